@@ -11,7 +11,7 @@ import (
 )
 
 func finished(text string) modeltest.Turn {
-	return modeltest.Say(model.Text{Text: text}, model.Finish{Reason: model.FinishStop})
+	return modeltest.Reply(model.Text{Text: text}, model.Finish{Reason: model.FinishStop})
 }
 
 // marshal is a part of an answer as JSON, to be sent back.
@@ -50,7 +50,7 @@ func TestCompactionOverChat(t *testing.T) {
 	if next["status"] != "completed" {
 		t.Errorf("got %v", next)
 	}
-	heard := double.Heard()
+	heard := double.Requests()
 	if sum := heard[1]; sum.System != "Be brief." || !strings.Contains(sum.Messages[len(sum.Messages)-1].Text, "summary") {
 		t.Errorf("asked for the summary with %+v", sum)
 	}
@@ -81,7 +81,7 @@ func TestCompactResponse(t *testing.T) {
 		t.Errorf("the window has %v tokens", tokens)
 	}
 	h.call(200, "POST", "/v1/responses", `{"model":"chat","store":false,"input":`+window+`}`)
-	messages := double.Heard()[1].Messages
+	messages := double.Requests()[1].Messages
 	if len(messages) != 4 || !strings.HasSuffix(messages[2].Text, "SUM") || messages[3].Text != "and now?" {
 		t.Errorf("the model saw %+v", messages)
 	}

@@ -114,11 +114,11 @@ func TestIdempotentContainers(t *testing.T) {
 // A failure that another attempt may mend is not the last word, though there is a
 // response that has failed.
 func TestIdempotencyOfFailedResponses(t *testing.T) {
-	rule, _ := chatRule(t, 0, func(n int, _ *modeltest.Heard) modeltest.Turn {
+	rule, _ := chatRule(t, 0, func(n int, _ *modeltest.Request) modeltest.Turn {
 		if n == 0 {
 			return modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusUnauthorized, Message: "no"}}
 		}
-		return modeltest.Say(model.Text{Text: "fine now"}, model.Finish{Reason: model.FinishStop})
+		return modeltest.Reply(model.Text{Text: "fine now"}, model.Finish{Reason: model.FinishStop})
 	})
 	h := newHouse(t, nil, rule)
 	const body = `{"model":"chat","input":"x"}`

@@ -40,7 +40,7 @@ func TestEventOrder(t *testing.T) {
 	for _, r := range recordings {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
-			double := modeltest.NewChatServer(t, func(n int, _ *modeltest.Heard) modeltest.Turn {
+			double := modeltest.NewChatServer(t, func(n int, _ *modeltest.Request) modeltest.Turn {
 				return modeltest.Turn{Steps: append([][]modeltest.Step{r.says, r.then}[min(n, 1)], model.Finish{Reason: model.FinishStop}), Refusal: r.fails}
 			})
 			asks, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})

@@ -207,7 +207,7 @@ func TestSocketCompacts(t *testing.T) {
 	first := l.ask(`"model":"chat","store":false,"previous_response_id":null,"input":` + window)
 	l.ask(`"model":"chat","store":false,"input":"and then?","previous_response_id":"` + first.id() + `"`)
 	var seen []string
-	for _, m := range double.Heard()[3].Messages {
+	for _, m := range double.Requests()[3].Messages {
 		seen = append(seen, m.Role+" "+m.Text[max(0, len(m.Text)-9):])
 	}
 	if got := strings.Join(seen, ", "); !strings.HasPrefix(got, "user a task, user ") || !strings.HasSuffix(got, "SUM, user and now?, assistant two, user and then?") {

@@ -12,7 +12,7 @@ import (
 // items itself and drops what it cannot read, as the coding agents do.
 func TestEncryptedReasoningOverChat(t *testing.T) {
 	rule, double := chatRule(t, 0, modeltest.Play(
-		modeltest.Say(model.Thought{Text: "I should look."}, model.Call{ID: "call_1", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop}),
+		modeltest.Reply(model.Thought{Text: "I should look."}, model.Call{ID: "call_1", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop}),
 		finished("found")))
 	double.Reasoning = "reasoning_content"
 	h := newHouse(t, nil, rule)
@@ -27,7 +27,7 @@ func TestEncryptedReasoningOverChat(t *testing.T) {
 	if second["status"] != "completed" {
 		t.Errorf("got %v", second)
 	}
-	if got := double.Heard()[1].Messages[1]; got.Thought != "I should look." || len(got.Calls) != 1 {
+	if got := double.Requests()[1].Messages[1]; got.Thought != "I should look." || len(got.Calls) != 1 {
 		t.Errorf("the upstream heard %+v", got)
 	}
 	altered := strings.Replace(sealed, sealed[10:14], "AAAA", 1)

@@ -23,15 +23,15 @@ func TestUpstreamFailures(t *testing.T) {
 		"too many requests": {refuse(429, "rate_limit_exceeded", "slow down"), 429, "rate_limit_error", "rate_limit_exceeded"},
 		"down":              {refuse(503, "", "no capacity"), 502, "server_error", "server_error"},
 		"refused":           {refuse(400, "", "temperature is too high"), 400, "invalid_request_error", "invalid_prompt"},
-		"cut":               {modeltest.Say(model.Text{Text: "half"}, modeltest.Cut{}), 502, "server_error", "server_error"},
-		"malformed":         {modeltest.Say(model.Text{Text: "half"}, modeltest.Malformed{}), 502, "server_error", "server_error"},
-		"fault":             {modeltest.Say(modeltest.Fault{Code: "oops", Message: "it broke"}), 502, "server_error", "server_error"},
-		"no end":            {modeltest.Say(model.Text{Text: "half"}), 502, "server_error", "server_error"},
+		"cut":               {modeltest.Reply(model.Text{Text: "half"}, modeltest.Cut{}), 502, "server_error", "server_error"},
+		"malformed":         {modeltest.Reply(model.Text{Text: "half"}, modeltest.Malformed{}), 502, "server_error", "server_error"},
+		"fault":             {modeltest.Reply(modeltest.Fault{Code: "oops", Message: "it broke"}), 502, "server_error", "server_error"},
+		"no end":            {modeltest.Reply(model.Text{Text: "half"}), 502, "server_error", "server_error"},
 		"wrong key":         {refuse(401, "invalid_api_key", "Incorrect API key sk-secret."), 502, "server_error", "upstream_refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			rule, _ := chatRule(t, 0, func(int, *modeltest.Heard) modeltest.Turn { return c.turn })
+			rule, _ := chatRule(t, 0, func(int, *modeltest.Request) modeltest.Turn { return c.turn })
 			h := newHouse(t, nil, rule)
 			e := h.call(c.status, "POST", "/v1/responses", `{"model":"chat","input":"x"}`)
 			if e.at("error", "type") != c.kind || e.at("error", "code") != c.code {
@@ -56,7 +56,7 @@ func TestUpstreamFailures(t *testing.T) {
 // A response that has done something before it failed is an answer: a client
 // that sent the request again would do it again.
 func TestFailureAfterADeed(t *testing.T) {
-	call := modeltest.Say(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true"]}`}, model.Finish{Reason: model.FinishStop})
+	call := modeltest.Reply(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true"]}`}, model.Finish{Reason: model.FinishStop})
 	broken := modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusBadRequest, Message: "no more"}}
 	rule, _ := chatRule(t, 0, modeltest.Play(call, broken))
 	h := newHouse(t, nil, rule)

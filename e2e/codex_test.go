@@ -90,7 +90,7 @@ func TestClientsCodex(t *testing.T) {
 		if got, want := read(t, log)+read(t, filepath.Join(c.dir, "new.md")), "# Log\n\nstorm\n# New\n"; got != want {
 			t.Errorf("the files are %q, want %q", got, want)
 		}
-		last := upstream.Heard()[len(upstream.Heard())-1]
+		last := upstream.Requests()[len(upstream.Requests())-1]
 		if n := len(last.Messages); !strings.Contains(last.Messages[n-1].Text, "These can be called now: ") || !strings.Contains(last.Messages[n-3].Text, "M log.md") {
 			t.Errorf("the model saw %+v", last.Messages[n-4:])
 		}

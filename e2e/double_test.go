@@ -26,7 +26,7 @@ func newUpstream(t *testing.T) (double *modeltest.ChatHandler, env []string) {
 
 var fenced = regexp.MustCompile("(?s)```(\\S+)\n(.*?)\n?```")
 
-func recite(n int, h *modeltest.Heard) modeltest.Turn {
+func recite(n int, h *modeltest.Request) modeltest.Turn {
 	var task string
 	var outputs []string
 	for _, m := range h.Messages {
@@ -42,13 +42,13 @@ func recite(n int, h *modeltest.Heard) modeltest.Turn {
 	if done := len(outputs); done < len(blocks) {
 		name, arguments := blocks[done][1], blocks[done][2]
 		half := len(arguments) / 2
-		return modeltest.Say(model.Call{ID: fmt.Sprintf("call_%024d", n), Name: name, Arguments: arguments[:half]}, model.Call{Arguments: arguments[half:]}, finish)
+		return modeltest.Reply(model.Call{ID: fmt.Sprintf("call_%024d", n), Name: name, Arguments: arguments[:half]}, model.Call{Arguments: arguments[half:]}, finish)
 	}
 	if only, ok := strings.CutPrefix(task, "Say only this: "); ok {
-		return modeltest.Say(model.Text{Text: only}, finish)
+		return modeltest.Reply(model.Text{Text: only}, finish)
 	}
 	if len(blocks) == 0 {
-		return modeltest.Say(model.Text{Text: "You said: "}, model.Text{Text: task}, finish)
+		return modeltest.Reply(model.Text{Text: "You said: "}, model.Text{Text: task}, finish)
 	}
-	return modeltest.Say(model.Text{Text: "It came to this: "}, model.Text{Text: outputs[len(outputs)-1]}, finish)
+	return modeltest.Reply(model.Text{Text: "It came to this: "}, model.Text{Text: outputs[len(outputs)-1]}, finish)
 }

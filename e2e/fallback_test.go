@@ -51,8 +51,8 @@ retry: {attempts: 1}
 	if got := stdouts(r); len(got) != 1 || got[0] != "here\n" || r.Status != responses.ResponseStatusCompleted {
 		t.Errorf("got %s with %q", r.Status, got)
 	}
-	if asked[0].Load() == 0 || asked[1].Load() == 0 || len(spare.Heard()) < 2 {
-		t.Errorf("the upstreams were asked %d, %d and %d times", asked[0].Load(), asked[1].Load(), len(spare.Heard()))
+	if asked[0].Load() == 0 || asked[1].Load() == 0 || len(spare.Requests()) < 2 {
+		t.Errorf("the upstreams were asked %d, %d and %d times", asked[0].Load(), asked[1].Load(), len(spare.Requests()))
 	}
 	told, _, err := s.berth("models")
 	if err != nil || !strings.Contains(told, "failing") || !strings.Contains(told, "spare") {

@@ -46,7 +46,7 @@ models:
 		}
 		previous = r.ID
 	}
-	heard := chat.Heard()
+	heard := chat.Requests()
 	last := heard[len(heard)-1]
 	calls, users := 0, 0
 	for _, m := range last.Messages {

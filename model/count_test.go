@@ -14,7 +14,7 @@ func message(role, text string) berth.Item {
 	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
-// The counts of text are those of OpenAI's own tokenizer for o200k_base.
+// Token counts of text equal those of OpenAI's tokenizer for o200k_base.
 func TestEstimateText(t *testing.T) {
 	for text, want := range map[string]int{
 		"":                             0,
@@ -41,7 +41,7 @@ func TestEstimateRequest(t *testing.T) {
 	}
 	for name, c := range map[string]struct {
 		req  model.Request
-		want int // above the bare request
+		want int // in addition to the empty request
 	}{
 		"instructions": {model.Request{Instructions: "hello world"}, 3 + 2},
 		"message":      {model.Request{Items: []berth.Item{message("user", "hello world")}}, 3 + 2},
@@ -65,7 +65,7 @@ func TestEstimateRequest(t *testing.T) {
 	}
 }
 
-// What is beyond the bound of exact counting counts as what was before it.
+// Text beyond maxExact is extrapolated from the text before it.
 func TestEstimateLong(t *testing.T) {
 	const sentence = "The quick brown fox jumps over the lazy dog. "
 	one := model.EstimateItem(message("user", strings.Repeat(sentence, 1000)))

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// TestMismatch: an answer that never began in the upstream's dialect is reported as
-// such, and only one that began is reported as broken off.
+// TestMismatch: an answer that did not start in the upstream's dialect is reported as
+// a mismatch, and one that did as ended early.
 func TestMismatch(t *testing.T) {
 	const (
 		events   = "text/event-stream; charset=utf-8"
@@ -65,7 +65,7 @@ func TestMismatch(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				_, err = modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{
+				_, err = modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{
 					berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}})
 				if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream || e.Message != tt.want {
 					t.Errorf("got %v, want %q", err, tt.want)

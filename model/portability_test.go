@@ -16,25 +16,26 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// A vendor is a provider with the double that it asks.
+// A vendor is a provider and its double.
 type vendor struct {
 	name, model string
 	provider    model.Provider
 	double      *modeltest.Double
 }
 
-// vendors are one of each kind, which think, speak and call in every turn.
+// vendors returns one vendor of each kind. Their models think, write and call in each
+// turn.
 func vendors(t *testing.T) []vendor {
 	t.Helper()
-	return vendorsThatSay(t, func(n int, _ *modeltest.Heard) modeltest.Turn {
-		id := fmt.Sprintf("call_%d", n) // the same at every vendor
-		return modeltest.Say(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: id, Name: "look", Arguments: `{"at":"<tide>"}`},
+	return vendorsThatReply(t, func(n int, _ *modeltest.Request) modeltest.Turn {
+		id := fmt.Sprintf("call_%d", n) // the same for every vendor
+		return modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: id, Name: "look", Arguments: `{"at":"<tide>"}`},
 			model.Call{Index: 1, ID: id + "b", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})
 	})
 }
 
-// vendorsThatSay are one of each kind, with doubles that follow a script.
-func vendorsThatSay(t *testing.T, script modeltest.Script) []vendor {
+// vendorsThatReply returns one vendor of each kind, with doubles that follow a script.
+func vendorsThatReply(t *testing.T, script modeltest.Script) []vendor {
 	t.Helper()
 	at := func(h http.Handler) upstream.Options {
 		return upstream.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: h}}}
@@ -57,8 +58,8 @@ func vendorsThatSay(t *testing.T, script modeltest.Script) []vendor {
 	}
 }
 
-// A chain may change its vendor in the middle of its calls, to any other and back:
-// each takes what the others left, and hears all of it.
+// A chain may move from any vendor to any other and back in the middle of its calls.
+// Each accepts the items of the others and receives all of them.
 func TestPortability(t *testing.T) {
 	high := "high"
 	all := vendors(t)
@@ -72,15 +73,15 @@ func TestPortability(t *testing.T) {
 				for n, v := range order {
 					path = append(path, v.name)
 					req.Model = v.model
-					before := len(v.double.Heard())
-					a, err := modeltest.Ask(t, v.provider, req)
+					before := len(v.double.Requests())
+					a, err := modeltest.Collect(t, v.provider, req)
 					if err != nil {
 						t.Fatalf("%s: %v", strings.Join(path, " → "), err)
 					}
 					if len(a.Calls) != 2 || a.Text != "Let me see." || a.Thought != "Hm." {
 						t.Fatalf("%s: got %+v", strings.Join(path, " → "), a)
 					}
-					told(t, path, v.double.Heard()[before], n)
+					wantTurns(t, path, v.double.Requests()[before], n)
 					req.Items = append(req.Items, a.Items...)
 					for i, c := range a.Calls {
 						req.Items = append(req.Items, berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: c.CallID,
@@ -92,12 +93,12 @@ func TestPortability(t *testing.T) {
 	}
 }
 
-// told checks that a vendor heard the n turns before.
-func told(t *testing.T, path []string, heard *modeltest.Heard, n int) {
+// wantTurns checks that a vendor received the n turns before.
+func wantTurns(t *testing.T, path []string, got *modeltest.Request, n int) {
 	t.Helper()
 	var calls, texts int
 	var outputs []string
-	for _, m := range heard.Messages {
+	for _, m := range got.Messages {
 		calls += len(m.Calls)
 		texts += strings.Count(m.Text, "Let me see.")
 		if m.Role == "tool" {
@@ -105,12 +106,12 @@ func told(t *testing.T, path []string, heard *modeltest.Heard, n int) {
 		}
 		for _, c := range m.Calls {
 			if c.Name != "look" || c.Arguments != `{"at":"<tide>"}` && c.Arguments != "{}" && c.Arguments != `{"at":"\u003ctide\u003e"}` {
-				t.Errorf("%s: heard %+v", strings.Join(path, " → "), c)
+				t.Errorf("%s: got %+v", strings.Join(path, " → "), c)
 			}
 		}
 	}
-	if heard.System != "Be brief." || calls != 2*n || texts != n || len(outputs) != 2*n {
-		t.Errorf("%s: heard %q, %d calls, %d texts and outputs %q after %d turns", strings.Join(path, " → "), heard.System, calls, texts, outputs, n)
+	if got.System != "Be brief." || calls != 2*n || texts != n || len(outputs) != 2*n {
+		t.Errorf("%s: got %q, %d calls, %d texts and outputs %q after %d turns", strings.Join(path, " → "), got.System, calls, texts, outputs, n)
 	}
 	for i, o := range outputs {
 		if want := fmt.Sprintf("output %d.%d", i/2, i%2); o != want {

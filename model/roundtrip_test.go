@@ -15,7 +15,7 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// A saying is one turn of a made-up model, and what the calls in it brought.
+// A saying is one random turn of a model and the outputs of its calls.
 type saying struct {
 	user    string
 	text    string
@@ -23,19 +23,19 @@ type saying struct {
 	outputs []string
 }
 
-// words are what random texts are made of: what dialects escape, split or trim.
+// words are the parts of random texts. Dialects escape, split or trim some of them.
 var words = []string{"a", "tide ", "\n", "\"", "\\", "{}", "é", "船", "👩‍🚀", "</x>", "\t", "  ", "null", "```sh\nls\n```", "\u2028", "%s", "&amp;"}
 
 func someText(r *rand.Rand, most int) string {
 	var b strings.Builder
-	b.WriteString("w") // no vendor takes words that are none, and some trim
+	b.WriteString("w") // vendors refuse blank texts, and some trim
 	for range r.IntN(most) {
 		b.WriteString(words[r.IntN(len(words))])
 	}
 	return b.String() + "."
 }
 
-// someArguments is a JSON object with values of every kind.
+// someArguments returns a JSON object with values of every kind.
 func someArguments(r *rand.Rand) string {
 	fields := map[string]any{}
 	for n := range r.IntN(4) {
@@ -57,7 +57,7 @@ func someSaying(r *rand.Rand) saying {
 	return s
 }
 
-// turn is the saying as a vendor streams it, cut anywhere between characters.
+// turn returns the saying as a vendor streams it, split at random characters.
 func (s saying) turn(r *rand.Rand) modeltest.Turn {
 	var steps []modeltest.Step
 	for _, piece := range pieces(r, s.text) {
@@ -86,7 +86,7 @@ func pieces(r *rand.Rand, text string) []string {
 	return out
 }
 
-// lines is what was said and done, in no dialect: one line for each thing.
+// lines returns the saying in a neutral form: one line for each text, call and output.
 func (s saying) lines() []string {
 	out := []string{"user: " + s.user, "assistant: " + s.text}
 	for _, c := range s.calls {
@@ -104,14 +104,14 @@ func compact(text string) string {
 		return text
 	}
 	var b bytes.Buffer
-	e := json.NewEncoder(&b) // with sorted keys
+	e := json.NewEncoder(&b) // sorts the keys
 	e.SetEscapeHTML(false)
 	_ = e.Encode(v)
 	return strings.TrimSpace(b.String())
 }
 
-// understood is the same of what a vendor heard.
-func understood(h *modeltest.Heard) []string {
+// understood returns a received request in the form of lines.
+func understood(h *modeltest.Request) []string {
 	var out []string
 	names := map[string]string{}
 	for _, m := range h.Messages {
@@ -130,8 +130,8 @@ func understood(h *modeltest.Heard) []string {
 	return out
 }
 
-// Whatever a model of one vendor says, and whatever its calls bring, a model of any
-// other hears the same.
+// The output of a vendor's model and the outputs of its calls reach any other vendor's
+// model unchanged.
 func TestRoundTrip(t *testing.T) {
 	rounds := uint64(60)
 	if testing.Short() {
@@ -147,13 +147,13 @@ func FuzzRoundTrip(f *testing.F) {
 	f.Fuzz(func(t *testing.T, seed uint64) { roundTrip(t, seed) })
 }
 
-// roundTrip has a conversation in which each turn is another vendor's, and asks each
-// vendor at the end what it understood.
+// roundTrip runs a conversation with random vendors, one for each turn, and compares
+// what each vendor receives at the end.
 func roundTrip(t *testing.T, seed uint64) {
 	t.Helper()
 	r := rand.New(rand.NewPCG(seed, 1))
 	var next modeltest.Turn
-	all := vendorsThatSay(t, func(int, *modeltest.Heard) modeltest.Turn { return next })
+	all := vendorsThatReply(t, func(int, *modeltest.Request) modeltest.Turn { return next })
 	req := &model.Request{Instructions: someText(r, 4), ParallelToolCalls: true,
 		Tools: []berth.FunctionTool{{Type: "function", Name: "look"}, {Type: "function", Name: "find_it"}, {Type: "function", Name: "f-2"}}}
 	var want, path []string
@@ -162,12 +162,12 @@ func roundTrip(t *testing.T, seed uint64) {
 		path = append(path, v.name)
 		next = s.turn(r)
 		req.Items, req.Model = append(req.Items, message("user", s.user)), v.model
-		a, err := modeltest.Ask(t, v.provider, req)
+		a, err := modeltest.Collect(t, v.provider, req)
 		if err != nil {
 			t.Fatalf("seed %d, %v: %v", seed, path, err)
 		}
 		if a.Text != s.text || len(a.Calls) != len(s.calls) {
-			t.Fatalf("seed %d, %v: it said %q with %d calls, and %q with %d were heard", seed, path, s.text, len(s.calls), a.Text, len(a.Calls))
+			t.Fatalf("seed %d, %v: the model sent %q and %d calls, the provider yielded %q and %d calls", seed, path, s.text, len(s.calls), a.Text, len(a.Calls))
 		}
 		req.Items = append(req.Items, a.Items...)
 		for i, c := range a.Calls {
@@ -180,15 +180,15 @@ func roundTrip(t *testing.T, seed uint64) {
 	}
 	req.Items = append(req.Items, message("user", "And now?"))
 	want = append(want, "user: And now?")
-	next = modeltest.Say(model.Text{Text: "Enough."}, model.Finish{Reason: model.FinishStop})
+	next = modeltest.Reply(model.Text{Text: "Enough."}, model.Finish{Reason: model.FinishStop})
 	for _, v := range all {
 		req.Model = v.model
-		if _, err := modeltest.Ask(t, v.provider, req); err != nil {
+		if _, err := modeltest.Collect(t, v.provider, req); err != nil {
 			t.Fatalf("seed %d, %v, then %s: %v", seed, path, v.name, err)
 		}
-		heard := v.double.Heard()
-		if diff := cmp.Diff(want, understood(heard[len(heard)-1])); diff != "" {
-			t.Errorf("seed %d, %v, then %s (-said +understood):\n%s", seed, path, v.name, diff)
+		got := v.double.Requests()
+		if diff := cmp.Diff(want, understood(got[len(got)-1])); diff != "" {
+			t.Errorf("seed %d, %v, then %s (-sent +received):\n%s", seed, path, v.name, diff)
 		}
 	}
 }

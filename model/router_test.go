@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A named provider serves nothing and lists models.
+// A named provider lists models and answers no turns.
 type named struct {
 	name   string
 	models []string
@@ -64,7 +64,7 @@ func TestRouter(t *testing.T) {
 	_, _, err = r.Route("a-1")
 	want := &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Message: "The model `a-1` does not exist or you do not have access to it."}
 	if diff := cmp.Diff(error(want), err); diff != "" {
-		t.Errorf("a name that no rule sends anywhere (-want +got):\n%s", diff)
+		t.Errorf("a name without a rule (-want +got):\n%s", diff)
 	}
 	models, err := r.Models(t.Context())
 	var ids []string
@@ -75,11 +75,11 @@ func TestRouter(t *testing.T) {
 		t.Errorf("models (-want +got), error %v:\n%s", err, diff)
 	}
 	if _, err := model.NewRouter(nil, model.Rule{Match: "["}); err == nil {
-		t.Error("a broken pattern was taken")
+		t.Error("a broken pattern was accepted")
 	}
 }
 
-// A provider that does not answer holds the list up no longer than its bound.
+// A provider that does not answer delays the list no longer than listTimeout.
 func TestModelsAreBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, err := model.NewRouter(slog.New(slog.DiscardHandler),
@@ -95,7 +95,7 @@ func TestModelsAreBounded(t *testing.T) {
 	})
 }
 
-// A model is listed with what the first rule for it says.
+// A model is listed with the description of its first rule.
 func TestModelsTellOfThemselves(t *testing.T) {
 	yes := true
 	r, err := model.NewRouter(slog.New(slog.DiscardHandler),
@@ -119,7 +119,7 @@ func TestModelsTellOfThemselves(t *testing.T) {
 	}
 }
 
-// A hung provider answers when its caller gives up.
+// A hung provider returns only when its context ends.
 type hung struct{}
 
 func (hung) Stream(context.Context, *model.Request) iter.Seq2[model.Delta, error] { return nil }
@@ -136,6 +136,6 @@ func TestRetryAfter(t *testing.T) {
 		t.Errorf("got %v, %v, %v", d, ok, berth.ErrorCode(err))
 	}
 	if _, ok := model.RetryAfter(inner); ok {
-		t.Error("an error without a time has one")
+		t.Error("got a time from an error without one")
 	}
 }

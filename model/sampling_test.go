@@ -15,14 +15,14 @@ func TestRefuseSampling(t *testing.T) {
 	for _, name := range []string{"stop", "frequency_penalty", "presence_penalty", "seed", "logit_bias"} {
 		err := model.RefuseSampling(all, known...)
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Param != name || e.Wire != "unsupported_parameter" {
-			t.Errorf("knowing %v: got %v, want %s to be refused", known, err, name)
+			t.Errorf("supported %v: got %v, want %s refused", known, err, name)
 		}
 		known = append(known, name)
 	}
 	if err := model.RefuseSampling(all, known...); err != nil {
-		t.Errorf("knowing everything: got %v", err)
+		t.Errorf("all supported: got %v", err)
 	}
 	if err := model.RefuseSampling(berth.Sampling{}); err != nil {
-		t.Errorf("of nothing: got %v", err)
+		t.Errorf("no fields: got %v", err)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// What upstreams say, as their sources and documentation have it.
+// Error messages of upstreams, from their sources and documentation.
 func TestMatchesTooLong(t *testing.T) {
 	for upstream, words := range map[string][2]string{
 		"OpenAI":     {"context_length_exceeded", "Your input exceeds the context window of this model."},
@@ -24,12 +24,12 @@ func TestMatchesTooLong(t *testing.T) {
 		"OpenRouter": {"400", "This endpoint's maximum context length is 8192 tokens."},
 	} {
 		if !model.MatchesTooLong(words[0], words[1]) {
-			t.Errorf("%s is not understood", upstream)
+			t.Errorf("%s is not recognized", upstream)
 		}
 	}
 	for _, words := range []string{"Too hot.", "max_tokens is too large: this model supports at most 4096 completion tokens.", "field required", ""} {
 		if model.MatchesTooLong("bad", words) {
-			t.Errorf("%q is taken for it", words)
+			t.Errorf("%q matches", words)
 		}
 	}
 }
@@ -40,7 +40,7 @@ func TestTooLong(t *testing.T) {
 	}
 	for _, err := range []error{nil, errors.New("context_length_exceeded"), berth.Invalid("input", "context_length_exceeded")} {
 		if model.IsTooLong(err) {
-			t.Errorf("%v is taken for it", err)
+			t.Errorf("IsTooLong(%v) is true", err)
 		}
 	}
 }

@@ -78,8 +78,8 @@ func eventually(t *testing.T, s *Server, want ...string) string {
 func TestMetricsOfAConversation(t *testing.T) {
 	state := t.TempDir()
 	up := modeltest.NewChatServer(t, modeltest.Play(
-		modeltest.Say(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true","exit 3"]}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 7, OutputTokens: 2, TotalTokens: 9}}),
-		modeltest.Say(model.Text{Text: "done"}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 9, OutputTokens: 1, TotalTokens: 10}})))
+		modeltest.Reply(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true","exit 3"]}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 7, OutputTokens: 2, TotalTokens: 9}}),
+		modeltest.Reply(model.Text{Text: "done"}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 9, OutputTokens: 1, TotalTokens: 10}})))
 	s, web := testServer(t, state, "driver: unsafe-local\ncontainers: {pool: 0}\nupstreams: {up: {base_url: '"+up.URL+"', api_key: '"+modeltest.Key+"'}}\nmodels: [{match: m, upstreams: [{name: up}]}]\n")
 	defer destroyAll(t, state)
 	resp, err := http.Post(web.URL+"/v1/responses", "application/json", strings.NewReader(

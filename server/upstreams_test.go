@@ -126,7 +126,7 @@ func route(t *testing.T, text string) model.Provider {
 	return p
 }
 
-var hello = modeltest.Always(modeltest.Say(model.Text{Text: "hello"}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 1000, OutputTokens: 100, TotalTokens: 1100}}))
+var hello = modeltest.Always(modeltest.Reply(model.Text{Text: "hello"}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 1000, OutputTokens: 100, TotalTokens: 1100}}))
 
 func greeting() *model.Request {
 	return &model.Request{Model: "m", Items: []berth.Item{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
@@ -138,7 +138,7 @@ func TestUpstreams(t *testing.T) {
 	t.Setenv("BERTH_TEST_KEY_A", "sk-wrong-0123456789")
 	t.Setenv("BERTH_TEST_KEY_B", modeltest.Key)
 	first := modeltest.NewChatServer(t, modeltest.Always(modeltest.Turn{Refusal: &modeltest.Refusal{Status: 503, Message: "busy"}}))
-	second := modeltest.NewChatServer(t, func(n int, heard *modeltest.Heard) modeltest.Turn {
+	second := modeltest.NewChatServer(t, func(n int, heard *modeltest.Request) modeltest.Turn {
 		if heard.Header.Get("Authorization") != "Bearer "+modeltest.Key {
 			return modeltest.Turn{Refusal: &modeltest.Refusal{Status: 401, Message: "who?"}}
 		}
@@ -151,22 +151,22 @@ upstreams:
 models:
   - {match: m, upstreams: [{name: first}], fallbacks: [{name: second, model: vendor/m-1}]}
 `)
-	a, err := modeltest.Ask(t, p, greeting())
+	a, err := modeltest.Collect(t, p, greeting())
 	if err != nil || a.Text != "hello" {
 		t.Fatalf("got %+v, %v", a, err)
 	}
 	if got := a.Finish; got.Origin != (model.Origin{Upstream: "second", Key: "BERTH_TEST_KEY_B", Model: "vendor/m-1"}) || got.Cost == nil || got.Cost.Value.String() != "0.0035" {
 		t.Errorf("got %+v, cost %v", got.Origin, got.Cost)
 	}
-	heard := second.Heard()
-	if len(first.Heard()) != 1 || heard[len(heard)-1].Model != "vendor/m-1" {
-		t.Errorf("the first upstream got %d requests, the second one for %s", len(first.Heard()), heard[len(heard)-1].Model)
+	heard := second.Requests()
+	if len(first.Requests()) != 1 || heard[len(heard)-1].Model != "vendor/m-1" {
+		t.Errorf("the first upstream got %d requests, the second one for %s", len(first.Requests()), heard[len(heard)-1].Model)
 	}
 }
 
 // Cancelling a turn closes its connections within a second.
 func TestLeavingUpstreams(t *testing.T) {
-	waiting := modeltest.Always(modeltest.Say(modeltest.Wait(nil)))
+	waiting := modeltest.Always(modeltest.Reply(modeltest.Wait(nil)))
 	first, second := modeltest.NewChatServer(t, waiting), modeltest.NewChatServer(t, waiting)
 	p := route(t, `
 upstreams:
@@ -178,7 +178,7 @@ models:
 	cause := errors.New("enough")
 	ctx, cancel := context.WithCancelCause(t.Context())
 	go func() {
-		for len(first.Heard()) == 0 || len(second.Heard()) == 0 {
+		for len(first.Requests()) == 0 || len(second.Requests()) == 0 {
 			time.Sleep(time.Millisecond)
 		}
 		cancel(cause)
@@ -228,7 +228,7 @@ func TestUpstreamTLS(t *testing.T) {
 		"tls: {insecure: true, cert_file: " + ca + ", key_file: " + private + "}":      "",
 	} {
 		p := route(t, `{upstreams: {a: {base_url: "`+server.URL+`", `+conf+`}}, models: [{match: m, upstreams: [{name: a}]}]}`)
-		if a, err := modeltest.Ask(t, p, greeting()); berth.ErrorCode(err) != want || err == nil && a.Text != "hello" {
+		if a, err := modeltest.Collect(t, p, greeting()); berth.ErrorCode(err) != want || err == nil && a.Text != "hello" {
 			t.Errorf("%s: got %+v, %v", conf, a, err)
 		}
 	}
@@ -267,13 +267,13 @@ func TestUpstreamProxy(t *testing.T) {
 	conf := func(proxy string) string {
 		return `{upstreams: {a: {base_url: "` + double.URL + `", api_key: "` + modeltest.Key + `", proxy: "` + proxy + `"}}, models: [{match: m, upstreams: [{name: a}]}]}`
 	}
-	if a, err := modeltest.Ask(t, route(t, conf(through)), greeting()); err != nil || a.Text != "hello" || asked != 1 {
+	if a, err := modeltest.Collect(t, route(t, conf(through)), greeting()); err != nil || a.Text != "hello" || asked != 1 {
 		t.Errorf("got %+v, %v; the proxy got %d requests", a, err, asked)
 	}
-	if _, err := modeltest.Ask(t, route(t, conf("none")), greeting()); err != nil || asked != 1 {
+	if _, err := modeltest.Collect(t, route(t, conf("none")), greeting()); err != nil || asked != 1 {
 		t.Errorf("without a proxy: got %v; the proxy got %d requests", err, asked)
 	}
-	_, err := modeltest.Ask(t, route(t, conf("http://berth:pass-0123456789@127.0.0.1:1")), greeting())
+	_, err := modeltest.Collect(t, route(t, conf("http://berth:pass-0123456789@127.0.0.1:1")), greeting())
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream || strings.Contains(e.Message+e.Err.Error(), "pass-0123456789") {
 		t.Errorf("missing proxy: got %v", err)
 	}

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// told is what an answer says, one line a delta.
-func told(t *testing.T, in io.Reader) (lines []string, err error) {
+// deltas decodes an answer and returns one line for each delta.
+func deltas(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
 	a := newAnswer(&model.Request{Model: "claude-opus-4-8"}, "", slog.New(slog.DiscardHandler))
 	for d, e := range upstream.Read(in, a, a.log) {
@@ -51,7 +51,7 @@ func told(t *testing.T, in io.Reader) (lines []string, err error) {
 	return lines, err
 }
 
-// stream writes events as a stream; their name is the type.
+// stream returns a stream of events, named by their types.
 func stream(events ...string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -114,7 +114,7 @@ func TestStreams(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for how, in := range map[string]io.Reader{"at once": strings.NewReader(stream(tt.in...)), "byte by byte": iotest.OneByteReader(strings.NewReader(stream(tt.in...)))} {
-				got, err := told(t, in)
+				got, err := deltas(t, in)
 				if err != nil {
 					t.Errorf("%s: %v", how, err)
 				}
@@ -125,17 +125,17 @@ func TestStreams(t *testing.T) {
 		})
 	}
 	cut := stream(start, begin, text("a"), end("end_turn")) + "data: {\"ty"
-	if got, err := told(t, strings.NewReader(cut)); err != nil || len(got) != 2 {
+	if got, err := deltas(t, strings.NewReader(cut)); err != nil || len(got) != 2 {
 		t.Errorf("cut after the end: got %v, %v", got, err)
 	}
 	for _, broken := range []string{"", stream(start), stream(start, text("a")), "data: x\n\n", stream(start) + "data: {\"type\"", stream(start, `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"t1"}}`)} {
-		if got, err := told(t, strings.NewReader(broken)); err == nil {
+		if got, err := deltas(t, strings.NewReader(broken)); err == nil {
 			t.Errorf("%q: got %v, want an error", broken, got)
 		}
 	}
 }
 
-// Every type of error that Anthropic documents, as a status and within the stream.
+// All types of errors that Anthropic documents, as a status and within the stream.
 func TestErrors(t *testing.T) {
 	tests := []struct {
 		status        int
@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 		{400, "invalid_request_error", "prompt is too long: 210000 tokens > 200000 maximum", berth.Error{Code: berth.CodeInvalid, Message: "prompt is too long: 210000 tokens > 200000 maximum", Param: "input", Wire: "context_length_exceeded"}},
 		{400, "invalid_request_error", "Your credit balance is too low to access the Anthropic API.", berth.Error{Code: berth.CodeUnavailable, Message: "The model's server has no quota left.", Wire: "upstream_refused"}},
 		{401, "authentication_error", "invalid x-api-key", berth.Error{Code: berth.CodeUnavailable, Message: "The model's server refused the key that this server has for it (401).", Wire: "upstream_refused"}},
-		{402, "billing_error", "pay", berth.Error{Code: berth.CodeUnavailable, Message: "The model's server asks for payment (402).", Wire: "upstream_refused"}},
+		{402, "billing_error", "pay", berth.Error{Code: berth.CodeUnavailable, Message: "The model's server requires payment (402).", Wire: "upstream_refused"}},
 		{403, "permission_error", "no", berth.Error{Code: berth.CodeUnavailable, Message: "The model's server refused the key that this server has for it (403).", Wire: "upstream_refused"}},
 		{404, "not_found_error", "model: claude-9", berth.Error{Code: berth.CodeNotFound, Message: "The model `claude-9` does not exist or you do not have access to it.", Param: "model", Wire: "model_not_found"}},
 		{413, "request_too_large", "Request exceeds the maximum size", berth.Error{Code: berth.CodeInvalid, Message: "Request exceeds the maximum size"}},
@@ -176,12 +176,12 @@ func TestErrors(t *testing.T) {
 			}
 		}
 	}
-	if _, err := told(t, strings.NewReader(stream(start, text("a"), `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`))); err == nil {
-		t.Error("an error within the stream was none")
+	if _, err := deltas(t, strings.NewReader(stream(start, text("a"), `{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}`))); err == nil {
+		t.Error("an error within the stream was ignored")
 	}
 }
 
-// Whatever comes, what is told keeps the promises of model.Provider.
+// The deltas of any input satisfy model.Provider.
 func FuzzAnswer(f *testing.F) {
 	f.Add(stream(start, `{"type":"content_block_start","index":0,"content_block":{"type":"thinking","thinking":"H","signature":"s"}}`, `{"type":"content_block_stop","index":0}`, end("refusal"), stop))
 	f.Add(stream(start, `{"type":"content_block_start","index":-1,"content_block":{"type":"tool_use","id":"","name":"f","input":[]}}`, `{"type":"content_block_delta","index":-1,"delta":{"type":"input_json_delta","partial_json":"{"}}`, end("tool_use"), stop))

@@ -30,7 +30,7 @@ type Options struct {
 	// it. The default is the model's maximum as far as its name shows it, else 32000.
 	MaxTokens int
 
-	// Thinking selects how a model is told to think: "budget", with a number of
+	// Thinking selects how a model is made to think: "budget", with a number of
 	// tokens, or "adaptive", as it sees fit. The default is adaptive for Claude 4.6
 	// and later, and budget for older models and other vendors.
 	Thinking string

@@ -8,7 +8,7 @@ import (
 
 // A generation is parsed from the name of a Claude model: claude-opus-4-6,
 // claude-3-7-sonnet-20250219, us.anthropic.claude-sonnet-4-5-20250929-v1:0. It selects
-// how the model is told to think and what it accepts.
+// how the model is made to think and what it accepts.
 type generation struct {
 	claude       bool
 	line         string // opus, sonnet, haiku …

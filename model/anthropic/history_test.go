@@ -15,7 +15,7 @@ import (
 )
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewAnthropicHandler(modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
+	double := modeltest.NewAnthropicHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 	p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: "http://double", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)
@@ -23,7 +23,7 @@ func FuzzHistory(f *testing.F) {
 	modeltest.FuzzHistory(f, p, double.Double)
 }
 
-// The environment's keys belong to another upstream.
+// Keys of the environment belong to another upstream.
 func TestHeaders(t *testing.T) {
 	for _, name := range []string{"API_KEY", "AUTH_TOKEN", "BASE_URL", "PROFILE", "CUSTOM_HEADERS"} {
 		t.Setenv("ANTHROPIC_"+name, "x-env: http://secret-of-the-environment")
@@ -34,18 +34,18 @@ func TestHeaders(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{user("hi")}}); err != nil {
+		if _, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{user("hi")}}); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, heard := range double.Heard() {
-		for k, v := range heard.Header {
+	for _, sent := range double.Requests() {
+		for k, v := range sent.Header {
 			if k == "X-Api-Key" || k == "Authorization" || strings.Contains(strings.Join(v, ""), "secret-of") {
 				t.Errorf("without a key: sent %s: %s", k, v)
 			}
 		}
-		if heard.Header.Get("X-Title") != "Berth" {
-			t.Errorf("X-Title: got %q", heard.Header.Get("X-Title"))
+		if sent.Header.Get("X-Title") != "Berth" {
+			t.Errorf("X-Title: got %q", sent.Header.Get("X-Title"))
 		}
 	}
 }
@@ -67,7 +67,7 @@ func TestModels(t *testing.T) {
 func TestOptions(t *testing.T) {
 	for _, opts := range []anthropic.Options{{Options: upstream.Options{BaseURL: "localhost"}}, {Thinking: "much"}, {Structured: "xml"}, {Cache: "1d"}} {
 		if _, err := anthropic.New(opts); err == nil {
-			t.Errorf("%+v was taken", opts)
+			t.Errorf("%+v was accepted", opts)
 		}
 	}
 	if _, err := anthropic.New(anthropic.Options{}); err != nil {

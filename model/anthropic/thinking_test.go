@@ -25,12 +25,13 @@ func errParam(err error) string {
 	return e.Param
 }
 
-// names are models of all generations, as they are called in various places.
+// names holds names of models of all generations, in the forms of several hosts.
 var names = []string{"claude-3-haiku-20240307", "claude-3-5-sonnet-20241022", "claude-3-7-sonnet-20250219", "claude-sonnet-4-20250514", "claude-opus-4-1-20250805",
 	"claude-haiku-4-5-20251001", "us.anthropic.claude-sonnet-4-5-20250929-v1:0", "claude-opus-4-5", "claude-opus-4-6", "anthropic/claude-sonnet-4.6", "claude-opus-4-7",
 	"claude-opus-4-8", "claude-sonnet-5", "claude-opus-5", "claude-fable-5-1", "claude-opus-5-5", "claude-haiku-5-5", "claude-sonnet-6@20270101", "claude-opus-latest", "kimi-k2-thinking"}
 
-// Whatever a client wishes, the double's rules for the model's generation are kept.
+// For any parameters of the client, requests satisfy the double's rules for the
+// model's generation.
 func TestEveryGeneration(t *testing.T) {
 	auto := "auto"
 	for _, name := range names {
@@ -50,17 +51,17 @@ func TestEveryGeneration(t *testing.T) {
 					if effort != "" {
 						req.Reasoning.Effort, req.Reasoning.Summary = &effort, &auto
 					}
-					if limit == 20_000 { // a chain that came from another vendor in the middle of its calls
+					if limit == 20_000 { // a chain from another vendor in the middle of its calls
 						req.Items = append(req.Items, berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning, EncryptedContent: "gAAAA", Summary: []berth.Content{}}), call("c1"), output("c1", "1"))
 					}
-					if _, err := modeltest.Ask(t, p, req); err != nil {
+					if _, err := modeltest.Collect(t, p, req); err != nil {
 						t.Errorf("%s, effort %q, %d tokens, %s: %v", name, effort, limit, choice, err)
 					}
 				}
 			}
 		}
-		if len(double.Heard()) != 7*3*4 {
-			t.Errorf("%s: heard %d requests", name, len(double.Heard()))
+		if len(double.Requests()) != 7*3*4 {
+			t.Errorf("%s: received %d requests", name, len(double.Requests()))
 		}
 	}
 }
@@ -100,22 +101,22 @@ func TestEfforts(t *testing.T) {
 			if tt.with == nil {
 				tt.with = func(*anthropic.Options) {}
 			}
-			heard, body := hears(t, req, tt.with)
+			sent, body := received(t, req, tt.with)
 			if diff := cmp.Diff([]string{tt.thinking, tt.output}, []string{string(body["thinking"]), string(body["output_config"])}); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
-			if beta := heard.Header.Get("Anthropic-Beta"); strings.Contains(beta, "binding") != strings.Contains(tt.thinking, "binding") {
+			if beta := sent.Header.Get("Anthropic-Beta"); strings.Contains(beta, "binding") != strings.Contains(tt.thinking, "binding") {
 				t.Errorf("beta: got %q", beta)
 			}
 		})
 	}
 }
 
-// A chain on one model keeps its thoughts; they are left out when the model does
-// not think now, and the vendor leaves out those whose past was changed.
+// A chain that stays on a model includes its thoughts, unless the model does not think
+// in this turn. The vendor drops thoughts if what precedes them was changed.
 func TestThoughtsAlongAChain(t *testing.T) {
 	high, none := "high", "none"
-	think := modeltest.Say(model.Thought{Text: "Hm."}, model.Call{ID: "c1", Name: "f", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})
+	think := modeltest.Reply(model.Thought{Text: "Hm."}, model.Call{ID: "c1", Name: "f", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})
 	tests := []struct {
 		name   string
 		change func(*model.Request)
@@ -132,10 +133,10 @@ func TestThoughtsAlongAChain(t *testing.T) {
 	}
 	for i, tt := range tests {
 		t.Run(fmt.Sprint(i, tt.name), func(t *testing.T) {
-			p, double := open(t, modeltest.Play(think, modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
+			p, double := open(t, modeltest.Play(think, modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 			req := &model.Request{Model: tt.name, Instructions: "Be brief.", Items: []berth.Item{user("hi")}, Tools: []berth.FunctionTool{{Name: "f"}},
 				Reasoning: berth.ReasoningConfig{Effort: &high}}
-			a, err := modeltest.Ask(t, p, req)
+			a, err := modeltest.Collect(t, p, req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -143,11 +144,11 @@ func TestThoughtsAlongAChain(t *testing.T) {
 			if tt.change != nil {
 				tt.change(req)
 			}
-			if _, err := modeltest.Ask(t, p, req); err != nil {
+			if _, err := modeltest.Collect(t, p, req); err != nil {
 				t.Fatal(err)
 			}
-			if m := double.Heard()[1].Messages[1]; m.Seals != tt.seals || len(m.Calls) != 1 {
-				t.Errorf("heard %+v, want %d seals", m, tt.seals)
+			if m := double.Requests()[1].Messages[1]; m.Seals != tt.seals || len(m.Calls) != 1 {
+				t.Errorf("got %+v, want %d seals", m, tt.seals)
 			}
 		})
 	}
@@ -159,26 +160,27 @@ func TestStructured(t *testing.T) {
 	format := func(schema string) berth.TextConfig {
 		return berth.TextConfig{Format: json.RawMessage(`{"type":"json_schema","name":"n","schema":` + schema + `}`)}
 	}
-	// A schema that fits keeps the order of its fields, which is that of the answer.
-	_, body := hears(t, &model.Request{Text: format(strictObject)})
+	// A supported schema retains the order of its fields, which is the order of the
+	// answer.
+	_, body := received(t, &model.Request{Text: format(strictObject)})
 	if want := `{"format":{"type":"json_schema","schema":` + strictObject + `}}`; string(body["output_config"]) != want {
 		t.Errorf("got %s, want %s", body["output_config"], want)
 	}
-	// What the vendor does not support becomes words.
-	_, body = hears(t, &model.Request{Text: format(`{"type":"object","properties":{"n":{"type":"integer","minimum":3}}}`)})
+	// Unsupported keywords move into descriptions.
+	_, body = received(t, &model.Request{Text: format(`{"type":"object","properties":{"n":{"type":"integer","minimum":3}}}`)})
 	if got := string(body["output_config"]); strings.Contains(got, `"minimum"`) || !strings.Contains(got, "minimum: 3") {
 		t.Errorf("got %s", got)
 	}
-	// An older model answers by calling.
-	p, double := open(t, modeltest.Always(modeltest.Say(model.Call{ID: "c1", Name: "final_answer", Arguments: `{"why":"so",`}, model.Call{Arguments: `"answer":1}`}, model.Finish{Reason: model.FinishStop})))
+	// An older model answers with a call.
+	p, double := open(t, modeltest.Always(modeltest.Reply(model.Call{ID: "c1", Name: "final_answer", Arguments: `{"why":"so",`}, model.Call{Arguments: `"answer":1}`}, model.Finish{Reason: model.FinishStop})))
 	for _, tools := range [][]berth.FunctionTool{nil, {{Name: "f"}}} {
-		a, err := modeltest.Ask(t, p, &model.Request{Model: "claude-sonnet-4-0", Items: []berth.Item{user("hi")}, Text: format(strictObject), Tools: tools, ParallelToolCalls: true})
+		a, err := modeltest.Collect(t, p, &model.Request{Model: "claude-sonnet-4-0", Items: []berth.Item{user("hi")}, Text: format(strictObject), Tools: tools, ParallelToolCalls: true})
 		if err != nil || a.Text != `{"why":"so","answer":1}` || len(a.Calls) != 0 {
 			t.Errorf("got %+v, %v", a, err)
 		}
 	}
-	heard := double.Heard()
-	if heard[0].ToolChoice != (model.ToolChoice{Mode: "function", Name: "final_answer"}) || heard[1].ToolChoice.Mode != "required" || len(heard[1].Tools) != 2 {
-		t.Errorf("heard %+v and %+v", heard[0].ToolChoice, heard[1].ToolChoice)
+	sent := double.Requests()
+	if sent[0].ToolChoice != (model.ToolChoice{Mode: "function", Name: "final_answer"}) || sent[1].ToolChoice.Mode != "required" || len(sent[1].Tools) != 2 {
+		t.Errorf("got %+v and %+v", sent[0].ToolChoice, sent[1].ToolChoice)
 	}
 }

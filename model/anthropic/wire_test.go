@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-var ok = modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
+var ok = modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
 
 func message(role string, content ...berth.Content) berth.Item {
 	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Content: content})
@@ -34,8 +34,9 @@ func output(id, text string) berth.Item {
 	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id, Output: berth.StringDelta(text)})
 }
 
-// hears asks once and returns what the double heard, and the fields of its body.
-func hears(t *testing.T, req *model.Request, with ...func(*anthropic.Options)) (*modeltest.Heard, map[string]json.RawMessage) {
+// received sends a request. It returns the request as the double received it, and the
+// fields of its body.
+func received(t *testing.T, req *model.Request, with ...func(*anthropic.Options)) (*modeltest.Request, map[string]json.RawMessage) {
 	t.Helper()
 	p, double := open(t, ok, with...)
 	if req.Model == "" {
@@ -44,18 +45,18 @@ func hears(t *testing.T, req *model.Request, with ...func(*anthropic.Options)) (
 	if req.Items == nil {
 		req.Items = []berth.Item{user("hi")}
 	}
-	if _, err := modeltest.Ask(t, p, req); err != nil {
+	if _, err := modeltest.Collect(t, p, req); err != nil {
 		t.Fatal(err)
 	}
-	heard := double.Heard()[0]
+	sent := double.Requests()[0]
 	var body map[string]json.RawMessage
-	if err := json.Unmarshal(heard.Body, &body); err != nil {
+	if err := json.Unmarshal(sent.Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	return heard, body
+	return sent, body
 }
 
-// everything is a request that uses all that the adapter can say.
+// everything returns a request with every field that the provider can send.
 func everything(name string) *model.Request {
 	half, effort, summary, strict := 0.5, "high", "auto", true
 	return &model.Request{
@@ -83,16 +84,16 @@ func everything(name string) *model.Request {
 	}
 }
 
-// The vendor's own types know every field that is sent, where it is sent.
+// The vendor's types have every field that the provider sends.
 func TestVendorKnowsTheFields(t *testing.T) {
 	for _, name := range []string{"claude-sonnet-4-5", "claude-opus-4-6", "claude-opus-5-5", "double-1"} {
 		req := everything(name)
 		if name != "claude-opus-4-6" {
 			req.Temperature = nil
 		}
-		heard, _ := hears(t, req)
+		got, _ := received(t, req)
 		var params sdk.BetaMessageNewParams
-		if err := json.Unmarshal(heard.Body, &params); err != nil {
+		if err := json.Unmarshal(got.Body, &params); err != nil {
 			t.Fatal(err)
 		}
 		again, err := json.Marshal(params)
@@ -100,7 +101,7 @@ func TestVendorKnowsTheFields(t *testing.T) {
 			t.Fatal(err)
 		}
 		var sent, known map[string]any
-		if err := json.Unmarshal(heard.Body, &sent); err != nil {
+		if err := json.Unmarshal(got.Body, &sent); err != nil {
 			t.Fatal(err)
 		}
 		if err := json.Unmarshal(again, &known); err != nil {
@@ -108,7 +109,7 @@ func TestVendorKnowsTheFields(t *testing.T) {
 		}
 		delete(sent, "stream") // the SDK's method adds it
 		delete(known, "stream")
-		// The SDK writes a content that is a string as a list.
+		// The SDK converts a content that is a string to a list.
 		for _, m := range sent["messages"].([]any) {
 			for _, b := range m.(map[string]any)["content"].([]any) {
 				if text, ok := b.(map[string]any)["content"].(string); ok {
@@ -117,14 +118,14 @@ func TestVendorKnowsTheFields(t *testing.T) {
 			}
 		}
 		if diff := cmp.Diff(sent, known); diff != "" {
-			t.Errorf("%s: what is sent and what the vendor's types keep of it (-sent +known):\n%s", name, diff)
+			t.Errorf("%s: fields unknown to the vendor's types (-sent +known):\n%s", name, diff)
 		}
 	}
 }
 
-// The vendor's client understands the double.
+// The vendor's client can read the double.
 func TestVendorUnderstandsTheDouble(t *testing.T) {
-	double := modeltest.NewAnthropicServer(t, modeltest.Always(modeltest.Say(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: "c1", Name: "f"},
+	double := modeltest.NewAnthropicServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: "c1", Name: "f"},
 		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: `{"a":1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3}})))
 	client := sdk.NewClient(option.WithBaseURL(double.URL), option.WithAPIKey("k"), option.WithoutEnvironmentDefaults())
 	stream := client.Messages.NewStreaming(t.Context(), sdk.MessageNewParams{Model: "claude-opus-4-8", MaxTokens: 9, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("hi"))}})
@@ -153,7 +154,7 @@ func TestBody(t *testing.T) {
 		want string
 	}{
 		{name: "plain", want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
-		{name: "defaults are not said", req: func(r *model.Request) { r.Temperature, r.TopP, r.Text.Verbosity = &one, &one, "medium" },
+		{name: "defaults are omitted", req: func(r *model.Request) { r.Temperature, r.TopP, r.Text.Verbosity = &one, &one, "medium" },
 			want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
 		{name: "a bound of the operator's", with: func(o *anthropic.Options) { o.MaxTokens = 9 }, want: `{"model":"claude-opus-4-8","max_tokens":9,` + common + `,"stream":true}`},
 		{name: "a bound of the client's", req: func(r *model.Request) { r.MaxOutputTokens = 7 }, with: func(o *anthropic.Options) { o.MaxTokens = 9 },
@@ -176,13 +177,13 @@ func TestBody(t *testing.T) {
 			if tt.req != nil {
 				tt.req(req)
 			}
-			heard, _ := hears(t, req, func(o *anthropic.Options) {
+			sent, _ := received(t, req, func(o *anthropic.Options) {
 				o.Cache = "off"
 				if tt.with != nil {
 					tt.with(o)
 				}
 			})
-			if diff := cmp.Diff(tt.want, unescaped(heard.Body)); diff != "" {
+			if diff := cmp.Diff(tt.want, unescaped(sent.Body)); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}
 		})
@@ -193,13 +194,13 @@ func unescaped(raw json.RawMessage) string {
 	return strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(strings.TrimSpace(string(raw)))
 }
 
-// What a vendor reads again at a tenth of the price is marked: tools, instructions,
-// the end of the turn before and the end.
+// Cache marks are set after the tools, the instructions, the previous turn and at the
+// end.
 func TestCacheMarks(t *testing.T) {
 	req := everything("claude-opus-4-8")
 	req.Temperature = nil
 	const mark = `"cache_control":{"type":"ephemeral"}`
-	_, body := hears(t, req)
+	_, body := received(t, req)
 	for field, want := range map[string]int{"tools": 1, "system": 1, "messages": 2} {
 		if got := strings.Count(string(body[field]), mark); got != want {
 			t.Errorf("%s: got %d marks, want %d", field, got, want)
@@ -214,31 +215,31 @@ func TestCacheMarks(t *testing.T) {
 			t.Errorf("message %d of %d has no mark at its end", n, len(messages))
 		}
 	}
-	heard, _ := hears(t, req, func(o *anthropic.Options) { o.Cache = "1h" })
-	if got := strings.Count(string(heard.Body), `"cache_control":{"type":"ephemeral","ttl":"1h"}`); got != 4 {
+	sent, _ := received(t, req, func(o *anthropic.Options) { o.Cache = "1h" })
+	if got := strings.Count(string(sent.Body), `"cache_control":{"type":"ephemeral","ttl":"1h"}`); got != 4 {
 		t.Errorf("for an hour: got %d marks, want 4", got)
 	}
-	if heard, _ := hears(t, req, func(o *anthropic.Options) { o.Cache = "off" }); strings.Contains(string(heard.Body), "cache_control") {
-		t.Error("marks although the cache is off")
+	if sent, _ := received(t, req, func(o *anthropic.Options) { o.Cache = "off" }); strings.Contains(string(sent.Body), "cache_control") {
+		t.Error("the request has marks, want none with the cache off")
 	}
 }
 
-// A turn says what the turn before said, and adds to it: only then is it read from
-// the cache.
+// The request of a turn starts with the request of the turn before. Only then can the
+// vendor read it from the cache.
 func TestPrefixIsStable(t *testing.T) {
 	req := &model.Request{Items: []berth.Item{user("one")}}
 	var before []json.RawMessage
 	for n := range 5 {
 		id := strings.Repeat("c", n+1)
 		req.Items = append(slices.Clone(req.Items), call(id), output(id, id))
-		_, body := hears(t, &model.Request{Items: req.Items}, func(o *anthropic.Options) { o.Cache = "off" })
+		_, body := received(t, &model.Request{Items: req.Items}, func(o *anthropic.Options) { o.Cache = "off" })
 		var messages []json.RawMessage
 		if err := json.Unmarshal(body["messages"], &messages); err != nil {
 			t.Fatal(err)
 		}
 		for i, m := range before {
 			if string(m) != string(messages[i]) {
-				t.Errorf("turn %d tells message %d anew:\n%s\n%s", n, i, m, messages[i])
+				t.Errorf("turn %d changed message %d:\n%s\n%s", n, i, m, messages[i])
 			}
 		}
 		before = messages
@@ -259,15 +260,15 @@ func TestRefusedHere(t *testing.T) {
 		if req.Items == nil {
 			req.Items = []berth.Item{user("hi")}
 		}
-		_, err := modeltest.Ask(t, p, req)
-		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(param, errParam(err)) || len(double.Heard()) != 0 {
+		_, err := modeltest.Collect(t, p, req)
+		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(param, errParam(err)) || len(double.Requests()) != 0 {
 			t.Errorf("%s: got %v", param, err)
 		}
 	}
 	for _, file := range []berth.Content{{Type: "input_file", FileData: "data:application/zip;base64,UEsDBP8="}, {Type: "input_file"}, {Type: "input_file", FileData: "data:text/plain,hi"},
 		{Type: "input_image", ImageURL: "data:,"}} {
 		p, _ := open(t, ok)
-		if _, err := modeltest.Ask(t, p, &model.Request{Model: "claude-opus-4-8", Items: []berth.Item{message("user", file)}}); berth.ErrorCode(err) != berth.CodeInvalid {
+		if _, err := modeltest.Collect(t, p, &model.Request{Model: "claude-opus-4-8", Items: []berth.Item{message("user", file)}}); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("%+v: got %v", file, err)
 		}
 	}

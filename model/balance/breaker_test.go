@@ -11,10 +11,9 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-func askFor(name string) *model.Request { return &model.Request{Model: name} }
+func requestFor(name string) *model.Request { return &model.Request{Model: name} }
 
-// A model that fails is left alone; other models of its upstream are asked, however
-// often it fails.
+// A failing model is skipped. Other models of its upstream are still used.
 func TestBreakerOfOneModel(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{}
@@ -24,17 +23,17 @@ func TestBreakerOfOneModel(t *testing.T) {
 					fails(broken)(ctx, r, y)
 					return
 				}
-				says("well")(ctx, r, y)
+				answers("well")(ctx, r, y)
 			})
 		g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 		for range 30 {
-			_, _, _ = hear(t.Context(), g, askFor("ill"))
-			if text, _, err := hear(t.Context(), g, askFor("well")); err != nil || text == "" {
+			_, _, _ = collect(t.Context(), g, requestFor("ill"))
+			if text, _, err := collect(t.Context(), g, requestFor("well")); err != nil || text == "" {
 				t.Fatalf("a model that does not fail: got %q, %v", text, err)
 			}
 		}
-		if asked := len(n.take()); asked != 33 {
-			t.Errorf("the upstream was asked %d times, want 3 times for the model that fails", asked)
+		if called := len(n.take()); called != 33 {
+			t.Errorf("the upstream was called %d times, want 3 times for the failing model", called)
 		}
 		if got := u.Status().Circuit; got != "open" {
 			t.Errorf("the circuit is shown as %s", got)
@@ -42,7 +41,7 @@ func TestBreakerOfOneModel(t *testing.T) {
 	})
 }
 
-// An upstream without a connection is left alone for all models.
+// An upstream without a connection is skipped for all models.
 func TestBreakerOfAllModels(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{}
@@ -50,26 +49,26 @@ func TestBreakerOfAllModels(t *testing.T) {
 			fails(&berth.Error{Code: berth.CodeUpstream, Message: "gone", Err: model.ErrUnreachable}))
 		g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 		for i := range 10 {
-			_, _, _ = hear(t.Context(), g, askFor(fmt.Sprint(i)))
+			_, _, _ = collect(t.Context(), g, requestFor(fmt.Sprint(i)))
 		}
-		if asked := len(n.take()); asked != 3 {
-			t.Errorf("the upstream was asked %d times, want 3", asked)
+		if called := len(n.take()); called != 3 {
+			t.Errorf("the upstream was called %d times, want 3", called)
 		}
 		time.Sleep(time.Minute + 1)
-		_, _, _ = hear(t.Context(), g, askFor("other"))
-		_, _, _ = hear(t.Context(), g, askFor("another"))
-		if asked := len(n.take()); asked != 1 {
-			t.Errorf("after its time the upstream was asked %d times, want once", asked)
+		_, _, _ = collect(t.Context(), g, requestFor("other"))
+		_, _, _ = collect(t.Context(), g, requestFor("another"))
+		if called := len(n.take()); called != 1 {
+			t.Errorf("after its time the upstream was called %d times, want once", called)
 		}
 	})
 }
 
-// Any number of names does not make the breakers grow without bound.
+// The number of breakers is bounded for any number of names.
 func TestBreakersAreBounded(t *testing.T) {
-	u := open(t, &notes{}, UpstreamOptions{Name: "a"}, says("x"))
+	u := open(t, &notes{}, UpstreamOptions{Name: "a"}, answers("x"))
 	g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 	for i := range 3 * maxModels {
-		_, _, _ = hear(t.Context(), g, askFor(fmt.Sprint(i)))
+		_, _, _ = collect(t.Context(), g, requestFor(fmt.Sprint(i)))
 	}
 	if got := len(u.breaker.models); got > maxModels {
 		t.Errorf("there are %d breakers", got)

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Turns beyond the limit of concurrency wait in order, up to a time, and go
-// elsewhere if there is an elsewhere.
+// Turns beyond the concurrency limit wait in order, up to a time. They go to another
+// upstream if there is one.
 func TestConcurrency(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{}
@@ -22,20 +22,20 @@ func TestConcurrency(t *testing.T) {
 		slow := func(ctx context.Context, req *model.Request, yield func(model.Delta, error) bool) {
 			select {
 			case <-release:
-				says("a")(ctx, req, yield)
+				answers("a")(ctx, req, yield)
 			case <-ctx.Done():
 				yield(nil, context.Cause(ctx))
 			}
 		}
 		u := open(t, n, UpstreamOptions{Name: "a", Limits: Limits{Concurrency: 1, Wait: time.Minute}}, slow)
 		lone := group(t, Options{Primaries: []Target{{Upstream: u}}})
-		both := group(t, Options{Primaries: []Target{{Upstream: u}}, Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, says("b"))}}})
+		both := group(t, Options{Primaries: []Target{{Upstream: u}}, Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
 		var mu sync.Mutex
 		var order []int
 		var all sync.WaitGroup
 		for i := range 3 {
 			all.Go(func() {
-				if _, _, err := hear(t.Context(), lone, ask()); err != nil {
+				if _, _, err := collect(t.Context(), lone, request()); err != nil {
 					t.Error(err)
 				}
 				mu.Lock()
@@ -47,7 +47,7 @@ func TestConcurrency(t *testing.T) {
 		if s := u.Status(); s.InFlight != 1 || s.Waiting != 2 {
 			t.Errorf("got %d in flight and %d waiting", s.InFlight, s.Waiting)
 		}
-		if text, _, err := hear(t.Context(), both, ask()); text != "b" || err != nil {
+		if text, _, err := collect(t.Context(), both, request()); text != "b" || err != nil {
 			t.Errorf("with another upstream: got %q, %v", text, err)
 		}
 		for range 3 {
@@ -61,18 +61,18 @@ func TestConcurrency(t *testing.T) {
 
 		held, leave := context.WithCancel(t.Context())
 		gone := make(chan struct{})
-		go func() { defer close(gone); _, _, _ = hear(held, lone, ask()) }()
+		go func() { defer close(gone); _, _, _ = collect(held, lone, request()) }()
 		synctest.Wait()
 		start := time.Now()
-		_, _, err := hear(t.Context(), lone, ask())
-		if _, said := model.RetryAfter(err); berth.ErrorCode(err) != berth.CodeRateLimited || !said || time.Since(start) != time.Minute {
+		_, _, err := collect(t.Context(), lone, request())
+		if _, known := model.RetryAfter(err); berth.ErrorCode(err) != berth.CodeRateLimited || !known || time.Since(start) != time.Minute {
 			t.Errorf("after the time to wait: got %v after %v", err, time.Since(start))
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cause := errors.New("enough")
 		time.AfterFunc(time.Second, func() { cancel(cause) })
-		if _, _, err := hear(ctx, lone, ask()); !errors.Is(err, cause) {
-			t.Errorf("who leaves the queue: got %v", err)
+		if _, _, err := collect(ctx, lone, request()); !errors.Is(err, cause) {
+			t.Errorf("a caller that leaves the queue: got %v", err)
 		}
 		leave()
 		<-gone
@@ -84,11 +84,11 @@ func TestConcurrency(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := open(t, &notes{}, UpstreamOptions{Name: "a", Limits: Limits{RequestsPerMinute: 60, Wait: 10 * time.Second}}, says("a"))
+		u := open(t, &notes{}, UpstreamOptions{Name: "a", Limits: Limits{RequestsPerMinute: 60, Wait: 10 * time.Second}}, answers("a"))
 		g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 		start := time.Now()
 		for range 12 {
-			if _, _, err := hear(t.Context(), g, ask()); err != nil {
+			if _, _, err := collect(t.Context(), g, request()); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -100,7 +100,7 @@ func TestRates(t *testing.T) {
 		refused := 0
 		for range 15 {
 			all.Go(func() {
-				if _, _, err := hear(t.Context(), g, ask()); berth.ErrorCode(err) == berth.CodeRateLimited {
+				if _, _, err := collect(t.Context(), g, request()); berth.ErrorCode(err) == berth.CodeRateLimited {
 					mu.Lock()
 					refused++
 					mu.Unlock()
@@ -114,7 +114,7 @@ func TestRates(t *testing.T) {
 	})
 }
 
-// Tokens are booked as estimated, and what the answer took besides delays the next.
+// Estimated tokens are reserved before a turn. Output tokens delay the next.
 func TestTokenRate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		u := open(t, &notes{}, UpstreamOptions{Name: "a", Limits: Limits{TokensPerMinute: 600, Wait: time.Hour}},
@@ -123,12 +123,12 @@ func TestTokenRate(t *testing.T) {
 			})
 		g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 		for range 2 {
-			if _, _, err := hear(t.Context(), g, ask()); err != nil {
+			if _, _, err := collect(t.Context(), g, request()); err != nil {
 				t.Fatal(err)
 			}
 		}
 		start := time.Now()
-		if _, _, err := hear(t.Context(), g, ask()); err != nil {
+		if _, _, err := collect(t.Context(), g, request()); err != nil {
 			t.Fatal(err)
 		}
 		if got := time.Since(start); got < 50*time.Second || got > 70*time.Second {

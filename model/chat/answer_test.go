@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// told is what an answer says, one line a delta. Ids that are made here are "new".
-func told(t *testing.T, in io.Reader, items ...berth.Item) (lines []string, err error) {
+// deltas decodes an answer and returns one line for each delta. New ids become "new".
+func deltas(t *testing.T, in io.Reader, items ...berth.Item) (lines []string, err error) {
 	t.Helper()
 	a := newAnswer(&model.Request{Items: items}, slog.New(slog.DiscardHandler))
 	for d, e := range upstream.Read(in, a, a.log) {
@@ -46,7 +46,7 @@ func told(t *testing.T, in io.Reader, items ...berth.Item) (lines []string, err 
 	return lines, err
 }
 
-// stream writes deltas, and other fields of chunks behind a "|", as a stream.
+// stream returns a stream of deltas; "|" separates other fields of the chunk.
 func stream(chunks ...string) string {
 	var b strings.Builder
 	for _, c := range chunks {
@@ -121,7 +121,7 @@ func TestOddStreams(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for how, in := range map[string]io.Reader{"at once": strings.NewReader(tt.in), "byte by byte": iotest.OneByteReader(strings.NewReader(tt.in))} {
-				got, err := told(t, in, old)
+				got, err := deltas(t, in, old)
 				if err != nil {
 					t.Errorf("%s: %v", how, err)
 				}
@@ -154,7 +154,7 @@ func TestBrokenStreams(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			_, err := told(t, strings.NewReader(tt.in))
+			_, err := deltas(t, strings.NewReader(tt.in))
 			r, ok := errors.AsType[*upstream.Refusal](err)
 			if err == nil || ok != (tt.refusal != "") || ok && upstream.Explain(r).Message != tt.refusal {
 				t.Errorf("got error %v, want one with %q", err, tt.refusal)
@@ -163,9 +163,10 @@ func TestBrokenStreams(t *testing.T) {
 	}
 }
 
-// A page is told from a cut, because the operator must mend another thing.
+// An HTML page is not reported as a broken answer, because the operator must fix
+// another problem.
 func TestPage(t *testing.T) {
-	if _, err := told(t, strings.NewReader("\n<html>Sign in to the network</html>")); err == nil || !strings.Contains(err.Error(), "page") {
+	if _, err := deltas(t, strings.NewReader("\n<html>Sign in to the network</html>")); err == nil || !strings.Contains(err.Error(), "page") {
 		t.Errorf("got error %v, want one about a page", err)
 	}
 }
@@ -212,7 +213,7 @@ func TestLogprobsAreFilled(t *testing.T) {
 	}
 }
 
-// Whatever comes, what is told keeps the promises of model.Provider.
+// The deltas of any input satisfy model.Provider.
 func FuzzAnswer(f *testing.F) {
 	f.Add(stream(`"content":"a","reasoning":"b"`, `"tool_calls":[{"index":0,"id":"c1","function":{"name":"f","arguments":"{"}}]`, end) + "data: [DONE]\n\n")
 	f.Add(`{"choices":[{"message":{"content":[{"text":"a"}],"function_call":{"name":"f","arguments":{}}},"finish_reason":"length"}]}`)

@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// conversation returns n items of an agent at work: a message, then calls and
-// their outputs.
+// conversation returns n items of an agent's session: a message, then calls and their
+// outputs.
 func conversation(n int) []berth.Item {
 	items := []berth.Item{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
 		Content: []berth.Content{{Type: "input_text", Text: "Please count the files of this directory, and then of each below it."}}})}
@@ -30,7 +30,7 @@ func conversation(n int) []berth.Item {
 	return items[:n]
 }
 
-// BenchmarkRequest is the adapter's own share of a request: items to bytes.
+// BenchmarkRequest measures the provider's share of a request: items to bytes.
 func BenchmarkRequest(b *testing.B) {
 	p, err := New(Options{Options: upstream.Options{BaseURL: "http://localhost/v1"}})
 	if err != nil {
@@ -55,7 +55,7 @@ func BenchmarkRequest(b *testing.B) {
 	}
 }
 
-// BenchmarkToken is the adapter's own share of a streamed token: bytes to delta.
+// BenchmarkToken measures the provider's share of a streamed token: bytes to delta.
 func BenchmarkToken(b *testing.B) {
 	const tokens = 1000
 	const text = `data: {"id":"chatcmpl-123","object":"chat.completion.chunk","created":1694268190,"model":"m","system_fingerprint":"fp_44709d6fcb","choices":[{"index":0,"delta":{"content":"Hello"},"logprobs":null,"finish_reason":null}]}` + "\n\n"
@@ -80,11 +80,11 @@ func BenchmarkToken(b *testing.B) {
 	}
 }
 
-// BenchmarkTurn is a whole turn over loopback with an instant upstream, beside the
-// same request and answer with nothing but net/http.
+// BenchmarkTurn measures a whole turn over loopback with an instant upstream, beside
+// the same exchange with net/http only.
 func BenchmarkTurn(b *testing.B) {
-	double := modeltest.NewChatServer(b, modeltest.Always(modeltest.Say(model.Text{Text: "Hello"}, model.Finish{Reason: model.FinishStop})))
-	double.Trusting = true
+	double := modeltest.NewChatServer(b, modeltest.Always(modeltest.Reply(model.Text{Text: "Hello"}, model.Finish{Reason: model.FinishStop})))
+	double.Unchecked = true
 	p, err := New(Options{Options: upstream.Options{BaseURL: double.URL}})
 	if err != nil {
 		b.Fatal(err)

@@ -14,7 +14,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// open returns a provider that asks a double which follows the script.
+// open returns a provider and its double, which follows the script.
 func open(t testing.TB, script modeltest.Script, with ...func(*chat.Options)) (*chat.Provider, *modeltest.ChatHandler) {
 	t.Helper()
 	double := modeltest.NewChatServer(t, script)
@@ -36,7 +36,7 @@ func TestSuite(t *testing.T) {
 			p, double := open(t, script)
 			return p, double.Double
 		},
-		Hurried: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
+		OpenImpatient: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
 			p, double := open(t, script, func(o *chat.Options) { o.FirstToken, o.Silence = 20*time.Millisecond, 20*time.Millisecond })
 			return p, double.Double
 		},
@@ -51,8 +51,8 @@ func TestSuite(t *testing.T) {
 	})
 }
 
-// An upstream that says nothing, or nothing more, is given up; one that has ended
-// its answer may close it as it likes.
+// A request to an upstream that stops responding is cancelled. After the finish
+// reason, the upstream may close the connection in any way.
 func TestSilence(t *testing.T) {
 	forever := modeltest.Wait(nil)
 	text := model.Text{Text: "a"}
@@ -62,15 +62,15 @@ func TestSilence(t *testing.T) {
 		with func(*chat.Options)
 		code berth.Code
 	}{
-		{"before the first word", modeltest.Say(forever), func(o *chat.Options) { o.FirstToken = 20 * time.Millisecond }, berth.CodeUpstream},
-		{"after it", modeltest.Say(text, forever), func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, berth.CodeUpstream},
-		{"after the end", modeltest.Say(text, modeltest.Raw("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"), forever),
+		{"before the first word", modeltest.Reply(forever), func(o *chat.Options) { o.FirstToken = 20 * time.Millisecond }, berth.CodeUpstream},
+		{"after it", modeltest.Reply(text, forever), func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, berth.CodeUpstream},
+		{"after the end", modeltest.Reply(text, modeltest.Raw("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"), forever),
 			func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			p, double := open(t, modeltest.Always(tt.turn), tt.with)
-			_, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
+			_, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
 			if berth.ErrorCode(err) != tt.code {
 				t.Errorf("got %v, want code %q", err, tt.code)
 			}
@@ -89,7 +89,7 @@ func TestSilence(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
+		_, err = modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
 		if berth.ErrorCode(err) != berth.CodeUpstream {
 			t.Errorf("got %v, want code %s", err, berth.CodeUpstream)
 		}

@@ -19,33 +19,34 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-var ok = modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
+var ok = modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
 
 func message(role, text string) berth.Item {
 	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
-// hears asks once and returns what the double heard, and the fields of its body.
-func hears(t *testing.T, req *model.Request, with ...func(*chat.Options)) (*modeltest.Heard, map[string]json.RawMessage) {
+// received sends a request. It returns the request as the double received it, and the
+// fields of its body.
+func received(t *testing.T, req *model.Request, with ...func(*chat.Options)) (*modeltest.Request, map[string]json.RawMessage) {
 	t.Helper()
 	p, double := open(t, ok, with...)
 	double.Reasoning = "reasoning_content"
 	if req.Model == "" {
 		req.Model = "m"
 	}
-	if _, err := modeltest.Ask(t, p, req); err != nil {
+	if _, err := modeltest.Collect(t, p, req); err != nil {
 		t.Fatal(err)
 	}
-	heard := double.Heard()[0]
+	sent := double.Requests()[0]
 	var body map[string]json.RawMessage
-	if err := json.Unmarshal(heard.Body, &body); err != nil {
+	if err := json.Unmarshal(sent.Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	return heard, body
+	return sent, body
 }
 
-// The words of the body are these and no others, so that an upstream which knows
-// little is not asked for more than the client asked for.
+// The body has exactly these fields: an upstream that knows few parameters gets no
+// more than the client set.
 func TestBody(t *testing.T) {
 	plain := func() *model.Request {
 		return &model.Request{Items: []berth.Item{message("user", "<hi>")}, Text: berth.TextConfig{Verbosity: "medium"}, ParallelToolCalls: true}
@@ -83,8 +84,8 @@ func TestBody(t *testing.T) {
 			if tt.with == nil {
 				tt.with = func(*chat.Options) {}
 			}
-			heard, _ := hears(t, req, tt.with)
-			if diff := cmp.Diff(tt.want, strings.TrimSpace(string(heard.Body))); diff != "" {
+			sent, _ := received(t, req, tt.with)
+			if diff := cmp.Diff(tt.want, strings.TrimSpace(string(sent.Body))); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}
 		})
@@ -94,7 +95,7 @@ func TestBody(t *testing.T) {
 func TestSystemRole(t *testing.T) {
 	req := &model.Request{Instructions: "A.", Items: []berth.Item{message("user", "hi"), message("developer", "B."), message("system", "C.")}}
 	for role, want := range map[string]string{"": "system user system system", "developer": "developer user developer system"} {
-		_, body := hears(t, req, func(o *chat.Options) { o.SystemRole = role })
+		_, body := received(t, req, func(o *chat.Options) { o.SystemRole = role })
 		var messages []struct{ Role string }
 		if err := json.Unmarshal(body["messages"], &messages); err != nil {
 			t.Fatal(err)
@@ -109,8 +110,8 @@ func TestSystemRole(t *testing.T) {
 	}
 }
 
-// Of several speakers in one role each keeps the name, and system messages of two
-// speakers do not become one.
+// Participants of one role keep their names. System messages of two participants are
+// not merged.
 func TestNames(t *testing.T) {
 	named := func(role, name string) berth.Item {
 		kind := "input_text"
@@ -119,7 +120,7 @@ func TestNames(t *testing.T) {
 		}
 		return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Name: name, Content: []berth.Content{{Type: kind, Text: "x"}}})
 	}
-	_, body := hears(t, &model.Request{Items: []berth.Item{named("system", "rule"), named("system", "example"),
+	_, body := received(t, &model.Request{Items: []berth.Item{named("system", "rule"), named("system", "example"),
 		named("user", "ann"), named("user", "bob"), named("assistant", "eve"), named("user", "")}})
 	want := `[{"role":"system","content":"x","name":"rule"},{"role":"system","content":"x","name":"example"},` +
 		`{"role":"user","content":"x","name":"ann"},{"role":"user","content":"x","name":"bob"},` +
@@ -145,12 +146,12 @@ func TestReasoningIsGivenBack(t *testing.T) {
 		{Role: "assistant", Thought: "First.", Calls: []modeltest.Call{{ID: "c1", Name: "f", Arguments: "{}"}}}, {Role: "tool", CallID: "c1", Text: "1"},
 		{Role: "assistant", Thought: "Second.", Text: "One."}, {Role: "user", Text: "why?"},
 	}
-	heard, _ := hears(t, req, func(o *chat.Options) { o.Reasoning = "reasoning_content" })
-	if diff := cmp.Diff(want, heard.Messages, cmpopts.EquateEmpty()); diff != "" {
+	sent, _ := received(t, req, func(o *chat.Options) { o.Reasoning = "reasoning_content" })
+	if diff := cmp.Diff(want, sent.Messages, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
-	if heard, _ := hears(t, req); bytes.Contains(heard.Body, []byte("First")) {
-		t.Errorf("reasoning went to an upstream that did not want it: %s", heard.Body)
+	if sent, _ := received(t, req); bytes.Contains(sent.Body, []byte("First")) {
+		t.Errorf("reasoning went to an upstream that did not want it: %s", sent.Body)
 	}
 }
 
@@ -159,22 +160,22 @@ func TestCallIDLength(t *testing.T) {
 		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "call_0123456789", Name: "f", Arguments: "{}"}),
 		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "D681PevKs", Name: "f", Arguments: "{}"}),
 	}}
-	heard, _ := hears(t, req, func(o *chat.Options) { o.CallIDLength = 9 })
-	calls := heard.Messages[0].Calls
+	sent, _ := received(t, req, func(o *chat.Options) { o.CallIDLength = 9 })
+	calls := sent.Messages[0].Calls
 	if len(calls[0].ID) != 9 || calls[0].ID == "call_0123" || calls[1].ID != "D681PevKs" {
 		t.Errorf("got ids %q and %q", calls[0].ID, calls[1].ID)
 	}
 }
 
-// The environment's keys belong to another upstream.
+// Keys of the environment belong to another upstream.
 func TestHeaders(t *testing.T) {
 	for _, name := range []string{"API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID", "BASE_URL"} {
 		t.Setenv("OPENAI_"+name, "http://secret-of-the-environment")
 	}
 	t.Setenv("OPENAI_CUSTOM_HEADERS", "X-Env: secret-of-the-environment")
 	req := &model.Request{Items: []berth.Item{message("user", "hi")}}
-	heard, _ := hears(t, req, func(o *chat.Options) { o.Headers = map[string]string{"X-Title": "Berth"} })
-	if got := heard.Header.Get("X-Title"); got != "Berth" {
+	sent, _ := received(t, req, func(o *chat.Options) { o.Headers = map[string]string{"X-Title": "Berth"} })
+	if got := sent.Header.Get("X-Title"); got != "Berth" {
 		t.Errorf("X-Title: got %q", got)
 	}
 
@@ -183,10 +184,10 @@ func TestHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: req.Items}); err != nil {
+	if _, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: req.Items}); err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range double.Heard()[0].Header {
+	for k, v := range double.Requests()[0].Header {
 		if k == "Authorization" || strings.Contains(strings.Join(v, ""), "secret-of") {
 			t.Errorf("without a key: sent %s: %s", k, v)
 		}
@@ -214,7 +215,7 @@ func TestOptions(t *testing.T) {
 		{Options: at("http://x"), SystemRole: "user"}, {Options: at("http://x"), MaxTokens: "n"}, {Options: at("http://x"), Reasoning: "thoughts"},
 	} {
 		if _, err := chat.New(opts); err == nil {
-			t.Errorf("%+v was taken", opts)
+			t.Errorf("%+v was accepted", opts)
 		}
 	}
 	_, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://me:hunter22@x y/"}})
@@ -223,11 +224,11 @@ func TestOptions(t *testing.T) {
 	}
 }
 
-// What is left out or repaired is said in the log, without secrets.
+// Dropped and repaired input is logged, without secrets.
 func TestLog(t *testing.T) {
 	var out bytes.Buffer
 	double := modeltest.NewChatServer(t, modeltest.Play(
-		modeltest.Say(modeltest.Raw("data: {\"model\":7}\n\n"), model.Text{Text: "ok"}, model.Finish{Reason: "eos"}),
+		modeltest.Reply(modeltest.Raw("data: {\"model\":7}\n\n"), model.Text{Text: "ok"}, model.Finish{Reason: "eos"}),
 		modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusUnauthorized, Message: "Incorrect API key provided: " + modeltest.Key}}))
 	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL, APIKey: modeltest.Key,
 		Log: slog.New(slog.NewTextHandler(&out, &slog.HandlerOptions{Level: slog.LevelDebug}))}})
@@ -239,10 +240,10 @@ func TestLog(t *testing.T) {
 		berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: "lonely-output", Output: berth.StringDelta("1")}),
 		berth.NewItem(map[string]string{"type": "computer_call", "id": "lonely-item"}),
 	}}
-	if _, err := modeltest.Ask(t, p, req); err != nil {
+	if _, err := modeltest.Collect(t, p, req); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := modeltest.Ask(t, p, req); err == nil {
+	if _, err := modeltest.Collect(t, p, req); err == nil {
 		t.Fatal("a refused request succeeded")
 	}
 	for _, want := range []string{"lonely-call", "lonely-output", "lonely-item", "undocumented type", "eos"} {
@@ -255,7 +256,7 @@ func TestLog(t *testing.T) {
 	}
 }
 
-// Secrets in headers and addresses are kept as the key is.
+// Secrets in headers and addresses are redacted like the key.
 func TestOtherSecrets(t *testing.T) {
 	double := modeltest.NewChatServer(t, modeltest.Always(modeltest.Turn{Refusal: &modeltest.Refusal{
 		Status: http.StatusBadRequest, Message: "hunter22 and token-value and header-value"}}))
@@ -264,7 +265,7 @@ func TestOtherSecrets(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
+	_, err = modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}})
 	e, isError := errors.AsType[*berth.Error](err)
 	if !isError || e.Message != "[redacted] and [redacted] and [redacted]" {
 		t.Errorf("got %v", err)

@@ -6,7 +6,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// The client knows the fields of Responses, not those of Chat Completions.
+// Clients know the fields of Responses, not those of Chat Completions.
 func TestParams(t *testing.T) {
 	for param, want := range map[string]string{
 		"messages[3].content": "input", "messages": "input", "max_tokens": "max_output_tokens", "max_completion_tokens": "max_output_tokens",

@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// TestHintsRefused: an upstream that refuses a hint is asked without hints, and later
-// requests leave them out. The tier that it reports comes with the Finish.
+// TestHintsRefused: after an upstream refused a hint, this request and later ones are
+// sent without hints. The reported service tier comes with the Finish.
 func TestHintsRefused(t *testing.T) {
 	var keys []string
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -37,7 +37,7 @@ func TestHintsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		a, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}, Hints: model.Hints{PromptCacheKey: "k", ServiceTier: "flex"}})
+		a, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}, Hints: model.Hints{PromptCacheKey: "k", ServiceTier: "flex"}})
 		if err != nil || a.Text != "hi" || a.Finish.ServiceTier != "flex" {
 			t.Fatalf("got %+v, %v", a, err)
 		}

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// A piped upstream answers with what is written to a pipe.
+// A piped upstream sends its answer through a pipe.
 type piped struct{ answer string }
 
 func (p piped) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -22,7 +22,7 @@ func (p piped) RoundTrip(r *http.Request) (*http.Response, error) {
 	return &http.Response{StatusCode: http.StatusOK, Body: in, Request: r}, nil
 }
 
-// How long an answer is waited for depends on how far it has come.
+// The timeout depends on the progress of the answer.
 func TestPatience(t *testing.T) {
 	tests := []struct {
 		name, answer string

@@ -25,8 +25,8 @@ func items(t *testing.T, lines ...string) []berth.Item {
 	return out
 }
 
-// told is turns in short.
-func told(turns []Turn) string {
+// short returns turns in a short form.
+func short(turns []Turn) string {
 	var b strings.Builder
 	for _, t := range turns {
 		fmt.Fprintf(&b, "%s:%s", t.Role, Text(t.Content))
@@ -71,7 +71,7 @@ user:The output of an earlier call, c1, was:
 again
 user:why?
 `
-	if diff := cmp.Diff(want, told(turns)); diff != "" {
+	if diff := cmp.Diff(want, short(turns)); diff != "" {
 		t.Errorf("turns (-want +got):\n%s", diff)
 	}
 }
@@ -96,8 +96,8 @@ func TestIDs(t *testing.T) {
 	}
 }
 
-// Whatever the items are, every call has an object and an output, and a name that
-// vendors take.
+// For any items, each call has arguments that are an object, an output, and a name
+// that vendors accept.
 func FuzzRead(f *testing.F) {
 	f.Add(`[{"type":"function_call","call_id":"c","name":"é","arguments":"x"},{"type":"function_call_output","call_id":"c","output":7}]`)
 	f.Add(`[{"role":"user","content":[{"type":"input_image"}]},{"type":"reasoning","summary":[]},{"type":"function_call_output","call_id":"d"}]`)

@@ -19,8 +19,8 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// told is what an answer says, one line a delta.
-func told(t *testing.T, in io.Reader) (lines []string, err error) {
+// deltas decodes an answer and returns one line for each delta.
+func deltas(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
 	a := newAnswer(&model.Request{Model: "gemini-3.5-flash", ParallelToolCalls: true}, slog.New(slog.DiscardHandler))
 	for d, e := range upstream.Read(in, a, a.log) {
@@ -56,7 +56,7 @@ func told(t *testing.T, in io.Reader) (lines []string, err error) {
 	return lines, err
 }
 
-// stream writes candidates as a stream: parts, and other fields behind a "|".
+// stream returns a stream of candidates: parts, "|", other fields.
 func stream(candidates ...string) string {
 	var b strings.Builder
 	for _, c := range candidates {
@@ -101,7 +101,7 @@ func TestStreams(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for how, in := range map[string]io.Reader{"at once": strings.NewReader(tt.in), "byte by byte": iotest.OneByteReader(strings.NewReader(tt.in))} {
-				got, err := told(t, in)
+				got, err := deltas(t, in)
 				if err != nil {
 					t.Errorf("%s: %v", how, err)
 				}
@@ -113,7 +113,7 @@ func TestStreams(t *testing.T) {
 	}
 	for _, broken := range []string{"", stream(`{"text":"a"}`), "data: x\n\n", stream(`{"text":"a"}`) + "data: {", stream(reason("MALFORMED_FUNCTION_CALL")), stream(reason("OTHER")), stream(`{"text":"a"}` + reason("UNEXPECTED_TOOL_CALL")),
 		`data: {"error":{"code":503,"message":"The model is overloaded.","status":"UNAVAILABLE"}}` + "\n\n"} {
-		if got, err := told(t, strings.NewReader(broken)); err == nil {
+		if got, err := deltas(t, strings.NewReader(broken)); err == nil {
 			t.Errorf("%q: got %v, want an error", broken, got)
 		}
 	}
@@ -180,7 +180,7 @@ func TestErrors(t *testing.T) {
 				t.Errorf("%s %s (-want +got):\n%s", tt.body, where, diff)
 			}
 			if after, _ := model.RetryAfter(err); after != tt.after {
-				t.Errorf("%s: try again after %v, want %v", tt.body, after, tt.after)
+				t.Errorf("%s: retry after %v, want %v", tt.body, after, tt.after)
 			}
 		}
 	}
@@ -209,7 +209,7 @@ func TestSubset(t *testing.T) {
 	}
 }
 
-// Whatever a schema is, what is sent is JSON.
+// Any schema becomes valid JSON.
 func FuzzSubset(f *testing.F) {
 	f.Add(`{"type":"object","properties":{"a":{"const":{"b":[1]}}},"definitions":{"x":{"allOf":[{}]}}}`)
 	f.Add(strings.Repeat(`{"items":`, 100) + "{}" + strings.Repeat("}", 100))
@@ -220,7 +220,7 @@ func FuzzSubset(f *testing.F) {
 	})
 }
 
-// Whatever comes, what is told keeps the promises of model.Provider.
+// The deltas of any input satisfy model.Provider.
 func FuzzAnswer(f *testing.F) {
 	f.Add(stream(`{"text":"a","thought":true}`, `{"functionCall":{"name":"f","args":[]},"thoughtSignature":"s"}`+end))
 	f.Add(stream(`{"text":"","thoughtSignature":"s"}`) + `data: {"promptFeedback":{"blockReason":"SAFETY"}}` + "\n\n")
@@ -268,8 +268,8 @@ func TestGenerations(t *testing.T) {
 	}
 }
 
-// A signed call goes back as the model wrote it, though it was kept with more; one that
-// somebody has changed does not.
+// A signed call is sent as the model wrote it, even if it was stored with more fields.
+// A changed call is not.
 func TestSignedArguments(t *testing.T) {
 	s := signature{Args: json.RawMessage(`{"b":1,"a":["x"]}`)}
 	for kept, want := range map[string]string{

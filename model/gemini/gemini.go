@@ -28,7 +28,7 @@ type Options struct {
 	// Schema, thoughts and their signatures.
 	Version string
 
-	// Thinking selects how a model is told to think: "budget", with a number of
+	// Thinking selects how a model is made to think: "budget", with a number of
 	// tokens, or "level". The default is level for Gemini 3 and later, else budget.
 	Thinking string
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// open returns a provider that asks a double which follows the script.
+// open returns a provider and its double, which follows the script.
 func open(t testing.TB, script modeltest.Script, with ...func(*gemini.Options)) (*gemini.Provider, *modeltest.GeminiHandler) {
 	t.Helper()
 	double := modeltest.NewGeminiServer(t, script)
@@ -32,7 +32,7 @@ func TestSuite(t *testing.T) {
 			p, double := open(t, script)
 			return p, double.Double
 		},
-		Hurried: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
+		OpenImpatient: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
 			p, double := open(t, script, func(o *gemini.Options) { o.FirstToken, o.Silence = 20*time.Millisecond, 20*time.Millisecond })
 			return p, double.Double
 		},

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-var ok = modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
+var ok = modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
 
 func message(role string, content ...berth.Content) berth.Item {
 	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Content: content})
@@ -35,8 +35,9 @@ func output(id, text string) berth.Item {
 	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id, Output: berth.StringDelta(text)})
 }
 
-// hears asks once and returns what the double heard, and the fields of its body.
-func hears(t *testing.T, req *model.Request, with ...func(*gemini.Options)) (*modeltest.Heard, map[string]json.RawMessage) {
+// received sends a request. It returns the request as the double received it, and the
+// fields of its body.
+func received(t *testing.T, req *model.Request, with ...func(*gemini.Options)) (*modeltest.Request, map[string]json.RawMessage) {
 	t.Helper()
 	p, double := open(t, ok, with...)
 	if req.Model == "" {
@@ -45,18 +46,18 @@ func hears(t *testing.T, req *model.Request, with ...func(*gemini.Options)) (*mo
 	if req.Items == nil {
 		req.Items = []berth.Item{user("hi")}
 	}
-	if _, err := modeltest.Ask(t, p, req); err != nil {
+	if _, err := modeltest.Collect(t, p, req); err != nil {
 		t.Fatal(err)
 	}
-	heard := double.Heard()[0]
+	sent := double.Requests()[0]
 	var body map[string]json.RawMessage
-	if err := json.Unmarshal(heard.Body, &body); err != nil {
+	if err := json.Unmarshal(sent.Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	return heard, body
+	return sent, body
 }
 
-// everything is a request that uses all that the adapter can say.
+// everything returns a request with every field that the provider can send.
 func everything() *model.Request {
 	half, effort, summary, strict, seed, two := 0.5, "high", "auto", true, int64(7), 2
 	return &model.Request{
@@ -83,12 +84,12 @@ func everything() *model.Request {
 	}
 }
 
-// The vendor's own types know every field that is sent, where it is sent.
+// The vendor's types have every field that the provider sends.
 func TestVendorKnowsTheFields(t *testing.T) {
-	heard, _ := hears(t, everything())
-	// The word for a foreign call is in the other alphabet of base64, which the
-	// vendor's server reads and its types do not.
-	heard.Body = bytes.ReplaceAll(heard.Body, []byte("skip_thought_signature_validator"), []byte("skip+thought+signature+validator"))
+	sent, _ := received(t, everything())
+	// The placeholder for foreign calls is in base64url, which the vendor's server
+	// decodes and its types do not.
+	sent.Body = bytes.ReplaceAll(sent.Body, []byte("skip_thought_signature_validator"), []byte("skip+thought+signature+validator"))
 	var known struct {
 		Contents          []*genai.Content        `json:"contents"`
 		SystemInstruction *genai.Content          `json:"systemInstruction"`
@@ -96,10 +97,10 @@ func TestVendorKnowsTheFields(t *testing.T) {
 		ToolConfig        *genai.ToolConfig       `json:"toolConfig"`
 		GenerationConfig  *genai.GenerationConfig `json:"generationConfig"`
 	}
-	d := json.NewDecoder(bytes.NewReader(heard.Body))
+	d := json.NewDecoder(bytes.NewReader(sent.Body))
 	d.DisallowUnknownFields()
 	if err := d.Decode(&known); err != nil {
-		t.Fatalf("%v in %s", err, heard.Body)
+		t.Fatalf("%v in %s", err, sent.Body)
 	}
 	again, err := json.Marshal(known)
 	if err != nil {
@@ -111,17 +112,17 @@ func TestVendorKnowsTheFields(t *testing.T) {
 		}
 		return v
 	}
-	if diff := cmp.Diff(number(heard.Body), number(again)); diff != "" {
-		t.Errorf("what is sent and what the vendor's types keep of it (-sent +known):\n%s", diff)
+	if diff := cmp.Diff(number(sent.Body), number(again)); diff != "" {
+		t.Errorf("fields unknown to the vendor's types (-sent +known):\n%s", diff)
 	}
-	if !bytes.Contains(heard.Body, []byte(`"args":{"n":12345678901234567890}`)) {
-		t.Errorf("the arguments were changed: %s", heard.Body)
+	if !bytes.Contains(sent.Body, []byte(`"args":{"n":12345678901234567890}`)) {
+		t.Errorf("the arguments were changed: %s", sent.Body)
 	}
 }
 
-// The vendor's client understands the double.
+// The vendor's client can read the double.
 func TestVendorUnderstandsTheDouble(t *testing.T) {
-	double := modeltest.NewGeminiServer(t, modeltest.Always(modeltest.Say(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."},
+	double := modeltest.NewGeminiServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."},
 		model.Call{ID: "c1", Name: "f", Arguments: `{"a":`}, model.Call{Arguments: `1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, TotalTokens: 3}})))
 	client, err := genai.NewClient(t.Context(), &genai.ClientConfig{APIKey: "k", Backend: genai.BackendGeminiAPI, HTTPOptions: genai.HTTPOptions{BaseURL: double.URL}})
 	if err != nil {
@@ -172,8 +173,8 @@ func TestBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			req := &model.Request{Items: []berth.Item{user("<hi>")}}
 			tt.req(req)
-			heard, _ := hears(t, req)
-			if diff := cmp.Diff(tt.want, string(heard.Body)); diff != "" {
+			sent, _ := received(t, req)
+			if diff := cmp.Diff(tt.want, string(sent.Body)); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}
 		})
@@ -206,7 +207,7 @@ func TestEfforts(t *testing.T) {
 			if tt.summary != "" {
 				req.Reasoning.Summary = &tt.summary
 			}
-			_, body := hears(t, req, func(o *gemini.Options) { o.Thinking = tt.thinking })
+			_, body := received(t, req, func(o *gemini.Options) { o.Thinking = tt.thinking })
 			var config struct {
 				ThinkingConfig json.RawMessage `json:"thinkingConfig"`
 			}
@@ -222,35 +223,35 @@ func TestEfforts(t *testing.T) {
 	}
 }
 
-// Signatures are needed for the calls of the turn that goes on, and only from
-// Gemini 3 on; those of other vendors' calls are the word for that.
+// From Gemini 3 on, calls of the turn in progress need a signature. Calls of other
+// vendors get the placeholder.
 func TestForeignCalls(t *testing.T) {
 	const word = `"thoughtSignature":"skip_thought_signature_validator"`
 	items := []berth.Item{user("hi"), call("c1"), output("c1", "1"), message("assistant", berth.Content{Type: "output_text", Text: "One."}),
 		user("And?"), call("c2"), call("c3"), output("c2", "2"), output("c3", "3"), call("c4"), output("c4", "4")}
 	for name, want := range map[string]int{"gemini-3-flash-preview": 2, "gemini-2.5-pro": 0} {
-		heard, _ := hears(t, &model.Request{Model: name, Items: items})
-		if got := strings.Count(string(heard.Body), word); got != want {
-			t.Errorf("%s: got %d calls with the word, want %d", name, got, want)
+		sent, _ := received(t, &model.Request{Model: name, Items: items})
+		if got := strings.Count(string(sent.Body), word); got != want {
+			t.Errorf("%s: got %d calls with the placeholder, want %d", name, got, want)
 		}
 	}
 }
 
-// Before Gemini 3, what an output shows follows it.
+// Before Gemini 3, images of an output follow it.
 func TestPicturesInOutputs(t *testing.T) {
 	req := everything()
 	req.Model, req.Text.Format = "gemini-2.5-pro", nil
-	heard, _ := hears(t, req)
-	if got := heard.Messages[2]; got.Role != "tool" || len(got.Images) != 0 || len(heard.Messages[3].Images) != 1 {
-		t.Errorf("heard %+v", heard.Messages[2:4])
+	sent, _ := received(t, req)
+	if got := sent.Messages[2]; got.Role != "tool" || len(got.Images) != 0 || len(sent.Messages[3].Images) != 1 {
+		t.Errorf("got %+v", sent.Messages[2:4])
 	}
 }
 
-// A request that wants no parallel calls gets the first.
+// A request without parallel calls gets only the first call.
 func TestOneCall(t *testing.T) {
-	p, _ := open(t, modeltest.Always(modeltest.Say(model.Call{ID: "c1", Name: "f", Arguments: "{}"}, model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})))
+	p, _ := open(t, modeltest.Always(modeltest.Reply(model.Call{ID: "c1", Name: "f", Arguments: "{}"}, model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})))
 	for _, parallel := range []bool{true, false} {
-		a, err := modeltest.Ask(t, p, &model.Request{Model: "gemini-3.5-flash", Items: []berth.Item{user("hi")}, Tools: []berth.FunctionTool{{Name: "f"}, {Name: "g"}}, ParallelToolCalls: parallel})
+		a, err := modeltest.Collect(t, p, &model.Request{Model: "gemini-3.5-flash", Items: []berth.Item{user("hi")}, Tools: []berth.FunctionTool{{Name: "f"}, {Name: "g"}}, ParallelToolCalls: parallel})
 		if err != nil || (len(a.Calls) == 2) != parallel || a.Calls[0].CallID != "c1" {
 			t.Errorf("parallel %v: got %+v, %v", parallel, a.Calls, err)
 		}
@@ -271,7 +272,7 @@ func TestRefusedHere(t *testing.T) {
 		if req.Items == nil {
 			req.Items = []berth.Item{user("hi")}
 		}
-		if _, err := modeltest.Ask(t, p, req); berth.ErrorCode(err) != berth.CodeInvalid || len(double.Heard()) != 0 {
+		if _, err := modeltest.Collect(t, p, req); berth.ErrorCode(err) != berth.CodeInvalid || len(double.Requests()) != 0 {
 			t.Errorf("%s: got %v", param, err)
 		}
 	}
@@ -291,13 +292,14 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// The environment's keys belong to another upstream, and names are no paths.
+// Keys of the environment belong to another upstream. Model names cannot escape the
+// path.
 func TestRequests(t *testing.T) {
 	for _, name := range []string{"GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_VERTEXAI"} {
 		t.Setenv(name, "secret-of-the-environment")
 	}
 	var paths []string
-	asked := roundTrip(func(r *http.Request) (*http.Response, error) {
+	transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 		paths = append(paths, r.URL.String())
 		for k, v := range r.Header {
 			if k == "X-Goog-Api-Key" || strings.Contains(strings.Join(v, ""), "secret-of") {
@@ -310,23 +312,23 @@ func TestRequests(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusTeapot, Body: http.NoBody}, nil
 	})
 	for _, base := range []string{"http://x", "http://x/", "http://x/v1beta", "http://x/v1beta/"} {
-		p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: base, Headers: map[string]string{"X-Title": "Berth"}, HTTPClient: &http.Client{Transport: asked}}})
+		p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: base, Headers: map[string]string{"X-Title": "Berth"}, HTTPClient: &http.Client{Transport: transport}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, name := range []string{"gemini-3.5-flash", "tunedModels/a?b"} {
-			_, _ = modeltest.Ask(t, p, &model.Request{Model: name, Items: []berth.Item{user("hi")}})
+			_, _ = modeltest.Collect(t, p, &model.Request{Model: name, Items: []berth.Item{user("hi")}})
 		}
 	}
 	for i, got := range paths {
 		want := []string{"http://x/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse", "http://x/v1beta/tunedModels/a%3Fb:streamGenerateContent?alt=sse"}[i%2]
 		if got != want {
-			t.Errorf("asked %s, want %s", got, want)
+			t.Errorf("got path %s, want %s", got, want)
 		}
 	}
 	for _, opts := range []gemini.Options{{Options: upstream.Options{BaseURL: "localhost"}}, {Thinking: "much"}} {
 		if _, err := gemini.New(opts); err == nil {
-			t.Errorf("%+v was taken", opts)
+			t.Errorf("%+v was accepted", opts)
 		}
 	}
 }
@@ -336,7 +338,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewGeminiHandler(modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
+	double := modeltest.NewGeminiHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 	p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: "http://double", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)

@@ -7,21 +7,21 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// An Answer is what a provider said in one turn, put together.
+// An Answer is a provider's output of one turn, assembled.
 type Answer struct {
 	Text, Thought, Refusal string
 
-	Deltas   int // of any kind
+	Deltas   int // of any type
 	Logprobs []string
 	Calls    []berth.FunctionCall // by index
-	Items    []berth.Item         // the output as a server would keep it, calls last
+	Items    []berth.Item         // as a server would store the output, calls last
 	Finish   model.Finish
 
-	open berth.ItemType // of the message or reasoning that goes on
-	text string         // of it
+	open berth.ItemType // type of the open message or reasoning
+	text string         // its text
 }
 
-// take adds a delta and reports whether it is the Finish.
+// take adds a delta. It reports whether it is the Finish.
 func (a *Answer) take(t *testing.T, d model.Delta) bool {
 	t.Helper()
 	switch d := d.(type) {
@@ -30,13 +30,13 @@ func (a *Answer) take(t *testing.T, d model.Delta) bool {
 		for _, l := range d.Logprobs {
 			a.Logprobs = append(a.Logprobs, string(l))
 		}
-		a.more(berth.ItemMessage, d.Text)
+		a.extend(berth.ItemMessage, d.Text)
 	case model.Thought:
 		a.Thought += d.Text
-		a.more(berth.ItemReasoning, d.Text)
+		a.extend(berth.ItemReasoning, d.Text)
 	case model.Refusal:
 		a.Refusal += d.Text
-		a.more(berth.ItemMessage, d.Text)
+		a.extend(berth.ItemMessage, d.Text)
 	case model.Call:
 		a.close()
 		a.call(t, d)
@@ -72,15 +72,15 @@ func (a *Answer) call(t *testing.T, d model.Call) {
 	a.Calls[d.Index].Arguments += d.Arguments
 }
 
-// more goes on with an item, or begins one.
-func (a *Answer) more(kind berth.ItemType, text string) {
+// extend adds text to the open item, or starts one.
+func (a *Answer) extend(kind berth.ItemType, text string) {
 	if a.open != kind {
 		a.close()
 	}
 	a.open, a.text = kind, a.text+text
 }
 
-// close ends the item that goes on.
+// close ends the open item.
 func (a *Answer) close() {
 	switch a.open {
 	case berth.ItemMessage:

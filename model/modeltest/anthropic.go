@@ -13,23 +13,22 @@ import (
 )
 
 // An AnthropicHandler is a double of Anthropic's Messages API: POST /v1/messages,
-// always as a stream, and GET /v1/models. It refuses what the documentation does
-// not allow, by the model's generation, and two turns of one side besides. The
-// reasoning that it gives is signed and bound to its model, and from Claude 5.1 on to
-// what came before.
+// always as a stream, and GET /v1/models. It refuses requests that the documentation
+// excludes for the model's generation, and adjacent turns of one side. Its reasoning
+// is signed and bound to its model, and from Claude 5.1 on also to what precedes it.
 type AnthropicHandler struct {
 	*Double
-	Key      string   // the key that requests must bear; empty is any
-	Models   []string // that exist; empty is any
-	Trusting bool     // neither check nor keep requests, for benchmarks
+	Key       string   // that requests must have; empty accepts any
+	Models    []string // that exist; empty accepts any
+	Unchecked bool     // requests are neither checked nor recorded, for benchmarks
 }
 
-// NewAnthropicHandler returns a double without a server of its own.
+// NewAnthropicHandler returns a double without a server.
 func NewAnthropicHandler(script Script) *AnthropicHandler {
 	return &AnthropicHandler{Double: newDouble(script)}
 }
 
-// NewAnthropicServer starts a double at URL; it ends with the test.
+// NewAnthropicServer starts a double at URL. It ends with the test.
 func NewAnthropicServer(t testing.TB, script Script) *AnthropicHandler {
 	h := NewAnthropicHandler(script)
 	server := httptest.NewServer(h)
@@ -69,23 +68,23 @@ func (h *AnthropicHandler) answer(w http.ResponseWriter, r *http.Request) {
 		anthropicRefuse(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Message: err.Error()})
 		return
 	}
-	heard, prefix := &Heard{}, ""
-	if !h.Trusting {
+	got, prefix := &Request{}, ""
+	if !h.Unchecked {
 		var refusal *Refusal
-		if heard, prefix, refusal = h.hear(body, r.Header); refusal != nil {
+		if got, prefix, refusal = h.decode(body, r.Header); refusal != nil {
 			anthropicRefuse(w, refusal)
 			return
 		}
 	}
-	heard.Body, heard.Header = body, r.Header.Clone()
-	turn := h.next(heard, !h.Trusting)
+	got.Body, got.Header = body, r.Header.Clone()
+	turn := h.next(got, !h.Unchecked)
 	if turn.Refusal != nil {
 		anthropicRefuse(w, turn.Refusal)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	s := &anthropicSpeaker{line: h.line(w, r), model: heard.Model, prefix: prefix, open: -1, id: fmt.Sprintf("msg_double%d", h.asked())}
-	if !s.start() || !s.speak(turn.Steps) {
+	s := &anthropicWriter{line: h.line(w, r), model: got.Model, prefix: prefix, open: -1, id: fmt.Sprintf("msg_double%d", h.requestCount())}
+	if !s.start() || !s.play(turn.Steps) {
 		h.left()
 	}
 }
@@ -93,7 +92,7 @@ func (h *AnthropicHandler) answer(w http.ResponseWriter, r *http.Request) {
 var anthropicTypes = map[int]string{400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
 	404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error"}
 
-// anthropicRefuse answers with an error.
+// anthropicRefuse writes an error response.
 func anthropicRefuse(w http.ResponseWriter, r *Refusal) {
 	for k, v := range r.Header {
 		w.Header()[k] = v
@@ -116,22 +115,22 @@ func anthropicError(kind, message string) []byte {
 	return raw
 }
 
-// An anthropicSpeaker writes one answer, block by block: a call that comes beside
-// another waits until that is over.
-type anthropicSpeaker struct {
+// An anthropicWriter writes one answer, block by block. A call that starts beside
+// another waits until that is complete.
+type anthropicWriter struct {
 	*line
 	id, model, prefix string
 
-	blocks  int    // that have begun
-	open    int    // the call whose block is open, -1 for none
-	kind    string // of the open block, empty for none
+	blocks  int    // number of blocks started
+	open    int    // the call whose block is open, or -1
+	kind    string // of the open block, or ""
 	thought string // of the open thinking block
 	waiting []model.Call
 	called  bool
 	refusal string
 }
 
-func (s *anthropicSpeaker) emit(kind string, fields map[string]any) bool {
+func (s *anthropicWriter) emit(kind string, fields map[string]any) bool {
 	fields["type"] = kind
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -140,13 +139,13 @@ func (s *anthropicSpeaker) emit(kind string, fields map[string]any) bool {
 	return s.event(kind, raw)
 }
 
-func (s *anthropicSpeaker) start() bool {
+func (s *anthropicWriter) start() bool {
 	return s.emit("message_start", map[string]any{"message": map[string]any{"id": s.id, "type": "message", "role": "assistant", "model": s.model,
 		"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "stop_details": nil,
 		"usage": map[string]any{"input_tokens": 1, "output_tokens": 1}}}) && s.emit("ping", map[string]any{})
 }
 
-func (s *anthropicSpeaker) speak(steps []Step) bool {
+func (s *anthropicWriter) play(steps []Step) bool {
 	for _, step := range steps {
 		if !s.step(step) {
 			return false
@@ -155,7 +154,7 @@ func (s *anthropicSpeaker) speak(steps []Step) bool {
 	return true
 }
 
-func (s *anthropicSpeaker) step(step Step) bool {
+func (s *anthropicWriter) step(step Step) bool {
 	switch step := step.(type) {
 	case model.Text:
 		return s.begin("text", map[string]any{"text": ""}) && s.delta("text_delta", "text", step.Text)
@@ -188,11 +187,11 @@ func (s *anthropicSpeaker) step(step Step) bool {
 	case Cut:
 		panic(http.ErrAbortHandler)
 	}
-	panic(fmt.Sprintf("modeltest: an Anthropic double cannot say %T", step))
+	panic(fmt.Sprintf("modeltest: an Anthropic double cannot send %T", step))
 }
 
 // begin opens a block unless one of its kind is open.
-func (s *anthropicSpeaker) begin(kind string, block map[string]any) bool {
+func (s *anthropicWriter) begin(kind string, block map[string]any) bool {
 	if s.kind == kind && kind != "tool_use" {
 		return true
 	}
@@ -207,12 +206,12 @@ func (s *anthropicSpeaker) begin(kind string, block map[string]any) bool {
 	return s.emit("content_block_start", map[string]any{"index": s.blocks - 1, "content_block": block})
 }
 
-func (s *anthropicSpeaker) delta(kind, field, text string) bool {
+func (s *anthropicWriter) delta(kind, field, text string) bool {
 	return s.emit("content_block_delta", map[string]any{"index": s.blocks - 1, "delta": map[string]any{"type": kind, field: text}})
 }
 
-// close ends the open block; a thought gets its signature.
-func (s *anthropicSpeaker) close() bool {
+// close ends the open block. It signs a thought.
+func (s *anthropicWriter) close() bool {
 	kind := s.kind
 	s.kind, s.open = "", -1
 	if kind == "" {
@@ -228,7 +227,7 @@ func (s *anthropicSpeaker) close() bool {
 	return s.emit("content_block_stop", map[string]any{"index": s.blocks - 1})
 }
 
-func (s *anthropicSpeaker) call(c model.Call) bool {
+func (s *anthropicWriter) call(c model.Call) bool {
 	s.called = true
 	if c.Index != s.open && s.open >= 0 {
 		s.waiting = append(s.waiting, c)
@@ -243,7 +242,7 @@ func (s *anthropicSpeaker) call(c model.Call) bool {
 	return s.delta("input_json_delta", "partial_json", c.Arguments)
 }
 
-func (s *anthropicSpeaker) finish(f model.Finish) bool {
+func (s *anthropicWriter) finish(f model.Finish) bool {
 	for len(s.waiting) > 0 {
 		if !s.close() {
 			return false
@@ -274,7 +273,7 @@ func (s *anthropicSpeaker) finish(f model.Finish) bool {
 		s.emit("message_stop", map[string]any{})
 }
 
-// anthropicFamily is a model without its date.
+// anthropicFamily returns a model's name without its date.
 func anthropicFamily(name string) string {
 	if m := anthropicDate.FindStringIndex(name); m != nil {
 		return name[:m[0]]

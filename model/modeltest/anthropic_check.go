@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// anthropicRequest has every parameter of Messages that an adapter may use; what
-// runs on the vendor's side is none of them.
+// anthropicRequest has every parameter of Messages that a provider may use, which
+// excludes those of server-side tools.
 type anthropicRequest struct {
 	Model      string            `json:"model"`
 	MaxTokens  *int              `json:"max_tokens"`
@@ -79,8 +79,8 @@ var (
 	anthropicDate    = regexp.MustCompile(`-\d{8}$`)
 )
 
-// anthropicSince reports whether a model is of a version or later; a model that is
-// no Claude takes everything.
+// anthropicSince reports whether a model has a version or a later one. Models other
+// than Claude accept everything.
 func anthropicSince(name string, version int) (since, claude bool) {
 	if !strings.Contains(name, "claude") {
 		return false, false
@@ -94,9 +94,9 @@ func anthropicSince(name string, version int) (since, claude bool) {
 	return major*100+minor >= version, true
 }
 
-// hear reads a request as Anthropic does, or says why Anthropic would refuse it. The
-// prefix is what thoughts of the answer will be bound to.
-func (h *AnthropicHandler) hear(body []byte, header http.Header) (*Heard, string, *Refusal) {
+// decode decodes a request, or returns Anthropic's refusal. Thoughts of the answer
+// will be bound to the prefix.
+func (h *AnthropicHandler) decode(body []byte, header http.Header) (*Request, string, *Refusal) {
 	var c check
 	var r anthropicRequest
 	if !c.strictly(body, "the body", &r) {
@@ -107,23 +107,23 @@ func (h *AnthropicHandler) hear(body []byte, header http.Header) (*Heard, string
 		return nil, "", &Refusal{Status: http.StatusNotFound, Message: "model: " + r.Model}
 	}
 	c.want(r.Stream, "this double streams only")
-	heard := &Heard{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Stop: r.StopSequences, ParallelToolCalls: true}
+	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Stop: r.StopSequences, ParallelToolCalls: true}
 	if c.want(r.MaxTokens != nil, "max_tokens: Field required") {
-		heard.MaxOutputTokens = *r.MaxTokens
+		got.MaxOutputTokens = *r.MaxTokens
 		c.want(*r.MaxTokens >= 1, "max_tokens: must be greater than or equal to 1")
 	}
 	if r.Metadata != nil {
-		heard.User = r.Metadata.UserID
-		c.want(len(heard.User) <= 256, "metadata.user_id: too long")
+		got.User = r.Metadata.UserID
+		c.want(len(got.User) <= 256, "metadata.user_id: too long")
 	}
 	m := anthropicMessages{check: &c, request: &r}
 	c.anthropicSampling(&r)
-	m.tools(heard)
+	m.tools(got)
 	m.thinking(header)
-	m.output(heard)
-	prefix := m.read(body, heard)
+	m.output(got)
+	prefix := m.read(body, got)
 	c.want(m.marks <= 4, "A maximum of 4 blocks with cache_control may be provided. Found %d.", m.marks)
-	return heard, prefix, c.refusal
+	return got, prefix, c.refusal
 }
 
 func (c *check) anthropicSampling(r *anthropicRequest) {
@@ -141,7 +141,7 @@ func (c *check) anthropicSampling(r *anthropicRequest) {
 	}
 }
 
-func (m *anthropicMessages) tools(heard *Heard) {
+func (m *anthropicMessages) tools(got *Request) {
 	r := m.request
 	names := map[string]bool{}
 	for i, t := range r.Tools {
@@ -160,7 +160,7 @@ func (m *anthropicMessages) tools(heard *Heard) {
 				m.plainSchema(fmt.Sprintf("tools.%d", i), schema)
 			}
 		}
-		heard.Tools = append(heard.Tools, berth.FunctionTool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.InputSchema, Strict: t.Strict})
+		got.Tools = append(got.Tools, berth.FunctionTool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.InputSchema, Strict: t.Strict})
 	}
 	if r.ToolChoice == nil {
 		return
@@ -171,16 +171,16 @@ func (m *anthropicMessages) tools(heard *Heard) {
 	m.want((r.ToolChoice.Type == "tool") == (r.ToolChoice.Name != ""), "tool_choice.name")
 	m.want(r.ToolChoice.Name == "" || names[r.ToolChoice.Name], "Tool '%s' not found in provided tools", r.ToolChoice.Name)
 	m.want(r.ToolChoice.OneOnly == nil || mode != "none", "tool_choice.none.disable_parallel_tool_use: Extra inputs are not permitted")
-	heard.ToolChoice = model.ToolChoice{Mode: mode, Name: r.ToolChoice.Name}
-	heard.ParallelToolCalls = r.ToolChoice.OneOnly == nil || !*r.ToolChoice.OneOnly
+	got.ToolChoice = model.ToolChoice{Mode: mode, Name: r.ToolChoice.Name}
+	got.ParallelToolCalls = r.ToolChoice.OneOnly == nil || !*r.ToolChoice.OneOnly
 }
 
-// thinking checks how the model is asked to think, by its generation.
+// thinking checks the thinking parameters against the model's generation.
 func (m *anthropicMessages) thinking(header http.Header) {
 	r, t := m.request, m.request.Thinking
 	adapts, claude := anthropicSince(r.Model, 406)
 	binds, _ := anthropicSince(r.Model, 501)
-	if m.unasked, _ = anthropicSince(r.Model, 500); t == nil {
+	if m.thinksByDefault, _ = anthropicSince(r.Model, 500); t == nil {
 		return
 	}
 	forced := r.ToolChoice != nil && contains(r.ToolChoice.Type, "any", "tool")
@@ -202,7 +202,7 @@ func (m *anthropicMessages) thinking(header http.Header) {
 	case "adaptive":
 		m.want(!claude || adapts, "adaptive thinking is not supported on this model")
 	case "disabled":
-		m.unasked = false
+		m.thinksByDefault = false
 	default:
 		m.want(false, "thinking.type: %q", t.Type)
 	}
@@ -213,13 +213,13 @@ func (m *anthropicMessages) thinking(header http.Header) {
 	}
 }
 
-func (m *anthropicMessages) output(heard *Heard) {
+func (m *anthropicMessages) output(got *Request) {
 	o := m.request.OutputConfig
 	if o == nil {
 		return
 	}
 	if o.Effort != "" {
-		heard.Effort = o.Effort
+		got.Effort = o.Effort
 		adapts, claude := anthropicSince(m.request.Model, 406)
 		m.want(!claude || adapts || strings.Contains(m.request.Model, "opus-4-5"), "This model does not support the effort parameter.")
 		extra, _ := anthropicSince(m.request.Model, 407)
@@ -235,16 +235,16 @@ func (m *anthropicMessages) output(heard *Heard) {
 	if m.want(json.Unmarshal(o.Format.Schema, &schema) == nil, "output_config.format.schema: Field required") {
 		m.plainSchema("output_config.format.schema", schema)
 	}
-	heard.Format, _ = json.Marshal(map[string]any{"type": o.Format.Type, "schema": o.Format.Schema}) // decoded from JSON
+	got.Format, _ = json.Marshal(map[string]any{"type": o.Format.Type, "schema": o.Format.Schema}) // decoded from JSON
 }
 
-// plainSchema checks that a schema has only what structured output supports.
-func (c *check) plainSchema(what string, schema map[string]any) {
+// plainSchema checks that structured output supports the whole schema.
+func (c *check) plainSchema(path string, schema map[string]any) {
 	for _, word := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "maxItems", "oneOf", "not", "patternProperties"} {
-		c.want(schema[word] == nil, "%s: '%s' is not supported", what, word)
+		c.want(schema[word] == nil, "%s: '%s' is not supported", path, word)
 	}
 	if schema["type"] == "object" {
-		c.want(schema["additionalProperties"] == false, "%s: For 'object' type, 'additionalProperties' must be explicitly set to false", what)
+		c.want(schema["additionalProperties"] == false, "%s: For 'object' type, 'additionalProperties' must be explicitly set to false", path)
 	}
 	nested, _ := schema["properties"].(map[string]any)
 	if nested == nil {
@@ -253,12 +253,12 @@ func (c *check) plainSchema(what string, schema map[string]any) {
 	nested["[]"] = schema["items"]
 	for name, v := range nested {
 		if s, ok := v.(map[string]any); ok {
-			c.plainSchema(what+"."+name, s)
+			c.plainSchema(path+"."+name, s)
 		}
 	}
 }
 
-// sign is a signature of parts.
+// sign returns a signature of parts.
 func sign(parts ...string) string {
 	sum := sha256.Sum256([]byte("double\x00" + strings.Join(parts, "\x00")))
 	return base64.StdEncoding.EncodeToString(sum[:])

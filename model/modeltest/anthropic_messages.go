@@ -9,17 +9,17 @@ import (
 	"strings"
 )
 
-// anthropicMessages reads a conversation and watches over its order.
+// anthropicMessages decodes a conversation and checks its order.
 type anthropicMessages struct {
 	*check
 	request *anthropicRequest
 
-	marks   int      // with cache_control
-	manual  bool     // thinking is enabled with a budget
-	unasked bool     // the model thinks although it was not asked to
-	waiting []string // ids of calls that must be answered next
-	ids     map[string]bool
-	prefix  string // of the message that is read
+	marks           int      // number of blocks with cache_control
+	manual          bool     // thinking has a budget
+	thinksByDefault bool     // the model thinks by default
+	waiting         []string // ids of calls whose results must come next
+	ids             map[string]bool
+	prefix          string // what precedes the current message
 }
 
 type anthropicMessage struct {
@@ -62,12 +62,12 @@ func (m *anthropicMessages) cached(c *anthropicCache) {
 	}
 }
 
-// read returns the prefix of what comes next: system, tools and messages without
-// the marks of the cache.
-func (m *anthropicMessages) read(body []byte, heard *Heard) string {
+// read returns the prefix of the answer: system, tools and messages without cache
+// marks.
+func (m *anthropicMessages) read(body []byte, got *Request) string {
 	m.ids = map[string]bool{}
 	prefixes := prefixesOf(body, len(m.request.Messages))
-	m.system(heard)
+	m.system(got)
 	m.want(len(m.request.Messages) > 0, "messages: at least one message is required")
 	last := ""
 	for i, raw := range m.request.Messages {
@@ -81,17 +81,17 @@ func (m *anthropicMessages) read(body []byte, heard *Heard) string {
 		last = one.Role
 		m.prefix = prefixes[i]
 		if one.Role == "user" {
-			m.user(i, one.Content, heard)
+			m.user(i, one.Content, got)
 		} else {
-			m.assistant(i, one.Content, heard)
+			m.assistant(i, one.Content, got)
 		}
 	}
 	m.want(last == "user", "This model does not support assistant message prefill. The conversation must end with a user message.")
 	return prefixes[len(m.request.Messages)]
 }
 
-func (m *anthropicMessages) system(heard *Heard) {
-	if m.request.System == nil || json.Unmarshal(m.request.System, &heard.System) == nil {
+func (m *anthropicMessages) system(got *Request) {
+	if m.request.System == nil || json.Unmarshal(m.request.System, &got.System) == nil {
 		return
 	}
 	var texts []string
@@ -100,10 +100,10 @@ func (m *anthropicMessages) system(heard *Heard) {
 			texts = append(texts, *b.Text)
 		}
 	}
-	heard.System = strings.Join(texts, "\n\n")
+	got.System = strings.Join(texts, "\n\n")
 }
 
-// blocks reads content: a string, or blocks of which none is empty.
+// blocks decodes content: a string, or non-empty blocks.
 func (m *anthropicMessages) blocks(i int, raw json.RawMessage) []anthropicBlock {
 	var text string
 	if json.Unmarshal(raw, &text) == nil {
@@ -129,7 +129,7 @@ func (m *anthropicMessages) blocks(i int, raw json.RawMessage) []anthropicBlock 
 	return out
 }
 
-// fieldsOf are the fields that a block of each type may have.
+// fieldsOf holds the valid fields of each type of block.
 var fieldsOf = map[string]string{
 	"text": "text citations", "image": "source", "document": "source title context citations", "tool_use": "id name input",
 	"tool_result": "tool_use_id content is_error", "thinking": "thinking signature", "redacted_thinking": "data",
@@ -151,53 +151,53 @@ func (m *anthropicMessages) fields(i int, b *anthropicBlock, raw json.RawMessage
 	}
 }
 
-func (m *anthropicMessages) user(i int, raw json.RawMessage, heard *Heard) {
-	said := Message{Role: "user"}
+func (m *anthropicMessages) user(i int, raw json.RawMessage, got *Request) {
+	msg := Message{Role: "user"}
 	var texts []string
 	other := false
 	for _, b := range m.blocks(i, raw) {
 		switch b.Type {
 		case "tool_result":
 			m.want(!other, "messages.%d: tool_result blocks must come before all others", i)
-			heard.Messages = append(heard.Messages, m.result(i, &b))
+			got.Messages = append(got.Messages, m.result(i, &b))
 			continue
 		case "text":
 			texts = append(texts, *b.Text)
 		case "image", "document":
-			m.media(i, &b, &said)
+			m.media(i, &b, &msg)
 		default:
 			m.want(false, "messages.%d: a block of type %q in a user's message", i, b.Type)
 		}
 		other = true
 	}
 	m.want(len(m.waiting) == 0, "messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %v", i-1, m.waiting)
-	if said.Text = strings.Join(texts, "\n"); other {
-		heard.Messages = append(heard.Messages, said)
+	if msg.Text = strings.Join(texts, "\n"); other {
+		got.Messages = append(got.Messages, msg)
 	}
 }
 
 func (m *anthropicMessages) result(i int, b *anthropicBlock) Message {
-	said := Message{Role: "tool", CallID: b.ToolUseID}
+	msg := Message{Role: "tool", CallID: b.ToolUseID}
 	n := slices.Index(m.waiting, b.ToolUseID)
 	if m.want(n >= 0, "messages.%d.content: unexpected `tool_use_id` found in `tool_result` blocks: %s.", i, b.ToolUseID) {
 		m.waiting = slices.Delete(m.waiting, n, n+1)
 	}
-	if b.Content == nil || json.Unmarshal(b.Content, &said.Text) == nil {
-		return said
+	if b.Content == nil || json.Unmarshal(b.Content, &msg.Text) == nil {
+		return msg
 	}
 	var texts []string
 	for _, part := range m.blocks(i, b.Content) {
 		if part.Type == "text" {
 			texts = append(texts, *part.Text)
 		} else if m.want(contains(part.Type, "image", "document"), "messages.%d: a block of type %q in a tool_result", i, part.Type) {
-			m.media(i, &part, &said)
+			m.media(i, &part, &msg)
 		}
 	}
-	said.Text = strings.Join(texts, "\n")
-	return said
+	msg.Text = strings.Join(texts, "\n")
+	return msg
 }
 
-func (m *anthropicMessages) media(i int, b *anthropicBlock, said *Message) {
+func (m *anthropicMessages) media(i int, b *anthropicBlock, msg *Message) {
 	s := b.Source
 	if !m.want(s != nil, "messages.%d.%s.source: Field required", i, b.Type) {
 		return
@@ -217,18 +217,18 @@ func (m *anthropicMessages) media(i int, b *anthropicBlock, said *Message) {
 		m.want(false, "messages.%d.%s.source.type: %q", i, b.Type, s.Type)
 	}
 	if b.Type == "document" {
-		said.Files = append(said.Files, b.Title)
+		msg.Files = append(msg.Files, b.Title)
 		return
 	}
 	url := s.URL
 	if s.Type == "base64" {
 		url = "data:" + s.MediaType + ";base64," + s.Data
 	}
-	said.Images = append(said.Images, url)
+	msg.Images = append(msg.Images, url)
 }
 
-func (m *anthropicMessages) assistant(i int, raw json.RawMessage, heard *Heard) {
-	said := Message{Role: "assistant"}
+func (m *anthropicMessages) assistant(i int, raw json.RawMessage, got *Request) {
+	msg := Message{Role: "assistant"}
 	var texts []string
 	blocks := m.blocks(i, raw)
 	thought := func(b anthropicBlock) bool { return contains(b.Type, "thinking", "redacted_thinking") }
@@ -238,26 +238,26 @@ func (m *anthropicMessages) assistant(i int, raw json.RawMessage, heard *Heard) 
 			texts = append(texts, *b.Text)
 		case "thinking", "redacted_thinking":
 			m.want(n < len(blocks)-1, "messages.%d: The final block in an assistant message cannot be `thinking`.", i)
-			m.thought(i, &b, &said)
+			m.thought(i, &b, &msg)
 		case "tool_use":
-			m.call(i, &b, &said)
+			m.call(i, &b, &msg)
 		default:
 			m.want(false, "messages.%d: a block of type %q in an assistant's message", i, b.Type)
 		}
 	}
 	last := i == len(m.request.Messages)-2
-	if len(blocks) > 0 && m.manual && last && len(said.Calls) > 0 {
+	if len(blocks) > 0 && m.manual && last && len(msg.Calls) > 0 {
 		m.want(thought(blocks[0]), "messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. When `thinking` is enabled, a final `assistant` message must start with a thinking block.", i, blocks[0].Type)
 	}
-	said.Text = strings.Join(texts, "\n\n")
-	heard.Messages = append(heard.Messages, said)
+	msg.Text = strings.Join(texts, "\n\n")
+	got.Messages = append(got.Messages, msg)
 }
 
-// thought checks a signature: of this model's family, and, where thoughts are
-// bound, of this conversation.
-func (m *anthropicMessages) thought(i int, b *anthropicBlock, said *Message) {
+// thought checks that a signature belongs to the model's family and, if thoughts are
+// bound, to this conversation.
+func (m *anthropicMessages) thought(i int, b *anthropicBlock, msg *Message) {
 	_, claude := anthropicSince(m.request.Model, 0)
-	m.want(!claude || m.request.Thinking != nil && m.request.Thinking.Type != "disabled" || m.unasked, "messages.%d: thoughts for a model that does not think", i)
+	m.want(!claude || m.request.Thinking != nil && m.request.Thinking.Type != "disabled" || m.thinksByDefault, "messages.%d: thoughts for a model that does not think", i)
 	family := anthropicFamily(m.request.Model)
 	of := func(prefix string) string {
 		if b.Type == "redacted_thinking" {
@@ -269,9 +269,9 @@ func (m *anthropicMessages) thought(i int, b *anthropicBlock, said *Message) {
 		return
 	}
 	if b.Signature+b.Data == of(m.prefix) {
-		said.Seals++
+		msg.Seals++
 		if b.Thinking != nil {
-			said.Thought += *b.Thinking
+			msg.Thought += *b.Thinking
 		}
 		return
 	}
@@ -283,30 +283,30 @@ func (m *anthropicMessages) thought(i int, b *anthropicBlock, said *Message) {
 	m.want(false, "messages.%d.content: Invalid `signature` in `%s` block", i, b.Type)
 }
 
-func (m *anthropicMessages) call(i int, b *anthropicBlock, said *Message) {
+func (m *anthropicMessages) call(i int, b *anthropicBlock, msg *Message) {
 	m.want(anthropicID.MatchString(b.ID), "messages.%d.content.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", i)
 	m.want(!m.ids[b.ID], "messages.%d: `tool_use` ids must be unique", i)
 	m.ids[b.ID] = true
 	m.want(functionName.MatchString(b.Name), "messages.%d.content.tool_use.name: %q", i, b.Name)
 	m.want(bytes.HasPrefix(bytes.TrimSpace(b.Input), []byte("{")), "messages.%d.content.tool_use.input: Input should be an object", i)
 	m.waiting = append(m.waiting, b.ID)
-	said.Calls = append(said.Calls, Call{b.ID, b.Name, string(b.Input)})
+	msg.Calls = append(msg.Calls, Call{b.ID, b.Name, string(b.Input)})
 }
 
-// prefixesOf returns what stands before each message, and before what follows the
-// last, in short.
+// prefixesOf returns digests of what precedes each message, and of what precedes the
+// answer.
 func prefixesOf(body []byte, n int) []string {
 	var r map[string]any
 	_ = json.Unmarshal(body, &r) // it was decoded before
 	messages, _ := r["messages"].([]any)
 	text := func(v any) string {
-		raw, _ := json.Marshal(unmarked(v)) // it came as JSON
+		raw, _ := json.Marshal(unmarked(v)) // valid JSON always marshals
 		return string(raw)
 	}
 	out := []string{sign(text(r["system"]), text(r["tools"]))}
 	name, _ := r["model"].(string)
 	if binds, _ := anthropicSince(name, 501); !binds {
-		return make([]string, n+1) // thoughts are bound to nothing
+		return make([]string, n+1) // thoughts are not bound
 	}
 	for i := range n {
 		out = append(out, sign(out[i], text(messages[i])))
@@ -314,7 +314,7 @@ func prefixesOf(body []byte, n int) []string {
 	return out
 }
 
-// unmarked removes the marks of the cache.
+// unmarked removes cache marks.
 func unmarked(v any) any {
 	switch v := v.(type) {
 	case map[string]any:

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// send sends a body to a double and returns the status and body of its answer.
+// send posts a body to a double. It returns the status and body of the response.
 func send(t *testing.T, url, body string, header http.Header) (int, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, url, strings.NewReader(body))
@@ -27,7 +27,7 @@ func send(t *testing.T, url, body string, header http.Header) (int, string) {
 	return res.StatusCode, string(raw)
 }
 
-// What the double refuses is what an adapter cannot do unnoticed.
+// The double refuses requests that the vendor would refuse.
 func TestAnthropicIsStrict(t *testing.T) {
 	const (
 		user   = `{"role":"user","content":"hi"}`
@@ -40,11 +40,11 @@ func TestAnthropicIsStrict(t *testing.T) {
 	}
 	base := func(messages string, more ...string) string { return of("m", messages, more...) }
 	content := func(blocks string) string { return base(`{"role":"user","content":[` + blocks + `]}`) }
-	said := func(blocks string) string {
+	model := func(blocks string) string {
 		return base(user + `,{"role":"assistant","content":[` + blocks + `]},` + answer)
 	}
 	header := http.Header{"Anthropic-Version": {"2023-06-01"}}
-	h := NewAnthropicServer(t, Always(Say(stop)))
+	h := NewAnthropicServer(t, Always(Reply(stop)))
 	goods := []string{
 		base(user), base(user + "," + caller + "," + answer), base(user, `"system":"Be brief."`), base(user, `"system":[{"type":"text","text":"a","cache_control":{"type":"ephemeral"}}]`),
 		base(user, tool, `"tool_choice":{"type":"auto","disable_parallel_tool_use":true}`), base(user, tool, `"tool_choice":{"type":"tool","name":"f"}`),
@@ -73,8 +73,8 @@ func TestAnthropicIsStrict(t *testing.T) {
 		base(user, strings.Replace(tool, `"name":"f"`, `"name":"f","strict":true`, 1)), base(user, strings.Replace(tool, `"name":"f"`, `"name":"f","parameters":{}`, 1)),
 		base(user + "," + answer), base(user + "," + caller), base(user + "," + caller + "," + user), base(user + "," + caller + `,{"role":"user","content":[{"type":"text","text":"a"},{"type":"tool_result","tool_use_id":"c1"}]}`),
 		base(user + "," + caller + "," + answer + "," + caller + "," + answer), base(user + "," + caller + strings.Replace(","+answer, "c1", "c2", 1)),
-		said(`{"type":"tool_use","id":"c.1","name":"f","input":{}}`), said(`{"type":"tool_use","id":"c1","name":"","input":{}}`), said(`{"type":"tool_use","id":"c1","name":"f","input":"{}"}`), said(`{"type":"tool_use","id":"c1","name":"f"}`),
-		said(`{"type":"thinking","thinking":"a","signature":"b"},{"type":"tool_use","id":"c1","name":"f","input":{}}`), said(`{"type":"tool_use","id":"c1","name":"f","input":{}},{"type":"thinking","thinking":"a","signature":"b"}`),
+		model(`{"type":"tool_use","id":"c.1","name":"f","input":{}}`), model(`{"type":"tool_use","id":"c1","name":"","input":{}}`), model(`{"type":"tool_use","id":"c1","name":"f","input":"{}"}`), model(`{"type":"tool_use","id":"c1","name":"f"}`),
+		model(`{"type":"thinking","thinking":"a","signature":"b"},{"type":"tool_use","id":"c1","name":"f","input":{}}`), model(`{"type":"tool_use","id":"c1","name":"f","input":{}},{"type":"thinking","thinking":"a","signature":"b"}`),
 		base(user, `"thinking":{"type":"much"}`), base(user, `"thinking":{"type":"enabled"}`), base(user, `"thinking":{"type":"enabled","budget_tokens":2000}`), base(user, `"thinking":{"type":"enabled","budget_tokens":1000}`),
 		base(user, `"thinking":{"type":"enabled","budget_tokens":1024},"temperature":0.5`), base(user, tool, `"thinking":{"type":"enabled","budget_tokens":1024},"tool_choice":{"type":"any"}`),
 		base(user+","+caller+","+answer, `"thinking":{"type":"enabled","budget_tokens":1024}`),
@@ -91,7 +91,7 @@ func TestAnthropicIsStrict(t *testing.T) {
 	if status, _ := send(t, h.URL+"/v1/messages", base(user), http.Header{}); status != 400 {
 		t.Errorf("without a version: got %d", status)
 	}
-	if n := len(h.Heard()); n != len(goods) {
-		t.Errorf("heard %d requests, want the %d good ones", n, len(goods))
+	if n := len(h.Requests()); n != len(goods) {
+		t.Errorf("recorded %d requests, want the %d good ones", n, len(goods))
 	}
 }

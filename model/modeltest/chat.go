@@ -15,23 +15,23 @@ import (
 // maxBody bounds a request to a double, in bytes.
 const maxBody = 256 << 20
 
-// A ChatHandler is a double of Chat Completions: POST …/chat/completions, always
-// as a stream, and GET …/models. It refuses what OpenAI's documentation does not
-// allow, and what vLLM, llama.cpp and Ollama are known to fail on.
+// A ChatHandler is a double of Chat Completions: POST …/chat/completions, always as a
+// stream, and GET …/models. It refuses requests that OpenAI's documentation excludes
+// or that vLLM, llama.cpp and Ollama are known to fail on.
 type ChatHandler struct {
 	*Double
-	Key       string   // the key that requests must bear; empty is any
-	Models    []string // that exist; empty is any
-	Reasoning string   // the field of assistant messages that takes reasoning, if any
-	Trusting  bool     // neither check nor keep requests, for benchmarks
+	Key       string   // that requests must have; empty accepts any
+	Models    []string // that exist; empty accepts any
+	Reasoning string   // the field of assistant messages that accepts reasoning, if any
+	Unchecked bool     // requests are neither checked nor recorded, for benchmarks
 }
 
-// NewChatHandler returns a double without a server of its own.
+// NewChatHandler returns a double without a server.
 func NewChatHandler(script Script) *ChatHandler {
 	return &ChatHandler{Double: newDouble(script)}
 }
 
-// NewChatServer starts a double at URL; it ends with the test.
+// NewChatServer starts a double at URL. It ends with the test.
 func NewChatServer(t testing.TB, script Script) *ChatHandler {
 	h := NewChatHandler(script)
 	server := httptest.NewServer(h)
@@ -72,28 +72,28 @@ func (h *ChatHandler) complete(w http.ResponseWriter, r *http.Request) {
 		chatRefuse(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Message: err.Error()})
 		return
 	}
-	heard := &Heard{}
-	if !h.Trusting {
+	got := &Request{}
+	if !h.Unchecked {
 		var refusal *Refusal
-		if heard, refusal = h.hear(body); refusal != nil {
+		if got, refusal = h.decode(body); refusal != nil {
 			chatRefuse(w, refusal)
 			return
 		}
 	}
-	heard.Body, heard.Header = body, r.Header.Clone()
-	turn := h.next(heard, !h.Trusting)
+	got.Body, got.Header = body, r.Header.Clone()
+	turn := h.next(got, !h.Unchecked)
 	if turn.Refusal != nil {
 		chatRefuse(w, turn.Refusal)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	s := &chatSpeaker{line: h.line(w, r), model: heard.Model}
-	if !s.open() || !s.speak(turn.Steps) {
+	s := &chatWriter{line: h.line(w, r), model: got.Model}
+	if !s.open() || !s.play(turn.Steps) {
 		h.left()
 	}
 }
 
-// chatRefuse answers with an error.
+// chatRefuse writes an error response.
 func chatRefuse(w http.ResponseWriter, r *Refusal) {
 	for k, v := range r.Header {
 		w.Header()[k] = v
@@ -116,8 +116,8 @@ func chatError(code, message string) []byte {
 	return raw
 }
 
-// A chatSpeaker writes one answer as a stream of chunks.
-type chatSpeaker struct {
+// A chatWriter writes one answer as a stream of chunks.
+type chatWriter struct {
 	*line
 	model string
 	calls bool
@@ -147,13 +147,13 @@ type chatUsage struct {
 	OutputDetails    map[string]int `json:"completion_tokens_details"`
 }
 
-// open writes the first chunk, which has a role only. Like the others it reports
-// whether the client is still there.
-func (s *chatSpeaker) open() bool {
+// open writes the first chunk, which has only a role. Like the other methods it
+// reports whether the client is still connected.
+func (s *chatWriter) open() bool {
 	return s.delta(map[string]any{"role": "assistant", "content": ""})
 }
 
-func (s *chatSpeaker) speak(steps []Step) bool {
+func (s *chatWriter) play(steps []Step) bool {
 	for _, step := range steps {
 		if !s.step(step) {
 			return false
@@ -162,7 +162,7 @@ func (s *chatSpeaker) speak(steps []Step) bool {
 	return true
 }
 
-func (s *chatSpeaker) step(step Step) bool {
+func (s *chatWriter) step(step Step) bool {
 	switch step := step.(type) {
 	case model.Text:
 		if step.Logprobs != nil {
@@ -190,10 +190,10 @@ func (s *chatSpeaker) step(step Step) bool {
 	case Cut:
 		panic(http.ErrAbortHandler)
 	}
-	panic(fmt.Sprintf("modeltest: a chat double cannot say %T", step))
+	panic(fmt.Sprintf("modeltest: a chat double cannot send %T", step))
 }
 
-func (s *chatSpeaker) call(c model.Call) bool {
+func (s *chatWriter) call(c model.Call) bool {
 	s.calls = true
 	call := map[string]any{"index": c.Index}
 	function := map[string]any{"arguments": c.Arguments}
@@ -204,7 +204,7 @@ func (s *chatSpeaker) call(c model.Call) bool {
 	return s.delta(map[string]any{"tool_calls": []any{call}})
 }
 
-func (s *chatSpeaker) finish(f model.Finish) bool {
+func (s *chatWriter) finish(f model.Finish) bool {
 	reason := string(f.Reason)
 	if f.Reason == model.FinishStop && s.calls {
 		reason = "tool_calls"
@@ -221,15 +221,15 @@ func (s *chatSpeaker) finish(f model.Finish) bool {
 	return s.chunk(chatChunk{Choices: []chatChoice{}, Usage: usage}) && s.event("", []byte("[DONE]"))
 }
 
-func (s *chatSpeaker) delta(delta map[string]any) bool {
+func (s *chatWriter) delta(delta map[string]any) bool {
 	return s.choice(chatChoice{Delta: delta})
 }
 
-func (s *chatSpeaker) choice(c chatChoice) bool {
+func (s *chatWriter) choice(c chatChoice) bool {
 	return s.chunk(chatChunk{Choices: []chatChoice{c}})
 }
 
-func (s *chatSpeaker) chunk(c chatChunk) bool {
+func (s *chatWriter) chunk(c chatChunk) bool {
 	c.ID, c.Object, c.Created, c.Model = "chatcmpl-double", "chat.completion.chunk", 1700000000, s.model
 	raw, err := json.Marshal(c)
 	if err != nil {

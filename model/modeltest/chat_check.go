@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// chatRequest has every parameter that OpenAI documents for Chat Completions;
-// those of type any are accepted and not looked at.
+// chatRequest has every parameter that OpenAI documents for Chat Completions. Those of
+// type any are accepted without checks.
 type chatRequest struct {
 	Model               string            `json:"model"`
 	Messages            []json.RawMessage `json:"messages"`
@@ -78,13 +78,13 @@ type chatJSONSchema struct {
 	Strict      *bool           `json:"strict"`
 }
 
-// functionName is what OpenAI takes as the name of a function or schema.
+// functionName matches names that OpenAI accepts for functions and schemas.
 var functionName = regexp.MustCompile(`^[a-zA-Z0-9_-]{1,64}$`)
 
-// A check collects the first thing that is wrong with a request.
+// A check records the first fault of a request.
 type check struct{ refusal *Refusal }
 
-// want notes a complaint unless ok, and returns ok.
+// want records a fault unless ok. It returns ok.
 func (c *check) want(ok bool, format string, args ...any) bool {
 	if !ok && c.refusal == nil {
 		c.refusal = &Refusal{Status: http.StatusBadRequest, Message: fmt.Sprintf(format, args...)}
@@ -92,16 +92,16 @@ func (c *check) want(ok bool, format string, args ...any) bool {
 	return ok
 }
 
-// strictly decodes raw and complains of unknown fields.
-func (c *check) strictly(raw []byte, what string, into any) bool {
+// strictly decodes raw and records unknown fields as a fault.
+func (c *check) strictly(raw []byte, path string, into any) bool {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.DisallowUnknownFields()
 	err := d.Decode(into)
-	return c.want(err == nil, "%s: %v", what, err)
+	return c.want(err == nil, "%s: %v", path, err)
 }
 
-// hear reads a request as OpenAI does, or says why OpenAI would refuse it.
-func (h *ChatHandler) hear(body []byte) (*Heard, *Refusal) {
+// decode decodes a request, or returns OpenAI's refusal.
+func (h *ChatHandler) decode(body []byte) (*Request, *Refusal) {
 	var c check
 	var r chatRequest
 	if !c.strictly(body, "the body", &r) {
@@ -112,41 +112,41 @@ func (h *ChatHandler) hear(body []byte) (*Heard, *Refusal) {
 		return nil, &Refusal{Status: http.StatusNotFound, Code: "model_not_found", Message: fmt.Sprintf("The model `%s` does not exist", r.Model)}
 	}
 	c.want(r.Stream, "this double streams only")
-	heard := &Heard{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Logprobs: r.Logprobs, User: r.User, Stop: r.Stop, ParallelToolCalls: true}
-	c.parameters(&r, heard)
-	c.tools(&r, heard)
-	c.format(r.ResponseFormat, heard, body)
+	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Logprobs: r.Logprobs, User: r.User, Stop: r.Stop, ParallelToolCalls: true}
+	c.parameters(&r, got)
+	c.tools(&r, got)
+	c.format(r.ResponseFormat, got, body)
 	m := chatMessages{check: &c, reasoning: h.Reasoning}
-	m.read(r.Messages, heard)
-	return heard, c.refusal
+	m.read(r.Messages, got)
+	return got, c.refusal
 }
 
-func (c *check) parameters(r *chatRequest, heard *Heard) {
+func (c *check) parameters(r *chatRequest, got *Request) {
 	within := func(name string, v *float64, high float64) {
 		c.want(v == nil || *v >= 0 && *v <= high, "%s must be between 0 and %g", name, high)
 	}
 	within("temperature", r.Temperature, 2)
 	within("top_p", r.TopP, 1)
 	if r.TopLogprobs != nil {
-		heard.TopLogprobs = *r.TopLogprobs
+		got.TopLogprobs = *r.TopLogprobs
 		c.want(r.Logprobs, "top_logprobs needs logprobs")
 		c.want(*r.TopLogprobs >= 0 && *r.TopLogprobs <= 20, "top_logprobs must be between 0 and 20")
 	}
 	c.want(r.MaxTokens == nil || r.MaxCompletionTokens == nil, "max_tokens and max_completion_tokens exclude each other")
 	for _, n := range []*int{r.MaxTokens, r.MaxCompletionTokens} {
 		if n != nil {
-			heard.MaxOutputTokens = *n
+			got.MaxOutputTokens = *n
 			c.want(*n >= 1, "the maximum of tokens must be at least 1")
 		}
 	}
 	if r.ReasoningEffort != nil {
-		heard.Effort = *r.ReasoningEffort
+		got.Effort = *r.ReasoningEffort
 		c.want(slices.Contains([]string{"none", "minimal", "low", "medium", "high", "xhigh"}, *r.ReasoningEffort), "reasoning_effort %q", *r.ReasoningEffort)
 	}
 	c.want(r.Verbosity == nil || slices.Contains([]string{"low", "medium", "high"}, *r.Verbosity), "verbosity is not low, medium or high")
 }
 
-func (c *check) tools(r *chatRequest, heard *Heard) {
+func (c *check) tools(r *chatRequest, got *Request) {
 	c.want(r.Tools == nil || len(r.Tools) > 0, "tools must not be empty")
 	names := map[string]bool{}
 	for i, t := range r.Tools {
@@ -162,18 +162,18 @@ func (c *check) tools(r *chatRequest, heard *Heard) {
 		if f.Strict != nil && *f.Strict {
 			c.strictSchema(fmt.Sprintf("tools[%d]", i), f.Parameters)
 		}
-		heard.Tools = append(heard.Tools, berth.FunctionTool{Type: t.Type, Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict})
+		got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict})
 	}
 	if r.ParallelToolCalls != nil {
 		c.want(len(r.Tools) > 0, "parallel_tool_calls goes only with tools")
-		heard.ParallelToolCalls = *r.ParallelToolCalls
+		got.ParallelToolCalls = *r.ParallelToolCalls
 	}
 	if r.ToolChoice == nil {
 		return
 	}
 	c.want(len(r.Tools) > 0, "tool_choice goes only with tools")
-	if json.Unmarshal(r.ToolChoice, &heard.ToolChoice.Mode) == nil {
-		c.want(slices.Contains([]string{"auto", "none", "required"}, heard.ToolChoice.Mode), "tool_choice %q", heard.ToolChoice.Mode)
+	if json.Unmarshal(r.ToolChoice, &got.ToolChoice.Mode) == nil {
+		c.want(slices.Contains([]string{"auto", "none", "required"}, got.ToolChoice.Mode), "tool_choice %q", got.ToolChoice.Mode)
 		return
 	}
 	var named struct {
@@ -184,26 +184,26 @@ func (c *check) tools(r *chatRequest, heard *Heard) {
 	}
 	c.strictly(r.ToolChoice, "tool_choice", &named)
 	c.want(named.Type == "function" && names[named.Function.Name], "tool_choice names %q, which is no tool", named.Function.Name)
-	heard.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Function.Name}
+	got.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Function.Name}
 }
 
-// strictSchema checks the two rules of strict schemas that are most often broken.
-func (c *check) strictSchema(what string, raw json.RawMessage) {
+// strictSchema checks the two rules of strict schemas that are broken most often.
+func (c *check) strictSchema(path string, raw json.RawMessage) {
 	var schema struct {
 		Properties           map[string]json.RawMessage `json:"properties"`
 		Required             []string                   `json:"required"`
 		AdditionalProperties any                        `json:"additionalProperties"`
 	}
-	if !c.want(json.Unmarshal(raw, &schema) == nil, "%s: not a schema", what) {
+	if !c.want(json.Unmarshal(raw, &schema) == nil, "%s: not a schema", path) {
 		return
 	}
-	c.want(schema.AdditionalProperties == false, "%s: a strict schema needs additionalProperties: false", what)
+	c.want(schema.AdditionalProperties == false, "%s: a strict schema needs additionalProperties: false", path)
 	for name := range schema.Properties {
-		c.want(slices.Contains(schema.Required, name), "%s: a strict schema requires all properties; %s is not", what, name)
+		c.want(slices.Contains(schema.Required, name), "%s: a strict schema requires all properties; %s is not", path, name)
 	}
 }
 
-func (c *check) format(f *chatFormat, heard *Heard, body []byte) {
+func (c *check) format(f *chatFormat, got *Request, body []byte) {
 	if f == nil || f.Type == "text" {
 		return
 	}
@@ -229,10 +229,10 @@ func (c *check) format(f *chatFormat, heard *Heard, body []byte) {
 	default:
 		c.want(false, "response_format.type %q", f.Type)
 	}
-	heard.Format, _ = json.Marshal(format) // decoded from JSON
+	got.Format, _ = json.Marshal(format) // decoded from JSON
 }
 
-// isImage reports whether url is an address or data that OpenAI takes as an image.
+// isImage reports whether url is an address or data that OpenAI accepts as an image.
 func isImage(url string) bool {
 	return strings.HasPrefix(url, "https://") || strings.HasPrefix(url, "http://") ||
 		strings.HasPrefix(url, "data:image/") && strings.Contains(url, ";base64,")

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// chatMessages reads a conversation and watches over its order.
+// chatMessages decodes a conversation and checks its order.
 type chatMessages struct {
 	*check
 	reasoning string
@@ -49,38 +49,38 @@ type chatPart struct {
 	InputAudio any `json:"input_audio"`
 }
 
-func (c *chatMessages) read(raw []json.RawMessage, heard *Heard) {
+func (c *chatMessages) read(raw []json.RawMessage, got *Request) {
 	c.want(len(raw) > 0, "messages must not be empty")
 	for i, one := range raw {
 		var m chatMessage
 		if !c.strictly(one, "a message", &m) {
 			return
 		}
-		said := Message{Role: m.Role}
+		msg := Message{Role: m.Role}
 		c.order(i, &m)
-		c.content(i, &m, &said)
-		c.calls(i, &m, &said)
+		c.content(i, &m, &msg)
+		c.calls(i, &m, &msg)
 		if m.ReasoningContent+m.Reasoning != "" {
 			field := "reasoning"
 			if m.ReasoningContent != "" {
 				field = "reasoning_content"
 			}
 			c.want(field == c.reasoning && m.Role == "assistant", "messages[%d] has an unknown field: %s", i, field)
-			said.Thought = m.ReasoningContent + m.Reasoning
+			msg.Thought = m.ReasoningContent + m.Reasoning
 		}
-		if said.Role == "developer" {
-			said.Role = "system"
+		if msg.Role == "developer" {
+			msg.Role = "system"
 		}
-		if i == 0 && said.Role == "system" {
-			heard.System = said.Text
+		if i == 0 && msg.Role == "system" {
+			got.System = msg.Text
 			continue
 		}
-		heard.Messages = append(heard.Messages, said)
+		got.Messages = append(got.Messages, msg)
 	}
 	c.want(len(c.waiting) == 0, "the calls %v are not answered", c.waiting)
 }
 
-// order checks that calls are answered, each once, at once.
+// order checks that each call is answered once and at once.
 func (c *chatMessages) order(i int, m *chatMessage) {
 	switch m.Role {
 	case "system", "developer", "user", "assistant":
@@ -96,13 +96,13 @@ func (c *chatMessages) order(i int, m *chatMessage) {
 	}
 }
 
-func (c *chatMessages) content(i int, m *chatMessage, said *Message) {
+func (c *chatMessages) content(i int, m *chatMessage, msg *Message) {
 	var missing = len(m.Content) == 0 || string(m.Content) == "null"
 	if missing {
 		c.want(m.Role == "assistant" && (len(m.ToolCalls) > 0 || m.Refusal != nil), "messages[%d] has no content", i)
 		return
 	}
-	if json.Unmarshal(m.Content, &said.Text) == nil {
+	if json.Unmarshal(m.Content, &msg.Text) == nil {
 		return
 	}
 	var parts []json.RawMessage
@@ -122,22 +122,22 @@ func (c *chatMessages) content(i int, m *chatMessage, said *Message) {
 			continue
 		}
 		c.want(m.Role == "user", "messages[%d]: role %s takes text only, not %s", i, m.Role, p.Type)
-		c.media(i, &p, said)
+		c.media(i, &p, msg)
 	}
-	said.Text = strings.Join(texts, "\n")
+	msg.Text = strings.Join(texts, "\n")
 }
 
-func (c *chatMessages) media(i int, p *chatPart, said *Message) {
+func (c *chatMessages) media(i int, p *chatPart, msg *Message) {
 	switch p.Type {
 	case "image_url":
 		if c.want(p.ImageURL != nil && isImage(p.ImageURL.URL), "messages[%d]: an image is neither an address nor data", i) {
 			c.want(slices.Contains([]string{"", "auto", "low", "high"}, p.ImageURL.Detail), "messages[%d]: detail %q", i, p.ImageURL.Detail)
-			said.Images = append(said.Images, p.ImageURL.URL)
+			msg.Images = append(msg.Images, p.ImageURL.URL)
 		}
 	case "file":
 		f := p.File
 		if c.want(f != nil && (f.FileID != "" || f.Filename != "" && strings.HasPrefix(f.FileData, "data:")), "messages[%d]: a file has no name or no data: URL", i) {
-			said.Files = append(said.Files, f.Filename)
+			msg.Files = append(msg.Files, f.Filename)
 		}
 	case "input_audio":
 	default:
@@ -145,8 +145,8 @@ func (c *chatMessages) media(i int, p *chatPart, said *Message) {
 	}
 }
 
-func (c *chatMessages) calls(i int, m *chatMessage, said *Message) {
-	said.CallID = m.ToolCallID
+func (c *chatMessages) calls(i int, m *chatMessage, msg *Message) {
+	msg.CallID = m.ToolCallID
 	c.want(m.ToolCalls == nil || m.Role == "assistant" && len(m.ToolCalls) > 0, "messages[%d].tool_calls", i)
 	for _, call := range m.ToolCalls {
 		f := call.Function
@@ -161,6 +161,6 @@ func (c *chatMessages) calls(i int, m *chatMessage, said *Message) {
 		// OpenAI takes any string; vLLM, llama.cpp and Ollama parse it.
 		var object map[string]any
 		c.want(json.Unmarshal([]byte(*f.Arguments), &object) == nil && object != nil, "messages[%d]: arguments %q are no JSON object", i, *f.Arguments)
-		said.Calls = append(said.Calls, Call{call.ID, f.Name, *f.Arguments})
+		msg.Calls = append(msg.Calls, Call{call.ID, f.Name, *f.Arguments})
 	}
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// post sends a body to a double and returns the status and body of its answer.
+// post sends a body to a double. It returns the status and body of the response.
 func post(t *testing.T, h *ChatHandler, body string) (int, string) {
 	t.Helper()
 	res, err := http.Post(h.URL+"/chat/completions", "application/json", strings.NewReader(body))
@@ -27,7 +27,7 @@ func post(t *testing.T, h *ChatHandler, body string) (int, string) {
 	return res.StatusCode, string(raw)
 }
 
-// What the double refuses is what an adapter cannot do unnoticed.
+// The double refuses requests that the vendor would refuse.
 func TestChatIsStrict(t *testing.T) {
 	const (
 		user   = `{"role":"user","content":"json"}`
@@ -42,7 +42,7 @@ func TestChatIsStrict(t *testing.T) {
 	calls := func(call string) string {
 		return base(`{"role":"assistant","tool_calls":[` + call + `]},` + answer)
 	}
-	h := NewChatServer(t, Always(Say(stop)))
+	h := NewChatServer(t, Always(Reply(stop)))
 	for i, good := range []string{
 		base(user), base(user + "," + caller + "," + answer), base(`{"role":"assistant","refusal":"no"}`), base(user, tool, `"tool_choice":"auto","parallel_tool_calls":true`),
 		base(`{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"data:image/png;base64,aa","detail":"low"}}]}`),
@@ -78,16 +78,16 @@ func TestChatIsStrict(t *testing.T) {
 			t.Errorf("%s: got %d %s, want 400", bad, status, body)
 		}
 	}
-	if n := len(h.Heard()); n != 7 {
-		t.Errorf("heard %d requests, want the 7 good ones", n)
+	if n := len(h.Requests()); n != 7 {
+		t.Errorf("recorded %d requests, want the 7 good ones", n)
 	}
 }
 
-// The double's own words are the documentation's example, but for the values.
+// The double's stream is the documentation's example, apart from the values.
 func TestChatStream(t *testing.T) {
 	h := NewChatServer(t, Play(
-		Say(model.Text{Text: "a"}, stop),
-		Say(model.Call{ID: "c1", Name: "f"}, model.Call{Arguments: "{}"}, stop)))
+		Reply(model.Text{Text: "a"}, stop),
+		Reply(model.Call{ID: "c1", Name: "f"}, model.Call{Arguments: "{}"}, stop)))
 	chunk := func(choices string) string {
 		return `data: {"id":"chatcmpl-double","object":"chat.completion.chunk","created":1700000000,"model":"m","choices":[` + choices + "]}\n\n"
 	}

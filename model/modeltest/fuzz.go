@@ -22,8 +22,8 @@ func (d Direct) RoundTrip(r *http.Request) (*http.Response, error) {
 	return w.Result(), nil
 }
 
-// fragment is the item that a byte stands for, the nth of its conversation; two
-// bits of it choose among ids.
+// fragment returns the nth item of a conversation. The byte selects its type, and two
+// of the byte's bits its id.
 func fragment(b byte, n int) berth.Item {
 	id := fmt.Sprintf("call_%d", b>>3&3)
 	text := fmt.Sprintf("<%d>", n)
@@ -45,8 +45,8 @@ func fragment(b byte, n int) berth.Item {
 	return message("developer", berth.Content{Type: "input_text", Text: "d"})
 }
 
-// FuzzHistory asks with items in any order: a strict vendor takes what becomes of
-// them, in which each call is there once and no output is lost.
+// FuzzHistory sends items in any order. The double, which is strict, must accept the
+// request, and receive each call once and every output.
 func FuzzHistory(f *testing.F, p model.Provider, double *Double) {
 	f.Add([]byte{0, 2, 4, 1, 0})
 	f.Add([]byte{2, 10, 12, 4, 2, 3, 4, 6, 7, 15})
@@ -65,22 +65,22 @@ func FuzzHistory(f *testing.F, p model.Provider, double *Double) {
 				outputs = append(outputs, fmt.Sprintf("<%d>", n))
 			}
 		}
-		before := len(double.Heard())
-		if _, err := Ask(t, p, req); err != nil {
+		before := len(double.Requests())
+		if _, err := Collect(t, p, req); err != nil {
 			t.Fatalf("%v: %v", order, err)
 		}
-		heardCalls := 0
+		gotCalls := 0
 		var texts strings.Builder
-		for _, m := range double.Heard()[before].Messages {
-			heardCalls += len(m.Calls)
+		for _, m := range double.Requests()[before].Messages {
+			gotCalls += len(m.Calls)
 			texts.WriteString(m.Text)
 		}
-		if heardCalls != calls {
-			t.Errorf("%v: heard %d calls, want %d", order, heardCalls, calls)
+		if gotCalls != calls {
+			t.Errorf("%v: got %d calls, want %d", order, gotCalls, calls)
 		}
 		for _, o := range outputs {
 			if n := strings.Count(texts.String(), o); n != 1 {
-				t.Errorf("%v: heard output %s %d times, want once", order, o, n)
+				t.Errorf("%v: got output %s %d times, want once", order, o, n)
 			}
 		}
 	})

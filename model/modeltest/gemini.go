@@ -15,22 +15,21 @@ import (
 
 // A GeminiHandler is a double of Google's generateContent: POST
 // /v1beta/models/…:streamGenerateContent?alt=sse and GET /v1beta/models. It refuses
-// what the documentation does not allow, by the model's generation, and two
-// contents of the model in a row besides. Its calls are signed, and so are its words
-// after a thought.
+// requests that the documentation excludes for the model's generation, and adjacent
+// contents of the model. Its calls are signed, and so is its text after a thought.
 type GeminiHandler struct {
 	*Double
-	Key      string   // the key that requests must bear; empty is any
-	Models   []string // that exist; empty is any
-	Trusting bool     // neither check nor keep requests, for benchmarks
+	Key       string   // that requests must have; empty accepts any
+	Models    []string // that exist; empty accepts any
+	Unchecked bool     // requests are neither checked nor recorded, for benchmarks
 }
 
-// NewGeminiHandler returns a double without a server of its own.
+// NewGeminiHandler returns a double without a server.
 func NewGeminiHandler(script Script) *GeminiHandler {
 	return &GeminiHandler{Double: newDouble(script)}
 }
 
-// NewGeminiServer starts a double at URL; it ends with the test.
+// NewGeminiServer starts a double at URL. It ends with the test.
 func NewGeminiServer(t testing.TB, script Script) *GeminiHandler {
 	h := NewGeminiHandler(script)
 	server := httptest.NewServer(h)
@@ -74,23 +73,23 @@ func (h *GeminiHandler) answer(w http.ResponseWriter, r *http.Request, name stri
 		geminiRefuse(w, &Refusal{Status: http.StatusNotFound, Message: fmt.Sprintf("models/%s is not found for API version v1beta", name)})
 		return
 	}
-	heard := &Heard{Model: name}
-	if !h.Trusting {
+	got := &Request{Model: name}
+	if !h.Unchecked {
 		var refusal *Refusal
-		if heard, refusal = hearGemini(name, body); refusal != nil {
+		if got, refusal = decodeGemini(name, body); refusal != nil {
 			geminiRefuse(w, refusal)
 			return
 		}
 	}
-	heard.Body, heard.Header = body, r.Header.Clone()
-	turn := h.next(heard, !h.Trusting)
+	got.Body, got.Header = body, r.Header.Clone()
+	turn := h.next(got, !h.Unchecked)
 	if turn.Refusal != nil {
 		geminiRefuse(w, turn.Refusal)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream")
-	s := &geminiSpeaker{line: h.line(w, r), model: name, version: name, id: fmt.Sprintf("double%d", h.asked())}
-	if !s.speak(turn.Steps) {
+	s := &geminiWriter{line: h.line(w, r), model: name, version: name, id: fmt.Sprintf("double%d", h.requestCount())}
+	if !s.play(turn.Steps) {
 		h.left()
 	}
 }
@@ -98,7 +97,7 @@ func (h *GeminiHandler) answer(w http.ResponseWriter, r *http.Request, name stri
 var geminiStatuses = map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 413: "INVALID_ARGUMENT",
 	429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
 
-// geminiRefuse answers with an error.
+// geminiRefuse writes an error response.
 func geminiRefuse(w http.ResponseWriter, r *Refusal) {
 	for k, v := range r.Header {
 		w.Header()[k] = v
@@ -121,18 +120,18 @@ func geminiError(status int, reason, message string) []byte {
 	return raw
 }
 
-// A geminiSpeaker writes one answer as a stream of chunks. Calls are said whole,
-// when the answer ends.
-type geminiSpeaker struct {
+// A geminiWriter writes one answer as a stream of chunks. It sends calls whole, at the
+// end of the answer.
+type geminiWriter struct {
 	*line
 	id, model, version string
 
-	sealed  bool // a thought wants its signature
+	sealed  bool // a thought needs its signature
 	calls   []model.Call
 	refusal string
 }
 
-func (s *geminiSpeaker) speak(steps []Step) bool {
+func (s *geminiWriter) play(steps []Step) bool {
 	for _, step := range steps {
 		if !s.step(step) {
 			return false
@@ -141,7 +140,7 @@ func (s *geminiSpeaker) speak(steps []Step) bool {
 	return true
 }
 
-func (s *geminiSpeaker) step(step Step) bool {
+func (s *geminiWriter) step(step Step) bool {
 	switch step := step.(type) {
 	case model.Text:
 		candidate := map[string]any{"content": geminiContent(map[string]any{"text": step.Text}), "index": 0}
@@ -180,18 +179,18 @@ func (s *geminiSpeaker) step(step Step) bool {
 	case Cut:
 		panic(http.ErrAbortHandler)
 	}
-	panic(fmt.Sprintf("modeltest: a Gemini double cannot say %T", step))
+	panic(fmt.Sprintf("modeltest: a Gemini double cannot send %T", step))
 }
 
 func geminiContent(part map[string]any) map[string]any {
 	return map[string]any{"parts": []any{part}, "role": "model"}
 }
 
-func (s *geminiSpeaker) part(part map[string]any) bool {
+func (s *geminiWriter) part(part map[string]any) bool {
 	return s.chunk(map[string]any{"candidates": []any{map[string]any{"content": geminiContent(part), "index": 0}}})
 }
 
-func (s *geminiSpeaker) chunk(fields map[string]any) bool {
+func (s *geminiWriter) chunk(fields map[string]any) bool {
 	fields["modelVersion"], fields["responseId"] = s.version, s.id
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -200,7 +199,7 @@ func (s *geminiSpeaker) chunk(fields map[string]any) bool {
 	return s.event("", raw)
 }
 
-func (s *geminiSpeaker) finish(f model.Finish) bool {
+func (s *geminiWriter) finish(f model.Finish) bool {
 	for i, c := range s.calls {
 		call := map[string]any{"name": c.Name, "id": c.ID}
 		if c.Arguments != "" {
@@ -231,7 +230,7 @@ func (s *geminiSpeaker) finish(f model.Finish) bool {
 		"candidatesTokenCount": u.OutputTokens - u.OutputTokenDetails.ReasoningTokens, "thoughtsTokenCount": u.OutputTokenDetails.ReasoningTokens, "totalTokenCount": u.TotalTokens}})
 }
 
-// geminiLogprobs turns probabilities from the form of Responses.
+// geminiLogprobs converts probabilities from the form of Responses.
 func geminiLogprobs(all []json.RawMessage) map[string]any {
 	type one struct {
 		Token   string  `json:"token"`
@@ -256,7 +255,7 @@ func geminiLogprobs(all []json.RawMessage) map[string]any {
 	return map[string]any{"chosenCandidates": chosen, "topCandidates": top}
 }
 
-// geminiFamily is a model without what marks a preview.
+// geminiFamily returns a model's name without its preview suffix.
 func geminiFamily(name string) string {
 	name, _, _ = strings.Cut(name, "-preview")
 	return strings.TrimSuffix(name, "-latest")

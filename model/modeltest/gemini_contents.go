@@ -7,12 +7,12 @@ import (
 	"strings"
 )
 
-// geminiContents reads a conversation and watches over its order.
+// geminiContents decodes a conversation and checks its order.
 type geminiContents struct {
 	*check
 	model string
 
-	waiting []geminiCall // calls that must be answered next, in their order
+	waiting []geminiCall // calls whose responses must come next, in order
 }
 
 type geminiTurn struct {
@@ -55,11 +55,11 @@ type geminiResponse struct {
 	} `json:"parts"`
 }
 
-func (g *geminiContents) read(raw []json.RawMessage, heard *Heard) {
+func (g *geminiContents) read(raw []json.RawMessage, got *Request) {
 	g.want(len(raw) > 0, "GenerateContentRequest.contents: contents is not specified")
 	var turns []geminiTurn
 	var parts [][]geminiPart
-	current := 0 // where the turn begins that goes on now
+	current := 0 // where the turn in progress starts
 	for i, one := range raw {
 		var t geminiTurn
 		if !g.strictly(one, "contents", &t) {
@@ -83,16 +83,16 @@ func (g *geminiContents) read(raw []json.RawMessage, heard *Heard) {
 	}
 	for i, t := range turns {
 		if t.Role == "model" {
-			g.said(i, parts[i], i > current, heard)
+			g.assistant(i, parts[i], i > current, got)
 		} else {
-			g.user(i, parts[i], heard)
+			g.user(i, parts[i], got)
 		}
 	}
 	g.want(len(g.waiting) == 0, "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
 	g.want(len(turns) > 0 && turns[len(turns)-1].Role == "user", "Please ensure that the last content is the user's")
 }
 
-// part checks that a part has one datum, of a kind that its role may have.
+// part checks that a part has one datum, of a kind allowed for its role.
 func (g *geminiContents) part(i int, t *geminiTurn, raw json.RawMessage) (p geminiPart) {
 	if !g.strictly(raw, "contents.parts", &p) {
 		return p
@@ -121,104 +121,104 @@ func (g *geminiContents) blob(i int, b *geminiBlob) {
 	g.want(strings.Contains(b.MIMEType, "/") && err == nil && b.Data != "", "contents[%d].parts.inline_data: Base64 decoding failed, or an unsupported MIME type: %q", i, b.MIMEType)
 }
 
-func (g *geminiContents) user(i int, parts []geminiPart, heard *Heard) {
+func (g *geminiContents) user(i int, parts []geminiPart, got *Request) {
 	if parts[0].FunctionResponse != nil {
 		g.want(len(parts) == len(g.waiting), "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
 		for n, p := range parts {
 			if g.want(p.FunctionResponse != nil && n < len(g.waiting), "contents[%d]: function responses beside other parts", i) {
-				heard.Messages = append(heard.Messages, g.response(i, g.waiting[n], p.FunctionResponse))
+				got.Messages = append(got.Messages, g.response(i, g.waiting[n], p.FunctionResponse))
 			}
 		}
 		g.waiting = nil
 		return
 	}
 	g.want(len(g.waiting) == 0, "Please ensure that function call turn comes immediately before a function response turn.")
-	said := Message{Role: "user"}
+	msg := Message{Role: "user"}
 	var texts []string
 	for _, p := range parts {
 		switch {
 		case p.Text != nil:
 			texts = append(texts, *p.Text)
 		case p.FileData != nil:
-			said.Images = append(said.Images, p.FileData.FileURI)
+			msg.Images = append(msg.Images, p.FileData.FileURI)
 		case p.InlineData != nil && strings.HasPrefix(p.InlineData.MIMEType, "image/"):
-			said.Images = append(said.Images, "data:"+p.InlineData.MIMEType+";base64,"+p.InlineData.Data)
+			msg.Images = append(msg.Images, "data:"+p.InlineData.MIMEType+";base64,"+p.InlineData.Data)
 		case p.InlineData != nil:
-			said.Files = append(said.Files, p.InlineData.MIMEType)
+			msg.Files = append(msg.Files, p.InlineData.MIMEType)
 		default:
 			g.want(false, "contents[%d]: function responses after other parts", i)
 		}
 	}
-	said.Text = strings.Join(texts, "\n")
-	heard.Messages = append(heard.Messages, said)
+	msg.Text = strings.Join(texts, "\n")
+	got.Messages = append(got.Messages, msg)
 }
 
 func (g *geminiContents) response(i int, call geminiCall, r *geminiResponse) Message {
 	g.want(r.Name == call.Name && r.ID == call.ID, "contents[%d]: a function response of %s %q for a call of %s %q", i, r.Name, r.ID, call.Name, call.ID)
 	g.want(r.Response != nil, "contents[%d]: function_response.response: required", i)
-	said := Message{Role: "tool", CallID: r.ID}
+	msg := Message{Role: "tool", CallID: r.ID}
 	for _, word := range []string{"output", "error"} {
-		if v := r.Response[word]; v != nil && json.Unmarshal(v, &said.Text) != nil {
-			said.Text = string(v)
+		if v := r.Response[word]; v != nil && json.Unmarshal(v, &msg.Text) != nil {
+			msg.Text = string(v)
 		}
 	}
 	for _, p := range r.Parts {
 		if g.want(p.InlineData != nil && geminiSince(g.model, 300), "contents[%d]: multimodal function responses are not supported", i) {
 			g.blob(i, p.InlineData)
-			said.Images = append(said.Images, "data:"+p.InlineData.MIMEType+";base64,"+p.InlineData.Data)
+			msg.Images = append(msg.Images, "data:"+p.InlineData.MIMEType+";base64,"+p.InlineData.Data)
 		}
 	}
-	return said
+	return msg
 }
 
-// said reads what the model said. The first of its calls in the turn that goes on
-// needs a signature, from Gemini 3 on.
-func (g *geminiContents) said(i int, parts []geminiPart, current bool, heard *Heard) {
+// assistant decodes the model's content. From Gemini 3 on, the first call of the turn
+// in progress needs a signature.
+func (g *geminiContents) assistant(i int, parts []geminiPart, current bool, got *Request) {
 	g.want(len(g.waiting) == 0, "Please ensure that function call turn comes immediately before a function response turn.")
-	said := Message{Role: "assistant"}
+	msg := Message{Role: "assistant"}
 	var texts []string
 	for _, p := range parts {
 		switch {
 		case p.Thought:
-			said.Thought += *p.Text
-			g.signature(i, &p, &said, "thought", *p.Text)
+			msg.Thought += *p.Text
+			g.signature(i, &p, &msg, "thought", *p.Text)
 		case p.Text != nil:
 			if *p.Text != "" {
 				texts = append(texts, *p.Text)
 			}
-			g.signature(i, &p, &said, "text")
+			g.signature(i, &p, &msg, "text")
 		case p.FunctionCall != nil:
 			c := p.FunctionCall
-			missing := p.ThoughtSignature == "" && len(said.Calls) == 0 && current && geminiSince(g.model, 300)
+			missing := p.ThoughtSignature == "" && len(msg.Calls) == 0 && current && geminiSince(g.model, 300)
 			g.want(!missing, "Function call is missing a thought_signature in functionCall parts. Function call `%s` in contents[%d].", c.Name, i)
 			g.want(geminiName.MatchString(c.Name), "contents[%d]: function_call.name: %q", i, c.Name)
 			g.want(c.Args == nil || bytes.HasPrefix(bytes.TrimSpace(c.Args), []byte("{")), "contents[%d]: function_call.args: not an object", i)
-			g.signature(i, &p, &said, "call", c.Name, canonical(c.Args))
+			g.signature(i, &p, &msg, "call", c.Name, canonical(c.Args))
 			g.waiting = append(g.waiting, *c)
-			said.Calls = append(said.Calls, Call{c.ID, c.Name, string(c.Args)})
+			msg.Calls = append(msg.Calls, Call{c.ID, c.Name, string(c.Args)})
 		}
 	}
-	said.Text = strings.Join(texts, "\n\n")
-	heard.Messages = append(heard.Messages, said)
+	msg.Text = strings.Join(texts, "\n\n")
+	got.Messages = append(got.Messages, msg)
 }
 
-// signature checks the signature of a part: of this model's family, or none.
-func (g *geminiContents) signature(i int, p *geminiPart, said *Message, of ...string) {
+// signature checks that a part's signature is empty or belongs to the model's family.
+func (g *geminiContents) signature(i int, p *geminiPart, msg *Message, of ...string) {
 	switch p.ThoughtSignature {
 	case "", "skip_thought_signature_validator":
 		return
 	case sign(append([]string{"gemini", geminiFamily(g.model)}, of...)...):
-		said.Seals++
+		msg.Seals++
 		return
 	}
 	if len(of) == 3 && of[2] == "{}" && p.ThoughtSignature == sign("gemini", geminiFamily(g.model), of[0], of[1], "") {
-		said.Seals++ // a call without arguments
+		msg.Seals++ // a call without arguments
 		return
 	}
 	g.want(false, "contents[%d]: Thought signature is not valid.", i)
 }
 
-// canonical is JSON in one of the forms that it can have.
+// canonical returns JSON in a canonical form.
 func canonical(raw []byte) string {
 	d := json.NewDecoder(bytes.NewReader(raw))
 	d.UseNumber()
@@ -226,6 +226,6 @@ func canonical(raw []byte) string {
 	if d.Decode(&v) != nil {
 		return string(raw)
 	}
-	out, _ := json.Marshal(v) // it came as JSON
+	out, _ := json.Marshal(v) // valid JSON always marshals
 	return string(out)
 }

@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// What the double refuses is what an adapter cannot do unnoticed.
+// The double refuses requests that the vendor would refuse.
 func TestGeminiIsStrict(t *testing.T) {
 	const (
 		user   = `{"role":"user","parts":[{"text":"hi"}]}`
@@ -19,14 +19,14 @@ func TestGeminiIsStrict(t *testing.T) {
 	}
 	config := func(fields string) string { return base(user, `"generationConfig":{`+fields+`}`) }
 	parts := func(parts string) string { return base(`{"role":"user","parts":[` + parts + `]}`) }
-	said := func(part string) string {
+	reply := func(part string) string {
 		return base(user + `,{"role":"model","parts":[` + part + `]},` + answer)
 	}
 	schema := func(s string) string {
 		return base(user, `"tools":[{"functionDeclarations":[{"name":"f","parametersJsonSchema":`+s+`}]}]`)
 	}
-	h := NewGeminiServer(t, Always(Say(stop)))
-	ask := func(model, body string) (int, string) {
+	h := NewGeminiServer(t, Always(Reply(stop)))
+	post := func(model, body string) (int, string) {
 		return send(t, h.URL+"/v1beta/models/"+model+":streamGenerateContent?alt=sse", body, http.Header{})
 	}
 	goods := []string{
@@ -36,7 +36,7 @@ func TestGeminiIsStrict(t *testing.T) {
 		parts(`{"inlineData":{"mimeType":"image/png","data":"aGk="}},{"fileData":{"fileUri":"https://x/a"}}`), schema(`{"type":"object","properties":{"a":{"anyOf":[{"type":"string"}]}},"additionalProperties":false}`),
 	}
 	for i, good := range goods {
-		if status, body := ask("m", good); status != 200 {
+		if status, body := post("m", good); status != 200 {
 			t.Errorf("good request %d: got %d %s", i, status, body)
 		}
 	}
@@ -48,15 +48,15 @@ func TestGeminiIsStrict(t *testing.T) {
 		base(user + "," + answer), base(user + "," + caller), base(user + "," + caller + "," + user), base(user + "," + caller + "," + answer + "," + answer),
 		base(user + "," + caller + strings.Replace(","+answer, `"f"`, `"g"`, 1)), base(user + "," + caller + strings.Replace(","+answer, `"c1"`, `"c2"`, 1)), base(user + "," + caller + strings.Replace(","+answer, `{"output":"1"}`, `"1"`, 1)),
 		base(user + "," + caller + strings.Replace(","+answer, `]}`, `,{"text":"a"}]}`, 1)), base(user + "," + caller + strings.Replace(","+answer, `"response"`, `"tool_use_id":"x","response"`, 1)),
-		said(`{"functionCall":{"id":"c1","name":"f","args":{}}}`), said(`{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"aGk="}`), said(`{"functionCall":{"id":"c1","name":"1f","args":{}},"thoughtSignature":"skip_thought_signature_validator"}`),
-		said(`{"functionCall":{"id":"c1","name":"f","args":"{}"},"thoughtSignature":"skip_thought_signature_validator"}`), said(`{"functionResponse":{"name":"f","response":{}}}`),
+		reply(`{"functionCall":{"id":"c1","name":"f","args":{}}}`), reply(`{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"aGk="}`), reply(`{"functionCall":{"id":"c1","name":"1f","args":{}},"thoughtSignature":"skip_thought_signature_validator"}`),
+		reply(`{"functionCall":{"id":"c1","name":"f","args":"{}"},"thoughtSignature":"skip_thought_signature_validator"}`), reply(`{"functionResponse":{"name":"f","response":{}}}`),
 		base(user, `"systemInstruction":{"parts":[]}`), base(user, `"systemInstruction":{"parts":[{"text":""}]}`), base(user, `"tools":[{}]`), base(user, strings.Replace(tool, `"f"`, `"a b"`, 1)), base(user, `"tools":[{"functionDeclarations":[{"name":"f"},{"name":"f"}]}]`),
 		base(user, `"toolConfig":{"functionCallingConfig":{"mode":"ANY"}}`), base(user, tool, `"toolConfig":{"functionCallingConfig":{"mode":"any"}}`), base(user, tool, `"toolConfig":{"functionCallingConfig":{"mode":"ANY","allowedFunctionNames":["g"]}}`), base(user, tool, `"toolConfig":{"functionCallingConfig":{"mode":"NONE","allowedFunctionNames":["f"]}}`),
 		schema(`{"type":"object","patternProperties":{}}`), schema(`{"properties":{"a":{"minLength":1}}}`), schema(`{"items":{"const":1}}`), schema(`{"anyOf":[{"pattern":"a"}]}`), schema(`[]`),
 		config(`"temperature":3`), config(`"topP":2`), config(`"maxOutputTokens":0`), config(`"stopSequences":["1","2","3","4","5","6"]`), config(`"seed":4294967296`), config(`"logprobs":1`), config(`"responseJsonSchema":{}`), config(`"responseMimeType":"json"`),
 		config(`"thinkingConfig":{"thinkingLevel":"MUCH"}`), config(`"thinkingConfig":{"thinkingLevel":"LOW","thinkingBudget":1}`), config(`"thinkingConfig":{"thinkingBudget":99999}`),
 	} {
-		if status, body := ask("m", bad); status != 400 {
+		if status, body := post("m", bad); status != 400 {
 			t.Errorf("%s: got %d %s, want 400", bad, status, body)
 		}
 	}
@@ -65,11 +65,11 @@ func TestGeminiIsStrict(t *testing.T) {
 		"gemini-3-pro-preview": config(`"thinkingConfig":{"thinkingLevel":"MEDIUM"}`), "gemini-2.5-flash-lite": base(user, tool, `"generationConfig":{"responseMimeType":"application/json"}`),
 		"gemini-2.5-flash-preview": base(user + "," + caller + strings.Replace(","+answer, `"response"`, `"parts":[{"inlineData":{"mimeType":"image/png","data":"aGk="}}],"response"`, 1)),
 	} {
-		if status, body := ask(model, bad); status != 400 {
+		if status, body := post(model, bad); status != 400 {
 			t.Errorf("%s: %s: got %d %s, want 400", model, bad, status, body)
 		}
 	}
-	if n := len(h.Heard()); n != len(goods) {
-		t.Errorf("heard %d requests, want the %d good ones", n, len(goods))
+	if n := len(h.Requests()); n != len(goods) {
+		t.Errorf("recorded %d requests, want the %d good ones", n, len(goods))
 	}
 }

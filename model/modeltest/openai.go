@@ -14,21 +14,21 @@ import (
 )
 
 // An OpenAIHandler is a double of OpenAI's Responses: POST /v1/responses, always as a
-// stream and without state, and GET /v1/models. It refuses what the documentation
-// does not allow; its reasoning is encrypted, and taken back unchanged only.
+// stream and without state, and GET /v1/models. It refuses requests that the
+// documentation excludes. Its reasoning is encrypted and must come back unchanged.
 type OpenAIHandler struct {
 	*Double
-	Key      string   // the key that requests must bear; empty is any
-	Models   []string // that exist; empty is any
-	Trusting bool     // neither check nor keep requests, for benchmarks
+	Key       string   // that requests must have; empty accepts any
+	Models    []string // that exist; empty accepts any
+	Unchecked bool     // requests are neither checked nor recorded, for benchmarks
 }
 
-// NewOpenAIHandler returns a double without a server of its own.
+// NewOpenAIHandler returns a double without a server.
 func NewOpenAIHandler(script Script) *OpenAIHandler {
 	return &OpenAIHandler{Double: newDouble(script)}
 }
 
-// NewOpenAIServer starts a double at URL; it ends with the test.
+// NewOpenAIServer starts a double at URL. It ends with the test.
 func NewOpenAIServer(t testing.TB, script Script) *OpenAIHandler {
 	h := NewOpenAIHandler(script)
 	server := httptest.NewServer(h)
@@ -57,51 +57,51 @@ func (h *OpenAIHandler) answer(w http.ResponseWriter, r *http.Request) {
 		chatRefuse(w, &Refusal{Status: http.StatusRequestEntityTooLarge, Message: err.Error()})
 		return
 	}
-	heard := &Heard{}
-	if !h.Trusting {
+	got := &Request{}
+	if !h.Unchecked {
 		var refusal *Refusal
-		if heard, refusal = hearResponses(body); refusal != nil {
+		if got, refusal = decodeResponses(body); refusal != nil {
 			chatRefuse(w, refusal)
 			return
 		}
 	}
-	if len(h.Models) > 0 && !slices.Contains(h.Models, heard.Model) {
-		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Code: "model_not_found", Message: fmt.Sprintf("The model `%s` does not exist", heard.Model)})
+	if len(h.Models) > 0 && !slices.Contains(h.Models, got.Model) {
+		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Code: "model_not_found", Message: fmt.Sprintf("The model `%s` does not exist", got.Model)})
 		return
 	}
-	heard.Body, heard.Header = body, r.Header.Clone()
-	turn := h.next(heard, !h.Trusting)
+	got.Body, got.Header = body, r.Header.Clone()
+	turn := h.next(got, !h.Unchecked)
 	if turn.Refusal != nil {
 		chatRefuse(w, turn.Refusal)
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	s := &responsesSpeaker{line: h.line(w, r), model: heard.Model, open: -1, calls: map[int]*spokenCall{}}
-	if !s.start() || !s.speak(turn.Steps) {
+	s := &responsesWriter{line: h.line(w, r), model: got.Model, open: -1, calls: map[int]*spokenCall{}}
+	if !s.start() || !s.play(turn.Steps) {
 		h.left()
 	}
 }
 
-// A responsesSpeaker writes one answer as the events of a response.
-type responsesSpeaker struct {
+// A responsesWriter writes one answer as the events of a response.
+type responsesWriter struct {
 	*line
 	model    string
 	sequence int
 
 	output []any
-	open   int    // the message or reasoning that goes on; -1 is none
-	kind   string // of it: message, refusal or reasoning
-	text   string // of it
+	open   int    // index of the open message or reasoning; -1 if there is no open item
+	kind   string // its kind: message, refusal or reasoning
+	text   string // its text
 	calls  map[int]*spokenCall
 }
 
-// A spokenCall is a call that has begun, at its place in the output.
+// A spokenCall is a call that has started, with its index in the output.
 type spokenCall struct {
 	place int
 	call  model.Call
 }
 
-func (s *responsesSpeaker) emit(kind string, fields map[string]any) bool {
+func (s *responsesWriter) emit(kind string, fields map[string]any) bool {
 	fields["type"], fields["sequence_number"] = kind, s.sequence
 	s.sequence++
 	raw, err := json.Marshal(fields)
@@ -111,7 +111,7 @@ func (s *responsesSpeaker) emit(kind string, fields map[string]any) bool {
 	return s.event(kind, raw)
 }
 
-func (s *responsesSpeaker) response(status string) map[string]any {
+func (s *responsesWriter) response(status string) map[string]any {
 	output := s.output
 	if output == nil {
 		output = []any{}
@@ -121,11 +121,11 @@ func (s *responsesSpeaker) response(status string) map[string]any {
 		"metadata": map[string]any{}, "temperature": 1, "top_p": 1}
 }
 
-func (s *responsesSpeaker) start() bool {
+func (s *responsesWriter) start() bool {
 	return s.emit("response.created", map[string]any{"response": s.response("in_progress")}) && s.emit("response.in_progress", map[string]any{"response": s.response("in_progress")})
 }
 
-func (s *responsesSpeaker) speak(steps []Step) bool {
+func (s *responsesWriter) play(steps []Step) bool {
 	for _, step := range steps {
 		if !s.step(step) {
 			return false
@@ -134,7 +134,7 @@ func (s *responsesSpeaker) speak(steps []Step) bool {
 	return true
 }
 
-func (s *responsesSpeaker) step(step Step) bool {
+func (s *responsesWriter) step(step Step) bool {
 	switch step := step.(type) {
 	case model.Text:
 		probs := step.Logprobs
@@ -171,30 +171,30 @@ func (s *responsesSpeaker) step(step Step) bool {
 	case Cut:
 		panic(http.ErrAbortHandler)
 	}
-	panic(fmt.Sprintf("modeltest: an OpenAI double cannot say %T", step))
+	panic(fmt.Sprintf("modeltest: an OpenAI double cannot send %T", step))
 }
 
-func (s *responsesSpeaker) itemID() string { return fmt.Sprintf("item_%d", s.open) }
+func (s *responsesWriter) itemID() string { return fmt.Sprintf("item_%d", s.open) }
 
-// about tells more of the open item.
-func (s *responsesSpeaker) about(kind string, fields map[string]any, text string) bool {
+// about writes an event of the open item.
+func (s *responsesWriter) about(kind string, fields map[string]any, text string) bool {
 	s.text += text
 	fields["item_id"], fields["output_index"] = s.itemID(), s.open
 	return s.emit(kind, fields)
 }
 
-func (s *responsesSpeaker) add(item any) bool {
+func (s *responsesWriter) add(item any) bool {
 	s.output = append(s.output, item)
 	return s.emit("response.output_item.added", map[string]any{"output_index": len(s.output) - 1, "item": item})
 }
 
-func (s *responsesSpeaker) done(index int, item any) bool {
+func (s *responsesWriter) done(index int, item any) bool {
 	s.output[index] = item
 	return s.emit("response.output_item.done", map[string]any{"output_index": index, "item": item})
 }
 
 // begin opens a message or reasoning unless it is open.
-func (s *responsesSpeaker) begin(kind string) bool {
+func (s *responsesWriter) begin(kind string) bool {
 	if s.open >= 0 && s.kind == kind {
 		return true
 	}
@@ -210,14 +210,14 @@ func (s *responsesSpeaker) begin(kind string) bool {
 		s.about("response.content_part.added", map[string]any{"content_index": 0, "part": s.part("")}, "")
 }
 
-func (s *responsesSpeaker) part(text string) map[string]any {
+func (s *responsesWriter) part(text string) map[string]any {
 	if s.kind == "refusal" {
 		return map[string]any{"type": "refusal", "refusal": text}
 	}
 	return map[string]any{"type": "output_text", "text": text, "annotations": []any{}, "logprobs": []any{}}
 }
 
-// reasoningItem is what is left of a thought: its summary, and the rest encrypted.
+// reasoningItem returns a finished thought: its summary, and the rest encrypted.
 func reasoningItem(text string) map[string]any {
 	summary := []any{}
 	if text != "" {
@@ -226,8 +226,8 @@ func reasoningItem(text string) map[string]any {
 	return map[string]any{"id": "rs_double", "type": "reasoning", "summary": summary, "encrypted_content": sign("responses", text)}
 }
 
-// close ends the message or reasoning that goes on.
-func (s *responsesSpeaker) close() bool {
+// close ends the open message or reasoning.
+func (s *responsesWriter) close() bool {
 	if s.open < 0 {
 		return true
 	}
@@ -250,7 +250,7 @@ func (c *spokenCall) item(status string) map[string]any {
 	return map[string]any{"id": fmt.Sprintf("fc_%d", c.place), "type": "function_call", "status": status, "call_id": c.call.ID, "name": c.call.Name, "arguments": c.call.Arguments}
 }
 
-func (s *responsesSpeaker) call(c model.Call) bool {
+func (s *responsesWriter) call(c model.Call) bool {
 	open, ok := s.calls[c.Index]
 	if !ok {
 		if !s.close() {
@@ -266,7 +266,7 @@ func (s *responsesSpeaker) call(c model.Call) bool {
 	return s.emit("response.function_call_arguments.delta", map[string]any{"item_id": fmt.Sprintf("fc_%d", open.place), "output_index": open.place, "delta": c.Arguments})
 }
 
-func (s *responsesSpeaker) finish(f model.Finish) bool {
+func (s *responsesWriter) finish(f model.Finish) bool {
 	if !s.close() {
 		return false
 	}

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// responsesRequest has every parameter of Responses that goes with requests which
-// keep no state; those of type any are accepted and not looked at.
+// responsesRequest has every parameter of Responses for stateless requests. Those of
+// type any are accepted without checks.
 type responsesRequest struct {
 	Model             string            `json:"model"`
 	Input             []json.RawMessage `json:"input"`
@@ -56,51 +56,51 @@ type responsesTool struct {
 	Strict      json.RawMessage `json:"strict"`
 }
 
-// hearResponses reads a request as OpenAI does, or says why OpenAI would refuse it.
-func hearResponses(body []byte) (*Heard, *Refusal) {
+// decodeResponses decodes a request, or returns OpenAI's refusal.
+func decodeResponses(body []byte) (*Request, *Refusal) {
 	var c check
 	var r responsesRequest
 	if !c.strictly(body, "Unknown parameter", &r) {
 		return nil, c.refusal
 	}
 	c.want(r.Model != "", "Missing required parameter: 'model'.")
-	c.want(r.Stream && r.Store != nil && !*r.Store, "this double streams only, and keeps nothing")
-	heard := &Heard{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, User: r.User, ParallelToolCalls: r.ParallelToolCalls == nil || *r.ParallelToolCalls}
-	c.responsesParameters(&r, heard)
-	c.responsesTools(&r, heard)
+	c.want(r.Stream && r.Store != nil && !*r.Store, "this double only streams and is stateless")
+	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, User: r.User, ParallelToolCalls: r.ParallelToolCalls == nil || *r.ParallelToolCalls}
+	c.responsesParameters(&r, got)
+	c.responsesTools(&r, got)
 	if r.Text != nil {
-		c.responsesFormat(r.Text.Format, heard, r.Input)
+		c.responsesFormat(r.Text.Format, got, r.Input)
 		c.want(contains(r.Text.Verbosity, "", "low", "medium", "high"), "text.verbosity: %q", r.Text.Verbosity)
 	}
 	if r.Instructions != nil {
-		heard.System = *r.Instructions
+		got.System = *r.Instructions
 	}
 	in := responsesInput{check: &c, calls: map[string]int{}, outputs: map[string]Message{}}
-	in.read(r.Input, heard)
-	return heard, c.refusal
+	in.read(r.Input, got)
+	return got, c.refusal
 }
 
-func (c *check) responsesParameters(r *responsesRequest, heard *Heard) {
+func (c *check) responsesParameters(r *responsesRequest, got *Request) {
 	within := func(name string, v *float64, high float64) {
 		c.want(v == nil || *v >= 0 && *v <= high, "Invalid '%s': must be between 0 and %g", name, high)
 	}
 	within("temperature", r.Temperature, 2)
 	within("top_p", r.TopP, 1)
 	if n := r.MaxOutputTokens; n != nil {
-		heard.MaxOutputTokens = *n
+		got.MaxOutputTokens = *n
 		c.want(*n >= 16, "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got %d instead.", *n)
 	}
 	for _, i := range r.Include {
 		c.want(contains(i, "reasoning.encrypted_content", "message.output_text.logprobs", "file_search_call.results", "web_search_call.results", "code_interpreter_call.outputs"), "Invalid value: '%s'.", i)
 	}
-	heard.Logprobs = slices.Contains(r.Include, "message.output_text.logprobs")
+	got.Logprobs = slices.Contains(r.Include, "message.output_text.logprobs")
 	if n := r.TopLogprobs; n != nil {
-		heard.TopLogprobs = *n
+		got.TopLogprobs = *n
 		c.want(*n >= 0 && *n <= 20, "Invalid 'top_logprobs'")
 	}
 	if r.Reasoning != nil {
 		if e := r.Reasoning.Effort; e != nil {
-			heard.Effort = *e
+			got.Effort = *e
 			c.want(contains(*e, "none", "minimal", "low", "medium", "high", "xhigh", "max"), "Invalid value: '%s'.", *e)
 		}
 		s := r.Reasoning.Summary
@@ -108,31 +108,31 @@ func (c *check) responsesParameters(r *responsesRequest, heard *Heard) {
 	}
 }
 
-func (c *check) responsesTools(r *responsesRequest, heard *Heard) {
+func (c *check) responsesTools(r *responsesRequest, got *Request) {
 	names := map[string]bool{}
 	for i, t := range r.Tools {
-		what := fmt.Sprintf("tools[%d]", i)
+		path := fmt.Sprintf("tools[%d]", i)
 		c.want(t.Type == "function", "Invalid value: '%s'.", t.Type)
-		c.want(functionName.MatchString(t.Name), "Invalid '%s.name': string does not match pattern.", what)
-		c.want(!names[t.Name], "%s: %s is there twice", what, t.Name)
+		c.want(functionName.MatchString(t.Name), "Invalid '%s.name': string does not match pattern.", path)
+		c.want(!names[t.Name], "%s: %s is there twice", path, t.Name)
 		names[t.Name] = true
-		c.want(len(t.Parameters) > 0 && len(t.Strict) > 0, "Missing required parameter: '%s.parameters' or '%s.strict'.", what, what)
+		c.want(len(t.Parameters) > 0 && len(t.Strict) > 0, "Missing required parameter: '%s.parameters' or '%s.strict'.", path, path)
 		var schema struct{ Type string }
 		if string(t.Parameters) != "null" {
 			c.want(json.Unmarshal(t.Parameters, &schema) == nil && schema.Type == "object", "Invalid schema for function '%s': schema must be of type object.", t.Name)
 		}
 		var strict *bool
-		if c.want(json.Unmarshal(t.Strict, &strict) == nil, "%s.strict", what) && strict != nil && *strict {
-			c.strictSchema(what, t.Parameters)
+		if c.want(json.Unmarshal(t.Strict, &strict) == nil, "%s.strict", path) && strict != nil && *strict {
+			c.strictSchema(path, t.Parameters)
 		}
-		heard.Tools = append(heard.Tools, berth.FunctionTool{Type: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: strict})
+		got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: strict})
 	}
 	if r.ToolChoice == nil {
 		return
 	}
-	if json.Unmarshal(r.ToolChoice, &heard.ToolChoice.Mode) == nil {
-		c.want(contains(heard.ToolChoice.Mode, "auto", "none", "required"), "Invalid value: '%s'.", heard.ToolChoice.Mode)
-		c.want(len(r.Tools) > 0 || heard.ToolChoice.Mode != "required", "Tool choice 'required' must be specified with 'tools' parameter.")
+	if json.Unmarshal(r.ToolChoice, &got.ToolChoice.Mode) == nil {
+		c.want(contains(got.ToolChoice.Mode, "auto", "none", "required"), "Invalid value: '%s'.", got.ToolChoice.Mode)
+		c.want(len(r.Tools) > 0 || got.ToolChoice.Mode != "required", "Tool choice 'required' must be specified with 'tools' parameter.")
 		return
 	}
 	var named struct {
@@ -141,10 +141,10 @@ func (c *check) responsesTools(r *responsesRequest, heard *Heard) {
 	}
 	c.strictly(r.ToolChoice, "tool_choice", &named)
 	c.want(named.Type == "function" && names[named.Name], "Tool choice '%s' not found in 'tools' parameter.", named.Name)
-	heard.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Name}
+	got.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Name}
 }
 
-func (c *check) responsesFormat(raw json.RawMessage, heard *Heard, input []json.RawMessage) {
+func (c *check) responsesFormat(raw json.RawMessage, got *Request, input []json.RawMessage) {
 	if len(raw) == 0 {
 		return
 	}
@@ -160,14 +160,14 @@ func (c *check) responsesFormat(raw json.RawMessage, heard *Heard, input []json.
 	case "text":
 		return
 	case "json_object":
-		said := bytes.ToLower(bytes.Join(slices.Collect(func(yield func([]byte) bool) {
+		msg := bytes.ToLower(bytes.Join(slices.Collect(func(yield func([]byte) bool) {
 			for _, in := range input {
 				if !yield(in) {
 					return
 				}
 			}
 		}), nil))
-		c.want(bytes.Contains(said, []byte("json")), "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.")
+		c.want(bytes.Contains(msg, []byte("json")), "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.")
 	case "json_schema":
 		c.want(functionName.MatchString(f.Name) && len(f.Schema) > 0, "Missing required parameter: 'text.format.name' or 'text.format.schema'.")
 		if f.Strict != nil && *f.Strict {
@@ -176,5 +176,5 @@ func (c *check) responsesFormat(raw json.RawMessage, heard *Heard, input []json.
 	default:
 		c.want(false, "Invalid value: '%s'.", f.Type)
 	}
-	heard.Format = raw
+	got.Format = raw
 }

@@ -6,16 +6,16 @@ import (
 	"strings"
 )
 
-// responsesInput reads a conversation and watches over its items. What the model
-// said in a row is one message, with the outputs of its calls behind it.
+// responsesInput decodes a conversation and checks its items. Consecutive output of
+// the model becomes one message, followed by the outputs of its calls.
 type responsesInput struct {
 	*check
-	turn     *Message           // of the assistant, that goes on
-	calls    map[string]int     // how many calls had this id
-	outputs  map[string]Message // that were given, by call id
+	turn     *Message           // the open message of the assistant
+	calls    map[string]int     // number of calls by id
+	outputs  map[string]Message // by call id
 	loose    string             // reasoning that nothing has followed yet
-	began    bool               // somebody spoke
-	answered bool               // its calls are, so that what the model says next is another message
+	started  bool               // a message has been decoded
+	answered bool               // its calls are answered, so further output is another message
 }
 
 type responsesItem struct {
@@ -50,7 +50,7 @@ type responsesPart struct {
 	Filename    string  `json:"filename"`
 }
 
-// fieldsOfItem are the fields that an item of each type may have.
+// fieldsOfItem holds the valid fields of each type of item.
 var fieldsOfItem = map[string]string{
 	"message": "role content phase", "function_call": "call_id name arguments", "function_call_output": "call_id output",
 	"reasoning": "summary content encrypted_content",
@@ -61,7 +61,7 @@ var itemID = map[string]*regexp.Regexp{
 	"function_call_output": regexp.MustCompile(`^(fc|fco)_`), "reasoning": regexp.MustCompile(`^rs_[a-zA-Z0-9_-]{1,61}$`),
 }
 
-func (in *responsesInput) read(raw []json.RawMessage, heard *Heard) {
+func (in *responsesInput) read(raw []json.RawMessage, got *Request) {
 	in.want(raw != nil, "Missing required parameter: 'input'.")
 	for i, one := range raw {
 		var head struct{ Type string }
@@ -80,20 +80,20 @@ func (in *responsesInput) read(raw []json.RawMessage, heard *Heard) {
 		}
 		switch head.Type {
 		case "message":
-			in.message(i, &it, heard)
+			in.message(i, &it, got)
 		case "function_call":
-			in.call(i, &it, heard)
+			in.call(i, &it, got)
 		case "function_call_output":
 			in.output(i, &it)
 		case "reasoning":
-			in.reasoning(i, &it, heard)
+			in.reasoning(i, &it, got)
 		}
 	}
-	in.end(heard)
-	in.place(heard)
+	in.end(got)
+	in.place(got)
 }
 
-// other takes items of the vendor's own tools, which are not looked at.
+// other accepts items of the vendor's own tools without checks.
 func (in *responsesInput) other(i int, kind string) {
 	in.want(contains(kind, "web_search_call", "file_search_call", "compaction", "mcp_call", "item_reference"), "Invalid value: '%s'. Supported values are: …", kind)
 	in.loose = ""
@@ -109,38 +109,38 @@ func (in *responsesInput) fields(i int, kind, allowed string, raw json.RawMessag
 	return in.want(contains(it.Status, "", "completed", "incomplete", "in_progress"), "Invalid value: '%s'.", it.Status)
 }
 
-func (in *responsesInput) message(i int, it *responsesItem, heard *Heard) {
-	said := Message{Role: it.Role}
-	in.parts(i, it.Role, it.Content, &said)
+func (in *responsesInput) message(i int, it *responsesItem, got *Request) {
+	msg := Message{Role: it.Role}
+	in.parts(i, it.Role, it.Content, &msg)
 	switch it.Role {
 	case "assistant":
-		m := in.say(heard)
-		if m.Text != "" && said.Text != "" {
-			said.Text = "\n\n" + said.Text
+		m := in.open(got)
+		if m.Text != "" && msg.Text != "" {
+			msg.Text = "\n\n" + msg.Text
 		}
-		m.Text += said.Text
+		m.Text += msg.Text
 	case "system", "developer":
-		in.end(heard)
-		if !in.began {
-			heard.System = strings.Trim(heard.System+"\n\n"+said.Text, "\n")
+		in.end(got)
+		if !in.started {
+			got.System = strings.Trim(got.System+"\n\n"+msg.Text, "\n")
 			return
 		}
-		said.Role = "system"
-		heard.Messages = append(heard.Messages, said)
+		msg.Role = "system"
+		got.Messages = append(got.Messages, msg)
 	case "user":
-		in.end(heard)
-		in.began = true
-		heard.Messages = append(heard.Messages, said)
+		in.end(got)
+		in.started = true
+		got.Messages = append(got.Messages, msg)
 	default:
 		in.want(false, "Invalid value: '%s'. Supported values are: 'assistant', 'system', 'developer', and 'user'.", it.Role)
 	}
 }
 
-// say returns the assistant's message that goes on.
-func (in *responsesInput) say(heard *Heard) *Message {
-	in.began, in.loose = true, ""
+// open returns the assistant's open message.
+func (in *responsesInput) open(got *Request) *Message {
+	in.started, in.loose = true, ""
 	if in.answered {
-		in.end(heard)
+		in.end(got)
 	}
 	if in.turn == nil {
 		in.turn = &Message{Role: "assistant"}
@@ -148,17 +148,17 @@ func (in *responsesInput) say(heard *Heard) *Message {
 	return in.turn
 }
 
-// end ends the assistant's message.
-func (in *responsesInput) end(heard *Heard) {
+// end closes the assistant's message.
+func (in *responsesInput) end(got *Request) {
 	in.want(in.loose == "", "Item '%s' of type 'reasoning' was provided without its required following item.", in.loose)
 	if in.turn != nil && (in.turn.Text != "" || len(in.turn.Calls) > 0) {
-		heard.Messages = append(heard.Messages, *in.turn)
+		got.Messages = append(got.Messages, *in.turn)
 	}
 	in.turn, in.answered = nil, false
 }
 
-func (in *responsesInput) parts(i int, role string, raw json.RawMessage, said *Message) {
-	if json.Unmarshal(raw, &said.Text) == nil && len(raw) > 0 && string(raw) != "null" {
+func (in *responsesInput) parts(i int, role string, raw json.RawMessage, msg *Message) {
+	if json.Unmarshal(raw, &msg.Text) == nil && len(raw) > 0 && string(raw) != "null" {
 		return
 	}
 	var list []json.RawMessage
@@ -185,21 +185,21 @@ func (in *responsesInput) parts(i int, role string, raw json.RawMessage, said *M
 		case "input_image":
 			in.want(isImage(p.ImageURL) || p.FileID != "", "Invalid 'input[%d].content.image_url'. Expected a valid URL, but got a value with an invalid format.", i)
 			in.want(contains(p.Detail, "", "auto", "low", "high", "original"), "Invalid value: '%s'.", p.Detail)
-			said.Images = append(said.Images, p.ImageURL)
+			msg.Images = append(msg.Images, p.ImageURL)
 		case "input_file":
 			in.want(p.FileID != "" || p.FileURL != "" || strings.HasPrefix(p.FileData, "data:") && p.Filename != "", "Invalid 'input[%d].content': a file needs file_id, file_url, or file_data with filename.", i)
-			said.Files = append(said.Files, p.Filename)
+			msg.Files = append(msg.Files, p.Filename)
 		}
 	}
-	said.Text = strings.Join(texts, "\n")
+	msg.Text = strings.Join(texts, "\n")
 }
 
-func (in *responsesInput) call(i int, it *responsesItem, heard *Heard) {
+func (in *responsesInput) call(i int, it *responsesItem, got *Request) {
 	in.want(it.CallID != "" && len(it.CallID) <= 64, "Invalid 'input[%d].call_id': string too long or empty.", i)
 	in.want(in.calls[it.CallID] == 0, "Duplicate call_id: %s", it.CallID)
 	in.calls[it.CallID]++
 	in.want(functionName.MatchString(it.Name), "Invalid 'input[%d].name': string does not match pattern.", i)
-	m := in.say(heard)
+	m := in.open(got)
 	if in.want(it.Arguments != nil, "Missing required parameter: 'input[%d].arguments'.", i) {
 		m.Calls = append(m.Calls, Call{it.CallID, it.Name, *it.Arguments})
 	}
@@ -208,14 +208,14 @@ func (in *responsesInput) call(i int, it *responsesItem, heard *Heard) {
 func (in *responsesInput) output(i int, it *responsesItem) {
 	_, again := in.outputs[it.CallID]
 	in.want(it.CallID != "" && len(it.CallID) <= 64 && !again, "Invalid 'input[%d].call_id': %q", i, it.CallID)
-	said := Message{Role: "tool", CallID: it.CallID}
+	msg := Message{Role: "tool", CallID: it.CallID}
 	in.want(in.loose == "", "Item '%s' of type 'reasoning' was provided without its required following item.", in.loose)
-	in.parts(i, "user", it.Output, &said)
-	in.outputs[it.CallID] = said
+	in.parts(i, "user", it.Output, &msg)
+	in.outputs[it.CallID] = msg
 	in.answered = true
 }
 
-func (in *responsesInput) reasoning(i int, it *responsesItem, heard *Heard) {
+func (in *responsesInput) reasoning(i int, it *responsesItem, got *Request) {
 	text := ""
 	for _, p := range it.Summary {
 		in.want(p.Type == "summary_text" && p.Text != nil, "Invalid value: '%s'.", p.Type)
@@ -224,16 +224,16 @@ func (in *responsesInput) reasoning(i int, it *responsesItem, heard *Heard) {
 	in.want(it.Summary != nil, "Missing required parameter: 'input[%d].summary'.", i)
 	in.want(it.EncryptedContent != "", "Item with id '%s' not found. Items are not persisted when `store` is set to false.", it.ID)
 	in.want(it.EncryptedContent == sign("responses", text), "The encrypted content could not be verified.")
-	m := in.say(heard)
+	m := in.open(got)
 	m.Thought += text
 	m.Seals++
 	in.loose = it.ID + "?"
 }
 
-// place puts each output behind the message with its call.
-func (in *responsesInput) place(heard *Heard) {
+// place inserts each output after the message with its call.
+func (in *responsesInput) place(got *Request) {
 	var out []Message
-	for _, m := range heard.Messages {
+	for _, m := range got.Messages {
 		out = append(out, m)
 		for _, c := range m.Calls {
 			o, ok := in.outputs[c.ID]
@@ -245,5 +245,5 @@ func (in *responsesInput) place(heard *Heard) {
 	for id := range in.outputs {
 		in.want(false, "No tool call found for function call output with call_id %s.", id)
 	}
-	heard.Messages = out
+	got.Messages = out
 }

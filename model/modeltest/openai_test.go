@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// What the double refuses is what an adapter cannot do unnoticed.
+// The double refuses requests that the vendor would refuse.
 func TestOpenAIIsStrict(t *testing.T) {
 	const (
 		user   = `{"role":"user","content":"hi json"}`
@@ -24,7 +24,7 @@ func TestOpenAIIsStrict(t *testing.T) {
 		return "{" + strings.Join(append([]string{`"model":"m","stream":true,"store":false,"input":[` + input + `]`}, more...), ",") + "}"
 	}
 	content := func(parts string) string { return base(`{"role":"user","content":[` + parts + `]}`) }
-	h := NewOpenAIServer(t, Always(Say(stop)))
+	h := NewOpenAIServer(t, Always(Reply(stop)))
 	goods := []string{
 		base(user), base(``), base(user + "," + caller + "," + answer), base(caller + "," + user + "," + answer), base(user + "," + string(thought) + "," + caller + "," + answer), base(user, tool, `"tool_choice":{"type":"function","name":"f"}`),
 		base(user, `"max_output_tokens":16,"temperature":2,"include":["reasoning.encrypted_content"],"reasoning":{"effort":"low","summary":"auto"},"text":{"format":{"type":"json_object"},"verbosity":"low"}`),
@@ -54,19 +54,19 @@ func TestOpenAIIsStrict(t *testing.T) {
 			t.Errorf("%s: got %d %s, want 400", bad, status, body)
 		}
 	}
-	if n := len(h.Heard()); n != len(goods) {
-		t.Errorf("heard %d requests, want the %d good ones", n, len(goods))
+	if n := len(h.Requests()); n != len(goods) {
+		t.Errorf("recorded %d requests, want the %d good ones", n, len(goods))
 	}
 }
 
-// The double's events are those of OpenAI's published contract.
+// The double's events conform to OpenAI's published contract.
 func TestOpenAIStream(t *testing.T) {
 	cut := stop
 	cut.Reason = model.FinishLength
 	h := NewOpenAIServer(t, Play(
-		Say(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, model.Text{Text: "b", Logprobs: []json.RawMessage{json.RawMessage(`{"token":"b","logprob":-1,"bytes":[98],"top_logprobs":[]}`)}},
+		Reply(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, model.Text{Text: "b", Logprobs: []json.RawMessage{json.RawMessage(`{"token":"b","logprob":-1,"bytes":[98],"top_logprobs":[]}`)}},
 			model.Call{ID: "c1", Name: "f"}, model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: "{}"}, stop),
-		Say(Sealed{}, model.Refusal{Text: "No."}, cut), Say(Fault{Code: "rate_limit_exceeded", Message: "Slow down."})))
+		Reply(Sealed{}, model.Refusal{Text: "No."}, cut), Reply(Fault{Code: "rate_limit_exceeded", Message: "Slow down."})))
 	op := contract.Load().Find(http.MethodPost, "/responses")
 	for turn, want := range []int{24, 11, 3} {
 		status, body := send(t, h.URL+"/responses", `{"model":"m","stream":true,"store":false,"input":[]}`, http.Header{})

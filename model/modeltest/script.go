@@ -1,5 +1,5 @@
-// Package modeltest is the suite of conversations that every provider must pass,
-// and the doubles of vendors that it is run against, over HTTP.
+// Package modeltest is the suite of conversations that every provider must pass, and
+// the doubles of vendors that it runs against over HTTP.
 package modeltest
 
 import (
@@ -12,36 +12,36 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A Script says what a double answers to its request number n, counted from 0. It
-// may be called by several goroutines at once.
-type Script func(n int, heard *Heard) Turn
+// A Script returns the answer to request n, counted from 0. Several goroutines may
+// call it at once.
+type Script func(n int, got *Request) Turn
 
-// A Turn is what a double answers to one request.
+// A Turn is a double's answer to one request.
 type Turn struct {
-	Steps   []Step   // what it says, in order
-	Refusal *Refusal // an error it answers instead
+	Steps   []Step   // what it sends, in order
+	Refusal *Refusal // an error it sends instead
 }
 
-// A Step is a model.Delta, which the double says in its vendor's words, or one of
-// Wait, Raw, Malformed, Mistyped, Fault and Cut. An answer without a model.Finish ends
-// without the vendor's end mark.
+// A Step is a model.Delta, which the double sends in its vendor's format, or one of
+// Wait, Raw, Malformed, Mistyped, Fault, Cut and Sealed. An answer without a
+// model.Finish ends without the vendor's end mark.
 type Step any
 
 type (
-	// Wait holds the answer back until the channel is closed or the client leaves.
+	// Wait blocks the answer until the channel is closed or the client disconnects.
 	Wait <-chan struct{}
 
-	// Raw is bytes of the body as they stand.
+	// Raw is sent unchanged.
 	Raw string
 
-	// Malformed is an event that cannot be read.
+	// Malformed is an event that does not parse.
 	Malformed struct{}
 
-	// Mistyped is an event that says something in a field of another type than the
-	// vendor documents, beside others that do not matter.
+	// Mistyped is an event with an essential field of an undocumented type, and others
+	// that do not matter.
 	Mistyped struct{}
 
-	// Fault is an error in the middle of the answer, in the vendor's form.
+	// Fault is an error within the answer, in the vendor's form.
 	Fault struct {
 		Code    string
 		Message string
@@ -50,7 +50,7 @@ type (
 	// Cut breaks the connection.
 	Cut struct{}
 
-	// Sealed is reasoning of which the vendor shows nothing but what it needs back.
+	// Sealed is reasoning without visible text, only with the data to send back.
 	Sealed struct{}
 )
 
@@ -59,16 +59,16 @@ type Refusal struct {
 	Status  int
 	Code    string
 	Message string
-	Header  http.Header // such as Retry-After
-	Body    string      // instead of the vendor's form
+	Header  http.Header // for example Retry-After
+	Body    string      // replaces the vendor's form
 }
 
-// Say returns a turn of the steps.
-func Say(steps ...Step) Turn { return Turn{Steps: steps} }
+// Reply returns a turn with the steps.
+func Reply(steps ...Step) Turn { return Turn{Steps: steps} }
 
-// Play answers with one turn after the other. What is asked after the last is refused.
+// Play answers with one turn after the other. It refuses requests after the last.
 func Play(turns ...Turn) Script {
-	return func(n int, _ *Heard) Turn {
+	return func(n int, _ *Request) Turn {
 		if n < len(turns) {
 			return turns[n]
 		}
@@ -78,16 +78,16 @@ func Play(turns ...Turn) Script {
 
 // Always answers every request with the same turn.
 func Always(turn Turn) Script {
-	return func(int, *Heard) Turn { return turn }
+	return func(int, *Request) Turn { return turn }
 }
 
-// Heard is a request as the vendor understood it, in no vendor's words.
-type Heard struct {
+// A Request is a decoded request, independent of the vendor.
+type Request struct {
 	Model             string
-	System            string // instructions, and what else is said before the first turn
+	System            string // instructions and system messages before the first turn
 	Messages          []Message
 	Tools             []berth.FunctionTool
-	ToolChoice        model.ToolChoice // Mode is empty where nothing was said
+	ToolChoice        model.ToolChoice // Mode is empty if the request has none
 	ParallelToolCalls bool
 	MaxOutputTokens   int
 	Temperature       *float64
@@ -95,27 +95,27 @@ type Heard struct {
 	Stop              []string
 	Logprobs          bool
 	TopLogprobs       int
-	Format            json.RawMessage // as in Responses' text.format; nil is text
+	Format            json.RawMessage // as text.format in Responses; nil means text
 	Effort            string
 	User              string
 
-	Body   json.RawMessage // as it came
+	Body   json.RawMessage // unchanged
 	Header http.Header
 }
 
-// A Message is one in a Heard. A vendor's answers to calls are messages of role tool.
+// A Message is a message of a Request. Outputs of calls are messages of role tool.
 type Message struct {
 	Role    string // system, user, assistant or tool
 	Text    string
-	Thought string // reasoning that was given back
-	Seals   int    // how many signatures and the like were given back, all of them valid
+	Thought string // reasoning that was sent back
+	Seals   int    // number of valid signatures and the like that were sent back
 	Images  []string
 	Files   []string // names
 	Calls   []Call
-	CallID  string // of a tool's message
+	CallID  string // of a tool message
 }
 
-// A Call is one in a Message.
+// A Call is a call in a Message.
 type Call struct {
 	ID, Name, Arguments string
 }
@@ -124,50 +124,52 @@ type Call struct {
 type Double struct {
 	// URL is the base address for the adapter.
 	URL string
-	// Left receives when a client leaves before its answer is over.
+	// Left receives when a client disconnects before its answer is over.
 	Left chan struct{}
-	// CutAfter breaks every connection after so many bytes of the answer's body; 0 is never.
+	// CutAfter breaks every connection after this many bytes of the response body; 0
+	// means never.
 	CutAfter int
 
-	script Script
-	mu     sync.Mutex
-	count  int
-	heard  []*Heard
-	wrote  int
+	script   Script
+	mu       sync.Mutex
+	count    int
+	requests []*Request
+	wrote    int
 }
 
 func newDouble(script Script) *Double {
 	return &Double{script: script, Left: make(chan struct{}, 1024)}
 }
 
-// Heard returns the requests so far, in the order of their arrival, of which the
-// vendor would have accepted all.
-func (d *Double) Heard() []*Heard {
+// Requests returns the requests that the vendor would have accepted, in order of
+// arrival.
+func (d *Double) Requests() []*Request {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return d.heard[:len(d.heard):len(d.heard)]
+	return d.requests[:len(d.requests):len(d.requests)]
 }
 
-// next counts a request, keeps it if it should, and returns what to answer.
-func (d *Double) next(h *Heard, keep bool) Turn {
+// next counts a request and returns the answer. It records the request if record is
+// set.
+func (d *Double) next(h *Request, record bool) Turn {
 	d.mu.Lock()
 	n := d.count
 	d.count++
-	if keep {
-		d.heard = append(d.heard, h)
+	if record {
+		d.requests = append(d.requests, h)
 	}
 	d.mu.Unlock()
 	return d.script(n, h)
 }
 
-// asked returns how many requests there were.
-func (d *Double) asked() int {
+// requestCount returns the number of requests, refused ones included.
+func (d *Double) requestCount() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	return d.count
 }
 
-// Wrote returns how many bytes the body of the last answer had.
+// Wrote returns the size of the last response body, in bytes.
 func (d *Double) Wrote() int {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -188,7 +190,7 @@ func (d *Double) line(w http.ResponseWriter, r *http.Request) *line {
 	return &line{Double: d, w: w, flush: http.NewResponseController(w).Flush, gone: r.Context().Done()}
 }
 
-// write reports whether the client is still there.
+// write reports whether the client is still connected.
 func (l *line) write(b []byte) bool {
 	cut := l.CutAfter > 0 && l.sent+len(b) >= l.CutAfter
 	if cut {
@@ -218,7 +220,7 @@ func (l *line) event(kind string, data []byte) bool {
 	return l.write(l.buf)
 }
 
-// wait holds the answer back.
+// wait blocks the answer. It reports whether the client is still connected.
 func (l *line) wait(step Wait) bool {
 	select {
 	case <-step:

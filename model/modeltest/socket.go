@@ -17,17 +17,17 @@ import (
 	"time"
 )
 
-// A socket is a server below HTTP: it reads requests, and to each connection writes
-// what it is told to, once.
+// A socket is a server below HTTP. It reads one request on each connection and writes
+// the current reply.
 type socket struct {
-	addr   string
-	asked  atomic.Int64
-	answer atomic.Value // a reply
-	closed sync.WaitGroup
-	over   chan struct{} // closed when the test is
+	addr     string
+	requests atomic.Int64
+	answer   atomic.Value // a reply
+	closed   sync.WaitGroup
+	over     chan struct{} // closed at the end of the test
 }
 
-// A reply writes the answer to a request; its connection is closed thereafter.
+// A reply writes the answer to a request. The connection is then closed.
 type reply func(conn *net.TCPConn, req *http.Request)
 
 func listen(t *testing.T, answer reply) *socket {
@@ -45,7 +45,7 @@ func listen(t *testing.T, answer reply) *socket {
 				return
 			}
 			s.closed.Go(func() { s.serve(conn.(*net.TCPConn)) })
-			s.closed.Go(func() { // a client may keep one on which it has asked nothing
+			s.closed.Go(func() { // a client may hold a connection without a request
 				<-s.over
 				conn.Close()
 			})
@@ -70,11 +70,11 @@ func (s *socket) serve(conn *net.TCPConn) {
 		return
 	}
 	req.Body = io.NopCloser(bytes.NewReader(body))
-	s.asked.Add(1)
+	s.requests.Add(1)
 	s.answer.Load().(reply)(conn, req)
 }
 
-// at is the address of a double with the socket's in its place.
+// at returns the address of a double with the socket's host.
 func (s *socket) at(double *Double) string {
 	u, err := url.Parse(double.URL)
 	if err != nil {
@@ -84,8 +84,8 @@ func (s *socket) at(double *Double) string {
 	return u.String()
 }
 
-// record returns what the vendor's answer to a turn is on the wire, from the status
-// line to the end of the connection.
+// record returns the vendor's response to a turn as on the wire, from the status line
+// to the end of the connection.
 func record(t *testing.T, h Harness, turn Turn) (double *Double, response []byte) {
 	t.Helper()
 	_, double = h.Open(t, Always(turn))
@@ -110,20 +110,20 @@ func record(t *testing.T, h Harness, turn Turn) (double *Double, response []byte
 		}
 		_, _ = conn.Write(response)
 	})
-	_, err := Ask(t, h.At(t, s.at(double), 0), withTools("hi"))
+	_, err := Collect(t, h.At(t, s.at(double), 0), withTools("hi"))
 	if err != nil && turn.Refusal == nil {
 		t.Fatal(err)
 	}
 	return double, response
 }
 
-// whole writes all of an answer.
+// whole writes a complete response.
 func whole(response string) reply {
 	return func(conn *net.TCPConn, _ *http.Request) { _, _ = io.WriteString(conn, response) }
 }
 
-// hanging writes the beginning of an answer and holds the connection until the
-// client closes it, which it tells.
+// hanging writes the start of a response, and blocks until the client closes the
+// connection. It reports that on left.
 func hanging(response string, left chan<- struct{}) reply {
 	return func(conn *net.TCPConn, _ *http.Request) {
 		_, _ = io.WriteString(conn, response)
@@ -132,8 +132,8 @@ func hanging(response string, left chan<- struct{}) reply {
 	}
 }
 
-// unchunked is a recorded answer in one piece: of a chunk that is not there yet,
-// net/http gives its reader nothing, nor of those before it.
+// unchunked returns a recorded response without chunked encoding. net/http holds back
+// data of an incomplete chunk.
 func unchunked(t *testing.T, response []byte) string {
 	t.Helper()
 	res, err := http.ReadResponse(bufio.NewReader(bytes.NewReader(response)), nil)
@@ -147,24 +147,24 @@ func unchunked(t *testing.T, response []byte) string {
 	return stream(string(body))
 }
 
-// stream is an answer of events.
+// stream returns a response of events.
 func stream(body string) string {
 	return "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nConnection: close\r\n\r\n" + body
 }
 
-// tlsServer is an HTTPS server whose certificate nobody has signed that counts.
+// tlsServer is an HTTPS server whose certificate is not trusted.
 func tlsServer(t *testing.T) *httptest.Server {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
-		t.Error("a server that cannot be trusted was asked")
+		t.Error("a server without a trusted certificate got a request")
 	}))
-	server.Config.ErrorLog = log.New(io.Discard, "", 0) // it complains of handshakes
+	server.Config.ErrorLog = log.New(io.Discard, "", 0) // discards handshake errors
 	server.StartTLS()
 	t.Cleanup(server.Close)
 	return server
 }
 
-// settled runs a case and checks that it leaves no goroutine of an adapter, nor a
-// connection, behind.
+// settled runs a case. It checks that no goroutine of a provider and no connection
+// remains.
 func settled(t *testing.T, run func()) {
 	t.Helper()
 	run()
@@ -174,10 +174,10 @@ func settled(t *testing.T, run func()) {
 			return
 		}
 	}
-	t.Errorf("%d goroutines were left behind:\n%s", len(left), strings.Join(left, "\n\n"))
+	t.Errorf("%d goroutines remain:\n%s", len(left), strings.Join(left, "\n\n"))
 }
 
-// working returns the stacks of the goroutines that ask vendors.
+// working returns the stacks of goroutines that run requests to vendors.
 func working() (stacks []string) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {

@@ -10,31 +10,32 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// Key is the secret with which an adapter must ask the doubles of the suite.
+// Key is the secret that providers must send to the doubles of the suite.
 const Key = "sk-double-0123456789abcdef"
 
-// A Harness is an adapter and the double of its vendor.
+// A Harness opens a provider and the double of its vendor.
 type Harness struct {
-	// Open starts a double that follows the script, and an adapter that asks it
-	// with Key. Both end with the test.
+	// Open starts a double that follows the script, and a provider that calls it with
+	// Key. Both end with the test.
 	Open func(t *testing.T, script Script) (model.Provider, *Double)
 
-	// Hurried is Open for an adapter that waits 20 ms, for the first word and for
-	// each that follows.
-	Hurried func(t *testing.T, script Script) (model.Provider, *Double)
+	// OpenImpatient is Open for a provider with timeouts of 20 ms, before and after
+	// its first output.
+	OpenImpatient func(t *testing.T, script Script) (model.Provider, *Double)
 
-	// At returns an adapter that asks at an address in place of a Double's URL, and
-	// waits so long, if that is not 0.
+	// At returns a provider for an address in place of a Double's URL. A patience
+	// other than 0 is its timeout.
 	At func(t *testing.T, address string, patience time.Duration) model.Provider
 
-	// MaxOutputTokens is what the adapter asks for where nobody said; 0 is nothing.
+	// MaxOutputTokens is the provider's default on the wire; 0 if it sends none.
 	MaxOutputTokens int
 
-	// Lacks names what the vendor's wire has no word for; cases about it are skipped.
+	// Lacks names features that the vendor's wire does not have. Their cases are
+	// skipped.
 	Lacks []Feature
 }
 
-// A Feature is something that not every vendor's wire can say.
+// A Feature is something that not every vendor's wire has.
 type Feature string
 
 const (
@@ -46,9 +47,9 @@ const (
 	Effort     Feature = "reasoning effort"
 	Signatures Feature = "signatures of reasoning"
 	Stops      Feature = "stop sequences"
-	Broken     Feature = "arguments that are no JSON"
+	Broken     Feature = "arguments that are not JSON"
 
-	// Of these a case goes on without what the wire lacks.
+	// Cases that involve these run without them if the wire lacks them.
 	User         Feature = "user"
 	JSONObject   Feature = "JSON objects without a schema"
 	SchemaNames  Feature = "names of schemas"
@@ -57,8 +58,8 @@ const (
 	ModelBinding Feature = "signatures that are bound to a model"
 	ImageURLs    Feature = "addresses of images"
 	FileNames    Feature = "names of files"
-	ThoughtTexts Feature = "the words of thoughts, to be given back"
-	AnswerNames  Feature = "a name of the answer that thoughts came with"
+	ThoughtTexts Feature = "text of thoughts in requests"
+	AnswerNames  Feature = "thoughts that name their answer"
 )
 
 func (h Harness) lacks(f Feature) bool { return slices.Contains(h.Lacks, f) }
@@ -70,7 +71,7 @@ type conversation struct {
 	run   func(t *testing.T, h Harness)
 }
 
-// Run puts an adapter through the suite.
+// Run runs the suite against a provider.
 func Run(t *testing.T, h Harness) {
 	for _, c := range slices.Concat(answers, requests, histories, thoughts, failures, chaos, sockets) {
 		settled(t, func() {
@@ -84,9 +85,9 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// Ask asks for one turn, puts the answer together, and checks what model.Provider
-// promises of any sequence. An error is returned with what came before it.
-func Ask(t *testing.T, p model.Provider, req *model.Request) (*Answer, error) {
+// Collect sends one turn, assembles the answer, and checks what model.Provider
+// specifies for every sequence. On error, the answer holds what came before.
+func Collect(t *testing.T, p model.Provider, req *model.Request) (*Answer, error) {
 	t.Helper()
 	a := &Answer{}
 	before := slices.Clone(req.Items)
@@ -111,25 +112,25 @@ func Ask(t *testing.T, p model.Provider, req *model.Request) (*Answer, error) {
 	return a, failed
 }
 
-// must asks and expects an answer.
+// must is Collect for requests that must succeed.
 func must(t *testing.T, p model.Provider, req *model.Request) *Answer {
 	t.Helper()
-	a, err := Ask(t, p, req)
+	a, err := Collect(t, p, req)
 	if err != nil {
 		t.Fatalf("got error %v, want an answer", err)
 	}
 	return a
 }
 
-// hears asks with the items and returns what the vendor heard.
-func hears(t *testing.T, h Harness, req *model.Request) *Heard {
+// received sends the request and returns it as the vendor received it.
+func received(t *testing.T, h Harness, req *model.Request) *Request {
 	t.Helper()
-	p, double := h.Open(t, Always(Say(model.Text{Text: "ok"}, stop)))
+	p, double := h.Open(t, Always(Reply(model.Text{Text: "ok"}, stop)))
 	must(t, p, req)
-	return double.Heard()[0]
+	return double.Requests()[0]
 }
 
-// wantError checks the code of an error that should reach the client.
+// wantError checks the code of an error for the client.
 func wantError(t *testing.T, err error, code berth.Code) *berth.Error {
 	t.Helper()
 	e, ok := errors.AsType[*berth.Error](err)
@@ -139,14 +140,14 @@ func wantError(t *testing.T, err error, code berth.Code) *berth.Error {
 	return e
 }
 
-// stop is the end of an answer, with some usage.
+// stop is the Finish of an ordinary answer, with usage.
 var stop = model.Finish{Reason: model.FinishStop, Model: "double-1", Usage: berth.Usage{
 	InputTokens: 11, InputTokenDetails: berth.InputTokenDetails{CachedTokens: 4},
 	OutputTokens: 7, OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 3}, TotalTokens: 18,
 }}
 
-// ask is a request with one user message.
-func ask(text string) *model.Request {
+// newRequest returns a request with one user message.
+func newRequest(text string) *model.Request {
 	return &model.Request{Model: "double-1", Items: []berth.Item{user(text)}, ParallelToolCalls: true}
 }
 

@@ -11,18 +11,18 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// answers are the cases about what a model says.
+// answers are the cases about a model's output.
 var answers = []conversation{
-	{name: "text comes as it is said", run: func(t *testing.T, h Harness) {
+	{name: "text is streamed", run: func(t *testing.T, h Harness) {
 		more := make(chan struct{})
-		p, _ := h.Open(t, Always(Say(model.Text{Text: "Hel"}, Wait(more), model.Text{Text: "lo, Grüße 🌊"}, stop)))
+		p, _ := h.Open(t, Always(Reply(model.Text{Text: "Hel"}, Wait(more), model.Text{Text: "lo, Grüße 🌊"}, stop)))
 		var got []model.Delta
-		for d, err := range p.Stream(t.Context(), ask("hi")) {
+		for d, err := range p.Stream(t.Context(), newRequest("hi")) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if len(got) == 0 {
-				close(more) // the rest is said only when the beginning has come
+				close(more) // the rest is sent only after the start has arrived
 			}
 			got = append(got, d)
 		}
@@ -32,8 +32,8 @@ var answers = []conversation{
 		}
 	}},
 	{name: "an answer without words", run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(stop)))
-		if a := must(t, p, ask("hi")); a.Text != "" || a.Deltas != 1 {
+		p, _ := h.Open(t, Always(Reply(stop)))
+		if a := must(t, p, newRequest("hi")); a.Text != "" || a.Deltas != 1 {
 			t.Errorf("got %+v, want a Finish only", a)
 		}
 	}},
@@ -46,7 +46,7 @@ var answers = []conversation{
 			want.WriteString(s)
 		}
 		p, _ := h.Open(t, Always(Turn{Steps: append(steps, stop)}))
-		if a := must(t, p, ask("hi")); a.Text != want.String() {
+		if a := must(t, p, newRequest("hi")); a.Text != want.String() {
 			t.Errorf("got %q, want %q", a.Text, want.String())
 		}
 	}},
@@ -63,7 +63,7 @@ var answers = []conversation{
 		berth.FunctionCall{CallID: "call_2", Name: "now", Arguments: `{}`},
 		berth.FunctionCall{CallID: "call_3", Name: "shell", Arguments: `{"commands":["pwd"]}`})},
 	{name: "text, then a call", run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(model.Text{Text: "Let me see."},
+		p, _ := h.Open(t, Always(Reply(model.Text{Text: "Let me see."},
 			model.Call{ID: "call_1", Name: "shell"}, model.Call{Arguments: `{}`}, stop)))
 		a := must(t, p, withTools("hi"))
 		if a.Text != "Let me see." || len(a.Calls) != 1 || a.Finish.Reason != model.FinishStop {
@@ -71,7 +71,7 @@ var answers = []conversation{
 		}
 	}},
 	{name: "an id that was there before is replaced", run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(model.Call{ID: "call_0", Name: "now", Arguments: `{}`}, stop)))
+		p, _ := h.Open(t, Always(Reply(model.Call{ID: "call_0", Name: "now", Arguments: `{}`}, stop)))
 		req := withTools("hi")
 		req.Items = append(req.Items, call("call_0", "now", "{}"), output("call_0", "noon"))
 		if a := must(t, p, req); a.Calls[0].CallID == "call_0" {
@@ -79,48 +79,48 @@ var answers = []conversation{
 		}
 	}},
 	{name: "thoughts", needs: Thoughts, run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."}, model.Text{Text: "High."}, stop)))
-		if a := must(t, p, ask("hi")); a.Thought != "Hm, tides." || a.Text != "High." {
+		p, _ := h.Open(t, Always(Reply(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."}, model.Text{Text: "High."}, stop)))
+		if a := must(t, p, newRequest("hi")); a.Thought != "Hm, tides." || a.Text != "High." {
 			t.Errorf("got %+v", a)
 		}
 	}},
 	{name: "a refusal", needs: Refusals, run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(model.Refusal{Text: "I can"}, model.Refusal{Text: "not."}, stop)))
-		if a := must(t, p, ask("hi")); a.Refusal != "I cannot." || a.Text != "" {
+		p, _ := h.Open(t, Always(Reply(model.Refusal{Text: "I can"}, model.Refusal{Text: "not."}, stop)))
+		if a := must(t, p, newRequest("hi")); a.Refusal != "I cannot." || a.Text != "" {
 			t.Errorf("got %+v", a)
 		}
 	}},
 	{name: "probabilities", needs: Logprobs, run: func(t *testing.T, h Harness) {
 		const prob = `{"token":"a","bytes":[97],"logprob":-0.5,"top_logprobs":[{"token":"b","bytes":[98],"logprob":-1}]}`
-		p, double := h.Open(t, Always(Say(model.Text{Text: "a", Logprobs: []json.RawMessage{json.RawMessage(prob)}}, stop)))
+		p, double := h.Open(t, Always(Reply(model.Text{Text: "a", Logprobs: []json.RawMessage{json.RawMessage(prob)}}, stop)))
 		two := 2
-		req := ask("hi")
+		req := newRequest("hi")
 		req.Logprobs, req.TopLogprobs = true, &two
 		a := must(t, p, req)
 		if diff := cmp.Diff([]string{prob}, a.Logprobs); diff != "" {
 			t.Errorf("logprobs (-want +got):\n%s", diff)
 		}
-		if heard := double.Heard()[0]; !heard.Logprobs || heard.TopLogprobs != 2 {
-			t.Errorf("asked for: got %v, %d", heard.Logprobs, heard.TopLogprobs)
+		if got := double.Requests()[0]; !got.Logprobs || got.TopLogprobs != 2 {
+			t.Errorf("asked for: got %v, %d", got.Logprobs, got.TopLogprobs)
 		}
 	}},
 }
 
-// ending is a case about an answer that ends for another reason than its own.
+// ending is a case about an answer that is cut off for a reason.
 func ending(reason model.FinishReason) func(*testing.T, Harness) {
 	return func(t *testing.T, h Harness) {
 		end := stop
 		end.Reason = reason
-		p, _ := h.Open(t, Always(Say(model.Text{Text: "and th"}, end)))
-		a := must(t, p, ask("hi"))
+		p, _ := h.Open(t, Always(Reply(model.Text{Text: "and th"}, end)))
+		a := must(t, p, newRequest("hi"))
 		if diff := cmp.Diff(end, a.Finish); diff != "" || a.Text != "and th" {
 			t.Errorf("after %q, finish (-want +got):\n%s", a.Text, diff)
 		}
 	}
 }
 
-// answersCalls is a case about a model that makes the calls, their pieces
-// interleaved as far as they have any.
+// answersCalls is a case about a model that makes the calls, with their pieces
+// interleaved as far as the wire allows.
 func answersCalls(want ...berth.FunctionCall) func(*testing.T, Harness) {
 	return func(t *testing.T, h Harness) {
 		var steps []Step
@@ -139,7 +139,7 @@ func answersCalls(want ...berth.FunctionCall) func(*testing.T, Harness) {
 		a := must(t, p, withTools("hi"))
 		for i := range a.Calls {
 			if i < len(want) && want[i].Arguments == "" && a.Calls[i].Arguments == "{}" {
-				a.Calls[i].Arguments = "" // which is the same
+				a.Calls[i].Arguments = "" // equivalent
 			}
 		}
 		if diff := cmp.Diff(want, a.Calls); diff != "" {
@@ -151,9 +151,9 @@ func answersCalls(want ...berth.FunctionCall) func(*testing.T, Harness) {
 	}
 }
 
-// withTools is a request with two tools.
+// withTools returns a request with two tools.
 func withTools(text string) *model.Request {
-	req := ask(text)
+	req := newRequest(text)
 	strict := true
 	req.Tools = []berth.FunctionTool{
 		{Type: "function", Name: "shell", Description: "Runs commands.", Strict: &strict, Parameters: json.RawMessage(

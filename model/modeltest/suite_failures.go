@@ -14,22 +14,22 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// patience bounds waiting for what must happen within a second.
+// patience bounds the wait for something that must happen within a second.
 const patience = time.Second
 
-// failures are the cases about what goes wrong.
+// failures are the cases about errors.
 var failures = []conversation{
 	{name: "statuses", run: statuses},
-	{name: "an error is asked once only", run: func(t *testing.T, h Harness) {
+	{name: "a provider does not retry", run: func(t *testing.T, h Harness) {
 		p, double := h.Open(t, Always(Turn{Refusal: &Refusal{Status: 500, Message: "no"}}))
-		if _, err := Ask(t, p, ask("hi")); err == nil || len(double.Heard()) != 1 {
-			t.Errorf("got %v after %d requests, want an error after 1", err, len(double.Heard()))
+		if _, err := Collect(t, p, newRequest("hi")); err == nil || len(double.Requests()) != 1 {
+			t.Errorf("got %v after %d requests, want an error after 1", err, len(double.Requests()))
 		}
 	}},
 	{name: "when to try again", run: func(t *testing.T, h Harness) {
 		for _, status := range []int{429, 503} {
 			p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: status, Message: "slow down", Header: http.Header{"Retry-After": {"7"}}}}))
-			_, err := Ask(t, p, ask("hi"))
+			_, err := Collect(t, p, newRequest("hi"))
 			if d, ok := model.RetryAfter(err); !ok || d != 7*time.Second {
 				t.Errorf("%d: got %v, %v, want 7s", status, d, ok)
 			}
@@ -40,15 +40,15 @@ var failures = []conversation{
 	{name: "an event is malformed", run: breaking(Malformed{})},
 	{name: "an event of wrong types", run: breaking(Mistyped{}, stop)},
 	{name: "nothing but an event of wrong types", run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(Mistyped{}, stop)))
-		_, err := Ask(t, p, ask("hi"))
+		p, _ := h.Open(t, Always(Reply(Mistyped{}, stop)))
+		_, err := Collect(t, p, newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
 	}},
-	{name: "an answer that says nothing", run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(model.Finish{Reason: model.FinishStop})))
-		a, err := Ask(t, p, ask("hi"))
+	{name: "an empty answer", run: func(t *testing.T, h Harness) {
+		p, _ := h.Open(t, Always(Reply(model.Finish{Reason: model.FinishStop})))
+		a, err := Collect(t, p, newRequest("hi"))
 		if err == nil && a.Finish.Usage.OutputTokens > 0 {
-			t.Skip("the vendor counts the tokens of an answer before it says anything")
+			t.Skip("the vendor counts tokens before any output")
 		}
 		wantError(t, err, berth.CodeUpstream)
 		if !strings.Contains(err.Error(), "empty answer") {
@@ -56,20 +56,20 @@ var failures = []conversation{
 		}
 	}},
 	{name: "an error in the middle", run: breaking(Fault{Message: "the GPU fell off"})},
-	{name: "nobody is there", run: func(t *testing.T, h Harness) {
-		_, err := Ask(t, h.At(t, "http://127.0.0.1:1", 0), ask("hi"))
+	{name: "no server listens", run: func(t *testing.T, h Harness) {
+		_, err := Collect(t, h.At(t, "http://127.0.0.1:1", 0), newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
 		if !errors.Is(err, model.ErrUnreachable) {
 			t.Errorf("got %v, want model.ErrUnreachable in its chain", err)
 		}
 	}},
 	{name: "the caller gives up", run: func(t *testing.T, h Harness) {
-		p, double := h.Open(t, Always(Say(model.Text{Text: "a"}, Wait(nil))))
+		p, double := h.Open(t, Always(Reply(model.Text{Text: "a"}, Wait(nil))))
 		cause := errors.New("enough")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		defer cancel(nil)
 		var got error
-		for _, err := range p.Stream(ctx, ask("hi")) {
+		for _, err := range p.Stream(ctx, newRequest("hi")) {
 			if got = err; err == nil {
 				cancel(cause)
 			}
@@ -79,12 +79,12 @@ var failures = []conversation{
 		}
 		wantLeft(t, double)
 	}},
-	{name: "the caller gives up before the answer begins", run: func(t *testing.T, h Harness) {
+	{name: "the caller gives up before the answer starts", run: func(t *testing.T, h Harness) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
-		p, double := h.Open(t, func(int, *Heard) Turn { cancel(); return Say(Wait(nil)) })
+		p, double := h.Open(t, func(int, *Request) Turn { cancel(); return Reply(Wait(nil)) })
 		var got error
-		for _, err := range p.Stream(ctx, ask("hi")) {
+		for _, err := range p.Stream(ctx, newRequest("hi")) {
 			got = err
 		}
 		if !errors.Is(got, context.Canceled) {
@@ -93,34 +93,34 @@ var failures = []conversation{
 		wantLeft(t, double)
 	}},
 	{name: "the caller stops listening", run: func(t *testing.T, h Harness) {
-		p, double := h.Open(t, Always(Say(model.Text{Text: "a"}, Wait(nil))))
-		for range p.Stream(t.Context(), ask("hi")) {
+		p, double := h.Open(t, Always(Reply(model.Text{Text: "a"}, Wait(nil))))
+		for range p.Stream(t.Context(), newRequest("hi")) {
 			break
 		}
 		wantLeft(t, double)
 	}},
 	{name: "secrets stay secret", run: func(t *testing.T, h Harness) {
-		turns := []Turn{Say(model.Text{Text: "a"}, Fault{Message: "bad key " + Key}), {Refusal: &Refusal{Status: 500, Body: "<html>" + Key}}}
+		turns := []Turn{Reply(model.Text{Text: "a"}, Fault{Message: "bad key " + Key}), {Refusal: &Refusal{Status: 500, Body: "<html>" + Key}}}
 		for _, status := range []int{400, 401, 403, 404, 422, 429, 500} {
 			turns = append(turns, Turn{Refusal: &Refusal{Status: status, Message: "Incorrect API key provided: " + Key}})
 		}
 		p, _ := h.Open(t, Play(turns...))
 		for range turns {
-			_, err := Ask(t, p, ask("hi"))
+			_, err := Collect(t, p, newRequest("hi"))
 			if err == nil || strings.Contains(fmt.Sprintf("%v %+v %#v", err, err, err), Key) || shown(err, Key) {
 				t.Errorf("the key is in the error: %v", err)
 			}
 		}
 	}},
 	{name: "twenty at once", run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, func(_ int, heard *Heard) Turn {
-			return Say(model.Text{Text: heard.Messages[0].Text}, model.Text{Text: "!"}, stop)
+		p, _ := h.Open(t, func(_ int, got *Request) Turn {
+			return Reply(model.Text{Text: got.Messages[0].Text}, model.Text{Text: "!"}, stop)
 		})
 		var all sync.WaitGroup
 		for i := range 20 {
 			all.Go(func() {
 				text := ""
-				for d, err := range p.Stream(t.Context(), ask(fmt.Sprint(i))) {
+				for d, err := range p.Stream(t.Context(), newRequest(fmt.Sprint(i))) {
 					if err != nil {
 						t.Error(err)
 						return
@@ -138,7 +138,7 @@ var failures = []conversation{
 	}},
 }
 
-// statuses checks what becomes of the statuses that vendors answer with.
+// statuses checks the error for each status of a vendor.
 func statuses(t *testing.T, h Harness) {
 	tests := []struct {
 		refusal Refusal
@@ -159,7 +159,7 @@ func statuses(t *testing.T, h Harness) {
 	}
 	for _, tt := range tests {
 		p, _ := h.Open(t, Always(Turn{Refusal: &tt.refusal}))
-		_, err := Ask(t, p, ask("hi"))
+		_, err := Collect(t, p, newRequest("hi"))
 		e, ok := errors.AsType[*berth.Error](err)
 		if !ok || e.Code != tt.code || !strings.Contains(e.Message, tt.words) {
 			t.Errorf("%d: got %v, want code %s and %q", tt.refusal.Status, err, tt.code, tt.words)
@@ -167,7 +167,7 @@ func statuses(t *testing.T, h Harness) {
 	}
 }
 
-// breaking is a case about an answer that breaks after its first words.
+// breaking is a case about an answer that fails after its first output.
 func breaking(steps ...Step) func(*testing.T, Harness) {
 	return func(t *testing.T, h Harness) {
 		for _, first := range []Step{model.Text{Text: "a"}, model.Call{ID: "c", Name: "now", Arguments: "{"}} {
@@ -175,7 +175,7 @@ func breaking(steps ...Step) func(*testing.T, Harness) {
 				continue
 			}
 			p, _ := h.Open(t, Always(Turn{Steps: append([]Step{first}, steps...)}))
-			a, err := Ask(t, p, withTools("hi"))
+			a, err := Collect(t, p, withTools("hi"))
 			wantError(t, err, berth.CodeUpstream)
 			if a.Text != "a" && (len(a.Calls) != 1 || a.Calls[0].Arguments != "{") {
 				t.Errorf("before the error: got %+v, want %+v", a, first)
@@ -193,7 +193,7 @@ func wantLeft(t *testing.T, double *Double) {
 	}
 }
 
-// shown reports whether anything in err's chain shows the secret.
+// shown reports whether the text of any error in err's chain contains the secret.
 func shown(err error, secret string) bool {
 	for ; err != nil; err = errors.Unwrap(err) {
 		if e, ok := err.(*berth.Error); ok && strings.Contains(e.Message+e.Param+e.Wire, secret) {

@@ -16,38 +16,38 @@ const (
 	pdf   = "data:application/pdf;base64,JVBERi0="
 )
 
-// requests are the cases about what goes with a conversation.
+// requests are the cases about a request's parameters.
 var requests = []conversation{
-	{name: "a plain request says nothing that was not asked for", run: func(t *testing.T, h Harness) {
-		got := hears(t, h, ask("hi"))
+	{name: "a plain request has no optional fields", run: func(t *testing.T, h Harness) {
+		got := received(t, h, newRequest("hi"))
 		got.Body, got.Header = nil, nil
-		want := &Heard{Model: "double-1", Messages: []Message{{Role: "user", Text: "hi"}}, ParallelToolCalls: true, MaxOutputTokens: h.MaxOutputTokens}
+		want := &Request{Model: "double-1", Messages: []Message{{Role: "user", Text: "hi"}}, ParallelToolCalls: true, MaxOutputTokens: h.MaxOutputTokens}
 		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("heard (-want +got):\n%s", diff)
+			t.Errorf("got (-want +got):\n%s", diff)
 		}
 	}},
 	{name: "sampling and bounds", run: func(t *testing.T, h Harness) {
-		req := ask("hi")
+		req := newRequest("hi")
 		temperature, topP := 0.25, 0.5
 		req.Temperature, req.TopP, req.MaxOutputTokens, req.User = &temperature, &topP, 99, "someone"
-		got := hears(t, h, req)
+		got := received(t, h, req)
 		if *got.Temperature != 0.25 || *got.TopP != 0.5 || got.MaxOutputTokens != 99 || got.User != "someone" && !h.lacks(User) {
-			t.Errorf("heard %+v", got)
+			t.Errorf("got %+v", got)
 		}
 	}},
 	{name: "reasoning effort", needs: Effort, run: func(t *testing.T, h Harness) {
-		req := ask("hi")
+		req := newRequest("hi")
 		low := "low"
 		req.Reasoning.Effort = &low
-		if got := hears(t, h, req); got.Effort != "low" {
-			t.Errorf("heard %q", got.Effort)
+		if got := received(t, h, req); got.Effort != "low" {
+			t.Errorf("got %q", got.Effort)
 		}
 	}},
 	{name: "tools", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		got := hears(t, h, req)
+		got := received(t, h, req)
 		if len(got.Tools) != 2 {
-			t.Fatalf("heard %d tools, want 2", len(got.Tools))
+			t.Fatalf("got %d tools, want 2", len(got.Tools))
 		}
 		want := req.Tools[0]
 		if h.lacks(StrictTools) {
@@ -57,17 +57,17 @@ var requests = []conversation{
 			t.Errorf("tool (-want +got):\n%s", diff)
 		}
 		if got.Tools[1].Name != "now" || got.Tools[1].Strict != nil && *got.Tools[1].Strict {
-			t.Errorf("the plain tool: heard %+v", got.Tools[1])
+			t.Errorf("the plain tool: got %+v", got.Tools[1])
 		}
 		if m := got.ToolChoice.Mode; m != "" && m != "auto" || !got.ParallelToolCalls {
-			t.Errorf("heard choice %q and parallel %v, want the defaults", m, got.ParallelToolCalls)
+			t.Errorf("got choice %q and parallel %v, want the defaults", m, got.ParallelToolCalls)
 		}
 	}},
-	{name: "a tool whose schema is none is refused", run: func(t *testing.T, h Harness) {
+	{name: "a tool with an invalid schema is refused", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Tools[1].Parameters = json.RawMessage(`["object"]`)
-		p, _ := h.Open(t, Always(Say(stop)))
-		_, err := Ask(t, p, req)
+		p, _ := h.Open(t, Always(Reply(stop)))
+		_, err := Collect(t, p, req)
 		if e := wantError(t, err, berth.CodeInvalid); !strings.Contains(e.Message, "now") {
 			t.Errorf("the message does not name the tool: %s", e.Message)
 		}
@@ -76,9 +76,9 @@ var requests = []conversation{
 		for _, want := range []model.ToolChoice{{Mode: "none"}, {Mode: "required"}, {Mode: "function", Name: "now"}} {
 			req := withTools("hi")
 			req.ToolChoice, req.ParallelToolCalls = want, false
-			got := hears(t, h, req)
+			got := received(t, h, req)
 			if got.ToolChoice != want || got.ParallelToolCalls && want.Mode != "none" && !h.lacks(OneCall) {
-				t.Errorf("heard %+v and parallel %v, want %+v and false", got.ToolChoice, got.ParallelToolCalls, want)
+				t.Errorf("got %+v and parallel %v, want %+v and false", got.ToolChoice, got.ParallelToolCalls, want)
 			}
 		}
 	}},
@@ -88,7 +88,7 @@ var requests = []conversation{
 			`{"type":"json_object"}`,
 			`{"type":"text"}`,
 		} {
-			req := ask("say it in JSON")
+			req := newRequest("answer in JSON")
 			req.Text = berth.TextConfig{Format: json.RawMessage(format), Verbosity: "medium"}
 			if strings.Contains(format, `"json_object"`) && h.lacks(JSONObject) {
 				continue
@@ -102,16 +102,16 @@ var requests = []conversation{
 				delete(fields, "description")
 				delete(fields, "strict")
 			}
-			if diff := cmp.Diff(want, decoded(t, hears(t, h, req).Format)); diff != "" {
+			if diff := cmp.Diff(want, decoded(t, received(t, h, req).Format)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", format, diff)
 			}
 		}
 	}},
 	{name: "stop sequences", needs: Stops, run: func(t *testing.T, h Harness) {
-		req := ask("hi")
+		req := newRequest("hi")
 		req.Sampling.Stop = []string{"END", "\n\n"}
-		if diff := cmp.Diff(req.Sampling.Stop, hears(t, h, req).Stop); diff != "" {
-			t.Errorf("heard (-want +got):\n%s", diff)
+		if diff := cmp.Diff(req.Sampling.Stop, received(t, h, req).Stop); diff != "" {
+			t.Errorf("got (-want +got):\n%s", diff)
 		}
 	}},
 	{name: "images", run: func(t *testing.T, h Harness) {
@@ -121,8 +121,8 @@ var requests = []conversation{
 			berth.Content{Type: "input_image", ImageURL: "https://example.com/a.png", Detail: "low"})}}
 		want := []Message{{Role: "user", Text: "what is it?", Images: []string{image, "https://example.com/a.png"}}}
 		if h.lacks(ImageURLs) {
-			p, _ := h.Open(t, Always(Say(stop)))
-			_, err := Ask(t, p, req)
+			p, _ := h.Open(t, Always(Reply(stop)))
+			_, err := Collect(t, p, req)
 			wantError(t, err, berth.CodeInvalid)
 			var m berth.Message
 			if err := req.Items[0].Decode(&m); err != nil {
@@ -131,8 +131,8 @@ var requests = []conversation{
 			req.Items[0] = message("user", m.Content[:2]...)
 			want[0].Images = want[0].Images[:1]
 		}
-		if diff := cmp.Diff(want, hears(t, h, req).Messages); diff != "" {
-			t.Errorf("heard (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, received(t, h, req).Messages); diff != "" {
+			t.Errorf("got (-want +got):\n%s", diff)
 		}
 	}},
 	{name: "files", needs: Files, run: func(t *testing.T, h Harness) {
@@ -143,13 +143,13 @@ var requests = []conversation{
 		if h.lacks(FileNames) {
 			want[0].Files[0] = "application/pdf"
 		}
-		if diff := cmp.Diff(want, hears(t, h, req).Messages); diff != "" {
-			t.Errorf("heard (-want +got):\n%s", diff)
+		if diff := cmp.Diff(want, received(t, h, req).Messages); diff != "" {
+			t.Errorf("got (-want +got):\n%s", diff)
 		}
 	}},
 	{name: "an image without data is refused", run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Say(stop)))
-		_, err := Ask(t, p, &model.Request{Model: "double-1", Items: []berth.Item{message("user", berth.Content{Type: "input_image"})}})
+		p, _ := h.Open(t, Always(Reply(stop)))
+		_, err := Collect(t, p, &model.Request{Model: "double-1", Items: []berth.Item{message("user", berth.Content{Type: "input_image"})}})
 		wantError(t, err, berth.CodeInvalid)
 	}},
 }

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// sockets are the cases about what happens below HTTP, or instead of it.
+// sockets are the cases about connections below HTTP.
 var sockets = []conversation{
 	{name: "closed after any byte", run: func(t *testing.T, h Harness) {
 		cutAnywhere(t, h, 1, func(conn *net.TCPConn) error { return nil })
@@ -26,11 +26,11 @@ var sockets = []conversation{
 		s := listen(t, func(conn *net.TCPConn, _ *http.Request) {
 			for i := range response {
 				if _, err := conn.Write(response[i : i+1]); err != nil {
-					return // what follows the end mark may not be read
+					return // the client may not read past the end mark
 				}
 			}
 		})
-		a, err := Ask(t, h.At(t, s.at(double), 0), withTools("hi"))
+		a, err := Collect(t, h.At(t, s.at(double), 0), withTools("hi"))
 		if err != nil || a.Text != "Grüße 🌊, and:" || len(a.Calls) != 1 || a.Calls[0].Arguments != `{"a":1}` || a.Finish.Reason != model.FinishStop {
 			t.Errorf("got %+v, %v", a, err)
 		}
@@ -40,8 +40,8 @@ var sockets = []conversation{
 		whole, left := unchunked(t, response), make(chan struct{}, 1)
 		for part := range 8 {
 			s := listen(t, hanging(whole[:len(whole)*part/10], left))
-			for wait := 200 * time.Millisecond; s.asked.Load() == 0; wait *= 2 { // until it was patient enough to ask
-				_, err := Ask(t, h.At(t, s.at(double), wait), withTools("hi"))
+			for wait := 200 * time.Millisecond; s.requests.Load() == 0; wait *= 2 { // until the provider waits long enough to send a request
+				_, err := Collect(t, h.At(t, s.at(double), wait), withTools("hi"))
 				if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "stopped responding") {
 					t.Errorf("after %d tenths: got %v", part, err)
 				}
@@ -77,7 +77,7 @@ var sockets = []conversation{
 			wantBroken(t, h, name, response)
 		}
 	}},
-	{name: "events that are none", run: func(t *testing.T, h Harness) {
+	{name: "malformed events", run: func(t *testing.T, h Harness) {
 		for name, body := range map[string]string{
 			"half an object":    "data: {\"a\": \n\n",
 			"no JSON":           "data: hello\n\n",
@@ -98,7 +98,7 @@ var sockets = []conversation{
 		left := make(chan struct{}, 1)
 		for _, status := range []string{"500 Internal Server Error", "429 Too Many Requests"} {
 			s := listen(t, hanging("HTTP/1.1 "+status+"\r\nContent-Length: 100\r\n\r\n{\"error\":", left))
-			_, err := Ask(t, h.At(t, "http://"+s.addr, 20*time.Millisecond), ask("hi"))
+			_, err := Collect(t, h.At(t, "http://"+s.addr, 20*time.Millisecond), newRequest("hi"))
 			if code := berth.ErrorCode(err); code != berth.CodeUpstream && code != berth.CodeRateLimited {
 				t.Errorf("%s: got %v", status, err)
 			}
@@ -120,10 +120,10 @@ var sockets = []conversation{
 			{"402 Payment Required", berth.CodeUnavailable, 0},
 		} {
 			s := listen(t, whole("HTTP/1.1 "+tt.head+"\r\nContent-Length: 0\r\n\r\n"))
-			_, err := Ask(t, h.At(t, "http://"+s.addr, 0), ask("hi"))
+			_, err := Collect(t, h.At(t, "http://"+s.addr, 0), newRequest("hi"))
 			wantError(t, err, tt.code)
-			if d, _ := model.RetryAfter(err); d != tt.after || s.asked.Load() != 1 {
-				t.Errorf("%s: got %v, to be asked again after %v; asked %d times", tt.head, err, d, s.asked.Load())
+			if d, _ := model.RetryAfter(err); d != tt.after || s.requests.Load() != 1 {
+				t.Errorf("%s: got %v, retry after %v, %d requests", tt.head, err, d, s.requests.Load())
 			}
 		}
 	}},
@@ -131,26 +131,26 @@ var sockets = []conversation{
 		stranger := listen(t, whole(stream("")))
 		for _, status := range []int{301, 302, 303, 307, 308} {
 			s := listen(t, whole(fmt.Sprintf("HTTP/1.1 %d Elsewhere\r\nLocation: http://%s/\r\nContent-Length: 0\r\n\r\n", status, stranger.addr)))
-			_, err := Ask(t, h.At(t, "http://"+s.addr, 0), ask("hi"))
+			_, err := Collect(t, h.At(t, "http://"+s.addr, 0), newRequest("hi"))
 			wantError(t, err, berth.CodeUnavailable)
 			loop := listen(t, whole(fmt.Sprintf("HTTP/1.1 %d Here\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status)))
-			_, err = Ask(t, h.At(t, "http://"+loop.addr, 0), ask("hi"))
+			_, err = Collect(t, h.At(t, "http://"+loop.addr, 0), newRequest("hi"))
 			wantError(t, err, berth.CodeUnavailable)
 		}
-		if n := stranger.asked.Load(); n > 0 {
-			t.Errorf("the other host was asked %d times", n)
+		if n := stranger.requests.Load(); n > 0 {
+			t.Errorf("the other host got %d requests", n)
 		}
 	}},
-	{name: "a certificate that nobody knows", run: func(t *testing.T, h Harness) {
-		_, err := Ask(t, h.At(t, tlsServer(t).URL, 0), ask("hi"))
+	{name: "an untrusted certificate", run: func(t *testing.T, h Harness) {
+		_, err := Collect(t, h.At(t, tlsServer(t).URL, 0), newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
 	}},
 	{name: "no TLS where there should be", run: func(t *testing.T, h Harness) {
 		s := listen(t, whole(stream("")))
-		_, err := Ask(t, h.At(t, "https://"+s.addr, 0), ask("hi"))
+		_, err := Collect(t, h.At(t, "https://"+s.addr, 0), newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
-		if s.asked.Load() > 0 {
-			t.Error("it was asked in the clear")
+		if s.requests.Load() > 0 {
+			t.Error("the request was sent unencrypted")
 		}
 	}},
 	{name: "the caller leaves", run: func(t *testing.T, h Harness) {
@@ -168,7 +168,7 @@ var sockets = []conversation{
 	}},
 }
 
-// speech is a turn with some of everything.
+// speech is a turn with parts of every kind.
 func speech(h Harness) []Step {
 	steps := []Step{model.Text{Text: "Grüße 🌊, "}, model.Text{Text: "and:"}, model.Call{ID: "c1", Name: "now"}, model.Call{Arguments: `{"a":`}, model.Call{Arguments: `1}`}, stop}
 	if !h.lacks(Thoughts) {
@@ -177,15 +177,15 @@ func speech(h Harness) []Step {
 	return steps
 }
 
-// cutAnywhere ends the connection after each so many bytes of an answer. What was
-// told is how the answer begins, and it is whole only if the vendor had said why it
-// ended.
+// cutAnywhere ends the connection after every step bytes of a response. The deltas
+// must be the start of the answer, and the answer may succeed only if its finish
+// reason had arrived.
 func cutAnywhere(t *testing.T, h Harness, step int, end func(*net.TCPConn) error) {
 	double, response := record(t, h, Turn{Steps: speech(h)})
 	s := listen(t, whole(string(response)))
 	p := h.At(t, s.at(double), 0)
 	all := must(t, p, withTools("hi"))
-	asked := s.asked.Load()
+	asked := s.requests.Load()
 	for at := 0; at < len(response); at += step {
 		s.answer.Store(reply(func(conn *net.TCPConn, _ *http.Request) {
 			_, err := conn.Write(response[:at])
@@ -196,7 +196,7 @@ func cutAnywhere(t *testing.T, h Harness, step int, end func(*net.TCPConn) error
 				t.Error(err)
 			}
 		}))
-		a, err := Ask(t, p, withTools("hi"))
+		a, err := Collect(t, p, withTools("hi"))
 		if err == nil {
 			if a.Text != all.Text || a.Thought != all.Thought || len(a.Calls) != 1 || a.Calls[0] != all.Calls[0] || a.Finish.Reason != all.Finish.Reason {
 				t.Errorf("after %d of %d bytes: got %+v for a whole answer", at, len(response), a)
@@ -205,21 +205,21 @@ func cutAnywhere(t *testing.T, h Harness, step int, end func(*net.TCPConn) error
 			wantError(t, err, berth.CodeUpstream)
 		}
 		if !strings.HasPrefix(all.Text, a.Text) || !strings.HasPrefix(all.Thought, a.Thought) || len(a.Calls) == 1 && !strings.HasPrefix(all.Calls[0].Arguments, a.Calls[0].Arguments) {
-			t.Errorf("after %d of %d bytes: got %+v, which is not how the answer begins", at, len(response), a)
+			t.Errorf("after %d of %d bytes: got %+v, which is not a prefix of the answer", at, len(response), a)
 		}
-		if asked++; s.asked.Load() != asked {
-			t.Fatalf("after %d of %d bytes: asked %d times, want once", at, len(response), s.asked.Load()-asked+1)
+		if asked++; s.requests.Load() != asked {
+			t.Fatalf("after %d of %d bytes: %d requests, want 1", at, len(response), s.requests.Load()-asked+1)
 		}
 	}
 }
 
-// wantBroken expects an answer without words to be the upstream's fault.
+// wantBroken expects an empty answer with an error of the upstream.
 func wantBroken(t *testing.T, h Harness, name, response string) {
 	t.Helper()
 	s := listen(t, func(conn *net.TCPConn, _ *http.Request) {
-		_, _ = io.WriteString(conn, response) // which may be too much for the client
+		_, _ = io.WriteString(conn, response) // may fail if the client closed the connection
 	})
-	a, err := Ask(t, h.At(t, "http://"+s.addr, 0), ask("hi"))
+	a, err := Collect(t, h.At(t, "http://"+s.addr, 0), newRequest("hi"))
 	if code := berth.ErrorCode(err); code != berth.CodeUpstream || a.Deltas > 0 {
 		t.Errorf("%s: got %v after %d deltas, want code %s", name, err, a.Deltas, berth.CodeUpstream)
 	}

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// told is what an answer says, one line a delta.
-func told(t *testing.T, in io.Reader) (lines []string, err error) {
+// deltas decodes an answer and returns one line for each delta.
+func deltas(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
 	a := newAnswer(&model.Request{Model: "m"}, slog.New(slog.DiscardHandler))
 	for d, e := range upstream.Read(in, a, a.log) {
@@ -45,7 +45,7 @@ func told(t *testing.T, in io.Reader) (lines []string, err error) {
 	return lines, err
 }
 
-// stream writes events as a stream; each is its type, and its fields behind a "|".
+// stream returns a stream of events: type, "|", fields.
 func stream(events ...string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -100,7 +100,7 @@ func TestStreams(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			for how, in := range map[string]io.Reader{"at once": strings.NewReader(stream(tt.in...)), "byte by byte": iotest.OneByteReader(strings.NewReader(stream(tt.in...)))} {
-				got, err := told(t, in)
+				got, err := deltas(t, in)
 				if err != nil {
 					t.Errorf("%s: %v", how, err)
 				}
@@ -111,13 +111,13 @@ func TestStreams(t *testing.T) {
 		})
 	}
 	for _, broken := range []string{"", stream(created), "data: [DONE]\n\n", "data: x\n\n", stream(created, message, `output_text.delta|"output_index":0,"delta":"a"`) + "data: {", "<html>"} {
-		if got, err := told(t, strings.NewReader(broken)); err == nil {
+		if got, err := deltas(t, strings.NewReader(broken)); err == nil {
 			t.Errorf("%q: got %v, want an error", broken, got)
 		}
 	}
 }
 
-// What an event says in a form that is not the dialect's is not dropped.
+// Essential fields of the wrong type are errors.
 func TestMisfits(t *testing.T) {
 	const created, message, over = `created|"response":{"model":"m-1"}`, `output_item.added|"output_index":0,"item":{"type":"message"}`, `completed|"response":{}`
 	for name, events := range map[string][]string{
@@ -129,7 +129,7 @@ func TestMisfits(t *testing.T) {
 		"an index that is a word":     {created, message, `output_text.delta|"output_index":"zero","delta":"a"`, over},
 		"arguments that are a number": {created, `output_item.added|"output_index":0,"item":{"type":"function_call","name":"f"}`, `function_call_arguments.delta|"output_index":0,"delta":1`, over},
 	} {
-		if got, err := told(t, strings.NewReader(stream(events...))); err == nil {
+		if got, err := deltas(t, strings.NewReader(stream(events...))); err == nil {
 			t.Errorf("%s: got %q", name, got)
 		}
 	}
@@ -149,7 +149,7 @@ func TestErrors(t *testing.T) {
 		`data: {"type":"error","error":{"code":"insufficient_quota","message":"Pay."}}` + "\n\n":                                    {Code: berth.CodeUnavailable, Message: "The model's server has no quota left.", Wire: "upstream_refused"},
 		`data: {"type":"error","error":{"type":"invalid_request_error","code":400,"message":"No.","param":"input[3].id"}}` + "\n\n": {Code: berth.CodeInvalid, Message: "No.", Param: "input"},
 	} {
-		_, err := told(t, strings.NewReader(in))
+		_, err := deltas(t, strings.NewReader(in))
 		r, ok := errors.AsType[*upstream.Refusal](err)
 		if !ok {
 			t.Fatalf("%s: got %v", in, err)
@@ -166,7 +166,7 @@ func TestErrors(t *testing.T) {
 	}
 }
 
-// Whatever comes, what is told keeps the promises of model.Provider.
+// The deltas of any input satisfy model.Provider.
 func FuzzAnswer(f *testing.F) {
 	f.Add(stream(created, message, `output_text.delta|"output_index":0,"delta":"a"`, over))
 	f.Add(stream(`output_item.added|"output_index":-1,"item":{"type":"function_call","call_id":"","name":"f"}`, `function_call_arguments.delta|"output_index":-1,"delta":"{"`, `output_item.done|"output_index":-1,"item":{"type":"novelty"}`, `incomplete|"response":null`))

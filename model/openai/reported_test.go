@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// TestReported: the tier and the moderation of a response come with the Finish.
+// TestReported: the Finish has the service tier and moderation of the response.
 func TestReported(t *testing.T) {
 	in := "data: {\"type\":\"response.completed\",\"response\":{\"service_tier\":\"priority\",\"moderation\":{\"input\":{},\"output\":{}}}}\n\n"
 	for d, err := range upstream.Read(strings.NewReader(in), newAnswer(&model.Request{}, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler)) {

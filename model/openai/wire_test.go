@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-var ok = modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
+var ok = modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop}))
 
 func raw(json string) berth.Item {
 	var it berth.Item
@@ -29,8 +29,9 @@ func raw(json string) berth.Item {
 	return it
 }
 
-// hears asks once and returns what the double heard, and the fields of its body.
-func hears(t *testing.T, req *model.Request, with ...func(*openai.Options)) (*modeltest.Heard, map[string]json.RawMessage) {
+// received sends a request. It returns the request as the double received it, and the
+// fields of its body.
+func received(t *testing.T, req *model.Request, with ...func(*openai.Options)) (*modeltest.Request, map[string]json.RawMessage) {
 	t.Helper()
 	p, double := open(t, ok, with...)
 	if req.Model == "" {
@@ -39,18 +40,18 @@ func hears(t *testing.T, req *model.Request, with ...func(*openai.Options)) (*mo
 	if req.Items == nil {
 		req.Items = []berth.Item{raw(`{"role":"user","content":"hi"}`)}
 	}
-	if _, err := modeltest.Ask(t, p, req); err != nil {
+	if _, err := modeltest.Collect(t, p, req); err != nil {
 		t.Fatal(err)
 	}
-	heard := double.Heard()[0]
+	sent := double.Requests()[0]
 	var body map[string]json.RawMessage
-	if err := json.Unmarshal(heard.Body, &body); err != nil {
+	if err := json.Unmarshal(sent.Body, &body); err != nil {
 		t.Fatal(err)
 	}
-	return heard, body
+	return sent, body
 }
 
-// everything is a request that uses all that the adapter can say.
+// everything returns a request with every field that the provider can send.
 func everything() *model.Request {
 	half, effort, summary, strict, two := 0.5, "high", "auto", true, 2
 	return &model.Request{
@@ -74,13 +75,13 @@ func everything() *model.Request {
 	}
 }
 
-// What is sent is a request by OpenAI's published contract.
+// Requests conform to OpenAI's published contract.
 func TestContract(t *testing.T) {
 	op := contract.Load().Find(http.MethodPost, "/responses")
 	for _, req := range []*model.Request{{}, everything()} {
-		heard, _ := hears(t, req)
-		if err := op.CheckRequest("application/json", heard.Body); err != nil {
-			t.Errorf("%v in %s", err, heard.Body)
+		sent, _ := received(t, req)
+		if err := op.CheckRequest("application/json", sent.Body); err != nil {
+			t.Errorf("%v in %s", err, sent.Body)
 		}
 	}
 	if op.CheckRequest("application/json", []byte(`{"model":7}`)) == nil {
@@ -88,9 +89,9 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// The vendor's client understands the double.
+// The vendor's client can read the double.
 func TestVendorUnderstandsTheDouble(t *testing.T) {
-	double := modeltest.NewOpenAIServer(t, modeltest.Always(modeltest.Say(model.Thought{Text: "Hm."}, model.Text{Text: "Let me "}, model.Text{Text: "see."}, model.Call{ID: "c1", Name: "f"},
+	double := modeltest.NewOpenAIServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me "}, model.Text{Text: "see."}, model.Call{ID: "c1", Name: "f"},
 		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: `{"a":1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3}})))
 	client := sdk.NewClient(option.WithBaseURL(double.URL), option.WithAPIKey("k"))
 	stream := client.Responses.NewStreaming(t.Context(), responses.ResponseNewParams{Model: "gpt-5.5", Store: sdk.Bool(false),
@@ -129,7 +130,7 @@ func TestBody(t *testing.T) {
 		{"probabilities", func(r *model.Request) { r.Logprobs = true }, hi + `,"include":["reasoning.encrypted_content","message.output_text.logprobs"],"store":false,"stream":true}`},
 		{"a function without parameters", func(r *model.Request) { r.Tools = []berth.FunctionTool{{Name: "f"}} },
 			hi + `,"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{}},"strict":false}],` + end},
-		{"a function that says nothing of strict", func(r *model.Request) {
+		{"a function without strict", func(r *model.Request) {
 			r.Tools = []berth.FunctionTool{{Name: "f", Parameters: json.RawMessage(`{"type":"object"}`)}}
 		}, hi + `,"tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":null}],` + end},
 		{"no items", func(r *model.Request) { r.Items = []berth.Item{} }, `{"model":"gpt-5.5","input":[],` + end},
@@ -139,20 +140,20 @@ func TestBody(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			req := &model.Request{Items: []berth.Item{raw(`{"role":"user","content":"<hi>"}`)}, ParallelToolCalls: true}
 			tt.req(req)
-			heard, _ := hears(t, req)
-			if diff := cmp.Diff(tt.want, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(strings.TrimSpace(string(heard.Body)))); diff != "" {
+			sent, _ := received(t, req)
+			if diff := cmp.Diff(tt.want, strings.NewReplacer(`\u003c`, "<", `\u003e`, ">").Replace(strings.TrimSpace(string(sent.Body)))); diff != "" {
 				t.Errorf("body (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// Items go up as they are, even of types that Berth does not know, but for what the
-// server would refuse.
+// Items are sent unchanged, even those of types unknown to Berth, unless the server
+// would refuse them.
 func TestItemsGoUp(t *testing.T) {
-	encrypted := func(t *testing.T) berth.Item { // as the double gives it
-		p, _ := open(t, modeltest.Always(modeltest.Say(modeltest.Sealed{}, model.Finish{Reason: model.FinishStop})))
-		a, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{raw(`{"role":"user","content":"hi"}`)}})
+	encrypted := func(t *testing.T) berth.Item { // as sent by the double
+		p, _ := open(t, modeltest.Always(modeltest.Reply(modeltest.Sealed{}, model.Finish{Reason: model.FinishStop})))
+		a, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{raw(`{"role":"user","content":"hi"}`)}})
 		if err != nil || len(a.Items) != 1 {
 			t.Fatal(err, a.Items)
 		}
@@ -167,7 +168,7 @@ func TestItemsGoUp(t *testing.T) {
 			`{"content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"a"}],"role":"assistant","type":"message"}`},
 		{"a message with fields of its own", `{"id":"msg_1","type":"message","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}`, ""},
 		{"an item of another type", `{"type":"compaction","id":"cmp_1","encrypted_content":"x"}`, ""},
-		{"an id that is none of OpenAI's", `{"id":"m1","role":"user","content":"a"}`, `{"content":"a","role":"user"}`},
+		{"an id in another form than OpenAI's", `{"id":"m1","role":"user","content":"a"}`, `{"content":"a","role":"user"}`},
 		{"a speaker", `{"role":"user","name":"ann","content":"a"}`, `{"content":[{"type":"input_text","text":"ann:"},{"type":"input_text","text":"a"}],"role":"user"}`},
 	}
 	for _, tt := range tests {
@@ -175,22 +176,22 @@ func TestItemsGoUp(t *testing.T) {
 		if want == "" {
 			want = tt.in
 		}
-		if _, body := hears(t, &model.Request{Items: []berth.Item{raw(tt.in)}}); string(body["input"]) != "["+want+"]" {
+		if _, body := received(t, &model.Request{Items: []berth.Item{raw(tt.in)}}); string(body["input"]) != "["+want+"]" {
 			t.Errorf("%s:\ngot  %s\nwant [%s]", tt.name, body["input"], want)
 		}
 	}
 	call, output := raw(`{"id":"sh_1","type":"function_call","call_id":"c1","name":"f","arguments":"{}"}`), raw(`{"type":"function_call_output","call_id":"c1","output":"1"}`)
-	_, body := hears(t, &model.Request{Items: []berth.Item{encrypted, call, output, encrypted, raw(`{"role":"user","content":"a"}`), encrypted}})
+	_, body := received(t, &model.Request{Items: []berth.Item{encrypted, call, output, encrypted, raw(`{"role":"user","content":"a"}`), encrypted}})
 	want := `[` + string(encrypted.Raw()) + `,{"arguments":"{}","call_id":"c1","name":"f","type":"function_call"},` + string(output.Raw()) + `,{"role":"user","content":"a"}]`
 	if diff := cmp.Diff(want, string(body["input"])); diff != "" {
 		t.Errorf("reasoning that leads to something (-want +got):\n%s", diff)
 	}
 }
 
-// Words of reasoning go to servers that want them; OpenAI's is not one.
+// Reasoning text is sent only to servers that want it; OpenAI's does not.
 func TestOpenReasoning(t *testing.T) {
 	var bodies []string
-	asked := roundTrip(func(r *http.Request) (*http.Response, error) {
+	transport := roundTrip(func(r *http.Request) (*http.Response, error) {
 		var body struct{ Input json.RawMessage }
 		if err := json.NewDecoder(r.Body).Decode(&body); err != nil {
 			return nil, err
@@ -200,11 +201,11 @@ func TestOpenReasoning(t *testing.T) {
 	})
 	items := []berth.Item{raw(`{"type":"reasoning","id":"rs_1","summary":[],"content":[{"type":"reasoning_text","text":"Hm."}]}`), raw(`{"role":"assistant","content":"a"}`)}
 	for _, which := range []string{"", "encrypted", "all"} {
-		p, err := openai.New(openai.Options{Options: upstream.Options{HTTPClient: &http.Client{Transport: asked}}, Reasoning: which})
+		p, err := openai.New(openai.Options{Options: upstream.Options{HTTPClient: &http.Client{Transport: transport}}, Reasoning: which})
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, _ = modeltest.Ask(t, p, &model.Request{Model: "m", Items: items})
+		_, _ = modeltest.Collect(t, p, &model.Request{Model: "m", Items: items})
 	}
 	if len(bodies) != 3 || strings.Contains(bodies[0]+bodies[1], "Hm.") || !strings.Contains(bodies[2], "Hm.") {
 		t.Errorf("sent %q", bodies)
@@ -215,7 +216,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// What Berth does not know of an answer comes through.
+// Fields and items unknown to Berth pass through.
 func TestItemsComeDown(t *testing.T) {
 	const (
 		message = `{"id":"msg_9","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[{"type":"url_citation"}],"logprobs":[]}],"novelty":1}`
@@ -224,7 +225,7 @@ func TestItemsComeDown(t *testing.T) {
 	event := func(kind, fields string) modeltest.Raw {
 		return modeltest.Raw(`event: ` + kind + "\ndata: " + `{"type":"` + kind + `",` + fields + "}\n\n")
 	}
-	p, _ := open(t, modeltest.Always(modeltest.Say(
+	p, _ := open(t, modeltest.Always(modeltest.Reply(
 		event("response.output_item.added", `"output_index":0,"item":{"id":"msg_9","type":"message","status":"in_progress","role":"assistant","content":[],"phase":"commentary"}`),
 		event("response.output_text.delta", `"output_index":0,"item_id":"msg_9","delta":"a"`), event("response.output_item.done", `"output_index":0,"item":`+message),
 		event("response.output_item.added", `"output_index":1,"item":{"id":"nv_9","type":"novelty"}`), event("response.output_item.done", `"output_index":1,"item":`+novelty),
@@ -249,7 +250,7 @@ func TestItemsComeDown(t *testing.T) {
 	}
 }
 
-// The environment's keys belong to another upstream.
+// Keys of the environment belong to another upstream.
 func TestHeaders(t *testing.T) {
 	for _, name := range []string{"API_KEY", "ADMIN_KEY", "ORG_ID", "PROJECT_ID", "BASE_URL"} {
 		t.Setenv("OPENAI_"+name, "http://secret-of-the-environment")
@@ -260,19 +261,19 @@ func TestHeaders(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := modeltest.Ask(t, p, &model.Request{Model: "m", Items: []berth.Item{raw(`{"role":"user","content":"hi"}`)}}); err != nil {
+	if _, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{raw(`{"role":"user","content":"hi"}`)}}); err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range double.Heard()[0].Header {
+	for k, v := range double.Requests()[0].Header {
 		if k == "Authorization" || strings.Contains(strings.Join(v, ""), "secret-of") {
 			t.Errorf("without a key: sent %s: %s", k, v)
 		}
 	}
-	if got := double.Heard()[0].Header.Get("X-Title"); got != "Berth" {
+	if got := double.Requests()[0].Header.Get("X-Title"); got != "Berth" {
 		t.Errorf("X-Title: got %q", got)
 	}
 	if _, err := openai.New(openai.Options{Reasoning: "much"}); err == nil {
-		t.Error("an unknown word was taken")
+		t.Error("an unknown value was accepted")
 	}
 }
 
@@ -287,7 +288,7 @@ func TestModels(t *testing.T) {
 }
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewOpenAIHandler(modeltest.Always(modeltest.Say(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
+	double := modeltest.NewOpenAIHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
 	p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)

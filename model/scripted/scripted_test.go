@@ -21,7 +21,7 @@ func user(text string) berth.Item {
 	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
-// turn asks once and returns the text or the call that is recited.
+// turn runs one turn. It returns the text or the call.
 func turn(t *testing.T, items []berth.Item, tools ...string) (text string, call berth.FunctionCall) {
 	t.Helper()
 	req := &model.Request{Items: items}
@@ -120,7 +120,7 @@ func TestParse(t *testing.T) {
 	}
 }
 
-// Many small deltas make the order of events visible to those who test it.
+// Many small deltas expose errors in the order of events.
 func TestPieces(t *testing.T) {
 	text := strings.Repeat("é", 3*piece+1)
 	var sizes []int
@@ -185,7 +185,7 @@ func FuzzParse(f *testing.F) {
 	})
 }
 
-// The echo of a long text comes in few pieces, each of them whole characters.
+// The echo of a long text has few deltas, each of whole characters.
 func TestLongTextComesInFewPieces(t *testing.T) {
 	long := strings.Repeat("aü€😀", 1<<20)
 	n, back := 0, strings.Builder{}

@@ -51,7 +51,7 @@ func TestKeysStay(t *testing.T) {
 	}
 }
 
-// A key does not follow a redirection from https to http, where others could read it.
+// A key does not follow a redirect from https to http, where others could read it.
 func TestKeysStayEncrypted(t *testing.T) {
 	vendor := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		http.Redirect(w, r, "http://"+r.Host+"/plain", http.StatusTemporaryRedirect)
