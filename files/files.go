@@ -132,7 +132,7 @@ func checkName(name string) error {
 
 // Get returns a file.
 func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error) {
-	f, err := s.opts.Store.GetFile(ctx, p, id)
+	f, _, err := s.opts.Store.GetFile(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && expired(f) {
 		return nil, notFound(id)
 	}
@@ -163,7 +163,7 @@ func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) 
 	if err != nil {
 		return nil, nil, err
 	}
-	key, err := s.opts.Store.FileKey(ctx, p, id)
+	_, key, err := s.opts.Store.GetFile(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, notFound(id)
 	}
@@ -216,7 +216,7 @@ func (r records) Delete(ctx context.Context, f blob.Ref) error {
 }
 
 func (r records) Exists(ctx context.Context, f blob.Ref) (bool, error) {
-	_, err := r.store.GetFile(ctx, f.Project, berth.FileID(f.ID))
+	_, _, err := r.store.GetFile(ctx, f.Project, berth.FileID(f.ID))
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}

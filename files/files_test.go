@@ -140,7 +140,7 @@ func TestSweep(t *testing.T) {
 	if err := s.Expire(t.Context(), time.Now()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := db.GetFile(t.Context(), mine, "file-past"); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := db.GetFile(t.Context(), mine, "file-past"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an expired file's object: got %v, want %v", err, store.ErrNotFound)
 	}
 	if n := keys(t, bucket); n != 1 {
@@ -223,7 +223,7 @@ func TestSealed(t *testing.T) {
 	if got, err := io.ReadAll(changed); !errors.Is(err, seal.ErrBroken) || len(got) != 64<<10 {
 		t.Errorf("changed bytes: got %d bytes, %v, want those before the change and %v", len(got), err, seal.ErrBroken)
 	}
-	if k, err := db.FileKey(t.Context(), theirs, f.ID); !errors.Is(err, store.ErrNotFound) {
+	if _, k, err := db.GetFile(t.Context(), theirs, f.ID); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("another project's key: got %x, %v", k, err)
 	}
 	// Files that an earlier version stored unencrypted are readable.

@@ -1,9 +1,9 @@
 package store
 
-// A Kind says what an object is.
+// A Kind is the type of an object.
 type Kind string
 
-// The kinds of objects. Their packages say what is in them.
+// The kinds of objects. The packages that use them define their content.
 const (
 	KindConversation      Kind = "conversation"
 	KindConversationItem  Kind = "conversation_item" // a berth.Item
@@ -30,12 +30,11 @@ const (
 	KindDelivery          Kind = "webhook_delivery"
 )
 
-// OfContainer is what an object belongs to whose parent is a container and no object.
+// OfContainer stands for a container as the parent of an object.
 const OfContainer Kind = ""
 
-// Kinds is the table of all kinds, with the kinds that an object of each may belong to. An
-// object of a kind without one belongs to no other. What an object belongs to takes it
-// along when it is deleted.
+// Kinds maps each kind to the kinds that an object of it may have as a parent.
+// Deleting a parent deletes its children.
 var Kinds = map[Kind][]Kind{
 	KindConversation:      nil,
 	KindConversationItem:  {KindConversation},

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// Each kind is in the table, with parents that are.
+// Each kind and each parent is in the table.
 func TestKinds(t *testing.T) {
 	f, err := parser.ParseFile(token.NewFileSet(), "kind.go", nil, 0)
 	if err != nil {

@@ -1,12 +1,11 @@
-// Package store says what a database must do for Berth.
+// Package store defines what a database must do for Berth.
 //
-// Every write is durable against the death of the process when its method
-// returns. Every method is safe for concurrent use and scoped to a project,
-// except the few that a keeper of the whole house needs, which return the
-// project with each row. What is not there, and what belongs to another
-// project, is ErrNotFound alike. Slices and pointers passed in are not kept or
-// changed; those returned belong to the caller. The suite in package storetest
-// is the contract in executable form.
+// A write is durable against a crash of the process when its method returns. Methods
+// are safe for concurrent use and scoped to a project. A few serve the whole server
+// and return the project with each row. Rows that do not exist and rows of another
+// project are both ErrNotFound. Methods neither retain nor change slices and pointers
+// passed in; those returned belong to the caller. Package storetest tests this
+// contract.
 package store
 
 import (
@@ -19,26 +18,26 @@ import (
 )
 
 var (
-	// ErrNotFound: no such row in the project.
+	// ErrNotFound means that the project has no such row.
 	ErrNotFound = errors.New("not found")
-	// ErrExists: a row with that id is there already.
+	// ErrExists means that a row with the id exists.
 	ErrExists = errors.New("exists already")
-	// ErrConflict: the write does not follow on what is stored, because another
-	// run wrote first or the lease is somebody else's.
+	// ErrConflict means that the write does not follow the stored state: another run
+	// wrote first, or another owner holds the lease.
 	ErrConflict = errors.New("conflict")
-	// ErrClosed: the store was closed.
+	// ErrClosed means that the store is closed.
 	ErrClosed = errors.New("the store is closed")
-	// ErrStorage: the disk cannot take the write: it is full, or it fails. Nothing of
-	// the write was saved.
-	ErrStorage = errors.New("the disk cannot take it")
+	// ErrStorage means that the disk refused the write because it is full or failing.
+	// Nothing of the write was saved.
+	ErrStorage = errors.New("the disk is full or failing")
 )
 
 // A Store stores the state of a server.
 //
 // To add a database:
-//  1. implement Store in a package beside sqlite, in the database's own language: rows,
-//     transactions, and the list of keys that are to be erased;
-//  2. seal what rows hold and erase their keys with package sealed; count usage with
+//  1. implement Store in a package beside sqlite: rows, transactions, and the list of
+//     keys to erase;
+//  2. seal content and erase keys with package sealed; count usage with
 //     ResponseUsage, CreatedUsage and Running; size pages with EventPage and Page.Fit;
 //  3. run storetest.Run, Sealing and Killed from its tests;
 //  4. open it in package server.
@@ -55,16 +54,16 @@ type Store interface {
 	Close() error
 }
 
-// A Response is a response as it is kept: its object, and what is needed to go
-// on with it after a crash.
+// A Response is a stored response: its object, and the data to resume it after a
+// crash.
 type Response struct {
 	Project   berth.ProjectID
 	Body      *berth.Response        // the fold of its events so far
-	Request   *berth.ResponseRequest // as decoded; Input is left out, see below
+	Request   *berth.ResponseRequest // as decoded, without Input
 	Input     []berth.Item           // the request's own input, each with an id
 	Container berth.ContainerID      // the container its shell runs in; empty if none
-	Key       berth.KeyID            // with which it was asked for; empty without keys
-	RequestID string                 // of the request that asked for it, for the log
+	Key       berth.KeyID            // the API key of its request; empty without keys
+	RequestID string                 // the id of its HTTP request, for the log
 }
 
 // An Event is a berth.Event as stored and sent.
@@ -74,7 +73,7 @@ type Event struct {
 	Data           json.RawMessage // the complete JSON of the berth.Event
 }
 
-// A Link is one response of a chain, as far as the next one needs it.
+// A Link is a response of a chain, with the fields that the next one needs.
 type Link struct {
 	ID        berth.ResponseID
 	Input     []berth.Item
@@ -82,114 +81,116 @@ type Link struct {
 	Container berth.ContainerID
 }
 
-// A ResponseState says how a response is.
-type ResponseState struct {
-	Stored bool // it is to be stored after its end
+// A ResponseState is the state of a response.
+type ResponseState struct { // it remains after its end
+	Stored bool // no events follow
 	Final  bool // nothing follows
 }
 
-// PageBytes is how much a page of events holds, unless one event is larger.
+// PageBytes is the most bytes in a page of events, unless one event is larger.
 const PageBytes = 64 << 10
 
-// Responses keeps responses and their events.
+// Responses stores responses and their events.
 //
-// What may be large is read within the ration.Account that the context carries, if it
-// carries one: the store reserves room in it before it reads.
+// Large content is read within the ration.Account of the context, if it has one: the
+// store reserves memory there before it reads.
 type Responses interface {
-	// CreateResponse saves a new response with its first events (which start at
-	// sequence number 0) and a lease on its run. ErrExists if the id is taken. The
-	// previous response of one that is not to be kept (Body.Store) need not exist.
-	// Objects are saved in the same transaction, on the terms of CreateObjects.
+	// CreateResponse saves a new response with a lease on its run and its first
+	// events, whose sequence numbers start at 0. It returns ErrExists if the id is
+	// taken. If Body.Store is false, the previous response need not exist. Objects are
+	// saved in the same transaction, under the terms of CreateObjects.
 	CreateResponse(ctx context.Context, r *Response, events []Event, lease Lease, also ...*Object) error
 
 	GetResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*Response, error)
 
 	// DeleteResponse removes content and events of the response. Responses that
-	// continue it keep their place in the chain and lose its items.
+	// continue it remain in the chain, which loses its items.
 	DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error
 
-	// AppendEvents saves events and, when body is not nil, the response folded up
-	// to them, in one transaction. ErrConflict unless the first sequence number
-	// follows the last one stored and owner holds the run's lease. Concurrent
-	// calls share a commit. Objects that come of the events are saved in the same
-	// transaction, except those whose key is taken or whose parent is gone.
+	// AppendEvents saves events and, if body is not nil, the response folded up to
+	// them, in one transaction. It returns ErrConflict unless the first sequence
+	// number follows the last stored one and owner holds the run's lease. Concurrent
+	// calls share a commit. Objects are saved in the same transaction, except those
+	// whose key is taken or whose parent does not exist.
 	AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []Event, body *berth.Response, also ...*Object) error
 
-	// ResponseState returns what is known of a response without reading it.
+	// ResponseState returns the state of a response without reading its content.
 	ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (ResponseState, error)
 
-	// ReadResponse returns the JSON of the Body of GetResponse, in pieces that follow
-	// each other.
+	// ReadResponse returns the JSON of the Body of GetResponse, in consecutive pieces.
 	ReadResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (pieces [][]byte, err error)
 
-	// Events returns up to limit events with sequence numbers above after, in order:
-	// those that have about PageBytes together, but at least one if there is one.
+	// Events returns events with sequence numbers above after, in order: at most limit
+	// and about PageBytes, but at least one if there is one.
 	Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]Event, error)
 
-	// Chain returns the response and its ancestors, the oldest first. Deleted
-	// ancestors are left out; ErrNotFound if id itself is missing or deleted.
+	// Chain returns the response and its ancestors, oldest first. It skips deleted
+	// ancestors. It returns ErrNotFound if id is missing or deleted.
 	Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) ([]Link, error)
 
-	// Items returns items by their ids: of the input of responses that are to be
-	// stored, of their output once they are final, and of conversations. One that
-	// is not there, or went with the response that had it first, is left out.
+	// Items returns items by their ids: of the input of stored responses, of their
+	// output once they are final, and of conversations. It skips items that do not
+	// exist or were deleted with the first response that had them.
 	Items(ctx context.Context, p berth.ProjectID, ids []string) (map[string]berth.Item, error)
 }
 
-// A Lease says who works on a run, until when.
+// A Lease states which server works on a run, and until when.
 type Lease struct {
-	Owner string // a server's name; empty when nobody does
+	Owner string // a server's name; empty if the run has no owner
 	Until time.Time
 }
 
-// A RunRef names a run that somebody must take up.
+// A RunRef names a run that a server must resume.
 type RunRef struct {
 	Project  berth.ProjectID
 	Response berth.ResponseID
 }
 
-// Runs keeps the leases on responses that are not final.
+// Runs stores the leases on responses that are not final.
 type Runs interface {
-	// AcquireRun takes or renews the lease. ErrConflict while another owner's
-	// lease lasts (by now), or if the response is final.
+	// AcquireRun acquires or renews the lease. It returns ErrConflict if another
+	// owner's lease has not ended by now, or if the response is final.
 	AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease Lease, now time.Time) error
 
-	// ReleaseRun gives the lease up if owner holds it.
+	// ReleaseRun ends the lease if owner holds it.
 	ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error
 
-	// OrphanedRuns returns the responses of all projects whose lease has ended by
-	// now and that need a server: those that are not final, and those that are not
-	// to be stored and have not been deleted.
+	// OrphanedRuns returns the responses of all projects whose lease has ended by now
+	// and that need a server: those that are not final, and final ones that are not to
+	// be stored but have not been deleted.
 	OrphanedRuns(ctx context.Context, now time.Time) ([]RunRef, error)
 
-	// ReleaseOwner ends all leases of one owner, who says that it has just started.
+	// ReleaseOwner ends all leases of an owner. A server calls it when it starts.
 	ReleaseOwner(ctx context.Context, owner string) error
 }
 
-// A Page asks for part of a list, newest first unless Ascending. After is the
-// id of the last row already seen; an unknown one is ErrNotFound.
+// A Page selects part of a list, newest first unless Ascending. After is the id of the
+// last row of the page before; an unknown id is ErrNotFound.
 type Page struct {
-	Limit     int // 1…10,000
-	After     string
-	Before    string // Objects only: the rows that come right before this one
-	Bytes     int64  // Objects only: the page ends before the object with which it would have more, but has one; 0 is no limit
+	Limit int // 1…10,000
+	After string
+	// Before selects the rows that directly precede this one. Objects only.
+	Before string
+	// Bytes is the maximum size of the page, which has at least one object; 0 means no
+	// limit. Objects only.
+	Bytes     int64
 	Ascending bool
 }
 
-// Files keeps the objects of uploaded files; their bytes are in a bucket.
+// Files stores the records of uploaded files. Their bytes are in a bucket.
 type Files interface {
 	// CreateFile saves a file and the key of its bytes. Deleting the file destroys the
 	// key, so an earlier disk image is unreadable.
 	CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File, key []byte) error
-	FileKey(ctx context.Context, p berth.ProjectID, id berth.FileID) ([]byte, error)
-	GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
-	// ListFiles returns one page and whether there is more; purpose "" is any.
+	// GetFile returns a file and the key of its bytes.
+	GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (f *berth.File, key []byte, err error)
+	// ListFiles returns one page and whether there are more; purpose "" matches any.
 	ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page Page) ([]*berth.File, bool, error)
 	DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error
-	// FileBytes returns the sum of the project's files.
+	// FileBytes returns the total size of the project's files.
 	FileBytes(ctx context.Context, p berth.ProjectID) (int64, error)
-	// ExpiredFiles returns up to limit files, of all projects, that have expired by
-	// now, those that expired first before the others.
+	// ExpiredFiles returns up to limit files of all projects that have expired by now,
+	// in order of expiry.
 	ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]FileRef, error)
 }
 
@@ -199,84 +200,83 @@ type FileRef struct {
 	File    berth.FileID
 }
 
-// A Container is a container as it is kept.
+// A Container is a stored container.
 type Container struct {
 	Project berth.ProjectID
-	Key     berth.KeyID // with which it was asked for; not read back
+	Key     berth.KeyID // the API key of its request; empty when read
 	Body    *berth.Container
 }
 
-// Containers keeps containers.
+// Containers stores containers.
 type Containers interface {
-	// CreateContainer saves a new container. ErrExists if the id is taken. Objects that
-	// belong to it are saved in the same transaction, on the terms of CreateObjects.
+	// CreateContainer saves a new container. It returns ErrExists if the id is taken.
+	// Its objects are saved in the same transaction, under the terms of CreateObjects.
 	CreateContainer(ctx context.Context, c *Container, also ...*Object) error
 	GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*Container, error)
-	// ListContainers returns one page and whether there is more; name "" is any.
+	// ListContainers returns one page and whether there are more; name "" matches any.
 	ListContainers(ctx context.Context, p berth.ProjectID, name string, page Page) ([]*Container, bool, error)
-	// UpdateContainer reads the container, lets change alter it, and saves it, as
-	// one transaction. An error from change is returned and nothing is saved.
-	// change may be called only while the store is locked: it must not block.
+	// UpdateContainer reads the container, calls change, and saves the result, in one
+	// transaction. If change returns an error, UpdateContainer returns it and saves
+	// nothing. change may run while the store is locked, so it must not block.
 	UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*Container, error)
-	// DeleteContainer removes the container, the rows of its files, and all objects
-	// that belong to it.
+	// DeleteContainer removes the container, the rows of its files, and all its
+	// objects.
 	DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
-	// CountContainers adds to what was used the seconds that running containers
-	// have lived since they were last counted, to that minute. Those of a container
-	// that ends are counted with its end.
+	// CountContainers adds the seconds that running containers have lived since the
+	// last count to the usage of this minute. The seconds of a container that ends are
+	// counted with its end.
 	CountContainers(ctx context.Context) error
-	// RunningContainers returns the containers of all projects whose status is running.
+	// RunningContainers returns the containers of all projects with status running.
 	RunningContainers(ctx context.Context) ([]*Container, error)
 }
 
-// ContainerFiles keeps what is known of files in containers: which id a path
-// has and who made it. Bytes are in the sandbox.
+// ContainerFiles stores the records of files in containers: id, source and size by
+// path. Their bytes are in the sandbox.
 type ContainerFiles interface {
-	// PutContainerFile saves a file. A path that is known keeps its id,
-	// created_at and, unless the new source is "user", its source; f is updated
-	// to what is stored.
+	// PutContainerFile saves a file. A known path retains its id, created_at and,
+	// unless the new source is "user", its source. f is updated to the stored record.
 	PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.ContainerFile) error
 	GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) (*berth.ContainerFile, error)
-	// ContainerFiles returns all files of a container, the oldest first.
+	// ContainerFiles returns all files of a container, oldest first.
 	ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error)
 	DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error
 }
 
-// An ObjectKey names an object of a project. Ids of objects that others belong to
-// are the server's own, unique in the project.
+// An ObjectKey names an object of a project. The ids of objects that have children are
+// assigned by the server and unique in the project.
 type ObjectKey struct {
 	Kind   Kind
-	Parent string // the id of the object, of any kind, or the container that it belongs to; empty if none
+	Parent string // the id of its parent, which is an object or a container; empty for none
 	ID     string
 }
 
-// An Object is a JSON document with a name: an assistant, a thread, a message in
-// a thread. What the store need not understand is kept as one.
+// An Object is a named JSON document that the store need not understand, for example
+// an assistant, a thread, or a message in a thread.
 type Object struct {
 	ObjectKey
 	CreatedAt int64 // Unix seconds
-	ExpiresAt int64 // Unix seconds; 0 is never
+	ExpiresAt int64 // Unix seconds; 0 means never
 	Body      json.RawMessage
 }
 
-// Objects keeps documents in the order in which they were created.
+// Objects stores documents in the order of their creation.
 type Objects interface {
-	// CreateObjects saves all objects or none. ErrExists if a key is taken,
-	// ErrNotFound if a parent is not there.
+	// CreateObjects saves all objects or none. It returns ErrExists if a key is taken
+	// and ErrNotFound if a parent does not exist.
 	CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*Object) error
 	GetObject(ctx context.Context, p berth.ProjectID, key ObjectKey) (*Object, error)
-	// ListObjects returns one page of the objects of a kind that belong to parent,
-	// and whether there is more in the page's direction.
+	// ListObjects returns one page of a parent's objects of a kind, and whether there
+	// are more in the page's direction.
 	ListObjects(ctx context.Context, p berth.ProjectID, kind Kind, parent string, page Page) ([]*Object, bool, error)
-	// UpdateObject reads the object, lets change alter its body and its time of
-	// expiry, and saves it, as one transaction. An error from change is returned
-	// and nothing is saved. change may be called more than once, and only while the
-	// store is locked: it must not block.
+	// UpdateObject reads the object, calls change, which may alter Body and ExpiresAt,
+	// and saves the result, in one transaction. If change returns an error,
+	// UpdateObject returns it and saves nothing. change may run more than once, and
+	// while the store is locked, so it must not block.
 	UpdateObject(ctx context.Context, p berth.ProjectID, key ObjectKey, change func(*Object) error) (*Object, error)
-	// DeleteObject removes the object and all that belongs to it, however far down.
+	// DeleteObject removes the object and all its descendants.
 	DeleteObject(ctx context.Context, p berth.ProjectID, key ObjectKey) error
-	// ExpiredObjects returns up to limit objects of a kind, of all projects, that
-	// have expired by now, those that expired first before the others.
+	// ExpiredObjects returns up to limit objects of a kind, of all projects, that have
+	// expired by now, in order of expiry.
 	ExpiredObjects(ctx context.Context, kind Kind, now time.Time, limit int) ([]ObjectRef, error)
 }
 
@@ -286,25 +286,25 @@ type ObjectRef struct {
 	ObjectKey
 }
 
-// Keys keeps API keys, across projects.
+// Keys stores the API keys of all projects.
 type Keys interface {
 	CreateKey(ctx context.Context, k *berth.Key) error
 	// KeyByHash returns the key whose secret has this SHA-256.
 	KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error)
-	// ListKeys returns all keys, the oldest first.
+	// ListKeys returns all keys, oldest first.
 	ListKeys(ctx context.Context) ([]*berth.Key, error)
 	DeleteKey(ctx context.Context, id berth.KeyID) error
 }
 
-// Projects tells what a project has that nothing else lists, so that it can be removed.
+// Projects lists what else a project owns, so that it can be removed.
 type Projects interface {
 	// ProjectResponses returns up to limit responses that have not been deleted.
 	ProjectResponses(ctx context.Context, p berth.ProjectID, limit int) ([]berth.ResponseID, error)
-	// ProjectObjects returns the keys of up to limit objects, of all kinds, that belong
-	// to no other.
+	// ProjectObjects returns the keys of up to limit objects without a parent, of all
+	// kinds.
 	ProjectObjects(ctx context.Context, p berth.ProjectID, limit int) ([]ObjectKey, error)
-	// StoredBytes returns how much the store keeps for the project: all bodies of
-	// responses, objects, containers and files, with something for each row. The
-	// content of files is not in it.
+	// StoredBytes returns the size of the project's rows: all bodies of responses,
+	// objects, containers and files, with an allowance for each row. It excludes the
+	// bytes of files.
 	StoredBytes(ctx context.Context, p berth.ProjectID) (int64, error)
 }

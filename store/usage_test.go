@@ -34,7 +34,7 @@ func TestRunningUsage(t *testing.T) {
 		total += u.Seconds
 	}
 	if want := int64(31 * 24 * hour); total != want {
-		t.Errorf("of a long time %d s are counted, want %d", total, want)
+		t.Errorf("a long time counts %d s, want %d", total, want)
 	}
 	if got := UsageMinute(time.Unix(start+119, 0)); got != start+60 {
 		t.Errorf("minute: got %d, want %d", got, start+60)

@@ -9,16 +9,16 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A deletion is done when three things have happened, in this order:
+// A deletion takes three steps, in this order:
 //
-//   - the rows are deleted and their keys listed as doomed, in one transaction;
-//   - that transaction is durable: a power failure must not restore rows whose keys
+//   - delete the rows and list their keys as doomed, in one transaction;
+//   - make that transaction durable: a power failure must not restore rows whose keys
 //     are destroyed;
-//   - the keys are overwritten, which is durable as well.
+//   - overwrite the keys, durably.
 //
-// After a crash NewEraser overwrites the keys that are doomed.
+// After a crash, NewEraser overwrites the doomed keys.
 
-// A Doomed is a database's list of keys that are to be erased, of deleted rows.
+// A Doomed is a database's list of the keys of deleted rows that are not erased yet.
 type Doomed interface {
 	// List returns all keys in the list.
 	List(ctx context.Context) ([]int64, error)
@@ -28,11 +28,11 @@ type Doomed interface {
 	Remove(ctx context.Context, keys []int64) error
 }
 
-// maxErasures is how many deletions share a sync at most.
+// maxErasures is the most deletions that share a sync.
 const maxErasures = 256
 
-// An Eraser destroys the keys of deleted rows. Deletions at the same time share the
-// work. It is safe for concurrent use.
+// An Eraser destroys the keys of deleted rows. Concurrent deletions share the work. It
+// is safe for concurrent use.
 type Eraser struct {
 	keys   *Keys
 	doomed Doomed
@@ -43,18 +43,18 @@ type Eraser struct {
 	closed bool
 	ended  chan struct{}
 
-	failed []int64 // retried with the next ones; owned by run
+	failed []int64 // retried with the next keys; owned by run
 }
 
-// An erasure is what one deletion waits for.
+// An erasure is the work of one deletion.
 type erasure struct {
 	keys []int64
 	err  error
 	done chan struct{}
 }
 
-// NewEraser erases the keys that are in the list, which an earlier process has left,
-// and starts.
+// NewEraser returns a started Eraser. It first erases the keys that an earlier process
+// left in the list.
 func NewEraser(ctx context.Context, keys *Keys, doomed Doomed, log *slog.Logger) (*Eraser, error) {
 	e := &Eraser{keys: keys, doomed: doomed, log: log, work: make(chan *erasure, maxErasures), ended: make(chan struct{})}
 	left, err := doomed.List(ctx)
@@ -62,7 +62,7 @@ func NewEraser(ctx context.Context, keys *Keys, doomed Doomed, log *slog.Logger)
 		return nil, fmt.Errorf("list doomed keys: %w", err)
 	}
 	if len(left) > 0 {
-		if err := e.destroy(left); err != nil {
+		if err := e.destroy(ctx, left); err != nil {
 			return nil, err
 		}
 		if err := doomed.Remove(ctx, left); err != nil {
@@ -73,10 +73,9 @@ func NewEraser(ctx context.Context, keys *Keys, doomed Doomed, log *slog.Logger)
 	return e, nil
 }
 
-// Erase destroys the keys with these numbers, whose rows are deleted and which are in
-// the list. It returns when they are destroyed. If it returns an error, they will be
-// destroyed with the next ones, or by the next NewEraser. Number 0, of rows in the
-// clear, must not be among them.
+// Erase destroys keys of deleted rows, which must be in the list. It returns when they
+// are destroyed. If it returns an error, they will be destroyed with the next ones, or
+// by the next NewEraser. keys must not contain 0, the number of unsealed rows.
 func (e *Eraser) Erase(keys []int64) error {
 	one := &erasure{keys: keys, done: make(chan struct{})}
 	if err := e.send(one); err != nil {
@@ -131,7 +130,7 @@ func (e *Eraser) eraseAll(batch []*erasure) {
 	for _, one := range batch {
 		all = append(all, one.keys...)
 	}
-	err := e.destroy(all)
+	err := e.destroy(context.Background(), all)
 	for _, one := range batch {
 		one.err = err
 		close(one.done)
@@ -147,11 +146,11 @@ func (e *Eraser) eraseAll(batch []*erasure) {
 }
 
 // destroy overwrites keys whose rows are deleted.
-func (e *Eraser) destroy(numbers []int64) error {
+func (e *Eraser) destroy(ctx context.Context, numbers []int64) error {
 	if err := e.doomed.Sync(); err != nil {
 		return fmt.Errorf("sync deletions: %w", err)
 	}
-	if err := e.keys.ring.Erase(numbers...); err != nil {
+	if err := e.keys.ring.Erase(ctx, numbers...); err != nil {
 		return fmt.Errorf("erase keys: %w", err)
 	}
 	return nil

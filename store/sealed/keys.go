@@ -1,16 +1,15 @@
 // Package sealed seals what a database stores and erases what is deleted from it.
 //
-// Each response, container, uploaded file and object has a key of its own. What
-// clients have written is sealed under it: whatever a database, a file system or a
-// disk makes of the content, in logs, in free pages, in blocks returned to the file
-// system, is noise without the key. Deleting the row destroys the key, so an earlier
-// disk image is unreadable. Ids, times, sizes, kinds, owners, and the names of API keys
-// are in the clear.
+// Each response, container, uploaded file and object has a key of its own, which seals
+// the content that clients write. Copies of the content in logs, in free pages and in
+// blocks returned to the file system are unreadable without the key. Deleting the row
+// destroys the key, so an earlier disk image is unreadable. Ids, times, sizes, kinds,
+// owners, and the names of API keys are not sealed.
 //
-// A driver saves boxes in the place of content, and with each row the number of its
-// key:
+// A driver stores boxes in place of content, and with each row the number of its key:
 //
-//  1. Open the Keys; save their Mark in a new database, Check it in an old one.
+//  1. Open a Ring and make Keys of it. Save their Mark in a new database, Check it in
+//     an existing one.
 //  2. Seal rows with the methods of Key, and open them with those of Opener.
 //  3. Delete rows and list their keys as doomed in one transaction, then call
 //     Eraser.Erase.
@@ -19,6 +18,7 @@
 package sealed
 
 import (
+	"context"
 	"crypto/cipher"
 	"crypto/hmac"
 	"crypto/sha256"
@@ -26,32 +26,23 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
-	"os"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/internal/keyring"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 )
 
 // Keys are the keys of a database's rows. They are safe for concurrent use.
 type Keys struct {
-	path string
-	ring *keyring.Ring
+	ring Ring
 	root [32]byte
 }
 
-// OpenKeys opens the file of keys at path, which it creates if there is none. root is
-// the server's key, without which the file is useless.
-func OpenKeys(path string, root [32]byte) (*Keys, error) {
-	ring, err := keyring.Open(path)
-	if err != nil {
-		return nil, fmt.Errorf("open keys: %w", err)
-	}
-	return &Keys{path: path, ring: ring, root: root}, nil
-}
+// NewKeys returns the keys in a ring. root is the server's key, without which the ring
+// is useless.
+func NewKeys(ring Ring, root [32]byte) *Keys { return &Keys{ring: ring, root: root} }
 
-// Close closes the file of keys.
+// Close closes the ring.
 func (k *Keys) Close() error {
 	if err := k.ring.Close(); err != nil {
 		return fmt.Errorf("close keys: %w", err)
@@ -59,7 +50,8 @@ func (k *Keys) Close() error {
 	return nil
 }
 
-// Mark returns what identifies the file of keys and the server's key. It is no secret.
+// Mark returns a value that identifies the ring and the server's key. It is not
+// secret.
 func (k *Keys) Mark() []byte {
 	id := k.ring.ID()
 	mark := k.derive("ring", id[:])
@@ -71,7 +63,7 @@ func (k *Keys) Check(mark []byte) error {
 	if hmac.Equal(mark, k.Mark()) {
 		return nil
 	}
-	return fmt.Errorf("its content was sealed with other keys than those in %s and of this server; restore the database, the file of keys and the server's key from one copy", k.path)
+	return fmt.Errorf("the database was sealed with other keys than those in %s and the server's key; restore the database, the keys and the server's key from the same backup", k.ring.Name())
 }
 
 func (k *Keys) derive(what string, from ...[]byte) (sum [32]byte) {
@@ -84,12 +76,9 @@ func (k *Keys) derive(what string, from ...[]byte) (sum [32]byte) {
 	return sum
 }
 
-// New returns the key of a new row. It is durable already.
-func (k *Keys) New() (Key, error) {
-	n, part, err := k.ring.New()
-	if errors.Is(err, os.ErrClosed) {
-		return Key{}, store.ErrClosed
-	}
+// New returns the key of a new row. The key is durable when New returns.
+func (k *Keys) New(ctx context.Context) (Key, error) {
+	n, part, err := k.ring.New(ctx)
 	if err != nil {
 		return Key{}, fmt.Errorf("new key: %w", err)
 	}
@@ -98,12 +87,12 @@ func (k *Keys) New() (Key, error) {
 
 // Get returns a key by its number. It returns store.ErrNotFound if the key is erased:
 // its row is deleted, or is being deleted.
-func (k *Keys) Get(number int64) (Key, error) {
+func (k *Keys) Get(ctx context.Context, number int64) (Key, error) {
 	if number == 0 {
 		return Key{}, nil
 	}
-	part, err := k.ring.Get(number)
-	if errors.Is(err, keyring.ErrErased) {
+	part, err := k.ring.Get(ctx, number)
+	if errors.Is(err, store.ErrNotFound) {
 		return Key{}, store.ErrNotFound
 	}
 	if err != nil {
@@ -112,13 +101,13 @@ func (k *Keys) Get(number int64) (Key, error) {
 	return k.row(number, part), nil
 }
 
-func (k *Keys) row(n int64, part keyring.Key) Key {
+func (k *Keys) row(n int64, part [32]byte) Key {
 	secret := k.derive("row", binary.BigEndian.AppendUint64(nil, uint64(n)), part[:])
 	return Key{n, secret, seal.New(secret)}
 }
 
-// HideName returns what stands for the name of a container in the database, so that
-// containers can be found by their names. It returns "" for "".
+// HideName returns a digest that replaces the name of a container in the database, so
+// that containers can be found by name. It returns "" for "".
 func (k *Keys) HideName(p berth.ProjectID, name string) string {
 	if name == "" {
 		return ""
@@ -127,38 +116,38 @@ func (k *Keys) HideName(p berth.ProjectID, name string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:])
 }
 
-// A Key seals a row and what belongs to it. The zero value is the key of rows in the
-// clear, which versions before sealing have written.
+// A Key seals a row and its parts. The zero value is the key of unsealed rows, which
+// versions before sealing have written.
 type Key struct {
 	number int64
 	secret [32]byte
 	aead   cipher.AEAD
 }
 
-// Number returns the number by which Keys.Get returns the key again.
+// Number returns the number of the key, for Keys.Get.
 func (k Key) Number() int64 { return k.number }
 
-// A box is a byte that no JSON begins with, the number of its key, and what seal.New
-// makes of the content, bound to both and to the kind of content. What does not begin
-// with that byte is in the clear.
+// A box consists of boxMark, the number of its key, and the content as sealed by
+// seal.New and bound to both and to the kind of content. JSON never starts with
+// boxMark. Content that does not start with it is not sealed.
 const (
 	boxMark   = 1
 	boxHeader = 1 + 8
 )
 
-// A content is a kind of what is in boxes.
+// A content is a kind of content in a box.
 type content string
 
 const (
 	contentRequest content = "request"
 	contentInput   content = "input"
-	contentBody    content = "body" // of anything
+	contentBody    content = "body" // of any row
 	contentOutput  content = "output"
 	contentEvent   content = "event"
 	contentPath    content = "path" // of a file in a container
 )
 
-// seal returns a box with plain in it.
+// seal returns a box with the content.
 func (k Key) seal(c content, plain []byte) []byte {
 	if k.number == 0 {
 		return plain
@@ -168,7 +157,7 @@ func (k Key) seal(c content, plain []byte) []byte {
 	return k.aead.Seal(box, nil, plain, append([]byte(c), box...))
 }
 
-// keyOf returns the number of a box's key.
+// keyOf returns the number of a box's key, or 0 if it is not sealed.
 func keyOf(box []byte) int64 {
 	if len(box) < boxHeader || box[0] != boxMark {
 		return 0

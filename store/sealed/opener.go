@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -10,9 +11,9 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// An Opener opens boxes. It caches the key of the last one, because the boxes of a row
-// are mostly opened together. All methods overwrite the boxes, and return
-// store.ErrNotFound if their key is erased. An Opener is not for concurrent use.
+// An Opener opens boxes. It caches the last key, because the boxes of a row are
+// usually opened together. All methods overwrite the boxes, and return
+// store.ErrNotFound if their key is erased. An Opener is not safe for concurrent use.
 type Opener struct {
 	keys *Keys
 	last Key
@@ -21,26 +22,26 @@ type Opener struct {
 // Opener returns an Opener of boxes that were sealed with k.
 func (k *Keys) Opener() *Opener { return &Opener{keys: k} }
 
-// Key returns the key of the box that was opened last, to seal its row again.
+// Key returns the key of the last opened box, to seal its row again.
 func (o *Opener) Key() Key { return o.last }
 
 // Response opens the boxes of a response and decodes them into r.
-func (o *Opener) Response(boxes Response, r *store.Response) error {
-	err := errors.Join(o.openJSON(contentBody, boxes.Body, &r.Body), o.openJSON(contentRequest, boxes.Request, &r.Request), o.openJSON(contentInput, boxes.Input, &r.Input))
+func (o *Opener) Response(ctx context.Context, boxes Response, r *store.Response) error {
+	err := errors.Join(o.openJSON(ctx, contentBody, boxes.Body, &r.Body), o.openJSON(ctx, contentRequest, boxes.Request, &r.Request), o.openJSON(ctx, contentInput, boxes.Input, &r.Input))
 	if err != nil {
 		return err
 	}
-	return o.openJSON(contentOutput, boxes.Output, &r.Body.Output)
+	return o.openJSON(ctx, contentOutput, boxes.Output, &r.Body.Output)
 }
 
-// ResponseJSON returns the JSON of a response's body with its output, in pieces that
-// follow each other.
-func (o *Opener) ResponseJSON(body, output []byte) ([][]byte, error) {
-	body, err := o.open(contentBody, body)
+// ResponseJSON returns the JSON of a response's body with its output, in consecutive
+// pieces.
+func (o *Opener) ResponseJSON(ctx context.Context, body, output []byte) ([][]byte, error) {
+	body, err := o.open(ctx, contentBody, body)
 	if err != nil {
 		return nil, err
 	}
-	if output, err = o.open(contentOutput, output); err != nil {
+	if output, err = o.open(ctx, contentOutput, output); err != nil {
 		return nil, err
 	}
 	start, end, ok := jsonscan.Field(body, "output")
@@ -50,39 +51,45 @@ func (o *Opener) ResponseJSON(body, output []byte) ([][]byte, error) {
 	return [][]byte{body[:start], output, body[end:]}, nil
 }
 
-// ResponseBody opens and decodes a response's body, which is without its output.
-func (o *Opener) ResponseBody(box []byte) (*berth.Response, error) {
-	return decode[berth.Response](o, box)
+// ResponseBody opens and decodes a response's body, without its output.
+func (o *Opener) ResponseBody(ctx context.Context, box []byte) (*berth.Response, error) {
+	return decode[berth.Response](ctx, o, box)
 }
 
 // Items opens and decodes the input and the output of a response.
-func (o *Opener) Items(inputBox, outputBox []byte) (input, output []berth.Item, err error) {
-	if err := o.openJSON(contentInput, inputBox, &input); err != nil {
+func (o *Opener) Items(ctx context.Context, inputBox, outputBox []byte) (input, output []berth.Item, err error) {
+	if err := o.openJSON(ctx, contentInput, inputBox, &input); err != nil {
 		return nil, nil, err
 	}
-	if err := o.openJSON(contentOutput, outputBox, &output); err != nil {
+	if err := o.openJSON(ctx, contentOutput, outputBox, &output); err != nil {
 		return nil, nil, err
 	}
 	return input, output, nil
 }
 
 // Event returns the data of an event.
-func (o *Opener) Event(box []byte) ([]byte, error) { return o.open(contentEvent, box) }
+func (o *Opener) Event(ctx context.Context, box []byte) ([]byte, error) {
+	return o.open(ctx, contentEvent, box)
+}
 
 // Object returns the body of an object.
-func (o *Opener) Object(box []byte) ([]byte, error) { return o.open(contentBody, box) }
+func (o *Opener) Object(ctx context.Context, box []byte) ([]byte, error) {
+	return o.open(ctx, contentBody, box)
+}
 
-// Item decodes an object that is an item of a conversation.
-func (o *Opener) Item(box []byte) (*berth.Item, error) { return decode[berth.Item](o, box) }
+// Item opens and decodes an object that is an item of a conversation.
+func (o *Opener) Item(ctx context.Context, box []byte) (*berth.Item, error) {
+	return decode[berth.Item](ctx, o, box)
+}
 
 // Container opens and decodes the body of a container.
-func (o *Opener) Container(box []byte) (*berth.Container, error) {
-	return decode[berth.Container](o, box)
+func (o *Opener) Container(ctx context.Context, box []byte) (*berth.Container, error) {
+	return decode[berth.Container](ctx, o, box)
 }
 
 // File opens and decodes an uploaded file and the key of its bytes.
-func (o *Opener) File(box []byte) (*berth.File, []byte, error) {
-	f, err := decode[file](o, box)
+func (o *Opener) File(ctx context.Context, box []byte) (*berth.File, []byte, error) {
+	f, err := decode[file](ctx, o, box)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -90,24 +97,24 @@ func (o *Opener) File(box []byte) (*berth.File, []byte, error) {
 }
 
 // Path is the reverse of Key.Path.
-func (o *Opener) Path(hidden string, box []byte) (string, error) {
+func (o *Opener) Path(ctx context.Context, hidden string, box []byte) (string, error) {
 	if len(box) == 0 {
 		return hidden, nil
 	}
-	path, err := o.open(contentPath, box)
+	path, err := o.open(ctx, contentPath, box)
 	return string(path), err
 }
 
-func decode[T any](o *Opener, box []byte) (*T, error) {
+func decode[T any](ctx context.Context, o *Opener, box []byte) (*T, error) {
 	v := new(T)
-	if err := o.openJSON(contentBody, box, v); err != nil {
+	if err := o.openJSON(ctx, contentBody, box, v); err != nil {
 		return nil, err
 	}
 	return v, nil
 }
 
-func (o *Opener) openJSON(c content, box []byte, v any) error {
-	plain, err := o.open(c, box)
+func (o *Opener) openJSON(ctx context.Context, c content, box []byte, v any) error {
+	plain, err := o.open(ctx, c, box)
 	if err != nil {
 		return err
 	}
@@ -117,11 +124,11 @@ func (o *Opener) openJSON(c content, box []byte, v any) error {
 	return nil
 }
 
-// open returns what is in a box, which it overwrites.
-func (o *Opener) open(c content, box []byte) ([]byte, error) {
+// open returns the content of a box, which it overwrites.
+func (o *Opener) open(ctx context.Context, c content, box []byte) ([]byte, error) {
 	if n := keyOf(box); n != o.last.number {
 		var err error
-		if o.last, err = o.keys.Get(n); err != nil {
+		if o.last, err = o.keys.Get(ctx, n); err != nil {
 			return nil, err
 		}
 	}
@@ -132,7 +139,7 @@ func (o *Opener) open(c content, box []byte) ([]byte, error) {
 	plain, err := o.last.aead.Open(box[boxHeader:boxHeader], nil, box[boxHeader:], append([]byte(c), header...))
 	if err != nil {
 		// The key may have been erased since it was cached, but not changed.
-		return nil, fmt.Errorf("the content that key %d seals is damaged", o.last.number)
+		return nil, fmt.Errorf("content sealed with key %d is damaged", o.last.number)
 	}
 	return plain, nil
 }

@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Response is the boxes of a response. Its output is apart from its body, so that a
-// chain is read without the rest.
+// A Response holds the boxes of a response. The output is separate from the body, so
+// that a chain can be read without the rest.
 type Response struct {
 	Request, Input []byte // never changed
 	Body, Output   []byte // the fold of the events so far
@@ -29,7 +29,7 @@ func (k Key) Response(r *store.Response) (boxes Response, err error) {
 	return boxes, err
 }
 
-// ResponseBody seals what changes of a response.
+// ResponseBody seals the changing part of a response.
 func (k Key) ResponseBody(r *berth.Response) (body, output []byte, err error) {
 	if output, err = k.sealJSON(contentOutput, r.Output); err != nil {
 		return nil, nil, err
@@ -49,7 +49,7 @@ func (k Key) Object(body []byte) []byte { return k.seal(contentBody, body) }
 // Container seals the body of a container.
 func (k Key) Container(c *berth.Container) ([]byte, error) { return k.sealJSON(contentBody, c) }
 
-// file is an uploaded file with the key of its bytes.
+// file is an uploaded file and the key of its bytes.
 type file struct {
 	berth.File
 	Key []byte `json:"key,omitempty"`
@@ -60,8 +60,8 @@ func (k Key) File(f *berth.File, key []byte) ([]byte, error) {
 	return k.sealJSON(contentBody, file{*f, key})
 }
 
-// Path seals the path of a file in a container, with the key of the container. It
-// returns a box and what stands for the path in the database, so that the file can be
+// Path seals the path of a file in a container, with the container's key. It returns a
+// box, and a digest that replaces the path in the database, so that the file can be
 // found by its path.
 func (k Key) Path(path string) (hidden string, box []byte) {
 	if k.number == 0 {

@@ -16,19 +16,19 @@ import (
 
 func open(t *testing.T) *Keys {
 	t.Helper()
-	k, err := OpenKeys(filepath.Join(t.TempDir(), "keys"), [32]byte{1})
+	ring, err := OpenFile(filepath.Join(t.TempDir(), "keys"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	return k
+	return NewKeys(ring, [32]byte{1})
 }
 
-// A box opens as what it is and with its own key only.
+// A box opens only with its own key and as its own kind of content.
 func TestBoxes(t *testing.T) {
 	k := open(t)
 	defer k.Close()
-	one, err1 := k.New()
-	two, err2 := k.New()
+	one, err1 := k.New(t.Context())
+	two, err2 := k.New(t.Context())
 	if err := errors.Join(err1, err2); err != nil {
 		t.Fatal(err)
 	}
@@ -37,31 +37,31 @@ func TestBoxes(t *testing.T) {
 	for _, key := range []Key{one, two, one, {}} {
 		box := key.Event(secret)
 		if sealed := !bytes.Contains(box, secret); sealed != (key.Number() != 0) {
-			t.Errorf("key %d: sealed %t", key.Number(), sealed)
+			t.Errorf("key %d: sealed is %t", key.Number(), sealed)
 		}
-		if got, err := o.Event(bytes.Clone(box)); err != nil || !bytes.Equal(got, secret) || o.Key().Number() != key.Number() {
+		if got, err := o.Event(t.Context(), bytes.Clone(box)); err != nil || !bytes.Equal(got, secret) || o.Key().Number() != key.Number() {
 			t.Errorf("key %d: got %q of key %d, %v", key.Number(), got, o.Key().Number(), err)
 		}
 	}
-	if _, err := o.Object(one.Event(secret)); err == nil {
+	if _, err := o.Object(t.Context(), one.Event(secret)); err == nil {
 		t.Error("an event opens as an object")
 	}
 	other := one.Event(secret)
-	other[8]++ // the number of the key
-	if _, err := o.Event(other); err == nil {
+	other[8]++ // the key's number
+	if _, err := o.Event(t.Context(), other); err == nil {
 		t.Error("a box opens with another key")
 	}
 	hidden, box := one.Path("/a")
 	if again, _ := one.Path("/a"); again != hidden || hidden == "/a" {
-		t.Errorf("a path is hidden as %q and %q", hidden, again)
+		t.Errorf("got the digests %q and %q for one path", hidden, again)
 	}
-	if path, err := o.Path(hidden, box); err != nil || path != "/a" {
+	if path, err := o.Path(t.Context(), hidden, box); err != nil || path != "/a" {
 		t.Errorf("got the path %q, %v", path, err)
 	}
-	if err := k.ring.Erase(one.Number()); err != nil {
+	if err := k.ring.Erase(t.Context(), one.Number()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := k.Opener().Event(one.Event(secret)); !errors.Is(err, store.ErrNotFound) {
+	if _, err := k.Opener().Event(t.Context(), one.Event(secret)); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an erased key: got %v, want %v", err, store.ErrNotFound)
 	}
 }
@@ -69,7 +69,7 @@ func TestBoxes(t *testing.T) {
 func TestFileKeepsItsKey(t *testing.T) {
 	k := open(t)
 	defer k.Close()
-	key, err := k.New()
+	key, err := k.New(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -77,12 +77,12 @@ func TestFileKeepsItsKey(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f, secret, err := k.Opener().File(box); err != nil || f.Filename != "a" || string(secret) != "key" {
+	if f, secret, err := k.Opener().File(t.Context(), box); err != nil || f.Filename != "a" || string(secret) != "key" {
 		t.Errorf("got %+v, %q, %v", f, secret, err)
 	}
 }
 
-// A table is a list of doomed keys in memory, which records what is done.
+// A table is an in-memory list of doomed keys that records its calls.
 type table struct {
 	mu    sync.Mutex
 	keys  []int64
@@ -109,20 +109,20 @@ func (d *table) Remove(_ context.Context, keys []int64) error {
 	return nil
 }
 
-// Keys are destroyed after their deletion is durable, and leave the list after that. Those
-// that could not be destroyed are destroyed with the next.
+// Keys are destroyed after their deletion is durable, and are removed from the list
+// after that. Keys that could not be destroyed are destroyed with the next ones.
 func TestEraserOrder(t *testing.T) {
 	k := open(t)
 	defer k.Close()
 	var numbers []int64
 	for range 3 {
-		key, err := k.New()
+		key, err := k.New(t.Context())
 		if err != nil {
 			t.Fatal(err)
 		}
 		numbers = append(numbers, key.Number())
 	}
-	has := func(n int64) bool { _, err := k.Get(n); return err == nil }
+	has := func(n int64) bool { _, err := k.Get(t.Context(), n); return err == nil }
 	list := &table{keys: slices.Clone(numbers[:1]), check: func() {}}
 	list.check = func() {
 		if !has(numbers[0]) {
@@ -146,13 +146,13 @@ func TestEraserOrder(t *testing.T) {
 	list.err = nil
 	list.mu.Unlock()
 	if err := e.Erase(numbers[2:]); err != nil || has(numbers[1]) || has(numbers[2]) {
-		t.Errorf("the next: got %v, keys %t and %t", err, has(numbers[1]), has(numbers[2]))
+		t.Errorf("after the next erasure: got %v, keys %t and %t", err, has(numbers[1]), has(numbers[2]))
 	}
 	if err := e.Close(); err != nil {
 		t.Fatal(err)
 	}
 	if len(list.keys) != 0 {
-		t.Errorf("%v are still in the list", list.keys)
+		t.Errorf("keys %v are still in the list", list.keys)
 	}
 	if err := e.Erase(numbers); !errors.Is(err, store.ErrClosed) {
 		t.Errorf("after Close: got %v, want %v", err, store.ErrClosed)

@@ -8,10 +8,10 @@ import (
 	"os"
 )
 
-// Backup copies the database in a file, as it is at one moment, to a new file. A server
-// may use the database meanwhile. The copy needs the keys of the original, which must be
-// copied after it: then they are all there, and those of rows that were deleted since
-// are erased.
+// Backup copies a consistent state of the database in a file to a new file. A server
+// may use the database meanwhile. The copy needs the keys of the original. Copy them
+// afterwards: then they include all keys of the copy's rows, except those erased
+// since.
 func Backup(ctx context.Context, path, to string) error {
 	if err := backup(ctx, path, to); err != nil {
 		return fmt.Errorf("sqlite: back up %s: %w", path, explain(err))
@@ -31,7 +31,7 @@ func backup(ctx context.Context, path, to string) error {
 	if err != nil {
 		return fmt.Errorf("open: %w", err)
 	}
-	if err := create(to); err != nil { // for its owner alone
+	if err := create(to); err != nil { // with mode 0600
 		return errors.Join(err, db.Close())
 	}
 	_, err = db.ExecContext(ctx, "VACUUM INTO ?", to)

@@ -14,9 +14,9 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// before unpacks a database, with its keys, that version 66edd30 has written: with rows
-// in the clear, as versions before it have left them, and with a response whose deletion
-// a crash has interrupted before its key was erased.
+// before unpacks a database and its keys as written by version 66edd30. It has
+// unsealed rows of earlier versions, and a response whose deletion a crash interrupted
+// before its key was erased.
 func before(t *testing.T) *sqlite.DB {
 	t.Helper()
 	dir := t.TempDir()
@@ -75,7 +75,7 @@ func TestDatabaseOfBeforeIsRead(t *testing.T) {
 	if items, err := db.Items(ctx, theProject, []string{"msg_in_resp_2", "msg_out_resp_1", "msg_conv"}); err != nil || len(items) != 3 {
 		t.Errorf("items: got %v, %v", items, err)
 	}
-	if key, err := db.FileKey(ctx, theProject, "file-1"); err != nil || string(key) != "key of file-1" {
+	if _, key, err := db.GetFile(ctx, theProject, "file-1"); err != nil || string(key) != "key of file-1" {
 		t.Errorf("key of a file: got %q, %v", key, err)
 	}
 	for name, id := range map[string]berth.ContainerID{"box": "cntr_1", "clear": "cntr_clear"} {
@@ -115,7 +115,7 @@ func TestDatabaseOfBeforeIsErased(t *testing.T) {
 	}
 	const interrupted = "9"
 	if left, err := db.QueryText("SELECT count(*) FROM doomed"); left != "0" || err != nil || has(interrupted) {
-		t.Errorf("%s keys are still to be erased, %v; the key of the interrupted deletion exists %t", left, err, has(interrupted))
+		t.Errorf("%s keys are not erased yet, %v; the key of the interrupted deletion exists: %t", left, err, has(interrupted))
 	}
 	for _, step := range []struct {
 		query string
@@ -131,7 +131,7 @@ func TestDatabaseOfBeforeIsErased(t *testing.T) {
 			t.Fatalf("%s: key %s, %v", step.query, number, err)
 		}
 		if err := step.do(); err != nil || has(number) {
-			t.Errorf("%s: after the deletion the key exists %t, %v", step.query, has(number), err)
+			t.Errorf("%s: after the deletion the key exists: %t, %v", step.query, has(number), err)
 		}
 	}
 	if err := db.DeleteContainer(ctx, theProject, "cntr_clear"); err != nil {

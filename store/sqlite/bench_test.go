@@ -57,8 +57,7 @@ func appendMany(b *testing.B, db *sqlite.DB, id berth.ResponseID, n int) {
 	}
 }
 
-// BenchmarkRawInsert is what the driver takes for one row in a transaction of its
-// own, to compare with.
+// BenchmarkRawInsert measures one row in a transaction of its own, for comparison.
 func BenchmarkRawInsert(b *testing.B) {
 	for _, synchronous := range []string{"NORMAL", "FULL"} {
 		b.Run(synchronous, func(b *testing.B) {
@@ -85,8 +84,8 @@ func BenchmarkRawInsert(b *testing.B) {
 	}
 }
 
-// BenchmarkFold appends an item's last event with the body, beside input of a
-// megabyte, which must not be written again.
+// BenchmarkFold appends an item's last event with the body. The input of one megabyte
+// must not be rewritten.
 func BenchmarkFold(b *testing.B) {
 	for _, input := range []int{1 << 10, 1 << 20} {
 		b.Run(fmt.Sprintf("input=%d", input), func(b *testing.B) {
@@ -138,7 +137,7 @@ func BenchmarkChain(b *testing.B) {
 	}
 }
 
-// BenchmarkDelete deletes responses, which waits for their keys to be erased.
+// BenchmarkDelete deletes responses and waits until their keys are erased.
 func BenchmarkDelete(b *testing.B) {
 	for _, clients := range []int{1, 16} {
 		b.Run(fmt.Sprintf("clients=%d", clients), func(b *testing.B) {

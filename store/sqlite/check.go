@@ -6,14 +6,13 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-// CheckWrite returns an error unless something can be written now. What it writes is
-// gone when it returns.
+// CheckWrite returns an error unless a write succeeds now. It leaves no data.
 func (d *DB) CheckWrite(ctx context.Context) error {
-	const none = -1 // no key has that number
+	const unused = -1 // no key has this number
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		if err := q.Doom(ctx, none); err != nil {
+		if err := q.Doom(ctx, unused); err != nil {
 			return err
 		}
-		return q.Done(ctx, none)
+		return q.Done(ctx, unused)
 	})
 }

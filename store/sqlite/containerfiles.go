@@ -15,7 +15,7 @@ func (d containers) PutContainerFile(ctx context.Context, p berth.ProjectID, f *
 		if err != nil {
 			return err
 		}
-		key, err := d.keys.Get(n)
+		key, err := d.keys.Get(ctx, n)
 		if err != nil {
 			return err
 		}
@@ -35,12 +35,12 @@ func (d containers) GetContainerFile(ctx context.Context, p berth.ProjectID, c b
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	f, err := containerFile(d.keys.Opener(), c, query.ContainerFilesRow{ID: string(id), Path: row.Path, CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes, Box: row.Box})
+	f, err := containerFile(ctx, d.keys.Opener(), c, query.ContainerFilesRow{ID: string(id), Path: row.Path, CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes, Box: row.Box})
 	return f, d.wrap(err)
 }
 
-func containerFile(o *sealed.Opener, c berth.ContainerID, row query.ContainerFilesRow) (*berth.ContainerFile, error) {
-	path, err := o.Path(row.Path, row.Box)
+func containerFile(ctx context.Context, o *sealed.Opener, c berth.ContainerID, row query.ContainerFilesRow) (*berth.ContainerFile, error) {
+	path, err := o.Path(ctx, row.Path, row.Box)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ func (d containers) ContainerFiles(ctx context.Context, p berth.ProjectID, c ber
 	files := make([]*berth.ContainerFile, len(rows))
 	o := d.keys.Opener()
 	for i, r := range rows {
-		if files[i], err = containerFile(o, c, r); err != nil {
+		if files[i], err = containerFile(ctx, o, c, r); err != nil {
 			return nil, d.wrap(err)
 		}
 	}
@@ -67,7 +67,7 @@ func (d containers) ContainerFiles(ctx context.Context, p berth.ProjectID, c ber
 }
 
 func (d containers) DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error {
-	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error { // its path is sealed with its container
+	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error { // its path is sealed with the container's key
 		return found(q.DeleteContainerFile(ctx, query.DeleteContainerFileParams{Container: string(c), ID: string(id), Project: string(p)}))
 	})
 }

@@ -12,7 +12,7 @@ import (
 )
 
 func (d containers) CreateContainer(ctx context.Context, c *store.Container, also ...*store.Object) error {
-	key, err := d.keys.New()
+	key, err := d.keys.New(ctx)
 	if err != nil {
 		return err
 	}
@@ -23,7 +23,7 @@ func (d containers) CreateContainer(ctx context.Context, c *store.Container, als
 	row := query.CreateContainerParams{ID: string(c.Body.ID), Project: string(c.Project), CreatedAt: c.Body.CreatedAt,
 		Name: d.keys.HideName(c.Project, c.Body.Name), Status: string(c.Body.Status), Body: body, Seal: key.Number(),
 		Key: string(c.Key), MemoryLimit: c.Body.MemoryLimit, CountedUntil: c.Body.CreatedAt}
-	objects, err := d.objectRows(c.Project, also)
+	objects, err := d.objectRows(ctx, c.Project, also)
 	if err != nil {
 		return err
 	}
@@ -43,11 +43,11 @@ func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id bert
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return d.container(d.keys.Opener(), p, body)
+	return d.container(ctx, d.keys.Opener(), p, body)
 }
 
-func (d containers) container(o *sealed.Opener, p berth.ProjectID, box []byte) (*store.Container, error) {
-	c, err := o.Container(box)
+func (d containers) container(ctx context.Context, o *sealed.Opener, p berth.ProjectID, box []byte) (*store.Container, error) {
+	c, err := o.Container(ctx, box)
 	if err != nil {
 		return nil, d.damaged("", err)
 	}
@@ -74,7 +74,7 @@ func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name 
 	all := make([]*store.Container, 0, min(len(rows), page.Limit))
 	o := d.keys.Opener()
 	for _, row := range rows[:cap(all)] {
-		c, err := d.container(o, p, row)
+		c, err := d.container(ctx, o, p, row)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // deleted just now
 		}
@@ -94,7 +94,7 @@ func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id b
 			return err
 		}
 		o := d.keys.Opener()
-		c, err := d.container(o, p, box)
+		c, err := d.container(ctx, o, p, box)
 		if err != nil {
 			return err
 		}
@@ -120,7 +120,7 @@ func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id b
 }
 
 func (d containers) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) { // and the rows of its files
+	return d.erase(ctx, func(ctx context.Context, q *query.Queries) ([]int64, error) { // including those of its files
 		if err := countContainer(ctx, q, p, id); err != nil {
 			return nil, err
 		}
@@ -141,7 +141,7 @@ func (d containers) RunningContainers(ctx context.Context) ([]*store.Container, 
 	all := make([]*store.Container, 0, len(rows))
 	o := d.keys.Opener()
 	for _, r := range rows {
-		c, err := d.container(o, berth.ProjectID(r.Project), r.Body)
+		c, err := d.container(ctx, o, berth.ProjectID(r.Project), r.Body)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // deleted just now
 		}

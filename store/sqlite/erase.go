@@ -11,7 +11,7 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-// erase runs do, which deletes rows and returns their keys, in a transaction, and
+// erase runs do in a transaction, which deletes rows and returns their keys. It then
 // erases the keys.
 func (d *core) erase(ctx context.Context, do func(context.Context, *query.Queries) ([]int64, error)) error {
 	var gone []int64
@@ -20,7 +20,7 @@ func (d *core) erase(ctx context.Context, do func(context.Context, *query.Querie
 		gone = gone[:0]
 		for _, n := range all {
 			if n == 0 {
-				continue // of a row in the clear
+				continue // of an unsealed row
 			}
 			gone = append(gone, n)
 			if err := q.Doom(ctx, n); err != nil {
@@ -35,17 +35,17 @@ func (d *core) erase(ctx context.Context, do func(context.Context, *query.Querie
 	return d.eraser.Erase(gone)
 }
 
-// doomed is the table of keys that are to be erased, as sealed.Eraser needs it.
+// doomed implements sealed.Doomed with a table.
 type doomed struct{ *core }
 
 func (d doomed) List(ctx context.Context) ([]int64, error) { return d.queries.Doomed(ctx) }
 
-// Sync syncs the write-ahead log. Its file may be opened and closed beside SQLite: the
-// locks of SQLite are not on that.
+// Sync syncs the write-ahead log. SQLite holds no locks on that file, so opening and
+// closing it is safe.
 func (d doomed) Sync() error {
 	f, err := os.Open(d.path + "-wal")
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // all is in the database
+		return nil // the log has been merged into the database
 	}
 	if err != nil {
 		return err

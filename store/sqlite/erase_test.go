@@ -18,10 +18,10 @@ import (
 
 const canary = "canary-in-a-coal-mine "
 
-// An author writes responses whose content is one word, again and again.
+// An author writes responses, each filled with copies of one word.
 type author struct {
 	db     *sqlite.DB
-	words  []string // by response
+	words  []string // one for each response
 	next   []int64
 	random *rand.Rand
 }
@@ -41,7 +41,7 @@ func newAuthor(t *testing.T, db *sqlite.DB, seed uint64, words ...string) *autho
 
 func (a *author) id(i int) berth.ResponseID { return berth.ResponseID(fmt.Sprintf("resp_%03d", i)) }
 
-// text is mostly short and sometimes long.
+// text is usually short and sometimes long.
 func (a *author) text(i int) string {
 	return strings.Repeat(a.words[i], 1+a.random.IntN(1+a.random.IntN(100)))
 }
@@ -51,7 +51,7 @@ func (a *author) item(i int) berth.Item {
 }
 
 func (a *author) body(i int) *berth.Response {
-	// The name of the model is not content: it stays, in what was used.
+	// The model's name is not content: it remains in the usage.
 	body := berth.NewResponse(a.id(i), 1, &berth.ResponseRequest{Model: "m", Instructions: &a.words[i]})
 	for range a.random.IntN(5) {
 		body.Output = append(body.Output, a.item(i))
@@ -59,7 +59,7 @@ func (a *author) body(i int) *berth.Response {
 	return body
 }
 
-// write appends to responses at random, n times.
+// write appends to random responses n times.
 func (a *author) write(t *testing.T, n int) {
 	t.Helper()
 	for range n {
@@ -76,7 +76,7 @@ func (a *author) write(t *testing.T, n int) {
 	}
 }
 
-// copied copies what is on the disk, as a crash now would leave it.
+// copied copies the files as a crash now would leave them.
 func copied(t *testing.T, dir string) string {
 	t.Helper()
 	to := t.TempDir()
@@ -92,7 +92,7 @@ func copied(t *testing.T, dir string) string {
 	return to
 }
 
-// check asks SQLite whether the file is sound.
+// check runs SQLite's integrity check.
 func check(t *testing.T, db *sqlite.DB) {
 	t.Helper()
 	got, err := db.QueryText("PRAGMA integrity_check")
@@ -101,7 +101,7 @@ func check(t *testing.T, db *sqlite.DB) {
 	}
 }
 
-// Each kind of object is sealed, and deleted with its key.
+// Each kind of object is sealed and deleted with its key.
 func TestEachKindIsErased(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, filepath.Join(dir, "berth.db"))
@@ -161,7 +161,7 @@ func TestEachKindIsErased(t *testing.T) {
 	}
 	for _, n := range numbers {
 		if there, err := db.HasKey(n); there || err != nil {
-			t.Errorf("key %s is there %t, %v", n, there, err)
+			t.Errorf("key %s exists: %t, %v", n, there, err)
 		}
 	}
 	if err := db.Close(); err != nil {
@@ -169,7 +169,8 @@ func TestEachKindIsErased(t *testing.T) {
 	}
 }
 
-// A deletion that a crash overtook before its key was erased is done by the next start.
+// The next start completes a deletion that a crash interrupted before its key was
+// erased.
 func TestEraseAfterCrash(t *testing.T) {
 	dir := t.TempDir()
 	db := open(t, filepath.Join(dir, "berth.db"))
@@ -183,7 +184,7 @@ func TestEraseAfterCrash(t *testing.T) {
 	}
 	crashed := copied(t, dir)
 	if there, err := db.HasKey(number); !there || err != nil {
-		t.Fatalf("the key is there %t, %v; this test sees nothing", there, err)
+		t.Fatalf("the key exists: %t, %v; the test would prove nothing", there, err)
 	}
 	if err := db.Close(); err != nil {
 		t.Fatal(err)
@@ -191,10 +192,10 @@ func TestEraseAfterCrash(t *testing.T) {
 	for range 2 {
 		db = open(t, filepath.Join(crashed, "berth.db"))
 		if there, err := db.HasKey(number); there || err != nil {
-			t.Errorf("the key is there %t, %v", there, err)
+			t.Errorf("the key exists: %t, %v", there, err)
 		}
 		if left, err := db.QueryText("SELECT count(*) FROM doomed"); left != "0" || err != nil {
-			t.Errorf("%s keys are still to be erased, %v", left, err)
+			t.Errorf("%s keys are not erased yet, %v", left, err)
 		}
 		if _, err := db.GetResponse(t.Context(), "p", a.id(1)); err != nil {
 			t.Errorf("another response: %v", err)
@@ -205,7 +206,7 @@ func TestEraseAfterCrash(t *testing.T) {
 	}
 }
 
-// What an earlier version has written in the clear is read, found and deleted.
+// Unsealed rows of an earlier version can be read, found and deleted.
 func TestClearRows(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	defer db.Close()
@@ -224,7 +225,7 @@ func TestClearRows(t *testing.T) {
 	}
 	f := &berth.ContainerFile{ID: "cfile_2", ContainerID: "cntr_1", Path: "/a"}
 	if err := db.PutContainerFile(ctx, "p", f); err != nil || f.ID != "cfile_1" {
-		t.Errorf("a file that is known: got %s, %v", f.ID, err)
+		t.Errorf("a known file: got %s, %v", f.ID, err)
 	}
 	o, err := db.UpdateObject(ctx, "p", store.ObjectKey{Kind: "conversation", ID: "conv_1"}, func(o *store.Object) error { return nil })
 	if err != nil || string(o.Body) != `{"a":1}` {

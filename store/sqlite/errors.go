@@ -14,7 +14,7 @@ import (
 // errClosed is the error of writes after Close.
 var errClosed = fmt.Errorf("sqlite: %w", store.ErrClosed)
 
-// wrap gives an error its identity in the store's terms.
+// wrap converts an error of SQLite to one of the store.
 func (d *core) wrap(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.ErrNotFound
@@ -26,7 +26,7 @@ func (d *core) wrap(err error) error {
 	switch e.Code() {
 	case sqlite3.SQLITE_CONSTRAINT_PRIMARYKEY, sqlite3.SQLITE_CONSTRAINT_UNIQUE:
 		return fmt.Errorf("%w: %w", store.ErrExists, err)
-	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: // what the row belongs to
+	case sqlite3.SQLITE_CONSTRAINT_FOREIGNKEY: // the parent of the row
 		return fmt.Errorf("%w: %w", store.ErrNotFound, err)
 	}
 	err = fmt.Errorf("sqlite: %s: %w", d.path, explain(err))
@@ -36,7 +36,7 @@ func (d *core) wrap(err error) error {
 	return err
 }
 
-// lacksStorage reports whether a result of SQLite says that the disk does not take a
+// lacksStorage reports whether a result code of SQLite means that the disk refused a
 // write.
 func lacksStorage(code int) bool {
 	switch code {
@@ -47,28 +47,28 @@ func lacksStorage(code int) bool {
 	return code&0xff == sqlite3.SQLITE_FULL || code&0xff == sqlite3.SQLITE_IOERR
 }
 
-// explain puts what an operator can do about an error of SQLite before it.
+// explain prefixes an error of SQLite with the operator's remedy.
 func explain(err error) error {
 	e, ok := errors.AsType[*sqlite.Error](err)
 	if !ok {
 		return err
 	}
-	switch e.Code() & 0xff { // the rest is detail
+	switch e.Code() & 0xff { // the primary code
 	case sqlite3.SQLITE_FULL:
-		return fmt.Errorf("the disk is full, nothing of this was saved: %w", err)
+		return fmt.Errorf("the disk is full; nothing of this write was saved: %w", err)
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
-		return fmt.Errorf("the file is damaged or is no database; restore it from a copy: %w", err)
+		return fmt.Errorf("the file is damaged or is not a database; restore it from a backup: %w", err)
 	case sqlite3.SQLITE_BUSY:
-		return fmt.Errorf("another process has kept the database for %d s, nothing of this was saved: %w", busyTimeout/1000, err)
+		return fmt.Errorf("another process has locked the database for %d s; nothing of this write was saved: %w", busyTimeout/1000, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("check the permissions of the file and its directory: %w", err)
 	case sqlite3.SQLITE_IOERR:
-		return fmt.Errorf("the disk fails: %w", err)
+		return fmt.Errorf("the disk is failing: %w", err)
 	}
 	return err
 }
 
-// found turns a count of changed rows into ErrNotFound if there was none.
+// found returns ErrNotFound if no row was changed.
 func found(n int64, err error) error {
 	if err == nil && n == 0 {
 		return store.ErrNotFound

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Pragma sets something on the connection that writes.
+// Pragma runs a pragma on the writer's connection.
 func (d *DB) Pragma(text string) error {
 	return d.writer.alone(func(c *sql.Conn) error {
 		_, err := c.ExecContext(context.Background(), "PRAGMA "+text)
@@ -17,7 +17,7 @@ func (d *DB) Pragma(text string) error {
 	})
 }
 
-// Exec runs a statement on the connection that writes.
+// Exec runs a statement on the writer's connection.
 func (d *DB) Exec(text string, args ...any) error {
 	return d.writer.alone(func(c *sql.Conn) error {
 		_, err := c.ExecContext(context.Background(), text, args...)
@@ -25,8 +25,7 @@ func (d *DB) Exec(text string, args ...any) error {
 	})
 }
 
-// Hold keeps the database as it is now readable, as a long read does, until release
-// is called.
+// Hold starts a long read, which holds the current state until release is called.
 func (d *DB) Hold(ctx context.Context) (release func() error, err error) {
 	tx, err := d.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
@@ -39,8 +38,8 @@ func (d *DB) Hold(ctx context.Context) (release func() error, err error) {
 	return tx.Rollback, nil
 }
 
-// Doom enters the key of a row into the list of those that are to be erased, as a
-// deletion does that a crash overtakes.
+// Doom adds a row's key to the list of keys to erase, like a deletion interrupted by a
+// crash.
 func (d *DB) Doom(table, id string) error {
 	return d.Exec("INSERT INTO doomed SELECT seal FROM "+table+" WHERE id = ?", id)
 }
@@ -56,17 +55,17 @@ func (d *DB) HasKey(number string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = d.keys.Get(n)
+	_, err = d.keys.Get(context.Background(), n)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
 	return err == nil, err
 }
 
-// Waiting is how many writes wait for the next transaction.
+// Waiting returns the number of writes that wait for the next transaction.
 func (d *DB) Waiting() int { return len(d.writer.writes) }
 
-// Plan says how a query finds its rows.
+// Plan returns the query plan.
 func (d *DB) Plan(text string) (steps []string, err error) {
 	rows, err := d.read.Query("EXPLAIN QUERY PLAN " + text)
 	if err != nil {
@@ -84,7 +83,7 @@ func (d *DB) Plan(text string) (steps []string, err error) {
 	return steps, rows.Err()
 }
 
-// Shrink gives free pages back, as the background does.
+// Shrink returns free pages to the file system, like the shrinker.
 func (d *DB) Shrink(ctx context.Context, slack, step int64) (more bool, err error) {
 	return d.shrink(ctx, slack, step)
 }

@@ -13,7 +13,7 @@ import (
 )
 
 func (d files) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File, key []byte) error {
-	k, err := d.keys.New()
+	k, err := d.keys.New(ctx)
 	if err != nil {
 		return err
 	}
@@ -28,28 +28,16 @@ func (d files) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File,
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error { return q.CreateFile(ctx, row) })
 }
 
-func (d files) GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error) {
+func (d files) GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, []byte, error) {
 	body, err := d.queries.GetFile(ctx, query.GetFileParams{ID: string(id), Project: string(p)})
 	if err != nil {
-		return nil, d.wrap(err)
+		return nil, nil, d.wrap(err)
 	}
-	f, _, err := d.keys.Opener().File(body)
+	f, key, err := d.keys.Opener().File(ctx, body)
 	if err != nil {
-		return nil, d.damaged("", err)
+		return nil, nil, d.damaged("file "+string(id)+": ", err)
 	}
-	return f, nil
-}
-
-func (d files) FileKey(ctx context.Context, p berth.ProjectID, id berth.FileID) ([]byte, error) {
-	body, err := d.queries.GetFile(ctx, query.GetFileParams{ID: string(id), Project: string(p)})
-	if err != nil {
-		return nil, d.wrap(err)
-	}
-	_, key, err := d.keys.Opener().File(body)
-	if err != nil {
-		return nil, d.damaged("", err)
-	}
-	return key, nil
+	return f, key, nil
 }
 
 func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
@@ -72,7 +60,7 @@ func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string,
 	files := make([]*berth.File, 0, min(len(rows), page.Limit))
 	o := d.keys.Opener()
 	for _, row := range rows[:cap(files)] {
-		f, _, err := o.File(row)
+		f, _, err := o.File(ctx, row)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // deleted just now
 		}
@@ -103,7 +91,7 @@ func (d files) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileI
 	})
 }
 
-// damaged says where an error of opening or decoding stored content is.
+// damaged wraps an error of opening or decoding stored content with its location.
 func (d *core) damaged(what string, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
 		return store.ErrNotFound

@@ -13,7 +13,7 @@ import (
 
 func (d responses) Items(ctx context.Context, p berth.ProjectID, ids []string) (map[string]berth.Item, error) {
 	found := make(map[string]berth.Item, len(ids))
-	places := map[string][]string{} // by response, the items that it has
+	places := map[string][]string{} // item ids by response
 	for _, id := range ids {
 		response, err := d.queries.ItemPlace(ctx, query.ItemPlaceParams{Project: string(p), ID: id})
 		switch {
@@ -44,7 +44,7 @@ func (d responses) itemsOf(ctx context.Context, response string, ids []string, f
 	if err != nil {
 		return err
 	}
-	input, output, err := d.keys.Opener().Items(row.Input, row.Output)
+	input, output, err := d.keys.Opener().Items(ctx, row.Input, row.Output)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -59,7 +59,7 @@ func (d responses) itemsOf(ctx context.Context, response string, ids []string, f
 	return nil
 }
 
-// conversationItem finds an item in whatever conversation has it.
+// conversationItem finds an item in any conversation.
 func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id string, found map[string]berth.Item) error {
 	body, err := d.queries.ObjectOfKind(ctx, query.ObjectOfKindParams{Project: string(p), ID: id, Kind: string(store.KindConversationItem)})
 	if errors.Is(err, sql.ErrNoRows) {
@@ -68,7 +68,7 @@ func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id s
 	if err != nil {
 		return err
 	}
-	it, err := d.keys.Opener().Item(body)
+	it, err := d.keys.Opener().Item(ctx, body)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -79,7 +79,7 @@ func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id s
 	return nil
 }
 
-// addItems makes items known by their ids.
+// addItems indexes items by their ids.
 func addItems(ctx context.Context, q *query.Queries, p berth.ProjectID, response berth.ResponseID, items []berth.Item) error {
 	for _, it := range items {
 		if it.ID() == "" {

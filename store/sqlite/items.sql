@@ -1,4 +1,4 @@
--- AddItem says where an item is, unless another response has it already.
+-- AddItem indexes an item, unless another response has it.
 -- name: AddItem :exec
 INSERT OR IGNORE INTO items (project, id, response) VALUES (?, ?, ?);
 

@@ -15,7 +15,7 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// migrate brings the tables up to date.
+// migrate updates the schema.
 func migrate(ctx context.Context, db *sql.DB) error {
 	dir, err := fs.Sub(migrations, "migrations")
 	if err != nil {
@@ -30,7 +30,7 @@ func migrate(ctx context.Context, db *sql.DB) error {
 		return fmt.Errorf("read schema version: %w", err)
 	}
 	if current > target {
-		return fmt.Errorf("the database is of a later version of Berth (schema %d, this one knows up to %d)", current, target)
+		return fmt.Errorf("the database was written by a later version of Berth (schema %d, this version supports up to %d)", current, target)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)
@@ -38,10 +38,10 @@ func migrate(ctx context.Context, db *sql.DB) error {
 	return nil
 }
 
-// lockDir waits until no other process opens a database in the directory: two
-// migrations at once would fail, and so would two changes to WAL mode. The lock
-// is on the directory because opening the database's own file, beside SQLite,
-// endangers SQLite's locks.
+// lockDir waits until no other process opens a database in the directory: concurrent
+// migrations would fail, as would concurrent changes to WAL mode. It locks the
+// directory, because opening and closing the database's own file would drop SQLite's
+// locks.
 func lockDir(dir string) (unlock func() error, err error) {
 	f, err := os.Open(dir)
 	if err != nil {
@@ -49,7 +49,7 @@ func lockDir(dir string) (unlock func() error, err error) {
 	}
 	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX); err != nil {
 		f.Close()
-		return nil, fmt.Errorf("locking %s: %w", dir, err)
+		return nil, fmt.Errorf("lock %s: %w", dir, err)
 	}
 	return f.Close, nil
 }

@@ -14,7 +14,7 @@ import (
 )
 
 func (d objects) CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*store.Object) error {
-	rows, err := d.objectRows(p, objects)
+	rows, err := d.objectRows(ctx, p, objects)
 	if err != nil {
 		return err
 	}
@@ -30,7 +30,7 @@ func createObjects(ctx context.Context, q *query.Queries, rows []query.CreateObj
 	return nil
 }
 
-// addObjects saves those objects whose keys are not taken and whose parents are there.
+// addObjects saves the objects whose keys are free and whose parents exist.
 func addObjects(ctx context.Context, q *query.Queries, rows []query.CreateObjectParams) error {
 	for _, row := range rows {
 		if err := q.AddObject(ctx, query.AddObjectParams(row)); err != nil {
@@ -40,11 +40,11 @@ func addObjects(ctx context.Context, q *query.Queries, rows []query.CreateObject
 	return nil
 }
 
-// objectRows seals objects, each under a key of its own.
-func (d *core) objectRows(p berth.ProjectID, objects []*store.Object) ([]query.CreateObjectParams, error) {
+// objectRows seals objects, each under its own key.
+func (d *core) objectRows(ctx context.Context, p berth.ProjectID, objects []*store.Object) ([]query.CreateObjectParams, error) {
 	rows := make([]query.CreateObjectParams, len(objects))
 	for i, o := range objects {
-		key, err := d.keys.New()
+		key, err := d.keys.New(ctx)
 		if err != nil {
 			return nil, err
 		}
@@ -73,7 +73,7 @@ func (d objects) GetObject(ctx context.Context, p berth.ProjectID, key store.Obj
 		return nil, d.wrap(err)
 	}
 	o := &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64}
-	if o.Body, err = d.keys.Opener().Object(row.Body); err != nil {
+	if o.Body, err = d.keys.Opener().Object(ctx, row.Body); err != nil {
 		return nil, d.damaged(key.ID+": ", err)
 	}
 	return o, nil
@@ -103,14 +103,14 @@ func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.
 	if args.Below, err = number(last, math.MaxInt64); err != nil {
 		return nil, false, err
 	}
-	backwards := page.After == "" && page.Before != "" // from Before on, away from it
+	backwards := page.After == "" && page.Before != "" // the rows before Before, in reverse
 	limit, cut, err := d.fit(ctx, args, page.Ascending != backwards, page)
 	if err != nil {
 		return nil, false, err
 	}
 	args.N = int64(limit) + 1
 	if cut {
-		args.N-- // the next one is there, and may be large
+		args.N-- // the next object exists and may be large
 	}
 	var rows []query.ListObjectsAscendingRow
 	if page.Ascending != backwards {
@@ -128,7 +128,7 @@ func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.
 	objects := make([]*store.Object, 0, min(len(rows), limit))
 	open := d.keys.Opener()
 	for _, r := range rows[:cap(objects)] {
-		body, err := open.Object(r.Body)
+		body, err := open.Object(ctx, r.Body)
 		if errors.Is(err, store.ErrNotFound) {
 			continue // deleted just now
 		}
@@ -153,7 +153,7 @@ func (d objects) UpdateObject(ctx context.Context, p berth.ProjectID, key store.
 		}
 		o = &store.Object{ObjectKey: key, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt.Int64}
 		open := d.keys.Opener()
-		if o.Body, err = open.Object(row.Body); err != nil {
+		if o.Body, err = open.Object(ctx, row.Body); err != nil {
 			return err
 		}
 		if err := change(o); err != nil {
@@ -179,8 +179,8 @@ func (d objects) DeleteObject(ctx context.Context, p berth.ProjectID, key store.
 	})
 }
 
-// deleteChildren removes all that belongs to an object or a container, however far
-// down, and returns the keys.
+// deleteChildren removes all descendants of an object or a container. It returns their
+// keys.
 func deleteChildren(ctx context.Context, q *query.Queries, p berth.ProjectID, id string) (gone []int64, err error) {
 	for parents := []string{id}; len(parents) > 0; parents = parents[1:] {
 		children, err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams{Project: string(p), Parent: parents[0]})
@@ -207,8 +207,8 @@ func (d objects) ExpiredObjects(ctx context.Context, kind store.Kind, now time.T
 	return refs, nil
 }
 
-// fit shortens a page of objects. It returns how many objects to read, and whether the
-// page was shortened.
+// fit shortens a page of objects. It returns the number of objects to read, and
+// whether the page was shortened.
 func (d objects) fit(ctx context.Context, args query.ListObjectsAscendingParams, ascending bool, page store.Page) (n int, shortened bool, err error) {
 	if !page.Sized(ctx) {
 		return page.Limit, false, nil

@@ -27,7 +27,7 @@ WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.
   AND number > sqlc.arg(above) AND number < sqlc.arg(below)
 ORDER BY number DESC LIMIT sqlc.arg(n);
 
--- ObjectSize tells how large an object is without reading it.
+-- ObjectSize returns the size of an object without reading it.
 -- name: ObjectSize :one
 SELECT CAST(length(body) AS INTEGER) AS bytes FROM objects
 WHERE project = sqlc.arg(project) AND parent = sqlc.arg(parent) AND kind = sqlc.arg(kind) AND id = sqlc.arg(id);

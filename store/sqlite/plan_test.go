@@ -8,8 +8,8 @@ import (
 	"testing"
 )
 
-// whole are the queries that may read a table from end to end: the answer is all
-// of it, or the table has one row.
+// whole lists the queries that may scan a table: they return all of it, or it has one
+// row.
 var whole = map[string]bool{"ListKeys": true, "Mark": true, "Doomed": true}
 
 var (
@@ -17,7 +17,7 @@ var (
 	parameter = regexp.MustCompile(`sqlc\.arg\(\w+\)|\?`)
 )
 
-// Every other query finds its rows by an index.
+// All other queries use an index.
 func TestPlans(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	defer db.Close()
@@ -47,12 +47,12 @@ func TestPlans(t *testing.T) {
 			for _, step := range plan {
 				table, scan := strings.CutPrefix(step, "SCAN ")
 				if scan && table != "chain" && !strings.Contains(table, "USING") && table != "CONSTANT ROW" && !whole[query] {
-					t.Errorf("%s reads all of %s", query, table)
+					t.Errorf("%s scans %s", query, table)
 				}
 			}
 		}
 	}
 	if n < 40 {
-		t.Errorf("found %d queries; this test sees too little", n)
+		t.Errorf("found only %d queries", n)
 	}
 }

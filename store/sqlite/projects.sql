@@ -4,7 +4,7 @@ SELECT id FROM responses WHERE project = ? AND deleted = 0 LIMIT ?;
 -- name: ProjectObjects :many
 SELECT kind, id FROM objects WHERE project = ? AND parent = '' LIMIT ?;
 
--- StoredBytes is what the bodies of a project take; see migration 9.
+-- StoredBytes returns the size of a project's rows; see migration 9.
 -- name: StoredBytes :one
 SELECT bytes FROM stored WHERE project = ?;
 

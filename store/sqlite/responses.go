@@ -27,7 +27,7 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 	if r.Body.PreviousResponseID != nil && r.Body.Store {
 		row.Previous = sql.NullString{String: string(*r.Body.PreviousResponseID), Valid: true}
 	}
-	k, err := d.keys.New()
+	k, err := d.keys.New(ctx)
 	if err != nil {
 		return err
 	}
@@ -36,7 +36,7 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 	if err != nil {
 		return err
 	}
-	objects, err := d.objectRows(r.Project, also)
+	objects, err := d.objectRows(ctx, r.Project, also)
 	if err != nil {
 		return err
 	}
@@ -62,10 +62,10 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 	})
 }
 
-// eventRow is what an event counts beyond its box, as in EventBytes.
+// eventRow is the size counted for an event's row besides its box, as in EventBytes.
 const eventRow = 64
 
-// appendEvents saves events and counts them for their project.
+// appendEvents saves events and counts them in the project's StoredBytes.
 func appendEvents(ctx context.Context, q *query.Queries, k sealed.Key, p berth.ProjectID, id berth.ResponseID, events []store.Event) error {
 	var bytes int64
 	for _, ev := range events {
@@ -95,7 +95,7 @@ func (d responses) GetResponse(ctx context.Context, p berth.ProjectID, id berth.
 	}
 	r := &store.Response{Project: p, Container: berth.ContainerID(row.Container),
 		Key: berth.KeyID(row.Key), RequestID: row.RequestID}
-	err = d.keys.Opener().Response(sealed.Response{Request: row.Request, Input: row.Input, Body: row.Body, Output: row.Output}, r)
+	err = d.keys.Opener().Response(ctx, sealed.Response{Request: row.Request, Input: row.Input, Body: row.Body, Output: row.Output}, r)
 	if err != nil {
 		return nil, d.damaged("response "+string(id)+": ", err)
 	}
@@ -126,7 +126,7 @@ func (d responses) DeleteResponse(ctx context.Context, p berth.ProjectID, id ber
 	})
 }
 
-// prune forgets a deleted response that no other continues, and then its deleted
+// prune removes a deleted response that no other continues, and then its deleted
 // ancestors.
 func prune(ctx context.Context, q *query.Queries, id berth.ResponseID) error {
 	for next := (sql.NullString{String: string(id), Valid: true}); next.Valid; {
@@ -152,7 +152,7 @@ func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth
 			return fmt.Errorf("%w: event %d after %d", store.ErrConflict, ev.SequenceNumber, events[i-1].SequenceNumber)
 		}
 	}
-	objects, err := d.objectRows(p, also)
+	objects, err := d.objectRows(ctx, p, also)
 	if err != nil {
 		return err
 	}
@@ -169,9 +169,9 @@ func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth
 			return err
 		}
 		if row.Next != first {
-			return fmt.Errorf("%w: event %d where %d is next", store.ErrConflict, first, row.Next)
+			return fmt.Errorf("%w: event %d, want %d", store.ErrConflict, first, row.Next)
 		}
-		k, err := d.keys.Get(row.Seal)
+		k, err := d.keys.Get(ctx, row.Seal)
 		if err != nil {
 			return err
 		}
@@ -198,7 +198,7 @@ func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth
 	})
 }
 
-// absentOr returns ErrNotFound if the response is not there, and otherwise err.
+// absentOr returns ErrNotFound if the response does not exist, else err.
 func absentOr(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ResponseID, err error) error {
 	n, qerr := q.ResponseExists(ctx, query.ResponseExistsParams{ID: string(id), Project: string(p)})
 	if qerr != nil {
@@ -228,11 +228,11 @@ func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.Respo
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	store.ReturnUndecoded(ctx, bytes) // they are not decoded here
+	store.ReturnUndecoded(ctx, bytes) // the events are not decoded here
 	events := make([]store.Event, len(rows))
 	o := d.keys.Opener()
 	for i, r := range rows {
-		data, err := o.Event(r.Data)
+		data, err := o.Event(ctx, r.Data)
 		if err != nil {
 			return nil, d.damaged("response "+string(id)+": ", err)
 		}
@@ -263,7 +263,7 @@ func (d responses) Chain(ctx context.Context, p berth.ProjectID, id berth.Respon
 	o := d.keys.Opener()
 	for i, r := range rows {
 		link := store.Link{ID: berth.ResponseID(r.ID), Container: berth.ContainerID(r.Container)}
-		link.Input, link.Output, err = o.Items(r.Input, r.Output)
+		link.Input, link.Output, err = o.Items(ctx, r.Input, r.Output)
 		if errors.Is(err, store.ErrNotFound) && i < len(rows)-1 {
 			continue // an ancestor, deleted just now
 		}

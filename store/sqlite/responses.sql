@@ -30,13 +30,13 @@ DELETE FROM bodies WHERE response = ?;
 -- name: DeleteEvents :exec
 DELETE FROM events WHERE response = ?;
 
--- PruneResponse forgets a deleted response that no other continues.
+-- PruneResponse removes a deleted response that no other continues.
 -- name: PruneResponse :one
 DELETE FROM responses
 WHERE id = ? AND deleted = 1 AND NOT EXISTS (SELECT 1 FROM responses next WHERE next.previous = responses.id)
 RETURNING previous;
 
--- NextEvent is the sequence number that may be appended, for the owner of the lease,
+-- NextEvent returns the next sequence number, for the owner of the lease,
 -- and the key of the response.
 -- name: NextEvent :one
 SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER) AS next, seal
@@ -56,12 +56,12 @@ UPDATE responses SET final = 1 WHERE id = ? RETURNING key;
 SELECT sequence_number, type, data FROM events
 WHERE response = sqlc.arg(response) AND sequence_number > sqlc.arg(after) AND sequence_number <= sqlc.arg(last) ORDER BY sequence_number;
 
--- EventSizes tells how large events are without reading them.
+-- EventSizes returns the sizes of events without reading them.
 -- name: EventSizes :many
 SELECT sequence_number, CAST(length(data) AS INTEGER) AS bytes FROM events
 WHERE response = ? AND sequence_number > ? ORDER BY sequence_number LIMIT ?;
 
--- ResponseSize tells how large a response is without reading it.
+-- ResponseSize returns the size of a response without reading it.
 -- name: ResponseSize :one
 SELECT r.stored, r.final, CAST(length(b.body) + length(b.output) AS INTEGER) AS body, CAST(length(q.request) + length(q.input) AS INTEGER) AS request
 FROM responses r JOIN requests q ON q.response = r.id JOIN bodies b ON b.response = r.id
@@ -81,7 +81,7 @@ WITH RECURSIVE chain (id, previous) AS (
 SELECT CAST(coalesce(sum(length(q.input) + length(b.output)), 0) AS INTEGER) AS bytes
 FROM chain JOIN requests q ON q.response = chain.id JOIN bodies b ON b.response = chain.id;
 
--- Chain is not ordered here: a sort would carry all the content along.
+-- Chain returns its rows unordered: a sort would copy all content.
 -- name: Chain :many
 WITH RECURSIVE chain (id, previous, container, deleted, depth) AS (
     SELECT r.id, r.previous, r.container, r.deleted, CAST(0 AS INTEGER) AS depth FROM responses r

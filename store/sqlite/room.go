@@ -26,15 +26,15 @@ func (d responses) ReadResponse(ctx context.Context, p berth.ProjectID, id berth
 		return nil, d.wrap(err)
 	}
 	store.ReturnUndecoded(ctx, size.Body)
-	pieces, err := d.keys.Opener().ResponseJSON(row.Body, row.Output)
+	pieces, err := d.keys.Opener().ResponseJSON(ctx, row.Body, row.Output)
 	if err != nil {
 		return nil, d.damaged("response "+string(id)+": ", err)
 	}
 	return pieces, nil
 }
 
-// page returns the last event of a page that begins above after, and the size of the
-// page. Without an event it returns after.
+// page returns the last event of a page above after, and the page's size. If there are
+// no events, it returns after.
 func (d responses) page(ctx context.Context, id berth.ResponseID, after int64, limit int) (last, bytes int64, err error) {
 	sizes, err := d.queries.EventSizes(ctx, query.EventSizesParams{Response: string(id), SequenceNumber: after, Limit: int64(limit)})
 	if err != nil {

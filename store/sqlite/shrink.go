@@ -10,18 +10,18 @@ import (
 	"time"
 )
 
-// What is deleted leaves free pages in the file. New rows use them; those that are too
-// many for that are given back to the file system, in steps that are short for those
-// who write, and no more often than leaves them most of the time.
+// Deleted rows leave free pages in the file, which new rows use. Pages beyond a
+// reserve are returned to the file system in steps. Steps are short, so that writers
+// do not wait long, and rare, so that writers have most of the time.
 const (
 	shrinkEvery = 10 * time.Second
-	shrinkSlack = 4096 // free pages that stay for new rows: 16 MiB
-	shrinkShare = 20   // and this part of the file
-	shrinkStep  = 128  // pages that are given back while writers wait
-	shrinkRest  = 4    // times as long as a step took is the pause after it
+	shrinkSlack = 4096 // free pages that remain for new rows: 16 MiB
+	shrinkShare = 20   // 1/shrinkShare of the file remains as well
+	shrinkStep  = 128  // pages of one step, during which writers wait
+	shrinkRest  = 4    // the pause after a step, as a multiple of its duration
 )
 
-// A shrinker gives free pages of the database back to the file system.
+// A shrinker returns free pages of the database to the file system.
 type shrinker struct {
 	d     *core
 	slack int64
@@ -55,16 +55,16 @@ func (s *shrinker) run(ctx context.Context) {
 		more, err := s.d.shrink(ctx, s.slack, shrinkStep)
 		wait = shrinkEvery
 		if err != nil && ctx.Err() == nil {
-			s.d.log.Warn("failed to give free pages of the database back", "path", s.d.path, "err", err)
+			s.d.log.Warn("failed to return free pages of the database", "path", s.d.path, "err", err)
 		} else if more {
 			wait = shrinkRest * time.Since(started)
 		}
 	}
 }
 
-// shrink gives up to step free pages back if there are more than slack, and more than a
-// part of the file. It reports whether there is more to give. A database whose file was
-// made without incremental vacuum is left as it is: see Compact.
+// shrink returns up to step free pages to the file system if there are more than slack
+// and more than 1/shrinkShare of the file. It reports whether more can be returned. It
+// does nothing for a file created without incremental vacuum: see Compact.
 func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err error) {
 	var mode, pages, free int64
 	for pragma, n := range map[string]*int64{"auto_vacuum": &mode, "page_count": &pages, "freelist_count": &free} {
@@ -83,7 +83,7 @@ func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err er
 	return spare > step, d.wrap(err)
 }
 
-// incrementalVacuum gives pages back. Each of its rows is one page.
+// incrementalVacuum returns pages to the file system. Each of its rows is one page.
 func incrementalVacuum(ctx context.Context, c *sql.Conn, pages int64) error {
 	rows, err := c.QueryContext(ctx, fmt.Sprintf("PRAGMA incremental_vacuum(%d)", pages))
 	if err != nil {
@@ -94,9 +94,9 @@ func incrementalVacuum(ctx context.Context, c *sql.Conn, pages int64) error {
 	return errors.Join(rows.Err(), rows.Close())
 }
 
-// Compact writes the database in a file anew, without free pages and so that later ones
-// are given back by themselves. No other process may use it. It returns the sizes before
-// and after. It needs as much disk space as the database has content.
+// Compact rewrites the database in a file, without free pages and with incremental
+// vacuum enabled. No other process may use it. Compact returns the sizes before and
+// after. It needs as much disk space as the content.
 func Compact(ctx context.Context, path string) (before, after int64, err error) {
 	unlock, err := lockDir(filepath.Dir(path))
 	if err != nil {
@@ -125,11 +125,11 @@ func compact(ctx context.Context, path, next string) (before, after int64, err e
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
 	db.SetMaxOpenConns(1)
-	// Without the write-ahead log there is one file, which no other process has open:
-	// SQLite refuses this change otherwise.
+	// Without the write-ahead log there is one file. SQLite refuses this change if
+	// another process has it open.
 	for _, text := range []string{"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA auto_vacuum=INCREMENTAL"} {
 		if _, err := db.ExecContext(ctx, text); err != nil {
-			return 0, 0, fmt.Errorf("leave the write-ahead log: %w", err)
+			return 0, 0, fmt.Errorf("disable the write-ahead log: %w", err)
 		}
 	}
 	if before, err = size(path); err != nil {
@@ -154,7 +154,7 @@ func compact(ctx context.Context, path, next string) (before, after int64, err e
 	return before, after, errors.Join(syncFile(next), os.Rename(next, path), syncFile(filepath.Dir(path)))
 }
 
-// integrity returns what SQLite finds wrong in a file, or "ok".
+// integrity returns the first fault that SQLite finds in a file, or "ok".
 func integrity(ctx context.Context, path string) (verdict string, err error) {
 	db, err := sql.Open("sqlite", "file:"+path+"?mode=ro")
 	if err != nil {

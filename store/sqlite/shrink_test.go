@@ -18,7 +18,7 @@ func object(i int) *store.Object {
 	return &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)}, Body: []byte(`"` + strings.Repeat("x", 64<<10) + `"`)}
 }
 
-// deleted fills a database and deletes all of it again, but for the last one.
+// deleted fills a database and deletes everything except the last object.
 func deleted(t *testing.T, db *sqlite.DB, n int) {
 	t.Helper()
 	for i := range n {
@@ -42,7 +42,8 @@ func fileSize(t *testing.T, path string) int64 {
 	return fi.Size()
 }
 
-// What was deleted is given back to the file system, in steps between which others write.
+// Space of deleted rows is returned to the file system, in steps between which other
+// writes run.
 func TestShrinks(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.db")
 	db := open(t, path)
@@ -69,7 +70,7 @@ func TestShrinks(t *testing.T) {
 		if more, err = db.Shrink(t.Context(), 64, 100); err != nil {
 			t.Fatal(err)
 		}
-		for n := writes.Load(); writes.Load() == n && !t.Failed(); { // somebody else's turn
+		for n := writes.Load(); writes.Load() == n && !t.Failed(); { // until another write has run
 		}
 	}
 	ended.Store(true)
@@ -81,28 +82,29 @@ func TestShrinks(t *testing.T) {
 		t.Errorf("after %d steps the file has %d bytes, and had %d", steps, after, before)
 	}
 	if o, err := db.GetObject(t.Context(), "p", object(199).ObjectKey); err != nil || len(o.Body) < 64<<10 {
-		t.Errorf("what was not deleted: got %v", err)
+		t.Errorf("the remaining object: got %v", err)
 	}
 	if verdict, err := db.QueryText("PRAGMA integrity_check"); err != nil || verdict != "ok" {
 		t.Errorf("integrity: got %s, %v", verdict, err)
 	}
 }
 
-// Free pages that new rows may need soon stay.
+// Free pages that new rows may need soon remain.
 func TestShrinkLeavesSlack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.db")
 	db := open(t, path)
 	defer db.Close()
 	deleted(t, db, 50)
 	if more, err := db.Shrink(t.Context(), 1<<20, 100); err != nil || more {
-		t.Errorf("got %v, %v, want that nothing is to be done", more, err)
+		t.Errorf("got %v, %v, want nothing to return", more, err)
 	}
 }
 
-// A database of an earlier version is made one that shrinks, and nobody may use it then.
+// Compact enables incremental vacuum for a database of an earlier version. It fails
+// while another process uses the database.
 func TestCompact(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.db")
-	old, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)") // as earlier versions made it
+	old, err := sql.Open("sqlite", "file:"+path+"?_pragma=journal_mode(WAL)") // the mode of earlier versions
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -132,7 +134,7 @@ func TestCompact(t *testing.T) {
 		t.Errorf("the compact database has auto_vacuum %s, %v", mode, err)
 	}
 	if o, err := db.GetObject(t.Context(), "p", object(99).ObjectKey); err != nil || len(o.Body) < 64<<10 {
-		t.Errorf("what was not deleted: got %v", err)
+		t.Errorf("the remaining object: got %v", err)
 	}
 	if fi, err := os.Stat(path); err != nil || fi.Mode().Perm() != 0o600 {
 		t.Errorf("the mode of the file is %v, %v", fi.Mode(), err)

@@ -1,4 +1,4 @@
-// Package sqlite keeps the state of a server in one SQLite file.
+// Package sqlite implements store.Store with one SQLite file.
 package sqlite
 
 import (
@@ -25,46 +25,47 @@ import (
 //go:generate go tool -modfile=../../tools/go.mod sqlc generate
 
 const (
-	// busyTimeout is how long a write waits for another process, in milliseconds.
+	// busyTimeout is how long a write waits for another process's lock, in
+	// milliseconds.
 	busyTimeout = 10_000
-	// readers is how many reads run at once. More wait.
+	// readers is the most concurrent reads; further ones wait.
 	readers = 8
-	// logLimit is how much of the write-ahead log's file stays after a checkpoint,
-	// in bytes.
+	// logLimit is the size of the write-ahead log's file after a checkpoint, in bytes.
 	logLimit = 64 << 20
 )
 
-// Options tune a database. The zero value is right for most.
+// Options configure a database. The zero value suits most.
 type Options struct {
 	// Synchronous is "normal" (the default) or "full". Both lose nothing when the
-	// process dies. With normal, a power cut may lose the last moments, and nothing
-	// older; full waits for the disk at each commit, which the writes that wait
-	// together share.
+	// process dies. With normal, a power failure may lose the last moments, but
+	// nothing older. With full, each commit waits for the disk; concurrent writes
+	// share a commit.
 	Synchronous string
 
-	// Key is the server's: content that was written with it is read with it alone.
+	// Key is the server's key. Content can be read only with the key that it was
+	// written with.
 	Key [32]byte
 
-	// Log hears what goes wrong in the background; nil is silence.
+	// Log receives failures of background work; nil discards them.
 	Log *slog.Logger
 
-	// Room watches the disk; nil is nothing.
+	// Room watches free disk space; nil disables that.
 	Room Room
 }
 
-// A Room knows how full the volume of the database is, and has a reserve.
+// A Room measures the free space of the database's volume and holds a reserve.
 type Room interface {
 	// Refuse returns an error, which is store.ErrStorage, while the reserve is in use.
-	// Then only what frees space or ends something is written.
+	// Then the database accepts only writes that free space or record an end.
 	Refuse() error
-	// MakeRoom gives the reserve up. It reports whether a write that failed for want of
-	// space may succeed now.
+	// MakeRoom releases the reserve. It reports whether a write that failed for lack
+	// of space may succeed now.
 	MakeRoom() bool
 }
 
-// A DB is a store.Store in one file, with a file of keys beside it, in WAL mode: one writer, which gathers
-// concurrent writes into one transaction, and many readers. Another process, such
-// as the command line, may use the file at the same time.
+// A DB is a store.Store in one file in WAL mode, with a file of keys beside it. It has
+// one writer, which groups concurrent writes into a transaction, and several readers.
+// Other processes, such as the command line, may use the file at the same time.
 type DB struct {
 	*core
 	responses
@@ -73,16 +74,16 @@ type DB struct {
 	objects
 	accounts
 
-	close func() error // the first time; then it returns the same
+	close func() error // later calls return the result of the first
 }
 
 var _ store.Store = (*DB)(nil)
 
-// A core is what all parts of a DB work on.
+// A core is shared by all parts of a DB.
 type core struct {
 	path string
 	log  *slog.Logger
-	room Room // nil is none
+	room Room // may be nil
 
 	read    *sql.DB
 	queries *query.Queries // prepared on read
@@ -91,17 +92,18 @@ type core struct {
 	eraser  *sealed.Eraser
 }
 
-// The parts of a DB, by what they store.
+// The parts of a DB, by content.
 type (
 	responses  struct{ *core } // responses, their events, items and runs
 	files      struct{ *core } // uploaded files
 	containers struct{ *core } // containers and their files
 	objects    struct{ *core } // documents
-	accounts   struct{ *core } // API keys, what projects have and what they used
+	accounts   struct{ *core } // API keys, projects and their usage
 )
 
-// Open opens the database in a file, which it makes, readable by its owner alone,
-// and brings its tables up to date. Its keys are in the file KeysPath. A file of a later version of Berth is refused.
+// Open opens the database in a file, or creates it with mode 0600, and updates its
+// schema. Its keys are in the file KeysPath. Open refuses a file of a later version of
+// Berth.
 func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if opts == nil {
 		opts = &Options{}
@@ -162,12 +164,12 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	return d, nil
 }
 
-// KeysPath returns the path of the file with the keys of a database: "x.keys" beside
-// "x.db". It may be a link to another volume. Without it the database is of no use;
-// with an old copy of both, what has been erased is back.
+// KeysPath returns the path of the file with a database's keys: "x.keys" for "x.db".
+// It may be a link to another volume. The database is useless without it, and an old
+// copy of both restores erased content.
 func KeysPath(path string) string { return strings.TrimSuffix(path, ".db") + ".keys" }
 
-// closeAll calls close functions from the last to the first.
+// closeAll calls the functions in reverse order.
 func closeAll(fs []func() error) error {
 	var errs []error
 	for i := len(fs) - 1; i >= 0; i-- {
@@ -176,8 +178,7 @@ func closeAll(fs []func() error) error {
 	return errors.Join(errs...)
 }
 
-// dataSource is the driver's name of the database, with all that is set on each
-// connection.
+// dataSource returns the data source name, with the pragmas of each connection.
 func dataSource(path, synchronous string) (string, error) {
 	switch synchronous {
 	case "":
@@ -188,19 +189,19 @@ func dataSource(path, synchronous string) (string, error) {
 	}
 	pragmas := url.Values{"_pragma": {
 		fmt.Sprintf("busy_timeout(%d)", busyTimeout),
-		"auto_vacuum(INCREMENTAL)", // of a new file; it must come before the next one
+		"auto_vacuum(INCREMENTAL)", // for a new file; must precede journal_mode
 		"journal_mode(WAL)",
 		fmt.Sprintf("journal_size_limit(%d)", logLimit),
 		"synchronous(" + synchronous + ")",
 		"foreign_keys(ON)",
-		"secure_delete(FAST)", // of what is in the clear; see package sealed
+		"secure_delete(FAST)", // for unsealed columns; see package sealed
 		"temp_store(MEMORY)",
 	}}
 	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + pragmas.Encode(), nil
 }
 
-// create makes the file if there is none, so that it has its mode from the start.
-// A file that is there is not even opened: closing it would drop the locks that
+// create creates the file if it does not exist, so that it has its mode from the
+// start. It does not open an existing file: closing it would drop the locks that
 // SQLite holds on it in this process.
 func create(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -213,16 +214,17 @@ func create(path string) error {
 	return f.Close()
 }
 
-// Close waits for the writes that have begun, and for what was deleted to be
-// erased, and closes the file. It may be called again.
+// Close waits for the writes and erasures that have started, and closes the file. It
+// may be called again.
 func (d *DB) Close() error { return d.close() }
 
-// openKeys opens the keys of a database, which must be those that it was written with.
+// openKeys opens the keys of a database, and checks that it was written with them.
 func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (_ *sealed.Keys, err error) {
-	keys, err := sealed.OpenKeys(path, root)
+	ring, err := sealed.OpenFile(path)
 	if err != nil {
 		return nil, err
 	}
+	keys := sealed.NewKeys(ring, root)
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, keys.Close())
@@ -239,8 +241,8 @@ func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (_ *s
 	return keys, keys.Check(mark)
 }
 
-// start returns the created_at after which a page of a list begins, given how to
-// look that of page.After up. Lists are in the order of (created_at, id).
+// start returns the created_at after which a page starts. createdAt returns that of
+// page.After. Lists are in the order of (created_at, id).
 func start(page store.Page, createdAt func() (int64, error)) (int64, error) {
 	switch {
 	case page.After != "":

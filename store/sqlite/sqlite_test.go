@@ -51,7 +51,16 @@ func TestSealing(t *testing.T) {
 		Open: func(ctx context.Context, dir string, key [32]byte) (store.Store, error) {
 			return sqlite.Open(ctx, path(dir), &sqlite.Options{Key: key})
 		},
-		Keys: func(dir string) string { return sqlite.KeysPath(path(dir)) },
+		CopyKeys: func(t *testing.T, from, to string) {
+			if err := os.WriteFile(sqlite.KeysPath(path(to)), read(t, sqlite.KeysPath(path(from))), 0o600); err != nil {
+				t.Fatal(err)
+			}
+		},
+		RemoveKeys: func(t *testing.T, dir string) {
+			if err := os.Remove(sqlite.KeysPath(path(dir))); err != nil {
+				t.Fatal(err)
+			}
+		},
 		Copy: func(t *testing.T, dir string) string { return copied(t, dir) },
 		Content: func(t *testing.T, dir string) []byte {
 			return slices.Concat(read(t, path(dir)), read(t, path(dir)+"-wal"))
@@ -68,7 +77,7 @@ func read(t *testing.T, path string) []byte {
 	return content
 }
 
-// Open's errors say which file, and what to do.
+// Errors of Open name the file and the remedy.
 func TestRefused(t *testing.T) {
 	dir := t.TempDir()
 	broken := filepath.Join(dir, "broken.db")
@@ -86,14 +95,14 @@ func TestRefused(t *testing.T) {
 	for _, tc := range []struct{ path, synchronous, want string }{
 		{filepath.Join(dir, "no", "such", "x.db"), "", "no such file or directory"},
 		{filepath.Join(dir, "x.db"), "off", "synchronous must be normal or full"},
-		{broken, "", "restore it from a copy"},
+		{broken, "", "restore it from a backup"},
 		{later, "", "later version of Berth"},
 		{dir, "", "permissions"},
 	} {
 		db, err := sqlite.Open(t.Context(), tc.path, &sqlite.Options{Synchronous: tc.synchronous})
 		if err == nil {
 			db.Close()
-			t.Errorf("Open(%s) has worked, want %q", tc.path, tc.want)
+			t.Errorf("Open(%s) succeeded, want %q", tc.path, tc.want)
 		} else if !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), tc.path) {
 			t.Errorf("Open(%s): got %v, want %q", tc.path, err, tc.want)
 		}
@@ -122,7 +131,7 @@ func TestFileIsPrivate(t *testing.T) {
 	}
 }
 
-// Names that mean something in a URL mean nothing here.
+// Characters with a meaning in URLs have none in a path.
 func TestOddPaths(t *testing.T) {
 	for _, name := range []string{"a b.db", "50%.db", "what?.db", "a#b.db", "ü.db"} {
 		path := filepath.Join(t.TempDir(), name)

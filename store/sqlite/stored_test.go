@@ -11,8 +11,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// What the migration counts of a database that has content already is what is counted as
-// it is written.
+// The migration counts existing content like new content.
 func TestMigrationCountsWhatIsThere(t *testing.T) {
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {

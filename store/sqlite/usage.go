@@ -45,7 +45,7 @@ func (d accounts) AddUsage(ctx context.Context, u *store.Usage) error {
 	})
 }
 
-// addUsage adds to what was used.
+// addUsage adds to the usage of minutes.
 func addUsage(ctx context.Context, q *query.Queries, used ...*store.Usage) error {
 	for _, u := range used {
 		err := q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: u.Start, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
@@ -73,15 +73,15 @@ func (d responses) countUnfinished(ctx context.Context, q *query.Queries, p bert
 	if err != nil {
 		return err
 	}
-	body, err := d.keys.Opener().ResponseBody(row.Body)
+	body, err := d.keys.Opener().ResponseBody(ctx, row.Body)
 	if err != nil {
 		return err
 	}
 	return countResponse(ctx, q, p, row.Key, body)
 }
 
-// countContainer counts the seconds of a container that ends now. It does nothing if the
-// container does not run.
+// countContainer counts the seconds of a container that ends now. It does nothing if
+// the container is not running.
 func countContainer(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ContainerID) error {
 	row, err := q.CountedContainer(ctx, query.CountedContainerParams{ID: string(id), Project: string(p)})
 	if errors.Is(err, sql.ErrNoRows) {

@@ -30,7 +30,7 @@ FROM usage
 WHERE kind = sqlc.arg(kind) AND start >= sqlc.arg(first) AND start < sqlc.arg(before)
 GROUP BY bucket, project, key, name ORDER BY bucket, project, key, name;
 
--- Unfinished is a response that is deleted before its end.
+-- Unfinished returns a response that has not ended, when it is deleted.
 -- name: Unfinished :one
 SELECT r.key, b.body FROM responses r JOIN bodies b ON b.response = r.id
 WHERE r.id = ? AND r.project = ? AND r.deleted = 0 AND r.final = 0;

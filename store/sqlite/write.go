@@ -11,10 +11,10 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-// maxBatch is how many writes share a transaction at most.
+// maxBatch is the most writes in one transaction.
 const maxBatch = 256
 
-// A write waits for its place in a transaction.
+// A write waits for its transaction.
 type write struct {
 	ctx  context.Context
 	do   func(ctx context.Context, q *query.Queries) error
@@ -22,8 +22,8 @@ type write struct {
 	done chan struct{}
 }
 
-// A writer makes all writes of this process, on one connection. While it commits,
-// writes gather, and the next transaction takes all of them.
+// A writer does all writes of this process on one connection. While it commits,
+// further writes queue up for the next transaction.
 type writer struct {
 	mu      sync.Mutex // held while conn is in use
 	conn    *sql.Conn
@@ -37,7 +37,7 @@ type writer struct {
 	ended  chan struct{}
 }
 
-// newWriter takes the one connection of db.
+// newWriter uses the only connection of db.
 func newWriter(ctx context.Context, db *sql.DB) (_ *writer, err error) {
 	w := &writer{writes: make(chan *write, maxBatch), ended: make(chan struct{})}
 	if w.conn, err = db.Conn(ctx); err != nil {
@@ -63,7 +63,7 @@ func newWriter(ctx context.Context, db *sql.DB) (_ *writer, err error) {
 	return w, nil
 }
 
-// close waits for the writes that have begun. Later ones are refused.
+// close waits for the writes that were sent. Later ones get errClosed.
 func (w *writer) close() error {
 	w.gate.Lock()
 	w.closed = true
@@ -72,14 +72,14 @@ func (w *writer) close() error {
 	<-w.ended
 	var errs []error
 	for _, stmt := range []*sql.Stmt{w.begin, w.commit, w.rollback, w.savepoint, w.release, w.undo} {
-		errs = append(errs, stmt.Close()) // SQLite closes no connection before its statements
+		errs = append(errs, stmt.Close()) // SQLite closes a connection only after its statements
 	}
 	return errors.Join(append(errs, w.queries.Close(), w.conn.Close())...)
 }
 
-// update runs do in a transaction, together with what others write at the same
-// time. When it returns nil, the transaction has been committed. do may be called
-// more than once, and the last call counts.
+// update runs do in a transaction, which it may share with other writes. When it
+// returns nil, the transaction is committed. do may run more than once; the last call
+// counts.
 func (d *core) update(ctx context.Context, do func(context.Context, *query.Queries) error) error {
 	if d.room != nil {
 		if err := d.room.Refuse(); err != nil {
@@ -89,8 +89,8 @@ func (d *core) update(ctx context.Context, do func(context.Context, *query.Queri
 	return d.wrap(d.writer.update(ctx, do))
 }
 
-// settle is update for what frees space or says how something ended. On a full disk
-// it uses the reserve.
+// settle is update for writes that free space or record an end. On a full disk it uses
+// the reserve.
 func (d *core) settle(ctx context.Context, do func(context.Context, *query.Queries) error) error {
 	err := d.wrap(d.writer.update(ctx, do))
 	if d.room != nil && errors.Is(err, store.ErrStorage) && d.room.MakeRoom() {
@@ -104,7 +104,7 @@ func (w *writer) update(ctx context.Context, do func(context.Context, *query.Que
 	if err := w.send(one); err != nil {
 		return err
 	}
-	<-one.done // whatever becomes of ctx: nobody would know what was saved
+	<-one.done // even if ctx ends: the caller must learn whether it was saved
 	return one.err
 }
 
@@ -122,7 +122,7 @@ func (w *writer) send(one *write) error {
 	}
 }
 
-// run takes what is waiting, as one transaction at a time.
+// run executes the queued writes, one transaction at a time.
 func (w *writer) run() {
 	defer close(w.ended)
 	var batch []*write
@@ -148,18 +148,18 @@ func (w *writer) run() {
 	}
 }
 
-// save runs a batch in one transaction. If that fails as a whole, as it does when
-// one of them fills the disk, each write gets one of its own.
+// save runs a batch in one transaction. If that fails as a whole, for example because
+// one write fills the disk, each write gets a transaction of its own.
 func (w *writer) save(batch []*write) {
 	err := w.transact(batch)
 	if err == nil {
 		return
 	}
-	_, began := errors.AsType[beginError](err)
+	_, notStarted := errors.AsType[beginError](err)
 	for _, one := range batch {
-		if len(batch) > 1 && !began {
+		if len(batch) > 1 && !notStarted {
 			err = w.transact([]*write{one})
-			_, began = errors.AsType[beginError](err)
+			_, notStarted = errors.AsType[beginError](err)
 		}
 		if err != nil {
 			one.err = err
@@ -167,12 +167,12 @@ func (w *writer) save(batch []*write) {
 	}
 }
 
-// A beginError says that no transaction began. Trying again would only wait again.
+// A beginError means that no transaction could start. A retry would only wait again.
 type beginError struct{ error }
 
 func (e beginError) Unwrap() error { return e.error }
 
-// transact runs writes in a transaction, and sets the error of each that failed
+// transact runs writes in a transaction. It sets the error of each write that failed
 // and was undone alone. If it returns an error, nothing was saved.
 func (w *writer) transact(batch []*write) (err error) {
 	ctx := context.Background()
@@ -181,7 +181,7 @@ func (w *writer) transact(batch []*write) (err error) {
 	}
 	defer func() {
 		if err != nil {
-			// SQLite has undone some failures itself and then knows of no transaction.
+			// SQLite rolls back after some failures itself; then this does nothing.
 			_, _ = w.rollback.ExecContext(ctx)
 		}
 	}()

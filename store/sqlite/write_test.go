@@ -18,8 +18,8 @@ func file(i int) *berth.File {
 	return &berth.File{ID: berth.FileID(fmt.Sprintf("file-%d", i)), Object: "file", Filename: "a"}
 }
 
-// gather makes writes wait until all of them do, so that they share a transaction,
-// and returns their errors.
+// gather holds writes back until all have been sent, so that they share a transaction.
+// It returns their errors.
 func gather(t *testing.T, db interface {
 	UpdateContainer(context.Context, berth.ProjectID, berth.ContainerID, func(*berth.Container) error) (*store.Container, error)
 	Waiting() int
@@ -50,7 +50,7 @@ func gather(t *testing.T, db interface {
 	return errs
 }
 
-// A write that fails does not take those along that share its transaction.
+// A failing write does not fail the others in its transaction.
 func TestFailureIsAlone(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	defer db.Close()
@@ -76,7 +76,7 @@ func TestFailureIsAlone(t *testing.T) {
 	}
 }
 
-// A write that fills the disk fails, and those that still fit do not.
+// A write that fills the disk fails; the others that fit succeed.
 func TestFullDisk(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	defer db.Close()
@@ -97,23 +97,23 @@ func TestFullDisk(t *testing.T) {
 		func() error { return db.CreateFile(t.Context(), "p", large, nil) },
 		func() error { return db.CreateFile(t.Context(), "p", file(3), nil) },
 	)
-	if errs[1] == nil || !strings.Contains(errs[1].Error(), "the disk is full, nothing of this was saved") {
+	if errs[1] == nil || !strings.Contains(errs[1].Error(), "the disk is full; nothing of this write was saved") {
 		t.Errorf("the large one: got %v, want that the disk is full", errs[1])
 	}
 	if err := errors.Join(errs[0], errs[2]); err != nil {
-		t.Errorf("its neighbours: %v", err)
+		t.Errorf("the other writes: %v", err)
 	}
 	if err := db.Pragma("max_page_count = 1000000"); err != nil {
 		t.Fatal(err)
 	}
 	if err := db.CreateFile(t.Context(), "p", large, nil); err != nil {
-		t.Errorf("when there is room again: %v", err)
+		t.Errorf("after space is freed: %v", err)
 	}
 	check(t, db)
 }
 
-// Another process that keeps the database is an error that says so, for all who
-// wait, and nothing worse.
+// If another process holds a lock on the database, all waiting writes get an error
+// that names the cause. Reads succeed.
 func TestKeptByAnother(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.db")
 	db, other := open(t, path), open(t, path)
@@ -129,13 +129,13 @@ func TestKeptByAnother(t *testing.T) {
 	for i := range 20 {
 		wg.Go(func() {
 			err := db.CreateFile(t.Context(), "p", file(i), nil)
-			if err == nil || !strings.Contains(err.Error(), "another process has kept the database") {
+			if err == nil || !strings.Contains(err.Error(), "another process has locked the database") {
 				t.Errorf("got %v", err)
 			}
 		})
 	}
 	wg.Wait()
-	if _, err := db.GetFile(t.Context(), "p", "file-1"); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := db.GetFile(t.Context(), "p", "file-1"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a read meanwhile: got %v, want %v", err, store.ErrNotFound)
 	}
 	if err := other.Exec("ROLLBACK"); err != nil {
@@ -146,7 +146,8 @@ func TestKeptByAnother(t *testing.T) {
 	}
 }
 
-// Close saves what has begun and refuses the rest, and each write knows which.
+// Close completes the writes that were sent and refuses later ones. Each write returns
+// whether it was saved.
 func TestCloseWhileWriting(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.db")
 	db := open(t, path)
@@ -160,7 +161,7 @@ func TestCloseWhileWriting(t *testing.T) {
 				f := file(i*1_000_000 + n)
 				if err := db.CreateFile(t.Context(), "p", f, nil); err != nil {
 					if !strings.Contains(err.Error(), "closed") {
-						t.Errorf("got %v, want that it is closed", err)
+						t.Errorf("got %v, want an error that names the closed store", err)
 					}
 					return
 				}
@@ -188,7 +189,7 @@ func TestCloseWhileWriting(t *testing.T) {
 		t.Errorf("got %d files, %v; want the %d that were saved", len(got), err, len(saved))
 	}
 	for _, id := range saved {
-		if _, err := db.GetFile(t.Context(), "p", id); err != nil {
+		if _, _, err := db.GetFile(t.Context(), "p", id); err != nil {
 			t.Errorf("%s: %v", id, err)
 		}
 	}

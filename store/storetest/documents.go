@@ -85,7 +85,7 @@ func objects(t *testing.T, s store.Store) {
 	}
 	for _, o := range []*store.Object{thread, object("message", "thread_1", "msg_9"), object("step", "run_1", "step_1")} {
 		_, err := s.GetObject(ctx, mine, o.ObjectKey)
-		wantErr(t, "what belonged to a deleted object", err, store.ErrNotFound)
+		wantErr(t, "a child of a deleted object", err, store.ErrNotFound)
 	}
 	if _, err := s.GetObject(ctx, theirs, thread.ObjectKey); err != nil {
 		t.Errorf("another project's object of the same key: %v", err)
@@ -138,15 +138,14 @@ func objectUpdates(t *testing.T, s store.Store) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		same(t, "what has expired", refs, want[:limit])
+		same(t, "the expired objects", refs, want[:limit])
 	}
 	if refs, err := s.ExpiredObjects(ctx, "counter", time.Unix(39, 0), 9); err != nil || len(refs) != 0 {
 		t.Errorf("before the first expiry: %v, %v", refs, err)
 	}
 }
 
-// Objects that come of events are saved with them or not at all.
-// containerObjects belong to a container and go with it.
+// containerObjects: objects of a container are created under it and deleted with it.
 func containerObjects(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	for i := range 2 {
@@ -161,7 +160,7 @@ func containerObjects(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	wantErr(t, "of another project's container", s.CreateObjects(ctx, theirs, object("cntr_0", "note_2")), store.ErrNotFound)
-	wantErr(t, "of nobody's container", s.CreateObjects(ctx, mine, object("cntr_9", "note_2")), store.ErrNotFound)
+	wantErr(t, "of a container that does not exist", s.CreateObjects(ctx, mine, object("cntr_9", "note_2")), store.ErrNotFound)
 	if err := s.DeleteContainer(ctx, mine, "cntr_0"); err != nil {
 		t.Fatal(err)
 	}
@@ -175,6 +174,7 @@ func containerObjects(t *testing.T, s store.Store) {
 	wantErr(t, "of a deleted container", s.CreateObjects(ctx, mine, object("cntr_0", "note_3")), store.ErrNotFound)
 }
 
+// objectsWithEvents: objects of events are saved with them or not at all.
 func objectsWithEvents(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	r := create(t, s, response(""))
@@ -203,7 +203,8 @@ func objectsWithEvents(t *testing.T, s store.Store) {
 	wantErr(t, "an object without its parent", err, store.ErrNotFound)
 }
 
-// Objects that come of a new response are created with it or refuse it.
+// objectsWithResponse: objects of a new response are created with it, and an object
+// that exists prevents both.
 func objectsWithResponse(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	parent, claim := object("conversation", "", "conv_1"), object("turn", "conv_1", "1")

@@ -7,8 +7,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// items: an item is found by its id alone, in its project, as long as the response
-// lives that had it first.
+// items: an item can be found by its id, in its project, until the first response that
+// has it is deleted.
 func items(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	out, unsaid, passed := item("out"), item("unsaid"), item("passed")
@@ -39,7 +39,7 @@ func items(t *testing.T, s store.Store) {
 	same(t, "when it has ended", find(mine, in, out, in), map[string]berth.Item{in.ID(): in, out.ID(): out})
 	same(t, "another project", find(theirs, in, out), map[string]berth.Item{})
 
-	// The same item once more, beside another.
+	// The same item in a second response, with another item.
 	b := response("")
 	b.Input = []berth.Item{out, unsaid}
 	create(t, s, b)

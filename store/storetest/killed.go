@@ -15,10 +15,10 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Killed runs the calling test again in a process of its own, which writes to the
-// store at where and is killed at a random moment. Whatever that process was told
-// is saved must be there, and each response whole. It must be called by a test, not
-// by a subtest, and the test must do nothing else.
+// Killed runs the calling test again in a process of its own. The process writes to
+// the store at where and is killed at a random moment. Everything that it reported as
+// saved must exist, and each response must be consistent. Call Killed from a test, not
+// from a subtest, and do nothing else in that test.
 func Killed(t *testing.T, where string, open func(ctx context.Context, where string) (store.Store, error)) {
 	if where := os.Getenv(victimEnv); where != "" {
 		s, err := open(context.Background(), where)
@@ -38,7 +38,7 @@ func Killed(t *testing.T, where string, open func(ctx context.Context, where str
 	}
 	defer s.Close()
 	if len(told) < victims {
-		t.Fatalf("only %d responses were saved; this test sees nothing", len(told))
+		t.Fatalf("only %d responses were saved; the test would prove nothing", len(told))
 	}
 	for id, last := range told {
 		surviving(t, s, id, last)
@@ -47,11 +47,11 @@ func Killed(t *testing.T, where string, open func(ctx context.Context, where str
 
 const victimEnv = "BERTH_STORETEST_VICTIM"
 
-// watchVictim notes what a victim was told is saved: the last event of each response.
+// watchVictim records what a victim reports as saved: the last event of each response.
 func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
-	cmd.Env = append(os.Environ(), victimEnv+"="+where, "TMPDIR="+t.TempDir()) // of which it cannot remove its own
+	cmd.Env = append(os.Environ(), victimEnv+"="+where, "TMPDIR="+t.TempDir()) // the victim cannot remove its own
 	out, err := cmd.StdoutPipe()
 	if err != nil {
 		t.Fatal(err)
@@ -76,11 +76,11 @@ func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
 		}
 	}
 	if err := cmd.Wait(); err == nil || begun < doomed {
-		t.Fatalf("the victim ended by itself after %d writes: %v", begun, err)
+		t.Fatalf("the victim exited after %d writes without being killed: %v", begun, err)
 	}
 }
 
-// victim writes responses until it is killed, and says of each event that it is saved.
+// victim writes responses until it is killed. It prints each event that is saved.
 func victim(s store.Store) error {
 	ctx := context.Background()
 	var mu sync.Mutex // one line at a time
@@ -115,8 +115,8 @@ func victim(s store.Store) error {
 	return <-failed
 }
 
-// surviving checks a response of which event last was said to be saved: later ones
-// may be there too, if their saver died before it could say so.
+// surviving checks a response whose event last was reported as saved. Later ones may
+// exist too, if the victim was killed before it could report them.
 func surviving(t *testing.T, s store.Store, id berth.ResponseID, last int64) {
 	t.Helper()
 	events, err := s.Events(t.Context(), mine, id, -1, 1000)
@@ -133,6 +133,6 @@ func surviving(t *testing.T, s store.Store, id berth.ResponseID, last int64) {
 		return
 	}
 	if got, want := r.Body.Metadata["last"], fmt.Sprint(len(events)-1); got != want && len(events) > 1 {
-		t.Errorf("%s: its body is that of event %s, its last event is %s", id, got, want)
+		t.Errorf("%s: the body is that of event %s, the last event is %s", id, got, want)
 	}
 }

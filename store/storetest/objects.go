@@ -22,21 +22,16 @@ func files(t *testing.T, s store.Store) {
 		if err := s.CreateFile(ctx, mine, f, []byte{byte(i), 1}); err != nil {
 			t.Fatal(err)
 		}
-		got, err := s.GetFile(ctx, mine, f.ID)
-		if err != nil {
-			t.Fatal(err)
+		got, key, err := s.GetFile(ctx, mine, f.ID)
+		if err != nil || !slices.Equal(key, []byte{byte(i), 1}) {
+			t.Fatalf("file %d: got key %x, %v", i, key, err)
 		}
 		same(t, "the file", got, f)
 		ids = append(ids, string(f.ID))
 	}
 	wantErr(t, "an id again", s.CreateFile(ctx, theirs, &berth.File{ID: "file-0"}, nil), store.ErrExists)
-	_, err := s.GetFile(ctx, theirs, "file-0")
+	_, _, err := s.GetFile(ctx, theirs, "file-0")
 	wantErr(t, "another project's Get", err, store.ErrNotFound)
-	_, err = s.FileKey(ctx, theirs, "file-0")
-	wantErr(t, "another project's FileKey", err, store.ErrNotFound)
-	if key, err := s.FileKey(ctx, mine, "file-3"); err != nil || !slices.Equal(key, []byte{3, 1}) {
-		t.Errorf("the key of a file: got %x, %v", key, err)
-	}
 	wantErr(t, "another project's Delete", s.DeleteFile(ctx, theirs, "file-0"), store.ErrNotFound)
 	pages(t, ids, func(p store.Page) ([]string, bool, error) {
 		list, more, err := s.ListFiles(ctx, mine, "", p)
@@ -60,12 +55,11 @@ func files(t *testing.T, s store.Store) {
 	if err := s.DeleteFile(ctx, mine, "file-0"); err != nil {
 		t.Fatal(err)
 	}
-	_, err = s.GetFile(ctx, mine, "file-0")
+	_, _, err = s.GetFile(ctx, mine, "file-0")
 	wantErr(t, "a deleted file", err, store.ErrNotFound)
 }
 
-// pages reads a list, whose ids are given oldest first, in pages of each size and
-// both orders.
+// pages reads a list in pages of each size and in both orders. ids are oldest first.
 func pages(t *testing.T, ids []string, list func(store.Page) ([]string, bool, error)) {
 	t.Helper()
 	for _, ascending := range []bool{true, false} {
@@ -171,11 +165,11 @@ func containerFiles(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	if again.ID != "cfile_1" || again.CreatedAt != 1 || again.Source != "user" {
-		t.Errorf("a path that is known keeps its id: got %+v", again)
+		t.Errorf("a known path got %+v", again)
 	}
 	back := &berth.ContainerFile{ID: "cfile_3", Object: "container.file", ContainerID: "cntr_0", Bytes: 6, Path: "/mnt/data/a", Source: "assistant"}
 	if err := s.PutContainerFile(ctx, mine, back); err != nil || back.Source != "user" {
-		t.Errorf("what a user put there stays the user's: %+v, %v", back, err)
+		t.Errorf("the source changed from user: %+v, %v", back, err)
 	}
 	got, err := s.GetContainerFile(ctx, mine, "cntr_0", "cfile_1")
 	if err != nil {
@@ -200,7 +194,7 @@ func containerFiles(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	if all, err := s.ContainerFiles(ctx, mine, "cntr_0"); err != nil || len(all) != 0 {
-		t.Errorf("a container's files outlived it: %d, %v", len(all), err)
+		t.Errorf("a deleted container has files: %d, %v", len(all), err)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// projects lists what a project has, and nothing of others.
+// projects: lists have the responses and objects of one project only.
 func projects(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	kept, gone := create(t, s, response("")), create(t, s, response(""))
@@ -25,7 +25,7 @@ func projects(t *testing.T, s store.Store) {
 		t.Errorf("got the responses %v, %v, want %s", ids, err, kept.Body.ID)
 	}
 	if keys, err := s.ProjectObjects(ctx, mine, 10); err != nil || len(keys) != 2 || slices.ContainsFunc(keys, func(k store.ObjectKey) bool { return k.ID == "two" || k.Parent != "" }) {
-		t.Errorf("got the objects %v, %v, want those that belong to no other", keys, err)
+		t.Errorf("got the objects %v, %v, want those without a parent", keys, err)
 	}
 	if keys, err := s.ProjectObjects(ctx, mine, 1); err != nil || len(keys) != 1 {
 		t.Errorf("got %d objects, %v, want 1", len(keys), err)

@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"errors"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -13,26 +12,30 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Disk is where stores are, whose content outlives them.
+// A Disk opens stores whose content outlives them.
 type Disk struct {
 	// Open opens the store in a directory, which is empty the first time.
 	Open func(ctx context.Context, dir string, key [32]byte) (store.Store, error)
 
-	// Keys returns the path of the file of keys of the store in a directory.
-	Keys func(dir string) string
+	// CopyKeys replaces the keys of the store in directory to by those of the store in
+	// directory from. Both stores are closed.
+	CopyKeys func(t *testing.T, from, to string)
 
-	// Copy copies the store in a directory, which may be open, to a new directory, as a
-	// crash now would leave it.
+	// RemoveKeys removes the keys of the store in a directory. The store is closed.
+	RemoveKeys func(t *testing.T, dir string)
+
+	// Copy copies the store in a directory to a new directory, as a crash now would
+	// leave it. The store may be open.
 	Copy func(t *testing.T, dir string) string
 
-	// Content returns all that the database has on the disk, without the file of keys.
+	// Content returns all bytes that the database has on the disk, without its keys.
 	Content func(t *testing.T, dir string) []byte
 }
 
 const canary = "canary-in-a-coal-mine "
 
-// Sealing checks that what clients write is sealed, and that a deletion destroys it: the
-// rows that an older copy of the database has cannot be read with the keys of today.
+// Sealing checks that content is sealed, and that deletion destroys it: rows in an
+// older copy of the database cannot be read with today's keys.
 func Sealing(t *testing.T, d Disk) {
 	t.Run("Erased", d.erased)
 	t.Run("OtherKeys", d.otherKeys)
@@ -48,7 +51,7 @@ func (d Disk) open(t *testing.T, dir string) store.Store {
 	return s
 }
 
-// A sealed is one of each kind of row, with what reads it and what deletes it.
+// A sealed is a kind of row with functions that read and delete it.
 type sealed struct {
 	name         string
 	read, delete func() error
@@ -59,9 +62,9 @@ func (d Disk) erased(t *testing.T) {
 	s := d.open(t, dir)
 	writeCanaries(t, s)
 	if n := bytes.Count(d.Content(t, dir), []byte(strings.TrimSpace(canary))); n > 0 {
-		t.Errorf("the canary is in the clear %d times", n)
+		t.Errorf("the canary is readable %d times", n)
 	}
-	old := d.Copy(t, dir) // which has the rows, as blocks returned to the file system may
+	old := d.Copy(t, dir) // still has the rows, like blocks returned to the file system
 	for _, row := range rows(t.Context(), s, "1") {
 		if err := errors.Join(row.read(), row.delete()); err != nil {
 			t.Fatalf("%s: %v", row.name, err)
@@ -70,7 +73,7 @@ func (d Disk) erased(t *testing.T) {
 	}
 	for _, row := range rows(t.Context(), s, "2") {
 		if err := row.read(); err != nil {
-			t.Errorf("%s that was not deleted: %v", row.name, err)
+			t.Errorf("%s, not deleted: %v", row.name, err)
 		}
 	}
 	if err := s.Close(); err != nil {
@@ -80,19 +83,13 @@ func (d Disk) erased(t *testing.T) {
 	whole := d.open(t, old)
 	for _, row := range rows(t.Context(), whole, "1") {
 		if err := row.read(); err != nil {
-			t.Fatalf("%s is not in the old copy: %v; this test checks nothing", row.name, err)
+			t.Fatalf("%s is not in the old copy: %v; the test would prove nothing", row.name, err)
 		}
 	}
 	if err := whole.Close(); err != nil {
 		t.Fatal(err)
 	}
-	keys, err := os.ReadFile(d.Keys(dir))
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := os.WriteFile(d.Keys(old), keys, 0o600); err != nil {
-		t.Fatal(err)
-	}
+	d.CopyKeys(t, dir, old)
 	back := d.open(t, old)
 	defer back.Close()
 	for _, row := range rows(t.Context(), back, "1") {
@@ -100,12 +97,12 @@ func (d Disk) erased(t *testing.T) {
 	}
 	for _, row := range rows(t.Context(), back, "2") {
 		if err := row.read(); err != nil {
-			t.Errorf("%s that was not deleted, in an old copy with the keys of today: %v", row.name, err)
+			t.Errorf("%s, not deleted, in an old copy with today's keys: %v", row.name, err)
 		}
 	}
 }
 
-// writeCanaries writes the rows of rows twice, with the canary wherever a client's words go.
+// writeCanaries writes the rows of rows twice, with the canary in all content.
 func writeCanaries(t *testing.T, s store.Store) {
 	t.Helper()
 	ctx := t.Context()
@@ -144,8 +141,8 @@ func writeCanaries(t *testing.T, s store.Store) {
 	}
 }
 
-// rows returns the rows of writeCanaries with a number. What belongs to a row is read and
-// deleted with it.
+// rows returns the rows of writeCanaries with a number. Children are read and deleted
+// with their parent.
 func rows(ctx context.Context, s store.Store, n string) []sealed {
 	id, cid, fid := berth.ResponseID("resp_"+n), berth.ContainerID("cntr_"+n), berth.FileID("file-"+n)
 	key := func(parent, id string) store.ObjectKey {
@@ -156,20 +153,20 @@ func rows(ctx context.Context, s store.Store, n string) []sealed {
 	}
 	return []sealed{
 		{"a response", func() error { _, err := s.GetResponse(ctx, mine, id); return err }, func() error { return s.DeleteResponse(ctx, mine, id) }},
-		{"the key of a file", func() error { _, err := s.FileKey(ctx, mine, fid); return err }, func() error { return s.DeleteFile(ctx, mine, fid) }},
+		{"the key of a file", func() error { _, _, err := s.GetFile(ctx, mine, fid); return err }, func() error { return s.DeleteFile(ctx, mine, fid) }},
 		{"a container and its file", func() error {
 			_, err1 := s.GetContainer(ctx, mine, cid)
 			_, err2 := s.GetContainerFile(ctx, mine, cid, "cfile_1")
 			return errors.Join(err1, err2, object(key(string(cid), "log_"+n))())
 		}, func() error { return s.DeleteContainer(ctx, mine, cid) }},
-		{"an object and what belongs to it", func() error {
+		{"an object and its descendants", func() error {
 			return errors.Join(object(key("", "conv_"+n))(), object(key("conv_"+n, "msg_"+n))(), object(key("msg_"+n, "part_"+n))())
 		}, func() error { return s.DeleteObject(ctx, mine, key("", "conv_"+n)) }},
 	}
 }
 
-// otherKeys checks that a store is refused, not started empty, without the keys that it
-// was written with.
+// otherKeys checks that Open refuses a store without the keys that it was written
+// with, instead of starting empty.
 func (d Disk) otherKeys(t *testing.T) {
 	dir := t.TempDir()
 	s := d.open(t, dir)
@@ -180,11 +177,9 @@ func (d Disk) otherKeys(t *testing.T) {
 	if s, err := d.Open(t.Context(), dir, [32]byte{1}); err == nil || !strings.Contains(err.Error(), "other keys") {
 		t.Errorf("with another key of the server: got %v, %v", s, err)
 	}
-	if err := os.Remove(d.Keys(dir)); err != nil {
-		t.Fatal(err)
-	}
+	d.RemoveKeys(t, dir)
 	if s, err := d.Open(t.Context(), dir, [32]byte{7}); err == nil || !strings.Contains(err.Error(), "other keys") {
-		t.Errorf("without the file of keys: got %v, %v", s, err)
+		t.Errorf("without its keys: got %v, %v", s, err)
 	}
 }
 

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// storedBytes: all that a project stores is counted, for it alone, and deletion gives
-// all of it back.
+// storedBytes: everything that a project stores is counted for that project only, and
+// deletion subtracts it.
 func storedBytes(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	sum := func() int64 {
@@ -30,7 +30,7 @@ func storedBytes(t *testing.T, s store.Store) {
 			t.Fatalf("%s: %v", what, err)
 		}
 		if got := sum() - before; got < size-100 || got > 4*size {
-			t.Errorf("%s of %d bytes counts %d", what, size, got)
+			t.Errorf("%s of %d bytes counts as %d", what, size, got)
 		}
 	}
 	if n := sum(); n != 0 {
@@ -71,7 +71,7 @@ func storedBytes(t *testing.T, s store.Store) {
 		t.Error("an object was created twice")
 	}
 	if got := sum(); got != before {
-		t.Errorf("what was not saved counts %d", got-before)
+		t.Errorf("an object that was not saved counts as %d", got-before)
 	}
 	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Name: text, Status: berth.ContainerExpired}
 	grows("a container", func() error { return s.CreateContainer(ctx, &store.Container{Project: mine, Body: c}) })
@@ -96,6 +96,6 @@ func storedBytes(t *testing.T, s store.Store) {
 		}
 	}
 	if n := sum(); n != 0 {
-		t.Errorf("after all was deleted %d bytes count", n)
+		t.Errorf("after all deletions %d bytes remain counted", n)
 	}
 }

@@ -1,5 +1,5 @@
-// Package storetest is the contract of package store in executable form: every
-// implementation runs it.
+// Package storetest is the test suite of the contract of package store. Each database
+// runs it.
 package storetest
 
 import (
@@ -38,7 +38,7 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// response returns a response to save, with one input item.
+// response returns a new response with one input item.
 func response(previous berth.ResponseID) *store.Response {
 	req := &berth.ResponseRequest{Model: "m", PreviousResponseID: previous}
 	r := &store.Response{Project: mine, Request: req, Input: []berth.Item{item("in")},
@@ -47,7 +47,7 @@ func response(previous berth.ResponseID) *store.Response {
 }
 
 func item(text string) berth.Item {
-	return berth.NewItem(map[string]any{"type": "message", "id": berth.NewID("msg_"), "role": "user", "content": text, "unknown": map[string]any{"kept": true}})
+	return berth.NewItem(map[string]any{"type": "message", "id": berth.NewID("msg_"), "role": "user", "content": text, "unknown": map[string]any{"retained": true}})
 }
 
 func event(n int64) store.Event {
@@ -200,7 +200,7 @@ func chain(t *testing.T, s store.Store) {
 	passing := response("resp_only_in_memory")
 	passing.Body.Store = false
 	create(t, s, passing)
-	// A deleted ancestor is left out, and its own ancestors stay.
+	// A deleted ancestor is skipped; its own ancestors remain.
 	if err := s.DeleteResponse(ctx, mine, b.Body.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -234,10 +234,10 @@ func runs(t *testing.T, s store.Store) {
 		t.Errorf("renewal: %v", err)
 	}
 	if err := s.ReleaseRun(ctx, mine, id, "you"); err != nil {
-		t.Errorf("a release by somebody else does nothing, but says %v", err)
+		t.Errorf("release by another owner: got %v, want nil without an effect", err)
 	}
 	if n := orphans(now); n != 0 {
-		t.Error("it released the lease")
+		t.Error("another owner released the lease")
 	}
 	if err := s.ReleaseOwner(ctx, "me"); err != nil {
 		t.Fatal(err)
@@ -255,7 +255,7 @@ func runs(t *testing.T, s store.Store) {
 	finish(t, s, r)
 	wantErr(t, "the run of a response that has ended", s.AcquireRun(ctx, mine, id, yours, far.Add(time.Hour)), store.ErrConflict)
 	if n := orphans(far.Add(time.Hour)); n != 0 {
-		t.Errorf("%d orphans among ended responses", n)
+		t.Errorf("%d orphans among final responses", n)
 	}
 	no := false
 	unstored := response("")
@@ -267,7 +267,7 @@ func runs(t *testing.T, s store.Store) {
 	}
 }
 
-// Many responses are written at once; each keeps its own order.
+// Concurrent writes to many responses succeed; each response has its order.
 func concurrency(t *testing.T, s store.Store) {
 	const writers, each = 20, 25
 	var wg sync.WaitGroup
@@ -285,11 +285,11 @@ func concurrency(t *testing.T, s store.Store) {
 			}
 		})
 	}
-	// Writes that fail do not take their neighbours in a shared commit along.
+	// Failing writes do not fail others in a shared commit.
 	lost := create(t, s, response(""))
 	for range writers {
 		wg.Go(func() {
-			err := s.AppendEvents(t.Context(), mine, lost.Body.ID, "nobody", []store.Event{event(1)}, nil)
+			err := s.AppendEvents(t.Context(), mine, lost.Body.ID, "other", []store.Event{event(1)}, nil)
 			if !errors.Is(err, store.ErrConflict) {
 				t.Errorf("got %v, want a conflict", err)
 			}

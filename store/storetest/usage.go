@@ -11,10 +11,10 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// used returns what was used around now in short, in one line for each row.
+// used returns the usage around now, one line for each row.
 func used(t *testing.T, s store.Store, p berth.ProjectID, kind store.UsageKind) []string {
 	t.Helper()
-	// All of history is one time, so that no midnight falls into the test.
+	// One interval spans all of history, so that no boundary falls into the test.
 	list, err := s.Usage(t.Context(), store.UsageQuery{Project: p, Kind: kind, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -37,8 +37,8 @@ func wantUsed(t *testing.T, s store.Store, p berth.ProjectID, kind store.UsageKi
 	}
 }
 
-// Responses are counted with their last event, or with their deletion before that,
-// and once.
+// responseUsage: responses are counted once, with their last event or with their
+// deletion before that.
 func responseUsage(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	usage := &berth.Usage{InputTokens: 7, InputTokenDetails: berth.InputTokenDetails{CachedTokens: 3},
@@ -67,7 +67,7 @@ func responseUsage(t *testing.T, s store.Store) {
 	if err := end(failed, berth.StatusFailed); err != nil {
 		t.Fatal(err)
 	}
-	// One that is deleted in the middle has used what it had used by then.
+	// A response that is deleted before its end counts its usage so far.
 	left := start("key_2", "large")
 	body := *left.Body
 	body.Usage = usage
@@ -97,8 +97,7 @@ func responseUsage(t *testing.T, s store.Store) {
 		"proj_mine key_2 small: 1, tokens 7 (3) 5 (2), 0 s",
 		"proj_theirs  m: 1, tokens 0 (0) 0 (0), 0 s")
 
-	// What is told apart are times of the width asked for, and what lies outside is
-	// left out.
+	// Intervals have the requested width, and usage outside the range is omitted.
 	now := time.Now()
 	minute := now.Truncate(time.Minute)
 	list, err := s.Usage(ctx, store.UsageQuery{Project: mine, Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute})
@@ -107,7 +106,7 @@ func responseUsage(t *testing.T, s store.Store) {
 	}
 	for _, u := range list {
 		if u.Start%60 != 0 || u.Start > minute.Unix()+60 || u.Start < minute.Unix()-600 {
-			t.Errorf("got a time that starts at %d, now is %d", u.Start, now.Unix())
+			t.Errorf("got an interval that starts at %d, now is %d", u.Start, now.Unix())
 		}
 	}
 	for _, q := range []store.UsageQuery{
@@ -117,12 +116,12 @@ func responseUsage(t *testing.T, s store.Store) {
 		{Project: mine, Kind: store.UsageContainer, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute},
 	} {
 		if list, err := s.Usage(ctx, q); err != nil || len(list) != 0 {
-			t.Errorf("%+v: got %d rows, %v, want none", q, len(list), err)
+			t.Errorf("%+v: got %d rows, %v, want 0", q, len(list), err)
 		}
 	}
 }
 
-// What a response tells of its upstreams is counted with it, and what it cost.
+// upstreamUsage: usage and costs of a response's upstreams are counted with it.
 func upstreamUsage(t *testing.T, s store.Store) {
 	turn := func(upstream string, turns int, cost *berth.Cost) berth.UpstreamUsage {
 		return berth.UpstreamUsage{Upstream: upstream, Model: "vendor/m-1", Turns: turns, Usage: berth.Usage{InputTokens: 7, OutputTokens: 5, TotalTokens: 12}, Cost: cost}
@@ -155,8 +154,8 @@ func upstreamUsage(t *testing.T, s store.Store) {
 	}
 }
 
-// Containers are counted when they are made, and their seconds while they run and
-// with their end.
+// containerUsage: containers are counted when created; their seconds are counted while
+// they run and when they end.
 func containerUsage(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	const hour = 3600
@@ -188,12 +187,12 @@ func containerUsage(t *testing.T, s store.Store) {
 	}
 	want := func(when, kind string, want int64) {
 		t.Helper()
-		// Each count may come a few seconds late, on a machine that is busy.
+		// A count may be a few seconds late on a busy machine.
 		if got := seconds(kind); got < want || got > want+120 {
 			t.Errorf("%s: got %d s of %s, want %d", when, got, kind, want)
 		}
 	}
-	// Of the container that ends at once, all of its life is counted then.
+	// The container that ends at once is counted with its whole life at its end.
 	expire := func(c *berth.Container) error { c.Status = berth.ContainerExpired; return nil }
 	if _, err := s.UpdateContainer(ctx, mine, "cntr_3", expire); err != nil {
 		t.Fatal(err)
@@ -208,7 +207,7 @@ func containerUsage(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	want("after its deletion", "4g", hour)
-	// A change that leaves it running counts nothing.
+	// An update that leaves it running counts nothing.
 	if _, err := s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error { c.LastActiveAt = 1; return nil }); err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,7 @@ type AddItemParams struct {
 	Response string
 }
 
-// AddItem says where an item is, unless another response has it already.
+// AddItem indexes an item, unless another response has it.
 func (q *Queries) AddItem(ctx context.Context, arg AddItemParams) error {
 	_, err := q.exec(ctx, q.addItemStmt, addItem, arg.Project, arg.ID, arg.Response)
 	return err

@@ -346,7 +346,7 @@ type ObjectSizeParams struct {
 	ID      string
 }
 
-// ObjectSize tells how large an object is without reading it.
+// ObjectSize returns the size of an object without reading it.
 func (q *Queries) ObjectSize(ctx context.Context, arg ObjectSizeParams) (int64, error) {
 	row := q.queryRow(ctx, q.objectSizeStmt, objectSize,
 		arg.Project,

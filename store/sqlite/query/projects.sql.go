@@ -97,7 +97,7 @@ const storedBytes = `-- name: StoredBytes :one
 SELECT bytes FROM stored WHERE project = ?
 `
 
-// StoredBytes is what the bodies of a project take; see migration 9.
+// StoredBytes returns the size of a project's rows; see migration 9.
 func (q *Queries) StoredBytes(ctx context.Context, project string) (int64, error) {
 	row := q.queryRow(ctx, q.storedBytesStmt, storedBytes, project)
 	var bytes int64

@@ -56,7 +56,7 @@ type ChainRow struct {
 	Output    []byte
 }
 
-// Chain is not ordered here: a sort would carry all the content along.
+// Chain returns its rows unordered: a sort would copy all content.
 func (q *Queries) Chain(ctx context.Context, arg ChainParams) ([]ChainRow, error) {
 	rows, err := q.query(ctx, q.chainStmt, chain, arg.ID, arg.Project)
 	if err != nil {
@@ -248,7 +248,7 @@ type EventSizesRow struct {
 	Bytes          int64
 }
 
-// EventSizes tells how large events are without reading them.
+// EventSizes returns the sizes of events without reading them.
 func (q *Queries) EventSizes(ctx context.Context, arg EventSizesParams) ([]EventSizesRow, error) {
 	rows, err := q.query(ctx, q.eventSizesStmt, eventSizes, arg.Response, arg.SequenceNumber, arg.Limit)
 	if err != nil {
@@ -392,7 +392,7 @@ type NextEventRow struct {
 	Seal int64
 }
 
-// NextEvent is the sequence number that may be appended, for the owner of the lease,
+// NextEvent returns the next sequence number, for the owner of the lease,
 // and the key of the response.
 func (q *Queries) NextEvent(ctx context.Context, arg NextEventParams) (NextEventRow, error) {
 	row := q.queryRow(ctx, q.nextEventStmt, nextEvent, arg.ID, arg.Project, arg.LeaseOwner)
@@ -407,7 +407,7 @@ WHERE id = ? AND deleted = 1 AND NOT EXISTS (SELECT 1 FROM responses next WHERE 
 RETURNING previous
 `
 
-// PruneResponse forgets a deleted response that no other continues.
+// PruneResponse removes a deleted response that no other continues.
 func (q *Queries) PruneResponse(ctx context.Context, id string) (sql.NullString, error) {
 	row := q.queryRow(ctx, q.pruneResponseStmt, pruneResponse, id)
 	var previous sql.NullString
@@ -449,7 +449,7 @@ type ResponseSizeRow struct {
 	Request int64
 }
 
-// ResponseSize tells how large a response is without reading it.
+// ResponseSize returns the size of a response without reading it.
 func (q *Queries) ResponseSize(ctx context.Context, arg ResponseSizeParams) (ResponseSizeRow, error) {
 	row := q.queryRow(ctx, q.responseSizeStmt, responseSize, arg.ID, arg.Project)
 	var i ResponseSizeRow

@@ -295,7 +295,7 @@ type UnfinishedRow struct {
 	Body []byte
 }
 
-// Unfinished is a response that is deleted before its end.
+// Unfinished returns a response that has not ended, when it is deleted.
 func (q *Queries) Unfinished(ctx context.Context, arg UnfinishedParams) (UnfinishedRow, error) {
 	row := q.queryRow(ctx, q.unfinishedStmt, unfinished, arg.ID, arg.Project)
 	var i UnfinishedRow
