@@ -7,7 +7,7 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// Approvals are the requests for approval among items, with the client's responses.
+// Approvals are the approval requests among items, with the client's responses.
 type Approvals struct {
 	Requests  map[string]berth.ApprovalRequest
 	Responses map[string]berth.ApprovalResponse // by the request's id
@@ -38,8 +38,8 @@ func ApprovalsOf(tools *tool.Registry, items []berth.Item) Approvals {
 	return a
 }
 
-// settled replaces approval requests and responses by what the model is shown of them:
-// nothing of a call that was made, and of any other that it was not.
+// settled removes approval requests whose call was made, and all approval responses. It
+// replaces other requests by a call whose output explains why it was not run.
 func settled(tools *tool.Registry, items []berth.Item) []berth.Item {
 	if !slices.ContainsFunc(items, func(it berth.Item) bool {
 		return it.Type() == berth.ItemApprovalRequest || it.Type() == berth.ItemApprovalResponse
@@ -49,11 +49,11 @@ func settled(tools *tool.Registry, items []berth.Item) []berth.Item {
 	all := ApprovalsOf(tools, items)
 	out := make([]berth.Item, 0, len(items))
 	for _, it := range items {
-		request, asked := all.Requests[it.ID()]
+		request, isRequest := all.Requests[it.ID()]
 		switch {
 		case it.Type() == berth.ItemApprovalResponse:
 			continue
-		case !asked:
+		case !isRequest:
 			out = append(out, it)
 			continue
 		case all.Made[request.ID]:

@@ -10,17 +10,17 @@ import (
 // defaultCache is the default of Options.Cache.
 const defaultCache = 64 << 20
 
-// itemOverhead is what an item takes in memory beside its JSON.
+// itemOverhead is the memory of an item besides its JSON, in bytes.
 const itemOverhead = 240
 
-// A cache holds the chains of the latest responses, and the items of conversations as
-// they were last read, so that the thousandth turn costs what the first did. It only
-// saves reading: the store is asked each time what exists and what is new. A deletion
-// anywhere empties it.
+// A cache holds the chains of the latest responses, and the last read items of
+// conversations, so that the cost of a turn does not grow with its history. It only saves
+// reads: existence and new items are always read from the store. Any deletion empties it.
+// It is safe for concurrent use.
 type cache struct {
 	mu    sync.Mutex
 	byID  map[Key]*linked.Element
-	order *linked.List // of entries, the latest used first
+	order *linked.List // of entries, the last used first
 	limit int64
 	bytes int64
 	age   int // counts deletions
@@ -42,8 +42,8 @@ func newCache(limit int64) *cache {
 	return &cache{limit: limit, byID: map[Key]*linked.Element{}, order: linked.New()}
 }
 
-// get returns a cached chain. If there is none, age is for the put of the chain that is
-// read instead.
+// get returns a cached chain and whether it is cached. The caller passes age to put with
+// the chain that it reads otherwise.
 func (c *cache) get(key Key) (chain Chain, age int, ok bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -55,15 +55,15 @@ func (c *cache) get(key Key) (chain Chain, age int, ok bool) {
 	return e.Value.(*entry).chain, c.age, true
 }
 
-// now returns the age, for what is about to be read.
+// now returns the age of a chain that is read after the call.
 func (c *cache) now() int {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	return c.age
 }
 
-// put caches a chain, whose items must not change any more, unless something was deleted
-// since the age at which it was read.
+// put caches a chain whose items must not change afterwards. It does nothing if there was
+// a deletion after age.
 func (c *cache) put(key Key, chain Chain, age int) {
 	size := sizeOf(chain)
 	c.mu.Lock()
@@ -81,9 +81,8 @@ func (c *cache) put(key Key, chain Chain, age int) {
 	}
 }
 
-// sizeOf returns the bytes that a chain takes in memory. Chains that continue each
-// other share items, which count in each: the latest ones stay, and it is those that
-// are continued.
+// sizeOf returns the memory of a chain in bytes. Items that chains share count in each of
+// them, so the latest chains stay, which are the ones to be continued.
 func sizeOf(c Chain) int64 {
 	n := itemOverhead * len(c.Items)
 	for _, it := range c.Items {

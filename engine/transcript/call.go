@@ -7,9 +7,9 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// Outputs returns the places of the outputs of calls, by the places of the calls. A model
-// may use one call_id several times: each output belongs to the first call that has none,
-// and to a call that the model did not finish only if there is no other.
+// Outputs maps the place of each call with an output to the place of the output. A model
+// may use one call_id several times. Each output belongs to the first call without output
+// that the model has finished, or else to the first call.
 func Outputs(tools *tool.Registry, items []berth.Item) map[int]int {
 	open := map[string][]int{} // calls without an output, by call_id
 	outputs := map[int]int{}
@@ -27,7 +27,7 @@ func Outputs(tools *tool.Registry, items []berth.Item) map[int]int {
 	return outputs
 }
 
-// wasMade reports whether a call was finished by the model.
+// wasMade reports whether the model has finished a call.
 func wasMade(tools *tool.Registry, it berth.Item) bool {
 	return it.Status() != berth.StatusIncomplete || tools.MarkOf(it).Invalid != ""
 }

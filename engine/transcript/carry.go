@@ -11,11 +11,11 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// clearMark begins what Unseal makes of encrypted_content.
+// clearMark is the prefix of encrypted_content that Unseal has decrypted.
 const clearMark = "berth0."
 
-// Unseal returns a document of a project's in which the encrypted_content of items
-// that this server has sealed is in the clear, for another server to seal.
+// Unseal decrypts the encrypted_content that this server has sealed in a document of a
+// project, so that another server can seal it with its own key.
 func (s *Service) Unseal(p berth.ProjectID, doc json.RawMessage) (json.RawMessage, error) {
 	return rewriteSealed(doc, func(kind berth.ItemType, content string) (string, error) {
 		text, ours := strings.CutPrefix(content, sealMark)
@@ -31,21 +31,20 @@ func (s *Service) Unseal(p berth.ProjectID, doc json.RawMessage) (json.RawMessag
 	})
 }
 
-// Seal is the reverse of Unseal, for a project of this server.
+// Seal reverses Unseal, for a project of this server.
 func (s *Service) Seal(p berth.ProjectID, doc json.RawMessage) (json.RawMessage, error) {
 	return rewriteSealed(doc, func(kind berth.ItemType, content string) (string, error) {
 		switch plain, ours := strings.CutPrefix(content, clearMark); {
 		case ours && json.Valid([]byte(plain)):
 			return s.seals.seal(p, kind, json.RawMessage(plain)), nil
 		case ours, strings.HasPrefix(content, sealMark):
-			return "", berth.Errorf(berth.CodeInvalid, "The content of a sealed item is not readable.")
+			return "", berth.Errorf(berth.CodeInvalid, "The encrypted content of an item is not valid.")
 		}
 		return content, nil
 	})
 }
 
-// rewriteSealed changes the encrypted_content of all items in a document, however
-// deep they are.
+// rewriteSealed changes the encrypted_content of all items in a document, at any depth.
 func rewriteSealed(doc json.RawMessage, change func(kind berth.ItemType, content string) (string, error)) (json.RawMessage, error) {
 	if !bytes.Contains(doc, []byte(`"encrypted_content"`)) {
 		return doc, nil

@@ -9,33 +9,32 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// compactedWords introduce a summary to the model.
+// compactedPrompt introduces a summary to the model.
 //
 //go:embed compacted.md
-var compactedWords string
+var compactedPrompt string
 
 const (
-	// maxKept is the number of tokens of messages that survive a compaction verbatim. It
-	// is that of the hosted service.
+	// maxKept is the number of tokens of messages that survive a compaction verbatim, as
+	// in the hosted service.
 	maxKept = 64_000
-	// minCut is what must be left of a message that is cut, in tokens.
+	// minCut is the minimum number of tokens that remain of a shortened message.
 	minCut = 64
-	// maxKeptRaw bounds each, in bytes: images come as data.
+	// maxKeptRaw bounds each surviving message in bytes, because images are inline data.
 	maxKeptRaw = 1 << 20
 )
 
-// A Checkpoint is what a compaction item holds under seal.
+// A Checkpoint is the sealed content of a compaction item.
 type Checkpoint struct {
 	Summary string       `json:"summary"`
 	Kept    []berth.Item `json:"kept"` // messages that survive verbatim
 
-	// Replaces says that no item before the compaction is context any more. Without
-	// it the client rules over what comes before: messages that it put there, or
-	// Kept if there are none.
+	// Replaces means that no item before the compaction is part of the context. If false,
+	// the client's own messages before the compaction are, or Kept if there are none.
 	Replaces bool `json:"replaces"`
 }
 
-// unfold replaces compaction items by what they hold, and removes the items that they
+// unfold replaces compaction items by their content, and removes the items that they
 // replace.
 func (t *Transcript) unfold(items []berth.Item) ([]berth.Item, error) {
 	if !slices.ContainsFunc(items, IsCompaction) {
@@ -55,20 +54,20 @@ func (t *Transcript) unfold(items []berth.Item) ([]berth.Item, error) {
 			out = out[:0]
 		}
 		if !slices.ContainsFunc(out, isUsers) {
-			led := len(out) > 0 // by instructions of the client's own
+			instructed := len(out) > 0 // the client has put instructions before it
 			for _, kept := range c.Kept {
-				if !led || isUsers(kept) {
+				if !instructed || isUsers(kept) {
 					out = append(out, kept)
 				}
 			}
 		}
 		out = append(out, berth.NewItem(berth.Message{ID: it.ID(), Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: "user",
-			Content: []berth.Content{{Type: "input_text", Text: compactedWords + "\n" + c.Summary}}}))
+			Content: []berth.Content{{Type: "input_text", Text: compactedPrompt + "\n" + c.Summary}}}))
 	}
 	return out, nil
 }
 
-// checkpoint opens a compaction item, unless that was done for the present turn.
+// checkpoint decrypts a compaction item, once in a turn.
 func (t *Transcript) checkpoint(it berth.Item) (Checkpoint, error) {
 	key := &it.Raw()[0]
 	if c, ok := t.checkpoints[key]; ok {
@@ -82,7 +81,7 @@ func (t *Transcript) checkpoint(it berth.Item) (Checkpoint, error) {
 	return c, err
 }
 
-// Compaction returns a checkpoint as the item that clients see.
+// Compaction returns the compaction item of a checkpoint.
 func (s *Service) Compaction(p berth.ProjectID, c Checkpoint) berth.Item {
 	return berth.NewItem(berth.Compaction{ID: berth.NewID(berth.PrefixCompaction), Type: berth.ItemCompaction,
 		EncryptedContent: s.seals.seal(p, berth.ItemCompaction, c)})
@@ -91,16 +90,16 @@ func (s *Service) Compaction(p berth.ProjectID, c Checkpoint) berth.Item {
 // IsCompaction reports whether an item is a compaction.
 func IsCompaction(it berth.Item) bool { return it.Type() == berth.ItemCompaction }
 
-// isUsers reports whether an item is a message of the user's own.
+// isUsers reports whether an item is a message of the user, not a summary.
 func isUsers(it berth.Item) bool { return it.Role() == "user" && !isSummary(it) }
 
-// isSummary reports whether an item is what unfold made of a compaction.
+// isSummary reports whether an item is a message that unfold has made of a compaction.
 func isSummary(it berth.Item) bool {
 	return it.Type() == berth.ItemMessage && strings.HasPrefix(it.ID(), berth.PrefixCompaction)
 }
 
-// sinceCompaction returns the items of a chain whose last response has an output: those
-// from its last compaction on, or all. It may append to before.
+// sinceCompaction returns before and output from the last compaction in output on, or all
+// items if there is none. It may append to before.
 func sinceCompaction(before, output []berth.Item) []berth.Item {
 	for i := len(output) - 1; i >= 0; i-- {
 		if IsCompaction(output[i]) {
@@ -110,9 +109,9 @@ func sinceCompaction(before, output []berth.Item) []berth.Item {
 	return append(before, output...)
 }
 
-// Survivors returns the messages among unfolded items that a compaction keeps verbatim:
-// all instructions, and the newest of the user's that fit into a budget of tokens. The
-// one that does not fit whole is cut.
+// Survivors returns the messages among unfolded items that survive a compaction verbatim:
+// all instructions, and the newest messages of the user within a budget of tokens. A
+// message that does not fit is shortened.
 func Survivors(items []berth.Item, budget int) []berth.Item {
 	var kept []berth.Item
 	for _, it := range slices.Backward(items) {
@@ -135,8 +134,8 @@ func Survivors(items []berth.Item, budget int) []berth.Item {
 	return kept
 }
 
-// cut returns a message of about this number of tokens: the beginning and the end of its
-// text.
+// cut returns a message shortened to about this number of tokens, with the beginning and
+// the end of its text.
 func cut(it berth.Item, tokens int) berth.Item {
 	var m berth.Message
 	if it.Decode(&m) != nil {

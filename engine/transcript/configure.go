@@ -6,8 +6,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// Configure applies the configuration updates among the items that a response goes on
-// from. Each holds until a later one sets the same field.
+// Configure applies the configuration updates among the items of a response's context. A
+// later update overrides the fields of an earlier one.
 func Configure(body *berth.Response, items []berth.Item) error {
 	for _, it := range items {
 		if it.Type() != berth.ItemConfigurationUpdate {

@@ -12,20 +12,20 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A hold says that a response writes a conversation. Holds are objects of the
-// conversation, numbered from 1. Each is saved in one transaction with its
-// response, whose end is the end of the hold, so two responses cannot take the
-// same number, a hold needs no release, and a crash leaves none behind.
+// A hold is the exclusive right of a response to write a conversation. Holds are objects
+// of the conversation, numbered from 1. Each is stored in one transaction with its
+// response, and ends with that response. So two responses cannot have the same number, a
+// hold needs no release, and a crash leaves none behind.
 type hold struct {
 	Response  berth.ResponseID  `json:"response"`
-	Container berth.ContainerID `json:"container,omitempty"` // the last one used up to here
+	Container berth.ContainerID `json:"container,omitempty"` // the last one used so far
 }
 
-// conversation is a source: what a conversation holds, all of it or what was there
-// when a response was made.
+// A conversation is a source of all items of a conversation, or of those that it had when
+// a response was created.
 type conversation struct {
 	id   berth.ConversationID
-	made *store.Response // nil for one that is to be made
+	made *store.Response // nil for a response that is not created yet
 }
 
 func (s conversation) read(ctx context.Context, svc *Service, p berth.ProjectID) (Chain, error) {
@@ -37,8 +37,8 @@ func (s conversation) read(ctx context.Context, svc *Service, p berth.ProjectID)
 	if err != nil {
 		return c, err
 	}
-	// The hold is read before the items: what its response left is among them, or
-	// it is held.
+	// Read the hold before the items: then either the items of its response are complete,
+	// or the conversation is held.
 	if err := s.holder(ctx, svc, p, &c); err != nil {
 		return c, err
 	}
@@ -50,7 +50,7 @@ func (s conversation) read(ctx context.Context, svc *Service, p berth.ProjectID)
 	return c, err
 }
 
-// holder reads the last hold.
+// holder reads the last hold into c.
 func (s conversation) holder(ctx context.Context, svc *Service, p berth.ProjectID, c *Chain) error {
 	last, _, err := svc.Objects.ListObjects(ctx, p, store.KindConversationHold, string(s.id), store.Page{Limit: 1})
 	if err != nil || len(last) == 0 {
@@ -75,7 +75,7 @@ func (s conversation) holder(ctx context.Context, svc *Service, p berth.ProjectI
 	return nil
 }
 
-// readOn reads the items that are not remembered.
+// readOn reads all items, the cached ones from the cache.
 func (s conversation) readOn(ctx context.Context, svc *Service, p berth.ProjectID, c *Chain) error {
 	key := Key{p, string(s.id)}
 	known, age, _ := svc.cache.get(key)
@@ -84,7 +84,7 @@ func (s conversation) readOn(ctx context.Context, svc *Service, p berth.ProjectI
 		after = known.Items[n-1].ID()
 	}
 	objects, err := s.objects(ctx, svc, p, after)
-	if after != "" && errors.Is(err, store.ErrNotFound) { // deleted, and not by this server
+	if after != "" && errors.Is(err, store.ErrNotFound) { // another server has deleted it
 		known.Items = nil
 		objects, err = s.objects(ctx, svc, p, "")
 	}
@@ -103,7 +103,7 @@ func (s conversation) readOn(ctx context.Context, svc *Service, p berth.ProjectI
 	return nil
 }
 
-// readUntil reads the items that were there when the response was made.
+// readUntil reads the items that the conversation had when the response was created.
 func (s conversation) readUntil(ctx context.Context, svc *Service, p berth.ProjectID, c *Chain) error {
 	c.age = svc.cache.now()
 	objects, err := s.objects(ctx, svc, p, "")
@@ -122,7 +122,8 @@ func (s conversation) readUntil(ctx context.Context, svc *Service, p berth.Proje
 	return err
 }
 
-// objects returns the items after the one with an id, the oldest first.
+// objects returns the items after the item with an id, the oldest first. An empty id
+// returns all.
 func (s conversation) objects(ctx context.Context, svc *Service, p berth.ProjectID, after string) ([]*store.Object, error) {
 	page := store.Page{Limit: 10_000, After: after, Ascending: true}
 	var all []*store.Object
@@ -146,8 +147,8 @@ func itemsOf(objects []*store.Object) ([]berth.Item, error) {
 	return items, nil
 }
 
-// Hold returns the objects to save with a new response, so that no other can write its
-// conversation.
+// Hold returns the object that holds the conversation for a new response, to be stored
+// with it. It returns none without a conversation.
 func (c *Chain) Hold(rec *store.Response) []*store.Object {
 	if c.conversation == "" {
 		return nil
@@ -161,7 +162,7 @@ func (c *Chain) Hold(rec *store.Response) []*store.Object {
 		ObjectKey: store.ObjectKey{Kind: store.KindConversationHold, Parent: string(c.conversation), ID: strconv.Itoa(c.holds + 1)}}}
 }
 
-// ConversationItems returns new items of a conversation as they are stored.
+// ConversationItems returns new items of a conversation as objects of the store.
 func ConversationItems(id berth.ConversationID, items []berth.Item) []*store.Object {
 	now := time.Now().Unix()
 	objects := make([]*store.Object, len(items))
@@ -171,7 +172,7 @@ func ConversationItems(id berth.ConversationID, items []berth.Item) []*store.Obj
 	return objects
 }
 
-// ConversationItemKey names an item of a conversation in the store.
+// ConversationItemKey returns the key of an item of a conversation in the store.
 func ConversationItemKey(id berth.ConversationID, item string) store.ObjectKey {
 	return store.ObjectKey{Kind: store.KindConversationItem, Parent: string(id), ID: item}
 }

@@ -15,16 +15,16 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A Fetcher reads the files that the file_url of a message names.
+// A Fetcher reads files for messages that refer to them by URL.
 type Fetcher interface {
-	// Fetch returns the name and content of the file at a URL. An error that is for the
-	// client is a *berth.Error.
+	// Fetch returns the name and content of the file at a URL. Errors for the client are
+	// *berth.Error.
 	Fetch(ctx context.Context, url string) (name string, content []byte, err error)
 }
 
-// FetchFiles returns the items with the content of each file that they name by URL beside
-// its file_url. A file is read once, when its item arrives, so that every later turn,
-// and another server that imports the chain, shows the model the same.
+// FetchFiles returns items with the content of each file beside its file_url. It reads a
+// file once, when its item arrives, so that later turns, and a server that imports the
+// chain, show the model the same content.
 func (s *Service) FetchFiles(ctx context.Context, items []berth.Item) ([]berth.Item, error) {
 	var out []berth.Item
 	for i, it := range items {
@@ -57,7 +57,7 @@ func (s *Service) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.
 		param := fmt.Sprintf("input[%d].%s[%d].file_url", at, field, n)
 		if s.Fetcher == nil {
 			return it, &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: param,
-				Message: fmt.Sprintf("Unsupported parameter: '%s' is not supported by this server. Upload the file and give its id.", param)}
+				Message: fmt.Sprintf("Unsupported parameter: '%s' is not supported by this server. Upload the file and send its 'file_id'.", param)}
 		}
 		name, content, err := s.Fetcher.Fetch(ctx, url)
 		if known, ok := errors.AsType[*berth.Error](err); ok {
@@ -69,7 +69,7 @@ func (s *Service) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.
 			return it, fmt.Errorf("fetch file: %w", err)
 		}
 		if len(content) > MaxInlineFile {
-			return it, berth.Errorf(berth.CodeTooLarge, "The file at '%s' is larger than %d bytes, which is what a message can carry.", param, MaxInlineFile)
+			return it, berth.Errorf(berth.CodeTooLarge, "The file at '%s' is larger than %d bytes, the limit for a file in a message.", param, MaxInlineFile)
 		}
 		part["file_data"] = berth.StringDelta(dataURL(mediaType(name), content))
 		if part["filename"] == nil {
@@ -95,8 +95,8 @@ func dataURL(mediaType string, content []byte) string {
 	return "data:" + mediaType + ";base64," + base64.StdEncoding.EncodeToString(content)
 }
 
-// sniffImage returns the media type of an image by its first bytes, or "" if they are of
-// no image that models take.
+// sniffImage returns the media type of an image by its first bytes, or "" for content that
+// models do not accept as an image.
 func sniffImage(content []byte) string {
 	for prefix, media := range map[string]string{"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff": "image/jpeg", "GIF87a": "image/gif", "GIF89a": "image/gif"} {
 		if bytes.HasPrefix(content, []byte(prefix)) {

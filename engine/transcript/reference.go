@@ -7,9 +7,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// resolve replaces references by the items that they name, whichever response or
-// conversation of the project has them. One that the context has already adds
-// nothing to it. It reads the files that the input names by URL.
+// resolve replaces references by the items that they name, from any response or
+// conversation of the project. It drops a reference to an item of the chain. It also
+// fetches the files that the input refers to by URL.
 func (s *Service) resolve(ctx context.Context, p berth.ProjectID, input, chain []berth.Item) ([]berth.Item, error) {
 	input, err := s.FetchFiles(ctx, input)
 	if err != nil {
@@ -24,11 +24,11 @@ func (s *Service) resolve(ctx context.Context, p berth.ProjectID, input, chain [
 	if len(ids) == 0 {
 		return input, nil
 	}
-	there := make(map[string]bool, len(chain))
+	inChain := make(map[string]bool, len(chain))
 	for _, it := range chain {
-		there[it.ID()] = true
+		inChain[it.ID()] = true
 	}
-	ids = slices.DeleteFunc(ids, func(id string) bool { return there[id] })
+	ids = slices.DeleteFunc(ids, func(id string) bool { return inChain[id] })
 	found, err := s.Responses.Items(ctx, p, ids)
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func (s *Service) resolve(ctx context.Context, p berth.ProjectID, input, chain [
 			out = append(out, it)
 			continue
 		}
-		if there[it.ID()] {
+		if inChain[it.ID()] {
 			continue
 		}
 		named, ok := found[it.ID()]

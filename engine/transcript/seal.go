@@ -12,13 +12,13 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 )
 
-// sealMark begins every encrypted_content of this server's making; what begins
-// otherwise is a provider's.
+// sealMark is the prefix of encrypted_content that a Berth server has sealed. Any other
+// encrypted_content is a provider's.
 const sealMark = "berth1."
 
-// A sealer makes the encrypted_content of items, which clients carry and cannot
-// read: AES-256-GCM under the server's key, bound to the project and to the type of
-// the item. It is safe for concurrent use.
+// A sealer encrypts content that clients store and cannot read, as encrypted_content of
+// items. It uses AES-256-GCM with the server's key, bound to the project and to the type
+// of the item. It is safe for concurrent use.
 type sealer struct{ aead cipher.AEAD }
 
 func newSealer(key [32]byte) sealer {
@@ -28,7 +28,7 @@ func newSealer(key [32]byte) sealer {
 	return sealer{seal.New(key)}
 }
 
-// seal returns v, which marshals, as encrypted_content.
+// seal returns v as encrypted_content. It panics if v cannot be marshaled.
 func (s sealer) seal(p berth.ProjectID, kind berth.ItemType, v any) string {
 	plain, err := json.Marshal(v)
 	if err != nil {
@@ -37,8 +37,8 @@ func (s sealer) seal(p berth.ProjectID, kind berth.ItemType, v any) string {
 	return sealMark + base64.RawURLEncoding.EncodeToString(s.aead.Seal(nil, nil, plain, boundTo(p, kind)))
 }
 
-// open reads what seal returned for the same project and type into v. Anything
-// else is an error for the client.
+// open decrypts the encrypted_content of an item into v. It returns an error for the
+// client unless seal has made that content for the same project and type.
 func (s sealer) open(p berth.ProjectID, it berth.Item, v any) error {
 	var body struct {
 		EncryptedContent string `json:"encrypted_content"`
@@ -58,7 +58,7 @@ func (s sealer) open(p berth.ProjectID, it berth.Item, v any) error {
 		Message: fmt.Sprintf("The encrypted content for item %s could not be verified. Reason: Encrypted content could not be decrypted or parsed.", it.ID())}
 }
 
-// boundTo returns the additional data of a box: what it belongs to.
+// boundTo returns the additional data that binds sealed content to a project and a type.
 func boundTo(p berth.ProjectID, kind berth.ItemType) []byte {
 	return []byte(string(p) + "\x00" + string(kind))
 }

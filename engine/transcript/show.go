@@ -12,15 +12,14 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// MaxInlineFile is the greatest size of a file that a message carries to the model, in
-// bytes.
+// MaxInlineFile is the maximum size of a file in a message to the model, in bytes.
 const MaxInlineFile = 32 << 20
 
-// unseen are items that a model is not shown.
+// unseen are the types of items that a model is not shown.
 var unseen = map[berth.ItemType]bool{berth.ItemCompactionTrigger: true, berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true}
 
-// lower returns items as a provider takes them: calls of tools as function calls, file
-// ids replaced by data, and without what was left unfinished.
+// lower returns items in the form of a provider's request: calls of tools are function
+// calls, file ids are replaced by data, and unfinished items are removed.
 func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Item, error) {
 	items, err := t.unfold(items)
 	if err != nil {
@@ -60,7 +59,7 @@ func (t *Transcript) atInput(it berth.Item, err error) error {
 	return berth.Invalid(param, "Invalid '%s': %s", param, e.reason)
 }
 
-// A partError is an error of the client's in a part of an item.
+// A partError is an error for the client about a part of an item.
 type partError struct {
 	param  string // from the item on: content[0].file_id
 	reason string
@@ -68,7 +67,7 @@ type partError struct {
 
 func (e *partError) Error() string { return e.param + ": " + e.reason }
 
-// lowerItem lowers one item, unless that was done for the present turn.
+// lowerItem lowers one item, once in a turn.
 func (t *Transcript) lowerItem(ctx context.Context, it berth.Item) (berth.Item, error) {
 	key := &it.Raw()[0]
 	if low, ok := t.lowered[key]; ok {
@@ -92,9 +91,9 @@ func (t *Transcript) lowerItem(ctx context.Context, it berth.Item) (berth.Item, 
 	return low, nil
 }
 
-// wasCut reports whether the incomplete item at i is a message in which the model was
-// stopped, by max_output_tokens for example: the model is shown it. A message after which
-// the model was asked again is left over from a turn that broke off, and is not shown.
+// wasCut reports whether the incomplete item at i is a message that was cut off, by
+// max_output_tokens for example. The model is shown such a message. It is not shown the
+// rest of a turn that broke off and was retried, which more output of the model follows.
 func wasCut(tools *tool.Registry, items []berth.Item, i int) bool {
 	if items[i].Type() != berth.ItemMessage || i+1 == len(items) {
 		return false
@@ -103,8 +102,8 @@ func wasCut(tools *tool.Registry, items []berth.Item, i int) bool {
 	return next.Type() != berth.ItemReasoning && next.Role() != "assistant" && !tools.IsCall(next)
 }
 
-// parts returns the parts of a message's content, or of a call's output, and the name of
-// the field that holds them. It returns no parts for a string.
+// parts returns the parts of a message's content, or of an output, and the name of their
+// field. It returns no parts for a string.
 func parts(tools *tool.Registry, it berth.Item) (field string, parts []map[string]json.RawMessage) {
 	field = "content"
 	if tools.IsOutput(it) {
@@ -117,8 +116,8 @@ func parts(tools *tool.Registry, it berth.Item) (field string, parts []map[strin
 	return field, parts
 }
 
-// inline replaces the file ids in a message, or in a call's output, by the contents of
-// the files. It removes the URL of a file whose content is there: see FetchFiles.
+// inline replaces the file ids in a message or an output by the content of the files. It
+// removes the URL of a file that FetchFiles has read.
 func (s *Service) inline(ctx context.Context, p berth.ProjectID, it berth.Item) (berth.Item, error) {
 	field, parts := parts(s.Tools, it)
 	changed := false
@@ -167,7 +166,7 @@ func (s *Service) openInline(ctx context.Context, p berth.ProjectID, id berth.Fi
 	}
 	defer body.Close()
 	if f.Bytes > MaxInlineFile {
-		return "", nil, berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes; a message can carry %d. Give it to a container with file_ids instead.", id, f.Bytes, MaxInlineFile)
+		return "", nil, berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes, above the limit of %d for a file in a message. Pass it to a container with 'file_ids' instead.", id, f.Bytes, MaxInlineFile)
 	}
 	content, err = io.ReadAll(io.LimitReader(body, MaxInlineFile))
 	return f.Filename, content, err

@@ -10,29 +10,29 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A Chain is what comes before a response's own input.
+// A Chain is the context before a response's own input.
 type Chain struct {
 	Items     []berth.Item
-	Container berth.ContainerID // the last one that was used
-	Origin    model.Origin      // the provider of its last turn, as far as is known
-	Held      bool              // its conversation is held by a response
+	Container berth.ContainerID // the last used one, or empty
+	Origin    model.Origin      // the provider of its last turn, or zero
+	Held      bool              // a response holds its conversation
 
 	conversation berth.ConversationID // empty if the items are not a conversation's
-	holds        int                  // that the conversation has had
+	holds        int                  // number of the conversation's last hold
 	age          int                  // of the cache when it was read
 }
 
-// Conversation returns the conversation whose items the chain has, or "".
+// Conversation returns the conversation of the chain, or "".
 func (c *Chain) Conversation() berth.ConversationID { return c.conversation }
 
-// Stored returns what came before a response that was created earlier.
+// Stored returns the chain of a stored response.
 func (s *Service) Stored(ctx context.Context, rec *store.Response) (Chain, error) {
 	return sourceOfStored(rec).read(ctx, s, rec.Project)
 }
 
-// A source is where a chain comes from.
+// A source is the origin of a chain: a response, a conversation, or nothing.
 type source interface {
-	// read returns the chain as it is stored now. Its items must not be changed.
+	// read returns the chain as it is stored now. The caller must not change its items.
 	// Errors are for the client.
 	read(ctx context.Context, svc *Service, p berth.ProjectID) (Chain, error)
 }
@@ -48,7 +48,7 @@ func sourceOf(previous berth.ResponseID, c *berth.ResponseConversation) source {
 	return nothing{}
 }
 
-// sourceOfStored returns the source of a response that was made before.
+// sourceOfStored returns the source of a stored response.
 func sourceOfStored(rec *store.Response) source {
 	switch body := rec.Body; {
 	case body.Conversation != nil:
@@ -59,20 +59,20 @@ func sourceOfStored(rec *store.Response) source {
 	return nothing{}
 }
 
-// nothing is the source of a response that begins a chain.
+// nothing is the source of the first response of a chain.
 type nothing struct{}
 
 func (nothing) read(_ context.Context, svc *Service, _ berth.ProjectID) (Chain, error) {
 	return Chain{age: svc.cache.now()}, nil
 }
 
-// previousResponse is a source: a stored response and those that it continues.
+// A previousResponse is a source of a stored response and of those that it continues.
 type previousResponse berth.ResponseID
 
 func (s previousResponse) read(ctx context.Context, svc *Service, p berth.ProjectID) (Chain, error) {
 	id := berth.ResponseID(s)
 	key := Key{p, string(id)}
-	c, age, remembered := svc.cache.get(key)
+	c, age, cached := svc.cache.get(key)
 	c.age = age
 	rec, err := svc.Responses.GetResponse(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
@@ -85,7 +85,7 @@ func (s previousResponse) read(ctx context.Context, svc *Service, p berth.Projec
 		return c, &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_completed",
 			Message: fmt.Sprintf("Previous response with id '%s' is still in progress.", id)}
 	}
-	if remembered {
+	if cached {
 		return c, nil
 	}
 	c.Origin = OriginOf(rec.Body)
@@ -96,7 +96,7 @@ func (s previousResponse) read(ctx context.Context, svc *Service, p berth.Projec
 	if err != nil {
 		return c, err
 	}
-	if err := c.begin(ctx, svc, p, links[0].ID); err != nil {
+	if err := c.readBefore(ctx, svc, p, links[0].ID); err != nil {
 		return c, err
 	}
 	for _, l := range links {
@@ -109,9 +109,9 @@ func (s previousResponse) read(ctx context.Context, svc *Service, p berth.Projec
 	return c, nil
 }
 
-// begin adds what came before the first response of the chain, which may have been made
-// in a conversation; nothing if that was deleted.
-func (c *Chain) begin(ctx context.Context, svc *Service, p berth.ProjectID, first berth.ResponseID) error {
+// readBefore reads the items before the first response of the chain, which may belong to a
+// conversation. There are none if that conversation was deleted.
+func (c *Chain) readBefore(ctx context.Context, svc *Service, p berth.ProjectID, first berth.ResponseID) error {
 	rec, err := svc.Responses.GetResponse(ctx, p, first)
 	if errors.Is(err, store.ErrNotFound) || err == nil && rec.Body.Conversation == nil {
 		return nil
@@ -127,7 +127,7 @@ func (c *Chain) begin(ctx context.Context, svc *Service, p berth.ProjectID, firs
 	return err
 }
 
-// OriginOf returns the provider of the last turn of a response, as far as is known.
+// OriginOf returns the provider of the last turn of a response, or zero if unknown.
 func OriginOf(body *berth.Response) model.Origin {
 	if body.Berth == nil || len(body.Berth.Usage) == 0 {
 		return model.Origin{}

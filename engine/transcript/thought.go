@@ -8,8 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A thought is what the encrypted_content of reasoning holds under seal: what a
-// client need not keep, and may not change, of what the model thought.
+// A thought is the sealed content of reasoning, which a client cannot read or change.
 type thought struct {
 	Content []berth.Content `json:"content"`
 }
@@ -19,9 +18,9 @@ func (s *Service) SealThought(p berth.ProjectID, content []berth.Content) string
 	return s.seals.seal(p, berth.ItemReasoning, thought{content})
 }
 
-// revealThought gives reasoning the content that was sealed in it. A provider's own
-// encrypted_content is left alone; one that cannot be opened, in a chain that
-// another server began, is dropped.
+// revealThought returns reasoning with the decrypted content of its encrypted_content. It
+// leaves a provider's own encrypted_content unchanged, and removes one that it cannot
+// decrypt because another server has sealed it.
 func (s *Service) revealThought(p berth.ProjectID, it berth.Item) berth.Item {
 	var body struct {
 		EncryptedContent string `json:"encrypted_content"`
@@ -41,8 +40,7 @@ func (s *Service) revealThought(p berth.ProjectID, it berth.Item) berth.Item {
 	return out
 }
 
-// checkSeals refuses input with encrypted_content that was to be this server's and
-// cannot be opened.
+// checkSeals refuses input with sealed content that this server cannot decrypt.
 func (s *Service) checkSeals(p berth.ProjectID, input []berth.Item) error {
 	for i, it := range input {
 		var into any = new(thought)

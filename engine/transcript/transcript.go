@@ -15,21 +15,21 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// Files opens uploaded files, for messages that name them.
+// Files opens uploaded files for messages that refer to them by id.
 type Files interface {
 	Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
 }
 
-// Options are a Service's parts. Those without a default are needed.
+// Options are a Service's parts. Those without a default are required.
 type Options struct {
 	Responses store.Responses
 	Objects   store.Objects
 	Files     Files
-	Fetcher   Fetcher // of file_url; nil refuses it
+	Fetcher   Fetcher // of file_url; nil refuses file_url
 	Tools     *tool.Registry
-	Cache     int64 // bytes of chains and conversations that are cached; default 64 MiB
+	Cache     int64 // bytes of cached chains and conversations; default 64 MiB
 
-	// Key seals encrypted_content. The default is a random one.
+	// Key seals encrypted_content. The default is a random key.
 	Key [32]byte
 }
 
@@ -56,17 +56,17 @@ type Transcript struct {
 
 	service *Service
 	project berth.ProjectID
-	prompt  []berth.Item // of the request's prompt, before everything else
+	prompt  []berth.Item // of the request's prompt, before all others
 	items   []berth.Item // of the chain and the input
 
-	// What was read of items for the present turn, by their JSON.
+	// Results of this turn, by the address of an item's JSON.
 	lowered     map[*byte]berth.Item
 	checkpoints map[*byte]Checkpoint
 }
 
-// Prepare returns the transcript of a request that continues a chain. It checks what
-// this server has sealed in the input, replaces references by their items and fetches
-// files. Its errors are for the client.
+// Prepare returns the transcript of a request that continues a chain. It checks sealed
+// content in the input, replaces references by their items and fetches files. Errors are
+// for the client.
 func (s *Service) Prepare(ctx context.Context, p berth.ProjectID, chain Chain, prompt, input []berth.Item) (*Transcript, error) {
 	if err := s.checkSeals(p, input); err != nil {
 		return nil, err
@@ -78,8 +78,7 @@ func (s *Service) Prepare(ctx context.Context, p berth.ProjectID, chain Chain, p
 	return s.transcript(p, chain, prompt, input), nil
 }
 
-// Restore returns the transcript of a response that was prepared before, after its
-// chain.
+// Restore returns the transcript of a stored response, whose input was prepared before.
 func (s *Service) Restore(rec *store.Response, chain Chain) *Transcript {
 	return s.transcript(rec.Project, chain, rec.Request.PromptItems, rec.Input)
 }
@@ -93,14 +92,14 @@ func (s *Service) transcript(p berth.ProjectID, chain Chain, prompt, input []ber
 // Items returns the items of the chain and the input. The caller must not change them.
 func (t *Transcript) Items() []berth.Item { return t.items }
 
-// A View is what the model is shown in one turn.
+// A View is the context that the model sees in one turn.
 type View struct {
-	Items   []berth.Item // without the prompt's, compactions replaced by what they hold
-	Lowered []berth.Item // the same as a provider takes them, after the prompt's
+	Items   []berth.Item // without those of the prompt; compactions are unfolded
+	Lowered []berth.Item // the prompt's items and Items, in the form of a provider's request
 }
 
-// View returns what the model is shown after a response has this output. Files that
-// one turn needs are opened once, however often the turn is viewed; see Forget.
+// View returns the context of a response with this output. It opens each file once in a
+// turn; see Forget.
 func (t *Transcript) View(ctx context.Context, output []berth.Item) (View, error) {
 	items, err := t.unfold(slices.Concat(t.items, output))
 	if err != nil {
@@ -110,23 +109,23 @@ func (t *Transcript) View(ctx context.Context, output []berth.Item) (View, error
 	return View{items, lowered}, err
 }
 
-// Check returns an error for the client if the model cannot be shown the prompt or the
-// input, because a file does not exist, for example.
+// Check returns an error for the client if the prompt or the input cannot be shown to a
+// model, for example because a file does not exist.
 func (t *Transcript) Check(ctx context.Context) error {
 	_, err := t.lower(ctx, slices.Concat(t.prompt, t.Input))
 	return err
 }
 
-// Unread returns all items before any file is opened: a rough View.
+// Unread returns all items without opening files, for estimates.
 func (t *Transcript) Unread() []berth.Item { return slices.Concat(t.prompt, t.items) }
 
-// Forget drops what was read for the present turn.
+// Forget drops the content that was read for this turn.
 func (t *Transcript) Forget() {
 	t.lowered, t.checkpoints = map[*byte]berth.Item{}, map[*byte]Checkpoint{}
 }
 
-// CheckItems returns an error for the client about items that no model could be shown,
-// and that would fail every response after them.
+// CheckItems returns an error for the client if items cannot be shown to a model. Such
+// items would fail every response after them.
 func (s *Service) CheckItems(ctx context.Context, p berth.ProjectID, items []berth.Item) error {
 	return s.transcript(p, Chain{}, nil, items).Check(ctx)
 }

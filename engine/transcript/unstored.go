@@ -9,9 +9,9 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// An Unstored holds the chains of responses that are not stored, for those that continue
-// them. It belongs to a client's connection, which decides what to forget. It is safe for
-// concurrent use; a nil one holds nothing.
+// An Unstored holds the chains of responses that are not stored, so that others can
+// continue them. It belongs to a client's connection, which decides what to forget. It is
+// safe for concurrent use. A nil Unstored is empty.
 type Unstored struct {
 	limit int64 // bytes of all items
 
@@ -20,8 +20,8 @@ type Unstored struct {
 	chains map[Key]*unstored
 }
 
-// An unstored chain is there from the creation of its response on, so that a client that
-// continues the response as soon as it ends finds it.
+// An unstored chain is added when its response is created, so that a client can continue
+// the response as soon as it ends.
 type unstored struct {
 	settled chan struct{} // closed when the run has ended
 	chain   Chain
@@ -72,7 +72,7 @@ func (m *Unstored) settle(key Key, left Chain, status berth.Status) {
 	defer m.mu.Unlock()
 	held := m.chains[key]
 	if held == nil {
-		return // forgotten meanwhile
+		return // forgotten
 	}
 	if status != berth.StatusCompleted && status != berth.StatusIncomplete || m.bytes+size > m.limit {
 		delete(m.chains, key)
@@ -83,7 +83,7 @@ func (m *Unstored) settle(key Key, left Chain, status berth.Status) {
 	close(held.settled)
 }
 
-// chain returns the chain of a response, after the end of its run, and whether it is
+// chain waits for the end of a response's run and returns its chain and whether it is
 // held. The error is the cause of ctx's end.
 func (m *Unstored) chain(ctx context.Context, key Key) (Chain, bool, error) {
 	if m == nil {
@@ -105,9 +105,9 @@ func (m *Unstored) chain(ctx context.Context, key Key) (Chain, bool, error) {
 	return held.chain, m.chains[key] == held, nil
 }
 
-// Before returns what comes before a request's input: the chain that its client's
-// connection holds, or a stored one. A request that continues a response that was not
-// stored cannot be stored either, or its chain would lack the beginning.
+// Before returns the chain before a request's input, from m or from the store. A request
+// that continues a response that was not stored cannot be stored either, because its chain
+// would lack the beginning.
 func (s *Service) Before(ctx context.Context, p berth.ProjectID, m *Unstored, req *berth.ResponseRequest) (Chain, error) {
 	c, held, err := m.chain(ctx, Key{p, string(req.PreviousResponseID)})
 	if err != nil {
@@ -117,13 +117,13 @@ func (s *Service) Before(ctx context.Context, p berth.ProjectID, m *Unstored, re
 		return sourceOf(req.PreviousResponseID, req.Conversation).read(ctx, s, p)
 	}
 	if req.Stored() {
-		return c, berth.Invalid("store", "Previous response with id '%s' was not stored. What continues it must have 'store' false.", req.PreviousResponseID)
+		return c, berth.Invalid("store", "Previous response with id '%s' was not stored. Set 'store' to false to continue it.", req.PreviousResponseID)
 	}
 	return c, nil
 }
 
-// Keep holds the chain that a response has left at its end, for the next: in m if it is
-// not stored, else in the cache.
+// Remember holds the chain up to an ended response, for those that continue it: in m if
+// the response is not stored, else in the cache.
 func (s *Service) Remember(t *Transcript, m *Unstored, body *berth.Response, container berth.ContainerID, origin model.Origin) {
 	key := Key{t.project, string(body.ID)}
 	left := Chain{Items: sinceCompaction(slices.Clip(t.items), body.Output), Container: t.Chain.Container, Origin: origin}
@@ -138,5 +138,5 @@ func (s *Service) Remember(t *Transcript, m *Unstored, body *berth.Response, con
 	}
 }
 
-// Clear empties the cache, after a deletion.
+// Clear empties the cache. It must be called after a deletion.
 func (s *Service) Clear() { s.cache.clear() }

@@ -9,38 +9,39 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// maxShortened is how often a context is made shorter because the upstream refused
-// it. Each time a third goes, after the last there is a tenth.
+// maxShortened is the number of times that a context is shortened after refusals of the
+// upstream. Each time it loses a third; after the last a tenth is left.
 const maxShortened = 6
 
-// A Window is how many tokens a model takes, as far as one run knows.
+// A Window is the number of tokens that a model accepts, as one run knows it.
 type Window struct {
-	Size      int // tokens, with the answer; 0 is unknown
+	Size      int // tokens, with the answer; 0 if unknown
 	learned   int // tokens that a context may have after a refusal; 0 before
 	shortened int // refusals so far
 	sizes     *sizes
 }
 
-// Window returns the window of a model of this size before the model is asked.
+// Window returns the window of a model with this size in tokens, or 0 if unknown.
 func (s *Service) Window(size int) Window { return Window{Size: size, sizes: &s.sizes} }
 
-// measure returns about how many tokens a lowered item has.
+// measure returns an estimate of the tokens in a lowered item.
 func (w *Window) measure(it berth.Item) int { return w.sizes.of(it) }
 
-// Limits of a sizes: items, and the bytes of the id of each, which may be a client's.
+// Limits of sizes: the number of items, and the length of each id, which a client may have
+// chosen.
 const (
 	maxSizes  = 100_000
 	maxSizeID = 128
 )
 
-// A sizes caches about how many tokens items have, so that one that comes again turn
-// after turn is counted once. It is safe for concurrent use.
+// sizes caches estimates of the tokens in items, so that an item in the context of many
+// turns is counted once. It is safe for concurrent use.
 type sizes struct {
 	mu    sync.Mutex
 	known map[sizeKey]int
 }
 
-// A sizeKey identifies an item. Clients make ids as well, so the length is part of it.
+// A sizeKey identifies an item. It includes the length because clients may reuse ids.
 type sizeKey struct {
 	id     string
 	length int
@@ -67,7 +68,7 @@ func (s *sizes) of(it berth.Item) int {
 	return n
 }
 
-// Tokens returns about how many tokens a request's context has.
+// Tokens returns an estimate of the tokens in a request's context.
 func (w *Window) Tokens(req *model.Request) int {
 	bare := *req
 	bare.Items = nil
@@ -78,8 +79,8 @@ func (w *Window) Tokens(req *model.Request) int {
 	return n
 }
 
-// Bound returns how many tokens a request's context may have so that there is room
-// for the answer, or false if that is not known.
+// Bound returns the number of tokens that a request's context may have with room for the
+// answer, or false if unknown.
 func (w *Window) Bound(req *model.Request) (int, bool) {
 	if w.Size == 0 {
 		return w.learned, w.learned > 0
@@ -94,8 +95,8 @@ func (w *Window) Bound(req *model.Request) (int, bool) {
 	return w.Size - answer, true
 }
 
-// Fit drops the oldest items of a request until it is within what the model is known
-// to take. It returns the number of dropped items.
+// Fit drops the oldest items of a request until it fits the window, if that is known. It
+// returns the number of dropped items.
 func (w *Window) Fit(req *model.Request) int {
 	bound, known := w.Bound(req)
 	if !known || AtMost(req) <= bound {
@@ -104,16 +105,16 @@ func (w *Window) Fit(req *model.Request) int {
 	return w.Drop(req, bound)
 }
 
-// Drop drops the oldest items of a request that has more tokens than bound. It returns
-// their number.
+// Drop drops the oldest items of a request until it has at most bound tokens. It returns
+// the number of dropped items.
 func (w *Window) Drop(req *model.Request, bound int) int {
 	items := len(req.Items)
 	req.Items = dropOldest(req.Items, w.Tokens(req)-bound, w.measure)
 	return items - len(req.Items)
 }
 
-// Kept returns how many tokens of the user's messages a compaction keeps verbatim whose
-// threshold this is; 0 is none.
+// Kept returns the number of tokens of the user's messages that survive a compaction
+// verbatim. threshold is that of the compaction, or 0.
 func (w *Window) Kept(threshold int) int {
 	n := maxKept
 	for _, bound := range []int{threshold, w.Size, w.learned} {
@@ -124,8 +125,8 @@ func (w *Window) Kept(threshold int) int {
 	return n
 }
 
-// Shorten learns that the upstream found a request too long. It reports whether a shorter
-// one can be sent.
+// Shorten lowers the bound after the upstream refused a request as too long. It reports
+// whether a shorter request is possible.
 func (w *Window) Shorten(req *model.Request) bool {
 	if w.shortened == maxShortened {
 		return false
@@ -136,8 +137,8 @@ func (w *Window) Shorten(req *model.Request) bool {
 	return len(dropOldest(req.Items, total-w.learned, w.measure)) < len(req.Items)
 }
 
-// AtMost returns a number of tokens that the request's context does not exceed,
-// without counting them: a token has a byte at least, or is part of an image.
+// AtMost returns an upper bound of the tokens in a request's context without counting
+// them: a token has at least one byte, or is part of an image.
 func AtMost(req *model.Request) int {
 	n := len(req.Instructions) + len(req.Text.Format)
 	for _, t := range req.Tools {
@@ -149,28 +150,27 @@ func AtMost(req *model.Request) int {
 	return n + 16
 }
 
-// dropOldest drops items from the oldest on until their sizes reach excess, and then the
-// model's items up to the next message of the user, with which a context begins. The
-// items of one turn are dropped together, with the outputs of its calls. Instructions
-// stay, and so does what the model is to answer: the newest message of the user, and the
-// last item.
+// dropOldest drops the oldest items until their sizes reach excess, and then the model's
+// items up to the next message of the user, because a context starts with one. It drops
+// the items of one turn together with the outputs of its calls. It never drops
+// instructions, the newest message of the user, or the last item.
 func dropOldest(items []berth.Item, excess int, size func(berth.Item) int) []berth.Item {
 	units, kept := unitsOf(items)
 	members := map[int][]berth.Item{}
 	for i, u := range units {
 		members[u] = append(members[u], items[i])
 	}
-	dropped, asked := map[int]bool{}, false
+	dropped, hasUser := map[int]bool{}, false
 	for i, it := range items {
 		u, user := units[i], it.Role() == "user"
 		if dropped[u] {
 			continue
 		}
-		if excess <= 0 && (asked || user) {
+		if excess <= 0 && (hasUser || user) {
 			break
 		}
 		if kept[u] {
-			asked = asked || user
+			hasUser = hasUser || user
 			continue
 		}
 		dropped[u] = true
@@ -187,21 +187,21 @@ func dropOldest(items []berth.Item, excess int, size func(berth.Item) int) []ber
 	return out
 }
 
-// unitsOf returns the unit of each item, which are numbered, and the units that
-// must be kept.
+// unitsOf returns the number of each item's unit, whose items are dropped together, and
+// the units that must not be dropped.
 func unitsOf(items []berth.Item) (units []int, kept map[int]bool) {
 	units, kept = make([]int, len(items)), map[int]bool{}
 	called := map[string]int{} // the unit of a call, by its id
-	next, speaks, lastUser := 0, false, -1
+	next, inTurn, lastUser := 0, false, -1
 	for i, it := range items {
-		said := isSaid(it)
-		if !said || !speaks {
+		models := isModels(it)
+		if !models || !inTurn {
 			next++
 		}
-		speaks = said
+		inTurn = models
 		units[i] = next
 		switch {
-		case said && it.CallID() != "":
+		case models && it.CallID() != "":
 			called[it.CallID()] = next
 		case IsResult(it):
 			if u, ok := called[it.CallID()]; ok {
@@ -225,7 +225,7 @@ func IsResult(it berth.Item) bool {
 	return it.CallID() != "" && strings.HasSuffix(string(it.Type()), "_output")
 }
 
-// isSaid reports whether a model made an item.
-func isSaid(it berth.Item) bool {
+// isModels reports whether a model made an item.
+func isModels(it berth.Item) bool {
 	return it.Role() != "user" && it.Role() != "system" && it.Role() != "developer" && !IsResult(it)
 }
