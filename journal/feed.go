@@ -9,11 +9,11 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A feed has up to keep of the latest events, which have up to keepBytes together. A
-// follower that is further behind reads from the store.
+// Limits of a feed after it has dropped its oldest events. It drops them at twice these
+// limits. A follower that is further behind reads from the store.
 const (
-	keep      = 1024
-	keepBytes = 1 << 20
+	feedEvents = 1024
+	feedBytes  = 1 << 20
 )
 
 type feedKey struct {
@@ -21,8 +21,8 @@ type feedKey struct {
 	response berth.ResponseID
 }
 
-// A feed is the end of a live response's journal, in memory: events that are
-// stored already, so that followers at the front need not read them again.
+// A feed holds the latest stored events of a live response in memory, so that its
+// followers need not read them from the store. It is safe for concurrent use.
 type feed struct {
 	key feedKey
 
@@ -32,12 +32,12 @@ type feed struct {
 	bytes  int           // of events
 	wake   chan struct{} // closed and replaced by each add
 
-	err   error     // why the writer can append nothing more; nil while it can
-	since time.Time // when appends began to fail, without a success since then
+	err   error     // of the writer's failed append, or nil
+	since time.Time // when appends started to fail; zero after a success
 }
 
-// add takes events that have been stored and wakes the followers. An event above
-// store.PageBytes is read from the store, where followers hold it within their bound.
+// add adds stored events and wakes the followers. It does not hold an event above
+// store.PageBytes: followers read it from the store, within the bound of their pool.
 func (f *feed) add(events []store.Event) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -51,12 +51,12 @@ func (f *feed) add(events []store.Event) {
 			drop = len(f.events) - len(events) + i + 1
 		}
 	}
-	// Half of the array goes at once, so that a long stream copies little.
-	if len(f.events) > 2*keep {
-		drop = max(drop, len(f.events)-keep)
+	// Dropping half of the array at once makes a long stream copy little.
+	if len(f.events) > 2*feedEvents {
+		drop = max(drop, len(f.events)-feedEvents)
 	}
-	if f.bytes > 2*keepBytes {
-		drop = max(drop, f.beyond(keepBytes))
+	if f.bytes > 2*feedBytes {
+		drop = max(drop, f.beyond(feedBytes))
 	}
 	if drop > 0 {
 		f.events = append([]store.Event(nil), f.events[drop:]...)
@@ -70,7 +70,7 @@ func (f *feed) add(events []store.Event) {
 	f.wake = make(chan struct{})
 }
 
-// fail records that the writer can append nothing more.
+// fail records the error after which the writer cannot append.
 func (f *feed) fail(err error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -94,8 +94,8 @@ func (f *feed) failure(patience time.Duration) error {
 	return f.err
 }
 
-// beyond returns how many of the oldest events have to go so that the others have at
-// most so many bytes.
+// beyond returns the number of the oldest events to drop so that the others have at most
+// this number of bytes.
 func (f *feed) beyond(most int) int {
 	i := len(f.events)
 	for bytes := 0; i > 0; i-- {
@@ -106,10 +106,9 @@ func (f *feed) beyond(most int) int {
 	return i
 }
 
-// after returns the next page of events above a sequence number and a channel that is
-// closed when there are more. Events are nil if the feed does not have them: they must
-// be read from the store, which has all that were there when after was called.
-// The feed may be nil.
+// after returns the next page of events above a sequence number, and a channel that is
+// closed when there are more. Events are nil if the feed does not hold them; the store has
+// all events that existed when after was called. The feed may be nil.
 func (f *feed) after(seq int64) ([]store.Event, <-chan struct{}) {
 	if f == nil {
 		return nil, nil
@@ -151,7 +150,7 @@ func (j *Journal) close(f *feed) {
 		delete(j.feeds, f.key)
 	}
 	j.mu.Unlock()
-	f.add(nil) // followers look again, and find no feed
+	f.add(nil) // wakes followers, which then find no feed
 }
 
 func (j *Journal) live(p berth.ProjectID, id berth.ResponseID) *feed {

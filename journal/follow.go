@@ -10,26 +10,27 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// recheck is how often a follower looks into the store when no writer in this
-// process would wake it: the run is another server's, or waits to be resumed.
+// recheck is the interval at which a follower polls the store when no writer in this
+// process can wake it: another server holds the run, or the run waits to be resumed.
 const recheck = 250 * time.Millisecond
 
 // defaultPatience is how long followers wait for a run whose events cannot be stored,
-// unless SetPatience says otherwise.
+// unless SetPatience changes it.
 const defaultPatience = 15 * time.Second
 
-// page is how many stored events a follower reads at once at most.
+// page is the maximum number of stored events that a follower reads at once.
 const page = 512
 
-// Follow yields the events of a response with sequence numbers above after (-1
-// for all), as they are stored, and ends after the final one. It waits while the
-// response is in progress, however long that is, at the reader's pace: a slow
-// reader delays no other. Of what is yielded a follower holds one page of
-// store.PageBytes, or one event that is larger, for which it waits until the pool of
-// Bound has room. An error ends it: store.ErrNotFound if the response is
-// unknown or is deleted meanwhile, a berth.CodeUnavailable error if the pool has no room
-// or its writer in this process has failed to store events for longer than the journal's
-// patience, or the cause of ctx's end.
+// Follow yields the stored events of a response with sequence numbers above after (-1 for
+// all), and ends after the final event. It waits for further events while the response is
+// in progress. A slow reader delays no other reader. A follower holds at most one page of
+// store.PageBytes, or one larger event, in memory, and waits until the pool of Bound has
+// room for it.
+//
+// An error ends the sequence: store.ErrNotFound if the response does not exist or was
+// deleted, the cause of ctx's end, or berth.CodeUnavailable. The latter means that the pool
+// has no room, or that the writer in this process has failed to store events for longer
+// than the journal's patience.
 func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[store.Event, error] {
 	return func(yield func(store.Event, error) bool) {
 		for more := true; more; {
@@ -51,8 +52,8 @@ func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.Respon
 	}
 }
 
-// followPage yields the next page of events. It returns the last sequence number, what
-// wakes it if there was no event, and whether the follower goes on.
+// followPage yields the next page of events. It returns the last sequence number, a
+// channel that is closed when there are more events, and whether to continue.
 func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, yield func(store.Event, error) bool) (last int64, wake <-chan struct{}, more bool) {
 	held := j.readers.Open(string(p))
 	defer held.Close()
@@ -76,9 +77,8 @@ func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.Re
 	return after, wake, true
 }
 
-// stored reads the next events from the store. With none there it reports
-// whether the response has ended before; a live one, which has a writer in this
-// process, has not.
+// stored reads the next events from the store. If there are none, it reports whether the
+// response has ended. A live response, which has a writer in this process, has not.
 func (j *Journal) stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, live bool) (events []store.Event, ended bool, err error) {
 	events, err = j.store.Events(ctx, p, id, after, page)
 	if err != nil || len(events) > 0 || live {
@@ -93,7 +93,7 @@ func (j *Journal) stored(ctx context.Context, p berth.ProjectID, id berth.Respon
 	return events, len(events) == 0, err
 }
 
-// wait returns when there may be more to read; its error is the cause of ctx's end.
+// wait returns when there may be more events. Its error is the cause of ctx's end.
 func wait(ctx context.Context, wake <-chan struct{}) error {
 	t := time.NewTimer(recheck)
 	defer t.Stop()

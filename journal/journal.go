@@ -1,9 +1,9 @@
-// Package journal is the event stream of a response: append, follow, resume.
+// Package journal stores the event stream of each response. A Writer appends to it, and
+// readers follow it.
 //
-// It is the one joint between the engine, which only appends, and every reader:
-// a live stream, a stream resumed by starting_after, a plain answer that waits
-// for the end, the command line. They are all the same Follow loop. An event is
-// stored before any reader sees it.
+// The engine only appends. All readers use the same Follow loop: a live stream, a stream
+// resumed by starting_after, an answer without a stream, and the command line. An event is
+// stored before any reader receives it.
 package journal
 
 import (
@@ -26,13 +26,13 @@ type Journal struct {
 	readers *ration.Pool
 	atEnd   []func(r *store.Response, final *berth.Response) []*store.Object
 
-	patience time.Duration // of followers with a writer that fails
+	patience time.Duration // how long followers wait for a writer that fails to store
 
 	mu    sync.Mutex
 	feeds map[feedKey]*feed // of the writers in this process
 }
 
-// New returns a journal kept in st.
+// New returns a journal in a store.
 func New(st store.Responses) *Journal {
 	return &Journal{store: st, patience: defaultPatience, feeds: map[feedKey]*feed{}}
 }
@@ -41,19 +41,18 @@ func New(st store.Responses) *Journal {
 // It must not be called after the first use.
 func (j *Journal) SetPatience(d time.Duration) { j.patience = d }
 
-// Bound has followers hold what they read in a pool, for the project whose response
-// it is. Bound must not be called after the first use.
+// Bound makes followers account the events that they hold in memory in a pool, for the
+// project of the response. Bound must not be called after the first use.
 func (j *Journal) Bound(readers *ration.Pool) { j.readers = readers }
 
-// AtEnd has f asked what is to be saved together with a response's last event,
-// which final shows; r is the response as it was created or resumed. f must not
-// block. AtEnd must not be called after the first use.
+// AtEnd registers a function whose objects are stored together with the last event of a
+// response. It receives the response as it was created or resumed, and as it ends. f must
+// not block. AtEnd must not be called after the first use.
 func (j *Journal) AtEnd(f func(r *store.Response, final *berth.Response) []*store.Object) {
 	j.atEnd = append(j.atEnd, f)
 }
 
-// ending returns what is to be saved with a response as it is now: nothing before
-// its last event.
+// ending returns the objects of the AtEnd functions if body has ended, else nil.
 func (j *Journal) ending(r *store.Response, body *berth.Response) (also []*store.Object) {
 	if body.Status.Final() {
 		for _, f := range j.atEnd {
@@ -63,8 +62,8 @@ func (j *Journal) ending(r *store.Response, body *berth.Response) (also []*store
 	return also
 }
 
-// A Writer appends to one response's journal. It holds the response as folded so
-// far. It is safe for concurrent use; events are stored in the order of Append.
+// A Writer appends to the journal of one response and folds its events into the response.
+// It is safe for concurrent use. Events are stored in the order of the calls.
 type Writer struct {
 	journal *Journal
 	record  *store.Response
@@ -74,22 +73,23 @@ type Writer struct {
 	mu   sync.Mutex
 	body berth.Response // the fold of all events appended
 	next int64          // the next sequence number
-	err  error          // the first failed append; nothing can follow it
+	err  error          // of the first failed append, which all later ones return
 }
 
-// Create saves a new response with its first events, and objects as CreateObjects
-// does, and opens its journal for the lease's owner. The events are numbered from 0.
+// Create stores a new response with its first events and further objects, and opens its
+// journal for the lease's owner. Events are numbered from 0. It returns errors of
+// store.Responses.CreateResponse.
 func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lease, events []berth.Event, also ...*store.Object) (*Writer, error) {
 	w := &Writer{journal: j, record: r, owner: lease.Owner, body: *r.Body}
 	records, err := w.number(&w.body, events)
 	if err != nil {
 		return nil, err
 	}
-	first := w.body // the writer's own goes on changing
+	first := w.body // a copy, because the writer's body changes
 	r.Body = &first
 	also = append(also, j.ending(r, &first)...)
 	if err := j.store.CreateResponse(ctx, r, records, lease, also...); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("create response: %w", err)
 	}
 	w.feed = j.open(w.record.Project, w.body.ID, 0)
 	w.feed.add(records)
@@ -97,22 +97,22 @@ func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lea
 	return w, nil
 }
 
-// Resume opens the journal of a stored response for owner, who must hold its
-// lease. It returns the events stored so far.
+// Resume opens the journal of a stored response for an owner that holds its lease. It
+// returns the events stored so far.
 func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (*Writer, []berth.Event, error) {
 	w := &Writer{journal: j, record: r, owner: owner, body: *r.Body}
-	var told []berth.Event
+	var events []berth.Event
 	for {
 		records, err := j.store.Events(ctx, r.Project, r.Body.ID, w.next-1, page)
 		if err != nil {
-			return nil, nil, err
+			return nil, nil, fmt.Errorf("read events: %w", err)
 		}
 		for _, rec := range records {
 			var ev berth.Event
 			if err := json.Unmarshal(rec.Data, &ev); err != nil {
 				return nil, nil, fmt.Errorf("event %d of %s: %w", rec.SequenceNumber, r.Body.ID, err)
 			}
-			told = append(told, ev)
+			events = append(events, ev)
 			w.next = rec.SequenceNumber + 1
 		}
 		if len(records) == 0 {
@@ -120,25 +120,25 @@ func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (
 		}
 	}
 	w.feed = j.open(w.record.Project, w.body.ID, w.next)
-	return w, told, nil
+	return w, events, nil
 }
 
-// Err returns the error that broke the writer: nothing can be appended after it. What
-// the failed append brought may have been saved; Resume finds out.
+// Err returns the error of the first failed append, or nil. After it nothing can be
+// appended. The events of that append may have been stored; Resume reads them.
 func (w *Writer) Err() error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.err
 }
 
-// Close ends the writer's place in this process. Followers go on from the store, or
-// from the writer that has resumed the response in its place.
+// Close closes the writer. Followers continue from the store, or from the writer that has
+// resumed the response since.
 func (w *Writer) Close() {
 	w.journal.close(w.feed)
 }
 
-// Body returns the response as folded so far. Output is shared: it must not be
-// changed in place.
+// Body returns the response with all events applied. The caller must not change its Output
+// in place.
 func (w *Writer) Body() berth.Response {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -147,26 +147,26 @@ func (w *Writer) Body() berth.Response {
 	return body
 }
 
-// Append numbers the events, saves them, folds them into the response and wakes
-// followers. When it returns nil they are durable. After an error the writer is
-// broken, because it cannot know what was saved; Append then always fails.
+// Append numbers the events, stores them, applies them to the response and wakes
+// followers. When it returns nil the events are durable. After a failure to store, all
+// further appends fail, because the writer cannot know which events were stored.
 func (w *Writer) Append(ctx context.Context, events ...berth.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.append(ctx, events)
 }
 
-// Update appends the events that change returns for the response as it is now.
-// No event slips in between, so change may use the next output index.
+// Update appends the events that change returns for the current response. No other event
+// can come in between, so change may use the next output index.
 func (w *Writer) Update(ctx context.Context, change func(body berth.Response) []berth.Event) error {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.append(ctx, change(w.body))
 }
 
-// SetUsage sets the usage so far. It is saved with the next item or response
-// event, which shows it only if it is a final one: on the wire usage is null
-// until then. turns are those that are new in it and whose upstream is known.
+// SetUsage sets the usage so far. It is stored with the next event of an item or of the
+// response. Only a final event shows it: on the wire usage is null until then. turns are
+// the new turns in it whose upstream is known.
 func (w *Writer) SetUsage(u berth.Usage, turns ...berth.UpstreamUsage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -186,7 +186,7 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 	body := w.body
 	var save *berth.Response
 	if slices.ContainsFunc(events, changesBody) {
-		body.Output = slices.Clone(body.Output) // Body has handed the old one out
+		body.Output = slices.Clone(body.Output) // callers of Body share the old one
 		save = &body
 	}
 	records, err := w.number(&body, events)
@@ -194,7 +194,7 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 		return err
 	}
 	also := w.journal.ending(w.record, &body)
-	// A write that has begun is not given up: nobody would know what was saved.
+	// Do not abort a write that has started, or its result would be unknown.
 	if err := w.journal.store.AppendEvents(context.WithoutCancel(ctx), w.record.Project, body.ID, w.owner, records, save, also...); err != nil {
 		w.err = fmt.Errorf("append events: %w", err)
 		w.feed.fail(w.err)
@@ -206,8 +206,8 @@ func (w *Writer) append(ctx context.Context, events []berth.Event) error {
 	return nil
 }
 
-// number gives events their sequence numbers, folds them into body and renders
-// them as they are stored.
+// number sets the sequence numbers of events, applies the events to body and returns them
+// as stored records.
 func (w *Writer) number(body *berth.Response, events []berth.Event) ([]store.Event, error) {
 	records := make([]store.Event, len(events))
 	for i := range events {

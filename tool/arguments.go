@@ -6,10 +6,9 @@ import (
 	"unicode/utf8"
 )
 
-// An ArgumentReader reads the JSON object of a call's arguments as the model writes
-// it, and returns strings before the JSON is complete: those that are the object's
-// own values, and those in arrays that are. It returns nothing for input that is not
-// JSON, and never fails.
+// An ArgumentReader reads the JSON object of a call's arguments as the model writes it. It
+// returns strings before the JSON is complete: values of the object, and elements of
+// arrays that are values. It returns nothing for input that is not JSON, and never fails.
 type ArgumentReader struct {
 	depth    int  // of open objects and arrays
 	inString bool // between quotes
@@ -25,12 +24,12 @@ type Fragment struct {
 	Key   string // of the outer object
 	Index int    // among the strings of its array; -1 for a string that is the value itself
 	Text  string // decoded; may be empty
-	Begun bool   // the string begins here
-	Ended bool   // it ends here
+	Begun bool   // the fragment starts the string
+	Ended bool   // the fragment ends the string
 }
 
-// Write adds JSON and returns the fragments that it completes. The known part of a
-// string is returned at once.
+// Write adds JSON and returns the new fragments, including that of a string that has not
+// ended.
 func (r *ArgumentReader) Write(s string) []Fragment {
 	var out []Fragment
 	begun := false
@@ -72,7 +71,7 @@ func (r *ArgumentReader) Write(s string) []Fragment {
 	return out
 }
 
-// isArgument reports whether the string being read is one to return.
+// isArgument reports whether to return the string being read.
 func (r *ArgumentReader) isArgument() bool {
 	return !r.key && r.lastKey != "" && (r.depth == 1 || r.list && r.depth == 2)
 }
@@ -92,8 +91,8 @@ func (r *ArgumentReader) endString(begun bool) []Fragment {
 	return nil
 }
 
-// fragment decodes r.text and empties it. Unless the string has ended, it leaves there
-// what may be half an escape or half a rune.
+// fragment decodes r.text and empties it. Unless the string has ended, an incomplete escape
+// or rune remains there.
 func (r *ArgumentReader) fragment(begun, ended bool) Fragment {
 	n := len(r.text)
 	if !ended {
@@ -107,7 +106,7 @@ func (r *ArgumentReader) fragment(begun, ended bool) Fragment {
 	return p
 }
 
-// escaped reports whether the last byte of s stands behind an odd number of backslashes.
+// escaped reports whether the last byte of s follows an odd number of backslashes.
 func escaped(s []byte) bool {
 	n := 0
 	for i := len(s) - 2; i >= 0 && s[i] == '\\'; i-- {
@@ -116,8 +115,8 @@ func escaped(s []byte) bool {
 	return n%2 == 1
 }
 
-// wholePrefix returns how much of the inside of a JSON string can be decoded
-// before the rest is known.
+// wholePrefix returns the length of the prefix of a JSON string's content that can be
+// decoded before the rest is known.
 func wholePrefix(s []byte) int {
 	n := 0 // the end of the last whole character
 	for i := 0; i < len(s); {
@@ -126,7 +125,7 @@ func wholePrefix(s []byte) int {
 		case s[i] == '\\' && i+1 < len(s) && s[i+1] == 'u':
 			size = 6
 			if i+6 <= len(s) && utf16.IsSurrogate(hexRune(s[i+2:i+6])) && prefixes(`\u`, s[i+6:]) {
-				size = 12 // the other half of the pair comes or is there
+				size = 12 // with the second half of the surrogate pair
 			}
 		case s[i] == '\\':
 			size = 2
@@ -144,7 +143,7 @@ func wholePrefix(s []byte) int {
 	return n
 }
 
-// prefixes reports whether s begins with prefix, as far as s goes.
+// prefixes reports whether s starts with prefix, or prefix starts with s.
 func prefixes(prefix string, s []byte) bool {
 	n := min(len(prefix), len(s))
 	return prefix[:n] == string(s[:n])

@@ -8,18 +8,19 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// Rules check the JSON that a client sends about a kind of tool. nil refuses it.
+// Rules check the JSON of a kind of tool in requests. A nil rule refuses it.
 type Rules struct {
 	Tool   rule.Rule // an entry of "tools"
-	Found  rule.Rule // the same in an item, such as the output of a search
-	Inner  rule.Rule // the same in a namespace
+	Found  rule.Rule // a tool in an item, such as the output of a search
+	Inner  rule.Rule // a tool in a namespace
 	Choice rule.Rule // "tool_choice" that forces the tool
 	Subset rule.Rule // an entry of "allowed_tools"
 	Call   rule.Rule // an input item that is a call
 	Output rule.Rule // an input item that is the output of a call
 }
 
-// Unserved are the tools of OpenAI's document that no kind here serves.
+// Unserved are the tools of OpenAI's document that are refused by name unless a registered
+// kind serves them.
 var Unserved = []string{
 	"code_interpreter", "computer", "computer_use", "computer_use_preview",
 	"file_search", "image_generation", "mcp", "programmatic_tool_calling",
@@ -31,8 +32,7 @@ func (r *Registry) ToolRule() rule.Rule {
 	return lazy(func() map[string]rule.Rule { return r.withUnserved(func(k Rules) rule.Rule { return k.Tool }) })
 }
 
-// FoundRule checks a tool that comes with an item: one that a search found, or one of
-// "additional_tools".
+// FoundRule checks a tool in an item: in the output of a search, or in "additional_tools".
 func (r *Registry) FoundRule() rule.Rule {
 	return lazy(func() map[string]rule.Rule { return r.withUnserved(func(k Rules) rule.Rule { return k.Found }) })
 }
@@ -42,8 +42,7 @@ func (r *Registry) InnerRule() rule.Rule {
 	return lazy(func() map[string]rule.Rule { return r.table(func(k Rules) rule.Rule { return k.Inner }) })
 }
 
-// ChoiceRule checks a "tool_choice" that is an object: one tool, or those that are
-// allowed.
+// ChoiceRule checks a "tool_choice" that is an object: one tool, or the allowed tools.
 func (r *Registry) ChoiceRule() rule.Rule {
 	return lazy(func() map[string]rule.Rule {
 		choices := r.withUnserved(func(k Rules) rule.Rule { return k.Choice })
@@ -70,7 +69,7 @@ func (r *Registry) ItemRules() map[string]rule.Rule {
 	return out
 }
 
-// Fill sets in fields what the wire shows of an item of a tool and its client left out.
+// Fill sets the fields that the wire shows of a tool's item and that a client omitted.
 func (r *Registry) Fill(it berth.Item, fields map[string]any) error {
 	if c := r.CallsOf(it); c != nil && c.Fill != nil {
 		return c.Fill(it, fields)
@@ -92,13 +91,13 @@ func (r *Registry) table(pick func(Rules) rule.Rule) map[string]rule.Rule {
 	return out
 }
 
-// withUnserved is table with a refusal for each tool of OpenAI's that is not served.
+// withUnserved returns the table of rules with a refusal for each tool of Unserved.
 func (r *Registry) withUnserved(pick func(Rules) rule.Rule) map[string]rule.Rule {
 	return rule.Merged(rule.WithUnsupported(map[string]rule.Rule{}, "tools", Unserved), r.table(pick))
 }
 
-// lazy returns a rule that checks objects by their type. It reads the table when it is
-// first used, so that the rules of a kind can refer to those of the others.
+// lazy returns a rule that checks objects by their type. It builds the table at its first
+// use, so that the rules of a kind can refer to those of other kinds.
 func lazy(table func() map[string]rule.Rule) rule.Rule {
 	byType := sync.OnceValue(func() rule.Rule { return rule.ByType(table()) })
 	return func(at string, v any) error { return byType()(at, v) }

@@ -1,6 +1,6 @@
-// Package tool is the seam between the engine and the tools that a model may call,
-// and the registry of their kinds. The tools are in the packages below it: hosted
-// tools, which run on the server, and those that the client runs.
+// Package tool defines the tools that a model may call, and the registry of their kinds.
+// The tools are in the packages below it: hosted tools, which run on the server, and tools
+// that the client runs.
 package tool
 
 import (
@@ -11,32 +11,31 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// ErrDetached is the cause of a context that ends because this process stops while
-// the work goes on: a call stops nothing, and another process resumes it.
-var ErrDetached = errors.New("the server is stopping; the call goes on without it")
+// ErrDetached is the cause of a context that ends because this process stops while the
+// work continues. A call then stops nothing, and another process resumes it.
+var ErrDetached = errors.New("the server is stopping; the call continues without it")
 
-// A Tool is a tool in one response, bound to where it acts. The model sees a
-// function; the wire shows the tool's own items and events. The engine carries
-// the one into the other and knows no tool by name.
+// A Tool is a tool of one response, bound to its container or client. The model sees a
+// function; the wire shows the tool's own items and events. The engine translates between
+// them and knows no tool by name.
 //
 // To add a tool:
-//  1. make a directory for it below this package, with a .md file that the model
-//     reads and a .json file that describes its arguments;
-//  2. implement Tool and Call in it, and return its Kind, which names the types of
-//     its items (a function Kind or New; see tool/shell and tool/patch);
+//  1. make a directory for it below this package, with a .md file that the model reads and
+//     a .json file that describes its arguments;
+//  2. implement Tool and Call in it, and a function that returns its Kind; see tool/shell
+//     and tool/patch;
 //  3. add the Kind to tool/standard.
 type Tool interface {
 	// Spec returns the function that the model sees.
 	Spec() Spec
 
-	// NewCall opens a call that the model has begun to write.
+	// NewCall opens a call that the model has started to write.
 	NewCall(callID string) Call
 
-	// ResumeCall resumes a call of a hosted tool whose item is done and whose output
-	// is not, in a process that did not start it. output is its output item, or the
-	// zero Item, and stored are the events about that. A call that the model did not
-	// finish was closed as incomplete when its turn broke off, and was never made:
-	// ResumeCall returns a nil Call for it.
+	// ResumeCall resumes a call of a hosted tool in another process than the one that
+	// started it. The call's item is done and its output is not. output is the output
+	// item, or the zero Item, and stored are the events about it. ResumeCall returns a nil
+	// Call for an incomplete item, which the model did not finish and which was never run.
 	ResumeCall(item, output berth.Item, stored []berth.Event) (Call, error)
 }
 
@@ -47,35 +46,34 @@ type Spec struct {
 	Client   bool           // the client runs the calls
 }
 
-// A Call is one call of a tool. Its methods are called in the order Write…,
-// Close, Run, by one goroutine, with Item in between; Run only for a hosted tool.
-// Events returned or emitted need no sequence number and no output index; the
-// engine fills them in.
+// A Call is one call of a tool. One goroutine calls its methods in the order Write…,
+// Close, Run, with Item in between; Run only for a hosted tool. Events need no sequence
+// number and no output index; the engine sets both.
 type Call interface {
-	// Item returns the call's item as it is when opened, in progress. It is the
-	// zero Item until enough of the arguments is known to show one.
+	// Item returns the call's item as opened, in progress. It returns the zero Item until
+	// the arguments suffice to show one.
 	Item() berth.Item
 
-	// Write adds to the JSON arguments. It returns events about the item: none
-	// before Item returns it.
+	// Write adds JSON arguments. It returns events about the item, but none before Item
+	// returns it.
 	Write(arguments string) []berth.Event
 
-	// Close ends the arguments, and is given all of them. It returns the last events
-	// and the finished item, which is opened first if it is not open. A refusal is a
-	// message to the model about a call that can neither be run nor be handed to the
-	// client. An item that is not open by then is never shown. Bad arguments of a
-	// hosted tool may also be left to Run, which answers the model with the error.
+	// Close ends the arguments and receives all of them. It returns the last events and
+	// the finished item, which the engine opens first if necessary. A refusal is a message
+	// to the model about a call that can neither run nor be passed to the client. If such a
+	// call has no item yet, it is never shown. A hosted tool may instead accept invalid
+	// arguments, and let Run report them to the model.
 	Close(arguments string) (events []berth.Event, item berth.Item, refusal string)
 
-	// Run does the work and reports it to out. An error means that the work could
-	// not be done at all and ends the response; what the model should know, such as
-	// a command that failed, is output instead. After ctx ends Run stops what it
-	// started, unless context.Cause(ctx) is ErrDetached.
+	// Run does the work and writes its results to out. Results for the model, such as a
+	// failed command, are output. An error means that the work could not be done at all,
+	// and fails the response. When ctx ends, Run stops what it started, unless
+	// context.Cause(ctx) is ErrDetached.
 	Run(ctx context.Context, out Emitter) error
 }
 
 // An Emitter adds output items to the response and events about them. When a method
-// returns nil, what it was given is stored.
+// returns nil, its items and events are stored.
 type Emitter interface {
 	// Add opens an item at the next place in the output.
 	Add(ctx context.Context, item berth.Item) (index int, err error)

@@ -47,8 +47,8 @@ func Kind() tool.Kind {
 	}
 }
 
-// outputRule allows an output that names its call by "id", as OpenAI's document and
-// its clients' types have it, or by "call_id", as their examples do.
+// outputRule accepts an output that names its call by "id", as in OpenAI's document and
+// the types of its clients, or by "call_id", as in their examples.
 func outputRule(at string, v any) error {
 	required := []string{"output"}
 	if v.(map[string]any)["id"] == nil {
@@ -57,7 +57,7 @@ func outputRule(at string, v any) error {
 	return rule.Item(rule.Fields{"output": rule.Text(0, rule.MaxOutput)}, required...)(at, v)
 }
 
-// fill names the call of an output by "call_id", and gives the output an id of its own.
+// fill moves the id of an output's call to "call_id", and gives the output its own id.
 func fill(it berth.Item, fields map[string]any) error {
 	if it.Type() == berth.ItemLocalShellCallOutput && it.CallID() == "" {
 		fields["call_id"], fields["id"] = it.ID(), berth.NewID(berth.PrefixLocalShellOut)
@@ -65,7 +65,7 @@ func fill(it berth.Item, fields map[string]any) error {
 	return nil
 }
 
-// environment allows variables and their values.
+// environment accepts an object of variables with their values.
 func environment(at string, v any) error {
 	vars, ok := v.(map[string]any)
 	if !ok {
@@ -114,7 +114,7 @@ type shellArguments struct {
 	WorkingDirectory *string           `json:"working_directory,omitempty"`
 }
 
-// words accepts a command line as well, which models often write.
+// words also accepts a command line in one string, which models often write.
 type words []string
 
 func (w *words) UnmarshalJSON(b []byte) error {

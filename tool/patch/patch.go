@@ -48,7 +48,7 @@ func Kind() tool.Kind {
 	}
 }
 
-// draftFields returns the fields of a call whose diff ends early.
+// draftFields returns the fields of a call whose diff is incomplete.
 func draftFields(it berth.Item, text string) map[string]any {
 	var call berth.ApplyPatchCall
 	if it.Decode(&call) != nil || call.Operation.Diff == nil {
@@ -82,7 +82,7 @@ func lowerCall(item berth.Item) (function, arguments string, err error) {
 	return name, string(call.Operation), err
 }
 
-// lowerOutput shows the model how a call ended, and the client's message about it.
+// lowerOutput returns the status of an output and the client's message.
 func lowerOutput(item berth.Item) (json.RawMessage, error) {
 	var out berth.ApplyPatchCallOutput
 	if err := item.Decode(&out); err != nil {
@@ -95,8 +95,8 @@ func lowerOutput(item berth.Item) (json.RawMessage, error) {
 	return berth.StringDelta(text), nil
 }
 
-// A patchCall is one call. The wire shows it once its operation and path are known.
-// The diff, which may come before them, is streamed from then on.
+// A patchCall is one call. The wire shows it once its operation and path are known. From
+// then on the diff is streamed, which may precede them in the arguments.
 type patchCall struct {
 	tool.ClientCall
 	item   berth.ApplyPatchCall
@@ -129,7 +129,7 @@ func (c *patchCall) Write(arguments string) []berth.Event {
 			a.begun, a.ended = true, p.Ended
 		}
 	}
-	c.open = c.open || c.begin()
+	c.open = c.open || c.setOperation()
 	if !c.open || c.item.Operation.Diff == nil || c.sent == len(c.diff.text) {
 		return nil
 	}
@@ -138,8 +138,9 @@ func (c *patchCall) Write(arguments string) []berth.Event {
 	return []berth.Event{{Type: berth.EventPatchDiffDelta, ItemID: c.item.ID, Delta: delta}}
 }
 
-// begin fills in operation and path, and reports whether they are known and good.
-func (c *patchCall) begin() bool {
+// setOperation sets the operation and the path of the item. It reports whether they are
+// known and valid.
+func (c *patchCall) setOperation() bool {
 	if !c.kind.ended || !c.path.ended || len(c.path.text) == 0 {
 		return false
 	}

@@ -13,17 +13,17 @@ const (
 	stderr
 )
 
-// A clip limits the output of one command to a number of characters. Both streams
-// count together, in the order of their output: the first half passes at once, the
-// last half at the end, and between them a mark says how much was left out.
+// A clip limits the output of one command to a number of characters. Both streams count
+// together, in the order of their output. The first half passes at once and the last half
+// at the end. A mark between them states how much was left out.
 type clip struct {
 	head int // characters that may still pass at once
-	tail int // characters held for the end
+	tail int // characters held until the end
 
 	partial [2][]byte // the first bytes of an incomplete rune
 	held    []piece   // output after the head, oldest first
 	size    int       // characters in held
-	dropped [2]int    // characters that fell out of held
+	dropped [2]int    // characters removed from held
 	total   [2]int64  // bytes
 }
 
@@ -55,9 +55,9 @@ func (c *clip) write(stream int, b []byte) string {
 	return c.pass(stream, []rune(string(b[:n])))
 }
 
-// skip counts output that was lost before it arrived, a byte as a character.
+// skip counts output that was lost before it arrived, one byte as one character.
 func (c *clip) skip(stream int, n int64) {
-	c.head = 0 // what comes now is the end
+	c.head = 0 // the rest belongs to the last half
 	c.dropped[stream] += int(n)
 	c.total[stream] += n
 }
@@ -94,9 +94,9 @@ func (c *clip) hold(stream int, text []rune) {
 	}
 }
 
-// finish returns the rest of each stream. The mark in it names the file of kept that has
-// more.
-func (c *clip) finish(kept [2]guest.KeptOutput) [2]string {
+// finish returns the rest of each stream, with a mark for output that was left out. The
+// mark names the stream's file, if that has more of the output.
+func (c *clip) finish(files [2]guest.KeptOutput) [2]string {
 	var out [2]string
 	for stream := range out {
 		if b := c.partial[stream]; len(b) > 0 {
@@ -106,7 +106,7 @@ func (c *clip) finish(kept [2]guest.KeptOutput) [2]string {
 	}
 	for stream := range out {
 		if n := c.dropped[stream]; n > 0 {
-			out[stream] += fmt.Sprintf("\n[… %d characters left out%s …]\n", n, c.where(stream, kept[stream]))
+			out[stream] += fmt.Sprintf("\n[… %d characters left out%s …]\n", n, c.where(stream, files[stream]))
 		}
 	}
 	for _, p := range c.held {
@@ -115,7 +115,7 @@ func (c *clip) finish(kept [2]guest.KeptOutput) [2]string {
 	return out
 }
 
-// where names the file that has the part of a stream that was left out.
+// where returns a reference to the file with the output of a stream, for the mark.
 func (c *clip) where(stream int, file guest.KeptOutput) string {
 	switch {
 	case file.Path == "":

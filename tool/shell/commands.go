@@ -7,13 +7,13 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// A commandReader reads the commands of a shell call as the model writes them. It only
-// serves the live view: the complete JSON decides which commands run.
+// A commandReader reads the commands of a shell call as the model writes them, for the
+// events of the stream. The complete JSON decides which commands run.
 type commandReader struct {
 	arguments tool.ArgumentReader
-	commands  []string // read to their end
-	current   []byte   // the part of the one being read
-	open      bool     // one is being read
+	commands  []string // the complete ones
+	current   []byte   // the known part of the open one
+	open      bool     // a command is being read
 }
 
 // write adds JSON and returns the events for it.
@@ -51,7 +51,7 @@ func (r *commandReader) end() berth.Event {
 	return ev
 }
 
-// abandon ends the command that is being read, if the arguments end within one.
+// abandon ends the open command, if the arguments end within one.
 func (r *commandReader) abandon() []berth.Event {
 	if !r.open {
 		return nil

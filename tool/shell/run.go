@@ -16,11 +16,11 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// exitKilled is the exit code of a command that was ended from outside, as a
-// shell reports SIGKILL.
+// exitKilled is the exit code of a command that Berth has killed, as a shell reports
+// SIGKILL.
 const exitKilled = 128 + 9
 
-// cancelGrace bounds how long ending the commands of a cancelled call may take.
+// cancelGrace bounds the time to end the commands of a cancelled call.
 const cancelGrace = 5 * time.Second
 
 // A resumed is the output of a call as an earlier process stored it.
@@ -29,9 +29,9 @@ type resumed struct {
 	events   []berth.Event
 }
 
-// Run runs the commands and emits their output as they print it. The guest knows the
-// call by the item's id, which is unique, while models make call_id up. Sent twice, a
-// call runs its commands once.
+// Run runs the commands and emits their output as they print it. The guest identifies the
+// call by the item's id, because models choose call_id. A call that is sent twice runs its
+// commands once.
 func (c *shellCall) Run(ctx context.Context, out tool.Emitter) error {
 	r, err := c.openRun(ctx, out)
 	if err != nil {
@@ -54,7 +54,7 @@ func (c *shellCall) Run(ctx context.Context, out tool.Emitter) error {
 	return nil
 }
 
-// openRun adds the output item, or goes on with the one that an earlier process added.
+// openRun adds the output item, or continues the one that an earlier process added.
 func (c *shellCall) openRun(ctx context.Context, out tool.Emitter) (*shellRun, error) {
 	r := &shellRun{out: out, item: berth.ShellCallOutput{
 		ID: berth.NewID(berth.PrefixShellCallOutput), Type: berth.ItemShellCallOutput, Status: berth.StatusInProgress,
@@ -64,7 +64,7 @@ func (c *shellCall) openRun(ctx context.Context, out tool.Emitter) (*shellRun, e
 		r.commands = append(r.commands, &commandRun{clip: newClip(c.outputLimit())})
 	}
 	if c.invalid != "" {
-		r.commands = []*commandRun{{clip: newClip(len(c.invalid))}} // which says why nothing is run
+		r.commands = []*commandRun{{clip: newClip(len(c.invalid))}} // its output is the error
 	}
 	if c.resumed != nil {
 		r.item.ID = c.resumed.outputID
@@ -85,14 +85,14 @@ type shellRun struct {
 
 type commandRun struct {
 	clip    *clip
-	sent    [2]strings.Builder // the part of each stream that was emitted
-	skip    [2]int             // characters of it that an earlier process emitted
+	sent    [2]strings.Builder // the emitted part of each stream
+	skip    [2]int             // characters of sent that an earlier process emitted
 	files   [2]guest.KeptOutput
 	outcome *berth.ShellOutcome
 }
 
-// restore reads the events that an earlier process stored: how finished commands ended,
-// and how much of the output of the others the client has seen.
+// restore reads the events that an earlier process stored. They contain the outcome of
+// finished commands, and the emitted output of the others.
 func (r *shellRun) restore(events []berth.Event) error {
 	for _, ev := range events {
 		if ev.OutputIndex != nil {
@@ -189,7 +189,7 @@ func (r *shellRun) changed(ev guest.ShellEvent) {
 	r.item.Berth = all
 }
 
-// unsent cuts from text what an earlier process has emitted.
+// unsent returns text without the part that an earlier process has emitted.
 func (c *commandRun) unsent(stream int, text string) string {
 	for c.skip[stream] > 0 && text != "" {
 		_, n := utf8.DecodeRuneInString(text)
@@ -212,20 +212,21 @@ func (r *shellRun) deltas(command, stream int, text string) []berth.Event {
 	return []berth.Event{{Type: berth.EventShellOutputDelta, CommandIndex: &command, ItemID: r.item.ID, Delta: raw}}
 }
 
-// end ends a command with an exit code, after a last message on its stderr.
-func (r *shellRun) end(ctx context.Context, command int, word string, code int) error {
-	return r.finish(ctx, command, word, berth.ShellOutcome{Type: "exit", ExitCode: &code})
+// end ends a command with a message on its stderr, which may be empty, and an exit code.
+func (r *shellRun) end(ctx context.Context, command int, message string, code int) error {
+	return r.finish(ctx, command, message, berth.ShellOutcome{Type: "exit", ExitCode: &code})
 }
 
 // finish emits the rest of a command's output, a last message on its stderr and its
-// outcome, in one step: a process that resumes the call finds all or nothing.
-func (r *shellRun) finish(ctx context.Context, command int, word string, outcome berth.ShellOutcome) error {
+// outcome. It emits them together, so that a process that resumes the call finds all or
+// none of them.
+func (r *shellRun) finish(ctx context.Context, command int, message string, outcome berth.ShellOutcome) error {
 	cmd := r.commands[command]
 	cmd.outcome = &outcome
 	rest := cmd.clip.finish(cmd.files)
 	rest[stdout] = cmd.unsent(stdout, rest[stdout])
-	rest[stderr] = cmd.unsent(stderr, rest[stderr]) + word
-	cmd.sent[stderr].WriteString(word)
+	rest[stderr] = cmd.unsent(stderr, rest[stderr]) + message
+	cmd.sent[stderr].WriteString(message)
 	events := append(r.deltas(command, stdout, rest[stdout]), r.deltas(command, stderr, rest[stderr])...)
 	events = append(events, berth.Event{Type: berth.EventShellOutputDone, CommandIndex: &command,
 		ItemID: r.item.ID, Output: []berth.ShellContent{cmd.content()}})
@@ -236,16 +237,16 @@ func (c *commandRun) content() berth.ShellContent {
 	return berth.ShellContent{Outcome: *c.outcome, Stdout: c.sent[stdout].String(), Stderr: c.sent[stderr].String()}
 }
 
-// broken ends a call whose events ended too early. If ctx ended, it stops the commands,
-// unless another process will resume the call. After any other failure of the container
-// the output tells the model, which may decide.
+// broken ends a call whose events ended too early. If ctx has ended, it stops the commands,
+// unless another process will resume the call. Any other failure of the container is
+// output, so that the model can react to it.
 func (r *shellRun) broken(ctx context.Context, c *shellCall, err error) error {
-	word, status := "The call was interrupted. "+reason(err), berth.StatusCompleted
+	message, status := "The call was interrupted. "+reason(err), berth.StatusCompleted
 	if ctx.Err() != nil {
 		if errors.Is(context.Cause(ctx), tool.ErrDetached) {
 			return context.Cause(ctx)
 		}
-		word, status = "The call was cancelled.", berth.StatusIncomplete
+		message, status = "The call was cancelled.", berth.StatusIncomplete
 		cause := context.Cause(ctx)
 		var cancel context.CancelFunc
 		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
@@ -254,7 +255,7 @@ func (r *shellRun) broken(ctx context.Context, c *shellCall, err error) error {
 	}
 	for i, cmd := range r.commands {
 		if cmd.outcome == nil {
-			if err := r.end(ctx, i, word, exitKilled); err != nil {
+			if err := r.end(ctx, i, message, exitKilled); err != nil {
 				return err
 			}
 		}
@@ -265,7 +266,7 @@ func (r *shellRun) broken(ctx context.Context, c *shellCall, err error) error {
 	return errors.Join(r.done(ctx, status), err)
 }
 
-// reason is the part of an error that the model may read.
+// reason returns the part of an error that the model may see.
 func reason(err error) string {
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		return e.Message

@@ -1,4 +1,4 @@
-// Package shell is the shell tool, with which a model runs commands in a container, or on
+// Package shell is the shell tool, with which a model runs commands in a container or on
 // the client's machine.
 package shell
 
@@ -32,24 +32,23 @@ const (
 
 // Containers runs the shell calls of responses.
 type Containers interface {
-	// Shell returns what runs calls of the caller's response in a container. It does
-	// not block. If the container is gone, the call reports it.
+	// Shell returns an Execer for the calls of the caller's response in a container. It
+	// does not block. If the container has ended, the call reports that.
 	Shell(caller berth.Caller, id berth.ContainerID) Execer
 }
 
-// An Execer runs shell calls in one container; container.Service makes them.
+// An Execer runs shell calls in one container. container.Service provides it.
 type Execer interface {
-	// Shell runs the call, or continues it if its id is known, and yields the events
-	// of its commands until all have ended.
+	// Shell runs the call, or continues the call with its id. It yields the events of the
+	// commands until all have ended.
 	Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error]
-	// Cancel ends the commands of a call with all that they started.
+	// Cancel ends the commands of a call and all processes that they started.
 	Cancel(ctx context.Context, callID string) error
 	// Forget lets the container drop the output of a call that is stored.
 	Forget(ctx context.Context, callID string)
 }
 
-// Limits are the limits of a call that names none, and the greatest that a call may
-// name.
+// Limits are the default limits of a call and the maximum limits that a call may set.
 type Limits struct {
 	Timeout    time.Duration // of each command; default 10 minutes
 	MaxTimeout time.Duration // default 1 hour
@@ -113,7 +112,7 @@ func (s *Tool) ResumeCall(item, output berth.Item, stored []berth.Event) (tool.C
 	return c, nil
 }
 
-// lowerCall shows the model a shell call as the arguments that it wrote.
+// lowerCall returns a shell call with the arguments that the model wrote.
 func lowerCall(item berth.Item) (function, arguments string, err error) {
 	var call struct {
 		Action json.RawMessage `json:"action"`
@@ -122,7 +121,7 @@ func lowerCall(item berth.Item) (function, arguments string, err error) {
 	return name, string(call.Action), err
 }
 
-// lowerOutput shows the model the output of a call, as JSON:
+// lowerOutput returns the output of a call as a string of JSON:
 // {"output":[{"outcome":…,"stderr":…,"stdout":…}]}.
 func lowerOutput(item berth.Item) (json.RawMessage, error) {
 	var out struct {
@@ -178,8 +177,8 @@ func (c *shellCall) Close(arguments string) (events []berth.Event, item berth.It
 	return c.unread(), c.Item(), c.refusal()
 }
 
-// markInvalid records in the item of a hosted call why it cannot be run. It separates
-// the call, for a server that resumes the response, from one that the model did not
+// markInvalid records in the item of a hosted call why it cannot run. A server that
+// resumes the response thereby distinguishes the call from one that the model did not
 // finish, which is incomplete as well.
 func (c *shellCall) markInvalid() {
 	if c.tool.exec != nil {
@@ -187,8 +186,8 @@ func (c *shellCall) markInvalid() {
 	}
 }
 
-// refusal returns what is wrong with a call that the client cannot be given. For a call
-// on the server, Run tells the model.
+// refusal returns the reason why a call cannot be passed to the client, or "". For a call
+// on the server it returns "", because Run reports the reason.
 func (c *shellCall) refusal() string {
 	if c.tool.exec == nil {
 		return c.invalid
@@ -196,7 +195,7 @@ func (c *shellCall) refusal() string {
 	return ""
 }
 
-// commands accepts a single string as well, which models often write.
+// commands also accepts a single string, which models often write.
 type commands []string
 
 func (c *commands) UnmarshalJSON(b []byte) error {
@@ -207,7 +206,7 @@ func (c *commands) UnmarshalJSON(b []byte) error {
 	return json.Unmarshal(b, (*[]string)(c))
 }
 
-// unread returns the events of commands that the reader did not find.
+// unread returns the events of the commands that the reader did not find.
 func (c *shellCall) unread() []berth.Event {
 	var events []berth.Event
 	for i := len(c.reader.commands); i < len(c.item.Action.Commands); i++ {
@@ -220,7 +219,7 @@ func (c *shellCall) unread() []berth.Event {
 	return events
 }
 
-// check returns what is wrong with the call, for the model, or "".
+// check returns a message to the model about an invalid call, or "".
 func (c *shellCall) check() string {
 	a := c.item.Action
 	switch n := len(a.Commands); {

@@ -1,4 +1,4 @@
-// Package standard lists the tools that a server has.
+// Package standard lists the tools of a server.
 package standard
 
 import (
@@ -11,13 +11,13 @@ import (
 	"github.com/berth-run/berth/tool/shell"
 )
 
-// Options are what the tools need of the server.
+// Options are the parts of the server that the tools use.
 type Options struct {
 	Containers shell.Containers
 	Shell      shell.Limits
 }
 
-// Kinds returns the tools. To add one, add its line.
+// Kinds returns the kinds of all tools. A new tool needs one line here.
 func Kinds(opts Options) []tool.Kind {
 	return []tool.Kind{
 		function.Kind(),
