@@ -1,9 +1,9 @@
-// Package bundle carries a chain of responses with its container from server to
-// server, as one file.
+// Package bundle exports a chain of responses with its container as one file, imports such
+// files, and replays chains.
 //
-// The file is a tar: manifest.json, then what it names with digests, in its order.
-// Identifiers in it are those of the server that it comes from; who reads it gets
-// others.
+// The file is a tar: manifest.json, then the files that it lists with their digests, in
+// the same order. Its identifiers are those of the exporting server. An import replaces
+// them with new ones.
 package bundle
 
 import (
@@ -21,13 +21,13 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Format is what the manifest of a bundle says that it is.
+// Format is the format in the manifest of a bundle.
 const Format = "berth.session/1"
 
-// ContentType is a bundle's.
+// ContentType is the media type of a bundle.
 const ContentType = "application/x-tar"
 
-// Bounds on a bundle that is read.
+// Limits of an imported bundle.
 const (
 	maxManifest  = 4 << 20
 	maxResponse  = 32 << 20
@@ -35,19 +35,19 @@ const (
 	maxDocuments = 2 << 30 // all responses together
 	maxLayer     = 64 << 30
 
-	// JSON values, which take much more memory than their text.
+	// Numbers of JSON values, which take much more memory than their text.
 	maxManifestValues = 200_000
 	maxResponseValues = 4_000_000
-	maxPartValues     = 500_000 // of an event, the object or the input of a response
+	maxPartValues     = 500_000 // in an event, or in the body or the input of a response
 	maxDepth          = 512
 )
 
-// A Manifest is what a bundle has.
+// A Manifest lists the content of a bundle.
 type Manifest struct {
 	Format    string             `json:"format"`
-	CreatedAt int64              `json:"created_at"`
-	Server    string             `json:"server"`    // its version
-	Responses []ManifestEntry    `json:"responses"` // the oldest first
+	CreatedAt int64              `json:"created_at"` // Unix seconds
+	Server    string             `json:"server"`     // version of the exporting server
+	Responses []ManifestEntry    `json:"responses"`  // the oldest first
 	Files     []ManifestFile     `json:"files,omitempty"`
 	Container *ManifestContainer `json:"container,omitempty"`
 }
@@ -60,26 +60,26 @@ type ManifestEntry struct {
 	Bytes  int64  `json:"bytes"`
 }
 
-// A ManifestFile is an uploaded file that the responses name.
+// A ManifestFile is an uploaded file that the responses refer to.
 type ManifestFile struct {
 	ManifestEntry
 	Filename string `json:"filename"`
 	Purpose  string `json:"purpose"`
 }
 
-// A ManifestContainer is the container of the chain, and a snapshot of it: a layer,
-// compressed with zstd. Without a Path its content was not there any more.
+// A ManifestContainer is the container of the chain with a snapshot, which is a layer
+// compressed with zstd. Path is empty if the container had no content any more.
 type ManifestContainer struct {
 	ManifestEntry
-	Template     string                 `json:"template"` // digest of what the layer lies above
-	Layer        string                 `json:"layer"`    // its own digest, uncompressed
+	Template     string                 `json:"template"` // digest of the template below the layer
+	Layer        string                 `json:"layer"`    // digest of the uncompressed layer
 	MemoryLimit  string                 `json:"memory_limit"`
 	ExpiresAfter berth.ExpiresAfter     `json:"expires_after"`
 	Network      berth.NetworkPolicy    `json:"network_policy"`
-	Files        []*berth.ContainerFile `json:"files,omitempty"` // that users put in
+	Files        []*berth.ContainerFile `json:"files,omitempty"` // of users
 }
 
-// A response is one of the chain, as a bundle has it.
+// A response is the document of one response in a bundle.
 type response struct {
 	Body    json.RawMessage   `json:"body"`
 	Request json.RawMessage   `json:"request"`
@@ -97,25 +97,25 @@ type Options struct {
 	ContainerService *container.Service
 	Snapshots        *snapshot.Service // nil: containers are left out
 	Files            *files.Service
-	Templates        func(ctx context.Context, p berth.ProjectID, digest string) bool // whether a project's containers can start from it here
-	// Quota returns an error for the client if a project may not store so many more
-	// bytes; nil is no bound.
+	// Templates reports whether containers of a project can start from a template here.
+	Templates func(ctx context.Context, p berth.ProjectID, digest string) bool
+	// Quota returns an error for the client if a project may not store this number of
+	// further bytes; nil means no limit.
 	Quota    func(ctx context.Context, p berth.ProjectID, bytes int64) error
-	Decoding *ration.Pool // what is made of bundles; nil is no bound
-	SpoolDir string       // for what must be whole before it is passed on; default os.TempDir()
+	Decoding *ration.Pool // bounds the memory for decoded bundles; nil means no limit
+	SpoolDir string       // of temporary files; default os.TempDir()
 	Version  string       // of this server
 }
 
-// A Service writes and reads bundles. It is safe for concurrent use. Errors that a
-// client may see are *berth.Error.
+// A Service exports, imports and replays chains. It is safe for concurrent use. Errors for
+// the client are *berth.Error.
 type Service struct {
-	opts Options
-	one  chan struct{} // of the bundles that are written into the store
+	opts   Options
+	saving chan struct{} // held by the import that writes into the store
 }
 
-// New returns a carrier.
+// New returns a Service.
 func New(opts Options) *Service { return &Service{opts, make(chan struct{}, 1)} }
 
-// madeID is an identifier that a server has made; what else looks like one is a
-// client's.
+// madeID matches identifiers that a server has made. Others may be a client's text.
 var madeID = regexp.MustCompile(`^([a-z]{1,8}[_-])[0-9a-f]{48}$`)

@@ -5,22 +5,22 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// maxFiles is how many files of a container a bundle tells that users put in.
+// maxFiles is the maximum number of users' files in a bundle's container.
 const maxFiles = 1000
 
-// check returns an error unless a container is one as Export writes it.
+// check returns an error unless the container is valid. Export writes only valid ones.
 func (k *ManifestContainer) check() error {
 	switch {
 	case k.Bytes < 0 || k.Bytes > maxLayer:
 		return invalid("its layer has %d bytes", k.Bytes)
 	case berth.MemoryLimits[k.MemoryLimit] == 0 || k.ExpiresAfter.Minutes < 1:
-		return invalid("its container has no size or no life")
+		return invalid("its container has no valid memory limit or expiry")
 	case len(k.Files) > maxFiles:
 		return invalid("its container has %d files of users", len(k.Files))
 	}
 	for _, f := range k.Files {
 		if f == nil || !guest.Below("/", f.Path) || f.Bytes < 0 {
-			return invalid("a file of its container has no path or no length")
+			return invalid("a file of its container has no valid path or size")
 		}
 	}
 	return nil

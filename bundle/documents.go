@@ -6,8 +6,8 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 )
 
-// documents are the responses of a bundle, in a file that nobody else can read: a long
-// chain takes no memory. They are added first, and then read.
+// documents are the responses of a bundle in an encrypted temporary file, so that a long
+// chain takes no memory. All are added before the first is read.
 type documents struct {
 	spool *seal.Spool
 	ends  []int64
@@ -18,14 +18,14 @@ func newDocuments(dir string) (*documents, error) {
 	return &documents{spool: s}, err
 }
 
-// add appends what r reads.
+// add appends a document.
 func (d *documents) add(r io.Reader) error {
 	_, err := io.Copy(d.spool, r)
 	d.ends = append(d.ends, d.spool.Size())
 	return err
 }
 
-// open returns one of them.
+// open returns a reader of one document.
 func (d *documents) open(i int) (io.Reader, error) {
 	start := int64(0)
 	if i > 0 {

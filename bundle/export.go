@@ -25,23 +25,23 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// An Export is a bundle that is ready to be written. The caller closes it.
+// An Export is a bundle that is ready to be written. The caller must close it.
 type Export struct {
 	Manifest Manifest
 
-	carrier   *Service
+	service   *Service
 	project   berth.ProjectID
 	ctx       context.Context
 	documents *documents      // the responses, in the manifest's order
-	named     map[string]bool // files, by the responses
+	named     map[string]bool // files that the responses refer to, by id
 	layer     *seal.Spool     // the container's, or nil
 }
 
-// Export gathers the chain that ends with a response, and its container as it is now
-// unless it is to be left out. What is still in progress cannot be carried. The
-// context must last until the bundle has been written.
+// Export collects the chain that ends with a response and, with withContainer, a snapshot
+// of its container. It returns an error for the client if a response is in progress. ctx
+// must last until the bundle has been written.
 func (c *Service) Export(ctx context.Context, p berth.ProjectID, id berth.ResponseID, withContainer bool) (_ *Export, err error) {
-	x := &Export{carrier: c, project: p, ctx: ctx, named: map[string]bool{}, Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
+	x := &Export{service: c, project: p, ctx: ctx, named: map[string]bool{}, Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
 	defer func() {
 		if err != nil {
 			x.Close()
@@ -91,10 +91,10 @@ func notFound(id berth.ResponseID) *berth.Error {
 	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", id)
 }
 
-// before adds what a chain found in its conversation, as a response that had it as
-// its input and said nothing.
+// before adds the items that the chain's conversation had before its first response. It
+// adds them as a response with those items as its input and no output.
 func (x *Export) before(ctx context.Context, rec *store.Response) error {
-	items, err := x.carrier.opts.Engine.Before(ctx, rec)
+	items, err := x.service.opts.Engine.Before(ctx, rec)
 	if err != nil || len(items) == 0 {
 		return err
 	}
@@ -108,14 +108,14 @@ func (x *Export) before(ctx context.Context, rec *store.Response) error {
 	return x.put(body, req, items, []json.RawMessage{ev})
 }
 
-// eventPage is how many events are read at once.
+// eventPage is the number of events that are read at once.
 const eventPage = 1000
 
-// add adds a response with all that is kept of it.
+// add adds a response with its events.
 func (x *Export) add(ctx context.Context, rec *store.Response) error {
 	var events []json.RawMessage
 	for after := int64(-1); ; {
-		page, err := x.carrier.opts.Responses.Events(ctx, x.project, rec.Body.ID, after, eventPage)
+		page, err := x.service.opts.Responses.Events(ctx, x.project, rec.Body.ID, after, eventPage)
 		if err != nil {
 			return err
 		}
@@ -142,7 +142,7 @@ func (x *Export) put(body *berth.Response, req *berth.ResponseRequest, input []b
 	if err != nil {
 		return err
 	}
-	if doc, err = x.carrier.opts.Engine.Unseal(x.project, doc); err != nil {
+	if doc, err = x.service.opts.Engine.Unseal(x.project, doc); err != nil {
 		return fmt.Errorf("response %s: %w", body.ID, err)
 	}
 	sum := sha256.Sum256(doc)
@@ -159,10 +159,10 @@ func (x *Export) put(body *berth.Response, req *berth.ResponseRequest, input []b
 
 var fileID = regexp.MustCompile(`"(file-[0-9a-f]{48})"`)
 
-// files adds the uploaded files that the responses name and that are still there.
+// files adds the uploaded files that the responses refer to, unless they were deleted.
 func (x *Export) files(ctx context.Context) error {
 	for _, id := range slices.Sorted(maps.Keys(x.named)) {
-		content, f, err := x.carrier.opts.Files.Open(ctx, x.project, berth.FileID(id))
+		content, f, err := x.service.opts.Files.Open(ctx, x.project, berth.FileID(id))
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			continue
 		}
@@ -181,9 +181,9 @@ func (x *Export) files(ctx context.Context) error {
 	return nil
 }
 
-// container adds the container, from a snapshot that is made of it or that it left.
+// container adds the container with a new snapshot or, if it has ended, with its last one.
 func (x *Export) container(ctx context.Context, id berth.ContainerID) error {
-	o := x.carrier.opts
+	o := x.service.opts
 	rec, err := o.Containers.GetContainer(ctx, x.project, id)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -195,36 +195,36 @@ func (x *Export) container(ctx context.Context, id berth.ContainerID) error {
 	m := &ManifestContainer{ManifestEntry: ManifestEntry{ID: string(id)}, Template: b.Berth.Template,
 		MemoryLimit: b.MemoryLimit, ExpiresAfter: b.ExpiresAfter, Network: b.NetworkPolicy}
 	x.Manifest.Container = m
-	left := b.Berth.LastSnapshot
+	last := b.Berth.LastSnapshot
 	if b.Status == berth.ContainerRunning {
 		s, err := o.ContainerService.Snapshot(ctx, x.project, id, container.SnapshotRequest{Name: "export"})
 		if err != nil {
 			return err
 		}
 		defer o.Snapshots.Delete(context.WithoutCancel(ctx), x.project, s.ID)
-		left = s.ID
+		last = s.ID
 	}
-	if left == "" {
+	if last == "" {
 		return nil
 	}
-	kept, err := o.Snapshots.Record(ctx, x.project, left)
+	snap, err := o.Snapshots.Record(ctx, x.project, last)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	return x.spool(ctx, m, kept)
+	return x.spool(ctx, m, snap)
 }
 
-// spool puts a snapshot's content into a file, so that its length is known.
-func (x *Export) spool(ctx context.Context, m *ManifestContainer, kept *snapshot.Record) error {
-	content, err := x.carrier.opts.Snapshots.Open(ctx, x.project, kept)
+// spool writes a snapshot's content to a temporary file, so that its length is known.
+func (x *Export) spool(ctx context.Context, m *ManifestContainer, rec *snapshot.Record) error {
+	content, err := x.service.opts.Snapshots.Open(ctx, x.project, rec)
 	if err != nil {
 		return err
 	}
 	defer content.Close()
-	if x.layer, err = seal.NewSpool(x.carrier.opts.SpoolDir); err != nil {
+	if x.layer, err = seal.NewSpool(x.service.opts.SpoolDir); err != nil {
 		return err
 	}
 	sum := sha256.New()
@@ -239,8 +239,8 @@ func (x *Export) spool(ctx context.Context, m *ManifestContainer, kept *snapshot
 		return err
 	}
 	m.Bytes = x.layer.Size()
-	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)), kept.Snapshot.Digest, kept.Files
-	m.Template = kept.Snapshot.Template
+	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)), rec.Snapshot.Digest, rec.Files
+	m.Template = rec.Snapshot.Template
 	return nil
 }
 
@@ -278,7 +278,7 @@ func (x *Export) write(out *tar.Writer) error {
 		}
 	}
 	for _, f := range x.Manifest.Files {
-		content, _, err := x.carrier.opts.Files.Open(x.ctx, x.project, berth.FileID(f.ID))
+		content, _, err := x.service.opts.Files.Open(x.ctx, x.project, berth.FileID(f.ID))
 		if err != nil {
 			return err
 		}
@@ -300,7 +300,7 @@ func (x *Export) write(out *tar.Writer) error {
 	return out.Close()
 }
 
-// Close removes what was spooled.
+// Close removes the temporary files.
 func (x *Export) Close() error {
 	var err error
 	if x.documents != nil {

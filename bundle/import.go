@@ -24,28 +24,28 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Imported says what a bundle has become.
+// An Imported is the result of an import.
 type Imported struct {
 	Object      string            `json:"object"`      // "response.bundle"
-	ResponseID  berth.ResponseID  `json:"response_id"` // the last one, which is to be continued
+	ResponseID  berth.ResponseID  `json:"response_id"` // the last of the chain
 	Responses   int               `json:"responses"`
 	Files       int               `json:"files"`
-	ContainerID berth.ContainerID `json:"container_id,omitempty"` // empty if the bundle had none, or not its content
-	SnapshotID  berth.SnapshotID  `json:"snapshot_id,omitempty"`  // what the container is continued from
-	Template    string            `json:"template,omitempty"`     // digest of what it lies above
+	ContainerID berth.ContainerID `json:"container_id,omitempty"` // empty if the bundle had no container content
+	SnapshotID  berth.SnapshotID  `json:"snapshot_id,omitempty"`  // from which the container continues
+	Template    string            `json:"template,omitempty"`     // digest of the container's template
 	Missing     bool              `json:"template_missing,omitempty"`
 }
 
-// invalid is an error of a bundle that is not as one is written.
+// invalid returns an error for the client about a malformed bundle.
 func invalid(format string, args ...any) error {
 	return berth.Invalid("bundle", "The bundle cannot be read: "+format+".", args...)
 }
 
-// Import reads a bundle into a project: all of it, or nothing. The last response can
-// then be continued as if it had been made here; its container is made anew from the
-// snapshot when that is done.
+// Import reads a bundle into a project, completely or not at all. The last response can
+// then be continued like any other. Its container is created again from the snapshot when
+// a response first uses it.
 func (c *Service) Import(ctx context.Context, caller berth.Caller, r io.Reader) (_ *Imported, err error) {
-	m := &reading{carrier: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project, in: tar.NewReader(r), ids: map[string]string{}}
+	m := &importing{service: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project, in: tar.NewReader(r), ids: map[string]string{}}
 	defer m.held.Close()
 	defer func() {
 		if err != nil {
@@ -78,7 +78,7 @@ func (c *Service) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 		}
 	}
 	if _, err := m.in.Next(); !errors.Is(err, io.EOF) {
-		return nil, invalid("it has more than its manifest says")
+		return nil, invalid("it has more content than its manifest lists")
 	}
 	if err := m.save(ctx, caller); err != nil {
 		return nil, err
@@ -89,31 +89,31 @@ func (c *Service) Import(ctx context.Context, caller berth.Caller, r io.Reader) 
 	return &m.done, nil
 }
 
-// reading is a bundle that is being read, and what has been made of it.
-type reading struct {
-	carrier  *Service
-	ctx      context.Context // of the import
-	held     *ration.Account // of what is decoded at the time
+// An importing is an import in progress. It is for one goroutine.
+type importing struct {
+	service  *Service
+	ctx      context.Context
+	held     *ration.Account // of decoded content
 	project  berth.ProjectID
 	in       *tar.Reader
 	manifest Manifest
-	ids      map[string]string // by the identifiers of the bundle
+	ids      map[string]string // new identifiers, by those of the bundle
 	chain    *documents
 
-	intent    store.ObjectKey // of making, once that is saved
+	intent    store.ObjectKey // of making; zero until that is stored
 	making    intent
 	container *berth.Container
 	done      Imported
 }
 
-func (m *reading) readManifest() error {
+func (m *importing) readManifest() error {
 	h, err := m.in.Next()
 	if err != nil || h.Name != "manifest.json" || h.Size > maxManifest {
-		return invalid("it does not begin with a manifest")
+		return invalid("it does not start with a manifest")
 	}
 	text, err := io.ReadAll(m.in)
 	if err != nil {
-		return invalid("it was cut in its manifest")
+		return invalid("it ends in its manifest")
 	}
 	if err := m.reserve(text, maxManifestValues); err != nil {
 		return err
@@ -136,7 +136,7 @@ func (m *reading) readManifest() error {
 			return invalid("its responses have more than %d bytes", int64(maxDocuments))
 		}
 	}
-	if quota := m.carrier.opts.Quota; quota != nil {
+	if quota := m.service.opts.Quota; quota != nil {
 		if err := quota(m.ctx, m.project, all); err != nil {
 			return err
 		}
@@ -147,9 +147,9 @@ func (m *reading) readManifest() error {
 	return nil
 }
 
-// reserve takes room for decoding a text, which is bounded before anything is built of
-// it. What was held for the text before is given back.
-func (m *reading) reserve(text []byte, maxValues int) error {
+// reserve checks the limits of a JSON text and reserves memory for decoding it. It returns
+// the memory of the text before to the pool.
+func (m *importing) reserve(text []byte, maxValues int) error {
 	values, err := jsonscan.Check(text, maxValues, maxDepth)
 	if err != nil {
 		return invalid("%v", err)
@@ -158,20 +158,20 @@ func (m *reading) reserve(text []byte, maxValues int) error {
 	return m.held.Reserve(m.ctx, 8*int64(len(text))+100*int64(values))
 }
 
-// next returns the content of what the manifest names next. It ends with an error
-// unless it is of this length and digest.
-func (m *reading) next(e ManifestEntry) (io.Reader, error) {
+// next returns the content of the manifest's next entry. Reading it fails at the end unless
+// it has the length and digest of the entry.
+func (m *importing) next(e ManifestEntry) (io.Reader, error) {
 	h, err := m.in.Next()
 	if err != nil {
 		return nil, invalid("it ends before %.100s", e.Path)
 	}
 	if h.Typeflag != tar.TypeReg || h.Name != e.Path || h.Size != e.Bytes {
-		return nil, invalid("where %.100s of %d bytes is to be there is %.100s of %d", e.Path, e.Bytes, h.Name, h.Size)
+		return nil, invalid("it has %.100s of %d bytes in place of %.100s of %d bytes", h.Name, h.Size, e.Path, e.Bytes)
 	}
 	return &checked{r: m.in, entry: e, sum: sha256.New()}, nil
 }
 
-// checked reads an entry.
+// A checked reader reads an entry and checks its digest at the end.
 type checked struct {
 	r     io.Reader
 	entry ManifestEntry
@@ -186,17 +186,17 @@ func (c *checked) Read(p []byte) (int, error) {
 	c.sum.Write(p[:n])
 	if errors.Is(err, io.EOF) {
 		if got := "sha256:" + hex.EncodeToString(c.sum.Sum(nil)); got != c.entry.Digest {
-			return n, invalid("%.100s is not what its digest says", c.entry.Path)
+			return n, invalid("%.100s does not match its digest", c.entry.Path)
 		}
 		return n, io.EOF
 	}
 	if err != nil {
-		err = invalid("it was cut in %.100s", c.entry.Path)
+		err = invalid("it ends in %.100s", c.entry.Path)
 	}
 	return n, err
 }
 
-func (m *reading) readResponse(e ManifestEntry) error {
+func (m *importing) readResponse(e ManifestEntry) error {
 	r, err := m.next(e)
 	if err != nil {
 		return err
@@ -204,17 +204,17 @@ func (m *reading) readResponse(e ManifestEntry) error {
 	return m.chain.add(r)
 }
 
-func (m *reading) readFile(ctx context.Context, f ManifestFile, id berth.FileID) error {
+func (m *importing) readFile(ctx context.Context, f ManifestFile, id berth.FileID) error {
 	r, err := m.next(f.ManifestEntry)
 	if err != nil {
 		return err
 	}
-	_, err = m.carrier.opts.Files.Create(ctx, m.project, files.CreateRequest{ID: id, Filename: f.Filename, Purpose: f.Purpose}, r)
+	_, err = m.service.opts.Files.Create(ctx, m.project, files.CreateRequest{ID: id, Filename: f.Filename, Purpose: f.Purpose}, r)
 	return err
 }
 
-func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error {
-	o := m.carrier.opts
+func (m *importing) readContainer(ctx context.Context, k *ManifestContainer) error {
+	o := m.service.opts
 	if o.Snapshots == nil {
 		return berth.Invalid("bundle", "This server does not store snapshots, and the bundle has one. Export it without its container.")
 	}
@@ -223,21 +223,22 @@ func (m *reading) readContainer(ctx context.Context, k *ManifestContainer) error
 		return err
 	}
 	id := m.making.Container
-	kept := &snapshot.Record{Files: k.Files, Snapshot: &berth.Snapshot{ID: m.making.Snapshot, ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
-	if err := o.Snapshots.Create(ctx, m.project, kept, func(w io.Writer) (layer.Made, error) { return unpack(w, r, k.Layer) }); err != nil {
+	snap := &snapshot.Record{Files: k.Files, Snapshot: &berth.Snapshot{ID: m.making.Snapshot, ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
+	if err := o.Snapshots.Create(ctx, m.project, snap, func(w io.Writer) (layer.Made, error) { return unpack(w, r, k.Layer) }); err != nil {
 		return err
 	}
 	now := time.Now().Unix()
 	m.container = &berth.Container{ID: id, Object: "container", CreatedAt: now, LastActiveAt: now, Status: berth.ContainerExpired,
 		Name: "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter,
 		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains}, // without secrets
-		Berth:         berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: kept.Snapshot.ID}}
-	m.done.SnapshotID, m.done.ContainerID, m.done.Template = kept.Snapshot.ID, id, k.Template
+		Berth:         berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: snap.Snapshot.ID}}
+	m.done.SnapshotID, m.done.ContainerID, m.done.Template = snap.Snapshot.ID, id, k.Template
 	m.done.Missing = o.Templates != nil && !o.Templates(ctx, m.project, k.Template)
 	return nil
 }
 
-// unpack writes the layer of a compressed one that has this digest.
+// unpack decompresses a layer into w and checks it. digest is that of the uncompressed
+// layer.
 func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err error) {
 	plain, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(256<<20))
 	if err != nil {
@@ -252,7 +253,7 @@ func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err 
 			break
 		}
 		if err != nil {
-			return made, invalid("its layer is broken: %v", err)
+			return made, invalid("its layer is malformed: %v", err)
 		}
 		if err := layer.Check(h); err != nil {
 			return made, invalid("its layer cannot be applied: %v", err)
@@ -260,28 +261,28 @@ func unpack(w io.Writer, packed io.Reader, digest string) (made layer.Made, err 
 		if made.Entries >= layer.DefaultMaxEntries {
 			return made, invalid("its layer has more than %d entries", layer.DefaultMaxEntries)
 		}
-		if made.Bytes += h.Size; made.Bytes < 0 || made.Bytes > maxLayer { // of a sparse file it is what it claims
+		if made.Bytes += h.Size; made.Bytes < 0 || made.Bytes > maxLayer { // a sparse file counts its apparent size
 			return made, invalid("its layer has more than %d bytes", int64(maxLayer))
 		}
 	}
 	if _, err := io.Copy(io.Discard, all); err != nil {
 		return made, err
 	}
-	if _, err := io.Copy(io.Discard, packed); err != nil { // the digest is looked at at the end
+	if _, err := io.Copy(io.Discard, packed); err != nil { // checks the digest of the entry at its end
 		return made, err
 	}
 	if made.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil)); made.Digest != digest {
-		return made, invalid("its layer is not what its digest says")
+		return made, invalid("its layer does not match its digest")
 	}
 	return made, nil
 }
 
-// save makes the responses, the oldest first, and the container's object.
-func (m *reading) save(ctx context.Context, caller berth.Caller) error {
-	o := m.carrier.opts
-	select { // a document takes much more memory than room
-	case m.carrier.one <- struct{}{}:
-		defer func() { <-m.carrier.one }()
+// save stores the container's object and the responses, the oldest first.
+func (m *importing) save(ctx context.Context, caller berth.Caller) error {
+	o := m.service.opts
+	select { // one import at a time, because a decoded response takes much memory
+	case m.service.saving <- struct{}{}:
+		defer func() { <-m.service.saving }()
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
@@ -289,7 +290,7 @@ func (m *reading) save(ctx context.Context, caller berth.Caller) error {
 	var previous berth.ResponseID
 	seen := make(map[berth.ResponseID]bool, all)
 	var ids []berth.ResponseID
-	for i := range all { // all of them, before the first is written
+	for i := range all { // check all of them before the first is written
 		rec, _, err := m.record(i, previous)
 		if err != nil {
 			return err
@@ -327,8 +328,9 @@ func (m *reading) save(ctx context.Context, caller berth.Caller) error {
 	return nil
 }
 
-// record returns a response of the bundle as it is to be kept here, after another.
-func (m *reading) record(i int, previous berth.ResponseID) (*store.Response, []store.Event, error) {
+// record returns a response of the bundle as it is stored here, with its events. previous
+// is the response that it continues, or empty.
+func (m *importing) record(i int, previous berth.ResponseID) (*store.Response, []store.Event, error) {
 	doc, err := m.chain.read(i)
 	if err != nil {
 		return nil, nil, err
@@ -340,7 +342,7 @@ func (m *reading) record(i int, previous berth.ResponseID) (*store.Response, []s
 	return rec, events, err
 }
 
-func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
+func (m *importing) recordOf(doc []byte, previous berth.ResponseID) (*store.Response, []store.Event, error) {
 	if err := m.reserve(doc, maxResponseValues); err != nil {
 		return nil, nil, err
 	}
@@ -349,7 +351,7 @@ func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Respon
 		Events               []json.RawMessage
 	}
 	if err := json.Unmarshal(doc, &r); err != nil {
-		return nil, nil, invalid("a response is not JSON of one")
+		return nil, nil, invalid("a response is not valid JSON")
 	}
 	rec := &store.Response{Project: m.project, Body: &berth.Response{}, Request: &berth.ResponseRequest{}}
 	var input []berth.Item
@@ -359,7 +361,7 @@ func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Respon
 	}
 	b := rec.Body
 	if !b.Status.Final() || !madeID.MatchString(string(b.ID)) || len(r.Events) == 0 {
-		return nil, nil, invalid("a response has not ended, or has no id")
+		return nil, nil, invalid("a response has not ended, has no valid id, or has no events")
 	}
 	rec.Input, b.Store, b.Conversation, b.PreviousResponseID = input, true, nil, nil
 	if previous != "" {
@@ -371,7 +373,7 @@ func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Respon
 		if data, err = m.translate(data); err != nil {
 			return nil, nil, err
 		}
-		r.Events[n] = nil // one of them at a time
+		r.Events[n] = nil // frees the memory of the original
 		var ev berth.Event
 		if err := json.Unmarshal(data, &ev); err != nil || ev.SequenceNumber != int64(n) || ev.Type.Final() != (n == len(r.Events)-1) {
 			return nil, nil, invalid("event %d of response %s is out of order", n, b.ID)
@@ -382,7 +384,7 @@ func (m *reading) recordOf(doc []byte, previous berth.ResponseID) (*store.Respon
 }
 
 // decode reads a part of a document into v.
-func (m *reading) decode(part json.RawMessage, v any) error {
+func (m *importing) decode(part json.RawMessage, v any) error {
 	if len(part) == 0 {
 		return nil
 	}
@@ -391,15 +393,15 @@ func (m *reading) decode(part json.RawMessage, v any) error {
 		return err
 	}
 	if json.Unmarshal(part, v) != nil {
-		return invalid("a response is not JSON of one")
+		return invalid("a response is not valid JSON")
 	}
 	return nil
 }
 
-// translate returns a part of a document as it is to be here: with this server's
-// identifiers, and sealed.
-func (m *reading) translate(part json.RawMessage) (json.RawMessage, error) {
-	// A tree of it takes much more memory than the text.
+// translate returns a part of a document with identifiers of this server, and with sealed
+// content.
+func (m *importing) translate(part json.RawMessage) (json.RawMessage, error) {
+	// Check first, because the decoded part takes much more memory than the text.
 	if _, err := jsonscan.Check(part, maxPartValues, maxDepth); err != nil {
 		return nil, invalid("%v", err)
 	}
@@ -407,12 +409,12 @@ func (m *reading) translate(part json.RawMessage) (json.RawMessage, error) {
 	if err != nil {
 		return nil, err
 	}
-	return m.carrier.opts.Engine.Seal(m.project, part)
+	return m.service.opts.Engine.Seal(m.project, part)
 }
 
-// rename gives everything in a document that has an identifier of another server's
-// making one of this server's, the same wherever it is.
-func (m *reading) rename(doc []byte) ([]byte, error) {
+// rename replaces each identifier that a server has made by a new one, the same one
+// everywhere in the bundle.
+func (m *importing) rename(doc []byte) ([]byte, error) {
 	d := json.NewDecoder(bytes.NewReader(doc))
 	d.UseNumber()
 	var tree any
@@ -422,7 +424,7 @@ func (m *reading) rename(doc []byte) ([]byte, error) {
 	return json.Marshal(m.renamed(tree))
 }
 
-func (m *reading) renamed(node any) any {
+func (m *importing) renamed(node any) any {
 	switch n := node.(type) {
 	case []any:
 		for i := range n {

@@ -13,12 +13,12 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// kindImport is the kind of object that names what an import is about to make. It is
-// there before any of that and goes last, so that a server that dies in between knows
-// at its next start what to remove.
+// kindImport is the kind of an object that records the ids of an import. It is stored
+// before all that the import creates and deleted last. If the server dies in between, its
+// next start removes the rest of the import.
 const kindImport = store.KindImport
 
-// An intent is what an import makes, none of which is anybody else's.
+// An intent lists what an import creates.
 type intent struct {
 	Files     []berth.FileID     `json:"files"`
 	Snapshot  berth.SnapshotID   `json:"snapshot"`
@@ -26,8 +26,8 @@ type intent struct {
 	Responses []berth.ResponseID `json:"responses"` // the oldest first
 }
 
-// intend settles the ids of what the bundle brings, but for its responses, and saves them.
-func (m *reading) intend(ctx context.Context) error {
+// intend chooses the ids of the import, except those of responses, and stores them.
+func (m *importing) intend(ctx context.Context) error {
 	for _, f := range m.manifest.Files {
 		id := berth.NewID(berth.PrefixFile)
 		m.making.Files = append(m.making.Files, berth.FileID(id))
@@ -44,41 +44,42 @@ func (m *reading) intend(ctx context.Context) error {
 	}
 	now := time.Now().Unix()
 	o := &store.Object{ObjectKey: store.ObjectKey{Kind: kindImport, ID: berth.NewID("import_")}, CreatedAt: now, ExpiresAt: now, Body: raw}
-	if err := m.carrier.opts.Objects.CreateObjects(ctx, m.project, o); err != nil {
+	if err := m.service.opts.Objects.CreateObjects(ctx, m.project, o); err != nil {
 		return err
 	}
 	m.intent = o.ObjectKey
 	return nil
 }
 
-// intendResponses adds the responses to what is made.
-func (m *reading) intendResponses(ctx context.Context, ids []berth.ResponseID) error {
+// intendResponses stores the ids of the responses.
+func (m *importing) intendResponses(ctx context.Context, ids []berth.ResponseID) error {
 	m.making.Responses = ids
 	raw, err := json.Marshal(m.making)
 	if err != nil {
 		return err
 	}
-	_, err = m.carrier.opts.Objects.UpdateObject(ctx, m.project, m.intent, func(o *store.Object) error {
+	_, err = m.service.opts.Objects.UpdateObject(ctx, m.project, m.intent, func(o *store.Object) error {
 		o.Body = raw
 		return nil
 	})
 	return err
 }
 
-// settle makes what was imported the project's, for good.
-func (m *reading) settle(ctx context.Context) error {
-	return m.carrier.opts.Objects.DeleteObject(ctx, m.project, m.intent)
+// settle completes the import by deleting its record.
+func (m *importing) settle(ctx context.Context) error {
+	return m.service.opts.Objects.DeleteObject(ctx, m.project, m.intent)
 }
 
-// undo removes what has been made. What that leaves goes at the server's next start.
-func (m *reading) undo(ctx context.Context) {
+// undo removes all that the import has created. If that fails, the next start of the
+// server does it.
+func (m *importing) undo(ctx context.Context) {
 	if m.intent.ID == "" {
 		return
 	}
-	_ = m.carrier.remove(ctx, store.ObjectRef{Project: m.project, ObjectKey: m.intent}, m.making)
+	_ = m.service.remove(ctx, store.ObjectRef{Project: m.project, ObjectKey: m.intent}, m.making)
 }
 
-// remove removes all that an import has made, and then the record of that.
+// remove deletes all that an import has created, and then its record.
 func (c *Service) remove(ctx context.Context, ref store.ObjectRef, made intent) error {
 	var failed error
 	try := func(err error) {
@@ -102,11 +103,11 @@ func (c *Service) remove(ctx context.Context, ref store.ObjectRef, made intent) 
 	return failed
 }
 
-// recoverBatch is how many imports are looked at at once.
+// recoverBatch is the number of imports that are listed at once.
 const recoverBatch = 100
 
-// Recover removes what imports have left that a former process was in the middle of. It
-// comes before the first Import.
+// Recover removes the rests of imports that an earlier process has not completed. It must
+// be called before the first Import.
 func (c *Service) Recover(ctx context.Context, log *slog.Logger) error {
 	for {
 		refs, err := c.opts.Objects.ExpiredObjects(ctx, kindImport, time.Now(), recoverBatch)
@@ -123,9 +124,9 @@ func (c *Service) Recover(ctx context.Context, log *slog.Logger) error {
 				err = c.remove(ctx, ref, made)
 			}
 			if err != nil {
-				return fmt.Errorf("bundle: removing an import that was interrupted: %w", err)
+				return fmt.Errorf("remove interrupted import: %w", err)
 			}
-			log.Info("an import that was interrupted was removed", "project", ref.Project, "files", len(made.Files), "responses", len(made.Responses))
+			log.Info("removed interrupted import", "project", ref.Project, "files", len(made.Files), "responses", len(made.Responses))
 		}
 		if len(refs) < recoverBatch {
 			return nil
