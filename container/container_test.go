@@ -10,6 +10,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
@@ -144,6 +145,71 @@ func TestFirstUseWaits(t *testing.T) {
 	if got := <-patient; got != "yes\n" {
 		t.Errorf("a caller that waited got %q", got)
 	}
+}
+
+// A container whose start meets a full volume starts when there is room, with its files.
+func TestStartWaitsForRoom(t *testing.T) {
+	for _, place := range []string{"driver create", "driver start", "driver by a program", "store update", "store file"} {
+		t.Run(place, func(t *testing.T) {
+			h := newHarness(t)
+			h.uploads["file-1"] = upload{"a.txt", "content"}
+			var mu sync.Mutex
+			left := 2        // attempts that fail
+			lacking := false // room, at the next check
+			full := func(at string, err error) error {
+				mu.Lock()
+				defer mu.Unlock()
+				if at != place || left == 0 {
+					return nil
+				}
+				left--
+				lacking = true
+				return err
+			}
+			h.k.opts.Disk.Room = func() error {
+				mu.Lock()
+				defer mu.Unlock()
+				if lacking {
+					lacking = false
+					return errHost
+				}
+				return nil
+			}
+			h.driver.fail = func(_ context.Context, op, _ string) error {
+				if err := full("driver "+op, fmt.Errorf("write the specification: %w", unix.ENOSPC)); err != nil || op != "start" {
+					return err
+				}
+				return full("driver by a program", errHost)
+			}
+			h.store.failing(func(op string) error { return full("store "+op, store.ErrStorage) })
+			c := h.create(CreateRequest{FileIDs: []berth.FileID{"file-1"}})
+			if got := h.sh(c.ID, "cat a.txt"); got != "content" {
+				t.Errorf("got %q, want the file's content", got)
+			}
+			if left > 0 || !strings.Contains(h.log.String(), "volume is full") {
+				t.Errorf("%d attempts that fail are left, the log is\n%s", left, h.log)
+			}
+			if got := h.get(c.ID); got.Status != berth.ContainerRunning || got.Berth.Starting {
+				t.Errorf("got %s, starting %v", got.Status, got.Berth.Starting)
+			}
+		})
+	}
+}
+
+// A container that waits for room can be deleted.
+func TestDeleteWhileStartWaitsForRoom(t *testing.T) {
+	h := newHarness(t)
+	h.driver.fail = func(_ context.Context, op, _ string) error {
+		if op == "start" {
+			return unix.ENOSPC
+		}
+		return nil
+	}
+	c := h.create(CreateRequest{})
+	if err := h.k.Delete(t.Context(), mine, c.ID); err != nil {
+		t.Fatal(err)
+	}
+	h.driver.until(0)
 }
 
 func TestStartFails(t *testing.T) {

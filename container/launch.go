@@ -8,14 +8,18 @@ import (
 	"net"
 	"time"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
 )
 
 const (
-	startTimeout  = 5 * time.Minute  // a whole start, including the wait for a slot and the copying of files
+	startTimeout  = 5 * time.Minute  // preparing a sandbox, including the wait for a slot and the copying of files
 	guestTimeout  = 30 * time.Second // the guest's first answer
 	answerTimeout = 30 * time.Second // every later answer that is not streamed
 	dialTimeout   = 10 * time.Second
@@ -37,9 +41,7 @@ type starter struct {
 // launch starts the sandbox of a new container. If the start fails, the container ends,
 // unless the server is stopping: then the next server repeats the start.
 func (st *starter) launch(s *instance, pl *plan) {
-	ctx, cancel := context.WithTimeout(s.life, startTimeout)
-	defer cancel()
-	how, err := st.start(ctx, s, pl)
+	how, err := st.start(s.life, s, pl)
 	switch {
 	case err != nil && st.work.life.Err() != nil:
 		close(s.started)
@@ -64,7 +66,14 @@ func (st *starter) launch(s *instance, pl *plan) {
 func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string, err error) {
 	how = StartMemory
 	if !pl.networkOnly {
-		if how, err = st.fill(ctx, s, pl); err != nil {
+		err := st.whenRoom(s, func() (err error) {
+			ctx, cancel := context.WithTimeout(ctx, startTimeout)
+			defer cancel()
+			how, err = st.fill(ctx, s, pl)
+			pl.restarted = pl.restarted || err != nil // the next attempt removes the sandbox first
+			return err
+		})
+		if err != nil {
 			return "", err
 		}
 	}
@@ -91,11 +100,37 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 		steps = []func() error{save, connect, func() error { return st.records.delete(ctx, s) }}
 	}
 	for _, step := range steps {
-		if err := step(); err != nil {
+		if err := st.whenRoom(s, step); err != nil {
 			return "", err
 		}
 	}
 	return how, nil
+}
+
+// whenRoom calls step until it succeeds, or fails for another reason than a full volume, or
+// the container ends. A full volume is no reason to end a container that has not started: no
+// command was sent to it, and it starts as soon as there is room.
+func (st *starter) whenRoom(s *instance, step func() error) error {
+	delays := backoff.Delays{First: 100 * time.Millisecond, Max: 5 * time.Second}
+	for logged := false; ; logged = true {
+		err := step()
+		if err == nil || !st.lacksRoom(err) || s.life.Err() != nil {
+			return err
+		}
+		if !logged {
+			st.opts.Log.Warn("volume is full; container start waits", "container", s.id, "project", s.project, "err", err)
+		}
+		if backoff.Sleep(s.life, delays.Next()) != nil {
+			return err
+		}
+	}
+}
+
+// lacksRoom reports whether a step of a start failed because the volume of the state directory
+// is full. Programs that a driver runs report it in words only, so any failure counts while
+// there is no room.
+func (st *starter) lacksRoom(err error) bool {
+	return errors.Is(err, store.ErrStorage) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || st.opts.Disk.Room() != nil
 }
 
 // fill prepares the sandbox with its volumes, snapshot, environment and files.
@@ -156,13 +191,21 @@ func (s *instance) setEnvironment(ctx context.Context, env []string) error {
 	return s.client.SetEnvironment(ctx, env)
 }
 
-// unmake destroys a sandbox so that another can be created under its name.
+// unmake destroys a sandbox so that another can be created under its name, and drops what is
+// known of its guest.
 func (st *starter) unmake(ctx context.Context, s *instance) error {
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
 	defer s.driver.release()
-	return st.deaths.destroy(ctx, s)
+	if err := st.deaths.destroy(ctx, s); err != nil {
+		return err
+	}
+	s.client.Disconnect()
+	s.mu.Lock()
+	s.files.workDir = ""
+	s.mu.Unlock()
+	return nil
 }
 
 // boot creates and starts a sandbox, from memory if memory is not nil, and returns when

@@ -308,6 +308,13 @@ func (s *spyStore) UpdateContainer(ctx context.Context, p berth.ProjectID, id be
 	return c, err
 }
 
+func (s *spyStore) PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.ContainerFile) error {
+	if err := s.write("file"); err != nil {
+		return err
+	}
+	return s.Store.PutContainerFile(ctx, p, f)
+}
+
 func (s *spyStore) DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	if err := s.write("delete"); err != nil {
 		return err
