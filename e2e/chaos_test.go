@@ -110,12 +110,14 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 		})
 	}
 	killed := 0
+	start := time.Duration(0) // that the last start took: a starved server must have time for more than that
 	for ; killed < kills && ctx.Err() == nil; killed++ {
-		pause(ctx, random, 1500*time.Millisecond)
+		pause(ctx, random, max(1500*time.Millisecond, 2*start))
 		if sc.spell != nil && random.IntN(4) == 0 {
 			sc.spell(t, s)
 		}
 		s.kill()
+		killedAt := time.Now()
 		s.launch()
 		for random.IntN(5) == 0 && killed < kills { // while it starts
 			pause(ctx, random, 400*time.Millisecond)
@@ -124,6 +126,7 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 			s.launch()
 		}
 		s.waitUntil("the server answers again", func() bool { return s.healthy() || ctx.Err() != nil })
+		start = time.Since(killedAt)
 		if killed%10 == 0 {
 			t.Logf("%d kills; %v", killed, done)
 		}
