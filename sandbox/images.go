@@ -15,26 +15,49 @@ import (
 	"github.com/berth-run/berth/internal/statefile"
 )
 
-// Images holds an image of each template in use, for drivers that cannot show its directory
-// to a sandbox. Several processes may use one directory.
+// Images is a cache of templates' images, for drivers that cannot show a template's directory to
+// a sandbox. Several processes may use one directory.
 type Images struct{ dir string }
 
 // sourceSuffix is the suffix of the file beside an image that names its template.
 const sourceSuffix = ".source"
 
-// OpenImages opens a directory of images, which it creates if need be.
+// OpenImages opens a directory of images, and creates it if it does not exist.
 func OpenImages(dir string) (Images, error) { return Images{dir}, os.MkdirAll(dir, 0o700) }
 
-// Get returns the path of the image of the template at rootfs. If there is none, write
-// makes one at a path.
-func (i Images) Get(rootfs string, write func(path, rootfs string) error) (string, error) {
+// Get returns the path of the image of a template. If the cache does not have it, write creates
+// it at a path from the template's directory.
+func (i Images) Get(t Template, write func(path, rootfs string) error) (string, error) {
+	byPath, err := i.byPath(t.Path)
+	if err != nil {
+		return "", err
+	}
+	if t.Digest == "" {
+		return i.get(byPath, t.Path, write)
+	}
+	sum := sha256.Sum256(fmt.Appendf(nil, "2 %s", t.Digest))
+	return i.get(filepath.Join(i.dir, hex.EncodeToString(sum[:16])), t.Path, func(path, rootfs string) error {
+		// Earlier versions cached every image by path.
+		if os.Link(byPath, path) == nil {
+			return nil
+		}
+		return write(path, rootfs)
+	})
+}
+
+// byPath returns the path of the image of a template without a digest. The template never
+// changes, so the identity of its directory identifies its content.
+func (i Images) byPath(rootfs string) (string, error) {
 	var st unix.Stat_t
 	if err := unix.Stat(rootfs, &st); err != nil {
 		return "", &os.PathError{Op: "stat", Path: rootfs, Err: err}
 	}
-	// A template is never written, so its directory stands for all that is in it.
 	sum := sha256.Sum256(fmt.Appendf(nil, "1 %q %d %d %d", rootfs, st.Dev, st.Ino, st.Mtim.Nano()))
-	path := filepath.Join(i.dir, hex.EncodeToString(sum[:16]))
+	return filepath.Join(i.dir, hex.EncodeToString(sum[:16])), nil
+}
+
+// get returns path, at which write creates an image if there is none.
+func (i Images) get(path, rootfs string, write func(path, rootfs string) error) (string, error) {
 	if _, err := os.Stat(path); err == nil {
 		return path, nil
 	}
@@ -46,10 +69,13 @@ func (i Images) Get(rootfs string, write func(path, rootfs string) error) (strin
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
 		return "", err
 	}
-	if _, err := os.Stat(path); err == nil { // another process was quicker
+	if _, err := os.Stat(path); err == nil { // another process created it
 		return path, nil
 	}
 	tmp := path + ".tmp"
+	if err := os.Remove(tmp); err != nil && !errors.Is(err, fs.ErrNotExist) { // left by a crash
+		return "", err
+	}
 	if err := write(tmp, rootfs); err != nil {
 		if rerr := os.Remove(tmp); !errors.Is(rerr, fs.ErrNotExist) {
 			err = errors.Join(err, rerr)
@@ -62,7 +88,7 @@ func (i Images) Get(rootfs string, write func(path, rootfs string) error) (strin
 	return path, os.Rename(tmp, path)
 }
 
-// Drop removes the images of templates that are gone, unless they are used.
+// Drop removes the images of templates whose directories are gone, unless they are used.
 func (i Images) Drop(used map[string]bool) error {
 	sources, err := filepath.Glob(filepath.Join(i.dir, "*"+sourceSuffix))
 	if err != nil {

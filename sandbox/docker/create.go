@@ -79,11 +79,10 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err := sandbox.CheckMounts(spec.Mounts); err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
-	rootfs, err := spec.Template.Directory()
-	if err != nil {
+	if _, err := spec.Template.Directory(); err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
-	tag, err := d.templates.tag(rootfs)
+	tag, err := d.templates.tag(spec.Template)
 	if err != nil {
 		return fmt.Errorf("docker: create %s: %w", spec.ID, err)
 	}
@@ -95,7 +94,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	opts.HostConfig.Mounts = append(opts.HostConfig.Mounts, bound...)
 	_, err = d.client.ContainerCreate(ctx, opts)
 	if errdefs.IsNotFound(err) { // the image is missing
-		if err = d.templates.load(ctx, rootfs, tag); err == nil {
+		if err = d.templates.load(ctx, spec.Template, tag); err == nil {
 			_, err = d.client.ContainerCreate(ctx, opts)
 		}
 	}

@@ -39,6 +39,7 @@ import (
 const (
 	labelInstance = "run.berth.instance" // the state directory's name
 	labelSandbox  = "run.berth.sandbox"  // a container's id in Spec
+	labelDigest   = "run.berth.digest"   // of the template that an image was imported from
 	labelRootfs   = "run.berth.rootfs"   // the path that an image was made from
 )
 

@@ -23,6 +23,7 @@ import (
 	"github.com/moby/moby/client"
 
 	"github.com/berth-run/berth/layer"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // repository is the name of templates' images.
@@ -41,31 +42,36 @@ type templates struct {
 	importing sync.Mutex // a template is imported once
 }
 
-// tag returns the name of the image of a root file system. The directory is never written, so
-// its path and its times identify it: reading all of it would take a second at each start of
-// the server.
-func (t *templates) tag(rootfs string) (string, error) {
+// tag returns the name of a template's image. Without a digest the template's directory, which
+// never changes, is identified by its path and times: reading all of it would take a second at
+// each start of the server.
+func (t *templates) tag(template sandbox.Template) (string, error) {
+	rootfs := template.Path
 	fi, err := os.Stat(rootfs)
 	if err != nil || !fi.IsDir() || !filepath.IsAbs(rootfs) {
 		return "", fmt.Errorf("rootfs %q is not an absolute path of a directory", rootfs)
 	}
-	st, ok := fi.Sys().(*syscall.Stat_t)
-	if !ok {
-		return "", fmt.Errorf("rootfs %q: no stat", rootfs)
-	}
 	// The first number is the version of the images' format.
-	sum := sha256.Sum256(fmt.Appendf(nil, "2\n%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), t.keepTmp))
+	key := fmt.Appendf(nil, "3\n%s\n%v\n", template.Digest, t.keepTmp)
+	if template.Digest == "" {
+		st, ok := fi.Sys().(*syscall.Stat_t)
+		if !ok {
+			return "", fmt.Errorf("rootfs %q: no stat", rootfs)
+		}
+		key = fmt.Appendf(nil, "2\n%s\n%d\n%d\n%v\n", rootfs, st.Ino, fi.ModTime().UnixNano(), t.keepTmp)
+	}
+	sum := sha256.Sum256(key)
 	return repository + ":" + hex.EncodeToString(sum[:16]), nil
 }
 
 // load imports the image, unless the engine has it.
-func (t *templates) load(ctx context.Context, rootfs, tag string) error {
+func (t *templates) load(ctx context.Context, template sandbox.Template, tag string) error {
 	t.importing.Lock()
 	defer t.importing.Unlock()
 	if _, err := t.client.ImageInspect(ctx, tag); err == nil || !errdefs.IsNotFound(err) {
 		return err // another call imported it
 	}
-	began := time.Now()
+	began, rootfs := time.Now(), template.Path
 	r, w := io.Pipe()
 	go func() { w.CloseWithError(writeTemplate(w, rootfs, t.keepTmp)) }()
 	defer r.Close()
@@ -73,6 +79,9 @@ func (t *templates) load(ctx context.Context, rootfs, tag string) error {
 		"LABEL " + labelInstance + "=" + t.instance,
 		// A $ would start a variable's name.
 		"LABEL " + labelRootfs + "=" + strings.ReplaceAll(strconv.Quote(rootfs), "$", `\$`),
+	}
+	if template.Digest != "" {
+		changes = append(changes, "LABEL "+labelDigest+"="+strconv.Quote(template.Digest))
 	}
 	if err := importImage(ctx, t.client, r, tag, changes); err != nil {
 		return err
@@ -132,23 +141,23 @@ func readProgress(r io.Reader) error {
 	}
 }
 
-// current reports whether a tag is that of the root file system currently at a path.
-func (t *templates) current(rootfs, tag string) bool {
-	now, err := t.tag(rootfs)
+// current reports whether a tag is that of a template whose directory exists.
+func (t *templates) current(template sandbox.Template, tag string) bool {
+	now, err := t.tag(template)
 	return err == nil && now == tag
 }
 
 // sweep removes the images that this state directory imported, unless a sandbox uses them or
 // keep returns true. keep may be nil.
-func (t *templates) sweep(ctx context.Context, keep func(rootfs, tag string) bool) error {
+func (t *templates) sweep(ctx context.Context, keep func(t sandbox.Template, tag string) bool) error {
 	all, err := t.client.ImageList(ctx, client.ImageListOptions{
 		Filters: make(client.Filters).Add("label", labelInstance+"="+t.instance, labelRootfs)})
 	if err != nil {
 		return err
 	}
 	for _, image := range all.Items {
-		rootfs := image.Labels[labelRootfs]
-		if keep != nil && slices.ContainsFunc(image.RepoTags, func(tag string) bool { return keep(rootfs, tag) }) {
+		template := sandbox.Template{Digest: image.Labels[labelDigest], Path: image.Labels[labelRootfs]}
+		if keep != nil && slices.ContainsFunc(image.RepoTags, func(tag string) bool { return keep(template, tag) }) {
 			continue
 		}
 		_, err = t.client.ImageRemove(ctx, image.ID, client.ImageRemoveOptions{PruneChildren: true})

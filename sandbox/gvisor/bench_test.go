@@ -154,7 +154,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 	for n := range sandboxes {
 		id := fmt.Sprintf("idle-%d", n)
 		run(b, drivertest.Start(b, d, sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}).Client, "/bin/true")
-		s, err := d.find(id)
+		s, err := d.base.Find(id)
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -171,7 +171,7 @@ func BenchmarkIdleMemory(b *testing.B) {
 			for _, pid := range pids {
 				total += pss(pid)
 			}
-			charged += s.wall.usage().Memory
+			charged += s.Usage().Memory
 		}
 	}
 	b.ReportMetric(float64(total)/sandboxes/(1<<20), "PSS-MiB/sandbox")

@@ -24,12 +24,12 @@ func TestCrash(t *testing.T) {
 		want  sandbox.State
 	}{
 		{"DirectoryOnly", func(t *testing.T, d *Driver, s instance) {
-			if err := d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec, "") }); err != nil {
+			if err := d.base.Dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec, "") }); err != nil {
 				t.Fatal(err)
 			}
 		}, sandbox.StateCreated},
 		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s instance) {
-			if err := d.dir.Create(s.id, func(string) error { return nil }); err != nil {
+			if err := d.base.Dir.Create(s.id, func(string) error { return nil }); err != nil {
 				t.Fatal(err)
 			}
 		}, sandbox.StateDead},
@@ -45,7 +45,7 @@ func TestCrash(t *testing.T) {
 		}, sandbox.StateDead},
 		{"InDestroy", func(t *testing.T, d *Driver, s instance) {
 			if err := errors.Join(d.Create(t.Context(), spec), d.Start(t.Context(), s.id),
-				s.wall.kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
+				s.Kill(t.Context()), os.Remove(s.path("sandbox.json"))); err != nil {
 				t.Fatal(err)
 			}
 		}, sandbox.StateDead},
@@ -53,7 +53,7 @@ func TestCrash(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := drivertest.StateDir(t)
 			d := openTest(t, dir)
-			s, err := d.sandbox(spec.ID)
+			s, err := d.base.At(spec.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -85,7 +85,7 @@ func TestStartFails(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Destroy(t.Context(), "broken")
-	s, err := d.find("broken")
+	s, err := d.base.Find("broken")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -125,7 +125,7 @@ func TestStartGivenUp(t *testing.T) {
 			t.Errorf("Start given up after %v: got %v, want %v", after, err, context.DeadlineExceeded)
 		}
 		cancel()
-		s, err := d.find("hasty")
+		s, err := d.base.Find("hasty")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -147,7 +147,7 @@ func TestHostRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = openTest(t, dir)
-	d.bootID = "another"
+	d.base.BootID = "another"
 	st, err := d.Stats(t.Context(), "old")
 	if err != nil || st.State != sandbox.StateDead || st.Reason != sandbox.ReasonHost {
 		t.Errorf("Stats: got %+v, %v, want dead with reason %q", st, err, sandbox.ReasonHost)

@@ -17,7 +17,7 @@ import (
 // Create prepares the directory, the small tmpfs and the cgroup. It takes about a millisecond;
 // Start starts runsc.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
-	s, err := d.sandbox(spec.ID)
+	s, err := d.base.At(spec.ID)
 	if err != nil {
 		return fmt.Errorf("gvisor: create: %w", err)
 	}
@@ -33,7 +33,7 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 		return fmt.Errorf("gvisor: create %s: %w", spec.ID, err)
 	}
 
-	err = d.dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec, image) })
+	err = d.base.Dir.Create(s.id, func(dir string) error { return d.fill(dir, s, spec, image) })
 	if err != nil {
 		return fmt.Errorf("gvisor: create: %w", err)
 	}
@@ -61,7 +61,7 @@ func (d *Driver) fill(dir string, s instance, spec sandbox.Spec, image string) e
 		return err
 	}
 	for name, content := range map[string]any{
-		"sandbox.json":          record{BootID: d.bootID, Rootfs: spec.Template.Path, Image: image, Limits: spec.Limits},
+		"sandbox.json":          record{BootID: d.base.BootID, Rootfs: spec.Template.Path, Image: image, Limits: spec.Limits},
 		sealed + "/config.json": d.ociSpec(spec, s, image),
 	} {
 		raw, err := json.Marshal(content)

@@ -31,7 +31,7 @@ func (g *group) path(elem string) string { return g.dir + "/" + elem }
 func (g *group) run() string             { return g.dir + "/run" }
 func (g *group) words() string           { return "" }
 
-func (g *group) kill(ctx context.Context) error { return g.cgroup.Kill(ctx) }
+func (g *group) Kill(ctx context.Context) error { return g.cgroup.Kill(ctx) }
 
 // runOptions bound the tmpfs with the guest's socket and the logs. Root in the sandbox may
 // write there: filling it harms only its own logs, and its pages count as the sandbox's memory.
@@ -145,7 +145,7 @@ func (g *group) control(ctx context.Context, args ...string) (string, error) {
 	return string(out), err
 }
 
-func (g *group) remove(ctx context.Context) error {
+func (g *group) Remove(ctx context.Context) error {
 	// EINVAL means not a mount point, ENOENT not even a directory.
 	err := unix.Unmount(g.run(), unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW)
 	if err != nil && !errors.Is(err, unix.EINVAL) && !errors.Is(err, unix.ENOENT) {
@@ -154,20 +154,20 @@ func (g *group) remove(ctx context.Context) error {
 	return g.cgroup.Remove(ctx)
 }
 
-func (g *group) usage() usage {
-	u := usage{Usage: g.cgroup.Usage()}
+func (g *group) Usage() host.Usage {
+	u := g.cgroup.Usage()
 	if pid, alive, err := g.sentry(); alive && err == nil {
-		u.disk = diskUsed(pid, g.path(sealed+"/disk"))
+		u.Disk = diskUsed(pid, g.path(sealed+"/disk"))
 	}
 	return u
 }
 
-func (g *group) alive() (bool, error) {
+func (g *group) Alive() (bool, error) {
 	_, alive, err := g.sentry()
 	return alive, err
 }
 
-func (g *group) oom() (bool, error) {
+func (g *group) OOM() (bool, error) {
 	kills, err := g.cgroup.OOMKills()
 	return kills > 0, err
 }

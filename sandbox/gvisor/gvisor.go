@@ -27,7 +27,6 @@
 package gvisor
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -63,21 +62,20 @@ type Options struct {
 
 // A Driver runs sandboxes on gVisor. Its methods are safe for concurrent use.
 type Driver struct {
+	base     *host.Driver[instance]
 	opts     Options
-	dir      sandbox.Dir
 	log      *slog.Logger
 	rootless bool           // this process is not root
 	cgroups  host.Hierarchy // of root's sandboxes
-	instance string
-	bootID   string
-	seals    bool // files of sandboxes are encrypted
+	seals    bool           // files of sandboxes are encrypted
 	skeleton string
 	images   sandbox.Images         // of templates, without root
 	runsc    *os.File               // the program, in memory
 	version  func() (string, error) // of the programs, as recorded in checkpoints
-
-	processes host.Processes // of sentries or wardens
 }
+
+// name is the driver's name in errors.
+const name = "gvisor"
 
 var _ sandbox.Driver = (*Driver)(nil)
 
@@ -96,7 +94,8 @@ func Open(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	d := &Driver{opts: opts, log: opts.Logger, bootID: bootID, version: versionOf(opts.RunscPath, opts.GuestPath), rootless: os.Geteuid() != 0}
+	d := &Driver{opts: opts, log: opts.Logger, version: versionOf(opts.RunscPath, opts.GuestPath), rootless: os.Geteuid() != 0}
+	d.base = &host.Driver[instance]{Name: name, BootID: bootID, New: d.at}
 	if !d.rootless {
 		if d.cgroups, err = host.FindHierarchy(); err != nil {
 			return nil, fmt.Errorf("gvisor: %w", err)
@@ -135,9 +134,6 @@ func (d *Driver) Features() sandbox.Features {
 	}
 }
 
-// List returns the ids of all sandboxes that exist, alive or dead.
-func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
-
 // discardCopies removes the sandboxes in a copied state directory.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("gvisor: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
@@ -146,7 +142,7 @@ func (d *Driver) discardCopies() error {
 
 // prepareStateDir creates the files that all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
-	if d.dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
+	if d.base.Dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
 		return err
 	}
 	// The path has no symbolic links or relative parts, because runsc changes its root.
@@ -171,13 +167,13 @@ func (d *Driver) prepareStateDir() (err error) {
 	} else {
 		d.seals = true
 	}
-	if d.instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
+	if d.base.Instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if err := writeSeed(d.seedPath()); err != nil {
 		return err
 	}
-	ids, err := d.dir.List()
+	ids, err := d.base.Dir.List()
 	if err != nil {
 		return err
 	}

@@ -29,17 +29,9 @@ func (d *Driver) prepareImages() (err error) {
 			return err
 		}
 	}
-	used := make(map[string]bool)
-	ids, err := d.dir.List()
+	used, err := d.base.UsedImages()
 	if err != nil {
 		return err
-	}
-	for _, id := range ids {
-		if s, err := d.sandbox(id); err == nil {
-			if rec, err := s.record(); err == nil {
-				used[rec.Image] = true
-			}
-		}
 	}
 	return d.images.Drop(used)
 }
@@ -51,7 +43,7 @@ func (d *Driver) image(spec sandbox.Spec) (string, error) {
 		if len(spec.Mounts) > 0 {
 			return "", fmt.Errorf("only root can mount directories of the host in sandboxes: %w", errors.ErrUnsupported)
 		}
-		return d.images.Get(spec.Template.Path, erofs.Make)
+		return d.images.Get(spec.Template, erofs.Make)
 	}
 	owners, err := layer.OwnersOf(spec.Template.Path)
 	if err == nil && owners.Noted() {

@@ -43,7 +43,7 @@ var imageFiles = []string{"checkpoint.img", "pages_meta.img", "pages.img"}
 //
 // If a process has bound a socket on the host, gVisor panics instead of writing a checkpoint.
 func (d *Driver) Checkpoint(ctx context.Context, id string, w io.Writer) error {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return err
 	}
@@ -160,7 +160,7 @@ func unwake(guest string) error {
 
 // Restore implements sandbox.Snapshotter.
 func (d *Driver) Restore(ctx context.Context, id string, r io.Reader) error {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func (d *Driver) Resume(ctx context.Context, id string) error { return d.control
 
 // control runs a runsc command on a running sandbox; it takes 12 ms.
 func (d *Driver) control(ctx context.Context, id, command string) error {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return err
 	}
@@ -39,9 +39,9 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 	return nil
 }
 
-// paused reports whether runsc has paused the sandbox, according to its state file. runsc
+// Paused reports whether runsc has paused the sandbox, according to its state file. runsc
 // rewrites the file under a lock, so it is complete between two commands.
-func (s instance) paused() (bool, error) {
+func (s instance) Paused() (bool, error) {
 	raw, err := os.ReadFile(s.path(sealed + "/runsc/s_sandbox:s.state"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return false, nil
@@ -57,7 +57,7 @@ func (s instance) paused() (bool, error) {
 
 // running returns an error unless the sandbox runs, or is paused.
 func (s instance) running() error {
-	alive, err := s.wall.alive()
+	alive, err := s.Alive()
 	if err == nil && !alive {
 		err = errors.New("sandbox is not running")
 	}

@@ -16,7 +16,7 @@ import (
 func TestRouse(t *testing.T) {
 	d := openTest(t, drivertest.StateDir(t))
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "asleep", Template: drivertest.Template(t)})
-	s, err := d.find(b.ID)
+	s, err := d.base.Find(b.ID)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,52 +1,39 @@
 package gvisor
 
 import (
-	"encoding/json"
-	"errors"
-	"fmt"
-	"io/fs"
-	"os"
+	"context"
 
-	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
-// An instance is one sandbox's directory. Its methods work on the existing files, which after a
-// crash may be in any state.
+// An instance is one sandbox's directory and its wall. Its methods work on the existing files,
+// which after a crash may be in any state.
 type instance struct {
-	id   string
-	dir  string
-	wall wall
+	id  string
+	dir string
+	wall
 }
 
-// sandbox returns the sandbox of an id, which need not exist.
-func (d *Driver) sandbox(id string) (instance, error) {
-	dir, err := d.dir.Path(id)
-	if err != nil {
-		return instance{}, err
-	}
+// at returns the sandbox with an id and a directory, which need not exist.
+func (d *Driver) at(id, dir string) instance {
 	if d.rootless {
-		return instance{id, dir, &warden{id: id, dir: dir, runsc: d.runsc, processes: &d.processes}}, nil
+		return instance{id, dir, &warden{id: id, dir: dir, runsc: d.runsc, processes: &d.base.Processes}}
 	}
-	return instance{id, dir, &group{id: id, dir: dir, processes: &d.processes, runsc: d.runsc, skeleton: d.skeleton, cgroup: d.cgroups.Group("berth-"+d.instance, id)}}, nil
+	return instance{id, dir, &group{id: id, dir: dir, processes: &d.base.Processes, runsc: d.runsc, skeleton: d.skeleton,
+		cgroup: d.cgroups.Group("berth-"+d.base.Instance, id)}}
 }
 
-// find returns an existing sandbox, or sandbox.ErrNotFound.
-func (d *Driver) find(id string) (instance, error) {
-	if _, err := d.dir.Find(id); err != nil {
-		return instance{}, fmt.Errorf("gvisor: %w", err)
-	}
-	return d.sandbox(id)
-}
-
-// sealed is the directory of a sandbox with its disk and its configuration. If the volume
-// supports it, it is encrypted with a key that is destroyed with the sandbox.
-const sealed = "sealed"
+// sealed is the directory of a sandbox with its disk and its configuration.
+const sealed = host.Sealed
 
 func (s instance) path(elem string) string { return s.dir + "/" + elem }
 
 // run returns the path of a file in run/ for this process.
 func (s instance) run(elem string) string { return s.wall.run() + "/" + elem }
+
+// Free does nothing: the disk is an unlinked file, which is freed with the sentry.
+func (s instance) Free() error { return nil }
 
 // A record is the stored description of a sandbox.
 type record struct {
@@ -57,26 +44,21 @@ type record struct {
 }
 
 // record returns the sandbox's record.
-func (s instance) record() (record, error) {
-	var r record
-	raw, err := statefile.ReadFile(s.path("sandbox.json"))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, fmt.Errorf("%w: %w", errGarbled, err)
-	}
-	return r, nil
+func (s instance) record() (r record, err error) {
+	return r, sandbox.ReadRecord(s.dir, &r)
 }
 
-// errGarbled is returned for a damaged record.
-var errGarbled = errors.New("sandbox.json is damaged")
+// List returns the ids of all sandboxes that exist, alive or dead.
+func (d *Driver) List(context.Context) ([]string, error) { return d.base.Dir.List() }
 
-// started reports whether Start was called.
-func (s instance) started() (bool, error) {
-	_, err := os.Lstat(s.path("started"))
-	if errors.Is(err, fs.ErrNotExist) {
-		return false, nil
-	}
-	return err == nil, err
-}
+// Stats reports the state and the resource use of the sandbox. A sandbox is dead only with
+// proof: if the state cannot be read, as without a free descriptor, Stats returns an error.
+//
+// A dead sandbox in which the kernel killed a process at the memory limit has the reason oom.
+// That is correct if the sentry was killed. If only a command was killed, the sandbox
+// continued, and may have ended later for another reason.
+func (d *Driver) Stats(_ context.Context, id string) (sandbox.Stats, error) { return d.base.Stats(id) }
+
+// Destroy kills the sandbox's processes and removes its cgroup and its mount, if it has them,
+// and its directory.
+func (d *Driver) Destroy(ctx context.Context, id string) error { return d.base.Destroy(ctx, id) }

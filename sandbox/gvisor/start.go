@@ -13,6 +13,8 @@ import (
 	"unicode/utf8"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // startTimeout bounds Start if ctx has no deadline.
@@ -21,7 +23,7 @@ const startTimeout = 30 * time.Second
 // Start starts runsc and returns when the guest listens. After an error the sandbox is dead and
 // can only be destroyed.
 func (d *Driver) Start(ctx context.Context, id string) error {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return err
 	}
@@ -33,10 +35,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 // startFrom starts the sandbox, from a checkpoint's image if image is not empty.
 func (d *Driver) startFrom(ctx context.Context, s instance, image string) error {
 	if err := d.start(ctx, s, image); err != nil {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
-		defer cancel()
-		killErr := s.wall.kill(ctx)
-		return fmt.Errorf("gvisor: start %s: %w%s", s.id, errors.Join(err, killErr), s.lastWords())
+		return fmt.Errorf("gvisor: start %s: %w%s", s.id, errors.Join(err, host.End(ctx, s)), s.lastWords())
 	}
 	return nil
 }
@@ -46,13 +45,8 @@ func (d *Driver) start(ctx context.Context, s instance, image string) error {
 	if err != nil {
 		return err
 	}
-	marker, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err // such as a sandbox that was started before
-	}
-	marker.Close()
-	if rec.BootID != d.bootID {
-		return errors.New("created before the machine was restarted")
+	if err := d.base.MarkStarted(s.id); err != nil {
+		return err
 	}
 
 	if err := s.wall.start(ctx, d.arguments(s, rec, image), rec, image != ""); err != nil {
@@ -61,7 +55,7 @@ func (d *Driver) start(ctx context.Context, s instance, image string) error {
 	if err := s.awaitGuest(ctx); err != nil {
 		return err
 	}
-	_, _ = s.wall.alive() // opens the handle on its process for later calls
+	_, _ = s.Alive() // opens the handle on its process for later calls
 	return nil
 }
 
@@ -75,7 +69,7 @@ func (s instance) awaitGuest(ctx context.Context) error {
 			return conn.Close()
 		}
 		if n%32 == 0 {
-			if alive, err := s.wall.alive(); err == nil && !alive {
+			if alive, err := s.Alive(); err == nil && !alive {
 				return errors.New("the guest ended before it listened")
 			}
 		}
@@ -89,7 +83,7 @@ func (s instance) awaitGuest(ctx context.Context) error {
 
 // Dial connects to the guest's socket.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return nil, err
 	}

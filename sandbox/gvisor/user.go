@@ -35,7 +35,7 @@ type warden struct {
 func (w *warden) path(elem string) string { return w.dir + "/" + elem }
 
 func (w *warden) raise(sandbox.Limits) error   { return nil }
-func (w *warden) remove(context.Context) error { return nil }
+func (w *warden) Remove(context.Context) error { return nil }
 
 // userNamespaces makes a process the first in its own namespaces, in which this process's user
 // is root and no other user is mapped.
@@ -116,12 +116,12 @@ func (w *warden) search() (pid int, alive bool, err error) {
 	return int(lock.Pid), true, nil
 }
 
-func (w *warden) alive() (bool, error) {
+func (w *warden) Alive() (bool, error) {
 	_, alive, err := w.find()
 	return alive, err
 }
 
-func (w *warden) oom() (bool, error) {
+func (w *warden) OOM() (bool, error) {
 	reply, err := w.end()
 	return reply.OOM, err
 }
@@ -135,7 +135,7 @@ func (w *warden) run() string {
 	return fmt.Sprintf("/proc/%d/root%s", pid, w.path("run"))
 }
 
-func (w *warden) kill(ctx context.Context) error {
+func (w *warden) Kill(ctx context.Context) error {
 	pid, alive, err := w.find()
 	if err != nil || !alive {
 		return err
@@ -216,16 +216,17 @@ func (w *warden) control(ctx context.Context, args ...string) (string, error) {
 // requestTimeout bounds a request for a sandbox's resource use.
 const requestTimeout = 5 * time.Second
 
-func (w *warden) usage() usage {
+func (w *warden) Usage() host.Usage {
 	var reply wardenReply
-	if alive, err := w.alive(); alive || err != nil {
+	if alive, err := w.Alive(); alive || err != nil {
 		ctx, cancel := context.WithTimeout(context.Background(), requestTimeout)
 		defer cancel()
 		reply, _ = w.request(ctx)
 	} else {
 		reply, _ = w.end()
+		reply.Disk = 0 // it was freed with the sentry
 	}
-	return usage{Usage: host.Usage{CPU: reply.CPU, Memory: reply.Memory, Peak: reply.Peak, PIDs: reply.PIDs}, disk: reply.Disk}
+	return host.Usage{CPU: reply.CPU, Memory: reply.Memory, Peak: reply.Peak, PIDs: reply.PIDs, Disk: reply.Disk}
 }
 
 func (w *warden) words() string {

@@ -92,9 +92,9 @@ func children(parent int) (pids []int, err error) {
 	return pids, nil
 }
 
-// AwaitStopped returns when all threads of a process have stopped, or the process has ended. A
+// awaitStopped returns when all threads of a process have stopped, or the process has ended. A
 // thread stops at the end of its system call.
-func AwaitStopped(ctx context.Context, pid int) error {
+func awaitStopped(ctx context.Context, pid int) error {
 	for wait := 200 * time.Microsecond; ; wait = min(2*wait, 10*time.Millisecond) {
 		stopped, err := isStopped(pid)
 		if err != nil || stopped {

@@ -13,12 +13,13 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Usage is one reading of a cgroup. Figures that cannot be read are zero.
+// A Usage is one reading of a sandbox's resource use. Figures that cannot be read are zero.
 type Usage struct {
 	CPU    time.Duration
 	Memory int64 // bytes, without reclaimable page cache
 	Peak   int64 // maximum of memory in bytes, with all page cache
 	PIDs   int   // host processes and threads
+	Disk   int64 // bytes on the sandbox's disk, which Cgroup does not count
 }
 
 // Usage reads the figures of c.

@@ -11,7 +11,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -19,7 +18,6 @@ import (
 
 	"golang.org/x/sys/unix"
 
-	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox"
 )
 
@@ -158,23 +156,8 @@ func (d *Driver) state(s instance) (sandbox.Stats, error) {
 	if alive {
 		return sandbox.Stats{State: sandbox.StateRunning}, nil
 	}
-	rec, err := s.record()
-	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, errGarbled):
-		return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonKilled}, nil
-	case err != nil:
-		return sandbox.Stats{}, err
-	case rec.BootID != d.bootID:
-		return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonHost}, nil
-	}
-	_, err = os.Lstat(s.path("started"))
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return sandbox.Stats{State: sandbox.StateCreated}, nil
-	case err != nil:
-		return sandbox.Stats{}, err
-	}
-	return sandbox.Stats{State: sandbox.StateDead, Reason: sandbox.ReasonKilled}, nil
+	state, reason, err := sandbox.StateOnDisk(s.dir, d.bootID)
+	return sandbox.Stats{State: state, Reason: reason}, err
 }
 
 // Pause returns errors.ErrUnsupported.
@@ -217,21 +200,6 @@ func (d *Driver) find(id string) (instance, error) {
 }
 
 func (s instance) path(elem string) string { return filepath.Join(s.dir, elem) }
-
-func (s instance) record() (record, error) {
-	var r record
-	raw, err := statefile.ReadFile(s.path("sandbox.json"))
-	if err != nil {
-		return r, err
-	}
-	if err := json.Unmarshal(raw, &r); err != nil {
-		return r, fmt.Errorf("%w: %w", errGarbled, err)
-	}
-	return r, nil
-}
-
-// errGarbled is returned for a damaged record.
-var errGarbled = errors.New("sandbox.json is damaged")
 
 // dial connects through a descriptor, because the path may be longer than a socket's address.
 func (s instance) dial(ctx context.Context) (net.Conn, error) {

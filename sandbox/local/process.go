@@ -55,15 +55,13 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 }
 
 func (d *Driver) start(ctx context.Context, s instance) error {
-	rec, err := s.record()
-	if err != nil {
+	var rec record
+	if err := sandbox.ReadRecord(s.dir, &rec); err != nil {
 		return err
 	}
-	started, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err // such as a sandbox that was started before
+	if err := sandbox.MarkStarted(s.dir); err != nil {
+		return err
 	}
-	started.Close()
 	log, err := os.OpenFile(s.path("guest.log"), os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
 		return err

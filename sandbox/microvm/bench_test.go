@@ -123,7 +123,7 @@ func BenchmarkPause(b *testing.B) {
 func BenchmarkIdleMemory(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	command(b, drivertest.Start(b, d, sandbox.Spec{ID: "idle", Template: drivertest.Template(b)}).Client, "/bin/true")
-	s, err := d.find("idle")
+	s, err := d.base.Find("idle")
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -27,10 +27,10 @@ func TestCrash(t *testing.T) {
 		want  sandbox.State
 	}{
 		{"DirectoryOnly", func(t *testing.T, d *Driver, s instance) error {
-			return d.dir.Create(s.id, func(dir string) error { return d.fill(t.Context(), dir, "/none", spec) })
+			return d.base.Dir.Create(s.id, func(dir string) error { return d.fill(t.Context(), dir, "/none", spec) })
 		}, sandbox.StateCreated},
 		{"DirectoryWithoutRecord", func(t *testing.T, d *Driver, s instance) error {
-			return d.dir.Create(s.id, func(string) error { return nil })
+			return d.base.Dir.Create(s.id, func(string) error { return nil })
 		}, sandbox.StateDead},
 		{"Created", func(t *testing.T, d *Driver, s instance) error {
 			return d.Create(t.Context(), spec)
@@ -53,7 +53,7 @@ func TestCrash(t *testing.T) {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := drivertest.StateDir(t)
 			d := openTest(t, dir)
-			s, err := d.sandbox(spec.ID)
+			s, err := d.base.At(spec.ID)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +102,7 @@ func TestStartFails(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer d.Destroy(t.Context(), "broken")
-			s, err := d.find("broken")
+			s, err := d.base.Find("broken")
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -141,7 +141,7 @@ func TestMachineHangs(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer d.Destroy(t.Context(), "hung")
-	s, err := d.find("hung")
+	s, err := d.base.Find("hung")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -193,7 +193,7 @@ func TestStartGivenUp(t *testing.T) {
 			t.Errorf("Start given up after %v: got %v, want %v", after, err, context.DeadlineExceeded)
 		}
 		cancel()
-		s, err := d.find("hasty")
+		s, err := d.base.Find("hasty")
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -214,7 +214,7 @@ func TestHostRestarted(t *testing.T) {
 		t.Fatal(err)
 	}
 	d = openTest(t, dir)
-	d.bootID = "another"
+	d.base.BootID = "another"
 	st, err := d.Stats(t.Context(), "old")
 	if err != nil || st.State != sandbox.StateDead || st.Reason != sandbox.ReasonHost {
 		t.Errorf("Stats: got %+v, %v, want dead with reason %q", st, err, sandbox.ReasonHost)

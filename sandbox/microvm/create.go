@@ -17,12 +17,11 @@ import (
 // Create creates the sandbox's disk and its cgroup, and at the first use the image of its
 // template.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
-	s, err := d.sandbox(spec.ID)
+	s, err := d.base.At(spec.ID)
 	if err != nil {
 		return fmt.Errorf("microvm: create: %w", err)
 	}
-	rootfs, err := spec.Template.Directory()
-	if err != nil {
+	if _, err := spec.Template.Directory(); err != nil {
 		return fmt.Errorf("microvm: create %s: %w", spec.ID, err)
 	}
 	if len(spec.Mounts) > 0 && d.share == "" {
@@ -32,11 +31,11 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 		return fmt.Errorf("microvm: create %s: %w", spec.ID, err)
 	}
 	spec.Limits = spec.Limits.WithDefaults()
-	image, err := d.image(ctx, rootfs)
+	image, err := d.image(ctx, spec.Template)
 	if err != nil {
-		return fmt.Errorf("microvm: create %s: image of %s: %w", spec.ID, rootfs, err)
+		return fmt.Errorf("microvm: create %s: image of %s: %w", spec.ID, spec.Template.Path, err)
 	}
-	err = d.dir.Create(s.id, func(dir string) error { return d.fill(ctx, dir, image, spec) })
+	err = d.base.Dir.Create(s.id, func(dir string) error { return d.fill(ctx, dir, image, spec) })
 	if err != nil {
 		return fmt.Errorf("microvm: create: %w", err)
 	}
@@ -71,7 +70,7 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec)
 			return err
 		}
 	}
-	rec := record{BootID: d.bootID, Image: image, UID: newUID(), Limits: spec.Limits, Mounts: mountRecords(spec.Mounts)}
+	rec := record{BootID: d.base.BootID, Image: image, UID: newUID(), Limits: spec.Limits, Mounts: mountRecords(spec.Mounts)}
 	if len(rec.Mounts) > 0 {
 		rec.Share = newUID() &^ (shareUsers - 1)
 	}

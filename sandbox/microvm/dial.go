@@ -19,7 +19,7 @@ var errBusy = fmt.Errorf("its %d connections are in use", ports)
 // Dial connects to the guest through an unused serial port. As with a socket, the guest may
 // accept the connection after Dial returns.
 func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return nil, err
 	}

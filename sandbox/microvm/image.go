@@ -10,6 +10,7 @@ import (
 	"strconv"
 
 	"github.com/berth-run/berth/guest/boot"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // blockSize is the block size of the file systems.
@@ -17,8 +18,8 @@ const blockSize = 4096
 
 // image returns the path of the template's disk image. It creates the image at the first use,
 // which takes a second for each hundred megabytes.
-func (d *Driver) image(ctx context.Context, rootfs string) (string, error) {
-	return d.images.Get(rootfs, func(path, rootfs string) error {
+func (d *Driver) image(ctx context.Context, t sandbox.Template) (string, error) {
+	return d.images.Get(t, func(path, rootfs string) error {
 		size, files, err := measure(rootfs)
 		if err != nil {
 			return err
@@ -29,19 +30,9 @@ func (d *Driver) image(ctx context.Context, rootfs string) (string, error) {
 
 // dropImages removes the images of removed templates that no sandbox uses.
 func (d *Driver) dropImages() error {
-	used := make(map[string]bool)
-	ids, err := d.dir.List()
+	used, err := d.base.UsedImages()
 	if err != nil {
 		return err
-	}
-	for _, id := range ids {
-		s, err := d.sandbox(id)
-		if err != nil {
-			return err
-		}
-		if rec, err := s.record(); err == nil {
-			used[rec.Image] = true
-		}
 	}
 	return d.images.Drop(used)
 }

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // TestImages creates images of templates and checks that each is created once, and removed with
@@ -23,14 +24,14 @@ func TestImages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := &Driver{dir: dir, images: images}
+	d := &Driver{base: &host.Driver[instance]{Dir: dir}, images: images}
 	made := make(map[string]string)
 	for _, name := range []string{"stays", "goes", "used"} {
 		rootfs := filepath.Join(state, name)
 		if err := os.MkdirAll(filepath.Join(rootfs, "etc"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		image, err := d.image(t.Context(), rootfs)
+		image, err := d.image(t.Context(), sandbox.Template{Path: rootfs})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +39,7 @@ func TestImages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		again, err := d.image(t.Context(), rootfs)
+		again, err := d.image(t.Context(), sandbox.Template{Path: rootfs})
 		if after, serr := os.Stat(again); err != nil || again != image || serr != nil || !os.SameFile(before, after) {
 			t.Errorf("again: got %s, %v, want %s, unchanged", again, err, image)
 		}

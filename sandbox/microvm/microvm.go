@@ -1,7 +1,6 @@
 package microvm
 
 import (
-	"context"
 	"fmt"
 	"log/slog"
 	"os"
@@ -41,23 +40,22 @@ type Options struct {
 
 // A Driver runs sandboxes as virtual machines. Its methods are safe for concurrent use.
 type Driver struct {
+	base      *host.Driver[instance]
 	opts      Options
-	dir       sandbox.Dir
 	images    sandbox.Images
 	log       *slog.Logger
 	cgroups   host.Hierarchy
-	instance  string
-	seals     bool // files of sandboxes are encrypted
-	bootID    string
+	seals     bool   // files of sandboxes are encrypted
 	kernel    string // path of the image
 	initramfs string
 	machine   machine
 	patience  time.Duration // time limit of the first start of a machine
 	share     string        // path of the program that serves mounts; "" without mounts
 	noMounts  string        // why mounts do not work
-
-	processes host.Processes // of QEMU
 }
+
+// name is the driver's name in errors.
+const name = "microvm"
 
 var _ sandbox.Driver = (*Driver)(nil)
 
@@ -86,7 +84,8 @@ func open(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	d := &Driver{opts: opts, log: opts.Logger, cgroups: cgroups, bootID: bootID}
+	d := &Driver{opts: opts, log: opts.Logger, cgroups: cgroups}
+	d.base = &host.Driver[instance]{Name: name, BootID: bootID, New: d.at}
 	if d.log == nil {
 		d.log = slog.Default()
 	}
@@ -141,9 +140,6 @@ func (d *Driver) NoMounts() string { return d.noMounts }
 // Emulated reports whether sandboxes run without KVM, slowly.
 func (d *Driver) Emulated() bool { return d.machine.emulated() }
 
-// List returns the ids of all sandboxes that exist, alive or dead.
-func (d *Driver) List(context.Context) ([]string, error) { return d.dir.List() }
-
 // discardCopies removes the sandboxes in a copied state directory.
 func (d *Driver) discardCopies() error {
 	d.log.Warn("microvm: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
@@ -152,7 +148,7 @@ func (d *Driver) discardCopies() error {
 
 // prepareStateDir creates the files that all sandboxes share.
 func (d *Driver) prepareStateDir() (err error) {
-	if d.dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
+	if d.base.Dir, err = sandbox.OpenDir(filepath.Join(d.opts.StateDir, "sandboxes")); err != nil {
 		return err
 	}
 	for _, dir := range []*string{&d.opts.StateDir, &d.opts.ImageDir} {
@@ -172,7 +168,7 @@ func (d *Driver) prepareStateDir() (err error) {
 	if err := os.MkdirAll(d.rootDir(), 0o700); err != nil {
 		return err
 	}
-	if d.instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
+	if d.base.Instance, err = sandbox.Instance(d.opts.StateDir, d.discardCopies); err != nil {
 		return err
 	}
 	if err := d.dropImages(); err != nil {

@@ -44,7 +44,7 @@ func (d *Driver) Resume(ctx context.Context, id string) error {
 
 // control sends QEMU a command of its machine protocol, and then records the result with then.
 func (d *Driver) control(ctx context.Context, id, command string, then func(instance) error) error {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestPosture(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", "berth-canary-77ab")
 	d := openTest(t, drivertest.StateDir(t))
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Template: drivertest.Template(t)})
-	s, err := d.find("posture")
+	s, err := d.base.Find("posture")
 	if err != nil {
 		t.Fatal(err)
 	}

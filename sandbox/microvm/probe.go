@@ -31,7 +31,7 @@ type probed struct {
 // restarts.
 func (d *Driver) chooseMachine() (machine, error) {
 	path := filepath.Join(d.opts.StateDir, "machine.json")
-	want := probed{BootID: d.bootID, QEMU: d.opts.QEMUPath, Kernel: d.kernel}
+	want := probed{BootID: d.base.BootID, QEMU: d.opts.QEMUPath, Kernel: d.kernel}
 	var known probed
 	if raw, err := os.ReadFile(path); err == nil && json.Unmarshal(raw, &known) == nil {
 		m := machine{known.Accel, known.Kind}
@@ -68,7 +68,7 @@ func (d *Driver) try(m machine) (err error) {
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), probeTimeout)
 	defer cancel()
-	cgroup := d.cgroups.Group("berth-"+d.instance, "probe.kvm") // not the id of a sandbox
+	cgroup := d.cgroups.Group("berth-"+d.base.Instance, "probe.kvm") // not the id of a sandbox
 	limits := sandbox.Limits{Memory: 256<<20 + m.overhead()}.WithDefaults()
 	if err := cgroup.Create(limits, hostPIDs(limits)); err != nil {
 		return err
@@ -93,9 +93,12 @@ func (d *Driver) try(m machine) (err error) {
 	return nil
 }
 
+// removeTimeout bounds removeGroup.
+const removeTimeout = 30 * time.Second
+
 // removeGroup ends the processes in a cgroup and removes it.
 func removeGroup(c host.Cgroup) error {
-	ctx, cancel := context.WithTimeout(context.Background(), destroyTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	return errors.Join(c.Kill(ctx), c.Remove(ctx))
 }

@@ -220,7 +220,7 @@ func (d *Driver) tryShare() (err error) {
 	if err := errors.Join(os.Mkdir(dir+"/run", 0o700), os.Mkdir(dir+"/empty", 0o755)); err != nil {
 		return err
 	}
-	s := instance{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.instance, "probe.share")} // not the id of a sandbox
+	s := instance{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.base.Instance, "probe.share")} // not the id of a sandbox
 	if err := s.cgroup.Create(sandbox.Limits{Memory: shareMemory}.WithDefaults(), sharePIDs); err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func TestShare(t *testing.T) {
 		t.Fatal(err)
 	}
 	b := drivertest.Start(t, d, sandbox.Spec{ID: "share", Template: drivertest.Template(t), Mounts: []sandbox.Mount{{Name: "data", Path: source}}})
-	s, err := d.find("share")
+	s, err := d.base.Find("share")
 	if err != nil {
 		t.Fatal(err)
 	}

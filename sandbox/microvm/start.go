@@ -17,6 +17,7 @@ import (
 
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/sandbox/host"
 )
 
 // startTimeout bounds Start if ctx has no deadline. Under emulation a start takes three seconds
@@ -35,14 +36,14 @@ var errHangs = errors.New("its guest does not come up")
 // Start starts QEMU and returns when the guest listens. After an error the sandbox is dead and
 // can only be destroyed.
 func (d *Driver) Start(ctx context.Context, id string) error {
-	s, err := d.find(id)
+	s, err := d.base.Find(id)
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	if err := d.start(ctx, s); err != nil {
-		return fmt.Errorf("microvm: start %s: %w", id, errors.Join(err, s.kill(ctx)))
+		return fmt.Errorf("microvm: start %s: %w", id, errors.Join(err, host.End(ctx, s)))
 	}
 	return nil
 }
@@ -53,13 +54,8 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 	if err != nil {
 		return err
 	}
-	marker, err := os.OpenFile(s.path("started"), os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
-	if err != nil {
-		return err // such as a sandbox that was started before
-	}
-	marker.Close()
-	if rec.BootID != d.bootID {
-		return errors.New("created before the machine was restarted")
+	if err := d.base.MarkStarted(s.id); err != nil {
+		return err
 	}
 	first, cancel := context.WithTimeoutCause(ctx, d.patience, errHangs)
 	defer cancel()
@@ -77,7 +73,7 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 // renew ends the processes of a sandbox that has not started, and creates the cgroup and the
 // disk that they may have used again.
 func (d *Driver) renew(ctx context.Context, s instance, rec record) error {
-	if err := s.kill(ctx); err != nil {
+	if err := host.End(ctx, s); err != nil {
 		return err
 	}
 	if err := s.cgroup.Remove(ctx); err != nil {
@@ -114,13 +110,6 @@ func (d *Driver) boot(ctx context.Context, s instance, rec record) (err error) {
 		go console.listen(conn)
 	}
 	return s.awaitGuest(ctx, ended)
-}
-
-// kill ends the sandbox's processes, even if ctx has ended.
-func (s instance) kill(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), destroyTimeout)
-	defer cancel()
-	return s.cgroup.Kill(ctx)
 }
 
 // launch starts QEMU with the sandbox's files and sockets.
