@@ -23,7 +23,7 @@ import (
 var strayScript string
 
 // addresses tests the route for addresses, for a sandbox that may reach a few.
-func (s *suite) addresses(t *testing.T) {
+func (s networks) addresses(t *testing.T) {
 	if s.features.Network {
 		t.Skip("skipped: sandboxes of this driver have a network of their own")
 	}

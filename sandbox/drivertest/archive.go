@@ -13,6 +13,22 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
+// contents tests what is read out of sandboxes and restored into others: changes, archives, layers
+// and memory. Its tests run as part of lifecycle.
+type contents struct{ *suite }
+
+func (s contents) all(t *testing.T) {
+	s.run(t, "FilesOfCalls", s.filesOfCalls)
+	s.run(t, "Archive", s.archive)
+	s.run(t, "ArchiveChanges", s.archiveChanges)
+	s.run(t, "ArchiveState", s.archiveState)
+	s.run(t, "Links", s.links)
+	s.run(t, "LayerLinks", s.layerLinks)
+	s.run(t, "StandStill", s.standStill)
+	s.run(t, "Memory", s.memory)
+	s.run(t, "BadMemory", s.badMemory)
+}
+
 // changes are changes that commands make to a sandbox before it is archived. look prints the
 // result, which must be the same in the sandbox to which the archive is applied.
 const (
@@ -31,7 +47,7 @@ useradd -u 1500 other; mkdir /srv/x; chown other /srv/x; mkfifo /srv/pipe'`
 )
 
 // archive archives the changes of one sandbox and applies them to another.
-func (s *suite) archive(t *testing.T) {
+func (s contents) archive(t *testing.T) {
 	d := s.open(t)
 	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	looking := look
@@ -54,7 +70,7 @@ func (s *suite) archive(t *testing.T) {
 }
 
 // archiveState checks which state of the shell is archived.
-func (s *suite) archiveState(t *testing.T) {
+func (s contents) archiveState(t *testing.T) {
 	if !s.isolates() {
 		return // its paths mean nothing in another sandbox
 	}
@@ -78,7 +94,7 @@ func (s *suite) archiveState(t *testing.T) {
 }
 
 // layerOf returns the changes of a sandbox as a layer.
-func (s *suite) layerOf(t *testing.T, b *Box) []byte {
+func (s contents) layerOf(t *testing.T, b *Box) []byte {
 	t.Helper()
 	r, err := b.Client.Archive(t.Context())
 	if err != nil {
@@ -97,7 +113,7 @@ func (s *suite) layerOf(t *testing.T, b *Box) []byte {
 }
 
 // standStill checks that commands are stopped while an archive is read, and only then.
-func (s *suite) standStill(t *testing.T) {
+func (s contents) standStill(t *testing.T) {
 	if !s.isolates() {
 		return // the guest would have to stop the machine's processes
 	}

@@ -16,7 +16,9 @@ import (
 
 // attacks runs hostile commands in a sandbox. Each must fail harmlessly: the host, the template
 // and another sandbox are unchanged.
-func (s *suite) attacks(t *testing.T) {
+type attacks struct{ *suite }
+
+func (s attacks) all(t *testing.T) {
 	s.run(t, "ReadHost", s.readHost)
 	s.run(t, "ReachHost", s.reachHost)
 	s.run(t, "TakePowers", s.takePowers)
@@ -35,7 +37,7 @@ var reachScript string
 const canary = "berth-canary-5f0c1d"
 
 // readHost searches for files, processes and variables of the host.
-func (s *suite) readHost(t *testing.T) {
+func (s attacks) readHost(t *testing.T) {
 	t.Setenv("BERTH_TEST_SECRET", canary)
 	secret := filepath.Join(t.TempDir(), "secret-"+canary)
 	if err := os.WriteFile(secret, []byte(canary), 0o644); err != nil {
@@ -79,7 +81,7 @@ func (s *suite) readHost(t *testing.T) {
 }
 
 // reachHost connects to addresses that may listen outside of the sandbox.
-func (s *suite) reachHost(t *testing.T) {
+func (s attacks) reachHost(t *testing.T) {
 	if s.features.Network {
 		t.Skip("skipped: sandboxes of this driver have a network")
 	}
@@ -135,7 +137,7 @@ func (s *suite) reachHost(t *testing.T) {
 }
 
 // floodOutput prints without end.
-func (s *suite) floodOutput(t *testing.T) {
+func (s attacks) floodOutput(t *testing.T) {
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template, Limits: sandbox.Limits{Disk: 512 << 20, Memory: 512 << 20}})
 	for _, script := range []string{
@@ -155,7 +157,7 @@ func (s *suite) floodOutput(t *testing.T) {
 }
 
 // deleteEverything removes all files that root in the sandbox can remove.
-func (s *suite) deleteEverything(t *testing.T) {
+func (s attacks) deleteEverything(t *testing.T) {
 	before := listing(t, s.Template.Path)
 	d := s.open(t)
 	other := Start(t, d, sandbox.Spec{ID: "other", Template: s.Template})
@@ -180,7 +182,7 @@ func (s *suite) deleteEverything(t *testing.T) {
 }
 
 // writeTemplate tries to change files of the template in every possible way.
-func (s *suite) writeTemplate(t *testing.T) {
+func (s attacks) writeTemplate(t *testing.T) {
 	before := listing(t, s.Template.Path)
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "writer", Template: s.Template})

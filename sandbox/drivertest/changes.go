@@ -25,7 +25,7 @@ const changesRounds = 2
 
 // archiveChanges archives random changes. The archive has all changes that a scan of the
 // sandbox finds, and makes another sandbox the same.
-func (s *suite) archiveChanges(t *testing.T) {
+func (s contents) archiveChanges(t *testing.T) {
 	if !s.isolates() {
 		return // these would be the machine's files
 	}

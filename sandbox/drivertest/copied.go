@@ -12,7 +12,7 @@ import (
 
 // copiedState opens a driver on a copy of a state directory whose sandboxes run. The copy has
 // none of them, and cannot end them; the original has all.
-func (s *suite) copiedState(t *testing.T) {
+func (s lifecycle) copiedState(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
 	b := Start(t, d, sandbox.Spec{ID: "original", Template: s.Template})

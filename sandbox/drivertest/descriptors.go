@@ -15,7 +15,7 @@ import (
 // noDescriptors queries sandboxes while the process can open no file. A running sandbox is
 // never reported as dead or not found, neither by the driver that started it nor by one that
 // was opened since, and Destroy does not forget it.
-func (s *suite) noDescriptors(t *testing.T) {
+func (s lifecycle) noDescriptors(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
 	b := Start(t, d, sandbox.Spec{ID: "lives", Template: s.Template})

@@ -49,14 +49,12 @@ func Run(t *testing.T, h Harness) {
 		h.runChild(t, dir)
 	}
 	s := &suite{Harness: h, features: h.Open(t, StateDir(t)).Features()}
-	t.Run("Lifecycle", s.lifecycle)
-	t.Run("Limits", s.limits)
+	t.Run("Lifecycle", lifecycle{s}.all)
+	t.Run("Limits", limits{s}.all)
 	t.Run("Mounts", s.mounts)
 	if s.isolates() {
-		t.Run("Attacks", s.attacks)
-		s.run(t, "Egress", s.egress)
-		s.run(t, "Addresses", s.addresses)
-		s.run(t, "QUIC", s.quic)
+		t.Run("Attacks", attacks{s}.all)
+		networks{s}.all(t)
 	}
 }
 
@@ -79,7 +77,7 @@ func patience(d sandbox.Driver) time.Duration {
 	return time.Duration(min(max(d.Features().Slowness, 1), 4))
 }
 
-// A suite is one run.
+// A suite is one run. Its tests are methods of types that embed it, one for each topic.
 type suite struct {
 	Harness
 	features sandbox.Features

@@ -185,8 +185,17 @@ func (o *outside) refusal(t *testing.T, host string) string {
 //go:embed out.py
 var outScript string
 
+// networks tests the connections that policies allow and refuse.
+type networks struct{ *suite }
+
+func (s networks) all(t *testing.T) {
+	s.run(t, "Egress", s.egress)
+	s.run(t, "Addresses", s.addresses)
+	s.run(t, "QUIC", s.quic)
+}
+
 // egress tries all connections of a sandbox that may reach a few names.
-func (s *suite) egress(t *testing.T) {
+func (s networks) egress(t *testing.T) {
 	if s.features.Network {
 		t.Skip("skipped: sandboxes of this driver have a network of their own")
 	}

@@ -33,7 +33,7 @@ func (b *Box) wantChanges(script string, want ...guest.FileChange) {
 
 // filesOfCalls checks the reported file changes of calls, among many files, and after events in
 // the sandbox between the calls.
-func (s *suite) filesOfCalls(t *testing.T) {
+func (s contents) filesOfCalls(t *testing.T) {
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	dirs := 1000
@@ -105,7 +105,7 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 
 // floodFiles creates more files than the guest can record, and then renames files in the
 // background without end. The guest's memory does not grow, and calls do not slow down.
-func (s *suite) floodFiles(t *testing.T) {
+func (s attacks) floodFiles(t *testing.T) {
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template})
 	resident := func() string { return b.Must("awk '/VmRSS/ && $2 > 96000 {print}' /proc/1/status") }

@@ -10,7 +10,7 @@ import (
 
 // freeze freezes a sandbox that writes continuously, and kills it: its programs survive the
 // freeze, and its disk is freed by the kill.
-func (s *suite) freeze(t *testing.T) {
+func (s lifecycle) freeze(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
 	f, ok := d.(sandbox.Freezer)

@@ -18,13 +18,14 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// lifecycle tests a driver with harmless sandboxes.
-func (s *suite) lifecycle(t *testing.T) {
+// lifecycle tests creating, using and ending harmless sandboxes.
+type lifecycle struct{ *suite }
+
+func (s lifecycle) all(t *testing.T) {
 	s.run(t, "FromCreateToDestroy", s.fromCreateToDestroy)
 	s.run(t, "Refusals", s.refusals)
 	s.run(t, "Exec", s.exec)
 	s.run(t, "Files", s.files)
-	s.run(t, "FilesOfCalls", s.filesOfCalls)
 	s.run(t, "PauseResume", s.pauseResume)
 	s.run(t, "Freeze", s.freeze)
 	s.run(t, "Reopen", s.reopen)
@@ -33,17 +34,10 @@ func (s *suite) lifecycle(t *testing.T) {
 	s.run(t, "NoDescriptors", s.noDescriptors)
 	s.run(t, "CopiedState", s.copiedState)
 	s.run(t, "TenAtOnce", s.tenAtOnce)
-	s.run(t, "Archive", s.archive)
-	s.run(t, "ArchiveChanges", s.archiveChanges)
-	s.run(t, "ArchiveState", s.archiveState)
-	s.run(t, "Links", s.links)
-	s.run(t, "LayerLinks", s.layerLinks)
-	s.run(t, "StandStill", s.standStill)
-	s.run(t, "Memory", s.memory)
-	s.run(t, "BadMemory", s.badMemory)
+	contents{s.suite}.all(t)
 }
 
-func (s *suite) fromCreateToDestroy(t *testing.T) {
+func (s lifecycle) fromCreateToDestroy(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
 	list := func(want ...string) {
@@ -95,7 +89,7 @@ func (s *suite) fromCreateToDestroy(t *testing.T) {
 	}
 }
 
-func (s *suite) refusals(t *testing.T) {
+func (s lifecycle) refusals(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
 	for _, id := range []string{"", "../x", "A", strings.Repeat("a", 65)} {
@@ -121,7 +115,7 @@ func (s *suite) refusals(t *testing.T) {
 	}
 }
 
-func (s *suite) exec(t *testing.T) {
+func (s lifecycle) exec(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "exec", Template: s.Template, Env: []string{"COLOUR=blue"}})
 	r := b.Sh("echo out; echo err >&2; exit 3")
 	if r.Stdout != "out\n" || r.Stderr != "err\n" || r.Code != 3 || r.Err != nil {
@@ -155,7 +149,7 @@ func (s *suite) exec(t *testing.T) {
 	}
 }
 
-func (s *suite) files(t *testing.T) {
+func (s lifecycle) files(t *testing.T) {
 	ctx := t.Context()
 	b := Start(t, s.open(t), sandbox.Spec{ID: "files", Template: s.Template})
 	info, err := b.Client.Info(ctx)
@@ -183,7 +177,7 @@ func (s *suite) files(t *testing.T) {
 	}
 }
 
-func (s *suite) pauseResume(t *testing.T) {
+func (s lifecycle) pauseResume(t *testing.T) {
 	ctx := t.Context()
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "pause", Template: s.Template})
@@ -229,7 +223,7 @@ func (s *suite) pauseResume(t *testing.T) {
 	}
 }
 
-func (s *suite) reopen(t *testing.T) {
+func (s lifecycle) reopen(t *testing.T) {
 	dir := StateDir(t)
 	d := s.Open(t, dir)
 	b := Start(t, d, sandbox.Spec{ID: "stays", Template: s.Template})
@@ -271,7 +265,7 @@ func (h Harness) runChild(t *testing.T, dir string) {
 	syscall.Kill(os.Getpid(), syscall.SIGKILL)
 }
 
-func (s *suite) serverKilled(t *testing.T) {
+func (s lifecycle) serverKilled(t *testing.T) {
 	dir := StateDir(t)
 	top, _, _ := strings.Cut(t.Name(), "/")
 	cmd := exec.Command(os.Args[0], "-test.run=^"+top+"$")
@@ -291,7 +285,7 @@ func (s *suite) serverKilled(t *testing.T) {
 	b.Must("n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done")
 }
 
-func (s *suite) guestEnded(t *testing.T) {
+func (s lifecycle) guestEnded(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "ended", Template: s.Template})
 	if s.isolates() {
 		b.Last("sudo kill -9 1; sudo kill -TERM 1")
@@ -310,7 +304,7 @@ func (s *suite) guestEnded(t *testing.T) {
 	}
 }
 
-func (s *suite) tenAtOnce(t *testing.T) {
+func (s lifecycle) tenAtOnce(t *testing.T) {
 	d, n, want := s.open(t), 10, []string{"many-1", "many-3", "many-5", "many-7", "many-9"}
 	if s.features.Slowness > 1 {
 		n, want = 4, want[:2]

@@ -10,7 +10,9 @@ import (
 )
 
 // limits exceeds each limit that the driver enforces.
-func (s *suite) limits(t *testing.T) {
+type limits struct{ *suite }
+
+func (s limits) all(t *testing.T) {
 	for _, l := range []struct {
 		name     string
 		enforced bool
@@ -32,7 +34,7 @@ func (s *suite) limits(t *testing.T) {
 }
 
 // memoryHog checks that a process that exceeds the memory fails without affecting others.
-func (s *suite) memoryHog(t *testing.T) {
+func (s limits) memoryHog(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "hog", Template: s.Template, Limits: sandbox.Limits{Memory: 256 << 20}})
 	r := b.ShTimeout(`python3 -c '
 hog = []
@@ -51,7 +53,7 @@ except MemoryError:
 }
 
 // most returns the maximal host memory of a sandbox with that limit.
-func (s *suite) most(limit int64) int64 {
+func (s limits) most(limit int64) int64 {
 	if s.features.OwnKernel {
 		return limit + 256<<20
 	}
@@ -59,7 +61,7 @@ func (s *suite) most(limit int64) int64 {
 }
 
 // manyHogs runs small processes that together exceed the memory.
-func (s *suite) manyHogs(t *testing.T) {
+func (s limits) manyHogs(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "hogs", Template: s.Template, Limits: sandbox.Limits{Memory: 256 << 20}})
 	b.ShTimeout(`for i in 1 2 3 4 5 6 7 8; do
 python3 -c 'import time; b = bytearray(60 << 20); time.sleep(3)' &
@@ -72,7 +74,7 @@ const fillMemory = `sudo sh -c 'for f in /dev/fill /dev/shm/fill; do while dd if
 
 // memoryWall uses memory that belongs to no process, so that only the driver's limit can bound
 // it. The sandbox may die, with the reason oom, or the file systems are full before.
-func (s *suite) memoryWall(t *testing.T) {
+func (s limits) memoryWall(t *testing.T) {
 	const limit = 256 << 20
 	b := Start(t, s.open(t), sandbox.Spec{ID: "wall", Template: s.Template, Limits: sandbox.Limits{Memory: limit}})
 	full := false
@@ -106,14 +108,14 @@ func (b *Box) survivesOr(reason sandbox.Reason) {
 	}
 }
 
-func (s *suite) shownLimits(t *testing.T) {
+func (s limits) shownLimits(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "shown", Template: s.Template, Limits: sandbox.Limits{Memory: 512 << 20, CPU: 2}})
 	if got := b.Must("awk '/^MemTotal/{print $2}' /proc/meminfo"); got != "524288" {
 		t.Errorf("MemTotal: got %s kB, want 524288", got)
 	}
 }
 
-func (s *suite) cpuHog(t *testing.T) {
+func (s limits) cpuHog(t *testing.T) {
 	const cores = 0.5
 	b := Start(t, s.open(t), sandbox.Spec{ID: "cpu", Template: s.Template, Limits: sandbox.Limits{CPU: cores}})
 	before, began := b.Stats().CPU, time.Now()
@@ -129,7 +131,7 @@ func (s *suite) cpuHog(t *testing.T) {
 	b.Answers()
 }
 
-func (s *suite) forkBomb(t *testing.T) {
+func (s limits) forkBomb(t *testing.T) {
 	const pids = 64
 	for _, tt := range []struct{ name, script string }{
 		{"Shell", "bomb() { bomb | bomb & }; bomb; sleep 600"},
@@ -166,7 +168,7 @@ time.sleep(600)'`},
 	}
 }
 
-func (s *suite) diskFill(t *testing.T) {
+func (s limits) diskFill(t *testing.T) {
 	const disk = 64 << 20
 	b := Start(t, s.open(t), sandbox.Spec{ID: "fill", Template: s.Template, Limits: sandbox.Limits{Disk: disk}})
 	for _, path := range []string{"/mnt/data/fill", "/tmp/fill", "/var/tmp/fill", "/home/user/fill"} {
@@ -197,7 +199,7 @@ func (s *suite) diskFill(t *testing.T) {
 }
 
 // diskIsNotMemory writes more to disk than the memory limit.
-func (s *suite) diskIsNotMemory(t *testing.T) {
+func (s limits) diskIsNotMemory(t *testing.T) {
 	b := Start(t, s.open(t), sandbox.Spec{ID: "cache", Template: s.Template,
 		Limits: sandbox.Limits{Memory: 192 << 20, Disk: 1 << 30}})
 	const size = 600

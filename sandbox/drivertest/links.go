@@ -14,7 +14,7 @@ import (
 
 // links checks that no link in the working directory leads the guest, which is root, to other
 // users' files.
-func (s *suite) links(t *testing.T) {
+func (s contents) links(t *testing.T) {
 	if !s.isolates() {
 		return // these would be the machine's files
 	}
@@ -96,7 +96,7 @@ sudo sh -c 'umask 077; echo secret >/etc/` + secret + `'`)
 
 // layerLinks checks that a layer's links resolve as in the sandbox, and that replacing a link
 // does not change its target.
-func (s *suite) layerLinks(t *testing.T) {
+func (s contents) layerLinks(t *testing.T) {
 	if !s.isolates() {
 		return // its layers contain only the working directory
 	}

@@ -78,7 +78,7 @@ func Restore(tb testing.TB, d sandbox.Driver, spec sandbox.Spec, image []byte) *
 }
 
 // memory makes a checkpoint of a sandbox and starts others from it.
-func (s *suite) memory(t *testing.T) {
+func (s contents) memory(t *testing.T) {
 	d := s.open(t)
 	if _, ok := d.(sandbox.Snapshotter); !ok {
 		return
@@ -109,7 +109,7 @@ func (s *suite) memory(t *testing.T) {
 }
 
 // badMemory restores damaged checkpoints, and saves a sandbox that does not sleep.
-func (s *suite) badMemory(t *testing.T) {
+func (s contents) badMemory(t *testing.T) {
 	d, ok := s.open(t).(sandbox.Snapshotter)
 	if !ok {
 		return

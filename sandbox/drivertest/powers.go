@@ -15,7 +15,7 @@ var powersScript string
 
 // takePowers tries system calls for user namespaces, devices, modules and more that no command
 // needs, as a user and as root.
-func (s *suite) takePowers(t *testing.T) {
+func (s attacks) takePowers(t *testing.T) {
 	if runtime.GOARCH != "amd64" {
 		t.Skip("skipped: the script uses the system calls of x86-64")
 	}

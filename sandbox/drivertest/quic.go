@@ -24,7 +24,7 @@ const quicAddr = "198.51.100.7"
 
 // quic makes real QUIC connections: to an address that a rule allows for datagrams, to others,
 // and by the names of hosts that are allowed for TCP, with and without a secret.
-func (s *suite) quic(t *testing.T) {
+func (s networks) quic(t *testing.T) {
 	if s.features.Network || !s.features.Routes {
 		t.Skip("skipped: sandboxes of this driver have no route for addresses")
 	}

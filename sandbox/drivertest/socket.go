@@ -14,7 +14,7 @@ import (
 
 // replaceSocket replaces the guest's socket with other files, to redirect the server's next
 // Dial.
-func (s *suite) replaceSocket(t *testing.T) {
+func (s attacks) replaceSocket(t *testing.T) {
 	if s.Socket == "" {
 		t.Skip("skipped: this driver's guest has no socket in a file system")
 	}
@@ -57,7 +57,7 @@ func (s *suite) replaceSocket(t *testing.T) {
 }
 
 // fillSocketDirectory writes into a directory of the host that is visible in the sandbox.
-func (s *suite) fillSocketDirectory(t *testing.T) {
+func (s attacks) fillSocketDirectory(t *testing.T) {
 	if s.Socket == "" {
 		t.Skip("skipped: this driver's guest has no socket in a file system")
 	}
