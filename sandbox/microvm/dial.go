@@ -23,6 +23,9 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
+	// A caller that lost its connection may have lost it because the machine was stopped. Whether
+	// the guest answers shows what became of it.
+	_ = s.unstop(ctx)
 	conn, err := s.dial(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("microvm: dial %s: %w", id, err)

@@ -40,8 +40,24 @@ func OpenExisting(stateDir string, log *slog.Logger) (*Driver, error) {
 // Freeze stops QEMU, which makes all of the machine's writes to its disk.
 func (d *Driver) Freeze(ctx context.Context, id string) error { return d.base.Freeze(ctx, id) }
 
-// Thaw continues QEMU.
-func (d *Driver) Thaw(_ context.Context, id string) error { return d.base.Thaw(id) }
+// Thaw continues QEMU, and the machine if QEMU stopped it for lack of space.
+func (d *Driver) Thaw(ctx context.Context, id string) error {
+	if err := d.base.Thaw(id); err != nil {
+		return err
+	}
+	s, err := d.base.Find(id)
+	if err != nil {
+		return err
+	}
+	alive, err := s.Alive()
+	if err == nil && alive {
+		err = s.unstop(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("microvm: thaw %s: continue machine: %w", id, err)
+	}
+	return nil
+}
 
 // Kill ends QEMU and empties the file of its disk.
 func (d *Driver) Kill(ctx context.Context, id string) error { return d.base.Kill(ctx, id) }

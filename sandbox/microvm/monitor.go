@@ -15,6 +15,9 @@ import (
 // controlTimeout bounds one command to QEMU.
 const controlTimeout = 10 * time.Second
 
+// unstopTimeout bounds unstop. A frozen QEMU does not answer.
+const unstopTimeout = 2 * time.Second
+
 // maxAnswer bounds QEMU's answer, in bytes. It is not trusted.
 const maxAnswer = 1 << 20
 
@@ -56,7 +59,7 @@ func (d *Driver) control(ctx context.Context, id, command string, then func(inst
 		return fmt.Errorf("microvm: %s %s: %w", command, id, err)
 	}
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
-	err = s.command(ctx, command)
+	_, err = s.command(ctx, command)
 	cancel()
 	if err == nil {
 		err = then(s)
@@ -67,37 +70,56 @@ func (d *Driver) control(ctx context.Context, id, command string, then func(inst
 	return nil
 }
 
-// command makes QEMU execute a command without arguments.
-func (s instance) command(ctx context.Context, name string) error {
+// unstop continues a machine that QEMU stopped because a write to its disk found no space on the
+// host's volume. Without space QEMU stops it again.
+func (s instance) unstop(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, unstopTimeout)
+	defer cancel()
+	raw, err := s.command(ctx, "query-status")
+	if err != nil {
+		return err
+	}
+	var state struct {
+		Status string `json:"status"`
+	}
+	if err := json.Unmarshal(raw, &state); err != nil || state.Status != "io-error" {
+		return err
+	}
+	_, err = s.command(ctx, "cont")
+	return err
+}
+
+// command makes QEMU execute a command without arguments and returns its result.
+func (s instance) command(ctx context.Context, name string) (result json.RawMessage, err error) {
 	// QEMU accepts one connection at a time.
 	lock, err := os.OpenFile(s.path("run/monitor.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer lock.Close()
 	if err := unix.Flock(int(lock.Fd()), unix.LOCK_EX); err != nil {
-		return err
+		return nil, err
 	}
 	conn, err := s.connect(ctx, "monitor")
 	if err != nil {
-		return err
+		return nil, err
 	}
 	defer conn.Close()
 	defer context.AfterFunc(ctx, func() { conn.Close() })()
 	in := json.NewDecoder(io.LimitReader(conn, maxAnswer))
 	for _, execute := range []string{"qmp_capabilities", name} {
 		if err := json.NewEncoder(conn).Encode(map[string]string{"execute": execute}); err != nil {
-			return errors.Join(context.Cause(ctx), err)
+			return nil, errors.Join(context.Cause(ctx), err)
 		}
-		if err := await(in); err != nil {
-			return errors.Join(context.Cause(ctx), err)
+		if result, err = await(in); err != nil {
+			return nil, errors.Join(context.Cause(ctx), err)
 		}
 	}
-	return nil
+	return result, nil
 }
 
 // await reads the answer to a command, and skips the greeting and events before it.
-func await(in *json.Decoder) error {
+func await(in *json.Decoder) (json.RawMessage, error) {
 	for {
 		var m struct {
 			Return json.RawMessage `json:"return"`
@@ -106,13 +128,13 @@ func await(in *json.Decoder) error {
 			} `json:"error"`
 		}
 		if err := in.Decode(&m); err != nil {
-			return err
+			return nil, err
 		}
 		if m.Error != nil {
-			return fmt.Errorf("qemu: %.200q", m.Error.Desc)
+			return nil, fmt.Errorf("qemu: %.200q", m.Error.Desc)
 		}
 		if m.Return != nil {
-			return nil
+			return m.Return, nil
 		}
 	}
 }
