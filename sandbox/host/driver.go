@@ -228,9 +228,28 @@ func (d *Driver[S]) Kill(ctx context.Context, id string) error {
 		err = s.Kill(ctx)
 	}
 	if err == nil {
+		err = awaitEnd(ctx, s)
+	}
+	if err == nil {
 		err = s.Free()
 	}
 	return d.wrap("kill", id, err)
+}
+
+// awaitEnd returns when the processes of a killed sandbox have released their memory and files:
+// a cgroup does not list a process any more while it exits.
+func awaitEnd(ctx context.Context, s Sandbox) error {
+	for wait := time.Millisecond; ; wait = min(2*wait, 20*time.Millisecond) {
+		alive, err := s.Alive()
+		if err != nil || !alive {
+			return err
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("wait for processes to exit: %w", context.Cause(ctx))
+		case <-time.After(wait):
+		}
+	}
 }
 
 // End kills the processes of a sandbox, even if ctx has ended.
