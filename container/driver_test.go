@@ -35,6 +35,8 @@ type memDriver struct {
 	// wrap, if set, wraps the guest's end of a connection.
 	wrap func(net.Conn) net.Conn
 
+	pressure *float64 // in Stats; set before the first call
+
 	busyOnly atomic.Bool // it cannot pause
 	mounts   atomic.Bool // it accepts Spec.Mounts, and does not mount them
 
@@ -212,7 +214,7 @@ func (d *memDriver) Stats(ctx context.Context, id string) (sandbox.Stats, error)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return sandbox.Stats{State: b.state, Reason: b.reason}, nil
+	return sandbox.Stats{State: b.state, Reason: b.reason, Pressure: d.pressure}, nil
 }
 
 func (d *memDriver) Pause(ctx context.Context, id string) error {

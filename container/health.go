@@ -111,7 +111,7 @@ func (ls *leases) probe(s *instance) {
 	case answered && was:
 		ls.opts.Log.Info("guest answers again", "container", s.id)
 	case timedOut && ctx.Err() == nil:
-		ls.markSilent(s, ls.opts.slack(silentAfter))
+		ls.markSilent(s, ls.patience(ctx, s))
 	}
 }
 

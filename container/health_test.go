@@ -90,14 +90,37 @@ func TestStarvedGuest(t *testing.T) {
 	s := h.k.index.lookup(mine, id)
 	h.k.leases.probeIfDue(s) // a user has acquired it
 	h.pass(3 * silentAfter)
-	h.k.leases.markSilent(s, h.k.leases.opts.slack(silentAfter))
+	h.k.leases.markSilent(s, h.k.leases.patience(t.Context(), s))
 	if err := s.silentError(); err != nil {
 		t.Errorf("after %v: %v", 3*silentAfter, err)
 	}
 	h.pass(3 * silentAfter)
-	h.k.leases.markSilent(s, h.k.leases.opts.slack(silentAfter))
+	h.k.leases.markSilent(s, h.k.leases.patience(t.Context(), s))
 	wantError(t, s.silentError(), berth.CodeUnavailable, "", "does not answer")
 	<-r.done
+}
+
+// The CPU pressure of the sandbox, if the driver reports it, decides how long a guest has to
+// answer: a busy neighbor does not delay finding a stopped guest.
+func TestPatienceBySandbox(t *testing.T) {
+	for _, tt := range []struct {
+		own  *float64
+		want time.Duration
+	}{
+		{nil, maxSlack * silentAfter},
+		{new(float64), silentAfter},
+		{new(0.5), 2 * silentAfter},
+		{new(1.0), maxSlack * silentAfter},
+	} {
+		t.Run(tt.want.String(), func(t *testing.T) {
+			h := newHarness(t, func(o *Options) { o.pressure = func() float64 { return 0.99 } })
+			h.driver.pressure = tt.own
+			s := h.k.index.lookup(mine, h.ready())
+			if got := h.k.leases.patience(t.Context(), s).Round(time.Millisecond); got != tt.want {
+				t.Errorf("got %v, want %v", got, tt.want)
+			}
+		})
+	}
 }
 
 func TestParsePressure(t *testing.T) {

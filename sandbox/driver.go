@@ -212,6 +212,10 @@ type Stats struct {
 	MemoryPeak int64
 	PIDs       int   // host processes and threads
 	Disk       int64 // bytes written above the template
+
+	// Pressure is the share of the last ten seconds in which some process of the sandbox waited
+	// for a CPU, 0 to 1. It is nil if the driver cannot read it.
+	Pressure *float64
 }
 
 // Features declares the capabilities of a driver, so that missing ones are known at start-up

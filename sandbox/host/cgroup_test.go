@@ -198,3 +198,17 @@ func TestUsage(t *testing.T) {
 		t.Errorf("no group: got %+v, want zero", got)
 	}
 }
+
+func TestParsePressure(t *testing.T) {
+	if got := parsePressure("some avg10=98.60 avg60=98.79 avg300=97.74 total=12140991474\nfull avg10=0.00 avg60=0.00\n"); got == nil || *got < 0.985 || *got > 0.987 {
+		t.Errorf("got %v, want 0.986", got)
+	}
+	if got := parsePressure("some avg10=0.00 avg60=0.00\n"); got == nil || *got != 0 {
+		t.Errorf("got %v, want 0", got)
+	}
+	for _, text := range []string{"", "some avg10=NaN avg60=0", "some avg10=1e9 ", "full avg10=1.00 "} {
+		if got := parsePressure(text); got != nil {
+			t.Errorf("%q: got %v, want nil", text, *got)
+		}
+	}
+}
