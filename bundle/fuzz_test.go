@@ -72,7 +72,7 @@ func packed(t testing.TB, change func(*Manifest), first, second, content string)
 
 func as(doc, id string) string { return strings.ReplaceAll(doc, "_0123456789", "_"+id) }
 
-// What is imported can be exported and imported again; what cannot be is refused in
+// An imported bundle can be exported and imported again; an invalid one is refused in
 // the client's words, and leaves nothing.
 func FuzzImport(f *testing.F) {
 	second := as(goodDocument, "1111111111")
@@ -118,7 +118,7 @@ func FuzzImport(f *testing.F) {
 	})
 }
 
-// A bundle that says it is larger than can be is refused before it is read.
+// A bundle whose manifest exceeds the limits is refused before it is read.
 func TestImportOfTooMuch(t *testing.T) {
 	c := newCarrier(t)
 	for name, change := range map[string]func(*Manifest){

@@ -32,8 +32,8 @@ func (e endless) Stream(ctx context.Context, _ *model.Request) iter.Seq2[model.D
 	}
 }
 
-// An answer without an end ends as incomplete, whatever it consists of, and its
-// upstream is stopped.
+// An endless answer ends as incomplete, whatever its deltas are, and its upstream is
+// stopped.
 func TestEndlessAnswer(t *testing.T) {
 	long := strings.Repeat("x", 1000)
 	for name, piece := range map[string]func(int) model.Delta{
@@ -69,7 +69,7 @@ func TestEndlessAnswer(t *testing.T) {
 	}
 }
 
-// What was said before a crash counts.
+// Output that was stored before a crash counts for the limit.
 func TestEndlessAnswerAfterCrash(t *testing.T) {
 	h := newHouse(t, turn{model.Text{Text: strings.Repeat("x", 5000)}, hang{}}, say(strings.Repeat("y", 5000)))
 	h.stop()
@@ -85,7 +85,7 @@ func TestEndlessAnswerAfterCrash(t *testing.T) {
 	wantEnd(t, h.final(r.ID), berth.StatusIncomplete, "max_output_tokens")
 }
 
-// A response that says as much as it may is cancelled with its next piece.
+// A response at its output limit can be cancelled with its next delta.
 func TestCancelEndlessAnswer(t *testing.T) {
 	h := newHouse(t)
 	said := make(chan struct{}, 1)

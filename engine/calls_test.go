@@ -27,8 +27,8 @@ func call(id, name, arguments string) turn {
 	return turn{model.Call{ID: id, Name: name, Arguments: arguments}}
 }
 
-// Each tool of the client's shows its own item, and ends the response until the
-// client has answered. The model sees its own words again, and the answer.
+// Each kind of client tool shows its own item. The response ends, and the next request
+// brings the output. The model then sees its own call and the output.
 func TestClientCalls(t *testing.T) {
 	for _, tc := range []struct {
 		name, function, arguments string
@@ -100,7 +100,7 @@ func TestClientCalls(t *testing.T) {
 				t.Errorf("an output without its call: got %v", err)
 			}
 			h.final(h.create(`{` + withClients + `,"input":[` + tc.output + `]` + previous).ID)
-			items := h.model.asked[1].Items
+			items := h.model.requests[1].Items
 			if len(items) != 3 {
 				t.Fatalf("the model saw %d items, want 3", len(items))
 			}
@@ -133,8 +133,8 @@ func sameJSON(t *testing.T, a, b string) bool {
 	return cmp.Equal(x, y)
 }
 
-// A call that can neither be run nor be handed to the client is told to the model
-// alone, which then tries again. A client sees at most that it was begun.
+// A call that can neither run nor be passed to the client is refused to the model, which
+// tries again. The client sees at most the start of the call.
 func TestRefusedCalls(t *testing.T) {
 	for _, tc := range []struct {
 		name, function, arguments string
@@ -160,10 +160,10 @@ func TestRefusedCalls(t *testing.T) {
 			if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
-			if len(h.model.asked) != 2 {
-				t.Fatalf("the model was asked %d times, want twice", len(h.model.asked))
+			if len(h.model.requests) != 2 {
+				t.Fatalf("the model was called %d times, want twice", len(h.model.requests))
 			}
-			items := h.model.asked[1].Items
+			items := h.model.requests[1].Items
 			if len(items) != 4 || items[2].Type() != berth.ItemFunctionCall || items[3].CallID() != items[2].CallID() || !strings.Contains(string(items[3].Raw()), tc.want) {
 				t.Errorf("the model saw %s, want the call and an output with %q", asJSON(t, items), tc.want)
 			}
@@ -173,7 +173,7 @@ func TestRefusedCalls(t *testing.T) {
 	}
 }
 
-// A model that never gets a call right does not go on for ever.
+// A response fails after a number of turns with only refused calls.
 func TestRefusedForEver(t *testing.T) {
 	var turns []turn
 	for i := range 20 {
@@ -184,12 +184,12 @@ func TestRefusedForEver(t *testing.T) {
 	if r.Status != berth.StatusFailed || !strings.Contains(r.Error.Message, "no function named") {
 		t.Errorf("status %s, error %v", r.Status, r.Error)
 	}
-	if got, want := len(h.model.asked), 5; got != want {
-		t.Errorf("the model was asked %d times, want %d", got, want)
+	if got, want := len(h.model.requests), 5; got != want {
+		t.Errorf("the model was called %d times, want %d", got, want)
 	}
 }
 
-// A call of the client's beside one that is refused: the client answers first.
+// With a refused call beside a valid client call, the client answers first.
 func TestRefusedBesideGood(t *testing.T) {
 	h := newHouse(t, turn{
 		model.Call{Index: 0, ID: "call_1", Name: "python", Arguments: "{}"},
@@ -201,12 +201,12 @@ func TestRefusedBesideGood(t *testing.T) {
 	}
 }
 
-// After a crash a refused call is as if it had not been made: the turn is asked
-// again, and the response ends.
+// After a crash a refused call is forgotten: the turn is requested again, and the response
+// ends.
 func TestRefusedAndResumed(t *testing.T) {
 	h := newHouse(t, call("call_1", "python", `{}`), turn{hang{}}, say("sorry"))
 	r := h.create(`{` + withClients + `,"input":"x","background":true}`)
-	h.waitAsked(2)
+	h.waitCalled(2)
 	h.stop()
 	h.start()
 	if err := h.engine.Recover(t.Context()); err != nil {
@@ -216,13 +216,13 @@ func TestRefusedAndResumed(t *testing.T) {
 	if diff := cmp.Diff([]string{"message completed sorry"}, outline(t, got.Output)); got.Status != berth.StatusCompleted || diff != "" {
 		t.Errorf("status %s, output (-want +got):\n%s", got.Status, diff)
 	}
-	if n := len(h.model.asked[2].Items); n != 1 {
+	if n := len(h.model.requests[2].Items); n != 1 {
 		t.Errorf("the model saw %d items after the restart, want 1", n)
 	}
 }
 
-// Calls that come interleaved each get their own place, in the order in which
-// they can be shown.
+// Interleaved calls have their own places in the output, in the order in which they can be
+// shown.
 func TestInterleavedClientCalls(t *testing.T) {
 	h := newHouse(t, turn{
 		model.Call{Index: 0, ID: "call_1", Name: "apply_patch", Arguments: `{"diff":"+x",`},
@@ -241,7 +241,7 @@ func TestInterleavedClientCalls(t *testing.T) {
 	}
 }
 
-// Every form of tool_choice finds its tool.
+// Each form of tool_choice selects its tool.
 func TestToolChoices(t *testing.T) {
 	for _, tc := range []struct {
 		choice string
@@ -260,10 +260,10 @@ func TestToolChoices(t *testing.T) {
 	} {
 		h := newHouse(t, say("ok"))
 		h.final(h.create(`{` + withClients + `,"input":"x","tool_choice":` + tc.choice + `}`).ID)
-		if diff := cmp.Diff(tc.want, h.model.asked[0].ToolChoice); diff != "" {
+		if diff := cmp.Diff(tc.want, h.model.requests[0].ToolChoice); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", tc.choice, diff)
 		}
-		if got := len(h.model.asked[0].Tools); got != tc.offers {
+		if got := len(h.model.requests[0].Tools); got != tc.offers {
 			t.Errorf("%s: %d tools offered, want %d", tc.choice, got, tc.offers)
 		}
 	}
@@ -278,8 +278,8 @@ func TestToolChoices(t *testing.T) {
 	}
 }
 
-// TestTruncatedArguments: a function call whose arguments are not valid JSON is
-// incomplete, and the model is asked again; the client is handed no such call.
+// A function call whose arguments are not valid JSON is incomplete. The model is called
+// again, and the client does not receive the call.
 func TestTruncatedArguments(t *testing.T) {
 	h := newHouse(t, call("call_1", "add", `{"a":`), call("call_2", "add", `{"a":1}`))
 	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
@@ -292,8 +292,8 @@ func TestTruncatedArguments(t *testing.T) {
 	if diff := cmp.Diff([]string{`call_1 incomplete {"a":`, `call_2 completed {"a":1}`}, got); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	if again := asJSON(t, h.model.asked[1].Items); r.Status != berth.StatusCompleted || !strings.Contains(again, "not valid JSON") {
-		t.Errorf("status %s; the model was told %s", r.Status, again)
+	if again := asJSON(t, h.model.requests[1].Items); r.Status != berth.StatusCompleted || !strings.Contains(again, "not valid JSON") {
+		t.Errorf("status %s; the model was shown %s", r.Status, again)
 	}
 	previous := `,"previous_response_id":"` + string(r.ID) + `"}`
 	h.model.turns = append(h.model.turns, say("ok"))
@@ -303,7 +303,7 @@ func TestTruncatedArguments(t *testing.T) {
 	}
 }
 
-// TestRequiredWithoutTools: a call cannot be required of a model that is offered no tools.
+// tool_choice "required" is refused without tools.
 func TestRequiredWithoutTools(t *testing.T) {
 	for _, tools := range []string{"", `,"tools":[]`} {
 		h := newHouse(t, say("ok"))
@@ -315,7 +315,7 @@ func TestRequiredWithoutTools(t *testing.T) {
 	}
 }
 
-// Tools that a model could not tell apart are refused.
+// Tools with the same function name are refused.
 func TestDuplicateTools(t *testing.T) {
 	const custom = `{"type":"custom","name":"f"}`
 	for _, tc := range []struct{ tools, name, param string }{
@@ -334,14 +334,14 @@ func TestDuplicateTools(t *testing.T) {
 	}
 }
 
-// What the model is told of the client's tools.
+// The model sees the names and descriptions of the client's tools.
 func TestClientSpecs(t *testing.T) {
 	h := newHouse(t, say("ok"))
 	h.final(h.create(`{"model":"played","input":"x","tools":[
 		{"type":"function","name":"f","description":"Tells the tide.","output_schema":{"type":"string"}},
 		{"type":"custom","name":"c","description":"Asks.","format":{"type":"grammar","syntax":"lark","definition":"start: \"a\""}},
 		{"type":"custom","name":"d"},{"type":"local_shell"},{"type":"apply_patch"}]}`).ID)
-	tools := h.model.asked[0].Tools
+	tools := h.model.requests[0].Tools
 	for i, want := range []string{
 		"Tells the tide.\n\nReturns JSON of this schema: {\"type\":\"string\"}",
 		"must match this lark grammar:\n\nstart: \"a\"",
@@ -366,7 +366,7 @@ func TestFileInOutput(t *testing.T) {
 	h := newHouse(t, say("a cat"))
 	h.final(h.create(`{"model":"played","input":[{"type":"custom_tool_call","call_id":"c","name":"f","input":""},
 		{"type":"custom_tool_call_output","call_id":"c","output":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
-	if got := asJSON(t, h.model.asked[0].Items[1]); !strings.Contains(got, `"data:image/png;base64,bWVvdw=="`) || strings.Contains(got, "file_id") {
+	if got := asJSON(t, h.model.requests[0].Items[1]); !strings.Contains(got, `"data:image/png;base64,bWVvdw=="`) || strings.Contains(got, "file_id") {
 		t.Errorf("the model saw %s", got)
 	}
 	_, err := h.tryCreate(t.Context(), `{"model":"played","input":[{"type":"function_call","call_id":"c","name":"f","arguments":""},
@@ -376,15 +376,15 @@ func TestFileInOutput(t *testing.T) {
 	}
 }
 
-// A search for tools is the client's. What waits to be found is not shown to the
-// model; what was found is, in this response and those that continue it.
+// The client searches for tools. The model sees a deferred tool only after a search has
+// found it, in this response and those that continue it.
 func TestToolSearch(t *testing.T) {
 	const tools = `"model":"played","tools":[{"type":"function","name":"tide","defer_loading":true},{"type":"function","name":"add"},
 		{"type":"tool_search","execution":"client","description":"Finds tools.","parameters":{"type":"object"}}]`
 	h := newHouse(t, call("call_1", "tool_search", `{"goal":"tides"}`), call("call_2", "tide", `{}`), call("call_3", "crm__note", `{"input":"x"}`), say("ok"))
 	offered := func(turn int) string {
 		var names []string
-		for _, f := range h.model.asked[turn].Tools {
+		for _, f := range h.model.requests[turn].Tools {
 			names = append(names, f.Name)
 		}
 		return strings.Join(names, " ")
@@ -404,7 +404,7 @@ func TestToolSearch(t *testing.T) {
 	if got, want := offered(1), "add tool_search tide crm__note"; got != want {
 		t.Errorf("offered %q, want %q", got, want)
 	}
-	if got := string(h.model.asked[1].Items[2].Raw()); !strings.Contains(got, "These can be called now: tide, add, crm__note") {
+	if got := string(h.model.requests[1].Items[2].Raw()); !strings.Contains(got, "These can be called now: tide, add, crm__note") {
 		t.Errorf("the model saw %s", got)
 	}
 	if diff := cmp.Diff([]string{"function_call completed tide{}"}, outline(t, second.Output)); diff != "" {
@@ -420,7 +420,7 @@ func TestToolSearch(t *testing.T) {
 	}
 }
 
-// Tools also come with an item, which says nothing else to the model.
+// additional_tools adds tools and shows the model no other content.
 func TestAdditionalTools(t *testing.T) {
 	h := newHouse(t, call("call_1", "sql", `{"input":"x"}`))
 	r := h.final(h.create(`{"model":"played","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"sql"}]},
@@ -428,7 +428,7 @@ func TestAdditionalTools(t *testing.T) {
 	if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, r.Output)); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	if n := len(h.model.asked[0].Items); n != 1 {
+	if n := len(h.model.requests[0].Items); n != 1 {
 		t.Errorf("the model saw %d items, want 1", n)
 	}
 }

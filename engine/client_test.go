@@ -18,7 +18,7 @@ import (
 
 const named = berth.ResponseID("resp_named")
 
-// ask asks for the response of a name as some caller does.
+// ask requests the response of a name.
 func (h *house) ask(ctx context.Context, p berth.ProjectID, body string) (*berth.Response, error) {
 	h.t.Helper()
 	var req berth.ResponseRequest
@@ -28,8 +28,8 @@ func (h *house) ask(ctx context.Context, p berth.ProjectID, body string) (*berth
 	return h.engine.Create(ctx, berth.Caller{Project: p, Response: named}, &req)
 }
 
-// Who asks for a named response again gets it as it was created, whatever has
-// become of it, after a restart as well. The model is asked once.
+// A repeated request for a named response returns it as it was created, whatever its
+// state, after a restart as well. The model is called once.
 func TestNamedResponse(t *testing.T) {
 	for _, body := range []string{`{"model":"played","input":"x"}`, `{"model":"played","input":"x","background":true}`} {
 		h := newHouse(t, say("ok"), say("a second time"))
@@ -53,8 +53,8 @@ func TestNamedResponse(t *testing.T) {
 		h.stop()
 		h.start()
 		same("after a restart")
-		if n := len(h.model.asked); n != 1 {
-			t.Errorf("the model was asked %d times, want once", n)
+		if n := len(h.model.requests); n != 1 {
+			t.Errorf("the model was called %d times, want once", n)
 		}
 		if _, err := h.ask(t.Context(), "proj_other", body); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("another project, whose row cannot have that id: got %v", err)
@@ -62,7 +62,7 @@ func TestNamedResponse(t *testing.T) {
 	}
 }
 
-// Of requests for one name that come at once, one makes the response.
+// Of concurrent requests for one name, one creates the response.
 func TestNamedResponseAtOnce(t *testing.T) {
 	h := newHouse(t, say("ok"), say("a second time"))
 	var wg sync.WaitGroup
@@ -75,12 +75,12 @@ func TestNamedResponseAtOnce(t *testing.T) {
 	}
 	wg.Wait()
 	h.final(named)
-	if n := len(h.model.asked); n != 1 {
-		t.Errorf("the model was asked %d times, want once", n)
+	if n := len(h.model.requests); n != 1 {
+		t.Errorf("the model was called %d times, want once", n)
 	}
 }
 
-// A request that was refused may be made again.
+// A refused request may be repeated under the same name.
 func TestNamedResponseRefused(t *testing.T) {
 	h := newHouse(t, say("ok"))
 	if _, err := h.ask(t.Context(), project, `{"model":"other","input":"x"}`); err == nil {
@@ -94,8 +94,8 @@ func TestNamedResponseRefused(t *testing.T) {
 	}
 }
 
-// The run of a named response waits a while for a client that was lost, and ends
-// with the last of them.
+// The run of a named response waits some time for a disconnected client, and ends with the
+// last client.
 func TestNamedResponseWaitsForItsClient(t *testing.T) {
 	const body = `{"model":"played","input":"x"}`
 	h := newHouse(t, turn{model.Text{Text: "o"}, hang{}})
@@ -132,8 +132,8 @@ func TestNamedResponseWaitsForItsClient(t *testing.T) {
 	}
 }
 
-// A response that is not stored is purged when its run has ended and its clients
-// have left, without the time to wait for them.
+// A response that is not stored is deleted when its run has ended and its clients have
+// disconnected, without a wait.
 func TestNamedResponseNotStored(t *testing.T) {
 	const body = `{"model":"played","input":"x","store":false}`
 	h := newHouse(t, say("secret"), say("once more"))
@@ -163,7 +163,7 @@ func TestNamedResponseNotStored(t *testing.T) {
 	h.events(named)
 }
 
-// So it is in a conversation, which the one that makes it has to itself.
+// A named response holds its conversation exclusively.
 func TestNamedResponseInConversation(t *testing.T) {
 	h := newHouse(t)
 	h.model.gate = make(chan struct{})

@@ -14,7 +14,7 @@ import (
 
 const compacting = `"model":"played","context_management":[{"type":"compaction","compact_threshold":1000}]`
 
-// seenBy is what a model sees of items, in short: who says how it begins.
+// seenBy returns what a model sees of items, in short: the roles and the first words.
 func seenBy(t *testing.T, items []berth.Item) []string {
 	t.Helper()
 	var out []string
@@ -55,7 +55,7 @@ func TestCompactionAfterTheAnswer(t *testing.T) {
 	if first.Usage.TotalTokens != 30 {
 		t.Errorf("got usage %+v, want that of both turns", first.Usage)
 	}
-	asked := h.model.asked[1]
+	asked := h.model.requests[1]
 	if got := seenBy(t, asked.Items); len(got) != 3 || got[0] != "user a" && got[0] != "user a word" || got[1] != "assistant an answer" || got[2] != "user The conversation" {
 		t.Errorf("to be summed up: %q", got)
 	}
@@ -64,16 +64,16 @@ func TestCompactionAfterTheAnswer(t *testing.T) {
 	}
 
 	h.final(h.create(`{"model":"played","previous_response_id":"` + string(first.ID) + `","input":[` + user("b", 2) + `]}`).ID)
-	if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "user b word"}, seenBy(t, h.model.asked[2].Items)); diff != "" {
+	if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "user b word"}, seenBy(t, h.model.requests[2].Items)); diff != "" {
 		t.Errorf("the chain after it (-want +got):\n%s", diff)
 	}
-	if kept := model.EstimateItem(h.model.asked[2].Items[0]); kept < 200 || kept > 300 {
+	if kept := model.EstimateItem(h.model.requests[2].Items[0]); kept < 200 || kept > 300 {
 		t.Errorf("of the user's message %d tokens are kept, want about a quarter of the threshold", kept)
 	}
 }
 
-// A client that keeps its items itself may send all of them, or from the
-// compaction on: the model sees the same.
+// A client that stores its items may send all of them, or those from the compaction on.
+// The model sees the same.
 func TestCompactionCarriedByTheClient(t *testing.T) {
 	h := newHouse(t, say("an answer"), say("SUM one"), say("another"), say("another"))
 	developer := `{"id":"msg_dev","type":"message","role":"developer","status":"completed","content":[{"type":"input_text","text":"Be kind."}]}`
@@ -86,13 +86,13 @@ func TestCompactionCarriedByTheClient(t *testing.T) {
 	} {
 		h.final(h.create(`{"model":"played","store":true,"input":[` + input + `]}`).ID)
 		want := []string{"developer Be kind.", "user a word", "user b word", "user summary: SUM", "user c word"}
-		if diff := cmp.Diff(want, seenBy(t, h.model.asked[2+i].Items)); diff != "" {
+		if diff := cmp.Diff(want, seenBy(t, h.model.requests[2+i].Items)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 }
 
-// Between turns: the next one goes on from the summary.
+// After a compaction between turns, the next turn continues from the summary.
 func TestCompactionBetweenTurns(t *testing.T) {
 	h := newHouse(t, shell("call_1", `{"commands":["ls"]}`), say("SUM one"), shell("call_2", `{"commands":["pwd"]}`), say("done"))
 	h.containers.commands["ls"] = func(c *fakeCall) { c.print(words(1500)); c.exit(0) }
@@ -104,61 +104,61 @@ func TestCompactionBetweenTurns(t *testing.T) {
 	if diff := cmp.Diff([]string{"shell_call", "shell_call_output", "compaction", "shell_call", "shell_call_output", "message"}, kinds); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"user a word", "user summary: SUM"}, seenBy(t, h.model.asked[2].Items)); diff != "" {
+	if diff := cmp.Diff([]string{"user a word", "user summary: SUM"}, seenBy(t, h.model.requests[2].Items)); diff != "" {
 		t.Errorf("the turn after it (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "function_call", "function_call_output"}, seenBy(t, h.model.asked[3].Items)); diff != "" {
+	if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "function_call", "function_call_output"}, seenBy(t, h.model.requests[3].Items)); diff != "" {
 		t.Errorf("the turn after that (-want +got):\n%s", diff)
 	}
 }
 
-// Calls that wait for the client are never summed up: the response that brings
-// their outputs is compacted before its first turn.
+// Calls that wait for the client are not summarised. The response with their outputs is
+// compacted before its first turn.
 func TestCompactionOfTheClientsCalls(t *testing.T) {
 	h := newHouse(t, turn{model.Call{ID: "call_1", Name: "f", Arguments: "{}"}}, say("SUM one"), say("done"))
 	const function = `,"tools":[{"type":"function","name":"f"}]`
 	first := h.final(h.create(`{` + compacting + function + `,"input":[` + user("a", 1500) + `]}`).ID)
-	if len(first.Output) != 1 || len(h.model.asked) != 1 {
-		t.Errorf("the first response has %v after %d turns", outline(t, first.Output), len(h.model.asked))
+	if len(first.Output) != 1 || len(h.model.requests) != 1 {
+		t.Errorf("the first response has %v after %d turns", outline(t, first.Output), len(h.model.requests))
 	}
 	second := h.final(h.create(`{` + compacting + function + `,"previous_response_id":"` + string(first.ID) +
 		`","input":[{"id":"fco_1","type":"function_call_output","status":"completed","call_id":"call_1","output":"found"}]}`).ID)
 	if len(second.Output) != 2 || second.Output[0].Type() != berth.ItemCompaction {
 		t.Errorf("the second response has %v", outline(t, second.Output))
 	}
-	if diff := cmp.Diff([]string{"user a word", "user summary: SUM"}, seenBy(t, h.model.asked[2].Items)); diff != "" {
+	if diff := cmp.Diff([]string{"user a word", "user summary: SUM"}, seenBy(t, h.model.requests[2].Items)); diff != "" {
 		t.Errorf("the turn after it (-want +got):\n%s", diff)
 	}
 }
 
-// A context that the upstream finds too long is compacted instead of refused.
+// A context that the upstream refuses as too long is compacted.
 func TestCompactionForRoom(t *testing.T) {
 	tooLong := turn{model.TooLong("")}
 	h := newHouse(t, tooLong, tooLong, say("SUM one"), say("done"))
-	input := user("a", 400) + "," + said("b", 100) + "," + user("c", 10)
+	input := user("a", 400) + "," + assistantMessage("b", 100) + "," + user("c", 10)
 	got := h.final(h.create(`{"model":"played","context_management":[{"type":"compaction"}],"input":[` + input + `]}`).ID)
 	if got.Status != berth.StatusCompleted || len(got.Output) != 2 || got.Output[0].Type() != berth.ItemCompaction {
 		t.Errorf("got %s with %v", got.Status, outline(t, got.Output))
 	}
-	if seen := seenBy(t, h.model.asked[2].Items); len(seen) != 2 {
+	if seen := seenBy(t, h.model.requests[2].Items); len(seen) != 2 {
 		t.Errorf("to be summed up after a refusal: %v, want less", seen)
 	}
-	if diff := cmp.Diff([]string{"user c word", "user summary: SUM"}, seenBy(t, h.model.asked[3].Items)[1:]); diff != "" {
+	if diff := cmp.Diff([]string{"user c word", "user summary: SUM"}, seenBy(t, h.model.requests[3].Items)[1:]); diff != "" {
 		t.Errorf("the turn after it (-want +got):\n%s", diff)
 	}
 }
 
-// With a known window it is done beforehand.
+// A context that exceeds a known window is compacted before the first turn.
 func TestCompactionInAKnownWindow(t *testing.T) {
 	h := newHouse(t, say("SUM one"), say("done"))
 	h.model.window = 2000
-	got := h.final(h.create(`{"model":"played","context_management":[{"type":"compaction"}],"input":[` + user("a", 3000) + "," + said("b", 100) + "," + user("c", 10) + `]}`).ID)
+	got := h.final(h.create(`{"model":"played","context_management":[{"type":"compaction"}],"input":[` + user("a", 3000) + "," + assistantMessage("b", 100) + "," + user("c", 10) + `]}`).ID)
 	if got.Status != berth.StatusCompleted || len(got.Output) != 2 || got.Output[0].Type() != berth.ItemCompaction {
 		t.Errorf("got %s with %v", got.Status, outline(t, got.Output))
 	}
 }
 
-// That the model does not sum up is no reason to lose its answer.
+// The answer survives a failed compaction.
 func TestCompactionFails(t *testing.T) {
 	refusal := turn{berth.Invalid("input", "No.")}
 	h := newHouse(t, say("an answer"), refusal)
@@ -185,7 +185,7 @@ func TestCompactionAfterACrash(t *testing.T) {
 	}
 }
 
-// What this server did not seal for this project, or not so, is refused.
+// Compactions that this server has not sealed for this project are refused.
 func TestForeignCompaction(t *testing.T) {
 	h := newHouse(t, say("an answer"), say("SUM one"))
 	first := h.final(h.create(`{` + compacting + `,"input":[` + user("a", 1500) + `]}`).ID)
@@ -210,12 +210,13 @@ func TestForeignCompaction(t *testing.T) {
 	}
 }
 
-// Compact answers with a window to go on from, whole or only its compaction.
+// Compact returns a context that a client can continue from, as a whole or from its
+// compaction on.
 func TestCompact(t *testing.T) {
 	h := newHouse(t, say("SUM one"), say("done"), say("done"))
 	var req berth.ResponseRequest
 	req.Model = "played"
-	if err := req.Input.UnmarshalJSON([]byte(`[` + user("a", 10) + "," + said("b", 10) + "," + called("x", 10) + "," + user("c", 10) + `]`)); err != nil {
+	if err := req.Input.UnmarshalJSON([]byte(`[` + user("a", 10) + "," + assistantMessage("b", 10) + "," + called("x", 10) + "," + user("c", 10) + `]`)); err != nil {
 		t.Fatal(err)
 	}
 	got, err := h.engine.Compact(t.Context(), caller, &req)
@@ -231,25 +232,25 @@ func TestCompact(t *testing.T) {
 			input = append(input, string(it.Raw()))
 		}
 		h.final(h.create(`{"model":"played","input":[` + strings.Join(input, ",") + "," + user("d", 1) + `]}`).ID)
-		if diff := cmp.Diff([]string{"user a word", "user c word", "user summary: SUM", "user d word"}, seenBy(t, h.model.asked[1+i].Items)); diff != "" {
+		if diff := cmp.Diff([]string{"user a word", "user c word", "user summary: SUM", "user d word"}, seenBy(t, h.model.requests[1+i].Items)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	}
 	// What the client leaves out of the window or puts into it stays so.
 	h.model.turns = []turn{say("done")}
 	h.final(h.create(`{"model":"played","input":[` + user("new", 1) + "," + string(got.Output[2].Raw()) + `]}`).ID)
-	if diff := cmp.Diff([]string{"user new word", "user summary: SUM"}, seenBy(t, h.model.asked[3].Items)); diff != "" {
+	if diff := cmp.Diff([]string{"user new word", "user summary: SUM"}, seenBy(t, h.model.requests[3].Items)); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 }
 
-// A summary is asked for again while errors may pass, and not kept if it is empty.
-func TestCompactAsksAgain(t *testing.T) {
+// A summary is requested again after a temporary error, and an empty one is an error.
+func TestCompactRetries(t *testing.T) {
 	h := newHouse(t, turn{berth.Errorf(berth.CodeUpstream, "down")}, turn{model.Call{ID: "call_1", Name: "f", Arguments: "{}"}}, say("SUM one"))
 	req := &berth.ResponseRequest{Model: "played", Input: berth.Input{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
 	got, err := h.engine.Compact(t.Context(), caller, req)
-	if err != nil || len(h.model.asked) != 3 || got.Usage.TotalTokens != 30 {
-		t.Errorf("got %+v, %v after %d turns", got, err, len(h.model.asked))
+	if err != nil || len(h.model.requests) != 3 || got.Usage.TotalTokens != 30 {
+		t.Errorf("got %+v, %v after %d turns", got, err, len(h.model.requests))
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
@@ -259,17 +260,17 @@ func TestCompactAsksAgain(t *testing.T) {
 	}
 }
 
-// A trigger compacts at once, without an answer. A client that builds its window
-// itself rules over what comes before; a chain goes on from the compaction.
+// A trigger compacts at once, without an answer. A client that builds its own context
+// decides which items precede the compaction; a chain continues from it.
 func TestCompactionTrigger(t *testing.T) {
 	h := newHouse(t, say("SUM one"), say("done"), say("done"))
 	const trigger = `{"id":"item_1","type":"compaction_trigger"}`
-	input := user("a", 10) + "," + said("b", 10)
+	input := user("a", 10) + "," + assistantMessage("b", 10)
 	got := h.final(h.create(`{"model":"played","input":[` + input + "," + trigger + `]}`).ID)
 	if got.Status != berth.StatusCompleted || len(got.Output) != 1 || got.Output[0].Type() != berth.ItemCompaction {
 		t.Fatalf("got %s with %v", got.Status, outline(t, got.Output))
 	}
-	if n := len(h.model.asked[0].Items); n != 3 {
+	if n := len(h.model.requests[0].Items); n != 3 {
 		t.Errorf("to be summed up: %d items, want two and the prompt", n)
 	}
 	compaction := string(got.Output[0].Raw())
@@ -279,7 +280,7 @@ func TestCompactionTrigger(t *testing.T) {
 	} {
 		h.final(h.create(`{"model":"played",` + request + `}`).ID)
 		want := []string{[]string{"user mine word", "user a word"}[i], "user summary: SUM", "user c word"}
-		if diff := cmp.Diff(want, seenBy(t, h.model.asked[1+i].Items)); diff != "" {
+		if diff := cmp.Diff(want, seenBy(t, h.model.requests[1+i].Items)); diff != "" {
 			t.Errorf("%d (-want +got):\n%s", i, diff)
 		}
 	}

@@ -38,7 +38,7 @@ func message(id, text string) berth.Item {
 	return berth.NewItem(berth.Message{ID: id, Type: berth.ItemMessage, Role: "user", Status: berth.StatusCompleted, Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
-// says is a request in the conversation with one message.
+// says returns a request in the conversation with one message.
 func says(text, more string) string {
 	return fmt.Sprintf(`{%s,"input":[{"type":"message","id":"msg_%s","role":"user","status":"completed","content":[{"type":"input_text","text":%q}]}]%s}`,
 		inConversation, strings.ReplaceAll(text, " ", "_"), text, more)
@@ -88,8 +88,8 @@ func wantError(t *testing.T, what string, err error, code berth.Code, wire strin
 	}
 }
 
-// Responses continue a conversation and leave their items to it when they end,
-// and its container to each other.
+// Responses continue a conversation, add their items when they end, and share its
+// container.
 func TestConversation(t *testing.T) {
 	h := newHouse(t, shell("call_1", `{"commands":["make"]}`), say("Made."), say("Indeed."))
 	h.newConversation(project)
@@ -102,7 +102,7 @@ func TestConversation(t *testing.T) {
 	h.add(project, engine.ConversationItems("conv_1", []berth.Item{message("msg_note", "A note.")})...)
 	second := h.final(h.create(strings.Replace(says("and so", ""), `"model":"played"`, withShell, 1)).ID)
 	wantLines(t, "after the second response", h.held(), append(afterFirst, "A note.", "and so", "Indeed.")...)
-	if got := texts(t, h.model.asked[2].Items); len(got) != 7 || got[0] != "Welcome." || got[5] != "A note." || got[6] != "and so" {
+	if got := texts(t, h.model.requests[2].Items); len(got) != 7 || got[0] != "Welcome." || got[5] != "A note." || got[6] != "and so" {
 		t.Errorf("the model saw %q", got)
 	}
 	if a, b := asJSON(t, first.Tools), asJSON(t, second.Tools); a != b || !strings.Contains(a, "cntr_1") {
@@ -118,7 +118,7 @@ func (h *house) refused(body string) error {
 	return err
 }
 
-// Of many responses at once, one writes the conversation.
+// Of several concurrent responses, one writes the conversation.
 func TestConversationLocked(t *testing.T) {
 	h := newHouse(t)
 	h.model.gate = make(chan struct{})
@@ -148,7 +148,7 @@ func TestConversationLocked(t *testing.T) {
 	}
 }
 
-// Failed and cancelled responses leave nothing, incomplete ones do; each frees the
+// Failed and cancelled responses add no items, incomplete ones do. Each releases the
 // conversation.
 func TestConversationAfterFailure(t *testing.T) {
 	h := newHouse(t, turn{&berth.Error{Code: berth.CodeInvalid, Message: "no"}}, turn{hang{}}, turn{model.Text{Text: "Half of"}, model.Finish{Reason: model.FinishLength}}, say("fine"))
@@ -157,7 +157,7 @@ func TestConversationAfterFailure(t *testing.T) {
 		t.Fatalf("got %s, want failed", got.Status)
 	}
 	r := h.create(says("hangs", `,"background":true`))
-	h.waitAsked(2)
+	h.waitCalled(2)
 	if _, err := h.engine.Cancel(t.Context(), caller, r.ID); err != nil {
 		t.Fatal(err)
 	}
@@ -168,13 +168,13 @@ func TestConversationAfterFailure(t *testing.T) {
 	wantLines(t, "after one that is not stored", h.held(), "Welcome.", "stops", "message incomplete Half of", "ends", "fine")
 }
 
-// A resumed run holds its conversation still, and goes on from what was there when
-// it was made.
+// A resumed run still holds its conversation, and sees the items that it had when the
+// response was created.
 func TestConversationResumed(t *testing.T) {
 	h := newHouse(t, turn{hang{}}, say("Done."), say("Next."))
 	h.newConversation(project)
 	r := h.create(says("begin", `,"background":true`))
-	h.waitAsked(1)
+	h.waitCalled(1)
 	late := engine.ConversationItems("conv_1", []berth.Item{message("msg_late", "Too late.")})
 	late[0].CreatedAt = time.Now().Unix() + 60
 	h.add(project, late...)
@@ -187,21 +187,22 @@ func TestConversationResumed(t *testing.T) {
 	wantError(t, "beside a resumed run", h.refused(says("meanwhile", "")), berth.CodeConflict, "conversation_locked")
 	h.model.gate <- struct{}{}
 	h.final(r.ID)
-	wantLines(t, "seen by the resumed run", texts(t, h.model.asked[1].Items), "Welcome.", "begin")
+	wantLines(t, "seen by the resumed run", texts(t, h.model.requests[1].Items), "Welcome.", "begin")
 	wantLines(t, "the conversation", h.held(), "Welcome.", "Too late.", "begin", "Done.")
 	close(h.model.gate)
 	h.final(h.create(says("go on", "")).ID)
-	wantLines(t, "seen by the next", texts(t, h.model.asked[2].Items), "Welcome.", "Too late.", "begin", "Done.", "go on")
+	wantLines(t, "seen by the next", texts(t, h.model.requests[2].Items), "Welcome.", "Too late.", "begin", "Done.", "go on")
 }
 
-// A conversation that is compacted goes on from there. What asked for it is no item.
+// A compacted conversation continues from the compaction. The trigger is not stored as an
+// item.
 func TestConversationCompacted(t *testing.T) {
 	h := newHouse(t, say("They said welcome."), say("Indeed."))
 	h.newConversation(project)
 	h.final(h.create(`{` + inConversation + `,"input":[{"type":"compaction_trigger","id":"item_1"}]}`).ID)
 	wantLines(t, "the conversation", h.held(), "Welcome.", "compaction ")
 	h.final(h.create(says("and so", "")).ID)
-	if got := texts(t, h.model.asked[1].Items); len(got) != 3 || !strings.Contains(got[1], "They said welcome.") || got[2] != "and so" {
+	if got := texts(t, h.model.requests[1].Items); len(got) != 3 || !strings.Contains(got[1], "They said welcome.") || got[2] != "and so" {
 		t.Errorf("the model saw %q", got)
 	}
 }
@@ -226,8 +227,8 @@ func (s dyingStore) AppendEvents(ctx context.Context, p berth.ProjectID, id bert
 	return s.Responses.AppendEvents(ctx, p, id, owner, events, body, also...)
 }
 
-// A server that dies before the end of a response has left nothing in the
-// conversation; the next life ends the response and leaves everything, once.
+// A server that dies before the end of a response has added no items to the conversation.
+// After a restart the response ends and adds its items once.
 func TestConversationKilled(t *testing.T) {
 	h := newHouse(t, say("Lost."), say("Kept."))
 	h.stop()
@@ -247,12 +248,12 @@ func TestConversationKilled(t *testing.T) {
 	wantLines(t, "after the next life", h.held(), "Welcome.", "ask", "message incomplete Lost.", "Kept.")
 }
 
-// A response that is not stored dies with its server, and its hold with it.
+// A response that is not stored ends with its server, and so does its hold.
 func TestConversationKilledNotStored(t *testing.T) {
 	h := newHouse(t, turn{hang{}}, say("Ahoy."))
 	h.newConversation(project)
 	h.create(says("passing", `,"store":false`))
-	h.waitAsked(1)
+	h.waitCalled(1)
 	h.stop()
 	h.start()
 	if err := h.engine.Recover(t.Context()); err != nil {
@@ -262,8 +263,8 @@ func TestConversationKilledNotStored(t *testing.T) {
 	wantLines(t, "the conversation", h.held(), "Welcome.", "ask", "Ahoy.")
 }
 
-// Who continues a response that was made in a conversation finds what was there
-// before it, and not what came later, with and without what is remembered.
+// A response that continues one of a conversation by its id sees the items before that
+// one, and no later items, with and without the cache.
 func TestContinueOutOfConversation(t *testing.T) {
 	h := newHouse(t, say("One."), say("Two."), say("Branch."), say("Twig."), say("Leaf."))
 	h.newConversation(project)
@@ -273,7 +274,7 @@ func TestContinueOutOfConversation(t *testing.T) {
 	h.add(project, late...)
 	branch := h.final(h.create(`{"model":"played","input":"branch","previous_response_id":"` + string(second.ID) + `"}`).ID)
 	want := []string{"Welcome.", "first", "One.", "second", "Two."}
-	if got := texts(t, h.model.asked[2].Items); len(got) != 6 || !cmp.Equal(got[:5], want) {
+	if got := texts(t, h.model.requests[2].Items); len(got) != 6 || !cmp.Equal(got[:5], want) {
 		t.Errorf("the branch saw %q, want %q and its own", got, want)
 	}
 	if branch.Conversation != nil {
@@ -283,20 +284,20 @@ func TestContinueOutOfConversation(t *testing.T) {
 	h.start()
 	twig := `{"model":"played","input":"twig","previous_response_id":"` + string(branch.ID) + `"}`
 	h.final(h.create(twig).ID)
-	if got := texts(t, h.model.asked[3].Items); len(got) != 8 || !cmp.Equal(got[:5], want) {
+	if got := texts(t, h.model.requests[3].Items); len(got) != 8 || !cmp.Equal(got[:5], want) {
 		t.Errorf("the twig saw %q, want %q, the branch and its own", got, want)
 	}
 	if err := h.engine.DeleteConversation(t.Context(), caller, "conv_1"); err != nil {
 		t.Fatal(err)
 	}
 	h.final(h.create(twig).ID)
-	if got := texts(t, h.model.asked[4].Items); len(got) != 5 || got[0] != "second" {
+	if got := texts(t, h.model.requests[4].Items); len(got) != 5 || got[0] != "second" {
 		t.Errorf("after the conversation was deleted, the twig saw %q", got)
 	}
 }
 
-// What is deleted from a conversation is not shown to the model again; who writes
-// a conversation that is deleted leaves nothing.
+// The model does not see deleted items of a conversation. A response adds nothing to a
+// deleted conversation.
 func TestConversationDeleted(t *testing.T) {
 	h := newHouse(t, say("One."), say("Two."), say("Three."))
 	h.newConversation(project)
@@ -305,7 +306,7 @@ func TestConversationDeleted(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.final(h.create(says("next", "")).ID)
-	wantLines(t, "seen by the model", texts(t, h.model.asked[1].Items), "Welcome.", "One.", "next")
+	wantLines(t, "seen by the model", texts(t, h.model.requests[1].Items), "Welcome.", "One.", "next")
 
 	other := berth.Caller{Project: "proj_other"}
 	for what, err := range map[string]error{
@@ -333,7 +334,7 @@ func TestConversationDeleted(t *testing.T) {
 	wantError(t, "a deleted conversation", h.refused(says("again", "")), berth.CodeNotFound, "")
 }
 
-// Another project's conversation is as unknown as one that is not there.
+// A conversation of another project is not found.
 func TestConversationOfAnother(t *testing.T) {
 	h := newHouse(t)
 	h.newConversation("proj_other")

@@ -62,7 +62,7 @@ func newHouse(t *testing.T, turns ...turn) *house {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { st.Close() })
-	h := &house{t: t, log: t.Output(), store: st, model: &playedModel{turns: turns, heard: make(chan struct{}, 1000)},
+	h := &house{t: t, log: t.Output(), store: st, model: &playedModel{turns: turns, called: make(chan struct{}, 1000)},
 		containers: &fakeContainers{calls: map[string]*fakeCall{}, commands: map[string]func(*fakeCall){}}}
 	h.start()
 	t.Cleanup(h.stop)
@@ -157,7 +157,7 @@ func (h *house) final(id berth.ResponseID) *berth.Response {
 	return rec.Body
 }
 
-// waitFor returns when the response has told an event of a type.
+// waitFor returns when the response has an event of a type.
 func (h *house) waitFor(id berth.ResponseID, want berth.EventType) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
@@ -173,14 +173,14 @@ func (h *house) waitFor(id berth.ResponseID, want berth.EventType) {
 	h.t.Fatalf("the response ended without %s", want)
 }
 
-// waitAsked returns when the model has been asked n times.
-func (h *house) waitAsked(n int) {
+// waitCalled returns when the model has been called n times.
+func (h *house) waitCalled(n int) {
 	h.t.Helper()
 	for range n {
 		select {
-		case <-h.model.heard:
+		case <-h.model.called:
 		case <-time.After(20 * time.Second):
-			h.t.Fatalf("the model was not asked %d times", n)
+			h.t.Fatalf("the model was not called %d times", n)
 		}
 	}
 }
@@ -250,7 +250,7 @@ func decode(t *testing.T, it berth.Item, body any) {
 	}
 }
 
-// A turn is what the model says when it is asked: deltas, and errors in their place.
+// A turn is one turn of the model: its deltas, with errors in their places.
 type turn []any
 
 // hang is a turn's way to stop in the middle until it is cancelled.
@@ -266,14 +266,14 @@ func shell(id, arguments string) turn {
 // noUsage in a turn makes its Finish report no usage.
 type noUsage struct{}
 
-// A playedModel plays its turns in order and keeps what it was asked.
+// A playedModel plays its turns in order and records its requests.
 type playedModel struct {
-	mu     sync.Mutex
-	turns  []turn
-	asked  []*model.Request
-	window int
-	gate   chan struct{} // if set, each turn waits for one value before it begins
-	heard  chan struct{} // receives one value for each time that it was asked
+	mu       sync.Mutex
+	turns    []turn
+	requests []*model.Request
+	window   int
+	gate     chan struct{} // if set, each turn waits for one value before it begins
+	called   chan struct{} // receives one value for each call
 }
 
 func (m *playedModel) Route(name string) (model.Provider, string, error) {
@@ -296,10 +296,10 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 			}
 		}
 		m.mu.Lock()
-		m.asked = append(m.asked, req)
+		m.requests = append(m.requests, req)
 		select {
-		case m.heard <- struct{}{}:
-		default: // nobody counts
+		case m.called <- struct{}{}:
+		default: // no test waits
 		}
 		var t turn
 		if len(m.turns) > 0 {

@@ -61,8 +61,8 @@ func TestMemory(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := outline(t, h.model.asked[1].Items), []string{"message  first", "message completed one", "message  second"}; !slices.Equal(got, want) {
-		t.Errorf("the model was asked %q, want %q", got, want)
+	if got, want := outline(t, h.model.requests[1].Items), []string{"message  first", "message completed one", "message  second"}; !slices.Equal(got, want) {
+		t.Errorf("the model received %q, want %q", got, want)
 	}
 
 	// Only who has the memory can continue it, and only with what is not stored.
@@ -113,8 +113,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	}
 }
 
-// A prepared response ends without a question to the model, and is continued
-// with its input and in its container.
+// A prepared response ends without a call of the model. It can be continued with its input
+// and its container.
 func TestPrepared(t *testing.T) {
 	h := newHouse(t, say("one"))
 	const shell = `,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]`
@@ -123,15 +123,15 @@ func TestPrepared(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if ready.Status != berth.StatusCompleted || len(ready.Output) != 0 || ready.Usage == nil || ready.Usage.TotalTokens != 0 || len(h.model.asked) != 0 {
-		t.Errorf("got %s with %d items, usage %v, %d questions, want completed with none", ready.Status, len(ready.Output), ready.Usage, len(h.model.asked))
+	if ready.Status != berth.StatusCompleted || len(ready.Output) != 0 || ready.Usage == nil || ready.Usage.TotalTokens != 0 || len(h.model.requests) != 0 {
+		t.Errorf("got %s with %d items, usage %v, %d questions, want completed with none", ready.Status, len(ready.Output), ready.Usage, len(h.model.requests))
 	}
 	next, err := h.within(m, continuing(ready.ID, "second", shell))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, want := outline(t, h.model.asked[0].Items), []string{"message  first", "message  second"}; !slices.Equal(got, want) {
-		t.Errorf("the model was asked %q, want %q", got, want)
+	if got, want := outline(t, h.model.requests[0].Items), []string{"message  first", "message  second"}; !slices.Equal(got, want) {
+		t.Errorf("the model received %q, want %q", got, want)
 	}
 	if got, want := asJSON(t, next.Tools), asJSON(t, ready.Tools); got != want {
 		t.Errorf("got tools %s, want those prepared: %s", got, want)
@@ -145,8 +145,7 @@ func TestPrepared(t *testing.T) {
 	}
 }
 
-// What a prepared response leaves to its conversation is there at once, and the
-// conversation is free again.
+// A prepared response adds its items to its conversation at once and releases it.
 func TestPreparedInAConversation(t *testing.T) {
 	h := newHouse(t, say("one"))
 	h.newConversation(project)

@@ -28,8 +28,8 @@ type outage struct {
 	failed chan struct{} // closed by the first write that fails; nil while all work
 }
 
-// begin makes all writes fail, and returns when the next has.
-func (o *outage) begin() (failed <-chan struct{}) {
+// start makes all writes fail. The channel is closed when the next write has failed.
+func (o *outage) start() (failed <-chan struct{}) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	o.failed = make(chan struct{})
@@ -104,7 +104,7 @@ func newOutage(t *testing.T, turns ...turn) (*house, *outage) {
 	return h, o
 }
 
-// printer is a command that prints when it is told to, and a way to tell it.
+// printer returns a command that prints on demand, and a function that makes it print.
 func (h *house) printer(name string) (words chan string) {
 	words = make(chan string)
 	h.containers.commands[name] = func(c *fakeCall) {
@@ -128,9 +128,9 @@ func (h *house) printed(id berth.ResponseID) string {
 	return all
 }
 
-// The store fails while a command prints and works again: the same server goes on
-// with the response, and with its command, which ran once. Followers, who are also
-// those of a foreground request, notice nothing.
+// The store fails while a command prints, and recovers. The same server continues the
+// response and its command, which ran once. Followers, which include foreground requests,
+// see no error.
 func TestOutageDuringCommand(t *testing.T) {
 	for name, saves := range map[string]bool{"the failing write is lost": false, "the failing write is saved": true} {
 		t.Run(name, func(t *testing.T) {
@@ -140,7 +140,7 @@ func TestOutageDuringCommand(t *testing.T) {
 			r := h.create(`{` + withShell + `,"input":"x"}`)
 			words <- "one "
 			h.waitFor(r.ID, berth.EventShellOutputDelta)
-			failed := o.begin()
+			failed := o.start()
 			words <- "two "
 			<-failed
 			words <- "three "
@@ -162,12 +162,12 @@ func TestOutageDuringCommand(t *testing.T) {
 	}
 }
 
-// The store fails while the model speaks: the turn is asked again.
+// The store fails while the model writes. The turn is requested again.
 func TestOutageMidSentence(t *testing.T) {
 	h, o := newOutage(t, turn{model.Text{Text: "I was "}, model.Text{Text: "about"}}, say("Here I am."))
 	h.model.gate = make(chan struct{}, 2)
 	r := h.create(`{"model":"played","input":"x","background":true}`)
-	failed := o.begin()
+	failed := o.start()
 	h.model.gate <- struct{}{}
 	<-failed
 	o.end()
@@ -181,8 +181,8 @@ func TestOutageMidSentence(t *testing.T) {
 	}
 }
 
-// A follower of a run that cannot be stored gets an error in bounded time. The run of
-// a client that leaves for that ends as cancelled once its end can be stored.
+// A follower of a run whose events cannot be stored gets an error in bounded time. If its
+// client then disconnects, the run ends as cancelled once that can be stored.
 func TestOutageEndsFollowers(t *testing.T) {
 	for _, background := range []bool{true, false} {
 		h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
@@ -203,7 +203,7 @@ func TestOutageEndsFollowers(t *testing.T) {
 		}
 		words <- "one "
 		h.waitFor(r.ID, berth.EventShellOutputDelta)
-		failed := o.begin()
+		failed := o.start()
 		words <- "two"
 		<-failed
 		var last error
@@ -225,14 +225,14 @@ func TestOutageEndsFollowers(t *testing.T) {
 	}
 }
 
-// A cancel that cannot be stored says so, each time, and has an effect later.
+// A cancellation that cannot be stored returns an error each time, and takes effect later.
 func TestCancelDuringOutage(t *testing.T) {
 	h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
 	words := h.printer("count")
 	r := h.create(`{` + withShell + `,"input":"x","background":true}`)
 	words <- "one"
 	h.waitFor(r.ID, berth.EventShellOutputDelta)
-	o.begin()
+	o.start()
 	for range 3 {
 		got, err := h.engine.Cancel(t.Context(), caller, r.ID)
 		if berth.ErrorCode(err) != berth.CodeUnavailable {
@@ -250,8 +250,8 @@ func TestCancelDuringOutage(t *testing.T) {
 	}
 }
 
-// A response whose run no server holds is cancelled by the server that is asked: its
-// commands end, and the model is not asked again.
+// Any server can cancel a response that no server holds: its commands end, and the model
+// is not called again.
 func TestCancelOrphan(t *testing.T) {
 	h := newHouse(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
 	words := h.printer("count")
@@ -268,13 +268,13 @@ func TestCancelOrphan(t *testing.T) {
 	for _, c := range h.containers.calls {
 		<-c.killed
 	}
-	if n := len(h.model.asked); n != 1 {
-		t.Errorf("the model was asked %d times, want once", n)
+	if n := len(h.model.requests); n != 1 {
+		t.Errorf("the model was called %d times, want once", n)
 	}
 }
 
-// Another server, or this one, resumes a run when its lease has lapsed, without a
-// restart. The server that lost it adds nothing.
+// Another server, or this one, resumes a run with a lapsed lease without a restart. The
+// server that lost the lease adds no events.
 func TestLapsedLease(t *testing.T) {
 	h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
 	h.lease = 50 * time.Millisecond
@@ -284,7 +284,7 @@ func TestLapsedLease(t *testing.T) {
 	r := h.create(`{` + withShell + `,"input":"x","background":true}`)
 	words <- "one "
 	h.waitFor(r.ID, berth.EventShellOutputDelta)
-	o.begin() // from now on the first server can renew nothing
+	o.start() // from now on the first server can renew nothing
 	first := h.engine
 	other := &house{t: t, log: t.Output(), store: o.Store, model: h.model, containers: h.containers, lease: h.lease, owner: "other"}
 	other.start()
@@ -314,13 +314,13 @@ func TestLapsedLease(t *testing.T) {
 	}
 }
 
-// A server whose store fails at its start starts, and resumes its responses later.
+// A server starts although its store fails, and resumes its responses later.
 func TestRecoverDuringOutage(t *testing.T) {
 	h, o := newOutage(t, turn{model.Text{Text: "I was about"}, hang{}}, say("Here I am."))
 	h.lease = 50 * time.Millisecond
 	r := h.create(`{"model":"played","input":"x","background":true}`)
 	h.waitFor(r.ID, berth.EventOutputTextDelta)
-	o.begin()
+	o.start()
 	h.stop()
 	h.start()
 	if err := h.engine.Recover(t.Context()); err != nil {
@@ -336,8 +336,8 @@ func TestRecoverDuringOutage(t *testing.T) {
 	}
 }
 
-// A response that is not stored is not swept away while its client reads, though its
-// run, which is over, renews no lease.
+// A sweep does not delete a response that is not stored while its client reads it,
+// although its ended run renews no lease.
 func TestSweepSparesReaders(t *testing.T) {
 	h := newHouse(t, say("secret"))
 	h.stop()
@@ -365,7 +365,7 @@ func TestSweepSparesReaders(t *testing.T) {
 	waitGone(t, h.store, r.ID)
 }
 
-// One whose removal failed is removed by a later sweep.
+// A later sweep deletes a response with store false whose deletion failed.
 func TestSweepRemovesUnstored(t *testing.T) {
 	h, o := newOutage(t, say("secret"))
 	h.stop()
@@ -378,7 +378,7 @@ func TestSweepRemovesUnstored(t *testing.T) {
 	}
 	h.events(r.ID)
 	h.engine.Settled(r.ID)
-	failed := o.begin()
+	failed := o.start()
 	leave()
 	<-failed
 	o.end()

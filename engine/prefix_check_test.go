@@ -221,7 +221,7 @@ func unsaid(t turn, context []berth.Item) turn {
 	})
 }
 
-// deed is what is the same of a call as the model writes it and as it is shown to it.
+// deed returns the part of a call that is the same as the model writes it and sees it.
 func deed(name, arguments string) string {
 	if _, after, ok := strings.Cut(arguments, `"commands":[`); ok {
 		arguments, _, _ = strings.Cut(after, "]")
@@ -229,7 +229,7 @@ func deed(name, arguments string) string {
 	return name + " " + strings.ReplaceAll(arguments, `"`, "")
 }
 
-// without is a turn without the words of an item that it begins with.
+// without returns a turn without the text of the item at its start.
 func without(t turn, it berth.Item) turn {
 	var body struct{ Content, Summary []berth.Content }
 	_ = it.Decode(&body)

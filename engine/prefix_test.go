@@ -87,8 +87,8 @@ func FuzzRecovery(f *testing.F) {
 	})
 }
 
-// A scene is a conversation whose last response is killed. Its model says what the
-// last stage says whose number of outputs it has seen.
+// A scene is a conversation whose last response is killed. Its model plays the last stage
+// whose number of outputs it has seen.
 type scene struct {
 	requests []string // the last is the one that is killed; %s is the id of the one before
 	approve  bool     // the last request approves of what the one before asks
@@ -187,7 +187,7 @@ var scenes = map[string]scene{
 // summarized precedes the number of outputs in a summary of the playhouse's model.
 const summarized = "Outputs so far: "
 
-// errOnce is an upstream's failure the first time that its turn is asked.
+// errOnce fails the first attempt at a turn.
 var errOnce = model.WithRetryAfter(&berth.Error{Code: berth.CodeUpstream, Message: "cut"}, time.Millisecond)
 
 var errDead = errors.New("the process was killed")
@@ -386,7 +386,7 @@ func (p *playhouse) await(e *engine.Engine, j *journal.Journal, m *mortal, id be
 func (p *playhouse) Route(string) (model.Provider, string, error) { return p, "upstream-name", nil }
 func (p *playhouse) Window(string) int                            { return 0 }
 
-// Stream says what the scene says after the outputs that the model is shown.
+// Stream plays the scene's turn for the outputs that the model is shown.
 func (p *playhouse) Stream(_ context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	outputs := 0
 	for _, it := range req.Items {
@@ -442,8 +442,8 @@ func (p *playhouse) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 
 func (p *playhouse) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return tape{p} }
 
-// A tape is a container as its guest makes it: a call runs once and is told again, from
-// the beginning, to those who ask again, until it is forgotten.
+// A tape is a container with the behaviour of the guest: it runs a call once, and replays
+// its events from the start on each request until the call is forgotten.
 type tape struct{ *playhouse }
 
 func (p tape) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {

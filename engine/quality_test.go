@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// asks is a request with a shell in a container, and what else is in "berth".
+// asks returns a request with a shell in a container and more fields in "berth".
 func asks(extension string, fields ...string) string {
 	return `{"model":"played","input":"work","tools":[{"type":"shell","environment":{"type":"container_auto"}}],"berth":` + extension + strings.Join(fields, "") + `}`
 }
@@ -62,8 +62,8 @@ func TestChecks(t *testing.T) {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
 			wantEnd(t, r, c.status, c.reason)
-			if told := h.model.asked[0].Instructions; !strings.Contains(told, "\ntest\n") {
-				t.Errorf("the model was told %q, not the checks", told)
+			if told := h.model.requests[0].Instructions; !strings.Contains(told, "\ntest\n") {
+				t.Errorf("the model was shown %q, not the checks", told)
 			}
 		})
 	}
@@ -80,7 +80,7 @@ func wantEnd(t *testing.T, r *berth.Response, status berth.Status, reason string
 	}
 }
 
-// A check that a crash interrupts is taken up, and counts as it was.
+// A check that a crash interrupts is resumed and counts once.
 func TestChecksAfterCrash(t *testing.T) {
 	h := newHouse(t, say("done"))
 	began := make(chan *fakeCall, 1)
@@ -149,8 +149,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// A budget of money counts what upstreams have prices for, and ends a response before
-// the turn that would go beyond it.
+// A cost budget counts the turns of upstreams with prices, and ends a response before the
+// turn that would exceed it.
 func TestBudgetOfCost(t *testing.T) {
 	costs := func(command, amount string) turn {
 		value, err := berth.ParseAmount(amount)
@@ -200,7 +200,7 @@ func TestBudgetOfCost(t *testing.T) {
 	}
 }
 
-// When the time is up, what runs is ended, and what was said is kept.
+// When the time budget is used up, running commands end and finished output stays.
 func TestBudgetOfTime(t *testing.T) {
 	h := newHouse(t, turn{model.Text{Text: "I begin."}, hang{}})
 	r := h.final(h.create(asks(`{"budget":{"max_seconds":1}}`)).ID)
@@ -233,7 +233,7 @@ func TestApprovals(t *testing.T) {
 		t.Errorf("output after approval (-want +got):\n%s", diff)
 	}
 	if diff := cmp.Diff([]string{"message  work", "message completed I clean up.", "function_call completed shell{\"commands\":[\"ls\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed",
-		"function_call completed shell{\"commands\":[\"rm -r x\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed"}, lowered(t, h.model.asked[1].Items)); diff != "" {
+		"function_call completed shell{\"commands\":[\"rm -r x\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed"}, lowered(t, h.model.requests[1].Items)); diff != "" {
 		t.Errorf("the model saw (-want +got):\n%s", diff)
 	}
 	if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, request.ID, true, ""))); berth.ErrorCode(err) != berth.CodeInvalid {
@@ -250,9 +250,9 @@ func TestApprovals(t *testing.T) {
 	if diff := cmp.Diff([]string{"message completed well"}, outline(t, fourth.Output)); diff != "" || len(h.containers.ran) != ran {
 		t.Errorf("after a refusal %v ran, output (-want +got):\n%s", h.containers.ran[ran:], diff)
 	}
-	seen := h.model.asked[3].Items
+	seen := h.model.requests[3].Items
 	if last := string(seen[len(seen)-1].Raw()); !strings.Contains(last, "did not approve") || !strings.Contains(last, "Keep y.") {
-		t.Errorf("the model was told %s", last)
+		t.Errorf("the model was shown %s", last)
 	}
 	if slices.Contains(h.containers.ran, "rm y") {
 		t.Error("what was not approved was run")

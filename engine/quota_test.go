@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// A ledger is a quota that writes down what it is told.
+// A ledger is a quota that records its calls.
 type ledger struct {
 	mu     sync.Mutex
 	lines  []string
@@ -61,8 +61,7 @@ func (l *ledger) want(t *testing.T, want ...string) {
 	}
 }
 
-// What a response needs is booked before anything is done for it, and put right
-// when it ends, however it does.
+// Tokens are reserved before any work, and corrected when the response ends in any way.
 func TestQuota(t *testing.T) {
 	l := &ledger{}
 	h := newHouse(t, say("ok"), turn{model.Text{Text: "half"}, hang{}}, say("whole"))
@@ -93,16 +92,16 @@ func TestQuota(t *testing.T) {
 	l.want(t, "resume proj_test", "end 15")
 
 	l.refuse = berth.Errorf(berth.CodeRateLimited, "no more")
-	asked := len(h.model.asked)
+	asked := len(h.model.requests)
 	if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x"}`); berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("got %v, want what the quota says", err)
 	}
-	if len(h.model.asked) != asked {
-		t.Error("the model was asked")
+	if len(h.model.requests) != asked {
+		t.Error("the model was called")
 	}
 }
 
-// A response is counted for the key that asked for it.
+// A response counts for the key that created it.
 func TestUsage(t *testing.T) {
 	h := newHouse(t, say("ok"))
 	who := caller
@@ -122,7 +121,7 @@ func TestUsage(t *testing.T) {
 	}
 }
 
-// A turn whose upstream reports no usage counts what it is estimated to have used.
+// A turn whose upstream reports no usage counts an estimate.
 func TestUnreportedUsage(t *testing.T) {
 	words := strings.Repeat("tide ", 100)
 	h := newHouse(t, turn{model.Text{Text: words}, noUsage{}})

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A client may name any item that is kept, as the AI SDK does with what the model
-// said, and give nothing but that.
+// A client may refer to any stored item by its id alone, as the AI SDK does with output of
+// the model.
 func TestReferences(t *testing.T) {
 	h := newHouse(t, say("one"), call("call_1", "add", `{}`), say("three"), say("four"))
 	first := h.final(h.create(`{` + withClients + `,"input":"a"}`).ID)
@@ -20,13 +20,13 @@ func TestReferences(t *testing.T) {
 	ref := func(it berth.Item) string { return `{"type":"item_reference","id":"` + it.ID() + `"}` }
 	third := h.final(h.create(`{` + withClients + `,"input":[{"role":"user","content":"a"},` + ref(first.Output[0]) + `,` + ref(second.Output[0]) + `,
 		{"type":"function_call_output","call_id":"call_1","output":"2"}]}`).ID)
-	seen := h.model.asked[2].Items
+	seen := h.model.requests[2].Items
 	if len(seen) != 4 || !strings.Contains(string(seen[1].Raw()), `"one"`) || seen[2].CallID() != "call_1" {
 		t.Errorf("the model saw %s", asJSON(t, seen))
 	}
 	// What the chain has already is not there twice.
 	h.final(h.create(`{` + withClients + `,"input":[` + ref(third.Output[0]) + `,` + ref(second.Output[0]) + `],"previous_response_id":"` + string(third.ID) + `"}`).ID)
-	if n := len(h.model.asked[3].Items); n != 5 {
+	if n := len(h.model.requests[3].Items); n != 5 {
 		t.Errorf("the model saw %d items, want 5", n)
 	}
 

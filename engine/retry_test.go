@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// What may pass is asked again, so often and for so long as the operator allows;
-// what was said before an error can be final.
+// Turns with temporary errors are retried within the configured limits. Final disables
+// retries after the first delta.
 func TestRetries(t *testing.T) {
 	down := &berth.Error{Code: berth.CodeUpstream, Message: "down"}
 	later := model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "later"}, time.Hour)
@@ -24,23 +24,23 @@ func TestRetries(t *testing.T) {
 	for name, tt := range map[string]struct {
 		retry    engine.Retry
 		turns    []turn
-		asked    int
-		attempts []int // nil is one with each time that the model is asked
+		calls    int
+		attempts []int // nil is one with each time that the model is calls
 		out      []string
 		err      string
 	}{
-		"four times":             {turns: []turn{{soon}, {soon}, {soon}, say("whole")}, asked: 4, out: []string{"message completed whole"}},
-		"and no more":            {turns: []turn{{soon}, {soon}, {soon}, {soon}}, asked: 4, err: "soon"},
-		"twice":                  {retry: engine.Retry{Attempts: 2}, turns: []turn{{soon}, {soon}}, asked: 2, err: "soon"},
-		"a circuit that is open": {turns: []turn{{open}, {open}, {soon}, {open}, {open}, {open}, {open}, {soon}, say("whole")}, asked: 9, attempts: []int{0, 0, 0, 1, 1, 1, 1, 1, 2}, out: []string{"message completed whole"}},
-		"a circuit, patience":    {retry: engine.Retry{Patience: 4 * time.Millisecond}, turns: slices.Repeat([]turn{{open}}, 100), asked: -1, attempts: []int{0}, err: "left alone"},
-		"not before its time":    {turns: []turn{{later}}, asked: 1, err: "later"},
-		"patience":               {retry: engine.Retry{Patience: 3 * time.Millisecond, Attempts: 9}, turns: []turn{{soon}, {down}}, asked: 2, err: "down"},
-		"what broke off":         {turns: []turn{half, say("whole")}, asked: 2, out: []string{"message incomplete half", "message completed whole"}},
-		"what broke off, final":  {retry: engine.Retry{Final: true}, turns: []turn{half}, asked: 1, out: []string{"message incomplete half"}, err: "down"},
-		"what did not begin yet": {retry: engine.Retry{Final: true}, turns: []turn{{soon}, say("whole")}, asked: 2, out: []string{"message completed whole"}},
-		"the client's fault":     {turns: []turn{{berth.Invalid("", "wrong")}}, asked: 1, err: "wrong"},
-		"the context":            {turns: []turn{{model.TooLong("too long")}}, asked: 1, err: "too long"},
+		"four times":             {turns: []turn{{soon}, {soon}, {soon}, say("whole")}, calls: 4, out: []string{"message completed whole"}},
+		"and no more":            {turns: []turn{{soon}, {soon}, {soon}, {soon}}, calls: 4, err: "soon"},
+		"twice":                  {retry: engine.Retry{Attempts: 2}, turns: []turn{{soon}, {soon}}, calls: 2, err: "soon"},
+		"a circuit that is open": {turns: []turn{{open}, {open}, {soon}, {open}, {open}, {open}, {open}, {soon}, say("whole")}, calls: 9, attempts: []int{0, 0, 0, 1, 1, 1, 1, 1, 2}, out: []string{"message completed whole"}},
+		"a circuit, patience":    {retry: engine.Retry{Patience: 4 * time.Millisecond}, turns: slices.Repeat([]turn{{open}}, 100), calls: -1, attempts: []int{0}, err: "left alone"},
+		"not before its time":    {turns: []turn{{later}}, calls: 1, err: "later"},
+		"patience":               {retry: engine.Retry{Patience: 3 * time.Millisecond, Attempts: 9}, turns: []turn{{soon}, {down}}, calls: 2, err: "down"},
+		"what broke off":         {turns: []turn{half, say("whole")}, calls: 2, out: []string{"message incomplete half", "message completed whole"}},
+		"what broke off, final":  {retry: engine.Retry{Final: true}, turns: []turn{half}, calls: 1, out: []string{"message incomplete half"}, err: "down"},
+		"what did not begin yet": {retry: engine.Retry{Final: true}, turns: []turn{{soon}, say("whole")}, calls: 2, out: []string{"message completed whole"}},
+		"the client's fault":     {turns: []turn{{berth.Invalid("", "wrong")}}, calls: 1, err: "wrong"},
+		"the context":            {turns: []turn{{model.TooLong("too long")}}, calls: 1, err: "too long"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			h := newHouse(t, tt.turns...)
@@ -52,10 +52,10 @@ func TestRetries(t *testing.T) {
 			if r.Error != nil {
 				got = r.Error.Message
 			}
-			if diff := cmp.Diff(tt.out, outline(t, r.Output)); diff != "" || got != tt.err || tt.asked >= 0 && len(h.model.asked) != tt.asked {
-				t.Errorf("got error %q after %d turns, want %q after %d; output (-want +got):\n%s", got, len(h.model.asked), tt.err, tt.asked, diff)
+			if diff := cmp.Diff(tt.out, outline(t, r.Output)); diff != "" || got != tt.err || tt.calls >= 0 && len(h.model.requests) != tt.calls {
+				t.Errorf("got error %q after %d turns, want %q after %d; output (-want +got):\n%s", got, len(h.model.requests), tt.err, tt.calls, diff)
 			}
-			for i, req := range h.model.asked {
+			for i, req := range h.model.requests {
 				if tt.attempts == nil && req.Attempt != i || tt.attempts != nil && i < len(tt.attempts) && req.Attempt != tt.attempts[i] {
 					t.Errorf("turn %d was attempt %d", i, req.Attempt)
 				}
@@ -64,8 +64,8 @@ func TestRetries(t *testing.T) {
 	}
 }
 
-// A chain tells who answered last, in the next life of the server as well; and what
-// each upstream has taken is told and counted.
+// The next response prefers the provider of the chain's last turn, after a restart as
+// well. The usage of each upstream is shown and recorded.
 func TestOrigins(t *testing.T) {
 	answer := func(upstream string, cost berth.Amount, what ...any) turn {
 		f := model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15},
@@ -79,7 +79,7 @@ func TestOrigins(t *testing.T) {
 		answer("b", 0, model.Text{Text: "ok"}), answer("b", 5, model.Text{Text: "ok"}), answer("c", 0, model.Text{Text: "ok"}), answer("c", 0, model.Text{Text: "ok"}))
 	prefers := func(what string, n int, want model.Origin) {
 		t.Helper()
-		if got := h.model.asked[n].Prefer; got != want {
+		if got := h.model.requests[n].Prefer; got != want {
 			t.Errorf("%s: prefers %+v, want %+v", what, got, want)
 		}
 	}

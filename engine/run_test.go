@@ -63,7 +63,7 @@ func TestShell(t *testing.T) {
 	if tools := asJSON(t, got.Tools); !strings.Contains(tools, `"container_reference"`) || !strings.Contains(tools, `"cntr_1"`) {
 		t.Errorf("tools do not name the container: %s", tools)
 	}
-	second := h.model.asked[1].Items
+	second := h.model.requests[1].Items
 	if n := len(second); n != 3 || second[1].Type() != berth.ItemFunctionCall || second[2].Type() != berth.ItemFunctionCallOutput {
 		t.Errorf("the second turn saw %d items: %v", n, second)
 	}
@@ -81,7 +81,7 @@ func TestChainAndFork(t *testing.T) {
 			t.Errorf("the child has another container: %s", asJSON(t, child.Tools))
 		}
 	}
-	for i, req := range h.model.asked[2:] {
+	for i, req := range h.model.requests[2:] {
 		if len(req.Items) != 5 { // a, call, output, first, b
 			t.Errorf("child %d: the model saw %d items, want 5", i, len(req.Items))
 		}
@@ -141,28 +141,28 @@ func TestBadCalls(t *testing.T) {
 			h := newHouse(t, turn{model.Call{ID: "call_1", Name: tc.tool, Arguments: tc.arguments}}, say("sorry"))
 			r := h.final(h.create(`{` + withShell + `,"input":"x"}`).ID)
 			if r.Status != berth.StatusCompleted || !strings.Contains(asJSON(t, r.Output), tc.want) {
-				t.Errorf("status %s, output %v: the model was not told %q", r.Status, outline(t, r.Output), tc.want)
+				t.Errorf("status %s, output %v: the model was not shown %q", r.Status, outline(t, r.Output), tc.want)
 			}
 			if len(h.containers.ran) > 0 {
 				t.Errorf("ran %q", h.containers.ran)
 			}
-			if len(h.model.asked) != 2 {
-				t.Fatalf("the model was asked %d times, want twice", len(h.model.asked))
+			if len(h.model.requests) != 2 {
+				t.Fatalf("the model was called %d times, want twice", len(h.model.requests))
 			}
-			if got := asJSON(t, h.model.asked[1].Items); !strings.Contains(got, tc.want) {
+			if got := asJSON(t, h.model.requests[1].Items); !strings.Contains(got, tc.want) {
 				t.Errorf("the model saw %s", got)
 			}
 		})
 	}
 }
 
-// max_tool_calls holds before a side effect: what is beyond it never runs.
+// max_tool_calls takes effect before a side effect: calls above it do not run.
 func TestMaxToolCalls(t *testing.T) {
 	two := turn{
 		model.Call{Index: 0, ID: "call_1", Name: "shell", Arguments: `{"commands":["a"]}`},
 		model.Call{Index: 1, ID: "call_2", Name: "shell", Arguments: `{"commands":["b"]}`},
 	}
-	h := newHouse(t, two, shell("call_3", `{"commands":["c"]}`), say("never asked"))
+	h := newHouse(t, two, shell("call_3", `{"commands":["c"]}`), say("never called"))
 	r := h.final(h.create(`{` + withShell + `,"input":"x","max_tool_calls":1}`).ID)
 	if diff := cmp.Diff([]string{"a"}, h.containers.ran); diff != "" {
 		t.Errorf("commands run (-want +got):\n%s", diff)
@@ -170,7 +170,7 @@ func TestMaxToolCalls(t *testing.T) {
 	if diff := cmp.Diff([]string{"shell_call completed a", "shell_call_output completed [a ran exit 0]"}, outline(t, r.Output)); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
-	if n := len(h.model.asked[1].Tools); n != 0 {
+	if n := len(h.model.requests[1].Tools); n != 0 {
 		t.Errorf("%d tools were still offered", n)
 	}
 }
@@ -180,7 +180,7 @@ func TestToolChoice(t *testing.T) {
 	h := newHouse(t, shell("call_1", `{"commands":["a"]}`), say("ok"))
 	h.final(h.create(`{` + withShell + `,"input":"x","tool_choice":{"type":"shell"}}`).ID)
 	want := []model.ToolChoice{{Mode: "function", Name: "shell"}, {Mode: "auto"}}
-	if diff := cmp.Diff(want, []model.ToolChoice{h.model.asked[0].ToolChoice, h.model.asked[1].ToolChoice}); diff != "" {
+	if diff := cmp.Diff(want, []model.ToolChoice{h.model.requests[0].ToolChoice, h.model.requests[1].ToolChoice}); diff != "" {
 		t.Errorf("choices (-want +got):\n%s", diff)
 	}
 	_, err := h.tryCreate(t.Context(), `{`+withShell+`,"input":"x","tool_choice":{"type":"function","name":"nope"}}`)
@@ -206,19 +206,19 @@ func TestOutputLimit(t *testing.T) {
 	}
 	h = newHouse(t, shell("call_1", `{"commands":["a"]}`), shell("call_2", `{"commands":["b"]}`), shell("call_3", `{"commands":["c"]}`), shell("call_4", `{"commands":["d"]}`))
 	r = h.final(h.create(`{` + withShell + `,"input":"x","max_output_tokens":16}`).ID)
-	if limit := h.model.asked[1].MaxOutputTokens; r.Status != berth.StatusIncomplete || limit != 11 {
+	if limit := h.model.requests[1].MaxOutputTokens; r.Status != berth.StatusIncomplete || limit != 11 {
 		t.Errorf("got %s; the second turn was allowed %d tokens, want 11", r.Status, limit)
 	}
 }
 
-// TestCutMessageInContext: what the model said before max_output_tokens stopped it is in
-// the context of what follows; a leftover of a turn that was asked again is not.
+// A message that max_output_tokens cut off is in the context of the next response. The
+// rest of a turn that was retried is not.
 func TestCutMessageInContext(t *testing.T) {
 	h := newHouse(t, turn{model.Text{Text: "left over"}, berth.Errorf(berth.CodeUpstream, "cut")},
 		turn{model.Text{Text: "Once upon"}, model.Finish{Reason: model.FinishLength}}, say("a time"))
 	first := h.final(h.create(`{"model":"played","input":"tell","max_output_tokens":16}`).ID)
 	h.final(h.create(`{"model":"played","input":"go on","previous_response_id":"` + string(first.ID) + `"}`).ID)
-	asked := h.model.asked[len(h.model.asked)-1]
+	asked := h.model.requests[len(h.model.requests)-1]
 	var told []string
 	for _, it := range asked.Items {
 		var m berth.Message
@@ -232,8 +232,8 @@ func TestCutMessageInContext(t *testing.T) {
 	}
 }
 
-// TestConfigurationUpdate: an update among the items holds for its response and those that
-// continue it, and no model is shown it.
+// A configuration update applies to its response and those that continue it. The model
+// does not see it.
 func TestConfigurationUpdate(t *testing.T) {
 	h := newHouse(t, say("one"), say("two"), say("three"))
 	update := `{"type":"configuration_update","id":"cu_1","reasoning":{"effort":"low"},"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}}}`
@@ -243,12 +243,12 @@ func TestConfigurationUpdate(t *testing.T) {
 	third := h.final(h.create(`{"model":"played","input":[` + back + `,{"role":"user","content":"z"}],"previous_response_id":"` + string(second.ID) + `"}`).ID)
 	for i, want := range []struct{ effort, format string }{{"low", "json_schema"}, {"low", "json_schema"}, {"medium", "text"}} {
 		r := []*berth.Response{first, second, third}[i]
-		asked := h.model.asked[i]
+		asked := h.model.requests[i]
 		if r.Reasoning.Effort == nil || *r.Reasoning.Effort != want.effort || !strings.Contains(string(r.Text.Format), want.format) {
 			t.Errorf("response %d shows %v and %s, want %v", i, r.Reasoning.Effort, r.Text.Format, want)
 		}
 		if asked.Reasoning.Effort == nil || *asked.Reasoning.Effort != want.effort || !strings.Contains(string(asked.Text.Format), want.format) {
-			t.Errorf("turn %d was asked with %v and %s, want %v", i, asked.Reasoning.Effort, asked.Text.Format, want)
+			t.Errorf("turn %d was called with %v and %s, want %v", i, asked.Reasoning.Effort, asked.Text.Format, want)
 		}
 		for _, it := range asked.Items {
 			if it.Type() == berth.ItemConfigurationUpdate {
@@ -267,7 +267,7 @@ func TestUpstreamErrors(t *testing.T) {
 		if diff := cmp.Diff([]string{"message incomplete half", "message completed whole"}, outline(t, r.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
-		if last := h.model.asked[2].Items; len(last) != 1 {
+		if last := h.model.requests[2].Items; len(last) != 1 {
 			t.Errorf("the half message was shown to the model: %v", last)
 		}
 	})
@@ -398,8 +398,8 @@ func TestRefused(t *testing.T) {
 	}
 }
 
-// A server dies while a command runs. Its next life collects the output of the
-// command, which ran once, tells only what had not been told, and goes on.
+// A server dies while a command runs. After a restart the command, which ran once, emits
+// only the output that was not stored yet, and continues.
 func TestResume(t *testing.T) {
 	h := newHouse(t, turn{model.Text{Text: "I will count."}, model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["count"]}`}}, say("counted"))
 	printed, goOn := make(chan struct{}), make(chan struct{})
@@ -442,8 +442,8 @@ func TestResume(t *testing.T) {
 	}
 }
 
-// A server dies while the model speaks: what was said is closed as incomplete
-// and the turn asked again.
+// A server dies while the model writes. The open message is closed as incomplete, and the
+// turn is requested again.
 func TestResumeMidSentence(t *testing.T) {
 	h := newHouse(t, turn{model.Text{Text: "I was about"}, hang{}}, say("Here I am."))
 	r := h.create(`{"model":"played","input":"x"}`)
@@ -459,13 +459,14 @@ func TestResumeMidSentence(t *testing.T) {
 	}
 }
 
-// Files and images named by id reach the model as data, and stay ids in the record.
+// Files and images named by id reach the model as data, and remain ids in the stored
+// items.
 func TestFilesByID(t *testing.T) {
 	h := newHouse(t, say("a cat"))
 	r := h.final(h.create(`{"model":"played","input":[{"type":"message","role":"user","content":[
 		{"type":"input_text","text":"what is it?"},{"type":"input_image","file_id":"file-cat","detail":"low"},{"type":"input_file","file_id":"file-cat"}]}]}`).ID)
 	var m berth.Message
-	decode(t, h.model.asked[0].Items[0], &m)
+	decode(t, h.model.requests[0].Items[0], &m)
 	const url = "data:image/png;base64,bWVvdw=="
 	if len(m.Content) != 3 || m.Content[1].ImageURL != url || m.Content[1].Detail != "low" || m.Content[2].FileData != url || m.Content[2].Filename != "cat.png" {
 		t.Errorf("the model saw %+v", m.Content)
@@ -476,8 +477,7 @@ func TestFilesByID(t *testing.T) {
 	}
 }
 
-// TestTextAsImage: a file that is not an image is refused as one, by its name and its
-// content.
+// A file that is not an image, by its name and its content, is refused as an image.
 func TestTextAsImage(t *testing.T) {
 	image := func(id string) string {
 		return `{"model":"played","input":[{"role":"user","content":"Look."},{"role":"user","content":[{"type":"input_text","text":"?"},{"type":"input_image","file_id":"` + id + `"}]}]}`
@@ -490,12 +490,12 @@ func TestTextAsImage(t *testing.T) {
 		t.Errorf("got %v, want %s", err, want)
 	}
 	h.final(h.create(image("file-gif")).ID)
-	if got := asJSON(t, h.model.asked[0].Items); !strings.Contains(got, "data:image/gif;base64,") {
+	if got := asJSON(t, h.model.requests[0].Items); !strings.Contains(got, "data:image/gif;base64,") {
 		t.Errorf("an image without an extension: the model saw %s", got)
 	}
 }
 
-// What is deleted from the middle of a chain is not shown to the model again.
+// The model no longer sees a deleted response in the middle of a chain.
 func TestDeletedAncestor(t *testing.T) {
 	h := newHouse(t, say("one"), say("two"), say("three"), say("four"))
 	one := h.final(h.create(`{"model":"played","input":"first secret"}`).ID)
@@ -504,7 +504,7 @@ func TestDeletedAncestor(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.final(h.create(`{"model":"played","input":"third","previous_response_id":"` + string(two.ID) + `"}`).ID)
-	if got := asJSON(t, h.model.asked[2].Items); strings.Contains(got, "secret") || !strings.Contains(got, "second") {
+	if got := asJSON(t, h.model.requests[2].Items); strings.Contains(got, "secret") || !strings.Contains(got, "second") {
 		t.Errorf("the model saw %s", got)
 	}
 	if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","previous_response_id":"`+string(one.ID)+`"}`); berth.ErrorCode(err) != berth.CodeInvalid {
@@ -512,7 +512,7 @@ func TestDeletedAncestor(t *testing.T) {
 	}
 }
 
-// Who has noted an id before the response was made may ask twice: one is made.
+// Two requests with the same chosen id create one response.
 func TestCreateAs(t *testing.T) {
 	h := newHouse(t, say("Ahoy."))
 	r, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","background":true}`, engine.As("resp_noted"))

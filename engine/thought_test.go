@@ -16,8 +16,8 @@ func thinking(thought, answer string) turn {
 	return turn{model.Thought{Text: thought}, model.Text{Text: answer}}
 }
 
-// A client that keeps its items itself may drop the content of reasoning, as
-// OpenAI's does not have any: it comes back from encrypted_content.
+// A client may drop the content of reasoning, as OpenAI's has none: encrypted_content
+// restores it.
 func TestEncryptedReasoning(t *testing.T) {
 	h := newHouse(t, thinking("deep", "so"), say("on"))
 	first := h.final(h.create(`{"model":"played","store":true,"include":["reasoning.encrypted_content"],"input":[` + user("a", 1) + `]}`).ID)
@@ -34,14 +34,14 @@ func TestEncryptedReasoning(t *testing.T) {
 	carried, _ := json.Marshal(map[string]any{"id": r.ID, "type": "reasoning", "summary": []any{}, "encrypted_content": r.EncryptedContent})
 	h.final(h.create(`{"model":"played","input":[` + user("a", 1) + "," + string(carried) + "," + string(first.Output[1].Raw()) + "," + user("b", 1) + `]}`).ID)
 	var seen berth.Reasoning
-	decode(t, h.model.asked[1].Items[1], &seen)
+	decode(t, h.model.requests[1].Items[1], &seen)
 	want := berth.Reasoning{ID: r.ID, Type: berth.ItemReasoning, Summary: []berth.Content{}, Content: []berth.Content{{Type: "reasoning_text", Text: "deep"}}}
 	if diff := cmp.Diff(want, seen); diff != "" {
 		t.Errorf("the model sees (-want +got):\n%s", diff)
 	}
 }
 
-// Nobody asked: there is none.
+// Without "include" reasoning has no encrypted_content.
 func TestPlainReasoning(t *testing.T) {
 	h := newHouse(t, thinking("deep", "so"))
 	got := h.final(h.create(`{"model":"played","input":"x"}`).ID)
@@ -52,13 +52,13 @@ func TestPlainReasoning(t *testing.T) {
 	}
 }
 
-// A provider's own encrypted_content goes both ways as it is.
+// A provider's own encrypted_content passes both ways unchanged.
 func TestProvidersReasoning(t *testing.T) {
 	item := berth.NewItem(map[string]any{"id": "rs_1", "type": "reasoning", "summary": []any{}, "encrypted_content": "gAAAAtheirs"})
 	h := newHouse(t, turn{model.Item{Item: item}, model.Text{Text: "so"}}, say("on"))
 	first := h.final(h.create(`{"model":"played","include":["reasoning.encrypted_content"],"input":"x"}`).ID)
 	h.final(h.create(`{"model":"played","previous_response_id":"` + string(first.ID) + `","input":"y"}`).ID)
-	for at, it := range map[string]berth.Item{"output": first.Output[0], "next turn": h.model.asked[1].Items[1]} {
+	for at, it := range map[string]berth.Item{"output": first.Output[0], "next turn": h.model.requests[1].Items[1]} {
 		var r berth.Reasoning
 		decode(t, it, &r)
 		if r.EncryptedContent != "gAAAAtheirs" {
@@ -67,7 +67,7 @@ func TestProvidersReasoning(t *testing.T) {
 	}
 }
 
-// What looks like Berth's and is not, or is another project's, is refused.
+// Sealed content that is forged or belongs to another project is refused.
 func TestForeignReasoning(t *testing.T) {
 	h := newHouse(t, thinking("deep", "so"))
 	first := h.final(h.create(`{"model":"played","include":["reasoning.encrypted_content"],"input":"x"}`).ID)

@@ -15,12 +15,12 @@ import (
 // words is a text of n tokens.
 func words(n int) string { return strings.TrimSpace(strings.Repeat("word ", n)) }
 
-// user is an input message of n tokens that begins with a name.
+// user returns an input message of n tokens that starts with a name.
 func user(name string, n int) string {
 	return fmt.Sprintf(`{"id":"msg_%s","type":"message","role":"user","status":"completed","content":[{"type":"input_text","text":"%s %s"}]}`, name, name, words(n))
 }
 
-func said(name string, n int) string {
+func assistantMessage(name string, n int) string {
 	return fmt.Sprintf(`{"id":"msg_%s","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"%s %s"}]}`, name, name, words(n))
 }
 
@@ -48,16 +48,16 @@ func TestTruncation(t *testing.T) {
 		input  []string
 		want   string
 	}{
-		{"all fits", 4000, "", []string{user("a", 100), said("b", 100), user("c", 100)}, "msg_a msg_b msg_c"},
-		{"unknown", 0, "", []string{user("a", 5000), said("b", 5000), user("c", 5000)}, "msg_a msg_b msg_c"},
-		{"oldest first", 1000, "", []string{user("a", 300), said("b", 300), user("c", 300), said("d", 300), user("e", 200)}, "msg_c msg_d msg_e"},
-		{"begins with the user", 1000, "", []string{user("a", 700), said("b", 10), user("c", 10), said("d", 300), user("e", 200)}, "msg_c msg_d msg_e"},
-		{"room for the answer", 1000, `,"max_output_tokens":500`, []string{user("a", 300), said("b", 10), user("c", 300)}, "msg_c"},
-		{"developer's words stay", 1000, "", []string{developer, user("a", 900), said("b", 10), user("c", 300)}, "msg_dev msg_c"},
+		{"all fits", 4000, "", []string{user("a", 100), assistantMessage("b", 100), user("c", 100)}, "msg_a msg_b msg_c"},
+		{"unknown", 0, "", []string{user("a", 5000), assistantMessage("b", 5000), user("c", 5000)}, "msg_a msg_b msg_c"},
+		{"oldest first", 1000, "", []string{user("a", 300), assistantMessage("b", 300), user("c", 300), assistantMessage("d", 300), user("e", 200)}, "msg_c msg_d msg_e"},
+		{"begins with the user", 1000, "", []string{user("a", 700), assistantMessage("b", 10), user("c", 10), assistantMessage("d", 300), user("e", 200)}, "msg_c msg_d msg_e"},
+		{"room for the answer", 1000, `,"max_output_tokens":500`, []string{user("a", 300), assistantMessage("b", 10), user("c", 300)}, "msg_c"},
+		{"developer's words stay", 1000, "", []string{developer, user("a", 900), assistantMessage("b", 10), user("c", 300)}, "msg_dev msg_c"},
 		{"a call goes with its output", 1000, "", []string{user("a", 10), called("x", 500), called("y", 500)}, "msg_a fc_y fco_y"},
 		{"calls side by side", 1000, "", []string{user("a", 10), called("x", 10), user("b", 600), called("y", 500)}, "msg_b fc_y fco_y"},
 		{"the task stays", 1000, "", []string{user("a", 500), called("x", 300), called("y", 300), called("z", 200)}, "msg_a fc_z fco_z"},
-		{"no more to drop", 1000, "", []string{user("a", 10), said("b", 10), user("c", 2000)}, "msg_c"},
+		{"no more to drop", 1000, "", []string{user("a", 10), assistantMessage("b", 10), user("c", 2000)}, "msg_c"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -67,7 +67,7 @@ func TestTruncation(t *testing.T) {
 			if got.Status != berth.StatusCompleted || got.Truncation != "auto" {
 				t.Errorf("got %s, truncation %s", got.Status, got.Truncation)
 			}
-			if got := ids(h.model.asked[0].Items); got != tt.want {
+			if got := ids(h.model.requests[0].Items); got != tt.want {
 				t.Errorf("the model saw %s, want %s", got, tt.want)
 			}
 		})
@@ -78,11 +78,11 @@ func TestTruncation(t *testing.T) {
 func TestTruncationForgetsNothing(t *testing.T) {
 	h := newHouse(t, say("one"), say("two"))
 	h.model.window = 1000
-	first := h.final(h.create(`{"model":"played","truncation":"auto","input":[` + user("a", 900) + "," + said("b", 10) + "," + user("c", 10) + `]}`).ID)
+	first := h.final(h.create(`{"model":"played","truncation":"auto","input":[` + user("a", 900) + "," + assistantMessage("b", 10) + "," + user("c", 10) + `]}`).ID)
 	h.model.window = 8000
 	h.final(h.create(`{"model":"played","truncation":"auto","previous_response_id":"` + string(first.ID) + `","input":[` + user("d", 10) + `]}`).ID)
 	want := "msg_a msg_b msg_c " + first.Output[0].ID() + " msg_d"
-	if got := ids(h.model.asked[1].Items); got != want {
+	if got := ids(h.model.requests[1].Items); got != want {
 		t.Errorf("the model saw %s, want %s", got, want)
 	}
 }
@@ -100,13 +100,13 @@ func TestTruncationAfterRefusal(t *testing.T) {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	var seen []int
-	for _, req := range h.model.asked {
+	for _, req := range h.model.requests {
 		seen = append(seen, len(req.Items))
 	}
 	if seen[0] != 9 || seen[1] >= seen[0] || seen[2] >= seen[1] || seen[3] > seen[2]+2 {
 		t.Errorf("the model saw %v items, want fewer after each refusal, and no more again", seen)
 	}
-	if last := h.model.asked[3].Items; last[len(last)-1].Type() != berth.ItemFunctionCallOutput {
+	if last := h.model.requests[3].Items; last[len(last)-1].Type() != berth.ItemFunctionCallOutput {
 		t.Errorf("the last turn does not see the output: %s", ids(last))
 	}
 }
@@ -129,8 +129,8 @@ func TestTooLong(t *testing.T) {
 			if got.Status != berth.StatusFailed || got.Error == nil || got.Error.Code != "context_length_exceeded" {
 				t.Errorf("got %s, %+v", got.Status, got.Error)
 			}
-			if asked := len(h.model.asked); asked != turns {
-				t.Errorf("the model was asked %d times, want %d", asked, turns)
+			if asked := len(h.model.requests); asked != turns {
+				t.Errorf("the model was called %d times, want %d", asked, turns)
 			}
 			want := []string{"response.created", "response.in_progress", "error", "response.failed"}
 			if diff := cmp.Diff(want, types(h.events(r.ID))); diff != "" {
@@ -144,10 +144,10 @@ func TestTooLong(t *testing.T) {
 func TestTooLongBeforehand(t *testing.T) {
 	h := newHouse(t, say("done"))
 	h.model.window = 1000
-	_, err := h.tryCreate(t.Context(), `{"model":"played","input":[`+user("a", 900)+","+said("b", 900)+","+user("c", 9)+`]}`)
+	_, err := h.tryCreate(t.Context(), `{"model":"played","input":[`+user("a", 900)+","+assistantMessage("b", 900)+","+user("c", 9)+`]}`)
 	e, ok := errors.AsType[*berth.Error](err)
-	if !ok || e.Code != berth.CodeInvalid || e.Wire != "context_length_exceeded" || e.Param != "input" || len(h.model.asked) != 0 {
-		t.Errorf("got %v after %d turns", err, len(h.model.asked))
+	if !ok || e.Code != berth.CodeInvalid || e.Wire != "context_length_exceeded" || e.Param != "input" || len(h.model.requests) != 0 {
+		t.Errorf("got %v after %d turns", err, len(h.model.requests))
 	}
 	// An estimate that is near is not knowledge: the upstream decides.
 	got := h.final(h.create(`{"model":"played","input":[` + user("a", 1100) + `]}`).ID)

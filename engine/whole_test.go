@@ -17,9 +17,9 @@ func whole(json string) berth.Item {
 	return it
 }
 
-// What a provider has whole takes the place of its pieces, under the id that the
-// client has seen, and is told with what follows it: a closed item that nothing
-// follows would be taken for the turn's last after a crash.
+// A provider's whole item replaces the item of its deltas, under the id that the client
+// has seen. It is stored together with the events that follow, because a recovery takes a
+// closed last item for the last of its turn.
 func TestWholeItems(t *testing.T) {
 	h := newHouse(t, turn{
 		model.Item{Item: whole(`{"type":"reasoning","summary":[],"encrypted_content":"sealed"}`), Ends: true}, // without a piece

@@ -11,7 +11,7 @@ import (
 )
 
 // read feeds arguments to a commandReader in pieces of n bytes and returns the
-// commands as the events tell them: by their deltas and by their done events.
+// commands as the events show them: by their deltas and by their done events.
 func read(t *testing.T, arguments string, n int) (deltas, ended []string) {
 	t.Helper()
 	var r commandReader

@@ -18,8 +18,8 @@ import (
 	"github.com/berth-run/berth/tool/standard"
 )
 
-// A closed is what became of a call: what was told of it in deltas, what its last
-// event says, its item, and why it was refused.
+// A closed is a finished call: its deltas, the text of its last event, its item, and the
+// reason of its refusal.
 type closed struct {
 	Deltas, Done string
 	Item         berth.Item
