@@ -8,16 +8,16 @@ import (
 	"net/http"
 )
 
-// ErrBusy is returned while another archive of the sandbox is being made.
+// ErrBusy means that another archive of the sandbox is being made or read.
 var ErrBusy = errors.New("the sandbox's archive is being made or read")
 
-// ErrMoves is returned where the sandbox's file system moves directories in a way that
-// an archive cannot follow.
+// ErrMoves means that the sandbox's file system renames directories without copying
+// them, so an archive would miss their content.
 var ErrMoves = errors.New("the sandbox's overlay moves directories without copying them (redirect_dir=on)")
 
-// Archive reads what has changed in the sandbox since its start, as layer.Make takes
-// it, with the state of its shell. Commands stand still until it is closed or read
-// to its end, which is only then the archive's when no error comes first.
+// Archive returns the changes of the sandbox since its start, in the form that
+// layer.Make reads, with the state of its shell. Commands are frozen until the archive
+// is closed or read to its end. It is complete only if reading returns no error.
 func (c *Client) Archive(ctx context.Context) (io.ReadCloser, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, c.base+"/archive", nil)
 	if err != nil {
@@ -41,8 +41,8 @@ func (c *Client) Archive(ctx context.Context) (io.ReadCloser, error) {
 	return nil, err
 }
 
-// ApplyArchive applies a layer to a sandbox in which nothing has been run yet. After
-// an error the sandbox is good for nothing.
+// ApplyArchive applies a layer to a sandbox that has run no command yet. After an error
+// the sandbox is unusable.
 func (c *Client) ApplyArchive(ctx context.Context, layer io.Reader) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/archive", layer)
 	if err != nil {
@@ -60,9 +60,9 @@ func (c *Client) ApplyArchive(ctx context.Context, layer io.Reader) error {
 	return answerError(resp)
 }
 
-// Sleep has the guest close its socket and its connections until the driver wakes
-// it, so that the sandbox's memory can be written to a file. This connection ends;
-// the next use makes another.
+// Sleep makes the guest close its socket and its connections until the driver wakes it,
+// so that the sandbox's memory can be written to a file. It ends this connection; the
+// next use of the client opens another.
 func (c *Client) Sleep(ctx context.Context) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/sleep", nil)
 	if err != nil {

@@ -37,10 +37,10 @@ const maxMessage = 8 << 20
 // maxHead bounds the head of a guest's answer, in bytes.
 const maxHead = 64 << 10
 
-// maxStreams is how many streams there may be for one more to be opened to a port.
+// maxStreams is the number of open streams above which DialPort refuses another.
 const maxStreams = 1024
 
-// baseURL is what requests inside a session are addressed to.
+// baseURL is the URL of requests inside a session.
 const baseURL = "http://guest"
 
 // A Client is the server's connection to one guest. It connects at its first use
@@ -55,22 +55,22 @@ type Client struct {
 	process processconnect.ProcessClient
 	files   filesystemconnect.FilesystemClient
 
-	dialing chan struct{} // holds one while a call dials
+	dialing chan struct{} // holds one value while a call dials
 
-	mu      sync.Mutex // not held while the guest is waited for
+	mu      sync.Mutex // not held while waiting for the guest
 	session *mux.Session
 	closed  bool
 }
 
-// NewClient returns a client that reaches the guest through dial, as a
-// sandbox.Driver gives it. Nothing is dialled yet.
+// NewClient returns a client that connects to the guest with dial, which a
+// sandbox.Driver provides. It does not dial yet.
 func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 	c := &Client{dial: dial, base: baseURL, dialing: make(chan struct{}, 1)}
 	c.http = &http.Client{Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			stream, err := c.open(ctx)
 			if err != nil {
-				return nil, err // and no conn, which a nil stream would be
+				return nil, err // not st: a nil *Stream in a net.Conn is not nil
 			}
 			return stream, nil
 		},
@@ -83,8 +83,8 @@ func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 	return c
 }
 
-// NewHTTPClient returns a client for a guest whose services are served at a URL,
-// as the API does for the command line. DialPort does not work through it.
+// NewHTTPClient returns a client for a guest whose services are served at a URL, as the
+// API serves them to the command line. DialPort does not work with it.
 func NewHTTPClient(base string, hc *http.Client) *Client {
 	c := &Client{base: base, http: hc}
 	c.connect()
@@ -120,7 +120,7 @@ func (c *Client) open(ctx context.Context) (*mux.Stream, error) {
 	return session.Open(ctx)
 }
 
-// connected returns the session, a new one if there is none.
+// connected returns the session. It opens one if there is none.
 func (c *Client) connected(ctx context.Context) (*mux.Session, error) {
 	if session, err := c.current(); session != nil || err != nil {
 		return session, err
@@ -149,7 +149,7 @@ func (c *Client) connected(ctx context.Context) (*mux.Session, error) {
 	return session, nil
 }
 
-// current returns the session if there is one.
+// current returns the session, or nil.
 func (c *Client) current() (*mux.Session, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -162,10 +162,10 @@ func (c *Client) current() (*mux.Session, error) {
 	return c.session, nil
 }
 
-// Disconnect ends the connection, to be made again at the next use.
+// Disconnect ends the connection. The next use opens another.
 func (c *Client) Disconnect() { _ = c.drop(false) }
 
-// Close ends the connection. What runs in the sandbox does not notice.
+// Close ends the connection. Commands in the sandbox go on.
 func (c *Client) Close() error { return c.drop(true) }
 
 func (c *Client) drop(closed bool) error {
@@ -197,15 +197,15 @@ func (c *Client) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Info is what a guest says of itself.
+// Info is what a guest reports about itself.
 type Info struct {
 	Version   string
 	StartedAt time.Time
-	User      string // who commands run as
+	User      string // the default user of commands
 	WorkDir   string // where commands start
 }
 
-// Info asks the guest about itself.
+// Info returns the guest's information about itself.
 func (c *Client) Info(ctx context.Context) (Info, error) {
 	resp, err := c.guest.Info(ctx, connect.NewRequest(&v1.InfoRequest{}))
 	if err != nil {
@@ -215,19 +215,19 @@ func (c *Client) Info(ctx context.Context) (Info, error) {
 	return Info{m.Version, time.UnixMilli(m.StartedAtMs), m.User, m.Workdir}, nil
 }
 
-// SetEnvironment gives commands variables, KEY=value, beside those that the sandbox
-// was made with. It is for the time before the first command.
+// SetEnvironment gives commands variables, KEY=value, in addition to the sandbox's own. It
+// must be called before the first command.
 func (c *Client) SetEnvironment(ctx context.Context, env []string) error {
 	_, err := c.guest.SetEnvironment(ctx, connect.NewRequest(&v1.SetEnvironmentRequest{Environment: env}))
 	return err
 }
 
-// Transport sends HTTP requests to the guest, whatever their host: for a front
-// door that passes envd's own protocol through. The caller decides which paths
-// may pass.
+// Transport returns a transport that sends HTTP requests to the guest, whatever their
+// host. The API uses it to pass envd's own protocol through. The caller decides which
+// paths may pass.
 func (c *Client) Transport() http.RoundTripper { return c.http.Transport }
 
-// ErrPortClosed is returned by DialPort when nothing listens there.
+// ErrPortClosed is returned by DialPort if no process listens on the port.
 var ErrPortClosed = errors.New("the sandbox is running but the port is not open")
 
 // DialPort connects to a TCP port on the sandbox's loopback.
@@ -271,7 +271,7 @@ func (c *Client) DialPort(ctx context.Context, port int) (net.Conn, error) {
 	return &tunnel{conn, in}, nil
 }
 
-// A tunnel is a stream to a port, of whose input some has been read already.
+// A tunnel is a stream to a port whose first bytes were already read into a buffer.
 type tunnel struct {
 	*mux.Stream
 	in *bufio.Reader

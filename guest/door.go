@@ -27,8 +27,8 @@ type Listener interface {
 	Leave()                          // the client that started it disconnected, or it could not be started
 }
 
-// A Door passes HTTP requests on to a guest, as Transport does, and knows which of
-// them start a process.
+// A Door passes HTTP requests on to a guest, as Transport does, and detects those that
+// start a process.
 type Door struct {
 	next  http.RoundTripper
 	begin func(context.Context, ProcessRequest) Listener
@@ -49,7 +49,7 @@ func (d *Door) RoundTrip(r *http.Request) (*http.Response, error) {
 	}
 	kind, _, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	codec, ok := codecs[kind]
-	if !ok { // it could be started in another protocol, unheard
+	if !ok { // another protocol would start a process without a record
 		return refuse(r, http.StatusUnsupportedMediaType), nil
 	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxStart+1))
@@ -86,14 +86,14 @@ var codecs = map[string]codec{
 	"application/connect+json":  protojson.UnmarshalOptions{DiscardUnknown: true}.Unmarshal,
 }
 
-// The flags of a message in a stream of Connect's.
+// Flags of a message in a Connect stream.
 const (
 	flagCompressed = 1
 	flagEnd        = 2
 	headSize       = 5 // flags, and the length in big endian
 )
 
-// startRequest reads the one message of a request.
+// startRequest decodes the single message of a request.
 func startRequest(h http.Header, body []byte, decode codec) (ProcessRequest, error) {
 	var req ProcessRequest
 	if len(body) < headSize || len(body) > maxStart || int64(binary.BigEndian.Uint32(body[1:])) != int64(len(body)-headSize) {
@@ -120,7 +120,7 @@ func startRequest(h http.Header, body []byte, decode codec) (ProcessRequest, err
 	return ProcessRequest{User: requestUser(h), Cmd: p.GetCmd(), Args: p.GetArgs(), Env: p.GetEnvs(), Dir: p.GetCwd()}, nil
 }
 
-// requestUser is who a request acts for, as setUser names it.
+// requestUser returns the user that a request acts for, as set by setUser.
 func requestUser(h http.Header) string {
 	encoded, _ := strings.CutPrefix(h.Get("Authorization"), "Basic ")
 	raw, _ := base64.StdEncoding.DecodeString(encoded)
@@ -128,13 +128,13 @@ func requestUser(h http.Header) string {
 	return name
 }
 
-// A tap tells a listener what passes through an answer.
+// A tap decodes an answer as it passes and reports its events to a listener.
 type tap struct {
 	io.ReadCloser
-	to    Listener // nil when it has heard the end
+	to    Listener // nil after the end was reported
 	codec codec
 
-	head    []byte // of the message that comes
+	head    []byte // of the next message
 	payload []byte
 	want    int // bytes of payload, if head is whole
 }
@@ -160,7 +160,7 @@ func (t *tap) leave() {
 	}
 }
 
-// feed takes the next bytes of the answer.
+// feed decodes the next bytes of the answer.
 func (t *tap) feed(p []byte) {
 	for len(p) > 0 && t.to != nil {
 		if len(t.head) < headSize {
@@ -185,7 +185,7 @@ func (t *tap) feed(p []byte) {
 	}
 }
 
-// message tells one message.
+// message reports one message.
 func (t *tap) message() {
 	var m pb.StartResponse
 	if t.head[0]&(flagCompressed|flagEnd) != 0 || t.codec(t.payload, &m) != nil {

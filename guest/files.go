@@ -19,7 +19,7 @@ import (
 	pb "github.com/berth-run/berth/guest/guestpb/filesystem"
 )
 
-// An Entry is a file or directory in a sandbox, as the guest tells of it.
+// An Entry is a file or directory in a sandbox, as reported by the guest.
 type Entry struct {
 	Path     string
 	Size     int64
@@ -28,9 +28,9 @@ type Entry struct {
 	Regular  bool // a regular file, reached without a link
 }
 
-// List returns what is below a directory, up to a depth (1 is its own entries).
-// Entries whose paths are not clean UTF-8 below dir are left out: the guest may
-// say anything. A directory that does not exist is fs.ErrNotExist.
+// List returns the entries below a directory, down to a depth (1: its own entries). It
+// leaves out entries whose paths are not clean UTF-8 below dir, because the guest is not
+// trusted. It returns fs.ErrNotExist if the directory does not exist.
 func (c *Client) List(ctx context.Context, dir string, depth int) ([]Entry, error) {
 	resp, err := c.files.ListDir(ctx, connect.NewRequest(&pb.ListDirRequest{Path: dir, Depth: uint32(depth)}))
 	if err != nil {
@@ -57,7 +57,7 @@ func Below(dir, path string) bool {
 		!strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// Mode returns the permission bits of a file; those of a link are what it leads to's.
+// Mode returns the permission bits of a file; for a link, those of its target.
 func (c *Client) Mode(ctx context.Context, path string) (fs.FileMode, error) {
 	resp, err := c.files.Stat(ctx, connect.NewRequest(&pb.StatRequest{Path: path}))
 	if err != nil {
@@ -75,12 +75,12 @@ func (c *Client) WorkDir(ctx context.Context) (string, error) {
 	return resp.Msg.GetEntry().GetPath(), nil
 }
 
-// RootHeader is the field of a request to remove a file that names the directory out of
-// which no link may lead. Guests that do not know it follow links.
+// RootHeader is the header of a request to remove a file. It names the directory that no
+// link may lead out of. Guests that do not know the header follow links.
 const RootHeader = "Berth-Root"
 
-// Remove removes a file or a tree below root; no link leads out of root. What is not
-// there is removed already.
+// Remove removes a file or a tree below root; no link leads out of root. It returns nil if
+// the file does not exist.
 func (c *Client) Remove(ctx context.Context, root, path string) error {
 	req := connect.NewRequest(&pb.RemoveRequest{Path: root + "/" + path})
 	req.Header().Set(RootHeader, root)
@@ -98,8 +98,8 @@ func (c *Client) ReadFile(ctx context.Context, root, path, user string) (io.Read
 	return resp.Body, resp.ContentLength, nil
 }
 
-// WriteFile writes a file below root, making its directories, as its user's. The
-// file appears whole or not at all; the body is streamed.
+// WriteFile writes a file below root and creates its directories, owned by the default
+// user. The file appears whole or not at all; the body is streamed.
 func (c *Client) WriteFile(ctx context.Context, root, path, user string, body io.Reader) error {
 	resp, err := c.filesRequest(ctx, http.MethodPost, root, path, user, InFrames(body))
 	if err != nil {
@@ -110,14 +110,14 @@ func (c *Client) WriteFile(ctx context.Context, root, path, user string, body io
 	return err
 }
 
-// frame is how much of a file is sent at once, in bytes: each write is a frame of the
-// session, and each costs gVisor the same.
+// frame is the size of writes of files, in bytes. Each write is a frame of the session, and
+// costs gVisor the same whatever its size.
 const frame = 256 << 10
 
 var frames = sync.Pool{New: func() any { b := make([]byte, frame); return &b }}
 
-// InFrames returns a file that net/http sends to a guest in large frames, however
-// little each read of it gives.
+// InFrames returns a file that net/http sends to a guest in large frames, even if its
+// reads are short.
 func InFrames(file io.Reader) io.ReadCloser {
 	if file, ok := file.(io.ReadCloser); ok {
 		return inFrames{file}
@@ -127,7 +127,7 @@ func InFrames(file io.Reader) io.ReadCloser {
 
 type inFrames struct{ io.ReadCloser }
 
-// WriteTo is what net/http calls.
+// WriteTo implements io.WriterTo; net/http calls it.
 func (f inFrames) WriteTo(w io.Writer) (int64, error) {
 	buf := frames.Get().(*[]byte)
 	defer frames.Put(buf)
@@ -149,8 +149,8 @@ func (f inFrames) WriteTo(w io.Writer) (int64, error) {
 	}
 }
 
-// fill is io.ReadFull, except that an early end is io.EOF. A reader may itself say
-// io.ErrUnexpectedEOF, of an upload that broke off, which is no end.
+// fill is io.ReadFull, but returns io.EOF for an early end. io.ErrUnexpectedEOF comes from
+// the reader itself: an upload that broke off.
 func fill(r io.Reader, buf []byte) (n int, err error) {
 	for n < len(buf) && err == nil {
 		var m int
@@ -186,7 +186,7 @@ func (c *Client) filesRequest(ctx context.Context, method, root, path, user stri
 	return nil, answerError(resp)
 }
 
-// answerError returns the error that an answer tells.
+// answerError returns the error in an answer.
 func answerError(resp *http.Response) error {
 	var e struct{ Message string }
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
@@ -196,7 +196,7 @@ func answerError(resp *http.Response) error {
 	return statusError(resp.StatusCode, e.Message)
 }
 
-// ErrNoSpace is returned when the sandbox's disk is full.
+// ErrNoSpace means that the sandbox's disk is full.
 var ErrNoSpace = errors.New("no space left in the sandbox")
 
 func statusError(status int, message string) error {
@@ -213,7 +213,7 @@ func statusError(status int, message string) error {
 	return errors.New(message)
 }
 
-// asFileError gives an RPC error the identity that package fs gives it.
+// asFileError wraps an RPC error with the matching error of package fs.
 func asFileError(err error) error {
 	if err == nil {
 		return nil

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A File is a regular file in a folder. Content can be read until the next one is asked for.
+// A File is a regular file in a folder. Content is valid until the iteration continues.
 type File struct {
 	Path       string // absolute, clean and below the folder
 	Size       int64
@@ -22,9 +22,9 @@ type File struct {
 	Content    io.Reader
 }
 
-// Folder yields the regular files at and below path, which is relative to root and
-// leads out of it by no link. The first error is the last that it yields; without one
-// they are all. A path that does not exist is fs.ErrNotExist.
+// Folder yields the regular files at and below path, which is relative to root; no link
+// leads out of root. It ends after the first error; without one it has yielded all files.
+// It yields fs.ErrNotExist if the path does not exist.
 func (c *Client) Folder(ctx context.Context, root, path string) iter.Seq2[*File, error] {
 	return func(yield func(*File, error) bool) {
 		body, err := c.openFolder(ctx, root, path)
@@ -38,7 +38,7 @@ func (c *Client) Folder(ctx context.Context, root, path string) iter.Seq2[*File,
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			if err == nil && (h.Typeflag != tar.TypeReg || !Below(root, root+"/"+h.Name)) { // the guest may say anything
+			if err == nil && (h.Typeflag != tar.TypeReg || !Below(root, root+"/"+h.Name)) { // the guest is not trusted
 				err = fmt.Errorf("the guest's folder has an entry %.200q of type %q", h.Name, h.Typeflag)
 			}
 			if err != nil {

@@ -18,16 +18,16 @@ import (
 // A Network holds the settings that a guest gets when it is connected to the network.
 type Network struct {
 	Authorities []byte            // certificates to trust, in PEM
-	Environment map[string]string // of all further commands
-	Addresses   Need              // of a route for addresses that no name stands for
+	Environment map[string]string // for all further commands
+	Addresses   Need              // whether to add a route for addresses without a name
 }
 
-// A Need says how much something is needed.
+// A Need is the degree to which a setting is needed.
 type Need int
 
 const (
 	NotNeeded Need = iota
-	Wanted         // without it the rest is done
+	Wanted         // its failure is not an error
 	Needed
 )
 
@@ -67,7 +67,7 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 	server := &http.Server{Handler: out, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10, IdleTimeout: time.Minute,
 		ErrorLog: log.New(io.Discard, "", 0)}
 	alive, end := context.WithCancel(ctx)
-	server.BaseContext = func(net.Listener) context.Context { return alive } // a stream that is lost looks like one that was closed for writing
+	server.BaseContext = func(net.Listener) context.Context { return alive } // the end of alive distinguishes a lost stream from one closed for writing
 	go func() { <-session.Done(); end() }()
 	go func() { _ = server.Serve(session) }() // ends with the session
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)

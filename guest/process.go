@@ -19,14 +19,14 @@ type ProcessRequest struct {
 	Args []string
 	Env  map[string]string
 	Dir  string // default: the working directory
-	TTY  *Size  // give it a terminal of this size
-	In   bool   // it will be given input
+	TTY  *Size  // the size of its terminal; nil: no terminal
+	In   bool   // it reads input; see Process.Write
 }
 
-// Size is a terminal's, in characters.
+// Size is the size of a terminal, in characters.
 type Size struct{ Cols, Rows int }
 
-// A Process is one that Start began.
+// A Process is a process in the sandbox that Start has started.
 type Process struct {
 	PID    int
 	client *Client
@@ -63,22 +63,22 @@ func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error
 		err := stream.Err()
 		stream.Close()
 		if err == nil {
-			err = errors.New("the guest started nothing")
+			err = errors.New("the guest did not start the process")
 		}
 		return nil, err
 	}
 	return &Process{PID: int(stream.Msg().GetEvent().GetStart().GetPid()), client: c, tty: req.TTY != nil, stream: stream}, nil
 }
 
-// setUser names who a request acts for, as envd wants it.
+// setUser sets the user that a request acts for, in envd's form.
 func setUser(h http.Header, user string) {
 	if user != "" && h.Get("Authorization") == "" {
 		h.Set("Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte(user+":")))
 	}
 }
 
-// Events yields what the process does; the last event has Ended set. An error
-// means that the process cannot be heard any more.
+// Events yields the output of the process; the last event has Ended set. After an error
+// the rest of the output is lost.
 func (p *Process) Events() iter.Seq2[ProcessEvent, error] {
 	return func(yield func(ProcessEvent, error) bool) {
 		defer p.stream.Close()
@@ -93,8 +93,8 @@ func (p *Process) Events() iter.Seq2[ProcessEvent, error] {
 					return
 				}
 			case *pb.ProcessEvent_End:
-				// To its end, so that the connection can be used again, and the
-				// container is not in use any more when the caller knows.
+				// Read to the end, so that the connection can be reused, and the container
+				// is no longer in use when the caller has the event.
 				for p.stream.Receive() {
 				}
 				yield(ProcessEvent{Ended: true, ExitCode: int(ev.End.GetExitCode()), Status: ev.End.GetStatus()}, nil)
@@ -103,7 +103,7 @@ func (p *Process) Events() iter.Seq2[ProcessEvent, error] {
 		}
 		err := p.stream.Err()
 		if err == nil {
-			err = errors.New("the process was lost: its events ended without its end")
+			err = errors.New("the process's events ended without its exit")
 		}
 		yield(ProcessEvent{}, err)
 	}
@@ -123,7 +123,7 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 	return err
 }
 
-// CloseStdin ends the process's input; one with a terminal is sent ^D instead.
+// CloseStdin ends the process's input. To a process with a terminal it sends ^D instead.
 func (p *Process) CloseStdin(ctx context.Context) error {
 	if p.tty {
 		return p.Write(ctx, []byte{4})
@@ -132,14 +132,14 @@ func (p *Process) CloseStdin(ctx context.Context) error {
 	return err
 }
 
-// Resize gives the process's terminal another size.
+// Resize sets the size of the process's terminal.
 func (p *Process) Resize(ctx context.Context, size Size) error {
 	pty := &pb.PTY{Size: &pb.PTY_Size{Cols: uint32(size.Cols), Rows: uint32(size.Rows)}}
 	_, err := p.client.process.Update(ctx, connect.NewRequest(&pb.UpdateRequest{Process: p.selector(), Pty: pty}))
 	return err
 }
 
-// Terminate asks the process to end; Kill ends it with all that it started.
+// Terminate sends the process SIGTERM; Kill ends it with everything that it started.
 func (p *Process) Terminate(ctx context.Context) error {
 	return p.signal(ctx, pb.Signal_SIGNAL_SIGTERM)
 }

@@ -1,10 +1,10 @@
-// Package boot makes of a virtual machine that has just started what a guest expects
-// to find: it is the first program of the machine, and stays as the parent of all.
+// Package boot sets up a virtual machine for the guest. It is the machine's first program
+// and stays the parent of all others.
 //
 // The kernel starts it from the initial file system. It loads modules, lays the
 // sandbox's disk over the template, opens the serial lines and starts the guest as
-// PID 1 of namespaces of its own, with no more rights than a sandbox's root has under
-// other drivers. When the guest ends, so does the machine.
+// PID 1 of new namespaces, with the rights of a sandbox's root under other drivers. When
+// the guest ends, the machine ends.
 package boot
 
 import (
@@ -21,18 +21,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Names by which the two ends of a machine's making know its parts.
+// Names that the driver and this package use for the parts of a machine.
 const (
 	InitPath       = "/init"        // this program, in the initial file system
 	ModuleDir      = "/modules"     // there, in the order of their names
 	TemplateSerial = "template"     // the disk with the template
-	DiskSerial     = "disk"         // the disk that is written to
+	DiskSerial     = "disk"         // the writable disk
 	ConfigName     = "sandbox.json" // on that disk
 	PortPrefix     = "guest."       // and a number: the names of the serial lines
-	MountsTag      = "mounts"       // the file system with what is shared with the host
+	MountsTag      = "mounts"       // the file system shared with the host
 )
 
-// A Config says what the guest of a machine is started with. It holds no secret.
+// A Config describes how the guest of a machine is started. It holds no secret.
 type Config struct {
 	Hostname string
 	Env      []string // of the guest
@@ -40,7 +40,7 @@ type Config struct {
 	Memory   int64    // bytes that the machine has
 	Ports    int      // serial lines
 	Files    []File   // laid over the template
-	Mounts   bool     // there is something at sandbox.MountRoot
+	Mounts   bool     // volumes are mounted at sandbox.MountRoot
 }
 
 // A File is a file, or a directory if it has no content and its name ends in a slash.
@@ -51,32 +51,32 @@ type File struct {
 	Content string
 }
 
-// Where things are while the machine is being made.
+// Paths in the initial file system.
 const (
 	templateDir = "/template"
 	diskDir     = "/disk"
 	rootDir     = "/root"
 )
 
-// Called reports whether this process is to be the machine's first, or the child of
-// that which becomes the guest.
+// Called reports whether this process is the machine's first, or the child of the first
+// that becomes the guest.
 func Called() bool {
 	return os.Getpid() == 1 && (os.Args[0] == InitPath || os.Args[0] == childName)
 }
 
-// Main does what Called says. It does not return.
+// Main runs the role that Called detected. It does not return.
 func Main() {
 	if os.Args[0] == childName {
 		fmt.Fprintln(os.Stderr, "boot:", becomeGuest())
 		os.Exit(1)
 	}
 	fmt.Fprintln(os.Stderr, "boot:", run())
-	// Without power management a restart is what ends a machine.
+	// Without power management, a restart ends the machine.
 	_ = unix.Reboot(unix.LINUX_REBOOT_CMD_RESTART)
 	select {}
 }
 
-// run returns why the machine has to end.
+// run sets up the machine and runs the guest. It returns the reason to end the machine.
 func run() error {
 	if err := mountKernel(); err != nil {
 		return err
@@ -110,7 +110,7 @@ func run() error {
 	return startGuest(config, ports, cgroup)
 }
 
-// mountKernel mounts what the kernel shows of itself.
+// mountKernel mounts the kernel's own file systems.
 func mountKernel() error {
 	for _, m := range []struct{ dir, kind string }{{"/proc", "proc"}, {"/sys", "sysfs"}, {"/dev", "devtmpfs"}} {
 		if err := mount(m.kind, m.dir, m.kind, 0, ""); err != nil {
@@ -131,7 +131,7 @@ func mount(source, dir, kind string, flags uintptr, options string) error {
 	return nil
 }
 
-// loadModules loads what the initial file system brings, and gives its memory back.
+// loadModules loads the modules of the initial file system and removes their files.
 func loadModules() error {
 	entries, err := os.ReadDir(ModuleDir)
 	if err != nil {
@@ -176,7 +176,7 @@ func harden() error {
 	return nil
 }
 
-// setLoopbackUp sets lo up, the only network that there is.
+// setLoopbackUp sets lo up, the only network interface.
 func setLoopbackUp() error {
 	fd, err := unix.Socket(unix.AF_INET, unix.SOCK_DGRAM|unix.SOCK_CLOEXEC, 0)
 	if err != nil {
@@ -222,8 +222,8 @@ func mountDisks() (Config, error) {
 			return c, err
 		}
 	}
-	// Without redirects, so that a directory of the template that is moved is copied: what is in
-	// it is to be found changed, and be in snapshots.
+	// Without redirects the overlay copies a directory of the template that is renamed, so
+	// that a scan finds its content changed and snapshots contain it.
 	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,redirect_dir=off,xino=on,volatile", templateDir, diskDir, diskDir)
 	return c, mount("overlay", rootDir, "overlay", unix.MS_NODEV, options)
 }
@@ -242,11 +242,12 @@ func findDisk(serial string) (string, error) {
 	return "", fmt.Errorf("no disk %q among %d", serial, len(disks))
 }
 
-// guestPIDs are threads that the guest may have, beside the sandbox's processes.
+// guestPIDs is the number of threads of the guest itself, in addition to the sandbox's
+// processes.
 const guestPIDs = 64
 
-// limit makes the group whose processes are counted, and returns an open file of it
-// by which a process is started in it.
+// limit creates the control group that counts processes and returns its open directory,
+// with which a process is started in it.
 func limit(c Config) (*os.File, error) {
 	const group = "/cgroup/sandbox"
 	if err := mount("cgroup2", "/cgroup", "cgroup2", 0, ""); err != nil {
@@ -264,8 +265,7 @@ func limit(c Config) (*os.File, error) {
 	return os.Open(group)
 }
 
-// portsTimeout bounds the wait for the serial lines, which the machine makes known one
-// by one.
+// portsTimeout bounds the wait for the serial lines, which appear one by one.
 const portsTimeout = time.Minute
 
 // openPorts opens the serial lines. Their devices are not in the sandbox.
@@ -295,7 +295,8 @@ func openPorts(n int) ([]*os.File, error) {
 	return ports, nil
 }
 
-// findPort returns the device of the serial line of that name, "" if there is none yet.
+// findPort returns the device of the serial line of that name, or "" if it does not
+// exist yet.
 func findPort(name string) (string, error) {
 	names, err := filepath.Glob("/sys/class/virtio-ports/*/name")
 	if err != nil {
@@ -309,10 +310,10 @@ func findPort(name string) (string, error) {
 	return "", nil
 }
 
-// childName is what the process is called that becomes the guest.
+// childName is the argv[0] of the process that becomes the guest.
 const childName = "berth-boot"
 
-// startGuest starts the guest in namespaces of its own and returns when it has ended.
+// startGuest starts the guest in new namespaces and returns when it has ended.
 func startGuest(c Config, ports []*os.File, cgroup *os.File) error {
 	env, err := guestEnv(c.Env, len(ports))
 	if err != nil {

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// refused are system calls that no command needs and that have been ways into kernels.
+// refused are system calls that no command needs and that had exploitable bugs.
 var refused = []uint32{
 	unix.SYS_IO_URING_SETUP, unix.SYS_IO_URING_ENTER, unix.SYS_IO_URING_REGISTER,
 	unix.SYS_ADD_KEY, unix.SYS_KEYCTL, unix.SYS_REQUEST_KEY,
@@ -16,7 +16,8 @@ var refused = []uint32{
 	unix.SYS_INIT_MODULE, unix.SYS_FINIT_MODULE, unix.SYS_DELETE_MODULE, unix.SYS_KEXEC_LOAD, unix.SYS_KEXEC_FILE_LOAD,
 }
 
-// Places in what a filter is given: the number of a system call and its architecture.
+// Offsets in a filter's input (struct seccomp_data): the number of the system call and
+// its architecture.
 const (
 	numberOffset = 0
 	archOffset   = 4
@@ -27,8 +28,8 @@ const foreignBit = 1 << 30
 
 var architectures = map[string]uint32{"amd64": unix.AUDIT_ARCH_X86_64, "arm64": unix.AUDIT_ARCH_AARCH64}
 
-// filter returns a program that refuses these system calls and ends programs of other
-// architectures, as those of 32 bits: they have numbers of their own.
+// filter returns a BPF program that refuses these system calls and kills programs of other
+// architectures, such as 32-bit ones, because their system calls have other numbers.
 func filter() []unix.SockFilter {
 	const refuse = unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)
 	load := func(offset uint32) unix.SockFilter {
@@ -51,7 +52,7 @@ func filter() []unix.SockFilter {
 	return append(program, give(unix.SECCOMP_RET_ALLOW))
 }
 
-// filterCalls filters the system calls of the calling thread, and of all that it starts.
+// filterCalls filters the system calls of the calling thread and of its descendants.
 func filterCalls() error {
 	program := filter()
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}

@@ -21,19 +21,19 @@ const (
 	mountsDir = "/mnt/volumes" // sandbox.MountRoot
 )
 
-// PortsEnv is the variable in which the guest finds how many serial lines it has,
-// open from descriptor FirstPort on.
+// PortsEnv is the variable with the number of the guest's serial lines, which are open
+// from descriptor FirstPort on.
 const (
 	PortsEnv  = "BERTH_GUEST_PORTS"
 	FirstPort = 3
 )
 
-// Part of a machine's memory that its kernel has not taken at the start and that
-// commands are to use, in sixteenths.
+// The share of a machine's memory for commands, in sixteenths of the part that its kernel
+// has not taken at the start.
 const commandMemory = 15
 
-// guestEnv returns the guest's environment: what it was given, and what is known only
-// in the machine.
+// guestEnv returns the guest's environment: the configured variables, and those known
+// only in the machine.
 func guestEnv(env []string, ports int) ([]string, error) {
 	var info unix.Sysinfo_t
 	if err := unix.Sysinfo(&info); err != nil {
@@ -43,7 +43,7 @@ func guestEnv(env []string, ports int) ([]string, error) {
 	return append(env, fmt.Sprintf("%s=%d", PortsEnv, ports), fmt.Sprintf("BERTH_MEMORY_LIMIT=%d", memory)), nil
 }
 
-// furnish puts into the root what every sandbox finds there besides its template.
+// furnish adds to the root the files that every sandbox has besides its template.
 func furnish(c Config) error {
 	for _, f := range c.Files {
 		path := filepath.Join(rootDir, filepath.Clean("/"+f.Name))
@@ -64,8 +64,8 @@ func furnish(c Config) error {
 	return bindGuest()
 }
 
-// bindGuest shows the guest program, which is this one, in the sandbox. Its pages are
-// those of the initial file system.
+// bindGuest mounts the guest program, which is this one, into the sandbox. It shares its
+// pages with the initial file system.
 func bindGuest() error {
 	path := rootDir + guestPath
 	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
@@ -80,10 +80,10 @@ func bindGuest() error {
 	return unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV, "")
 }
 
-// becomeGuest makes the sandbox's own mounts, drops the capabilities that its root does not have,
-// and runs the guest. It is PID 1 of its namespace.
+// becomeGuest makes the sandbox's own mounts, drops the capabilities that its root must not
+// have, and runs the guest, as PID 1 of its namespace.
 func becomeGuest() error {
-	runtime.LockOSThread() // rights belong to threads, and exec keeps this one's
+	runtime.LockOSThread() // capabilities belong to threads, and exec uses this one's
 	var c Config
 	if err := json.NewDecoder(os.Stdin).Decode(&c); err != nil {
 		return err
@@ -97,7 +97,7 @@ func becomeGuest() error {
 	if err := mountSandbox(c); err != nil {
 		return err
 	}
-	// The initial file system cannot be unmounted; it goes under.
+	// The initial file system cannot be unmounted; the new root covers it.
 	if err := errors.Join(os.Chdir(rootDir), unix.Mount(rootDir, "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
 		return fmt.Errorf("changing the root: %w", err)
 	}
@@ -118,7 +118,7 @@ func becomeGuest() error {
 	return syscall.Exec(guestPath, []string{guestPath}, os.Environ())
 }
 
-// mountSandbox mounts what a sandbox sees of its kernel.
+// mountSandbox mounts the kernel's file systems that a sandbox sees.
 func mountSandbox(c Config) error {
 	const none = unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC
 	for _, m := range []struct {
@@ -147,8 +147,8 @@ func mountSandbox(c Config) error {
 	return mask()
 }
 
-// masked and readOnly are what of /proc concerns the whole machine: the sandbox's root
-// may not end it by a word, nor change how it works.
+// masked and readOnly are the files of /proc that control the whole machine: the sandbox's
+// root must not be able to end or reconfigure it through them.
 var (
 	masked   = []string{"acpi", "kcore", "keys", "latency_stats", "timer_list", "sched_debug", "scsi"}
 	readOnly = []string{"bus", "fs", "irq", "sys", "sysrq-trigger"}
@@ -159,7 +159,7 @@ func mask() error {
 		path := filepath.Join(rootDir, "proc", name)
 		fi, err := os.Stat(path)
 		if err != nil {
-			continue // this kernel has none
+			continue // this kernel does not have it
 		}
 		if fi.IsDir() {
 			err = unix.Mount("tmpfs", path, "tmpfs", unix.MS_RDONLY, "size=4k")
@@ -186,7 +186,7 @@ func mask() error {
 }
 
 // maskRegisters hides the registers of the machine's devices: root could read them even
-// where sysfs is read-only, and each is a question to the emulator.
+// from a read-only sysfs, and each read reaches the emulator.
 func maskRegisters() error {
 	for _, pattern := range []string{"resource[0-9]*", "rom"} {
 		paths, err := filepath.Glob(filepath.Join(rootDir, "sys/devices/pci*/*", pattern))
@@ -202,7 +202,7 @@ func maskRegisters() error {
 	return nil
 }
 
-// makeDevices makes the devices that a sandbox has.
+// makeDevices creates the devices of a sandbox.
 func makeDevices(dir string) error {
 	old := unix.Umask(0)
 	defer unix.Umask(old)
@@ -227,8 +227,8 @@ func makeDevices(dir string) error {
 	return nil
 }
 
-// rootCapabilities are the capabilities of a sandbox's root: those under gVisor, and the clock. The
-// guest keeps CAP_NET_ADMIN to itself.
+// rootCapabilities are the capabilities of a sandbox's root: those under gVisor, and two
+// that the guest passes to no command.
 var rootCapabilities = map[uintptr]bool{
 	unix.CAP_AUDIT_WRITE: true, unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true,
 	unix.CAP_FSETID: true, unix.CAP_KILL: true, unix.CAP_NET_BIND_SERVICE: true,
@@ -237,16 +237,16 @@ var rootCapabilities = map[uintptr]bool{
 	unix.CAP_NET_ADMIN: true, // for the route for addresses
 }
 
-// giveUp sets the limits of a process and drops capabilities: for good, because what
-// is not in the bounding set is not regained by exec.
+// giveUp sets the limits of a process and drops capabilities. It also drops them from the
+// bounding set, so that exec cannot regain them.
 func giveUp(c Config) error {
 	for what, n := range map[int]uint64{unix.RLIMIT_NPROC: uint64(c.PIDs), unix.RLIMIT_CORE: 0} {
 		if err := unix.Setrlimit(what, &unix.Rlimit{Cur: n, Max: n}); err != nil {
 			return err
 		}
 	}
-	// The machine's memory is ended by who uses it, not by the guest's end. The guest
-	// does not hand this on.
+	// When memory runs out the kernel must end the processes that use it, not the guest.
+	// The guest resets this for its children.
 	if err := os.WriteFile("/proc/self/oom_score_adj", []byte("-1000"), 0); err != nil {
 		return err
 	}
@@ -264,9 +264,9 @@ func giveUp(c Config) error {
 // clockSlack is how far the machine's clock may be behind the server's.
 const clockSlack = time.Second
 
-// SetClock sets the machine's clock, which stands still while the machine is paused. It
-// does not set it back: what is recorded in time, changes of files first, must not be
-// before what it came after.
+// SetClock sets the machine's clock, which stops while the machine is paused. It never
+// sets it back, because recorded times, above all those of file changes, must stay in
+// order.
 func SetClock(now time.Time) {
 	if time.Until(now) > clockSlack {
 		tv := unix.NsecToTimeval(now.UnixNano())

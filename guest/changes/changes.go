@@ -1,9 +1,9 @@
-// Package changes finds out which files a command changed, by a scan of the working
-// directory before and after it. Where the kernel reports changes (inotify), a scan costs
-// what has changed, and otherwise a walk.
+// Package changes finds the files that a command changed, by a scan of the working
+// directory before and after it. If the kernel reports changes (inotify), a scan reads only
+// those; otherwise it walks the directory.
 //
-// inotify is used without a library: events are read in batches, some time after the first
-// of them, because waking up for each takes longer than most changes do.
+// inotify is used without a library, to read events in batches some time after the first
+// one: waking up for each event takes longer than most changes.
 package changes
 
 import (
@@ -19,8 +19,8 @@ const maxChanges = 200
 
 // A Scene records how files were before a call, of those that have changed since.
 type Scene struct {
-	before map[place]fileMark // zero is that there was none
-	lost   bool               // it is not known
+	before map[place]fileMark // zero: there was no file
+	lost   bool               // the earlier state is unknown
 }
 
 // A place is where a file is or was.
@@ -29,7 +29,7 @@ type place struct {
 	name string
 }
 
-// note has the calls that run remember how a file was before it changed.
+// note records for all running calls the mark of a file before its change.
 func (t *Tree) note(f *folder, name string, was fileMark) {
 	at := place{f, name}
 	for s := range t.scenes {
@@ -57,8 +57,8 @@ func (t *Tree) Begin() *Scene {
 	return s
 }
 
-// End scans again after the call and returns the changes of the files, or nil if that is
-// not known.
+// End scans again after the call and returns the changes of the files, or nil if they are
+// unknown.
 func (t *Tree) End(s *Scene) *v1.Changes {
 	t.acquire(nil)
 	defer t.release()
@@ -86,7 +86,7 @@ func (s *Scene) changes() *v1.Changes {
 		c := &v1.Change{Bytes: uint64(is.size), Modified: is.modified / int64(time.Second)}
 		switch {
 		case is == was:
-			continue // also what was made and removed
+			continue // also a file that was created and removed
 		case was == fileMark{}:
 			c.Kind = v1.Change_CREATED
 		case is == fileMark{}:

@@ -15,22 +15,22 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Bounds on the events between two scans. A folder with more is not watched any more, and
-// is read at the next scan.
+// Bounds on the events between two scans. A folder with more events is no longer watched
+// and is read at the next scan.
 const (
 	maxEvents  = 1_000  // of one folder
 	maxTouched = 20_000 // names, of all
 	maxReads   = 256    // of the queue, at once
 	readDelay  = 20 * time.Millisecond
 
-	// A file with several names may be changed through one and then appears changed
-	// through all. Up to this size of the tree, everything is scanned then.
+	// A write to a file with several names changes all of them, but is reported for one.
+	// If such files exist, trees of up to this many bytes are scanned whole.
 	maxLinked = 256 << 10
 )
 
-// watchMask is what changes a directory, and what changes files in it. Writes to
-// mapped memory are reported when it is unmapped; writes through a name elsewhere are not
-// reported.
+// watchMask selects changes of a directory and of the files in it. Writes to mapped
+// memory are reported when it is unmapped; writes through a name outside of the tree are
+// not reported.
 const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN_MOVED_TO |
 	unix.IN_MODIFY | unix.IN_ATTRIB | unix.IN_CLOSE_WRITE | unix.IN_EXCL_UNLINK | unix.IN_ONLYDIR
 
@@ -81,7 +81,7 @@ func (t *Tree) restart() {
 func (t *Tree) open() {
 	fd, err := unix.InotifyInit1(unix.IN_NONBLOCK | unix.IN_CLOEXEC)
 	if err != nil {
-		return // then it is a walk
+		return // scans walk the directory
 	}
 	bell, err := unix.EpollCreate1(unix.EPOLL_CLOEXEC)
 	if err == nil {
@@ -96,8 +96,8 @@ func (t *Tree) open() {
 	go t.receiveSoon(t.events)
 }
 
-// An eventQueue is a queue of events with a bell that rings once when there are some.
-// Otherwise the runtime would be woken for each event, which takes longer than the change.
+// An eventQueue is a queue of events with a bell that rings once for a batch of them.
+// Without it, each event would wake the runtime, which takes longer than the change.
 type eventQueue struct {
 	inotify int // used by the holder of the tree's turn
 	bell    *os.File
@@ -118,7 +118,7 @@ func (t *Tree) close() {
 // receiveSoon reads events soon after they come, because gVisor queues them without a bound.
 func (t *Tree) receiveSoon(e *eventQueue) {
 	conn, err := e.bell.SyscallConn()
-	for err == nil { // until it is closed
+	for err == nil { // until the queue is closed
 		err = conn.Read(func(bell uintptr) bool {
 			n, err := unix.EpollWait(int(bell), make([]unix.EpollEvent, 1), 0)
 			return n > 0 || err != nil
@@ -143,7 +143,7 @@ func (t *Tree) receiveAndArm(conn syscall.RawConn, e *eventQueue) (err error) {
 	return errors.Join(conn.Control(func(bell uintptr) { err = arm(int(bell), unix.EPOLL_CTL_MOD, e.inotify) }), err)
 }
 
-// receive takes in the events that are there.
+// receive processes the pending events.
 func (t *Tree) readEvents() {
 	if t.events == nil {
 		return
@@ -171,7 +171,7 @@ func (t *Tree) readEvents() {
 	}
 }
 
-// event takes in an event of a folder, nil if it is watched no more.
+// event processes an event of a folder, which is nil if it is no longer watched.
 func (t *Tree) event(f *folder, mask uint32, name string) {
 	switch {
 	case f == nil:
@@ -193,17 +193,17 @@ func (t *Tree) event(f *folder, mask uint32, name string) {
 	}
 }
 
-// watch has the kernel tell of changes in a folder, which is open.
+// watch requests events for an open folder.
 func (t *Tree) watch(f *folder, fd int) {
 	path := f.path("")
 	foreign := slices.ContainsFunc(strings.Split(t.mounts, "\n"), func(point string) bool {
 		return point != "" && strings.HasPrefix(path, point+"/")
 	})
 	if t.events != nil && !foreign {
-		// By its path it might be another by now.
+		// Its path may lead to another directory by now.
 		if wd, err := unix.InotifyAddWatch(t.events.inotify, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask); err == nil {
-			// A directory has one watch. If another folder has it, then the directory was
-			// moved, or one of the two paths leads through a link that has replaced a folder.
+			// A directory has one watch. If another folder has it, the directory was moved,
+			// or one of the two paths leads through a link that has replaced a folder.
 			if g := t.watched[int32(wd)]; g != nil && g != f {
 				if above := t.replaced(f); above != nil {
 					t.markStale(above.parent)
@@ -224,8 +224,7 @@ func (t *Tree) watch(f *folder, fd int) {
 	}
 }
 
-// replaced returns the first folder above f whose path is not a directory any more, or
-// nil.
+// replaced returns the first folder above f whose path is no longer a directory, or nil.
 func (t *Tree) replaced(f *folder) (first *folder) {
 	for above := f.parent; above != nil && above.parent != nil; above = above.parent {
 		var st unix.Stat_t
@@ -236,7 +235,8 @@ func (t *Tree) replaced(f *folder) (first *folder) {
 	return first
 }
 
-// unwatch ends that. A folder that was moved has its watch from where it is now.
+// unwatch ends the events of a folder. A folder that was moved gets its watch from its new
+// place.
 func (t *Tree) unwatch(f *folder) {
 	if f.watch == 0 {
 		return
@@ -248,13 +248,13 @@ func (t *Tree) unwatch(f *folder) {
 	f.watch = 0
 }
 
-// MountPoints returns the paths at which file systems, directories or files of others
-// are mounted in the sandbox. Its root is none of them.
+// MountPoints returns the paths in the sandbox at which something is mounted, without
+// its root.
 func MountPoints() map[string]bool {
 	points := map[string]bool{}
 	text, _ := os.ReadFile("/proc/self/mountinfo")
 	for line := range strings.Lines(string(text)) {
-		// Blanks and line ends in a path are written in octal; of these a space may occur.
+		// Blanks and line ends in a path are written in octal; only spaces occur here.
 		if f := strings.Fields(line); len(f) > 4 && f[4] != "/" {
 			points[strings.ReplaceAll(f[4], `\040`, " ")] = true
 		}

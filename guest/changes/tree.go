@@ -17,8 +17,8 @@ import (
 // Bounds on scans of the working directory, before and after a call: if a scan does not end
 // in time, or exceeds the memory, the changes of the call are not reported.
 type scanLimits struct {
-	before time.Duration // the commands wait for it
-	after  time.Duration // at what the call changed, which took longer
+	before time.Duration // for the scan before a call, which delays its commands
+	after  time.Duration // for the scan after a call
 	held   int           // bytes
 }
 
@@ -38,28 +38,28 @@ type fileMark struct {
 	inode    uint64
 	size     int64
 	modified int64 // which the owner can set, in nanoseconds
-	changed  int64 // as the kernel saw it
+	changed  int64 // set by the kernel
 }
 
-// A Tree caches the regular files below the working directory, and which names may be out
-// of date. A scan updates it: of what has changed, where the kernel reports changes
-// (notify.go), and otherwise of all. Links are not followed.
+// A Tree caches the regular files below the working directory, and notes which names may be
+// out of date. A scan updates those if the kernel reports changes (notify.go), and
+// otherwise everything. Links are not followed.
 type Tree struct {
 	root   string
 	notify bool // use the kernel's notifications
 	limits scanLimits
-	turn   chan struct{} // its holder has all fields below
-	wanted atomic.Int32  // how many wait for it
+	turn   chan struct{} // guards all fields below
+	wanted atomic.Int32  // goroutines that wait for turn
 
 	top       *folder
 	stale     []*folder        // to be scanned
 	unwatched map[*folder]bool // without notifications
-	gone      []*folder        // removed ones that the scenes need
+	gone      []*folder        // removed ones that scenes still need
 	scenes    map[*Scene]bool
-	held      int    // bytes, by their costs
+	held      int    // bytes, by the estimated costs
 	mounts    string // below root, at the last scan
 	rest      time.Time
-	linked    bool // there are files with several names
+	linked    bool // some files have several names
 	notifier
 }
 
@@ -68,25 +68,25 @@ type folder struct {
 	parent  *folder
 	name    string
 	inode   uint64
-	watch   int32 // 0 is none
+	watch   int32 // 0: not watched
 	files   map[string]fileMark
 	folders map[string]*folder
 
 	queued  bool            // it is in stale
-	whole   bool            // nothing of it is certain
+	whole   bool            // all names are to be scanned
 	touched map[string]bool // else the names to be scanned
-	events  int             // that touched them
+	events  int             // number of events that touched them
 	gone    bool
 }
 
-// New returns a Tree of the directory root. notify says whether to use inotify.
+// New returns a Tree of the directory root. With notify it uses inotify.
 func New(root string, notify bool) *Tree {
 	t := &Tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, turn: make(chan struct{}, 1), scenes: map[*Scene]bool{}}
 	t.reset()
 	return t
 }
 
-// reset drops everything that is known of the directory.
+// reset drops everything cached.
 func (t *Tree) reset() {
 	t.close()
 	for s := range t.scenes {
@@ -111,7 +111,7 @@ func (t *Tree) acquire(timeout <-chan time.Time) bool {
 
 func (t *Tree) release() { <-t.turn }
 
-// path is a name's below the root.
+// path returns the path of a name, relative to the root.
 func (f *folder) path(name string) string {
 	var names []string
 	for ; f.parent != nil; f = f.parent {
@@ -124,7 +124,7 @@ func (f *folder) path(name string) string {
 	return b.String() + name
 }
 
-// each calls do for the folder and those below it that are there.
+// each calls do for the folder and the existing ones below it.
 func (f *folder) each(do func(*folder)) {
 	if f.gone {
 		return
@@ -204,7 +204,7 @@ func (t *Tree) refresh(f *folder, stop func() bool) bool {
 		t.drop(f)
 		return true
 	case err != nil:
-		t.unwatched[f] = true // what cannot be read is none of ours, now
+		t.unwatched[f] = true // it cannot be read now; the next scan tries again
 		return true
 	}
 	defer dir.Close()
@@ -213,7 +213,7 @@ func (t *Tree) refresh(f *folder, stop func() bool) bool {
 	if unix.Fstat(fd, &st) != nil {
 		return true
 	}
-	if f.inode != st.Ino { // another has taken its place
+	if f.inode != st.Ino { // another directory has taken its place
 		t.drop(f)
 		f.gone, f.inode, f.whole = false, st.Ino, true
 	}
@@ -234,7 +234,7 @@ func (t *Tree) refresh(f *folder, stop func() bool) bool {
 	return true
 }
 
-// openFolder opens a folder, to which no link leads.
+// openFolder opens a folder without following links.
 func (t *Tree) openFolder(f *folder) (*os.File, error) {
 	root, err := beneath.Open(t.root)
 	if err != nil {
@@ -263,7 +263,7 @@ func (t *Tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
 			break
 		}
 		if err != nil || t.held > t.limits.held || stop() {
-			return err != nil || t.held > t.limits.held // whoever has called sees to that
+			return err != nil || t.held > t.limits.held // the caller handles this
 		}
 	}
 	for name := range missing {
@@ -329,7 +329,7 @@ func (t *Tree) remove(f *folder, name string) {
 	t.held -= fileCost + len(name)
 }
 
-// drop takes a folder with all that is in it for removed.
+// drop records that a folder was removed with everything in it.
 func (t *Tree) drop(f *folder) {
 	for name, was := range f.files {
 		t.note(f, name, was)
@@ -347,7 +347,7 @@ func (t *Tree) drop(f *folder) {
 	}
 }
 
-// prune lets folders go that are gone, if no call that runs needs them.
+// prune drops removed folders that no running call needs.
 func (t *Tree) prune() {
 	if len(t.scenes) > 0 {
 		return

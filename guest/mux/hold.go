@@ -6,7 +6,7 @@ import (
 	"time"
 )
 
-// Bounds on what is received and not yet read, in bytes of the buffers that it takes.
+// Bounds on received data that was not read yet, in bytes of its buffers.
 const (
 	// MaxHeld is what one session may hold.
 	MaxHeld = 64 << 20
@@ -15,8 +15,8 @@ const (
 	MaxProcess = 512 << 20
 
 	fairHeld = 2 << 20
-	patience = 300 * time.Millisecond // how long those who read have to make room
-	clearing = 4 << 20                // what is made, when they have not
+	patience = 300 * time.Millisecond // time for readers to make room
+	clearing = 4 << 20                // bytes freed if they do not
 )
 
 const (
@@ -24,7 +24,7 @@ const (
 	largeChunk = 32 << 10
 )
 
-// A Pool is what sessions may hold together.
+// A Pool limits the received data of several sessions together.
 type Pool struct {
 	Max  int64
 	held atomic.Int64
@@ -32,14 +32,14 @@ type Pool struct {
 
 var process = Pool{Max: MaxProcess}
 
-// Held returns how much is held, in bytes.
+// Held returns the number of held bytes.
 func (p *Pool) Held() int64 { return p.held.Load() }
 
-// An account is what one session holds.
+// An account counts the data that one session holds.
 type account struct {
 	session *Session
 	pool    *Pool
-	freed   chan struct{} // signalled when there may be room
+	freed   chan struct{} // signalled after a release
 
 	mu    sync.Mutex
 	held  int64
@@ -49,7 +49,7 @@ type account struct {
 func (a *account) add(n int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.ended { // the reader of the rest holds it
+	if a.ended { // the rest is no longer counted
 		return
 	}
 	a.held += int64(n)
@@ -62,7 +62,7 @@ func (a *account) add(n int) {
 	}
 }
 
-// end gives back what is held.
+// end releases everything that is held.
 func (a *account) end() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -71,7 +71,7 @@ func (a *account) end() {
 	a.held = 0
 }
 
-// over reports whether more is held than may be, if n is added.
+// over reports whether n more bytes exceed a limit.
 func (a *account) over(n int) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -86,13 +86,13 @@ func (a *account) ample() bool {
 	return a.held < MaxHeld/4 && a.pool.held.Load() < a.pool.Max/2
 }
 
-// reserve waits until a chunk of n bytes may be held. If those who read do not make room
-// in time, the streams that hold the most are reset.
+// reserve waits until a chunk of n bytes may be held. If readers do not make room in
+// time, it resets the streams that hold the most.
 func (a *account) reserve(n int) {
 	if a.over(n) {
 		late := time.NewTimer(patience)
 		defer late.Stop()
-		tick := time.NewTicker(patience / 20) // other sessions make room, too
+		tick := time.NewTicker(patience / 20) // other sessions release data without a signal
 		defer tick.Stop()
 		for a.over(n) {
 			select {
@@ -136,7 +136,7 @@ var chunks = map[int]*sync.Pool{
 	largeChunk: {New: func() any { return &chunk{buf: make([]byte, largeChunk)} }},
 }
 
-// A chunk is a buffer of what has come; buf[r:w] is not yet read.
+// A chunk is a buffer of received data; buf[r:w] was not read yet.
 type chunk struct {
 	buf  []byte
 	r, w int

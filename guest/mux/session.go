@@ -1,9 +1,9 @@
 // Package mux is the server's end of its one connection to a guest: yamux's protocol, with
 // bounds on the memory and the work that a guest can cause.
 //
-// The guest's end is github.com/hashicorp/yamux, whose own client trusts its server:
-// it answers each ping with a goroutine, keeps buffers of up to four times what a
-// stream may hold, for minutes after the stream is closed, and cannot reset one.
+// The guest's end is github.com/hashicorp/yamux. Its client is not used here because it
+// trusts its server: it starts a goroutine for each ping, holds buffers of up to four times
+// a stream's limit for minutes after the stream is closed, and cannot reset a stream.
 package mux
 
 import (
@@ -19,7 +19,7 @@ import (
 	"time"
 )
 
-// A frame's head: version, kind, flags, stream, and a length, a window or a number.
+// The head of a frame: version, kind, flags, stream, and a length, a window or a number.
 const (
 	headSize = 12
 
@@ -35,18 +35,18 @@ const (
 )
 
 const (
-	// MaxAccepted is how many streams the guest may have opened at once. Others are reset.
+	// MaxAccepted is the number of streams that the guest may have open. More are reset.
 	MaxAccepted = 1024
 
-	firstWindow = 256 << 10 // of each stream in each direction: the protocol's
-	fullWindow  = 512 << 10 // of one that is read, while there is room
-	maxFrame    = 256 << 10 // of what is sent
+	firstWindow = 256 << 10 // of each stream in each direction, by the protocol
+	fullWindow  = 512 << 10 // of a stream that is read, while there is room
+	maxFrame    = 256 << 10 // bytes of a sent frame
 	maxOpening  = 256       // streams that the guest has not accepted yet
-	maxReplies  = 256       // that wait to be sent; others are left out
+	maxReplies  = 256       // waiting to be sent; more are dropped
 
 	openTime  = 10 * time.Second // for the guest to accept a stream
 	writeTime = 30 * time.Second // for the guest to read a frame
-	aliveTime = 30 * time.Second // between signs of life, which have half as long to be answered
+	aliveTime = 30 * time.Second // between pings; each must be answered within half of it
 )
 
 var (
@@ -60,32 +60,32 @@ type Session struct {
 	conn    net.Conn
 	in      *bufio.Reader
 	held    account
-	opening chan struct{} // holds one for each stream that is not accepted yet
+	opening chan struct{} // holds one value for each stream that is not accepted yet
 	replies chan reply
 	accept  chan *Stream
 	done    chan struct{}
-	pong    atomic.Uint32 // the last that came
+	pong    atomic.Uint32 // number of the last received pong
 
-	turn chan struct{}  // to write; holds one during a write
+	turn chan struct{}  // holds one value during a write
 	head [headSize]byte // with the turn
 	bufs [2][]byte
 
 	mu       sync.Mutex
 	streams  map[uint32]*Stream
-	accepted int // streams of them that the guest opened
+	accepted int // number of streams that the guest opened
 	next     uint32
-	err      error // why it has ended
+	err      error // the reason of the end
 }
 
-// A reply is a frame without a body that is owed to the guest.
+// A reply is a frame without a body that waits to be sent to the guest.
 type reply struct {
 	kind       byte
 	flags      uint16
 	id, length uint32
 }
 
-// Client begins a session over conn, which it closes in the end. What it holds it takes
-// from pool; nil is the process's own.
+// Client starts a session over conn, which it closes at the end. Received data counts
+// towards pool; nil is the pool of the process.
 func Client(conn net.Conn, pool *Pool) *Session {
 	if pool == nil {
 		pool = &process
@@ -113,7 +113,7 @@ func (s *Session) Ended() bool {
 	}
 }
 
-// Streams returns how many streams are open.
+// Streams returns the number of open streams.
 func (s *Session) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -148,8 +148,8 @@ func (s *Session) end(err error) {
 	}
 }
 
-// Open opens a stream. It returns before the guest has accepted it, and waits while
-// many are not accepted.
+// Open opens a stream. It returns before the guest has accepted the stream, but waits while
+// too many are not accepted.
 func (s *Session) Open(ctx context.Context) (*Stream, error) {
 	select {
 	case s.opening <- struct{}{}:
@@ -170,7 +170,7 @@ func (s *Session) Open(ctx context.Context) (*Stream, error) {
 	s.streams[st.id] = st
 	s.mu.Unlock()
 	sent := make(chan error, 1)
-	go func() { sent <- s.send(ctx.Done(), kindWindow, flagSYN, st.id, 0, nil) }() // it waits for a guest that does not read
+	go func() { sent <- s.send(ctx.Done(), kindWindow, flagSYN, st.id, 0, nil) }() // send blocks while the guest does not read
 	select {
 	case err := <-sent:
 		if err == nil {
@@ -203,7 +203,7 @@ func (s *Session) Accept() (net.Conn, error) {
 	}
 }
 
-// forget takes a stream off the session's list.
+// forget removes a stream from the session.
 func (s *Session) forget(st *Stream) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -216,7 +216,7 @@ func (s *Session) forget(st *Stream) {
 	s.established(st)
 }
 
-// established notes that a stream does not wait to be accepted any more. The caller holds s.mu.
+// established records that a stream was accepted. The caller holds s.mu.
 func (s *Session) established(st *Stream) {
 	if st.slow != nil {
 		st.slow.Stop()
@@ -225,8 +225,8 @@ func (s *Session) established(st *Stream) {
 	}
 }
 
-// send writes one frame, unless cancel is closed before it is its turn. A frame that the guest
-// does not take in time ends the session.
+// send writes one frame, unless cancel is closed before its turn. It ends the session if the
+// guest does not read the frame in time.
 func (s *Session) send(cancel <-chan struct{}, kind byte, flags uint16, id, length uint32, body []byte) error {
 	select {
 	case s.turn <- struct{}{}:
@@ -253,8 +253,8 @@ func (s *Session) send(cancel <-chan struct{}, kind byte, flags uint16, id, leng
 	return nil
 }
 
-// answer owes the guest a frame. It does not wait: what is received must not depend on
-// what the guest reads.
+// answer queues a frame for the guest, or drops it if too many wait. It does not block:
+// receiving must not depend on the guest's reading.
 func (s *Session) answer(r reply) {
 	select {
 	case s.replies <- r:
@@ -262,7 +262,7 @@ func (s *Session) answer(r reply) {
 	}
 }
 
-// owe is answer for what must not be left out. It waits if much is owed already.
+// owe is answer for frames that must not be dropped. It waits while too many are queued.
 func (s *Session) owe(r reply) error {
 	select {
 	case s.replies <- r:
@@ -272,7 +272,7 @@ func (s *Session) owe(r reply) error {
 	}
 }
 
-// reply sends what is owed.
+// reply sends the queued frames.
 func (s *Session) reply() {
 	for {
 		select {
@@ -286,7 +286,7 @@ func (s *Session) reply() {
 	}
 }
 
-// live ends the session when the guest does not answer any more.
+// live sends pings and ends the session when the guest does not answer one.
 func (s *Session) live() {
 	tick := time.NewTicker(aliveTime / 2)
 	defer tick.Stop()
@@ -298,7 +298,7 @@ func (s *Session) live() {
 				return
 			}
 			if asked := n - 1; s.pong.Load() != asked {
-				s.end(errors.New("the guest gives no sign of life"))
+				s.end(errors.New("the guest does not answer pings"))
 				return
 			}
 		}
@@ -325,13 +325,13 @@ func (s *Session) receive() error {
 			s.answer(reply{kindPing, flagACK, 0, r.length})
 		case r.kind == kindPing:
 			s.pong.Store(r.length)
-		default: // it goes away, or speaks of what is not known
+		default: // "go away", or an unknown kind
 			return fmt.Errorf("%w: a frame of kind %d", errWire, r.kind)
 		}
 	}
 }
 
-// frame takes a frame of a stream, whose body, if it has one, is not yet read.
+// frame processes the frame of a stream. Its body was not read yet.
 func (s *Session) frame(r reply) error {
 	st, err := s.stream(r)
 	if err != nil {
@@ -366,7 +366,7 @@ func (s *Session) frame(r reply) error {
 	return nil
 }
 
-// stream finds the stream of a frame, or makes it, if the frame opens one.
+// stream returns the stream of a frame. It creates one if the frame opens it.
 func (s *Session) stream(r reply) (*Stream, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -12,33 +12,33 @@ import (
 
 var (
 	errReset = errors.New("the stream was reset")
-	errFull  = errors.New("the stream was reset: too much of what the guest has sent was not read")
+	errFull  = errors.New("the stream was reset: too much data of the guest was not read")
 )
 
-// A Stream is one of a session's connections. Close ends both directions; what comes
-// after it is answered with a reset.
+// A Stream is one connection of a session. Close ends both directions; data that arrives
+// afterwards is answered with a reset.
 type Stream struct {
 	session *Session
 	id      uint32
 	slow    *time.Timer // while the guest has not accepted it; of session.mu
 
-	sending sync.Mutex    // held through a Write
-	gone    chan struct{} // closed when nothing goes any more
+	sending sync.Mutex    // held during a Write
+	gone    chan struct{} // closed when nothing more can be sent
 	leave   func()
 
 	mu       sync.Mutex
 	readable sync.Cond
 	writable sync.Cond
-	err      error    // it is over: for reads, once there is nothing more to read
-	queue    []*chunk // that hold something; the last may have room
-	filling  bool     // the last is being read into
+	err      error    // the reason of the end; reads return it after the queue
+	queue    []*chunk // with unread data; the last may have room
+	filling  bool     // the last chunk is being read into
 	charged  int      // bytes of the queue's buffers
-	unread   int      // bytes in it
+	unread   int      // bytes of data in the queue
 	may      int      // bytes that the guest may send
-	window   int      // bytes that may be sent to it
-	gotFIN   bool     // nothing more comes
-	sentFIN  bool     // nothing more goes
-	closed   bool     // it will not be read any more
+	window   int      // bytes that may be sent to the guest
+	gotFIN   bool     // nothing more is received
+	sentFIN  bool     // nothing more is sent
+	closed   bool     // no more reads
 	deadline struct{ read, write time.Time }
 }
 
@@ -52,7 +52,7 @@ func newStream(s *Session, id uint32) *Stream {
 // Session returns the stream's session.
 func (st *Stream) Session() *Session { return st.session }
 
-// wait waits for c until a deadline, if there is one. The caller holds st.mu.
+// wait waits for c, at most until a deadline. The caller holds st.mu.
 func (st *Stream) wait(c *sync.Cond, by time.Time) {
 	if !by.IsZero() {
 		timer := time.AfterFunc(time.Until(by), func() {
@@ -100,7 +100,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 	}
 }
 
-// take moves bytes out of the queue. The caller holds st.mu.
+// take moves bytes from the queue to p. The caller holds st.mu.
 func (st *Stream) take(p []byte) (n int) {
 	for n < len(p) && st.unread > 0 {
 		c := st.queue[0]
@@ -110,7 +110,7 @@ func (st *Stream) take(p []byte) (n int) {
 			break
 		}
 		if len(st.queue) == 1 && st.filling {
-			break // what is read into it follows
+			break // more data follows in this chunk
 		}
 		st.queue[0] = nil
 		st.queue = st.queue[1:]
@@ -119,14 +119,14 @@ func (st *Stream) take(p []byte) (n int) {
 	return n
 }
 
-// release gives a chunk back. The caller holds st.mu.
+// release returns a chunk to its pool. The caller holds st.mu.
 func (st *Stream) release(c *chunk) {
 	st.charged -= len(c.buf)
 	st.session.held.add(-len(c.buf))
 	c.free()
 }
 
-// grant returns by how much the window may be opened now. The caller holds st.mu.
+// grant returns the bytes by which the window may be opened now. The caller holds st.mu.
 func (st *Stream) grant() int {
 	if st.gotFIN || st.err != nil {
 		return 0
@@ -167,8 +167,8 @@ func (st *Stream) receive(n int) error {
 	return nil
 }
 
-// space returns the queue's last chunk, which has room, or nil if it will not be read. Until
-// filled is called no other goroutine changes the free part of the chunk.
+// space returns the queue's last chunk, with room in it, or nil if the stream is no longer
+// read. Until filled is called no other goroutine changes the free part of the chunk.
 func (st *Stream) space(n int) *chunk {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -193,7 +193,7 @@ func (st *Stream) space(n int) *chunk {
 	return c
 }
 
-// over reports whether what comes is not wanted. The caller holds st.mu.
+// over reports whether received data is to be dropped. The caller holds st.mu.
 func (st *Stream) over() bool { return st.closed || st.gotFIN || st.err != nil }
 
 // filled adds n bytes to the chunk that space returned. It reports whether the stream is over.
@@ -211,10 +211,11 @@ func (st *Stream) filled(c *chunk, n int) (over bool) {
 	return false
 }
 
-// drop gives back what is queued, but for what is being read into. The caller holds st.mu.
+// drop releases the queue, except for a chunk that is being read into. The caller holds
+// st.mu.
 func (st *Stream) drop() {
 	if st.filling {
-		return // filled does it
+		return // filled releases it
 	}
 	for _, c := range st.queue {
 		st.release(c)
@@ -222,14 +223,14 @@ func (st *Stream) drop() {
 	st.queue, st.unread = nil, 0
 }
 
-// holds returns how many bytes the stream's buffers take.
+// holds returns the bytes of the stream's buffers.
 func (st *Stream) holds() int {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	return st.charged
 }
 
-// fail ends the stream and throws away what it holds.
+// fail ends the stream and drops its data.
 func (st *Stream) fail(err error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -243,7 +244,7 @@ func (st *Stream) fail(err error) {
 	st.wake()
 }
 
-// lost ends the stream with its session. What has come can still be read.
+// lost ends the stream with its session. Received data can still be read.
 func (st *Stream) lost() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -258,7 +259,7 @@ func (st *Stream) wake() {
 	st.writable.Broadcast()
 }
 
-// ended notes that nothing more comes, and reports whether nothing more goes either.
+// ended records the guest's FIN and reports whether the server's was sent as well.
 func (st *Stream) ended() bool {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -267,7 +268,7 @@ func (st *Stream) ended() bool {
 	return st.sentFIN
 }
 
-// allow opens the window toward the guest.
+// allow opens the window towards the guest by n bytes.
 func (st *Stream) allow(n uint32) error {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -296,7 +297,8 @@ func (st *Stream) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// credit takes up to n bytes from the window toward the guest, when there are any.
+// credit takes up to n bytes from the window towards the guest. It waits until there are
+// some.
 func (st *Stream) credit(n int) (int, error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
@@ -317,7 +319,7 @@ func (st *Stream) credit(n int) (int, error) {
 	}
 }
 
-// CloseWrite tells the guest that nothing more comes. What it says can still be read.
+// CloseWrite ends the direction to the guest. The other one can still be read.
 func (st *Stream) CloseWrite() error {
 	st.mu.Lock()
 	if st.sentFIN || st.closed || st.err != nil {
@@ -337,7 +339,7 @@ func (st *Stream) CloseWrite() error {
 // Close implements net.Conn.
 func (st *Stream) Close() error { return st.close(flagFIN) }
 
-// Reset closes the stream, and tells the guest that it was broken off.
+// Reset closes the stream and sends the guest a reset.
 func (st *Stream) Reset() error { return st.close(flagRST) }
 
 func (st *Stream) close(flag uint16) error {

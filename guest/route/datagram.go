@@ -16,9 +16,9 @@ import (
 
 const (
 	maxFlows   = 256              // exchanges of datagrams at once; others are dropped
-	maxRefused = 1024             // addresses that are remembered as refused
-	refusedFor = 30 * time.Second // an address is reported as unreachable
-	flowIdle   = 3 * time.Minute  // after which an exchange ends; the server's own time is shorter
+	maxRefused = 1024             // refused addresses in the cache
+	refusedFor = 30 * time.Second // time for which a refused address is reported as unreachable
+	flowIdle   = 3 * time.Minute  // an idle exchange ends after this; the server's own limit is shorter
 )
 
 // datagrams starts an exchange with an address. If one was refused recently, the sender

@@ -10,18 +10,18 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// name is the device's, as programs in the sandbox see it.
+// name is the name of the device.
 const name = "berth0"
 
-// mtu is the size of a packet. None leaves the machine: the larger the better.
+// mtu is the maximum size of a packet. Packets do not leave the machine, so it is large.
 const mtu = 65520
 
-// own are the device's addresses: that of one end of a tunnel (RFC 6333), and a
-// random one of those for private use.
+// own are the device's addresses: one reserved for the ends of tunnels (RFC 6333), and a
+// random one of the range for private use.
 var own = []netip.Addr{netip.MustParseAddr("192.0.0.2"), netip.MustParseAddr("fd62:6572:7468::2")}
 
-// openDevice makes the device and sends all packets there that have no other
-// route. It needs CAP_NET_ADMIN.
+// openDevice creates the device and routes all packets to it that have no other route. It
+// needs CAP_NET_ADMIN.
 func openDevice() (_ *os.File, err error) {
 	fd, err := unix.Open("/dev/net/tun", unix.O_RDWR|unix.O_CLOEXEC|unix.O_NONBLOCK, 0)
 	if err != nil {
@@ -69,7 +69,7 @@ func configure() error {
 	}
 	size := make([]byte, unix.SizeofIfInfomsg)
 	binary.NativeEndian.PutUint32(size[4:], index)
-	// gVisor takes the size of packets, and has its own.
+	// Errors are ignored: gVisor uses an MTU of its own.
 	_ = ask(nl, unix.RTM_NEWLINK, 0, attribute(size, unix.IFLA_MTU, binary.NativeEndian.AppendUint32(nil, mtu)))
 	for _, a := range own {
 		if err := addRoute(nl, a, index); err != nil {
@@ -79,7 +79,7 @@ func configure() error {
 	return nil
 }
 
-// addRoute gives the device an address, and the route for all of its family.
+// addRoute gives the device an address and a route for all addresses of its family.
 func addRoute(nl int, a netip.Addr, index uint32) error {
 	family := byte(unix.AF_INET)
 	if a.Is6() {
@@ -113,7 +113,7 @@ func interfaceIndex() (uint32, error) {
 	return req.Uint32(), err
 }
 
-// attribute appends an attribute, which begins at a multiple of four bytes.
+// attribute appends an attribute, aligned to four bytes.
 func attribute(b []byte, kind uint16, value []byte) []byte {
 	b = binary.NativeEndian.AppendUint16(b, uint16(unix.SizeofRtAttr+len(value)))
 	b = append(binary.NativeEndian.AppendUint16(b, kind), value...)

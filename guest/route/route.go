@@ -1,9 +1,8 @@
 // Package route gives a sandbox without a network card a route for addresses: a
 // device whose packets end in a network stack of the guest's own.
 //
-// What programs send to an address that no name stands for comes out of the stack
-// as a connection, or as datagrams, and is handed on. Everything else (ICMP,
-// fragments, other protocols) is dropped.
+// The stack turns packets to addresses without a name into connections and datagrams,
+// which are handed on. Everything else (ICMP, fragments, other protocols) is dropped.
 package route
 
 import (
@@ -29,23 +28,22 @@ import (
 
 const (
 	nic        = 1
-	queue      = 256      // packets toward the sandbox that wait
-	maxPending = 256      // connections that are not decided yet
-	tcpBuffer  = 64 << 10 // at first, in each direction of a connection
+	queue      = 256      // packets that wait to be sent to the sandbox
+	maxPending = 256      // connections that wait for a decision
+	tcpBuffer  = 64 << 10 // initial size, in each direction of a connection
 	tcpLargest = 1 << 20
 )
 
-// An Out is the way on. Its functions are called by many at once.
+// An Out forwards connections to the server. Its functions are called concurrently.
 type Out struct {
-	// Connect returns a stream to an address, or an error if it is refused. With
-	// datagrams each of them follows its length in two bytes, in both directions.
+	// Connect returns a stream to an address, or an error if it is refused. A stream for
+	// datagrams has the length of each in two bytes before it, in both directions.
 	Connect func(to netip.AddrPort, datagrams bool) (net.Conn, error)
 	// Carry carries a connection of the sandbox over its stream until both are done.
 	Carry func(conn Conn, stream net.Conn)
 }
 
-// A Conn is a connection of which one direction can be closed, and which can be broken
-// off so that its other end learns at once.
+// A Conn is a connection that can close one direction, and can be reset.
 type Conn interface {
 	net.Conn
 	CloseWrite() error
@@ -69,11 +67,11 @@ type Route struct {
 	sender, receiver sync.WaitGroup
 
 	mu      sync.Mutex
-	flows   int                          // exchanges of datagrams
-	refused map[netip.AddrPort]time.Time // where datagrams went in vain lately
+	flows   int                          // open exchanges of datagrams
+	refused map[netip.AddrPort]time.Time // addresses that refused datagrams, with the time
 }
 
-// Open makes the device and the route, and serves them until Close. It needs
+// Open creates the device and the route, and serves them until Close. It needs
 // CAP_NET_ADMIN and /dev/net/tun.
 func Open(out Out) (_ *Route, err error) {
 	device, err := openDevice()
@@ -92,8 +90,8 @@ func Open(out Out) (_ *Route, err error) {
 	})
 	for _, option := range []tcpip.SettableTransportProtocolOption{
 		new(tcpip.TCPSACKEnabled(true)),
-		// A connection that its host closes first would keep its addresses for a minute.
-		// Another from the same port of the sandbox would be refused.
+		// A connection that its host closes first would hold its addresses for a minute, and
+		// another one from the same port of the sandbox would be refused.
 		new(tcpip.TCPTimeWaitTimeoutOption(0)),
 		&tcpip.TCPReceiveBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
 		&tcpip.TCPSendBufferSizeRangeOption{Min: 4 << 10, Default: tcpBuffer, Max: tcpLargest},
@@ -105,7 +103,7 @@ func Open(out Out) (_ *Route, err error) {
 	if err := r.stack.CreateNIC(nic, r.link); err != nil {
 		return nil, stackError{err}
 	}
-	// The stack takes packets to every address, and answers from there.
+	// The stack accepts packets to every address and answers from it.
 	for _, err := range []tcpip.Error{r.stack.SetPromiscuousMode(nic, true), r.stack.SetSpoofing(nic, true)} {
 		if err != nil {
 			return nil, stackError{err}
@@ -124,13 +122,13 @@ func Open(out Out) (_ *Route, err error) {
 func (r *Route) Close() error {
 	r.stack.Close()
 	r.link.Close()
-	r.sender.Wait() // the connections' ends have to arrive
+	r.sender.Wait() // until the ends of the connections were sent
 	err := r.device.Close()
-	r.receiver.Wait() // then the device is not in use
+	r.receiver.Wait() // until the device is unused
 	return err
 }
 
-// receive takes packets from the sandbox.
+// receive reads packets from the sandbox.
 func (r *Route) receive() {
 	buf := make([]byte, mtu)
 	for {
@@ -151,7 +149,7 @@ func (r *Route) receive() {
 	}
 }
 
-// send gives packets to the sandbox.
+// send writes packets to the sandbox.
 func (r *Route) send() {
 	for {
 		pkt := r.link.ReadContext(context.Background())
@@ -159,19 +157,19 @@ func (r *Route) send() {
 			return
 		}
 		view := pkt.ToView()
-		_, _ = r.device.Write(view.AsSlice()) // one that is lost is sent again, or may be lost
+		_, _ = r.device.Write(view.AsSlice()) // TCP resends lost packets
 		view.Release()
 		pkt.DecRef()
 	}
 }
 
-// admit reports whether a packet is a whole one of TCP or UDP, and which protocol
-// carries it.
+// admit reports whether a packet is an unfragmented one of TCP or UDP, and its network
+// protocol.
 func admit(p []byte) (tcpip.NetworkProtocolNumber, bool) {
 	carried := func(b byte) bool { return b == byte(tcp.ProtocolNumber) || b == byte(udp.ProtocolNumber) }
 	switch {
 	case len(p) >= header.IPv4MinimumSize && p[0]>>4 == 4:
-		const fragment = 0x3fff // more follow, or some came before
+		const fragment = 0x3fff // the more-fragments bit and the offset
 		return ipv4.ProtocolNumber, (uint16(p[6])<<8|uint16(p[7]))&fragment == 0 && carried(p[9])
 	case len(p) >= header.IPv6MinimumSize && p[0]>>4 == 6:
 		return ipv6.ProtocolNumber, carried(p[6])
@@ -202,9 +200,9 @@ func opens(protocol tcpip.NetworkProtocolNumber, p []byte) (id stack.TransportEn
 	return id, true
 }
 
-// settle waits, for a moment, until the stack has let go of the connection whose
-// addresses a new one uses again. What opens the new one would otherwise be queued to
-// the old one, and be refused when that ends.
+// settle waits, for a moment, until the stack has dropped an old connection with the
+// addresses of a new one. Otherwise the packet that opens the new one is queued to the old
+// one, and refused when that ends.
 func (r *Route) settle(protocol tcpip.NetworkProtocolNumber, id stack.TransportEndpointID) {
 	const patience, look = 10 * time.Millisecond, 100 * time.Microsecond
 	for range patience / look {
@@ -215,7 +213,7 @@ func (r *Route) settle(protocol tcpip.NetworkProtocolNumber, id stack.TransportE
 	}
 }
 
-// connection serves a connection, if it is allowed; otherwise it is reset.
+// connection forwards a connection, or resets it if it is refused.
 func (r *Route) connection(req *tcp.ForwarderRequest) {
 	stream, err := r.out.Connect(target(req.ID()), false)
 	if err != nil {
@@ -232,13 +230,13 @@ func (r *Route) connection(req *tcp.ForwarderRequest) {
 	r.out.Carry(conn{gonet.NewTCPConn(&wq, ep), ep}, stream)
 }
 
-// target is where a packet wants to go.
+// target returns the destination of a packet.
 func target(id stack.TransportEndpointID) netip.AddrPort {
 	addr, _ := netip.AddrFromSlice(id.LocalAddress.AsSlice())
 	return netip.AddrPortFrom(addr, id.LocalPort)
 }
 
-// A stackError is an error in the words of the stack.
+// A stackError wraps an error of the stack.
 type stackError struct{ err tcpip.Error }
 
 func (e stackError) Error() string { return "network stack: " + e.err.String() }

@@ -34,8 +34,8 @@ type device struct {
 	hungUp   bool
 }
 
-// Read waits for the next change when the port has nothing to read, be the other end
-// there or not: a port that is hung up says so at every read.
+// Read waits for the next change if the port has nothing to read, with or without another
+// end: reads of a port that is hung up return at once.
 func (d *device) Read(p []byte) (n int, err error) {
 	rerr := d.raw.Read(func(fd uintptr) bool {
 		for {

@@ -14,14 +14,14 @@ import (
 	"time"
 )
 
-// maxStale bounds what is left on a line of connections before.
+// maxStale bounds the data of earlier connections on a line, in bytes.
 const maxStale = 16 << 20
 
-// Dial begins a connection on a line, whose other end Listen serves. It does not
-// wait for the guest: what is written waits until it listens.
+// Dial starts a connection on a line whose other end Listen serves. It does not wait for
+// the guest: written data waits until the guest listens.
 func Dial(line net.Conn) (*Conn, error) {
-	// What a former server process left unfinished takes up to one frame; what is not needed
-	// for that is skipped.
+	// Zeros complete a frame that an earlier server process left unfinished; the guest skips
+	// the rest of them.
 	out := make([]byte, headerSize+maxPayload, headerSize+maxPayload+headerSize+helloSize)
 	var payload [helloSize]byte
 	rand.Read(payload[:idSize])
@@ -32,7 +32,7 @@ func Dial(line net.Conn) (*Conn, error) {
 	return &Conn{Conn: line, in: newReader(line), id: payload[:idSize]}, nil
 }
 
-// awaitID skips what was sent before, up to and with the id.
+// awaitID skips earlier data, up to and including the id.
 func awaitID(r *bufio.Reader, id []byte) error {
 	for skipped := 0; skipped < maxStale; {
 		if _, err := r.Peek(len(id)); err != nil {
@@ -46,7 +46,7 @@ func awaitID(r *bufio.Reader, id []byte) error {
 		n, _ := r.Discard(len(have) - len(id) + 1)
 		skipped += n
 	}
-	return errors.New("the guest does not take the connection")
+	return errors.New("the guest does not accept the connection")
 }
 
 // A Conn is the server's end of a connection. One goroutine may read while others
@@ -56,13 +56,13 @@ type Conn struct {
 
 	in   *bufio.Reader
 	id   []byte // until the guest has repeated it
-	rest []byte // of the frame that is being read
+	rest []byte // unread payload of the present frame
 
 	write sync.Mutex
 	out   []byte
 }
 
-// Await returns when the guest has taken the connection. It may be called before the
+// Await returns when the guest has accepted the connection. It may be called before the
 // first Read.
 func (c *Conn) Await(ctx context.Context) error {
 	stop := context.AfterFunc(ctx, func() { _ = c.SetReadDeadline(time.Unix(1, 0)) })
@@ -97,7 +97,7 @@ func (c *Conn) Read(p []byte) (int, error) {
 		if k != data {
 			return 0, io.EOF
 		}
-		c.rest = payload // its place is read over only after it has been taken
+		c.rest = payload // valid until the next readFrame
 	}
 	n := copy(p, c.rest)
 	c.rest = c.rest[n:]

@@ -8,7 +8,7 @@ import (
 	"io"
 )
 
-// A frame is magic, kind, the payload's length, its checksum, the payload.
+// A frame consists of magic, kind, the payload's length, its checksum, and the payload.
 const (
 	magic      = 0xb7
 	headerSize = 8
@@ -20,7 +20,7 @@ type kind byte
 const (
 	hello kind = 1 + iota // server to guest: a new connection; its id and the server's time
 	data
-	end // nothing follows on this connection
+	end // the end of this connection
 )
 
 // idSize is the length of a connection's id. The guest repeats it raw, before the
@@ -46,9 +46,9 @@ func appendFrame(b []byte, k kind, payload []byte) []byte {
 // newReader returns a reader for readFrame.
 func newReader(r io.Reader) *bufio.Reader { return bufio.NewReaderSize(r, headerSize+maxPayload) }
 
-// readFrame reads a frame. The payload is good until the next read; errFrame says
-// that it was broken off and that the reader has passed no more than the header. Any
-// other error leaves what has arrived where it is.
+// readFrame reads a frame. The payload is valid until the next read. errFrame means that
+// the frame is incomplete or not one; the reader has then consumed at most the header. Any
+// other error leaves the received data in the reader.
 func readFrame(r *bufio.Reader) (kind, []byte, error) {
 	h, err := r.Peek(headerSize)
 	if err != nil {

@@ -9,20 +9,20 @@ import (
 	"time"
 )
 
-// A Line is one serial line. Read blocks while there is nothing to read; it returns
-// 0 and no error when the other end has hung up, and goes on when one is there again.
+// A Line is one serial line. Read blocks while there is nothing to read. It returns 0 and
+// no error when the other end has hung up; later reads return the data of the next one.
 type Line interface {
 	io.Reader
 	io.Writer
 }
 
-// Listen returns a listener whose connections come over lines, on each of them one
-// at a time: a new one ends the one before. told is called with the server's time at
-// the beginning of each. The listener ends with the process.
-func Listen(lines []Line, told func(time.Time)) net.Listener {
+// Listen returns a listener for connections over lines. A line has one connection at a
+// time: a new one ends the one before. opened is called with the server's time at the
+// start of each. The listener ends with the process.
+func Listen(lines []Line, opened func(time.Time)) net.Listener {
 	l := &listener{accepted: make(chan net.Conn), closed: make(chan struct{})}
 	for _, line := range lines {
-		go (&port{line: line, listener: l, told: told}).serve()
+		go (&port{line: line, listener: l, opened: opened}).serve()
 	}
 	return l
 }
@@ -58,20 +58,20 @@ func (address) String() string  { return "serial" }
 type port struct {
 	line     Line
 	listener *listener
-	told     func(time.Time)
+	opened   func(time.Time)
 
 	mu      sync.Mutex // held while a frame is written
-	current net.Conn   // our end of the pipe to the connection; nil without one
+	current net.Conn   // the port's end of the pipe to the connection; nil without one
 }
 
-// serve hands what arrives to the connection that it belongs to.
+// serve passes received frames to their connection.
 func (p *port) serve() {
 	r := newReader(hangingUp{p.line})
 	for {
 		k, payload, err := readFrame(r)
 		switch {
 		case errors.Is(err, errFrame):
-			p.drop() // broken off, or the padding before a hello
+			p.drop() // an incomplete frame, or the padding before a hello
 		case errors.Is(err, io.EOF): // hung up, perhaps in the middle of a frame
 			p.drop()
 			_, _ = r.Discard(r.Buffered())
@@ -90,7 +90,7 @@ func (p *port) serve() {
 	}
 }
 
-// hangingUp makes a hang-up an end of file.
+// hangingUp turns a hang-up into io.EOF.
 type hangingUp struct{ Line }
 
 func (h hangingUp) Read(b []byte) (int, error) {
@@ -101,11 +101,11 @@ func (h hangingUp) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// begin takes a new connection.
+// begin starts a new connection.
 func (p *port) begin(payload []byte) {
 	p.drop()
-	if p.told != nil {
-		p.told(time.Unix(0, int64(binary.BigEndian.Uint64(payload[idSize:]))))
+	if p.opened != nil {
+		p.opened(time.Unix(0, int64(binary.BigEndian.Uint64(payload[idSize:]))))
 	}
 	ours, theirs := net.Pipe()
 	p.mu.Lock()
@@ -124,7 +124,7 @@ func (p *port) begin(payload []byte) {
 	}
 }
 
-// drop ends the connection that there is.
+// drop ends the current connection, if any.
 func (p *port) drop() {
 	if c := p.current; c != nil {
 		c.Close() // before the lock: a writer may hold it until the next server process reads
@@ -134,8 +134,8 @@ func (p *port) drop() {
 	}
 }
 
-// send writes what comes from the connection to the line, as long as it is the
-// line's.
+// send copies the data of a connection to the line while the connection is the current
+// one.
 func (p *port) send(from net.Conn) {
 	buf, frame := make([]byte, maxPayload), []byte(nil)
 	for {

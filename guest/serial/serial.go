@@ -1,10 +1,9 @@
 // Package serial carries connections between the server and a guest over serial lines of a
 // virtual machine.
 //
-// A serial line cannot be hung up reliably: what one server process was sending when it died
-// stays on the line, half of it perhaps, and so does what the guest meant for it. So
-// bytes travel in frames. The server begins with as many zeros as a frame may be long,
-// in which an unfinished frame ends and fails its checksum, and with a frame that
-// names a new connection; it takes for its own what follows the guest's repetition of
-// that random name.
+// A serial line cannot be hung up reliably: partly sent data of a server process that died,
+// and the guest's data for it, stay on the line. So bytes travel in frames. The server
+// starts with as many zeros as a frame may be long, which end an unfinished frame with a
+// wrong checksum, and then sends a frame with the random id of a new connection. The guest
+// repeats the id, and the server skips everything before it.
 package serial

@@ -14,13 +14,13 @@ import (
 
 // A port of a virtual machine: servers come and go, and what they leave stays.
 type fakeLine struct {
-	mu    sync.Mutex
-	moved *sync.Cond
-	in    []byte // to the guest
-	up    bool   // a server is there
-	told  bool   // the guest has been told that it is not
-	quiet bool   // the guest is never told, because the next server was quicker
-	out   []byte // to the server
+	mu     sync.Mutex
+	moved  *sync.Cond
+	in     []byte // to the guest
+	up     bool   // a server is there
+	hungUp bool   // the hang-up was reported to the guest
+	quiet  bool   // the hang-up is never reported, because the next server was faster
+	out    []byte // to the server
 
 	last sync.WaitGroup // the server before
 }
@@ -35,8 +35,8 @@ func (l *fakeLine) Read(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for len(l.in) == 0 {
-		if !l.up && !l.told && !l.quiet {
-			l.told = true
+		if !l.up && !l.hungUp && !l.quiet {
+			l.hungUp = true
 			return 0, nil
 		}
 		l.moved.Wait()
@@ -62,7 +62,7 @@ func (l *fakeLine) connect(t *testing.T) net.Conn {
 	ours, theirs := net.Pipe()
 	l.last.Wait()
 	l.mu.Lock()
-	l.up, l.told = true, false
+	l.up, l.hungUp = true, false
 	l.mu.Unlock()
 	var gone bool // guarded by l.mu
 	l.last.Go(func() {
@@ -149,12 +149,12 @@ func dial(t *testing.T, l *fakeLine) *Conn {
 }
 
 func TestConversation(t *testing.T) {
-	line, told := newFakeLine(), make(chan time.Time, 1)
-	l := Listen([]Line{line}, func(now time.Time) { told <- now })
+	line, opened := newFakeLine(), make(chan time.Time, 1)
+	l := Listen([]Line{line}, func(now time.Time) { opened <- now })
 	defer l.Close()
 	go echo(l)
 	talk(t, dial(t, line))
-	if off := time.Since(<-told); off < 0 || off > time.Minute {
+	if off := time.Since(<-opened); off < 0 || off > time.Minute {
 		t.Errorf("the server's time: got %v ago", off)
 	}
 }
