@@ -136,7 +136,7 @@ type tap struct {
 
 	head    []byte // of the next message
 	payload []byte
-	want    int // bytes of payload, if head is whole
+	want    int // bytes of payload, if head is complete
 }
 
 func (t *tap) Read(p []byte) (int, error) {

@@ -16,51 +16,50 @@ import (
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
 
-// A ShellCall is commands to run at the same time, each in its own shell. The
-// guest runs a CallID once; asked again it replays what it printed.
+// A ShellCall is a set of commands that run at the same time, each in its own shell. The
+// guest runs a CallID once; for a repeated one it replays the output.
 type ShellCall struct {
 	CallID   string        // [A-Za-z0-9_-]{1,128}, unique in the container
-	Commands []string      // none: only take up a call that is known
-	Timeout  time.Duration // of each command, in whole milliseconds; 0 is none
-	Known    bool          // it was begun before: a guest that does not know it runs nothing
-	Keep     int64         // bytes that a command prints until the guest lets files of it stay; 0 is never
+	Commands []string      // empty: only resume a known call
+	Timeout  time.Duration // of each command, in whole milliseconds; 0: no limit
+	Known    bool          // the call was started before: a guest that does not know it runs nothing
+	Keep     int64         // bytes of output above which the guest stores a command's output in files; 0: never
 }
 
-// A ShellEventKind says what a ShellEvent tells.
+// A ShellEventKind is the kind of a ShellEvent; it selects the fields that are set.
 type ShellEventKind int
 
 const (
 	ShellStdout  ShellEventKind = iota + 1 // Data
 	ShellStderr                            // Data
-	ShellExit                              // ExitCode; nothing follows about this command
-	ShellTimeout                           // its time was up; nothing follows about this command
-	ShellChanges                           // Files and MoreFiles, of all commands; the last event, unless there are too many files
+	ShellExit                              // ExitCode; the command's last event
+	ShellTimeout                           // the command was ended at its timeout; its last event
+	ShellChanges                           // Files and MoreFiles, of all commands; the call's last event; missing if there are too many files
 )
 
-// A ShellEvent is one thing that a command of a call did.
+// A ShellEvent is output of a command of a call, its end, or the call's file changes.
 type ShellEvent struct {
 	CommandIndex int
 	Kind         ShellEventKind
 	Data         []byte // belongs to the receiver
-	Skipped      int64  // bytes of the same stream before Data that were dropped
+	Skipped      int64  // dropped bytes of the same stream before Data
 	ExitCode     int    // 128 + n if signal n ended the command
 
 	Stdout, Stderr KeptOutput // of a command that has ended
 
 	Files     []FileChange // by path
-	MoreFiles int64        // that changed and are not in Files
+	MoreFiles int64        // number of changed files that are not in Files
 }
 
-// A FileChange is what became of a regular file in the working directory while a
-// call ran.
+// A FileChange is a change of a regular file in the working directory during a call.
 type FileChange struct {
 	Path     string // in the working directory, clean
 	Kind     FileChangeKind
-	Bytes    int64 // as it is, or was
-	Modified int64 // in Unix seconds; 0 of one that is deleted
+	Bytes    int64 // size; of a deleted file, its last one
+	Modified int64 // in Unix seconds; 0 for a deleted file
 }
 
-// A FileChangeKind says what became of a file.
+// A FileChangeKind is the kind of a FileChange.
 type FileChangeKind int
 
 const (
@@ -69,7 +68,7 @@ const (
 	FileDeleted
 )
 
-// Bounds on what is taken of the guest's word on files.
+// Bounds on the file changes that are accepted from a guest.
 const (
 	maxFiles = 1000
 	maxPath  = 4096 // bytes
@@ -87,15 +86,15 @@ func fileChanges(c *v1.Changes) (files []FileChange, more int64) {
 	return files, int64(min(c.GetMore(), math.MaxInt32))
 }
 
-// KeptOutput is a file of the sandbox with what a command printed.
+// KeptOutput is a file in the sandbox with a command's output.
 type KeptOutput struct {
 	Path  string // "" if there is none
-	Bytes int64  // that it holds, of the stream's beginning
+	Bytes int64  // of the stream's start that the file holds
 }
 
 var keptPath = regexp.MustCompile(`^/[A-Za-z0-9_./-]{1,255}$`)
 
-// kept validates a file name of the guest, because models see it.
+// kept validates the file name, because models see it.
 func kept(k *v1.Kept) KeptOutput {
 	if !keptPath.MatchString(k.GetPath()) || k.GetBytes() >= 1<<62 {
 		return KeptOutput{}
@@ -103,20 +102,20 @@ func kept(k *v1.Kept) KeptOutput {
 	return KeptOutput{k.GetPath(), int64(k.GetBytes())}
 }
 
-// reattach is how long a lost connection is tried again.
+// reattach is the time for which Shell retries a lost connection.
 const reattach = 10 * time.Second
 
-// Shell runs a call, or takes it up if the guest knows it, and yields what its
-// commands do until all have ended. A lost connection is made again and the call
-// taken up where it was. The sequence ends with an error if the guest cannot be
-// reached any more or ctx ends; the commands go on in both cases.
+// Shell runs a call, or resumes it if the guest knows it, and yields its events until all
+// commands have ended. After a lost connection it reconnects and continues at the same
+// event. The sequence ends with an error if the guest becomes unreachable or ctx ends; the
+// commands go on in both cases.
 func (c *Client) Shell(ctx context.Context, call ShellCall) iter.Seq2[ShellEvent, error] {
 	return func(yield func(ShellEvent, error) bool) {
 		s := &shellStream{client: c, call: call, seen: make([]*v1.Seen, len(call.Commands))}
 		for i := range s.seen {
 			s.seen[i] = &v1.Seen{}
 		}
-		var lost time.Time // when the connection was, unless something has come since
+		var lost time.Time // time of the loss of the connection; zero after an event
 		for {
 			more, progress, err := s.follow(ctx, yield)
 			if !more || err == nil {
@@ -141,7 +140,7 @@ func (c *Client) Shell(ctx context.Context, call ShellCall) iter.Seq2[ShellEvent
 	}
 }
 
-// connectionLost reports whether an RPC error may pass when it is tried again.
+// connectionLost reports whether a retry may succeed after an RPC error.
 func connectionLost(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeCanceled, connect.CodeInternal, connect.CodeDeadlineExceeded:
@@ -150,14 +149,14 @@ func connectionLost(err error) bool {
 	return false
 }
 
-// A shellStream is a call and how much of it has come.
+// A shellStream is a call and the position in its events.
 type shellStream struct {
 	client *Client
 	call   ShellCall
 	seen   []*v1.Seen
 }
 
-// follow yields until the call has ended (nil), the connection is lost (an
+// follow yields events until the call has ended (nil), the connection is lost (an
 // error), or the consumer stops (more is false).
 func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) bool) (more, progress bool, err error) {
 	ctx, cancel := context.WithCancel(ctx)
@@ -188,7 +187,7 @@ func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) 
 	return true, progress, stream.Err()
 }
 
-// event checks one message and counts it as seen.
+// event validates one message and advances the position.
 func (s *shellStream) event(m *v1.RunResponse) (ShellEvent, bool, error) {
 	i := int(m.CommandIndex)
 	ev := ShellEvent{CommandIndex: i}
@@ -225,7 +224,8 @@ func (s *shellStream) event(m *v1.RunResponse) (ShellEvent, bool, error) {
 	return ev, true, nil
 }
 
-// advance counts a piece of output and returns how much was left out before it.
+// advance moves the position past a piece of output and returns the number of bytes that
+// were dropped before it.
 func advance(seen *uint64, o *v1.Output) (skipped int64) {
 	if at := o.GetOffset(); at > *seen && at-*seen < 1<<62 {
 		skipped = int64(at - *seen)
@@ -235,14 +235,14 @@ func advance(seen *uint64, o *v1.Output) (skipped int64) {
 	return skipped
 }
 
-// CancelShell ends the commands of a call with all that they started. An unknown
-// call is a CodeNotFound error.
+// CancelShell ends the commands of a call with everything that they started. It returns a
+// CodeNotFound error for an unknown call.
 func (c *Client) CancelShell(ctx context.Context, callID string) error {
 	_, err := c.shell.Cancel(ctx, connect.NewRequest(&v1.CancelRequest{CallId: callID}))
 	return err
 }
 
-// ForgetShell lets the guest drop the recorded output of a call that has ended.
+// ForgetShell makes the guest drop the recorded output of an ended call.
 func (c *Client) ForgetShell(ctx context.Context, callID string) error {
 	_, err := c.shell.Forget(ctx, connect.NewRequest(&v1.ForgetRequest{CallId: callID}))
 	return err

@@ -11,8 +11,8 @@ import (
 	pb "github.com/berth-run/berth/guest/guestpb/filesystem"
 )
 
-// Watch yields once the directory is being watched, and from then on whenever
-// something at or below it has changed. An error is the last thing that it yields.
+// Watch yields when it has started to watch the directory, and then after each change at or
+// below it. It ends after an error.
 func (c *Client) Watch(ctx context.Context, dir string) iter.Seq[error] {
 	return func(yield func(error) bool) {
 		stream, err := c.files.WatchDir(ctx, connect.NewRequest(&pb.WatchDirRequest{Path: dir, Recursive: true}))

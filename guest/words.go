@@ -8,10 +8,10 @@ import (
 	"connectrpc.com/connect"
 )
 
-// maxWords bounds what a guest says of a failure, in bytes.
+// maxWords bounds an error text of a guest, in bytes.
 const maxWords = 1 << 10
 
-// fewWords is s, or its beginning.
+// fewWords returns s, cut to maxWords.
 func fewWords(s string) string {
 	if len(s) > maxWords {
 		return strings.ToValidUTF8(s[:maxWords], "") + "…"
@@ -19,7 +19,7 @@ func fewWords(s string) string {
 	return s
 }
 
-// brief is an error that came from a guest, with few words.
+// brief returns a guest's error with its text cut.
 func brief(err error) error {
 	if e, ok := errors.AsType[*connect.Error](err); ok && len(e.Message()) > maxWords {
 		return connect.NewError(e.Code(), errors.New(fewWords(e.Message())))
@@ -27,7 +27,7 @@ func brief(err error) error {
 	return err
 }
 
-// terse makes the errors of all calls brief.
+// terse is an interceptor that makes the errors of all calls brief.
 type terse struct{}
 
 func (terse) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {

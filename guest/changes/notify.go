@@ -36,9 +36,9 @@ const watchMask = unix.IN_CREATE | unix.IN_DELETE | unix.IN_MOVED_FROM | unix.IN
 
 // A notifier receives the kernel's events of changes in the folders of a tree.
 type notifier struct {
-	events  *eventQueue // nil means none
+	events  *eventQueue // nil without notifications
 	watched map[int32]*folder
-	touches int // names that were touched since the last scan
+	touches int // names touched since the last scan
 }
 
 // sync reads the pending events, and checks whether the kernel reports all changes: it

@@ -21,21 +21,21 @@ import (
 	"github.com/berth-run/berth/guest/changes"
 )
 
-// stateName is where an archive has the state of the shell: what the next call
-// begins with.
+// stateName is the path of the shell's state in an archive. The next call starts with that
+// state.
 const stateName = ".berth/state"
 
-// clockSlack is how far the clock of files may be behind ours.
+// clockSlack is the time that the clock of files may be behind the guest's.
 const clockSlack = 20 * time.Millisecond
 
-// An archiver reads what has changed in a sandbox out, and puts it into a new one.
+// An archiver reads the changes of a sandbox, and applies them to a new one.
 type archiver struct {
 	server *Server
 	busy   sync.Mutex // one at a time
 }
 
-// tree is what archives are about: the whole sandbox or, where the guest has none of
-// its own, the working directory.
+// tree returns the root of archives: the whole sandbox or, for a guest without a sandbox
+// of its own, the working directory.
 func (a *archiver) tree() (root, prefix string) {
 	if os.Getpid() == 1 {
 		return "/", ""
@@ -43,15 +43,15 @@ func (a *archiver) tree() (root, prefix string) {
 	return a.server.opts.WorkDir, "mnt/data"
 }
 
-// skip returns what leaves out the guest's own files and those that are mounted, as
-// some drivers do with /etc/hosts.
+// skip returns a filter that leaves out the guest's own files and mounted ones, such as
+// /etc/hosts under some drivers.
 func (a *archiver) skip() func(path string) bool {
 	mounted, state := changes.MountPoints(), filepath.Clean(a.server.opts.StateDir)
 	return func(path string) bool { return path == "/.berth" || path == state || mounted[path] }
 }
 
-// get serves GET /archive: what has changed since the sandbox was started, as
-// layer.Diff writes it. Commands stand still meanwhile.
+// get serves GET /archive: the changes since the sandbox was started, as layer.Diff
+// writes them. Commands are frozen meanwhile.
 func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 	if !a.busy.TryLock() {
 		http.Error(w, `{"code":409,"message":"an archive is being made or read"}`, http.StatusConflict)
@@ -62,14 +62,14 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"code":501,"message":"the overlay moves directories without copying what is in them"}`, http.StatusNotImplemented)
 		return
 	}
-	// A stream whose reader has gone takes nothing more, and says so only late.
+	// A write to a stream without a reader blocks, and fails only after a while.
 	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
 	defer a.server.freeze()()
 	w.Header().Set("Content-Type", "application/x-tar")
 	out := tar.NewWriter(w)
 	if err := a.write(out); err != nil {
 		a.server.opts.Log.Warn("archive", "err", err)
-		panic(http.ErrAbortHandler) // the reader must not take this for the end
+		panic(http.ErrAbortHandler) // so that the reader sees a broken stream, not an end
 	}
 }
 
@@ -82,7 +82,7 @@ func (a *archiver) write(out *tar.Writer) error {
 	if err := d.Diff(out); err != nil {
 		return err
 	}
-	// Paths in it mean something in a sandbox of its own only.
+	// The state's paths are valid only in a sandbox of its own.
 	if state := a.server.shell.state.read(); len(state) > 0 && prefix == "" {
 		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stateName, Mode: 0o600, Size: int64(len(state))}); err != nil {
 			return err
@@ -94,8 +94,8 @@ func (a *archiver) write(out *tar.Writer) error {
 	return out.Close()
 }
 
-// put serves POST /archive: it applies a layer. Nothing else may have been asked of
-// the sandbox before.
+// put serves POST /archive: it applies a layer. It must be the first request to the
+// sandbox.
 func (a *archiver) put(w http.ResponseWriter, r *http.Request) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
@@ -131,31 +131,32 @@ func (a *archiver) apply(body io.Reader) error {
 	if err := to.Apply(body); err != nil {
 		return fmt.Errorf("applying: %w", err)
 	}
-	// Trailing bytes are read, so that the sender's end is ours.
+	// Trailing bytes are read, so that the sender can finish.
 	_, err = io.Copy(io.Discard, body)
 	return err
 }
 
-// named returns the path that an entry of a layer is about.
+// named returns the path that an entry of a layer changes.
 func named(entry string) string {
 	dir, base := path.Split(entry)
 	return path.Join("/", dir, strings.TrimPrefix(base, ".wh."))
 }
 
-// isOverlay reports whether a directory's file system copies, with all directories above
-// it, what is written to of another.
+// isOverlay reports whether a directory is on an overlay, which copies a file of a lower
+// layer, with all directories above it, before the first write.
 func isOverlay(dir string) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Type == unix.OVERLAYFS_SUPER_MAGIC
 }
 
-// redirectDefault says, with Y or N, what overlays do that are mounted without saying so.
+// redirectDefault has Y or N: the kernel's default for overlays mounted without the option
+// redirect_dir.
 const redirectDefault = "/sys/module/overlay/parameters/redirect_dir"
 
-// redirects reports whether the overlay at root moves a directory of its lower layers by
-// a note in the upper one. What is in the directory then looks as if nothing had
-// happened to it, and would be missing where it is now. An overlay's options are shown
-// in mountinfo where they differ from the default.
+// redirects reports whether the overlay at root renames a directory of its lower layers by
+// a note in the upper one. The directory's content then looks unchanged, and an archive
+// would lack it at its new place. mountinfo shows an overlay's options only if they differ
+// from the default.
 func redirects(mountinfo, root, byDefault string) bool {
 	on := strings.TrimSpace(byDefault) == "Y"
 	for line := range strings.Lines(mountinfo) {
@@ -178,12 +179,13 @@ func readString(path string) string {
 	return string(raw)
 }
 
-// stillTime bounds how long processes are waited for that do not stop, as one does not
-// that waits for a child of vfork.
+// stillTime bounds the wait for processes that do not stop, such as one that waits for a
+// child of vfork.
 const stillTime = 200 * time.Millisecond
 
-// freeze stops all processes but the guest until thaw is called, and none is started.
-// What was stopped before stays so. A guest that is not alone with its processes stops none.
+// freeze stops all processes but the guest until thaw is called, and prevents the start of
+// others. Processes that were stopped before stay stopped. A guest that shares a machine
+// with other processes stops none.
 func (s *Server) freeze() (thaw func()) {
 	if os.Getpid() != 1 {
 		return func() {}
@@ -196,7 +198,7 @@ func (s *Server) freeze() (thaw func()) {
 			switch {
 			case p.state == 'T' || p.state == 'Z' || p.state == 'X':
 			case stopped[p.pid]:
-				moving = true // the signal has not reached it, and in clone it may not before a child is born
+				moving = true // the signal is pending; in clone it may be delivered after the child exists
 			case unix.Kill(p.pid, unix.SIGSTOP) == nil:
 				stopped[p.pid], born = true, true
 			}

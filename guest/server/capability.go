@@ -12,17 +12,16 @@ import (
 )
 
 // withheld are the capabilities that no program in a sandbox gets, not even root's.
-// The guest makes the route for addresses with the first and sets the clock of a machine
-// with the second. The third is not needed: by device number root could open devices that
-// the sandbox's /dev does not have, such as the disks of a machine.
+// The guest creates the route for addresses with the first and sets the clock of a machine
+// with the second. With the third, root could open devices by number that the sandbox's /dev
+// does not have, such as the disks of a machine.
 var withheld = []uintptr{unix.CAP_NET_ADMIN, unix.CAP_SYS_TIME, unix.CAP_MKNOD}
 
-// A starter starts programs from a thread of its own, which has taken the withheld
-// capabilities out of its bounding set. (To take them out of the set of every thread
-// costs a sandbox 3 MB.)
+// A starter starts programs from a thread of its own, which has dropped the withheld
+// capabilities from its bounding set. (Dropping them in every thread costs a sandbox 3 MB.)
 type starter chan func()
 
-// newStarter returns a starter; one that is nil starts programs as they are.
+// newStarter returns a starter. A nil starter starts programs without dropping anything.
 func newStarter() (starter, error) {
 	s, ready := make(starter), make(chan error)
 	go func() {
@@ -65,8 +64,8 @@ func dropCapabilities() error {
 	return nil
 }
 
-// hideDevices takes away the devices that a driver puts into a sandbox and that no
-// command needs: FUSE file systems cannot be mounted, and packets are the guest's.
+// hideDevices hides devices that a driver puts into a sandbox and that no command needs:
+// FUSE file systems cannot be mounted, and only the guest reads packets.
 func hideDevices(dir string) error {
 	if err := os.Remove(dir + "/fuse"); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err

@@ -25,21 +25,21 @@ type command struct {
 	stdout  *spool
 	stderr  *spool
 	dump    string // where its shell writes its state
-	left    string // what it wrote; of run, then of the call's merge
+	left    string // the written state; used by run, then by the call's merge
 	began   string // where it writes its initial state, if that is unknown
 
 	mu       sync.Mutex
 	pid      int     // of its shell; 0 before it starts
 	over     bool    // its shell has ended
-	killed   bool    // by kill, or before it could start
+	killed   bool    // kill was called, perhaps before it started
 	end      *v1.End // how it ended; reported once the call's state is settled
 	reported bool
 }
 
-// mark is the value of the marker in the environment of the command's processes.
+// mark returns the value of the marker in the environment of the command's processes.
 func (c *command) mark() string { return fmt.Sprintf("%s.%d", c.call.id, c.index) }
 
-// result returns how the command ended, nil before.
+// result returns the command's end, or nil before it.
 func (c *command) result() *v1.End {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -49,7 +49,8 @@ func (c *command) result() *v1.End {
 	return c.end
 }
 
-// finish allows the end to be reported: the next call finds the state of this one.
+// finish allows the end to be reported, because the next call will find the state of this
+// one.
 func (c *command) finish() {
 	c.mu.Lock()
 	c.reported = true
@@ -57,10 +58,10 @@ func (c *command) finish() {
 	c.call.ring()
 }
 
-// run runs the command to its shell's end.
+// run runs the command until its shell ends.
 func (s *shell) run(c *command, before string) {
 	if c.index == 0 && s.state.forgotten() {
-		fmt.Fprint(c.stderr, "berth: the working directory and the exported variables of the call before were lost: the container's disk was full\n")
+		fmt.Fprint(c.stderr, "berth: the working directory and the exported variables of the previous call were lost: the container's disk was full\n")
 	}
 	end, err := s.exec(c, before)
 	if err != nil {
@@ -116,8 +117,8 @@ func (s *shell) exec(c *command, before string) (*v1.End, error) {
 	return &v1.End{ExitCode: exitCode(cmd.ProcessState)}, nil
 }
 
-// dumps makes the files into which a command's shell writes its state. Of commands
-// side by side, the first of all calls tells what they begin with.
+// dumps creates the files into which a command's shell writes its state. If the initial
+// state is unknown and several commands run at once, the first one writes that as well.
 func (s *shell) dumps(c *command, before string) (err error) {
 	if before == "" && len(c.call.commands) > 1 && c.index == 0 {
 		if c.began, err = s.state.dump(c, ".began"); err != nil {
@@ -128,8 +129,7 @@ func (s *shell) dumps(c *command, before string) (err error) {
 	return err
 }
 
-// alarm ends the command's tree when its time is up, and says whether that was
-// what ended it.
+// alarm ends the command's tree at its timeout, and reports whether the timeout ended it.
 func (c *command) alarm(timedOut chan<- bool) *time.Timer {
 	if c.timeout <= 0 {
 		return nil
@@ -145,7 +145,7 @@ func (c *command) alarm(timedOut chan<- bool) *time.Timer {
 	})
 }
 
-// prepare makes the process of a command's shell, in a session of its own.
+// prepare returns the process of a command's shell, in a session of its own.
 func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) {
 	path, bash := "/bin/bash", true
 	if _, err := os.Stat(path); err != nil {
@@ -159,7 +159,7 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	if before == "" {
 		cmd.Env = s.server.environ(s.server.owner)
 	} else {
-		// Without SHELL, bash looks for the user's in the password file at its start.
+		// Without SHELL, bash looks for the user's shell in the password file at its start.
 		cmd.Env = []string{marker + "=" + c.mark(), "SHELL=" + loginShell}
 	}
 	s.server.become(cmd, s.server.owner)
@@ -167,7 +167,7 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	return cmd, pipes, err
 }
 
-// given is what of the environment came after the guest's start.
+// given returns the variables that were set after the guest's start.
 func (s *Server) given() []string {
 	return slices.DeleteFunc(s.inherited(), func(kv string) bool { return s.initial[kv] })
 }
@@ -185,16 +185,16 @@ func (s *Server) environ(id identity) []string {
 	return env
 }
 
-// ofLocale reports whether a variable says what locale programs have. If none does,
-// they are given one that speaks UTF-8. LANG would say the same, and have each shell
-// and each Python look for thirty files at its start, in gVisor for a millisecond and
-// more: of all categories, only the characters' differs from what is built in.
+// ofLocale reports whether a variable sets the locale. Without one, commands get
+// LC_CTYPE=C.UTF-8. LANG would have the same effect, but makes each shell and each Python
+// look for thirty files at its start, which takes a millisecond and more in gVisor; only
+// the category of characters differs from the built-in locale.
 func ofLocale(kv string) bool {
 	return strings.HasPrefix(kv, "LANG=") || strings.HasPrefix(kv, "LC_ALL=") || strings.HasPrefix(kv, "LC_CTYPE=")
 }
 
-// inherited is what commands are given besides a login's environment: what the
-// sandbox was made with, without the guest's settings, and what came later.
+// inherited returns the variables of commands beyond a login's environment: those that the
+// sandbox was created with, without the guest's settings, and those set later.
 func (s *Server) inherited() []string {
 	all := os.Environ()
 	if later := s.environment.Load(); later != nil {
@@ -207,7 +207,7 @@ func withoutOurs(env []string) []string {
 	return slices.DeleteFunc(slices.Clone(env), func(kv string) bool { return strings.HasPrefix(kv, "BERTH_") })
 }
 
-// become makes cmd run as another user, if the guest may.
+// become makes cmd run as another user, if the guest has the right.
 func (s *Server) become(cmd *exec.Cmd, id identity) {
 	if os.Getuid() != 0 {
 		return
@@ -222,15 +222,15 @@ func exitCode(st *os.ProcessState) int32 {
 	return int32(st.ExitCode())
 }
 
-// outputs carries a command's output from its pipes into its spools.
+// outputs copies a command's output from its pipes into its spools.
 type outputs struct {
 	streams [2]*output
 	theirs  []*os.File
 }
 
-// An output is one pipe. After the command's shell has ended, what is left in it
-// belongs to the command; what background processes write later is swallowed, so
-// that they neither block nor die of it.
+// An output is one pipe. When the command's shell has ended, data still in the pipe belongs
+// to the command. Later output of background processes is read and dropped, so that they
+// neither block nor die of it.
 type output struct {
 	pipe  *os.File
 	spool *spool
@@ -252,7 +252,7 @@ func newOutputs(cmd *exec.Cmd, stdout, stderr *spool) (*outputs, error) {
 	return o, nil
 }
 
-// started closes the command's ends and begins to read.
+// started closes the command's ends of the pipes and starts to read.
 func (o *outputs) started() {
 	for _, w := range o.theirs {
 		w.Close()
@@ -273,18 +273,18 @@ func (o *outputs) close() {
 	}
 }
 
-// drain returns when all that was written before the shell ended is spooled.
+// drain waits until everything written before the shell's end is spooled.
 func (o *outputs) drain() {
 	for _, s := range o.streams {
-		_ = s.pipe.SetReadDeadline(time.Unix(1, 0)) // wakes the pump, which takes what is there
+		_ = s.pipe.SetReadDeadline(time.Unix(1, 0)) // wakes pump, which takes the rest
 	}
 	for _, s := range o.streams {
 		<-s.end
 	}
 }
 
-// pump reads until the shell has ended and the pipe is empty, then goes on for
-// those who still hold its other end.
+// pump spools the output until the shell has ended and the pipe is empty. Then it reads and
+// drops the output of processes that still have the other end open.
 func (s *output) pump() {
 	defer s.pipe.Close()
 	buf := make([]byte, 32<<10)
@@ -309,7 +309,7 @@ func (s *output) pump() {
 	}
 }
 
-// takeRest spools what is in the pipe without waiting for more, up to the size of the
+// takeRest spools the data in the pipe without waiting for more, up to the size of the
 // spool: the output of a background process must not extend the command's output for
 // ever. It reports the end of file.
 func (s *output) takeRest(buf []byte) (eof bool) {
@@ -334,7 +334,7 @@ func (s *output) takeRest(buf []byte) (eof bool) {
 		if readErr == unix.EINTR {
 			continue
 		}
-		return readErr == nil // it is empty, or has no writer any more
+		return readErr == nil // the pipe is empty, or has no writer
 	}
 	return false
 }

@@ -15,8 +15,8 @@ func connectOptions() []connect.HandlerOption {
 	return []connect.HandlerOption{connect.WithReadMaxBytes(maxMessage), connect.WithCompression("gzip", nil, nil)}
 }
 
-// requestUser is who a request acts for: HTTP Basic with an empty password as in
-// envd, or the default user.
+// requestUser returns the user that a request acts for: the name in HTTP Basic with an
+// empty password, as in envd, or the default user.
 func (s *Server) requestUser(h http.Header) (identity, error) {
 	name, err := basicUser(h)
 	if err != nil {

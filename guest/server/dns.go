@@ -16,18 +16,18 @@ import (
 const (
 	dnsPort = "53"
 	dnsAddr = "127.0.0.1:" + dnsPort
-	// dnsTTL is how long, in seconds, an answer may be cached. Addresses stay as long
-	// as the sandbox does; whether they may be used is decided at each connection.
+	// dnsTTL is the time, in seconds, for which an answer may be cached. Addresses stay
+	// valid as long as the sandbox exists; the server decides each connection again.
 	dnsTTL = 60
-	// maxLookups is how many lookups are under way at once. Others are dropped, as
-	// datagrams may be.
+	// maxLookups is the number of simultaneous lookups. More are dropped, as datagrams may
+	// be.
 	maxLookups = 64
-	// dnsIdle ends a TCP connection that asks nothing.
+	// dnsIdle is the time after which a TCP connection without a query is closed.
 	dnsIdle = 30 * time.Second
 )
 
-// serveDNS answers lookups on the loopback. A name that is not allowed does not
-// exist; no resolver outside is asked for it.
+// serveDNS answers lookups on the loopback. A name that is not allowed does not exist; no
+// resolver outside is queried for it.
 func (n *network) serveDNS() error {
 	packets, err := net.ListenPacket("udp", dnsAddr)
 	if err != nil {
@@ -115,7 +115,7 @@ func (n *network) serveStream(conn net.Conn) {
 	}
 }
 
-// answer returns the answer to a query, nil if it is none.
+// answer returns the answer to a query, or nil if the message is not a query.
 func (n *network) answer(query []byte) []byte {
 	var p dnsmessage.Parser
 	head, err := p.Start(query)
@@ -138,7 +138,7 @@ func (n *network) answer(query []byte) []byte {
 	case !allowed:
 		return reply(head, &question, dnsmessage.RCodeNameError, netip.Addr{})
 	case question.Type != dnsmessage.TypeA:
-		return reply(head, &question, dnsmessage.RCodeSuccess, netip.Addr{}) // the name is there, without such data
+		return reply(head, &question, dnsmessage.RCodeSuccess, netip.Addr{}) // the name exists, without such data
 	}
 	return reply(head, &question, dnsmessage.RCodeSuccess, addr)
 }

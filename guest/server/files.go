@@ -21,7 +21,7 @@ import (
 )
 
 // download serves GET /files?path=…&username=…: the bytes of a regular file. With
-// root=DIR the path is taken below DIR, and no link leads out of it.
+// root=DIR the path is relative to DIR, and no link leads out of it.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	id, path, err := s.fileRequest(r)
 	if err != nil {
@@ -48,13 +48,13 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	http.ServeContent(inFrames{w}, r, "", st.ModTime(), f)
 }
 
-// inFrames sends a file in pieces as large as what copyBusy copies at once.
+// inFrames sends a file in pieces of the size that copyBusy uses.
 type inFrames struct{ http.ResponseWriter }
 
-// ReadFrom is what http.ServeContent calls.
+// ReadFrom implements io.ReaderFrom; http.ServeContent calls it.
 func (w inFrames) ReadFrom(r io.Reader) (int64, error) { return copyBusy(w.ResponseWriter, r) }
 
-// copyBusy is io.Copy for what is large.
+// copyBusy is io.Copy with a large buffer.
 func copyBusy(to io.Writer, from io.Reader) (int64, error) {
 	buf := busy.Get().(*[]byte)
 	defer busy.Put(buf)
@@ -114,7 +114,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 	_ = json.NewEncoder(w).Encode(written)
 }
 
-// saveFile writes a file beside its place and moves it there, owned by the user.
+// saveFile writes a file, owned by the user, beside its place and moves it there.
 func (s *Server) saveFile(root, path string, id identity, body io.Reader) (string, error) {
 	full := path
 	if root == "" {
@@ -137,7 +137,7 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 	if st, err := top.Stat(path); err == nil && st.IsDir() {
 		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is a directory: %s", full))
 	}
-	dir, err := top.OpenRoot(filepath.Dir(path)) // commands may put another in its place
+	dir, err := top.OpenRoot(filepath.Dir(path)) // commands may replace the directory meanwhile
 	if err != nil {
 		return "", err
 	}
@@ -182,7 +182,8 @@ func mkdirIn(root *beneath.Root, path string, id identity) error {
 	return root.Lchown(path, id.uid, id.gid)
 }
 
-// fileRequest reads who asks and for what; the user is the query's or the header's.
+// fileRequest returns the user and the path of a request. The user is in the query or the
+// header.
 func (s *Server) fileRequest(r *http.Request) (identity, string, error) {
 	q := r.URL.Query()
 	if name := q.Get("username"); name != "" && name != s.owner.name {
@@ -196,7 +197,7 @@ func (s *Server) fileRequest(r *http.Request) (identity, string, error) {
 	return id, q.Get("path"), err
 }
 
-// httpError answers with the status that envd gives the error.
+// httpError answers with the status that envd uses for the error.
 func httpError(w http.ResponseWriter, err error) {
 	status := http.StatusInternalServerError
 	switch connect.CodeOf(fileError(err)) {

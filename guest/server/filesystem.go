@@ -143,7 +143,7 @@ func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 	}
 	for _, d := range entries {
 		if !utf8.ValidString(d.Name()) {
-			continue // protobuf has no words for it
+			continue // protobuf strings must be UTF-8
 		}
 		if len(out.Entries) >= maxEntries {
 			return connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d entries", maxEntries))
@@ -151,7 +151,7 @@ func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 		path := filepath.Join(dir, d.Name())
 		e, err := describe(path, names)
 		if err != nil {
-			continue // gone since
+			continue // removed meanwhile
 		}
 		out.Entries = append(out.Entries, e)
 		if depth > 1 && d.IsDir() {
@@ -163,7 +163,7 @@ func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 	return nil
 }
 
-// Remove implements filesystem.Filesystem. What is not there is removed already.
+// Remove implements filesystem.Filesystem. It succeeds if the file does not exist.
 func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
 	path, _, err := f.path(req, req.Msg.Path)
 	if err != nil {
@@ -184,7 +184,7 @@ func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveReq
 // rootHeader is guest.RootHeader.
 const rootHeader = "Berth-Root"
 
-// removeBelow removes what a path below root is about; no link leads out of root.
+// removeBelow removes the file or tree at a path below root; no link leads out of root.
 func removeBelow(root, path string) error {
 	name, err := filepath.Rel(root, path)
 	if err != nil {
@@ -198,8 +198,8 @@ func removeBelow(root, path string) error {
 	return dir.RemoveAll(name)
 }
 
-// entry describes a file as envd does: of a link the target's type and mode, but
-// the link's permissions; a dangling one has no type.
+// entry describes a file as envd does. A link has the type and mode of its target, but its
+// own permissions; a dangling one has no type.
 func entry(path string) (*pb.EntryInfo, error) { return describe(path, owners{}) }
 
 func describe(path string, names owners) (*pb.EntryInfo, error) {
@@ -243,8 +243,8 @@ func fileType(st fs.FileInfo) pb.FileType {
 	return pb.FileType_FILE_TYPE_UNSPECIFIED
 }
 
-// owners remembers the names of users and groups for one listing: each look-up
-// reads a file, which would take most of its time.
+// owners caches the names of users and groups for one listing, because each look-up reads
+// a file, which would take most of the time.
 type owners map[[2]uint32][2]string
 
 func (o owners) of(uid, gid uint32) (owner, group string) {
@@ -262,7 +262,7 @@ func (o owners) of(uid, gid uint32) (owner, group string) {
 	return names[0], names[1]
 }
 
-// fileError gives an error of the file system the code that envd gives it.
+// fileError returns an error of the file system with the code that envd uses.
 func fileError(err error) error {
 	var ce *connect.Error
 	switch {

@@ -17,8 +17,8 @@ import (
 )
 
 // folder serves GET /folder?root=DIR&path=…: the regular files at and below a path
-// in DIR, as a tar. No link is followed and none is in it. What vanishes meanwhile, and
-// what has a name that cannot be said, is left out.
+// in DIR, as a tar. Links are neither followed nor included. Files that vanish meanwhile,
+// and files whose names are not sayable, are left out.
 func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
 	root, err := beneath.Open(r.URL.Query().Get("root"))
 	if err != nil {
@@ -35,13 +35,13 @@ func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
 		httpError(w, err)
 		return
 	}
-	// A stream whose reader has gone takes nothing more, and says so only late.
+	// A write to a stream without a reader blocks, and fails only after a while.
 	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
 	w.Header().Set("Content-Type", "application/x-tar")
 	out := tar.NewWriter(w)
 	if err := writeFolder(out, root, at); err != nil {
 		s.opts.Log.Warn("folder", "err", err)
-		panic(http.ErrAbortHandler) // the reader must not take this for the end
+		panic(http.ErrAbortHandler) // so that the reader sees a broken stream, not an end
 	}
 }
 
@@ -59,19 +59,19 @@ func writeFolder(out *tar.Writer, root *beneath.Root, at string) error {
 }
 
 // sayable reports whether a client can name a file: in UTF-8, without control characters.
-// Others are in no list either.
+// Lists leave out other files as well.
 func sayable(name string) bool {
 	return len(name) < maxPath && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// maxPath is below the server's limit for paths with any directory.
+// maxPath is below the server's limit for paths, whatever the directory.
 const maxPath = 3 << 10
 
 // writeRegular writes a file, whose size must not shrink after it was opened.
 func writeRegular(out *tar.Writer, root *beneath.Root, name string) error {
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK|syscall.O_NOFOLLOW, 0)
 	if beneath.Gone(err) {
-		return nil // it has gone, or a link has taken its place
+		return nil // it was removed, or replaced by a link
 	}
 	if err != nil {
 		return err

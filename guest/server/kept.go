@@ -9,29 +9,30 @@ import (
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
 
-// Bounds on the files with output that stay after their call: the oldest go.
+// Bounds on the output files that stay after their call. Beyond them, the oldest files are
+// removed.
 const (
 	keptFiles = 64
 	keptBytes = 256 << 20
 )
 
-// keptOutput is the files with the output of commands that printed more than their
-// caller passes on. All users of the sandbox may read them.
+// keptOutput manages files with the output of commands that printed more than their caller
+// passes on. All users of the sandbox may read them.
 type keptOutput struct {
-	dir string // made by the guest's start
+	dir string // created at the guest's start
 
 	mu    sync.Mutex
 	files []*v1.Kept // oldest first
 	bytes uint64
 }
 
-// name returns the path of the file with the output of a command.
+// name returns the path of the file for a command's output.
 func (k *keptOutput) name(call string, command int, stream string) string {
 	return filepath.Join(k.dir, fmt.Sprintf("%s.%d.%s", call, command, stream))
 }
 
-// keep makes the file of a spool permanent and drops old files. It returns nil if there is
-// no output, or no room.
+// keep makes the file of a spool permanent and removes old files. It returns nil if there
+// is no output, or no room.
 func (k *keptOutput) keep(s *spool) *v1.Kept {
 	name, size := s.keep()
 	if name == "" {

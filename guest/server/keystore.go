@@ -9,12 +9,12 @@ import (
 	"unicode/utf16"
 )
 
-// keystorePassword is the one that Java's own stores of authorities have. It keeps
-// nothing secret.
+// keystorePassword is the password of Java's own stores of authorities. It protects no
+// secret.
 const keystorePassword = "changeit"
 
-// keystore returns the certificates of a PEM bundle as a JKS file, which every Java
-// reads, and which needs no library to write.
+// keystore returns the certificates of a PEM bundle as a JKS file, which every Java reads
+// and which can be written without a library.
 func keystore(bundle []byte) []byte {
 	const (
 		magic, version = 0xfeedfeed, 2
@@ -43,13 +43,13 @@ func keystore(bundle []byte) []byte {
 	return append(store, digest[:]...)
 }
 
-// keystoreDigest is what stands at the end of a JKS file.
+// keystoreDigest returns the digest at the end of a JKS file.
 func keystoreDigest(store []byte) [sha1.Size]byte {
 	var salted []byte
 	for _, u := range utf16.Encode([]rune(keystorePassword)) {
 		salted = binary.BigEndian.AppendUint16(salted, u)
 	}
-	salted = append(salted, "Mighty Aphrodite"...) // as the format wants it
+	salted = append(salted, "Mighty Aphrodite"...) // by the format
 	return sha1.Sum(append(salted, store...))
 }
 

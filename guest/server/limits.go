@@ -12,25 +12,24 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// How often the limits are looked at: while nothing was asked of the guest, while
-// something runs, and when memory has become short, which a program can use up
-// faster than a gigabyte a second.
+// Intervals between checks of the limits: while the guest is idle, while commands run, and
+// when memory is short. A program can allocate more than a gigabyte a second.
 const (
 	watchIdle  = 2 * time.Second
 	watchBusy  = 100 * time.Millisecond
 	watchShort = 4 * time.Millisecond
 )
 
-// watchLimits ends the greediest process before the sandbox's hard walls end the
-// sandbox: near the memory limit the largest, above the process limit the tree of
-// the command that has most of them. It only makes failure gentle.
+// watchLimits ends single processes before the sandbox's hard limits end the sandbox: near
+// the memory limit the largest process, above the process limit the tree of the command
+// with the most processes. It only makes failure gentler.
 func (s *Server) watchLimits(ctx context.Context) {
 	if s.opts.MemoryLimit <= 0 && s.opts.PIDsLimit <= 0 {
 		return
 	}
 	next := time.NewTimer(watchBusy)
 	defer next.Stop()
-	var processes time.Time // when they were last looked at
+	var processes time.Time // of their last check
 	for {
 		select {
 		case <-ctx.Done():
@@ -82,7 +81,7 @@ func (s *Server) watchProcesses() {
 		return
 	}
 	defer s.reaper.still.Unlock()
-	for _, p := range all { // no process starts during this
+	for _, p := range all { // no process starts meanwhile
 		_ = unix.Kill(p.pid, unix.SIGSTOP)
 	}
 	worst, most := (*command)(nil), 0
@@ -100,7 +99,7 @@ func (s *Server) watchProcesses() {
 		worst.kill()
 	}
 	rest := processList()
-	if len(rest) > s.opts.PIDsLimit { // orphans that no command will own
+	if len(rest) > s.opts.PIDsLimit { // orphans that belong to no command
 		for _, p := range rest {
 			_ = unix.Kill(p.pid, unix.SIGKILL)
 		}
@@ -147,7 +146,7 @@ func (s *Server) watchMemory() (short bool) {
 		}
 	}
 	if most < s.opts.MemoryLimit/10 {
-		return true // memory is in files or in many small ones: ending one would not help
+		return true // files or many small processes use the memory: ending one would not help
 	}
 	_ = unix.Kill(greedy.pid, unix.SIGKILL)
 	for _, c := range s.shell.commands() {
@@ -159,8 +158,8 @@ func (s *Server) watchMemory() (short bool) {
 	return true
 }
 
-// memoryUsed is what all processes use together. /proc/meminfo is about the sandbox
-// only where it has a kernel of its own; where it shares one, its control group knows.
+// memoryUsed returns the memory of all processes, in bytes. /proc/meminfo describes the
+// sandbox only if it has a kernel of its own; otherwise its control group does.
 func memoryUsed() (int64, bool) {
 	if used, ok := groupMemory("/sys/fs/cgroup"); ok {
 		return used, true
@@ -174,8 +173,8 @@ func memoryUsed() (int64, bool) {
 	return total - available, ok1 && ok2
 }
 
-// groupMemory is what the control group shown at root uses, of version 2 or 1, if it
-// has a limit. Pages of files that the kernel reclaims first do not count.
+// groupMemory returns the memory of the control group at root, of version 2 or 1, if the
+// group has a limit. Pages of files that the kernel reclaims first do not count.
 func groupMemory(root string) (int64, bool) {
 	for _, g := range []struct{ dir, limit, usage, cache string }{
 		{root, "memory.max", "memory.current", "inactive_file"},

@@ -7,12 +7,11 @@ import (
 
 var variable = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]*$`)
 
-// A declaration is what a shell's export -p says of one variable, with the
-// newline behind it.
+// A declaration is the output of a shell's export -p for one variable, with its newline.
 type declaration struct{ name, text string }
 
-// declarations splits what export -p printed. It reports false if the text is
-// something else, which the user who owns it may have put there.
+// declarations splits the output of export -p. It reports false if the text is something
+// else: the user owns the file and may have changed it.
 func declarations(text string) ([]declaration, bool) {
 	var all []declaration
 	for text != "" {
@@ -31,8 +30,8 @@ func declarations(text string) ([]declaration, bool) {
 	return all, true
 }
 
-// statement returns the length of the text's first line, where a newline in quotes
-// does not end it, or -1 if there is no end.
+// statement returns the length of the text's first line, or -1 if it does not end. A
+// newline in quotes does not end it.
 func statement(text string) int {
 	var quote byte // ', ", or $ for $'…'
 	for i := 0; i < len(text); i++ {
@@ -54,10 +53,10 @@ func statement(text string) int {
 	return -1
 }
 
-// merged returns the state that shells leave which began in the same state and
-// ran side by side: what one of them set, changed or unset holds, and of several
-// that touched a variable the last. Where a text is not what export -p prints,
-// all are simply read one after the other.
+// merged returns the common state of shells that started in the same state and ran side by
+// side. Each variable that one of them set, changed or unset gets that shell's value; if
+// several did, the last one's. If a text is not the output of export -p, all texts are
+// concatenated instead.
 func merged(before string, left []string) string {
 	was, ok := declarations(before)
 	if len(left) == 1 || !ok || len(was) == 0 {

@@ -9,8 +9,8 @@ import (
 	"connectrpc.com/connect"
 )
 
-// eachPart saves the parts named "file" of a form. A part's own file name is its
-// whole path when the request names none; multipart.Part.FileName would cut it.
+// eachPart saves the parts named "file" of a form. If the request has no path, a part's file
+// name is the whole path; multipart.Part.FileName would cut it.
 func eachPart(body io.Reader, boundary, path string, save func(path string, body io.Reader) error) error {
 	form := multipart.NewReader(body, boundary)
 	for {

@@ -24,17 +24,17 @@ import (
 )
 
 const (
-	// maxNames is how many names a sandbox may have looked up; each takes an
-	// address and its listeners.
+	// maxNames is the number of names that a sandbox may look up. Each needs an address and
+	// its listeners.
 	maxNames = 512
-	// maxPorts is how many ports of a name are listened on.
+	// maxPorts is the number of ports of a name that get a listener.
 	maxPorts = 32
 	// outTime bounds a request to the server: for a name, a connection.
 	outTime = 30 * time.Second
 )
 
-// firstAddr is where the addresses begin that stand for names outside: what is
-// below 127.8.0.0 is left to the sandbox's own use.
+// firstAddr is the first address that stands for an outside name. Loopback addresses below
+// 127.8.0.0 are left for the sandbox's own use.
 var firstAddr = netip.MustParseAddr("127.8.0.1")
 
 // network connects the sandbox to the outside. There is no network card: a name that the
@@ -50,7 +50,7 @@ type network struct {
 	route *route.Route // for addresses; nil if there is none
 }
 
-// An outsider is a name that has an address here.
+// An outsider is an outside name with a loopback address.
 type outsider struct {
 	name string
 	addr netip.Addr
@@ -65,7 +65,7 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("this guest has no sandbox of its own"))
 	}
 	for name, value := range req.Msg.Environment {
-		if os.Getenv(name) != value { // this sandbox may be one of another's memory
+		if os.Getenv(name) != value { // this sandbox may be restored from another's memory
 			s.shell.state.outdated()
 		}
 		if err := os.Setenv(name, value); err != nil {
@@ -87,7 +87,7 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 	return connect.NewResponse(answer), nil
 }
 
-// openRoute makes the route for addresses.
+// openRoute creates the route for addresses.
 func (n *network) openRoute() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -116,7 +116,7 @@ func (n *network) closeRoute() error {
 	return err
 }
 
-// open makes session the way out, and starts to answer lookups.
+// open uses session for the connections to the outside, and starts to answer lookups.
 func (n *network) open(session *yamux.Session) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -145,8 +145,8 @@ func (n *network) stream() (net.Conn, error) {
 	return session.Open()
 }
 
-// resolve returns the address that stands for a name, if the server allows it.
-// An error means that the server did not answer.
+// resolve returns the loopback address for a name, if the server allows the name. An error
+// means that the server did not answer.
 func (n *network) resolve(ctx context.Context, name string) (addr netip.Addr, allowed bool, err error) {
 	n.mu.Lock()
 	o, full := n.names[name], len(n.names) >= maxNames
@@ -182,7 +182,7 @@ func nth(a netip.Addr, i int) netip.Addr {
 	return netip.AddrFrom4([4]byte{byte(v >> 24), byte(v >> 16), byte(v >> 8), byte(v)})
 }
 
-// ask asks the server at which ports a name may be reached.
+// ask requests from the server the ports at which a name may be reached.
 func (n *network) ask(ctx context.Context, name string) ([]int, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
 		DialContext: func(context.Context, string, string) (net.Conn, error) { return n.stream() }}}
@@ -203,7 +203,7 @@ func (n *network) ask(ctx context.Context, name string) ([]int, error) {
 	return answer.Ports[:min(len(answer.Ports), maxPorts)], err
 }
 
-// listen takes the connections to a name.
+// listen accepts the connections to a name.
 func (n *network) listen(o *outsider, ports []int) error {
 	var listeners []net.Listener
 	for _, port := range ports {
@@ -229,15 +229,15 @@ func (n *network) accept(l net.Listener, target string) {
 			return
 		}
 		if err != nil {
-			time.Sleep(50 * time.Millisecond) // no descriptors, for example: they come back
+			time.Sleep(50 * time.Millisecond) // out of descriptors, for example
 			continue
 		}
 		go n.carry(conn.(*net.TCPConn), target)
 	}
 }
 
-// Buffers of connections that are quiet are small; where much passes they are
-// large, because each write is a frame, and each costs gVisor the same.
+// Buffers of idle connections are small. Those of busy ones are large, because each write
+// is a frame, which costs gVisor the same whatever its size.
 const (
 	quietBuffer = 4 << 10
 	busyBuffer  = 128 << 10
@@ -275,7 +275,7 @@ func pump(to io.Writer, from io.Reader) error {
 	}
 }
 
-// carry hands a connection to the server. What the server refuses is reset.
+// carry hands a connection to the server, or resets it if the server refuses it.
 func (n *network) carry(conn *net.TCPConn, target string) {
 	c := resettable{conn}
 	out, err := n.connect(target, false)
@@ -293,7 +293,7 @@ func (c resettable) Reset() {
 	c.Close()
 }
 
-// connect asks the server for a connection, or for an exchange of datagrams.
+// connect requests a connection from the server, or an exchange of datagrams.
 func (n *network) connect(target string, datagrams bool) (net.Conn, error) {
 	out, err := n.stream()
 	if err != nil {
@@ -321,7 +321,7 @@ func (n *network) connect(target string, datagrams bool) (net.Conn, error) {
 	return s, nil
 }
 
-// A stream is a connection of which some may be in a buffer already.
+// A stream is a connection whose first bytes may be in a buffer already.
 type stream struct {
 	net.Conn
 	in *bufio.Reader
@@ -330,7 +330,7 @@ type stream struct {
 func (s *stream) Read(p []byte) (int, error) {
 	n, err := s.in.Read(p)
 	if out, ok := s.Conn.(*yamux.Stream); ok && err == io.EOF && out.Session().IsClosed() {
-		err = io.ErrUnexpectedEOF // it did not end, it is lost
+		err = io.ErrUnexpectedEOF // the connection is lost, not ended
 	}
 	return n, err
 }
@@ -345,7 +345,7 @@ func splice(conn route.Conn, out net.Conn) {
 		if err := pump(out, conn); errors.Is(err, yamux.ErrConnectionReset) || errors.Is(err, yamux.ErrSessionShutdown) {
 			conn.Reset()
 		}
-		_ = out.Close() // of a yamux stream: only this direction
+		_ = out.Close() // for a yamux stream, this closes only one direction
 	})
 	both.Go(func() {
 		if err := pump(conn, out); err == io.EOF {

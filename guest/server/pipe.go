@@ -6,15 +6,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// inputPipe makes a pipe into a command.
+// inputPipe returns a pipe into a command.
 func inputPipe() (theirs, ours *os.File, err error) { return newPipe(1) }
 
-// outputPipe makes a pipe out of a command.
+// outputPipe returns a pipe out of a command.
 func outputPipe() (ours, theirs *os.File, err error) { return newPipe(0) }
 
-// newPipe makes a pipe of which the end with the index ours is the guest's, to be
-// waited for without a thread. With os.Pipe both ends are, until the command's is made
-// to block again: nine system calls more.
+// newPipe returns a pipe whose end with the index ours is the guest's and non-blocking.
+// os.Pipe makes both ends non-blocking, and the command's must then be made blocking
+// again: nine system calls more.
 func newPipe(ours int) (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {

@@ -19,7 +19,7 @@ import (
 	pb "github.com/berth-run/berth/guest/guestpb/process"
 )
 
-// keptEnd is how long the end of a process can still be asked for.
+// keptEnd is the time for which the end of a process can still be queried.
 const keptEnd = 30 * time.Second
 
 // processes serves envd's process.Process: single processes with their input,
@@ -38,7 +38,7 @@ type process struct {
 	tag    *string
 	cmd    *exec.Cmd
 	tty    *os.File       // nil without a terminal
-	stdin  io.WriteCloser // nil if it was not asked for
+	stdin  io.WriteCloser // nil if the request did not want it
 
 	mu        sync.Mutex
 	listeners map[chan *pb.ProcessEvent]context.Context
@@ -88,7 +88,7 @@ func (ps *processes) Connect(ctx context.Context, req *connect.Request[pb.Connec
 	return p.stream(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.ConnectResponse{Event: ev}) })
 }
 
-// begin starts the process. What it prints waits in the readers.
+// begin starts the process. Its output waits in the readers.
 func (ps *processes) begin(req *pb.StartRequest, id identity) (*process, map[string]*os.File, error) {
 	cmd, err := ps.command(req.Process, id)
 	if err != nil {
@@ -179,7 +179,7 @@ func (ps *processes) watch(p *process, readers map[string]*os.File) {
 		all.Go(func() { p.pump(name, r) })
 	}
 	go func() {
-		_ = p.cmd.Wait() // at once: the reaper sees no orphan behind a dead child
+		_ = p.cmd.Wait() // at once: a dead child hides dead orphans from the reaper
 		ps.server.reaper.release(p.cmd.Process.Pid)
 		all.Wait()
 		if p.stdin != nil {
@@ -277,7 +277,7 @@ func (p *process) stream(ctx context.Context, events <-chan *pb.ProcessEvent, se
 			}
 		case <-ctx.Done():
 			return ctx.Err()
-		case <-p.done: // all output has been sent to the channel before
+		case <-p.done: // all output was sent to the channel before
 			for len(events) > 0 {
 				if err := send(<-events); err != nil {
 					return err
@@ -316,7 +316,7 @@ func (ps *processes) find(sel *pb.ProcessSelector) (*process, error) {
 	return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("process is missing"))
 }
 
-// running is find for what a dead process cannot do.
+// running is find for operations that need a live process.
 func (ps *processes) running(sel *pb.ProcessSelector) (*process, error) {
 	p, err := ps.find(sel)
 	if err != nil {

@@ -20,8 +20,8 @@ type reaper struct {
 	mu    sync.Mutex
 	owned map[int]bool
 	poke  chan os.Signal
-	still sync.RWMutex // held while no process may be started
-	spare bool         // the kernel spares the guest when memory is short
+	still sync.RWMutex // write-locked while no process may be started
+	spare bool         // the kernel does not end the guest when memory is short
 
 	starter starter // nil unless PID 1
 }
@@ -48,24 +48,24 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 	r.still.RLock()
 	defer r.still.RUnlock()
 	r.mu.Lock()
-	defer r.mu.Unlock() // a child that dies at once is known before it is looked at
+	defer r.mu.Unlock() // a child that dies at once is registered before reap sees it
 	if err := r.starter.start(cmd); err != nil {
 		return err
 	}
 	r.owned[cmd.Process.Pid] = true
-	if r.spare { // what it inherited
+	if r.spare { // the child has inherited this
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("0"), 0)
 	}
 	return nil
 }
 
-// release tells that the Wait for a child has returned.
+// release records that the Wait for a child has returned.
 func (r *reaper) release(pid int) {
 	r.mu.Lock()
 	delete(r.owned, pid)
 	r.mu.Unlock()
 	select {
-	case r.poke <- unix.SIGCHLD: // the next dead child may have stood behind this one
+	case r.poke <- unix.SIGCHLD: // this child may have hidden the next dead one
 	default:
 	}
 }
@@ -77,8 +77,8 @@ func (r *reaper) run() {
 	}
 }
 
-// reap waits for one dead orphan. It reports whether there may be another; a dead
-// child that is owned stands in the way until its owner has waited.
+// reap waits for one dead orphan and reports whether there may be another. A dead child
+// with an owner hides further ones until its owner has waited for it.
 func (r *reaper) reap() bool {
 	pid := deadChild()
 	if pid <= 0 {

@@ -1,8 +1,8 @@
 // Package server is the guest: the program inside every sandbox that runs
 // commands, moves files and reaches ports for the Berth server outside.
 //
-// Its socket is the sandbox's only door. Connections come and go with the
-// servers that own the sandbox; what runs here does not notice.
+// Its socket is the only way into the sandbox. Connections come and go with the servers
+// that own the sandbox; commands are not affected.
 package server
 
 import (
@@ -31,17 +31,17 @@ import (
 // maxMessage bounds one RPC message in bytes.
 const maxMessage = 4 << 20
 
-// Options say how a guest works. Zero values are the defaults.
+// Options configure a guest. Zero values are the defaults.
 type Options struct {
-	User        string // who commands run as; default "user", or who the guest is if it is not root
+	User        string // the user of commands; default "user", or the guest's own if it is not root
 	WorkDir     string // where commands start; default /mnt/data
 	StateDir    string // of shell state and output; default /run/berth
-	MemoryLimit int64  // bytes of all processes; 0 is not watched
-	PIDsLimit   int    // processes; 0 is not watched
-	Watch       bool   // let the kernel, which is the sandbox's own, tell what changes in WorkDir
+	MemoryLimit int64  // bytes of all processes; 0: not watched
+	PIDsLimit   int    // processes; 0: not watched
+	Watch       bool   // use notifications for changes in WorkDir; only if the kernel is the sandbox's own
 
-	// Created is a moment before anything was written above the sandbox's template;
-	// zero if it is not known.
+	// Created is a time before the first write above the sandbox's template; zero if
+	// unknown.
 	Created time.Time
 
 	Version string
@@ -52,7 +52,7 @@ type Options struct {
 type Server struct {
 	opts    Options
 	started time.Time
-	owner   identity // who commands run as
+	owner   identity // the default user of commands
 	reaper  *reaper
 	shell   *shell
 	procs   *processes
@@ -62,13 +62,13 @@ type Server struct {
 
 	archiver archiver
 	sleeper  sleeper
-	ports    sync.Map // of TCP that the guest itself listens on, as text
+	ports    sync.Map // TCP ports that the guest itself listens on, as text
 
 	initial     map[string]bool          // the guest's own environment at its start
 	environment atomic.Pointer[[]string] // of commands, beyond the guest's own
 }
 
-// New prepares a guest. As PID 1 it reaps the sandbox's orphans from now on.
+// New prepares a guest. As PID 1, it starts to reap the sandbox's orphans.
 func New(opts Options) (*Server, error) {
 	if opts.User == "" {
 		opts.User = "user"
@@ -169,7 +169,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 			continue
 		}
 		if err != nil {
-			s.opts.Log.Warn("accept", "err", err) // no descriptors, for example: they come back
+			s.opts.Log.Warn("failed to accept a connection", "err", err) // out of descriptors, for example
 			time.Sleep(50 * time.Millisecond)
 			continue
 		}
@@ -204,8 +204,8 @@ func muxConfig() *yamux.Config {
 	return c
 }
 
-// tunnel connects the server to a port of the sandbox: CONNECT host:port, of
-// which only the port counts.
+// tunnel connects the server to a port of the sandbox: CONNECT host:port. The host is
+// ignored.
 func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	_, port, err := net.SplitHostPort(r.Host)
 	if err != nil {
@@ -241,8 +241,8 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	<-done
 }
 
-// dialPort connects to a port on the loopback, where servers listen on either of
-// its addresses. The guest's own are not there for anybody.
+// dialPort connects to a port on the loopback, by either of its addresses. It refuses the
+// guest's own ports.
 func (s *Server) dialPort(ctx context.Context, port string) (net.Conn, error) {
 	if _, own := s.ports.Load(port); own || port == dnsPort && os.Getpid() == 1 {
 		return nil, errors.New("the port is the guest's own")
@@ -265,8 +265,8 @@ type identity struct {
 	groups     []uint32
 }
 
-// lookup finds a user by name in the sandbox's own files. A guest that is not
-// root can only be itself.
+// lookup finds a user by name in the sandbox's own files. A guest that is not root can only
+// use its own user.
 func lookup(name string) (identity, error) {
 	if os.Getuid() != 0 {
 		home, err := os.UserHomeDir()
@@ -298,10 +298,10 @@ func lookup(name string) (identity, error) {
 	return id, nil
 }
 
-// loginShell is everybody's.
+// loginShell is the shell of all users.
 const loginShell = "/bin/bash"
 
-// environ is the environment that a login would give.
+// environ returns the environment of a login.
 func (id identity) environ() []string {
 	return []string{
 		"PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
@@ -309,8 +309,8 @@ func (id identity) environ() []string {
 	}
 }
 
-// resolve makes a path absolute as envd does: relative to the user's home, with
-// ~ for that home; empty is the working directory.
+// resolve makes a path absolute as envd does: relative to the user's home, with ~ for that
+// home. An empty path is the working directory.
 func (s *Server) resolve(path string, id identity) string {
 	switch {
 	case path == "":

@@ -25,15 +25,14 @@ const keepAlive = 15 * time.Second
 
 var callID = regexp.MustCompile(`^[A-Za-z0-9_-]{1,128}$`)
 
-// A shell runs shell calls. Each command has a bash of its own; what the commands
-// of a call leave behind of working directory and exported environment is where
-// the next call begins (state.go).
+// A shell runs shell calls. Each command has a bash of its own. The next call starts with
+// the working directory and the exported environment of the previous one (state.go).
 type shell struct {
 	server *Server
 	state  *shellState
 	kept   keptOutput
 	files  *changes.Tree
-	null   *os.File // what commands read; nil if it cannot be opened
+	null   *os.File // the input of commands; nil if it cannot be opened
 
 	mu    sync.Mutex
 	calls map[string]*call
@@ -46,16 +45,16 @@ func newShell(s *Server) *shell {
 		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: changes.New(s.opts.WorkDir, s.opts.Watch), calls: map[string]*call{}}
 }
 
-// A call is the commands of one shell call and what they printed.
+// A call is one shell call: its commands and their output.
 type call struct {
 	id        string
 	commands  []*command
-	keepAbove int64 // bytes that a command prints until files of it stay; 0 is never
+	keepAbove int64 // bytes of output above which a command's files stay; 0: never
 
 	mu      sync.Mutex
 	wake    chan struct{} // closed and replaced when anything changes
-	settled bool          // no event follows
-	changes *v1.Changes   // of files; nil if it is not known
+	settled bool          // no more events follow
+	changes *v1.Changes   // of files; nil if unknown
 }
 
 func (c *call) settle(changes *v1.Changes) {
@@ -65,7 +64,7 @@ func (c *call) settle(changes *v1.Changes) {
 	c.ring()
 }
 
-// last returns the last thing to tell, nil if there is none, once all is settled.
+// last returns the changes of files, the call's last event, once the call is settled.
 func (c *call) last() (changes *v1.Changes, settled bool) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -100,10 +99,10 @@ func (s *shell) Run(ctx context.Context, req *connect.Request[v1.RunRequest], st
 	if err != nil {
 		return err
 	}
-	return c.tell(ctx, req.Msg.Seen, stream)
+	return c.stream(ctx, req.Msg.Seen, stream)
 }
 
-// call returns the call with the request's id, which it starts if it is new.
+// call returns the call with the request's id. It starts a new one.
 func (s *shell) call(req *v1.RunRequest) (*call, error) {
 	if !callID.MatchString(req.CallId) {
 		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("call_id must be 1 to 128 letters, digits, _ or -"))
@@ -130,7 +129,7 @@ func (s *shell) call(req *v1.RunRequest) (*call, error) {
 	return c, nil
 }
 
-// forgetOld drops the oldest calls that have ended, beyond those kept.
+// forgetOld drops the oldest ended calls beyond keptCalls.
 func (s *shell) forgetOld() {
 	for i := 0; len(s.order) > keptCalls && i < len(s.order); {
 		if c := s.calls[s.order[i]]; c.ended() {
@@ -156,8 +155,8 @@ func (s *shell) drop(id string) {
 	}
 }
 
-// start runs the commands side by side and, when all have ended, lets the state
-// that they leave be the next call's.
+// start runs the commands side by side. When all have ended, it saves their state for the
+// next call.
 func (s *shell) start(c *call) {
 	before, scene := s.state.current(), s.files.Begin()
 	var all sync.WaitGroup
@@ -174,8 +173,8 @@ func (s *shell) start(c *call) {
 	}()
 }
 
-// tell streams what the call's commands do, from where the caller has it.
-func (c *call) tell(ctx context.Context, seen []*v1.Seen, stream *connect.ServerStream[v1.RunResponse]) error {
+// stream sends the call's events from the caller's position on.
+func (c *call) stream(ctx context.Context, seen []*v1.Seen, stream *connect.ServerStream[v1.RunResponse]) error {
 	readers := make([]*reader, len(c.commands))
 	for i, cmd := range c.commands {
 		readers[i] = &reader{cmd: cmd, buf: make([]byte, 32<<10)}
@@ -190,7 +189,7 @@ func (c *call) tell(ctx context.Context, seen []*v1.Seen, stream *connect.Server
 		wake := c.changed()
 		told, done := false, true
 		for _, r := range readers {
-			n, err := r.tell(stream)
+			n, err := r.send(stream)
 			if err != nil {
 				return err
 			}
@@ -218,7 +217,7 @@ func (c *call) tell(ctx context.Context, seen []*v1.Seen, stream *connect.Server
 	}
 }
 
-// A reader is a place in what one command does.
+// A reader is a position in the events of one command.
 type reader struct {
 	cmd    *command
 	offset [2]int64
@@ -226,12 +225,12 @@ type reader struct {
 	buf    []byte
 }
 
-// tell sends what there is and reports whether there was anything.
-func (r *reader) tell(stream *connect.ServerStream[v1.RunResponse]) (bool, error) {
+// send sends the available events and reports whether there were any.
+func (r *reader) send(stream *connect.ServerStream[v1.RunResponse]) (bool, error) {
 	if r.ended {
 		return false, nil
 	}
-	result := r.cmd.result() // before the spools: what it follows is all in there
+	result := r.cmd.result() // before reading the spools: with a result, they are complete
 	told, drained := false, true
 	for i, sp := range []*spool{r.cmd.stdout, r.cmd.stderr} {
 		at, n, end := sp.read(r.offset[i], r.buf)

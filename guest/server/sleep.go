@@ -23,11 +23,11 @@ const (
 	sleepSoon = time.Second     // for the server to disconnect
 )
 
-// A sleeper records what has to be closed.
+// A sleeper records the sessions and the listener that have to be closed.
 type sleeper struct {
 	mu       sync.Mutex
 	asleep   bool
-	listener *net.UnixListener // nil if the guest has none that it could make again
+	listener *net.UnixListener // nil if the guest has none that it can recreate
 	sessions map[*yamux.Session]bool
 	serving  sync.WaitGroup
 }
@@ -78,8 +78,8 @@ func (s *Server) sleep(w http.ResponseWriter, r *http.Request) {
 	}()
 }
 
-// slept is called when the listener is closed. If the guest was sent to sleep, it
-// returns a new listener when it is woken.
+// slept is called when the listener is closed. If the guest was sent to sleep, slept waits
+// for the wake-up and returns a new listener.
 func (s *Server) slept(ctx context.Context) (net.Listener, error) {
 	z := &s.sleeper
 	z.mu.Lock()
@@ -94,7 +94,7 @@ func (s *Server) slept(ctx context.Context) (net.Listener, error) {
 	z.mu.Unlock()
 	z.serving.Wait()
 	if err := s.network.closeRoute(); err != nil {
-		s.opts.Log.Warn("the route for addresses", "err", err)
+		s.opts.Log.Warn("failed to open the route for addresses", "err", err)
 	}
 	wake := filepath.Join(filepath.Dir(path), wakeName)
 	_ = os.Remove(wake) // from a time when the guest was awake
@@ -103,7 +103,7 @@ func (s *Server) slept(ctx context.Context) (net.Listener, error) {
 		select {
 		case <-time.After(wakeEvery):
 		case <-ctx.Done():
-			return z.listener, nil // which is closed, as it should be
+			return z.listener, nil // which is closed, as intended
 		}
 	}
 	l, err := net.Listen("unix", path)
@@ -117,13 +117,13 @@ func (s *Server) slept(ctx context.Context) (net.Listener, error) {
 	return l, nil
 }
 
-// canSleep notes a listener that can be made again.
+// canSleep records a listener that can be recreated.
 func (s *Server) canSleep(l net.Listener) {
 	ul, ok := l.(*net.UnixListener)
 	if !ok {
 		return
 	}
-	ul.SetUnlinkOnClose(false) // it says that the guest sleeps
+	ul.SetUnlinkOnClose(false) // its absence signals that the guest sleeps
 	s.sleeper.mu.Lock()
 	defer s.sleeper.mu.Unlock()
 	s.sleeper.listener = ul

@@ -6,11 +6,11 @@ import (
 )
 
 // Bounds on the recorded output of one stream of a command, in bytes. The caller gets
-// the beginning and the end; a file may hold more of the beginning. The part between is
-// counted and dropped, so that memory and disk are bounded.
+// the start and the end; a file may hold more of the start. The part between is counted and
+// dropped, so that memory and disk are bounded.
 const (
-	spoolMemory = 64 << 10  // until a file is made
-	spoolHead   = 4 << 20   // sent of the beginning
+	spoolMemory = 64 << 10  // in memory; more goes to a file
+	spoolHead   = 4 << 20   // sent of the start
 	spoolTail   = 256 << 10 // sent of the end
 	spoolFile   = 64 << 20
 )
@@ -18,23 +18,23 @@ const (
 // A spool records the output of a command, independent of its readers: a slow or absent
 // reader never blocks the command.
 type spool struct {
-	name string // of the file, if one is needed; the directory is there
+	name string // of the file, if one is needed; its directory exists
 	ring func() // called after each change, without the lock
 
 	mu     sync.Mutex
-	memory []byte   // the beginning, while there is no file
-	file   *os.File // the beginning, for all users of the sandbox to read
-	stored int64    // bytes of the beginning, in either
+	memory []byte   // the start, while there is no file
+	file   *os.File // the start, readable for all users of the sandbox
+	stored int64    // bytes of the start, in memory or in the file
 	tail   []byte   // the last bytes after head
 	total  int64
-	failed bool // the disk is full: the beginning ends here
+	failed bool // the disk is full: the start ends here
 	closed bool
 }
 
-// head returns how much of the beginning is sent. The caller holds s.mu.
+// head returns the bytes of the start that are sent. The caller holds s.mu.
 func (s *spool) head() int64 { return min(s.stored, spoolHead) }
 
-// Write takes output; it never fails.
+// Write records output. It never fails.
 func (s *spool) Write(p []byte) (int, error) {
 	defer s.ring()
 	s.mu.Lock()
@@ -53,7 +53,7 @@ func (s *spool) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// store adds to the beginning what there is room for.
+// store appends to the start as much as there is room for.
 func (s *spool) store(p []byte) {
 	if s.failed || s.stored == spoolFile {
 		return
@@ -71,7 +71,7 @@ func (s *spool) store(p []byte) {
 	s.failed = err != nil
 }
 
-// spill moves the beginning into the file, if it is not there yet.
+// spill moves the start from memory into the file.
 func (s *spool) spill() bool {
 	if s.file != nil {
 		return true
@@ -92,7 +92,7 @@ func (s *spool) spill() bool {
 	return true
 }
 
-// close ends the stream: nothing more is taken, and the tail may be read.
+// close ends the stream: it accepts no more output, and the tail may be read.
 func (s *spool) close() {
 	s.mu.Lock()
 	if len(s.tail) > spoolTail {
@@ -103,9 +103,9 @@ func (s *spool) close() {
 	s.ring()
 }
 
-// read fills buf with output from an offset on, or after the next gap. It
-// returns the offset of what it read; n is 0 if there is nothing more for now, and
-// end tells that there never will be.
+// read fills buf with output from an offset on, or after the next gap. It returns the
+// offset of that output. n is 0 if there is no more for now; end reports that none will
+// follow.
 func (s *spool) read(offset int64, buf []byte) (at int64, n int, end bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,15 +127,15 @@ func (s *spool) read(offset int64, buf []byte) (at int64, n int, end bool) {
 	return at, n, n == 0
 }
 
-// size is how much was printed.
+// size returns the bytes of all output.
 func (s *spool) size() int64 {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.total
 }
 
-// keep lets the file stay, and returns its name and how much it holds; nothing
-// if nothing was printed or the disk is full.
+// keep makes the file permanent and returns its name and size. It returns an empty name if
+// there was no output or the disk is full.
 func (s *spool) keep() (name string, size int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -145,7 +145,7 @@ func (s *spool) keep() (name string, size int64) {
 	return s.name, s.stored
 }
 
-// discard drops the memory, and the file unless it stays.
+// discard drops the memory, and removes the file unless it is permanent.
 func (s *spool) discard(stays bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -15,30 +15,31 @@ import (
 // maxState bounds the state that one command may leave, in bytes.
 const maxState = 1 << 20
 
-// A shellState is what carries over from call to call: the exported environment,
-// with the working directory as its PWD.
+// A shellState is the state that calls pass on: the exported environment, with the working
+// directory as its PWD.
 //
-// It is a script that the shell itself wrote (export -p, in a trap on EXIT) and
-// the next shell reads: it runs as the user who could have said it anyway. A shell
-// that is killed or replaces itself writes nothing, and the state stays as it was.
+// It is a script that the shell itself wrote (export -p, in a trap on EXIT) and the next
+// shell reads. The script runs as its writer, so it grants no rights. A shell that is killed
+// or replaces itself writes nothing, and the state stays unchanged.
 //
-// Its files are in memory, where the sandbox has some for files: its disk may be full.
+// Its files are in a file system in memory, if the sandbox has one, because the disk may be
+// full.
 type shellState struct {
 	dir    string
-	memory string // a directory in memory, "" if there is none
+	memory string // a directory in memory; "" without one
 	owner  identity
 
-	given func() []string // the environment that this sandbox was given after its start
+	given func() []string // the variables set after the sandbox's start
 
 	mu    sync.Mutex
 	file  string // of the state; empty before the first call
-	lost  bool   // there was no room for the state of the last call, which is not reported yet
+	lost  bool   // there was no room for the state of the last call, and that was not reported yet
 	n     int
-	same  [sha256.Size]byte // of what the state says, if keep made it current
-	other bool              // the state is of before this sandbox was given what it has: that prevails
+	same  [sha256.Size]byte // digest of the state, if keep made it current
+	other bool              // the state is older than the given variables, which override it
 }
 
-// read returns the current state, nil if there is none.
+// read returns the current state, or nil without one.
 func (s *shellState) read() []byte {
 	name := s.current()
 	if name == "" {
@@ -51,7 +52,7 @@ func (s *shellState) read() []byte {
 	return text
 }
 
-// restore makes what another sandbox's read returned the current state.
+// restore replaces the current state by one that another sandbox's read returned.
 func (s *shellState) restore(r io.Reader) error {
 	text, err := io.ReadAll(r)
 	if err != nil || len(text) == 0 || len(text) > maxState {
@@ -63,23 +64,23 @@ func (s *shellState) restore(r io.Reader) error {
 	return s.save(text)
 }
 
-// outdated says that the sandbox was given something after the state was written.
+// outdated records that variables were set after the state was written.
 func (s *shellState) outdated() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.other = true
 }
 
-// current returns the file with the state, "" for none. The file is not changed
-// while calls use it: each merge makes a new one.
+// current returns the file with the state, or "". The file does not change while calls use
+// it: each merge creates a new one.
 func (s *shellState) current() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.file
 }
 
-// dump makes the empty file into which a command's shell may write its state. It
-// is the user's; the directory is not, so that no link can take its place.
+// dump creates the empty file into which a command's shell may write its state. The user
+// owns the file but not its directory, so no link can replace it.
 func (s *shellState) dump(c *command, when string) (string, error) {
 	name := filepath.Join(s.place(), fmt.Sprintf("state-%s-%d%s", c.call.id, c.index, when))
 	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
@@ -93,10 +94,11 @@ func (s *shellState) dump(c *command, when string) (string, error) {
 	return name, err
 }
 
-// endMark is the last line of what a shell writes, by which it is known to be whole.
+// endMark is the last line of a complete state.
 const endMark = "# berth\n"
 
-// taken returns what a shell wrote into its dump, which goes; "" is nothing, or not all.
+// taken returns the content of a shell's dump and removes the file. It returns "" if the
+// content is missing or incomplete.
 func taken(dump string) string {
 	if dump == "" {
 		return ""
@@ -118,8 +120,8 @@ func taken(dump string) string {
 	return whole
 }
 
-// take takes over what a command's shell has left, and tells the command if there was no
-// room for it.
+// take reads the state that a command's shell has written, and reports on the command's
+// stderr if there was no room for it.
 func (s *shellState) take(c *command) {
 	full := c.dump == "" || !hasRoom(filepath.Dir(c.dump), 1)
 	if c.left = taken(c.dump); c.left == "" && full {
@@ -127,11 +129,10 @@ func (s *shellState) take(c *command) {
 	}
 }
 
-// noRoom is printed to a command when the former state could not be written.
+// noRoom is written to a command's stderr if its state could not be saved.
 const noRoom = "berth: the container's disk is full: its shell's working directory and exported variables do not carry over to the next call\n"
 
-// place returns the directory for what is written next: the one in memory unless that is
-// full.
+// place returns the directory for the next file: the one in memory unless it is full.
 func (s *shellState) place() string {
 	if s.memory != "" && hasRoom(s.memory, 2*maxState) {
 		return s.memory
@@ -139,14 +140,14 @@ func (s *shellState) place() string {
 	return s.dir
 }
 
-// hasRoom reports whether a directory's file system has that many bytes left.
+// hasRoom reports whether a directory's file system has n free bytes.
 func hasRoom(dir string, bytes uint64) bool {
 	var st unix.Statfs_t
 	return unix.Statfs(dir, &st) == nil && st.Bavail*uint64(st.Bsize) >= bytes
 }
 
-// memoryDir makes the directory in memory for a guest that has the sandbox for itself. Who
-// is not root can neither write there nor remove it.
+// memoryDir creates the directory in memory for a guest with a sandbox of its own. Only
+// root can write to it or remove it.
 func memoryDir() string {
 	var st unix.Statfs_t
 	if os.Getpid() != 1 || unix.Statfs("/dev/shm", &st) != nil || st.Type != unix.TMPFS_MAGIC {
@@ -162,7 +163,7 @@ func memoryDir() string {
 	return dir
 }
 
-// merge makes the states that the commands of a call left into the current one.
+// merge combines the states of a call's commands to the current one.
 func (s *shellState) merge(c *call, before string) {
 	var began string
 	if before != "" && len(c.commands) > 1 {
@@ -183,14 +184,14 @@ func (s *shellState) merge(c *call, before string) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if err := s.keep(merged(began, left)); err != nil { // there is no room: the former state holds
+	if err := s.keep(merged(began, left)); err != nil { // no room: the earlier state stays
 		s.lost = true
 	} else {
 		s.other, s.lost = false, false
 	}
 }
 
-// keep makes a text the current state, unless that says the same. The caller holds s.mu.
+// keep makes a text the current state, unless it is the same. The caller holds s.mu.
 func (s *shellState) keep(text string) error {
 	same := sha256.Sum256([]byte(unmarked(text)))
 	if s.file != "" && s.same == same {
@@ -203,7 +204,7 @@ func (s *shellState) keep(text string) error {
 	return nil
 }
 
-// unmarked returns a state without the marker, which each call has of its own.
+// unmarked returns a state without the marker, because each call has its own.
 func unmarked(text string) string {
 	all, ok := declarations(text)
 	if !ok {
@@ -233,8 +234,8 @@ func (s *shellState) save(text []byte) error {
 		}
 	}
 	s.file = name
-	// A call that runs has read its state already; the one before is for those
-	// that are just starting.
+	// Running calls have read their state already. The previous file stays for calls that
+	// are starting.
 	for _, dir := range []string{s.dir, s.memory} {
 		if dir != "" {
 			os.Remove(filepath.Join(dir, fmt.Sprintf("state.%d", s.n-2)))
@@ -243,7 +244,7 @@ func (s *shellState) save(text []byte) error {
 	return nil
 }
 
-// forgotten reports, once, that what the last call left was lost.
+// forgotten reports, once, that the state of the last call was lost.
 func (s *shellState) forgotten() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -252,8 +253,7 @@ func (s *shellState) forgotten() bool {
 	return lost
 }
 
-// prevailing returns a script that sets what this sandbox was given again, if the
-// state is of before.
+// prevailing returns a script that sets the given variables again, if the state is older.
 func (s *shellState) prevailing() string {
 	s.mu.Lock()
 	other := s.other
@@ -270,23 +270,22 @@ func (s *shellState) prevailing() string {
 	return b.String()
 }
 
-// keepTrap lets a command have a trap on EXIT of its own beside the one that writes
-// the state: bash has one only. What the command set runs second, and finds the
-// status that the shell ends with ($? holds in both branches, and errexit does not
-// end the trap between the two).
+// keepTrap lets a command set a trap on EXIT beside the one that writes the state, although
+// bash has only one. The command's trap runs second, with the exit status of the shell ($?
+// is right in both branches, and errexit does not end the trap between the two).
 const keepTrap = `trap() { builtin trap "$@" || return; [ "$BASHPID" = "$$" ] || return 0; set -- "$(builtin trap -p EXIT)"; ` +
 	`case $1 in *berth_state*) ;; "") builtin trap berth_state EXIT ;; ` +
 	`*) eval "set -- $1"; set -- "${3:-:}"; builtin trap -- "if berth_state; then"$'\n'"$1"$'\n'"else"$'\n'"$1"$'\n'"fi" EXIT ;; esac; }; `
 
-// script returns what bash is given: a first line that takes the state over, sets
-// the marker that finds the command's processes again and sees to the state's
-// being written, and behind it, on the same line so that line numbers stay, the
-// command. Without keepTrap it is plain sh, for images without bash.
+// script returns the script for bash. It loads the state, sets the marker that identifies
+// the command's processes, and sets the trap that writes the state. The command follows on
+// the same line, so that its line numbers are right. Without keepTrap the script is plain
+// sh, for images without bash.
 func (s *shellState) script(c *command, before string, bash bool) string {
 	var b strings.Builder
 	if before != "" {
 		if bash {
-			b.WriteString("export -n SHELL; ") // as if bash had looked for it
+			b.WriteString("export -n SHELL; ") // as if bash had found it by itself
 		} else {
 			b.WriteString("unset SHELL; ")
 		}

@@ -9,12 +9,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// marker is the environment variable by which a command's processes are found
-// after they have left its process tree and its session. It is not a wall, which
-// a hostile command would unset; the sandbox's limits are.
+// marker is the environment variable that identifies a command's processes after they have
+// left its process tree and its session. A hostile command can unset it; only the sandbox's
+// limits stop that one.
 const marker = "BERTH_CALL"
 
-// kill ends the command with all that it started.
+// kill ends the command with everything that it started.
 func (c *command) kill() {
 	c.mu.Lock()
 	pid, over := c.pid, c.over
@@ -25,9 +25,9 @@ func (c *command) kill() {
 	}
 }
 
-// killTree ends a process, its descendants, the sessions that they lead and
-// whatever carries the mark. Stopped first, they cannot fork away; it looks again
-// until nothing is left. If the root is over, its pid means nothing any more.
+// killTree ends a process, its descendants, the sessions that they lead and every process
+// with the mark. It stops them first, so that they cannot fork, and repeats the scan until
+// none is left. If the root process has ended, its pid is not used.
 func killTree(root int, over bool, mark string) {
 	known := map[int]bool{}
 	if !over {
@@ -50,8 +50,7 @@ func killTree(root int, over bool, mark string) {
 	}
 }
 
-// members returns the living processes that belong to the known ones, and makes
-// them known.
+// members returns the live processes that belong to the known ones, and adds them to known.
 func members(known map[int]bool, mark string) []int {
 	all := processList()
 	for _, p := range all {
@@ -82,8 +81,8 @@ type proc struct {
 	state              byte
 }
 
-// processList reads /proc. The guest itself, kernel threads and what was started from
-// outside, such as a relay, are left out: their parent is none in the sandbox.
+// processList reads /proc. It leaves out the guest itself, kernel threads and processes
+// started from outside, such as a relay, whose parent is not in the sandbox.
 func processList() []proc {
 	dir, err := os.Open("/proc")
 	if err != nil {
@@ -109,7 +108,7 @@ func processList() []proc {
 }
 
 // parseStat reads /proc/PID/stat: "pid (name) state ppid pgrp session …". The
-// name may hold anything, parentheses too: the last one ends it.
+// name may contain anything, also parentheses: the last one ends it.
 func parseStat(stat []byte) (proc, bool) {
 	open, end := bytes.IndexByte(stat, '('), bytes.LastIndexByte(stat, ')')
 	if open < 1 || end < open {

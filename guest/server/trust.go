@@ -9,11 +9,11 @@ import (
 	"path/filepath"
 )
 
-// bundle is where Debian, and with it most images, store trusted authorities.
-// trusted points other programs there.
+// bundle is the file in which Debian, and with it most images, store trusted authorities.
+// The variables of trusted point other programs to it.
 const bundle = "/etc/ssl/certs/ca-certificates.crt"
 
-// javaStore has the same for Java, which reads no PEM.
+// javaStore is the same for Java, which does not read PEM.
 const javaStore = "/etc/ssl/certs/berth.jks"
 
 // trusted are the environment variables that make programs with authorities of their own

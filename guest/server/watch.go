@@ -27,7 +27,7 @@ const (
 	polledWatcherTTL = 10 * time.Minute
 )
 
-// watchers are the polled twins of WatchDir, by id.
+// watchers are the polled counterparts of WatchDir, by id.
 type watchers struct {
 	server *Server
 
@@ -35,7 +35,7 @@ type watchers struct {
 	polled map[string]*watcher
 }
 
-// A watcher collects events until it is asked for them, or forgotten.
+// A watcher collects events until they are fetched, or until it is dropped.
 type watcher struct {
 	cancel context.CancelFunc
 	idle   *time.Timer
@@ -85,7 +85,7 @@ func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.Watch
 	}
 }
 
-// watchTree watches a directory and, if asked, those below it.
+// watchTree watches a directory and, on request, those below it.
 func watchTree(path string, recursive bool) (*fsnotify.Watcher, error) {
 	st, err := os.Stat(path)
 	if err != nil {
@@ -122,7 +122,7 @@ func addTree(w *fsnotify.Watcher, path string) error {
 	})
 }
 
-// translate turns one notification into events, and follows new directories.
+// translate turns one notification into events, and watches new directories.
 func translate(w *fsnotify.Watcher, root string, ev fsnotify.Event, recursive, withEntry bool) []*pb.FilesystemEvent {
 	name := strings.TrimPrefix(strings.TrimPrefix(ev.Name, root), "/")
 	if recursive && ev.Has(fsnotify.Create) {
@@ -131,7 +131,7 @@ func translate(w *fsnotify.Watcher, root string, ev fsnotify.Event, recursive, w
 		}
 	}
 	if !utf8.ValidString(name) {
-		return nil // in no list either
+		return nil // lists leave it out, too
 	}
 	var out []*pb.FilesystemEvent
 	for _, k := range []struct {
