@@ -25,7 +25,7 @@ func (l execLog) End(code int) {
 	l.end(berth.ShellOutcome{Type: "exit", ExitCode: &code})
 }
 
-func (l execLog) Leave() { l.end(berth.ShellOutcome{Type: berth.OutcomeUnknown}) }
+func (l execLog) Detach() { l.end(berth.ShellOutcome{Type: berth.OutcomeUnknown}) }
 
 // commandLine returns a process's command as typed in a shell, without its environment, which
 // may hold secrets.

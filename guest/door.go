@@ -20,11 +20,11 @@ import (
 )
 
 // A Listener receives the output and the end of a process that a client of a Door started.
-// Its methods are called one at a time; End or Leave is the last.
+// Its methods are called one at a time; End or Detach is the last.
 type Listener interface {
 	Output(stderr bool, data []byte) // data must not be retained
 	End(exitCode int)                // -1 if a signal ended it
-	Leave()                          // the client that started it disconnected, or it could not be started
+	Detach()                         // the client that started it disconnected, or it could not be started
 }
 
 // A Door passes HTTP requests on to a guest, as Transport does, and detects those that
@@ -66,7 +66,7 @@ func (d *Door) RoundTrip(r *http.Request) (*http.Response, error) {
 	r.Body, r.ContentLength = io.NopCloser(bytes.NewReader(body)), int64(len(body))
 	resp, err := d.next.RoundTrip(r)
 	if err != nil {
-		l.Leave()
+		l.Detach()
 		return nil, err
 	}
 	resp.Body = &tap{ReadCloser: resp.Body, to: l, codec: codec}
@@ -143,19 +143,19 @@ func (t *tap) Read(p []byte) (int, error) {
 	n, err := t.ReadCloser.Read(p)
 	t.feed(p[:n])
 	if err != nil {
-		t.leave()
+		t.detach()
 	}
 	return n, err
 }
 
 func (t *tap) Close() error {
-	t.leave()
+	t.detach()
 	return t.ReadCloser.Close()
 }
 
-func (t *tap) leave() {
+func (t *tap) detach() {
 	if t.to != nil {
-		t.to.Leave()
+		t.to.Detach()
 		t.to = nil
 	}
 }
@@ -172,7 +172,7 @@ func (t *tap) feed(p []byte) {
 			if size := binary.BigEndian.Uint32(t.head[1:]); size <= maxMessage {
 				t.want = int(size)
 			} else {
-				t.leave()
+				t.detach()
 				return
 			}
 		}
@@ -189,7 +189,7 @@ func (t *tap) feed(p []byte) {
 func (t *tap) message() {
 	var m pb.StartResponse
 	if t.head[0]&(flagCompressed|flagEnd) != 0 || t.codec(t.payload, &m) != nil {
-		t.leave()
+		t.detach()
 		return
 	}
 	switch ev := m.GetEvent().GetEvent().(type) {

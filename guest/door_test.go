@@ -25,7 +25,7 @@ func (h *heard) Output(stderr bool, data []byte) {
 	}
 }
 func (h *heard) End(code int) { fmt.Fprintf(&h.text, "end %d", code); h.ended++ }
-func (h *heard) Leave()       { h.text.WriteString("left"); h.ended++ }
+func (h *heard) Detach()      { h.text.WriteString("left"); h.ended++ }
 
 func message(flags byte, m proto.Message) string {
 	payload, _ := proto.Marshal(m)

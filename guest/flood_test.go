@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/guest/mux"
 )
 
-// A guest that opens 10,000 streams at once, with frames of its own making and
-// requests that half do not end, is served a bounded number of them.
+// Of 10,000 streams that a guest opens at once, with forged frames and half of the requests
+// unfinished, a bounded number is served.
 func TestFloodOfStreams(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
@@ -67,8 +67,8 @@ func TestFloodOfStreams(t *testing.T) {
 	}
 }
 
-// What a guest asked ends with its connection, which a handler that has taken the
-// stream over learns by its context alone.
+// A guest's requests end with its connection. A handler that has taken over the stream
+// learns of that by its context only.
 func TestRequestsEndWithTheirSession(t *testing.T) {
 	ours, theirs := net.Pipe()
 	hostile, err := yamux.Server(theirs, nil)

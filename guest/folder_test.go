@@ -13,8 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// A folder is its regular files. Links, whether they lead out or not, FIFOs and
-// sockets are no part of it.
+// Folder yields regular files only: no links, wherever they lead, no FIFOs, no sockets.
 func TestFolder(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
@@ -56,7 +55,7 @@ func TestFolder(t *testing.T) {
 			t.Errorf("%q: got %v, %v, want %v", path, got, err, want)
 		}
 	}
-	// What is changed while it is read does not harm the rest.
+	// A file that changes while it is read does not affect the rest.
 	for range c.Folder(t.Context(), b.dir, "") {
 		break // and one may stop early
 	}

@@ -10,8 +10,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Where there is no room for what a call leaves, the call says so, and what was before
-// holds; once there is room, all is as ever.
+// If there is no room for a call's state, the call reports it and the earlier state stays.
+// With room, state is saved again.
 func TestNoRoomForState(t *testing.T) {
 	b := newBox(t)
 	if err := unix.Mount("full", b.state, "tmpfs", 0, "size=64k"); err != nil {

@@ -25,8 +25,8 @@ import (
 	"github.com/berth-run/berth/guest/server"
 )
 
-// A box is a guest on a socket, working in a directory of its own as the user
-// who runs the tests.
+// A box is a guest on a socket, with a directory of its own, that runs as the user of the
+// tests.
 type box struct {
 	socket, dir, state string
 }
@@ -74,7 +74,7 @@ func (b *box) client(t testing.TB) *guest.Client {
 	return c
 }
 
-// result is what one command of a call did, by its events.
+// A result is the outcome of one command of a call, by its events.
 type result struct {
 	Stdout, Stderr string
 	Exit           int
@@ -141,7 +141,7 @@ func TestProcess(t *testing.T) {
 		t.Errorf("got %q, %q, %+v", stdout, stderr, end)
 	}
 	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "no-such-program"}); err == nil {
-		t.Error("a program that is not there was started")
+		t.Error("a missing program was started")
 	}
 	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "true", Dir: "/no/such"}); err == nil || !strings.Contains(err.Error(), "cwd '/no/such' does not exist") {
 		t.Errorf("a missing directory: got %v", err)
@@ -220,10 +220,10 @@ func TestFiles(t *testing.T) {
 		t.Errorf("files (-want +got), %v:\n%s", err, diff)
 	}
 	if _, _, err := c.ReadFile(t.Context(), b.dir, "none", ""); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a file that is not there: got %v", err)
+		t.Errorf("a missing file: got %v", err)
 	}
 	if _, err := c.List(t.Context(), "/no/such", 1); !errors.Is(err, fs.ErrNotExist) {
-		t.Errorf("a directory that is not there: got %v", err)
+		t.Errorf("a missing directory: got %v", err)
 	}
 }
 
@@ -285,12 +285,12 @@ func TestBigFile(t *testing.T) {
 		t.Fatalf("%d bytes came back, %v", n, err)
 	}
 	if !bytes.Equal(sum.Sum(nil), back.Sum(nil)) {
-		t.Error("what came back differs")
+		t.Error("the content that came back differs")
 	}
 	// An upload that breaks off leaves nothing.
 	broken := io.MultiReader(strings.NewReader("half"), errReader{})
 	if err := c.WriteFile(t.Context(), b.dir, "half", "", broken); err == nil {
-		t.Error("a broken upload was taken")
+		t.Error("a broken upload was accepted")
 	}
 	if left := one(t, c, "ls -A").Stdout; left != "big\n" {
 		t.Errorf("left behind: %q", left)

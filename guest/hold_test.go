@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// Frames of the connection to a guest, as one writes them who means harm.
+// Frames as a hostile guest writes them.
 const (
 	typeData = 0
 	typePing = 2
@@ -27,8 +27,8 @@ func muxFrame(kind, flags byte, stream, length uint32, body string) []byte {
 	return append(f, body...)
 }
 
-// hostileOutward is a client whose guest is the connection that is returned, on which
-// the client's own frames are thrown away if deaf is not set.
+// hostileOutward returns a client and the connection of its guest. The client's own frames
+// are dropped there unless deaf is set.
 func hostileOutward(t *testing.T, out http.Handler, deaf bool) (*Client, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -55,8 +55,8 @@ func heap() int64 {
 	return int64(m.HeapInuse) + int64(m.StackInuse)
 }
 
-// A guest that sends data that is not read, on as many streams as it is given, fills a
-// bounded part of the server's memory, and those of its streams that hold the most end.
+// A guest that sends data that is not read, on all streams that it gets, fills a bounded
+// part of the server's memory, and the streams that hold the most end.
 func TestUnreadStreamsAreBounded(t *testing.T) {
 	hold := make(chan struct{})
 	var cut atomic.Int64
@@ -88,7 +88,7 @@ func TestUnreadStreamsAreBounded(t *testing.T) {
 	close(hold)
 }
 
-// A guest that asks for life signs and does not read them is not served beyond measure.
+// A guest that sends pings and does not read the answers causes bounded work.
 func TestFloodOfPings(t *testing.T) {
 	_, theirs := hostileOutward(t, http.NotFoundHandler(), true)
 	before, routines := heap(), runtime.NumGoroutine()
@@ -98,7 +98,7 @@ func TestFloodOfPings(t *testing.T) {
 	}
 	for range 300 {
 		if _, err := theirs.Write(flood); err != nil {
-			t.Fatalf("what it sends is not read any more: %v", err)
+			t.Fatalf("its data is no longer read: %v", err)
 		}
 	}
 	if n := runtime.NumGoroutine() - routines; n > 1000 {

@@ -16,8 +16,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A file that changes while it is read is what it was, or ends with an error: never one
-// thing and then another.
+// Reading a file that changes meanwhile returns the old file or an error, never a mixture.
 func TestFilesInMotion(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
@@ -59,20 +58,20 @@ func TestFilesInMotion(t *testing.T) {
 			}
 			rest, err := io.ReadAll(r)
 			if len(bytes.Trim(rest, "a")) > 0 {
-				t.Error("what was read is of two files")
+				t.Error("the data is from two files")
 			}
 			if tt.whole && (err != nil || len(rest) != size-1) {
 				t.Errorf("got %d bytes and %v, want the file as it was", 1+len(rest), err)
 			}
 			if !tt.whole && err == nil {
-				t.Errorf("got %d bytes and no error of a file that has lost its end", 1+len(rest))
+				t.Errorf("got %d bytes and no error for a truncated file", 1+len(rest))
 			}
 		})
 	}
 }
 
-// What is no file, or has a name that no client can say, is harmless: it is not read,
-// and the files beside it are.
+// Special files, and files with names that no client can send, are not read. The files
+// beside them are.
 func TestStrangeFiles(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)

@@ -45,7 +45,7 @@ type ShellEvent struct {
 	Skipped      int64  // dropped bytes of the same stream before Data
 	ExitCode     int    // 128 + n if signal n ended the command
 
-	Stdout, Stderr KeptOutput // of a command that has ended
+	Stdout, Stderr OutputFile // of a command that has ended
 
 	Files     []FileChange // by path
 	MoreFiles int64        // number of changed files that are not in Files
@@ -87,7 +87,7 @@ func fileChanges(c *v1.Changes) (files []FileChange, more int64) {
 }
 
 // KeptOutput is a file in the sandbox with a command's output.
-type KeptOutput struct {
+type OutputFile struct {
 	Path  string // "" if there is none
 	Bytes int64  // of the stream's start that the file holds
 }
@@ -95,11 +95,11 @@ type KeptOutput struct {
 var keptPath = regexp.MustCompile(`^/[A-Za-z0-9_./-]{1,255}$`)
 
 // kept validates the file name, because models see it.
-func kept(k *v1.Kept) KeptOutput {
+func kept(k *v1.Kept) OutputFile {
 	if !keptPath.MatchString(k.GetPath()) || k.GetBytes() >= 1<<62 {
-		return KeptOutput{}
+		return OutputFile{}
 	}
-	return KeptOutput{k.GetPath(), int64(k.GetBytes())}
+	return OutputFile{k.GetPath(), int64(k.GetBytes())}
 }
 
 // reattach is the time for which Shell retries a lost connection.

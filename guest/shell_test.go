@@ -29,7 +29,7 @@ func TestShell(t *testing.T) {
 	}
 }
 
-// What carries over from call to call, and what does not spoil it.
+// The directory and the environment carry over from call to call.
 func TestState(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
@@ -71,7 +71,7 @@ func TestState(t *testing.T) {
 	}
 }
 
-// The very first commands begin in a state that no shell has reported yet.
+// The first commands start in a state that no shell has reported yet.
 func TestStateOfFirstCommands(t *testing.T) {
 	c := newBox(t).client(t)
 	run(t, c, 0, "cd /tmp; unset HOME", "export A=1", "kill -9 $$")
@@ -80,7 +80,7 @@ func TestStateOfFirstCommands(t *testing.T) {
 	}
 }
 
-// A command's own trap on EXIT runs, sees the shell's status, and the state is kept.
+// A command's own trap on EXIT runs, sees the shell's status, and the state is saved.
 func TestStateBesideTrap(t *testing.T) {
 	c := newBox(t).client(t)
 	for n, test := range []struct {
@@ -146,7 +146,7 @@ func TestBackground(t *testing.T) {
 	}
 }
 
-// A flood is bounded: its beginning and end come, and how much was left out.
+// A flood of output is bounded: its start, its end, and the number of dropped bytes arrive.
 func TestFlood(t *testing.T) {
 	c := newBox(t).client(t)
 	const lines = 3_000_000
@@ -159,8 +159,8 @@ func TestFlood(t *testing.T) {
 	}
 }
 
-// Of output that is longer than what the caller passes on, files stay when the
-// call is forgotten, for the next commands to read; of other output nothing stays.
+// Output that is longer than the caller passes on stays in files when the call is
+// forgotten, for the next commands to read. Other output does not.
 func TestKeptOutput(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
@@ -181,18 +181,18 @@ func TestKeptOutput(t *testing.T) {
 	}
 	for i, want := range [][2]int64{{108894, 8}, {}, {}, {64 << 20, 0}} {
 		if got := [2]int64{ends[i].Stdout.Bytes, ends[i].Stderr.Bytes}; got != want {
-			t.Errorf("of %q stay %v bytes, want %v", call.Commands[i], got, want)
+			t.Errorf("%q: %v bytes stay, want %v", call.Commands[i], got, want)
 		}
 	}
 	all := one(t, c, "wc -l < "+ends[0].Stdout.Path+"; tail -n1 "+ends[0].Stdout.Path+"; cat "+ends[0].Stderr.Path+"; wc -c < "+ends[3].Stdout.Path)
 	if all.Stdout != "20000\n20000\nproblem\n67108864\n" {
-		t.Errorf("the files say %q %q", all.Stdout, all.Stderr)
+		t.Errorf("the files have %q %q", all.Stdout, all.Stderr)
 	}
 	dir := filepath.Dir(ends[0].Stdout.Path)
 	if names := files(t, dir); len(names) != 3 {
 		t.Errorf("there are %q", names)
 	}
-	for range 5 { // the oldest go, by number of bytes
+	for range 5 { // the oldest files are removed, by number of bytes
 		calls++
 		collect(t, c, guest.ShellCall{CallID: fmt.Sprintf("kept-%d", calls), Keep: 1, Commands: []string{"head -c 60000000 /dev/zero"}})
 	}
@@ -213,7 +213,7 @@ func files(t *testing.T, dir string) (names []string) {
 	return names
 }
 
-// What the commands of a call did to files is reported at its end.
+// The file changes of a call are reported at its end.
 func TestChanges(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
@@ -273,8 +273,8 @@ func TestChanges(t *testing.T) {
 	}
 }
 
-// A call outlives its connection: another client, as of a server that was
-// restarted, takes it up by its id and misses nothing; it runs once.
+// A call outlives its connection: another client, such as a restarted server, resumes it by
+// its id without a gap, and it runs once.
 func TestTakeUp(t *testing.T) {
 	b := newBox(t)
 	call := guest.ShellCall{CallID: "take-up", Commands: []string{"echo ran >> count; echo first; until [ -e go ]; do sleep 0.01; done; echo second"}}
@@ -309,7 +309,7 @@ func TestTakeUp(t *testing.T) {
 	}
 }
 
-// A connection that breaks in the middle is made again, and nothing comes twice.
+// After a lost connection the client reconnects, and no output is repeated.
 func TestReconnect(t *testing.T) {
 	b := newBox(t)
 	var mu sync.Mutex

@@ -25,11 +25,11 @@ func (b *box) asleep(t *testing.T) {
 	}
 }
 
-// A guest that sleeps has no socket and no connections, and what runs goes on.
+// A guest that sleeps has no socket and no connections, and its processes go on.
 func TestSleep(t *testing.T) {
 	b := newBox(t)
 	wake := filepath.Join(filepath.Dir(b.socket), "wake")
-	if err := os.WriteFile(wake, nil, 0o600); err != nil { // of a time when the guest was awake
+	if err := os.WriteFile(wake, nil, 0o600); err != nil { // from a time when the guest was awake
 		t.Fatal(err)
 	}
 	c, other := b.client(t), b.client(t)

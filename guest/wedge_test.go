@@ -14,8 +14,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// A guest that takes everything and answers nothing, or does not even take it, holds
-// up the callers that wait for it, and no others.
+// A guest that answers nothing, or does not even read, blocks the callers that wait for it,
+// and no others.
 func TestSilentGuest(t *testing.T) {
 	for name, serve := range map[string]func(net.Conn){
 		"answers nothing": func(conn net.Conn) { _, _ = io.Copy(io.Discard, conn) },
@@ -47,7 +47,7 @@ func TestSilentGuest(t *testing.T) {
 	}
 }
 
-// A dial that does not end does not hold up a caller whose context ends, nor Close.
+// A dial that does not end blocks neither a caller whose context ends nor Close.
 func TestSlowDial(t *testing.T) {
 	begun := make(chan struct{})
 	c := NewClient(func(ctx context.Context) (net.Conn, error) {
@@ -67,11 +67,11 @@ func TestSlowDial(t *testing.T) {
 	c.Close()
 	cancel()
 	if err := <-ended; !errors.Is(err, context.Canceled) {
-		t.Errorf("the one who dials: got %v", err)
+		t.Errorf("the caller that dials: got %v", err)
 	}
 }
 
-// An answer whose head does not end is given up.
+// Reading an answer whose head does not end fails.
 func TestEndlessHead(t *testing.T) {
 	var sent atomic.Int64
 	c := NewClient(func(context.Context) (net.Conn, error) {

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
 )
 
-// A verbose guest fails with words without end.
+// A verbose guest fails with endless error texts.
 type verbose struct {
 	guestv1connect.UnimplementedGuestHandler
 	guestv1connect.UnimplementedShellHandler
@@ -39,7 +39,7 @@ func (verbose) Run(context.Context, *connect.Request[v1.RunRequest], *connect.Se
 	return connect.NewError(connect.CodeInternal, errors.New(novel))
 }
 
-// What a guest says when it fails may come into a log, each time: it is short.
+// Errors of a guest are short, because each of them may be logged.
 func TestFailuresInFewWords(t *testing.T) {
 	ours, theirs := net.Pipe()
 	session, err := yamux.Server(theirs, nil)

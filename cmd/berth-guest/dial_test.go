@@ -12,8 +12,8 @@ import (
 	"time"
 )
 
-// A relay waits for the guest to listen, says that it has connected, and carries what
-// goes in and out until one end is over.
+// A relay waits for the guest to listen, reports the connection, and copies data in both
+// directions until one end closes.
 func TestDial(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	in, toRelay := io.Pipe()
@@ -37,11 +37,11 @@ func TestDial(t *testing.T) {
 	}
 	go io.WriteString(toRelay, "to the guest\n")
 	if line, err := bufio.NewReader(conn).ReadString('\n'); line != "to the guest\n" || err != nil {
-		t.Errorf("the guest hears %q, %v", line, err)
+		t.Errorf("the guest received %q, %v", line, err)
 	}
 	go io.WriteString(conn, "from the guest\n")
 	if line, err := heard.ReadString('\n'); line != "from the guest\n" || err != nil {
-		t.Errorf("the keeper hears %q, %v", line, err)
+		t.Errorf("the server received %q, %v", line, err)
 	}
 	toRelay.Close()
 	select {
@@ -50,11 +50,11 @@ func TestDial(t *testing.T) {
 			t.Errorf("the end: %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("the relay outlives its keeper")
+		t.Error("the relay outlives the server's connection")
 	}
 }
 
-// A guest that begins to listen, and its log, at any moment of a relay's is reached.
+// A relay reaches a guest that starts to listen, and its log, at any moment.
 func TestDialEarly(t *testing.T) {
 	for range 300 {
 		dir := t.TempDir()
@@ -81,7 +81,7 @@ func TestDialEarly(t *testing.T) {
 	}
 }
 
-// A guest that has listened before is not waited for.
+// A relay does not wait for a guest that has listened before.
 func TestDialGone(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// childEnv makes the test binary be the guest, as PID 1 of its namespace.
+// childEnv makes the test binary run as the guest, PID 1 of its namespace.
 const childEnv = "BERTH_TEST_GUEST"
 
 func TestMain(m *testing.M) {
@@ -84,7 +84,7 @@ func startPIDOne(t testing.TB) *pidOne {
 	return p
 }
 
-// sh runs a command and returns what it prints on both streams.
+// sh runs a command and returns its output on both streams.
 func (p *pidOne) sh(script string) string {
 	p.t.Helper()
 	ctx, cancel := context.WithTimeout(p.t.Context(), 30*time.Second)
@@ -103,7 +103,7 @@ func (p *pidOne) sh(script string) string {
 	return out.String()
 }
 
-// The guest's own deafness to signals is not handed down to commands.
+// Commands do not inherit the guest's ignored signals.
 func TestCommandsHearSignals(t *testing.T) {
 	p := startPIDOne(t)
 	const library = 1<<31 | 1<<32 // signals 32 and 33 are the C library's own

@@ -18,7 +18,7 @@ import (
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 )
 
-// walk is what a look at everything sees.
+// walk returns the files that a scan of everything finds.
 func walk(t *testing.T, root string) map[string]fileMark {
 	t.Helper()
 	files := map[string]fileMark{}
@@ -39,7 +39,7 @@ func walk(t *testing.T, root string) map[string]fileMark {
 	return files
 }
 
-// difference is what became of files, by two looks at everything.
+// difference returns the changes between two scans of everything.
 func difference(before, after map[string]fileMark) map[string]string {
 	all := map[string]string{}
 	for path, is := range after {
@@ -65,16 +65,15 @@ func told(c *v1.Changes) map[string]string {
 	return all
 }
 
-// during does something as a call does, and checks what is told of it.
+// during makes changes as a call does, and checks the reported ones.
 func during(t *testing.T, tr *Tree, what string, do func()) {
 	t.Helper()
 	duringLinks(t, tr, what, func() bool { do(); return false })
 }
 
 // duringLinks is during for calls that make hard links; do reports whether any was made
-// so far. A link that is removed before the next look changes the file's ctime, and no
-// event says so: as long as the tree has seen no file with several names, updates are
-// not compared.
+// so far. A link that is removed before the next scan changes the file's ctime without an
+// event: updates are not compared until the tree has seen a file with several names.
 func duringLinks(t *testing.T, tr *Tree, what string, do func() bool) {
 	t.Helper()
 	scene, before := tr.Begin(), walk(t, tr.root)
@@ -85,7 +84,7 @@ func duringLinks(t *testing.T, tr *Tree, what string, do func() bool) {
 	brief := made && tr.notify && !tr.linked
 	tr.release()
 	if changes == nil {
-		t.Fatalf("%s: nothing is known", what)
+		t.Fatalf("%s: the changes are unknown", what)
 	}
 	want := difference(before, after)
 	if changes.More > 0 {
@@ -106,7 +105,7 @@ func duringLinks(t *testing.T, tr *Tree, what string, do func() bool) {
 
 func isUpdate(_, change string) bool { return strings.HasPrefix(change, "UPDATED") }
 
-// modes are the ways to know of changes.
+// modes are the ways to find changes.
 func modes(t *testing.T, f func(t *testing.T, tr *Tree)) {
 	for name, notify := range map[string]bool{"Notified": true, "Walk": false} {
 		t.Run(name, func(t *testing.T) {
@@ -129,8 +128,8 @@ func must(t *testing.T, err error) {
 	}
 }
 
-// Whatever is done, by a call or between calls, looks at what has changed see what
-// looks at everything see.
+// After any changes, by a call or between calls, a scan of the changed files finds the
+// same as a scan of everything.
 func TestChangesAtRandom(t *testing.T) {
 	modes(t, func(t *testing.T, tr *Tree) {
 		out := t.TempDir()
@@ -187,7 +186,7 @@ func TestChangesAtRandom(t *testing.T) {
 		tr.acquire(nil)
 		defer tr.release()
 		if len(tr.gone) > 0 || tr.held < 0 {
-			t.Errorf("%d folders that are gone are kept, and %d bytes", len(tr.gone), tr.held)
+			t.Errorf("%d removed folders are cached, and %d bytes", len(tr.gone), tr.held)
 		}
 	})
 }
@@ -224,7 +223,7 @@ func TestChangesOfManyFiles(t *testing.T) {
 		during(t, tr, "updated", func() { write("x") })
 		during(t, tr, "one", func() { must(t, os.Remove(tr.root+"/7")) })
 		during(t, tr, "queue overflows", func() {
-			tr.acquire(nil) // nobody hears
+			tr.acquire(nil) // so that no event is read
 			defer tr.release()
 			for i := range 40_000 {
 				must(t, os.Chmod(fmt.Sprintf("%s/%d", tr.root, i%6), 0o600))
@@ -251,7 +250,7 @@ func TestChangesOfNames(t *testing.T) {
 	})
 }
 
-// Directories deeper than a path can be long are not looked into.
+// Directories whose paths are too long are not scanned.
 func TestChangesOfDeepDirectories(t *testing.T) {
 	modes(t, func(t *testing.T, tr *Tree) {
 		name := strings.Repeat("d", 100)
@@ -313,7 +312,7 @@ func TestChangesInStorm(t *testing.T) {
 			changes := tr.End(tr.Begin())
 			for _, f := range changes.GetFiles() {
 				if strings.Contains(f.Path, "secret") {
-					t.Fatalf("%s is told", f.Path)
+					t.Fatalf("%s is reported", f.Path)
 				}
 			}
 		}
@@ -323,7 +322,7 @@ func TestChangesInStorm(t *testing.T) {
 	})
 }
 
-// The directory may be replaced, and what is mounted below it belongs to others.
+// The directory may be replaced, and file systems mounted below it are left out.
 func TestChangesOfTheDirectoryItself(t *testing.T) {
 	modes(t, func(t *testing.T, tr *Tree) {
 		must(t, os.WriteFile(tr.root+"/a", nil, 0o644))
@@ -365,7 +364,7 @@ func TestChangesOfMounts(t *testing.T) {
 	})
 }
 
-// A look that takes too long is finished when nobody waits, for the next call.
+// A scan that takes too long is finished later, for the next call, when no caller waits.
 func TestChangesInLargeDirectory(t *testing.T) {
 	tr := New(t.TempDir(), true)
 	for i := range 3000 {
@@ -373,7 +372,7 @@ func TestChangesInLargeDirectory(t *testing.T) {
 	}
 	tr.limits.before = 0
 	if c := tr.End(tr.Begin()); c != nil {
-		t.Errorf("%d changes are told", len(c.Files))
+		t.Errorf("%d changes are reported", len(c.Files))
 	}
 	tr.limits.before = time.Minute
 	for done := false; !done; {
@@ -384,12 +383,12 @@ func TestChangesInLargeDirectory(t *testing.T) {
 	during(t, tr, "then", func() { must(t, os.WriteFile(tr.root+"/new", nil, 0o644)) })
 }
 
-// Of a directory with more files than there is memory for nobody is told, until there
+// For a directory with too many files for the memory no changes are reported, until there
 // are fewer.
 func TestChangesOfTooManyFiles(t *testing.T) {
 	modes(t, func(t *testing.T, tr *Tree) {
 		if !tr.notify {
-			t.Skip("the same")
+			t.Skip("the other mode has tested it")
 		}
 		tr.limits.held = 2 << 20
 		scene := tr.Begin()
@@ -400,7 +399,7 @@ func TestChangesOfTooManyFiles(t *testing.T) {
 			must(t, unix.Mknod(fmt.Sprintf("%s/%d/%d", tr.root, i/1000, i), unix.S_IFREG|0o644, 0))
 		}
 		if c := tr.End(scene); c != nil {
-			t.Errorf("%d changes are told", len(c.Files)+int(c.More))
+			t.Errorf("%d changes are reported", len(c.Files)+int(c.More))
 		}
 		for i := range 200 {
 			must(t, os.RemoveAll(fmt.Sprintf("%s/%d", tr.root, i)))

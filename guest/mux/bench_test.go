@@ -10,8 +10,8 @@ import (
 	"github.com/hashicorp/yamux"
 )
 
-// Both clients beside each other, over a Unix socket with the guest's server: MB/s of
-// what the guest sends and is sent.
+// Both clients beside each other, over a Unix socket with the guest's server: MB/s from and
+// to the guest.
 func BenchmarkThroughput(b *testing.B) {
 	for name, open := range map[string]func(net.Conn) func() (net.Conn, error){
 		"mux": func(c net.Conn) func() (net.Conn, error) {

@@ -56,8 +56,8 @@ func until(t *testing.T, what string, holds func() bool) {
 	}
 }
 
-// Many streams carry what they are given, in pieces of all sizes, whichever side opens
-// them; and nothing is held when all has been read.
+// Many streams carry data in pieces of all sizes, whichever side opens them. When all was
+// read, nothing is held.
 func TestCarry(t *testing.T) {
 	s, guest := pair(t)
 	var all sync.WaitGroup
@@ -118,7 +118,7 @@ func closeWrite(c net.Conn) error {
 	return c.Close() // of yamux: for writing
 }
 
-// A reset is heard by who writes and by who reads, on either side.
+// A reset ends writes and reads, on either side.
 func TestReset(t *testing.T) {
 	s, guest := pair(t)
 	st, other := streams(t, s, guest)
@@ -139,7 +139,7 @@ func TestReset(t *testing.T) {
 	}
 }
 
-// What goes on to a stream that is closed is not kept, and whoever sends it is told.
+// Data for a closed stream is dropped, and its sender gets an error.
 func TestSentToClosed(t *testing.T) {
 	s, guest := pair(t)
 	st, other := streams(t, s, guest)
@@ -160,7 +160,7 @@ func TestSentToClosed(t *testing.T) {
 	until(t, "nothing is held", func() bool { return s.held.pool.Held() == 0 })
 }
 
-// Whoever waits to send more than a stream may hold is told that it is closed.
+// A writer that waits for the window gets an error when the stream is closed.
 func TestClosedBeforeBlocked(t *testing.T) {
 	for name, end := range map[string]func(*Stream){
 		"closed":      func(st *Stream) { st.Close() },
@@ -208,8 +208,8 @@ func TestDeadlines(t *testing.T) {
 	}
 }
 
-// Whoever is blocked on a stream is told when it is closed, when its session is, and
-// when the guest goes.
+// Blocked calls return when their stream is closed, when its session is, and when the guest
+// disconnects.
 func TestBlockedAreTold(t *testing.T) {
 	for name, end := range map[string]func(*Stream, *yamux.Session){
 		"stream":  func(st *Stream, _ *yamux.Session) { st.Close() },
@@ -232,8 +232,8 @@ func TestBlockedAreTold(t *testing.T) {
 	}
 }
 
-// hostile returns a session whose guest is the other end of a pipe, and what it sends is
-// thrown away there.
+// hostile returns a session whose guest is the other end of a pipe. Its frames are dropped
+// there.
 func hostile(t *testing.T, pool *Pool) (*Session, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
@@ -251,7 +251,7 @@ func wire(kind byte, flags uint16, id, length uint32, body string) []byte {
 	return append(f, body...)
 }
 
-// Who breaks the protocol loses the connection; nothing panics and nothing is held.
+// A guest that breaks the protocol loses the connection; nothing panics and nothing is held.
 func TestBrokenProtocol(t *testing.T) {
 	open := wire(kindData, flagSYN, 2, 0, "")
 	for name, said := range map[string][]byte{
@@ -283,7 +283,7 @@ func TestBrokenProtocol(t *testing.T) {
 	}
 }
 
-// Frames of streams that are not there, and flags that make no sense, do no harm.
+// Frames of unknown streams, and flags that make no sense, do no harm.
 func TestStrangeFrames(t *testing.T) {
 	s, theirs := hostile(t, &Pool{Max: 16 << 20})
 	for _, f := range [][]byte{
@@ -308,7 +308,7 @@ func TestStrangeFrames(t *testing.T) {
 	}
 }
 
-// A session that holds too much, or more than is fair when all sessions do, loses the
+// A session that holds too much, or more than its share when all sessions do, loses the
 // streams that hold the most; the others go on.
 func TestFullest(t *testing.T) {
 	pool := &Pool{Max: 6 << 20}
@@ -329,7 +329,7 @@ func TestFullest(t *testing.T) {
 			t.Fatalf("%d bytes are held", n)
 		}
 	}
-	pool.held.Add(pool.Max) // what is fair is held whatever others hold
+	pool.held.Add(pool.Max) // a session may hold its share whatever others hold
 	defer pool.held.Add(-pool.Max)
 	for i := range uint32(4) {
 		if _, err := quiet.Write(wire(kindData, flagSYN, 4+2*i, firstWindow, full)); err != nil {
@@ -368,7 +368,7 @@ func TestFullest(t *testing.T) {
 	}
 }
 
-// Whoever waits for a guest that takes nothing waits as long as they like.
+// A write to a guest that reads nothing ends with the caller's context or deadline.
 func TestDeafGuest(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
@@ -388,7 +388,7 @@ func TestDeafGuest(t *testing.T) {
 	}
 }
 
-// A guest that gives no sign of life loses its session; one that does keeps it.
+// A guest that does not answer pings loses its session; one that does stays connected.
 func TestSignsOfLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		silent, living := func() *Session {
@@ -397,7 +397,7 @@ func TestSignsOfLife(t *testing.T) {
 			return Client(ours, &Pool{Max: 1 << 20})
 		}(), func() *Session {
 			ours, theirs := net.Pipe()
-			go func() { // not hashicorp's, which keeps timers for whoever comes after the bubble
+			go func() { // not hashicorp's, whose timers outlive the bubble
 				for head := make([]byte, headSize); ; {
 					if _, err := io.ReadFull(theirs, head); err != nil {
 						return
@@ -409,7 +409,7 @@ func TestSignsOfLife(t *testing.T) {
 		}()
 		time.Sleep(aliveTime - time.Second)
 		if silent.Ended() {
-			t.Error("it ends before it is asked")
+			t.Error("it ends before the first ping")
 		}
 		time.Sleep(aliveTime)
 		if !silent.Ended() {

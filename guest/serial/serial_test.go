@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// A port of a virtual machine: servers come and go, and what they leave stays.
+// A fakeLine is a port of a virtual machine: servers come and go, and their data stays.
 type fakeLine struct {
 	mu     sync.Mutex
 	moved  *sync.Cond
@@ -108,7 +108,7 @@ type writer func([]byte)
 
 func (w writer) Write(p []byte) (int, error) { w(p); return len(p), nil }
 
-// echo answers every connection with what it says.
+// echo answers every connection with its own data.
 func echo(l net.Listener) {
 	for {
 		c, err := l.Accept()
@@ -135,7 +135,7 @@ func talk(t *testing.T, c *Conn) {
 	go c.Write(sent)
 	got := make([]byte, len(sent))
 	if _, err := io.ReadFull(c, got); err != nil || !bytes.Equal(got, sent) {
-		t.Fatalf("what came back is not what was sent: %v", err)
+		t.Fatalf("the data that came back differs: %v", err)
 	}
 }
 
@@ -174,9 +174,9 @@ func TestEnd(t *testing.T) {
 	}
 }
 
-// TestKeeperDies leaves the line in the middle of things, in both directions, with
-// and without the guest's knowing.
-func TestKeeperDies(t *testing.T) {
+// TestServerDies ends the server in the middle of a transfer, in both directions, with and
+// without a hang-up that the guest sees.
+func TestServerDies(t *testing.T) {
 	for _, quiet := range []bool{false, true} {
 		line := newFakeLine()
 		line.quiet = quiet
@@ -189,7 +189,7 @@ func TestKeeperDies(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			// Something that is answered and not read, and a frame that is broken off.
+			// Data whose answer is not read, and an incomplete frame.
 			if cut%2 == 0 {
 				c.Write(make([]byte, 20<<10))
 			}
@@ -202,8 +202,8 @@ func TestKeeperDies(t *testing.T) {
 	}
 }
 
-// TestBrokenOff checks that nothing of a frame that was broken off is delivered, nor
-// anything of the next server's padding.
+// TestBrokenOff checks that neither an incomplete frame nor the next server's padding is
+// delivered.
 func TestBrokenOff(t *testing.T) {
 	line := newFakeLine()
 	line.quiet = true
@@ -227,12 +227,12 @@ func TestBrokenOff(t *testing.T) {
 	}()
 	dial(t, line)
 	if s := <-got; s != "whole" {
-		t.Errorf("got %q, want what was whole", s)
+		t.Errorf("got %q, want the complete frames", s)
 	}
 }
 
 func TestAwaitGivesUp(t *testing.T) {
-	c := dial(t, newFakeLine()) // nobody listens
+	c := dial(t, newFakeLine()) // without a listener
 	ctx, cancel := context.WithTimeout(t.Context(), time.Millisecond)
 	defer cancel()
 	if err := c.Await(ctx); err == nil || !os.IsTimeout(err) && ctx.Err() == nil {
@@ -245,7 +245,7 @@ func FuzzReadFrame(f *testing.F) {
 	f.Add(appendFrame(appendFrame(nil, hello, make([]byte, helloSize)), end, nil)[3:])
 	f.Fuzz(func(t *testing.T, b []byte) {
 		good := appendFrame(nil, data, []byte("good"))
-		// Whatever came before, after the padding a frame is read.
+		// After any data and the padding, a frame is read.
 		r := newReader(io.MultiReader(bytes.NewReader(b), bytes.NewReader(make([]byte, headerSize+maxPayload)), bytes.NewReader(good)))
 		for {
 			_, payload, err := readFrame(r)

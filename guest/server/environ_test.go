@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// Programs speak UTF-8, unless the sandbox was told another locale.
+// Programs use UTF-8, unless the sandbox has another locale.
 func TestLocale(t *testing.T) {
 	const utf8 = "LC_CTYPE=C.UTF-8"
 	for _, name := range []string{"LANG", "LC_ALL", "LC_CTYPE"} {

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// TestKeystore reads a JKS file as its format says: u4 magic, u4 version, u4 entries,
+// TestKeystore reads a JKS file by its format: u4 magic, u4 version, u4 entries,
 // each of them u4 kind, text alias, u8 time, text type, u4 size, certificate; then
 // the digest.
 func TestKeystore(t *testing.T) {

@@ -30,7 +30,7 @@ func TestMerged(t *testing.T) {
 	}
 }
 
-// What real shells print of hard values is split where they end.
+// The output of real shells for difficult values is split at the right places.
 func TestDeclarations(t *testing.T) {
 	values := []string{"plain", "two\nlines", "tab\tand \x01 control", `it's "q" $x \ and \`, "$'ansi'", "'", "\"", "declare -x Z=\"1\"\nexport Y='2'\n"}
 	for _, sh := range []string{"bash", "sh"} {
@@ -44,7 +44,7 @@ func TestDeclarations(t *testing.T) {
 		}
 		all, ok := declarations(string(out))
 		if !ok {
-			t.Fatalf("%s's words are not understood:\n%s", sh, out)
+			t.Fatalf("the output of %s is not understood:\n%s", sh, out)
 		}
 		found := textOf(all)
 		for i := range values {

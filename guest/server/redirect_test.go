@@ -9,8 +9,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestRedirects mounts overlays, moves a directory of the lower layer in each, and asks
-// whether it was moved without a copy.
+// TestRedirects mounts overlays, renames a directory of the lower layer in each, and checks
+// whether it was renamed without a copy.
 func TestRedirects(t *testing.T) {
 	for options, want := range map[string]bool{"": false, ",redirect_dir=on": true, ",redirect_dir=off": false, ",redirect_dir=nofollow": false} {
 		lower, upper, work, root := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()

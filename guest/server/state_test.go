@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// A call that leaves the state as it found it writes nothing.
+// A call that does not change the state writes nothing.
 func TestKeep(t *testing.T) {
 	s := &shellState{dir: t.TempDir(), owner: identity{uid: os.Getuid(), gid: os.Getgid()}}
 	keep := func(text string) string {

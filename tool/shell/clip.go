@@ -96,7 +96,7 @@ func (c *clip) hold(stream int, text []rune) {
 
 // finish returns the rest of each stream, with a mark for output that was left out. The
 // mark names the stream's file, if that has more of the output.
-func (c *clip) finish(files [2]guest.KeptOutput) [2]string {
+func (c *clip) finish(files [2]guest.OutputFile) [2]string {
 	var out [2]string
 	for stream := range out {
 		if b := c.partial[stream]; len(b) > 0 {
@@ -116,7 +116,7 @@ func (c *clip) finish(files [2]guest.KeptOutput) [2]string {
 }
 
 // where returns a reference to the file with the output of a stream, for the mark.
-func (c *clip) where(stream int, file guest.KeptOutput) string {
+func (c *clip) where(stream int, file guest.OutputFile) string {
 	switch {
 	case file.Path == "":
 		return ""

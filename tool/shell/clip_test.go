@@ -15,7 +15,7 @@ func say(limit int, pieces ...string) (now, all [2]string) {
 	for i, p := range pieces {
 		now[i%2] += c.write(i%2, []byte(p))
 	}
-	rest := c.finish([2]guest.KeptOutput{})
+	rest := c.finish([2]guest.OutputFile{})
 	return now, [2]string{now[0] + rest[0], now[1] + rest[1]}
 }
 
@@ -41,22 +41,22 @@ func TestClip(t *testing.T) {
 
 func TestClipSaysWhereTheRestIs(t *testing.T) {
 	for _, test := range []struct {
-		file guest.KeptOutput
+		file guest.OutputFile
 		want string
 	}{
-		{guest.KeptOutput{Path: "/out/1", Bytes: 6}, "a\n[… 4 characters left out; all of it is in /out/1 …]\nf"},
-		{guest.KeptOutput{Path: "/out/1", Bytes: 5}, "a\n[… 4 characters left out; the first 5 bytes are in /out/1 …]\nf"},
+		{guest.OutputFile{Path: "/out/1", Bytes: 6}, "a\n[… 4 characters left out; all of it is in /out/1 …]\nf"},
+		{guest.OutputFile{Path: "/out/1", Bytes: 5}, "a\n[… 4 characters left out; the first 5 bytes are in /out/1 …]\nf"},
 	} {
 		c := newClip(2)
 		got := c.write(stdout, []byte("abcdef"))
-		got += c.finish([2]guest.KeptOutput{test.file, {Path: "/out/2"}})[stdout]
+		got += c.finish([2]guest.OutputFile{test.file, {Path: "/out/2"}})[stdout]
 		if got != test.want {
 			t.Errorf("got %q, want %q", got, test.want)
 		}
 	}
 	c := newClip(2)
 	c.write(stdout, []byte("ab"))
-	if rest := c.finish([2]guest.KeptOutput{{Path: "/out/1", Bytes: 2}}); rest[stdout] != "b" {
+	if rest := c.finish([2]guest.OutputFile{{Path: "/out/1", Bytes: 2}}); rest[stdout] != "b" {
 		t.Errorf("nothing was left out: got %q", rest[stdout])
 	}
 }
@@ -69,7 +69,7 @@ func TestClipRunes(t *testing.T) {
 	for i := range len(text) {
 		got += c.write(stdout, []byte{text[i]})
 	}
-	got += c.finish([2]guest.KeptOutput{})[stdout]
+	got += c.finish([2]guest.OutputFile{})[stdout]
 	if got != want {
 		t.Errorf("byte by byte: got %q, want %q", got, want)
 	}
@@ -85,7 +85,7 @@ func FuzzClip(f *testing.F) {
 		for i := 0; i < len(data); i += step {
 			text += c.write(stdout, data[i:min(i+step, len(data))])
 		}
-		text += c.finish([2]guest.KeptOutput{})[stdout]
+		text += c.finish([2]guest.OutputFile{})[stdout]
 		if !utf8.ValidString(text) {
 			t.Errorf("%q is not UTF-8", text)
 		}
@@ -105,7 +105,7 @@ func TestClipNegative(t *testing.T) {
 	if got := c.write(stdout, []byte("hello")); got != "" {
 		t.Errorf("wrote %q", got)
 	}
-	if out := c.finish([2]guest.KeptOutput{}); !strings.Contains(out[stdout], "5 characters left out") {
+	if out := c.finish([2]guest.OutputFile{}); !strings.Contains(out[stdout], "5 characters left out") {
 		t.Errorf("got %q", out)
 	}
 	if s := New(nil, nil, Limits{Output: -1, Timeout: -time.Second}); s.limits.Output != 32<<10 || s.limits.Timeout != 10*time.Minute {

@@ -87,7 +87,7 @@ type commandRun struct {
 	clip    *clip
 	sent    [2]strings.Builder // the emitted part of each stream
 	skip    [2]int             // characters of sent that an earlier process emitted
-	files   [2]guest.KeptOutput
+	files   [2]guest.OutputFile
 	outcome *berth.ShellOutcome
 }
 
@@ -166,10 +166,10 @@ func (r *shellRun) emit(ctx context.Context, ev guest.ShellEvent) error {
 		text := cmd.unsent(stream, cmd.clip.write(stream, ev.Data))
 		return r.out.Emit(ctx, r.index, r.deltas(ev.CommandIndex, stream, text)...)
 	case guest.ShellExit:
-		cmd.files = [2]guest.KeptOutput{ev.Stdout, ev.Stderr}
+		cmd.files = [2]guest.OutputFile{ev.Stdout, ev.Stderr}
 		return r.end(ctx, ev.CommandIndex, "", ev.ExitCode)
 	case guest.ShellTimeout:
-		cmd.files = [2]guest.KeptOutput{ev.Stdout, ev.Stderr}
+		cmd.files = [2]guest.OutputFile{ev.Stdout, ev.Stderr}
 		return r.finish(ctx, ev.CommandIndex, "", berth.ShellOutcome{Type: "timeout"})
 	}
 	return nil
