@@ -13,7 +13,7 @@ import (
 	pb "github.com/berth-run/berth/guest/guestpb/process"
 )
 
-// heard is a listener that writes down what it hears.
+// heard is a listener that records its calls.
 type heard struct {
 	text  strings.Builder
 	ended int
@@ -58,7 +58,7 @@ func TestTap(t *testing.T) {
 			out, err := io.ReadAll(body)
 			body.Close()
 			if got := h.text.String(); got != want || string(out) != in || err != nil || h.ended != 1 {
-				t.Errorf("%q, %s: heard %q %d times, want %q; passed %d bytes, %v", in, name, got, h.ended, want, len(out), err)
+				t.Errorf("%q, %s: got %q %d times, want %q; passed %d bytes, %v", in, name, got, h.ended, want, len(out), err)
 			}
 		}
 	}
@@ -77,7 +77,7 @@ func FuzzTap(f *testing.F) {
 		}
 		body.Close()
 		if h.ended != 1 {
-			t.Errorf("heard %d ends, want one", h.ended)
+			t.Errorf("got %d ends, want one", h.ended)
 		}
 	})
 }

@@ -211,7 +211,7 @@ func TestChangesOfCallsAtOnce(t *testing.T) {
 	})
 }
 
-// More than is heard of: the folder is read, and what overflows is no harm.
+// More events than are accepted: the folder is read, and an overflow does no harm.
 func TestChangesOfManyFiles(t *testing.T) {
 	modes(t, func(t *testing.T, tr *Tree) {
 		write := func(text string) {
