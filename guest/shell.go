@@ -86,7 +86,7 @@ func fileChanges(c *v1.Changes) (files []FileChange, more int64) {
 	return files, int64(min(c.GetMore(), math.MaxInt32))
 }
 
-// KeptOutput is a file in the sandbox with a command's output.
+// An OutputFile is a file in the sandbox with a command's output.
 type OutputFile struct {
 	Path  string // "" if there is none
 	Bytes int64  // of the stream's start that the file holds
