@@ -28,7 +28,7 @@ func TestMismatch(t *testing.T) {
 		dialect  = "The upstream 'x' answered 200 without an event of its dialect. Check its base_url."
 		brokeOff = "The upstream 'x' ended its answer early."
 	)
-	begun := map[string]string{
+	starts := map[string]string{
 		"chat":      "data: {\"choices\":[{\"delta\":{\"role\":\"assistant\"}}]}\n\n",
 		"openai":    "data: {\"type\":\"response.created\",\"response\":{\"model\":\"m\"}}\n\n",
 		"anthropic": "data: {\"type\":\"message_start\",\"message\":{\"id\":\"a\"}}\n\n",
@@ -40,10 +40,10 @@ func TestMismatch(t *testing.T) {
 		"anthropic": func(o upstream.Options) (model.Provider, error) { return anthropic.New(anthropic.Options{Options: o}) },
 		"gemini":    func(o upstream.Options) (model.Provider, error) { return gemini.New(gemini.Options{Options: o}) },
 	}
-	for name := range begun {
-		other := begun["gemini"]
+	for name := range starts {
+		other := starts["gemini"]
 		if name == "gemini" {
-			other = begun["chat"]
+			other = starts["chat"]
 		}
 		tests := map[string]struct{ kind, body, want string }{
 			"a page":          {"text/html; charset=utf-8", "<html>Sign in</html>", page},
@@ -52,7 +52,7 @@ func TestMismatch(t *testing.T) {
 			"another dialect": {events, other, dialect},
 			"comments":        {events, ": processing\n\n", dialect},
 			"no JSON":         {events, "data: Internal Server Error\n\n", dialect},
-			"a start":         {events, begun[name], brokeOff},
+			"a start":         {events, starts[name], brokeOff},
 		}
 		for what, tt := range tests {
 			t.Run(name+"/"+what, func(t *testing.T) {

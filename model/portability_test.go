@@ -53,7 +53,7 @@ func vendorsThatReply(t *testing.T, script modeltest.Script) []vendor {
 		{"chat", "qwen3-32b", must(chat.New(chat.Options{Options: at(c)})), c.Double},
 		{"openai", "gpt-5.5", must(openai.New(openai.Options{Options: at(o)})), o.Double},
 		{"anthropic", "claude-opus-5-5", must(anthropic.New(anthropic.Options{Options: at(a)})), a.Double},
-		{"anthropic of old", "claude-sonnet-4-5", must(anthropic.New(anthropic.Options{Options: at(a)})), a.Double},
+		{"anthropic, older model", "claude-sonnet-4-5", must(anthropic.New(anthropic.Options{Options: at(a)})), a.Double},
 		{"gemini", "gemini-3.5-flash", must(gemini.New(gemini.Options{Options: plain})), g.Double},
 	}
 }

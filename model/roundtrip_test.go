@@ -15,8 +15,8 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// A saying is one random turn of a model and the outputs of its calls.
-type saying struct {
+// A randomTurn is one random turn of a model and the outputs of its calls.
+type randomTurn struct {
 	user    string
 	text    string
 	calls   []modeltest.Call // without ids
@@ -48,8 +48,8 @@ func someArguments(r *rand.Rand) string {
 	return string(raw)
 }
 
-func someSaying(r *rand.Rand) saying {
-	s := saying{user: someText(r, 8), text: someText(r, 8)}
+func someTurn(r *rand.Rand) randomTurn {
+	s := randomTurn{user: someText(r, 8), text: someText(r, 8)}
 	for range r.IntN(4) {
 		s.calls = append(s.calls, modeltest.Call{Name: []string{"look", "find_it", "f-2"}[r.IntN(3)], Arguments: someArguments(r)})
 		s.outputs = append(s.outputs, someText(r, 8))
@@ -57,8 +57,8 @@ func someSaying(r *rand.Rand) saying {
 	return s
 }
 
-// turn returns the saying as a vendor streams it, split at random characters.
-func (s saying) turn(r *rand.Rand) modeltest.Turn {
+// turn returns the randomTurn as a vendor streams it, split at random characters.
+func (s randomTurn) turn(r *rand.Rand) modeltest.Turn {
 	var steps []modeltest.Step
 	for _, piece := range pieces(r, s.text) {
 		steps = append(steps, model.Text{Text: piece})
@@ -86,8 +86,8 @@ func pieces(r *rand.Rand, text string) []string {
 	return out
 }
 
-// lines returns the saying in a neutral form: one line for each text, call and output.
-func (s saying) lines() []string {
+// lines returns the randomTurn in a neutral form: one line for each text, call and output.
+func (s randomTurn) lines() []string {
 	out := []string{"user: " + s.user, "assistant: " + s.text}
 	for _, c := range s.calls {
 		out = append(out, "call: "+c.Name+" "+compact(c.Arguments))
@@ -158,7 +158,7 @@ func roundTrip(t *testing.T, seed uint64) {
 		Tools: []berth.FunctionTool{{Type: "function", Name: "look"}, {Type: "function", Name: "find_it"}, {Type: "function", Name: "f-2"}}}
 	var want, path []string
 	for range 1 + r.IntN(5) {
-		s, v := someSaying(r), all[r.IntN(len(all))]
+		s, v := someTurn(r), all[r.IntN(len(all))]
 		path = append(path, v.name)
 		next = s.turn(r)
 		req.Items, req.Model = append(req.Items, message("user", s.user)), v.model

@@ -23,7 +23,7 @@ type answer struct {
 	log      *slog.Logger
 	textTool string // the tool whose arguments are text
 
-	begun       bool // an event of the dialect has arrived
+	started     bool // an event of the dialect has arrived
 	hasOutput   bool // text or calls have been emitted
 	id, model   string
 	family      string
@@ -57,7 +57,7 @@ func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
 
 // Progress implements upstream.Answer.
 func (a *answer) Progress() upstream.Progress {
-	return upstream.Progress{Begun: a.begun, Ended: a.reason != "", Done: a.done}
+	return upstream.Progress{Started: a.started, Ended: a.reason != "", Done: a.done}
 }
 
 // Take implements upstream.Answer.
@@ -66,7 +66,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if err := upstream.Decode(data, &ev, &essential{}, a.log); err != nil {
 		return out, err
 	}
-	a.begun = a.begun || strings.HasPrefix(ev.Type, "message_") || strings.HasPrefix(ev.Type, "content_block_")
+	a.started = a.started || strings.HasPrefix(ev.Type, "message_") || strings.HasPrefix(ev.Type, "content_block_")
 	switch ev.Type {
 	case "message_start":
 		a.id, a.model, a.usage = ev.Message.ID, ev.Message.Model, ev.Message.Usage

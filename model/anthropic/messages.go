@@ -26,8 +26,8 @@ func (p *Provider) setDialogue(out *request, req *model.Request, hint string) er
 		return err
 	}
 	g := generationOf(req.Model)
-	keep := out.acceptsThoughts(g)
-	if err := out.dialogue(req, turns, keep, hint); err != nil {
+	withThoughts := out.acceptsThoughts(g)
+	if err := out.dialogue(req, turns, withThoughts, hint); err != nil {
 		return err
 	}
 	if out.Thinking != nil && out.Thinking.Type == "enabled" && out.thoughtless() {
@@ -50,8 +50,8 @@ func (r *request) thoughtless() bool {
 func isThought(b block) bool { return b.Type == "thinking" || b.Type == "redacted_thinking" }
 
 // dialogue converts turns to messages of alternating roles.
-func (r *request) dialogue(req *model.Request, turns []dialogue.Turn, keep bool, hint string) error {
-	b := &builder{family: family(req.Model), keep: keep, ids: dialogue.IDs{Length: 64, Plain: true}}
+func (r *request) dialogue(req *model.Request, turns []dialogue.Turn, withThoughts bool, hint string) error {
+	b := &builder{family: family(req.Model), withThoughts: withThoughts, ids: dialogue.IDs{Length: 64, Plain: true}}
 	system, turns := dialogue.System(req.Instructions, turns)
 	r.System = textBlocks(system, hint)
 	for _, t := range turns {
@@ -78,10 +78,10 @@ func textBlocks(texts ...string) []block {
 }
 
 type builder struct {
-	family string
-	keep   bool // include thoughts
-	out    []message
-	ids    dialogue.IDs
+	family       string
+	withThoughts bool // include thoughts
+	out          []message
+	ids          dialogue.IDs
 }
 
 func (b *builder) turn(t dialogue.Turn) error {
@@ -169,7 +169,7 @@ func (b *builder) lastAnswer(parts []dialogue.Part) (of string) {
 
 // thought opens a seal of this vendor and family.
 func (b *builder) thought(r *berth.Reasoning) (th thought, ok bool) {
-	ok = b.keep && dialogue.Unseal(vendor, b.family, r.EncryptedContent, &th)
+	ok = b.withThoughts && dialogue.Unseal(vendor, b.family, r.EncryptedContent, &th)
 	return th, ok
 }
 

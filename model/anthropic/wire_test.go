@@ -85,7 +85,7 @@ func everything(name string) *model.Request {
 }
 
 // The vendor's types have every field that the provider sends.
-func TestVendorKnowsTheFields(t *testing.T) {
+func TestVendorTypesHaveFields(t *testing.T) {
 	for _, name := range []string{"claude-sonnet-4-5", "claude-opus-4-6", "claude-opus-5-5", "double-1"} {
 		req := everything(name)
 		if name != "claude-opus-4-6" {
@@ -124,7 +124,7 @@ func TestVendorKnowsTheFields(t *testing.T) {
 }
 
 // The vendor's client can read the double.
-func TestVendorUnderstandsTheDouble(t *testing.T) {
+func TestVendorClientReadsDouble(t *testing.T) {
 	double := modeltest.NewAnthropicServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: "c1", Name: "f"},
 		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: `{"a":1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3}})))
 	client := sdk.NewClient(option.WithBaseURL(double.URL), option.WithAPIKey("k"), option.WithoutEnvironmentDefaults())
@@ -156,8 +156,8 @@ func TestBody(t *testing.T) {
 		{name: "plain", want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
 		{name: "defaults are omitted", req: func(r *model.Request) { r.Temperature, r.TopP, r.Text.Verbosity = &one, &one, "medium" },
 			want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
-		{name: "a bound of the operator's", with: func(o *anthropic.Options) { o.MaxTokens = 9 }, want: `{"model":"claude-opus-4-8","max_tokens":9,` + common + `,"stream":true}`},
-		{name: "a bound of the client's", req: func(r *model.Request) { r.MaxOutputTokens = 7 }, with: func(o *anthropic.Options) { o.MaxTokens = 9 },
+		{name: "an operator's limit", with: func(o *anthropic.Options) { o.MaxTokens = 9 }, want: `{"model":"claude-opus-4-8","max_tokens":9,` + common + `,"stream":true}`},
+		{name: "a client's limit", req: func(r *model.Request) { r.MaxOutputTokens = 7 }, with: func(o *anthropic.Options) { o.MaxTokens = 9 },
 			want: `{"model":"claude-opus-4-8","max_tokens":7,` + common + `,"stream":true}`},
 		{name: "sampling", req: func(r *model.Request) { r.Model, r.TopP = "claude-sonnet-4-20250514", &half },
 			want: `{"model":"claude-sonnet-4-20250514","max_tokens":64000,` + common + `,"top_p":0.5,"stream":true}`},
@@ -246,7 +246,7 @@ func TestPrefixIsStable(t *testing.T) {
 	}
 }
 
-func TestRefusedHere(t *testing.T) {
+func TestInvalidInput(t *testing.T) {
 	two, half := 2, 0.5
 	for param, req := range map[string]*model.Request{
 		"top_logprobs":      {TopLogprobs: &two},

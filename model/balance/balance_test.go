@@ -1,33 +1,28 @@
 package balance
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
-	"log/slog"
-	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 )
 
-// A voice is a provider with a fixed behaviour. It records its calls in notes.
-type voice struct {
+// A fakeProvider is a provider with a fixed behaviour. It records its calls in notes.
+type fakeProvider struct {
 	name  string
 	notes *notes
 	reply func(ctx context.Context, req *model.Request, yield func(model.Delta, error) bool)
 }
 
-// notes holds the names of the called voices, in order.
+// notes records the names of the called providers, in order.
 type notes struct {
 	mu     sync.Mutex
 	called []string
@@ -42,7 +37,7 @@ func (n *notes) take() []string {
 	return called
 }
 
-func (v *voice) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+func (v *fakeProvider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		v.notes.mu.Lock()
 		v.notes.called = append(v.notes.called, v.name)
@@ -89,15 +84,15 @@ var (
 	keyless = &berth.Error{Code: berth.CodeUnavailable, Message: "refused (401)", Err: model.ErrKey}
 )
 
-// open returns an upstream with a voice for each key.
-func open(t *testing.T, n *notes, opts UpstreamOptions, voices ...reply) *Upstream {
+// open returns an upstream with a fakeProvider for each key.
+func open(t *testing.T, n *notes, opts UpstreamOptions, replies ...reply) *Upstream {
 	t.Helper()
-	for i, reply := range voices {
+	for i, reply := range replies {
 		name := opts.Name
-		if len(voices) > 1 {
+		if len(replies) > 1 {
 			name = fmt.Sprintf("%s/%d", opts.Name, i)
 		}
-		opts.Keys = append(opts.Keys, Key{Name: fmt.Sprintf("KEY_%d", i), Provider: &voice{name, n, reply}})
+		opts.Keys = append(opts.Keys, Key{Name: fmt.Sprintf("KEY_%d", i), Provider: &fakeProvider{name, n, reply}})
 	}
 	u, err := NewUpstream(opts)
 	if err != nil {
@@ -151,7 +146,7 @@ func TestFailover(t *testing.T) {
 		{"the request is wrong", fails(invalid), "a", "", invalid},
 		{"the context is too long", fails(model.TooLong("")), "a", "", model.TooLong("")},
 		{"it breaks off", fails(broken, "h"), "a", "h", broken},
-		{"it ends without an end", func(context.Context, *model.Request, func(model.Delta, error) bool) {}, "a b", "b", nil},
+		{"it ends without a Finish", func(context.Context, *model.Request, func(model.Delta, error) bool) {}, "a b", "b", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -212,97 +207,6 @@ func TestAllFail(t *testing.T) {
 	}
 }
 
-// Keys share the load. A rate-limited key rests for the requested time.
-func TestKeys(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &notes{}
-		first, second := answers("x"), answers("x")
-		u := open(t, n, UpstreamOptions{Name: "a"}, func(ctx context.Context, r *model.Request, y func(model.Delta, error) bool) { first(ctx, r, y) },
-			func(ctx context.Context, r *model.Request, y func(model.Delta, error) bool) { second(ctx, r, y) })
-		g := group(t, Options{Primaries: []Target{{Upstream: u}}})
-		want := func(what string, called ...string) {
-			t.Helper()
-			if got := n.take(); !slices.Equal(got, called) {
-				t.Errorf("%s: used %v, want %v", what, got, called)
-			}
-		}
-		for range 4 {
-			_, _, _ = collect(t.Context(), g, request())
-		}
-		want("in turn", "a/0", "a/1", "a/0", "a/1")
-
-		_, f, _ := collect(t.Context(), g, request())
-		for range 2 {
-			req := request()
-			req.Prefer = f.Origin
-			_, _, _ = collect(t.Context(), g, req)
-		}
-		want("the same for a chain", "a/0", "a/0", "a/0")
-
-		first = fails(model.WithRetryAfter(limited, 5*time.Second))
-		req := request()
-		req.Prefer = f.Origin
-		if text, _, err := collect(t.Context(), g, req); text != "x" || err != nil {
-			t.Errorf("got %q, %v", text, err)
-		}
-		want("the other, if one rests", "a/0", "a/1")
-		first = answers("x")
-		_, _, _ = collect(t.Context(), g, request())
-		want("it rests", "a/1")
-		second = fails(model.WithRetryAfter(limited, time.Minute))
-		_, _, err := collect(t.Context(), g, request())
-		if d, ok := model.RetryAfter(err); !ok || d > 5*time.Second || berth.ErrorCode(err) != berth.CodeRateLimited {
-			t.Errorf("with none left: got %v after %v", err, d)
-		}
-		want("none is left", "a/1")
-		time.Sleep(5 * time.Second)
-		_, _, _ = collect(t.Context(), g, request())
-		want("it has rested", "a/0")
-
-		time.Sleep(time.Minute)
-		first, second = fails(keyless), answers("x")
-		if text, _, err := collect(t.Context(), g, req); text != "x" || err != nil {
-			t.Errorf("with a key that is refused: got %q, %v", text, err)
-		}
-		first = answers("x")
-		_, _, _ = collect(t.Context(), g, req)
-		want("one that is refused is set aside", "a/0", "a/1", "a/1")
-		second = fails(keyless)
-		if _, _, err := collect(t.Context(), g, request()); err != nil {
-			t.Errorf("got %v", err)
-		}
-		want("until there is no other", "a/1", "a/0")
-	})
-}
-
-// The only key is used again, because the operator may have fixed it.
-func TestOnlyKeyRefused(t *testing.T) {
-	n := &notes{}
-	var log bytes.Buffer
-	u := open(t, n, UpstreamOptions{Name: "a", Log: slog.New(slog.NewTextHandler(&log, nil))}, fails(keyless))
-	g := group(t, Options{Primaries: []Target{{Upstream: u}}})
-	for range 2 {
-		if _, _, err := collect(t.Context(), g, request()); berth.ErrorCode(err) != berth.CodeUnavailable {
-			t.Errorf("got %v", err)
-		}
-	}
-	if got := n.take(); len(got) != 2 {
-		t.Errorf("called %v", got)
-	}
-	if got := log.String(); strings.Count(got, "refuses its only key; continuing to use it") != 1 {
-		t.Errorf("the log says %s", got)
-	}
-}
-
-// TestOpenCircuit: the error names the upstream and when it is tried again.
-func TestOpenCircuit(t *testing.T) {
-	b := newBreaker(Breaker{}, "The upstream 'a'", slog.New(slog.DiscardHandler), func(error) bool { return true })
-	b.till = time.Now().Add(8 * time.Second)
-	if got := b.skipped().Error(); !strings.Contains(got, "The upstream 'a' has failed too often. Berth tries it again in 8 s.") {
-		t.Errorf("got %q", got)
-	}
-}
-
 // Primaries share the turns by weight. A chain stays with its upstream. A prompt cache
 // key replaces chance.
 func TestWeights(t *testing.T) {
@@ -346,129 +250,6 @@ func TestWeights(t *testing.T) {
 	}
 }
 
-// A failing upstream is skipped, and tried by one turn after a time.
-func TestBreaker(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		n := &notes{}
-		reply := fails(broken)
-		u := open(t, n, UpstreamOptions{Name: "a", Breaker: Breaker{Failures: 3, Open: time.Minute}},
-			func(ctx context.Context, r *model.Request, y func(model.Delta, error) bool) { reply(ctx, r, y) })
-		g := group(t, Options{Primaries: []Target{{Upstream: u}}, Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
-		want := func(what, circuit string, called ...string) {
-			t.Helper()
-			if got := n.take(); !slices.Equal(got, called) || u.Status().Circuit != circuit {
-				t.Errorf("%s: called %v, circuit %s, want %v, %s", what, got, u.Status().Circuit, called, circuit)
-			}
-		}
-		for range 5 {
-			_, _, _ = collect(t.Context(), g, request())
-		}
-		want("after three failures", "open", "a", "b", "a", "b", "a", "b", "b", "b")
-		lone := group(t, Options{Primaries: []Target{{Upstream: u}}})
-		_, _, err := collect(t.Context(), lone, request())
-		if d, ok := model.RetryAfter(err); !ok || d != time.Minute || berth.ErrorCode(err) != berth.CodeUpstream {
-			t.Errorf("with no other: got %v after %v", err, d)
-		}
-		want("with no other", "open")
-		time.Sleep(time.Minute + 1)
-
-		reply = hangs
-		ctx, cancel := context.WithCancel(t.Context())
-		probe := make(chan error)
-		go func() { _, _, err := collect(ctx, g, request()); probe <- err }()
-		synctest.Wait()
-		_, _, _ = collect(t.Context(), g, request())
-		want("one is let through", "half-open", "a", "b")
-		cancel()
-		<-probe
-		reply = fails(broken)
-		_, _, _ = collect(t.Context(), g, request())
-		want("a caller that leaves does not count", "open", "a", "b")
-		time.Sleep(time.Minute + 1)
-		reply = answers("a")
-		_, _, _ = collect(t.Context(), g, request())
-		want("it answers again", "closed", "a")
-
-		reply = fails(broken, "a word")
-		for range 3 {
-			_, _, _ = collect(t.Context(), g, request())
-		}
-		want("an answer that breaks off is a failure, even between successes", "closed", "a", "a", "a")
-		for range 20 {
-			_, _, _ = collect(t.Context(), g, request())
-		}
-		if u.Status().Circuit != "open" {
-			t.Errorf("half of the turns broke off: the circuit is %s", u.Status().Circuit)
-		}
-	})
-}
-
-// An error that the client must fix is not a failure of the upstream.
-func TestBreakerIgnoresClients(t *testing.T) {
-	u := open(t, &notes{}, UpstreamOptions{Name: "a", Breaker: Breaker{Failures: 1}}, fails(invalid))
-	g := group(t, Options{Primaries: []Target{{Upstream: u}}})
-	for range 3 {
-		_, _, _ = collect(t.Context(), g, request())
-	}
-	if got := u.Status().Circuit; got != "closed" {
-		t.Errorf("the circuit is %s", got)
-	}
-}
-
-// Encrypted reasoning goes back only to the upstream that encrypted it.
-func TestStamps(t *testing.T) {
-	n := &notes{}
-	reasoning := item(`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"secret.of.a"}`)
-	sealed := item(`{"type":"reasoning","summary":[],"encrypted_content":"berth.vendor.1.abc"}`)
-	a := open(t, n, UpstreamOptions{Name: "a"}, func(_ context.Context, _ *model.Request, yield func(model.Delta, error) bool) {
-		_ = yield(model.Item{Item: reasoning}, nil) && yield(model.Item{Item: sealed}, nil) && yield(finished, nil)
-	})
-	b := open(t, n, UpstreamOptions{Name: "b"}, answers("b"))
-	g := group(t, Options{Primaries: []Target{{Upstream: a}}, Fallbacks: []Target{{Upstream: b}}})
-	var items []berth.Item
-	for d := range g.Stream(t.Context(), request()) {
-		if it, ok := d.(model.Item); ok {
-			items = append(items, it.Item)
-		}
-	}
-	if len(items) != 2 || encrypted(items[0]) == encrypted(reasoning) || encrypted(items[1]) != encrypted(sealed) {
-		t.Fatalf("got %s", items)
-	}
-	for _, tt := range []struct {
-		at   *Upstream
-		want string
-	}{{a, "secret.of.a"}, {b, ""}} {
-		n.take()
-		req := request()
-		req.Items = slices.Clone(items)
-		_, _, _ = collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: tt.at}}}), req)
-		got := n.reqs[0].Items
-		if encrypted(got[0]) != tt.want || encrypted(got[1]) != encrypted(sealed) {
-			t.Errorf("%s got %s", tt.at.opts.Name, got)
-		}
-		if diff := cmp.Diff(string(items[0].Raw()), string(req.Items[0].Raw())); diff != "" {
-			t.Errorf("the request was changed: %s", diff)
-		}
-	}
-	// If the client sends its items, the turn goes to the upstream that they come
-	// from.
-	n.take()
-	req := request()
-	req.Items = items
-	_, _, _ = collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: b, Weight: 1000}, {Upstream: a}}}), req)
-	if got := n.take(); got[0] != "a" {
-		t.Errorf("called %v", got)
-	}
-}
-
-func item(text string) berth.Item {
-	var it berth.Item
-	if err := it.UnmarshalJSON([]byte(text)); err != nil {
-		panic(err)
-	}
-	return it
-}
-
 // The Finish has upstream, model and price. It omits the name of an anonymous
 // upstream.
 func TestOrigin(t *testing.T) {
@@ -481,7 +262,7 @@ func TestOrigin(t *testing.T) {
 	for name, tt := range map[string]struct {
 		model string
 		cost  string
-	}{"priced": {"big-1", "0.0000564"}, "for nothing": {"big-free", "0"}, "unknown": {"small", ""}} {
+	}{"priced": {"big-1", "0.0000564"}, "free": {"big-free", "0"}, "unknown": {"small", ""}} {
 		u := open(t, &notes{}, UpstreamOptions{Name: "a", Prices: prices}, reply)
 		_, f, err := collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: u, Model: tt.model}}}), request())
 		if err != nil || f.Origin != (model.Origin{Upstream: "a", Model: tt.model}) {
@@ -514,7 +295,7 @@ func TestRefusedOptions(t *testing.T) {
 }
 
 // When the caller leaves, the error is its cause, and no other upstream is called.
-func TestLeaving(t *testing.T) {
+func TestCancellation(t *testing.T) {
 	for _, hedge := range []time.Duration{0, time.Millisecond} {
 		synctest.Test(t, func(t *testing.T) {
 			n := &notes{}

@@ -63,16 +63,16 @@ func newGate(l Limits) *gate {
 }
 
 // enter waits until the limits admit the request. Without wait it fails instead of
-// waiting. The caller must call leave with the tokens used.
-func (g *gate) enter(ctx context.Context, req *model.Request, wait bool) (leave func(tokens int), err error) {
+// waiting. The caller must call release with the tokens used.
+func (g *gate) enter(ctx context.Context, req *model.Request, wait bool) (release func(tokens int), err error) {
 	g.waiting.Add(1)
 	defer g.waiting.Add(-1)
-	var patience time.Duration
+	var maxWait time.Duration
 	if wait {
-		patience = g.wait
+		maxWait = g.wait
 	}
-	until := time.Now().Add(patience)
-	if err := g.slot(ctx, patience); err != nil {
+	until := time.Now().Add(maxWait)
+	if err := g.slot(ctx, maxWait); err != nil {
 		return nil, err
 	}
 	free := func() {
@@ -96,11 +96,11 @@ func (g *gate) enter(ctx context.Context, req *model.Request, wait bool) (leave 
 }
 
 // slot acquires a slot for a concurrent turn.
-func (g *gate) slot(ctx context.Context, patience time.Duration) error {
+func (g *gate) slot(ctx context.Context, maxWait time.Duration) error {
 	if g.slots == nil || g.slots.TryAcquire(1) {
 		return nil
 	}
-	waited, cancel := context.WithTimeout(ctx, patience)
+	waited, cancel := context.WithTimeout(ctx, maxWait)
 	defer cancel()
 	if g.slots.Acquire(waited, 1) == nil {
 		return nil
@@ -113,7 +113,7 @@ func (g *gate) slot(ctx context.Context, patience time.Duration) error {
 
 // pace reserves a request and its estimated tokens, and waits until they are
 // available. It returns the tokens reserved.
-func (g *gate) pace(ctx context.Context, req *model.Request, patience time.Duration) (need int, err error) {
+func (g *gate) pace(ctx context.Context, req *model.Request, maxWait time.Duration) (need int, err error) {
 	now := time.Now()
 	var booked []*rate.Reservation
 	if g.requests != nil {
@@ -130,7 +130,7 @@ func (g *gate) pace(ctx context.Context, req *model.Request, patience time.Durat
 	if delay == 0 {
 		return need, nil
 	}
-	if delay > patience {
+	if delay > maxWait {
 		err = busy(delay)
 	} else {
 		err = backoff.Sleep(ctx, delay)

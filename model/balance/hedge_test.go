@@ -39,8 +39,8 @@ func TestHedge(t *testing.T) {
 		{"the first fails late", after(3*time.Second, fails(broken)), after(2*time.Second, answers("b")), "b", []string{"a", "b"}, 4 * time.Second, ""},
 		{"the second fails", after(3*time.Second, answers("a")), fails(broken), "a", []string{"a", "b"}, 3 * time.Second, ""},
 		{"both fail", after(3*time.Second, fails(broken)), fails(keyless), "", []string{"a", "b"}, 3 * time.Second, berth.CodeUpstream},
-		{"the client is to blame", fails(invalid), answers("b"), "", []string{"a"}, 0, berth.CodeInvalid},
-		{"the winner breaks off", fails(broken, "a"), answers("b"), "a", []string{"a"}, 0, berth.CodeUpstream},
+		{"the client's error", fails(invalid), answers("b"), "", []string{"a"}, 0, berth.CodeInvalid},
+		{"the winner's answer breaks off", fails(broken, "a"), answers("b"), "a", []string{"a"}, 0, berth.CodeUpstream},
 		{"the first panics", func(context.Context, *model.Request, func(model.Delta, error) bool) { panic("!") }, answers("b"), "", []string{"a"}, 0, berth.CodeInternal},
 	}
 	for _, tt := range tests {

@@ -81,12 +81,12 @@ func (t Target) try(ctx context.Context, req *model.Request, wait bool, yield fu
 	if err := u.breaker.ready(turn.Model); err != nil {
 		return err
 	}
-	leave, err := u.gate.enter(ctx, &turn, wait)
+	release, err := u.gate.enter(ctx, &turn, wait)
 	if err != nil {
 		return err
 	}
 	used := 0
-	defer func() { leave(used) }()
+	defer func() { release(used) }()
 	emit := func(d model.Delta, err error) bool {
 		if f, ok := d.(model.Finish); ok {
 			used = f.Usage.TotalTokens

@@ -27,14 +27,14 @@ const (
 type answer struct {
 	log *slog.Logger
 
-	begun  bool // a chunk with choices has arrived
-	model  string
-	tier   string
-	reason string // the upstream's finish_reason
-	done   bool   // nothing follows
-	usage  berth.Usage
-	calls  calls
-	listed bool // tool_calls arrived
+	started bool // a chunk with choices has arrived
+	model   string
+	tier    string
+	reason  string // the upstream's finish_reason
+	done    bool   // nothing follows
+	usage   berth.Usage
+	calls   calls
+	listed  bool // tool_calls arrived
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
@@ -96,7 +96,7 @@ func firstByte(in *bufio.Reader) (byte, error) {
 
 // Progress implements upstream.Answer.
 func (a *answer) Progress() upstream.Progress {
-	return upstream.Progress{Begun: a.begun, Ended: a.reason != "", Done: a.done}
+	return upstream.Progress{Started: a.started, Ended: a.reason != "", Done: a.done}
 }
 
 // Take implements upstream.Answer.
@@ -121,7 +121,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if c.Usage != nil {
 		a.usage = c.Usage.total()
 	}
-	a.begun = a.begun || len(c.Choices) > 0
+	a.started = a.started || len(c.Choices) > 0
 	for i := range c.Choices {
 		if c.Choices[i].Index == 0 {
 			out = a.choose(&c.Choices[i], out)

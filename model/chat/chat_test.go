@@ -41,8 +41,8 @@ func TestSuite(t *testing.T) {
 			return p, double.Double
 		},
 		Lacks: []modeltest.Feature{modeltest.Signatures},
-		At: func(t *testing.T, address string, patience time.Duration) model.Provider {
-			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: patience, Silence: patience}})
+		At: func(t *testing.T, address string, timeout time.Duration) model.Provider {
+			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: timeout, Silence: timeout}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -62,8 +62,8 @@ func TestSilence(t *testing.T) {
 		with func(*chat.Options)
 		code berth.Code
 	}{
-		{"before the first word", modeltest.Reply(forever), func(o *chat.Options) { o.FirstToken = 20 * time.Millisecond }, berth.CodeUpstream},
-		{"after it", modeltest.Reply(text, forever), func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, berth.CodeUpstream},
+		{"before the first output", modeltest.Reply(forever), func(o *chat.Options) { o.FirstToken = 20 * time.Millisecond }, berth.CodeUpstream},
+		{"after the first output", modeltest.Reply(text, forever), func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, berth.CodeUpstream},
 		{"after the end", modeltest.Reply(text, modeltest.Raw("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"), forever),
 			func(o *chat.Options) { o.Silence = 20 * time.Millisecond }, ""},
 	}

@@ -60,7 +60,7 @@ func TestBody(t *testing.T) {
 	}{
 		{name: "plain", want: `{` + common + `}`},
 		{name: "bound", req: func(r *model.Request) { r.MaxOutputTokens = 9 }, want: `{` + common + `,"max_tokens":9}`},
-		{name: "newer bound", req: func(r *model.Request) { r.MaxOutputTokens = 9 }, with: func(o *chat.Options) { o.MaxTokens = "max_completion_tokens" },
+		{name: "max_completion_tokens", req: func(r *model.Request) { r.MaxOutputTokens = 9 }, with: func(o *chat.Options) { o.MaxTokens = "max_completion_tokens" },
 			want: `{` + common + `,"max_completion_tokens":9}`},
 		{name: "verbosity", req: func(r *model.Request) { r.Text.Verbosity = "low" }, want: `{` + common + `,"verbosity":"low"}`},
 		{name: "sampling", req: func(r *model.Request) {
@@ -130,7 +130,7 @@ func TestNames(t *testing.T) {
 	}
 }
 
-func TestReasoningIsGivenBack(t *testing.T) {
+func TestReasoningIsSentBack(t *testing.T) {
 	thought := func(text string) berth.Item {
 		return berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}, Content: []berth.Content{{Type: "reasoning_text", Text: text}}})
 	}

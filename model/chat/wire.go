@@ -130,8 +130,8 @@ type chunk struct {
 
 type choice struct {
 	Index        int       `json:"index"`
-	Delta        *words    `json:"delta"`
-	Message      *words    `json:"message"` // in place of delta, if the answer is not streamed
+	Delta        *output   `json:"delta"`
+	Message      *output   `json:"message"` // in place of delta, if the answer is not streamed
 	FinishReason string    `json:"finish_reason"`
 	Logprobs     *logprobs `json:"logprobs"`
 }
@@ -139,13 +139,13 @@ type choice struct {
 // essential holds the fields of a chunk that carry the answer.
 type essential struct {
 	Choices []struct {
-		Delta        *saying `json:"delta"`
-		Message      *saying `json:"message"`
-		FinishReason string  `json:"finish_reason"`
+		Delta        *essentialOutput `json:"delta"`
+		Message      *essentialOutput `json:"message"`
+		FinishReason string           `json:"finish_reason"`
 	} `json:"choices"`
 }
 
-type saying struct {
+type essentialOutput struct {
 	Content   content `json:"content"`
 	ToolCalls []struct {
 		Function pieceBody `json:"function"`
@@ -153,9 +153,9 @@ type saying struct {
 	FunctionCall *pieceBody `json:"function_call"`
 }
 
-// words holds what a chunk adds. Servers other than OpenAI's send reasoning in one of
-// two fields.
-type words struct {
+// output is the part of an answer in a chunk. Servers other than OpenAI's send
+// reasoning in one of two fields.
+type output struct {
 	Content          content    `json:"content"`
 	ReasoningContent string     `json:"reasoning_content"`
 	Reasoning        string     `json:"reasoning"`

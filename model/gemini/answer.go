@@ -26,7 +26,7 @@ const maxChunk = 32 << 20
 type answer struct {
 	log *slog.Logger
 
-	begun     bool // a chunk of the dialect has arrived
+	started   bool // a chunk of the dialect has arrived
 	one       bool // only one call is allowed: the request excludes parallel calls
 	hasOutput bool // text or calls have been emitted
 	id        string
@@ -52,7 +52,7 @@ func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
 
 // Progress implements upstream.Answer.
 func (a *answer) Progress() upstream.Progress {
-	return upstream.Progress{Begun: a.begun, Ended: a.reason != ""}
+	return upstream.Progress{Started: a.started, Ended: a.reason != ""}
 }
 
 // Take implements upstream.Answer.
@@ -64,7 +64,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
 		return out, &upstream.Refusal{Body: bytes.Clone(data)}
 	}
-	a.begun = a.begun || c.ResponseID != "" || c.ModelVersion != "" || c.UsageMetadata != nil || len(c.Candidates) > 0
+	a.started = a.started || c.ResponseID != "" || c.ModelVersion != "" || c.UsageMetadata != nil || len(c.Candidates) > 0
 	if c.ResponseID != "" {
 		a.id = c.ResponseID
 	}

@@ -81,15 +81,15 @@ func TestStreams(t *testing.T) {
 		{"several parts", stream(`{"text":"a","thought":true},{"text":"b"},{"functionCall":{"name":"f","args":{}}}` + end), []string{"thought a", "text b", "0 new f {}", "finish stop"}},
 		{"a signed call", stream(`{"text":"H","thought":true}`, `{"text":"m","thought":true}`, `{"functionCall":{"id":"c1","name":"f","args":{"n": 12345678901234567890}},"thoughtSignature":"s1"}`, `{"functionCall":{"name":"g"}}`+end),
 			[]string{"thought H", "thought m", "item true {Of:r1 Place:call Thought: Signature:s1}" + `{"n":12345678901234567890}`, `0 c1 f {"n": 12345678901234567890}`, "1 new g {}", "finish stop"}},
-		{"a signed call after words", stream(`{"text":"H","thought":true}`, `{"text":"a"}`, `{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"s1"}`+end),
+		{"a signed call after text", stream(`{"text":"H","thought":true}`, `{"text":"a"}`, `{"functionCall":{"id":"c1","name":"f","args":{}},"thoughtSignature":"s1"}`+end),
 			[]string{"thought H", "text a", "item false {Of:r1 Place:call Thought: Signature:s1}{}", "0 c1 f {}", "finish stop"}},
-		{"signed words", stream(`{"text":"a"}`, `{"text":"","thoughtSignature":"s1"}`+end), []string{"text a", "item false {Of:r1 Place:text Thought: Signature:s1}", "finish stop"}},
-		{"signed words in one", stream(`{"text":"a","thoughtSignature":"s1"}` + end), []string{"text a", "item false {Of:r1 Place:text Thought: Signature:s1}", "finish stop"}},
+		{"signed text", stream(`{"text":"a"}`, `{"text":"","thoughtSignature":"s1"}`+end), []string{"text a", "item false {Of:r1 Place:text Thought: Signature:s1}", "finish stop"}},
+		{"signed text in one part", stream(`{"text":"a","thoughtSignature":"s1"}` + end), []string{"text a", "item false {Of:r1 Place:text Thought: Signature:s1}", "finish stop"}},
 		{"a signed thought", stream(`{"text":"Hm","thought":true,"thoughtSignature":"s1"}` + end), []string{"thought Hm", "item true {Of:r1 Place:thought Thought:Hm Signature:s1}", "finish stop"}},
-		{"the bound", stream(`{"text":"a"}` + reason("MAX_TOKENS")), []string{"text a", "finish length"}},
-		{"a filter after words", stream(`{"text":"a"}` + reason("SAFETY")), []string{"text a", "finish content_filter"}},
+		{"the output limit", stream(`{"text":"a"}` + reason("MAX_TOKENS")), []string{"text a", "finish length"}},
+		{"a filter after text", stream(`{"text":"a"}` + reason("SAFETY")), []string{"text a", "finish content_filter"}},
 		{"a filter", stream(reason("RECITATION")), []string{"refusal The model's provider declined to answer this (RECITATION).", "finish stop"}},
-		{"a filter with words of its own", stream(`|"finishReason":"SPII","finishMessage":"No."`), []string{"refusal No.", "finish stop"}},
+		{"a filter with a message", stream(`|"finishReason":"SPII","finishMessage":"No."`), []string{"refusal No.", "finish stop"}},
 		{"a blocked request", `data: {"promptFeedback":{"blockReason":"OTHER"},"usageMetadata":{"promptTokenCount":3}}` + "\n\n", []string{"refusal The model's provider declined to answer this (OTHER).", "finish stop"}},
 		{"another candidate", stream(`{"text":"b"}|"index":1`, end), []string{"finish stop"}},
 		{"a reason and then usage", stream(`{"text":"a"}`+end) + `data: {"usageMetadata":{"promptTokenCount":3}}` + "\n\n", []string{"text a", "finish stop"}},
@@ -272,14 +272,14 @@ func TestGenerations(t *testing.T) {
 // A changed call is not.
 func TestSignedArguments(t *testing.T) {
 	s := signature{Args: json.RawMessage(`{"b":1,"a":["x"]}`)}
-	for kept, want := range map[string]string{
+	for stored, want := range map[string]string{
 		`{"a":["x"],"b":1,"c":null}`: `{"b":1,"a":["x"]}`,
 		`{"a":["y"],"b":1}`:          `{"a":["y"],"b":1}`,
 		`{"a":["x"]}`:                `{"a":["x"]}`,
 		`[`:                          `[`,
 	} {
-		if got := s.arguments(json.RawMessage(kept)); string(got) != want {
-			t.Errorf("%s: got %s, want %s", kept, got, want)
+		if got := s.arguments(json.RawMessage(stored)); string(got) != want {
+			t.Errorf("%s: got %s, want %s", stored, got, want)
 		}
 	}
 }

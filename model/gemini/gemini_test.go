@@ -36,8 +36,8 @@ func TestSuite(t *testing.T) {
 			p, double := open(t, script, func(o *gemini.Options) { o.FirstToken, o.Silence = 20*time.Millisecond, 20*time.Millisecond })
 			return p, double.Double
 		},
-		At: func(t *testing.T, address string, patience time.Duration) model.Provider {
-			p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: patience, Silence: patience}})
+		At: func(t *testing.T, address string, timeout time.Duration) model.Provider {
+			p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: timeout, Silence: timeout}})
 			if err != nil {
 				t.Fatal(err)
 			}

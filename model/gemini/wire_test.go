@@ -85,7 +85,7 @@ func everything() *model.Request {
 }
 
 // The vendor's types have every field that the provider sends.
-func TestVendorKnowsTheFields(t *testing.T) {
+func TestVendorTypesHaveFields(t *testing.T) {
 	sent, _ := received(t, everything())
 	// The placeholder for foreign calls is in base64url, which the vendor's server
 	// decodes and its types do not.
@@ -121,7 +121,7 @@ func TestVendorKnowsTheFields(t *testing.T) {
 }
 
 // The vendor's client can read the double.
-func TestVendorUnderstandsTheDouble(t *testing.T) {
+func TestVendorClientReadsDouble(t *testing.T) {
 	double := modeltest.NewGeminiServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."},
 		model.Call{ID: "c1", Name: "f", Arguments: `{"a":`}, model.Call{Arguments: `1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, TotalTokens: 3}})))
 	client, err := genai.NewClient(t.Context(), &genai.ClientConfig{APIKey: "k", Backend: genai.BackendGeminiAPI, HTTPOptions: genai.HTTPOptions{BaseURL: double.URL}})
@@ -238,7 +238,7 @@ func TestForeignCalls(t *testing.T) {
 }
 
 // Before Gemini 3, images of an output follow it.
-func TestPicturesInOutputs(t *testing.T) {
+func TestImagesInOutputs(t *testing.T) {
 	req := everything()
 	req.Model, req.Text.Format = "gemini-2.5-pro", nil
 	sent, _ := received(t, req)
@@ -258,7 +258,7 @@ func TestOneCall(t *testing.T) {
 	}
 }
 
-func TestRefusedHere(t *testing.T) {
+func TestInvalidInput(t *testing.T) {
 	huge := int64(1) << 40
 	for param, req := range map[string]*model.Request{
 		"logit_bias":  {Sampling: berth.Sampling{LogitBias: map[string]int{"1": 2}}},

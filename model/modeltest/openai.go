@@ -76,7 +76,7 @@ func (h *OpenAIHandler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	s := &responsesWriter{line: h.line(w, r), model: got.Model, open: -1, calls: map[int]*spokenCall{}}
+	s := &responsesWriter{line: h.line(w, r), model: got.Model, open: -1, calls: map[int]*startedCall{}}
 	if !s.start() || !s.play(turn.Steps) {
 		h.left()
 	}
@@ -92,11 +92,11 @@ type responsesWriter struct {
 	open   int    // index of the open message or reasoning; -1 if there is no open item
 	kind   string // its kind: message, refusal or reasoning
 	text   string // its text
-	calls  map[int]*spokenCall
+	calls  map[int]*startedCall
 }
 
-// A spokenCall is a call that has started, with its index in the output.
-type spokenCall struct {
+// A startedCall is a call that has started, with its index in the output.
+type startedCall struct {
 	place int
 	call  model.Call
 }
@@ -246,7 +246,7 @@ func (s *responsesWriter) close() bool {
 	return ok
 }
 
-func (c *spokenCall) item(status string) map[string]any {
+func (c *startedCall) item(status string) map[string]any {
 	return map[string]any{"id": fmt.Sprintf("fc_%d", c.place), "type": "function_call", "status": status, "call_id": c.call.ID, "name": c.call.Name, "arguments": c.call.Arguments}
 }
 
@@ -256,7 +256,7 @@ func (s *responsesWriter) call(c model.Call) bool {
 		if !s.close() {
 			return false
 		}
-		open = &spokenCall{place: len(s.output), call: model.Call{ID: c.ID, Name: c.Name}}
+		open = &startedCall{place: len(s.output), call: model.Call{ID: c.ID, Name: c.Name}}
 		s.calls[c.Index] = open
 		if !s.add(open.item("in_progress")) {
 			return false

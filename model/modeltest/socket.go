@@ -169,7 +169,7 @@ func settled(t *testing.T, run func()) {
 	t.Helper()
 	run()
 	var left []string
-	for deadline := time.Now().Add(5 * patience); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(5 * waitLimit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if left = working(); len(left) == 0 {
 			return
 		}

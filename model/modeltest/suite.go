@@ -23,9 +23,9 @@ type Harness struct {
 	// its first output.
 	OpenImpatient func(t *testing.T, script Script) (model.Provider, *Double)
 
-	// At returns a provider for an address in place of a Double's URL. A patience
+	// At returns a provider for an address in place of a Double's URL. A timeout
 	// other than 0 is its timeout.
-	At func(t *testing.T, address string, patience time.Duration) model.Provider
+	At func(t *testing.T, address string, timeout time.Duration) model.Provider
 
 	// MaxOutputTokens is the provider's default on the wire; 0 if it sends none.
 	MaxOutputTokens int

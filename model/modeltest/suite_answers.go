@@ -31,7 +31,7 @@ var answers = []conversation{
 			t.Errorf("deltas (-want +got):\n%s", diff)
 		}
 	}},
-	{name: "an answer without words", run: func(t *testing.T, h Harness) {
+	{name: "an answer without text", run: func(t *testing.T, h Harness) {
 		p, _ := h.Open(t, Always(Reply(stop)))
 		if a := must(t, p, newRequest("hi")); a.Text != "" || a.Deltas != 1 {
 			t.Errorf("got %+v, want a Finish only", a)
@@ -50,8 +50,8 @@ var answers = []conversation{
 			t.Errorf("got %q, want %q", a.Text, want.String())
 		}
 	}},
-	{name: "the end of the bound on output", run: ending(model.FinishLength)},
-	{name: "the end by a filter", run: ending(model.FinishContentFilter)},
+	{name: "an answer cut off by the output limit", run: ending(model.FinishLength)},
+	{name: "an answer cut off by a filter", run: ending(model.FinishContentFilter)},
 	{name: "a call in pieces", run: answersCalls(
 		berth.FunctionCall{CallID: "call_1", Name: "shell", Arguments: `{"commands":["echo \"a\" 🌊"]}`})},
 	{name: "a call without arguments", run: answersCalls(
@@ -70,7 +70,7 @@ var answers = []conversation{
 			t.Errorf("got %+v", a)
 		}
 	}},
-	{name: "an id that was there before is replaced", run: func(t *testing.T, h Harness) {
+	{name: "an id of an earlier turn is replaced", run: func(t *testing.T, h Harness) {
 		p, _ := h.Open(t, Always(Reply(model.Call{ID: "call_0", Name: "now", Arguments: `{}`}, stop)))
 		req := withTools("hi")
 		req.Items = append(req.Items, call("call_0", "now", "{}"), output("call_0", "noon"))

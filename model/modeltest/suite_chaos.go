@@ -12,8 +12,8 @@ import (
 
 // chaos are the cases about vendors that misbehave.
 var chaos = []conversation{
-	{name: "silence", run: func(t *testing.T, h Harness) {
-		for name, turn := range map[string]Turn{"before the first word": Reply(Wait(nil)), "after it": Reply(model.Text{Text: "a"}, Wait(nil))} {
+	{name: "timeouts", run: func(t *testing.T, h Harness) {
+		for name, turn := range map[string]Turn{"before the first output": Reply(Wait(nil)), "after the first output": Reply(model.Text{Text: "a"}, Wait(nil))} {
 			p, double := h.OpenImpatient(t, Always(turn))
 			_, err := Collect(t, p, newRequest("hi"))
 			if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "stopped responding") {
@@ -22,7 +22,7 @@ var chaos = []conversation{
 			wantLeft(t, double)
 		}
 	}},
-	{name: "a page instead of an answer", run: func(t *testing.T, h Harness) {
+	{name: "an HTML page instead of an answer", run: func(t *testing.T, h Harness) {
 		p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: http.StatusOK, Body: "<html>Sign in to the network</html>"}}))
 		_, err := Collect(t, p, newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
@@ -34,7 +34,7 @@ var chaos = []conversation{
 			t.Errorf("the client is shown %d bytes", len(e.Message))
 		}
 	}},
-	{name: "a context that is too long", run: func(t *testing.T, h Harness) {
+	{name: "a context beyond the window", run: func(t *testing.T, h Harness) {
 		p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: http.StatusBadRequest, Message: "prompt is too long: 210000 tokens > 200000 maximum"}}))
 		if _, err := Collect(t, p, newRequest("hi")); !model.IsTooLong(err) {
 			t.Errorf("got %v", err)

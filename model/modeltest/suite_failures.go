@@ -14,8 +14,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// patience bounds the wait for something that must happen within a second.
-const patience = time.Second
+// waitLimit bounds the wait for something that must happen within a second.
+const waitLimit = time.Second
 
 // failures are the cases about errors.
 var failures = []conversation{
@@ -26,7 +26,7 @@ var failures = []conversation{
 			t.Errorf("got %v after %d requests, want an error after 1", err, len(double.Requests()))
 		}
 	}},
-	{name: "when to try again", run: func(t *testing.T, h Harness) {
+	{name: "Retry-After", run: func(t *testing.T, h Harness) {
 		for _, status := range []int{429, 503} {
 			p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: status, Message: "slow down", Header: http.Header{"Retry-After": {"7"}}}}))
 			_, err := Collect(t, p, newRequest("hi"))
@@ -36,10 +36,10 @@ var failures = []conversation{
 		}
 	}},
 	{name: "the connection breaks", run: breaking(Cut{})},
-	{name: "the answer ends without an end", run: breaking()},
-	{name: "an event is malformed", run: breaking(Malformed{})},
-	{name: "an event of wrong types", run: breaking(Mistyped{}, stop)},
-	{name: "nothing but an event of wrong types", run: func(t *testing.T, h Harness) {
+	{name: "the answer ends without a finish reason", run: breaking()},
+	{name: "a malformed event", run: breaking(Malformed{})},
+	{name: "an event with fields of wrong types", run: breaking(Mistyped{}, stop)},
+	{name: "only an event with fields of wrong types", run: func(t *testing.T, h Harness) {
 		p, _ := h.Open(t, Always(Reply(Mistyped{}, stop)))
 		_, err := Collect(t, p, newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
@@ -112,7 +112,7 @@ var failures = []conversation{
 			}
 		}
 	}},
-	{name: "twenty at once", run: func(t *testing.T, h Harness) {
+	{name: "twenty concurrent turns", run: func(t *testing.T, h Harness) {
 		p, _ := h.Open(t, func(_ int, got *Request) Turn {
 			return Reply(model.Text{Text: got.Messages[0].Text}, model.Text{Text: "!"}, stop)
 		})
@@ -143,7 +143,7 @@ func statuses(t *testing.T, h Harness) {
 	tests := []struct {
 		refusal Refusal
 		code    berth.Code
-		words   string // in the message for the client
+		message string // in the message for the client
 	}{
 		{Refusal{Status: 400, Message: "too hot"}, berth.CodeInvalid, "too hot"},
 		{Refusal{Status: 401, Message: "who?"}, berth.CodeUnavailable, "401"},
@@ -161,8 +161,8 @@ func statuses(t *testing.T, h Harness) {
 		p, _ := h.Open(t, Always(Turn{Refusal: &tt.refusal}))
 		_, err := Collect(t, p, newRequest("hi"))
 		e, ok := errors.AsType[*berth.Error](err)
-		if !ok || e.Code != tt.code || !strings.Contains(e.Message, tt.words) {
-			t.Errorf("%d: got %v, want code %s and %q", tt.refusal.Status, err, tt.code, tt.words)
+		if !ok || e.Code != tt.code || !strings.Contains(e.Message, tt.message) {
+			t.Errorf("%d: got %v, want code %s and %q", tt.refusal.Status, err, tt.code, tt.message)
 		}
 	}
 }
@@ -188,8 +188,8 @@ func wantLeft(t *testing.T, double *Double) {
 	t.Helper()
 	select {
 	case <-double.Left:
-	case <-time.After(patience):
-		t.Errorf("the connection is still open after %v", patience)
+	case <-time.After(waitLimit):
+		t.Errorf("the connection is still open after %v", waitLimit)
 	}
 }
 

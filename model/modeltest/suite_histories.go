@@ -57,7 +57,7 @@ var histories = []conversation{
 			Message{Role: "assistant", Text: "And:", Calls: []Call{{"c1", "now", `{}`}, {"c2", "now", `{}`}}},
 			Message{Role: "tool", CallID: "c1", Text: "one"}, Message{Role: "tool", CallID: "c2", Text: "two"})
 	}},
-	{name: "calls of several turns stay apart", run: func(t *testing.T, h Harness) {
+	{name: "calls of several turns are separate", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c2", "now", `{}`), output("c2", "two"))
 		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"},
@@ -80,13 +80,13 @@ var histories = []conversation{
 			t.Errorf("got %+v", got)
 		}
 	}},
-	{name: "an output that comes late", run: func(t *testing.T, h Harness) {
+	{name: "an output after the user's message", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Items = append(req.Items, call("c1", "now", `{}`), user("still there?"), output("c1", "one"))
 		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant", Calls: []Call{{"c1", "now", `{}`}}},
 			Message{Role: "tool", CallID: "c1", Text: "one"}, Message{Role: "user", Text: "still there?"})
 	}},
-	{name: "one id for two calls", run: func(t *testing.T, h Harness) {
+	{name: "two calls with one id", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c1", "now", `{}`), call("c1", "now", `{}`), output("c1", "two"), output("c1", "three"))
 		var texts []string
@@ -108,7 +108,7 @@ var histories = []conversation{
 			t.Errorf("sent differently the second time, which defeats caches (-first +again):\n%s", diff)
 		}
 	}},
-	{name: "arguments that are no JSON object", run: func(t *testing.T, h Harness) {
+	{name: "arguments that are not a JSON object", run: func(t *testing.T, h Harness) {
 		for _, arguments := range []string{`{"commands":["l`, `null`, `["a"]`, `"x"`, "\xff"} {
 			req := withTools("hi")
 			req.Items = append(req.Items, call("c1", "shell", arguments), output("c1", "The arguments are not valid."))
@@ -168,12 +168,12 @@ var histories = []conversation{
 			t.Errorf("the model's texts (-want +got):\n%s", diff)
 		}
 	}},
-	{name: "empty words", run: func(t *testing.T, h Harness) {
+	{name: "empty texts", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Items = append(req.Items, assistant(""), user(" \n"), call("c1", "now", "{}"), output("c1", ""), assistant(" "), user(""))
 		received(t, h, req) // the double refuses what its vendor refuses
 	}},
-	{name: "a call by a name that no vendor takes", run: func(t *testing.T, h Harness) {
+	{name: "a call with an invalid name", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Items = append(req.Items, call("c1", "now.(sh é", "{}"), output("c1", "There is no such function."), call("c2", strings.Repeat("n", 300), "{}"), output("c2", "Nor this."))
 		received(t, h, req)

@@ -26,7 +26,7 @@ var requests = []conversation{
 			t.Errorf("got (-want +got):\n%s", diff)
 		}
 	}},
-	{name: "sampling and bounds", run: func(t *testing.T, h Harness) {
+	{name: "sampling and limits", run: func(t *testing.T, h Harness) {
 		req := newRequest("hi")
 		temperature, topP := 0.25, 0.5
 		req.Temperature, req.TopP, req.MaxOutputTokens, req.User = &temperature, &topP, 99, "someone"

@@ -15,10 +15,10 @@ import (
 
 // sockets are the cases about connections below HTTP.
 var sockets = []conversation{
-	{name: "closed after any byte", run: func(t *testing.T, h Harness) {
+	{name: "connection closed after any byte", run: func(t *testing.T, h Harness) {
 		cutAnywhere(t, h, 1, func(conn *net.TCPConn) error { return nil })
 	}},
-	{name: "reset after any byte", run: func(t *testing.T, h Harness) {
+	{name: "connection reset after any byte", run: func(t *testing.T, h Harness) {
 		cutAnywhere(t, h, 7, func(conn *net.TCPConn) error { return conn.SetLinger(0) })
 	}},
 	{name: "byte by byte", run: func(t *testing.T, h Harness) {
@@ -35,7 +35,7 @@ var sockets = []conversation{
 			t.Errorf("got %+v, %v", a, err)
 		}
 	}},
-	{name: "silent after any part", run: func(t *testing.T, h Harness) {
+	{name: "timeout after any part", run: func(t *testing.T, h Harness) {
 		double, response := record(t, h, Turn{Steps: speech(h)})
 		whole, left := unchunked(t, response), make(chan struct{}, 1)
 		for part := range 8 {
@@ -48,12 +48,12 @@ var sockets = []conversation{
 			}
 			select {
 			case <-left:
-			case <-time.After(patience):
+			case <-time.After(waitLimit):
 				t.Fatal("the connection is still open")
 			}
 		}
 	}},
-	{name: "no HTTP", run: func(t *testing.T, h Harness) {
+	{name: "a server that does not speak HTTP", run: func(t *testing.T, h Harness) {
 		for name, response := range map[string]string{
 			"another protocol":   "SSH-2.0-OpenSSH_9.2\r\n",
 			"no header":          "data: {}\n\n",
@@ -105,7 +105,7 @@ var sockets = []conversation{
 			<-left
 		}
 	}},
-	{name: "refusals without words", run: func(t *testing.T, h Harness) {
+	{name: "refusals without a message", run: func(t *testing.T, h Harness) {
 		for _, tt := range []struct {
 			head  string
 			code  berth.Code
@@ -127,7 +127,7 @@ var sockets = []conversation{
 			}
 		}
 	}},
-	{name: "sent elsewhere", run: func(t *testing.T, h Harness) {
+	{name: "a redirect", run: func(t *testing.T, h Harness) {
 		stranger := listen(t, whole(stream("")))
 		for _, status := range []int{301, 302, 303, 307, 308} {
 			s := listen(t, whole(fmt.Sprintf("HTTP/1.1 %d Elsewhere\r\nLocation: http://%s/\r\nContent-Length: 0\r\n\r\n", status, stranger.addr)))
@@ -145,7 +145,7 @@ var sockets = []conversation{
 		_, err := Collect(t, h.At(t, tlsServer(t).URL, 0), newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
 	}},
-	{name: "no TLS where there should be", run: func(t *testing.T, h Harness) {
+	{name: "a server without TLS", run: func(t *testing.T, h Harness) {
 		s := listen(t, whole(stream("")))
 		_, err := Collect(t, h.At(t, "https://"+s.addr, 0), newRequest("hi"))
 		wantError(t, err, berth.CodeUpstream)
@@ -153,7 +153,7 @@ var sockets = []conversation{
 			t.Error("the request was sent unencrypted")
 		}
 	}},
-	{name: "the caller leaves", run: func(t *testing.T, h Harness) {
+	{name: "the caller cancels", run: func(t *testing.T, h Harness) {
 		double, response := record(t, h, Turn{Steps: speech(h)})
 		whole, left := unchunked(t, response), make(chan struct{}, 1)
 		s := listen(t, hanging(whole[:len(whole)*7/10], left))
@@ -162,7 +162,7 @@ var sockets = []conversation{
 		}
 		select {
 		case <-left:
-		case <-time.After(patience):
+		case <-time.After(waitLimit):
 			t.Error("the connection is still open")
 		}
 	}},
@@ -185,7 +185,7 @@ func cutAnywhere(t *testing.T, h Harness, step int, end func(*net.TCPConn) error
 	s := listen(t, whole(string(response)))
 	p := h.At(t, s.at(double), 0)
 	all := must(t, p, withTools("hi"))
-	asked := s.requests.Load()
+	count := s.requests.Load()
 	for at := 0; at < len(response); at += step {
 		s.answer.Store(reply(func(conn *net.TCPConn, _ *http.Request) {
 			_, err := conn.Write(response[:at])
@@ -207,8 +207,8 @@ func cutAnywhere(t *testing.T, h Harness, step int, end func(*net.TCPConn) error
 		if !strings.HasPrefix(all.Text, a.Text) || !strings.HasPrefix(all.Thought, a.Thought) || len(a.Calls) == 1 && !strings.HasPrefix(all.Calls[0].Arguments, a.Calls[0].Arguments) {
 			t.Errorf("after %d of %d bytes: got %+v, which is not a prefix of the answer", at, len(response), a)
 		}
-		if asked++; s.requests.Load() != asked {
-			t.Fatalf("after %d of %d bytes: %d requests, want 1", at, len(response), s.requests.Load()-asked+1)
+		if count++; s.requests.Load() != count {
+			t.Fatalf("after %d of %d bytes: %d requests, want 1", at, len(response), s.requests.Load()-count+1)
 		}
 	}
 }

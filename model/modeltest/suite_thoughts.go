@@ -25,7 +25,7 @@ var thoughts = []conversation{
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
 	}},
-	{name: "thoughts that are not shown come back", needs: Signatures, run: func(t *testing.T, h Harness) {
+	{name: "hidden thoughts come back", needs: Signatures, run: func(t *testing.T, h Harness) {
 		got := continued(t, h, "double-1", Reply(Sealed{}, model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
 		want := []Message{{Role: "user", Text: "hi"}, {Role: "assistant", Seals: 1, Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
 		if diff := cmp.Diff(want, got.Messages); diff != "" {
@@ -49,7 +49,7 @@ var thoughts = []conversation{
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
 	}},
-	{name: "thoughts that led to nothing are left out", needs: Signatures, run: func(t *testing.T, h Harness) {
+	{name: "thoughts without output are omitted", needs: Signatures, run: func(t *testing.T, h Harness) {
 		if h.lacks(AnswerNames) {
 			t.Skip("thoughts do not identify their answer")
 		}

@@ -54,12 +54,12 @@ type essential struct {
 type answer struct {
 	log *slog.Logger
 
-	begun  bool // an event of the dialect has arrived
-	model  string
-	finish *model.Finish
-	open   map[int]*openItem // by output index
-	calls  int
-	ids    dialogue.NewIDs
+	started bool // an event of the dialect has arrived
+	model   string
+	finish  *model.Finish
+	open    map[int]*openItem // by output index
+	calls   int
+	ids     dialogue.NewIDs
 }
 
 // An openItem is an output item that has started but not ended.
@@ -80,7 +80,7 @@ func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
 
 // Progress implements upstream.Answer.
 func (a *answer) Progress() upstream.Progress {
-	return upstream.Progress{Begun: a.begun, Ended: a.finish != nil, Done: a.finish != nil}
+	return upstream.Progress{Started: a.started, Ended: a.finish != nil, Done: a.finish != nil}
 }
 
 // Finish implements upstream.Answer.
@@ -100,7 +100,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if err := upstream.Decode(data, &ev, &essential{}, a.log); err != nil {
 		return out, err
 	}
-	a.begun = a.begun || strings.HasPrefix(ev.Type, "response.")
+	a.started = a.started || strings.HasPrefix(ev.Type, "response.")
 	if ev.Response != nil && ev.Response.Model != "" {
 		a.model = ev.Response.Model
 	}

@@ -37,7 +37,7 @@ type writer struct {
 }
 
 func (w *writer) add(i int, it berth.Item) error {
-	if spoken := it.Type() == berth.ItemReasoning || it.Type() == berth.ItemFunctionCall || it.Role() == "assistant"; !spoken {
+	if output := it.Type() == berth.ItemReasoning || it.Type() == berth.ItemFunctionCall || it.Role() == "assistant"; !output {
 		w.out, w.missing = append(w.out, w.missing...), nil
 	}
 	switch it.Type() {

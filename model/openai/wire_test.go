@@ -90,7 +90,7 @@ func TestContract(t *testing.T) {
 }
 
 // The vendor's client can read the double.
-func TestVendorUnderstandsTheDouble(t *testing.T) {
+func TestVendorClientReadsDouble(t *testing.T) {
 	double := modeltest.NewOpenAIServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me "}, model.Text{Text: "see."}, model.Call{ID: "c1", Name: "f"},
 		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: `{"a":1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3}})))
 	client := sdk.NewClient(option.WithBaseURL(double.URL), option.WithAPIKey("k"))
@@ -126,7 +126,7 @@ func TestBody(t *testing.T) {
 		{"plain", func(r *model.Request) {
 			r.Text = berth.TextConfig{Verbosity: "medium", Format: json.RawMessage(`{"type":"text"}`)}
 		}, hi + `,` + end},
-		{"little is left of a bound", func(r *model.Request) { r.MaxOutputTokens = 3 }, hi + `,"max_output_tokens":16,` + end},
+		{"a limit below the minimum", func(r *model.Request) { r.MaxOutputTokens = 3 }, hi + `,"max_output_tokens":16,` + end},
 		{"probabilities", func(r *model.Request) { r.Logprobs = true }, hi + `,"include":["reasoning.encrypted_content","message.output_text.logprobs"],"store":false,"stream":true}`},
 		{"a function without parameters", func(r *model.Request) { r.Tools = []berth.FunctionTool{{Name: "f"}} },
 			hi + `,"tools":[{"type":"function","name":"f","parameters":{"type":"object","properties":{}},"strict":false}],` + end},
@@ -150,7 +150,7 @@ func TestBody(t *testing.T) {
 
 // Items are sent unchanged, even those of types unknown to Berth, unless the server
 // would refuse them.
-func TestItemsGoUp(t *testing.T) {
+func TestItemsSent(t *testing.T) {
 	encrypted := func(t *testing.T) berth.Item { // as sent by the double
 		p, _ := open(t, modeltest.Always(modeltest.Reply(modeltest.Sealed{}, model.Finish{Reason: model.FinishStop})))
 		a, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{raw(`{"role":"user","content":"hi"}`)}})
@@ -166,10 +166,10 @@ func TestItemsGoUp(t *testing.T) {
 	tests := []struct{ name, in, want string }{
 		{"a message that cites", `{"type":"message","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[{"type":"container_file_citation","container_id":"cntr_1","file_id":"cfile_1","filename":"a","start_index":0,"end_index":1}],"logprobs":[]}]}`,
 			`{"content":[{"type":"output_text","annotations":[],"logprobs":[],"text":"a"}],"role":"assistant","type":"message"}`},
-		{"a message with fields of its own", `{"id":"msg_1","type":"message","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}`, ""},
+		{"a message with unknown fields", `{"id":"msg_1","type":"message","role":"assistant","status":"completed","phase":"commentary","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}`, ""},
 		{"an item of another type", `{"type":"compaction","id":"cmp_1","encrypted_content":"x"}`, ""},
 		{"an id in another form than OpenAI's", `{"id":"m1","role":"user","content":"a"}`, `{"content":"a","role":"user"}`},
-		{"a speaker", `{"role":"user","name":"ann","content":"a"}`, `{"content":[{"type":"input_text","text":"ann:"},{"type":"input_text","text":"a"}],"role":"user"}`},
+		{"a participant", `{"role":"user","name":"ann","content":"a"}`, `{"content":[{"type":"input_text","text":"ann:"},{"type":"input_text","text":"a"}],"role":"user"}`},
 	}
 	for _, tt := range tests {
 		want := tt.want
@@ -217,7 +217,7 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 // Fields and items unknown to Berth pass through.
-func TestItemsComeDown(t *testing.T) {
+func TestItemsReceived(t *testing.T) {
 	const (
 		message = `{"id":"msg_9","type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","text":"a","annotations":[{"type":"url_citation"}],"logprobs":[]}],"novelty":1}`
 		novelty = `{"id":"nv_9","type":"novelty","colour":"red"}`

@@ -55,7 +55,7 @@ func turn(t *testing.T, items []berth.Item, tools ...string) (text string, call 
 	return text, call
 }
 
-func TestRecital(t *testing.T) {
+func TestScript(t *testing.T) {
 	items := []berth.Item{user("earlier"), user(message)}
 	answers := []string{
 		`{"output":[{"outcome":{"type":"exit","exit_code":0},"stderr":"","stdout":"x\na\n"},{"outcome":{"type":"timeout"},"stderr":"slow","stdout":""}]}`,
@@ -103,7 +103,7 @@ func TestParse(t *testing.T) {
 		{"an option cannot replace the commands", "```sh commands=1\nls\n```", `shell {"commands":["ls"]}`},
 		{"an empty block", "```sh\n```", `shell {"commands":[""]}`},
 		{"several commands", "```sh\na\n---parallel---\nb\nc\n---parallel---\n```", `shell {"commands":["a","b\nc",""]}`},
-		{"lines of Windows", "```sh\r\nls\r\n```\r\n", `shell {"commands":["ls"]}`},
+		{"Windows line endings", "```sh\r\nls\r\n```\r\n", `shell {"commands":["ls"]}`},
 		{"a longer fence", "````sh\ncat <<E\n```\nx\n```\nE\n````", `shell {"commands":["cat <<E\n` + "```\\nx\\n```" + `\nE"]}`},
 		{"no fence in a line", "use ```sh\nls", ``},
 		{"other languages", "```python\n```\n```json\n{}\n```\n```\n```sh\n```", ``},
@@ -186,7 +186,7 @@ func FuzzParse(f *testing.F) {
 }
 
 // The echo of a long text has few deltas, each of whole characters.
-func TestLongTextComesInFewPieces(t *testing.T) {
+func TestLongTextHasFewDeltas(t *testing.T) {
 	long := strings.Repeat("aü€😀", 1<<20)
 	n, back := 0, strings.Builder{}
 	for _, p := range pieces(long) {

@@ -27,9 +27,9 @@ type Answer interface {
 
 // A Progress is how far an answer has come.
 type Progress struct {
-	Begun bool // an event of the dialect has arrived
-	Ended bool // the finish reason has arrived; a connection that breaks now loses nothing
-	Done  bool // nothing worth waiting for follows
+	Started bool // an event of the dialect has arrived
+	Ended   bool // the finish reason has arrived; a connection that breaks now loses nothing
+	Done    bool // nothing worth waiting for follows
 }
 
 // Decode decodes an event into v. Servers differ, so it tolerates fields of another

@@ -24,7 +24,7 @@ type Watch struct {
 	timer   *time.Timer
 	cancel  context.CancelCauseFunc
 	in      io.Reader
-	begun   bool // an event of the dialect has arrived
+	started bool // an event of the dialect has arrived
 	any     bool // bytes have arrived
 	broken  bool // the body ended with an error
 }
@@ -48,7 +48,7 @@ func (w *Watch) progress(at Progress, output bool) {
 	if w == nil {
 		return
 	}
-	w.begun = at.Begun
+	w.started = at.Started
 	switch {
 	case at.Ended:
 		w.limit = min(w.silence, afterEnd)
@@ -71,7 +71,7 @@ func (w *Watch) Read(b []byte) (int, error) {
 func (w *Watch) mismatch(res *http.Response) string {
 	kind, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type"))
 	switch {
-	case w.begun, w.broken:
+	case w.started, w.broken:
 		return ""
 	case kind != "" && kind != eventStream:
 		return kind + ", which is not an event stream"

@@ -66,7 +66,7 @@ func TestBoxes(t *testing.T) {
 	}
 }
 
-func TestFileKeepsItsKey(t *testing.T) {
+func TestFileHasItsKey(t *testing.T) {
 	k := open(t)
 	defer k.Close()
 	key, err := k.New(t.Context())

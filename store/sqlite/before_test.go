@@ -56,7 +56,7 @@ func keyOf(kind store.Kind, parent, id string) store.ObjectKey {
 	return store.ObjectKey{Kind: kind, Parent: parent, ID: id}
 }
 
-func TestDatabaseOfBeforeIsRead(t *testing.T) {
+func TestEarlierDatabaseIsRead(t *testing.T) {
 	db, ctx := before(t), t.Context()
 	r, err := db.GetResponse(ctx, theProject, "resp_1")
 	if err != nil || r.Body.Status != berth.StatusCompleted || len(r.Body.Output) != 1 || r.Body.Output[0].ID() != "msg_out_resp_1" ||
@@ -103,7 +103,7 @@ func TestDatabaseOfBeforeIsRead(t *testing.T) {
 	}
 }
 
-func TestDatabaseOfBeforeIsErased(t *testing.T) {
+func TestEarlierDatabaseIsErased(t *testing.T) {
 	db, ctx := before(t), t.Context()
 	has := func(number string) bool {
 		t.Helper()

@@ -92,11 +92,11 @@ func BenchmarkFold(b *testing.B) {
 			db := open(b, filepath.Join(b.TempDir(), "berth.db"))
 			defer db.Close()
 			req := &berth.ResponseRequest{Model: "m"}
-			r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse("resp_1", 1, req), Input: []berth.Item{said(strings.Repeat("x", input))}}
+			r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse("resp_1", 1, req), Input: []berth.Item{message(strings.Repeat("x", input))}}
 			if err := db.CreateResponse(b.Context(), r, nil, lease()); err != nil {
 				b.Fatal(err)
 			}
-			r.Body.Output = []berth.Item{said(strings.Repeat("word ", 200))}
+			r.Body.Output = []berth.Item{message(strings.Repeat("word ", 200))}
 			for i := int64(0); b.Loop(); i++ {
 				ev := []store.Event{{SequenceNumber: i, Type: berth.EventOutputItemDone, Data: delta}}
 				if err := db.AppendEvents(b.Context(), "p", "resp_1", "me", ev, r.Body); err != nil {
@@ -107,7 +107,7 @@ func BenchmarkFold(b *testing.B) {
 	}
 }
 
-func said(text string) berth.Item {
+func message(text string) berth.Item {
 	return berth.NewItem(berth.Message{Type: "message", Role: "user", Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
@@ -120,7 +120,7 @@ func BenchmarkChain(b *testing.B) {
 			var previous berth.ResponseID
 			for i := range links {
 				req := &berth.ResponseRequest{Model: "m", PreviousResponseID: previous}
-				in := said(strings.Repeat("word ", 40))
+				in := message(strings.Repeat("word ", 40))
 				r := &store.Response{Project: "p", Request: req, Input: []berth.Item{in}, Body: berth.NewResponse(streamID(i), 1, req)}
 				r.Body.Output = []berth.Item{in}
 				if err := db.CreateResponse(b.Context(), r, nil, store.Lease{}); err != nil {

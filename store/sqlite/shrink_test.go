@@ -90,7 +90,7 @@ func TestShrinks(t *testing.T) {
 }
 
 // Free pages that new rows may need soon remain.
-func TestShrinkLeavesSlack(t *testing.T) {
+func TestShrinkRetainsSlack(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.db")
 	db := open(t, path)
 	defer db.Close()

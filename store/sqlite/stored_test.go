@@ -12,7 +12,7 @@ import (
 )
 
 // The migration counts existing content like new content.
-func TestMigrationCountsWhatIsThere(t *testing.T) {
+func TestMigrationCountsExisting(t *testing.T) {
 	db, err := Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -51,7 +51,7 @@ func gather(t *testing.T, db interface {
 }
 
 // A failing write does not fail the others in its transaction.
-func TestFailureIsAlone(t *testing.T) {
+func TestFailureIsIsolated(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	defer db.Close()
 	if err := db.CreateContainer(t.Context(), &store.Container{Project: "p", Body: &berth.Container{ID: "cntr_1"}}); err != nil {
@@ -114,7 +114,7 @@ func TestFullDisk(t *testing.T) {
 
 // If another process holds a lock on the database, all waiting writes get an error
 // that names the cause. Reads succeed.
-func TestKeptByAnother(t *testing.T) {
+func TestLockedByAnotherProcess(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.db")
 	db, other := open(t, path), open(t, path)
 	defer db.Close()

@@ -11,7 +11,7 @@ import (
 // has it is deleted.
 func items(t *testing.T, s store.Store) {
 	ctx := t.Context()
-	out, unsaid, passed := item("out"), item("unsaid"), item("passed")
+	out, second, passed := item("out"), item("second"), item("passed")
 	a := create(t, s, response(""))
 	in := a.Input[0]
 	find := func(p berth.ProjectID, items ...berth.Item) map[string]berth.Item {
@@ -41,15 +41,15 @@ func items(t *testing.T, s store.Store) {
 
 	// The same item in a second response, with another item.
 	b := response("")
-	b.Input = []berth.Item{out, unsaid}
+	b.Input = []berth.Item{out, second}
 	create(t, s, b)
-	same(t, "items of two responses", find(mine, in, out, unsaid), map[string]berth.Item{in.ID(): in, out.ID(): out, unsaid.ID(): unsaid})
+	same(t, "items of two responses", find(mine, in, out, second), map[string]berth.Item{in.ID(): in, out.ID(): out, second.ID(): second})
 
 	no := false
 	passing := response("")
 	passing.Input, passing.Body.Store, passing.Request.Store = []berth.Item{passed}, no, &no
 	create(t, s, passing)
-	finish(t, s, passing, item("said"))
+	finish(t, s, passing, item("output"))
 	same(t, "a response that is not stored", find(mine, passed), map[string]berth.Item{})
 
 	if err := s.CreateObjects(ctx, mine, object(store.KindConversation, "", "conv_1"), object(store.KindConversationItem, "conv_1", "msg_held"), object("message", "conv_1", "msg_other")); err != nil {
@@ -62,5 +62,5 @@ func items(t *testing.T, s store.Store) {
 	if err := s.DeleteResponse(ctx, mine, a.Body.ID); err != nil {
 		t.Fatal(err)
 	}
-	same(t, "after the deletion", find(mine, in, out, unsaid), map[string]berth.Item{unsaid.ID(): unsaid})
+	same(t, "after the deletion", find(mine, in, out, second), map[string]berth.Item{second.ID(): second})
 }

@@ -28,19 +28,19 @@ func Killed(t *testing.T, where string, open func(ctx context.Context, where str
 		t.Fatal(victim(s))
 	}
 	const victims = 3
-	told := map[berth.ResponseID]int64{}
+	saved := map[berth.ResponseID]int64{}
 	for range victims {
-		watchVictim(t, where, told)
+		watchVictim(t, where, saved)
 	}
 	s, err := open(t.Context(), where)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
-	if len(told) < victims {
-		t.Fatalf("only %d responses were saved; the test would prove nothing", len(told))
+	if len(saved) < victims {
+		t.Fatalf("only %d responses were saved; the test would prove nothing", len(saved))
 	}
-	for id, last := range told {
+	for id, last := range saved {
 		surviving(t, s, id, last)
 	}
 }
@@ -48,7 +48,7 @@ func Killed(t *testing.T, where string, open func(ctx context.Context, where str
 const victimEnv = "BERTH_STORETEST_VICTIM"
 
 // watchVictim records what a victim reports as saved: the last event of each response.
-func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
+func watchVictim(t *testing.T, where string, saved map[berth.ResponseID]int64) {
 	t.Helper()
 	cmd := exec.Command(os.Args[0], "-test.run=^"+t.Name()+"$")
 	cmd.Env = append(os.Environ(), victimEnv+"="+where, "TMPDIR="+t.TempDir()) // the victim cannot remove its own
@@ -59,7 +59,7 @@ func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	begun, doomed := 0, 50+rand.IntN(500)
+	writes, doomed := 0, 50+rand.IntN(500)
 	lines := bufio.NewScanner(out)
 	for lines.Scan() {
 		var id berth.ResponseID
@@ -68,15 +68,15 @@ func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
 			t.Errorf("the victim: %s", lines.Text())
 			continue
 		}
-		told[id] = n
-		if begun++; begun == doomed {
+		saved[id] = n
+		if writes++; writes == doomed {
 			if err := cmd.Process.Kill(); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	if err := cmd.Wait(); err == nil || begun < doomed {
-		t.Fatalf("the victim exited after %d writes without being killed: %v", begun, err)
+	if err := cmd.Wait(); err == nil || writes < doomed {
+		t.Fatalf("the victim exited after %d writes without being killed: %v", writes, err)
 	}
 }
 
@@ -84,7 +84,7 @@ func watchVictim(t *testing.T, where string, told map[berth.ResponseID]int64) {
 func victim(s store.Store) error {
 	ctx := context.Background()
 	var mu sync.Mutex // one line at a time
-	say := func(id berth.ResponseID, n int64) {
+	report := func(id berth.ResponseID, n int64) {
 		mu.Lock()
 		defer mu.Unlock()
 		fmt.Println("saved", id, n)
@@ -99,7 +99,7 @@ func victim(s store.Store) error {
 					failed <- err
 					return
 				}
-				say(r.Body.ID, 0)
+				report(r.Body.ID, 0)
 				for n := int64(1); n <= 20; n++ {
 					body := *r.Body
 					body.Metadata = map[string]string{"last": fmt.Sprint(n)}
@@ -107,7 +107,7 @@ func victim(s store.Store) error {
 						failed <- err
 						return
 					}
-					say(r.Body.ID, n)
+					report(r.Body.ID, n)
 				}
 			}
 		}()

@@ -11,8 +11,8 @@ import (
 // projects: lists have the responses and objects of one project only.
 func projects(t *testing.T, s store.Store) {
 	ctx := t.Context()
-	kept, gone := create(t, s, response("")), create(t, s, response(""))
-	if err := s.DeleteResponse(ctx, mine, gone.Body.ID); err != nil {
+	remaining, deleted := create(t, s, response("")), create(t, s, response(""))
+	if err := s.DeleteResponse(ctx, mine, deleted.Body.ID); err != nil {
 		t.Fatal(err)
 	}
 	object := func(kind store.Kind, parent, id string) *store.Object {
@@ -21,8 +21,8 @@ func projects(t *testing.T, s store.Store) {
 	if err := s.CreateObjects(ctx, mine, object("a", "", "one"), object("b", "one", "two"), object("b", "", "three")); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := s.ProjectResponses(ctx, mine, 10); err != nil || !slices.Equal(ids, []berth.ResponseID{kept.Body.ID}) {
-		t.Errorf("got the responses %v, %v, want %s", ids, err, kept.Body.ID)
+	if ids, err := s.ProjectResponses(ctx, mine, 10); err != nil || !slices.Equal(ids, []berth.ResponseID{remaining.Body.ID}) {
+		t.Errorf("got the responses %v, %v, want %s", ids, err, remaining.Body.ID)
 	}
 	if keys, err := s.ProjectObjects(ctx, mine, 10); err != nil || len(keys) != 2 || slices.ContainsFunc(keys, func(k store.ObjectKey) bool { return k.ID == "two" || k.Parent != "" }) {
 		t.Errorf("got the objects %v, %v, want those without a parent", keys, err)

@@ -107,8 +107,8 @@ func writeCanaries(t *testing.T, s store.Store) {
 	t.Helper()
 	ctx := t.Context()
 	for _, n := range []string{"1", "2"} {
-		words := canary
-		r := &store.Response{Project: mine, Request: &berth.ResponseRequest{Model: "m", Instructions: &words}, Input: []berth.Item{item(canary)}}
+		content := canary
+		r := &store.Response{Project: mine, Request: &berth.ResponseRequest{Model: "m", Instructions: &content}, Input: []berth.Item{item(canary)}}
 		r.Body = berth.NewResponse(berth.ResponseID("resp_"+n), 7, r.Request)
 		body := *r.Body
 		body.Output = []berth.Item{item(canary)}

@@ -23,15 +23,15 @@ func (p piped) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 // The timeout depends on the progress of the answer.
-func TestPatience(t *testing.T) {
+func TestTimeouts(t *testing.T) {
 	tests := []struct {
 		name, answer string
 		want         time.Duration
 		err          bool
 	}{
 		{"nothing", "", time.Minute, true},
-		{"a role is no word", stream(`"role":"assistant","content":""`), time.Minute, true},
-		{"a word", stream(`"content":"a"`), time.Hour, true},
+		{"a role of the wrong type", stream(`"role":"assistant","content":""`), time.Minute, true},
+		{"some text", stream(`"content":"a"`), time.Hour, true},
 		{"the end", stream(`"content":"a"`, end), 10 * time.Second, false},
 		{"the end mark", stream(`"content":"a"`, end) + "data: [DONE]\n\n", 0, false},
 	}
