@@ -16,7 +16,7 @@ import (
 //  1. implement Provider in a package beside chat;
 //  2. run modeltest.Run from its test, against a double that speaks the
 //     vendor's documented wire over HTTP;
-//  3. name it in cmd/berth's provider table and in the configuration manual.
+//  3. add it to the providers of package server and to the configuration manual.
 type Provider interface {
 	// Stream sends one turn to the model and yields its output as it arrives. The
 	// sequence ends with a Finish, or with an error after which nothing follows.

@@ -138,7 +138,7 @@ func TestUsage(t *testing.T) {
 
 func TestErrors(t *testing.T) {
 	refused := func(status int) berth.Error {
-		return berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: fmt.Sprintf("The model's server refused the key that this server has for it (%d).", status)}
+		return berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: fmt.Sprintf("The model's server refused the API key configured for it (%d).", status)}
 	}
 	invalid := func(message, param string) berth.Error {
 		return berth.Error{Code: berth.CodeInvalid, Message: message, Param: param}

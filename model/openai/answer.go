@@ -150,7 +150,7 @@ func (a *answer) start(index int, it berth.Item, out []model.Delta) ([]model.Del
 	case berth.ItemFunctionCall:
 		var c berth.FunctionCall
 		if err := it.Decode(&c); err != nil {
-			return out, fmt.Errorf("a function call does not fit the dialect: %w", err)
+			return out, fmt.Errorf("decode function call: %w", err)
 		}
 		if c.Name == "" {
 			return out, errors.New("the upstream sent a function call without a name")

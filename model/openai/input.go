@@ -142,7 +142,7 @@ func (w *writer) reasoning(i int, it berth.Item) error {
 	}
 	ours := r.EncryptedContent != "" && !dialogue.IsSealed(r.EncryptedContent) || r.EncryptedContent == "" && w.p.opts.Reasoning == "all" && len(r.Content) > 0
 	if !ours || !w.leads(i) {
-		w.p.up.Log.Debug("reasoning is left out that the model cannot use", "id", it.ID())
+		w.p.up.Log.Debug("dropped reasoning that the model cannot use", "id", it.ID())
 		return nil
 	}
 	w.out = append(w.out, it.Raw())

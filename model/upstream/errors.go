@@ -135,7 +135,7 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
 		out.Message = fmt.Sprintf("%s failed (%d).", u.who(), status)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		out = u.unavailable(fmt.Sprintf("refused the key that this server has for it (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, cause))
+		out = u.unavailable(fmt.Sprintf("refused the API key configured for it (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, cause))
 	case status == http.StatusPaymentRequired:
 		out = u.unavailable(fmt.Sprintf("requires payment (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, cause))
 	case status != 0:

@@ -65,7 +65,7 @@ func TestRefusals(t *testing.T) {
 func TestNamesTheUpstream(t *testing.T) {
 	u := &Upstream{Options: Options{Name: "local"}, secrets: strings.NewReplacer()}
 	for status, want := range map[int]string{
-		401: "The upstream 'local' refused the key that this server has for it (401).",
+		401: "The upstream 'local' refused the API key configured for it (401).",
 		402: "The upstream 'local' requires payment (402).",
 		404: "The model `m-1` does not exist or you do not have access to it. The upstream 'local' does not have it.",
 		500: "The upstream 'local' failed (500).",

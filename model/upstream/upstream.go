@@ -30,9 +30,11 @@ type Options struct {
 	// HTTPClient replaces the default client, and with it Proxy, TLS and Connect.
 	HTTPClient *http.Client
 	Connect    time.Duration // timeout to connect; default 10 seconds
-	// FirstToken is how long the upstream may send nothing before its first output.
-	// The default is 10 minutes, because some load the model first.
+
+	// FirstToken is how long to wait for the first output of an answer.
+	// The default is 10 minutes, because some servers load the model first.
 	FirstToken time.Duration
+
 	// Silence is the same limit after the first output. The default is 10 minutes,
 	// because Ollama sends nothing while a model writes a call.
 	Silence time.Duration
