@@ -37,7 +37,7 @@ func (n *named) Models(context.Context) ([]berth.Model, error) {
 func TestRouter(t *testing.T) {
 	a := &named{name: "a", models: []string{"a-1", "b-1", "vendor/x"}}
 	b := &named{name: "b", models: []string{"b-1", "b-2"}}
-	silent := &named{name: "no response", err: errors.New("down")}
+	silent := &named{name: "silent", err: errors.New("down")}
 	r, err := model.NewRouter(slog.New(slog.DiscardHandler),
 		model.Rule{Match: "alias", Provider: a, Upstream: "a-1"},
 		model.Rule{Match: "b-*", Provider: b, Window: 4096},
