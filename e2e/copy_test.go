@@ -36,7 +36,7 @@ func TestCopiedState(t *testing.T) {
 	c := &planted{server: dup}
 	for _, id := range []string{id, other} {
 		c.want("a container of the copy", c.call("GET", "/containers/"+id, ""), `"reason":"host"`)
-		if out, errs, err := dup.berth("exec", id, "--", "true"); err == nil || !strings.Contains(errs, "by its machine") {
+		if out, errs, err := dup.berth("exec", id, "--", "true"); err == nil || !strings.Contains(errs, "failure of its machine") {
 			t.Errorf("a command in a container of the copy: got %q, %v, %s", out, err, errs)
 		}
 	}

@@ -115,7 +115,7 @@ func TestHostFails(t *testing.T) {
 	for _, id := range ids {
 		p.want("the container", p.call("GET", "/containers/"+id, ""), `"reason":"host"`)
 		_, err := c.Containers.Files.New(t.Context(), id, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "late", "text/plain")})
-		if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, "by its machine") {
+		if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, "failure of its machine") {
 			t.Errorf("a file for %s: got %v, want container_expired and why", id, err)
 		}
 	}
@@ -127,12 +127,12 @@ func TestHostFails(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.want("the response that was under way", ended.RawJSON(), "by its machine")
+	p.want("the response that was under way", ended.RawJSON(), "failure of its machine")
 
 	next := p.create("/containers", `{"name":"next","berth":{"volumes":[{"name":"shelf"}]}}`)
 	p.want("the volume", p.shell(next, "cat /mnt/volumes/shelf/file"), "kept")
 	_, err = c.Responses.New(t.Context(), after(asked, shellTask(fence("cat f"))), keep)
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || e.Param != "tools[0].environment" || !strings.Contains(e.Message, "by its machine; its files are gone. With 'berth.on_lost'") {
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || e.Param != "tools[0].environment" || !strings.Contains(e.Message, "failure of its machine; its files are gone. With 'berth.on_lost'") {
 		t.Errorf("a chain whose files were to be kept: got %v, want container_expired and what can be done", err)
 	}
 	if _, out := s.answer(after(asked, shellTask(fence("cat f || echo gone"))), keep, option.WithJSONSet("tools.0.environment.berth.on_lost", "new")); len(out) != 1 || out[0] != "gone\n" {

@@ -66,7 +66,23 @@ func (s *suite) mounts(t *testing.T) {
 		t.Errorf("a sandbox with a read-only mount: got %+v", got)
 	}
 
-	// Hostile content is links to outside files, devices, and setuid programs.
+	s.hostileVolume(t, source, secret, a, b, r)
+
+	// Its content outlives the sandboxes.
+	for _, box := range []*Box{a, b, r} {
+		if err := d.Destroy(context.Background(), box.ID); err != nil {
+			t.Errorf("Destroy: %v", err)
+		}
+	}
+	if got := Start(t, d, spec("later", false)).Sh(`cat /mnt/volumes/data/a`); got.Stdout != "from a\nfrom b\n" {
+		t.Errorf("a later sandbox: got %+v", got)
+	}
+}
+
+// hostileVolume lets a put hostile content into the volume at source, and checks that it harms
+// neither the host, which has the file secret, nor b and r, which share the volume.
+func (s *suite) hostileVolume(t *testing.T, source, secret string, a, b, r *Box) {
+	// These are links to outside files, devices, and setuid programs.
 	a.Sh(`cd /mnt/volumes/data; ln -s ` + secret + ` absolute; ln -s ../secret up; ln -s ../../../../../../../.. root
 		sudo cp /bin/sh suid; sudo chmod 4755 suid; sudo mknod disk b 254 0; sudo mknod null c 1 3; sudo chmod 666 disk null; mkfifo pipe`)
 	for _, path := range []string{"absolute", "up", "root" + secret, "dir/../../../../secret", "../secret"} {
@@ -96,15 +112,5 @@ func (s *suite) mounts(t *testing.T) {
 	}
 	if got := b.Sh(`id -u; rm -f /mnt/volumes/data/suid`); got.Code != 0 {
 		t.Errorf("afterwards: got %+v", got)
-	}
-
-	// Its content outlives the sandboxes.
-	for _, box := range []*Box{a, b, r} {
-		if err := d.Destroy(context.Background(), box.ID); err != nil {
-			t.Errorf("Destroy: %v", err)
-		}
-	}
-	if got := Start(t, d, spec("later", false)).Sh(`cat /mnt/volumes/data/a`); got.Stdout != "from a\nfrom b\n" {
-		t.Errorf("a later sandbox: got %+v", got)
 	}
 }
