@@ -132,7 +132,7 @@ func TestHostFails(t *testing.T) {
 	next := p.create("/containers", `{"name":"next","berth":{"volumes":[{"name":"shelf"}]}}`)
 	p.want("the volume", p.shell(next, "cat /mnt/volumes/shelf/file"), "kept")
 	_, err = c.Responses.New(t.Context(), after(asked, shellTask(fence("cat f"))), keep)
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || e.Param != "tools[0].environment" || !strings.Contains(e.Message, "failure of its machine; its files are gone. With 'berth.on_lost'") {
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || e.Param != "tools[0].environment" || !strings.Contains(e.Message, "failure of its machine; its files are gone. To get a new container instead, set 'berth.on_lost'") {
 		t.Errorf("a chain whose files were to be kept: got %v, want container_expired and what can be done", err)
 	}
 	if _, out := s.answer(after(asked, shellTask(fence("cat f || echo gone"))), keep, option.WithJSONSet("tools.0.environment.berth.on_lost", "new")); len(out) != 1 || out[0] != "gone\n" {
