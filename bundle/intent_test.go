@@ -36,8 +36,8 @@ func (*deadResponses) DeleteResponse(context.Context, berth.ProjectID, berth.Res
 	return errDead
 }
 
-// TestRecover lets an import die when all is made and nothing is told. The next process
-// removes all of it, and nothing else.
+// TestRecover interrupts an import that has created everything and not reported it. The
+// next process removes all of it, and nothing else.
 func TestRecover(t *testing.T) {
 	const mine = berth.ProjectID("proj_mine")
 	c := newCarrier(t)

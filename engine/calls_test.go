@@ -416,7 +416,7 @@ func TestToolSearch(t *testing.T) {
 	}
 	_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[{"type":"function","name":"tide","defer_loading":true}]}`)
 	if err == nil || !strings.Contains(err.Error(), "need a tool of type 'tool_search'") {
-		t.Errorf("a tool that nobody can find: got %v", err)
+		t.Errorf("a deferred tool without a search: got %v", err)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// TestCitations: what a text says of files, and which part of the text it is.
+// TestCitations: the files that a text mentions, and where.
 func TestCitations(t *testing.T) {
 	var files []*berth.ContainerFile
 	for _, name := range []string{"a.txt", "a.txt.gz", "out/report 1.html", "naïve.csv", "x", "(odd).png"} {

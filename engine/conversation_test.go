@@ -245,7 +245,7 @@ func TestConversationKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.final(r.ID)
-	wantLines(t, "after the next life", h.held(), "Welcome.", "ask", "message incomplete Lost.", "Kept.")
+	wantLines(t, "after the restart", h.held(), "Welcome.", "ask", "message incomplete Lost.", "Kept.")
 }
 
 // A response that is not stored ends with its server, and so does its hold.

@@ -143,7 +143,7 @@ func (h *house) final(id berth.ResponseID) *berth.Response {
 		}
 		if n := i + 1; n < len(events) && events[n].Type.Final() {
 			if diff := gocmp.Diff(asJSON(h.t, events[n].Response.Output), asJSON(h.t, fold.Output)); diff != "" {
-				h.t.Errorf("the items told differ from the final ones (-final +told):\n%s", diff)
+				h.t.Errorf("the streamed items differ from the final ones (-final +streamed):\n%s", diff)
 			}
 		}
 	}
@@ -272,7 +272,7 @@ type playedModel struct {
 	turns    []turn
 	requests []*model.Request
 	window   int
-	gate     chan struct{} // if set, each turn waits for one value before it begins
+	gate     chan struct{} // if set, each turn first waits for one value
 	called   chan struct{} // receives one value for each call
 }
 
@@ -360,8 +360,8 @@ func (f *countedFiles) Open(ctx context.Context, p berth.ProjectID, id berth.Fil
 	return f.fewFiles.Open(ctx, p, id)
 }
 
-// fakeContainers run commands that are Go functions, each call id once, and keep
-// what was said for whoever asks again: what the guest does, without a guest.
+// fakeContainers run commands that are Go functions. As the guest does, they run each call
+// id once and replay its events to later requests.
 type fakeContainers struct {
 	mu       sync.Mutex
 	made     int

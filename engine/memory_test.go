@@ -65,7 +65,7 @@ func TestMemory(t *testing.T) {
 		t.Errorf("the model received %q, want %q", got, want)
 	}
 
-	// Only who has the memory can continue it, and only with what is not stored.
+	// Only the connection with the memory can continue it, and only without storing.
 	_, err = h.within(engine.NewMemory(1<<20), continuing(second.ID, "x", ""))
 	wantWire(t, err, "previous_response_not_found", "previous_response_id")
 	_, err = h.within(nil, continuing(second.ID, "x", ""))

@@ -47,7 +47,7 @@ func (p *playhouse) outline(r *berth.Response) []string {
 }
 
 // checkEvents checks that a response's events have no gap, one end, and deltas that
-// add up to what the items say.
+// add up to the content of the items.
 func (p *playhouse) checkEvents(r *berth.Response) {
 	p.t.Helper()
 	records, err := p.store.Events(p.t.Context(), project, r.ID, -1, 100_000)
@@ -127,7 +127,7 @@ func (p *playhouse) checkEvents(r *berth.Response) {
 				got = b.String()
 			}
 			if got != want {
-				p.t.Errorf("%s of item %d: the deltas bring %q, the item says %q: %s", place, i, got, want, it.Raw())
+				p.t.Errorf("%s of item %d: the deltas have %q, the item has %q: %s", place, i, got, want, it.Raw())
 			}
 		}
 	}
@@ -186,7 +186,7 @@ func textOf(content []berth.Content) string {
 }
 
 // unsaid is what a model adds to its turn that was interrupted: what the context shows
-// of it already, it does not say again.
+// of it already, it does not write again.
 func unsaid(t turn, context []berth.Item) turn {
 	var ended []berth.Item // the model's own items at the end of the context
 	made := map[string]bool{}

@@ -91,7 +91,7 @@ func FuzzRecovery(f *testing.F) {
 // whose number of outputs it has seen.
 type scene struct {
 	requests []string // the last is the one that is killed; %s is the id of the one before
-	approve  bool     // the last request approves of what the one before asks
+	approve  bool     // the last request approves of the requests of the one before
 	forgets  bool     // a call that is refused, which a crash makes the server forget
 	partial  bool     // the client may get its calls before the model has made them all
 	stages   []stage

@@ -69,7 +69,7 @@ func TestQuota(t *testing.T) {
 	h.quota = l
 	h.start()
 	h.final(h.create(`{"model":"played","input":"x","instructions":"four and four","max_output_tokens":100}`).ID)
-	// 100 to be said, and a quarter of 95 bytes.
+	// 100 of max_output_tokens, and a quarter of 95 bytes.
 	l.want(t, "begin proj_test 122", "end 15")
 
 	l.lines = nil
@@ -94,7 +94,7 @@ func TestQuota(t *testing.T) {
 	l.refuse = berth.Errorf(berth.CodeRateLimited, "no more")
 	asked := len(h.model.requests)
 	if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x"}`); berth.ErrorCode(err) != berth.CodeRateLimited {
-		t.Errorf("got %v, want what the quota says", err)
+		t.Errorf("got %v, want the error of the quota", err)
 	}
 	if len(h.model.requests) != asked {
 		t.Error("the model was called")

@@ -435,7 +435,7 @@ func TestResume(t *testing.T) {
 		}
 	}
 	if told != "one two" {
-		t.Errorf("the deltas tell %q, want each character once", told)
+		t.Errorf("the deltas have %q, want each character once", told)
 	}
 	if got.Usage.TotalTokens != 30 {
 		t.Errorf("usage of both lives: got %d tokens, want 30", got.Usage.TotalTokens)

@@ -74,7 +74,7 @@ func TestTruncation(t *testing.T) {
 	}
 }
 
-// What is dropped stays in the response's history: with room, it is there again.
+// Dropped items stay in the history: a response with room for them shows them again.
 func TestTruncationForgetsNothing(t *testing.T) {
 	h := newHouse(t, say("one"), say("two"))
 	h.model.window = 1000
@@ -140,7 +140,7 @@ func TestTooLong(t *testing.T) {
 	}
 }
 
-// What is known to be too long before the start is refused without a response.
+// A context that is known to be too long is refused before a response is created.
 func TestTooLongBeforehand(t *testing.T) {
 	h := newHouse(t, say("done"))
 	h.model.window = 1000

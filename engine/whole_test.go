@@ -39,7 +39,7 @@ func TestWholeItems(t *testing.T) {
 		switch ev.Type {
 		case berth.EventOutputItemAdded:
 			if *ev.OutputIndex != len(opened) || len(closed) != len(opened) {
-				t.Errorf("item %d opens after %d, of which %d are closed", *ev.OutputIndex, len(opened), len(closed))
+				t.Errorf("item %d opens after %d items with %d closed", *ev.OutputIndex, len(opened), len(closed))
 			}
 			opened[*ev.OutputIndex] = ev.Item.ID()
 		case berth.EventOutputItemDone:

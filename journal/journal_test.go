@@ -132,7 +132,7 @@ func TestSaveThenTell(t *testing.T) {
 			}
 			stored, err := st.Events(t.Context(), project, id, ev.SequenceNumber-1, 1)
 			if err != nil || len(stored) == 0 || stored[0].SequenceNumber != ev.SequenceNumber {
-				t.Errorf("event %d was told and is not stored: %v", ev.SequenceNumber, err)
+				t.Errorf("event %d was followed and is not stored: %v", ev.SequenceNumber, err)
 			}
 		}
 	}()
@@ -189,9 +189,9 @@ func TestResume(t *testing.T) {
 		t.Fatal(err)
 	}
 	other := journal.New(st)
-	next, told, err := other.Resume(t.Context(), rec, "me")
-	if err != nil || len(told) != 2 {
-		t.Fatalf("Resume: %d events told, error %v", len(told), err)
+	next, stored, err := other.Resume(t.Context(), rec, "me")
+	if err != nil || len(stored) != 2 {
+		t.Fatalf("Resume: %d events, error %v", len(stored), err)
 	}
 	if err := next.Append(t.Context(), delta(1)); err != nil {
 		t.Fatal(err)

@@ -29,7 +29,7 @@ func (c *cache) held() (bytes int64) {
 }
 
 // Responses with long inputs do not make the cache outgrow its bytes: the oldest
-// goes first, and what is too long for it is not cached.
+// goes first, and a chain above the limit is not cached.
 func TestCacheIsBoundedByBytes(t *testing.T) {
 	const limit = 1 << 20
 	h := newCache(limit)

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// say runs pieces of output through a clip and returns what passes at once, and all.
-func say(limit int, pieces ...string) (now, all [2]string) {
+// clipped runs pieces of output through a clip and returns what passes at once, and all.
+func clipped(limit int, pieces ...string) (now, all [2]string) {
 	c := newClip(limit)
 	for i, p := range pieces {
 		now[i%2] += c.write(i%2, []byte(p))
@@ -20,21 +20,21 @@ func say(limit int, pieces ...string) (now, all [2]string) {
 }
 
 func TestClip(t *testing.T) {
-	if _, all := say(10, "0123456789"); all[stdout] != "0123456789" {
+	if _, all := clipped(10, "0123456789"); all[stdout] != "0123456789" {
 		t.Errorf("output of exactly the limit: got %q", all[stdout])
 	}
-	now, all := say(10, "0123456789ABCDE")
+	now, all := clipped(10, "0123456789ABCDE")
 	if now[stdout] != "01234" {
-		t.Errorf("told at once: got %q, want the first half of the limit", now[stdout])
+		t.Errorf("at once: got %q, want the first half of the limit", now[stdout])
 	}
 	if want := "01234\n[… 5 characters left out …]\nABCDE"; all[stdout] != want {
 		t.Errorf("got %q, want %q", all[stdout], want)
 	}
-	_, all = say(4, "aaaa", "bbbb", "cccc")
+	_, all = clipped(4, "aaaa", "bbbb", "cccc")
 	if all[stdout] != "aa\n[… 4 characters left out …]\ncc" || all[stderr] != "\n[… 4 characters left out …]\n" {
 		t.Errorf("two streams share the limit: got %q and %q", all[stdout], all[stderr])
 	}
-	if _, all = say(0, "abc"); all[stdout] != "\n[… 3 characters left out …]\n" {
+	if _, all = clipped(0, "abc"); all[stdout] != "\n[… 3 characters left out …]\n" {
 		t.Errorf("limit 0: got %q", all[stdout])
 	}
 }

@@ -26,8 +26,8 @@ type closed struct {
 	Refusal      string
 }
 
-// write gives a call its arguments in pieces of n characters and closes it. Nothing may
-// be told of a call before its item can be shown.
+// write writes arguments to a call in pieces of n characters and closes it. A call must not
+// have events before its item can be shown.
 func write(t *testing.T, c tool.Call, arguments string, n int) closed {
 	t.Helper()
 	var out closed
@@ -89,7 +89,7 @@ func TestCustomInput(t *testing.T) {
 			}
 			want := berth.CustomToolCall{ID: item.ID, Type: berth.ItemCustomToolCall, Status: berth.StatusCompleted, CallID: "call_1", Input: tc.want, Name: "c"}
 			if diff := cmp.Diff(want, item); diff != "" || got.Deltas != tc.want || got.Done != tc.want || got.Refusal != "" {
-				t.Errorf("%s in pieces of %d: told %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n, got.Deltas, got.Done, got.Refusal, diff)
+				t.Errorf("%s in pieces of %d: deltas %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n, got.Deltas, got.Done, got.Refusal, diff)
 			}
 		}
 	}
@@ -117,14 +117,14 @@ func TestPatchDiff(t *testing.T) {
 			want := berth.ApplyPatchCall{ID: item.ID, Type: berth.ItemApplyPatchCall, Status: berth.StatusCompleted, CallID: "call_1",
 				Operation: berth.PatchOperation{Type: kind, Diff: diff, Path: "a b.md"}}
 			if d := cmp.Diff(want, item); d != "" || !strings.Contains(tc.arguments, kind) || got.Deltas != tc.want || got.Done != tc.want || got.Refusal != "" {
-				t.Errorf("%s in pieces of %d: told %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n, got.Deltas, got.Done, got.Refusal, d)
+				t.Errorf("%s in pieces of %d: deltas %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n, got.Deltas, got.Done, got.Refusal, d)
 			}
 		}
 	}
 }
 
 // Whatever a model writes, and in whatever pieces: a call is refused or it is
-// whole, and what was told of it is what its item says.
+// whole, and its deltas are the content of its item.
 func FuzzClientCalls(f *testing.F) {
 	f.Add(`{"type":"create_file","path":"a","diff":"+\u00e9\ud83d\ude00"}`, 3)
 	f.Add(`{"diff":"+x","type":"update_file","path":"a`, 1)
@@ -148,7 +148,7 @@ func FuzzClientCalls(f *testing.F) {
 				t.Errorf("%s: status %s, refused %q", kind, got.Item.Status(), got.Refusal)
 			}
 			if kind != berth.ItemShellCall && got.Deltas != got.Done {
-				t.Errorf("%s: told %q, ended with %q", kind, got.Deltas, got.Done)
+				t.Errorf("%s: deltas %q, ended with %q", kind, got.Deltas, got.Done)
 			}
 			low, err := kinds.Lower(got.Item)
 			if err != nil || low.Type() != berth.ItemFunctionCall || kinds.Name(got.Item) != each.Spec().Function.Name {
