@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// outlineRun writes a run's stream one event a line, deltas with what they hold.
+// outlineRun formats a run's stream with one event per line, deltas with their content.
 func outlineRun(t *testing.T, events []sse.Event) string {
 	t.Helper()
 	var b strings.Builder
@@ -34,7 +34,7 @@ func outlineRun(t *testing.T, events []sse.Event) string {
 	return strings.NewReplacer("step.created", "step", " message_creation", " message", " tool_calls", " calls").Replace(b.String())
 }
 
-// begun is how every stream of a new run begins.
+// begun holds the first events of every stream of a new run.
 const begun = "created\nqueued\nin_progress\n"
 
 func opened(kind string) string { return "step " + kind + "\nstep.in_progress " + kind + "\n" }
@@ -93,9 +93,9 @@ func TestRunStreams(t *testing.T) {
 	}
 }
 
-// Clients take one step at a time. A message after calls is sent at once, its step
-// when the calls have their outputs.
-func TestStepAfterCallsIsToldLater(t *testing.T) {
+// Clients expect one step at a time. A message after calls is sent at once, its step when
+// the calls have outputs.
+func TestStepAfterCallsIsSentLater(t *testing.T) {
 	h, _ := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, model.Text{Text: "Wait."}, stopped), turn(model.Text{Text: "Rain."}, stopped))
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"played",`+forecast+`}`).id()
 	thread := h.thread("hi")
@@ -112,11 +112,11 @@ func TestStepAfterCallsIsToldLater(t *testing.T) {
 	}
 }
 
-// sameAsKept checks that the last that a stream sent of a run, its steps and messages
-// is what is read afterwards, and that what broke off is in no list.
+// sameAsKept checks that the last versions of a run, its steps and messages in a stream
+// equal the stored ones, and that no list contains interrupted ones.
 func (h *house) sameAsKept(thread string, events []sse.Event, status string) {
 	h.t.Helper()
-	told := map[string]object{}
+	sent := map[string]object{}
 	var run object
 	for _, ev := range events[:len(events)-1] {
 		var o object
@@ -125,43 +125,43 @@ func (h *house) sameAsKept(thread string, events []sse.Event, status string) {
 		case "thread.run":
 			run = o
 		case "thread.run.step", "thread.message":
-			told[o.id()] = o
+			sent[o.id()] = o
 		}
 	}
 	if run["status"] != status {
-		h.t.Errorf("the run is told as %v, want %s", run["status"], status)
+		h.t.Errorf("the run was sent as %v, want %s", run["status"], status)
 	}
 	path := thread + "/runs/" + run.id()
 	if diff := cmp.Diff(run, h.call(200, "GET", path, nil)); diff != "" {
-		h.t.Errorf("the run (-told +kept):\n%s", diff)
+		h.t.Errorf("the run (-sent +stored):\n%s", diff)
 	}
-	kept := 0
+	stored := 0
 	for _, list := range []string{path + "/steps", thread + "/messages?run_id=" + run.id()} {
 		for _, v := range h.call(200, "GET", list, nil)["data"].([]any) {
-			kept++
+			stored++
 			o := object(v.(map[string]any))
 			switch {
 			case o["status"] == "in_progress":
 				continue // its last delta is not an object
-			case told[o.id()] == nil && status == "requires_action":
-				kept-- // it is told when the step before it has ended
+			case sent[o.id()] == nil && status == "requires_action":
+				stored-- // it is sent when the step before it has ended
 				continue
 			}
-			if diff := cmp.Diff(told[o.id()], o); diff != "" {
-				h.t.Errorf("%s (-told +kept):\n%s", o.id(), diff)
+			if diff := cmp.Diff(sent[o.id()], o); diff != "" {
+				h.t.Errorf("%s (-sent +stored):\n%s", o.id(), diff)
 			}
 		}
 	}
-	for id, o := range told {
+	for id, o := range sent {
 		given := o["status"] == "failed" && o.at("last_error", "message") == "The answer was interrupted and is being generated again." || o["status"] == "incomplete" && status == "completed"
 		if !given {
 			continue
 		}
-		kept++
+		stored++
 		kind := map[any]string{"thread.message": thread + "/messages/", "thread.run.step": path + "/steps/"}[o["object"]]
 		h.call(404, "GET", kind+id, nil)
 	}
-	if kept != len(told) {
-		h.t.Errorf("%d steps and messages were told, %d are kept", len(told), kept)
+	if stored != len(sent) {
+		h.t.Errorf("%d steps and messages were sent, %d are stored", len(sent), stored)
 	}
 }

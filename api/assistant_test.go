@@ -155,7 +155,7 @@ func TestAssistantErrors(t *testing.T) {
 	h.refused(404, "GET", thread+"/runs/run_none", nil, "No run found with id 'run_none'.")
 	h.refused(404, "GET", thread+"/runs/run_none/steps", nil, "No run found with id 'run_none'.")
 
-	// What was refused has left nothing behind.
+	// Refused requests leave no objects.
 	h.call(404, "POST", thread+"/runs", `{`+a+`,"model":"nobody/knows","additional_messages":[{"role":"user","content":"x"}]}`)
 	if runs := h.call(200, "GET", thread+"/runs", nil); len(runs["data"].([]any)) != 0 {
 		t.Errorf("refused runs are listed: %v", runs)
@@ -192,7 +192,7 @@ func TestAssistantsNeedTheirHeader(t *testing.T) {
 	}
 }
 
-// Another project's ids, on every path and in every body, are as good as unknown.
+// Another project's ids are answered like unknown ids, in every path and body.
 func TestAssistantsOfProjectsAreApart(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-theirs", "proj_theirs")

@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// What was done with a container can be read after its deletion.
+// The audit entries of a container can be read after its deletion.
 func TestContainerAudit(t *testing.T) {
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()

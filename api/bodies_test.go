@@ -20,8 +20,8 @@ import (
 	"github.com/berth-run/berth/internal/ration"
 )
 
-// unwatched serves a house's handler without the look at each answer that newHouse
-// takes, which holds the answer.
+// unwatched serves a house's handler without the contract check of newHouse, which holds
+// each answer in memory.
 func unwatched(t *testing.T, opts api.Options, heard *atomic.Int64) net.Addr {
 	t.Helper()
 	handler := api.New(opts)
@@ -40,8 +40,8 @@ func unwatched(t *testing.T, opts api.Options, heard *atomic.Int64) net.Addr {
 	return l.Addr()
 }
 
-// Bodies that become a large heap wait for their turn or are refused, whatever they
-// are made of, and small requests of others are answered meanwhile.
+// Bodies that need much memory wait for their turn or are refused, while small requests of
+// other projects are answered.
 func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 	const (
 		size = 4 << 20
@@ -118,8 +118,8 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 	}
 }
 
-// A body that finds no room is refused before it is read, and a run in the background
-// holds room for its request until it has ended.
+// A body is refused before it is read if there is no memory for it. A background run holds
+// the memory of its request until it has ended.
 func TestBodyWaitsForRoom(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Memory.Bodies = ration.New(ration.Options{Total: 4 << 20, Wait: 1})
@@ -148,7 +148,7 @@ func TestBodyWaitsForRoom(t *testing.T) {
 	eventually(t, "the run has given its room back", func() bool { return decoding.Held() == 0 && bodies.Held() == 0 })
 }
 
-// Messages on a socket are bodies too.
+// Messages on a WebSocket count as bodies.
 func TestSocketMessagesWaitForRoom(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Memory.Bodies = ration.New(ration.Options{Total: 8 << 20, Wait: 1})
@@ -162,7 +162,7 @@ func TestSocketMessagesWaitForRoom(t *testing.T) {
 		conn.SetReadLimit(-1)
 		return conn
 	}
-	said := func(conn *websocket.Conn) string {
+	received := func(conn *websocket.Conn) string {
 		_, data, err := conn.Read(t.Context())
 		check(t, err)
 		return string(data)
@@ -171,11 +171,11 @@ func TestSocketMessagesWaitForRoom(t *testing.T) {
 
 	conn := dial()
 	check(t, conn.Write(t.Context(), websocket.MessageText, []byte(message)))
-	for !strings.Contains(said(conn), `"response.completed"`) {
+	for !strings.Contains(received(conn), `"response.completed"`) {
 	}
 	tiny := `{"type":"response.create","model":"scripted","input":[` + strings.Repeat("[],", 1<<20) + `[]]}`
 	check(t, conn.Write(t.Context(), websocket.MessageText, []byte(tiny)))
-	if got := said(conn); !strings.Contains(got, "JSON values") {
+	if got := received(conn); !strings.Contains(got, "JSON values") {
 		t.Errorf("got %s", got)
 	}
 	conn.CloseNow()
@@ -185,7 +185,7 @@ func TestSocketMessagesWaitForRoom(t *testing.T) {
 	check(t, holder.Reserve(t.Context(), 4<<20))
 	conn = dial()
 	check(t, conn.Write(t.Context(), websocket.MessageText, []byte(message)))
-	if got := said(conn); !strings.Contains(got, "server_overloaded") {
+	if got := received(conn); !strings.Contains(got, "server_overloaded") {
 		t.Errorf("got %s", got)
 	}
 	if _, _, err := conn.Read(t.Context()); websocket.CloseStatus(err) != websocket.StatusTryAgainLater {
@@ -195,7 +195,7 @@ func TestSocketMessagesWaitForRoom(t *testing.T) {
 	eventually(t, "all room is given back", func() bool { return decoding.Held() == 0 && bodies.Held() == 0 })
 }
 
-// A document of a bundle is bounded before anything is built of it.
+// The size of a bundle's document is checked before it is decoded.
 func TestBundleOfTinyValuesTakesBoundedMemory(t *testing.T) {
 	h := newHouse(t, nil)
 	made := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"x"}`).id()
@@ -233,7 +233,7 @@ func TestBundleOfTinyValuesTakesBoundedMemory(t *testing.T) {
 	}
 }
 
-// refitted is a bundle whose manifest has the lengths and digests of its responses.
+// refitted returns a bundle whose manifest matches its changed responses.
 func refitted(t *testing.T, bundle []byte) []byte {
 	t.Helper()
 	docs := map[string][]byte{}

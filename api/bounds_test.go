@@ -13,8 +13,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// storeNothing are the requests that a project whose storage is full may still make, and
-// why. Every other one that is not a GET or a DELETE is refused.
+// storeNothing are the requests that are allowed while the project's storage is full, and
+// why. All others that are not a GET or a DELETE are refused.
 var storeNothing = map[string]string{
 	"POST /v1/responses/{response}/cancel":               "ends what stores",
 	"POST /v1/responses/input_tokens":                    "counts",
@@ -22,7 +22,7 @@ var storeNothing = map[string]string{
 	"POST /v1/threads/{thread}/runs/{run}/cancel":        "ends what stores",
 	"POST /v1/containers/{container}/pause":              "changes a status",
 	"POST /v1/containers/{container}/resume":             "changes a status",
-	"POST /v1/containers/{container}/ports/{port}":       "the link holds what it says",
+	"POST /v1/containers/{container}/ports/{port}":       "the link is not stored",
 	"POST /v1/traces/ingest":                             "traces are not stored",
 	"POST /v1/webhook_endpoints/{webhook}/rotate_secret": "replaces a secret",
 	"/v1/containers/{container}/guest/{path...}":         "the container's disk is bounded",
@@ -40,8 +40,8 @@ var askModel = map[string]string{
 	"POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs": "",
 }
 
-// Every route that creates or changes something is bounded by its project's storage and
-// rate. A new one is, unless it is named above.
+// Every route that creates or changes objects is limited by its project's storage and rate,
+// unless it is listed above.
 func TestEveryWriteIsBounded(t *testing.T) {
 	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_full": {StorageBytes: number(0)}, "proj_slow": {RequestsPerMinute: number(0)}})
 	h.key("sk-full", "proj_full")
@@ -76,7 +76,7 @@ func TestEveryWriteIsBounded(t *testing.T) {
 	}
 }
 
-// What a project stores of any kind counts toward its storage, and deletion gives it back.
+// Stored objects of any kind count toward a project's storage until they are deleted.
 func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(1 << 20)}})
 	h.key("sk-a", "proj_a")
@@ -109,7 +109,7 @@ func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
 		{"/v1/assistants", `{"model":"scripted","instructions":"` + text + `"}`},
 	} {
 		full(tt.path, tt.body)
-		// A response's own end is stored, whatever it takes.
+		// The end of a response is always stored.
 		if n := stored(); n < 512<<10 || n > 4<<20 {
 			t.Errorf("%s: stored %d bytes of 1 MB", tt.path, n)
 		}
@@ -130,7 +130,7 @@ func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
 	h.call(200, "POST", "/v1/conversations", `{}`)
 }
 
-// A response that runs when its project's storage is used up ends with its last event.
+// A response in progress ends when its project's storage is full.
 func TestRunningResponseEndsWhenStorageIsFull(t *testing.T) {
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(1 << 20)}})
 	h.key("sk-a", "proj_a")

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// rewritten is a bundle of which each entry is changed.
+// rewritten returns a bundle with each entry changed.
 func rewritten(t *testing.T, bundle []byte, edit func(name string, body []byte) []byte) []byte {
 	t.Helper()
 	var out bytes.Buffer
@@ -38,8 +38,7 @@ func rewritten(t *testing.T, bundle []byte, edit func(name string, body []byte) 
 	}
 }
 
-// What a forged manifest says of its container is refused, or is as if nothing was said;
-// and what is made of it does no harm.
+// A forged container in a manifest is refused or ignored, and an import of it does no harm.
 func TestForgedContainer(t *testing.T) {
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
 	bundle := h.export(h.chained("played").id(), "")
@@ -83,8 +82,8 @@ func TestForgedContainer(t *testing.T) {
 	}
 }
 
-// What a forged response says is refused, or can be read, listed, continued, replayed and
-// exported as others can: nothing of it ends the server.
+// A forged response is refused, or can be read, listed, continued, replayed and exported
+// like others. None crashes the server.
 func TestForgedResponses(t *testing.T) {
 	turns := [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}
 	for range 100 {
@@ -93,7 +92,7 @@ func TestForgedResponses(t *testing.T) {
 	var opts api.Options
 	h := newHouse(t, func(o *api.Options) { opts = *o }, model.Rule{Match: "played", Provider: &playedModel{turns: turns}})
 	bundle := h.export(h.chained("played").id(), "")
-	unwatched := httptest.NewServer(api.New(opts)) // what was forged is not as in the contract
+	unwatched := httptest.NewServer(api.New(opts)) // forged responses violate the contract
 	defer unwatched.Close()
 	within := func(doc map[string]any, part string) map[string]any {
 		inner := doc[part].(map[string]any)
@@ -117,10 +116,10 @@ func TestForgedResponses(t *testing.T) {
 			d["input"] = list(object{"type": "function_call_output"}, object{"type": "shell_call"}, object{"type": "shell_call_output", "output": list(nil)}, object{"type": "apply_patch_call"}, object{"type": "code_interpreter_call"},
 				object{"type": "file_search_call"}, object{"type": "mcp_call"}, object{"type": "computer_call_output"}, object{"type": "item_reference"}, object{"type": "compaction"})
 		},
-		"no output":         func(d map[string]any) { within(d, "body")["output"] = list(nil) },
-		"output of no kind": func(d map[string]any) { within(d, "body")["output"] = list(object{}, list(), 7) },
-		"no tool":           func(d map[string]any) { within(d, "body")["tools"] = list(nil) },
-		"no tool asked for": func(d map[string]any) { within(d, "request")["tools"] = list(nil) },
+		"no output":              func(d map[string]any) { within(d, "body")["output"] = list(nil) },
+		"output of no kind":      func(d map[string]any) { within(d, "body")["output"] = list(object{}, list(), 7) },
+		"no tool":                func(d map[string]any) { within(d, "body")["tools"] = list(nil) },
+		"no tool in the request": func(d map[string]any) { within(d, "request")["tools"] = list(nil) },
 		"tools of no kind": func(d map[string]any) {
 			within(d, "request")["tools"] = list(object{}, object{"type": "shell"}, object{"type": "mcp"}, object{"type": "function"})
 		},
@@ -207,6 +206,6 @@ func TestForgedResponses(t *testing.T) {
 		})
 	}
 	if imported < 5 {
-		t.Errorf("%d were imported: the others say little", imported)
+		t.Errorf("only %d were imported, so the test covers little", imported)
 	}
 }

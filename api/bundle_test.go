@@ -12,8 +12,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// chained makes a chain of two responses with a container and a file, and returns the
-// last one.
+// chained creates a chain of two responses with a container and a file. It returns the last
+// response.
 func (h *house) chained(model string) object {
 	h.t.Helper()
 	form, kind := upload("note.txt", strings.NewReader("a note"), "purpose", "user_data")
@@ -42,7 +42,8 @@ func (h *house) export(id, query string) []byte {
 	return bundle
 }
 
-// A chain goes to another server with its files and its container, and goes on there.
+// A chain can be moved to another server with its files and its container, and continued
+// there.
 func TestBundle(t *testing.T) {
 	here := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), shellTurn("echo two >> made"), textTurn("done")}}})
 	last := here.chained("played")
@@ -69,10 +70,10 @@ func TestBundle(t *testing.T) {
 	if got := len(played.asked[0].Items); got != 9 {
 		t.Errorf("the model there saw %d items of the chain", got)
 	}
-	// And again beside itself: identifiers are made anew.
+	// A second import gets new identifiers.
 	twice := there.call(200, "POST", "/v1/bundles", bytes.NewReader(bundle), "application/x-tar")
 	if twice.at("response_id") == id {
-		t.Error("a second import took the place of the first")
+		t.Error("a second import replaced the first")
 	}
 	without := here.call(200, "POST", "/v1/bundles", bytes.NewReader(here.export(last.id(), "?container=false")), "application/x-tar")
 	if without.at("container_id") != nil || without.at("responses") != 2.0 {
@@ -81,7 +82,7 @@ func TestBundle(t *testing.T) {
 	here.call(404, "GET", "/v1/responses/resp_none/bundle", nil)
 }
 
-// What is not as it was written is refused, and nothing is made of it.
+// A damaged bundle is refused and creates no objects.
 func TestBundleBroken(t *testing.T) {
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
 	bundle := h.export(h.chained("played").id(), "")
@@ -143,8 +144,7 @@ func TestBundleBroken(t *testing.T) {
 	}
 }
 
-// A chain done again from its record says where it is another; another model is shown
-// beside it.
+// A replay reports where it differs from the record. A replay with another model shows both.
 func TestReplay(t *testing.T) {
 	played := &playedModel{turns: [][]any{shellTurn("echo same | tee made"), textTurn("well"), shellTurn("cat made; echo $RANDOM$RANDOM$RANDOM"), textTurn("done")}}
 	other := &playedModel{turns: [][]any{textTurn("I would not."), textTurn("Nor now.")}}
@@ -162,7 +162,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("got %v", random.at("divergence"))
 	}
 	if len(played.asked) != asked {
-		t.Error("the model was asked")
+		t.Error("the model was called")
 	}
 	beside := h.call(200, "POST", "/v1/responses/"+last.id()+"/replay", `{"model":"other"}`)
 	if beside.at("responses", 1, "replayed", 0) != "message: Nor now." || beside.at("divergence", "recorded") != "shell_call: echo same | tee made" {

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/model/scripted"
 )
 
-// TestToolMessageName: LangGraph's agents send the function's name with its output, and
-// clients that joined a stream leave the index in a call.
+// LangGraph's agents send the function's name with its output, and clients that join a
+// stream's chunks leave the index in a call. Both are accepted.
 func TestToolMessageName(t *testing.T) {
 	h := newHouse(t, nil)
 	h.call(200, "POST", "/v1/chat/completions", `{"model":"scripted","messages":[{"role":"user","content":"weather?"},
@@ -25,7 +25,7 @@ func TestToolMessageName(t *testing.T) {
 		{"role":"tool","tool_call_id":"c1","name":"get_weather","content":"sunny"}]}`)
 }
 
-// TestBetaQuery: the SDKs' beta resources send beta=true with every request.
+// The query beta=true, which the SDKs' beta resources send, is accepted.
 func TestBetaQuery(t *testing.T) {
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/responses?beta=true", `{"model":"scripted","input":"hi"}`).id()
@@ -37,8 +37,8 @@ func TestBetaQuery(t *testing.T) {
 	}
 }
 
-// TestUnknownQuery: every route refuses an unknown query parameter, except those that
-// forward the query into a container. codex sends its version with GET /v1/models.
+// Every route refuses an unknown query parameter, except those that forward the query into a
+// container. codex sends its version with GET /v1/models.
 func TestUnknownQuery(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, pattern := range api.Routes() {
@@ -72,7 +72,7 @@ func TestDeleteModel(t *testing.T) {
 	}
 }
 
-// TestGetRoutedModel: a model that a rule routes is there, although no provider lists it.
+// A model that a rule routes can be retrieved, although no provider lists it.
 func TestGetRoutedModel(t *testing.T) {
 	h := newHouse(t, nil, model.Rule{Match: "any/*", Provider: scripted.Provider{}, Upstream: scripted.Name, Window: 4096})
 	m := h.call(200, "GET", "/v1/models/any/model", nil)
@@ -82,8 +82,8 @@ func TestGetRoutedModel(t *testing.T) {
 	h.call(404, "GET", "/v1/models/unknown", nil)
 }
 
-// TestCancelSynchronous: a response that its client waited for cannot be cancelled once it
-// has ended; one in the background can, which changes nothing.
+// A foreground response cannot be cancelled after its end. Cancelling an ended background
+// response has no effect.
 func TestCancelSynchronous(t *testing.T) {
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`).id()
@@ -97,8 +97,7 @@ func TestCancelSynchronous(t *testing.T) {
 	}
 }
 
-// TestContentEncoding sends bodies in several encodings, one of which grows beyond the
-// bound for a body.
+// Bodies are accepted in several encodings, and refused if the decoded body is too large.
 func TestContentEncoding(t *testing.T) {
 	h := newHouse(t, nil)
 	gzipped := func(body string) []byte {
@@ -145,8 +144,7 @@ func TestContentEncoding(t *testing.T) {
 	}
 }
 
-// TestHints: fields that change no answer are taken, and shown where the wire has a place
-// for them.
+// Fields that do not change answers are accepted, and shown where OpenAI's response has them.
 func TestHints(t *testing.T) {
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi","prompt_cache_options":{"mode":"explicit"},"access_programs":{"cyber":"standard"},
@@ -160,8 +158,8 @@ func TestHints(t *testing.T) {
 	}
 }
 
-// TestReportedByUpstream: the tier and the moderation are those that the upstream reports.
-// What it does not report was not used.
+// The service tier and the moderation are those that the upstream reports. Without a report,
+// they are absent.
 func TestReportedByUpstream(t *testing.T) {
 	const result = `{"type":"moderation_result","model":"omni","flagged":false,"categories":{},"category_scores":{},"category_applied_input_types":{}}`
 	told := model.Finish{Reason: model.FinishStop, ServiceTier: "priority", Moderation: json.RawMessage(`{"input":` + result + `,"output":` + result + `}`)}
@@ -190,8 +188,8 @@ func TestReportedByUpstream(t *testing.T) {
 	}
 }
 
-// TestFileURL: the file is read once, shown to the model as its content, and stays with
-// the item, in a response and in a conversation.
+// A file at a URL is downloaded once, passed to the model as content, and stored in the
+// item, in a response and in a conversation.
 func TestFileURL(t *testing.T) {
 	h, m := playing(t, turn(model.Text{Text: "A letter."}, stopped), turn(model.Text{Text: "Still one."}, stopped))
 	const part = `{"role":"user","content":[{"type":"input_file","file_url":"https://example.com/letter.txt"}]}`

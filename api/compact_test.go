@@ -52,7 +52,7 @@ func TestCompactionOverChat(t *testing.T) {
 	}
 	heard := double.Requests()
 	if sum := heard[1]; sum.System != "Be brief." || !strings.Contains(sum.Messages[len(sum.Messages)-1].Text, "summary") {
-		t.Errorf("asked for the summary with %+v", sum)
+		t.Errorf("the request of the summary is %+v", sum)
 	}
 	var seen []string
 	for _, m := range heard[2].Messages {

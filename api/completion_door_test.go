@@ -86,8 +86,8 @@ func TestCompletionChoices(t *testing.T) {
 	}
 }
 
-// What a client asks for reaches the model.
-func TestCompletionAsks(t *testing.T) {
+// The parameters of a request reach the model.
+func TestCompletionParameters(t *testing.T) {
 	h, m := playing(t, turn(stopped))
 	h.call(200, "POST", "/v1/chat/completions", `{"model":"played","messages":[{"role":"system","content":"S"},{"role":"user","name":"ann","content":"U in JSON"}],
 		"stop":["x"],"seed":5,"presence_penalty":1,"frequency_penalty":0.5,"logit_bias":{"3":-1},"max_tokens":9,"temperature":0.5,"top_p":0.5,"logprobs":true,"top_logprobs":1,
@@ -137,8 +137,8 @@ func TestCompletionErrors(t *testing.T) {
 	h.call(404, "POST", "/v1/completions", `{"model":"played","prompt":"hi"}`)
 }
 
-// Clients send a request again by themselves, but not one that has run tools.
-func TestCompletionIsNotTriedAgain(t *testing.T) {
+// The answer to a failed request that has run tools forbids an automatic retry.
+func TestCompletionIsNotRetried(t *testing.T) {
 	run := turn(model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["true"]}`}, model.Finish{})
 	for want, turns := range map[string][][]any{"": {turn(lasting)}, "false": {run, turn(lasting)}} {
 		for _, stream := range []bool{false, true} {
@@ -151,7 +151,7 @@ func TestCompletionIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// A stream has no status before its first word, unless that takes long.
+// A stream sends its header with the first text, or with a keep-alive if that takes long.
 func TestCompletionSilence(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.KeepAlive = time.Millisecond })
 	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"vendor/fed","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
@@ -170,7 +170,7 @@ func TestCompletionSilence(t *testing.T) {
 	}
 }
 
-// A waitingModel says a word and waits for the end of its context.
+// A waitingModel answers with a word and waits for the end of its context.
 type waitingModel struct{ begun, left chan struct{} }
 
 func newWaitingModel() waitingModel {
@@ -188,7 +188,7 @@ func (m waitingModel) Stream(ctx context.Context, _ *model.Request) iter.Seq2[mo
 	}
 }
 
-// A client that goes ends the runs of all choices.
+// A client that disconnects ends the runs of all choices.
 func TestCompletionLeave(t *testing.T) {
 	for _, stream := range []bool{false, true} {
 		m := newWaitingModel()
@@ -214,13 +214,13 @@ func TestCompletionLeave(t *testing.T) {
 			select {
 			case <-m.left:
 			case <-time.After(20 * time.Second):
-				t.Fatal("a run goes on after its client has gone")
+				t.Fatal("a run continues after its client has disconnected")
 			}
 		}
 	}
 }
 
-// A server that stops says so in the stream.
+// If the server stops, the stream ends with an error that states it.
 func TestCompletionStop(t *testing.T) {
 	m := newWaitingModel()
 	h := newHouse(t, nil, model.Rule{Match: "waiting", Provider: m})
@@ -238,7 +238,7 @@ func TestCompletionStop(t *testing.T) {
 }
 
 // A completion that cannot be stored is not sent as finished.
-func TestCompletionSavedBeforeTold(t *testing.T) {
+func TestCompletionIsSavedBeforeItIsSent(t *testing.T) {
 	m := &playedModel{turns: [][]any{turn(model.Text{Text: "a"}, stopped)}}
 	full := errors.New("the disk is full")
 	h := newHouse(t, func(o *api.Options) { o.Store.Objects = brokenObjects{o.Store.Objects, full} }, model.Rule{Match: "played", Provider: m})
@@ -259,7 +259,7 @@ func (b brokenObjects) CreateObjects(context.Context, berth.ProjectID, ...*store
 	return b.err
 }
 
-func TestKeptCompletions(t *testing.T) {
+func TestStoredCompletions(t *testing.T) {
 	h, _ := playing(t, turn(model.Text{Text: "a"}, stopped))
 	h.key("mine", "proj_mine")
 	h.call(200, "POST", "/v1/chat/completions", `{`+asking+`}`) // not stored by default
@@ -285,7 +285,7 @@ func TestKeptCompletions(t *testing.T) {
 		`"usage":{"completion_tokens":2,"completion_tokens_details":{"accepted_prediction_tokens":0,"audio_tokens":0,"reasoning_tokens":1,"rejected_prediction_tokens":0},` +
 		`"prompt_tokens":7,"prompt_tokens_details":{"audio_tokens":0,"cached_tokens":3},"total_tokens":9}}`
 	if diff := cmp.Diff(want, masked(string(kept))); diff != "" {
-		t.Errorf("kept (-want +got):\n%s", diff)
+		t.Errorf("stored (-want +got):\n%s", diff)
 	}
 
 	listed := func(query string) []string {

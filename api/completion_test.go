@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth/model"
 )
 
-// A playedModel plays one list of deltas for each turn, an error among them, and
-// keeps what it was asked. After the last turn it begins anew.
+// A playedModel plays one list of deltas for each turn, which may contain an error, and
+// records the requests. After the last turn, it starts again with the first.
 type playedModel struct {
 	turns [][]any
 
@@ -43,7 +43,7 @@ func (m *playedModel) Stream(_ context.Context, req *model.Request) iter.Seq2[mo
 	}
 }
 
-// play begins with other turns.
+// play replaces the turns.
 func (m *playedModel) play(turns [][]any) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -97,7 +97,7 @@ func masked(s string) string {
 	return s
 }
 
-// complete asks for a completion and returns its status and masked body.
+// complete requests a completion and returns the status and the masked body.
 func (h *house) complete(fields string) (int, string) {
 	h.t.Helper()
 	resp := h.send(h.t.Context(), "POST", "/v1/chat/completions", "{"+fields+"}")
@@ -210,7 +210,7 @@ var answers = []struct {
 		whole: `{"index":0,"message":{"role":"assistant","content":"ab","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}`,
 	},
 	{
-		name: "thoughts that are asked for", fields: `"include_reasoning":true`,
+		name: "reasoning with include_reasoning", fields: `"include_reasoning":true`,
 		turns: [][]any{turn(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"reasoning_content":"Hm."},"logprobs":null,"finish_reason":null}
@@ -261,7 +261,7 @@ var answers = []struct {
 		whole: `{"index":0,"message":{"role":"assistant","content":"Let me think.\n\n41","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}`,
 	},
 	{
-		name:  "begun anew before a word",
+		name:  "repeated before any text",
 		turns: [][]any{turn(passing), turn(model.Text{Text: "a"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":null}
@@ -269,7 +269,7 @@ var answers = []struct {
 		whole: `{"index":0,"message":{"role":"assistant","content":"a","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop"}`,
 	},
 	{
-		name:  "begun anew after a word",
+		name:  "repeated after some text",
 		turns: [][]any{turn(model.Text{Text: "b"}, passing), turn(model.Text{Text: "a"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"b"},"logprobs":null,"finish_reason":null}
@@ -292,7 +292,7 @@ var answers = []struct {
 	},
 }
 
-// What a model does becomes these chunks, and this message.
+// The output of a model becomes these chunks, and this message without stream.
 func TestCompletionAnswers(t *testing.T) {
 	h, m := playing(t)
 	for _, tt := range answers {

@@ -20,8 +20,8 @@ var update = flag.Bool("update", false, "write what is refused into docs/diverge
 // A probe is an operation whose request fields are tried one at a time.
 type probe struct {
 	operation string
-	// base makes a request that is answered with success: its path, its body, and
-	// the values that are valid at certain places.
+	// base returns a request that succeeds: its path, its body, and valid values for certain
+	// places.
 	base func(h *house) (path string, body, known map[string]any)
 }
 
@@ -92,15 +92,15 @@ func with(values map[string]any) map[string]any {
 	return all
 }
 
-// pictured has a value for the one place in a message that wants a certain form.
+// pictured has a value for the only place in a message that requires a certain form.
 var pictured = map[string]any{"image_url.url": "https://example.com/ship.png"}
 
-// looked are the codes of errors which say that a value was looked at and did not
-// fit this request; the schema alone cannot tell one that does.
+// looked are the codes of errors of values that were checked and do not fit this request.
+// The schema alone does not determine values that fit.
 var looked = []string{"", "previous_response_not_found", "prompt_not_found", "invalid_encrypted_content"}
 
-// Every field of every request in the contract is honoured, or refused by name
-// and listed in docs/divergences.md. None is unknown, and none has other values.
+// Every field of every request in the contract is used, or refused by name and listed in
+// docs/divergences.md. No field is unknown or has other values.
 func TestRequestFields(t *testing.T) {
 	h := newHouse(t, nil)
 	refused := map[string]map[string]bool{} // by what is refused, the paths that do
@@ -164,7 +164,7 @@ func TestRequestFields(t *testing.T) {
 	if *update {
 		check(t, os.WriteFile(manual, []byte(words+begin+doc.String()), 0o644))
 	} else if got != doc.String() {
-		t.Errorf("what is refused is not what %s says; if it is meant, run this test with -update. Refused:\n%s", manual, doc.String())
+		t.Errorf("the refused fields differ from %s; if that is intended, run this test with -update. Refused:\n%s", manual, doc.String())
 	}
 }
 

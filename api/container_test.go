@@ -172,11 +172,11 @@ func TestContainerErrors(t *testing.T) {
 		t.Errorf("got %v, want unknown_parameter", e)
 	}
 	if page := h.call(200, "GET", "/v1/containers/"+c.id()+"/files", nil); len(page.at("data").([]any)) != 0 {
-		t.Errorf("got %v, want nothing of a form that was refused", page)
+		t.Errorf("got %v, want no file of a refused form", page)
 	}
 }
 
-// A name that leads elsewhere is refused, never mended.
+// A file name with directories is refused, not corrected.
 func TestFileNames(t *testing.T) {
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"walls"}`)

@@ -96,7 +96,7 @@ func TestConversation(t *testing.T) {
 	}
 }
 
-// The answers to what is not there are the same for what belongs to others.
+// Another project's objects are answered like objects that do not exist.
 func TestConversationOfAnother(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-theirs", "proj_theirs")
@@ -159,11 +159,11 @@ func TestConversationRefused(t *testing.T) {
 		}
 	}
 	if got := h.listed(conv); len(got) != 1 {
-		t.Errorf("after all that was refused the conversation is %q", got)
+		t.Errorf("after the refused requests, the conversation is %q", got)
 	}
 }
 
-// A response shows its conversation, adds to it, and goes on in its container.
+// A response shows its conversation, adds to it, and continues in its container.
 func TestResponseInConversation(t *testing.T) {
 	h := newHouse(t, nil)
 	conv := h.newConversation(userSays("Ahoy."))
@@ -195,7 +195,7 @@ func TestResponseInConversation(t *testing.T) {
 	if alone := h.call(200, "POST", "/v1/responses/input_tokens", say("Ahoy.")).at("input_tokens").(float64); more < alone+20 {
 		t.Errorf("the conversation's context has %v tokens, its last message alone %v", more, alone)
 	}
-	// The items may be all that there is to answer.
+	// The conversation's items may be the whole input.
 	h.call(200, "POST", "/v1/conversations/"+conv+"/items", `{"items":[`+userSays("Are you there?")+`]}`)
 	if got := h.call(200, "POST", "/v1/responses", `{"model":"scripted","conversation":"`+conv+`"}`); got["status"] != "completed" {
 		t.Errorf("got %v", got)
@@ -204,7 +204,7 @@ func TestResponseInConversation(t *testing.T) {
 	h.call(200, "GET", "/v1/responses/"+first.id(), nil)
 }
 
-// While a response runs, its conversation takes items but no other response.
+// While a response is in progress, its conversation accepts items but no other response.
 func TestConversationLocked(t *testing.T) {
 	h := newHouse(t, nil)
 	conv := h.newConversation()
@@ -224,7 +224,7 @@ func TestConversationLocked(t *testing.T) {
 	}
 }
 
-// Items that are added at once are each there once, every request's in its order.
+// Items of concurrent requests are each added once, and those of a request in order.
 func TestConversationAppendedAtOnce(t *testing.T) {
 	h := newHouse(t, nil)
 	conv := h.newConversation()

@@ -102,19 +102,19 @@ func TestFormErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, err := readFileForm(formRequest(tt.body))
-			if got := told(t, err); got.Message != tt.message || got.Param != nil != (tt.param != "") || got.Param != nil && *got.Param != tt.param {
+			if got := clientError(t, err); got.Message != tt.message || got.Param != nil != (tt.param != "") || got.Param != nil && *got.Param != tt.param {
 				t.Errorf("got %+v (param %v), want %s (%s)", got, got.Param, tt.message, tt.param)
 			}
 		})
 	}
 	r := formRequest(with())
 	r.Header.Set("Content-Type", "application/json")
-	if _, _, err := readFileForm(r); told(t, err).Message != "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'." {
+	if _, _, err := readFileForm(r); clientError(t, err).Message != "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'." {
 		t.Errorf("JSON: got %v, want it refused", err)
 	}
 }
 
-// Whatever comes in, a form is read whole and in order or refused in words.
+// Any form is read completely and in order, or refused with an error for the client.
 func FuzzForm(f *testing.F) {
 	f.Add(multipartBody(false, part{"purpose", "", "user_data"}, part{"file", "a", "x"}))
 	f.Add(multipartBody(true, part{"file", "../a", "x"}))
@@ -122,14 +122,14 @@ func FuzzForm(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body string) {
 		req, data, err := readFileForm(formRequest(body))
 		if err != nil {
-			told(t, err)
+			clientError(t, err)
 		} else if !strings.Contains(body, data) || req.Filename == "" {
 			t.Errorf("got %q named %q", data, req.Filename)
 		}
 	})
 }
 
-// A reader in pieces that fit, and that reads again after the end, gets the end again.
+// A read after the end returns io.EOF again.
 func TestFormPieces(t *testing.T) {
 	const piece = 256 << 10
 	for size := range map[int]bool{0: true, 1: true, piece - 1: true, piece: true, piece + 1: true, 3 * piece: true} {

@@ -62,7 +62,7 @@ func liveGuest(t *testing.T) (*guest.Client, string) {
 	return client, filepath.Join(dir, "data")
 }
 
-// guestDoor is a server that passes requests to a guest.
+// guestDoor is a server that forwards requests to a guest.
 func guestDoor(t *testing.T, transport http.RoundTripper) *httptest.Server {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	h := through(t, exchange.Limits{}, func(x *exchange.Exchange, r *http.Request) error {
@@ -107,9 +107,9 @@ func TestGuestThroughTheDoor(t *testing.T) {
 	}
 }
 
-// An answer begins while the request is still being sent, as input is to a
-// process that prints.
-func TestGuestAnswersWhileItIsAsked(t *testing.T) {
+// An answer can start while the request is still being sent, such as the input of a process
+// that prints.
+func TestGuestAnswersDuringTheRequest(t *testing.T) {
 	srv := guestDoor(t, roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, ContentLength: -1, Header: http.Header{}, Body: r.Body}, nil
 	}))
@@ -136,8 +136,8 @@ func TestGuestAnswersWhileItIsAsked(t *testing.T) {
 	}
 }
 
-// A guest that answers without reading what it was sent does not harm the
-// requests that follow on the same connection.
+// A guest that answers without reading the request does not break later requests on the same
+// connection.
 func TestGuestLeavesARequestUnread(t *testing.T) {
 	srv := guestDoor(t, roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 404, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("no"))}, nil
@@ -205,7 +205,7 @@ type roundTripper func(*http.Request) (*http.Response, error)
 
 func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
-// The caller's key does not enter the sandbox, nor do cookies or addresses.
+// The caller's key, cookies and addresses are not sent to the sandbox.
 func TestGuestGetsNoSecrets(t *testing.T) {
 	var got *http.Request
 	srv := guestDoor(t, roundTripper(func(r *http.Request) (*http.Response, error) {
@@ -245,8 +245,8 @@ func TestGuestGetsNoSecrets(t *testing.T) {
 	}
 }
 
-// A guest that was replaced cannot set a cookie, run a script in the caller's
-// browser, lead it elsewhere or take the connection over.
+// A hostile guest cannot set a cookie, run a script in the caller's browser, redirect it or
+// hijack the connection.
 func TestHostileGuest(t *testing.T) {
 	page := "<script>alert(1)</script>"
 	answer := func(status int) roundTripper {
@@ -309,7 +309,7 @@ func TestGuestPaths(t *testing.T) {
 	}
 }
 
-// What a hostile guest says before its answer does not reach the client.
+// Interim answers of a hostile guest do not reach the client.
 func TestGuestHints(t *testing.T) {
 	srv := guestDoor(t, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()

@@ -109,8 +109,8 @@ func post(t *testing.T, h http.Handler, body string) (status int, answer string)
 	return got.StatusCode, string(raw)
 }
 
-// A hosted tool of which the server knows nothing but its Kind is called, run and shown
-// to the model, and its items come back as input.
+// A hosted tool that is only registered with its Kind is offered, called and run, and its
+// items are accepted as input.
 func TestRegisteredTool(t *testing.T) {
 	m := &playedModel{turns: [][]any{
 		turn(model.Call{ID: "call_1", Name: "echo", Arguments: `{"text":"ahoy"}`}, stopped), turn(model.Text{Text: "It said ahoy."}, stopped)}}
@@ -151,7 +151,7 @@ func TestRegisteredTool(t *testing.T) {
 	}
 }
 
-// Without its registration line the tool is refused by name, and so are its items.
+// Without its registration, the tool and its items are refused by name.
 func TestUnregisteredTool(t *testing.T) {
 	h := newHouse(t, nil)
 	handler := api.New(h.opts)

@@ -49,9 +49,8 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// A house is a whole server: every part is the real one but the model, of which
-// one recites and one says what the test feeds it, and the driver, whose guests
-// run in this process.
+// A house is a whole server. All parts are real except two models, a scripted one and one
+// that the test feeds, and the driver, whose guests run in this process.
 type house struct {
 	t      *testing.T
 	url    string
@@ -63,7 +62,7 @@ type house struct {
 	opts   api.Options
 }
 
-// newHouse starts a server; change may alter the door's options, rules add models.
+// newHouse starts a server. change may change the API's options; rules add models.
 func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *house {
 	return newHouseWith(t, nil, change, rules...)
 }
@@ -141,7 +140,7 @@ func check(t *testing.T, err error) {
 	}
 }
 
-// letters is a Fetcher for which every URL names a letter.
+// letters is a Fetcher that returns a letter for every URL.
 type letters struct{}
 
 func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
@@ -175,7 +174,7 @@ func (h *house) key(secret string, p berth.ProjectID) {
 }
 
 // send sends a request; body may be nil, a string of JSON, or a reader, whose
-// type the header "Content-Type: " tells.
+// type is that of the header "Content-Type".
 func (h *house) send(ctx context.Context, method, path string, body any, header ...string) *http.Response {
 	h.t.Helper()
 	var in io.Reader
@@ -220,7 +219,7 @@ func (h *house) call(status int, method, path string, body any, header ...string
 // An object is an answer in JSON.
 type object map[string]any
 
-// at returns what is at a path of names and indexes, nil if nothing is.
+// at returns the value at a path of names and indexes, or nil.
 func (o object) at(path ...any) any {
 	var v any = map[string]any(o)
 	for _, step := range path {
@@ -277,7 +276,7 @@ func (h *house) until(r *sse.Reader, kind string) object {
 	}
 }
 
-// A fedModel says the words that it is fed, and ends when it is fed "".
+// A fedModel answers with the words that it is fed, and ends when it is fed "".
 type fedModel struct {
 	words chan string
 	asked *atomic.Pointer[model.Request] // the latest

@@ -35,7 +35,7 @@ func (h *house) once(key, path, body string) string {
 	return string(raw)
 }
 
-// A response is made once, and sent again as it was sent first.
+// A response is created once, and a repeated request gets the same answer.
 func TestIdempotentResponses(t *testing.T) {
 	for name, body := range map[string]string{
 		"foreground": `{"model":"scripted","input":"hello"}`,
@@ -58,7 +58,7 @@ func TestIdempotentResponses(t *testing.T) {
 	}
 }
 
-// A response that is not stored is not sent again, but made again.
+// A response that is not stored is created again for a repeated request.
 func TestIdempotentResponsesNotStored(t *testing.T) {
 	h := newHouse(t, nil)
 	const body = `{"model":"scripted","input":"hello","store":false}`
@@ -69,8 +69,8 @@ func TestIdempotentResponsesNotStored(t *testing.T) {
 	}
 }
 
-// A client that lost its stream sends its request again and hears the same
-// response from the start, whose run has gone on.
+// A client that lost its stream and repeats the request gets the same response from the
+// start. Its run has continued.
 func TestIdempotentStreamThatWasLost(t *testing.T) {
 	h := newHouse(t, nil)
 	const body = `{"model":"vendor/fed","input":"x","stream":true}`
@@ -111,8 +111,7 @@ func TestIdempotentContainers(t *testing.T) {
 	}
 }
 
-// A failure that another attempt may mend is not the last word, though there is a
-// response that has failed.
+// After a failure that a retry may fix, a repeated request gets a new response.
 func TestIdempotencyOfFailedResponses(t *testing.T) {
 	rule, _ := chatRule(t, 0, func(n int, _ *modeltest.Request) modeltest.Turn {
 		if n == 0 {

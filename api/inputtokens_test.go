@@ -37,7 +37,7 @@ func TestInputTokens(t *testing.T) {
 	if got := count(`{"input":"hi","truncation":"auto","reasoning":{"effort":"low"},"text":{"verbosity":"low"},"model":null}`); got != hi {
 		t.Errorf("with fields that are no context: got %v tokens, want %v", got, hi)
 	}
-	// A provider that counts itself says what it will charge.
+	// The count of a provider equals the tokens that it charges.
 	used := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"one two three","instructions":"Be brief."}`)
 	if got := count(`{"model":"scripted","input":"one two three","instructions":"Be brief."}`); got != used.at("usage", "input_tokens") {
 		t.Errorf("got %v tokens, and a response uses %v", got, used.at("usage", "input_tokens"))

@@ -14,14 +14,14 @@ import (
 	"github.com/berth-run/berth/api"
 )
 
-// probed says for each route how a request can name something: in its path, its
-// query or its body. {x} is the id of an x that is another project's or nobody's,
-// $x that of one of the caller's own. To add a route, add its line; a route whose
-// requests name nothing has an empty list.
+// probed lists for each route the requests that refer to objects: in the path, the query or
+// the body. {x} is the id of an x of another project or of no project, $x that of one of
+// the caller's own. To add a route, add a line; a route whose requests refer to no object
+// has an empty list.
 //
-// A request that names another project's thing must be answered as one that names
-// nothing at all, byte for byte but for the id. Where a + leads, the answer may be
-// a success: nothing is looked up yet.
+// A request with the id of another project's object must get the same answer as one with an
+// unknown id, byte for byte except for the id. With a leading +, the answer may be a
+// success, because the object is not looked up yet.
 var probed = map[string][]string{
 	"POST /v1/responses": {
 		`/v1/responses {"model":"scripted","input":"x","previous_response_id":"{response}"}`,
@@ -162,8 +162,8 @@ var probed = map[string][]string{
 	"DELETE /v1/models/{model...}":                             {},
 }
 
-// furnish makes one of everything for the project whose key is used, and returns
-// the ids.
+// furnish creates one object of each kind for the project of the current key. It returns
+// their ids.
 func (h *house) furnish() map[string]string {
 	h.t.Helper()
 	post := func(path, body string) object { h.t.Helper(); return h.call(200, "POST", path, body) }
@@ -198,7 +198,7 @@ func (h *house) furnish() map[string]string {
 	return ids
 }
 
-// nobodys returns an id of the same form that nothing has.
+// nobodys returns an id of the same form that no object has.
 func nobodys(id string) string {
 	digits := []byte(id)
 	for i := len(digits) - 12; i < len(digits); i++ {
@@ -213,12 +213,12 @@ func nobodys(id string) string {
 
 var (
 	placeholder = regexp.MustCompile(`\{(\w+)\}|\$(\w+)`)
-	// What differs from one answer to the next.
+	// The parts that differ between two answers.
 	anyID = regexp.MustCompile(`\b(resp_|msg_|thread_|req_)\w+`)
 	aTime = regexp.MustCompile(`\b1\d{9}\b`)
 )
 
-// Another project's ids are as good as none.
+// Another project's ids are answered like unknown ids.
 func TestIsolation(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-theirs", "proj_theirs")
@@ -229,17 +229,17 @@ func TestIsolation(t *testing.T) {
 	routes := api.Routes()
 	for pattern := range probed {
 		if !slices.Contains(routes, pattern) {
-			t.Errorf("there is no route %s any more", pattern)
+			t.Errorf("the route %s no longer exists", pattern)
 		}
 	}
 	for _, pattern := range routes {
 		requests, known := probed[pattern]
 		if !known {
-			t.Errorf("say in isolation_test.go how a request of %s can name another project's things", pattern)
+			t.Errorf("list in isolation_test.go how requests of %s can refer to another project's objects", pattern)
 		}
 		for _, name := range regexp.MustCompile(`\{(\w+)\}`).FindAllString(pattern, -1) {
 			if len(requests) == 0 {
-				t.Errorf("%s is never asked about another's %s", pattern, name)
+				t.Errorf("%s is never tested with another project's %s", pattern, name)
 			}
 		}
 		method, _, found := strings.Cut(pattern, " ")
@@ -269,7 +269,7 @@ func TestIsolation(t *testing.T) {
 			}
 		}
 	}
-	// All of theirs is still there, as it was.
+	// All objects of the other project are unchanged.
 	h.token = "sk-theirs"
 	for _, path := range []string{"responses/{response}", "conversations/{conversation}/items/{conversation_item}", "files/{file}", "containers/{container}/files/{container_file}",
 		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}", "threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}", "webhook_endpoints/{webhook}", "volumes/{volume}"} {
@@ -277,7 +277,7 @@ func TestIsolation(t *testing.T) {
 	}
 }
 
-// answer returns all of an answer that could tell one id from another.
+// answer returns all parts of an answer that could reveal a difference between two ids.
 func (h *house) answer(method, request string, named map[string]string, mayPass bool) string {
 	h.t.Helper()
 	path, body, _ := strings.Cut(request, " ")

@@ -37,8 +37,8 @@ func rates(h http.Header) map[string]string {
 	return out
 }
 
-// Every answer to a limited project tells what is left of its rates, and a refusal
-// when to try again. Without a limit there is no such header.
+// Every answer to a limited project has rate limit headers, and a refusal has the time of a
+// retry. Without a limit, there are no such headers.
 func TestRates(t *testing.T) {
 	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_a": {RequestsPerMinute: number(2), TokensPerMinute: number(1000)}})
 	h.key("sk-a", "proj_a")
@@ -71,7 +71,7 @@ func TestRates(t *testing.T) {
 	}
 }
 
-// A quota that is used up is no matter of a moment: clients should not try again.
+// The answer to an exhausted quota forbids a retry.
 func TestQuotaOfStorage(t *testing.T) {
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(10)}})
 	form, kind := upload("a.txt", strings.NewReader("eleven byte"), "purpose", "user_data")

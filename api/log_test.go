@@ -98,7 +98,7 @@ func TestLogs(t *testing.T) {
 	h.call(404, "GET", "/v1/containers/"+id+"/logs", nil)
 }
 
-// A process in another protocol than is read would not be logged: none is started.
+// A process cannot be started with a protocol that the log does not decode.
 func TestLogsHaveNoWayAround(t *testing.T) {
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()

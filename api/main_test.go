@@ -9,17 +9,17 @@ import (
 	"github.com/berth-run/berth/api/contract"
 )
 
-// unserved are the operations of the contract that Berth has not, and why.
+// unserved are the operations of the contract that Berth does not serve, and why.
 var unserved = map[string]string{"DELETE /models/{model}": "no models are trained here"}
 
-// TestMain checks, after all tests, that they have seen a right answer of every
-// operation in the contract.
+// TestMain checks, after all tests, that they have seen a valid answer of every operation in
+// the contract.
 func TestMain(m *testing.M) {
 	code := m.Run()
 	if code == 0 && flag.Lookup("test.run").Value.String() == "" {
 		for _, op := range contract.Unseen() {
 			if _, known := unserved[op.String()]; !known {
-				fmt.Fprintf(os.Stderr, "no test has seen %s answer as the contract says\n", op)
+				fmt.Fprintf(os.Stderr, "no test has seen a valid answer of %s\n", op)
 				code = 1
 			}
 		}

@@ -11,8 +11,8 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// The tables were read off recordings of the hosted service, and hold what both
-// make. Where the two differ, the line is Berth's and a comment says why.
+// The tables are from recordings of OpenAI's service. Where Berth differs, the line is
+// Berth's and a comment explains it.
 
 // opening and closing frame every stream.
 var opening = []string{"created response{in_progress []}", "in_progress response{in_progress []}"}
@@ -21,7 +21,7 @@ func completed(output string) []string {
 	return []string{"completed response{completed [" + output + "] usage}"}
 }
 
-// message is what a message says, in a phase or none: phase is "" or "phase:… ".
+// message returns the events of a message. phase is "" or "phase:… ".
 func message(phase, logprobs string) []string {
 	return []string{
 		"output_item.added item{content:[] id:msg_ " + phase + "role:assistant status:in_progress type:message} output_index",
@@ -35,7 +35,7 @@ func message(phase, logprobs string) []string {
 
 var said = message("", "logprobs:[]")
 
-// cited is a message that speaks of a file in the container.
+// cited is a message that mentions a file of the container.
 var cited = func() []string {
 	const citation = "{container_id:cntr_ end_index file_id:cfile_ filename start_index type:container_file_citation}"
 	told := slices.Clone(said)
@@ -45,7 +45,7 @@ var cited = func() []string {
 	return slices.Insert(told, 3, "output_text.annotation.added annotation"+citation+" annotation_index content_index item_id:msg_ output_index")
 }()
 
-// functionCalled has a name in arguments.done, as OpenAI's document asks and the
+// functionCalled has a name in arguments.done, as OpenAI's document requires and the
 // recordings do not show.
 var functionCalled = []string{
 	`output_item.added item{arguments:"" call_id:call_ id:fc_ name status:in_progress type:function_call} output_index`,
@@ -64,7 +64,7 @@ var summarized = []string{
 }
 
 // thought is reasoning that the hosted service never shows, as its document has it.
-// kept is "encrypted_content " where that was asked for.
+// kept is "encrypted_content " if the request includes that.
 func thought(kept string) []string {
 	return []string{
 		"output_item.added item{" + kept + "id:rs_ summary:[] type:reasoning} output_index",
@@ -89,8 +89,8 @@ func shellCalled(environment string) []string {
 
 var inContainer = shellCalled("environment{container_id:cntr_ type:container_reference}")
 
-// shellAnswered opens in progress, because output is told while commands run. The
-// recordings wait for the commands' end and open it completed.
+// shellAnswered starts in progress, because output is sent while commands run. The
+// recordings wait for the commands' end and start with completed.
 var shellAnswered = []string{
 	"output_item.added item{call_id:call_ id:sho_ max_output_length:null output:[] status:in_progress type:shell_call_output} output_index",
 	"shell_call_output_content.delta command_index delta{stdout} item_id:sho_ output_index",
@@ -141,7 +141,7 @@ var recordings = []recording{
 	}, want: stream(message("phase:commentary ", "logprobs:[]"), message("phase:final_answer ", "logprobs:[]"), completed("message message"))},
 	{name: "error", request: `"input":"x"`,
 		fails: &modeltest.Refusal{Status: http.StatusTooManyRequests, Code: "insufficient_quota", Message: "You exceeded your current quota."},
-		// The fields of the error stand beside it as well, as OpenAI's document asks.
+		// The fields of the error are beside it too, as OpenAI's document requires.
 		want: stream([]string{"error code error{code message param:null type:server_error} message param:null", "failed response{failed [] error}"})},
 
 	{name: "function", request: `"input":"x","tools":[{"type":"function","name":"parallel"}]`,

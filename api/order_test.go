@@ -21,21 +21,20 @@ import (
 	"github.com/berth-run/berth/model/upstream"
 )
 
-// A recording is a stream of the hosted service, as a table: what the model does,
-// and which events come of it in which order. The tables are in
-// order_table_test.go.
+// A recording is a stream of OpenAI's service as a table: the output of the model and the
+// resulting events in order. The tables are in order_table_test.go.
 type recording struct {
 	name    string
 	request string           // beside "model" and "stream"
-	says    []modeltest.Step // what an upstream says that speaks Chat Completions
+	says    []modeltest.Step // output of a Chat Completions upstream
 	then    []modeltest.Step // in the second turn
-	plays   []model.Delta    // what a provider says, where Chat Completions has no words for it
+	plays   []model.Delta    // output of a provider, if Chat Completions cannot express it
 	fails   *modeltest.Refusal
 	want    []string // of each event, or of several that are alike
 }
 
-// TestEventOrder: the same behaviour of a model makes the same events, in the same
-// order and of the same shape, as the hosted service was recorded to send.
+// The same output of a model results in the same events, in the same order and of the same
+// shape, as in recordings of OpenAI's service.
 func TestEventOrder(t *testing.T) {
 	for _, r := range recordings {
 		t.Run(r.name, func(t *testing.T) {
@@ -58,7 +57,7 @@ func TestEventOrder(t *testing.T) {
 	}
 }
 
-// played is a provider that says the same at every turn.
+// played is a provider with the same output at every turn.
 type played []model.Delta
 
 func (p played) Stream(context.Context, *model.Request) iter.Seq2[model.Delta, error] {

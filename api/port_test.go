@@ -32,7 +32,7 @@ func portOf(l net.Listener) string {
 	return port
 }
 
-// visit asks as a browser does: without a key, and following nothing.
+// visit sends a request like a browser: without a key. It does not follow redirects.
 func visit(t *testing.T, url string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), "GET", url, nil)
@@ -83,7 +83,7 @@ func TestPort(t *testing.T) {
 	h.call(401, "GET", base+"/", nil)
 }
 
-// What a server in a sandbox answers leads a client with a key nowhere else.
+// A client with a key is not redirected to other hosts by a server in a sandbox.
 func TestRedirectOfPort(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-secret", "proj_1")
@@ -114,7 +114,7 @@ func TestRedirectOfPort(t *testing.T) {
 	}
 }
 
-// A link is a permission for one port, until it expires or its key goes.
+// A link gives access to one port until it expires or its key is deleted.
 func TestPortLink(t *testing.T) {
 	c := &clock{now: time.Now()}
 	var log logged
@@ -142,7 +142,7 @@ func TestPortLink(t *testing.T) {
 		t.Errorf("got %d %q, want the page", resp.StatusCode, text)
 	}
 	if flat := fmt.Sprint(header); strings.Contains(flat, "sk-secret") || strings.Contains(flat, word) {
-		t.Errorf("the sandbox was told %s", flat)
+		t.Errorf("the sandbox got %s", flat)
 	}
 	if cookie := resp.Header.Get("Set-Cookie"); !strings.Contains(cookie, "Path=/preview/"+word+"/") {
 		t.Errorf("got the cookie %q, want one of the link's path", cookie)
@@ -156,7 +156,7 @@ func TestPortLink(t *testing.T) {
 		t.Errorf("the API with the link's cookie: got %d, want 401", resp.StatusCode)
 	}
 	if text := log.String(); strings.Contains(text, word) || strings.Contains(text, "sk-secret") {
-		t.Errorf("the log tells secrets:\n%s", text)
+		t.Errorf("the log contains secrets:\n%s", text)
 	}
 	c.add(time.Minute)
 	if resp, _ := visit(t, at); resp.StatusCode != 401 {
@@ -194,7 +194,7 @@ func TestPortLinkRequest(t *testing.T) {
 		t.Errorf("a page's own request: got %d %q, want an answer", resp.StatusCode, text)
 	}
 	if resp, _ := visit(t, h.url+"/v1/containers/"+id+"/ports/"+port+"/", "Sec-Fetch-Site", "cross-site"); resp.StatusCode != 403 {
-		t.Errorf("the API asked by a page: got %d, want 403", resp.StatusCode)
+		t.Errorf("a page's request to the API: got %d, want 403", resp.StatusCode)
 	}
 	if resp, _ := visit(t, at, "X-Forwarded-For", "203.0.113.7"); resp.StatusCode != 401 {
 		t.Errorf("from another machine, without keys: got %d, want 401", resp.StatusCode)
@@ -231,7 +231,7 @@ func TestTunnel(t *testing.T) {
 	defer l.Close()
 	var servers sync.WaitGroup
 	defer servers.Wait()
-	servers.Go(func() { // answers when it has heard all
+	servers.Go(func() { // answers after it has read all
 		for {
 			conn, err := l.Accept()
 			if err != nil {
@@ -266,7 +266,7 @@ func TestTunnel(t *testing.T) {
 	}
 }
 
-// A tunnel ends with its server, its container and its other end.
+// A tunnel ends with its server, its container or its other end.
 func TestTunnelEnds(t *testing.T) {
 	h := newHouse(t, nil)
 	accepted := make(chan net.Conn, 1)

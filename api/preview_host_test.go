@@ -15,8 +15,7 @@ import (
 	"github.com/berth-run/berth/api"
 )
 
-// visitHost asks a server for a path under a name of its own, as programs and browsers
-// do whose resolver knows it.
+// visitHost requests a path under a host name, like a program whose resolver knows the name.
 func visitHost(t *testing.T, method, server, host, path string, header ...string) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, server+path, nil)
@@ -94,8 +93,7 @@ func newHostHouse(t *testing.T) *hostHouse {
 
 func portOfHost(host string) string { return host[strings.LastIndexByte(host, ':')+1:] }
 
-// A key, or a link and the cookie that its first visit leaves, lets in; the sandbox
-// learns neither of them.
+// A key, a link, or the cookie of a used link gives access. The sandbox gets none of them.
 func TestPreviewHost(t *testing.T) {
 	h := newHostHouse(t)
 	at := h.link.Host
@@ -114,7 +112,7 @@ func TestPreviewHost(t *testing.T) {
 	}
 	resp, text := get("/a%2Fb?q", "Authorization", "Bearer sk-secret", "Cookie", "house=sk-secret")
 	if flat := fmt.Sprint(<-h.seen); resp.StatusCode != 200 || text != "page /a%2Fb?q" || strings.Contains(flat, "sk-secret") {
-		t.Errorf("with the key: got %d %s; the sandbox was told %s", resp.StatusCode, text, flat)
+		t.Errorf("with the key: got %d %s; the sandbox got %s", resp.StatusCode, text, flat)
 	}
 
 	resp, _ = get("/x?a=1&berth_preview="+h.token, "Accept", "text/html")
@@ -134,7 +132,7 @@ func TestPreviewHost(t *testing.T) {
 		t.Errorf("with the cookie: got %d %s, and the page's own authorization %q", resp.StatusCode, text, seen.Get("Authorization"))
 	}
 	if flat := fmt.Sprint(seen); strings.Contains(flat, h.token) || strings.Contains(flat, "house") {
-		t.Errorf("the sandbox was told %s", flat)
+		t.Errorf("the sandbox got %s", flat)
 	}
 	if flat := strings.Join(resp.Header.Values("Set-Cookie"), "\n"); strings.Contains(flat, "Domain") || strings.Contains(flat, "\nberth_preview=") || strings.HasPrefix(flat, "berth_preview=") {
 		t.Errorf("the sandbox has set %s", flat)
@@ -144,7 +142,7 @@ func TestPreviewHost(t *testing.T) {
 	}
 	get("/x", "Cookie", permission, "Authorization", "Bearer sk-secret")
 	if got := (<-h.seen).Get("Authorization"); got != "" {
-		t.Errorf("a key beside the cookie: the sandbox was told %s", got)
+		t.Errorf("a key with the cookie: the sandbox got %s", got)
 	}
 	if resp, text := get("/x?berth_preview="+h.token, "Accept", "*/*"); resp.StatusCode != 200 || text != "page /x" { // a program's
 		t.Errorf("got %d %s", resp.StatusCode, text)
@@ -175,8 +173,8 @@ func TestPreviewHost(t *testing.T) {
 	}
 }
 
-// What a cookie permits is its own host's only, and of that for its own pages only; and
-// it ends with its link.
+// A cookie gives access to its own host only, and only to pages of that host, until its link
+// expires.
 func TestPreviewHostBounds(t *testing.T) {
 	h := newHostHouse(t)
 	cookie := "berth_preview=" + h.token
@@ -251,7 +249,8 @@ func TestPreviewHostSocket(t *testing.T) {
 	}
 }
 
-// Without keys, programs and persons of this machine see ports, and no pages of others.
+// Without keys, programs and users of this machine can access ports, but pages of other
+// hosts cannot.
 func TestPreviewHostWithoutKeys(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.Preview.Domain = "localhost" })
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()

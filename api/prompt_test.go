@@ -25,7 +25,7 @@ func TestPrompts(t *testing.T) {
 		`"language":"French","name":{"type":"input_text","text":"{{language}}"},"picture":{"type":"input_image","image_url":"data:image/png;base64,AA=="}}}}`)
 	asked := h.fed.asked.Load()
 	if asked.Instructions != "Speak French." || *asked.Temperature != 1 || len(asked.Items) != 2 {
-		t.Errorf("the model was asked %+v", asked)
+		t.Errorf("the model got %+v", asked)
 	}
 	content := string(asked.Items[0].Raw())
 	for _, want := range []string{`"Look at "`, `data:image/png`, `" and greet {{language}}."`} {
@@ -72,7 +72,7 @@ func TestPrompts(t *testing.T) {
 	}
 }
 
-// Changes at the same time each make a version, and all are kept.
+// Concurrent changes each create a version, and all are stored.
 func TestPromptVersionsAtOnce(t *testing.T) {
 	h := newHouse(t, nil)
 	path := "/v1/prompts/" + h.call(200, "POST", "/v1/prompts", greeting).id()
@@ -88,7 +88,7 @@ func TestPromptVersionsAtOnce(t *testing.T) {
 		seen[h.call(200, "GET", fmt.Sprintf("%s?version=%d", path, v), nil).at("template", "instructions")] = true
 	}
 	if len(seen) != 8 {
-		t.Errorf("%d of 8 changes are kept: %v", len(seen), seen)
+		t.Errorf("%d of 8 changes are stored: %v", len(seen), seen)
 	}
 }
 

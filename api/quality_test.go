@@ -18,7 +18,7 @@ func itemTypesOf(r object) string {
 	return strings.Join(all, " ")
 }
 
-// Checks and approvals on the wire: items that OpenAI's clients know.
+// Checks and approvals use items that OpenAI's clients know.
 func TestExtensions(t *testing.T) {
 	call := func(command string) []any {
 		return []any{model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["` + command + `"]}`}, model.Finish{Reason: model.FinishStop}}

@@ -21,8 +21,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// told saves a response of a project that has ended with a long text, and returns its id.
-func told(t *testing.T, st store.Store, p berth.ProjectID, text string) berth.ResponseID {
+// saved saves a completed response of a project with a long text. It returns the id.
+func saved(t *testing.T, st store.Store, p berth.ProjectID, text string) berth.ResponseID {
 	t.Helper()
 	body := berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 1, &berth.ResponseRequest{Model: "m"})
 	item := berth.NewItem(berth.Message{ID: berth.NewID(berth.PrefixMessage), Type: berth.ItemMessage, Role: "assistant", Status: berth.StatusCompleted,
@@ -47,19 +47,19 @@ func told(t *testing.T, st store.Store, p berth.ProjectID, text string) berth.Re
 	return body.ID
 }
 
-// heap is what the objects of this process take now, with those that are garbage.
+// heap returns the size of this process's heap, including garbage.
 func heap() uint64 {
 	sample := []metrics.Sample{{Name: "/memory/classes/heap/objects:bytes"}}
 	metrics.Read(sample)
 	return sample[0].Value.Uint64()
 }
 
-// Readers that ask for large answers and do not read them take the memory that is there
-// for answers and no more, and others are served meanwhile.
+// Clients that request large answers and do not read them use at most the memory reserved
+// for answers, and other clients are served.
 func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	const (
 		readers = 200
-		text    = 2 << 20 // each reader asks for five times that
+		text    = 2 << 20 // each reader requests five times that
 		pool    = 32 << 20
 		most    = 160 << 20 // readers * text is 400 MB
 	)
@@ -72,9 +72,9 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	})
 	h.key("sk-other", "proj_b")
 	h.key("sk-a", "proj_a")
-	long := told(t, h.store, "proj_a", strings.Repeat("x", text))
-	short := told(t, h.store, "proj_a", "short")
-	other := told(t, h.store, "proj_b", strings.Repeat("y", text))
+	long := saved(t, h.store, "proj_a", strings.Repeat("x", text))
+	short := saved(t, h.store, "proj_a", "short")
+	other := saved(t, h.store, "proj_b", strings.Repeat("y", text))
 
 	var begun atomic.Int64
 	addr := unwatched(t, opts, &begun)
@@ -135,15 +135,16 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 	t.Logf("%d readers took %d MB, the bound is %d MB", readers, (peak-before)>>20, pool>>20)
 }
 
-// A reader that finds no room waits, and then gets an error with the time to try again.
-func TestReaderIsToldToComeAgain(t *testing.T) {
+// A request without memory for its answer waits, and then gets an error with the time of a
+// retry.
+func TestReaderGetsRetryTime(t *testing.T) {
 	bound := ration.New(ration.Options{Total: 4 << 20, Wait: time.Millisecond})
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Memory.Readers = bound
 		o.Journal.Bound(bound)
 	})
 	h.key("sk-a", "proj_a")
-	long := told(t, h.store, "proj_a", strings.Repeat("x", 1<<20))
+	long := saved(t, h.store, "proj_a", strings.Repeat("x", 1<<20))
 	holder := bound.Open("proj_a")
 	check(t, holder.Reserve(t.Context(), 4<<20))
 	resp := h.send(t.Context(), "GET", "/v1/responses/"+string(long), nil)
@@ -154,7 +155,7 @@ func TestReaderIsToldToComeAgain(t *testing.T) {
 	if resp.StatusCode != 503 || resp.Header.Get("Retry-After") == "" || got.Error.Code != "server_overloaded" {
 		t.Errorf("got %d %v %s", resp.StatusCode, resp.Header, raw)
 	}
-	// A stream that has begun says so as its last event.
+	// A stream that has started ends with an error event.
 	events := h.rest(h.stream(t.Context(), "GET", "/v1/responses/"+string(long)+"?stream=true", nil))
 	if last := events[len(events)-1]; len(events) != 2 || last.Type != "error" || !strings.Contains(string(last.Data), "server_overloaded") {
 		t.Errorf("got %d events, the last %s", len(events), last.Data)
@@ -168,7 +169,7 @@ func TestReaderIsToldToComeAgain(t *testing.T) {
 	}
 }
 
-// Pages of lists are bounded in bytes; a client that asks on gets all.
+// Pages of lists are limited in bytes. A client that requests all pages gets all entries.
 func TestListsArePagedByBytes(t *testing.T) {
 	h := newHouse(t, nil)
 	conv := h.call(200, "POST", "/v1/conversations", `{}`).id()

@@ -19,7 +19,7 @@ import (
 	"github.com/berth-run/berth/tool/standard"
 )
 
-// rules are those for the tools that a server has.
+// rules are the rules for the tools of a server.
 var rules = request.New(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 
 // decode reads a body as POST /v1/responses does.
@@ -31,8 +31,8 @@ func decode(body string) (req *berth.ResponseRequest, err error) {
 	return req, err
 }
 
-// told is what a client sees of an error.
-func told(t *testing.T, err error) exchange.Error {
+// clientError returns the error as the client gets it.
+func clientError(t *testing.T, err error) exchange.Error {
 	t.Helper()
 	if err == nil {
 		return exchange.Error{}
@@ -177,7 +177,7 @@ func TestRequestErrors(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, err := decode(tt.body)
-			got := told(t, err)
+			got := clientError(t, err)
 			want := exchange.Error{Message: tt.message, Type: exchange.TypeInvalid, Param: exchange.OrNull(tt.param), Code: exchange.OrNull(tt.code)}
 			if strings.HasSuffix(tt.message, ":") && strings.HasPrefix(got.Message, tt.message) {
 				want.Message = got.Message // a long list follows
@@ -189,7 +189,7 @@ func TestRequestErrors(t *testing.T) {
 	}
 }
 
-// Whatever a client may send, null and empty included, arrives.
+// All valid values, including null and empty ones, are decoded.
 func TestRequestAccepted(t *testing.T) {
 	bodies := map[string]string{
 		"nulls": `{"model":"m","input":"x","background":null,"conversation":null,"include":null,"instructions":null,"max_output_tokens":null,
@@ -310,8 +310,8 @@ func TestNormalize(t *testing.T) {
 	}
 }
 
-// Every body is either refused in words for the client or decodes into items
-// that the rest of the house can read.
+// Every body is either refused with an error for the client or decoded into items that all
+// other packages can read.
 func FuzzRequest(f *testing.F) {
 	f.Add(`{"model":"m","input":"x"}`)
 	f.Add(`{"model":"m","input":[{"role":"user","content":[{"type":"input_text","text":"x"}]},{"type":"shell_call","call_id":"c","action":{"commands":["x"]},"environment":{"type":"local"}}]}`)

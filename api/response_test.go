@@ -21,7 +21,7 @@ import (
 
 const shell = `"tools":[{"type":"shell","environment":{"type":"container_auto"}}]`
 
-// say is the body of a request for the recital, with more fields.
+// say returns the body of a request for the scripted model, with more fields.
 func say(text string, more ...string) string {
 	input, _ := json.Marshal(text)
 	return fmt.Sprintf(`{"model":"scripted","input":%s%s}`, input, strings.Join(append([]string{""}, more...), ","))
@@ -70,7 +70,7 @@ func TestNotStored(t *testing.T) {
 	h.call(404, "GET", "/v1/responses/"+r.id()+"?stream=true", nil)
 }
 
-// The stream is the journal: read again from any point, it says the same.
+// A stream that is resumed at any point continues with the same events.
 func TestStreamAndResume(t *testing.T) {
 	h := newHouse(t, nil)
 	events := h.rest(h.stream(t.Context(), "POST", "/v1/responses", say("```sh\necho ahoy\n```", shell, `"stream":true`, `"stream_options":{"include_obfuscation":false}`)))
@@ -99,7 +99,7 @@ func TestStreamAndResume(t *testing.T) {
 	}
 }
 
-// Obfuscation is on unless it is turned off, hides nothing and changes nothing else.
+// Obfuscation is on by default and changes no other field.
 func TestStreamObfuscation(t *testing.T) {
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy, harbour."))
@@ -141,8 +141,8 @@ func TestStreamHeaders(t *testing.T) {
 	}
 }
 
-// An error before the first event is an ordinary answer, also for a stream.
-func TestStreamThatCannotBegin(t *testing.T) {
+// An error before the first event is an ordinary answer, even for a stream.
+func TestStreamThatCannotStart(t *testing.T) {
 	h := newHouse(t, nil)
 	e := h.call(404, "POST", "/v1/responses", `{"model":"none","input":"x","stream":true}`)
 	if e.at("error", "code") != "model_not_found" || e.at("error", "param") != "model" {
@@ -234,7 +234,7 @@ func TestKeepAlive(t *testing.T) {
 	h.until(sse.NewReader(resp.Body, 0), "response.completed")
 }
 
-// A client that stops reading is disconnected after a while and delays no other.
+// A client that stops reading is disconnected after a while and does not delay others.
 func TestDeafClient(t *testing.T) {
 	answered := make(lines, 10)
 	h := newHouse(t, func(o *api.Options) {
@@ -261,7 +261,7 @@ func TestDeafClient(t *testing.T) {
 	}
 	all, err := io.ReadAll(deaf)
 	if strings.Contains(string(all), "response.completed") {
-		t.Errorf("the deaf client heard all %d bytes, %v, want it cut off", len(all), err)
+		t.Errorf("the client that does not read got all %d bytes, %v, want it disconnected", len(all), err)
 	}
 }
 
@@ -277,15 +277,15 @@ func TestDeletedWhileStreamed(t *testing.T) {
 	h.until(stream, "response.in_progress")
 	h.call(200, "DELETE", "/v1/responses/"+r.id(), nil)
 	events := h.rest(stream)
-	// Deleting ends the run first: the reader sees that end, or that nothing is left.
+	// Deletion ends the run first: the reader gets that end, or an error that the response is gone.
 	last := events[len(events)-1]
 	if last.Type != "response.cancelled" && (last.Type != "error" || !strings.Contains(string(last.Data), "not found")) {
 		t.Errorf("got %s %s last, want an end", last.Type, last.Data)
 	}
 }
 
-// On an orderly stop a stream says that it will go on elsewhere, and a plain
-// answer is an error that names the response.
+// On a shutdown, a stream ends with an error event, and a plain answer is an error that names
+// the response.
 func TestServerStops(t *testing.T) {
 	h := newHouse(t, nil)
 	stream := h.stream(t.Context(), "POST", "/v1/responses", fed)
@@ -394,7 +394,7 @@ func TestModels(t *testing.T) {
 	}
 }
 
-// What belongs to one project is for another as if it did not exist.
+// Objects of one project do not exist for another.
 func TestProjectsAreApart(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")

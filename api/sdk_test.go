@@ -32,9 +32,8 @@ var sdkProbes = []sdkProbe{
 	{"/containers", map[string]any{"name": "x"}, reflect.TypeFor[openai.ContainerNewParams]()},
 }
 
-// TestSDKFields sends every field that the newest SDK can send, as null, in place: none
-// is unknown to the server, and no type of an item, a tool or a part is. The document that
-// package contract is made of is older than the SDK.
+// Every field that the newest SDK can send, sent as null, and every type of an item, a tool
+// or a part is known to the server. The document of package contract is older than the SDK.
 func TestSDKFields(t *testing.T) {
 	h := newHouse(t, nil)
 	for _, p := range sdkProbes {
@@ -76,7 +75,7 @@ func TestSDKFields(t *testing.T) {
 	}
 }
 
-// TestSDKEvents: the contract knows every event and output item that the newest SDK does.
+// The contract has every event and output item of the newest SDK.
 func TestSDKEvents(t *testing.T) {
 	op := contract.Load().Find("POST", "/responses")
 	var missing []string

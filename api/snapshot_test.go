@@ -9,7 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// content returns what is in the first file of a container.
+// content returns the content of the first file of a container.
 func (h *house) content(container string) string {
 	h.t.Helper()
 	list := h.call(200, "GET", "/v1/containers/"+container+"/files", nil)

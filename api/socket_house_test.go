@@ -53,7 +53,7 @@ func (l *line) next() object {
 	return o
 }
 
-// until returns the first event of a type, and all that came before it.
+// until returns the first event of a type and all events before it.
 func (l *line) until(kind string) (last object, before []object) {
 	l.h.t.Helper()
 	for {
@@ -68,8 +68,7 @@ func (l *line) until(kind string) (last object, before []object) {
 	}
 }
 
-// ask sends a request, to the scripted model unless it names one, and returns its
-// response as it ended.
+// ask sends a request, by default to the scripted model, and returns the final response.
 func (l *line) ask(fields string) object {
 	l.h.t.Helper()
 	if !strings.Contains(fields, `"model":`) {
@@ -111,7 +110,7 @@ func (l *line) wantClosed(code websocket.StatusCode) {
 	}
 }
 
-// eventually waits until the store has a response so: nil is one that it has not.
+// eventually waits until the store has a response in the given state; nil means absent.
 func (h *house) eventually(id string, is func(*store.Response) bool) {
 	h.t.Helper()
 	ctx, cancel := context.WithTimeout(h.t.Context(), 30*time.Second)

@@ -17,7 +17,7 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// A socket tells a response with the events of a POST's stream, and keeps it.
+// A WebSocket answers with the events that a POST streams, and the response is stored.
 func TestSocketAnswers(t *testing.T) {
 	h := newHouse(t, nil)
 	l := h.connect()
@@ -42,7 +42,7 @@ func TestSocketAnswers(t *testing.T) {
 		t.Errorf("got %v stored", got)
 	}
 
-	// One after the other, and either kept one can be continued from anywhere.
+	// Responses run one after another, and each stored one can be continued from anywhere.
 	next := l.ask(`"input":"Ahoy again","previous_response_id":"` + id + `"`)
 	if next.at("previous_response_id") != id {
 		t.Errorf("got %v, want it to continue %s", next, id)
@@ -51,7 +51,7 @@ func TestSocketAnswers(t *testing.T) {
 	h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"x","previous_response_id":"`+next.id()+`"}`)
 }
 
-// Requests of one lane wait for each other, in the order of their coming.
+// Requests of one lane run one after another, in the order of their arrival.
 func TestSocketIsSequential(t *testing.T) {
 	h := newHouse(t, nil)
 	l := h.connect()
@@ -65,7 +65,7 @@ func TestSocketIsSequential(t *testing.T) {
 	second, before := l.until("response.completed")
 	for _, ev := range before {
 		if ev.at("type") == "response.created" && ev.at("response", "id") != second.at("response", "id") {
-			t.Errorf("got %v while %v was told", ev, second)
+			t.Errorf("got %v while %v was sent", ev, second)
 		}
 	}
 	l.wantError(400, "missing_required_parameter", "input")
@@ -77,7 +77,7 @@ func TestSocketIsSequential(t *testing.T) {
 	}
 }
 
-// Lanes do not wait for each other, and name their events.
+// Lanes run concurrently, and their events have a stream_id.
 func TestSocketLanes(t *testing.T) {
 	h := newHouse(t, nil)
 	l := h.connect()
@@ -99,8 +99,8 @@ func TestSocketLanes(t *testing.T) {
 		t.Errorf("got %v, want the end of the slow one", slow)
 	}
 
-	// A lane can go on from another's latest response. If that fails, the other can
-	// still go on.
+	// A lane can continue another's latest response. If that fails, the other lane can still
+	// continue it.
 	id := quick.at("response", "id").(string)
 	l.send(`{"type":"response.create","stream_id":"fork","model":"scripted","store":false,"previous_response_id":"` + id + `","input":[{"type":"function_call_output","call_id":"call_none","output":"x"}]}`)
 	if ev := l.wantError(400, nil, "input"); ev.at("stream_id") != "fork" {
@@ -123,8 +123,8 @@ func TestSocketLanes(t *testing.T) {
 	l.ask(`"input":"the lane without a name is not one of them"`)
 }
 
-// A response that is not stored is continued on its connection and nowhere else,
-// and is on no disk.
+// A response that is not stored can be continued on its connection only, and is never written
+// to disk.
 func TestSocketContinues(t *testing.T) {
 	h := newHouse(t, nil)
 	l := h.connect()
@@ -135,7 +135,7 @@ func TestSocketContinues(t *testing.T) {
 	h.call(404, "GET", "/v1/responses/"+first.id(), nil)
 
 	answer := `"store":false,` + tool + `,"previous_response_id":"` + first.id() + `","input":[{"type":"function_call_output","call_id":"` + call + `","output":"a ship"}]`
-	// On another connection it is not known: the client sends everything again.
+	// On another connection, it is unknown: the client must send everything again.
 	other := h.connect()
 	other.send(`{"type":"response.create","model":"scripted",` + answer + `}`)
 	other.wantError(400, "previous_response_not_found", "previous_response_id")
@@ -143,7 +143,7 @@ func TestSocketContinues(t *testing.T) {
 
 	second := l.ask(answer)
 	h.eventually(second.id(), gone)
-	// Only the latest is kept.
+	// Only the latest response is retained.
 	l.send(`{"type":"response.create","model":"scripted",` + answer + `}`)
 	l.wantError(400, "previous_response_not_found", "previous_response_id")
 	third := l.ask(`"store":false,"input":"x","previous_response_id":"` + second.id() + `"`)
@@ -151,7 +151,7 @@ func TestSocketContinues(t *testing.T) {
 	l.wantError(400, nil, "store")
 }
 
-// After a continuation has failed, what it continued is forgotten.
+// After a failed continuation, the continued response is forgotten.
 func TestSocketEvicts(t *testing.T) {
 	h := newHouse(t, nil)
 	for name, bad := range map[string]string{
@@ -167,7 +167,7 @@ func TestSocketEvicts(t *testing.T) {
 			}
 			l.send(`{"type":"response.create","model":"scripted","store":false,"input":"x","previous_response_id":"` + first.id() + `"}`)
 			l.wantError(400, "previous_response_not_found", "previous_response_id")
-			// A new chain begins with the whole context.
+			// A new chain starts with the whole context.
 			l.ask(`"store":false,"input":[{"role":"user","content":"x"},{"role":"assistant","content":"x"},{"role":"user","content":"y"}]`)
 		})
 	}
@@ -195,8 +195,8 @@ func TestSocketPrepares(t *testing.T) {
 	h.call(200, "GET", "/v1/responses/"+kept.id(), nil)
 }
 
-// After a compaction a new chain begins with what came of it; the old one is
-// forgotten with the new one's first response.
+// After a compaction, a new chain starts with its output. The first response of the new chain
+// evicts the old one.
 func TestSocketCompacts(t *testing.T) {
 	rule, double := chatRule(t, 0, modeltest.Play(finished("one"), finished("SUM"), finished("two"), finished("three")))
 	h := newHouse(t, nil, rule)
@@ -248,8 +248,7 @@ func TestSocketRefuses(t *testing.T) {
 	l.ask(`"input":"it is still there"`)
 }
 
-// Whose things are is asked on a socket as elsewhere: another project's are like
-// those that are not there.
+// On a WebSocket too, another project's objects do not exist.
 func TestSocketIdentity(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
@@ -280,7 +279,7 @@ func TestSocketIdentity(t *testing.T) {
 	}
 }
 
-// A key that is taken away is not good for another request.
+// A revoked key is not accepted for another request.
 func TestSocketOfALostKey(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
@@ -298,7 +297,7 @@ func TestSocketOfALostKey(t *testing.T) {
 	l.wantClosed(websocket.StatusPolicyViolation)
 }
 
-// What waits is bounded in number and in bytes.
+// Queued events are limited in number and in bytes.
 func TestSocketQueue(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.MaxBody = 64 << 10 })
 	l := h.connect()
@@ -361,7 +360,7 @@ func TestSocketNeedsAKey(t *testing.T) {
 	h.connect().ask(`"input":"x"`)
 }
 
-// A client that vanishes cancels what runs for it, and what waits never begins.
+// If a client vanishes, its responses are cancelled and queued ones are not started.
 func TestSocketClientLeaves(t *testing.T) {
 	for name, leave := range map[string]func(*websocket.Conn){
 		"with a close":   func(c *websocket.Conn) { c.Close(websocket.StatusNormalClosure, "") },
@@ -389,7 +388,7 @@ func TestSocketClientLeaves(t *testing.T) {
 	}
 }
 
-// An orderly stop leaves stored responses to the next start.
+// After a shutdown, stored responses continue at the next start.
 func TestSocketServerStops(t *testing.T) {
 	h := newHouse(t, nil)
 	busy, calm := h.connect(), h.connect()
@@ -414,7 +413,7 @@ func TestSocketServerStops(t *testing.T) {
 	h.eventually(created.at("response", "id").(string), ended(berth.StatusInProgress))
 }
 
-// A connection has an age limit; what runs then is sent to its end.
+// A connection has a maximum age. Responses in progress at that time are sent to their end.
 func TestSocketLife(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.SocketLife = 300 * time.Millisecond })
 	busy, calm := h.connect(), h.connect()

@@ -2,7 +2,7 @@ package api_test
 
 import "testing"
 
-// The figures themselves are the driver's; these are of one that reads none.
+// The driver of this test reads no figures, so they are zero.
 func TestContainerStats(t *testing.T) {
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x","memory_limit":"4g"}`).id()

@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// Reasoning that an upstream shows comes back to it from a client that keeps its
-// items itself and drops what it cannot read, as the coding agents do.
+// Reasoning of an upstream is returned to it by a client that stores items itself and drops
+// unknown fields, as coding agents do.
 func TestEncryptedReasoningOverChat(t *testing.T) {
 	rule, double := chatRule(t, 0, modeltest.Play(
 		modeltest.Reply(model.Thought{Text: "I should look."}, model.Call{ID: "call_1", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop}),

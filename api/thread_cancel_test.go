@@ -34,7 +34,7 @@ func TestCancelRun(t *testing.T) {
 	var message object
 	check(t, json.Unmarshal(events[1].Data, &message))
 	if message.at("incomplete_details", "reason") != "run_cancelled" || message.at("content", 0, "text", "value") != "Half a " {
-		t.Errorf("got message %v, want what was said and run_cancelled", message)
+		t.Errorf("got message %v, want its text and run_cancelled", message)
 	}
 	run := h.call(200, "GET", path, nil)
 	if run["status"] != "cancelled" || run["cancelled_at"] == nil {
@@ -61,7 +61,7 @@ func TestCancelWaitingRun(t *testing.T) {
 	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[{"tool_call_id":"`+call+`","output":"x"}]}`, `Runs in status "cancelled" do not accept tool outputs.`)
 }
 
-// Of many who ask at once one gets the thread, and one the run's outputs.
+// Of concurrent requests, one starts a run on the thread and one submits the outputs.
 func TestRunsAtOnce(t *testing.T) {
 	h := newHouse(t, nil)
 	thread, a := h.thread(asks), h.assistant(forecast)
@@ -106,7 +106,7 @@ func TestRunsAtOnce(t *testing.T) {
 	}
 }
 
-// What a thread's runs were made of goes with it.
+// Deleting a thread deletes the responses of its runs.
 func TestDeleteThread(t *testing.T) {
 	h := newHouse(t, nil)
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"vendor/fed"}`).id()
@@ -130,7 +130,7 @@ func TestDeleteThread(t *testing.T) {
 	}
 }
 
-// A run whose response was deleted has failed; its thread can be used.
+// A run whose response was deleted has failed. Its thread can still be used.
 func TestResponseOfRunDeleted(t *testing.T) {
 	h := newHouse(t, nil)
 	thread := h.thread(asks)
@@ -150,7 +150,7 @@ func TestResponseOfRunDeleted(t *testing.T) {
 	h.call(200, "POST", thread+"/messages", `{"role":"user","content":"x"}`)
 }
 
-// What a run asks of the model.
+// The requests of a run to the model.
 func TestRunRequest(t *testing.T) {
 	h, m := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, stopped), turn(model.Text{Text: "Rain."}, stopped), turn(model.Text{Text: "Aye."}, stopped))
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"nobody","instructions":"Steer.","temperature":0.2,"reasoning_effort":"low",`+forecast+`}`).id()
@@ -184,7 +184,7 @@ func TestRunRequest(t *testing.T) {
 		t.Errorf("second leg: choice %v of at most %d tokens, want auto and what is left", second.ToolChoice, second.MaxOutputTokens)
 	}
 	if strict := first.Tools[0].Strict; strict == nil || *strict {
-		t.Error("a function that does not say so is strict")
+		t.Error("a function without strict is strict")
 	}
 	var format struct {
 		Type, Name string
@@ -203,7 +203,7 @@ func TestRunRequest(t *testing.T) {
 	}
 }
 
-// outlineItems says who says what.
+// outlineItems lists items as "role text".
 func outlineItems(items []berth.Item) string {
 	var out []string
 	for _, it := range items {
@@ -222,21 +222,21 @@ func TestRunBudgets(t *testing.T) {
 	a := h.assistant(forecast)
 	long := strings.Repeat("word ", 400)
 
-	// The oldest messages are left out.
+	// The oldest messages are dropped.
 	thread := h.thread(long)
 	h.call(200, "POST", thread+"/messages", `{"role":"user","content":"Short."}`)
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+a+`","max_prompt_tokens":300}`)
 	if got := h.polled(thread + "/runs/" + run.id()); got["status"] != "completed" || got.at("usage", "prompt_tokens") != 1.0 {
 		t.Errorf("got %v, want the short message read alone", got)
 	}
-	// A message that does not fit alone is not asked.
+	// A single message that does not fit is not sent to the model.
 	thread = h.thread(long)
 	events := h.rest(h.stream(t.Context(), "POST", thread+"/runs", `{"assistant_id":"`+a+`","max_prompt_tokens":300,"stream":true}`))
 	if got := outlineRun(t, events); got != begun+"incomplete max_prompt_tokens\n" {
 		t.Errorf("got events %s", got)
 	}
 	h.sameAsKept(thread, events, "incomplete")
-	// What is used up is not asked again.
+	// A run without tokens left does not call the model again.
 	thread = h.thread(strings.Repeat("```json weather\n{\"city\":\""+strings.Repeat("Kiel ", 200)+"\"}\n```\n", 2))
 	run = h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+a+`","max_completion_tokens":256}`)
 	path := thread + "/runs/" + run.id()

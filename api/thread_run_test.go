@@ -15,20 +15,20 @@ import (
 
 const forecast = `"tools":[{"type":"function","function":{"name":"weather","parameters":{"type":"object"}}}]`
 
-// assistant makes an assistant of the recital with more fields.
+// assistant creates an assistant with the scripted model and more fields.
 func (h *house) assistant(more ...string) string {
 	h.t.Helper()
 	return h.call(200, "POST", "/v1/assistants", `{"model":"scripted"`+strings.Join(append([]string{""}, more...), ",")+`}`).id()
 }
 
-// thread makes a thread with a user's message, and returns its path.
+// thread creates a thread with a user's message and returns its path.
 func (h *house) thread(text string) string {
 	h.t.Helper()
 	content, _ := json.Marshal(text)
 	return "/v1/threads/" + h.call(200, "POST", "/v1/threads", `{"messages":[{"role":"user","content":`+string(content)+`}]}`).id()
 }
 
-// polled asks for a run until it has come to a halt.
+// polled retrieves a run until it has ended or waits for outputs.
 func (h *house) polled(path string) object {
 	h.t.Helper()
 	ctx, cancel := time.Now().Add(20*time.Second), time.NewTicker(5*time.Millisecond)
@@ -40,7 +40,7 @@ func (h *house) polled(path string) object {
 		}
 		<-cancel.C
 	}
-	h.t.Fatalf("%s came to no halt", path)
+	h.t.Fatalf("timeout: %s is still active", path)
 	return nil
 }
 
@@ -55,7 +55,7 @@ func names(events []sse.Event) []string {
 	return out
 }
 
-// texts returns what the messages of a list say, in their order.
+// texts returns the texts of a list of messages, in order.
 func texts(list object) []string {
 	var out []string
 	for i := range list["data"].([]any) {
@@ -121,10 +121,10 @@ func TestRunStream(t *testing.T) {
 	}
 	thread := "/v1/threads/" + last["thread.created"].id()
 	if diff := cmp.Diff(last["thread.run.completed"], h.call(200, "GET", thread+"/runs/"+last["thread.run.completed"].id(), nil)); diff != "" {
-		t.Errorf("the run (-told +kept):\n%s", diff)
+		t.Errorf("the run (-sent +stored):\n%s", diff)
 	}
 	if diff := cmp.Diff(last["thread.message.completed"], h.call(200, "GET", thread+"/messages/"+last["thread.message.completed"].id(), nil)); diff != "" {
-		t.Errorf("the message (-told +kept):\n%s", diff)
+		t.Errorf("the message (-sent +stored):\n%s", diff)
 	}
 }
 
@@ -139,7 +139,7 @@ func TestToolOutputs(t *testing.T) {
 		run = h.polled(path)
 		call := run.at("required_action", "submit_tool_outputs", "tool_calls", 0)
 		if run.at("status") != "requires_action" || run.at("expires_at") == nil || !strings.Contains(fmt.Sprint(call), city) {
-			t.Fatalf("got %v, want the weather of %s asked", run, city)
+			t.Fatalf("got %v, want a call for the weather of %s", run, city)
 		}
 		id := call.(map[string]any)["id"].(string)
 		h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`, "Expected tool outputs for call_ids ['"+id+"'], got []")
@@ -162,7 +162,7 @@ func TestToolOutputs(t *testing.T) {
 		var step object
 		check(t, json.Unmarshal(events[0].Data, &step))
 		if got := step.at("step_details", "tool_calls", 0, "function", "output"); got != "rain in Oslo" {
-			t.Errorf("the step told first has output %v", got)
+			t.Errorf("the step sent first has output %v", got)
 		}
 	}
 	if got := texts(h.call(200, "GET", thread+"/messages?limit=1", nil)); !cmp.Equal(got, []string{"assistant: 1. weather: rain in Kiel\n2. weather: rain in Oslo"}) {
@@ -178,7 +178,7 @@ func TestToolOutputs(t *testing.T) {
 	h.refused(400, "POST", path+"/cancel", nil, "Cannot cancel run with status 'completed'.")
 }
 
-// refused makes a request that must be refused in these words.
+// refused sends a request that must be refused with the given message.
 func (h *house) refused(status int, method, path string, body any, message string) {
 	h.t.Helper()
 	if got := h.call(status, method, path, body).at("error", "message"); got != message {

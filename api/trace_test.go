@@ -8,8 +8,8 @@ import (
 	"github.com/berth-run/berth/api"
 )
 
-// What the Agents SDK and codex tell of themselves is accepted and kept nowhere.
-func TestClientsTellOfThemselves(t *testing.T) {
+// Telemetry of the Agents SDK and codex is accepted and not stored.
+func TestTelemetryIsDiscarded(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.MaxBody = 1 << 10 })
 	h.key("sk-berth-1", "proj_1")
 	const secret = "what-nobody-keeps"

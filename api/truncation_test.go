@@ -20,8 +20,8 @@ func chatRule(t *testing.T, window int, script modeltest.Script) (model.Rule, *m
 	return model.Rule{Match: "chat", Provider: p, Window: window}, double
 }
 
-// An upstream that says in its own words what it takes is asked again with less,
-// if the client allows that; if not, the client learns it by OpenAI's code.
+// If an upstream reports its context window in its own words, the request is retried with
+// less, if the client allows that. Otherwise, the client gets OpenAI's error code.
 func TestTruncationOverChat(t *testing.T) {
 	tooLong := modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusBadRequest, Code: "400",
 		Message: "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."}}
@@ -35,7 +35,7 @@ func TestTruncationOverChat(t *testing.T) {
 		t.Errorf("got %v", got)
 	}
 	if heard := double.Requests(); len(heard) != 2 || len(heard[1].Messages) != 1 || heard[1].Messages[0].Text != "new" {
-		t.Errorf("the upstream heard %d requests, last %+v", len(heard), heard[len(heard)-1].Messages)
+		t.Errorf("the upstream got %d requests, last %+v", len(heard), heard[len(heard)-1].Messages)
 	}
 
 	rule, _ = chatRule(t, 0, modeltest.Play(tooLong))

@@ -9,8 +9,8 @@ import (
 	"github.com/berth-run/berth/model/modeltest"
 )
 
-// What goes wrong upstream is what a client of the hosted service would see: an
-// error's status for a plain answer, events in a stream.
+// Failures of an upstream are reported as at OpenAI: with the HTTP status of a plain answer,
+// with events in a stream.
 func TestUpstreamFailures(t *testing.T) {
 	refuse := func(status int, code, message string) modeltest.Turn {
 		return modeltest.Turn{Refusal: &modeltest.Refusal{Status: status, Code: code, Message: message}}
@@ -53,9 +53,9 @@ func TestUpstreamFailures(t *testing.T) {
 	}
 }
 
-// A response that has done something before it failed is an answer: a client
-// that sent the request again would do it again.
-func TestFailureAfterADeed(t *testing.T) {
+// A failed response that has made calls is an answer, not an error: a retry would repeat the
+// calls.
+func TestFailureAfterACall(t *testing.T) {
 	call := modeltest.Reply(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true"]}`}, model.Finish{Reason: model.FinishStop})
 	broken := modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusBadRequest, Message: "no more"}}
 	rule, _ := chatRule(t, 0, modeltest.Play(call, broken))

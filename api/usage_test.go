@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// used adds usage to a house as if it had been used now.
+// used records usage of a house at the current time.
 func (h *house) used(p berth.ProjectID, kind store.UsageKind, key berth.KeyID, name string, count, input int64) {
 	h.t.Helper()
 	check(h.t, h.store.AddUsage(h.t.Context(), &store.Usage{Project: p, Kind: kind, Key: key, Name: name, Count: count,
@@ -29,7 +29,7 @@ func TestCompletionsUsage(t *testing.T) {
 	h.used("proj_a", store.UsageResponse, "key_2", "small", 1, 1000)
 	h.used("proj_b", store.UsageResponse, "key_3", "small", 1, 7)
 	from := before.Add(-time.Hour).Unix()
-	// results asks in one bucket or two, should a day end in the test.
+	// results requests two buckets, in case a day ends during the test.
 	results := func(query string) []string {
 		t.Helper()
 		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&end_time=%d&%s", from, time.Now().Unix()+60, query), nil)
@@ -70,7 +70,7 @@ func TestCompletionsUsage(t *testing.T) {
 	}
 }
 
-// What turns have cost is shown by upstream and model, to the project that used it.
+// Costs are listed by upstream and model, for the caller's project only.
 func TestCosts(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.Models.Currency = "eur" })
 	h.key("sk-a", "proj_a")
@@ -115,8 +115,7 @@ func TestCosts(t *testing.T) {
 	}
 }
 
-// Pages are of whole buckets, the empty ones among them, and hold all that was used
-// once.
+// Pages consist of whole buckets, including empty ones, and contain all usage exactly once.
 func TestUsagePages(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")

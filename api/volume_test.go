@@ -4,7 +4,7 @@ import (
 	"testing"
 )
 
-// A volume is made, mounted, kept while it is used, and removed.
+// A volume is created, mounted, protected while it is in use, and deleted.
 func TestVolumes(t *testing.T) {
 	h := newHouse(t, nil)
 	v := h.call(200, "POST", "/v1/volumes", `{"name":"data","max_bytes":67108864}`)

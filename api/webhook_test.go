@@ -26,7 +26,7 @@ func TestWebhookEndpoints(t *testing.T) {
 	if changed["name"] != "y" || changed["url"] != "https://hooks.example/a" || len(changed["event_types"].([]any)) != 2 {
 		t.Errorf("got %v", changed)
 	}
-	h.call(200, "POST", path, nil) // which changes nothing
+	h.call(200, "POST", path, nil) // changes no field
 	second := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"z","url":"https://hooks.example/b","event_types":["response.completed"]}`)
 	list := h.call(200, "GET", "/v1/webhook_endpoints?limit=1", nil)
 	if list.at("data", 0, "id") != second.id() || list["has_more"] != true || list.at("data", 0, "signing_secret") != nil {
@@ -56,7 +56,7 @@ func TestWebhookEndpoints(t *testing.T) {
 			t.Errorf("%s: got %v, want an error about %s", body, e, param)
 		}
 	}
-	// Nothing is at that address, nor at any other of the server's own network.
+	// That address, like all others of the server's own network, is not reachable.
 	inside := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://127.0.0.1:1/","event_types":["response.completed"]}`)
 	if e := h.call(400, "POST", "/v1/webhook_endpoints/"+inside.id()+"/test", `{"event_type":"response.completed"}`); !strings.Contains(e.at("error", "message").(string), "could not be reached") {
 		t.Errorf("got %v", e)
@@ -70,8 +70,7 @@ func TestWebhookEndpoints(t *testing.T) {
 	h.call(404, "GET", path, nil)
 }
 
-// The end of a background response is on its way to the endpoint when the client
-// can see it.
+// The delivery of a background response's end exists when the client can see the end.
 func TestWebhookDelivery(t *testing.T) {
 	h := newHouse(t, nil)
 	h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`)

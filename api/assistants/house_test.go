@@ -73,7 +73,7 @@ func (h *house) assistant() *Assistant {
 	return a
 }
 
-// noted saves a new run of a thread, as a server does that dies before it goes on.
+// noted saves a new run of a thread without starting it, like a server that crashes then.
 func (h *house) noted() *Record {
 	h.t.Helper()
 	r := newRecord(h.assistant(), h.thread(), &RunRequest{}, time.Now().Unix())
@@ -93,7 +93,7 @@ func (h *house) change(r *Record, change func(*Record)) {
 	check(h.t, err)
 }
 
-// until asks for a run until it has a status.
+// until retrieves a run until it has a status.
 func (h *house) until(r *Record, want Status) *Run {
 	h.t.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
@@ -110,7 +110,7 @@ func (h *house) until(r *Record, want Status) *Run {
 	return nil
 }
 
-// said is what the assistants said in a thread.
+// said returns the texts of the assistants' messages in a thread.
 func (h *house) said(thread string) []string {
 	h.t.Helper()
 	messages, _, err := h.Messages(h.t.Context(), caller, thread, "", store.Page{Limit: 100, Ascending: true})

@@ -43,7 +43,7 @@ func parts(leg *berth.Response) []*part {
 	return out
 }
 
-// givenUp reports whether an item was broken off and its turn asked again.
+// abandoned reports whether an item was interrupted and its turn repeated.
 func abandoned(leg *berth.Response, i int) bool {
 	if leg.Output[i].Status() != berth.StatusIncomplete {
 		return false
@@ -65,8 +65,8 @@ func (p *part) broken() bool {
 	return slices.ContainsFunc(p.calls, func(it berth.Item) bool { return it.Status() == berth.StatusIncomplete })
 }
 
-// bornAt is when an item of a response was begun, in Unix seconds: what its id says
-// if this server has made it, else when the response was created.
+// startedAt returns when an item of a response was started, in Unix seconds. It is the time
+// in the item's id if this server made the id, otherwise the creation of the response.
 func startedAt(leg *berth.Response, index int) int64 {
 	first, last := leg.CreatedAt, leg.CreatedAt+int64(30*24*time.Hour/time.Second)
 	if leg.CompletedAt != nil {
@@ -84,8 +84,8 @@ func startedAt(leg *berth.Response, index int) int64 {
 	return first
 }
 
-// closedAt is about when an item ended: when the next one was begun, or the
-// response completed.
+// endedAt returns approximately when an item ended: the start of the next item, or the end
+// of the response.
 func endedAt(leg *berth.Response, index int) int64 {
 	switch {
 	case index+1 < len(leg.Output):

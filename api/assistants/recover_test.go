@@ -19,9 +19,9 @@ var (
 
 var rain = []ToolOutput{{ToolCallID: "call_1", Output: "rain"}}
 
-// A server may die after any write. Who asks next finds the run going on.
+// A server may crash after any write. The next request for the run continues it.
 func TestCrashes(t *testing.T) {
-	t.Run("before the response was made", func(t *testing.T) {
+	t.Run("before the response was created", func(t *testing.T) {
 		h := newHouse(t, aye)
 		r := h.noted()
 		h.until(r, Completed)
@@ -29,7 +29,7 @@ func TestCrashes(t *testing.T) {
 			t.Errorf("got %q", got)
 		}
 	})
-	t.Run("before it was noted that the response was made", func(t *testing.T) {
+	t.Run("before the creation of the response was recorded", func(t *testing.T) {
 		h := newHouse(t, aye)
 		r := h.noted()
 		req, err := r.Request(nil)
@@ -41,7 +41,7 @@ func TestCrashes(t *testing.T) {
 			t.Errorf("got %q after %d questions", got, h.model.count())
 		}
 	})
-	t.Run("before the outputs were given to the engine", func(t *testing.T) {
+	t.Run("before the engine got the outputs", func(t *testing.T) {
 		h := newHouse(t, ask, aye)
 		r := h.noted()
 		h.until(r, RequiresAction)
@@ -55,23 +55,23 @@ func TestCrashes(t *testing.T) {
 			t.Errorf("got %q after %d questions", got, h.model.count())
 		}
 	})
-	t.Run("before the engine was told to cancel", func(t *testing.T) {
+	t.Run("before the engine cancelled the response", func(t *testing.T) {
 		h := newHouse(t, []model.Delta{model.Text{Text: "Half"}, nil})
 		r := h.noted()
 		h.until(r, InProgress)
 		h.change(r, func(r *Record) { r.CancelAt = time.Now().Unix() })
 		h.until(r, Cancelled)
 	})
-	t.Run("before the response was made, and cancelled", func(t *testing.T) {
+	t.Run("before the response was created, and cancelled", func(t *testing.T) {
 		h := newHouse(t, aye)
 		r := h.noted()
 		h.change(r, func(r *Record) { r.CancelAt = time.Now().Unix() })
 		h.until(r, Cancelled)
 		if h.model.count() != 0 {
-			t.Error("the model was asked")
+			t.Error("the model was called")
 		}
 	})
-	t.Run("between a message and the note that it was said", func(t *testing.T) {
+	t.Run("between a message and the record that it was saved", func(t *testing.T) {
 		h := newHouse(t, aye)
 		r := h.noted()
 		h.until(r, Completed)
@@ -83,7 +83,7 @@ func TestCrashes(t *testing.T) {
 	})
 }
 
-// A message that a user removed while the run goes on does not come back.
+// A message that a user deletes during a run is not saved again.
 func TestDeletedMessageStaysAway(t *testing.T) {
 	h := newHouse(t, append([]model.Delta{model.Text{Text: "Wait."}}, ask...), aye)
 	r := h.noted()
@@ -99,8 +99,9 @@ func TestDeletedMessageStaysAway(t *testing.T) {
 	}
 }
 
-// What the engine will not do now may be asked again; what it will never do ends.
-func TestEngineDoesNotTakeIt(t *testing.T) {
+// A request that the engine refuses temporarily can be repeated; a permanent refusal ends the
+// run.
+func TestEngineRefuses(t *testing.T) {
 	busy, gone := berth.Errorf(berth.CodeRateLimited, "Too many."), berth.Errorf(berth.CodeNotFound, "No such model.")
 	t.Run("a new run", func(t *testing.T) {
 		h := newHouse(t, aye)
@@ -142,7 +143,7 @@ func TestEngineDoesNotTakeIt(t *testing.T) {
 			t.Errorf("got %+v, want it failed", ended.Run)
 		}
 	})
-	t.Run("what a crash left", func(t *testing.T) {
+	t.Run("after a crash", func(t *testing.T) {
 		h := newHouse(t, aye)
 		r := h.noted()
 		h.model.fail(busy)
@@ -157,7 +158,7 @@ func TestEngineDoesNotTakeIt(t *testing.T) {
 	})
 }
 
-// A stream ends with what its own leg came to, whoever has gone on with the run.
+// A stream ends with the end of its own leg, even if another request has continued the run.
 func TestStreamOfAnEarlierLeg(t *testing.T) {
 	h := newHouse(t, ask, aye)
 	r := h.noted()

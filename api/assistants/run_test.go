@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// leg is a response with so many tokens used that ended at second 100.
+// leg returns a response that ended at second 100 and used the given number of tokens.
 func leg(status berth.Status, items ...berth.Item) *berth.Response {
 	end := int64(100)
 	r := &berth.Response{ID: "resp_1", CreatedAt: 90, Status: status, Output: items, Usage: &berth.Usage{InputTokens: 300, OutputTokens: 20, TotalTokens: 320}}
@@ -35,7 +35,7 @@ func message(status berth.Status) berth.Item {
 	return berth.NewItem(berth.Message{ID: "msg_1", Type: berth.ItemMessage, Status: status, Role: "assistant", Content: []berth.Content{{Type: "output_text", Text: "Aye."}}})
 }
 
-// What a run is follows from its responses, what its client did, and the clock.
+// The state of a run follows from its responses, the actions of the client, and the clock.
 func TestView(t *testing.T) {
 	few, many := 256, 1000
 	calls := leg(berth.StatusCompleted, functionCall(berth.StatusCompleted))
@@ -99,7 +99,7 @@ func outline(r *Run) string {
 	return s
 }
 
-// How a step has ended follows from its response and its run.
+// The end of a step follows from its response and its run.
 func TestSteps(t *testing.T) {
 	broken, whole := message(berth.StatusIncomplete), message(berth.StatusCompleted)
 	call := functionCall(berth.StatusCompleted)
@@ -109,10 +109,10 @@ func TestSteps(t *testing.T) {
 		now  int64
 		want []string
 	}{
-		{"being said", leg(berth.StatusInProgress, message(berth.StatusInProgress)), 95, []string{"message_creation in_progress"}},
-		{"said", leg(berth.StatusCompleted, whole), 200, []string{"message_creation completed"}},
-		{"broken off and said again", leg(berth.StatusCompleted, broken, whole), 200, []string{"message_creation completed"}},
-		{"broken off, not asked again yet", leg(berth.StatusInProgress, broken), 95, nil},
+		{"in progress", leg(berth.StatusInProgress, message(berth.StatusInProgress)), 95, []string{"message_creation in_progress"}},
+		{"complete", leg(berth.StatusCompleted, whole), 200, []string{"message_creation completed"}},
+		{"interrupted and repeated", leg(berth.StatusCompleted, broken, whole), 200, []string{"message_creation completed"}},
+		{"interrupted, not repeated yet", leg(berth.StatusInProgress, broken), 95, nil},
 		{"broken off twice", leg(berth.StatusFailed, broken, broken), 200, []string{"message_creation failed"}},
 		{"cut", leg(berth.StatusIncomplete, broken), 200, []string{"message_creation completed"}},
 		{"cancelled", leg(berth.StatusCancelled, broken), 200, []string{"message_creation cancelled"}},
@@ -145,7 +145,7 @@ func TestSteps(t *testing.T) {
 	}
 }
 
-func TestBornAt(t *testing.T) {
+func TestStartedAt(t *testing.T) {
 	at := time.Now().Unix()
 	end := at + 60
 	for id, want := range map[string]int64{
@@ -160,7 +160,7 @@ func TestBornAt(t *testing.T) {
 	}
 }
 
-// Pages of steps are those that the store would give.
+// Pages of steps equal those that the store would return.
 func TestPageOfSteps(t *testing.T) {
 	h := newHouse(t, aye)
 	var steps []Step
@@ -193,7 +193,7 @@ func TestPageOfSteps(t *testing.T) {
 	}
 }
 
-// A message that was decoded is kept and read again as it is.
+// A decoded message survives an encoding and decoding unchanged.
 func FuzzContents(f *testing.F) {
 	for _, s := range []string{`"hi"`, `[{"type":"text","text":"hi"}]`, `[{"type":"image_file","image_file":{"file_id":"file-1"}}]`, `[{"type":"text","text":{"value":"x","annotations":[]}}]`, `null`, `[null]`, `{}`} {
 		f.Add([]byte(s))

@@ -12,9 +12,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// events are what an engine may tell of a response whose items the bytes stand
-// for: messages, refusals, thoughts, calls of the client's, calls that run here,
-// and any of them cut off.
+// events returns the events of a response. The bytes select its items: messages, refusals,
+// reasoning, calls of the client's tools and of hosted tools, complete or interrupted.
 func events(bytes []byte) []berth.Event {
 	var out []berth.Event
 	for i, b := range bytes {
@@ -59,7 +58,7 @@ func events(bytes []byte) []berth.Event {
 	return append(out, last)
 }
 
-// gathered puts a choice's chunks together as a client does.
+// gathered joins a choice's chunks as a client does.
 func gathered(t *testing.T, chunks []chunkChoice) wholeChoice {
 	t.Helper()
 	out := wholeChoice{Message: completionAnswer{Annotations: []annotation{}}}
@@ -108,8 +107,8 @@ func gathered(t *testing.T, chunks []chunkChoice) wholeChoice {
 	return out
 }
 
-// Whatever a response tells, the chunks of a stream make up the message that the
-// same request has without one.
+// For any response, the chunks of a stream add up to the message of the same request without
+// stream.
 func FuzzCompletionChoice(f *testing.F) {
 	f.Add([]byte{0x80, 0x06, 0xc0}, false)
 	f.Add([]byte{0x82, 0x81, 0x83, 0xc5, 0x8b}, true)
@@ -138,7 +137,7 @@ func FuzzCompletionChoice(f *testing.F) {
 		}
 		_, chunks, err := told(true)
 		if err == errUnsaid && !formed {
-			return // said again: only a stream has to break off
+			return // the turn is repeated: only a stream must end with an error
 		}
 		if err != nil {
 			t.Fatal(err)

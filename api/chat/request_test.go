@@ -17,10 +17,10 @@ import (
 	"github.com/berth-run/berth/tool/standard"
 )
 
-// rules are those for the tools that a server has.
+// rules are the rules for the tools of a server.
 var rules = newRules(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 
-// readCompletion is what the door makes of a body.
+// readCompletion decodes a body as Create does.
 func readCompletion(body string) (*completionRequest, *berth.ResponseRequest, error) {
 	tree, err := exchange.ParseJSON([]byte(body))
 	if err != nil {
@@ -42,7 +42,7 @@ func readCompletion(body string) (*completionRequest, *berth.ResponseRequest, er
 
 var madeIDs = regexp.MustCompile(`"(id|call_id)":"(msg|fc|fco|ctc|ctco|rs|call)_[0-9a-f]{48}"`)
 
-// A completion's request becomes this request of Responses.
+// The request of a completion is converted to this request for a response.
 func TestCompletionRequest(t *testing.T) {
 	tests := []struct{ name, fields, want string }{
 		{"messages of all roles",
@@ -133,7 +133,7 @@ func decodedJSON(t *testing.T, s string) (v any) {
 	return v
 }
 
-// What cannot be done is refused where it stands, in OpenAI's words.
+// Unsupported requests are refused with their place, in OpenAI's words.
 func TestCompletionRequestErrors(t *testing.T) {
 	const call = `{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`
 	tests := []struct{ fields, param, code, message string }{
@@ -203,8 +203,7 @@ func TestCompletionParam(t *testing.T) {
 	}
 }
 
-// Whatever a client sends becomes a request that the store can keep and read
-// again, or an error for the client.
+// Any body becomes a request that can be stored and read again, or an error for the client.
 func FuzzCompletionRequest(f *testing.F) {
 	f.Add(`{"model":"m","messages":[{"role":"user","content":"hi"}],"stop":"a","tools":[{"type":"shell"}],"tool_choice":{"type":"shell"}}`)
 	f.Add(`{"model":"m","messages":[{"role":"assistant","content":null,"function_call":{"name":"f","arguments":""}},{"role":"function","name":"f"}],"functions":[{"name":"f"}]}`)

@@ -25,7 +25,7 @@ func serveDownload(t *testing.T, name string, size int64, content func() io.Read
 	return srv
 }
 
-// A page in a file must not become a page of this server.
+// A browser must not display a downloaded file as a page of this server.
 func TestDownload(t *testing.T) {
 	const page = "<script>alert(1)</script>"
 	for kind, content := range map[string]func() io.Reader{
@@ -69,7 +69,7 @@ func TestDownloadRange(t *testing.T) {
 	}
 }
 
-// Half a file must not look like a whole one, with or without a known length.
+// A partial file must not look complete, with or without a known length.
 func TestDownloadBreaksOff(t *testing.T) {
 	for _, size := range []int64{-1, 100} {
 		srv := serveDownload(t, "x", size, func() io.Reader {
@@ -85,7 +85,7 @@ func TestDownloadBreaksOff(t *testing.T) {
 	}
 }
 
-// A client that stops sending is given up, and one that stops reading as well.
+// A client that stops sending or reading is disconnected.
 func TestPatience(t *testing.T) {
 	result := make(chan error, 1)
 	opts := Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: Limits{Patience: 50 * time.Millisecond}}
@@ -116,6 +116,6 @@ func TestPatience(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if err := <-result; !errors.Is(err, os.ErrDeadlineExceeded) {
-		t.Errorf("writing to a deaf client: got %v, want the deadline", err)
+		t.Errorf("writing to a client that does not read: got %v, want the deadline", err)
 	}
 }

@@ -28,12 +28,12 @@ func (g *greeter) greet(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	return x.JSON(http.StatusOK, map[string]string{"text": g.greeting + ", " + body.Name, "project": string(c.Project)})
 }
 
-// noKeys is a store without keys: the server serves its own machine.
+// noKeys is a store without keys: the server accepts requests from its own machine only.
 type noKeys struct{ store.Keys }
 
 func (noKeys) ListKeys(context.Context) ([]*berth.Key, error) { return nil, nil }
 
-// A door needs this package and its own services.
+// A door needs only this package and its own services.
 func Example() {
 	door := &greeter{"Ahoy"}
 	server := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.DiscardHandler)})

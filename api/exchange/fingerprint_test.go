@@ -10,8 +10,8 @@ import (
 	"testing"
 )
 
-// A form is identified by its parts: the boundary between them makes no difference, and
-// any byte of them does. Whatever the body is, reading it ends.
+// The fingerprint of a form depends on every byte of its parts, but not on the boundary
+// between them. For any body, reading ends.
 func FuzzFingerprint(f *testing.F) {
 	f.Add([]byte("a.txt"), []byte("content"), []byte("other"), []byte("--one\r\n\r\nx\r\n--one--"))
 	f.Add([]byte(`a"b`), []byte("\r\n--one--\r\n"), []byte(""), []byte("--one"))
@@ -44,7 +44,7 @@ func FuzzFingerprint(f *testing.F) {
 			w.Close()
 			return b.Bytes()
 		}
-		// Boundaries that cannot be in what they part.
+		// Boundaries that the parts cannot contain.
 		sum := sha256.Sum256(append(append(append([]byte{}, name...), content...), other...))
 		one, two := "b1"+hex.EncodeToString(sum[:]), "b2"+hex.EncodeToString(sum[:])
 		first, err1 := print(one, form(one, content))

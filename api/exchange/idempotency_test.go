@@ -20,8 +20,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-// A counter is a handler that answers with how often it was called, or does what a test
-// sets.
+// A counter is a handler that answers with the number of its calls, or calls a function of
+// the test.
 type counter struct {
 	mu   sync.Mutex
 	n    int
@@ -118,7 +118,7 @@ func TestIdempotency(t *testing.T) {
 			t.Errorf("%s: got %s", tt.name, w.Header().Get("Content-Type"))
 		}
 	}
-	// Another life of the server.
+	// After a restart of the server.
 	if w := post(counting(t, db, keys, c), "/v1/things/1", "k", asJSON, `{"x":1}`, a...); w.Body.String() != `{"n":1}` {
 		t.Errorf("after a restart: got %s, want the first answer", w.Body)
 	}
@@ -139,7 +139,7 @@ func TestIdempotency(t *testing.T) {
 	}
 }
 
-// What failed is not kept.
+// Failures are not stored.
 func TestIdempotencyOfFailures(t *testing.T) {
 	c := &counter{does: func(x *Exchange, r *http.Request, n int) error {
 		switch n {
@@ -169,7 +169,7 @@ func TestIdempotencyOfFailures(t *testing.T) {
 	}
 }
 
-// Of requests at once one is answered, and the others get its answer.
+// Of concurrent requests with the same key, one runs and the others get its answer.
 func TestIdempotencyAtOnce(t *testing.T) {
 	goOn := make(chan struct{})
 	c := &counter{does: func(x *Exchange, _ *http.Request, n int) error {
@@ -192,7 +192,7 @@ func TestIdempotencyAtOnce(t *testing.T) {
 	}
 }
 
-// A client that leaves while it waits for another's answer stops waiting.
+// A client that disconnects while it waits for another request stops waiting.
 func TestIdempotencyLeaving(t *testing.T) {
 	var a attempts
 	done, err := a.start(t.Context(), attempt{project: "proj_a"})
@@ -218,8 +218,7 @@ func boundedBody(boundary, name, content string) (kind, body string) {
 		"Content-Type: application/octet-stream\r\n\r\n%[3]s\r\n--%[1]s\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nvision\r\n--%[1]s--\r\n", boundary, name, content)
 }
 
-// A form is the same whatever the boundary between its parts, and is not held in
-// memory.
+// Forms with different boundaries are the same, and a form is not held in memory.
 func TestIdempotencyOfForms(t *testing.T) {
 	c := &counter{}
 	s := counting(t, database(t), &keyring{}, c)
@@ -241,7 +240,7 @@ func TestIdempotencyOfForms(t *testing.T) {
 			t.Errorf("boundary %s, file %s of %d bytes: got %d %s, want %d %s", tt.boundary, tt.name, len(tt.content), w.Code, w.Body, tt.status, tt.want)
 		}
 	}
-	// A handler that does not read its form leaves nothing behind.
+	// A handler that does not read its form leaves no goroutine.
 	c.does = func(*Exchange, *http.Request, int) error { return berth.Invalid("file", "no") }
 	kind, body := boundedBody("one", "a.txt", large)
 	if w := post(s, "/v1/things/2", "k", kind, body); w.Code != 400 {
@@ -253,11 +252,11 @@ func TestIdempotencyOfForms(t *testing.T) {
 		t.Errorf("a handler that takes half a form: got %d %s", w.Code, w.Body)
 	}
 	if w := post(s, "/v1/things/2", "k", kind, body); w.Code != 201 || w.Body.String() != `{"n":4}` {
-		t.Errorf("after half a form, which is not kept: got %d %s", w.Code, w.Body)
+		t.Errorf("after half a form, whose answer is not stored: got %d %s", w.Code, w.Body)
 	}
 }
 
-// A stream is not held back, and what is too large is not kept.
+// A stream is not buffered, and an answer that is too large is not stored.
 func TestIdempotencyOfStreamsAndLargeAnswers(t *testing.T) {
 	c := &counter{does: func(x *Exchange, _ *http.Request, n int) error {
 		x.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
@@ -284,7 +283,7 @@ func TestIdempotencyOfStreamsAndLargeAnswers(t *testing.T) {
 	}
 }
 
-// The store must work, or a request might be done twice.
+// If the store fails, requests are refused, because they could run twice.
 func TestIdempotencyFailsClosed(t *testing.T) {
 	db := database(t)
 	c := &counter{}
@@ -295,8 +294,8 @@ func TestIdempotencyFailsClosed(t *testing.T) {
 	}
 }
 
-// What is kept of an answer cannot be read without the key.
-func TestKeptAnswersAreSealed(t *testing.T) {
+// A stored answer cannot be read without the key.
+func TestStoredAnswersAreSealed(t *testing.T) {
 	db := database(t)
 	s, server := countingServer(t, db, &keyring{}, &counter{does: func(x *Exchange, _ *http.Request, _ int) error {
 		return x.JSON(200, "canary")

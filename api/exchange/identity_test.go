@@ -145,7 +145,7 @@ func TestIdentityWithoutKeys(t *testing.T) {
 		{"no address", "@", host, nil, 401, "berth key create"},
 		{"another machine that claims to be near", "192.0.2.7:5", host, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "berth key create"},
 		{"behind a proxy", near, host, []string{"X-Forwarded-For", "192.0.2.7"}, 401, "berth key create"},
-		{"behind a proxy that says so in the standard way", near, host, []string{"Forwarded", "for=192.0.2.7"}, 401, "berth key create"},
+		{"behind a proxy with the standard header", near, host, []string{"Forwarded", "for=192.0.2.7"}, 401, "berth key create"},
 
 		{"a name that was rebound", near, "evil.example:8080", nil, 403, "host_not_allowed"},
 		{"a name like localhost", near, "localhost.evil.example", nil, 403, "host_not_allowed"},
@@ -171,8 +171,8 @@ func TestIdentityWithoutKeys(t *testing.T) {
 	}
 }
 
-// The first key is made by another process. The door closes within a second, and
-// at once if the store cannot be asked.
+// Another process creates the first key. The server requires keys within a second, and at
+// once if the store fails.
 func TestFirstKeyClosesTheDoor(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := &keyring{}
@@ -220,7 +220,7 @@ func TestRemovedKeysOpenNothing(t *testing.T) {
 	}
 }
 
-// Any header that a proxy adds says that the client is not on this machine.
+// A request with a header that proxies add is not regarded as local.
 func TestProxiesAreSeen(t *testing.T) {
 	h := door(t, &keyring{})
 	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded", "Forwarded", "Via",

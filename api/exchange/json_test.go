@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// FuzzParseJSON: what is checked is what encoding/json makes of the same text.
+// ParseJSON returns the value that encoding/json decodes from the same text.
 func FuzzParseJSON(f *testing.F) {
 	for _, seed := range []string{
 		`{}`, `[]`, ` { "a" : [ 1 , -2.5e+3 , true , false , null , "x\ny\u00e9\ud83d\ude00\ud800" ] , "b" : { } } `, `"x"`, `0`, `{"a":1,"a":2}`,
@@ -39,14 +39,14 @@ func FuzzParseJSON(f *testing.F) {
 			}
 			return
 		}
-		// It is stricter in names, UTF-8 and bounds.
+		// It is stricter about names, UTF-8 and limits.
 		if msg := err.Error(); wrong == nil && !strings.Contains(msg, " twice") && !strings.Contains(msg, "UTF-8") && !strings.Contains(msg, "nested") && !strings.Contains(msg, "values") {
 			t.Fatalf("%q: got %v, encoding/json takes it", text, err)
 		}
 	})
 }
 
-// A text is not copied: it takes little more memory to check a large one than to read it.
+// Strings are not copied, so checking a large text needs little memory.
 func TestParseJSONDoesNotCopyStrings(t *testing.T) {
 	body := []byte(`{"input":"` + strings.Repeat("x", 16<<20) + `"}`)
 	var before, after runtime.MemStats

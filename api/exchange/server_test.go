@@ -71,7 +71,7 @@ func TestPanicBeforeTheAnswer(t *testing.T) {
 	}
 }
 
-// Half an answer must not look like a whole one.
+// A partial answer must not look complete.
 func TestPanicInTheAnswerBreaksTheConnection(t *testing.T) {
 	srv := httptest.NewServer(handle(io.Discard, func(x *Exchange, _ *http.Request, _ berth.Caller) error {
 		io.WriteString(x, "half")
@@ -89,7 +89,7 @@ func TestPanicInTheAnswerBreaksTheConnection(t *testing.T) {
 	}
 }
 
-// A client's own name for its request is in the log, and not what is none.
+// A client's valid request id is logged, an invalid one is not.
 func TestClientRequestID(t *testing.T) {
 	for id, status := range map[string]int{
 		"": 200, "trace-7": 200, strings.Repeat("x", 512): 200,

@@ -15,10 +15,10 @@ import (
 	"testing"
 )
 
-// refused stands for an answer that is replaced by an error.
+// refused means that an error replaces the answer.
 const refused = "refused"
 
-// locate returns what relocate makes of a Location for a client at api.test:8080.
+// locate returns the Location after relocate for a client at api.test:8080.
 func locate(location string, t Target) string {
 	r := httptest.NewRequest("DELETE", "http://api.test:8080/p/x/dir/page", nil)
 	h := http.Header{"Location": {location}}
@@ -28,7 +28,8 @@ func locate(location string, t Target) string {
 	return h.Get("Location")
 }
 
-// What a link redirects to is the same port or a public host, in one spelling.
+// With a link, redirects to the same port or to a public host are allowed, in a canonical
+// spelling.
 func TestRedirectOfLink(t *testing.T) {
 	target := Target{Container: "cntr_1", Port: 8000, Prefix: "/p/x", Path: "/dir/page", Link: true}
 	for location, want := range map[string]string{
@@ -88,7 +89,7 @@ func TestRedirectOfLink(t *testing.T) {
 	}
 }
 
-// A client with a key stays with the port, whatever the redirect says.
+// For a client with a key, only redirects to the same port are allowed.
 func TestRedirectWithKey(t *testing.T) {
 	target := Target{Container: "cntr_1", Port: 8000, Prefix: "/p/x", Path: "/dir/page", Keyed: true}
 	for location, want := range map[string]string{
@@ -105,8 +106,8 @@ func TestRedirectWithKey(t *testing.T) {
 	}
 }
 
-// loopbackSpellings are names that clients read as the loopback, most of them only after
-// a mapping of characters or numbers.
+// loopbackSpellings are host names that clients interpret as the loopback, most of them
+// after mapping characters or numbers.
 var loopbackSpellings = []string{
 	"localhost", "LOCALHOST", "localhost.", "ⓛocalhost", "ｌｏｃａｌｈｏｓｔ", "%E2%93%9Bocalhost", "%6cocalhost", "%6Cocalhost", "lo\u00adcalhost", "localho\u017ft", "xn--localhost-",
 	"127.1", "127.0.1", "127.0.0.1.", "0x7f.1", "0X7F.0.0.1", "0x7f000001", "2130706433", "017700000001", "0177.0.0.1", "0177.1", "127.0.0.0x1", "127.0.0.01",
@@ -125,8 +126,7 @@ func redirects(port string) []string {
 		"///127.0.0.1:"+port+"/v1/away", "h\tttp://127.0.0.1:"+port+"/v1/away", "http://127.0.0.1\t:"+port+"/v1/away", "/\t/127.0.0.1:"+port+"/v1/away")
 }
 
-// Real clients that follow redirects reach nothing but the port, with a key in hand or
-// through a link.
+// Real clients that follow redirects reach only the port, with a key and through a link.
 func TestClientsFollowRedirects(t *testing.T) {
 	var mu sync.Mutex
 	var away []string // the requests that were led elsewhere
@@ -217,7 +217,7 @@ func TestClientsFollowRedirects(t *testing.T) {
 		}
 		check(t)
 	})
-	// The test can fail: a client that is given the Location as it is goes there.
+	// Check that the test can fail: a client follows an unchanged Location.
 	resp, err := http.Get("http://127.0.0.1:" + port + "/v1/away")
 	if err != nil {
 		t.Fatal(err)
@@ -228,7 +228,7 @@ func TestClientsFollowRedirects(t *testing.T) {
 	}
 }
 
-// All hosts that pass have one reading in Node too, which parses as browsers do.
+// All allowed hosts have the same meaning in Node, which parses URLs as browsers do.
 func TestHostsAsBrowsersReadThem(t *testing.T) {
 	node, err := exec.LookPath("node")
 	if err != nil {
@@ -261,8 +261,8 @@ func TestHostsAsBrowsersReadThem(t *testing.T) {
 	}
 }
 
-// Whatever a sandbox answers, with a key nothing leaves the prefix, and without one what
-// passes has a host in one spelling.
+// For any Location, with a key no redirect leaves the prefix, and without one all allowed
+// redirects have a host in canonical spelling.
 func FuzzLocation(f *testing.F) {
 	for _, line := range redirects("8080") {
 		f.Add(line)

@@ -22,7 +22,7 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 )
 
-// show serves what handler does on a port, under a prefix, as a link or not.
+// show serves handler as a port under a prefix, as a link or not.
 func show(t *testing.T, handler http.Handler, link bool) (*httptest.Server, Target) {
 	inner := httptest.NewServer(handler)
 	t.Cleanup(inner.Close)
@@ -47,7 +47,7 @@ func showConn(t *testing.T, dial func(context.Context) (net.Conn, error), link b
 	return outer, target
 }
 
-// raw answers every connection with bytes, whatever it was asked.
+// raw answers every connection with bytes and ignores requests.
 func raw(t *testing.T, answer string) func(context.Context) (net.Conn, error) {
 	return func(context.Context) (net.Conn, error) {
 		here, there := net.Pipe()
@@ -61,7 +61,7 @@ func raw(t *testing.T, answer string) func(context.Context) (net.Conn, error) {
 	}
 }
 
-// get asks without following redirects.
+// get sends a request and does not follow redirects.
 func get(t *testing.T, url string, header ...string) *http.Response {
 	t.Helper()
 	req, _ := http.NewRequestWithContext(t.Context(), "GET", url, nil)
@@ -76,7 +76,7 @@ func get(t *testing.T, url string, header ...string) *http.Response {
 	return resp
 }
 
-// What the sandbox gets of a request holds nothing of this server's.
+// The request to the sandbox contains no secrets of this server.
 func TestRequestKeepsSecrets(t *testing.T) {
 	var got http.Request
 	srv, target := show(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = *r }), true)
@@ -95,8 +95,8 @@ func TestRequestKeepsSecrets(t *testing.T) {
 	}
 }
 
-// A page of the sandbox is a stranger to the API: what it says of its origin is
-// not said.
+// A page of the sandbox has another origin than the API: headers that apply to an origin are
+// removed.
 func TestAnswerSpeaksForItself(t *testing.T) {
 	hostile := map[string]string{
 		"Strict-Transport-Security": "max-age=1", "Clear-Site-Data": `"*"`, "Service-Worker-Allowed": "/", "Alt-Svc": `h3="evil:443"`,
@@ -138,14 +138,14 @@ func TestAnswerSpeaksForItself(t *testing.T) {
 	}
 }
 
-// The words of the policy that would make the page a part of the API are not there.
+// The policy lacks the keywords that would give the page the API's origin.
 func TestPolicyKeepsTheOrigin(t *testing.T) {
 	if !strings.HasPrefix(policy, "sandbox ") || strings.Contains(policy, "allow-same-origin") || strings.Contains(policy, "allow-popups-to-escape") || strings.Contains(policy, "top-navigation") {
 		t.Errorf("got %q, want a sandbox of its own origin", policy)
 	}
 }
 
-// Cookies of a sandbox come back to it alone.
+// A sandbox gets only its own cookies.
 func TestCookies(t *testing.T) {
 	var got []string
 	srv, target := show(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -182,8 +182,8 @@ func TestCookies(t *testing.T) {
 	}
 }
 
-// Answers that are no HTTP, or two at once, are not passed on.
-func TestAnswersThatAreNone(t *testing.T) {
+// Answers that are not valid HTTP are not forwarded.
+func TestInvalidAnswers(t *testing.T) {
 	for name, answer := range map[string]string{
 		"nothing":               "",
 		"no HTTP":               "220 smtp ready\r\n",
@@ -200,7 +200,7 @@ func TestAnswersThatAreNone(t *testing.T) {
 			t.Errorf("%s: got %d %.80s, want an error of the sandbox", name, resp.StatusCode, text)
 		}
 	}
-	// What follows the answer belongs to no answer.
+	// Bytes after the answer are ignored.
 	srv, _ := showConn(t, raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), true)
 	for range 3 {
 		resp := get(t, srv.URL+"/p/x/")
@@ -227,7 +227,7 @@ func TestMethodsThatAreRefused(t *testing.T) {
 	}
 }
 
-// A page with an origin of its own may ask its own server, through the link only.
+// A page with a unique origin may send requests to its own server, through a link only.
 func TestPreflight(t *testing.T) {
 	reached := 0
 	handler := http.HandlerFunc(func(http.ResponseWriter, *http.Request) { reached++ })
@@ -254,7 +254,7 @@ func TestPreflight(t *testing.T) {
 	}
 }
 
-// Both ways at once, as large as it comes, and events as they come.
+// Bodies of any size are forwarded in both directions at once, and events without delay.
 func TestBodies(t *testing.T) {
 	next := make(chan string)
 	srv, _ := show(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -343,7 +343,7 @@ func TestWebSocket(t *testing.T) {
 	}
 }
 
-// One container cannot take all of the server's connections.
+// One container cannot use all of the server's connections.
 func TestRequestsAtOnce(t *testing.T) {
 	release := make(chan struct{})
 	var begun sync.WaitGroup
@@ -408,7 +408,7 @@ func TestLinks(t *testing.T) {
 	}
 }
 
-// What comes before an answer would pass its header by: it does not reach the client.
+// Interim answers, whose headers are not checked, do not reach the client.
 func TestHints(t *testing.T) {
 	srv, _ := showConn(t, raw(t, "HTTP/1.1 103 Early Hints\r\nLink: </v1>; rel=preload\r\nSet-Cookie: house=evil\r\nX-Accel-Redirect: /etc/passwd\r\n\r\n"+
 		"HTTP/1.1 102 Processing\r\nClear-Site-Data: \"*\"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), false)

@@ -13,12 +13,11 @@ import (
 	"github.com/berth-run/berth/tool/standard"
 )
 
-// rules are those for the tools that a server has.
+// rules are the rules for the tools of a server.
 var rules = request.New(tool.NewRegistry(standard.Kinds(standard.Options{})...))
 
-// FuzzFrame: whatever comes, a frame is either refused with an error for the
-// client or holds a request that a POST could have had, in a lane whose name
-// cannot break out of an event.
+// Any frame is either refused with an error for the client or contains a request that is
+// valid for a POST, in a lane whose name cannot break the JSON of an event.
 func FuzzFrame(f *testing.F) {
 	for _, seed := range []string{
 		`{"type":"response.create","model":"m","input":"x"}`,
@@ -61,12 +60,12 @@ func FuzzFrame(f *testing.F) {
 }
 
 func TestFrameLane(t *testing.T) {
-	// An error about the request is sent in its turn, and in its lane.
+	// An error of the request is sent when it is the frame's turn, in its lane.
 	f, err := decodeFrame(rules, []byte(`{"type":"response.create","stream_id":"a","previous_response_id":"resp_1","model":7,"input":"x"}`))
 	if err != nil || f.err == nil || f.lane != "a" || f.previous != "resp_1" {
 		t.Errorf("got %+v, %v, want its error in the frame", f, err)
 	}
-	// A lane that is none has no errors of its own.
+	// An error about an invalid lane has no lane.
 	f, err = decodeFrame(rules, []byte(`{"type":"response.create","stream_id":"`+strings.Repeat("a", 257)+`"}`))
 	if err == nil || f.lane != "" {
 		t.Errorf("got %+v, %v, want it refused", f, err)

@@ -30,7 +30,7 @@ type piped struct{ net.Conn }
 
 func (piped) RemoteAddr() net.Addr { return &net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: 1} }
 
-// pipes listens on nothing but what is put into it.
+// pipes is a listener for connections in memory.
 type pipes chan net.Conn
 
 func (p pipes) Accept() (net.Conn, error) {
@@ -42,8 +42,8 @@ func (p pipes) Accept() (net.Conn, error) {
 func (p pipes) Close() error { return nil }
 func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 
-// dialPipe opens a WebSocket to a server in a bubble of fake time. A write to it
-// waits for its reader. ended is closed when the server is done with it.
+// dialPipe opens a WebSocket to a server in a synctest bubble. A write to it waits for its
+// reader. ended is closed when the server has finished the connection.
 func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan struct{}) {
 	t.Helper()
 	ex := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: exchange.Limits{MaxBody: 1 << 20}})
@@ -72,8 +72,7 @@ func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan st
 	return conn, near, done
 }
 
-// header begins a frame of a client: fin and opcode, and how many bytes follow.
-// Its mask is zero, which changes nothing.
+// header returns the header of a client's frame: fin, opcode and length, with a mask of zero.
 func header(first byte, size int) []byte {
 	b := binary.BigEndian.AppendUint64([]byte{first, 0x80 | 127}, uint64(size))
 	return append(b, 0, 0, 0, 0)
@@ -100,23 +99,23 @@ func TestSocketPingsTheSilent(t *testing.T) {
 			}
 		}()
 		if time.Sleep(50 * time.Minute); !isOpen(ended) {
-			t.Error("a client that answers pings was given up")
+			t.Error("a client that answers pings was disconnected")
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
 		_, raw, ended := dialPipe(t)
 		go io.Copy(io.Discard, raw) // reads pings and does not answer
 		if time.Sleep(70 * time.Second); !isOpen(ended) {
-			t.Error("a client that is silent was given up too early")
+			t.Error("a silent client was disconnected too early")
 		}
 		if time.Sleep(20 * time.Second); isOpen(ended) {
-			t.Error("a client that does not answer a ping was not given up")
+			t.Error("a client that does not answer a ping was not disconnected")
 		}
 	})
 }
 
-// A message may take as long as it needs while it moves. Within a frame no ping
-// can be answered.
+// A message may take any time as long as bytes arrive. Within a frame, the client cannot
+// answer pings.
 func TestSocketSlowUpload(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		_, raw, ended := dialPipe(t)
@@ -131,15 +130,15 @@ func TestSocketSlowUpload(t *testing.T) {
 			}
 		}
 		if time.Sleep(59 * time.Second); !isOpen(ended) {
-			t.Error("a client that stopped was given up too early")
+			t.Error("a client that stopped was disconnected too early")
 		}
 		if time.Sleep(2 * time.Second); isOpen(ended) {
-			t.Error("a client that stopped in the middle of a message was not given up")
+			t.Error("a client that stopped within a message was not disconnected")
 		}
 	})
 }
 
-// A client has its time for each piece that it is sent, and then no more.
+// The timeout applies to each piece that is sent to a client.
 func TestSocketSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, raw, ended := dialPipe(t)
@@ -155,7 +154,7 @@ func TestSocketSlowReader(t *testing.T) {
 			}
 		}
 		if time.Sleep(2 * time.Minute); isOpen(ended) {
-			t.Error("a client that stopped reading was not given up")
+			t.Error("a client that stopped reading was not disconnected")
 		}
 	})
 }
@@ -169,7 +168,7 @@ func TestSocketTooLarge(t *testing.T) {
 			t.Errorf("got %v, want the connection closed with %d", err, websocket.StatusMessageTooBig)
 		}
 		if isOpen(ended) {
-			t.Error("the connection is still there")
+			t.Error("the connection is still open")
 		}
 	})
 }
