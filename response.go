@@ -115,6 +115,19 @@ type TextConfig struct {
 	Verbosity string          `json:"verbosity"`
 }
 
+// completed returns the configuration with OpenAI's defaults. It accepts nil.
+func (c *TextConfig) completed() TextConfig {
+	out := TextConfig{Format: json.RawMessage(`{"type":"text"}`), Verbosity: "medium"}
+	if c == nil {
+		return out
+	}
+	if len(c.Format) > 0 {
+		out.Format = c.Format
+	}
+	out.Verbosity = cmp.Or(c.Verbosity, out.Verbosity)
+	return out
+}
+
 // Usage counts the tokens of all turns of a response.
 type Usage struct {
 	InputTokens        int                `json:"input_tokens"`
@@ -266,7 +279,7 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 		ServiceTier:          "auto",
 		Store:                req.Stored(),
 		Temperature:          value(req.Temperature, 1),
-		Text:                 TextConfig{Format: json.RawMessage(`{"type":"text"}`), Verbosity: "medium"},
+		Text:                 req.Text.completed(),
 		ToolChoice:           json.RawMessage(`"auto"`),
 		Tools:                completedTools(req.Tools),
 		TopLogprobs:          value(req.TopLogprobs, 0),
@@ -286,14 +299,6 @@ func NewResponse(id ResponseID, createdAt int64, req *ResponseRequest) *Response
 	}
 	if req.Reasoning != nil {
 		r.Reasoning = *req.Reasoning
-	}
-	if req.Text != nil {
-		if len(req.Text.Format) > 0 {
-			r.Text.Format = req.Text.Format
-		}
-		if req.Text.Verbosity != "" {
-			r.Text.Verbosity = req.Text.Verbosity
-		}
 	}
 	if len(req.ToolChoice) > 0 {
 		r.ToolChoice = req.ToolChoice
