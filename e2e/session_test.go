@@ -26,7 +26,7 @@ func TestSession(t *testing.T) {
 	if _, said, err := here.berth("session", "export", last.ID, "-o", chain); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	if told, said, err := here.berth("session", "replay", last.ID); err != nil || !strings.Contains(told, "2 responses, as recorded") {
+	if told, said, err := here.berth("session", "replay", last.ID); err != nil || !strings.Contains(told, "2 responses, no difference") {
 		t.Errorf("replay: got %s%s, %v", told, said, err)
 	}
 
@@ -44,7 +44,7 @@ func TestSession(t *testing.T) {
 	if got := stdouts(on); len(got) != 1 || !strings.HasPrefix(got[0], "one\ntwo\none\ntwo\n700\n") {
 		t.Errorf("at the other server: got %q", got)
 	}
-	if told, said, err := there.berth("session", "replay", on.ID); err != nil || !strings.Contains(told, "3 responses, as recorded") {
+	if told, said, err := there.berth("session", "replay", on.ID); err != nil || !strings.Contains(told, "3 responses, no difference") {
 		t.Errorf("replay there: got %s%s, %v", told, said, err)
 	}
 }

@@ -22,8 +22,8 @@ func newAudit() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "audit",
 		Short: "Print and verify the audit record",
-		Long: `Print and check the hash-chained, signed record of what was done. It needs no
-server: it reads the record below --state, or a copy in --dir.`,
+		Long: `Print and verify the hash-chained, signed audit record. No server needs to run: the
+command reads the record below --state, or a copy in --dir.`,
 	}
 	cmd.PersistentFlags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	cmd.PersistentFlags().StringVar(&dir, "dir", "", "directory of the record, instead of the one in --state")
@@ -53,9 +53,9 @@ func newAuditLog(where func() string) *cobra.Command {
 			return printEntries(cmd.Context(), cmd.OutOrStdout(), entries, asJSON)
 		},
 	}
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on with what is written from now on")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new entries")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each entry as a JSON object")
-	cmd.Flags().StringVar(&container, "container", "", "print what is about this container")
+	cmd.Flags().StringVar(&container, "container", "", "print only entries about this container")
 	return cmd
 }
 
@@ -118,10 +118,10 @@ func newAuditVerify(where func() string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "verify",
 		Short: "Check that the record is unchanged",
-		Long: `Check the hash and the signatures of all entries, and print the last checkpoint.
+		Long: `Verify the hashes and signatures of all entries, and print the last checkpoint.
 
-A process that can write to the record's directory can also set the record and key.pub
-back as a whole. Store the public key and, from time to time, a checkpoint elsewhere,
+A process that can write to the record's directory can also roll back the record and
+key.pub as a whole. Store the public key and, from time to time, a checkpoint elsewhere,
 and pass them with --key and --since.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -144,22 +144,22 @@ and pass them with --key and --since.`,
 			}
 			out := cmd.OutOrStdout()
 			if !quiet {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d entries from %d on in %d segments are whole and signed.\n", report.Entries, report.First, report.Segments)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d entries from %d on in %d segments are valid and signed.\n", report.Entries, report.First, report.Segments)
 				if key == "" {
-					fmt.Fprintln(cmd.ErrOrStderr(), "The key is the one beside the record; pass the one that you have stored elsewhere with --key.")
+					fmt.Fprintln(cmd.ErrOrStderr(), "The key was read from beside the record; pass a copy stored elsewhere with --key.")
 				}
 			}
 			_, err = io.WriteString(out, report.Checkpoint)
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&key, "key", "", "the public key, or a file with it. Default: key.pub beside the record")
+	cmd.Flags().StringVar(&key, "key", "", "public key, or a file with it (default: key.pub beside the record)")
 	cmd.Flags().StringVar(&since, "since", "", "file with an older checkpoint that the record must continue")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the checkpoint only")
 	return cmd
 }
 
-// keyOrFile returns a public key: the text itself, what a file holds, or the one in dir.
+// keyOrFile returns a public key: key itself, the content of the file key, or the key in dir.
 func keyOrFile(key, dir string) (string, error) {
 	switch {
 	case key == "":

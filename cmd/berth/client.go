@@ -28,21 +28,21 @@ type client struct {
 	http  *http.Client
 }
 
-// clientFlags adds --url and --plain-http to a command and returns the client that they
-// name.
+// clientFlags adds --url and --plain-http to a command, and returns a function that creates the
+// client they select.
 func clientFlags(cmd *cobra.Command) func() *client {
-	base := cmd.Flags().String("url", envOr("BERTH_URL", defaultURL), "server to talk to")
+	base := cmd.Flags().String("url", envOr("BERTH_URL", defaultURL), "URL of the server")
 	plain := plainFlag(cmd)
 	return func() *client { return newClient(*base, *plain) }
 }
 
-// defaultURL is where berth serve listens by default.
+// defaultURL is the default address of berth serve.
 const defaultURL = "http://127.0.0.1:8080"
 
 // plainFlag adds --plain-http to a command.
 func plainFlag(cmd *cobra.Command) *bool {
 	allowed, _ := strconv.ParseBool(os.Getenv("BERTH_PLAIN_HTTP"))
-	return cmd.Flags().Bool("plain-http", allowed, "send the key without encryption to a server on another machine")
+	return cmd.Flags().Bool("plain-http", allowed, "allow sending the key unencrypted to another machine")
 }
 
 func envOr(name, otherwise string) string {
@@ -57,19 +57,19 @@ func newClient(base string, plain bool) *client {
 	return &client{base: base, key: os.Getenv("BERTH_API_KEY"), plain: plain, http: &http.Client{CheckRedirect: sameOrigin}}
 }
 
-// sameOrigin refuses redirects to another origin: net/http sends the key along to
+// sameOrigin refuses redirects to another origin, because net/http would send the key to
 // subdomains, to other ports and without encryption.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host {
-		return fmt.Errorf("the server redirects to %s://%s; if that is the server, name it with --url", req.URL.Scheme, req.URL.Host)
+		return fmt.Errorf("the server redirects to %s://%s; if that is the right server, set --url to it", req.URL.Scheme, req.URL.Host)
 	}
 	if len(via) >= 10 {
-		return errors.New("the server redirects too often")
+		return errors.New("too many redirects")
 	}
 	return nil
 }
 
-// serves reports whether a server answers at the client's URL. The probe carries no key:
+// serves reports whether a server responds at the client's URL. The probe carries no key:
 // another program may listen there.
 func (c *client) serves(ctx context.Context) bool {
 	probe := *c
@@ -77,8 +77,8 @@ func (c *client) serves(ctx context.Context) bool {
 	return probe.call(ctx, http.MethodGet, "/healthz", nil, nil) == nil
 }
 
-// do sends a request and returns the answer, whose body the caller closes. An
-// answer that is an error is returned as one, in the server's words.
+// do sends a request and returns the response. The caller closes its body. It returns an error
+// response as an error, in the server's words.
 func (c *client) do(ctx context.Context, method, path, kind string, body io.Reader) (*http.Response, error) {
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
@@ -101,20 +101,20 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 	return nil, c.answerError(resp)
 }
 
-// authorize adds the key to a request. It returns an error if the connection is not encrypted
-// and leaves this machine.
+// authorize adds the key to a request. It returns an error if the key would leave this machine
+// unencrypted.
 func (c *client) authorize(req *http.Request) error {
 	if c.key == "" {
 		return nil
 	}
 	if req.URL.Scheme != "https" && !c.plain && !loopback(req.URL.Hostname()) {
-		return fmt.Errorf("BERTH_API_KEY is not sent to %s without encryption; use https, or --plain-http (BERTH_PLAIN_HTTP=1) if you trust the network between", req.URL.Host)
+		return fmt.Errorf("refusing to send BERTH_API_KEY to %s unencrypted; use https, or --plain-http (BERTH_PLAIN_HTTP=1) if you trust the network", req.URL.Host)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	return nil
 }
 
-// loopback reports whether a host is this machine.
+// loopback reports whether a host is on the loopback interface.
 func loopback(host string) bool {
 	if host == "localhost" {
 		return true
@@ -128,7 +128,7 @@ func (c *client) answerError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	err := serverError(text)
 	if err == nil {
-		err = fmt.Errorf("the server answered %s", resp.Status)
+		err = fmt.Errorf("the server returned %s", resp.Status)
 	}
 	return c.withoutKey(resp.StatusCode, err)
 }
@@ -138,14 +138,14 @@ func (c *client) withoutKey(status int, err error) error {
 	if status != http.StatusUnauthorized || c.key != "" {
 		return err
 	}
-	const needed = "This server asks for a key: set BERTH_API_KEY (berth key create makes one)."
+	const needed = "This server requires a key: set BERTH_API_KEY (berth key create creates one)."
 	if os.Getenv("OPENAI_API_KEY") == "" {
 		return apiError(needed)
 	}
 	return apiError(fmt.Sprintf("%s (OPENAI_API_KEY is for the upstream and is not sent to %s.)", needed, c.base))
 }
 
-// send sends a body and decodes the answer into out.
+// send sends a body and decodes the response into out, if that is not nil.
 func (c *client) send(ctx context.Context, method, path, kind string, body io.Reader, out any) error {
 	resp, err := c.do(ctx, method, path, kind, body)
 	if err != nil {
@@ -158,7 +158,7 @@ func (c *client) send(ctx context.Context, method, path, kind string, body io.Re
 	return json.NewDecoder(resp.Body).Decode(out)
 }
 
-// call sends in as JSON, if it is not nil, and decodes the answer into out.
+// call sends in as JSON, if it is not nil, and decodes the response into out.
 func (c *client) call(ctx context.Context, method, path string, in, out any) error {
 	var body io.Reader
 	kind := ""
@@ -191,16 +191,16 @@ func (c *client) guest(container, user string) *guest.Client {
 		if refused := serverError(text); refused != nil {
 			return nil, c.withoutKey(resp.StatusCode, refused)
 		}
-		resp.Body = io.NopCloser(bytes.NewReader(text)) // the guest's own
+		resp.Body = io.NopCloser(bytes.NewReader(text)) // an error of the guest
 		return resp, err
 	})
 	return guest.NewHTTPClient(c.base+"/v1/containers/"+url.PathEscape(container)+"/guest", &http.Client{Transport: transport, CheckRedirect: sameOrigin})
 }
 
-// maxErrorBody is the most bytes that are read of an error response.
+// maxErrorBody bounds the part of an error response that is read.
 const maxErrorBody = 64 << 10
 
-// serverError returns the error in a body of the API, or nil if it has none.
+// serverError returns the error in a body of the API, or nil if there is none.
 func serverError(text []byte) error {
 	var e struct {
 		Error struct{ Message string }
@@ -218,8 +218,8 @@ func (e apiError) Error() string { return string(e) }
 
 // refusal returns the server's error inside an error of a guest's client.
 func refusal(err error) error {
-	if said, ok := errors.AsType[apiError](err); ok {
-		return said
+	if e, ok := errors.AsType[apiError](err); ok {
+		return e
 	}
 	return err
 }

@@ -12,7 +12,7 @@ import (
 	"testing"
 )
 
-// A listener records the requests that it gets, and refuses all but /healthz.
+// A listener records the requests that it receives, and refuses all but /healthz.
 type listener struct {
 	*httptest.Server
 	mu   sync.Mutex
@@ -41,8 +41,7 @@ func (l *listener) requests() []string {
 	return l.seen
 }
 
-// commandLine runs a command line and returns its exit code and what it wrote to
-// standard error.
+// commandLine runs a command line and returns its exit code and its standard error.
 func commandLine(t *testing.T, args ...string) (code int, stderr string) {
 	t.Helper()
 	f, err := os.Create(filepath.Join(t.TempDir(), "stderr"))
@@ -61,8 +60,8 @@ func commandLine(t *testing.T, args ...string) (code int, stderr string) {
 	return code, string(text)
 }
 
-// What listens where a server is expected, perhaps a sandbox behind berth port, gets no
-// vendor's key, whatever command is run.
+// No command sends a vendor's key to the server's address, where another program, even a sandbox
+// behind berth port, may listen.
 func TestVendorKeysAreNotSent(t *testing.T) {
 	for _, name := range []string{"OPENAI_API_KEY", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"} {
 		t.Setenv(name, "sk-vendor-secret")
@@ -79,23 +78,23 @@ func TestVendorKeysAreNotSent(t *testing.T) {
 	} {
 		l := listen(t, http.StatusUnauthorized)
 		t.Setenv("BERTH_URL", l.URL)
-		code, said := commandLine(t, args...)
-		if code != 1 || !strings.Contains(said, "OPENAI_API_KEY is for the upstream and is not sent") {
-			t.Errorf("berth %s: got %d %s, want it to say which key is missing", strings.Join(args, " "), code, said)
+		code, stderr := commandLine(t, args...)
+		if code != 1 || !strings.Contains(stderr, "OPENAI_API_KEY is for the upstream and is not sent") {
+			t.Errorf("berth %s: got %d %s, want an error that names the missing key", strings.Join(args, " "), code, stderr)
 		}
 		if seen := l.requests(); len(seen) == 0 || strings.Contains(strings.Join(seen, "\n"), "secret") {
-			t.Errorf("berth %s: the listener was sent %q", strings.Join(args, " "), seen)
+			t.Errorf("berth %s: the listener received %q", strings.Join(args, " "), seen)
 		}
 	}
 }
 
-// A probe for a server bears no key at all.
-func TestProbeBearsNoKey(t *testing.T) {
+// The probe for a server carries no key.
+func TestProbeHasNoKey(t *testing.T) {
 	t.Setenv("BERTH_API_KEY", "sk-berth-secret")
 	l := listen(t, http.StatusUnauthorized)
 	c := newClient(l.URL, false)
 	if !c.serves(t.Context()) {
-		t.Error("the server does not answer")
+		t.Error("the server does not respond")
 	}
 	_ = c.call(t.Context(), "GET", "/v1/containers", nil, nil)
 	seen := l.requests()
@@ -104,7 +103,7 @@ func TestProbeBearsNoKey(t *testing.T) {
 	}
 }
 
-// A key is not sent where others on the network can read it.
+// A key is not sent unencrypted over a network.
 func TestKeyIsNotSentInTheClear(t *testing.T) {
 	t.Setenv("BERTH_API_KEY", "sk-berth-secret")
 	for url, want := range map[string]bool{
@@ -125,13 +124,13 @@ func TestKeyIsNotSentInTheClear(t *testing.T) {
 	}
 	t.Setenv("BERTH_URL", "http://berth.invalid")
 	for _, args := range [][]string{{"ps"}, {"exec", "cntr_1", "--", "true"}, {"run", "x"}} {
-		if code, said := commandLine(t, args...); code != 1 || !strings.Contains(said, "--plain-http") {
-			t.Errorf("berth %s: got %d %s, want it refused", args[0], code, said)
+		if code, stderr := commandLine(t, args...); code != 1 || !strings.Contains(stderr, "--plain-http") {
+			t.Errorf("berth %s: got %d %s, want it refused", args[0], code, stderr)
 		}
 	}
 }
 
-// A server cannot lead the command line, with its key, to another origin.
+// A server cannot redirect the command line, with its key, to another origin.
 func TestKeyStaysWithTheOrigin(t *testing.T) {
 	t.Setenv("BERTH_API_KEY", "sk-berth-secret")
 	other := listen(t, http.StatusOK)
@@ -141,8 +140,8 @@ func TestKeyStaysWithTheOrigin(t *testing.T) {
 	defer server.Close()
 	t.Setenv("BERTH_URL", server.URL)
 	for _, args := range [][]string{{"ps"}, {"cp", "cntr_1:/x", "-"}, {"exec", "cntr_1", "--", "true"}, {"rm", "cntr_1"}} {
-		if code, said := commandLine(t, args...); code != 1 || !strings.Contains(said, "redirects to "+other.URL) || len(other.requests()) > 0 {
-			t.Errorf("berth %s: got %d %s, %q", args[0], code, said, other.requests())
+		if code, stderr := commandLine(t, args...); code != 1 || !strings.Contains(stderr, "redirects to "+other.URL) || len(other.requests()) > 0 {
+			t.Errorf("berth %s: got %d %s, %q", args[0], code, stderr, other.requests())
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 func newPs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ps", Short: "List containers", Args: cobra.NoArgs}
 	connect := clientFlags(cmd)
-	all := cmd.Flags().BoolP("all", "a", false, "those that have ended, too")
+	all := cmd.Flags().BoolP("all", "a", false, "include ended containers")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "ID\tNAME\tSTATUS\tISOLATION\tMEMORY\tAGE\tIDLE")
@@ -58,7 +58,7 @@ func psLine(c *berth.Container, now time.Time) string {
 }
 
 func newRm() *cobra.Command {
-	cmd := &cobra.Command{Use: "rm CONTAINER...", Short: "Delete containers with all that is in them", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "rm CONTAINER...", Short: "Delete containers with their files", Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return each(ids, func(id string) error {

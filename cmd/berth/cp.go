@@ -18,11 +18,10 @@ func newCp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
 		Short: "Copy a file into or out of a container",
-		Long: `Copy a file into or out of a container. One of the two is CONTAINER:PATH; "-" is
-this command's input or output. A relative PATH is below /mnt/data, where commands
-start. A file that is here already stays, unless --force is
-given. A copy has the mode that the file has in the container, less what the umask
-takes, and is never executable.
+		Long: `Copy a file into or out of a container. One of the two arguments is CONTAINER:PATH;
+"-" is standard input or output. A relative PATH is below /mnt/data, where commands
+start. An existing local file is replaced only with --force. A local copy has the file's
+mode in the container, reduced by the umask and without execute permission.
 
   berth cp sales.csv cntr_…:/mnt/data/
   berth cp cntr_…:/mnt/data/chart.png .`,
@@ -30,7 +29,7 @@ takes, and is never executable.
 	}
 	connect := clientFlags(cmd)
 	user := cmd.Flags().StringP("user", "u", "", "user in the container")
-	force := cmd.Flags().Bool("force", false, "replace a file that is here already")
+	force := cmd.Flags().Bool("force", false, "replace an existing local file")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		from, to := location(args[0]), location(args[1])
 		switch {
@@ -39,12 +38,12 @@ takes, and is never executable.
 		case from.container != "" && to.container == "":
 			return copyOut(cmd.Context(), connect(), from, to.path, *user, *force)
 		}
-		return errors.New("one of the two must be CONTAINER:PATH, and the other a file here")
+		return errors.New("one argument must be CONTAINER:PATH, the other a local file")
 	}
 	return cmd
 }
 
-// A place is a path here or in a container.
+// A place is a local path, or a path in a container.
 type place struct{ container, path string }
 
 func location(s string) place {
@@ -67,7 +66,7 @@ func copyIn(ctx context.Context, c *client, from string, to place, user string) 
 	}
 	if to.path == "" || strings.HasSuffix(to.path, "/") {
 		if from == "-" {
-			return errors.New("input needs a file name in the container")
+			return errors.New("copying standard input needs a file name in the container")
 		}
 		to.path = path.Join(to.path, filepath.Base(from))
 	}
@@ -79,8 +78,8 @@ func copyIn(ctx context.Context, c *client, from string, to place, user string) 
 	return refusal(g.WriteFile(ctx, "", at, user, in))
 }
 
-// inContainer returns a path in a container. A relative one is below the directory in which
-// commands start; the guest itself would take it below the user's home.
+// inContainer returns an absolute path in a container. A relative path is below the directory in
+// which commands start; the guest would resolve it below the user's home.
 func inContainer(ctx context.Context, g *guest.Client, p string) (string, error) {
 	if path.IsAbs(p) || p == "~" || strings.HasPrefix(p, "~/") {
 		return p, nil

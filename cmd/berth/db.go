@@ -19,11 +19,11 @@ func newDBCompact() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact",
 		Short: "Rewrite the database without the space of deleted rows",
-		Long: `Rewrite the database without the space of deleted rows. Stop the server first. There
-must be free disk space for a second database.
+		Long: `Rewrite the database without the space of deleted rows. Stop the server first. The
+disk must have room for a second database.
 
-A server releases that space by itself, except in a database that an earlier version
-has created: run this command once for it.`,
+A server releases that space itself, except in databases created by an earlier version;
+run this command once on such a database.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			before, after, err := server.Compact(cmd.Context(), state)

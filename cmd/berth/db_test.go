@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/server"
 )
 
-// A database of which much was deleted is compacted while no server uses it, and only then.
+// A database is compacted only while no server uses it.
 func TestCompactIsRefusedUnderAServer(t *testing.T) {
 	state := t.TempDir()
 	unlock, err := server.Lock(state)
@@ -20,7 +20,7 @@ func TestCompactIsRefusedUnderAServer(t *testing.T) {
 	cmd.SetOut(io.Discard)
 	cmd.SetErr(io.Discard)
 	if err := cmd.Execute(); err == nil || !strings.Contains(err.Error(), "another server") {
-		t.Errorf("got %v, want that a server uses it", err)
+		t.Errorf("got %v, want an error that a server uses it", err)
 	}
 	if err := unlock(); err != nil {
 		t.Fatal(err)

@@ -16,9 +16,9 @@ func newDoctor() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what this machine can run",
-		Long: `Check what this machine can run, and print what is missing: the kernel, a real
-sandbox if there is a template, the state directory and the configuration. The exit code is
-1 if berth serve could not start containers.`,
+		Long: `Check what this machine can run: the kernel, a real sandbox if there is a template, the
+state directory and the configuration. Print what is missing. The exit code is 1 if berth
+serve could not start containers.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings := server.Examine(cmd.Context(), state, config)

@@ -28,22 +28,22 @@ func newExec() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "exec CONTAINER -- COMMAND [ARG...]",
 		Short: "Run one command in a container",
-		Long: `Run one command in a container; its exit code is this command's.
+		Long: `Run one command in a container and exit with its exit code.
 
   berth exec cntr_… -- ls -la /mnt/data
   berth exec -i cntr_… -- tar x < files.tar
   berth exec -it cntr_… -- python3
 
-On a terminal output is shown without control characters, unless -t is given: a program
-with a terminal draws on yours, and can do all that programs here can do to it.`,
+On a terminal, output is shown without control characters, unless -t is given: a program
+with -t controls your terminal like a local program.`,
 		Args: cobra.MinimumNArgs(2),
 	}
 	connect := clientFlags(cmd)
 	cmd.Flags().StringVarP(&o.user, "user", "u", "", "user in the container")
-	cmd.Flags().StringVarP(&o.dir, "workdir", "w", "", "where to run it")
-	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "NAME=value to set")
-	cmd.Flags().BoolVarP(&o.input, "interactive", "i", false, "give it this command's input")
-	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "give it a terminal")
+	cmd.Flags().StringVarP(&o.dir, "workdir", "w", "", "working directory")
+	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "environment variable, NAME=value")
+	cmd.Flags().BoolVarP(&o.input, "interactive", "i", false, "pass standard input to the command")
+	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "allocate a terminal")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		return execute(cmd.Context(), connect().guest(args[0], o.user), args[1:], o)
 	}
@@ -55,9 +55,9 @@ func newAttach() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "attach CONTAINER",
 		Short: "Open a terminal in a running container",
-		Long: `Open a terminal in a live container. All that the container writes reaches your
-terminal as it is, control sequences included: titles, the screen, the clipboard where
-your terminal lets programs set it.`,
+		Long: `Open a terminal in a running container. The container's output reaches your terminal
+unfiltered, control sequences included: it can set titles, clear the screen and, if your
+terminal allows it, write to the clipboard.`,
 		Args: cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
@@ -74,7 +74,7 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	for _, kv := range o.env {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok {
-			return fmt.Errorf("--env %s: it must be NAME=value", kv)
+			return fmt.Errorf("--env %s: must be NAME=value", kv)
 		}
 		req.Env[k] = v
 	}
@@ -108,8 +108,7 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	return output(ctx, p, onTerminal(os.Stdout), onTerminal(os.Stderr))
 }
 
-// output copies the output of the process until it ends. If ctx ends first, it ends the
-// process.
+// output copies the output of a process until it ends. If ctx ends first, it kills the process.
 func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer) error {
 	for ev, err := range p.Events() {
 		switch {
@@ -119,7 +118,7 @@ func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer) err
 				return exitError(130)
 			}
 			return refusal(err)
-		case ev.Ended && ev.ExitCode < 0: // a signal, in the way of shells
+		case ev.Ended && ev.ExitCode < 0: // killed by a signal, reported as shells do
 			fmt.Fprintln(os.Stderr, "berth:", inLine(ev.Status))
 			return exitError(137)
 		case ev.Ended && ev.ExitCode > 0:
@@ -142,7 +141,7 @@ func sendInput(ctx context.Context, p *guest.Process) {
 	for {
 		n, err := os.Stdin.Read(buf)
 		if n > 0 && p.Write(ctx, buf[:n]) != nil {
-			return // it has ended
+			return // the process has ended
 		}
 		if err != nil {
 			if errors.Is(err, io.EOF) {
@@ -153,7 +152,7 @@ func sendInput(ctx context.Context, p *guest.Process) {
 	}
 }
 
-// followSize gives the process's terminal the size of this one.
+// followSize resizes the process's terminal with this one.
 func followSize(ctx context.Context, p *guest.Process, fd int) (stop func()) {
 	changed := make(chan os.Signal, 1)
 	signal.Notify(changed, unix.SIGWINCH)

@@ -39,79 +39,79 @@ func newImageBuild(open func() (*image.Store, error), state *string) *cobra.Comm
 		Short: "Build a template from Debian packages, a Dockerfile or a snapshot",
 		Long: `Build a template from Debian packages with mmdebstrap, from the Dockerfile in a
 directory with this machine's Docker or Podman (--dockerfile), or from a snapshot
-of a container (--from-snapshot). Without --file it is the
-base template: bash, coreutils, Python with pandas and matplotlib, Node.js, git,
-curl, jq, sqlite3, and sudo for the user "user". A recipe is a YAML file:
+of a container (--from-snapshot). The default is the base template: bash,
+coreutils, Python with pandas and matplotlib, Node.js, git, curl, jq, sqlite3, and
+sudo for the user "user". A recipe (--file) is a YAML file:
 
   name: small
   suite: bookworm                 # default: this machine's
   mirrors: [http://deb.debian.org/debian]  # default: this machine's
   packages: [bash, curl, jq]
   files: [{path: /etc/motd, mode: 0644, content: "hello"}]
-  run: ["date > /etc/built"]      # as root inside, after all else
+  run: ["date > /etc/built"]      # as root in the template, last
 
-A recipe runs commands as root on the machine that builds it.`,
+A recipe runs commands as root on the building machine.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			as, rest, err := buildArgs(cmd, args)
 			if err != nil {
 				return err
 			}
 			if len(rest) > 0 && dockerfile == "" {
-				return errors.New("what follows -- is for the builder of --dockerfile")
+				return errors.New("arguments after -- require --dockerfile")
 			}
-			library, err := open()
+			images, err := open()
 			if err != nil {
 				return err
 			}
 			switch {
 			case dockerfile != "":
-				return buildDockerfile(cmd, library, dockerfile, as, rest)
+				return buildDockerfile(cmd, images, dockerfile, as, rest)
 			case snap != "":
-				return buildSnapshot(cmd, library, *state, project, snap, as)
+				return buildSnapshot(cmd, images, *state, project, snap, as)
 			}
-			return buildRecipe(cmd, library, file, as, ifChanged)
+			return buildRecipe(cmd, images, file, as, ifChanged)
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
 	cmd.Flags().StringVar(&dockerfile, "dockerfile", "", "directory with a Dockerfile; arguments after -- go to its builder")
 	cmd.Flags().StringVar(&snap, "from-snapshot", "", "snapshot (snap_…)")
-	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "whose snapshot it is")
+	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "project of the snapshot")
 	cmd.MarkFlagsMutuallyExclusive("file", "dockerfile", "from-snapshot")
-	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "build only if there is none, or one from another recipe")
+	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "build only if the template is missing or its recipe has changed")
 	return cmd
 }
 
-// buildRecipe makes a template of the recipe in a file, or else of the base recipe.
-func buildRecipe(cmd *cobra.Command, library *image.Store, file, as string, ifChanged bool) error {
+// buildRecipe builds a template from the recipe in file, or from the base recipe if file is "".
+func buildRecipe(cmd *cobra.Command, images *image.Store, file, as string, ifChanged bool) error {
 	recipe, err := readRecipe(file)
 	if err != nil {
 		return err
 	}
 	recipe.Name = cmp.Or(as, recipe.Name)
-	t, err := library.Get(recipe.Name)
+	t, err := images.Get(recipe.Name)
 	if ifChanged && err == nil && t.Recipe == recipe.Digest() {
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s is up to date\n", t.Name, t.Digest)
 		return nil
 	}
-	t, err = library.Build(cmd.Context(), recipe, showProgress)
+	t, err = images.Build(cmd.Context(), recipe, showProgress)
 	if err != nil {
 		return err
 	}
 	return showTemplate(cmd.OutOrStdout(), t)
 }
 
-// buildArgs returns the template's name, "" if there is none, and what follows --.
+// buildArgs returns the template's name, or "", and the arguments after --.
 func buildArgs(cmd *cobra.Command, args []string) (as string, rest []string, err error) {
 	if i := cmd.ArgsLenAtDash(); i >= 0 {
 		args, rest = args[:i], args[i:]
 	}
 	if len(args) > 1 {
-		return "", nil, fmt.Errorf("one name at most, not %q", args)
+		return "", nil, fmt.Errorf("expected at most one name, got %q", args)
 	}
 	return strings.Join(args, ""), rest, nil
 }
 
-// readRecipe reads a recipe's file; without one, the recipe is that of base.
+// readRecipe reads a recipe from file, or returns the base recipe if file is "".
 func readRecipe(file string) (image.Recipe, error) {
 	if file == "" {
 		return image.Base(), nil
@@ -143,11 +143,11 @@ func newImageLs(open func() (*image.Store, error)) *cobra.Command {
 		Short: "List templates",
 		Args:  cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			library, err := open()
+			images, err := open()
 			if err != nil {
 				return err
 			}
-			all, err := library.List()
+			all, err := images.List()
 			if err != nil {
 				return err
 			}

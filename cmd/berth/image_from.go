@@ -11,22 +11,22 @@ import (
 	"github.com/berth-run/berth/server"
 )
 
-// buildDockerfile makes a template of a Dockerfile.
-func buildDockerfile(cmd *cobra.Command, library *image.Store, dir, as string, args []string) error {
+// buildDockerfile builds a template from a Dockerfile.
+func buildDockerfile(cmd *cobra.Command, images *image.Store, dir, as string, args []string) error {
 	if as == "" {
-		return errors.New("a template of a Dockerfile needs a name: berth image build --dockerfile DIR NAME")
+		return errors.New("a template from a Dockerfile needs a name: berth image build --dockerfile DIR NAME")
 	}
-	t, err := library.Dockerfile(cmd.Context(), as, dir, args, cmd.ErrOrStderr(), image.AddOptions{Progress: showProgress})
+	t, err := images.Dockerfile(cmd.Context(), as, dir, args, cmd.ErrOrStderr(), image.AddOptions{Progress: showProgress})
 	if err != nil {
 		return err
 	}
 	return showTemplate(cmd.OutOrStdout(), t)
 }
 
-// buildSnapshot makes a template of a project's snapshot.
-func buildSnapshot(cmd *cobra.Command, library *image.Store, state, owner, id, as string) error {
+// buildSnapshot builds a template from a project's snapshot.
+func buildSnapshot(cmd *cobra.Command, images *image.Store, state, owner, id, as string) error {
 	if as == "" {
-		return errors.New("a template of a snapshot needs a name: berth image build --from-snapshot SNAPSHOT NAME")
+		return errors.New("a template from a snapshot needs a name: berth image build --from-snapshot SNAPSHOT NAME")
 	}
 	p, err := project.ParseID("--project", owner)
 	if err != nil {
@@ -46,7 +46,7 @@ func buildSnapshot(cmd *cobra.Command, library *image.Store, state, owner, id, a
 		return err
 	}
 	defer content.Close()
-	t, err := library.Derive(cmd.Context(), as, image.Change{Template: record.Snapshot.Template, Digest: record.Snapshot.Digest}, content)
+	t, err := images.Derive(cmd.Context(), as, image.Change{Template: record.Snapshot.Template, Digest: record.Snapshot.Digest}, content)
 	if err != nil {
 		return err
 	}

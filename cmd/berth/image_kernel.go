@@ -14,8 +14,8 @@ func newImageKernel(state *string) *cobra.Command {
 		Short: "Fetch the kernel that the driver microvm boots",
 		Long: `Fetch Debian's newest kernel for virtual machines (linux-image-cloud-amd64) with
 apt and dpkg-deb, from this machine's package sources, and unpack it into the
-state directory. Nothing is installed. Run it again for Debian's security updates;
-new sandboxes boot the new kernel once the server has been restarted.`,
+state directory. It installs nothing. Run it again for Debian's security updates;
+new sandboxes boot the new kernel after a restart of the server.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			image, err := server.FetchKernel(cmd.Context(), *state)

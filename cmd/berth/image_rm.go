@@ -15,20 +15,20 @@ func newImageRm(open func() (*image.Store, error), state *string) *cobra.Command
 	return &cobra.Command{
 		Use:   "rm TEMPLATE...",
 		Short: "Remove templates by name or digest",
-		Long: `Remove templates by name or digest. One that containers or snapshots refer to
-loses its name; it is removed when nothing refers to it any more.`,
+		Long: `Remove templates by name or digest. A template that containers or snapshots refer to
+loses its name and is removed once nothing refers to it.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, refs []string) error {
-			library, err := open()
+			images, err := open()
 			if err != nil {
 				return err
 			}
-			kept, err := server.References(cmd.Context(), *state)
+			inUse, err := server.References(cmd.Context(), *state)
 			if err != nil {
 				return err
 			}
 			for _, ref := range refs {
-				if err := library.Remove(ref, kept); err != nil {
+				if err := images.Remove(ref, inUse); err != nil {
 					return err
 				}
 			}
@@ -42,20 +42,20 @@ func newImagePrune(open func() (*image.Store, error), state *string) *cobra.Comm
 	cmd := &cobra.Command{
 		Use:   "prune",
 		Short: "Remove templates and layers that nothing refers to",
-		Long: `Remove templates that have no name and that no container or snapshot refers to,
-and layers that no template is made of. A server does so by itself, a day after
-their last use.`,
+		Long: `Remove templates that have no name and to which no container or snapshot refers, and
+layers that belong to no template. A running server does this itself, a day after their
+last use.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			library, err := open()
+			images, err := open()
 			if err != nil {
 				return err
 			}
-			kept, err := server.References(cmd.Context(), *state)
+			inUse, err := server.References(cmd.Context(), *state)
 			if err != nil {
 				return err
 			}
-			done, err := library.Prune(cmd.Context(), kept, grace)
+			done, err := images.Prune(cmd.Context(), inUse, grace)
 			for _, digest := range done.Templates {
 				fmt.Fprintln(cmd.OutOrStdout(), digest)
 			}
@@ -63,7 +63,7 @@ their last use.`,
 			return err
 		},
 	}
-	cmd.Flags().DurationVar(&grace, "unused-for", 0, "leave what was used since")
+	cmd.Flags().DurationVar(&grace, "unused-for", 0, "remove only what was unused for this long")
 	return cmd
 }
 
@@ -73,11 +73,11 @@ func newImageInspect(open func() (*image.Store, error)) *cobra.Command {
 		Short: "Show a template as JSON",
 		Args:  cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			library, err := open()
+			images, err := open()
 			if err != nil {
 				return err
 			}
-			t, err := library.Get(args[0])
+			t, err := images.Get(args[0])
 			if err != nil {
 				return err
 			}

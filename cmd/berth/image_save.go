@@ -16,21 +16,21 @@ func newImageSave(open func() (*image.Store, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "save TEMPLATE",
 		Short: "Write a template to an archive",
-		Long: `Write a template to an archive that berth image load, docker load and others
-take: an OCI image layout. Of a template that was pulled it is that very image.`,
+		Long: `Write a template to an archive that berth image load, docker load and other tools
+read: an OCI image layout. A pulled template is saved as the very image that was pulled.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			library, err := open()
+			images, err := open()
 			if err != nil {
 				return err
 			}
 			if output != "" {
-				return library.SaveFile(cmd.Context(), args[0], output)
+				return images.SaveFile(cmd.Context(), args[0], output)
 			}
 			if term.IsTerminal(int(os.Stdout.Fd())) {
-				return errors.New("cannot write an archive to a terminal: name a file with --output")
+				return errors.New("refusing to write an archive to a terminal; name a file with --output")
 			}
-			return library.Save(cmd.Context(), args[0], cmd.OutOrStdout())
+			return images.Save(cmd.Context(), args[0], cmd.OutOrStdout())
 		},
 	}
 	cmd.Flags().StringVarP(&output, "output", "o", "", "file (default: standard output)")
@@ -44,11 +44,11 @@ func newImageLoad(open func() (*image.Store, error)) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "load",
 		Short: "Create a template from an image in an archive",
-		Long: `Make a template of an image in an archive, compressed or not: an OCI image layout,
-as berth image save and many builders write it, or what docker save writes.`,
+		Long: `Create a template from an image in an archive, compressed or not: an OCI image layout,
+as berth image save and many builders write it, or the output of docker save.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			library, err := open()
+			images, err := open()
 			if err != nil {
 				return err
 			}
@@ -62,7 +62,7 @@ as berth image save and many builders write it, or what docker save writes.`,
 				in = f
 			}
 			opts.MaxBytes = int64(size)
-			t, err := library.Load(cmd.Context(), in, opts)
+			t, err := images.Load(cmd.Context(), in, opts)
 			if err != nil {
 				return err
 			}
@@ -70,9 +70,9 @@ as berth image save and many builders write it, or what docker save writes.`,
 		},
 	}
 	cmd.Flags().StringVarP(&input, "input", "i", "", "file (default: standard input)")
-	cmd.Flags().StringVar(&opts.Name, "name", "", "name of the template (default: what the archive calls the image)")
-	cmd.Flags().StringVar(&opts.Ref, "image", "", "which image, in an archive of several")
-	cmd.Flags().StringVar(&opts.Platform, "platform", "", "of the image, such as linux/arm64 (default: this machine's)")
+	cmd.Flags().StringVar(&opts.Name, "name", "", "name of the template (default: the image's name in the archive)")
+	cmd.Flags().StringVar(&opts.Ref, "image", "", "image to load from an archive with several")
+	cmd.Flags().StringVar(&opts.Platform, "platform", "", "platform of the image, such as linux/arm64 (default: this machine's)")
 	sizeFlag(cmd, &size)
 	return cmd
 }

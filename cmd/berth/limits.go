@@ -9,30 +9,31 @@ import (
 	"github.com/berth-run/berth/server"
 )
 
-// A limitFlag is a limit by the name that it has as a flag.
+// A limitFlag is the flag of a limit.
 type limitFlag struct {
 	name, usage string
 	of          func(*server.LimitsConfig) **server.Amount
 }
 
 var limitFlags = []limitFlag{
-	{"requests-per-minute", "requests for responses in a minute", func(c *server.LimitsConfig) **server.Amount { return &c.RequestsPerMinute }},
-	{"tokens-per-minute", "tokens of models in a minute, in and out", func(c *server.LimitsConfig) **server.Amount { return &c.TokensPerMinute }},
+	{"requests-per-minute", "requests for responses per minute", func(c *server.LimitsConfig) **server.Amount { return &c.RequestsPerMinute }},
+	{"tokens-per-minute", "input and output tokens of models per minute", func(c *server.LimitsConfig) **server.Amount { return &c.TokensPerMinute }},
 	{"responses", "responses in progress at once", func(c *server.LimitsConfig) **server.Amount { return &c.Responses }},
 	{"containers", "containers running at once", func(c *server.LimitsConfig) **server.Amount { return &c.Containers }},
-	{"container-minutes", "minutes of all containers in a day (UTC)", func(c *server.LimitsConfig) **server.Amount { return &c.ContainerMinutes }},
-	{"storage", "bytes of all that is stored: responses, conversations, files, snapshots, volumes; such as 10g", func(c *server.LimitsConfig) **server.Amount { return &c.Storage }},
+	{"container-minutes", "minutes of all containers per day (UTC)", func(c *server.LimitsConfig) **server.Amount { return &c.ContainerMinutes }},
+	{"storage", "bytes of all stored data: responses, conversations, files, snapshots, volumes; such as 10g", func(c *server.LimitsConfig) **server.Amount { return &c.Storage }},
 	{"snapshots", "snapshots stored at once", func(c *server.LimitsConfig) **server.Amount { return &c.Snapshots }},
 }
 
-// limitsFlags adds a flag for each limit to a command, and returns those that were given.
+// limitsFlags adds a flag for each limit to a command. It returns a function that returns the
+// limits given on the command line.
 func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
 	amounts := make([]server.Amount, len(limitFlags))
 	for i, f := range limitFlags {
 		amounts[i] = server.NoLimit
 		cmd.Flags().Var(&amounts[i], f.name, f.usage)
 	}
-	templates := cmd.Flags().StringSlice("templates", nil, "what containers may name beside the default template: names, patterns, digests; * is all, an empty list none")
+	templates := cmd.Flags().StringSlice("templates", nil, "templates that containers may name besides the default one: names, patterns, digests; * allows all, an empty list none")
 	return func() (c server.LimitsConfig) {
 		if cmd.Flags().Changed("templates") {
 			c.Templates = append([]string{}, *templates...)
@@ -46,7 +47,7 @@ func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
 	}
 }
 
-// inWords lists the limits that are set, by the names of their flags.
+// inWords formats the limits that are set, with the names of their flags.
 func inWords(l berth.Limits) string {
 	c := server.LimitsConfig{RequestsPerMinute: (*server.Amount)(l.RequestsPerMinute), TokensPerMinute: (*server.Amount)(l.TokensPerMinute),
 		Responses: (*server.Amount)(l.Responses), Containers: (*server.Amount)(l.Containers), ContainerMinutes: (*server.Amount)(l.ContainerMinutes),

@@ -24,14 +24,14 @@ func newLogs() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "logs CONTAINER",
 		Short: "Show the commands that ran in a container",
-		Long: `Show the commands that ran in a container, in the order in which they ended: who
-ran them, how they ended, and the beginning and the end of what they printed.`,
+		Long: `Show the commands that ran in a container, in the order in which they ended: what
+started them, how they ended, and the start and end of their output.`,
 		Args: cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
-	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "go on until the container ends")
-	cmd.Flags().IntVarP(&last, "last", "n", 100, "start with this many of the last events")
-	cmd.Flags().BoolVar(&raw, "json", false, "one line of JSON for each")
+	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue until the container ends")
+	cmd.Flags().IntVarP(&last, "last", "n", 100, "number of past commands to show")
+	cmd.Flags().BoolVar(&raw, "json", false, "print each command as a line of JSON")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		show := func(l *berth.ContainerLog) error {
@@ -81,8 +81,8 @@ func (c *client) lastLogs(cmd *cobra.Command, path string, n int) ([]*berth.Cont
 	return logs, nil
 }
 
-// followLogs shows the entries after an entry until the container has ended. It resumes a
-// lost stream where it was.
+// followLogs shows the entries after a sequence number until the container has ended. It resumes a
+// lost stream.
 func (c *client) followLogs(cmd *cobra.Command, path string, after int64, show func(*berth.ContainerLog) error) error {
 	const tries = 10
 	lost := 0
@@ -134,7 +134,7 @@ func (c *client) followOnce(ctx context.Context, path string, show func(*berth.C
 	}
 }
 
-// printLog writes an entry as text: a heading, the command, its output.
+// printLog writes an entry as text: a heading, the command and its output.
 func printLog(w io.Writer, l *berth.ContainerLog) error {
 	how := l.Outcome.Type
 	if l.Outcome.ExitCode != nil {

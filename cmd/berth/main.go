@@ -1,5 +1,5 @@
-// Command berth serves OpenAI's Responses API with containers for its tools, and is the
-// command line for it.
+// Command berth serves OpenAI's Responses API with containers for its tools, and is its command
+// line.
 package main
 
 import (
@@ -50,20 +50,20 @@ func (e exitError) Error() string { return fmt.Sprintf("exit %d", int(e)) }
 func newRoot() *cobra.Command {
 	root := &cobra.Command{
 		Use:   "berth",
-		Short: "The agent runtime that its users own",
+		Short: "A server for OpenAI's Responses API with sandboxed containers",
 		Long: `Berth serves OpenAI's Responses API with a computer for the model: a shell tool,
 containers that live as long as the work, files, and state on the server.
 
-  berth image build          make the base template, once
+  berth image build          build the base template, once
   berth serve                serve on http://127.0.0.1:8080
-  berth run "task"           do a task and show how it goes
+  berth run "task"           run a task and show its progress
 
 Environment:
-  BERTH_STATE      the state directory        (--state)
-  BERTH_URL        the server to talk to      (--url)    default http://127.0.0.1:8080
-  BERTH_API_KEY    the key for that server, the only one that is ever sent there
-  OPENAI_BASE_URL  the upstream of berth serve when no --config names others
-  OPENAI_API_KEY   the key for that upstream`,
+  BERTH_STATE      state directory            (--state)
+  BERTH_URL        URL of the server          (--url)    default http://127.0.0.1:8080
+  BERTH_API_KEY    key for that server; no other key is ever sent there
+  OPENAI_BASE_URL  upstream of berth serve, unless --config names others
+  OPENAI_API_KEY   key for that upstream`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,

@@ -15,9 +15,9 @@ func newModels() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "models",
 		Short: "List models and the status of their upstreams",
-		Long: `List models that can be asked for, and how the upstreams do that they are asked on:
-whether they are left alone because they failed, what is in progress, and which keys
-rest. Upstreams are shown to keys of the default project only.`,
+		Long: `List the models and the status of their upstreams: whether they are skipped because
+they failed, the turns in progress, and the keys that are skipped for a while. Only keys of
+the default project see upstreams.`,
 		Args: cobra.NoArgs,
 	}
 	connect := clientFlags(cmd)
@@ -42,7 +42,7 @@ rest. Upstreams are shown to keys of the default project only.`,
 		}
 		err := connect().call(cmd.Context(), "GET", "/v1/upstreams", nil, &upstreams)
 		if err != nil && strings.Contains(err.Error(), "does not serve") || err == nil && len(upstreams.Data) == 0 {
-			return nil // it is another project's key, or there are none
+			return nil // the key belongs to another project, or there are no upstreams
 		}
 		if err != nil {
 			return err

@@ -22,8 +22,8 @@ func newPort() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "port CONTAINER [LOCAL:]PORT...",
 		Short: "Forward local ports to ports of a container",
-		Long: `Carry TCP connections from ports of this machine to ports on the loopback of a
-container, until interrupted; LOCAL may be an address, a port, or both.
+		Long: `Forward TCP connections from ports of this machine to loopback ports of a container,
+until interrupted. LOCAL is an address, a port, or both.
 
   berth port cntr_… 5432                  psql -h 127.0.0.1
   berth port cntr_… 8080:80 9000
@@ -32,8 +32,8 @@ container, until interrupted; LOCAL may be an address, a port, or both.
 		Args: cobra.MinimumNArgs(2),
 	}
 	connect := clientFlags(cmd)
-	cmd.Flags().BoolVar(&link, "link", false, "print a URL that shows the port; who has the URL needs no key")
-	cmd.Flags().DurationVar(&life, "expires", time.Hour, "how long the URL of --link may be used")
+	cmd.Flags().BoolVar(&link, "link", false, "print a URL of the port; the URL works without a key")
+	cmd.Flags().DurationVar(&life, "expires", time.Hour, "lifetime of the URL of --link")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		forwards := make([]forward, len(args)-1)
 		for i, arg := range args[1:] {
@@ -45,18 +45,18 @@ container, until interrupted; LOCAL may be an address, a port, or both.
 		if link {
 			return printLinks(cmd, connect(), args[0], forwards, life)
 		}
-		return carryAll(cmd, connect(), args[0], forwards)
+		return forwardAll(cmd, connect(), args[0], forwards)
 	}
 	return cmd
 }
 
-// A forward is a local address and the container's port that it leads to.
+// A forward is a local address and the container's port to forward to.
 type forward struct {
 	local string
 	port  int
 }
 
-// parseForward reads PORT, LOCAL:PORT or ADDRESS:LOCAL:PORT.
+// parseForward parses PORT, LOCAL:PORT or ADDRESS:LOCAL:PORT.
 func parseForward(arg string) (forward, error) {
 	local, remote := arg, arg
 	if i := strings.LastIndexByte(arg, ':'); i >= 0 {
@@ -95,8 +95,8 @@ func printLinks(cmd *cobra.Command, c *client, container string, forwards []forw
 	return nil
 }
 
-// carryAll serves all forwards until ctx ends or one of them fails.
-func carryAll(cmd *cobra.Command, c *client, container string, forwards []forward) error {
+// forwardAll serves all forwards until the command's context ends or one of them fails.
+func forwardAll(cmd *cobra.Command, c *client, container string, forwards []forward) error {
 	ctx, cancel := context.WithCancelCause(cmd.Context())
 	defer cancel(nil)
 	var all sync.WaitGroup

@@ -17,16 +17,16 @@ import (
 // durations. On a terminal it is coloured.
 type progress struct {
 	w       io.Writer
-	began   time.Time
+	started time.Time
 	turn    int
-	output  map[int]time.Time // when the output items began, by their place
-	calls   []string          // commands of the call whose output comes next
-	atStart bool              // of a line
+	output  map[int]time.Time // start of each output item, by index
+	calls   []string          // commands of the current call
+	atStart bool              // at the start of a line
 	colour  bool
 }
 
 func newProgress(w *os.File) *progress {
-	return &progress{w: w, began: time.Now(), output: map[int]time.Time{}, atStart: true, colour: term.IsTerminal(int(w.Fd()))}
+	return &progress{w: w, started: time.Now(), output: map[int]time.Time{}, atStart: true, colour: term.IsTerminal(int(w.Fd()))}
 }
 
 func (p *progress) paint(code, s string) string {
@@ -36,13 +36,13 @@ func (p *progress) paint(code, s string) string {
 	return "\x1b[" + code + "m" + s + "\x1b[0m"
 }
 
-// line writes a line of its own.
+// line writes a separate line.
 func (p *progress) line(format string, args ...any) {
 	p.end()
 	fmt.Fprintf(p.w, format+"\n", args...)
 }
 
-// end ends a line that output left open.
+// end completes an unfinished line of output.
 func (p *progress) end() {
 	if !p.atStart {
 		fmt.Fprintln(p.w)
@@ -57,7 +57,7 @@ func (p *progress) show(ev *berth.Event) {
 			p.turn++
 		}
 		p.calls = append(p.calls, *ev.Command)
-		p.line("%s %s", p.paint("36", fmt.Sprintf("[%d] %5.1fs $", p.turn, time.Since(p.began).Seconds())), firstLine(*ev.Command))
+		p.line("%s %s", p.paint("36", fmt.Sprintf("[%d] %5.1fs $", p.turn, time.Since(p.started).Seconds())), firstLine(*ev.Command))
 	case berth.EventOutputItemAdded:
 		if ev.Item.Type() == berth.ItemShellCallOutput {
 			p.output[*ev.OutputIndex] = time.Now()
@@ -89,7 +89,7 @@ func (p *progress) show(ev *berth.Event) {
 // changeSigns are the marks before the names of changed files.
 var changeSigns = map[string]string{"created": "+", "updated": "~", "deleted": "-"}
 
-// files shows which files a call changed.
+// files shows the files that a call changed.
 func (p *progress) files(it *berth.Item) {
 	var out berth.ShellCallOutput
 	if it.Decode(&out) != nil || out.Berth == nil {
@@ -99,11 +99,11 @@ func (p *progress) files(it *berth.Item) {
 		p.line("    %s %s", p.paint("33", changeSigns[f.Type]), inLine(f.Path))
 	}
 	if more := len(out.Berth.Files) - shownFiles + out.Berth.MoreFiles; more > 0 {
-		p.line("    … and %d files more", more)
+		p.line("    … and %d more files", more)
 	}
 }
 
-// shownFiles is how many files of one call are shown.
+// shownFiles is the number of changed files shown per call.
 const shownFiles = 10
 
 // text writes the output of a command, indented and without control characters.

@@ -17,9 +17,9 @@ func newProject() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "project",
 		Short: "Create, list, limit and archive projects",
-		Long: `A project owns everything that is created with its keys. You need not create one: berth
-key create --project accepts any id. With a record it has a name, limits of its own, and can be
-archived.
+		Long: `A project owns everything that is created with its keys. Creating one is optional: berth
+key create --project accepts any id. A created project can have a name and its own limits, and
+can be archived.
 
 A running server applies changes within a second.`,
 	}
@@ -42,22 +42,19 @@ func newProjectCreate(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			state, err := open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer state.Close()
-			if _, err := state.Projects.Create(cmd.Context(), p, name); errors.Is(err, store.ErrExists) {
-				return fmt.Errorf("there is a project %s already", p)
-			} else if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), p)
-			return nil
+			return open.with(cmd.Context(), func(state *server.State) error {
+				if _, err := state.Projects.Create(cmd.Context(), p, name); errors.Is(err, store.ErrExists) {
+					return fmt.Errorf("project %s already exists", p)
+				} else if err != nil {
+					return err
+				}
+				fmt.Fprintln(cmd.OutOrStdout(), p)
+				return nil
+			})
 		},
 	}
-	cmd.Flags().StringVar(&id, "id", "", "its id, proj_…; default a new one")
-	cmd.Flags().StringVar(&name, "name", "", "a name to know it by")
+	cmd.Flags().StringVar(&id, "id", "", "id, proj_… (default: a new one)")
+	cmd.Flags().StringVar(&name, "name", "", "name of the project")
 	return cmd
 }
 
@@ -65,32 +62,29 @@ func newProjectLs(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:     "ls",
 		Aliases: []string{"list"},
-		Short:   "List projects, also those that only keys name",
+		Short:   "List projects, including those known only from keys",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			state, err := open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer state.Close()
-			projects, err := state.Projects.ListAll(cmd.Context())
-			if err != nil {
-				return err
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "ID\tNAME\tSTATUS\tKEYS\tCREATED\tSTORED BYTES\tLIMITS")
-			for _, p := range projects {
-				created := "-"
-				if p.CreatedAt != 0 {
-					created = utc(p.CreatedAt)
-				}
-				stored, err := state.StoredBytes(cmd.Context(), p.ID)
+			return open.with(cmd.Context(), func(state *server.State) error {
+				projects, err := state.Projects.ListAll(cmd.Context())
 				if err != nil {
 					return err
 				}
-				fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", p.ID, p.Name, p.Status, p.Keys, created, stored, inWords(p.Limits))
-			}
-			return w.Flush()
+				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
+				fmt.Fprintln(w, "ID\tNAME\tSTATUS\tKEYS\tCREATED\tSTORED BYTES\tLIMITS")
+				for _, p := range projects {
+					created := "-"
+					if p.CreatedAt != 0 {
+						created = utc(p.CreatedAt)
+					}
+					stored, err := state.StoredBytes(cmd.Context(), p.ID)
+					if err != nil {
+						return err
+					}
+					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", p.ID, p.Name, p.Status, p.Keys, created, stored, inWords(p.Limits))
+				}
+				return w.Flush()
+			})
 		},
 	}
 }
@@ -101,8 +95,8 @@ func newProjectLimit(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "limit PROJECT",
 		Short: "Set the limits of a project",
-		Long: `Set limits of a project, which override those of the configuration. "none" is no
-limit. Limits that are not named stay as they are.`,
+		Long: `Set limits of a project, which override those of the configuration. "none" means no
+limit. Other limits of the project stay unchanged.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := project.ParseID("the project", args[0])
@@ -113,25 +107,22 @@ limit. Limits that are not named stay as they are.`,
 			if err := limits.Check(); err != nil {
 				return fmt.Errorf("--%w", err)
 			}
-			state, err := open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer state.Close()
-			if clear {
-				if _, err := state.Projects.ClearLimits(cmd.Context(), id); err != nil {
+			return open.with(cmd.Context(), func(state *server.State) error {
+				if clear {
+					if _, err := state.Projects.ClearLimits(cmd.Context(), id); err != nil {
+						return err
+					}
+				}
+				p, err := state.Projects.SetLimits(cmd.Context(), id, limits.Limits())
+				if err != nil {
 					return err
 				}
-			}
-			p, err := state.Projects.SetLimits(cmd.Context(), id, limits.Limits())
-			if err != nil {
-				return err
-			}
-			fmt.Fprintln(cmd.OutOrStdout(), inWords(p.Limits))
-			return nil
+				fmt.Fprintln(cmd.OutOrStdout(), inWords(p.Limits))
+				return nil
+			})
 		},
 	}
-	cmd.Flags().BoolVar(&clear, "clear", false, "remove its own limits first")
+	cmd.Flags().BoolVar(&clear, "clear", false, "first remove all limits of the project")
 	given = limitsFlags(cmd)
 	return cmd
 }
@@ -140,9 +131,9 @@ func newProjectArchive(open opener) *cobra.Command {
 	return &cobra.Command{
 		Use:   "archive PROJECT",
 		Short: "End a project: refuse its keys and delete its data",
-		Long: `End a project. Its keys are refused within a second. A server that runs, or its
-next start, removes the project's containers, snapshots, volumes, files, responses and
-all other objects within some minutes, and records that in the audit record. This cannot be
+		Long: `Archive a project. Its keys are refused within a second. A running server, or the next
+one to start, removes the project's containers, snapshots, volumes, files, responses and all
+other objects within a few minutes, and writes this to the audit record. This cannot be
 undone. The usage of the project is still reported.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -150,20 +141,17 @@ undone. The usage of the project is still reported.`,
 			if err != nil {
 				return err
 			}
-			state, err := open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer state.Close()
-			erased, err := state.Archive(cmd.Context(), id)
-			if errors.Is(err, server.ErrNoProject) {
-				return fmt.Errorf("no project %s: %w", id, err)
-			}
-			if err != nil {
-				return err
-			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s is archived; to be erased: %s\n", id, erased)
-			return nil
+			return open.with(cmd.Context(), func(state *server.State) error {
+				erased, err := state.Archive(cmd.Context(), id)
+				if errors.Is(err, server.ErrNoProject) {
+					return fmt.Errorf("no project %s: %w", id, err)
+				}
+				if err != nil {
+					return err
+				}
+				fmt.Fprintf(cmd.OutOrStdout(), "%s is archived; to be erased: %s\n", id, erased)
+				return nil
+			})
 		},
 	}
 }

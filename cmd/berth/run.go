@@ -42,24 +42,24 @@ func newRun() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   `run [flags] "TASK"`,
 		Short: "Run a task with a model and a container",
-		Long: `Do a task: send it with its files to a model that has a shell in a container, show
-the progress, print the answer, and fetch the files that were created.
+		Long: `Run a task: send it with its files to a model that has a shell in a container, show
+the progress, print the answer, and download the files that were created.
 
   berth run --model qwen3-32b --file sales.csv --out results "Chart the monthly totals."
   berth run --previous resp_… "Now as a PDF."
 
-The files go to a new or empty directory, and hidden ones stay in the container: what a
-sandbox puts into .git or .envrc is executed by programs here. --force and --hidden
-change that.
+--out names a new or empty directory. Hidden files stay in the container, because local
+programs would execute what a sandbox writes to .git or .envrc. --force allows other
+directories, --hidden includes hidden files.
 
-Progress goes to standard error, the answer to standard output. The exit code is 0
-when the response is completed, 2 when it is incomplete, and 1 otherwise. Without
---url and BERTH_URL, and with no server on port 8080, the server runs in this process.`,
+Progress goes to standard error, the answer to standard output. The exit code is 0 if the
+response is completed, 2 if it is incomplete, and 1 otherwise. Without --url and BERTH_URL,
+and with no server on port 8080, the server runs in this process.`,
 		Args: oneTask,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.text = args[0]
 			if t.model == demoModel && !cmd.Flags().Changed("model") && os.Getenv("BERTH_MODEL") == "" {
-				fmt.Fprintln(os.Stderr, "The demo model 'scripted' only runs the fenced sh blocks of the task and echoes other text; --model or BERTH_MODEL names another.")
+				fmt.Fprintln(os.Stderr, "The demo model 'scripted' only runs the fenced sh blocks of the task and echoes other text; select a model with --model or BERTH_MODEL.")
 			}
 			if err := t.out.check(); err != nil {
 				return err
@@ -72,29 +72,29 @@ when the response is completed, 2 when it is incomplete, and 1 otherwise. Withou
 			return t.run(cmd.Context(), c, cmd.OutOrStdout())
 		},
 	}
-	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "server to talk to")
+	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "URL of the server")
 	plain = plainFlag(cmd)
-	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "state of a server in this process")
+	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "state directory of a server in this process")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
-	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", demoModel), "model to ask")
+	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", demoModel), "model")
 	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to upload; may be repeated")
-	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the files that were created")
-	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a directory that is not empty")
-	cmd.Flags().BoolVar(&t.out.hidden, "hidden", false, "let --out save hidden files, such as .git/config, too")
+	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the created files")
+	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a non-empty directory")
+	cmd.Flags().BoolVar(&t.out.hidden, "hidden", false, "let --out also save hidden files, such as .git/config")
 	cmd.Flags().StringVar(&t.container, "container", "", "container to use")
 	cmd.Flags().StringVar(&t.source.Template, "template", "", "template of a new container")
 	cmd.Flags().StringVar((*string)(&t.source.SnapshotID), "snapshot", "", "snapshot that a new container starts from")
 	cmd.Flags().StringVar((*string)(&t.source.OnExpiry), "on-expiry", "", "what a new container leaves when it expires: delete or snapshot")
-	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or start a new one (new)")
+	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or new for a new one")
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to continue")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	return cmd
 }
 
-// demoModel is the model of berth run where none is named.
+// demoModel is the default model of berth run.
 const demoModel = "scripted"
 
-// oneTask requires the task.
+// oneTask requires exactly one argument, the task.
 func oneTask(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
 		return errors.New("berth run needs one TASK, in quotes")
@@ -102,8 +102,8 @@ func oneTask(_ *cobra.Command, args []string) error {
 	return nil
 }
 
-// serverFor returns a client of the server that was named, of the one on the
-// default port, or of one that it starts in this process.
+// serverFor returns a client of the server at base, of the server on the default port, or of one
+// that it starts in this process.
 func serverFor(ctx context.Context, base string, plain bool, state, config string) (c *client, stop func(), err error) {
 	if base != "" {
 		return newClient(base, plain), func() {}, nil
@@ -141,7 +141,7 @@ func serverFor(ctx context.Context, base string, plain bool, state, config strin
 	}, nil
 }
 
-// run does the task and writes its answer to out.
+// run runs the task and writes its answer to out.
 func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	ids, err := t.upload(ctx, c)
 	if err != nil {
@@ -168,8 +168,8 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if said := answer(r); said != "" || r.Error == nil {
-		fmt.Fprintln(out, said)
+	if text := answer(r); text != "" || r.Error == nil {
+		fmt.Fprintln(out, text)
 	}
 	container, err := containerOf(r)
 	if err != nil {
@@ -225,7 +225,7 @@ func uploadFile(ctx context.Context, c *client, f *os.File) (berth.FileID, error
 		w.CloseWithError(errors.Join(err, form.Close()))
 	}()
 	resp, err := c.do(ctx, http.MethodPost, "/v1/files", form.FormDataContentType(), r)
-	r.CloseWithError(errors.New("the upload was given up"))
+	r.CloseWithError(errors.New("upload aborted"))
 	if err != nil {
 		return "", err
 	}
@@ -252,7 +252,7 @@ func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*
 			return nil, errors.New("cancelled")
 		}
 		if err != nil {
-			return nil, fmt.Errorf("the stream broke off: %w", err)
+			return nil, fmt.Errorf("the stream was interrupted: %w", err)
 		}
 		var ev berth.Event
 		if err := json.Unmarshal([]byte(frame.Data), &ev); err != nil {
@@ -266,7 +266,7 @@ func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*
 	return nil, errors.New("the stream ended before the response did")
 }
 
-// answer returns the text of a response's messages, or the reason why there is none.
+// answer returns the text of a response's messages, and why it is incomplete, if it is.
 func answer(r *berth.Response) string {
 	var texts []string
 	for _, it := range r.Output {

@@ -19,9 +19,9 @@ import (
 // An outDir is the directory in which berth run saves the files of a task. Their names and
 // contents come from a sandbox and are not trusted.
 type outDir struct {
-	dir    string // none if it is empty
-	force  bool   // files that are there are replaced
-	hidden bool   // hidden files are saved, too
+	dir    string // "" saves no files
+	force  bool   // replace existing files
+	hidden bool   // also save hidden files
 }
 
 // check returns an error if the directory cannot take new files. It is called before the task
@@ -29,7 +29,7 @@ type outDir struct {
 func (o *outDir) check() error {
 	if o.dir == "" {
 		if o.force || o.hidden {
-			return errors.New("--force and --hidden are for --out")
+			return errors.New("--force and --hidden require --out")
 		}
 		return nil
 	}
@@ -47,7 +47,7 @@ func (o *outDir) check() error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("--out %s: the directory is not empty; name a new one, or replace files in it with --force", o.dir)
+	return fmt.Errorf("--out %s: the directory is not empty; name a new one, or use --force to replace files in it", o.dir)
 }
 
 // fetch saves the files that commands have created since a time. A file that cannot be saved
@@ -102,7 +102,7 @@ func (o *outDir) fetch(ctx context.Context, c *client, container berth.Container
 		}
 	}
 	if hidden > 0 {
-		fmt.Fprintf(os.Stderr, "%d hidden files stay in the container; --hidden saves them, too, and berth cp one of them\n", hidden)
+		fmt.Fprintf(os.Stderr, "%d hidden files stay in the container; use --hidden to save them all, or berth cp to copy one\n", hidden)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d files were not saved", failed)
@@ -113,7 +113,7 @@ func (o *outDir) fetch(ctx context.Context, c *client, container berth.Container
 // save saves one file.
 func (o *outDir) save(ctx context.Context, c *client, content string, root *os.Root, name string) (int64, error) {
 	if !fs.ValidPath(name) || name == "." {
-		return 0, errors.New("the name leads elsewhere")
+		return 0, errors.New("invalid file name")
 	}
 	resp, err := c.do(ctx, http.MethodGet, content, "", nil)
 	if err != nil {

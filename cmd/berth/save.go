@@ -15,9 +15,9 @@ import (
 )
 
 // errExists is the error for a file that would be replaced without --force.
-var errExists = errors.New("there is a file of this name already; --force replaces it")
+var errExists = errors.New("the file already exists; use --force to replace it")
 
-// saveAt saves a file at a path of this machine; see saveIn.
+// saveAt saves a file at a local path; see saveIn.
 func saveAt(to string, body io.Reader, mode fs.FileMode, force bool) (int64, error) {
 	root, err := os.OpenRoot(filepath.Dir(to))
 	if err != nil {
@@ -71,7 +71,7 @@ func replaceable(root *os.Root, name string, force bool) error {
 	case err != nil:
 		return err
 	case !st.Mode().IsRegular():
-		return fmt.Errorf("there is a %s of this name already", kindOf(st.Mode()))
+		return fmt.Errorf("a %s of this name already exists", kindOf(st.Mode()))
 	case !force:
 		return errExists
 	}
@@ -100,10 +100,10 @@ func kindOf(mode fs.FileMode) string {
 	return "special file"
 }
 
-// isHidden reports whether programs may read or execute a file by themselves because of its
-// name, which comes from a sandbox: a name that begins with a dot (.git/config, .envrc,
-// .vscode/tasks.json), HEAD, which makes any directory a git repository with a configuration
-// of its own, and names that look like others or that some file systems treat alike.
+// isHidden reports whether local programs may read or execute a file just because of its name,
+// which comes from a sandbox: a name that starts with a dot (.git/config, .envrc,
+// .vscode/tasks.json), HEAD, which turns any directory into a git repository with its own
+// configuration, and names that look like others or that some file systems treat alike.
 func isHidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
 		if strings.HasPrefix(part, ".") || strings.EqualFold(part, "HEAD") || strings.HasPrefix(strings.ToLower(part), "git~") {

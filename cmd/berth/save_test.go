@@ -19,8 +19,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// made serves a server on which every task makes the given files and has the given
-// output items, and sets BERTH_URL.
+// made serves a server on which every task creates the given files and returns the given output
+// items, and sets BERTH_URL.
 func made(t *testing.T, files [][2]string, output ...string) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) {
@@ -60,8 +60,8 @@ func write(t *testing.T, name, text string) {
 	}
 }
 
-// A sandbox that writes .git/config executes nothing here: neither in the operator's
-// repository nor in a fresh directory, not even as a bare repository.
+// Saved files do not let a sandbox's .git/config execute anything, neither in the operator's
+// repository nor in a new directory, nor as a bare repository.
 func TestOutputIsNotExecutedByGit(t *testing.T) {
 	git, err := exec.LookPath("git")
 	if err != nil {
@@ -73,7 +73,7 @@ func TestOutputIsNotExecutedByGit(t *testing.T) {
 		t.Helper()
 		cmd := exec.CommandContext(t.Context(), git, args...)
 		cmd.Dir, cmd.Env = dir, env
-		_ = cmd.Run() // outside of a repository it fails
+		_ = cmd.Run() // fails outside of a repository
 	}
 	proof := filepath.Join(home, "executed")
 	config := "[core]\n\trepositoryformatversion = 0\n\tbare = false\n\tfsmonitor = \"touch " + proof + "; false\"\n"
@@ -92,40 +92,40 @@ func TestOutputIsNotExecutedByGit(t *testing.T) {
 	write(t, filepath.Join(project, "Makefile"), "mine")
 	run(project, "init", "-q")
 	before := read(t, filepath.Join(project, ".git/config"))
-	if code, said := commandLine(t, "run", "--out", project, "x"); code != 1 || !strings.Contains(said, "not empty") {
-		t.Errorf("into a repository: got %d %s, want it refused", code, said)
+	if code, stderr := commandLine(t, "run", "--out", project, "x"); code != 1 || !strings.Contains(stderr, "not empty") {
+		t.Errorf("into a repository: got %d %s, want an error", code, stderr)
 	}
 	fresh := filepath.Join(home, "fresh")
 	for _, args := range [][]string{{"--out", project, "--force"}, {"--out", fresh}} {
-		code, said := commandLine(t, append(append([]string{"run"}, args...), "x")...)
-		if code != 0 || !strings.Contains(said, ".git/config  hidden, not saved") {
-			t.Errorf("%q: got %d %s", args, code, said)
+		code, stderr := commandLine(t, append(append([]string{"run"}, args...), "x")...)
+		if code != 0 || !strings.Contains(stderr, ".git/config  hidden, not saved") {
+			t.Errorf("%q: got %d %s", args, code, stderr)
 		}
 	}
 	if after := read(t, filepath.Join(project, ".git/config")); after != before {
-		t.Errorf("the repository's configuration is %q now", after)
+		t.Errorf("the repository's configuration has changed to %q", after)
 	}
 	for _, dir := range []string{project, fresh, fresh + "/sub", fresh + "/bare"} {
 		run(dir, "status")
 	}
 	if _, err := os.Stat(proof); err == nil {
-		t.Error("git has executed what a sandbox wrote")
+		t.Error("git executed a sandbox's configuration")
 	}
 	if got := read(t, filepath.Join(fresh, "result.txt")); got != "fine" {
 		t.Errorf("got %q", got)
 	}
-	// The test can fail: with --hidden git executes it.
+	// Check the test itself: with --hidden, git executes the configuration.
 	loose := filepath.Join(home, "loose")
-	if code, said := commandLine(t, "run", "--out", loose, "--hidden", "x"); code != 0 {
-		t.Fatalf("--hidden: got %d %s", code, said)
+	if code, stderr := commandLine(t, "run", "--out", loose, "--hidden", "x"); code != 0 {
+		t.Fatalf("--hidden: got %d %s", code, stderr)
 	}
 	run(loose, "status")
 	if _, err := os.Stat(proof); err != nil {
-		t.Errorf("--hidden: %v, want the repository as it was in the container", err)
+		t.Errorf("--hidden: %v, want the container's repository", err)
 	}
 }
 
-// berth run replaces nothing that is there, and with --force nothing but files.
+// berth run replaces no existing files, and with --force only regular files.
 func TestOutputReplacesNothing(t *testing.T) {
 	made(t, [][2]string{{"a", "new"}, {"dir/b", "new"}, {"link", "new"}, {"pipe", "new"}, {"a/c", "new"}, {"../up", "new"}, {"/abs", "new"}})
 	dir := filepath.Join(t.TempDir(), "out")
@@ -135,17 +135,17 @@ func TestOutputReplacesNothing(t *testing.T) {
 	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if code, said := commandLine(t, "run", "--out", dir, "x"); code != 1 || !strings.Contains(said, "not empty") || read(t, filepath.Join(dir, "a")) != "mine" {
-		t.Errorf("got %d %s, want it refused", code, said)
+	if code, stderr := commandLine(t, "run", "--out", dir, "x"); code != 1 || !strings.Contains(stderr, "not empty") || read(t, filepath.Join(dir, "a")) != "mine" {
+		t.Errorf("got %d %s, want an error", code, stderr)
 	}
-	code, said := commandLine(t, "run", "--out", dir, "--force", "x")
-	for _, want := range []string{"link  not saved: there is a symbolic link", "pipe  not saved: there is a pipe", "a/c  not saved", "up  not saved: the name leads elsewhere", "5 files were not saved"} {
-		if code != 1 || !strings.Contains(said, want) {
-			t.Errorf("--force: got %d %s, want %q", code, said, want)
+	code, stderr := commandLine(t, "run", "--out", dir, "--force", "x")
+	for _, want := range []string{"link  not saved: a symbolic link of this name already exists", "pipe  not saved: a pipe of this name already exists", "a/c  not saved", "up  not saved: invalid file name", "5 files were not saved"} {
+		if code != 1 || !strings.Contains(stderr, want) {
+			t.Errorf("--force: got %d %s, want %q", code, stderr, want)
 		}
 	}
 	if read(t, filepath.Join(dir, "a")) != "new" || read(t, filepath.Join(dir, "dir/b")) != "new" || read(t, outside) != "mine" {
-		t.Error("--force: the wrong files were replaced")
+		t.Error("--force: replaced the wrong files")
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".berth-*"))
 	if err != nil || len(left) > 0 {
@@ -153,8 +153,8 @@ func TestOutputReplacesNothing(t *testing.T) {
 	}
 }
 
-// Saved files follow no link, replace nothing without leave, and have no more mode than
-// the umask and the container give.
+// Saving a file follows no link, replaces a file only with force, and limits its mode by the umask and
+// the container's mode.
 func TestSavedFiles(t *testing.T) {
 	old := unix.Umask(0o027)
 	defer unix.Umask(old)
@@ -182,25 +182,25 @@ func TestSavedFiles(t *testing.T) {
 		}
 	}
 	if err := save("victim", 0o666, false); !errors.Is(err, errExists) {
-		t.Errorf("a file that is there: got %v", err)
+		t.Errorf("existing file: got %v", err)
 	}
 	for _, force := range []bool{false, true} {
 		if err := save("link", 0o666, force); err == nil {
-			t.Errorf("a link, force %v: it was replaced", force)
+			t.Errorf("link, force %v: replaced", force)
 		}
 	}
 	if _, err := saveAt(os.DevNull, strings.NewReader("new"), 0o666, true); err == nil || !strings.Contains(err.Error(), "device") {
-		t.Errorf("a device: got %v", err)
+		t.Errorf("device: got %v", err)
 	}
 	if got := read(t, victim); got != "mine" {
-		t.Errorf("the victim is %q now", got)
+		t.Errorf("the link's target has changed to %q", got)
 	}
 	if err := save("victim", 0o666, true); err != nil || read(t, victim) != "new" {
 		t.Errorf("with force: got %v", err)
 	}
-	// What fails on the way leaves nothing.
+	// A failed copy leaves no file.
 	if _, err := saveAt(filepath.Join(dir, "half"), &halfRead{}, 0o666, false); err == nil {
-		t.Error("half a file was saved")
+		t.Error("an incomplete file was saved")
 	}
 	entries, err := os.ReadDir(dir)
 	if err != nil || len(entries) != 6 {

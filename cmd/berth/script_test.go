@@ -59,8 +59,8 @@ func TestScripts(t *testing.T) {
 	})
 }
 
-// archives reports whether the guest in this binary can archive its sandbox: tests
-// may have one that was built long ago.
+// archives reports whether the guest in this binary can archive its sandbox. Tests may run with an
+// old guest.
 func archives(t *testing.T) bool {
 	programs, err := embedded.Extract(t.TempDir())
 	if err != nil {
@@ -83,7 +83,7 @@ func post(ts *testscript.TestScript, _ bool, args []string) {
 	}
 }
 
-// await waits until the server of the script answers.
+// await waits until the script's server responds.
 func await(ts *testscript.TestScript, _ bool, _ []string) {
 	for range 500 {
 		resp, err := http.Get(ts.Getenv("BERTH_URL") + "/healthz")
@@ -98,7 +98,7 @@ func await(ts *testscript.TestScript, _ bool, _ []string) {
 	ts.Fatalf("nothing answers on %s", ts.Getenv("ADDR"))
 }
 
-// destroyAll ends the sandboxes that a script left to the next start of its server.
+// destroyAll destroys the sandboxes that a script's servers left.
 func destroyAll(t *testing.T, state string) {
 	d, err := server.OpenDriver(state, &server.Config{Driver: "unsafe-local"}, slog.New(slog.DiscardHandler))
 	if err != nil {

@@ -20,8 +20,8 @@ func newServe() *cobra.Command {
 		Short: "Serve the API",
 		Long: `Serve OpenAI's Responses API on --listen.
 
-Without an API key the server serves loopback addresses only, and every user of this
-machine. After berth key create every request needs a key.`,
+Without an API key, the server listens on loopback addresses only and serves every user
+of this machine. After berth key create, every request needs a key.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			log, err := newLogger(format)
@@ -53,29 +53,29 @@ machine. After berth key create every request needs a key.`,
 		},
 	}
 	cmd.Flags().StringVar(&listen, "listen", "127.0.0.1:8080", "address to serve on")
-	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address to serve /metrics on, for Prometheus: metrics of all projects, without a key")
-	cmd.Flags().StringVar(&pprofListen, "pprof-listen", "", "loopback address to serve profiles on, at /debug/pprof/")
-	cmd.Flags().StringVar(&previewDomain, "preview-domain", "", "domain below which ports of containers have hosts of their own, PORT-CONTAINER.DOMAIN; such as localhost, or preview.example.com")
+	cmd.Flags().StringVar(&metricsListen, "metrics-listen", "", "address for Prometheus to scrape /metrics: all projects, without a key")
+	cmd.Flags().StringVar(&pprofListen, "pprof-listen", "", "loopback address of Go profiles at /debug/pprof/")
+	cmd.Flags().StringVar(&previewDomain, "preview-domain", "", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.com")
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	cmd.Flags().StringVar(&config, "config", "", "configuration file (YAML; see docs/configuration.md)")
 	cmd.Flags().StringVar(&format, "log-format", "text", "text or json")
 	return cmd
 }
 
-// checkAddress returns an error if the value of a flag is no address to listen on.
+// checkAddress returns an error unless a flag's value is a valid address to listen on.
 func checkAddress(flag, address string) error {
 	if _, _, err := net.SplitHostPort(address); err == nil {
 		return nil
 	}
-	such := "127.0.0.1:8080"
+	example := "127.0.0.1:8080"
 	if _, err := strconv.ParseUint(address, 10, 16); err == nil {
-		such = "127.0.0.1:" + address
+		example = "127.0.0.1:" + address
 	}
-	return fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", flag, address, such)
+	return fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", flag, address, example)
 }
 
-// adoptLog sends the messages of the standard logger to the server's log, at the debug level:
-// net/http logs text that a sandbox sends, as often as the sandbox sends it.
+// adoptLog sends messages of the standard logger to the server's log at debug level. net/http logs
+// text that a sandbox sends, as often as the sandbox sends it.
 func adoptLog(log *slog.Logger) {
 	stdlog.SetFlags(0)
 	stdlog.SetOutput(slog.NewLogLogger(log.Handler(), slog.LevelDebug).Writer())

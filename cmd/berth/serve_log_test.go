@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// A lines is a log that can be read while it is written.
+// A lines is a log that is safe for concurrent reads and writes.
 type lines struct {
 	mu   sync.Mutex
 	text bytes.Buffer
@@ -34,8 +34,8 @@ func (l *lines) String() string {
 	return l.text.String()
 }
 
-// A server in a sandbox that answers more than it was asked makes net/http say so. That
-// is fine detail, and no line of its own.
+// A server in a sandbox that sends an unsolicited response makes net/http log a message, which goes to
+// the debug level.
 func TestUnsolicitedAnswers(t *testing.T) {
 	t.Cleanup(func() { stdlog.SetFlags(stdlog.LstdFlags); stdlog.SetOutput(os.Stderr) })
 	var fine, usual lines
@@ -51,7 +51,7 @@ func TestUnsolicitedAnswers(t *testing.T) {
 				}
 				fmt.Fprint(there, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
 				fmt.Fprint(there, "HTTP/1.1 200 OK\nlevel=ERROR msg=forged\r\n\r\n")
-				_, _ = io.Copy(io.Discard, there) // until the other side hangs up, which it does after it has spoken
+				_, _ = io.Copy(io.Discard, there) // until the other side closes the connection
 			}()
 			return here, nil
 		}}
@@ -63,11 +63,11 @@ func TestUnsolicitedAnswers(t *testing.T) {
 		select {
 		case <-closed:
 		case <-time.After(10 * time.Second):
-			t.Fatal("the connection is kept")
+			t.Fatal("the connection stays open")
 		}
 	}
 	if got := fine.String(); !strings.Contains(got, "level=DEBUG msg=\"Unsolicited response") || strings.Count(got, "\n") != 1 {
-		t.Errorf("in fine detail: got %q, want one line", got)
+		t.Errorf("at debug level: got %q, want one line", got)
 	}
 	if got := usual.String(); got != "" {
 		t.Errorf("got %q, want nothing", got)

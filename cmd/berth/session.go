@@ -33,9 +33,9 @@ func newSessionExport() *cobra.Command {
 		Args:  cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
-	out := cmd.Flags().StringP("output", "o", "", `file to write; "-" is standard output. Default: RESPONSE.tar`)
+	out := cmd.Flags().StringP("output", "o", "", `file to write, or "-" for standard output (default: RESPONSE.tar)`)
 	force := cmd.Flags().Bool("force", false, "replace an existing file")
-	without := cmd.Flags().Bool("no-container", false, "leave the container out")
+	without := cmd.Flags().Bool("no-container", false, "exclude the container")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		path := "/v1/responses/" + url.PathEscape(args[0]) + "/bundle"
 		if *without {
@@ -48,7 +48,7 @@ func newSessionExport() *cobra.Command {
 		defer resp.Body.Close()
 		if *out == "-" {
 			if term.IsTerminal(int(os.Stdout.Fd())) {
-				return errors.New("cannot write a bundle to a terminal: name a file with --output")
+				return errors.New("refusing to write a bundle to a terminal; name a file with --output")
 			}
 			_, err := io.Copy(cmd.OutOrStdout(), resp.Body)
 			return err
@@ -56,7 +56,7 @@ func newSessionExport() *cobra.Command {
 		if *out == "" {
 			*out = args[0] + ".tar"
 		}
-		n, err := saveAt(*out, resp.Body, 0o600, *force) // it may have private content
+		n, err := saveAt(*out, resp.Body, 0o600, *force) // may contain private data
 		if err == nil {
 			fmt.Fprintf(cmd.ErrOrStderr(), "%s  %d bytes\n", *out, n)
 		}
@@ -87,7 +87,7 @@ func newSessionImport() *cobra.Command {
 			return err
 		}
 		if done.Missing {
-			fmt.Fprintf(cmd.ErrOrStderr(), "the template %s is not here: bring it with berth image save and load before the container is used\n", inLine(done.Template))
+			fmt.Fprintf(cmd.ErrOrStderr(), "this server lacks the template %s; copy it with berth image save and load before using the container\n", inLine(done.Template))
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), done.ResponseID)
 		return nil
@@ -99,13 +99,13 @@ func newSessionReplay() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "replay RESPONSE",
 		Short: "Replay a chain from its record, or with another model, and show the differences",
-		Long: `Do a chain again, in a new container. What the model said is taken from the record, and
-no model is asked; the first difference is printed, and the exit code is 1 if there is one.
-With --model that model is asked instead, and what it did is shown beside the record.`,
+		Long: `Repeat a chain in a new container. The model's output comes from the record, and no model
+is called. The first difference is printed; then the exit code is 1. With --model, that model
+is called instead, and its output is shown beside the record.`,
 		Args: cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
-	model := cmd.Flags().String("model", "", "model to ask instead of the record")
+	model := cmd.Flags().String("model", "", "model to call instead of using the record")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var done bundle.Replay
 		body := map[string]string{}
@@ -116,7 +116,7 @@ With --model that model is asked instead, and what it did is shown beside the re
 			return err
 		}
 		if *model != "" {
-			return besides(cmd.OutOrStdout(), &done)
+			return printBoth(cmd.OutOrStdout(), &done)
 		}
 		return differs(cmd.OutOrStdout(), &done)
 	}
@@ -126,11 +126,11 @@ With --model that model is asked instead, and what it did is shown beside the re
 // differs prints the first difference of a replay and returns an error.
 func differs(w io.Writer, r *bundle.Replay) error {
 	if r.Divergence == nil {
-		fmt.Fprintf(w, "%d responses, as recorded\n", len(r.Responses))
+		fmt.Fprintf(w, "%d responses, no difference\n", len(r.Responses))
 		return nil
 	}
 	d := r.Divergence
-	fmt.Fprintf(w, "%s differs at its item %d\n", d.ResponseID, d.Item)
+	fmt.Fprintf(w, "%s differs at item %d\n", d.ResponseID, d.Item)
 	for _, side := range []struct{ mark, text string }{{"- ", d.Recorded}, {"+ ", d.Replayed}} {
 		for line := range strings.SplitSeq(strings.TrimRight(side.text, "\n"), "\n") {
 			fmt.Fprintln(w, side.mark+strings.Map(printable, line))
@@ -139,8 +139,8 @@ func differs(w io.Writer, r *bundle.Replay) error {
 	return errors.New("the replay differs from the record")
 }
 
-// besides prints the record and the replay side by side.
-func besides(w io.Writer, r *bundle.Replay) error {
+// printBoth prints the record and the replay side by side.
+func printBoth(w io.Writer, r *bundle.Replay) error {
 	const width = 60
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, one := range r.Responses {

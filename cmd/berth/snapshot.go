@@ -15,8 +15,8 @@ import (
 
 func newSnapshot() *cobra.Command {
 	cmd := &cobra.Command{Use: "snapshot", Short: "Create, list and delete snapshots of containers",
-		Long: `Store the files of containers and start others from them, with berth run --snapshot, or
-with "berth": {"snapshot_id": …} in a request for a container.`}
+		Long: `Save the files of containers, and start other containers from them with berth run
+--snapshot, or with "berth": {"snapshot_id": …} in a request for a container.`}
 	cmd.AddCommand(newSnapshotCreate(), newSnapshotLs(), newSnapshotRm(), newSnapshotPrune())
 	return cmd
 }
@@ -35,7 +35,7 @@ func newSnapshotCreate() *cobra.Command {
 	return cmd
 }
 
-// snapshotFlags adds the flags of snapshots and forks.
+// snapshotFlags adds the flags that snapshots and forks share.
 func snapshotFlags(cmd *cobra.Command) *container.SnapshotRequest {
 	req := &container.SnapshotRequest{}
 	cmd.Flags().StringVar(&req.Name, "name", "", "name of the snapshot")
@@ -99,13 +99,13 @@ func newFork() *cobra.Command {
 }
 
 func newPause() *cobra.Command {
-	return newTurn("pause", "Stop what runs in containers until their next use")
+	return newContainerAction("pause", "Pause containers until their next use")
 }
 
-func newResume() *cobra.Command { return newTurn("resume", "Continue paused containers") }
+func newResume() *cobra.Command { return newContainerAction("resume", "Continue paused containers") }
 
-// newTurn returns a command that calls one endpoint for each container.
-func newTurn(what, short string) *cobra.Command {
+// newContainerAction returns a command that calls one endpoint for each container.
+func newContainerAction(what, short string) *cobra.Command {
 	cmd := &cobra.Command{Use: what + " CONTAINER...", Short: short, Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
@@ -116,7 +116,7 @@ func newTurn(what, short string) *cobra.Command {
 	return cmd
 }
 
-// each calls do for all ids. An error does not stop the others.
+// each calls do for all ids. It prints errors and continues.
 func each(ids []string, do func(id string) error) error {
 	failed := false
 	for _, id := range ids {

@@ -15,24 +15,24 @@ import (
 
 // A pruning selects the snapshots to delete.
 type pruning struct {
-	age   time.Duration // those that are older, but
-	keep  int           // the number of the newest of each container that stay
-	cause string        // "" is any
+	age   time.Duration // minimum age
+	keep  int           // number of the newest of each container to keep
+	cause string        // "" selects any
 }
 
 func newSnapshotPrune() *cobra.Command {
 	var p pruning
 	var dry bool
 	cmd := &cobra.Command{Use: "prune --older AGE", Short: "Delete old snapshots", Args: cobra.NoArgs}
-	cmd.Flags().DurationVar(&p.age, "older", 0, "those that are older, such as 720h")
-	cmd.Flags().IntVar(&p.keep, "keep", 0, "how many of the newest of each container stay, however old")
-	cmd.Flags().StringVar(&p.cause, "cause", "", "only those that are there because they were \"requested\", or because their containers \"expired\"")
-	cmd.Flags().BoolVar(&dry, "dry-run", false, "only say which would be deleted")
+	cmd.Flags().DurationVar(&p.age, "older", 0, "minimum age, such as 720h")
+	cmd.Flags().IntVar(&p.keep, "keep", 0, "number of newest snapshots of each container to keep, however old")
+	cmd.Flags().StringVar(&p.cause, "cause", "", "select only snapshots with this cause: requested or expired")
+	cmd.Flags().BoolVar(&dry, "dry-run", false, "only print the ids")
 	_ = cmd.MarkFlagRequired("older")
 	connect := clientFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if p.age < 0 || p.keep < 0 {
-			return errors.New("--older and --keep cannot be negative")
+			return errors.New("--older and --keep must not be negative")
 		}
 		c := connect()
 		all, err := listSnapshots(cmd.Context(), c)
@@ -64,7 +64,7 @@ func (p pruning) choose(all []berth.Snapshot, now time.Time) (ids []string) {
 		}
 		ids = append(ids, string(s.ID))
 	}
-	slices.Reverse(ids) // if it is interrupted, the oldest are gone
+	slices.Reverse(ids) // delete the oldest first, in case of an interruption
 	return ids
 }
 

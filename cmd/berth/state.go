@@ -23,8 +23,18 @@ func stateFlag(cmd *cobra.Command) opener {
 		_, missing := os.Stat(filepath.Join(*state, "berth.db"))
 		opened, err := server.Open(ctx, *state)
 		if err == nil && errors.Is(missing, fs.ErrNotExist) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s was no state directory: a new one was made there\n", *state)
+			fmt.Fprintf(cmd.ErrOrStderr(), "created a new state directory at %s\n", *state)
 		}
 		return opened, err
 	}
+}
+
+// with calls f with the open state directory and closes it.
+func (open opener) with(ctx context.Context, f func(*server.State) error) error {
+	state, err := open(ctx)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	return f(state)
 }

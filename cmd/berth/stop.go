@@ -17,9 +17,9 @@ func newStop() *cobra.Command {
 	var patience time.Duration
 	cmd := &cobra.Command{
 		Use:   "stop",
-		Short: "Stop the server of a state directory, with --all its containers too",
-		Long: `Stop the server that uses --state, and wait until it has ended. Containers and the
-processes in them go on running; the next berth serve takes them over.
+		Short: "Stop the server of a state directory, and with --all its containers",
+		Long: `Stop the server that uses --state, and wait until it has ended. Containers and their
+processes continue to run; the next berth serve takes them over.
 
 With --all, also end all containers of the state directory and remove their processes,
 mounts, cgroups and loop devices. Their files are lost, except those in snapshots and
@@ -58,7 +58,7 @@ volumes. No server needs to run.`,
 	}
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	cmd.Flags().StringVar(&config, "config", "", "configuration file of the server, which names the driver")
-	cmd.Flags().BoolVar(&all, "all", false, "end all containers too")
-	cmd.Flags().DurationVar(&patience, "patience", time.Minute, "how long to wait for the server's end")
+	cmd.Flags().BoolVar(&all, "all", false, "also end all containers")
+	cmd.Flags().DurationVar(&patience, "patience", time.Minute, "how long to wait for the server to end")
 	return cmd
 }

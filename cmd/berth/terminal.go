@@ -12,13 +12,13 @@ import (
 	"golang.org/x/term"
 )
 
-// What sandboxes and models say reaches terminals here. A control sequence in it could
-// fill the clipboard, retitle the window or clear the screen, and a character that
-// reverses the direction of text can show a name as another one. So what is shown for
-// people has no control characters but newline and tab, and names have none at all.
+// Output of sandboxes and models reaches terminals here. A control sequence in it could fill the
+// clipboard, retitle the window or clear the screen, and a character that reverses the direction
+// of text can disguise a name. So text for people contains no control characters but newline and
+// tab, and names contain none at all.
 
-// printable returns r, unless it is a control character other than newline and tab, or
-// changes the order in which what comes after it is shown.
+// printable returns r, or -1 if r is a control character other than newline and tab or changes the
+// order in which later text is shown.
 func printable(r rune) rune {
 	if r == '\n' || r == '\t' || !controls(r) {
 		return r
@@ -31,7 +31,7 @@ func controls(r rune) bool {
 	return unicode.IsControl(r) || unicode.Is(unicode.Bidi_Control, r) || r == '\u2028' || r == '\u2029'
 }
 
-// inLine returns a text as part of a line.
+// inLine returns text that is safe within a line.
 func inLine(s string) string {
 	return strings.NewReplacer("\n", " ", "\t", " ").Replace(strings.Map(printable, s))
 }
@@ -44,8 +44,8 @@ func firstLine(s string) string {
 	return strings.Map(printable, s)
 }
 
-// onTerminal returns a writer that filters what is written to f if that is a terminal,
-// and f otherwise: files and pipes get each byte.
+// onTerminal returns a filter for f if f is a terminal, and f otherwise: files and pipes receive
+// every byte.
 func onTerminal(f *os.File) io.Writer {
 	if term.IsTerminal(int(f.Fd())) {
 		return &filter{w: f}
@@ -53,14 +53,14 @@ func onTerminal(f *os.File) io.Writer {
 	return f
 }
 
-// A filter passes on text without what terminals obey. Text may be written in pieces
-// that end within a character. A filter is safe for concurrent use.
+// A filter is a writer that removes control characters. Writes may end within a character. It is
+// safe for concurrent use.
 type filter struct {
 	w    io.Writer
-	json bool // such characters are escaped as JSON's strings have them, rather than left out
+	json bool // escape control characters as in JSON strings instead of removing them
 
 	mu     sync.Mutex
-	broken []byte // the beginning of a character
+	broken []byte // start of an incomplete character
 }
 
 func (f *filter) Write(p []byte) (int, error) {

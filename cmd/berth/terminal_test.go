@@ -19,12 +19,11 @@ import (
 	"github.com/berth-run/berth/bundle"
 )
 
-// orders are what a terminal would obey, or be misled by, in a text that came out of
-// a sandbox or that somebody else chose.
+// orders are characters that would control or mislead a terminal, in text from a sandbox or another
+// party.
 const orders = "a\x1b]0;b\x07\x1b[2Jc\rd\u009bd\u202ee\x7f"
 
-// What is shown for people gives no orders to their terminal, nor has it more lines
-// than it should.
+// Displayed text contains neither control sequences nor extra lines.
 func TestNoOrdersToTerminals(t *testing.T) {
 	var out bytes.Buffer
 	name := orders + "\nb\tc"
@@ -42,7 +41,7 @@ func TestNoOrdersToTerminals(t *testing.T) {
 		out.WriteString(line)
 	}
 	_ = differs(&out, &bundle.Replay{Divergence: &bundle.Divergence{Recorded: name, Replayed: name}})
-	_ = besides(&out, &bundle.Replay{Responses: []bundle.ReplayResponse{{Recorded: []string{name}, Replayed: []string{name}, Error: name}}})
+	_ = printBoth(&out, &bundle.Replay{Responses: []bundle.ReplayResponse{{Recorded: []string{name}, Replayed: []string{name}, Error: name}}})
 	p := progress{w: &out}
 	p.text(name)
 	if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r != '\t' && printable(r) < 0 }); i >= 0 {
@@ -50,39 +49,39 @@ func TestNoOrdersToTerminals(t *testing.T) {
 	}
 }
 
-// onPTY runs a command line whose output is a terminal, and returns what that got.
+// onPTY runs a command line on a terminal and returns the terminal's output.
 func onPTY(t *testing.T, args ...string) string {
 	t.Helper()
 	terminal, tty, err := pty.Open()
 	if err != nil {
-		t.Skipf("no terminals here: %v", err)
+		t.Skipf("no pseudo-terminals: %v", err)
 	}
 	defer terminal.Close()
 	got := make(chan string)
 	go func() {
-		text, _ := io.ReadAll(terminal) // which ends with an error
+		text, _ := io.ReadAll(terminal) // reading ends with an error
 		got <- string(text)
 	}()
 	old := os.Stdout
 	os.Stdout = tty
-	code, said := commandLine(t, args...)
+	code, stderr := commandLine(t, args...)
 	os.Stdout = old
 	tty.Close()
 	if code != 0 {
-		t.Errorf("berth %s: got %d %s", strings.Join(args, " "), code, said)
+		t.Errorf("berth %s: got %d %s", strings.Join(args, " "), code, stderr)
 	}
-	return <-got + said
+	return <-got + stderr
 }
 
-// What a model answers, and what files are called, gives no orders to the terminal of
-// berth run; a pipe gets each byte.
+// Answers of a model and names of files do not control the terminal of berth run; a pipe receives every
+// byte.
 func TestAnswersGiveNoOrders(t *testing.T) {
 	evil := orders + "\x1b]52;c;Y3VybA==\x07"
 	text, _ := json.Marshal(evil)
 	made(t, [][2]string{{"bidi\u202egpj.sh", ""}, {"sub\u009b2J/x", ""}}, `{"type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"text":`+string(text)+`}]}`)
 	got := onPTY(t, "run", "--out", filepath.Join(t.TempDir(), "x"), "--hidden", "x")
 	if strings.ContainsAny(got, "\x1b\x07\x7f\u009b\u202e") || !strings.Contains(got, "52;c;Y3VybA==") || !strings.Contains(got, "bidigpj.sh") {
-		t.Errorf("a terminal got %q", got)
+		t.Errorf("terminal: got %q", got)
 	}
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -95,11 +94,11 @@ func TestAnswersGiveNoOrders(t *testing.T) {
 	os.Stdout = old
 	w.Close()
 	if piped, err := io.ReadAll(r); err != nil || string(piped) != evil+"\n" {
-		t.Errorf("a pipe got %q, %v, want %q", piped, err, evil)
+		t.Errorf("pipe: got %q, %v, want %q", piped, err, evil)
 	}
 }
 
-// Text that comes in pieces is filtered as a whole.
+// Filtering text in pieces equals filtering it whole.
 func TestFilter(t *testing.T) {
 	text := "ä\u009bb\u202e€\x1b[2J\x9b\xff\t\nz😀\xe2\x82"
 	want := "äb€[2J\ufffd\ufffd\t\nz😀"
@@ -117,7 +116,7 @@ func TestFilter(t *testing.T) {
 	}
 }
 
-// A line of the server's log is one line and gives no orders, in both formats.
+// A log record is one line without control characters, in both formats.
 func TestLogGivesNoOrders(t *testing.T) {
 	for _, format := range []string{"text", "json"} {
 		r, w, err := os.Pipe()
@@ -140,12 +139,12 @@ func TestLogGivesNoOrders(t *testing.T) {
 		}
 		var record map[string]any
 		if format == "json" && (json.Unmarshal(text, &record) != nil || record["name"] != orders+"\nlevel=ERROR msg=forged") {
-			t.Errorf("got %q, want the name escaped and whole", text)
+			t.Errorf("got %q, want the complete name, escaped", text)
 		}
 	}
 }
 
-// An error may hold words of a guest's.
+// Errors, which may quote a guest, contain no control characters.
 func TestErrorsGiveNoOrders(t *testing.T) {
 	r, w, err := os.Pipe()
 	if err != nil {
@@ -157,8 +156,8 @@ func TestErrorsGiveNoOrders(t *testing.T) {
 	code := Main([]string{"logs", "--url", "http://127.0.0.1:1/" + orders, "x"})
 	os.Stderr = old
 	w.Close()
-	said, err := io.ReadAll(r)
-	if err != nil || code != 1 || len(said) == 0 || strings.ContainsAny(string(said), "\x1b\r\x07\x7f\u009b\u202e") {
-		t.Errorf("got %q, %d, %v", said, code, err)
+	stderr, err := io.ReadAll(r)
+	if err != nil || code != 1 || len(stderr) == 0 || strings.ContainsAny(string(stderr), "\x1b\r\x07\x7f\u009b\u202e") {
+		t.Errorf("got %q, %d, %v", stderr, code, err)
 	}
 }

@@ -25,13 +25,13 @@ func newTop() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the memory, CPU, disk and network usage of containers",
-		Long: `Show what the running containers of the project use, and go on doing so on a
-terminal. CPU is in percent of one processor, since the picture before.`,
+		Long: `Show the resources that the project's running containers use. On a terminal, refresh
+until interrupted. CPU is in percent of one processor since the last refresh.`,
 		Args: cobra.NoArgs,
 	}
 	connect := clientFlags(cmd)
-	cmd.Flags().StringVar(&by, "sort", "cpu", "what comes first: cpu, memory, disk, egress or age")
-	cmd.Flags().DurationVarP(&every, "interval", "i", 2*time.Second, "time between two pictures")
+	cmd.Flags().StringVar(&by, "sort", "cpu", "sort by cpu, memory, disk, egress or age")
+	cmd.Flags().DurationVarP(&every, "interval", "i", 2*time.Second, "time between refreshes")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		order, ok := topOrders[by]
 		if !ok {
@@ -43,7 +43,7 @@ terminal. CPU is in percent of one processor, since the picture before.`,
 		c, ctx, out := connect(), cmd.Context(), cmd.OutOrStdout()
 		refresh := term.IsTerminal(int(os.Stdout.Fd()))
 		if refresh {
-			out = os.Stdout // for control sequences of its own
+			out = os.Stdout // unfiltered, for its own control sequences
 		}
 		var before map[berth.ContainerID]topLine
 		for {
@@ -72,12 +72,12 @@ terminal. CPU is in percent of one processor, since the picture before.`,
 	return cmd
 }
 
-// A topLine is one container of a picture.
+// A topLine is one line of the display.
 type topLine struct {
 	container *berth.Container
 	stats     berth.ContainerStats
 	read      time.Time
-	cpu       float64 // of one processor, in percent
+	cpu       float64 // percent of one processor
 }
 
 var topOrders = map[string]func(a, b topLine) int{
@@ -90,7 +90,7 @@ var topOrders = map[string]func(a, b topLine) int{
 	"age": func(a, b topLine) int { return cmp.Compare(a.container.CreatedAt, b.container.CreatedAt) },
 }
 
-// top reads what all running containers use.
+// top reads the usage of all running containers. before is the previous reading.
 func (c *client) top(ctx context.Context, before map[berth.ContainerID]topLine) ([]topLine, error) {
 	containers, err := c.running(ctx)
 	if err != nil {
@@ -103,7 +103,7 @@ func (c *client) top(ctx context.Context, before map[berth.ContainerID]topLine) 
 		g.Go(func() error {
 			l := topLine{container: container}
 			if c.call(ctx, "GET", "/v1/containers/"+url.PathEscape(string(container.ID))+"/stats", nil, &l.stats) != nil {
-				return nil // it has ended meanwhile
+				return nil // the container has ended
 			}
 			l.read = time.Now()
 			used, took := l.stats.CPUSeconds, float64(max(1, l.stats.UptimeSeconds))
@@ -119,7 +119,7 @@ func (c *client) top(ctx context.Context, before map[berth.ContainerID]topLine) 
 	return slices.DeleteFunc(lines, func(l topLine) bool { return l.read.IsZero() }), nil
 }
 
-// running returns the project's containers that run.
+// running returns the project's running containers.
 func (c *client) running(ctx context.Context) ([]*berth.Container, error) {
 	var all []*berth.Container
 	for after := ""; ; {
@@ -146,7 +146,7 @@ func (c *client) running(ctx context.Context) ([]*berth.Container, error) {
 	}
 }
 
-// printTop prints one picture, in the place of the one before if refresh is set.
+// printTop prints the display. With refresh, it replaces the previous one.
 func printTop(out io.Writer, lines []topLine, refresh bool) error {
 	var text bytes.Buffer
 	if refresh {
@@ -169,7 +169,7 @@ func printTop(out io.Writer, lines []topLine, refresh bool) error {
 	return err
 }
 
-// size writes a number of bytes with the unit that fits.
+// size formats a number of bytes with a suitable unit.
 func size(n int64) string {
 	const units = "BKMGT"
 	v, i := float64(n), 0

@@ -23,36 +23,33 @@ func newUsage() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show the usage of projects",
-		Long: `Show what projects have used: responses, tokens and what they cost by key and
-model, the same by key and upstream as far as the configuration names upstreams,
-containers and their seconds by key and memory limit, and the bytes that are stored
-now, as the limit of storage counts them. GET /v1/organization/usage/completions returns the usage of one project.`,
+		Long: `Show the usage of projects: responses, tokens and cost by key and model, the same by key
+and upstream for upstreams with a name in the configuration, containers and their seconds by
+key and memory limit, and the stored bytes as the storage limit counts them.
+GET /v1/organization/usage/completions returns the usage of one project.`,
 		Args: cobra.NoArgs,
 	}
 	open := stateFlag(cmd)
 	cmd.Flags().StringVar(&name, "project", "", "show one project only")
 	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to go back")
-	cmd.Flags().DurationVar(&width, "width", 0, "group by times of this width, such as 1h or 24h")
-	cmd.Flags().BoolVar(&asJSON, "json", false, "print a JSON object for each line")
+	cmd.Flags().DurationVar(&width, "width", 0, "group by periods of this width, such as 1h or 24h")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line as a JSON object")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if width%time.Minute != 0 || width < 0 || since < time.Minute {
 			return fmt.Errorf("--since and --width must be whole minutes")
 		}
-		state, err := open(cmd.Context())
-		if err != nil {
-			return err
-		}
-		defer state.Close()
-		now := time.Now()
-		r := usageReport{state: state, out: cmd.OutOrStdout(), json: asJSON, wide: width != 0,
-			query: store.UsageQuery{Project: berth.ProjectID(name), From: now.Add(-since).Truncate(time.Minute), To: now.Add(time.Minute),
-				Width: cmp.Or(width, 1<<26*time.Minute)}} // all of history is one time
-		return r.write(cmd.Context())
+		return open.with(cmd.Context(), func(state *server.State) error {
+			now := time.Now()
+			r := usageReport{state: state, out: cmd.OutOrStdout(), json: asJSON, wide: width != 0,
+				query: store.UsageQuery{Project: berth.ProjectID(name), From: now.Add(-since).Truncate(time.Minute), To: now.Add(time.Minute),
+					Width: cmp.Or(width, 1<<26*time.Minute)}} // one period covers all of history
+			return r.write(cmd.Context())
+		})
 	}
 	return cmd
 }
 
-// A usageReport is what berth usage prints.
+// A usageReport prints the output of berth usage.
 type usageReport struct {
 	state *server.State
 	out   io.Writer
@@ -83,7 +80,7 @@ func (r *usageReport) write(ctx context.Context) error {
 	return r.storage(ctx)
 }
 
-// table prints what was used of a kind.
+// table prints the usage of one kind.
 func (r *usageReport) table(ctx context.Context, heading string, line func(*store.Usage) string) error {
 	used, err := r.state.Store.Usage(ctx, r.query)
 	if err != nil {
@@ -131,7 +128,7 @@ type usageLine struct {
 	Cost            berth.Amount    `json:"cost"`
 }
 
-// storage prints what is stored now.
+// storage prints the bytes stored now.
 func (r *usageReport) storage(ctx context.Context) error {
 	ids := []berth.ProjectID{r.query.Project}
 	if r.query.Project == "" {

@@ -17,8 +17,8 @@ func newVolume() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "volume",
 		Short: "Create, list and remove volumes",
-		Long: `Make, list and remove volumes: file systems that outlive containers. A request for a
-container mounts one by "berth": {"volumes": [{"name": "data"}]}, at /mnt/volumes/data.`,
+		Long: `Create, list and remove volumes: file systems that outlive containers. A request for a
+container with "berth": {"volumes": [{"name": "data"}]} mounts one at /mnt/volumes/data.`,
 	}
 	cmd.AddCommand(newVolumeCreate(), newVolumeLs(), newVolumeRm())
 	return cmd
@@ -27,8 +27,8 @@ container mounts one by "berth": {"volumes": [{"name": "data"}]}, at /mnt/volume
 func newVolumeCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create NAME", Short: "Create a volume and print its id", Args: cobra.ExactArgs(1)}
 	connect := clientFlags(cmd)
-	size := cmd.Flags().String("size", "", "how large it is, such as 500m or 10g. Default: 10g")
-	expires := cmd.Flags().Duration("expires", 0, "lifetime if no container uses it, such as 720h; 0 has no end")
+	size := cmd.Flags().String("size", "", "size, such as 500m or 10g (default: 10g)")
+	expires := cmd.Flags().Duration("expires", 0, "lifetime while no container uses it, such as 720h; 0 means no expiry")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{"name": args[0]}
 		if *size != "" {
@@ -55,7 +55,7 @@ func newVolumeLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List volumes", Args: cobra.NoArgs}
 	connect := clientFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var page struct{ Data []berth.Volume } // no project has more than a page
+		var page struct{ Data []berth.Volume } // a project has at most one page
 		if err := connect().call(cmd.Context(), "GET", "/v1/volumes?limit=100", nil, &page); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func newVolumeLs() *cobra.Command {
 }
 
 func newVolumeRm() *cobra.Command {
-	cmd := &cobra.Command{Use: "rm VOLUME...", Short: "Remove volumes with all that is in them", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "rm VOLUME...", Short: "Remove volumes with their files", Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
 		return each(ids, func(id string) error {

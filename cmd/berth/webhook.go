@@ -12,11 +12,12 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
 
-// A webhookFunc runs a command on the endpoints of a project.
+// A webhookFunc is a command on the webhook endpoints of a project.
 type webhookFunc func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error
 
 // onWebhooks returns a command's RunE that opens the endpoints of --project for f.
@@ -26,13 +27,12 @@ func newWebhook() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook",
 		Short: "Create, list and delete webhook endpoints, and show their log",
-		Long: `A webhook endpoint receives a request when a background response of its project has
-ended. Requests are signed by the Standard Webhooks, which OpenAI's clients verify,
-and retried for three days.
+		Long: `A webhook endpoint receives a request when a background response of its project ends.
+Requests are signed as specified by Standard Webhooks, which OpenAI's clients verify, and
+retried for three days.
 
-Endpoints that are made here may be anywhere, on this machine and its network as
-well. Projects make others themselves, at POST /v1/webhook_endpoints; those are
-reached over https at public addresses only.`,
+Endpoints created here may be anywhere, including this machine and its network. Projects
+create others with POST /v1/webhook_endpoints; these must use https and public addresses.`,
 	}
 	var name string
 	cmd.PersistentFlags().StringVar(&name, "project", string(berth.DefaultProject), "project whose endpoints are meant")
@@ -43,12 +43,9 @@ reached over https at public addresses only.`,
 			if err != nil {
 				return err
 			}
-			state, err := open(cmd.Context())
-			if err != nil {
-				return err
-			}
-			defer state.Close()
-			return asPlain(f(cmd.Context(), cmd, webhook.New(state.Store, slog.New(slog.DiscardHandler)), p, args))
+			return open.with(cmd.Context(), func(state *server.State) error {
+				return asPlain(f(cmd.Context(), cmd, webhook.New(state.Store, slog.New(slog.DiscardHandler)), p, args))
+			})
 		}
 	}
 	ls := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs, RunE: on(listEndpoints)}
