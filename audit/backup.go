@@ -1,18 +1,19 @@
 package audit
 
 import (
-	"errors"
+	"context"
 	"fmt"
-	"io"
 	"os"
 	"path/filepath"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/statefile"
 )
 
 // Backup copies the record in dir into the empty directory to. A server may write to the
 // record meanwhile; it waits while the last segments are copied.
-func Backup(dir, to string) (err error) {
+func Backup(ctx context.Context, dir, to string) (err error) {
 	defer func() {
 		if err != nil {
 			err = fmt.Errorf("audit: back up %s: %w", dir, err)
@@ -24,7 +25,7 @@ func Backup(dir, to string) (err error) {
 		return err
 	}
 	for _, first := range segments[:max(0, len(segments)-1)] { // all but the last are final
-		if err := copyFile(filepath.Join(dir, segmentName(first)), filepath.Join(to, segmentName(first))); err != nil {
+		if err := statefile.Copy(ctx, filepath.Join(dir, segmentName(first)), filepath.Join(to, segmentName(first))); err != nil {
 			return err
 		}
 		copied[first] = true
@@ -47,27 +48,9 @@ func Backup(dir, to string) (err error) {
 		}
 	}
 	for _, name := range names {
-		if err := copyFile(filepath.Join(dir, name), filepath.Join(to, name)); err != nil {
+		if err := statefile.Copy(ctx, filepath.Join(dir, name), filepath.Join(to, name)); err != nil {
 			return err
 		}
 	}
 	return nil
-}
-
-func copyFile(from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	fi, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fi.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	_, err = io.Copy(out, in)
-	return errors.Join(err, out.Sync(), out.Close())
 }

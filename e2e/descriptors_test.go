@@ -173,7 +173,7 @@ func (s *server) withoutDescriptors(ids []string) {
 // there is time for that.
 func (s *server) untilSwept(ids []string) {
 	s.t.Helper()
-	if !longtest.Asked() {
+	if !longtest.Enabled() {
 		return
 	}
 	s.waitUntil("the sweeper has asked about all containers", func() bool {

@@ -46,7 +46,7 @@ func (n named) Filename() string { return n.name }
 // have.
 func TestLargeFiles(t *testing.T) {
 	size := int64(96 << 20)
-	if longtest.Asked() {
+	if longtest.Enabled() {
 		size = 2 << 30
 	}
 	s := newServer(t)

@@ -51,7 +51,7 @@ func TestRegistries(t *testing.T) {
 		{"fetch of Node", `node -e "fetch(process.argv[1]).then(r => console.log(r.status))" ` + tar, "200"},
 		{"another host", "curl -sS -m 20 https://example.com/ || echo refused", "refused"},
 	}
-	if longtest.Asked() { // 150 MB
+	if longtest.Enabled() { // 150 MB
 		steps = append(steps, step{"Java", "sudo mkdir -p /usr/share/man/man1 && sudo apt-get install -y -qq openjdk-17-jdk-headless >/dev/null 2>&1; cat >/tmp/Get.java <<'EOF'\n" + javaGet + "EOF\njava /tmp/Get.java " + tar, "200"})
 	}
 	for _, step := range steps {

@@ -134,7 +134,7 @@ func TestSnapshotCrash(t *testing.T) {
 	one, _ := s.answer(shellTask(fence("head -c 3000000 /dev/urandom >f; sha256sum f >sum")))
 	source := containerOf(one)
 	rounds := 3
-	if longtest.Asked() {
+	if longtest.Enabled() {
 		rounds = 25
 	}
 	acknowledged := map[berth.SnapshotID]bool{}

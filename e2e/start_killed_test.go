@@ -50,7 +50,7 @@ func TestStartKilled(t *testing.T) {
 
 	const secretValue = "the-value-of-the-secret"
 	rounds := startKilledRounds
-	if longtest.Asked() {
+	if longtest.Enabled() {
 		rounds = 15
 	}
 	var mu sync.Mutex

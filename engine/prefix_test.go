@@ -37,7 +37,7 @@ import (
 // with each command run once, and with events that have no gap and add up.
 func TestRecoveryFromAnyPrefix(t *testing.T) {
 	rounds, step := 1, 3
-	if longtest.Asked() {
+	if longtest.Enabled() {
 		rounds, step = 5, 1
 	}
 	for name, s := range scenes {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -13,6 +12,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -37,11 +37,11 @@ func Backup(ctx context.Context, state, to string) error {
 			if err := os.Mkdir(filepath.Join(to, AuditDir), 0o700); err != nil {
 				return err
 			}
-			return audit.Backup(filepath.Join(state, AuditDir), filepath.Join(to, AuditDir))
+			return audit.Backup(ctx, filepath.Join(state, AuditDir), filepath.Join(to, AuditDir))
 		}},
 		{"keys", func() error {
 			for _, name := range []string{"node_id", "seal.key", filepath.Base(sqlite.KeysPath("berth.db"))} { // the database's keys last
-				if err := copyFile(ctx, filepath.Join(state, name), filepath.Join(to, name)); err != nil {
+				if err := statefile.Copy(ctx, filepath.Join(state, name), filepath.Join(to, name)); err != nil {
 					return err
 				}
 			}
@@ -77,7 +77,7 @@ func copyBlobs(ctx context.Context, from, to string) error {
 		case !e.Type().IsRegular():
 			return nil
 		}
-		if err := copyFile(ctx, path, filepath.Join(to, rel)); !errors.Is(err, fs.ErrNotExist) {
+		if err := statefile.Copy(ctx, path, filepath.Join(to, rel)); !errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 		return nil
@@ -134,7 +134,7 @@ func copyVolume(ctx context.Context, image, dir, to string) (err error) {
 			}
 		}()
 	}
-	return copyFile(ctx, image, to)
+	return statefile.Copy(ctx, image, to)
 }
 
 // isMount reports whether a directory is another file system than the one it is in.
@@ -149,54 +149,4 @@ func isMount(dir string) (bool, error) {
 		return false, &os.PathError{Op: "stat", Path: filepath.Dir(dir), Err: err}
 	}
 	return own.Dev != above.Dev, nil
-}
-
-// copyFile copies a file with its mode and its holes, and syncs the copy.
-func copyFile(ctx context.Context, from, to string) error {
-	in, err := os.Open(from)
-	if err != nil {
-		return err
-	}
-	defer in.Close()
-	fi, err := in.Stat()
-	if err != nil {
-		return err
-	}
-	out, err := os.OpenFile(to, os.O_CREATE|os.O_EXCL|os.O_WRONLY, fi.Mode().Perm())
-	if err != nil {
-		return err
-	}
-	return errors.Join(copyData(ctx, out, in, fi.Size()), out.Sync(), out.Close())
-}
-
-// copyData copies the data of a file and skips its holes.
-func copyData(ctx context.Context, out, in *os.File, size int64) error {
-	for at := int64(0); at < size; {
-		if err := context.Cause(ctx); err != nil {
-			return err
-		}
-		data, err := in.Seek(at, unix.SEEK_DATA)
-		if errors.Is(err, unix.ENXIO) {
-			break // the rest is a hole
-		}
-		if err != nil {
-			return err
-		}
-		hole, err := in.Seek(data, unix.SEEK_HOLE)
-		if err != nil {
-			return err
-		}
-		hole = min(hole, data+64<<20)
-		if _, err := in.Seek(data, io.SeekStart); err != nil {
-			return err
-		}
-		if _, err := out.Seek(data, io.SeekStart); err != nil {
-			return err
-		}
-		if _, err := io.CopyN(out, in, hole-data); err != nil && !errors.Is(err, io.EOF) {
-			return err
-		}
-		at = hole
-	}
-	return out.Truncate(size)
 }

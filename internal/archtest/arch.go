@@ -1,8 +1,8 @@
-// Package archtest holds the rules of the house that a compiler does not: which
-// way imports point, what a package may know, how long a file may be.
+// Package archtest checks the project's rules that the compiler does not: the direction of imports,
+// which packages may use what, and the length of files.
 //
-// Sources are parsed in-process. A test that asked the go command would be
-// answered from the test cache after a bad import had been added.
+// It parses sources in-process. If it ran the go command instead, the test cache could return an old
+// result after a bad import was added.
 package archtest
 
 import (
@@ -17,17 +17,17 @@ import (
 	"strings"
 )
 
-// Module is the import path of the house.
+// Module is the module path.
 const Module = "github.com/berth-run/berth"
 
-// maxLines is how long a file may be, generated ones apart.
+// maxLines is the maximum length of a file. It does not apply to generated files.
 const maxLines = 520
 
-// Anything allows a package to import the whole house.
+// Anything allows a package to import all packages of the module.
 const Anything = "*"
 
-// Imports says what each package may import of the house: "" is the root. To add
-// a package, add its line.
+// Imports lists the packages of the module that each package may import; "" is the root. To add a
+// package, add its line.
 var Imports = map[string][]string{
 	"": {},
 
@@ -122,9 +122,8 @@ var Imports = map[string][]string{
 	"e2e/bench":            {"guest", "image", "sandbox", "sandbox/gvisor"},
 }
 
-// Bans says which packages only some may import, so that the engine cannot learn
-// HTTP by accident, only the server knows which drivers there are, and the doors of the
-// API do not know each other.
+// Bans lists packages that only some packages may import, so that the engine stays independent of
+// HTTP, only the server depends on drivers, and the API's doors do not depend on each other.
 var Bans = map[string][]string{
 	Module + "/server":          {"cmd/berth"},
 	Module + "/api":             {"server"}, // a door imports api/exchange, never api
@@ -142,7 +141,7 @@ var Bans = map[string][]string{
 	"os/exec":      {"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
-// A file is what the rules look at in one source file.
+// A file holds the properties of a source file that the rules check.
 type file struct {
 	pkg, name string
 	imports   []string
@@ -152,7 +151,7 @@ type file struct {
 	kinds     []string // literals of type store.Kind
 }
 
-// Check parses the sources below root and returns every broken rule, in words.
+// Check parses the sources below root and returns a message for each violation.
 func Check(root string, imports, bans map[string][]string) ([]string, error) {
 	files, err := parse(root)
 	if err != nil {
@@ -163,15 +162,15 @@ func Check(root string, imports, bans map[string][]string) ([]string, error) {
 	for _, f := range files {
 		allowed, known := imports[f.pkg]
 		if !known && !strings.HasPrefix(f.pkg, "guest/guestpb") {
-			broken = append(broken, fmt.Sprintf("package %q is in no table: add it to internal/archtest with what it may import", f.pkg))
+			broken = append(broken, fmt.Sprintf("package %q is not in the table Imports: add it to internal/archtest with its allowed imports", f.pkg))
 			continue
 		}
 		broken = append(broken, checkImports(f, allowed, bans)...)
 		if f.lines > maxLines && !f.generated {
-			broken = append(broken, fmt.Sprintf("%s has %d lines; split it by what it is about", path.Join(f.pkg, f.name), f.lines))
+			broken = append(broken, fmt.Sprintf("%s has %d lines; split it by topic", path.Join(f.pkg, f.name), f.lines))
 		}
 		for _, kind := range f.kinds {
-			broken = append(broken, fmt.Sprintf("%s has a kind of object of its own, %s; the table of kinds is store/kind.go", path.Join(f.pkg, f.name), kind))
+			broken = append(broken, fmt.Sprintf("%s declares the store.Kind %s; add it to the table in store/kind.go instead", path.Join(f.pkg, f.name), kind))
 		}
 		if f.doc {
 			docs[f.pkg] = append(docs[f.pkg], f.name)
@@ -181,7 +180,7 @@ func Check(root string, imports, bans map[string][]string) ([]string, error) {
 	}
 	for pkg, in := range docs {
 		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/sqlite/query" {
-			broken = append(broken, fmt.Sprintf("package %q has its doc comment in %d files %v; it belongs in one", pkg, len(in), in))
+			broken = append(broken, fmt.Sprintf("package %q has package comments in %d files %v, want exactly one", pkg, len(in), in))
 		}
 	}
 	slices.Sort(broken)
@@ -192,7 +191,7 @@ func checkImports(f file, allowed []string, bans map[string][]string) []string {
 	var broken []string
 	for _, imp := range f.imports {
 		if only, banned := bans[imp]; banned && !slices.Contains(only, f.pkg) && !f.generated {
-			broken = append(broken, fmt.Sprintf("%s imports %s, which only %v may", path.Join(f.pkg, f.name), imp, only))
+			broken = append(broken, fmt.Sprintf("%s imports %s, which only %v may import", path.Join(f.pkg, f.name), imp, only))
 		}
 		own, ok := strings.CutPrefix(imp, Module)
 		if !ok || f.generated {
@@ -203,7 +202,7 @@ func checkImports(f file, allowed []string, bans map[string][]string) []string {
 			return a == Anything || a == own || a != "" && a == "guest/guestpb" && strings.HasPrefix(own, a+"/")
 		}
 		if !slices.ContainsFunc(allowed, fits) {
-			broken = append(broken, fmt.Sprintf("%s imports %q of the house, which its package may not", path.Join(f.pkg, f.name), own))
+			broken = append(broken, fmt.Sprintf("%s imports %q, which is not in its list of allowed imports", path.Join(f.pkg, f.name), own))
 		}
 	}
 	if f.pkg == "" {
@@ -216,7 +215,7 @@ func checkImports(f file, allowed []string, bans map[string][]string) []string {
 	return broken
 }
 
-// parse reads all sources but tests, testdata and modules of their own.
+// parse parses all sources except tests, testdata and nested modules.
 func parse(root string) ([]file, error) {
 	var files []file
 	set := token.NewFileSet()

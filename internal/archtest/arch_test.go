@@ -17,7 +17,7 @@ func TestHouse(t *testing.T) {
 	}
 }
 
-// The rules find what breaks them, in a small tree that breaks each once.
+// Each rule reports its violation in a small tree that breaks every rule once.
 func TestRulesBite(t *testing.T) {
 	broken, err := Check("testdata/house", map[string][]string{"": {}, "store": {""}, "engine": {"store"}, "api": {"engine"}},
 		map[string][]string{"net/http": {"api"}})
@@ -27,19 +27,19 @@ func TestRulesBite(t *testing.T) {
 	got := strings.Join(broken, "\n")
 	for _, want := range []string{
 		`engine/bad.go imports net/http`,
-		`engine/bad.go imports "api" of the house`,
-		`engine/bad.go has a kind of object of its own, "secret"`,
+		`engine/bad.go imports "api", which is not in its list`,
+		`engine/bad.go declares the store.Kind "secret"`,
 		`noun.go imports example.com/else`,
-		`package "attic" is in no table`,
-		`package "store" has its doc comment in 2 files`,
-		`package "api" has its doc comment in 0 files`,
+		`package "attic" is not in the table`,
+		`package "store" has package comments in 2 files`,
+		`package "api" has package comments in 0 files`,
 	} {
 		if !strings.Contains(got, want) {
-			t.Errorf("%q was not found among:\n%s", want, got)
+			t.Errorf("%q is missing in:\n%s", want, got)
 		}
 	}
 	if len(broken) != 7 {
-		t.Errorf("%d rules are broken, want 7:\n%s", len(broken), got)
+		t.Errorf("got %d violations, want 7:\n%s", len(broken), got)
 	}
 }
 
@@ -60,6 +60,6 @@ func TestLongFile(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := strings.Join(broken, "\n"); len(broken) != 1 || !strings.HasPrefix(got, "doc.go has ") {
-		t.Errorf("broken rules:\n%s\nwant the length of doc.go", got)
+		t.Errorf("got violations:\n%s\nwant only the length of doc.go", got)
 	}
 }

@@ -18,8 +18,7 @@ func Sleep(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// Delays are the delays between attempts: First, and twice the last one each time, up to
-// Max. The zero value of the rest starts from First.
+// Delays are the delays between attempts. Each is twice the previous one, from First up to Max.
 type Delays struct {
 	First, Max time.Duration
 

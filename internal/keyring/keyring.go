@@ -1,9 +1,8 @@
-// Package keyring keeps the keys of what can be erased, each at a place of its own in
-// one small file, where it is overwritten.
+// Package keyring stores erasable keys, each at a fixed place in one small file, where it can be
+// overwritten.
 //
-// What is sealed under a key may be copied to wherever a database, a file system or a
-// disk likes to have it. Only this file must not be: it is written once, synced, and
-// overwritten in place.
+// Data sealed under a key may be copied anywhere by a database, a file system or a disk. The key file
+// must not be: it is written once, synced, and overwritten in place.
 package keyring
 
 import (
@@ -20,21 +19,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// ErrErased is the error for a key that is not there any more, or never was.
+// ErrErased is returned for a key that is erased or never existed.
 var ErrErased = errors.New("keyring: the key is erased")
 
-// A Key is one of a ring.
+// A Key is a key of a ring.
 type Key [32]byte
 
-// The file has a header of one block: magic, and the ring's id. Then comes key after
-// key, from number 1 on. A key of zeros is erased.
+// The file starts with a header of one block: magic, and the ring's id. The keys follow, numbered
+// from 1. A key of zeros is erased.
 const (
 	magic     = "berth keys 1\n"
 	blockSize = 4096
 	keySize   = int64(len(Key{}))
 	perBlock  = blockSize / keySize
 
-	// chunk is how many keys are made and synced at once.
+	// chunk is the number of keys created and synced at once.
 	chunk = 8 * perBlock
 )
 
@@ -44,11 +43,11 @@ type Ring struct {
 	id   [16]byte
 
 	mu        sync.Mutex
-	next, end int64 // numbers of keys that are this process's and not used yet
+	next, end int64 // numbers of the keys reserved for this process and unused
 	closed    bool
 }
 
-// Open opens the ring in a file, which it makes, readable by its owner alone.
+// Open opens the ring in a file. It creates a missing file, readable by its owner only.
 func Open(path string) (_ *Ring, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
@@ -63,7 +62,7 @@ func Open(path string) (_ *Ring, err error) {
 	return r, r.locked(func() error { return r.open(path) })
 }
 
-// open reads the header, or makes it.
+// open reads the header, or writes it to an empty file.
 func (r *Ring) open(path string) error {
 	var header [blockSize]byte
 	n, err := r.file.ReadAt(header[:], 0)
@@ -80,7 +79,7 @@ func (r *Ring) open(path string) error {
 			return err
 		}
 	} else if n < blockSize || !bytes.HasPrefix(header[:], []byte(magic)) {
-		return errors.New("this is not a file of keys, or it is damaged; restore it from a copy")
+		return errors.New("not a key file, or damaged; restore it from a backup")
 	}
 	copy(r.id[:], header[len(magic):])
 	return nil
@@ -94,7 +93,7 @@ func syncDir(path string) error {
 	return errors.Join(d.Sync(), d.Close())
 }
 
-// locked runs f while no other process makes keys.
+// locked runs f while it holds the lock on the file.
 func (r *Ring) locked(f func() error) error {
 	fd := int(r.file.Fd())
 	if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
@@ -103,10 +102,10 @@ func (r *Ring) locked(f func() error) error {
 	return errors.Join(f(), unix.Flock(fd, unix.LOCK_UN))
 }
 
-// ID tells rings apart.
+// ID returns the id of the ring.
 func (r *Ring) ID() [16]byte { return r.id }
 
-// New returns a new key and its number, which is above 0. It is on the disk already.
+// New returns a new key and its number, which is above 0. The key is durable.
 func (r *Ring) New() (int64, Key, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -115,7 +114,7 @@ func (r *Ring) New() (int64, Key, error) {
 	}
 	if r.next == r.end {
 		if err := r.locked(r.reserve); err != nil {
-			return 0, Key{}, fmt.Errorf("keyring: making keys: %w", err)
+			return 0, Key{}, fmt.Errorf("keyring: create keys: %w", err)
 		}
 	}
 	n := r.next
@@ -145,7 +144,7 @@ func (r *Ring) reserve() error {
 	return nil
 }
 
-// count returns how many keys there are, with a last one that a crash cut short.
+// count returns the number of keys, including a last one that a crash truncated.
 func (r *Ring) count() (int64, error) {
 	info, err := r.file.Stat()
 	if err != nil {
@@ -170,17 +169,17 @@ func (r *Ring) Get(n int64) (k Key, err error) {
 	return k, nil
 }
 
-// Erase overwrites keys where they are. They are gone when it returns nil.
+// Erase overwrites keys in place. When it returns nil, the keys are durably erased.
 func (r *Ring) Erase(numbers ...int64) error {
 	numbers = slices.Sorted(slices.Values(numbers))
 	last, err := r.count()
 	if err != nil {
 		return err
 	}
-	var blocks []int64 // in which all keys may be erased now
+	var blocks []int64 // blocks whose keys may now all be erased
 	for _, n := range numbers {
 		if n < 1 || n > last {
-			return fmt.Errorf("keyring: there is no key %d", n)
+			return fmt.Errorf("keyring: no key %d", n)
 		}
 		if _, err := r.file.WriteAt(make([]byte, keySize), place(n)); err != nil {
 			return fmt.Errorf("keyring: %w", err)
@@ -193,14 +192,13 @@ func (r *Ring) Erase(numbers ...int64) error {
 		return fmt.Errorf("keyring: %w", err)
 	}
 	for _, b := range blocks {
-		r.giveBack(b)
+		r.punch(b)
 	}
 	return nil
 }
 
-// giveBack returns a block to the file system if all of its keys are erased. One that
-// cannot be is kept.
-func (r *Ring) giveBack(block int64) {
+// punch returns a block to the file system if all its keys are erased. Failure is harmless.
+func (r *Ring) punch(block int64) {
 	keys := make([]byte, blockSize)
 	if _, err := io.ReadFull(io.NewSectionReader(r.file, block*blockSize, blockSize), keys); err != nil || !bytes.Equal(keys, make([]byte, blockSize)) {
 		return
@@ -208,7 +206,7 @@ func (r *Ring) giveBack(block int64) {
 	_ = unix.Fallocate(int(r.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, block*blockSize, blockSize)
 }
 
-// Close gives back the keys that were not used.
+// Close releases the unused keys and closes the ring.
 func (r *Ring) Close() error {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -47,12 +47,12 @@ func TestRing(t *testing.T) {
 		t.Fatal(err)
 	}
 	if want := 4096 + 32*3000; len(file) != want {
-		t.Errorf("the file has %d bytes, want %d: keys that nobody used are given back", len(file), want)
+		t.Errorf("the file has %d bytes, want %d: unused keys must be released", len(file), want)
 	}
 	r = open(t, path)
 	defer r.Close()
 	if r.ID() != id {
-		t.Error("the ring has another id")
+		t.Error("the reopened ring has another id")
 	}
 	for n, want := range keys {
 		got, err := r.Get(n)
@@ -66,15 +66,15 @@ func TestRing(t *testing.T) {
 			t.Errorf("key %d: got %v", n, err)
 		}
 		if err := r.Erase(n); err == nil {
-			t.Errorf("key %d, which is not there, was erased", n)
+			t.Errorf("Erase of missing key %d: got no error", n)
 		}
 	}
 	if n, _, err := r.New(); err != nil || n != 3001 {
-		t.Errorf("the next key is %d, %v; numbers are not used again", n, err)
+		t.Errorf("next key: got %d, %v; numbers must not be reused", n, err)
 	}
 }
 
-// Processes that use a ring at once have keys of their own, and see what others erase.
+// Processes that share a ring get distinct keys and see each other's erasures.
 func TestShared(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	rings := []*keyring.Ring{open(t, path), open(t, path), open(t, path)}
@@ -99,7 +99,7 @@ func TestShared(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := rings[1].Get(1); !errors.Is(err, keyring.ErrErased) {
-		t.Errorf("a key that another process has erased: got %v", err)
+		t.Errorf("key erased by another process: got %v", err)
 	}
 	for _, r := range rings {
 		if err := r.Close(); err != nil {
@@ -109,12 +109,12 @@ func TestShared(t *testing.T) {
 	r := open(t, path)
 	defer r.Close()
 	if n, _, err := r.New(); err != nil || keys[n] {
-		t.Errorf("got key %d, %v, which somebody has", n, err)
+		t.Errorf("got key %d, %v, which another ring returned", n, err)
 	}
 }
 
-// A ring whose keys are erased takes no room.
-func TestGivesBack(t *testing.T) {
+// A ring releases the space of erased keys.
+func TestReleasesSpace(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "keys")
 	r := open(t, path)
 	defer r.Close()
@@ -138,11 +138,11 @@ func TestGivesBack(t *testing.T) {
 		t.Fatal(err)
 	}
 	if after := blocks(); before < 70 || after > 20 {
-		t.Errorf("the file takes %d blocks, and took %d", after, before)
+		t.Errorf("got %d blocks, want at most %d", after, before)
 	}
 }
 
-// What is no ring is not made one.
+// Open refuses a file that is not a ring.
 func TestRefuses(t *testing.T) {
 	for name, text := range map[string]string{"Short": "berth keys 1\n", "Other": string(make([]byte, 8192))} {
 		t.Run(name, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestRefuses(t *testing.T) {
 				t.Fatal(err)
 			}
 			if _, err := keyring.Open(path); err == nil {
-				t.Error("it was opened")
+				t.Error("Open: got no error")
 			}
 		})
 	}

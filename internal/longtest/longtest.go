@@ -1,5 +1,5 @@
-// Package longtest keeps tests that take long out of an ordinary run: they run
-// where BERTH_TEST_LONG is set, as `make test-long` does.
+// Package longtest skips long tests in ordinary runs. They run if BERTH_TEST_LONG is set, as by
+// `make test-long`.
 package longtest
 
 import (
@@ -7,14 +7,14 @@ import (
 	"testing"
 )
 
-// Asked reports whether tests that take long are to run.
-func Asked() bool { return os.Getenv("BERTH_TEST_LONG") != "" }
+// Enabled reports whether long tests run.
+func Enabled() bool { return os.Getenv("BERTH_TEST_LONG") != "" }
 
-// Skip skips the test unless tests that take long were asked for. It is for what
-// takes more than about ten seconds and of which a shorter test holds the core.
+// Skip skips a test unless long tests are enabled. It is for tests that take more than about ten seconds
+// and whose core a shorter test covers.
 func Skip(tb testing.TB) {
 	tb.Helper()
-	if !Asked() {
-		tb.Skip("skipped: takes long; make test-long runs it")
+	if !Enabled() {
+		tb.Skip("skipped: long test; run make test-long")
 	}
 }

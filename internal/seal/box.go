@@ -9,20 +9,19 @@ import (
 	"io"
 )
 
-// A stream that only its key opens: chunks of chunkSize bytes, each sealed with
-// AES-256-GCM under its number. The last one is marked and may be shorter, so that a
-// stream that was cut, added to or put in another order does not open. A key is for
-// one stream.
+// A sealed stream consists of chunks of chunkSize bytes, each sealed with AES-256-GCM under its
+// number. The last chunk is marked and may be shorter, so that a truncated, extended or reordered
+// stream does not open. A key must seal only one stream.
 const (
 	chunkSize = 64 << 10
 	overhead  = 16 // of a chunk
 	partSize  = chunkSize + overhead
 )
 
-// ErrBroken is the error of a stream that is not as it was written.
-var ErrBroken = errors.New("seal: what is stored is not what was written")
+// ErrBroken is returned for a stream that was changed.
+var ErrBroken = errors.New("seal: stored data was changed or damaged")
 
-// Size returns how many bytes a stream of n bytes has when it is sealed.
+// Size returns the sealed size of a stream of n bytes.
 func Size(n int64) int64 { return n + max(1, (n+chunkSize-1)/chunkSize)*overhead }
 
 // nonce returns the nonce of a chunk.
@@ -47,7 +46,7 @@ func newGCM(key [32]byte) cipher.AEAD {
 	return gcm
 }
 
-// A Writer seals a stream. It is not for concurrent use.
+// A Writer seals a stream. It is not safe for concurrent use.
 type Writer struct {
 	w      io.Writer
 	gcm    cipher.AEAD
@@ -56,14 +55,14 @@ type Writer struct {
 	out    []byte
 }
 
-// NewWriter returns a writer that writes what is sealed to w.
+// NewWriter returns a Writer that writes the sealed stream to w.
 func NewWriter(w io.Writer, key [32]byte) *Writer {
 	return &Writer{w: w, gcm: newGCM(key), chunk: make([]byte, 0, chunkSize), out: make([]byte, 0, partSize)}
 }
 
 func (s *Writer) Write(p []byte) (n int, err error) {
 	for len(p) > 0 {
-		if len(s.chunk) == chunkSize { // there is more, so that this is not the last
+		if len(s.chunk) == chunkSize { // more data follows, so this chunk is not the last
 			if err := s.flush(false); err != nil {
 				return n, err
 			}
@@ -75,7 +74,7 @@ func (s *Writer) Write(p []byte) (n int, err error) {
 	return n, nil
 }
 
-// Close writes the last chunk. It does not close the writer below.
+// Close writes the last chunk. It does not close the underlying writer.
 func (s *Writer) Close() error { return s.flush(true) }
 
 func (s *Writer) flush(last bool) error {
@@ -85,20 +84,20 @@ func (s *Writer) flush(last bool) error {
 	return err
 }
 
-// A Reader opens a stream. It yields nothing that was not sealed so, and the end only
-// after the last chunk. It is not for concurrent use.
+// A Reader opens a stream. It returns only verified data, and io.EOF only after the last chunk. It is
+// not safe for concurrent use.
 type Reader struct {
 	r      io.Reader
 	gcm    cipher.AEAD
 	number int64
-	ahead  []byte // the next chunk, sealed; nil before the first
-	spare  []byte // to read the one after it into
-	chunk  []byte // opened and not read yet
+	ahead  []byte // the next sealed chunk; nil before the first
+	spare  []byte // buffer for the chunk after it
+	chunk  []byte // opened data, not read yet
 	last   bool
 	err    error
 }
 
-// NewReader returns a reader of what is sealed in r.
+// NewReader returns a Reader of the sealed stream in r.
 func NewReader(r io.Reader, key [32]byte) *Reader { return &Reader{r: r, gcm: newGCM(key)} }
 
 func (o *Reader) Read(p []byte) (int, error) {
@@ -113,7 +112,7 @@ func (o *Reader) Read(p []byte) (int, error) {
 	return n, nil
 }
 
-// next opens the next chunk. One is the last if nothing follows.
+// next opens the next chunk. A chunk is the last if no other follows.
 func (o *Reader) next() (err error) {
 	if o.last {
 		return io.EOF
@@ -138,7 +137,7 @@ func (o *Reader) next() (err error) {
 	return nil
 }
 
-// fetch reads a sealed chunk, of which there is none after the last.
+// fetch reads a sealed chunk. It returns no bytes after the last one.
 func (o *Reader) fetch(buf []byte) ([]byte, error) {
 	n, err := io.ReadFull(o.r, buf)
 	if err != nil && !errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
@@ -147,19 +146,20 @@ func (o *Reader) fetch(buf []byte) ([]byte, error) {
 	return buf[:n], nil
 }
 
-// A Seeker opens any part of a stream whose size is known. It yields nothing that was
-// not sealed so at that place. It is not for concurrent use.
+// A Seeker opens any part of a stream of known size. It returns only data verified for its position. It
+// is not safe for concurrent use.
 type Seeker struct {
 	r        io.ReadSeeker
 	gcm      cipher.AEAD
 	size, at int64
-	below    int64 // where r is
+	below    int64 // position of r
 	buf      []byte
 	number   int64 // of chunk
 	chunk    []byte
 }
 
-// NewSeeker returns a reader of what is sealed in r, from its beginning: so many bytes.
+// NewSeeker returns a Seeker of the sealed stream in r, which must start at its beginning. size is the
+// size of the plain data.
 func NewSeeker(r io.ReadSeeker, key [32]byte, size int64) *Seeker {
 	return &Seeker{r: r, gcm: newGCM(key), size: size, number: -1}
 }
@@ -211,7 +211,7 @@ func (s *Seeker) load(number int64) error {
 	return nil
 }
 
-// Seek is that of io.Seeker.
+// Seek implements io.Seeker.
 func (s *Seeker) Seek(offset int64, whence int) (int64, error) {
 	switch whence {
 	case io.SeekCurrent:

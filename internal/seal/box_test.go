@@ -29,7 +29,7 @@ func TestBox(t *testing.T) {
 		plain := bytes.Repeat([]byte("ballast "), size/8+1)[:size]
 		sealed := box(t, plain, 1000)
 		if size > 8 && bytes.Contains(sealed, []byte("ballast")) {
-			t.Errorf("%d bytes: it can be read", size)
+			t.Errorf("%d bytes: the plain data is readable", size)
 		}
 		if got, err := io.ReadAll(iotest.HalfReader(NewReader(iotest.HalfReader(bytes.NewReader(sealed)), [32]byte{1}))); err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
@@ -40,7 +40,7 @@ func TestBox(t *testing.T) {
 	}
 }
 
-// Nothing that was done to a box goes unnoticed.
+// Any change to a sealed stream is detected.
 func TestBoxBroken(t *testing.T) {
 	const part = chunkSize + overhead
 	whole := box(t, make([]byte, 3*chunkSize), chunkSize)
@@ -62,11 +62,11 @@ func TestBoxBroken(t *testing.T) {
 		}
 	}
 	if _, err := io.ReadAll(NewReader(iotest.ErrReader(io.ErrClosedPipe), [32]byte{1})); !errors.Is(err, io.ErrClosedPipe) {
-		t.Errorf("got %v, want the reader's own", err)
+		t.Errorf("got %v, want the reader's error", err)
 	}
 }
 
-// Any part of a stream is read alone, and what was done to it does not go unnoticed.
+// A Seeker reads parts of a stream and detects any change to them.
 func TestSeeker(t *testing.T) {
 	for _, size := range []int{0, 1, chunkSize, chunkSize + 1, 3*chunkSize + 7} {
 		plain := make([]byte, size)
@@ -98,7 +98,7 @@ func TestSeeker(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := io.ReadFull(s, make([]byte, 10)); err != nil || counted.n > 2*partSize {
-		t.Errorf("for 10 bytes %d were read, %v", counted.n, err)
+		t.Errorf("reading 10 bytes read %d sealed bytes, %v", counted.n, err)
 	}
 }
 

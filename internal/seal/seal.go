@@ -1,4 +1,4 @@
-// Package seal makes boxes that only this server can open.
+// Package seal encrypts data at rest with authenticated encryption.
 package seal
 
 import (
@@ -6,9 +6,8 @@ import (
 	"crypto/cipher"
 )
 
-// New returns AES-256-GCM under the key, which makes its nonces itself: Seal(nil,
-// nil, plain, bound) returns a box, and Open(nil, nil, box, bound) its content if
-// it was bound to the same. It is safe for concurrent use.
+// New returns AES-256-GCM with random nonces: Seal(nil, nil, plain, data) returns a box, and Open(nil,
+// nil, box, data) its content if data is the same. It is safe for concurrent use.
 func New(key [32]byte) cipher.AEAD {
 	block, err := aes.NewCipher(key[:])
 	if err != nil {

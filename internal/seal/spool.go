@@ -7,9 +7,8 @@ import (
 	"os"
 )
 
-// A Spool is a file that is gone when it is closed, whose key nobody else has: what it
-// held cannot be read off the disk. It is written first and then read. It is not for
-// concurrent use.
+// A Spool is an unlinked temporary file, encrypted with a key in memory, so that its content cannot be
+// recovered from the disk. It is first written, then read. It is not safe for concurrent use.
 type Spool struct {
 	file *os.File
 	key  [32]byte
@@ -17,7 +16,7 @@ type Spool struct {
 	size int64
 }
 
-// NewSpool returns an empty spool in a directory; default os.TempDir().
+// NewSpool returns an empty spool in dir, or in os.TempDir() if dir is "".
 func NewSpool(dir string) (*Spool, error) {
 	f, err := os.CreateTemp(dir, "berth-spool-")
 	if err != nil {
@@ -38,10 +37,10 @@ func (s *Spool) Write(p []byte) (int, error) {
 	return n, err
 }
 
-// Size returns how many bytes were written.
+// Size returns the number of bytes written.
 func (s *Spool) Size() int64 { return s.size }
 
-// Content returns what was written, from the beginning. Nothing may be written any more.
+// Content returns the written data, from the start. The spool must not be written to afterwards.
 func (s *Spool) Content() (io.ReadSeeker, error) {
 	if s.w != nil {
 		if err := s.w.Close(); err != nil {

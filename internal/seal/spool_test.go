@@ -28,10 +28,10 @@ func TestSpool(t *testing.T) {
 	}
 	raw := make([]byte, len(plain))
 	if _, err := s.file.ReadAt(raw, 0); err != nil || bytes.Contains(raw, []byte("ballast")) {
-		t.Errorf("it is in the clear, or cannot be read: %v", err)
+		t.Errorf("the file is not encrypted, or unreadable: %v", err)
 	}
 	if left, err := os.ReadDir(dir); err != nil || len(left) > 0 {
-		t.Errorf("left in the directory: %v, %v", left, err)
+		t.Errorf("directory: got %v, %v, want it empty", left, err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)

@@ -1,6 +1,5 @@
-// Package statefile opens files that the server made. What somebody has put in the place
-// of one, such as a FIFO, a device, a directory or a link, is an error and does not hold
-// the reader.
+// Package statefile opens and copies files of the state directory. A FIFO, a device, a directory or a
+// link in the place of a file is an error and does not block the reader.
 package statefile
 
 import (
@@ -11,12 +10,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Open opens a regular file for reading. A link in its place is not followed.
+// Open opens a regular file for reading. It does not follow a link at path.
 func Open(path string) (*os.File, error) { return OpenFile(path, os.O_RDONLY|unix.O_NOFOLLOW) }
 
 // OpenFile opens a regular file that exists, with flags as os.OpenFile takes them.
 func OpenFile(path string, flags int) (*os.File, error) {
-	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0) // does not wait for a FIFO's writer
+	f, err := os.OpenFile(path, flags|unix.O_NONBLOCK, 0) // do not block on a FIFO
 	if err != nil {
 		return nil, err
 	}
@@ -33,16 +32,16 @@ func regular(f *os.File) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return &os.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("it is not a regular file but %s", info.Mode().Type())}
+		return &os.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("not a regular file but %s", info.Mode().Type())}
 	}
 	return nil
 }
 
-// ReadFile returns the content of a regular file. A link in its place is not followed.
+// ReadFile returns the content of a regular file. It does not follow a link at path.
 func ReadFile(path string) ([]byte, error) { return read(Open(path)) }
 
-// ReadLinked is ReadFile for a file that an operator may have put elsewhere, with a link to
-// it in its place, as secrets are mounted.
+// ReadLinked is like ReadFile, but follows a link at path: an operator may have moved the file
+// elsewhere, as with mounted secrets.
 func ReadLinked(path string) ([]byte, error) { return read(OpenFile(path, os.O_RDONLY)) }
 
 func read(f *os.File, err error) ([]byte, error) {

@@ -8,8 +8,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestOpenRefusesWhatIsNoFile puts other things in the place of a file. None holds the
-// reader.
+// TestOpenRefusesWhatIsNoFile replaces a file by other kinds. None may block the reader.
 func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "file")
@@ -40,6 +39,6 @@ func TestOpenRefusesWhatIsNoFile(t *testing.T) {
 		t.Errorf("got %q, %v", raw, err)
 	}
 	if _, err := ReadFile(filepath.Join(dir, "not there")); !os.IsNotExist(err) {
-		t.Errorf("got %v, want that it does not exist", err)
+		t.Errorf("got %v, want a not-exist error", err)
 	}
 }

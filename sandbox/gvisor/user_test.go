@@ -21,7 +21,7 @@ func TestUser(t *testing.T) {
 // TestUserDriver runs the suite as another user than root.
 func TestUserDriver(t *testing.T) {
 	parts := "/^(Lifecycle|Limits|Mounts|Egress)$"
-	if longtest.Asked() {
+	if longtest.Enabled() {
 		parts = ""
 	}
 	drivertest.AsUser(t, "^TestDriver$"+parts)
