@@ -12,14 +12,14 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// connected is what dial writes first.
+// connected is the first line that dial writes.
 const connected = "ok\n"
 
-// dialTime is how long dial waits for a guest that has only just been started.
+// dialTime is how long dial waits for a guest that has just been started.
 const dialTime = 5 * time.Second
 
-// dial connects to the guest's socket, says so, and carries what goes in and out.
-// It returns when either end does not go on.
+// dial connects to the guest's socket, writes connected to out, and copies in both directions. It
+// returns when either direction ends.
 func dial(socket string, in io.Reader, out io.Writer) error {
 	conn, err := dialGuest(socket)
 	if err != nil {
@@ -43,7 +43,7 @@ func dial(socket string, in io.Reader, out io.Writer) error {
 
 func dialGuest(socket string) (net.Conn, error) {
 	for end := time.Now().Add(dialTime); ; time.Sleep(time.Millisecond) {
-		fresh := empty(filepath.Dir(socket), filepath.Base(socket)) // before: it may listen at any time
+		fresh := empty(filepath.Dir(socket), filepath.Base(socket)) // read before dialling: the guest may start to listen at any time
 		conn, err := net.Dial("unix", socket)
 		early := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 		if !early || !fresh || time.Now().After(end) {
@@ -52,8 +52,8 @@ func dialGuest(socket string) (net.Conn, error) {
 	}
 }
 
-// empty reports whether there is nothing in a directory but one file. A guest that
-// listens has begun its log there.
+// empty reports whether a directory contains nothing but one file. A guest that listens has created its
+// log there.
 func empty(dir, but string) bool {
 	entries, err := os.ReadDir(dir)
 	for _, e := range entries {

@@ -12,8 +12,7 @@ import (
 	"time"
 )
 
-// A relay waits for the guest to listen, reports the connection, and copies data in both
-// directions until one end closes.
+// dial waits for the guest to listen, reports the connection, and copies data until one direction ends.
 func TestDial(t *testing.T) {
 	socket := filepath.Join(t.TempDir(), "s")
 	in, toRelay := io.Pipe()
@@ -31,8 +30,8 @@ func TestDial(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer conn.Close()
-	heard := bufio.NewReader(fromRelay)
-	if line, err := heard.ReadString('\n'); line != connected || err != nil {
+	server := bufio.NewReader(fromRelay)
+	if line, err := server.ReadString('\n'); line != connected || err != nil {
 		t.Fatalf("got %q, %v, want %q", line, err, connected)
 	}
 	go io.WriteString(toRelay, "to the guest\n")
@@ -40,21 +39,21 @@ func TestDial(t *testing.T) {
 		t.Errorf("the guest received %q, %v", line, err)
 	}
 	go io.WriteString(conn, "from the guest\n")
-	if line, err := heard.ReadString('\n'); line != "from the guest\n" || err != nil {
+	if line, err := server.ReadString('\n'); line != "from the guest\n" || err != nil {
 		t.Errorf("the server received %q, %v", line, err)
 	}
 	toRelay.Close()
 	select {
 	case err := <-ended:
 		if err != nil {
-			t.Errorf("the end: %v", err)
+			t.Errorf("dial: %v", err)
 		}
 	case <-time.After(10 * time.Second):
-		t.Error("the relay outlives the server's connection")
+		t.Error("dial did not return after the end of its input")
 	}
 }
 
-// A relay reaches a guest that starts to listen, and its log, at any moment.
+// dial reaches a guest that starts to listen, and creates its log, at any moment.
 func TestDialEarly(t *testing.T) {
 	for range 300 {
 		dir := t.TempDir()
@@ -81,17 +80,17 @@ func TestDialEarly(t *testing.T) {
 	}
 }
 
-// A relay does not wait for a guest that has listened before.
+// dial does not wait for a guest that has listened before.
 func TestDialGone(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.WriteFile(filepath.Join(dir, "log"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	began := time.Now()
+	start := time.Now()
 	if err := dial(filepath.Join(dir, "s"), nil, io.Discard); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
 	}
-	if took := time.Since(began); took >= dialTime {
-		t.Errorf("it waited for %v", took)
+	if took := time.Since(start); took >= dialTime {
+		t.Errorf("dial waited for %v", took)
 	}
 }

@@ -7,8 +7,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// filtered returns an error if the kernel answers system calls that a filter must refuse
-// before. A kernel that does not have them answers in another way than a filter does.
+// filtered returns an error if the kernel handles system calls that a seccomp filter must refuse. A
+// kernel without these calls returns another error than a filter.
 func filtered() error {
 	for _, call := range []struct {
 		name string
@@ -40,7 +40,7 @@ func filtered() error {
 	return nil
 }
 
-// trySocket asks for a socket of a type that no family has.
+// trySocket creates a socket of a type that no family supports.
 func trySocket(family int) error {
 	_, err := unix.Socket(family, 0xf, 0)
 	return err

@@ -1,9 +1,8 @@
-// Command berth-guest is the program inside every sandbox, its PID 1. It listens
-// on one socket for its keeper, or on serial lines where the sandbox is a machine
-// that it has booted before; package guest/server says what it does. Where a socket
-// cannot be reached from outside, berth-guest dial SOCKET, started beside it, carries
-// a connection over its standard streams. berth-guest route tries whether a sandbox
-// can have a route for addresses, berth-guest filtered whether its system calls are filtered.
+// Command berth-guest is the program inside every sandbox, its PID 1. It listens on a socket, or on
+// serial lines in a virtual machine that it has booted; package guest/server defines what it serves.
+// If the socket cannot be reached from outside, "berth-guest dial SOCKET", started in the sandbox,
+// carries a connection over its standard streams. "berth-guest route" tests whether a sandbox can have
+// a route for addresses, and "berth-guest filtered" whether its system calls are filtered.
 package main
 
 import (
@@ -52,21 +51,21 @@ func main() {
 
 func run() error {
 	socket := flag.String("socket", os.Getenv("BERTH_GUEST_SOCKET"), "Unix socket to listen on")
-	user := flag.String("user", os.Getenv("BERTH_USER"), "who commands run as")
-	workdir := flag.String("workdir", os.Getenv("BERTH_WORKDIR"), "where commands start")
+	user := flag.String("user", os.Getenv("BERTH_USER"), "user that commands run as")
+	workdir := flag.String("workdir", os.Getenv("BERTH_WORKDIR"), "directory in which commands start")
 	state := flag.String("state", os.Getenv("BERTH_STATE_DIR"), "directory for shell state and output")
-	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "bytes that all processes may use")
-	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "processes that may exist")
-	watch := flag.Bool("watch", number("BERTH_WATCH") != 0, "let the kernel, which is the sandbox's own, tell what changes where commands start")
-	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "where to write, instead of the standard streams, once it listens")
-	created := flag.Int64("created", number("BERTH_CREATED"), "a Unix time before which nothing was written above the template; 0 if it is not known")
-	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to make at once, where there may be no room for more later")
+	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "memory limit of all processes, in bytes")
+	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "maximum number of processes")
+	watch := flag.Bool("watch", number("BERTH_WATCH") != 0, "track changes below the working directory with the kernel, which must belong to the sandbox alone")
+	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "file that replaces the standard streams once the guest listens")
+	created := flag.Int64("created", number("BERTH_CREATED"), "Unix time before which nothing was written above the template; 0 if unknown")
+	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to create at start, in case the process limit prevents it later")
 	flag.Parse()
 	ports := int(number(boot.PortsEnv))
 	if *socket == "" && ports <= 0 {
-		return fmt.Errorf("--socket or BERTH_GUEST_SOCKET is needed")
+		return fmt.Errorf("set --socket or BERTH_GUEST_SOCKET")
 	}
-	// A sandbox pays for the guest: it rather collects often than grows.
+	// The sandbox's limits include the guest: prefer frequent collections to a larger heap.
 	debug.SetGCPercent(50)
 	debug.SetMemoryLimit(32 << 20)
 	reserveThreads(int(*threads))
@@ -93,8 +92,8 @@ func run() error {
 	return s.Serve(ctx, l)
 }
 
-// reserveThreads makes n threads, which the runtime keeps. It ends the program when
-// it needs another and the sandbox is full of processes.
+// reserveThreads creates n threads, which the runtime keeps for reuse. Without them, a sandbox full of
+// processes could prevent a new thread, which ends the program.
 func reserveThreads(n int) {
 	var made sync.WaitGroup
 	release := make(chan struct{})
@@ -111,8 +110,8 @@ func reserveThreads(n int) {
 	close(release)
 }
 
-// redirect puts a file into the place of the standard output and error. Through
-// /proc/1/fd root in a sandbox could else write, without end, to whoever reads them.
+// redirect replaces standard output and error by a file. Otherwise root in a sandbox could write to
+// their reader without limit, through /proc/1/fd.
 func redirect(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
 	if err != nil {
@@ -127,7 +126,7 @@ func redirect(path string) error {
 	return nil
 }
 
-// listen listens on serial lines, or on a Unix socket where there are none.
+// listen listens on serial lines, or on a Unix socket if ports is 0.
 func listen(socket string, ports int) (net.Listener, error) {
 	if ports > 0 {
 		lines, err := serial.Open(boot.FirstPort, ports)
@@ -136,7 +135,7 @@ func listen(socket string, ports int) (net.Listener, error) {
 		}
 		return serial.Listen(lines, boot.SetClock), nil
 	}
-	_ = os.Remove(socket) // of a former life
+	_ = os.Remove(socket) // left by a previous run
 	return net.Listen("unix", socket)
 }
 

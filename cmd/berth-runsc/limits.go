@@ -11,8 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// minCPUs is the fewest processors that a sandbox is shown. With one, many
-// programs take locks for unnecessary.
+// minCPUs is the minimum number of processors that a sandbox sees. With one, many programs omit locks.
 const minCPUs = 2
 
 // withLimits adds the memory and the processors of the bundle's resources to
@@ -23,7 +22,7 @@ const minCPUs = 2
 //
 // Only the first of the two executions of `boot` is changed, the one that has
 // yet to leave the host's file system: runsc hands the flags on to the second.
-// Arguments that cannot be understood are left for runsc to complain about.
+// It leaves invalid arguments to runsc, which reports them.
 func withLimits(args []string, read func(fd int) ([]byte, error)) []string {
 	if !slices.Contains(args, "boot") || !slices.Contains(args, "--setup-root") {
 		return args
@@ -42,8 +41,7 @@ func withLimits(args []string, read func(fd int) ([]byte, error)) []string {
 	return slices.Insert(slices.Clone(args), last, limitFlags(spec.Linux.Resources)...)
 }
 
-// specFD returns the descriptor on which boot finds the bundle's config.json,
-// -1 if there is none.
+// specFD returns the descriptor from which boot reads the bundle's config.json, or -1 if there is none.
 func specFD(args []string) int {
 	for _, a := range args {
 		if v, ok := strings.CutPrefix(a, "--spec-fd="); ok {
@@ -55,8 +53,8 @@ func specFD(args []string) int {
 	return -1
 }
 
-// readFD returns what the file fd holds and leaves its offset alone. The file
-// cannot be opened by name: the process runs as nobody.
+// readFD returns the content of the file fd and leaves its offset unchanged. The file cannot be opened by
+// name, because the process runs as the user nobody.
 func readFD(fd int) ([]byte, error) {
 	var st unix.Stat_t
 	if err := unix.Fstat(fd, &st); err != nil {

@@ -48,7 +48,7 @@ func TestReadFD(t *testing.T) {
 	if _, err := f.WriteString("hello"); err != nil {
 		t.Fatal(err)
 	}
-	for range 2 { // the offset stays where it was
+	for range 2 { // readFD does not change the offset
 		if got, err := readFD(int(f.Fd())); err != nil || string(got) != "hello" {
 			t.Errorf("readFD: got %q, %v, want %q", got, err, "hello")
 		}

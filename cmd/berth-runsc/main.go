@@ -1,11 +1,10 @@
 // Command berth-runsc is gVisor's runsc, built from its Go module so that one
 // pinned version is compiled with the rest of Berth.
 //
-// It differs from runsc in how it starts: package faststart saves a wait in every
-// process, package fastpath lets an idle sandbox sleep, package deny refuses user
-// namespaces and device nodes to its programs, and withLimits tells the
-// sandbox how much memory and how many processors it has. For ordinary users it is a
-// sandbox's first process too (package warden), and can restore a checkpoint.
+// It differs from runsc in how it starts: package faststart saves a wait in every process, package
+// fastpath lets an idle sandbox sleep, package deny refuses user namespaces and device nodes, and
+// withLimits passes the sandbox's memory and number of processors to it. For ordinary users it is also
+// the sandbox's first process (package warden), and can restore a checkpoint.
 package main
 
 import (
@@ -35,7 +34,7 @@ func main() {
 		deny.Apply()
 	}
 	os.Args = withLimits(withoutRootless(os.Args), readFD)
-	// What Berth calls, and what engines call of an OCI runtime.
+	// The commands that Berth calls, and those that engines call on an OCI runtime.
 	cli.Run(map[subcommands.Command]string{
 		new(cmd.Checkpoint): "",
 		new(cmd.Create):     "",

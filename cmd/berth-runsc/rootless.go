@@ -15,11 +15,10 @@ import (
 	"gvisor.dev/gvisor/runsc/specutils"
 )
 
-// withoutRootless takes --rootless from the arguments of the sentry. For runsc it
-// means that the sentry's user namespace maps the user there is and not one more,
-// which the user may not. To the sentry it means that it need not give up what it
-// was started with: it keeps /proc and is not executed again as nobody. It can do
-// both, and does without the flag.
+// withoutRootless removes --rootless from the arguments of the sentry. For runsc the flag means that the
+// sentry's user namespace maps only the current user, who may not map others. For the sentry it means
+// that it cannot drop its initial privileges, so it keeps /proc and is not executed again as nobody.
+// This sentry can drop them, so it runs without the flag.
 func withoutRootless(args []string) []string {
 	if !slices.Contains(args, "boot") {
 		return args
@@ -27,8 +26,8 @@ func withoutRootless(args []string) []string {
 	return slices.DeleteFunc(slices.Clone(args), func(a string) bool { return a == "--rootless=true" })
 }
 
-// restore is runsc's command, which refuses --rootless for what it does not say. A
-// detached container of its own is all that is restored here.
+// restore is runsc's restore command, which refuses --rootless because it does not support all cases.
+// Berth only restores a detached container.
 type restore struct{ cmd.Restore }
 
 func (r *restore) Execute(ctx context.Context, f *flag.FlagSet, args ...any) subcommands.ExitStatus {

@@ -1,12 +1,12 @@
-// Package deny refuses programs in a sandbox what none of them needs: user namespaces and
-// device nodes.
+// Package deny refuses two features to programs in a sandbox that none of them needs: user namespaces
+// and device nodes.
 //
-// In a user namespace of its own an ordinary user has every capability, among them those
-// to mount file systems, to make network devices and to load packet filters: code of the
-// sentry that is not reached without. The pinned gVisor knows no max_user_namespaces, and
-// its seccomp filters can refuse clone3 with EPERM only, after which libraries do not fall
-// back to clone. It also lets every user make nodes of devices, FUSE's and the TUN's among
-// them, without asking for CAP_MKNOD. So the system calls are replaced in gVisor's table.
+// In its own user namespace, an ordinary user has every capability, among them those to mount file
+// systems, create network devices and load packet filters, which reach code of the sentry that is
+// otherwise unreachable. The pinned gVisor does not support max_user_namespaces, and its seccomp filters
+// can only refuse clone3 with EPERM, after which libraries do not fall back to clone. It also lets every
+// user create device nodes, including FUSE's and TUN's, without checking CAP_MKNOD. So this package
+// replaces the system calls in gVisor's table.
 package deny
 
 import (
@@ -17,8 +17,8 @@ import (
 	syscalls "gvisor.dev/gvisor/pkg/sentry/syscalls/linux"
 )
 
-// Apply changes the system calls of this process's sandbox. It must be called before the
-// sandbox is made.
+// Apply replaces the system calls for this process's sandbox. It must be called before the sandbox is
+// created.
 func Apply() {
 	for _, table := range []*kernel.SyscallTable{syscalls.AMD64, syscalls.ARM64} {
 		for number, call := range table.Table {
@@ -31,7 +31,7 @@ func Apply() {
 	}
 }
 
-// replaced are the system calls that are not as gVisor has them.
+// replaced are the system calls that differ from gVisor's.
 var replaced = map[string]func(kernel.SyscallFn) kernel.SyscallFn{
 	"clone":   withoutUser,
 	"unshare": withoutUser,
@@ -40,8 +40,8 @@ var replaced = map[string]func(kernel.SyscallFn) kernel.SyscallFn{
 	"mknodat": func(call kernel.SyscallFn) kernel.SyscallFn { return withoutDevices(call, 2) },
 }
 
-// withoutUser returns a system call whose first argument are the flags of clone, and
-// which makes no user namespaces.
+// withoutUser wraps a system call whose first argument is the flags of clone. The result refuses to
+// create user namespaces.
 func withoutUser(call kernel.SyscallFn) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		if args[0].Uint64()&linux.CLONE_NEWUSER != 0 {
@@ -51,16 +51,16 @@ func withoutUser(call kernel.SyscallFn) kernel.SyscallFn {
 	}
 }
 
-// absent is for clone3, whose flags are in the caller's memory: another thread may change
-// them after they were checked. Libraries use clone where there is no clone3.
+// absent makes clone3 return ENOSYS. Its flags are in the caller's memory, where another thread may change
+// them after a check. Libraries then fall back to clone.
 func absent(kernel.SyscallFn) kernel.SyscallFn {
 	return func(*kernel.Task, uintptr, arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		return 0, nil, linuxerr.ENOSYS
 	}
 }
 
-// withoutDevices returns a system call that makes files, of the type and mode that an
-// argument says, but no devices.
+// withoutDevices wraps a system call that creates files, with the type and mode in an argument. The result
+// refuses to create devices.
 func withoutDevices(call kernel.SyscallFn, mode int) kernel.SyscallFn {
 	return func(t *kernel.Task, number uintptr, args arch.SyscallArguments) (uintptr, *kernel.SyscallControl, error) {
 		switch args[mode].ModeT() & linux.S_IFMT {

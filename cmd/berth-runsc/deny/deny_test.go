@@ -11,8 +11,7 @@ import (
 	syscalls "gvisor.dev/gvisor/pkg/sentry/syscalls/linux"
 )
 
-// All system calls of the pinned gVisor that make namespaces of users or devices are
-// refused.
+// Apply refuses all system calls of the pinned gVisor that create user namespaces or devices.
 func TestApply(t *testing.T) {
 	Apply()
 	device := arch.SyscallArguments{{}, {Value: unix.S_IFCHR | 0o666}, {Value: unix.S_IFBLK | 0o666}}
@@ -40,7 +39,7 @@ func TestApply(t *testing.T) {
 			}
 		}
 		if refused != len(c.calls) {
-			t.Errorf("%v: %d of %d system calls are there", c.table.Arch, refused, len(c.calls))
+			t.Errorf("%v: %d of %d system calls refused", c.table.Arch, refused, len(c.calls))
 		}
 	}
 }

@@ -1,13 +1,12 @@
-// Package fastpath lets the systrap platform of a sandbox in which nothing happens
-// sleep.
+// Package fastpath lets the systrap platform of an idle sandbox sleep.
 //
 // gVisor decides every 400 µs whether its threads shall spin for the next system
 // call or sleep. It does so as well when there were no system calls to decide by,
 // in each sandbox, for ever: 2500 wake-ups a second, 4 % of a processor. Here the
 // same decisions are made by the same functions, but after some time in which
 // nothing was measured they are made 20 times a second. Without measurements they
-// change nothing, so all that differs is that a sandbox that wakes up spins, or
-// does not, as it did before for up to 50 ms.
+// nothing was measured they are made 20 times a second. Without measurements they change nothing. So the
+// only difference is that a sandbox that wakes up uses the previous decision for up to 50 ms.
 //
 // The package replaces the goroutine that gVisor starts once (controlFastPath of
 // package systrap) and names unexported variables of that package, whose layout is
@@ -33,7 +32,7 @@ const (
 // buckets count latencies.
 type buckets [80]atomicbitops.Uint64
 
-// recorder is what was measured since the last decision that used it.
+// recorder holds the measurements since the last decision that used them.
 type recorder struct{ stub, sentry buckets }
 
 func (r *recorder) total() (n uint64) {
@@ -78,11 +77,11 @@ var contextLimit uint32
 //go:linkname maxThreads gvisor.dev/gvisor/pkg/sentry/platform/systrap.maxSysmsgThreads
 var maxThreads int
 
-// backoffMin is what both backoffs are before the first decision.
+// backoffMin is the value of both backoffs before the first decision.
 const backoffMin = 2
 
-// Control takes over from gVisor in the process of a sandbox, before its platform
-// is made. It changes nothing if gVisor's variables are not what they should be.
+// Control replaces gVisor's control goroutine in the process of a sandbox. It must be called before the
+// platform is created. It changes nothing if gVisor's variables do not have their expected values.
 func Control() {
 	if !known() {
 		return
@@ -90,14 +89,14 @@ func Control() {
 	latencyMonitoring.Do(func() { go control() })
 }
 
-// known reports whether the variables look as they do before the first decision.
+// known reports whether the variables have their values before the first decision.
 func known() bool {
 	return fastpath.stubBackoff == backoffMin && fastpath.sentryBackoff == backoffMin && fastpath.decide != nil &&
 		latencies.total() == 0
 }
 
 func control() {
-	for maxThreads == 0 { // the platform is not made yet
+	for maxThreads == 0 { // the platform is not created yet
 		time.Sleep(10 * time.Millisecond)
 	}
 	contextLimit = uint32(maxThreads * 2)
@@ -113,11 +112,11 @@ func control() {
 	}
 }
 
-// left is how much the last decision left of what was measured: one that waits for
-// more leaves it where it is. Owned by control.
+// left is the number of measurements that the last decision did not use, because it needed more. Owned by
+// control.
 var left uint64
 
-// decide lets gVisor decide, and reports whether anything was measured since the
+// decide runs gVisor's decision, and reports whether anything was measured since the
 // last decision.
 func decide() (measured bool) {
 	measured = latencies.total() != left

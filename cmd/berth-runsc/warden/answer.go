@@ -11,30 +11,30 @@ import (
 	"time"
 )
 
-// A Request asks a warden for what the sandbox uses or, with arguments, to run runsc:
-// process ids in runsc's files are those of this namespace.
+// A Request requests the usage of the sandbox or, with arguments, a run of runsc. runsc must run here,
+// because the process ids in its files belong to this namespace.
 type Request struct {
 	Args []string `json:"args,omitempty"`
 }
 
-// A Reply says what came of a Request.
+// A Reply is the result of a Request.
 type Reply struct {
 	Usage
-	Failed bool   `json:"failed,omitempty"` // runsc did not succeed
-	Output string `json:"output,omitempty"` // what it printed
+	Failed bool   `json:"failed,omitempty"` // runsc failed
+	Output string `json:"output,omitempty"` // runsc's output
 }
 
 const (
 	maxRequest = 64 << 10
 	maxOutput  = 8 << 10
-	// askTime bounds how long a request may take to arrive.
-	askTime = 10 * time.Second
+	// requestTime bounds how long a request may take to arrive.
+	requestTime = 10 * time.Second
 )
 
-// commands are those of runsc's that may be asked for.
+// commands are the commands of runsc that a Request may run.
 var commands = []string{"pause", "resume", "checkpoint"}
 
-// answer answers whoever connects: the socket's directory is the user's alone.
+// answer serves requests on l. It trusts all clients: only the user can access the socket's directory.
 func answer(l net.Listener, w *watch) {
 	for {
 		conn, err := l.Accept()
@@ -43,7 +43,7 @@ func answer(l net.Listener, w *watch) {
 		}
 		go func() {
 			defer conn.Close()
-			conn.SetReadDeadline(time.Now().Add(askTime))
+			conn.SetReadDeadline(time.Now().Add(requestTime))
 			var r Request
 			if err := json.NewDecoder(io.LimitReader(conn, maxRequest)).Decode(&r); err != nil {
 				return
@@ -60,7 +60,7 @@ func answer(l net.Listener, w *watch) {
 	}
 }
 
-// control runs runsc, unless who asked for it has gone.
+// control runs runsc. It kills runsc if the client disconnects.
 func control(conn net.Conn, args []string) Reply {
 	if !slices.ContainsFunc(args, func(a string) bool { return slices.Contains(commands, a) }) {
 		return Reply{Failed: true, Output: "not a command that is run here"}

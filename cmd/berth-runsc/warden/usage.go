@@ -9,19 +9,19 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// A Usage is what the processes of the sandbox use.
+// A Usage is the resource usage of the sandbox's processes.
 type Usage struct {
 	CPU    time.Duration `json:"cpu"`
-	Memory int64         `json:"memory"` // bytes, without what is read from files
+	Memory int64         `json:"memory"` // bytes, without file pages
 	Peak   int64         `json:"peak"`
 	PIDs   int           `json:"pids"` // processes and threads
 	Disk   int64         `json:"disk"` // bytes
 }
 
-// tick is the unit of times in /proc, on every Linux.
+// tick is the unit of times in /proc on Linux.
 const tick = 10 * time.Millisecond
 
-// account adds up what all processes but this one use of processors.
+// account sums up the processor time and the number of all processes but this one.
 func account() (u Usage) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {
@@ -35,13 +35,13 @@ func account() (u Usage) {
 		if err != nil {
 			continue
 		}
-		// pid (comm) state ppid …: comm may hold anything, even parentheses.
+		// pid (comm) state ppid …: comm may contain anything, even parentheses.
 		text := string(raw)
 		f := strings.Fields(text[strings.LastIndexByte(text, ')')+1:])
 		if len(f) < 18 {
 			continue
 		}
-		for _, field := range f[11:15] { // its own and of its dead children, in either mode
+		for _, field := range f[11:15] { // user and system time of the process and of its dead children
 			n, _ := strconv.ParseInt(field, 10, 64)
 			u.CPU += time.Duration(n) * tick
 		}
@@ -51,13 +51,13 @@ func account() (u Usage) {
 	return u
 }
 
-// An open file of the sentry's.
+// An open is an open file of the sentry.
 type open struct {
 	path string // below /proc
-	disk bool   // of the writable layer, and not of memory
+	disk bool   // a file of the writable layer, otherwise of memory
 }
 
-// openFiles returns those files of a sentry that its memory and its disk are.
+// openFiles returns the open files that hold a sentry's memory and writable layer.
 func openFiles(pid int) (files []open) {
 	dir := "/proc/" + strconv.Itoa(pid) + "/fd/"
 	entries, err := os.ReadDir(dir)
@@ -85,8 +85,8 @@ func cutLast(s, sep string) (before, after string, found bool) {
 	return s[:max(i, 0)], s[i+1:], i >= 0
 }
 
-// size returns the bytes that a file takes, and what tells it from others. A sentry's
-// program is in memory as well, but not its own.
+// size returns the bytes that a file occupies, and its identity. A sentry's program is in memory, too, but
+// is not counted.
 func (o open) size() (bytes int64, id [2]uint64) {
 	var st unix.Stat_t
 	if unix.Stat(o.path, &st) != nil || st.Nlink != 0 {
@@ -95,7 +95,7 @@ func (o open) size() (bytes int64, id [2]uint64) {
 	return st.Blocks * 512, [2]uint64{st.Dev, st.Ino}
 }
 
-// anonymous returns the bytes of a process's memory that are no file's.
+// anonymous returns the bytes of a process's anonymous memory.
 func anonymous(pid int) int64 {
 	raw, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/status")
 	if err != nil {
@@ -112,8 +112,7 @@ func anonymous(pid int) int64 {
 	return sum
 }
 
-// children returns the processes that have this one as their parent: the sentry and
-// the gofer, when runsc is gone.
+// children returns this process's children: the sentry and the gofer, once runsc has exited.
 func children() (pids []int) {
 	entries, err := os.ReadDir("/proc")
 	if err != nil {

@@ -1,16 +1,15 @@
 // Package warden is the first process of a sandbox whose owner is an ordinary user.
 //
-// Where root has cgroups, it has this process, the init of a process namespace: what
-// ends it ends all. It makes what only the owner of a user namespace can, starts
-// runsc, gives up its capabilities, ends the sandbox when its memory limit is reached,
-// and answers questions of the server, which is outside and may come and go. In the
-// directory that it is started in it finds and leaves
+// It does for ordinary users what cgroups do for root. It is the init of a process namespace, so that its
+// end ends all processes. It sets up what only the owner of a user namespace can, starts runsc, drops its
+// capabilities, ends the sandbox when it reaches its memory limit, and serves requests of the server,
+// which runs outside and may restart. It uses these files in its working directory:
 //
-//	warden.lock   locked (fcntl) as long as it lives; whoever asks learns its process id
-//	warden.sock   where it answers, one Request for each connection
-//	run/          a small tmpfs, in its mount namespace only
-//	pid           the sentry's process id in its namespace, by runsc
-//	end.json      an End, when it ended by itself
+//	warden.lock   locked (fcntl) while it lives; querying the lock returns its process id
+//	warden.sock   its socket, one Request per connection
+//	run/          a small tmpfs, only in its mount namespace
+//	pid           the sentry's process id in its namespace, written by runsc
+//	end.json      an End, written when the sandbox ended without being killed from outside
 package warden
 
 import (
@@ -28,36 +27,36 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Command is the argument that tells the program to be a warden.
+// Command is the argument that makes the program run as a warden.
 const Command = "warden"
 
-// An End is what remains of a sandbox.
+// An End records how a sandbox ended.
 type End struct {
 	Usage
-	OOM   bool   `json:"oom"`   // its memory limit was reached
+	OOM   bool   `json:"oom"`   // it reached its memory limit
 	Words string `json:"words"` // the ends of its logs
 }
 
-// Names in the directory.
+// Files in the working directory.
 const (
 	lockName   = "warden.lock"
 	socketName = "warden.sock"
 	endName    = "end.json"
 	pidName    = "pid"
 	runDir     = "run"
-	wakeName   = runDir + "/guest/wake" // tells the guest to listen again
+	wakeName   = runDir + "/guest/wake" // makes the guest listen again
 )
 
-// runOptions bound the tmpfs that holds the guest's socket and the logs.
+// runOptions bounds the tmpfs that holds the guest's socket and the logs.
 const runOptions = "mode=0700,size=4m,nr_inodes=64"
 
-// Main is the program, until the sandbox ends. The arguments after the flags are
-// runsc's, which is to start the sandbox and return.
+// Main runs a warden until its sandbox ends. The arguments after the flags are runsc's, which must start
+// the sandbox and return.
 func Main(args []string) int {
 	flags := flag.NewFlagSet(Command, flag.ContinueOnError)
 	memory := flags.Int64("memory", 0, "bytes of memory that the sandbox may use")
 	pids := flags.Uint64("pids", 0, "processes and threads that it may have")
-	wake := flags.Bool("wake", false, "tell a guest that sleeps to listen")
+	wake := flags.Bool("wake", false, "wake a sleeping guest, so that it listens")
 	if err := flags.Parse(args); err != nil {
 		return 2
 	}
@@ -82,9 +81,9 @@ func Main(args []string) int {
 	return 0
 }
 
-// Descriptors that the server hands over.
+// Descriptors inherited from the server.
 const (
-	tellFD    = 3 // on which it hears "started" or what went wrong
+	tellFD    = 3 // receives "started" or an error
 	programFD = 4 // this program
 )
 
@@ -100,10 +99,10 @@ func takeLock() (*os.File, error) {
 	return f, nil
 }
 
-// enclose makes the namespaces what the sandbox needs them to be.
+// enclose sets up the namespaces for the sandbox.
 func enclose(pids uint64) error {
-	// A limit of processes counts the user's, here and in the namespaces above. That
-	// of a namespace's maker holds for all in it: the sentry's is made by a child.
+	// A process limit counts the user's processes, here and in the namespaces above. The limit
+	// of a namespace's creator applies to all processes in it; a child creates the sentry's.
 	for resource, limit := range map[int]uint64{unix.RLIMIT_NPROC: pids, unix.RLIMIT_CORE: 0} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: limit, Max: limit}); err != nil {
 			return fmt.Errorf("setrlimit: %w", err)
@@ -117,7 +116,7 @@ func enclose(pids uint64) error {
 		return fmt.Errorf("mounting /proc, of which no part may be hidden here, as it is in some containers: %w", err)
 	}
 	if err := unix.Mount("berth", runDir, "tmpfs", flags, runOptions); err != nil {
-		return fmt.Errorf("mounting tmpfs: %w", err)
+		return fmt.Errorf("mount tmpfs: %w", err)
 	}
 	for _, sub := range []string{"/guest", "/log"} {
 		if err := os.Mkdir(runDir+sub, 0o700); err != nil {
@@ -127,7 +126,7 @@ func enclose(pids uint64) error {
 	return nil
 }
 
-// guard starts the sandbox and stays until it ends.
+// guard starts the sandbox and returns when it ends.
 func guard(args []string, memory int64, tell *os.File) error {
 	socket, err := net.Listen("unix", socketName)
 	if err != nil {
@@ -143,11 +142,11 @@ func guard(args []string, memory int64, tell *os.File) error {
 		return errors.Join(err, errors.New(lastWords()))
 	}
 	if err := dropPowers(); err != nil {
-		return fmt.Errorf("giving up capabilities: %w", err)
+		return fmt.Errorf("drop capabilities: %w", err)
 	}
 	go answer(socket, w)
 	if _, err := tell.WriteString("started"); err != nil {
-		return err // nobody knows of the sandbox
+		return err // the server does not know of the sandbox
 	}
 	tell.Close()
 	w.run()
@@ -162,8 +161,8 @@ func guard(args []string, memory int64, tell *os.File) error {
 	return os.Rename(endName+".tmp", endName)
 }
 
-// highFD is the first descriptor number that the sentry uses for itself: one that is
-// open in runsc spares the sentry to grow its table, for which the kernel waits.
+// highFD is the first descriptor number that the sentry uses for itself. Opening it in runsc saves the
+// sentry from growing its descriptor table, which would wait for the kernel.
 const highFD = 256
 
 // start runs runsc.
@@ -198,8 +197,8 @@ func sentry() (int, error) {
 	return strconv.Atoi(strings.TrimSpace(string(raw)))
 }
 
-// dropPowers gives up all capabilities, in all threads and for good. Towards the
-// sentry's namespace this process has them still, as the one who made it.
+// dropPowers drops all capabilities of all threads permanently. As the creator of the sentry's namespace,
+// this process still has them there.
 func dropPowers() error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
 		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); errno != 0 && errno != unix.EINVAL {

@@ -18,9 +18,8 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The test's program is the warden as well, and what the warden starts: a runsc that
-// leaves a shell as the sentry, in a user namespace of its own as that has, with memory on
-// descriptor 3, and a script to run.
+// TestMain also runs this program as the warden and as its runsc. That runsc leaves a shell as the sentry,
+// in its own user namespace, with memory on descriptor 3 and a script to run.
 func TestMain(m *testing.M) {
 	switch {
 	case len(os.Args) > 1 && os.Args[1] == Command:
@@ -54,23 +53,22 @@ func runsc(script string) error {
 	return os.WriteFile(pidName, []byte(strconv.Itoa(cmd.Process.Pid)), 0o600)
 }
 
-// somebody is an ordinary user for tests that root runs: root's processes are not
-// bounded in number.
-const somebody = 54321
+// otherUser is an ordinary user for tests that root runs: root's processes are not limited in number.
+const otherUser = 54321
 
-// A sandbox is one that a warden guards.
+// A sandbox is a sandbox with a warden.
 type sandbox struct {
 	t    *testing.T
 	dir  string
 	cmd  *exec.Cmd
-	told string
+	status string
 	done chan struct{} // closed when the warden has ended
 }
 
-// guarded starts a warden with the sandbox that a script is.
+// guarded starts a warden with a sandbox that runs a script.
 func guarded(t *testing.T, script string, flags ...string) *sandbox {
 	t.Helper()
-	dir, err := os.MkdirTemp("/var/tmp", "warden-") // which others can reach
+	dir, err := os.MkdirTemp("/var/tmp", "warden-") // a directory that other users can reach
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -85,7 +83,7 @@ func guarded(t *testing.T, script string, flags ...string) *sandbox {
 	}
 	uid, gid := os.Getuid(), os.Getgid()
 	if uid == 0 {
-		uid, gid = somebody, somebody
+		uid, gid = otherUser, otherUser
 		for _, name := range []string{"", runDir, "alive"} {
 			if err := os.Chown(filepath.Join(dir, name), uid, gid); err != nil {
 				t.Fatal(err)
@@ -126,25 +124,25 @@ func guarded(t *testing.T, script string, flags ...string) *sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if s.told = string(text); strings.Contains(s.told, "no part may be hidden") {
-		t.Skipf("skipped: %s", s.told)
+	if s.status = string(text); strings.Contains(s.status, "no part may be hidden") {
+		t.Skipf("skipped: %s", s.status)
 	}
 	return s
 }
 
-// started is guarded, of a sandbox that starts.
+// started is like guarded, but requires the sandbox to start.
 func started(t *testing.T, script string, flags ...string) *sandbox {
 	t.Helper()
 	s := guarded(t, script, flags...)
-	if s.told != "started" {
-		t.Fatalf("the warden says %q", s.told)
+	if s.status != "started" {
+		t.Fatalf("the warden reports %q", s.status)
 	}
 	return s
 }
 
 func (s *sandbox) path(name string) string { return filepath.Join(s.dir, name) }
 
-// end returns what is left when the warden has ended.
+// end waits for the warden to end and returns its End.
 func (s *sandbox) end() (e End) {
 	s.t.Helper()
 	s.gone()
@@ -163,11 +161,11 @@ func (s *sandbox) gone() {
 	select {
 	case <-s.done:
 	case <-time.After(30 * time.Second):
-		s.t.Fatal("the warden lives on")
+		s.t.Fatal("the warden is still alive")
 	}
 }
 
-// ask asks the warden.
+// ask sends a request to the warden.
 func (s *sandbox) ask(r Request) (reply Reply) {
 	s.t.Helper()
 	conn, err := net.Dial("unix", s.path(socketName))
@@ -184,10 +182,10 @@ func (s *sandbox) ask(r Request) (reply Reply) {
 	return reply
 }
 
-// alive opens the pipe on which what holds its other end is heard to end.
+// alive opens a pipe that reaches EOF when all processes holding its other end have ended.
 func (s *sandbox) alive() *os.File {
 	s.t.Helper()
-	f, err := os.OpenFile(s.path("alive"), os.O_RDONLY, 0) // returns when there is somebody
+	f, err := os.OpenFile(s.path("alive"), os.O_RDONLY, 0) // returns when a process opens the other end
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -195,23 +193,22 @@ func (s *sandbox) alive() *os.File {
 	return f
 }
 
-// ended waits until nobody has the pipe.
+// ended waits until no process holds the pipe.
 func (s *sandbox) ended(alive *os.File) {
 	s.t.Helper()
 	if err := alive.SetReadDeadline(time.Now().Add(30 * time.Second)); err != nil {
 		s.t.Fatal(err)
 	}
 	if _, err := io.ReadAll(alive); err != nil {
-		s.t.Errorf("a process of the sandbox lives on: %v", err)
+		s.t.Errorf("a process of the sandbox is still alive: %v", err)
 	}
 }
 
-// orphan is a process that has left its parents and their session, and is not the
-// sentry's child any more. The rest of the script follows when the test hears it.
+// orphan starts a process that leaves its parents and their session and is no longer the sentry's child.
+// The rest of the script runs when the test has opened the pipe.
 const orphan = `(setsid sh -c 'exec 8>alive; : >opened; exec sleep 1000' &); until [ -e opened ]; do sleep 0.01; done; `
 
-// TestMemory has sandboxes take more memory than they may, in the file that is their
-// memory and beside it.
+// TestMemory checks that a sandbox ends when it exceeds its memory limit, in its memory file or beside it.
 func TestMemory(t *testing.T) {
 	const limit = 64 << 20
 	for name, script := range map[string]string{"File": orphan + "head -c 1G /dev/zero >&3; sleep 1000", "Own": orphan + "exec tail /dev/zero"} {
@@ -219,20 +216,20 @@ func TestMemory(t *testing.T) {
 			s := started(t, script, "-memory", strconv.Itoa(limit), "-pids", "100")
 			alive := s.alive()
 			if e := s.end(); !e.OOM || e.Peak <= limit || e.Peak > 8*limit {
-				t.Errorf("got %+v, want that it reached its limit of memory", e)
+				t.Errorf("got %+v, want OOM", e)
 			}
 			s.ended(alive)
 		})
 	}
 }
 
-// TestMemoryWithin lets one be that has less.
+// TestMemoryWithin checks that a sandbox within its limit continues.
 func TestMemoryWithin(t *testing.T) {
 	s := started(t, "head -c 8M /dev/zero >&3; exec sleep 1000 >alive", "-memory", strconv.Itoa(256<<20), "-pids", "100")
 	alive := s.alive()
 	u := s.ask(Request{})
 	if u.Memory < 8<<20 || u.Memory > 64<<20 || u.PIDs != 1 || u.Failed {
-		t.Errorf("got %+v, want the 8 MB and the process that there are", u)
+		t.Errorf("got %+v, want the sandbox's 8 MB and its process", u)
 	}
 	if err := syscall.Kill(s.cmd.Process.Pid, 0); err != nil {
 		t.Fatal(err)
@@ -241,7 +238,7 @@ func TestMemoryWithin(t *testing.T) {
 	s.ended(alive)
 }
 
-// TestPIDs has a sandbox make processes until it may not.
+// TestPIDs checks the process limit.
 func TestPIDs(t *testing.T) {
 	const most = 40
 	s := started(t, `(i=0; while [ $i -lt 500 ]; do sleep 1000 & i=$((i+1)); echo $i >count; done); : >full; exec sleep 1000 >alive`, "-pids", strconv.Itoa(most))
@@ -251,34 +248,34 @@ func TestPIDs(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// The warden's own threads are among them.
+	// The warden's own threads are included.
 	n, _ := strconv.Atoi(strings.TrimSpace(string(raw)))
 	if n < 5 || n >= most || u.PIDs < n || u.PIDs > most {
-		t.Errorf("%d processes were made and %+v is in use, want fewer than %d", n, u.Usage, most)
+		t.Errorf("%d processes created, usage %+v, want fewer than %d", n, u.Usage, most)
 	}
 	if _, err := os.Stat(s.path("full")); err != nil {
 		t.Error(err)
 	}
 }
 
-// TestEscape: what has left the sentry's family and session ends with the sandbox, also
-// when the sentry ends by itself.
+// TestEscape checks that a process that left the sentry's family and session ends with the sandbox, even
+// if the sentry exits by itself.
 func TestEscape(t *testing.T) {
 	s := started(t, orphan+"until [ -e go ]; do sleep 0.01; done", "-pids", "100")
 	alive := s.alive()
 	if u := s.ask(Request{}); u.PIDs < 2 {
-		t.Errorf("got %+v, want that the orphan is counted", u)
+		t.Errorf("got %+v, want the orphan counted", u)
 	}
 	if err := os.WriteFile(s.path("go"), nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if e := s.end(); e.OOM {
-		t.Errorf("got %+v, want an end of its own", e)
+		t.Errorf("got %+v, want a regular end", e)
 	}
 	s.ended(alive)
 }
 
-// TestWardenKilled: with the warden all ends, and nothing says why.
+// TestWardenKilled checks that killing the warden ends all processes and leaves no End.
 func TestWardenKilled(t *testing.T) {
 	s := started(t, orphan+"exec sleep 1000 >alive", "-pids", "100")
 	alive := s.alive()
@@ -297,12 +294,12 @@ func TestWardenKilled(t *testing.T) {
 	defer lock.Close()
 	held := unix.Flock_t{Type: unix.F_WRLCK}
 	if err := unix.FcntlFlock(lock.Fd(), unix.F_GETLK, &held); err != nil || held.Type != unix.F_UNLCK {
-		t.Errorf("its lock: got %+v, %v, want that nobody has it", held, err)
+		t.Errorf("its lock: got %+v, %v, want it released", held, err)
 	}
 }
 
-// TestPowers: a warden whose sandbox runs has no capabilities and gets none, and runs no
-// command but those that it knows.
+// TestPowers checks that the warden of a running sandbox has no capabilities, cannot gain any, and runs
+// only the known commands.
 func TestPowers(t *testing.T) {
 	s := started(t, "exec sleep 1000 >alive", "-pids", "100")
 	s.alive()
@@ -318,18 +315,17 @@ func TestPowers(t *testing.T) {
 	}
 	for _, args := range [][]string{{"exec", "s", "sh"}, {"--root=x", "kill"}, {"pausex"}} {
 		if r := s.ask(Request{Args: args}); !r.Failed || !strings.Contains(r.Output, "not a command") {
-			t.Errorf("%q: got %+v, want that it is refused", args, r)
+			t.Errorf("%q: got %+v, want it refused", args, r)
 		}
 	}
 }
 
-// TestStartFails: a sandbox that does not start is told of with runsc's words, and
-// nothing of it stays.
+// TestStartFails checks that the error of a failed start includes runsc's output and that nothing remains.
 func TestStartFails(t *testing.T) {
 	for script, want := range map[string]string{"": "nothing to run", "exit 0": ""} {
 		s := guarded(t, script, "-pids", "100")
-		if s.told == "started" && script == "" || !strings.Contains(s.told, want) {
-			t.Errorf("%q: the warden says %q, want %q", script, s.told, want)
+		if s.status == "started" && script == "" || !strings.Contains(s.status, want) {
+			t.Errorf("%q: the warden reports %q, want %q", script, s.status, want)
 		}
 		s.gone()
 	}

@@ -12,15 +12,15 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// The memory of a sandbox is looked at often enough that what it can take meanwhile,
-// at fillRate, does not carry it far beyond its limit.
+// The sandbox's memory is measured often enough that it cannot exceed its limit by much in between at
+// fillRate.
 const (
-	fillRate = 2 << 30 // bytes a second; to give a process zeroed memory takes that long
+	fillRate = 2 << 30 // bytes per second, the rate at which the kernel can provide zeroed memory
 	soonest  = 5 * time.Millisecond
 	latest   = 500 * time.Millisecond
 )
 
-// A watch looks after one sandbox.
+// A watch monitors one sandbox.
 type watch struct {
 	limit  int64
 	sentry int
@@ -33,23 +33,23 @@ type watch struct {
 	peak  int64
 }
 
-// find finds the sandbox that runsc has started.
+// find determines the processes of the sandbox that runsc has started.
 func (w *watch) find() error {
 	pid, err := sentry()
 	if err != nil {
 		return err
 	}
 	if w.pidfd, err = unix.PidfdOpen(pid, 0); err != nil {
-		return fmt.Errorf("the sentry: %w", err)
+		return fmt.Errorf("find sentry: %w", err)
 	}
 	w.sentry, w.procs, w.files = pid, children(), openFiles(pid)
 	if len(w.files) == 0 {
-		return errors.New("the sentry's memory is not to be found: process " + strconv.Itoa(pid))
+		return errors.New("cannot find the sentry's memory: process " + strconv.Itoa(pid))
 	}
 	return nil
 }
 
-// run returns when the sandbox has ended. It ends it when it has too much memory.
+// run returns when the sandbox has ended. It ends a sandbox that exceeds its memory limit.
 func (w *watch) run() {
 	for {
 		used, _ := w.measure()
@@ -66,7 +66,7 @@ func (w *watch) run() {
 	}
 }
 
-// measure returns the bytes of memory and of disk that the sandbox has.
+// measure returns the sandbox's memory and disk usage in bytes.
 func (w *watch) measure() (memory, disk int64) {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -4,10 +4,10 @@ import (
 	"os"
 )
 
-// wordsLimit bounds what is kept of a log.
+// wordsLimit bounds the part of a log that is returned.
 const wordsLimit = 2048
 
-// lastWords returns the ends of the sandbox's logs, which it may have written itself.
+// lastWords returns the ends of the sandbox's logs, which are untrusted: the sandbox may have written to them.
 func lastWords() string {
 	words := ""
 	for _, name := range []string{"runsc.log", "panic.log"} {
