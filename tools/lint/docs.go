@@ -7,9 +7,9 @@ import (
 	"golang.org/x/tools/go/analysis"
 )
 
-// docs reports exported names of a package without a doc comment. A comment on a group, or
-// at the end of a line of it, is one for each name; that of a type is one for its constants.
-// Methods need none: those of an interface are explained there.
+// docs reports exported names without a doc comment. A comment on a group, or at the end of a line,
+// counts for each of its names, and a type's comment for constants of the type. Methods need no comment,
+// because their interface documents them.
 var docs = &analysis.Analyzer{Name: "docs", Doc: "report exported names without a doc comment", Run: checkDocs}
 
 func checkDocs(pass *analysis.Pass) (any, error) {

@@ -1,6 +1,5 @@
-// Lint checks what the compiler does not about the words of the house: that exported names
-// have doc comments, that errors say which operation failed where they leave a package, and
-// that log messages are constants. scripts/check runs it.
+// Lint checks that exported names have doc comments, that errors name the failed operation when they
+// leave a package, and that log messages are constants. scripts/check runs it.
 package main
 
 import (

@@ -11,21 +11,21 @@ import (
 
 const module = "github.com/berth-run/berth"
 
-// unwrapped are the packages, and those below them, whose errors do not all say their
-// operation yet. Take one off when its errors do; add none.
+// unwrapped lists packages, including those below them, with errors that do not name their operation
+// yet. Remove a package once its errors are wrapped; add none.
 var unwrapped = []string{
 	"api", "bundle", "container", "e2e", "egress", "engine", "guest", "image", "model", "sandbox", "server", "tool",
 }
 
-// wrap is wrapcheck where an error leaves a package: not in commands, tests, generated code
-// and the methods that encoding/json calls, which adds the operation itself.
-var wrap = &analysis.Analyzer{Name: "wrap", Doc: "report errors that do not say which operation failed", Run: checkWrap}
+// wrap applies wrapcheck to errors that leave a package. It skips commands, tests, generated code, and
+// methods that encoding/json calls, which adds the operation itself.
+var wrap = &analysis.Analyzer{Name: "wrap", Doc: "report errors that do not name the failed operation", Run: checkWrap}
 
 func checkWrap(pass *analysis.Pass) (any, error) {
 	own := strings.TrimPrefix(strings.TrimPrefix(pass.Pkg.Path(), module), "/")
 	exempt := func(dir string) bool { return own == dir || strings.HasPrefix(own, dir+"/") }
 	switch own {
-	case "", // the nouns: clients see what is wrong with their JSON in its own words
+	case "", // clients see errors in their JSON unwrapped
 		"internal/beneath": // Root.at wraps what its function literals return
 		return nil, nil
 	}
@@ -52,7 +52,7 @@ func checkWrap(pass *analysis.Pass) (any, error) {
 	return wrapcheck.NewAnalyzer(wrapConfig()).Run(&inner)
 }
 
-// wrapConfig returns what need not be wrapped: errors that say the operation already.
+// wrapConfig excludes errors that already name the operation.
 func wrapConfig() wrapcheck.WrapcheckConfig {
 	config := wrapcheck.NewDefaultConfig()
 	config.ExtraIgnoreSigs = []string{

@@ -58,11 +58,11 @@ const otherUser = 54321
 
 // A sandbox is a sandbox with a warden.
 type sandbox struct {
-	t    *testing.T
-	dir  string
-	cmd  *exec.Cmd
+	t      *testing.T
+	dir    string
+	cmd    *exec.Cmd
 	status string
-	done chan struct{} // closed when the warden has ended
+	done   chan struct{} // closed when the warden has ended
 }
 
 // guarded starts a warden with a sandbox that runs a script.
