@@ -10,9 +10,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/upstream"
@@ -20,6 +17,9 @@ import (
 
 // BaseURL is the address of Anthropic's own server.
 const BaseURL = "https://api.anthropic.com"
+
+// version is the version of the Messages API.
+const version = "2023-06-01"
 
 // Options configure an upstream that speaks Messages. The zero values of the fields
 // below the first suit Anthropic.
@@ -47,7 +47,7 @@ type Options struct {
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client *anthropic.Client
+	client *upstream.Client
 	opts   Options
 	up     *upstream.Upstream
 }
@@ -74,17 +74,11 @@ func New(opts Options) (*Provider, error) {
 	); err != nil {
 		return nil, err
 	}
-	options := []option.RequestOption{option.WithBaseURL(up.BaseURL), option.WithHTTPClient(up.HTTPClient),
-		option.WithMaxRetries(0), option.WithoutOpenTelemetry()}
+	header := http.Header{"Anthropic-Version": {version}}
 	if up.APIKey != "" {
-		options = append(options, option.WithAPIKey(up.APIKey))
+		header.Set("X-Api-Key", up.APIKey)
 	}
-	for k, v := range up.Headers {
-		options = append(options, option.WithHeader(k, v))
-	}
-	// Not anthropic.NewClient: it takes keys and headers from the environment, which
-	// belong to another upstream.
-	return &Provider{client: &anthropic.Client{Options: options}, opts: opts, up: up}, nil
+	return &Provider{client: up.Client(header), opts: opts, up: up}, nil
 }
 
 // Stream implements model.Provider.
@@ -93,13 +87,13 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 	if err != nil {
 		return upstream.Fail(err)
 	}
-	var headers []option.RequestOption
+	header := http.Header{}
 	if body.Thinking != nil && body.Thinking.Binding != nil {
-		headers = append(headers, option.WithHeader("anthropic-beta", betaBinding))
+		header.Set("Anthropic-Beta", betaBinding)
 	}
 	return p.up.Stream(ctx, upstream.Turn{
 		Model:   req.Model,
-		Send:    upstream.Post(p.client, "v1/messages", body, headers...),
+		Send:    p.client.Post("v1/messages", body, header),
 		Answer:  func() upstream.Answer { return newAnswer(req, body.textTool, p.up.Log) },
 		Explain: explain,
 	})
@@ -113,7 +107,7 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 			CreatedAt time.Time `json:"created_at"`
 		} `json:"data"`
 	}
-	if err := p.up.List(ctx, upstream.Get(p.client, "v1/models?limit=1000"), explain, &page); err != nil {
+	if err := p.up.List(ctx, p.client.Get("v1/models?limit=1000"), explain, &page); err != nil {
 		return nil, err
 	}
 	all := make([]berth.Model, 0, len(page.Data))

@@ -4,8 +4,6 @@ import (
 	"encoding/json"
 	"reflect"
 
-	"github.com/anthropics/anthropic-sdk-go"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/dialogue"
@@ -182,20 +180,13 @@ func strictSchema(raw json.RawMessage) (json.RawMessage, error) {
 	if err := json.Unmarshal(raw, &schema); err != nil {
 		return nil, berth.Invalid("text.format", "The schema of text.format is not a JSON schema.")
 	}
-	return json.Marshal(anthropic.BetaJSONSchemaOutputFormat(schema).Schema)
+	return json.Marshal(orAny(simplify(schema)))
 }
 
 // plain reports whether Anthropic's structured output supports a whole schema.
 func plain(raw json.RawMessage) bool {
-	var before, schema map[string]any
-	if json.Unmarshal(raw, &before) != nil || json.Unmarshal(raw, &schema) != nil {
-		return false
-	}
-	after, err := json.Marshal(anthropic.BetaJSONSchemaOutputFormat(schema).Schema)
-	if err != nil || json.Unmarshal(after, &schema) != nil {
-		return false
-	}
-	return reflect.DeepEqual(before, schema)
+	var schema map[string]any
+	return json.Unmarshal(raw, &schema) == nil && reflect.DeepEqual(simplify(schema), any(schema))
 }
 
 // setThinking sets thinking and effort as the request wants them.

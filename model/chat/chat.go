@@ -12,8 +12,6 @@ import (
 	"strings"
 	"sync/atomic"
 
-	"github.com/openai/openai-go/v3"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/upstream"
@@ -46,7 +44,7 @@ type Options struct {
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client *openai.Client
+	client *upstream.Client
 	opts   Options
 	up     *upstream.Upstream
 
@@ -103,7 +101,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 // send sends a request. If the upstream refuses a hint, it sends the request again
 // without hints, and the provider sends none from then on.
 func (p *Provider) send(ctx context.Context, body *request) (*http.Response, error) {
-	post := upstream.Post(p.client, "chat/completions", body)
+	post := p.client.Post("chat/completions", body, nil)
 	res, err := post(ctx)
 	if !refusesHints(body, err) {
 		return res, err
@@ -132,7 +130,7 @@ func refusesHints(body *request, err error) bool {
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	return p.up.Models(ctx, upstream.Get(p.client, "models"), explain)
+	return p.up.Models(ctx, p.client.Get("models"), explain)
 }
 
 // explain decodes an error. Param gets the field's name in Responses.

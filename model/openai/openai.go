@@ -7,8 +7,6 @@ import (
 	"iter"
 	"strings"
 
-	"github.com/openai/openai-go/v3"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/upstream"
@@ -30,7 +28,7 @@ type Options struct {
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
-	client *openai.Client
+	client *upstream.Client
 	opts   Options
 	up     *upstream.Upstream
 }
@@ -63,7 +61,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 	}
 	return p.up.Stream(ctx, upstream.Turn{
 		Model:   req.Model,
-		Send:    upstream.Post(p.client, "responses", body),
+		Send:    p.client.Post("responses", body, nil),
 		Answer:  func() upstream.Answer { return newAnswer(req, p.up.Log) },
 		Explain: explain,
 	})
@@ -71,7 +69,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	return p.up.Models(ctx, upstream.Get(p.client, "models"), explain)
+	return p.up.Models(ctx, p.client.Get("models"), explain)
 }
 
 // explain decodes an error. It cuts indexes from Param, because the input sent to the

@@ -1,50 +1,91 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"net/http"
 	"slices"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
+	"strings"
 )
 
 // A Send sends a request. It returns when the header of the response has arrived.
 type Send func(ctx context.Context) (*http.Response, error)
 
-// A Client is the client of a vendor's SDK, which takes options of type O.
-type Client[O any] interface {
-	Get(ctx context.Context, path string, params, res any, opts ...O) error
-	Post(ctx context.Context, path string, params, res any, opts ...O) error
+// A Client sends requests of one vendor's form to an upstream. Vendors' SDKs are not used
+// for that: they would bring 40 MB into the program, read keys from the environment that
+// belong to another upstream, and read answers of any size.
+type Client struct {
+	up     *Upstream
+	header http.Header
 }
 
-// Get returns a Send for a GET request.
-func Get[O any](c Client[O], path string) Send {
-	return func(ctx context.Context) (res *http.Response, err error) {
-		err = c.Get(ctx, path, nil, &res)
-		return res, err
+// Client returns a client whose requests have header, and the operator's own headers, which
+// win.
+func (u *Upstream) Client(header http.Header) *Client {
+	c := &Client{up: u, header: http.Header{"Accept": {"application/json"}, "User-Agent": {"berth"}}}
+	for name, values := range header {
+		c.header[name] = values
 	}
-}
-
-// Post returns a Send for a POST request with a JSON body.
-func Post[O any](c Client[O], path string, body any, opts ...O) Send {
-	return func(ctx context.Context) (res *http.Response, err error) {
-		err = c.Post(ctx, path, body, &res, opts...)
-		return res, err
+	for name, value := range u.Headers {
+		c.header.Set(name, value)
 	}
+	return c
 }
 
 // OpenAI returns a client for servers that speak one of OpenAI's APIs.
-func (u *Upstream) OpenAI() *openai.Client {
-	options := []option.RequestOption{option.WithBaseURL(u.BaseURL), option.WithAPIKey(u.APIKey),
-		option.WithHTTPClient(u.HTTPClient), option.WithMaxRetries(0)}
-	for k, v := range u.Headers {
-		options = append(options, option.WithHeader(k, v))
+func (u *Upstream) OpenAI() *Client {
+	header := http.Header{}
+	if u.APIKey != "" {
+		header.Set("Authorization", "Bearer "+u.APIKey)
 	}
-	// Not openai.NewClient: it takes keys and headers from the environment, which
-	// belong to another upstream.
-	return &openai.Client{Options: options}
+	return u.Client(header)
+}
+
+// Get returns a Send for a GET request to a path below the base URL. The path may have a
+// query.
+func (c *Client) Get(path string) Send {
+	return func(ctx context.Context) (*http.Response, error) { return c.send(ctx, http.MethodGet, path, nil, nil) }
+}
+
+// Post returns a Send for a POST request with a JSON body. The header is added to the
+// client's and may be nil.
+func (c *Client) Post(path string, body any, header http.Header) Send {
+	return func(ctx context.Context) (*http.Response, error) {
+		var raw bytes.Buffer
+		e := json.NewEncoder(&raw)
+		e.SetEscapeHTML(false) // tokens of source code would grow
+		if err := e.Encode(body); err != nil {
+			return nil, fmt.Errorf("encode the request: %w", err)
+		}
+		return c.send(ctx, http.MethodPost, path, bytes.TrimSuffix(raw.Bytes(), []byte("\n")), header)
+	}
+}
+
+func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
+	path, query, _ := strings.Cut(path, "?")
+	at := c.up.Base.JoinPath(path)
+	if query != "" {
+		at.RawQuery = strings.TrimPrefix(at.RawQuery+"&"+query, "&")
+	}
+	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	if method == http.MethodPost {
+		req.Header.Set("Content-Type", "application/json")
+	}
+	for name, values := range c.header {
+		req.Header[name] = values
+	}
+	for name, values := range header {
+		req.Header[name] = values
+	}
+	if host := req.Header.Get("Host"); host != "" { // net/http ignores the header
+		req.Host = host
+	}
+	return c.up.HTTPClient.Do(req)
 }
 
 // Check returns an error unless the value of an option is empty or one of allowed.
