@@ -229,7 +229,7 @@ func TestLostKeysAreRefused(t *testing.T) {
 			if err := errors.Join(db.Close(), os.Remove(filepath.Join(state, name))); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"}, Version: "test", Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "from one copy") {
+			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"}, Version: "test", Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "from the same backup") {
 				t.Errorf("got %v, want an error that names the file to restore", err)
 			}
 		})

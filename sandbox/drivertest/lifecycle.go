@@ -34,7 +34,7 @@ func (s lifecycle) all(t *testing.T) {
 	s.run(t, "NoDescriptors", s.noDescriptors)
 	s.run(t, "CopiedState", s.copiedState)
 	s.run(t, "TenAtOnce", s.tenAtOnce)
-	contents{s.suite}.all(t)
+	contents(s).all(t)
 }
 
 func (s lifecycle) fromCreateToDestroy(t *testing.T) {
