@@ -9,6 +9,7 @@ import (
 	"crypto/x509/pkix"
 	"encoding/pem"
 	"errors"
+	"fmt"
 	"math/big"
 	"sync"
 	"time"
@@ -32,7 +33,7 @@ type Authority struct {
 func NewAuthority(name string) (*Authority, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("egress: generate key: %w", err)
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: "Berth egress of " + name}, SerialNumber: serial(),
@@ -42,10 +43,13 @@ func NewAuthority(name string) (*Authority, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("egress: create certificate: %w", err)
 	}
 	cert, err := x509.ParseCertificate(der)
-	return &Authority{cert: cert, key: key, leaves: map[string]*tls.Certificate{}}, err
+	if err != nil {
+		return nil, fmt.Errorf("egress: parse certificate: %w", err)
+	}
+	return &Authority{cert: cert, key: key, leaves: map[string]*tls.Certificate{}}, nil
 }
 
 // ParseAuthority parses the output of Marshal.
@@ -57,17 +61,20 @@ func ParseAuthority(text []byte) (*Authority, error) {
 	}
 	cert, err := x509.ParseCertificate(first.Bytes)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("egress: parse certificate: %w", err)
 	}
 	key, err := x509.ParseECPrivateKey(second.Bytes)
-	return &Authority{cert: cert, key: key, leaves: map[string]*tls.Certificate{}}, err
+	if err != nil {
+		return nil, fmt.Errorf("egress: parse key: %w", err)
+	}
+	return &Authority{cert: cert, key: key, leaves: map[string]*tls.Certificate{}}, nil
 }
 
 // Marshal returns the authority with its key, in PEM.
 func (a *Authority) Marshal() ([]byte, error) {
 	der, err := x509.MarshalECPrivateKey(a.key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("egress: marshal key: %w", err)
 	}
 	return append(a.PEM(), pem.EncodeToMemory(&pem.Block{Type: "EC PRIVATE KEY", Bytes: der})...), nil
 }
@@ -96,7 +103,7 @@ func (a *Authority) certificate(host string) func(*tls.ClientHelloInfo) (*tls.Ce
 func (a *Authority) issue(host string) (*tls.Certificate, error) {
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("egress: generate key: %w", err)
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: clipName(host)}, DNSNames: []string{host}, SerialNumber: serial(),
@@ -105,7 +112,7 @@ func (a *Authority) issue(host string) (*tls.Certificate, error) {
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("egress: create certificate: %w", err)
 	}
 	return &tls.Certificate{Certificate: [][]byte{der, a.cert.Raw}, PrivateKey: key}, nil
 }

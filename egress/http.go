@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"io"
 	"log"
 	"net"
@@ -37,7 +38,7 @@ func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
 	ctx, cancel := context.WithTimeout(context.Background(), firstTime)
 	defer cancel()
 	if err := own.HandshakeContext(ctx); err != nil {
-		return err
+		return fmt.Errorf("TLS handshake with the client: %w", err)
 	}
 	return c.proxy(own, "https", secrets, c.dial)
 }

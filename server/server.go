@@ -6,6 +6,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"net"
 	"net/http"
@@ -107,7 +108,10 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	}
 	end()
 	if err := hs.Shutdown(grace); err != nil && !errors.Is(err, net.ErrClosed) {
-		return hs.Close()
+		if err := hs.Close(); err != nil {
+			return fmt.Errorf("close HTTP server: %w", err)
+		}
+		return nil
 	}
 	ended := make(chan struct{})
 	go func() {

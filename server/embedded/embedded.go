@@ -111,7 +111,7 @@ func unpack(path string, packed io.Reader) error {
 func copyTo(f *os.File, packed io.Reader) error {
 	r, err := zstd.NewReader(packed)
 	if err != nil {
-		return err
+		return fmt.Errorf("decompress: %w", err)
 	}
 	defer r.Close()
 	if _, err := io.Copy(f, r); err != nil {
