@@ -86,15 +86,15 @@ func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateReques
 func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src berth.ContainerSource) error {
 	c := pl.body
 	ref := src.Template
+	if ref != "" && src.SnapshotID != "" {
+		return berth.Invalid("berth.template", "A container starts from a template or from a snapshot, not from both.")
+	}
 	if ref != "" {
 		if err := pn.opts.MayName(ctx, p, ref); err != nil {
 			return err
 		}
 	}
 	if src.SnapshotID != "" {
-		if ref != "" {
-			return berth.Invalid("berth.template", "A container starts from a template or from a snapshot, not from both.")
-		}
 		from, err := pn.snapshots.get(ctx, p, src.SnapshotID)
 		if err != nil {
 			return err
