@@ -54,7 +54,7 @@ func TestCopiedState(t *testing.T) {
 	}
 	p.want("a volume of the original", p.shell(id, "cat /mnt/volumes/shelf/file"), "kept")
 	if log := dup.log.String(); !strings.Contains(log, "the state directory is a copy") {
-		t.Errorf("the copy's log does not say that it is one:\n%s", log)
+		t.Errorf("the copy's log does not report that it is a copy:\n%s", log)
 	}
 
 	// The same start by another path is no copy.

@@ -55,7 +55,7 @@ func TestCrash(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got, want := told.String(), "first half\nsecond half\nbegun\n"; got != want {
-		t.Errorf("the deltas of both lives tell %q, want %q", got, want)
+		t.Errorf("the deltas before and after the restart have %q, want %q", got, want)
 	}
 	r, err := c.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
 	if err != nil {

@@ -16,8 +16,8 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// TestDamagedState damages what is stored of files and snapshots. Whoever needs it learns
-// at once what is damaged, and so does the operator.
+// TestDamagedState damages stored files and snapshots. A request that needs one gets an
+// error that names it, and so does the operator.
 func TestDamagedState(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
 	c := s.client(option.WithRequestTimeout(time.Minute))

@@ -68,10 +68,10 @@ func TestDeaths(t *testing.T) {
 	for _, id := range []string{killed, alone} {
 		p.want("the container", p.call("GET", "/containers/"+id, ""), `"reason":"killed"`)
 		if !hasLine(ps, id, "killed") {
-			t.Errorf("berth ps -a does not say why %s ended:\n%s", id, ps)
+			t.Errorf("berth ps -a does not have the reason of the end of %s:\n%s", id, ps)
 		}
 		if !hasLine(record, "container.ended", id, "reason=killed") || strings.Count(record, "container.ended") != 2 {
-			t.Errorf("the record does not say once why %s ended:\n%s", id, record)
+			t.Errorf("the record does not have the reason of the end of %s once:\n%s", id, record)
 		}
 		if got := fetch(t, s.url+"/v1/containers/"+id+"/archive?path=x"); !strings.Contains(got, "container_expired") || !strings.Contains(got, "was killed") {
 			t.Errorf("the files of %s: got %.300s", id, got)

@@ -37,7 +37,7 @@ func onVolume(t *testing.T, bytes int64) (p *planted, dir string) {
 	return p, dir
 }
 
-// An answer is what a server said to one request.
+// An answer is the server's answer to one request.
 type answer struct {
 	status int
 	header http.Header
@@ -52,7 +52,7 @@ func (a answer) code() string {
 	return body.Error.Code
 }
 
-// ask makes a request and returns whatever is answered.
+// ask makes a request and returns its answer.
 func (p *planted) ask(method, path, body string) answer {
 	p.t.Helper()
 	req, err := http.NewRequestWithContext(p.t.Context(), method, p.url+"/v1"+path, strings.NewReader(body))

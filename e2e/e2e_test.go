@@ -68,10 +68,10 @@ type server struct {
 	key   string               // that clients bear; "" is none
 	files []*os.File           // that it is given as descriptors 3 and up
 	attr  *syscall.SysProcAttr // who runs it; nil is who runs the tests
-	boot  string               // a file with the id of the machine's start; empty is the machine's own
+	boot  string               // a file with the id of the machine's start; empty: the machine's own
 }
 
-// A logBuffer is what a server says, read while it still speaks.
+// A logBuffer is a server's log, which can be read while the server writes it.
 type logBuffer struct {
 	mu  sync.Mutex
 	buf bytes.Buffer
@@ -202,7 +202,7 @@ func (s *server) launch() {
 	}
 }
 
-// kill ends the server as a power cut would: nothing of it is asked.
+// kill ends the server without an orderly stop.
 func (s *server) kill() {
 	s.t.Helper()
 	if err := s.cmd.Process.Kill(); err != nil {
@@ -228,7 +228,7 @@ func (s *server) close() {
 		s.t.Errorf("the server did not stop in order: %v", err)
 	}
 	if s.t.Failed() {
-		s.t.Logf("the server said:\n%s", s.log)
+		s.t.Logf("the server logged:\n%s", s.log)
 	}
 }
 
@@ -241,7 +241,7 @@ func (s *server) waitUntil(what string, ok func() bool) {
 			return
 		}
 	}
-	s.t.Fatalf("waited in vain until %s; the server said:\n%s", what, s.log)
+	s.t.Fatalf("waited in vain until %s; the server logged:\n%s", what, s.log)
 }
 
 // logs reports whether one line of the server's log contains all words. The log arrives
@@ -255,7 +255,7 @@ func (s *server) logs(words ...string) bool {
 	return false
 }
 
-// receive returns what comes from a channel, or fails the test after a minute.
+// receive returns a value of a channel, or fails the test after a minute.
 func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
 	t.Helper()
 	select {
@@ -271,7 +271,7 @@ func (s *server) client(opts ...option.RequestOption) *openai.Client {
 	return &c
 }
 
-// berth runs the command line against the server and returns what it printed.
+// berth runs the command line against the server and returns its output.
 func (s *server) berth(args ...string) (stdout, stderr string, err error) {
 	cmd := exec.Command(binary(s.t), args...)
 	cmd.Env = append(os.Environ(), "BERTH_URL="+s.url, "BERTH_STATE="+s.state, "BERTH_API_KEY="+s.key)

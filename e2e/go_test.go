@@ -71,7 +71,8 @@ func TestGo(t *testing.T) {
 	}
 }
 
-// TestKeys: with a key, nobody comes in without one, and projects do not see each other.
+// TestKeys: once a key exists, requests without one are refused, and projects do not see each
+// other.
 func TestKeys(t *testing.T) {
 	s := newServer(t)
 	secrets := map[string]string{}

@@ -20,7 +20,7 @@ import (
 	_ "modernc.org/sqlite"
 )
 
-// bootAnew has the server's next start believe that the machine was started anew.
+// bootAnew makes the server's next start detect a restart of the machine.
 func (s *server) bootAnew() {
 	s.t.Helper()
 	if s.boot == "" {
@@ -192,7 +192,7 @@ func (s *server) erased(ids ...string) {
 	}
 }
 
-// secrets returns of how many containers the server keeps secrets.
+// secrets returns the number of containers whose secrets the server stores.
 func (s *server) secrets() (n int) {
 	s.t.Helper()
 	db, err := sql.Open("sqlite", "file:"+filepath.Join(s.state, "berth.db")+"?mode=ro")
@@ -211,7 +211,7 @@ func (s *server) secrets() (n int) {
 func (s *server) wantNothing(word string) {
 	s.t.Helper()
 	if n := s.secrets(); n != 0 {
-		s.t.Errorf("the secrets of %d containers are kept", n)
+		s.t.Errorf("the secrets of %d containers are stored", n)
 	}
 	if left, err := os.ReadDir(filepath.Join(s.state, "gvisor", "sandboxes")); err != nil || len(left) > 0 {
 		s.t.Errorf("sandboxes: got %v, %v, want none", left, err)

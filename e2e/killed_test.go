@@ -208,7 +208,7 @@ func TestBuildKilled(t *testing.T) {
 			break
 		}
 		if time.Now().After(end) {
-			t.Fatal("what a killed build left is not swept")
+			t.Fatal("the remains of a killed build are not removed")
 		}
 	}
 	if left := filesBelow(t, filepath.Join(images, "templates"), filepath.Join(images, "names")); len(left) > 0 {
@@ -306,7 +306,7 @@ func TestVolumesKilled(t *testing.T) {
 	t.Logf("%d volumes were made and kept, %d removed, %d are there", len(made), len(removed), len(there))
 	for id := range made {
 		if !there[id] {
-			t.Errorf("%s was told of, and is gone", id)
+			t.Errorf("%s was acknowledged, and is gone", id)
 		}
 	}
 	for id := range there {

@@ -101,7 +101,7 @@ func TestOutage(t *testing.T) {
 		fmt.Fprintf(&want, "line %d\n", i+1)
 	}
 	if diff := cmp.Diff(want.String(), told.String()); diff != "" {
-		t.Errorf("what the stream told (-want +got):\n%s", diff)
+		t.Errorf("the stream's events (-want +got):\n%s", diff)
 	}
 	r, err := c.Responses.Get(t.Context(), id, responses.ResponseGetParams{})
 	if err != nil {

@@ -154,7 +154,7 @@ func testBrowser(t *testing.T, page string) {
 	}
 	var told map[string]string
 	if m := toldPattern.FindSubmatch(dom); m == nil || json.Unmarshal([]byte(html.UnescapeString(string(m[1]))), &told) != nil {
-		t.Fatalf("the page told nothing:\n%s", dom)
+		t.Fatalf("the page reported nothing:\n%s", dom)
 	}
 	want := map[string]string{"origin": "null", "own file": "hello", "own post": "200", "the API": "refused",
 		"cookies": "refused", "storage": "refused", "service worker": "refused"}

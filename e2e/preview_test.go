@@ -69,7 +69,7 @@ func TestPreviewHost(t *testing.T) {
 	}
 	var told map[string]string
 	if m := toldPattern.FindSubmatch(dom); m == nil || json.Unmarshal([]byte(html.UnescapeString(string(m[1]))), &told) != nil {
-		t.Fatalf("the page told nothing:\n%s", dom)
+		t.Fatalf("the page reported nothing:\n%s", dom)
 	}
 	// What is asked of the API is asked of the page's own server; the permission is
 	// not among the cookies that it sees.

@@ -115,7 +115,7 @@ func TestExpiredChain(t *testing.T) {
 	}
 	_, err := c.Responses.New(t.Context(), after(one, in(containerOf(one), shellTask(fence("true")))))
 	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, string(was.Berth.LastSnapshot)) {
-		t.Errorf("whoever names the container: got %v, want container_expired and where its files are", err)
+		t.Errorf("a request that names the container: got %v, want container_expired and where its files are", err)
 	}
 	if err := c.Delete(t.Context(), "snapshots/"+string(was.Berth.LastSnapshot), nil, nil); err != nil {
 		t.Fatal(err)

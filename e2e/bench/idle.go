@@ -14,7 +14,7 @@ import (
 // idleTime is for how long idle containers are watched.
 const idleTime = 30 * time.Second
 
-// measureIdle measures what containers cost that do nothing: memory and processor
+// measureIdle measures the cost of idle containers: memory and processor
 // time, theirs and the server's.
 func measureIdle(ctx context.Context, b *bench) (err error) {
 	t := &table{title: "Idle containers"}
@@ -110,7 +110,7 @@ func (s *server) watchIdle(ctx context.Context, t *table, ids []string, before o
 	return nil
 }
 
-// own is what a server uses itself.
+// own is the server's own use of resources.
 type own struct{ memory, goroutines float64 }
 
 func (s *server) own(ctx context.Context) (own, error) {
@@ -122,8 +122,8 @@ func (s *server) own(ctx context.Context) (own, error) {
 	return own{m.resident, n}, err
 }
 
-// settleTime is how long a server may take to let go of what has ended: connections
-// to it are kept for a while.
+// settleTime is the time in which a server must release ended connections and containers:
+// idle connections stay open for a while.
 const settleTime = 30 * time.Second
 
 // compareAfter waits until the server has let go of what it had more than before,

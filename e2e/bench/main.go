@@ -39,7 +39,7 @@ type bench struct {
 	interrupted func() bool
 }
 
-// A subject is what one or more tables are about.
+// A subject is the topic of one or more tables.
 type subject struct {
 	name, what string
 	measure    func(context.Context, *bench) error
@@ -136,8 +136,8 @@ func choose(names string) ([]subject, error) {
 	return chosen, nil
 }
 
-// measure measures one subject after the other. What goes wrong with one does not
-// keep the others from being measured.
+// measure measures one subject after the other. An error in one does not prevent the
+// measurement of the others.
 func (b *bench) measure(ctx context.Context, chosen []subject) error {
 	began := time.Now()
 	fmt.Fprintf(b.out, "%s, %d cores, %s\n", began.UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), load())
@@ -155,7 +155,7 @@ func (b *bench) measure(ctx context.Context, chosen []subject) error {
 	return errors.Join(errs...)
 }
 
-// load says how busy the machine is.
+// load describes the load of the machine.
 func load() string {
 	raw, _ := os.ReadFile("/proc/loadavg")
 	one, _, _ := strings.Cut(string(raw), " ")
@@ -188,7 +188,7 @@ func (b *bench) prepare() error {
 	}
 	b.state = filepath.Join(cache, "berth-bench")
 	if err := b.cleanUp(); err != nil {
-		return fmt.Errorf("what a former run has left: %w", err)
+		return fmt.Errorf("remove the remains of a former run: %w", err)
 	}
 	return os.MkdirAll(b.state, 0o700)
 }

@@ -56,7 +56,7 @@ func host(ctx context.Context, path string, args ...string) error {
 	return exec.CommandContext(ctx, path, args...).Run()
 }
 
-// stopped stops a server and adds what goes wrong with that to err.
+// stopped stops a server and joins its error to err.
 func stopped(s *server, err *error) { *err = errors.Join(*err, s.stop()) }
 
 // dialer returns how a guest is reached by its driver.

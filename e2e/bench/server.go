@@ -87,7 +87,7 @@ func (b *bench) serveWith(ctx context.Context, config, hosts string, flags ...st
 	return s, nil
 }
 
-// freePorts returns addresses on the loopback that nobody listens on.
+// freePorts returns free addresses on the loopback.
 func freePorts(n int) ([]string, error) {
 	var addrs []string
 	for range n {
@@ -126,7 +126,7 @@ func (s *server) lastWords() error {
 	if err != nil {
 		return err
 	}
-	return fmt.Errorf("the server said: %s", raw[max(0, len(raw)-2000):])
+	return fmt.Errorf("the server logged: %s", raw[max(0, len(raw)-2000):])
 }
 
 // stop deletes all containers, ends the server and removes what it kept. It does
@@ -264,7 +264,7 @@ func execute(ctx context.Context, c *guest.Client, path string, args ...string) 
 	return out.String(), nil
 }
 
-// figure returns the sum of a figure that the server tells Prometheus.
+// figure returns the sum of one of the server's metrics.
 func (s *server) figure(ctx context.Context, name string) (float64, error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, s.metrics, nil)
 	if err != nil {
@@ -287,7 +287,7 @@ func (s *server) figure(ctx context.Context, name string) (float64, error) {
 		}
 	}
 	if !found {
-		return 0, fmt.Errorf("the server tells no %s", name)
+		return 0, fmt.Errorf("the server has no metric %s", name)
 	}
 	return sum, nil
 }

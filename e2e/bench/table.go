@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// A series is what came out of doing one thing many times.
+// A series is the results of doing one thing many times.
 type series struct {
 	values []float64 // of those that worked, in its table row's unit
 	tried  int
@@ -36,10 +36,10 @@ func (s *series) add(value float64, err error) {
 	s.values = append(s.values, value)
 }
 
-// took is add for what is measured in milliseconds.
+// took is add for durations, in milliseconds.
 func (s *series) took(d time.Duration, err error) { s.add(float64(d)/float64(time.Millisecond), err) }
 
-// join adds what another series has.
+// join adds the results of another series.
 func (s *series) join(other series) {
 	s.values = append(s.values, other.values...)
 	s.tried += other.tried
@@ -63,12 +63,12 @@ type row struct {
 	what   string
 	unit   string // ms, MB/s, MB …
 	series series
-	beside string // what else could be done
-	other  series // and what came out of it, in the same unit
+	beside string // the alternative
+	other  series // its results, in the same unit
 	target string // of DESIGN, if there is one
 }
 
-// A table is what is printed of one subject.
+// A table is the printed results of one subject.
 type table struct {
 	title string
 	rows  []row
@@ -81,10 +81,10 @@ func (t *table) note(format string, args ...any) {
 	t.notes = append(t.notes, fmt.Sprintf(format, args...))
 }
 
-// tail is how many values there must be for a 99th percentile to say anything.
+// tail is the number of values from which on a 99th percentile is meaningful.
 const tail = 20
 
-// print writes the table in Markdown, and says what failed.
+// print writes the table in Markdown, and the errors below it.
 func (t *table) print(w io.Writer) {
 	cells := [][]string{{"what", "done", "p50", "p99", "beside", "ratio", "target"}}
 	for _, r := range t.rows {
@@ -101,10 +101,10 @@ func (t *table) print(w io.Writer) {
 	}
 }
 
-// maxErrors is how many different errors of one row are told.
+// maxErrors is the number of different errors of one row that are printed.
 const maxErrors = 5
 
-// printErrors says what failed, each error once.
+// printErrors prints each error once.
 func printErrors(w io.Writer, what string, errs []error) {
 	count := map[string]int{}
 	for _, err := range errs {
