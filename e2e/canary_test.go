@@ -234,14 +234,14 @@ func (p *planted) deleteAll() {
 	}
 }
 
-// wantClean checks the raw volume and what the server said.
+// wantClean checks the raw volume and the server's log.
 func (p *planted) wantClean(v volume, when string) {
 	p.t.Helper()
 	if found := v.find(p.t, p.word); found != nil {
 		p.t.Errorf("%s the canary is on the volume in the clear:\n%s", when, strings.Join(found, "\n"))
 	}
 	if strings.Contains(p.log.String(), p.word) {
-		p.t.Errorf("%s the server has said the canary", when)
+		p.t.Errorf("%s the server has logged the canary", when)
 	}
 }
 

@@ -50,7 +50,7 @@ func TestClientsPython(t *testing.T) {
 // lock returns the file that pins what is in the client's environment.
 func (c pythonClient) lock() string { return filepath.Join("python", c.env+".txt") }
 
-// run runs the client's program and compares the finished jobs with its titles.
+// run runs the client's program and compares the jobs that it did with its titles.
 func (c pythonClient) run(t *testing.T, url string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)

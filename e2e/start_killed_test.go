@@ -163,7 +163,7 @@ func (s *server) final(c *openai.Client, id string) *responses.Response {
 			return r
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%s is still %s; the server said:\n%s", id, r.Status, s.log)
+			s.t.Fatalf("%s is still %s; the server logged:\n%s", id, r.Status, s.log)
 		}
 	}
 }
