@@ -155,7 +155,7 @@ func TestStopAll(t *testing.T) {
 // TestStopRefuses stops what is no state directory, and a server that does not end.
 func TestStopRefuses(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
-	if _, errs, err := s.berth("stop", "--all", "--state", t.TempDir()); err == nil || !strings.Contains(errs, "no state directory") {
+	if _, errs, err := s.berth("stop", "--all", "--state", t.TempDir()); err == nil || !strings.Contains(errs, "is not a state directory") {
 		t.Errorf("an empty directory: got %v, %s", err, errs)
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
