@@ -61,6 +61,12 @@ def job(title):
     return register
 
 
+def report(text):
+    """Write lines in one piece: frameworks print from other threads."""
+    sys.stdout.flush()
+    os.write(1, f"\n{text}\n".encode())
+
+
 def main():
     """Run the jobs, the async ones on one loop."""
     failed = False
@@ -71,8 +77,8 @@ def main():
                     loop.run(function())
                 else:
                     function()
-                print(f"ok {title}", flush=True)
+                report(f"ok {title}")
             except Exception:
                 failed = True
-                print(f"failed {title}\n{traceback.format_exc(limit=-8)}", flush=True)
+                report(f"failed {title}\n{traceback.format_exc(limit=-8)}")
     sys.exit(1 if failed else 0)
