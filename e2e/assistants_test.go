@@ -90,7 +90,7 @@ func TestGoAssistants(t *testing.T) {
 	kept, err := c.Beta.Threads.Runs.Get(ctx, thread.ID, run.ID)
 	must(err)
 	if diff := cmp.Diff(run.RawJSON(), kept.RawJSON()); diff != "" {
-		t.Errorf("after a crash (-told +kept):\n%s", diff)
+		t.Errorf("after a crash (-sent +stored):\n%s", diff)
 	}
 	_, err = c.Beta.Threads.Messages.New(ctx, thread.ID, openai.BetaThreadMessageNewParams{Role: "user", Content: openai.BetaThreadMessageNewParamsContentUnion{OfString: openai.String("x")}})
 	wantStatus(t, "a message to a run that waits", err, http.StatusBadRequest)

@@ -75,8 +75,8 @@ func (p *planted) ask(method, path, body string) answer {
 const hello = `{"model":"scripted","input":"hello"}`
 
 // TestContainerFillsTheVolume lets a container write more than the host's volume holds.
-// It is ended, with a reason that everybody is told; the others go on and are served, or
-// told why not; and what it took is there again.
+// It is ended, and every client gets the reason. The others continue and are served or
+// refused with a reason. The space that it used is free again.
 func TestContainerFillsTheVolume(t *testing.T) {
 	p, _ := onVolume(t, 512<<20)
 	containerFills(t, p)

@@ -14,7 +14,7 @@ import (
 )
 
 // TestFallback: an upstream that fails, and one that breaks its connections, are
-// passed over; who answers does the work in the container, and no one is told a key.
+// passed over; who answers does the work in the container, and no client sees a key.
 func TestFallback(t *testing.T) {
 	var asked [2]atomic.Int64
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -61,9 +61,9 @@ retry: {attempts: 1}
 	task.Model = "none-model"
 	_, err = s.client().Responses.New(t.Context(), task)
 	if err == nil {
-		t.Error("nobody answers, and there is an answer")
+		t.Error("no upstream answers, but the request was answered")
 	}
 	if said := fmt.Sprint(err, told, s.log); strings.Contains(said, "key-of-") {
-		t.Errorf("a key is told: %s", said)
+		t.Errorf("a key is shown: %s", said)
 	}
 }

@@ -30,7 +30,7 @@ func (s *server) connect() *socket {
 	return &socket{s.t, conn}
 }
 
-// ask asks for a response and returns it as it ended, or the error told instead.
+// ask asks for a response and returns it as it ended, or the error event.
 func (s *socket) ask(task responses.ResponseNewParams, opts ...socketOption) (*responses.Response, string) {
 	s.t.Helper()
 	ctx, cancel := context.WithTimeout(s.t.Context(), time.Minute)

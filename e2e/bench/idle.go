@@ -78,8 +78,8 @@ func (s *server) once(ctx context.Context) error {
 	return s.delete(ctx, id)
 }
 
-// watchIdle measures what n containers and their server use while nobody asks
-// anything of them.
+// watchIdle measures what n containers and their server use without any
+// request.
 func (s *server) watchIdle(ctx context.Context, t *table, ids []string, before own) error {
 	pids, err := processesOf(ids)
 	if err != nil {

@@ -103,7 +103,7 @@ func (b *bench) serveHere(ctx context.Context) (base string, end func(), err err
 	return "http://127.0.0.1:" + strings.TrimSpace(port), end, nil
 }
 
-// fetch gets a URL, which must answer with so many bytes.
+// fetch gets a URL, which must answer with size bytes.
 func fetch(ctx context.Context, client *http.Client, url string, size int64) error {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
 	if err != nil {

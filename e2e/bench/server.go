@@ -39,7 +39,7 @@ func (b *bench) serve(ctx context.Context, config string) (*server, error) {
 	return b.serveWith(ctx, config, "")
 }
 
-// withHosts runs a program with another /etc/hosts, which nobody else sees.
+// withHosts runs a program with another /etc/hosts, which no other process sees.
 const withHosts = `mount --bind "$0" /etc/hosts && exec "$@"`
 
 // serveWith is serve for a server that has an /etc/hosts of its own, unless hosts is

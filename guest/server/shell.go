@@ -187,13 +187,13 @@ func (c *call) stream(ctx context.Context, seen []*v1.Seen, stream *connect.Serv
 	defer silence.Stop()
 	for {
 		wake := c.changed()
-		told, done := false, true
+		sent, done := false, true
 		for _, r := range readers {
 			n, err := r.send(stream)
 			if err != nil {
 				return err
 			}
-			told = told || n
+			sent = sent || n
 			done = done && r.ended
 		}
 		if changes, settled := c.last(); done && settled {
@@ -202,7 +202,7 @@ func (c *call) stream(ctx context.Context, seen []*v1.Seen, stream *connect.Serv
 			}
 			return stream.Send(&v1.RunResponse{Event: &v1.RunResponse_Changes{Changes: changes}})
 		}
-		if told {
+		if sent {
 			continue
 		}
 		select {
@@ -231,14 +231,14 @@ func (r *reader) send(stream *connect.ServerStream[v1.RunResponse]) (bool, error
 		return false, nil
 	}
 	result := r.cmd.result() // before reading the spools: with a result, they are complete
-	told, drained := false, true
+	sent, drained := false, true
 	for i, sp := range []*spool{r.cmd.stdout, r.cmd.stderr} {
 		at, n, end := sp.read(r.offset[i], r.buf)
 		drained = drained && end
 		if n == 0 {
 			continue
 		}
-		told = true
+		sent = true
 		r.offset[i] = at + int64(n)
 		out := &v1.Output{Offset: uint64(at), Data: r.buf[:n]}
 		msg := &v1.RunResponse{CommandIndex: uint32(r.cmd.index), Event: &v1.RunResponse_Stdout{Stdout: out}}
@@ -246,11 +246,11 @@ func (r *reader) send(stream *connect.ServerStream[v1.RunResponse]) (bool, error
 			msg.Event = &v1.RunResponse_Stderr{Stderr: out}
 		}
 		if err := stream.Send(msg); err != nil {
-			return told, err
+			return sent, err
 		}
 	}
-	if told || !drained || result == nil {
-		return told, nil
+	if sent || !drained || result == nil {
+		return sent, nil
 	}
 	r.ended = true
 	return true, stream.Send(&v1.RunResponse{CommandIndex: uint32(r.cmd.index), Event: &v1.RunResponse_End{End: result}})
