@@ -40,8 +40,9 @@ type Options struct {
 // the process's log, puts request data into error texts, and decodes numbers in
 // arguments as floats.
 type Provider struct {
-	opts Options
-	up   *upstream.Upstream
+	client *upstream.Client
+	opts   Options
+	up     *upstream.Upstream
 }
 
 var (
@@ -65,40 +66,22 @@ func New(opts Options) (*Provider, error) {
 	if err := upstream.Check("thinking", opts.Thinking, "budget", "level"); err != nil {
 		return nil, err
 	}
-	return &Provider{opts: opts, up: up}, nil
-}
-
-// send sends a request to a path of the API; body may be nil.
-func (p *Provider) send(ctx context.Context, method, path string, body []byte) (*http.Response, error) {
-	req, err := http.NewRequestWithContext(ctx, method, p.opts.BaseURL+"/"+p.opts.Version+"/"+path, bytes.NewReader(body))
-	if err != nil {
-		return nil, err
+	header := http.Header{}
+	if up.APIKey != "" {
+		header.Set("X-Goog-Api-Key", up.APIKey)
 	}
-	req.Header.Set("Content-Type", "application/json")
-	if p.up.APIKey != "" {
-		req.Header.Set("X-Goog-Api-Key", p.up.APIKey)
-	}
-	for k, v := range p.up.Headers {
-		req.Header.Set(k, v)
-	}
-	return p.up.HTTPClient.Do(req)
+	return &Provider{client: up.Client(header), opts: opts, up: up}, nil
 }
 
 // Stream implements model.Provider.
 func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
-	var raw []byte
 	body, err := p.request(req)
-	if err == nil {
-		raw, err = json.Marshal(body)
-	}
 	if err != nil {
 		return upstream.Fail(err)
 	}
 	return p.up.Stream(ctx, upstream.Turn{
-		Model: req.Model,
-		Send: func(ctx context.Context) (*http.Response, error) {
-			return p.send(ctx, http.MethodPost, resource(req.Model)+":streamGenerateContent?alt=sse", raw)
-		},
+		Model:   req.Model,
+		Send:    p.client.Post(p.opts.Version+"/"+resource(req.Model)+":streamGenerateContent?alt=sse", body, nil),
 		Answer:  func() upstream.Answer { return newAnswer(req, p.up.Log) },
 		Explain: explain,
 	})
@@ -111,16 +94,16 @@ func resource(name string) string {
 	}
 	parts := strings.Split(name, "/")
 	for i := range parts {
-		parts[i] = url.PathEscape(parts[i])
+		if parts[i] = url.PathEscape(parts[i]); parts[i] == "." || parts[i] == ".." {
+			parts[i] = strings.ReplaceAll(parts[i], ".", "%2E") // it must not leave the API's path
+		}
 	}
 	return strings.Join(parts, "/")
 }
 
 // Models implements model.Lister.
 func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
-	send := func(ctx context.Context) (*http.Response, error) {
-		return p.send(ctx, http.MethodGet, "models?pageSize=1000", nil)
-	}
+	send := p.client.Get(p.opts.Version + "/models?pageSize=1000")
 	var page struct {
 		Models []struct {
 			Name    string   `json:"name"` // models/gemini-…

@@ -153,7 +153,7 @@ func TestVendorClientReadsDouble(t *testing.T) {
 }
 
 func TestBody(t *testing.T) {
-	const hi = `{"contents":[{"role":"user","parts":[{"text":"\u003chi\u003e"}]}]`
+	const hi = `{"contents":[{"role":"user","parts":[{"text":"<hi>"}]}]`
 	half := 0.1
 	tests := []struct {
 		name string
@@ -316,12 +316,13 @@ func TestRequests(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, name := range []string{"gemini-3.5-flash", "tunedModels/a?b"} {
+		for _, name := range []string{"gemini-3.5-flash", "tunedModels/a?b", "../../v2/x"} {
 			_, _ = modeltest.Collect(t, p, &model.Request{Model: name, Items: []berth.Item{user("hi")}})
 		}
 	}
 	for i, got := range paths {
-		want := []string{"http://x/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse", "http://x/v1beta/tunedModels/a%3Fb:streamGenerateContent?alt=sse"}[i%2]
+		want := []string{"http://x/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse", "http://x/v1beta/tunedModels/a%3Fb:streamGenerateContent?alt=sse",
+			"http://x/v1beta/%2E%2E/%2E%2E/v2/x:streamGenerateContent?alt=sse"}[i%3]
 		if got != want {
 			t.Errorf("got path %s, want %s", got, want)
 		}
