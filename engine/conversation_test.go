@@ -210,7 +210,7 @@ func TestConversationCompacted(t *testing.T) {
 // A dyingStore fails when a response is to end, as a server that is killed then.
 type dyingStore struct {
 	store.Responses
-	died chan struct{}
+	saved, died chan struct{} // saved receives a value for each append before the last
 }
 
 var errKilled = errors.New("killed")
@@ -224,16 +224,21 @@ func (s dyingStore) AppendEvents(ctx context.Context, p berth.ProjectID, id bert
 		}
 		return errKilled
 	}
-	return s.Responses.AppendEvents(ctx, p, id, owner, events, body, also...)
+	err := s.Responses.AppendEvents(ctx, p, id, owner, events, body, also...)
+	select {
+	case s.saved <- struct{}{}:
+	default: // the test has seen enough
+	}
+	return err
 }
 
 // A server that dies before the end of a response has added no items to the conversation.
 // After a restart the response ends and adds its items once.
 func TestConversationKilled(t *testing.T) {
-	h := newHouse(t, say("Lost."), say("Kept."))
+	saved, died := make(chan struct{}, 1), make(chan struct{})
+	h := newHouse(t, append(say("Lost."), until(func() { <-saved })), say("Kept."))
 	h.stop()
-	died := make(chan struct{})
-	h.startOn(dyingStore{h.store, died})
+	h.startOn(dyingStore{h.store, saved, died})
 	h.newConversation(project)
 	r := h.create(says("ask", `,"background":true`))
 	<-died

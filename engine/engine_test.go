@@ -256,6 +256,9 @@ type turn []any
 // hang is a turn's way to stop in the middle until it is cancelled.
 type hang struct{}
 
+// until is a turn's way to stop in the middle until the function returns.
+type until func()
+
 func say(text string) turn { return turn{model.Text{Text: text}} }
 
 func shell(id, arguments string) turn {
@@ -316,6 +319,8 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 				<-ctx.Done()
 				yield(nil, ctx.Err())
 				return
+			case until:
+				d()
 			case noUsage:
 				finish.Usage = berth.Usage{}
 			case model.Finish:

@@ -11,7 +11,7 @@ import (
 )
 
 // A turnWriter stores the output of one turn of the model as items and events. The events
-// of one delta are one Update, so that the end of an item is stored together with the
+// of one delta are stored by one write, so that the end of an item is stored together with the
 // start of the next. After a crash, a closed last item is therefore the last of its turn.
 type turnWriter struct {
 	run     *run
@@ -27,13 +27,14 @@ type turnWriter struct {
 	refusal string // of the last refused call, or empty
 }
 
-// write stores the events of one delta.
+// write queues the events of one delta: those that arrive while a write runs are stored
+// together by the next one.
 func (w *turnWriter) write(ctx context.Context, delta model.Delta) error {
 	w.begun = true
 	if text, ok := delta.(model.Text); !ok || w.message != nil && w.message.phase != text.Phase {
 		w.cite(ctx)
 	}
-	return w.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
+	return w.run.writer.Queue(ctx, func(body berth.Response) []berth.Event {
 		w.next = len(body.Output)
 		events := w.events(delta)
 		w.drafts.add(events)
