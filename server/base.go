@@ -9,7 +9,9 @@ import (
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/store/transient"
 )
 
 // base holds the parts that all others use.
@@ -18,7 +20,8 @@ type base struct {
 	space *diskspace.Guard
 	node  string // the server's name on leases
 	key   [32]byte
-	db    *sqlite.DB
+	disk  *sqlite.DB  // the database of the state directory
+	db    store.Store // disk, and responses that are not to be stored
 	audit *audit.Log
 	quota *project.Quota
 }
@@ -45,10 +48,11 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.key, err = sealKey(o.State); err != nil {
 		return nil, err
 	}
-	b.db, err = OpenStore(ctx, o.State, sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space})
+	b.disk, err = OpenStore(ctx, o.State, sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space})
 	if err != nil {
 		return nil, err
 	}
+	b.db = transient.New(b.disk, o.Log)
 	s.later(func(context.Context) error { return b.db.Close() })
 	keys, err := b.db.ListKeys(ctx)
 	if err != nil {
@@ -65,6 +69,6 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 }
 
 // newQuota returns the quota of projects.
-func newQuota(db *sqlite.DB, config *Config) *project.Quota {
+func newQuota(db store.Store, config *Config) *project.Quota {
 	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Limits: config.limits(), Sizes: storedSizes(db)})
 }

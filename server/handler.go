@@ -37,5 +37,5 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Files: data.files, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles,
 		Models:  api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
 		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
-		Ready:   newReadiness(b.db, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil
+		Ready:   newReadiness(b.disk, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil
 }
