@@ -143,8 +143,9 @@ const (
 	contentInput   content = "input"
 	contentBody    content = "body" // of any row
 	contentOutput  content = "output"
-	contentEvent   content = "event"
-	contentPath    content = "path" // of a file in a container
+	contentEvent   content = "event"  // of a row from before contentEvents
+	contentEvents  content = "events" // of one write
+	contentPath    content = "path"   // of a file in a container
 )
 
 // seal returns a box with the content.

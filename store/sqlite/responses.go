@@ -62,19 +62,18 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 	})
 }
 
-// eventRow is the size counted for an event's row besides its box, as in EventBytes.
+// eventRow is the size counted for a row of events besides its box, as in EventBytes.
 const eventRow = 64
 
 // appendEvents saves events and counts them in the project's StoredBytes.
 func appendEvents(ctx context.Context, q *query.Queries, k sealed.Key, p berth.ProjectID, id berth.ResponseID, events []store.Event) error {
 	var bytes int64
-	for _, ev := range events {
-		box := k.Event(ev.Data)
-		err := q.AppendEvent(ctx, query.AppendEventParams{Response: string(id), SequenceNumber: ev.SequenceNumber, Type: string(ev.Type), Data: box})
+	for _, row := range k.Events(events) {
+		err := q.AppendEvents(ctx, query.AppendEventsParams{Response: string(id), SequenceNumber: row.First, Data: row.Box, Span: row.Span, Size: row.Size})
 		if err != nil {
 			return err
 		}
-		bytes += int64(len(box)) + eventRow
+		bytes += int64(len(row.Box)) + eventRow
 	}
 	return q.AddStored(ctx, query.AddStoredParams{Project: string(p), Bytes: bytes})
 }
@@ -214,31 +213,41 @@ func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.Respo
 	if err := absentOr(ctx, d.queries, p, id, nil); err != nil {
 		return nil, d.wrap(err)
 	}
-	last, bytes, err := d.page(ctx, id, after, limit)
+	first, last, bytes, err := d.page(ctx, id, after, limit)
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	if last == after {
+	if last <= after {
 		return nil, nil
 	}
 	if err := store.Reserve(ctx, bytes); err != nil {
 		return nil, err
 	}
-	rows, err := d.queries.Events(ctx, query.EventsParams{Response: string(id), After: after, Last: last})
+	rows, err := d.queries.Events(ctx, query.EventsParams{Response: string(id), First: first, Last: last})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
 	store.ReturnUndecoded(ctx, bytes) // the events are not decoded here
-	events := make([]store.Event, len(rows))
+	var events []store.Event
 	o := d.keys.Opener()
-	for i, r := range rows {
-		data, err := o.Event(ctx, r.Data)
+	for _, r := range rows {
+		of, err := openEvents(ctx, o, r)
 		if err != nil {
 			return nil, d.damaged("response "+string(id)+": ", err)
 		}
-		events[i] = store.Event{SequenceNumber: r.SequenceNumber, Type: berth.EventType(r.Type), Data: data}
+		events = append(events, of...)
 	}
-	return events, nil
+	events = slices.DeleteFunc(events, func(ev store.Event) bool { return ev.SequenceNumber <= after })
+	return events[:min(limit, len(events))], nil
+}
+
+// openEvents returns the events of a row.
+func openEvents(ctx context.Context, o *sealed.Opener, r query.EventsRow) ([]store.Event, error) {
+	if r.Type == "" {
+		return o.Events(ctx, r.Data, r.SequenceNumber)
+	}
+	data, err := o.Event(ctx, r.Data)
+	return []store.Event{{SequenceNumber: r.SequenceNumber, Type: berth.EventType(r.Type), Data: data}}, err
 }
 
 func (d responses) Chain(ctx context.Context, p berth.ProjectID, id berth.ResponseID) ([]store.Link, error) {

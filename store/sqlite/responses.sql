@@ -39,12 +39,12 @@ RETURNING previous;
 -- NextEvent returns the next sequence number, for the owner of the lease,
 -- and the key of the response.
 -- name: NextEvent :one
-SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER) AS next, seal
+SELECT CAST(coalesce((SELECT e.sequence_number + e.span FROM events e WHERE e.response = r.id ORDER BY e.sequence_number DESC LIMIT 1), 0) AS INTEGER) AS next, seal
 FROM responses r
 WHERE r.id = ? AND r.project = ? AND r.deleted = 0 AND r.final = 0 AND r.lease_owner = ?;
 
--- name: AppendEvent :exec
-INSERT INTO events (response, sequence_number, type, data) VALUES (?, ?, ?, ?);
+-- name: AppendEvents :exec
+INSERT INTO events (response, sequence_number, type, data, span, size) VALUES (?, ?, '', ?, ?, ?);
 
 -- name: UpdateBody :exec
 UPDATE bodies SET body = ?, output = ? WHERE response = ?;
@@ -54,12 +54,16 @@ UPDATE responses SET final = 1 WHERE id = ? RETURNING key;
 
 -- name: Events :many
 SELECT sequence_number, type, data FROM events
-WHERE response = sqlc.arg(response) AND sequence_number > sqlc.arg(after) AND sequence_number <= sqlc.arg(last) ORDER BY sequence_number;
+WHERE response = sqlc.arg(response) AND sequence_number >= sqlc.arg(first) AND sequence_number <= sqlc.arg(last) ORDER BY sequence_number;
 
--- EventSizes returns the sizes of events without reading them.
+-- EventSizes returns the sizes of rows without reading them, from the row that has the event
+-- "next".
 -- name: EventSizes :many
-SELECT sequence_number, CAST(length(data) AS INTEGER) AS bytes FROM events
-WHERE response = ? AND sequence_number > ? ORDER BY sequence_number LIMIT ?;
+SELECT e.sequence_number, e.span, CAST(max(e.size, length(e.data)) AS INTEGER) AS bytes FROM events e
+WHERE e.response = sqlc.arg(response) AND e.sequence_number >= (
+    SELECT coalesce(max(f.sequence_number), 0) FROM events f
+    WHERE f.response = sqlc.arg(response) AND f.sequence_number <= sqlc.arg(next))
+ORDER BY e.sequence_number LIMIT sqlc.arg(most);
 
 -- ResponseSize returns the size of a response without reading it.
 -- name: ResponseSize :one

@@ -33,17 +33,17 @@ func (d responses) ReadResponse(ctx context.Context, p berth.ProjectID, id berth
 	return pieces, nil
 }
 
-// page returns the last event of a page above after, and the page's size. If there are
-// no events, it returns after.
-func (d responses) page(ctx context.Context, id berth.ResponseID, after int64, limit int) (last, bytes int64, err error) {
-	sizes, err := d.queries.EventSizes(ctx, query.EventSizesParams{Response: string(id), SequenceNumber: after, Limit: int64(limit)})
-	if err != nil {
-		return 0, 0, err
+// page returns the first row and the last event of a page above after, and the size of its
+// rows. If there are no events, last is not above after.
+func (d responses) page(ctx context.Context, id berth.ResponseID, after int64, limit int) (first, last, bytes int64, err error) {
+	sizes, err := d.queries.EventSizes(ctx, query.EventSizesParams{Response: string(id), Next: after + 1, Most: int64(limit)})
+	if err != nil || len(sizes) == 0 {
+		return 0, after, 0, err
 	}
 	list := make([]store.Size, len(sizes))
 	for i, s := range sizes {
-		list[i] = store.Size(s)
+		list[i] = store.Size{SequenceNumber: s.SequenceNumber + s.Span - 1, Bytes: s.Bytes}
 	}
 	last, bytes = store.EventPage(after, list)
-	return last, bytes, nil
+	return sizes[0].SequenceNumber, last, bytes, nil
 }

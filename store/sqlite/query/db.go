@@ -42,8 +42,8 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.allUsageStmt, err = db.PrepareContext(ctx, allUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query AllUsage: %w", err)
 	}
-	if q.appendEventStmt, err = db.PrepareContext(ctx, appendEvent); err != nil {
-		return nil, fmt.Errorf("error preparing query AppendEvent: %w", err)
+	if q.appendEventsStmt, err = db.PrepareContext(ctx, appendEvents); err != nil {
+		return nil, fmt.Errorf("error preparing query AppendEvents: %w", err)
 	}
 	if q.chainStmt, err = db.PrepareContext(ctx, chain); err != nil {
 		return nil, fmt.Errorf("error preparing query Chain: %w", err)
@@ -308,9 +308,9 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing allUsageStmt: %w", cerr)
 		}
 	}
-	if q.appendEventStmt != nil {
-		if cerr := q.appendEventStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing appendEventStmt: %w", cerr)
+	if q.appendEventsStmt != nil {
+		if cerr := q.appendEventsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing appendEventsStmt: %w", cerr)
 		}
 	}
 	if q.chainStmt != nil {
@@ -738,7 +738,7 @@ type Queries struct {
 	addStoredStmt                *sql.Stmt
 	addUsageStmt                 *sql.Stmt
 	allUsageStmt                 *sql.Stmt
-	appendEventStmt              *sql.Stmt
+	appendEventsStmt             *sql.Stmt
 	chainStmt                    *sql.Stmt
 	chainSizeStmt                *sql.Stmt
 	containerFilesStmt           *sql.Stmt
@@ -827,7 +827,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		addStoredStmt:                q.addStoredStmt,
 		addUsageStmt:                 q.addUsageStmt,
 		allUsageStmt:                 q.allUsageStmt,
-		appendEventStmt:              q.appendEventStmt,
+		appendEventsStmt:             q.appendEventsStmt,
 		chainStmt:                    q.chainStmt,
 		chainSizeStmt:                q.chainSizeStmt,
 		containerFilesStmt:           q.containerFilesStmt,

@@ -46,6 +46,8 @@ type Event struct {
 	SequenceNumber int64
 	Type           string
 	Data           []byte
+	Span           int64
+	Size           int64
 }
 
 type File struct {

@@ -10,23 +10,25 @@ import (
 	"database/sql"
 )
 
-const appendEvent = `-- name: AppendEvent :exec
-INSERT INTO events (response, sequence_number, type, data) VALUES (?, ?, ?, ?)
+const appendEvents = `-- name: AppendEvents :exec
+INSERT INTO events (response, sequence_number, type, data, span, size) VALUES (?, ?, '', ?, ?, ?)
 `
 
-type AppendEventParams struct {
+type AppendEventsParams struct {
 	Response       string
 	SequenceNumber int64
-	Type           string
 	Data           []byte
+	Span           int64
+	Size           int64
 }
 
-func (q *Queries) AppendEvent(ctx context.Context, arg AppendEventParams) error {
-	_, err := q.exec(ctx, q.appendEventStmt, appendEvent,
+func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) error {
+	_, err := q.exec(ctx, q.appendEventsStmt, appendEvents,
 		arg.Response,
 		arg.SequenceNumber,
-		arg.Type,
 		arg.Data,
+		arg.Span,
+		arg.Size,
 	)
 	return err
 }
@@ -233,24 +235,29 @@ func (q *Queries) EventBytes(ctx context.Context, response string) (int64, error
 }
 
 const eventSizes = `-- name: EventSizes :many
-SELECT sequence_number, CAST(length(data) AS INTEGER) AS bytes FROM events
-WHERE response = ? AND sequence_number > ? ORDER BY sequence_number LIMIT ?
+SELECT e.sequence_number, e.span, CAST(max(e.size, length(e.data)) AS INTEGER) AS bytes FROM events e
+WHERE e.response = ?1 AND e.sequence_number >= (
+    SELECT coalesce(max(f.sequence_number), 0) FROM events f
+    WHERE f.response = ?1 AND f.sequence_number <= ?2)
+ORDER BY e.sequence_number LIMIT ?3
 `
 
 type EventSizesParams struct {
-	Response       string
-	SequenceNumber int64
-	Limit          int64
+	Response string
+	Next     int64
+	Most     int64
 }
 
 type EventSizesRow struct {
 	SequenceNumber int64
+	Span           int64
 	Bytes          int64
 }
 
-// EventSizes returns the sizes of events without reading them.
+// EventSizes returns the sizes of rows without reading them, from the row that has the event
+// "next".
 func (q *Queries) EventSizes(ctx context.Context, arg EventSizesParams) ([]EventSizesRow, error) {
-	rows, err := q.query(ctx, q.eventSizesStmt, eventSizes, arg.Response, arg.SequenceNumber, arg.Limit)
+	rows, err := q.query(ctx, q.eventSizesStmt, eventSizes, arg.Response, arg.Next, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -258,7 +265,7 @@ func (q *Queries) EventSizes(ctx context.Context, arg EventSizesParams) ([]Event
 	var items []EventSizesRow
 	for rows.Next() {
 		var i EventSizesRow
-		if err := rows.Scan(&i.SequenceNumber, &i.Bytes); err != nil {
+		if err := rows.Scan(&i.SequenceNumber, &i.Span, &i.Bytes); err != nil {
 			return nil, err
 		}
 		items = append(items, i)
@@ -274,12 +281,12 @@ func (q *Queries) EventSizes(ctx context.Context, arg EventSizesParams) ([]Event
 
 const events = `-- name: Events :many
 SELECT sequence_number, type, data FROM events
-WHERE response = ?1 AND sequence_number > ?2 AND sequence_number <= ?3 ORDER BY sequence_number
+WHERE response = ?1 AND sequence_number >= ?2 AND sequence_number <= ?3 ORDER BY sequence_number
 `
 
 type EventsParams struct {
 	Response string
-	After    int64
+	First    int64
 	Last     int64
 }
 
@@ -290,7 +297,7 @@ type EventsRow struct {
 }
 
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, error) {
-	rows, err := q.query(ctx, q.eventsStmt, events, arg.Response, arg.After, arg.Last)
+	rows, err := q.query(ctx, q.eventsStmt, events, arg.Response, arg.First, arg.Last)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +383,7 @@ func (q *Queries) GetResponse(ctx context.Context, arg GetResponseParams) (GetRe
 }
 
 const nextEvent = `-- name: NextEvent :one
-SELECT CAST(coalesce((SELECT max(e.sequence_number) + 1 FROM events e WHERE e.response = r.id), 0) AS INTEGER) AS next, seal
+SELECT CAST(coalesce((SELECT e.sequence_number + e.span FROM events e WHERE e.response = r.id ORDER BY e.sequence_number DESC LIMIT 1), 0) AS INTEGER) AS next, seal
 FROM responses r
 WHERE r.id = ? AND r.project = ? AND r.deleted = 0 AND r.final = 0 AND r.lease_owner = ?
 `
