@@ -82,9 +82,9 @@ type Link struct {
 }
 
 // A ResponseState is the state of a response.
-type ResponseState struct { // it remains after its end
-	Stored bool // no events follow
-	Final  bool // nothing follows
+type ResponseState struct {
+	Stored bool // it remains after its end
+	Final  bool // no events follow
 }
 
 // PageBytes is the most bytes in a page of events, unless one event is larger.

@@ -36,6 +36,7 @@ var Imports = map[string][]string{
 	"store/sqlite":         {"", "store", "store/sealed", "store/sqlite/query"},
 	"store/sqlite/query":   {},
 	"store/storetest":      {"", "store"},
+	"store/transient":      {"", "store"},
 	"model":                {""},
 	"model/upstream":       {"", "model"},
 	"model/dialogue":       {""},
