@@ -41,6 +41,7 @@ func recite(tools *tool.Registry, output []berth.Item) *recital {
 			}
 			*turn = append(*turn, d)
 		}
+		ended = tools.HoldsOutput(it)
 	}
 	return r
 }

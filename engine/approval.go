@@ -102,7 +102,7 @@ func (r *run) openApproved(ctx context.Context) error {
 		for _, request := range approved {
 			events, call := r.guard.openCall(next, request.Name, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
 			all = append(all, events...)
-			r.pending = append(r.pending, call)
+			r.pending = append(r.pending, pendingCall{call, next})
 			next++
 		}
 		return all

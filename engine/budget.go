@@ -1,7 +1,9 @@
 package engine
 
 import (
+	"cmp"
 	"context"
+	"crypto/rand"
 	"encoding/json"
 	"time"
 
@@ -73,7 +75,8 @@ func (g *guard) exhausted(body *berth.Response, tokens int) string {
 }
 
 // turns returns the number of the model's turns in an output. The items between two groups
-// of hosted outputs are one turn.
+// of hosted outputs are one turn. Each call that holds its own output counts as the end of
+// a turn, also of several that the model made in one.
 func turns(tools *tool.Registry, output []berth.Item) int {
 	n := 0
 	between := true
@@ -85,7 +88,7 @@ func turns(tools *tool.Registry, output []berth.Item) int {
 		if between {
 			n++
 		}
-		between = false
+		between = tools.HoldsOutput(it)
 	}
 	return n
 }
@@ -97,15 +100,21 @@ func circles(tools *tool.Registry, output []berth.Item) (failures, repeats int) 
 	seen := map[string]bool{}
 	last := ""
 	for _, it := range output {
+		within := tools.HoldsOutput(it) && tools.IsAnswered(it)
 		if tools.IsHosted(it) && checkRound(tools, it) == 0 {
-			calls[it.CallID()] = contentOf(tools, it)
+			calls[cmp.Or(it.CallID(), it.ID())] = contentOf(tools.Lower(it))
+			if !within {
+				continue
+			}
+		}
+		call, ok := calls[cmp.Or(it.CallID(), it.ID())]
+		if !ok || !within && !tools.IsOutput(it) {
 			continue
 		}
-		call, ok := calls[it.CallID()]
-		if !ok || !tools.IsOutput(it) {
-			continue
+		result := contentOf(tools.Lower(it))
+		if within {
+			result = contentOf(tools.LowerAnswer(it))
 		}
-		result := contentOf(tools, it)
 		switch {
 		case tools.Outcome(it) == tool.OK:
 			failures, last = 0, ""
@@ -124,12 +133,12 @@ func circles(tools *tool.Registry, output []berth.Item) (failures, repeats int) 
 	return failures, repeats
 }
 
-// contentOf returns the arguments of a call or the content of an output. They are equal
-// for repeated calls and outputs, whose identifiers differ.
-func contentOf(tools *tool.Registry, it berth.Item) string {
-	low, err := tools.Lower(it)
+// contentOf returns the arguments of a lowered call or the content of a lowered output.
+// They are equal for repeated calls and outputs, whose identifiers differ. It returns a
+// unique string for an error of the lowering.
+func contentOf(low berth.Item, err error) string {
 	if err != nil {
-		return it.ID()
+		return rand.Text()
 	}
 	var content struct {
 		Arguments string

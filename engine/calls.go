@@ -116,12 +116,16 @@ func (w *turnWriter) closeCall(c *openCall) []berth.Event {
 	if held, ok := c.Call.(*heldCall); ok && held.waits {
 		c.hosted = false
 	}
+	out = append(out, at(c.index, events)...)
 	if c.hosted {
-		w.run.pending = append(w.run.pending, c.Call)
+		w.run.pending = append(w.run.pending, pendingCall{c.Call, c.index})
+		if w.run.engine.Tools.HoldsOutput(item) {
+			return out
+		}
 	} else if refusal == "" {
 		w.run.engine.Observer.Called(item.Type(), OutcomeClient, 0)
 	}
-	return append(append(out, at(c.index, events)...), done(c.index, item))
+	return append(out, done(c.index, item))
 }
 
 // maxRefusedTurns is the number of consecutive turns with only refused calls that fails a

@@ -93,12 +93,12 @@ func (w *partsDraft) Fields(it berth.Item) map[string]any {
 }
 
 // abandon returns the events that close the open items as incomplete, so that the model
-// can be called again.
-func abandon(body berth.Response, drafts drafts) []berth.Event {
+// can be called again. It leaves the items at the places in except open.
+func abandon(body berth.Response, drafts drafts, except map[int]bool) []berth.Event {
 	var events []berth.Event
 	for i, it := range body.Output {
 		draft := drafts.open[i]
-		if it.Status() != berth.StatusInProgress && draft == nil {
+		if it.Status() != berth.StatusInProgress && draft == nil || except[i] {
 			continue
 		}
 		fields := map[string]any{}

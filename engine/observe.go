@@ -35,9 +35,9 @@ func (noObserver) Called(berth.ItemType, string, time.Duration) {}
 func (noObserver) Ended(berth.Status, int)                      {}
 
 // call runs a call of a hosted tool and reports its outcome to the observer.
-func (r *run) call(ctx context.Context, c tool.Call) error {
+func (r *run) call(ctx context.Context, c pendingCall) error {
 	start := time.Now()
-	out := &watched{emitter: emitter{r.writer}, tools: r.engine.Tools, outcome: OutcomeOK}
+	out := &watched{emitter: emitter{r.writer, c.index}, tools: r.engine.Tools, outcome: OutcomeOK}
 	err := c.Run(ctx, out)
 	switch {
 	case errors.Is(context.Cause(ctx), tool.ErrDetached):

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -154,8 +153,7 @@ func (r *run) rewind(ctx context.Context, stored []berth.Event) error {
 	}
 	open := newDrafts(r.engine.Tools)
 	open.add(stored)
-	events := abandon(body, open)
-	events = slices.DeleteFunc(events, func(ev berth.Event) bool { return resumed[*ev.OutputIndex] })
+	events := abandon(body, open, resumed)
 	if len(events) == 0 {
 		return nil
 	}
@@ -163,20 +161,27 @@ func (r *run) rewind(ctx context.Context, stored []berth.Event) error {
 }
 
 // restoreCalls adds the hosted calls without a finished output to the pending calls. It
-// returns the places of their open outputs.
+// returns the places of the open items that hold their outputs.
 func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[int]bool, err error) {
 	open = map[int]bool{}
 	outputs := transcript.Outputs(r.engine.Tools, output)
 	for i, it := range output {
 		t := r.hostedTool(it)
-		if t == nil || it.Status() == berth.StatusInProgress {
+		within := r.engine.Tools.HoldsOutput(it)
+		if t == nil || it.Status() == berth.StatusInProgress && !within {
 			continue
 		}
 		n, hasOutput := outputs[i]
+		if within && !hasOutput && it.Status() != berth.StatusInProgress {
+			continue // the model did not finish it
+		}
 		var out berth.Item
-		if !hasOutput {
+		switch {
+		case within && !hasOutput:
+			n = i
+		case !hasOutput:
 			n = -1
-		} else {
+		default:
 			if output[n].Status() != berth.StatusInProgress {
 				r.countCall(it)
 				continue
@@ -190,8 +195,11 @@ func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[
 		if call == nil {
 			continue
 		}
+		if within {
+			open[i] = true
+		}
 		r.countCall(it)
-		r.pending = append(r.pending, call)
+		r.pending = append(r.pending, pendingCall{call, i})
 	}
 	return open, nil
 }

@@ -33,15 +33,21 @@ type run struct {
 	compactor  compactor
 	origin     model.Origin // the provider of the last turn, or zero
 
-	turnWriter   *turnWriter // of the current turn; nil before the first
-	pending      []tool.Call // hosted calls without output
-	refusals     []refusal   // in order
-	refusedTurns int         // consecutive turns that had only refused calls
+	turnWriter   *turnWriter   // of the current turn; nil before the first
+	pending      []pendingCall // hosted calls without output
+	refusals     []refusal     // in order
+	refusedTurns int           // consecutive turns that had only refused calls
 
 	used
 	reported
 	lifetime
 	outage outage
+}
+
+// A pendingCall is a hosted call with the place of its item in the output.
+type pendingCall struct {
+	tool.Call
+	index int
 }
 
 // options are the choices of the caller of Create; see Option.
@@ -251,7 +257,7 @@ func (r *run) stop(ctx context.Context, reason string) error {
 // reports the failure, unless that is nil.
 func (r *run) end(ctx context.Context, status berth.Status, incomplete string, failure error) error {
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		events := abandon(body, r.turnWriter.unfinished())
+		events := abandon(body, r.turnWriter.unfinished(), nil)
 		body = fold(body, events)
 		if failure != nil {
 			e := wireError(failure)
@@ -322,7 +328,12 @@ func wireError(err error) *berth.EventError {
 }
 
 // An emitter writes the output of a tool's call to the response.
-type emitter struct{ w *journal.Writer }
+type emitter struct {
+	w    *journal.Writer
+	call int // the place of the call's item
+}
+
+func (e emitter) Call() int { return e.call }
 
 func (e emitter) Add(ctx context.Context, item berth.Item) (int, error) {
 	var index int

@@ -81,7 +81,7 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 		switch {
 		case cut:
 			over = true
-			open := abandon(body, w.drafts)
+			open := abandon(body, w.drafts, nil)
 			body = fold(body, open)
 			reason := map[model.FinishReason]string{model.FinishLength: "max_output_tokens", model.FinishContentFilter: "content_filter"}[f.Reason]
 			return append(append(events, open...), r.final(body, berth.StatusIncomplete, reason))
@@ -90,7 +90,7 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 		}
 		if !r.waitsForClient(body) {
 			if opened, call := r.guard.check(body.Output); call != nil {
-				r.pending = append(r.pending, call)
+				r.pending = append(r.pending, pendingCall{call, len(body.Output)})
 				return append(events, opened...)
 			}
 		}
@@ -120,8 +120,17 @@ func (w *turnWriter) abandon(ctx context.Context) error {
 		}
 	}
 	return w.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		return abandon(body, w.unfinished())
+		return abandon(body, w.unfinished(), w.run.openCalls())
 	})
+}
+
+// openCalls returns the places of the pending calls, whose items may be open.
+func (r *run) openCalls() map[int]bool {
+	open := map[int]bool{}
+	for _, c := range r.pending {
+		open[c.index] = true
+	}
+	return open
 }
 
 // unfinished returns the drafts of the items that are still open. w may be nil.

@@ -64,6 +64,9 @@ type Chat struct {
 // Calls describe the calls of one kind of tool: the types of their items, and functions
 // that read the items alone. Items in the history may belong to tools that the current
 // request does not offer.
+//
+// Most kinds have two types of items. If Output is empty, a call's own item holds its
+// output. Such an item stays open until Run closes it; see Emitter.
 type Calls struct {
 	Call, Output             berth.ItemType
 	CallPrefix, OutputPrefix string // of the ids that items without one get
@@ -72,7 +75,7 @@ type Calls struct {
 	// the JSON arguments.
 	LowerCall func(call berth.Item) (name, arguments string, err error)
 	// LowerOutput returns the output that a model sees: JSON of a string or of a list
-	// of contents.
+	// of contents. If a call's own item holds its output, nil means that it has none.
 	LowerOutput func(output berth.Item) (json.RawMessage, error)
 
 	// Hosted reports whether the server answers a call; nil means never.

@@ -2,6 +2,7 @@ package tool
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -36,7 +37,10 @@ func NewRegistry(kinds ...Kind) *Registry {
 				panic(fmt.Sprintf("tool: two kinds with items of type %q", t))
 			}
 		}
-		r.calls[c.Call], r.outputs[c.Output] = c, c
+		r.calls[c.Call] = c
+		if c.Output != "" {
+			r.outputs[c.Output] = c
+		}
 	}
 	for name, k := range r.kinds {
 		if k.Rules != nil {
@@ -82,8 +86,23 @@ func (r *Registry) ofOutput(t berth.ItemType) *Calls {
 // IsCall reports whether an item is a call.
 func (r *Registry) IsCall(it berth.Item) bool { return r.ofCall(it.Type()) != nil }
 
-// IsOutput reports whether an item is the output of a call.
+// IsOutput reports whether an item is the output of a call, and not the call as well.
 func (r *Registry) IsOutput(it berth.Item) bool { return r.ofOutput(it.Type()) != nil }
+
+// HoldsOutput reports whether an item is a call that holds its own output.
+func (r *Registry) HoldsOutput(it berth.Item) bool {
+	c := r.ofCall(it.Type())
+	return c != nil && c.Output == ""
+}
+
+// IsAnswered reports whether an item is a call that holds its own output and has one.
+func (r *Registry) IsAnswered(it berth.Item) bool {
+	if !r.HoldsOutput(it) {
+		return false
+	}
+	output, err := r.ofCall(it.Type()).LowerOutput(it)
+	return err != nil || output != nil // the error is reported where the item is lowered
+}
 
 // IsHosted reports whether an item is a call that the server answers.
 func (r *Registry) IsHosted(it berth.Item) bool {
@@ -104,9 +123,13 @@ func (r *Registry) MarkOf(it berth.Item) berth.CallBerth {
 	return call.Berth
 }
 
-// Outcome returns how a call ended, by its output. It returns OK for other items.
+// Outcome returns how a call ended, by the item that holds its output. It returns OK for
+// other items.
 func (r *Registry) Outcome(it berth.Item) Outcome {
 	c := r.ofOutput(it.Type())
+	if r.HoldsOutput(it) {
+		c = r.ofCall(it.Type())
+	}
 	if c == nil || c.Outcome == nil {
 		return OK
 	}
@@ -149,7 +172,8 @@ func ToolsOf(it berth.Item) ([]berth.Tool, error) {
 }
 
 // Lower returns a call as the function_call that a model sees, and an output as its
-// function_call_output. It returns other items unchanged.
+// function_call_output. It returns other items unchanged. The output of a call that holds
+// its own is that of LowerAnswer.
 func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 	if c := r.ofCall(item.Type()); c != nil {
 		name, arguments, err := c.LowerCall(item)
@@ -157,7 +181,7 @@ func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 			return berth.Item{}, err
 		}
 		return berth.NewItem(berth.FunctionCall{ID: item.ID(), Type: berth.ItemFunctionCall,
-			Status: berth.StatusCompleted, Name: name, CallID: item.CallID(), Arguments: arguments}), nil
+			Status: berth.StatusCompleted, Name: name, CallID: callID(item), Arguments: arguments}), nil
 	}
 	if c := r.ofOutput(item.Type()); c != nil {
 		output, err := c.LowerOutput(item)
@@ -169,6 +193,20 @@ func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 	}
 	return item, nil
 }
+
+// LowerAnswer returns the function_call_output of a call that holds its own output.
+func (r *Registry) LowerAnswer(call berth.Item) (berth.Item, error) {
+	output, err := r.ofCall(call.Type()).LowerOutput(call)
+	if err != nil {
+		return berth.Item{}, err
+	}
+	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted,
+		CallID: callID(call), Output: output}), nil
+}
+
+// callID returns the identifier that a function call and its output share. Calls that hold
+// their own output have only the id of their item.
+func callID(it berth.Item) string { return cmp.Or(it.CallID(), it.ID()) }
 
 // SameOutput is the LowerOutput of kinds whose "output" on the wire is a string or a list
 // of contents already.

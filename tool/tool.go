@@ -36,6 +36,10 @@ type Tool interface {
 	// started it. The call's item is done and its output is not. output is the output
 	// item, or the zero Item, and stored are the events about it. ResumeCall returns a nil
 	// Call for an incomplete item, which the model did not finish and which was never run.
+	//
+	// The item of a call that holds its own output is still open. stored are then the events
+	// about this item, and a nil Call means that the model did not finish it; the engine
+	// closes it as incomplete.
 	ResumeCall(item, output berth.Item, stored []berth.Event) (Call, error)
 }
 
@@ -62,7 +66,8 @@ type Call interface {
 	// the finished item, which the engine opens first if necessary. A refusal is a message
 	// to the model about a call that can neither run nor be passed to the client. If such a
 	// call has no item yet, it is never shown. A hosted tool may instead accept invalid
-	// arguments, and let Run report them to the model.
+	// arguments, and let Run report them to the model. The item of a call that holds its own
+	// output stays open until Run closes it, unless the call is refused.
 	Close(arguments string) (events []berth.Event, item berth.Item, refusal string)
 
 	// Run does the work and writes its results to out. Results for the model, such as a
@@ -75,6 +80,9 @@ type Call interface {
 // An Emitter adds output items to the response and events about them. When a method
 // returns nil, its items and events are stored.
 type Emitter interface {
+	// Call returns the index of the call's own item. Run closes that item with Done if it
+	// holds the call's output.
+	Call() int
 	// Add opens an item at the next place in the output.
 	Add(ctx context.Context, item berth.Item) (index int, err error)
 	// Emit adds events about the item at index.

@@ -7,7 +7,8 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// Outputs maps the place of each call with an output to the place of the output. A model
+// Outputs maps the place of each call with an output to the place of the output, which is
+// the same for a call that holds its own. A model
 // may use one call_id several times. Each output belongs to the first call without output
 // that the model has finished, or else to the first call.
 func Outputs(tools *tool.Registry, items []berth.Item) map[int]int {
@@ -16,6 +17,10 @@ func Outputs(tools *tool.Registry, items []berth.Item) map[int]int {
 	for i, it := range items {
 		id := it.CallID()
 		switch {
+		case tools.HoldsOutput(it):
+			if tools.IsAnswered(it) {
+				outputs[i] = i
+			}
 		case tools.IsCall(it):
 			open[id] = append(open[id], i)
 		case tools.IsOutput(it) && len(open[id]) > 0:

@@ -39,6 +39,13 @@ func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Ite
 			return nil, t.atInput(it, err)
 		}
 		out = append(out, low)
+		if answered && tools.HoldsOutput(it) {
+			answer, err := tools.LowerAnswer(it)
+			if err != nil {
+				return nil, fmt.Errorf("output of item %s: %w", it.ID(), err)
+			}
+			out = append(out, answer)
+		}
 	}
 	return out, nil
 }
