@@ -44,7 +44,7 @@ func (c *Client) Archive(ctx context.Context) (io.ReadCloser, error) {
 // ApplyArchive applies a layer to a sandbox that has run no command yet. After an error
 // the sandbox is unusable.
 func (c *Client) ApplyArchive(ctx context.Context, layer io.Reader) error {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/archive", layer)
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.base+"/archive", InFrames(layer))
 	if err != nil {
 		return err
 	}

@@ -327,7 +327,7 @@ func (a *Applier) write(at string, content io.Reader) error {
 	if err != nil {
 		return err
 	}
-	_, err = io.Copy(f, content)
+	_, err = copyContent(f, content)
 	return errors.Join(err, f.Close())
 }
 

@@ -185,9 +185,9 @@ func (d *Differ) regular(w *tar.Writer, path, name string) error {
 	if err := w.WriteHeader(h); err != nil {
 		return err
 	}
-	n, err := io.CopyN(w, f, st.Size)
-	if errors.Is(err, io.EOF) {
-		_, err = io.CopyN(w, zeros{}, st.Size-n) // it was truncated
+	n, err := copyContent(w, io.LimitReader(f, st.Size))
+	if err == nil && n < st.Size {
+		_, err = copyContent(w, io.LimitReader(zeros{}, st.Size-n)) // it was truncated
 	}
 	return err
 }

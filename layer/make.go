@@ -133,7 +133,7 @@ func (m *maker) entry(h *tar.Header, name string) error {
 	if h.Typeflag != tar.TypeReg {
 		return nil
 	}
-	if n, err := io.Copy(m.out, m.in); err != nil {
+	if n, err := copyContent(m.out, m.in); err != nil {
 		return err
 	} else if n != h.Size {
 		return io.ErrUnexpectedEOF

@@ -2,7 +2,9 @@ package server
 
 import (
 	"archive/tar"
+	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -27,6 +29,9 @@ const stateName = ".berth/state"
 
 // clockSlack is the time that the clock of files may be behind the guest's.
 const clockSlack = 20 * time.Millisecond
+
+// archivePiece is the size of the writes of an archive, in bytes.
+const archivePiece = 256 << 10
 
 // An archiver reads the changes of a sandbox, and applies them to a new one.
 type archiver struct {
@@ -66,8 +71,8 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
 	defer a.server.freeze()()
 	w.Header().Set("Content-Type", "application/x-tar")
-	out := tar.NewWriter(w)
-	if err := a.write(out); err != nil {
+	out := bufio.NewWriterSize(w, archivePiece)
+	if err := errors.Join(a.write(tar.NewWriter(out)), out.Flush()); err != nil {
 		a.server.opts.Log.Warn("archive", "err", err)
 		panic(http.ErrAbortHandler) // so that the reader sees a broken stream, not an end
 	}

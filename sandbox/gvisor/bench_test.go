@@ -1,6 +1,7 @@
 package gvisor
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"io"
@@ -17,6 +18,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/drivertest"
 )
@@ -271,4 +273,75 @@ func (zeros) Read(p []byte) (int, error) {
 // BenchmarkEgress measures the network.
 func BenchmarkEgress(b *testing.B) {
 	drivertest.BenchmarkEgress(b, openTest(b, drivertest.StateDir(b)), drivertest.Rootfs(b))
+}
+
+// BenchmarkCopy measures how the files of a sandbox are copied into others: read, applied, and
+// both at once.
+func BenchmarkCopy(b *testing.B) {
+	const size = 100 << 20
+	d := openTest(b, drivertest.StateDir(b))
+	from := drivertest.Start(b, d, sandbox.Spec{ID: "from", Template: drivertest.Template(b)})
+	run(b, from.Client, "/bin/sh", "-c", fmt.Sprintf("head -c %d /dev/urandom >/mnt/data/large", size))
+	archive := func(b *testing.B) io.ReadCloser {
+		in, err := from.Client.Archive(b.Context())
+		if err != nil {
+			b.Fatal(err)
+		}
+		return in
+	}
+	to := func(b *testing.B, n int, in func(b *testing.B) io.Reader) {
+		b.StopTimer()
+		id := fmt.Sprintf("to-%d", n)
+		box := drivertest.Start(b, d, sandbox.Spec{ID: id, Template: drivertest.Template(b)})
+		before := usedCPU(b, d, id)
+		b.StartTimer()
+		if err := box.Client.ApplyArchive(b.Context(), in(b)); err != nil {
+			b.Fatal(err)
+		}
+		b.StopTimer()
+		b.ReportMetric(float64((usedCPU(b, d, id) - before).Milliseconds()), "to-ms")
+		if err := d.Destroy(b.Context(), id); err != nil {
+			b.Fatal(err)
+		}
+		b.StartTimer()
+	}
+	b.Run("read", func(b *testing.B) {
+		b.SetBytes(size)
+		defer reportCPU(b, d, "from", size)()
+		for b.Loop() {
+			in := archive(b)
+			if n, err := io.Copy(io.Discard, in); n < size || err != nil {
+				b.Fatalf("got %d bytes, %v", n, err)
+			}
+			in.Close()
+		}
+	})
+	var made bytes.Buffer
+	in := archive(b)
+	if _, err := layer.Make(&made, in, drivertest.Rootfs(b), layer.Limits{}); err != nil {
+		b.Fatal(err)
+	}
+	in.Close()
+	b.Run("apply", func(b *testing.B) {
+		b.SetBytes(size)
+		for n := 0; b.Loop(); n++ {
+			to(b, n, func(*testing.B) io.Reader { return bytes.NewReader(made.Bytes()) })
+		}
+	})
+	b.Run("both", func(b *testing.B) {
+		b.SetBytes(size)
+		defer reportCPU(b, d, "from", size)()
+		for n := 0; b.Loop(); n++ {
+			to(b, n, func(b *testing.B) io.Reader {
+				in := archive(b)
+				r, w := io.Pipe()
+				go func() {
+					_, err := layer.Make(w, in, drivertest.Rootfs(b), layer.Limits{})
+					in.Close()
+					w.CloseWithError(err)
+				}()
+				return r
+			})
+		}
+	})
 }
