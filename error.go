@@ -20,6 +20,7 @@ const (
 	CodeUnsupportedMedia Code = "unsupported_media"   // a body with an unsupported encoding
 	CodeRateLimited      Code = "rate_limit_exceeded" // here or upstream; try later
 	CodeUpstream         Code = "upstream_error"      // the model provider failed
+	CodeDependency       Code = "dependency_failed"   // a server of the client's choice failed, such as an MCP server
 	CodeUnavailable      Code = "unavailable"         // this server cannot do it now
 	// CodeInsufficientStorage: the server has no space for new volumes.
 	CodeInsufficientStorage Code = "insufficient_storage"

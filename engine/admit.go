@@ -168,7 +168,8 @@ func (a *admission) checkWindow(ctx context.Context) error {
 }
 
 // settle provides the containers that tools need, binds the tools to them and shows
-// their ids in the response's tools.
+// their ids in the response's tools. Tools that request containers of the same kind share
+// one. It removes the secrets of tools.
 func (a *admission) settle(ctx context.Context) error {
 	e, r, body := a.engine, a.run, a.run.record.Body
 	bound := a.caller
@@ -186,20 +187,45 @@ func (a *admission) settle(ctx context.Context) error {
 		if environment == nil {
 			continue
 		}
-		id, err := e.Containers.Provide(ctx, a.caller, *environment, r.transcript.Chain.Container)
+		id, err := e.Containers.Provide(ctx, a.caller, *environment, cmp.Or(r.record.Container, r.transcript.Chain.Container))
 		if err != nil {
 			return atEnvironment(err, i)
 		}
 		if tools[i], err = kind.Container.Settle(t, id); err != nil {
 			return err
 		}
-		if r.tools.byName[kind.Name].Tool, err = kind.Bind(tool.Context{Caller: bound}, tools[i]); err != nil {
+		if err := a.rebind(kind, tool.Context{Caller: bound}, tools[i]); err != nil {
 			return err
 		}
 		r.record.Container = id
 	}
+	for i, t := range tools {
+		if kind := e.Tools.Kind(t.Type()); kind != nil && kind.Show != nil {
+			var err error
+			if tools[i], err = kind.Show(t); err != nil {
+				return err
+			}
+		}
+	}
 	body.Tools = tools
 	return nil
+}
+
+// rebind binds a tool again, now in its container.
+func (a *admission) rebind(kind *tool.Kind, c tool.Context, settled berth.Tool) error {
+	set := &a.run.tools
+	if kind.Source == nil {
+		bound, err := kind.Bind(c, settled)
+		if err == nil {
+			set.byName[kind.Name].Tool = bound
+		}
+		return err
+	}
+	source, err := kind.Source(c, settled)
+	if err == nil {
+		set.replaceSource(set.source(kind.Type, source.Label()), source, a.run.transcript.Items())
+	}
+	return err
 }
 
 // checkIDs refuses input with an item that is in the input or in the chain already.

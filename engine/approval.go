@@ -9,16 +9,13 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// approvalLabel is the server_label of approval requests, which no MCP server makes.
-const approvalLabel = "berth"
-
 // A heldCall is a hosted call that is hidden until its arguments are complete. Then it
 // becomes an ordinary call, or a request for the client's approval.
 type heldCall struct {
 	tool.Call
-	name     string // of the function
-	commands func(berth.Item) []string
-	policy   *berth.ApprovalPolicy
+	label    string // the server_label of a request
+	name     string // of the function, or of the tool of a source
+	requires func(closed berth.Item) bool
 
 	opened berth.Item // the first item that is shown; zero until then
 	waits  bool       // for the client's approval
@@ -30,23 +27,34 @@ func (h *heldCall) Write(string) []berth.Event { return nil }
 func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Item, refusal string) {
 	opened := h.Call.Item()
 	events, item, refusal = h.Call.Close(arguments)
-	if item.Status() != berth.StatusCompleted || !slices.ContainsFunc(h.commands(item), h.policy.Requires) {
+	if refusal != "" || !h.requires(item) {
 		h.opened = opened
-		return events, item, refusal // an invalid call needs no approval: its output is the error
+		return events, item, refusal
 	}
 	h.waits = true
 	h.opened = berth.NewItem(berth.ApprovalRequest{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalRequest,
-		Arguments: arguments, Name: h.name, ServerLabel: approvalLabel})
+		Arguments: arguments, Name: h.name, ServerLabel: h.label})
 	return nil, h.opened, ""
 }
 
-// hold returns a call of a hosted tool as one that may wait for approval, if the request
-// has an approval policy.
+// hold returns a call of a hosted tool as one that may wait for approval, if the tool or the
+// request requires approvals.
 func (g *guard) hold(c tool.Call, t *boundTool) tool.Call {
-	if g.rails.RequireApproval == nil || t.kind.Calls.Commands == nil {
+	if a, ok := t.Tool.(tool.Approver); ok {
+		label, name, needed := a.Approval()
+		if !needed {
+			return c
+		}
+		return &heldCall{Call: c, label: label, name: name, requires: func(berth.Item) bool { return true }}
+	}
+	policy, commands := g.rails.RequireApproval, t.kind.Calls.Commands
+	if policy == nil || commands == nil {
 		return c
 	}
-	return &heldCall{Call: c, name: t.Spec().Function.Name, commands: t.kind.Calls.Commands, policy: g.rails.RequireApproval}
+	return &heldCall{Call: c, label: tool.ApprovalLabel, name: t.Spec().Function.Name, requires: func(closed berth.Item) bool {
+		// An invalid call needs no approval: its output is the error.
+		return closed.Status() == berth.StatusCompleted && slices.ContainsFunc(commands(closed), policy.Requires)
+	}}
 }
 
 // checkApprovals refuses an approval response without a request, a second response to one
@@ -68,11 +76,24 @@ func checkApprovals(kinds *tool.Registry, chain, input []berth.Item, tools tools
 			return berth.Invalid("input", "Approval request '%s' has been answered already.", id)
 		}
 		answered[id] = answer
-		if answer.Approve && !all.Made[id] && tools.hosted(request.Name) == nil {
-			return berth.Invalid("tools", "Approval request '%s' is for a call that runs in a container. Add a tool of type '%s' with a container to 'tools'.", id, request.Name)
+		if answer.Approve && !all.Made[id] {
+			if err := tools.checkApproved(request); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// checkApproved refuses the approval of a call whose tool is not offered.
+func (s *toolset) checkApproved(request berth.ApprovalRequest) error {
+	if s.hosted(tool.ApprovalFunction(request)) != nil || slices.ContainsFunc(s.sources, func(b *boundSource) bool { return b.Label() == request.ServerLabel }) {
+		return nil
+	}
+	if request.ServerLabel == tool.ApprovalLabel {
+		return berth.Invalid("tools", "Approval request '%s' is for a call that runs in a container. Add a tool of type '%s' with a container to 'tools'.", request.ID, request.Name)
+	}
+	return berth.Invalid("tools", "Approval request '%s' is for a tool of the server '%s'. Add the tool with this server_label to 'tools'.", request.ID, request.ServerLabel)
 }
 
 // newlyApproved returns the requests among items that a response in the input approves of
@@ -100,7 +121,11 @@ func (r *run) openApproved(ctx context.Context) error {
 		var all []berth.Event
 		next := len(body.Output)
 		for _, request := range approved {
-			events, call := r.guard.openCall(next, request.Name, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
+			function := tool.ApprovalFunction(request)
+			if r.tools.hosted(function) == nil {
+				continue // its server has it no more; the model reads that the call was not run
+			}
+			events, call := r.guard.openCall(next, function, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
 			all = append(all, events...)
 			r.pending = append(r.pending, pendingCall{call, next})
 			next++

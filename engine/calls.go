@@ -117,7 +117,7 @@ func (w *turnWriter) closeCall(c *openCall) []berth.Event {
 		c.hosted = false
 	}
 	out = append(out, at(c.index, events)...)
-	if c.hosted {
+	if c.hosted && refusal == "" {
 		w.run.pending = append(w.run.pending, pendingCall{c.Call, c.index})
 		if w.run.engine.Tools.HoldsOutput(item) {
 			return out

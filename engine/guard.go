@@ -1,6 +1,8 @@
 package engine
 
 import (
+	"slices"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
@@ -29,11 +31,15 @@ func newGuard(rec *store.Response, tools toolset, e *Engine) guard {
 // at a place of the output. mark records why the engine made it.
 func (g *guard) openCall(place int, name, arguments string, mark berth.CallBerth) ([]berth.Event, tool.Call) {
 	call := g.tools.byName[name].NewCall(berth.NewID(berth.PrefixCall))
+	if m, ok := call.(tool.Markable); ok {
+		m.Mark(mark)
+		opened := call.Item()
+		written := call.Write(arguments)
+		events, _, _ := call.Close(arguments)
+		return slices.Concat([]berth.Event{added(place, opened)}, at(place, written), at(place, events)), call
+	}
 	opened := with(call.Item(), map[string]any{"berth": mark})
 	events, item, _ := call.Close(arguments)
 	mark.Invalid = g.kinds.MarkOf(item).Invalid
-	if g.kinds.HoldsOutput(item) {
-		return append([]berth.Event{added(place, call.Item())}, at(place, events)...), call
-	}
 	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, map[string]any{"berth": mark}))), call
 }

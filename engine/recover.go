@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -128,7 +129,7 @@ func (r *run) bind(ctx context.Context) error {
 	}
 	r.transcript = e.transcripts.Restore(rec, chain)
 	caller := berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}
-	if r.tools, err = bindTools(e.Tools, caller, rec.Body, r.transcript.Items()); err != nil {
+	if r.tools, err = bindTools(e.Tools, caller, rec.Body, slices.Concat(r.transcript.Items(), rec.Body.Output)); err != nil {
 		return err
 	}
 	r.guard = newGuard(rec, r.tools, e)

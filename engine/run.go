@@ -164,7 +164,7 @@ func (r *run) turns(ctx context.Context) (err error) {
 			err = berth.Errorf(berth.CodeInternal, "panic")
 		}
 	}()
-	if r.compactor.triggered() && len(r.writer.Body().Output) == 0 {
+	if r.compactor.triggered() && !r.begun() {
 		if err := r.compactor.compact(ctx); err != nil {
 			return err
 		}
@@ -172,12 +172,15 @@ func (r *run) turns(ctx context.Context) (err error) {
 	if r.concluded(r.writer.Body().Output) {
 		return r.conclude(ctx)
 	}
-	if len(r.writer.Body().Output) == 0 {
+	if err := r.loadSources(ctx); err != nil {
+		return err
+	}
+	if !r.begun() {
 		if err := r.openApproved(ctx); err != nil {
 			return err
 		}
 	}
-	for first := len(r.writer.Body().Output) == 0; ; first = false {
+	for first := !r.begun(); ; first = false {
 		for len(r.pending) > 0 {
 			if err := r.call(ctx, r.pending[0]); err != nil {
 				return err
@@ -313,6 +316,8 @@ func wireError(err error) *berth.EventError {
 	}
 	out := &berth.EventError{Type: "server_error", Code: "server_error", Message: e.Message}
 	switch e.Code {
+	case berth.CodeDependency:
+		out.Type, out.Code = "external_connector_error", "http_error"
 	case berth.CodeRateLimited:
 		out.Type, out.Code = "rate_limit_error", "rate_limit_exceeded"
 	case berth.CodeInvalid, berth.CodeTooLarge:

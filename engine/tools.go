@@ -1,6 +1,7 @@
 package engine
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -16,8 +17,13 @@ type toolset struct {
 	byName map[string]*boundTool // by function name
 	order  []string              // the function names, in the request's order
 	named  map[toolRef]string    // the function names, by the reference of a tool_choice
+	all    []berth.FunctionTool  // of all tools
 	specs  []berth.FunctionTool  // of the offered tools
 	choice model.ToolChoice      // for the first turn
+	only   []string              // the functions that the first turn offers; nil means all of specs
+
+	sources []*boundSource
+	context []berth.Item // in which sources find what they listed before
 
 	deferred bool // the request has tools that a search must find first
 	finds    bool // the request has a tool that searches
@@ -32,16 +38,17 @@ type boundTool struct {
 
 // A toolRef is a reference to a tool in a tool_choice.
 type toolRef struct {
-	Type      string
-	Name      string
-	Namespace string
+	Type        string
+	Name        string
+	Namespace   string // or the label of a source
+	ServerLabel string `json:"server_label"` // only in a tool_choice; see chosen
 }
 
 // bindTools returns the tools of a response: those of its request and those that the
 // items of its context offer.
 func bindTools(kinds *tool.Registry, c berth.Caller, body *berth.Response, items []berth.Item) (toolset, error) {
 	c.Response = body.ID
-	set := toolset{byName: map[string]*boundTool{}, named: map[toolRef]string{}}
+	set := toolset{byName: map[string]*boundTool{}, named: map[toolRef]string{}, context: items}
 	for i, t := range body.Tools {
 		if err := set.bind(kinds, tool.Context{Caller: c}, t); err != nil {
 			return set, atTool(err, i)
@@ -75,12 +82,19 @@ func (s *toolset) bind(kinds *tool.Registry, c tool.Context, t berth.Tool) error
 	if kind == nil {
 		return berth.Invalid("type", "Tools of type '%s' are not supported.", t.Type())
 	}
+	if kind.Source != nil {
+		source, err := kind.Source(c, t)
+		if err != nil {
+			return err
+		}
+		return s.addSource(kind, source, s.context)
+	}
 	if kind.Group == nil {
 		bound, err := kind.Bind(c, t)
 		if err != nil {
 			return err
 		}
-		return s.add(toolRef{t.Type(), t.Name(), c.Namespace}, &boundTool{bound, kind})
+		return s.add(toolRef{Type: t.Type(), Name: t.Name(), Namespace: c.Namespace}, &boundTool{bound, kind})
 	}
 	namespace, tools, err := kind.Group(t)
 	if err != nil {
@@ -131,16 +145,18 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 	s.order = append(s.order, f.Name)
 	s.finds = s.finds || t.kind.Calls.Offers != nil
 	s.named[ref] = f.Name
-	s.specs = append(s.specs, f)
+	s.all = append(s.all, f)
 	return nil
 }
 
-// choose applies a tool_choice: "none", "auto", "required", one tool, or
-// {"type":"allowed_tools","mode":…,"tools":[…]}.
+// choose applies a tool_choice: "none", "auto", "required", one tool, all tools of a
+// source, or {"type":"allowed_tools","mode":…,"tools":[…]}. It is repeated when the tools of
+// sources have been loaded.
 func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
+	s.specs, s.choice, s.only = s.all, model.ToolChoice{}, nil
 	var mode string
 	if json.Unmarshal(raw, &mode) == nil {
-		if mode == "required" && len(s.specs) == 0 {
+		if mode == "required" && len(s.specs) == 0 && !s.unloaded() {
 			return berth.Invalid("tool_choice", "Tool choice 'required' must be specified with 'tools' parameter.")
 		}
 		s.choice.Mode = mode
@@ -155,8 +171,12 @@ func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 		return berth.Invalid("tool_choice", "Invalid value for 'tool_choice': %v.", err)
 	}
 	if c.Type != "allowed_tools" {
-		name, err := s.chosen(c.toolRef)
-		s.choice = model.ToolChoice{Mode: "function", Name: name}
+		names, err := s.chosen(kinds, c.toolRef)
+		if len(names) == 1 {
+			s.choice = model.ToolChoice{Mode: "function", Name: names[0]}
+		} else {
+			s.choice, s.only = model.ToolChoice{Mode: "required"}, names
+		}
 		return err
 	}
 	s.choice.Mode = c.Mode
@@ -168,27 +188,52 @@ func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 			}
 			continue
 		}
-		name, err := s.chosen(ref)
+		names, err := s.chosen(kinds, ref)
 		if err != nil {
 			return err
 		}
-		allowed[name] = true
+		for _, name := range names {
+			allowed[name] = true
+		}
 	}
-	s.specs = slices.DeleteFunc(s.specs, func(f berth.FunctionTool) bool { return !allowed[f.Name] })
+	s.specs = slices.DeleteFunc(slices.Clone(s.specs), func(f berth.FunctionTool) bool { return !allowed[f.Name] })
 	return nil
 }
 
-// chosen returns the function name of a tool that tool_choice refers to.
-func (s *toolset) chosen(ref toolRef) (string, error) {
-	name, ok := s.named[ref]
-	if !ok {
-		what := ref.Name
-		if what == "" {
-			what = ref.Type
+// chosen returns the function names of the tools that tool_choice refers to: one, or all of
+// a source. It returns none for a source whose tools are not known yet.
+func (s *toolset) chosen(kinds *tool.Registry, ref toolRef) ([]string, error) {
+	if kind := kinds.Kind(ref.Type); kind != nil && kind.Source != nil {
+		ref.Namespace = ref.ServerLabel
+		if b := s.source(ref.Type, ref.ServerLabel); b != nil && !b.loaded {
+			return nil, nil
 		}
-		return "", berth.Invalid("tool_choice", "Tool choice '%s' not found in 'tools' parameter.", what)
 	}
-	return name, nil
+	ref.ServerLabel = ""
+	if name, ok := s.named[ref]; ok {
+		return []string{name}, nil
+	}
+	var names []string
+	for _, f := range s.order {
+		if ref.Name == "" && ref.Namespace != "" && s.refOf(f) == (toolRef{Type: ref.Type, Namespace: ref.Namespace}) {
+			names = append(names, f)
+		}
+	}
+	if len(names) == 0 {
+		what := cmp.Or(ref.Name, ref.Namespace, ref.Type)
+		return nil, berth.Invalid("tool_choice", "Tool choice '%s' not found in 'tools' parameter.", what)
+	}
+	return names, nil
+}
+
+// refOf returns the reference to a function without its name.
+func (s *toolset) refOf(function string) toolRef {
+	for ref, name := range s.named {
+		if name == function {
+			return toolRef{Type: ref.Type, Namespace: ref.Namespace}
+		}
+	}
+	return toolRef{}
 }
 
 // advise returns functions whose descriptions include the advice for a model.
@@ -217,6 +262,9 @@ func (r *run) offered(first bool) ([]berth.FunctionTool, model.ToolChoice) {
 	specs, choice := r.tools.specs, r.tools.choice
 	if !first && choice.Mode != "none" {
 		choice = model.ToolChoice{Mode: "auto"}
+	}
+	if first && r.tools.only != nil {
+		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return !slices.Contains(r.tools.only, f.Name) })
 	}
 	if r.withheld() {
 		hosted := func(name string) bool { return r.tools.hosted(name) != nil }

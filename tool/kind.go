@@ -20,11 +20,21 @@ type Kind struct {
 	// Chat describes the tool in Chat Completions; nil refuses it there.
 	Chat *Chat
 
-	// Bind returns the tool for one response. A kind has either Bind or Group.
+	// Bind returns the tool for one response. A kind has one of Bind, Group and Source.
 	Bind func(Context, berth.Tool) (Tool, error)
 
 	// Group returns the tools that an entry of "tools" holds, and their namespace.
 	Group func(berth.Tool) (namespace string, tools []berth.Tool, err error)
+
+	// Source returns the source of the tools that an entry of "tools" stands for. Listing is
+	// the type of the items that list them, with ids of ListingPrefix; models do not see them.
+	Source        func(Context, berth.Tool) (Source, error)
+	Listing       berth.ItemType
+	ListingPrefix string
+
+	// Show returns an entry of "tools" as the response shows and stores it: without secrets.
+	// nil means unchanged.
+	Show func(berth.Tool) (berth.Tool, error)
 
 	// Container describes the container in which the tool's calls run; nil means that
 	// they need none.
@@ -93,6 +103,9 @@ type Calls struct {
 	// Draft returns a Draft for a call that is streamed; nil means that its kind streams
 	// no content.
 	Draft func() Draft
+
+	// Mark returns why the engine made a call, for items that do not hold it in "berth".
+	Mark func(call berth.Item) berth.CallBerth
 
 	// Commands returns the commands of a call, which an approval policy matches; nil means
 	// that no call needs approval.

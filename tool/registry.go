@@ -13,21 +13,26 @@ import (
 // A Registry holds the kinds of tools that a server has. It is immutable and safe for
 // concurrent use. A nil Registry is empty.
 type Registry struct {
-	kinds   map[string]*Kind // by type
-	calls   map[berth.ItemType]*Calls
-	outputs map[berth.ItemType]*Calls
-	rules   map[string]Rules // by type
+	kinds    map[string]*Kind // by type
+	calls    map[berth.ItemType]*Calls
+	outputs  map[berth.ItemType]*Calls
+	listings map[berth.ItemType]*Kind
+	rules    map[string]Rules // by type
 }
 
 // NewRegistry returns a registry of these kinds. It panics if two have the same type,
 // or the same type of items.
 func NewRegistry(kinds ...Kind) *Registry {
-	r := &Registry{kinds: map[string]*Kind{}, calls: map[berth.ItemType]*Calls{}, outputs: map[berth.ItemType]*Calls{}, rules: map[string]Rules{}}
+	r := &Registry{kinds: map[string]*Kind{}, calls: map[berth.ItemType]*Calls{}, outputs: map[berth.ItemType]*Calls{},
+		listings: map[berth.ItemType]*Kind{}, rules: map[string]Rules{}}
 	for _, k := range kinds {
 		if r.kinds[k.Type] != nil {
 			panic(fmt.Sprintf("tool: two kinds of type %q", k.Type))
 		}
 		r.kinds[k.Type] = &k
+		if k.Listing != "" {
+			r.listings[k.Listing] = &k
+		}
 		c := k.Calls
 		if c == nil {
 			continue
@@ -110,9 +115,15 @@ func (r *Registry) IsHosted(it berth.Item) bool {
 	return c != nil && c.Hosted != nil && c.Hosted(it)
 }
 
+// IsListing reports whether an item lists the tools of a Source.
+func (r *Registry) IsListing(it berth.Item) bool { return r != nil && r.listings[it.Type()] != nil }
+
 // MarkOf returns the fields that Berth added to a hosted call. It is zero for any other
 // item.
 func (r *Registry) MarkOf(it berth.Item) berth.CallBerth {
+	if c := r.ofCall(it.Type()); c != nil && c.Mark != nil {
+		return c.Mark(it)
+	}
 	if !bytes.Contains(it.Raw(), []byte(`"berth"`)) || !r.IsHosted(it) {
 		return berth.CallBerth{}
 	}
@@ -226,6 +237,9 @@ func (r *Registry) IDPrefix(t berth.ItemType) string {
 	}
 	if c := r.ofOutput(t); c != nil {
 		return c.OutputPrefix
+	}
+	if r != nil && r.listings[t] != nil {
+		return r.listings[t].ListingPrefix
 	}
 	return ""
 }

@@ -17,6 +17,8 @@ type Rules struct {
 	Subset rule.Rule // an entry of "allowed_tools"
 	Call   rule.Rule // an input item that is a call
 	Output rule.Rule // an input item that is the output of a call
+
+	Listing rule.Rule // an input item of type Kind.Listing
 }
 
 // Unserved are the tools of OpenAI's document that are refused by name unless a registered
@@ -65,6 +67,9 @@ func (r *Registry) ItemRules() map[string]rule.Rule {
 	}
 	for name, each := range outputs {
 		out[string(r.kinds[name].Calls.Output)] = each
+	}
+	for name, each := range r.table(func(k Rules) rule.Rule { return k.Listing }) {
+		out[string(r.kinds[name].Listing)] = each
 	}
 	return out
 }

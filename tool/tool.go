@@ -80,8 +80,8 @@ type Call interface {
 // An Emitter adds output items to the response and events about them. When a method
 // returns nil, its items and events are stored.
 type Emitter interface {
-	// Call returns the index of the call's own item. Run closes that item with Done if it
-	// holds the call's output.
+	// Call returns the index of the call's own item, or -1 without a call. Run closes that
+	// item with Done if it holds the call's output.
 	Call() int
 	// Add opens an item at the next place in the output.
 	Add(ctx context.Context, item berth.Item) (index int, err error)

@@ -18,6 +18,7 @@ const (
 	TypeInvalid   = "invalid_request_error"
 	TypeRateLimit = "rate_limit_error"
 	TypeServer    = "server_error"
+	TypeConnector = "external_connector_error"
 )
 
 // statuses maps codes to HTTP statuses and to OpenAI's types and codes.
@@ -35,6 +36,7 @@ var statuses = map[berth.Code]struct {
 	berth.CodeUnsupportedMedia:    {http.StatusUnsupportedMediaType, TypeInvalid, "unsupported_content_encoding"},
 	berth.CodeRateLimited:         {http.StatusTooManyRequests, TypeRateLimit, "rate_limit_exceeded"},
 	berth.CodeUpstream:            {http.StatusBadGateway, TypeServer, "upstream_error"},
+	berth.CodeDependency:          {http.StatusFailedDependency, TypeConnector, "http_error"},
 	berth.CodeUnavailable:         {http.StatusServiceUnavailable, TypeServer, "unavailable"},
 	berth.CodeInsufficientStorage: {http.StatusInsufficientStorage, TypeServer, "insufficient_storage"},
 	berth.CodeCorrupt:             {http.StatusInternalServerError, TypeServer, "file_corrupt"},
@@ -121,6 +123,8 @@ func EventError(e *berth.EventError) error {
 		code = berth.CodeInvalid
 	case e.Type == TypeRateLimit:
 		code = berth.CodeRateLimited
+	case e.Type == TypeConnector:
+		code = berth.CodeDependency
 	}
 	err := &berth.Error{Code: code, Wire: e.Code, Message: e.Message}
 	if e.Param != nil {

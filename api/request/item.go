@@ -52,9 +52,9 @@ func ownItems(tools *tool.Registry) map[string]rule.Rule {
 			"summary":           rule.List(rule.Part(rule.Fields{"type": rule.OneOf("summary_text")}, "type", "text"), 0),
 			"content":           rule.List(rule.Part(rule.Fields{"type": rule.OneOf("reasoning_text")}, "type", "text"), 0),
 		}, "summary"),
-		string(berth.ItemApprovalRequest): rule.Item(rule.Fields{
-			"id": rule.Text(1, 256), "arguments": rule.Text(0, 1<<20), "name": rule.OneOf(tools.Approvable()...), "server_label": rule.OneOf("berth"),
-		}, "id", "arguments", "name", "server_label"),
+		string(berth.ItemApprovalRequest): approvalRequest(tools, rule.Item(rule.Fields{
+			"id": rule.Text(1, 256), "arguments": rule.Text(0, 1<<20), "name": rule.Text(1, 256), "server_label": rule.Text(1, 256),
+		}, "id", "arguments", "name", "server_label")),
 		string(berth.ItemApprovalResponse): rule.Item(rule.Fields{
 			"approval_request_id": rule.Text(1, 256), "approve": rule.Boolean, "reason": rule.Text(0, 16<<10),
 		}, "approval_request_id", "approve"),
@@ -64,6 +64,21 @@ func ownItems(tools *tool.Registry) map[string]rule.Rule {
 			"reasoning": rule.Object(rule.Fields{"effort": reasoningEffort}),
 			"text":      rule.Object(rule.Fields{"format": rule.ByType(map[string]rule.Rule{"text": textFormats["text"], "json_schema": textFormats["json_schema"]})}, "format"),
 		}),
+	}
+}
+
+// approvalRequest makes the rule of a request for approval check the name of a function of
+// this server.
+func approvalRequest(tools *tool.Registry, r rule.Rule) rule.Rule {
+	return func(at string, v any) error {
+		if err := r(at, v); err != nil {
+			return err
+		}
+		request := v.(map[string]any)
+		if request["server_label"] != tool.ApprovalLabel {
+			return nil
+		}
+		return rule.OneOf(tools.Approvable()...)(rule.Join(at, "name"), request["name"])
 	}
 }
 
@@ -125,7 +140,7 @@ func (r *Rules) Normalize(it berth.Item) (berth.Item, error) {
 	if it.ID() == "" {
 		add["id"] = berth.NewID(r.prefix(kind))
 	}
-	if it.Status() == "" && !stateless[kind] {
+	if it.Status() == "" && !stateless[kind] && !r.tools.IsListing(it) {
 		add["status"] = berth.StatusCompleted
 	}
 	if kind == berth.ItemMessage {

@@ -31,7 +31,7 @@ func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Ite
 	out := make([]berth.Item, 0, len(items))
 	for i, it := range items {
 		_, answered := outputs[i]
-		if it.Status() == berth.StatusIncomplete && !answered && !tools.IsOutput(it) && !wasCut(tools, items, i) || unseen[it.Type()] {
+		if it.Status() == berth.StatusIncomplete && !answered && !tools.IsOutput(it) && !wasCut(tools, items, i) || unseen[it.Type()] || tools.IsListing(it) {
 			continue
 		}
 		low, err := t.lowerItem(ctx, it)
