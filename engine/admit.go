@@ -127,7 +127,7 @@ func (a *admission) checkID(ctx context.Context) error {
 // bindTools binds the tools of the request and checks the fields that depend on them.
 func (a *admission) bindTools(ctx context.Context) (err error) {
 	e, r, t := a.engine, a.run, a.run.transcript
-	if r.tools, err = bindTools(e.Tools, a.caller, r.record.Body, t.Items()); err != nil {
+	if r.tools, err = bindTools(e.Tools, tool.Context{Caller: a.caller, Include: a.req.Include}, r.record.Body, t.Items()); err != nil {
 		return err
 	}
 	if err := r.tools.checkChecks(e.Tools, a.req); err != nil {
@@ -194,7 +194,7 @@ func (a *admission) settle(ctx context.Context) error {
 		if tools[i], err = kind.Container.Settle(t, id); err != nil {
 			return err
 		}
-		if err := a.rebind(kind, tool.Context{Caller: bound}, tools[i]); err != nil {
+		if err := a.rebind(kind, tool.Context{Caller: bound, Include: a.req.Include}, tools[i]); err != nil {
 			return err
 		}
 		r.record.Container = id

@@ -105,13 +105,12 @@ func endsName(rest string) bool {
 	return size == 0 || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-/", r)
 }
 
-// cited adds the citations of the open part to it and returns their events.
-func (m *openMessage) cited(part *berth.Content) []berth.Event {
+// cite adds the citations of container files to the open part and returns their events.
+func (m *openMessage) cite() []berth.Event {
 	var events []berth.Event
-	for i, c := range m.citations {
+	for _, c := range m.citations {
 		raw, _ := json.Marshal(c) // strings and numbers always marshal
-		part.Annotations = append(part.Annotations, raw)
-		events = append(events, m.event(berth.Event{Type: berth.EventAnnotationAdded, AnnotationIndex: &i, Annotation: raw}))
+		events = append(events, m.annotate(raw))
 	}
 	m.citations = nil
 	return events

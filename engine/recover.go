@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
 )
 
 // Recover resumes the runs that an earlier process of this server left unfinished, and
@@ -128,8 +129,8 @@ func (r *run) bind(ctx context.Context) error {
 		return err
 	}
 	r.transcript = e.transcripts.Restore(rec, chain)
-	caller := berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}
-	if r.tools, err = bindTools(e.Tools, caller, rec.Body, slices.Concat(r.transcript.Items(), rec.Body.Output)); err != nil {
+	bound := tool.Context{Caller: berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, Include: rec.Request.Include}
+	if r.tools, err = bindTools(e.Tools, bound, rec.Body, slices.Concat(r.transcript.Items(), rec.Body.Output)); err != nil {
 		return err
 	}
 	r.guard = newGuard(rec, r.tools, e)

@@ -45,12 +45,12 @@ type toolRef struct {
 }
 
 // bindTools returns the tools of a response: those of its request and those that the
-// items of its context offer.
-func bindTools(kinds *tool.Registry, c berth.Caller, body *berth.Response, items []berth.Item) (toolset, error) {
-	c.Response = body.ID
+// items of its context offer. c is without the response.
+func bindTools(kinds *tool.Registry, c tool.Context, body *berth.Response, items []berth.Item) (toolset, error) {
+	c.Caller.Response = body.ID
 	set := toolset{byName: map[string]*boundTool{}, named: map[toolRef]string{}, context: items}
 	for i, t := range body.Tools {
-		if err := set.bind(kinds, tool.Context{Caller: c}, t); err != nil {
+		if err := set.bind(kinds, c, t); err != nil {
 			return set, atTool(err, i)
 		}
 	}
@@ -64,7 +64,7 @@ func bindTools(kinds *tool.Registry, c berth.Caller, body *berth.Response, items
 			return set, err
 		}
 		for _, t := range tools {
-			if err := set.bind(kinds, tool.Context{Caller: c}, t); err != nil {
+			if err := set.bind(kinds, c, t); err != nil {
 				return set, err
 			}
 		}

@@ -29,7 +29,8 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 		}
 		r.compactor.fit(req)
 		req.Prefer, req.Attempt = r.origin, attempts.number
-		w := &turnWriter{run: r, calls: map[int]*openCall{}, drafts: newDrafts(r.engine.Tools)}
+		w := &turnWriter{run: r, calls: map[int]*openCall{}, drafts: newDrafts(r.engine.Tools),
+			citables: citablesOf(r.engine.Tools, r.transcript.Items(), body.Output)}
 		r.turnWriter = w
 		before := r.written
 		finish, err := w.stream(ctx, req)

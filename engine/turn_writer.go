@@ -8,19 +8,21 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/tool"
 )
 
 // A turnWriter stores the output of one turn of the model as items and events. The events
 // of one delta are stored by one write, so that the end of an item is stored together with the
 // start of the next. After a crash, a closed last item is therefore the last of its turn.
 type turnWriter struct {
-	run     *run
-	message *openMessage
-	thought *openThought
-	calls   map[int]*openCall // by the provider's index; includes closed ones
-	whole   []berth.Item      // received in one piece; stored with the next events
-	next    int               // the place of the next item
-	drafts  drafts            // of the open items
+	run      *run
+	message  *openMessage
+	thought  *openThought
+	calls    map[int]*openCall       // by the provider's index; includes closed ones
+	whole    []berth.Item            // received in one piece; stored with the next events
+	next     int                     // the place of the next item
+	drafts   drafts                  // of the open items
+	citables map[string]tool.Citable // that the model may cite, by markKey
 
 	begun   bool   // the model has sent a delta
 	ignored bool   // a call was ignored because of max_tool_calls
@@ -214,8 +216,12 @@ type openMessage struct {
 	kind      string          // of the open part: output_text or refusal
 	text      strings.Builder
 	logprobs  []json.RawMessage
-	citations []berth.ContainerFileCitation // of the open part
-	whole     berth.Item                    // the provider's own item, which replaces the message at its end; zero if none
+	marks     markReader                    // of the citables that the model may cite
+	citations []berth.ContainerFileCitation // of the open part, which are added at its end
+
+	annotations []json.RawMessage // of the open part
+	cites       bool              // the model has cited a citable
+	whole       berth.Item        // the provider's own item, which replaces the message at its end; zero if none
 }
 
 // writeText adds text to the open message, or opens one. kind is output_text or refusal.
@@ -223,7 +229,7 @@ func (w *turnWriter) writeText(kind string, d model.Text) []berth.Event {
 	var events []berth.Event
 	if w.message == nil {
 		events = w.closeWhole(nil)
-		w.message = &openMessage{id: berth.NewID(berth.PrefixMessage), phase: d.Phase}
+		w.message = &openMessage{id: berth.NewID(berth.PrefixMessage), phase: d.Phase, marks: markReader{citables: w.citables}}
 		events = append(events, w.place(&w.message.index, w.message.item(berth.StatusInProgress)))
 	}
 	m := w.message
@@ -233,12 +239,11 @@ func (w *turnWriter) writeText(kind string, d model.Text) []berth.Event {
 		part := berth.Content{Type: kind}
 		events = append(events, m.event(berth.Event{Type: berth.EventContentPartAdded, Part: &part}))
 	}
-	m.text.WriteString(d.Text)
-	m.logprobs = append(m.logprobs, d.Logprobs...)
 	if kind == "refusal" {
+		m.text.WriteString(d.Text)
 		return append(events, m.event(berth.Event{Type: berth.EventRefusalDelta, Delta: berth.StringDelta(d.Text)}))
 	}
-	return append(events, m.event(berth.Event{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta(d.Text), Logprobs: list(d.Logprobs)}))
+	return append(events, m.writeMarked(d.Text, d.Logprobs)...)
 }
 
 // place opens an item at the next place of the output and sets index to it.
@@ -255,7 +260,7 @@ func (w *turnWriter) closeMessage(status berth.Status) []berth.Event {
 	}
 	w.message = nil
 	events, item := m.closePart(), m.item(status)
-	if !m.whole.IsZero() {
+	if !m.whole.IsZero() && !m.cites {
 		item = with(m.whole, map[string]any{"id": m.id, "status": status})
 	}
 	return append(events, done(m.index, item))
@@ -270,6 +275,10 @@ func (m *openMessage) closePart() []berth.Event {
 	if m.kind == "" {
 		return nil
 	}
+	var events []berth.Event
+	if rest := m.marks.rest(); rest != "" {
+		events = append(events, m.writeDelta(rest, nil))
+	}
 	text := m.text.String()
 	part := berth.Content{Type: m.kind, Text: text, Logprobs: m.logprobs}
 	end := berth.Event{Type: berth.EventOutputTextDone, Text: &text, Logprobs: list(m.logprobs)}
@@ -277,9 +286,11 @@ func (m *openMessage) closePart() []berth.Event {
 		part = berth.Content{Type: m.kind, Refusal: text}
 		end = berth.Event{Type: berth.EventRefusalDone, Refusal: &text}
 	}
-	events := append(m.cited(&part), m.event(end), m.event(berth.Event{Type: berth.EventContentPartDone, Part: &part}))
+	events = append(events, m.cite()...)
+	part.Annotations = m.annotations
+	events = append(events, m.event(end), m.event(berth.Event{Type: berth.EventContentPartDone, Part: &part}))
 	m.parts = append(m.parts, part)
-	m.kind, m.logprobs = "", nil
+	m.kind, m.logprobs, m.annotations = "", nil, nil
 	m.text.Reset()
 	return events
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/tool"
 )
 
 // CountTokens returns the number of tokens in the context of a request: exact if the
@@ -49,7 +50,7 @@ func (e *Engine) outlook(ctx context.Context, p berth.ProjectID, req *berth.Resp
 	if err := transcript.Configure(body, o.view.Items); err != nil {
 		return o, err
 	}
-	tools, err := bindTools(e.Tools, berth.Caller{Project: p}, body, o.view.Items)
+	tools, err := bindTools(e.Tools, tool.Context{Caller: berth.Caller{Project: p}, Include: req.Include}, body, o.view.Items)
 	if err != nil {
 		return o, err
 	}

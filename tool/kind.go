@@ -52,6 +52,7 @@ type Kind struct {
 type Context struct {
 	Caller    berth.Caller // with the response
 	Namespace string       // of the tool, or empty
+	Include   []string     // the request's "include"
 }
 
 // A Container describes how a tool names the container of its calls.
@@ -94,6 +95,8 @@ type Calls struct {
 	Outcome func(output berth.Item) Outcome
 	// Offers returns the tools that an output adds to those of the request.
 	Offers func(output berth.Item) ([]berth.Tool, error)
+	// Citables returns what a model may cite of an output; nil means nothing.
+	Citables func(output berth.Item) []Citable
 	// Outline returns a call or an output as lines of text without identifiers, to compare
 	// two runs; nil means its function with arguments or output.
 	Outline func(callOrOutput berth.Item) []string
@@ -114,6 +117,22 @@ type Calls struct {
 	// command; nil means the default. Script is nil for a kind that runs no commands.
 	Script func(commands []string, timeoutMS *int) (arguments string)
 }
+
+// A Citable is a part of an output that a model may cite in its answer.
+type Citable struct {
+	// Mark is the text with which the model cites it, between MarkStart and MarkEnd. The
+	// engine removes it from the answer.
+	Mark string
+	// Annotation returns the annotation of a citation at a place of the answer, in
+	// characters.
+	Annotation func(index int) json.RawMessage
+}
+
+// The brackets of a Mark, which models know from the hosted service.
+const (
+	MarkStart = "【"
+	MarkEnd   = "】"
+)
 
 // An Outcome is how the work of a call ended.
 type Outcome int

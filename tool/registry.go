@@ -173,6 +173,18 @@ func (r *Registry) Offered(it berth.Item) ([]berth.Tool, error) {
 	return nil, nil
 }
 
+// Citables returns what a model may cite of an item, if it holds the output of a call.
+func (r *Registry) Citables(it berth.Item) []Citable {
+	c := r.ofOutput(it.Type())
+	if r.HoldsOutput(it) {
+		c = r.ofCall(it.Type())
+	}
+	if c == nil || c.Citables == nil {
+		return nil
+	}
+	return c.Citables(it)
+}
+
 // ToolsOf returns the "tools" of an item.
 func ToolsOf(it berth.Item) ([]berth.Tool, error) {
 	var body struct {
