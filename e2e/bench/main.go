@@ -28,6 +28,7 @@ import (
 type bench struct {
 	n      int    // how often what is quick is done; how many sandboxes there are at once
 	size   int64  // of a large file, in bytes
+	rows   int    // responses that are stored for the subject million
 	state  string // directory for everything that is made
 	images string // where the base template is
 	bin    string // where the programs are
@@ -55,6 +56,8 @@ var subjects = []subject{
 	{"life", "pause, resume, snapshot, restore, fork", measureLife},
 	{"idle", "what idle containers cost", measureIdle},
 	{"overhead", "what Berth adds to a model that answers at once, beside a reverse proxy", measureOverhead},
+	{"chain", "turns of a chain of stored responses, beside the model alone", measureChain},
+	{"million", "a new response when 1,000,000 are stored, and the space that deletions return; not one of all", measureMillion},
 	{"profile", "profiles of the server under the load of overhead, into -profiles; not one of all", measureProfile},
 	{"stream", "responses: the first token, and many at once", measureStream},
 	{"parts", "Go benchmarks of the engine, a model's adapter and the store", measureParts},
@@ -72,6 +75,7 @@ func run() error {
 	only := flag.String("only", os.Getenv("BENCH"), "subjects to measure, with commas between them; default all")
 	flag.IntVar(&b.n, "n", 100, "how often what is quick is done, and how many containers there are at once")
 	megabytes := flag.Int64("mb", 1000, "size of the large file, in MB")
+	flag.IntVar(&b.rows, "rows", 1_000_000, "how many responses are stored for the subject million")
 	flag.StringVar(&b.bin, "bin", "bin", "directory of the built programs")
 	flag.StringVar(&b.profiles, "profiles", "", "directory for profiles")
 	flag.StringVar(&b.images, "images", "", "directory with the base template; default that of the tests")
@@ -88,8 +92,8 @@ func run() error {
 	if os.Geteuid() != 0 {
 		return errors.New("gVisor sandboxes need root here")
 	}
-	if b.n < 1 || *megabytes < 1 {
-		return errors.New("-n and -mb are at least 1")
+	if b.n < 1 || *megabytes < 1 || b.rows < 1 {
+		return errors.New("-n, -mb and -rows are at least 1")
 	}
 	b.size = *megabytes * 1e6
 	if err := b.prepare(); err != nil {

@@ -4,23 +4,13 @@ import (
 	"bufio"
 	"bytes"
 	"context"
-	"encoding/json"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 	"time"
 )
-
-// overheadWords is the number of words, and of deltas, in an answer of the model.
-const overheadWords = 32
 
 // overheadRounds is how often each target is measured in turn with the others.
 const overheadRounds = 5
@@ -32,11 +22,14 @@ type target struct {
 	url    string
 	body   []byte
 	stream bool
-	pid    int // of the process whose processor time is counted; 0 for the model
+	want   string // is in the answer; empty for any text
+	pids   []int  // of the processes whose processor time is counted; none for the model
 	goals  overheadGoals
 }
 
-type overheadGoals struct{ processor, rate, first, first64 string }
+// overheadGoals are for the processor time of one, answers a second at 16 at once, and what is
+// added to the first delta: its median at 1 and at 64 at once, its 99th percentile at 1.
+type overheadGoals struct{ processor, rate, first, first64, tail string }
 
 // overheadFigures are what one target took at one width.
 type overheadFigures struct {
@@ -45,10 +38,17 @@ type overheadFigures struct {
 	processor    series // ms of processor time for one response, one value a round
 }
 
+func (f *overheadFigures) join(other overheadFigures) {
+	f.whole.join(other.whole)
+	f.first.join(other.first)
+	f.rate.join(other.rate)
+	f.processor.join(other.processor)
+}
+
 // measureOverhead measures what Berth adds to a model that answers without a pause,
 // beside a reverse proxy written in Go that only copies bytes.
 func measureOverhead(ctx context.Context, b *bench) (err error) {
-	model := httptest.NewServer(http.HandlerFunc(completeAtOnce))
+	model := newModel()
 	defer model.Close()
 	proxy, err := startProxy(ctx, model.URL)
 	if err != nil {
@@ -84,20 +84,20 @@ func overheadTargets(model string, proxy *proxy, s *server) []target {
 	response := func(store, stream bool) []byte {
 		return mustJSON(map[string]any{"model": "m", "store": store, "stream": stream, "input": "Answer at once."})
 	}
-	berth := s.cmd.Process.Pid
-	unstored := overheadGoals{processor: "0.35 ms", rate: "4000 /s", first: "+0.3 / 1 ms", first64: "+3 ms"}
-	stored := overheadGoals{processor: "1.0 ms", rate: "1200 /s", first: "+0.6 / 3 ms", first64: "+5 ms"}
+	berth, proxied := []int{s.cmd.Process.Pid}, []int{proxy.cmd.Process.Pid}
+	unstored := overheadGoals{processor: "0.35 ms", rate: "4000 /s", first: "0.3 ms", first64: "3 ms", tail: "1 ms"}
+	stored := overheadGoals{processor: "1.0 ms", rate: "1200 /s", first: "0.6 ms", first64: "5 ms", tail: "3 ms"}
 	return []target{
 		{name: "the model alone", url: model + "/v1/chat/completions", body: chat(false)},
 		{name: "the model alone, streamed", url: model + "/v1/chat/completions", body: chat(true), stream: true},
-		{name: "reverse proxy", url: proxy.url + "/v1/chat/completions", body: chat(false), pid: proxy.cmd.Process.Pid},
-		{name: "reverse proxy, streamed", url: proxy.url + "/v1/chat/completions", body: chat(true), stream: true, pid: proxy.cmd.Process.Pid},
-		{name: "chat", url: s.url + "/v1/chat/completions", body: chat(false), pid: berth, goals: unstored},
-		{name: "chat, streamed", url: s.url + "/v1/chat/completions", body: chat(true), stream: true, pid: berth, goals: unstored},
-		{name: "response, store false", url: s.url + "/v1/responses", body: response(false, false), pid: berth, goals: unstored},
-		{name: "response, store false, streamed", url: s.url + "/v1/responses", body: response(false, true), stream: true, pid: berth, goals: unstored},
-		{name: "response, stored", url: s.url + "/v1/responses", body: response(true, false), pid: berth, goals: stored},
-		{name: "response, stored, streamed", url: s.url + "/v1/responses", body: response(true, true), stream: true, pid: berth, goals: stored},
+		{name: "reverse proxy", url: proxy.url + "/v1/chat/completions", body: chat(false), pids: proxied},
+		{name: "reverse proxy, streamed", url: proxy.url + "/v1/chat/completions", body: chat(true), stream: true, pids: proxied},
+		{name: "chat", url: s.url + "/v1/chat/completions", body: chat(false), pids: berth, goals: unstored},
+		{name: "chat, streamed", url: s.url + "/v1/chat/completions", body: chat(true), stream: true, pids: berth, goals: unstored},
+		{name: "response, store false", url: s.url + "/v1/responses", body: response(false, false), pids: berth, goals: unstored},
+		{name: "response, store false, streamed", url: s.url + "/v1/responses", body: response(false, true), stream: true, pids: berth, goals: unstored},
+		{name: "response, stored", url: s.url + "/v1/responses", body: response(true, false), pids: berth, goals: stored},
+		{name: "response, stored, streamed", url: s.url + "/v1/responses", body: response(true, true), stream: true, pids: berth, goals: stored},
 	}
 }
 
@@ -114,11 +114,7 @@ func (b *bench) overheadAt(ctx context.Context, client *http.Client, targets []t
 			if round == 0 { // opens connections
 				continue
 			}
-			f := &figures[i]
-			f.whole.join(got.whole)
-			f.first.join(got.first)
-			f.rate.join(got.rate)
-			f.processor.join(got.processor)
+			figures[i].join(got)
 		}
 	}
 	return figures, nil
@@ -128,14 +124,14 @@ func (b *bench) overheadAt(ctx context.Context, client *http.Client, targets []t
 func (t *target) load(ctx context.Context, client *http.Client, width, n int) overheadFigures {
 	var f overheadFigures
 	firsts := make([]time.Duration, n)
-	before, began := cpuOf([]int{t.pid}), time.Now()
+	before, began := cpuOf(t.pids), time.Now()
 	f.whole = atOnce(width, n, func(i int) (err error) {
 		firsts[i], err = t.request(ctx, client)
 		return err
 	})
-	took, used := time.Since(began).Seconds(), cpuOf([]int{t.pid})-before
+	took, used := time.Since(began).Seconds(), cpuOf(t.pids)-before
 	f.rate.add(float64(n)/took, nil)
-	if t.pid != 0 {
+	if len(t.pids) > 0 {
 		f.processor.add(used*1000/float64(n), nil)
 	}
 	if t.stream {
@@ -160,33 +156,47 @@ func (t *target) request(ctx context.Context, client *http.Client) (first time.D
 		return 0, err
 	}
 	defer resp.Body.Close()
-	lines := bufio.NewReaderSize(resp.Body, 16<<10)
-	last, deltas := []byte(nil), 0
-	for {
-		line, err := lines.ReadSlice('\n')
-		if bytes.Contains(line, []byte(`"content":"word`)) || bytes.Contains(line, []byte(`"delta":"word`)) || bytes.Contains(line, []byte(`"text": "word`)) || bytes.Contains(line, []byte(`"text":"word`)) {
-			if deltas++; deltas == 1 {
-				first = time.Since(began)
-			}
-		}
-		if len(line) > 1 {
-			last = append(last[:0], line...)
-		}
-		if err == io.EOF {
-			break
-		}
-		if err != nil && err != bufio.ErrBufferFull {
-			return 0, err
-		}
+	got, first, err := readAnswer(resp.Body, t.want, began)
+	if err != nil {
+		return 0, err
 	}
-	want := 1
-	if t.stream {
-		want = overheadWords
-	}
-	if resp.StatusCode != http.StatusOK || deltas < want {
-		return 0, fmt.Errorf("%s: %s with %d deltas, at last %.300s", t.name, resp.Status, deltas, last)
+	if resp.StatusCode != http.StatusOK || got.words < answerWords || t.stream && got.deltas < 2 || !got.found {
+		return 0, fmt.Errorf("%s: %s with %d words in %d deltas, at last %.300s", t.name, resp.Status, got.words, got.deltas, got.last)
 	}
 	return first, nil
+}
+
+// An answer is what was read of one.
+type answer struct {
+	words, deltas int
+	found         bool   // it contains the wanted text
+	last          []byte // the last line that is not empty
+}
+
+// readAnswer reads an answer to its end. It returns the time from began to the first line
+// with a word.
+func readAnswer(r io.Reader, want string, began time.Time) (a answer, first time.Duration, err error) {
+	a.found = want == ""
+	lines := bufio.NewReaderSize(r, 16<<10)
+	for {
+		line, err := lines.ReadSlice('\n')
+		if n := bytes.Count(line, []byte("word")); n > 0 {
+			if a.words += n; a.deltas == 0 {
+				first = time.Since(began)
+			}
+			a.deltas++
+		}
+		a.found = a.found || bytes.Contains(line, []byte(want))
+		if len(line) > 1 {
+			a.last = append(a.last[:0], line...)
+		}
+		if err == io.EOF {
+			return a, first, nil
+		}
+		if err != nil && err != bufio.ErrBufferFull {
+			return a, first, err
+		}
+	}
 }
 
 // showOverhead prints the table of one width.
@@ -216,6 +226,10 @@ func (b *bench) showOverhead(targets []target, figures []overheadFigures, width 
 				r.target = at.goals.first64
 			}
 			t.add(r)
+			if width == 1 {
+				tail := f.first.percentile(99) - direct.first.percentile(99)
+				t.add(row{what: at.name + ": added to the p99 of the first delta", unit: "ms", series: one(tail), beside: "the model alone", other: one(direct.first.percentile(99)), target: at.goals.tail})
+			}
 		}
 		rate := row{what: at.name + ": answers a second", unit: "/s", series: f.rate, beside: "reverse proxy", other: proxied.rate}
 		if width == 16 {
@@ -224,106 +238,4 @@ func (b *bench) showOverhead(targets []target, figures []overheadFigures, width 
 		t.add(rate)
 		t.add(row{what: at.name + ": processor time of one", unit: "ms", series: f.processor, beside: "reverse proxy", other: proxied.processor, target: at.goals.processor})
 	}
-}
-
-// completeAtOnce answers as a model does that speaks Chat Completions, without a pause
-// and in one write.
-func completeAtOnce(w http.ResponseWriter, r *http.Request) {
-	body, _ := io.ReadAll(io.LimitReader(r.Body, 1<<20))
-	if !bytes.Contains(body, []byte(`"stream":true`)) {
-		w.Header().Set("Content-Type", "application/json")
-		fmt.Fprintf(w, `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"%s"},"finish_reason":"stop"}],"usage":{"prompt_tokens":5,"completion_tokens":%d,"total_tokens":%d}}`,
-			strings.Repeat("word ", overheadWords), overheadWords, overheadWords+5)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	w.Write(answerAtOnce)
-}
-
-var answerAtOnce = func() []byte {
-	var b bytes.Buffer
-	chunk := func(choices, usage string) {
-		fmt.Fprintf(&b, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":%s,"usage":%s}`+"\n\n", choices, usage)
-	}
-	for range overheadWords {
-		chunk(`[{"index":0,"delta":{"content":"word "},"finish_reason":null}]`, "null")
-	}
-	chunk(`[{"index":0,"delta":{},"finish_reason":"stop"}]`, "null")
-	chunk(`[]`, fmt.Sprintf(`{"prompt_tokens":5,"completion_tokens":%d,"total_tokens":%d}`, overheadWords, overheadWords+5))
-	b.WriteString("data: [DONE]\n\n")
-	return b.Bytes()
-}()
-
-// A proxy is this program in a process of its own, as a reverse proxy.
-type proxy struct {
-	url string
-	cmd *exec.Cmd
-	in  io.Closer // the proxy ends when it is closed
-}
-
-// startProxy starts a reverse proxy before upstream.
-func startProxy(ctx context.Context, upstream string) (*proxy, error) {
-	self, err := os.Executable()
-	if err != nil {
-		return nil, err
-	}
-	p := &proxy{cmd: exec.CommandContext(ctx, self, "-proxy", upstream)}
-	p.cmd.Stderr = os.Stderr
-	if p.in, err = p.cmd.StdinPipe(); err != nil {
-		return nil, err
-	}
-	out, err := p.cmd.StdoutPipe()
-	if err != nil {
-		return nil, err
-	}
-	if err := p.cmd.Start(); err != nil {
-		return nil, err
-	}
-	line, err := bufio.NewReader(out).ReadString('\n')
-	if err != nil {
-		p.stop()
-		return nil, fmt.Errorf("the proxy did not start: %w", err)
-	}
-	p.url = "http://" + strings.TrimSpace(line)
-	return p, nil
-}
-
-func (p *proxy) stop() {
-	p.in.Close()
-	_ = p.cmd.Wait()
-}
-
-// runProxy is the process of startProxy. It prints its address and ends with its
-// standard input.
-func runProxy(upstream string) error {
-	to, err := url.Parse(upstream)
-	if err != nil {
-		return err
-	}
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return err
-	}
-	handler := &httputil.ReverseProxy{
-		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
-		FlushInterval: -1,
-		Transport:     &http.Transport{MaxIdleConnsPerHost: 2000, DisableCompression: true},
-	}
-	fmt.Println(l.Addr())
-	go func() {
-		_, _ = io.Copy(io.Discard, os.Stdin)
-		l.Close()
-	}()
-	if err := http.Serve(l, handler); err != nil && !strings.Contains(err.Error(), net.ErrClosed.Error()) {
-		return err
-	}
-	return nil
-}
-
-func mustJSON(v any) []byte {
-	raw, err := json.Marshal(v)
-	if err != nil {
-		panic(err)
-	}
-	return raw
 }

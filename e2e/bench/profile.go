@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -26,7 +25,7 @@ func measureProfile(ctx context.Context, b *bench) (err error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return err
 	}
-	model := httptest.NewServer(http.HandlerFunc(completeAtOnce))
+	model := newModel()
 	defer model.Close()
 	ports, err := freePorts(1)
 	if err != nil {

@@ -27,12 +27,16 @@ type server struct {
 	state        string
 	log          string
 	http         *http.Client
+	command      []string
 	cmd          *exec.Cmd
 	ended        chan error // has one value when it has
 }
 
 // stopTime is how long a server may take to delete its containers and end.
 const stopTime = 2 * time.Minute
+
+// startTime is how long a server may take to start.
+const startTime = 30 * time.Second
 
 // serve starts a server with a configuration and returns when it answers.
 func (b *bench) serve(ctx context.Context, config string) (*server, error) {
@@ -54,16 +58,11 @@ func (b *bench) serveWith(ctx context.Context, config, hosts string, flags ...st
 		return nil, err
 	}
 	s := &server{url: "http://" + ports[0], metrics: "http://" + ports[1] + "/metrics", state: state, log: filepath.Join(state, "log"),
-		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000, DisableCompression: true}}, ended: make(chan error, 1)}
+		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000, DisableCompression: true}}}
 	file := filepath.Join(state, "berth.yaml")
 	if err := errors.Join(os.Symlink(b.images, filepath.Join(state, "images")), os.WriteFile(file, []byte(config), 0o600)); err != nil {
 		return nil, err
 	}
-	log, err := os.Create(s.log)
-	if err != nil {
-		return nil, err
-	}
-	defer log.Close()
 	command := []string{filepath.Join(b.bin, "berth"), "serve", "--listen", ports[0], "--metrics-listen", ports[1], "--state", state, "--config", file}
 	command = append(command, flags...)
 	if hosts != "" {
@@ -73,18 +72,47 @@ func (b *bench) serveWith(ctx context.Context, config, hosts string, flags ...st
 		}
 		command = append([]string{"unshare", "--mount", "sh", "-c", withHosts, path}, command...)
 	}
-	s.cmd = exec.Command(command[0], command[1:]...)
+	s.command = command
+	return s, s.start(ctx)
+}
+
+// start starts the server and returns when it answers. If it does not, start removes the
+// state directory.
+func (s *server) start(ctx context.Context) error {
+	log, err := os.OpenFile(s.log, os.O_CREATE|os.O_APPEND|os.O_WRONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	defer log.Close()
+	s.cmd = exec.Command(s.command[0], s.command[1:]...)
 	s.cmd.Stdout, s.cmd.Stderr = log, log
 	// An interrupt at the terminal is for this program, which then stops the server.
 	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	if err := s.cmd.Start(); err != nil {
-		return nil, err
+		return err
 	}
-	go func() { s.ended <- s.cmd.Wait() }()
-	if err := s.await(ctx, 30*time.Second, func() bool { return s.do(ctx, http.MethodGet, "/healthz", nil, nil) == nil }); err != nil {
-		return nil, errors.Join(fmt.Errorf("the server does not answer: %w", err), s.stop())
+	cmd, ended := s.cmd, make(chan error, 1)
+	s.ended = ended
+	go func() { ended <- cmd.Wait() }()
+	if err := s.await(ctx, startTime, func() bool { return s.do(ctx, http.MethodGet, "/healthz", nil, nil) == nil }); err != nil {
+		return errors.Join(fmt.Errorf("the server does not answer: %w", err), s.stop())
 	}
-	return s, nil
+	return nil
+}
+
+// halt ends the server and keeps its state, for start.
+func (s *server) halt() error {
+	s.http.CloseIdleConnections()
+	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		return err
+	}
+	select {
+	case err := <-s.ended:
+		s.ended <- err
+		return err
+	case <-time.After(stopTime):
+		return fmt.Errorf("the server has not ended within %s", stopTime)
+	}
 }
 
 // freePorts returns free addresses on the loopback.

@@ -120,13 +120,13 @@ var Imports = map[string][]string{
 	"cmd/berth-guest":      {"guest/boot", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":             {},
 	"e2e":                  {"", "internal/longtest"},
-	"e2e/bench":            {"guest", "image", "sandbox", "sandbox/gvisor"},
+	"e2e/bench":            {"", "guest", "image", "sandbox", "sandbox/gvisor", "server", "store"},
 }
 
 // Bans lists packages that only some packages may import, so that the engine stays independent of
 // HTTP, only the server depends on drivers, and the API's doors do not depend on each other.
 var Bans = map[string][]string{
-	Module + "/server":          {"cmd/berth"},
+	Module + "/server":          {"cmd/berth", "e2e/bench"},
 	Module + "/api":             {"server"}, // a door imports api/exchange, never api
 	Module + "/api/assistants":  {"api"},
 	Module + "/api/chat":        {"api"},
