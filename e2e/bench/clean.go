@@ -41,7 +41,7 @@ func (b *bench) cleanUp() error {
 	}
 	var errs []error
 	for _, state := range states {
-		errs = append(errs, endServer(state), b.destroyAll(state), removeGroups(state))
+		errs = append(errs, endServer(state), endPeer(state), b.destroyAll(state), removeGroups(state))
 	}
 	if err := errors.Join(errs...); err != nil {
 		return err

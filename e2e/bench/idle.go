@@ -8,6 +8,7 @@ import (
 	"path/filepath"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -58,7 +59,7 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 	if err := errors.Join(atOnce(8, len(ids), func(i int) error { return s.delete(ctx, ids[i]) }).errs...); err != nil {
 		return err
 	}
-	return s.compareAfter(ctx, t, before)
+	return s.compareAfter(ctx, t, "", before)
 }
 
 // steps are how many containers there are when they are measured.
@@ -126,9 +127,9 @@ func (s *server) own(ctx context.Context) (own, error) {
 // idle connections stay open for a while.
 const settleTime = 30 * time.Second
 
-// compareAfter waits until the server has let go of what it had more than before,
-// and tells of it.
-func (s *server) compareAfter(ctx context.Context, t *table, before own) error {
+// compareAfter waits until the server has no more goroutines than before, and adds rows, whose
+// text starts with what, for what remains.
+func (s *server) compareAfter(ctx context.Context, t *table, what string, before own) error {
 	var now own
 	err := s.await(ctx, settleTime, func() bool {
 		s.http.CloseIdleConnections()
@@ -136,12 +137,12 @@ func (s *server) compareAfter(ctx context.Context, t *table, before own) error {
 		now, err = s.own(ctx)
 		return err == nil && now.goroutines <= before.goroutines
 	})
-	r := row{what: "goroutines of the server when all is gone", series: one(now.goroutines), beside: "before", other: one(before.goroutines)}
+	r := row{what: what + "goroutines of the server when all is gone", series: one(now.goroutines), beside: "before", other: one(before.goroutines)}
 	if err != nil && ctx.Err() == nil {
 		t.note("Within %s the server has not ended %.0f goroutines.", settleTime, now.goroutines-before.goroutines)
 	}
 	t.add(r)
-	t.add(row{what: "memory of the server when all is gone", unit: "MB", series: one(now.memory), beside: "before", other: one(before.memory)})
+	t.add(row{what: what + "memory of the server when all is gone", unit: "MB", series: one(now.memory), beside: "before", other: one(before.memory)})
 	return ctx.Err()
 }
 
@@ -201,6 +202,18 @@ func pss(pid int) float64 {
 		}
 	}
 	return 0
+}
+
+// groupOf returns the processes of a process group.
+func groupOf(group int) (pids []int) {
+	dirs, _ := filepath.Glob("/proc/[0-9]*")
+	for _, dir := range dirs {
+		pid, _ := strconv.Atoi(filepath.Base(dir))
+		if of, err := syscall.Getpgid(pid); err == nil && of == group {
+			pids = append(pids, pid)
+		}
+	}
+	return pids
 }
 
 // cpuOf returns the processor time that processes have used, in seconds.

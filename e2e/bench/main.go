@@ -33,9 +33,11 @@ type bench struct {
 	images string // where the base template is
 	bin    string // where the programs are
 	out    io.Writer
+	saved  io.Writer // results for benchstat; may be nil
 	failed int
 
-	profiles string // directory of the profiles
+	profiles string   // directory of the profiles
+	locked   *os.File // held open, which holds the lock
 
 	interrupted func() bool
 }
@@ -44,23 +46,25 @@ type bench struct {
 type subject struct {
 	name, what string
 	measure    func(context.Context, *bench) error
+	named      bool // measured only when it is named
 }
 
 // subjects are all there are, in the order in which they are measured.
 var subjects = []subject{
-	{"create", "from the request for a container to the end of its first command", measureCreate},
-	{"exec", "commands in a container that runs", measureExec},
-	{"files", "files into a container and out of it", measureFiles},
-	{"egress", "a container's way out", measureEgress},
-	{"ports", "what a container serves", measurePorts},
-	{"life", "pause, resume, snapshot, restore, fork", measureLife},
-	{"idle", "what idle containers cost", measureIdle},
-	{"overhead", "what Berth adds to a model that answers at once, beside a reverse proxy", measureOverhead},
-	{"chain", "turns of a chain of stored responses, beside the model alone", measureChain},
-	{"million", "a new response when 1,000,000 are stored, and the space that deletions return; not one of all", measureMillion},
-	{"profile", "profiles of the server under the load of overhead, into -profiles; not one of all", measureProfile},
-	{"stream", "responses: the first token, and many at once", measureStream},
-	{"parts", "Go benchmarks of the engine, a model's adapter and the store", measureParts},
+	{name: "create", what: "from the request for a container to the end of its first command", measure: measureCreate},
+	{name: "exec", what: "commands in a container that runs", measure: measureExec},
+	{name: "files", what: "files into a container and out of it", measure: measureFiles},
+	{name: "egress", what: "a container's way out", measure: measureEgress},
+	{name: "ports", what: "what a container serves", measure: measurePorts},
+	{name: "life", what: "pause, resume, snapshot, restore, fork", measure: measureLife},
+	{name: "idle", what: "what idle containers cost", measure: measureIdle},
+	{name: "overhead", what: "what Berth adds to a model that answers at once, beside a reverse proxy", measure: measureOverhead},
+	{name: "chain", what: "turns of a chain of stored responses, beside the model alone", measure: measureChain},
+	{name: "million", what: "a new response when 1,000,000 are stored, and the space that deletions return", measure: measureMillion, named: true},
+	{name: "peers", what: "the same work through OGX, LiteLLM and agentic-api", measure: measurePeers, named: true},
+	{name: "profile", what: "profiles of the server under the load of overhead and of a long chain, into -profiles", measure: measureProfile, named: true},
+	{name: "stream", what: "what many streams at once cost", measure: measureStream},
+	{name: "parts", what: "Go benchmarks of the engine, a model's adapter and the store", measure: measureParts},
 }
 
 func main() {
@@ -72,13 +76,14 @@ func main() {
 
 func run() error {
 	b := &bench{out: os.Stdout}
-	only := flag.String("only", os.Getenv("BENCH"), "subjects to measure, with commas between them; default all")
+	only := flag.String("only", os.Getenv("BENCH"), "subjects to measure, with commas between them; default all but those measured only if named")
 	flag.IntVar(&b.n, "n", 100, "how often what is quick is done, and how many containers there are at once")
 	megabytes := flag.Int64("mb", 1000, "size of the large file, in MB")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "how many responses are stored for the subject million")
 	flag.StringVar(&b.bin, "bin", "bin", "directory of the built programs")
 	flag.StringVar(&b.profiles, "profiles", "", "directory for profiles")
 	flag.StringVar(&b.images, "images", "", "directory with the base template; default that of the tests")
+	save := flag.String("save", "", "file for the results, in the format of Go benchmarks")
 	upstream := flag.String("proxy", "", "only serve a reverse proxy before this URL, until standard input ends")
 	flag.Usage = usage
 	flag.Parse()
@@ -99,6 +104,15 @@ func run() error {
 	if err := b.prepare(); err != nil {
 		return err
 	}
+	if *save != "" {
+		f, err := os.Create(*save)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		b.saved = f
+		fmt.Fprintf(f, "# %s, %d cores, %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), load())
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()
 	b.interrupted = func() bool { return ctx.Err() != nil }
@@ -118,7 +132,11 @@ func run() error {
 func usage() {
 	fmt.Fprintln(os.Stderr, "bench measures Berth and prints tables. Subjects:")
 	for _, s := range subjects {
-		fmt.Fprintf(os.Stderr, "  %-8s %s\n", s.name, s.what)
+		what := s.what
+		if s.named {
+			what += "; only if it is named"
+		}
+		fmt.Fprintf(os.Stderr, "  %-8s %s\n", s.name, what)
 	}
 	flag.PrintDefaults()
 }
@@ -126,7 +144,7 @@ func usage() {
 // choose returns the subjects of a list of names, all for an empty one.
 func choose(names string) ([]subject, error) {
 	if strings.Trim(names, ". ") == "" {
-		return slices.DeleteFunc(slices.Clone(subjects), func(s subject) bool { return s.name == "profile" }), nil
+		return slices.DeleteFunc(slices.Clone(subjects), func(s subject) bool { return s.named }), nil
 	}
 	var chosen []subject
 	for name := range strings.SplitSeq(names, ",") {
@@ -190,9 +208,26 @@ func (b *bench) prepare() error {
 			return fmt.Errorf("%w: run make bench, which builds it", err)
 		}
 	}
+	if err := b.lock(filepath.Join(cache, "berth-bench.lock")); err != nil {
+		return err
+	}
 	b.state = filepath.Join(cache, "berth-bench")
 	if err := b.cleanUp(); err != nil {
 		return fmt.Errorf("remove the remains of a former run: %w", err)
 	}
 	return os.MkdirAll(b.state, 0o700)
+}
+
+// lock refuses a second run at the same time: it would remove what the first has made. The lock
+// ends with the process.
+func (b *bench) lock(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	if err := syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return errors.Join(fmt.Errorf("another run of make bench holds %s: wait until it has ended", path), f.Close())
+	}
+	b.locked = f
+	return nil
 }

@@ -11,6 +11,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 )
 
 // answerWords is the number of words, and of deltas, in an answer of the model.
@@ -87,11 +88,13 @@ func firstTool(body []byte) (name, args string) {
 	return name, `{"code":"print(6*7)"}`
 }
 
-// A dialect answers prompts. It makes each answer once, so that the model takes little time.
+// A dialect answers prompts. It makes each answer once, so that the model takes little time; a
+// "#" in it is replaced by the number of the request, which makes ids unique.
 type dialect struct {
 	ran    string // is in a request if a tool has run
 	answer func(prompt) []byte
 	made   sync.Map // answers by prompt
+	n      atomic.Int64
 }
 
 func (d *dialect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
@@ -105,13 +108,13 @@ func (d *dialect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		kind = "text/event-stream"
 	}
 	w.Header().Set("Content-Type", kind)
-	w.Write(answer.([]byte))
+	w.Write(bytes.ReplaceAll(answer.([]byte), []byte("#"), strconv.AppendInt(nil, d.n.Add(1), 10)))
 }
 
 // completion returns an answer in the dialect Chat Completions.
 func completion(p prompt) []byte {
 	usage := fmt.Sprintf(`{"prompt_tokens":5,"completion_tokens":%d,"total_tokens":%d}`, answerWords, answerWords+5)
-	call := fmt.Sprintf(`{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_1","type":"function","function":{"name":%q,"arguments":%q}}]}`, p.tool, p.args)
+	call := fmt.Sprintf(`{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_#","type":"function","function":{"name":%q,"arguments":%q}}]}`, p.tool, p.args)
 	if !p.stream {
 		message, reason := fmt.Sprintf(`{"role":"assistant","content":%q}`, p.text), "stop"
 		if p.tool != "" {
@@ -145,13 +148,13 @@ func words(text string) iter.Seq[string] {
 
 // response returns an answer in the dialect Responses.
 func response(p prompt) []byte {
-	item := fmt.Sprintf(`{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q,"annotations":[]}]}`, p.text)
+	item := fmt.Sprintf(`{"id":"msg_#","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q,"annotations":[]}]}`, p.text)
 	if p.tool != "" {
-		item = fmt.Sprintf(`{"id":"fc_1","type":"function_call","call_id":"call_1","status":"completed","name":%q,"arguments":%q}`, p.tool, p.args)
+		item = fmt.Sprintf(`{"id":"fc_#","type":"function_call","call_id":"call_#","status":"completed","name":%q,"arguments":%q}`, p.tool, p.args)
 	}
 	usage := fmt.Sprintf(`{"input_tokens":5,"input_tokens_details":{"cached_tokens":0},"output_tokens":%d,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}`, answerWords, answerWords+5)
 	whole := func(status, output, usage string) string {
-		return fmt.Sprintf(`{"id":"resp_1","object":"response","created_at":1,"status":%q,"model":"m","output":[%s],"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"error":null,"incomplete_details":null,"instructions":null,"metadata":{},"temperature":1,"top_p":1,"usage":%s}`, status, output, usage)
+		return fmt.Sprintf(`{"id":"resp_#","object":"response","created_at":1,"status":%q,"model":"m","output":[%s],"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"error":null,"incomplete_details":null,"instructions":null,"metadata":{},"temperature":1,"top_p":1,"usage":%s}`, status, output, usage)
 	}
 	if !p.stream {
 		return []byte(whole("completed", item, usage))
@@ -164,13 +167,13 @@ func response(p prompt) []byte {
 	}
 	event("response.created", `"response":`+whole("in_progress", "", "null"))
 	if p.tool != "" {
-		at := `"item_id":"fc_1","output_index":0,`
-		event("response.output_item.added", fmt.Sprintf(`"output_index":0,"item":{"id":"fc_1","type":"function_call","call_id":"call_1","status":"in_progress","name":%q,"arguments":""}`, p.tool))
+		at := `"item_id":"fc_#","output_index":0,`
+		event("response.output_item.added", fmt.Sprintf(`"output_index":0,"item":{"id":"fc_#","type":"function_call","call_id":"call_#","status":"in_progress","name":%q,"arguments":""}`, p.tool))
 		event("response.function_call_arguments.delta", at+fmt.Sprintf(`"delta":%q`, p.args))
 		event("response.function_call_arguments.done", at+fmt.Sprintf(`"name":%q,"arguments":%q`, p.tool, p.args))
 	} else {
-		at := `"item_id":"msg_1","output_index":0,"content_index":0,`
-		event("response.output_item.added", `"output_index":0,"item":{"id":"msg_1","type":"message","role":"assistant","status":"in_progress","content":[]}`)
+		at := `"item_id":"msg_#","output_index":0,"content_index":0,`
+		event("response.output_item.added", `"output_index":0,"item":{"id":"msg_#","type":"message","role":"assistant","status":"in_progress","content":[]}`)
 		event("response.content_part.added", at+`"part":{"type":"output_text","text":"","annotations":[]}`)
 		for word := range words(p.text) {
 			event("response.output_text.delta", at+fmt.Sprintf(`"delta":%q,"logprobs":[]`, word))

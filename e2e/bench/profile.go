@@ -15,8 +15,9 @@ import (
 // profileTime is how long each kind of request is sent while profiles are taken.
 const profileTime = 15 * time.Second
 
-// measureProfile writes profiles of the server under the load of overhead: for each kind
-// of request the processor time, and over all of them what was allocated and what waited.
+// measureProfile writes profiles of the server under the load of overhead and of a long
+// chain: for each kind of request the processor time, and over all of them what was allocated
+// and what waited.
 func measureProfile(ctx context.Context, b *bench) (err error) {
 	dir := b.profiles
 	if dir == "" {
@@ -37,7 +38,13 @@ func measureProfile(ctx context.Context, b *bench) (err error) {
 	}
 	defer stopped(s, &err)
 	profiles := "http://" + ports[0] + "/debug/pprof/"
-	for _, at := range overheadTargets(model.URL, &proxy{cmd: s.cmd}, s) {
+	deepest := chainDepths[len(chainDepths)-1]
+	ids, _, err := s.buildChain(ctx, deepest-1)
+	if err != nil {
+		return err
+	}
+	targets := append(overheadTargets(model.URL, &proxy{cmd: s.cmd}, s), chainTargets(s, model.URL, ids, deepest)...)
+	for _, at := range targets {
 		if !strings.HasPrefix(at.url, s.url) {
 			continue
 		}

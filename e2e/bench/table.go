@@ -188,4 +188,7 @@ func (b *bench) show(t *table) {
 		b.failed += len(r.series.errs) + len(r.other.errs)
 	}
 	t.print(b.out)
+	if b.saved != nil {
+		t.save(b.saved)
+	}
 }
