@@ -110,15 +110,15 @@ func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.Respo
 func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
 	out, ctx := x.Stream(r, obfuscate)
 	defer out.Close()
-	for ev, err := range h.journal.Follow(ctx, p, id, after) {
+	for events, err := range h.journal.FollowPages(ctx, p, id, after) {
 		if ctx.Err() != nil && r.Context().Err() == nil {
 			return nil // a keep-alive has detected that the client is gone
 		}
 		if err != nil {
 			return out.Fail(after+1, exchange.FollowError(ctx, id, err))
 		}
-		after = ev.SequenceNumber
-		if out.Event(ev) != nil {
+		after = events[len(events)-1].SequenceNumber
+		if out.Events(events) != nil {
 			return nil
 		}
 	}

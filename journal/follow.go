@@ -33,18 +33,36 @@ const page = 512
 // than the journal's patience.
 func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[store.Event, error] {
 	return func(yield func(store.Event, error) bool) {
+		for events, err := range j.FollowPages(ctx, p, id, after) {
+			if err != nil {
+				yield(store.Event{}, err)
+				return
+			}
+			for _, ev := range events {
+				if !yield(ev, nil) {
+					return
+				}
+			}
+		}
+	}
+}
+
+// FollowPages is Follow for readers that handle events faster together. A page has the
+// events that are there at that moment, at least one, and is valid until the next.
+func (j *Journal) FollowPages(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[[]store.Event, error] {
+	return func(yield func([]store.Event, error) bool) {
 		for more := true; more; {
 			var wake <-chan struct{}
 			start := after
 			after, wake, more = j.followPage(ctx, p, id, after, yield)
 			if more && after == start {
 				if err := j.live(p, id).failure(j.patience); err != nil {
-					yield(store.Event{}, &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
+					yield(nil, &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
 						Message: "The server cannot store the rest of response '" + string(id) + "' at the moment. Retrieve it again later."})
 					return
 				}
 				if err := wait(ctx, wake); err != nil {
-					yield(store.Event{}, err)
+					yield(nil, err)
 					return
 				}
 			}
@@ -54,7 +72,7 @@ func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.Respon
 
 // followPage yields the next page of events. It returns the last sequence number, a
 // channel that is closed when there are more events, and whether to continue.
-func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, yield func(store.Event, error) bool) (last int64, wake <-chan struct{}, more bool) {
+func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, yield func([]store.Event, error) bool) (last int64, wake <-chan struct{}, more bool) {
 	held := j.readers.Open(string(p))
 	defer held.Close()
 	events, wake := j.live(p, id).after(after)
@@ -62,19 +80,17 @@ func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.Re
 		var ended bool
 		var err error
 		if events, ended, err = j.stored(ration.With(ctx, held), p, id, after, wake != nil); err != nil {
-			yield(store.Event{}, err)
+			yield(nil, err)
 			return after, nil, false
 		} else if ended {
 			return after, nil, false
 		}
 	}
-	for _, ev := range events {
-		if !yield(ev, nil) || ev.Type.Final() {
-			return after, nil, false
-		}
-		after = ev.SequenceNumber
+	if len(events) == 0 {
+		return after, wake, true
 	}
-	return after, wake, true
+	end := events[len(events)-1]
+	return end.SequenceNumber, wake, yield(events, nil) && !end.Type.Final()
 }
 
 // stored reads the next events from the store. If there are none, it reports whether the

@@ -8,7 +8,6 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"sync"
 	"time"
@@ -94,8 +93,8 @@ func (j *Journal) Resume(ctx context.Context, r *store.Response, owner string) (
 			return nil, nil, fmt.Errorf("read events: %w", err)
 		}
 		for _, rec := range records {
-			var ev berth.Event
-			if err := json.Unmarshal(rec.Data, &ev); err != nil {
+			ev, err := berth.DecodeEvent(rec.Data)
+			if err != nil {
 				return nil, nil, fmt.Errorf("event %d of %s: %w", rec.SequenceNumber, r.Body.ID, err)
 			}
 			events = append(events, ev)

@@ -2,7 +2,6 @@ package journal
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"sync"
@@ -202,6 +201,9 @@ func (w *Writer) write() {
 	w.changed.Broadcast()
 }
 
+// deltaOverhead is the usual size of a delta event without its delta, in bytes.
+const deltaOverhead = 256
+
 // number sets the sequence numbers of events, applies the events to body and returns them
 // as stored records.
 func (w *Writer) number(body *berth.Response, events []berth.Event) ([]store.Event, error) {
@@ -212,7 +214,7 @@ func (w *Writer) number(body *berth.Response, events []berth.Event) ([]store.Eve
 		if err := body.Apply(ev); err != nil {
 			return nil, err
 		}
-		data, err := json.Marshal(ev)
+		data, err := ev.AppendJSON(make([]byte, 0, len(ev.Delta)+deltaOverhead))
 		if err != nil {
 			return nil, err
 		}

@@ -2,7 +2,6 @@ package assistants
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 
 	"github.com/berth-run/berth"
@@ -43,8 +42,8 @@ func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread 
 			if err != nil {
 				return err
 			}
-			var ev berth.Event
-			if err := json.Unmarshal(rec.Data, &ev); err != nil {
+			ev, err := berth.DecodeEvent(rec.Data)
+			if err != nil {
 				return err
 			}
 			events, err := t.Apply(&ev)

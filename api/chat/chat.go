@@ -9,7 +9,6 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"iter"
 	"net/http"
@@ -142,6 +141,9 @@ func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*complet
 		chunks []chunkChoice
 		err    error
 	}
+	if len(choices) == 1 {
+		return func(yield func([]chunkChoice, error) bool) { d.followChoice(ctx, p, choices[0], yield) }
+	}
 	return func(yield func([]chunkChoice, error) bool) {
 		ctx, stop := context.WithCancel(ctx)
 		updates := make(chan update)
@@ -175,20 +177,20 @@ func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*complet
 	}
 }
 
-// followChoice calls emit with a choice's chunks until its end.
+// followChoice calls emit with a choice's chunks until its end. Chunks of events that are
+// there at the same time come together.
 func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completionChoice, emit func([]chunkChoice, error) bool) {
-	for stored, err := range d.Journal.Follow(ctx, p, c.response, -1) {
+	for events, err := range d.Journal.FollowPages(ctx, p, c.response, -1) {
 		if err != nil {
 			emit(nil, followError(ctx, err))
 			return
 		}
-		var ev berth.Event
-		if err := json.Unmarshal(stored.Data, &ev); err != nil {
-			emit(nil, err)
+		chunks, err := c.applyAll(events)
+		if len(chunks) > 0 && !emit(chunks, nil) {
 			return
 		}
-		chunks, err := c.apply(&ev)
-		if (len(chunks) > 0 || err != nil) && !emit(chunks, err) {
+		if err != nil {
+			emit(nil, err)
 			return
 		}
 	}

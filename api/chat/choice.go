@@ -8,6 +8,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -82,6 +83,23 @@ func (c *completionChoice) live() bool { return c.request.Stream && !c.lastOnly(
 // errUnsaid ends a stream if text that was already sent is withdrawn.
 var errUnsaid = &berth.Error{Code: berth.CodeUpstream,
 	Message: "The upstream disconnected in the middle of its answer. A chat stream cannot be restarted; send the request again."}
+
+// applyAll adds events and returns their chunks. With an error, these are the chunks of the
+// events before it.
+func (c *completionChoice) applyAll(events []store.Event) (chunks []chunkChoice, err error) {
+	for _, stored := range events {
+		ev, err := berth.DecodeEvent(stored.Data)
+		if err != nil {
+			return chunks, err
+		}
+		more, err := c.apply(&ev)
+		if err != nil {
+			return chunks, err
+		}
+		chunks = append(chunks, more...)
+	}
+	return chunks, nil
+}
 
 // apply adds an event and returns its chunks. Its errors are for the client.
 func (c *completionChoice) apply(ev *berth.Event) ([]chunkChoice, error) {

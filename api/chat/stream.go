@@ -72,6 +72,7 @@ type chunkWriter struct {
 
 // chunks sends each choice as a chunk of its own.
 func (o *chunkWriter) chunks(choices []chunkChoice) error {
+	chunks := make([]any, len(choices))
 	for i := range choices {
 		chunk := o.chunk()
 		chunk.Choices = choices[i : i+1]
@@ -81,11 +82,9 @@ func (o *chunkWriter) chunks(choices []chunkChoice) error {
 		if o.Obfuscates() {
 			chunk.Obfuscation = choices[i].Delta.padding()
 		}
-		if err := o.JSON("", chunk); err != nil {
-			return err
-		}
+		chunks[i] = chunk
 	}
-	return nil
+	return o.JSON("", chunks...)
 }
 
 func (o *chunkWriter) chunk() completionChunk {

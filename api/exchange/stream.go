@@ -2,9 +2,11 @@ package exchange
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"crypto/rand"
 	"encoding/json"
+	"io"
 	"net/http"
 	"sync"
 	"time"
@@ -26,7 +28,8 @@ type EventWriter struct {
 
 	mu      sync.Mutex // one write at a time
 	out     *PatientWriter
-	events  *sse.Writer
+	batch   *batch
+	events  *sse.Writer // to batch
 	silence *time.Ticker
 }
 
@@ -71,7 +74,8 @@ func (o *EventWriter) Unset() {
 
 func newEventWriter(x *Exchange, obfuscate bool) *EventWriter {
 	out, every := x.Patient(), x.server.Limits.KeepAlive
-	return &EventWriter{x: x, every: every, obfuscate: obfuscate, out: out, events: sse.NewWriter(out), silence: time.NewTicker(every)}
+	batch := &batch{out: out}
+	return &EventWriter{x: x, every: every, obfuscate: obfuscate, out: out, batch: batch, events: sse.NewWriter(batch), silence: time.NewTicker(every)}
 }
 
 // KeepAlive sends comments until stop is called. The caller must call stop before the
@@ -102,22 +106,36 @@ func (o *EventWriter) KeepAlive(gone func()) (stop func()) {
 // Obfuscates reports whether the writer hides the lengths of texts.
 func (o *EventWriter) Obfuscates() bool { return o.obfuscate }
 
-// Event sends an event of the journal.
-func (o *EventWriter) Event(ev store.Event) error {
-	data, tail := []byte(ev.Data), []byte(nil)
-	if o.obfuscate {
-		data, tail = Obfuscate(data)
-	}
-	return o.send(func() error { return o.events.EventOf(string(ev.Type), data, tail) })
+// Events sends events of the journal.
+func (o *EventWriter) Events(events []store.Event) error {
+	return o.send(func() error {
+		for _, ev := range events {
+			data, tail := []byte(ev.Data), []byte(nil)
+			if o.obfuscate {
+				data, tail = Obfuscate(data)
+			}
+			if err := o.events.EventOf(string(ev.Type), data, tail); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
-// JSON sends the JSON of v as an event. An empty name means an event without a type.
-func (o *EventWriter) JSON(name string, v any) error {
-	data, err := json.Marshal(v)
-	if err != nil {
-		return err
-	}
-	return o.send(func() error { return o.events.Event(sse.Event{Type: name, Data: data}) })
+// JSON sends the JSON of each value as an event. An empty name means events without a type.
+func (o *EventWriter) JSON(name string, values ...any) error {
+	return o.send(func() error {
+		for _, v := range values {
+			data, err := json.Marshal(v)
+			if err != nil {
+				return err
+			}
+			if err := o.events.Event(sse.Event{Type: name, Data: data}); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
 }
 
 // Done sends "[DONE]", which is the last event of some streams.
@@ -139,10 +157,12 @@ func (o *EventWriter) Fail(number int64, err error) error {
 	return err
 }
 
+// send sends what write writes to o.events.
 func (o *EventWriter) send(write func() error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
-	if err := write(); err != nil {
+	err := write()
+	if err := cmp.Or(err, o.batch.end()); err != nil {
 		return err
 	}
 	o.silence.Reset(o.every)
@@ -150,6 +170,58 @@ func (o *EventWriter) send(write func() error) error {
 }
 
 func (o *EventWriter) flush() error { return o.out.control.Flush() }
+
+// A batch joins small writes to large ones, because each write to a connection is a system
+// call. It has a buffer only between the first write and end. It is not safe for
+// concurrent use.
+type batch struct {
+	out io.Writer
+	buf *[]byte // from buffers, or nil
+}
+
+// batchBytes is the size of a batch's buffer.
+const batchBytes = 16 << 10
+
+var buffers = sync.Pool{New: func() any {
+	b := make([]byte, 0, batchBytes)
+	return &b
+}}
+
+func (b *batch) Write(p []byte) (int, error) {
+	if b.buf == nil {
+		b.buf = buffers.Get().(*[]byte)
+	}
+	if len(*b.buf)+len(p) > batchBytes {
+		if err := b.drain(); err != nil {
+			return 0, err
+		}
+		if len(p) > batchBytes {
+			return b.out.Write(p)
+		}
+	}
+	*b.buf = append(*b.buf, p...)
+	return len(p), nil
+}
+
+func (b *batch) drain() error {
+	if len(*b.buf) == 0 {
+		return nil
+	}
+	_, err := b.out.Write(*b.buf)
+	*b.buf = (*b.buf)[:0]
+	return err
+}
+
+// end writes what is left and gives the buffer back.
+func (b *batch) end() error {
+	if b.buf == nil {
+		return nil
+	}
+	err := b.drain()
+	buffers.Put(b.buf)
+	b.buf = nil
+	return err
+}
 
 // Obfuscates reports whether the stream of a request hides the lengths of tokens, which is
 // the default.
@@ -170,8 +242,8 @@ func Obfuscate(data []byte) (event, tail []byte) {
 	if !ok || data[start] != '"' {
 		return data, nil
 	}
-	length := end - start
-	if length < 4<<10 { // for a longer text, the exact padding does not matter
+	length := utf8.RuneCount(data[start:end]) - len(`""`)
+	if length < 4<<10 && bytes.IndexByte(data[start:end], '\\') >= 0 { // for a longer text, the exact padding does not matter
 		var delta string
 		if json.Unmarshal(data[start:end], &delta) != nil {
 			return data, nil

@@ -25,7 +25,7 @@ func TestEventWriterGolden(t *testing.T) {
 	} {
 		var head struct{ Type berth.EventType }
 		json.Unmarshal([]byte(data), &head)
-		if err := out.Event(store.Event{Type: head.Type, Data: json.RawMessage(data)}); err != nil {
+		if err := out.Events([]store.Event{{Type: head.Type, Data: json.RawMessage(data)}}); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -40,7 +40,7 @@ var Imports = map[string][]string{
 	"model":                {""},
 	"model/upstream":       {"", "model"},
 	"model/dialogue":       {""},
-	"model/chat":           {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
+	"model/chat":           {"", "internal/jsonscan", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/anthropic":      {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/openai":         {"", "internal/sse", "model", "model/dialogue", "model/upstream"},
 	"model/gemini":         {"", "internal/sse", "model", "model/dialogue", "model/upstream"},

@@ -75,6 +75,42 @@ func Field(object []byte, name string) (start, end int, ok bool) {
 	return 0, 0, false
 }
 
+// Fields calls field for each field of an object until it returns false. name is without
+// quotes and may have escapes. Fields reports whether the text is one object, with white
+// space around it, and field has accepted all of it.
+func Fields(object []byte, field func(name, value []byte) bool) bool {
+	i := Space(object, 0)
+	if i == len(object) || object[i] != '{' {
+		return false
+	}
+	if i = Space(object, i+1); i < len(object) && object[i] == '}' {
+		return Space(object, i+1) == len(object)
+	}
+	for i < len(object) && object[i] == '"' {
+		end := String(object, i)
+		name := object[i+1 : max(i+1, end-1)]
+		if i = Space(object, end); i == len(object) || object[i] != ':' {
+			return false
+		}
+		start := Space(object, i+1)
+		end = Value(object, start)
+		if start == end || !field(name, object[start:end]) {
+			return false
+		}
+		if i = Space(object, end); i == len(object) {
+			return false
+		}
+		if object[i] == '}' {
+			return Space(object, i+1) == len(object)
+		}
+		if object[i] != ',' {
+			return false
+		}
+		i = Space(object, i+1)
+	}
+	return false
+}
+
 // Value returns the end of the value that begins at i.
 func Value(text []byte, i int) int {
 	for depth := 0; i < len(text); {

@@ -3,6 +3,7 @@ package chat
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -104,6 +105,11 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if bytes.HasPrefix(data, []byte("[DONE]")) {
 		a.done = true
 		return out, nil
+	}
+	if name, tier, text, ok := textChunk(data); ok {
+		a.model, a.tier = cmp.Or(name, a.model), cmp.Or(tier, a.tier)
+		a.started = true
+		return append(out, model.Text{Text: text}), nil
 	}
 	var c chunk
 	if err := upstream.Decode(data, &c, &essential{}, a.log); err != nil {

@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -248,6 +249,28 @@ func FuzzAnswer(f *testing.F) {
 		}
 		if !over {
 			t.Fatal("no end")
+		}
+	})
+}
+
+// A chunk that textChunk decodes must mean the same to encoding/json.
+func FuzzTextChunk(f *testing.F) {
+	f.Add([]byte(`{"id":"c","model":"m","service_tier":null,"choices":[{"index":0,"delta":{"role":"assistant","content":"word é\n","refusal":null},"logprobs":null,"finish_reason":null}],"usage":null}`))
+	f.Add([]byte(`{"choices":[{"delta":{"content":"a","content":"b"}}],"Choices":[],"choices":[{"index":1}]}`))
+	f.Add([]byte(`{"choices":[{"delta":{"content":"\ud800\xff"}}],"usage":{}}`))
+	f.Add([]byte(`{"choices":[{"delta":{"content":"a"},"message":{"content":"b"}},{"index":0}] , "error":null}`))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		name, tier, text, ok := textChunk(data)
+		if !ok || !json.Valid(data) {
+			return
+		}
+		var c chunk
+		if err := json.Unmarshal(data, &c); err != nil {
+			return // only a field that is not used is of another type
+		}
+		if c.Model != name || c.ServiceTier != tier || len(c.Choices) != 1 || c.Choices[0].Index != 0 || c.Choices[0].Message != nil || c.Choices[0].FinishReason != "" ||
+			c.Choices[0].Delta == nil || c.Choices[0].Delta.Content.text != text || c.Choices[0].Logprobs != nil || c.Usage != nil {
+			t.Errorf("%s: got %q, %q, %q, not %+v", data, name, tier, text, c)
 		}
 	})
 }

@@ -1,0 +1,183 @@
+package berth
+
+import (
+	"bytes"
+	"encoding/json"
+	"strconv"
+)
+
+// A response has hundreds of text deltas, so their JSON is written and read without
+// reflection. All other events go through encoding/json.
+
+// AppendJSON appends the event's JSON to b, exactly as json.Marshal returns it.
+func (e *Event) AppendJSON(b []byte) ([]byte, error) {
+	if !e.isTextDelta() {
+		data, err := json.Marshal(e)
+		return append(b, data...), err
+	}
+	b = append(b, `{"type":"`...)
+	b = append(b, e.Type...)
+	b = append(b, `","sequence_number":`...)
+	b = strconv.AppendInt(b, e.SequenceNumber, 10)
+	if e.ItemID != "" {
+		b = append(b, `,"item_id":"`...)
+		b = append(b, e.ItemID...)
+		b = append(b, '"')
+	}
+	b = appendIndex(b, `,"output_index":`, e.OutputIndex)
+	b = appendIndex(b, `,"content_index":`, e.ContentIndex)
+	b = appendIndex(b, `,"summary_index":`, e.SummaryIndex)
+	b = append(b, `,"delta":`...)
+	b = append(b, e.Delta...)
+	if e.Logprobs != nil {
+		b = append(b, `,"logprobs":[]`...)
+	}
+	return append(b, '}'), nil
+}
+
+func appendIndex(b []byte, name string, index *int) []byte {
+	if index == nil {
+		return b
+	}
+	return strconv.AppendInt(append(b, name...), int64(*index), 10)
+}
+
+// isTextDelta reports whether the event has only the fields that AppendJSON writes itself,
+// with texts that json.Marshal leaves unchanged.
+func (e *Event) isTextDelta() bool {
+	return len(e.Delta) > 0 && plainString(e.Delta) == len(e.Delta) && isWord(string(e.Type)) && isWord(e.ItemID) &&
+		(e.Logprobs == nil || *e.Logprobs != nil && len(*e.Logprobs) == 0) &&
+		e.Response == nil && e.Error == nil && e.Item == nil && e.Part == nil && len(e.Output) == 0 &&
+		e.CommandIndex == nil && e.AnnotationIndex == nil && len(e.Annotation) == 0 &&
+		e.Text == nil && e.Refusal == nil && e.Arguments == nil && e.Command == nil && e.Name == "" &&
+		e.Input == nil && e.Diff == nil && e.EventError == nil
+}
+
+// plainString returns the length of the JSON string that text begins with, or 0 if there
+// is none or json.Marshal would change it: it escapes HTML and line separators.
+func plainString(text []byte) int {
+	if len(text) < 2 || text[0] != '"' {
+		return 0
+	}
+	for i := 1; i < len(text); i++ {
+		switch c := text[i]; {
+		case c == '"':
+			return i + 1
+		case c < 0x20, c == '<', c == '>', c == '&', c == 0xe2:
+			return 0
+		case c == '\\':
+			if i++; i == len(text) || bytes.IndexByte([]byte(`"\/bfnrt`), text[i]) < 0 && !isUnicodeEscape(text[i:]) {
+				return 0
+			}
+		}
+	}
+	return 0
+}
+
+func isUnicodeEscape(text []byte) bool {
+	if len(text) < 5 || text[0] != 'u' {
+		return false
+	}
+	_, err := strconv.ParseUint(string(text[1:5]), 16, 16)
+	return err == nil
+}
+
+// isWord reports whether a text consists of the characters of types and ids.
+func isWord(s string) bool {
+	for i := range len(s) {
+		c := s[i]
+		if (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') && (c < '0' || c > '9') && c != '.' && c != '_' && c != '-' {
+			return false
+		}
+	}
+	return true
+}
+
+// DecodeEvent returns the event of a JSON text, as json.Unmarshal decodes it. It keeps no
+// part of data.
+func DecodeEvent(data []byte) (ev Event, err error) {
+	if ev, ok := decodeTextDelta(data); ok {
+		return ev, nil
+	}
+	err = json.Unmarshal(data, &ev)
+	return ev, err
+}
+
+// decodeTextDelta decodes an event in the form that AppendJSON writes itself.
+func decodeTextDelta(data []byte) (ev Event, ok bool) {
+	r := deltaReader{rest: data}
+	r.skip(`{"type":"`)
+	ev.Type = EventType(r.word())
+	r.skip(`","sequence_number":`)
+	ev.SequenceNumber = r.integer()
+	if r.at(`,"item_id":"`) {
+		ev.ItemID = r.word()
+		r.skip(`"`)
+	}
+	ev.OutputIndex = r.index(`,"output_index":`)
+	ev.ContentIndex = r.index(`,"content_index":`)
+	ev.SummaryIndex = r.index(`,"summary_index":`)
+	r.skip(`,"delta":`)
+	n := plainString(r.rest)
+	if r.failed || n == 0 {
+		return Event{}, false
+	}
+	ev.Delta = bytes.Clone(r.rest[:n])
+	r.rest = r.rest[n:]
+	if r.at(`,"logprobs":[]`) {
+		ev.Logprobs = &[]json.RawMessage{}
+	}
+	r.skip("}")
+	return ev, !r.failed && len(r.rest) == 0
+}
+
+// A deltaReader reads the parts of a text one after another. After a part that is not there,
+// it has failed.
+type deltaReader struct {
+	rest   []byte
+	failed bool
+}
+
+// at skips a text if it is next.
+func (r *deltaReader) at(text string) bool {
+	if len(r.rest) < len(text) || string(r.rest[:len(text)]) != text {
+		return false
+	}
+	r.rest = r.rest[len(text):]
+	return true
+}
+
+func (r *deltaReader) skip(text string) { r.failed = !r.at(text) || r.failed }
+
+// word reads up to a quote.
+func (r *deltaReader) word() string {
+	n := bytes.IndexByte(r.rest, '"')
+	if n < 0 || !isWord(string(r.rest[:n])) {
+		r.failed = true
+		return ""
+	}
+	word := string(r.rest[:n])
+	r.rest = r.rest[n:]
+	return word
+}
+
+func (r *deltaReader) integer() int64 {
+	n := 0
+	for n < len(r.rest) && r.rest[n] >= '0' && r.rest[n] <= '9' {
+		n++
+	}
+	v, err := strconv.ParseInt(string(r.rest[:n]), 10, 64)
+	if err != nil || n > 1 && r.rest[0] == '0' {
+		r.failed = true
+	}
+	r.rest = r.rest[n:]
+	return v
+}
+
+func (r *deltaReader) index(name string) *int {
+	if !r.at(name) {
+		return nil
+	}
+	v := int(r.integer())
+	return &v
+}
