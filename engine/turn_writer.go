@@ -48,11 +48,11 @@ func (w *turnWriter) write(ctx context.Context, delta model.Delta) error {
 func (w *turnWriter) events(delta model.Delta) []berth.Event {
 	switch d := delta.(type) {
 	case model.Text:
-		return append(w.closeBefore(w.message != nil && w.message.phase == d.Phase), w.writeText("output_text", d)...)
+		return w.writeText(w.closeBefore(w.message != nil && w.message.phase == d.Phase), "output_text", d)
 	case model.Refusal:
-		return append(w.closeBefore(w.message != nil), w.writeText("refusal", model.Text{Text: d.Text})...)
+		return w.writeText(w.closeBefore(w.message != nil), "refusal", model.Text{Text: d.Text})
 	case model.Thought:
-		return append(w.closeBefore(w.thought != nil && w.thought.summary == d.Summary), w.writeThought(d)...)
+		return w.writeThought(w.closeBefore(w.thought != nil && w.thought.summary == d.Summary), d)
 	case model.Call:
 		return w.writeCall(d)
 	case model.Item:
@@ -224,11 +224,11 @@ type openMessage struct {
 	whole       berth.Item        // the provider's own item, which replaces the message at its end; zero if none
 }
 
-// writeText adds text to the open message, or opens one. kind is output_text or refusal.
-func (w *turnWriter) writeText(kind string, d model.Text) []berth.Event {
-	var events []berth.Event
+// writeText adds text to the open message, or opens one, and appends the events of that.
+// kind is output_text or refusal.
+func (w *turnWriter) writeText(events []berth.Event, kind string, d model.Text) []berth.Event {
 	if w.message == nil {
-		events = w.closeWhole(nil)
+		events = append(events, w.closeWhole(nil)...)
 		w.message = &openMessage{id: berth.NewID(berth.PrefixMessage), phase: d.Phase, marks: markReader{citables: w.citables}}
 		events = append(events, w.place(&w.message.index, w.message.item(berth.StatusInProgress)))
 	}
@@ -312,11 +312,11 @@ type openThought struct {
 	whole   berth.Item                   // the provider's own item, which replaces this one at its end; zero if none
 }
 
-// writeThought adds text to the open reasoning, or opens one.
-func (w *turnWriter) writeThought(d model.Thought) []berth.Event {
-	var events []berth.Event
+// writeThought adds text to the open reasoning, or opens one, and appends the events of
+// that.
+func (w *turnWriter) writeThought(events []berth.Event, d model.Thought) []berth.Event {
 	if w.thought == nil {
-		events = w.closeWhole(nil)
+		events = append(events, w.closeWhole(nil)...)
 		t := &openThought{id: berth.NewID(berth.PrefixReasoning), summary: d.Summary, seal: w.run.sealThought()}
 		w.thought = t
 		events = append(events, w.place(&t.index, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))

@@ -16,6 +16,13 @@ const (
 	feedBytes  = 1 << 20
 )
 
+// A feed whose response has ended stays for a moment, for the followers that were about to
+// start: the client that waits for a response that ended at once, above all.
+const (
+	lingerTime  = time.Second
+	lingerBytes = 8 << 20 // of all feeds that linger
+)
+
 type feedKey struct {
 	project  berth.ProjectID
 	response berth.ResponseID
@@ -31,6 +38,7 @@ type feed struct {
 	base   int64
 	bytes  int           // of events
 	wake   chan struct{} // closed and replaced by each add
+	ended  bool          // nothing is added any more
 
 	err   error     // of the writer's failed append, or nil
 	since time.Time // when appends started to fail; zero after a success
@@ -117,6 +125,8 @@ func (f *feed) after(seq int64) ([]store.Event, <-chan struct{}) {
 	defer f.mu.Unlock()
 	i := seq + 1 - f.base
 	switch {
+	case f.ended && (i < 0 || i >= int64(len(f.events))):
+		return nil, nil
 	case i < 0:
 		return nil, f.wake
 	case i >= int64(len(f.events)):
@@ -144,13 +154,32 @@ func (j *Journal) open(p berth.ProjectID, id berth.ResponseID, base int64) *feed
 	return f
 }
 
+// close ends a feed and wakes its followers, which continue from the store.
 func (j *Journal) close(f *feed) {
+	f.add(nil)
+	f.mu.Lock()
+	f.ended = true
+	bytes := f.bytes
+	lingers := f.err == nil && len(f.events) > 0 && f.events[len(f.events)-1].Type.Final()
+	f.mu.Unlock()
 	j.mu.Lock()
-	if j.feeds[f.key] == f {
-		delete(j.feeds, f.key)
+	defer j.mu.Unlock()
+	if j.feeds[f.key] != f {
+		return
 	}
-	j.mu.Unlock()
-	f.add(nil) // wakes followers, which then find no feed
+	if !lingers || j.lingering+bytes > lingerBytes {
+		delete(j.feeds, f.key)
+		return
+	}
+	j.lingering += bytes
+	time.AfterFunc(lingerTime, func() {
+		j.mu.Lock()
+		defer j.mu.Unlock()
+		j.lingering -= bytes
+		if j.feeds[f.key] == f {
+			delete(j.feeds, f.key)
+		}
+	})
 }
 
 func (j *Journal) live(p berth.ProjectID, id berth.ResponseID) *feed {

@@ -26,8 +26,9 @@ type Journal struct {
 
 	patience time.Duration // how long followers wait for a writer that fails to store
 
-	mu    sync.Mutex
-	feeds map[feedKey]*feed // of the writers in this process
+	mu        sync.Mutex
+	feeds     map[feedKey]*feed // of the writers in this process
+	lingering int               // bytes of the feeds that linger
 }
 
 // New returns a journal in a store.

@@ -142,16 +142,17 @@ func (w *Writer) enqueue(ctx context.Context, events []berth.Event) error {
 	if ctx.Err() != nil || len(events) == 0 {
 		return context.Cause(ctx)
 	}
-	body := w.body
+	body := &w.body
 	changes := slices.ContainsFunc(events, changesBody)
 	if changes {
-		body.Output = slices.Clone(body.Output) // callers of Body, and the batch, share the old one
+		changed := w.body
+		changed.Output = slices.Clone(changed.Output) // callers of Body, and the batch, share the old one
+		body = &changed
 	}
-	records, err := w.number(&body, events)
+	records, err := w.number(body, events)
 	if err != nil {
 		return err
 	}
-	w.body = body
 	w.next += int64(len(records))
 	q := &w.queue
 	q.ctx = context.WithoutCancel(ctx) // a write that has started is not aborted: its result would be unknown
@@ -160,9 +161,9 @@ func (w *Writer) enqueue(ctx context.Context, events []berth.Event) error {
 		q.bytes += len(r.Data)
 	}
 	if changes {
-		q.body = &body
+		w.body, q.body = *body, body
+		q.also = append(q.also, w.journal.ending(w.record, body)...)
 	}
-	q.also = append(q.also, w.journal.ending(w.record, &body)...)
 	return nil
 }
 

@@ -23,13 +23,17 @@ type Reader struct {
 	skipLF bool // the last line ended in '\r'; a following '\n' belongs to it
 }
 
+// BufferSize is the size of a Reader's buffer in bytes. NewReader uses a *bufio.Reader that
+// has one of this size or larger as it is.
+const BufferSize = 32 << 10
+
 // NewReader returns a Reader of in. limit is the maximum size of all lines of one event
 // in bytes; 0 means MaxEvent.
 func NewReader(in io.Reader, limit int) *Reader {
 	if limit == 0 {
 		limit = MaxEvent
 	}
-	return &Reader{in: bufio.NewReaderSize(in, 32<<10), limit: limit}
+	return &Reader{in: bufio.NewReaderSize(in, BufferSize), limit: limit}
 }
 
 // Next returns the next event as soon as the empty line that ends it has arrived. It
@@ -114,7 +118,7 @@ func (r *Reader) readLine(limit int) ([]byte, error) {
 				continue
 			}
 		}
-		n := bytes.IndexAny(ready, "\r\n")
+		n := lineEnd(ready)
 		part := ready
 		if n >= 0 {
 			part = ready[:n]

@@ -35,19 +35,24 @@ func (w *Writer) Event(ev Event) error { return w.EventOf(ev.Type, ev.Data) }
 
 // EventOf writes one event whose data is the concatenation of the pieces.
 func (w *Writer) EventOf(kind string, data ...[]byte) error {
-	size, lines := 0, false
+	size := 0
 	for _, piece := range data {
-		size += len(piece)
-		lines = lines || bytes.ContainsAny(piece, "\r\n")
-	}
-	if size < large || lines {
-		return w.event(Event{Type: kind, Data: bytes.Join(data, nil)})
+		if size += len(piece); lineEnd(piece) >= 0 {
+			return w.lines(kind, bytes.Join(data, nil))
+		}
 	}
 	w.buf = w.buf[:0]
 	if kind != "" {
 		w.field("event: ", []byte(kind))
 	}
 	w.buf = append(w.buf, "data: "...)
+	if size < large {
+		for _, piece := range data {
+			w.buf = append(w.buf, piece...)
+		}
+		w.buf = append(w.buf, '\n')
+		return w.flush()
+	}
 	if _, err := w.out.Write(w.buf); err != nil {
 		return err
 	}
@@ -60,13 +65,27 @@ func (w *Writer) EventOf(kind string, data ...[]byte) error {
 	return err
 }
 
-func (w *Writer) event(ev Event) error {
+// lines writes one event whose data has several lines.
+func (w *Writer) lines(kind string, data []byte) error {
 	w.buf = w.buf[:0]
-	if ev.Type != "" {
-		w.field("event: ", []byte(ev.Type))
+	if kind != "" {
+		w.field("event: ", []byte(kind))
 	}
-	w.field("data: ", ev.Data)
+	w.field("data: ", data)
 	return w.flush()
+}
+
+// lineEnd returns the index of the first "\n" or "\r", or -1. Two calls of IndexByte take a
+// tenth of the time of IndexAny.
+func lineEnd(text []byte) int {
+	n := bytes.IndexByte(text, '\n')
+	if n < 0 {
+		return bytes.IndexByte(text, '\r')
+	}
+	if r := bytes.IndexByte(text[:n], '\r'); r >= 0 {
+		return r
+	}
+	return n
 }
 
 // Comment writes a line that readers skip, for example to keep a connection alive.
@@ -79,7 +98,7 @@ func (w *Writer) Comment(text string) error {
 // field appends value to the buffer, each of its lines as a line with the given name.
 func (w *Writer) field(name string, value []byte) {
 	for {
-		n := bytes.IndexAny(value, "\r\n")
+		n := lineEnd(value)
 		line := value
 		if n >= 0 {
 			line = value[:n]

@@ -10,6 +10,7 @@ import (
 	"io"
 	"iter"
 	"log/slog"
+	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
@@ -23,6 +24,9 @@ const (
 	maxChunk = 16 << 20
 	maxWhole = 64 << 20 // an answer that does not stream
 )
+
+// readers holds the *bufio.Reader of answers. Each request would otherwise allocate one.
+var readers = sync.Pool{New: func() any { return bufio.NewReaderSize(nil, sse.BufferSize) }}
 
 // An answer decodes one answer of an upstream.
 type answer struct {
@@ -47,7 +51,12 @@ func newAnswer(req *model.Request, log *slog.Logger) *answer {
 // the only event.
 func (a *answer) Events(in io.Reader) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
-		buffered := bufio.NewReaderSize(in, 16<<10)
+		buffered := readers.Get().(*bufio.Reader)
+		buffered.Reset(in)
+		defer func() {
+			buffered.Reset(nil)
+			readers.Put(buffered)
+		}()
 		first, err := firstByte(buffered)
 		switch {
 		case err == io.EOF:
