@@ -78,6 +78,18 @@ func (f *feed) add(events []store.Event) {
 	f.wake = make(chan struct{})
 }
 
+// end ends the feed and wakes its followers. It returns the bytes that the feed holds, and
+// whether it has the end of the response.
+func (f *feed) end() (bytes int, final bool) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if !f.ended {
+		f.ended = true
+		close(f.wake)
+	}
+	return f.bytes, f.err == nil && len(f.events) > 0 && f.events[len(f.events)-1].Type.Final()
+}
+
 // fail records the error after which the writer cannot append.
 func (f *feed) fail(err error) {
 	f.mu.Lock()
@@ -156,12 +168,7 @@ func (j *Journal) open(p berth.ProjectID, id berth.ResponseID, base int64) *feed
 
 // close ends a feed and wakes its followers, which continue from the store.
 func (j *Journal) close(f *feed) {
-	f.add(nil)
-	f.mu.Lock()
-	f.ended = true
-	bytes := f.bytes
-	lingers := f.err == nil && len(f.events) > 0 && f.events[len(f.events)-1].Type.Final()
-	f.mu.Unlock()
+	bytes, lingers := f.end()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	if j.feeds[f.key] != f {
