@@ -88,6 +88,9 @@ var errUnsaid = &berth.Error{Code: berth.CodeUpstream,
 // events before it.
 func (c *completionChoice) applyAll(events []store.Event) (chunks []chunkChoice, err error) {
 	for _, stored := range events {
+		if !applied[stored.Type] {
+			continue // not decoded either: some have the whole response
+		}
 		ev, err := berth.DecodeEvent(stored.Data)
 		if err != nil {
 			return chunks, err
@@ -99,6 +102,16 @@ func (c *completionChoice) applyAll(events []store.Event) (chunks []chunkChoice,
 		chunks = append(chunks, more...)
 	}
 	return chunks, nil
+}
+
+// applied are the types of the events that apply uses.
+var applied = map[berth.EventType]bool{
+	berth.EventOutputItemAdded: true, berth.EventOutputItemDone: true,
+	berth.EventOutputTextDelta: true, berth.EventRefusalDelta: true,
+	berth.EventReasoningTextDelta: true, berth.EventReasoningSummaryDelta: true,
+	berth.EventFunctionArgumentsDelta: true, berth.EventCustomInputDelta: true,
+	berth.EventErrored: true, berth.EventCompleted: true, berth.EventIncomplete: true,
+	berth.EventFailed: true, berth.EventCancelled: true,
 }
 
 // apply adds an event and returns its chunks. Its errors are for the client.
