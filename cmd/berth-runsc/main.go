@@ -1,7 +1,8 @@
 // Command berth-runsc is gVisor's runsc, built from its Go module so that one
 // pinned version is compiled with the rest of Berth.
 //
-// It differs from runsc in how it starts: package faststart saves a wait in every process, package
+// It differs from runsc in how it starts: package faststart saves a wait in every process, package prebuilt
+// the computation of the seccomp filter, package lategc garbage collections during the start; package
 // fastpath lets an idle sandbox sleep, package deny refuses user namespaces and device nodes, and
 // withLimits passes the sandbox's memory and number of processors to it. For ordinary users it is also
 // the sandbox's first process (package warden), and can restore a checkpoint.
@@ -14,6 +15,8 @@ import (
 	"github.com/berth-run/berth/cmd/berth-runsc/deny"
 	"github.com/berth-run/berth/cmd/berth-runsc/fastpath"
 	_ "github.com/berth-run/berth/cmd/berth-runsc/faststart" // before gVisor's own packages
+	"github.com/berth-run/berth/cmd/berth-runsc/lategc"
+	"github.com/berth-run/berth/cmd/berth-runsc/prebuilt"
 	"github.com/berth-run/berth/cmd/berth-runsc/warden"
 	"github.com/google/subcommands"
 	"gvisor.dev/gvisor/runsc/cli"
@@ -32,7 +35,9 @@ func main() {
 	if slices.Contains(os.Args, "boot") {
 		fastpath.Control()
 		deny.Apply()
+		prebuilt.Use()
 	}
+	lategc.Later()
 	os.Args = withLimits(withoutRootless(os.Args), readFD)
 	// The commands that Berth calls, and those that engines call on an OCI runtime.
 	cli.Run(map[subcommands.Command]string{

@@ -56,6 +56,7 @@ func BenchmarkCold(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
 	rootfs := drivertest.Rootfs(b)
 	var cold, destroy []time.Duration
+	var cpu time.Duration
 	for n := 0; b.Loop(); n++ {
 		id, began := fmt.Sprintf("cold-%d", n), time.Now()
 		if err := d.Create(b.Context(), sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}); err != nil {
@@ -67,6 +68,7 @@ func BenchmarkCold(b *testing.B) {
 		box := drivertest.Attach(b, d, id)
 		run(b, box.Client, "/bin/true")
 		cold = append(cold, time.Since(began))
+		cpu += usedCPU(b, d, id)
 
 		began = time.Now()
 		if err := d.Destroy(b.Context(), id); err != nil {
@@ -75,6 +77,7 @@ func BenchmarkCold(b *testing.B) {
 		destroy = append(destroy, time.Since(began))
 	}
 	reportMS(b, "cold", cold)
+	b.ReportMetric(cpu.Seconds()*1000/float64(len(cold)), "cpu-ms")
 	reportMS(b, "destroy", destroy)
 }
 

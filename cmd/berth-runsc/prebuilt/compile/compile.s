@@ -1,0 +1,1 @@
+// Its existence allows Go's declarations without a body.
