@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -67,6 +68,8 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 		svc.index.unregister(s)
 		return nil, err
 	}
+	ready := svc.starter.ready(ctx, s, pl)
+	body.Berth.Starting, s.body.Berth.Starting = !ready, !ready
 	if err := svc.saveNew(ctx, s, pl, caller.Key); err != nil {
 		// It may have been saved nevertheless, but its id is not known to the client.
 		err = errors.Join(err, ignoreNotFound(svc.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
@@ -78,6 +81,11 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 		return nil, err
 	}
 	svc.trail.recordCreated(s, caller.Key)
+	if ready {
+		svc.opts.Observer.Started(StartPool, time.Since(pl.requestedAt))
+		svc.starter.finish(s, pl)
+		return body, nil
+	}
 	if !svc.work.spawn(func() { svc.starter.launch(s, pl) }) {
 		svc.deaths.end(s, reasonDeleted, errStopping, nil, nil) // the client does not get its id
 		return nil, errStopping
@@ -86,13 +94,16 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 }
 
 // saveNew saves a container with its start record and secrets in one write, so that a
-// crash of the server loses no part of it.
+// crash of the server loses no part of it. A container that has started needs no start record.
 func (svc *Service) saveNew(ctx context.Context, s *instance, pl *plan, key berth.KeyID) error {
-	start, err := svc.records.object(s, pl)
-	if err != nil {
-		return fmt.Errorf("encode start record: %w", err)
+	var also []*store.Object
+	if pl.body.Berth.Starting {
+		start, err := svc.records.object(s, pl)
+		if err != nil {
+			return fmt.Errorf("encode start record: %w", err)
+		}
+		also = append(also, start)
 	}
-	also := []*store.Object{start}
 	secrets, err := svc.networks.secretsObject(s)
 	if err != nil {
 		return fmt.Errorf("encode secrets: %w", err)

@@ -181,6 +181,23 @@ func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	return StartCold, st.boot(ctx, s, spec, nil)
 }
 
+// ready makes a claimed sandbox of a pool ready for its container, if all that the container needs
+// is there or one answer away, and reports whether it is. Then the container is saved once, as started.
+// The others are saved as starting, and launched.
+//
+// A sandbox that is not ready may have the container's environment, so it must not return to its pool.
+func (st *starter) ready(ctx context.Context, s *instance, pl *plan) bool {
+	if s.pool == nil || s.network != nil || pl.from != nil || len(pl.files) > 0 {
+		return false
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	defer cancel()
+	if len(pl.requestEnv) > 0 {
+		return s.setEnvironment(ctx, pl.env) == nil
+	}
+	return s.answers(ctx) // the pool has set the template's environment
+}
+
 // setEnvironment sets the environment of commands. The sandbox is created without one.
 func (s *instance) setEnvironment(ctx context.Context, env []string) error {
 	if len(env) == 0 {

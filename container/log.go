@@ -63,9 +63,15 @@ type command struct {
 	ended   bool
 }
 
-// start saves the start of commands and returns them. It only logs failures, because the
-// commands run in any case.
+// start saves the start of commands and returns them.
 func (l *Logs) start(ctx context.Context, s *instance, entries []berth.ContainerLog) []*command {
+	commands := l.register(s, entries)
+	l.saveStart(ctx, s)
+	return commands
+}
+
+// register adds commands to the list of running ones.
+func (l *Logs) register(s *instance, entries []berth.ContainerLog) []*command {
 	commands := make([]*command, len(entries))
 	s.log.mu.Lock()
 	for i, e := range entries {
@@ -84,10 +90,15 @@ func (l *Logs) start(ctx context.Context, s *instance, entries []berth.Container
 		commands[i] = &command{logs: l, s: s, entry: e, started: began}
 	}
 	s.log.mu.Unlock()
+	return commands
+}
+
+// saveStart saves the list of running commands. It only logs failures, because the commands run
+// in any case.
+func (l *Logs) saveStart(ctx context.Context, s *instance) {
 	if err := l.saveRunning(ctx, s); err != nil && !errors.Is(err, store.ErrNotFound) {
 		l.opts.Log.Error("failed to save command start", "container", s.id, "err", err)
 	}
-	return commands
 }
 
 // saveRunning saves the list of running commands.
@@ -133,15 +144,24 @@ func (c *command) write(stream int, data []byte, skipped int64) { c.out[stream].
 
 // end saves the outcome of the command and then wakes followers.
 func (c *command) end(outcome berth.ShellOutcome) {
-	if c.ended {
-		return
+	if !c.ended {
+		c.close(outcome)
+		c.save()
 	}
+}
+
+// close sets the outcome of the command.
+func (c *command) close(outcome berth.ShellOutcome) {
 	c.ended = true
 	c.entry.Outcome = outcome
 	took := max(0, c.logs.opts.now().Sub(c.started))
 	c.entry.DurationMS = took.Milliseconds()
 	c.logs.opts.Observer.Ran(c.entry.Source, outcomeLabel(outcome), took)
 	c.entry.Stdout, c.entry.Stderr = c.out[0].text(), c.out[1].text()
+}
+
+// save saves a closed command.
+func (c *command) save() {
 	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	if err := c.logs.save(ctx, c.s, c.entry); err != nil {

@@ -5,23 +5,42 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
 )
 
-// A shellLog logs the commands of one shell call.
-type shellLog []*command
+// A shellLog logs the commands of one shell call. Its rows are saved beside the call's own events,
+// which the engine saves: the call waits for them once, at its end. A crash loses none that matters,
+// because the response is resumed, and calls startLog again.
+type shellLog struct {
+	commands []*command
+	saves    *sync.WaitGroup
+}
 
 // startLog starts the logs of a call's commands. A resumed call has the same ids and is
-// logged once.
+// logged once. The caller calls wait.
 func (sh Shell) startLog(ctx context.Context, s *instance, call guest.ShellCall) shellLog {
 	entries := make([]berth.ContainerLog, len(call.Commands))
 	for i, text := range call.Commands {
 		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID, Command: text,
 			ResponseID: sh.caller.Response, KeyID: sh.caller.Key, RequestID: sh.caller.RequestID}
 	}
-	return sh.access.logs.start(ctx, s, entries)
+	l := shellLog{sh.access.logs.register(s, entries), &sync.WaitGroup{}}
+	l.saves.Go(func() { sh.access.logs.saveStart(ctx, s) })
+	return l
+}
+
+// wait returns when all rows are saved.
+func (l shellLog) wait() { l.saves.Wait() }
+
+// end saves the outcome of a command.
+func (l shellLog) end(c *command, outcome berth.ShellOutcome) {
+	if !c.ended {
+		c.close(outcome)
+		l.saves.Go(c.save)
+	}
 }
 
 // shellLogID returns the id of the log of a call's i-th command.
@@ -35,32 +54,33 @@ func shellLogID(call string, i int) berth.LogID {
 
 // record records an event of the call.
 func (l shellLog) record(ev guest.ShellEvent) {
-	if ev.CommandIndex < 0 || ev.CommandIndex >= len(l) {
+	if ev.CommandIndex < 0 || ev.CommandIndex >= len(l.commands) {
 		return
 	}
-	c := l[ev.CommandIndex]
+	c := l.commands[ev.CommandIndex]
 	switch ev.Kind {
 	case guest.ShellStdout:
 		c.write(0, ev.Data, ev.Skipped)
 	case guest.ShellStderr:
 		c.write(1, ev.Data, ev.Skipped)
 	case guest.ShellExit:
-		c.end(berth.ShellOutcome{Type: "exit", ExitCode: &ev.ExitCode})
+		l.end(c, berth.ShellOutcome{Type: "exit", ExitCode: &ev.ExitCode})
 	case guest.ShellTimeout:
-		c.end(berth.ShellOutcome{Type: "timeout"})
+		l.end(c, berth.ShellOutcome{Type: "timeout"})
 	}
 }
 
 // detach ends the caller's part in a call. Commands that have not ended continue without a
 // caller, and are followed in the background for the log.
 func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
-	if !slices.ContainsFunc(log, func(c *command) bool { return !c.ended }) {
+	if !slices.ContainsFunc(log.commands, func(c *command) bool { return !c.ended }) {
 		return
 	}
 	sh.access.work.spawn(func() {
 		ctx, cancel := sh.access.work.untilClosing(s.life) // the next start resumes the call
 		defer cancel()
-		for _, c := range log {
+		defer log.wait()
+		for _, c := range log.commands {
 			c.out = [2]excerpt{} // the guest sends all output again
 		}
 		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Known: true}) {
@@ -71,7 +91,7 @@ func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 		if cause := context.Cause(s.life); ctx.Err() != nil && (cause == nil || cause == errStopping) {
 			return
 		}
-		for _, c := range log {
+		for _, c := range log.commands {
 			c.end(berth.ShellOutcome{Type: berth.OutcomeUnknown})
 		}
 	})

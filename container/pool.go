@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"slices"
 	"sync"
 	"time"
@@ -203,6 +204,10 @@ func (p *pool) fill() (full bool, err error) {
 	if err := ps.starter.boot(ctx, s, ps.starter.spec(&body, t.Template), nil); err != nil {
 		ps.discard(s)
 		return false, err
+	}
+	if err := s.setEnvironment(ctx, t.Env); err != nil {
+		ps.discard(s)
+		return false, fmt.Errorf("set the template's environment: %w", err)
 	}
 	s.warm(ctx)
 	s.pool = p

@@ -50,6 +50,7 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 		}
 		log := sh.startLog(ctx, s, call)
 		defer sh.detach(s, call, log)
+		defer log.wait()
 		for ev, err := range s.client.Shell(ctx, call) {
 			if err != nil {
 				err = sh.access.leases.explain(ctx, s, err)
@@ -71,13 +72,15 @@ func (sh Shell) Cancel(ctx context.Context, callID string) error {
 	return sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.CancelShell(ctx, callID) })
 }
 
-// Forget lets the guest drop the recorded output of a call. It is an optimization: the guest
-// drops the output of the oldest calls by itself.
-func (sh Shell) Forget(ctx context.Context, callID string) {
-	err := sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
-	if err != nil {
-		sh.access.opts.Log.Debug("failed to forget a call", "container", sh.id, "call", callID, "err", err)
-	}
+// Forget lets the guest drop the recorded output of a call, in the background. It is an optimization:
+// the guest drops the output of the oldest calls by itself.
+func (sh Shell) Forget(_ context.Context, callID string) {
+	sh.access.work.spawn(func() {
+		err := sh.call(sh.access.work.life, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
+		if err != nil {
+			sh.access.opts.Log.Debug("failed to forget a call", "container", sh.id, "call", callID, "err", err)
+		}
+	})
 }
 
 func (sh Shell) call(ctx context.Context, question func(context.Context, *guest.Client) error) error {
