@@ -1,15 +1,18 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
 )
 
 // newPoolHarness returns a harness whose pool is full.
@@ -80,6 +83,30 @@ func TestPool(t *testing.T) {
 	}
 	h.driver.until(2)
 	h.wantPool(1, 0)
+}
+
+// A container that needs only a ready sandbox is saved once, as started. A crash does not start it again.
+func TestPoolHandOver(t *testing.T) {
+	h := newPoolHarness(t, 2)
+	for _, env := range [][]string{nil, {"COLOUR=blue"}} {
+		h.full()
+		c := h.create(CreateRequest{Env: env})
+		if c.Berth.Starting || h.get(c.ID).Berth.Starting {
+			t.Errorf("%v: the container is still starting", env)
+		}
+		if _, err := h.opts.Store.GetObject(t.Context(), mine, startKey(c.ID)); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("%v: start record: got %v, want none", env, err)
+		}
+		box := h.driver.box(string(c.ID))
+		h.crash()
+		h.start()
+		if got, want := h.sh(c.ID, "echo ${COLOUR-no}"), cmp.Or(strings.TrimPrefix(strings.Join(env, ""), "COLOUR="), "no")+"\n"; got != want {
+			t.Errorf("%v: got %q, want %q", env, got, want)
+		}
+		if h.driver.box(string(c.ID)) != box {
+			t.Errorf("%v: the sandbox was started again", env)
+		}
+	}
 }
 
 // Sandboxes in the pool belong to no container: they are not listed, and a crash leaves none.

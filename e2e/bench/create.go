@@ -70,7 +70,7 @@ func (b *bench) createPooled(ctx context.Context, t *table) (err error) {
 			}
 		}
 	}
-	t.add(row{what: "from the pool, one after another", unit: "ms", series: all, target: "15 / 60 ms"})
+	t.add(row{what: "from the pool, one after another", unit: "ms", series: all, target: "12 / 40 ms"})
 	misses, err := s.figure(ctx, "berth_pool_misses_total")
 	if misses > 0 {
 		t.note("The pool was empty %.0f times.", misses)
@@ -97,14 +97,14 @@ func (b *bench) createCold(ctx context.Context, t *table) (err error) {
 		defer func() { deleted.took(timed(func() error { return s.delete(ctx, id) })) }()
 		return err
 	}, func() error { return alone(ctx) })
-	t.add(row{what: "cold, one after another", unit: "ms", series: cold, beside: "`runsc run` of true", other: run, target: "200 ms"})
+	t.add(row{what: "cold, one after another", unit: "ms", series: cold, beside: "`runsc run` of true", other: run, target: "110 ms"})
 
 	ids := make([]string, b.n)
 	began := time.Now()
 	crowd := atOnce(b.n, b.n, func(i int) (err error) { ids[i], err = s.first(ctx, nil); return err })
 	whole := time.Since(began)
 	t.add(row{what: fmt.Sprintf("cold, %d at once", b.n), unit: "ms", series: crowd, target: fmt.Sprintf("%d of %d", b.n, b.n)})
-	t.add(row{what: "until the last of them", unit: "s", series: one(whole.Seconds())})
+	t.add(row{what: "until the last of them", unit: "s", series: one(whole.Seconds()), target: "8 s of 100"})
 	crowd = atOnce(b.n, b.n, func(i int) error { return s.delete(ctx, ids[i]) })
 	t.add(row{what: "DELETE of one", unit: "ms", series: deleted})
 	t.add(row{what: fmt.Sprintf("DELETE, %d at once", b.n), unit: "ms", series: crowd})
