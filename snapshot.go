@@ -27,5 +27,4 @@ const (
 	SnapshotRequested SnapshotCause = "requested" // a client requested it
 	SnapshotExpired   SnapshotCause = "expired"   // its container expired; the chain continues from it
 	SnapshotImported  SnapshotCause = "imported"  // it was imported with a bundle from another server
-	SnapshotForked    SnapshotCause = "forked"    // its container is being forked; it is deleted after that
 )

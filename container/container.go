@@ -30,11 +30,14 @@ func (svc *Service) Create(ctx context.Context, caller berth.Caller, req CreateR
 	if err != nil {
 		return nil, err
 	}
-	return svc.create(ctx, caller, pl)
+	if _, err := svc.create(ctx, caller, pl); err != nil {
+		return nil, err
+	}
+	return pl.body, nil
 }
 
-// create executes a plan.
-func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (*berth.Container, error) {
+// create saves the container of a plan and starts its sandbox in the background.
+func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (*instance, error) {
 	p, body := caller.Project, pl.body
 	if err := svc.opts.Disk.Room(); err != nil {
 		return nil, err
@@ -44,7 +47,7 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 		return nil, err
 	}
 	var s *instance
-	if pl.memory() == nil && len(body.Berth.Volumes) == 0 { // both must be known when the sandbox is created
+	if !pl.withMemory() && len(body.Berth.Volumes) == 0 { // both must be known when the sandbox is created
 		s = svc.pools.claim(body.Berth.Template, body.MemoryLimit)
 	}
 	if s == nil {
@@ -90,7 +93,7 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 		svc.deaths.end(s, reasonDeleted, errStopping, nil, nil) // the client does not get its id
 		return nil, errStopping
 	}
-	return body, nil
+	return s, nil
 }
 
 // saveNew saves a container with its start record and secrets in one write, so that a

@@ -2,61 +2,181 @@ package container
 
 import (
 	"context"
+	"errors"
+	"fmt"
+	"io"
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/layer"
 )
-
-// forkSnapshotLife is the time until the snapshot of a fork expires if the server dies before
-// the fork has started.
-const forkSnapshotLife = time.Hour
 
 // Fork creates a container with the current files, limits, expiry, network policy and secrets
 // of another one. With memory, its processes continue in both. If req.Name is empty, the fork
 // has the source's name.
+//
+// The content is copied from one sandbox into the other and is not stored in between. Fork
+// returns when the fork runs: until then its content exists only in the source, which may
+// change afterwards. An interrupted fork is not repeated; it ends.
 func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.ContainerID, req SnapshotRequest) (*berth.Container, error) {
-	p := caller.Project
-	s, ctx, release, err := svc.leases.use(ctx, p, id)
+	from, held, release, err := svc.leases.use(ctx, caller.Project, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	expires := svc.opts.now().Add(forkSnapshotLife).Unix()
-	made, err := svc.snapshots.take(ctx, s, &berth.Snapshot{Name: s.body.Name, Memory: req.Memory, Cause: berth.SnapshotForked, ExpiresAt: &expires})
+	c := &copying{ctx: held, from: from, memory: req.Memory}
+	if c.files, err = svc.snapshots.userFiles(held, from); err != nil {
+		return nil, err
+	}
+	pl, err := svc.planner.planFork(held, caller.Project, c, req.Name)
 	if err != nil {
 		return nil, err
 	}
-	c, err := svc.forkFrom(ctx, caller, s, made, req.Name)
+	s, err := svc.create(held, caller, pl)
 	if err != nil {
-		svc.snapshots.discard(p, made.ID)
+		return nil, err
 	}
-	return c, err
+	select {
+	case <-s.started:
+	case <-held.Done():
+		svc.deaths.end(s, reasonDeleted, notFound(s.id), nil, nil) // the client does not get its id
+		<-s.started
+	}
+	if s.life.Err() == nil {
+		pl.body.Berth.Starting = false
+		return pl.body, nil
+	}
+	err = context.Cause(s.life)
+	switch {
+	case svc.work.life.Err() != nil:
+		return nil, errStopping // the next server ends the fork
+	case held.Err() != nil:
+		err = svc.leases.explain(held, from, context.Cause(held))
+	case c.failed != nil:
+		err = svc.snapshots.explain(held, from, c.failed)
+	}
+	svc.discardFork(caller.Project, s.id)
+	return nil, err
 }
 
-func (svc *Service) forkFrom(ctx context.Context, caller berth.Caller, s *instance, made *berth.Snapshot, name string) (*berth.Container, error) {
-	if name == "" {
-		name = s.body.Name
+// discardFork deletes a fork that did not start, because the client does not get its id.
+func (svc *Service) discardFork(p berth.ProjectID, id berth.ContainerID) {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	if err := svc.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+		svc.opts.Log.Warn("failed to delete a fork that did not start; retrying later", "container", id, "err", err)
 	}
-	pl, err := svc.planner.plan(ctx, caller.Project, CreateRequest{Name: name, MemoryLimit: s.body.MemoryLimit, ExpiresAfter: &s.body.ExpiresAfter,
-		NetworkPolicy: &s.body.NetworkPolicy, Source: berth.ContainerSource{SnapshotID: made.ID, OnExpiry: s.body.Berth.OnExpiry, Volumes: s.body.Berth.Volumes}})
+}
+
+// planFork returns the plan of a fork.
+func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *copying, name string) (*plan, error) {
+	from := &c.from.body
+	if name == "" {
+		name = from.Name
+	}
+	pl, err := pn.planFrom(ctx, p, CreateRequest{Name: name, MemoryLimit: from.MemoryLimit, ExpiresAfter: &from.ExpiresAfter,
+		NetworkPolicy: &from.NetworkPolicy, Source: berth.ContainerSource{OnExpiry: from.Berth.OnExpiry, Volumes: from.Berth.Volumes}}, c)
 	if err != nil {
 		return nil, err
 	}
-	pl.body.Berth.FromSnapshot, pl.body.Berth.ForkedFrom = "", s.id
-	if n := s.network; n != nil {
+	pl.body.Berth.ForkedFrom = c.from.id
+	if n := c.from.network; n != nil {
 		// The files may hold the placeholders, and the programs trust the authority.
 		pl.network = &network{policy: n.policy, secrets: n.secrets, ca: n.ca}
 	}
-	pl.discardAfter = made.ID
-	return svc.create(ctx, caller, pl)
+	return pl, nil
 }
 
-// discard removes a snapshot that is not needed any more. If that fails, the snapshot
-// expires.
-func (sn *snapshots) discard(p berth.ProjectID, id berth.SnapshotID) {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
-	defer cancel()
-	if err := sn.delete(ctx, p, id); err != nil {
-		sn.opts.Log.Error("failed to remove a temporary snapshot; it will expire", "snapshot", id, "err", err)
+// A copying copies the content of a container into the sandbox of its fork.
+type copying struct {
+	ctx    context.Context // of the request; ends with the source
+	from   *instance       // held by the caller of Fork
+	memory bool            // with the running processes
+	files  []*berth.ContainerFile
+	failed error // the error of reading the source, if any; valid when the fork has started or ended
+}
+
+// errCopyEnded is the error of writing to a fork that reads no more.
+var errCopyEnded = errors.New("the fork reads no more")
+
+// open starts to read the source. write writes its content. The reader's Close returns when
+// write has returned.
+func (c *copying) open(write func(io.Writer) error) io.ReadCloser {
+	r, w := io.Pipe()
+	o := &copyReader{PipeReader: r, done: make(chan struct{})}
+	c.failed = nil
+	go func() {
+		defer close(o.done)
+		err := write(w)
+		if err != nil && !errors.Is(err, errCopyEnded) {
+			c.failed = err
+		}
+		w.CloseWithError(err)
+	}()
+	return o
+}
+
+type copyReader struct {
+	*io.PipeReader
+	done chan struct{}
+}
+
+func (o *copyReader) Close() error {
+	_ = o.CloseWithError(errCopyEnded) // never fails
+	<-o.done
+	return nil
+}
+
+// bind returns ctx, which also ends with the request of the copying.
+func (c *copying) bind(ctx context.Context) (context.Context, context.CancelFunc) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
+	return ctx, func() {
+		stop()
+		cancel(nil)
 	}
+}
+
+// copyFiles copies the changes of the source's file system into a new sandbox. Commands of the
+// source are frozen meanwhile.
+func (sn *snapshots) copyFiles(ctx context.Context, s *instance, c *copying, base string) error {
+	ctx, done := c.bind(ctx)
+	defer done()
+	if err := sn.slots.acquire(ctx); err != nil {
+		return err
+	}
+	defer sn.slots.release()
+	content := c.open(func(w io.Writer) error {
+		in, err := c.from.client.Archive(ctx)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		made, err := layer.Write(w, in, base, layer.Limits{Bytes: sn.opts.Limits.WithDefaults().Disk})
+		if len(made.Dropped) > 0 {
+			sn.opts.Log.Warn("fork omits files with invalid names", "container", c.from.id, "names", made.Dropped)
+		}
+		return err
+	})
+	err := sn.apply(ctx, s, content)
+	_ = content.Close() // waits for the source
+	return err
+}
+
+// copyMemory returns the memory of the source, which is written while it is read.
+func (sn *snapshots) copyMemory(ctx context.Context, c *copying) io.ReadCloser {
+	ctx, done := c.bind(ctx)
+	return c.open(func(w io.Writer) error {
+		defer done()
+		if err := sn.slots.acquire(ctx); err != nil {
+			return err
+		}
+		defer sn.slots.release()
+		began := time.Now()
+		if err := sn.checkpoint(ctx, c.from, w); err != nil {
+			return fmt.Errorf("copy memory: %w", err)
+		}
+		sn.opts.Log.Debug("memory copied", "container", c.from.id, "took", time.Since(began))
+		return nil
+	})
 }

@@ -11,7 +11,6 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sandbox"
@@ -48,12 +47,12 @@ func (st *starter) launch(s *instance, pl *plan) {
 		return
 	case err != nil:
 		how = StartFailed
-		st.fail(s, pl, err)
+		st.fail(s, err)
 	default:
 		if pl.restarted {
 			s.touch(st.opts.now()) // it could not be used until now
 		}
-		st.finish(s, pl)
+		close(s.started)
 	}
 	st.opts.Observer.Started(how, time.Since(pl.requestedAt))
 }
@@ -144,7 +143,7 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 	if spec.Mounts, err = st.volumes.open(ctx, s); err != nil {
 		return "", stepError{"its volumes could not be mounted", err}
 	}
-	if how, err = st.wake(ctx, s, spec, pl.memory()); err != nil {
+	if how, err = st.wake(ctx, s, spec, st.snapshots.memoryOf(s, pl)); err != nil {
 		return "", err
 	}
 	for _, step := range []struct {
@@ -164,7 +163,7 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 
 // wake returns when the sandbox's guest has answered. It replaces a sandbox from the pool whose
 // guest does not answer.
-func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) (how string, err error) {
+func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, memory memory) (how string, err error) {
 	switch {
 	case memory != nil:
 		return StartMemory, st.boot(ctx, s, spec, memory)
@@ -227,7 +226,7 @@ func (st *starter) unmake(ctx context.Context, s *instance) error {
 
 // boot creates and starts a sandbox, from memory if memory is not nil, and returns when
 // its guest has answered.
-func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
+func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, memory memory) error {
 	if err := st.slots.acquire(ctx); err != nil {
 		return stepError{"it waited too long for other containers to start", err}
 	}
@@ -243,7 +242,7 @@ func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	return nil
 }
 
-func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, memory *snapshot.Record) error {
+func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, memory memory) error {
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
@@ -320,7 +319,7 @@ func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
 }
 
 // startFrom starts a created sandbox, from memory if memory is not nil.
-func (st *starter) startFrom(ctx context.Context, s *instance, memory *snapshot.Record) error {
+func (st *starter) startFrom(ctx context.Context, s *instance, memory memory) error {
 	if memory == nil {
 		if err := st.opts.Driver.Start(ctx, string(s.id)); err != nil {
 			return stepError{"its sandbox did not start", err}
@@ -331,7 +330,7 @@ func (st *starter) startFrom(ctx context.Context, s *instance, memory *snapshot.
 	if err != nil {
 		return err
 	}
-	content, err := st.opts.Snapshots.Open(ctx, s.project, memory)
+	content, err := memory(ctx)
 	if err != nil {
 		return stepError{"its snapshot could not be read", err}
 	}

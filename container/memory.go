@@ -2,18 +2,31 @@ package container
 
 import (
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
 	"io"
 	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/sandbox"
 )
 
 // sleepTimeout bounds the guest's answer to Sleep.
 const sleepTimeout = 10 * time.Second
+
+// A memory opens the memory that a sandbox is restored from. nil means that there is none.
+type memory func(context.Context) (io.ReadCloser, error)
+
+// memoryOf returns the memory of a plan.
+func (sn *snapshots) memoryOf(s *instance, pl *plan) memory {
+	switch {
+	case !pl.withMemory():
+		return nil
+	case pl.copies != nil:
+		return func(ctx context.Context) (io.ReadCloser, error) { return sn.copyMemory(ctx, pl.copies), nil }
+	}
+	return func(ctx context.Context) (io.ReadCloser, error) {
+		return sn.opts.Snapshots.Open(ctx, s.project, pl.from)
+	}
+}
 
 // driver returns the driver as a Snapshotter, or an error for the client if it is not one.
 func (sn *snapshots) driver(param string) (sandbox.Snapshotter, error) {
@@ -26,21 +39,21 @@ func (sn *snapshots) driver(param string) (sandbox.Snapshotter, error) {
 
 // checkpoint writes the state of a sandbox, including its memory. The caller must be the
 // only user: connections into the sandbox end, and new users wait.
-func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) (layer.Made, error) {
+func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) error {
 	d, err := sn.driver("memory")
 	if err != nil {
-		return layer.Made{}, err
+		return err
 	}
 	if len(s.body.Berth.Volumes) > 0 {
-		return layer.Made{}, berth.Invalid("memory", "The memory of a container with volumes cannot be saved.")
+		return berth.Invalid("memory", "The memory of a container with volumes cannot be saved.")
 	}
 	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files does not hold the container
-		return layer.Made{}, err
+		return err
 	}
 	defer s.files.lock.release()
 	// The ping uses the existing connection, because new ones wait from here on.
 	if err := s.client.Ping(ctx); err != nil {
-		return layer.Made{}, err
+		return err
 	}
 	s.mu.Lock()
 	busy := s.pause.over != nil || s.usage.holds > 1 || s.expiry.running.Load()
@@ -49,24 +62,22 @@ func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) (
 	}
 	s.mu.Unlock()
 	if busy {
-		return layer.Made{}, berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: its memory can be saved once its calls have ended.", s.id)
+		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: its memory can be saved once its calls have ended.", s.id)
 	}
 	defer s.markResumed()
 	asleep, cancel := context.WithTimeout(ctx, sleepTimeout)
 	defer cancel()
 	if err := s.client.Sleep(asleep); err != nil {
-		return layer.Made{}, err
+		return err
 	}
 	if err := s.driver.acquire(ctx); err != nil {
-		return layer.Made{}, err // the guest wakes up by itself
+		return err // the guest wakes up by itself
 	}
 	defer s.driver.release()
-	sum := sha256.New()
-	counted := &counter{w: io.MultiWriter(w, sum)}
-	if err := d.Checkpoint(ctx, string(s.id), counted); err != nil {
-		return layer.Made{}, checkpointError{err}
+	if err := d.Checkpoint(ctx, string(s.id), w); err != nil {
+		return checkpointError{err}
 	}
-	return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Bytes: counted.n}, nil
+	return nil
 }
 
 // A checkpointError is an error of the driver, or of the checkpoint's writer.

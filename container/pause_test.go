@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
 )
 
 func (h *harness) pause(id berth.ContainerID) {
@@ -227,11 +228,16 @@ func TestForkNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	s.network, s.body.NetworkPolicy = n, berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}
-	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	// The sandboxes of the harness cannot be connected, so Fork would wait in vain.
+	pl, err := h.k.planner.planFork(t.Context(), mine, &copying{ctx: t.Context(), from: s}, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	fork := h.k.index.lookup(mine, c.ID)
+	fork, err := h.k.create(t.Context(), byMe, pl)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := pl.body
 	if fork.network == n || len(fork.network.secrets) != 1 || fork.network.secrets[0] != n.secrets[0] || fork.network.ca != n.ca || c.NetworkPolicy.Type != "allowlist" {
 		t.Errorf("got %+v, want that of %+v", fork.network, n)
 	}
@@ -264,4 +270,48 @@ func TestPauseOfDyingContainer(t *testing.T) {
 	}
 	_, err := h.k.Pause(t.Context(), mine, id)
 	wantExpired(t, err, id, "disk")
+}
+
+// A fork that fails leaves nothing, and its source continues: the client left, the source ended,
+// or the source's guest sends something else than its files.
+func TestForkFails(t *testing.T) {
+	h, a := newArchive(t)
+	id := h.ready()
+	h.sh(id, "echo one >f")
+	left := func(want int) {
+		t.Helper()
+		h.driver.until(want)
+		if all, _, err := h.k.List(t.Context(), mine, "", store.Page{Limit: 10}); err != nil || len(all) != 1 {
+			t.Errorf("got %d containers, %v, want the source", len(all), err)
+		}
+		if blobs := a.blobs(t); blobs > 0 {
+			t.Errorf("%d contents are stored", blobs)
+		}
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	h.driver.mu.Lock()
+	h.driver.done = func(_ context.Context, op, box string) {
+		if op == "start" && box != string(id) {
+			cancel()
+		}
+	}
+	h.driver.mu.Unlock()
+	if _, err := h.k.Fork(ctx, byMe, id, SnapshotRequest{}); err == nil {
+		t.Error("the client left: got no error")
+	}
+	left(1)
+	if got := h.sh(id, "cat f"); got != "one\n" {
+		t.Errorf("got %q", got)
+	}
+	h.driver.mu.Lock()
+	h.driver.done = func(_ context.Context, op, box string) {
+		if op == "start" && box != string(id) {
+			s := h.k.index.lookup(mine, id)
+			h.k.deaths.end(s, reasonKilled, goneError(&s.body, reasonKilled), nil, nil)
+		}
+	}
+	h.driver.mu.Unlock()
+	_, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	wantExpired(t, err, id, "ended on its own")
+	left(0)
 }

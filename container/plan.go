@@ -23,10 +23,10 @@ type plan struct {
 	files       []berth.FileID
 	from        *snapshot.Record // nil without a snapshot
 
-	requestEnv   []string
-	discardAfter berth.SnapshotID // snapshot to delete after the start
-	restarted    bool             // the server died during an earlier start
-	networkOnly  bool             // only the network of the earlier start is missing
+	copies      *copying // of a fork; nil for other containers
+	requestEnv  []string
+	restarted   bool // the server died during an earlier start
+	networkOnly bool // only the network of the earlier start is missing
 
 	policy  *berth.NetworkPolicy // with its secrets
 	network *network             // the forked container's, in place of policy; or nil
@@ -43,6 +43,12 @@ type planner struct {
 
 // plan validates a request.
 func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateRequest) (*plan, error) {
+	return pn.planFrom(ctx, p, req, nil)
+}
+
+// planFrom is plan for a container that gets the content of another, or nil. It has the other's
+// template.
+func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRequest, copies *copying) (*plan, error) {
 	now := pn.opts.now().Unix()
 	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
@@ -72,7 +78,7 @@ func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateReques
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name or contains a NUL byte.")
 	}
-	pl := &plan{requestedAt: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy}
+	pl := &plan{requestedAt: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy, copies: copies}
 	if err := pn.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}
@@ -107,6 +113,9 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 		}
 		c.Berth.FromSnapshot = src.SnapshotID
 	}
+	if pl.copies != nil {
+		ref = pl.copies.from.body.Berth.Template
+	}
 	switch src.OnExpiry {
 	case "":
 		c.Berth.OnExpiry = pn.opts.Expiry.Action
@@ -137,11 +146,20 @@ func (pl *plan) memory() *snapshot.Record {
 	return pl.from
 }
 
+// withMemory reports whether the sandbox starts with running processes.
+func (pl *plan) withMemory() bool {
+	return pl.memory() != nil || pl.copies != nil && pl.copies.memory
+}
+
 // checkMemory returns an error for the client if the plan restores memory and this server
 // cannot do that. Otherwise it sets the container's memory limit. limit is that of the
 // request.
 func (pn *planner) checkMemory(pl *plan, limit string) error {
 	r := pl.memory()
+	if r == nil && pl.withMemory() {
+		_, err := pn.snapshots.driver("memory")
+		return err
+	}
 	if r == nil {
 		return nil
 	}

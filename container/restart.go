@@ -20,13 +20,16 @@ import (
 // until then; with the record but without Starting, only its network is missing.
 const kindStart = store.KindContainerStart
 
+// restartSnapshotLife is the least time until the snapshot of a repeated start expires.
+const restartSnapshotLife = time.Hour
+
 // A startRecord is what the start of a container needs beside the container and its secrets.
 type startRecord struct {
 	Env       []string         `json:"env,omitempty"`   // of the request; the template's own is read again
 	Files     []berth.FileID   `json:"files,omitempty"` // uploads to copy in
 	Snapshot  berth.SnapshotID `json:"snapshot,omitempty"`
-	Memory    bool             `json:"memory,omitempty"`  // the snapshot includes memory
-	Dispose   bool             `json:"dispose,omitempty"` // delete the snapshot when the start has ended
+	Memory    bool             `json:"memory,omitempty"` // the sandbox is restored from memory
+	Fork      bool             `json:"fork,omitempty"`   // the content is another container's and is not stored
 	RequestID string           `json:"request_id,omitempty"`
 }
 
@@ -49,9 +52,9 @@ func startLabel(s *instance) []byte {
 // object returns the start record of a plan as an object. The environment may hold
 // secrets, so it is sealed.
 func (sr *startRecords) object(s *instance, pl *plan) (*store.Object, error) {
-	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Dispose: pl.discardAfter != "", RequestID: s.requestID}
+	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Memory: pl.withMemory(), Fork: pl.copies != nil, RequestID: s.requestID}
 	if pl.from != nil {
-		rec.Snapshot, rec.Memory = pl.from.Snapshot.ID, pl.from.Snapshot.Memory
+		rec.Snapshot = pl.from.Snapshot.ID
 	}
 	plain, err := json.Marshal(rec)
 	if err != nil {
@@ -96,12 +99,12 @@ func (sr *startRecords) delete(ctx context.Context, s *instance) error {
 // replan returns the plan that repeats an interrupted start.
 func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*plan, error) {
 	pl := &plan{requestedAt: time.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, restarted: true}
-	if rec.Dispose {
-		pl.discardAfter = rec.Snapshot
-	}
 	if rec.Memory && !s.body.Berth.Starting {
 		pl.networkOnly = true
 		return pl, nil
+	}
+	if rec.Fork {
+		return pl, stepError{"the server was interrupted while it was forked", errStopping}
 	}
 	t, err := st.opts.Template(s.body.Berth.Template)
 	if err != nil {
@@ -115,7 +118,7 @@ func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*
 		return pl, stepError{"its snapshot could not be read", errNoSnapshots}
 	}
 	// The snapshot may have expired while no server ran.
-	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.now().Add(forkSnapshotLife)); err != nil {
+	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.now().Add(restartSnapshotLife)); err != nil {
 		return pl, stepError{"its snapshot could not be read", err}
 	}
 	if pl.from, err = st.snapshots.get(ctx, s.project, rec.Snapshot); err != nil {
@@ -130,7 +133,7 @@ func (st *starter) startAgain(ctx context.Context, s *instance, rec *startRecord
 	s.requestID = rec.RequestID
 	pl, err := st.replan(ctx, s, rec)
 	if err = errors.Join(failed, err); err != nil {
-		st.fail(s, pl, err)
+		st.fail(s, err)
 		return nil
 	}
 	st.opts.Log.Info("repeat container start", "container", s.id, "project", s.project, "adopted", pl.networkOnly)
@@ -141,15 +144,7 @@ func (st *starter) startAgain(ctx context.Context, s *instance, rec *startRecord
 }
 
 // fail ends a container that cannot be started.
-func (st *starter) fail(s *instance, pl *plan, err error) {
+func (st *starter) fail(s *instance, err error) {
 	st.deaths.end(s, reasonHost, startError(s.id, err), err, nil)
-	st.finish(s, pl)
-}
-
-// finish deletes the snapshot made only for the start, and wakes the users.
-func (st *starter) finish(s *instance, pl *plan) {
-	if pl.discardAfter != "" {
-		st.snapshots.discard(s.project, pl.discardAfter)
-	}
 	close(s.started)
 }

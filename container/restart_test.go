@@ -6,6 +6,7 @@ import (
 	"context"
 	"io"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -175,44 +176,83 @@ func TestCrashDuringStartFromPool(t *testing.T) {
 }
 
 // TestCrashDuringStartFromSnapshot is TestCrashDuringStart for containers that start from a
-// snapshot: one of their own, or that of a fork, which expires while no server runs.
+// snapshot, which expires while no server runs.
 func TestCrashDuringStartFromSnapshot(t *testing.T) {
-	for _, fork := range []bool{false, true} {
-		for _, place := range []string{"before create", "after start", "after dial", "before store update"} {
-			t.Run(place, func(t *testing.T) {
-				h, a := newArchive(t)
-				c := newCrasher(h)
-				c.uploads["file-1"] = upload{"a.txt", "hello "}
-				first := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}}).ID
-				c.sh(first, "echo old >old")
-				var id berth.ContainerID
-				if fork {
-					c.stopAt(place)
-					forked, err := c.k.Fork(t.Context(), byMe, first, SnapshotRequest{})
-					if err != nil {
-						t.Fatal(err)
-					}
-					id = forked.ID
-				} else {
-					s := c.snapshot(first)
-					c.stopAt(place)
-					id = c.create(CreateRequest{MemoryLimit: "4g", Source: fromSnapshot(s.ID)}).ID
+	for _, place := range []string{"before create", "after start", "after dial", "before store update"} {
+		t.Run(place, func(t *testing.T) {
+			h, a := newArchive(t)
+			c := newCrasher(h)
+			c.uploads["file-1"] = upload{"a.txt", "hello "}
+			first := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}}).ID
+			c.sh(first, "echo old >old")
+			now := time.Now().Unix()
+			s, err := c.k.snapshots.take(t.Context(), c.k.index.lookup(mine, first), &berth.Snapshot{Cause: berth.SnapshotExpired, ExpiresAt: new(now + 3600)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			c.stopAt(place)
+			id := c.create(CreateRequest{MemoryLimit: "4g", Source: fromSnapshot(s.ID)}).ID
+			c.die()
+			a.expireAll(t, c.store)
+			c.start()
+			if got := c.sh(id, "cat a.txt old"); got != "hello old\n" {
+				t.Errorf("got %q", got)
+			}
+			c.driver.until(2)
+		})
+	}
+}
+
+// TestCrashDuringFork kills the server at each step of a fork. The fork is whole if its start was
+// saved, and otherwise it has ended and nothing of it is left; the source continues.
+func TestCrashDuringFork(t *testing.T) {
+	for place, whole := range map[string]bool{"before create": false, "after start": false, "after dial": false, "before store file": false,
+		"before store update": false, "after store update": true} {
+		t.Run(place, func(t *testing.T) {
+			h, a := newArchive(t)
+			c := newCrasher(h)
+			c.uploads["file-1"] = upload{"a.txt", "hello "}
+			first := c.create(CreateRequest{FileIDs: []berth.FileID{"file-1"}}).ID
+			c.sh(first, "echo old >old")
+			c.stopAt(place)
+			forked := make(chan error, 1)
+			go func() {
+				_, err := c.k.Fork(t.Context(), byMe, first, SnapshotRequest{})
+				forked <- err
+			}()
+			c.die()
+			if err := <-forked; err == nil && !whole {
+				t.Error("Fork returned no error")
+			}
+			c.start()
+			all, _, err := c.k.List(t.Context(), mine, "", store.Page{Limit: 10})
+			if err != nil {
+				t.Fatal(err)
+			}
+			running := 1
+			for _, fork := range all {
+				if fork.ID == first || fork.Status != berth.ContainerRunning {
+					continue
 				}
-				c.die()
-				if fork {
-					a.expireAll(t, c.store)
+				running++
+				if got := c.sh(fork.ID, "cat a.txt old"); got != "hello old\n" || fork.Berth.ForkedFrom != first {
+					t.Errorf("got %q in %+v", got, fork)
 				}
-				c.start()
-				if got := c.sh(id, "cat a.txt old"); got != "hello old\n" {
-					t.Errorf("got %q", got)
+				if files := c.listed(fork.ID); !slices.Contains(files, "/mnt/data/a.txt 6 user") {
+					t.Errorf("got files %q", files)
 				}
-				<-c.k.index.lookup(mine, id).started
-				if left := len(a.list(t, mine)); fork && left > 0 {
-					t.Errorf("the fork left %d snapshots", left)
-				}
-				c.driver.until(2)
-			})
-		}
+			}
+			if whole != (running == 2) {
+				t.Errorf("%d containers are running", running)
+			}
+			if got := c.sh(first, "cat a.txt old"); got != "hello old\n" {
+				t.Errorf("got %q in the source", got)
+			}
+			c.driver.until(running)
+			if left := len(a.list(t, mine)) + a.blobs(t); left > 0 {
+				t.Errorf("the fork left %d snapshots and contents", left)
+			}
+		})
 	}
 }
 

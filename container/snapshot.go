@@ -2,6 +2,8 @@ package container
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
 	"io"
@@ -73,7 +75,10 @@ func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) 
 	}
 	err = sn.opts.Snapshots.Create(ctx, s.project, r, func(w io.Writer) (layer.Made, error) {
 		if to.Memory {
-			return sn.checkpoint(ctx, s, w)
+			sum := sha256.New()
+			counted := &counter{w: io.MultiWriter(w, sum)}
+			err := sn.checkpoint(ctx, s, counted)
+			return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Bytes: counted.n}, err
 		}
 		in, err := s.client.Archive(ctx)
 		if err != nil {
@@ -143,11 +148,20 @@ func (sn *snapshots) get(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 
 // restore applies the snapshot of a plan to a new sandbox.
 func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
+	if c := pl.copies; c != nil {
+		if !c.memory {
+			if err := sn.copyFiles(ctx, s, c, pl.template.Path); err != nil {
+				return err
+			}
+		}
+		return sn.restoreFiles(ctx, s, pl, c.files, c.from.id)
+	}
 	if pl.from == nil {
 		return nil
 	}
+	files, of := pl.from.Files, pl.from.Snapshot.ContainerID
 	if pl.memory() != nil { // its files are part of it
-		return sn.restoreFiles(ctx, s, pl)
+		return sn.restoreFiles(ctx, s, pl, files, of)
 	}
 	content, err := sn.opts.Snapshots.Open(ctx, s.project, pl.from)
 	if err != nil {
@@ -157,7 +171,7 @@ func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
 	if err := sn.apply(ctx, s, content); err != nil {
 		return err
 	}
-	return sn.restoreFiles(ctx, s, pl)
+	return sn.restoreFiles(ctx, s, pl, files, of)
 }
 
 // stallTimeout bounds the time between two reads of a guest that applies a layer, and the time
@@ -200,16 +214,16 @@ func (p progress) Read(b []byte) (int, error) {
 	return n, err
 }
 
-// restoreFiles saves the rows of the files that users uploaded into the container of a
-// snapshot.
-func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan) error {
+// restoreFiles saves rows of the files that users uploaded into another container, whose
+// content the sandbox has.
+func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan, files []*berth.ContainerFile, of berth.ContainerID) error {
 	// If the request names an upload again, the file gets the upload's id, so that it is not
 	// added twice.
 	again := map[berth.CFileID]berth.CFileID{}
 	for _, id := range pl.files {
-		again[addedID(pl.from.Snapshot.ContainerID, id)] = addedID(s.id, id)
+		again[addedID(of, id)] = addedID(s.id, id)
 	}
-	for _, f := range pl.from.Files {
+	for _, f := range files {
 		own := s.newFile(f.Path, sn.opts.now().Unix(), f.Bytes, "user")
 		if id, ok := again[f.ID]; ok {
 			own.ID = id
@@ -230,6 +244,16 @@ func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.Sna
 		return err
 	}
 	return nil
+}
+
+// discard removes a snapshot that is not needed any more. If that fails, the snapshot
+// expires.
+func (sn *snapshots) discard(p berth.ProjectID, id berth.SnapshotID) {
+	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	defer cancel()
+	if err := sn.delete(ctx, p, id); err != nil {
+		sn.opts.Log.Error("failed to remove a temporary snapshot; it will expire", "snapshot", id, "err", err)
+	}
 }
 
 // expire removes expired snapshots.

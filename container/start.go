@@ -92,7 +92,7 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	start, err := svc.records.load(ctx, s)
 	switch damaged := errors.Is(err, errStartRecord); {
 	case damaged && rec.Body.Berth.Starting:
-		svc.starter.fail(s, &plan{}, err)
+		svc.starter.fail(s, err)
 		return nil
 	case err != nil && !damaged:
 		return err

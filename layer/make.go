@@ -36,7 +36,16 @@ const maxDropped = 8
 // empty base is an empty tree.
 func Make(w io.Writer, r io.Reader, base string, limits Limits) (Made, error) {
 	sum := sha256.New()
-	m := &maker{in: tar.NewReader(r), out: tar.NewWriter(io.MultiWriter(w, sum)), limits: limits}
+	made, err := Write(io.MultiWriter(w, sum), r, base, limits)
+	if err == nil {
+		made.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
+	}
+	return made, err
+}
+
+// Write is Make without a digest.
+func Write(w io.Writer, r io.Reader, base string, limits Limits) (Made, error) {
+	m := &maker{in: tar.NewReader(r), out: tar.NewWriter(w), limits: limits}
 	if limits.Entries == 0 {
 		m.limits.Entries = DefaultMaxEntries
 	}
@@ -51,7 +60,6 @@ func Make(w io.Writer, r io.Reader, base string, limits Limits) (Made, error) {
 	if err := m.run(); err != nil {
 		return Made{}, err
 	}
-	m.done.Digest = "sha256:" + hex.EncodeToString(sum.Sum(nil))
 	return m.done, nil
 }
 

@@ -15,17 +15,15 @@ func (s *Service) admit(ctx context.Context, p berth.ProjectID, snap *berth.Snap
 			return err
 		}
 	}
-	if s.opts.Count == nil || snap.Cause == berth.SnapshotForked {
+	if s.opts.Count == nil {
 		return nil
 	}
 	stored := 0
-	for r, err := range s.records.All(ctx, p) {
+	for _, err := range s.records.All(ctx, p) {
 		if err != nil {
 			return err
 		}
-		if r.Snapshot.Cause != berth.SnapshotForked {
-			stored++
-		}
+		stored++
 	}
 	return s.opts.Count(ctx, p, stored)
 }

@@ -40,8 +40,7 @@ type Options struct {
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
 	// Count returns an error for the client if a project with this many snapshots may not store
-	// another; nil means no limit. Snapshots of forks do not count: they are deleted when the
-	// fork runs.
+	// another; nil means no limit.
 	Count func(ctx context.Context, p berth.ProjectID, stored int) error
 
 	Audit *audit.Log   // nil: no audit
