@@ -78,6 +78,10 @@ const (
 	EventPatchDiffDelta EventType = "response.apply_patch_call_operation_diff.delta"
 	EventPatchDiffDone  EventType = "response.apply_patch_call_operation_diff.done"
 
+	EventFileSearchInProgress EventType = "response.file_search_call.in_progress"
+	EventFileSearchSearching  EventType = "response.file_search_call.searching"
+	EventFileSearchCompleted  EventType = "response.file_search_call.completed"
+
 	EventShellCommandAdded EventType = "response.shell_call_command.added"
 	EventShellCommandDelta EventType = "response.shell_call_command.delta"
 	EventShellCommandDone  EventType = "response.shell_call_command.done"

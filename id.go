@@ -20,6 +20,8 @@ type (
 	PromptID       string // pmpt_…
 	WebhookID      string // whe_…, an endpoint
 	LogID          string // clog_…, a command in a container's log
+	VectorStoreID  string // vs_…
+	FileBatchID    string // vsfb_…
 	KeyID          string // key_…, an API key's name, not its secret
 )
 
@@ -59,6 +61,9 @@ const (
 	PrefixEvent           = "evt_"
 	PrefixItem            = "item_"
 	PrefixCompaction      = "cmp_"
+	PrefixVectorStore     = "vs_"
+	PrefixFileBatch       = "vsfb_"
+	PrefixFileSearch      = "fs_"
 )
 
 // NewID returns a new identifier: the prefix and 48 hexadecimal digits. The first 12

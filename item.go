@@ -44,6 +44,8 @@ const (
 	ItemToolSearchCall       ItemType = "tool_search_call"
 	ItemToolSearchOutput     ItemType = "tool_search_output"
 
+	ItemFileSearchCall ItemType = "file_search_call"
+
 	ItemApprovalRequest  ItemType = "mcp_approval_request"
 	ItemApprovalResponse ItemType = "mcp_approval_response" // in input
 

@@ -27,6 +27,7 @@ const (
 	ToolApplyPatch = "apply_patch"
 	ToolNamespace  = "namespace"
 	ToolSearch     = "tool_search"
+	ToolFileSearch = "file_search"
 )
 
 // NewTool makes a Tool from a typed body, such as a FunctionTool. It panics if body

@@ -27,6 +27,7 @@ import (
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -109,6 +110,23 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/templates", h.templates.list),
 		on("GET /v1/templates/{template}", h.templates.get),
 
+		on("POST /v1/vector_stores", h.vectorStores.create),
+		on("GET /v1/vector_stores", h.vectorStores.list, readsQuery),
+		on("GET /v1/vector_stores/{vector_store}", h.vectorStores.get),
+		on("POST /v1/vector_stores/{vector_store}", h.vectorStores.update),
+		on("DELETE /v1/vector_stores/{vector_store}", h.vectorStores.delete),
+		on("POST /v1/vector_stores/{vector_store}/search", h.vectorStores.search, storesNothing, storesLittle),
+		on("POST /v1/vector_stores/{vector_store}/files", h.vectorStores.createFile),
+		on("GET /v1/vector_stores/{vector_store}/files", h.vectorStores.listFiles, readsQuery),
+		on("GET /v1/vector_stores/{vector_store}/files/{file}", h.vectorStores.getFile),
+		on("POST /v1/vector_stores/{vector_store}/files/{file}", h.vectorStores.updateFile),
+		on("DELETE /v1/vector_stores/{vector_store}/files/{file}", h.vectorStores.deleteFile),
+		on("GET /v1/vector_stores/{vector_store}/files/{file}/content", h.vectorStores.fileContent),
+		on("POST /v1/vector_stores/{vector_store}/file_batches", h.vectorStores.createBatch),
+		on("GET /v1/vector_stores/{vector_store}/file_batches/{batch}", h.vectorStores.getBatch),
+		on("POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel", h.vectorStores.cancelBatch, storesNothing, storesLittle),
+		on("GET /v1/vector_stores/{vector_store}/file_batches/{batch}/files", h.vectorStores.listFiles, readsQuery),
+
 		on("POST /v1/prompts", h.prompts.create),
 		on("GET /v1/prompts", h.prompts.list, readsQuery),
 		on("GET /v1/prompts/{prompt}", h.prompts.get, readsQuery),
@@ -169,15 +187,16 @@ type Options struct {
 	Engine   *engine.Engine
 	Journal  *journal.Journal // the engine's journal
 
-	Files      *files.Service
-	Containers *container.Service
-	Snapshots  *snapshot.Service // the containers' snapshots
-	Volumes    *volume.Service   // nil if the driver does not support volumes
-	Templates  Templates         // nil if there are no templates
-	Bundles    *bundle.Service
-	Webhooks   *webhook.Service
-	Models     ModelOptions
-	Preview    PreviewOptions
+	Files        *files.Service
+	Containers   *container.Service
+	Snapshots    *snapshot.Service // the containers' snapshots
+	Volumes      *volume.Service   // nil if the driver does not support volumes
+	Templates    Templates         // nil if there are no templates
+	VectorStores *vectorstore.Service
+	Bundles      *bundle.Service
+	Webhooks     *webhook.Service
+	Models       ModelOptions
+	Preview      PreviewOptions
 
 	// SocketLife is the time for which a WebSocket accepts new requests. The default is
 	// 60 minutes.
@@ -230,6 +249,7 @@ type handlers struct {
 	volumes       *volumes
 	templates     *templates
 	prompts       *prompts
+	vectorStores  *vectorStores
 	webhooks      *webhooks
 	usage         *usage
 	models        *models
@@ -285,6 +305,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		volumes:       &volumes{o.Volumes},
 		templates:     &templates{o.Templates},
 		prompts:       prompts,
+		vectorStores:  &vectorStores{o.VectorStores},
 		webhooks:      &webhooks{o.Webhooks},
 		usage:         &usage{o.Store.Usages, o.Models.Currency},
 		models:        &models{o.Models.Models, o.Models.Upstreams},

@@ -18,17 +18,19 @@ import (
 // storeNothing are the requests that are allowed while the project's storage is full, and
 // why. All others that are not a GET or a DELETE are refused.
 var storeNothing = map[string]string{
-	"POST /v1/responses/{response}/cancel":               "ends what stores",
-	"POST /v1/responses/input_tokens":                    "counts",
-	"POST /v1/responses/compact":                         "the answer is the client's to keep",
-	"POST /v1/threads/{thread}/runs/{run}/cancel":        "ends what stores",
-	"POST /v1/containers/{container}/pause":              "changes a status",
-	"POST /v1/containers/{container}/resume":             "changes a status",
-	"POST /v1/containers/{container}/ports/{port}":       "the link is not stored",
-	"POST /v1/traces/ingest":                             "traces are not stored",
-	"POST /v1/webhook_endpoints/{webhook}/rotate_secret": "replaces a secret",
-	"/v1/containers/{container}/guest/{path...}":         "the container's disk is bounded",
-	"/v1/containers/{container}/ports/{port}/{path...}":  "the container's disk is bounded",
+	"POST /v1/responses/{response}/cancel":                              "ends what stores",
+	"POST /v1/responses/input_tokens":                                   "counts",
+	"POST /v1/responses/compact":                                        "the answer is the client's to keep",
+	"POST /v1/threads/{thread}/runs/{run}/cancel":                       "ends what stores",
+	"POST /v1/containers/{container}/pause":                             "changes a status",
+	"POST /v1/containers/{container}/resume":                            "changes a status",
+	"POST /v1/containers/{container}/ports/{port}":                      "the link is not stored",
+	"POST /v1/traces/ingest":                                            "traces are not stored",
+	"POST /v1/webhook_endpoints/{webhook}/rotate_secret":                "replaces a secret",
+	"POST /v1/vector_stores/{vector_store}/search":                      "results are not stored",
+	"POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel": "changes a status",
+	"/v1/containers/{container}/guest/{path...}":                        "the container's disk is bounded",
+	"/v1/containers/{container}/ports/{port}/{path...}":                 "the container's disk is bounded",
 }
 
 // askModel are the requests that the engine counts once for each response.

@@ -46,6 +46,7 @@ import (
 	"github.com/berth-run/berth/tool"
 	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
+	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -102,10 +103,17 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
+	vectors := vectorstore.New(vectorstore.Options{Objects: st, Files: uploads, Log: log, Text: readPlain,
+		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+			if opts.Exchange.Quota == nil {
+				return nil
+			}
+			return opts.Exchange.Quota.Store(ctx, p, bytes)
+		}})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
-		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes,
+		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Version: "1"}
 	if change != nil {

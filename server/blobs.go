@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/vectorstore"
 )
 
 // blobs holds the services that store data too large for the database.
@@ -19,6 +20,7 @@ type blobs struct {
 	files     *files.Service
 	snapshots *snapshot.Service
 	volumes   *volume.Service
+	vectors   *vectorstore.Service
 }
 
 // openBlobs opens files, snapshots and volumes, and removes the leftovers of a crash.
@@ -45,7 +47,8 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 			return nil, fmt.Errorf("sweep blobs: %w", err)
 		}
 	}
-	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all.files, b.Log) }))
+	s.startVectorStores(b, all)
+	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all, b.Log) }))
 	return all, nil
 }
 

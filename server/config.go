@@ -41,6 +41,7 @@ type Config struct {
 	Preview    PreviewConfig    `yaml:"preview"`
 	Fetch      FetchConfig      `yaml:"fetch"`
 	Store      StoreConfig      `yaml:"store"`
+	Vectors    VectorsConfig    `yaml:"vector_stores"`
 	Disk       DiskConfig       `yaml:"disk"`
 
 	// Limits are the limits of projects, by project id. "default" applies where a project
@@ -122,6 +123,12 @@ type StoreConfig struct {
 	// Synchronous is "normal" (the default; survives the death of the process) or "full"
 	// (also survives a power failure; slower).
 	Synchronous string `yaml:"synchronous"`
+}
+
+// VectorsConfig configures vector stores.
+type VectorsConfig struct {
+	Memory  Bytes `yaml:"memory"`   // text whose index is held in memory. Default: 512m
+	MaxText Bytes `yaml:"max_text"` // text of one file. Default: 32m
 }
 
 // RetryConfig configures retries of a turn after a temporary error.

@@ -73,7 +73,7 @@ func TestErase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{uploads, snapshots, volumes}}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: uploads, snapshots: snapshots, volumes: volumes}}
 	projects := project.New(project.Options{Objects: db})
 	e := &project.Eraser{Projects: projects, Sources: data.sources(), Audit: record}
 	fill := func(p berth.ProjectID, tag string) {
@@ -160,8 +160,8 @@ func TestEraseDuringResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil)}),
-		snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes}}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil)}),
+		snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes: volumes}}
 	e := &project.Eraser{Sources: data.sources()}
 	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {
 		t.Errorf("got %d, %v", n, err)

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store"
 )
 
@@ -21,15 +20,18 @@ const (
 	sweepBatch    = 1000 // objects per query
 )
 
-// expire deletes expired objects and files.
-func expire(ctx context.Context, objects store.Objects, uploads *files.Service, log *slog.Logger) {
+// expire deletes expired objects, files and vector stores.
+func expire(ctx context.Context, objects store.Objects, data *blobs, log *slog.Logger) {
 	for _, kind := range sweptKinds {
 		if err := sweep(ctx, objects, kind, time.Now()); err != nil && ctx.Err() == nil {
 			log.Error("failed to delete expired objects; will retry", "kind", kind, "err", err)
 		}
 	}
-	if err := uploads.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+	if err := data.files.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		log.Error("failed to delete expired files; will retry", "err", err)
+	}
+	if err := data.vectors.Expire(ctx); err != nil && ctx.Err() == nil {
+		log.Error("failed to delete the content of expired vector stores; will retry", "err", err)
 	}
 }
 

@@ -28,6 +28,11 @@ const (
 	KindProject           Kind = "project"
 	KindEndpoint          Kind = "webhook_endpoint"
 	KindDelivery          Kind = "webhook_delivery"
+	KindVectorStore       Kind = "vector_store"
+	KindVectorFile        Kind = "vector_store.file"
+	KindVectorText        Kind = "vector_store.text" // parts of a file
+	KindVectorBatch       Kind = "vector_store.files_batch"
+	KindVectorJob         Kind = "vector_store.job" // a file that is to be read
 )
 
 // OfContainer stands for a container as the parent of an object.
@@ -59,4 +64,9 @@ var Kinds = map[Kind][]Kind{
 	KindProject:           nil,
 	KindEndpoint:          nil,
 	KindDelivery:          {KindEndpoint},
+	KindVectorStore:       nil,
+	KindVectorFile:        {KindVectorStore},
+	KindVectorText:        {KindVectorStore},
+	KindVectorBatch:       {KindVectorStore},
+	KindVectorJob:         {KindVectorStore},
 }

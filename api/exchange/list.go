@@ -77,6 +77,15 @@ func PageOf[T any](all []T, page store.Page, id func(T) string) ([]T, bool, erro
 		}
 		all = all[n+1:]
 	}
+	if page.Before != "" {
+		n := slices.IndexFunc(all, func(v T) bool { return id(v) == page.Before })
+		if n < 0 {
+			return nil, false, rule.Errorf("invalid_value", "before", "Invalid 'before': no object with id '%s' in this list.", rule.Clip(page.Before))
+		}
+		if all = all[:n]; page.After == "" && n > page.Limit {
+			return all[n-page.Limit:], true, nil
+		}
+	}
 	if len(all) > page.Limit {
 		return all[:page.Limit], true, nil
 	}

@@ -12,12 +12,17 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth/vectorstore/document"
 )
 
 // version is set by the build.
 var version = "dev"
 
 func main() {
+	if len(os.Args) > 1 && os.Args[1] == document.Command { // started by a document.Child
+		os.Exit(document.Main(os.Args[2:]))
+	}
 	os.Exit(Main(os.Args[1:]))
 }
 

@@ -31,6 +31,9 @@ const Anything = "*"
 var Imports = map[string][]string{
 	"": {},
 
+	"vectorstore":          {"", "internal/rule", "store", "vectorstore/index"},
+	"vectorstore/index":    {},
+	"vectorstore/document": {"vectorstore"},
 	"store":                {"", "internal/ration"},
 	"store/sealed":         {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
 	"store/sqlite":         {"", "store", "store/sealed", "store/sqlite/query"},
@@ -88,7 +91,7 @@ var Imports = map[string][]string{
 	"container":            {"", "audit", "egress", "guest", "layer", "internal/nofile", "sandbox", "container/snapshot", "store", "container/volume", "internal/backoff"},
 	"engine":               {"", "engine/transcript", "journal", "model", "store", "tool", "internal/backoff"},
 	"engine/transcript":    {"", "internal/seal", "model", "store", "tool"},
-	"api":                  {"", "api/assistants", "api/chat", "api/exchange", "api/preview", "api/request", "api/socket", "bundle", "diskspace", "engine", "files", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "project", "container", "container/snapshot", "store", "container/volume", "webhook"},
+	"api":                  {"", "api/assistants", "api/chat", "api/exchange", "api/preview", "api/request", "api/socket", "bundle", "diskspace", "engine", "files", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "project", "container", "container/snapshot", "store", "container/volume", "vectorstore", "webhook"},
 	"api/exchange":         {"", "diskspace", "internal/conns", "internal/jsonscan", "internal/ration", "internal/rule", "internal/sse", "project", "store"},
 	"api/request":          {"", "internal/rule", "tool"},
 	"api/chat":             {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store", "tool", "tool/shell"},
@@ -116,7 +119,7 @@ var Imports = map[string][]string{
 	"server":               {Anything},
 	"server/embedded":      {},
 	"server/embedded/pack": {},
-	"cmd/berth":            {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "webhook"},
+	"cmd/berth":            {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "vectorstore/document", "webhook"},
 	"cmd/berth-guest":      {"guest/boot", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":             {},
 	"e2e":                  {"", "internal/longtest"},
@@ -138,8 +141,8 @@ var Bans = map[string][]string{
 	Module + "/sandbox/local":   {"server"},
 
 	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
-	"database/sql": {"store/sqlite", "store/sqlite/query"},
-	"os/exec":      {"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
+	"os/exec":      {"vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // A file holds the properties of a source file that the rules check.
