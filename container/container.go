@@ -86,8 +86,8 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 	svc.trail.recordCreated(s, caller.Key)
 	if ready {
 		svc.opts.Observer.Started(StartPool, time.Since(pl.requestedAt))
-		svc.starter.finish(s, pl)
-		return body, nil
+		close(s.started)
+		return s, nil
 	}
 	if !svc.work.spawn(func() { svc.starter.launch(s, pl) }) {
 		svc.deaths.end(s, reasonDeleted, errStopping, nil, nil) // the client does not get its id
