@@ -187,7 +187,7 @@ var scenes = map[string]scene{
 // summarized precedes the number of outputs in a summary of the playhouse's model.
 const summarized = "Outputs so far: "
 
-// errOnce fails the first attempt at a turn.
+// errOnce fails the first attempt of a process at a turn.
 var errOnce = model.WithRetryAfter(&berth.Error{Code: berth.CodeUpstream, Message: "cut"}, time.Millisecond)
 
 var errDead = errors.New("the process was killed")
@@ -246,7 +246,6 @@ type playhouse struct {
 	store store.Store
 
 	mu    sync.Mutex
-	broke bool // errOnce was returned in this play
 	calls map[string]bool
 	ran   []string
 }
@@ -291,7 +290,7 @@ func (p *playhouse) compare(want play, kills []int) {
 func (p *playhouse) play(kills []int) play {
 	p.t.Helper()
 	p.mu.Lock()
-	p.broke, p.calls, p.ran = false, map[string]bool{}, nil
+	p.calls, p.ran = map[string]bool{}, nil
 	p.mu.Unlock()
 	last := len(p.scene.requests) - 1
 	var id, asked string
@@ -412,11 +411,7 @@ func (p *playhouse) Stream(_ context.Context, req *model.Request) iter.Seq2[mode
 	return func(yield func(model.Delta, error) bool) {
 		for _, d := range said {
 			if d == errOnce {
-				p.mu.Lock()
-				first := !p.broke
-				p.broke = true
-				p.mu.Unlock()
-				if first {
+				if req.Attempt == 0 { // of each process
 					yield(nil, errOnce)
 					return
 				}
