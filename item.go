@@ -79,7 +79,12 @@ func (it Item) IsZero() bool   { return it.raw == nil }
 func (it Item) Raw() json.RawMessage { return it.raw }
 
 // Decode reads the item into a typed body, such as a *Message.
-func (it Item) Decode(body any) error { return json.Unmarshal(it.raw, body) }
+func (it Item) Decode(body any) error {
+	if m, ok := body.(*Message); ok {
+		return m.UnmarshalJSON(it.raw) // which is valid
+	}
+	return json.Unmarshal(it.raw, body)
+}
 
 // With returns a copy of the item with the given fields set. Its callers complete
 // items: they add a missing id or a final status.
@@ -187,6 +192,14 @@ func orEmpty[T any](s []T) []T {
 
 // UnmarshalJSON of a message accepts the short form in which content is a string.
 func (m *Message) UnmarshalJSON(b []byte) error {
+	if m.decodeText(b) {
+		return nil
+	}
+	return m.decode(b)
+}
+
+// decode reads a message of any form.
+func (m *Message) decode(b []byte) error {
 	type plain Message
 	var short struct {
 		plain
@@ -198,14 +211,11 @@ func (m *Message) UnmarshalJSON(b []byte) error {
 	*m = Message(short.plain)
 	content := bytes.TrimSpace(short.Content)
 	if len(content) > 0 && content[0] == '"' {
-		part := Content{Type: "input_text"}
-		if m.Role == "assistant" {
-			part.Type = "output_text"
-		}
-		if err := json.Unmarshal(content, &part.Text); err != nil {
+		var text string
+		if err := json.Unmarshal(content, &text); err != nil {
 			return err
 		}
-		m.Content = []Content{part}
+		m.Content = []Content{shortContent(m.Role, text)}
 		return nil
 	}
 	if len(content) == 0 {
