@@ -37,7 +37,7 @@ chaos: ## Kill the server N times under load, also where the machine lacks somet
 check: ## The part of test that needs no root: format, vet, staticcheck, lint, known vulnerabilities
 	@scripts/check
 
-bench: ## Measure, and print tables; BENCH=create,exec for some
+bench: ## Measure, and print tables; BENCH=create,exec for some, COMPARE=old.txt beside a former run
 	@scripts/bench
 
 profile: ## Write profiles of the server under load into ./profiles

@@ -15,10 +15,9 @@ import (
 )
 
 const (
-	peerRounds = 5               // how often each peer is measured in turn with the others
-	peerTime   = 2 * time.Second // of one work of one peer in a round
-	peerWidth  = 16              // requests at once
-	peerChain  = 20              // turns of a chain
+	peerTime  = 2 * time.Second // of one work of one peer in a round
+	peerWidth = 16              // requests at once
+	peerChain = 20              // turns of a chain
 )
 
 // A work is what each peer is to do. do does it once, and checks the answer.
@@ -73,7 +72,7 @@ func measurePeers(ctx context.Context, b *bench) (err error) {
 		peers = append(peers, p)
 		t.add(row{what: fmt.Sprintf("start until it answers, and memory: %s", p), unit: "ms", series: p.started})
 	}
-	results, err := drive(ctx, peers)
+	results, err := drive(ctx, peers, max(b.n/20, 1))
 	if err != nil {
 		return err
 	}
@@ -90,9 +89,9 @@ func measurePeers(ctx context.Context, b *bench) (err error) {
 	return nil
 }
 
-// drive does all work with all peers, in turn. The first index of the results is that of the
+// drive does all work with all peers, in turn, in some rounds. The first index of the results is that of the
 // peer, the second that of the work.
-func drive(ctx context.Context, peers []*peer) ([][]peerResult, error) {
+func drive(ctx context.Context, peers []*peer, rounds int) ([][]peerResult, error) {
 	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}, Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	results := make([][]peerResult, len(peers))
@@ -102,7 +101,7 @@ func drive(ctx context.Context, peers []*peer) ([][]peerResult, error) {
 			results[i][j].failure = w.do(p, ctx, client)
 		}
 	}
-	for range peerRounds {
+	for range rounds {
 		for j, w := range works {
 			for i, p := range peers {
 				if ctx.Err() != nil {

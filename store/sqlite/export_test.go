@@ -87,3 +87,6 @@ func (d *DB) Plan(text string) (steps []string, err error) {
 func (d *DB) Shrink(ctx context.Context, slack, step int64) (more bool, err error) {
 	return d.shrink(ctx, slack, step)
 }
+
+// Spare returns how many free pages of a file are returned.
+func Spare(pages, free, slack int64) int64 { return spare(pages, free, slack) }

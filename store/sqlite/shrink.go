@@ -15,10 +15,11 @@ import (
 // do not wait long, and rare, so that writers have most of the time.
 const (
 	shrinkEvery = 10 * time.Second
-	shrinkSlack = 4096 // free pages that remain for new rows: 16 MiB
-	shrinkShare = 20   // 1/shrinkShare of the file remains as well
-	shrinkStep  = 128  // pages of one step, during which writers wait
-	shrinkRest  = 4    // the pause after a step, as a multiple of its duration
+	shrinkSlack = 4096  // free pages that remain for new rows: 16 MiB
+	shrinkShare = 20    // 1/shrinkShare of the file remains as well,
+	shrinkMost  = 16384 // but no more pages than this: 64 MiB
+	shrinkStep  = 128   // pages of one step, during which writers wait
+	shrinkRest  = 4     // the pause after a step, as a multiple of its duration
 )
 
 // A shrinker returns free pages of the database to the file system.
@@ -63,7 +64,7 @@ func (s *shrinker) run(ctx context.Context) {
 }
 
 // shrink returns up to step free pages to the file system if there are more than slack
-// and more than 1/shrinkShare of the file. It reports whether more can be returned. It
+// and more than 1/shrinkShare of the file or shrinkMost. It reports whether more can be returned. It
 // does nothing for a file created without incremental vacuum: see Compact.
 func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err error) {
 	var mode, pages, free int64
@@ -73,14 +74,19 @@ func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err er
 		}
 	}
 	const incremental = 2
-	spare := free - max(slack, pages/shrinkShare)
-	if mode != incremental || spare <= 0 {
+	n := spare(pages, free, slack)
+	if mode != incremental || n <= 0 {
 		return false, nil
 	}
 	err = d.writer.alone(func(c *sql.Conn) error {
-		return incrementalVacuum(ctx, c, min(step, spare))
+		return incrementalVacuum(ctx, c, min(step, n))
 	})
-	return spare > step, d.wrap(err)
+	return n > step, d.wrap(err)
+}
+
+// spare returns how many of the free pages need not remain.
+func spare(pages, free, slack int64) int64 {
+	return free - max(slack, min(pages/shrinkShare, shrinkMost))
 }
 
 // incrementalVacuum returns pages to the file system. Each of its rows is one page.

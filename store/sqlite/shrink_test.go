@@ -100,6 +100,21 @@ func TestShrinkRetainsSlack(t *testing.T) {
 	}
 }
 
+// A large file retains a share of its pages, but not so many that the space of 40,000 deleted
+// responses stays in a file of 1,000,000.
+func TestSpare(t *testing.T) {
+	for _, c := range []struct{ pages, free, slack, want int64 }{
+		{10_000, 5_000, 4_096, 904},
+		{100_000, 5_500, 4_096, 500},
+		{100_000, 4_000, 4_096, -1_000},
+		{1_500_000, 60_000, 4_096, 43_616},
+	} {
+		if got := sqlite.Spare(c.pages, c.free, c.slack); got != c.want {
+			t.Errorf("%d free of %d pages: %d are returned, want %d", c.free, c.pages, got, c.want)
+		}
+	}
+}
+
 // Compact enables incremental vacuum for a database of an earlier version. It fails
 // while another process uses the database.
 func TestCompact(t *testing.T) {
