@@ -10,7 +10,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"strconv"
 	"strings"
 	"syscall"
@@ -33,21 +32,22 @@ type peerKind struct {
 	env           []string // beside PATH and HOME
 }
 
-// peerKinds are run with as many processes or threads as there are processors, and otherwise
-// as their documentation starts them.
+// peerKinds are started as their documentation does: OGX and LiteLLM as one process, agentic-api
+// with a thread for each processor. With more processes they check that each answers within
+// seconds, and on a busy machine they end it before it has started.
 var peerKinds = []peerKind{
 	{
 		name: "OGX", version: "1.5.0", lock: "ogx", model: "openai/m", config: ogxConfig,
 		command: func(bin, dir, _, port string) []string {
 			return []string{filepath.Join(bin, "ogx"), "run", filepath.Join(dir, "config.yaml"), "--port", port, "--insecure"}
 		},
-		env: []string{"OGX_HOST=127.0.0.1", fmt.Sprintf("OGX_WORKERS=%d", runtime.NumCPU())},
+		env: []string{"OGX_HOST=127.0.0.1"},
 	},
 	{
 		name: "LiteLLM", version: "1.102.4", lock: "litellm", model: "m",
 		config: "model_list:\n  - {model_name: m, litellm_params: {model: openai/m, api_base: '%[1]s/v1', api_key: none}}\n",
 		command: func(bin, dir, _, port string) []string {
-			return []string{filepath.Join(bin, "litellm"), "--config", filepath.Join(dir, "config.yaml"), "--host", "127.0.0.1", "--port", port, "--num_workers", fmt.Sprint(runtime.NumCPU())}
+			return []string{filepath.Join(bin, "litellm"), "--config", filepath.Join(dir, "config.yaml"), "--host", "127.0.0.1", "--port", port}
 		},
 		env: []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False"},
 	},
