@@ -20,10 +20,13 @@ const answerWords = 32
 // Phrases of a user's message that change what the model does.
 const (
 	countTurns = "How many turns?" // the first word of the answer is the number of user messages
-	runCode    = "Run code."       // call the first tool; then the first word is "42" if its output has that
+	runCode    = "Run code."       // call the first tool; then the first word is its output, if that is codeOutput
 )
 
 var plainText = strings.Repeat("word ", answerWords)
+
+// codeOutput is what the code of a call prints.
+const codeOutput = "42378" // 6*7*1009
 
 // newModel starts a model that answers at once and in one write. It speaks Chat Completions
 // and Responses, holds no state, and lists one model, "m".
@@ -55,8 +58,8 @@ func read(r *http.Request, ran string) prompt {
 	case bytes.Contains(body, []byte(countTurns)):
 		p.text = strconv.Itoa(bytes.Count(body, []byte(countTurns))) + " " + p.text
 	case bytes.Contains(body, []byte(runCode)) && bytes.Contains(body, []byte(ran)):
-		if at := bytes.Index(body, []byte(ran)); bytes.Contains(body[at:], []byte("42")) {
-			p.text = "42 " + p.text
+		if bytes.Contains(body, []byte(codeOutput)) {
+			p.text = codeOutput + " " + p.text
 		}
 	case bytes.Contains(body, []byte(runCode)):
 		p.tool, p.args = firstTool(body)
@@ -70,7 +73,7 @@ func hasField(body []byte, name, value string) bool {
 }
 
 // firstTool returns the name of the first tool of a request in either dialect, and the
-// arguments that make it print 42.
+// arguments that make it print codeOutput.
 func firstTool(body []byte) (name, args string) {
 	var req struct {
 		Tools []struct {
@@ -83,9 +86,9 @@ func firstTool(body []byte) (name, args string) {
 	}
 	name = req.Tools[0].Name + req.Tools[0].Function.Name
 	if strings.Contains(name, "shell") {
-		return name, `{"commands":["echo $((6*7))"]}`
+		return name, `{"commands":["echo $((6*7*1009))"]}`
 	}
-	return name, `{"code":"print(6*7)"}`
+	return name, `{"code":"print(6*7*1009)"}`
 }
 
 // A dialect answers prompts. It makes each answer once, so that the model takes little time; a

@@ -52,7 +52,7 @@ type peerResult struct {
 func measurePeers(ctx context.Context, b *bench) (err error) {
 	model := newModel()
 	defer model.Close()
-	s, err := b.serve(ctx, overheadConfig(model.URL))
+	s, err := b.serve(ctx, strings.Replace(overheadConfig(model.URL), "pool: 0", "pool: 2", 1))
 	if err != nil {
 		return err
 	}
@@ -70,7 +70,7 @@ func measurePeers(ctx context.Context, b *bench) (err error) {
 		}
 		defer p.stop()
 		peers = append(peers, p)
-		t.add(row{what: fmt.Sprintf("start until it answers, and memory: %s", p), unit: "ms", series: p.started})
+		t.add(row{what: fmt.Sprintf("start until it answers: %s", p), unit: "ms", series: p.started})
 	}
 	results, err := drive(ctx, peers, max(b.n/20, 1))
 	if err != nil {
@@ -226,7 +226,7 @@ func (p *peer) execute(ctx context.Context, client *http.Client) error {
 			continue
 		}
 		raw, err := p.post(ctx, client, map[string]any{"model": p.model, "input": runCode, "tools": []any{tool}}, nil)
-		if err == nil && !bytes.Contains(raw, []byte(`"42 word`)) {
+		if err == nil && !bytes.Contains(raw, []byte(`"`+codeOutput+" word")) {
 			err = errors.New("the model was not shown the output of the code")
 		}
 		if err == nil {
