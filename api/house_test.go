@@ -100,9 +100,6 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	rules = append(rules, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}}, model.Rule{Match: "vendor/fed", Provider: h.fed})
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
-	events := journal.New(st)
-	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}}), kinds...)...),
-		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	vectors := vectorstore.New(vectorstore.Options{Objects: st, Files: uploads, Log: log, Text: readPlain,
 		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 			if opts.Exchange.Quota == nil {
@@ -110,6 +107,9 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			}
 			return opts.Exchange.Quota.Store(ctx, p, bytes)
 		}})
+	events := journal.New(st)
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, VectorStores: vectors}), kinds...)...),
+		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
+	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
 
@@ -50,7 +51,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
 	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service}, data.files
-	opts.Tools = tools(b.Config, engineContainers{c.service})
+	opts.Tools = tools(b.Config, engineContainers{c.service}, data.vectors)
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer = metrics.Engine{Metrics: s.metrics}
@@ -64,9 +65,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *Config, containers engineContainers) *tool.Registry {
+func tools(config *Config, containers engineContainers, vectors *vectorstore.Service) *tool.Registry {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
-	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Shell: limits})...)
+	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Shell: limits, VectorStores: vectors})...)
 }
 
 // engineOptions returns the configured options of the engine.

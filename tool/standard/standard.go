@@ -4,6 +4,7 @@ package standard
 import (
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/custom"
+	"github.com/berth-run/berth/tool/filesearch"
 	"github.com/berth-run/berth/tool/function"
 	"github.com/berth-run/berth/tool/localshell"
 	"github.com/berth-run/berth/tool/patch"
@@ -13,8 +14,9 @@ import (
 
 // Options are the parts of the server that the tools use.
 type Options struct {
-	Containers shell.Containers
-	Shell      shell.Limits
+	Containers   shell.Containers
+	Shell        shell.Limits
+	VectorStores filesearch.Searcher
 }
 
 // Kinds returns the kinds of all tools. A new tool needs one line here.
@@ -25,6 +27,7 @@ func Kinds(opts Options) []tool.Kind {
 		search.Namespace(),
 		search.Kind(),
 		shell.Kind(opts.Containers, opts.Shell),
+		filesearch.Kind(opts.VectorStores),
 		localshell.Kind(),
 		patch.Kind(),
 	}
