@@ -72,15 +72,13 @@ func (sh Shell) Cancel(ctx context.Context, callID string) error {
 	return sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.CancelShell(ctx, callID) })
 }
 
-// Forget lets the guest drop the recorded output of a call, in the background. It is an optimization:
-// the guest drops the output of the oldest calls by itself.
-func (sh Shell) Forget(_ context.Context, callID string) {
-	sh.access.work.spawn(func() {
-		err := sh.call(sh.access.work.life, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
-		if err != nil {
-			sh.access.opts.Log.Debug("failed to forget a call", "container", sh.id, "call", callID, "err", err)
-		}
-	})
+// Forget lets the guest drop the recorded output of a call. It is an optimization: the guest
+// drops the output of the oldest calls by itself.
+func (sh Shell) Forget(ctx context.Context, callID string) {
+	err := sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
+	if err != nil {
+		sh.access.opts.Log.Debug("failed to forget a call", "container", sh.id, "call", callID, "err", err)
+	}
 }
 
 func (sh Shell) call(ctx context.Context, question func(context.Context, *guest.Client) error) error {

@@ -14,13 +14,13 @@ func outputPipe() (ours, theirs *os.File, err error) { return newPipe(0) }
 
 // newPipe returns a pipe whose end with the index ours is the guest's and non-blocking.
 // os.Pipe makes both ends non-blocking, and the command's must then be made blocking
-// again: nine system calls more.
+// again: ten system calls more.
 func newPipe(ours int) (r, w *os.File, err error) {
 	var fds [2]int
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
-	if err := unix.SetNonblock(fds[ours], true); err != nil {
+	if _, err := unix.FcntlInt(uintptr(fds[ours]), unix.F_SETFL, unix.O_NONBLOCK); err != nil { // a new pipe has no other flags
 		unix.Close(fds[0])
 		unix.Close(fds[1])
 		return nil, nil, os.NewSyscallError("fcntl", err)

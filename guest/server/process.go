@@ -131,6 +131,8 @@ func (ps *processes) begin(req *pb.StartRequest, id identity) (*process, map[str
 				return nil, nil, err
 			}
 			cmd.Stdin, p.stdin, theirs = r, w, append(theirs, r)
+		} else if null := ps.server.shell.null; null != nil {
+			cmd.Stdin = null // exec.Cmd would open another
 		}
 	}
 	err = ps.server.reaper.start(cmd)

@@ -10,6 +10,8 @@ import (
 	"sync"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/guest/plainfile"
 )
 
 // maxState bounds the state that one command may leave, in bytes.
@@ -83,15 +85,14 @@ func (s *shellState) current() string {
 // owns the file but not its directory, so no link can replace it.
 func (s *shellState) dump(c *command, when string) (string, error) {
 	name := filepath.Join(s.place(), fmt.Sprintf("state-%s-%d%s", c.call.id, c.index, when))
-	f, err := os.OpenFile(name, os.O_CREATE|os.O_EXCL|os.O_WRONLY|unix.O_NOFOLLOW, 0o600)
-	if err != nil {
+	uid := -1
+	if os.Getuid() == 0 {
+		uid = s.owner.uid
+	}
+	if err := plainfile.Create(name, 0o600, uid, s.owner.gid); err != nil {
 		return "", err
 	}
-	defer f.Close()
-	if os.Getuid() == 0 {
-		err = f.Chown(s.owner.uid, s.owner.gid)
-	}
-	return name, err
+	return name, nil
 }
 
 // endMark is the last line of a complete state.
@@ -104,12 +105,7 @@ func taken(dump string) string {
 		return ""
 	}
 	defer os.Remove(dump)
-	f, err := os.OpenFile(dump, os.O_RDONLY|unix.O_NOFOLLOW|unix.O_NONBLOCK, 0)
-	if err != nil {
-		return ""
-	}
-	defer f.Close()
-	text, err := io.ReadAll(io.LimitReader(f, maxState+1))
+	text, err := plainfile.Read(dump, unix.O_NOFOLLOW|unix.O_NONBLOCK, maxState+1)
 	if err != nil || len(text) > maxState {
 		return ""
 	}

@@ -50,9 +50,15 @@ func (c *shellCall) Run(ctx context.Context, out tool.Emitter) error {
 	if err := r.done(ctx, berth.StatusCompleted); err != nil {
 		return err
 	}
-	c.tool.exec.Forget(ctx, c.item.ID)
+	if r.printed > forgetAbove {
+		c.tool.exec.Forget(ctx, c.item.ID)
+	}
 	return nil
 }
+
+// forgetAbove is the output of a call in bytes above which the container drops it at once. Less is not worth a
+// request: containers drop the oldest calls by themselves.
+const forgetAbove = 64 << 10
 
 // openRun adds the output item, or continues the one that an earlier process added.
 func (c *shellCall) openRun(ctx context.Context, out tool.Emitter) (*shellRun, error) {
@@ -81,6 +87,7 @@ type shellRun struct {
 	index    int // of the output item
 	item     berth.ShellCallOutput
 	commands []*commandRun
+	printed  int64 // bytes that the guest sent or skipped
 }
 
 type commandRun struct {
@@ -163,6 +170,7 @@ func (r *shellRun) emit(ctx context.Context, ev guest.ShellEvent) error {
 		if ev.Skipped > 0 {
 			cmd.clip.skip(stream, ev.Skipped)
 		}
+		r.printed += int64(len(ev.Data)) + ev.Skipped
 		text := cmd.unsent(stream, cmd.clip.write(stream, ev.Data))
 		return r.out.Emit(ctx, r.index, r.deltas(ev.CommandIndex, stream, text)...)
 	case guest.ShellExit:

@@ -44,7 +44,8 @@ type Execer interface {
 	Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error]
 	// Cancel ends the commands of a call and all processes that they started.
 	Cancel(ctx context.Context, callID string) error
-	// Forget lets the container drop the output of a call that is stored.
+	// Forget lets the container drop the output of a call that is stored. It is called for large
+	// outputs.
 	Forget(ctx context.Context, callID string)
 }
 
