@@ -82,6 +82,15 @@ const (
 	EventFileSearchSearching  EventType = "response.file_search_call.searching"
 	EventFileSearchCompleted  EventType = "response.file_search_call.completed"
 
+	EventMCPListInProgress EventType = "response.mcp_list_tools.in_progress"
+	EventMCPListCompleted  EventType = "response.mcp_list_tools.completed"
+	EventMCPListFailed     EventType = "response.mcp_list_tools.failed"
+	EventMCPArgumentsDelta EventType = "response.mcp_call_arguments.delta"
+	EventMCPArgumentsDone  EventType = "response.mcp_call_arguments.done"
+	EventMCPCallInProgress EventType = "response.mcp_call.in_progress"
+	EventMCPCallCompleted  EventType = "response.mcp_call.completed"
+	EventMCPCallFailed     EventType = "response.mcp_call.failed"
+
 	EventShellCommandAdded EventType = "response.shell_call_command.added"
 	EventShellCommandDelta EventType = "response.shell_call_command.delta"
 	EventShellCommandDone  EventType = "response.shell_call_command.done"

@@ -47,6 +47,8 @@ const (
 	PrefixTools           = "at_"
 	PrefixCall            = "call_"
 	PrefixApproval        = "mcpr_"
+	PrefixMCPCall         = "mcp_"
+	PrefixMCPListTools    = "mcpl_"
 	PrefixContainer       = "cntr_"
 	PrefixContainerFile   = "cfile_"
 	PrefixSnapshot        = "snap_"

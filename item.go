@@ -46,6 +46,8 @@ const (
 
 	ItemFileSearchCall ItemType = "file_search_call"
 
+	ItemMCPCall          ItemType = "mcp_call"
+	ItemMCPListTools     ItemType = "mcp_list_tools"
 	ItemApprovalRequest  ItemType = "mcp_approval_request"
 	ItemApprovalResponse ItemType = "mcp_approval_response" // in input
 

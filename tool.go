@@ -28,6 +28,7 @@ const (
 	ToolNamespace  = "namespace"
 	ToolSearch     = "tool_search"
 	ToolFileSearch = "file_search"
+	ToolMCP        = "mcp"
 )
 
 // NewTool makes a Tool from a typed body, such as a FunctionTool. It panics if body

@@ -32,8 +32,10 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/guest"
 	guestserver "github.com/berth-run/berth/guest/server"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/sse"
@@ -44,6 +46,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/mcp"
 	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
 	"github.com/berth-run/berth/vectorstore"
@@ -60,6 +63,7 @@ type house struct {
 	fed    fedModel
 	stop   context.CancelCauseFunc // of the base context of requests
 	token  string                  // of requests; "" without
+	reach  egress.Policy           // for MCP servers
 	opts   api.Options
 }
 
@@ -108,7 +112,8 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			return opts.Exchange.Quota.Store(ctx, p, bytes)
 		}})
 	events := journal.New(st)
-	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, VectorStores: vectors}), kinds...)...),
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, VectorStores: vectors,
+		MCP: mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
@@ -159,6 +164,10 @@ type containers struct{ *container.Service }
 
 func (c containers) Shell(caller berth.Caller, id berth.ContainerID) shelltool.Execer {
 	return c.Service.Access().Shell(caller, id)
+}
+
+func (c containers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (mcp.Process, error) {
+	return c.Service.Access().Process(ctx, caller, id, req)
 }
 
 func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {

@@ -125,9 +125,10 @@ func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.Projec
 	return nil
 }
 
-// isAction reports whether an item is something other than text, such as a call.
+// isAction reports whether an item is something other than text or a list of tools, such as
+// a call.
 func isAction(it berth.Item) bool {
-	return it.Type() != berth.ItemMessage && it.Type() != berth.ItemReasoning
+	return it.Type() != berth.ItemMessage && it.Type() != berth.ItemReasoning && it.Type() != berth.ItemMCPListTools
 }
 
 // get serves GET /v1/responses/{response}: the current object or, with stream=true, all

@@ -318,8 +318,8 @@ func (e *Engine) start(r *run) {
 		defer cancel(nil)
 		for !r.main(ctx) && r.reopen(ctx) {
 		}
-		defer r.tools.close()
-		r.remember() // first, because the client may continue the response already
+		e.wg.Go(r.tools.close) // servers may be slow to answer
+		r.remember()           // first, because the client may continue the response already
 		r.report()
 		r.booked(r.usage.TotalTokens)
 		release()

@@ -21,6 +21,7 @@ type ProcessRequest struct {
 	Dir  string // default: the working directory
 	TTY  *Size  // the size of its terminal; nil: no terminal
 	In   bool   // it reads input; see Process.Write
+	Tag  string // by which KillTagged finds it; may be empty
 }
 
 // Size is the size of a terminal, in characters.
@@ -53,6 +54,9 @@ func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error
 	if req.TTY != nil {
 		msg.Pty = &pb.PTY{Size: &pb.PTY_Size{Cols: uint32(req.TTY.Cols), Rows: uint32(req.TTY.Rows)}}
 	}
+	if req.Tag != "" {
+		msg.Tag = &req.Tag
+	}
 	r := connect.NewRequest(msg)
 	setUser(r.Header(), req.User)
 	stream, err := c.process.Start(ctx, r)
@@ -68,6 +72,17 @@ func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error
 		return nil, err
 	}
 	return &Process{PID: int(stream.Msg().GetEvent().GetStart().GetPid()), client: c, tty: req.TTY != nil, stream: stream}, nil
+}
+
+// KillTagged ends the process with a tag, with everything that it started. It returns nil if
+// there is none.
+func (c *Client) KillTagged(ctx context.Context, tag string) error {
+	_, err := c.process.SendSignal(ctx, connect.NewRequest(&pb.SendSignalRequest{
+		Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Tag{Tag: tag}}, Signal: pb.Signal_SIGNAL_SIGKILL}))
+	if connect.CodeOf(err) == connect.CodeNotFound {
+		return nil
+	}
+	return err
 }
 
 // setUser sets the user that a request acts for, in envd's form.

@@ -40,6 +40,7 @@ type Config struct {
 	Budget     BudgetConfig     `yaml:"budget"`
 	Preview    PreviewConfig    `yaml:"preview"`
 	Fetch      FetchConfig      `yaml:"fetch"`
+	MCP        MCPConfig        `yaml:"mcp"`
 	Store      StoreConfig      `yaml:"store"`
 	Vectors    VectorsConfig    `yaml:"vector_stores"`
 	Disk       DiskConfig       `yaml:"disk"`

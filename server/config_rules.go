@@ -50,6 +50,7 @@ var keyRules = map[string]keyRule{
 	"containers.snapshot_life":       atLeast(minute, "1m or more"),
 
 	"shell.timeout":     atLeast(second, "1s or more"),
+	"mcp.timeout":       atLeast(second, "1s or more"),
 	"shell.max_timeout": atLeast(second, "1s or more"),
 	"shell.output":      between(1, 1<<20, "from 1 to 1048576"),
 

@@ -7,12 +7,15 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/download"
+	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
 	"github.com/berth-run/berth/vectorstore"
@@ -67,7 +70,11 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 // tools returns the tools that models may call.
 func tools(config *Config, containers engineContainers, vectors *vectorstore.Service) *tool.Registry {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
-	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Shell: limits, VectorStores: vectors})...)
+	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout}
+	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
+		servers.Gate = &egress.Gate{Policy: policy}
+	}
+	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Shell: limits, VectorStores: vectors, MCP: servers})...)
 }
 
 // engineOptions returns the configured options of the engine.
@@ -78,7 +85,7 @@ func engineOptions(config *Config) (engine.Options, error) {
 	}
 	opts := engine.Options{Limits: engine.Limits{Budget: budget, Output: int64(config.Responses.MaxOutput), Cache: int64(config.Responses.History)},
 		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"}}
-	if policy := config.Fetch.policy(); policy != nil {
+	if policy := policyOf(config.Fetch.Allowed, config.Fetch.Private); policy != nil {
 		opts.Fetcher = download.New(policy, engine.MaxInlineFile)
 	}
 	return opts, nil
@@ -89,6 +96,10 @@ type engineContainers struct{ *container.Service }
 
 func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) shell.Execer {
 	return c.Service.Access().Shell(caller, id)
+}
+
+func (c engineContainers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (mcp.Process, error) {
+	return c.Service.Access().Process(ctx, caller, id, req)
 }
 
 func (c engineContainers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {

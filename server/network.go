@@ -5,6 +5,7 @@ import (
 	"errors"
 	"io/fs"
 	"os"
+	"time"
 
 	"go.yaml.in/yaml/v3"
 
@@ -45,17 +46,31 @@ type FetchConfig struct {
 	Private []EgressRule `yaml:"private"`
 }
 
-// policy returns the policy for downloads, or nil if nothing is allowed.
-func (c *FetchConfig) policy() *egress.Policy {
-	p := &egress.Policy{Open: c.Allowed == nil}
-	for _, r := range rules(c.Allowed) {
+// MCPConfig limits the MCP servers that requests may name, and their calls.
+type MCPConfig struct {
+	// Allowed are the hosts of remote servers, as in containers.network.allowed: "mcp.example.com",
+	// "*.example.com", "mcp.example.com:8443". Default: anything public. [] allows none.
+	Allowed []EgressRule `yaml:"allowed"`
+
+	// Private are names with private addresses, and private addresses. Default: nothing.
+	Private []EgressRule `yaml:"private"`
+
+	// Timeout bounds one call of a server's tool. Default: 2m.
+	Timeout time.Duration `yaml:"timeout"`
+}
+
+// policyOf returns the policy for the server's own requests, or nil if nothing is allowed.
+// allowed is nil for anything public.
+func policyOf(allowed, private []EgressRule) *egress.Policy {
+	p := &egress.Policy{Open: allowed == nil}
+	for _, r := range rules(allowed) {
 		if r.Name == "*" && len(r.Ports) == 0 {
 			p.Open = true
 			continue
 		}
 		p.Rules = append(p.Rules, r)
 	}
-	for _, r := range rules(c.Private) {
+	for _, r := range rules(private) {
 		r.Private = true
 		p.Rules = append(p.Rules, r)
 	}

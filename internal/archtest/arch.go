@@ -75,11 +75,12 @@ var Imports = map[string][]string{
 	"tool/custom":          {"", "internal/rule", "tool"},
 	"tool/function":        {"", "internal/rule", "tool"},
 	"tool/localshell":      {"", "internal/rule", "tool"},
+	"tool/mcp":             {"", "egress", "guest", "internal/rule", "tool"},
 	"tool/patch":           {"", "internal/rule", "tool"},
 	"tool/search":          {"", "internal/rule", "tool"},
 	"tool/shell":           {"", "guest", "internal/rule", "tool"},
 	"tool/filesearch":      {"", "internal/rule", "tool", "vectorstore"},
-	"tool/standard":        {"tool", "tool/filesearch", "tool/custom", "tool/function", "tool/localshell", "tool/patch", "tool/search", "tool/shell"},
+	"tool/standard":        {"tool", "tool/filesearch", "tool/custom", "tool/function", "tool/localshell", "tool/mcp", "tool/patch", "tool/search", "tool/shell"},
 	"egress":               {},
 	"audit":                {"", "internal/statefile"},
 	"container/volume":     {"", "audit", "blob", "internal/statefile", "sandbox", "sandbox/host", "store"},
@@ -142,7 +143,7 @@ var Bans = map[string][]string{
 	Module + "/sandbox/docker":  {"server"},
 	Module + "/sandbox/local":   {"server"},
 
-	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/mcp", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
 	"os/exec":      {"vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/berth-run/berth/tool/filesearch"
 	"github.com/berth-run/berth/tool/function"
 	"github.com/berth-run/berth/tool/localshell"
+	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/patch"
 	"github.com/berth-run/berth/tool/search"
 	"github.com/berth-run/berth/tool/shell"
@@ -17,6 +18,7 @@ type Options struct {
 	Containers   shell.Containers
 	Shell        shell.Limits
 	VectorStores filesearch.Searcher
+	MCP          mcp.Options
 }
 
 // Kinds returns the kinds of all tools. A new tool needs one line here.
@@ -29,6 +31,7 @@ func Kinds(opts Options) []tool.Kind {
 		shell.Kind(opts.Containers, opts.Shell),
 		filesearch.Kind(opts.VectorStores),
 		localshell.Kind(),
+		mcp.Kind(opts.MCP),
 		patch.Kind(),
 	}
 }

@@ -1,0 +1,102 @@
+package mcp
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"strings"
+	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/tool"
+)
+
+// killTime bounds the time to end the command of a server.
+const killTime = 10 * time.Second
+
+// maxStderr is how much of the end of a command's stderr an error shows, in bytes.
+const maxStderr = 2 << 10
+
+// Containers starts the commands of servers.
+type Containers interface {
+	// Process starts a process in a container for the caller's response. It first ends the
+	// processes with the same tag, which an earlier process of this server has left. The
+	// container does not expire while the process runs.
+	Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (Process, error)
+}
+
+// A Process is a running command; see guest.Process.
+type Process interface {
+	// Events yields the output until the process has ended. The caller must read it.
+	Events() iter.Seq2[guest.ProcessEvent, error]
+	Write(ctx context.Context, input []byte) error
+	Kill(ctx context.Context) error
+}
+
+// connectCommand starts the server's command and opens a session on its stdin and stdout.
+// end ends the command.
+func (s *source) connectCommand(life context.Context, f *fault) (client *sdk.ClientSession, end func(), err error) {
+	command, environment := s.tool.Berth.Command, s.tool.Berth.Environment
+	p, err := s.opts.Containers.Process(life, s.caller, environment.ContainerID, guest.ProcessRequest{
+		Cmd: command[0], Args: command[1:], In: true, Tag: "mcp_" + string(s.caller.Response) + "_" + s.Label()})
+	if err != nil {
+		return nil, nil, fmt.Errorf("start command: %w", err)
+	}
+	reader, writer := io.Pipe()
+	read := make(chan struct{})
+	go func() {
+		defer close(read)
+		writer.CloseWithError(pipeOutput(p, writer, f))
+	}()
+	end = func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(life), killTime)
+		defer cancel()
+		reader.Close() // output that no one reads must not hold the process's end
+		_ = p.Kill(ctx)
+		select {
+		case <-read:
+		case <-ctx.Done():
+		}
+	}
+	client, err = initialize(life, &sdk.IOTransport{Reader: reader, Writer: &input{ctx: life, process: p}, MaxLineLength: maxMessage})
+	return client, end, err
+}
+
+// pipeOutput copies the process's stdout until it ends. It records how it ended.
+func pipeOutput(p Process, stdout io.Writer, f *fault) error {
+	var stderr []byte
+	for ev, err := range p.Events() {
+		if err != nil {
+			return err
+		}
+		if stderr = append(stderr, ev.Stderr...); len(stderr) > maxStderr {
+			stderr = stderr[len(stderr)-maxStderr:]
+		}
+		if ev.Ended {
+			words := strings.TrimSpace(ev.Status + ". " + strings.ToValidUTF8(string(stderr), ""))
+			f.set(func(f *fault) { f.exited = tool.Shorten(words, maxStderr) })
+			return io.EOF
+		}
+		_, _ = stdout.Write(ev.Stdout) // after the session ended there is no reader
+	}
+	return io.ErrUnexpectedEOF
+}
+
+// An input writes to the stdin of a process.
+type input struct {
+	ctx     context.Context
+	process Process
+}
+
+func (i *input) Write(b []byte) (int, error) {
+	if err := i.process.Write(i.ctx, b); err != nil {
+		return 0, err
+	}
+	return len(b), nil
+}
+
+func (i *input) Close() error { return nil }

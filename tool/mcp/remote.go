@@ -1,0 +1,169 @@
+package mcp
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+)
+
+// maxStream bounds the stream of all messages of a session over HTTP with SSE, in bytes.
+const maxStream = 4 * maxMessage
+
+// targetOf returns the host and the port of a URL.
+func targetOf(address string) (egress.Target, error) {
+	u, err := url.Parse(address)
+	if err != nil {
+		return egress.Target{}, berth.Invalid("server_url", "Invalid 'server_url': expected an http or https URL.")
+	}
+	port, err := strconv.Atoi(portOf(u))
+	if err != nil {
+		return egress.Target{}, berth.Invalid("server_url", "Invalid 'server_url': the port is not a number.")
+	}
+	return egress.Target{Host: u.Hostname(), Port: port}, nil
+}
+
+func portOf(u *url.URL) string {
+	switch {
+	case u.Port() != "":
+		return u.Port()
+	case u.Scheme == "http":
+		return "80"
+	}
+	return "443"
+}
+
+// originOf returns the scheme, host and port of a URL in one spelling.
+func originOf(u *url.URL) string {
+	return strings.ToLower(u.Scheme) + "://" + net.JoinHostPort(strings.ToLower(u.Hostname()), portOf(u))
+}
+
+// connectRemote connects to the URL over streamable HTTP and, if the server does not know
+// that, over HTTP with SSE, its predecessor. The end of life ends the session.
+func (s *source) connectRemote(life context.Context, f *fault, notified chan struct{}) (*sdk.ClientSession, error) {
+	u, err := url.Parse(s.tool.ServerURL)
+	if err != nil {
+		return nil, fmt.Errorf("parse server_url: %w", err)
+	}
+	client := s.opts.Gate.Client(0)
+	client.Transport = &guarded{next: client.Transport, origin: originOf(u), headers: s.headers(), fault: f, notified: notified}
+	session, err := initialize(life, &sdk.StreamableClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client,
+		DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: -1}) // guarded bounds each answer
+	if err == nil {
+		return session, nil
+	}
+	switch _, status, _ := f.get(); status {
+	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
+	default:
+		return nil, err
+	}
+	old, failed := initialize(life, &sdk.SSEClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client, MaxEventSize: maxMessage})
+	if failed != nil {
+		return nil, errors.Join(err, failed)
+	}
+	return old, nil
+}
+
+// headers returns the request's headers, with its authorization.
+func (s *source) headers() http.Header {
+	h := http.Header{}
+	for name, value := range s.tool.Headers {
+		h.Set(name, value)
+	}
+	if s.tool.Authorization != "" {
+		h.Set("Authorization", "Bearer "+s.tool.Authorization)
+	}
+	return h
+}
+
+// A guarded transport sends requests to one origin only, so that redirects and the
+// endpoints that a server names can neither reach other hosts nor carry the credentials to
+// them. It bounds answers.
+type guarded struct {
+	next    http.RoundTripper
+	origin  string
+	headers http.Header
+	fault   *fault
+
+	notified chan struct{} // receives when a notification of a cancelled call was sent
+}
+
+func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
+	if originOf(req.URL) != g.origin {
+		g.fault.set(func(f *fault) { f.err = errOrigin })
+		return nil, errOrigin
+	}
+	req = req.Clone(req.Context())
+	for name, values := range g.headers {
+		req.Header[name] = values
+	}
+	req.Header.Set("User-Agent", "Berth")
+	if cancels(req) {
+		defer func() {
+			select {
+			case g.notified <- struct{}{}:
+			default:
+			}
+		}()
+	}
+	resp, err := g.next.RoundTrip(req)
+	if err != nil {
+		g.fault.set(func(f *fault) { f.err = err })
+		return nil, err
+	}
+	if resp.StatusCode >= 400 && req.Method != http.MethodDelete {
+		g.fault.set(func(f *fault) { f.status = resp.StatusCode })
+	}
+	most := int64(maxMessage)
+	if req.Method == http.MethodGet {
+		most = maxStream
+	}
+	resp.Body = &bounded{ReadCloser: resp.Body, left: most, fault: g.fault}
+	return resp, nil
+}
+
+// cancels reports whether a request notifies the server of a cancelled call.
+func cancels(req *http.Request) bool {
+	const most = 4 << 10
+	if req.GetBody == nil || req.ContentLength > most {
+		return false
+	}
+	body, err := req.GetBody()
+	if err != nil {
+		return false
+	}
+	defer body.Close()
+	text, _ := io.ReadAll(io.LimitReader(body, most))
+	return bytes.Contains(text, []byte(`"notifications/cancelled"`))
+}
+
+// A bounded body fails after a number of bytes.
+type bounded struct {
+	io.ReadCloser
+	left  int64
+	fault *fault
+}
+
+func (b *bounded) Read(p []byte) (int, error) {
+	if b.left <= 0 {
+		b.fault.set(func(f *fault) { f.err = errTooLarge })
+		return 0, errTooLarge
+	}
+	if int64(len(p)) > b.left {
+		p = p[:b.left]
+	}
+	n, err := b.ReadCloser.Read(p)
+	b.left -= int64(n)
+	return n, err
+}

@@ -1,0 +1,217 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/tool"
+)
+
+// maxMessage bounds one message of a server, in bytes.
+const maxMessage = 16 << 20
+
+// Codes of JSON-RPC for failures of the connection.
+const (
+	codeClosed  = -32000
+	codeTimeout = -32001
+)
+
+var (
+	errTimeout  = errors.New("the server did not answer in time")
+	errOrigin   = errors.New("the server refers to another host")
+	errTooLarge = errors.New("the server sent too much")
+	errNoSecret = errors.New("the credentials were not stored")
+)
+
+// A session is a connection to a server.
+type session struct {
+	client *sdk.ClientSession
+	fault  *fault
+	end    func() // stops what the session needs: requests, the process
+
+	cancelled bool          // a call was cancelled
+	notified  chan struct{} // receives when a remote server has been notified of that; nil for a command
+}
+
+// cancelTime bounds the time to notify a server of a cancelled call.
+const cancelTime = 2 * time.Second
+
+// close ends the session. The SDK notifies the server of a cancelled call in the
+// background; close waits for that, because the server would go on with the call.
+func (s *session) close() {
+	if s.cancelled && s.notified != nil {
+		select {
+		case <-s.notified:
+		case <-time.After(cancelTime):
+		}
+	}
+	_ = s.client.Close()
+	s.end()
+}
+
+// A fault records why a connection failed, which the errors of the SDK do not contain. It
+// is safe for concurrent use.
+type fault struct {
+	mu     sync.Mutex
+	err    error  // of the request: of this package, of egress, or of the network
+	status int    // HTTP status of a refused request
+	exited string // how the server's command ended, with the end of its stderr
+}
+
+func (f *fault) set(change func(*fault)) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	change(f)
+}
+
+// reset forgets the faults of earlier requests.
+func (f *fault) reset() { f.set(func(f *fault) { f.err, f.status = nil, 0 }) }
+
+func (f *fault) get() (err error, status int, exited string) {
+	if f == nil {
+		return nil, 0, ""
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.err, f.status, f.exited
+}
+
+// A broken error is an error of a connection, with its fault.
+type broken struct {
+	error
+	fault *fault
+}
+
+func (b broken) Unwrap() error { return b.error }
+
+// with calls f with a connection to the server. After an error that is not an answer of the
+// server the next call connects again.
+func (s *source) with(ctx context.Context, f func(context.Context, *sdk.ClientSession) error) error {
+	if s.tool.Berth != nil && s.tool.Berth.Credentials != "" {
+		return errNoSecret
+	}
+	if s.session == nil {
+		c, err := s.connect(ctx)
+		if err != nil {
+			return err
+		}
+		s.session = c
+	}
+	fault := s.session.fault
+	fault.reset()
+	err := f(ctx, s.session.client)
+	if err == nil {
+		return nil
+	}
+	if ctx.Err() == nil && !errors.As(err, new(*jsonrpc.Error)) {
+		s.Close()
+	}
+	if cause := context.Cause(ctx); cause != nil {
+		err = errors.Join(cause, err)
+		if s.session != nil {
+			s.session.cancelled = true
+		}
+	}
+	return broken{err, fault}
+}
+
+// connect connects to the server and initializes the session. The end of ctx ends the
+// attempt, but not the session.
+func (s *source) connect(ctx context.Context) (*session, error) {
+	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
+	fault := &fault{}
+	var client *sdk.ClientSession
+	var end func()
+	var notified chan struct{}
+	var err error
+	if s.isCommand() {
+		client, end, err = s.connectCommand(life, fault)
+	} else {
+		notified = make(chan struct{}, 1)
+		client, err = s.connectRemote(life, fault, notified)
+	}
+	if err == nil && !stop() {
+		_ = client.Close()
+		err = context.Cause(ctx)
+	}
+	if end == nil {
+		end = func() {}
+	}
+	if err != nil {
+		end()
+		cancel(nil)
+		if cause := context.Cause(ctx); cause != nil {
+			err = errors.Join(cause, err)
+		}
+		return nil, broken{err, fault}
+	}
+	return &session{client: client, fault: fault, notified: notified, end: func() { end(); cancel(nil) }}, nil
+}
+
+// initialize opens a session on a transport. It offers the server nothing: no sampling, no
+// elicitation, no roots. It first speaks the version that servers of all ages know.
+func initialize(ctx context.Context, t sdk.Transport) (*sdk.ClientSession, error) {
+	client := sdk.NewClient(&sdk.Implementation{Name: "berth", Version: "1"}, &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
+	return client.Connect(ctx, t, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+}
+
+// explain returns what is wrong with the server, for the client. It does not show what an
+// address answered beyond its HTTP status.
+func (s *source) explain(err error) string {
+	var list badList
+	var b broken
+	errors.As(err, &b)
+	fault, status, exited := b.fault.get()
+	var answer *jsonrpc.Error
+	switch {
+	case errors.As(err, &list):
+		return string(list)
+	case errors.Is(err, errNoSecret):
+		return "Its headers, authorization or query are not stored, and this server has restarted since the request. Send the request again."
+	case errors.Is(err, errTimeout):
+		return "It did not answer in time."
+	case errors.Is(fault, egress.ErrRefused):
+		return "This server may not reach its address."
+	case errors.Is(fault, errOrigin):
+		return "It refers to another host, which this server does not follow."
+	case errors.Is(fault, errTooLarge):
+		return fmt.Sprintf("It sent a message of more than %d bytes.", maxMessage)
+	case status != 0:
+		return fmt.Sprintf("Http status code: %d (%s)", status, http.StatusText(status))
+	case exited != "":
+		return "Its command ended: " + exited
+	case fault == nil && errors.As(err, &answer):
+		return tool.Shorten(answer.Message, maxDescription)
+	}
+	if own, ok := errors.AsType[*berth.Error](err); ok {
+		return own.Message // of the container
+	}
+	return "It could not be reached, or does not answer as an MCP server does."
+}
+
+// failed returns the result of a call that the server did not answer.
+func (s *source) failed(err error) result {
+	var b broken
+	errors.As(err, &b)
+	fault, status, _ := b.fault.get()
+	var answer *jsonrpc.Error
+	switch {
+	case errors.Is(err, errTimeout):
+		return failure(codeTimeout, fmt.Sprintf("The server did not answer within %s. The call may have run.", s.opts.Timeout))
+	case fault == nil && status != 0:
+		return result{err: &berth.MCPError{Type: berth.MCPHTTPError, Code: &status, Message: http.StatusText(status)}}
+	case fault == nil && errors.As(err, &answer):
+		return failure(int(answer.Code), tool.Shorten(answer.Message, maxDescription))
+	}
+	return failure(codeClosed, s.explain(err))
+}

@@ -1,0 +1,228 @@
+package mcp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"time"
+	"unicode/utf8"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/tool"
+)
+
+// Limits of a server's list of tools.
+const (
+	maxTools       = 512
+	maxPages       = 64
+	maxName        = 256     // of a tool, in bytes
+	maxDescription = 8 << 10 // in bytes
+	maxSchemas     = 2 << 20 // of all tools together, in bytes
+)
+
+// listTime bounds the time to connect to a server and to list its tools.
+const listTime = 60 * time.Second
+
+// A source is a server of one response. It connects when it is first used.
+type source struct {
+	opts    Options
+	caller  berth.Caller
+	tool    berth.MCPTool
+	session *session // nil before the first use, and after the connection broke
+}
+
+// newSource returns the source for an entry of "tools".
+func newSource(opts Options, caller berth.Caller, t berth.Tool) (*source, error) {
+	decoded, err := tool.Decode[berth.MCPTool](t, "MCP tool")
+	if err != nil {
+		return nil, err
+	}
+	s := &source{opts: opts, caller: caller, tool: decoded}
+	if s.isCommand() {
+		return s, nil
+	}
+	target, err := targetOf(decoded.ServerURL)
+	if err != nil {
+		return nil, err
+	}
+	if opts.Gate == nil || !egress.Decide(opts.Gate.Policy, target).Allow {
+		return nil, berth.Invalid("server_url", "This server may not reach '%s'. Its operator bounds the MCP servers that it may reach.", target)
+	}
+	return s, nil
+}
+
+func (s *source) isCommand() bool { return s.tool.Berth != nil && len(s.tool.Berth.Command) > 0 }
+
+// Label implements tool.Source.
+func (s *source) Label() string { return s.tool.ServerLabel }
+
+// Close implements tool.Source.
+func (s *source) Close() {
+	if s.session != nil {
+		s.session.close()
+		s.session = nil
+	}
+}
+
+// Known implements tool.Source. The list must have been made with the same allowed_tools,
+// or with none.
+func (s *source) Known(items []berth.Item) ([]tool.Listed, bool) {
+	for _, it := range slices.Backward(items) {
+		var l berth.MCPListTools
+		if it.Type() != berth.ItemMCPListTools || it.Decode(&l) != nil || l.ServerLabel != s.Label() {
+			continue
+		}
+		if l.Error != nil || it.Status() == berth.StatusIncomplete || l.Berth != nil && !reflect.DeepEqual(l.Berth.AllowedTools, s.tool.AllowedTools) {
+			return nil, false
+		}
+		return s.bind(l.Tools), true
+	}
+	return nil, false
+}
+
+// bind returns the tools of a list that the request allows. Of tools with one name only the
+// first counts.
+func (s *source) bind(list []berth.MCPListedTool) []tool.Listed {
+	var out []tool.Listed
+	seen := map[string]bool{}
+	for _, l := range list {
+		if !seen[l.Name] && s.tool.AllowedTools.Selects(l) {
+			out = append(out, tool.Listed{Name: l.Name, Tool: serverTool{s, l}})
+		}
+		seen[l.Name] = true
+	}
+	return out
+}
+
+// Load implements tool.Source.
+func (s *source) Load(ctx context.Context, out tool.Emitter) ([]tool.Listed, error) {
+	item := berth.MCPListTools{ID: berth.NewID(berth.PrefixMCPListTools), Type: berth.ItemMCPListTools,
+		ServerLabel: s.Label(), Tools: []berth.MCPListedTool{}}
+	index, err := out.Add(ctx, berth.NewItem(item))
+	if err != nil {
+		return nil, err
+	}
+	if err := out.Emit(ctx, index, berth.Event{Type: berth.EventMCPListInProgress, ItemID: item.ID}); err != nil {
+		return nil, err
+	}
+	list, err := s.list(ctx)
+	if err != nil {
+		return nil, s.unlisted(ctx, out, index, item, err)
+	}
+	item.Tools = list
+	if s.tool.AllowedTools != nil {
+		item.Berth = &berth.MCPListBerth{AllowedTools: s.tool.AllowedTools}
+	}
+	if err := out.Emit(ctx, index, berth.Event{Type: berth.EventMCPListCompleted, ItemID: item.ID}); err != nil {
+		return nil, err
+	}
+	if err := out.Done(ctx, index, berth.NewItem(item)); err != nil {
+		return nil, err
+	}
+	return s.bind(list), nil
+}
+
+// unlisted closes the item of a list that could not be made, and returns the error that
+// fails the response.
+func (s *source) unlisted(ctx context.Context, out tool.Emitter, index int, item berth.MCPListTools, err error) error {
+	if errors.Is(context.Cause(ctx), tool.ErrDetached) {
+		return context.Cause(ctx)
+	}
+	why := s.explain(err)
+	cause := context.Cause(ctx)
+	if cause != nil {
+		why = "The list was cancelled."
+		var cancel context.CancelFunc
+		ctx, cancel = context.WithTimeout(context.WithoutCancel(ctx), cancelGrace)
+		defer cancel()
+	}
+	item.Error = &why
+	closed := errors.Join(out.Emit(ctx, index, berth.Event{Type: berth.EventMCPListFailed, ItemID: item.ID}), out.Done(ctx, index, berth.NewItem(item)))
+	if cause != nil || closed != nil {
+		return errors.Join(cause, closed)
+	}
+	return &berth.Error{Code: berth.CodeDependency, Param: "tools", Err: err,
+		Message: fmt.Sprintf("Error retrieving tool list from MCP server: '%s'. %s", s.Label(), why)}
+}
+
+// list returns the server's tools that the request allows.
+func (s *source) list(ctx context.Context) ([]berth.MCPListedTool, error) {
+	ctx, cancel := context.WithTimeoutCause(ctx, listTime, errTimeout)
+	defer cancel()
+	list, size, cursor := []berth.MCPListedTool{}, 0, ""
+	for page := 0; ; page++ {
+		var got *sdk.ListToolsResult
+		err := s.with(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+			got, err = c.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
+			return err
+		})
+		if err != nil {
+			return nil, err
+		}
+		for _, t := range got.Tools {
+			listed := toolOf(t)
+			if listed.Name == "" || !s.tool.AllowedTools.Selects(listed) {
+				continue
+			}
+			list = append(list, listed)
+			if size += len(listed.InputSchema) + len(listed.Description); size > maxSchemas || len(list) > maxTools {
+				return nil, badList(fmt.Sprintf("It offers more than %d tools, or more than %d bytes about them. Choose some with 'allowed_tools'.", maxTools, maxSchemas))
+			}
+		}
+		if cursor = got.NextCursor; cursor == "" {
+			return list, nil
+		}
+		if page == maxPages {
+			return nil, badList(fmt.Sprintf("Its list of tools has more than %d pages.", maxPages))
+		}
+	}
+}
+
+// A badList error is what is wrong with a list of tools, for the client.
+type badList string
+
+func (b badList) Error() string { return string(b) }
+
+// toolOf returns a tool as items list it. It has no name if models cannot be offered it. A
+// schema that is not one of an object is replaced by one that allows any object, or the
+// upstream would refuse the whole request.
+func toolOf(t *sdk.Tool) berth.MCPListedTool {
+	if t == nil || len(t.Name) > maxName || !utf8.ValidString(t.Name) {
+		return berth.MCPListedTool{}
+	}
+	out := berth.MCPListedTool{Name: t.Name, Description: tool.Shorten(t.Description, maxDescription), Annotations: &berth.MCPAnnotations{}}
+	if t.Annotations != nil {
+		out.Annotations.ReadOnly = t.Annotations.ReadOnlyHint
+	}
+	schema, ok := t.InputSchema.(map[string]any)
+	if ok && schema["type"] == nil {
+		schema["type"] = "object"
+	}
+	if raw, err := json.Marshal(schema); ok && err == nil && schema["type"] == "object" && berth.SchemaProblem(schema) == "" {
+		out.InputSchema = raw
+	} else {
+		out.InputSchema = json.RawMessage(`{"type":"object","additionalProperties":true}`)
+	}
+	return out
+}
+
+// call calls a tool of the server.
+func (s *source) call(ctx context.Context, name, arguments string) result {
+	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
+	defer cancel()
+	var got *sdk.CallToolResult
+	err := s.with(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+		got, err = c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
+		return err
+	})
+	if err != nil {
+		return s.failed(err)
+	}
+	return resultOf(got)
+}
