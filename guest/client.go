@@ -1,8 +1,8 @@
 // Package guest is the Berth server's end of the protocol between the server and the guest
 // program in a sandbox. The guest's end is package guest/server.
 //
-// One connection to the guest's socket carries a yamux session, and its streams
-// carry HTTP: E2B's envd services (process, filesystem, /files), Berth's own
+// One connection to the guest's socket carries a session of package mux, and its
+// streams carry HTTP: E2B's envd services (process, filesystem, /files), Berth's own
 // (shell calls), and CONNECT for ports. Data from the other end is not
 // trusted: a hostile command may have written it.
 package guest
@@ -66,7 +66,7 @@ type Client struct {
 // sandbox.Driver provides. It does not dial yet.
 func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 	c := &Client{dial: dial, base: baseURL, dialing: make(chan struct{}, 1)}
-	c.http = &http.Client{Transport: &http.Transport{
+	c.http = &http.Client{Transport: transport{client: c, Transport: &http.Transport{
 		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
 			stream, err := c.open(ctx)
 			if err != nil {
@@ -78,7 +78,7 @@ func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 		MaxIdleConnsPerHost:    16,
 		IdleConnTimeout:        time.Minute,
 		MaxResponseHeaderBytes: maxHead,
-	}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	}}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	c.connect()
 	return c
 }

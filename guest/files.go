@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
-	"sync"
 	"time"
 	"unicode/utf8"
 
@@ -98,77 +97,8 @@ func (c *Client) ReadFile(ctx context.Context, root, path, user string) (io.Read
 	return resp.Body, resp.ContentLength, nil
 }
 
-// WriteFile writes a file below root and creates its directories, owned by the default
-// user. The file appears whole or not at all; the body is streamed.
-func (c *Client) WriteFile(ctx context.Context, root, path, user string, body io.Reader) error {
-	resp, err := c.filesRequest(ctx, http.MethodPost, root, path, user, InFrames(body))
-	if err != nil {
-		return err
-	}
-	defer resp.Body.Close()
-	_, err = io.Copy(io.Discard, io.LimitReader(resp.Body, 1<<20))
-	return err
-}
-
-// frame is the size of writes of files, in bytes. Each write is a frame of the session, and
-// costs gVisor the same whatever its size.
-const frame = 256 << 10
-
-var frames = sync.Pool{New: func() any { b := make([]byte, frame); return &b }}
-
-// InFrames returns a file that net/http sends to a guest in large frames, even if its
-// reads are short.
-func InFrames(file io.Reader) io.ReadCloser {
-	if file, ok := file.(io.ReadCloser); ok {
-		return inFrames{file}
-	}
-	return inFrames{io.NopCloser(file)}
-}
-
-type inFrames struct{ io.ReadCloser }
-
-// WriteTo implements io.WriterTo; net/http calls it.
-func (f inFrames) WriteTo(w io.Writer) (int64, error) {
-	buf := frames.Get().(*[]byte)
-	defer frames.Put(buf)
-	total := int64(0)
-	for {
-		n, err := fill(f.ReadCloser, *buf)
-		if n > 0 {
-			if _, err := w.Write((*buf)[:n]); err != nil {
-				return total, err
-			}
-			total += int64(n)
-		}
-		if err == io.EOF {
-			return total, nil
-		}
-		if err != nil {
-			return total, err
-		}
-	}
-}
-
-// fill is io.ReadFull, but returns io.EOF for an early end. io.ErrUnexpectedEOF comes from
-// the reader itself: an upload that broke off.
-func fill(r io.Reader, buf []byte) (n int, err error) {
-	for n < len(buf) && err == nil {
-		var m int
-		m, err = r.Read(buf[n:])
-		n += m
-	}
-	return n, err
-}
-
 func (c *Client) filesRequest(ctx context.Context, method, root, path, user string, body io.Reader) (*http.Response, error) {
-	q := url.Values{"path": {path}}
-	if root != "" {
-		q.Set("root", root)
-	}
-	if user != "" {
-		q.Set("username", user)
-	}
-	req, err := http.NewRequestWithContext(ctx, method, c.base+"/files?"+q.Encode(), body)
+	req, err := http.NewRequestWithContext(ctx, method, filesURL(c.base, root, path, user), body)
 	if err != nil {
 		return nil, err
 	}
@@ -184,6 +114,17 @@ func (c *Client) filesRequest(ctx context.Context, method, root, path, user stri
 	}
 	defer resp.Body.Close()
 	return nil, answerError(resp)
+}
+
+func filesURL(base, root, path, user string) string {
+	q := url.Values{"path": {path}}
+	if root != "" {
+		q.Set("root", root)
+	}
+	if user != "" {
+		q.Set("username", user)
+	}
+	return base + "/files?" + q.Encode()
 }
 
 // answerError returns the error in an answer.

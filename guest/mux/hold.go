@@ -140,6 +140,9 @@ var chunks = map[int]*sync.Pool{
 type chunk struct {
 	buf  []byte
 	r, w int
+
+	arena *arena // of which buf is a slot; nil if the buffer is the stream's own
+	units uint32
 }
 
 func newChunk(want int) *chunk {
@@ -152,5 +155,7 @@ func newChunk(want int) *chunk {
 
 func (c *chunk) free() {
 	c.r, c.w = 0, 0
-	chunks[len(c.buf)].Put(c)
+	if pool := chunks[len(c.buf)]; pool != nil {
+		pool.Put(c)
+	}
 }

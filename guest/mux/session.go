@@ -1,9 +1,13 @@
-// Package mux is the server's end of its one connection to a guest: yamux's protocol, with
-// bounds on the memory and the work that a guest can cause.
+// Package mux carries the streams between a server and a guest over one connection, in
+// yamux's protocol. The server's end bounds the memory and the work that a guest can cause.
+// Where the connection passes descriptors, the bodies of large frames travel in shared memory
+// (arena).
 //
-// The guest's end is github.com/hashicorp/yamux. Its client is not used here because it
-// trusts its server: it starts a goroutine for each ping, holds buffers of up to four times
-// a stream's limit for minutes after the stream is closed, and cannot reset a stream.
+// Guests of earlier versions use github.com/hashicorp/yamux, which works with the server's
+// end, without shared memory. It is not used here because it trusts its peer: it starts a
+// goroutine for each ping, holds buffers of up to four times a stream's limit for minutes
+// after the stream is closed, and cannot reset a stream. In a guest its copies and its two
+// writes for each frame take half of the time.
 package mux
 
 import (
@@ -13,6 +17,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"sync"
 	"sync/atomic"
@@ -27,19 +32,25 @@ const (
 	kindWindow = 1
 	kindPing   = 2
 	kindGoAway = 3
+	kindArena  = 4 // offer (SYN), acceptance (ACK), refusal (RST) and end (FIN) of shared memory
+	kindSlot   = 5 // returns the units of a mask, which is in the place of the length
 
-	flagSYN = 1 << 0
-	flagACK = 1 << 1
-	flagFIN = 1 << 2
-	flagRST = 1 << 3
+	flagSYN    = 1 << 0
+	flagACK    = 1 << 1
+	flagFIN    = 1 << 2
+	flagRST    = 1 << 3
+	flagShared = 1 << 4 // of data: the body is in a slot, the number of whose first unit follows the head
 )
 
 const (
 	// MaxAccepted is the number of streams that the guest may have open. More are reset.
 	MaxAccepted = 1024
+	// maxOpened is the number of streams of the server that a guest accepts.
+	maxOpened = 1 << 16
 
 	firstWindow = 256 << 10 // of each stream in each direction, by the protocol
 	fullWindow  = 512 << 10 // of a stream that is read, while there is room
+	wideWindow  = sideSize  // the same with an arena
 	maxFrame    = 256 << 10 // bytes of a sent frame
 	maxOpening  = 256       // streams that the guest has not accepted yet
 	maxReplies  = 256       // waiting to be sent; more are dropped
@@ -50,15 +61,18 @@ const (
 )
 
 var (
-	errLost = errors.New("the connection to the guest is lost")
+	// ErrLost means that the connection has ended.
+	ErrLost = errors.New("the connection to the guest is lost")
 	errWire = errors.New("the guest does not keep to the protocol")
 )
 
-// A Session is a connection to a guest. It is a net.Listener for the streams that the
-// guest opens. It is safe for concurrent use.
+// A Session is one end of a connection between a server and a guest. It is a net.Listener
+// for the streams that the other end opens. It is safe for concurrent use.
 type Session struct {
 	conn    net.Conn
+	guest   bool // this is the guest's end
 	in      *bufio.Reader
+	share   sharing
 	held    account
 	opening chan struct{} // holds one value for each stream that is not accepted yet
 	replies chan reply
@@ -66,22 +80,15 @@ type Session struct {
 	done    chan struct{}
 	pong    atomic.Uint32 // number of the last received pong
 
-	turn chan struct{}  // holds one value during a write
-	head [headSize]byte // with the turn
-	bufs [2][]byte
+	turn  chan struct{} // holds one value during a write
+	heads []byte        // with the turn
+	bufs  [2][]byte
 
 	mu       sync.Mutex
 	streams  map[uint32]*Stream
-	accepted int // number of streams that the guest opened
+	accepted int // number of streams that the other end opened
 	next     uint32
 	err      error // the reason of the end
-}
-
-// A reply is a frame without a body that waits to be sent to the guest.
-type reply struct {
-	kind       byte
-	flags      uint16
-	id, length uint32
 }
 
 // Client starts a session over conn, which it closes at the end. Received data counts
@@ -90,14 +97,45 @@ func Client(conn net.Conn, pool *Pool) *Session {
 	if pool == nil {
 		pool = &process
 	}
-	s := &Session{conn: conn, in: bufio.NewReaderSize(conn, 4<<10), next: 1,
+	s := newSession(conn, conn, pool)
+	s.next = 1
+	s.share.passer, _ = conn.(filePasser)
+	s.start()
+	go s.live()
+	return s
+}
+
+// Guest starts the guest's end of a session over conn, which it closes at the end. It trusts
+// its server: received data is bounded by the windows alone, and a server that is quiet is
+// not given up.
+func Guest(conn net.Conn) *Session {
+	var in io.Reader = conn
+	unix, _ := conn.(*net.UnixConn)
+	files := &fileReader{conn: unix}
+	if unix != nil {
+		in = files
+	}
+	s := newSession(conn, in, &Pool{Max: math.MaxInt64})
+	s.guest, s.next = true, 2
+	if unix != nil {
+		s.share.files = files
+	}
+	s.start()
+	return s
+}
+
+func newSession(conn net.Conn, in io.Reader, pool *Pool) *Session {
+	s := &Session{conn: conn, in: bufio.NewReaderSize(in, 4<<10),
 		opening: make(chan struct{}, maxOpening), replies: make(chan reply, maxReplies), accept: make(chan *Stream, MaxAccepted),
 		done: make(chan struct{}), turn: make(chan struct{}, 1), streams: map[uint32]*Stream{}}
 	s.held = account{session: s, pool: pool, freed: make(chan struct{}, 1)}
+	s.share.kick = make(chan struct{}, 1)
+	return s
+}
+
+func (s *Session) start() {
 	go func() { s.end(s.receive()) }()
 	go s.reply()
-	go s.live()
-	return s
 }
 
 // Done is closed when the session has ended.
@@ -146,6 +184,7 @@ func (s *Session) end(err error) {
 	for _, st := range streams {
 		st.lost()
 	}
+	s.share.end()
 }
 
 // Open opens a stream. It returns before the guest has accepted the stream, but waits while
@@ -154,7 +193,7 @@ func (s *Session) Open(ctx context.Context) (*Stream, error) {
 	select {
 	case s.opening <- struct{}{}:
 	case <-s.done:
-		return nil, errLost
+		return nil, ErrLost
 	case <-ctx.Done():
 		return nil, context.Cause(ctx)
 	}
@@ -162,10 +201,14 @@ func (s *Session) Open(ctx context.Context) (*Stream, error) {
 	if s.err != nil || s.next > 1<<31 {
 		s.mu.Unlock()
 		s.Close()
-		return nil, errLost
+		return nil, ErrLost
 	}
 	st := newStream(s, s.next)
-	st.slow = time.AfterFunc(openTime, func() { s.end(errors.New("the guest does not accept streams")) })
+	wait := openTime
+	if s.guest {
+		wait = math.MaxInt64 // the server accepts streams when it has connected the sandbox to the network
+	}
+	st.slow = time.AfterFunc(wait, func() { s.end(errors.New("the guest does not accept streams")) })
 	s.next += 2
 	s.streams[st.id] = st
 	s.mu.Unlock()
@@ -209,12 +252,15 @@ func (s *Session) forget(st *Stream) {
 	defer s.mu.Unlock()
 	if s.streams[st.id] == st {
 		delete(s.streams, st.id)
-		if st.id%2 == 0 {
+		if s.foreign(st.id) {
 			s.accepted--
 		}
 	}
 	s.established(st)
 }
+
+// foreign reports whether the other end opens streams with this id.
+func (s *Session) foreign(id uint32) bool { return id%2 == 0 != s.guest }
 
 // established records that a stream was accepted. The caller holds s.mu.
 func (s *Session) established(st *Stream) {
@@ -222,67 +268,6 @@ func (s *Session) established(st *Stream) {
 		st.slow.Stop()
 		st.slow = nil
 		<-s.opening
-	}
-}
-
-// send writes one frame, unless cancel is closed before its turn. It ends the session if the
-// guest does not read the frame in time.
-func (s *Session) send(cancel <-chan struct{}, kind byte, flags uint16, id, length uint32, body []byte) error {
-	select {
-	case s.turn <- struct{}{}:
-	case <-s.done:
-		return errLost
-	case <-cancel:
-		return context.Canceled
-	}
-	defer func() { <-s.turn }()
-	s.head = [headSize]byte{1: kind}
-	binary.BigEndian.PutUint16(s.head[2:], flags)
-	binary.BigEndian.PutUint32(s.head[4:], id)
-	binary.BigEndian.PutUint32(s.head[8:], length)
-	s.bufs = [2][]byte{s.head[:], body}
-	bufs := net.Buffers(s.bufs[:])
-	if len(body) == 0 {
-		bufs = bufs[:1]
-	}
-	_ = s.conn.SetWriteDeadline(time.Now().Add(writeTime))
-	if _, err := bufs.WriteTo(s.conn); err != nil {
-		s.end(err)
-		return errLost
-	}
-	return nil
-}
-
-// answer queues a frame for the guest, or drops it if too many wait. It does not block:
-// receiving must not depend on the guest's reading.
-func (s *Session) answer(r reply) {
-	select {
-	case s.replies <- r:
-	default:
-	}
-}
-
-// owe is answer for frames that must not be dropped. It waits while too many are queued.
-func (s *Session) owe(r reply) error {
-	select {
-	case s.replies <- r:
-		return nil
-	case <-s.done:
-		return errLost
-	}
-}
-
-// reply sends the queued frames.
-func (s *Session) reply() {
-	for {
-		select {
-		case r := <-s.replies:
-			if s.send(nil, r.kind, r.flags, r.id, r.length, nil) != nil {
-				return
-			}
-		case <-s.done:
-			return
-		}
 	}
 }
 
@@ -303,6 +288,7 @@ func (s *Session) live() {
 			}
 		}
 		s.answer(reply{kindPing, flagSYN, 0, n})
+		s.share.tick(s)
 	}
 }
 
@@ -322,9 +308,15 @@ func (s *Session) receive() error {
 				return err
 			}
 		case r.kind == kindPing && r.flags&flagSYN != 0:
-			s.answer(reply{kindPing, flagACK, 0, r.length})
+			s.answer(reply{kindPing, flagACK | r.flags&flagShared&s.share.able(), 0, r.length})
+		case r.kind == kindPing && r.length == probe:
+			s.share.probed(s, r.flags&flagShared != 0)
 		case r.kind == kindPing:
 			s.pong.Store(r.length)
+		case r.kind == kindArena, r.kind == kindSlot:
+			if err := s.share.receive(s, r); err != nil {
+				return err
+			}
 		default: // "go away", or an unknown kind
 			return fmt.Errorf("%w: a frame of kind %d", errWire, r.kind)
 		}
@@ -337,12 +329,19 @@ func (s *Session) frame(r reply) error {
 	if err != nil {
 		return err
 	}
-	if r.kind == kindData && r.length > 0 {
+	if r.kind == kindData && r.flags&flagShared != 0 {
+		if err := s.shared(st, r); err != nil {
+			return err
+		}
+	} else if r.kind == kindData && r.length > 0 {
 		if st == nil || r.flags&flagRST != 0 {
 			if r.flags&flagRST == 0 {
 				s.answer(reply{kindWindow, flagRST, r.id, 0})
 			}
 			return s.discard(int(r.length))
+		}
+		if r.length >= minShared {
+			s.share.large(s)
 		}
 		if err := st.receive(int(r.length)); err != nil {
 			return err
@@ -359,11 +358,35 @@ func (s *Session) frame(r reply) error {
 	switch {
 	case r.flags&flagRST != 0:
 		s.forget(st)
-		st.fail(errReset)
+		st.fail(ErrReset)
 	case r.flags&flagFIN != 0 && st.ended():
 		s.forget(st)
 	}
 	return nil
+}
+
+// shared processes a frame whose body is in a slot.
+func (s *Session) shared(st *Stream, r reply) error {
+	var slot [4]byte
+	if _, err := io.ReadFull(s.in, slot[:]); err != nil {
+		return err
+	}
+	a := s.share.arena.Load()
+	if a == nil || r.length > slotSize {
+		return fmt.Errorf("%w: a body in shared memory that it does not have", errWire)
+	}
+	c, err := a.borrow(binary.BigEndian.Uint32(slot[:]), int(r.length))
+	if err != nil {
+		return err
+	}
+	if st == nil || r.flags&flagRST != 0 {
+		s.share.giveBack(c)
+		if r.flags&flagRST == 0 {
+			s.answer(reply{kindWindow, flagRST, r.id, 0})
+		}
+		return nil
+	}
+	return st.receiveShared(c)
 }
 
 // stream returns the stream of a frame. It creates one if the frame opens it.
@@ -377,10 +400,10 @@ func (s *Session) stream(r reply) (*Stream, error) {
 	if r.flags&flagSYN == 0 || s.err != nil {
 		return st, nil
 	}
-	if st != nil || r.id%2 != 0 || r.id == 0 {
+	if st != nil || !s.foreign(r.id) || r.id == 0 {
 		return nil, fmt.Errorf("%w: it opens stream %d", errWire, r.id)
 	}
-	if s.accepted < MaxAccepted {
+	if limit := MaxAccepted; s.accepted < limit || s.guest && s.accepted < maxOpened {
 		st = newStream(s, r.id)
 		select {
 		case s.accept <- st:

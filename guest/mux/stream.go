@@ -1,6 +1,7 @@
 package mux
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"io"
@@ -11,7 +12,8 @@ import (
 )
 
 var (
-	errReset = errors.New("the stream was reset")
+	// ErrReset means that the other end has reset the stream.
+	ErrReset = errors.New("the stream was reset")
 	errFull  = errors.New("the stream was reset: too much data of the guest was not read")
 )
 
@@ -84,9 +86,7 @@ func (st *Stream) Read(p []byte) (int, error) {
 		case st.unread > 0:
 			n, more := st.take(p), st.grant()
 			st.mu.Unlock()
-			if more > 0 {
-				_ = st.session.send(nil, kindWindow, 0, st.id, uint32(more), nil)
-			}
+			st.session.acknowledge(st.id, more)
 			return n, nil
 		case st.gotFIN:
 			st.mu.Unlock()
@@ -121,6 +121,10 @@ func (st *Stream) take(p []byte) (n int) {
 
 // release returns a chunk to its pool. The caller holds st.mu.
 func (st *Stream) release(c *chunk) {
+	if c.arena != nil {
+		st.session.share.giveBack(c)
+		return
+	}
 	st.charged -= len(c.buf)
 	st.session.held.add(-len(c.buf))
 	c.free()
@@ -131,9 +135,12 @@ func (st *Stream) grant() int {
 	if st.gotFIN || st.err != nil {
 		return 0
 	}
-	full := firstWindow
-	if st.may+st.unread <= fullWindow/2 && st.session.held.ample() {
-		full = fullWindow
+	full := fullWindow
+	if st.session.share.arena.Load() != nil {
+		full = wideWindow
+	}
+	if st.may+st.unread > full/2 || !st.session.held.ample() {
+		full = firstWindow
 	}
 	more := full - st.may - st.unread
 	if more < full/2 {
@@ -141,6 +148,25 @@ func (st *Stream) grant() int {
 	}
 	st.may += more
 	return more
+}
+
+// receiveShared adds a body that is in a slot to the queue.
+func (st *Stream) receiveShared(c *chunk) error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if c.w > st.may {
+		st.session.share.giveBack(c)
+		return fmt.Errorf("%w: more than a window allows", errWire)
+	}
+	st.may -= c.w
+	if st.over() {
+		st.session.share.giveBack(c)
+		return nil
+	}
+	st.queue = append(st.queue, c)
+	st.unread += c.w
+	st.readable.Broadcast()
+	return nil
 }
 
 // receive reads n bytes of the stream from the session's connection.
@@ -244,12 +270,28 @@ func (st *Stream) fail(err error) {
 	st.wake()
 }
 
+// reason returns the reason of the stream's end, or nil.
+func (st *Stream) reason() error {
+	st.mu.Lock()
+	defer st.mu.Unlock()
+	if st.err == nil && st.closed {
+		return net.ErrClosed
+	}
+	return st.err
+}
+
 // lost ends the stream with its session. Received data can still be read.
 func (st *Stream) lost() {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.err == nil {
-		st.err = errLost
+		st.err = ErrLost
+	}
+	for i, c := range st.queue { // the memory belongs to the session
+		if c.arena != nil {
+			st.queue[i] = &chunk{buf: bytes.Clone(c.buf), r: c.r, w: c.w}
+			st.session.share.giveBack(c)
+		}
 	}
 	st.wake()
 }
@@ -278,45 +320,6 @@ func (st *Stream) allow(n uint32) error {
 	st.window += int(n)
 	st.writable.Broadcast()
 	return nil
-}
-
-// Write implements net.Conn.
-func (st *Stream) Write(p []byte) (n int, err error) {
-	st.sending.Lock()
-	defer st.sending.Unlock()
-	for n < len(p) {
-		m, err := st.credit(min(len(p)-n, maxFrame))
-		if err != nil {
-			return n, err
-		}
-		if err := st.session.send(st.gone, kindData, 0, st.id, uint32(m), p[n:n+m]); err != nil {
-			return n, err
-		}
-		n += m
-	}
-	return n, nil
-}
-
-// credit takes up to n bytes from the window towards the guest. It waits until there are
-// some.
-func (st *Stream) credit(n int) (int, error) {
-	st.mu.Lock()
-	defer st.mu.Unlock()
-	for {
-		switch {
-		case st.sentFIN || st.closed:
-			return 0, net.ErrClosed
-		case st.err != nil:
-			return 0, st.err
-		case passed(st.deadline.write):
-			return 0, os.ErrDeadlineExceeded
-		case st.window > 0:
-			n = min(n, st.window)
-			st.window -= n
-			return n, nil
-		}
-		st.wait(&st.writable, st.deadline.write)
-	}
 }
 
 // CloseWrite ends the direction to the guest. The other one can still be read.

@@ -17,9 +17,9 @@ import (
 	"time"
 
 	"connectrpc.com/connect"
-	"github.com/hashicorp/yamux"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/guest/mux"
 	"github.com/berth-run/berth/guest/route"
 )
 
@@ -44,7 +44,7 @@ type network struct {
 	server *Server
 
 	mu    sync.Mutex
-	out   *yamux.Session // to the Berth server; nil while there is none
+	out   *mux.Session // to the Berth server; nil while there is none
 	names map[string]*outsider
 	begun bool
 	route *route.Route // for addresses; nil if there is none
@@ -60,7 +60,7 @@ type sessionKey struct{}
 
 // SetNetwork implements berth.guest.v1.Guest.
 func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
-	session, _ := ctx.Value(sessionKey{}).(*yamux.Session)
+	session, _ := ctx.Value(sessionKey{}).(*mux.Session)
 	if session == nil || os.Getpid() != 1 {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("this guest has no sandbox of its own"))
 	}
@@ -117,7 +117,7 @@ func (n *network) closeRoute() error {
 }
 
 // open uses session for the connections to the outside, and starts to answer lookups.
-func (n *network) open(session *yamux.Session) error {
+func (n *network) open(session *mux.Session) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	n.out = session
@@ -135,14 +135,14 @@ func (n *network) open(session *yamux.Session) error {
 }
 
 // stream opens a stream to the Berth server.
-func (n *network) stream() (net.Conn, error) {
+func (n *network) stream(ctx context.Context) (*mux.Stream, error) {
 	n.mu.Lock()
 	session := n.out
 	n.mu.Unlock()
-	if session == nil || session.IsClosed() {
+	if session == nil || session.Ended() {
 		return nil, errors.New("the Berth server is not connected")
 	}
-	return session.Open()
+	return session.Open(ctx)
 }
 
 // resolve returns the loopback address for a name, if the server allows the name. An error
@@ -185,7 +185,13 @@ func nth(a netip.Addr, i int) netip.Addr {
 // ask requests from the server the ports at which a name may be reached.
 func (n *network) ask(ctx context.Context, name string) ([]int, error) {
 	client := &http.Client{Transport: &http.Transport{DisableKeepAlives: true,
-		DialContext: func(context.Context, string, string) (net.Conn, error) { return n.stream() }}}
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) {
+			stream, err := n.stream(ctx)
+			if err != nil {
+				return nil, err // not stream: a nil *Stream in a net.Conn is not nil
+			}
+			return stream, nil
+		}}}
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/resolve?name="+url.QueryEscape(name), nil)
 	if err != nil {
 		return nil, err
@@ -240,7 +246,7 @@ func (n *network) accept(l net.Listener, target string) {
 // is a frame, which costs gVisor the same whatever its size.
 const (
 	quietBuffer = 4 << 10
-	busyBuffer  = 128 << 10
+	busyBuffer  = 256 << 10
 )
 
 var busy = sync.Pool{New: func() any { b := make([]byte, busyBuffer); return &b }}
@@ -295,7 +301,9 @@ func (c resettable) Reset() {
 
 // connect requests a connection from the server, or an exchange of datagrams.
 func (n *network) connect(target string, datagrams bool) (net.Conn, error) {
-	out, err := n.stream()
+	ctx, cancel := context.WithTimeout(context.Background(), outTime)
+	defer cancel()
+	out, err := n.stream(ctx)
 	if err != nil {
 		return nil, err
 	}
@@ -304,7 +312,7 @@ func (n *network) connect(target string, datagrams bool) (net.Conn, error) {
 		protocol = "Berth-Protocol: udp\r\n"
 	}
 	_ = out.SetDeadline(time.Now().Add(outTime))
-	s := &stream{Conn: out, in: bufio.NewReader(out)}
+	s := &stream{Stream: out, in: bufio.NewReader(out)}
 	_, err = fmt.Fprintf(out, "CONNECT %s HTTP/1.1\r\nHost: %s\r\n%s\r\n", target, target, protocol)
 	var resp *http.Response
 	if err == nil {
@@ -323,17 +331,13 @@ func (n *network) connect(target string, datagrams bool) (net.Conn, error) {
 
 // A stream is a connection whose first bytes may be in a buffer already.
 type stream struct {
-	net.Conn
+	*mux.Stream
 	in *bufio.Reader
 }
 
-func (s *stream) Read(p []byte) (int, error) {
-	n, err := s.in.Read(p)
-	if out, ok := s.Conn.(*yamux.Stream); ok && err == io.EOF && out.Session().IsClosed() {
-		err = io.ErrUnexpectedEOF // the connection is lost, not ended
-	}
-	return n, err
-}
+func (s *stream) Read(p []byte) (int, error) { return s.in.Read(p) }
+
+type closeWriter interface{ CloseWrite() error }
 
 // splice carries a connection of the sandbox over its stream until both are done. If the
 // stream breaks off, so does the connection.
@@ -342,10 +346,10 @@ func splice(conn route.Conn, out net.Conn) {
 	defer out.Close()
 	var both sync.WaitGroup
 	both.Go(func() {
-		if err := pump(out, conn); errors.Is(err, yamux.ErrConnectionReset) || errors.Is(err, yamux.ErrSessionShutdown) {
+		if err := pump(out, conn); errors.Is(err, mux.ErrReset) || errors.Is(err, mux.ErrLost) {
 			conn.Reset()
 		}
-		_ = out.Close() // for a yamux stream, this closes only one direction
+		_ = out.(closeWriter).CloseWrite()
 	})
 	both.Go(func() {
 		if err := pump(conn, out); err == io.EOF {

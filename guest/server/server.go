@@ -21,11 +21,10 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/hashicorp/yamux"
-
 	"github.com/berth-run/berth/guest/guestpb/berth/guest/v1/guestv1connect"
 	"github.com/berth-run/berth/guest/guestpb/filesystem/filesystemconnect"
 	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
+	"github.com/berth-run/berth/guest/mux"
 )
 
 // maxMessage bounds one RPC message in bytes.
@@ -122,30 +121,30 @@ func makeWorkDir(dir string, owner identity) error {
 }
 
 func (s *Server) routes() http.Handler {
-	mux := http.NewServeMux()
+	routes := http.NewServeMux()
 	limit := connectOptions()
-	mux.Handle(processconnect.NewProcessHandler(s.procs, limit...))
-	mux.Handle(filesystemconnect.NewFilesystemHandler(&filesystem{server: s}, limit...))
-	mux.Handle(guestv1connect.NewShellHandler(s.shell, limit...))
-	mux.Handle(guestv1connect.NewGuestHandler(s, limit...))
-	mux.HandleFunc("GET /files", s.download)
-	mux.HandleFunc("POST /files", s.upload)
-	mux.HandleFunc("GET /folder", s.folder)
-	mux.HandleFunc("GET /archive", s.archiver.get)
-	mux.HandleFunc("POST /archive", s.archiver.put)
-	mux.HandleFunc("POST /sleep", s.sleep)
-	mux.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	routes.Handle(processconnect.NewProcessHandler(s.procs, limit...))
+	routes.Handle(filesystemconnect.NewFilesystemHandler(&filesystem{server: s}, limit...))
+	routes.Handle(guestv1connect.NewShellHandler(s.shell, limit...))
+	routes.Handle(guestv1connect.NewGuestHandler(s, limit...))
+	routes.HandleFunc("GET /files", s.download)
+	routes.HandleFunc("POST /files", s.upload)
+	routes.HandleFunc("GET /folder", s.folder)
+	routes.HandleFunc("GET /archive", s.archiver.get)
+	routes.HandleFunc("POST /archive", s.archiver.put)
+	routes.HandleFunc("POST /sleep", s.sleep)
+	routes.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {
 			s.tunnel(w, r)
 			return
 		}
-		mux.ServeHTTP(w, r)
+		routes.ServeHTTP(w, r)
 	})
 }
 
-// Serve answers Berth servers on l until ctx ends. Each connection carries a yamux
-// session, and each stream of it HTTP; many servers may be connected at once.
+// Serve answers Berth servers on l until ctx ends. Each connection carries a session of
+// package mux, and each stream of it HTTP; many servers may be connected at once.
 func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	go s.watchLimits(ctx)
 	if addr, ok := l.Addr().(*net.TCPAddr); ok {
@@ -179,10 +178,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 func (s *Server) serveConn(conn net.Conn) {
 	defer conn.Close()
-	session, err := yamux.Server(conn, muxConfig())
-	if err != nil {
-		return
-	}
+	session := mux.Guest(conn)
 	if !s.sleeper.enter(session) {
 		session.Close()
 		return
@@ -194,14 +190,6 @@ func (s *Server) serveConn(conn net.Conn) {
 		},
 		ErrorLog: slog.NewLogLogger(s.opts.Log.Handler(), slog.LevelDebug)}
 	_ = server.Serve(session) // ends with the session
-}
-
-func muxConfig() *yamux.Config {
-	c := yamux.DefaultConfig()
-	c.LogOutput = io.Discard
-	c.MaxStreamWindowSize = 1 << 20
-	c.StreamOpenTimeout = 0
-	return c
 }
 
 // tunnel connects the server to a port of the sandbox: CONNECT host:port. The host is
@@ -234,7 +222,7 @@ func (s *Server) tunnel(w http.ResponseWriter, r *http.Request) {
 	}()
 	go func() {
 		_ = pump(conn, target)
-		conn.Close()
+		_ = conn.(closeWriter).CloseWrite()
 		done <- struct{}{}
 	}()
 	<-done

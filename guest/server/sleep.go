@@ -9,7 +9,7 @@ import (
 	"sync"
 	"time"
 
-	"github.com/hashicorp/yamux"
+	"github.com/berth-run/berth/guest/mux"
 )
 
 // A guest's socket and its connections belong to the host: a checkpoint of the sandbox's
@@ -28,26 +28,26 @@ type sleeper struct {
 	mu       sync.Mutex
 	asleep   bool
 	listener *net.UnixListener // nil if the guest has none that it can recreate
-	sessions map[*yamux.Session]bool
+	sessions map[*mux.Session]bool
 	serving  sync.WaitGroup
 }
 
 // enter counts a session unless the guest sleeps.
-func (z *sleeper) enter(session *yamux.Session) bool {
+func (z *sleeper) enter(session *mux.Session) bool {
 	z.mu.Lock()
 	defer z.mu.Unlock()
 	if z.asleep {
 		return false
 	}
 	if z.sessions == nil {
-		z.sessions = map[*yamux.Session]bool{}
+		z.sessions = map[*mux.Session]bool{}
 	}
 	z.sessions[session] = true
 	z.serving.Add(1)
 	return true
 }
 
-func (z *sleeper) leave(session *yamux.Session) {
+func (z *sleeper) leave(session *mux.Session) {
 	z.mu.Lock()
 	delete(z.sessions, session)
 	z.mu.Unlock()
@@ -65,12 +65,12 @@ func (s *Server) sleep(w http.ResponseWriter, r *http.Request) {
 		http.Error(w, `{"code":409,"message":"this guest cannot sleep now"}`, http.StatusConflict)
 		return
 	}
-	session, _ := r.Context().Value(sessionKey{}).(*yamux.Session)
+	session, _ := r.Context().Value(sessionKey{}).(*mux.Session)
 	w.WriteHeader(http.StatusNoContent)
 	go func() {
 		if session != nil { // the answer must arrive
 			select {
-			case <-session.CloseChan():
+			case <-session.Done():
 			case <-time.After(sleepSoon):
 			}
 		}

@@ -66,7 +66,7 @@ var Imports = map[string][]string{
 	"guest":                {"guest/guestpb", "guest/mux", "internal/backoff"},
 	"guest/changes":        {"guest/guestpb", "guest/plainfile", "internal/beneath"},
 	"guest/plainfile":      {},
-	"guest/server":         {"guest/changes", "guest/guestpb", "guest/plainfile", "guest/route", "internal/beneath", "layer"},
+	"guest/server":         {"guest/changes", "guest/guestpb", "guest/mux", "guest/plainfile", "guest/route", "internal/beneath", "layer"},
 	"guest/mux":            {},
 	"guest/route":          {},
 	"guest/serial":         {},

@@ -348,3 +348,9 @@ func BenchmarkCopy(b *testing.B) {
 		}
 	})
 }
+
+// BenchmarkLarge measures large downloads and uploads through the network.
+func BenchmarkLarge(b *testing.B) {
+	d := openTest(b, drivertest.StateDir(b))
+	drivertest.BenchmarkLarge(b, d, drivertest.Rootfs(b), func(b *testing.B, id string, size int64) func() { return reportCPU(b, d, id, size) })
+}

@@ -118,7 +118,23 @@ func (s instance) dial(ctx context.Context) (net.Conn, error) {
 		return nil, errors.New("the guest's socket was replaced by another file")
 	}
 	var dialer net.Dialer
-	return dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	c, err := dialer.DialContext(ctx, "unix", fmt.Sprintf("/proc/self/fd/%d", fd))
+	if err != nil {
+		return nil, err
+	}
+	return conn{c.(*net.UnixConn)}, nil
+}
+
+// A conn is a connection to the guest. gVisor imports descriptors that are sent over it.
+type conn struct{ *net.UnixConn }
+
+// WriteFile writes p together with a descriptor of f.
+func (c conn) WriteFile(p []byte, f *os.File) error {
+	n, _, err := c.WriteMsgUnix(p, unix.UnixRights(int(f.Fd())), nil)
+	if err == nil && n < len(p) { // the descriptor belongs to the first byte
+		_, err = c.Write(p[n:])
+	}
+	return err
 }
 
 // wordsLimit bounds the quoted part of a log.
