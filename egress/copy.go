@@ -12,8 +12,8 @@ import (
 // connection whose host accepts nothing holds its buffer.
 const (
 	quietBuffer = 8 << 10
-	busyBuffer  = 128 << 10
-	maxBusy     = 64
+	busyBuffer  = 256 << 10
+	maxBusy     = 32
 )
 
 var (
@@ -67,8 +67,18 @@ func (g *Gate) copyIdle(to, from net.Conn) error {
 	}
 }
 
-// proxyBuffers adapts a gate's buffers to httputil.BufferPool.
+// proxyBuffers adapts a gate's buffers to httputil.BufferPool. They are a little smaller, so
+// that a chunk with its head and end fits into the buffer of a gatherer.
 type proxyBuffers struct{ gate *Gate }
 
-func (p proxyBuffers) Get() []byte  { return *p.gate.buffer(true) }
-func (p proxyBuffers) Put(b []byte) { p.gate.putBack(&b) }
+const chunkFrame = 64
+
+func (p proxyBuffers) Get() []byte {
+	b := *p.gate.buffer(true)
+	return b[:len(b)-chunkFrame]
+}
+
+func (p proxyBuffers) Put(b []byte) {
+	b = b[:len(b)+chunkFrame]
+	p.gate.putBack(&b)
+}

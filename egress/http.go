@@ -65,7 +65,8 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 	}
 	defer transport.CloseIdleConnections()
 	c.answered = true
-	f := &forwarder{crossing: c, scheme: scheme, secrets: secrets, mask: c.gate.mask()}
+	gathered := &gatherer{Conn: client, gate: c.gate}
+	f := &forwarder{crossing: c, client: gathered, scheme: scheme, secrets: secrets, mask: c.gate.mask()}
 	f.proxy = &httputil.ReverseProxy{
 		Transport:      transport,
 		FlushInterval:  -1,
@@ -76,7 +77,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 		ErrorHandler:   f.fail,
 	}
 	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0), Handler: f}
-	only := newOneListener(client)
+	only := newOneListener(gathered)
 	server.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateClosed {
 			only.Close()
@@ -91,6 +92,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 // and masks them in the responses.
 type forwarder struct {
 	crossing *crossing
+	client   *gatherer
 	scheme   string
 	secrets  []Secret
 	mask     *mask
@@ -103,6 +105,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, err)
 		return
 	}
+	w = pieceWriter{w, f.client}
 	if len(f.secrets) == 0 {
 		f.proxy.ServeHTTP(w, r)
 		return
