@@ -315,3 +315,19 @@ func TestForkFails(t *testing.T) {
 	wantExpired(t, err, id, "ended on its own")
 	left(0)
 }
+
+// A fork into a sandbox of a pool gets the files of its source.
+func TestForkFromPool(t *testing.T) {
+	h, _ := newArchive(t, func(o *Options) { o.Pools = []PoolOptions{{Size: 1}} })
+	h.full()
+	id := h.ready()
+	h.sh(id, "echo one >f")
+	ready := h.full()
+	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if got := h.sh(c.ID, "cat f"); got != "one\n" || string(c.ID) != ready[0] {
+		t.Errorf("got %q in %s, want it in %s", got, c.ID, ready[0])
+	}
+}

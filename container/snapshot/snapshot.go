@@ -111,9 +111,16 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, writ
 		}})
 }
 
+// width is how many goroutines compress or decompress a content. With more than one, this
+// happens while other data is read, sealed and written.
+const width = 2
+
+// piece is the size in bytes of the reads of verify.
+const piece = 256 << 10
+
 // compress writes the content of a snapshot to w and sets its digest and size.
 func compress(w io.Writer, snap *berth.Snapshot, write func(io.Writer) (layer.Made, error)) error {
-	packed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(1))
+	packed, err := zstd.NewWriter(w, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithEncoderConcurrency(width))
 	if err != nil {
 		return err
 	}
@@ -135,10 +142,12 @@ func (s *Service) verify(ctx context.Context, at blob.Ref, snap *berth.Snapshot,
 		return err
 	}
 	defer content.Close()
-	sum := sha256.New()
+	sum, buf := sha256.New(), make([]byte, piece)
 	in := tar.NewReader(io.TeeReader(content, sum))
 	for err == nil {
-		_, err = in.Next()
+		if _, err = in.Next(); err == nil {
+			_, err = io.CopyBuffer(struct{ io.Writer }{io.Discard}, struct{ io.Reader }{in}, buf)
+		}
 	}
 	if !errors.Is(err, io.EOF) {
 		return fmt.Errorf("read the snapshot back: %w", err)
@@ -220,7 +229,7 @@ func (s *Service) open(ctx context.Context, at blob.Ref, snap *berth.Snapshot, k
 	if err != nil {
 		return nil, err
 	}
-	content, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(1))
+	content, err := zstd.NewReader(packed, zstd.WithDecoderConcurrency(width))
 	if err != nil {
 		return nil, errors.Join(err, packed.Close())
 	}

@@ -29,14 +29,15 @@ const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
 
 // A harness is a Service with its parts.
 type harness struct {
-	t      *testing.T
+	t      testing.TB
 	db     *sqlite.DB
 	bucket *blob.Bucket
 	opts   snapshot.Options
 	l      *snapshot.Service
 }
 
-func newHarness(t *testing.T) *harness {
+func newHarness(t testing.TB) *harness {
+	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
 		t.Fatal(err)

@@ -222,7 +222,15 @@ func writeFile(out *tar.Writer, dir, name string) error {
 	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: fi.Size(), Format: tar.FormatPAX}); err != nil {
 		return err
 	}
-	_, err = io.Copy(out, f)
+	return copyImage(out, f)
+}
+
+// imagePiece is the size in bytes of the reads and writes of an image.
+const imagePiece = 1 << 20
+
+// copyImage is io.Copy in large pieces.
+func copyImage(w io.Writer, r io.Reader) error {
+	_, err := io.CopyBuffer(struct{ io.Writer }{w}, struct{ io.Reader }{r}, make([]byte, imagePiece))
 	return err
 }
 
@@ -250,7 +258,7 @@ func readImage(r io.Reader, dir, version string) error {
 		if err != nil {
 			return err
 		}
-		_, err = io.Copy(f, in)
+		err = copyImage(f, in)
 		if err := errors.Join(err, f.Close()); err != nil {
 			return err
 		}
