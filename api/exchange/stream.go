@@ -30,7 +30,7 @@ type EventWriter struct {
 	out     *PatientWriter
 	batch   *batch
 	events  *sse.Writer // to batch
-	silence *time.Ticker
+	silence *time.Timer // nil without KeepAlive
 }
 
 // Stream starts an answer that is an event stream. ctx ends with the request, or earlier if
@@ -75,31 +75,29 @@ func (o *EventWriter) Unset() {
 func newEventWriter(x *Exchange, obfuscate bool) *EventWriter {
 	out, every := x.Patient(), x.server.Limits.KeepAlive
 	batch := &batch{out: out}
-	return &EventWriter{x: x, every: every, obfuscate: obfuscate, out: out, batch: batch, events: sse.NewWriter(batch), silence: time.NewTicker(every)}
+	return &EventWriter{x: x, every: every, obfuscate: obfuscate, out: out, batch: batch, events: sse.NewWriter(batch)}
 }
 
 // KeepAlive sends comments until stop is called. The caller must call stop before the
 // handler returns. KeepAlive calls gone if it detects that the client is gone.
 func (o *EventWriter) KeepAlive(gone func()) (stop func()) {
-	done := make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		for {
-			select {
-			case <-done:
-				return
-			case <-o.silence.C:
-				if o.send(func() error { return o.events.Comment("keep-alive") }) != nil {
-					gone()
-					return
-				}
-			}
+	stopped := false
+	comment := func() {
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		if !stopped && o.write(func() error { return o.events.Comment("keep-alive") }) != nil {
+			gone()
 		}
-	})
+	}
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	o.silence = time.AfterFunc(o.every, comment) // not a goroutine: there may be thousands of streams
 	return func() {
-		close(done)
-		wg.Wait()
+		o.mu.Lock()
+		defer o.mu.Unlock()
+		stopped = true
 		o.silence.Stop()
+		o.silence = nil
 	}
 }
 
@@ -161,12 +159,22 @@ func (o *EventWriter) Fail(number int64, err error) error {
 func (o *EventWriter) send(write func() error) error {
 	o.mu.Lock()
 	defer o.mu.Unlock()
+	return o.write(write)
+}
+
+// write is send for a caller that holds mu.
+func (o *EventWriter) write(write func() error) error {
 	err := write()
 	if err := cmp.Or(err, o.batch.end()); err != nil {
 		return err
 	}
-	o.silence.Reset(o.every)
-	return o.flush()
+	if err := o.flush(); err != nil {
+		return err
+	}
+	if o.silence != nil {
+		o.silence.Reset(o.every)
+	}
+	return nil
 }
 
 func (o *EventWriter) flush() error { return o.out.control.Flush() }

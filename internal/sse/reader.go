@@ -25,7 +25,7 @@ type Reader struct {
 
 // BufferSize is the size of a Reader's buffer in bytes. NewReader uses a *bufio.Reader that
 // has one of this size or larger as it is.
-const BufferSize = 32 << 10
+const BufferSize = 8 << 10
 
 // NewReader returns a Reader of in. limit is the maximum size of all lines of one event
 // in bytes; 0 means MaxEvent.
