@@ -63,7 +63,7 @@ func (s *source) connectRemote(life context.Context, f *fault, notified chan str
 	if err == nil {
 		return session, nil
 	}
-	switch _, status, _ := f.get(); status {
+	switch status, _, _ := f.get(); status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
 	default:
 		return nil, err

@@ -76,13 +76,13 @@ func (f *fault) set(change func(*fault)) {
 // reset forgets the faults of earlier requests.
 func (f *fault) reset() { f.set(func(f *fault) { f.err, f.status = nil, 0 }) }
 
-func (f *fault) get() (err error, status int, exited string) {
+func (f *fault) get() (status int, exited string, err error) {
 	if f == nil {
-		return nil, 0, ""
+		return 0, "", nil
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return f.err, f.status, f.exited
+	return f.status, f.exited, f.err
 }
 
 // A broken error is an error of a connection, with its fault.
@@ -171,7 +171,7 @@ func (s *source) explain(err error) string {
 	var list badList
 	var b broken
 	errors.As(err, &b)
-	fault, status, exited := b.fault.get()
+	status, exited, fault := b.fault.get()
 	var answer *jsonrpc.Error
 	switch {
 	case errors.As(err, &list):
@@ -203,7 +203,7 @@ func (s *source) explain(err error) string {
 func (s *source) failed(err error) result {
 	var b broken
 	errors.As(err, &b)
-	fault, status, _ := b.fault.get()
+	status, _, fault := b.fault.get()
 	var answer *jsonrpc.Error
 	switch {
 	case errors.Is(err, errTimeout):

@@ -106,8 +106,10 @@ func (x *Index) write(ctx context.Context, statement string, each func(exec func
 	}
 	defer prepared.Close()
 	err = each(func(args ...any) error {
-		_, err := prepared.ExecContext(ctx, args...)
-		return err
+		if _, err := prepared.ExecContext(ctx, args...); err != nil {
+			return fmt.Errorf("write passage: %w", err)
+		}
+		return nil
 	})
 	if err == nil {
 		err = tx.Commit()
