@@ -17,6 +17,7 @@ import (
 	_ "github.com/berth-run/berth/cmd/berth-runsc/faststart" // before gVisor's own packages
 	"github.com/berth-run/berth/cmd/berth-runsc/lategc"
 	"github.com/berth-run/berth/cmd/berth-runsc/prebuilt"
+	"github.com/berth-run/berth/cmd/berth-runsc/rest"
 	"github.com/berth-run/berth/cmd/berth-runsc/warden"
 	"github.com/google/subcommands"
 	"gvisor.dev/gvisor/runsc/cli"
@@ -33,11 +34,15 @@ func main() {
 		os.Exit(warden.Main(os.Args[2:]))
 	}
 	if slices.Contains(os.Args, "boot") {
+		rest.Notice()
 		fastpath.Control()
 		deny.Apply()
 		prebuilt.Use()
 	}
 	lategc.Later()
+	if slices.Contains(os.Args, "gofer") {
+		rest.Settle()
+	}
 	os.Args = withLimits(withoutRootless(os.Args), readFD)
 	// The commands that Berth calls, and those that engines call on an OCI runtime.
 	cli.Run(map[subcommands.Command]string{

@@ -12,9 +12,12 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// Intervals between checks of the limits: while the guest is idle, while commands run, and
-// when memory is short. A program can allocate more than a gigabyte a second.
+// Intervals between checks of the limits: while there is no process but the guest, after such a
+// time, while the guest is idle, while commands run, and when memory is short. A program can
+// allocate more than a gigabyte a second.
 const (
+	watchAlone = 5 * time.Minute
+	watchFirst = 500 * time.Millisecond
 	watchIdle  = 2 * time.Second
 	watchBusy  = 100 * time.Millisecond
 	watchShort = 4 * time.Millisecond
@@ -30,15 +33,25 @@ func (s *Server) watchLimits(ctx context.Context) {
 	next := time.NewTimer(watchBusy)
 	defer next.Stop()
 	var processes time.Time // of their last check
+	alone := false
 	for {
 		select {
 		case <-ctx.Done():
 			return
+		case <-s.reaper.began:
+			if alone {
+				alone = false
+				next.Reset(watchFirst)
+			}
+			continue
 		case <-next.C:
 		}
 		pause := watchIdle
-		if s.shell.busy() || s.procs.busy() {
+		switch alone = false; {
+		case s.shell.busy() || s.procs.busy():
 			pause = watchBusy
+		case len(processList()) == 0:
+			alone, pause = true, watchAlone
 		}
 		if s.opts.PIDsLimit > 0 && time.Since(processes) >= pause {
 			processes = time.Now()

@@ -20,14 +20,15 @@ type reaper struct {
 	mu    sync.Mutex
 	owned map[int]bool
 	poke  chan os.Signal
-	still sync.RWMutex // write-locked while no process may be started
-	spare bool         // the kernel does not end the guest when memory is short
+	began chan struct{} // buffered: a process was started
+	still sync.RWMutex  // write-locked while no process may be started
+	spare bool          // the kernel does not end the guest when memory is short
 
 	starter starter // nil unless PID 1
 }
 
 func newReaper() (r *reaper, err error) {
-	r = &reaper{owned: map[int]bool{}, poke: make(chan os.Signal, 1)}
+	r = &reaper{owned: map[int]bool{}, poke: make(chan os.Signal, 1), began: make(chan struct{}, 1)}
 	own, _ := os.ReadFile("/proc/self/oom_score_adj")
 	r.spare = bytes.HasPrefix(own, []byte("-"))
 	if os.Getpid() == 1 {
@@ -53,6 +54,10 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 		return err
 	}
 	r.owned[cmd.Process.Pid] = true
+	select {
+	case r.began <- struct{}{}:
+	default:
+	}
 	if r.spare { // the child has inherited this
 		_ = os.WriteFile(fmt.Sprintf("/proc/%d/oom_score_adj", cmd.Process.Pid), []byte("0"), 0)
 	}

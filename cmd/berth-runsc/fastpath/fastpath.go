@@ -3,10 +3,9 @@
 // gVisor decides every 400 µs whether its threads shall spin for the next system
 // call or sleep. It does so as well when there were no system calls to decide by,
 // in each sandbox, for ever: 2500 wake-ups a second, 4 % of a processor. Here the
-// same decisions are made by the same functions, but after some time in which
-// nothing was measured they are made 20 times a second. Without measurements they
-// nothing was measured they are made 20 times a second. Without measurements they change nothing. So the
-// only difference is that a sandbox that wakes up uses the previous decision for up to 50 ms.
+// same decisions are made by the same functions, but none after some periods in which
+// nothing was measured, until a program makes a system call. Without measurements
+// decisions change nothing.
 //
 // The package replaces the goroutine that gVisor starts once (controlFastPath of
 // package systrap) and names unexported variables of that package, whose layout is
@@ -21,12 +20,13 @@ import (
 	"gvisor.dev/gvisor/pkg/atomicbitops"
 	"gvisor.dev/gvisor/pkg/hostarch"
 	_ "gvisor.dev/gvisor/pkg/sentry/platform/systrap"
+
+	"github.com/berth-run/berth/cmd/berth-runsc/rest"
 )
 
 const (
-	period     = 400 * time.Microsecond // gVisor's recordingPeriod
-	idlePeriod = 50 * time.Millisecond
-	idleAfter  = 50 // periods without a measurement
+	period    = 400 * time.Microsecond // gVisor's recordingPeriod
+	idleAfter = 10                     // periods without a measurement
 )
 
 // buckets count latencies.
@@ -101,12 +101,12 @@ func control() {
 	}
 	contextLimit = uint32(maxThreads * 2)
 	for idle := 0; ; {
-		if idle < idleAfter {
-			time.Sleep(period)
-		} else {
-			time.Sleep(idlePeriod)
-		}
+		time.Sleep(period)
 		if idle++; decide() {
+			idle = 0
+		}
+		if idle == idleAfter {
+			rest.UntilSystemCall()
 			idle = 0
 		}
 	}
