@@ -6,10 +6,13 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
 	"time"
+
+	"golang.org/x/sys/unix"
 )
 
 // idleTime is for how long idle containers are watched.
@@ -20,7 +23,7 @@ const idleTime = 30 * time.Second
 func measureIdle(ctx context.Context, b *bench) (err error) {
 	t := &table{title: "Idle containers"}
 	defer b.show(t)
-	s, err := b.serve(ctx, noPool)
+	s, err := b.serve(ctx, fmt.Sprintf("containers: {pool: 0, sleep: %s}\n", 2*idleTime))
 	if err != nil {
 		return err
 	}
@@ -45,7 +48,7 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 		if err != nil {
 			return err
 		}
-		r := row{what: fmt.Sprintf("memory (PSS) of each of %d", n), unit: "MB", series: each, target: "30 MB"}
+		r := row{what: fmt.Sprintf("memory (PSS) of each of %d", n), unit: "MB", series: each, target: "20 MB"}
 		if n == 1 {
 			alone = each
 		} else {
@@ -53,7 +56,13 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 		}
 		t.add(r)
 	}
-	if err := s.watchIdle(ctx, t, ids, before); err != nil {
+	if err := s.watchIdle(ctx, t, ids, before, "awake"); err != nil {
+		return err
+	}
+	if err := s.awaitSleep(ctx, len(ids)); err != nil {
+		return err
+	}
+	if err := s.watchIdle(ctx, t, ids, before, "asleep"); err != nil {
 		return err
 	}
 	if err := errors.Join(atOnce(8, len(ids), func(i int) error { return s.delete(ctx, ids[i]) }).errs...); err != nil {
@@ -79,9 +88,29 @@ func (s *server) once(ctx context.Context) error {
 	return s.delete(ctx, id)
 }
 
-// watchIdle measures what n containers and their server use without any
-// request.
-func (s *server) watchIdle(ctx context.Context, t *table, ids []string, before own) error {
+// awaitSleep returns when n containers sleep.
+func (s *server) awaitSleep(ctx context.Context, n int) error {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for end := time.Now().Add(10 * idleTime); ; {
+		asleep, err := s.figure(ctx, "berth_containers_asleep")
+		if err != nil || int(asleep) == n {
+			return err
+		}
+		if time.Now().After(end) {
+			return fmt.Errorf("%.0f of %d containers sleep", asleep, n)
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// watchIdle measures what containers and their server use without any request. state says
+// whether they sleep.
+func (s *server) watchIdle(ctx context.Context, t *table, ids []string, before own, state string) error {
 	pids, err := processesOf(ids)
 	if err != nil {
 		return err
@@ -104,8 +133,13 @@ func (s *server) watchIdle(ctx context.Context, t *table, ids []string, before o
 	if err != nil {
 		return err
 	}
-	t.add(row{what: fmt.Sprintf("processor of %d, in %s", len(ids), idleTime), unit: "% of a core", series: one((theirsNow - theirs) / took * 100), target: "near 0"})
-	t.add(row{what: "processor of the server", unit: "% of a core", series: one((itsNow - its) / took * 100), target: "near 0"})
+	each, err := memoryOfSandboxes(ids)
+	if err != nil {
+		return err
+	}
+	t.add(row{what: fmt.Sprintf("processor of %d, %s, in %s", len(ids), state, idleTime), unit: "% of a core", series: one((theirsNow - theirs) / took * 100), target: "3 with the server"})
+	t.add(row{what: "processor of the server", unit: "% of a core", series: one((itsNow - its) / took * 100), target: "3 with them"})
+	t.add(row{what: fmt.Sprintf("memory (PSS) of each of %d, %s", len(ids), state), unit: "MB", series: each, target: "20 MB"})
 	t.add(row{what: fmt.Sprintf("memory of the server with %d", len(ids)), unit: "MB", series: one(now.memory), beside: "with none", other: one(before.memory)})
 	t.add(row{what: fmt.Sprintf("goroutines of the server with %d", len(ids)), series: one(now.goroutines), beside: "with none", other: one(before.goroutines)})
 	return nil
@@ -183,12 +217,31 @@ func memoryOfSandboxes(ids []string) (s series, err error) {
 	}
 	for _, of := range pids {
 		total := 0.0
-		for _, pid := range of {
+		for _, pid := range ownMemory(of) {
 			total += pss(pid)
 		}
 		s.add(total, nil)
 	}
 	return s, nil
+}
+
+// ownMemory returns one of the processes for each address space: gVisor's systrap runs a program
+// in several processes that share one.
+func ownMemory(pids []int) (distinct []int) {
+	for _, pid := range pids {
+		if !slices.ContainsFunc(distinct, func(other int) bool { return sameMemory(pid, other) }) {
+			distinct = append(distinct, pid)
+		}
+	}
+	return distinct
+}
+
+// sameMemory reports whether two processes share their address space. It is false if the kernel
+// cannot report it.
+func sameMemory(a, b int) bool {
+	const kcmpVM = 1
+	order, _, errno := unix.Syscall6(unix.SYS_KCMP, uintptr(a), uintptr(b), kcmpVM, 0, 0, 0)
+	return errno == 0 && order == 0
 }
 
 // pss returns a process's proportional set size in MB: pages that it shares with
