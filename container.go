@@ -22,7 +22,9 @@ type ContainerBerth struct {
 	Starting  bool   `json:"starting,omitempty"` // the first use waits until the start is complete
 	Reason    string `json:"reason,omitempty"`   // why it ended: expired, deleted, oom, killed, host or disk
 
-	Paused       bool        `json:"paused,omitempty"`        // until its next use
+	Paused       bool        `json:"paused,omitempty"`        // by a client, until its next use
+	Asleep       bool        `json:"asleep,omitempty"`        // paused because it was quiet, until its next use
+	KeepAwake    bool        `json:"keep_awake,omitempty"`    // it does not sleep
 	FromSnapshot SnapshotID  `json:"from_snapshot,omitempty"` // the snapshot it was created from
 	ForkedFrom   ContainerID `json:"forked_from,omitempty"`   // the container it was copied from
 	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty means delete
@@ -54,7 +56,8 @@ type ContainerSource struct {
 	Template   string     `json:"template,omitempty"`    // name or digest of the template; excludes SnapshotID
 	SnapshotID SnapshotID `json:"snapshot_id,omitempty"` // the snapshot to start from
 	OnExpiry   OnExpiry   `json:"on_expiry,omitempty"`
-	OnLost     OnLost     `json:"on_lost,omitempty"` // for a container_auto that continues a chain; empty means fail
+	OnLost     OnLost     `json:"on_lost,omitempty"`    // for a container_auto that continues a chain; empty means fail
+	KeepAwake  bool       `json:"keep_awake,omitempty"` // do not pause the container when it is quiet
 
 	Volumes []VolumeMount `json:"volumes,omitempty"`
 }

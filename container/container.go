@@ -159,7 +159,7 @@ func (svc *Service) List(ctx context.Context, p berth.ProjectID, name string, pa
 // current returns a stored container with the state that is not in the store yet.
 func (svc *Service) current(rec *store.Container) *berth.Container {
 	if s := svc.index.lookup(rec.Project, rec.Body.ID); s != nil && rec.Body.Status == berth.ContainerRunning {
-		rec.Body.Berth.Paused = s.isPaused()
+		s.showPause(&rec.Body.Berth)
 		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(svc.opts.now()).Unix())
 	}
 	return rec.Body

@@ -97,6 +97,7 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 	} else {
 		_, err = d.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
 			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason, left
+			c.Berth.Paused = false
 			c.LastActiveAt = max(c.LastActiveAt, active)
 			return nil
 		})

@@ -13,6 +13,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -34,6 +35,8 @@ type memDriver struct {
 	serve func(net.Conn)
 	// wrap, if set, wraps the guest's end of a connection.
 	wrap func(net.Conn) net.Conn
+	// wrapOwn, if set, wraps the server's end of a connection.
+	wrapOwn func(net.Conn) net.Conn
 
 	pressure *float64 // in Stats; set before the first call
 
@@ -54,6 +57,7 @@ type box struct {
 	spec   sandbox.Spec
 	state  sandbox.State
 	reason sandbox.Reason
+	cpu    time.Duration   // in Stats
 	dir    string          // with work/, which is the sandbox's /mnt/data
 	life   context.Context // of the guest
 	stop   context.CancelFunc
@@ -183,16 +187,20 @@ func (d *memDriver) Dial(ctx context.Context, id string) (net.Conn, error) {
 	if d.wrap != nil {
 		theirs = d.wrap(theirs)
 	}
+	own := net.Conn(ours)
+	if d.wrapOwn != nil {
+		own = d.wrapOwn(ours)
+	}
 	b.mu.Lock()
 	b.conns = append(b.conns, theirs)
 	b.mu.Unlock()
 	if serve != nil {
 		go serve(theirs)
-		return ours, nil
+		return own, nil
 	}
 	select {
 	case b.accept <- theirs:
-		return ours, nil
+		return own, nil
 	case <-b.life.Done():
 		return nil, errRefused
 	case <-ctx.Done():
@@ -214,7 +222,7 @@ func (d *memDriver) Stats(ctx context.Context, id string) (sandbox.Stats, error)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	return sandbox.Stats{State: b.state, Reason: b.reason, Pressure: d.pressure}, nil
+	return sandbox.Stats{State: b.state, Reason: b.reason, CPU: time.Second + b.cpu, Pressure: d.pressure}, nil
 }
 
 func (d *memDriver) Pause(ctx context.Context, id string) error {

@@ -75,7 +75,7 @@ func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *copying, 
 		name = from.Name
 	}
 	pl, err := pn.planFrom(ctx, p, CreateRequest{Name: name, MemoryLimit: from.MemoryLimit, ExpiresAfter: &from.ExpiresAfter,
-		NetworkPolicy: &from.NetworkPolicy, Source: berth.ContainerSource{OnExpiry: from.Berth.OnExpiry, Volumes: from.Berth.Volumes}}, c)
+		NetworkPolicy: &from.NetworkPolicy, Source: berth.ContainerSource{OnExpiry: from.Berth.OnExpiry, KeepAwake: from.Berth.KeepAwake, Volumes: from.Berth.Volumes}}, c)
 	if err != nil {
 		return nil, err
 	}

@@ -37,6 +37,8 @@ type instance struct {
 	pause  pause
 	expiry expiry
 	health health
+
+	quiet quiet
 }
 
 // fileState is the state of a container's files.
@@ -64,10 +66,11 @@ type death struct {
 	removed  bool        // the sandbox is completely removed; guarded by instance.driver
 }
 
-// pause is whether a sandbox is paused. It is guarded by instance.mu. To change it, the caller
-// acquires instance.driver.
+// pause is whether a sandbox is paused: by a client, or asleep (sleep.go). It is guarded by
+// instance.mu. To change it, the caller acquires instance.driver.
 type pause struct {
 	over          chan struct{} // closed when the sandbox is resumed; nil while it runs
+	saved         bool          // the store has that a client paused it
 	checkpointing bool          // it is paused only while its memory is written
 }
 
@@ -84,7 +87,7 @@ func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instanc
 	s := &instance{id: body.ID, started: make(chan struct{}), driver: newSlots(1), files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.now()}}
 	s.assign(p, body)
 	s.life, s.end = context.WithCancelCause(ls.work.life)
-	s.client = guest.NewClient(func(ctx context.Context) (net.Conn, error) { return ls.dial(ctx, s) })
+	s.client = guest.NewSleepingClient(func(ctx context.Context) (net.Conn, error) { return ls.dial(ctx, s) }, &sleeper{ls, s})
 	return s
 }
 

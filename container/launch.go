@@ -298,6 +298,9 @@ func startError(id berth.ContainerID, err error) error {
 func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
 	ctx, stop := s.withLife(ctx)
 	defer stop()
+	if err := ls.wake(ctx, s); err != nil {
+		return nil, err
+	}
 	if err := s.waitResumed(ctx); err != nil {
 		return nil, err
 	}

@@ -19,6 +19,7 @@ type leases struct {
 	work   *workers
 	index  *index
 	deaths *deaths
+	meter  *meter
 }
 
 // hold returns the running instance of a container. It waits for the start, resumes a

@@ -64,7 +64,7 @@ func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) e
 	if busy {
 		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: its memory can be saved once its calls have ended.", s.id)
 	}
-	defer s.markResumed()
+	defer func() { s.markResumed(sn.opts.now()) }()
 	asleep, cancel := context.WithTimeout(ctx, sleepTimeout)
 	defer cancel()
 	if err := s.client.Sleep(asleep); err != nil {

@@ -59,6 +59,10 @@ type Options struct {
 	Bounds Bounds
 	Disk   DiskOptions
 
+	// SleepAfter is the time without any activity after which a container is paused until its
+	// next use. Default: never. A driver that cannot pause ignores it.
+	SleepAfter time.Duration
+
 	// Quota returns how many containers a project may run at once, negative for no limit, or an
 	// error for the client if it may not start another. Default: no limit.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)

@@ -2,15 +2,19 @@ package container
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
 )
 
 // Pause stops all processes of a container until its next use, which resumes it. A paused
 // container still has its memory and still expires. Its network connections end. Pause returns
 // an error if the container is in use, and nil if it is paused already.
 //
-// Only the driver records which sandboxes are paused, also across restarts.
+// The driver records which sandboxes are paused, also across restarts. The store records which of
+// them a client paused; the others sleep.
 func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
 	features := svc.opts.Driver.Features()
 	if !features.Pause {
@@ -33,6 +37,7 @@ func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.Conta
 	if err != nil {
 		return nil, err
 	}
+	svc.leases.savePaused(ctx, s, true)
 	return svc.Get(ctx, p, id)
 }
 
@@ -43,7 +48,11 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	defer s.driver.release()
 	s.mu.Lock()
 	if s.pause.over != nil && !s.pause.checkpointing {
+		slept := s.quiet.asleep.Swap(false)
 		s.mu.Unlock()
+		if slept {
+			s.client.Disconnect()
+		}
 		return nil
 	}
 	if s.pause.over != nil || s.usage.holds > 0 || s.expiry.running.Load() {
@@ -53,7 +62,7 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	s.pause.over = make(chan struct{}) // from here on users resume it first
 	s.mu.Unlock()
 	if err := ls.opts.Driver.Pause(ctx, string(s.id)); err != nil {
-		s.markResumed()
+		s.markResumed(ls.opts.now())
 		s.mu.Lock()
 		dying := s.dyingLocked()
 		s.mu.Unlock()
@@ -100,10 +109,11 @@ func (ls *leases) resume(ctx context.Context, s *instance) error {
 	}
 	err := ls.opts.Driver.Resume(ctx, string(s.id))
 	if err == nil {
-		s.markResumed()
+		s.markResumed(ls.opts.now())
 	}
 	s.driver.release()
 	if err == nil {
+		ls.savePaused(ctx, s, false)
 		return nil
 	}
 	if ls.deaths.check(s); s.life.Err() != nil {
@@ -112,20 +122,51 @@ func (ls *leases) resume(ctx context.Context, s *instance) error {
 	return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be resumed."}
 }
 
-// markResumed wakes the callers that wait for the sandbox.
-func (s *instance) markResumed() {
+// savePaused saves whether a client paused the sandbox. If that fails, a server that starts while
+// it is paused takes it for one that sleeps, or the reverse; both wake at their next use.
+func (ls *leases) savePaused(ctx context.Context, s *instance, paused bool) {
 	s.mu.Lock()
-	defer s.mu.Unlock()
-	close(s.pause.over)
-	s.pause.over, s.pause.checkpointing = nil, false
+	was := s.pause.saved
+	s.pause.saved = paused
+	s.mu.Unlock()
+	if was == paused {
+		return
+	}
+	_, err := ls.opts.Store.UpdateContainer(context.WithoutCancel(ctx), s.project, s.id, func(c *berth.Container) error {
+		if c.Status != berth.ContainerRunning || c.Berth.Paused == paused {
+			return errUnchanged
+		}
+		c.Berth.Paused = paused
+		return nil
+	})
+	if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, store.ErrNotFound) {
+		ls.opts.Log.Error("failed to save whether a container is paused", "container", s.id, "paused", paused, "err", err)
+	}
 }
 
-// markPaused records that the driver reports the sandbox as paused, after a restart.
+// markResumed wakes the callers that wait for the sandbox.
+func (s *instance) markResumed(now time.Time) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.resumedLocked(now)
+}
+
+func (s *instance) resumedLocked(now time.Time) {
+	close(s.pause.over)
+	s.pause.over, s.pause.checkpointing = nil, false
+	s.quiet.asleep.Store(false)
+	s.awakeLocked(now)
+}
+
+// markPaused records that the driver reports the sandbox as paused, after a restart. Unless a
+// client paused it, it sleeps.
 func (s *instance) markPaused() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.pause.over == nil {
 		s.pause.over = make(chan struct{})
+		s.pause.saved = s.body.Berth.Paused
+		s.quiet.asleep.Store(!s.body.Berth.Paused)
 	}
 }
 

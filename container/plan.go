@@ -127,6 +127,7 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 	if c.Berth.OnExpiry == berth.OnExpirySnapshot && pn.opts.Snapshots == nil {
 		return errNoSnapshots
 	}
+	c.Berth.KeepAwake = src.KeepAwake
 	if err := pn.volumes.resolve(ctx, p, c, src.Volumes); err != nil {
 		return err
 	}

@@ -88,7 +88,8 @@ func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req Create
 	default:
 		return req, nil
 	}
-	req.Source = berth.ContainerSource{SnapshotID: was.Berth.LastSnapshot, OnExpiry: cmp.Or(req.Source.OnExpiry, was.Berth.OnExpiry)}
+	req.Source = berth.ContainerSource{SnapshotID: was.Berth.LastSnapshot, OnExpiry: cmp.Or(req.Source.OnExpiry, was.Berth.OnExpiry),
+		KeepAwake: req.Source.KeepAwake || was.Berth.KeepAwake}
 	req.MemoryLimit = cmp.Or(req.MemoryLimit, was.MemoryLimit)
 	if req.ExpiresAfter == nil {
 		req.ExpiresAfter = &was.ExpiresAfter

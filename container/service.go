@@ -65,8 +65,8 @@ func New(options Options) (*Service, error) {
 	svc.networks = &networks{opts, svc.trail}
 	svc.records = &startRecords{opts}
 	svc.deaths = &deaths{opts: opts, work: work, index: svc.index, trail: svc.trail, networks: svc.networks, records: svc.records}
-	svc.leases = &leases{opts, work, svc.index, svc.deaths}
 	svc.meter = &meter{opts, svc.index}
+	svc.leases = &leases{opts, work, svc.index, svc.deaths, svc.meter}
 	svc.files = &Files{opts, work, svc.leases, svc.meter}
 	svc.logs = &Logs{opts, svc.index}
 	svc.access = &Access{opts, work, svc.leases, svc.logs, svc.files}

@@ -23,4 +23,7 @@ func (s slots) acquire(ctx context.Context) error {
 	return nil
 }
 
+// tryAcquire acquires a slot if one is free, and reports whether it did.
+func (s slots) tryAcquire() bool { return s.sem.TryAcquire(1) }
+
 func (s slots) release() { s.sem.Release(1) }

@@ -123,8 +123,27 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 		s.network = nil
 	}
 	svc.deaths.check(s)
+	svc.adoptPaused(ctx, s)
 	go func() { _ = svc.networks.connect(s.life, s) }()
 	return nil
+}
+
+// adoptPaused corrects what the former process could not save of a container's pause, and wakes
+// a sleeping one if containers do not sleep any more.
+func (svc *Service) adoptPaused(ctx context.Context, s *instance) {
+	if s.body.Berth.Paused && !s.isPaused() {
+		s.mu.Lock()
+		s.pause.saved = true
+		s.mu.Unlock()
+		svc.leases.savePaused(ctx, s, false)
+	}
+	if !svc.opts.sleeps() {
+		go func() {
+			if err := svc.leases.wake(s.life, s); err != nil && s.life.Err() == nil {
+				svc.opts.Log.Error("failed to wake a container", "container", s.id, "err", err)
+			}
+		}()
+	}
 }
 
 // wake thaws a sandbox that was frozen when the former process ended, or by this one while the

@@ -70,6 +70,7 @@ type Reading struct {
 	Project     berth.ProjectID
 	MemoryLimit string // the tier
 	Isolation   string
+	Asleep      bool
 	Stats       *berth.ContainerStats
 }
 
@@ -90,7 +91,7 @@ func (m *meter) readings(ctx context.Context) []Reading {
 			if stats, err := m.stats(ctx, s); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				all = append(all, Reading{s.project, s.body.MemoryLimit, s.body.Berth.Isolation, stats})
+				all = append(all, Reading{s.project, s.body.MemoryLimit, s.body.Berth.Isolation, s.quiet.asleep.Load(), stats})
 			}
 			return nil
 		})

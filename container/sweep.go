@@ -81,6 +81,10 @@ func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.lastActiveLocked(now).Unix()
+	var drowse func(context.Context, *instance)
+	if s.running() {
+		drowse = sw.leases.drowseLocked(s, now)
+	}
 	switch {
 	case s.life.Err() != nil:
 		return func(context.Context, *instance) { sw.deaths.removeSoon(s) }
@@ -88,13 +92,22 @@ func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 		return nil
 	case s.idleLocked(now):
 		return func(context.Context, *instance) { sw.expire(s) }
-	case now.Sub(s.health.checked) >= checkInterval:
+	case now.Sub(s.health.checked) >= s.checkIntervalLocked():
 		s.health.checked = now
 		return func(context.Context, *instance) { sw.deaths.check(s) }
+	case drowse != nil:
+		return drowse
 	case at > s.usage.saved && (s.usage.holds == 0 || at-s.usage.saved >= saveInterval):
 		return func(ctx context.Context, s *instance) { sw.saveActivity(ctx, s, at) }
 	}
 	return nil
+}
+
+func (s *instance) checkIntervalLocked() time.Duration {
+	if s.quiet.asleep.Load() {
+		return sleepChecks
+	}
+	return checkInterval
 }
 
 // saveActivity saves a container's last_active_at. A crash loses the time since the last

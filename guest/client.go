@@ -40,15 +40,20 @@ const maxHead = 64 << 10
 // maxStreams is the number of open streams above which DialPort refuses another.
 const maxStreams = 1024
 
+// idleTime is how long a stream waits for the next request. Its end is a frame, after which the
+// sandbox is quiet.
+const idleTime = 5 * time.Second
+
 // baseURL is the URL of requests inside a session.
 const baseURL = "http://guest"
 
 // A Client is the server's connection to one guest. It connects at its first use
 // and again after a loss. It is safe for concurrent use.
 type Client struct {
-	dial func(context.Context) (net.Conn, error) // nil if the client goes through HTTP
-	base string
-	http *http.Client
+	dial    func(context.Context) (net.Conn, error) // nil if the client goes through HTTP
+	sleeper mux.Sleeper                             // nil unless the sandbox may be paused during a connection
+	base    string
+	http    *http.Client
 
 	shell   guestv1connect.ShellClient
 	guest   guestv1connect.GuestClient
@@ -76,10 +81,17 @@ func NewClient(dial func(context.Context) (net.Conn, error)) *Client {
 		},
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    16,
-		IdleConnTimeout:        time.Minute,
+		IdleConnTimeout:        idleTime,
 		MaxResponseHeaderBytes: maxHead,
 	}}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 	c.connect()
+	return c
+}
+
+// NewSleepingClient is NewClient for a sandbox that may be paused during a connection.
+func NewSleepingClient(dial func(context.Context) (net.Conn, error), sleeper mux.Sleeper) *Client {
+	c := NewClient(dial)
+	c.sleeper = sleeper
 	return c
 }
 
@@ -138,7 +150,7 @@ func (c *Client) connected(ctx context.Context) (*mux.Session, error) {
 	if err != nil {
 		return nil, err
 	}
-	session := mux.Client(conn, nil)
+	session := mux.Client(conn, nil, c.sleeper)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.closed {

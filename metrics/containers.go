@@ -13,6 +13,7 @@ import (
 
 var (
 	descRunning   = describe("containers", "Running containers.", "memory_limit", "isolation")
+	descAsleep    = describe("containers_asleep", "Running containers that are paused because they are quiet.", "memory_limit", "isolation")
 	descPoolSize  = describe("pool_size", "Configured size of the pool.", "template", "memory_limit")
 	descPoolReady = describe("pool_ready", "Ready sandboxes in the pool.", "template", "memory_limit")
 	descPoolHits  = describe("pool_hits_total", "Containers that got a sandbox from the pool.", "template", "memory_limit")
@@ -42,7 +43,7 @@ var figures = []figure{
 }
 
 func containerDescs() []*prometheus.Desc {
-	descs := []*prometheus.Desc{descRunning}
+	descs := []*prometheus.Desc{descRunning, descAsleep}
 	for _, f := range figures {
 		descs = append(descs, f.desc)
 	}
@@ -51,12 +52,17 @@ func containerDescs() []*prometheus.Desc {
 
 func emitContainers(ctx context.Context, c Containers, emit emitFunc) {
 	all := c.Readings(ctx)
-	running := map[[2]string]int{}
+	running, asleep := map[[2]string]int{}, map[[2]string]int{}
 	for _, r := range all {
-		running[[2]string{r.MemoryLimit, r.Isolation}]++
+		labels := [2]string{r.MemoryLimit, r.Isolation}
+		running[labels]++
+		if r.Asleep {
+			asleep[labels]++
+		}
 	}
 	for labels, n := range running {
 		emit(descRunning, prometheus.GaugeValue, float64(n), labels[0], labels[1])
+		emit(descAsleep, prometheus.GaugeValue, float64(asleep[labels]), labels[0], labels[1])
 	}
 	slices.SortFunc(all, func(a, b container.Reading) int { return cmp.Compare(a.Stats.ContainerID, b.Stats.ContainerID) })
 	for _, r := range all[:min(len(all), maxReadings)] {

@@ -103,6 +103,7 @@ type ContainersConfig struct {
 	Disk    Bytes         `yaml:"disk"`     // bytes that a container may write. Default: 10g
 	Idle    time.Duration `yaml:"idle"`     // expiry of an unused container, unless its request sets one. Default: 20m
 	MaxIdle time.Duration `yaml:"max_idle"` // maximum that a request may set. Default: 168h
+	Sleep   time.Duration `yaml:"sleep"`    // time without activity after which a container is paused until its next use; 0: never. Default: 30s
 	Pool    int           `yaml:"pool"`     // ready sandboxes of the default template with 1g. Default: 2
 	Pools   []PoolConfig  `yaml:"pools"`    // ready sandboxes of other templates or sizes
 	Network NetworkConfig `yaml:"network"`
@@ -210,9 +211,12 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 	return limits
 }
 
+// defaultSleep is the default of containers.sleep.
+const defaultSleep = 30 * time.Second
+
 // LoadConfig reads a configuration file. If path is "", it returns the defaults.
 func LoadConfig(path string) (*Config, error) {
-	c := &Config{Containers: ContainersConfig{Pool: defaultPool}, path: path}
+	c := &Config{Containers: ContainersConfig{Pool: defaultPool, Sleep: defaultSleep}, path: path}
 	if path != "" {
 		text, err := os.ReadFile(path)
 		if err != nil {

@@ -42,6 +42,7 @@ var keyRules = map[string]keyRule{
 	"containers.disk":                atLeast(1<<20, "1m or more"),
 	"containers.idle":                atLeast(minute, "1m or more"),
 	"containers.max_idle":            atLeast(minute, "1m or more"),
+	"containers.sleep":               aTimeOr0,
 	"containers.pool":                zeroOrMore,
 	"containers.pools.*.size":        oneOrMore,
 	"containers.network.connections": zeroOrMore,

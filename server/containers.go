@@ -81,7 +81,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		Template: c.templates.find, MayName: c.templates.mayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
 			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},
-		Quota: b.quota.Containers,
+		Quota: b.quota.Containers, SleepAfter: config.Sleep,
 		Disk: container.DiskOptions{Filled: b.start.calm.hasFilled,
 			Room: func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) }},
 		Limits: sandbox.Limits{CPU: config.CPU, PIDs: config.PIDs, Disk: int64(config.Disk)},

@@ -46,8 +46,11 @@ func newPs() *cobra.Command {
 
 func psLine(c *berth.Container, now time.Time) string {
 	status := string(c.Status)
-	if c.Berth.Paused {
+	switch {
+	case c.Berth.Paused:
 		status = "paused"
+	case c.Berth.Asleep:
+		status = "asleep"
 	}
 	if c.Berth.Reason != "" {
 		status += " (" + c.Berth.Reason + ")"

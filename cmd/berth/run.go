@@ -85,6 +85,7 @@ and with no server on port 8080, the server runs in this process.`,
 	cmd.Flags().StringVar(&t.source.Template, "template", "", "template of a new container")
 	cmd.Flags().StringVar((*string)(&t.source.SnapshotID), "snapshot", "", "snapshot that a new container starts from")
 	cmd.Flags().StringVar((*string)(&t.source.OnExpiry), "on-expiry", "", "what a new container leaves when it expires: delete or snapshot")
+	cmd.Flags().BoolVar(&t.source.KeepAwake, "keep-awake", false, "do not pause a new container when it is quiet")
 	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or new for a new one")
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to continue")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
@@ -148,7 +149,7 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return err
 	}
 	environment := map[string]any{"type": berth.EnvironmentAuto}
-	if t.source.Template != "" || t.source.SnapshotID != "" || t.source.OnExpiry != "" || t.source.OnLost != "" || len(t.source.Volumes) > 0 {
+	if t.source.Template != "" || t.source.SnapshotID != "" || t.source.OnExpiry != "" || t.source.OnLost != "" || t.source.KeepAwake || len(t.source.Volumes) > 0 {
 		environment["berth"] = t.source
 	}
 	if t.container != "" {

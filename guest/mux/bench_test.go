@@ -15,7 +15,7 @@ import (
 func BenchmarkThroughput(b *testing.B) {
 	for name, open := range map[string]func(net.Conn) func() (net.Conn, error){
 		"mux": func(c net.Conn) func() (net.Conn, error) {
-			s := Client(c, nil)
+			s := Client(c, nil, nil)
 			return func() (net.Conn, error) { return s.Open(context.Background()) }
 		},
 		"yamux": func(c net.Conn) func() (net.Conn, error) {

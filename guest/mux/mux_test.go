@@ -27,7 +27,7 @@ func pair(t *testing.T) (*Session, *yamux.Session) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Client(ours, &Pool{Max: 16 << 20})
+	s := Client(ours, &Pool{Max: 16 << 20}, nil)
 	t.Cleanup(func() { s.Close(); guest.Close() })
 	return s, guest
 }
@@ -238,7 +238,7 @@ func hostile(t *testing.T, pool *Pool) (*Session, net.Conn) {
 	t.Helper()
 	ours, theirs := net.Pipe()
 	go io.Copy(io.Discard, theirs)
-	s := Client(ours, pool)
+	s := Client(ours, pool, nil)
 	t.Cleanup(func() { s.Close(); theirs.Close() })
 	_ = theirs.SetWriteDeadline(time.Now().Add(30 * time.Second))
 	return s, theirs
@@ -372,7 +372,7 @@ func TestFullest(t *testing.T) {
 func TestDeafGuest(t *testing.T) {
 	ours, theirs := net.Pipe()
 	defer theirs.Close()
-	s := Client(ours, nil)
+	s := Client(ours, nil, nil)
 	defer s.Close()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 	defer cancel()
@@ -394,7 +394,7 @@ func TestSignsOfLife(t *testing.T) {
 		silent, living := func() *Session {
 			ours, theirs := net.Pipe()
 			go io.Copy(io.Discard, theirs)
-			return Client(ours, &Pool{Max: 1 << 20})
+			return Client(ours, &Pool{Max: 1 << 20}, nil)
 		}(), func() *Session {
 			ours, theirs := net.Pipe()
 			go func() { // not hashicorp's, whose timers outlive the bubble
@@ -405,7 +405,7 @@ func TestSignsOfLife(t *testing.T) {
 					_, _ = theirs.Write(wire(kindPing, flagACK, 0, binary.BigEndian.Uint32(head[8:]), ""))
 				}
 			}()
-			return Client(ours, &Pool{Max: 1 << 20})
+			return Client(ours, &Pool{Max: 1 << 20}, nil)
 		}()
 		time.Sleep(aliveTime - time.Second)
 		if silent.Ended() {

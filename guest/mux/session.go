@@ -66,11 +66,28 @@ var (
 	errWire = errors.New("the guest does not keep to the protocol")
 )
 
+// A Sleeper is the state of a sandbox that may be paused while its session stays open. Its
+// methods are safe for concurrent use.
+type Sleeper interface {
+	// Sending is called before a frame is sent, and Sent afterwards. Sending returns when the
+	// sandbox runs, which then is not paused before Sent. After an error, the session ends.
+	Sending() error
+	Sent()
+
+	// Received is called for each received frame.
+	Received()
+
+	// Asleep reports whether the sandbox is paused. Meanwhile it gets no pings: they neither
+	// count as frames above nor wake it.
+	Asleep() bool
+}
+
 // A Session is one end of a connection between a server and a guest. It is a net.Listener
 // for the streams that the other end opens. It is safe for concurrent use.
 type Session struct {
 	conn    net.Conn
-	guest   bool // this is the guest's end
+	guest   bool    // this is the guest's end
+	sleeper Sleeper // nil: the sandbox is never paused
 	in      *bufio.Reader
 	share   sharing
 	held    account
@@ -92,13 +109,14 @@ type Session struct {
 }
 
 // Client starts a session over conn, which it closes at the end. Received data counts
-// towards pool; nil is the pool of the process.
-func Client(conn net.Conn, pool *Pool) *Session {
+// towards pool; nil is the pool of the process. sleeper is nil for a sandbox that is not paused
+// while it is connected.
+func Client(conn net.Conn, pool *Pool, sleeper Sleeper) *Session {
 	if pool == nil {
 		pool = &process
 	}
 	s := newSession(conn, conn, pool)
-	s.next = 1
+	s.next, s.sleeper = 1, sleeper
 	s.share.passer, _ = conn.(filePasser)
 	s.start()
 	go s.live()
@@ -271,24 +289,32 @@ func (s *Session) established(st *Stream) {
 	}
 }
 
-// live sends pings and ends the session when the guest does not answer one.
+// live sends pings and ends the session when the guest does not answer one. It sends none to a
+// sleeping guest, which may also owe the answer to the last one.
 func (s *Session) live() {
 	tick := time.NewTicker(aliveTime / 2)
 	defer tick.Stop()
-	for n := uint32(1); ; n++ {
-		for range 2 {
-			select {
-			case <-tick.C:
-			case <-s.done:
-				return
-			}
-			if asked := n - 1; s.pong.Load() != asked {
-				s.end(errors.New("the guest does not answer pings"))
-				return
-			}
+	sent, expected := uint32(0), uint32(0)
+	for half := 1; ; half++ {
+		select {
+		case <-tick.C:
+		case <-s.done:
+			return
 		}
-		s.answer(reply{kindPing, flagSYN, 0, n})
-		s.share.tick(s)
+		if s.sleeper != nil && s.sleeper.Asleep() {
+			expected = s.pong.Load()
+			continue
+		}
+		if s.pong.Load() < expected {
+			s.end(errors.New("the guest does not answer pings"))
+			return
+		}
+		if half%2 == 0 {
+			sent++
+			expected = sent
+			s.answer(reply{kindPing, flagSYN, 0, sent})
+			s.share.tick(s)
+		}
 	}
 }
 
@@ -300,6 +326,9 @@ func (s *Session) receive() error {
 			return err
 		}
 		r := reply{head[1], binary.BigEndian.Uint16(head[2:]), binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])}
+		if s.sleeper != nil && r.kind != kindPing {
+			s.sleeper.Received()
+		}
 		switch {
 		case head[0] != 0:
 			return fmt.Errorf("%w: version %d", errWire, head[0])

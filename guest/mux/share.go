@@ -95,6 +95,11 @@ func (sh *sharing) offer(s *Session) {
 		return
 	}
 	defer func() { <-s.turn }()
+	sent, err := s.wake()
+	if err != nil {
+		return
+	}
+	defer sent()
 	if err := sh.passer.WriteFile(reply{kindArena, flagSYN, 0, arenaSize}.append(nil), f); err != nil {
 		s.end(err)
 	}

@@ -28,7 +28,7 @@ func shared(t *testing.T) (s, guest *Session, st, other *Stream) {
 	t.Helper()
 	before := arenas.Load()
 	ours, theirs := sockets(t)
-	s, guest = Client(passer{ours.(*net.UnixConn)}, &Pool{Max: 16 << 20}), Guest(theirs)
+	s, guest = Client(passer{ours.(*net.UnixConn)}, &Pool{Max: 16 << 20}, nil), Guest(theirs)
 	t.Cleanup(func() {
 		s.Close()
 		guest.Close()
@@ -188,7 +188,7 @@ func TestSharedWithYamux(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := Client(passer{ours.(*net.UnixConn)}, &Pool{Max: 16 << 20})
+	s := Client(passer{ours.(*net.UnixConn)}, &Pool{Max: 16 << 20}, nil)
 	t.Cleanup(func() { s.Close(); guest.Close() })
 	st, other := streams(t, s, guest)
 	want := randomBytes(3, 1<<20)
@@ -206,7 +206,7 @@ func TestSharedWithYamux(t *testing.T) {
 func offered(t *testing.T) (*Session, *net.UnixConn, *os.File) {
 	t.Helper()
 	ours, theirs := sockets(t)
-	s := Client(passer{ours.(*net.UnixConn)}, &Pool{Max: 16 << 20})
+	s := Client(passer{ours.(*net.UnixConn)}, &Pool{Max: 16 << 20}, nil)
 	t.Cleanup(func() { s.Close() })
 	in := &fileReader{conn: theirs.(*net.UnixConn)}
 	expect := func(kind byte) {

@@ -39,6 +39,13 @@ func (s *Session) begin(cancel <-chan struct{}) error {
 
 // write writes s.heads and a body. The caller has the turn.
 func (s *Session) write(body []byte) error {
+	if len(s.heads) != headSize || s.heads[1] != kindPing {
+		sent, err := s.wake()
+		if err != nil {
+			return err
+		}
+		defer sent()
+	}
 	if !s.guest {
 		_ = s.conn.SetWriteDeadline(time.Now().Add(writeTime))
 	}
@@ -55,6 +62,19 @@ func (s *Session) write(body []byte) error {
 		return ErrLost
 	}
 	return nil
+}
+
+// wake wakes the sandbox for a frame. The caller has the turn, and calls sent after the write.
+func (s *Session) wake() (sent func(), err error) {
+	if s.sleeper == nil {
+		return func() {}, nil
+	}
+	if err := s.sleeper.Sending(); err != nil {
+		s.sleeper.Sent()
+		s.end(err)
+		return nil, ErrLost
+	}
+	return s.sleeper.Sent, nil
 }
 
 // append appends the frame to b.

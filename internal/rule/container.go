@@ -23,7 +23,8 @@ func ContainerSource(more Fields) Rule {
 		"volumes": List(Object(Fields{
 			"name": Text(1, 63), "path": Text(1, 256), "read_only": Boolean,
 		}, "name"), 16),
-		"on_expiry": OneOf("delete", "snapshot"),
+		"on_expiry":  OneOf("delete", "snapshot"),
+		"keep_awake": Boolean,
 	}
 	maps.Copy(all, more)
 	return Object(all)

@@ -47,8 +47,17 @@ func OpenExisting(stateDir string, log *slog.Logger) (*Driver, error) {
 // because they do not survive that (docs/decisions/0002-gvisor-pause.md).
 func (d *Driver) Freeze(ctx context.Context, id string) error { return d.base.Freeze(ctx, id) }
 
-// Thaw continues the sentry.
-func (d *Driver) Thaw(_ context.Context, id string) error { return d.base.Thaw(id) }
+// Thaw continues the sentry, unless the sandbox is paused: then Resume does.
+func (d *Driver) Thaw(_ context.Context, id string) error {
+	s, err := d.base.Find(id)
+	if err != nil {
+		return err
+	}
+	if paused, err := s.Paused(); err == nil && paused {
+		return nil
+	}
+	return d.base.Thaw(id)
+}
 
 // Kill ends the processes of the sandbox. Its disk is an unlinked file, which is freed with
 // them.

@@ -17,10 +17,23 @@ const controlTimeout = 10 * time.Second
 // Pause stops every process in the sandbox through the sentry. Freezing the sentry's cgroup is
 // faster but breaks systrap: processes that run when it is frozen die when it is thawed
 // (docs/decisions/0002-gvisor-pause.md).
-func (d *Driver) Pause(ctx context.Context, id string) error { return d.control(ctx, id, "pause") }
+//
+// Then Pause stops the sentry too: it updates its clocks once a second and collects garbage, also
+// while nothing in it runs.
+func (d *Driver) Pause(ctx context.Context, id string) error {
+	if err := d.control(ctx, id, "pause"); err != nil {
+		return err
+	}
+	return d.base.Freeze(ctx, id)
+}
 
 // Resume continues a paused sandbox.
-func (d *Driver) Resume(ctx context.Context, id string) error { return d.control(ctx, id, "resume") }
+func (d *Driver) Resume(ctx context.Context, id string) error {
+	if err := d.base.Thaw(id); err != nil {
+		return err
+	}
+	return d.control(ctx, id, "resume")
+}
 
 // control runs a runsc command on a running sandbox; it takes 12 ms.
 func (d *Driver) control(ctx context.Context, id, command string) error {
