@@ -143,6 +143,12 @@ func TestStartKilled(t *testing.T) {
 			t.Errorf("something is left of %s: %v", id, err)
 		}
 	}
+	// A container whose creation was not answered any more may exist, and use the volume.
+	for list := c.Containers.ListAutoPaging(t.Context(), openai.ContainerListParams{}); list.Next(); {
+		if err := c.Containers.Delete(t.Context(), list.Current().ID); err != nil {
+			t.Error(err)
+		}
+	}
 	if err := c.Delete(t.Context(), "volumes/"+string(v.ID), nil, nil); err != nil {
 		t.Error(err)
 	}
