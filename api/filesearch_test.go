@@ -86,7 +86,7 @@ func TestFileSearchEvents(t *testing.T) {
 	}
 }
 
-// A search that cannot run is told to the model, or ends the response with the reason.
+// The model reads why a search cannot run, or the response ends with the reason.
 func TestFileSearchFails(t *testing.T) {
 	h := newHouse(t, nil)
 	v := h.call(200, "POST", "/v1/vector_stores", nil)

@@ -92,7 +92,7 @@ func TestMCPListFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) { listFails(t, h, tc.tool, tc.want) })
 	}
-	t.Run("nobody listens", func(t *testing.T) {
+	t.Run("no listener", func(t *testing.T) {
 		s := httptest.NewServer(nil)
 		address := h.reachable(s.URL)
 		s.Close()

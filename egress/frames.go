@@ -28,7 +28,7 @@ type frames struct {
 // Bits of a frame's first byte, and the defined opcodes.
 const (
 	frameFinal    = 0x80
-	frameReserved = 0x70 // used by extensions, of which none was offered
+	frameReserved = 0x70 // used by extensions; none was offered
 	frameOpcode   = 0x0f
 
 	opContinuation = 0x0

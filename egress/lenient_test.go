@@ -269,7 +269,7 @@ func FuzzSniff(f *testing.F) {
 }
 
 // readAsRequest reports whether a host like Python's or Node's accepts b as a request: a line of
-// three words after empty lines, of which the last is a version.
+// three words after empty lines; the last is a version.
 func readAsRequest(b []byte) bool {
 	for len(b) > 0 && isBlank(b[0]) {
 		b = b[1:]

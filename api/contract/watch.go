@@ -15,7 +15,7 @@ import (
 const Prefix = "/v1"
 
 // maxWatched is the maximum number of bytes of an answer to record. A longer answer is not
-// checked, except a stream, of which the start is checked.
+// checked, except a stream: only its start is checked.
 const maxWatched = 8 << 20
 
 // Watch returns a handler that calls next and reports every answer that violates the contract

@@ -17,7 +17,7 @@ const firstRealTime, lastRealTime unix.Signal = 34, 64
 //
 // The runtime has a handler for each signal, and each new process takes back each of
 // them by a system call of its own, which is most of what there is to do between clone
-// and execve, and slow in gVisor. Nobody sends an init real-time signals: those 31
+// and execve, and slow in gVisor. An init gets no real-time signals: those 31
 // have no handler.
 func catchSignals() {
 	caught := make(chan os.Signal, 1)

@@ -113,7 +113,7 @@ func enclose(pids uint64) error {
 	}
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
-		return fmt.Errorf("mounting /proc, of which no part may be hidden here, as it is in some containers: %w", err)
+		return fmt.Errorf("mounting /proc: in some containers a part of it is hidden, which the kernel refuses: %w", err)
 	}
 	if err := unix.Mount("berth", runDir, "tmpfs", flags, runOptions); err != nil {
 		return fmt.Errorf("mount tmpfs: %w", err)
