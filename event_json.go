@@ -103,81 +103,64 @@ func DecodeEvent(data []byte) (ev Event, err error) {
 	return ev, err
 }
 
-// decodeTextDelta decodes an event in the form that AppendJSON writes itself.
+// decodeTextDelta decodes an event that has only the fields that AppendJSON writes itself.
 func decodeTextDelta(data []byte) (ev Event, ok bool) {
-	r := deltaReader{rest: data}
-	r.skip(`{"type":"`)
-	ev.Type = EventType(r.word())
-	r.skip(`","sequence_number":`)
-	ev.SequenceNumber = r.integer()
-	if r.at(`,"item_id":"`) {
-		ev.ItemID = r.word()
-		r.skip(`"`)
-	}
-	ev.OutputIndex = r.index(`,"output_index":`)
-	ev.ContentIndex = r.index(`,"content_index":`)
-	ev.SummaryIndex = r.index(`,"summary_index":`)
-	r.skip(`,"delta":`)
-	n := plainString(r.rest)
-	if r.failed || n == 0 {
-		return Event{}, false
-	}
-	ev.Delta = bytes.Clone(r.rest[:n])
-	r.rest = r.rest[n:]
-	if r.at(`,"logprobs":[]`) {
-		ev.Logprobs = &[]json.RawMessage{}
-	}
-	r.skip("}")
-	return ev, !r.failed && len(r.rest) == 0
+	s := jsonText{rest: data}
+	ok = s.object(func(key []byte) bool {
+		switch string(key) {
+		case "type":
+			return s.word((*string)(&ev.Type))
+		case "sequence_number":
+			return s.integer(&ev.SequenceNumber)
+		case "item_id":
+			return s.word(&ev.ItemID)
+		case "output_index":
+			return s.index(&ev.OutputIndex)
+		case "content_index":
+			return s.index(&ev.ContentIndex)
+		case "summary_index":
+			return s.index(&ev.SummaryIndex)
+		case "delta":
+			raw, ok := s.quoted()
+			ev.Delta = bytes.Clone(raw)
+			return ok && plainString(raw) == len(raw)
+		case "logprobs":
+			ev.Logprobs = new([]json.RawMessage)
+			return s.empty(ev.Logprobs)
+		}
+		return false
+	})
+	s.peek()
+	return ev, ok && len(s.rest) == 0 && ev.Delta != nil
 }
 
-// A deltaReader reads the parts of a text one after another. After a part that is not there,
-// it has failed.
-type deltaReader struct {
-	rest   []byte
-	failed bool
-}
-
-// at skips a text if it is next.
-func (r *deltaReader) at(text string) bool {
-	if len(r.rest) < len(text) || string(r.rest[:len(text)]) != text {
+// word reads a string of the characters of types and ids.
+func (s *jsonText) word(to *string) bool {
+	raw, ok := s.quoted()
+	if !ok {
 		return false
 	}
-	r.rest = r.rest[len(text):]
-	return true
+	*to = string(raw[1 : len(raw)-1])
+	return isWord(*to)
 }
 
-func (r *deltaReader) skip(text string) { r.failed = !r.at(text) || r.failed }
-
-// word reads up to a quote.
-func (r *deltaReader) word() string {
-	n := bytes.IndexByte(r.rest, '"')
-	if n < 0 || !isWord(string(r.rest[:n])) {
-		r.failed = true
-		return ""
-	}
-	word := string(r.rest[:n])
-	r.rest = r.rest[n:]
-	return word
-}
-
-func (r *deltaReader) integer() int64 {
+// integer reads a number without sign, fraction and exponent.
+func (s *jsonText) integer(to *int64) bool {
+	s.peek()
 	n := 0
-	for n < len(r.rest) && r.rest[n] >= '0' && r.rest[n] <= '9' {
+	for n < len(s.rest) && s.rest[n] >= '0' && s.rest[n] <= '9' {
 		n++
 	}
-	v, err := strconv.ParseInt(string(r.rest[:n]), 10, 64)
-	if err != nil || n > 1 && r.rest[0] == '0' {
-		r.failed = true
-	}
-	r.rest = r.rest[n:]
-	return v
+	v, err := strconv.ParseInt(string(s.rest[:n]), 10, 64)
+	ok := err == nil && (n == 1 || s.rest[0] != '0')
+	*to, s.rest = v, s.rest[n:]
+	return ok
 }
 
-func (r *deltaReader) index(name string) *int {
-	if !r.at(name) {
-		return nil
-	}
-	v := int(r.integer())
-	return &v
+func (s *jsonText) index(to **int) bool {
+	var v int64
+	ok := s.integer(&v)
+	*to = new(int)
+	**to = int(v)
+	return ok
 }

@@ -7,7 +7,9 @@ package jsonscan
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"unicode/utf8"
 )
 
 // The errors of Check.
@@ -109,6 +111,51 @@ func Fields(object []byte, field func(name, value []byte) bool) bool {
 		i = Space(object, i+1)
 	}
 	return false
+}
+
+// Elements is Fields for the elements of a list.
+func Elements(list []byte, element func(value []byte) bool) bool {
+	i := Space(list, 0)
+	if i == len(list) || list[i] != '[' {
+		return false
+	}
+	if i = Space(list, i+1); i < len(list) && list[i] == ']' {
+		return Space(list, i+1) == len(list)
+	}
+	for i < len(list) {
+		end := Value(list, i)
+		if i == end || !element(list[i:end]) {
+			return false
+		}
+		if i = Space(list, end); i == len(list) {
+			return false
+		}
+		if list[i] == ']' {
+			return Space(list, i+1) == len(list)
+		}
+		if list[i] != ',' {
+			return false
+		}
+		i = Space(list, i+1)
+	}
+	return false
+}
+
+// Unquote returns the text of a string, and whether value is one.
+func Unquote(value []byte) (text string, ok bool) {
+	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
+		return "", false
+	}
+	inner := value[1 : len(value)-1]
+	plain := utf8.Valid(inner)
+	for _, c := range inner {
+		plain = plain && c >= ' ' && c != '"' && c != '\\'
+	}
+	if plain {
+		return string(inner), true
+	}
+	err := json.Unmarshal(value, &text)
+	return text, err == nil
 }
 
 // Value returns the end of the value that begins at i.

@@ -133,3 +133,43 @@ func unique(text []byte) bool {
 	}
 	return walk()
 }
+
+// Of the texts that are valid JSON, Fields and Elements visit what encoding/json decodes.
+func TestVisitsAll(t *testing.T) {
+	for _, text := range append(texts, `{`, `[`, `{"a":1,}`, `[1,]`, `{"a"}`, `[1 2]`, `{} x`, `[] x`, `{,}`, `[,]`) {
+		var object map[string]json.RawMessage
+		var list []json.RawMessage
+		fields, elements := map[string]json.RawMessage{}, []json.RawMessage{}
+		isObject := Fields([]byte(text), func(name, value []byte) bool { fields[string(name)] = value; return true })
+		isList := Elements([]byte(text), func(value []byte) bool { elements = append(elements, value); return true })
+		if want := json.Unmarshal([]byte(text), &object) == nil; isObject != want || want && !sameKeys(object, fields) {
+			t.Errorf("%s: got fields %v, %s", text, isObject, fields)
+		}
+		if want := json.Unmarshal([]byte(text), &list) == nil; isList != want || want && len(list) != len(elements) {
+			t.Errorf("%s: got elements %v, %s", text, isList, elements)
+		}
+	}
+	refused := func([]byte) bool { return false }
+	if Elements([]byte(`[1]`), refused) || Fields([]byte(`{"a":1}`), func(_, value []byte) bool { return refused(value) }) {
+		t.Error("what was refused was accepted")
+	}
+}
+
+func sameKeys(a, b map[string]json.RawMessage) bool {
+	for name := range a {
+		if _, ok := b[name]; !ok {
+			return false
+		}
+	}
+	return len(a) == len(b)
+}
+
+func TestUnquote(t *testing.T) {
+	for _, text := range []string{`""`, `"a"`, `"é\n\""`, `"\ud83d\ude00"`, "\"\xff\"", `"`, `a`, `"a"b"`, "\"\n\"", `"\x"`, `null`} {
+		var want string
+		valid := json.Unmarshal([]byte(text), &want) == nil && text != "null"
+		if got, ok := Unquote([]byte(text)); ok != valid || ok && got != want {
+			t.Errorf("%s: got %q, %v, want %q, %v", text, got, ok, want, valid)
+		}
+	}
+}

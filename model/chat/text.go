@@ -1,12 +1,6 @@
 package chat
 
-import (
-	"bytes"
-	"encoding/json"
-	"unicode/utf8"
-
-	"github.com/berth-run/berth/internal/jsonscan"
-)
+import "github.com/berth-run/berth/internal/jsonscan"
 
 // textChunk decodes a chunk that only adds text to the answer, as nearly all do, in a
 // fraction of the time of encoding/json. It returns false for all others, and for those
@@ -35,20 +29,21 @@ func textChunk(data []byte) (model, tier, text string, ok bool) {
 
 // textChoice decodes a list of one choice.
 func textChoice(list []byte) (text string, ok bool) {
-	if len(list) < 2 || list[0] != '[' || list[len(list)-1] != ']' {
-		return "", false
-	}
-	ok = jsonscan.Fields(list[1:len(list)-1], func(name, value []byte) (ok bool) {
-		switch string(name) {
-		case "index":
-			return len(value) == 1 && value[0] == '0'
-		case "delta":
-			text, ok = textDelta(value)
-			return ok
-		case "message", "finish_reason", "logprobs":
-			return isNull(value)
-		}
-		return isPlain(name)
+	n := 0
+	ok = jsonscan.Elements(list, func(choice []byte) bool {
+		n++
+		return n == 1 && jsonscan.Fields(choice, func(name, value []byte) (ok bool) {
+			switch string(name) {
+			case "index":
+				return len(value) == 1 && value[0] == '0'
+			case "delta":
+				text, ok = textDelta(value)
+				return ok
+			case "message", "finish_reason", "logprobs":
+				return isNull(value)
+			}
+			return isPlain(name)
+		})
 	})
 	return text, ok
 }
@@ -81,26 +76,9 @@ func isPlain(name []byte) bool {
 func isNull(value []byte) bool { return string(value) == "null" }
 
 // decodeString decodes a string, or null as an empty one.
-func decodeString(value []byte) (s string, ok bool) {
+func decodeString(value []byte) (string, bool) {
 	if isNull(value) {
 		return "", true
 	}
-	if len(value) < 2 || value[0] != '"' || value[len(value)-1] != '"' {
-		return "", false
-	}
-	if inner := value[1 : len(value)-1]; bytes.IndexByte(inner, '\\') < 0 && printable(inner) {
-		return string(inner), true
-	}
-	err := json.Unmarshal(value, &s)
-	return s, err == nil
-}
-
-// printable reports whether a text is UTF-8 without control characters.
-func printable(text []byte) bool {
-	for _, c := range text {
-		if c < 0x20 {
-			return false
-		}
-	}
-	return utf8.Valid(text)
+	return jsonscan.Unquote(value)
 }
