@@ -32,10 +32,6 @@ func TestSuite(t *testing.T) {
 			p, double := open(t, script)
 			return p, double.Double
 		},
-		OpenImpatient: func(t *testing.T, script modeltest.Script) (model.Provider, *modeltest.Double) {
-			p, double := open(t, script, func(o *gemini.Options) { o.FirstToken, o.Silence = 20*time.Millisecond, 20*time.Millisecond })
-			return p, double.Double
-		},
 		At: func(t *testing.T, address string, timeout time.Duration) model.Provider {
 			p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: timeout, Silence: timeout}})
 			if err != nil {

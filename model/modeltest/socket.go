@@ -74,6 +74,9 @@ func (s *socket) serve(conn *net.TCPConn) {
 	s.answer.Load().(reply)(conn, req)
 }
 
+// received returns the number of requests that were read whole.
+func (s *socket) received() int { return int(s.requests.Load()) }
+
 // at returns the address of a double with the socket's host.
 func (s *socket) at(double *Double) string {
 	u, err := url.Parse(double.URL)
@@ -128,7 +131,10 @@ func hanging(response string, left chan<- struct{}) reply {
 	return func(conn *net.TCPConn, _ *http.Request) {
 		_, _ = io.WriteString(conn, response)
 		_, _ = conn.Read(make([]byte, 1))
-		left <- struct{}{}
+		select {
+		case left <- struct{}{}:
+		default:
+		}
 	}
 }
 
@@ -169,7 +175,7 @@ func settled(t *testing.T, run func()) {
 	t.Helper()
 	run()
 	var left []string
-	for deadline := time.Now().Add(5 * waitLimit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
+	for deadline := time.Now().Add(waitLimit); time.Now().Before(deadline); time.Sleep(time.Millisecond) {
 		if left = working(); len(left) == 0 {
 			return
 		}

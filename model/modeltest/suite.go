@@ -19,10 +19,6 @@ type Harness struct {
 	// Key. Both end with the test.
 	Open func(t *testing.T, script Script) (model.Provider, *Double)
 
-	// OpenImpatient is Open for a provider with timeouts of 20 ms, before and after
-	// its first output.
-	OpenImpatient func(t *testing.T, script Script) (model.Provider, *Double)
-
 	// At returns a provider for an address in place of a Double's URL. A timeout
 	// other than 0 is its timeout.
 	At func(t *testing.T, address string, timeout time.Duration) model.Provider

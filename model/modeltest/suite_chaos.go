@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -14,12 +15,14 @@ import (
 var chaos = []conversation{
 	{name: "timeouts", run: func(t *testing.T, h Harness) {
 		for name, turn := range map[string]Turn{"before the first output": Reply(Wait(nil)), "after the first output": Reply(model.Text{Text: "a"}, Wait(nil))} {
-			p, double := h.OpenImpatient(t, Always(turn))
-			_, err := Collect(t, p, newRequest("hi"))
-			if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "stopped responding") {
-				t.Errorf("%s: got %v", name, err)
-			}
-			wantLeft(t, double)
+			_, double := h.Open(t, Always(turn))
+			UntilReceived(20*time.Millisecond, double.requestCount, func(timeout time.Duration) {
+				_, err := Collect(t, h.At(t, double.URL, timeout), newRequest("hi"))
+				if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "stopped responding") {
+					t.Errorf("%s: got %v", name, err)
+				}
+			})
+			wantLeft(t, double.Left)
 		}
 	}},
 	{name: "an HTML page instead of an answer", run: func(t *testing.T, h Harness) {

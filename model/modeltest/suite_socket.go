@@ -40,17 +40,13 @@ var sockets = []conversation{
 		whole, left := unchunked(t, response), make(chan struct{}, 1)
 		for part := range 8 {
 			s := listen(t, hanging(whole[:len(whole)*part/10], left))
-			for wait := 200 * time.Millisecond; s.requests.Load() == 0; wait *= 2 { // until the provider waits long enough to send a request
-				_, err := Collect(t, h.At(t, s.at(double), wait), withTools("hi"))
+			UntilReceived(200*time.Millisecond, s.received, func(timeout time.Duration) {
+				_, err := Collect(t, h.At(t, s.at(double), timeout), withTools("hi"))
 				if e := wantError(t, err, berth.CodeUpstream); !strings.Contains(e.Message, "stopped responding") {
 					t.Errorf("after %d tenths: got %v", part, err)
 				}
-			}
-			select {
-			case <-left:
-			case <-time.After(waitLimit):
-				t.Fatal("the connection is still open")
-			}
+			})
+			wantLeft(t, left)
 		}
 	}},
 	{name: "a server that does not speak HTTP", run: func(t *testing.T, h Harness) {
@@ -98,11 +94,13 @@ var sockets = []conversation{
 		left := make(chan struct{}, 1)
 		for _, status := range []string{"500 Internal Server Error", "429 Too Many Requests"} {
 			s := listen(t, hanging("HTTP/1.1 "+status+"\r\nContent-Length: 100\r\n\r\n{\"error\":", left))
-			_, err := Collect(t, h.At(t, "http://"+s.addr, 20*time.Millisecond), newRequest("hi"))
-			if code := berth.ErrorCode(err); code != berth.CodeUpstream && code != berth.CodeRateLimited {
-				t.Errorf("%s: got %v", status, err)
-			}
-			<-left
+			UntilReceived(20*time.Millisecond, s.received, func(timeout time.Duration) {
+				_, err := Collect(t, h.At(t, "http://"+s.addr, timeout), newRequest("hi"))
+				if code := berth.ErrorCode(err); code != berth.CodeUpstream && code != berth.CodeRateLimited {
+					t.Errorf("%s: got %v", status, err)
+				}
+			})
+			wantLeft(t, left)
 		}
 	}},
 	{name: "refusals without a message", run: func(t *testing.T, h Harness) {
@@ -160,11 +158,7 @@ var sockets = []conversation{
 		for range h.At(t, s.at(double), 0).Stream(t.Context(), withTools("hi")) {
 			break
 		}
-		select {
-		case <-left:
-		case <-time.After(waitLimit):
-			t.Error("the connection is still open")
-		}
+		wantLeft(t, left)
 	}},
 }
 
