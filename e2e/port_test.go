@@ -143,7 +143,7 @@ func testBrowser(t *testing.T, page string) {
 	if err != nil {
 		t.Skip("no chromium: how browsers treat a link is not tested")
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
+	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
 		"--virtual-time-budget=10000", "--dump-dom", page)

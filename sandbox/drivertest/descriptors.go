@@ -40,7 +40,7 @@ func (s lifecycle) noDescriptors(t *testing.T) {
 	}
 
 	_, err := withoutDescriptors(t, func() (bool, error) {
-		ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 		defer cancel()
 		return false, again.Destroy(ctx, b.ID)
 	})

@@ -166,13 +166,13 @@ type Result struct {
 const maxOutput = 1 << 20
 
 // Sh runs a command in the sandbox's shell.
-func (b *Box) Sh(script string) Result { return b.ShTimeout(script, b.patience*time.Minute) }
+func (b *Box) Sh(script string) Result { return b.ShTimeout(script, b.patience*3*time.Minute) }
 
 // ShTimeout is Sh with a time limit of the command.
 func (b *Box) ShTimeout(script string, timeout time.Duration) Result {
 	b.tb.Helper()
 	// The guest ends the command. If the guest itself is gone, the context ends the call.
-	ctx, cancel := context.WithTimeout(b.tb.Context(), timeout+b.patience*15*time.Second)
+	ctx, cancel := context.WithTimeout(b.tb.Context(), timeout+b.patience*time.Minute)
 	defer cancel()
 	call := guest.ShellCall{
 		CallID:   fmt.Sprintf("call_%d_%d", time.Now().UnixNano(), b.calls.Add(1)),
@@ -221,7 +221,7 @@ func (b *Box) Must(script string) string {
 // gone. Last returns the output received so far.
 func (b *Box) Last(script string) string {
 	b.tb.Helper()
-	ctx, cancel := context.WithTimeout(b.tb.Context(), b.patience*30*time.Second)
+	ctx, cancel := context.WithTimeout(b.tb.Context(), b.patience*2*time.Minute)
 	defer cancel()
 	p, err := b.Client.Start(ctx, guest.ProcessRequest{Cmd: "/bin/sh", Args: []string{"-c", script}})
 	if err != nil {
@@ -253,7 +253,7 @@ func (b *Box) Await(what string, ok func(sandbox.Stats) bool) sandbox.Stats {
 	b.tb.Helper()
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
-	for end := time.Now().Add(b.patience * 30 * time.Second); ; <-tick.C {
+	for end := time.Now().Add(b.patience * 2 * time.Minute); ; <-tick.C {
 		st := b.Stats()
 		if ok(st) {
 			return st
@@ -267,7 +267,7 @@ func (b *Box) Await(what string, ok func(sandbox.Stats) bool) sandbox.Stats {
 // Answers checks that the guest answers within a few seconds.
 func (b *Box) Answers() {
 	b.tb.Helper()
-	if r := b.ShTimeout("echo here", b.patience*20*time.Second); r.Stdout != "here\n" {
+	if r := b.ShTimeout("echo here", b.patience*time.Minute); r.Stdout != "here\n" {
 		b.tb.Errorf("%s does not answer any more: got %+v, state %+v", b.ID, r, b.Stats())
 	}
 }

@@ -168,7 +168,7 @@ func (o *outside) network() guest.Network {
 // refusal waits for a refused flow to a host, and returns the reason.
 func (o *outside) refusal(t *testing.T, host string) string {
 	t.Helper()
-	for end := time.Now().Add(10 * time.Second); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(5 * time.Millisecond) {
 		o.mu.Lock()
 		for _, f := range o.flows {
 			if f.Target.Host == host && !f.Allowed {

@@ -121,11 +121,11 @@ func (s limits) cpuHog(t *testing.T) {
 	before, began := b.Stats().CPU, time.Now()
 	b.ShTimeout("for i in 1 2 3 4; do (while :; do :; done) & done; wait", 2*time.Second)
 	used, took := b.Stats().CPU-before, time.Since(began)
-	// It may use one period more than its share, and must use at least half.
+	// It may use one period more than its share, and must use a tenth, also on a busy machine.
 	if limit := time.Duration(cores*float64(took)) + 200*time.Millisecond; used > limit {
 		t.Errorf("in %v: got %v of CPU, want at most %v", took, used, limit)
 	}
-	if used < time.Duration(cores*float64(took)/2) && s.features.Slowness <= 1 { // several sandboxes may wait for each other
+	if used < time.Duration(cores*float64(took)/10) && s.features.Slowness <= 1 { // several sandboxes may wait for each other
 		t.Errorf("in %v: got only %v of CPU", took, used)
 	}
 	b.Answers()
