@@ -189,7 +189,7 @@ func (a *admission) settle(ctx context.Context) error {
 		}
 		id, err := e.Containers.Provide(ctx, a.caller, *environment, cmp.Or(r.record.Container, r.transcript.Chain.Container))
 		if err != nil {
-			return atEnvironment(err, i)
+			return atEnvironment(err, cmp.Or(kind.Container.Param, "environment"), i)
 		}
 		if tools[i], err = kind.Container.Settle(t, id); err != nil {
 			return err
@@ -287,11 +287,11 @@ func atTool(err error, i int) error {
 	return &at
 }
 
-// atEnvironment is atTool for an error about the tool's environment.
-func atEnvironment(err error, i int) error {
+// atEnvironment is atTool for an error about a field of the tool: its environment.
+func atEnvironment(err error, field string, i int) error {
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		at := *e
-		at.Param = strings.TrimSuffix("environment."+e.Param, ".")
+		at.Param = strings.TrimSuffix(field+"."+e.Param, ".")
 		err = &at
 	}
 	return atTool(err, i)

@@ -101,6 +101,9 @@ func abandon(body berth.Response, drafts drafts, except map[int]bool) []berth.Ev
 		if it.Status() != berth.StatusInProgress && draft == nil || except[i] {
 			continue
 		}
+		if it.Status().Final() { // a call that holds its own output has closed it
+			continue
+		}
 		fields := map[string]any{}
 		if draft != nil {
 			fields = draft.Fields(it)

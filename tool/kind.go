@@ -57,6 +57,7 @@ type Context struct {
 
 // A Container describes how a tool names the container of its calls.
 type Container struct {
+	Param string // the field of the tool with the container; default "environment"
 	// Environment returns the environment that the tool requests, or nil if its calls run
 	// outside containers.
 	Environment func(berth.Tool) (*berth.ShellToolEnvironment, error)
