@@ -23,6 +23,7 @@ type ShellCall struct {
 	Commands []string      // empty: only resume a known call
 	Timeout  time.Duration // of each command, in whole milliseconds; 0: no limit
 	Known    bool          // the call was started before: a guest that does not know it runs nothing
+	Kernel   string        // the commands are code for this Jupyter kernel, and stdout is jupyter.Events as lines of JSON; empty: shell commands
 	Keep     int64         // bytes of output above which the guest stores a command's output in files; 0: never
 }
 
@@ -166,7 +167,7 @@ func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) 
 		commands = nil
 	}
 	stream, err := s.client.shell.Run(ctx, connect.NewRequest(&v1.RunRequest{CallId: s.call.CallID,
-		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen, KeepAbove: s.call.Keep}))
+		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen, KeepAbove: s.call.Keep, Kernel: s.call.Kernel}))
 	if err != nil {
 		return true, false, err
 	}

@@ -24,9 +24,10 @@ type command struct {
 	timeout time.Duration
 	stdout  *spool
 	stderr  *spool
-	dump    string // where its shell writes its state
-	left    string // the written state; used by run, then by the call's merge
-	began   string // where it writes its initial state, if that is unknown
+	dump    string        // where its shell writes its state
+	left    string        // the written state; used by run, then by the call's merge
+	began   string        // where it writes its initial state, if that is unknown
+	stopped chan struct{} // closed when code of a kernel is to stop
 
 	mu       sync.Mutex
 	pid      int     // of its shell; 0 before it starts

@@ -55,6 +55,7 @@ type Server struct {
 	reaper  *reaper
 	shell   *shell
 	procs   *processes
+	kernels *kernels
 	watches *watchers
 	network *network
 	handler http.Handler
@@ -103,6 +104,7 @@ func New(opts Options) (*Server, error) {
 		return nil, err
 	}
 	s.procs = &processes{server: s, live: map[int]*process{}}
+	s.kernels = &kernels{server: s, byName: map[string]*kernel{}}
 	s.watches = &watchers{server: s, polled: map[string]*watcher{}}
 	s.network = &network{server: s, names: map[string]*outsider{}}
 	s.shell = newShell(s)

@@ -49,7 +49,8 @@ func newShell(s *Server) *shell {
 type call struct {
 	id        string
 	commands  []*command
-	keepAbove int64 // bytes of output above which a command's files stay; 0: never
+	kernel    string // that runs the commands as code; empty: they are shell commands
+	keepAbove int64  // bytes of output above which a command's files stay; 0: never
 
 	mu      sync.Mutex
 	wake    chan struct{} // closed and replaced when anything changes
@@ -115,10 +116,10 @@ func (s *shell) call(req *v1.RunRequest) (*call, error) {
 	if len(req.Commands) == 0 {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no call %s", req.CallId))
 	}
-	c := &call{id: req.CallId, keepAbove: req.KeepAbove, wake: make(chan struct{})}
+	c := &call{id: req.CallId, kernel: req.Kernel, keepAbove: req.KeepAbove, wake: make(chan struct{})}
 	for i, script := range req.Commands {
 		c.commands = append(c.commands, &command{
-			call: c, index: i, script: script, timeout: time.Duration(req.TimeoutMs) * time.Millisecond,
+			call: c, index: i, script: script, timeout: time.Duration(req.TimeoutMs) * time.Millisecond, stopped: make(chan struct{}),
 			stdout: &spool{name: s.kept.name(c.id, i, "stdout"), ring: c.ring}, stderr: &spool{name: s.kept.name(c.id, i, "stderr"), ring: c.ring},
 		})
 	}
@@ -161,11 +162,19 @@ func (s *shell) start(c *call) {
 	before, scene := s.state.current(), s.files.Begin()
 	var all sync.WaitGroup
 	for _, cmd := range c.commands {
-		all.Go(func() { s.run(cmd, before) })
+		all.Go(func() {
+			if c.kernel != "" {
+				s.server.kernels.run(cmd)
+			} else {
+				s.run(cmd, before)
+			}
+		})
 	}
 	go func() {
 		all.Wait()
-		s.state.merge(c, before)
+		if c.kernel == "" {
+			s.state.merge(c, before)
+		}
 		for _, cmd := range c.commands {
 			cmd.finish()
 		}

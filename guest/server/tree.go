@@ -14,10 +14,13 @@ import (
 // limits stop that one.
 const marker = "BERTH_CALL"
 
-// kill ends the command with everything that it started.
+// kill ends the command with everything that it started. It interrupts code of a kernel.
 func (c *command) kill() {
 	c.mu.Lock()
 	pid, over := c.pid, c.over
+	if !c.killed {
+		close(c.stopped)
+	}
 	c.killed = true
 	c.mu.Unlock()
 	if pid != 0 {

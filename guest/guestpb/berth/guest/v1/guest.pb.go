@@ -77,12 +77,15 @@ func (Change_Kind) EnumDescriptor() ([]byte, []int) {
 }
 
 type RunRequest struct {
-	state         protoimpl.MessageState `protogen:"open.v1"`
-	CallId        string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
-	Commands      []string               `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
-	TimeoutMs     int64                  `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // of each command; 0 is none
-	Seen          []*Seen                `protobuf:"bytes,4,rep,name=seen,proto3" json:"seen,omitempty"`                             // by command; absent is nothing
-	KeepAbove     int64                  `protobuf:"varint,5,opt,name=keep_above,json=keepAbove,proto3" json:"keep_above,omitempty"` // bytes of a command's output above which files of it stay; 0 is never
+	state     protoimpl.MessageState `protogen:"open.v1"`
+	CallId    string                 `protobuf:"bytes,1,opt,name=call_id,json=callId,proto3" json:"call_id,omitempty"`
+	Commands  []string               `protobuf:"bytes,2,rep,name=commands,proto3" json:"commands,omitempty"`
+	TimeoutMs int64                  `protobuf:"varint,3,opt,name=timeout_ms,json=timeoutMs,proto3" json:"timeout_ms,omitempty"` // of each command; 0 is none
+	Seen      []*Seen                `protobuf:"bytes,4,rep,name=seen,proto3" json:"seen,omitempty"`                             // by command; absent is nothing
+	KeepAbove int64                  `protobuf:"varint,5,opt,name=keep_above,json=keepAbove,proto3" json:"keep_above,omitempty"` // bytes of a command's output above which files of it stay; 0 is never
+	// The commands are code for this Jupyter kernel, and stdout has one JSON object a line; see
+	// jupyter.Event. An empty command only starts the kernel.
+	Kernel        string `protobuf:"bytes,6,opt,name=kernel,proto3" json:"kernel,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -150,6 +153,13 @@ func (x *RunRequest) GetKeepAbove() int64 {
 		return x.KeepAbove
 	}
 	return 0
+}
+
+func (x *RunRequest) GetKernel() string {
+	if x != nil {
+		return x.Kernel
+	}
+	return ""
 }
 
 // What the caller has of a command already, in bytes.
@@ -1136,7 +1146,7 @@ var File_berth_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/guest/v1/guest.proto\x12\x0eberth.guest.v1\"\xa9\x01\n" +
+	"\x1aberth/guest/v1/guest.proto\x12\x0eberth.guest.v1\"\xc1\x01\n" +
 	"\n" +
 	"RunRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
@@ -1145,7 +1155,8 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"timeout_ms\x18\x03 \x01(\x03R\ttimeoutMs\x12(\n" +
 	"\x04seen\x18\x04 \x03(\v2\x14.berth.guest.v1.SeenR\x04seen\x12\x1d\n" +
 	"\n" +
-	"keep_above\x18\x05 \x01(\x03R\tkeepAbove\"L\n" +
+	"keep_above\x18\x05 \x01(\x03R\tkeepAbove\x12\x16\n" +
+	"\x06kernel\x18\x06 \x01(\tR\x06kernel\"L\n" +
 	"\x04Seen\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\x04R\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\x04R\x06stderr\x12\x14\n" +

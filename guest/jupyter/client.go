@@ -1,0 +1,248 @@
+package jupyter
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"os"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"time"
+)
+
+// The channels of a kernel, by the number of their sockets.
+const (
+	shellChannel = iota + 1
+	iopubChannel
+	stdinChannel
+	controlChannel
+	heartbeatChannel
+)
+
+// An Address is where a kernel listens: Unix sockets in a directory of its own.
+type Address struct {
+	dir string
+	key string
+}
+
+// NewAddress returns the address of a kernel that will be started, in a directory that
+// exists and that only the kernel's user may enter.
+func NewAddress(dir string) Address { return Address{dir, randomID()} }
+
+// ConnectionFile returns the name and content of the file that makes a kernel listen at
+// the address.
+func (a Address) ConnectionFile() (name string, content []byte) {
+	content, _ = json.Marshal(map[string]any{ // strings and numbers always marshal
+		"transport": "ipc", "ip": a.base(), "shell_port": shellChannel, "iopub_port": iopubChannel, "stdin_port": stdinChannel,
+		"control_port": controlChannel, "hb_port": heartbeatChannel, "key": a.key, "signature_scheme": "hmac-sha256"})
+	return filepath.Join(a.dir, "connection.json"), content
+}
+
+func (a Address) base() string { return filepath.Join(a.dir, "k") }
+
+// A Client is connected to a kernel. Execute and Interrupt may be called concurrently.
+type Client struct {
+	key, session string
+	shell        *socket
+	control      *socket
+	iopub        *socket
+
+	replies  chan Message // of the shell channel
+	messages chan Message // of the iopub channel
+	closed   chan struct{}
+	close    sync.Once
+}
+
+// dialPause is the interval of attempts to reach a kernel that starts.
+const dialPause = 10 * time.Millisecond
+
+// Connect waits until a kernel that was started listens and answers, or ctx ends.
+func Connect(ctx context.Context, a Address) (*Client, error) {
+	c := &Client{key: a.key, session: randomID(), replies: make(chan Message, 16), messages: make(chan Message, 64), closed: make(chan struct{})}
+	for _, s := range []struct {
+		to      **socket
+		channel int
+		kind    string
+	}{{&c.iopub, iopubChannel, "SUB"}, {&c.shell, shellChannel, "DEALER"}, {&c.control, controlChannel, "DEALER"}} {
+		var err error
+		if *s.to, err = dial(ctx, a.base()+"-"+strconv.Itoa(s.channel), s.kind); err != nil {
+			c.Close()
+			return nil, err
+		}
+	}
+	if err := c.iopub.subscribe(); err != nil {
+		c.Close()
+		return nil, err
+	}
+	go c.read(c.shell, c.replies)
+	go c.read(c.iopub, c.messages)
+	go c.read(c.control, nil)
+	if err := c.greet(ctx); err != nil {
+		c.Close()
+		return nil, err
+	}
+	return c, nil
+}
+
+func dial(ctx context.Context, path, kind string) (*socket, error) {
+	for {
+		conn, err := net.Dial("unix", path)
+		if err == nil {
+			stop := context.AfterFunc(ctx, func() { conn.Close() })
+			s, err := newSocket(conn, kind)
+			stop()
+			if err != nil {
+				conn.Close()
+			}
+			return s, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		case <-time.After(dialPause):
+		}
+	}
+}
+
+// greet waits until a request is answered on both channels. A kernel publishes what it does
+// before it has seen the subscription, so one request may not be enough.
+func (c *Client) greet(ctx context.Context) error {
+	again := time.NewTicker(100 * time.Millisecond)
+	defer again.Stop()
+	id := randomID()
+	if err := c.request(c.shell, id, "kernel_info_request", struct{}{}); err != nil {
+		return err
+	}
+	replied, published := false, false
+	for !replied || !published {
+		select {
+		case <-c.replies:
+			replied = true
+		case <-c.messages:
+			published = true
+		case <-again.C:
+			if !replied {
+				continue
+			}
+			if err := c.request(c.shell, randomID(), "kernel_info_request", struct{}{}); err != nil {
+				return err
+			}
+		case <-c.closed:
+			return net.ErrClosed
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	return nil
+}
+
+func (c *Client) request(s *socket, id, kind string, content any) error {
+	frames, err := encode(c.key, c.session, id, kind, content)
+	if err != nil {
+		return err
+	}
+	return s.send(frames)
+}
+
+// read passes the messages of a socket on until it is closed. A nil channel drops them.
+func (c *Client) read(s *socket, to chan<- Message) {
+	defer c.Close()
+	for {
+		frames, err := s.receive()
+		if err != nil {
+			return
+		}
+		m, err := decode(c.key, frames)
+		if err != nil || to == nil {
+			continue
+		}
+		select {
+		case to <- m:
+		case <-c.closed:
+			return
+		}
+	}
+}
+
+// Execute runs code and passes what it publishes to each, until the code has ended. each
+// must not block for long. Execute returns the status of the reply: ok, error or aborted.
+// It returns an error if the kernel is gone or ctx ends; the code goes on then.
+func (c *Client) Execute(ctx context.Context, code string, each func(Message)) (status string, err error) {
+	id := randomID()
+	err = c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": false, "store_history": true,
+		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true})
+	if err != nil {
+		return "", err
+	}
+	idle := false
+	for !idle || status == "" {
+		select {
+		case m := <-c.replies:
+			if m.Parent == id {
+				status = statusOf(m)
+			}
+		case m := <-c.messages:
+			switch {
+			case m.Type == "status":
+				idle = idle || m.Parent == id && stateOf(m) == "idle"
+			case m.Type == "stream" || m.Parent == id: // a thread may print with the parent of an earlier request
+				each(m)
+			}
+		case <-c.closed:
+			return "", net.ErrClosed
+		case <-ctx.Done():
+			return "", context.Cause(ctx)
+		}
+	}
+	return status, nil
+}
+
+func statusOf(m Message) string {
+	var reply struct{ Status string }
+	_ = json.Unmarshal(m.Content, &reply) // "" is an error
+	if reply.Status != "ok" && reply.Status != "aborted" {
+		return "error"
+	}
+	return reply.Status
+}
+
+func stateOf(m Message) string {
+	var status struct {
+		State string `json:"execution_state"`
+	}
+	_ = json.Unmarshal(m.Content, &status) // "" is not idle
+	return status.State
+}
+
+// Interrupt sends an interrupt_request, for kernels with the interrupt mode "message".
+func (c *Client) Interrupt() error {
+	return c.request(c.control, randomID(), "interrupt_request", struct{}{})
+}
+
+// Close ends the connection, but not the kernel.
+func (c *Client) Close() {
+	c.close.Do(func() {
+		close(c.closed)
+		for _, s := range []*socket{c.shell, c.control, c.iopub} {
+			if s != nil {
+				s.conn.Close()
+			}
+		}
+	})
+}
+
+// WriteConnectionFile writes the connection file for a user. The kernel reads it once.
+func (a Address) WriteConnectionFile(uid, gid int) (string, error) {
+	name, content := a.ConnectionFile()
+	if err := os.WriteFile(name, content, 0o600); err != nil {
+		return "", fmt.Errorf("write connection file: %w", err)
+	}
+	if os.Getuid() == 0 {
+		if err := os.Chown(name, uid, gid); err != nil {
+			return "", err
+		}
+	}
+	return name, nil
+}

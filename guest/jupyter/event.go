@@ -1,0 +1,100 @@
+package jupyter
+
+import (
+	"encoding/json"
+	"regexp"
+	"strings"
+)
+
+// An Event is what the guest reports about a call of a kernel, as a line of JSON.
+type Event struct {
+	Type EventType `json:"type"`
+	Text string    `json:"text,omitempty"`
+	// Data is a result by media type: JSON strings, images in base64, or any JSON.
+	Data map[string]json.RawMessage `json:"data,omitempty"`
+}
+
+// An EventType is the type of an Event.
+type EventType string
+
+const (
+	Stream      EventType = "stream"      // Text on stdout or stderr
+	Result      EventType = "result"      // Data: the value of the last expression
+	Display     EventType = "display"     // Data: what the code displays
+	Failure     EventType = "error"       // Text: the traceback of an exception
+	Restarted   EventType = "restarted"   // before the code: an earlier kernel has ended, with the variables in it
+	Interrupted EventType = "interrupted" // Text: the code exceeded its time; the variables are kept
+	Died        EventType = "died"        // Text: the kernel has ended, with the variables in it
+	Notice      EventType = "notice"      // Text for the model
+)
+
+// Bounds on what is passed on of the results of one message, in bytes.
+const (
+	maxData = 256 << 10
+	maxPNG  = 2 << 20
+)
+
+// media are the media types of results that are passed on, with their limits.
+var media = map[string]int{"text/plain": maxData, "text/html": maxData, "text/markdown": maxData, "text/latex": maxData,
+	"application/json": maxData, "image/svg+xml": maxData, "image/png": maxPNG, "image/jpeg": maxPNG, "image/gif": maxPNG}
+
+// Events returns what a message of the iopub channel means; most mean nothing.
+func Events(m Message) []Event {
+	if m.Content == nil {
+		return []Event{{Type: Notice, Text: "An output above the size limit was left out."}}
+	}
+	var c struct {
+		Name, Text string
+		Data       map[string]json.RawMessage
+		Ename      string
+		Evalue     string
+		Traceback  []string
+	}
+	if json.Unmarshal(m.Content, &c) != nil {
+		return nil
+	}
+	switch m.Type {
+	case "stream":
+		return []Event{{Type: Stream, Text: c.Text}}
+	case "error":
+		text := strings.Join(c.Traceback, "\n")
+		if text == "" {
+			text = c.Ename + ": " + c.Evalue
+		}
+		return []Event{{Type: Failure, Text: Plain(text)}}
+	case "execute_result":
+		return results(Result, c.Data)
+	case "display_data", "update_display_data":
+		return results(Display, c.Data)
+	}
+	return nil
+}
+
+func results(kind EventType, data map[string]json.RawMessage) []Event {
+	kept := map[string]json.RawMessage{}
+	var events []Event
+	for name, value := range data {
+		limit, ok := media[name]
+		switch {
+		case !ok:
+		case len(value) > limit:
+			events = append(events, Event{Type: Notice, Text: "A result of type " + name + " above the size limit was left out."})
+		default:
+			kept[name] = value
+		}
+	}
+	if len(kept) > 0 {
+		events = append(events, Event{Type: kind, Data: kept})
+	}
+	return events
+}
+
+var escapes = regexp.MustCompile(`\x1b\[[0-9;?]*[ -/]*[@-~]|\x1b\][^\x07\x1b]*(\x07|\x1b\\)`)
+
+// Plain returns text without the escape sequences of terminals.
+func Plain(text string) string {
+	if strings.IndexByte(text, 0x1b) < 0 {
+		return text
+	}
+	return escapes.ReplaceAllString(text, "")
+}

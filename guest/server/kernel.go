@@ -1,0 +1,362 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"golang.org/x/sys/unix"
+
+	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/guest/jupyter"
+)
+
+// Times that a kernel has.
+const (
+	kernelStart     = time.Minute      // to start
+	kernelInterrupt = 10 * time.Second // to end the code after an interrupt
+)
+
+// kernels are the Jupyter kernels of a sandbox. Each starts at its first call and lives
+// until the sandbox ends.
+type kernels struct {
+	server *Server
+
+	mu     sync.Mutex
+	byName map[string]*kernel
+}
+
+// A kernel runs the code of one call at a time. If its process ends, the next call starts
+// another one.
+type kernel struct {
+	server *Server
+	name   string
+	turn   chan struct{} // holds a token while no call runs
+
+	// The holder of the turn uses these.
+	spec    jupyter.Spec
+	client  *jupyter.Client // nil before the first start
+	process *kernelProcess
+	again   bool // started again since the last code ran
+}
+
+// A kernelProcess is the process of a kernel.
+type kernelProcess struct {
+	cmd   *exec.Cmd
+	dir   string // of its sockets
+	print *spool // what it prints outside of its protocol
+	over  chan struct{}
+}
+
+// get returns the kernel with this name, which may not be started yet.
+func (ks *kernels) get(name string) *kernel {
+	ks.mu.Lock()
+	defer ks.mu.Unlock()
+	k := ks.byName[name]
+	if k == nil {
+		k = &kernel{server: ks.server, name: name, turn: make(chan struct{}, 1)}
+		k.turn <- struct{}{}
+		ks.byName[name] = k
+	}
+	return k
+}
+
+// run runs code and records what it outputs, until the code has ended. Code that is empty
+// only starts the kernel.
+func (ks *kernels) run(c *command) {
+	out := newKernelOutput(c.stdout)
+	end := ks.runIn(c, out)
+	out.finish()
+	c.stdout.close()
+	c.stderr.close()
+	c.mu.Lock()
+	c.end, c.over = end, true
+	c.mu.Unlock()
+}
+
+func (ks *kernels) runIn(c *command, out *kernelOutput) *v1.End {
+	if _, err := jupyter.Find(ks.server.kernelDirs(), c.call.kernel); err != nil {
+		out.write(jupyter.Event{Type: jupyter.Notice, Text: "berth: " + err.Error() + "\n"})
+		return &v1.End{ExitCode: 127}
+	}
+	k := ks.get(c.call.kernel)
+	var late <-chan time.Time
+	if c.timeout > 0 {
+		timer := time.NewTimer(c.timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-k.turn:
+	case <-c.stopped:
+		return &v1.End{ExitCode: 128 + int32(unix.SIGINT)}
+	case <-late:
+		out.write(jupyter.Event{Type: jupyter.Interrupted, Text: "The kernel was busy with another call. Nothing was run."})
+		return &v1.End{Timeout: true}
+	}
+	defer func() { k.turn <- struct{}{} }()
+	if err := k.start(c); err != nil {
+		out.write(jupyter.Event{Type: jupyter.Notice, Text: "berth: failed to start the kernel: " + err.Error() + "\n"})
+		return &v1.End{ExitCode: 126}
+	}
+	if strings.TrimSpace(c.script) == "" {
+		return &v1.End{}
+	}
+	return k.execute(c, out)
+}
+
+// kernelDirs returns the directories in which kernels are installed.
+func (s *Server) kernelDirs() []string { return jupyter.Dirs(s.owner.home) }
+
+// start starts the kernel unless it runs.
+func (k *kernel) start(c *command) error {
+	if k.client != nil {
+		if k.process.alive() {
+			return nil
+		}
+		k.client.Close()
+		k.client, k.again = nil, true
+	}
+	var err error
+	if k.spec, err = jupyter.Find(k.server.kernelDirs(), k.name); err != nil {
+		return err
+	}
+	p, address, err := k.server.startKernel(k.spec)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeoutCause(context.Background(), kernelStart, fmt.Errorf("it did not answer within %v", kernelStart))
+	defer cancel()
+	go func() {
+		select {
+		case <-p.over:
+			cancel()
+		case <-c.stopped:
+			cancel()
+		case <-ctx.Done():
+		}
+	}()
+	client, err := jupyter.Connect(ctx, address)
+	if err != nil {
+		p.kill()
+		if text := p.printed(); text != "" {
+			err = fmt.Errorf("%w; it printed:\n%s", err, text)
+		}
+		return err
+	}
+	k.process, k.client = p, client
+	return nil
+}
+
+// startKernel starts the process of a kernel as the user of commands, in a session of its
+// own. It is not part of the call that needs it, so that it outlives the call.
+func (s *Server) startKernel(spec jupyter.Spec) (*kernelProcess, jupyter.Address, error) {
+	dir, err := os.MkdirTemp(s.shell.state.memory, "berth-kernel-") // the system's directory, if memory is ""
+	if err != nil {
+		return nil, jupyter.Address{}, err
+	}
+	p := &kernelProcess{dir: dir, over: make(chan struct{})}
+	p.print = &spool{name: filepath.Join(dir, "output"), ring: func() {}}
+	address := jupyter.NewAddress(dir)
+	file, err := address.WriteConnectionFile(s.owner.uid, s.owner.gid)
+	if err == nil && os.Getuid() == 0 {
+		err = os.Chown(dir, s.owner.uid, s.owner.gid)
+	}
+	if err == nil {
+		err = p.start(s, spec, file)
+	}
+	if err != nil {
+		os.RemoveAll(dir)
+		return nil, address, err
+	}
+	return p, address, nil
+}
+
+func (p *kernelProcess) start(s *Server, spec jupyter.Spec, connectionFile string) error {
+	argv := spec.Command(connectionFile)
+	env := append(s.environ(s.owner), "PYDEVD_DISABLE_FILE_VALIDATION=1")
+	for k, v := range spec.Env {
+		env = append(env, k+"="+v)
+	}
+	path, err := lookPath(argv[0], env)
+	if err != nil {
+		return err
+	}
+	if strings.Contains(strings.Join(argv, " "), "ipykernel") {
+		argv = append(argv, "--HistoryManager.enabled=False", "--InteractiveShell.colors=NoColor", "--IPKernelApp.log_level=CRITICAL")
+	}
+	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: env, Dir: s.opts.WorkDir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	if s.shell.null != nil {
+		p.cmd.Stdin = s.shell.null
+	}
+	s.become(p.cmd, s.owner)
+	pipes, err := newOutputs(p.cmd, p.print, p.print)
+	if err != nil {
+		return err
+	}
+	err = s.reaper.start(p.cmd)
+	pipes.started()
+	if err != nil {
+		pipes.close()
+		return err
+	}
+	go func() {
+		_ = p.cmd.Wait() // its status is in ProcessState
+		s.reaper.release(p.cmd.Process.Pid)
+		pipes.drain()
+		p.print.close()
+		close(p.over)
+		os.RemoveAll(p.dir)
+	}()
+	return nil
+}
+
+// lookPath finds a program in the PATH of an environment.
+func lookPath(name string, env []string) (string, error) {
+	if strings.Contains(name, "/") {
+		return name, nil
+	}
+	for i := len(env) - 1; i >= 0; i-- {
+		list, ok := strings.CutPrefix(env[i], "PATH=")
+		if !ok {
+			continue
+		}
+		for _, dir := range filepath.SplitList(list) {
+			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
+				return path, nil
+			}
+		}
+		break
+	}
+	return exec.LookPath(name)
+}
+
+func (p *kernelProcess) alive() bool {
+	select {
+	case <-p.over:
+		return false
+	default:
+		return true
+	}
+}
+
+// kill ends the process and what it started.
+func (p *kernelProcess) kill() {
+	if p.alive() {
+		killTree(p.cmd.Process.Pid, false, "")
+	}
+	<-p.over
+}
+
+// printed returns the end of what the process printed.
+func (p *kernelProcess) printed() string {
+	buf := make([]byte, 4<<10)
+	_, n, _ := p.print.read(0, buf)
+	return jupyter.Plain(strings.TrimSpace(string(buf[:n])))
+}
+
+// interrupt sends SIGINT to the kernel's session, as a terminal does: also to programs that
+// the code runs.
+func (k *kernel) interrupt() {
+	if k.spec.InterruptMode == "message" {
+		_ = k.client.Interrupt() // if it fails, the kernel is ended
+		return
+	}
+	_ = unix.Kill(-k.process.cmd.Process.Pid, unix.SIGINT)
+}
+
+var (
+	errKernelTime = errors.New("the code exceeded its time")
+	errKernelStop = errors.New("the call was cancelled")
+)
+
+// execute runs code. At its timeout, or when the call is cancelled, the code is
+// interrupted; a kernel that does not react is ended.
+func (k *kernel) execute(c *command, out *kernelOutput) *v1.End {
+	if k.again {
+		out.write(jupyter.Event{Type: jupyter.Restarted})
+		k.again = false
+	}
+	ctx, giveUp := context.WithCancelCause(context.Background())
+	defer giveUp(nil)
+	ended := make(chan struct{})
+	var why error
+	watched := make(chan struct{})
+	go func() {
+		defer close(watched)
+		why = k.watch(c, ended, giveUp)
+	}()
+	status, err := k.client.Execute(ctx, c.script, out.message)
+	close(ended)
+	<-watched
+	switch {
+	case err == nil && why == errKernelTime:
+		out.write(jupyter.Event{Type: jupyter.Interrupted, Text: fmt.Sprintf("The code was interrupted after %v. Variables are kept.", c.timeout)})
+		return &v1.End{Timeout: true}
+	case err == nil && why == errKernelStop:
+		return &v1.End{ExitCode: 128 + int32(unix.SIGINT)}
+	case err == nil && status == "ok":
+		return &v1.End{}
+	case err == nil:
+		return &v1.End{ExitCode: 1}
+	}
+	k.process.kill()
+	text := "The kernel has ended: " + k.process.cmd.ProcessState.String() + "."
+	if status, ok := k.process.cmd.ProcessState.Sys().(syscall.WaitStatus); ok && status.Signal() == unix.SIGKILL {
+		text += " Perhaps the memory of the container was used up."
+	}
+	switch why {
+	case errKernelTime:
+		text = fmt.Sprintf("The code did not react to an interrupt after %v, so the kernel was ended.", c.timeout)
+	case errKernelStop:
+		text = "The call was cancelled and the code did not react to an interrupt, so the kernel was ended."
+	}
+	out.write(jupyter.Event{Type: jupyter.Died, Text: text})
+	return &v1.End{ExitCode: 128 + int32(unix.SIGKILL), Timeout: why == errKernelTime}
+}
+
+// watch interrupts the code at its timeout or when the call is cancelled, and returns the
+// reason. It calls giveUp if the kernel has ended, or does not react.
+func (k *kernel) watch(c *command, ended <-chan struct{}, giveUp context.CancelCauseFunc) (why error) {
+	var late <-chan time.Time
+	if c.timeout > 0 {
+		timer := time.NewTimer(c.timeout)
+		defer timer.Stop()
+		late = timer.C
+	}
+	select {
+	case <-ended:
+		return nil
+	case <-k.process.over:
+		giveUp(errors.New("the kernel has ended"))
+		return nil
+	case <-late:
+		why = errKernelTime
+	case <-c.stopped:
+		why = errKernelStop
+	}
+	grace := time.NewTimer(kernelInterrupt)
+	defer grace.Stop()
+	again := time.NewTicker(time.Second) // one interrupt may end a part of the code only
+	defer again.Stop()
+	for {
+		k.interrupt()
+		select {
+		case <-ended:
+			return why
+		case <-k.process.over:
+		case <-grace.C:
+		case <-again.C:
+			continue
+		}
+		giveUp(why)
+		return why
+	}
+}

@@ -1,0 +1,98 @@
+package server
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/berth-run/berth/guest/jupyter"
+)
+
+// Bounds on what is recorded of a call's output, in bytes. Together they are below what a
+// spool sends without a gap.
+const (
+	kernelHead = 1 << 20  // the start of the text
+	kernelTail = 64 << 10 // the end of the text, if it is longer
+	kernelData = 5 << 19  // results
+	kernelMany = 2000     // events
+)
+
+// A kernelOutput records the output of a call as lines of JSON.
+type kernelOutput struct {
+	to      *spool
+	text    int // bytes recorded
+	data    int
+	events  int
+	tail    []byte
+	dropped int  // bytes of text between the start and the tail
+	full    bool // results were left out
+}
+
+func newKernelOutput(to *spool) *kernelOutput { return &kernelOutput{to: to} }
+
+// message records what a message of the kernel means.
+func (o *kernelOutput) message(m jupyter.Message) {
+	for _, ev := range jupyter.Events(m) {
+		switch ev.Type {
+		case jupyter.Result, jupyter.Display:
+			o.results(ev)
+		default:
+			o.print(ev)
+		}
+	}
+}
+
+// print records text up to kernelHead, and later the end of it.
+func (o *kernelOutput) print(ev jupyter.Event) {
+	if o.dropped == 0 && o.tail == nil && o.text+len(ev.Text) <= kernelHead && o.events < kernelMany {
+		o.text += len(ev.Text)
+		o.write(ev)
+		return
+	}
+	o.tail = append(o.tail, ev.Text...)
+	if over := len(o.tail) - kernelTail; over > kernelTail {
+		o.tail = append([]byte{}, o.tail[over:]...)
+		o.dropped += over
+	}
+}
+
+func (o *kernelOutput) results(ev jupyter.Event) {
+	size := 0
+	for name, value := range ev.Data {
+		size += len(name) + len(value)
+	}
+	if o.data += size; o.data > kernelData || o.events >= kernelMany {
+		o.full = true
+		return
+	}
+	o.write(ev)
+}
+
+// finish records the end of text that is too long, and what was left out.
+func (o *kernelOutput) finish() {
+	if over := len(o.tail) - kernelTail; over > 0 {
+		o.tail, o.dropped = o.tail[over:], o.dropped+over
+	}
+	if o.dropped > 0 {
+		o.write(jupyter.Event{Type: jupyter.Notice, Text: fmt.Sprintf("\n[%d bytes of output were left out]\n", o.dropped)})
+	}
+	if len(o.tail) > 0 {
+		for len(o.tail) > 0 && !utf8.RuneStart(o.tail[0]) {
+			o.tail = o.tail[1:]
+		}
+		o.write(jupyter.Event{Type: jupyter.Stream, Text: strings.ToValidUTF8(string(o.tail), "\uFFFD")})
+	}
+	if o.full {
+		o.write(jupyter.Event{Type: jupyter.Notice, Text: "\n[more results were left out: their sizes exceed the limit of a call]\n"})
+	}
+}
+
+func (o *kernelOutput) write(ev jupyter.Event) {
+	o.events++
+	line, err := json.Marshal(ev)
+	if err != nil {
+		return // a message of the kernel is valid JSON
+	}
+	_, _ = o.to.Write(append(line, '\n'))
+}
