@@ -42,9 +42,11 @@ func Base() Recipe {
 		Name: "base",
 		Packages: []string{
 			"bash", "coreutils", "findutils", "grep", "sed", "gawk", "bc", "procps", "iproute2", "sudo",
-			"less", "file", "tree", "zip", "unzip", "xz-utils", "curl", "ca-certificates", "git", "jq", "sqlite3",
-			"python3", "python3-venv", "python3-pip", "python3-pandas", "python3-matplotlib", "python3-scipy",
-			"python3-requests", "python3-openpyxl", "fonts-dejavu-core", "nodejs",
+			"less", "file", "tree", "zip", "unzip", "xz-utils", "curl", "wget", "ca-certificates", "git", "jq", "sqlite3",
+			"make", "nano", "ripgrep", "fonts-dejavu-core", "nodejs",
+			"python3", "python3-venv", "python3-pip", "python3-ipykernel", "python3-pandas", "python3-matplotlib", "python3-scipy",
+			"python3-requests", "python3-openpyxl", "python3-xlsxwriter", "python3-docx", "python3-pypdf", "python3-bs4",
+			"python3-yaml", "python3-tabulate",
 		},
 		Run: []string{
 			// scipy depends on its whole build environment. The compilers are useful to pip; these files are not.
