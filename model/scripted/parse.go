@@ -9,10 +9,14 @@ import (
 // parallel is the line that separates the commands of one shell block.
 const parallel = "---parallel---"
 
-// A block is a fenced block of a supported language: sh or json.
+// codeInterpreter is the function that python blocks call.
+const codeInterpreter = "code_interpreter"
+
+// A block is a fenced block of a supported language: sh, python or json.
 type block struct {
 	name  string // of the function
 	shell bool   // the body has commands, not arguments
+	code  bool   // the body is code, not arguments
 	args  []string
 	body  string
 }
@@ -55,6 +59,8 @@ func newBlock(info []string) *block {
 	switch {
 	case len(info) >= 1 && info[0] == "sh":
 		return &block{name: "shell", shell: true, args: info[1:]}
+	case len(info) == 1 && info[0] == "python":
+		return &block{name: codeInterpreter, code: true}
 	case len(info) == 2 && info[0] == "json":
 		return &block{name: info[1]}
 	}
@@ -63,6 +69,9 @@ func newBlock(info []string) *block {
 
 // call returns the block's function and arguments.
 func (b block) call() (name, arguments string) {
+	if b.code {
+		return b.name, marshal(map[string]any{"code": b.body})
+	}
 	if !b.shell {
 		return b.name, strings.TrimSuffix(b.body, "\n")
 	}
@@ -83,9 +92,14 @@ func (b block) call() (name, arguments string) {
 			args[key] = n
 		}
 	}
+	return b.name, marshal(args)
+}
+
+// marshal returns arguments as JSON, without escapes for HTML.
+func marshal(args map[string]any) string {
 	var raw strings.Builder
 	encoder := json.NewEncoder(&raw)
 	encoder.SetEscapeHTML(false)
 	_ = encoder.Encode(args) // strings and numbers always marshal
-	return b.name, strings.TrimSuffix(raw.String(), "\n")
+	return strings.TrimSuffix(raw.String(), "\n")
 }

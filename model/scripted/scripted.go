@@ -9,7 +9,13 @@
 //	echo two
 //	```
 //
-// calls the function shell with two commands, and
+// calls the function shell with two commands,
+//
+//	```python
+//	print(1)
+//	```
+//
+// calls code_interpreter with this code if the request offers it, and
 //
 //	```json NAME
 //	{"any":"body"}
@@ -33,6 +39,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -62,6 +69,9 @@ var (
 func (Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		s := read(req.Items)
+		if !offers(req.Tools, codeInterpreter) {
+			s.blocks = slices.DeleteFunc(s.blocks, func(b block) bool { return b.code }) // they are text
+		}
 		finish := model.Finish{Reason: model.FinishStop, Model: Name}
 		finish.Usage.InputTokens = words(req.Instructions) + s.words
 		var deltas []model.Delta
@@ -168,11 +178,7 @@ func outputText(raw json.RawMessage) string {
 // recite calls a block's function, or answers that the request does not offer it.
 func recite(b block, n int, tools []berth.FunctionTool) ([]model.Delta, int) {
 	name, arguments := b.call()
-	offered := false
-	for _, t := range tools {
-		offered = offered || t.Name == name
-	}
-	if !offered {
+	if !offers(tools, name) {
 		s := fmt.Sprintf("Block %d needs the tool %q, which this request does not offer.", n+1, name)
 		return textDeltas(s), words(s)
 	}
@@ -181,6 +187,10 @@ func recite(b block, n int, tools []berth.FunctionTool) ([]model.Delta, int) {
 		deltas = append(deltas, model.Call{Arguments: p})
 	}
 	return deltas, words(arguments)
+}
+
+func offers(tools []berth.FunctionTool, name string) bool {
+	return slices.ContainsFunc(tools, func(t berth.FunctionTool) bool { return t.Name == name })
 }
 
 // until returns the text before the first stop sequence.

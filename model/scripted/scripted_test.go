@@ -81,6 +81,16 @@ func TestScript(t *testing.T) {
 	}
 }
 
+func TestPython(t *testing.T) {
+	_, call := turn(t, []berth.Item{user("```python\n1\n```")}, "code_interpreter")
+	if call.Name != "code_interpreter" || call.Arguments != `{"code":"1\n"}` {
+		t.Errorf("called %+v", call)
+	}
+	if text, call := turn(t, []berth.Item{user("```python\n1\n```")}, "shell"); call.Name != "" || text != "```python\n1\n```" {
+		t.Errorf("without the tool: %q, %+v", text, call)
+	}
+}
+
 func TestStop(t *testing.T) {
 	if got := until("one two three", []string{"three", " two"}); got != "one" {
 		t.Errorf("got %q", got)
@@ -106,7 +116,8 @@ func TestParse(t *testing.T) {
 		{"Windows line endings", "```sh\r\nls\r\n```\r\n", `shell {"commands":["ls"]}`},
 		{"a longer fence", "````sh\ncat <<E\n```\nx\n```\nE\n````", `shell {"commands":["cat <<E\n` + "```\\nx\\n```" + `\nE"]}`},
 		{"no fence in a line", "use ```sh\nls", ``},
-		{"other languages", "```python\n```\n```json\n{}\n```\n```\n```sh\n```", ``},
+		{"Python", "```python\nprint('<')\n\n1\n```", `code_interpreter {"code":"print('<')\n\n1\n"}`},
+		{"other languages", "```ruby\n```\n```json\n{}\n```\n```\n```sh\n```", ``},
 	}
 	for _, tt := range tests {
 		var got string
