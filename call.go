@@ -113,6 +113,39 @@ type ShellOutcome struct {
 	ExitCode *int   `json:"exit_code,omitempty"`
 }
 
+// A CodeInterpreterCall is code that runs in a Jupyter kernel of a container, with what it
+// printed and displayed.
+type CodeInterpreterCall struct {
+	ID          string                  `json:"id,omitempty"`
+	Type        ItemType                `json:"type"` // "code_interpreter_call"
+	Status      Status                  `json:"status,omitempty"`
+	Code        string                  `json:"code"`
+	ContainerID ContainerID             `json:"container_id"`
+	Outputs     []CodeInterpreterOutput `json:"outputs"`
+	Berth       *CodeInterpreterBerth   `json:"berth,omitempty"`
+}
+
+// A CodeInterpreterOutput is text, of type "logs", or an image, of type "image", as a data:
+// URL.
+type CodeInterpreterOutput struct {
+	Type string `json:"type"`
+	Logs string `json:"logs,omitempty"`
+	URL  string `json:"url,omitempty"`
+}
+
+// CodeInterpreterBerth extends OpenAI's code interpreter call.
+type CodeInterpreterBerth struct {
+	CallBerth
+	// Outcome is "error" if the code raised an exception, "timeout" if it was interrupted,
+	// "died" if the kernel ended, "failed" if the code could not run, and otherwise empty.
+	Outcome   string       `json:"outcome,omitempty"`
+	Restarted bool         `json:"restarted,omitempty"`  // the kernel was started again for this call, without earlier variables
+	Files     []FileChange `json:"files,omitempty"`      // changed files of the working directory, 200 at most
+	MoreFiles int          `json:"more_files,omitempty"` // number of changed files beyond those in Files
+	// Results are what the code displayed, by media type, other than plain text and images.
+	Results []map[string]json.RawMessage `json:"results,omitempty"`
+}
+
 // A LocalShellCall asks the client to run one command.
 type LocalShellCall struct {
 	ID     string           `json:"id,omitempty"`

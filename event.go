@@ -31,6 +31,7 @@ type Event struct {
 	Refusal   *string            `json:"refusal,omitempty"`
 	Arguments *string            `json:"arguments,omitempty"`
 	Command   *string            `json:"command,omitempty"`
+	Code      *string            `json:"code,omitempty"` // code_interpreter_call_code.done; also that of EventError
 	Name      string             `json:"name,omitempty"` // function_call_arguments.done
 	Input     *string            `json:"input,omitempty"`
 	Diff      *string            `json:"diff,omitempty"`
@@ -96,6 +97,12 @@ const (
 	EventShellCommandDone  EventType = "response.shell_call_command.done"
 	EventShellOutputDelta  EventType = "response.shell_call_output_content.delta"
 	EventShellOutputDone   EventType = "response.shell_call_output_content.done"
+
+	EventCodeDelta        EventType = "response.code_interpreter_call_code.delta"
+	EventCodeDone         EventType = "response.code_interpreter_call_code.done"
+	EventCodeInProgress   EventType = "response.code_interpreter_call.in_progress"
+	EventCodeInterpreting EventType = "response.code_interpreter_call.interpreting"
+	EventCodeCompleted    EventType = "response.code_interpreter_call.completed"
 )
 
 // Final reports whether no event follows one of this type.
@@ -118,7 +125,7 @@ type EventError struct {
 // ErrorEvent returns an "error" event. It has the error twice: in the fields of
 // OpenAI's document, and in the object that OpenAI's service sends.
 func ErrorEvent(e *EventError) Event {
-	return Event{Type: EventErrored, Error: e, EventError: e}
+	return Event{Type: EventErrored, Error: e, Code: &e.Code, EventError: e}
 }
 
 // A ShellDelta is a piece of a command's output.

@@ -38,6 +38,7 @@ const (
 	PrefixCustomOutput    = "ctco_"
 	PrefixShellCall       = "sh_"
 	PrefixShellCallOutput = "sho_"
+	PrefixCodeCall        = "ci_"
 	PrefixLocalShellCall  = "lsh_"
 	PrefixLocalShellOut   = "lsho_"
 	PrefixPatchCall       = "apc_"

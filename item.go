@@ -37,6 +37,7 @@ const (
 	ItemCustomToolCallOutput ItemType = "custom_tool_call_output"
 	ItemShellCall            ItemType = "shell_call"
 	ItemShellCallOutput      ItemType = "shell_call_output"
+	ItemCodeInterpreterCall  ItemType = "code_interpreter_call"
 	ItemLocalShellCall       ItemType = "local_shell_call"
 	ItemLocalShellCallOutput ItemType = "local_shell_call_output"
 	ItemApplyPatchCall       ItemType = "apply_patch_call"

@@ -23,6 +23,7 @@ const (
 	ToolFunction   = "function"
 	ToolCustom     = "custom"
 	ToolShell      = "shell"
+	ToolCode       = "code_interpreter"
 	ToolLocalShell = "local_shell"
 	ToolApplyPatch = "apply_patch"
 	ToolNamespace  = "namespace"

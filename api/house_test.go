@@ -46,6 +46,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/codeinterpreter"
 	"github.com/berth-run/berth/tool/mcp"
 	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
@@ -112,7 +113,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			return opts.Exchange.Quota.Store(ctx, p, bytes)
 		}})
 	events := journal.New(st)
-	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, VectorStores: vectors,
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, Kernels: containers{keeper}, VectorStores: vectors,
 		MCP: mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
@@ -161,6 +162,10 @@ func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
 }
 
 type containers struct{ *container.Service }
+
+func (c containers) Kernels(caller berth.Caller, id berth.ContainerID) codeinterpreter.Execer {
+	return c.Service.Access().Shell(caller, id)
+}
 
 func (c containers) Shell(caller berth.Caller, id berth.ContainerID) shelltool.Execer {
 	return c.Service.Access().Shell(caller, id)

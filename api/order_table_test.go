@@ -157,6 +157,16 @@ var recordings = []recording{
 		want:  stream(summarized, message("phase:final_answer ", "logprobs:[]"), completed("reasoning message"))},
 	{name: "reasoning that the client keeps", request: `"input":"x","store":false,"include":["reasoning.encrypted_content"],"tools":[{"type":"function","name":"f"}]`,
 		says: []modeltest.Step{model.Thought{Text: "Let me "}, model.Thought{Text: "see."}, model.Call{ID: "call_1", Name: "f", Arguments: "{}"}}, want: stream(thought("encrypted_content "), functionCalled, completed("reasoning function_call"))},
+	{name: "code interpreter", request: `"input":"x","tools":[{"type":"code_interpreter","container":{"type":"auto"}}]`,
+		says: calls("code_interpreter", `{"code":"sums`, `[:20]\n"}`), then: words, want: stream([]string{
+			`output_item.added item{code:"" container_id:cntr_ id:ci_ outputs:[] status:in_progress type:code_interpreter_call} output_index`,
+			"code_interpreter_call.in_progress item_id:ci_ output_index",
+			"code_interpreter_call_code.delta delta item_id:ci_ output_index",
+			"code_interpreter_call_code.done code item_id:ci_ output_index",
+			"code_interpreter_call.interpreting item_id:ci_ output_index",
+			"code_interpreter_call.completed item_id:ci_ output_index",
+			"output_item.done item{code container_id:cntr_ id:ci_ outputs:[{logs type:logs}] status:completed type:code_interpreter_call} output_index",
+		}, said, completed("code_interpreter_call message"))},
 	{name: "a compaction", request: `"input":"` + strings.Repeat("word ", 2000) + `","context_management":[{"type":"compaction","compact_threshold":1000}]`,
 		says: words, then: words, want: stream(said, []string{
 			"output_item.added item{encrypted_content id:cmp_ type:compaction} output_index",

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/guest/jupyter"
 )
 
 // A shellLog logs the commands of one shell call. Its rows are saved beside the call's own events,
@@ -83,9 +84,10 @@ func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 		for _, c := range log.commands {
 			c.out = [2]excerpt{} // the guest sends all output again
 		}
-		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Known: true}) {
+		logged := loggedEvents(call)
+		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Kernel: call.Kernel, Known: true}) {
 			if err == nil {
-				log.record(ev)
+				log.record(logged(ev))
 			}
 		}
 		if cause := context.Cause(s.life); ctx.Err() != nil && (cause == nil || cause == errStopping) {
@@ -95,4 +97,23 @@ func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 			c.end(berth.ShellOutcome{Type: berth.OutcomeUnknown})
 		}
 	})
+}
+
+// loggedEvents returns a function that returns the events of a call as its log has them:
+// with the text of a kernel's output.
+func loggedEvents(call guest.ShellCall) func(guest.ShellEvent) guest.ShellEvent {
+	if call.Kernel == "" {
+		return func(ev guest.ShellEvent) guest.ShellEvent { return ev }
+	}
+	lines := &jupyter.Decoder{}
+	return func(ev guest.ShellEvent) guest.ShellEvent {
+		if ev.Kind == guest.ShellStdout {
+			var text strings.Builder
+			for _, e := range lines.Write(ev.Data, ev.Skipped) {
+				text.WriteString(e.Plain())
+			}
+			ev.Data = []byte(text.String())
+		}
+		return ev
+	}
 }

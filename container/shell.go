@@ -51,11 +51,12 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 		log := sh.startLog(ctx, s, call)
 		defer sh.detach(s, call, log)
 		defer log.wait()
+		logged := loggedEvents(call)
 		for ev, err := range s.client.Shell(ctx, call) {
 			if err != nil {
 				err = sh.access.leases.explain(ctx, s, err)
 			}
-			log.record(ev)
+			log.record(logged(ev))
 			if ev.Kind == guest.ShellChanges {
 				changes = ev
 			}
@@ -64,6 +65,32 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 			}
 		}
 	}
+}
+
+// kernelStart bounds the start of a kernel ahead of its first call.
+const kernelStart = 2 * time.Minute
+
+// Start starts a Jupyter kernel in the background, unless it runs already. The call that
+// needs the kernel waits for it, and reports a failure.
+func (sh Shell) Start(kernel string) {
+	if sh.id == "" {
+		return
+	}
+	sh.access.work.spawn(func() {
+		ctx, cancel := context.WithTimeout(context.Background(), kernelStart)
+		defer cancel()
+		s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
+		if err != nil {
+			return
+		}
+		defer release()
+		ctx, stop := s.withGuest(ctx)
+		defer stop()
+		call := guest.ShellCall{CallID: berth.NewID("start_"), Commands: []string{""}, Kernel: kernel}
+		for range s.client.Shell(ctx, call) { // an empty command has no effect but the start
+		}
+		_ = s.client.ForgetShell(ctx, call.CallID)
+	})
 }
 
 // Cancel ends the commands of a call and all processes that they started. It returns nil

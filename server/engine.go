@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/codeinterpreter"
 	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
@@ -74,7 +75,8 @@ func tools(config *Config, containers engineContainers, vectors *vectorstore.Ser
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
 		servers.Gate = &egress.Gate{Policy: policy}
 	}
-	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Shell: limits, VectorStores: vectors, MCP: servers})...)
+	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers, Shell: limits,
+		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors, MCP: servers})...)
 }
 
 // engineOptions returns the configured options of the engine.
@@ -100,6 +102,10 @@ func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) shell
 
 func (c engineContainers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (mcp.Process, error) {
 	return c.Service.Access().Process(ctx, caller, id, req)
+}
+
+func (c engineContainers) Kernels(caller berth.Caller, id berth.ContainerID) codeinterpreter.Execer {
+	return c.Service.Access().Shell(caller, id)
 }
 
 func (c engineContainers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {

@@ -3,6 +3,7 @@ package standard
 
 import (
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/codeinterpreter"
 	"github.com/berth-run/berth/tool/custom"
 	"github.com/berth-run/berth/tool/filesearch"
 	"github.com/berth-run/berth/tool/function"
@@ -16,7 +17,9 @@ import (
 // Options are the parts of the server that the tools use.
 type Options struct {
 	Containers   shell.Containers
+	Kernels      codeinterpreter.Containers
 	Shell        shell.Limits
+	Code         codeinterpreter.Limits
 	VectorStores filesearch.Searcher
 	MCP          mcp.Options
 }
@@ -30,6 +33,7 @@ func Kinds(opts Options) []tool.Kind {
 		search.Kind(),
 		shell.Kind(opts.Containers, opts.Shell),
 		filesearch.Kind(opts.VectorStores),
+		codeinterpreter.Kind(opts.Kernels, opts.Code),
 		localshell.Kind(),
 		mcp.Kind(opts.MCP),
 		patch.Kind(),
