@@ -70,6 +70,9 @@ func (h *handlers) routes() []exchange.Route {
 		on("DELETE /v1/chat/completions/{completion}", h.chat.Delete),
 		on("GET /v1/chat/completions/{completion}/messages", h.chat.ListMessages, readsQuery),
 
+		on("POST /v1/embeddings", h.forwards.embeddings, callsModel, storesNothing, storesLittle),
+		on("POST /v1/moderations", h.forwards.moderations, callsModel, storesNothing, storesLittle),
+
 		on("POST /v1/files", h.uploads.create),
 		on("GET /v1/files", h.uploads.list, readsQuery),
 		on("GET /v1/files/{file}", h.uploads.get),
@@ -171,6 +174,8 @@ func (h *handlers) routes() []exchange.Route {
 
 		on("GET /v1/organization/costs", h.usage.costs, readsQuery),
 		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery),
+		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery),
+		on("GET /v1/organization/usage/moderations", h.usage.moderations, readsQuery),
 		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions, readsQuery),
 
 		on("GET /v1/upstreams", h.models.upstreams),
@@ -243,6 +248,7 @@ type handlers struct {
 	responses     *responses
 	conversations *conversations
 	bundles       *bundles
+	forwards      *forwards
 	uploads       *uploads
 	containers    *containers
 	snapshots     *snapshots
@@ -299,6 +305,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		responses:     responses,
 		conversations: &conversations{o.Engine, rules, o.Store.Objects},
 		bundles:       &bundles{o.Bundles},
+		forwards:      &forwards{o.Engine},
 		uploads:       &uploads{o.Files},
 		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},
 		snapshots:     &snapshots{o.Snapshots},

@@ -78,6 +78,8 @@ var probed = map[string][]string{
 	"POST /v1/chat/completions/{completion}":               {`/v1/chat/completions/{completion} {"metadata":{}}`},
 	"DELETE /v1/chat/completions/{completion}":             {`/v1/chat/completions/{completion}`},
 	"GET /v1/chat/completions/{completion}/messages":       {`/v1/chat/completions/{completion}/messages`},
+	"POST /v1/embeddings":                                  {},
+	"POST /v1/moderations":                                 {},
 	"POST /v1/files":                                       {},
 	"GET /v1/files":                                        {`/v1/files?after={file}`},
 	"GET /v1/files/{file}":                                 {`/v1/files/{file}`},
@@ -171,6 +173,8 @@ var probed = map[string][]string{
 	"GET /v1/webhook_event_types":                                       {},
 	"GET /v1/organization/costs":                                        {`+/v1/organization/costs?start_time=1&end_time=2&group_by=line_item&project_ids={project}`},
 	"GET /v1/organization/usage/completions":                            {`+/v1/organization/usage/completions?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
+	"GET /v1/organization/usage/embeddings":                             {`+/v1/organization/usage/embeddings?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
+	"GET /v1/organization/usage/moderations":                            {`+/v1/organization/usage/moderations?start_time=1&end_time=2&group_by=api_key_id&project_ids={project}`},
 	"GET /v1/organization/usage/code_interpreter_sessions":              {`+/v1/organization/usage/code_interpreter_sessions?start_time=1&end_time=2&project_ids={project}`},
 	"GET /v1/upstreams":                                                 {}, // the operator's
 	"GET /v1/models":                                                    {},

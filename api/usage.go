@@ -117,6 +117,38 @@ func (h *usage) completions(x *exchange.Exchange, r *http.Request, c berth.Calle
 		})
 }
 
+// forwardedUsage is the usage of an endpoint that is forwarded, by a group.
+type forwardedUsage struct {
+	Object           string  `json:"object"`
+	InputTokens      int64   `json:"input_tokens"`
+	NumModelRequests int64   `json:"num_model_requests"`
+	ProjectID        *string `json:"project_id"`
+	UserID           *string `json:"user_id"`
+	APIKeyID         *string `json:"api_key_id"`
+	Model            *string `json:"model"`
+}
+
+// embeddings serves GET /v1/organization/usage/embeddings.
+func (h *usage) embeddings(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.forwarded(x, r, c, store.UsageEmbedding, "organization.usage.embeddings.result")
+}
+
+// moderations serves GET /v1/organization/usage/moderations.
+func (h *usage) moderations(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return h.forwarded(x, r, c, store.UsageModeration, "organization.usage.moderations.result")
+}
+
+func (h *usage) forwarded(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, object string) error {
+	return h.answer(x, r, c, kind, []string{"project_id", "user_id", "api_key_id", "model"}, func(group []string, used []*store.Usage) any {
+		u := &forwardedUsage{Object: object, ProjectID: exchange.OrNull(group[0]), APIKeyID: exchange.OrNull(group[1]), Model: exchange.OrNull(group[2])}
+		for _, of := range used {
+			u.NumModelRequests += of.Count
+			u.InputTokens += of.InputTokens
+		}
+		return u
+	})
+}
+
 // sessions serves GET /v1/organization/usage/code_interpreter_sessions, whose
 // sessions are containers.
 func (h *usage) sessions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -179,10 +211,11 @@ func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string)
 		return nil, q.End()
 	}
 	req := &usageRequest{width: width.Duration, projects: q.Strings("project_ids"), groups: q.Strings("group_by")}
-	if kind == store.UsageResponse {
+	switch kind {
+	case store.UsageResponse, store.UsageEmbedding, store.UsageModeration:
 		req.keys, req.models = q.Strings("api_key_ids"), q.Strings("models")
 		users := q.Strings("user_ids")
-		req.impossible = q.Boolean("batch", false) || len(users) > 0
+		req.impossible = len(users) > 0 || kind == store.UsageResponse && q.Boolean("batch", false)
 	}
 	if kind == store.UsageUpstream {
 		req.keys = q.Strings("api_key_ids")

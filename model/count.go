@@ -44,6 +44,9 @@ const (
 // GPT-4o. Other vocabularies differ by some percent, and by more for scripts other
 // than Latin.
 func Estimate(req *Request) int {
+	if req.Forwarded != nil {
+		return req.Forwarded.Tokens()
+	}
 	var m measure
 	if req.Instructions != "" {
 		m.tokens += tokensPerMessage

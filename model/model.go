@@ -60,6 +60,10 @@ type Request struct {
 	Hints             Hints
 	Sampling          berth.Sampling // a provider refuses the fields that it does not support: RefuseSampling
 
+	// Forwarded is the request of another endpoint, which only a Forwarder gets. It
+	// replaces all fields above but Model.
+	Forwarded *Forwarded
+
 	// Only a Provider with several upstreams uses these.
 	Prefer  Origin // what answered the turn before; zero if not known
 	Attempt int    // how many attempts at this turn came before

@@ -14,6 +14,9 @@ const (
 	UsageResponse  UsageKind = "response"  // responses and their tokens, by model
 	UsageContainer UsageKind = "container" // containers and their seconds, by memory limit
 	UsageUpstream  UsageKind = "upstream"  // as UsageResponse, by upstream and its model
+
+	UsageEmbedding  UsageKind = "embedding"  // requests for embeddings and their tokens, by model
+	UsageModeration UsageKind = "moderation" // the same for moderations
 )
 
 // A Usage is the usage of a project in an interval, with one API key.
@@ -36,22 +39,39 @@ type Usage struct {
 // ResponseUsage returns the usage of a response that ends as body: one of kind
 // UsageResponse, and one of UsageUpstream for each upstream that it names.
 func ResponseUsage(p berth.ProjectID, key berth.KeyID, body *berth.Response, at time.Time) []*Usage {
+	var total berth.Usage
+	if body.Usage != nil {
+		total = *body.Usage
+	}
+	var turns []berth.UpstreamUsage
+	if body.Berth != nil {
+		turns = body.Berth.Usage
+	}
+	all := requestUsage(p, key, UsageResponse, body.Model, total, turns, at)
+	cost, _ := body.Cost()
+	all[0].Cost = cost.Value
+	return all
+}
+
+// ForwardedUsage returns the usage of a request that was forwarded to an upstream: one of
+// kind, and one of UsageUpstream if the upstream has a name.
+func ForwardedUsage(c berth.Caller, kind UsageKind, model string, t berth.Usage, turns []berth.UpstreamUsage, at time.Time) []*Usage {
+	all := requestUsage(c.Project, c.Key, kind, model, t, turns, at)
+	for _, of := range all[1:] {
+		all[0].Cost += of.Cost
+	}
+	return all
+}
+
+// requestUsage returns the usage of a request without its cost, and that of its turns.
+func requestUsage(p berth.ProjectID, key berth.KeyID, kind UsageKind, model string, total berth.Usage, turns []berth.UpstreamUsage, at time.Time) []*Usage {
 	of := func(kind UsageKind, name string, count int, t berth.Usage) *Usage {
 		return &Usage{Project: p, Kind: kind, Key: key, Name: name, Start: UsageMinute(at), Count: int64(count),
 			InputTokens: int64(t.InputTokens), CachedTokens: int64(t.InputTokenDetails.CachedTokens),
 			OutputTokens: int64(t.OutputTokens), ReasoningTokens: int64(t.OutputTokenDetails.ReasoningTokens)}
 	}
-	var total berth.Usage
-	if body.Usage != nil {
-		total = *body.Usage
-	}
-	all := []*Usage{of(UsageResponse, body.Model, 1, total)}
-	cost, _ := body.Cost()
-	all[0].Cost = cost.Value
-	if body.Berth == nil {
-		return all
-	}
-	for _, t := range body.Berth.Usage {
+	all := []*Usage{of(kind, model, 1, total)}
+	for _, t := range turns {
 		u := of(UsageUpstream, t.Upstream+"/"+t.Model, t.Turns, t.Usage)
 		if t.Cost != nil {
 			u.Cost = t.Cost.Value

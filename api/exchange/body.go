@@ -1,8 +1,6 @@
 package exchange
 
 import (
-	"bytes"
-	"context"
 	"errors"
 	"io"
 	"mime"
@@ -47,7 +45,7 @@ func (x *Exchange) ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if r.Header.Get("Content-Encoding") != "" {
 		size = -1 // the length is that of the encoded body
 	}
-	body, err := ReadWithin(r.Context(), x.Body(r, limit), size, x.bodies)
+	body, err := ration.Read(r.Context(), x.Body(r, limit), size, x.bodies)
 	if err != nil {
 		return nil, bodyError(err)
 	}
@@ -65,38 +63,6 @@ func (x *Exchange) DiscardBody(r *http.Request) error {
 		return bodyError(err)
 	}
 	return nil
-}
-
-// ReadWithin reads all of in. size is its size in bytes; negative means unknown. It reserves
-// memory in the account before it reads.
-func ReadWithin(ctx context.Context, in io.Reader, size int64, held *ration.Account) ([]byte, error) {
-	known := size >= 0
-	if !known {
-		size = ration.Free / 2
-	}
-	if err := held.Reserve(ctx, size); err != nil {
-		return nil, err
-	}
-	body := make([]byte, 0, size+bytes.MinRead)
-	for {
-		n, err := in.Read(body[len(body):cap(body)])
-		body = body[:len(body)+n]
-		if err == io.EOF {
-			return body, nil
-		}
-		if err != nil {
-			return nil, err
-		}
-		if len(body) < cap(body) {
-			continue
-		}
-		more := int64(cap(body))
-		if err := held.Reserve(ctx, 2*more); err != nil { // for the larger copy, while the old one exists
-			return nil, err
-		}
-		body = append(make([]byte, 0, 2*more), body...)
-		held.Return(more)
-	}
 }
 
 // bodyError returns the client's error for a failed read of a request's body.

@@ -30,7 +30,7 @@ func DecodeWeight(bytes, values int) int64 { return 6*int64(bytes) + 300*int64(v
 // the client.
 func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
 	if !IsJSON(r) {
-		return berth.Errorf(berth.CodeInvalid, "Unsupported content type. This API method only accepts 'application/json' requests. Send the body with the header 'Content-Type: application/json'.")
+		return notJSON()
 	}
 	body, err := x.ReadBody(r, x.server.Limits.MaxBody)
 	if err != nil {
@@ -58,6 +58,11 @@ func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
 		return fmt.Errorf("decode a checked body: %w", err)
 	}
 	return nil
+}
+
+// notJSON returns the error for a body of another content type.
+func notJSON() error {
+	return berth.Errorf(berth.CodeInvalid, "Unsupported content type. This API method only accepts 'application/json' requests. Send the body with the header 'Content-Type: application/json'.")
 }
 
 // DecodeOptional is like Decode, but does nothing if the request has no body.

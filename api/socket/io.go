@@ -78,7 +78,7 @@ func (k *socket) message(held *ration.Account) (text bool, data []byte, err erro
 	}
 	patience := k.patience(giveUp)
 	defer patience.Stop()
-	data, err = exchange.ReadWithin(k.ctx, patience.reader(in), -1, held)
+	data, err = ration.Read(k.ctx, patience.reader(in), -1, held)
 	if busy, ok := errors.AsType[*berth.Error](err); ok {
 		k.sendError("", busy, berth.NewID(berth.PrefixRequest))
 		k.leave(busy)

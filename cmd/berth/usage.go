@@ -66,6 +66,18 @@ func (r *usageReport) write(ctx context.Context) error {
 	if err := r.table(ctx, "MODEL\tRESPONSES\tINPUT\tCACHED\tOUTPUT\tREASONING\tCOST", tokens); err != nil {
 		return err
 	}
+	for _, k := range []struct {
+		kind    store.UsageKind
+		heading string
+	}{{store.UsageEmbedding, "EMBEDDINGS"}, {store.UsageModeration, "MODERATIONS"}} {
+		r.query.Kind = k.kind
+		err := r.tableUnlessEmpty(ctx, "MODEL\t"+k.heading+"\tINPUT\tCOST", func(u *store.Usage) string {
+			return fmt.Sprintf("%s\t%d\t%d\t%s", u.Name, u.Count, u.InputTokens, u.Cost)
+		})
+		if err != nil {
+			return err
+		}
+	}
 	r.query.Kind = store.UsageUpstream
 	if err := r.table(ctx, "UPSTREAM\tTURNS\tINPUT\tCACHED\tOUTPUT\tREASONING\tCOST", tokens); err != nil {
 		return err
@@ -86,6 +98,19 @@ func (r *usageReport) table(ctx context.Context, heading string, line func(*stor
 	if err != nil {
 		return err
 	}
+	return r.print(used, heading, line)
+}
+
+// tableUnlessEmpty is like table, but prints nothing if there is no usage.
+func (r *usageReport) tableUnlessEmpty(ctx context.Context, heading string, line func(*store.Usage) string) error {
+	used, err := r.state.Store.Usage(ctx, r.query)
+	if err != nil || len(used) == 0 {
+		return err
+	}
+	return r.print(used, heading, line)
+}
+
+func (r *usageReport) print(used []*store.Usage, heading string, line func(*store.Usage) string) error {
 	if r.json {
 		for _, u := range used {
 			if !r.wide {

@@ -7,7 +7,9 @@
 package ration
 
 import (
+	"bytes"
 	"context"
+	"io"
 	"sync"
 	"time"
 
@@ -278,4 +280,36 @@ func With(ctx context.Context, a *Account) context.Context {
 func From(ctx context.Context) *Account {
 	a, _ := ctx.Value(contextKey{}).(*Account)
 	return a
+}
+
+// Read reads all of in. size is its size in bytes; negative means unknown. It reserves
+// memory in the account before it reads.
+func Read(ctx context.Context, in io.Reader, size int64, held *Account) ([]byte, error) {
+	known := size >= 0
+	if !known {
+		size = Free / 2
+	}
+	if err := held.Reserve(ctx, size); err != nil {
+		return nil, err
+	}
+	body := make([]byte, 0, size+bytes.MinRead)
+	for {
+		n, err := in.Read(body[len(body):cap(body)])
+		body = body[:len(body)+n]
+		if err == io.EOF {
+			return body, nil
+		}
+		if err != nil {
+			return nil, err
+		}
+		if len(body) < cap(body) {
+			continue
+		}
+		more := int64(cap(body))
+		if err := held.Reserve(ctx, 2*more); err != nil { // for the larger copy, while the old one exists
+			return nil, err
+		}
+		body = append(make([]byte, 0, 2*more), body...)
+		held.Return(more)
+	}
 }

@@ -48,8 +48,9 @@ type Group struct {
 }
 
 var (
-	_ model.Provider = (*Group)(nil)
-	_ model.Lister   = (*Group)(nil)
+	_ model.Provider  = (*Group)(nil)
+	_ model.Lister    = (*Group)(nil)
+	_ model.Forwarder = (*Group)(nil)
 )
 
 // New returns a group.
@@ -79,6 +80,15 @@ func (g *Group) Stream(ctx context.Context, req *model.Request) iter.Seq2[model.
 			g.hedge(ctx, req, yield)
 			return
 		}
+		if err := g.try(ctx, req, g.plan(req), yield); err != nil {
+			yield(nil, err)
+		}
+	}
+}
+
+// Forward implements model.Forwarder. It tries the targets as Stream does, without hedging.
+func (g *Group) Forward(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	return func(yield func(model.Delta, error) bool) {
 		if err := g.try(ctx, req, g.plan(req), yield); err != nil {
 			yield(nil, err)
 		}

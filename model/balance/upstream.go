@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"iter"
 	"log/slog"
 	"time"
 
@@ -171,7 +172,13 @@ func (u *Upstream) tryKey(ctx context.Context, k *key, req *model.Request, yield
 	defer func() { report(errLeft) }() // if nothing else was reported
 	u.count.turns.Add(1)
 	answered, start := false, time.Now()
-	for d, err := range k.Provider.Stream(ctx, req) {
+	stream := k.Provider.Stream
+	if req.Forwarded != nil {
+		stream = func(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+			return model.Forward(ctx, k.Provider, req)
+		}
+	}
+	for d, err := range stream(ctx, req) {
 		switch {
 		case err != nil && ctx.Err() != nil:
 			if answered {
@@ -193,7 +200,9 @@ func (u *Upstream) tryKey(ctx context.Context, k *key, req *model.Request, yield
 		case !answered:
 			answered = true
 			report(nil)
-			u.opts.FirstToken(u.opts.Name, req.Model, time.Since(start))
+			if req.Forwarded == nil {
+				u.opts.FirstToken(u.opts.Name, req.Model, time.Since(start))
+			}
 		}
 		switch v := d.(type) {
 		case model.Finish:

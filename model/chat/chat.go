@@ -52,8 +52,9 @@ type Provider struct {
 }
 
 var (
-	_ model.Provider = (*Provider)(nil)
-	_ model.Lister   = (*Provider)(nil)
+	_ model.Provider  = (*Provider)(nil)
+	_ model.Lister    = (*Provider)(nil)
+	_ model.Forwarder = (*Provider)(nil)
 )
 
 // New returns a provider. It does not connect.
@@ -126,6 +127,11 @@ func refusesHints(body *request, err error) bool {
 		}
 	}
 	return false
+}
+
+// Forward implements model.Forwarder.
+func (p *Provider) Forward(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	return p.up.Forward(ctx, p.client, req)
 }
 
 // Models implements model.Lister.

@@ -34,8 +34,9 @@ type Provider struct {
 }
 
 var (
-	_ model.Provider = (*Provider)(nil)
-	_ model.Lister   = (*Provider)(nil)
+	_ model.Provider  = (*Provider)(nil)
+	_ model.Lister    = (*Provider)(nil)
+	_ model.Forwarder = (*Provider)(nil)
 )
 
 // New returns a provider. It does not connect.
@@ -65,6 +66,11 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 		Answer:  func() upstream.Answer { return newAnswer(req, p.up.Log) },
 		Explain: explain,
 	})
+}
+
+// Forward implements model.Forwarder.
+func (p *Provider) Forward(ctx context.Context, req *model.Request) iter.Seq2[model.Delta, error] {
+	return p.up.Forward(ctx, p.client, req)
 }
 
 // Models implements model.Lister.

@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/backoff"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/store"
+)
+
+// A ForwardRequest is a request of an endpoint that the engine passes to the upstream of
+// its model.
+type ForwardRequest struct {
+	Model     string
+	Forwarded model.Forwarded
+	Usage     store.UsageKind // of the request
+}
+
+// Forward sends a request to the upstream of its model and returns the upstream's answer in
+// JSON. It counts against the project's limits as a response does, and its usage is
+// recorded. Temporary errors are retried as those of turns are.
+func (e *Engine) Forward(ctx context.Context, caller berth.Caller, req ForwardRequest) ([]byte, error) {
+	booked, err := e.Quota.Begin(ctx, caller.Project, req.Forwarded.Tokens())
+	if err != nil {
+		return nil, err
+	}
+	var used berth.Usage
+	defer func() { booked(used.TotalTokens) }()
+	body, used, err := e.forward(ctx, caller, req)
+	return body, err
+}
+
+// forward is Forward without the project's limits. It also returns the usage.
+func (e *Engine) forward(ctx context.Context, caller berth.Caller, req ForwardRequest) ([]byte, berth.Usage, error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
+	provider, name, err := e.Models.Route(req.Model)
+	if err != nil {
+		return nil, berth.Usage{}, err
+	}
+	log := e.Log.With("request_id", caller.RequestID)
+	out := &model.Request{Model: name, Forwarded: &req.Forwarded}
+	attempts := e.newTurnAttempts()
+	for {
+		out.Attempt = attempts.number
+		body, finish, err := answerOf(ctx, provider, out)
+		if err == nil {
+			e.countForwarded(ctx, caller, req, finish)
+			return body, finish.Usage, nil
+		}
+		after, more := attempts.next(err, false)
+		if ctx.Err() != nil || !more {
+			return nil, berth.Usage{}, err
+		}
+		log.Warn("retrying request to upstream", "endpoint", req.Forwarded.Endpoint, "attempt", attempts.number+1, "after", after, "err", err)
+		if err := backoff.Sleep(ctx, after); err != nil {
+			return nil, berth.Usage{}, err
+		}
+	}
+}
+
+// answerOf sends a request with a Forwarded once.
+func answerOf(ctx context.Context, p model.Provider, req *model.Request) (body []byte, finish model.Finish, err error) {
+	for d, err := range model.Forward(ctx, p, req) {
+		if err != nil {
+			return nil, model.Finish{}, err
+		}
+		switch d := d.(type) {
+		case model.Body:
+			body = d.JSON
+		case model.Finish:
+			return body, d, nil
+		}
+	}
+	if ctx.Err() != nil {
+		return nil, model.Finish{}, context.Cause(ctx)
+	}
+	return nil, model.Finish{}, berth.Errorf(berth.CodeUpstream, "The upstream ended its answer early.")
+}
+
+// countForwarded records the usage of a forwarded request.
+func (e *Engine) countForwarded(ctx context.Context, caller berth.Caller, req ForwardRequest, f model.Finish) {
+	for _, used := range store.ForwardedUsage(caller, req.Usage, req.Model, f.Usage, turnsOf(f), time.Now()) {
+		if err := e.Usages.AddUsage(context.WithoutCancel(ctx), used); err != nil {
+			e.Log.Error("failed to record usage", "request_id", caller.RequestID, "err", err)
+		}
+	}
+}
