@@ -22,6 +22,9 @@ type (
 	LogID          string // clog_…, a command in a container's log
 	VectorStoreID  string // vs_…
 	FileBatchID    string // vsfb_…
+	UploadID       string // upload_…
+	PartID         string // part_…, of an upload
+	BatchID        string // batch_…
 	KeyID          string // key_…, an API key's name, not its secret
 )
 
@@ -67,6 +70,10 @@ const (
 	PrefixVectorStore     = "vs_"
 	PrefixFileBatch       = "vsfb_"
 	PrefixFileSearch      = "fs_"
+	PrefixUpload          = "upload_"
+	PrefixPart            = "part_"
+	PrefixBatch           = "batch_"
+	PrefixBatchRequest    = "batch_req_"
 )
 
 // NewID returns a new identifier: the prefix and 48 hexadecimal digits. The first 12

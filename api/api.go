@@ -25,6 +25,7 @@ import (
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/vectorstore"
@@ -73,11 +74,15 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/embeddings", h.forwards.embeddings, callsModel, storesNothing, storesLittle),
 		on("POST /v1/moderations", h.forwards.moderations, callsModel, storesNothing, storesLittle),
 
-		on("POST /v1/files", h.uploads.create),
-		on("GET /v1/files", h.uploads.list, readsQuery),
-		on("GET /v1/files/{file}", h.uploads.get),
-		on("GET /v1/files/{file}/content", h.uploads.content),
-		on("DELETE /v1/files/{file}", h.uploads.delete),
+		on("POST /v1/files", h.files.create),
+		on("GET /v1/files", h.files.list, readsQuery),
+		on("GET /v1/files/{file}", h.files.get),
+		on("GET /v1/files/{file}/content", h.files.content),
+		on("DELETE /v1/files/{file}", h.files.delete),
+		on("POST /v1/uploads", h.uploads.create),
+		on("POST /v1/uploads/{upload}/parts", h.uploads.addPart),
+		on("POST /v1/uploads/{upload}/complete", h.uploads.complete, storesNothing),
+		on("POST /v1/uploads/{upload}/cancel", h.uploads.cancel, storesNothing, storesLittle),
 
 		on("POST /v1/containers", h.containers.create),
 		on("GET /v1/containers", h.containers.list, readsQuery),
@@ -193,6 +198,7 @@ type Options struct {
 	Journal  *journal.Journal // the engine's journal
 
 	Files        *files.Service
+	Uploads      *uploads.Service // of large files in parts
 	Containers   *container.Service
 	Snapshots    *snapshot.Service // the containers' snapshots
 	Volumes      *volume.Service   // nil if the driver does not support volumes
@@ -249,7 +255,8 @@ type handlers struct {
 	conversations *conversations
 	bundles       *bundles
 	forwards      *forwards
-	uploads       *uploads
+	files         *storedFiles
+	uploads       *largeFiles
 	containers    *containers
 	snapshots     *snapshots
 	volumes       *volumes
@@ -306,7 +313,8 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		conversations: &conversations{o.Engine, rules, o.Store.Objects},
 		bundles:       &bundles{o.Bundles},
 		forwards:      &forwards{o.Engine},
-		uploads:       &uploads{o.Files},
+		files:         &storedFiles{o.Files},
+		uploads:       &largeFiles{o.Uploads},
 		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},
 		snapshots:     &snapshots{o.Snapshots},
 		volumes:       &volumes{o.Volumes},

@@ -78,6 +78,10 @@ var probes = []probe{
 		conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
 		return "/conversations/" + conv + "/items", map[string]any{"items": []any{}}, with(nil)
 	}},
+	{"POST /uploads", func(*house) (string, map[string]any, map[string]any) {
+		return "/uploads", map[string]any{"filename": "a.jsonl", "purpose": "user_data", "bytes": 1, "mime_type": "text/plain"},
+			map[string]any{"bytes": 1, "filename": "a.jsonl", "expires_after": map[string]any{"anchor": "created_at", "seconds": 3600}}
+	}},
 	{"POST /containers", func(*house) (string, map[string]any, map[string]any) {
 		return "/containers", map[string]any{"name": "x"}, map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
 	}},

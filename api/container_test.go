@@ -32,7 +32,7 @@ func TestFiles(t *testing.T) {
 		t.Errorf("got %q, %v, %v, want the bytes as an attachment", got, err, resp.Header)
 	}
 	for range 3 {
-		body, kind := upload("x", strings.NewReader(""), "purpose", "batch")
+		body, kind := upload("x.jsonl", strings.NewReader(""), "purpose", "batch")
 		h.call(200, "POST", "/v1/files", body, kind)
 	}
 	all := h.call(200, "GET", "/v1/files?purpose=batch&order=asc", nil)

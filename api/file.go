@@ -11,14 +11,11 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// uploads serves uploaded files.
-type uploads struct{ files *files.Service }
-
-// purposes are the values of a file's "purpose".
-var purposes = []string{"assistants", "batch", "fine-tune", "vision", "user_data", "evals"}
+// storedFiles serves uploaded files.
+type storedFiles struct{ files *files.Service }
 
 // create serves POST /v1/files.
-func (h *uploads) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	f, err := x.Form(r, "purpose", "expires_after[anchor]", "expires_after[seconds]")
 	if err != nil {
 		return err
@@ -37,8 +34,8 @@ func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
 	if req.Purpose == "" {
 		return req, rule.Missing("purpose")
 	}
-	if !slices.Contains(purposes, req.Purpose) {
-		return req, rule.WrongValue("purpose", req.Purpose, purposes)
+	if !slices.Contains(files.Purposes, req.Purpose) {
+		return req, rule.WrongValue("purpose", req.Purpose, files.Purposes)
 	}
 	anchor, anchored := f.Fields["expires_after[anchor]"]
 	seconds, timed := f.Fields["expires_after[seconds]"]
@@ -61,7 +58,7 @@ func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
 }
 
 // list serves GET /v1/files.
-func (h *uploads) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	purpose := q.Text("purpose")
 	page := q.Page(10_000, 10_000)
@@ -76,7 +73,7 @@ func (h *uploads) list(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 }
 
 // get serves GET /v1/files/{file}.
-func (h *uploads) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	file, err := h.files.Get(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
 	if err != nil {
 		return err
@@ -85,7 +82,7 @@ func (h *uploads) get(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 }
 
 // content serves GET /v1/files/{file}/content.
-func (h *uploads) content(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) content(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	content, file, err := h.files.Open(r.Context(), c.Project, berth.FileID(r.PathValue("file")))
 	if err != nil {
 		return err
@@ -95,7 +92,7 @@ func (h *uploads) content(x *exchange.Exchange, r *http.Request, c berth.Caller)
 }
 
 // delete serves DELETE /v1/files/{file}.
-func (h *uploads) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (h *storedFiles) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := berth.FileID(r.PathValue("file"))
 	if err := h.files.Delete(r.Context(), c.Project, id); err != nil {
 		return err

@@ -35,6 +35,7 @@ import (
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
+	largefiles "github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/guest"
 	guestserver "github.com/berth-run/berth/guest/server"
 	"github.com/berth-run/berth/internal/seal"
@@ -87,6 +88,13 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}
 		return opts.Exchange.Quota.Store(ctx, p, bytes)
 	}})
+	parts := memblob.OpenBucket(nil)
+	large := largefiles.New(largefiles.Options{Objects: st, Bucket: parts, Seal: seal.New([32]byte{1}), Files: uploads, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+		if opts.Exchange.Quota == nil {
+			return nil
+		}
+		return opts.Exchange.Quota.Store(ctx, p, bytes)
+	}})
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	archive := memblob.OpenBucket(nil)
@@ -119,7 +127,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
-		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
+		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Version: "1"}
 	if change != nil {
@@ -142,6 +150,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		check(t, record.Close())
 		check(t, bucket.Close())
 		check(t, archive.Close())
+		check(t, parts.Close())
 		check(t, st.Close())
 	})
 	return h
@@ -405,8 +414,13 @@ func (*guestDriver) Features() sandbox.Features {
 
 // upload is a form with a file and perhaps other fields, in pairs.
 func upload(name string, content io.Reader, fields ...string) (body io.Reader, kind string) {
+	return multipartOf("file", name, content, fields...)
+}
+
+// multipartOf is upload for a file in another part of the form.
+func multipartOf(part, name string, content io.Reader, fields ...string) (body io.Reader, kind string) {
 	var head, tail bytes.Buffer
-	head.WriteString("--edge\r\nContent-Disposition: form-data; name=\"file\"; filename=\"" + name + "\"\r\n\r\n")
+	head.WriteString("--edge\r\nContent-Disposition: form-data; name=\"" + part + "\"; filename=\"" + name + "\"\r\n\r\n")
 	for i := 0; i < len(fields); i += 2 {
 		tail.WriteString("\r\n--edge\r\nContent-Disposition: form-data; name=\"" + fields[i] + "\"\r\n\r\n" + fields[i+1])
 	}

@@ -85,6 +85,10 @@ var probed = map[string][]string{
 	"GET /v1/files/{file}":                                 {`/v1/files/{file}`},
 	"GET /v1/files/{file}/content":                         {`/v1/files/{file}/content`},
 	"DELETE /v1/files/{file}":                              {`/v1/files/{file}`},
+	"POST /v1/uploads":                                     {},
+	"POST /v1/uploads/{upload}/parts":                      {`/v1/uploads/{upload}/parts`},
+	"POST /v1/uploads/{upload}/complete":                   {`/v1/uploads/{upload}/complete {"part_ids":["{part}"]}`, `/v1/uploads/$upload/complete {"part_ids":["{part}"]}`},
+	"POST /v1/uploads/{upload}/cancel":                     {`/v1/uploads/{upload}/cancel`},
 	"POST /v1/containers": {`/v1/containers {"name":"x","file_ids":["{file}"]}`, `/v1/containers {"name":"x","berth":{"snapshot_id":"{snapshot}"}}`,
 		`/v1/containers {"name":"x","berth":{"volumes":[{"name":"{volume_name}"}]}}`, `/v1/containers {"name":"x","berth":{"volumes":[{"name":"x"},{"name":"{volume_name}"}]}}`},
 	"GET /v1/containers":                                                {`/v1/containers?after={container}`},
@@ -190,6 +194,9 @@ func (h *house) furnish() map[string]string {
 	ids := map[string]string{}
 	form, kind := upload("a.txt", strings.NewReader("a"), "purpose", "user_data")
 	ids["file"] = h.call(200, "POST", "/v1/files", form, kind).id()
+	ids["upload"] = post("/v1/uploads", `{"filename":"a.txt","purpose":"user_data","bytes":1,"mime_type":"text/plain"}`).id()
+	form, kind = multipartOf("data", "a.txt", strings.NewReader("a"))
+	ids["part"] = h.call(200, "POST", "/v1/uploads/"+ids["upload"]+"/parts", form, kind).id()
 	r := post("/v1/responses", `{"model":"scripted","input":"x"}`)
 	ids["response"], ids["item"] = r.id(), r.at("output", 0, "id").(string)
 	ids["conversation"] = post("/v1/conversations", `{}`).id()

@@ -1,6 +1,7 @@
 package api_test
 
 import (
+	"context"
 	"net/http"
 	"strings"
 	"testing"
@@ -9,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
+	largefiles "github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 )
@@ -20,7 +22,9 @@ func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 	t.Helper()
 	return newHouse(t, func(o *api.Options) {
 		st := o.Store.Objects.(store.Store)
-		q := project.NewQuota(project.QuotaOptions{Objects: st, Sizes: []project.Size{st.FileBytes, st.StoredBytes}, Usages: st, Limits: limits})
+		q := project.NewQuota(project.QuotaOptions{Objects: st, Sizes: []project.Size{st.FileBytes, st.StoredBytes, func(ctx context.Context, p berth.ProjectID) (int64, error) {
+			return largefiles.StoredBytes(ctx, st, p)
+		}}, Usages: st, Limits: limits})
 		o.Exchange.Quota = q
 		o.Engine.Quota = q
 	})

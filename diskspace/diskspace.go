@@ -30,6 +30,7 @@ type Area string
 const (
 	Database  Area = "database" // also the audit log and the reserve
 	Files     Area = "files"
+	Uploads   Area = "uploads"
 	Snapshots Area = "snapshots"
 	Sandboxes Area = "sandboxes"
 	Volumes   Area = "volumes"

@@ -31,7 +31,7 @@ type Options struct {
 	MaxBytes int64         // of one file; default DefaultMaxBytes
 
 	// Quota returns an error for the client if storing more bytes would exceed the
-	// project's limit. Nil means no limit.
+	// project's limit. It admits negative bytes. Nil means no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
 	Audit *audit.Log   // nil records nothing
@@ -59,37 +59,54 @@ type CreateRequest struct {
 	ID                  berth.FileID // must be unused; empty means a new id
 	Filename            string
 	Purpose             string
-	ExpiresAfterSeconds int64 // 0 means never
+	ExpiresAfterSeconds int64 // 0 means the default of the purpose, which is never except for batch
+
+	// MaxBytes replaces Options.MaxBytes if it is not 0. Only Create uses it.
+	MaxBytes int64
+	// Replaces is the size of stored data that the caller deletes once the file exists, such as
+	// the parts of an upload. The quota does not count it twice. Only Create uses it.
+	Replaces int64
 }
 
 // Create stores the bytes of r as a file. It streams r.
 func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateRequest, r io.Reader) (*berth.File, error) {
-	if err := checkName(req.Filename); err != nil {
+	if err := CheckName("file", req.Filename); err != nil {
 		return nil, err
 	}
-	return s.receive(ctx, p, cmp.Or(req.ID, newID()), r, func() (CreateRequest, error) { return req, nil })
+	req.ID, req.MaxBytes = cmp.Or(req.ID, newID()), cmp.Or(req.MaxBytes, s.opts.MaxBytes)
+	return s.receive(ctx, p, req, r, func() (CreateRequest, error) { return req, nil })
 }
 
 func newID() berth.FileID { return berth.FileID(berth.NewID(berth.PrefixFile)) }
 
 // Receive is like Create for a request that is complete only after r has been read.
 func (s *Service) Receive(ctx context.Context, p berth.ProjectID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
-	return s.receive(ctx, p, newID(), r, request)
+	return s.receive(ctx, p, CreateRequest{ID: newID(), MaxBytes: s.opts.MaxBytes}, r, request)
 }
 
-func (s *Service) receive(ctx context.Context, p berth.ProjectID, id berth.FileID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
+// receive stores the bytes of r. known has the ID and the limits, request returns the rest.
+func (s *Service) receive(ctx context.Context, p berth.ProjectID, known CreateRequest, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
+	id := known.ID
 	f := &berth.File{ID: id, Object: "file", CreatedAt: time.Now().Unix(), Status: "processed"}
 	key := blob.NewKey()
 	creation := blob.Creation{Ref: ref(p, id),
 		Write: func(ctx context.Context) error {
-			return s.contents.Write(ctx, ref(p, id), key, func(w io.Writer) error { return s.write(w, r, f, request) })
+			return s.contents.Write(ctx, ref(p, id), key, func(w io.Writer) error {
+				return s.write(w, io.LimitReader(r, known.MaxBytes+1), known.MaxBytes, f, request)
+			})
 		},
 		Save: func(ctx context.Context) error { return s.opts.Store.CreateFile(ctx, p, f, key[:]) },
 		Entry: func() audit.Entry {
 			return audit.Entry{Action: audit.FileCreated, Project: p, Object: string(id), Bytes: f.Bytes}
 		}}
 	if s.opts.Quota != nil {
-		creation.Admit = func(ctx context.Context) error { return s.opts.Quota(ctx, p, f.Bytes) }
+		creation.Admit = func(ctx context.Context) error {
+			more := f.Bytes - known.Replaces
+			if more <= 0 && known.Replaces > 0 {
+				more = -1 // a project that is full may replace what it stores
+			}
+			return s.opts.Quota(ctx, p, more)
+		}
 	}
 	if err := s.blobs.Create(ctx, creation); err != nil {
 		return nil, err
@@ -97,35 +114,42 @@ func (s *Service) receive(ctx context.Context, p berth.ProjectID, id berth.FileI
 	return f, nil
 }
 
-// write copies r to w and sets the fields of f from the request.
-func (s *Service) write(w io.Writer, r io.Reader, f *berth.File, request func() (CreateRequest, error)) error {
-	n, err := io.Copy(w, io.LimitReader(r, s.opts.MaxBytes+1))
+// write copies r, of at most limit bytes, to w and sets the fields of f from the request.
+func (s *Service) write(w io.Writer, r io.Reader, limit int64, f *berth.File, request func() (CreateRequest, error)) error {
+	n, err := io.Copy(w, r)
 	if err != nil {
 		return err
 	}
-	if n > s.opts.MaxBytes {
-		return &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than the limit of %d bytes.", s.opts.MaxBytes)}
+	if n > limit {
+		return &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than the limit of %d bytes.", limit)}
 	}
 	req, err := request()
 	if err != nil {
 		return err
+	}
+	if err := Check(req.Purpose, req.Filename, n); err != nil {
+		return err
+	}
+	if req.Purpose == PurposeBatch && req.ExpiresAfterSeconds == 0 {
+		req.ExpiresAfterSeconds = batchExpiry
 	}
 	f.Bytes, f.Filename, f.Purpose = n, req.Filename, req.Purpose
 	if req.ExpiresAfterSeconds > 0 {
 		at := f.CreatedAt + req.ExpiresAfterSeconds
 		f.ExpiresAt = &at
 	}
-	return checkName(req.Filename)
+	return CheckName("file", req.Filename)
 }
 
-func checkName(name string) error {
+// CheckName returns an error for the client, about the field param, if a file may not have the name.
+func CheckName(param, name string) error {
 	switch {
 	case name == "", name == ".", name == "..", path.Base(name) != name, strings.Contains(name, `\`):
-		return berth.Invalid("file", "Invalid file name. Expected a name without directories.")
+		return berth.Invalid(param, "Invalid file name. Expected a name without directories.")
 	case len(name) > 255:
-		return berth.Invalid("file", "Invalid file name. Expected a name of at most 255 bytes.")
+		return berth.Invalid(param, "Invalid file name. Expected a name of at most 255 bytes.")
 	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f }):
-		return berth.Invalid("file", "Invalid file name. Expected valid UTF-8 without control characters.")
+		return berth.Invalid(param, "Invalid file name. Expected valid UTF-8 without control characters.")
 	}
 	return nil
 }

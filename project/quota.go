@@ -229,7 +229,8 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 	return int(min(n, math.MaxInt32)), nil
 }
 
-// Store returns an error if storing more bytes would exceed the project's limit. A caller
+// Store returns an error if storing more bytes would exceed the project's limit. Negative bytes
+// mean that the project stores less afterwards, and are admitted. A caller
 // with concurrent writes must hold a lock from this call until the bytes are stored.
 func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) error {
 	_, err := q.room(ctx, id, bytes)
@@ -264,7 +265,7 @@ func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64) (*bou
 	q.mu.Lock()
 	n, limited := bound(p.limits.StorageBytes)
 	q.mu.Unlock()
-	if !limited {
+	if !limited || bytes < 0 {
 		return p, nil
 	}
 	var stored int64

@@ -12,12 +12,14 @@ import (
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/vectorstore"
 )
 
 // blobs holds the services that store data too large for the database.
 type blobs struct {
 	files     *files.Service
+	uploads   *uploads.Service
 	snapshots *snapshot.Service
 	volumes   *volume.Service
 	vectors   *vectorstore.Service
@@ -25,7 +27,7 @@ type blobs struct {
 
 // openBlobs opens files, snapshots and volumes, and removes the leftovers of a crash.
 func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
-	uploads, err := s.openBucket(b.State, "files")
+	uploaded, err := s.openBucket(b.State, "files")
 	if err != nil {
 		return nil, err
 	}
@@ -33,8 +35,14 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	if err != nil {
 		return nil, err
 	}
+	parts, err := s.openBucket(b.State, "uploads")
+	if err != nil {
+		return nil, err
+	}
 	all := &blobs{}
-	all.files = files.New(files.Options{Store: b.db, Bucket: uploads, Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
+	all.files = files.New(files.Options{Store: b.db, Bucket: uploaded, Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
+	all.uploads = uploads.New(uploads.Options{Objects: b.db, Bucket: parts, Seal: b.seal(), Files: all.files, Audit: b.audit, Log: b.Log,
+		Quota: within(b.space, diskspace.Uploads, b.quota.Store)})
 	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Bucket: contents, Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
 	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit, Log: b.Log,
@@ -42,7 +50,7 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, sweep := range []func(context.Context) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep} {
+	for _, sweep := range []func(context.Context) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep, all.uploads.Sweep} {
 		if err := sweep(ctx); err != nil {
 			return nil, fmt.Errorf("sweep blobs: %w", err)
 		}

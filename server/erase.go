@@ -53,6 +53,11 @@ func (e *erasable) sources() []project.Source {
 		}, func(ctx context.Context, p berth.ProjectID, v *berth.Volume) error {
 			return e.blobs.volumes.Delete(ctx, berth.Caller{Project: p}, v.ID)
 		}),
+		project.NewSource(func(ctx context.Context, p berth.ProjectID, limit int) ([]berth.UploadID, error) {
+			return e.blobs.uploads.List(ctx, p, limit)
+		}, func(ctx context.Context, p berth.ProjectID, id berth.UploadID) error {
+			return e.blobs.uploads.Delete(ctx, p, id)
+		}),
 		project.NewSource(func(ctx context.Context, p berth.ProjectID, limit int) ([]*berth.File, error) {
 			list, _, err := e.blobs.files.List(ctx, p, "", page(limit))
 			return list, err

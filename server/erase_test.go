@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/project"
@@ -67,18 +68,20 @@ func TestErase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	uploads := files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil), Audit: record})
+	stored := files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil), Audit: record})
+	parts := memblob.OpenBucket(nil)
+	large := uploads.New(uploads.Options{Objects: db, Bucket: parts, Seal: seal.New([32]byte{}), Files: stored, Audit: record})
 	snapshots := snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{}), Audit: record})
 	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New([32]byte{}), Audit: record})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: uploads, snapshots: snapshots, volumes: volumes}}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: stored, uploads: large, snapshots: snapshots, volumes: volumes}}
 	projects := project.New(project.Options{Objects: db})
 	e := &project.Eraser{Projects: projects, Sources: data.sources(), Audit: record}
 	fill := func(p berth.ProjectID, tag string) {
 		t.Helper()
-		_, err1 := uploads.Create(ctx, p, files.CreateRequest{Filename: "a"}, strings.NewReader("a"))
+		_, err1 := stored.Create(ctx, p, files.CreateRequest{Filename: "a"}, strings.NewReader("a"))
 		err2 := snapshots.Create(ctx, p, &snapshot.Record{Snapshot: &berth.Snapshot{}}, func(w io.Writer) (layer.Made, error) {
 			sum := sha256.New()
 			err := tar.NewWriter(io.MultiWriter(w, sum)).Close()
@@ -86,7 +89,11 @@ func TestErase(t *testing.T) {
 		})
 		err3 := db.CreateContainer(ctx, &store.Container{Project: p, Body: &berth.Container{ID: berth.ContainerID("cntr_" + tag)}})
 		err4 := db.CreateObjects(ctx, p, &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte("{}")})
-		if err := errors.Join(err1, err2, err3, err4); err != nil {
+		part, err5 := large.Create(ctx, p, uploads.CreateRequest{Filename: "a", Purpose: "user_data", Bytes: 1})
+		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := large.AddPart(ctx, p, part.ID, strings.NewReader("a")); err != nil {
 			t.Fatal(err)
 		}
 		req := &berth.ResponseRequest{Model: "m"}
@@ -108,7 +115,7 @@ func TestErase(t *testing.T) {
 	}
 	fill("proj_old", "old")
 	fill("proj_new", "new")
-	if n := left("proj_old"); n != 5 {
+	if n := left("proj_old"); n != 6 {
 		t.Fatalf("the project has %d objects: too few for this test", n)
 	}
 	for _, id := range []berth.ProjectID{"proj_old", "proj_new"} {
@@ -124,8 +131,17 @@ func TestErase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 5 {
-		t.Errorf("objects: got %d in the archived project and %d in another, want 0 and 5", old, new)
+	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 6 {
+		t.Errorf("objects: got %d in the archived project and %d in another, want 0 and 6", old, new)
+	}
+	for it := parts.List(nil); ; {
+		o, err := it.Next(ctx)
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err != nil || strings.HasPrefix(o.Key, "proj_old/") {
+			t.Fatalf("content of a part is left: %v, %v", o, err)
+		}
 	}
 	if p, err := projects.Get(ctx, "proj_old"); err != nil || p.ErasedAt == nil || p.Status != berth.ProjectArchived {
 		t.Errorf("got %+v, %v", p, err)
@@ -139,7 +155,7 @@ func TestErase(t *testing.T) {
 			entries = append(entries, entry)
 		}
 	}
-	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" || entries[1].Count != 5 || entries[1].Reason != "archived" {
+	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" || entries[1].Count != 6 || entries[1].Reason != "archived" {
 		t.Errorf("entries: got %+v, want one for the file and one for the project", entries)
 	}
 }
@@ -161,6 +177,7 @@ func TestEraseDuringResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil)}),
+		uploads:   uploads.New(uploads.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}),
 		snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes: volumes}}
 	e := &project.Eraser{Sources: data.sources()}
 	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {

@@ -20,7 +20,7 @@ const (
 	sweepBatch    = 1000 // objects per query
 )
 
-// expire deletes expired objects, files and vector stores.
+// expire deletes expired objects, files, uploads and vector stores.
 func expire(ctx context.Context, objects store.Objects, data *blobs, log *slog.Logger) {
 	for _, kind := range sweptKinds {
 		if err := sweep(ctx, objects, kind, time.Now()); err != nil && ctx.Err() == nil {
@@ -29,6 +29,9 @@ func expire(ctx context.Context, objects store.Objects, data *blobs, log *slog.L
 	}
 	if err := data.files.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		log.Error("failed to delete expired files; will retry", "err", err)
+	}
+	if err := data.uploads.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		log.Error("failed to delete expired uploads; will retry", "err", err)
 	}
 	if err := data.vectors.Expire(ctx); err != nil && ctx.Err() == nil {
 		log.Error("failed to delete the content of expired vector stores; will retry", "err", err)

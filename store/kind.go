@@ -33,6 +33,8 @@ const (
 	KindVectorText        Kind = "vector_store.text" // parts of a file
 	KindVectorBatch       Kind = "vector_store.files_batch"
 	KindVectorJob         Kind = "vector_store.job" // a file that is to be read
+	KindUpload            Kind = "upload"
+	KindUploadPart        Kind = "upload.part"
 )
 
 // OfContainer stands for a container as the parent of an object.
@@ -69,4 +71,6 @@ var Kinds = map[Kind][]Kind{
 	KindVectorText:        {KindVectorStore},
 	KindVectorBatch:       {KindVectorStore},
 	KindVectorJob:         {KindVectorStore},
+	KindUpload:            nil,
+	KindUploadPart:        {KindUpload},
 }

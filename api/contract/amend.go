@@ -19,6 +19,8 @@ var amendments = []struct {
 	{"/schemas/ResponseErrorCode/enum", dropped, "upstreams have codes of their own, such as insufficient_quota"},
 	{"/schemas/ListFilesResponse/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ListFilesResponse/properties/last_id", nullable, "an empty page has none"},
+	{"/schemas/ListBatchesResponse/properties/first_id", nullable, "an empty page has none"},
+	{"/schemas/ListBatchesResponse/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ResponseItemList/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ResponseItemList/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ConversationItemList/properties/first_id", nullable, "an empty page has none"},

@@ -18,11 +18,12 @@ const maxField = 64 << 10
 // formBuffer is the size of the read buffer of a form in bytes.
 const formBuffer = 64 << 10
 
-// A Form is a multipart body with at most one file, in the part "file". Other fields may
+// A Form is a multipart body with at most one file, in one known part. Other fields may
 // precede and follow the file. Read streams the file. It returns io.EOF only if the whole
 // form has been read and is valid, so a caller never stores the file of an incomplete form.
 type Form struct {
 	parts    *multipart.Reader
+	part     string   // the name of the file's part
 	Known    []string // the allowed fields
 	file     *multipart.Part
 	Filename string
@@ -30,15 +31,20 @@ type Form struct {
 	end      error             // the final result of Read
 }
 
-// Form reads a form up to its file, or to its end if it has no file. Fields other than the
-// known ones are errors.
+// Form reads a form up to its file in the part "file", or to its end if it has no file. Fields
+// other than the known ones are errors.
 func (x *Exchange) Form(r *http.Request, known ...string) (*Form, error) {
+	return x.FormOf(r, "file", known...)
+}
+
+// FormOf is like Form for a file in another part.
+func (x *Exchange) FormOf(r *http.Request, part string, known ...string) (*Form, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
 		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'.")
 	}
 	body := bufio.NewReaderSize(x.Body(r, 0), formBuffer) // the form's own is 4 KiB
-	f := &Form{parts: multipart.NewReader(body, params["boundary"]), Known: known, Fields: map[string]string{}}
+	f := &Form{parts: multipart.NewReader(body, params["boundary"]), part: part, Known: known, Fields: map[string]string{}}
 	if err := f.advance(); err != nil {
 		return nil, err
 	}
@@ -59,12 +65,12 @@ func (f *Form) advance() error {
 			return malformed(err)
 		}
 		name := part.FormName()
-		if name == "file" && f.file == nil {
+		if name == f.part && f.file == nil {
 			f.file = part
 			f.Filename, err = fileName(part)
 			return err
 		}
-		if _, twice := f.Fields[name]; twice || name == "file" {
+		if _, twice := f.Fields[name]; twice || name == f.part {
 			return berth.Invalid(rule.Clip(name), "Duplicate parameter: '%s'.", rule.Clip(name))
 		}
 		if !slices.Contains(f.Known, name) {
@@ -84,7 +90,7 @@ func (f *Form) advance() error {
 // Read reads the file.
 func (f *Form) Read(b []byte) (int, error) {
 	if f.file == nil {
-		return 0, rule.Missing("file")
+		return 0, rule.Missing(f.part)
 	}
 	if f.end != nil { // some callers read again after the end
 		return 0, f.end
@@ -113,7 +119,7 @@ func fileName(part *multipart.Part) (string, error) {
 		return "", malformed(err)
 	}
 	if params["filename"] == "" {
-		return "", rule.Missing("file.filename")
+		return "", rule.Missing(part.FormName() + ".filename")
 	}
 	return params["filename"], nil
 }

@@ -17,7 +17,7 @@ import (
 )
 
 // scope are the paths in scope, including those below them.
-var scope = []string{"/responses", "/conversations", "/containers", "/files", "/models", "/chat/completions",
+var scope = []string{"/responses", "/conversations", "/containers", "/files", "/uploads", "/batches", "/models", "/chat/completions",
 	"/assistants", "/threads", "/organization/usage/completions"}
 
 // streamed are schemas of events, to which no operation refers.
