@@ -50,7 +50,7 @@ func (e *Event) isTextDelta() bool {
 		e.Response == nil && e.Error == nil && e.Item == nil && e.Part == nil && len(e.Output) == 0 &&
 		e.CommandIndex == nil && e.AnnotationIndex == nil && len(e.Annotation) == 0 &&
 		e.Text == nil && e.Refusal == nil && e.Arguments == nil && e.Command == nil && e.Name == "" &&
-		e.Input == nil && e.Diff == nil && e.EventError == nil
+		e.Input == nil && e.Diff == nil && e.Code == nil && e.EventError == nil
 }
 
 // plainString returns the length of the JSON string that text begins with, or 0 if there
