@@ -97,8 +97,8 @@ func TestFileSearchFails(t *testing.T) {
 	if r.at("output", 0, "status") != "failed" || !strings.Contains(r.at("output", 0, "berth", "error").(string), "no query") || r.at("status") != "completed" {
 		t.Errorf("no query: got %v", r)
 	}
-	r = h.call(200, "POST", "/v1/responses", body(`{\"queries\":[\"x\"]}`, "vs_none"))
-	if r.at("status") != "failed" || r.at("error", "message") != "Vector store with id 'vs_none' not found." {
+	r = h.call(404, "POST", "/v1/responses", body(`{\"queries\":[\"x\"]}`, "vs_none"))
+	if r.at("error", "message") != "Vector store with id 'vs_none' not found." || r.at("error", "type") != "invalid_request_error" {
 		t.Errorf("unknown store: got %v", r)
 	}
 	h.call(400, "POST", "/v1/responses", `{"model":"scripted","input":"x","tools":[{"type":"file_search"}]}`)

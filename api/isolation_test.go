@@ -39,6 +39,7 @@ var probed = map[string][]string{
 		`/v1/responses {"model":"scripted","input":[{"role":"user","content":[{"type":"input_image","file_id":"{file}"}]}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","file_ids":["{file}"]}}]}`,
+		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"file_search","vector_store_ids":["$vector_store","{vector_store}"]}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","berth":{"snapshot_id":"{snapshot}"}}}]}`,
 		`/v1/responses {"model":"scripted","input":"x","tools":[{"type":"shell","environment":{"type":"container_auto","berth":{"volumes":[{"name":"{volume_name}"}]}}}]}`,
 		`/v1/responses {"model":"scripted","input":"x","background":true,"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,

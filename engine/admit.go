@@ -130,6 +130,15 @@ func (a *admission) bindTools(ctx context.Context) (err error) {
 	if r.tools, err = bindTools(e.Tools, tool.Context{Caller: a.caller, Include: a.req.Include}, r.record.Body, t.Items()); err != nil {
 		return err
 	}
+	for i, entry := range a.req.Tools {
+		kind := e.Tools.Kind(entry.Type())
+		if kind == nil || kind.Admit == nil {
+			continue
+		}
+		if err := kind.Admit(ctx, a.caller, entry); err != nil {
+			return atTool(err, i)
+		}
+	}
 	if err := r.tools.checkChecks(e.Tools, a.req); err != nil {
 		return err
 	}

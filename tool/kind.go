@@ -1,6 +1,7 @@
 package tool
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/berth-run/berth"
@@ -31,6 +32,10 @@ type Kind struct {
 	Source        func(Context, berth.Tool) (Source, error)
 	Listing       berth.ItemType
 	ListingPrefix string
+
+	// Admit refuses an entry of "tools" of a new request that names objects which do not
+	// exist. nil means that it names none.
+	Admit func(context.Context, berth.Caller, berth.Tool) error
 
 	// Show returns an entry of "tools" as the response shows and stores it: without secrets.
 	// nil means unchanged.

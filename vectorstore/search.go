@@ -31,8 +31,6 @@ const (
 	candidates = 100
 	// fusion is the constant of reciprocal rank fusion, as in its first publication.
 	fusion = 60
-	// halfScore is the BM25 score that is shown as 0.5.
-	halfScore = 8
 )
 
 // A found is a passage that a search found.
@@ -160,11 +158,7 @@ func (f *shelf) hits(ctx context.Context, query string, vector []float32, q Quer
 		accept = func(key int64) bool { return accepted[f.places[key].file] }
 	}
 	if vector == nil {
-		hits, err := f.index.Text(ctx, query, q.Limit, accept)
-		for i, h := range hits {
-			hits[i].Score = h.Score / (h.Score + halfScore)
-		}
-		return hits, err
+		return f.index.Text(ctx, query, q.Limit, accept)
 	}
 	byText, err := f.index.Text(ctx, query, candidates, accept)
 	if err != nil {

@@ -196,6 +196,16 @@ func (s *Service) active(ctx context.Context, p berth.ProjectID, id berth.Vector
 	return v, err
 }
 
+// Check returns an error for the client unless all vector stores exist and have not expired.
+func (s *Service) Check(ctx context.Context, p berth.ProjectID, ids []berth.VectorStoreID) error {
+	for _, id := range ids {
+		if _, err := s.active(ctx, p, id); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
 // Get returns a vector store.
 func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*berth.VectorStore, error) {
 	v, err := s.read(ctx, p, id)

@@ -37,6 +37,8 @@ const (
 
 // A Searcher searches vector stores; *vectorstore.Service implements it.
 type Searcher interface {
+	// Check returns an error for the client unless all stores exist and have not expired.
+	Check(ctx context.Context, p berth.ProjectID, ids []berth.VectorStoreID) error
 	Search(ctx context.Context, p berth.ProjectID, ids []berth.VectorStoreID, q vectorstore.Query) (*vectorstore.Results, error)
 }
 

@@ -1,6 +1,7 @@
 package filesearch
 
 import (
+	"context"
 	"encoding/json"
 
 	"github.com/berth-run/berth"
@@ -23,6 +24,13 @@ func Kind(searcher Searcher) tool.Kind {
 				return nil, err
 			}
 			return bind(searcher, c, decoded)
+		},
+		Admit: func(ctx context.Context, c berth.Caller, t berth.Tool) error {
+			decoded, err := tool.Decode[berth.FileSearchTool](t, "file search")
+			if err != nil {
+				return err
+			}
+			return searcher.Check(ctx, c.Project, decoded.VectorStoreIDs)
 		},
 		Calls: &tool.Calls{Call: berth.ItemFileSearchCall, CallPrefix: berth.PrefixFileSearch,
 			LowerCall: lowerCall, LowerOutput: lowerOutput, Citables: citables, Fill: fill,

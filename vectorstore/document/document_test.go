@@ -3,10 +3,10 @@ package document
 import (
 	"archive/zip"
 	"bytes"
-	"compress/gzip"
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -81,6 +81,7 @@ func TestText(t *testing.T) {
 	pptx := archived(t, map[string]string{"ppt/slides/slide2.xml": `<a:p xmlns:a="a"><a:t>second</a:t></a:p>`, "ppt/slides/slide1.xml": `<a:p xmlns:a="a"><a:t>first</a:t></a:p>`, "ppt/slides/slide10.xml": `<a:p xmlns:a="a"><a:t>tenth</a:t></a:p>`})
 	xlsx := archived(t, map[string]string{"xl/sharedStrings.xml": `<sst><si><t>name</t></si><si><r><t>kn</t></r><r><t>ot</t></r></si></sst>`,
 		"xl/worksheets/sheet1.xml": `<worksheet><sheetData><row><c t="s"><v>0</v></c><c t="s"><v>1</v></c><c><v>42</v></c></row><row><c t="inlineStr"><is><t>in</t></is></c></row></sheetData></worksheet>`})
+	entities := archived(t, map[string]string{"ppt/slides/slide1.xml": `<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]><a:t>&b;&b;</a:t>`})
 	for name, tc := range map[string]struct {
 		content []byte
 		want    string
@@ -92,6 +93,7 @@ func TestText(t *testing.T) {
 		"a.html": {[]byte("<title>T</title><script>var no</script><p>One <b>bold</b>\n word<p>Two<pre>a  b</pre>"), "\nT\n\nOne bold word\nTwo\na  b\n"},
 		"a.docx": {docx, "The north\t quay\nis & stays\n\n"},
 		"a.pptx": {pptx, "first\n\nsecond\n\ntenth\n\n"},
+		"b.pptx": {entities, "&b;&b;\n\n"}, // not expanded
 		"a.XLSX": {xlsx, "name\tknot\t42\t\nin\t\n"},
 		"a.pdf":  {page("High water at noon"), "High water at noon\n\n"},
 	} {
@@ -102,38 +104,36 @@ func TestText(t *testing.T) {
 	}
 }
 
-// What has no text, or is made to harm, is an error for the client.
+// What has no text, or is made to harm, is an error for the client: that of the defence
+// which is meant to refuse it.
 func TestHostileDocuments(t *testing.T) {
-	bomb := archived(t, map[string]string{"word/document.xml": "<w:t>" + strings.Repeat("a", maxUnpacked+10) + "</w:t>"})
-	var squeezed bytes.Buffer
-	z := gzip.NewWriter(&squeezed)
-	_, _ = z.Write(bomb)
-	_ = z.Close()
-	if len(bomb) > 1<<20 {
+	const word = "word/document.xml"
+	text := archived(t, map[string]string{word: "<w:t>" + strings.Repeat("a", maxText+10) + "</w:t>"})
+	bomb := archived(t, map[string]string{word: strings.Repeat("<x>"+strings.Repeat(" ", 1<<20)+"</x>", maxUnpacked>>20)})
+	if len(bomb) > 2<<20 {
 		t.Fatalf("the bomb has %d bytes", len(bomb))
 	}
-	kids := []byte(strings.Replace(string(page("x")), "/Kids [3 0 R] /Count 1", "/Kids [2 0 R] /Count 9", 1)) // pages that contain themselves
-	for name, content := range map[string][]byte{
-		"bomb.docx":       bomb,
-		"slip.docx":       archived(t, map[string]string{"../../word/document.xml": "x", "/word/document.xml": "y"}),
-		"empty.xlsx":      archived(t, map[string]string{"x": "y"}),
-		"not.docx":        []byte("text"),
-		"cut.pdf":         page("hello")[:200],
-		"loop.pdf":        kids,
-		"garbage.pdf":     append([]byte("%PDF-1.7\n"), bytes.Repeat([]byte{0xfe, '<', '<'}, 5000)...),
-		"old.doc":         []byte("text"),
-		"program":         []byte("\x7fELF\x00\x01"),
-		"endless.html":    []byte(strings.Repeat("<pre>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1_200_000)),
-		"onetoken.html":   []byte("<p " + strings.Repeat("a", 20<<20)),
-		"references.pptx": archived(t, map[string]string{"ppt/slides/slide1.xml": `<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]><a:t>&b;&b;</a:t><`}),
+	loop := []byte(strings.Replace(string(page("x")), "/Kids [3 0 R] /Count 1", "/Kids [2 0 R] /Count 9", 1)) // pages that contain themselves
+	for name, tc := range map[string]struct {
+		content []byte
+		want    string // the start of the message
+	}{
+		"text.docx":     {text, "The file has more than 50331648 bytes of text."},
+		"bomb.docx":     {bomb, "The file unpacks to more than 268435456 bytes."},
+		"slip.docx":     {archived(t, map[string]string{"../../word/document.xml": "x", "/word/document.xml": "y"}), "The file is not a document of its type: it has no text part."},
+		"empty.xlsx":    {archived(t, map[string]string{"x": "y"}), "The file is not a workbook: it has no sheet."},
+		"not.docx":      {[]byte("text"), "The file is not a document of its type: zip: "},
+		"cut.pdf":       {page("hello")[:200], "The file is not a PDF that can be read: not a PDF file: missing %%EOF."},
+		"loop.pdf":      {loop, "The file could not be read with 768 MB of memory in 4 seconds."},
+		"garbage.pdf":   {append(append([]byte("%PDF-1.7\n"), bytes.Repeat([]byte{0xfe, '<', '<'}, 5000)...), "\nstartxref\n9\n%%EOF\n"...), "The file is not a PDF that can be read: "},
+		"old.doc":       {[]byte("text"), "Files of type '.doc' are not supported."},
+		"program":       {[]byte("\x7fELF\x00\x01"), "Files of type '' are not supported."},
+		"endless.html":  {[]byte(strings.Repeat("<pre>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1_200_000)), "The file has more than 50331648 bytes of text."},
+		"onetoken.html": {[]byte("<p " + strings.Repeat("a", 20<<20)), "The page could not be read: max buffer exceeded."},
 	} {
-		got, err := read(t, name, content)
-		var unreadable *vectorstore.Unreadable
-		if name == "loop.pdf" && err == nil && strings.TrimSpace(got) == "" {
-			continue // it has no page
-		}
-		if !errors.As(err, &unreadable) || unreadable.Message == "" {
-			t.Errorf("%s: got %.40q, %v", name, got, err)
+		got, err := read(t, name, tc.content)
+		if unreadable, ok := errors.AsType[*vectorstore.Unreadable](err); !ok || !strings.HasPrefix(unreadable.Message, tc.want) {
+			t.Errorf("%s: got %.40q, %v, want %q", name, got, err, tc.want)
 		}
 	}
 }
@@ -205,12 +205,41 @@ func TestChildIsLockedDown(t *testing.T) {
 
 func FuzzParse(f *testing.F) {
 	f.Add(".html", []byte("<p>a<script>"))
-	f.Add(".pdf", page("x"))
 	f.Add(".docx", []byte("PK\x03\x04"))
 	f.Fuzz(func(t *testing.T, extension string, content []byte) {
 		if parsers[extension] == nil || len(content) > 1<<16 || extension == ".pdf" {
-			return // PDF may loop: that is the child's to bound
+			return // FuzzPDF has a child, because PDF may loop
 		}
 		_, _ = parse(extension, content)
+	})
+}
+
+// Whatever a PDF makes of its parser, the server gets a text or an error for the client, and
+// the child ends within its second of CPU.
+func FuzzPDF(f *testing.F) {
+	whole := page("High water at noon")
+	f.Add(whole)
+	random := rand.New(rand.NewPCG(1, 2))
+	for range 24 { // seeds that an ordinary test reads as well
+		damaged := bytes.Clone(whole)
+		for range 1 + random.IntN(6) {
+			damaged[random.IntN(len(damaged))] = "0123456789<>[]()/ R%\xff"[random.IntN(21)]
+		}
+		f.Add(damaged)
+	}
+	f.Fuzz(func(t *testing.T, content []byte) {
+		if len(content) > 1<<16 {
+			return
+		}
+		got, err := Text(t.Context(), Child{CPU: 1}, "a.pdf", bytes.NewReader(content))
+		if err == nil {
+			if len(got) > maxText {
+				t.Errorf("got %d bytes of text", len(got))
+			}
+			return
+		}
+		if reason, ok := errors.AsType[*vectorstore.Unreadable](err); !ok || reason.Code == "" || reason.Message == "" {
+			t.Errorf("got %v", err)
+		}
 	})
 }

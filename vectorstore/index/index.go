@@ -8,6 +8,7 @@ import (
 	"context"
 	"database/sql"
 	"fmt"
+	"math"
 	"slices"
 	"strings"
 	"unicode"
@@ -28,7 +29,7 @@ type Passage struct {
 }
 
 // A Hit is a passage that a search found. Higher scores are better; those of different
-// kinds of searches cannot be compared.
+// kinds of searches, or of different queries, cannot be compared.
 type Hit struct {
 	Key   int64
 	Score float64
@@ -37,8 +38,9 @@ type Hit struct {
 // An Index holds passages. Its methods must not be called concurrently, except searches
 // with searches.
 type Index struct {
-	db      *sql.DB
-	vectors map[int64][]float32
+	db       *sql.DB
+	passages int
+	vectors  map[int64][]float32
 }
 
 // New returns an empty index. The caller must close it.
@@ -73,6 +75,7 @@ func (x *Index) Add(ctx context.Context, passages []Passage) error {
 			if err := exec(p.Key, p.Name, p.Text); err != nil {
 				return err
 			}
+			x.passages++
 			if p.Vector != nil {
 				x.vectors[p.Key] = p.Vector
 			}
@@ -88,6 +91,7 @@ func (x *Index) Remove(ctx context.Context, keys []int64) error {
 			if err := exec(k); err != nil {
 				return err
 			}
+			x.passages--
 			delete(x.vectors, k)
 		}
 		return nil
@@ -121,12 +125,18 @@ func (x *Index) write(ctx context.Context, statement string, each func(exec func
 }
 
 // Text returns up to limit passages that contain words of a query, the best first. accept
-// selects passages; nil accepts all.
+// selects passages; nil accepts all. A score is between 0 and 1: the passage's BM25 score as
+// a share of the highest that a passage could have, which would consist of the query's words.
 func (x *Index) Text(ctx context.Context, query string, limit int, accept func(int64) bool) ([]Hit, error) {
-	match := matchExpression(query)
-	if match == "" {
+	words := wordsOf(query)
+	if len(words) == 0 || x.passages == 0 {
 		return nil, nil
 	}
+	highest, err := x.highest(ctx, words)
+	if err != nil {
+		return nil, err
+	}
+	match := strings.Join(words, " OR ")
 	rows, err := x.db.QueryContext(ctx, `SELECT rowid, bm25(passages, 2.0, 1.0) AS score FROM passages WHERE passages MATCH ? ORDER BY score`, match)
 	if err != nil {
 		return nil, fmt.Errorf("search index: %w", err)
@@ -138,7 +148,7 @@ func (x *Index) Text(ctx context.Context, query string, limit int, accept func(i
 		if err := rows.Scan(&h.Key, &h.Score); err != nil {
 			return nil, fmt.Errorf("search index: %w", err)
 		}
-		if h.Score = -h.Score; accept == nil || accept(h.Key) {
+		if h.Score = min(1, -h.Score/highest); accept == nil || accept(h.Key) {
 			hits = append(hits, h)
 		}
 	}
@@ -177,10 +187,29 @@ func dot(a, b []float32) float64 {
 	return float64(sum)
 }
 
-// matchExpression returns a query as an FTS5 expression: any of its words, quoted, so that
-// no word is an operator. Words that most texts have are left out, unless there are no
-// others.
-func matchExpression(query string) string {
+// The constants of FTS5's BM25: the limit of the weight of a word that is repeated, and the
+// weight of a word that more than half of the passages have.
+const (
+	repeated  = 1.2 + 1 // k1 + 1
+	leastRare = 1e-6
+)
+
+// highest returns the highest score of a passage by FTS5's formula.
+func (x *Index) highest(ctx context.Context, words []string) (sum float64, err error) {
+	for _, w := range words {
+		var n float64
+		if err := x.db.QueryRowContext(ctx, `SELECT count(*) FROM passages WHERE passages MATCH ?`, w).Scan(&n); err != nil {
+			return 0, fmt.Errorf("count passages: %w", err)
+		}
+		rare := math.Log((float64(x.passages) - n + 0.5) / (n + 0.5))
+		sum += repeated * max(rare, leastRare)
+	}
+	return sum, nil
+}
+
+// wordsOf returns the words of a query as FTS5 expressions: quoted, so that no word is an
+// operator. Words that most texts have are left out, unless there are no others.
+func wordsOf(query string) []string {
 	words := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Mn, r) })
 	var kept, common []string
 	for _, w := range words {
@@ -199,7 +228,7 @@ func matchExpression(query string) string {
 	for i, w := range kept {
 		kept[i] = `"` + w + `"`
 	}
-	return strings.Join(kept, " OR ")
+	return kept
 }
 
 // stopWords are the words of English questions that say nothing about their subject.

@@ -25,6 +25,36 @@ func keys(hits []Hit) (out []int64) {
 	return out
 }
 
+// Scores do not depend on the number of passages alone, so that a threshold works in a
+// store of one file, too.
+func TestScores(t *testing.T) {
+	score := func(x *Index, query string) float64 {
+		t.Helper()
+		hits, err := x.Text(t.Context(), query, 1, nil)
+		if err != nil || len(hits) != 1 || hits[0].Key != 1 || hits[0].Score <= 0 || hits[0].Score > 1 {
+			t.Fatalf("%q: got %v, %v", query, hits, err)
+		}
+		return hits[0].Score
+	}
+	one := Passage{Key: 1, Name: "tides.md", Text: "High water is at noon."}
+	small := newIndex(t, one)
+	large := newIndex(t, one)
+	for i := range int64(300) {
+		if err := large.Add(t.Context(), []Passage{{Key: i + 2, Name: "other.md", Text: "Ropes, knots and sails."}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for _, x := range []*Index{small, large} {
+		all, half := score(x, "high water noon"), score(x, "high water tomorrow night")
+		if all < 0.3 || half > 0.7*all {
+			t.Errorf("got scores %v and %v", all, half)
+		}
+		if repeated := score(x, "tides"); repeated <= all {
+			t.Errorf("a word of the name has the score %v", repeated)
+		}
+	}
+}
+
 func TestText(t *testing.T) {
 	x := newIndex(t,
 		Passage{Key: 1, Name: "tides.md", Text: "The harbour is deep. Ships anchor at noon."},
