@@ -130,11 +130,15 @@ type HybridSearch struct {
 	TextWeight      float64 `json:"text_weight"`
 }
 
-// The searches that a SearchBerth names.
+// The searches that a FileSearchBerth names.
 const (
-	SearchBM25   = "bm25"
-	SearchHybrid = "hybrid"
+	SearchBM25   = "bm25"   // by words
+	SearchHybrid = "hybrid" // by words and vectors
+	SearchVector = "vector" // by vectors, because the request gives words no weight
 )
+
+// SearchDegraded is the Degraded of a search whose embedding model failed.
+const SearchDegraded = "The embedding model failed, so only words were searched."
 
 // A FileSearchTool lets the model search vector stores.
 type FileSearchTool struct {
@@ -157,9 +161,10 @@ type FileSearchCall struct {
 
 // FileSearchBerth extends OpenAI's file_search_call.
 type FileSearchBerth struct {
-	Search  string             `json:"search,omitempty"`  // bm25 or hybrid
-	Results []FileSearchResult `json:"results,omitempty"` // what the model was shown, if Results is null
-	Error   string             `json:"error,omitempty"`   // of a failed search
+	Search   string             `json:"search,omitempty"`   // bm25, hybrid or vector
+	Degraded string             `json:"degraded,omitempty"` // why the search was by words only; see SearchDegraded
+	Results  []FileSearchResult `json:"results,omitempty"`  // what the model was shown, if Results is null
+	Error    string             `json:"error,omitempty"`    // of a failed search
 }
 
 // A FileSearchResult is a part of a file that a search found.

@@ -5,8 +5,10 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -102,4 +104,48 @@ func TestFileSearchFails(t *testing.T) {
 		t.Errorf("unknown store: got %v", r)
 	}
 	h.call(400, "POST", "/v1/responses", `{"model":"scripted","input":"x","tools":[{"type":"file_search"}]}`)
+}
+
+// With an embedding model, a search finds what has none of the query's words. Both the
+// endpoint and the tool report which search ran.
+func TestHybridFileSearch(t *testing.T) {
+	ships := func(text string) []float32 {
+		if strings.Contains(text, "boat") || strings.Contains(text, "ship") {
+			return []float32{1, 0}
+		}
+		return []float32{0.1, 0.9}
+	}
+	s := newEmbedServer(t, &embedServer{vector: ships})
+	h := newHouse(t, nil, s.rule(t, embeddingModel))
+	a, b := h.fileOf("a.md", "A ship is due at noon."), h.fileOf("b.md", "Ropes and nets.")
+	v := h.call(200, "POST", "/v1/vector_stores", fmt.Sprintf(`{"file_ids":[%q,%q]}`, a, b))
+	h.readAll()
+	client := h.openai()
+	found, err := client.VectorStores.Search(t.Context(), v.id(), openai.VectorStoreSearchParams{Query: openai.VectorStoreSearchParamsQueryUnion{OfString: openai.String("boats")}})
+	check(t, err)
+	if found.Data[0].FileID != a || !strings.Contains(found.RawJSON(), `"berth":{"search":"hybrid"}`) {
+		t.Errorf("got %s", found.RawJSON())
+	}
+	search := func(ranking string) object {
+		return h.call(200, "POST", "/v1/vector_stores/"+v.id()+"/search", `{"query":"boats","ranking_options":`+ranking+`}`)
+	}
+	if got := search(`{"hybrid_search":{"embedding_weight":0,"text_weight":1}}`); got.at("berth", "search") != "bm25" || len(got.at("data").([]any)) != 0 {
+		t.Errorf("by words: got %v", got)
+	}
+	h.call(400, "POST", "/v1/vector_stores/"+v.id()+"/search", `{"query":"boats","ranking_options":{"hybrid_search":{"embedding_weight":0,"text_weight":0}}}`)
+	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"`+"```json file_search\\n{\\\"queries\\\":[\\\"boats\\\"]}\\n```"+`","tools":[{"type":"file_search","vector_store_ids":["`+v.id()+`"]}]}`)
+	if r.at("output", 0, "berth", "search") != "hybrid" || r.at("output", 0, "berth", "results", 0, "file_id") != a {
+		t.Errorf("tool: got %v", r)
+	}
+	s.mu.Lock()
+	s.missing = 401 // the operator must renew the key
+	s.mu.Unlock()
+	r = h.call(200, "POST", "/v1/vector_stores/"+v.id()+"/search", `{"query":"ropes"}`)
+	if r.at("berth", "search") != "bm25" || r.at("berth", "degraded") == nil || r.at("data", 0, "file_id") != b {
+		t.Errorf("degraded: got %v", r)
+	}
+	usage := fmt.Sprint(h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/embeddings?start_time=%d&group_by=model", time.Now().Add(-time.Hour).Unix()), nil))
+	if !strings.Contains(usage, "model:vectors") {
+		t.Errorf("usage: got %s", usage)
+	}
 }

@@ -15,6 +15,7 @@ import (
 	"os/user"
 	"path"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -113,7 +114,11 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	rules = append(rules, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}}, model.Rule{Match: "vendor/fed", Provider: h.fed})
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
-	vectors := vectorstore.New(vectorstore.Options{Objects: st, Files: uploads, Log: log, Text: readPlain,
+	var vectorModel vectorstore.Embedder
+	if slices.ContainsFunc(rules, func(r model.Rule) bool { return r.Match == embeddingModel }) {
+		vectorModel = houseEmbedder{h}
+	}
+	vectors := vectorstore.New(vectorstore.Options{Objects: st, Files: uploads, Log: log, Text: readPlain, Embedder: vectorModel,
 		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 			if opts.Exchange.Quota == nil {
 				return nil
@@ -168,6 +173,17 @@ type letters struct{}
 
 func (letters) Fetch(_ context.Context, url string) (string, []byte, error) {
 	return path.Base(url), []byte("Dear " + url), nil
+}
+
+// embeddingModel is the model that embeds the texts of vector stores, if the rules have it.
+const embeddingModel = "vectors"
+
+type houseEmbedder struct{ h *house }
+
+func (houseEmbedder) Model() string { return embeddingModel }
+
+func (e houseEmbedder) Embed(ctx context.Context, p berth.ProjectID, texts []string) ([][]float32, error) {
+	return e.h.engine.Embed(ctx, p, embeddingModel, texts)
 }
 
 type containers struct{ *container.Service }

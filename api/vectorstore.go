@@ -182,7 +182,8 @@ type searchPage struct {
 	HasMore     bool          `json:"has_more"`
 	NextPage    *string       `json:"next_page"`
 	Berth       struct {
-		Search string `json:"search"` // bm25 or hybrid
+		Search   string `json:"search"`             // bm25, hybrid or vector
+		Degraded string `json:"degraded,omitempty"` // why the search was by words only
 	} `json:"berth"`
 }
 
@@ -202,6 +203,9 @@ type textContent struct {
 func newSearchPage(query []string, found *vectorstore.Results) searchPage {
 	page := searchPage{Object: "vector_store.search_results.page", SearchQuery: query, Data: []searchEntry{}}
 	page.Berth.Search = found.Search
+	if found.Degraded {
+		page.Berth.Degraded = berth.SearchDegraded
+	}
 	for _, f := range found.List {
 		page.Data = append(page.Data, searchEntry{f.FileID, f.Filename, f.Score, f.Attributes, []textContent{{"text", f.Text}}})
 	}

@@ -2,11 +2,14 @@ package engine
 
 import (
 	"context"
+	"encoding/json"
+	"fmt"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/embedding"
 	"github.com/berth-run/berth/store"
 )
 
@@ -30,6 +33,21 @@ func (e *Engine) Forward(ctx context.Context, caller berth.Caller, req ForwardRe
 	defer func() { booked(used.TotalTokens) }()
 	body, used, err := e.forward(ctx, caller, req)
 	return body, err
+}
+
+// Embed returns a vector for each text, all of the same length. It counts as usage of a
+// project, but not against its limits: it serves the operator's own configuration.
+func (e *Engine) Embed(ctx context.Context, p berth.ProjectID, name string, texts []string) ([][]float32, error) {
+	input, err := json.Marshal(texts)
+	if err != nil {
+		return nil, fmt.Errorf("encode texts: %w", err)
+	}
+	body, _, err := e.forward(ctx, berth.Caller{Project: p}, ForwardRequest{Model: name, Usage: store.UsageEmbedding,
+		Forwarded: model.Forwarded{Endpoint: "embeddings", Fields: map[string]json.RawMessage{"input": input}}})
+	if err != nil {
+		return nil, err
+	}
+	return embedding.Decode(body, len(texts))
 }
 
 // forward is Forward without the project's limits. It also returns the usage.

@@ -23,6 +23,7 @@ type blobs struct {
 	snapshots *snapshot.Service
 	volumes   *volume.Service
 	vectors   *vectorstore.Service
+	embedder  *embedder // of vectors; nil if none is configured
 }
 
 // openBlobs opens files, snapshots and volumes, and removes the leftovers of a crash.
@@ -55,7 +56,7 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 			return nil, fmt.Errorf("sweep blobs: %w", err)
 		}
 	}
-	s.startVectorStores(b, all)
+	openVectorStores(b, all)
 	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all, b.Log) }))
 	return all, nil
 }

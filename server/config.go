@@ -131,6 +131,10 @@ type StoreConfig struct {
 type VectorsConfig struct {
 	Memory  Bytes `yaml:"memory"`   // text whose index is held in memory. Default: 512m
 	MaxText Bytes `yaml:"max_text"` // text of one file. Default: 32m
+
+	// EmbeddingModel is the name of a model for vectors, as clients would name it. Default:
+	// none, searches are by words only.
+	EmbeddingModel string `yaml:"embedding_model"`
 }
 
 // RetryConfig configures retries of a turn after a temporary error.

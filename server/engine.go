@@ -60,11 +60,15 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer = metrics.Engine{Metrics: s.metrics}
 	r.engine = engine.New(opts)
+	if err := data.embedder.use(b.Config, r.models, r.engine); err != nil {
+		return nil, err
+	}
 	s.detach = r.engine.Close
 	s.later(s.detach)
 	if err := r.engine.Recover(ctx); err != nil { // after startContainers: containers have their sandboxes again
 		return nil, fmt.Errorf("resume responses: %w", err)
 	}
+	s.startVectorStores(data)
 	return r, nil
 }
 

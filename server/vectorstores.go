@@ -2,22 +2,36 @@ package server
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"sync"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/vectorstore/document"
 )
 
-// startVectorStores opens the vector stores and reads the files that were added to them.
-func (s *Server) startVectorStores(b *base, data *blobs) {
+// openVectorStores opens the vector stores. The engine, which embeds their texts, does not
+// exist yet: startEngine sets the embedder's.
+func openVectorStores(b *base, data *blobs) {
 	config := b.Config.Vectors
-	data.vectors = vectorstore.New(vectorstore.Options{Objects: b.db, Files: data.files, Quota: within(b.space, diskspace.Files, b.quota.Store),
+	opts := vectorstore.Options{Objects: b.db, Files: data.files, Quota: within(b.space, diskspace.Files, b.quota.Store),
 		Text: func(ctx context.Context, name string, content io.Reader) (string, error) {
 			return document.Text(ctx, document.Child{}, name, content)
 		},
-		Memory: int64(config.Memory), MaxText: int(config.MaxText), Log: b.Log})
+		Memory: int64(config.Memory), MaxText: int(config.MaxText), Log: b.Log}
+	if config.EmbeddingModel != "" {
+		data.embedder = &embedder{model: config.EmbeddingModel}
+		opts.Embedder = data.embedder
+	}
+	data.vectors = vectorstore.New(opts)
+}
+
+// startVectorStores reads the files that are added to vector stores.
+func (s *Server) startVectorStores(data *blobs) {
 	ctx, cancel := context.WithCancel(context.Background())
 	var worker sync.WaitGroup
 	worker.Go(func() { data.vectors.Run(ctx) })
@@ -26,4 +40,30 @@ func (s *Server) startVectorStores(b *base, data *blobs) {
 		worker.Wait()
 		return nil
 	})
+}
+
+// An embedder embeds texts with a model of the engine's.
+type embedder struct {
+	model  string
+	engine *engine.Engine
+}
+
+// use sets the engine. It returns an error if no upstream has the model.
+func (e *embedder) use(config *Config, models *model.Router, by *engine.Engine) error {
+	if e == nil {
+		return nil
+	}
+	if _, _, err := models.Route(e.model); err != nil {
+		return config.in(fmt.Errorf("vector_stores.embedding_model: no entry of models matches %q", e.model))
+	}
+	e.engine = by
+	return nil
+}
+
+// Model implements vectorstore.Embedder.
+func (e *embedder) Model() string { return e.model }
+
+// Embed implements vectorstore.Embedder.
+func (e *embedder) Embed(ctx context.Context, p berth.ProjectID, texts []string) ([][]float32, error) {
+	return e.engine.Embed(ctx, p, e.model, texts)
 }

@@ -98,7 +98,14 @@ func (s *Service) saveNew(ctx context.Context, p berth.ProjectID, r *record, kno
 	err = s.opts.Objects.CreateObjects(ctx, p, objects...)
 	switch {
 	case errors.Is(err, store.ErrExists) && known:
-		return nil // its job waits already
+		_, err = s.opts.Objects.UpdateObject(ctx, p, job.ObjectKey, func(o *store.Object) error {
+			o.ExpiresAt, o.Body = job.ExpiresAt, job.Body // it may have been postponed
+			return nil
+		})
+		if err == nil || errors.Is(err, store.ErrNotFound) {
+			return nil
+		}
+		return fmt.Errorf("add file to vector store %s: %w", id, err)
 	case errors.Is(err, store.ErrNotFound):
 		return notFound(id)
 	case err != nil:
@@ -236,6 +243,9 @@ func (s *Service) RemoveFile(ctx context.Context, p berth.ProjectID, id berth.Ve
 	}
 	if err := s.deleteSegments(ctx, p, id, file, r.Segments); err != nil {
 		return err
+	}
+	if err := s.opts.Objects.DeleteObject(ctx, p, jobKey{p, id, file}.object()); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("remove file %s from vector store: %w", file, err)
 	}
 	err = s.opts.Objects.DeleteObject(ctx, p, fileKey(id, file))
 	if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -178,5 +178,19 @@ func compare(a, b any) (order int, ok bool) {
 // RankingRule checks "ranking_options" of a search.
 var RankingRule = rule.Object(rule.Fields{
 	"ranker": rule.OneOf("auto", "none", "default-2024-11-15"), "score_threshold": rule.Decimal(0, 1),
-	"hybrid_search": rule.Object(rule.Fields{"embedding_weight": rule.Decimal(0, 1000), "text_weight": rule.Decimal(0, 1000)}, "embedding_weight", "text_weight"),
+	"hybrid_search": hybridRule,
 })
+
+// hybridRule checks "hybrid_search". One of the weights must be above 0.
+func hybridRule(at string, v any) error {
+	weight := rule.Decimal(0, 1000)
+	if err := rule.Object(rule.Fields{"embedding_weight": weight, "text_weight": weight}, "embedding_weight", "text_weight")(at, v); err != nil {
+		return err
+	}
+	for _, w := range v.(map[string]any) {
+		if f, err := w.(json.Number).Float64(); err == nil && f > 0 {
+			return nil
+		}
+	}
+	return berth.Invalid(at, "Invalid '%s': both weights are 0. Set 'embedding_weight' or 'text_weight' above 0.", at)
+}

@@ -16,7 +16,6 @@ const (
 	retryAfter   = 5 * time.Second // of a failed job, times the attempts
 	maxAttempts  = 3               // also counts those that ended with the process
 	poll         = time.Minute     // for jobs that were not signalled
-	embedBatch   = 64              // texts in one request
 )
 
 // A jobKey names a file that is to be read.
@@ -128,6 +127,8 @@ func (s *Service) work(ctx context.Context, k jobKey) error {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
 	case running.Err() != nil, errors.Is(err, store.ErrNotFound), err == nil:
+	case errors.Is(err, errUnembedded):
+		return s.postpone(ctx, k, j)
 	case j.Attempts < maxAttempts && !isFinal(err):
 		s.opts.Log.Warn("failed to read file of vector store; will retry", "store", k.store, "file", k.file, "err", err)
 		time.AfterFunc(time.Duration(j.Attempts)*retryAfter, s.signal)
@@ -139,6 +140,22 @@ func (s *Service) work(ctx context.Context, k jobKey) error {
 	}
 	if err := s.opts.Objects.DeleteObject(ctx, k.project, k.object()); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("end job: %w", err)
+	}
+	return nil
+}
+
+// postpone lets a job to embed a file wait, twice as long after each attempt.
+func (s *Service) postpone(ctx context.Context, k jobKey, j job) error {
+	rest := min(embedRest<<min(j.Attempts, 10), longestRest)
+	if r, err := s.record(ctx, k.project, k.store, k.file); err == nil && r.File.Status == berth.VectorInProgress {
+		rest = 0 // it was added again
+	}
+	_, err := s.opts.Objects.UpdateObject(ctx, k.project, k.object(), func(o *store.Object) error {
+		o.ExpiresAt = s.opts.Now().Add(rest).Unix()
+		return nil
+	})
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("postpone job: %w", err)
 	}
 	return nil
 }
@@ -174,9 +191,18 @@ func (s *Service) fail(ctx context.Context, k jobKey, cause error) error {
 	return err
 }
 
-// ingest reads a file and saves its text. It returns nil if the file need not be read.
+// ingest reads a file and saves its text, or embeds one that was read before. It returns
+// nil if neither is needed, and errUnembedded if the file is to be embedded later.
 func (s *Service) ingest(ctx context.Context, k jobKey) error {
 	r, err := s.record(ctx, k.project, k.store, k.file)
+	if err == nil && s.lacksVectors(&r) {
+		err := s.embedFile(ctx, k)
+		if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrNotFound) {
+			s.unembedded(k, err)
+			err = errUnembedded
+		}
+		return err
+	}
 	if berth.ErrorCode(err) == berth.CodeNotFound || err == nil && r.File.Status != berth.VectorInProgress {
 		return nil
 	}
@@ -202,7 +228,13 @@ func (s *Service) ingest(ctx context.Context, k jobKey) error {
 			return fmt.Errorf("save text of file: %w", err)
 		}
 	}
-	return s.finish(ctx, k, &r, segments)
+	if err := s.finish(ctx, k, &r, segments); err != nil {
+		return err
+	}
+	if s.opts.Embedder != nil && r.Model == "" {
+		return errUnembedded
+	}
+	return nil
 }
 
 // finish marks a file as read and adds it to the index. If it was removed or cancelled
@@ -259,7 +291,7 @@ func (s *Service) readText(ctx context.Context, k jobKey, r *record) ([]*segment
 	if len(chunks) == 0 {
 		return nil, &Unreadable{"invalid_file", "The file has no text. If it is a scan, recognize its text first."}
 	}
-	r.File.UsageBytes, r.Model = 0, s.model()
+	r.File.UsageBytes, r.Model = 0, ""
 	var segments []*segment
 	var size int
 	for i, c := range chunks {
@@ -271,31 +303,6 @@ func (s *Service) readText(ctx context.Context, k jobKey, r *record) ([]*segment
 		size += len(c)
 		r.File.UsageBytes += int64(len(c))
 	}
-	if s.opts.Embedder == nil {
-		return segments, nil
-	}
-	for _, seg := range segments {
-		if err := s.embed(ctx, k.project, seg); err != nil {
-			return nil, err
-		}
-		r.File.UsageBytes += int64(len(seg.Vectors))
-	}
+	s.embedAll(ctx, k, r, segments)
 	return segments, nil
-}
-
-// embed adds vectors to a segment.
-func (s *Service) embed(ctx context.Context, p berth.ProjectID, seg *segment) error {
-	var vectors [][]float32
-	for first := 0; first < len(seg.Chunks); first += embedBatch {
-		some, err := s.opts.Embedder.Embed(ctx, p, seg.Chunks[first:min(first+embedBatch, len(seg.Chunks))])
-		if err != nil {
-			return fmt.Errorf("embed text: %w", err)
-		}
-		vectors = append(vectors, some...)
-	}
-	for _, v := range vectors {
-		normalize(v)
-	}
-	seg.Vectors = pack(vectors)
-	return nil
 }

@@ -20,10 +20,19 @@ type Query struct {
 	Ranking berth.RankingOptions
 }
 
+// weights returns the weights of the two rankings.
+func (q *Query) weights() berth.HybridSearch {
+	if q.Ranking.HybridSearch != nil {
+		return *q.Ranking.HybridSearch
+	}
+	return berth.HybridSearch{EmbeddingWeight: 1, TextWeight: 1}
+}
+
 // A Results are the results of a search, the best first.
 type Results struct {
-	Search string // berth.SearchBM25 or berth.SearchHybrid
-	List   []berth.FileSearchResult
+	Search   string // berth.SearchBM25, SearchHybrid or SearchVector
+	Degraded bool   // the Embedder failed, so that the search was by words only
+	List     []berth.FileSearchResult
 }
 
 const (
@@ -42,11 +51,11 @@ type found struct {
 }
 
 // Search searches vector stores. If an Embedder is configured and one of the stores has
-// vectors of its model, the rankings by words and by vectors are fused. If the Embedder
-// fails, the search is by words only.
+// vectors of its model, the rankings by words and by vectors are fused, unless the weight of
+// one is 0. If the Embedder fails, the search is by words only.
 func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.VectorStoreID, q Query) (*Results, error) {
 	out := &Results{Search: berth.SearchBM25}
-	vectors := false
+	embeddable := false
 	for _, id := range ids {
 		v, err := s.active(ctx, p, id)
 		if err != nil {
@@ -59,20 +68,22 @@ func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.Vec
 		if err != nil {
 			return nil, err
 		}
-		vectors = vectors || shelf.has(s.model())
+		embeddable = embeddable || shelf.has(s.model())
 	}
+	weights := q.weights()
 	var embedded [][]float32
-	if vectors {
+	if embeddable && weights.EmbeddingWeight > 0 {
 		var err error
-		if embedded, err = s.opts.Embedder.Embed(ctx, p, q.Queries); err != nil {
-			if ctx.Err() != nil {
-				return nil, context.Cause(ctx)
-			}
-			s.opts.Log.Warn("failed to embed query; searching by words only", "err", err)
-			embedded = nil
-		} else {
-			out.Search = berth.SearchHybrid
+		if embedded, err = s.embedQueries(ctx, p, q.Queries); err != nil {
+			return nil, err
 		}
+		out.Degraded = embedded == nil
+	}
+	switch {
+	case embedded != nil && weights.TextWeight > 0:
+		out.Search = berth.SearchHybrid
+	case embedded != nil:
+		out.Search = berth.SearchVector
 	}
 	var all []found
 	for _, id := range ids {
@@ -80,7 +91,6 @@ func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.Vec
 			var vector []float32
 			if embedded != nil {
 				vector = embedded[n]
-				normalize(vector)
 			}
 			hits, err := s.searchOne(ctx, p, id, query, vector, q)
 			if err != nil {
@@ -160,13 +170,13 @@ func (f *shelf) hits(ctx context.Context, query string, vector []float32, q Quer
 	if vector == nil {
 		return f.index.Text(ctx, query, q.Limit, accept)
 	}
-	byText, err := f.index.Text(ctx, query, candidates, accept)
-	if err != nil {
-		return nil, err
-	}
-	weights := berth.HybridSearch{EmbeddingWeight: 1, TextWeight: 1}
-	if q.Ranking.HybridSearch != nil {
-		weights = *q.Ranking.HybridSearch
+	weights := q.weights()
+	var byText []index.Hit
+	if weights.TextWeight > 0 {
+		var err error
+		if byText, err = f.index.Text(ctx, query, candidates, accept); err != nil {
+			return nil, err
+		}
 	}
 	return fuse(byText, f.index.Vector(vector, candidates, accept), weights), nil
 }

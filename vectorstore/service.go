@@ -37,14 +37,6 @@ type Files interface {
 	Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
 }
 
-// An Embedder turns texts into vectors.
-type Embedder interface {
-	// Model returns the name of the model. Vectors of other models cannot be compared.
-	Model() string
-	// Embed returns a vector for each text, all of the same length.
-	Embed(ctx context.Context, p berth.ProjectID, texts []string) ([][]float32, error)
-}
-
 // Options are a Service's parts. Those without a default are required.
 type Options struct {
 	Objects store.Objects
@@ -82,6 +74,7 @@ type Service struct {
 
 	mu      sync.Mutex
 	running map[jobKey]context.CancelFunc // files that are being read
+	rest    time.Time                     // until when the Embedder is not called
 }
 
 // New returns a service. Start makes it read files.

@@ -118,6 +118,25 @@ func (f *shelf) enlist(ctx context.Context, r *record, n int, seg *segment, mode
 	return f.index.Add(ctx, passages)
 }
 
+// addVectors adds the vectors of a file to its passages in the index. The caller must hold
+// mu.
+func (f *shelf) addVectors(id berth.FileID, segments []*segment) {
+	if f.index == nil {
+		return
+	}
+	vectors := map[place][]float32{}
+	for n, seg := range segments {
+		for i, v := range unpack(seg.Vectors, len(seg.Chunks)) {
+			vectors[place{id, n, i}] = v
+		}
+	}
+	for _, key := range f.keys[id] {
+		v := vectors[f.places[key]]
+		f.index.SetVector(key, v)
+		f.bytes += int64(4 * len(v))
+	}
+}
+
 // A shelfKey names a vector store across projects.
 type shelfKey struct {
 	project berth.ProjectID
@@ -215,6 +234,7 @@ func (s *Service) shelf(ctx context.Context, p berth.ProjectID, id berth.VectorS
 		}
 	}
 	f.files = files
+	s.embedLater(ctx, p, files)
 	return f, nil
 }
 

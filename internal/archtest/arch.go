@@ -96,7 +96,7 @@ var Imports = map[string][]string{
 	"sandbox/local":        {"internal/statefile", "sandbox"},
 	"sandbox/drivertest":   {"egress", "guest", "internal/beneath", "layer", "internal/longtest", "sandbox"},
 	"container":            {"", "audit", "egress", "guest", "guest/jupyter", "layer", "internal/nofile", "sandbox", "container/snapshot", "store", "container/volume", "internal/backoff"},
-	"engine":               {"", "engine/transcript", "journal", "model", "store", "tool", "internal/backoff"},
+	"engine":               {"", "engine/transcript", "journal", "model", "model/embedding", "store", "tool", "internal/backoff"},
 	"engine/transcript":    {"", "internal/seal", "model", "store", "tool"},
 	"api":                  {"", "api/assistants", "api/chat", "api/exchange", "api/preview", "api/request", "api/socket", "bundle", "diskspace", "engine", "files", "files/uploads", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding", "project", "container", "container/snapshot", "store", "container/volume", "vectorstore", "webhook"},
 	"api/exchange":         {"", "diskspace", "internal/conns", "internal/jsonscan", "internal/ration", "internal/rule", "internal/sse", "project", "store"},

@@ -138,6 +138,9 @@ func (c *searchCall) Run(ctx context.Context, out tool.Emitter) error {
 		found.List[i].Score = math.Round(r.Score*1e4) / 1e4
 	}
 	done.Status, done.Berth.Search = string(berth.StatusCompleted), found.Search
+	if found.Degraded {
+		done.Berth.Degraded = berth.SearchDegraded
+	}
 	if c.tool.include {
 		done.Results = found.List
 	} else {

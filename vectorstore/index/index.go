@@ -76,12 +76,17 @@ func (x *Index) Add(ctx context.Context, passages []Passage) error {
 				return err
 			}
 			x.passages++
-			if p.Vector != nil {
-				x.vectors[p.Key] = p.Vector
-			}
+			x.SetVector(p.Key, p.Vector)
 		}
 		return nil
 	})
+}
+
+// SetVector sets the vector of a passage. A vector that is nil or 0 is ignored.
+func (x *Index) SetVector(key int64, v []float32) {
+	if slices.ContainsFunc(v, func(f float32) bool { return f != 0 }) {
+		x.vectors[key] = v
+	}
 }
 
 // Remove removes passages.
