@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
 	"github.com/berth-run/berth/api/socket"
+	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
@@ -83,6 +84,11 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/uploads/{upload}/parts", h.uploads.addPart),
 		on("POST /v1/uploads/{upload}/complete", h.uploads.complete, storesNothing),
 		on("POST /v1/uploads/{upload}/cancel", h.uploads.cancel, storesNothing, storesLittle),
+
+		on("POST /v1/batches", h.batches.create),
+		on("GET /v1/batches", h.batches.list, readsQuery),
+		on("GET /v1/batches/{batch}", h.batches.get),
+		on("POST /v1/batches/{batch}/cancel", h.batches.cancel, storesNothing, storesLittle),
 
 		on("POST /v1/containers", h.containers.create),
 		on("GET /v1/containers", h.containers.list, readsQuery),
@@ -199,6 +205,7 @@ type Options struct {
 
 	Files        *files.Service
 	Uploads      *uploads.Service // of large files in parts
+	Batches      *batch.Service   // New makes it execute requests with this API
 	Containers   *container.Service
 	Snapshots    *snapshot.Service // the containers' snapshots
 	Volumes      *volume.Service   // nil if the driver does not support volumes
@@ -255,6 +262,7 @@ type handlers struct {
 	conversations *conversations
 	bundles       *bundles
 	forwards      *forwards
+	batches       *batches
 	files         *storedFiles
 	uploads       *largeFiles
 	containers    *containers
@@ -289,6 +297,7 @@ func New(opts Options) http.Handler {
 	for _, rt := range h.routes() {
 		mux.HandleFunc(rt.Pattern(), ex.Route(rt))
 	}
+	opts.Batches.Handle(execute(ex, mux))
 	health := &health{version: opts.Version, ready: opts.Ready}
 	mux.HandleFunc(preview.LinkPath+"{link}/{path...}", h.ports.ShowLink)
 	mux.HandleFunc("GET /healthz", health.healthz)
@@ -313,6 +322,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		conversations: &conversations{o.Engine, rules, o.Store.Objects},
 		bundles:       &bundles{o.Bundles},
 		forwards:      &forwards{o.Engine},
+		batches:       &batches{o.Batches},
 		files:         &storedFiles{o.Files},
 		uploads:       &largeFiles{o.Uploads},
 		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},

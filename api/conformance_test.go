@@ -78,6 +78,12 @@ var probes = []probe{
 		conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
 		return "/conversations/" + conv + "/items", map[string]any{"items": []any{}}, with(nil)
 	}},
+	{"POST /batches", func(h *house) (string, map[string]any, map[string]any) {
+		form, kind := upload("a.jsonl", strings.NewReader("{}"), "purpose", "batch")
+		id := h.call(200, "POST", "/v1/files", form, kind).id()
+		return "/batches", map[string]any{"input_file_id": id, "endpoint": "/v1/responses", "completion_window": "24h"},
+			map[string]any{"input_file_id": id, "endpoint": "/v1/responses", "output_expires_after": map[string]any{"anchor": "created_at", "seconds": 3600}}
+	}},
 	{"POST /uploads", func(*house) (string, map[string]any, map[string]any) {
 		return "/uploads", map[string]any{"filename": "a.jsonl", "purpose": "user_data", "bytes": 1, "mime_type": "text/plain"},
 			map[string]any{"bytes": 1, "filename": "a.jsonl", "expires_after": map[string]any{"anchor": "created_at", "seconds": 3600}}

@@ -29,6 +29,7 @@ import (
 	"github.com/berth-run/berth/api/contract"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
@@ -96,6 +97,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}
 		return opts.Exchange.Quota.Store(ctx, p, bytes)
 	}})
+	jobs := batch.New(batch.Options{Objects: st, Files: uploads, Log: log})
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	archive := memblob.OpenBucket(nil)
@@ -132,7 +134,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
-		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
+		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Version: "1"}
 	if change != nil {
@@ -145,10 +147,15 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	srv.Config.BaseContext = func(net.Listener) context.Context { return base }
 	srv.Start()
 	h.url = srv.URL
+	worker, stopWorker := context.WithCancel(context.Background())
+	var working sync.WaitGroup
+	working.Go(func() { opts.Batches.Run(worker) })
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		check(t, h.engine.Close(ctx))
+		stopWorker()
+		working.Wait()
 		stop(errors.New("the test is over"))
 		srv.Close()
 		check(t, keeper.Close())

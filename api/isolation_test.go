@@ -86,6 +86,10 @@ var probed = map[string][]string{
 	"GET /v1/files/{file}":                                 {`/v1/files/{file}`},
 	"GET /v1/files/{file}/content":                         {`/v1/files/{file}/content`},
 	"DELETE /v1/files/{file}":                              {`/v1/files/{file}`},
+	"POST /v1/batches":                                     {`/v1/batches {"input_file_id":"{file}","endpoint":"/v1/responses","completion_window":"24h"}`},
+	"GET /v1/batches":                                      {`/v1/batches?after={requests}`},
+	"GET /v1/batches/{batch}":                              {`/v1/batches/{requests}`},
+	"POST /v1/batches/{batch}/cancel":                      {`/v1/batches/{requests}/cancel`},
 	"POST /v1/uploads":                                     {},
 	"POST /v1/uploads/{upload}/parts":                      {`/v1/uploads/{upload}/parts`},
 	"POST /v1/uploads/{upload}/complete":                   {`/v1/uploads/{upload}/complete {"part_ids":["{part}"]}`, `/v1/uploads/$upload/complete {"part_ids":["{part}"]}`},
@@ -195,6 +199,8 @@ func (h *house) furnish() map[string]string {
 	ids := map[string]string{}
 	form, kind := upload("a.txt", strings.NewReader("a"), "purpose", "user_data")
 	ids["file"] = h.call(200, "POST", "/v1/files", form, kind).id()
+	form, kind = upload("a.jsonl", strings.NewReader("{}"), "purpose", "batch")
+	ids["requests"] = post("/v1/batches", `{"input_file_id":"`+h.call(200, "POST", "/v1/files", form, kind).id()+`","endpoint":"/v1/responses","completion_window":"24h"}`).id()
 	ids["upload"] = post("/v1/uploads", `{"filename":"a.txt","purpose":"user_data","bytes":1,"mime_type":"text/plain"}`).id()
 	form, kind = multipartOf("data", "a.txt", strings.NewReader("a"))
 	ids["part"] = h.call(200, "POST", "/v1/uploads/"+ids["upload"]+"/parts", form, kind).id()

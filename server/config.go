@@ -43,6 +43,7 @@ type Config struct {
 	MCP        MCPConfig        `yaml:"mcp"`
 	Store      StoreConfig      `yaml:"store"`
 	Vectors    VectorsConfig    `yaml:"vector_stores"`
+	Batches    BatchesConfig    `yaml:"batches"`
 	Disk       DiskConfig       `yaml:"disk"`
 
 	// Limits are the limits of projects, by project id. "default" applies where a project
@@ -135,6 +136,11 @@ type VectorsConfig struct {
 	// EmbeddingModel is the name of a model for vectors, as clients would name it. Default:
 	// none, searches are by words only.
 	EmbeddingModel string `yaml:"embedding_model"`
+}
+
+// BatchesConfig configures batches.
+type BatchesConfig struct {
+	Concurrency int `yaml:"concurrency"` // requests of all batches at once. Default: 8
 }
 
 // RetryConfig configures retries of a turn after a temporary error.

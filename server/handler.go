@@ -9,12 +9,13 @@ import (
 
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/metrics"
 )
 
 // newHandler creates the API, after undoing imports that a crash interrupted.
-func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses) (http.Handler, error) {
+func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses, batches *batch.Service) (http.Handler, error) {
 	spool := filepath.Join(b.State, "spool") // not /tmp, which may be in memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return nil, fmt.Errorf("create spool directory: %w", err)
@@ -34,7 +35,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
-		Files: data.files, Uploads: data.uploads, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
+		Files: data.files, Uploads: data.uploads, Batches: batches, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
 		Models:  api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
 		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
 		Ready:   newReadiness(b.disk, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil

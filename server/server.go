@@ -56,7 +56,10 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	}
 	data := &erasable{db: base.db, containers: containers.service, responses: responses.engine, blobs: blobs}
 	s.later(startErasing(&project.Eraser{Projects: project.New(project.Options{Objects: base.db}), Sources: data.sources(), Audit: base.audit}, base.Log))
-	s.handler, err = s.newHandler(ctx, base, blobs, containers, responses)
+	batches := newBatches(base, blobs)
+	if s.handler, err = s.newHandler(ctx, base, blobs, containers, responses, batches); err == nil {
+		s.later(startBatches(batches))
+	}
 	return s, err
 }
 

@@ -35,6 +35,9 @@ const (
 	KindVectorJob         Kind = "vector_store.job" // a file that is to be read
 	KindUpload            Kind = "upload"
 	KindUploadPart        Kind = "upload.part"
+	KindBatch             Kind = "batch"
+	KindBatchLine         Kind = "batch.line" // the result of a request
+	KindBatchJob          Kind = "batch.job"  // a batch that has not ended
 )
 
 // OfContainer stands for a container as the parent of an object.
@@ -73,4 +76,7 @@ var Kinds = map[Kind][]Kind{
 	KindVectorJob:         {KindVectorStore},
 	KindUpload:            nil,
 	KindUploadPart:        {KindUpload},
+	KindBatch:             nil,
+	KindBatchLine:         {KindBatch},
+	KindBatchJob:          nil,
 }

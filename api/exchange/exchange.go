@@ -24,6 +24,7 @@ type Exchange struct {
 	requestID string
 	clientID  string       // the client's id of the request; see clientRequestID
 	caller    berth.Caller // zero until identified
+	known     bool         // the caller is that of Server.As
 	status    int          // 0 until the header is written
 
 	bodies, decoding *ration.Account // memory of the body and of the values decoded from it

@@ -27,6 +27,38 @@ func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
 	return caller, err
 }
 
+// identify returns the caller of an exchange.
+func (s *Server) identify(x *Exchange, r *http.Request) (berth.Caller, error) {
+	if !x.known {
+		return s.Identify(r)
+	}
+	if err := s.checkKey(r.Context(), x.caller); err != nil {
+		return berth.Caller{}, err
+	}
+	return x.caller, s.CheckProject(r.Context(), x.caller.Project)
+}
+
+// checkKey refuses the requests for a caller whose key was deleted or has expired.
+func (s *Server) checkKey(ctx context.Context, c berth.Caller) error {
+	if c.Key == "" {
+		return nil // the server had no keys
+	}
+	keys, err := s.Keys.ListKeys(ctx)
+	if err != nil {
+		return err
+	}
+	for _, key := range keys {
+		if key.ID == c.Key && key.Project == c.Project {
+			if key.ExpiresAt != 0 && key.ExpiresAt <= time.Now().Unix() {
+				return errExpired
+			}
+			return nil
+		}
+	}
+	return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
+		Message: "The API key that started this work was deleted. Start it again with another key."}
+}
+
 // CheckProject refuses the requests of a project that has been archived.
 func (s *Server) CheckProject(ctx context.Context, p berth.ProjectID) error {
 	if s.Quota == nil {

@@ -90,6 +90,17 @@ func (s *Server) Handler(next func(x *Exchange, r *http.Request)) http.Handler {
 	})
 }
 
+// As serves a request that the server itself makes for a caller, such as one of a batch. The
+// request needs no key: it is served as if it had come with the caller's own, which must still
+// be valid. Everything else is as in Handler.
+func (s *Server) As(c berth.Caller, w http.ResponseWriter, r *http.Request, next func(x *Exchange, r *http.Request)) {
+	x := s.start(w, r)
+	x.known = true
+	x.SetCaller(c)
+	defer s.end(x, r)
+	next(x, r)
+}
+
 // start returns the exchange of a request.
 func (s *Server) start(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{ResponseWriter: w, server: s, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest),
@@ -157,7 +168,7 @@ func (s *Server) Route(rt Route) http.HandlerFunc {
 
 // answer checks a request and runs the handler of its route.
 func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
-	caller, err := s.Identify(r)
+	caller, err := s.identify(x, r)
 	if err == nil {
 		conns.Known(r.Context())
 		caller = x.SetCaller(caller)

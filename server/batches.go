@@ -1,0 +1,57 @@
+package server
+
+import (
+	"context"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/batch"
+	"github.com/berth-run/berth/project"
+)
+
+// newBatches opens the batches. startBatches runs them.
+func newBatches(b *base, data *blobs) *batch.Service {
+	return batch.New(batch.Options{Objects: b.db, Files: data.files, Concurrency: b.Config.Batches.Concurrency, Log: b.Log,
+		Pace: func(ctx context.Context, p berth.ProjectID) (batch.Pace, error) { return pace(ctx, b.quota, p) }})
+}
+
+// startBatches runs batches in the background. stop interrupts their requests, which the next
+// start continues.
+func startBatches(s *batch.Service) (stop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(context.Background())
+	var worker sync.WaitGroup
+	worker.Go(func() { s.Run(ctx) })
+	return func(context.Context) error {
+		cancel()
+		worker.Wait()
+		return nil
+	}
+}
+
+// pace leaves half of a project's limits to its other requests.
+func pace(ctx context.Context, q *project.Quota, p berth.ProjectID) (batch.Pace, error) {
+	if err := q.Check(ctx, p); err != nil {
+		return batch.Pace{}, err
+	}
+	limits, err := q.Limits(ctx, p)
+	if err != nil {
+		return batch.Pace{}, err
+	}
+	now := batch.Pace{Requests: math.MaxInt}
+	if n := limits.Responses; n != nil && *n >= 0 {
+		now.Requests = int(max(1, min(*n, math.MaxInt32)/2))
+	}
+	requests, tokens := q.Rates(p)
+	now.Wait = max(untilHalf(requests), untilHalf(tokens))
+	return now, nil
+}
+
+// untilHalf returns the time until half of a rate is free.
+func untilHalf(r *project.Rate) time.Duration {
+	if r == nil || r.Limit <= 0 || r.Remaining >= r.Limit/2 {
+		return 0
+	}
+	return time.Duration(float64(r.Limit/2-r.Remaining) / float64(r.Limit) * float64(time.Minute))
+}
