@@ -5,14 +5,29 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync/atomic"
 )
 
 // An Item is one element of a response's input or output: a message, reasoning,
 // a call or a call's output. It holds its JSON, with the most used fields decoded.
-// Unknown fields and types are preserved. An Item is immutable; copies share the JSON.
-type Item struct {
+// Unknown fields and types are preserved. An Item is immutable and safe for concurrent use.
+// It is as small as a pointer: each turn of a conversation copies the list of all its items.
+type Item struct{ shared *itemData }
+
+type itemData struct {
 	head itemHead
 	raw  json.RawMessage
+	text atomic.Pointer[Message] // what TextMessage returns, or notText; nil before its first call
+}
+
+// noItem has the data of the zero Item.
+var noItem = &itemData{}
+
+func (it Item) data() *itemData {
+	if it.shared == nil {
+		return noItem
+	}
+	return it.shared
 }
 
 type itemHead struct {
@@ -71,29 +86,54 @@ func NewItem(body any) Item {
 	return it
 }
 
-func (it Item) Type() ItemType { return it.head.Type }
-func (it Item) ID() string     { return it.head.ID }
-func (it Item) CallID() string { return it.head.CallID }
-func (it Item) Status() Status { return it.head.Status }
-func (it Item) Role() string   { return it.head.Role }
-func (it Item) IsZero() bool   { return it.raw == nil }
+func (it Item) Type() ItemType { return it.data().head.Type }
+func (it Item) ID() string     { return it.data().head.ID }
+func (it Item) CallID() string { return it.data().head.CallID }
+func (it Item) Status() Status { return it.data().head.Status }
+func (it Item) Role() string   { return it.data().head.Role }
+func (it Item) IsZero() bool   { return it.data().raw == nil }
 
 // Raw returns the item's JSON. The caller must not change it.
-func (it Item) Raw() json.RawMessage { return it.raw }
+func (it Item) Raw() json.RawMessage { return it.data().raw }
+
+// String returns the item's JSON.
+func (it Item) String() string { return string(it.Raw()) }
+
+// notText stands for an item that is no message of text.
+var notText = &Message{}
+
+// TextMessage returns the item as a message, if it has nothing but text in its usual form:
+// no image, file or annotation. Otherwise it returns nil. It decodes an item once. The caller
+// must not change the message.
+func (it Item) TextMessage() *Message {
+	d := it.data()
+	m := d.text.Load()
+	if m == nil {
+		m = &Message{}
+		if t := d.head.Type; t != ItemMessage && t != "" || !m.decodeText(d.raw) {
+			m = notText
+		}
+		d.text.Store(m)
+	}
+	if m == notText {
+		return nil
+	}
+	return m
+}
 
 // Decode reads the item into a typed body, such as a *Message.
 func (it Item) Decode(body any) error {
 	if m, ok := body.(*Message); ok {
-		return m.UnmarshalJSON(it.raw) // which is valid
+		return m.UnmarshalJSON(it.Raw()) // which is valid
 	}
-	return json.Unmarshal(it.raw, body)
+	return json.Unmarshal(it.Raw(), body)
 }
 
 // With returns a copy of the item with the given fields set. Its callers complete
 // items: they add a missing id or a final status.
 func (it Item) With(fields map[string]any) (Item, error) {
 	all := map[string]json.RawMessage{}
-	if err := json.Unmarshal(it.raw, &all); err != nil {
+	if err := json.Unmarshal(it.Raw(), &all); err != nil {
 		return Item{}, err
 	}
 	for k, v := range fields {
@@ -113,10 +153,10 @@ func (it Item) With(fields map[string]any) (Item, error) {
 }
 
 func (it Item) MarshalJSON() ([]byte, error) {
-	if it.raw == nil {
+	if it.IsZero() {
 		return []byte("null"), nil
 	}
-	return it.raw, nil
+	return it.Raw(), nil
 }
 
 func (it *Item) UnmarshalJSON(b []byte) error {
@@ -128,7 +168,7 @@ func (it *Item) UnmarshalJSON(b []byte) error {
 	if err := json.Unmarshal(b, &head); err != nil {
 		return err
 	}
-	it.head, it.raw = head, bytes.Clone(b)
+	it.shared = &itemData{head: head, raw: bytes.Clone(b)}
 	return nil
 }
 

@@ -60,11 +60,15 @@ func (g *guard) hold(c tool.Call, t *boundTool) tool.Call {
 // checkApprovals refuses an approval response without a request, a second response to one
 // request, and the approval of a call whose tool is not offered.
 func checkApprovals(kinds *tool.Registry, chain, input []berth.Item, tools toolset) error {
+	isAnswer := func(it berth.Item) bool { return it.Type() == berth.ItemApprovalResponse }
+	if !slices.ContainsFunc(input, isAnswer) {
+		return nil
+	}
 	all := transcript.ApprovalsOf(kinds, slices.Concat(chain, input))
 	answered := transcript.ApprovalsOf(kinds, chain).Responses
 	for _, it := range input {
 		var answer berth.ApprovalResponse
-		if it.Type() != berth.ItemApprovalResponse || it.Decode(&answer) != nil {
+		if !isAnswer(it) || it.Decode(&answer) != nil {
 			continue
 		}
 		id := answer.ApprovalRequestID

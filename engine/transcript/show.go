@@ -76,6 +76,9 @@ func (e *partError) Error() string { return e.param + ": " + e.reason }
 
 // lowerItem lowers one item, once in a turn.
 func (t *Transcript) lowerItem(ctx context.Context, it berth.Item) (berth.Item, error) {
+	if it.TextMessage() != nil { // it has no file, and is no call
+		return it, nil
+	}
 	key := &it.Raw()[0]
 	if low, ok := t.lowered[key]; ok {
 		return low, nil

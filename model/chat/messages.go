@@ -15,7 +15,7 @@ func (p *Provider) messages(req *model.Request) ([]message, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{opts: &p.opts, log: p.up.Log, ids: dialogue.IDs{Length: p.opts.CallIDLength}}
+	b := &builder{opts: &p.opts, log: p.up.Log, out: make([]message, 0, 1+len(turns)), ids: dialogue.IDs{Length: p.opts.CallIDLength}}
 	if req.Instructions != "" {
 		b.system(p.opts.SystemRole, req.Instructions, "")
 	}

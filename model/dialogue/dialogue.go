@@ -50,7 +50,7 @@ type Output struct {
 // calls. An output, or any item not from the model, ends a turn. An output without its
 // call becomes a user message. Items left out are logged.
 func Read(items []berth.Item, log *slog.Logger) ([]Turn, error) {
-	r := &reader{log: log, items: items, pairs: Pair(items)}
+	r := &reader{log: log, items: items, out: make([]Turn, 0, len(items)), pairs: Pair(items)}
 	for i, it := range items {
 		if err := r.add(i, it); err != nil {
 			return nil, err
@@ -122,11 +122,15 @@ func (r *reader) add(i int, it berth.Item) error {
 }
 
 func (r *reader) message(it berth.Item) error {
-	var m berth.Message
-	if err := it.Decode(&m); err != nil {
-		return berth.Invalid("input", "Invalid message: %v.", err)
+	m := it.TextMessage()
+	if m == nil {
+		m = &berth.Message{}
+		if err := it.Decode(m); err != nil {
+			return berth.Invalid("input", "Invalid message: %v.", err)
+		}
 	}
-	switch m.Role {
+	role := m.Role
+	switch role {
 	case "assistant":
 		if text := assistantText(m.Content); text != "" {
 			r.parts, r.name = append(r.parts, Part{Text: text}), cmp.Or(m.Name, r.name)
@@ -134,16 +138,19 @@ func (r *reader) message(it berth.Item) error {
 		return nil
 	case "system", "developer":
 	default:
-		m.Role = "user"
+		role = "user"
 	}
 	r.endTurn()
-	r.out = append(r.out, Turn{Role: m.Role, Name: m.Name, Content: m.Content})
+	r.out = append(r.out, Turn{Role: role, Name: m.Name, Content: m.Content})
 	return nil
 }
 
 // assistantText returns the text of an assistant's message. A refusal counts as text:
 // vendors accept no refusals in their input.
 func assistantText(content []berth.Content) string {
+	if len(content) == 1 {
+		return content[0].Text + content[0].Refusal
+	}
 	var text strings.Builder
 	for _, c := range content {
 		text.WriteString(c.Text)
