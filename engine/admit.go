@@ -244,7 +244,12 @@ func checkIDs(input, chain []berth.Item) error {
 		if known[it.ID()] {
 			return duplicateItem(it.ID())
 		}
-		known[it.ID()] = it.ID() != ""
+		if it.ID() != "" {
+			known[it.ID()] = true
+		}
+	}
+	if len(known) == 0 {
+		return nil
 	}
 	for _, it := range chain {
 		if known[it.ID()] {

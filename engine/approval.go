@@ -60,15 +60,14 @@ func (g *guard) hold(c tool.Call, t *boundTool) tool.Call {
 // checkApprovals refuses an approval response without a request, a second response to one
 // request, and the approval of a call whose tool is not offered.
 func checkApprovals(kinds *tool.Registry, chain, input []berth.Item, tools toolset) error {
-	isAnswer := func(it berth.Item) bool { return it.Type() == berth.ItemApprovalResponse }
-	if !slices.ContainsFunc(input, isAnswer) {
+	if !slices.ContainsFunc(input, isApprovalResponse) {
 		return nil
 	}
 	all := transcript.ApprovalsOf(kinds, slices.Concat(chain, input))
 	answered := transcript.ApprovalsOf(kinds, chain).Responses
 	for _, it := range input {
 		var answer berth.ApprovalResponse
-		if !isAnswer(it) || it.Decode(&answer) != nil {
+		if !isApprovalResponse(it) || it.Decode(&answer) != nil {
 			continue
 		}
 		id := answer.ApprovalRequestID
@@ -103,11 +102,14 @@ func (s *toolset) checkApproved(request berth.ApprovalRequest) error {
 // newlyApproved returns the requests among items that a response in the input approves of
 // and whose call was not made yet.
 func (g *guard) newlyApproved(items, input []berth.Item) []berth.ApprovalRequest {
+	if !slices.ContainsFunc(input, isApprovalResponse) {
+		return nil
+	}
 	all := transcript.ApprovalsOf(g.kinds, items)
 	var approved []berth.ApprovalRequest
 	for _, it := range input {
 		var answer berth.ApprovalResponse
-		if it.Type() == berth.ItemApprovalResponse && it.Decode(&answer) == nil && answer.Approve && !all.Made[answer.ApprovalRequestID] {
+		if isApprovalResponse(it) && it.Decode(&answer) == nil && answer.Approve && !all.Made[answer.ApprovalRequestID] {
 			approved = append(approved, all.Requests[answer.ApprovalRequestID])
 		}
 	}
@@ -137,6 +139,8 @@ func (r *run) openApproved(ctx context.Context) error {
 		return all
 	})
 }
+
+func isApprovalResponse(it berth.Item) bool { return it.Type() == berth.ItemApprovalResponse }
 
 // needsApproval reports whether an item waits for the client's approval.
 func needsApproval(it berth.Item) bool { return it.Type() == berth.ItemApprovalRequest }

@@ -75,14 +75,14 @@ func (r *Registry) ofType(t berth.ItemType) *Calls {
 }
 
 func (r *Registry) ofCall(t berth.ItemType) *Calls {
-	if r == nil {
+	if r == nil || t == berth.ItemMessage { // most items are messages
 		return nil
 	}
 	return r.calls[t]
 }
 
 func (r *Registry) ofOutput(t berth.ItemType) *Calls {
-	if r == nil {
+	if r == nil || t == berth.ItemMessage {
 		return nil
 	}
 	return r.outputs[t]

@@ -10,8 +10,8 @@ import (
 // defaultCache is the default of Options.Cache.
 const defaultCache = 64 << 20
 
-// itemOverhead is the memory of an item besides its JSON, in bytes.
-const itemOverhead = 240
+// itemOverhead is the memory of an item besides its JSON and its decoded text, in bytes.
+const itemOverhead = 600
 
 // A cache holds the chains of the latest responses, and the last read items of
 // conversations, so that the cost of a turn does not grow with its history. It only saves
@@ -86,7 +86,7 @@ func (c *cache) put(key Key, chain Chain, age int) {
 func sizeOf(c Chain) int64 {
 	n := itemOverhead * len(c.Items)
 	for _, it := range c.Items {
-		n += len(it.Raw())
+		n += 2 * len(it.Raw())
 	}
 	return int64(n)
 }

@@ -31,7 +31,7 @@ func (c *cache) held() (bytes int64) {
 // Responses with long inputs do not make the cache outgrow its bytes: the oldest
 // goes first, and a chain above the limit is not cached.
 func TestCacheIsBoundedByBytes(t *testing.T) {
-	const limit = 1 << 20
+	const limit = 2 << 20
 	h := newCache(limit)
 	key := func(i int) Key { return Key{"proj", fmt.Sprint("resp_", i)} }
 	for i := range 100 {

@@ -13,8 +13,8 @@ import (
 // used: they take three times as long for a token and for a long conversation, and
 // fail on unusual but harmless input.
 type request struct {
-	Model               string          `json:"model"`
-	Messages            []message       `json:"messages"`
+	Model               string          `json:"-"` // as model: see AppendJSON
+	Messages            []message       `json:"-"` // as messages
 	Stream              bool            `json:"stream"`
 	StreamOptions       streamOptions   `json:"stream_options"`
 	Tools               []tool          `json:"tools,omitempty"`

@@ -49,17 +49,33 @@ func (c *Client) Get(path string) Send {
 	return func(ctx context.Context) (*http.Response, error) { return c.send(ctx, http.MethodGet, path, nil, nil) }
 }
 
-// Post returns a Send for a POST request with a JSON body. The header is added to the
-// client's and may be nil.
+// An Appender writes its own JSON, which is appended to b.
+type Appender interface {
+	AppendJSON(b []byte) ([]byte, error)
+}
+
+// AppendJSON appends the JSON of v to b. It leaves <, > and & as they are: tokens of source
+// code would grow.
+func AppendJSON(b []byte, v any) ([]byte, error) {
+	if a, ok := v.(Appender); ok {
+		return a.AppendJSON(b)
+	}
+	raw := bytes.NewBuffer(b)
+	e := json.NewEncoder(raw)
+	e.SetEscapeHTML(false)
+	err := e.Encode(v)
+	return bytes.TrimSuffix(raw.Bytes(), []byte("\n")), err
+}
+
+// Post returns a Send for a POST request with a JSON body; see AppendJSON. The header is
+// added to the client's and may be nil.
 func (c *Client) Post(path string, body any, header http.Header) Send {
 	return func(ctx context.Context) (*http.Response, error) {
-		var raw bytes.Buffer
-		e := json.NewEncoder(&raw)
-		e.SetEscapeHTML(false) // tokens of source code would grow
-		if err := e.Encode(body); err != nil {
+		raw, err := AppendJSON(nil, body)
+		if err != nil {
 			return nil, fmt.Errorf("encode the request: %w", err)
 		}
-		return c.send(ctx, http.MethodPost, path, bytes.TrimSuffix(raw.Bytes(), []byte("\n")), header)
+		return c.send(ctx, http.MethodPost, path, raw, header)
 	}
 }
 
