@@ -42,7 +42,7 @@ func quoteKind() tool.Kind {
 				return berth.StringDelta(text(it)), nil
 			},
 			Citables: func(it berth.Item) []tool.Citable {
-				return []tool.Citable{{Mark: tool.MarkStart + "q" + tool.MarkEnd, Annotation: func(index int) json.RawMessage {
+				return []tool.Citable{{Mark: tool.MarkStart + "q" + tool.MarkEnd, Annotation: func(index, _ int) json.RawMessage {
 					raw, _ := json.Marshal(map[string]any{"type": "file_citation", "file_id": "file-q", "filename": "q.txt", "index": index})
 					return raw
 				}}}

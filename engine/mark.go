@@ -12,8 +12,8 @@ import (
 // maxMark bounds a mark in bytes. A longer text between its brackets is not one.
 const maxMark = 400
 
-// A markReader finds the marks of citables in a text that arrives in pieces, and removes
-// them. The zero value knows no citables and returns all text at once.
+// A markReader finds the marks of citables in a text that arrives in pieces, and separates
+// them from it. The zero value knows no citables and returns all text at once.
 type markReader struct {
 	citables map[string]tool.Citable // by markKey
 	held     string                  // the start of what may become a mark
@@ -107,7 +107,11 @@ func (m *openMessage) writeMarked(text string, logprobs []json.RawMessage) []ber
 		}
 		if piece.citable != nil {
 			m.cites = true
-			events = append(events, m.annotate(piece.citable.Annotation(utf8.RuneCountInString(m.text.String()))))
+			start := utf8.RuneCountInString(m.text.String())
+			if piece.citable.Text != "" {
+				events = append(events, m.writeDelta(piece.citable.Text, nil))
+			}
+			events = append(events, m.annotate(piece.citable.Annotation(start, start+utf8.RuneCountInString(piece.citable.Text))))
 		}
 	}
 	return events

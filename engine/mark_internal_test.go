@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -15,7 +16,7 @@ var marked = map[string]tool.Citable{}
 
 func init() {
 	for _, key := range []string{"a:0", "a:1"} {
-		marked[key] = tool.Citable{Mark: tool.MarkStart + key + "†notes.md" + tool.MarkEnd, Annotation: func(int) json.RawMessage { return json.RawMessage(`"` + key + `"`) }}
+		marked[key] = tool.Citable{Mark: tool.MarkStart + key + "†notes.md" + tool.MarkEnd, Annotation: func(int, int) json.RawMessage { return json.RawMessage(`"` + key + `"`) }}
 	}
 }
 
@@ -74,4 +75,18 @@ func FuzzMarks(f *testing.F) {
 			t.Errorf("got %q, want %q", got, text)
 		}
 	})
+}
+
+// The text of a citable replaces its mark, and its annotation has the place of that text.
+func TestMarkWithText(t *testing.T) {
+	link := tool.Citable{Mark: "【w:0】", Text: "(link)", Annotation: func(start, end int) json.RawMessage { return json.RawMessage(fmt.Sprintf("[%d,%d]", start, end)) }}
+	m := &openMessage{marks: markReader{citables: map[string]tool.Citable{"w:0": link}}}
+	var got []string
+	for _, ev := range m.writeMarked("Grüße 【w:0】. 【w:0】", nil) {
+		text, _ := ev.DeltaText()
+		got = append(got, text+string(ev.Annotation))
+	}
+	if diff := cmp.Diff([]string{"Grüße ", "(link)", "[6,12]", ". ", "(link)", "[14,20]"}, got); diff != "" {
+		t.Errorf("events (-want +got):\n%s", diff)
+	}
 }

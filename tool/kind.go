@@ -126,12 +126,13 @@ type Calls struct {
 
 // A Citable is a part of an output that a model may cite in its answer.
 type Citable struct {
-	// Mark is the text with which the model cites it, between MarkStart and MarkEnd. The
-	// engine removes it from the answer.
+	// Mark is the text with which the model cites it, between MarkStart and MarkEnd.
 	Mark string
-	// Annotation returns the annotation of a citation at a place of the answer, in
-	// characters.
-	Annotation func(index int) json.RawMessage
+	// Text replaces the mark in the answer. It may be empty.
+	Text string
+	// Annotation returns the annotation of a citation. start and end are the place of Text
+	// in the answer, in characters; end is exclusive.
+	Annotation func(start, end int) json.RawMessage
 }
 
 // The brackets of a Mark, which models know from the hosted service.

@@ -220,7 +220,7 @@ func citables(item berth.Item) []tool.Citable {
 	}
 	var all []tool.Citable
 	for i, r := range resultsOf(call) {
-		all = append(all, tool.Citable{Mark: mark(call.ID, i, r), Annotation: func(index int) json.RawMessage {
+		all = append(all, tool.Citable{Mark: mark(call.ID, i, r), Annotation: func(index, _ int) json.RawMessage {
 			raw, _ := json.Marshal(berth.FileCitation{Type: "file_citation", FileID: r.FileID, Filename: r.Filename, Index: index}) // always marshals
 			return raw
 		}})
