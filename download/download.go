@@ -41,33 +41,40 @@ func newFetcher(g *egress.Gate, most int64) *Fetcher {
 // Fetch implements engine.Fetcher. Its errors do not show what the host answered, which
 // is none of the caller's business where the host is inside.
 func (f *Fetcher) Fetch(ctx context.Context, address string) (name string, content []byte, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
-	if err != nil {
-		return "", nil, failed("the URL is malformed", err)
-	}
-	req.Header.Set("User-Agent", "Berth")
-	resp, err := f.client.Do(req)
+	resp, content, why, err := f.get(ctx, f.client, address)
 	switch {
-	case errors.Is(err, egress.ErrRefused):
-		return "", nil, failed("this server may not reach its host", err)
-	case ctx.Err() != nil:
+	case ctx.Err() != nil && err != nil:
 		return "", nil, context.Cause(ctx)
-	case err != nil:
-		return "", nil, failed("its host could not be reached", err)
-	}
-	defer resp.Body.Close()
-	if resp.StatusCode != http.StatusOK {
-		return "", nil, failed(fmt.Sprintf("its host answered %d", resp.StatusCode), nil)
-	}
-	content, err = io.ReadAll(io.LimitReader(resp.Body, f.most+1))
-	if err != nil {
-		return "", nil, failed("it did not arrive whole", err)
+	case why != "":
+		return "", nil, &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_file_url", Message: "The file could not be downloaded: " + why + ".", Err: err}
 	}
 	return nameOf(resp), content, nil
 }
 
-func failed(why string, err error) error {
-	return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_file_url", Message: "The file could not be downloaded: " + why + ".", Err: err}
+// get reads an address. If it cannot, why is the reason for the client, and err may be its
+// cause.
+func (f *Fetcher) get(ctx context.Context, client *http.Client, address string) (resp *http.Response, content []byte, why string, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return nil, nil, "the URL is malformed", err
+	}
+	req.Header.Set("User-Agent", "Berth")
+	resp, err = client.Do(req)
+	switch {
+	case errors.Is(err, egress.ErrRefused):
+		return nil, nil, "this server may not reach its host", err
+	case err != nil:
+		return nil, nil, "its host could not be reached", err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, nil, fmt.Sprintf("its host answered %d", resp.StatusCode), nil
+	}
+	content, err = io.ReadAll(io.LimitReader(resp.Body, f.most+1))
+	if err != nil {
+		return nil, nil, "it did not arrive whole", err
+	}
+	return resp, content, "", nil
 }
 
 // nameOf returns a name for a file, whose extension tells its type: the one that its host
