@@ -83,6 +83,10 @@ const (
 	EventFileSearchSearching  EventType = "response.file_search_call.searching"
 	EventFileSearchCompleted  EventType = "response.file_search_call.completed"
 
+	EventWebSearchInProgress EventType = "response.web_search_call.in_progress"
+	EventWebSearchSearching  EventType = "response.web_search_call.searching"
+	EventWebSearchCompleted  EventType = "response.web_search_call.completed"
+
 	EventMCPListInProgress EventType = "response.mcp_list_tools.in_progress"
 	EventMCPListCompleted  EventType = "response.mcp_list_tools.completed"
 	EventMCPListFailed     EventType = "response.mcp_list_tools.failed"

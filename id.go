@@ -74,6 +74,7 @@ const (
 	PrefixPart            = "part_"
 	PrefixBatch           = "batch_"
 	PrefixBatchRequest    = "batch_req_"
+	PrefixWebSearch       = "ws_"
 )
 
 // NewID returns a new identifier: the prefix and 48 hexadecimal digits. The first 12

@@ -61,6 +61,7 @@ const (
 	ItemToolSearchOutput     ItemType = "tool_search_output"
 
 	ItemFileSearchCall ItemType = "file_search_call"
+	ItemWebSearchCall  ItemType = "web_search_call"
 
 	ItemMCPCall          ItemType = "mcp_call"
 	ItemMCPListTools     ItemType = "mcp_list_tools"

@@ -29,6 +29,7 @@ const (
 	ToolNamespace  = "namespace"
 	ToolSearch     = "tool_search"
 	ToolFileSearch = "file_search"
+	ToolWebSearch  = "web_search"
 	ToolMCP        = "mcp"
 )
 

@@ -34,6 +34,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/download"
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
@@ -53,6 +54,7 @@ import (
 	"github.com/berth-run/berth/tool/mcp"
 	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
+	"github.com/berth-run/berth/tool/websearch"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
 )
@@ -67,7 +69,8 @@ type house struct {
 	fed    fedModel
 	stop   context.CancelCauseFunc // of the base context of requests
 	token  string                  // of requests; "" without
-	reach  egress.Policy           // for MCP servers
+	reach  egress.Policy           // for MCP servers and web pages
+	search lateBackend             // of web_search
 	opts   api.Options
 }
 
@@ -129,7 +132,8 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}})
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, Kernels: containers{keeper}, VectorStores: vectors,
-		MCP: mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout}}), kinds...)...),
+		MCP:       mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout},
+		WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&h.reach, maxWebPage), Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)

@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/api/contract"
+	"github.com/berth-run/berth/vectorstore/document"
 )
 
 // unserved are the operations of the contract that Berth does not serve, and why.
@@ -15,6 +16,9 @@ var unserved = map[string]string{"DELETE /models/{model}": "no models are traine
 // TestMain checks, after all tests, that they have seen a valid answer of every operation in
 // the contract.
 func TestMain(m *testing.M) {
+	if len(os.Args) > 1 && os.Args[1] == document.Command { // started by a document.Child
+		os.Exit(document.Main(os.Args[2:]))
+	}
 	code := m.Run()
 	if code == 0 && flag.Lookup("test.run").Value.String() == "" {
 		for _, op := range contract.Unseen() {

@@ -113,7 +113,7 @@ func TestRequestErrors(t *testing.T) {
 
 		// tools
 		{"unknown tool", with(`"tools":[{"type":"hammer"}]`), "Invalid value: 'hammer'. Supported values are:", "tools[0].type", "invalid_value"},
-		{"unserved tool", with(`"tools":[{"type":"web_search"}]`), "Unsupported value: 'web_search' tools are not supported by this server.", "tools[0].type", "unsupported_value"},
+		{"unserved tool", with(`"tools":[{"type":"image_generation"}]`), "Unsupported value: 'image_generation' tools are not supported by this server.", "tools[0].type", "unsupported_value"},
 		{"tool without a type", with(`"tools":[{"name":"f"}]`), "Missing required parameter: 'tools[0].type'.", "tools[0].type", "missing_required_parameter"},
 		{"tool that is a string", with(`"tools":["shell"]`), "Invalid type for 'tools[0]': expected an object, but got a string instead.", "tools[0]", "invalid_type"},
 		{"function in the form of chat completions", with(`"tools":[{"type":"function","function":{"name":"f"}}]`), "Unknown parameter: 'tools[0].function'.", "tools[0].function", "unknown_parameter"},

@@ -26,7 +26,7 @@ func (c *codexTask) run(model, task string) string {
 	cmd := exec.CommandContext(ctx, "codex/node_modules/.bin/codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
 		"--cd", c.dir, "--model", model, "--config", "model_provider=berth",
 		"--config", `model_providers.berth={name="Berth",base_url="`+c.url+`/v1",wire_api="responses"}`,
-		"--config", `web_search="disabled"`, // Berth has none
+		"--config", `web_search="disabled"`, // the server under test has no search service
 		task)
 	cmd.Env = append(os.Environ(), "CODEX_HOME="+codexHome(c.t))
 	out, err := cmd.CombinedOutput()

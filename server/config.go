@@ -41,6 +41,7 @@ type Config struct {
 	Preview    PreviewConfig    `yaml:"preview"`
 	Fetch      FetchConfig      `yaml:"fetch"`
 	MCP        MCPConfig        `yaml:"mcp"`
+	WebSearch  WebSearchConfig  `yaml:"web_search"`
 	Store      StoreConfig      `yaml:"store"`
 	Vectors    VectorsConfig    `yaml:"vector_stores"`
 	Batches    BatchesConfig    `yaml:"batches"`
@@ -293,6 +294,9 @@ func (c *Config) check() error {
 	if err := c.checkPreview(); err != nil {
 		return err
 	}
+	if err := c.WebSearch.check(); err != nil {
+		return err
+	}
 	return c.checkModels()
 }
 
@@ -316,6 +320,9 @@ func DefaultState() string {
 func (c *Config) Verify() error {
 	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err != nil {
 		return err
+	}
+	if _, err := c.WebSearch.options(slog.New(slog.DiscardHandler)); err != nil {
+		return c.in(err)
 	}
 	_, err := c.Containers.Network.options()
 	return err

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/tool/websearch/backend"
 )
 
 const (
@@ -50,10 +51,12 @@ var keyRules = map[string]keyRule{
 	"containers.on_expiry":           oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
 	"containers.snapshot_life":       atLeast(minute, "1m or more"),
 
-	"shell.timeout":     atLeast(second, "1s or more"),
-	"mcp.timeout":       atLeast(second, "1s or more"),
-	"shell.max_timeout": atLeast(second, "1s or more"),
-	"shell.output":      between(1, 1<<20, "from 1 to 1048576"),
+	"shell.timeout":      atLeast(second, "1s or more"),
+	"mcp.timeout":        atLeast(second, "1s or more"),
+	"web_search.backend": oneOf(backend.Names...),
+	"web_search.timeout": atLeast(second, "1s or more"),
+	"shell.max_timeout":  atLeast(second, "1s or more"),
+	"shell.output":       between(1, 1<<20, "from 1 to 1048576"),
 
 	"responses.max_output": atLeast(1<<10, "1k or more"),
 	"responses.history":    atLeast(1<<10, "1k or more"),

@@ -145,7 +145,7 @@ func TestRefusedValues(t *testing.T) {
 // An upstream whose key is missing from the environment is refused.
 func TestUnsetKey(t *testing.T) {
 	for _, text := range []string{"upstreams: {a: {provider: openai, api_key_env: BERTH_TEST_MISSING}}", "upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_MISSING]}}",
-		"models: [{match: a, base_url: 'http://x', api_key_env: BERTH_TEST_MISSING}]"} {
+		"models: [{match: a, base_url: 'http://x', api_key_env: BERTH_TEST_MISSING}]", "web_search: {backend: tavily, api_key_env: BERTH_TEST_MISSING}"} {
 		c, err := readConfig(t, text)
 		if err != nil {
 			t.Fatal(err)

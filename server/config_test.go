@@ -62,6 +62,12 @@ func TestConfig(t *testing.T) {
 		"limits:\n  default: {respones: 1}\n":                              "unknown key limits.default.respones",
 		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
+		"web_search: {backend: bing}\n":                                    `web_search.backend: "bing" must be`,
+		"web_search: {url: 'http://x'}\n":                                  "web_search.backend is missing",
+		"web_search: {backend: searxng}\n":                                 "web_search.url is required for searxng",
+		"web_search: {backend: brave}\n":                                   "web_search.api_key or api_key_env is required for brave",
+		"web_search: {backend: brave, api_key: a, api_key_env: B}\n":       "web_search has both api_key and api_key_env",
+		"web_search: {backend: http, url: 'ftp://u:secret@x'}\n":           "web_search.url must be an http or https address",
 		"models:\n- {match: a, base_url: b, modalities: [smell]}\n":        "\"smell\" is not one of",
 		"models:\n- {match: a, base_url: b, context_window: -1}\n":         `models[0].context_window: "-1" must be 0 or more`,
 	} {

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"fmt"
+	"log/slog"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
@@ -55,7 +56,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
 	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service}, data.files
-	opts.Tools = tools(b.Config, engineContainers{c.service}, data.vectors)
+	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, b.Log); err != nil {
+		return nil, err
+	}
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer = metrics.Engine{Metrics: s.metrics}
@@ -73,14 +76,18 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *Config, containers engineContainers, vectors *vectorstore.Service) *tool.Registry {
+func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, log *slog.Logger) (*tool.Registry, error) {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
 	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout}
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
 		servers.Gate = &egress.Gate{Policy: policy}
 	}
+	web, err := config.WebSearch.options(log)
+	if err != nil {
+		return nil, config.in(err)
+	}
 	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers, Shell: limits,
-		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors, MCP: servers})...)
+		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors, MCP: servers, WebSearch: web})...), nil
 }
 
 // engineOptions returns the configured options of the engine.

@@ -20,8 +20,9 @@ type Registry struct {
 	rules    map[string]Rules // by type
 }
 
-// NewRegistry returns a registry of these kinds. It panics if two have the same type,
-// or the same type of items.
+// NewRegistry returns a registry of these kinds. Kinds that share a pointer to their Calls
+// have the same items. It panics if two kinds have the same type, or if two different Calls
+// have the same type of items.
 func NewRegistry(kinds ...Kind) *Registry {
 	r := &Registry{kinds: map[string]*Kind{}, calls: map[berth.ItemType]*Calls{}, outputs: map[berth.ItemType]*Calls{},
 		listings: map[berth.ItemType]*Kind{}, rules: map[string]Rules{}}
@@ -34,7 +35,7 @@ func NewRegistry(kinds ...Kind) *Registry {
 			r.listings[k.Listing] = &k
 		}
 		c := k.Calls
-		if c == nil {
+		if c == nil || r.calls[c.Call] == c {
 			continue
 		}
 		for _, t := range []berth.ItemType{c.Call, c.Output} {

@@ -66,6 +66,9 @@ var amendments = []struct {
 	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/maximum", dropped, "rounded, it does not fit into 64 bits"},
 	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "null in all chunks except the last"},
 	{"/schemas/Response/allOf/2/properties/incomplete_details/anyOf/0/properties/reason/enum", dropped, "Berth has reasons of its own: docs/agents.md"},
+	{"/schemas/WebSearchToolCall/required", without("action"), "an item that was just added has none"},
+	{"/schemas/WebSearchToolCall/properties/status/enum", with("incomplete"), "a call that the model did not finish is incomplete"},
+	{"/schemas/ToolChoiceTypes/properties/type/enum", with("web_search", "web_search_2025_08_26"), "the tools that the document describes beside their preview"},
 	{"/schemas/MCPApprovalResponse/required", without("request_id"), "no such field is described, and no client sends it"},
 	{"/schemas/MCPApprovalResponseResource/required", without("request_id"), "no such field is described"},
 	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
@@ -88,6 +91,10 @@ func without(value string) func(any) any {
 	return func(list any) any {
 		return slices.DeleteFunc(slices.Clone(list.([]any)), func(v any) bool { return v == value })
 	}
+}
+
+func with(values ...any) func(any) any {
+	return func(list any) any { return append(slices.Clone(list.([]any)), values...) }
 }
 
 // assistantStreams are operations with a stream that the document describes only by its

@@ -85,7 +85,7 @@ var Imports = map[string][]string{
 	"tool/search":          {"", "internal/rule", "tool"},
 	"tool/shell":           {"", "guest", "internal/rule", "tool"},
 	"tool/filesearch":      {"", "internal/rule", "tool", "vectorstore"},
-	"tool/standard":        {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/custom", "tool/function", "tool/localshell", "tool/mcp", "tool/patch", "tool/search", "tool/shell"},
+	"tool/standard":        {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/custom", "tool/function", "tool/localshell", "tool/mcp", "tool/patch", "tool/search", "tool/shell", "tool/websearch"},
 	"egress":               {},
 	"audit":                {"", "internal/statefile"},
 	"container/volume":     {"", "audit", "blob", "internal/statefile", "sandbox", "sandbox/host", "store"},
@@ -132,6 +132,9 @@ var Imports = map[string][]string{
 	"demo/gen":             {},
 	"e2e":                  {"", "internal/longtest"},
 	"e2e/bench":            {"", "guest", "image", "sandbox", "sandbox/gvisor", "server", "store"},
+
+	"tool/websearch":         {"", "download", "internal/rule", "tool", "tool/websearch/backend"},
+	"tool/websearch/backend": {""},
 }
 
 // Bans lists packages that only some packages may import, so that the engine stays independent of
@@ -148,7 +151,7 @@ var Bans = map[string][]string{
 	Module + "/sandbox/docker":  {"server"},
 	Module + "/sandbox/local":   {"server"},
 
-	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/mcp", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
 	"os/exec":      {"vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/tool/patch"
 	"github.com/berth-run/berth/tool/search"
 	"github.com/berth-run/berth/tool/shell"
+	"github.com/berth-run/berth/tool/websearch"
 )
 
 // Options are the parts of the server that the tools use.
@@ -22,11 +23,12 @@ type Options struct {
 	Code         codeinterpreter.Limits
 	VectorStores filesearch.Searcher
 	MCP          mcp.Options
+	WebSearch    websearch.Options
 }
 
 // Kinds returns the kinds of all tools. A new tool needs one line here.
 func Kinds(opts Options) []tool.Kind {
-	return []tool.Kind{
+	return append([]tool.Kind{
 		function.Kind(),
 		custom.Kind(),
 		search.Namespace(),
@@ -37,5 +39,5 @@ func Kinds(opts Options) []tool.Kind {
 		localshell.Kind(),
 		mcp.Kind(opts.MCP),
 		patch.Kind(),
-	}
+	}, websearch.Kinds(opts.WebSearch)...)
 }
