@@ -289,7 +289,6 @@ func surviveDeaths(t *testing.T, after bool) {
 		b := h.create(s, h.input(all...))
 		h.store.left = deaths
 		_, stop := h.start(h.execute)
-		s = batch.New(h.opts)
 		tick := time.NewTicker(time.Millisecond)
 		dead := false
 		for ended := false; !dead && !ended; <-tick.C {

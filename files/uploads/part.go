@@ -181,13 +181,16 @@ func (s *Service) join(ctx context.Context, p berth.ProjectID, r *record, ids []
 	}
 	content := &joined{open: func(it *part) (io.ReadCloser, error) { return s.open(ctx, p, it) }, rest: list}
 	defer content.Close()
-	hash := md5.New() // a checksum that the client chose, not a protection
-	in := &checked{r: io.TeeReader(content, hash), check: func() error {
-		if got := hex.EncodeToString(hash.Sum(nil)); sum != "" && !strings.EqualFold(got, sum) {
-			return berth.Invalid("md5", "The MD5 of the parts is %s, but the request has %s. Upload the damaged part again.", got, sum)
-		}
-		return nil
-	}}
+	in := io.Reader(content)
+	if sum != "" {
+		hash := md5.New() // a checksum that the client chose, not a protection
+		in = &checked{r: io.TeeReader(content, hash), check: func() error {
+			if got := hex.EncodeToString(hash.Sum(nil)); !strings.EqualFold(got, sum) {
+				return berth.Invalid("md5", "The MD5 of the parts is %s, but the request has %s. Upload the damaged part again.", got, sum)
+			}
+			return nil
+		}}
+	}
 	return s.opts.Files.Create(ctx, p, files.CreateRequest{ID: r.FileID, Filename: r.Upload.Filename, Purpose: r.Upload.Purpose,
 		ExpiresAfterSeconds: r.ExpiresAfter, MaxBytes: MaxBytes, Replaces: r.Received}, in)
 }
