@@ -51,6 +51,8 @@ var keyRules = map[string]keyRule{
 	"containers.on_expiry":           oneOf(string(berth.OnExpiryDelete), string(berth.OnExpirySnapshot)),
 	"containers.snapshot_life":       atLeast(minute, "1m or more"),
 
+	"batches.concurrency": zeroOrMore,
+
 	"shell.timeout":      atLeast(second, "1s or more"),
 	"mcp.timeout":        atLeast(second, "1s or more"),
 	"web_search.backend": oneOf(backend.Names...),
