@@ -163,7 +163,7 @@ func TestMCPCallFails(t *testing.T) {
 	if len(calls) != 4 || r["status"] != "completed" {
 		t.Fatalf("got %.2000v", r)
 	}
-	for i, want := range []string{"did not answer within 6s", "more than 16777216 bytes"} {
+	for i, want := range []string{"did not answer within 15s", "more than 16777216 bytes"} {
 		if e, _ := calls[i]["error"].(map[string]any); calls[i]["status"] != "failed" || !strings.Contains(fmt.Sprint(e["message"]), want) {
 			t.Errorf("%v: %v, want %q", calls[i]["name"], e, want)
 		}

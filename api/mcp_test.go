@@ -26,7 +26,7 @@ import (
 )
 
 // mcpTimeout bounds the calls of MCP servers in these tests.
-const mcpTimeout = 6 * time.Second
+const mcpTimeout = 15 * time.Second
 
 // A toolServer is a real MCP server on this machine, with the requests that it received.
 type toolServer struct {
