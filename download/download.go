@@ -56,7 +56,7 @@ func (f *Fetcher) Fetch(ctx context.Context, address string) (name string, conte
 func (f *Fetcher) get(ctx context.Context, client *http.Client, address string) (resp *http.Response, content []byte, why string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
-		return nil, nil, "the URL is malformed", err
+		return nil, nil, "the URL is malformed", fmt.Errorf("make request: %w", err)
 	}
 	req.Header.Set("User-Agent", "Berth")
 	resp, err = client.Do(req)
