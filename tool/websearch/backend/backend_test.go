@@ -72,7 +72,9 @@ func TestServiceFails(t *testing.T) {
 	inside := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { t.Errorf("a redirect was followed to %s", r.URL) }))
 	t.Cleanup(inside.Close)
 	for want, handle := range map[string]http.HandlerFunc{
-		"The search service answered 401 (Unauthorized).": func(w http.ResponseWriter, _ *http.Request) { http.Error(w, "key key-1 is wrong", http.StatusUnauthorized) },
+		"The search service answered 401 (Unauthorized).": func(w http.ResponseWriter, _ *http.Request) {
+			http.Error(w, "key key-1 is wrong", http.StatusUnauthorized)
+		},
 		"The search service answered 307 (Temporary Redirect).": func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, inside.URL, http.StatusTemporaryRedirect)
 		},
