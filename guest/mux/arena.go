@@ -45,6 +45,7 @@ type arena struct {
 	mu      sync.Mutex
 	free    uint32 // own units that may be written to
 	lent    uint32 // the other end's units that hold unread data
+	known   bool   // the other end has the memory too: slots may be assigned
 	closing bool   // no more slots are assigned
 	used    bool   // since retire was last called
 }
@@ -68,6 +69,9 @@ func newArena() (*arena, *os.File, error) {
 	var a *arena
 	if err == nil {
 		a, err = mapArena(f, 0)
+	}
+	if err == nil {
+		a.known = true // the server uses the memory only after the guest's answer
 	}
 	if err != nil {
 		arenas.Add(-1)
@@ -111,6 +115,13 @@ func (a *arena) hold() bool {
 	return false
 }
 
+// announced records that the other end was informed that this one has mapped the memory.
+func (a *arena) announced() {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	a.known = true
+}
+
 // A slot is one that was assigned for a write, with a reference to the memory.
 type slot struct {
 	arena *arena
@@ -127,7 +138,7 @@ func unitsOf(first, n int) uint32 {
 func (a *arena) assign(n int) (slot, []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if a.closing || n > slotSize {
+	if !a.known || a.closing || n > slotSize {
 		return slot{}, nil
 	}
 	for first := range unitCount {

@@ -175,7 +175,11 @@ func (sh *sharing) accept(s *Session) {
 		return
 	}
 	sh.attach(a)
-	s.promise(reply{kindArena, flagACK, 0, 0})
+	go func() { // the other end must receive this before the first frame in the memory
+		if s.send(nil, kindArena, flagACK, 0, 0, nil) == nil {
+			a.announced()
+		}
+	}()
 }
 
 // finish ends the use of a closed arena at the guest's end.

@@ -299,3 +299,38 @@ func TestSealed(t *testing.T) {
 		t.Errorf("got %q, %v", got, err)
 	}
 }
+
+// A guest that sends large pieces while it gets the memory uses it only when the server knows
+// that it has it: a frame in shared memory before that would end the session.
+func TestSharedWhileSending(t *testing.T) {
+	for range 50 {
+		ours, theirs := sockets(t)
+		s, guest := Client(passer{ours.(*net.UnixConn)}, &Pool{Max: 16 << 20}, nil), Guest(theirs)
+		var all sync.WaitGroup
+		for range 4 {
+			st, other := open(t, s, guest)
+			all.Go(func() {
+				defer other.CloseWrite()
+				for range 20 {
+					if _, err := other.Write(make([]byte, minShared)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+			})
+			all.Go(func() {
+				if n, err := io.Copy(io.Discard, st); n != 20*minShared || err != nil {
+					t.Errorf("got %d bytes, %v", n, err)
+				}
+			})
+		}
+		all.Wait()
+		s.mu.Lock()
+		if s.err != nil {
+			t.Errorf("the session has ended: %v", s.err)
+		}
+		s.mu.Unlock()
+		s.Close()
+		guest.Close()
+	}
+}
