@@ -297,7 +297,9 @@ func New(opts Options) http.Handler {
 	for _, rt := range h.routes() {
 		mux.HandleFunc(rt.Pattern(), ex.Route(rt))
 	}
-	opts.Batches.Handle(execute(ex, mux))
+	if opts.Batches != nil {
+		opts.Batches.Handle(execute(ex, mux))
+	}
 	health := &health{version: opts.Version, ready: opts.Ready}
 	mux.HandleFunc(preview.LinkPath+"{link}/{path...}", h.ports.ShowLink)
 	mux.HandleFunc("GET /healthz", health.healthz)
