@@ -45,12 +45,21 @@ func (o *kernelOutput) message(m jupyter.Message) {
 
 // print records text up to kernelHead, and later the end of it.
 func (o *kernelOutput) print(ev jupyter.Event) {
-	if o.dropped == 0 && o.tail == nil && o.text+len(ev.Text) <= kernelHead && o.events < kernelMany {
-		o.text += len(ev.Text)
-		o.write(ev)
-		return
+	rest := ev.Text
+	if o.dropped == 0 && o.tail == nil && o.events < kernelMany {
+		n := min(len(ev.Text), kernelHead-o.text)
+		for n > 0 && n < len(ev.Text) && !utf8.RuneStart(ev.Text[n]) {
+			n--
+		}
+		if ev.Text, rest = rest[:n], rest[n:]; n > 0 {
+			o.text += n
+			o.write(ev)
+		}
+		if rest == "" {
+			return
+		}
 	}
-	o.tail = append(o.tail, ev.Text...)
+	o.tail = append(o.tail, rest...)
 	if over := len(o.tail) - kernelTail; over > kernelTail {
 		o.tail = append([]byte{}, o.tail[over:]...)
 		o.dropped += over
@@ -62,10 +71,11 @@ func (o *kernelOutput) results(ev jupyter.Event) {
 	for name, value := range ev.Data {
 		size += len(name) + len(value)
 	}
-	if o.data += size; o.data > kernelData || o.events >= kernelMany {
+	if o.data+size > kernelData || o.events >= kernelMany {
 		o.full = true
 		return
 	}
+	o.data += size
 	o.write(ev)
 }
 

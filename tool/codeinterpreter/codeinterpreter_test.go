@@ -142,6 +142,24 @@ func TestHostileOutputs(t *testing.T) {
 	}
 }
 
+// A text that is too long keeps its start and its end, also if it comes in one piece.
+func TestLongOutput(t *testing.T) {
+	t.Parallel()
+	for _, pieces := range []int{1, 3, 1000} {
+		o := newOutputs(100)
+		text := "HEAD" + strings.Repeat("é", 20_000) + "TAIL"
+		runes := []rune(text)
+		for i := range pieces {
+			o.add(jupyter.Event{Type: jupyter.Stream, Text: string(runes[i*len(runes)/pieces : (i+1)*len(runes)/pieces])})
+		}
+		o.finish()
+		want := "HEAD" + strings.Repeat("é", 96) + fmt.Sprintf("\n[%d characters were left out]\n", len(runes)-100-maxTail) + strings.Repeat("é", maxTail-4) + "TAIL"
+		if len(o.list) != 1 || o.list[0].Logs != want {
+			t.Errorf("in %d pieces: got %.300v", pieces, o.list)
+		}
+	}
+}
+
 // A model reads the logs and lines about images, and nothing of a call without an end.
 func TestLower(t *testing.T) {
 	t.Parallel()

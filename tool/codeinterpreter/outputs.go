@@ -141,12 +141,18 @@ func (o *outputs) line(text string) {
 
 // write adds text: the first half of the limit, and later the last.
 func (o *outputs) write(text string) {
-	if o.tail == nil && utf8.RuneCountInString(text) <= o.room {
+	n := utf8.RuneCountInString(text)
+	if o.tail == nil && n <= o.room {
 		o.text.WriteString(text)
-		o.room -= utf8.RuneCountInString(text)
+		o.room -= n
 		return
 	}
-	o.tail = append(o.tail, []rune(text)...)
+	rest := []rune(text)
+	if o.tail == nil {
+		o.text.WriteString(string(rest[:o.room]))
+		rest, o.room = rest[o.room:], 0
+	}
+	o.tail = append(o.tail, rest...)
 	if over := len(o.tail) - maxTail; over > 0 {
 		o.tail = o.tail[over:]
 		o.skipped += over
