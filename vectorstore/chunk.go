@@ -12,14 +12,19 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A piece is the smallest part of a text that split moves: a line, or a part of a long one.
+// A piece is the smallest part of a text that split moves: a line, several short ones, or a
+// part of a long one.
 type piece struct {
 	text   string
 	tokens int
 }
 
-// maxPiece bounds a piece in bytes.
-const maxPiece = 240
+// Bounds of a piece in bytes. Lines are joined up to minPiece: a text may have millions of
+// empty ones.
+const (
+	minPiece = 64
+	maxPiece = 240
+)
 
 var cl100k = sync.OnceValue(codec.NewCl100kBase)
 
@@ -57,7 +62,9 @@ func split(text string, by berth.StaticChunking) []string {
 
 func pieces(text string) []piece {
 	var out []piece
-	for line := range strings.Lines(text) {
+	for len(text) > 0 {
+		line := shortLines(text)
+		text = text[len(line):]
 		for len(line) > 0 {
 			n := len(line)
 			if n > maxPiece {
@@ -71,6 +78,22 @@ func pieces(text string) []piece {
 		}
 	}
 	return out
+}
+
+// shortLines returns the first line of a text, or as many as have minPiece bytes at most.
+func shortLines(text string) string {
+	n := 0
+	for n < len(text) {
+		next := len(text)
+		if i := strings.IndexByte(text[n:], '\n'); i >= 0 {
+			next = n + i + 1
+		}
+		if n > 0 && next > minPiece {
+			break
+		}
+		n = next
+	}
+	return text[:n]
 }
 
 // tokensOf returns the number of tokens in a text.

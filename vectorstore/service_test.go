@@ -232,6 +232,20 @@ func TestMemory(t *testing.T) {
 	}
 }
 
+// A text of many short lines has few pieces.
+func TestPiecesOfShortLines(t *testing.T) {
+	for _, line := range []string{"\n", "a\n", " \n"} {
+		text := strings.Repeat(line, 1<<20/len(line))
+		parts, all := pieces(text), 0
+		for _, p := range parts {
+			all += len(p.text)
+		}
+		if all != len(text) || len(parts) > len(text)/minPiece+1 {
+			t.Errorf("%q: %d pieces with %d of %d bytes", line, len(parts), all, len(text))
+		}
+	}
+}
+
 func TestSplit(t *testing.T) {
 	var b strings.Builder
 	for i := range 500 {
