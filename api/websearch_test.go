@@ -293,6 +293,9 @@ func TestWebPageAttacks(t *testing.T) {
 			_, _ = io.WriteString(rw, strings.Repeat("<div>", 100_000)+"bottom")
 		case "/slow":
 			_, _ = io.WriteString(rw, "<p>"+strings.Repeat("*_[`", 300_000))
+		case "/brotli":
+			rw.Header().Set("Content-Encoding", "br")
+			_, _ = io.WriteString(rw, "\x01garbage")
 		case "/image":
 			rw.Header().Set("Content-Type", "image/png")
 		case "/pdf":
@@ -312,6 +315,7 @@ func TestWebPageAttacks(t *testing.T) {
 		"/slow":     "The page could not be read. The file could not be read with",
 		"/image":    "it is of type 'image/png', which has no text to read.",
 		"/pdf":      "The page could not be read. ",
+		"/brotli":   `its host sent it in the encoding "br"`,
 	} {
 		r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "", `{"url":"`+w.site.URL+path+`"}`))
 		calls := outputOf(r, "web_search_call")

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/url"
+	"strings"
 
 	"github.com/berth-run/berth"
 )
@@ -51,6 +52,9 @@ func (f *Fetcher) Page(ctx context.Context, address string, allow func(host stri
 		return Page{}, refused(host)
 	case why != "":
 		return Page{}, &berth.Error{Code: berth.CodeInvalid, Message: "The page could not be opened: " + why + ".", Err: err}
+	}
+	if coding := resp.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
+		return Page{}, berth.Invalid("", "The page could not be opened: its host sent it in the encoding %q, which was not requested.", coding)
 	}
 	content = content[:min(int64(len(content)), f.most)]
 	return Page{URL: resp.Request.URL.String(), MediaType: resp.Header.Get("Content-Type"), Content: content}, nil
