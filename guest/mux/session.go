@@ -200,7 +200,7 @@ func (s *Session) end(err error) {
 	close(s.done)
 	s.conn.Close()
 	for _, st := range streams {
-		st.lost()
+		st.lost(err)
 	}
 	s.share.end()
 }

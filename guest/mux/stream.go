@@ -281,11 +281,11 @@ func (st *Stream) reason() error {
 }
 
 // lost ends the stream with its session. Received data can still be read.
-func (st *Stream) lost() {
+func (st *Stream) lost(cause error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.err == nil {
-		st.err = ErrLost
+		st.err = fmt.Errorf("%w: %s", ErrLost, cause.Error()) // which is no error of the stream: an end of the connection is not io.EOF
 	}
 	for i, c := range st.queue { // the memory belongs to the session
 		if c.arena != nil {
