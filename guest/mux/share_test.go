@@ -3,10 +3,12 @@ package mux
 import (
 	"bytes"
 	"encoding/binary"
+	"errors"
 	"io"
 	"math/rand/v2"
 	"net"
 	"os"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -257,6 +259,10 @@ func TestBrokenSharing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			before := arenas.Load()
 			s, theirs, _ := offered(t)
+			st, err := s.Open(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
 			if _, err := theirs.Write(sent); err != nil {
 				t.Fatal(err)
 			}
@@ -264,6 +270,9 @@ func TestBrokenSharing(t *testing.T) {
 			case <-s.Done():
 			case <-time.After(10 * time.Second):
 				t.Fatal("the session goes on")
+			}
+			if _, err := io.ReadAll(st); !errors.Is(err, ErrLost) || !strings.Contains(err.Error(), errWire.Error()) {
+				t.Errorf("a stream ends with %v, want %v and the reason", err, ErrLost)
 			}
 			until(t, "the memory is unmapped", func() bool { return arenas.Load() == before })
 			if n := s.held.pool.Held(); n != 0 {
