@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -16,6 +17,8 @@ const (
 	retryAfter   = 5 * time.Second // of a failed job, times the attempts
 	maxAttempts  = 3               // also counts those that ended with the process
 	poll         = time.Minute     // for jobs that were not signalled
+	maxListed    = 10_000          // jobs, among which projects take turns
+	batch        = 4               // jobs until the next list
 )
 
 // A jobKey names a file that is to be read.
@@ -77,12 +80,11 @@ func (s *Service) Run(ctx context.Context) {
 // ReadAll reads the files that were added by now.
 func (s *Service) ReadAll(ctx context.Context) error {
 	for {
-		const batch = 16
-		refs, err := s.opts.Objects.ExpiredObjects(ctx, store.KindVectorJob, s.opts.Now(), batch)
+		refs, err := s.opts.Objects.ExpiredObjects(ctx, store.KindVectorJob, s.opts.Now(), maxListed)
 		if err != nil {
 			return fmt.Errorf("list files to read: %w", err)
 		}
-		for _, r := range refs {
+		for _, r := range inTurn(refs, batch) {
 			if err := s.work(ctx, jobKey{r.Project, berth.VectorStoreID(r.Parent), berth.FileID(r.ID)}); err != nil {
 				return err
 			}
@@ -91,6 +93,24 @@ func (s *Service) ReadAll(ctx context.Context) error {
 			return nil
 		}
 	}
+}
+
+// inTurn returns the first n jobs when projects take turns, so that the many files of one do
+// not delay the others'.
+func inTurn(refs []store.ObjectRef, n int) []store.ObjectRef {
+	turns := make([]int, len(refs))
+	of := map[berth.ProjectID]int{}
+	order := make([]int, len(refs))
+	for i, r := range refs {
+		order[i], turns[i] = i, of[r.Project]
+		of[r.Project]++
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return turns[a] - turns[b] })
+	next := make([]store.ObjectRef, 0, n)
+	for _, i := range order[:min(n, len(order))] {
+		next = append(next, refs[i])
+	}
+	return next
 }
 
 // work does one job and deletes it. It returns an error if the store fails.

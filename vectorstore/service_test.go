@@ -9,6 +9,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -121,6 +122,39 @@ func TestRestart(t *testing.T) {
 	}
 	if got := s.found(id, "second"); len(got) != 1 || got[0] != "file-b" {
 		t.Errorf("found %v", got)
+	}
+}
+
+// A project with many files does not delay the one file of another project.
+func TestProjectsTakeTurns(t *testing.T) {
+	var read []string
+	s := newShop(t, nil)
+	s.opts.Text = func(_ context.Context, _ string, r io.Reader) (string, error) {
+		raw, err := io.ReadAll(r)
+		read = append(read, string(raw))
+		return string(raw), err
+	}
+	s.Service = New(s.opts)
+	add := func(p berth.ProjectID, n int) {
+		v, err := s.Create(t.Context(), p, CreateRequest{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i := range n {
+			id := berth.FileID(fmt.Sprintf("file-%s-%d", p, i))
+			s.files[id] = string(p)
+			if _, err := s.AddFile(t.Context(), p, v.ID, FileRequest{FileID: id}); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	add(mine, 20)
+	add("proj_small", 1)
+	if err := s.ReadAll(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if i := slices.Index(read, "proj_small"); i < 0 || i >= batch || len(read) != 21 {
+		t.Errorf("%d files were read; that of the small project was number %d", len(read), i)
 	}
 }
 
