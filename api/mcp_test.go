@@ -354,7 +354,12 @@ func TestMCPCredentials(t *testing.T) {
 	s := newToolServer(t, streamable)
 	h := newHouse(t, nil)
 	secret := func(n int) string { return "s3cret" + strconv.Itoa(n) }
-	body := mcpRequest(mcpTool(h.reachable(s.URL)+"/mcp?key="+secret(1), unapproved+`,"authorization":"`+secret(2)+`","headers":{"X-Team":"`+secret(3)+`"}`), "", `lab__echo {"text":"x"}`)
+	s.add(&sdk.Tool{Name: "whoami", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(_ context.Context, in map[string]any) (*sdk.CallToolResult, error) {
+		said := textResult("You are Bearer " + secret(2) + " of " + secret(3) + " with key=" + secret(1) + ".")
+		said.IsError = in["fail"] == true
+		return said, nil
+	})
+	body := mcpRequest(mcpTool(h.reachable(s.URL)+"/mcp?key="+secret(1), unapproved+`,"authorization":"`+secret(2)+`","headers":{"X-Team":"`+secret(3)+`"}`), "", `lab__echo {"text":"x"}`, "lab__whoami {}", `lab__whoami {"fail":true}`)
 	r := h.call(200, "POST", "/v1/responses", body)
 	s.mu.Lock()
 	for _, got := range s.headers {
@@ -364,8 +369,11 @@ func TestMCPCredentials(t *testing.T) {
 	}
 	s.mu.Unlock()
 	shown := r["tools"].([]any)[0].(map[string]any)
-	if shown["headers"] != nil || shown["authorization"] != nil || shown["server_url"] != s.URL+"/mcp" || len(outputOf(r, "mcp_call")) != 1 {
+	if shown["headers"] != nil || shown["authorization"] != nil || shown["server_url"] != s.URL+"/mcp" || len(outputOf(r, "mcp_call")) != 3 {
 		t.Errorf("the tool is shown as %v", shown)
+	}
+	if got := outputOf(r, "mcp_call")[1]["output"]; got != "You are Bearer [redacted] of [redacted] with [redacted]." {
+		t.Errorf("a server that returns its credentials: %v", got)
 	}
 	rec, err := h.store.GetResponse(t.Context(), berth.DefaultProject, berth.ResponseID(r["id"].(string)))
 	check(t, err)

@@ -25,9 +25,10 @@ func failure(code int, message string) result {
 	return result{err: &berth.MCPError{Type: berth.MCPProtocolError, Code: &code, Message: message}}
 }
 
-// resultOf returns the result of a call that the server answered.
-func resultOf(got *sdk.CallToolResult) result {
-	text := tool.Shorten(strings.ToValidUTF8(textOf(got), "\uFFFD"), maxOutput)
+// resultOf returns the result of a call that the server answered, without the secrets that
+// it may have returned.
+func resultOf(got *sdk.CallToolResult, secrets *strings.Replacer) result {
+	text := tool.Shorten(secrets.Replace(strings.ToValidUTF8(textOf(got), "\uFFFD")), maxOutput)
 	if !got.IsError {
 		return result{output: &text}
 	}

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -85,6 +86,35 @@ func (s *source) headers() http.Header {
 		h.Set("Authorization", "Bearer "+s.tool.Authorization)
 	}
 	return h
+}
+
+// minSecret is the length of the shortest credential that is removed from a server's texts.
+// A shorter one is part of many words.
+const minSecret = 6
+
+// redactor replaces the request's credentials: the values of its headers, its authorization
+// and the query of the server's address.
+func (s *source) redactor() *strings.Replacer {
+	values := []string{s.tool.Authorization}
+	for _, v := range s.tool.Headers {
+		values = append(values, v)
+		_, token, _ := strings.Cut(v, " ") // after Bearer or Basic
+		values = append(values, token)
+	}
+	if u, err := url.Parse(s.tool.ServerURL); err == nil {
+		values = append(values, u.RawQuery)
+		for _, all := range u.Query() {
+			values = append(values, all...)
+		}
+	}
+	slices.SortFunc(values, func(a, b string) int { return len(b) - len(a) }) // a value may be part of a longer one
+	var pairs []string
+	for _, v := range values {
+		if len(v) >= minSecret {
+			pairs = append(pairs, v, "[redacted]")
+		}
+	}
+	return strings.NewReplacer(pairs...)
 }
 
 // A guarded transport sends requests to one origin only, so that redirects and the

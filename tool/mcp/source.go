@@ -221,8 +221,10 @@ func (s *source) call(ctx context.Context, name, arguments string) result {
 		got, err = c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
 		return err
 	})
-	if err != nil {
-		return s.failed(err)
+	if err == nil {
+		return resultOf(got, s.redactor())
 	}
-	return resultOf(got)
+	failed := s.failed(err)
+	failed.err.Message = s.redactor().Replace(failed.err.Message)
+	return failed
 }
