@@ -144,8 +144,16 @@ func TestStartKilled(t *testing.T) {
 		}
 	}
 	// A container whose creation was not answered any more may exist, and use the volume.
-	for list := c.Containers.ListAutoPaging(t.Context(), openai.ContainerListParams{}); list.Next(); {
-		if err := c.Containers.Delete(t.Context(), list.Current().ID); err != nil {
+	var rest []string // all of them first: the next page follows on the last of this
+	list := c.Containers.ListAutoPaging(t.Context(), openai.ContainerListParams{})
+	for list.Next() {
+		rest = append(rest, list.Current().ID)
+	}
+	if list.Err() != nil {
+		t.Fatal(list.Err())
+	}
+	for _, id := range rest {
+		if err := c.Containers.Delete(t.Context(), id); err != nil {
 			t.Error(err)
 		}
 	}
