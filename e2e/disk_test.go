@@ -150,8 +150,8 @@ func containerFills(t *testing.T, p *planted, more ...string) {
 	}
 }
 
-// fillsForever starts a process in a container that writes for as long as it lives, after
-// so many seconds.
+// fillsForever starts a process in a container. After delay seconds it writes for as long as
+// it lives.
 func (p *planted) fillsForever(id string, delay float64) {
 	p.t.Helper()
 	script := fmt.Sprintf(`import os,time
@@ -212,8 +212,8 @@ func TestVolumeFilledWithoutServer(t *testing.T) {
 	p.start()
 }
 
-// TestFullDisk fills the volume from outside: nothing is created, and clients are told
-// why; everything can be deleted, also after the server was killed and started again.
+// TestFullDisk fills the volume from outside: nothing is created, and clients
+// get the reason; everything can be deleted, also after the server was killed and started again.
 func TestFullDisk(t *testing.T) {
 	p, dir := onVolume(t, 512<<20)
 	first, second := p.create("/containers", `{"name":"first"}`), p.create("/containers", `{"name":"second"}`)

@@ -17,7 +17,7 @@ func TestHangup(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
 	s.kill()
 	s.attr = &syscall.SysProcAttr{Setsid: true}
-	s.wrap = []string{"env", "--default-signal=HUP"} // which these tests may have been told to ignore
+	s.wrap = []string{"env", "--default-signal=HUP"} // the parent of these tests may ignore the signal
 	s.start()
 	p := &planted{server: s}
 	id := p.create("/containers", `{"name":"work"}`)

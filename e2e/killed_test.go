@@ -251,8 +251,8 @@ func TestRestoreKilled(t *testing.T) {
 	s.whole(containerOf(one), []berth.Snapshot{kept})
 }
 
-// TestVolumesKilled kills the server while volumes are made and removed. Those that it
-// has told of are there, and of the others nothing.
+// TestVolumesKilled kills the server while volumes are made and removed. Volumes
+// whose creation was answered are there. Nothing is left of the others.
 func TestVolumesKilled(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
 	type page struct {
@@ -290,7 +290,7 @@ func TestVolumesKilled(t *testing.T) {
 				if n%2 == 0 {
 					continue
 				}
-				delete(made, v.ID) // it may be gone or not, until that is told
+				delete(made, v.ID) // it may be gone or not, until the deletion is answered
 				if c.Delete(t.Context(), "volumes/"+string(v.ID), nil, nil) == nil {
 					removed[v.ID] = true
 				}

@@ -17,8 +17,8 @@ import (
 	"github.com/berth-run/berth/internal/longtest"
 )
 
-// TestRealModel asks a small language model that llama.cpp runs, whose answers nobody
-// wrote: a stream, its ends, a call that it is forced to make, and a generation that
+// TestRealModel uses a small language model that llama.cpp runs, whose answers are not
+// scripted: a stream, its ends, a call that it is forced to make, and a generation that
 // is cancelled.
 func TestRealModel(t *testing.T) {
 	longtest.Skip(t)

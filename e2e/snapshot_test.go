@@ -127,8 +127,8 @@ func TestExpiredChain(t *testing.T) {
 }
 
 // TestSnapshotCrash kills the server again and again while snapshots, forks and
-// containers from snapshots are being made. What it has told of afterwards is whole, and
-// nothing else is left.
+// containers from snapshots are being made. What the server lists afterwards is
+// whole, and nothing else is left.
 func TestSnapshotCrash(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
 	one, _ := s.answer(shellTask(fence("head -c 3000000 /dev/urandom >f; sha256sum f >sum")))

@@ -28,8 +28,8 @@ const (
 
 var cl100k = sync.OnceValue(codec.NewCl100kBase)
 
-// split divides a text into chunks of at most MaxChunkSizeTokens, of which each repeats the
-// end of the one before, up to ChunkOverlapTokens. It counts tokens with cl100k_base, the
+// split divides a text into chunks of at most MaxChunkSizeTokens. Each repeats the end of the
+// one before, up to ChunkOverlapTokens. It counts tokens with cl100k_base, the
 // vocabulary of OpenAI's embedding models, and ends chunks at ends of lines or words.
 func split(text string, by berth.StaticChunking) []string {
 	pieces := pieces(text)

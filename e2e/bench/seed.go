@@ -62,7 +62,7 @@ func seed(ctx context.Context, state, id string, n int) (ids []string, err error
 	return ids, g.Wait()
 }
 
-// A mould is a stored response of which copies are made.
+// A mould is a stored response that is copied.
 type mould struct {
 	request *berth.ResponseRequest
 	json    []byte   // of its parts

@@ -141,7 +141,7 @@ type chunk struct {
 	buf  []byte
 	r, w int
 
-	arena *arena // of which buf is a slot; nil if the buffer is the stream's own
+	arena *arena // has the slot buf; nil if the buffer is the stream's own
 	units uint32
 }
 

@@ -60,7 +60,7 @@ func BenchmarkEgress(b *testing.B, d sandbox.Driver, rootfs string) {
 const largeSize = 256 << 20
 
 // BenchmarkLarge measures large downloads and uploads by name. report starts a measurement of
-// the CPU time for an operation of so many bytes, and the function that it returns ends it.
+// the CPU time for an operation of that size, and the function that it returns ends it.
 func BenchmarkLarge(b *testing.B, d sandbox.Driver, rootfs string, report func(b *testing.B, id string, size int64) func()) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /large", func(w http.ResponseWriter, _ *http.Request) {
