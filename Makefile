@@ -4,6 +4,7 @@ STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 # The guest's segments begin at multiples of 2 MB: gVisor copies what is written to in
 # such pieces, and one that lies across two of them costs each sandbox 4 MB.
 GUEST   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -R 0x200000'
+GVISOR  := $(shell awk '$$1 == "gvisor.dev/gvisor" {print $$2}' cmd/berth-runsc/go.mod)
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
@@ -17,7 +18,7 @@ build: ## Build everything that runs into bin/
 	$(GUEST) -o bin/berth-guest ./cmd/berth-guest
 	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
 	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION)' -o bin/berth ./cmd/berth
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
 
 demo: ## Analyse a data set in three chained responses, into ./demo-out
 	@scripts/demo

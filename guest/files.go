@@ -25,6 +25,7 @@ type Entry struct {
 	Modified time.Time
 	Dir      bool
 	Regular  bool // a regular file, reached without a link
+	Perm     fs.FileMode
 }
 
 // List returns the entries below a directory, down to a depth (1: its own entries). It
@@ -43,7 +44,7 @@ func (c *Client) List(ctx context.Context, dir string, depth int) ([]Entry, erro
 		link := e.SymlinkTarget != nil
 		out = append(out, Entry{Path: e.Path, Size: e.Size, Modified: e.ModifiedTime.AsTime(),
 			Dir:     e.Type == pb.FileType_FILE_TYPE_DIRECTORY && !link,
-			Regular: e.Type == pb.FileType_FILE_TYPE_FILE && !link})
+			Regular: e.Type == pb.FileType_FILE_TYPE_FILE && !link, Perm: fs.FileMode(e.Mode).Perm()})
 	}
 	return out, nil
 }

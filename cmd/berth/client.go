@@ -2,6 +2,7 @@ package main
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -31,7 +32,7 @@ type client struct {
 // clientFlags adds --url and --plain-http to a command, and returns a function that creates the
 // client they select.
 func clientFlags(cmd *cobra.Command) func() *client {
-	base := cmd.Flags().String("url", envOr("BERTH_URL", defaultURL), "URL of the server")
+	base := cmd.Flags().String("url", os.Getenv("BERTH_URL"), "URL of the server (default: of the current context, or "+defaultURL+")")
 	plain := plainFlag(cmd)
 	return func() *client { return newClient(*base, *plain) }
 }
@@ -52,9 +53,36 @@ func envOr(name, otherwise string) string {
 	return otherwise
 }
 
+// newClient returns a client of the server at base, or of the current context if base is "". The
+// key is BERTH_API_KEY, or the key that berth login stored for exactly this server.
 func newClient(base string, plain bool) *client {
-	base = strings.TrimSuffix(strings.TrimSuffix(base, "/"), "/v1")
-	return &client{base: base, key: os.Getenv("BERTH_API_KEY"), plain: plain, http: &http.Client{CheckRedirect: sameOrigin}}
+	c := &client{key: os.Getenv("BERTH_API_KEY"), plain: plain, http: &http.Client{CheckRedirect: sameOrigin}}
+	saved, err := readContexts()
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "berth:", err)
+	}
+	current := saved.current()
+	if base == "" && current != nil {
+		base = current.URL
+	}
+	c.base = baseURL(cmp.Or(base, defaultURL))
+	if c.key != "" {
+		return c
+	}
+	for _, one := range saved.Contexts {
+		if one.URL == c.base {
+			c.key, c.plain = one.Key, c.plain || one.PlainHTTP
+		}
+	}
+	return c
+}
+
+// baseURL returns the URL of a server without /v1. An address without a scheme means http.
+func baseURL(s string) string {
+	if !strings.Contains(s, "://") {
+		s = "http://" + s
+	}
+	return strings.TrimSuffix(strings.TrimSuffix(strings.TrimSuffix(s, "/"), "/v1"), "/")
 }
 
 // sameOrigin refuses redirects to another origin, because net/http would send the key to
@@ -126,7 +154,7 @@ func loopback(host string) bool {
 // answerError returns the error of a response, in the server's words.
 func (c *client) answerError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	err := serverError(text)
+	err := serverError(resp.StatusCode, text)
 	if err == nil {
 		err = fmt.Errorf("the server returned %s", resp.Status)
 	}
@@ -140,9 +168,9 @@ func (c *client) withoutKey(status int, err error) error {
 	}
 	const needed = "This server requires a key: set BERTH_API_KEY (berth key create creates one)."
 	if os.Getenv("OPENAI_API_KEY") == "" {
-		return apiError(needed)
+		return &apiError{needed, status}
 	}
-	return apiError(fmt.Sprintf("%s (OPENAI_API_KEY is for the upstream and is not sent to %s.)", needed, c.base))
+	return &apiError{fmt.Sprintf("%s (OPENAI_API_KEY is for the upstream and is not sent to %s.)", needed, c.base), status}
 }
 
 // send sends a body and decodes the response into out, if that is not nil.
@@ -156,6 +184,21 @@ func (c *client) send(ctx context.Context, method, path, kind string, body io.Re
 		return nil
 	}
 	return json.NewDecoder(resp.Body).Decode(out)
+}
+
+// printObject prints the answer of a GET as indented JSON.
+func (c *client) printObject(cmd *cobra.Command, path string) error {
+	var raw json.RawMessage
+	if err := c.call(cmd.Context(), http.MethodGet, path, nil, &raw); err != nil {
+		return err
+	}
+	var text bytes.Buffer
+	if err := json.Indent(&text, raw, "", "  "); err != nil {
+		return err
+	}
+	text.WriteByte('\n')
+	_, err := cmd.OutOrStdout().Write(text.Bytes())
+	return err
 }
 
 // call sends in as JSON, if it is not nil, and decodes the response into out.
@@ -188,7 +231,7 @@ func (c *client) guest(container, user string) *guest.Client {
 		}
 		text, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 		resp.Body.Close()
-		if refused := serverError(text); refused != nil {
+		if refused := serverError(resp.StatusCode, text); refused != nil {
 			return nil, c.withoutKey(resp.StatusCode, refused)
 		}
 		resp.Body = io.NopCloser(bytes.NewReader(text)) // an error of the guest
@@ -201,24 +244,35 @@ func (c *client) guest(container, user string) *guest.Client {
 const maxErrorBody = 64 << 10
 
 // serverError returns the error in a body of the API, or nil if there is none.
-func serverError(text []byte) error {
+func serverError(status int, text []byte) error {
 	var e struct {
 		Error struct{ Message string }
 	}
 	if json.Unmarshal(text, &e) != nil || e.Error.Message == "" {
 		return nil
 	}
-	return apiError(e.Error.Message)
+	return &apiError{e.Error.Message, status}
 }
 
 // An apiError is an error in the server's words.
-type apiError string
+type apiError struct {
+	message string
+	status  int // of HTTP
+}
 
-func (e apiError) Error() string { return string(e) }
+func (e *apiError) Error() string { return e.message }
+
+// isNotFound reports whether an object that a command selected does not exist.
+func isNotFound(err error) bool {
+	if e, ok := errors.AsType[*apiError](err); ok {
+		return e.status == http.StatusNotFound
+	}
+	return errors.Is(err, errNotFound)
+}
 
 // refusal returns the server's error inside an error of a guest's client.
 func refusal(err error) error {
-	if e, ok := errors.AsType[apiError](err); ok {
+	if e, ok := errors.AsType[*apiError](err); ok {
 		return e
 	}
 	return err

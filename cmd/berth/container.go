@@ -1,9 +1,10 @@
 package main
 
 import (
+	"errors"
 	"fmt"
+	"io"
 	"net/url"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -12,39 +13,37 @@ import (
 )
 
 func newPs() *cobra.Command {
-	cmd := &cobra.Command{Use: "ps", Short: "List containers", Args: cobra.NoArgs}
-	connect := clientFlags(cmd)
+	cmd := &cobra.Command{Use: "ps", Aliases: []string{"ls"}, Short: "List containers", Args: cobra.NoArgs}
+	connect, l := clientFlags(cmd), listFlags(cmd)
 	all := cmd.Flags().BoolP("all", "a", false, "include ended containers")
+	name := cmd.Flags().String("name", "", "only containers with this name")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tNAME\tSTATUS\tISOLATION\tMEMORY\tAGE\tIDLE")
-		for after := ""; ; {
-			var page struct {
-				Data    []berth.Container `json:"data"`
-				LastID  string            `json:"last_id"`
-				HasMore bool              `json:"has_more"`
-			}
-			path := "/v1/containers?limit=100"
-			if after != "" {
-				path += "&after=" + url.QueryEscape(after)
-			}
-			if err := connect().call(cmd.Context(), "GET", path, nil, &page); err != nil {
-				return err
-			}
-			for _, c := range page.Data {
-				if c.Status == berth.ContainerRunning || *all {
-					fmt.Fprintln(w, psLine(&c, time.Now()))
-				}
-			}
-			if after = page.LastID; !page.HasMore {
-				return w.Flush()
+		found, err := list[*berth.Container](cmd.Context(), connect(), "/v1/containers")
+		if err != nil {
+			return err
+		}
+		var shown []*berth.Container
+		for _, c := range found {
+			if (c.Status == berth.ContainerRunning || *all) && (*name == "" || c.Name == *name) {
+				shown = append(shown, c)
 			}
 		}
+		return printContainers(cmd.OutOrStdout(), l, shown)
 	}
 	return cmd
 }
 
-func psLine(c *berth.Container, now time.Time) string {
+func printContainers(w io.Writer, l *listing, all []*berth.Container) error {
+	now := time.Now()
+	return printList(w, l, all, func(c *berth.Container) string { return string(c.ID) },
+		"ID\tNAME\tSTATUS\tISOLATION\tMEMORY\tAGE\tIDLE", func(c *berth.Container) string {
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s of %dm", l.id(string(c.ID)), inLine(c.Name), containerStatus(c), c.Berth.Isolation,
+				c.MemoryLimit, age(now, c.CreatedAt), age(now, c.LastActiveAt), c.ExpiresAfter.Minutes)
+		})
+}
+
+// containerStatus returns the status of a container with its reason.
+func containerStatus(c *berth.Container) string {
 	status := string(c.Status)
 	switch {
 	case c.Berth.Paused:
@@ -55,17 +54,61 @@ func psLine(c *berth.Container, now time.Time) string {
 	if c.Berth.Reason != "" {
 		status += " (" + c.Berth.Reason + ")"
 	}
-	since := func(at int64) string { return now.Sub(time.Unix(at, 0)).Truncate(time.Second).String() }
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s of %dm", c.ID, inLine(c.Name), status, c.Berth.Isolation, c.MemoryLimit,
-		since(c.CreatedAt), since(c.LastActiveAt), c.ExpiresAfter.Minutes)
+	return status
 }
 
 func newRm() *cobra.Command {
-	cmd := &cobra.Command{Use: "rm CONTAINER...", Short: "Delete containers with their files", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "rm CONTAINER...", Short: "Delete containers with their files"}
 	connect := clientFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return each(ids, func(id string) error {
-			return connect().call(cmd.Context(), "DELETE", "/v1/containers/"+url.PathEscape(id), nil, nil)
+	all := cmd.Flags().Bool("all", false, "delete all running containers of the project")
+	force := cmd.Flags().BoolP("force", "f", false, "succeed if a container does not exist")
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		if *all && len(args) > 0 {
+			return errors.New("--all takes no containers")
+		}
+		if *all {
+			return nil
+		}
+		return cobra.MinimumNArgs(1)(cmd, args)
+	}
+	cmd.ValidArgsFunction = containers.complete(connect, -1)
+	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
+		c := connect()
+		if *all {
+			running, err := c.running(cmd.Context())
+			if err != nil {
+				return err
+			}
+			for _, one := range running {
+				refs = append(refs, string(one.ID))
+			}
+		}
+		return each(refs, func(ref string) error {
+			id, err := containers.resolve(cmd.Context(), c, ref)
+			if err == nil {
+				err = c.call(cmd.Context(), "DELETE", "/v1/containers/"+url.PathEscape(id), nil, nil)
+			}
+			if *force && isNotFound(err) {
+				return nil
+			}
+			return err
+		})
+	}
+	return cmd
+}
+
+func newInspect() *cobra.Command {
+	cmd := &cobra.Command{Use: "inspect CONTAINER...", Short: "Print containers as JSON", Args: cobra.MinimumNArgs(1)}
+	connect := clientFlags(cmd)
+	cmd.ValidArgsFunction = containers.complete(connect, -1)
+	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
+		c := connect()
+		return each(refs, func(ref string) error {
+			id, err := containers.resolve(cmd.Context(), c, ref)
+			if err != nil {
+				return err
+			}
+			return c.printObject(cmd, "/v1/containers/"+url.PathEscape(id))
 		})
 	}
 	return cmd

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path"
@@ -17,28 +18,51 @@ import (
 func newCp() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "cp SOURCE DESTINATION",
-		Short: "Copy a file into or out of a container",
-		Long: `Copy a file into or out of a container. One of the two arguments is CONTAINER:PATH;
-"-" is standard input or output. A relative PATH is below /mnt/data, where commands
-start. An existing local file is replaced only with --force. A local copy has the file's
-mode in the container, reduced by the umask and without execute permission.
+		Short: "Copy files into or out of a container",
+		Long: `Copy a file, or with -r a directory, into or out of a container. One of the two arguments
+is CONTAINER:PATH; "-" is standard input or output. A relative PATH is below /mnt/data,
+where commands start. An existing local file is replaced only with --force. A local copy
+has the file's mode in the container, reduced by the umask and without execute permission.
 
-  berth cp sales.csv cntr_…:/mnt/data/
-  berth cp cntr_…:/mnt/data/chart.png .`,
+A directory is copied into DESTINATION if that exists, and as DESTINATION otherwise. Links
+and special files are skipped. Copies out of a container also skip hidden files, because
+local programs would execute what a sandbox writes to .git or .envrc; --hidden includes them.
+
+  berth cp sales.csv box:
+  berth cp box:chart.png .
+  berth cp -r src box:`,
 		Args: cobra.ExactArgs(2),
 	}
 	connect := clientFlags(cmd)
 	user := cmd.Flags().StringP("user", "u", "", "user in the container")
-	force := cmd.Flags().Bool("force", false, "replace an existing local file")
+	force := cmd.Flags().BoolP("force", "f", false, "replace existing local files")
+	tree := cmd.Flags().BoolP("recursive", "r", false, "copy a directory")
+	hidden := cmd.Flags().Bool("hidden", false, "with -r, also copy hidden files out of the container")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		ctx, c := cmd.Context(), connect()
 		from, to := location(args[0]), location(args[1])
-		switch {
-		case from.container == "" && to.container != "":
-			return copyIn(cmd.Context(), connect(), from.path, to, *user)
-		case from.container != "" && to.container == "":
-			return copyOut(cmd.Context(), connect(), from, to.path, *user, *force)
+		at := &from
+		if from.container == "" {
+			at = &to
 		}
-		return errors.New("one argument must be CONTAINER:PATH, the other a local file")
+		if (from.container == "") == (to.container == "") {
+			return usageError{errors.New("one argument must be CONTAINER:PATH, the other a local file")}
+		}
+		id, err := containers.resolve(ctx, c, at.container)
+		if err != nil {
+			return err
+		}
+		at.container = id
+		copied := &treeCopy{guest: c.guest(id, *user), user: *user, force: *force, hidden: *hidden}
+		switch {
+		case *tree && at == &to:
+			return copied.in(ctx, from.path, to.path)
+		case *tree:
+			return copied.out(ctx, from.path, to.path)
+		case at == &to:
+			return copyIn(ctx, c, from.path, to, *user)
+		}
+		return copyOut(ctx, c, from, to.path, *user, *force)
 	}
 	return cmd
 }
@@ -46,9 +70,10 @@ mode in the container, reduced by the umask and without execute permission.
 // A place is a local path, or a path in a container.
 type place struct{ container, path string }
 
+// location parses CONTAINER:PATH or a local path. A local path with a colon needs a slash before it.
 func location(s string) place {
 	container, p, ok := strings.Cut(s, ":")
-	if !ok || !strings.HasPrefix(container, "cntr_") {
+	if !ok || container == "" || strings.Contains(container, "/") {
 		return place{path: s}
 	}
 	return place{container, p}
@@ -62,6 +87,9 @@ func copyIn(ctx context.Context, c *client, from string, to place, user string) 
 			return err
 		}
 		defer f.Close()
+		if st, err := f.Stat(); err == nil && st.IsDir() {
+			return fmt.Errorf("%s is a directory; use -r", from)
+		}
 		in = f
 	}
 	if to.path == "" || strings.HasSuffix(to.path, "/") {

@@ -9,6 +9,7 @@ import (
 	"os/signal"
 	"strings"
 
+	"connectrpc.com/connect"
 	"github.com/spf13/cobra"
 	"golang.org/x/sys/unix"
 	"golang.org/x/term"
@@ -26,13 +27,14 @@ type execOptions struct {
 func newExec() *cobra.Command {
 	var o execOptions
 	cmd := &cobra.Command{
-		Use:   "exec CONTAINER -- COMMAND [ARG...]",
+		Use:   "exec [flags] CONTAINER COMMAND [ARG...]",
 		Short: "Run one command in a container",
-		Long: `Run one command in a container and exit with its exit code.
+		Long: `Run one command in a container and exit with its exit code: 127 if there is no such
+command, 126 if it cannot be run, 130 after an interrupt.
 
-  berth exec cntr_… -- ls -la /mnt/data
-  berth exec -i cntr_… -- tar x < files.tar
-  berth exec -it cntr_… -- python3
+  berth exec cntr_… ls -la /mnt/data
+  berth exec -i cntr_… tar x < files.tar
+  berth exec -it cntr_… python3
 
 On a terminal, output is shown without control characters, unless -t is given: a program
 with -t controls your terminal like a local program.`,
@@ -45,8 +47,19 @@ with -t controls your terminal like a local program.`,
 	cmd.Flags().BoolVarP(&o.input, "interactive", "i", false, "pass standard input to the command")
 	cmd.Flags().BoolVarP(&o.tty, "tty", "t", false, "allocate a terminal")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return execute(cmd.Context(), connect().guest(args[0], o.user), args[1:], o)
+		c := connect()
+		id, err := containers.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		command := args[1:]
+		if len(command) > 1 && command[0] == "--" {
+			command = command[1:]
+		}
+		return execute(cmd.Context(), c.guest(id, o.user), command, o)
 	}
+	cmd.Flags().SetInterspersed(false) // flags after the container belong to the command
+	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	return cmd
 }
 
@@ -63,8 +76,21 @@ terminal allows it, write to the clipboard.`,
 	connect := clientFlags(cmd)
 	cmd.Flags().StringVarP(&o.user, "user", "u", "", "user in the container")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		return execute(cmd.Context(), connect().guest(args[0], o.user), []string{"/bin/bash", "-l", "-i"}, o)
+		if !term.IsTerminal(int(os.Stdin.Fd())) {
+			return errors.New("standard input is not a terminal; use berth exec -i to pipe input to a command")
+		}
+		c := connect()
+		id, err := containers.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		err = execute(cmd.Context(), c.guest(id, o.user), []string{"/bin/bash", "-l", "-i"}, o)
+		if errors.Is(err, errLost) {
+			return fmt.Errorf("%w; to open another terminal: berth attach %s", err, shortID(id))
+		}
+		return err
 	}
+	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	return cmd
 }
 
@@ -88,7 +114,7 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	}
 	p, err := c.Start(ctx, req)
 	if err != nil {
-		return refusal(err)
+		return notStarted(err)
 	}
 	if o.tty && term.IsTerminal(stdin) {
 		old, err := term.MakeRaw(stdin)
@@ -108,6 +134,40 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	return output(ctx, p, onTerminal(os.Stdout), onTerminal(os.Stderr))
 }
 
+// errLost is the error for a connection that ended before the process.
+var errLost = errors.New("the connection to the server was lost; the container may still run")
+
+// lost returns the error of a stream that broke.
+func lost(err error) error {
+	if _, ok := errors.AsType[*apiError](err); ok {
+		return err
+	}
+	return errLost
+}
+
+// notStarted returns the error of a process that did not start. The exit code is that of a shell.
+func notStarted(err error) error {
+	err = refusal(err)
+	if _, ok := errors.AsType[*apiError](err); ok {
+		return err
+	}
+	code := 0
+	switch text := err.Error(); {
+	case strings.Contains(text, "executable file not found"), strings.Contains(text, "no such file or directory"):
+		code = exitNoCommand
+	case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"):
+		code = exitNotRun
+	default:
+		return err
+	}
+	text := err.Error()
+	if e, ok := errors.AsType[*connect.Error](err); ok {
+		text = e.Message()
+	}
+	fmt.Fprintln(os.Stderr, "berth:", inLine(text))
+	return exitError(code)
+}
+
 // output copies the output of a process until it ends. If ctx ends first, it kills the process.
 func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer) error {
 	for ev, err := range p.Events() {
@@ -115,9 +175,9 @@ func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer) err
 		case err != nil:
 			if ctx.Err() != nil {
 				_ = p.Kill(context.WithoutCancel(ctx))
-				return exitError(130)
+				return exitError(exitInterrupt)
 			}
-			return refusal(err)
+			return lost(refusal(err))
 		case ev.Ended && ev.ExitCode < 0: // killed by a signal, reported as shells do
 			fmt.Fprintln(os.Stderr, "berth:", inLine(ev.Status))
 			return exitError(137)

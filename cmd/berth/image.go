@@ -5,11 +5,11 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,6 +24,9 @@ func newImage() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Create, list and remove templates"}
 	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
 	open := func() (*image.Store, error) {
+		if _, err := os.Stat(*state); cmd.Flags().Changed("state") && errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "creating a new state directory at %s\n", *state)
+		}
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
 	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageInspect(open),
@@ -138,25 +141,38 @@ func showProgress(p image.Progress) {
 }
 
 func newImageLs(open func() (*image.Store, error)) *cobra.Command {
-	return &cobra.Command{
-		Use:   "ls",
-		Short: "List templates",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			images, err := open()
-			if err != nil {
-				return err
-			}
-			all, err := images.List()
-			if err != nil {
-				return err
-			}
-			w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-			fmt.Fprintln(w, "NAME\tDIGEST\tMB\tPACKAGES\tCREATED")
-			for _, t := range all {
-				fmt.Fprintf(w, "%s\t%.19s\t%d\t%d\t%s\n", t.Name, t.Digest, t.Bytes>>20, len(t.Packages), t.CreatedAt.Format(time.RFC3339))
-			}
-			return w.Flush()
-		},
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List templates", Args: cobra.NoArgs}
+	l := listFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		images, err := open()
+		if err != nil {
+			return err
+		}
+		all, err := images.List()
+		if err != nil {
+			return err
+		}
+		rows := make([]templateRow, len(all))
+		for i, t := range all {
+			rows[i] = templateRow{t.Name, t.Digest, t.Bytes, len(t.Packages), t.CreatedAt}
+		}
+		return printList(cmd.OutOrStdout(), l, rows, func(t templateRow) string { return t.Digest },
+			"NAME\tDIGEST\tMB\tPACKAGES\tCREATED", func(t templateRow) string {
+				digest := t.Digest
+				if !l.full {
+					digest = fmt.Sprintf("%.19s", digest)
+				}
+				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", t.Name, digest, t.Bytes>>20, t.Packages, t.CreatedAt.Format(time.RFC3339))
+			})
 	}
+	return cmd
+}
+
+// A templateRow is a template as berth image ls prints it.
+type templateRow struct {
+	Name      string    `json:"name"` // "" if it has none
+	Digest    string    `json:"digest"`
+	Bytes     int64     `json:"bytes"`
+	Packages  int       `json:"packages"` // their number
+	CreatedAt time.Time `json:"created_at"`
 }

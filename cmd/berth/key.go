@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,7 +34,7 @@ running server requires one from every client.`,
 			if err != nil {
 				return err
 			}
-			return open.with(cmd.Context(), func(state *server.State) error {
+			return open.withNew(cmd.Context(), func(state *server.State) error {
 				secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires)
 				if err != nil {
 					return err
@@ -52,33 +51,43 @@ running server requires one from every client.`,
 }
 
 func newKeyLs(open opener) *cobra.Command {
-	return &cobra.Command{
-		Use:   "ls",
-		Short: "List keys",
-		Args:  cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return open.with(cmd.Context(), func(state *server.State) error {
-				keys, err := state.Projects.ListKeys(cmd.Context())
-				if err != nil {
-					return err
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List keys", Args: cobra.NoArgs}
+	l := listFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return open.with(cmd.Context(), func(state *server.State) error {
+			keys, err := state.Projects.ListKeys(cmd.Context())
+			if err != nil {
+				return err
+			}
+			rows := make([]keyRow, len(keys))
+			for i, k := range keys {
+				rows[i] = keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil}
+				if k.ExpiresAt != 0 {
+					rows[i].ExpiresAt = &k.ExpiresAt
 				}
-				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES")
-				for _, k := range keys {
+			}
+			return printList(cmd.OutOrStdout(), l, rows, func(k keyRow) string { return string(k.ID) },
+				"ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES", func(k keyRow) string {
 					expires := "never"
-					if k.ExpiresAt != 0 {
-						expires = utc(k.ExpiresAt)
+					if k.ExpiresAt != nil {
+						expires = utc(*k.ExpiresAt)
 					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t…%s\t%s\t%s\n", k.ID, k.Project, k.Name, k.Tail, utc(k.CreatedAt), expires)
-				}
-				return w.Flush()
-			})
-		},
+					return fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", k.ID, k.Project, k.Name, k.Tail, utc(k.CreatedAt), expires)
+				})
+		})
 	}
+	return cmd
 }
 
-// utc formats a time in Unix seconds.
-func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
+// A keyRow is a key as berth key ls prints it. Times are Unix seconds.
+type keyRow struct {
+	ID        berth.KeyID     `json:"id"`
+	Project   berth.ProjectID `json:"project"`
+	Name      string          `json:"name"`
+	Tail      string          `json:"tail"` // the last characters of the secret
+	CreatedAt int64           `json:"created_at"`
+	ExpiresAt *int64          `json:"expires_at"`
+}
 
 func newKeyRm(open opener) *cobra.Command {
 	var last bool

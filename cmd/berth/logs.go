@@ -32,6 +32,7 @@ started them, how they ended, and the start and end of their output.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue until the container ends")
 	cmd.Flags().IntVarP(&last, "last", "n", 100, "number of past commands to show")
 	cmd.Flags().BoolVar(&raw, "json", false, "print each command as a line of JSON")
+	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		show := func(l *berth.ContainerLog) error {
@@ -40,7 +41,12 @@ started them, how they ended, and the start and end of their output.`,
 			}
 			return printLog(out, l)
 		}
-		c, path := connect(), "/v1/containers/"+url.PathEscape(args[0])+"/logs"
+		c := connect()
+		id, err := containers.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		path := containerPath(id, "logs")
 		after := int64(-1)
 		logs, err := c.lastLogs(cmd, path, last)
 		for _, l := range logs {

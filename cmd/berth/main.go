@@ -42,7 +42,10 @@ func Main(args []string) int {
 	if err != nil {
 		// The error may quote a guest: indent it, so that no line looks like another message.
 		fmt.Fprintln(root.ErrOrStderr(), "berth:", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "\n  "))
-		return 1
+		if _, ok := errors.AsType[usageError](err); ok {
+			return exitUsage
+		}
+		return exitFailed
 	}
 	return 0
 }
@@ -65,23 +68,31 @@ containers that live as long as the work, files, and state on the server.
 
 Environment:
   BERTH_STATE      state directory            (--state)
-  BERTH_URL        URL of the server          (--url)    default http://127.0.0.1:8080
-  BERTH_API_KEY    key for that server; no other key is ever sent there
+  BERTH_URL        URL of the server          (--url)    default: of berth login, or http://127.0.0.1:8080
+  BERTH_API_KEY    key for that server        default: of berth login; no other key is ever sent there
+  NO_COLOR         if set, do not colour output
   OPENAI_BASE_URL  upstream of berth serve, unless --config names others
   OPENAI_API_KEY   key for that upstream`,
 		SilenceUsage:  true,
 		SilenceErrors: true,
 		Version:       version,
 	}
-	root.AddCommand(newServe(), newStop(), newRun(),
-		newPs(), newExec(), newAttach(), newCp(), newPort(), newLogs(), newTop(), newRm(),
-		newSnapshot(), newVolume(), newFork(), newPause(), newResume(),
-		newSession(),
-		newImage(),
-		newModels(),
-		newKey(), newProject(), newUsage(), newWebhook(),
-		newAudit(),
-		newBackup(), newDB(),
-		newDoctor())
+	for _, g := range []struct {
+		id, title string
+		commands  []*cobra.Command
+	}{
+		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newSession(), newFile(), newModels(), newLogin(), newContext()}},
+		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(), newCp(), newPort(), newLogs(), newTop(),
+			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
+		{"operate", "Operate a server:", []*cobra.Command{newServe(), newStop(), newDoctor(), newImage(), newKey(), newProject(), newUsage(), newWebhook(),
+			newAudit(), newBackup(), newDB(), newVersion()}},
+	} {
+		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
+		for _, cmd := range g.commands {
+			cmd.GroupID = g.id
+			root.AddCommand(cmd)
+		}
+	}
+	strict(root)
 	return root
 }

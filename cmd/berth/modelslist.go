@@ -21,11 +21,15 @@ the default project see upstreams.`,
 		Args: cobra.NoArgs,
 	}
 	connect := clientFlags(cmd)
+	asJSON := cmd.Flags().Bool("json", false, "print each model as a line of JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var models struct{ Data []berth.Model }
 		var upstreams struct{ Data []berth.Upstream }
 		if err := connect().call(cmd.Context(), "GET", "/v1/models", nil, &models); err != nil {
 			return err
+		}
+		if *asJSON {
+			return printList(cmd.OutOrStdout(), &listing{json: true}, models.Data, nil, "", nil)
 		}
 		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "MODEL\tPROVIDER\tCONTEXT")

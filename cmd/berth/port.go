@@ -34,6 +34,7 @@ until interrupted. LOCAL is an address, a port, or both.
 	connect := clientFlags(cmd)
 	cmd.Flags().BoolVar(&link, "link", false, "print a URL of the port; the URL works without a key")
 	cmd.Flags().DurationVar(&life, "expires", time.Hour, "lifetime of the URL of --link")
+	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		forwards := make([]forward, len(args)-1)
 		for i, arg := range args[1:] {
@@ -42,10 +43,15 @@ until interrupted. LOCAL is an address, a port, or both.
 				return err
 			}
 		}
-		if link {
-			return printLinks(cmd, connect(), args[0], forwards, life)
+		c := connect()
+		id, err := containers.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
 		}
-		return forwardAll(cmd, connect(), args[0], forwards)
+		if link {
+			return printLinks(cmd, c, id, forwards, life)
+		}
+		return forwardAll(cmd, c, id, forwards)
 	}
 	return cmd
 }

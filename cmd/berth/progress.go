@@ -23,10 +23,19 @@ type progress struct {
 	calls   []string          // commands of the current call
 	atStart bool              // at the start of a line
 	colour  bool
+	quiet   bool // show nothing
+	fold    int  // lines of a command's output to show; 0 means all
+	lines   int  // of the current command's output
+
+	response  berth.ResponseID // as far as known
+	container berth.ContainerID
 }
 
+// foldedLines is the default number of lines of a command's output to show.
+const foldedLines = 30
+
 func newProgress(w *os.File) *progress {
-	return &progress{w: w, started: time.Now(), output: map[int]time.Time{}, atStart: true, colour: term.IsTerminal(int(w.Fd()))}
+	return &progress{w: w, started: time.Now(), output: map[int]time.Time{}, atStart: true, fold: foldedLines, colour: term.IsTerminal(int(w.Fd())) && os.Getenv("NO_COLOR") == ""}
 }
 
 func (p *progress) paint(code, s string) string {
@@ -51,6 +60,13 @@ func (p *progress) end() {
 }
 
 func (p *progress) show(ev *berth.Event) {
+	if r := ev.Response; r != nil {
+		p.response = r.ID
+		p.container, _ = containerOf(r)
+	}
+	if p.quiet {
+		return
+	}
 	switch ev.Type {
 	case berth.EventShellCommandDone:
 		if len(p.calls) == 0 {
@@ -68,6 +84,10 @@ func (p *progress) show(ev *berth.Event) {
 			p.text(d.Stdout + d.Stderr)
 		}
 	case berth.EventShellOutputDone:
+		if more := p.lines - p.fold; p.fold > 0 && more > 0 {
+			p.line("    … %d more lines; --full shows them", more)
+		}
+		p.lines = 0
 		took := time.Since(p.output[*ev.OutputIndex]).Seconds()
 		for _, c := range ev.Output {
 			end := p.paint("31", inLine(c.Outcome.Type))
@@ -109,6 +129,15 @@ const shownFiles = 10
 // text writes the output of a command, indented and without control characters.
 func (p *progress) text(s string) {
 	for part := range strings.Lines(s) {
+		if p.fold > 0 && p.lines >= p.fold {
+			if strings.HasSuffix(part, "\n") {
+				p.lines++
+			}
+			continue
+		}
+		if strings.HasSuffix(part, "\n") {
+			p.lines++
+		}
 		if p.atStart {
 			fmt.Fprint(p.w, "    ")
 		}

@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 
@@ -42,7 +41,7 @@ func newProjectCreate(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
-			return open.with(cmd.Context(), func(state *server.State) error {
+			return open.withNew(cmd.Context(), func(state *server.State) error {
 				if _, err := state.Projects.Create(cmd.Context(), p, name); errors.Is(err, store.ErrExists) {
 					return fmt.Errorf("project %s already exists", p)
 				} else if err != nil {
@@ -59,34 +58,40 @@ func newProjectCreate(open opener) *cobra.Command {
 }
 
 func newProjectLs(open opener) *cobra.Command {
-	return &cobra.Command{
-		Use:     "ls",
-		Aliases: []string{"list"},
-		Short:   "List projects, including those known only from keys",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			return open.with(cmd.Context(), func(state *server.State) error {
-				projects, err := state.Projects.ListAll(cmd.Context())
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List projects, including those known only from keys", Args: cobra.NoArgs}
+	l := listFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		return open.with(cmd.Context(), func(state *server.State) error {
+			projects, err := state.Projects.ListAll(cmd.Context())
+			if err != nil {
+				return err
+			}
+			var rows []projectRow
+			for _, p := range projects {
+				stored, err := state.StoredBytes(cmd.Context(), p.ID)
 				if err != nil {
 					return err
 				}
-				w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-				fmt.Fprintln(w, "ID\tNAME\tSTATUS\tKEYS\tCREATED\tSTORED BYTES\tLIMITS")
-				for _, p := range projects {
+				rows = append(rows, projectRow{p.Project, p.Keys, stored})
+			}
+			return printList(cmd.OutOrStdout(), l, rows, func(p projectRow) string { return string(p.ID) },
+				"ID\tNAME\tSTATUS\tKEYS\tCREATED\tSTORED BYTES\tLIMITS", func(p projectRow) string {
 					created := "-"
 					if p.CreatedAt != 0 {
 						created = utc(p.CreatedAt)
 					}
-					stored, err := state.StoredBytes(cmd.Context(), p.ID)
-					if err != nil {
-						return err
-					}
-					fmt.Fprintf(w, "%s\t%s\t%s\t%d\t%s\t%d\t%s\n", p.ID, p.Name, p.Status, p.Keys, created, stored, inWords(p.Limits))
-				}
-				return w.Flush()
-			})
-		},
+					return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%d\t%s", p.ID, p.Name, p.Status, p.Keys, created, p.StoredBytes, inWords(p.Limits))
+				})
+		})
 	}
+	return cmd
+}
+
+// A projectRow is a project as berth project ls prints it.
+type projectRow struct {
+	*berth.Project
+	Keys        int   `json:"keys"`
+	StoredBytes int64 `json:"stored_bytes"`
 }
 
 func newProjectLimit(open opener) *cobra.Command {

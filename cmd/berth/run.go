@@ -33,6 +33,8 @@ type task struct {
 	container, previous string
 	source              berth.ContainerSource
 	instructions        string
+	noContainer         bool
+	quiet, full         bool
 }
 
 func newRun() *cobra.Command {
@@ -52,15 +54,16 @@ the progress, print the answer, and download the files that were created.
 programs would execute what a sandbox writes to .git or .envrc. --force allows other
 directories, --hidden includes hidden files.
 
-Progress goes to standard error, the answer to standard output. The exit code is 0 if the
-response is completed, 2 if it is incomplete, and 1 otherwise. Without --url and BERTH_URL,
-and with no server on port 8080, the server runs in this process.`,
+Progress goes to standard error, the answer to standard output. The output of a command is
+shown up to 30 lines; --full shows all, --quiet no progress. The exit code is 0 if the
+response is completed, 3 if it is incomplete, 130 after an interrupt, and 1 otherwise.
+
+Without --model and BERTH_MODEL, the server's only model is used. The model "scripted" needs
+no upstream: it runs the fenced sh blocks of the task and echoes other text. Without --url,
+BERTH_URL and berth login, and with no server on port 8080, the server runs in this process.`,
 		Args: oneTask,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			t.text = args[0]
-			if t.model == demoModel && !cmd.Flags().Changed("model") && os.Getenv("BERTH_MODEL") == "" {
-				fmt.Fprintln(os.Stderr, "The demo model 'scripted' only runs the fenced sh blocks of the task and echoes other text; select a model with --model or BERTH_MODEL.")
-			}
 			if err := t.out.check(); err != nil {
 				return err
 			}
@@ -69,6 +72,9 @@ and with no server on port 8080, the server runs in this process.`,
 				return err
 			}
 			defer stop()
+			if err := t.resolve(cmd.Context(), c); err != nil {
+				return err
+			}
 			return t.run(cmd.Context(), c, cmd.OutOrStdout())
 		},
 	}
@@ -76,7 +82,7 @@ and with no server on port 8080, the server runs in this process.`,
 	plain = plainFlag(cmd)
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "state directory of a server in this process")
 	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
-	cmd.Flags().StringVar(&t.model, "model", envOr("BERTH_MODEL", demoModel), "model")
+	cmd.Flags().StringVar(&t.model, "model", os.Getenv("BERTH_MODEL"), "model (default: the only one of the server)")
 	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to upload; may be repeated")
 	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the created files")
 	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a non-empty directory")
@@ -89,16 +95,65 @@ and with no server on port 8080, the server runs in this process.`,
 	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or new for a new one")
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to continue")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
+	cmd.Flags().BoolVar(&t.noContainer, "no-container", false, "give the model no shell and no container")
+	cmd.Flags().BoolVarP(&t.quiet, "quiet", "q", false, "show no progress")
+	cmd.Flags().BoolVar(&t.full, "full", false, "show all output of commands")
+	cmd.MarkFlagsMutuallyExclusive("quiet", "full")
+	for _, flag := range []string{"container", "template", "snapshot", "file", "out"} {
+		cmd.MarkFlagsMutuallyExclusive("no-container", flag)
+	}
 	return cmd
 }
 
-// demoModel is the default model of berth run.
+// demoModel is the built-in model, which is never chosen by default.
 const demoModel = "scripted"
+
+// resolve replaces parts of ids and names by ids, and selects the model.
+func (t *task) resolve(ctx context.Context, c *client) error {
+	for _, ref := range []struct {
+		kind kind
+		id   *string
+	}{{containers, &t.container}, {snapshots, (*string)(&t.source.SnapshotID)}} {
+		if *ref.id == "" {
+			continue
+		}
+		id, err := ref.kind.resolve(ctx, c, *ref.id)
+		if err != nil {
+			return err
+		}
+		*ref.id = id
+	}
+	if t.model != "" {
+		return nil
+	}
+	var models struct{ Data []berth.Model }
+	if err := c.call(ctx, "GET", "/v1/models", nil, &models); err != nil {
+		return err
+	}
+	var ids []string
+	for _, m := range models.Data {
+		if m.ID != demoModel {
+			ids = append(ids, inLine(m.ID))
+		}
+	}
+	switch len(ids) {
+	case 0:
+		return errors.New("the server has no model: configure one (docs/models.md), or use --model scripted, which runs the fenced sh blocks of the task")
+	case 1:
+		t.model = ids[0]
+		return nil
+	}
+	const most = 10
+	if len(ids) > most {
+		ids = append(ids[:most], "…")
+	}
+	return fmt.Errorf("the server has several models: select one with --model or BERTH_MODEL: %s", strings.Join(ids, ", "))
+}
 
 // oneTask requires exactly one argument, the task.
 func oneTask(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-		return errors.New("berth run needs one TASK, in quotes")
+		return errors.New("berth run needs one TASK, in quotes, such as berth run \"Chart the monthly totals.\"")
 	}
 	return nil
 }
@@ -106,8 +161,8 @@ func oneTask(_ *cobra.Command, args []string) error {
 // serverFor returns a client of the server at base, of the server on the default port, or of one
 // that it starts in this process.
 func serverFor(ctx context.Context, base string, plain bool, state, config string) (c *client, stop func(), err error) {
-	if base != "" {
-		return newClient(base, plain), func() {}, nil
+	if c := newClient(base, plain); base != "" || c.base != defaultURL {
+		return c, func() {}, nil
 	}
 	c = newClient(defaultURL, false)
 	probe, cancel := context.WithTimeout(ctx, time.Second)
@@ -144,7 +199,7 @@ func serverFor(ctx context.Context, base string, plain bool, state, config strin
 
 // run runs the task and writes its answer to out.
 func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
-	ids, err := t.upload(ctx, c)
+	ids, err := upload(ctx, c, t.files)
 	if err != nil {
 		return err
 	}
@@ -157,15 +212,22 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	} else if len(ids) > 0 {
 		environment["file_ids"] = ids
 	}
-	body := map[string]any{"model": t.model, "input": t.text, "stream": true,
-		"tools": []any{map[string]any{"type": berth.ToolShell, "environment": environment}}}
+	body := map[string]any{"model": t.model, "input": t.text, "stream": true}
+	if !t.noContainer {
+		body["tools"] = []any{map[string]any{"type": berth.ToolShell, "environment": environment}}
+	}
 	if t.previous != "" {
 		body["previous_response_id"] = t.previous
 	}
 	if t.instructions != "" {
 		body["instructions"] = t.instructions
 	}
-	r, err := follow(ctx, c, body, newProgress(os.Stderr))
+	p := newProgress(os.Stderr)
+	p.quiet = t.quiet
+	if t.full {
+		p.fold = 0
+	}
+	r, err := follow(ctx, c, body, p)
 	if err != nil {
 		return err
 	}
@@ -176,7 +238,9 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(os.Stderr, "response %s  container %s\n", inLine(string(r.ID)), inLine(string(container)))
+	if !t.quiet {
+		fmt.Fprintln(os.Stderr, idLine(r.ID, container))
+	}
 	if t.out.dir != "" && container != "" {
 		if err := t.out.fetch(ctx, c, container, r.CreatedAt); err != nil {
 			return err
@@ -186,18 +250,18 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	case berth.StatusCompleted:
 		return nil
 	case berth.StatusIncomplete:
-		return exitError(2)
+		return exitError(exitIncomplete)
 	}
 	if r.Error != nil {
-		return apiError(r.Error.Message)
+		return errors.New(r.Error.Message)
 	}
 	return exitError(1)
 }
 
-// upload sends the files and returns their ids.
-func (t *task) upload(ctx context.Context, c *client) ([]berth.FileID, error) {
+// upload uploads local files and returns their ids.
+func upload(ctx context.Context, c *client, names []string) ([]berth.FileID, error) {
 	var ids []berth.FileID
-	for _, name := range t.files {
+	for _, name := range names {
 		f, err := os.Open(name)
 		if err != nil {
 			return nil, err
@@ -250,7 +314,12 @@ func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*
 	defer p.end()
 	for frame, err := range sse.NewReader(resp.Body, maxEvent).Events() {
 		if ctx.Err() != nil {
-			return nil, errors.New("cancelled")
+			p.end()
+			fmt.Fprintln(os.Stderr, "berth: interrupted; the response is cancelled")
+			if p.response != "" {
+				fmt.Fprintln(os.Stderr, idLine(p.response, p.container))
+			}
+			return nil, exitError(exitInterrupt)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("the stream was interrupted: %w", err)
@@ -265,6 +334,15 @@ func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*
 		}
 	}
 	return nil, errors.New("the stream ended before the response did")
+}
+
+// idLine names a response and its container.
+func idLine(id berth.ResponseID, container berth.ContainerID) string {
+	line := "response " + inLine(string(id))
+	if container != "" {
+		line += "  container " + inLine(string(container))
+	}
+	return line
 }
 
 // answer returns the text of a response's messages, and why it is incomplete, if it is.

@@ -2,9 +2,9 @@ package main
 
 import (
 	"fmt"
+	"io"
 	"net/url"
 	"os"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -24,9 +24,15 @@ func newSnapshot() *cobra.Command {
 func newSnapshotCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create CONTAINER", Short: "Create a snapshot of a container", Args: cobra.ExactArgs(1)}
 	connect, req := clientFlags(cmd), snapshotFlags(cmd)
+	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var made berth.Snapshot
-		if err := connect().call(cmd.Context(), "POST", containerPath(args[0], "snapshots"), req, &made); err != nil {
+		c := connect()
+		id, err := containers.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		if err := c.call(cmd.Context(), "POST", containerPath(id, "snapshots"), req, &made); err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), made.ID)
@@ -45,40 +51,45 @@ func snapshotFlags(cmd *cobra.Command) *container.SnapshotRequest {
 
 func newSnapshotLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List snapshots", Args: cobra.NoArgs}
-	connect := clientFlags(cmd)
+	connect, l := clientFlags(cmd), listFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tNAME\tCONTAINER\tCAUSE\tMEMORY\tSTORED\tCREATED\tEXPIRES")
-		all, err := listSnapshots(cmd.Context(), connect())
+		all, err := list[*berth.Snapshot](cmd.Context(), connect(), "/v1/snapshots")
 		if err != nil {
 			return err
 		}
-		for _, s := range all {
-			fmt.Fprintln(w, snapshotLine(&s))
-		}
-		return w.Flush()
+		return printSnapshots(cmd.OutOrStdout(), l, all)
 	}
 	return cmd
 }
 
-func snapshotLine(s *berth.Snapshot) string {
-	memory, expires := "-", "never"
-	if s.Memory {
-		memory = s.MemoryLimit
-	}
-	if s.ExpiresAt != nil {
-		expires = time.Unix(*s.ExpiresAt, 0).UTC().Format(time.RFC3339)
-	}
-	return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s\t%s", s.ID, inLine(s.Name), s.ContainerID, s.Cause, memory, s.StoredBytes,
-		time.Unix(s.CreatedAt, 0).UTC().Format(time.RFC3339), expires)
+func printSnapshots(w io.Writer, l *listing, all []*berth.Snapshot) error {
+	now := time.Now()
+	return printList(w, l, all, func(s *berth.Snapshot) string { return string(s.ID) },
+		"ID\tNAME\tCONTAINER\tCAUSE\tMEMORY\tSTORED\tCREATED\tEXPIRES", func(s *berth.Snapshot) string {
+			memory, expires := "-", "never"
+			if s.Memory {
+				memory = s.MemoryLimit
+			}
+			if s.ExpiresAt != nil {
+				expires = l.until(now, *s.ExpiresAt)
+			}
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.id(string(s.ID)), inLine(s.Name), l.id(string(s.ContainerID)), s.Cause, memory,
+				size(s.StoredBytes), l.since(now, s.CreatedAt), expires)
+		})
 }
 
 func newSnapshotRm() *cobra.Command {
 	cmd := &cobra.Command{Use: "rm SNAPSHOT...", Short: "Delete snapshots", Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
+	cmd.ValidArgsFunction = snapshots.complete(connect, -1)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return each(ids, func(id string) error {
-			return connect().call(cmd.Context(), "DELETE", "/v1/snapshots/"+url.PathEscape(id), nil, nil)
+		c := connect()
+		return each(ids, func(ref string) error {
+			id, err := snapshots.resolve(cmd.Context(), c, ref)
+			if err != nil {
+				return err
+			}
+			return c.call(cmd.Context(), "DELETE", "/v1/snapshots/"+url.PathEscape(id), nil, nil)
 		})
 	}
 	return cmd
@@ -87,9 +98,15 @@ func newSnapshotRm() *cobra.Command {
 func newFork() *cobra.Command {
 	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Create a container from the files of another", Args: cobra.ExactArgs(1)}
 	connect, req := clientFlags(cmd), snapshotFlags(cmd)
+	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var made berth.Container
-		if err := connect().call(cmd.Context(), "POST", containerPath(args[0], "fork"), req, &made); err != nil {
+		c := connect()
+		id, err := containers.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		if err := c.call(cmd.Context(), "POST", containerPath(id, "fork"), req, &made); err != nil {
 			return err
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), made.ID)
@@ -108,9 +125,15 @@ func newResume() *cobra.Command { return newContainerAction("resume", "Continue 
 func newContainerAction(what, short string) *cobra.Command {
 	cmd := &cobra.Command{Use: what + " CONTAINER...", Short: short, Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
+	cmd.ValidArgsFunction = containers.complete(connect, -1)
 	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return each(ids, func(id string) error {
-			return connect().call(cmd.Context(), "POST", containerPath(id, what), nil, nil)
+		c := connect()
+		return each(ids, func(ref string) error {
+			id, err := containers.resolve(cmd.Context(), c, ref)
+			if err != nil {
+				return err
+			}
+			return c.call(cmd.Context(), "POST", containerPath(id, what), nil, nil)
 		})
 	}
 	return cmd

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/url"
@@ -35,7 +34,7 @@ func newSnapshotPrune() *cobra.Command {
 			return errors.New("--older and --keep must not be negative")
 		}
 		c := connect()
-		all, err := listSnapshots(cmd.Context(), c)
+		all, err := list[berth.Snapshot](cmd.Context(), c, "/v1/snapshots")
 		if err != nil {
 			return err
 		}
@@ -66,26 +65,4 @@ func (p pruning) choose(all []berth.Snapshot, now time.Time) (ids []string) {
 	}
 	slices.Reverse(ids) // delete the oldest first, in case of an interruption
 	return ids
-}
-
-// listSnapshots returns all snapshots, the newest first.
-func listSnapshots(ctx context.Context, c *client) (all []berth.Snapshot, err error) {
-	for after := ""; ; {
-		var page struct {
-			Data    []berth.Snapshot `json:"data"`
-			LastID  string           `json:"last_id"`
-			HasMore bool             `json:"has_more"`
-		}
-		path := "/v1/snapshots?limit=100"
-		if after != "" {
-			path += "&after=" + url.QueryEscape(after)
-		}
-		if err := c.call(ctx, "GET", path, nil, &page); err != nil {
-			return nil, err
-		}
-		all = append(all, page.Data...)
-		if after = page.LastID; !page.HasMore {
-			return all, nil
-		}
-	}
 }

@@ -14,24 +14,41 @@ import (
 )
 
 // An opener opens the state directory of --state.
-type opener func(context.Context) (*server.State, error)
+type opener struct {
+	state *string
+	cmd   *cobra.Command
+}
 
 // stateFlag adds --state to a command and its subcommands.
 func stateFlag(cmd *cobra.Command) opener {
-	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
-	return func(ctx context.Context) (*server.State, error) {
-		_, missing := os.Stat(filepath.Join(*state, "berth.db"))
-		opened, err := server.Open(ctx, *state)
-		if err == nil && errors.Is(missing, fs.ErrNotExist) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "created a new state directory at %s\n", *state)
-		}
-		return opened, err
-	}
+	return opener{cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state"), cmd}
 }
 
-// with calls f with the open state directory and closes it.
-func (open opener) with(ctx context.Context, f func(*server.State) error) error {
-	state, err := open(ctx)
+// with calls f with the open state directory and closes it. It returns an error if the directory
+// has no database.
+func (o opener) with(ctx context.Context, f func(*server.State) error) error {
+	if o.isNew() {
+		return fmt.Errorf("no server has used the state directory %s; name another one with --state or BERTH_STATE", *o.state)
+	}
+	return o.call(ctx, f)
+}
+
+// withNew is like with, but creates the database if it does not exist.
+func (o opener) withNew(ctx context.Context, f func(*server.State) error) error {
+	if !o.isNew() {
+		return o.call(ctx, f)
+	}
+	fmt.Fprintf(o.cmd.ErrOrStderr(), "creating a new state directory at %s\n", *o.state)
+	return o.call(ctx, f)
+}
+
+func (o opener) isNew() bool {
+	_, err := os.Stat(filepath.Join(*o.state, "berth.db"))
+	return errors.Is(err, fs.ErrNotExist)
+}
+
+func (o opener) call(ctx context.Context, f func(*server.State) error) error {
+	state, err := server.Open(ctx, *o.state)
 	if err != nil {
 		return err
 	}

@@ -10,7 +10,6 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/creack/pty"
 
@@ -28,16 +27,23 @@ func TestNoOrdersToTerminals(t *testing.T) {
 	var out bytes.Buffer
 	name := orders + "\nb\tc"
 	c := &berth.Container{ID: "cntr_1", Name: name}
-	if err := printTop(&out, []topLine{{container: c}}, false); err != nil {
-		t.Fatal(err)
-	}
-	if lines := strings.Count(out.String(), "\n"); lines != 2 {
-		t.Errorf("top: %d lines: %q", lines, out.String())
-	}
-	for what, line := range map[string]string{"ps": psLine(c, time.Now()), "snapshots": snapshotLine(&berth.Snapshot{Name: name}), "audit": entryText(&audit.Entry{Name: name, Host: name})} {
-		if strings.Contains(line, "\n") || what != "audit" && strings.Count(line, "\t") > 7 {
-			t.Errorf("%s: %q", what, line)
+	for what, print := range map[string]func(io.Writer) error{
+		"top":       func(w io.Writer) error { return printTop(w, []topLine{{container: c}}, false, &listing{}) },
+		"ps":        func(w io.Writer) error { return printContainers(w, &listing{}, []*berth.Container{c}) },
+		"snapshots": func(w io.Writer) error { return printSnapshots(w, &listing{}, []*berth.Snapshot{{Name: name}}) },
+	} {
+		var table bytes.Buffer
+		if err := print(&table); err != nil {
+			t.Fatal(err)
 		}
+		if strings.Count(table.String(), "\n") != 2 || strings.Contains(table.String(), "\t") {
+			t.Errorf("%s: %q", what, table.String())
+		}
+		out.Write(table.Bytes())
+	}
+	if line := entryText(&audit.Entry{Name: name, Host: name}); strings.Contains(line, "\n") {
+		t.Errorf("audit: %q", line)
+	} else {
 		out.WriteString(line)
 	}
 	_ = differs(&out, &bundle.Replay{Divergence: &bundle.Divergence{Recorded: name, Replayed: name}})

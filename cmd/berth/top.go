@@ -22,6 +22,7 @@ import (
 func newTop() *cobra.Command {
 	var by string
 	var every time.Duration
+	var once, full bool
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the memory, CPU, disk and network usage of containers",
@@ -32,6 +33,8 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 	connect := clientFlags(cmd)
 	cmd.Flags().StringVar(&by, "sort", "cpu", "sort by cpu, memory, disk, egress or age")
 	cmd.Flags().DurationVarP(&every, "interval", "i", 2*time.Second, "time between refreshes")
+	cmd.Flags().BoolVar(&once, "no-stream", false, "print once")
+	cmd.Flags().BoolVar(&full, "no-trunc", false, "print full ids")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		order, ok := topOrders[by]
 		if !ok {
@@ -41,7 +44,7 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 			return fmt.Errorf("--interval must be 100ms or more")
 		}
 		c, ctx, out := connect(), cmd.Context(), cmd.OutOrStdout()
-		refresh := term.IsTerminal(int(os.Stdout.Fd()))
+		refresh := !once && term.IsTerminal(int(os.Stdout.Fd()))
 		if refresh {
 			out = os.Stdout // unfiltered, for its own control sequences
 		}
@@ -50,7 +53,7 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 			lines, err := c.top(ctx, before)
 			if err == nil {
 				slices.SortFunc(lines, order)
-				err = printTop(out, lines, refresh)
+				err = printTop(out, lines, refresh, &listing{full: full})
 			}
 			if ctx.Err() != nil || err == nil && !refresh {
 				return nil
@@ -121,33 +124,12 @@ func (c *client) top(ctx context.Context, before map[berth.ContainerID]topLine) 
 
 // running returns the project's running containers.
 func (c *client) running(ctx context.Context) ([]*berth.Container, error) {
-	var all []*berth.Container
-	for after := ""; ; {
-		var page struct {
-			Data    []*berth.Container `json:"data"`
-			LastID  string             `json:"last_id"`
-			HasMore bool               `json:"has_more"`
-		}
-		query := url.Values{"limit": {"100"}}
-		if after != "" {
-			query.Set("after", after)
-		}
-		if err := c.call(ctx, "GET", "/v1/containers?"+query.Encode(), nil, &page); err != nil {
-			return nil, err
-		}
-		for _, container := range page.Data {
-			if container.Status == berth.ContainerRunning {
-				all = append(all, container)
-			}
-		}
-		if after = page.LastID; !page.HasMore {
-			return all, nil
-		}
-	}
+	all, err := list[*berth.Container](ctx, c, "/v1/containers")
+	return slices.DeleteFunc(all, func(one *berth.Container) bool { return one.Status != berth.ContainerRunning }), err
 }
 
 // printTop prints the display. With refresh, it replaces the previous one.
-func printTop(out io.Writer, lines []topLine, refresh bool) error {
+func printTop(out io.Writer, lines []topLine, refresh bool, l *listing) error {
 	var text bytes.Buffer
 	if refresh {
 		text.WriteString("\x1b[H\x1b[2J")
@@ -157,12 +139,12 @@ func printTop(out io.Writer, lines []topLine, refresh bool) error {
 		}
 	}
 	w := tabwriter.NewWriter(&text, 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tNAME\tCPU\tMEMORY\tPEAK\tLIMIT\tDISK\tPIDS\tSENT\tRECEIVED\tREFUSED\tAGE")
-	for _, l := range lines {
-		s := l.stats
-		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%s\t%d\t%s\t%s\t%d\t%s\n", l.container.ID, inLine(l.container.Name), l.cpu, size(s.Memory.Bytes), size(s.Memory.PeakBytes),
-			size(s.Memory.LimitBytes), size(s.Disk.Bytes), s.PIDs.Count, size(s.Egress.BytesSent), size(s.Egress.BytesReceived), s.Egress.Refused,
-			time.Duration(s.UptimeSeconds)*time.Second)
+	fmt.Fprintln(w, "ID\tNAME\tCPU\tMEMORY\tLIMIT\tDISK\tPIDS\tSENT\tRECEIVED\tAGE")
+	for _, line := range lines {
+		s := line.stats
+		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.id(string(line.container.ID)), inLine(line.container.Name), line.cpu,
+			size(s.Memory.Bytes), size(s.Memory.LimitBytes), size(s.Disk.Bytes), s.PIDs.Count, size(s.Egress.BytesSent), size(s.Egress.BytesReceived),
+			duration(time.Duration(s.UptimeSeconds)*time.Second))
 	}
 	w.Flush()
 	_, err := out.Write(text.Bytes())

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"net/url"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -53,22 +52,21 @@ func newVolumeCreate() *cobra.Command {
 
 func newVolumeLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List volumes", Args: cobra.NoArgs}
-	connect := clientFlags(cmd)
+	connect, l := clientFlags(cmd), listFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		var page struct{ Data []berth.Volume } // a project has at most one page
-		if err := connect().call(cmd.Context(), "GET", "/v1/volumes?limit=100", nil, &page); err != nil {
+		all, err := list[*berth.Volume](cmd.Context(), connect(), "/v1/volumes")
+		if err != nil {
 			return err
 		}
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "ID\tNAME\tMB\tOF\tCREATED\tEXPIRES")
-		for _, v := range page.Data {
-			expires := "never"
-			if v.ExpiresAt != nil {
-				expires = utc(*v.ExpiresAt)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%s\t%s\n", v.ID, v.Name, v.Bytes>>20, v.MaxBytes>>20, utc(v.CreatedAt), expires)
-		}
-		return w.Flush()
+		now := time.Now()
+		return printList(cmd.OutOrStdout(), l, all, func(v *berth.Volume) string { return string(v.ID) },
+			"ID\tNAME\tMB\tOF\tCREATED\tEXPIRES", func(v *berth.Volume) string {
+				expires := "never"
+				if v.ExpiresAt != nil {
+					expires = l.until(now, *v.ExpiresAt)
+				}
+				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%s", l.id(string(v.ID)), v.Name, v.Bytes>>20, v.MaxBytes>>20, l.since(now, v.CreatedAt), expires)
+			})
 	}
 	return cmd
 }
@@ -76,9 +74,15 @@ func newVolumeLs() *cobra.Command {
 func newVolumeRm() *cobra.Command {
 	cmd := &cobra.Command{Use: "rm VOLUME...", Short: "Remove volumes with their files", Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
-		return each(ids, func(id string) error {
-			return connect().call(cmd.Context(), "DELETE", "/v1/volumes/"+url.PathEscape(id), nil, nil)
+	cmd.ValidArgsFunction = volumes.complete(connect, -1)
+	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
+		c := connect()
+		return each(refs, func(ref string) error {
+			id, err := volumes.resolve(cmd.Context(), c, ref)
+			if err != nil {
+				return err
+			}
+			return c.call(cmd.Context(), "DELETE", "/v1/volumes/"+url.PathEscape(id), nil, nil)
 		})
 	}
 	return cmd

@@ -43,12 +43,15 @@ create others with POST /v1/webhook_endpoints; these must use https and public a
 			if err != nil {
 				return err
 			}
-			return open.with(cmd.Context(), func(state *server.State) error {
+			with := open.with
+			if cmd.Name() == "create" {
+				with = open.withNew
+			}
+			return with(cmd.Context(), func(state *server.State) error {
 				return asPlain(f(cmd.Context(), cmd, webhook.New(state.Store, slog.New(slog.DiscardHandler)), p, args))
 			})
 		}
 	}
-	ls := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs, RunE: on(listEndpoints)}
 	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints with their logs and pending deliveries", Args: cobra.MinimumNArgs(1),
 		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID, ids []string) error {
 			for _, id := range ids {
@@ -58,7 +61,7 @@ create others with POST /v1/webhook_endpoints; these must use https and public a
 			}
 			return nil
 		})}
-	cmd.AddCommand(newWebhookCreate(on), ls, rm, newWebhookLog(on))
+	cmd.AddCommand(newWebhookCreate(on), newWebhookLs(on), rm, newWebhookLog(on))
 	return cmd
 }
 
@@ -105,21 +108,24 @@ func asPlain(err error) error {
 	return err
 }
 
-func listEndpoints(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, _ []string) error {
-	list, _, err := s.List(ctx, p, store.Page{Limit: 1000, Ascending: true})
-	if err != nil {
-		return err
-	}
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "ID\tNAME\tURL\tEVENTS\tSECRET\tCREATED")
-	for _, e := range list {
-		var types []string
-		for _, t := range e.EventTypes {
-			types = append(types, string(t))
+func newWebhookLs(on onWebhooks) *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs}
+	l := listFlags(cmd)
+	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, _ []string) error {
+		endpoints, _, err := s.List(ctx, p, store.Page{Limit: 1000, Ascending: true})
+		if err != nil {
+			return err
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", e.ID, inLine(e.Name), inLine(e.URL), strings.Join(types, ","), e.SigningSecretHint, utc(e.CreatedAt))
-	}
-	return w.Flush()
+		return printList(cmd.OutOrStdout(), l, endpoints, func(e *berth.WebhookEndpoint) string { return string(e.ID) },
+			"ID\tNAME\tURL\tEVENTS\tSECRET\tCREATED", func(e *berth.WebhookEndpoint) string {
+				var types []string
+				for _, t := range e.EventTypes {
+					types = append(types, string(t))
+				}
+				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", e.ID, inLine(e.Name), inLine(e.URL), strings.Join(types, ","), e.SigningSecretHint, utc(e.CreatedAt))
+			})
+	})
+	return cmd
 }
 
 func writeDeliveries(cmd *cobra.Command, list []*webhook.Delivery) error {

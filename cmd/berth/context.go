@@ -1,0 +1,209 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"go.yaml.in/yaml/v3"
+	"golang.org/x/term"
+)
+
+// A savedContext is a server that berth login has stored, with its key.
+type savedContext struct {
+	Name      string `yaml:"name"`
+	URL       string `yaml:"url"`
+	Key       string `yaml:"key,omitempty"`
+	PlainHTTP bool   `yaml:"plain_http,omitempty"` // the key may be sent unencrypted
+}
+
+// savedContexts is the file of contexts. Only its owner may read it.
+type savedContexts struct {
+	Current  string         `yaml:"current"`
+	Contexts []savedContext `yaml:"contexts"`
+}
+
+func (s *savedContexts) find(name string) *savedContext {
+	for i := range s.Contexts {
+		if s.Contexts[i].Name == name {
+			return &s.Contexts[i]
+		}
+	}
+	return nil
+}
+
+func (s *savedContexts) current() *savedContext { return s.find(s.Current) }
+
+func contextsFile() (string, error) {
+	dir, err := os.UserConfigDir()
+	return filepath.Join(dir, "berth", "contexts.yaml"), err
+}
+
+// readContexts returns the stored contexts. It is never nil.
+func readContexts() (*savedContexts, error) {
+	s := &savedContexts{}
+	path, err := contextsFile()
+	if err != nil {
+		return s, nil // no home directory: nothing is stored
+	}
+	text, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return s, nil
+	}
+	if err == nil {
+		err = yaml.Unmarshal(text, s)
+	}
+	if err != nil {
+		return &savedContexts{}, fmt.Errorf("read contexts: %w", err)
+	}
+	return s, nil
+}
+
+func (s *savedContexts) write() error {
+	path, err := contextsFile()
+	if err != nil {
+		return err
+	}
+	text, err := yaml.Marshal(s)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	_, err = saveAt(path, strings.NewReader(string(text)), 0o600, true)
+	return err
+}
+
+func newLogin() *cobra.Command {
+	var name string
+	cmd := &cobra.Command{
+		Use:   "login URL",
+		Short: "Store a server and its key as a context",
+		Long: `Store a server and its key as a context, which becomes the current one. The key is read from
+the terminal or from standard input, and verified. It is stored in a file that only you can
+read, and sent to this server only.
+
+  berth login https://berth.example.com
+  berth login https://berth.example.com --name work < key
+
+--url and BERTH_URL override the current context, BERTH_API_KEY its key.`,
+		Args: cobra.ExactArgs(1),
+	}
+	plain := plainFlag(cmd)
+	cmd.Flags().StringVar(&name, "name", "", "name of the context (default: the URL's host)")
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := newClient(args[0], *plain)
+		host := strings.TrimPrefix(strings.TrimPrefix(c.base, "https://"), "http://")
+		if name == "" {
+			name = host
+		}
+		var err error
+		if c.key, err = readKey(cmd, host); err != nil {
+			return err
+		}
+		if err := c.call(cmd.Context(), "GET", "/v1/models", nil, nil); err != nil {
+			return err
+		}
+		saved, err := readContexts()
+		if err != nil {
+			return err
+		}
+		one := savedContext{Name: name, URL: c.base, Key: c.key, PlainHTTP: *plain}
+		if before := saved.find(name); before != nil {
+			*before = one
+		} else {
+			saved.Contexts = append(saved.Contexts, one)
+		}
+		saved.Current = name
+		if err := saved.write(); err != nil {
+			return err
+		}
+		fmt.Fprintf(cmd.ErrOrStderr(), "Logged in to %s as context %s.\n", c.base, inLine(name))
+		return nil
+	}
+	return cmd
+}
+
+// readKey reads a key from the terminal, without echo, or from the first line of standard input. The
+// key of a server in open mode is empty.
+func readKey(cmd *cobra.Command, host string) (string, error) {
+	if stdin := int(os.Stdin.Fd()); term.IsTerminal(stdin) {
+		fmt.Fprintf(cmd.ErrOrStderr(), "API key for %s (empty if it needs none): ", inLine(host))
+		key, err := term.ReadPassword(stdin)
+		fmt.Fprintln(cmd.ErrOrStderr())
+		return strings.TrimSpace(string(key)), err
+	}
+	lines := bufio.NewScanner(cmd.InOrStdin())
+	lines.Scan()
+	return strings.TrimSpace(lines.Text()), lines.Err()
+}
+
+func newContext() *cobra.Command {
+	cmd := &cobra.Command{Use: "context", Short: "List, select and remove the servers of berth login"}
+	cmd.AddCommand(newContextLs(),
+		&cobra.Command{Use: "use NAME", Short: "Select the context that commands use", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			return changeContexts(args[0], func(s *savedContexts) { s.Current = args[0] })
+		}},
+		&cobra.Command{Use: "rm NAME", Short: "Remove a context and its key", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
+			return changeContexts(args[0], func(s *savedContexts) {
+				var left []savedContext
+				for _, one := range s.Contexts {
+					if one.Name != args[0] {
+						left = append(left, one)
+					}
+				}
+				s.Contexts = left
+				if s.Current == args[0] {
+					s.Current = ""
+				}
+			})
+		}})
+	return cmd
+}
+
+func newContextLs() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Short: "List contexts", Args: cobra.NoArgs}
+	l := listFlags(cmd)
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		saved, err := readContexts()
+		if err != nil {
+			return err
+		}
+		type row struct {
+			Name    string `json:"name"`
+			URL     string `json:"url"`
+			Current bool   `json:"current"`
+		}
+		var rows []row
+		for _, one := range saved.Contexts {
+			rows = append(rows, row{one.Name, one.URL, one.Name == saved.Current})
+		}
+		return printList(cmd.OutOrStdout(), l, rows, func(r row) string { return r.Name }, "CURRENT\tNAME\tURL", func(r row) string {
+			mark := ""
+			if r.Current {
+				mark = "*"
+			}
+			return mark + "\t" + inLine(r.Name) + "\t" + inLine(r.URL)
+		})
+	}
+	return cmd
+}
+
+// changeContexts changes and stores the contexts, if there is one of that name.
+func changeContexts(name string, change func(*savedContexts)) error {
+	saved, err := readContexts()
+	if err != nil {
+		return err
+	}
+	if saved.find(name) == nil {
+		return fmt.Errorf("no context %q; berth context ls lists them", name)
+	}
+	change(saved)
+	return saved.write()
+}

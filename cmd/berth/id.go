@@ -1,0 +1,144 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+)
+
+// A kind is a kind of object that commands select by id, by a part of one, or by name.
+type kind struct {
+	what   string // in messages
+	path   string // of its list endpoint
+	prefix string // of its ids
+}
+
+var (
+	containers = kind{"container", "/v1/containers", berth.PrefixContainer}
+	snapshots  = kind{"snapshot", "/v1/snapshots", berth.PrefixSnapshot}
+	volumes    = kind{"volume", "/v1/volumes", berth.PrefixVolume}
+	files      = kind{"file", "/v1/files", berth.PrefixFile}
+)
+
+// idDigits is the number of hexadecimal digits of an id, and shortDigits that of a short one. A
+// short id has the last digits: the first ones are the time.
+const idDigits, shortDigits = 48, 8
+
+// shortID shortens an id for a table: cntr_ and the last digits.
+func shortID(id string) string {
+	cut := strings.LastIndexAny(id, "_-") + 1
+	if len(id)-cut <= shortDigits {
+		return id
+	}
+	return id[:cut] + id[len(id)-shortDigits:]
+}
+
+// errNotFound is the error for a reference that selects nothing.
+var errNotFound = errors.New("not found")
+
+// An object is what the listings of all kinds have in common.
+type object struct {
+	ID       string `json:"id"`
+	Name     string `json:"name"`
+	Filename string `json:"filename"`
+	Status   string `json:"status"`
+}
+
+func (o *object) name() string { return o.Name + o.Filename }
+
+func (o *object) ended() bool {
+	return o.Status == string(berth.ContainerExpired) || o.Status == string(berth.ContainerDeleted)
+}
+
+// resolve returns the id of the object that ref selects: an id, the start or the end of one with
+// or without its prefix, or a name. An object that has not ended wins over one that has. A full id
+// is returned unchecked.
+func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error) {
+	digits := strings.TrimPrefix(ref, k.prefix)
+	if len(digits) == idDigits && digits != ref {
+		return ref, nil
+	}
+	if ref == "" {
+		return "", fmt.Errorf("empty %s id", k.what)
+	}
+	all, err := list[object](ctx, c, k.path)
+	if err != nil {
+		return "", err
+	}
+	var named, partly []*object
+	for i := range all {
+		o := &all[i]
+		switch rest := strings.TrimPrefix(o.ID, k.prefix); {
+		case o.ID == ref:
+			return ref, nil
+		case o.name() == ref:
+			named = append(named, o)
+		case digits != "" && (strings.HasPrefix(rest, digits) || strings.HasSuffix(rest, digits)):
+			partly = append(partly, o)
+		}
+	}
+	for _, found := range [][]*object{named, partly} {
+		if live := alive(found); len(live) > 0 {
+			found = live
+		}
+		switch len(found) {
+		case 0:
+			continue
+		case 1:
+			return found[0].ID, nil
+		}
+		return "", k.ambiguous(ref, found)
+	}
+	return "", fmt.Errorf("%s %q %w: no id starts or ends with it, and no %s has that name", k.what, ref, errNotFound, k.what)
+}
+
+func alive(objects []*object) []*object {
+	var live []*object
+	for _, o := range objects {
+		if !o.ended() {
+			live = append(live, o)
+		}
+	}
+	return live
+}
+
+func (k kind) ambiguous(ref string, found []*object) error {
+	const most = 5
+	var ids []string
+	for _, o := range found[:min(len(found), most)] {
+		ids = append(ids, o.ID)
+	}
+	if len(found) > most {
+		ids = append(ids, "…")
+	}
+	return fmt.Errorf("%d %ss match %q; use the id of one: %s", len(found), k.what, ref, strings.Join(ids, ", "))
+}
+
+// complete returns a completion of ids and names for the first n arguments; n < 0 means all.
+func (k kind) complete(connect func() *client, n int) cobra.CompletionFunc {
+	return func(cmd *cobra.Command, args []string, _ string) ([]cobra.Completion, cobra.ShellCompDirective) {
+		if n >= 0 && len(args) >= n {
+			return nil, cobra.ShellCompDirectiveDefault
+		}
+		all, err := list[object](cmd.Context(), connect(), k.path)
+		if err != nil {
+			return nil, cobra.ShellCompDirectiveNoFileComp
+		}
+		var found []cobra.Completion
+		for _, o := range all {
+			if o.ended() {
+				continue
+			}
+			found = append(found, cobra.CompletionWithDesc(shortID(o.ID), inLine(o.name())))
+			if o.name() != "" && inLine(o.name()) == o.name() {
+				found = append(found, cobra.CompletionWithDesc(o.name(), o.ID))
+			}
+		}
+		return found, cobra.ShellCompDirectiveNoFileComp
+	}
+}

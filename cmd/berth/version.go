@@ -1,0 +1,69 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"runtime"
+	"runtime/debug"
+
+	"github.com/spf13/cobra"
+)
+
+// A build describes this binary.
+type build struct {
+	Version  string `json:"version"`
+	Commit   string `json:"commit,omitempty"`
+	Date     string `json:"date,omitempty"` // of the commit, RFC 3339
+	Modified bool   `json:"modified,omitempty"`
+	Go       string `json:"go"`
+	Platform string `json:"platform"`
+	GVisor   string `json:"gvisor,omitempty"`
+}
+
+// gVisor is the version of the gVisor module in berth-runsc. It is set by the build.
+var gVisor string
+
+func newVersion() *cobra.Command {
+	cmd := &cobra.Command{Use: "version", Short: "Print the version of this binary", Args: cobra.NoArgs}
+	asJSON := cmd.Flags().Bool("json", false, "print JSON")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		b := thisBuild()
+		if *asJSON {
+			return json.NewEncoder(cmd.OutOrStdout()).Encode(b)
+		}
+		changed := ""
+		if b.Modified {
+			changed = " (modified)"
+		}
+		_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth    %s\ncommit   %s%s\ndate     %s\ngo       %s\ngvisor   %s\nplatform %s\n",
+			b.Version, orDash(b.Commit), changed, orDash(b.Date), b.Go, orDash(b.GVisor), b.Platform)
+		return err
+	}
+	return cmd
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
+
+func thisBuild() build {
+	b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, GVisor: gVisor}
+	info, _ := debug.ReadBuildInfo()
+	if info == nil {
+		return b
+	}
+	for _, s := range info.Settings {
+		switch s.Key {
+		case "vcs.revision":
+			b.Commit = s.Value
+		case "vcs.time":
+			b.Date = s.Value
+		case "vcs.modified":
+			b.Modified = s.Value == "true"
+		}
+	}
+	return b
+}
