@@ -23,6 +23,9 @@ import (
 // items, and sets BERTH_URL.
 func made(t *testing.T, files [][2]string, output ...string) {
 	mux := http.NewServeMux()
+	mux.HandleFunc("GET /v1/models", func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, `{"data":[{"id":"scripted"},{"id":"m"}]}`)
+	})
 	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
 		fmt.Fprint(w, `data: {"type":"response.completed","sequence_number":1,"response":{"id":"resp_1","object":"response","status":"completed","created_at":1,"output":[`+strings.Join(output, ",")+`],`+
