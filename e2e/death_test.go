@@ -57,7 +57,7 @@ func TestDeaths(t *testing.T) {
 	}
 	s.start()
 	s.waitUntil("the server knows that the other was killed", func() bool { return ended(alone) })
-	ps, errs, err := s.berth("ps", "-a")
+	ps, errs, err := s.berth("ps", "-a", "--no-trunc")
 	if err != nil {
 		t.Fatalf("%v: %s", err, errs)
 	}

@@ -22,7 +22,7 @@ func TestLogsHoldNoSecrets(t *testing.T) {
 	if err != nil || strings.Contains(logs, value) || !strings.Contains(logs, "echo token $API_TOKEN") || !strings.Contains(logs, `"stdout":{"text":"token `) {
 		t.Errorf("the log: %v: %s%s", err, logs, errs)
 	}
-	top, errs, err := s.berth("top")
+	top, errs, err := s.berth("top", "--no-trunc")
 	if err != nil || !strings.Contains(top, c.ID) {
 		t.Errorf("top: %v: %s%s", err, top, errs)
 	}
