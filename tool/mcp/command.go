@@ -1,6 +1,7 @@
 package mcp
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/modelcontextprotocol/go-sdk/jsonrpc"
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/berth-run/berth"
@@ -55,7 +57,8 @@ func (s *source) connectCommand(life context.Context, f *fault) (client *sdk.Cli
 	end = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(life), killTime)
 		defer cancel()
-		reader.Close() // output that no one reads must not hold the process's end
+		f.set(func(f *fault) { f.ending = true })
+		reader.Close() // output that is not read must not hold the process's end
 		_ = p.Kill(ctx)
 		select {
 		case <-read:
@@ -66,9 +69,11 @@ func (s *source) connectCommand(life context.Context, f *fault) (client *sdk.Cli
 	return client, end, err
 }
 
-// pipeOutput copies the process's stdout until it ends. It records how it ended.
+// pipeOutput copies the messages on the process's stdout until it ends. It records how it
+// ended, unless this server has ended it.
 func pipeOutput(p Process, stdout io.Writer, f *fault) error {
 	var stderr []byte
+	lines := messages{to: stdout}
 	for ev, err := range p.Events() {
 		if err != nil {
 			return err
@@ -78,12 +83,47 @@ func pipeOutput(p Process, stdout io.Writer, f *fault) error {
 		}
 		if ev.Ended {
 			words := strings.TrimSpace(ev.Status + ". " + strings.ToValidUTF8(string(stderr), ""))
-			f.set(func(f *fault) { f.exited = tool.Shorten(words, maxStderr) })
+			f.set(func(f *fault) {
+				if !f.ending {
+					f.exited = tool.Shorten(words, maxStderr)
+				}
+			})
 			return io.EOF
 		}
-		_, _ = stdout.Write(ev.Stdout) // after the session ended there is no reader
+		if err := lines.write(ev.Stdout); err != nil {
+			f.set(func(f *fault) { f.err = err })
+			return err
+		}
 	}
 	return io.ErrUnexpectedEOF
+}
+
+// A messages passes on the lines of an output that are JSON-RPC messages, and drops the
+// others: many servers log to stdout, and the SDK ends a session at the first such line.
+type messages struct {
+	to   io.Writer // its errors are ignored: after the session ended there is no reader
+	line []byte    // the start of a line
+}
+
+// write returns errTooLarge once a line has more than maxMessage bytes.
+func (m *messages) write(b []byte) error {
+	for {
+		i := bytes.IndexByte(b, '\n')
+		end := i + 1
+		if i < 0 {
+			end = len(b)
+		}
+		if len(m.line)+end > maxMessage {
+			return errTooLarge
+		}
+		if m.line = append(m.line, b[:end]...); i < 0 {
+			return nil
+		}
+		if _, err := jsonrpc.DecodeMessage(m.line); err == nil {
+			_, _ = m.to.Write(m.line)
+		}
+		m.line, b = nil, b[end:]
+	}
 }
 
 // An input writes to the stdin of a process.

@@ -38,12 +38,36 @@ type session struct {
 	fault  *fault
 	end    func() // stops what the session needs: requests, the process
 
+	ended     chan struct{} // closed when the connection has ended
 	cancelled bool          // a call was cancelled
 	notified  chan struct{} // receives when a remote server has been notified of that; nil for a command
 }
 
 // cancelTime bounds the time to notify a server of a cancelled call.
 const cancelTime = 2 * time.Second
+
+// pingTime bounds the answer to a ping.
+const pingTime = 5 * time.Second
+
+// usable reports whether another call can be made. A command that did not answer a call may
+// hang: it must answer a ping. A remote server answers each request for itself.
+func (s *session) usable(ctx context.Context) bool {
+	select {
+	case <-s.ended:
+		return false
+	default:
+	}
+	if !s.cancelled || s.notified != nil {
+		return true
+	}
+	ctx, cancel := context.WithTimeout(ctx, pingTime)
+	defer cancel()
+	if s.client.Ping(ctx, nil) != nil {
+		return false
+	}
+	s.cancelled = false
+	return true
+}
 
 // close ends the session. The SDK notifies the server of a cancelled call in the
 // background; close waits for that, because the server would go on with the call.
@@ -65,6 +89,7 @@ type fault struct {
 	err    error  // of the request: of this package, of egress, or of the network
 	status int    // HTTP status of a refused request
 	exited string // how the server's command ended, with the end of its stderr
+	ending bool   // this server ends the command
 }
 
 func (f *fault) set(change func(*fault)) {
@@ -94,10 +119,13 @@ type broken struct {
 func (b broken) Unwrap() error { return b.error }
 
 // with calls f with a connection to the server. After an error that is not an answer of the
-// server the next call connects again.
+// server, and if the connection has ended, the next call connects again.
 func (s *source) with(ctx context.Context, f func(context.Context, *sdk.ClientSession) error) error {
 	if s.tool.Berth != nil && s.tool.Berth.Credentials != "" {
 		return errNoSecret
+	}
+	if s.session != nil && !s.session.usable(ctx) {
+		s.Close()
 	}
 	if s.session == nil {
 		c, err := s.connect(ctx)
@@ -155,7 +183,12 @@ func (s *source) connect(ctx context.Context) (*session, error) {
 		}
 		return nil, broken{err, fault}
 	}
-	return &session{client: client, fault: fault, notified: notified, end: func() { end(); cancel(nil) }}, nil
+	ended := make(chan struct{})
+	go func() {
+		_ = client.Wait()
+		close(ended)
+	}()
+	return &session{client: client, fault: fault, ended: ended, notified: notified, end: func() { end(); cancel(nil) }}, nil
 }
 
 // initialize opens a session on a transport. It offers the server nothing: no sampling, no
