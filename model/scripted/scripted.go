@@ -22,8 +22,8 @@
 //	```
 //
 // calls the function NAME with that body unchanged. After the last block, it answers
-// with a text that quotes each call's outcome and last line of output. It echoes a
-// message without blocks. If the request does not offer a block's function, the answer
+// with a text that quotes each call's outcome and last line of output, or cites the first
+// result of a search. It echoes a message without blocks. If the request does not offer a block's function, the answer
 // states so.
 //
 // Its tokens are words: it counts white-space-separated words in the instructions,
@@ -233,17 +233,21 @@ func (s script) summary() string {
 	}
 	var b strings.Builder
 	for i, o := range s.outputs {
-		fmt.Fprintf(&b, "%d. %s\n", i+1, o.summary())
+		query := ""
+		if i < len(s.blocks) {
+			_, query = s.blocks[i].call()
+		}
+		fmt.Fprintf(&b, "%d. %s\n", i+1, o.summary(query))
 	}
 	return strings.TrimSuffix(b.String(), "\n")
 }
 
-// summary quotes the exit code and last line of each command of a shell call, or the
-// last line of any other output.
-func (o output) summary() string {
+// summary quotes the exit code and last line of each command of a shell call, or a line of
+// any other output. query has the arguments of the call.
+func (o output) summary(query string) string {
 	var shell struct{ Output []berth.ShellContent }
 	if json.Unmarshal([]byte(o.text), &shell) != nil || len(shell.Output) == 0 {
-		return o.call + ": " + lastLine(o.text)
+		return o.call + ": " + quote(o.text, query)
 	}
 	var parts []string
 	for _, c := range shell.Output {

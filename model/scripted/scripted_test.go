@@ -173,7 +173,7 @@ func TestSummary(t *testing.T) {
 		{``, "f: "},
 	}
 	for _, tt := range tests {
-		if got := (output{"f", tt.in}).summary(); got != tt.want {
+		if got := (output{"f", tt.in}).summary(""); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.in, got, tt.want)
 		}
 	}
