@@ -270,7 +270,14 @@ func groupOf(group int) (pids []int) {
 }
 
 // cpuOf returns the processor time that processes have used, in seconds.
-func cpuOf(pids []int) float64 {
+func cpuOf(pids []int) float64 { return cpuTimes(pids, 2) }
+
+// cpuWithEnded is cpuOf, with the child processes that have ended.
+func cpuWithEnded(pid int) float64 { return cpuTimes([]int{pid}, 4) }
+
+// cpuTimes returns the sum of the first n of /proc's times of processes, in seconds: in user
+// mode, in the kernel, and the same of ended children.
+func cpuTimes(pids []int, n int) float64 {
 	total := 0.0
 	for _, pid := range pids {
 		raw, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
@@ -279,12 +286,13 @@ func cpuOf(pids []int) float64 {
 		}
 		_, rest, _ := strings.Cut(string(raw), ") ") // the name may have spaces
 		f := strings.Fields(rest)
-		if len(f) < 13 {
+		if len(f) < 11+n {
 			continue
 		}
-		user, _ := strconv.ParseFloat(f[11], 64)
-		system, _ := strconv.ParseFloat(f[12], 64)
-		total += (user + system) / 100 // USER_HZ
+		for _, field := range f[11 : 11+n] {
+			ticks, _ := strconv.ParseFloat(field, 64)
+			total += ticks / 100 // USER_HZ
+		}
 	}
 	return total
 }

@@ -29,6 +29,7 @@ type bench struct {
 	n      int    // how often what is quick is done; how many sandboxes there are at once
 	size   int64  // of a large file, in bytes
 	rows   int    // responses that are stored for the subject million
+	docs   int    // documents that are indexed for the subject search
 	state  string // directory for everything that is made
 	images string // where the base template is
 	bin    string // where the programs are
@@ -62,6 +63,7 @@ var subjects = []subject{
 	{name: "chain", what: "turns of a chain of stored responses, beside the model alone", measure: measureChain},
 	{name: "million", what: "a new response when 1,000,000 are stored, and the space that deletions return", measure: measureMillion, named: true},
 	{name: "peers", what: "the same work through OGX, LiteLLM and agentic-api", measure: measurePeers, named: true},
+	{name: "search", what: "how well vector stores find 1,200 documents of Debian, with a real embedding model", measure: measureSearch, named: true},
 	{name: "profile", what: "profiles of the server under the load of overhead and of a long chain, into -profiles", measure: measureProfile, named: true},
 	{name: "stream", what: "what many streams at once cost", measure: measureStream},
 	{name: "parts", what: "Go benchmarks of the engine, a model's adapter and the store", measure: measureParts},
@@ -80,6 +82,7 @@ func run() error {
 	flag.IntVar(&b.n, "n", 100, "how often what is quick is done, and how many containers there are at once")
 	megabytes := flag.Int64("mb", 1000, "size of the large file, in MB")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "how many responses are stored for the subject million")
+	flag.IntVar(&b.docs, "docs", 1200, "how many documents are indexed for the subject search")
 	flag.StringVar(&b.bin, "bin", "bin", "directory of the built programs")
 	flag.StringVar(&b.profiles, "profiles", "", "directory for profiles")
 	flag.StringVar(&b.images, "images", "", "directory with the base template; default that of the tests")
@@ -97,8 +100,8 @@ func run() error {
 	if os.Geteuid() != 0 {
 		return errors.New("gVisor sandboxes need root here")
 	}
-	if b.n < 1 || *megabytes < 1 || b.rows < 1 {
-		return errors.New("-n, -mb and -rows are at least 1")
+	if b.n < 1 || *megabytes < 1 || b.rows < 1 || b.docs < 1 {
+		return errors.New("-n, -mb, -rows and -docs are at least 1")
 	}
 	b.size = *megabytes * 1e6
 	if err := b.prepare(); err != nil {

@@ -16,7 +16,7 @@ import (
 	"time"
 )
 
-// errNotInstalled means that `scripts/setup peers` has not installed a peer.
+// errNotInstalled means that scripts/setup has not installed a peer, or what a subject reads.
 var errNotInstalled = errors.New("not installed")
 
 // peerStartTime is how long a peer may take to start; some import for minutes on a busy machine.
@@ -30,6 +30,8 @@ type peerKind struct {
 	config        string // of %[1]s, the model's URL, and %[2]s, the directory of its state
 	command       func(bin, dir, model, port string) []string
 	env           []string // beside PATH and HOME
+	// ready succeeds when the peer answers; nil is a chat.
+	ready func(*peer, context.Context, *http.Client) error
 }
 
 // peerKinds are started as their documentation does: OGX and LiteLLM as one process, agentic-api
@@ -132,7 +134,7 @@ func (b *bench) startPeer(ctx context.Context, kind peerKind, model string) (*pe
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "pid"), fmt.Append(nil, p.cmd.Process.Pid), 0o600), p.await(ctx)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "pid"), fmt.Append(nil, p.cmd.Process.Pid), 0o600), p.await(ctx, kind.ready)); err != nil {
 		p.stop()
 		raw, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("%w: it logged %s", err, raw[max(0, len(raw)-1000):])
@@ -141,14 +143,17 @@ func (b *bench) startPeer(ctx context.Context, kind peerKind, model string) (*pe
 	return p, nil
 }
 
-// await returns when the peer answers a chat.
-func (p *peer) await(ctx context.Context) error {
+// await returns when the peer is ready.
+func (p *peer) await(ctx context.Context, ready func(*peer, context.Context, *http.Client) error) error {
+	if ready == nil {
+		ready = (*peer).chat
+	}
 	ctx, cancel := context.WithTimeout(ctx, peerStartTime)
 	defer cancel()
 	tick := time.NewTicker(100 * time.Millisecond)
 	defer tick.Stop()
 	for {
-		err := p.chat(ctx, http.DefaultClient)
+		err := ready(p, ctx, http.DefaultClient)
 		if err == nil {
 			return nil
 		}
@@ -205,7 +210,7 @@ func (p *peer) memory() float64 {
 	return total
 }
 
-// pythonEnv returns the environment that `scripts/setup peers` has made for a lock file.
+// pythonEnv returns the environment that scripts/setup has made for a lock file.
 func pythonEnv(lock string) (string, error) {
 	raw, err := os.ReadFile(filepath.Join("e2e", "python", lock+".txt"))
 	if err != nil {
