@@ -102,6 +102,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/containers/{container}/files/{file}", h.containers.getFile),
 		on("GET /v1/containers/{container}/files/{file}/content", h.containers.fileContent),
 		on("DELETE /v1/containers/{container}/files/{file}", h.containers.deleteFile),
+		on("POST /v1/containers/{container}/exec", h.containers.exec, storesNothing, storesLittle),
 		on("POST /v1/containers/{container}/snapshots", h.containers.snapshot),
 		on("POST /v1/containers/{container}/fork", h.containers.fork),
 		on("POST /v1/containers/{container}/pause", h.containers.pause, storesNothing, storesLittle),

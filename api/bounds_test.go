@@ -22,6 +22,7 @@ var storeNothing = map[string]string{
 	"POST /v1/responses/input_tokens":                                   "counts",
 	"POST /v1/responses/compact":                                        "the answer is the client's to keep",
 	"POST /v1/threads/{thread}/runs/{run}/cancel":                       "ends what stores",
+	"POST /v1/containers/{container}/exec":                              "writes to the container's disk only",
 	"POST /v1/containers/{container}/pause":                             "changes a status",
 	"POST /v1/containers/{container}/resume":                            "changes a status",
 	"POST /v1/containers/{container}/ports/{port}":                      "the link is not stored",
