@@ -74,6 +74,8 @@ func run() error {
 	if os.Getpid() == 1 {
 		catchSignals()
 		ctx = context.Background()
+	} else {
+		catchIgnored()
 	}
 	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,
 		PIDsLimit: int(*pids), Watch: *watch, Created: unixTime(*created), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})

@@ -32,6 +32,17 @@ func catchSignals() {
 	}
 }
 
+// catchIgnored catches the signals that this process inherited as ignored, from nohup for example.
+// Commands would inherit that, too, and signals to them have no effect.
+func catchIgnored() {
+	caught := make(chan os.Signal, 1)
+	for _, s := range []unix.Signal{unix.SIGHUP, unix.SIGINT} { // the runtime catches the others
+		if signal.Ignored(s) {
+			signal.Notify(caught, s)
+		}
+	}
+}
+
 // setDefault sets a signal's action to the default, without the runtime's knowledge.
 func setDefault(s unix.Signal) {
 	var action [4]uint64 // handler, flags, restorer, mask

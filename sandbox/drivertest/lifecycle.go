@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"os/exec"
+	"os/signal"
 	"slices"
 	"strings"
 	"sync"
@@ -116,6 +117,8 @@ func (s lifecycle) refusals(t *testing.T) {
 }
 
 func (s lifecycle) exec(t *testing.T) {
+	signal.Ignore(syscall.SIGHUP) // as nohup does
+	defer signal.Reset(syscall.SIGHUP)
 	b := Start(t, s.open(t), sandbox.Spec{ID: "exec", Template: s.Template, Env: []string{"COLOUR=blue"}})
 	r := b.Sh("echo out; echo err >&2; exit 3")
 	if r.Stdout != "out\n" || r.Stderr != "err\n" || r.Code != 3 || r.Err != nil {

@@ -22,6 +22,14 @@ import (
 // quicAddr is the address to which the policy of quic allows datagrams.
 const quicAddr = "198.51.100.7"
 
+// quicEnv names the client of quicProgram, for a test program that cannot build it.
+const quicEnv = "BERTH_TEST_QUIC"
+
+// quicProgram returns the path of a QUIC client.
+func quicProgram(t *testing.T) string {
+	return program(t, "berth-test-quic", quicEnv, "sandbox/drivertest/testdata/quic")
+}
+
 // quic makes real QUIC connections: to an address that a rule allows for datagrams, to others,
 // and by the names of hosts that are allowed for TCP, with and without a secret.
 func (s networks) quic(t *testing.T) {
@@ -49,7 +57,7 @@ func (s networks) quic(t *testing.T) {
 	}
 	b := Start(t, s.open(t), sandbox.Spec{ID: "quic", Template: s.Template})
 	o.connect(t, b)
-	client, err := os.Open(program(t, "berth-test-quic", "BERTH_TEST_QUIC", "sandbox/drivertest/testdata/quic"))
+	client, err := os.Open(quicProgram(t))
 	if err != nil {
 		t.Fatal(err)
 	}

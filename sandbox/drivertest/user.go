@@ -13,6 +13,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/internal/beneath"
+	"github.com/berth-run/berth/internal/longtest"
 	"github.com/berth-run/berth/layer"
 )
 
@@ -29,6 +30,11 @@ func AsUser(t *testing.T, tests string) {
 		t.Skip("skipped: only root can become another user")
 	}
 	home, env := UserHome(t)
+	if longtest.Enabled() { // the other user cannot build it
+		quic := filepath.Join(home, "quic")
+		userCopy(t, quicProgram(t), quic)
+		env = append(env, quicEnv+"="+quic)
+	}
 	program := filepath.Join(home, filepath.Base(os.Args[0]))
 	userCopy(t, os.Args[0], program)
 	args := []string{"-test.run=" + tests, "-test.v"}
