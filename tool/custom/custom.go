@@ -4,12 +4,15 @@ package custom
 import (
 	_ "embed"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"strings"
 	"text/template"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/custom/grammar"
 )
 
 //go:embed custom.md
@@ -30,6 +33,7 @@ func Kind() tool.Kind {
 		}),
 		"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
 	}, "name")
+	var compiled grammars
 	return tool.Kind{
 		Type: berth.ToolCustom,
 		Rules: func(*tool.Registry) tool.Rules {
@@ -40,7 +44,11 @@ func Kind() tool.Kind {
 			if err != nil {
 				return nil, err
 			}
-			return New(custom, c.Namespace), nil
+			g, err := compiled.of(custom.Format)
+			if err != nil {
+				return nil, err
+			}
+			return New(custom, c.Namespace, g), nil
 		},
 		Calls: &tool.Calls{Call: berth.ItemCustomToolCall, Output: berth.ItemCustomToolCallOutput,
 			CallPrefix: berth.PrefixCustomCall, OutputPrefix: berth.PrefixCustomOutput,
@@ -54,13 +62,14 @@ type Tool struct {
 	tool.Client
 	custom    berth.CustomTool
 	namespace string
+	grammar   *grammar.Grammar // of the text; nil allows any
 }
 
 var _ tool.Tool = (*Tool)(nil)
 
-// New returns a custom tool. namespace may be empty.
-func New(custom berth.CustomTool, namespace string) *Tool {
-	return &Tool{custom: custom, namespace: namespace}
+// New returns a custom tool. namespace may be empty, and g nil.
+func New(custom berth.CustomTool, namespace string, g *grammar.Grammar) *Tool {
+	return &Tool{custom: custom, namespace: namespace, grammar: g}
 }
 
 // Spec implements tool.Tool.
@@ -82,7 +91,7 @@ func (c *Tool) Spec() tool.Spec {
 
 // NewCall implements tool.Tool.
 func (c *Tool) NewCall(callID string) tool.Call {
-	return &customCall{item: berth.CustomToolCall{ID: berth.NewID(berth.PrefixCustomCall), Type: berth.ItemCustomToolCall,
+	return &customCall{grammar: c.grammar, item: berth.CustomToolCall{ID: berth.NewID(berth.PrefixCustomCall), Type: berth.ItemCustomToolCall,
 		Status: berth.StatusInProgress, CallID: callID, Name: c.custom.Name, Namespace: c.namespace}}
 }
 
@@ -95,17 +104,25 @@ func lowerCall(item berth.Item) (name, arguments string, err error) {
 	return tool.FunctionName(call.Namespace, call.Name), string(raw), err
 }
 
-// A customCall is one call. Its input is the streamed text.
+// A customCall is one call. Its input is the streamed text. A call with a grammar is shown
+// when all of its input is known to match: clients run calls without checking them.
 type customCall struct {
 	tool.ClientCall
-	item   berth.CustomToolCall
-	reader tool.ArgumentReader
-	input  strings.Builder
-	begun  bool
-	ended  bool
+	item    berth.CustomToolCall // in progress
+	grammar *grammar.Grammar     // or nil
+	valid   bool                 // the input matches the grammar
+	reader  tool.ArgumentReader
+	input   strings.Builder
+	begun   bool
+	ended   bool
 }
 
-func (c *customCall) Item() berth.Item { return berth.NewItem(c.item) }
+func (c *customCall) Item() berth.Item {
+	if c.grammar != nil && !c.valid {
+		return berth.Item{}
+	}
+	return berth.NewItem(c.item)
+}
 
 func (c *customCall) Write(arguments string) []berth.Event {
 	var events []berth.Event
@@ -114,31 +131,60 @@ func (c *customCall) Write(arguments string) []berth.Event {
 			continue
 		}
 		c.begun, c.ended = true, p.Ended
-		if p.Text != "" {
-			events = append(events, c.write(p.Text))
+		if p.Text == "" {
+			continue
+		}
+		c.input.WriteString(p.Text)
+		if c.grammar == nil {
+			events = append(events, c.delta(p.Text))
 		}
 	}
 	return events
 }
 
-func (c *customCall) write(text string) berth.Event {
-	c.input.WriteString(text)
+func (c *customCall) delta(text string) berth.Event {
 	return berth.Event{Type: berth.EventCustomInputDelta, ItemID: c.item.ID, Delta: berth.StringDelta(text)}
 }
 
 func (c *customCall) Close(arguments string) (events []berth.Event, item berth.Item, refusal string) {
 	if !c.begun {
 		if text := freeInput(arguments); text != "" {
-			events = append(events, c.write(text))
+			c.input.WriteString(text)
+			if c.grammar == nil {
+				events = append(events, c.delta(text))
+			}
 		}
 	}
-	c.item.Input, c.item.Status = c.input.String(), berth.StatusCompleted
+	closed := c.item
+	closed.Input, closed.Status = c.input.String(), berth.StatusCompleted
 	if c.begun && !c.ended {
-		c.item.Status, refusal = berth.StatusIncomplete, "The arguments of this call end within \"input\". Nothing was done."
+		closed.Status, refusal = berth.StatusIncomplete, "The arguments of this call end within \"input\". Nothing was done."
 	}
-	input := c.item.Input
-	events = append(events, berth.Event{Type: berth.EventCustomInputDone, ItemID: c.item.ID, Input: &input})
-	return events, c.Item(), refusal
+	if c.grammar != nil && refusal == "" {
+		if err := c.grammar.Match(closed.Input); err != nil {
+			return nil, berth.Item{}, mismatch(closed.Input, err)
+		}
+		c.valid = true
+		events = append(events, c.delta(closed.Input))
+	}
+	events = append(events, berth.Event{Type: berth.EventCustomInputDone, ItemID: c.item.ID, Input: &closed.Input})
+	return events, berth.NewItem(closed), refusal
+}
+
+// maxQuoted is the number of characters of a line that a refusal quotes.
+const maxQuoted = 200
+
+// mismatch returns a refusal of input that does not match the grammar. It quotes the line
+// of the mistake.
+func mismatch(input string, err error) string {
+	text := fmt.Sprintf("The input does not match the tool's grammar: %v.", err)
+	if m, ok := errors.AsType[*grammar.Mismatch](err); ok {
+		line := []rune(strings.Split(input, "\n")[m.Line-1])
+		at := min(m.Column-1, len(line))
+		from := max(0, at-maxQuoted)
+		text += fmt.Sprintf(" The line up to there is: %s", string(line[from:at]))
+	}
+	return text + "\nNothing was done. Call the tool again with input that matches the whole grammar."
 }
 
 // freeInput returns the input of a call whose arguments have no "input". Models that know

@@ -65,7 +65,7 @@ func write(t *testing.T, c tool.Call, arguments string, n int) closed {
 
 var kinds = tool.NewRegistry(standard.Kinds(standard.Options{})...)
 
-func customTool() tool.Tool { return custom.New(berth.CustomTool{Name: "c"}, "") }
+func customTool() tool.Tool { return custom.New(berth.CustomTool{Name: "c"}, "", nil) }
 
 func TestCustomInput(t *testing.T) {
 	for _, tc := range []struct{ name, arguments, want string }{
