@@ -75,6 +75,9 @@ const (
 	PrefixBatch           = "batch_"
 	PrefixBatchRequest    = "batch_req_"
 	PrefixWebSearch       = "ws_"
+	PrefixComputerCall    = "cu_"
+	PrefixComputerOutput  = "cuo_"
+	PrefixSafetyCheck     = "cu_sc_"
 )
 
 // NewID returns a new identifier: the prefix and 48 hexadecimal digits. The first 12

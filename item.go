@@ -60,6 +60,9 @@ const (
 	ItemToolSearchCall       ItemType = "tool_search_call"
 	ItemToolSearchOutput     ItemType = "tool_search_output"
 
+	ItemComputerCall       ItemType = "computer_call"
+	ItemComputerCallOutput ItemType = "computer_call_output"
+
 	ItemFileSearchCall ItemType = "file_search_call"
 	ItemWebSearchCall  ItemType = "web_search_call"
 

@@ -31,6 +31,9 @@ const (
 	ToolFileSearch = "file_search"
 	ToolWebSearch  = "web_search"
 	ToolMCP        = "mcp"
+
+	ToolComputer        = "computer"
+	ToolComputerPreview = "computer_use_preview"
 )
 
 // NewTool makes a Tool from a typed body, such as a FunctionTool. It panics if body

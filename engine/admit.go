@@ -275,9 +275,27 @@ func checkCalls(tools *tool.Registry, items []berth.Item) error {
 			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
 		}
 	}
+	if err := checkOutputs(tools, items); err != nil {
+		return err
+	}
 	for _, it := range transcript.Unanswered(tools, items) {
 		if it.Status() != berth.StatusIncomplete && !tools.IsHosted(it) {
 			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
+		}
+	}
+	return nil
+}
+
+// checkOutputs lets the tools check the outputs of their calls.
+func checkOutputs(tools *tool.Registry, items []berth.Item) error {
+	if !slices.ContainsFunc(items, func(it berth.Item) bool { c := tools.CallsOf(it); return c != nil && c.CheckOutput != nil }) {
+		return nil
+	}
+	for call, output := range transcript.Outputs(tools, items) {
+		if c := tools.CallsOf(items[call]); c.CheckOutput != nil {
+			if err := c.CheckOutput(items[call], items[output]); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -95,6 +95,10 @@ type Calls struct {
 	// of contents. If a call's own item holds its output, nil means that it has none.
 	LowerOutput func(output berth.Item) (json.RawMessage, error)
 
+	// CheckOutput refuses the output of a client for a call, with the field as the Param of
+	// the error; nil accepts any.
+	CheckOutput func(call, output berth.Item) error
+
 	// Hosted reports whether the server answers a call; nil means never.
 	Hosted func(call berth.Item) bool
 	// Outcome returns how the work of a call ended, by its output; nil means OK.

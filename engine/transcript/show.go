@@ -87,15 +87,14 @@ func (t *Transcript) lowerItem(ctx context.Context, it berth.Item) (berth.Item, 
 	if it.Type() == berth.ItemReasoning {
 		low = s.revealThought(t.project, it)
 	}
-	if bytes.Contains(low.Raw(), []byte(`"file_id"`)) || bytes.Contains(low.Raw(), []byte(`"file_url"`)) {
-		var err error
-		if low, err = s.inline(ctx, t.project, low); err != nil {
-			return it, err
-		}
-	}
 	low, err := s.Tools.Lower(low)
 	if err != nil {
 		return it, fmt.Errorf("item %s: %w", it.ID(), err)
+	}
+	if bytes.Contains(low.Raw(), []byte(`"file_id"`)) || bytes.Contains(low.Raw(), []byte(`"file_url"`)) {
+		if low, err = s.inline(ctx, t.project, low); err != nil {
+			return it, err
+		}
 	}
 	t.lowered[key] = low
 	return low, nil

@@ -65,6 +65,14 @@ func write(t *testing.T, c tool.Call, arguments string, n int) closed {
 
 var kinds = tool.NewRegistry(standard.Kinds(standard.Options{})...)
 
+func screen(toolType string) tool.Tool {
+	bound, err := kinds.Kind(toolType).Bind(tool.Context{}, berth.NewTool(berth.ComputerTool{Type: toolType, Environment: "browser", DisplayWidth: 800, DisplayHeight: 600}))
+	if err != nil {
+		panic(err)
+	}
+	return bound
+}
+
 func customTool() tool.Tool { return custom.New(berth.CustomTool{Name: "c"}, "", nil) }
 
 func TestCustomInput(t *testing.T) {
@@ -135,7 +143,7 @@ func FuzzClientCalls(f *testing.F) {
 		if n < 1 || len(arguments) > 1<<12 || !utf8.ValidString(arguments) {
 			return
 		}
-		for _, each := range []tool.Tool{customTool(), patch.Tool{}, localshell.Tool{}, shell.New(nil, nil, shell.Limits{}), function.New(berth.FunctionTool{Name: "f"}, "n")} {
+		for _, each := range []tool.Tool{customTool(), patch.Tool{}, localshell.Tool{}, shell.New(nil, nil, shell.Limits{}), screen(berth.ToolComputer), screen(berth.ToolComputerPreview), function.New(berth.FunctionTool{Name: "f"}, "n")} {
 			kind := each.Spec().Call
 			got := write(t, each.NewCall("call_1"), arguments, n)
 			if got.Item.IsZero() != (got.Item.Status() == "") || got.Item.IsZero() && got.Refusal == "" {

@@ -2,8 +2,11 @@
 package standard
 
 import (
+	"slices"
+
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/codeinterpreter"
+	"github.com/berth-run/berth/tool/computer"
 	"github.com/berth-run/berth/tool/custom"
 	"github.com/berth-run/berth/tool/filesearch"
 	"github.com/berth-run/berth/tool/function"
@@ -39,5 +42,5 @@ func Kinds(opts Options) []tool.Kind {
 		localshell.Kind(),
 		mcp.Kind(opts.MCP),
 		patch.Kind(),
-	}, websearch.Kinds(opts.WebSearch)...)
+	}, slices.Concat(computer.Kinds(), websearch.Kinds(opts.WebSearch))...)
 }

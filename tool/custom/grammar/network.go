@@ -160,9 +160,6 @@ func (s *section) either(bodies []func()) {
 	s.next = join
 }
 
-// optional continues with a body or without it.
-func (s *section) optional(body func()) { s.either([]func(){body, func() {}}) }
-
 // repeat continues with least to most times a body; most is -1 for no limit.
 func (s *section) repeat(least, most int, body func()) {
 	for range least {
