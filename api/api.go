@@ -303,6 +303,7 @@ func New(opts Options) http.Handler {
 	}
 	health := &health{version: opts.Version, ready: opts.Ready}
 	mux.HandleFunc(preview.LinkPath+"{link}/{path...}", h.ports.ShowLink)
+	mux.HandleFunc("GET /{$}", health.index)
 	mux.HandleFunc("GET /healthz", health.healthz)
 	mux.HandleFunc("GET /readyz", health.readyz)
 	mux.HandleFunc("/", exchange.Fallback(mux))

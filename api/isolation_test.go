@@ -108,6 +108,7 @@ var probed = map[string][]string{
 	"GET /v1/containers/{container}/files/{file}/content":               {`/v1/containers/{container}/files/{container_file}/content`, `/v1/containers/$container/files/{container_file}/content`},
 	"DELETE /v1/containers/{container}/files/{file}":                    {`/v1/containers/{container}/files/{container_file}`, `/v1/containers/$container/files/{container_file}`},
 	"POST /v1/containers/{container}/snapshots":                         {`/v1/containers/{container}/snapshots {"name":"x"}`},
+	"POST /v1/containers/{container}/exec":                              {`/v1/containers/{container}/exec {"command":["true"]}`},
 	"POST /v1/containers/{container}/fork":                              {`/v1/containers/{container}/fork {"name":"x"}`},
 	"POST /v1/containers/{container}/pause":                             {`/v1/containers/{container}/pause`},
 	"POST /v1/containers/{container}/resume":                            {`/v1/containers/{container}/resume`},

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth/internal/nofile"
 )
 
-// health serves the health checks. They need no key.
+// health serves the health checks, and what this server is. They need no key.
 type health struct {
 	version string
 	ready   func(context.Context) []ReadyCheck // may be nil
@@ -19,6 +19,20 @@ type ReadyCheck struct {
 	Name    string
 	OK      bool
 	Message string // if not OK: the problem, shown to callers without a key too
+}
+
+// index serves GET /: what this server is, and where to go on.
+func (h *health) index(w http.ResponseWriter, _ *http.Request) {
+	_ = exchange.WriteJSON(w, http.StatusOK, struct {
+		Name          string `json:"name"`
+		Description   string `json:"description"`
+		Version       string `json:"version"`
+		API           string `json:"api"`
+		Health        string `json:"health"`
+		Ready         string `json:"ready"`
+		Documentation string `json:"documentation"`
+	}{"Berth", "A self-hosted server for OpenAI's Responses API that gives each response a sandboxed Linux container. Set the base URL of your client to this address with /v1.",
+		h.version, "/v1", "/healthz", "/readyz", "https://github.com/berth-run/berth/tree/main/docs"})
 }
 
 // readyz serves GET /readyz. It answers 200 if all checks pass, otherwise 503.

@@ -6,6 +6,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -81,5 +82,16 @@ func TestNotReady(t *testing.T) {
 		"template": "The default template is missing. Run berth image build.", "disk": ""}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("the checks (-want +got):\n%s", diff)
+	}
+}
+
+// GET / says what this server is, without a key.
+func TestIndex(t *testing.T) {
+	_, web := testServer(t, t.TempDir(), "driver: unsafe-local\ncontainers: {pool: 0}\n")
+	if status, text := get(t, web.URL+"/"); status != 200 || !strings.Contains(text, `"name":"Berth"`) || !strings.Contains(text, `"api":"/v1"`) {
+		t.Errorf("got %d %s", status, text)
+	}
+	if status, _ := get(t, web.URL+"/nonesuch"); status != 404 {
+		t.Errorf("another path: got %d, want 404", status)
 	}
 }
