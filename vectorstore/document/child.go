@@ -28,8 +28,11 @@ const (
 	childMemory = 768 << 20 // bytes
 )
 
-// exitUnreadable is the status of a child whose stderr is an Unreadable as JSON.
-const exitUnreadable = 3
+// Exit statuses of a child.
+const (
+	exitUnreadable = 3 // stderr is an Unreadable as JSON
+	exitUnlocked   = 4 // it could not give up its privileges, and has not read the file
+)
 
 // A Child describes the program that reads one file.
 type Child struct {
@@ -67,6 +70,8 @@ func (c Child) text(ctx context.Context, extension string, content io.Reader) (s
 		if json.Unmarshal(failure.Bytes(), &reason) == nil {
 			return "", &reason
 		}
+	case errors.As(err, &exit) && exit.ExitCode() == exitUnlocked:
+		return "", fmt.Errorf("start reader of documents: %s", bytes.TrimSpace(failure.Bytes()))
 	case errors.As(err, &exit):
 		return "", invalid("The file could not be read with %d MB of memory in %d seconds.", childMemory>>20, c.CPU)
 	}
@@ -114,7 +119,7 @@ func Main(args []string) int {
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "failed to drop privileges:", err)
-		return 1
+		return exitUnlocked
 	}
 	content, err := io.ReadAll(io.LimitReader(os.Stdin, maxParsed))
 	if err != nil || parsers[extension] == nil {

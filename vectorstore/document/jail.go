@@ -53,6 +53,8 @@ var calls = append([]uint32{
 // filterCalls installs calls as a filter of the process. The filter compares the number of
 // a call only: the kernel refuses other architectures' calls by their first comparison.
 func filterCalls() error {
+	runtime.LockOSThread() // no_new_privs is an attribute of a thread, which the filter then copies to the others
+	defer runtime.UnlockOSThread()
 	if err := unix.Prctl(unix.PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0); err != nil {
 		return fmt.Errorf("set no_new_privs: %w", err)
 	}
