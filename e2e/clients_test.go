@@ -44,7 +44,7 @@ func clients() []client {
 		client{name: "opencode-ai", alias: "opencode-linux-x64", registry: "npm", lock: "opencode/package-lock.json", programs: []string{"opencode_test.go"}},
 		client{name: "@continuedev/cli", registry: "npm", lock: "continue/package-lock.json", programs: []string{"continue_test.go"}},
 		client{name: "github.com/openai/openai-go/v3", registry: "Go", lock: "../go.mod", everyday: true,
-			programs: []string{"go_test.go", "chat_test.go", "conversation_test.go", "assistants_test.go", "socket_test.go"}},
+			programs: []string{"go_test.go", "go_tools_test.go", "chat_test.go", "conversation_test.go", "assistants_test.go", "socket_test.go"}},
 	)
 }
 

@@ -22,7 +22,7 @@ type nodeClient struct {
 
 var nodeClients = []nodeClient{
 	{name: "openai", dir: "node", everyday: true,
-		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs", "files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs"}},
+		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs", "files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs", "tools.test.mjs", "stores.test.mjs"}},
 	{name: "@openai/agents", dir: "node", tests: []string{"agents.test.mjs"}, everyday: true},
 	{name: "openai", alias: "openai-6", dir: "frameworks", tests: []string{"openai6.test.mjs"}},
 	{name: "ai", dir: "frameworks", tests: []string{"ai.test.mjs"}},
@@ -38,19 +38,19 @@ const frameworksNode = 20
 
 // TestClientsNode runs the tests of the clients from npm that are libraries.
 func TestClientsNode(t *testing.T) {
-	_, upstream := newUpstream(t)
-	s := newServer(t, upstream...)
+	used := newServices(t)
+	s := used.server(t)
 	for _, c := range nodeClients {
 		t.Run(filepath.Base(c.tests[0]), func(t *testing.T) {
 			if !c.everyday {
 				skipClient(t)
 			}
-			c.run(t, s)
+			c.run(t, s, used.env()...)
 		})
 	}
 }
 
-func (c nodeClient) run(t *testing.T, s *server) {
+func (c nodeClient) run(t *testing.T, s *server, env ...string) {
 	t.Helper()
 	skipWithout(t, filepath.Join(c.dir, "node_modules", ".berth-lock"))
 	if v := nodeVersion(t); c.dir == "frameworks" && v < frameworksNode {
@@ -60,7 +60,7 @@ func (c nodeClient) run(t *testing.T, s *server) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, "node", append([]string{"--test", "--test-concurrency=4"}, c.tests...)...)
 	cmd.Dir = c.dir
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
+	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
 		// What these clients would send to their makers.
 		"MASTRA_TELEMETRY_DISABLED=1", "LANGSMITH_TRACING=false")
 	if out, err := cmd.CombinedOutput(); err != nil {

@@ -35,14 +35,14 @@ var pythonClients = []pythonClient{
 
 // TestClientsPython runs the programs of e2e/python, each with a client from PyPI.
 func TestClientsPython(t *testing.T) {
-	_, upstream := newUpstream(t)
-	s := newServer(t, upstream...)
+	used := newServices(t)
+	s := used.server(t)
 	for _, c := range pythonClients {
 		t.Run(c.name+"/"+c.env, func(t *testing.T) {
 			if !c.everyday {
 				skipClient(t)
 			}
-			c.run(t, s.url)
+			c.run(t, s.url, used.env()...)
 		})
 	}
 }
@@ -51,14 +51,14 @@ func TestClientsPython(t *testing.T) {
 func (c pythonClient) lock() string { return filepath.Join("python", c.env+".txt") }
 
 // run runs the client's program and compares the jobs that it did with its titles.
-func (c pythonClient) run(t *testing.T, url string) {
+func (c pythonClient) run(t *testing.T, url string, env ...string) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, c.python(t), "-W", "ignore", c.program)
 	cmd.Dir = "python"
 	home := t.TempDir()
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
+	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
 		// What these clients would send to their makers.
 		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true", "LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false")
 	var out bytes.Buffer

@@ -7,10 +7,11 @@ import path from 'node:path';
 import { after, test } from 'node:test';
 import {
   Agent, BatchTraceProcessor, InputGuardrailTripwireTriggered, OpenAITracingExporter, OutputGuardrailTripwireTriggered,
-  applyDiff, applyPatchTool, getGlobalTraceProvider, run, setDefaultOpenAIClient, setTraceProcessors, shellTool, tool, withTrace,
+  applyDiff, applyPatchTool, codeInterpreterTool, fileSearchTool, getGlobalTraceProvider, hostedMcpTool, run, setDefaultOpenAIClient, setTraceProcessors, shellTool, tool, webSearchTool, withTrace,
 } from '@openai/agents';
+import { toFile } from 'openai';
 import { z } from 'zod';
-import { block, client, reciter as model } from './berth.mjs';
+import { block, call, cells, client, mcpURL, model as scripted, reciter as model, siteURL } from './berth.mjs';
 
 setDefaultOpenAIClient(client);
 
@@ -116,4 +117,41 @@ test('traces are taken', async () => {
   await getGlobalTraceProvider().forceFlush();
   assert.ok(traced.length > 0);
   for (const [status, items] of traced) assert.ok(status === 204 && items > 0, `${status} for ${items} items`);
+});
+
+test('codeInterpreterTool, several turns', async () => {
+  const agent = new Agent({ name: 'Analyst', model: scripted, tools: [codeInterpreterTool({ container: { type: 'auto' } })] });
+  const first = await run(agent, cells('x = 41'));
+  const second = await run(agent, cells('x + 1'), { previousResponseId: first.lastResponseId });
+  assert.equal(second.finalOutput, '1. code_interpreter: 42');
+});
+
+test('fileSearchTool with a citation', async () => {
+  const store = await client.vectorStores.create({ name: 'agents' });
+  await client.vectorStores.files.uploadAndPoll(store.id, await toFile(Buffer.from('High water is at noon.'), 'tides.md'), { pollIntervalMs: 50 });
+  const agent = new Agent({ name: 'Librarian', model: scripted, tools: [fileSearchTool(store.id, { maxNumResults: 3, includeSearchResults: true })] });
+  const result = await run(agent, call('file_search', { queries: ['high water'] }));
+  assert.match(result.finalOutput, /^1\. file_search: High water is at noon\./);
+  assert.match(JSON.stringify(result.rawResponses), /"file_citation"/);
+  await client.vectorStores.delete(store.id);
+});
+
+test('webSearchTool with a citation', async () => {
+  const agent = new Agent({ name: 'Reader', model: scripted, tools: [webSearchTool({ searchContextSize: 'low' })] });
+  const result = await run(agent, call('web_search', { type: 'search', queries: ['tides'] }));
+  assert.ok(result.finalOutput.includes(siteURL), result.finalOutput);
+});
+
+test('hostedMcpTool, with and without approval', async () => {
+  const server = { serverLabel: 'tides', serverUrl: mcpURL };
+  const free = await run(new Agent({ name: 'Harbour', model: scripted, tools: [hostedMcpTool(server)] }), call('tides__tide', { port: 'Brest' }));
+  assert.equal(free.finalOutput, '1. tides__tide: high at noon in Brest');
+  const asked = [];
+  const onApproval = async (_, item) => {
+    asked.push(item.rawItem.name);
+    return { approve: true };
+  };
+  const wary = new Agent({ name: 'Harbour', model: scripted, tools: [hostedMcpTool({ ...server, requireApproval: 'always', onApproval })] });
+  assert.equal((await run(wary, call('tides__tide', { port: 'Kiel' }))).finalOutput, '1. tides__tide: high at noon in Kiel');
+  assert.deepEqual(asked, ['tide']);
 });

@@ -33,3 +33,16 @@ export const containerOf = (response) => response.tools[0].environment.container
 export const reciter = 'reciter';
 
 export const block = (name, args) => '```' + name + '\n' + JSON.stringify(args) + '\n```\n';
+
+// cells has the scripted model run Python, one call each.
+export const cells = (...code) => code.map((c) => '```python\n' + c + '\n```').join('\n');
+
+// call has it call a function.
+export const call = (name, args) => '```json ' + name + '\n' + JSON.stringify(args) + '\n```\n';
+
+// items are the items of a response that have a type.
+export const items = (response, type) => response.output.filter((i) => i.type === type);
+
+// What the server may reach: an MCP server with the tool "tide", and a site that its search
+// service finds.
+export const { BERTH_TEST_MCP: mcpURL, BERTH_TEST_SITE: siteURL } = process.env;

@@ -137,7 +137,7 @@ test('errors have the shape that the client knows', async () => {
   await assert.rejects(client.responses.create({ model: 'no-such-model', input: 'x' }), (e) => e.code === 'model_not_found' && e instanceof OpenAI.NotFoundError);
   await assert.rejects(client.responses.create({ model, input: 'x', temprature: 1 }), (e) => e instanceof OpenAI.BadRequestError && e.param === 'temprature');
   await assert.rejects(client.responses.create({ model, input: 'x', temperature: 9 }), (e) => e instanceof OpenAI.BadRequestError && e.param === 'temperature');
-  await assert.rejects(client.responses.create({ model, input: 'x', tools: [{ type: 'web_search' }] }), OpenAI.BadRequestError);
+  await assert.rejects(client.responses.create({ model, input: 'x', tools: [{ type: 'sonar' }] }), OpenAI.BadRequestError);
   await assert.rejects(client.containers.retrieve('cntr_0123456789'), OpenAI.NotFoundError);
   await assert.rejects(client.files.retrieve('file-0123456789'), OpenAI.NotFoundError);
 });

@@ -25,12 +25,26 @@ scripted = "scripted"
 # what the last call returned. Text after "Say only this: " is its whole answer.
 reciter = "reciter"
 
+# What the server may reach: an MCP server with the tool "tide", and a site that its search
+# service finds.
+mcp_url = os.environ.get("BERTH_TEST_MCP")
+site_url = os.environ.get("BERTH_TEST_SITE")
+
+# An embedding model behind Berth: its vectors are the number of a text's characters and of
+# its words.
+embedder = "embedder"
+
 auto = {"type": "shell", "environment": {"type": "container_auto"}}
 
 
 def sh(*commands):
     """Return a message that has the scripted model run commands, one turn each."""
     return "\n".join(f"```sh\n{c}\n```" for c in commands)
+
+
+def cells(*code):
+    """Return a message that has the scripted model run Python, one call each."""
+    return "\n".join(f"```python\n{c}\n```" for c in code)
 
 
 def call(name, /, **arguments):
@@ -46,6 +60,11 @@ def block(name, /, **arguments):
 def outputs(response):
     """Return the outputs of a response's shell calls, in order."""
     return [o for item in response.output if item.type == "shell_call_output" for o in item.output]
+
+
+def items(response, type):
+    """Return the items of a response that have a type."""
+    return [item for item in response.output if item.type == type]
 
 
 _jobs = []

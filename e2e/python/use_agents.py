@@ -7,14 +7,15 @@ import tempfile
 
 import openai
 from agents import (
-    Agent, ApplyPatchTool, InputGuardrailTripwireTriggered, GuardrailFunctionOutput, OpenAIConversationsSession, OpenAIChatCompletionsModel,
-    Runner, ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool, SQLiteSession, apply_diff, function_tool, input_guardrail, set_trace_processors, trace,
+    Agent, ApplyPatchTool, CodeInterpreterTool, FileSearchTool, GuardrailFunctionOutput, HostedMCPTool, InputGuardrailTripwireTriggered,
+    OpenAIConversationsSession, OpenAIChatCompletionsModel, Runner, ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool, SQLiteSession,
+    WebSearchTool, apply_diff, function_tool, input_guardrail, set_trace_processors, trace,
 )
 from agents.tracing import get_trace_provider
 from agents.tracing.processors import BackendSpanExporter, BatchTraceProcessor
 from pydantic import BaseModel
 
-from berth import api_key, base_url, block, call, job, main, reciter, scripted, sh
+from berth import api_key, base_url, block, call, cells, job, main, mcp_url, reciter, scripted, sh, site_url
 
 client = openai.AsyncOpenAI()
 
@@ -169,6 +170,52 @@ async def patch():
         await Runner.run(Agent(name="Editor", model=reciter, tools=[ApplyPatchTool(editor=Editor())]), task)
         with open(os.path.join(dir, "log.md")) as f:
             assert f.read().strip() == "# Log\n\nstorm"
+
+
+@job("CodeInterpreterTool, streamed, several turns")
+async def code():
+    agent = Agent(name="Analyst", model=scripted, tools=[CodeInterpreterTool(tool_config={"type": "code_interpreter", "container": {"type": "auto"}})])
+    result = Runner.run_streamed(agent, cells("x = 41"))
+    seen = [e.data.type async for e in result.stream_events() if e.type == "raw_response_event"]
+    assert "response.code_interpreter_call.interpreting" in seen, seen
+    again = await Runner.run(agent, cells("x + 1"), previous_response_id=result.last_response_id)
+    assert again.final_output == "1. code_interpreter: 42", again.final_output
+
+
+@job("FileSearchTool with a citation")
+async def file_search():
+    store = await client.vector_stores.create(name="agents")
+    await client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("tides.md", b"High water is at noon."), poll_interval_ms=50)
+    agent = Agent(name="Librarian", model=scripted, tools=[FileSearchTool(vector_store_ids=[store.id], max_num_results=3, include_search_results=True)])
+    result = await Runner.run(agent, call("file_search", queries=["high water"]))
+    message = result.new_items[-1].raw_item.content[0]
+    assert message.text.startswith("1. file_search: High water is at noon.") and message.annotations[0].filename == "tides.md", message
+    assert result.new_items[0].raw_item.results[0].text == "High water is at noon.", result.new_items[0]
+    await client.vector_stores.delete(store.id)
+
+
+@job("WebSearchTool with a citation")
+async def web_search():
+    result = await Runner.run(Agent(name="Reader", model=scripted, tools=[WebSearchTool(search_context_size="low")]), call("web_search", type="search", queries=["tides"]))
+    (cited,) = result.new_items[-1].raw_item.content[0].annotations
+    assert (cited.type, cited.url) == ("url_citation", site_url + "/tides"), cited
+
+
+@job("HostedMCPTool, with and without approval")
+async def mcp():
+    tool = {"type": "mcp", "server_label": "tides", "server_url": mcp_url}
+    free = Agent(name="Harbour", model=scripted, tools=[HostedMCPTool(tool_config={**tool, "require_approval": "never"})])
+    result = await Runner.run(free, call("tides__tide", port="Brest"))
+    assert result.final_output == "1. tides__tide: high at noon in Brest", result.final_output
+    asked = []
+
+    def approve(request):
+        asked.append(request.data.name)
+        return {"approve": True}
+
+    wary = Agent(name="Harbour", model=scripted, tools=[HostedMCPTool(tool_config={**tool, "require_approval": "always"}, on_approval_request=approve)])
+    result = await Runner.run(wary, call("tides__tide", port="Kiel"))
+    assert asked == ["tide"] and result.final_output == "1. tides__tide: high at noon in Kiel", (asked, result.final_output)
 
 
 @job("Chat Completions")

@@ -6,7 +6,7 @@ from langchain_core.tools import tool
 from langchain_openai import ChatOpenAI
 from pydantic import BaseModel
 
-from berth import auto, call, job, main, reciter, scripted, sh
+from berth import auto, call, cells, job, main, mcp_url, reciter, scripted, sh, site_url
 
 
 @tool
@@ -77,6 +77,25 @@ def shell():
 def streamed_shell():
     llm = ChatOpenAI(model=scripted, use_responses_api=True).bind(tools=[auto])
     assert "".join(c.text for c in llm.stream(sh("echo ahoy"))) == "1. exit 0: ahoy"
+
+
+@job("code_interpreter, file_search, web_search and mcp by bind_tools")
+def hosted():
+    client = openai.OpenAI()
+    store = client.vector_stores.create(name="langchain")
+    client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("tides.md", b"High water is at noon."), poll_interval_ms=50)
+    for tool, task, kind, says in (
+        ({"type": "code_interpreter", "container": {"type": "auto"}}, cells("41 + 1"), "code_interpreter_call", "42"),
+        ({"type": "file_search", "vector_store_ids": [store.id]}, call("file_search", queries=["high water"]), "file_search_call", "High water is at noon."),
+        ({"type": "web_search"}, call("web_search", type="search", queries=["tides"]), "web_search_call", "Tides of Brest"),
+        ({"type": "mcp", "server_label": "tides", "server_url": mcp_url, "require_approval": "never"}, call("tides__tide", port="Brest"), "mcp_call", "high at noon in Brest"),
+    ):
+        answer = ChatOpenAI(model=scripted, use_responses_api=True, output_version="responses/v1").bind_tools([tool]).invoke(task)
+        assert kind in [b["type"] for b in answer.content] and says in answer.text, answer
+        cited = [a for b in answer.content if b["type"] == "text" for a in b.get("annotations", [])]
+        want = {"file_search_call": ("file_citation", "tides.md"), "web_search_call": ("url_citation", site_url + "/tides")}.get(kind)
+        assert [(a["type"], a.get("filename") or a.get("url")) for a in cited] == ([want] if want else []), cited
+    client.vector_stores.delete(store.id)
 
 
 @job("files in and out")

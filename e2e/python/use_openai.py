@@ -3,11 +3,12 @@
 import asyncio
 import io
 import json
+import time
 
 import openai
 from pydantic import BaseModel
 
-from berth import auto, block, call, job, main, outputs, reciter, scripted, sh
+from berth import auto, block, call, cells, embedder, items, job, main, mcp_url, outputs, reciter, scripted, sh, site_url
 
 client = openai.OpenAI()
 add = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"], "additionalProperties": False}, "strict": True}
@@ -179,6 +180,94 @@ def socket():
             if e.type in ("response.completed", "response.failed", "error"):
                 break
     assert e.type == "response.completed" and outputs(e.response)[0].stdout == "over the wire\n", e
+
+
+@job("code_interpreter: a file in, state, a chart")
+def code():
+    f = client.files.create(file=("n.txt", b"41"), purpose="user_data")
+    tools = [{"type": "code_interpreter", "container": {"type": "auto", "file_ids": [f.id]}}]
+    draw = "import matplotlib.pyplot as plt\nplt.bar(['a'], [x])\nplt.show()"
+    r = client.responses.create(model=scripted, input=cells("x = int(open('n.txt').read())", draw), tools=tools, include=["code_interpreter_call.outputs"])
+    (image,) = [o for c in items(r, "code_interpreter_call") for o in c.outputs or [] if o.type == "image"]
+    assert image.url.startswith(("data:image/png;base64,", "http")), image.url[:80]
+    with client.responses.stream(model=scripted, input=cells("x + 1"), tools=tools, previous_response_id=r.id, include=["code_interpreter_call.outputs"]) as events:
+        code = "".join(e.delta for e in events if e.type == "response.code_interpreter_call_code.delta")
+        final = events.get_final_response()
+    (c,) = items(final, "code_interpreter_call")
+    assert code == c.code == "x + 1\n" and c.outputs[0].logs == "42" and c.container_id == items(r, "code_interpreter_call")[0].container_id, c
+    client.containers.delete(c.container_id)
+
+
+@job("vector store: uploads, batch, search; file_search with a citation")
+def file_search():
+    store = client.vector_stores.create(name="harbour")
+    one = client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("tides.md", b"High water is at noon."), attributes={"port": "Brest"}, poll_interval_ms=50)
+    assert one.status == "completed", one
+    batch = client.vector_stores.file_batches.upload_and_poll(store.id, files=[("ropes.md", b"Ropes and nets."), ("ships.md", b"Seven ships are due.")], poll_interval_ms=50)
+    assert (batch.file_counts.completed, batch.status) == (2, "completed"), batch
+    (hit,) = client.vector_stores.search(store.id, query="high water", filters={"type": "eq", "key": "port", "value": "Brest"}).data
+    assert (hit.file_id, hit.content[0].text) == (one.id, "High water is at noon."), hit
+    tools = [{"type": "file_search", "vector_store_ids": [store.id]}]
+    r = client.responses.create(model=reciter, input=block("file_search", queries=["ships due"]), tools=tools, include=["file_search_call.results"])
+    (c,) = items(r, "file_search_call")
+    assert c.queries == ["ships due"] and c.results[0].filename == "ships.md", c
+    (cited,) = r.output[-1].content[0].annotations
+    assert (cited.type, cited.file_id, cited.filename) == ("file_citation", c.results[0].file_id, "ships.md"), cited
+    assert {f.status for f in client.vector_stores.files.list(store.id)} == {"completed"}
+    client.vector_stores.delete(store.id)
+
+
+@job("mcp: tools listed, approved and called")
+def mcp():
+    tool = {"type": "mcp", "server_label": "tides", "server_url": mcp_url, "require_approval": "always"}
+    r = client.responses.create(model=scripted, input=call("tides__tide", port="Brest"), tools=[tool])
+    (wanted,) = items(r, "mcp_approval_request")
+    assert [t.name for t in items(r, "mcp_list_tools")[0].tools] == ["tide"] and json.loads(wanted.arguments) == {"port": "Brest"}
+    answer = {"type": "mcp_approval_response", "approval_request_id": wanted.id, "approve": True}
+    r = client.responses.create(model=scripted, input=[answer], tools=[tool], previous_response_id=r.id)
+    (c,) = items(r, "mcp_call")
+    assert (c.output, c.error, c.approval_request_id) == ("high at noon in Brest", None, wanted.id), c
+
+
+@job("web_search: search, open a page, cite")
+def web_search():
+    task = block("web_search", type="search", queries=["tides"]) + block("web_search", type="open_page", url=site_url + "/tides")
+    r = client.responses.create(model=reciter, input=task, tools=[{"type": "web_search"}], include=["web_search_call.action.sources"])
+    search, page = items(r, "web_search_call")
+    assert search.action.type == "search" and [s.url for s in search.action.sources] == [site_url + "/tides"], search
+    assert page.action.type == "open_page" and page.action.url == site_url + "/tides", page
+    text = r.output[-1].content[0]
+    (cited,) = text.annotations
+    assert (cited.type, cited.url, cited.title) == ("url_citation", site_url + "/tides", "Tides of Brest"), cited
+    assert site_url in text.text[cited.start_index : cited.end_index]
+
+
+@job("upload in parts")
+def uploads():
+    content = b"0123456789" * 1000
+    done = client.uploads.upload_file_chunked(file=content, filename="n.txt", bytes=len(content), mime_type="text/plain", purpose="user_data", part_size=3000)
+    assert done.status == "completed" and client.files.content(done.file.id).read() == content, done
+
+
+@job("batch of responses")
+def batches():
+    lines = [{"custom_id": str(n), "method": "POST", "url": "/v1/responses", "body": {"model": scripted, "input": f"calm {n}"}} for n in range(3)]
+    f = client.files.create(file=("in.jsonl", "\n".join(map(json.dumps, lines)).encode()), purpose="batch")
+    b = client.batches.create(input_file_id=f.id, endpoint="/v1/responses", completion_window="24h")
+    while b.status not in ("completed", "failed", "expired", "cancelled"):
+        time.sleep(0.05)
+        b = client.batches.retrieve(b.id)
+    assert b.status == "completed" and b.request_counts.completed == 3, b
+    made = map(json.loads, client.files.content(b.output_file_id).text.splitlines())
+    said = {m["custom_id"]: m["response"]["body"]["output"][0]["content"][0]["text"] for m in made}
+    assert said == {str(n): f"calm {n}" for n in range(3)}, said
+
+
+@job("embeddings")
+def embeddings():
+    r = client.embeddings.create(model=embedder, input=["calm sea", "storm"])
+    assert [d.embedding for d in r.data] == [[8, 2], [5, 1]] and r.usage.total_tokens == 3, r
+    assert client.embeddings.create(model=embedder, input="fog", encoding_format="float").data[0].embedding == [3, 1]
 
 
 @job("many at once, async")
