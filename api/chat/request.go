@@ -2,6 +2,7 @@ package chat
 
 import (
 	"encoding/json"
+	"fmt"
 	"math"
 	"net/http"
 	"slices"
@@ -58,9 +59,10 @@ var completionFields = rule.Fields{
 	"moderation":           request.Moderation,
 	"prompt_cache_options": request.PromptCacheOptions,
 
-	"audio":              rule.Unsupported,
-	"prediction":         rule.Unsupported,
-	"web_search_options": rule.Unsupported,
+	"web_search_options": webSearchRule,
+
+	"audio":      rule.Unsupported,
+	"prediction": rule.Unsupported,
 }
 
 // A completionRequest is the body of POST /v1/chat/completions. Nil pointers and empty raw
@@ -101,6 +103,7 @@ type completionRequest struct {
 	Moderation          json.RawMessage     `json:"moderation"`
 
 	PromptCacheOptions *berth.PromptCacheOptions `json:"prompt_cache_options"`
+	WebSearchOptions   *webSearchOptions         `json:"web_search_options"`
 }
 
 type completionOptions struct {
@@ -273,6 +276,9 @@ func (c *completionRequest) param(param string) string {
 		if rest, ok := strings.CutPrefix(param, p.response); ok && (rest == "" || strings.ContainsAny(rest[:1], ".[")) {
 			return p.completion + rest
 		}
+	}
+	if c.WebSearchOptions != nil && strings.HasPrefix(param, fmt.Sprintf("tools[%d]", len(c.Tools)+len(c.Functions))) {
+		return "web_search_options"
 	}
 	place, isName := strings.CutSuffix(param, "].name")
 	if rest, ok := strings.CutPrefix(place, "tools["); ok && isName {

@@ -168,7 +168,9 @@ func TestCompletionRequestErrors(t *testing.T) {
 		{`"modalities":["text","audio"]`, "modalities[1]", "unsupported_value", ""},
 		{`"audio":{}`, "audio", "unsupported_parameter", "Unsupported parameter: 'audio' is not supported by this server."},
 		{`"prediction":{}`, "prediction", "unsupported_parameter", ""},
-		{`"web_search_options":{}`, "web_search_options", "unsupported_parameter", ""},
+		{`"web_search_options":{"search_context_size":"huge"}`, "web_search_options.search_context_size", "invalid_value", ""},
+		{`"web_search_options":{"user_location":{"type":"approximate"}}`, "web_search_options.user_location.approximate", "missing_required_parameter", ""},
+		{`"web_search_options":{"user_location":{"type":"exact","approximate":{}}}`, "web_search_options.user_location.type", "invalid_value", ""},
 		{`"logit_bias":{"x":1}`, "logit_bias", "invalid_value", ""},
 		{`"logit_bias":{"1":101}`, "logit_bias.1", "integer_above_max_value", ""},
 		{`"frequency_penalty":3`, "frequency_penalty", "decimal_above_max_value", ""},
@@ -267,5 +269,16 @@ func TestHostedToolInChat(t *testing.T) {
 	}
 	if string(r.ToolChoice) != `{"type":"echo"}` {
 		t.Errorf("tool_choice is %s", r.ToolChoice)
+	}
+}
+
+// An error about the tool that web_search_options stand for names that field.
+func TestWebSearchParam(t *testing.T) {
+	c := &completionRequest{Tools: []json.RawMessage{[]byte(`{}`)}, WebSearchOptions: &webSearchOptions{}}
+	if got := c.param("tools[1].type"); got != "web_search_options" {
+		t.Errorf("got %s", got)
+	}
+	if got := c.param("tools[0].type"); got != "tools[0].type" {
+		t.Errorf("got %s", got)
 	}
 }

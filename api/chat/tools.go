@@ -117,6 +117,9 @@ func (c *completionRequest) tools(hosted *tool.Registry) ([]berth.Tool, error) {
 		}
 		out = append(out, t)
 	}
+	if c.WebSearchOptions != nil {
+		out = append(out, c.WebSearchOptions.tool())
+	}
 	return out, nil
 }
 
