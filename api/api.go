@@ -320,7 +320,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 	prompts := &prompts{rules, o.Store.Objects}
 	responses := &responses{o.Engine, rules, o.Journal, o.Store.Responses, prompts}
 	runs := assistants.New(assistants.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
-		Journal: o.Journal, Files: o.Files, Log: o.Exchange.Log, Now: o.Now})
+		Journal: o.Journal, Files: o.Files, ContainerFiles: containerFiles{o.Containers}, VectorStores: o.VectorStores, Log: o.Exchange.Log, Now: o.Now})
 	return &handlers{
 		responses:     responses,
 		conversations: &conversations{o.Engine, rules, o.Store.Objects},

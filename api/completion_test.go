@@ -36,6 +36,9 @@ func (m *playedModel) Stream(_ context.Context, req *model.Request) iter.Seq2[mo
 				yield(nil, err)
 				return
 			}
+			if answer, ok := d.(func(*model.Request) model.Delta); ok {
+				d = answer(req)
+			}
 			if !yield(d.(model.Delta), nil) {
 				return
 			}

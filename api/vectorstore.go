@@ -18,42 +18,22 @@ var (
 
 	vectorStoreBody = rule.Object(rule.Fields{
 		"name": rule.Text(0, 256), "description": rule.Text(0, 512), "file_ids": rule.List(rule.Text(1, 256), 500), "expires_after": vectorExpiry,
-		"chunking_strategy": chunkingStrategy, "metadata": rule.Metadata,
+		"chunking_strategy": vectorstore.ChunkingRule, "metadata": rule.Metadata,
 	})
 	vectorStoreChange = rule.Object(rule.Fields{"name": rule.Text(0, 256), "expires_after": vectorExpiry, "metadata": rule.Metadata})
 	vectorFileBody    = rule.Object(vectorFileFields, "file_id")
 	vectorFileChange  = rule.Object(rule.Fields{"attributes": vectorstore.AttributesRule})
 	vectorBatchBody   = rule.OneSource([]string{"file_ids", "files"}, rule.Object(rule.Fields{
 		"file_ids": rule.AtLeastOne(rule.List(rule.Text(1, 256), 2000)), "files": rule.AtLeastOne(rule.List(vectorFileBody, 2000)),
-		"chunking_strategy": chunkingStrategy, "attributes": vectorstore.AttributesRule,
+		"chunking_strategy": vectorstore.ChunkingRule, "attributes": vectorstore.AttributesRule,
 	}))
 	vectorSearchBody = rule.Object(rule.Fields{
 		"query": searchQuery, "rewrite_query": rule.Boolean, "max_num_results": rule.Integer(1, 50), "filters": vectorstore.FilterRule,
 		"ranking_options": vectorstore.RankingRule,
 	}, "query")
 
-	vectorFileFields = rule.Fields{"file_id": rule.Text(1, 256), "chunking_strategy": chunkingStrategy, "attributes": vectorstore.AttributesRule}
+	vectorFileFields = rule.Fields{"file_id": rule.Text(1, 256), "chunking_strategy": vectorstore.ChunkingRule, "attributes": vectorstore.AttributesRule}
 )
-
-// chunkingStrategy checks a chunking strategy. The overlap is at most half of a chunk.
-func chunkingStrategy(at string, v any) error {
-	if err := chunkingShape(at, v); err != nil {
-		return err
-	}
-	static, ok := v.(map[string]any)["static"].(map[string]any)
-	if !ok {
-		return nil
-	}
-	size, _ := static["max_chunk_size_tokens"].(json.Number).Int64()
-	return rule.Integer(0, size/2)(rule.Join(rule.Join(at, "static"), "chunk_overlap_tokens"), static["chunk_overlap_tokens"])
-}
-
-var chunkingShape = rule.ByType(map[string]rule.Rule{
-	"auto": rule.Object(rule.Fields{"type": rule.AnyText}),
-	"static": rule.Object(rule.Fields{"type": rule.AnyText, "static": rule.Object(rule.Fields{
-		"max_chunk_size_tokens": rule.Integer(100, 4096), "chunk_overlap_tokens": rule.Integer(0, 2048),
-	}, "max_chunk_size_tokens", "chunk_overlap_tokens")}, "static"),
-})
 
 // searchQuery allows a string or a list of strings.
 func searchQuery(at string, v any) error {

@@ -196,7 +196,7 @@ func (a *admission) settle(ctx context.Context) error {
 		if environment == nil {
 			continue
 		}
-		id, err := e.Containers.Provide(ctx, a.caller, *environment, cmp.Or(r.record.Container, r.transcript.Chain.Container))
+		id, err := e.Containers.Provide(ctx, a.caller, *environment, cmp.Or(r.record.Container, r.transcript.Chain.Container, r.options.container))
 		if err != nil {
 			return atEnvironment(err, cmp.Or(kind.Container.Param, "environment"), i)
 		}

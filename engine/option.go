@@ -28,6 +28,12 @@ func Prepared() Option { return func(r *run) { r.options.prepared = true } }
 // the id is taken.
 func As(id berth.ResponseID) Option { return func(r *run) { r.options.id = id } }
 
+// InContainer sets the container that tools of the type container_auto use if the
+// response's chain has none and it still runs. The empty id changes nothing.
+func InContainer(id berth.ContainerID) Option {
+	return func(r *run) { r.options.container = id }
+}
+
 // Holding calls hold when the run of the response starts, and the function that hold
 // returns when the run has ended. hold is not called if Create fails or returns a response
 // that existed already.

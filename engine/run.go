@@ -52,10 +52,11 @@ type pendingCall struct {
 
 // options are the choices of the caller of Create; see Option.
 type options struct {
-	unstored *transcript.Unstored // of the client's connection, or nil
-	prepared bool
-	id       berth.ResponseID
-	hold     func() (release func()) // nil if there is nothing to hold
+	unstored  *transcript.Unstored // of the client's connection, or nil
+	prepared  bool
+	id        berth.ResponseID
+	hold      func() (release func()) // nil if there is nothing to hold
+	container berth.ContainerID       // if the chain has none; see InContainer
 }
 
 // used counts the resources that a response has used.

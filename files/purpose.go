@@ -10,9 +10,12 @@ import (
 
 // The purposes of files, which are OpenAI's.
 const (
-	PurposeBatch       = "batch"
-	PurposeBatchOutput = "batch_output" // of files that the server makes
-	purposeFineTune    = "fine-tune"
+	PurposeBatch    = "batch"
+	purposeFineTune = "fine-tune"
+
+	// Of files that the server makes.
+	PurposeBatchOutput      = "batch_output"
+	PurposeAssistantsOutput = "assistants_output"
 )
 
 // Purposes are the values of "purpose" that a client may send.

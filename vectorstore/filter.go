@@ -175,6 +175,26 @@ func compare(a, b any) (order int, ok bool) {
 	return 0, false
 }
 
+// ChunkingRule checks "chunking_strategy". The overlap is at most half of a chunk.
+func ChunkingRule(at string, v any) error {
+	if err := chunkingShape(at, v); err != nil {
+		return err
+	}
+	static, ok := v.(map[string]any)["static"].(map[string]any)
+	if !ok {
+		return nil
+	}
+	size, _ := static["max_chunk_size_tokens"].(json.Number).Int64()
+	return rule.Integer(0, size/2)(rule.Join(rule.Join(at, "static"), "chunk_overlap_tokens"), static["chunk_overlap_tokens"])
+}
+
+var chunkingShape = rule.ByType(map[string]rule.Rule{
+	"auto": rule.Object(rule.Fields{"type": rule.AnyText}),
+	"static": rule.Object(rule.Fields{"type": rule.AnyText, "static": rule.Object(rule.Fields{
+		"max_chunk_size_tokens": rule.Integer(100, 4096), "chunk_overlap_tokens": rule.Integer(0, 2048),
+	}, "max_chunk_size_tokens", "chunk_overlap_tokens")}, "static"),
+})
+
 // RankingRule checks "ranking_options" of a search.
 var RankingRule = rule.Object(rule.Fields{
 	"ranker": rule.OneOf("auto", "none", "default-2024-11-15"), "score_threshold": rule.Decimal(0, 1),

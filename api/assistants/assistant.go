@@ -20,7 +20,7 @@ type Assistant struct {
 	Model           string            `json:"model"`
 	Instructions    *string           `json:"instructions"`
 	Tools           []berth.Tool      `json:"tools"`
-	ToolResources   json.RawMessage   `json:"tool_resources"`
+	ToolResources   Resources         `json:"tool_resources"`
 	Metadata        map[string]string `json:"metadata"`
 	Temperature     *float64          `json:"temperature"` // null means the model's default
 	TopP            *float64          `json:"top_p"`
@@ -32,7 +32,7 @@ type Assistant struct {
 func (a *Assistant) complete() {
 	a.Object = string(kindAssistant)
 	a.Tools, a.Metadata = orEmpty(a.Tools), orEmptyMap(a.Metadata)
-	a.ToolResources = orRaw(a.ToolResources, `{}`)
+	a.ToolResources.complete()
 	a.ResponseFormat = orRaw(a.ResponseFormat, `"auto"`)
 }
 
@@ -65,9 +65,18 @@ func (l *Catalog) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	return list[Assistant](ctx, l.objects, p, kindAssistant, "", page)
 }
 
-// Update sets the fields of a request. It does not affect existing runs.
-func (l *Catalog) Update(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Assistant, error) {
-	return update(ctx, l.objects, p, assistantKey(id), func(a *Assistant) error {
+// UpdateAssistant sets the fields of a request. It does not affect existing runs.
+func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Assistant, error) {
+	var resources struct {
+		ToolResources Resources `json:"tool_resources"`
+	}
+	if err := json.Unmarshal(request, &resources); err != nil {
+		return nil, err
+	}
+	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources"); err != nil {
+		return nil, err
+	}
+	return update(ctx, s.Objects, p, assistantKey(id), func(a *Assistant) error {
 		changed, err := patched(a, request, "model", "metadata")
 		if err != nil {
 			return err

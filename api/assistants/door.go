@@ -43,6 +43,9 @@ func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err := x.Decode(r, assistantRequest, &a); err != nil {
 		return err
 	}
+	if err := d.service.settle(r.Context(), c.Project, &a.ToolResources, "tool_resources"); err != nil {
+		return err
+	}
 	made, err := d.service.catalog.Create(r.Context(), c.Project, &a)
 	return answerJSON(x, made, err)
 }
@@ -70,7 +73,7 @@ func (d *Door) UpdateAssistant(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err := x.Decode(r, assistantUpdate, &request); err != nil {
 		return err
 	}
-	a, err := d.service.catalog.Update(r.Context(), c.Project, r.PathValue("assistant"), request)
+	a, err := d.service.UpdateAssistant(r.Context(), c.Project, r.PathValue("assistant"), request)
 	return answerJSON(x, a, err)
 }
 

@@ -16,13 +16,13 @@ func (d *Door) CreateThreadAndRun(x *exchange.Exchange, r *http.Request, c berth
 		return err
 	}
 	thread, run, err := d.service.CreateThreadAndRun(r.Context(), c, &req)
-	return d.answerRun(x, r, c, thread, run, req.Stream, err)
+	return d.answerRun(x, r, c, followed{thread: thread, run: run, stream: req.Stream}, err)
 }
 
 // CreateRun serves POST /v1/threads/{thread}/runs.
 func (d *Door) CreateRun(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", stepIncludable)
+	content := len(q.List("include", stepIncludable)) > 0
 	if err := q.End(); err != nil {
 		return err
 	}
@@ -31,7 +31,7 @@ func (d *Door) CreateRun(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 		return err
 	}
 	run, err := d.service.CreateRun(r.Context(), c, r.PathValue("thread"), &req)
-	return d.answerRun(x, r, c, nil, run, req.Stream, err)
+	return d.answerRun(x, r, c, followed{run: run, stream: req.Stream, content: content}, err)
 }
 
 // SubmitToolOutputs serves POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs.
@@ -44,32 +44,40 @@ func (d *Door) SubmitToolOutputs(x *exchange.Exchange, r *http.Request, c berth.
 		return err
 	}
 	run, err := d.service.SubmitToolOutputs(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), req.ToolOutputs)
-	return d.answerRun(x, r, c, nil, run, req.Stream, err)
+	return d.answerRun(x, r, c, followed{run: run, stream: req.Stream}, err)
 }
 
-// answerRun answers with a run that has just been started or continued, or streams it.
-func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record, stream bool, err error) error {
+// A followed is a run that has just been started or continued.
+type followed struct {
+	thread  *Thread // that was created for it, or nil
+	run     *Record
+	stream  bool // the client wants a stream
+	content bool // in which search results have their content
+}
+
+// answerRun answers with a run, or streams it.
+func (d *Door) answerRun(x *exchange.Exchange, r *http.Request, c berth.Caller, f followed, err error) error {
 	if err != nil {
 		return err
 	}
 	x.Settle()
-	if stream {
-		return d.streamRun(x, r, c, t, run)
+	if f.stream {
+		return d.streamRun(x, r, c, f)
 	}
-	return x.JSON(http.StatusOK, run.Run)
+	return x.JSON(http.StatusOK, f.run.Run)
 }
 
 // streamRun streams the events of a run until it ends or waits for outputs. The run
 // continues if the client disconnects.
-func (d *Door) streamRun(x *exchange.Exchange, r *http.Request, c berth.Caller, t *Thread, run *Record) error {
+func (d *Door) streamRun(x *exchange.Exchange, r *http.Request, c berth.Caller, f followed) error {
 	out, ctx := x.Stream(r, false)
 	defer out.Close()
-	for ev, err := range d.service.Follow(ctx, c, run, t) {
+	for ev, err := range d.service.Follow(ctx, c, f.run, f.thread, f.content) {
 		if ctx.Err() != nil && r.Context().Err() == nil {
 			return nil // a keep-alive has detected that the client is gone
 		}
 		if err != nil {
-			err = exchange.FollowError(ctx, berth.ResponseID(run.Run.ID), err)
+			err = exchange.FollowError(ctx, berth.ResponseID(f.run.Run.ID), err)
 			_, e := exchange.Describe(err, x.RequestID())
 			_ = out.JSON("error", e)
 			return err
@@ -118,12 +126,12 @@ func (d *Door) CancelRun(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 // ListRunSteps serves GET /v1/threads/{thread}/runs/{run}/steps.
 func (d *Door) ListRunSteps(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", stepIncludable)
+	content := len(q.List("include", stepIncludable)) > 0
 	page := q.PageBoth()
 	if err := q.End(); err != nil {
 		return err
 	}
-	steps, err := d.service.Steps(r.Context(), c, r.PathValue("thread"), r.PathValue("run"))
+	steps, err := d.service.Steps(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), content)
 	if err != nil {
 		return err
 	}
@@ -134,10 +142,10 @@ func (d *Door) ListRunSteps(x *exchange.Exchange, r *http.Request, c berth.Calle
 // GetRunStep serves GET /v1/threads/{thread}/runs/{run}/steps/{step}.
 func (d *Door) GetRunStep(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	q.List("include", stepIncludable)
+	content := len(q.List("include", stepIncludable)) > 0
 	if err := q.End(); err != nil {
 		return err
 	}
-	step, err := d.service.Step(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), r.PathValue("step"))
+	step, err := d.service.Step(r.Context(), c, r.PathValue("thread"), r.PathValue("run"), r.PathValue("step"), content)
 	return answerJSON(x, step, err)
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
@@ -45,7 +46,7 @@ func newHouse(t *testing.T, turns ...[]model.Delta) *house {
 		check(t, e.Close(ctx))
 		check(t, st.Close())
 	})
-	s := New(Options{Objects: st, Responses: st, Engine: e, Journal: events, Files: noFiles{}, Log: log})
+	s := New(Options{Objects: st, Responses: st, Engine: e, Journal: events, Files: noFiles{}, ContainerFiles: noContainerFiles{}, Log: log})
 	return &house{s, t, st, m}
 }
 
@@ -76,7 +77,7 @@ func (h *house) assistant() *Assistant {
 // noted saves a new run of a thread without starting it, like a server that crashes then.
 func (h *house) noted() *Record {
 	h.t.Helper()
-	r := newRecord(h.assistant(), h.thread(), &RunRequest{}, time.Now().Unix())
+	r := newRecord(h.assistant(), &Thread{ID: h.thread()}, &RunRequest{}, time.Now().Unix())
 	objects, err := runObjects(r, "")
 	check(h.t, err)
 	check(h.t, h.Objects.CreateObjects(h.t.Context(), caller.Project, objects...))
@@ -192,6 +193,16 @@ type noFiles struct{}
 
 func (noFiles) Get(_ context.Context, _ berth.ProjectID, id berth.FileID) (*berth.File, error) {
 	return nil, berth.Errorf(berth.CodeNotFound, "No such File object: %s", id)
+}
+
+func (noFiles) Create(context.Context, berth.ProjectID, files.CreateRequest, io.Reader) (*berth.File, error) {
+	return nil, errors.ErrUnsupported
+}
+
+type noContainerFiles struct{}
+
+func (noContainerFiles) Open(context.Context, berth.ProjectID, berth.ContainerID, berth.CFileID) (io.ReadCloser, *berth.ContainerFile, error) {
+	return nil, nil, errors.ErrUnsupported
 }
 
 func (noFiles) Open(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {

@@ -41,20 +41,22 @@ type Content struct {
 	ImageURL  *ImageURL  `json:"image_url,omitempty"`
 }
 
-// A Text is the text of a part. It has no annotations, because no supported tool adds any.
+// A Text is the text of a part.
 type Text struct {
-	Value       string            `json:"value"`
-	Annotations []json.RawMessage `json:"annotations"`
+	Value       string       `json:"value"`
+	Annotations []Annotation `json:"annotations"`
 }
 
 // UnmarshalJSON also accepts the short form of requests, a string.
 func (t *Text) UnmarshalJSON(b []byte) error {
-	t.Annotations = []json.RawMessage{}
+	t.Annotations = []Annotation{}
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, &t.Value)
 	}
 	type plain Text
-	return json.Unmarshal(b, (*plain)(t))
+	err := json.Unmarshal(b, (*plain)(t))
+	t.Annotations = orEmpty(t.Annotations)
+	return err
 }
 
 // An ImageFile is an uploaded image.
@@ -136,11 +138,12 @@ func (m *Message) item() berth.Item {
 	for _, c := range m.Content {
 		switch {
 		case c.Text != nil && m.Role == "assistant":
-			parts = append(parts, berth.Content{Type: "output_text", Text: c.Text.Value})
+			parts = append(parts, berth.Content{Type: "output_text", Text: c.Text.withoutMarks()})
 		case c.Text != nil:
 			parts = append(parts, berth.Content{Type: "input_text", Text: c.Text.Value})
 		case c.Refusal != nil:
 			parts = append(parts, berth.Content{Type: "refusal", Refusal: *c.Refusal})
+		case c.ImageFile != nil && m.Role == "assistant": // no model reads images of its own messages
 		case c.ImageFile != nil:
 			parts = append(parts, berth.Content{Type: "input_image", FileID: string(c.ImageFile.FileID), Detail: c.ImageFile.Detail})
 		case c.ImageURL != nil:
@@ -153,17 +156,23 @@ func (m *Message) item() berth.Item {
 	return berth.NewItem(berth.Message{ID: m.ID, Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: m.Role, Content: parts})
 }
 
-// contentOf returns the content of an item of the model.
-func contentOf(it berth.Item) []Content {
+// contentOf returns the content of an item of the model, which is or was the message of a
+// part: the images that code displayed before it, and its texts.
+func (r *Record) contentOf(leg berth.ResponseID, p *part, it berth.Item) []Content {
 	var m berth.Message
 	out := []Content{}
+	for _, id := range p.images {
+		if r.Files[id] {
+			out = append(out, Content{Type: "image_file", ImageFile: &ImageFile{FileID: id}})
+		}
+	}
 	if it.Decode(&m) != nil {
 		return out
 	}
 	for _, c := range m.Content {
 		switch c.Type {
 		case "output_text":
-			out = append(out, Content{Type: "text", Text: &Text{Value: c.Text, Annotations: []json.RawMessage{}}})
+			out = append(out, Content{Type: "text", Text: r.annotated(leg, p.index, c)})
 		case "refusal":
 			out = append(out, Content{Type: "refusal", Refusal: &c.Refusal})
 		}

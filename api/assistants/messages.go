@@ -9,7 +9,6 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
 
@@ -44,11 +43,7 @@ func (s *Service) newMessages(ctx context.Context, p berth.ProjectID, thread str
 func (s *Service) checkFiles(ctx context.Context, p berth.ProjectID, req *MessageRequest, at string) error {
 	named := req.files()
 	for _, param := range slices.Sorted(maps.Keys(named)) {
-		_, err := s.Files.Get(ctx, p, named[param])
-		if berth.ErrorCode(err) == berth.CodeNotFound {
-			return berth.Invalid(at+param, "No file found with id '%s'.", rule.Clip(string(named[param])))
-		}
-		if err != nil {
+		if err := s.checkFile(ctx, p, named[param], at+param); err != nil {
 			return err
 		}
 	}
@@ -58,19 +53,23 @@ func (s *Service) checkFiles(ctx context.Context, p berth.ProjectID, req *Messag
 // CreateMessage adds a message to a thread. It returns an error if the thread has an active
 // run.
 func (s *Service) CreateMessage(ctx context.Context, c berth.Caller, thread string, req *MessageRequest) (*Message, error) {
-	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
+	t, err := s.Thread(ctx, c.Project, thread)
+	if err != nil {
 		return nil, err
 	}
 	messages, objects, err := s.newMessages(ctx, c.Project, thread, []MessageRequest{*req}, "")
 	if err != nil {
 		return nil, err
 	}
-	run, err := s.latest(ctx, c, thread)
+	_, run, err := s.latest(ctx, c, thread)
 	if err != nil {
 		return nil, err
 	}
 	if run != nil && run.Status.Active() {
 		return nil, berth.Errorf(berth.CodeInvalid, "Can't add messages to %s while a run %s is active.", thread, run.ID)
+	}
+	if err := s.attachTo(ctx, c.Project, t, []MessageRequest{*req}); err != nil {
+		return nil, err
 	}
 	if err := s.Objects.CreateObjects(ctx, c.Project, objects...); errors.Is(err, store.ErrNotFound) {
 		return nil, notFound("thread", thread)

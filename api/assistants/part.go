@@ -16,12 +16,15 @@ type part struct {
 	index   int        // of its first item in the output
 	message berth.Item // zero if the part is calls
 	calls   []berth.Item
-	open    bool // an item is in progress
+	places  []int          // of the calls in the output
+	images  []berth.FileID // what code displayed since the message before this one
+	open    bool           // an item is in progress
 }
 
 // parts divides a response's output. It skips items of abandoned turns.
 func parts(leg *berth.Response) []*part {
 	var out []*part
+	var shown []berth.FileID
 	for i, it := range leg.Output {
 		kind, isCall := callKinds[it.Type()]
 		if !isCall && it.Type() != berth.ItemMessage || abandoned(leg, i) {
@@ -34,9 +37,14 @@ func parts(leg *berth.Response) []*part {
 			out = append(out, p)
 		}
 		if isCall {
-			p.calls = append(p.calls, it)
+			p.calls, p.places = append(p.calls, it), append(p.places, i)
 		} else {
-			p.message = it
+			p.message, p.images, shown = it, shown, nil
+		}
+		if call := codeCall(it); call != nil {
+			for _, o := range images(leg.ID, i, call) {
+				shown = append(shown, o.id)
+			}
 		}
 		p.open = p.open || it.Status() == berth.StatusInProgress
 	}

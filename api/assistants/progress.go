@@ -3,19 +3,34 @@ package assistants
 import (
 	"context"
 	"errors"
+	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
 )
 
-// latest returns the current state of a thread's last run, or nil if there is no run.
-func (s *Service) latest(ctx context.Context, c berth.Caller, thread string) (*Run, error) {
+// latest returns a thread's last run and its current state, or nil if there is no run.
+func (s *Service) latest(ctx context.Context, c berth.Caller, thread string) (*Record, *Run, error) {
 	records, _, err := list[Record](ctx, s.Objects, c.Project, kindRun, thread, store.Page{Limit: 1})
 	if err != nil || len(records) == 0 {
-		return nil, err
+		return nil, nil, err
 	}
 	run, _, err := s.current(ctx, c, records[0])
-	return run, err
+	return records[0], run, err
+}
+
+// container returns the last container of a run and those before it on the thread, or "".
+func (s *Service) container(ctx context.Context, p berth.ProjectID, r *Record) (berth.ContainerID, error) {
+	for _, leg := range slices.Backward(r.Legs) {
+		rec, err := s.response(ctx, p, leg.Response)
+		if err != nil {
+			return "", err
+		}
+		if rec != nil && rec.Container != "" {
+			return rec.Container, nil
+		}
+	}
+	return r.Container, nil
 }
 
 // upToDate saves the messages of the thread's last run so far. It returns an error if the
@@ -24,7 +39,7 @@ func (s *Service) upToDate(ctx context.Context, c berth.Caller, thread string) e
 	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
 		return err
 	}
-	_, err := s.latest(ctx, c, thread)
+	_, _, err := s.latest(ctx, c, thread)
 	return err
 }
 
@@ -61,6 +76,9 @@ func (s *Service) current(ctx context.Context, c berth.Caller, r *Record) (*Run,
 	var body *berth.Response
 	if leg != nil {
 		body = leg.Body
+		if err := s.saveOutputs(ctx, c, r, body); err != nil {
+			return nil, nil, err
+		}
 	}
 	run := r.View(body, s.Now())
 	if err := s.save(ctx, c.Project, r, &run, body); err != nil {
@@ -104,7 +122,7 @@ func (r *Record) end(run *Run) {
 func (s *Service) save(ctx context.Context, p berth.ProjectID, r *Record, run *Run, leg *berth.Response) error {
 	var messages []*Message
 	if leg != nil {
-		messages = messagesOf(run, leg)
+		messages = r.messagesOf(run, leg)
 	}
 	for _, m := range messages[min(r.Saved, len(messages)):] {
 		o, err := objectOf(kindMessage, m.ThreadID, m.ID, m.CreatedAt, m)

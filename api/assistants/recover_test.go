@@ -168,7 +168,7 @@ func TestStreamOfAnEarlierLeg(t *testing.T) {
 	check(t, err)
 	h.until(r, Completed)
 	var last Event
-	for ev, err := range h.Follow(t.Context(), caller, &earlier, nil) {
+	for ev, err := range h.Follow(t.Context(), caller, &earlier, nil, true) {
 		check(t, err)
 		last = ev
 	}

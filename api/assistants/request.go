@@ -1,6 +1,7 @@
 package assistants
 
 import (
+	"cmp"
 	"encoding/json"
 
 	"github.com/berth-run/berth"
@@ -15,7 +16,7 @@ type RunRequest struct {
 	AdditionalInstructions *string           `json:"additional_instructions"`
 	AdditionalMessages     []MessageRequest  `json:"additional_messages"`
 	Tools                  *[]berth.Tool     `json:"tools"`
-	ToolResources          json.RawMessage   `json:"tool_resources"`
+	ToolResources          *Resources        `json:"tool_resources"`
 	Metadata               map[string]string `json:"metadata"`
 	Temperature            *float64          `json:"temperature"`
 	TopP                   *float64          `json:"top_p"`
@@ -30,10 +31,10 @@ type RunRequest struct {
 }
 
 // newRecord returns the run of a request. Fields that the request omits are those of the
-// assistant.
-func newRecord(a *Assistant, thread string, req *RunRequest, now int64) *Record {
-	run := Run{ID: berth.NewID(prefixRun), Object: string(kindRun), CreatedAt: now, AssistantID: a.ID, ThreadID: thread,
-		Status: Queued, Model: a.Model, Tools: a.Tools, ToolResources: orRaw(req.ToolResources, `{}`), Metadata: orEmptyMap(req.Metadata),
+// assistant. Its tools may also use the resources of the thread.
+func newRecord(a *Assistant, thread *Thread, req *RunRequest, now int64) *Record {
+	run := Run{ID: berth.NewID(prefixRun), Object: string(kindRun), CreatedAt: now, AssistantID: a.ID, ThreadID: thread.ID,
+		Status: Queued, Model: a.Model, Tools: a.Tools, ToolResources: a.ToolResources, Metadata: orEmptyMap(req.Metadata),
 		Temperature: a.Temperature, TopP: a.TopP, MaxCompletionTokens: req.MaxCompletionTokens, MaxPromptTokens: req.MaxPromptTokens,
 		TruncationStrategy: Truncation{Type: "auto"}, ResponseFormat: orRaw(req.ResponseFormat, string(a.ResponseFormat)),
 		ToolChoice: orRaw(req.ToolChoice, `"auto"`), ParallelToolCalls: req.ParallelToolCalls == nil || *req.ParallelToolCalls,
@@ -41,6 +42,10 @@ func newRecord(a *Assistant, thread string, req *RunRequest, now int64) *Record 
 	if req.Model != "" {
 		run.Model = req.Model
 	}
+	if req.ToolResources != nil {
+		run.ToolResources = *req.ToolResources
+	}
+	run.ToolResources = run.ToolResources.with(thread.ToolResources)
 	if a.Instructions != nil {
 		run.Instructions = *a.Instructions
 	}
@@ -95,11 +100,11 @@ func (r *Record) Request(items []berth.Item) (*berth.ResponseRequest, error) {
 		req.MaxOutputTokens = &left
 	}
 	for _, t := range run.Tools {
-		converted, err := toolKinds[t.Type()](t)
+		converted, err := toolKinds[t.Type()](t, r)
 		if err != nil {
 			return nil, err
 		}
-		req.Tools = append(req.Tools, converted)
+		req.Tools = append(req.Tools, converted...)
 	}
 	req.ToolChoice = toolChoice(run.ToolChoice, len(r.Legs) == 1)
 	if n := len(r.Legs); n > 1 {
@@ -112,27 +117,78 @@ func (r *Record) Request(items []berth.Item) (*berth.ResponseRequest, error) {
 	return req, nil
 }
 
-// toolKinds converts tools to those of a response, by type. The rules of requests refuse
-// all other types.
-var toolKinds = map[string]func(berth.Tool) (berth.Tool, error){
-	berth.ToolFunction: functionTool,
+// toolKinds converts tools of a run to those of its next response, by type. The rules of
+// requests refuse all other types.
+var toolKinds = map[string]func(berth.Tool, *Record) ([]berth.Tool, error){
+	berth.ToolFunction:   functionTool,
+	berth.ToolCode:       codeTool,
+	berth.ToolFileSearch: searchTool,
+}
+
+// codeTool converts the code interpreter. Its files are put into the container once, with
+// the first leg.
+func codeTool(_ berth.Tool, r *Record) ([]berth.Tool, error) {
+	container := map[string]any{"type": "auto"}
+	if ids := r.Run.ToolResources.code(); len(r.Legs) == 1 && len(ids) > 0 {
+		container["file_ids"] = ids
+	}
+	return []berth.Tool{berth.NewTool(map[string]any{"type": berth.ToolCode, "container": container})}, nil
+}
+
+// searchOptions are the options of an assistant's file search.
+type searchOptions struct {
+	MaxNumResults  int            `json:"max_num_results"`
+	RankingOptions *SearchRanking `json:"ranking_options"`
+}
+
+func searchOptionsOf(t berth.Tool) (searchOptions, error) {
+	var envelope struct {
+		FileSearch searchOptions `json:"file_search"`
+	}
+	err := t.Decode(&envelope)
+	return envelope.FileSearch, err
+}
+
+// searchTool converts the file search. A run without vector stores has nothing to search,
+// so the model is not offered the tool.
+func searchTool(t berth.Tool, r *Record) ([]berth.Tool, error) {
+	options, err := searchOptionsOf(t)
+	stores := r.Run.ToolResources.search()
+	if err != nil || len(stores) == 0 {
+		return nil, err
+	}
+	search := berth.FileSearchTool{Type: berth.ToolFileSearch, VectorStoreIDs: stores, MaxNumResults: options.MaxNumResults}
+	if o := options.RankingOptions; o != nil {
+		search.RankingOptions = &berth.RankingOptions{ScoreThreshold: o.ScoreThreshold}
+	}
+	return []berth.Tool{berth.NewTool(search)}, nil
+}
+
+// rankingOf returns the ranking of a run's file search.
+func rankingOf(run *Run) SearchRanking {
+	for _, t := range run.Tools {
+		if options, err := searchOptionsOf(t); err == nil && t.Type() == berth.ToolFileSearch && options.RankingOptions != nil {
+			return SearchRanking{cmp.Or(options.RankingOptions.Ranker, "auto"), options.RankingOptions.ScoreThreshold}
+		}
+	}
+	return SearchRanking{Ranker: "auto"}
 }
 
 // functionTool converts a function. By default, functions of assistants are not strict,
 // unlike those of responses.
-func functionTool(t berth.Tool) (berth.Tool, error) {
+func functionTool(t berth.Tool, _ *Record) ([]berth.Tool, error) {
 	var envelope struct {
 		Function berth.FunctionTool `json:"function"`
 	}
 	if err := t.Decode(&envelope); err != nil {
-		return t, err
+		return nil, err
 	}
 	f := envelope.Function
 	f.Type = berth.ToolFunction
 	if f.Strict == nil {
 		f.Strict = new(bool)
 	}
-	return berth.NewTool(f), nil
+	return []berth.Tool{berth.NewTool(f)}, nil
 }
 
 // toolChoice converts a run's tool choice to that of a response. A forced choice applies to
@@ -143,8 +199,11 @@ func toolChoice(choice json.RawMessage, first bool) json.RawMessage {
 		Function struct{ Name string }
 	}
 	if json.Unmarshal(choice, &named) == nil {
-		raw, _ := json.Marshal(map[string]string{"type": named.Type, "name": named.Function.Name}) // strings always marshal
-		choice = raw
+		tool := map[string]string{"type": named.Type}
+		if named.Function.Name != "" {
+			tool["name"] = named.Function.Name
+		}
+		choice, _ = json.Marshal(tool) // strings always marshal
 	}
 	if !first && string(choice) != `"none"` {
 		return json.RawMessage(`"auto"`)

@@ -7,29 +7,65 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/vectorstore"
 )
 
 // The requests of the Assistants API, as in OpenAI's OpenAPI document.
 
 // assistantTools allows the tools of assistants. To add a tool, add a rule here and a line
 // in toolKinds.
-var assistantTools = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
+var assistantTools = rule.ByType(map[string]rule.Rule{
 	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{
 		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
 	}, "name")}, "function"),
-}, "tools", unservedAssistantTools))
-
-var unservedAssistantTools = []string{"code_interpreter", "file_search"}
-
-// toolResources allows empty resources only, because no supported tool has resources.
-var toolResources = rule.Object(rule.Fields{
-	"code_interpreter": rule.Object(rule.Fields{"file_ids": rule.UnsupportedUnlessEmpty}),
-	"file_search":      rule.Object(rule.Fields{"vector_store_ids": rule.UnsupportedUnlessEmpty, "vector_stores": rule.UnsupportedUnlessEmpty}),
+	berth.ToolCode: typeOnly,
+	berth.ToolFileSearch: rule.Object(rule.Fields{"type": rule.AnyText, "file_search": rule.Object(rule.Fields{
+		"max_num_results": rule.Integer(1, 50),
+		"ranking_options": rule.Object(rule.Fields{
+			"ranker": rule.OneOf("auto", "default_2024_08_21"), "score_threshold": rule.Decimal(0, 1),
+		}, "score_threshold"),
+	})}),
 })
+
+var typeOnly = rule.Object(rule.Fields{"type": rule.AnyText})
+
+var (
+	codeResources  = rule.Object(rule.Fields{"file_ids": rule.List(rule.Text(1, 256), maxCodeFiles)})
+	vectorStoreIDs = rule.List(rule.Text(1, 256), 1)
+	newVectorStore = rule.Object(rule.Fields{
+		"file_ids": rule.List(rule.Text(1, 256), 10_000), "chunking_strategy": vectorstore.ChunkingRule, "metadata": rule.Metadata,
+	})
+
+	// newResources may create a vector store, toolResources only name one.
+	newResources = rule.Object(rule.Fields{
+		"code_interpreter": codeResources,
+		"file_search":      searchResources,
+	})
+	toolResources = rule.Object(rule.Fields{
+		"code_interpreter": codeResources,
+		"file_search":      rule.Object(rule.Fields{"vector_store_ids": vectorStoreIDs}),
+	})
+)
+
+// searchResources allows the id of a vector store or the description of a new one.
+func searchResources(at string, v any) error {
+	if err := searchShape(at, v); err != nil {
+		return err
+	}
+	obj := v.(map[string]any)
+	ids, _ := obj["vector_store_ids"].([]any)
+	described, _ := obj["vector_stores"].([]any)
+	if len(ids) > 0 && len(described) > 0 {
+		return berth.Invalid(at, "Invalid '%s': set 'vector_store_ids' or 'vector_stores', not both.", at)
+	}
+	return nil
+}
+
+var searchShape = rule.Object(rule.Fields{"vector_store_ids": vectorStoreIDs, "vector_stores": rule.List(newVectorStore, 1)})
 
 var messageAttachment = rule.Object(rule.Fields{
 	"file_id": rule.Text(1, 256),
-	"tools":   rule.List(rule.ByType(rule.WithUnsupported(map[string]rule.Rule{}, "tools", unservedAssistantTools)), 0),
+	"tools":   rule.List(rule.ByType(map[string]rule.Rule{berth.ToolCode: typeOnly, berth.ToolFileSearch: typeOnly}), 0),
 }, "file_id", "tools")
 
 var (
@@ -46,11 +82,11 @@ var (
 		"top_p":            rule.Decimal(0, 1),
 		"response_format":  runFormat,
 	}
-	assistantRequest = rule.Object(assistantConfig, "model")
+	assistantRequest = rule.Object(with(assistantConfig, rule.Fields{"tool_resources": newResources}), "model")
 	assistantUpdate  = rule.Object(assistantConfig)
 
 	threadFields = rule.Fields{
-		"messages": rule.List(messageRequest, 0), "tool_resources": toolResources, "metadata": rule.Metadata,
+		"messages": rule.List(messageRequest, 0), "tool_resources": newResources, "metadata": rule.Metadata,
 	}
 	threadRequest  = rule.Object(threadFields)
 	threadUpdate   = rule.Object(rule.Fields{"tool_resources": toolResources, "metadata": rule.Metadata})
@@ -173,9 +209,11 @@ func runToolChoice(at string, v any) error {
 	return runToolChoices(at, v)
 }
 
-var runToolChoices = rule.ByType(rule.WithUnsupported(map[string]rule.Rule{
-	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")}, "function"),
-}, "tools", unservedAssistantTools))
+var runToolChoices = rule.ByType(map[string]rule.Rule{
+	berth.ToolFunction:   rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")}, "function"),
+	berth.ToolCode:       typeOnly,
+	berth.ToolFileSearch: typeOnly,
+})
 
 // runFormat allows "auto" or a format.
 func runFormat(at string, v any) error {
@@ -193,6 +231,5 @@ var runFormats = rule.ByType(map[string]rule.Rule{
 	}, "name")}, "json_schema"),
 })
 
-// stepIncludable are the values of "include" of steps. They have no effect, because the tool
-// that they concern is not supported.
+// stepIncludable are the values of "include" of steps: the content of search results.
 var stepIncludable = []string{"step_details.tool_calls[*].file_search.results[*].content"}

@@ -54,7 +54,7 @@ type Run struct {
 	Model               string            `json:"model"`
 	Instructions        string            `json:"instructions"`
 	Tools               []berth.Tool      `json:"tools"`
-	ToolResources       json.RawMessage   `json:"tool_resources"`
+	ToolResources       Resources         `json:"tool_resources"`
 	Metadata            map[string]string `json:"metadata"`
 	Temperature         *float64          `json:"temperature"`
 	TopP                *float64          `json:"top_p"`
@@ -112,6 +112,11 @@ type Record struct {
 	Saved    int   `json:"said,omitempty"`      // number of messages of the last leg that are saved in the thread
 	CancelAt int64 `json:"cancel_at,omitempty"` // when the client cancelled it, in Unix seconds
 	Ended    bool  `json:"ended,omitempty"`
+
+	// Files are the outputs of the run by the ids of their files. One that could not be saved is false.
+	Files map[berth.FileID]bool `json:"files,omitempty"`
+	// Container is the last container of the thread's runs before this one, or "".
+	Container berth.ContainerID `json:"container,omitempty"`
 }
 
 // A Leg is one response of a run.

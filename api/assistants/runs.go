@@ -33,24 +33,23 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 	if err != nil {
 		return nil, err
 	}
-	if _, err := s.Thread(ctx, c.Project, thread); err != nil {
-		return nil, err
-	}
-	before, err := s.latest(ctx, c, thread)
+	t, err := s.Thread(ctx, c.Project, thread)
 	if err != nil {
 		return nil, err
 	}
-	prev := ""
-	if before != nil {
-		if prev = before.ID; before.Status.Active() {
-			return nil, alreadyActive(thread, prev)
-		}
+	prev, container, err := s.before(ctx, c, thread)
+	if err != nil {
+		return nil, err
 	}
 	_, messages, err := s.newMessages(ctx, c.Project, thread, req.AdditionalMessages, "additional_messages")
 	if err != nil {
 		return nil, err
 	}
-	r := newRecord(a, thread, req, s.Now().Unix())
+	if err := s.attachTo(ctx, c.Project, t, req.AdditionalMessages); err != nil {
+		return nil, err
+	}
+	r := newRecord(a, t, req, s.Now().Unix())
+	r.Container = container
 	made, err := runObjects(r, prev)
 	if err != nil {
 		return nil, err
@@ -58,7 +57,7 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 	made = append(messages, made...)
 	switch err := s.Objects.CreateObjects(ctx, c.Project, made...); {
 	case errors.Is(err, store.ErrExists): // another run was created first
-		if other, err := s.latest(ctx, c, thread); err == nil && other != nil {
+		if _, other, err := s.latest(ctx, c, thread); err == nil && other != nil {
 			prev = other.ID
 		}
 		return nil, alreadyActive(thread, prev)
@@ -68,6 +67,20 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 		return nil, err
 	}
 	return s.startNew(ctx, c, r, made)
+}
+
+// before returns the run that precedes a new one on a thread, or "", and its container. It
+// returns an error if that run is active.
+func (s *Service) before(ctx context.Context, c berth.Caller, thread string) (run string, container berth.ContainerID, err error) {
+	r, last, err := s.latest(ctx, c, thread)
+	if err != nil || last == nil {
+		return "", "", err
+	}
+	if last.Status.Active() {
+		return "", "", alreadyActive(thread, last.ID)
+	}
+	container, err = s.container(ctx, c.Project, r)
+	return last.ID, container, err
 }
 
 // CreateThreadAndRun creates a thread and starts a run of an assistant on it.
@@ -80,11 +93,16 @@ func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *R
 	if wanted == nil {
 		wanted = &ThreadRequest{}
 	}
-	t, made, err := s.newThread(ctx, c.Project, wanted, "thread.messages")
+	if req.ToolResources != nil {
+		if err := s.settle(ctx, c.Project, req.ToolResources, "tool_resources"); err != nil {
+			return nil, nil, err
+		}
+	}
+	t, made, err := s.newThread(ctx, c.Project, wanted, "thread")
 	if err != nil {
 		return nil, nil, err
 	}
-	r := newRecord(a, t.ID, req, s.Now().Unix())
+	r := newRecord(a, t, req, s.Now().Unix())
 	run, err := runObjects(r, "")
 	if err != nil {
 		return nil, nil, err
@@ -283,8 +301,9 @@ func quoted(ids []string) string {
 	return "[" + strings.Join(all[:min(len(all), 20)], ", ") + "]"
 }
 
-// Steps returns the steps of a run, the oldest first.
-func (s *Service) Steps(ctx context.Context, c berth.Caller, thread, id string) ([]Step, error) {
+// Steps returns the steps of a run, the oldest first. content is whether search results have
+// their content.
+func (s *Service) Steps(ctx context.Context, c berth.Caller, thread, id string, content bool) ([]Step, error) {
 	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
 		return nil, err
@@ -294,12 +313,18 @@ func (s *Service) Steps(ctx context.Context, c berth.Caller, thread, id string) 
 		return nil, err
 	}
 	legs, err := s.legs(ctx, c.Project, r)
-	return r.Steps(run, legs), err
+	steps := r.Steps(run, legs)
+	if !content {
+		for i := range steps {
+			steps[i] = steps[i].withoutContent()
+		}
+	}
+	return steps, err
 }
 
 // Step returns one step of a run.
-func (s *Service) Step(ctx context.Context, c berth.Caller, thread, run, id string) (*Step, error) {
-	steps, err := s.Steps(ctx, c, thread, run)
+func (s *Service) Step(ctx context.Context, c berth.Caller, thread, run, id string, content bool) (*Step, error) {
+	steps, err := s.Steps(ctx, c, thread, run, content)
 	if err != nil {
 		return nil, err
 	}

@@ -5,29 +5,36 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"time"
 
+	"golang.org/x/sync/singleflight"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/store"
 )
 
 // Options are a Service's parts. All except Now are required.
 type Options struct {
-	Objects   store.Objects
-	Responses store.Responses
-	Engine    *engine.Engine
-	Journal   *journal.Journal // the engine's journal
-	Files     Files
-	Log       *slog.Logger
-	Now       func() time.Time // default time.Now
+	Objects        store.Objects
+	Responses      store.Responses
+	Engine         *engine.Engine
+	Journal        *journal.Journal // the engine's journal
+	Files          Files
+	ContainerFiles ContainerFiles
+	VectorStores   VectorStores
+	Log            *slog.Logger
+	Now            func() time.Time // default time.Now
 }
 
-// Files provides the uploaded files; *files.Service implements it.
+// Files stores the uploaded files; *files.Service implements it.
 type Files interface {
 	Get(ctx context.Context, p berth.ProjectID, id berth.FileID) (*berth.File, error)
+	Create(ctx context.Context, p berth.ProjectID, req files.CreateRequest, content io.Reader) (*berth.File, error)
 }
 
 // A Service stores threads and runs assistants on them. It is safe for concurrent use. Its
@@ -35,6 +42,7 @@ type Files interface {
 type Service struct {
 	Options
 	catalog Catalog
+	saving  singleflight.Group // of outputs, by project and file
 }
 
 // New returns a service.
@@ -42,7 +50,7 @@ func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	return &Service{opts, Catalog{opts.Objects, opts.Now}}
+	return &Service{Options: opts, catalog: Catalog{opts.Objects, opts.Now}}
 }
 
 // objectOf returns the stored object with the JSON of v.

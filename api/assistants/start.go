@@ -24,6 +24,9 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record
 			return nil, err
 		}
 	}
+	if err := s.awaitIndex(ctx, c.Project, &r.Run.ToolResources); err != nil {
+		return nil, err
+	}
 	n := len(r.Legs) - 1
 	req, err := r.Request(items)
 	if err != nil {
@@ -34,7 +37,7 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record
 	} else if !fits {
 		return s.endAs(ctx, c, r, func(run *Run) { run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: "max_prompt_tokens"} })
 	}
-	_, err = s.Engine.Create(ctx, c, req, engine.As(r.last().Response))
+	_, err = s.Engine.Create(ctx, c, req, engine.As(r.last().Response), engine.InContainer(r.Container))
 	if err != nil && !errors.Is(err, store.ErrExists) {
 		return nil, err
 	}

@@ -63,7 +63,7 @@ func (r *Record) Steps(run *Run, legs []*store.Response) []Step {
 		}
 		all := parts(leg.Body)
 		for i, p := range all {
-			out = append(out, newStep(run, leg.Body, p, i == len(all)-1, given))
+			out = append(out, r.newStep(run, leg.Body, p, i == len(all)-1, given))
 		}
 	}
 	return out
@@ -86,7 +86,7 @@ func (r *Record) answer(n int, rec *store.Response) *answer {
 
 // newStep returns the step of a part of a leg. last is whether the part is the last one.
 // given is the client's answer to the leg, or nil.
-func newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) Step {
+func (r *Record) newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) Step {
 	s := Step{ID: derivedID(prefixStep, leg.ID, p.index), Object: "thread.run.step", CreatedAt: startedAt(leg, p.index),
 		RunID: run.ID, AssistantID: run.AssistantID, ThreadID: run.ThreadID, Status: InProgress, Metadata: map[string]string{}}
 	if p.calls == nil {
@@ -94,7 +94,7 @@ func newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) S
 		s.StepDetails = StepDetails{Type: s.Type, MessageCreation: &MessageCreation{derivedID(berth.PrefixMessage, leg.ID, p.index)}}
 	} else {
 		s.Type = "tool_calls"
-		calls := p.toolCalls(given)
+		calls := r.toolCalls(leg, p, given)
 		s.StepDetails = StepDetails{Type: s.Type, ToolCalls: &calls}
 	}
 	switch {
@@ -133,6 +133,15 @@ func (s *Step) unanswered(run *Run, leg *berth.Response, p *part) {
 	}
 }
 
+// withoutContent returns the step without the content of search results.
+func (s Step) withoutContent() Step {
+	if calls := s.StepDetails.ToolCalls; calls != nil {
+		bare := withoutContent(*calls)
+		s.StepDetails.ToolCalls = &bare
+	}
+	return s
+}
+
 // stepError returns a run's error with a code that is valid for a step.
 func stepError(e *LastError) *LastError {
 	if e == nil || e.Code == "rate_limit_exceeded" {
@@ -142,21 +151,21 @@ func stepError(e *LastError) *LastError {
 }
 
 // messagesOf returns the ended messages of a leg of a run.
-func messagesOf(run *Run, leg *berth.Response) []*Message {
+func (r *Record) messagesOf(run *Run, leg *berth.Response) []*Message {
 	var out []*Message
 	for _, p := range parts(leg) {
 		if p.calls == nil && !p.open {
-			out = append(out, messageOf(run, leg, p))
+			out = append(out, r.messageOf(run, leg, p))
 		}
 	}
 	return out
 }
 
 // messageOf returns the message of a part.
-func messageOf(run *Run, leg *berth.Response, p *part) *Message {
+func (r *Record) messageOf(run *Run, leg *berth.Response, p *part) *Message {
 	m := &Message{ID: derivedID(berth.PrefixMessage, leg.ID, p.index), Object: string(kindMessage), CreatedAt: startedAt(leg, p.index),
 		AssistantID: &run.AssistantID, ThreadID: run.ThreadID, RunID: &run.ID, Status: berth.StatusInProgress, Role: "assistant",
-		Content: contentOf(p.message), Attachments: []Attachment{}, Metadata: map[string]string{}}
+		Content: r.contentOf(leg.ID, p, p.message), Attachments: []Attachment{}, Metadata: map[string]string{}}
 	at := endedAt(leg, p.index)
 	switch {
 	case p.open:

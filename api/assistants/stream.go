@@ -19,9 +19,11 @@ type Event struct {
 // from the response, so streams and lists always agree. It forwards text deltas.
 type EventStream struct {
 	record *Record
-	before *berth.Response // the response of the leg before the last, or nil
-	given  *answer         // the client's answer to it
-	leg    berth.Response  // the fold of the events so far
+	save   func(leg *berth.Response) error // saves outputs; nil if there are none
+	bare   bool                            // search results have no content
+	before *berth.Response                 // the response of the leg before the last, or nil
+	given  *answer                         // the client's answer to it
+	leg    berth.Response                  // the fold of the events so far
 	now    func() time.Time
 	steps  []*sentStep
 }
@@ -32,7 +34,10 @@ type sentStep struct {
 	step    Step
 	message *Message       // of a message_creation
 	texts   map[int]string // the text sent of each part of the message
-	calls   []string       // the arguments sent of each call
+	cites   map[int]int    // the number of annotations sent of each part
+	images  int            // the number of images before the texts of the message
+	calls   []string       // the arguments or code sent of each call
+	outputs bool           // the outputs of the call were sent
 	silent  bool           // the step itself is not sent, because another was open and clients expect one at a time
 	ended   bool
 }
@@ -67,13 +72,13 @@ func (t *EventStream) answered(run *Run) []Event {
 	var events []Event
 	all := parts(t.before)
 	for i, p := range all {
-		step := newStep(run, t.before, p, i == len(all)-1, t.given)
+		step := t.step(run, t.before, p, i == len(all)-1, t.given)
 		switch {
 		case p.needsClient():
 			events = append(events, Event{"thread.run.step.completed", step})
 		case events != nil:
 			sent := &sentStep{}
-			started := sent.start(step, messageOf(run, t.before, p))
+			started := sent.start(step, t.record.messageOf(run, t.before, p))
 			events = append(append(events, started[:2]...), sent.end()...)
 		}
 	}
@@ -88,9 +93,22 @@ func (t *EventStream) Apply(ev *berth.Event) ([]Event, error) {
 	}
 	switch ev.Type {
 	case berth.EventOutputItemAdded, berth.EventOutputItemDone:
+		if t.save != nil && ev.Type == berth.EventOutputItemDone {
+			if err := t.save(&t.leg); err != nil {
+				return nil, err
+			}
+		}
 		run := t.record.View(&t.leg, t.now())
 		return t.compare(&run), nil
-	case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventFunctionArgumentsDelta:
+	case berth.EventAnnotationAdded:
+		var c citation
+		if err := json.Unmarshal(ev.Annotation, &c); err != nil {
+			return nil, err
+		}
+		if sent, _ := t.about(*ev.OutputIndex); sent != nil && c.Type == fileCitation {
+			return sent.cite(*ev.ContentIndex+sent.images, sent.index, c), nil
+		}
+	case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventFunctionArgumentsDelta, berth.EventCodeDelta:
 		var text string
 		if err := json.Unmarshal(ev.Delta, &text); err != nil {
 			return nil, err
@@ -120,12 +138,12 @@ func (t *EventStream) compare(run *Run) []Event {
 	events := t.abandon(all)
 	for i, p := range all {
 		last := i == len(all)-1
-		step := newStep(run, leg, p, last, nil)
+		step := t.step(run, leg, p, last, nil)
 		sent := t.sent(step.ID)
 		if sent == nil {
-			sent = &sentStep{index: p.index, texts: map[int]string{}, silent: t.open()}
+			sent = &sentStep{index: p.index, texts: map[int]string{}, cites: map[int]int{}, silent: t.open()}
 			t.steps = append(t.steps, sent)
-			events = append(events, sent.start(step, messageOf(run, leg, p))...)
+			events = append(events, sent.start(step, t.record.messageOf(run, leg, p))...)
 		}
 		if sent.ended {
 			continue
@@ -134,7 +152,7 @@ func (t *EventStream) compare(run *Run) []Event {
 		if p.calls != nil {
 			events = append(events, sent.catchUpCalls(*step.StepDetails.ToolCalls, p)...)
 		} else {
-			sent.message = messageOf(run, leg, p)
+			sent.message = t.record.messageOf(run, leg, p)
 			events = append(events, sent.catchUpMessage()...)
 		}
 		if step.Status != InProgress && (!last || leg.Status.Final()) {
@@ -151,10 +169,20 @@ func (t *EventStream) abandon(all []*part) []Event {
 		there := slices.ContainsFunc(all, func(p *part) bool { return p.index == sent.index })
 		followed := t.leg.Status.Final() || len(all) > 0 && all[len(all)-1].index > sent.index
 		if !sent.ended && !there && followed {
-			events = append(events, sent.abandon(t.leg.Output[sent.index], t.now().Unix())...)
+			content := t.record.contentOf(t.leg.ID, &part{index: sent.index}, t.leg.Output[sent.index])
+			events = append(events, sent.abandon(content, t.now().Unix())...)
 		}
 	}
 	return events
+}
+
+// step returns the step of a part as the stream shows it.
+func (t *EventStream) step(run *Run, leg *berth.Response, p *part, last bool, given *answer) Step {
+	s := t.record.newStep(run, leg, p, last, given)
+	if t.bare {
+		return s.withoutContent()
+	}
+	return s
 }
 
 // sent returns the sent step with an id, or nil.
@@ -201,8 +229,10 @@ func (t *EventStream) piece(ev *berth.Event, text string) []Event {
 		return nil
 	case ev.Type == berth.EventFunctionArgumentsDelta:
 		return sent.arguments(place, text)
+	case ev.Type == berth.EventCodeDelta:
+		return sent.code(place, text)
 	case ev.Type == berth.EventRefusalDelta:
-		return sent.emit(*ev.ContentIndex, "refusal", text)
+		return sent.emit(*ev.ContentIndex+sent.images, "refusal", text)
 	}
-	return sent.emit(*ev.ContentIndex, "text", text)
+	return sent.emit(*ev.ContentIndex+sent.images, "text", text)
 }

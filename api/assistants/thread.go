@@ -3,6 +3,7 @@ package assistants
 import (
 	"context"
 	"encoding/json"
+	"github.com/berth-run/berth/internal/rule"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -15,18 +16,19 @@ type Thread struct {
 	Object        string            `json:"object"` // "thread"
 	CreatedAt     int64             `json:"created_at"`
 	Metadata      map[string]string `json:"metadata"`
-	ToolResources json.RawMessage   `json:"tool_resources"`
+	ToolResources Resources         `json:"tool_resources"`
 }
 
 func (t *Thread) complete() {
 	t.Object = string(kindThread)
-	t.Metadata, t.ToolResources = orEmptyMap(t.Metadata), orRaw(t.ToolResources, `{}`)
+	t.Metadata = orEmptyMap(t.Metadata)
+	t.ToolResources.complete()
 }
 
 // A ThreadRequest is a request for a new thread.
 type ThreadRequest struct {
 	Messages      []MessageRequest  `json:"messages"`
-	ToolResources json.RawMessage   `json:"tool_resources"`
+	ToolResources Resources         `json:"tool_resources"`
 	Metadata      map[string]string `json:"metadata"`
 }
 
@@ -34,23 +36,29 @@ func threadKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindThr
 
 // CreateThread stores a new thread with its first messages.
 func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest) (*Thread, error) {
-	t, objects, err := s.newThread(ctx, p, req, "messages")
+	t, objects, err := s.newThread(ctx, p, req, "")
 	if err != nil {
 		return nil, err
 	}
 	return t, s.Objects.CreateObjects(ctx, p, objects...)
 }
 
-// newThread returns a thread and the objects to save. messages is the field of the request
-// with the messages.
-func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, messages string) (*Thread, []*store.Object, error) {
+// newThread returns a thread and the objects to save. at is the field of the request with
+// the thread, "" for the body itself.
+func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, at string) (*Thread, []*store.Object, error) {
 	t := &Thread{ID: berth.NewID(prefixThread), CreatedAt: s.Now().Unix(), Metadata: req.Metadata, ToolResources: req.ToolResources}
 	t.complete()
-	o, err := objectOf(kindThread, "", t.ID, t.CreatedAt, t)
+	_, more, err := s.newMessages(ctx, p, t.ID, req.Messages, rule.Join(at, "messages"))
 	if err != nil {
 		return nil, nil, err
 	}
-	_, more, err := s.newMessages(ctx, p, t.ID, req.Messages, messages)
+	if err := s.settle(ctx, p, &t.ToolResources, rule.Join(at, "tool_resources")); err != nil {
+		return nil, nil, err
+	}
+	if t.ToolResources, err = s.attach(ctx, p, t.ToolResources, req.Messages); err != nil {
+		return nil, nil, err
+	}
+	o, err := objectOf(kindThread, "", t.ID, t.CreatedAt, t)
 	return t, append([]*store.Object{o}, more...), err
 }
 
@@ -61,6 +69,13 @@ func (s *Service) Thread(ctx context.Context, p berth.ProjectID, id string) (*Th
 
 // UpdateThread sets the fields of a request.
 func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Thread, error) {
+	var resources ThreadRequest
+	if err := json.Unmarshal(request, &resources); err != nil {
+		return nil, err
+	}
+	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources"); err != nil {
+		return nil, err
+	}
 	return update(ctx, s.Objects, p, threadKey(id), func(t *Thread) error {
 		changed, err := patched(t, request, "metadata")
 		if err != nil {

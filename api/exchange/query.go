@@ -96,16 +96,19 @@ func (q *Query) OneOf(name string, values ...string) string {
 	return v
 }
 
-// List checks the values of a parameter that may be repeated, named "name" or "name[]".
-func (q *Query) List(name string, values []string) {
+// List returns the values of a parameter that may be repeated, named "name" or "name[]",
+// and checks them.
+func (q *Query) List(name string, values []string) (found []string) {
 	q.known = append(q.known, name, name+"[]")
 	for _, v := range slices.Concat(q.values[name], q.values[name+"[]"]) {
 		for _, one := range strings.Split(v, ",") {
 			if !slices.Contains(values, one) {
 				q.Fail(rule.WrongValue(name, one, values))
 			}
+			found = append(found, one)
 		}
 	}
+	return found
 }
 
 // pageBytes is the maximum size of a page in bytes, unless its only entry is larger.

@@ -172,6 +172,50 @@ def assistants():
     client.beta.assistants.delete(a.id)
 
 
+@job("Assistants: code_interpreter and file_search")
+def assistant_tools():
+    data = client.files.create(file=("depth.csv", b"a,1\nb,2\n"), purpose="assistants")
+    a = client.beta.assistants.create(model=scripted, tools=[{"type": "code_interpreter"}, {"type": "file_search"}], tool_resources={"code_interpreter": {"file_ids": [data.id]}})
+    code = """import matplotlib.pyplot as plt
+plt.plot([1, 2]); plt.show()
+n = len(open('/mnt/data/depth.csv').readlines())
+open('/mnt/data/out.csv', 'w').write(str(n))
+print('see sandbox:/mnt/data/out.csv')"""
+    thread = client.beta.threads.create(messages=[{"role": "user", "content": f"```python\n{code}\n```"}])
+    seen = []
+    with client.beta.threads.runs.stream(thread_id=thread.id, assistant_id=a.id) as s:
+        for e in s:
+            seen.append(e.event)
+        (message,) = s.get_final_messages()
+        steps = s.get_final_run_steps()
+    (ci,) = steps[0].step_details.tool_calls
+    assert ci.code_interpreter.input.strip() == code and [o.type for o in ci.code_interpreter.outputs] == ["image", "logs"], ci
+    assert client.files.content(ci.code_interpreter.outputs[0].image.file_id).read()[:4] == b"\x89PNG"
+    assert [p.type for p in message.content] == ["image_file", "text"] and message.content[0].image_file.file_id == ci.code_interpreter.outputs[0].image.file_id, message
+    text = message.content[1].text
+    (cited,) = text.annotations
+    assert cited.type == "file_path" and text.value[cited.start_index:cited.end_index] == cited.text == "sandbox:/mnt/data/out.csv", text
+    assert client.files.content(cited.file_path.file_id).read() == b"2"
+    assert client.files.retrieve(cited.file_path.file_id).purpose == "assistants_output"
+    kept = client.beta.threads.messages.list(thread.id).data[0]
+    assert kept.content == message.content, (kept.content, message.content)
+    assert "thread.run.step.delta" in seen and seen[-1] == "thread.run.completed", seen
+
+    # The next run of the thread finds the variables; a file attached to its message is searched.
+    tides = client.files.create(file=("tides.md", b"High water is at noon."), purpose="assistants")
+    both = "```python\nprint(n + 40)\n```\n" + call("file_search", queries=["high water"])
+    client.beta.threads.messages.create(thread.id, role="user", content=both, attachments=[{"file_id": tides.id, "tools": [{"type": "file_search"}]}])
+    run = client.beta.threads.runs.create_and_poll(thread_id=thread.id, assistant_id=a.id, poll_interval_ms=50)
+    assert run.status == "completed", run
+    steps = client.beta.threads.runs.steps.list(run.id, thread_id=thread.id, order="asc", include=["step_details.tool_calls[*].file_search.results[*].content"]).data
+    calls = [c for step in steps if step.type == "tool_calls" for c in step.step_details.tool_calls]
+    assert [c.type for c in calls] == ["code_interpreter", "file_search"], calls
+    assert calls[0].code_interpreter.outputs[0].logs == "42", calls[0]
+    assert calls[1].file_search.results[0].file_id == tides.id and "noon" in calls[1].file_search.results[0].content[0].text, calls[1]
+    client.beta.threads.delete(thread.id)
+    client.beta.assistants.delete(a.id)
+
+
 @job("WebSocket")
 def socket():
     with client.responses.connect() as ws:

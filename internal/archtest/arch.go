@@ -106,7 +106,7 @@ var Imports = map[string][]string{
 	"api/request":          {"", "internal/rule", "tool"},
 	"api/chat":             {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store", "tool", "tool/shell"},
 	"api/socket":           {"", "api/exchange", "api/request", "engine", "internal/ration", "internal/rule", "journal"},
-	"api/assistants":       {"", "api/exchange", "engine", "internal/rule", "journal", "model", "store"},
+	"api/assistants":       {"", "api/exchange", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api/preview":          {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
 	"internal/sse":         {},
 	"internal/jsonscan":    {},

@@ -1,0 +1,232 @@
+package assistants
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/vectorstore"
+)
+
+// Resources are the files and vector stores that tools may use.
+type Resources struct {
+	CodeInterpreter *CodeResources   `json:"code_interpreter,omitempty"`
+	FileSearch      *SearchResources `json:"file_search,omitempty"`
+}
+
+// CodeResources are the files in the container of a code interpreter.
+type CodeResources struct {
+	FileIDs []berth.FileID `json:"file_ids"`
+}
+
+// SearchResources are the vector stores that a file search searches.
+type SearchResources struct {
+	VectorStoreIDs []berth.VectorStoreID `json:"vector_store_ids"`
+	VectorStores   []NewVectorStore      `json:"vector_stores,omitempty"` // of a request; settle replaces them by ids
+}
+
+// A NewVectorStore describes a vector store that a request creates.
+type NewVectorStore struct {
+	FileIDs          []berth.FileID          `json:"file_ids"`
+	ChunkingStrategy *berth.ChunkingStrategy `json:"chunking_strategy"`
+	Metadata         map[string]string       `json:"metadata"`
+}
+
+const (
+	maxCodeFiles  = 20               // of an assistant or a thread, as at OpenAI
+	searchExpiry  = 7                // days after its last use, of a vector store for attachments
+	indexPatience = time.Minute      // for which a run waits until its vector stores are read
+	indexPoll     = time.Second / 10 // between two looks at them
+)
+
+// VectorStores creates and checks vector stores; *vectorstore.Service implements it.
+type VectorStores interface {
+	Check(ctx context.Context, p berth.ProjectID, ids []berth.VectorStoreID) error
+	Get(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*berth.VectorStore, error)
+	Create(ctx context.Context, p berth.ProjectID, req vectorstore.CreateRequest) (*berth.VectorStore, error)
+	AddFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, req vectorstore.FileRequest) (*berth.VectorStoreFile, error)
+}
+
+// complete makes missing lists empty.
+func (r *Resources) complete() {
+	if c := r.CodeInterpreter; c != nil {
+		c.FileIDs = orEmpty(c.FileIDs)
+	}
+	if f := r.FileSearch; f != nil {
+		f.VectorStoreIDs = orEmpty(f.VectorStoreIDs)
+	}
+}
+
+// settle checks the resources of a request and creates the vector stores that it describes.
+// at is the field of the request.
+func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, at string) error {
+	r.complete()
+	if c := r.CodeInterpreter; c != nil {
+		for i, id := range c.FileIDs {
+			if err := s.checkFile(ctx, p, id, fmt.Sprintf("%s.code_interpreter.file_ids[%d]", at, i)); err != nil {
+				return err
+			}
+		}
+	}
+	f := r.FileSearch
+	if f == nil {
+		return nil
+	}
+	if err := s.VectorStores.Check(ctx, p, f.VectorStoreIDs); berth.ErrorCode(err) == berth.CodeNotFound {
+		return berth.Invalid(at+".file_search.vector_store_ids", "%v", err)
+	} else if err != nil {
+		return err
+	}
+	for i, v := range f.VectorStores {
+		for n, id := range v.FileIDs {
+			if err := s.checkFile(ctx, p, id, fmt.Sprintf("%s.file_search.vector_stores[%d].file_ids[%d]", at, i, n)); err != nil {
+				return err
+			}
+		}
+		made, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: v.FileIDs, ChunkingStrategy: v.ChunkingStrategy, Metadata: v.Metadata})
+		if err != nil {
+			return err
+		}
+		f.VectorStoreIDs = append(f.VectorStoreIDs, made.ID)
+	}
+	f.VectorStores = nil
+	return nil
+}
+
+// checkFile returns an error for the client, about the field at, unless the file exists.
+func (s *Service) checkFile(ctx context.Context, p berth.ProjectID, id berth.FileID, at string) error {
+	_, err := s.Files.Get(ctx, p, id)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		return berth.Invalid(at, "No file found with id '%s'.", rule.Clip(string(id)))
+	}
+	return err
+}
+
+// code returns the files for the code interpreter.
+func (r *Resources) code() []berth.FileID {
+	if r.CodeInterpreter == nil {
+		return nil
+	}
+	return r.CodeInterpreter.FileIDs
+}
+
+// search returns the vector stores for the file search.
+func (r *Resources) search() []berth.VectorStoreID {
+	if r.FileSearch == nil {
+		return nil
+	}
+	return r.FileSearch.VectorStoreIDs
+}
+
+// with returns the resources of both, each once.
+func (r Resources) with(more Resources) Resources {
+	var all Resources
+	if r.CodeInterpreter != nil || more.CodeInterpreter != nil {
+		all.CodeInterpreter = &CodeResources{union(r.code(), more.code())}
+	}
+	if r.FileSearch != nil || more.FileSearch != nil {
+		all.FileSearch = &SearchResources{VectorStoreIDs: union(r.search(), more.search())}
+	}
+	return all
+}
+
+func union[T comparable](a, b []T) []T {
+	all := append([]T{}, a...)
+	for _, v := range b {
+		if !slices.Contains(all, v) {
+			all = append(all, v)
+		}
+	}
+	return all
+}
+
+// attach returns the resources of a thread with the attachments of new messages added. The
+// files for the file search are in a vector store of the thread, which attach creates if
+// there is none.
+func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, reqs []MessageRequest) (Resources, error) {
+	var code, search []berth.FileID
+	for _, req := range reqs {
+		for _, a := range req.Attachments {
+			for _, t := range a.Tools {
+				switch t.Type() {
+				case berth.ToolCode:
+					code = append(code, a.FileID)
+				case berth.ToolFileSearch:
+					search = append(search, a.FileID)
+				}
+			}
+		}
+	}
+	var more Resources
+	if len(code) > 0 {
+		more.CodeInterpreter = &CodeResources{code}
+		if n := len(union(r.code(), code)); n > maxCodeFiles {
+			return r, berth.Invalid("attachments", "This thread would have %d files for the code interpreter; %d are allowed. Remove files from its 'tool_resources', or use another thread.", n, maxCodeFiles)
+		}
+	}
+	search = union(nil, search)
+	switch stores := r.search(); {
+	case len(search) == 0:
+	case len(stores) > 0:
+		for _, id := range search {
+			if _, err := s.VectorStores.AddFile(ctx, p, stores[0], vectorstore.FileRequest{FileID: id}); err != nil {
+				return r, err
+			}
+		}
+	default:
+		v, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: search,
+			ExpiresAfter: &berth.VectorExpiry{Anchor: "last_active_at", Days: searchExpiry}})
+		if err != nil {
+			return r, err
+		}
+		more.FileSearch = &SearchResources{VectorStoreIDs: []berth.VectorStoreID{v.ID}}
+	}
+	return r.with(more), nil
+}
+
+// attachTo adds the attachments of new messages to the resources of a stored thread.
+func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, reqs []MessageRequest) error {
+	if !slices.ContainsFunc(reqs, func(r MessageRequest) bool { return len(r.Attachments) > 0 }) {
+		return nil
+	}
+	added, err := s.attach(ctx, p, t.ToolResources, reqs)
+	if err != nil {
+		return err
+	}
+	changed, err := update(ctx, s.Objects, p, threadKey(t.ID), func(t *Thread) error {
+		t.ToolResources = t.ToolResources.with(added)
+		return nil
+	})
+	if err == nil {
+		*t = *changed
+	}
+	return err
+}
+
+// awaitIndex waits until the files of a run's vector stores are read, for at most a minute.
+func (s *Service) awaitIndex(ctx context.Context, p berth.ProjectID, r *Resources) error {
+	ctx, cancel := context.WithTimeout(ctx, indexPatience)
+	defer cancel()
+	tick := time.NewTicker(indexPoll)
+	defer tick.Stop()
+	for _, id := range r.search() {
+		for {
+			v, err := s.VectorStores.Get(ctx, p, id)
+			if err != nil && ctx.Err() == nil {
+				return err
+			}
+			if err != nil || v.FileCounts.InProgress == 0 {
+				break
+			}
+			select {
+			case <-tick.C:
+			case <-ctx.Done():
+				return nil
+			}
+		}
+	}
+	return nil
+}
