@@ -217,10 +217,25 @@ func (l *library) fill(ctx context.Context, documents []document) error {
 		return failure != nil || state.Counts.Completed+state.Counts.Failed == len(documents)
 	})
 	if err == nil && failure == nil && state.Counts.Failed > 0 {
-		failure = fmt.Errorf("%d documents could not be read", state.Counts.Failed)
+		failure = fmt.Errorf("%d documents could not be read: %w", state.Counts.Failed, l.reasons(ctx))
 	}
 	l.read, l.cpu = time.Since(began), cpuWithEnded(l.cmd.Process.Pid)-before
 	return errors.Join(err, failure)
+}
+
+// reasons returns why documents could not be read.
+func (l *library) reasons(ctx context.Context) error {
+	var page struct {
+		Data []struct {
+			ID        string
+			LastError struct{ Message string } `json:"last_error"`
+		}
+	}
+	errs := []error{l.do(ctx, http.MethodGet, "/v1/vector_stores/"+l.store+"/files?filter=failed", nil, &page)}
+	for _, f := range page.Data {
+		errs = append(errs, fmt.Errorf("document %d: %s", l.index[f.ID], f.LastError.Message))
+	}
+	return errors.Join(errs...)
 }
 
 // add uploads a document and returns the file's id.
