@@ -20,7 +20,7 @@ build: ## Build everything that runs into bin/
 	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
 
-demo: ## Analyse a data set in three chained responses, into ./demo-out
+demo: ## Analyse a data set with the shell and the code interpreter, and search files, into ./demo-out
 	@scripts/demo
 
 test: ## Check everything that must hold

@@ -132,6 +132,7 @@ var Imports = map[string][]string{
 	"cmd/berth":            {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "vectorstore/document", "webhook"},
 	"cmd/berth-guest":      {"guest/boot", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":             {},
+	"demo/tools":           {},
 	"e2e":                  {"", "internal/longtest"},
 	"e2e/bench":            {"", "guest", "image", "sandbox", "sandbox/gvisor", "server", "store"},
 
