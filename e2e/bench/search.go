@@ -19,6 +19,8 @@ const (
 	searchModel   = "all-minilm-l6-v2"
 	// readTime is how long reading and embedding all documents may take.
 	readTime = 2 * time.Hour
+	// statePause is between two requests for the state of a store, which cost the server time.
+	statePause = 500 * time.Millisecond
 )
 
 // A library is a vector store with the documents of a corpus.
@@ -212,7 +214,12 @@ func (l *library) fill(ctx context.Context, documents []document) error {
 		Counts struct{ Completed, Failed int } `json:"file_counts"`
 	}
 	var failure error
+	var asked time.Time
 	err := l.await(ctx, readTime, func() bool {
+		if time.Since(asked) < statePause {
+			return false
+		}
+		asked = time.Now()
 		failure = l.do(ctx, http.MethodGet, "/v1/vector_stores/"+l.store, nil, &state)
 		return failure != nil || state.Counts.Completed+state.Counts.Failed == len(documents)
 	})
