@@ -5,10 +5,11 @@ STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 # such pieces, and one that lies across two of them costs each sandbox 4 MB.
 GUEST   := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -R 0x200000'
 GVISOR  := $(shell awk '$$1 == "gvisor.dev/gvisor" {print $$2}' cmd/berth-runsc/go.mod)
+PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build demo test test-clients test-long chaos bench profile check generate fmt clean
+.PHONY: help build install release image demo test test-clients test-long chaos bench profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -19,6 +20,20 @@ build: ## Build everything that runs into bin/
 	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
 	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
 	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
+
+install: ## Install bin/berth into $(DESTDIR)$(PREFIX)/bin, with shell completions
+	install -D -m 0755 bin/berth $(DESTDIR)$(PREFIX)/bin/berth
+	@mkdir -p $(DESTDIR)$(PREFIX)/share/bash-completion/completions $(DESTDIR)$(PREFIX)/share/zsh/site-functions $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d
+	bin/berth completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth
+	bin/berth completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth
+	bin/berth completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
+
+release: ## Build tarballs, Debian packages, bills of materials and checksums of this commit into dist/
+	@scripts/release
+
+image: build ## Build an image for docker load into dist/berth-oci.tar, without Docker
+	@mkdir -p dist
+	go run ./packaging/oci -tag berth:latest -arch "$$(go env GOARCH)" -o dist/berth-oci.tar bin/berth
 
 demo: ## Analyse a data set with the shell and the code interpreter, and search files, into ./demo-out
 	@scripts/demo
@@ -51,4 +66,4 @@ fmt: ## Format the code
 	gofmt -w $$(git ls-files '*.go')
 
 clean: ## Remove what was built
-	rm -rf bin demo-out profiles $(PACKED)/*.zst $(PACKED)/*.sha256
+	rm -rf bin dist demo-out profiles $(PACKED)/*.zst $(PACKED)/*.sha256

@@ -134,6 +134,8 @@ var Imports = map[string][]string{
 	"demo/gen":             {},
 	"demo/tools":           {},
 	"e2e":                  {"", "internal/longtest"},
+	"packaging/oci":        {},
+	"packaging/sbom":       {},
 	"e2e/bench":            {"", "guest", "image", "sandbox", "sandbox/gvisor", "server", "store"},
 
 	"tool/websearch":         {"", "download", "internal/rule", "tool", "tool/websearch/backend"},
