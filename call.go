@@ -206,12 +206,28 @@ type ApplyPatchCallOutput struct {
 	Output *string  `json:"output,omitempty"` // for the model to read
 }
 
-// A ToolSearchCall asks the client for tools that it has not shown yet.
+// A ToolSearchCall asks the client, or the server, for tools that the model has not seen yet.
 type ToolSearchCall struct {
 	ID        string          `json:"id,omitempty"`
 	Type      ItemType        `json:"type"` // "tool_search_call"
 	Status    Status          `json:"status,omitempty"`
 	Arguments json.RawMessage `json:"arguments"` // an object
-	CallID    string          `json:"call_id"`
-	Execution string          `json:"execution"` // "client"
+	CallID    *string         `json:"call_id"`   // nil if the server executes it
+	Execution string          `json:"execution"` // "client" or "server"
+}
+
+// The values of ToolSearchCall.Execution.
+const (
+	ExecutionClient = "client"
+	ExecutionServer = "server"
+)
+
+// A ToolSearchOutput is the tools that a ToolSearchCall found.
+type ToolSearchOutput struct {
+	ID        string   `json:"id,omitempty"`
+	Type      ItemType `json:"type"` // "tool_search_output"
+	Status    Status   `json:"status,omitempty"`
+	CallID    *string  `json:"call_id"`
+	Execution string   `json:"execution"`
+	Tools     []Tool   `json:"tools"`
 }

@@ -101,10 +101,10 @@ type CustomFormat struct {
 	Definition string `json:"definition,omitempty"`
 }
 
-// A ToolSearchTool lets the model ask the client for tools that it has not shown yet.
+// A ToolSearchTool lets the model search for tools that it has not seen yet.
 type ToolSearchTool struct {
 	Type        string          `json:"type"`      // "tool_search"
-	Execution   string          `json:"execution"` // "client"
+	Execution   string          `json:"execution"` // "client", or "server", the default
 	Description string          `json:"description,omitempty"`
 	Parameters  json.RawMessage `json:"parameters,omitempty"` // a JSON schema
 }

@@ -211,6 +211,14 @@ var recordings = []recording{
 			"output_item.added item{arguments{} call_id:call_ execution id:tsc_ status:in_progress type:tool_search_call} output_index",
 			"output_item.done item{arguments{goal} call_id:call_ execution id:tsc_ status:completed type:tool_search_call} output_index",
 		}, completed("tool_search_call"))},
+	// In the recording the function that was found is called with its own name as namespace.
+	{name: "search for tools by the server", request: `"input":"x","tools":[{"type":"function","name":"get_weather","defer_loading":true},{"type":"tool_search"}]`,
+		says: calls("tool_search", `{"paths":`, `["get_weather"]}`), then: calls("get_weather", `{"location":`, `"Kiel"}`), want: stream([]string{
+			"output_item.added item{arguments{} call_id:null execution id:tsc_ status:in_progress type:tool_search_call} output_index",
+			"output_item.done item{arguments{paths} call_id:null execution id:tsc_ status:completed type:tool_search_call} output_index",
+			"output_item.added item{call_id:null execution id:tso_ status:in_progress tools type:tool_search_output} output_index",
+			"output_item.done item{call_id:null execution id:tso_ status:completed tools type:tool_search_output} output_index",
+		}, functionCalled, completed("tool_search_call tool_search_output function_call"))},
 	{name: "what was found is called", request: `"tools":[{"type":"tool_search","execution":"client"}],"input":[
 			{"type":"tool_search_call","call_id":"call_0","arguments":{"goal":"weather"}},
 			{"type":"tool_search_output","call_id":"call_0","tools":[{"type":"function","name":"get_weather"}]}]`,

@@ -37,6 +37,7 @@ type run struct {
 	pending      []pendingCall // hosted calls without output
 	refusals     []refusal     // in order
 	refusedTurns int           // consecutive turns that had only refused calls
+	searched     int           // items of the output whose found tools have been added
 
 	used
 	reported
@@ -187,6 +188,9 @@ func (r *run) turns(ctx context.Context) (err error) {
 				return err
 			}
 			r.pending = r.pending[1:]
+		}
+		if err := r.addFound(); err != nil {
+			return err
 		}
 		body := r.writer.Body()
 		if r.waitsForClient(body) {

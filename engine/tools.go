@@ -25,6 +25,8 @@ type toolset struct {
 	sources []*boundSource
 	context []berth.Item // in which sources find what they listed before
 
+	bound tool.Context // of the tools without a namespace
+
 	deferred bool // the request has tools that a search must find first
 	finds    bool // the request has a tool that searches
 	found    bool // the tools being added come from the context, not from the request
@@ -47,8 +49,8 @@ type toolRef struct {
 // bindTools returns the tools of a response: those of its request and those that the
 // items of its context offer. c is without the response.
 func bindTools(kinds *tool.Registry, c tool.Context, body *berth.Response, items []berth.Item) (toolset, error) {
-	c.Caller.Response = body.ID
-	set := toolset{byName: map[string]*boundTool{}, named: map[toolRef]string{}, context: items}
+	c.Caller.Response, c.Tools = body.ID, body.Tools
+	set := toolset{bound: c, byName: map[string]*boundTool{}, named: map[toolRef]string{}, context: items}
 	for i, t := range body.Tools {
 		if err := set.bind(kinds, c, t); err != nil {
 			return set, atTool(err, i)
@@ -74,7 +76,7 @@ func bindTools(kinds *tool.Registry, c tool.Context, body *berth.Response, items
 
 // bind adds an entry of "tools", or the tools that it groups.
 func (s *toolset) bind(kinds *tool.Registry, c tool.Context, t berth.Tool) error {
-	if isDeferred(t) && !s.found {
+	if tool.IsDeferred(t) && !s.found {
 		s.deferred = true
 		return nil
 	}
@@ -109,12 +111,25 @@ func (s *toolset) bind(kinds *tool.Registry, c tool.Context, t berth.Tool) error
 	return nil
 }
 
-// isDeferred reports whether the model sees a tool only after a search has found it.
-func isDeferred(t berth.Tool) bool {
-	var tool struct {
-		DeferLoading bool `json:"defer_loading"`
+// addFound adds the tools that searches of the server have found in this response.
+func (r *run) addFound() error {
+	kinds, output, found := r.engine.Tools, r.writer.Body().Output, false
+	for ; r.searched < len(output); r.searched++ {
+		tools, err := kinds.Offered(output[r.searched])
+		if err != nil {
+			return err
+		}
+		for _, t := range tools {
+			found = true
+			if err := r.tools.bind(kinds, r.tools.bound, t); err != nil {
+				return err
+			}
+		}
 	}
-	return t.Decode(&tool) == nil && tool.DeferLoading
+	if !found {
+		return nil
+	}
+	return r.tools.choose(kinds, r.record.Body.ToolChoice)
 }
 
 // hosted returns the hosted tool with this function name, or nil.

@@ -58,6 +58,7 @@ type Context struct {
 	Caller    berth.Caller // with the response
 	Namespace string       // of the tool, or empty
 	Include   []string     // the request's "include"
+	Tools     []berth.Tool // the request's "tools"
 }
 
 // A Container describes how a tool names the container of its calls.

@@ -205,7 +205,7 @@ func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 			return berth.Item{}, err
 		}
 		return berth.NewItem(berth.FunctionCall{ID: item.ID(), Type: berth.ItemFunctionCall,
-			Status: berth.StatusCompleted, Name: name, CallID: callID(item), Arguments: arguments}), nil
+			Status: berth.StatusCompleted, Name: name, CallID: r.callID(item), Arguments: arguments}), nil
 	}
 	if c := r.ofOutput(item.Type()); c != nil {
 		output, err := c.LowerOutput(item)
@@ -213,7 +213,7 @@ func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 			return berth.Item{}, err
 		}
 		return berth.NewItem(berth.FunctionCallOutput{ID: item.ID(), Type: berth.ItemFunctionCallOutput,
-			Status: berth.StatusCompleted, CallID: item.CallID(), Output: output}), nil
+			Status: berth.StatusCompleted, CallID: r.callID(item), Output: output}), nil
 	}
 	return item, nil
 }
@@ -225,12 +225,26 @@ func (r *Registry) LowerAnswer(call berth.Item) (berth.Item, error) {
 		return berth.Item{}, err
 	}
 	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted,
-		CallID: callID(call), Output: output}), nil
+		CallID: r.callID(call), Output: output}), nil
 }
 
 // callID returns the identifier that a function call and its output share. Calls that hold
-// their own output have only the id of their item.
-func callID(it berth.Item) string { return cmp.Or(it.CallID(), it.ID()) }
+// their own output have only the id of their item. Other calls without a call_id, which the
+// server executes, are paired with their outputs in order.
+func (r *Registry) callID(it berth.Item) string {
+	if c := r.CallsOf(it); c != nil && c.Output != "" {
+		return cmp.Or(it.CallID(), string(c.Call))
+	}
+	return cmp.Or(it.CallID(), it.ID())
+}
+
+// IsDeferred reports whether a model sees a tool only after a search has found it.
+func IsDeferred(t berth.Tool) bool {
+	var tool struct {
+		DeferLoading bool `json:"defer_loading"`
+	}
+	return t.Decode(&tool) == nil && tool.DeferLoading
+}
 
 // SameOutput is the LowerOutput of kinds whose "output" on the wire is a string or a list
 // of contents already.

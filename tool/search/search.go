@@ -1,5 +1,6 @@
-// Package search is the tool_search tool, with which a model searches for further tools of
-// the client, and namespaces, which group tools under a name.
+// Package search is the tool_search tool, with which a model searches for further tools: the
+// client's own search, or the server's among the deferred tools of the request. It also has
+// namespaces, which group tools under a name.
 package search
 
 import (
@@ -28,40 +29,61 @@ func Kind() tool.Kind {
 		Type: berth.ToolSearch, Name: name,
 		Rules: func(r *tool.Registry) tool.Rules {
 			return tool.Rules{Tool: toolRule, Found: toolRule,
-				Call:   rule.Call(rule.Fields{"arguments": rule.AnyObject, "execution": execution}, "arguments"),
-				Output: rule.Call(rule.Fields{"tools": rule.List(r.FoundRule(), 128), "execution": execution}, "tools")}
+				Call:   itemRule(rule.Fields{"arguments": rule.AnyObject, "execution": execution}, "arguments"),
+				Output: itemRule(rule.Fields{"tools": rule.List(r.FoundRule(), 128), "execution": execution}, "tools")}
 		},
-		Bind: func(_ tool.Context, t berth.Tool) (tool.Tool, error) {
-			search, err := tool.Decode[berth.ToolSearchTool](t, "tool search")
-			return Tool{search: search}, err
-		},
+		Bind: bind,
 		Calls: &tool.Calls{Call: berth.ItemToolSearchCall, Output: berth.ItemToolSearchOutput,
 			CallPrefix: berth.PrefixToolSearch, OutputPrefix: berth.PrefixToolSearchOut,
-			LowerCall: lowerCall, LowerOutput: lowerOutput, Offers: tool.ToolsOf,
-			Fill: func(_ berth.Item, fields map[string]any) error {
-				fields["execution"] = "client" // the only one
-				return nil
-			}},
+			LowerCall: lowerCall, LowerOutput: lowerOutput, Offers: tool.ToolsOf, Hosted: hosted, Fill: fill},
 	}
 }
 
-// toolRule requires "execution": "client". Without it OpenAI's default is the server.
-func toolRule(at string, v any) error {
-	err := rule.Object(rule.Fields{"type": rule.AnyText, "execution": execution, "description": rule.AnyText, "parameters": rule.AnyObject})(at, v)
-	if err == nil && v.(map[string]any)["execution"] == nil {
-		return execution(rule.Join(at, "execution"), "server")
+var toolRule = rule.Object(rule.Fields{"type": rule.AnyText, "execution": execution, "description": rule.AnyText, "parameters": rule.AnyObject})
+
+var execution = rule.OneOf(berth.ExecutionServer, berth.ExecutionClient)
+
+// itemRule checks a call or an output. Those of a search by the server have no call_id.
+func itemRule(fields rule.Fields, required string) rule.Rule {
+	byClient, byServer := rule.Call(fields, required), rule.Item(fields, required)
+	return func(at string, v any) error {
+		if obj, ok := v.(map[string]any); ok && obj["execution"] == berth.ExecutionServer {
+			return byServer(at, v)
+		}
+		return byClient(at, v)
 	}
-	return err
 }
 
-func execution(at string, v any) error {
-	if err := rule.OneOf("server", "client")(at, v); err != nil {
+// fill sets the execution of an item that does not name it.
+func fill(it berth.Item, fields map[string]any) error {
+	var c struct {
+		Execution string `json:"execution"`
+	}
+	if err := it.Decode(&c); err != nil {
 		return err
 	}
-	if v == "server" {
-		return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'server'. This server does not search for tools; let the client do it.", at)
+	if c.Execution == "" {
+		fields["execution"] = berth.ExecutionClient
 	}
 	return nil
+}
+
+// hosted reports whether the server executes a search.
+func hosted(it berth.Item) bool {
+	var c struct {
+		Execution string `json:"execution"`
+	}
+	return it.Decode(&c) == nil && c.Execution == berth.ExecutionServer
+}
+
+// bind returns the search of the server, or that of the client.
+func bind(c tool.Context, t berth.Tool) (tool.Tool, error) {
+	search, err := tool.Decode[berth.ToolSearchTool](t, "tool search")
+	if err != nil || search.Execution == berth.ExecutionClient {
+		return Tool{search: search}, err
+	}
+	entries, err := deferred(c.Tools)
+	return &serverTool{search: search, entries: entries}, err
 }
 
 // A Tool searches for tools on the client. A later request brings the tools that the
@@ -85,7 +107,7 @@ func (s Tool) Spec() tool.Spec {
 // NewCall implements tool.Tool.
 func (Tool) NewCall(callID string) tool.Call {
 	return &searchCall{item: berth.ToolSearchCall{ID: berth.NewID(berth.PrefixToolSearch), Type: berth.ItemToolSearchCall,
-		Status: berth.StatusInProgress, Arguments: json.RawMessage("{}"), CallID: callID, Execution: "client"}}
+		Status: berth.StatusInProgress, Arguments: json.RawMessage("{}"), CallID: &callID, Execution: berth.ExecutionClient}}
 }
 
 func lowerCall(item berth.Item) (function, arguments string, err error) {
