@@ -37,6 +37,9 @@ type Event struct {
 	Diff      *string            `json:"diff,omitempty"`
 	Logprobs  *[]json.RawMessage `json:"logprobs,omitempty"`
 
+	PartialImageIndex *int   `json:"partial_image_index,omitempty"`
+	PartialImage      string `json:"partial_image_b64,omitempty"`
+
 	*EventError // a copy of Error; see ErrorEvent
 }
 
@@ -86,6 +89,11 @@ const (
 	EventWebSearchInProgress EventType = "response.web_search_call.in_progress"
 	EventWebSearchSearching  EventType = "response.web_search_call.searching"
 	EventWebSearchCompleted  EventType = "response.web_search_call.completed"
+
+	EventImageInProgress EventType = "response.image_generation_call.in_progress"
+	EventImageGenerating EventType = "response.image_generation_call.generating"
+	EventImagePartial    EventType = "response.image_generation_call.partial_image"
+	EventImageCompleted  EventType = "response.image_generation_call.completed"
 
 	EventMCPListInProgress EventType = "response.mcp_list_tools.in_progress"
 	EventMCPListCompleted  EventType = "response.mcp_list_tools.completed"

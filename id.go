@@ -75,6 +75,7 @@ const (
 	PrefixBatch           = "batch_"
 	PrefixBatchRequest    = "batch_req_"
 	PrefixWebSearch       = "ws_"
+	PrefixImageGeneration = "ig_"
 	PrefixComputerCall    = "cu_"
 	PrefixComputerOutput  = "cuo_"
 	PrefixSafetyCheck     = "cu_sc_"

@@ -66,6 +66,8 @@ const (
 	ItemFileSearchCall ItemType = "file_search_call"
 	ItemWebSearchCall  ItemType = "web_search_call"
 
+	ItemImageGenerationCall ItemType = "image_generation_call"
+
 	ItemMCPCall          ItemType = "mcp_call"
 	ItemMCPListTools     ItemType = "mcp_list_tools"
 	ItemApprovalRequest  ItemType = "mcp_approval_request"

@@ -32,6 +32,7 @@ const (
 	ToolWebSearch  = "web_search"
 	ToolMCP        = "mcp"
 
+	ToolImageGeneration = "image_generation"
 	ToolComputer        = "computer"
 	ToolComputerPreview = "computer_use_preview"
 )

@@ -216,8 +216,8 @@ var recordings = []recording{
 		says: calls("tool_search", `{"paths":`, `["get_weather"]}`), then: calls("get_weather", `{"location":`, `"Kiel"}`), want: stream([]string{
 			"output_item.added item{arguments{} call_id:null execution id:tsc_ status:in_progress type:tool_search_call} output_index",
 			"output_item.done item{arguments{paths} call_id:null execution id:tsc_ status:completed type:tool_search_call} output_index",
-			"output_item.added item{call_id:null execution id:tso_ status:in_progress tools type:tool_search_output} output_index",
-			"output_item.done item{call_id:null execution id:tso_ status:completed tools type:tool_search_output} output_index",
+			"output_item.added item{call_id:null execution id:tso_ status:in_progress tools:[{defer_loading description:null name parameters:null strict type:function}] type:tool_search_output} output_index",
+			"output_item.done item{call_id:null execution id:tso_ status:completed tools:[{defer_loading description:null name parameters:null strict type:function}] type:tool_search_output} output_index",
 		}, functionCalled, completed("tool_search_call tool_search_output function_call"))},
 	{name: "what was found is called", request: `"tools":[{"type":"tool_search","execution":"client"}],"input":[
 			{"type":"tool_search_call","call_id":"call_0","arguments":{"goal":"weather"}},

@@ -113,7 +113,7 @@ func TestRequestErrors(t *testing.T) {
 
 		// tools
 		{"unknown tool", with(`"tools":[{"type":"hammer"}]`), "Invalid value: 'hammer'. Supported values are:", "tools[0].type", "invalid_value"},
-		{"unserved tool", with(`"tools":[{"type":"image_generation"}]`), "Unsupported value: 'image_generation' tools are not supported by this server.", "tools[0].type", "unsupported_value"},
+		{"unserved tool", with(`"tools":[{"type":"programmatic_tool_calling"}]`), "Unsupported value: 'programmatic_tool_calling' tools are not supported by this server.", "tools[0].type", "unsupported_value"},
 		{"tool without a type", with(`"tools":[{"name":"f"}]`), "Missing required parameter: 'tools[0].type'.", "tools[0].type", "missing_required_parameter"},
 		{"tool that is a string", with(`"tools":["shell"]`), "Invalid type for 'tools[0]': expected an object, but got a string instead.", "tools[0]", "invalid_type"},
 		{"function in the form of chat completions", with(`"tools":[{"type":"function","function":{"name":"f"}}]`), "Unknown parameter: 'tools[0].function'.", "tools[0].function", "unknown_parameter"},
@@ -136,14 +136,14 @@ func TestRequestErrors(t *testing.T) {
 		{"skills", shell(`{"type":"container_auto","skills":[{"type":"skill_reference","skill_id":"s"}]}`), "Unsupported parameter: 'tools[0].environment.skills' is not supported by this server.", "tools[0].environment.skills", "unsupported_parameter"},
 		{"network", shell(`{"type":"container_auto","network_policy":{"type":"bridge"}}`), "Invalid value: 'bridge'. Supported values are: 'allowlist', 'disabled', and 'open'.", "tools[0].environment.network_policy.type", "invalid_value"},
 		{"tool choice", with(`"tool_choice":"maybe"`), "Invalid value: 'maybe'. Supported values are: 'none', 'auto', and 'required'.", "tool_choice", "invalid_value"},
-		{"unserved tool choice", with(`"tool_choice":{"type":"image_generation"}`), "Unsupported value: 'image_generation' tools are not supported by this server.", "tool_choice.type", "unsupported_value"},
+		{"unserved tool choice", with(`"tool_choice":{"type":"programmatic_tool_calling"}`), "Unsupported value: 'programmatic_tool_calling' tools are not supported by this server.", "tool_choice.type", "unsupported_value"},
 		{"allowed tool without a name", with(`"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom"}]}`), "Missing required parameter: 'tool_choice.tools[0].name'.", "tool_choice.tools[0].name", "missing_required_parameter"},
 		{"chosen function without a name", with(`"tool_choice":{"type":"function"}`), "Missing required parameter: 'tool_choice.name'.", "tool_choice.name", "missing_required_parameter"},
 
 		// items
 		{"item that is a string", item(`"x"`), "Invalid type for 'input[0]': expected an object, but got a string instead.", "input[0]", "invalid_type"},
 		{"unknown item", item(`{"type":"sonnet"}`), "Invalid value: 'sonnet'. Supported values are:", "input[0].type", "invalid_value"},
-		{"unserved item", item(`{"type":"image_generation_call"}`), "Unsupported value: 'image_generation_call' items are not supported by this server.", "input[0].type", "unsupported_value"},
+		{"unserved item", item(`{"type":"program"}`), "Unsupported value: 'program' items are not supported by this server.", "input[0].type", "unsupported_value"},
 		{"item of nothing", item(`{}`), "Missing required parameter: 'input[0].role'.", "input[0].role", "missing_required_parameter"},
 		{"role", item(`{"role":"king","content":"x"}`), "Invalid value: 'king'. Supported values are: 'user', 'assistant', 'system', and 'developer'.", "input[0].role", "invalid_value"},
 		{"field of another case", item(`{"role":"user","ROLE":"king","content":"x"}`), "Unknown parameter: 'input[0].ROLE'.", "input[0].ROLE", "unknown_parameter"},

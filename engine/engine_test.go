@@ -26,6 +26,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	"github.com/berth-run/berth/tool/imagegeneration"
 	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
 )
@@ -44,6 +45,7 @@ type house struct {
 	model      *playedModel
 	containers *fakeContainers
 	kinds      []tool.Kind // beside the standard ones
+	images     imagegeneration.Options
 	files      countedFiles
 	log        io.Writer
 	quota      engine.Quota
@@ -80,7 +82,7 @@ func (h *house) startOn(responses store.Responses) {
 		h.journal.SetPatience(h.follow)
 	}
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {

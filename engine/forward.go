@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -48,6 +49,37 @@ func (e *Engine) Embed(ctx context.Context, p berth.ProjectID, name string, text
 		return nil, err
 	}
 	return embedding.Decode(body, len(texts))
+}
+
+// Images sends a request of /v1/images/generations to the upstream of a model, and yields
+// the JSON of its answer, or of each event if fields request a stream. It counts as usage of
+// the project. It does not retry: an image costs too much to be made twice.
+func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		provider, upstream, err := e.Models.Route(name)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		req := ForwardRequest{Model: name, Usage: store.UsageImage,
+			Forwarded: model.Forwarded{Endpoint: "images/generations", Fields: fields, Stream: string(fields["stream"]) == "true"}}
+		for d, err := range model.Forward(ctx, provider, &model.Request{Model: upstream, Forwarded: &req.Forwarded}) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			switch d := d.(type) {
+			case model.Body:
+				if !yield(d.JSON, nil) {
+					return
+				}
+			case model.Finish:
+				e.countForwarded(ctx, caller, req, d)
+				return
+			}
+		}
+		yield(nil, berth.Errorf(berth.CodeUpstream, "The upstream ended its answer early."))
+	}
 }
 
 // forward is Forward without the project's limits. It also returns the usage.

@@ -22,9 +22,13 @@ type Forwarder interface {
 type Forwarded struct {
 	Endpoint string                     // below the base URL: "embeddings"
 	Fields   map[string]json.RawMessage // of the request; the provider sets "model"
+
+	// Stream is set if Fields request a stream. The provider then yields a Body for each
+	// event.
+	Stream bool
 }
 
-// A Body is the whole answer to a Forwarded, in JSON.
+// A Body is the whole answer to a Forwarded, or an event of its stream, in JSON.
 type Body struct{ JSON []byte }
 
 func (Body) delta() {}

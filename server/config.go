@@ -42,6 +42,7 @@ type Config struct {
 	Fetch      FetchConfig      `yaml:"fetch"`
 	MCP        MCPConfig        `yaml:"mcp"`
 	WebSearch  WebSearchConfig  `yaml:"web_search"`
+	Images     ImageConfig      `yaml:"image_generation"`
 	Store      StoreConfig      `yaml:"store"`
 	Vectors    VectorsConfig    `yaml:"vector_stores"`
 	Batches    BatchesConfig    `yaml:"batches"`

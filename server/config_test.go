@@ -62,6 +62,7 @@ func TestConfig(t *testing.T) {
 		"limits:\n  default: {respones: 1}\n":                              "unknown key limits.default.respones",
 		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
+		"image_generation: {size: large}\n":                                "size",
 		"web_search: {backend: bing}\n":                                    `web_search.backend: "bing" must be`,
 		"web_search: {url: 'http://x'}\n":                                  "web_search.backend is missing",
 		"web_search: {backend: searxng}\n":                                 "web_search.url is required for searxng",

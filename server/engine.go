@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/codeinterpreter"
+	"github.com/berth-run/berth/tool/imagegeneration"
 	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
@@ -56,7 +57,8 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
 	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service}, data.files
-	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, b.Log); err != nil {
+	pictures := &images{}
+	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, pictures, b.Log); err != nil {
 		return nil, err
 	}
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
@@ -64,6 +66,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	opts.Observer = metrics.Engine{Metrics: s.metrics}
 	r.engine = engine.New(opts)
 	if err := data.embedder.use(b.Config, r.models, r.engine); err != nil {
+		return nil, err
+	}
+	if err := pictures.use(b.Config, r.models, r.engine); err != nil {
 		return nil, err
 	}
 	s.detach = r.engine.Close
@@ -76,7 +81,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, log *slog.Logger) (*tool.Registry, error) {
+func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, pictures *images, log *slog.Logger) (*tool.Registry, error) {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
 	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout}
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
@@ -87,7 +92,8 @@ func tools(config *Config, containers engineContainers, vectors *vectorstore.Ser
 		return nil, config.in(err)
 	}
 	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers, Shell: limits,
-		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors, MCP: servers, WebSearch: web})...), nil
+		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors, MCP: servers, WebSearch: web,
+		Images: imagegeneration.Options{Model: config.Images.Model, Images: pictures, Log: log}})...), nil
 }
 
 // engineOptions returns the configured options of the engine.

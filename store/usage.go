@@ -17,6 +17,7 @@ const (
 
 	UsageEmbedding  UsageKind = "embedding"  // requests for embeddings and their tokens, by model
 	UsageModeration UsageKind = "moderation" // the same for moderations
+	UsageImage      UsageKind = "image"      // the same for generated images
 )
 
 // A Usage is the usage of a project in an interval, with one API key.

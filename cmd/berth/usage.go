@@ -69,7 +69,7 @@ func (r *usageReport) write(ctx context.Context) error {
 	for _, k := range []struct {
 		kind    store.UsageKind
 		heading string
-	}{{store.UsageEmbedding, "EMBEDDINGS"}, {store.UsageModeration, "MODERATIONS"}} {
+	}{{store.UsageEmbedding, "EMBEDDINGS"}, {store.UsageModeration, "MODERATIONS"}, {store.UsageImage, "IMAGES"}} {
 		r.query.Kind = k.kind
 		err := r.tableUnlessEmpty(ctx, "MODEL\t"+k.heading+"\tINPUT\tCOST", func(u *store.Usage) string {
 			return fmt.Sprintf("%s\t%d\t%d\t%s", u.Name, u.Count, u.InputTokens, u.Cost)

@@ -1,6 +1,7 @@
 package upstream
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -8,10 +9,13 @@ import (
 	"io"
 	"iter"
 	"maps"
+	"mime"
 	"net/http"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/ration"
+	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/model"
 )
 
@@ -23,6 +27,10 @@ const MaxForwarded = 64 << 20
 // as model.Forwarder specifies. The whole answer must arrive within u.FirstToken.
 func (u *Upstream) Forward(ctx context.Context, client *Client, req *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
+		if req.Forwarded.Stream {
+			u.forwardStream(ctx, client, req, yield)
+			return
+		}
 		watched, cancel := context.WithTimeoutCause(ctx, u.FirstToken, errSilent)
 		defer cancel()
 		body, err := u.forward(watched, client, req)
@@ -30,25 +38,105 @@ func (u *Upstream) Forward(ctx context.Context, client *Client, req *model.Reque
 			yield(nil, u.forwardError(ctx, watched, req, err))
 			return
 		}
-		var answer struct {
-			Usage struct {
-				PromptTokens int `json:"prompt_tokens"`
-				TotalTokens  int `json:"total_tokens"`
-			} `json:"usage"`
-		}
-		if err := json.Unmarshal(body, &answer); err != nil {
+		usage, err := usageOf(body)
+		if err != nil {
 			yield(nil, u.unreadable(fmt.Errorf("decode answer of %s: %w", req.Forwarded.Endpoint, err)))
 			return
 		}
-		usage := berth.Usage{InputTokens: max(0, answer.Usage.PromptTokens)}
-		usage.TotalTokens = max(usage.InputTokens, answer.Usage.TotalTokens)
 		if yield(model.Body{JSON: body}, nil) {
 			yield(model.Finish{Reason: model.FinishStop, Usage: usage}, nil)
 		}
 	}
 }
 
-func (u *Upstream) forward(ctx context.Context, client *Client, req *model.Request) ([]byte, error) {
+// usageOf returns the usage that an answer, or an event of one, reports. Embeddings have
+// prompt_tokens, images input_tokens and output_tokens.
+func usageOf(body []byte) (berth.Usage, error) {
+	var answer struct {
+		Usage struct {
+			PromptTokens int `json:"prompt_tokens"`
+			InputTokens  int `json:"input_tokens"`
+			OutputTokens int `json:"output_tokens"`
+			TotalTokens  int `json:"total_tokens"`
+		} `json:"usage"`
+	}
+	if err := json.Unmarshal(body, &answer); err != nil {
+		return berth.Usage{}, err
+	}
+	usage := berth.Usage{InputTokens: max(0, answer.Usage.PromptTokens, answer.Usage.InputTokens), OutputTokens: max(0, answer.Usage.OutputTokens)}
+	usage.TotalTokens = max(usage.InputTokens+usage.OutputTokens, answer.Usage.TotalTokens)
+	return usage, nil
+}
+
+// forwardStream is Forward for a request of a stream. Each event must arrive within
+// u.FirstToken. An upstream that does not stream may send its whole answer instead.
+func (u *Upstream) forwardStream(ctx context.Context, client *Client, req *model.Request, yield func(model.Delta, error) bool) {
+	watched, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(u.FirstToken, func() { cancel(errSilent) })
+	defer timer.Stop()
+	res, err := u.open(watched, client, req)
+	if err != nil {
+		yield(nil, u.forwardError(ctx, watched, req, err))
+		return
+	}
+	defer res.Body.Close()
+	events := sse.NewReader(io.LimitReader(res.Body, 4*MaxForwarded), MaxForwarded).Data()
+	if media, _, _ := mime.ParseMediaType(res.Header.Get("Content-Type")); media == "application/json" {
+		events = wholeBody(watched, res.Body)
+	}
+	finish := model.Finish{Reason: model.FinishStop}
+	for data, err := range events {
+		if err != nil {
+			yield(nil, u.forwardError(ctx, watched, req, err))
+			return
+		}
+		if string(data) == "[DONE]" {
+			continue
+		}
+		timer.Stop() // the consumer's time is not the upstream's
+		usage, err := usageOf(data)
+		if err != nil {
+			yield(nil, u.unreadable(fmt.Errorf("decode event of %s: %w", req.Forwarded.Endpoint, err)))
+			return
+		}
+		if usage.TotalTokens > 0 {
+			finish.Usage = usage
+		}
+		if failure := failureOf(data); failure != nil {
+			yield(nil, u.forwardError(ctx, watched, req, failure))
+			return
+		}
+		if !yield(model.Body{JSON: bytes.Clone(data)}, nil) {
+			return
+		}
+		timer.Reset(u.FirstToken)
+	}
+	yield(finish, nil)
+}
+
+// failureOf returns the error that an event reports, or nil.
+func failureOf(data []byte) error {
+	var ev struct {
+		Type  string          `json:"type"`
+		Error json.RawMessage `json:"error"`
+	}
+	if json.Unmarshal(data, &ev) == nil && (ev.Type == "error" || len(ev.Error) > 0 && string(ev.Error) != "null") {
+		return &Refusal{Body: bytes.Clone(data)}
+	}
+	return nil
+}
+
+// wholeBody yields the rest of a body at once.
+func wholeBody(ctx context.Context, in io.Reader) iter.Seq2[[]byte, error] {
+	return func(yield func([]byte, error) bool) {
+		body, err := ration.Read(ctx, io.LimitReader(in, MaxForwarded), -1, ration.From(ctx))
+		yield(body, err)
+	}
+}
+
+// open sends a forwarded request and returns its answer, which is no refusal.
+func (u *Upstream) open(ctx context.Context, client *Client, req *model.Request) (*http.Response, error) {
 	fields := maps.Clone(req.Forwarded.Fields)
 	name, err := json.Marshal(req.Model)
 	if err != nil {
@@ -59,10 +147,19 @@ func (u *Upstream) forward(ctx context.Context, client *Client, req *model.Reque
 	if err != nil {
 		return nil, err
 	}
-	defer res.Body.Close()
 	if res.StatusCode/100 != 2 {
+		defer res.Body.Close()
 		return nil, refuse(res)
 	}
+	return res, nil
+}
+
+func (u *Upstream) forward(ctx context.Context, client *Client, req *model.Request) ([]byte, error) {
+	res, err := u.open(ctx, client, req)
+	if err != nil {
+		return nil, err
+	}
+	defer res.Body.Close()
 	size := res.ContentLength
 	if size > MaxForwarded {
 		return nil, u.tooLong()

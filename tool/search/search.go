@@ -54,7 +54,8 @@ func itemRule(fields rule.Fields, required string) rule.Rule {
 	}
 }
 
-// fill sets the execution of an item that does not name it.
+// fill sets the execution of an item that does not name it, and the call_id of one that has
+// none.
 func fill(it berth.Item, fields map[string]any) error {
 	var c struct {
 		Execution string `json:"execution"`
@@ -64,6 +65,9 @@ func fill(it berth.Item, fields map[string]any) error {
 	}
 	if c.Execution == "" {
 		fields["execution"] = berth.ExecutionClient
+	}
+	if it.CallID() == "" {
+		fields["call_id"] = nil
 	}
 	return nil
 }

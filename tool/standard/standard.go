@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth/tool/custom"
 	"github.com/berth-run/berth/tool/filesearch"
 	"github.com/berth-run/berth/tool/function"
+	"github.com/berth-run/berth/tool/imagegeneration"
 	"github.com/berth-run/berth/tool/localshell"
 	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/patch"
@@ -27,6 +28,7 @@ type Options struct {
 	VectorStores filesearch.Searcher
 	MCP          mcp.Options
 	WebSearch    websearch.Options
+	Images       imagegeneration.Options
 }
 
 // Kinds returns the kinds of all tools. A new tool needs one line here.
@@ -42,5 +44,6 @@ func Kinds(opts Options) []tool.Kind {
 		localshell.Kind(),
 		mcp.Kind(opts.MCP),
 		patch.Kind(),
+		imagegeneration.Kind(opts.Images),
 	}, slices.Concat(computer.Kinds(), websearch.Kinds(opts.WebSearch))...)
 }

@@ -1,0 +1,35 @@
+package berth
+
+// An ImageGenerationTool lets the model generate images.
+type ImageGenerationTool struct {
+	Type              string `json:"type"`            // "image_generation"
+	Model             string `json:"model,omitempty"` // default: the server's
+	Quality           string `json:"quality,omitempty"`
+	Size              string `json:"size,omitempty"`
+	Background        string `json:"background,omitempty"`
+	Moderation        string `json:"moderation,omitempty"`
+	OutputFormat      string `json:"output_format,omitempty"`      // png, webp or jpeg
+	OutputCompression *int   `json:"output_compression,omitempty"` // percent
+	PartialImages     int    `json:"partial_images,omitempty"`     // shown while the image is made
+}
+
+// An ImageGenerationCall is an image that the model requested.
+type ImageGenerationCall struct {
+	ID            string   `json:"id,omitempty"`
+	Type          ItemType `json:"type"`   // "image_generation_call"
+	Status        string   `json:"status"` // in_progress, generating, completed or failed
+	Background    string   `json:"background,omitempty"`
+	OutputFormat  string   `json:"output_format,omitempty"`
+	Quality       string   `json:"quality,omitempty"`
+	Size          string   `json:"size,omitempty"` // 1024x1536
+	RevisedPrompt string   `json:"revised_prompt,omitempty"`
+	Result        *string  `json:"result"` // in base64; nil before the image is made, and if it is not
+
+	Berth *ImageGenerationBerth `json:"berth,omitempty"`
+}
+
+// ImageGenerationBerth extends OpenAI's image_generation_call.
+type ImageGenerationBerth struct {
+	CallBerth
+	Error string `json:"error,omitempty"` // why there is no image
+}

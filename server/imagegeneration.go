@@ -1,0 +1,41 @@
+package server
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"iter"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/tool/imagegeneration"
+)
+
+// ImageConfig configures the image_generation tool.
+type ImageConfig struct {
+	// Model is the name of a model that generates images, as clients would name it. Its
+	// upstream must have /v1/images/generations. Default: none; the tool is refused.
+	Model string `yaml:"model"`
+}
+
+// images generates images with a model of the engine's.
+type images struct{ engine *engine.Engine }
+
+var _ imagegeneration.Images = (*images)(nil)
+
+// use sets the engine. It returns an error if no upstream has the configured model.
+func (i *images) use(config *Config, models *model.Router, by *engine.Engine) error {
+	i.engine = by
+	if name := config.Images.Model; name != "" {
+		if _, _, err := models.Route(name); err != nil {
+			return config.in(fmt.Errorf("image_generation.model: no entry of models matches %q", name))
+		}
+	}
+	return nil
+}
+
+// Generate implements imagegeneration.Images.
+func (i *images) Generate(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage) iter.Seq2[[]byte, error] {
+	return i.engine.Images(ctx, caller, name, fields)
+}

@@ -1,0 +1,153 @@
+// Package imagegeneration is the image_generation tool, with which a model lets an upstream
+// generate images.
+package imagegeneration
+
+import (
+	"context"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"iter"
+	"log/slog"
+	"math"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/tool"
+)
+
+//go:embed imagegeneration.md
+var description string
+
+//go:embed imagegeneration.json
+var parameters json.RawMessage
+
+// name is the function under which a model sees the tool.
+const name = berth.ToolImageGeneration
+
+// Options are what the tool needs of the server.
+type Options struct {
+	Model  string // that generates images unless the request names one; empty refuses the tool
+	Images Images
+	Log    *slog.Logger
+}
+
+// Images generates images with the upstream of a model.
+type Images interface {
+	// Generate sends a request of /v1/images/generations and yields the JSON of the events
+	// of its stream, or of its whole answer if the upstream does not stream. Errors that are
+	// *berth.Error are for the model.
+	Generate(ctx context.Context, caller berth.Caller, model string, fields map[string]json.RawMessage) iter.Seq2[[]byte, error]
+}
+
+// Kind returns the image_generation tool.
+func Kind(opts Options) tool.Kind {
+	return tool.Kind{
+		Type: berth.ToolImageGeneration, Name: name,
+		Rules: func(*tool.Registry) tool.Rules {
+			chosen := rule.Object(rule.Fields{"type": rule.AnyText})
+			return tool.Rules{Tool: offeredRule, Found: offeredRule, Choice: chosen, Subset: chosen, Call: callRule}
+		},
+		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
+			image, err := tool.Decode[berth.ImageGenerationTool](t, "image generation tool")
+			if err != nil {
+				return nil, err
+			}
+			if opts.Model == "" {
+				return nil, &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_value", Param: "type",
+					Message: "Unsupported value: 'image_generation' needs a model that generates images, and this server has none. Its operator can set 'image_generation.model' in the configuration."}
+			}
+			return &Tool{opts: opts, image: image, caller: c.Caller}, nil
+		},
+		Calls: &tool.Calls{Call: berth.ItemImageGenerationCall, CallPrefix: berth.PrefixImageGeneration,
+			LowerCall: lowerCall, LowerOutput: lowerOutput, Outcome: outcome,
+			Hosted: func(berth.Item) bool { return true }},
+	}
+}
+
+var (
+	offeredRule = rule.Object(rule.Fields{
+		"type": rule.AnyText, "model": rule.Text(1, 256), "quality": rule.OneOf("low", "medium", "high", "auto"), "size": rule.Text(1, 32),
+		"output_format": rule.OneOf("png", "webp", "jpeg"), "output_compression": rule.Integer(0, 100), "moderation": rule.OneOf("auto", "low"),
+		"background": rule.OneOf("transparent", "opaque", "auto"), "partial_images": rule.Integer(0, 3), "action": onlyGenerate,
+		"input_fidelity": rule.Unsupported, "input_image_mask": rule.Unsupported, "n": rule.Integer(1, 1),
+	})
+	callRule = rule.Item(rule.Fields{
+		"status": rule.OneOf("in_progress", "generating", "completed", "failed", "incomplete"),
+		"result": rule.Text(0, math.MaxInt32), "revised_prompt": rule.AnyText, "output_format": rule.AnyText, "size": rule.AnyText,
+		"quality": rule.AnyText, "background": rule.AnyText, "berth": rule.OpenObject(rule.Fields{"error": rule.AnyText}),
+	})
+)
+
+// onlyGenerate refuses edits of images.
+func onlyGenerate(at string, v any) error {
+	if err := rule.OneOf("generate", "edit", "auto")(at, v); err != nil || v != "edit" {
+		return err
+	}
+	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'edit'. This server generates images only.", at)
+}
+
+// A Tool generates images for one response.
+type Tool struct {
+	opts   Options
+	image  berth.ImageGenerationTool
+	caller berth.Caller
+}
+
+var _ tool.Tool = (*Tool)(nil)
+
+// Spec implements tool.Tool.
+func (*Tool) Spec() tool.Spec {
+	return tool.Spec{Function: tool.Function(name, strings.TrimSpace(description), parameters), Call: berth.ItemImageGenerationCall}
+}
+
+// NewCall implements tool.Tool.
+func (t *Tool) NewCall(string) tool.Call {
+	return &call{tool: t, item: berth.ImageGenerationCall{ID: berth.NewID(berth.PrefixImageGeneration), Type: berth.ItemImageGenerationCall,
+		Status: string(berth.StatusInProgress)}}
+}
+
+// ResumeCall implements tool.Tool. Whether the upstream has made the image is not known, and
+// it would not return it. The model is called again.
+func (*Tool) ResumeCall(berth.Item, berth.Item, []berth.Event) (tool.Call, error) { return nil, nil }
+
+// lowerCall returns a call with its prompt.
+func lowerCall(it berth.Item) (function, arguments string, err error) {
+	var c berth.ImageGenerationCall
+	if err := it.Decode(&c); err != nil {
+		return "", "", fmt.Errorf("decode image generation call: %w", err)
+	}
+	raw, err := json.Marshal(map[string]string{"prompt": c.RevisedPrompt})
+	if err != nil {
+		return "", "", fmt.Errorf("encode prompt: %w", err)
+	}
+	return name, string(raw), nil
+}
+
+// lowerOutput returns what the model learns of the image: not the image, which many models
+// cannot read.
+func lowerOutput(it berth.Item) (json.RawMessage, error) {
+	var c berth.ImageGenerationCall
+	if err := it.Decode(&c); err != nil {
+		return nil, fmt.Errorf("decode image generation call: %w", err)
+	}
+	switch {
+	case c.Berth != nil && c.Berth.Error != "":
+		return berth.StringDelta("No image was generated. " + c.Berth.Error), nil
+	case c.Result == nil || *c.Result == "":
+		return nil, nil
+	}
+	text := "The image was generated and shown to the user."
+	if c.Size != "" {
+		text += " Its size is " + c.Size + "."
+	}
+	return berth.StringDelta(text), nil
+}
+
+func outcome(it berth.Item) tool.Outcome {
+	if it.Status() == berth.StatusFailed {
+		return tool.Failed
+	}
+	return tool.OK
+}
