@@ -39,7 +39,16 @@ func Kind() tool.Kind {
 	}
 }
 
-var toolRule = rule.Object(rule.Fields{"type": rule.AnyText, "execution": execution, "description": rule.AnyText, "parameters": rule.AnyObject})
+// toolRule refuses an execution of null, which the wire cannot show.
+func toolRule(at string, v any) error {
+	err := rule.Object(rule.Fields{"type": rule.AnyText, "execution": execution, "description": rule.AnyText, "parameters": rule.AnyObject})(at, v)
+	if err == nil {
+		if e, sent := v.(map[string]any)["execution"]; sent && e == nil {
+			return rule.WrongType(rule.Join(at, "execution"), "one of 'server' or 'client'", nil)
+		}
+	}
+	return err
+}
 
 var execution = rule.OneOf(berth.ExecutionServer, berth.ExecutionClient)
 
