@@ -61,7 +61,7 @@ func Kind(opts Options) tool.Kind {
 			return &Tool{opts: opts, image: image, caller: c.Caller}, nil
 		},
 		Calls: &tool.Calls{Call: berth.ItemImageGenerationCall, CallPrefix: berth.PrefixImageGeneration,
-			LowerCall: lowerCall, LowerOutput: lowerOutput, Outcome: outcome,
+			LowerCall: lowerCall, LowerOutput: lowerOutput, Outcome: outcome, Fill: fill,
 			Hosted: func(berth.Item) bool { return true }},
 	}
 }
@@ -72,6 +72,7 @@ var (
 		"output_format": rule.OneOf("png", "webp", "jpeg"), "output_compression": rule.Integer(0, 100), "moderation": rule.OneOf("auto", "low"),
 		"background": rule.OneOf("transparent", "opaque", "auto"), "partial_images": rule.Integer(0, 3), "action": onlyGenerate,
 		"input_fidelity": rule.Unsupported, "input_image_mask": rule.Unsupported, "n": rule.Integer(1, 1),
+		"svg": rule.Unsupported, "complexity": rule.Unsupported, "frame_count": rule.Unsupported, "frame_duration_ms": rule.Unsupported,
 	})
 	callRule = rule.Item(rule.Fields{
 		"status": rule.OneOf("in_progress", "generating", "completed", "failed", "incomplete"),
@@ -111,6 +112,18 @@ func (t *Tool) NewCall(string) tool.Call {
 // ResumeCall implements tool.Tool. Whether the upstream has made the image is not known, and
 // it would not return it. The model is called again.
 func (*Tool) ResumeCall(berth.Item, berth.Item, []berth.Event) (tool.Call, error) { return nil, nil }
+
+// fill sets the result of a call without one, which the wire always shows.
+func fill(it berth.Item, fields map[string]any) error {
+	var c berth.ImageGenerationCall
+	if err := it.Decode(&c); err != nil {
+		return fmt.Errorf("decode image generation call: %w", err)
+	}
+	if c.Result == nil {
+		fields["result"] = nil
+	}
+	return nil
+}
 
 // lowerCall returns a call with its prompt.
 func lowerCall(it berth.Item) (function, arguments string, err error) {
