@@ -85,6 +85,10 @@ type FunctionTool struct {
 	Strict      *bool           `json:"strict,omitempty"`     // nil means true
 
 	OutputSchema json.RawMessage `json:"output_schema,omitempty"` // of the JSON that the function returns
+
+	// Custom is the custom tool for which the function stands, under the function's name, or
+	// nil. An upstream that has custom tools gets it in place of the function.
+	Custom *CustomTool `json:"-"`
 }
 
 // A CustomTool is a tool that the client runs and whose input is text in its own format.

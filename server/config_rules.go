@@ -89,6 +89,7 @@ var keyRules = map[string]keyRule{
 	"upstream.max_tokens":                 oneOf("max_tokens", "max_completion_tokens"),
 	"upstream.call_id_length":             oneOrMore,
 	"upstream.max_output_tokens":          oneOrMore,
+	"upstream.custom_tools":               oneOf("native", "function"),
 	"upstream.reasoning":                  oneOf("reasoning_content", "reasoning", "encrypted", "all"),
 	"upstream.thinking":                   oneOf("budget", "adaptive", "level"),
 	"upstream.structured":                 oneOf("format", "tool"),

@@ -39,8 +39,8 @@ type providerKind struct {
 // providers maps provider names in the configuration to providers.
 var providers = map[string]providerKind{
 	providerOpenAI: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
-		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning})
-	}, []string{"reasoning"}},
+		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning, CustomTools: m.CustomTools})
+	}, []string{"reasoning", "custom_tools"}},
 	providerChat: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
 	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length"}},
@@ -58,7 +58,7 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 		name string
 		set  bool
 	}{
-		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""}, {"call_id_length", m.CallIDLength != 0},
+		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""}, {"call_id_length", m.CallIDLength != 0}, {"custom_tools", m.CustomTools != ""},
 		{"max_output_tokens", m.MaxOutputTokens != 0}, {"thinking", m.Thinking != ""}, {"structured", m.Structured != ""}, {"cache", m.Cache != ""},
 	} {
 		if k.set {

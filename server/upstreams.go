@@ -43,6 +43,7 @@ type UpstreamConfig struct {
 	SystemRole      string `yaml:"system_role"`       // chat: system (the default) or developer
 	MaxTokens       string `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
 	Reasoning       string `yaml:"reasoning"`         // chat: the field that accepts reasoning in input, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
+	CustomTools     string `yaml:"custom_tools"`      // openai: native or function. Default: native for OpenAI's own server
 	CallIDLength    int    `yaml:"call_id_length"`    // chat: maximum length of call ids. Default: 40; Mistral requires 9
 	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: limit for requests without one. Default: the model's
 	Thinking        string `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model

@@ -59,6 +59,7 @@ type answer struct {
 	finish  *model.Finish
 	open    map[int]*openItem // by output index
 	calls   int
+	custom  bool // the request has custom tools
 	ids     dialogue.NewIDs
 }
 
@@ -69,8 +70,8 @@ type openItem struct {
 	emitted bool // a part of it has been emitted
 }
 
-func newAnswer(req *model.Request, log *slog.Logger) *answer {
-	return &answer{log: log, open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
+func newAnswer(req *model.Request, custom bool, log *slog.Logger) *answer {
+	return &answer{log: log, custom: custom, open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // Events implements upstream.Answer.
@@ -159,13 +160,17 @@ func (a *answer) start(index int, it berth.Item, out []model.Delta) ([]model.Del
 		a.calls++
 		item.emitted = c.Arguments != ""
 		return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name, Arguments: c.Arguments}), nil
+	case berth.ItemCustomToolCall:
+		if a.custom {
+			return a.startCustom(item, it, out)
+		}
 	}
 	return out, nil
 }
 
 // isDelta holds the events that extend an item.
 var isDelta = map[string]bool{"response.output_text.delta": true, "response.refusal.delta": true, "response.reasoning_summary_text.delta": true,
-	"response.reasoning_text.delta": true, "response.function_call_arguments.delta": true}
+	"response.reasoning_text.delta": true, "response.function_call_arguments.delta": true, "response.custom_tool_call_input.delta": true}
 
 // extend appends the deltas of an event within an open item.
 func (a *answer) extend(ev *event, out []model.Delta) ([]model.Delta, error) {
@@ -207,6 +212,10 @@ func (a *answer) extend(ev *event, out []model.Delta) ([]model.Delta, error) {
 		out = append(out, model.Thought{Text: delta})
 	case "response.function_call_arguments.delta":
 		out = append(out, model.Call{Index: item.call, Arguments: delta})
+	case "response.custom_tool_call_input.delta":
+		if a.custom {
+			out = append(out, model.Call{Index: item.call, Arguments: escaped(delta)})
+		}
 	}
 	item.emitted = item.emitted || len(out) > emitted
 	return out, nil
@@ -223,6 +232,10 @@ func (a *answer) end(index int, it berth.Item, out []model.Delta) []model.Delta 
 			out = append(out, model.Call{Index: item.call, Arguments: c.Arguments})
 		}
 		return out
+	case berth.ItemCustomToolCall:
+		if a.custom {
+			return a.endCustom(item, it, out)
+		}
 	case berth.ItemMessage:
 		if item != nil && !item.emitted {
 			out = whole(it, item.phase, out)

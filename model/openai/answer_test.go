@@ -19,7 +19,7 @@ import (
 // deltas decodes an answer and returns one line for each delta.
 func deltas(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
-	a := newAnswer(&model.Request{Model: "m"}, slog.New(slog.DiscardHandler))
+	a := newAnswer(&model.Request{Model: "m"}, false, slog.New(slog.DiscardHandler))
 	for d, e := range upstream.Read(in, a, a.log) {
 		if err != nil {
 			t.Fatal("something follows an error")
@@ -172,7 +172,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(stream(`output_item.added|"output_index":-1,"item":{"type":"function_call","call_id":"","name":"f"}`, `function_call_arguments.delta|"output_index":-1,"delta":"{"`, `output_item.done|"output_index":-1,"item":{"type":"novelty"}`, `incomplete|"response":null`))
 	f.Add(`data: {"type":"error","error":"no"}` + "\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
-		a := newAnswer(&model.Request{Model: "m"}, slog.New(slog.DiscardHandler))
+		a := newAnswer(&model.Request{Model: "m"}, false, slog.New(slog.DiscardHandler))
 		over, ids := false, map[string]bool{}
 		for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 			if over {

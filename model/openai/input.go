@@ -15,8 +15,10 @@ import (
 // those that a server refuses if it has not seen them before: calls without outputs,
 // outputs without calls, repeated ids, reasoning that another vendor sealed, and
 // reasoning that nothing follows.
-func (p *Provider) input(items []berth.Item) ([]json.RawMessage, error) {
-	w := &writer{p: p, items: items, pairs: dialogue.Pair(items), ids: dialogue.IDs{Length: 64}, idOf: map[int]string{}}
+//
+// custom holds the names of the custom tools. Their calls are sent as such.
+func (p *Provider) input(items []berth.Item, custom map[string]bool) ([]json.RawMessage, error) {
+	w := &writer{p: p, items: items, custom: custom, pairs: dialogue.Pair(items), ids: dialogue.IDs{Length: 64}, idOf: map[int]string{}}
 	for i, it := range items {
 		if err := w.add(i, it); err != nil {
 			return nil, err
@@ -32,6 +34,8 @@ type writer struct {
 	ids   dialogue.IDs
 	idOf  map[int]string // call ids for the upstream, by index of the call
 	out   []json.RawMessage
+
+	custom map[string]bool // names of custom tools
 
 	missing []json.RawMessage // outputs for calls without one, added after the model's turn
 }
@@ -60,7 +64,11 @@ func (w *writer) add(i int, it berth.Item) error {
 		if w.idOf[place] == "" { // the output precedes its call
 			w.idOf[place] = w.ids.For(it.CallID())
 		}
-		return w.write(it, map[string]any{"call_id": w.idOf[place], "id": nil})
+		change := map[string]any{"call_id": w.idOf[place], "id": nil}
+		if w.isCustom(place) {
+			change["type"] = berth.ItemCustomToolCallOutput
+		}
+		return w.write(it, change)
 	}
 	w.out = append(w.out, it.Raw())
 	return nil
@@ -176,6 +184,11 @@ func (w *writer) call(i int, it berth.Item) error {
 	if !strings.HasPrefix(it.ID(), berth.PrefixFunctionCall) {
 		change["id"] = nil
 	}
+	output := berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: w.idOf[i], Output: berth.StringDelta(dialogue.Interrupted)}
+	if w.isCustom(i) {
+		change["type"], change["id"], change["arguments"], change["input"] = berth.ItemCustomToolCall, nil, nil, customInput(c.Arguments)
+		output.Type = berth.ItemCustomToolCallOutput
+	}
 	if err := w.write(it, change); err != nil {
 		return err
 	}
@@ -183,7 +196,6 @@ func (w *writer) call(i int, it berth.Item) error {
 		return nil
 	}
 	w.p.up.Log.Debug("marked call without output as interrupted", "call_id", c.CallID)
-	output := berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: w.idOf[i], Output: berth.StringDelta(dialogue.Interrupted)}
 	w.missing = append(w.missing, berth.NewItem(output).Raw())
 	return nil
 }

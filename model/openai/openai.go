@@ -24,7 +24,18 @@ type Options struct {
 	// "encrypted", the default, only those with encrypted content, which OpenAI takes;
 	// "all" also those with plain text only, for servers of open models.
 	Reasoning string
+
+	// CustomTools selects how custom tools are sent: "native", with their grammars, or
+	// "function". The default is native for OpenAI's own server, and function for others,
+	// which may have none.
+	CustomTools string
 }
+
+// The values of Options.CustomTools.
+const (
+	customNative   = "native"
+	customFunction = "function"
+)
 
 // A Provider is one upstream. It is safe for concurrent use.
 type Provider struct {
@@ -44,11 +55,20 @@ func New(opts Options) (*Provider, error) {
 	if opts.BaseURL == "" {
 		opts.BaseURL = BaseURL
 	}
+	if opts.CustomTools == "" {
+		opts.CustomTools = customFunction
+		if opts.BaseURL == BaseURL {
+			opts.CustomTools = customNative
+		}
+	}
 	up, err := upstream.New(opts.Options)
 	if err != nil {
 		return nil, err
 	}
 	if err := upstream.Check("reasoning", opts.Reasoning, "encrypted", "all"); err != nil {
+		return nil, err
+	}
+	if err := upstream.Check("custom_tools", opts.CustomTools, customNative, customFunction); err != nil {
 		return nil, err
 	}
 	return &Provider{client: up.OpenAI(), opts: opts, up: up}, nil
@@ -63,7 +83,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 	return p.up.Stream(ctx, upstream.Turn{
 		Model:   req.Model,
 		Send:    p.client.Post("responses", body, nil),
-		Answer:  func() upstream.Answer { return newAnswer(req, p.up.Log) },
+		Answer:  func() upstream.Answer { return newAnswer(req, len(p.custom(req.Tools)) > 0, p.up.Log) },
 		Explain: explain,
 	})
 }

@@ -13,7 +13,7 @@ type request struct {
 	Model                string            `json:"model"`
 	Input                []json.RawMessage `json:"input"`
 	Instructions         string            `json:"instructions,omitempty"`
-	Tools                []tool            `json:"tools,omitempty"`
+	Tools                []any             `json:"tools,omitempty"`       // of tool or berth.CustomTool
 	ToolChoice           any               `json:"tool_choice,omitempty"` // a mode or a namedTool
 	ParallelToolCalls    *bool             `json:"parallel_tool_calls,omitempty"`
 	MaxOutputTokens      int               `json:"max_output_tokens,omitempty"`
@@ -46,7 +46,7 @@ type tool struct {
 }
 
 type namedTool struct {
-	Type string `json:"type"` // function
+	Type string `json:"type"` // function or custom
 	Name string `json:"name"`
 }
 
@@ -95,11 +95,12 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	if req.Reasoning.Effort != nil || req.Reasoning.Summary != nil {
 		out.Reasoning = &reasoning{req.Reasoning.Effort, req.Reasoning.Summary}
 	}
-	if err := out.setTools(req); err != nil {
+	custom := p.custom(req.Tools)
+	if err := out.setTools(req, custom); err != nil {
 		return nil, err
 	}
 	var err error
-	out.Input, err = p.input(req.Items)
+	out.Input, err = p.input(req.Items, custom)
 	return out, err
 }
 
@@ -122,11 +123,15 @@ func newText(t berth.TextConfig) *text {
 }
 
 // setTools adds the tools and the tool choice.
-func (r *request) setTools(req *model.Request) error {
+func (r *request) setTools(req *model.Request, custom map[string]bool) error {
 	if len(req.Tools) == 0 {
 		return nil
 	}
 	for _, t := range req.Tools {
+		if custom[t.Name] {
+			r.Tools = append(r.Tools, t.Custom)
+			continue
+		}
 		out := tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict}
 		if len(out.Parameters) == 0 || string(out.Parameters) == "null" {
 			out.Parameters, out.Strict = json.RawMessage(`{"type":"object","properties":{}}`), new(bool)
@@ -140,7 +145,11 @@ func (r *request) setTools(req *model.Request) error {
 	case "none", "required":
 		r.ToolChoice = req.ToolChoice.Mode
 	case "function":
-		r.ToolChoice = namedTool{"function", req.ToolChoice.Name}
+		kind := "function"
+		if custom[req.ToolChoice.Name] {
+			kind = berth.ToolCustom
+		}
+		r.ToolChoice = namedTool{kind, req.ToolChoice.Name}
 	}
 	if !req.ParallelToolCalls {
 		r.ParallelToolCalls = new(bool)

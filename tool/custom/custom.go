@@ -85,8 +85,9 @@ func (c *Tool) Spec() tool.Spec {
 	if err := description.Execute(&text, about); err != nil {
 		panic(err) // a template of strings, written to memory
 	}
-	return tool.Spec{Function: tool.Function(tool.FunctionName(c.namespace, c.custom.Name), strings.TrimSpace(text.String()), parameters),
-		Call: berth.ItemCustomToolCall, Client: true}
+	shown := tool.Function(tool.FunctionName(c.namespace, c.custom.Name), strings.TrimSpace(text.String()), parameters)
+	shown.Custom = &berth.CustomTool{Type: berth.ToolCustom, Name: shown.Name, Description: c.custom.Description, Format: c.custom.Format}
+	return tool.Spec{Function: shown, Call: berth.ItemCustomToolCall, Client: true}
 }
 
 // NewCall implements tool.Tool.
