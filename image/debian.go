@@ -107,6 +107,8 @@ func (b *build) args() []string {
 	archives := `"$1/var/cache/apt/archives"`
 	args := append(slices.Clone(options),
 		"--setup-hook=mkdir -p "+archives+"; find "+quote(b.cache)+" -name '*.deb' -exec cp -l -t "+archives+" {} +",
+		// Some packages put links there when they are installed, and fail without.
+		`--essential-hook=mkdir -p "$1/usr/share/man/man1" "$1/usr/share/man/man7" "$1/usr/share/man/man8"`,
 		"--customize-hook="+setup)
 	if len(b.recipe.Packages) > 0 {
 		args = append(args, "--include="+strings.Join(b.recipe.Packages, ","))
@@ -119,12 +121,21 @@ func (b *build) args() []string {
 	// configuration, apt-get would use this machine's.
 	args = append(args, `--customize-hook=[ ! -s "$MMDEBSTRAP_APT_CONFIG" ] || APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean; find `+
 		archives+" -maxdepth 1 -name '*.deb' -exec cp -l -t "+quote(b.debs())+" {} +")
+	// Commands may download, perhaps through a proxy that has its own certificate authority.
+	args = append(args, `--customize-hook=[ ! -e `+hostCertificates+` ] || cp `+hostCertificates+` "$1`+certificates+`"`)
 	for _, command := range b.recipe.Run {
-		args = append(args, `--customize-hook=chroot "$1" sh -c `+quote(command))
+		args = append(args, `--customize-hook=PIP_CERT=`+certificates+` NODE_EXTRA_CA_CERTS=`+certificates+` chroot "$1" sh -c `+quote(command))
 	}
 	args = append(args, "--customize-hook="+cleanup, b.recipe.Suite, filepath.Join(b.template(), "rootfs"))
 	return append(args, b.recipe.Mirrors...)
 }
+
+// The certificates of this machine, and where commands of a recipe find them during the
+// build.
+const (
+	hostCertificates = "/etc/ssl/certs/ca-certificates.crt"
+	certificates     = "/tmp/host-certificates.crt"
+)
 
 func (b *build) debs() string      { return filepath.Join(b.dir, "debs") }
 func (b *build) files() string     { return filepath.Join(b.dir, "files") }
