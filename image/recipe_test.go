@@ -1,6 +1,7 @@
 package image
 
 import (
+	"slices"
 	"strings"
 	"testing"
 )
@@ -45,5 +46,21 @@ func TestRecipeDigest(t *testing.T) {
 	}
 	if more.Digest() == base.Digest() {
 		t.Error("another recipe has the same digest")
+	}
+}
+
+// The template "full" has all of base, and its recipe is valid.
+func TestFull(t *testing.T) {
+	full, err := Full().complete()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, p := range Base().Packages {
+		if !slices.Contains(full.Packages, p) {
+			t.Errorf("lacks %s", p)
+		}
+	}
+	if base, _ := Base().complete(); base.Digest() == full.Digest() || Standard()["full"].Name != "full" {
+		t.Error("it is not a template of its own")
 	}
 }

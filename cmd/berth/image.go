@@ -44,7 +44,8 @@ func newImageBuild(open func() (*image.Store, error), state *string) *cobra.Comm
 directory with this machine's Docker or Podman (--dockerfile), or from a snapshot
 of a container (--from-snapshot). The default is the base template: bash,
 coreutils, Python with pandas and matplotlib, Node.js, git, curl, jq, sqlite3, and
-sudo for the user "user". A recipe (--file) is a YAML file:
+sudo for the user "user". "full" has more: LibreOffice, pandoc, ffmpeg, R, Go, a
+JDK and others. A recipe (--file) is a YAML file:
 
   name: small
   suite: bookworm                 # default: this machine's
@@ -87,6 +88,9 @@ A recipe runs commands as root on the building machine.`,
 // buildRecipe builds a template from the recipe in file, or from the base recipe if file is "".
 func buildRecipe(cmd *cobra.Command, images *image.Store, file, as string, ifChanged bool) error {
 	recipe, err := readRecipe(file)
+	if standard, ok := image.Standard()[as]; ok && file == "" {
+		recipe = standard
+	}
 	if err != nil {
 		return err
 	}
