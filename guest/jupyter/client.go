@@ -150,11 +150,11 @@ func (c *Client) request(s *socket, id, kind string, content any) error {
 func (c *Client) read(s *socket, to chan<- Message) {
 	defer c.Close()
 	for {
-		frames, err := s.receive()
+		frames, start, err := s.receive()
 		if err != nil {
 			return
 		}
-		m, err := decode(c.key, frames)
+		m, err := decode(c.key, frames, start)
 		if err != nil || to == nil {
 			continue
 		}

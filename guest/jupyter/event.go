@@ -3,7 +3,9 @@ package jupyter
 import (
 	"encoding/json"
 	"regexp"
+	"slices"
 	"strings"
+	"unicode/utf8"
 )
 
 // An Event is what the guest reports about a call of a kernel, as a line of JSON.
@@ -40,6 +42,11 @@ var media = map[string]int{"text/plain": maxData, "text/html": maxData, "text/ma
 
 // Events returns what a message of the iopub channel means; most mean nothing.
 func Events(m Message) []Event {
+	if m.Content == nil && m.Type == "stream" {
+		if text := startOfText(m.Start); text != "" {
+			return []Event{{Type: Stream, Text: text}, {Type: Notice, Text: "The rest of this output is above the size limit and was left out."}}
+		}
+	}
 	if m.Content == nil {
 		return []Event{{Type: Notice, Text: "An output above the size limit was left out."}}
 	}
@@ -68,6 +75,37 @@ func Events(m Message) []Event {
 		return results(Display, c.Data)
 	}
 	return nil
+}
+
+var textKey = regexp.MustCompile(`[{,]\s*"text"\s*:\s*"`)
+
+// startOfText returns the start of the field "text" of the start of an object in JSON.
+func startOfText(start []byte) string {
+	at := textKey.FindIndex(start)
+	if at == nil {
+		return ""
+	}
+	raw := start[at[1]:]
+	n := 0
+	for n < len(raw) && raw[n] != '"' {
+		size := 1
+		if raw[n] == '\\' {
+			if size = 2; n+1 < len(raw) && raw[n+1] == 'u' {
+				size = 6
+			}
+		} else if !utf8.FullRune(raw[n:]) {
+			break
+		}
+		if n+size > len(raw) {
+			break
+		}
+		n += size
+	}
+	var text string
+	if json.Unmarshal(slices.Concat([]byte{'"'}, raw[:n], []byte{'"'}), &text) != nil {
+		return ""
+	}
+	return text
 }
 
 func results(kind EventType, data map[string]json.RawMessage) []Event {

@@ -20,18 +20,18 @@ func TestMessages(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got, err := decode("key", append([][]byte{[]byte("topic")}, frames...))
+	got, err := decode("key", append([][]byte{[]byte("topic")}, frames...), nil)
 	if err != nil || got.Type != "execute_request" || string(got.Content) != `{"code":"1"}` {
 		t.Errorf("decoded %+v, %v", got, err)
 	}
-	if _, err := decode("other", frames); err == nil {
+	if _, err := decode("other", frames, nil); err == nil {
 		t.Error("a message with another key was accepted")
 	}
-	if _, err := decode("key", frames[:4]); err == nil {
+	if _, err := decode("key", frames[:4], nil); err == nil {
 		t.Error("a message without content was accepted")
 	}
 	frames[len(frames)-1] = nil // as receive returns a frame that is too long
-	if got, err := decode("key", frames); err != nil || got.Content != nil {
+	if got, err := decode("key", frames, nil); err != nil || got.Content != nil {
 		t.Errorf("a message whose content was dropped: %+v, %v", got, err)
 	}
 	if got := Events(Message{Type: "stream"}); len(got) != 1 || got[0].Type != Notice {
@@ -104,6 +104,46 @@ func TestFind(t *testing.T) {
 	}
 }
 
+// Of a text that is too long for a message, the start is kept, up to a whole character.
+func TestLongStream(t *testing.T) {
+	t.Parallel()
+	frames, err := encode("k", "s", "i", "stream", map[string]any{"name": "stdout", "text": strings.Repeat("é\n", maxFrame/3)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ours, theirs := net.Pipe()
+	defer ours.Close()
+	go func() { _ = (&socket{conn: theirs}).send(frames) }()
+	got, start, err := (&socket{conn: ours}).receive()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := decode("k", got, start)
+	if err != nil {
+		t.Fatal(err)
+	}
+	events := Events(m)
+	if len(events) != 2 || events[0].Type != Stream || events[1].Type != Notice {
+		t.Fatalf("got %d events", len(events))
+	}
+	text := events[0].Text
+	if len(text) < maxStart*2/3 || strings.TrimSuffix(strings.ReplaceAll(text, "é\n", ""), "é") != "" {
+		t.Errorf("got %d bytes, the end is %q", len(text), text[max(0, len(text)-20):])
+	}
+}
+
+func TestStartOfText(t *testing.T) {
+	t.Parallel()
+	for start, want := range map[string]string{
+		`{"name":"stdout","text":"ab`: "ab", `{"text": "a\`: "a", `{"text": "a\u00e`: "a", `{"text": "a\u00e9`: "aé", "{\"text\": \"a\xc3": "a",
+		`{"text": "a\"b", "x": "`: `a"b`, `{"other":"\"text\":`: "", `{"text": 7`: "", ``: "", `{"text": "a\qb`: "",
+	} {
+		if got := startOfText([]byte(start)); got != want {
+			t.Errorf("%q: got %q, want %q", start, got, want)
+		}
+	}
+}
+
 // TestHostileSocket sends to the client what no kernel sends.
 func TestHostileSocket(t *testing.T) {
 	t.Parallel()
@@ -134,7 +174,7 @@ func TestHostileSocket(t *testing.T) {
 			s, err := newSocket(ours, "DEALER")
 			var frames [][]byte
 			if err == nil {
-				frames, err = s.receive()
+				frames, _, err = s.receive()
 			}
 			if (err != nil) != c.fails || len(frames) != c.frames {
 				t.Errorf("%d frames, %v", len(frames), err)
@@ -147,7 +187,7 @@ func FuzzDecode(f *testing.F) {
 	frames, _ := encode("k", "s", "i", "stream", map[string]any{"text": "x"})
 	f.Add(bytes.Join(frames, []byte{0}))
 	f.Fuzz(func(t *testing.T, data []byte) {
-		m, err := decode("k", bytes.Split(data, []byte{0}))
+		m, err := decode("k", bytes.Split(data, []byte{0}), nil)
 		if err == nil {
 			Events(m)
 		}

@@ -33,6 +33,7 @@ type Message struct {
 	Type    string          // msg_type
 	Parent  string          // the msg_id of the request that it answers
 	Content json.RawMessage // nil if it was above the size limit
+	Start   []byte          // of such a content
 }
 
 // randomID returns an identifier, or a key.
@@ -68,8 +69,8 @@ var errMalformed = errors.New("malformed message")
 
 // decode reads the frames of a message: routing, delimiter, signature, header, parent,
 // metadata, content, and buffers, which are ignored. The signature of a message whose
-// content was dropped cannot be checked.
-func decode(key string, frames [][]byte) (Message, error) {
+// content was cut cannot be checked. start is that of such a content.
+func decode(key string, frames [][]byte, start []byte) (Message, error) {
 	for len(frames) > 0 && string(frames[0]) != delimiter {
 		frames = frames[1:]
 	}
@@ -90,6 +91,8 @@ func decode(key string, frames [][]byte) (Message, error) {
 			return Message{}, errMalformed
 		}
 		m.Content = bytes.Clone(parts[3])
+	} else {
+		m.Start = start
 	}
 	return m, nil
 }

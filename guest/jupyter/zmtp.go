@@ -8,9 +8,12 @@ import (
 	"net"
 )
 
-// maxFrame bounds one frame of a message, in bytes. A longer one is read and dropped, so
+// maxFrame bounds one frame of a message, in bytes. A longer one is read and cut, so
 // that a kernel cannot make its client use up the memory.
 const maxFrame = 16 << 20
+
+// maxStart is how much of the start of a longer frame is kept, in bytes.
+const maxStart = 1 << 20
 
 // maxFrames bounds the frames of one message.
 const maxFrames = 64
@@ -82,33 +85,39 @@ func (s *socket) frame(flags byte, body []byte) error {
 	return err
 }
 
-// receive returns the next message. A frame above maxFrame is nil.
-func (s *socket) receive() ([][]byte, error) {
-	var frames [][]byte
+// receive returns the next message. A frame above maxFrame is nil; start is that of the last
+// one.
+func (s *socket) receive() (frames [][]byte, start []byte, err error) {
 	for {
 		body, flags, err := s.read()
 		if err != nil {
-			return nil, err
+			return nil, nil, err
+		}
+		if flags&flagCut != 0 {
+			start, body = body, nil
 		}
 		if flags&flagCommand != 0 {
 			continue // such as PING
 		}
 		if len(frames) == maxFrames {
-			return nil, fmt.Errorf("a message has more than %d frames", maxFrames)
+			return nil, nil, fmt.Errorf("a message has more than %d frames", maxFrames)
 		}
 		frames = append(frames, body)
 		if flags&flagMore == 0 {
-			return frames, nil
+			return frames, start, nil
 		}
 	}
 }
+
+// flagCut marks a frame of which read has returned only the start. It is not sent.
+const flagCut = 0x80
 
 func (s *socket) read() (body []byte, flags byte, err error) {
 	head := make([]byte, 9)
 	if _, err := io.ReadFull(s.conn, head[:2]); err != nil {
 		return nil, 0, err
 	}
-	flags, size := head[0], uint64(head[1])
+	flags, size := head[0]&^flagCut, uint64(head[1])
 	if flags&flagLong != 0 {
 		if _, err := io.ReadFull(s.conn, head[2:]); err != nil {
 			return nil, 0, err
@@ -119,8 +128,11 @@ func (s *socket) read() (body []byte, flags byte, err error) {
 		if size > 1<<40 {
 			return nil, 0, fmt.Errorf("a frame claims to have %d bytes", size)
 		}
-		_, err := io.CopyN(io.Discard, s.conn, int64(size))
-		return nil, flags, err
+		body = make([]byte, maxStart)
+		if _, err = io.ReadFull(s.conn, body); err == nil {
+			_, err = io.CopyN(io.Discard, s.conn, int64(size)-maxStart)
+		}
+		return body, flags | flagCut, err
 	}
 	body = make([]byte, size)
 	_, err = io.ReadFull(s.conn, body)
