@@ -108,6 +108,13 @@ func TestCodeInterpreter(t *testing.T) {
 			t.Errorf("code that takes too long: %+v, then %+v", all[i], all[i+1])
 		}
 	}
+	_, all = runCode(t, s, third.ID, "print('a\\ud800b')", "print('x' * 20_000_000)", "print('next')")
+	if all[0].logs() != "a\ufffdb" && all[0].logs() != "a\ufffdb\n" {
+		t.Errorf("half of a surrogate pair: %q", all[0].logs())
+	}
+	if long := all[1].logs(); !strings.HasPrefix(long, "xxxx") || !strings.Contains(long, "left out") || strings.TrimSpace(all[2].logs()) != "next" {
+		t.Errorf("20 MB in one message: %.100q, then %q", long, all[2].logs())
+	}
 	_, all = runCode(t, s, third.ID,
 		"import os, signal, threading\nthreading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()\ntime.sleep(600)",
 		"'x' in globals()", "%%kernel ir\n1")

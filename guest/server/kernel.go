@@ -190,7 +190,8 @@ func (p *kernelProcess) start(s *Server, spec jupyter.Spec, connectionFile strin
 		return err
 	}
 	if strings.Contains(strings.Join(argv, " "), "ipykernel") {
-		argv = append(argv, "--HistoryManager.enabled=False", "--InteractiveShell.colors=NoColor", "--IPKernelApp.log_level=CRITICAL")
+		argv = append(argv, "--HistoryManager.enabled=False", "--InteractiveShell.colors=NoColor", "--IPKernelApp.log_level=CRITICAL",
+			"--IPKernelApp.exec_lines="+packSurrogates)
 	}
 	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: env, Dir: s.opts.WorkDir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if s.shell.null != nil {
@@ -217,6 +218,19 @@ func (p *kernelProcess) start(s *Server, spec jupyter.Spec, connectionFile strin
 	}()
 	return nil
 }
+
+// packSurrogates makes ipykernel send text that is not valid Unicode, such as half of a
+// surrogate pair. By itself it loses the message and prints a traceback of its own.
+const packSurrogates = `def _berth(session, pack):
+    def encode(message):
+        try:
+            return pack(message)
+        except UnicodeEncodeError:
+            import json
+            return json.dumps(message, default=str).encode()
+    session.pack = encode
+_berth(get_ipython().kernel.session, get_ipython().kernel.session.pack)
+del _berth`
 
 // lookPath finds a program in the PATH of an environment.
 func lookPath(name string, env []string) (string, error) {
