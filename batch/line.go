@@ -7,10 +7,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"slices"
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // A Request is a line of an input file.
@@ -95,48 +97,67 @@ func (f *fault) report(line int) berth.BatchError {
 
 var errNotJSON = &fault{"invalid_json_line", "", "This line is not parseable as valid JSON."}
 
+// lineFields are the fields of a line.
+var lineFields = []string{"custom_id", "method", "url", "body"}
+
 // parse reads a request. Its errors are faults. The request shares no memory with line.
 func parse(line []byte, number int, endpoint string) (*Request, error) {
-	var fields struct {
-		CustomID *string         `json:"custom_id"`
-		Method   *string         `json:"method"`
-		URL      *string         `json:"url"`
-		Body     json.RawMessage `json:"body"`
-	}
 	if !utf8.Valid(line) || line[0] != '{' || !json.Valid(line) {
 		return nil, errNotJSON
 	}
+	var fields map[string]json.RawMessage
 	if err := json.Unmarshal(line, &fields); err != nil {
-		wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
-		if !ok {
-			return nil, errNotJSON
-		}
-		return nil, &fault{"invalid_request", wrong.Field, fmt.Sprintf("Invalid type for '%s': expected a string, but got a %s instead.", wrong.Field, wrong.Value)}
+		return nil, errNotJSON
 	}
-	for _, f := range []struct {
-		name  string
-		value *string
-	}{{"custom_id", fields.CustomID}, {"method", fields.Method}, {"url", fields.URL}} {
-		if f.value == nil {
-			return nil, missing(f.name)
+	var texts [3]string
+	for i, name := range lineFields[:len(texts)] {
+		var value any
+		_ = json.Unmarshal(fields[name], &value) // absent or valid
+		switch value := value.(type) {
+		case nil:
+			return nil, missing(name)
+		case string:
+			texts[i] = value
+		default:
+			return nil, &fault{"invalid_request", name, fmt.Sprintf("Invalid type for '%s': expected a string, but got a %s instead.", name, kindOf(value))}
 		}
 	}
+	for _, name := range slices.Sorted(maps.Keys(fields)) {
+		if !slices.Contains(lineFields, name) {
+			name = rule.Clip(name)
+			return nil, &fault{"unknown_parameter", name, "Unknown parameter: '" + name + "'. A line has the fields custom_id, method, url and body."}
+		}
+	}
+	id, method, url, body := texts[0], texts[1], texts[2], fields["body"]
 	switch {
-	case len(fields.Body) == 0 || string(fields.Body) == "null":
+	case len(body) == 0 || string(body) == "null":
 		return nil, missing("body")
-	case *fields.CustomID == "" || len(*fields.CustomID) > maxID:
+	case id == "" || len(id) > maxID:
 		return nil, &fault{"invalid_request", "custom_id", fmt.Sprintf("Invalid 'custom_id': expected a string of 1 to %d bytes.", maxID)}
-	case *fields.Method != "POST":
+	case method != "POST":
 		return nil, &fault{"invalid_method", "method", "Invalid 'method': expected 'POST'."}
-	case *fields.URL != endpoint:
+	case url != endpoint:
 		message := "The URL provided for this request does not match the batch endpoint " + endpoint + "."
-		if !slices.Contains(Endpoints, *fields.URL) {
+		if !slices.Contains(Endpoints, url) {
 			message = "The URL provided for this request is not supported in batches. Expected the batch endpoint " + endpoint + "."
 		}
 		return nil, &fault{"url_mismatch", "url", message}
 	}
-	r := &Request{Line: number, CustomID: *fields.CustomID, URL: *fields.URL, Body: fields.Body}
+	r := &Request{Line: number, CustomID: id, URL: url, Body: body}
 	return r, r.check()
+}
+
+// kindOf names the type of a JSON value as encoding/json does.
+func kindOf(value any) string {
+	switch value.(type) {
+	case bool:
+		return "bool"
+	case float64:
+		return "number"
+	case []any:
+		return "array"
+	}
+	return "object"
 }
 
 func missing(name string) error {

@@ -48,6 +48,8 @@ func TestValidation(t *testing.T) {
 		"a query":           {strings.Replace(good, "/v1/responses", "/v1/responses?x=1", 1), "url_mismatch", 1, "url"},
 		"no body":           {`{"custom_id":"a","method":"POST","url":"/v1/responses"}`, "missing_required_parameter", 1, "body"},
 		"a body of text":    {`{"custom_id":"a","method":"POST","url":"/v1/responses","body":"x"}`, "invalid_request", 1, "body"},
+		"an unknown key":    {strings.Replace(good, `"method"`, `"priority":1,"method"`, 1), "unknown_parameter", 1, "priority"},
+		"a key in capitals": {strings.Replace(good, `"method"`, `"BODY":{},"method"`, 1), "unknown_parameter", 1, "BODY"},
 		"a stream":          {row("a", `,"stream":true`), "unsupported_parameter", 1, "body.stream"},
 		"in the background": {row("a", `,"background":true`), "unsupported_parameter", 1, "body.background"},
 	} {
