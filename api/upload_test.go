@@ -112,7 +112,12 @@ func TestUploadRefused(t *testing.T) {
 	}
 	id := h.call(200, "POST", "/v1/uploads", `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":1}`).id()
 	form, kind := multipartOf("data", "x", io.LimitReader(zeros{}, 64<<20+1))
-	h.call(413, "POST", "/v1/uploads/"+id+"/parts", form, kind)
+	if e := h.call(400, "POST", "/v1/uploads/"+id+"/parts", form, kind); e.at("error", "param") != "data" {
+		t.Errorf("a part larger than the upload: got %v", e)
+	}
+	large := h.call(200, "POST", "/v1/uploads", `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":100000000}`).id()
+	form, kind = multipartOf("data", "x", io.LimitReader(zeros{}, 64<<20+1))
+	h.call(413, "POST", "/v1/uploads/"+large+"/parts", form, kind)
 	form, kind = upload("x", strings.NewReader("a"))
 	h.call(400, "POST", "/v1/uploads/"+id+"/parts", form, kind)
 	h.call(400, "POST", "/v1/uploads/"+id+"/complete", `{"part_ids":[]}`)

@@ -40,7 +40,8 @@ func split(r blob.Ref) store.ObjectKey {
 	return partKey(berth.UploadID(upload), berth.PartID(id))
 }
 
-// AddPart stores the bytes of r as a part of an upload. It streams r.
+// AddPart stores the bytes of r as a part of an upload. It streams r. A part that alone is
+// larger than the upload is refused.
 func (s *Service) AddPart(ctx context.Context, p berth.ProjectID, upload berth.UploadID, r io.Reader) (*berth.UploadPart, error) {
 	before, err := s.get(ctx, p, upload)
 	if err == nil {
@@ -56,11 +57,15 @@ func (s *Service) AddPart(ctx context.Context, p berth.ProjectID, upload berth.U
 		Admit: func(ctx context.Context) error { return s.quota(ctx, p, it.Bytes) },
 		Write: func(ctx context.Context) error {
 			return s.contents.Write(ctx, at, secret, func(w io.Writer) (err error) {
-				it.Bytes, err = io.Copy(w, io.LimitReader(r, MaxPartBytes+1))
-				if err == nil && it.Bytes > MaxPartBytes {
-					err = &berth.Error{Code: berth.CodeTooLarge, Param: "data", Message: fmt.Sprintf("The part is larger than the limit of %d bytes.", MaxPartBytes)}
+				limit := min(MaxPartBytes, before.Upload.Bytes)
+				it.Bytes, err = io.Copy(w, io.LimitReader(r, limit+1))
+				switch {
+				case err != nil || it.Bytes <= limit:
+					return err
+				case limit < MaxPartBytes:
+					return berth.Invalid("data", "This part is larger than the upload, which was created with 'bytes' %d. Create an upload with the size of the whole file.", limit)
 				}
-				return err
+				return &berth.Error{Code: berth.CodeTooLarge, Param: "data", Message: fmt.Sprintf("The part is larger than the limit of %d bytes.", MaxPartBytes)}
 			})
 		},
 		Save:  func(ctx context.Context) error { return s.savePart(ctx, p, it) },

@@ -157,6 +157,17 @@ func TestBrokenPart(t *testing.T) {
 	h.contents(1, 6)
 }
 
+// A part that is larger than the whole upload is refused before it is completed.
+func TestPartLargerThanUpload(t *testing.T) {
+	h := newHouse(t)
+	id, _ := h.start()
+	_, err := h.AddPart(t.Context(), mine, id, strings.NewReader("larger than 6 bytes"))
+	if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), "'bytes'") {
+		t.Errorf("got %v", err)
+	}
+	h.contents(1, 6)
+}
+
 // A damaged part is not joined.
 func TestDamagedPart(t *testing.T) {
 	h := newHouse(t)
