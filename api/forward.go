@@ -71,6 +71,9 @@ func (h *forwards) embeddings(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
+	if err := embedding.Check(answer, embedding.Inputs(fields["input"])); err != nil {
+		return err
+	}
 	answer, err = embedding.Convert(answer, cmp.Or(format, embedding.Float), dimensions)
 	if err != nil {
 		return err

@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"iter"
 	"time"
@@ -101,6 +102,9 @@ func (e *Engine) forward(ctx context.Context, caller berth.Caller, req ForwardRe
 			e.countForwarded(ctx, caller, req, finish)
 			return body, finish.Usage, nil
 		}
+		if errors.Is(err, model.ErrNotSent) {
+			return nil, berth.Usage{}, unavailable(err)
+		}
 		after, more := attempts.next(err, false)
 		if ctx.Err() != nil || !more {
 			return nil, berth.Usage{}, err
@@ -110,6 +114,17 @@ func (e *Engine) forward(ctx context.Context, caller berth.Caller, req ForwardRe
 			return nil, berth.Usage{}, err
 		}
 	}
+}
+
+// unavailable returns the error for a request whose upstream is not tried now, because it
+// has failed too often. A turn waits for it; the client of a forwarded request can itself.
+func unavailable(err error) error {
+	after, _ := model.RetryAfter(err)
+	message := "The upstream of this model has failed too often. Send the request again later."
+	if e, ok := errors.AsType[*berth.Error](err); ok {
+		message = e.Message
+	}
+	return &berth.Error{Code: berth.CodeUnavailable, Message: message, RetryAfter: after, Err: err}
 }
 
 // answerOf sends a request with a Forwarded once.
@@ -122,6 +137,9 @@ func answerOf(ctx context.Context, p model.Provider, req *model.Request) (body [
 		case model.Body:
 			body = d.JSON
 		case model.Finish:
+			if u := d.Usage; u.InputTokens < 0 || u.OutputTokens < 0 || u.TotalTokens < 0 {
+				return nil, model.Finish{}, broken{berth.Errorf(berth.CodeUpstream, "The upstream sent an answer with a negative number of tokens.")}
+			}
 			return body, d, nil
 		}
 	}

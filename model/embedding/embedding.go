@@ -60,6 +60,91 @@ func Decode(answer []byte, n int) ([][]float32, error) {
 	return all, nil
 }
 
+// Check returns an error for the client unless an answer has one vector for each of n
+// inputs, all of the same length.
+func Check(answer []byte, n int) error {
+	var body struct {
+		Data []struct {
+			Index     *int            `json:"index"`
+			Embedding json.RawMessage `json:"embedding"`
+		} `json:"data"`
+	}
+	if err := json.Unmarshal(answer, &body); err != nil {
+		return unreadable(err)
+	}
+	if len(body.Data) != n {
+		return wrong("%d embeddings for an input of %d texts", len(body.Data), n)
+	}
+	seen, length := make([]bool, n), 0
+	for i, d := range body.Data {
+		if d.Index != nil {
+			i = *d.Index
+		}
+		if i < 0 || i >= n || seen[i] {
+			return wrong("embeddings with the index %d twice or out of range", i)
+		}
+		seen[i] = true
+		size, err := lengthOf(d.Embedding)
+		if err != nil {
+			return wrong("an embedding, index %d, that is not a list of numbers or the base64 of float32", i)
+		}
+		if length == 0 {
+			length = size
+		}
+		if size == 0 || size != length {
+			return wrong("embeddings of different lengths: %d and %d", length, size)
+		}
+	}
+	return nil
+}
+
+// lengthOf returns the number of dimensions of a vector.
+func lengthOf(raw json.RawMessage) (int, error) {
+	if isText(raw) {
+		v, err := vector(raw)
+		return len(v), err
+	}
+	if !bytes.HasPrefix(raw, []byte{'['}) || bytes.ContainsAny(raw, `"{tfn`) || bytes.IndexByte(raw[1:], '[') >= 0 {
+		return 0, errors.New("not a list of numbers")
+	}
+	if len(bytes.TrimSpace(raw[1:len(raw)-1])) == 0 {
+		return 0, nil
+	}
+	return bytes.Count(raw, []byte{','}) + 1, nil
+}
+
+// Inputs returns the number of texts of the field "input" of a request: a text, a list of
+// texts, a list of tokens, which is one text, or a list of such lists. raw must be valid.
+func Inputs(raw json.RawMessage) int {
+	raw = bytes.TrimSpace(raw)
+	if len(raw) == 0 || raw[0] != '[' {
+		return 1
+	}
+	if inner := bytes.TrimSpace(raw[1:]); inner[0] != '"' && inner[0] != '[' {
+		return 1
+	}
+	n, depth := 1, 0
+	for i := 0; i < len(raw); i++ {
+		switch raw[i] {
+		case '"':
+			for i++; raw[i] != '"'; i++ {
+				if raw[i] == '\\' {
+					i++
+				}
+			}
+		case '[', '{':
+			depth++
+		case ']', '}':
+			depth--
+		case ',':
+			if depth == 1 {
+				n++
+			}
+		}
+	}
+	return n
+}
+
 // vector decodes a vector in either form.
 func vector(raw json.RawMessage) (v []float32, err error) {
 	if !isText(raw) {
@@ -136,6 +221,10 @@ func encode(v []float32, format string) (json.RawMessage, error) {
 		binary.LittleEndian.PutUint32(packed[4*i:], math.Float32bits(f))
 	}
 	return json.Marshal(base64.StdEncoding.EncodeToString(packed))
+}
+
+func wrong(what string, args ...any) error {
+	return berth.Errorf(berth.CodeUpstream, "The upstream of this model sent "+what+".", args...)
 }
 
 func unreadable(err error) error {
