@@ -47,7 +47,7 @@ func TestFallbacks(t *testing.T) {
 	}{
 		{"GET", "/v1/nothing", 404, `{"error":{"message":"This server does not serve GET /v1/nothing.","type":"invalid_request_error","param":null,"code":null}}`, ""},
 		{"POST", "/v1/completions", 404, `{"error":{"message":"This server does not serve POST /v1/completions.","type":"invalid_request_error","param":null,"code":null}}`, ""},
-		{"GET", "/", 404, `{"error":{"message":"This server does not serve GET /.","type":"invalid_request_error","param":null,"code":null}}`, ""},
+		{"GET", "/nonesuch", 404, `{"error":{"message":"This server does not serve GET /nonesuch.","type":"invalid_request_error","param":null,"code":null}}`, ""},
 		{"PUT", "/v1/responses", 405, `{"error":{"message":"Invalid method for URL (PUT /v1/responses). Allowed: GET, POST.","type":"invalid_request_error","param":null,"code":"method_not_supported"}}`, "GET, POST"},
 		{"PATCH", "/v1/responses/resp_1", 405, `{"error":{"message":"Invalid method for URL (PATCH /v1/responses/resp_1). Allowed: GET, DELETE.","type":"invalid_request_error","param":null,"code":"method_not_supported"}}`, "GET, DELETE"},
 		{"PUT", "/v1/responses/input_tokens", 405, `{"error":{"message":"Invalid method for URL (PUT /v1/responses/input_tokens). Allowed: GET, POST, DELETE.","type":"invalid_request_error","param":null,"code":"method_not_supported"}}`, "GET, POST, DELETE"},
