@@ -25,6 +25,8 @@ type (
 	UploadID       string // upload_…
 	PartID         string // part_…, of an upload
 	BatchID        string // batch_…
+	SkillID        string // skill_…
+	SkillVersionID string // skillver_…
 	KeyID          string // key_…, an API key's name, not its secret
 )
 
@@ -79,6 +81,9 @@ const (
 	PrefixComputerCall    = "cu_"
 	PrefixComputerOutput  = "cuo_"
 	PrefixSafetyCheck     = "cu_sc_"
+	PrefixSkill           = "skill_"
+	PrefixSkillVersion    = "skillver_"
+	PrefixInlineSkill     = "skillinl_" // never sent
 )
 
 // NewID returns a new identifier: the prefix and 48 hexadecimal digits. The first 12

@@ -31,6 +31,7 @@ const (
 	Database  Area = "database" // also the audit log and the reserve
 	Files     Area = "files"
 	Uploads   Area = "uploads"
+	Skills    Area = "skills"
 	Snapshots Area = "snapshots"
 	Sandboxes Area = "sandboxes"
 	Volumes   Area = "volumes"

@@ -38,6 +38,9 @@ const (
 	KindBatch             Kind = "batch"
 	KindBatchLine         Kind = "batch.line" // the result of a request
 	KindBatchJob          Kind = "batch.job"  // a batch that has not ended
+	KindSkill             Kind = "skill"
+	KindSkillVersion      Kind = "skill.version"
+	KindSkillInline       Kind = "skill.inline" // of a container that starts
 )
 
 // OfContainer stands for a container as the parent of an object.
@@ -79,4 +82,7 @@ var Kinds = map[Kind][]Kind{
 	KindBatch:             nil,
 	KindBatchLine:         {KindBatch},
 	KindBatchJob:          nil,
+	KindSkill:             nil,
+	KindSkillVersion:      {KindSkill},
+	KindSkillInline:       nil,
 }
