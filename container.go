@@ -30,7 +30,8 @@ type ContainerBerth struct {
 	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty means delete
 	LastSnapshot SnapshotID  `json:"last_snapshot,omitempty"` // the snapshot taken when it expired
 
-	Volumes []VolumeMount `json:"volumes,omitempty"` // mounted volumes
+	Volumes []VolumeMount    `json:"volumes,omitempty"` // mounted volumes
+	Skills  []ContainerSkill `json:"skills,omitempty"`
 }
 
 // An OnExpiry selects what happens to the files of a container that expires.

@@ -142,7 +142,7 @@ type ShellToolEnvironment struct {
 	FileIDs       []FileID        `json:"file_ids,omitempty"`       // container_auto: copied to /mnt/data
 	MemoryLimit   string          `json:"memory_limit,omitempty"`   // container_auto: 1g, 4g, 16g or 64g
 	NetworkPolicy *NetworkPolicy  `json:"network_policy,omitempty"` // container_auto
-	Skills        json.RawMessage `json:"skills,omitempty"`
+	Skills        json.RawMessage `json:"skills,omitempty"`         // container_auto: of SkillParam; local: of LocalSkill
 
 	Berth *ContainerSource `json:"berth,omitempty"` // container_auto
 }

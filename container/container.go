@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
 
@@ -18,8 +19,11 @@ type CreateRequest struct {
 	ExpiresAfter  *berth.ExpiresAfter   // default ExpiryOptions.IdleMinutes
 	NetworkPolicy *berth.NetworkPolicy  // default disabled
 	FileIDs       []berth.FileID        // copied into berth.WorkDir before the first use
+	Skills        []berth.SkillParam    // copied below berth.SkillsDir before the first use
 	Env           []string              // KEY=value, of all commands; sealed in the store
 	Source        berth.ContainerSource // default: the server's template and expiry
+
+	resolved []*skills.Install // of Skills, if they are known already
 }
 
 // Create saves a container and returns it while its sandbox is still being started; the
@@ -38,7 +42,7 @@ func (svc *Service) Create(ctx context.Context, caller berth.Caller, req CreateR
 
 // create saves the container of a plan and starts its sandbox in the background.
 func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (*instance, error) {
-	p, body := caller.Project, pl.body
+	p := caller.Project
 	if err := svc.opts.Disk.Room(); err != nil {
 		return nil, err
 	}
@@ -46,6 +50,19 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 	if err != nil {
 		return nil, err
 	}
+	if err := svc.stageSkills(ctx, p, pl); err != nil {
+		return nil, err
+	}
+	s, err := svc.register(ctx, caller, pl, most)
+	if err != nil {
+		svc.discardSkills(p, pl)
+	}
+	return s, err
+}
+
+// register registers and saves the container of a plan and starts its sandbox.
+func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan, most int) (_ *instance, err error) {
+	p, body := caller.Project, pl.body
 	var s *instance
 	if !pl.withMemory() && len(body.Berth.Volumes) == 0 { // both must be known when the sandbox is created
 		s = svc.pools.claim(body.Berth.Template, body.MemoryLimit)

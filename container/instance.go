@@ -32,6 +32,7 @@ type instance struct {
 	files  fileState
 
 	mu     sync.Mutex
+	skills []berth.ContainerSkill // in the container; its elements do not change
 	usage  usage
 	death  death
 	pause  pause
@@ -93,7 +94,7 @@ func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instanc
 
 // assign binds an instance to a container. No other goroutine may use the instance.
 func (s *instance) assign(p berth.ProjectID, body *berth.Container) {
-	s.project, s.body = p, *body
+	s.project, s.body, s.skills = p, *body, body.Berth.Skills
 	s.usage.active, s.usage.saved = time.Unix(body.LastActiveAt, 0), body.LastActiveAt
 }
 

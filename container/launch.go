@@ -47,12 +47,14 @@ func (st *starter) launch(s *instance, pl *plan) {
 		return
 	case err != nil:
 		how = StartFailed
+		st.discardSkills(s.project, pl)
 		st.fail(s, err)
 	default:
 		if pl.restarted {
 			s.touch(st.opts.now()) // it could not be used until now
 		}
 		close(s.started)
+		st.discardSkills(s.project, pl)
 	}
 	st.opts.Observer.Started(how, time.Since(pl.requestedAt))
 }
@@ -153,6 +155,7 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 		{func() error { return st.snapshots.restore(ctx, s, pl) }, "its snapshot could not be restored"},
 		{func() error { return s.setEnvironment(ctx, pl.env) }, "its environment could not be set"},
 		{func() error { return st.files.add(ctx, s, pl.files) }, "its files could not be copied in"},
+		{func() error { return st.installSkills(ctx, s, pl.skills) }, "its skills could not be copied in"},
 	} {
 		if err := step.do(); err != nil {
 			return "", stepError{step.failing, err}
@@ -186,7 +189,7 @@ func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, mem
 //
 // A sandbox that is not ready may have the container's environment, so it must not return to its pool.
 func (st *starter) ready(ctx context.Context, s *instance, pl *plan) bool {
-	if s.pool == nil || s.network != nil || pl.from != nil || pl.copies != nil || len(pl.files) > 0 {
+	if s.pool == nil || s.network != nil || pl.from != nil || pl.copies != nil || len(pl.files) > 0 || len(pl.skills) > 0 {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
 
@@ -47,6 +48,7 @@ type Options struct {
 	OpenFile func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error)
 
 	Snapshots *snapshot.Service // nil: no snapshots
+	Skills    *skills.Service   // nil: no skills
 	Volumes   *volume.Service   // nil: no volumes; the driver must be able to mount them
 	Audit     *audit.Log        // nil: no audit
 	Observer  Observer          // default: none

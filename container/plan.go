@@ -9,6 +9,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/skills"
 )
 
 // defaultMemory is the memory limit of containers without one.
@@ -21,6 +22,7 @@ type plan struct {
 	template    sandbox.Template
 	env         []string // the template's and the request's values
 	files       []berth.FileID
+	skills      []*skills.Install
 	from        *snapshot.Record // nil without a snapshot
 
 	copies      *copying // of a fork; nil for other containers
@@ -85,6 +87,9 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 	if err := pn.checkMemory(pl, req.MemoryLimit); err != nil {
 		return nil, err
 	}
+	if err := pn.planSkills(ctx, p, pl, req); err != nil {
+		return nil, err
+	}
 	return pl, pn.files.checkUploads(ctx, p, req.FileIDs)
 }
 
@@ -111,10 +116,10 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 				return err
 			}
 		}
-		c.Berth.FromSnapshot = src.SnapshotID
+		c.Berth.FromSnapshot, c.Berth.Skills = src.SnapshotID, slices.Clone(from.Skills)
 	}
 	if pl.copies != nil {
-		ref = pl.copies.from.body.Berth.Template
+		ref, c.Berth.Skills = pl.copies.from.body.Berth.Template, pl.copies.from.listSkills()
 	}
 	switch src.OnExpiry {
 	case "":

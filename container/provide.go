@@ -13,8 +13,8 @@ import (
 // autoName is the name of containers created for a shell tool.
 const autoName = "container_auto"
 
-// Provide returns the container for a shell tool's environment, with the environment's files in
-// it. It is the container that the environment names. For container_auto it is the last
+// Provide returns the container for a shell tool's environment, with the environment's files and
+// skills in it. It is the container that the environment names. For container_auto it is the last
 // container of the response's chain if that still runs, and otherwise a new one. If the last
 // one expired with a snapshot, the new one starts from the snapshot and has its settings. If
 // the snapshot is missing, Provide returns an error unless the environment has on_lost new.
@@ -30,17 +30,26 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 	if env.Berth != nil {
 		req.Source = *env.Berth
 	}
+	var err error
+	if req.Skills, err = skillParams(env); err != nil {
+		return "", err
+	}
 	if last != "" {
-		if _, err := svc.planner.plan(ctx, p, req); err != nil {
+		pl, err := svc.planner.plan(ctx, p, req)
+		if err != nil {
 			return "", err
 		}
-		err := svc.leases.reserve(ctx, p, last)
+		req.resolved = pl.skills
+		err = svc.leases.reserve(ctx, p, last)
 		s := svc.index.lookup(p, last)
 		if err == nil && (s == nil || !s.accepts(env.NetworkPolicy)) {
 			last = "" // its network policy differs from the request's
 		}
 		if err == nil && last != "" {
 			err = svc.files.Add(ctx, p, last, env.FileIDs)
+		}
+		if err == nil && last != "" {
+			err = svc.addSkills(ctx, p, last, pl)
 		}
 		if err == nil && last != "" {
 			return last, nil

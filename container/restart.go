@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
 
@@ -25,12 +26,13 @@ const restartSnapshotLife = time.Hour
 
 // A startRecord is what the start of a container needs beside the container and its secrets.
 type startRecord struct {
-	Env       []string         `json:"env,omitempty"`   // of the request; the template's own is read again
-	Files     []berth.FileID   `json:"files,omitempty"` // uploads to copy in
-	Snapshot  berth.SnapshotID `json:"snapshot,omitempty"`
-	Memory    bool             `json:"memory,omitempty"` // the sandbox is restored from memory
-	Fork      bool             `json:"fork,omitempty"`   // the content is another container's and is not stored
-	RequestID string           `json:"request_id,omitempty"`
+	Env       []string          `json:"env,omitempty"`   // of the request; the template's own is read again
+	Files     []berth.FileID    `json:"files,omitempty"` // uploads to copy in
+	Skills    []*skills.Install `json:"skills,omitempty"`
+	Snapshot  berth.SnapshotID  `json:"snapshot,omitempty"`
+	Memory    bool              `json:"memory,omitempty"` // the sandbox is restored from memory
+	Fork      bool              `json:"fork,omitempty"`   // the content is another container's and is not stored
+	RequestID string            `json:"request_id,omitempty"`
 }
 
 // startRecords saves and loads start records.
@@ -52,7 +54,7 @@ func startLabel(s *instance) []byte {
 // object returns the start record of a plan as an object. The environment may hold
 // secrets, so it is sealed.
 func (sr *startRecords) object(s *instance, pl *plan) (*store.Object, error) {
-	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Memory: pl.withMemory(), Fork: pl.copies != nil, RequestID: s.requestID}
+	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Skills: pl.skills, Memory: pl.withMemory(), Fork: pl.copies != nil, RequestID: s.requestID}
 	if pl.from != nil {
 		rec.Snapshot = pl.from.Snapshot.ID
 	}
@@ -98,7 +100,7 @@ func (sr *startRecords) delete(ctx context.Context, s *instance) error {
 
 // replan returns the plan that repeats an interrupted start.
 func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*plan, error) {
-	pl := &plan{requestedAt: time.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, restarted: true}
+	pl := &plan{requestedAt: time.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, skills: rec.Skills, restarted: true}
 	if rec.Memory && !s.body.Berth.Starting {
 		pl.networkOnly = true
 		return pl, nil

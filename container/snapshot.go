@@ -66,7 +66,7 @@ func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) 
 	if err != nil {
 		return nil, asUnavailable(err, "The template that the container started from is gone.")
 	}
-	r := &snapshot.Record{Snapshot: to}
+	r := &snapshot.Record{Snapshot: to, Skills: s.listSkills()}
 	if to.Memory {
 		to.MemoryLimit, r.Isolation = s.body.MemoryLimit, s.body.Berth.Isolation
 	}

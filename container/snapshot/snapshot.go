@@ -72,6 +72,8 @@ type Record struct {
 	Snapshot *berth.Snapshot `json:"snapshot"`
 	// Files are the files in the container that clients uploaded.
 	Files []*berth.ContainerFile `json:"files,omitempty"`
+	// Skills are the skills in the container. Their files are in the content.
+	Skills []berth.ContainerSkill `json:"skills,omitempty"`
 
 	// Isolation is the isolation of the driver that wrote the memory; empty without memory.
 	Isolation string `json:"isolation,omitempty"`

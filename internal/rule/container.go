@@ -29,3 +29,20 @@ func ContainerSource(more Fields) Rule {
 	maps.Copy(all, more)
 	return Object(all)
 }
+
+// maxSkills is the maximum number of skills that a request may name.
+const maxSkills = 200
+
+// Skills are the rules for the "skills" of a container.
+var Skills = List(ByType(map[string]Rule{
+	"skill_reference": Object(Fields{"type": AnyText, "skill_id": Text(1, 64), "version": Text(1, 64)}, "skill_id"),
+	"inline": Object(Fields{
+		"type": AnyText, "name": Text(1, 64), "description": Text(1, 1024),
+		"source": Object(Fields{"type": OneOf("base64"), "media_type": OneOf("application/zip"), "data": Text(1, 70254592)}, "type", "media_type", "data"),
+	}, "name", "description", "source"),
+}), maxSkills)
+
+// LocalSkills are the rules for the "skills" of a shell that the client runs.
+var LocalSkills = List(Object(Fields{
+	"name": Text(1, 256), "description": Text(0, 4096), "path": Text(1, 4096),
+}, "name", "description", "path"), maxSkills)

@@ -1,0 +1,175 @@
+package container
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/skills"
+)
+
+// maxSkills is the maximum number of skills in a container.
+const maxSkills = 200
+
+// planSkills resolves the skills of a request. They are added to those that the snapshot or the
+// forked container has, and are copied again: its commands may have changed their files.
+func (pn *planner) planSkills(ctx context.Context, p berth.ProjectID, pl *plan, req CreateRequest) error {
+	pl.skills = req.resolved
+	if pl.skills == nil && len(req.Skills) > 0 {
+		if err := pn.checkSkills(); err != nil {
+			return err
+		}
+		var err error
+		if pl.skills, err = pn.opts.Skills.Resolve(ctx, p, req.Skills); err != nil {
+			return err
+		}
+	}
+	var err error
+	pl.body.Berth.Skills, err = mergeSkills(pl.body.Berth.Skills, pl.skills)
+	return err
+}
+
+// checkSkills returns an error for the client if containers cannot have skills.
+func (pn *planner) checkSkills() error {
+	if pn.opts.Skills == nil {
+		return berth.Invalid("skills", "This server does not store skills.")
+	}
+	if pn.opts.Driver.Features().Isolation == "none" {
+		return berth.Invalid("skills", "This server's driver runs commands without a file system of their own, so its containers cannot have skills. Use another driver.")
+	}
+	return nil
+}
+
+// mergeSkills returns the skills of a container after an installation. A new skill replaces one
+// of the same name.
+func mergeSkills(have []berth.ContainerSkill, more []*skills.Install) ([]berth.ContainerSkill, error) {
+	if len(more) == 0 {
+		return have, nil
+	}
+	merged := slices.Clone(have)
+	for _, it := range more {
+		i := slices.IndexFunc(merged, func(old berth.ContainerSkill) bool { return strings.EqualFold(old.Name, it.Skill.Name) })
+		if i < 0 {
+			merged = append(merged, it.Skill)
+		} else {
+			merged[i] = it.Skill
+		}
+	}
+	if len(merged) > maxSkills {
+		return nil, berth.Invalid("skills", "A container has at most %d skills; this one would have %d.", maxSkills, len(merged))
+	}
+	return merged, nil
+}
+
+// listSkills returns the skills in the container. The caller must not change them.
+func (s *instance) listSkills() []berth.ContainerSkill {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.skills
+}
+
+// Skills returns the skills in a running container. It does not block. The caller must not
+// change them.
+func (svc *Service) Skills(p berth.ProjectID, id berth.ContainerID) []berth.ContainerSkill {
+	if s := svc.index.lookup(p, id); s != nil {
+		return s.listSkills()
+	}
+	return nil
+}
+
+// stageSkills stores the inline skills of a plan until the container has started, so that a
+// start can be repeated.
+func (svc *Service) stageSkills(ctx context.Context, p berth.ProjectID, pl *plan) error {
+	if len(pl.skills) == 0 {
+		return nil
+	}
+	return svc.opts.Skills.Stage(ctx, p, pl.skills)
+}
+
+func (svc *Service) discardSkills(p berth.ProjectID, pl *plan) { svc.starter.discardSkills(p, pl) }
+
+// discardSkills deletes what stageSkills stored.
+func (st *starter) discardSkills(p berth.ProjectID, pl *plan) {
+	if len(pl.skills) > 0 && st.opts.Skills != nil {
+		st.opts.Skills.Discard(p, pl.skills)
+	}
+}
+
+// installSkills copies skills into the sandbox of a container that starts.
+func (st *starter) installSkills(ctx context.Context, s *instance, list []*skills.Install) error {
+	if len(list) > 0 && st.opts.Skills == nil { // the record of an earlier server has some
+		return berth.Errorf(berth.CodeInvalid, "This server does not store skills.")
+	}
+	return copySkills(ctx, st.opts, st.snapshots, s, list)
+}
+
+// copySkills writes the folders of skills into a sandbox.
+func copySkills(ctx context.Context, opts *Options, sn *snapshots, s *instance, list []*skills.Install) error {
+	if len(list) == 0 {
+		return nil
+	}
+	r, w := io.Pipe()
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		w.CloseWithError(opts.Skills.WriteLayer(ctx, s.project, w, list))
+	}()
+	err := sn.apply(ctx, s, r)
+	r.Close()
+	<-done
+	return err
+}
+
+// addSkills copies the skills of a plan that a running container does not have yet.
+func (svc *Service) addSkills(ctx context.Context, p berth.ProjectID, id berth.ContainerID, pl *plan) error {
+	if len(pl.skills) == 0 {
+		return nil
+	}
+	s, ctx, release, err := svc.leases.use(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := s.files.lock.acquire(ctx); err != nil {
+		return err
+	}
+	defer s.files.lock.release()
+	have := s.listSkills()
+	missing := slices.DeleteFunc(slices.Clone(pl.skills), func(it *skills.Install) bool { return slices.Contains(have, it.Skill) })
+	merged, err := mergeSkills(have, missing)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if err := copySkills(ctx, svc.opts, svc.snapshots, s, missing); err != nil {
+		if err := svc.files.hostFull(ctx, s); err != nil {
+			return err
+		}
+		return svc.leases.explain(ctx, s, err)
+	}
+	if _, err := svc.opts.Store.UpdateContainer(ctx, p, id, func(c *berth.Container) error {
+		c.Berth.Skills = merged
+		return nil
+	}); err != nil {
+		return fmt.Errorf("save skills of container: %w", err)
+	}
+	s.mu.Lock()
+	s.skills = merged
+	s.mu.Unlock()
+	return nil
+}
+
+// skillParams decodes the skills of a shell's environment.
+func skillParams(env berth.ShellToolEnvironment) ([]berth.SkillParam, error) {
+	if len(env.Skills) == 0 {
+		return nil, nil
+	}
+	var list []berth.SkillParam
+	if err := json.Unmarshal(env.Skills, &list); err != nil {
+		return nil, &berth.Error{Code: berth.CodeInvalid, Param: "skills", Err: err, Message: "Invalid 'skills': expected a list of skills."}
+	}
+	return list, nil
+}
