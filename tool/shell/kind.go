@@ -27,9 +27,15 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 			}
 			environment := &berth.ShellEnvironment{Type: shell.Environment.Type, ContainerID: shell.Environment.ContainerID}
 			if shell.Environment.Type == berth.EnvironmentLocal {
-				return New(environment, nil, limits), nil
+				bound := New(environment, nil, limits)
+				if len(shell.Environment.Skills) == 0 {
+					return bound, nil
+				}
+				return bound, json.Unmarshal(shell.Environment.Skills, &bound.skills)
 			}
-			return New(environment, containers.Shell(c.Caller, shell.Environment.ContainerID), limits), nil
+			bound := New(environment, containers.Shell(c.Caller, shell.Environment.ContainerID), limits)
+			bound.skills = shown(containers.Skills(c.Caller.Project, shell.Environment.ContainerID))
+			return bound, nil
 		},
 		Container: &tool.Container{Environment: environmentOf, Settle: settle},
 		Calls: &tool.Calls{Call: berth.ItemShellCall, Output: berth.ItemShellCallOutput,
@@ -39,13 +45,13 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 	}
 }
 
-var localEnvironment = rule.Object(rule.Fields{"type": rule.AnyText, "skills": rule.UnsupportedUnlessEmpty})
+var localEnvironment = rule.Object(rule.Fields{"type": rule.AnyText, "skills": rule.LocalSkills})
 
 // environments are the rules for the environments of a shell, by type.
 var environments = map[string]rule.Rule{
 	berth.EnvironmentAuto: rule.Object(rule.Fields{
 		"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
-		"network_policy": rule.ByType(rule.NetworkPolicies), "skills": rule.UnsupportedUnlessEmpty,
+		"network_policy": rule.ByType(rule.NetworkPolicies), "skills": rule.Skills,
 		"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail), string(berth.OnLostNew))}),
 	}),
 	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),

@@ -35,6 +35,8 @@ type Containers interface {
 	// Shell returns an Execer for the calls of the caller's response in a container. It
 	// does not block. If the container has ended, the call reports that.
 	Shell(caller berth.Caller, id berth.ContainerID) Execer
+	// Skills returns the skills in a container that runs or starts. It does not block.
+	Skills(p berth.ProjectID, id berth.ContainerID) []berth.ContainerSkill
 }
 
 // An Execer runs shell calls in one container. container.Service provides it.
@@ -62,6 +64,7 @@ type Tool struct {
 	environment *berth.ShellEnvironment
 	exec        Execer // nil: the client runs the calls
 	limits      Limits
+	skills      []berth.LocalSkill // in the environment
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -84,7 +87,7 @@ func orDefault[T int | time.Duration](p *T, v T) {
 
 // Spec implements tool.Tool.
 func (s *Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, description, parameters), Call: berth.ItemShellCall, Client: s.exec == nil}
+	return tool.Spec{Function: tool.Function(name, describe(s.skills), parameters), Call: berth.ItemShellCall, Client: s.exec == nil}
 }
 
 // NewCall implements tool.Tool.
