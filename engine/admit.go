@@ -226,7 +226,7 @@ func (a *admission) rebind(kind *tool.Kind, c tool.Context, settled berth.Tool) 
 	if kind.Source == nil {
 		bound, err := kind.Bind(c, settled)
 		if err == nil {
-			set.byName[kind.Name].Tool = bound
+			set.replace(kind.Name, bound)
 		}
 		return err
 	}

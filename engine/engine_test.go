@@ -399,6 +399,10 @@ func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.Sh
 	return berth.ContainerID(fmt.Sprintf("cntr_%d", f.made)), nil
 }
 
+func (f *fakeContainers) Skills(berth.ProjectID, berth.ContainerID) []berth.ContainerSkill {
+	return nil
+}
+
 func (f *fakeContainers) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return f.exec() }
 
 func (f *fakeContainers) exec() shelltool.Execer { return fakeExecer{f} }

@@ -435,6 +435,8 @@ func (p *playhouse) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 	return "cntr_1", nil
 }
 
+func (p *playhouse) Skills(berth.ProjectID, berth.ContainerID) []berth.ContainerSkill { return nil }
+
 func (p *playhouse) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return tape{p} }
 
 // A tape is a container with the behaviour of the guest: it runs a call once, and replays

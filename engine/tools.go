@@ -164,6 +164,19 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 	return nil
 }
 
+// replace replaces a tool by one of the same name. Its description may differ.
+func (s *toolset) replace(name string, t tool.Tool) {
+	s.byName[name].Tool = t
+	f := t.Spec().Function
+	for _, list := range [][]berth.FunctionTool{s.all, s.specs} {
+		for i := range list {
+			if list[i].Name == name {
+				list[i] = f
+			}
+		}
+	}
+}
+
 // choose applies a tool_choice: "none", "auto", "required", one tool, all tools of a
 // source, or {"type":"allowed_tools","mode":…,"tools":[…]}. It is repeated when the tools of
 // sources have been loaded.
