@@ -32,6 +32,7 @@ func Backup(ctx context.Context, state, to string) error {
 		}},
 		{"files", func() error { return copyBlobs(ctx, filepath.Join(state, "files"), filepath.Join(to, "files")) }},
 		{"uploads", func() error { return copyBlobs(ctx, filepath.Join(state, "uploads"), filepath.Join(to, "uploads")) }},
+		{"skills", func() error { return copyBlobs(ctx, filepath.Join(state, "skills"), filepath.Join(to, "skills")) }},
 		{"snapshots", func() error { return copyBlobs(ctx, filepath.Join(state, "snapshots"), filepath.Join(to, "snapshots")) }},
 		{"volumes", func() error { return copyVolumes(ctx, filepath.Join(state, "volumes"), filepath.Join(to, "volumes")) }},
 		{"the audit record", func() error {

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/vectorstore"
 )
 
@@ -23,10 +24,11 @@ type blobs struct {
 	snapshots *snapshot.Service
 	volumes   *volume.Service
 	vectors   *vectorstore.Service
+	skills    *skills.Service
 	embedder  *embedder // of vectors; nil if none is configured
 }
 
-// openBlobs opens files, snapshots and volumes, and removes the leftovers of a crash.
+// openBlobs opens files, skills, snapshots and volumes, and removes the leftovers of a crash.
 func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	uploaded, err := s.openBucket(b.State, "files")
 	if err != nil {
@@ -40,7 +42,12 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	if err != nil {
 		return nil, err
 	}
+	folders, err := s.openBucket(b.State, "skills")
+	if err != nil {
+		return nil, err
+	}
 	all := &blobs{}
+	all.skills = skills.New(skills.Options{Objects: b.db, Bucket: folders, Seal: b.seal(), Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
 	all.files = files.New(files.Options{Store: b.db, Bucket: uploaded, Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
 	all.uploads = uploads.New(uploads.Options{Objects: b.db, Bucket: parts, Seal: b.seal(), Files: all.files, Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Uploads, b.quota.Store)})
@@ -51,7 +58,7 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, sweep := range []func(context.Context) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep, all.uploads.Sweep} {
+	for _, sweep := range []func(context.Context) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep, all.uploads.Sweep, all.skills.Sweep} {
 		if err := sweep(ctx); err != nil {
 			return nil, fmt.Errorf("sweep blobs: %w", err)
 		}

@@ -77,7 +77,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		return container.Options{}, fmt.Errorf("configure network: %w", err)
 	}
 	return container.Options{Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
-		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: data.volumes, Snapshots: data.snapshots,
+		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: data.volumes, Snapshots: data.snapshots, Skills: data.skills,
 		Template: c.templates.find, MayName: c.templates.mayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
 			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},

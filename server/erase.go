@@ -58,6 +58,13 @@ func (e *erasable) sources() []project.Source {
 		}, func(ctx context.Context, p berth.ProjectID, id berth.UploadID) error {
 			return e.blobs.uploads.Delete(ctx, p, id)
 		}),
+		project.NewSource(func(ctx context.Context, p berth.ProjectID, limit int) ([]*berth.Skill, error) {
+			list, _, err := e.blobs.skills.List(ctx, p, page(limit))
+			return list, err
+		}, func(ctx context.Context, p berth.ProjectID, s *berth.Skill) error {
+			return e.blobs.skills.Delete(ctx, p, s.ID)
+		}),
+		project.NewSource(e.blobs.skills.Staged, e.blobs.skills.DeleteStaged),
 		project.NewSource(func(ctx context.Context, p berth.ProjectID, limit int) ([]*berth.File, error) {
 			list, _, err := e.blobs.files.List(ctx, p, "", page(limit))
 			return list, err

@@ -12,6 +12,7 @@ import (
 	"strings"
 	"testing"
 
+	"gocloud.dev/blob"
 	"gocloud.dev/blob/memblob"
 
 	"github.com/berth-run/berth"
@@ -23,6 +24,7 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -71,12 +73,14 @@ func TestErase(t *testing.T) {
 	stored := files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil), Audit: record})
 	parts := memblob.OpenBucket(nil)
 	large := uploads.New(uploads.Options{Objects: db, Bucket: parts, Seal: seal.New([32]byte{}), Files: stored, Audit: record})
+	folders := memblob.OpenBucket(nil)
+	taught := skills.New(skills.Options{Objects: db, Bucket: folders, Seal: seal.New([32]byte{}), Audit: record})
 	snapshots := snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{}), Audit: record})
 	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New([32]byte{}), Audit: record})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: stored, uploads: large, snapshots: snapshots, volumes: volumes}}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: stored, uploads: large, skills: taught, snapshots: snapshots, volumes: volumes}}
 	projects := project.New(project.Options{Objects: db})
 	e := &project.Eraser{Projects: projects, Sources: data.sources(), Audit: record}
 	fill := func(p berth.ProjectID, tag string) {
@@ -89,8 +93,9 @@ func TestErase(t *testing.T) {
 		})
 		err3 := db.CreateContainer(ctx, &store.Container{Project: p, Body: &berth.Container{ID: berth.ContainerID("cntr_" + tag)}})
 		err4 := db.CreateObjects(ctx, p, &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte("{}")})
+		_, err6 := taught.Create(ctx, p, &oneFile{name: "SKILL.md", text: "---\nname: a\ndescription: d\n---\n"})
 		part, err5 := large.Create(ctx, p, uploads.CreateRequest{Filename: "a", Purpose: "user_data", Bytes: 1})
-		if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
 			t.Fatal(err)
 		}
 		if _, err := large.AddPart(ctx, p, part.ID, strings.NewReader("a")); err != nil {
@@ -115,7 +120,7 @@ func TestErase(t *testing.T) {
 	}
 	fill("proj_old", "old")
 	fill("proj_new", "new")
-	if n := left("proj_old"); n != 6 {
+	if n := left("proj_old"); n != 7 {
 		t.Fatalf("the project has %d objects: too few for this test", n)
 	}
 	for _, id := range []berth.ProjectID{"proj_old", "proj_new"} {
@@ -131,16 +136,18 @@ func TestErase(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 6 {
-		t.Errorf("objects: got %d in the archived project and %d in another, want 0 and 6", old, new)
+	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 7 {
+		t.Errorf("objects: got %d in the archived project and %d in another, want 0 and 7", old, new)
 	}
-	for it := parts.List(nil); ; {
-		o, err := it.Next(ctx)
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		if err != nil || strings.HasPrefix(o.Key, "proj_old/") {
-			t.Fatalf("content of a part is left: %v, %v", o, err)
+	for _, bucket := range []*blob.Bucket{parts, folders} {
+		for it := bucket.List(nil); ; {
+			o, err := it.Next(ctx)
+			if errors.Is(err, io.EOF) {
+				break
+			}
+			if err != nil || strings.HasPrefix(o.Key, "proj_old/") {
+				t.Fatalf("content of a part or of a skill is left: %v, %v", o, err)
+			}
 		}
 	}
 	if p, err := projects.Get(ctx, "proj_old"); err != nil || p.ErasedAt == nil || p.Status != berth.ProjectArchived {
@@ -155,7 +162,7 @@ func TestErase(t *testing.T) {
 			entries = append(entries, entry)
 		}
 	}
-	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" || entries[1].Count != 6 || entries[1].Reason != "archived" {
+	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" || entries[1].Count != 7 || entries[1].Reason != "archived" {
 		t.Errorf("entries: got %+v, want one for the file and one for the project", entries)
 	}
 }
@@ -177,10 +184,22 @@ func TestEraseDuringResponse(t *testing.T) {
 		t.Fatal(err)
 	}
 	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil)}),
+		skills:    skills.New(skills.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}),
 		uploads:   uploads.New(uploads.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}),
 		snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes: volumes}}
 	e := &project.Eraser{Sources: data.sources()}
 	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {
 		t.Errorf("got %d, %v", n, err)
 	}
+}
+
+// oneFile is the upload of a skill with one file.
+type oneFile struct{ name, text string }
+
+func (f *oneFile) Next() (string, string, io.Reader, error) {
+	name := f.name
+	if f.name = ""; name == "" {
+		return "", "", nil, io.EOF
+	}
+	return name, "", strings.NewReader(f.text), nil
 }

@@ -35,7 +35,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
-		Files: data.files, Uploads: data.uploads, Batches: batches, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
+		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
 		Models:  api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
 		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
 		Ready:   newReadiness(b.disk, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil

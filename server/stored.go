@@ -10,16 +10,17 @@ import (
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
 
 // storedSizes returns the sizes that count as a project's storage: rows of the database, uploaded
-// files, parts of uploads, snapshots and volumes.
+// files, parts of uploads, skills, snapshots and volumes.
 func storedSizes(db store.Store) []project.Size {
 	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
 		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
 	}
-	return []project.Size{db.StoredBytes, db.FileBytes, sum(uploads.StoredBytes), sum(snapshot.StoredBytes), sum(volume.StoredBytes)}
+	return []project.Size{db.StoredBytes, db.FileBytes, sum(uploads.StoredBytes), sum(skills.StoredBytes), sum(snapshot.StoredBytes), sum(volume.StoredBytes)}
 }
 
 // StoredBytes returns the storage of a project, as its limit counts it.

@@ -33,6 +33,9 @@ func expire(ctx context.Context, objects store.Objects, data *blobs, log *slog.L
 	if err := data.uploads.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
 		log.Error("failed to delete expired uploads; will retry", "err", err)
 	}
+	if err := data.skills.Expire(ctx, time.Now()); err != nil && ctx.Err() == nil {
+		log.Error("failed to delete expired inline skills; will retry", "err", err)
+	}
 	if err := data.vectors.Expire(ctx); err != nil && ctx.Err() == nil {
 		log.Error("failed to delete the content of expired vector stores; will retry", "err", err)
 	}
