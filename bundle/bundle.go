@@ -76,7 +76,8 @@ type ManifestContainer struct {
 	MemoryLimit  string                 `json:"memory_limit"`
 	ExpiresAfter berth.ExpiresAfter     `json:"expires_after"`
 	Network      berth.NetworkPolicy    `json:"network_policy"`
-	Files        []*berth.ContainerFile `json:"files,omitempty"` // of users
+	Files        []*berth.ContainerFile `json:"files,omitempty"`  // of users
+	Skills       []berth.ContainerSkill `json:"skills,omitempty"` // whose files are in the layer
 }
 
 // A response is the document of one response in a bundle.

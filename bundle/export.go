@@ -240,6 +240,7 @@ func (x *Export) spool(ctx context.Context, m *ManifestContainer, rec *snapshot.
 	}
 	m.Bytes = x.layer.Size()
 	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)), rec.Snapshot.Digest, rec.Files
+	m.Skills = withoutIDs(rec.Skills)
 	m.Template = rec.Snapshot.Template
 	return nil
 }

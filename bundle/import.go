@@ -223,7 +223,7 @@ func (m *importing) readContainer(ctx context.Context, k *ManifestContainer) err
 		return err
 	}
 	id := m.making.Container
-	snap := &snapshot.Record{Files: k.Files, Snapshot: &berth.Snapshot{ID: m.making.Snapshot, ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
+	snap := &snapshot.Record{Files: k.Files, Skills: k.Skills, Snapshot: &berth.Snapshot{ID: m.making.Snapshot, ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
 	if err := o.Snapshots.Create(ctx, m.project, snap, func(w io.Writer) (layer.Made, error) { return unpack(w, r, k.Layer) }); err != nil {
 		return err
 	}

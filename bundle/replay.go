@@ -202,7 +202,13 @@ func (c *Service) newPlace(ctx context.Context, caller berth.Caller, links []sto
 			req.Source.Template = b.Berth.Template
 		}
 	}
+	if rec != nil {
+		req.Skills = references(rec.Body.Berth.Skills)
+	}
 	made, err := c.opts.ContainerService.Create(ctx, caller, req)
+	for err != nil && dropMissing(&req, err) {
+		made, err = c.opts.ContainerService.Create(ctx, caller, req)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -212,6 +218,31 @@ func (c *Service) newPlace(ctx context.Context, caller berth.Caller, links []sto
 		return nil, err
 	}
 	return p, nil
+}
+
+// references returns references to the stored skills in a container.
+func references(list []berth.ContainerSkill) []berth.SkillParam {
+	var refs []berth.SkillParam
+	for _, s := range list {
+		if s.SkillID != "" {
+			refs = append(refs, berth.SkillParam{Type: berth.SkillReference, SkillID: s.SkillID, Version: s.Version})
+		}
+	}
+	return refs
+}
+
+// dropMissing removes the skill that err says was deleted, and reports whether there was one.
+func dropMissing(req *container.CreateRequest, err error) bool {
+	e, ok := errors.AsType[*berth.Error](err)
+	if !ok || e.Code != berth.CodeNotFound {
+		return false
+	}
+	var i int
+	if _, err := fmt.Sscanf(e.Param, "skills[%d]", &i); err != nil || i < 0 || i >= len(req.Skills) {
+		return false
+	}
+	req.Skills = slices.Delete(req.Skills, i, i+1)
+	return true
 }
 
 // copyFrom copies the files that users had put into the old container. It does nothing if
