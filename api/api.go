@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/webhook"
@@ -84,6 +85,18 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/uploads/{upload}/parts", h.uploads.addPart),
 		on("POST /v1/uploads/{upload}/complete", h.uploads.complete, storesNothing),
 		on("POST /v1/uploads/{upload}/cancel", h.uploads.cancel, storesNothing, storesLittle),
+
+		on("POST /v1/skills", h.skills.create),
+		on("GET /v1/skills", h.skills.list, readsQuery),
+		on("GET /v1/skills/{skill}", h.skills.get),
+		on("POST /v1/skills/{skill}", h.skills.update, storesNothing),
+		on("DELETE /v1/skills/{skill}", h.skills.delete),
+		on("GET /v1/skills/{skill}/content", h.skills.content),
+		on("POST /v1/skills/{skill}/versions", h.skills.createVersion),
+		on("GET /v1/skills/{skill}/versions", h.skills.listVersions, readsQuery),
+		on("GET /v1/skills/{skill}/versions/{version}", h.skills.getVersion),
+		on("DELETE /v1/skills/{skill}/versions/{version}", h.skills.deleteVersion),
+		on("GET /v1/skills/{skill}/versions/{version}/content", h.skills.content),
 
 		on("POST /v1/batches", h.batches.create),
 		on("GET /v1/batches", h.batches.list, readsQuery),
@@ -206,7 +219,8 @@ type Options struct {
 
 	Files        *files.Service
 	Uploads      *uploads.Service // of large files in parts
-	Batches      *batch.Service   // New makes it execute requests with this API
+	Skills       *skills.Service
+	Batches      *batch.Service // New makes it execute requests with this API
 	Containers   *container.Service
 	Snapshots    *snapshot.Service // the containers' snapshots
 	Volumes      *volume.Service   // nil if the driver does not support volumes
@@ -266,6 +280,7 @@ type handlers struct {
 	batches       *batches
 	files         *storedFiles
 	uploads       *largeFiles
+	skills        *storedSkills
 	containers    *containers
 	snapshots     *snapshots
 	volumes       *volumes
@@ -329,6 +344,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		batches:       &batches{o.Batches},
 		files:         &storedFiles{o.Files},
 		uploads:       &largeFiles{o.Uploads},
+		skills:        &storedSkills{o.Skills},
 		containers:    &containers{o.Containers, o.Files, o.Exchange.Log},
 		snapshots:     &snapshots{o.Snapshots},
 		volumes:       &volumes{o.Volumes},

@@ -31,6 +31,7 @@ var storeNothing = map[string]string{
 	"POST /v1/moderations":                                              "the answer is the client's to keep",
 	"POST /v1/uploads/{upload}/complete":                                "its parts were counted",
 	"POST /v1/batches/{batch}/cancel":                                   "ends what stores",
+	"POST /v1/skills/{skill}":                                           "replaces a number",
 	"POST /v1/uploads/{upload}/cancel":                                  "deletes what was stored",
 	"POST /v1/webhook_endpoints/{webhook}/rotate_secret":                "replaces a secret",
 	"POST /v1/vector_stores/{vector_store}/search":                      "results are not stored",

@@ -38,7 +38,7 @@ var containerBody = rule.Object(rule.Fields{
 	"file_ids":       rule.List(rule.Text(1, 256), 50),
 	"memory_limit":   rule.MemoryLimit,
 	"network_policy": rule.ByType(rule.NetworkPolicies),
-	"skills":         rule.UnsupportedUnlessEmpty,
+	"skills":         rule.Skills,
 	"berth":          rule.ContainerSource(nil),
 }, "name")
 
@@ -50,6 +50,7 @@ func (h *containers) create(x *exchange.Exchange, r *http.Request, c berth.Calle
 		FileIDs       []berth.FileID       `json:"file_ids"`
 		MemoryLimit   string               `json:"memory_limit"`
 		NetworkPolicy *berth.NetworkPolicy `json:"network_policy"`
+		Skills        []berth.SkillParam   `json:"skills"`
 
 		Berth berth.ContainerSource `json:"berth"`
 	}
@@ -57,7 +58,7 @@ func (h *containers) create(x *exchange.Exchange, r *http.Request, c berth.Calle
 		return err
 	}
 	req := container.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
-		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Source: body.Berth}
+		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Skills: body.Skills, Source: body.Berth}
 	container, err := h.service.Create(r.Context(), c, req)
 	if err != nil {
 		return err

@@ -145,7 +145,7 @@ func TestContainerErrors(t *testing.T) {
 	for body, want := range map[string]string{
 		`{}`:                               "Missing required parameter: 'name'.",
 		`{"name":"x","color":1}`:           "Unknown parameter: 'color'.",
-		`{"name":"x","skills":[1]}`:        "Unsupported parameter: 'skills' is not supported by this server.",
+		`{"name":"x","skills":[1]}`:        "Invalid type for 'skills[0]': expected an object, but got an integer instead.",
 		`{"name":"x","memory_limit":"9g"}`: "Invalid value: '9g'. Supported values are: '1g', '4g', '16g', and '64g'.",
 		`{"name":"x","expires_after":{"minutes":5}}`:                           "Missing required parameter: 'expires_after.anchor'.",
 		`{"name":"x","expires_after":{"anchor":"last_active_at","minutes":0}}`: "Invalid 'expires_after.minutes': integer below minimum value. Expected a value >= 1, but got 0 instead.",

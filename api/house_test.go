@@ -47,6 +47,7 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/scripted"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
@@ -101,6 +102,13 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		return opts.Exchange.Quota.Store(ctx, p, bytes)
 	}})
 	jobs := batch.New(batch.Options{Objects: st, Files: uploads, Log: log})
+	folders := memblob.OpenBucket(nil)
+	stored := skills.New(skills.Options{Objects: st, Bucket: folders, Seal: seal.New([32]byte{1}), Log: log, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+		if opts.Exchange.Quota == nil {
+			return nil
+		}
+		return opts.Exchange.Quota.Store(ctx, p, bytes)
+	}})
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	archive := memblob.OpenBucket(nil)
@@ -110,7 +118,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record, Plain: true})
 	check(t, err)
 	keeper, err := container.New(container.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
-		Snapshots: snapshots, Template: func(string) (container.Template, error) {
+		Snapshots: snapshots, Skills: stored, Template: func(string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: "sha256:none", Path: bare}}, nil
 		}})
 	check(t, err)
@@ -138,7 +146,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
-		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
+		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Version: "1"}
 	if change != nil {

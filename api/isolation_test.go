@@ -94,7 +94,18 @@ var probed = map[string][]string{
 	"POST /v1/uploads/{upload}/parts":                      {`/v1/uploads/{upload}/parts`},
 	"POST /v1/uploads/{upload}/complete":                   {`/v1/uploads/{upload}/complete {"part_ids":["{part}"]}`, `/v1/uploads/$upload/complete {"part_ids":["{part}"]}`},
 	"POST /v1/uploads/{upload}/cancel":                     {`/v1/uploads/{upload}/cancel`},
-	"POST /v1/containers": {`/v1/containers {"name":"x","file_ids":["{file}"]}`, `/v1/containers {"name":"x","berth":{"snapshot_id":"{snapshot}"}}`,
+	"POST /v1/skills":                                      {},
+	"GET /v1/skills":                                       {`/v1/skills?after={skill}`},
+	"GET /v1/skills/{skill}":                               {`/v1/skills/{skill}`},
+	"POST /v1/skills/{skill}":                              {`/v1/skills/{skill} {"default_version":"1"}`},
+	"DELETE /v1/skills/{skill}":                            {`/v1/skills/{skill}`},
+	"GET /v1/skills/{skill}/content":                       {`/v1/skills/{skill}/content`},
+	"POST /v1/skills/{skill}/versions":                     {`/v1/skills/{skill}/versions`},
+	"GET /v1/skills/{skill}/versions":                      {`/v1/skills/{skill}/versions`, `/v1/skills/$skill/versions?after={skill_version}`},
+	"GET /v1/skills/{skill}/versions/{version}":            {`/v1/skills/{skill}/versions/1`},
+	"DELETE /v1/skills/{skill}/versions/{version}":         {`/v1/skills/{skill}/versions/1`},
+	"GET /v1/skills/{skill}/versions/{version}/content":    {`/v1/skills/{skill}/versions/1/content`},
+	"POST /v1/containers": {`/v1/containers {"name":"x","file_ids":["{file}"]}`, `/v1/containers {"name":"x","skills":[{"type":"skill_reference","skill_id":"{skill}"}]}`, `/v1/containers {"name":"x","berth":{"snapshot_id":"{snapshot}"}}`,
 		`/v1/containers {"name":"x","berth":{"volumes":[{"name":"{volume_name}"}]}}`, `/v1/containers {"name":"x","berth":{"volumes":[{"name":"x"},{"name":"{volume_name}"}]}}`},
 	"GET /v1/containers":                                                {`/v1/containers?after={container}`},
 	"GET /v1/containers/{container}":                                    {`/v1/containers/{container}`},
@@ -205,6 +216,9 @@ func (h *house) furnish() map[string]string {
 	ids["upload"] = post("/v1/uploads", `{"filename":"a.txt","purpose":"user_data","bytes":1,"mime_type":"text/plain"}`).id()
 	form, kind = multipartOf("data", "a.txt", strings.NewReader("a"))
 	ids["part"] = h.call(200, "POST", "/v1/uploads/"+ids["upload"]+"/parts", form, kind).id()
+	form, kind = multipartOf("files", "SKILL.md", strings.NewReader("---\nname: x\ndescription: y\n---\n"))
+	ids["skill"] = h.call(200, "POST", "/v1/skills", form, kind).id()
+	ids["skill_version"] = h.call(200, "GET", "/v1/skills/"+ids["skill"]+"/versions", nil).at("data", 0, "id").(string)
 	r := post("/v1/responses", `{"model":"scripted","input":"x"}`)
 	ids["response"], ids["item"] = r.id(), r.at("output", 0, "id").(string)
 	ids["conversation"] = post("/v1/conversations", `{}`).id()
@@ -309,7 +323,7 @@ func TestIsolation(t *testing.T) {
 	// All objects of the other project are unchanged.
 	h.token = "sk-theirs"
 	for _, path := range []string{"responses/{response}", "conversations/{conversation}/items/{conversation_item}", "files/{file}", "containers/{container}/files/{container_file}",
-		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}", "threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}", "webhook_endpoints/{webhook}", "volumes/{volume}", "vector_stores/{vector_store}/files/{file}"} {
+		"prompts/{prompt}", "chat/completions/{completion}", "assistants/{assistant}", "threads/{thread}/messages/{message}", "threads/{thread}/runs/{run}/steps/{step}", "webhook_endpoints/{webhook}", "volumes/{volume}", "skills/{skill}/versions/1", "vector_stores/{vector_store}/files/{file}"} {
 		h.call(200, "GET", "/v1/"+placeholder.ReplaceAllStringFunc(path, func(p string) string { return theirs[strings.Trim(p, "{}")] }), nil)
 	}
 }

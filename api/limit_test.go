@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/api"
 	largefiles "github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
 
@@ -24,6 +25,8 @@ func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 		st := o.Store.Objects.(store.Store)
 		q := project.NewQuota(project.QuotaOptions{Objects: st, Sizes: []project.Size{st.FileBytes, st.StoredBytes, func(ctx context.Context, p berth.ProjectID) (int64, error) {
 			return largefiles.StoredBytes(ctx, st, p)
+		}, func(ctx context.Context, p berth.ProjectID) (int64, error) {
+			return skills.StoredBytes(ctx, st, p)
 		}}, Usages: st, Limits: limits})
 		o.Exchange.Quota = q
 		o.Engine.Quota = q

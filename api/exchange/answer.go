@@ -61,8 +61,13 @@ func deliver(w http.ResponseWriter, pieces ...[]byte) {
 // store the file, of any type, instead of displaying it. Range requests work if content is
 // an io.Seeker.
 func (x *Exchange) Download(r *http.Request, name string, size int64, content io.Reader) error {
+	return x.DownloadAs(r, "application/octet-stream", name, size, content)
+}
+
+// DownloadAs is Download with a media type, which must be one that browsers do not execute.
+func (x *Exchange) DownloadAs(r *http.Request, mediaType, name string, size int64, content io.Reader) error {
 	h := x.Header()
-	h.Set("Content-Type", "application/octet-stream")
+	h.Set("Content-Type", mediaType)
 	h.Set("Content-Disposition", Attachment(name))
 	h.Set("X-Content-Type-Options", "nosniff")
 	h.Set("Content-Security-Policy", "sandbox")

@@ -1,7 +1,6 @@
 package exchange
 
 import (
-	"bufio"
 	"io"
 	"mime"
 	"mime/multipart"
@@ -39,12 +38,11 @@ func (x *Exchange) Form(r *http.Request, known ...string) (*Form, error) {
 
 // FormOf is like Form for a file in another part.
 func (x *Exchange) FormOf(r *http.Request, part string, known ...string) (*Form, error) {
-	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
-	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
-		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'.")
+	parts, err := x.multipart(r)
+	if err != nil {
+		return nil, err
 	}
-	body := bufio.NewReaderSize(x.Body(r, 0), formBuffer) // the form's own is 4 KiB
-	f := &Form{parts: multipart.NewReader(body, params["boundary"]), part: part, Known: known, Fields: map[string]string{}}
+	f := &Form{parts: parts, part: part, Known: known, Fields: map[string]string{}}
 	if err := f.advance(); err != nil {
 		return nil, err
 	}
@@ -76,14 +74,9 @@ func (f *Form) advance() error {
 		if !slices.Contains(f.Known, name) {
 			return rule.UnknownParameter(rule.Clip(name))
 		}
-		value, err := io.ReadAll(io.LimitReader(part, maxField+1))
-		if err != nil {
-			return malformed(err)
+		if f.Fields[name], err = fieldText(name, part); err != nil {
+			return err
 		}
-		if len(value) > maxField {
-			return rule.Errorf("string_above_max_length", name, "Invalid '%s': string too long. Expected a string of at most %d bytes.", name, maxField)
-		}
-		f.Fields[name] = string(value)
 	}
 }
 
