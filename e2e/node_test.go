@@ -22,7 +22,7 @@ type nodeClient struct {
 
 var nodeClients = []nodeClient{
 	{name: "openai", dir: "node", everyday: true,
-		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs", "files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs", "tools.test.mjs", "stores.test.mjs"}},
+		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs", "files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs", "tools.test.mjs", "stores.test.mjs", "skills.test.mjs"}},
 	{name: "@openai/agents", dir: "node", tests: []string{"agents.test.mjs"}, everyday: true},
 	{name: "openai", alias: "openai-6", dir: "frameworks", tests: []string{"openai6.test.mjs"}},
 	{name: "ai", dir: "frameworks", tests: []string{"ai.test.mjs"}},

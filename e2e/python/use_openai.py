@@ -1,6 +1,7 @@
 """OpenAI's own client for Python, its newest version and the major before it."""
 
 import asyncio
+import base64
 import io
 import json
 import time
@@ -75,6 +76,24 @@ def files():
     client.containers.delete(container(r))
     assert client.files.content(uploaded.id).read().startswith(b"port,ships")
     client.files.delete(uploaded.id)
+
+
+@job("skills")
+def skills():
+    text = "---\nname: tides\ndescription: Tells tides.\n---\n"
+    skill = client.skills.create(files=[("tides/SKILL.md", text.encode(), "text/markdown"), ("tides/tide.sh", b"#!/bin/sh\necho high\n", "text/x-sh")])
+    assert (skill.name, skill.default_version, skill.latest_version) == ("tides", "1", "1"), skill
+    archive = client.skills.content.retrieve(skill.id).read()
+    version = client.skills.versions.create(skill.id, files=[("tides.zip", archive, "application/zip")], default=True)
+    assert client.skills.retrieve(skill.id).default_version == version.version == "2"
+    inline = {"type": "inline", "name": "tides", "description": "x", "source": {"type": "base64", "media_type": "application/zip", "data": base64.b64encode(archive).decode()}}
+    for entry in {"type": "skill_reference", "skill_id": skill.id}, inline:
+        tool = {"type": "shell", "environment": {"type": "container_auto", "skills": [entry]}}
+        r = client.responses.create(model=scripted, input=sh("/home/oai/skills/tides-*/tide.sh"), tools=[tool])
+        assert outputs(r)[0].stdout == "high\n", outputs(r)
+    assert [v.version for v in client.skills.versions.list(skill.id, order="asc")] == ["1", "2"]
+    assert client.skills.versions.delete("1", skill_id=skill.id).version == "1"
+    assert client.skills.delete(skill.id).deleted
 
 
 @job("container by reference")
