@@ -82,7 +82,10 @@ func receiveFiles(w io.Writer, src Source, name string, content io.Reader) error
 			return tooLarge("The files of the skill have more than the limit of %d bytes together.", MaxBytes)
 		}
 		if name, _, content, err = src.Next(); errors.Is(err, io.EOF) {
-			return archive.Close()
+			if err := archive.Close(); err != nil {
+				return fmt.Errorf("write archive: %w", err)
+			}
+			return nil
 		}
 		if err != nil {
 			return err
