@@ -57,6 +57,12 @@ func inContainer(id string) map[string]any {
 	return map[string]any{"type": "container_reference", "container_id": id}
 }
 
+// persist returns a command that repeats another one until it succeeds. While the volume is full, the
+// kernel refuses the writes of commands, and a program has to repeat them.
+func persist(command string) string {
+	return "until { " + command + "; } 2>/dev/null; do sleep 0.1; done;"
+}
+
 // chain writes a line to a file of its container with each command of a chain of
 // responses. At the end the file has each line once, in order.
 func (w *worker) chain() error {
@@ -71,7 +77,7 @@ func (w *worker) chain() error {
 		var commands, outputs []string
 		for n := range 1 + w.rand.IntN(3) {
 			line := fmt.Sprintf("%s.%d.%d", w.name, turn, n)
-			commands = append(commands, fmt.Sprintf("echo %s >>log; for i in 1 2 3; do echo $i %s; sleep 0.0%d; done; echo $LAST; export LAST=%s", line, line, w.rand.IntN(10), line))
+			commands = append(commands, fmt.Sprintf(persist("echo %s >>log")+" for i in 1 2 3; do echo $i %s; sleep 0.0%d; done; echo $LAST; export LAST=%s", line, line, w.rand.IntN(10), line))
 			last := lastLine(want.String())
 			outputs = append(outputs, fmt.Sprintf("1 %[1]s\n2 %[1]s\n3 %[1]s\n%[2]s\n", line, last))
 			fmt.Fprintln(&want, line)
@@ -115,7 +121,7 @@ func (w *worker) begin() error {
 			return err
 		}
 		req := shell(map[string]any{"type": "container_auto", "file_ids": []berth.FileID{file}},
-			fence("echo ran >>trace; cat given", "cat trace"))
+			fence(persist("echo ran >>trace")+" cat given", "cat trace"))
 		r, err := w.background(req)
 		if err != nil {
 			return err
@@ -192,7 +198,7 @@ func (w *worker) copies() error {
 	for n := 0; !w.stopped(); n++ {
 		word := fmt.Sprintf("%s.%d", w.name, n)
 		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(word)))
-		r, err := w.foreground(shell(inContainer(string(c.ID)), fence(fmt.Sprintf("printf %s >word; head -c 300000 /dev/urandom >noise; sync", word))))
+		r, err := w.foreground(shell(inContainer(string(c.ID)), fence(fmt.Sprintf(persist("printf %s >word && head -c 300000 /dev/urandom >noise && sync"), word))))
 		if err != nil {
 			return err
 		}
