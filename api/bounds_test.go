@@ -122,8 +122,9 @@ func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
 		{"/v1/assistants", `{"model":"scripted","instructions":"` + text + `"}`},
 	} {
 		full(tt.path, tt.body)
-		// The end of a response is always stored.
-		if n := stored(); n < 512<<10 || n > 4<<20 {
+		// The end of a response is always stored. Events count in full until they are packed, so the
+		// refusal may come early.
+		if n := stored(); n < 256<<10 || n > 4<<20 {
 			t.Errorf("%s: stored %d bytes of 1 MB", tt.path, n)
 		}
 		ids, err := h.store.ProjectResponses(t.Context(), "proj_a", 1000)
