@@ -98,6 +98,16 @@ test('a run that waits is cancelled', async () => {
   assert.deepEqual(runs.data.map((r) => r.status), ['cancelled']);
 });
 
-test('tools that are not served are refused by name', async () => {
-  await assert.rejects(assistants.create({ model, tools: [{ type: 'code_interpreter' }] }), (e) => e.status === 400 && e.param === 'tools[0].type' && /code_interpreter/.test(e.message));
+test('the code interpreter runs as a step', async () => {
+  const a = await assistants.create({ model, tools: [{ type: 'code_interpreter' }] });
+  const run = await threads.createAndRunPoll({ assistant_id: a.id, thread: { messages: [{ role: 'user', content: '```python\nprint(6 * 7)\n```' }] } }, { pollIntervalMs: 20 });
+  assert.equal(run.status, 'completed');
+  const steps = await threads.runs.steps.list(run.id, { thread_id: run.thread_id });
+  const [call] = steps.data.flatMap((s) => s.step_details.tool_calls ?? []);
+  assert.equal(call.code_interpreter.input.trim(), 'print(6 * 7)');
+  assert.match(call.code_interpreter.outputs[0].logs, /^42\b/);
+});
+
+test('tools of other APIs are refused by name', async () => {
+  await assert.rejects(assistants.create({ model, tools: [{ type: 'web_search' }] }), (e) => e.status === 400 && e.param === 'tools[0].type' && /web_search/.test(e.message));
 });
