@@ -38,7 +38,7 @@ func lockDown(seconds int) error {
 }
 
 // calls are the system calls that the Go runtime needs to compute, and to read and write
-// open files. All others fail with EPERM.
+// open files. All others fail with EPERM, except clone3.
 var calls = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK, unix.SYS_FCNTL,
 	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MREMAP, unix.SYS_BRK, unix.SYS_MINCORE,
@@ -72,7 +72,10 @@ func filterCalls() error {
 	for _, n := range calls {
 		program = append(program, unix.SockFilter{Code: equals, K: n, Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
 	}
-	program = append(program, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
+	program = append(program,
+		// The C library, which builds with the race detector use, then creates threads by clone.
+		unix.SockFilter{Code: equals, K: unix.SYS_CLONE3, Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
 	runtime.KeepAlive(program)
