@@ -85,7 +85,7 @@ test('a patch', async () => {
 });
 
 test('a custom tool with a grammar', async () => {
-  const sql = openai.tools.customTool({ name: 'sql', description: 'Asks the database.', format: { type: 'grammar', syntax: 'regex', definition: 'SELECT .+' } });
+  const sql = openai.tools.customTool({ name: 'sql', description: 'Asks the database.', format: { type: 'grammar', syntax: 'regex', definition: 'SELECT (.|\n)+' } });
   const asked = [];
   sql.execute = async (input) => { asked.push(input); return 'one row'; };
   const { text } = await generateText({ model, tools: { sql }, stopWhen, toolChoice: 'auto', prompt: block('sql', { input: 'SELECT "a"\nFROM b' }) });
