@@ -163,7 +163,7 @@ func (f *folder) check() error {
 			if at == file.path {
 				kind = at
 			}
-			// Two paths of which one needs the other to be a directory fold to the same key too.
+			// A file and a path below it fold to the same key too.
 			key := fold(at)
 			if other, taken := kinds[key]; taken && (other != kind || kind == file.path) {
 				return invalidf("the paths %.200q and %.200q are the same on some systems", strings.TrimSuffix(other, "/"), at)

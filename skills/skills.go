@@ -105,7 +105,7 @@ func versionNotFound(id berth.SkillID, number string) error {
 		Message: fmt.Sprintf("Skill '%.100s' has no version '%.100s'. It may have been deleted; list the versions of the skill.", id, number)}
 }
 
-// A stored is a skill with its versions, oldest first, of which there is at least one.
+// A stored is a skill with its versions, the oldest first. It has at least one version.
 type stored struct {
 	record   *record
 	versions []*version

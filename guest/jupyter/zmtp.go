@@ -109,7 +109,7 @@ func (s *socket) receive() (frames [][]byte, start []byte, err error) {
 	}
 }
 
-// flagCut marks a frame of which read has returned only the start. It is not sent.
+// flagCut marks a frame that read has cut to its start. It is not sent.
 const flagCut = 0x80
 
 func (s *socket) read() (body []byte, flags byte, err error) {
