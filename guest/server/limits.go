@@ -7,6 +7,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -33,6 +34,7 @@ func (s *Server) watchLimits(ctx context.Context) {
 	next := time.NewTimer(watchBusy)
 	defer next.Stop()
 	var processes time.Time // of their last check
+	memory := memoryWatch{limit: s.opts.MemoryLimit}
 	alone := false
 	for {
 		select {
@@ -57,7 +59,7 @@ func (s *Server) watchLimits(ctx context.Context) {
 			processes = time.Now()
 			s.watchProcesses()
 		}
-		if s.opts.MemoryLimit > 0 && s.watchMemory() {
+		if s.opts.MemoryLimit > 0 && s.watchMemory(&memory) {
 			pause = watchShort
 		}
 		next.Reset(pause)
@@ -141,20 +143,43 @@ func (c *command) shellPID() (pid int, over bool) {
 	return c.pid, c.over || c.pid == 0
 }
 
-// watchMemory ends the largest process if memory is nearly used up, and reports
-// whether it is short enough to be watched closely.
-func (s *Server) watchMemory() (short bool) {
-	used, ok := memoryUsed()
-	if !ok || used < s.opts.MemoryLimit/100*40 {
+// A memoryWatch decides when a process must be ended because of the memory.
+type memoryWatch struct {
+	limit int64     // of the sandbox, in bytes
+	ended time.Time // when a process was last ended
+	used  int64     // what was used then, in bytes
+}
+
+// memoryRelease is how long a kernel may take to count the memory of an ended process as free.
+const memoryRelease = 500 * time.Millisecond
+
+// short reports whether memory should be watched closely.
+func (w *memoryWatch) short(used int64) bool { return used >= w.limit/100*40 }
+
+// full reports whether a process must be ended. After one was, it waits for its memory to be
+// counted as free, unless the others take more meanwhile.
+func (w *memoryWatch) full(used int64, now time.Time) bool {
+	if used < w.limit/100*92 {
+		w.used = 0 // it was released
 		return false
 	}
-	if used < s.opts.MemoryLimit/100*92 {
+	return used > w.used || now.Sub(w.ended) >= memoryRelease
+}
+
+// watchMemory ends the largest process if memory is nearly used up, and reports
+// whether it is short enough to be watched closely.
+func (s *Server) watchMemory(w *memoryWatch) (short bool) {
+	used, ok := memoryUsed()
+	if !ok || !w.short(used) {
+		return false
+	}
+	if !w.full(used, time.Now()) {
 		return true
 	}
 	var greedy proc
 	var most int64
 	for _, p := range processList() {
-		if rss := p.resident(); rss > most {
+		if rss := p.resident(); rss > most && !p.starting() {
 			greedy, most = p, rss
 		}
 	}
@@ -162,6 +187,7 @@ func (s *Server) watchMemory() (short bool) {
 		return true // files or many small processes use the memory: ending one would not help
 	}
 	_ = unix.Kill(greedy.pid, unix.SIGKILL)
+	w.ended, w.used = time.Now(), used
 	for _, c := range s.shell.commands() {
 		if pid, over := c.shellPID(); (!over && (pid == greedy.pid || pid == greedy.session)) || greedy.marked(c.mark()) {
 			fmt.Fprintf(c.stderr, "berth: memory is nearly used up; a process with %d MB was ended\n", most>>20)
@@ -228,6 +254,21 @@ func meminfo(text []byte, key string) (int64, bool) {
 	}
 	return 0, false
 }
+
+// starting reports whether p is a child of the guest that has not executed its program yet: it
+// still shows the guest's memory.
+func (p proc) starting() bool {
+	exe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.pid), "exe"))
+	return err == nil && p.ppid == os.Getpid() && exe == guestProgram()
+}
+
+var guestProgram = sync.OnceValue(func() string {
+	exe, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return ""
+	}
+	return exe
+})
 
 func (p proc) resident() int64 {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "statm"))

@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/berth-run/berth/guest/changes"
 )
@@ -41,6 +42,40 @@ func TestGroupMemory(t *testing.T) {
 		}
 		if got != tt.want {
 			t.Errorf("%s: got %d, want %d", name, got, tt.want)
+		}
+	}
+}
+
+// TestMemoryWatch checks that one shortage of memory ends one process: kernels count the memory
+// of an ended process as used for some time, and the next process is not to blame.
+func TestMemoryWatch(t *testing.T) {
+	const limit = 1000
+	now := time.Now()
+	w := memoryWatch{limit: limit}
+	for _, step := range []struct {
+		name        string
+		used        int64
+		after       time.Duration
+		short, full bool
+	}{
+		{"quiet", 300, 0, false, false},
+		{"short", 500, 0, true, false},
+		{"full", 950, 0, true, true},
+		{"not yet released", 950, 10 * time.Millisecond, true, false},
+		{"partly released", 930, 20 * time.Millisecond, true, false},
+		{"another process takes more", 951, 30 * time.Millisecond, true, true},
+		{"not yet released again", 951, 40 * time.Millisecond, true, false},
+		{"used by others after all", 940, 30*time.Millisecond + memoryRelease, true, true},
+		{"released", 500, 31*time.Millisecond + memoryRelease, true, false},
+		{"the next one", 930, 32*time.Millisecond + memoryRelease, true, true},
+	} {
+		at := now.Add(step.after)
+		short, full := w.short(step.used), w.full(step.used, at)
+		if short != step.short || full != step.full {
+			t.Errorf("%s: got short %t, full %t, want %t, %t", step.name, short, full, step.short, step.full)
+		}
+		if full {
+			w.ended, w.used = at, step.used
 		}
 	}
 }
