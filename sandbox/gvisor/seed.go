@@ -6,6 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"errors"
+	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -98,19 +99,26 @@ func removeOthers(dir, keep string) error {
 // The alternative, a bind mount of the program, costs a gofer connection and shows the sandbox
 // the size and use of the host's volume.
 func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
-	program, err := os.ReadFile(guest)
+	program, err := os.Open(guest)
 	if err != nil {
 		return "", err
 	}
-	sum := sha256.Sum256(program)
+	defer program.Close()
+	sum, err := digest(program)
+	if err != nil {
+		return "", err
+	}
 	dir := filepath.Join(root, hex.EncodeToString(sum[:8]))
 	if !sandboxes {
 		if err := removeOthers(root, filepath.Base(dir)); err != nil {
 			return "", err
 		}
 	}
-	if have, err := statefile.ReadFile(filepath.Join(dir, guestPath)); err == nil && bytes.Equal(have, program) {
-		return dir, nil
+	if have, err := statefile.Open(filepath.Join(dir, guestPath)); err == nil {
+		defer have.Close()
+		if old, err := digest(have); err == nil && bytes.Equal(old, sum) {
+			return dir, nil
+		}
 	}
 	for _, d := range []string{root, dir, filepath.Join(dir, filepath.Dir(guestPath)), filepath.Join(dir, guestRunDir)} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
@@ -120,5 +128,16 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 			return "", err
 		}
 	}
-	return dir, sandbox.WriteFile(filepath.Join(dir, guestPath), program, 0o755)
+	if _, err := program.Seek(0, io.SeekStart); err != nil {
+		return "", err
+	}
+	return dir, sandbox.CopyToFile(filepath.Join(dir, guestPath), program, 0o755)
+}
+
+// digest returns the SHA-256 digest of what is left of a file. The guest is as large as all else
+// that an idle server needs, so it is not read into memory.
+func digest(f *os.File) ([]byte, error) {
+	h := sha256.New()
+	_, err := io.Copy(h, f)
+	return h.Sum(nil), err
 }
