@@ -8,7 +8,9 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strconv"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
@@ -32,7 +34,12 @@ func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlit
 	return db, nil
 }
 
+// lockPatience is how long Lock waits for the children of a server that was killed: until they
+// execute their programs, they hold its lock.
+const lockPatience = 2 * time.Second
+
 // Lock locks the state directory for this process. It creates the directory if it is missing.
+// If a running process holds the lock, Lock returns an error at once.
 func Lock(state string) (unlock func() error, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
@@ -41,10 +48,13 @@ func Lock(state string) (unlock func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	if err := unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB); err != nil {
-		holder, _ := os.ReadFile(f.Name())
-		f.Close()
-		return nil, fmt.Errorf("another server (process %s) uses %s", strings.TrimSpace(string(holder)), state)
+	for began := time.Now(); unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
+		text, _ := os.ReadFile(f.Name())
+		holder := strings.TrimSpace(string(text))
+		if runs(holder) || time.Since(began) > lockPatience {
+			f.Close()
+			return nil, fmt.Errorf("another server (process %s) uses %s", holder, state)
+		}
 	}
 	if err := f.Truncate(0); err != nil {
 		return nil, err
@@ -53,6 +63,16 @@ func Lock(state string) (unlock func() error, err error) {
 		return nil, errors.Join(err, f.Close())
 	}
 	return f.Close, nil
+}
+
+// runs reports whether there is a process with that id. An empty id is one of a server that has
+// just taken the lock.
+func runs(pid string) bool {
+	if pid == "" {
+		return true
+	}
+	n, err := strconv.Atoi(pid)
+	return err == nil && n > 0 && !errors.Is(unix.Kill(n, 0), unix.ESRCH)
 }
 
 // nodeID returns the server's name on leases. The first start creates it.
