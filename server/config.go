@@ -1,16 +1,10 @@
 package server
 
 import (
-	"bytes"
-	"cmp"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"os"
-	"path/filepath"
-	"reflect"
-	"strings"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -30,6 +24,14 @@ type Config struct {
 
 	// Template is the name or digest of the default template of containers. Default: base.
 	Template string `yaml:"template"`
+
+	// State is the directory of all state. Default: /var/lib/berth as root, else
+	// ~/.local/state/berth.
+	State string `yaml:"state"`
+
+	Log     LogConfig    `yaml:"log"`
+	Metrics ListenConfig `yaml:"metrics"` // for Prometheus to scrape /metrics: all projects, without a key
+	Pprof   ListenConfig `yaml:"pprof"`   // of Go profiles at /debug/pprof/; a loopback address
 
 	Server     ServerConfig     `yaml:"server"`
 	Docker     DockerConfig     `yaml:"docker"`
@@ -66,7 +68,26 @@ type Config struct {
 	// demo model "scripted" is always available.
 	Models []ModelConfig `yaml:"models"`
 
-	path string // of the file; "" if there is none
+	path    string            // of the file; "" if there is none
+	origins map[string]origin // of the keys that are set
+}
+
+// LogConfig configures the log.
+type LogConfig struct {
+	Level  string `yaml:"level"`  // debug, info (the default), warn or error
+	Format string `yaml:"format"` // text (the default) or json
+}
+
+// Threshold returns the level below which messages are dropped.
+func (c LogConfig) Threshold() slog.Level {
+	var level slog.Level // info
+	_ = level.UnmarshalText([]byte(c.Level))
+	return level
+}
+
+// ListenConfig is the address of a listener.
+type ListenConfig struct {
+	Listen string `yaml:"listen"` // such as 127.0.0.1:9464. Default: none
 }
 
 // ResponsesConfig bounds the memory of responses.
@@ -200,8 +221,13 @@ func (b *Bytes) Set(s string) error {
 }
 
 func (b *Bytes) String() string {
-	if *b > 0 && *b%(1<<30) == 0 {
-		return fmt.Sprintf("%dg", *b>>30)
+	for _, u := range []struct {
+		name  string
+		shift int
+	}{{"t", 40}, {"g", 30}, {"m", 20}, {"k", 10}} {
+		if n := *b >> u.shift; n > 0 && n<<u.shift == *b {
+			return fmt.Sprintf("%d%s", n, u.name)
+		}
 	}
 	return fmt.Sprint(int64(*b))
 }
@@ -223,62 +249,9 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 	return limits
 }
 
-// defaultSleep is the default of containers.sleep.
-const defaultSleep = 30 * time.Second
-
-// LoadConfig reads a configuration file. If path is "", it returns the defaults.
-func LoadConfig(path string) (*Config, error) {
-	c := &Config{Containers: ContainersConfig{Pool: defaultPool, Sleep: defaultSleep}, path: path}
-	if path != "" {
-		text, err := os.ReadFile(path)
-		if err != nil {
-			return nil, fmt.Errorf("read configuration: %w", err)
-		}
-		if err := c.decode(text); err != nil {
-			return nil, c.in(err)
-		}
-	}
-	c.Driver, c.Template = cmp.Or(c.Driver, "gvisor"), cmp.Or(c.Template, "base")
-	if most := c.Shell.MaxTimeout; most > 0 && c.Shell.Timeout == 0 {
-		c.Shell.Timeout = min(10*time.Minute, most)
-	}
-	if err := c.check(); err != nil {
-		return nil, c.in(err)
-	}
-	return c, nil
-}
-
-// in prefixes an error with the configuration file's path.
-func (c *Config) in(err error) error {
-	if c.path == "" || err == nil {
-		return err
-	}
-	return fmt.Errorf("%s: %w", c.path, err)
-}
-
-// decode parses the text of a file. Its errors name keys.
-func (c *Config) decode(text []byte) error {
-	var document yaml.Node
-	if err := yaml.Unmarshal(text, &document); err != nil {
-		return fmt.Errorf("invalid YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
-	}
-	if len(document.Content) == 0 {
-		return nil // empty, or comments only
-	}
-	if err := (keyReader{}).check(document.Content[0], reflect.TypeFor[Config](), keyPath{}); err != nil {
-		return err
-	}
-	d := yaml.NewDecoder(bytes.NewReader(text))
-	d.KnownFields(true)
-	if err := d.Decode(c); err != nil && !errors.Is(err, io.EOF) {
-		return fmt.Errorf("invalid configuration: %w", err)
-	}
-	return nil
-}
-
 // check validates what keyRules cannot express.
 func (c *Config) check() error {
-	if err := errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check()); err != nil {
+	if err := errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.checkAddresses()); err != nil {
 		return err
 	}
 	if _, err := c.Budget.budget(); err != nil {
@@ -301,21 +274,6 @@ func (c *Config) check() error {
 	return c.checkModels()
 }
 
-// DefaultState returns the default of --state.
-func DefaultState() string {
-	if dir := os.Getenv("BERTH_STATE"); dir != "" {
-		return dir
-	}
-	if os.Getuid() == 0 {
-		return "/var/lib/berth"
-	}
-	home, err := os.UserHomeDir()
-	if err != nil {
-		return "berth-state"
-	}
-	return filepath.Join(home, ".local", "state", "berth")
-}
-
 // Verify checks what a server needs at its start besides the state directory: keys in the
 // environment and certificate files.
 func (c *Config) Verify() error {
@@ -326,5 +284,5 @@ func (c *Config) Verify() error {
 		return c.in(err)
 	}
 	_, err := c.Containers.Network.options()
-	return err
+	return c.in(err)
 }

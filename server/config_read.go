@@ -14,8 +14,19 @@ import (
 )
 
 // A keyReader validates the keys of a configuration before they are decoded: each must be known
-// and have an allowed value of its type.
-type keyReader struct{ depth int }
+// and have an allowed value of its type. It notes the line of each key and element.
+type keyReader struct {
+	lines map[string]int // by name
+	depth int
+}
+
+// A keyError is an error at a line of a configuration file.
+type keyError struct {
+	line    int
+	problem string // begins with the key
+}
+
+func (e *keyError) Error() string { return e.problem }
 
 // maxDepth bounds aliases that contain themselves.
 const maxDepth = 64
@@ -70,7 +81,9 @@ func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) error {
 			return r.wrong(n, at, "must be a list, such as [a, b]")
 		}
 		for i, e := range n.Content {
-			if err := r.check(e, t.Elem(), at.element(fmt.Sprintf("[%d]", i))); err != nil {
+			at := at.element(fmt.Sprintf("[%d]", i))
+			r.lines[at.name] = e.Line
+			if err := r.check(e, t.Elem(), at); err != nil {
 				return err
 			}
 		}
@@ -87,34 +100,42 @@ func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) error {
 	if t.Kind() == reflect.Struct {
 		fields = keysOf(t)
 	}
-	seen := map[string]bool{}
+	seen := map[string]int{}
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
-		if seen[k.Value] {
-			return fmt.Errorf("%s appears twice (line %d)", at.key(k.Value).name, k.Line)
+		if first, twice := seen[k.Value]; twice {
+			return &keyError{k.Line, fmt.Sprintf("%s appears twice, first on line %d", at.key(k.Value).name, first)}
 		}
-		seen[k.Value] = true
-		switch {
-		case k.ShortTag() == "!!merge":
-			merged := []*yaml.Node{v}
-			if v.Kind == yaml.SequenceNode {
-				merged = v.Content
-			}
-			for _, m := range merged {
-				if err := r.check(m, t, at); err != nil {
-					return err
-				}
-			}
-		case fields == nil:
-			if err := r.check(v, t.Elem(), at.element("."+k.Value)); err != nil {
+		seen[k.Value] = k.Line
+		if k.ShortTag() == "!!merge" {
+			if err := r.merged(v, t, at); err != nil {
 				return err
 			}
-		case fields[k.Value] == nil:
-			return fmt.Errorf("unknown key %s (line %d)", at.key(k.Value).name, k.Line)
-		default:
-			if err := r.check(v, fields[k.Value], at.key(k.Value)); err != nil {
-				return err
-			}
+			continue
+		}
+		of, below := reflect.Type(nil), at.key(k.Value)
+		if fields == nil {
+			of, below = t.Elem(), at.element("."+k.Value)
+		} else if of = fields[k.Value]; of == nil {
+			return &keyError{k.Line, fmt.Sprintf("unknown key %s; %s", below.name, similarKey(k.Value, fields))}
+		}
+		r.lines[below.name] = k.Line
+		if err := r.check(v, of, below); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// merged checks the mappings of a merge key.
+func (r keyReader) merged(v *yaml.Node, t reflect.Type, at keyPath) error {
+	all := []*yaml.Node{v}
+	if v.Kind == yaml.SequenceNode {
+		all = v.Content
+	}
+	for _, m := range all {
+		if err := r.check(m, t, at); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -160,10 +181,10 @@ func (r keyReader) scalar(n *yaml.Node, t reflect.Type, at keyPath) error {
 func (r keyReader) unreadable(n *yaml.Node, t reflect.Type, at keyPath, err error) error {
 	switch {
 	case reflect.PointerTo(t).Implements(unmarshalerType) || reflect.PointerTo(t).Implements(textType):
-		return fmt.Errorf("%s: %s (line %d)", at.name, lineNumber.ReplaceAllString(err.Error(), ""), n.Line)
+		return &keyError{n.Line, at.name + ": " + lineNumber.ReplaceAllString(err.Error(), "")}
 	case t == durationType:
 		if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
-			return fmt.Errorf("%s: %s needs a unit, such as %sm (line %d)", at.name, n.Value, n.Value, n.Line)
+			return &keyError{n.Line, fmt.Sprintf("%s: %s needs a unit, such as %sm", at.name, n.Value, n.Value)}
 		}
 		return r.wrong(n, at, "must be a duration, such as 90s, 20m or 12h")
 	case t.Kind() == reflect.Bool:
@@ -182,9 +203,9 @@ func (keyReader) wrong(n *yaml.Node, at keyPath, problem string) error {
 		where = "the configuration"
 	}
 	if n.Kind == yaml.ScalarNode {
-		return fmt.Errorf("%s: %q %s (line %d)", where, n.Value, problem, n.Line)
+		return &keyError{n.Line, fmt.Sprintf("%s: %q %s", where, n.Value, problem)}
 	}
-	return fmt.Errorf("%s %s (line %d)", where, problem, n.Line)
+	return &keyError{n.Line, where + " " + problem}
 }
 
 // A keyRule defines the values that a key may have.

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -32,6 +31,8 @@ var keyRules = map[string]keyRule{
 	"driver":         oneOf(slices.Sorted(maps.Keys(drivers))...),
 	"microvm.accel":  oneOf("kvm", "tcg"),
 	"retry.continue": oneOf("again", "fail"),
+	"log.level":      oneOf("debug", "info", "warn", "error"),
+	"log.format":     oneOf("text", "json"),
 
 	"server.connections":             zeroOrMore,
 	"server.per_address":             zeroOrMore,
@@ -102,19 +103,17 @@ var keyRules = map[string]keyRule{
 	"upstream.fallbacks.*.weight":         oneOrMore,
 }
 
-// checkTogether checks keys whose values depend on each other. Keys that are not set have their
-// default.
+// checkTogether checks keys whose values depend on each other.
 func (c *Config) checkTogether() error {
 	k, s := c.Containers, c.Shell
 	for _, p := range []struct {
-		less, more     string
-		a, b           time.Duration
-		aUsual, bUsual time.Duration
+		less, more string
+		a, b       time.Duration
 	}{
-		{"containers.idle", "containers.max_idle", k.Idle, k.MaxIdle, 20 * time.Minute, 7 * 24 * time.Hour},
-		{"shell.timeout", "shell.max_timeout", s.Timeout, s.MaxTimeout, 10 * time.Minute, time.Hour},
+		{"containers.idle", "containers.max_idle", k.Idle, k.MaxIdle},
+		{"shell.timeout", "shell.max_timeout", s.Timeout, s.MaxTimeout},
 	} {
-		if p.a, p.b = cmp.Or(p.a, p.aUsual), cmp.Or(p.b, p.bUsual); p.a > p.b {
+		if p.a > p.b {
 			return fmt.Errorf("%s (%s) must not exceed %s (%s)", p.less, short(p.a), p.more, short(p.b))
 		}
 	}

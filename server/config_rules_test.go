@@ -50,7 +50,7 @@ func TestNumbersBelowZero(t *testing.T) {
 			if err != nil {
 				t.Errorf("%s: %v", name, err)
 			}
-		case err == nil || !strings.Contains(err.Error(), "berth.yaml: "+name+`: "-1`):
+		case err == nil || !strings.Contains(err.Error(), "berth.yaml:1: "+name+`: "-1`):
 			t.Errorf("%s: got %v", text, err)
 		}
 	}
@@ -85,14 +85,14 @@ func TestRulesHaveKeys(t *testing.T) {
 // values.
 func TestRefusedValues(t *testing.T) {
 	for text, want := range map[string]string{
-		"driver: docke":                                  `driver: "docke" must be docker, gvisor, microvm or unsafe-local (line 1)`,
+		"driver: docke":                                  `driver: "docke" must be docker, gvisor, microvm or unsafe-local`,
 		"containers: {cpu: 0.0001}":                      `containers.cpu: "0.0001" must be from 0.1 to 4096`,
 		"containers: {cpu: many}":                        `containers.cpu: "many" must be a number`,
 		"containers: {cpu: .nan}":                        `containers.cpu: ".nan" must be from`,
 		"containers: {pids: 1}":                          `containers.pids: "1" must be from 16 to`,
 		"containers: {pids: 1.5}":                        `containers.pids: "1.5" must be a whole number`,
 		"containers: {disk: 0}":                          `containers.disk: "0" must be 1m or more`,
-		"containers: {idle: 20}":                         `containers.idle: 20 needs a unit, such as 20m (line 1)`,
+		"containers: {idle: 20}":                         `containers.idle: 20 needs a unit, such as 20m`,
 		"containers: {idle: 30s}":                        `containers.idle: "30s" must be 1m or more`,
 		"containers: {idle: 90s}":                        `containers.idle: "1m30s" must be whole minutes`,
 		"containers: {max_idle: 10m}":                    `containers.idle (20m) must not exceed containers.max_idle (10m)`,
@@ -115,17 +115,17 @@ func TestRefusedValues(t *testing.T) {
 		"microvm: {accel: hvf}":                          `microvm.accel: "hvf" must be kvm or tcg`,
 		"upstreams: {a: {base_url: 'localhost:8000'}}":   `upstreams.a.base_url must be an http or https address`,
 		"models: [{match: a, base_url: 'api.test/v1'}]":  `models[0].base_url must be an http or https address`,
-		"models: [{match: a, hedge: 1s}]":                `unknown key models[0].hedge (line 1)`,
-		"foo: 1":                                         `unknown key foo (line 1)`,
+		"models: [{match: a, hedge: 1s}]":                `unknown key models[0].hedge; known here: `,
+		"foo: 1":                                         `berth.yaml:1: unknown key foo; known here: batches, budget,`,
 		"- a":                                            `the configuration must be a mapping with keys below it`,
-		"driver: gvisor\ndriver: docker":                 `driver appears twice (line 2)`,
-		"driver: [":                                      `invalid YAML: line 1`,
+		"driver: gvisor\ndriver: docker":                 `berth.yaml:2: driver appears twice, first on line 1`,
+		"driver: [":                                      `berth.yaml:1: invalid YAML: did not find`,
 		"x: &x [*x]":                                     `unknown key x`,
 		"models: &x [*x]":                                `must be a mapping with keys below it`,
 		"limits: {proj_a: {containers: 1, storage: no}}": `limits.proj_a.storage: "no" is not a number, a size such as 10g, or none`,
 	} {
 		_, err := readConfig(t, text)
-		if err == nil || !strings.Contains(err.Error(), "berth.yaml: ") || !strings.Contains(err.Error(), want) {
+		if err == nil || !strings.Contains(err.Error(), "berth.yaml:") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		} else if s := fmt.Sprint(err); strings.Contains(s, "server.") && !strings.Contains(text, "server") || strings.Contains(s, "!!") {
 			t.Errorf("%q: got %v, which mentions Go types", text, err)
@@ -150,7 +150,7 @@ func TestUnsetKey(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Verify(); err == nil || !strings.Contains(err.Error(), "berth.yaml: ") || !strings.Contains(err.Error(), ": BERTH_TEST_MISSING is not set in the environment") {
+		if err := c.Verify(); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: ") || !strings.Contains(err.Error(), ": BERTH_TEST_MISSING is not set in the environment") {
 			t.Errorf("%s: got %v", text, err)
 		}
 	}

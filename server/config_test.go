@@ -7,6 +7,9 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 )
 
 // The example in docs/configuration.md is a valid configuration.
@@ -23,6 +26,23 @@ func TestManual(t *testing.T) {
 	c, err := readConfig(t, example)
 	if err != nil {
 		t.Fatal(err)
+	}
+	// Apart from examples, the manual shows the defaults.
+	normal, err := LoadConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	shown := *c
+	shown.path, shown.origins, shown.Limits = "", nil, nil
+	normal.path, normal.origins = "", nil
+	for _, all := range []*Config{&shown, normal} { // empty and missing lists are equal
+		all.derive()
+		all.Upstreams, all.Models, all.Containers.Pools, all.State = nil, nil, nil, ""
+		all.Containers.Network.Private, all.Fetch.Private, all.MCP.Private, all.WebSearch.Private = nil, nil, nil, nil
+		all.Vectors.EmbeddingModel = ""
+	}
+	if diff := cmp.Diff(normal, &shown, cmpopts.IgnoreUnexported(Config{}), cmp.Comparer(func(a, b EgressRule) bool { return a.String() == b.String() })); diff != "" {
+		t.Errorf("the defaults differ from those of docs/configuration.md:\n%s", diff)
 	}
 	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || c.Retry.Patience != 2*time.Minute {
 		t.Errorf("got %+v", c)
@@ -48,18 +68,20 @@ func TestConfig(t *testing.T) {
 		t.Errorf("an empty file: got %+v, %v", c, err)
 	}
 	for text, want := range map[string]string{
-		"drvier: gvisor\n":                                                 "unknown key drvier (line 1)",
-		"containers:\n  cpus: 3\n":                                         "unknown key containers.cpus (line 2)",
-		"containers:\n  pool: -1\n":                                        `containers.pool: "-1" must be 0 or more (line 2)`,
+		"drvier: gvisor\n":                                                 "berth.yaml:1: unknown key drvier; did you mean driver?",
+		"containers:\n  cpus: 3\n":                                         "berth.yaml:2: unknown key containers.cpus; did you mean cpu?",
+		"cpu: 3\n":                                                         "unknown key cpu; did you mean containers.cpu?",
+		"driver: gvisor\n---\ndriver: docker\n":                            "berth.yaml:2: a second YAML document begins here",
+		"containers:\n  pool: -1\n":                                        `containers.pool: "-1" must be 0 or more`,
 		"containers:\n  starts: -1\n":                                      `containers.starts: "-1" must be 0 or more`,
 		"containers:\n  on_expiry: keep\n":                                 `containers.on_expiry: "keep" must be delete or snapshot`,
-		"containers:\n  disk: 10x\n":                                       `containers.disk: "10x" is not a size such as 10g (line 2)`,
+		"containers:\n  disk: 10x\n":                                       `containers.disk: "10x" is not a size such as 10g`,
 		"containers:\n  idle: soon\n":                                      `containers.idle: "soon" must be a duration`,
 		"limits:\n  proj: {responses: 1}\n":                                "\"proj\" is neither default nor a project id",
 		"limits:\n  default: {responses: many}\n":                          `limits.default.responses: "many" is not a number`,
 		"limits:\n  default: {storage: 1x}\n":                              `limits.default.storage: "1x" is not a number`,
 		"limits:\n  default: {responses: -1}\n":                            "is not a number",
-		"limits:\n  default: {respones: 1}\n":                              "unknown key limits.default.respones",
+		"limits:\n  default: {respones: 1}\n":                              "berth.yaml:2: unknown key limits.default.respones; did you mean responses?",
 		"models:\n- match: a\n":                                            "models[0] needs match and base_url",
 		"models:\n- {match: a, base_url: b, api_key: c, api_key_env: D}\n": "both api_key and api_key_env",
 		"image_generation: {size: large}\n":                                "size",

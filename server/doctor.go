@@ -31,13 +31,9 @@ type Finding struct {
 	Advice string `json:"advice,omitempty"` // what to do, or what does not work
 }
 
-// Examine checks what this machine can run. config is the path of a configuration file, or "".
-func Examine(ctx context.Context, state, config string) []Finding {
+// Examine checks what this machine can run. err is the error of the configuration, if any.
+func Examine(ctx context.Context, state string, c *Config, err error) []Finding {
 	all := []Finding{kernel()}
-	c, err := LoadConfig(config)
-	if err == nil {
-		err = c.Verify()
-	}
 	if err != nil || c.Driver != "docker" { // Docker's sandboxes may be on another machine
 		name := ""
 		if err == nil {

@@ -27,7 +27,7 @@ func TestPoolsConfig(t *testing.T) {
 		"{pools: [{size: 1}]}":                      "containers.pools[0]: another pool holds",
 		"{pools: [{template: base, size: 1}]}":      "containers.pools[0]: another pool holds",
 		"{pools: [{memory_limit: 2g, size: 1}]}":    `containers.pools[0].memory_limit: "2g" is not`,
-		"{pools: [{memory: 2g, size: 1}]}":          "unknown key containers.pools[0].memory ",
+		"{pools: [{memory: 2g, size: 1}]}":          "unknown key containers.pools[0].memory; ",
 		"{pools: [{memory_limit: 64g, size: 999}]}": "this machine has",
 		"{pool: 1000000}":                           "this machine has",
 	} {

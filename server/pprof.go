@@ -23,7 +23,7 @@ const (
 // show memory of all projects, so other addresses are refused.
 func (s *Server) servePprof(listen string) (net.Addr, error) {
 	if !isLoopback(listen) {
-		return nil, fmt.Errorf("--pprof-listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", listen)
+		return nil, fmt.Errorf("pprof.listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", listen)
 	}
 	l, err := net.Listen("tcp", listen)
 	if err != nil {

@@ -13,7 +13,7 @@ import (
 func TestProfiles(t *testing.T) {
 	s := &Server{log: slog.New(slog.DiscardHandler)}
 	for _, addr := range []string{"0.0.0.0:0", "[::]:0", ":0", "192.0.2.1:0"} {
-		if _, err := s.servePprof(addr); err == nil || !strings.Contains(err.Error(), "--pprof-listen") {
+		if _, err := s.servePprof(addr); err == nil || !strings.Contains(err.Error(), "pprof.listen") {
 			t.Errorf("%s: got error %v, want it refused", addr, err)
 		}
 	}

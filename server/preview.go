@@ -25,9 +25,3 @@ func (c *Config) checkPreview() error {
 	}
 	return nil
 }
-
-// SetPreviewDomain replaces the configured domain of previews.
-func (c *Config) SetPreviewDomain(domain string) error {
-	c.Preview.Domain = domain
-	return c.checkPreview()
-}

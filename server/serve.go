@@ -13,13 +13,11 @@ import (
 
 // Options are the options of a server.
 type Options struct {
-	State         string // directory of all state
-	Config        *Config
-	Version       string // of the program
-	Listen        string // address of the API
-	MetricsListen string // address of the metrics; "" disables them
-	PprofListen   string // loopback address of profiles; "" disables them
-	Log           *slog.Logger
+	State   string // directory of all state
+	Config  *Config
+	Version string // of the program
+	Log     *slog.Logger
+	Level   *slog.LevelVar // of the log; nil if it does not change
 
 	start *start // prepared state directory; New prepares it if it is nil, and closes it
 }
@@ -32,7 +30,8 @@ func Run(ctx context.Context, o Options) error {
 		return err
 	}
 	o.State = state
-	listen, metricsListen, c, log := o.Listen, o.MetricsListen, o.Config, o.Log
+	c, log := o.Config, o.Log
+	listen := c.Server.Listen
 	if err := c.Verify(); err != nil {
 		return err
 	}
@@ -59,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.open {
 		log.Warn("NO API KEYS: every user of this machine can use this server; run berth key create to create a key")
 	}
-	if err := s.serveInside(metricsListen, o.PprofListen); err != nil {
+	if err := s.serveInside(c.Metrics.Listen, c.Pprof.Listen); err != nil {
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
 		return err

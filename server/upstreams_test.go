@@ -59,8 +59,8 @@ func TestModelsManual(t *testing.T) {
 func TestUpstreamsConfig(t *testing.T) {
 	const ok = "upstreams:\n  a: {base_url: http://127.0.0.1:1}\n"
 	for text, want := range map[string]string{
-		"upstreams:\n  a: {base_ulr: x}\n":                                               "unknown key upstreams.a.base_ulr (line 2)",
-		"upstreams:\n  a: {base_url: http://x, tls: {ca: x}}\n":                          "unknown key upstreams.a.tls.ca ",
+		"upstreams:\n  a: {base_ulr: x}\n":                                               "berth.yaml:2: unknown key upstreams.a.base_ulr; did you mean base_url?",
+		"upstreams:\n  a: {base_url: http://x, tls: {ca: x}}\n":                          "unknown key upstreams.a.tls.ca; ",
 		"upstreams:\n  A b: {base_url: http://x}\n":                                      `"A b" is not a name`,
 		"upstreams:\n  a: {}\n":                                                          "upstreams.a needs base_url",
 		"upstreams:\n  a:\n":                                                             "upstreams.a needs base_url",
@@ -77,9 +77,9 @@ func TestUpstreamsConfig(t *testing.T) {
 		"upstreams:\n  a: {provider: openai, breaker: {share: 2}}\n":                     `upstreams.a.breaker.share: "2" must be`,
 		"upstreams:\n  a: {provider: openai, prices: {m: {input: -1}}}\n":                `upstreams.a.prices.m.input: "-1" is not a price`,
 		"upstreams:\n  a: {provider: openai, prices: {m: {input: free}}}\n":              `upstreams.a.prices.m.input: "free" is not a price`,
-		"upstreams:\n  a: {provider: openai, prices: {m: {in: 1}}}\n":                    "unknown key upstreams.a.prices.m.in ",
+		"upstreams:\n  a: {provider: openai, prices: {m: {in: 1}}}\n":                    "unknown key upstreams.a.prices.m.in; ",
 		ok + "models:\n- {match: m, upstreams: [{name: b}]}\n":                           `models[0].upstreams[0].name: unknown upstream "b"`,
-		ok + "models:\n- {match: m, upstreams: [{nmae: a}]}\n":                           "unknown key models[0].upstreams[0].nmae (line 4)",
+		ok + "models:\n- {match: m, upstreams: [{nmae: a}]}\n":                           "berth.yaml:4: unknown key models[0].upstreams[0].nmae; did you mean name?",
 		ok + "models:\n- {match: m, upstreams: [{name: a, weight: -1}]}\n":               "models[0].upstreams[0].weight",
 		ok + "models:\n- {match: m, upstreams: [{name: a}], fallbacks: [{name: c}]}\n":   `models[0].fallbacks[0].name: unknown upstream "c"`,
 		ok + "models:\n- {match: m, upstreams: [{name: a}], base_url: http://x}\n":       "models[0] has upstreams and also keys of an inline upstream",

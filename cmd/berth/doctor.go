@@ -11,7 +11,6 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var state, config string
 	var asJSON bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
@@ -21,7 +20,11 @@ state directory and the configuration. Print what is missing. The exit code is 1
 serve could not start containers.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			findings := server.Examine(cmd.Context(), state, config)
+			c, err := loadConfig(cmd)
+			if err == nil {
+				err = c.Verify()
+			}
+			findings := server.Examine(cmd.Context(), cmd.Flag("state").Value.String(), c, err)
 			if err := report(cmd.OutOrStdout(), findings, asJSON); err != nil {
 				return err
 			}
@@ -33,8 +36,8 @@ serve could not start containers.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
-	cmd.Flags().StringVar(&config, "config", "", "configuration file")
+	cmd.Flags().String("state", server.DefaultState(), "directory for all state")
+	configFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	return cmd
 }

@@ -68,6 +68,7 @@ containers that live as long as the work, files, and state on the server.
 
 Environment:
   BERTH_STATE      state directory            (--state)
+  BERTH_CONFIG     configuration file         (--config)
   BERTH_URL        URL of the server          (--url)    default: of berth login, or http://127.0.0.1:8080
   BERTH_API_KEY    key for that server        default: of berth login; no other key is ever sent there
   NO_COLOR         if set, do not colour output
@@ -84,7 +85,7 @@ Environment:
 		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newSession(), newFile(), newModels(), newLogin(), newContext()}},
 		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(), newCp(), newPort(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
-		{"operate", "Operate a server:", []*cobra.Command{newServe(), newStop(), newDoctor(), newImage(), newKey(), newProject(), newUsage(), newWebhook(),
+		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(), newKey(), newProject(), newUsage(), newWebhook(),
 			newAudit(), newBackup(), newDB(), newVersion()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

@@ -39,7 +39,7 @@ type task struct {
 
 func newRun() *cobra.Command {
 	var t task
-	var base, state, config string
+	var base string
 	var plain *bool
 	cmd := &cobra.Command{
 		Use:   `run [flags] "TASK"`,
@@ -67,7 +67,7 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 			if err := t.out.check(); err != nil {
 				return err
 			}
-			c, stop, err := serverFor(cmd.Context(), base, *plain, state, config)
+			c, stop, err := serverFor(cmd, base, *plain)
 			if err != nil {
 				return err
 			}
@@ -80,8 +80,8 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 	}
 	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "URL of the server")
 	plain = plainFlag(cmd)
-	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "state directory of a server in this process")
-	cmd.Flags().StringVar(&config, "config", "", "configuration of a server in this process")
+	cmd.Flags().String("state", server.DefaultState(), "state directory of a server in this process")
+	cmd.Flags().String("config", os.Getenv(server.ConfigVariable), "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", os.Getenv("BERTH_MODEL"), "model (default: the only one of the server)")
 	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to upload; may be repeated")
 	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the created files")
@@ -160,7 +160,8 @@ func oneTask(_ *cobra.Command, args []string) error {
 
 // serverFor returns a client of the server at base, of the server on the default port, or of one
 // that it starts in this process.
-func serverFor(ctx context.Context, base string, plain bool, state, config string) (c *client, stop func(), err error) {
+func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop func(), err error) {
+	ctx := cmd.Context()
 	if c := newClient(base, plain); base != "" || c.base != defaultURL {
 		return c, func() {}, nil
 	}
@@ -170,11 +171,12 @@ func serverFor(ctx context.Context, base string, plain bool, state, config strin
 	if c.serves(probe) {
 		return c, func() {}, nil
 	}
-	conf, err := server.LoadConfig(config)
+	conf, err := loadConfig(cmd)
 	if err != nil {
 		return nil, nil, err
 	}
-	if state, err = filepath.Abs(state); err != nil {
+	state, err := filepath.Abs(conf.State)
+	if err != nil {
 		return nil, nil, err
 	}
 	log := slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))

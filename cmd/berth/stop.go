@@ -12,7 +12,6 @@ import (
 )
 
 func newStop() *cobra.Command {
-	var state, config string
 	var all bool
 	var patience time.Duration
 	cmd := &cobra.Command{
@@ -27,7 +26,11 @@ volumes. No server needs to run.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
-			state, err := filepath.Abs(state)
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return err
+			}
+			state, err := filepath.Abs(c.State)
 			if err != nil {
 				return err
 			}
@@ -44,10 +47,6 @@ volumes. No server needs to run.`,
 			if !all {
 				return nil
 			}
-			c, err := server.LoadConfig(config)
-			if err != nil {
-				return err
-			}
 			n, err := server.EndContainers(ctx, state, c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
 			if err != nil {
 				return err
@@ -56,8 +55,8 @@ volumes. No server needs to run.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
-	cmd.Flags().StringVar(&config, "config", "", "configuration file of the server, which names the driver")
+	cmd.Flags().String("state", server.DefaultState(), "directory for all state")
+	configFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also end all containers")
 	cmd.Flags().DurationVar(&patience, "patience", time.Minute, "how long to wait for the server to end")
 	return cmd

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/server"
 )
 
 // orders are characters that would control or mislead a terminal, in text from a sandbox or another
@@ -132,11 +133,8 @@ func TestLogGivesNoOrders(t *testing.T) {
 		defer r.Close()
 		old := os.Stderr
 		os.Stderr = w
-		log, err := newLogger(format)
+		log, _ := newLogger(server.LogConfig{Format: format})
 		os.Stderr = old
-		if err != nil {
-			t.Fatal(err)
-		}
 		log.Info("name "+orders, "name", orders+"\nlevel=ERROR msg=forged", orders, "key", "group", slog.GroupValue(slog.String("x", orders)), "err", errors.New(orders))
 		w.Close()
 		text, err := io.ReadAll(r)

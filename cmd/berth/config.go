@@ -1,0 +1,118 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/berth-run/berth/server"
+)
+
+func newConfig() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "config",
+		Short: "Check, show or begin a configuration file of berth serve",
+	}
+	cmd.AddCommand(newConfigCheck(), newConfigShow(), newConfigInit())
+	return cmd
+}
+
+func newConfigCheck() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "check [FILE]",
+		Short: "Check a configuration as berth serve does",
+		Long: `Check a configuration as berth serve does at its start: the file, the environment
+variables that it names or that set its keys, and the files of certificates. Start nothing.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := loadConfig(cmd, args...)
+			if err == nil {
+				err = c.Verify()
+			}
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+			return err
+		},
+	}
+	serveFlags(cmd)
+	return cmd
+}
+
+func newConfigShow() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "show [FILE]",
+		Short: "Show the effective configuration, and where each value comes from",
+		Long: `Show the effective configuration in YAML. A comment on each line says where its value
+comes from: a line of the file, an environment variable, a flag, or the default. Keys,
+headers and passwords in addresses are masked.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := loadConfig(cmd, args...)
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(c.Show())
+			return err
+		},
+	}
+	serveFlags(cmd)
+	return cmd
+}
+
+func newConfigInit() *cobra.Command {
+	return &cobra.Command{
+		Use:   "init [FILE]",
+		Short: "Write a commented configuration file to begin with",
+		Long: `Write a configuration file to begin with, in which all keys are commented out, to FILE or
+to standard output. An existing file is not replaced.`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if len(args) == 0 {
+				_, err := cmd.OutOrStdout().Write(server.Starter)
+				return err
+			}
+			f, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
+			if errors.Is(err, fs.ErrExist) {
+				return fmt.Errorf("%s exists; name another file, or remove it first", args[0])
+			}
+			if err != nil {
+				return err
+			}
+			_, err = f.Write(server.Starter)
+			return errors.Join(err, f.Close())
+		},
+	}
+}
+
+// serveFlags adds the flags that are settings of a server.
+func serveFlags(cmd *cobra.Command) {
+	configFlag(cmd)
+	for _, s := range server.Settings {
+		cmd.Flags().String(s.Flag, s.Default(), s.Usage)
+	}
+}
+
+// configFlag adds the flag --config.
+func configFlag(cmd *cobra.Command) {
+	cmd.Flags().String("config", os.Getenv(server.ConfigVariable), "configuration file (YAML; see docs/configuration.md)")
+}
+
+// loadConfig loads the configuration for the flags of a command: --config, and those of
+// server.Settings that it has. A file wins over --config.
+func loadConfig(cmd *cobra.Command, file ...string) (*server.Config, error) {
+	from := server.Sources{Flags: map[string]string{}}
+	if f := cmd.Flags().Lookup("config"); f != nil {
+		from.Path = f.Value.String()
+	}
+	if len(file) > 0 {
+		from.Path = file[0]
+	}
+	cmd.Flags().Visit(func(f *pflag.Flag) { from.Flags[f.Name] = f.Value.String() })
+	return server.Load(from)
+}

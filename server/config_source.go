@@ -1,0 +1,274 @@
+package server
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"path/filepath"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth"
+)
+
+// A Setting is a key of the configuration that a flag of berth serve and an environment variable
+// also set. The flag wins, then the variable, then the file.
+type Setting struct {
+	Flag  string // without dashes
+	Key   string
+	Usage string
+}
+
+// Settings are all flags of berth serve, except --config.
+var Settings = []Setting{
+	{"listen", "server.listen", "address to serve on; one that is not loopback needs an API key first"},
+	{"state", "state", "directory for all state"},
+	{"preview-domain", "preview.domain", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.com"},
+	{"metrics-listen", "metrics.listen", "address for Prometheus to scrape /metrics: all projects, without a key"},
+	{"pprof-listen", "pprof.listen", "loopback address of Go profiles at /debug/pprof/"},
+	{"log-level", "log.level", "debug, info, warn or error"},
+	{"log-format", "log.format", "text or json"},
+}
+
+// ConfigVariable is the environment variable for --config.
+const ConfigVariable = "BERTH_CONFIG"
+
+// Variable returns the name of the setting's environment variable.
+func (s Setting) Variable() string {
+	return "BERTH_" + strings.ToUpper(strings.ReplaceAll(s.Flag, "-", "_"))
+}
+
+// Default returns the value of the setting if nothing sets it.
+func (s Setting) Default() string {
+	v := reflect.ValueOf(*defaultConfig())
+	for part := range strings.SplitSeq(s.Key, ".") {
+		for _, f := range fieldsOf(v) {
+			if f.key == part {
+				v = f.value
+				break
+			}
+		}
+	}
+	return v.String()
+}
+
+// Sources are the places from which a configuration is read.
+type Sources struct {
+	Path  string            // of the file; "" is none
+	Flags map[string]string // values of the flags that are set, by name
+}
+
+// An origin is where the value of a key was set. The zero origin is the default.
+type origin struct {
+	name string // path of the file, variable or flag
+	line int    // in the file; 0 for a variable or a flag
+}
+
+func (o origin) String() string {
+	switch {
+	case o.name == "":
+		return "default"
+	case o.line > 0:
+		return fmt.Sprintf("%s:%d", o.name, o.line)
+	}
+	return o.name
+}
+
+// defaultConfig returns the configuration if nothing is set. Values that depend on the machine are
+// zero; see Config.derived.
+func defaultConfig() *Config {
+	return &Config{
+		Driver: "gvisor", Template: "base", State: stateDirectory(), Currency: "usd",
+		Log:    LogConfig{Level: "info", Format: "text"},
+		Server: ServerConfig{Listen: "127.0.0.1:8080"},
+		Containers: ContainersConfig{CPU: 2, PIDs: 512, Disk: 10 << 30, Idle: 20 * time.Minute, MaxIdle: 7 * 24 * time.Hour, Sleep: 30 * time.Second,
+			Pool: defaultPool, OnExpiry: berth.OnExpiryDelete, SnapshotLife: 30 * 24 * time.Hour},
+		Shell:     ShellConfig{Timeout: 10 * time.Minute, MaxTimeout: time.Hour, Output: 32768},
+		Responses: ResponsesConfig{MaxOutput: 16 << 20, History: 64 << 20},
+		Budget:    BudgetConfig{MaxCost: "0", MaxFailures: 10, MaxRepeats: 50},
+		MCP:       MCPConfig{Timeout: 2 * time.Minute},
+		WebSearch: WebSearchConfig{Timeout: 20 * time.Second},
+		Store:     StoreConfig{Synchronous: "normal"},
+		Vectors:   VectorsConfig{Memory: 512 << 20, MaxText: 32 << 20},
+		Batches:   BatchesConfig{Concurrency: 8},
+		Retry:     RetryConfig{Attempts: 4, Patience: 2 * time.Minute, Continue: "again"},
+	}
+}
+
+// stateDirectory returns the default state directory.
+func stateDirectory() string {
+	if os.Getuid() == 0 {
+		return "/var/lib/berth"
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "berth-state"
+	}
+	return filepath.Join(home, ".local", "state", "berth")
+}
+
+// DefaultState returns the default of --state for commands without --config.
+func DefaultState() string { return cmp.Or(os.Getenv("BERTH_STATE"), stateDirectory()) }
+
+// LoadConfig reads a configuration file and the variables of Settings. If path is "", the values
+// that no variable sets are the defaults.
+func LoadConfig(path string) (*Config, error) { return Load(Sources{Path: path}) }
+
+// Load reads a configuration. Its errors name the file and line, the variable or the flag, the key,
+// and what is allowed.
+func Load(from Sources) (*Config, error) {
+	c := defaultConfig()
+	c.path, c.origins = from.Path, map[string]origin{}
+	if from.Path != "" {
+		text, err := os.ReadFile(from.Path)
+		if err != nil {
+			return nil, fmt.Errorf("read configuration: %w", err)
+		}
+		if err := c.decode(text); err != nil {
+			return nil, c.in(err)
+		}
+	}
+	for _, s := range Settings {
+		if value := os.Getenv(s.Variable()); value != "" {
+			if err := c.set(s.Key, value, origin{name: s.Variable()}); err != nil {
+				return nil, err
+			}
+		}
+		if value, set := from.Flags[s.Flag]; set {
+			if err := c.set(s.Key, value, origin{name: "--" + s.Flag}); err != nil {
+				return nil, err
+			}
+		}
+	}
+	if _, set := c.origins["shell.timeout"]; !set {
+		c.Shell.Timeout = min(c.Shell.Timeout, c.Shell.MaxTimeout)
+	}
+	if err := c.check(); err != nil {
+		return nil, c.in(err)
+	}
+	return c, nil
+}
+
+// set sets a key to the text of a variable or a flag.
+func (c *Config) set(key, value string, from origin) error {
+	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
+	parts := strings.Split(key, ".")
+	for i := len(parts) - 1; i >= 0; i-- {
+		n = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: parts[i]}, n}}
+	}
+	c.origins[key] = from
+	if err := (keyReader{lines: map[string]int{}}).check(n, reflect.TypeFor[Config](), keyPath{}); err != nil {
+		return c.in(err)
+	}
+	return c.in(n.Decode(c))
+}
+
+var (
+	yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
+	keyStart = regexp.MustCompile(`^[a-z_]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*`)
+	keyEnd   = regexp.MustCompile(`(?:\.[A-Za-z0-9_-]+|\[\d+\])$`)
+)
+
+// decode parses the text of a file. Its errors name keys.
+func (c *Config) decode(text []byte) error {
+	var document, second yaml.Node
+	d := yaml.NewDecoder(bytes.NewReader(text))
+	if err := d.Decode(&document); errors.Is(err, io.EOF) {
+		return nil // empty, or comments only
+	} else if err != nil {
+		return invalidYAML(err)
+	}
+	if err := d.Decode(&second); err == nil {
+		return &keyError{max(second.Line, 1), "a second YAML document begins here; put all keys into one, without a line ---"}
+	} else if !errors.Is(err, io.EOF) {
+		return invalidYAML(err)
+	}
+	if len(document.Content) == 0 {
+		return nil
+	}
+	lines := map[string]int{}
+	err := (keyReader{lines: lines}).check(document.Content[0], reflect.TypeFor[Config](), keyPath{})
+	for key, line := range lines {
+		c.origins[key] = origin{c.path, line}
+	}
+	if err != nil {
+		return err
+	}
+	if err := document.Decode(c); err != nil {
+		return fmt.Errorf("invalid configuration: %w", err)
+	}
+	return nil
+}
+
+// invalidYAML returns the parser's error with its line.
+func invalidYAML(err error) error {
+	text := strings.TrimPrefix(err.Error(), "yaml: ")
+	line := 1
+	if m := yamlLine.FindStringSubmatch(text); m != nil {
+		line, _ = strconv.Atoi(m[1])
+		text = text[len(m[0]):]
+	}
+	return &keyError{line, "invalid YAML: " + text}
+}
+
+// in adds to an error where the key was set with which the error begins.
+func (c *Config) in(err error) error {
+	if err == nil {
+		return nil
+	}
+	if all, ok := err.(interface{ Unwrap() []error }); ok && len(all.Unwrap()) > 0 {
+		var located []error
+		for _, e := range all.Unwrap() {
+			located = append(located, c.in(e))
+		}
+		return errors.Join(located...)
+	}
+	if k, ok := errors.AsType[*keyError](err); ok && k.line > 0 {
+		return fmt.Errorf("%s: %w", origin{c.path, k.line}, err)
+	}
+	for key := keyStart.FindString(err.Error()); key != ""; {
+		if o, set := c.origins[key]; set && o.line == 0 { // a variable or a flag stands for the key
+			return errors.New(o.name + strings.TrimPrefix(err.Error(), key))
+		} else if set {
+			return fmt.Errorf("%s: %w", o, err)
+		}
+		parent := keyEnd.ReplaceAllString(key, "")
+		if parent == key {
+			break
+		}
+		key = parent
+	}
+	if c.path == "" {
+		return err
+	}
+	return fmt.Errorf("%s: %w", c.path, err)
+}
+
+// checkAddresses checks the addresses to listen on.
+func (c *Config) checkAddresses() error {
+	for _, a := range []struct{ key, address string }{{"server.listen", c.Server.Listen}, {"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}} {
+		if a.address == "" && a.key != "server.listen" {
+			continue
+		}
+		if _, _, err := net.SplitHostPort(a.address); err != nil {
+			example := "127.0.0.1:8080"
+			if _, err := strconv.ParseUint(a.address, 10, 16); err == nil {
+				example = "127.0.0.1:" + a.address
+			}
+			return fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", a.key, a.address, example)
+		}
+	}
+	if c.Pprof.Listen != "" && !isLoopback(c.Pprof.Listen) {
+		return fmt.Errorf("pprof.listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", c.Pprof.Listen)
+	}
+	return nil
+}

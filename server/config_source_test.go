@@ -1,0 +1,138 @@
+package server
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+)
+
+// A flag wins over a variable, a variable over the file.
+func TestSources(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "berth.yaml")
+	if err := os.WriteFile(path, []byte("server: {listen: 127.0.0.1:1}\nmetrics: {listen: 127.0.0.1:2}\nlog:\n  level: debug\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv("BERTH_LISTEN", "127.0.0.1:11")
+	t.Setenv("BERTH_METRICS_LISTEN", "127.0.0.1:12")
+	t.Setenv("BERTH_LOG_FORMAT", "") // an empty variable is not set
+	c, err := Load(Sources{Path: path, Flags: map[string]string{"listen": "127.0.0.1:21", "verbose": "true"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Server.Listen != "127.0.0.1:21" || c.Metrics.Listen != "127.0.0.1:12" || c.Log.Level != "debug" || c.Log.Format != "text" {
+		t.Errorf("got %+v", c)
+	}
+	for key, want := range map[string]string{"server.listen": "--listen", "metrics.listen": "BERTH_METRICS_LISTEN", "log.level": path + ":4", "log.format": "default"} {
+		if got := c.origins[key].String(); got != want {
+			t.Errorf("%s comes from %q, want %q", key, got, want)
+		}
+	}
+	for name, value := range map[string]string{"BERTH_LISTEN": "8080", "BERTH_PPROF_LISTEN": "0.0.0.0:1", "BERTH_PREVIEW_DOMAIN": "127.0.0.1"} {
+		t.Run(name, func(t *testing.T) {
+			t.Setenv(name, value)
+			if _, err := LoadConfig(path); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
+				t.Errorf("got %v", err)
+			}
+		})
+	}
+}
+
+// The table in docs/configuration.md has all settings with their variables, keys and defaults.
+func TestSettingsManual(t *testing.T) {
+	manual, err := os.ReadFile("../docs/configuration.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, table, _ := strings.Cut(string(manual), "| flag | variable | key |")
+	table, _, _ = strings.Cut(table, "\n\n")
+	for _, s := range Settings {
+		if row := fmt.Sprintf("\n| `--%s` | `%s` | `%s` | ", s.Flag, s.Variable(), s.Key); !strings.Contains(table, row) {
+			t.Errorf("the table has no row %q", row)
+		} else if s.Flag != "state" && s.Default() != "" && !strings.Contains(strings.SplitAfter(strings.Split(table, row)[1], "\n")[0], "`"+s.Default()+"`") {
+			t.Errorf("the row of --%s does not show the default %s", s.Flag, s.Default())
+		}
+	}
+	if got, want := strings.Count(table, "\n| `--"), len(Settings)+1; got != want { // and --config
+		t.Errorf("the table has %d flags, want %d", got, want)
+	}
+}
+
+var commentedKey = regexp.MustCompile(`(?m)^# ( *(?:[a-z_]+:|- ).*)$`)
+
+// The starter file is valid as it is, and with its keys.
+func TestStarter(t *testing.T) {
+	if c, err := readConfig(t, string(Starter)); err != nil || len(c.origins) > 0 {
+		t.Errorf("got %v, %v", c, err)
+	}
+	text := commentedKey.ReplaceAllString(string(Starter), "$1")
+	c, err := readConfig(t, text)
+	if err != nil {
+		t.Fatalf("%v in\n%s", err, text)
+	}
+	if len(c.Models) != 2 || c.Server.Listen == "" || c.Metrics.Listen == "" || *c.Limits["default"].Responses != 50 {
+		t.Errorf("got %+v", c)
+	}
+}
+
+// What Show writes is a configuration with the same values, without secrets.
+func TestShow(t *testing.T) {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
+		t.Setenv(name, "")
+	}
+	t.Setenv("ANTHROPIC_API_KEY", "secret")
+	c, err := readConfig(t, "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(c.Show()); !strings.Contains(text, "match: \"claude-*\"") || !strings.Contains(text, "api_key_env: ANTHROPIC_API_KEY") || strings.Contains(text, "secret") {
+		t.Errorf("models of the environment: got\n%s", text)
+	}
+	for _, page := range []string{"../docs/configuration.md", "../docs/models.md"} {
+		manual, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for i, part := range strings.Split(string(manual), "```yaml\n")[1:] {
+			example, _, _ := strings.Cut(part, "```")
+			c, err := readConfig(t, example)
+			if err != nil {
+				t.Fatal(err)
+			}
+			var all []*UpstreamConfig
+			for i := range c.Models {
+				all = append(all, &c.Models[i].UpstreamConfig)
+			}
+			for _, u := range slices.AppendSeq(all, maps.Values(c.Upstreams)) {
+				if u.APIKey != "" {
+					u.APIKey = mask
+				}
+				for name := range u.Headers {
+					u.Headers[name] = mask
+				}
+			}
+			again, err := readConfig(t, string(c.Show()))
+			if err != nil {
+				t.Errorf("%s, example %d: %v in\n%s", page, i, err, c.Show())
+				continue
+			}
+			if diff := cmp.Diff(c.derived(), again, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmp.Comparer(func(a, b EgressRule) bool { return a.String() == b.String() })); diff != "" {
+				t.Errorf("%s, example %d:\n%s", page, i, diff)
+			}
+		}
+	}
+	c, err = readConfig(t, "upstreams: {a: {base_url: 'https://u:secret1@x.test/v1?key=secret2', api_key: secret3, headers: {X-Auth.a: secret4}, proxy: 'http://p:secret5@y'}}\nweb_search: {backend: brave, api_key: secret6}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if text := string(c.Show()); strings.Contains(text, "secret") || strings.Count(text, mask) != 6 {
+		t.Errorf("got\n%s", text)
+	}
+}
