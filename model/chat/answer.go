@@ -206,7 +206,7 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	if f.Reason == model.FinishStop && a.calls.nameless() {
 		return out, errors.New("the upstream sent a function call without a name")
 	}
-	return append(a.calls.emitAll(out), f), nil
+	return append(a.calls.end(a.calls.emitAll(out)), f), nil
 }
 
 // total converts usage to Responses.

@@ -25,15 +25,22 @@ type call struct {
 	name      string
 	arguments strings.Builder
 	emitted   bool
+	custom    bool // of a custom tool; its arguments lack their end
 }
 
 // take adds a piece and appends the deltas that are ready.
 func (c *calls) take(p *piece, out []model.Delta) []model.Delta {
 	n := c.find(p)
+	custom := p.Custom
 	if n < 0 || c.all[n].endedBefore(p) {
 		out = c.emitAll(out)
-		c.all = append(c.all, &call{index: p.Index})
+		c.all = append(c.all, &call{index: p.Index, custom: custom != nil})
 		n = len(c.all) - 1
+		if custom != nil {
+			p = p.fromCustom(true)
+		}
+	} else if custom != nil {
+		p = p.fromCustom(false)
 	}
 	a := c.all[n]
 	if a.emitted {
@@ -78,7 +85,7 @@ func (c *calls) find(p *piece) int {
 // endedBefore reports whether a piece starts another call although it points to this
 // one. Only a piece with a name starts a call.
 func (a *call) endedBefore(p *piece) bool {
-	if p.Function.Name == "" {
+	if p.Function.Name == "" && (p.Custom == nil || p.Custom.Name == "") {
 		return false
 	}
 	if p.ID != "" && a.id != "" {

@@ -40,6 +40,10 @@ type Options struct {
 	// CallIDLength bounds the ids of calls, in bytes. Longer ids are replaced by a
 	// digest of that length. The default is 40, OpenAI's bound. Mistral requires 9.
 	CallIDLength int
+
+	// CustomTools selects how custom tools are sent: "native", with their grammars, or
+	// "function". The default is native for api.openai.com, and function elsewhere.
+	CustomTools string
 }
 
 // A Provider is one upstream. It is safe for concurrent use.
@@ -74,7 +78,9 @@ func (o *Options) complete(host string) error {
 	name := "max_tokens"
 	if host == "api.openai.com" {
 		name = "max_completion_tokens"
+		o.CustomTools = cmp.Or(o.CustomTools, customNative)
 	}
+	o.CustomTools = cmp.Or(o.CustomTools, customFunction)
 	o.MaxTokens = cmp.Or(o.MaxTokens, name)
 	o.SystemRole = cmp.Or(o.SystemRole, "system")
 	o.CallIDLength = cmp.Or(o.CallIDLength, 40)
@@ -82,6 +88,7 @@ func (o *Options) complete(host string) error {
 		upstream.Check("max_tokens", o.MaxTokens, "max_tokens", "max_completion_tokens"),
 		upstream.Check("system_role", o.SystemRole, "system", "developer"),
 		upstream.Check("reasoning", o.Reasoning, "reasoning", "reasoning_content"),
+		upstream.Check("custom_tools", o.CustomTools, customNative, customFunction),
 	)
 }
 

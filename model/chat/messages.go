@@ -15,7 +15,7 @@ func (p *Provider) messages(req *model.Request) ([]message, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{opts: &p.opts, log: p.up.Log, out: make([]message, 0, 1+len(turns)), ids: dialogue.IDs{Length: p.opts.CallIDLength}}
+	b := &builder{opts: &p.opts, log: p.up.Log, out: make([]message, 0, 1+len(turns)), ids: dialogue.IDs{Length: p.opts.CallIDLength}, custom: p.custom(req.Tools)}
 	if req.Instructions != "" {
 		b.system(p.opts.SystemRole, req.Instructions, "")
 	}
@@ -32,6 +32,8 @@ type builder struct {
 	log  *slog.Logger
 	out  []message
 	ids  dialogue.IDs
+
+	custom map[string]bool // names of custom tools
 }
 
 func (b *builder) turn(t dialogue.Turn) error {
@@ -81,7 +83,7 @@ func (b *builder) assistant(t dialogue.Turn) error {
 		}
 		c := p.Call
 		id := b.ids.For(c.ID)
-		m.ToolCalls = append(m.ToolCalls, toolCall{ID: id, Type: "function", Function: functionCall{Name: c.Name, Arguments: string(c.Arguments)}})
+		m.ToolCalls = append(m.ToolCalls, newToolCall(id, c, b.custom[c.Name]))
 		text, shown, err := b.output(c.Output)
 		if err != nil {
 			return err

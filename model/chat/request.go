@@ -39,7 +39,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	if out.ResponseFormat, err = newResponseFormat(req.Text.Format); err != nil {
 		return nil, err
 	}
-	if err := out.setTools(req); err != nil {
+	if err := out.setTools(req, p.custom(req.Tools)); err != nil {
 		return nil, err
 	}
 	out.Messages, err = p.messages(req)
@@ -51,11 +51,15 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 var noParameters = json.RawMessage(`{"type":"object","properties":{}}`)
 
 // setTools adds the tools and the fields that are valid only with tools.
-func (r *request) setTools(req *model.Request) error {
+func (r *request) setTools(req *model.Request, custom map[string]bool) error {
 	if len(req.Tools) == 0 {
 		return nil
 	}
 	for _, t := range req.Tools {
+		if custom[t.Name] {
+			r.Tools = append(r.Tools, newCustomTool(t.Custom))
+			continue
+		}
 		f := function{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict != nil && *t.Strict}
 		if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
 			f.Parameters = noParameters
@@ -63,13 +67,16 @@ func (r *request) setTools(req *model.Request) error {
 		if !dialogue.IsObject(f.Parameters) {
 			return berth.Invalid("tools", "The parameters of function '%s' are not a JSON schema.", t.Name)
 		}
-		r.Tools = append(r.Tools, tool{Type: "function", Function: f})
+		r.Tools = append(r.Tools, tool{Type: "function", Function: &f})
 	}
 	switch req.ToolChoice.Mode {
 	case "none", "required":
 		r.ToolChoice = req.ToolChoice.Mode
 	case "function":
-		r.ToolChoice = namedTool{Type: "function", Function: toolName{req.ToolChoice.Name}}
+		r.ToolChoice = namedTool{Type: "function", Function: &toolName{req.ToolChoice.Name}}
+		if custom[req.ToolChoice.Name] {
+			r.ToolChoice = namedTool{Type: berth.ToolCustom, Custom: &toolName{req.ToolChoice.Name}}
+		}
 	}
 	if !req.ParallelToolCalls { // true is the default and unknown to some upstreams
 		r.ParallelToolCalls = new(bool)

@@ -75,9 +75,15 @@ type file struct {
 }
 
 type toolCall struct {
-	ID       string       `json:"id"`
-	Type     string       `json:"type"` // "function"
-	Function functionCall `json:"function"`
+	ID       string        `json:"id"`
+	Type     string        `json:"type"` // "function" or "custom"
+	Function *functionCall `json:"function,omitempty"`
+	Custom   *customCall   `json:"custom,omitempty"`
+}
+
+type customCall struct {
+	Name  string `json:"name"`
+	Input string `json:"input"`
 }
 
 type functionCall struct {
@@ -86,8 +92,26 @@ type functionCall struct {
 }
 
 type tool struct {
-	Type     string   `json:"type"` // "function"
-	Function function `json:"function"`
+	Type     string      `json:"type"` // "function" or "custom"
+	Function *function   `json:"function,omitempty"`
+	Custom   *customTool `json:"custom,omitempty"`
+}
+
+type customTool struct {
+	Name        string        `json:"name"`
+	Description string        `json:"description,omitempty"`
+	Format      *customFormat `json:"format,omitempty"`
+}
+
+// A customFormat has a level more than that of Responses.
+type customFormat struct {
+	Type    string         `json:"type"` // "text" or "grammar"
+	Grammar *customGrammar `json:"grammar,omitempty"`
+}
+
+type customGrammar struct {
+	Definition string `json:"definition"`
+	Syntax     string `json:"syntax"`
 }
 
 type function struct {
@@ -98,8 +122,9 @@ type function struct {
 }
 
 type namedTool struct {
-	Type     string   `json:"type"` // "function"
-	Function toolName `json:"function"`
+	Type     string    `json:"type"` // "function" or "custom"
+	Function *toolName `json:"function,omitempty"`
+	Custom   *toolName `json:"custom,omitempty"`
 }
 
 type toolName struct {
@@ -148,7 +173,8 @@ type essential struct {
 type essentialOutput struct {
 	Content   content `json:"content"`
 	ToolCalls []struct {
-		Function pieceBody `json:"function"`
+		Function pieceBody   `json:"function"`
+		Custom   *customCall `json:"custom"`
 	} `json:"tool_calls"`
 	FunctionCall *pieceBody `json:"function_call"`
 }
@@ -166,9 +192,10 @@ type output struct {
 
 // A piece is a part of a call.
 type piece struct {
-	Index    *int      `json:"index"`
-	ID       string    `json:"id"`
-	Function pieceBody `json:"function"`
+	Index    *int        `json:"index"`
+	ID       string      `json:"id"`
+	Function pieceBody   `json:"function"`
+	Custom   *customCall `json:"custom"` // in place of Function
 }
 
 type pieceBody struct {
