@@ -39,6 +39,10 @@ type Event struct {
 
 	PartialImageIndex *int   `json:"partial_image_index,omitempty"`
 	PartialImage      string `json:"partial_image_b64,omitempty"`
+	Size              string `json:"size,omitempty"` // this and the next three: of a partial image
+	Quality           string `json:"quality,omitempty"`
+	Background        string `json:"background,omitempty"`
+	OutputFormat      string `json:"output_format,omitempty"`
 
 	*EventError // a copy of Error; see ErrorEvent
 }

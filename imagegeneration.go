@@ -11,6 +11,22 @@ type ImageGenerationTool struct {
 	OutputFormat      string `json:"output_format,omitempty"`      // png, webp or jpeg
 	OutputCompression *int   `json:"output_compression,omitempty"` // percent
 	PartialImages     int    `json:"partial_images,omitempty"`     // shown while the image is made
+
+	Action         string     `json:"action,omitempty"`           // ImageGenerate, ImageEdit or auto, the default
+	InputFidelity  string     `json:"input_fidelity,omitempty"`   // of an edit: high or low
+	InputImageMask *ImageMask `json:"input_image_mask,omitempty"` // of an edit: its transparent area is changed
+}
+
+// The values of ImageGenerationTool.Action besides auto.
+const (
+	ImageGenerate = "generate"
+	ImageEdit     = "edit"
+)
+
+// An ImageMask is an image: a URL, which may be a data: URL, or a file.
+type ImageMask struct {
+	ImageURL string `json:"image_url,omitempty"`
+	FileID   FileID `json:"file_id,omitempty"`
 }
 
 // An ImageGenerationCall is an image that the model requested.
@@ -31,5 +47,6 @@ type ImageGenerationCall struct {
 // ImageGenerationBerth extends OpenAI's image_generation_call.
 type ImageGenerationBerth struct {
 	CallBerth
-	Error string `json:"error,omitempty"` // why there is no image
+	Error  string `json:"error,omitempty"`  // why there is no image
+	Images []int  `json:"images,omitempty"` // the edited ones: their numbers in the conversation, from 1
 }

@@ -89,6 +89,10 @@ type FunctionTool struct {
 	// Custom is the custom tool for which the function stands, under the function's name, or
 	// nil. An upstream that has custom tools gets it in place of the function.
 	Custom *CustomTool `json:"-"`
+
+	// Native is the hosted tool for which the function stands, if the upstream has that tool
+	// itself, or nil. The upstream gets it in place of the function.
+	Native *Tool `json:"-"`
 }
 
 // A CustomTool is a tool that the client runs and whose input is text in its own format.

@@ -127,9 +127,10 @@ func (a *admission) checkID(ctx context.Context) error {
 // bindTools binds the tools of the request and checks the fields that depend on them.
 func (a *admission) bindTools(ctx context.Context) (err error) {
 	e, r, t := a.engine, a.run, a.run.transcript
-	if r.tools, err = bindTools(e.Tools, tool.Context{Caller: a.caller, Include: a.req.Include}, r.record.Body, t.Items()); err != nil {
+	if r.tools, err = bindTools(e.Tools, r.toolContext(a.caller, a.req.Include), r.record.Body, t.Items()); err != nil {
 		return err
 	}
+	r.tools.setNative(t)
 	for i, entry := range a.req.Tools {
 		kind := e.Tools.Kind(entry.Type())
 		if kind == nil || kind.Admit == nil {
@@ -203,7 +204,7 @@ func (a *admission) settle(ctx context.Context) error {
 		if tools[i], err = kind.Container.Settle(t, id); err != nil {
 			return err
 		}
-		if err := a.rebind(kind, tool.Context{Caller: bound, Include: a.req.Include}, tools[i]); err != nil {
+		if err := a.rebind(kind, r.toolContext(bound, a.req.Include), tools[i]); err != nil {
 			return err
 		}
 		r.record.Container = id

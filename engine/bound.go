@@ -11,6 +11,9 @@ const (
 	// deltaOverhead is added to the size of each delta, so that an endless stream of
 	// empty deltas reaches the limit as well.
 	deltaOverhead = 16
+	// imageShare is the part of an image's bytes that counts for Limits.Output: the limit is
+	// meant for text, and one image has megabytes.
+	imageShare = 16
 	// maxItems bounds the items in the output of one response.
 	maxItems = 10_000
 )
@@ -32,6 +35,10 @@ func sizeOfDelta(delta model.Delta) int64 {
 		n += len(d.ID) + len(d.Name) + len(d.Arguments)
 	case model.Item:
 		n += len(d.Item.Raw())
+	case model.Native:
+		if n += len(d.Event.PartialImage) / imageShare; d.Event.Item != nil {
+			n += len(d.Event.Item.Raw()) / imageShare
+		}
 	}
 	return int64(n)
 }

@@ -10,6 +10,7 @@ import (
 	"iter"
 	"log/slog"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -277,6 +278,7 @@ type playedModel struct {
 	turns    []turn
 	requests []*model.Request
 	window   int
+	native   []string      // types of the tools that the upstream has itself
 	gate     chan struct{} // if set, each turn first waits for one value
 	called   chan struct{} // receives one value for each call
 }
@@ -287,6 +289,9 @@ func (m *playedModel) Route(name string) (model.Provider, string, error) {
 	}
 	return m, "upstream-name", nil
 }
+
+// HasTool implements model.ToolOwner.
+func (m *playedModel) HasTool(_, toolType string) bool { return slices.Contains(m.native, toolType) }
 
 func (m *playedModel) Window(string) int { return m.window }
 

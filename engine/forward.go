@@ -52,18 +52,18 @@ func (e *Engine) Embed(ctx context.Context, p berth.ProjectID, name string, text
 	return embedding.Decode(body, len(texts))
 }
 
-// Images sends a request of /v1/images/generations to the upstream of a model, and yields
-// the JSON of its answer, or of each event if fields request a stream. It counts as usage of
+// Images sends a request of /v1/images/generations or /v1/images/edits to the upstream of a
+// model, and yields the JSON of its answer, or of each event if its fields request a stream. It counts as usage of
 // the project. It does not retry: an image costs too much to be made twice.
-func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage) iter.Seq2[[]byte, error] {
+func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, image model.Forwarded) iter.Seq2[[]byte, error] {
 	return func(yield func([]byte, error) bool) {
 		provider, upstream, err := e.Models.Route(name)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		req := ForwardRequest{Model: name, Usage: store.UsageImage,
-			Forwarded: model.Forwarded{Endpoint: "images/generations", Fields: fields, Stream: string(fields["stream"]) == "true"}}
+		image.Stream = string(image.Fields["stream"]) == "true"
+		req := ForwardRequest{Model: name, Usage: store.UsageImage, Forwarded: image}
 		for d, err := range model.Forward(ctx, provider, &model.Request{Model: upstream, Forwarded: &req.Forwarded}) {
 			if err != nil {
 				yield(nil, err)

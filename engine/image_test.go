@@ -17,6 +17,7 @@ import (
 type painter struct {
 	model  string
 	fields string
+	edited string
 	events []string
 	err    error
 }

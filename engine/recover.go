@@ -10,7 +10,6 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/tool"
 )
 
 // Recover resumes the runs that an earlier process of this server left unfinished, and
@@ -129,10 +128,11 @@ func (r *run) bind(ctx context.Context) error {
 		return err
 	}
 	r.transcript = e.transcripts.Restore(rec, chain)
-	bound := tool.Context{Caller: berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, Include: rec.Request.Include}
+	bound := r.toolContext(berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, rec.Request.Include)
 	if r.tools, err = bindTools(e.Tools, bound, rec.Body, slices.Concat(r.transcript.Items(), rec.Body.Output)); err != nil {
 		return err
 	}
+	r.tools.setNative(r.transcript)
 	r.guard = newGuard(rec, r.tools, e)
 	if r.origin = transcript.OriginOf(rec.Body); r.origin.Upstream == "" {
 		r.origin = chain.Origin

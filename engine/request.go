@@ -22,6 +22,10 @@ func (r *run) request(ctx context.Context, first bool, limit int) (*model.Reques
 	out.Instructions = r.guard.instructed(out.Instructions)
 	out.Tools, out.ToolChoice = r.offered(first)
 	out.Tools = r.tools.advise(out.Tools, r.upstream)
+	out.MaxToolCalls = r.nativeLimit(out.Tools)
+	if err := r.addMasks(ctx, out.Tools); err != nil {
+		return nil, view, err
+	}
 	return out, view, nil
 }
 

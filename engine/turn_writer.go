@@ -19,8 +19,10 @@ type turnWriter struct {
 	message  *openMessage
 	thought  *openThought
 	calls    map[int]*openCall       // by the provider's index; includes closed ones
+	native   map[int]*nativeItem     // open, by the provider's index
 	whole    []berth.Item            // received in one piece; stored with the next events
 	next     int                     // the place of the next item
+	output   []berth.Item            // of the response, before the delta
 	drafts   drafts                  // of the open items
 	citables map[string]tool.Citable // that the model may cite, by markKey
 
@@ -37,7 +39,7 @@ func (w *turnWriter) write(ctx context.Context, delta model.Delta) error {
 		w.cite(ctx)
 	}
 	return w.run.writer.Queue(ctx, func(body berth.Response) []berth.Event {
-		w.next = len(body.Output)
+		w.next, w.output = len(body.Output), body.Output
 		events := w.events(delta)
 		w.drafts.add(events)
 		return events
@@ -55,6 +57,8 @@ func (w *turnWriter) events(delta model.Delta) []berth.Event {
 		return w.writeThought(w.closeBefore(w.thought != nil && w.thought.summary == d.Summary), d)
 	case model.Call:
 		return w.writeCall(d)
+	case model.Native:
+		return w.writeNative(d)
 	case model.Item:
 		w.hold(d)
 	}
@@ -77,6 +81,7 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 		events := w.closeText(cut)
 		if !cut {
 			events = append(events, w.closeCalls(func(*openCall) bool { return true })...)
+			events = append(events, w.closeNative()...)
 		}
 		w.drafts.add(events)
 		body = fold(body, events)
@@ -119,6 +124,11 @@ func (w *turnWriter) abandon(ctx context.Context) error {
 	for _, c := range w.calls {
 		if c.hosted && !c.closed {
 			w.run.hostedCalls-- // it will not be made
+		}
+	}
+	for _, n := range w.native {
+		if w.run.engine.Tools.IsHosted(n.item) {
+			w.run.hostedCalls--
 		}
 	}
 	return w.run.writer.Update(ctx, func(body berth.Response) []berth.Event {

@@ -50,9 +50,14 @@ func (e *Engine) outlook(ctx context.Context, p berth.ProjectID, req *berth.Resp
 	if err := transcript.Configure(body, o.view.Items); err != nil {
 		return o, err
 	}
-	tools, err := bindTools(e.Tools, tool.Context{Caller: berth.Caller{Project: p}, Include: req.Include}, body, o.view.Items)
+	tools, err := bindTools(e.Tools, tool.Context{Caller: berth.Caller{Project: p}, Include: req.Include, Native: nativeTools(o.provider, upstream)}, body, o.view.Items)
 	if err != nil {
 		return o, err
+	}
+	if tools.setNative(t); t.Native != nil {
+		if o.view, err = t.View(ctx, nil); err != nil {
+			return o, err
+		}
 	}
 	o.request = newRequest(req, body, o.view.Lowered)
 	o.request.Model, o.request.Tools, o.request.ToolChoice = upstream, tools.advise(tools.specs, upstream), tools.choice

@@ -119,6 +119,8 @@ func (m *measure) item(it berth.Item) {
 		m.text(c.Arguments)
 	case berth.ItemFunctionCallOutput:
 		m.output(it)
+	case berth.ItemImageGenerationCall, berth.ItemComputerCallOutput: // an image
+		m.tokens += tokensPerMessage + tokensPerPicture
 	default:
 		m.tokens += tokensPerMessage
 		m.text(string(it.Raw()))

@@ -23,9 +23,20 @@ type Forwarded struct {
 	Endpoint string                     // below the base URL: "embeddings"
 	Fields   map[string]json.RawMessage // of the request; the provider sets "model"
 
+	// Files are sent with the fields as a multipart form, if there are any.
+	Files []FormFile
+
 	// Stream is set if Fields request a stream. The provider then yields a Body for each
 	// event.
 	Stream bool
+}
+
+// A FormFile is a file of a multipart form.
+type FormFile struct {
+	Field     string // of the form: "image[]"
+	Name      string // of the file
+	MediaType string
+	Content   []byte
 }
 
 // A Body is the whole answer to a Forwarded, or an event of its stream, in JSON.

@@ -40,8 +40,10 @@ type Lister interface {
 
 // A Request is one turn as a provider receives it. Hosted tools have been lowered:
 // Tools holds functions only, and Items holds only messages, reasoning, function calls
-// and function call outputs. Item types unknown to Berth remain; a provider drops them
-// unless its upstream speaks Responses. File ids have been replaced by data.
+// and function call outputs. Tools that the upstream has itself, see ToolOwner, are
+// functions with a Native, and their calls and outputs remain as they are. Item types
+// unknown to Berth remain; a provider drops them unless its upstream speaks Responses. File
+// ids have been replaced by data.
 type Request struct {
 	Model             string // the upstream's name for it
 	Instructions      string
@@ -58,6 +60,7 @@ type Request struct {
 	Reasoning         berth.ReasoningConfig
 	User              string
 	Hints             Hints
+	MaxToolCalls      int            // of the calls of a FunctionTool.Native that the upstream makes; 0 means no limit
 	Sampling          berth.Sampling // a provider refuses the fields that it does not support: RefuseSampling
 
 	// Forwarded is the request of another endpoint, which only a Forwarder gets. It
@@ -96,8 +99,8 @@ type ToolChoice struct {
 	Name string // for "function"
 }
 
-// A Delta is one piece of a model's output: Text, Refusal, Thought, Call, Item or
-// Finish.
+// A Delta is one piece of a model's output: Text, Refusal, Thought, Call, Item, Native
+// or Finish.
 type Delta interface{ delta() }
 
 type (
@@ -137,6 +140,15 @@ type (
 		Ends bool
 	}
 
+	// Native is a step of an output item that the upstream makes with a tool of its own: a
+	// FunctionTool.Native. The first step of an Index is response.output_item.added and the
+	// last one response.output_item.done, both with the item; those between are the tool's
+	// events about it. The engine stores them unchanged.
+	Native struct {
+		Index int
+		Event berth.Event
+	}
+
 	// Finish ends the turn.
 	Finish struct {
 		Reason FinishReason
@@ -155,6 +167,7 @@ func (Refusal) delta() {}
 func (Thought) delta() {}
 func (Call) delta()    {}
 func (Item) delta()    {}
+func (Native) delta()  {}
 func (Finish) delta()  {}
 
 // A FinishReason is the reason why a turn ended.

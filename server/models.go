@@ -39,11 +39,15 @@ type providerKind struct {
 // providers maps provider names in the configuration to providers.
 var providers = map[string]providerKind{
 	providerOpenAI: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
-		return openai.New(openai.Options{Options: up, Reasoning: m.Reasoning, CustomTools: m.CustomTools})
-	}, []string{"reasoning", "custom_tools"}},
+		opts := openai.Options{Options: up, Reasoning: m.Reasoning, CustomTools: m.CustomTools}
+		if m.NativeTools != nil {
+			opts.NativeTools = append([]string{}, *m.NativeTools...)
+		}
+		return openai.New(opts)
+	}, []string{"reasoning", "custom_tools", "native_tools"}},
 	providerChat: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
-		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength})
-	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length"}},
+		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength, CustomTools: m.CustomTools})
+	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length", "custom_tools"}},
 	providerAnthropic: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return anthropic.New(anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking, Structured: m.Structured, Cache: m.Cache})
 	}, []string{"max_output_tokens", "thinking", "structured", "cache"}},
@@ -58,7 +62,7 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 		name string
 		set  bool
 	}{
-		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""}, {"call_id_length", m.CallIDLength != 0}, {"custom_tools", m.CustomTools != ""},
+		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""}, {"call_id_length", m.CallIDLength != 0}, {"custom_tools", m.CustomTools != ""}, {"native_tools", m.NativeTools != nil},
 		{"max_output_tokens", m.MaxOutputTokens != 0}, {"thinking", m.Thinking != ""}, {"structured", m.Structured != ""}, {"cache", m.Cache != ""},
 	} {
 		if k.set {

@@ -40,15 +40,16 @@ type UpstreamConfig struct {
 	Prices map[string]PriceConfig `yaml:"prices"`
 
 	// Settings of the provider's dialect; see the provider's Options.
-	SystemRole      string `yaml:"system_role"`       // chat: system (the default) or developer
-	MaxTokens       string `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
-	Reasoning       string `yaml:"reasoning"`         // chat: the field that accepts reasoning in input, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
-	CustomTools     string `yaml:"custom_tools"`      // openai: native or function. Default: native for OpenAI's own server
-	CallIDLength    int    `yaml:"call_id_length"`    // chat: maximum length of call ids. Default: 40; Mistral requires 9
-	MaxOutputTokens int    `yaml:"max_output_tokens"` // anthropic: limit for requests without one. Default: the model's
-	Thinking        string `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
-	Structured      string `yaml:"structured"`        // anthropic: how to enforce a JSON schema, format or tool. Default: by the model
-	Cache           string `yaml:"cache"`             // anthropic: how long the context is cached, 5m (the default), 1h or off
+	SystemRole      string    `yaml:"system_role"`       // chat: system (the default) or developer
+	MaxTokens       string    `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
+	Reasoning       string    `yaml:"reasoning"`         // chat: the field that accepts reasoning in input, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
+	CustomTools     string    `yaml:"custom_tools"`      // openai and chat: native or function. Default: native for OpenAI's own server
+	NativeTools     *[]string `yaml:"native_tools"`      // openai: hosted tools that the upstream runs itself, of image_generation, computer and computer_use_preview. Default: those of OpenAI's models for OpenAI's own server
+	CallIDLength    int       `yaml:"call_id_length"`    // chat: maximum length of call ids. Default: 40; Mistral requires 9
+	MaxOutputTokens int       `yaml:"max_output_tokens"` // anthropic: limit for requests without one. Default: the model's
+	Thinking        string    `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
+	Structured      string    `yaml:"structured"`        // anthropic: how to enforce a JSON schema, format or tool. Default: by the model
+	Cache           string    `yaml:"cache"`             // anthropic: how long the context is cached, 5m (the default), 1h or off
 }
 
 // TLSConfig configures the verification of an upstream's certificate, and Berth's own

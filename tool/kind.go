@@ -59,6 +59,25 @@ type Context struct {
 	Namespace string       // of the tool, or empty
 	Include   []string     // the request's "include"
 	Tools     []berth.Tool // the request's "tools"
+
+	// Native reports whether the upstream has the tool of a type of "tools" itself; nil means
+	// that it has none. Such a tool sets FunctionTool.Native.
+	Native func(toolType string) bool
+
+	Pictures Pictures // of the response; nil if none can be read
+}
+
+// IsNative reports whether the upstream has the tool of a type of "tools" itself.
+func (c Context) IsNative(toolType string) bool { return c.Native != nil && c.Native(toolType) }
+
+// Pictures are images that a call may read. Errors that are *berth.Error are for the
+// client. Only Call.Run may use them.
+type Pictures interface {
+	// Conversation returns the images that the user sent and those that were generated, in
+	// order, as data: URLs or links.
+	Conversation(context.Context) ([]string, error)
+	// File returns an uploaded image as a data: URL.
+	File(context.Context, berth.FileID) (string, error)
 }
 
 // A Container describes how a tool names the container of its calls.

@@ -28,17 +28,24 @@ func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Ite
 	tools := t.service.Tools
 	items = settled(tools, items)
 	outputs := Outputs(tools, items)
+	native := t.natives(items, outputs)
 	out := make([]berth.Item, 0, len(items))
 	for i, it := range items {
 		_, answered := outputs[i]
 		if it.Status() == berth.StatusIncomplete && !answered && !tools.IsOutput(it) && !wasCut(tools, items, i) || unseen[it.Type()] || tools.IsListing(it) {
 			continue
 		}
-		low, err := t.lowerItem(ctx, it)
+		show := t.lowerItem
+		if native[i] {
+			show = t.native
+		}
+		low, err := show(ctx, it)
 		if err != nil {
 			return nil, t.atInput(it, err)
 		}
-		out = append(out, low)
+		if out = append(out, low); native[i] {
+			continue
+		}
 		if answered && tools.HoldsOutput(it) {
 			answer, err := tools.LowerAnswer(it)
 			if err != nil {

@@ -54,6 +54,10 @@ type Transcript struct {
 	Chain Chain
 	Input []berth.Item // with references resolved and files fetched
 
+	// Native reports whether the upstream has the tool of a function itself. Calls of such
+	// tools are not lowered. nil means that it has none.
+	Native func(function string) bool
+
 	service *Service
 	project berth.ProjectID
 	prompt  []berth.Item // of the request's prompt, before all others

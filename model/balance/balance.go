@@ -11,11 +11,13 @@
 package balance
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"iter"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -51,6 +53,7 @@ var (
 	_ model.Provider  = (*Group)(nil)
 	_ model.Lister    = (*Group)(nil)
 	_ model.Forwarder = (*Group)(nil)
+	_ model.ToolOwner = (*Group)(nil)
 )
 
 // New returns a group.
@@ -93,6 +96,14 @@ func (g *Group) Forward(ctx context.Context, req *model.Request) iter.Seq2[model
 			yield(nil, err)
 		}
 	}
+}
+
+// HasTool implements model.ToolOwner. All targets must have the tool, because any of them
+// may answer.
+func (g *Group) HasTool(name, toolType string) bool {
+	return !slices.ContainsFunc(g.targets(), func(t Target) bool {
+		return !model.HasTool(t.Upstream.opts.Keys[0].Provider, cmp.Or(t.Model, name), toolType)
+	})
 }
 
 // try tries the targets in order until one answers. It returns an error only if it has

@@ -93,6 +93,7 @@ type responsesWriter struct {
 	kind   string // its kind: message, refusal or reasoning
 	text   string // its text
 	calls  map[int]*startedCall
+	places map[int]int // in the output, of items of the vendor's own tools, by the step's index
 }
 
 // A startedCall is a call that has started, with its index in the output.
@@ -148,6 +149,8 @@ func (s *responsesWriter) step(step Step) bool {
 		return s.begin("reasoning") && s.about("response.reasoning_summary_text.delta", map[string]any{"summary_index": 0, "delta": step.Text}, step.Text)
 	case Sealed:
 		return s.close() && s.add(map[string]any{"id": "rs_double", "type": "reasoning", "summary": []any{}}) && s.done(len(s.output)-1, reasoningItem(""))
+	case model.Native:
+		return s.native(step)
 	case model.Item:
 		return s.close() && s.add(step.Item) && s.done(len(s.output)-1, step.Item)
 	case model.Call:

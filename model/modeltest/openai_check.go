@@ -16,10 +16,11 @@ type responsesRequest struct {
 	Model             string            `json:"model"`
 	Input             []json.RawMessage `json:"input"`
 	Instructions      *string           `json:"instructions"`
-	Tools             []responsesTool   `json:"tools"`
+	Tools             []json.RawMessage `json:"tools"`
 	ToolChoice        json.RawMessage   `json:"tool_choice"`
 	ParallelToolCalls *bool             `json:"parallel_tool_calls"`
 	MaxOutputTokens   *int              `json:"max_output_tokens"`
+	MaxToolCalls      *int              `json:"max_tool_calls"`
 	Temperature       *float64          `json:"temperature"`
 	TopP              *float64          `json:"top_p"`
 	TopLogprobs       *int              `json:"top_logprobs"`
@@ -110,8 +111,15 @@ func (c *check) responsesParameters(r *responsesRequest, got *Request) {
 
 func (c *check) responsesTools(r *responsesRequest, got *Request) {
 	names := map[string]bool{}
-	for i, t := range r.Tools {
+	for i, raw := range r.Tools {
 		path := fmt.Sprintf("tools[%d]", i)
+		if own := c.ownTool(raw); own != nil {
+			names[own.Name] = true
+			got.Tools = append(got.Tools, *own)
+			continue
+		}
+		var t responsesTool
+		c.strictly(raw, path, &t)
 		c.want(t.Type == "function", "Invalid value: '%s'.", t.Type)
 		c.want(functionName.MatchString(t.Name), "Invalid '%s.name': string does not match pattern.", path)
 		c.want(!names[t.Name], "%s: %s is there twice", path, t.Name)
@@ -140,7 +148,10 @@ func (c *check) responsesTools(r *responsesRequest, got *Request) {
 		Name string `json:"name"`
 	}
 	c.strictly(r.ToolChoice, "tool_choice", &named)
-	c.want(named.Type == "function" && names[named.Name], "Tool choice '%s' not found in 'tools' parameter.", named.Name)
+	if named.Name == "" && ownCalls[named.Type] != "" {
+		named.Type, named.Name = "function", named.Type
+	}
+	c.want((named.Type == "function" || named.Type == "custom") && names[named.Name], "Tool choice '%s' not found in 'tools' parameter.", named.Name)
 	got.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Name}
 }
 

@@ -15,6 +15,7 @@ type responsesInput struct {
 	outputs  map[string]Message // by call id
 	loose    string             // reasoning that nothing has followed yet
 	started  bool               // a message has been decoded
+	owned    []string           // ids of open calls of the vendor's computer
 	answered bool               // its calls are answered, so further output is another message
 }
 
@@ -30,6 +31,7 @@ type responsesItem struct {
 	CallID    string          `json:"call_id"`
 	Name      string          `json:"name"`
 	Arguments *string         `json:"arguments"`
+	Input     *string         `json:"input"` // of a custom tool's call
 	Output    json.RawMessage `json:"output"`
 
 	Summary          []responsesPart `json:"summary"`
@@ -53,11 +55,12 @@ type responsesPart struct {
 // fieldsOfItem holds the valid fields of each type of item.
 var fieldsOfItem = map[string]string{
 	"message": "role content phase", "function_call": "call_id name arguments", "function_call_output": "call_id output",
-	"reasoning": "summary content encrypted_content",
+	"reasoning": "summary content encrypted_content", "custom_tool_call": "call_id name input", "custom_tool_call_output": "call_id output",
 }
 
 var itemID = map[string]*regexp.Regexp{
 	"message": regexp.MustCompile(`^msg_[a-zA-Z0-9_-]{1,60}$`), "function_call": regexp.MustCompile(`^fc_[a-zA-Z0-9_-]{1,61}$`),
+	"custom_tool_call": regexp.MustCompile(`^ctc_`), "custom_tool_call_output": regexp.MustCompile(`^ctco_`),
 	"function_call_output": regexp.MustCompile(`^(fc|fco)_`), "reasoning": regexp.MustCompile(`^rs_[a-zA-Z0-9_-]{1,61}$`),
 }
 
@@ -72,6 +75,7 @@ func (in *responsesInput) read(raw []json.RawMessage, got *Request) {
 		allowed, known := fieldsOfItem[head.Type]
 		if !known {
 			in.other(i, head.Type)
+			in.own(i, head.Type, one, got)
 			continue
 		}
 		var it responsesItem
@@ -81,9 +85,12 @@ func (in *responsesInput) read(raw []json.RawMessage, got *Request) {
 		switch head.Type {
 		case "message":
 			in.message(i, &it, got)
+		case "custom_tool_call":
+			it.Arguments = it.Input
+			in.call(i, &it, got)
 		case "function_call":
 			in.call(i, &it, got)
-		case "function_call_output":
+		case "function_call_output", "custom_tool_call_output":
 			in.output(i, &it)
 		case "reasoning":
 			in.reasoning(i, &it, got)
@@ -95,7 +102,7 @@ func (in *responsesInput) read(raw []json.RawMessage, got *Request) {
 
 // other accepts items of the vendor's own tools without checks.
 func (in *responsesInput) other(i int, kind string) {
-	in.want(contains(kind, "web_search_call", "file_search_call", "compaction", "mcp_call", "item_reference"), "Invalid value: '%s'. Supported values are: …", kind)
+	in.want(contains(kind, "web_search_call", "file_search_call", "compaction", "mcp_call", "item_reference", "image_generation_call", "computer_call", "computer_call_output"), "Invalid value: '%s'. Supported values are: …", kind)
 	in.loose = ""
 }
 

@@ -59,7 +59,8 @@ type answer struct {
 	finish  *model.Finish
 	open    map[int]*openItem // by output index
 	calls   int
-	custom  bool // the request has custom tools
+	custom  bool                    // the request has custom tools
+	native  map[berth.ItemType]bool // of the items of the upstream's own tools
 	ids     dialogue.NewIDs
 }
 
@@ -68,10 +69,19 @@ type openItem struct {
 	phase   string
 	call    int  // of a function call
 	emitted bool // a part of it has been emitted
+
+	native berth.ItemType // of an item that the upstream makes with its own tool
+	callID string         // of such an item
 }
 
+// The events at the start and the end of an item.
+const (
+	eventItemAdded = string(berth.EventOutputItemAdded)
+	eventItemDone  = string(berth.EventOutputItemDone)
+)
+
 func newAnswer(req *model.Request, custom bool, log *slog.Logger) *answer {
-	return &answer{log: log, custom: custom, open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
+	return &answer{log: log, custom: custom, native: nativeTypes(req.Tools), open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // Events implements upstream.Answer.
@@ -107,14 +117,21 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	}
 	var it berth.Item
 	switch ev.Type {
-	case "response.output_item.added":
+	case eventItemAdded:
 		if err := it.UnmarshalJSON(ev.Item); err != nil {
 			return out, fmt.Errorf("%s: %w", ev.Type, err)
 		}
+		if a.native[it.Type()] {
+			a.open[ev.OutputIndex] = &openItem{native: it.Type()}
+			return a.nativeItem(&ev, it, out)
+		}
 		return a.start(ev.OutputIndex, it, out)
-	case "response.output_item.done":
+	case eventItemDone:
 		if err := it.UnmarshalJSON(ev.Item); err != nil {
 			return out, fmt.Errorf("%s: %w", ev.Type, err)
+		}
+		if a.native[it.Type()] {
+			return a.nativeItem(&ev, it, out)
 		}
 		return a.end(ev.OutputIndex, it, out), nil
 	case "response.completed", "response.incomplete":
@@ -127,6 +144,9 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 		return out, &upstream.Refusal{Body: fmt.Appendf(nil, `{"error":%s}`, orNull(failed))}
 	case "error":
 		return out, &upstream.Refusal{Body: bytes.Clone(data)}
+	}
+	if item := a.open[ev.OutputIndex]; item != nil && item.native != "" {
+		return a.nativeEvent(&ev, data, item, out)
 	}
 	return a.extend(&ev, out)
 }
@@ -214,7 +234,7 @@ func (a *answer) extend(ev *event, out []model.Delta) ([]model.Delta, error) {
 		out = append(out, model.Call{Index: item.call, Arguments: delta})
 	case "response.custom_tool_call_input.delta":
 		if a.custom {
-			out = append(out, model.Call{Index: item.call, Arguments: escaped(delta)})
+			out = append(out, model.Call{Index: item.call, Arguments: dialogue.Escape(delta)})
 		}
 	}
 	item.emitted = item.emitted || len(out) > emitted

@@ -26,7 +26,7 @@ func TestCustomTools(t *testing.T) {
 		`{"type":"response.custom_tool_call_input.delta","output_index":0,"delta":"é;"}`,
 		`{"type":"response.custom_tool_call_input.done","output_index":0,"input":"SELECT \"a\"<\né;"}`,
 		`{"type":"response.output_item.done","output_index":0,"item":{"type":"custom_tool_call","id":"ctc_1","call_id":"call_2","name":"sql","input":"SELECT \"a\"<\né;"}}`,
-		`{"type":"response.output_item.added","output_index":1,"item":{"type":"custom_tool_call","id":"ctc_2","call_id":"call_3","name":"sql","input":""}}`,
+		`{"type":"response.output_item.added","output_index":1,"item":{"type":"custom_tool_call","id":"ctc_2","call_id":"call_3","name":"sql","input":"SELECT b;"}}`,
 		`{"type":"response.output_item.done","output_index":1,"item":{"type":"custom_tool_call","id":"ctc_2","call_id":"call_3","name":"sql","input":"SELECT b;"}}`,
 		`{"type":"response.completed","response":{"model":"m"}}`,
 	}

@@ -18,7 +18,7 @@ import (
 //
 // custom holds the names of the custom tools. Their calls are sent as such.
 func (p *Provider) input(items []berth.Item, custom map[string]bool) ([]json.RawMessage, error) {
-	w := &writer{p: p, items: items, custom: custom, pairs: dialogue.Pair(items), ids: dialogue.IDs{Length: 64}, idOf: map[int]string{}}
+	w := &writer{p: p, items: items, custom: custom, pairs: dialogue.Pair(items), ids: dialogue.IDs{Length: 64}, idOf: map[int]string{}, computers: map[string]string{}}
 	for i, it := range items {
 		if err := w.add(i, it); err != nil {
 			return nil, err
@@ -37,11 +37,16 @@ type writer struct {
 
 	custom map[string]bool // names of custom tools
 
+	computers map[string]string // call ids for the upstream of computer calls, by their own
+
 	missing []json.RawMessage // outputs for calls without one, added after the model's turn
 }
 
+// isOutput holds the types of items, besides messages, that a model writes.
+var isOutput = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemFunctionCall: true, berth.ItemImageGenerationCall: true, berth.ItemComputerCall: true}
+
 func (w *writer) add(i int, it berth.Item) error {
-	if output := it.Type() == berth.ItemReasoning || it.Type() == berth.ItemFunctionCall || it.Role() == "assistant"; !output {
+	if output := it.Role() == "assistant" || isOutput[it.Type()]; !output {
 		w.out, w.missing = append(w.out, w.missing...), nil
 	}
 	switch it.Type() {
@@ -49,6 +54,8 @@ func (w *writer) add(i int, it berth.Item) error {
 		return w.message(it)
 	case berth.ItemReasoning:
 		return w.reasoning(i, it)
+	case berth.ItemImageGenerationCall, berth.ItemComputerCall, berth.ItemComputerCallOutput:
+		return w.native(it)
 	case berth.ItemFunctionCall:
 		return w.call(i, it)
 	case berth.ItemFunctionCallOutput:
@@ -165,7 +172,7 @@ func (w *writer) leads(i int) bool {
 		case berth.ItemMessage, "":
 			return it.Role() == "assistant"
 		default:
-			return it.Type() != berth.ItemFunctionCallOutput
+			return it.Type() != berth.ItemFunctionCallOutput && it.Type() != berth.ItemComputerCallOutput
 		}
 	}
 	return false
@@ -186,7 +193,7 @@ func (w *writer) call(i int, it berth.Item) error {
 	}
 	output := berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: w.idOf[i], Output: berth.StringDelta(dialogue.Interrupted)}
 	if w.isCustom(i) {
-		change["type"], change["id"], change["arguments"], change["input"] = berth.ItemCustomToolCall, nil, nil, customInput(c.Arguments)
+		change["type"], change["id"], change["arguments"], change["input"] = berth.ItemCustomToolCall, nil, nil, dialogue.CustomInput(c.Arguments)
 		output.Type = berth.ItemCustomToolCallOutput
 	}
 	if err := w.write(it, change); err != nil {

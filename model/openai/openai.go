@@ -29,6 +29,11 @@ type Options struct {
 	// "function". The default is native for OpenAI's own server, and function for others,
 	// which may have none.
 	CustomTools string
+
+	// NativeTools are the types of hosted tools that the upstream gets as they are, and runs
+	// itself: image_generation, computer and computer_use_preview. If nil, they are those of
+	// OpenAI's models for OpenAI's own server, and none for others.
+	NativeTools []string
 }
 
 // The values of Options.CustomTools.
@@ -42,9 +47,11 @@ type Provider struct {
 	client *upstream.Client
 	opts   Options
 	up     *upstream.Upstream
+	own    bool // OpenAI's own server
 }
 
 var (
+	_ model.ToolOwner = (*Provider)(nil)
 	_ model.Provider  = (*Provider)(nil)
 	_ model.Lister    = (*Provider)(nil)
 	_ model.Forwarder = (*Provider)(nil)
@@ -71,7 +78,12 @@ func New(opts Options) (*Provider, error) {
 	if err := upstream.Check("custom_tools", opts.CustomTools, customNative, customFunction); err != nil {
 		return nil, err
 	}
-	return &Provider{client: up.OpenAI(), opts: opts, up: up}, nil
+	for _, t := range opts.NativeTools {
+		if err := upstream.Check("native_tools", t, NativeTools...); err != nil {
+			return nil, err
+		}
+	}
+	return &Provider{client: up.OpenAI(), opts: opts, up: up, own: opts.BaseURL == BaseURL}, nil
 }
 
 // Stream implements model.Provider.

@@ -13,10 +13,12 @@ type request struct {
 	Model                string            `json:"model"`
 	Input                []json.RawMessage `json:"input"`
 	Instructions         string            `json:"instructions,omitempty"`
-	Tools                []any             `json:"tools,omitempty"`       // of tool or berth.CustomTool
+	Tools                []any             `json:"tools,omitempty"`       // of tool, berth.CustomTool or berth.Tool
 	ToolChoice           any               `json:"tool_choice,omitempty"` // a mode or a namedTool
 	ParallelToolCalls    *bool             `json:"parallel_tool_calls,omitempty"`
 	MaxOutputTokens      int               `json:"max_output_tokens,omitempty"`
+	MaxToolCalls         int               `json:"max_tool_calls,omitempty"`
+	Truncation           string            `json:"truncation,omitempty"`
 	Temperature          *float64          `json:"temperature,omitempty"`
 	TopP                 *float64          `json:"top_p,omitempty"`
 	TopLogprobs          *int              `json:"top_logprobs,omitempty"`
@@ -46,8 +48,8 @@ type tool struct {
 }
 
 type namedTool struct {
-	Type string `json:"type"` // function or custom
-	Name string `json:"name"`
+	Type string `json:"type"` // function, custom, or the type of the upstream's own tool
+	Name string `json:"name,omitempty"`
 }
 
 type text struct {
@@ -128,6 +130,14 @@ func (r *request) setTools(req *model.Request, custom map[string]bool) error {
 		return nil
 	}
 	for _, t := range req.Tools {
+		if t.Native != nil {
+			r.Tools = append(r.Tools, t.Native)
+			r.MaxToolCalls = req.MaxToolCalls
+			if t.Native.Type() == berth.ToolComputerPreview {
+				r.Truncation = "auto" // OpenAI requires it
+			}
+			continue
+		}
 		if custom[t.Name] {
 			r.Tools = append(r.Tools, t.Custom)
 			continue
@@ -145,11 +155,16 @@ func (r *request) setTools(req *model.Request, custom map[string]bool) error {
 	case "none", "required":
 		r.ToolChoice = req.ToolChoice.Mode
 	case "function":
-		kind := "function"
+		choice := namedTool{"function", req.ToolChoice.Name}
 		if custom[req.ToolChoice.Name] {
-			kind = berth.ToolCustom
+			choice.Type = berth.ToolCustom
 		}
-		r.ToolChoice = namedTool{kind, req.ToolChoice.Name}
+		for _, t := range req.Tools {
+			if t.Name == req.ToolChoice.Name && t.Native != nil {
+				choice = namedTool{Type: t.Native.Type()}
+			}
+		}
+		r.ToolChoice = choice
 	}
 	if !req.ParallelToolCalls {
 		r.ParallelToolCalls = new(bool)

@@ -143,7 +143,11 @@ func (u *Upstream) open(ctx context.Context, client *Client, req *model.Request)
 		return nil, fmt.Errorf("encode model: %w", err)
 	}
 	fields["model"] = name
-	res, err := client.Post(req.Forwarded.Endpoint, fields, nil)(ctx)
+	send := client.Post(req.Forwarded.Endpoint, fields, nil)
+	if len(req.Forwarded.Files) > 0 {
+		send = client.postForm(req.Forwarded.Endpoint, fields, req.Forwarded.Files)
+	}
+	res, err := send(ctx)
 	if err != nil {
 		return nil, err
 	}

@@ -26,6 +26,7 @@ var action json.RawMessage
 type Tool struct {
 	tool.Client
 	computer berth.ComputerTool
+	native   *berth.Tool // for an upstream that has the tool itself, or nil
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -36,8 +37,9 @@ func (t *Tool) Spec() tool.Spec {
 	if err := description.Execute(&about, t.computer); err != nil {
 		panic(err) // a template of strings and numbers, written to memory
 	}
-	return tool.Spec{Function: tool.Function(t.computer.Type, strings.TrimSpace(about.String()), parameters(t.computer.Type)),
-		Call: berth.ItemComputerCall, Client: true}
+	shown := tool.Function(t.computer.Type, strings.TrimSpace(about.String()), parameters(t.computer.Type))
+	shown.Native = t.native
+	return tool.Spec{Function: shown, Call: berth.ItemComputerCall, Client: true}
 }
 
 // parameters returns the schema of the arguments: one action or a list of them.

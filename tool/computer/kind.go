@@ -36,12 +36,16 @@ func kind(toolType string, calls *tool.Calls, offered rule.Rule) tool.Kind {
 			}
 			return rules
 		},
-		Bind: func(_ tool.Context, t berth.Tool) (tool.Tool, error) {
+		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
 			computer, err := tool.Decode[berth.ComputerTool](t, "computer tool")
 			if err != nil {
 				return nil, err
 			}
-			return &Tool{computer: computer}, nil
+			bound := &Tool{computer: computer}
+			if c.IsNative(toolType) {
+				bound.native = &t
+			}
+			return bound, nil
 		},
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"log/slog"
 	"strings"
 	"unicode/utf8"
@@ -19,12 +20,15 @@ import (
 const (
 	maxPrompt = 32_000   // characters, as OpenAI's
 	maxImage  = 32 << 20 // of one image in base64, in bytes
+	maxImages = 16       // to edit, as OpenAI's
+	maxEdited = 64 << 20 // of all images to edit, in bytes
 )
 
 // A call generates one image. Its item holds the image.
 type call struct {
 	tool    *Tool
 	item    berth.ImageGenerationCall
+	images  []int  // to edit, as the model numbered them
 	started bool   // the event of its start was returned
 	invalid string // why the arguments cannot be used
 }
@@ -51,6 +55,7 @@ func (c *call) Write(string) []berth.Event {
 func (c *call) Close(arguments string) ([]berth.Event, berth.Item, string) {
 	var a struct {
 		Prompt string `json:"prompt"`
+		Images []int  `json:"images"`
 	}
 	err := json.Unmarshal([]byte(arguments), &a)
 	switch {
@@ -60,8 +65,10 @@ func (c *call) Close(arguments string) ([]berth.Event, berth.Item, string) {
 		c.invalid = `This call has no description of an image. Give it in "prompt".`
 	case utf8.RuneCountInString(a.Prompt) > maxPrompt:
 		c.invalid = fmt.Sprintf("The prompt has more than %d characters. Send a shorter one.", maxPrompt)
+	case len(a.Images) > maxImages:
+		c.invalid = fmt.Sprintf("At most %d images can be edited at once.", maxImages)
 	default:
-		c.item.RevisedPrompt = a.Prompt
+		c.item.RevisedPrompt, c.images = a.Prompt, a.Images
 	}
 	return c.Write(""), c.Item(), ""
 }
@@ -114,7 +121,11 @@ func (c *call) generate(ctx context.Context, out tool.Emitter) (failed string, e
 		return c.invalid, nil
 	}
 	t := c.tool
-	for raw, err := range t.opts.Images.Generate(ctx, t.caller, cmp.Or(t.image.Model, t.opts.Model), c.request()) {
+	answers, failed, err := c.ask(ctx)
+	if failed != "" || err != nil {
+		return failed, err
+	}
+	for raw, err := range answers {
 		if err != nil {
 			return t.reason(ctx, err)
 		}
@@ -148,6 +159,25 @@ func (c *call) generate(ctx context.Context, out tool.Emitter) (failed string, e
 		return "The upstream sent no image.", nil
 	}
 	return "", nil
+}
+
+// ask sends the request to the upstream: for a new image, or for an edit.
+func (c *call) ask(ctx context.Context) (answers iter.Seq2[[]byte, error], failed string, err error) {
+	t := c.tool
+	model, fields := cmp.Or(t.image.Model, t.opts.Model), c.request()
+	images, mask, err := c.pictures(ctx)
+	if err != nil {
+		failed, err = t.reason(ctx, err)
+		return nil, failed, err
+	}
+	if len(images) == 0 {
+		return t.opts.Images.Generate(ctx, t.caller, model, fields), "", nil
+	}
+	delete(fields, "moderation") // edits have none
+	if t.image.InputFidelity != "" {
+		fields["input_fidelity"] = berth.StringDelta(t.image.InputFidelity)
+	}
+	return t.opts.Images.Edit(ctx, t.caller, model, fields, images, mask), "", nil
 }
 
 // check returns why an image cannot be stored, or "".

@@ -20,8 +20,14 @@ import (
 //go:embed imagegeneration.md
 var description string
 
+//go:embed edit.md
+var editing string
+
 //go:embed imagegeneration.json
 var parameters json.RawMessage
+
+//go:embed edit.json
+var editParameters json.RawMessage
 
 // name is the function under which a model sees the tool.
 const name = berth.ToolImageGeneration
@@ -39,6 +45,14 @@ type Images interface {
 	// of its stream, or of its whole answer if the upstream does not stream. Errors that are
 	// *berth.Error are for the model.
 	Generate(ctx context.Context, caller berth.Caller, model string, fields map[string]json.RawMessage) iter.Seq2[[]byte, error]
+	// Edit is Generate for /v1/images/edits, with the images and a mask, which may be nil.
+	Edit(ctx context.Context, caller berth.Caller, model string, fields map[string]json.RawMessage, images []Picture, mask *Picture) iter.Seq2[[]byte, error]
+}
+
+// A Picture is an image with its media type: "image/png".
+type Picture struct {
+	MediaType string
+	Content   []byte
 }
 
 // Kind returns the image_generation tool.
@@ -54,11 +68,14 @@ func Kind(opts Options) tool.Kind {
 			if err != nil {
 				return nil, err
 			}
+			if c.IsNative(berth.ToolImageGeneration) {
+				return &Tool{image: image, native: &t}, nil
+			}
 			if opts.Model == "" {
 				return nil, &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_value", Param: "type",
-					Message: "Unsupported value: 'image_generation' needs a model that generates images, and this server has none. Its operator can set 'image_generation.model' in the configuration."}
+					Message: "Unsupported value: 'image_generation' needs a model that generates images, and neither this server nor the upstream of this model has one. Its operator can set 'image_generation.model' in the configuration."}
 			}
-			return &Tool{opts: opts, image: image, caller: c.Caller}, nil
+			return &Tool{opts: opts, image: image, caller: c.Caller, pictures: c.Pictures}, nil
 		},
 		Calls: &tool.Calls{Call: berth.ItemImageGenerationCall, CallPrefix: berth.PrefixImageGeneration,
 			LowerCall: lowerCall, LowerOutput: lowerOutput, Outcome: outcome, Fill: fill,
@@ -70,37 +87,38 @@ var (
 	offeredRule = rule.Object(rule.Fields{
 		"type": rule.AnyText, "model": rule.Text(1, 256), "quality": rule.OneOf("low", "medium", "high", "auto"), "size": rule.Text(1, 32),
 		"output_format": rule.OneOf("png", "webp", "jpeg"), "output_compression": rule.Integer(0, 100), "moderation": rule.OneOf("auto", "low"),
-		"background": rule.OneOf("transparent", "opaque", "auto"), "partial_images": rule.Integer(0, 3), "action": onlyGenerate,
-		"input_fidelity": rule.Unsupported, "input_image_mask": rule.Unsupported, "n": rule.Integer(1, 1),
+		"background": rule.OneOf("transparent", "opaque", "auto"), "partial_images": rule.Integer(0, 3), "action": rule.OneOf("generate", "edit", "auto"),
+		"input_fidelity": rule.OneOf("high", "low"), "input_image_mask": rule.OneSource([]string{"image_url", "file_id"},
+			rule.Object(rule.Fields{"image_url": rule.ImageURL, "file_id": rule.Text(1, 256)})), "n": rule.Integer(1, 1),
 		"svg": rule.Unsupported, "complexity": rule.Unsupported, "frame_count": rule.Unsupported, "frame_duration_ms": rule.Unsupported,
 	})
 	callRule = rule.Item(rule.Fields{
 		"status": rule.OneOf("in_progress", "generating", "completed", "failed", "incomplete"),
 		"result": rule.Text(0, math.MaxInt32), "revised_prompt": rule.AnyText, "output_format": rule.AnyText, "size": rule.AnyText,
-		"quality": rule.AnyText, "background": rule.AnyText, "berth": rule.OpenObject(rule.Fields{"error": rule.AnyText}),
+		"quality": rule.AnyText, "background": rule.AnyText, "berth": rule.OpenObject(rule.Fields{"error": rule.AnyText, "images": rule.List(rule.Integer(1, math.MaxInt32), maxImages)}),
 	})
 )
-
-// onlyGenerate refuses edits of images.
-func onlyGenerate(at string, v any) error {
-	if err := rule.OneOf("generate", "edit", "auto")(at, v); err != nil || v != "edit" {
-		return err
-	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'edit'. This server generates images only.", at)
-}
 
 // A Tool generates images for one response.
 type Tool struct {
 	opts   Options
 	image  berth.ImageGenerationTool
 	caller berth.Caller
+
+	pictures tool.Pictures // to edit, or nil
+	native   *berth.Tool   // for an upstream that has the tool itself, or nil
 }
 
 var _ tool.Tool = (*Tool)(nil)
 
 // Spec implements tool.Tool.
-func (*Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, strings.TrimSpace(description), parameters), Call: berth.ItemImageGenerationCall}
+func (t *Tool) Spec() tool.Spec {
+	shown := tool.Function(name, strings.TrimSpace(description), parameters)
+	if t.image.Action != berth.ImageGenerate {
+		shown = tool.Function(name, strings.TrimSpace(description)+"\n\n"+strings.TrimSpace(editing), editParameters)
+	}
+	shown.Native = t.native
+	return tool.Spec{Function: shown, Call: berth.ItemImageGenerationCall}
 }
 
 // NewCall implements tool.Tool.
@@ -131,7 +149,11 @@ func lowerCall(it berth.Item) (function, arguments string, err error) {
 	if err := it.Decode(&c); err != nil {
 		return "", "", fmt.Errorf("decode image generation call: %w", err)
 	}
-	raw, err := json.Marshal(map[string]string{"prompt": c.RevisedPrompt})
+	shown := map[string]any{"prompt": c.RevisedPrompt}
+	if c.Berth != nil && len(c.Berth.Images) > 0 {
+		shown["images"] = c.Berth.Images
+	}
+	raw, err := json.Marshal(shown)
 	if err != nil {
 		return "", "", fmt.Errorf("encode prompt: %w", err)
 	}
