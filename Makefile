@@ -9,7 +9,7 @@ PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build install release image demo test test-clients test-long chaos bench profile check generate fmt clean
+.PHONY: help build install release image demo recording test test-clients test-long chaos bench profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ image: build ## Build an image for docker load into dist/berth-oci.tar, without 
 
 demo: ## Analyse a data set with the shell and the code interpreter, and search files, into ./demo-out
 	@scripts/demo
+
+recording: ## Record docs/recording.svg anew with bin/berth
+	@scripts/record
 
 test: ## Check everything that must hold
 	@scripts/test

@@ -134,6 +134,7 @@ var Imports = map[string][]string{
 	"cmd/berth":             {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "vectorstore/document", "webhook"},
 	"cmd/berth-guest":       {"guest/boot", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":              {},
+	"demo/record":           {},
 	"demo/tools":            {},
 	"examples/coding-agent": {},
 	"e2e":                   {"", "internal/longtest"},
@@ -161,7 +162,7 @@ var Bans = map[string][]string{
 
 	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
-	"os/exec":      {"vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"os/exec":      {"demo/record", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // A file holds the properties of a source file that the rules check.
