@@ -2,6 +2,7 @@ package engine_test
 
 import (
 	"fmt"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -73,5 +74,45 @@ func TestInvalidGrammar(t *testing.T) {
 	e, ok := err.(*berth.Error)
 	if !ok || e.Code != berth.CodeInvalid || e.Param != "tools[0].format.definition" || !strings.Contains(e.Message, `line 1, column 8: "A" is not defined`) {
 		t.Errorf("error %v", err)
+	}
+}
+
+// largeGrammar is a grammar of about 40 KB and 40,000 states.
+func largeGrammar() string {
+	var words []string
+	for i := range 1700 {
+		words = append(words, fmt.Sprintf(`"kkkkkkkkkkkkkkkkkkkk%04d"`, i))
+	}
+	return "start: " + strings.Join(words, "|")
+}
+
+// A request with a hundred large grammars is refused before they take the memory. What is kept of a
+// large grammar is its text, and it is enforced all the same.
+func TestLargeGrammars(t *testing.T) {
+	tools := func(n int) string {
+		var all []string
+		for i := range n {
+			all = append(all, fmt.Sprintf(`{"type":"custom","name":"t%d","format":{"type":"grammar","syntax":"lark","definition":%q}}`, i, largeGrammar()))
+		}
+		return `"model":"played","input":"x","tools":[` + strings.Join(all, ",") + `]`
+	}
+	h := newHouse(t, call("call_1", "t0", `{"input":"kkkk"}`), call("call_2", "t0", `{"input":"kkkkkkkkkkkkkkkkkkkk1234"}`))
+	if _, err := h.tryCreate(t.Context(), `{`+tools(100)+`}`); err == nil || !strings.Contains(err.Error(), "1048576 bytes together") {
+		t.Errorf("a hundred large grammars: got %v", err)
+	}
+
+	var before, after runtime.MemStats
+	runtime.GC()
+	runtime.ReadMemStats(&before)
+	r := h.create(`{` + tools(20) + `,"background":true}`)
+	final := h.final(r.ID)
+	var made berth.CustomToolCall
+	if len(final.Output) != 1 || final.Output[0].Decode(&made) != nil || made.CallID != "call_2" {
+		t.Errorf("got %s, want the call that matches", asJSON(t, final.Output))
+	}
+	runtime.GC()
+	runtime.ReadMemStats(&after)
+	if grown := int64(after.HeapAlloc) - int64(before.HeapAlloc); grown > 32<<20 {
+		t.Errorf("a request with 20 large grammars leaves %d MB", grown>>20)
 	}
 }

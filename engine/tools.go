@@ -30,7 +30,13 @@ type toolset struct {
 	deferred bool // the request has tools that a search must find first
 	finds    bool // the request has a tool that searches
 	found    bool // the tools being added come from the context, not from the request
+
+	grammars int // bytes of the definitions of all grammars
 }
+
+// maxGrammars is the number of bytes that the grammars of a response may have together. One
+// takes up to 100 ms to compile, and has up to 64 KiB.
+const maxGrammars = 1 << 20
 
 // A boundTool is a tool of a response with its kind.
 type boundTool struct {
@@ -147,6 +153,11 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 	f := t.Spec().Function
 	if s.byName[f.Name] != nil && s.found {
 		return nil
+	}
+	if f.Custom != nil && f.Custom.Format != nil {
+		if s.grammars += len(f.Custom.Format.Definition); s.grammars > maxGrammars {
+			return berth.Invalid("format.definition", "The grammars of the tools have more than %d bytes together. Send fewer or smaller grammars.", maxGrammars)
+		}
 	}
 	if s.byName[f.Name] != nil {
 		at := "name"

@@ -39,8 +39,8 @@ func Kind() tool.Kind {
 		Rules: func(*tool.Registry) tool.Rules {
 			return tool.NamedRules(offered, "input", rule.Fields{"output": rule.Output})
 		},
-		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
-			custom, err := tool.Decode[berth.CustomTool](t, "custom tool")
+		Bind: func(c tool.Context, offered berth.Tool) (tool.Tool, error) {
+			custom, err := tool.Decode[berth.CustomTool](offered, "custom tool")
 			if err != nil {
 				return nil, err
 			}
@@ -48,7 +48,9 @@ func Kind() tool.Kind {
 			if err != nil {
 				return nil, err
 			}
-			return New(custom, c.Namespace, g), nil
+			t := New(custom, c.Namespace)
+			t.grammar = g
+			return t, nil
 		},
 		Calls: &tool.Calls{Call: berth.ItemCustomToolCall, Output: berth.ItemCustomToolCallOutput,
 			CallPrefix: berth.PrefixCustomCall, OutputPrefix: berth.PrefixCustomOutput,
@@ -62,14 +64,14 @@ type Tool struct {
 	tool.Client
 	custom    berth.CustomTool
 	namespace string
-	grammar   *grammar.Grammar // of the text; nil allows any
+	grammar   *checker // of the text; nil allows any
 }
 
 var _ tool.Tool = (*Tool)(nil)
 
-// New returns a custom tool. namespace may be empty, and g nil.
-func New(custom berth.CustomTool, namespace string, g *grammar.Grammar) *Tool {
-	return &Tool{custom: custom, namespace: namespace, grammar: g}
+// New returns a custom tool that allows any text. namespace may be empty.
+func New(custom berth.CustomTool, namespace string) *Tool {
+	return &Tool{custom: custom, namespace: namespace}
 }
 
 // Spec implements tool.Tool.
@@ -110,7 +112,7 @@ func lowerCall(item berth.Item) (name, arguments string, err error) {
 type customCall struct {
 	tool.ClientCall
 	item    berth.CustomToolCall // in progress
-	grammar *grammar.Grammar     // or nil
+	grammar *checker             // or nil
 	valid   bool                 // the input matches the grammar
 	reader  tool.ArgumentReader
 	input   strings.Builder

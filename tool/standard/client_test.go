@@ -73,7 +73,7 @@ func screen(toolType string) tool.Tool {
 	return bound
 }
 
-func customTool() tool.Tool { return custom.New(berth.CustomTool{Name: "c"}, "", nil) }
+func customTool() tool.Tool { return custom.New(berth.CustomTool{Name: "c"}, "") }
 
 func TestCustomInput(t *testing.T) {
 	for _, tc := range []struct{ name, arguments, want string }{
