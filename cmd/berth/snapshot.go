@@ -44,7 +44,7 @@ func newSnapshotCreate() *cobra.Command {
 // snapshotFlags adds the flags that snapshots and forks share.
 func snapshotFlags(cmd *cobra.Command) *container.SnapshotRequest {
 	req := &container.SnapshotRequest{}
-	cmd.Flags().StringVar(&req.Name, "name", "", "name of the snapshot")
+	cmd.Flags().StringVar(&req.Name, "name", "", "name of the new object")
 	cmd.Flags().BoolVar(&req.Memory, "memory", false, "include the memory of running processes")
 	return req
 }
