@@ -34,8 +34,8 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// routes returns the table of all endpoints. To add an endpoint, add a line here and write
-// its handler in the file of its noun.
+// routes returns the table of all endpoints. To add an endpoint, add a line here, write its
+// handler in the file of its noun, and describe it in reference_table_test.go.
 func (h *handlers) routes() []exchange.Route {
 	const (
 		callsModel    = exchange.CallsModel
@@ -210,6 +210,17 @@ func (h *handlers) routes() []exchange.Route {
 	}
 }
 
+// keyless returns the endpoints that need no key, by pattern.
+func (h *handlers) keyless() map[string]http.HandlerFunc {
+	return map[string]http.HandlerFunc{
+		"GET /{$}":                            h.health.index,
+		"GET /openapi.json":                   openAPI,
+		"GET /healthz":                        h.health.healthz,
+		"GET /readyz":                         h.health.readyz,
+		preview.LinkPath + "{link}/{path...}": h.ports.ShowLink,
+	}
+}
+
 // Options are the parts of an API. Those without a default are required.
 type Options struct {
 	Exchange exchange.Options // its Objects are those of Store
@@ -290,6 +301,7 @@ type handlers struct {
 	webhooks      *webhooks
 	usage         *usage
 	models        *models
+	health        *health
 
 	chat       *chat.Door
 	socket     *socket.Door
@@ -316,11 +328,9 @@ func New(opts Options) http.Handler {
 	if opts.Batches != nil {
 		opts.Batches.Handle(execute(ex, mux))
 	}
-	health := &health{version: opts.Version, ready: opts.Ready}
-	mux.HandleFunc(preview.LinkPath+"{link}/{path...}", h.ports.ShowLink)
-	mux.HandleFunc("GET /{$}", health.index)
-	mux.HandleFunc("GET /healthz", health.healthz)
-	mux.HandleFunc("GET /readyz", health.readyz)
+	for pattern, handle := range h.keyless() {
+		mux.HandleFunc(pattern, handle)
+	}
 	mux.HandleFunc("/", exchange.Fallback(mux))
 	return ex.Handler(func(x *exchange.Exchange, r *http.Request) {
 		if !h.ports.AtHost(x, r) {
@@ -354,6 +364,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		webhooks:      &webhooks{o.Webhooks},
 		usage:         &usage{o.Store.Usages, o.Models.Currency},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
+		health:        &health{version: o.Version, ready: o.Ready},
 
 		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Version}),
 		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife, Create: responses.start}),

@@ -46,11 +46,15 @@ func (h *bundles) load(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	return x.JSON(http.StatusOK, done)
 }
 
+type replayRequest struct {
+	Model string `json:"model"` // the model to call; absent replays the recorded turns
+}
+
 var replayBody = rule.Object(rule.Fields{"model": rule.Text(1, 256)})
 
 // replay serves POST /v1/responses/{response}/replay.
 func (h *bundles) replay(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var req struct{ Model string }
+	var req replayRequest
 	if err := x.Decode(r, replayBody, &req); err != nil {
 		return err
 	}

@@ -105,7 +105,14 @@ func (h *containers) audit(x *exchange.Exchange, r *http.Request, c berth.Caller
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, map[string]any{"object": "list", "data": entries, "checkpoint": checkpoint})
+	return x.JSON(http.StatusOK, containerAudit{"list", entries, checkpoint})
+}
+
+// containerAudit is the part of the audit record that concerns a container.
+type containerAudit struct {
+	Object     string `json:"object"`     // "list"
+	Data       any    `json:"data"`       // entries
+	Checkpoint string `json:"checkpoint"` // the record's last signed checkpoint
 }
 
 // containerID returns the container id of the request's path.

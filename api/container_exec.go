@@ -69,13 +69,13 @@ func envRule(at string, v any) error {
 // An execRequest is a command to run in a container.
 type execRequest struct {
 	Command          execCommand       `json:"command"`
-	WorkingDirectory string            `json:"working_directory"`
+	WorkingDirectory string            `json:"working_directory"` // default: /mnt/data
 	Env              map[string]string `json:"env"`
 	User             string            `json:"user"`
 	Stdin            *string           `json:"stdin"`
-	TimeoutMS        int64             `json:"timeout_ms"`
-	MaxOutputBytes   int               `json:"max_output_bytes"`
-	Stream           bool              `json:"stream"`
+	TimeoutMS        int64             `json:"timeout_ms"`       // up to an hour; default: 10 minutes
+	MaxOutputBytes   int               `json:"max_output_bytes"` // of each output; default: 1 MiB
+	Stream           bool              `json:"stream"`           // answer with server-sent events
 }
 
 // An execCommand is a program with its arguments. On the wire it may also be a string, which
@@ -107,6 +107,11 @@ type execResult struct {
 type execOutcome struct {
 	Type     string `json:"type"`
 	ExitCode *int   `json:"exit_code,omitempty"`
+}
+
+// An execDelta is a piece of output in the stream of a command.
+type execDelta struct {
+	Delta string `json:"delta"`
 }
 
 // exec serves POST /v1/containers/{container}/exec: it runs a command and returns its output,
@@ -253,7 +258,7 @@ func (e *execution) result(end guest.ProcessEvent) *execResult {
 func (e *execution) output(o *execOutput, event string, data []byte, last bool) {
 	text := o.add(data, last, e.limit)
 	if e.stream != nil && text != "" {
-		_ = e.emit(event, map[string]string{"delta": text}) // if the client is gone, killAfter kills the process
+		_ = e.emit(event, execDelta{text}) // if the client is gone, killAfter kills the process
 	}
 	if e.stream != nil {
 		o.kept.Reset()

@@ -8,3 +8,6 @@ func Routes() []string {
 	}
 	return all
 }
+
+// Document is the served OpenAPI document.
+var Document = document

@@ -75,6 +75,15 @@ type house struct {
 	opts   api.Options
 }
 
+// own describes Berth's own routes.
+var own = sync.OnceValue(func() *contract.Document {
+	doc, err := contract.Own(api.Document)
+	if err != nil {
+		panic(err)
+	}
+	return doc
+})
+
 // newHouse starts a server. change may change the API's options; rules add models.
 func newHouse(t *testing.T, change func(*api.Options), rules ...model.Rule) *house {
 	return newHouseWith(t, nil, change, rules...)
@@ -153,7 +162,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		change(&opts)
 	}
 	h.opts = opts
-	srv := httptest.NewUnstartedServer(contract.Watch(t, api.New(opts)))
+	srv := httptest.NewUnstartedServer(contract.Watch(t, api.New(opts), own()))
 	base, stop := context.WithCancelCause(context.Background())
 	h.stop = stop
 	srv.Config.BaseContext = func(net.Listener) context.Context { return base }

@@ -17,5 +17,10 @@ func (h *models) upstreams(x *exchange.Exchange, r *http.Request, c berth.Caller
 	if h.statuses != nil {
 		all = h.statuses()
 	}
-	return x.JSON(http.StatusOK, map[string]any{"object": "list", "data": all})
+	return x.JSON(http.StatusOK, upstreamList{"list", all})
+}
+
+type upstreamList struct {
+	Object string           `json:"object"` // "list"
+	Data   []berth.Upstream `json:"data"`
 }

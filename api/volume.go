@@ -23,13 +23,15 @@ var volumeBody = rule.Object(rule.Fields{
 	"expires_at": rule.Integer(1, math.MaxInt32*64),
 }, "name")
 
+type volumeRequest struct {
+	Name      string `json:"name"`       // [a-z0-9][a-z0-9_-]{0,62}
+	MaxBytes  int64  `json:"max_bytes"`  // its size
+	ExpiresAt *int64 `json:"expires_at"` // Unix seconds; null means never
+}
+
 // create serves POST /v1/volumes.
 func (h *volumes) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var body struct {
-		Name      string `json:"name"`
-		MaxBytes  int64  `json:"max_bytes"`
-		ExpiresAt *int64 `json:"expires_at"`
-	}
+	var body volumeRequest
 	if err := x.Decode(r, volumeBody, &body); err != nil {
 		return err
 	}

@@ -81,11 +81,13 @@ func (h *webhooks) delete(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	return x.JSON(http.StatusOK, exchange.Deleted(id, "webhook_endpoint.deleted"))
 }
 
+type rotateRequest struct {
+	Keep bool `json:"keep_old_secret_active_for_24_hours"`
+}
+
 // rotateSecret serves POST /v1/webhook_endpoints/{webhook}/rotate_secret.
 func (h *webhooks) rotateSecret(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var req struct {
-		Keep bool `json:"keep_old_secret_active_for_24_hours"`
-	}
+	var req rotateRequest
 	if err := x.DecodeOptional(r, rotateWebhook, &req); err != nil {
 		return err
 	}
@@ -98,9 +100,7 @@ func (h *webhooks) rotateSecret(x *exchange.Exchange, r *http.Request, c berth.C
 
 // test serves POST /v1/webhook_endpoints/{webhook}/test. It sends a sample event once.
 func (h *webhooks) test(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var req struct {
-		EventType berth.EventType `json:"event_type"`
-	}
+	var req testWebhookRequest
 	if err := x.Decode(r, testWebhookBody, &req); err != nil {
 		return err
 	}
@@ -109,19 +109,27 @@ func (h *webhooks) test(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, struct {
-		Object            string          `json:"object"`
-		WebhookEndpointID berth.WebhookID `json:"webhook_endpoint_id"`
-		EventType         berth.EventType `json:"event_type"`
-		StatusCode        int             `json:"status_code"`
-		Success           bool            `json:"success"` // the endpoint answered, with any status
-	}{"webhook_endpoint.test", id, req.EventType, status, true})
+	return x.JSON(http.StatusOK, webhookTest{"webhook_endpoint.test", id, req.EventType, status, true})
+}
+
+type testWebhookRequest struct {
+	EventType berth.EventType `json:"event_type"`
+}
+
+type webhookTest struct {
+	Object            string          `json:"object"` // "webhook_endpoint.test"
+	WebhookEndpointID berth.WebhookID `json:"webhook_endpoint_id"`
+	EventType         berth.EventType `json:"event_type"`
+	StatusCode        int             `json:"status_code"`
+	Success           bool            `json:"success"` // the endpoint answered, with any status
 }
 
 // listEventTypes serves GET /v1/webhook_event_types.
 func (h *webhooks) listEventTypes(x *exchange.Exchange, _ *http.Request, _ berth.Caller) error {
-	return x.JSON(http.StatusOK, struct {
-		Object string            `json:"object"`
-		Data   []berth.EventType `json:"data"`
-	}{"list", webhook.EventTypes})
+	return x.JSON(http.StatusOK, eventTypeList{"list", webhook.EventTypes})
+}
+
+type eventTypeList struct {
+	Object string            `json:"object"` // "list"
+	Data   []berth.EventType `json:"data"`
 }

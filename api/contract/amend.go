@@ -66,6 +66,14 @@ var amendments = []struct {
 	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/maximum", dropped, "rounded, it does not fit into 64 bits"},
 	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "null in all chunks except the last"},
 	{"/schemas/Response/allOf/2/properties/incomplete_details/anyOf/0/properties/reason/enum", dropped, "Berth has reasons of its own: docs/agents.md"},
+	{"/schemas/ContainerResource/properties/network_policy/properties/type/enum", with("open"), "Berth has a policy of its own: docs/network.md"},
+	{"/schemas/ContainerNetworkPolicyDisabledParam/properties/type/enum", with("open"), "the same"},
+	{"/schemas/VectorStoreSearchResultsPage/additionalProperties", dropped, "Berth adds the field berth"},
+	{"/schemas/Embedding/properties/embedding", orString, "with encoding_format base64"},
+	{"/schemas/CreateModerationResponse/properties/results/items/required", dropped, "those of the upstream's model"},
+	{"/schemas/CreateModerationResponse/properties/results/items/properties/categories/required", dropped, "the same"},
+	{"/schemas/CreateModerationResponse/properties/results/items/properties/category_scores/required", dropped, "the same"},
+	{"/schemas/CreateModerationResponse/properties/results/items/properties/category_applied_input_types/required", dropped, "the same"},
 	{"/schemas/WebSearchToolCall/required", without("action"), "an item that was just added has none"},
 	{"/schemas/WebSearchToolCall/properties/status/enum", with("incomplete"), "a call that the model did not finish is incomplete"},
 	{"/schemas/ToolChoiceTypes/properties/type/enum", with("web_search", "web_search_2025_08_26"), "the tools that the document describes beside their preview"},
@@ -83,6 +91,10 @@ var extensions = []string{
 
 func nullable(schema any) any {
 	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "null"}}}
+}
+
+func orString(schema any) any {
+	return map[string]any{"anyOf": []any{schema, map[string]any{"type": "string"}}}
 }
 
 func dropped(any) any { return nil }

@@ -1,4 +1,5 @@
-// Package contract checks answers against OpenAI's OpenAPI document, in tests.
+// Package contract holds the part of OpenAI's OpenAPI document that Berth serves, and checks
+// answers against it, in tests.
 package contract
 
 import (
@@ -34,6 +35,7 @@ type Document struct {
 
 // An Operation is a method of a path.
 type Operation struct {
+	ID      string // OpenAI's operationId
 	Method  string
 	Path    string // below /v1, with its parameters: /responses/{response_id}
 	Query   []Parameter
@@ -53,27 +55,39 @@ type Parameter struct {
 
 // Load reads the contract.
 var Load = sync.OnceValue(func() *Document {
-	d := &Document{compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
-	tree, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
-	if err == nil {
-		amend(tree.(map[string]any))
-		err = d.compiler.AddResource(url, tree)
-	}
-	var amended []byte
-	if err == nil {
-		amended, err = json.Marshal(tree)
-	}
-	if err == nil {
-		err = json.Unmarshal(amended, d)
-	}
+	d, err := load(Tree())
 	if err != nil {
 		panic(err) // the embedded file is broken
+	}
+	return d
+})
+
+// Tree returns the contract as JSON: its "operations" and "schemas". Numbers are json.Numbers.
+// The caller may change it.
+func Tree() map[string]any {
+	tree, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		panic(err) // the embedded file is broken
+	}
+	amend(tree.(map[string]any))
+	return tree.(map[string]any)
+}
+
+// load reads a tree.
+func load(tree map[string]any) (*Document, error) {
+	d := &Document{compiler: jsonschema.NewCompiler(), compiled: map[string]*jsonschema.Schema{}}
+	if err := d.compiler.AddResource(url, tree); err != nil {
+		return nil, fmt.Errorf("read schemas: %w", err)
+	}
+	text, err := json.Marshal(tree)
+	if err == nil {
+		err = json.Unmarshal(text, d)
 	}
 	for i, op := range d.Operations {
 		op.document, op.pointer = d, fmt.Sprintf("/operations/%d", i)
 	}
-	return d
-})
+	return d, err
+}
 
 // Find returns the operation of a request, or nil. A path without parameters takes
 // precedence over one with parameters.
@@ -119,11 +133,14 @@ func (op *Operation) Answer(status int, kind string, body []byte) error {
 	if !known {
 		return fmt.Errorf("%s does not answer %d", op, status)
 	}
+	if kind != "application/json" {
+		return nil // bytes, which no schema describes
+	}
 	if _, known := kinds[kind]; !known {
-		if kind == "application/json" && len(kinds) > 0 {
+		if len(kinds) > 0 {
 			return fmt.Errorf("%s does not answer %s", op, kind)
 		}
-		return nil // bytes, which no schema describes
+		return nil
 	}
 	return op.document.check(op.schema(status, kind), body)
 }

@@ -89,7 +89,7 @@ func TestWatch(t *testing.T) {
 		h := Watch(r, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "application/json")
 			w.Write([]byte(answer))
-		}))
+		}), nil)
 		h.ServeHTTP(httptest.NewRecorder(), httptest.NewRequest("DELETE", "/v1/files/file-1", nil))
 		if r.failures != failures {
 			t.Errorf("%s: %d failures, want %d", answer, r.failures, failures)

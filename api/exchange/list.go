@@ -30,13 +30,16 @@ func ListOf[T any](data []T, more bool, id func(T) string) Listing[T] {
 	return l
 }
 
+// A Deletion is the answer to the deletion of an object.
+type Deletion struct {
+	ID      string `json:"id"`
+	Object  string `json:"object"` // such as "volume.deleted"
+	Deleted bool   `json:"deleted"`
+}
+
 // Deleted returns the answer to the deletion of an object.
-func Deleted[ID ~string](id ID, object string) any {
-	return struct {
-		ID      ID     `json:"id"`
-		Object  string `json:"object"`
-		Deleted bool   `json:"deleted"`
-	}{id, object, true}
+func Deleted[ID ~string](id ID, object string) Deletion {
+	return Deletion{string(id), object, true}
 }
 
 // ListError returns the client's error for a failed read of a page. "Not found" means that

@@ -26,10 +26,18 @@ const (
 // LinkPath is the prefix of the paths of links. The sealed link follows.
 const LinkPath = "/preview/"
 
-// linkBody checks the body of POST /v1/containers/{container}/ports/{port}.
-var linkBody = rule.Object(rule.Fields{
+// LinkBody checks the body of POST /v1/containers/{container}/ports/{port}.
+var LinkBody = rule.Object(rule.Fields{
 	"expires_after": rule.Object(rule.Fields{"anchor": rule.OneOf("created_at"), "seconds": rule.Integer(10, maxLinkLife)}, "anchor", "seconds"),
 })
+
+// A LinkRequest is the body of POST /v1/containers/{container}/ports/{port}.
+type LinkRequest struct {
+	ExpiresAfter struct {
+		Anchor  string `json:"anchor"` // "created_at"
+		Seconds int64  `json:"seconds"`
+	} `json:"expires_after"`
+}
 
 // Options are what the door needs.
 type Options struct {
@@ -108,8 +116,8 @@ func (d *Door) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t 
 	return x.FailQuietly(d.proxy.Serve(out, r, t))
 }
 
-// A portLink is the JSON of a link to a port.
-type portLink struct {
+// A PortLink is the JSON of a link to a port.
+type PortLink struct {
 	Object      string            `json:"object"` // "container.port"
 	ContainerID berth.ContainerID `json:"container_id"`
 	Port        int               `json:"port"`
@@ -125,14 +133,10 @@ func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	if err != nil {
 		return err
 	}
-	body := struct {
-		ExpiresAfter struct {
-			Seconds int64 `json:"seconds"`
-		} `json:"expires_after"`
-	}{}
+	var body LinkRequest
 	body.ExpiresAfter.Seconds = linkLife
 	if r.ContentLength != 0 {
-		if err := x.Decode(r, linkBody, &body); err != nil {
+		if err := x.Decode(r, LinkBody, &body); err != nil {
 			return err
 		}
 	}
@@ -146,7 +150,7 @@ func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		l.Key = hash[:]
 	}
 	word := l.Seal(d.Box)
-	return x.JSON(http.StatusOK, portLink{"container.port", l.Container, l.Port, origin(r) + LinkPath + word + "/", d.hostURL(r, l, word), l.ExpiresAt})
+	return x.JSON(http.StatusOK, PortLink{"container.port", l.Container, l.Port, origin(r) + LinkPath + word + "/", d.hostURL(r, l, word), l.ExpiresAt})
 }
 
 // origin returns this server's origin as the request states it, unverified.

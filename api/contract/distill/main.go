@@ -18,13 +18,15 @@ import (
 
 // scope are the paths in scope, including those below them.
 var scope = []string{"/responses", "/conversations", "/containers", "/files", "/uploads", "/batches", "/models", "/chat/completions",
-	"/assistants", "/threads", "/organization/usage/completions"}
+	"/assistants", "/threads", "/embeddings", "/moderations", "/skills", "/vector_stores", "/organization/costs",
+	"/organization/usage/completions", "/organization/usage/embeddings", "/organization/usage/moderations",
+	"/organization/usage/code_interpreter_sessions"}
 
 // streamed are schemas of events, to which no operation refers.
 var streamed = []string{"AssistantStreamEvent"}
 
 // prose are keywords that do not restrict values. "format" is one of them, because no
-// validator checks values such as "uri".
+// validator checks values such as "uri"; schema keeps "binary", which generators of clients need.
 var prose = []string{"description", "title", "example", "examples", "deprecated", "default", "discriminator", "format", "externalDocs"}
 
 var methods = []string{"get", "post", "put", "patch", "delete"}
@@ -114,7 +116,7 @@ func (d *distiller) path(path string, item object) {
 		if !ok {
 			continue
 		}
-		out := object{"method": strings.ToUpper(method), "path": path, "answers": object{}}
+		out := object{"method": strings.ToUpper(method), "path": path, "id": op["operationId"], "answers": object{}}
 		var parameters []any
 		shared, _ := item["parameters"].([]any)
 		own, _ := op["parameters"].([]any)
@@ -176,6 +178,8 @@ func (d *distiller) schema(v any, names bool) any {
 			switch {
 			case names:
 				out[key] = d.schema(e, false)
+			case key == "format" && e == "binary":
+				out[key] = e
 			case key == "nullable" || slices.Contains(prose, key) || strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "$"):
 			case key == "oneOf":
 				out["anyOf"] = d.schema(e, false)

@@ -1,0 +1,208 @@
+package api
+
+import (
+	"encoding/json"
+	"net/http"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/api/reference"
+	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/webhook"
+)
+
+// listOf is a value of the type of a page of objects.
+func listOf[T any]() exchange.Listing[T] { return exchange.Listing[T]{} }
+
+var (
+	route = reference.On
+	flag  = func(name, text string) reference.Parameter {
+		return reference.Parameter{Name: name, Type: "boolean", Description: text}
+	}
+	textParameter = func(name, text string) reference.Parameter {
+		return reference.Parameter{Name: name, Type: "string", Description: text}
+	}
+	anyMethod = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+)
+
+// described are the sections of the reference: every route, each once. OpenAI's need a summary
+// and a page only; their types are in OpenAI's document.
+func described() []reference.Section {
+	return []reference.Section{
+		{Name: "Server", Routes: serverRoutes()},
+		{Name: "Responses", Routes: responseRoutes()},
+		{Name: "Conversations", Routes: conversationRoutes()},
+		{Name: "Chat Completions", Routes: chatRoutes()},
+		{Name: "Embeddings and moderations", Routes: []*reference.Route{
+			route("POST /v1/embeddings", "Create embeddings", "models.md#embeddings-and-moderations"),
+			route("POST /v1/moderations", "Classify text or images", "models.md#embeddings-and-moderations"),
+		}},
+		{Name: "Containers", Routes: containerRoutes()},
+		{Name: "Volumes", Routes: volumeRoutes()},
+		{Name: "Snapshots", Routes: snapshotRoutes()},
+		{Name: "Templates", Routes: []*reference.Route{
+			route("GET /v1/templates", "List templates", "templates.md").Gives(listOf[*berth.Template]()),
+			route("GET /v1/templates/{template}", "Get a template by name or id", "templates.md").Gives(berth.Template{}),
+		}},
+		{Name: "Files and uploads", Routes: fileRoutes()},
+		{Name: "Batches", Routes: batchRoutes()},
+		{Name: "Skills", Routes: skillRoutes()},
+		{Name: "Vector stores", Routes: vectorStoreRoutes()},
+		{Name: "Prompts", Routes: promptRoutes()},
+		{Name: "Assistants", Routes: assistantRoutes()},
+		{Name: "Webhooks", Routes: webhookRoutes()},
+		{Name: "Usage", Routes: usageRoutes()},
+		{Name: "Models", Routes: modelRoutes()},
+	}
+}
+
+func serverRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("GET /{$}", "Describe the server", "").Keyless().Gives(serverIndex{}),
+		route("GET /openapi.json", "Get the OpenAPI document of all routes", "").Keyless().Gives(map[string]json.RawMessage{}),
+		route("GET /healthz", "Check that the server runs", "observe.md#health-and-readiness").Keyless().Gives(healthStatus{}),
+		route("GET /readyz", "Check that the server can start containers and store data", "observe.md#health-and-readiness").Keyless().Gives(readyStatus{}),
+		route("POST /v1/traces/ingest", "Discard traces of OpenAI's Agents SDK", "").TakesBytes("application/json").Status(http.StatusNoContent),
+	}
+}
+
+func responseRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("POST /v1/responses", "Create a response", "life-of-a-response.md"),
+		route("GET /v1/responses", "Open a WebSocket for responses", "websocket.md").Upgrades(),
+		route("POST /v1/responses/input_tokens", "Count the tokens of a request", ""),
+		route("POST /v1/responses/compact", "Compact a context", "life-of-a-response.md#the-context"),
+		route("GET /v1/responses/{response}", "Get a response, or resume its stream", ""),
+		route("DELETE /v1/responses/{response}", "Delete a response", ""),
+		route("POST /v1/responses/{response}/cancel", "Cancel a response", ""),
+		route("GET /v1/responses/{response}/input_items", "List the input items of a response", ""),
+		route("GET /v1/responses/{response}/bundle", "Export a session", "session.md").
+			Query(flag("container", "Include the container. Default: true.")).GivesBytes(bundle.ContentType),
+		route("POST /v1/responses/{response}/replay", "Replay a session", "session.md").Takes(replayBody, replayRequest{}).Gives(bundle.Replay{}),
+		route("POST /v1/bundles", "Import a session", "session.md").TakesBytes(bundle.ContentType).Gives(bundle.Imported{}),
+	}
+}
+
+func conversationRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("POST /v1/conversations", "Create a conversation", ""),
+		route("GET /v1/conversations/{conversation}", "Get a conversation", ""),
+		route("POST /v1/conversations/{conversation}", "Update a conversation", ""),
+		route("DELETE /v1/conversations/{conversation}", "Delete a conversation", ""),
+		route("POST /v1/conversations/{conversation}/items", "Add items to a conversation", ""),
+		route("GET /v1/conversations/{conversation}/items", "List the items of a conversation", ""),
+		route("GET /v1/conversations/{conversation}/items/{item}", "Get an item of a conversation", ""),
+		route("DELETE /v1/conversations/{conversation}/items/{item}", "Delete an item of a conversation", ""),
+	}
+}
+
+func chatRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("POST /v1/chat/completions", "Create a chat completion", "life-of-a-response.md#other-apis"),
+		route("GET /v1/chat/completions", "List stored chat completions", ""),
+		route("GET /v1/chat/completions/{completion}", "Get a stored chat completion", ""),
+		route("POST /v1/chat/completions/{completion}", "Update a stored chat completion", ""),
+		route("DELETE /v1/chat/completions/{completion}", "Delete a stored chat completion", ""),
+		route("GET /v1/chat/completions/{completion}/messages", "List the messages of a stored chat completion", ""),
+	}
+}
+
+func containerRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("POST /v1/containers", "Create a container", "snapshots.md"),
+		route("GET /v1/containers", "List containers", ""),
+		route("GET /v1/containers/{container}", "Get a container", ""),
+		route("DELETE /v1/containers/{container}", "Delete a container", ""),
+		route("POST /v1/containers/{container}/exec", "Run a command in a container", "exec.md").
+			Takes(execBody, execRequest{}).Gives(execResult{}).Streams(execDelta{}, execResult{}),
+		route("POST /v1/containers/{container}/files", "Add a file to a container", ""),
+		route("GET /v1/containers/{container}/files", "List the files of a container", ""),
+		route("GET /v1/containers/{container}/files/{file}", "Get a file of a container", ""),
+		route("GET /v1/containers/{container}/files/{file}/content", "Download a file of a container", ""),
+		route("DELETE /v1/containers/{container}/files/{file}", "Delete a file of a container", ""),
+		route("GET /v1/containers/{container}/watch", "Watch the files of a container", "observe.md").Streams(berth.ContainerFileEvent{}),
+		route("GET /v1/containers/{container}/archive", "Download the files of a container as an archive", "").
+			Query(textParameter("path", "The directory or file. Default: /mnt/data."), reference.Parameter{Name: "format", Type: "string", Enum: []string{"tar", "tar.gz", "zip"}, Description: "Default: tar."}).
+			GivesBytes("application/x-tar", "application/gzip", "application/zip"),
+		route("GET /v1/containers/{container}/logs", "List the commands that ran in a container, or follow them", "observe.md").
+			Query(reference.Paging...).
+			Query(flag("follow", "Stream the commands until the container ends."), reference.Parameter{Name: "starting_after", Type: "integer", Description: "With follow: the sequence number to start after."}).
+			Gives(listOf[*berth.ContainerLog]()).Streams(logEvent{}),
+		route("GET /v1/containers/{container}/stats", "Get the resource usage of a container", "observe.md").Gives(berth.ContainerStats{}),
+		route("GET /v1/containers/{container}/audit", "Get the audit entries of a container", "audit.md").Gives(containerAudit{}),
+		route("POST /v1/containers/{container}/snapshots", "Take a snapshot of a container", "snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Snapshot{}),
+		route("POST /v1/containers/{container}/fork", "Copy a container", "snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Container{}),
+		route("POST /v1/containers/{container}/pause", "Pause a container", "snapshots.md").Gives(berth.Container{}),
+		route("POST /v1/containers/{container}/resume", "Resume a paused container", "snapshots.md").Gives(berth.Container{}),
+		route("POST /v1/containers/{container}/ports/{port}", "Create a link to a port of a container", "observe.md#ports").MayTake(preview.LinkBody, preview.LinkRequest{}).Gives(preview.PortLink{}),
+		route("GET /v1/containers/{container}/ports/{port}", "Open a WebSocket to a port of a container", "observe.md#ports").Upgrades(),
+		route("/v1/containers/{container}/ports/{port}/{path...}", "Forward a request to a port of a container", "observe.md#ports").Methods(anyMethod...).GivesBytes("application/octet-stream"),
+		route("/v1/containers/{container}/guest/{path...}", "Use E2B's envd services in a container", "cli.md").Methods(http.MethodGet, http.MethodPost).GivesBytes("application/octet-stream"),
+		route("/preview/{link}/{path...}", "Forward a request to a port by a link", "observe.md#ports").Keyless().Methods(anyMethod...).GivesBytes("application/octet-stream"),
+	}
+}
+
+func volumeRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("POST /v1/volumes", "Create a volume", "volumes.md").Takes(volumeBody, volumeRequest{}).Gives(berth.Volume{}),
+		route("GET /v1/volumes", "List volumes", "volumes.md").Query(reference.Paging...).Gives(listOf[*berth.Volume]()),
+		route("GET /v1/volumes/{volume}", "Get a volume", "volumes.md").Gives(berth.Volume{}),
+		route("DELETE /v1/volumes/{volume}", "Delete a volume", "volumes.md").Gives(exchange.Deletion{}),
+	}
+}
+
+func snapshotRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("GET /v1/snapshots", "List snapshots", "snapshots.md").Query(reference.Paging...).Gives(listOf[*berth.Snapshot]()),
+		route("GET /v1/snapshots/{snapshot}", "Get a snapshot", "snapshots.md").Gives(berth.Snapshot{}),
+		route("DELETE /v1/snapshots/{snapshot}", "Delete a snapshot", "snapshots.md").Gives(exchange.Deletion{}),
+	}
+}
+
+func promptRoutes() []*reference.Route {
+	h := &prompts{rules: rules}
+	return []*reference.Route{
+		route("POST /v1/prompts", "Create a prompt", "prompts.md").Takes(h.promptBody("name", "template"), promptChange{}).Gives(berth.Prompt{}),
+		route("GET /v1/prompts", "List prompts", "prompts.md").Query(reference.Paging...).Gives(listOf[*berth.Prompt]()),
+		route("GET /v1/prompts/{prompt}", "Get a prompt", "prompts.md").Query(textParameter("version", "Default: the newest.")).Gives(berth.Prompt{}),
+		route("POST /v1/prompts/{prompt}", "Update a prompt", "prompts.md").Takes(h.promptBody(), promptChange{}).Gives(berth.Prompt{}),
+		route("DELETE /v1/prompts/{prompt}", "Delete a prompt", "prompts.md").Gives(exchange.Deletion{}),
+		route("GET /v1/prompts/{prompt}/versions", "List the versions of a prompt", "prompts.md").Query(reference.Paging...).Gives(listOf[*berth.Prompt]()),
+	}
+}
+
+func webhookRoutes() []*reference.Route {
+	const page = "tenancy.md#webhooks"
+	return []*reference.Route{
+		route("POST /v1/webhook_endpoints", "Create a webhook endpoint", page).Takes(createWebhook, webhook.EndpointRequest{}).Gives(berth.WebhookEndpoint{}),
+		route("GET /v1/webhook_endpoints", "List webhook endpoints", page).Query(reference.Paging...).Gives(listOf[*berth.WebhookEndpoint]()),
+		route("GET /v1/webhook_endpoints/{webhook}", "Get a webhook endpoint", page).Gives(berth.WebhookEndpoint{}),
+		route("POST /v1/webhook_endpoints/{webhook}", "Update a webhook endpoint", page).MayTake(updateWebhook, webhook.EndpointRequest{}).Gives(berth.WebhookEndpoint{}),
+		route("DELETE /v1/webhook_endpoints/{webhook}", "Delete a webhook endpoint", page).Gives(exchange.Deletion{}),
+		route("POST /v1/webhook_endpoints/{webhook}/rotate_secret", "Replace the secret of a webhook endpoint", page).MayTake(rotateWebhook, rotateRequest{}).Gives(berth.WebhookEndpoint{}),
+		route("POST /v1/webhook_endpoints/{webhook}/test", "Send a sample event to a webhook endpoint", page).Takes(testWebhookBody, testWebhookRequest{}).Gives(webhookTest{}),
+		route("GET /v1/webhook_event_types", "List the types of events", page).Gives(eventTypeList{}),
+	}
+}
+
+func usageRoutes() []*reference.Route {
+	const page = "tenancy.md#usage"
+	return []*reference.Route{
+		route("GET /v1/organization/costs", "Get costs", "models.md#prices"),
+		route("GET /v1/organization/usage/completions", "Get the usage of models", page),
+		route("GET /v1/organization/usage/embeddings", "Get the usage of embeddings", page),
+		route("GET /v1/organization/usage/moderations", "Get the usage of moderations", page),
+		route("GET /v1/organization/usage/code_interpreter_sessions", "Get the usage of containers", page),
+	}
+}
+
+func modelRoutes() []*reference.Route {
+	return []*reference.Route{
+		route("GET /v1/models", "List models", "models.md"),
+		route("GET /v1/models/{model...}", "Get a model", "models.md"),
+		route("DELETE /v1/models/{model...}", "Refuse to delete a model", "divergences.md"),
+		route("GET /v1/upstreams", "List the upstreams of models, for keys of the default project", "models.md").Gives(upstreamList{}),
+	}
+}
