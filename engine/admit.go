@@ -268,11 +268,15 @@ func duplicateItem(id string) error {
 // without its call, as the hosted service does. It accepts hosted calls without output,
 // which a cancelled response leaves behind.
 func checkCalls(tools *tool.Registry, items []berth.Item) error {
-	called := map[string]bool{}
+	type key struct {
+		output berth.ItemType
+		callID string
+	}
+	called := map[key]bool{}
 	for _, it := range items {
 		if tools.IsCall(it) {
-			called[it.CallID()] = true
-		} else if tools.IsOutput(it) && !called[it.CallID()] {
+			called[key{tools.CallsOf(it).Output, it.CallID()}] = true
+		} else if tools.IsOutput(it) && !called[key{it.Type(), it.CallID()}] {
 			return berth.Invalid("input", "No tool call found for %s with call_id %s.", words(it), it.CallID())
 		}
 	}

@@ -132,3 +132,20 @@ func TestScreenshotFile(t *testing.T) {
 		t.Errorf("a file that is no image: %v", err)
 	}
 }
+
+// An output of another kind does not answer a call.
+func TestOutputOfAnotherKind(t *testing.T) {
+	h := newHouse(t, call("call_1", "computer", `{"actions":[{"type":"screenshot"}]}`))
+	first := h.final(h.create(withComputer + `,"input":"x"}`).ID)
+	for _, output := range []string{
+		`"type":"function_call_output","output":"x"`,
+		`"type":"custom_tool_call_output","output":"x"`,
+		`"type":"shell_call_output","output":[]`,
+		`"type":"tool_search_output","execution":"client","tools":[]`,
+	} {
+		body := withComputer + `,"previous_response_id":"` + string(first.ID) + `","input":[{"call_id":"call_1",` + output + `}]}`
+		if _, err := h.tryCreate(t.Context(), body); err == nil || !strings.Contains(err.Error(), "No tool call found for") {
+			t.Errorf("%s: got %v, want a refusal", output, err)
+		}
+	}
+}
