@@ -49,8 +49,9 @@ func withImages(t *testing.T, p *painter, turns ...turn) *house {
 
 func TestImageGeneration(t *testing.T) {
 	p := &painter{events: []string{
-		`{"type":"image_generation.partial_image","b64_json":"cGFydA==","partial_image_index":0}`,
-		`{"type":"image_generation.completed","b64_json":"aW1hZ2U=","size":"1024x1024","quality":"low","background":"opaque","output_format":"webp"}`}}
+		`{"type":"image_generation.partial_image","b64_json":"R0lGODlh","partial_image_index":0}`,
+		`{"type":"image_generation.partial_image","b64_json":"R0lGODlh","partial_image_index":-1}`, // was not requested
+		`{"type":"image_generation.completed","b64_json":"iVBORw0KGgo=","size":"1024x1024","quality":"low","background":"opaque","output_format":"webp"}`}}
 	h := withImages(t, p, call("call_1", "image_generation", `{"prompt":"A lighthouse."}`), say("here"))
 	const request = `{"model":"played","tools":[{"type":"image_generation","quality":"low","output_format":"webp","partial_images":1}]`
 	id := h.create(request + `,"input":"x"}`).ID
@@ -61,7 +62,7 @@ func TestImageGeneration(t *testing.T) {
 		t.Errorf("the id is %v", got["id"])
 	}
 	delete(got, "id")
-	const want = `{"type":"image_generation_call","status":"completed","background":"opaque","output_format":"webp","quality":"low","size":"1024x1024","revised_prompt":"A lighthouse.","result":"aW1hZ2U="}`
+	const want = `{"type":"image_generation_call","status":"completed","background":"opaque","output_format":"webp","quality":"low","size":"1024x1024","revised_prompt":"A lighthouse.","result":"iVBORw0KGgo="}`
 	if !sameJSON(t, asJSON(t, got), want) {
 		t.Errorf("the item is %s", r.Output[0])
 	}
@@ -74,12 +75,12 @@ func TestImageGeneration(t *testing.T) {
 			events = append(events, strings.TrimPrefix(string(ev.Type), "response.")+" "+ev.PartialImage)
 		}
 	}
-	order := []string{"output_item.added ", "image_generation_call.in_progress ", "image_generation_call.generating ", "image_generation_call.partial_image cGFydA==",
+	order := []string{"output_item.added ", "image_generation_call.in_progress ", "image_generation_call.generating ", "image_generation_call.partial_image R0lGODlh",
 		"image_generation_call.completed ", "output_item.done "}
 	if diff := cmp.Diff(order, events); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if saw := asJSON(t, h.model.requests[1].Items); !strings.Contains(saw, "The image was generated and shown to the user. Its size is 1024x1024.") || strings.Contains(saw, "aW1hZ2U=") {
+	if saw := asJSON(t, h.model.requests[1].Items); !strings.Contains(saw, "The image was generated and shown to the user. Its size is 1024x1024.") || strings.Contains(saw, "iVBORw0KGgo=") {
 		t.Errorf("the model saw %s", saw)
 	}
 }
@@ -96,7 +97,9 @@ func TestImageGenerationFails(t *testing.T) {
 		{"refused", `{"prompt":"x"}`, painter{err: berth.Invalid("prompt", "Your request was rejected by the safety system.")}, "rejected by the safety system"},
 		{"internal", `{"prompt":"x"}`, painter{err: context.DeadlineExceeded}, "the server's log"},
 		{"nothing", `{"prompt":"x"}`, painter{events: []string{`{"data":[]}`}}, "sent no image"},
-		{"not base64", `{"prompt":"x"}`, painter{events: []string{`{"data":[{"b64_json":"%%"}]}`}}, "cannot be read"},
+		{"not base64", `{"prompt":"x"}`, painter{events: []string{`{"data":[{"b64_json":"%%"}]}`}}, "is not an image"},
+		{"a script", `{"prompt":"x"}`, painter{events: []string{`{"data":[{"b64_json":"PHNjcmlwdD5hbGVydCgxKTwvc2NyaXB0Pg=="}]}`}}, "is not an image"},
+		{"a message for a terminal", `{"prompt":"x"}`, painter{err: berth.Invalid("prompt", "No.\x1b]0;x\x07")}, "No. ]0;x "},
 		{"too large", `{"prompt":"x"}`, painter{events: []string{`{"data":[{"b64_json":"` + strings.Repeat("A", 32<<20+4) + `"}]}`}}, "larger than"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

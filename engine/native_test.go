@@ -186,7 +186,7 @@ func TestImageEdit(t *testing.T) {
 		{"no file", `"input_image_mask":{"file_id":"file-text"}`, `{"prompt":"Blue.","images":[1]}`, "", "", "is not an image"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			p := &painter{events: []string{`{"data":[{"b64_json":"aQ=="}]}`}}
+			p := &painter{events: []string{`{"data":[{"b64_json":"R0lGODlh"}]}`}}
 			h := withImages(t, p, call("call_1", "image_generation", tc.arguments), say("here"))
 			r := h.final(h.create(`{"model":"played","tools":[{"type":"image_generation",` + tc.tool + `}],"input":` + user + `}`).ID)
 			var c berth.ImageGenerationCall
@@ -206,10 +206,10 @@ func TestImageEdit(t *testing.T) {
 
 // An image that was made in the same response can be edited, and the model sees which was.
 func TestImageEditGenerated(t *testing.T) {
-	p := &painter{events: []string{`{"data":[{"b64_json":"aW1n"}],"output_format":"webp"}`}}
+	p := &painter{events: []string{`{"data":[{"b64_json":"R0lGODlh"}],"output_format":"webp"}`}}
 	h := withImages(t, p, call("call_1", "image_generation", `{"prompt":"A cat."}`), call("call_2", "image_generation", `{"prompt":"Blue.","images":[-1]}`), say("here"))
 	r := h.final(h.create(`{"model":"played","tools":[{"type":"image_generation"}],"input":"x"}`).ID)
-	if p.edited != "image/webp img;" {
+	if p.edited != "image/webp GIF89a;" {
 		t.Errorf("edited %q, output %s", p.edited, asJSON(t, r.Output))
 	}
 	if saw := asJSON(t, h.model.requests[2].Items); !strings.Contains(saw, `\"images\":[1]`) {

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"iter"
 	"log/slog"
+	"net/http"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
@@ -22,6 +24,7 @@ const (
 	maxImage  = 32 << 20 // of one image in base64, in bytes
 	maxImages = 16       // to edit, as OpenAI's
 	maxEdited = 64 << 20 // of all images to edit, in bytes
+	maxReason = 500      // of an upstream's message, in bytes
 )
 
 // A call generates one image. Its item holds the image.
@@ -125,6 +128,7 @@ func (c *call) generate(ctx context.Context, out tool.Emitter) (failed string, e
 	if failed != "" || err != nil {
 		return failed, err
 	}
+	shown := 0
 	for raw, err := range answers {
 		if err != nil {
 			return t.reason(ctx, err)
@@ -137,13 +141,16 @@ func (c *call) generate(ctx context.Context, out tool.Emitter) (failed string, e
 			a.B64JSON = a.Data[0].B64JSON
 			c.item.RevisedPrompt = cmp.Or(a.Data[0].RevisedPrompt, c.item.RevisedPrompt)
 		}
-		if a.B64JSON == "" {
-			continue
+		isPartial := strings.HasSuffix(a.Type, ".partial_image")
+		if a.B64JSON == "" || isPartial && shown >= t.image.PartialImages {
+			continue // the client requested no more
 		}
 		if problem := check(a.B64JSON); problem != "" {
 			return problem, nil
 		}
-		if strings.HasSuffix(a.Type, ".partial_image") {
+		if isPartial {
+			a.PartialIndex = new(shown)
+			shown++
 			partial := c.event(berth.EventImagePartial)
 			partial.PartialImageIndex, partial.PartialImage = a.PartialIndex, a.B64JSON
 			if err := out.Emit(ctx, out.Call(), partial); err != nil {
@@ -185,8 +192,9 @@ func check(image string) string {
 	if len(image) > maxImage {
 		return fmt.Sprintf("The image is larger than %d bytes.", maxImage)
 	}
-	if _, err := base64.StdEncoding.DecodeString(image); err != nil {
-		return "The upstream sent an image that cannot be read."
+	content, err := base64.StdEncoding.DecodeString(image)
+	if err != nil || !strings.HasPrefix(http.DetectContentType(content), "image/") {
+		return "The upstream sent something that is not an image."
 	}
 	return ""
 }
@@ -216,8 +224,22 @@ func (t *Tool) reason(ctx context.Context, err error) (string, error) {
 		return "", cause
 	}
 	if own, ok := errors.AsType[*berth.Error](err); ok && own.Code != berth.CodeInternal {
-		return own.Message, nil
+		return plain(own.Message), nil
 	}
 	cmp.Or(t.opts.Log, slog.Default()).Error("failed to generate image", "err", err)
 	return "It failed for a reason that the server's log has.", nil
+}
+
+// plain returns the start of an upstream's message without control characters.
+func plain(message string) string {
+	message = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, message)
+	if len(message) <= maxReason {
+		return message
+	}
+	return strings.ToValidUTF8(message[:maxReason], "") + "…"
 }
