@@ -11,7 +11,7 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHangup sends SIGHUP to a server without a terminal, which serves on, and closes the
+// TestHangup sends SIGHUP to a server without a terminal, which reloads its configuration, and closes the
 // terminal of another, which stops in order. What runs in containers goes on in both.
 func TestHangup(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
@@ -27,7 +27,7 @@ func TestHangup(t *testing.T) {
 			t.Fatal(err)
 		}
 		s.waitUntil("the log tells of the signal", func() bool {
-			return strings.Count(s.log.String(), "SIGHUP does not reload the configuration") > n
+			return strings.Count(s.log.String(), "reloaded the configuration") > n
 		})
 	}
 	p.want("a file after SIGHUP", p.shell(id, "cat /mnt/data/file"), "precious")

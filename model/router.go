@@ -9,6 +9,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -30,10 +31,10 @@ type Rule struct {
 	About berth.ModelBerth
 }
 
-// A Router finds the provider of a model: the first rule that matches. It is immutable
-// and safe for concurrent use.
+// A Router finds the provider of a model: the first rule that matches. It is safe for
+// concurrent use.
 type Router struct {
-	rules []Rule
+	rules atomic.Pointer[[]Rule] // the slice does not change
 	log   *slog.Logger
 }
 
@@ -44,13 +45,19 @@ func NewRouter(log *slog.Logger, rules ...Rule) (*Router, error) {
 			return nil, fmt.Errorf("model pattern %q: %w", r.Match, err)
 		}
 	}
-	return &Router{rules: rules, log: log}, nil
+	r := &Router{log: log}
+	r.rules.Store(&rules)
+	return r, nil
 }
+
+// Adopt replaces the rules by those of another router. Requests in progress keep their
+// provider.
+func (r *Router) Adopt(other *Router) { r.rules.Store(other.rules.Load()) }
 
 // Route returns the provider of a model and the provider's name for it. It returns
 // CodeNotFound if no rule matches.
 func (r *Router) Route(name string) (Provider, string, error) {
-	for _, rule := range r.rules {
+	for _, rule := range *r.rules.Load() {
 		if rule.matches(name) {
 			if rule.Upstream != "" {
 				return rule.Provider, rule.Upstream, nil
@@ -65,7 +72,7 @@ func (r *Router) Route(name string) (Provider, string, error) {
 // Window returns a model's context window in tokens, its output included; 0 means
 // unknown.
 func (r *Router) Window(name string) int {
-	for _, rule := range r.rules {
+	for _, rule := range *r.rules.Load() {
 		if rule.matches(name) {
 			return rule.Window
 		}
@@ -91,7 +98,7 @@ func Matches(pattern, name string) bool {
 // description. A provider that fails is logged and left out.
 func (r *Router) Models(ctx context.Context) ([]berth.Model, error) {
 	found := map[string]berth.Model{}
-	for _, rule := range r.rules {
+	for _, rule := range *r.rules.Load() {
 		if !strings.ContainsAny(rule.Match, "*?[") {
 			found[rule.Match] = berth.Model{ID: rule.Match, Object: "model", OwnedBy: "berth"}
 		}
@@ -141,16 +148,20 @@ func (r *Router) Model(ctx context.Context, name string) (berth.Model, error) {
 
 // describe returns a model with its rule's description.
 func (r *Router) describe(m berth.Model) berth.Model {
-	n := slices.IndexFunc(r.rules, func(rule Rule) bool { return rule.matches(m.ID) })
-	about := r.rules[n].About
-	about.ContextWindow = r.rules[n].Window
+	rules := *r.rules.Load()
+	n := slices.IndexFunc(rules, func(rule Rule) bool { return rule.matches(m.ID) })
+	if n < 0 { // the rules were replaced meanwhile
+		return m
+	}
+	about := rules[n].About
+	about.ContextWindow = rules[n].Window
 	m.Berth = &about
 	return m
 }
 
 func (r *Router) listers() map[Lister]bool {
 	set := map[Lister]bool{}
-	for _, rule := range r.rules {
+	for _, rule := range *r.rules.Load() {
 		if l, ok := rule.Provider.(Lister); ok {
 			set[l] = true
 		}

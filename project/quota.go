@@ -61,6 +61,16 @@ func NewQuota(opts QuotaOptions) *Quota {
 	return &Quota{opts: opts, known: map[berth.ProjectID]*bounded{}}
 }
 
+// SetLimits replaces QuotaOptions.Limits, for requests from now on.
+func (q *Quota) SetLimits(limits map[berth.ProjectID]berth.Limits) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	q.opts.Limits = limits
+	for _, p := range q.known {
+		p.read = time.Time{}
+	}
+}
+
 // project returns the state of a project, with a record that is at most cacheTTL old.
 func (q *Quota) project(ctx context.Context, id berth.ProjectID) (*bounded, error) {
 	q.mu.Lock()

@@ -65,6 +65,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	s.later(func(context.Context) error { return b.audit.Close() })
 	b.audit.OnFull(b.space.MakeRoom)
 	b.quota = newQuota(b.db, o.Config)
+	s.reloader.quota = b.quota
 	return b, nil
 }
 

@@ -251,7 +251,7 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 
 // check validates what keyRules cannot express.
 func (c *Config) check() error {
-	if err := errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.checkAddresses()); err != nil {
+	if err := errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses()); err != nil {
 		return err
 	}
 	if _, err := c.Budget.budget(); err != nil {
@@ -277,11 +277,16 @@ func (c *Config) check() error {
 // Verify checks what a server needs at its start besides the state directory: keys in the
 // environment and certificate files.
 func (c *Config) Verify() error {
-	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err != nil {
+	if _, err := newRouting(c, nil, slog.New(slog.DiscardHandler)); err != nil {
 		return err
 	}
 	if _, err := c.WebSearch.options(slog.New(slog.DiscardHandler)); err != nil {
 		return c.in(err)
+	}
+	if c.Server.TLS.CertFile != "" {
+		if _, err := readCertificate(c.Server.TLS); err != nil {
+			return c.in(err)
+		}
 	}
 	_, err := c.Containers.Network.options()
 	return c.in(err)

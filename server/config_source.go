@@ -255,7 +255,7 @@ func (c *Config) in(err error) error {
 
 // checkAddresses checks the addresses to listen on.
 func (c *Config) checkAddresses() error {
-	for _, a := range []struct{ key, address string }{{"server.listen", c.Server.Listen}, {"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}} {
+	for _, a := range []struct{ key, address string }{{"server.listen", c.Server.Listen}, {"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}, {"server.tls.acme.listen", c.Server.TLS.ACME.Listen}} {
 		if a.address == "" && a.key != "server.listen" {
 			continue
 		}

@@ -77,7 +77,7 @@ func TestStarter(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if len(c.Models) != 2 || c.Server.Listen == "" || c.Metrics.Listen == "" || *c.Limits["default"].Responses != 50 {
+	if len(c.Models) != 2 || c.Server.TLS.KeyFile == "" || c.Metrics.Listen == "" || *c.Limits["default"].Responses != 50 {
 		t.Errorf("got %+v", c)
 	}
 }

@@ -41,7 +41,7 @@ func TestManual(t *testing.T) {
 		all.Containers.Network.Private, all.Fetch.Private, all.MCP.Private, all.WebSearch.Private = nil, nil, nil, nil
 		all.Vectors.EmbeddingModel = ""
 	}
-	if diff := cmp.Diff(normal, &shown, cmpopts.IgnoreUnexported(Config{}), cmp.Comparer(func(a, b EgressRule) bool { return a.String() == b.String() })); diff != "" {
+	if diff := cmp.Diff(normal, &shown, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmp.Comparer(func(a, b EgressRule) bool { return a.String() == b.String() })); diff != "" {
 		t.Errorf("the defaults differ from those of docs/configuration.md:\n%s", diff)
 	}
 	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || c.Retry.Patience != 2*time.Minute {

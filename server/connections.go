@@ -13,7 +13,8 @@ import (
 // ServerConfig configures the address of the API and the connections of its clients. A limit of 0
 // selects the default, which depends on how many files the process may have open.
 type ServerConfig struct {
-	Listen string `yaml:"listen"` // address of the API; one that is not loopback needs an API key first. Default: 127.0.0.1:8080
+	Listen string          `yaml:"listen"` // address of the API; one that is not loopback needs an API key first. Default: 127.0.0.1:8080
+	TLS    ServerTLSConfig `yaml:"tls"`
 
 	Connections          int `yaml:"connections"`             // in total. Default: half of the file limit
 	PerAddress           int `yaml:"per_address"`             // from one source address. Default: three quarters of connections

@@ -37,13 +37,14 @@ type responses struct {
 
 // startEngine creates the engine and resumes the responses in progress.
 func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *containers) (*responses, error) {
-	router, upstreams, err := newRouter(b.Config, s.metrics.FirstToken, b.Log)
+	models, err := newRouting(b.Config, s.metrics.FirstToken, b.Log)
 	if err != nil {
 		return nil, err
 	}
-	r := &responses{models: router, upstreams: statuses(upstreams), memory: limitMemory(b.Log).pools()}
+	r := &responses{models: models.router, upstreams: models.statuses, memory: limitMemory(b.Log).pools()}
 	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.snapshots.Totals, Audit: b.audit.Written, Usages: b.db,
 		Space: b.space, Isolation: c.driver.Features().Isolation})
+	s.reloader.models = models
 	r.journal = journal.New(s.metrics.Responses(b.db))
 	r.journal.Bound(r.memory.readers)
 	r.journal.AtEnd(s.metrics.AtEnd)

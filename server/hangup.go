@@ -8,20 +8,20 @@ import (
 	"syscall"
 )
 
-// OnHangup returns a context that ends when the terminal of the server is closed. Without a
-// terminal, SIGHUP conventionally reloads the configuration. This server reads it only at start,
-// so it logs a warning. If SIGHUP is ignored, as under nohup, it stays ignored.
-func OnHangup(ctx context.Context, log *slog.Logger) (context.Context, context.CancelFunc) {
+// OnHangup handles SIGHUP. It returns a context that ends when the terminal of the server is closed,
+// and a channel that receives from SIGHUP to a server without a terminal, which conventionally
+// reloads the configuration. If SIGHUP is ignored, as under nohup, it stays ignored.
+func OnHangup(ctx context.Context, log *slog.Logger) (_ context.Context, reloads <-chan struct{}, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	if signal.Ignored(syscall.SIGHUP) {
-		return ctx, cancel
+		return ctx, nil, cancel
 	}
 	terminal := false
 	if tty, err := os.Open("/dev/tty"); err == nil { // must be tested before the hangup
 		terminal = true
 		tty.Close()
 	}
-	hangups := make(chan os.Signal, 1)
+	hangups, requests := make(chan os.Signal, 1), make(chan struct{}, 1)
 	signal.Notify(hangups, syscall.SIGHUP)
 	go func() {
 		for {
@@ -35,8 +35,11 @@ func OnHangup(ctx context.Context, log *slog.Logger) (context.Context, context.C
 				cancel()
 				return
 			}
-			log.Warn("SIGHUP does not reload the configuration; restart the server to reload it")
+			select {
+			case requests <- struct{}{}:
+			default: // one is waiting already
+			}
 		}
 	}()
-	return ctx, cancel
+	return ctx, requests, cancel
 }

@@ -2,13 +2,13 @@ package server
 
 import (
 	"cmp"
+	"crypto/sha256"
 	"fmt"
 	"log/slog"
 	"maps"
 	"os"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
@@ -72,14 +72,14 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 	return keys
 }
 
-// newRouter creates the upstreams and the routes of models to them. It also returns the
-// upstreams, sorted by name. firstToken, if not nil, is called at the first token of each turn.
-func newRouter(config *Config, firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*model.Router, []*balance.Upstream, error) {
+// route returns the routes of models, and the upstreams, sorted by name. Those among open are not
+// opened again.
+func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upstream) (*model.Router, []*balance.Upstream, error) {
 	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
 	var all []*balance.Upstream
 	named := map[string]*balance.Upstream{}
 	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
-		u, err := config.Upstreams[name].open(name, false, config.Currency, firstToken, log)
+		u, err := r.open(config.Upstreams[name], name, false, open)
 		if err != nil {
 			return nil, nil, config.in(fmt.Errorf("upstreams.%s%w", name, err))
 		}
@@ -93,14 +93,14 @@ func newRouter(config *Config, firstToken func(upstream, model string, took time
 	for i := range models {
 		m := &models[i]
 		if len(m.Upstreams) == 0 {
-			u, err := m.own().open(m.Match, true, config.Currency, firstToken, log)
+			u, err := r.open(m.own(), m.Match, true, open)
 			if err != nil {
 				return nil, nil, config.modelError(i, err)
 			}
 			named[""] = u
 			all = append(all, u)
 		}
-		group, err := m.group(named, log)
+		group, err := m.group(named, r.log)
 		if err != nil {
 			return nil, nil, config.modelError(i, fmt.Errorf(": %w", err))
 		}
@@ -108,9 +108,9 @@ func newRouter(config *Config, firstToken func(upstream, model string, took time
 			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
 	}
 	if len(models) == 0 {
-		log.Warn("no model upstream is configured, only the model 'scripted' works; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models with --config")
+		r.log.Warn("no model upstream is configured, only the model 'scripted' works; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models with --config")
 	}
-	router, err := model.NewRouter(log, rules...)
+	router, err := model.NewRouter(r.log, rules...)
 	return router, all, err
 }
 
@@ -120,17 +120,6 @@ func (c *Config) modelError(i int, err error) error {
 		return fmt.Errorf("upstream of the environment%w", err)
 	}
 	return c.in(fmt.Errorf("models[%d]%w", i, err))
-}
-
-// statuses returns a function that reports the status of each upstream.
-func statuses(all []*balance.Upstream) func() []berth.Upstream {
-	return func() []berth.Upstream {
-		list := make([]berth.Upstream, len(all))
-		for i, u := range all {
-			list[i] = u.Status()
-		}
-		return list
-	}
 }
 
 // own returns the entry's inline upstream.

@@ -29,7 +29,7 @@ func TestEnvironmentModels(t *testing.T) {
 			for _, key := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
 				t.Setenv(key, c.env[key])
 			}
-			r, _, err := newRouter(&Config{}, nil, slog.New(slog.DiscardHandler))
+			r, err := newRouting(&Config{}, nil, slog.New(slog.DiscardHandler))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -42,7 +42,7 @@ func TestEnvironmentModels(t *testing.T) {
 				if id == scripted.Name {
 					got = id
 				}
-				if _, _, err := r.Route(id); got != want || (err == nil) != (want != "") {
+				if _, _, err := r.router.Route(id); got != want || (err == nil) != (want != "") {
 					t.Errorf("%s goes to %q, %v, want %q", id, got, err, want)
 				}
 			}
@@ -66,7 +66,7 @@ func TestDialects(t *testing.T) {
 		if got, want := c.Models[0].dialect(), providers[provider].keys; !slices.Equal(got, want) {
 			t.Errorf("%s: got keys %v, want %v", provider, got, want)
 		}
-		if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err != nil {
+		if _, err := newRouting(c, nil, slog.New(slog.DiscardHandler)); err != nil {
 			t.Errorf("%s: %v", provider, err)
 		}
 	}
@@ -82,7 +82,7 @@ func TestDialects(t *testing.T) {
 	}
 	c, err := readConfig(t, "models: [{match: a, provider: gemini, thinking: adaptive}]")
 	if err == nil {
-		_, _, err = newRouter(c, nil, slog.New(slog.DiscardHandler))
+		_, err = newRouting(c, nil, slog.New(slog.DiscardHandler))
 	}
 	if err == nil {
 		t.Error("a value of another vendor was accepted")

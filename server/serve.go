@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"net"
 	"path/filepath"
+	"sync"
 
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -18,6 +19,10 @@ type Options struct {
 	Version string // of the program
 	Log     *slog.Logger
 	Level   *slog.LevelVar // of the log; nil if it does not change
+
+	// Reloads receives requests to reload the configuration with Load. Nil disables them.
+	Reloads <-chan struct{}
+	Load    func() (*Config, error)
 
 	start *start // prepared state directory; New prepares it if it is nil, and closes it
 }
@@ -58,13 +63,33 @@ func Run(ctx context.Context, o Options) error {
 	if s.open {
 		log.Warn("NO API KEYS: every user of this machine can use this server; run berth key create to create a key")
 	}
+	if s.tls, err = s.startTLS(c.Server.TLS, state); err != nil {
+		l.Close()
+		s.Close(context.WithoutCancel(ctx))
+		return c.in(err)
+	}
 	if err := s.serveInside(c.Metrics.Listen, c.Pprof.Listen); err != nil {
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
 		return err
 	}
-	log.Info("serving", "url", "http://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", o.Version)
+	if o.Reloads != nil {
+		ctx, cancel := context.WithCancel(ctx)
+		var reloading sync.WaitGroup
+		reloading.Go(func() { s.serveReloads(ctx, o) })
+		defer reloading.Wait()
+		defer cancel()
+	}
+	log.Info("serving", "url", s.scheme()+"://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", o.Version)
 	return s.Serve(ctx, l)
+}
+
+// scheme returns the scheme of the API's address.
+func (s *Server) scheme() string {
+	if s.tls != nil {
+		return "https"
+	}
+	return "http"
 }
 
 // serveInside serves metrics and profiles, unless their address is empty.

@@ -5,6 +5,7 @@ package server
 
 import (
 	"context"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -21,17 +22,21 @@ import (
 // A Server holds all parts of berth serve.
 type Server struct {
 	log     *slog.Logger
+	level   *slog.LevelVar // nil if it does not change
+	tls     *tls.Config    // nil for plain HTTP
 	config  ServerConfig
 	handler http.Handler
 	metrics *metrics.Metrics
 	open    bool                          // no key existed at start, so none is required
 	detach  func(context.Context) error   // detaches from running responses
 	close   []func(context.Context) error // in order of creation
+
+	reloader reloader
 }
 
 // New creates a server and its parts. If it fails, it closes the parts already created.
 func New(ctx context.Context, o Options) (s *Server, err error) {
-	s = &Server{log: o.Log, metrics: metrics.New(o.Version), config: o.Config.Server}
+	s = &Server{log: o.Log, level: o.Level, reloader: reloader{started: o.Config, now: o.Config}, metrics: metrics.New(o.Version), config: o.Config.Server}
 	nofile.Reserve()
 	defer func() {
 		if err != nil {
@@ -94,7 +99,11 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 	bounded.Attach(hs)
 	s.metrics.Connections(bounded.Counts)
 	failed := make(chan error, 1)
-	go func() { failed <- hs.Serve(bounded) }()
+	var accepted net.Listener = bounded
+	if s.tls != nil {
+		accepted = tls.NewListener(bounded, s.tls)
+	}
+	go func() { failed <- hs.Serve(accepted) }()
 	select {
 	case err := <-failed:
 		s.Close(context.Background())

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
@@ -27,7 +28,8 @@ type UpstreamConfig struct {
 	BaseURL    string            `yaml:"base_url"`     // such as http://localhost:8000/v1. Default: the vendor's; required for chat
 	APIKey     string            `yaml:"api_key"`      // or:
 	APIKeyEnv  string            `yaml:"api_key_env"`  // name of the environment variable with the key, or:
-	APIKeyEnvs []string          `yaml:"api_key_envs"` // several keys of one account, which share the load
+	APIKeyEnvs []string          `yaml:"api_key_envs"` // several keys of one account, which share the load, or:
+	APIKeyFile string            `yaml:"api_key_file"` // path of a file with the key
 	Headers    map[string]string `yaml:"headers"`      // sent with each request
 	Proxy      string            `yaml:"proxy"`        // address of an HTTP or SOCKS5 proxy, or none. Default: from the environment
 	TLS        TLSConfig         `yaml:"tls"`
@@ -144,6 +146,9 @@ func (u *UpstreamConfig) checkKeys() error {
 	if u.APIKey != "" && u.APIKeyEnv != "" {
 		return errors.New(" has both api_key and api_key_env")
 	}
+	if u.APIKeyFile != "" && (u.APIKey != "" || u.APIKeyEnv != "" || len(u.APIKeyEnvs) > 0) {
+		return errors.New(" has both api_key_file and another key")
+	}
 	if len(u.APIKeyEnvs) > 0 && (u.APIKey != "" || u.APIKeyEnv != "") {
 		return errors.New(" has both api_key_envs and another key")
 	}
@@ -229,9 +234,19 @@ func (t TLSConfig) config() (*tls.Config, error) {
 // A secret is a key of an upstream with its name.
 type secret struct{ name, value string }
 
-// secrets returns the keys of the upstream. It returns an error if the environment variable of a
-// key is not set.
+// secrets returns the keys of the upstream. It returns an error if the environment variable or the
+// file of a key is missing.
 func (u *UpstreamConfig) secrets() ([]secret, error) {
+	if u.APIKeyFile != "" {
+		text, err := os.ReadFile(u.APIKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf(".api_key_file: %w", err)
+		}
+		if len(bytes.TrimSpace(text)) == 0 {
+			return nil, fmt.Errorf(".api_key_file: %s is empty", u.APIKeyFile)
+		}
+		return []secret{{u.APIKeyFile, string(bytes.TrimSpace(text))}}, nil
+	}
 	key, names := "api_key_envs", u.APIKeyEnvs
 	if u.APIKeyEnv != "" {
 		key, names = "api_key_env", []string{u.APIKeyEnv}

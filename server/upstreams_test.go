@@ -106,7 +106,7 @@ func TestUpstreamsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := newRouter(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstreams.a.api_key_envs: BERTH_TEST_MISSING is not set") {
+	if _, err := newRouting(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstreams.a.api_key_envs: BERTH_TEST_MISSING is not set") {
 		t.Errorf("missing key: got %v", err)
 	}
 }
@@ -118,11 +118,11 @@ func route(t *testing.T, text string) model.Provider {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, _, err := newRouter(c, nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	r, err := newRouting(c, nil, slog.New(slog.NewTextHandler(t.Output(), nil)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	p, _, err := r.Route("m")
+	p, _, err := r.router.Route("m")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -237,7 +237,7 @@ func TestUpstreamTLS(t *testing.T) {
 	}
 	c, err := readConfig(t, `upstreams: {a: {base_url: "`+server.URL+`", tls: {ca_file: /no/such/file}}}`)
 	if err == nil {
-		_, _, err = newRouter(c, nil, slog.New(slog.DiscardHandler))
+		_, err = newRouting(c, nil, slog.New(slog.DiscardHandler))
 	}
 	if err == nil || !strings.Contains(err.Error(), "upstreams.a.tls.ca_file") {
 		t.Errorf("missing file: got %v", err)

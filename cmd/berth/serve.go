@@ -30,9 +30,10 @@ file; berth config show prints the result.`,
 			}
 			log, level := newLogger(c.Log)
 			adoptLog(log)
-			ctx, stop := server.OnHangup(cmd.Context(), log)
+			ctx, reloads, stop := server.OnHangup(cmd.Context(), log)
 			defer stop()
-			return server.Run(ctx, server.Options{State: c.State, Config: c, Version: version, Log: log, Level: level})
+			return server.Run(ctx, server.Options{State: c.State, Config: c, Version: version, Log: log, Level: level,
+				Reloads: reloads, Load: func() (*server.Config, error) { return loadConfig(cmd) }})
 		},
 	}
 	serveFlags(cmd)

@@ -355,6 +355,14 @@ func (c *Conn) CloseWrite() error {
 
 type connKey struct{}
 
+// below returns the connection below TLS.
+func below(c net.Conn) net.Conn {
+	if t, ok := c.(interface{ NetConn() net.Conn }); ok {
+		return t.NetConn()
+	}
+	return c
+}
+
 // Attach sets hooks of s that track the state of connections. s must serve on l and have
 // its handler set already.
 func (l *Listener) Attach(s *http.Server) {
@@ -370,9 +378,11 @@ func (l *Listener) Attach(s *http.Server) {
 		}
 		handler.ServeHTTP(w, r)
 	})
-	s.ConnContext = func(ctx context.Context, raw net.Conn) context.Context { return context.WithValue(ctx, connKey{}, raw) }
+	s.ConnContext = func(ctx context.Context, raw net.Conn) context.Context {
+		return context.WithValue(ctx, connKey{}, below(raw))
+	}
 	s.ConnState = func(raw net.Conn, state http.ConnState) {
-		c, ok := raw.(*Conn)
+		c, ok := below(raw).(*Conn)
 		if !ok {
 			return
 		}

@@ -1,0 +1,114 @@
+package server
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth/project"
+)
+
+// reloadable are the keys that Reload applies, with all keys below them.
+var reloadable = []string{"models", "upstreams", "limits", "log.level", "server.tls.cert_file", "server.tls.key_file"}
+
+// A reloader applies a new configuration to a running server.
+type reloader struct {
+	started *Config // the configuration at the start
+	now     *Config // what is in effect
+	models  *routing
+	quota   *project.Quota
+	certs   *certificates // nil without certificate files
+}
+
+// serveReloads reloads the configuration at each request, until ctx ends.
+func (s *Server) serveReloads(ctx context.Context, o Options) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-o.Reloads:
+		}
+		c, err := o.Load()
+		if err == nil {
+			err = s.Reload(c)
+		}
+		if err != nil {
+			s.log.Error("failed to reload the configuration; the old one stays in effect", "err", err)
+		}
+	}
+}
+
+// Reload applies a configuration: its models and upstreams, limits, log level and certificates. If
+// any of these is wrong, it changes nothing and returns an error. Other keys apply at the next
+// start; Reload logs those that have changed. Running responses keep their upstream, and upstreams
+// that have not changed keep their state. It must not be called concurrently.
+func (s *Server) Reload(c *Config) error {
+	r := &s.reloader
+	if err := c.Verify(); err != nil {
+		return err
+	}
+	models, err := r.models.next(c)
+	if err != nil {
+		return err
+	}
+	for key, name := range map[string]string{"image_generation.model": r.started.Images.Model, "vector_stores.embedding_model": r.started.Vectors.EmbeddingModel} {
+		if name == "" {
+			continue
+		}
+		if _, _, err := models.router.Route(name); err != nil {
+			return c.in(fmt.Errorf("%s: no entry of models matches %q", key, name))
+		}
+	}
+	certificate, err := r.certs.read(c.Server.TLS)
+	if err != nil {
+		return c.in(err)
+	}
+	// Nothing fails from here on.
+	r.models.adopt(models)
+	r.quota.SetLimits(c.limits())
+	r.certs.use(certificate)
+	if s.level != nil {
+		s.level.Set(c.Log.Threshold())
+	}
+	applied, _ := r.split(changedKeys(reflect.ValueOf(*r.now), reflect.ValueOf(*c), ""))
+	s.log.Info("reloaded the configuration", "changed", applied)
+	if _, later := r.split(changedKeys(reflect.ValueOf(*r.started), reflect.ValueOf(*c), "")); len(later) > 0 {
+		s.log.Warn("some changed keys apply at the next start only", "keys", later)
+	}
+	r.now = c
+	return nil
+}
+
+// split separates the keys that Reload applies from others.
+func (r *reloader) split(keys []string) (applied, later []string) {
+	for _, key := range keys {
+		if r.certs == nil && strings.HasPrefix(key, "server.tls.") {
+			later = append(later, key)
+			continue
+		}
+		if slices.ContainsFunc(reloadable, func(r string) bool { return key == r || strings.HasPrefix(key, r+".") }) {
+			applied = append(applied, key)
+		} else {
+			later = append(later, key)
+		}
+	}
+	return applied, later
+}
+
+// changedKeys returns the keys whose values differ. Lists and maps are compared as a whole.
+func changedKeys(a, b reflect.Value, at string) (keys []string) {
+	if a.Kind() == reflect.Struct {
+		if before := fieldsOf(a); len(before) > 0 {
+			for i, after := range fieldsOf(b) {
+				keys = append(keys, changedKeys(before[i].value, after.value, strings.TrimPrefix(at+"."+after.key, "."))...)
+			}
+			return keys
+		}
+	}
+	if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return []string{at}
+	}
+	return nil
+}

@@ -1,0 +1,102 @@
+package server
+
+import (
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"sync/atomic"
+	"time"
+
+	"go.yaml.in/yaml/v3"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/model/balance"
+)
+
+// A routing holds the routes of models to upstreams, and the upstreams.
+type routing struct {
+	router    *model.Router
+	upstreams atomic.Pointer[[]*balance.Upstream] // sorted by name
+	opened    map[[sha256.Size]byte]*balance.Upstream
+
+	currency   string // of the prices; it does not change
+	firstToken func(upstream, model string, took time.Duration)
+	log        *slog.Logger
+}
+
+// newRouting opens the configured upstreams. firstToken, if not nil, is called at the first token
+// of each turn.
+func newRouting(config *Config, firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*routing, error) {
+	r := &routing{currency: config.Currency, firstToken: firstToken, log: log}
+	return r.next(config)
+}
+
+// next returns the routing for another configuration. It shares the upstreams that have not
+// changed, with their breakers and limits.
+func (r *routing) next(config *Config) (*routing, error) {
+	n := &routing{opened: map[[sha256.Size]byte]*balance.Upstream{}, currency: r.currency, firstToken: r.firstToken, log: r.log}
+	router, all, err := n.route(config, r.opened)
+	n.router = router
+	n.upstreams.Store(&all)
+	return n, err
+}
+
+// adopt replaces the routes by those of another routing.
+func (r *routing) adopt(next *routing) {
+	r.router.Adopt(next.router)
+	r.upstreams.Store(next.upstreams.Load())
+	r.opened = next.opened
+}
+
+// statuses returns the status of each upstream.
+func (r *routing) statuses() []berth.Upstream {
+	all := *r.upstreams.Load()
+	list := make([]berth.Upstream, len(all))
+	for i, u := range all {
+		list[i] = u.Status()
+	}
+	return list
+}
+
+// open returns the upstream of a configuration: one of those that are open already, or a new one.
+func (r *routing) open(u *UpstreamConfig, name string, anonymous bool, open map[[sha256.Size]byte]*balance.Upstream) (*balance.Upstream, error) {
+	print, err := u.fingerprint(name, anonymous)
+	if err != nil {
+		return nil, err
+	}
+	opened := open[print]
+	if opened == nil {
+		if opened, err = u.open(name, anonymous, r.currency, r.firstToken, r.log); err != nil {
+			return nil, err
+		}
+	}
+	r.opened[print] = opened
+	return opened, nil
+}
+
+// fingerprint returns a digest of the upstream's configuration with its keys and files.
+func (u *UpstreamConfig) fingerprint(name string, anonymous bool) (digest [sha256.Size]byte, err error) {
+	text, err := yaml.Marshal(u)
+	if err != nil {
+		return digest, fmt.Errorf(": %w", err)
+	}
+	keys, err := u.secrets()
+	if err != nil {
+		return digest, err
+	}
+	h := sha256.New()
+	fmt.Fprintf(h, "%q %v %q %q", name, anonymous, text, keys)
+	for _, path := range []string{u.TLS.CAFile, u.TLS.CertFile, u.TLS.KeyFile} {
+		content, err := os.ReadFile(path)
+		if err != nil && !errors.Is(err, fs.ErrNotExist) { // open reports a missing file with its key
+			return digest, fmt.Errorf(".tls: %w", err)
+		}
+		fmt.Fprintf(h, " %q", content)
+	}
+	h.Sum(digest[:0])
+	return digest, nil
+}

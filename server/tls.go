@@ -1,0 +1,197 @@
+package server
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"regexp"
+	"sync/atomic"
+	"time"
+
+	"golang.org/x/crypto/acme"
+	"golang.org/x/crypto/acme/autocert"
+
+	"github.com/berth-run/berth/internal/conns"
+)
+
+// ServerTLSConfig makes the server speak HTTPS, with a certificate from files or from an ACME
+// authority. Default: plain HTTP.
+type ServerTLSConfig struct {
+	CertFile string     `yaml:"cert_file"` // PEM, the server's certificate first, with:
+	KeyFile  string     `yaml:"key_file"`  // PEM
+	ACME     ACMEConfig `yaml:"acme"`
+}
+
+// ACMEConfig obtains and renews certificates. The authority connects to port 443 of each domain,
+// which must lead to server.listen, or to port 80, which must lead to Listen. Using it accepts the
+// authority's terms of service.
+type ACMEConfig struct {
+	Domains   []string `yaml:"domains"`   // of the certificates
+	Email     string   `yaml:"email"`     // for the authority's messages
+	Directory string   `yaml:"directory"` // URL of the authority. Default: Let's Encrypt
+	CAFile    string   `yaml:"ca_file"`   // authorities that Directory's own certificate is verified with. Default: this machine's
+	Listen    string   `yaml:"listen"`    // address for challenges over plain HTTP, such as :80, which redirects all else to HTTPS. Default: none
+}
+
+var acmeDomain = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+
+// enabled reports whether the server speaks HTTPS.
+func (c ServerTLSConfig) enabled() bool { return c.CertFile != "" || len(c.ACME.Domains) > 0 }
+
+func (c ServerTLSConfig) check() error {
+	a := c.ACME
+	switch {
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return errors.New("server.tls needs both cert_file and key_file")
+	case c.CertFile != "" && len(a.Domains) > 0:
+		return errors.New("server.tls has both cert_file and acme; remove one")
+	case len(a.Domains) == 0 && (a.Email != "" || a.Directory != "" || a.CAFile != "" || a.Listen != ""):
+		return errors.New("server.tls.acme needs domains")
+	}
+	for i, d := range a.Domains {
+		if !acmeDomain.MatchString(d) || net.ParseIP(d) != nil {
+			return fmt.Errorf("server.tls.acme.domains[%d]: %q is not a domain such as berth.example.com", i, d)
+		}
+	}
+	return nil
+}
+
+// certificates holds the server's certificate from files. It is safe for concurrent use.
+type certificates struct {
+	current atomic.Pointer[tls.Certificate]
+}
+
+// read reads the certificate of a configuration. It returns nil if r is nil: then the server was
+// not started with one.
+func (r *certificates) read(c ServerTLSConfig) (*tls.Certificate, error) {
+	if r == nil {
+		return nil, nil
+	}
+	if c.CertFile == "" {
+		return nil, errors.New("server.tls: the certificate of a running server cannot be removed; restart it")
+	}
+	return readCertificate(c)
+}
+
+// readCertificate reads a certificate and its key.
+func readCertificate(c ServerTLSConfig) (*tls.Certificate, error) {
+	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("server.tls.cert_file: %w", err)
+	}
+	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
+		return nil, fmt.Errorf("server.tls.cert_file: the certificate expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+	}
+	return &pair, nil
+}
+
+// use makes new connections use a certificate. It does nothing if r is nil.
+func (r *certificates) use(c *tls.Certificate) {
+	if r != nil {
+		r.current.Store(c)
+	}
+}
+
+func (r *certificates) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return r.current.Load(), nil
+}
+
+// challengeFiles bounds the file descriptors of the server for challenges, half of them for
+// connections.
+const challengeFiles = 256
+
+// startTLS prepares HTTPS, if it is configured. It returns nil if it is not. Only HTTP/1.1 is
+// offered: the limits of connections are limits of concurrent requests too.
+func (s *Server) startTLS(c ServerTLSConfig, state string) (*tls.Config, error) {
+	conf := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
+	switch {
+	case c.CertFile != "":
+		pair, err := readCertificate(c)
+		if err != nil {
+			return nil, err
+		}
+		s.reloader.certs = &certificates{}
+		s.reloader.certs.use(pair)
+		conf.GetCertificate = s.reloader.certs.get
+		return conf, nil
+	case len(c.ACME.Domains) > 0:
+		m, err := c.ACME.manager(state)
+		if err != nil {
+			return nil, err
+		}
+		conf.GetCertificate = s.logged(m)
+		conf.NextProtos = append(conf.NextProtos, acme.ALPNProto)
+		return conf, s.serveChallenges(m, c.ACME.Listen)
+	}
+	return nil, nil
+}
+
+// manager returns the client of the authority. Its account key and certificates are in the
+// directory acme of the state directory.
+func (c ACMEConfig) manager(state string) (*autocert.Manager, error) {
+	client := &acme.Client{DirectoryURL: c.Directory, HTTPClient: &http.Client{Timeout: time.Minute}}
+	if c.Directory == "" {
+		client.DirectoryURL = acme.LetsEncryptURL
+	}
+	if c.CAFile != "" {
+		pem, err := os.ReadFile(c.CAFile)
+		if err != nil {
+			return nil, fmt.Errorf("server.tls.acme.ca_file: %w", err)
+		}
+		roots := x509.NewCertPool()
+		if !roots.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("server.tls.acme.ca_file: %s contains no certificate", c.CAFile)
+		}
+		client.HTTPClient.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+	}
+	return &autocert.Manager{Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(state, "acme")),
+		HostPolicy: autocert.HostWhitelist(c.Domains...), Client: client, Email: c.Email}, nil
+}
+
+// logged logs failures to obtain a certificate for one of the server's domains. Handshakes for
+// other names fail without a log line, because any client can cause them.
+func (s *Server) logged(m *autocert.Manager) func(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+	return func(hello *tls.ClientHelloInfo) (*tls.Certificate, error) {
+		pair, err := m.GetCertificate(hello)
+		if err == nil {
+			return pair, nil
+		}
+		if m.HostPolicy(hello.Context(), hello.ServerName) == nil {
+			s.log.Error("failed to obtain a certificate", "domain", hello.ServerName, "err", err)
+		}
+		return nil, fmt.Errorf("obtain certificate: %w", err)
+	}
+}
+
+// serveChallenges answers the authority's challenges over plain HTTP, unless listen is "", and
+// redirects other requests to HTTPS.
+func (s *Server) serveChallenges(m *autocert.Manager, listen string) error {
+	if listen == "" {
+		return nil
+	}
+	l, err := net.Listen("tcp", listen)
+	if err != nil {
+		return fmt.Errorf("serve ACME challenges: %w", err)
+	}
+	bounded := conns.Limit(l, conns.DefaultLimits(challengeFiles), s.log)
+	challenges := m.HTTPHandler(nil)
+	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if host, _, err := net.SplitHostPort(r.Host); err == nil { // challenges compares it with the domains
+			r.Host = host
+		}
+		challenges.ServeHTTP(w, r)
+	})
+	hs := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	bounded.Attach(hs)
+	go func() { _ = hs.Serve(bounded) }()
+	s.later(func(context.Context) error { return hs.Close() })
+	return nil
+}
