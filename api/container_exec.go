@@ -135,8 +135,9 @@ func (h *containers) exec(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	if body.MaxOutputBytes > 0 {
 		run.limit = body.MaxOutputBytes
 	}
-	// The process's stream must outlive the client's connection, to see the process end.
-	ctx, cancel := context.WithCancel(context.WithoutCancel(r.Context()))
+	// The process's stream must outlive the client's connection, to see the process end. The guest
+	// enforces the deadline if this server is killed.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience+maxKillTime)
 	defer cancel()
 	run.process, err = client.Start(ctx, guest.ProcessRequest{User: body.User, Cmd: body.Command[0], Args: body.Command[1:], Env: body.Env,
 		Dir: body.WorkingDirectory, In: body.Stdin != nil})

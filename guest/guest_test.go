@@ -127,6 +127,21 @@ func one(t testing.TB, c *guest.Client, command string) result {
 	return run(t, c, 0, command)[0]
 }
 
+// A process is killed at its deadline, also if its client has gone.
+func TestProcessDeadline(t *testing.T) {
+	c := newBox(t).client(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	p, err := c.Start(ctx, guest.ProcessRequest{Cmd: "sleep", Args: []string{"600"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	if got := one(t, c, fmt.Sprintf("timeout 20 sh -c 'while kill -0 %d; do sleep 0.1; done' 2>/dev/null; echo $?", p.PID)); got.Stdout != "0\n" {
+		t.Errorf("the process lives on: %+v", got)
+	}
+}
+
+
 func TestProcess(t *testing.T) {
 	c := newBox(t).client(t)
 	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "sh", Args: []string{"-c", "read x; echo $X-$x; echo e >&2; exit 4"}, Env: map[string]string{"X": "env"}, In: true})

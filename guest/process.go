@@ -43,8 +43,9 @@ type ProcessEvent struct {
 	Status         string // in words: "exit status 1", "signal: killed"
 }
 
-// Start starts a process. The caller reads Events to the end. If ctx ends, the process
-// continues without a reader.
+// Start starts a process. The caller reads Events to the end. If ctx is cancelled, the process
+// continues without a reader. The guest kills the process at the deadline of ctx, also if ctx was
+// cancelled before or this process has ended.
 func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error) {
 	config := &pb.ProcessConfig{Cmd: req.Cmd, Args: req.Args, Envs: req.Env}
 	if req.Dir != "" {

@@ -59,12 +59,8 @@ func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartReq
 	events, stop := p.listen(ctx)
 	defer stop()
 	ps.watch(p, readers)
-	if _, ok := ctx.Deadline(); ok {
-		context.AfterFunc(ctx, func() {
-			if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-				p.kill()
-			}
-		})
+	if deadline, ok := ctx.Deadline(); ok {
+		go p.killAt(deadline)
 	}
 	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.cmd.Process.Pid)}}}
 	if err := stream.Send(&pb.StartResponse{Event: start}); err != nil {
@@ -287,6 +283,17 @@ func (p *process) stream(ctx context.Context, events <-chan *pb.ProcessEvent, se
 			}
 			return send(p.end)
 		}
+	}
+}
+
+// killAt kills the process at its deadline, also if its client is gone by then.
+func (p *process) killAt(deadline time.Time) {
+	timer := time.NewTimer(time.Until(deadline))
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		p.kill()
+	case <-p.done:
 	}
 }
 
