@@ -205,6 +205,8 @@ func check(code string) string {
 	switch {
 	case strings.TrimSpace(code) == "":
 		return `This call has no code. Give it in "code".`
+	case strings.ContainsRune(code, 0): // IPython answers such code with nothing at all
+		return "The code contains a NUL character, which no program may. Nothing was run."
 	case len(code) > maxCode:
 		return fmt.Sprintf("The code has %d bytes; %d are allowed. Nothing was run. Write long data to a file in several steps.", len(code), maxCode)
 	}

@@ -110,10 +110,11 @@ func TestHostileOutputs(t *testing.T) {
 	}
 	o.add(jupyter.Event{Type: jupyter.Stream, Text: "\x1b[31mred\x1b[0m\x1b]0;title\x07"})
 	o.add(jupyter.Event{Type: jupyter.Display, Data: data("image/png", `"><script>`)}) // not base64
+	o.add(jupyter.Event{Type: jupyter.Display, Data: data("image/png", "aGVsbG8=")})   // not an image
 	o.add(jupyter.Event{Type: jupyter.Display, Data: map[string]json.RawMessage{"image/png": json.RawMessage(`7`)}})
 	o.add(jupyter.Event{Type: "made up", Text: "x"})
 	for range maxImages + 5 {
-		o.add(jupyter.Event{Type: jupyter.Display, Data: data("image/png", "iVBO\nRw==\n")})
+		o.add(jupyter.Event{Type: jupyter.Display, Data: data("image/png", "iVBORw0K\nGgo=\n")})
 	}
 	for range 10 {
 		o.add(jupyter.Event{Type: jupyter.Display, Data: data("text/html", strings.Repeat("<b>", 100_000))})
@@ -125,7 +126,7 @@ func TestHostileOutputs(t *testing.T) {
 	images, logs, results := 0, "", 0
 	for _, out := range o.list {
 		if out.Type == "image" {
-			if images++; out.URL != "data:image/png;base64,iVBORw==" {
+			if images++; out.URL != "data:image/png;base64,iVBORw0KGgo=" {
 				t.Errorf("an image is %q", out.URL)
 			}
 		}

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"maps"
+	"net/http"
 	"reflect"
 	"strings"
 	"unicode/utf8"
@@ -119,7 +120,8 @@ func (o *outputs) image(media, data string) bool {
 		}
 		return r
 	}, data)
-	if _, err := base64.StdEncoding.DecodeString(data); err != nil || data == "" || len(data) > maxImage {
+	content, err := base64.StdEncoding.DecodeString(data)
+	if err != nil || len(data) > maxImage || http.DetectContentType(content) != media {
 		return false
 	}
 	if o.images++; o.images > maxImages {
