@@ -31,6 +31,7 @@ func TestArguments(t *testing.T) {
 		{"broken JSON", `{"code":"print(1)`, "", "The arguments of this call are not valid"},
 		{"no code", `{}`, "", "This call has no code"},
 		{"blank code", `{"code":" \n"}`, " \n", "This call has no code"},
+		{"NUL", `{"code":"print(1)\u0000"}`, "print(1)\x00", "The code contains a NUL character"},
 		{"another type", `{"code":["1"]}`, "", "The arguments of this call are not valid"},
 		{"too long", `{"code":"` + strings.Repeat("x", maxCode+1) + `"}`, strings.Repeat("x", maxCode+1), fmt.Sprintf("The code has %d bytes", maxCode+1)},
 	} {
