@@ -157,9 +157,10 @@ func (h *containers) exec(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		go run.input(ctx, *body.Stdin)
 	}
 	result, err := run.wait()
+	if gone.Err() != nil { // the client has gone, or the server stops
+		err = errExecStopped
+	}
 	switch {
-	case gone.Err() != nil:
-		return nil // no client
 	case err != nil && run.stream != nil:
 		return run.stream.Fail(run.number, err)
 	case err != nil:
@@ -170,6 +171,8 @@ func (h *containers) exec(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	result.Stdout, result.Stderr = run.stdout.text(), run.stderr.text()
 	return x.JSON(http.StatusOK, result)
 }
+
+var errExecStopped = berth.Errorf(berth.CodeUnavailable, "The command was ended, because the server is stopping. Send the request again in a moment.")
 
 // An execution is a running command.
 type execution struct {

@@ -3,6 +3,8 @@ package api_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
 	"os"
 	"strings"
@@ -126,4 +128,27 @@ func TestExecEndsWithItsRequest(t *testing.T) {
 		_, err := os.Stat("/proc/" + strings.TrimSpace(string(text)))
 		return os.IsNotExist(err)
 	})
+}
+
+// TestExecServerStops stops the server while commands run: their clients get an error, not an empty
+// answer.
+func TestExecServerStops(t *testing.T) {
+	for _, stream := range []string{"true", "false"} {
+		t.Run(stream, func(t *testing.T) {
+			h := newHouse(t, nil)
+			c := h.call(200, "POST", "/v1/containers", `{"name":"dock"}`)
+			ready := t.TempDir() + "/ready"
+			answers := make(chan string)
+			go func() {
+				resp := h.send(t.Context(), "POST", "/v1/containers/"+c.id()+"/exec", `{"stream":`+stream+`,"command":"echo >`+ready+`; exec sleep 600"}`)
+				raw, _ := io.ReadAll(resp.Body)
+				answers <- fmt.Sprint(resp.StatusCode, " ", string(raw))
+			}()
+			eventually(t, "the command runs", func() bool { _, err := os.Stat(ready); return err == nil })
+			h.stop(errors.New("the server is stopping"))
+			if got := <-answers; !strings.Contains(got, "because the server is stopping") || (stream == "false") != strings.HasPrefix(got, "503 ") {
+				t.Errorf("got %s", got)
+			}
+		})
+	}
 }

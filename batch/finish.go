@@ -70,7 +70,7 @@ func (s *Service) load(ctx context.Context, r *run) error {
 // unfinished are the reasons in the error file for requests without a result.
 var unfinished = map[berth.BatchStatus]*reason{
 	berth.BatchExpired:   {"batch_expired", "This request could not be executed before the completion window expired."},
-	berth.BatchCancelled: {"batch_cancelled", "This request was not executed, because the batch was cancelled."},
+	berth.BatchCancelled: {"batch_cancelled", "This request was not executed to its end, because the batch was cancelled."},
 }
 
 // finish writes the files of a batch and saves its last status.
