@@ -33,7 +33,7 @@ var Imports = map[string][]string{
 
 	"vectorstore":           {"", "internal/rule", "store", "vectorstore/index"},
 	"vectorstore/index":     {},
-	"vectorstore/document":  {"vectorstore"},
+	"vectorstore/document":  {"internal/jail", "vectorstore"},
 	"store":                 {"", "internal/ration"},
 	"store/sealed":          {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
 	"store/sqlite":          {"", "store", "store/sealed", "store/sqlite/query"},
@@ -87,9 +87,10 @@ var Imports = map[string][]string{
 	"tool/mcp":              {"", "egress", "guest", "internal/rule", "tool"},
 	"tool/patch":            {"", "internal/rule", "tool"},
 	"tool/search":           {"", "internal/rule", "tool"},
+	"tool/program":          {"", "internal/rule", "tool", "tool/program/javascript"},
 	"tool/shell":            {"", "guest", "internal/rule", "tool"},
 	"tool/filesearch":       {"", "internal/rule", "tool", "vectorstore"},
-	"tool/standard":         {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/computer", "tool/custom", "tool/function", "tool/imagegeneration", "tool/localshell", "tool/mcp", "tool/patch", "tool/search", "tool/shell", "tool/websearch"},
+	"tool/standard":         {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/computer", "tool/custom", "tool/function", "tool/imagegeneration", "tool/localshell", "tool/mcp", "tool/patch", "tool/program", "tool/search", "tool/shell", "tool/websearch"},
 	"egress":                {},
 	"audit":                 {"", "internal/statefile"},
 	"container/volume":      {"", "audit", "blob", "internal/statefile", "sandbox", "sandbox/host", "store"},
@@ -126,13 +127,14 @@ var Imports = map[string][]string{
 	"internal/keyring":      {},
 	"internal/statefile":    {},
 	"internal/longtest":     {},
+	"internal/jail":         {},
 	"api/contract":          {"internal/sse"},
 	"api/reference":         {"", "api/contract", "internal/rule"},
 	"api/contract/distill":  {},
 	"server":                {Anything},
 	"server/embedded":       {},
 	"server/embedded/pack":  {},
-	"cmd/berth":             {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "vectorstore/document", "webhook"},
+	"cmd/berth":             {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "tool/program/javascript", "vectorstore/document", "webhook"},
 	"cmd/berth-guest":       {"guest/boot", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":              {},
 	"demo/record":           {},
@@ -143,8 +145,9 @@ var Imports = map[string][]string{
 	"packaging/sbom":        {},
 	"e2e/bench":             {"", "guest", "image", "sandbox", "sandbox/gvisor", "server", "store"},
 
-	"tool/websearch":         {"", "download", "internal/rule", "tool", "tool/websearch/backend"},
-	"tool/websearch/backend": {""},
+	"tool/program/javascript": {"internal/jail"},
+	"tool/websearch":          {"", "download", "internal/rule", "tool", "tool/websearch/backend"},
+	"tool/websearch/backend":  {""},
 }
 
 // Bans lists packages that only some packages may import, so that the engine stays independent of
@@ -163,7 +166,7 @@ var Bans = map[string][]string{
 
 	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
-	"os/exec":      {"demo/record", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // A file holds the properties of a source file that the rules check.

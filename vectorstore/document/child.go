@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-run/berth/internal/jail"
 	"github.com/berth-run/berth/vectorstore"
 )
 
@@ -115,7 +116,7 @@ func Main(args []string) int {
 	extension := strings.ToLower(args[0])
 	seconds, err := strconv.Atoi(args[1])
 	if err == nil {
-		err = lockDown(seconds)
+		err = jail.Enter(jail.Limits{CPU: seconds, Memory: childMemory})
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "failed to drop privileges:", err)

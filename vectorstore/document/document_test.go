@@ -14,6 +14,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-run/berth/internal/jail"
 	"github.com/berth-run/berth/internal/longtest"
 	"github.com/berth-run/berth/vectorstore"
 )
@@ -157,8 +158,8 @@ func TestDeepHTML(t *testing.T) {
 // attack tries what a parser under foreign control would. It returns 0 if all is refused.
 func attack() int {
 	secret := os.Getenv("SECRET_FILE")
-	if err := lockDown(10); err != nil {
-		fmt.Println("lockDown:", err)
+	if err := jail.Enter(jail.Limits{CPU: 10, Memory: childMemory}); err != nil {
+		fmt.Println("jail.Enter:", err)
 		return 1
 	}
 	bad := 0

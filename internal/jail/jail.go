@@ -1,4 +1,6 @@
-package document
+// Package jail lets a process give up what it does not need before it touches untrusted
+// input.
+package jail
 
 import (
 	"fmt"
@@ -10,14 +12,21 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// unprivileged is the user of a child that was started by root.
+// unprivileged is the user of a process that was started by root.
 const unprivileged = 65534
 
-// lockDown gives up the process's privileges, for ever and in all of its threads: no files,
-// no network, no other processes, bounded memory, and some seconds to compute.
-func lockDown(seconds int) error {
+// Limits are what a process may still use.
+type Limits struct {
+	CPU    int    // seconds that it may compute
+	Memory uint64 // bytes
+}
+
+// Enter gives up the process's privileges, for ever and in all of its threads: no files, no
+// network, no other processes, and bounded memory and time to compute. It may still read and
+// write what is open.
+func Enter(l Limits) error {
 	for resource, most := range map[int]uint64{
-		unix.RLIMIT_CPU: uint64(seconds), unix.RLIMIT_DATA: childMemory, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64, unix.RLIMIT_CORE: 0,
+		unix.RLIMIT_CPU: uint64(l.CPU), unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64, unix.RLIMIT_CORE: 0,
 	} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 			return fmt.Errorf("limit resource %d: %w", resource, err)

@@ -1,4 +1,4 @@
-package document
+package jail
 
 import "golang.org/x/sys/unix"
 
