@@ -231,3 +231,42 @@ type ToolSearchOutput struct {
 	Execution string   `json:"execution"`
 	Tools     []Tool   `json:"tools"`
 }
+
+// A Program is JavaScript that calls tools. Unlike other calls it has no status: it is shown
+// when it is complete.
+type Program struct {
+	ID          string   `json:"id,omitempty"`
+	Type        ItemType `json:"type"` // "program"
+	CallID      string   `json:"call_id"`
+	Code        string   `json:"code"`
+	Fingerprint string   `json:"fingerprint"` // opaque; what the program needs to be continued
+}
+
+// A ProgramOutput is the result of a Program, or of the part of it that ran.
+type ProgramOutput struct {
+	ID     string   `json:"id,omitempty"`
+	Type   ItemType `json:"type"`   // "program_output"
+	Status Status   `json:"status"` // completed, or incomplete if the program failed
+	CallID string   `json:"call_id"`
+	Result string   `json:"result"`
+}
+
+// A ToolCaller is the "caller" of a call: the model, of type "direct", or a program.
+type ToolCaller struct {
+	Type     string `json:"type"`
+	CallerID string `json:"caller_id,omitempty"` // call_id of the program
+
+	Berth *CallerBerth `json:"berth,omitempty"`
+}
+
+// A CallerBerth is what Berth adds to the caller of a call that a program made.
+type CallerBerth struct {
+	Call int `json:"call"` // number of the call among those of the program, from 1
+}
+
+// The types of a ToolCaller. In the allowed_callers of a tool, a program is "programmatic".
+const (
+	CallerDirect       = "direct"
+	CallerProgram      = "program"
+	CallerProgrammatic = "programmatic"
+)

@@ -50,6 +50,8 @@ const (
 	PrefixPatchOutput     = "apco_"
 	PrefixToolSearch      = "tsc_"
 	PrefixToolSearchOut   = "tso_"
+	PrefixProgram         = "cm_"
+	PrefixProgramOutput   = "cmo_"
 	PrefixTools           = "at_"
 	PrefixCall            = "call_"
 	PrefixApproval        = "mcpr_"

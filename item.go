@@ -60,6 +60,9 @@ const (
 	ItemToolSearchCall       ItemType = "tool_search_call"
 	ItemToolSearchOutput     ItemType = "tool_search_output"
 
+	ItemProgram       ItemType = "program"
+	ItemProgramOutput ItemType = "program_output"
+
 	ItemComputerCall       ItemType = "computer_call"
 	ItemComputerCallOutput ItemType = "computer_call_output"
 

@@ -33,6 +33,7 @@ const (
 	ToolMCP        = "mcp"
 
 	ToolImageGeneration = "image_generation"
+	ToolProgrammatic    = "programmatic_tool_calling"
 	ToolComputer        = "computer"
 	ToolComputerPreview = "computer_use_preview"
 )

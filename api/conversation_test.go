@@ -143,7 +143,7 @@ func TestConversationRefused(t *testing.T) {
 		{path + "/items", `{"items":[{"role":"user","id":"msg_2","content":"x"},{"role":"user","id":"msg_2","content":"x"}]}`, strings.ReplaceAll(duplicate, "msg_1", "msg_2"), "items", ""},
 		{path + "/items", `{"items":[{"role":"user","id":"` + conv + `","content":"x"}]}`, "Invalid 'items[0].id': '" + conv + "'. Expected an ID that begins with 'msg'.", "items[0].id", "invalid_value"},
 		{path + "/items", `{"items":[{"type":"item_reference","id":"msg_1"}]}`, "Item with id 'msg_1' not found.", "items[0].id", ""},
-		{path + "/items", `{"items":[{"type":"program","id":"cm_1","call_id":"c","code":""}]}`, "Unsupported value: 'program' items are not supported by this server.", "items[0].type", "unsupported_value"},
+		{path + "/items", `{"items":[{"type":"program","id":"cm_1","call_id":"c","code":""}]}`, "Missing required parameter: 'items[0].fingerprint'.", "items[0].fingerprint", "missing_required_parameter"},
 		{path + "/items", `{"items":[{"type":"compaction_trigger"}]}`, "Invalid 'items[0]': a compaction_trigger is only allowed in the input of a response.", "items[0]", ""},
 		{"/v1/responses", `{"model":"scripted","conversation":"` + conv + `","input":[{"role":"user","id":"msg_1","content":"x"}]}`, duplicate, "input", ""},
 	} {

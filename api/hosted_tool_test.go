@@ -156,11 +156,9 @@ func TestUnregisteredTool(t *testing.T) {
 	h := newHouse(t, nil)
 	handler := api.New(h.opts)
 	for body, want := range map[string]string{
-		`{"model":"scripted","input":"x","tools":[{"type":"echo"}]}`:                            "Invalid value: 'echo'.",
-		`{"model":"scripted","input":[{"type":"echo_call","call_id":"c","text":"x"}]}`:          "Invalid value: 'echo_call'.",
-		`{"model":"scripted","input":"x","tools":[],"tool_choice":{"type":"echo"}}`:             "Invalid value: 'echo'.",
-		`{"model":"scripted","input":"x","tools":[{"type":"programmatic_tool_calling"}]}`:       "Unsupported value: 'programmatic_tool_calling' tools are not supported by this server.",
-		`{"model":"scripted","input":[{"type":"program","id":"cm_1","call_id":"c","code":""}]}`: "Unsupported value: 'program' items are not supported by this server.",
+		`{"model":"scripted","input":"x","tools":[{"type":"echo"}]}`:                   "Invalid value: 'echo'.",
+		`{"model":"scripted","input":[{"type":"echo_call","call_id":"c","text":"x"}]}`: "Invalid value: 'echo_call'.",
+		`{"model":"scripted","input":"x","tools":[],"tool_choice":{"type":"echo"}}`:    "Invalid value: 'echo'.",
 	} {
 		if status, answer := post(t, handler, body); status != http.StatusBadRequest || !strings.Contains(answer, want) {
 			t.Errorf("%s: %d %s, want %q", body, status, answer, want)

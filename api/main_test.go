@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/api/contract"
+	"github.com/berth-run/berth/tool/program/javascript"
 	"github.com/berth-run/berth/vectorstore/document"
 )
 
@@ -18,6 +19,9 @@ var unserved = map[string]string{"DELETE /models/{model}": "no models are traine
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == document.Command { // started by a document.Child
 		os.Exit(document.Main(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == javascript.Command { // started by a javascript.Runner
+		os.Exit(javascript.Main(os.Args[2:]))
 	}
 	code := m.Run()
 	if code == 0 && flag.Lookup("test.run").Value.String() == "" {

@@ -21,7 +21,8 @@ func recite(tools *tool.Registry, output []berth.Item) *recital {
 	r := &recital{}
 	ended := true
 	for _, it := range output {
-		if tools.IsOutput(it) || tools.MarkOf(it) != (berth.CallBerth{}) { // a marked call is the engine's
+		// A marked call is the engine's, and a program makes its calls again.
+		if tools.IsOutput(it) || tools.MarkOf(it) != (berth.CallBerth{}) || tool.CallerOf(it) != nil {
 			ended = true
 			continue
 		}

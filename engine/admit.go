@@ -146,6 +146,9 @@ func (a *admission) bindTools(ctx context.Context) (err error) {
 	if err := checkApprovals(e.Tools, t.Chain.Items, t.Input, r.tools); err != nil {
 		return err
 	}
+	if _, err := r.resumable(t.Input, t.Items()); err != nil {
+		return err
+	}
 	r.compactor = newCompactor(r, e.transcripts.Window(e.Models.Window(a.req.Model)))
 	return a.checkWindow(ctx)
 }

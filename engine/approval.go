@@ -133,7 +133,7 @@ func (r *run) openApproved(ctx context.Context) error {
 			}
 			events, call := r.guard.openCall(next, function, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
 			all = append(all, events...)
-			r.pending = append(r.pending, pendingCall{call, next})
+			r.pending = append(r.pending, pendingCall{Call: call, index: next})
 			next++
 		}
 		return all

@@ -80,7 +80,7 @@ func (g *guard) exhausted(body *berth.Response, tokens int) string {
 func turns(tools *tool.Registry, output []berth.Item) int {
 	n := 0
 	between := true
-	for _, it := range output {
+	for _, it := range transcript.OfModel(tools, output) {
 		if tools.IsOutput(it) || transcript.IsCompaction(it) || checkRound(tools, it) > 0 {
 			between = true
 			continue
@@ -99,7 +99,7 @@ func circles(tools *tool.Registry, output []berth.Item) (failures, repeats int) 
 	calls := map[string]string{} // content by call id
 	seen := map[string]bool{}
 	last := ""
-	for _, it := range output {
+	for _, it := range transcript.OfModel(tools, output) {
 		within := tools.HoldsOutput(it) && tools.IsAnswered(it)
 		if tools.IsHosted(it) && checkRound(tools, it) == 0 {
 			calls[cmp.Or(it.CallID(), it.ID())] = contentOf(tools.Lower(it))

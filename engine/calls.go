@@ -2,6 +2,7 @@ package engine
 
 import (
 	"encoding/json"
+	"fmt"
 	"maps"
 	"slices"
 	"strings"
@@ -54,6 +55,10 @@ func (w *turnWriter) open(d model.Call) *openCall {
 	t := r.tools.byName[d.Name]
 	if t == nil {
 		c.Call = tool.Unknown(d.Name)
+		return c
+	}
+	if !t.callers.Model {
+		c.Call = tool.Refused(fmt.Sprintf("Only programs can call %q. Call it in the code of %s.", d.Name, berth.ToolProgrammatic))
 		return c
 	}
 	if c.hosted = !t.Spec().Client; c.hosted {
@@ -118,7 +123,7 @@ func (w *turnWriter) closeCall(c *openCall) []berth.Event {
 	}
 	out = append(out, at(c.index, events)...)
 	if c.hosted && refusal == "" {
-		w.run.pending = append(w.run.pending, pendingCall{c.Call, c.index})
+		w.run.pending = append(w.run.pending, pendingCall{Call: c.Call, index: c.index})
 		if w.run.engine.Tools.HoldsOutput(item) {
 			return out
 		}

@@ -305,6 +305,7 @@ func (e *Engine) start(r *run) {
 	if r.stopped != nil {
 		cancel(r.stopped)
 	}
+	r.programs.run = r
 	e.live.add(r)
 	release := func() {}
 	if r.options.hold != nil {
@@ -318,6 +319,7 @@ func (e *Engine) start(r *run) {
 		defer cancel(nil)
 		for !r.main(ctx) && r.reopen(ctx) {
 		}
+		r.programs.stop()
 		e.wg.Go(r.tools.close) // servers may be slow to answer
 		r.remember()           // first, because the client may continue the response already
 		r.report()

@@ -37,7 +37,7 @@ func (noObserver) Ended(berth.Status, int)                      {}
 // call runs a call of a hosted tool and reports its outcome to the observer.
 func (r *run) call(ctx context.Context, c pendingCall) error {
 	start := time.Now()
-	out := &watched{emitter: emitter{r.writer, c.index}, tools: r.engine.Tools, outcome: OutcomeOK}
+	out := &watched{emitter: emitter{r.writer, c.index, c.caller}, tools: r.engine.Tools, outcome: OutcomeOK}
 	err := c.Run(ctx, out)
 	switch {
 	case errors.Is(context.Cause(ctx), tool.ErrDetached):

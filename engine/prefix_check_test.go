@@ -30,11 +30,14 @@ func (p *playhouse) outline(r *berth.Response) []string {
 		if err := it.Decode(&fields); err != nil {
 			p.t.Fatal(err)
 		}
-		for _, name := range []string{"id", "call_id", "encrypted_content", "summary_of"} {
+		for _, name := range []string{"id", "call_id", "encrypted_content", "summary_of", "fingerprint"} {
 			delete(fields, name)
 		}
 		if b, ok := fields["berth"].(map[string]any); ok {
 			delete(b, "approval_request_id")
+		}
+		if c, ok := fields["caller"].(map[string]any); ok {
+			delete(c, "caller_id")
 		}
 		line, err := json.Marshal(fields)
 		if err != nil {

@@ -1,6 +1,7 @@
 package engine_test
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -16,7 +17,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
+	gocmp "github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
@@ -89,7 +90,7 @@ func FuzzRecovery(f *testing.F) {
 // whose number of outputs it has seen.
 type scene struct {
 	requests []string // the last is the one that is killed; %s is the id of the one before
-	approve  bool     // the last request approves of the requests of the one before
+	approve  bool     // the last request has an answer for what the one before has asked
 	forgets  bool     // a call that is refused, which a crash makes the server forget
 	partial  bool     // the client may get its calls before the model has made them all
 	stages   []stage
@@ -104,6 +105,7 @@ const (
 	ofShell    = `"model":"played","background":true,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]`
 	ofClient   = `"model":"played","background":true,"tools":[{"type":"function","name":"add","parameters":{}},{"type":"custom","name":"write"},{"type":"apply_patch"}]`
 	ofBoth     = `"model":"played","background":true,"tools":[{"type":"function","name":"add","parameters":{}},{"type":"shell","environment":{"type":"container_auto"}}]`
+	ofProgram  = `"model":"played","background":true,"tools":[{"type":"programmatic_tool_calling"},{"type":"shell","environment":{"type":"container_auto"},"allowed_callers":["direct","programmatic"]},{"type":"function","name":"add","allowed_callers":["programmatic"]}]`
 	compacted  = `,"context_management":[{"type":"compaction","compact_threshold":1000}]`
 	noCommands = `{"commands":[]}`
 )
@@ -119,6 +121,11 @@ func pieces(index int, name, arguments string, n int) turn {
 		t = append(t, c)
 	}
 	return t
+}
+
+func code(code string) string {
+	raw, _ := json.Marshal(map[string]any{"code": code})
+	return string(raw)
 }
 
 func commands(names ...string) string {
@@ -174,6 +181,21 @@ var scenes = map[string]scene{
 		`{` + ofShell + `,"input":"x","berth":{"require_approval":"always"}}`,
 		`{` + ofShell + `,"previous_response_id":"%s","input":[{"type":"mcp_approval_response","approval_request_id":"%s","approve":true}],"berth":{"require_approval":"always"}}`}, stages: []stage{
 		{0, slices.Concat(text("May I?"), pieces(0, "shell", commands("rm a"), 9))}, {1, text("Done.")}}},
+	"program": {requests: []string{`{` + ofProgram + `,"input":"x"}`}, stages: []stage{
+		{0, slices.Concat(text("Run."), pieces(0, "programmatic_tool_calling", code(`
+			const [a, b] = await Promise.all(["a", "b"].map(c => tools.shell({commands: [c]})))
+			try { await tools.nope() } catch {}
+			const c = await tools.shell({commands: [a.output[0].stdout.length + b.output[0].stdout.length + ""]})
+			text([c.output[0].outcome, Date.now() > 0])`), 40), pieces(1, "shell", commands("z"), 9))}, {2, text("Done.")}}},
+	"program of the client": {requests: []string{`{` + ofProgram + `,"input":"x"}`}, stages: []stage{
+		{0, pieces(0, "programmatic_tool_calling", code(`await Promise.all([tools.shell({commands: ["a"]}), tools.add({a: 1}), tools.add({a: 2})])`), 40)}, {1, text("never")}}},
+	"program continued": {approve: true, requests: []string{`{` + ofProgram + `,"input":"x"}`,
+		`{` + ofProgram + `,"previous_response_id":"%s","input":[{"type":"function_call_output","call_id":"%s","output":"{\"sum\":3}"}]}`}, stages: []stage{
+		{0, pieces(0, "programmatic_tool_calling", code(`
+			const before = await tools.shell({commands: ["a"]})
+			const {sum} = await tools.add({a: 1})
+			const after = await tools.shell({commands: ["b" + sum]})
+			text([before.output[0].stdout, sum, after.output[0].stdout])`), 40)}, {1, text("Done.")}}},
 	"approval asked": {requests: []string{`{` + ofShell + `,"input":"x","berth":{"require_approval":"always"}}`}, stages: []stage{
 		{0, slices.Concat(text("May I?"), pieces(0, "shell", commands("rm a"), 9))}}},
 	"compaction": {requests: []string{`{` + ofShell + compacted + `,"input":[` + user("a", 1500) + `]}`}, stages: []stage{
@@ -280,7 +302,7 @@ func (p *playhouse) compare(want play, kills []int) {
 		}
 		return
 	}
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(play{})); diff != "" {
+	if diff := gocmp.Diff(want, got, gocmp.AllowUnexported(play{})); diff != "" {
 		p.t.Errorf("killed after %v appends (-unbroken +killed):\n%s", kills, diff)
 	}
 }
@@ -305,8 +327,8 @@ func (p *playhouse) play(kills []int) play {
 		r, appends := p.respond(body, lives)
 		id = string(r.ID)
 		for _, it := range r.Output {
-			if it.Type() == berth.ItemApprovalRequest {
-				asked = it.ID()
+			if it.Type() == berth.ItemApprovalRequest || it.Type() == berth.ItemFunctionCall {
+				asked = cmp.Or(it.CallID(), it.ID())
 			}
 		}
 		if i == last {

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/tool"
 )
 
 // Recover resumes the runs that an earlier process of this server left unfinished, and
@@ -148,6 +149,7 @@ func (r *run) rewind(ctx context.Context, stored []berth.Event) error {
 	if body.Usage != nil {
 		r.usage = *body.Usage
 	}
+	r.programs.stop()
 	r.pending, r.refusals, r.refusedTurns, r.turnWriter = nil, nil, 0, nil
 	resumed, err := r.restoreCalls(body.Output, stored)
 	if err != nil {
@@ -201,7 +203,7 @@ func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[
 			open[i] = true
 		}
 		r.countCall(it)
-		r.pending = append(r.pending, pendingCall{call, i})
+		r.pending = append(r.pending, pendingCall{call, i, tool.CallerOf(it)})
 	}
 	return open, nil
 }

@@ -35,9 +35,10 @@ type run struct {
 
 	turnWriter   *turnWriter   // of the current turn; nil before the first
 	pending      []pendingCall // hosted calls without output
-	refusals     []refusal     // in order
-	refusedTurns int           // consecutive turns that had only refused calls
-	searched     int           // items of the output whose found tools have been added
+	programs     programs
+	refusals     []refusal // in order
+	refusedTurns int       // consecutive turns that had only refused calls
+	searched     int       // items of the output whose found tools have been added
 
 	used
 	reported
@@ -48,7 +49,8 @@ type run struct {
 // A pendingCall is a hosted call with the place of its item in the output.
 type pendingCall struct {
 	tool.Call
-	index int
+	index  int
+	caller *berth.ToolCaller // the program that made it, or nil
 }
 
 // options are the choices of the caller of Create; see Option.
@@ -182,12 +184,12 @@ func (r *run) turns(ctx context.Context) (err error) {
 			return err
 		}
 	}
+	if err := r.programs.resume(); err != nil {
+		return err
+	}
 	for first := !r.begun(); ; first = false {
-		for len(r.pending) > 0 {
-			if err := r.call(ctx, r.pending[0]); err != nil {
-				return err
-			}
-			r.pending = r.pending[1:]
+		if err := r.runCalls(ctx); err != nil {
+			return err
 		}
 		if err := r.addFound(); err != nil {
 			return err
@@ -214,6 +216,28 @@ func (r *run) turns(ctx context.Context) (err error) {
 		over, err := r.turn(ctx, first)
 		if over || err != nil {
 			return err
+		}
+	}
+}
+
+// runCalls runs the pending hosted calls, in the model's order, and the programs among them
+// until they have ended or wait for the client.
+func (r *run) runCalls(ctx context.Context) error {
+	for {
+		for len(r.pending) > 0 {
+			next := r.pending[0]
+			if program, ok := next.Call.(tool.Program); ok {
+				r.programs.add(program, program.Item().CallID())
+			} else if err := r.call(ctx, next); err != nil {
+				return err
+			}
+			r.pending = r.pending[1:]
+		}
+		if err := r.programs.advance(ctx); err != nil {
+			return err
+		}
+		if len(r.pending) == 0 {
+			return nil
 		}
 	}
 }
@@ -339,13 +363,23 @@ func wireError(err error) *berth.EventError {
 
 // An emitter writes the output of a tool's call to the response.
 type emitter struct {
-	w    *journal.Writer
-	call int // the place of the call's item
+	w      *journal.Writer
+	call   int               // the place of the call's item
+	caller *berth.ToolCaller // the program that made the call, or nil
+}
+
+// show returns an item of the call with its caller.
+func (e emitter) show(item berth.Item) berth.Item {
+	if e.caller == nil {
+		return item
+	}
+	return with(item, map[string]any{"caller": e.caller})
 }
 
 func (e emitter) Call() int { return e.call }
 
 func (e emitter) Add(ctx context.Context, item berth.Item) (int, error) {
+	item = e.show(item)
 	var index int
 	err := e.w.Update(ctx, func(body berth.Response) []berth.Event {
 		index = len(body.Output)
@@ -365,5 +399,6 @@ func (e emitter) Emit(ctx context.Context, index int, events ...berth.Event) err
 }
 
 func (e emitter) Done(ctx context.Context, index int, item berth.Item) error {
+	item = e.show(item)
 	return e.w.Append(ctx, berth.Event{Type: berth.EventOutputItemDone, OutputIndex: &index, Item: &item})
 }

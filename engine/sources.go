@@ -12,17 +12,18 @@ import (
 // A boundSource is a source of a response's tools.
 type boundSource struct {
 	tool.Source
-	kind   *tool.Kind
-	loaded bool // its tools are in the toolset
+	kind    *tool.Kind
+	callers tool.Callers // of its tools
+	loaded  bool         // its tools are in the toolset
 }
 
 // addSource adds a source with the tools that items of the context list.
-func (s *toolset) addSource(kind *tool.Kind, source tool.Source, items []berth.Item) error {
+func (s *toolset) addSource(kind *tool.Kind, callers tool.Callers, source tool.Source, items []berth.Item) error {
 	if s.source(kind.Type, source.Label()) != nil {
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_value", Param: "server_label",
 			Message: fmt.Sprintf("Duplicate tool: more than one tool of type '%s' has the server_label '%s'. Labels must differ.", kind.Type, source.Label())}
 	}
-	b := &boundSource{Source: source, kind: kind}
+	b := &boundSource{Source: source, kind: kind, callers: callers}
 	s.sources = append(s.sources, b)
 	if listed, ok := source.Known(items); ok {
 		return s.addListed(b, listed)
@@ -43,7 +44,7 @@ func (s *toolset) source(kind, label string) *boundSource {
 func (s *toolset) addListed(b *boundSource, listed []tool.Listed) error {
 	b.loaded = true
 	for _, l := range listed {
-		if err := s.add(toolRef{Type: b.kind.Type, Name: l.Name, Namespace: b.Label()}, &boundTool{l.Tool, b.kind}); err != nil {
+		if err := s.add(toolRef{Type: b.kind.Type, Name: l.Name, Namespace: b.Label()}, &boundTool{l.Tool, b.kind, b.callers}); err != nil {
 			return err
 		}
 	}
@@ -81,7 +82,7 @@ func (r *run) loadSources(ctx context.Context) error {
 		if b.loaded {
 			continue
 		}
-		listed, err := b.Load(ctx, emitter{r.writer, -1})
+		listed, err := b.Load(ctx, emitter{w: r.writer, call: -1})
 		if err != nil {
 			return err
 		}

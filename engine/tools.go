@@ -17,8 +17,9 @@ type toolset struct {
 	byName map[string]*boundTool // by function name
 	order  []string              // the function names, in the request's order
 	named  map[toolRef]string    // the function names, by the reference of a tool_choice
-	all    []berth.FunctionTool  // of all tools
+	all    []berth.FunctionTool  // of all tools that the model calls
 	specs  []berth.FunctionTool  // of the offered tools
+	scope  map[string]bool       // the functions of an allowed_tools; nil means all
 	choice model.ToolChoice      // for the first turn
 	only   []string              // the functions that the first turn offers; nil means all of specs
 
@@ -41,7 +42,8 @@ const maxGrammars = 1 << 20
 // A boundTool is a tool of a response with its kind.
 type boundTool struct {
 	tool.Tool
-	kind *tool.Kind
+	kind    *tool.Kind
+	callers tool.Callers
 }
 
 // A toolRef is a reference to a tool in a tool_choice.
@@ -77,7 +79,29 @@ func bindTools(kinds *tool.Registry, c tool.Context, body *berth.Response, items
 			}
 		}
 	}
+	if err := set.checkProgrammatic(); err != nil {
+		return set, err
+	}
 	return set, set.choose(kinds, body.ToolChoice)
+}
+
+// checkProgrammatic refuses a tool that only programs can call if no tool runs programs: the
+// tool could never be called.
+func (s *toolset) checkProgrammatic() error {
+	hidden := ""
+	for _, name := range s.order {
+		t := s.byName[name]
+		if _, ok := t.Tool.(tool.Programmer); ok {
+			return nil
+		}
+		if !t.callers.Model {
+			hidden = name
+		}
+	}
+	if hidden == "" {
+		return nil
+	}
+	return berth.Invalid("tools", "Only programs can call '%s', by its 'allowed_callers'. Add a tool of type '%s' to 'tools', or 'direct' to the 'allowed_callers'.", hidden, berth.ToolProgrammatic)
 }
 
 // bind adds an entry of "tools", or the tools that it groups.
@@ -95,14 +119,14 @@ func (s *toolset) bind(kinds *tool.Registry, c tool.Context, t berth.Tool) error
 		if err != nil {
 			return err
 		}
-		return s.addSource(kind, source, s.context)
+		return s.addSource(kind, tool.CallersOf(t), source, s.context)
 	}
 	if kind.Group == nil {
 		bound, err := kind.Bind(c, t)
 		if err != nil {
 			return err
 		}
-		return s.add(toolRef{Type: t.Type(), Name: t.Name(), Namespace: c.Namespace}, &boundTool{bound, kind})
+		return s.add(toolRef{Type: t.Type(), Name: t.Name(), Namespace: c.Namespace}, &boundTool{bound, kind, tool.CallersOf(t)})
 	}
 	namespace, tools, err := kind.Group(t)
 	if err != nil {
@@ -171,7 +195,9 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 	s.order = append(s.order, f.Name)
 	s.finds = s.finds || t.kind.Calls.Offers != nil
 	s.named[ref] = f.Name
-	s.all = append(s.all, f)
+	if t.callers.Model {
+		s.all = append(s.all, f)
+	}
 	return nil
 }
 
@@ -192,7 +218,7 @@ func (s *toolset) replace(name string, t tool.Tool) {
 // source, or {"type":"allowed_tools","mode":…,"tools":[…]}. It is repeated when the tools of
 // sources have been loaded.
 func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
-	s.specs, s.choice, s.only = s.all, model.ToolChoice{}, nil
+	s.specs, s.scope, s.choice, s.only = s.all, nil, model.ToolChoice{}, nil
 	var mode string
 	if json.Unmarshal(raw, &mode) == nil {
 		if mode == "required" && len(s.specs) == 0 && !s.unloaded() {
@@ -211,6 +237,9 @@ func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 	}
 	if c.Type != "allowed_tools" {
 		names, err := s.chosen(kinds, c.toolRef)
+		if i := slices.IndexFunc(names, func(name string) bool { return !s.byName[name].callers.Model }); err == nil && i >= 0 {
+			return berth.Invalid("tool_choice", "Tool choice '%s' can be called by programs only. Choose '%s'.", names[i], berth.ToolProgrammatic)
+		}
 		if len(names) == 1 {
 			s.choice = model.ToolChoice{Mode: "function", Name: names[0]}
 		} else {
@@ -235,6 +264,7 @@ func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 			allowed[name] = true
 		}
 	}
+	s.scope = allowed
 	s.specs = slices.DeleteFunc(slices.Clone(s.specs), func(f berth.FunctionTool) bool { return !allowed[f.Name] })
 	return nil
 }
@@ -275,11 +305,35 @@ func (s *toolset) refOf(function string) toolRef {
 	return toolRef{}
 }
 
-// advise returns functions whose descriptions include the advice for a model.
+// callable returns the functions that programs can call.
+func (s *toolset) callable() []berth.FunctionTool {
+	var out []berth.FunctionTool
+	for _, name := range s.order {
+		if s.isCallable(name) {
+			out = append(out, s.byName[name].Spec().Function)
+		}
+	}
+	return out
+}
+
+// isCallable reports whether programs can call a function.
+func (s *toolset) isCallable(name string) bool {
+	return s.byName[name].callers.Programs && (s.scope == nil || s.scope[name])
+}
+
+// advise returns functions whose descriptions include the advice for a model, and the tools
+// that programs can call.
 func (s toolset) advise(specs []berth.FunctionTool, model string) []berth.FunctionTool {
 	out := slices.Clone(specs)
 	for i, f := range out {
-		if t := s.byName[f.Name]; t != nil && t.kind.Advice != nil {
+		t := s.byName[f.Name]
+		if t == nil {
+			continue
+		}
+		if p, ok := t.Tool.(tool.Programmer); ok {
+			out[i] = p.Offer(s.callable())
+		}
+		if t.kind.Advice != nil {
 			out[i].Description = strings.TrimRight(f.Description, "\n") + "\n" + t.kind.Advice(tool.Family(model))
 		}
 	}

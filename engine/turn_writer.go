@@ -97,7 +97,7 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 		}
 		if !r.waitsForClient(body) {
 			if opened, call := r.guard.check(body.Output); call != nil {
-				r.pending = append(r.pending, pendingCall{call, len(body.Output)})
+				r.pending = append(r.pending, pendingCall{Call: call, index: len(body.Output)})
 				return append(events, opened...)
 			}
 		}

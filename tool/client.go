@@ -48,16 +48,6 @@ func Decode[T any](t berth.Tool, what string) (T, error) {
 
 // Unknown returns a call of a function that the model was not offered. Its Close refuses
 // it, and the wire does not show it: the client could not answer it either.
-func Unknown(name string) Call { return unknownCall{name: name} }
-
-type unknownCall struct {
-	ClientCall
-	name string
-}
-
-func (unknownCall) Item() berth.Item           { return berth.Item{} }
-func (unknownCall) Write(string) []berth.Event { return nil }
-
-func (c unknownCall) Close(string) ([]berth.Event, berth.Item, string) {
-	return nil, berth.Item{}, fmt.Sprintf("There is no function named %q. Use one of the functions that you were given.", c.name)
+func Unknown(name string) Call {
+	return Refused(fmt.Sprintf("There is no function named %q. Use one of the functions that you were given.", name))
 }

@@ -115,6 +115,10 @@ type Calls struct {
 	// of contents. If a call's own item holds its output, nil means that it has none.
 	LowerOutput func(output berth.Item) (json.RawMessage, error)
 
+	// Answer returns what a program gets for a call, by the item with its output. nil means
+	// the output that a model sees.
+	Answer func(output berth.Item) (Answer, error)
+
 	// CheckOutput refuses the output of a client for a call, with the field as the Param of
 	// the error; nil accepts any.
 	CheckOutput func(call, output berth.Item) error

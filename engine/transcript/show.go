@@ -26,7 +26,7 @@ func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Ite
 		return nil, err
 	}
 	tools := t.service.Tools
-	items = settled(tools, items)
+	items = OfModel(tools, settled(tools, items))
 	outputs := Outputs(tools, items)
 	native := t.natives(items, outputs)
 	out := make([]berth.Item, 0, len(items))

@@ -15,10 +15,13 @@ func Item(own Fields, required ...string) Rule {
 
 // Call allows an item that is a call or the output of one.
 func Call(own Fields, required ...string) Rule {
-	all := Fields{"caller": ByType(map[string]Rule{"direct": AnyObject, "program": UnsupportedKind("callers")})}
+	all := Fields{"caller": Caller}
 	maps.Copy(all, own)
 	return Item(all, append(required, "call_id")...)
 }
+
+// Caller allows the "caller" of a call: the model, or a program.
+var Caller = ByType(map[string]Rule{"direct": AnyObject, "program": OpenObject(Fields{"type": AnyText, "caller_id": Text(1, 64)}, "caller_id")})
 
 // MaxOutput is the maximum length of the output of a client's tool, in characters.
 const MaxOutput = 10 << 20

@@ -9,14 +9,5 @@ var (
 	NamespaceName = Matching(NamePattern, 64)
 )
 
-// Callers allows "allowed_callers" that contain the model only. This server does not
-// support programs that call tools.
-var Callers = AtLeastOne(List(func(at string, v any) error {
-	if err := OneOf("direct", "programmatic")(at, v); err != nil {
-		return err
-	}
-	if v == "programmatic" {
-		return Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'programmatic'. Programs that call tools are not supported by this server.", at)
-	}
-	return nil
-}, 2))
+// Callers allows "allowed_callers": the model, programs, or both.
+var Callers = AtLeastOne(List(OneOf("direct", "programmatic"), 2))

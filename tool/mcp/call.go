@@ -184,6 +184,24 @@ func lowerOutput(item berth.Item) (json.RawMessage, error) {
 	return nil, nil
 }
 
+// answer returns the output of a call as the server sent it: a program reads it.
+func answer(item berth.Item) (tool.Answer, error) {
+	var call struct {
+		Output *string         `json:"output"`
+		Error  json.RawMessage `json:"error"`
+	}
+	if err := item.Decode(&call); err != nil {
+		return tool.Answer{}, err
+	}
+	if len(call.Error) > 0 && string(call.Error) != "null" {
+		return tool.Answer{Error: "The call failed. " + tool.Shorten(words(call.Error), maxShown)}, nil
+	}
+	if call.Output == nil {
+		return tool.Answer{Error: "The call has no output."}, nil
+	}
+	return tool.TextAnswer(*call.Output), nil
+}
+
 // words returns the text of an error, in the form of berth.MCPError or as a string.
 func words(raw json.RawMessage) string {
 	var text string

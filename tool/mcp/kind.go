@@ -42,7 +42,7 @@ func Kind(opts Options) tool.Kind {
 		Show:   show, Listing: berth.ItemMCPListTools, ListingPrefix: berth.PrefixMCPListTools,
 		Container: &tool.Container{Environment: environmentOf, Settle: settle},
 		Calls: &tool.Calls{Call: berth.ItemMCPCall, CallPrefix: berth.PrefixMCPCall,
-			LowerCall: lowerCall, LowerOutput: lowerOutput, Fill: fill, Mark: markOf,
+			LowerCall: lowerCall, LowerOutput: lowerOutput, Answer: answer, Fill: fill, Mark: markOf,
 			Hosted: func(berth.Item) bool { return true }, Outcome: outcome, Draft: tool.FieldDraft("arguments")},
 	}
 }

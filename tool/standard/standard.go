@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/tool/localshell"
 	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/patch"
+	"github.com/berth-run/berth/tool/program"
 	"github.com/berth-run/berth/tool/search"
 	"github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/websearch"
@@ -44,6 +45,7 @@ func Kinds(opts Options) []tool.Kind {
 		localshell.Kind(),
 		mcp.Kind(opts.MCP),
 		patch.Kind(),
+		program.Kind(),
 		imagegeneration.Kind(opts.Images),
 	}, slices.Concat(computer.Kinds(), websearch.Kinds(opts.WebSearch))...)
 }
