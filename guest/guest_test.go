@@ -141,7 +141,6 @@ func TestProcessDeadline(t *testing.T) {
 	}
 }
 
-
 func TestProcess(t *testing.T) {
 	c := newBox(t).client(t)
 	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "sh", Args: []string{"-c", "read x; echo $X-$x; echo e >&2; exit 4"}, Env: map[string]string{"X": "env"}, In: true})
