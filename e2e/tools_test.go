@@ -14,11 +14,17 @@ import (
 	"testing"
 
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
+
+	"github.com/berth-run/berth/model/modeltest"
 )
 
 // What clients' programs use through hosted tools, beside a model: an MCP server, a search
-// service with a site, and an embedding model.
-type services struct{ mcp, site, search, upstream *httptest.Server }
+// service with a site, an embedding model, a model that generates images, and an upstream with
+// hosted tools of its own.
+type services struct {
+	mcp, site, search, upstream *httptest.Server
+	owner                       *modeltest.OpenAIHandler
+}
 
 // newServices starts the services. The upstream's reciter is that of newUpstream.
 func newServices(t *testing.T) services {
@@ -33,8 +39,10 @@ func newServices(t *testing.T) services {
 	})
 	upstream := http.NewServeMux()
 	upstream.HandleFunc("POST /v1/embeddings", serveEmbeddings)
+	upstream.HandleFunc("POST /v1/images/", serveImages)
 	upstream.Handle("/", double)
 	s := services{
+		owner:    newOwner(t),
 		mcp:      httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return tides }, nil)),
 		upstream: httptest.NewServer(upstream),
 		site: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -96,8 +104,12 @@ func serveEmbeddings(w http.ResponseWriter, r *http.Request) {
 func (s services) server(t *testing.T) *server {
 	t.Helper()
 	host := func(of *httptest.Server) string { return strings.TrimPrefix(of.URL, "http://") }
-	config := fmt.Sprintf("mcp: {private: ['%s']}\nweb_search: {backend: searxng, url: '%s', private: ['%s']}\n", host(s.mcp), s.search.URL, host(s.site))
-	return newServerWith(t, config, "OPENAI_BASE_URL="+s.upstream.URL+"/v1", "OPENAI_API_KEY=none")
+	config := fmt.Sprintf("mcp: {private: ['%s']}\nweb_search: {backend: searxng, url: '%s', private: ['%s']}\nimage_generation: {model: %s}\nmodels:\n", host(s.mcp), s.search.URL, host(s.site), painter)
+	for _, name := range []string{drawer, clicker} {
+		config += fmt.Sprintf("- {match: %s, provider: openai, base_url: '%s', api_key: none, custom_tools: native, native_tools: [image_generation, computer, computer_use_preview]}\n", name, s.owner.URL)
+	}
+	config += fmt.Sprintf("- {match: '*', base_url: '%s/v1', api_key: none}\n", s.upstream.URL)
+	return newServerWith(t, config)
 }
 
 // env returns variables with which a client's program finds the services.

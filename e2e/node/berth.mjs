@@ -40,6 +40,10 @@ export const cells = (...code) => code.map((c) => '```python\n' + c + '\n```').j
 // call has it call a function.
 export const call = (name, args) => '```json ' + name + '\n' + JSON.stringify(args) + '\n```\n';
 
+// drawer is a model whose upstream has tools of its own: images and a computer. It calls its
+// tool once after each message of the user.
+export const drawer = 'gpt-5.4';
+
 // items are the items of a response that have a type.
 export const items = (response, type) => response.output.filter((i) => i.type === type);
 

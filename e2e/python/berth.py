@@ -25,6 +25,11 @@ scripted = "scripted"
 # what the last call returned. Text after "Say only this: " is its whole answer.
 reciter = "reciter"
 
+# Models whose upstream has tools of its own: images and a computer. Each calls its tool once
+# after each message of the user.
+drawer = "gpt-5.4"
+clicker = "computer-use-preview"
+
 # What the server may reach: an MCP server with the tool "tide", and a site that its search
 # service finds.
 mcp_url = os.environ.get("BERTH_TEST_MCP")

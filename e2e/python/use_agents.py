@@ -7,15 +7,15 @@ import tempfile
 
 import openai
 from agents import (
-    Agent, ApplyPatchTool, CodeInterpreterTool, FileSearchTool, GuardrailFunctionOutput, HostedMCPTool, InputGuardrailTripwireTriggered,
-    OpenAIConversationsSession, OpenAIChatCompletionsModel, Runner, ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool, SQLiteSession,
+    Agent, ApplyPatchTool, CodeInterpreterTool, Computer, ComputerTool, CustomTool, FileSearchTool, GuardrailFunctionOutput, HostedMCPTool, ImageGenerationTool,
+    InputGuardrailTripwireTriggered, ModelSettings, OpenAIConversationsSession, OpenAIChatCompletionsModel, Runner, ShellCallOutcome, ShellCommandOutput, ShellResult, ShellTool, SQLiteSession,
     WebSearchTool, apply_diff, function_tool, input_guardrail, set_trace_processors, trace,
 )
 from agents.tracing import get_trace_provider
 from agents.tracing.processors import BackendSpanExporter, BatchTraceProcessor
 from pydantic import BaseModel
 
-from berth import api_key, base_url, block, call, cells, job, main, mcp_url, reciter, scripted, sh, site_url
+from berth import api_key, base_url, block, call, cells, clicker, drawer, job, main, mcp_url, reciter, scripted, sh, site_url
 
 client = openai.AsyncOpenAI()
 
@@ -216,6 +216,70 @@ async def mcp():
     wary = Agent(name="Harbour", model=scripted, tools=[HostedMCPTool(tool_config={**tool, "require_approval": "always"}, on_approval_request=approve)])
     result = await Runner.run(wary, call("tides__tide", port="Kiel"))
     assert asked == ["tide"] and result.final_output == "1. tides__tide: high at noon in Kiel", (asked, result.final_output)
+
+
+class Desk(Computer):
+    """A computer that writes down what is done."""
+
+    environment = "browser"
+    dimensions = (1024, 768)
+
+    def __init__(self):
+        self.done = []
+
+    def screenshot(self):
+        return "aW1n"
+
+    def click(self, x, y, button):
+        self.done.append(("click", x, y, button))
+
+    def double_click(self, x, y): ...
+    def scroll(self, x, y, scroll_x, scroll_y): ...
+    def type(self, text): ...
+    def wait(self): ...
+    def move(self, x, y): ...
+    def keypress(self, keys): ...
+    def drag(self, path): ...
+
+
+@job("ComputerTool with a safety check")
+async def computer():
+    click = {"type": "click", "x": 10, "y": 20, "button": "left"}
+    written = call("computer", actions=[click], safety_checks=["It looks odd."])
+    for model, task in ((drawer, "Click."), (clicker, "Click."), (scripted, written)):
+        desk, checked = Desk(), []
+
+        def agree(data):
+            checked.append(data.safety_check.message)
+            return True
+
+        agent = Agent(name="Clerk", model=model, tools=[ComputerTool(desk, on_safety_check=agree)], model_settings=ModelSettings(truncation="auto"))
+        result = await Runner.run(agent, task)
+        assert desk.done == [("click", 10, 20, "left")] and checked == ["It looks odd."], (model, desk.done, checked)
+        assert model == scripted or result.final_output == "It came to this: 1 acknowledged, data:image/png;base64,aW1n", result.final_output
+
+
+@job("ImageGenerationTool")
+async def image():
+    tool = ImageGenerationTool(tool_config={"type": "image_generation", "partial_images": 1})
+    for model, task, made in ((drawer, "Draw.", "aW1n"), (scripted, call("image_generation", prompt="img"), "aW1n")):
+        result = Runner.run_streamed(Agent(name="Painter", model=model, tools=[tool]), task)
+        async for _ in result.stream_events():
+            pass
+        (drawn,) = [i.raw_item.result for i in result.new_items if getattr(i.raw_item, "type", "") == "image_generation_call"]
+        assert drawn == made, drawn
+
+
+@job("CustomTool with a grammar")
+async def custom():
+    async def ask(context, text):
+        return f"asked {text}"
+
+    form = {"type": "grammar", "syntax": "lark", "definition": 'start: "SELECT " /[a-z]+/ " FROM " /[a-z]+/ ";"'}
+    tool = CustomTool(name="sql", description="Asks the database.", on_invoke_tool=ask, format=form)
+    for model, task in ((drawer, "Ask."), (scripted, call("sql", input="SELECT name FROM ships;"))):
+        result = await Runner.run(Agent(name="Clerk", model=model, tools=[tool]), task)
+        assert "asked SELECT name FROM ships;" in result.final_output, result.final_output
 
 
 @job("Chat Completions")

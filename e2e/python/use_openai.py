@@ -9,7 +9,7 @@ import time
 import openai
 from pydantic import BaseModel
 
-from berth import auto, block, call, cells, embedder, items, job, main, mcp_url, outputs, reciter, scripted, sh, site_url
+from berth import auto, block, call, cells, drawer, embedder, items, job, main, mcp_url, outputs, reciter, scripted, sh, site_url
 
 client = openai.OpenAI()
 add = {"type": "function", "name": "add", "parameters": {"type": "object", "properties": {"a": {"type": "integer"}, "b": {"type": "integer"}}, "required": ["a", "b"], "additionalProperties": False}, "strict": True}
@@ -303,6 +303,61 @@ def web_search():
     (cited,) = text.annotations
     assert (cited.type, cited.url, cited.title) == ("url_citation", site_url + "/tides", "Tides of Brest"), cited
     assert site_url in text.text[cited.start_index : cited.end_index]
+
+
+@job("image_generation: the upstream's own, streamed, in a chain")
+def own_images():
+    tools = [{"type": "image_generation", "partial_images": 1}]
+    with client.responses.stream(model=drawer, input="Draw a ship.", tools=tools) as stream:
+        seen = [e for e in stream if "image" in e.type or getattr(getattr(e, "item", None), "type", "") == "image_generation_call"]
+        one = stream.get_final_response()
+    kinds = [e.type.removeprefix("response.") for e in seen]
+    assert kinds == ["output_item.added"] + [f"image_generation_call.{k}" for k in ("in_progress", "generating", "partial_image", "completed")] + ["output_item.done"], kinds
+    assert (seen[3].partial_image_b64, seen[3].item_id) == ("cGFydA==", seen[-1].item.id), seen[3]
+    (image,) = items(one, "image_generation_call")
+    assert (image.result, image.status, one.output_text) == ("aW1n", "completed", "0 images came before."), one
+    two = client.responses.create(model=drawer, input="Another.", tools=tools, previous_response_id=one.id)
+    assert two.output_text == "1 images came before.", two.output_text
+
+
+@job("image_generation: another model's, and an edit")
+def images():
+    task = call("image_generation", prompt="a ship") + call("image_generation", prompt="blue", images=[1])
+    user = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,c2Vh"}, {"type": "input_text", "text": task}]}]
+    r = client.responses.create(model=scripted, input=user, tools=[{"type": "image_generation"}])
+    assert [base64.b64decode(i.result) for i in items(r, "image_generation_call")] == [b"a ship", b"blue image:sea"], r.output
+
+
+@job("computer: actions, a safety check, a screenshot")
+def computer():
+    tools = [{"type": "computer"}]
+    for model, task in ((drawer, "Click."), (scripted, call("computer", actions=[{"type": "click", "x": 10, "y": 20}], safety_checks=["It looks odd."]))):
+        one = client.responses.create(model=model, input=task, tools=tools)
+        (act,) = items(one, "computer_call")
+        (check,) = act.pending_safety_checks
+        first = act.to_dict()["actions"][0]  # major version 2 has no type for it
+        assert (first["type"], first["x"], check.message) == ("click", 10, "It looks odd."), act
+        screen = {"type": "computer_call_output", "call_id": act.call_id, "output": {"type": "computer_screenshot", "image_url": "data:image/png;base64,aW1n"}}
+        try:
+            client.responses.create(model=model, input=[screen], tools=tools, previous_response_id=one.id)
+            raise AssertionError("a safety check was not needed")
+        except openai.BadRequestError as e:
+            assert check.id in e.message, e
+        screen["acknowledged_safety_checks"] = [{"id": check.id, "code": check.code, "message": check.message}]
+        two = client.responses.create(model=model, input=[screen], tools=tools, previous_response_id=one.id)
+        assert model == scripted or two.output_text == "It came to this: 1 acknowledged, data:image/png;base64,aW1n", two.output_text
+
+
+@job("a custom tool with a grammar")
+def grammar():
+    sql = {"type": "custom", "name": "sql", "format": {"type": "grammar", "syntax": "lark", "definition": 'start: "SELECT " /[a-z]+/ " FROM " /[a-z]+/ ";"'}}
+    for model, task in ((drawer, "Ask."), (scripted, call("sql", input="SELECT name FROM ships;"))):
+        one = client.responses.create(model=model, input=task, tools=[sql])
+        (asked,) = items(one, "custom_tool_call")
+        assert (asked.name, asked.input) == ("sql", "SELECT name FROM ships;"), asked
+        answer = [{"type": "custom_tool_call_output", "call_id": asked.call_id, "output": "Vasa"}]
+        two = client.responses.create(model=model, input=answer, tools=[sql], previous_response_id=one.id)
+        assert "Vasa" in two.output_text, two.output_text
 
 
 @job("upload in parts")
