@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 )
@@ -21,22 +22,58 @@ const (
 	heartbeatChannel
 )
 
-// An Address is where a kernel listens: Unix sockets in a directory of its own.
+// An Address is where a kernel listens: Unix sockets in a directory of its own, or ports of
+// the loopback interface.
 type Address struct {
-	dir string
-	key string
+	dir   string
+	key   string
+	ports []int // by channel, from 0; nil means Unix sockets
 }
 
 // NewAddress returns the address of a kernel that will be started, in a directory that
-// exists and that only the kernel's user may enter.
-func NewAddress(dir string) Address { return Address{dir, randomID()} }
+// exists and that only the kernel's user may enter. Kernels that may not know Unix sockets
+// get ports: other processes can connect to them, but do not have the key.
+func NewAddress(dir string, spec Spec) (Address, error) {
+	a := Address{dir: dir, key: randomID()}
+	switch strings.ToLower(spec.Language) {
+	case "python", "r", "bash":
+		return a, nil
+	}
+	for range heartbeatChannel {
+		l, err := net.Listen("tcp", loopback+":0")
+		if err != nil {
+			return a, fmt.Errorf("find port: %w", err)
+		}
+		defer l.Close() // after all are found, so that they differ
+		a.ports = append(a.ports, l.Addr().(*net.TCPAddr).Port)
+	}
+	return a, nil
+}
+
+const loopback = "127.0.0.1"
+
+// of returns the network and the address of a channel.
+func (a Address) of(channel int) (network, address string) {
+	if a.ports == nil {
+		return "unix", a.base() + "-" + strconv.Itoa(channel)
+	}
+	return "tcp", net.JoinHostPort(loopback, strconv.Itoa(a.ports[channel-1]))
+}
 
 // ConnectionFile returns the name and content of the file that makes a kernel listen at
 // the address.
 func (a Address) ConnectionFile() (name string, content []byte) {
-	content, _ = json.Marshal(map[string]any{ // strings and numbers always marshal
-		"transport": "ipc", "ip": a.base(), "shell_port": shellChannel, "iopub_port": iopubChannel, "stdin_port": stdinChannel,
-		"control_port": controlChannel, "hb_port": heartbeatChannel, "key": a.key, "signature_scheme": "hmac-sha256"})
+	fields := map[string]any{"transport": "ipc", "ip": a.base(), "key": a.key, "signature_scheme": "hmac-sha256"}
+	if a.ports != nil {
+		fields["transport"], fields["ip"] = "tcp", loopback
+	}
+	for i, name := range []string{"shell_port", "iopub_port", "stdin_port", "control_port", "hb_port"} { // in the order of the channels
+		fields[name] = i + 1
+		if a.ports != nil {
+			fields[name] = a.ports[i]
+		}
+	}
+	content, _ = json.Marshal(fields) // strings and numbers always marshal
 	return filepath.Join(a.dir, "connection.json"), content
 }
 
@@ -67,7 +104,7 @@ func Connect(ctx context.Context, a Address) (*Client, error) {
 		kind    string
 	}{{&c.iopub, iopubChannel, "SUB"}, {&c.shell, shellChannel, "DEALER"}, {&c.control, controlChannel, "DEALER"}} {
 		var err error
-		if *s.to, err = dial(ctx, a.base()+"-"+strconv.Itoa(s.channel), s.kind); err != nil {
+		if *s.to, err = dial(ctx, a, s.channel, s.kind); err != nil {
 			c.Close()
 			return nil, err
 		}
@@ -86,9 +123,10 @@ func Connect(ctx context.Context, a Address) (*Client, error) {
 	return c, nil
 }
 
-func dial(ctx context.Context, path, kind string) (*socket, error) {
+func dial(ctx context.Context, a Address, channel int, kind string) (*socket, error) {
+	network, address := a.of(channel)
 	for {
-		conn, err := net.Dial("unix", path)
+		conn, err := net.Dial(network, address)
 		if err == nil {
 			stop := context.AfterFunc(ctx, func() { conn.Close() })
 			s, err := newSocket(conn, kind)

@@ -164,8 +164,11 @@ func (s *Server) startKernel(spec jupyter.Spec) (*kernelProcess, jupyter.Address
 	}
 	p := &kernelProcess{dir: dir, over: make(chan struct{})}
 	p.print = &spool{name: filepath.Join(dir, "output"), ring: func() {}}
-	address := jupyter.NewAddress(dir)
-	file, err := address.WriteConnectionFile(s.owner.uid, s.owner.gid)
+	var file string
+	address, err := jupyter.NewAddress(dir, spec)
+	if err == nil {
+		file, err = address.WriteConnectionFile(s.owner.uid, s.owner.gid)
+	}
 	if err == nil && os.Getuid() == 0 {
 		err = os.Chown(dir, s.owner.uid, s.owner.gid)
 	}
