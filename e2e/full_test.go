@@ -28,6 +28,7 @@ print('ok' if 'Tides' in pdfplumber.open('a.pdf').pages[0].extract_text() else '
 	{"R", "%%kernel ir\nlibrary(ggplot2)\nlibrary(dplyr)\ncat('ok')"},
 	{"R draws", "%%kernel ir\nprint(ggplot(mtcars, aes(mpg, hp)) + geom_point())\ncat('ok')"},
 	{"bash", "%%kernel bash\nx=o\necho ${x}k"},
+	{"JavaScript", "%%kernel javascript\nlet x: string = 'o'\nconsole.log(x + 'k')"},
 	{"vim, 7z", `!vim.tiny --version | head -1 | grep -qi vim && 7z i >/dev/null && echo ok`},
 }
 
