@@ -11,6 +11,14 @@ type Template struct {
 	Source    TemplateSource `json:"source"`
 }
 
+// TemplateContents are what a template contains, as far as a model should know it. The names
+// are safe to show to a model.
+type TemplateContents struct {
+	Programs []string // "Python", "Node.js", "git"
+	Python   []string // Python packages
+	Kernels  []string // Jupyter kernels
+}
+
 // A TemplateSource is the origin of a template's last build.
 type TemplateSource struct {
 	Type     string `json:"type"`               // recipe, image or snapshot

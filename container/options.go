@@ -103,6 +103,8 @@ type Bounds struct {
 type Template struct {
 	sandbox.Template
 	Env []string // KEY=value, for all commands; the container's own values win
+
+	Contents *berth.TemplateContents // nil if unknown
 }
 
 // withDefaults returns the options with defaults in place of zero values, or an error if they

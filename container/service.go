@@ -49,6 +49,8 @@ type Service struct {
 	starter   *starter
 	pools     *pools
 	sweeper   *sweeper
+
+	contents sync.Map // *berth.TemplateContents by the digest of a template, which never changes
 }
 
 // New returns a Service. Start or End must be called first.

@@ -404,6 +404,10 @@ func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.Sh
 	return berth.ContainerID(fmt.Sprintf("cntr_%d", f.made)), nil
 }
 
+func (*fakeContainers) Contents(berth.ProjectID, berth.ContainerID) *berth.TemplateContents {
+	return nil
+}
+
 func (f *fakeContainers) Skills(berth.ProjectID, berth.ContainerID) []berth.ContainerSkill {
 	return nil
 }

@@ -22,6 +22,8 @@ func (p *playhouse) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 	return "cntr_1", nil
 }
 
+func (*playhouse) Contents(berth.ProjectID, berth.ContainerID) *berth.TemplateContents { return nil }
+
 func (p *playhouse) Skills(berth.ProjectID, berth.ContainerID) []berth.ContainerSkill { return nil }
 
 func (p *playhouse) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return tape{p} }

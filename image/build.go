@@ -65,6 +65,12 @@ func (l *Store) install(ctx context.Context, as name, t Template, dir string) (T
 	if t.Packages, err = packages(root); err != nil {
 		return t, err
 	}
+	t.Rootfs = root
+	found, err := t.FindContents()
+	if err != nil {
+		return t, err
+	}
+	t.Contents = &found
 	if err := t.write(dir); err != nil {
 		return t, err
 	}

@@ -46,6 +46,7 @@ type Template struct {
 	Image     *Origin   `json:"image,omitempty"`    // image it was last made from; nil if none
 	Snapshot  *Change   `json:"snapshot,omitempty"` // snapshot it was last made from; nil if none
 	Config    Config    `json:"config,omitzero"`    // the image's settings for its programs
+	Contents  *Contents `json:"contents,omitempty"` // nil for a template of an earlier version
 	Recipe    string    `json:"-"`                  // digest of the recipe last built under Name; "" if none
 	Rootfs    string    `json:"-"`                  // absolute path on the host; read-only
 }

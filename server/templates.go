@@ -36,6 +36,8 @@ type templates struct {
 
 	mu   sync.Mutex
 	held map[string]heldTemplate // by digest
+
+	scanned map[string]*image.Contents // of templates that an earlier version made, by digest
 }
 
 type heldTemplate struct {
@@ -44,7 +46,7 @@ type heldTemplate struct {
 }
 
 func newTemplates(images *image.Store, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *templates {
-	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}}
+	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}, scanned: map[string]*image.Contents{}}
 }
 
 // find returns and holds the template with a name or a digest. "" selects the default template.
@@ -61,7 +63,28 @@ func (t *templates) find(ref string) (container.Template, error) {
 			return container.Template{}, nil // commands run in the root of this machine
 		}
 	}
-	return container.Template{Template: templateOf(found), Env: found.Config.Env}, err
+	if err != nil {
+		return container.Template{}, err
+	}
+	return container.Template{Template: templateOf(found), Env: found.Config.Env, Contents: t.contentsOf(found)}, nil
+}
+
+// contentsOf returns what a template contains, or nil if that cannot be found.
+func (t *templates) contentsOf(found image.Template) *berth.TemplateContents {
+	c := found.Contents
+	if c == nil { // made by an earlier version
+		t.mu.Lock()
+		defer t.mu.Unlock()
+		if c = t.scanned[found.Digest]; c == nil {
+			scanned, err := found.FindContents()
+			if err != nil {
+				return nil
+			}
+			c = &scanned
+			t.scanned[found.Digest] = c
+		}
+	}
+	return &berth.TemplateContents{Programs: c.Programs, Python: c.Python, Kernels: c.Kernels}
 }
 
 // templateOf converts a template for drivers.

@@ -9,7 +9,9 @@ import (
 	"fmt"
 	"iter"
 	"regexp"
+	"slices"
 	"strings"
+	"text/template"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -18,7 +20,9 @@ import (
 )
 
 //go:embed codeinterpreter.md
-var description string
+var text string
+
+var description = template.Must(template.New(name).Parse(text))
 
 //go:embed codeinterpreter.json
 var parameters json.RawMessage
@@ -37,6 +41,9 @@ type Containers interface {
 	// Kernels returns an Execer for the calls of the caller's response in a container. It
 	// does not block. If the container has ended, the call reports that.
 	Kernels(caller berth.Caller, id berth.ContainerID) Execer
+	// Contents returns what is installed in a container, or nil if that is not known. It does
+	// not block.
+	Contents(p berth.ProjectID, id berth.ContainerID) *berth.TemplateContents
 }
 
 // An Execer runs code in the kernels of one container. container.Service provides it.
@@ -64,6 +71,7 @@ type Tool struct {
 	container berth.ContainerID
 	exec      Execer
 	limits    Limits
+	contents  *berth.TemplateContents // of the container; nil if not known
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -81,7 +89,25 @@ func New(container berth.ContainerID, exec Execer, limits Limits) *Tool {
 
 // Spec implements tool.Tool.
 func (t *Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, description, parameters), Call: berth.ItemCodeInterpreterCall}
+	return tool.Spec{Function: tool.Function(name, describe(t.contents), parameters), Call: berth.ItemCodeInterpreterCall}
+}
+
+// describe returns the description of the tool in a container with contents, which may be
+// nil.
+func describe(c *berth.TemplateContents) string {
+	about := struct {
+		Python, None       bool
+		Kernels, Installed string
+	}{Python: true, Installed: tool.Installed(c)}
+	if c != nil {
+		about.Python, about.None = slices.Contains(c.Kernels, defaultKernel), len(c.Kernels) == 0
+		about.Kernels = strings.Join(c.Kernels, ", ")
+	}
+	var text strings.Builder
+	if err := description.Execute(&text, about); err != nil {
+		panic(err) // a template of strings, written to memory
+	}
+	return text.String()
 }
 
 // NewCall implements tool.Tool. It starts the kernel, which takes about as long as the

@@ -20,7 +20,9 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 			if err != nil {
 				return nil, err
 			}
-			return New(environment.ContainerID, containers.Kernels(c.Caller, environment.ContainerID), limits), nil
+			bound := New(environment.ContainerID, containers.Kernels(c.Caller, environment.ContainerID), limits)
+			bound.contents = containers.Contents(c.Caller.Project, environment.ContainerID)
+			return bound, nil
 		},
 		Container: &tool.Container{Param: "container", Environment: environmentOf, Settle: settle},
 		Calls: &tool.Calls{Call: berth.ItemCodeInterpreterCall, CallPrefix: berth.PrefixCodeCall,

@@ -35,6 +35,7 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 			}
 			bound := New(environment, containers.Shell(c.Caller, shell.Environment.ContainerID), limits)
 			bound.skills = shown(containers.Skills(c.Caller.Project, shell.Environment.ContainerID))
+			bound.contents = containers.Contents(c.Caller.Project, shell.Environment.ContainerID)
 			return bound, nil
 		},
 		Container: &tool.Container{Environment: environmentOf, Settle: settle},

@@ -8,6 +8,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"text/template"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -16,7 +17,9 @@ import (
 )
 
 //go:embed shell.md
-var description string
+var text string
+
+var description = template.Must(template.New("shell").Parse(text))
 
 //go:embed shell.json
 var parameters json.RawMessage
@@ -37,6 +40,9 @@ type Containers interface {
 	Shell(caller berth.Caller, id berth.ContainerID) Execer
 	// Skills returns the skills in a container that runs or starts. It does not block.
 	Skills(p berth.ProjectID, id berth.ContainerID) []berth.ContainerSkill
+	// Contents returns what is installed in a container, or nil if that is not known. It does
+	// not block.
+	Contents(p berth.ProjectID, id berth.ContainerID) *berth.TemplateContents
 }
 
 // An Execer runs shell calls in one container. container.Service provides it.
@@ -65,6 +71,7 @@ type Tool struct {
 	exec        Execer // nil: the client runs the calls
 	limits      Limits
 	skills      []berth.LocalSkill // in the environment
+	contents    *berth.TemplateContents
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -87,7 +94,7 @@ func orDefault[T int | time.Duration](p *T, v T) {
 
 // Spec implements tool.Tool.
 func (s *Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, describe(s.skills), parameters), Call: berth.ItemShellCall, Client: s.exec == nil}
+	return tool.Spec{Function: tool.Function(name, describe(s.contents, s.skills), parameters), Call: berth.ItemShellCall, Client: s.exec == nil}
 }
 
 // NewCall implements tool.Tool.

@@ -12,11 +12,23 @@ import (
 //go:embed skills.md
 var aboutSkills string
 
-// describe returns the description of the tool with skills. What their authors wrote is in a
+// describe returns the description of the tool in an environment with contents, which may
+// be nil, and skills. What their authors wrote is in a
 // fence, one line of JSON for each, so that it cannot pass as a part of the description.
-func describe(skills []berth.LocalSkill) string {
+func describe(contents *berth.TemplateContents, skills []berth.LocalSkill) string {
+	about := struct {
+		Shell, Installed string
+		Sudo             bool
+	}{"bash", tool.Installed(contents), tool.HasProgram(contents, "sudo")}
+	if !tool.HasProgram(contents, "bash") {
+		about.Shell = "shell (sh)"
+	}
+	var text strings.Builder
+	if err := description.Execute(&text, about); err != nil {
+		panic(err) // a template of strings, written to memory
+	}
 	if len(skills) == 0 {
-		return description
+		return text.String()
 	}
 	var list strings.Builder
 	for _, s := range skills {
@@ -24,7 +36,7 @@ func describe(skills []berth.LocalSkill) string {
 		list.Write(line)
 		list.WriteByte('\n')
 	}
-	return strings.TrimRight(description, "\n") + "\n\n" + strings.TrimRight(aboutSkills, "\n") + "\n" +
+	return strings.TrimRight(text.String(), "\n") + "\n\n" + strings.TrimRight(aboutSkills, "\n") + "\n" +
 		tool.FenceAs("the names, descriptions and folders of skills, by their authors", strings.TrimRight(list.String(), "\n"))
 }
 
