@@ -77,8 +77,8 @@ func owned(kind, fields string) model.Native {
 // painter is the name of the model that generates images.
 const painter = "painter"
 
-// serveImages answers requests of /v1/images/generations with the prompt as the image, and
-// those of /v1/images/edits with the prompt and the images.
+// serveImages answers requests of /v1/images/generations with the prompt after the start of
+// a GIF, and those of /v1/images/edits with the prompt and the images.
 func serveImages(w http.ResponseWriter, r *http.Request) {
 	var drawn, named string
 	if strings.HasSuffix(r.URL.Path, "/edits") {
@@ -110,6 +110,6 @@ func serveImages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"created": 1, "data": []any{map[string]string{"b64_json": base64.StdEncoding.EncodeToString([]byte(drawn))}},
+	_ = json.NewEncoder(w).Encode(map[string]any{"created": 1, "data": []any{map[string]string{"b64_json": base64.StdEncoding.EncodeToString([]byte("GIF89a" + drawn))}},
 		"usage": map[string]int{"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}})
 }

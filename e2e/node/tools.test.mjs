@@ -61,7 +61,7 @@ test("image_generation: another model's, and an edit", async () => {
   const task = call('image_generation', { prompt: 'a ship' }) + call('image_generation', { prompt: 'blue', images: [-1] });
   const r = await client.responses.create({ model, input: task, tools: [{ type: 'image_generation' }] });
   const drawn = items(r, 'image_generation_call').map((i) => Buffer.from(i.result, 'base64').toString());
-  assert.deepEqual(drawn, ['a ship', 'blue image:a ship']);
+  assert.deepEqual(drawn, ['GIF89aa ship', 'GIF89ablue image:GIF89aa ship']);
 });
 
 test('computer: actions, a safety check, a screenshot', async () => {

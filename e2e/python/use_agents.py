@@ -262,7 +262,7 @@ async def computer():
 @job("ImageGenerationTool")
 async def image():
     tool = ImageGenerationTool(tool_config={"type": "image_generation", "partial_images": 1})
-    for model, task, made in ((drawer, "Draw.", "aW1n"), (scripted, call("image_generation", prompt="img"), "aW1n")):
+    for model, task, made in ((drawer, "Draw.", "aW1n"), (scripted, call("image_generation", prompt="img"), "R0lGODlhaW1n")):
         result = Runner.run_streamed(Agent(name="Painter", model=model, tools=[tool]), task)
         async for _ in result.stream_events():
             pass

@@ -325,7 +325,7 @@ def images():
     task = call("image_generation", prompt="a ship") + call("image_generation", prompt="blue", images=[1])
     user = [{"role": "user", "content": [{"type": "input_image", "image_url": "data:image/png;base64,c2Vh"}, {"type": "input_text", "text": task}]}]
     r = client.responses.create(model=scripted, input=user, tools=[{"type": "image_generation"}])
-    assert [base64.b64decode(i.result) for i in items(r, "image_generation_call")] == [b"a ship", b"blue image:sea"], r.output
+    assert [base64.b64decode(i.result) for i in items(r, "image_generation_call")] == [b"GIF89aa ship", b"GIF89ablue image:sea"], r.output
 
 
 @job("computer: actions, a safety check, a screenshot")
