@@ -19,6 +19,13 @@ type Caller struct {
 // made without naming a project.
 const DefaultProject ProjectID = "proj_default"
 
+// AdminProject is the project of admin keys, which administer the server and belong to no
+// project. It owns nothing, and no project can have this id.
+const AdminProject ProjectID = "organization"
+
+// Admin reports whether the caller has an admin key.
+func (c Caller) Admin() bool { return c.Project == AdminProject }
+
 // KeyPrefix is the prefix of Berth's API keys.
 const KeyPrefix = "sk-berth-"
 

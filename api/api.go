@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/journal"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/vectorstore"
@@ -42,6 +43,7 @@ func (h *handlers) routes() []exchange.Route {
 		storesNothing = exchange.StoresNothing
 		storesLittle  = exchange.StoresLittle
 		readsQuery    = exchange.ReadsQuery
+		forAdmin      = exchange.ForAdmin
 	)
 	on, beta := exchange.On, assistants.Beta
 	return []exchange.Route{
@@ -197,11 +199,25 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/webhook_endpoints/{webhook}/test", h.webhooks.test),
 		on("GET /v1/webhook_event_types", h.webhooks.listEventTypes),
 
-		on("GET /v1/organization/costs", h.usage.costs, readsQuery),
-		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery),
-		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery),
-		on("GET /v1/organization/usage/moderations", h.usage.moderations, readsQuery),
-		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions, readsQuery),
+		on("GET /v1/organization/costs", h.usage.costs, readsQuery, exchange.AlsoForAdmin),
+		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery, exchange.AlsoForAdmin),
+		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery, exchange.AlsoForAdmin),
+		on("GET /v1/organization/usage/moderations", h.usage.moderations, readsQuery, exchange.AlsoForAdmin),
+		on("GET /v1/organization/usage/code_interpreter_sessions", h.usage.sessions, readsQuery, exchange.AlsoForAdmin),
+
+		on("POST /v1/organization/admin_api_keys", h.admin.createAdminKey, forAdmin, storesNothing, storesLittle),
+		on("GET /v1/organization/admin_api_keys", h.admin.listAdminKeys, forAdmin, readsQuery),
+		on("GET /v1/organization/admin_api_keys/{key}", h.admin.getAdminKey, forAdmin),
+		on("DELETE /v1/organization/admin_api_keys/{key}", h.admin.deleteAdminKey, forAdmin),
+		on("POST /v1/organization/projects", h.admin.createProject, forAdmin, storesNothing, storesLittle),
+		on("GET /v1/organization/projects", h.admin.listProjects, forAdmin, readsQuery),
+		on("GET /v1/organization/projects/{project}", h.admin.getProject, forAdmin),
+		on("POST /v1/organization/projects/{project}", h.admin.updateProject, forAdmin, storesNothing, storesLittle),
+		on("POST /v1/organization/projects/{project}/archive", h.admin.archiveProject, forAdmin, storesNothing, storesLittle),
+		on("POST /v1/organization/projects/{project}/api_keys", h.admin.createKey, forAdmin, storesNothing, storesLittle),
+		on("GET /v1/organization/projects/{project}/api_keys", h.admin.listKeys, forAdmin, readsQuery),
+		on("GET /v1/organization/projects/{project}/api_keys/{key}", h.admin.getKey, forAdmin),
+		on("DELETE /v1/organization/projects/{project}/api_keys/{key}", h.admin.deleteKey, forAdmin),
 
 		on("GET /v1/upstreams", h.models.upstreams),
 		on("GET /v1/models", h.models.list, readsQuery),
@@ -239,6 +255,7 @@ type Options struct {
 	VectorStores *vectorstore.Service
 	Bundles      *bundle.Service
 	Webhooks     *webhook.Service
+	Projects     *project.Service
 	Models       ModelOptions
 	Preview      PreviewOptions
 
@@ -300,6 +317,7 @@ type handlers struct {
 	vectorStores  *vectorStores
 	webhooks      *webhooks
 	usage         *usage
+	admin         *admin
 	models        *models
 	health        *health
 
@@ -363,6 +381,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		vectorStores:  &vectorStores{o.VectorStores},
 		webhooks:      &webhooks{o.Webhooks},
 		usage:         &usage{o.Store.Usages, o.Models.Currency},
+		admin:         &admin{o.Projects},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{version: o.Version, ready: o.Ready},
 

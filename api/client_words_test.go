@@ -11,6 +11,7 @@ import (
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/scripted"
@@ -41,13 +42,19 @@ func TestBetaQuery(t *testing.T) {
 // container. codex sends its version with GET /v1/models.
 func TestUnknownQuery(t *testing.T) {
 	h := newHouse(t, nil)
+	h.key("sk-admin", berth.AdminProject)
+	h.key("sk-a", "proj_a")
 	for _, pattern := range api.Routes() {
 		method, path, ok := strings.Cut(pattern, " ")
 		if !ok {
 			continue // any method: forwarded
 		}
 		path = strings.NewReplacer("{port}", "80", "{", "", "}", "", "...", "").Replace(path)
-		if strings.Contains(path, "/organization/") {
+		h.token = "sk-a"
+		if api.ForAdmin(pattern) {
+			h.token = "sk-admin"
+		}
+		if strings.Contains(path, "/organization/") && !api.ForAdmin(pattern) {
 			path += "?start_time=1&foo=1"
 		} else {
 			path += "?foo=1"
@@ -59,6 +66,7 @@ func TestUnknownQuery(t *testing.T) {
 			t.Errorf("%s: got %d %s", pattern, resp.StatusCode, body)
 		}
 	}
+	h.token = "sk-a"
 	h.call(200, "GET", "/v1/models?client_version=0.169.0", nil)
 }
 

@@ -1,5 +1,7 @@
 package api
 
+import "github.com/berth-run/berth/api/exchange"
+
 // Routes returns the patterns of the table of contents.
 func Routes() []string {
 	var all []string
@@ -7,6 +9,16 @@ func Routes() []string {
 		all = append(all, rt.Pattern())
 	}
 	return all
+}
+
+// ForAdmin reports whether a route is for admin keys only.
+func ForAdmin(pattern string) bool {
+	for _, rt := range new(handlers).routes() {
+		if rt.Pattern() == pattern {
+			return rt.Is(exchange.ForAdmin)
+		}
+	}
+	return false
 }
 
 // Document is the served OpenAPI document.

@@ -46,6 +46,7 @@ import (
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
@@ -155,7 +156,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
-		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
+		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors, Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Version: "1"}
 	if change != nil {

@@ -139,6 +139,19 @@ var probed = map[string][]string{
 	"GET /v1/vector_stores/{vector_store}/file_batches/{batch}":         {`/v1/vector_stores/{vector_store}/file_batches/{batch}`, `/v1/vector_stores/$vector_store/file_batches/{batch}`},
 	"POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel": {`/v1/vector_stores/{vector_store}/file_batches/{batch}/cancel`, `/v1/vector_stores/$vector_store/file_batches/{batch}/cancel`},
 	"GET /v1/vector_stores/{vector_store}/file_batches/{batch}/files":   {`/v1/vector_stores/{vector_store}/file_batches/{batch}/files`, `/v1/vector_stores/$vector_store/file_batches/{batch}/files`},
+	"POST /v1/organization/admin_api_keys":                              {},
+	"GET /v1/organization/admin_api_keys":                               {},
+	"GET /v1/organization/admin_api_keys/{key}":                         {`/v1/organization/admin_api_keys/{key}`},
+	"DELETE /v1/organization/admin_api_keys/{key}":                      {`/v1/organization/admin_api_keys/{key}`},
+	"POST /v1/organization/projects":                                    {},
+	"GET /v1/organization/projects":                                     {},
+	"GET /v1/organization/projects/{project}":                           {`/v1/organization/projects/{project}`},
+	"POST /v1/organization/projects/{project}":                          {`/v1/organization/projects/{project} {"name":"x"}`},
+	"POST /v1/organization/projects/{project}/archive":                  {`/v1/organization/projects/{project}/archive`},
+	"POST /v1/organization/projects/{project}/api_keys":                 {`/v1/organization/projects/{project}/api_keys {"name":"x"}`},
+	"GET /v1/organization/projects/{project}/api_keys":                  {`/v1/organization/projects/{project}/api_keys`},
+	"GET /v1/organization/projects/{project}/api_keys/{key}":            {`/v1/organization/projects/{project}/api_keys/{key}`},
+	"DELETE /v1/organization/projects/{project}/api_keys/{key}":         {`/v1/organization/projects/{project}/api_keys/{key}`},
 	"POST /v1/volumes":                                                  {},
 	"GET /v1/volumes":                                                   {`/v1/volumes?after={volume}`},
 	"GET /v1/volumes/{volume}":                                          {`/v1/volumes/{volume}`},
@@ -275,6 +288,7 @@ func TestIsolation(t *testing.T) {
 	h.key("sk-theirs", "proj_theirs")
 	theirs := h.furnish()
 	theirs["project"] = "proj_theirs000000000000"
+	theirs["key"] = "key_theirs000000000000"
 	h.key("sk-mine", "proj_mine")
 	mine := h.furnish()
 	routes := api.Routes()

@@ -55,6 +55,7 @@ func described() []reference.Section {
 		{Name: "Webhooks", Routes: webhookRoutes()},
 		{Name: "Usage", Routes: usageRoutes()},
 		{Name: "Models", Routes: modelRoutes()},
+		{Name: "Administration", Routes: adminRoutes()},
 	}
 }
 
@@ -195,6 +196,25 @@ func usageRoutes() []*reference.Route {
 		route("GET /v1/organization/usage/embeddings", "Get the usage of embeddings", page),
 		route("GET /v1/organization/usage/moderations", "Get the usage of moderations", page),
 		route("GET /v1/organization/usage/code_interpreter_sessions", "Get the usage of containers", page),
+	}
+}
+
+func adminRoutes() []*reference.Route {
+	const page = "tenancy.md#administration"
+	return []*reference.Route{
+		route("POST /v1/organization/admin_api_keys", "Create an admin key", page),
+		route("GET /v1/organization/admin_api_keys", "List admin keys", page),
+		route("GET /v1/organization/admin_api_keys/{key}", "Get an admin key", page),
+		route("DELETE /v1/organization/admin_api_keys/{key}", "Delete an admin key", page),
+		route("POST /v1/organization/projects", "Create a project", page),
+		route("GET /v1/organization/projects", "List projects", page),
+		route("GET /v1/organization/projects/{project}", "Get a project", page),
+		route("POST /v1/organization/projects/{project}", "Rename or limit a project", page),
+		route("POST /v1/organization/projects/{project}/archive", "Archive a project and erase its data", page),
+		route("POST /v1/organization/projects/{project}/api_keys", "Create a key of a project", page).Takes(createKeyBody, createKeyRequest{}).Gives(projectKey{}),
+		route("GET /v1/organization/projects/{project}/api_keys", "List the keys of a project", page),
+		route("GET /v1/organization/projects/{project}/api_keys/{key}", "Get a key of a project", page),
+		route("DELETE /v1/organization/projects/{project}/api_keys/{key}", "Delete a key of a project", page),
 	}
 }
 

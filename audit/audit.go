@@ -51,8 +51,11 @@ const (
 	VolumeMounted    Action = "volume.mounted"    // Object, Name
 	VolumeDeleted    Action = "volume.deleted"    // Object, Name, Reason: expired or deleted
 	ProjectErased    Action = "project.erased"    // Reason: archived; Count: the number of erased objects, some of which have their own entries
-	KeyCreated       Action = "key.created"       // Object: the new key
-	KeyRevoked       Action = "key.revoked"       // Object
+	ProjectCreated   Action = "project.created"   // Name
+	ProjectUpdated   Action = "project.updated"   // Name; Reason: name or limits
+	ProjectArchived  Action = "project.archived"
+	KeyCreated       Action = "key.created" // Object: the new key
+	KeyRevoked       Action = "key.revoked" // Object
 
 	// SegmentStarted is the first entry of each segment. Living lists the containers of
 	// which anything was left, so that a writer needs to read only the last segment.

@@ -17,30 +17,34 @@ import (
 // ErrLastKey is the error of RevokeKeys if no key would be left.
 var ErrLastKey = errors.New("no key would be left")
 
-// CreateKey creates an API key of a project and returns its secret. It stores only the
-// secret's SHA-256. A lifetime of 0 means that the key does not expire.
-func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration) (secret string, err error) {
+// ErrArchived is the error of CreateKey for an archived project.
+var ErrArchived = errors.New("the project is archived")
+
+// CreateKey creates an API key of a project, or an admin key of AdminProject, and returns it with
+// its secret. It stores only the secret's SHA-256. A lifetime of 0 means that the key does not
+// expire.
+func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration) (k *berth.Key, secret string, err error) {
 	owner, err := s.Get(ctx, p)
 	if err != nil {
-		return "", err
+		return nil, "", err
 	}
 	if owner.Status == berth.ProjectArchived {
-		return "", fmt.Errorf("the project %s is archived", p)
+		return nil, "", fmt.Errorf("%s: %w", p, ErrArchived)
 	}
 	secret = berth.KeyPrefix + rand.Text() + rand.Text()
 	now := time.Now()
-	k := &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Name: name,
+	k = &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Name: name,
 		Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: now.Unix()}
 	if lifetime > 0 {
 		k.ExpiresAt = now.Add(lifetime).Unix()
 	}
 	if err := s.opts.Keys.CreateKey(ctx, k); err != nil {
-		return "", fmt.Errorf("create key: %w", err)
+		return nil, "", fmt.Errorf("create key: %w", err)
 	}
-	if err := s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: p, Object: string(k.ID), Name: name}); err != nil {
-		return "", errors.Join(err, s.opts.Keys.DeleteKey(ctx, k.ID))
+	if err := s.commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: p, Object: string(k.ID), Name: name}); err != nil {
+		return nil, "", errors.Join(err, s.opts.Keys.DeleteKey(context.WithoutCancel(ctx), k.ID))
 	}
-	return secret, nil
+	return k, secret, nil
 }
 
 // ListKeys returns the keys of all projects, the oldest first.
@@ -56,6 +60,8 @@ func (s *Service) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 // exist, it returns store.ErrNotFound and deletes no key. If no key would remain, it
 // returns ErrLastKey unless last is true.
 func (s *Service) RevokeKeys(ctx context.Context, ids []berth.KeyID, last bool) (left int, err error) {
+	s.revoking.Lock()
+	defer s.revoking.Unlock()
 	keys, err := s.ListKeys(ctx)
 	if err != nil {
 		return 0, err
@@ -74,7 +80,7 @@ func (s *Service) RevokeKeys(ctx context.Context, ids []berth.KeyID, last bool) 
 		if err := s.opts.Keys.DeleteKey(ctx, id); err != nil {
 			return 0, fmt.Errorf("%s: %w", id, err)
 		}
-		if err := s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.KeyRevoked, Object: string(id)}); err != nil {
+		if err := s.commit(ctx, audit.Entry{Action: audit.KeyRevoked, Object: string(id)}); err != nil {
 			return 0, err
 		}
 	}
@@ -126,6 +132,9 @@ func (s *Service) listed(ctx context.Context) ([]*Summary, error) {
 		add(p)
 	}
 	for _, k := range keys {
+		if k.Project == berth.AdminProject {
+			continue
+		}
 		if known[k.Project] == nil {
 			add(active(k.Project))
 		}

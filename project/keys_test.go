@@ -38,7 +38,7 @@ func TestKeys(t *testing.T) {
 	s := New(Options{Objects: db, Keys: db, Audit: log})
 	create := func(p berth.ProjectID) *berth.Key {
 		t.Helper()
-		secret, err := s.CreateKey(ctx, p, "mine", time.Hour)
+		_, secret, err := s.CreateKey(ctx, p, "mine", time.Hour)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,13 +59,13 @@ func TestKeys(t *testing.T) {
 	if _, err := s.Archive(ctx, "proj_c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.CreateKey(ctx, "proj_c", "", 0); err == nil {
+	if _, _, err := s.CreateKey(ctx, "proj_c", "", 0); !errors.Is(err, ErrArchived) {
 		t.Error("an archived project has a new key")
 	}
 
 	// A key whose creation is not recorded is not created.
 	log.err = errors.New("disk full")
-	if _, err := s.CreateKey(ctx, "proj_a", "", 0); !errors.Is(err, log.err) {
+	if _, _, err := s.CreateKey(ctx, "proj_a", "", 0); !errors.Is(err, log.err) {
 		t.Errorf("got %v, want %v", err, log.err)
 	}
 	log.err = nil
@@ -84,7 +84,7 @@ func TestKeys(t *testing.T) {
 			t.Errorf("RevokeKeys %v: got %d, %v, want %d, %v", c.ids, left, err, c.left, c.want)
 		}
 	}
-	if n := len(log.entries); n != 4 || log.entries[3].Action != audit.KeyRevoked || log.entries[3].Object != string(b.ID) {
+	if n := len(log.entries); n != 6 || log.entries[5].Action != audit.KeyRevoked || log.entries[5].Object != string(b.ID) {
 		t.Errorf("got %d entries: %+v", n, log.entries)
 	}
 }

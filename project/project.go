@@ -10,6 +10,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -29,7 +30,7 @@ func key(id berth.ProjectID) store.ObjectKey { return store.ObjectKey{Kind: Kind
 type Options struct {
 	Objects store.Objects
 	Keys    store.Keys
-	Audit   Auditor // records creation and revocation of keys
+	Audit   Auditor // records changes of projects and keys; may be nil for a Service without keys
 }
 
 // An Auditor records actions; *audit.Log is one.
@@ -37,17 +38,37 @@ type Auditor interface {
 	Commit(ctx context.Context, entries ...audit.Entry) error
 }
 
-// A Service stores the records and keys of projects.
-type Service struct{ opts Options }
+// A Service stores the records and keys of projects. It is safe for concurrent use.
+type Service struct {
+	opts     Options
+	by       berth.KeyID // whose requests it serves; see By
+	revoking *sync.Mutex // held while keys are counted and deleted
+}
 
 // New returns a service.
-func New(opts Options) *Service { return &Service{opts: opts} }
+func New(opts Options) *Service { return &Service{opts: opts, revoking: &sync.Mutex{}} }
+
+// By returns the service with a key for the audit record: that of the client that requests
+// changes.
+func (s *Service) By(id berth.KeyID) *Service { return &Service{s.opts, id, s.revoking} }
+
+// commit adds an entry to the audit record.
+func (s *Service) commit(ctx context.Context, e audit.Entry) error {
+	if s.opts.Audit == nil {
+		return nil
+	}
+	e.Key = s.by
+	return s.opts.Audit.Commit(ctx, e)
+}
 
 // Create creates the record of a project. It returns store.ErrExists if the id is taken.
 func (s *Service) Create(ctx context.Context, id berth.ProjectID, name string) (*berth.Project, error) {
 	p := active(id)
 	p.Name, p.CreatedAt = name, time.Now().Unix()
-	return p, s.create(ctx, p)
+	if err := s.create(ctx, p); err != nil {
+		return nil, err
+	}
+	return p, s.commit(ctx, audit.Entry{Action: audit.ProjectCreated, Project: id, Name: name})
 }
 
 // active returns a project without a record.
@@ -111,12 +132,16 @@ func (s *Service) List(ctx context.Context) ([]*berth.Project, error) {
 
 // Archive ends a project: its keys are refused from now on, and an Eraser deletes its data.
 func (s *Service) Archive(ctx context.Context, id berth.ProjectID) (*berth.Project, error) {
-	return s.update(ctx, id, func(p *berth.Project) {
+	p, err := s.update(ctx, id, func(p *berth.Project) {
 		if p.Status == berth.ProjectActive {
 			now := time.Now().Unix()
 			p.Status, p.ArchivedAt = berth.ProjectArchived, &now
 		}
 	})
+	if err != nil {
+		return nil, err
+	}
+	return p, s.commit(ctx, audit.Entry{Action: audit.ProjectArchived, Project: id})
 }
 
 // markErased records that the data of an archived project is deleted.
@@ -131,12 +156,31 @@ func (s *Service) markErased(ctx context.Context, id berth.ProjectID) error {
 
 // SetLimits sets those limits of a project that are not nil.
 func (s *Service) SetLimits(ctx context.Context, id berth.ProjectID, limits berth.Limits) (*berth.Project, error) {
-	return s.update(ctx, id, func(p *berth.Project) { p.Limits = limits.Or(p.Limits) })
+	return s.change(ctx, id, "limits", func(p *berth.Project) { p.Limits = limits.Or(p.Limits) })
+}
+
+// ReplaceLimits replaces a project's own limits.
+func (s *Service) ReplaceLimits(ctx context.Context, id berth.ProjectID, limits berth.Limits) (*berth.Project, error) {
+	return s.change(ctx, id, "limits", func(p *berth.Project) { p.Limits = limits })
+}
+
+// Rename sets the name of a project.
+func (s *Service) Rename(ctx context.Context, id berth.ProjectID, name string) (*berth.Project, error) {
+	return s.change(ctx, id, "name", func(p *berth.Project) { p.Name = name })
 }
 
 // ClearLimits removes a project's own limits.
 func (s *Service) ClearLimits(ctx context.Context, id berth.ProjectID) (*berth.Project, error) {
-	return s.update(ctx, id, func(p *berth.Project) { p.Limits = berth.Limits{} })
+	return s.ReplaceLimits(ctx, id, berth.Limits{})
+}
+
+// change updates a project and records what was changed.
+func (s *Service) change(ctx context.Context, id berth.ProjectID, what string, change func(*berth.Project)) (*berth.Project, error) {
+	p, err := s.update(ctx, id, change)
+	if err != nil {
+		return nil, err
+	}
+	return p, s.commit(ctx, audit.Entry{Action: audit.ProjectUpdated, Project: id, Name: p.Name, Reason: what})
 }
 
 // update changes the record of a project. It creates the record if there is none.

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/metrics"
+	"github.com/berth-run/berth/project"
 )
 
 // newHandler creates the API, after undoing imports that a crash interrupted.
@@ -36,7 +37,8 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
 		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
-		Models:  api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
-		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
-		Ready:   newReadiness(b.disk, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil
+		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit}),
+		Models:   api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
+		Preview:  api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
+		Ready:    newReadiness(b.disk, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil
 }

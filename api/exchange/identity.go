@@ -20,17 +20,41 @@ import (
 // Identify returns the caller of a request, or an error for the client if the request must
 // be refused.
 func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
+	return s.identifyFor(r, 0)
+}
+
+// identifyFor returns the caller of a request to a route with the given traits.
+func (s *Server) identifyFor(r *http.Request, t Traits) (berth.Caller, error) {
 	caller, err := s.bearer(r)
+	if err == nil {
+		err = checkScope(caller, t)
+	}
 	if err == nil {
 		err = s.CheckProject(r.Context(), caller.Project)
 	}
 	return caller, err
 }
 
+// checkScope refuses keys of projects for routes of administration, and admin keys for all
+// others. A server without keys has no administrator either.
+func checkScope(c berth.Caller, t Traits) error {
+	const insufficient = "You have insufficient permissions for this operation. "
+	switch {
+	case t&ForAdmin != 0 && !c.Admin():
+		return berth.Errorf(berth.CodeForbidden, insufficient+"Use an admin key, which 'berth key create --admin' on the server creates.")
+	case t&(ForAdmin|AlsoForAdmin) == 0 && c.Admin():
+		return berth.Errorf(berth.CodeForbidden, insufficient+"An admin key only serves routes under /v1/organization. Use a key of a project.")
+	}
+	return nil
+}
+
 // identify returns the caller of an exchange.
-func (s *Server) identify(x *Exchange, r *http.Request) (berth.Caller, error) {
+func (s *Server) identify(x *Exchange, r *http.Request, rt Route) (berth.Caller, error) {
 	if !x.known {
-		return s.Identify(r)
+		return s.identifyFor(r, rt.Traits)
+	}
+	if err := checkScope(x.caller, rt.Traits); err != nil {
+		return berth.Caller{}, err
 	}
 	if err := s.checkKey(r.Context(), x.caller); err != nil {
 		return berth.Caller{}, err

@@ -22,7 +22,7 @@ type Route struct {
 // Traits select the limits of a route. By default, a request that is not a GET or DELETE
 // counts against its project's request rate and storage, and a POST is refused while disk
 // space is low.
-type Traits uint8
+type Traits uint16
 
 const (
 	CallsModel       Traits = 1 << iota // the engine counts the request rate, per response
@@ -32,6 +32,8 @@ const (
 	ThroughContainer                    // forwarded to a container, which has limits of its own
 	NamesResponse                       // creates one response, whose id an Idempotency-Key determines
 	ReadsQuery                          // checks its query itself; other routes have no parameters
+	ForAdmin                            // refuses keys of projects
+	AlsoForAdmin                        // accepts admin keys beside those of projects
 )
 
 // On returns the route of a pattern of http.ServeMux.

@@ -168,7 +168,7 @@ func (s *Server) Route(rt Route) http.HandlerFunc {
 
 // answer checks a request and runs the handler of its route.
 func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
-	caller, err := s.identify(x, r)
+	caller, err := s.identify(x, r, rt)
 	if err == nil {
 		conns.Known(r.Context())
 		caller = x.SetCaller(caller)

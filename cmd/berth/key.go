@@ -22,20 +22,27 @@ func newKey() *cobra.Command {
 
 func newKeyCreate(open opener) *cobra.Command {
 	var name, of string
+	var admin bool
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a key and print its secret, once",
 		Long: `Create a key and print its secret. Only its SHA-256 is stored. Once a key exists, a
-running server requires one from every client.`,
+running server requires one from every client.
+
+A key belongs to a project. An admin key belongs to none: it serves the routes under
+/v1/organization, which create and remove keys and projects.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			owner, err := project.ParseID("--project", of)
 			if err != nil {
 				return err
 			}
+			if admin {
+				owner = berth.AdminProject
+			}
 			return open.withNew(cmd.Context(), func(state *server.State) error {
-				secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires)
+				_, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires)
 				if err != nil {
 					return err
 				}
@@ -45,6 +52,8 @@ running server requires one from every client.`,
 		},
 	}
 	cmd.Flags().StringVar(&of, "project", string(berth.DefaultProject), "project of the key")
+	cmd.Flags().BoolVar(&admin, "admin", false, "create an admin key")
+	cmd.MarkFlagsMutuallyExclusive("admin", "project")
 	cmd.Flags().StringVar(&name, "name", "", "name of the key")
 	cmd.Flags().DurationVar(&expires, "expires", 0, "lifetime, such as 720h; 0 means no expiry")
 	return cmd

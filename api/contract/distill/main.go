@@ -22,6 +22,10 @@ var scope = []string{"/responses", "/conversations", "/containers", "/files", "/
 	"/organization/usage/completions", "/organization/usage/embeddings", "/organization/usage/moderations",
 	"/organization/usage/code_interpreter_sessions"}
 
+// exact are further paths in scope, without those below them.
+var exact = []string{"/organization/admin_api_keys", "/organization/admin_api_keys/{key_id}", "/organization/projects", "/organization/projects/{project_id}",
+	"/organization/projects/{project_id}/archive", "/organization/projects/{project_id}/api_keys", "/organization/projects/{project_id}/api_keys/{api_key_id}"}
+
 // streamed are schemas of events, to which no operation refers.
 var streamed = []string{"AssistantStreamEvent"}
 
@@ -101,7 +105,7 @@ func inScope(path string) bool {
 	if strings.Contains(path, "?") {
 		return false
 	}
-	return slices.ContainsFunc(scope, func(s string) bool { return path == s || strings.HasPrefix(path, s+"/") })
+	return slices.Contains(exact, path) || slices.ContainsFunc(scope, func(s string) bool { return path == s || strings.HasPrefix(path, s+"/") })
 }
 
 type distiller struct {
