@@ -351,7 +351,7 @@ func New(opts Options) http.Handler {
 	}
 	mux.HandleFunc("/", exchange.Fallback(mux))
 	return ex.Handler(func(x *exchange.Exchange, r *http.Request) {
-		if !h.ports.AtHost(x, r) {
+		if !h.ports.AtHost(x, r) && !ex.CORS(mux, x, r) {
 			mux.ServeHTTP(x, r)
 		}
 	})

@@ -41,6 +41,7 @@ type Config struct {
 	Responses  ResponsesConfig  `yaml:"responses"`
 	Budget     BudgetConfig     `yaml:"budget"`
 	Preview    PreviewConfig    `yaml:"preview"`
+	CORS       CORSConfig       `yaml:"cors"`
 	Fetch      FetchConfig      `yaml:"fetch"`
 	MCP        MCPConfig        `yaml:"mcp"`
 	WebSearch  WebSearchConfig  `yaml:"web_search"`
@@ -264,6 +265,9 @@ func (c *Config) check() error {
 		if id != defaultLimits && !project.ValidID(id) {
 			return fmt.Errorf("limits: %q is neither %s nor a project id", id, defaultLimits)
 		}
+	}
+	if err := c.checkCORS(); err != nil {
+		return err
 	}
 	if err := c.checkPreview(); err != nil {
 		return err

@@ -39,7 +39,7 @@ func TestManual(t *testing.T) {
 		all.derive()
 		all.Upstreams, all.Models, all.Containers.Pools, all.State = nil, nil, nil, ""
 		all.Containers.Network.Private, all.Fetch.Private, all.MCP.Private, all.WebSearch.Private = nil, nil, nil, nil
-		all.Vectors.EmbeddingModel = ""
+		all.Vectors.EmbeddingModel, all.CORS.Origins = "", nil
 	}
 	if diff := cmp.Diff(normal, &shown, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmp.Comparer(func(a, b EgressRule) bool { return a.String() == b.String() })); diff != "" {
 		t.Errorf("the defaults differ from those of docs/configuration.md:\n%s", diff)

@@ -34,6 +34,7 @@ type Options struct {
 	Log      *slog.Logger
 	Memory   Memory
 	Limits   Limits
+	Origins  []string // of web pages that may use the API, or "*"; see CORS
 
 	// Secret is the prefix of paths that contain a secret. Of such a path, the log shows
 	// only the prefix.
