@@ -478,3 +478,47 @@ func TestConcurrency(t *testing.T) {
 	close(leave)
 	h.until(s, b.ID, berth.BatchCompleted)
 }
+
+// Lines that run at once have a bounded size together, and shorter lines run beside a long one.
+func TestLinesInMemory(t *testing.T) {
+	h := newHouse(t)
+	var text strings.Builder
+	padding := strings.Repeat("x", 9<<20)
+	for n := range 5 {
+		fmt.Fprintf(&text, `{"custom_id":"%d","method":"POST","url":"/v1/responses","body":{"model":"m","input":%q}}`+"\n", n, padding)
+	}
+	long, short := h.file(text.String()), h.input("a", "b")
+	var mu sync.Mutex
+	now, most := 0, 0
+	beside := make(chan struct{})
+	s, stop := h.start(func(ctx context.Context, c berth.Caller, it batch.Execution) batch.Answer {
+		if len(it.Body) < 1<<20 {
+			if it.CustomID == "a" {
+				close(beside)
+			}
+			return h.execute(ctx, c, it)
+		}
+		mu.Lock()
+		now += len(it.Body)
+		most = max(most, now)
+		mu.Unlock()
+		select {
+		case <-beside:
+		case <-ctx.Done():
+		}
+		mu.Lock()
+		defer mu.Unlock()
+		now -= len(it.Body)
+		return h.execute(ctx, c, it)
+	})
+	defer stop()
+	all := []*berth.Batch{h.create(s, long), h.create(s, short)}
+	for _, b := range all {
+		if b = h.until(s, b.ID, berth.BatchCompleted); b.RequestCounts.Completed != b.RequestCounts.Total {
+			t.Errorf("batch %+v", b)
+		}
+	}
+	if most > batch.MaxLine {
+		t.Errorf("lines of %d bytes run at once", most)
+	}
+}

@@ -228,18 +228,26 @@ func (s *Service) requests(ctx, requests context.Context, r *run, rec *record) e
 		if r.done[number] {
 			continue
 		}
-		request, err := parse(line, number, rec.Batch.Endpoint)
-		if err != nil {
-			stop(err)
-			return fmt.Errorf("parse validated line %d: %w", number, err)
-		}
 		select {
 		case slots <- struct{}{}:
 		case <-requests.Done():
 			return context.Cause(requests)
 		}
+		held := s.memory.Open(string(r.project))
+		release := func() { held.Close(); <-slots }
+		if err := held.Reserve(requests, int64(len(line))); err != nil {
+			release()
+			stop(err)
+			return fmt.Errorf("wait for memory for line %d: %w", number, err)
+		}
+		request, err := parse(line, number, rec.Batch.Endpoint)
+		if err != nil {
+			release()
+			stop(err)
+			return fmt.Errorf("parse validated line %d: %w", number, err)
+		}
 		running.Go(func() {
-			defer func() { <-slots }()
+			defer release()
 			if err := s.request(ctx, requests, r, request); err != nil {
 				stop(err)
 			}

@@ -14,11 +14,13 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"math"
 	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/store"
 )
 
@@ -27,11 +29,12 @@ const (
 	DefaultConcurrency = 8
 	Window             = 24 * time.Hour
 	MaxRequests        = 50_000
-	MaxLine            = 16 << 20 // bytes
-	maxID              = 512      // bytes of a custom_id
-	maxErrors          = 100      // reported of one file
-	maxUnended         = 1000     // batches of a project
-	maxRunning         = 4        // batches of a project at once; others wait
+	MaxLine            = 16 << 20    // bytes
+	maxBodies          = 2 * MaxLine // bytes of all lines that run at once; one project may use half
+	maxID              = 512         // bytes of a custom_id
+	maxErrors          = 100         // reported of one file
+	maxUnended         = 1000        // batches of a project
+	maxRunning         = 4           // batches of a project at once; others wait
 )
 
 // Endpoints are the paths that the requests of a batch may have.
@@ -66,8 +69,9 @@ type Options struct {
 
 // A Service runs batches. It is safe for concurrent use. Its errors for clients are *berth.Error.
 type Service struct {
-	opts Options
-	wake chan struct{}
+	opts   Options
+	wake   chan struct{}
+	memory *ration.Pool // for lines that run: an answer and its making take many times their size
 
 	mu      sync.Mutex
 	do      Execute
@@ -92,7 +96,8 @@ func New(opts Options) *Service {
 	if opts.Pace == nil {
 		opts.Pace = func(context.Context, berth.ProjectID) (Pace, error) { return Pace{Requests: opts.Concurrency}, nil }
 	}
-	return &Service{opts: opts, wake: make(chan struct{}, 1), running: map[key]*run{}, lines: map[berth.ProjectID]int{}, freed: make(chan struct{})}
+	memory := ration.New(ration.Options{Total: maxBodies, Wait: Window, Waiting: math.MaxInt})
+	return &Service{opts: opts, wake: make(chan struct{}, 1), memory: memory, running: map[key]*run{}, lines: map[berth.ProjectID]int{}, freed: make(chan struct{})}
 }
 
 // Handle sets the function that executes requests. It must be called before Run.

@@ -52,7 +52,7 @@ var Imports = map[string][]string{
 	"model/balance":         {"", "model", "model/dialogue", "internal/backoff"},
 	"model/modeltest":       {"", "model", "model/dialogue"},
 	"blob":                  {"", "audit", "internal/seal", "store"},
-	"batch":                 {"", "files", "internal/backoff", "internal/rule", "store"},
+	"batch":                 {"", "files", "internal/backoff", "internal/ration", "internal/rule", "store"},
 	"files":                 {"", "audit", "blob", "store"},
 	"skills":                {"", "audit", "blob", "store"},
 	"files/uploads":         {"", "audit", "blob", "files", "store"},
