@@ -150,7 +150,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}})
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, Kernels: containers{keeper}, VectorStores: vectors,
-		MCP:       mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout},
+		MCP:       mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout, Log: log},
 		WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&h.reach, maxWebPage), Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	hooks := webhook.New(st, log)

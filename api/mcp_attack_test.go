@@ -142,6 +142,76 @@ func TestMCPLies(t *testing.T) {
 	}
 }
 
+// listsTools serves as an MCP server whose list of tools is result, as one JSON object or in
+// an event stream. {authorization} in it stands for the header of the request.
+func listsTools(result string, stream bool) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		var req struct {
+			ID     json.RawMessage
+			Method string
+		}
+		if json.NewDecoder(r.Body).Decode(&req) != nil || len(req.ID) == 0 {
+			w.WriteHeader(http.StatusAccepted)
+			return
+		}
+		answer := `"result":{"protocolVersion":"2025-06-18","capabilities":{"tools":{}},"serverInfo":{"name":"x","version":"1"}}`
+		if req.Method == "tools/list" {
+			answer = strings.ReplaceAll(result, "{authorization}", r.Header.Get("Authorization"))
+		}
+		answer = `{"jsonrpc":"2.0","id":` + string(req.ID) + `,` + answer + `}`
+		if !stream {
+			w.Header().Set("Content-Type", "application/json")
+			fmt.Fprint(w, answer)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		fmt.Fprint(w, "event: message\ndata: "+answer+"\n\n")
+	}
+}
+
+// Tools that cannot be used are left out of a list, and the others are offered.
+func TestMCPMalformedTools(t *testing.T) {
+	huge := strings.Repeat("x", 300<<10)
+	list := `"result":{"tools":[{"name":"a","inputSchema":{"type":"object"},"description":"first"},` +
+		`{"name":5,"inputSchema":{"type":"object"}},{"name":"b","description":{"x":1}},null,"tool",[],{"name":""},{"inputSchema":{}},` +
+		`{"name":"c","annotations":"none","inputSchema":{}},{"name":"a","description":"second"},{"name":"` + huge + `"},` +
+		`{"name":"d","inputSchema":{"type":"object","description":"` + huge + `"}},{"name":"e","inputSchema":"x","description":"` + huge + `"},` +
+		`{"name":"key-of-the-house","inputSchema":{}},{"name":"f","description":"{authorization}","inputSchema":{"type":"object","description":"{authorization}"}}]}`
+	for name, stream := range map[string]bool{"json": false, "stream": true} {
+		t.Run(name, func(t *testing.T) {
+			s := httptest.NewServer(listsTools(list, stream))
+			t.Cleanup(s.Close)
+			h := newHouse(t, nil)
+			r := h.call(200, "POST", "/v1/responses", mcpRequest(mcpTool(h.reachable(s.URL), unapproved+`,"authorization":"key-of-the-house"`), ""))
+			listed := outputOf(r, "mcp_list_tools")
+			if len(listed) != 1 || listed[0]["error"] != nil {
+				t.Fatalf("listed %.500v", listed)
+			}
+			var names []string
+			for _, one := range listed[0]["tools"].([]any) {
+				one := one.(map[string]any)
+				names = append(names, one["name"].(string))
+				if text, _ := one["description"].(string); len(text) > 9<<10 || text == "second" {
+					t.Errorf("%s has the description %.100s", one["name"], text)
+				}
+			}
+			if got := strings.Join(names, " "); got != "a e f" || r["status"] != "completed" {
+				t.Errorf("tools %s of a response that is %s", got, r["status"])
+			}
+			if text := fmt.Sprint(r); strings.Contains(text, "key-of-the-house") {
+				t.Error("the answer contains the credential")
+			}
+		})
+	}
+	s := httptest.NewServer(listsTools(`"result":{"tools":[{"name":5}]}`, false))
+	t.Cleanup(s.Close)
+	h := newHouse(t, nil)
+	listFails(t, h, mcpTool(h.reachable(s.URL), ""), `None of its 1 tools can be used. The first is left out: "": its field name is a JSON number.`)
+	s = httptest.NewServer(listsTools(`"error":{"code":-32000,"message":"{authorization} may not list"}`, false))
+	t.Cleanup(s.Close)
+	listFails(t, h, mcpTool(h.reachable(s.URL), `,"authorization":"key-of-the-house"`), "Bearer [redacted] may not list")
+}
+
 // A server that hangs, floods or fails in a call costs that call only.
 func TestMCPCallFails(t *testing.T) {
 	s := newToolServer(t, streamable)

@@ -84,7 +84,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 // tools returns the tools that models may call.
 func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, pictures *images, log *slog.Logger) (*tool.Registry, error) {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
-	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout}
+	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout, Log: log}
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
 		servers.Gate = &egress.Gate{Policy: policy}
 	}

@@ -73,7 +73,7 @@ func (s *source) connectCommand(life context.Context, f *fault) (client *sdk.Cli
 // ended, unless this server has ended it.
 func pipeOutput(p Process, stdout io.Writer, f *fault) error {
 	var stderr []byte
-	lines := messages{to: stdout}
+	lines := messages{to: stdout, omitted: f.omit}
 	for ev, err := range p.Events() {
 		if err != nil {
 			return err
@@ -101,8 +101,9 @@ func pipeOutput(p Process, stdout io.Writer, f *fault) error {
 // A messages passes on the lines of an output that are JSON-RPC messages, and drops the
 // others: many servers log to stdout, and the SDK ends a session at the first such line.
 type messages struct {
-	to   io.Writer // its errors are ignored: after the session ended there is no reader
-	line []byte    // the start of a line
+	to      io.Writer // its errors are ignored: after the session ended there is no reader
+	omitted func(name, reason string)
+	line    []byte // the start of a line
 }
 
 // write returns errTooLarge once a line has more than maxMessage bytes.
@@ -120,7 +121,7 @@ func (m *messages) write(b []byte) error {
 			return nil
 		}
 		if _, err := jsonrpc.DecodeMessage(m.line); err == nil {
-			_, _ = m.to.Write(m.line)
+			_, _ = m.to.Write(append(bytes.TrimRight(sift(m.line, m.omitted), "\n"), '\n'))
 		}
 		m.line, b = nil, b[end:]
 	}

@@ -7,13 +7,30 @@ import (
 	"testing"
 )
 
+// TestSift: only tools that cannot be decoded are removed, and nothing else of a message is changed.
+func TestSift(t *testing.T) {
+	for message, want := range map[string]string{
+		`{"id":1,"result":{"tools":[{"name":"a"},{"name":5},{"name":"b","title":[]},7],"nextCursor":"x"},"jsonrpc":"2.0"}`: `{"id":1,"jsonrpc":"2.0","result":{"nextCursor":"x","tools":[{"name":"a"}]}}`,
+		`{"id":1,"result":{"tools":[{"name":"a"} ]}}`: `{"id":1,"result":{"tools":[{"name":"a"} ]}}`,
+		`{"id":1,"result":{"tools":"a"}}`:             `{"id":1,"result":{"tools":"a"}}`,
+		`"tools"`:                                     `"tools"`,
+		`{"tools":`:                                   `{"tools":`,
+	} {
+		var reasons []string
+		got := sift([]byte(message), func(name, reason string) { reasons = append(reasons, name+" "+reason) })
+		if string(got) != want || got[0] == '{' && string(got) != message && len(reasons) != 3 {
+			t.Errorf("%s: got %s, left out %q", message, got, reasons)
+		}
+	}
+}
+
 // TestMessages: what a command prints beside its messages does not end the session.
 func TestMessages(t *testing.T) {
 	const one, two = `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n", `{"jsonrpc":"2.0","method":"notifications/progress"}` + "\n"
 	printed := "listening on stdin\n" + one + "\n{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}\n{\"level\":\"info\"}\n[1]\n" + two + "half a line"
 	for size := 1; size <= len(printed); size++ {
 		var got bytes.Buffer
-		m := messages{to: &got}
+		m := messages{to: &got, omitted: func(string, string) { t.Error("a tool was left out") }}
 		for rest := []byte(printed); len(rest) > 0; rest = rest[min(size, len(rest)):] {
 			if err := m.write(rest[:min(size, len(rest))]); err != nil {
 				t.Fatal(err)

@@ -8,7 +8,9 @@
 package mcp
 
 import (
+	"cmp"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/url"
@@ -29,6 +31,7 @@ type Options struct {
 	Containers Containers
 	Gate       *egress.Gate  // to remote servers; nil refuses them
 	Timeout    time.Duration // of a call; default 2 minutes
+	Log        *slog.Logger  // default slog.Default
 }
 
 // Kind returns the mcp tool.
@@ -36,6 +39,7 @@ func Kind(opts Options) tool.Kind {
 	if opts.Timeout <= 0 {
 		opts.Timeout = 2 * time.Minute
 	}
+	opts.Log = cmp.Or(opts.Log, slog.Default())
 	return tool.Kind{
 		Type: berth.ToolMCP, Rules: rules,
 		Source: func(c tool.Context, t berth.Tool) (tool.Source, error) { return newSource(opts, c.Caller, t) },

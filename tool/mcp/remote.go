@@ -160,6 +160,7 @@ func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
 		most = maxStream
 	}
 	resp.Body = &bounded{ReadCloser: resp.Body, left: most, fault: g.fault}
+	siftBody(resp, g.fault.omit)
 	return resp, nil
 }
 

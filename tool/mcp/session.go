@@ -90,12 +90,23 @@ type fault struct {
 	status int    // HTTP status of a refused request
 	exited string // how the server's command ended, with the end of its stderr
 	ending bool   // this server ends the command
+
+	omitted omissions // tools that could not be decoded
 }
 
 func (f *fault) set(change func(*fault)) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	change(f)
+}
+
+// omit records a tool that could not be decoded.
+func (f *fault) omit(name, reason string) { f.set(func(f *fault) { f.omitted.add(name, reason) }) }
+
+// takeOmitted returns the tools that could not be decoded since the last call.
+func (f *fault) takeOmitted() (taken omissions) {
+	f.set(func(f *fault) { taken, f.omitted = f.omitted, omissions{} })
+	return taken
 }
 
 // reset forgets the faults of earlier requests.

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strings"
 	"time"
 	"unicode/utf8"
 
@@ -21,9 +22,10 @@ import (
 const (
 	maxTools       = 512
 	maxPages       = 64
-	maxName        = 256     // of a tool, in bytes
-	maxDescription = 8 << 10 // in bytes
-	maxSchemas     = 2 << 20 // of all tools together, in bytes
+	maxName        = 256       // of a tool, in bytes
+	maxDescription = 8 << 10   // in bytes
+	maxSchema      = 256 << 10 // in bytes
+	maxSchemas     = 2 << 20   // with descriptions, of all tools together, in bytes
 )
 
 // listTime bounds the time to connect to a server and to list its tools.
@@ -134,7 +136,8 @@ func (s *source) unlisted(ctx context.Context, out tool.Emitter, index int, item
 	if errors.Is(context.Cause(ctx), tool.ErrDetached) {
 		return context.Cause(ctx)
 	}
-	why := s.explain(err)
+	secrets := s.redactor()
+	why := secrets.Replace(s.explain(err))
 	cause := context.Cause(ctx)
 	if cause != nil {
 		why = "The list was cancelled."
@@ -147,40 +150,82 @@ func (s *source) unlisted(ctx context.Context, out tool.Emitter, index int, item
 	if cause != nil || closed != nil {
 		return errors.Join(cause, closed)
 	}
-	return &berth.Error{Code: berth.CodeDependency, Param: "tools", Err: err,
+	return &berth.Error{Code: berth.CodeDependency, Param: "tools", Err: errors.New(secrets.Replace(err.Error())), // which is logged
 		Message: fmt.Sprintf("Error retrieving tool list from MCP server: '%s'. %s", s.Label(), why)}
 }
 
-// list returns the server's tools that the request allows.
+// list returns the server's tools that the request allows. It leaves out those that cannot be
+// used, and logs them.
 func (s *source) list(ctx context.Context) ([]berth.MCPListedTool, error) {
 	ctx, cancel := context.WithTimeoutCause(ctx, listTime, errTimeout)
 	defer cancel()
-	list, size, cursor := []berth.MCPListedTool{}, 0, ""
-	for page := 0; ; page++ {
+	l := listing{source: s, list: []berth.MCPListedTool{}, names: map[string]bool{}, secrets: s.redactor()}
+	defer l.log()
+	for page, cursor := 0, ""; ; page++ {
 		var got *sdk.ListToolsResult
 		err := s.with(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
 			got, err = c.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 			return err
 		})
+		if s.session != nil {
+			l.omitted.join(s.session.fault.takeOmitted())
+		}
 		if err != nil {
 			return nil, err
 		}
 		for _, t := range got.Tools {
-			listed := toolOf(t)
-			if listed.Name == "" || !s.tool.AllowedTools.Selects(listed) {
-				continue
-			}
-			list = append(list, listed)
-			if size += len(listed.InputSchema) + len(listed.Description); size > maxSchemas || len(list) > maxTools {
+			if l.add(t); l.size > maxSchemas || len(l.list) > maxTools {
 				return nil, badList(fmt.Sprintf("It offers more than %d tools, or more than %d bytes about them. Choose some with 'allowed_tools'.", maxTools, maxSchemas))
 			}
 		}
 		if cursor = got.NextCursor; cursor == "" {
-			return list, nil
+			return l.list, l.problem()
 		}
 		if page == maxPages {
 			return nil, badList(fmt.Sprintf("Its list of tools has more than %d pages.", maxPages))
 		}
+	}
+}
+
+// A listing is a list of tools that is being made.
+type listing struct {
+	source  *source
+	list    []berth.MCPListedTool
+	names   map[string]bool // of all tools that can be used
+	size    int             // of descriptions and schemas in list, in bytes
+	omitted omissions
+	secrets *strings.Replacer
+}
+
+// add adds a tool that can be used and that the request allows.
+func (l *listing) add(t *sdk.Tool) {
+	listed, wrong := toolOf(t, l.secrets)
+	if wrong == "" && l.names[listed.Name] {
+		wrong = "its name is that of an earlier tool"
+	}
+	if wrong != "" {
+		l.omitted.add(l.secrets.Replace(t.Name), wrong)
+		return
+	}
+	l.names[listed.Name] = true
+	if l.source.tool.AllowedTools.Selects(listed) {
+		l.list = append(l.list, listed)
+		l.size += len(listed.InputSchema) + len(listed.Description)
+	}
+}
+
+// problem returns an error if the server has tools and none of them can be used.
+func (l *listing) problem() error {
+	if len(l.names) > 0 || l.omitted.count == 0 {
+		return nil
+	}
+	return badList(fmt.Sprintf("None of its %d tools can be used. The first is left out: %s.", l.omitted.count, l.omitted.reasons[0]))
+}
+
+func (l *listing) log() {
+	if l.omitted.count > 0 {
+		l.source.opts.Log.Warn("left out tools of an MCP server", "server_label", l.source.Label(), "response", l.source.caller.Response,
+			"count", l.omitted.count, "first", l.secrets.Replace(strings.Join(l.omitted.reasons, "; ")))
 	}
 }
 
@@ -189,27 +234,37 @@ type badList string
 
 func (b badList) Error() string { return string(b) }
 
-// toolOf returns a tool as items list it. It has no name if models cannot be offered it. A
-// schema that is not one of an object is replaced by one that allows any object, or the
-// upstream would refuse the whole request.
-func toolOf(t *sdk.Tool) berth.MCPListedTool {
-	if t == nil || len(t.Name) > maxName || !utf8.ValidString(t.Name) {
-		return berth.MCPListedTool{}
+// toolOf returns a tool as items list it, without the request's credentials. wrong is why
+// models cannot be offered it, or "". A schema that has one, or
+// is not one of an object, is replaced by one that allows any object: the upstream would
+// refuse the whole request.
+func toolOf(t *sdk.Tool, secrets *strings.Replacer) (listed berth.MCPListedTool, wrong string) {
+	switch {
+	case t.Name == "":
+		return listed, "it has no name"
+	case len(t.Name) > maxName || !utf8.ValidString(t.Name):
+		return listed, fmt.Sprintf("its name has more than %d bytes, or is not UTF-8", maxName)
+	case secrets.Replace(t.Name) != t.Name:
+		return listed, "its name contains a credential of the request"
 	}
-	out := berth.MCPListedTool{Name: t.Name, Description: tool.Shorten(t.Description, maxDescription), Annotations: &berth.MCPAnnotations{}}
+	listed = berth.MCPListedTool{Name: t.Name, Description: tool.Shorten(secrets.Replace(t.Description), maxDescription), Annotations: &berth.MCPAnnotations{}}
 	if t.Annotations != nil {
-		out.Annotations.ReadOnly = t.Annotations.ReadOnlyHint
+		listed.Annotations.ReadOnly = t.Annotations.ReadOnlyHint
 	}
 	schema, ok := t.InputSchema.(map[string]any)
 	if ok && schema["type"] == nil {
 		schema["type"] = "object"
 	}
-	if raw, err := json.Marshal(schema); ok && err == nil && schema["type"] == "object" && berth.SchemaProblem(schema) == "" {
-		out.InputSchema = raw
-	} else {
-		out.InputSchema = json.RawMessage(`{"type":"object","additionalProperties":true}`)
+	raw, err := json.Marshal(schema)
+	switch {
+	case ok && len(raw) > maxSchema:
+		return listed, fmt.Sprintf("its schema has more than %d bytes", maxSchema)
+	case ok && err == nil && schema["type"] == "object" && berth.SchemaProblem(schema) == "" && secrets.Replace(string(raw)) == string(raw):
+		listed.InputSchema = raw
+	default:
+		listed.InputSchema = json.RawMessage(`{"type":"object","additionalProperties":true}`)
 	}
-	return out
+	return listed, ""
 }
 
 // call calls a tool of the server.
