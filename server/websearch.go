@@ -73,7 +73,7 @@ func (c *WebSearchConfig) options(log *slog.Logger) (websearch.Options, error) {
 		}
 	}
 	var err error
-	if o.Backend, err = backend.New(backend.Options{Name: c.Backend, URL: c.URL, Key: key, Timeout: c.Timeout}); err != nil {
+	if o.Backend, err = backend.New(backend.Options{Name: c.Backend, URL: c.URL, Key: key, Timeout: c.Timeout, Log: log}); err != nil {
 		return o, fmt.Errorf("web_search.%w", err)
 	}
 	if policy := policyOf(c.Allowed, c.Private); policy != nil {

@@ -4,11 +4,13 @@ package backend
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"net/url"
 	"slices"
@@ -57,6 +59,7 @@ type Options struct {
 	URL     string        // of the service; required for SearXNG and HTTP, default the vendor's
 	Key     string        // required for Brave and Tavily
 	Timeout time.Duration // of one search; default 20 s
+	Log     *slog.Logger  // default slog.Default
 }
 
 // New returns the backend that the options describe. Its errors begin with the name of the
@@ -92,7 +95,7 @@ func New(o Options) (Backend, error) {
 		o.Timeout = 20 * time.Second
 	}
 	client := &http.Client{Timeout: o.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
-	return m.make(service{url: u, key: o.Key, client: client}), nil
+	return m.make(service{url: u, key: o.Key, client: client, log: cmp.Or(o.Log, slog.Default())}), nil
 }
 
 // Limits of what a service answers, in bytes.
@@ -108,6 +111,7 @@ type service struct {
 	url    *url.URL
 	key    string
 	client *http.Client
+	log    *slog.Logger
 }
 
 // get sends parameters in the query and decodes the JSON answer into out.
@@ -180,8 +184,45 @@ func (s service) do(req *http.Request, header http.Header, out any) error {
 	return nil
 }
 
-// checked returns the results that can be shown, at most limit of them, bounded in size.
-func checked(found []berth.WebSearchResult, limit int) []berth.WebSearchResult {
+// A list holds the elements of a JSON array that can be decoded. One that cannot must not
+// cost the others.
+type list[T any] struct {
+	elements  []T
+	malformed malformed
+}
+
+// malformed are elements that could not be decoded.
+type malformed struct {
+	count int
+	first error
+}
+
+func (l *list[T]) UnmarshalJSON(raw []byte) error {
+	var all []json.RawMessage
+	if err := json.Unmarshal(raw, &all); err != nil {
+		return err
+	}
+	for i, one := range all {
+		var element T
+		if err := json.Unmarshal(one, &element); err == nil {
+			l.elements = append(l.elements, element)
+			continue
+		} else if l.malformed.count++; l.malformed.first == nil {
+			l.malformed.first = fmt.Errorf("result %d: %w", i+1, err)
+		}
+	}
+	return nil
+}
+
+// checked returns the results that can be shown, at most limit of them, bounded in size. It
+// logs that others were left out. It fails if all results were malformed.
+func (s service) checked(found []berth.WebSearchResult, bad malformed, limit int) ([]berth.WebSearchResult, error) {
+	if bad.count > 0 {
+		s.log.Warn("left out malformed results of the search service", "count", bad.count, "first", bad.first)
+		if len(found) == 0 {
+			return nil, Failure(fmt.Sprintf("None of the %d results of the search service can be used: they do not have the form that was expected.", bad.count))
+		}
+	}
 	found = slices.DeleteFunc(found, func(r berth.WebSearchResult) bool {
 		u, err := url.Parse(r.URL)
 		return err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || len(r.URL) > maxURL
@@ -192,7 +233,7 @@ func checked(found []berth.WebSearchResult, limit int) []berth.WebSearchResult {
 		found[i].Text = cut(strings.TrimSpace(r.Text), maxText)
 		found[i].Published = cut(strings.Join(strings.Fields(r.Published), " "), 64)
 	}
-	return found
+	return found, nil
 }
 
 // cut returns the first bytes of a text, whole characters.

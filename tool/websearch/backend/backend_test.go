@@ -124,6 +124,25 @@ func TestResultsAreChecked(t *testing.T) {
 	}
 }
 
+// A malformed result costs no other one.
+func TestMalformedResults(t *testing.T) {
+	for name, answer := range map[string]string{
+		backend.SearXNG: `{"results":[%s]}`, backend.Tavily: `{"results":[%s]}`, backend.HTTP: `{"results":[%s]}`, backend.Brave: `{"web":{"results":[%s]}}`,
+	} {
+		all := ""
+		b := served(t, name, "key-1", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintf(w, answer, all) })
+		all = `{"url":5},"text",null,[{}],{"url":"https://a.example/","title":"A"},{"url":"https://b.example/","title":["B"]}`
+		got, err := b.Search(t.Context(), backend.Query{Text: "x", Limit: 3})
+		if err != nil || len(got) != 1 || got[0].Title != "A" {
+			t.Errorf("%s: got %v, %v", name, got, err)
+		}
+		all = `{"url":5},"text"`
+		if got, err = b.Search(t.Context(), backend.Query{Text: "x", Limit: 3}); err == nil || !strings.HasPrefix(err.Error(), "None of the 2 results ") {
+			t.Errorf("%s, no result is usable: got %v, %v", name, got, err)
+		}
+	}
+}
+
 func TestNew(t *testing.T) {
 	for want, o := range map[string]backend.Options{
 		`backend: "bing" is not one of brave, http, searxng, tavily`:          {Name: "bing"},

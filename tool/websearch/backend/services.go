@@ -18,12 +18,12 @@ type searxng struct{ service }
 
 func (s searxng) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, error) {
 	var answer struct {
-		Results []struct {
+		Results list[struct {
 			URL           string
 			Title         string
 			Content       string
 			PublishedDate string
-		}
+		}]
 	}
 	header := http.Header{}
 	if s.key != "" {
@@ -33,10 +33,10 @@ func (s searxng) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, 
 		return nil, err
 	}
 	var found []berth.WebSearchResult
-	for _, r := range answer.Results {
+	for _, r := range answer.Results.elements {
 		found = append(found, berth.WebSearchResult{URL: r.URL, Title: r.Title, Text: r.Content, Published: r.PublishedDate})
 	}
-	return checked(found, q.Limit), nil
+	return s.checked(found, answer.Results.malformed, q.Limit)
 }
 
 // brave is Brave's web search API.
@@ -53,13 +53,13 @@ var braveCountries = strings.Fields("AR AU AT BE BR CA CL DK FI FR DE GR HK IN I
 func (b brave) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, error) {
 	var answer struct {
 		Web struct {
-			Results []struct {
+			Results list[struct {
 				URL           string
 				Title         string
 				Description   string
 				ExtraSnippets []string `json:"extra_snippets"`
 				PageAge       string   `json:"page_age"`
-			}
+			}]
 		}
 	}
 	text := onlyIn(q.Text, q.Domains)
@@ -74,11 +74,11 @@ func (b brave) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, er
 		return nil, err
 	}
 	var found []berth.WebSearchResult
-	for _, r := range answer.Web.Results {
+	for _, r := range answer.Web.Results.elements {
 		found = append(found, berth.WebSearchResult{URL: r.URL, Title: html.UnescapeString(r.Title), Published: r.PageAge,
 			Text: html.UnescapeString(strings.Join(append([]string{r.Description}, r.ExtraSnippets...), "\n"))})
 	}
-	return checked(found, q.Limit), nil
+	return b.checked(found, answer.Web.Results.malformed, q.Limit)
 }
 
 // tavily is Tavily's search API. It names countries in a way of its own, so a location has no
@@ -90,12 +90,12 @@ const tavilyMost = 20
 
 func (t tavily) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, error) {
 	var answer struct {
-		Results []struct {
+		Results list[struct {
 			URL           string
 			Title         string
 			Content       string
 			PublishedDate string `json:"published_date"`
-		}
+		}]
 	}
 	request := struct {
 		Query          string   `json:"query"`
@@ -106,10 +106,10 @@ func (t tavily) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, e
 		return nil, err
 	}
 	var found []berth.WebSearchResult
-	for _, r := range answer.Results {
+	for _, r := range answer.Results.elements {
 		found = append(found, berth.WebSearchResult{URL: r.URL, Title: r.Title, Text: r.Content, Published: r.PublishedDate})
 	}
-	return checked(found, q.Limit), nil
+	return t.checked(found, answer.Results.malformed, q.Limit)
 }
 
 // custom is a service of the operator's own; docs/web-search.md describes its JSON.
@@ -117,7 +117,7 @@ type custom struct{ service }
 
 func (c custom) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, error) {
 	var answer struct {
-		Results []berth.WebSearchResult `json:"results"`
+		Results list[berth.WebSearchResult] `json:"results"`
 	}
 	request := struct {
 		Query          string                   `json:"query"`
@@ -128,5 +128,5 @@ func (c custom) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, e
 	if err := c.post(ctx, request, &answer); err != nil {
 		return nil, err
 	}
-	return checked(answer.Results, q.Limit), nil
+	return c.checked(answer.Results.elements, answer.Results.malformed, q.Limit)
 }
