@@ -113,6 +113,15 @@ func tidesSite(w http.ResponseWriter, r *http.Request) {
 		_, _ = io.WriteString(w, tidesPage)
 		return
 	}
+	if r.URL.Path == "/file" {
+		w.Header().Set("Location", "file:///etc/passwd")
+		w.WriteHeader(http.StatusFound)
+		return
+	}
+	if r.URL.Path == "/loop" {
+		http.Redirect(w, r, "/loop", http.StatusFound)
+		return
+	}
 	http.NotFound(w, r)
 }
 
@@ -225,15 +234,32 @@ func TestWebSearchFails(t *testing.T) {
 	w := newWeb(t, tidesSite)
 	for arguments, want := range map[string]string{
 		`{}`:                                    "This call has no query.",
-		`{"queries":"x"}`:                       "The arguments of this call are not valid",
+		`{`:                                     "The arguments of this call are not valid: they are not JSON.",
+		`["x"]`:                                 "The arguments of this call are not valid: they are not a JSON object.",
+		`{"queries":"x"}`:                       `The arguments of this call are not valid: "queries" must be a list of strings.`,
+		`{"url":["x"]}`:                         `The arguments of this call are not valid: "url" must be a string.`,
 		`{"queries":["1","2","3","4","5","6"]}`: "This call has 6 queries. Send at most 5.",
+		`{"queries":["a\u0000b"]}`:              "contains the NUL character",
 		`{"type":"click","url":"http://x"}`:     `The type "click" is unknown.`,
 		`{"type":"open_page"}`:                  `This call needs the http or https URL`,
-		`{"type":"find_in_page","url":"` + w.site.URL + `/tides"}`: `This call needs what to find in "pattern"`,
-		`{"url":"` + w.site.URL + `/gone"}`:                        "The page could not be opened: its host answered 404.",
-		`{"url":"` + w.site.URL + `/tides","page":7}`:              "The page has only 1 parts.",
-		`{"url":"ftp://x/"}`:                                       "expected an http or https URL",
-		`{"url":"http://user:secret@127.0.0.1/"}`:                  "expected an http or https URL without a user name",
+		`{"type":"open_page","url":"file:///etc/passwd"}`:                  `This call needs the http or https URL`,
+		`{"type":"open_page","url":"http://x/a\u0000"}`:                    "contains the NUL character",
+		`{"url":"http://x/` + strings.Repeat("x", 3000) + `"}`:             `The "url" has 3009 bytes. Pages with a URL of up to 2048 bytes can be opened.`,
+		`{"type":"find_in_page","url":"` + w.site.URL + `/tides"}`:         `This call needs the text to find in "pattern".`,
+		`{"type":"find_in_page","url":"http://x/","pattern":"  "}`:         `This call needs the text to find in "pattern".`,
+		`{"type":"find_in_page","url":"http://x/","pattern":"\u0000"}`:     "contains the NUL character",
+		`{"url":"http://x/","pattern":"` + strings.Repeat("x", 400) + `"}`: `The "pattern" has more than 300 characters. Send a shorter one.`,
+		`{"url":"` + w.site.URL + `/gone"}`:                                "The page could not be opened: its host answered 404.",
+		`{"url":"` + w.site.URL + `/tides","page":7}`:                      "The page has only 1 parts. Open one of those.",
+		`{"url":"` + w.site.URL + `/tides","page":1e30}`:                   `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":1e400}`:                  `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":-1}`:                     `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":1.5}`:                    `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":"two"}`:                  `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/file"}`:                                "The page could not be opened: its host redirects to an address that is not http or https;",
+		`{"url":"` + w.site.URL + `/loop"}`:                                "The page could not be opened: its host redirects more than 5 times;",
+		`{"url":"ftp://x/"}`:                                               "expected an http or https URL",
+		`{"url":"http://user:secret@127.0.0.1/"}`:                          "expected an http or https URL without a user name",
 	} {
 		r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "", arguments))
 		calls := outputOf(r, "web_search_call")

@@ -35,7 +35,28 @@ func New(p *egress.Policy, most int64) *Fetcher {
 }
 
 func newFetcher(g *egress.Gate, most int64) *Fetcher {
-	return &Fetcher{client: g.Client(fetchTime), most: most}
+	client := g.Client(fetchTime)
+	client.CheckRedirect = follow
+	return &Fetcher{client: client, most: most}
+}
+
+// maxRedirects bounds the redirects that lead to a file.
+const maxRedirects = 5
+
+var (
+	errRedirects = errors.New("too many redirects")
+	errScheme    = errors.New("redirect to another scheme")
+)
+
+// follow decides whether a redirect is followed.
+func follow(req *http.Request, via []*http.Request) error {
+	switch {
+	case len(via) > maxRedirects:
+		return errRedirects
+	case req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "":
+		return errScheme
+	}
+	return nil
 }
 
 // Fetch implements engine.Fetcher. Its errors do not show what the host answered, which
@@ -63,6 +84,10 @@ func (f *Fetcher) get(ctx context.Context, client *http.Client, address string) 
 	switch {
 	case errors.Is(err, egress.ErrRefused):
 		return nil, nil, "this server may not reach its host", err
+	case errors.Is(err, errRedirects):
+		return nil, nil, fmt.Sprintf("its host redirects more than %d times; use the address where the redirects end", maxRedirects), err
+	case errors.Is(err, errScheme):
+		return nil, nil, "its host redirects to an address that is not http or https; use another address", err
 	case err != nil:
 		return nil, nil, "its host could not be reached", err
 	}

@@ -47,6 +47,17 @@ func TestFetch(t *testing.T) {
 		case "/inside":
 			http.Redirect(w, r, "http://inside.example/secret", http.StatusFound)
 			return
+		case "/file":
+			w.Header().Set("Location", "file:///etc/passwd")
+			w.WriteHeader(http.StatusFound)
+			return
+		case "/script":
+			w.Header().Set("Location", "javascript:alert(1)")
+			w.WriteHeader(http.StatusFound)
+			return
+		case "/loop":
+			http.Redirect(w, r, "/loop", http.StatusFound)
+			return
 		case "/gone":
 			http.Error(w, "the secret of the house", http.StatusGone)
 			return
@@ -64,6 +75,9 @@ func TestFetch(t *testing.T) {
 		"http://files.example/named":             "report.pdf",
 		"http://files.example/moved":             "letter.pdf",
 		"http://files.example/gone":              "The file could not be downloaded: its host answered 410.",
+		"http://files.example/file":              "The file could not be downloaded: its host redirects to an address that is not http or https; use another address.",
+		"http://files.example/script":            "The file could not be downloaded: its host redirects to an address that is not http or https; use another address.",
+		"http://files.example/loop":              "The file could not be downloaded: its host redirects more than 5 times; use the address where the redirects end.",
 		"http://files.example/inside":            "The file could not be downloaded: this server may not reach its host.",
 		"http://inside.example/":                 "The file could not be downloaded: this server may not reach its host.",
 		"http://cloud.example/latest/meta-data/": "The file could not be downloaded: this server may not reach its host.",

@@ -3,16 +3,12 @@ package download
 import (
 	"context"
 	"errors"
-	"fmt"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/berth-run/berth"
 )
-
-// maxRedirects bounds the redirects that lead to a page.
-const maxRedirects = 5
 
 // A Page is what the address of a web page answered.
 type Page struct {
@@ -36,8 +32,8 @@ func (f *Fetcher) Page(ctx context.Context, address string, allow func(host stri
 	}
 	client, host := *f.client, ""
 	client.CheckRedirect = func(req *http.Request, via []*http.Request) error {
-		if len(via) > maxRedirects {
-			return fmt.Errorf("more than %d redirects", maxRedirects)
+		if err := follow(req, via); err != nil {
+			return err
 		}
 		if host = req.URL.Hostname(); !allow(host) {
 			return errHost

@@ -31,7 +31,7 @@ type written struct {
 	Queries []string `json:"queries,omitempty"`
 	Query   string   `json:"query,omitempty"` // models sometimes write one
 	URL     string   `json:"url,omitempty"`
-	Page    int      `json:"page,omitempty"`
+	Page    float64  `json:"page,omitempty"` // checked to be a part's number
 	Pattern string   `json:"pattern,omitempty"`
 }
 
@@ -65,7 +65,7 @@ func (c *call) Close(arguments string) ([]berth.Event, berth.Item, string) {
 		a.Queries = append(a.Queries, a.Query)
 	}
 	a.Queries = slices.DeleteFunc(a.Queries, func(q string) bool { return strings.TrimSpace(q) == "" })
-	a.URL, a.Page = strings.TrimSpace(a.URL), max(a.Page, 1)
+	a.URL = strings.TrimSpace(a.URL)
 	if a.Type == "" {
 		a.Type = map[bool]string{true: berth.WebSearchSearch, false: berth.WebSearchOpen}[a.URL == ""]
 		if a.Pattern != "" {
@@ -73,37 +73,80 @@ func (c *call) Close(arguments string) ([]berth.Event, berth.Item, string) {
 		}
 	}
 	if err != nil {
-		c.invalid, a.Type = fmt.Sprintf("The arguments of this call are not valid: %v. Nothing was done.", err), berth.WebSearchSearch
+		c.invalid, a.Type = "The arguments of this call are not valid: "+invalidity(err)+". Nothing was done. Send the call again with valid arguments.", berth.WebSearchSearch
 	} else {
 		c.invalid = a.problem()
 	}
 	return c.Write(""), c.Item(), ""
 }
 
-// problem returns what is wrong with the arguments, for the model, or "".
+// invalidity returns why arguments cannot be decoded.
+func invalidity(err error) string {
+	wrong, ok := errors.AsType[*json.UnmarshalTypeError](err)
+	switch {
+	case !ok:
+		return "they are not JSON"
+	case wrong.Field == "":
+		return "they are not a JSON object"
+	case wrong.Field == "page":
+		return pageRange
+	case wrong.Field == "queries":
+		return `"queries" must be a list of strings`
+	}
+	return fmt.Sprintf("%q must be a string", wrong.Field)
+}
+
+// maxParts bounds the number of a page's part that a call may name.
+const maxParts = 10_000
+
+var pageRange = fmt.Sprintf(`"page" must be a whole number from 1 to %d`, maxParts)
+
+// problem returns what is wrong with the arguments, for the model, or "". It sets what is
+// absent.
 func (a *written) problem() string {
+	if a.Page == 0 {
+		a.Page = 1
+	}
+	const zero = "\x00"
+	if strings.Contains(a.URL+a.Pattern+strings.Join(a.Queries, ""), zero) {
+		return "An argument of this call contains the NUL character (U+0000). Send it without."
+	}
 	switch a.Type {
 	case berth.WebSearchSearch:
-		switch {
-		case len(a.Queries) == 0:
-			return `This call has no query. Give a list of them in "queries".`
-		case len(a.Queries) > maxQueries:
-			return fmt.Sprintf("This call has %d queries. Send at most %d.", len(a.Queries), maxQueries)
-		case slices.ContainsFunc(a.Queries, func(q string) bool { return utf8.RuneCountInString(q) > maxQuery }):
-			return fmt.Sprintf("A query has more than %d characters. Send a shorter one.", maxQuery)
-		}
+		return a.searchProblem()
 	case berth.WebSearchOpen, berth.WebSearchFind:
-		u, err := url.Parse(a.URL)
-		switch {
-		case err != nil || u.Host == "" || len(a.URL) > maxURL:
-			return `This call needs the http or https URL of a page in "url".`
-		case a.Type == berth.WebSearchFind && (strings.TrimSpace(a.Pattern) == "" || utf8.RuneCountInString(a.Pattern) > maxPattern):
-			return fmt.Sprintf(`This call needs what to find in "pattern", at most %d characters.`, maxPattern)
-		}
-	default:
-		own := a.Type
-		a.Type = berth.WebSearchSearch // the items of a call show one of the three
-		return fmt.Sprintf(`The type %q is unknown. Use "search", "open_page" or "find_in_page".`, tool.Shorten(own, 64))
+		return a.pageProblem()
+	}
+	own := a.Type
+	a.Type = berth.WebSearchSearch // the items of a call show one of the three
+	return fmt.Sprintf(`The type %q is unknown. Use "search", "open_page" or "find_in_page".`, tool.Shorten(own, 64))
+}
+
+func (a *written) searchProblem() string {
+	switch {
+	case len(a.Queries) == 0:
+		return `This call has no query. Give a list of them in "queries".`
+	case len(a.Queries) > maxQueries:
+		return fmt.Sprintf("This call has %d queries. Send at most %d.", len(a.Queries), maxQueries)
+	case slices.ContainsFunc(a.Queries, func(q string) bool { return utf8.RuneCountInString(q) > maxQuery }):
+		return fmt.Sprintf("A query has more than %d characters. Send a shorter one.", maxQuery)
+	}
+	return ""
+}
+
+func (a *written) pageProblem() string {
+	u, err := url.Parse(a.URL)
+	switch {
+	case len(a.URL) > maxURL:
+		return fmt.Sprintf(`The "url" has %d bytes. Pages with a URL of up to %d bytes can be opened. Choose another page.`, len(a.URL), maxURL)
+	case a.URL == "" || err != nil || u.Host == "":
+		return `This call needs the http or https URL of a page in "url".`
+	case a.Type == berth.WebSearchOpen && (a.Page < 1 || a.Page > maxParts || a.Page != float64(int(a.Page))):
+		return pageRange + "."
+	case a.Type == berth.WebSearchFind && strings.TrimSpace(a.Pattern) == "":
+		return `This call needs the text to find in "pattern".`
+	case a.Type == berth.WebSearchFind && utf8.RuneCountInString(a.Pattern) > maxPattern:
+		return fmt.Sprintf(`The "pattern" has more than %d characters. Send a shorter one.`, maxPattern)
 	}
 	return ""
 }
@@ -167,7 +210,7 @@ func (c *call) find(ctx context.Context) (*berth.WebSearchBerth, error) {
 	case berth.WebSearchSearch:
 		found, err = c.tool.search(ctx, c.args.Queries)
 	case berth.WebSearchOpen:
-		found, err = c.tool.open(ctx, c.args.URL, c.args.Page)
+		found, err = c.tool.open(ctx, c.args.URL, int(c.args.Page))
 	default:
 		found, err = c.tool.findIn(ctx, c.args.URL, c.args.Pattern)
 	}

@@ -145,7 +145,7 @@ func lowerCall(item berth.Item) (function, arguments string, err error) {
 		w.Queries = []string{a.Query}
 	}
 	if call.Berth != nil && call.Berth.Page > 1 {
-		w.Page = call.Berth.Page
+		w.Page = float64(call.Berth.Page)
 	}
 	raw, err := json.Marshal(w)
 	return name, string(raw), err

@@ -147,7 +147,7 @@ func (t *Tool) open(ctx context.Context, address string, number int) (*berth.Web
 		rest = rest[n:]
 	}
 	if found.Results == nil {
-		return nil, berth.Invalid("", "The page has only %d parts.", found.Pages)
+		return nil, berth.Invalid("", "The page has only %d parts. Open one of those.", found.Pages)
 	}
 	return found, nil
 }
