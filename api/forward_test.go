@@ -10,6 +10,7 @@ import (
 	"math"
 	"net/http"
 	"net/http/httptest"
+	"strconv"
 	"strings"
 	"sync"
 	"testing"
@@ -274,6 +275,33 @@ func TestEmbeddingFailover(t *testing.T) {
 		if len(broken.seen) == 0 || len(s.seen) != 8 || s.seen[0]["model"] != "good" {
 			t.Errorf("%d: %d requests to the first upstream, %d to the second: %v", missing, len(broken.seen), len(s.seen), s.seen)
 		}
+	}
+}
+
+// While an upstream is not tried, an error has the time when a client may send its request again.
+func TestEmbeddingOpenCircuit(t *testing.T) {
+	s := newEmbedServer(t, &embedServer{missing: 500})
+	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: s.URL + "/v1"}})
+	check(t, err)
+	u, err := balance.NewUpstream(balance.UpstreamOptions{Name: "broken", Keys: []balance.Key{{Name: "KEY", Provider: p}}, Breaker: balance.Breaker{Failures: 1, Open: time.Minute}})
+	check(t, err)
+	g, err := balance.New(balance.Options{Primaries: []balance.Target{{Upstream: u, Model: "broken"}}})
+	check(t, err)
+	h := newHouse(t, nil, model.Rule{Match: "embed", Provider: g})
+	for n := range 3 {
+		res := h.send(t.Context(), "POST", "/v1/embeddings", `{"model":"embed","input":"a"}`)
+		var got object
+		check(t, json.NewDecoder(res.Body).Decode(&got))
+		after, err := strconv.Atoi(res.Header.Get("Retry-After"))
+		if res.StatusCode != 503 || err != nil || after < 1 || after > 60 {
+			t.Errorf("request %d: got %d, Retry-After %q: %v", n, res.StatusCode, res.Header.Get("Retry-After"), got)
+		}
+		if text := fmt.Sprint(got.at("error", "message")); !strings.Contains(text, "has failed too often. Berth tries it again in ") {
+			t.Errorf("request %d: got %s", n, text)
+		}
+	}
+	if len(s.seen) != 1 {
+		t.Errorf("the upstream received %d requests, want 1", len(s.seen))
 	}
 }
 
