@@ -333,8 +333,8 @@ func TestWebPageAttacks(t *testing.T) {
 	for path, want := range map[string]string{
 		"/inside":   "The page could not be opened: this server may not reach its host.",
 		"/metadata": "The page could not be opened: this server may not reach its host.",
-		"/file":     "The page could not be opened: its host could not be reached.",
-		"/loop":     "The page could not be opened: its host could not be reached.",
+		"/file":     "The page could not be opened: its host redirects to an address that is not http or https; use another address.",
+		"/loop":     "The page could not be opened: its host redirects more than 5 times; use the address where the redirects end.",
 		"/endless":  "Part 1 of |The file could not be read with", // the race detector makes it slow
 		"/bomb":     "Part 1 of |The file could not be read with",
 		"/deep":     "bottom",
