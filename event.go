@@ -60,6 +60,12 @@ const (
 	EventCancelled  EventType = "response.cancelled"
 	EventErrored    EventType = "error"
 
+	// Those of batches, of webhooks only.
+	EventBatchCompleted EventType = "batch.completed"
+	EventBatchFailed    EventType = "batch.failed"
+	EventBatchExpired   EventType = "batch.expired"
+	EventBatchCancelled EventType = "batch.cancelled"
+
 	EventOutputItemAdded  EventType = "response.output_item.added"
 	EventOutputItemDone   EventType = "response.output_item.done"
 	EventContentPartAdded EventType = "response.content_part.added"

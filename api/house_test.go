@@ -111,7 +111,8 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}
 		return opts.Exchange.Quota.Store(ctx, p, bytes)
 	}})
-	jobs := batch.New(batch.Options{Objects: st, Files: uploads, Log: log})
+	hooks := webhook.New(st, log)
+	jobs := batch.New(batch.Options{Objects: st, Files: uploads, Ended: hooks.BatchEnded, Log: log})
 	folders := memblob.OpenBucket(nil)
 	stored := skills.New(skills.Options{Objects: st, Bucket: folders, Seal: seal.New([32]byte{1}), Log: log, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 		if opts.Exchange.Quota == nil {
@@ -153,7 +154,6 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		MCP:       mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout, Log: log},
 		WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&h.reach, maxWebPage), Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
-	hooks := webhook.New(st, log)
 	events.AtEnd(hooks.AtEnd)
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
 		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors, Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),

@@ -1,6 +1,8 @@
 package api_test
 
 import (
+	"encoding/json"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -79,5 +81,32 @@ func TestWebhookDelivery(t *testing.T) {
 	due, err := h.store.ExpiredObjects(t.Context(), webhook.KindDelivery, time.Now(), 10)
 	if err != nil || len(due) != 1 {
 		t.Errorf("got %d deliveries, %v, want 1", len(due), err)
+	}
+}
+
+// The delivery of a batch's end follows the end.
+func TestWebhookOfBatch(t *testing.T) {
+	h := newHouse(t, nil)
+	h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["batch.completed","batch.failed"]}`)
+	client := h.openai()
+	for _, line := range []string{`{"custom_id":"1","method":"POST","url":"/v1/responses","body":{"model":"scripted","input":"x"}}`, `{}`} {
+		h.call(200, "POST", "/v1/batches", `{"input_file_id":"`+h.batchFile(client, line)+`","endpoint":"/v1/responses","completion_window":"24h"}`)
+	}
+	var types []string
+	for deadline := time.Now().Add(20 * time.Second); len(types) < 2 && time.Now().Before(deadline); {
+		types = nil
+		due, err := h.store.ExpiredObjects(t.Context(), webhook.KindDelivery, time.Now(), 10)
+		check(t, err)
+		for _, ref := range due {
+			o, err := h.store.GetObject(t.Context(), ref.Project, ref.ObjectKey)
+			check(t, err)
+			var d webhook.Delivery
+			check(t, json.Unmarshal(o.Body, &d))
+			types = append(types, string(d.Type))
+		}
+	}
+	slices.Sort(types)
+	if diff := cmp.Diff([]string{"batch.completed", "batch.failed"}, types); diff != "" {
+		t.Errorf("deliveries (-want +got):\n%s", diff)
 	}
 }

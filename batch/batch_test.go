@@ -522,3 +522,29 @@ func TestLinesInMemory(t *testing.T) {
 		t.Errorf("lines of %d bytes run at once", most)
 	}
 }
+
+// The end of a batch is reported before its job is deleted, and again after a failed report.
+func TestReportedEnd(t *testing.T) {
+	h := newHouse(t)
+	reports := make(chan berth.BatchStatus, 10)
+	failures := 1
+	h.opts.Ended = func(_ context.Context, p berth.ProjectID, b *berth.Batch) error {
+		if _, err := h.store.GetObject(t.Context(), p, store.ObjectKey{Kind: store.KindBatchJob, ID: string(b.ID)}); err != nil {
+			t.Errorf("the job of a batch whose end is reported: %v", err)
+		}
+		reports <- b.Status
+		if failures--; failures >= 0 {
+			return errDead
+		}
+		return nil
+	}
+	s, stop := h.start(h.execute)
+	h.create(s, h.input("a"))
+	first := <-reports
+	stop() // which ends the wait before the next attempt
+	_, stop = h.start(h.execute)
+	defer stop()
+	if second := <-reports; first != berth.BatchCompleted || second != first {
+		t.Errorf("reported %s and %s", first, second)
+	}
+}

@@ -207,6 +207,16 @@ func (s *Service) writeUnfinished(ctx context.Context, w io.Writer, r *run, rec 
 	}
 }
 
+// end reports a batch with its last status, and deletes what its run has stored.
+func (s *Service) end(ctx context.Context, k key, rec *record) error {
+	if s.opts.Ended != nil {
+		if err := s.opts.Ended(ctx, k.project, &rec.Batch); err != nil {
+			return fmt.Errorf("report the end of batch: %w", err)
+		}
+	}
+	return s.clean(ctx, k)
+}
+
 // clean deletes the results and the job of a batch that has ended.
 func (s *Service) clean(ctx context.Context, k key) error {
 	for {

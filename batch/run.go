@@ -117,7 +117,7 @@ func (s *Service) work(ctx, requests context.Context, r *run) error {
 		case berth.BatchFinalizing:
 			err = s.finish(ctx, r, rec, rec.Ending)
 		default:
-			return s.clean(ctx, r.key)
+			return s.end(ctx, r.key, rec)
 		}
 		if err != nil {
 			return err

@@ -63,6 +63,10 @@ type Options struct {
 	// anything now. Nil means no bound.
 	Pace func(ctx context.Context, p berth.ProjectID) (Pace, error)
 
+	// Ended is called with the last state of each batch, before the batch's job is deleted. It
+	// is called again after an error, and after a crash. It may be nil.
+	Ended func(ctx context.Context, p berth.ProjectID, b *berth.Batch) error
+
 	Log *slog.Logger     // default slog.Default
 	Now func() time.Time // default time.Now
 }

@@ -9,11 +9,12 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/webhook"
 )
 
 // newBatches opens the batches. startBatches runs them.
-func newBatches(b *base, data *blobs) *batch.Service {
-	return batch.New(batch.Options{Objects: b.db, Files: data.files, Concurrency: b.Config.Batches.Concurrency, Log: b.Log,
+func newBatches(b *base, data *blobs, hooks *webhook.Service) *batch.Service {
+	return batch.New(batch.Options{Objects: b.db, Files: data.files, Concurrency: b.Config.Batches.Concurrency, Log: b.Log, Ended: hooks.BatchEnded,
 		Pace: func(ctx context.Context, p berth.ProjectID) (batch.Pace, error) { return pace(ctx, b.quota, p) }})
 }
 

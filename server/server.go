@@ -61,7 +61,7 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	}
 	data := &erasable{db: base.db, containers: containers.service, responses: responses.engine, blobs: blobs}
 	s.later(startErasing(&project.Eraser{Projects: project.New(project.Options{Objects: base.db}), Sources: data.sources(), Audit: base.audit}, base.Log))
-	batches := newBatches(base, blobs)
+	batches := newBatches(base, blobs, responses.webhooks)
 	if s.handler, err = s.newHandler(ctx, base, blobs, containers, responses, batches); err == nil {
 		s.later(startBatches(batches))
 	}

@@ -2,6 +2,8 @@ package webhook
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -61,35 +63,59 @@ func (s *Service) AtEnd(r *store.Response, final *berth.Response) []*store.Objec
 	if !final.Background || kind == "" {
 		return nil
 	}
-	objects, _, err := s.objects.ListObjects(context.Background(), r.Project, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints, Ascending: true})
+	out, err := s.deliveries(context.Background(), r.Project, kind, string(final.ID), func(berth.WebhookID) string { return berth.NewID(berth.PrefixDelivery) })
 	if err != nil {
 		s.log.Error("failed to list webhook endpoints; no webhook is sent", "response", final.ID, "request_id", r.RequestID, "err", err)
-		return nil
-	}
-	now := time.Now()
-	var event *berth.WebhookEvent // shared by all endpoints
-	var out []*store.Object
-	for _, o := range objects {
-		e, err := decode(o)
-		if err != nil || !slices.Contains(e.EventTypes, kind) {
-			continue
-		}
-		if event == nil {
-			event = newEvent(kind, final.ID, now)
-		}
-		out = append(out, newDelivery(e.ID, event, now))
 	}
 	return out
 }
 
-func newEvent(kind berth.EventType, about berth.ResponseID, now time.Time) *berth.WebhookEvent {
-	return &berth.WebhookEvent{ID: berth.NewID(berth.PrefixEvent), Object: "event", CreatedAt: now.Unix(), Type: kind,
-		Data: berth.WebhookEventData{ID: string(about)}}
+// BatchEnded saves the deliveries about a batch that has its last status. It may be called
+// again after an error or a crash: the deliveries are saved once.
+func (s *Service) BatchEnded(ctx context.Context, p berth.ProjectID, b *berth.Batch) error {
+	kind := map[berth.BatchStatus]berth.EventType{berth.BatchCompleted: berth.EventBatchCompleted, berth.BatchFailed: berth.EventBatchFailed,
+		berth.BatchExpired: berth.EventBatchExpired, berth.BatchCancelled: berth.EventBatchCancelled}[b.Status]
+	list, err := s.deliveries(ctx, p, kind, string(b.ID), func(to berth.WebhookID) string {
+		sum := sha256.Sum256([]byte(string(to) + "\x00" + string(b.ID)))
+		return berth.PrefixDelivery + hex.EncodeToString(sum[:24])
+	})
+	if err != nil {
+		return fmt.Errorf("list webhook endpoints: %w", err)
+	}
+	for _, o := range list {
+		if err := s.objects.CreateObjects(ctx, p, o); err != nil && !errors.Is(err, store.ErrExists) {
+			return fmt.Errorf("save webhook delivery: %w", err)
+		}
+	}
+	return nil
 }
 
-func newDelivery(to berth.WebhookID, event *berth.WebhookEvent, now time.Time) *store.Object {
+// deliveries returns the deliveries of an event to the endpoints for its type. id returns the
+// id of the delivery to an endpoint.
+func (s *Service) deliveries(ctx context.Context, p berth.ProjectID, kind berth.EventType, about string, id func(berth.WebhookID) string) ([]*store.Object, error) {
+	objects, _, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints, Ascending: true})
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now()
+	event := newEvent(kind, about, now) // shared by all endpoints
+	var out []*store.Object
+	for _, o := range objects {
+		if e, err := decode(o); err == nil && slices.Contains(e.EventTypes, kind) {
+			out = append(out, newDelivery(id(e.ID), e.ID, event, now))
+		}
+	}
+	return out, nil
+}
+
+func newEvent(kind berth.EventType, about string, now time.Time) *berth.WebhookEvent {
+	return &berth.WebhookEvent{ID: berth.NewID(berth.PrefixEvent), Object: "event", CreatedAt: now.Unix(), Type: kind,
+		Data: berth.WebhookEventData{ID: about}}
+}
+
+func newDelivery(id string, to berth.WebhookID, event *berth.WebhookEvent, now time.Time) *store.Object {
 	payload, _ := json.Marshal(event) // strings and numbers always marshal
-	d := &Delivery{ID: berth.NewID(berth.PrefixDelivery), CreatedAt: now.Unix(), Type: event.Type, Payload: payload, Status: Pending}
+	d := &Delivery{ID: id, CreatedAt: now.Unix(), Type: event.Type, Payload: payload, Status: Pending}
 	body, _ := json.Marshal(d)
 	return &store.Object{ObjectKey: store.ObjectKey{Kind: KindDelivery, Parent: string(to), ID: d.ID},
 		CreatedAt: d.CreatedAt, ExpiresAt: now.Unix(), Body: body}

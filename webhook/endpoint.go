@@ -1,6 +1,7 @@
-// Package webhook sends the ends of background responses to the endpoints of projects.
+// Package webhook sends the ends of background responses and of batches to the endpoints of
+// projects.
 //
-// A delivery is saved with the response's last event and retried, across restarts, until
+// A delivery is saved with the response's last event, or before a batch's job ends, and retried, across restarts, until
 // the endpoint accepts it. Payloads and signatures are those of OpenAI, which follow the
 // Standard Webhooks specification.
 package webhook
@@ -31,7 +32,8 @@ const (
 )
 
 // EventTypes are the events that endpoints can receive.
-var EventTypes = []berth.EventType{berth.EventCompleted, berth.EventFailed, berth.EventIncomplete, berth.EventCancelled}
+var EventTypes = []berth.EventType{berth.EventCompleted, berth.EventFailed, berth.EventIncomplete, berth.EventCancelled,
+	berth.EventBatchCompleted, berth.EventBatchFailed, berth.EventBatchExpired, berth.EventBatchCancelled}
 
 // A Service stores endpoints and, once started, delivers events to them. It is safe for
 // concurrent use.

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/netip"
 	"strconv"
+	"strings"
 	"syscall"
 	"time"
 
@@ -87,7 +88,11 @@ func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookI
 	if err := new(endpoint).apply(EndpointRequest{EventTypes: []berth.EventType{kind}}); err != nil {
 		return 0, berth.Invalid("event_type", "Invalid value: '%s'. Supported values are: %s.", kind, words(EventTypes))
 	}
-	payload, err := json.Marshal(newEvent(kind, berth.ResponseID(berth.NewID(berth.PrefixResponse)), time.Now()))
+	about := berth.PrefixResponse
+	if strings.HasPrefix(string(kind), "batch.") {
+		about = berth.PrefixBatch
+	}
+	payload, err := json.Marshal(newEvent(kind, berth.NewID(about), time.Now()))
 	if err != nil {
 		return 0, err
 	}

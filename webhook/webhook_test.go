@@ -187,6 +187,40 @@ func TestDelivery(t *testing.T) {
 	}
 }
 
+// The end of a batch is delivered once, in OpenAI's form, also if it is reported twice.
+func TestBatchDelivery(t *testing.T) {
+	h := newHouse(t)
+	e := h.create(mine)
+	other := h.create(mine, berth.EventCompleted)
+	h.svc.Start()
+	client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(e.SigningSecret))
+	for n, status := range []berth.BatchStatus{berth.BatchCompleted, berth.BatchFailed, berth.BatchExpired, berth.BatchCancelled} {
+		b := &berth.Batch{ID: berth.BatchID(berth.NewID(berth.PrefixBatch)), Status: status}
+		for range 2 {
+			if err := h.svc.BatchEnded(t.Context(), mine, b); err != nil {
+				t.Fatal(err)
+			}
+		}
+		list := h.wait(1)
+		m := list[len(list)-1]
+		event, err := client.Webhooks.Unwrap([]byte(m.body), m.header)
+		if err != nil {
+			t.Fatalf("the client refuses the delivery: %v", err)
+		}
+		id := map[berth.BatchStatus]string{berth.BatchCompleted: event.AsBatchCompleted().Data.ID, berth.BatchFailed: event.AsBatchFailed().Data.ID,
+			berth.BatchExpired: event.AsBatchExpired().Data.ID, berth.BatchCancelled: event.AsBatchCancelled().Data.ID}[status]
+		if event.Type != "batch."+string(status) || id != string(b.ID) {
+			t.Errorf("got %s about %s, want batch.%s about %s", event.Type, id, status, b.ID)
+		}
+		h.log(e.ID, func(l []*Delivery) bool { return len(l) == n+1 && l[n].Status == Delivered })
+		if err := h.svc.BatchEnded(t.Context(), mine, b); err != nil { // after the delivery
+			t.Fatal(err)
+		}
+	}
+	h.log(e.ID, func(l []*Delivery) bool { return len(l) == 4 })
+	h.log(other.ID, func(l []*Delivery) bool { return len(l) == 0 })
+}
+
 // Only background responses have events, as at OpenAI.
 func TestForeground(t *testing.T) {
 	h := newHouse(t)

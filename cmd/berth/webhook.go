@@ -27,7 +27,7 @@ func newWebhook() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "webhook",
 		Short: "Create, list and delete webhook endpoints, and show their log",
-		Long: `A webhook endpoint receives a request when a background response of its project ends.
+		Long: `A webhook endpoint receives a request when a background response or a batch of its project ends.
 Requests are signed as specified by Standard Webhooks, which OpenAI's clients verify, and
 retried for three days.
 
