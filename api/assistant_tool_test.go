@@ -1,12 +1,52 @@
 package api_test
 
 import (
+	"context"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
+	"time"
 
 	"github.com/berth-run/berth/model"
 )
+
+// A vector store that is made for a request does not outlive its refusal.
+func TestRefusedVectorStores(t *testing.T) {
+	h := newHouse(t, nil)
+	file := h.fileOf("tides.md", "High water is at noon.")
+	a := h.call(200, "POST", "/v1/assistants", `{"model":"scripted","tools":[{"type":"file_search"}]}`)
+	thread := h.call(200, "POST", "/v1/threads", `{}`)
+	h.call(200, "POST", "/v1/vector_stores", `{"name":"the client's own"}`)
+	store := fmt.Sprintf(`"tool_resources":{"file_search":{"vector_stores":[{"file_ids":[%q]}]}}`, file)
+	attachment := fmt.Sprintf(`{"role":"user","content":"x","attachments":[{"file_id":%q,"tools":[{"type":"file_search"}]}]}`, file)
+	ctx, stop := context.WithCancel(t.Context())
+	var reading sync.WaitGroup
+	reading.Go(func() { // runs wait until their files are read
+		for tick := time.NewTicker(10 * time.Millisecond); ctx.Err() == nil; <-tick.C {
+			if err := h.opts.VectorStores.ReadAll(ctx); err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
+		}
+	})
+	defer reading.Wait()
+	defer stop()
+	for _, refused := range []struct{ path, body string }{
+		{"/v1/threads/runs", `{"assistant_id":"` + a.id() + `","model":"nowhere","thread":{` + store + `}}`},
+		{"/v1/threads/runs", `{"assistant_id":"` + a.id() + `","model":"nowhere","thread":{"messages":[` + attachment + `]}}`},
+		{"/v1/threads/" + thread.id() + "/runs", `{"assistant_id":"` + a.id() + `","model":"nowhere","additional_messages":[` + attachment + `]}`},
+	} {
+		res := h.send(t.Context(), "POST", refused.path, refused.body)
+		list := h.call(200, "GET", "/v1/vector_stores", nil)["data"].([]any)
+		if res.StatusCode/100 != 4 || len(list) != 1 {
+			t.Errorf("%s %.300s: got %d, and there are %d vector stores, want 1", refused.path, refused.body, res.StatusCode, len(list))
+		}
+	}
+	if got := h.call(200, "GET", "/v1/threads/"+thread.id(), nil); strings.Contains(fmt.Sprint(got), "vs_") {
+		t.Errorf("the thread names a vector store that was deleted: %v", got)
+	}
+	h.call(200, "POST", "/v1/threads/"+thread.id()+"/runs", `{"assistant_id":"`+a.id()+`","additional_messages":[`+attachment+`]}`)
+}
 
 // A run searches the vector stores of its assistant and its thread, and the files attached
 // to messages, and cites what it found.

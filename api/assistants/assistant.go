@@ -73,7 +73,7 @@ func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id str
 	if err := json.Unmarshal(request, &resources); err != nil {
 		return nil, err
 	}
-	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources"); err != nil {
+	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
 		return nil, err
 	}
 	return update(ctx, s.Objects, p, assistantKey(id), func(a *Assistant) error {

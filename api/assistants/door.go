@@ -38,12 +38,14 @@ func Beta(h exchange.Handler) exchange.Handler {
 }
 
 // CreateAssistant serves POST /v1/assistants.
-func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+func (d *Door) CreateAssistant(x *exchange.Exchange, r *http.Request, c berth.Caller) (err error) {
 	var a Assistant
 	if err := x.Decode(r, assistantRequest, &a); err != nil {
 		return err
 	}
-	if err := d.service.settle(r.Context(), c.Project, &a.ToolResources, "tool_resources"); err != nil {
+	var stores newStores
+	defer func() { d.service.discard(r.Context(), c.Project, stores, err) }()
+	if err := d.service.settle(r.Context(), c.Project, &a.ToolResources, "tool_resources", &stores); err != nil {
 		return err
 	}
 	made, err := d.service.catalog.Create(r.Context(), c.Project, &a)

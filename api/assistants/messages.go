@@ -68,12 +68,15 @@ func (s *Service) CreateMessage(ctx context.Context, c berth.Caller, thread stri
 	if run != nil && run.Status.Active() {
 		return nil, berth.Errorf(berth.CodeInvalid, "Can't add messages to %s while a run %s is active.", thread, run.ID)
 	}
-	if err := s.attachTo(ctx, c.Project, t, []MessageRequest{*req}); err != nil {
+	var made newStores
+	defer func() { s.discardOf(ctx, c.Project, thread, made, err) }()
+	if err = s.attachTo(ctx, c.Project, t, []MessageRequest{*req}, &made); err != nil {
 		return nil, err
 	}
-	if err := s.Objects.CreateObjects(ctx, c.Project, objects...); errors.Is(err, store.ErrNotFound) {
-		return nil, notFound("thread", thread)
-	} else if err != nil {
+	if err = s.Objects.CreateObjects(ctx, c.Project, objects...); errors.Is(err, store.ErrNotFound) {
+		err = notFound("thread", thread)
+	}
+	if err != nil {
 		return nil, err
 	}
 	return messages[0], nil

@@ -48,6 +48,42 @@ type VectorStores interface {
 	Get(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*berth.VectorStore, error)
 	Create(ctx context.Context, p berth.ProjectID, req vectorstore.CreateRequest) (*berth.VectorStore, error)
 	AddFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, req vectorstore.FileRequest) (*berth.VectorStoreFile, error)
+	Delete(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) error
+}
+
+// newStores are the vector stores that were created for a request.
+type newStores []berth.VectorStoreID
+
+// discard deletes the stores of a request that was refused with err. After an internal error
+// an object that names them may have been saved, so they remain.
+func (s *Service) discard(ctx context.Context, p berth.ProjectID, made newStores, err error) {
+	if code := berth.ErrorCode(err); code == "" || code == berth.CodeInternal {
+		return
+	}
+	ctx = context.WithoutCancel(ctx)
+	for _, id := range made {
+		if err := s.VectorStores.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+			s.Log.Error("failed to delete a vector store of a refused request", "vector_store", id, "err", err)
+		}
+	}
+}
+
+// discardOf is discard for stores that are resources of a stored thread.
+func (s *Service) discardOf(ctx context.Context, p berth.ProjectID, thread string, made newStores, err error) {
+	if code := berth.ErrorCode(err); len(made) == 0 || code == "" || code == berth.CodeInternal {
+		return
+	}
+	_, failed := update(context.WithoutCancel(ctx), s.Objects, p, threadKey(thread), func(t *Thread) error {
+		if f := t.ToolResources.FileSearch; f != nil {
+			f.VectorStoreIDs = slices.DeleteFunc(f.VectorStoreIDs, func(id berth.VectorStoreID) bool { return slices.Contains(made, id) })
+		}
+		return nil
+	})
+	if failed != nil && berth.ErrorCode(failed) != berth.CodeNotFound {
+		s.Log.Error("failed to remove a vector store from a thread after a refused request", "thread", thread, "err", failed)
+		return
+	}
+	s.discard(ctx, p, made, err)
 }
 
 // complete makes missing lists empty.
@@ -60,9 +96,10 @@ func (r *Resources) complete() {
 	}
 }
 
-// settle checks the resources of a request and creates the vector stores that it describes.
-// at is the field of the request.
-func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, at string) error {
+// settle checks the resources of a request and creates the vector stores that it describes,
+// which it appends to made. made may be nil if the rule of the request allows none. at is the
+// field of the request.
+func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, at string, made *newStores) error {
 	r.complete()
 	if c := r.CodeInterpreter; c != nil {
 		for i, id := range c.FileIDs {
@@ -86,11 +123,12 @@ func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, a
 				return err
 			}
 		}
-		made, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: v.FileIDs, ChunkingStrategy: v.ChunkingStrategy, Metadata: v.Metadata})
+		created, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: v.FileIDs, ChunkingStrategy: v.ChunkingStrategy, Metadata: v.Metadata})
 		if err != nil {
 			return err
 		}
-		f.VectorStoreIDs = append(f.VectorStoreIDs, made.ID)
+		*made = append(*made, created.ID)
+		f.VectorStoreIDs = append(f.VectorStoreIDs, created.ID)
 	}
 	f.VectorStores = nil
 	return nil
@@ -144,9 +182,9 @@ func union[T comparable](a, b []T) []T {
 }
 
 // attach returns the resources of a thread with the attachments of new messages added. The
-// files for the file search are in a vector store of the thread, which attach creates if
-// there is none.
-func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, reqs []MessageRequest) (Resources, error) {
+// files for the file search are in a vector store of the thread, which attach creates, and
+// appends to made, if there is none.
+func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, reqs []MessageRequest, made *newStores) (Resources, error) {
 	var code, search []berth.FileID
 	for _, req := range reqs {
 		for _, a := range req.Attachments {
@@ -182,17 +220,19 @@ func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, re
 		if err != nil {
 			return r, err
 		}
+		*made = append(*made, v.ID)
 		more.FileSearch = &SearchResources{VectorStoreIDs: []berth.VectorStoreID{v.ID}}
 	}
 	return r.with(more), nil
 }
 
-// attachTo adds the attachments of new messages to the resources of a stored thread.
-func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, reqs []MessageRequest) error {
+// attachTo adds the attachments of new messages to the resources of a stored thread. It
+// appends vector stores that it creates to made.
+func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, reqs []MessageRequest, made *newStores) error {
 	if !slices.ContainsFunc(reqs, func(r MessageRequest) bool { return len(r.Attachments) > 0 }) {
 		return nil
 	}
-	added, err := s.attach(ctx, p, t.ToolResources, reqs)
+	added, err := s.attach(ctx, p, t.ToolResources, reqs, made)
 	if err != nil {
 		return err
 	}

@@ -28,7 +28,7 @@ func nextKey(thread, prev string) store.ObjectKey {
 
 // CreateRun starts a run of an assistant on a thread. It returns an error if the thread has
 // an active run.
-func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (*Record, error) {
+func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (started *Record, err error) {
 	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, err
@@ -45,7 +45,9 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 	if err != nil {
 		return nil, err
 	}
-	if err := s.attachTo(ctx, c.Project, t, req.AdditionalMessages); err != nil {
+	var stores newStores
+	defer func() { s.discardOf(ctx, c.Project, thread, stores, err) }()
+	if err := s.attachTo(ctx, c.Project, t, req.AdditionalMessages, &stores); err != nil {
 		return nil, err
 	}
 	r := newRecord(a, t, req, s.Now().Unix())
@@ -84,7 +86,7 @@ func (s *Service) before(ctx context.Context, c berth.Caller, thread string) (ru
 }
 
 // CreateThreadAndRun creates a thread and starts a run of an assistant on it.
-func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (*Thread, *Record, error) {
+func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (t *Thread, r *Record, err error) {
 	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, nil, err
@@ -93,16 +95,18 @@ func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *R
 	if wanted == nil {
 		wanted = &ThreadRequest{}
 	}
+	var stores newStores
+	defer func() { s.discard(ctx, c.Project, stores, err) }()
 	if req.ToolResources != nil {
-		if err := s.settle(ctx, c.Project, req.ToolResources, "tool_resources"); err != nil {
+		if err := s.settle(ctx, c.Project, req.ToolResources, "tool_resources", nil); err != nil {
 			return nil, nil, err
 		}
 	}
-	t, made, err := s.newThread(ctx, c.Project, wanted, "thread")
+	t, made, err := s.newThread(ctx, c.Project, wanted, "thread", &stores)
 	if err != nil {
 		return nil, nil, err
 	}
-	r := newRecord(a, t, req, s.Now().Unix())
+	r = newRecord(a, t, req, s.Now().Unix())
 	run, err := runObjects(r, "")
 	if err != nil {
 		return nil, nil, err

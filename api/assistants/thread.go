@@ -35,8 +35,10 @@ type ThreadRequest struct {
 func threadKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindThread, ID: id} }
 
 // CreateThread stores a new thread with its first messages.
-func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest) (*Thread, error) {
-	t, objects, err := s.newThread(ctx, p, req, "")
+func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest) (t *Thread, err error) {
+	var made newStores
+	defer func() { s.discard(ctx, p, made, err) }()
+	t, objects, err := s.newThread(ctx, p, req, "", &made)
 	if err != nil {
 		return nil, err
 	}
@@ -44,18 +46,19 @@ func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *Thre
 }
 
 // newThread returns a thread and the objects to save. at is the field of the request with
-// the thread, "" for the body itself.
-func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, at string) (*Thread, []*store.Object, error) {
+// the thread, "" for the body itself. Vector stores that newThread creates are appended to
+// made.
+func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, at string, made *newStores) (*Thread, []*store.Object, error) {
 	t := &Thread{ID: berth.NewID(prefixThread), CreatedAt: s.Now().Unix(), Metadata: req.Metadata, ToolResources: req.ToolResources}
 	t.complete()
 	_, more, err := s.newMessages(ctx, p, t.ID, req.Messages, rule.Join(at, "messages"))
 	if err != nil {
 		return nil, nil, err
 	}
-	if err := s.settle(ctx, p, &t.ToolResources, rule.Join(at, "tool_resources")); err != nil {
+	if err := s.settle(ctx, p, &t.ToolResources, rule.Join(at, "tool_resources"), made); err != nil {
 		return nil, nil, err
 	}
-	if t.ToolResources, err = s.attach(ctx, p, t.ToolResources, req.Messages); err != nil {
+	if t.ToolResources, err = s.attach(ctx, p, t.ToolResources, req.Messages, made); err != nil {
 		return nil, nil, err
 	}
 	o, err := objectOf(kindThread, "", t.ID, t.CreatedAt, t)
@@ -73,7 +76,7 @@ func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string
 	if err := json.Unmarshal(request, &resources); err != nil {
 		return nil, err
 	}
-	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources"); err != nil {
+	if err := s.settle(ctx, p, &resources.ToolResources, "tool_resources", nil); err != nil {
 		return nil, err
 	}
 	return update(ctx, s.Objects, p, threadKey(id), func(t *Thread) error {
