@@ -168,7 +168,8 @@ func (f *shelf) hits(ctx context.Context, query string, vector []float32, q Quer
 		accept = func(key int64) bool { return accepted[f.places[key].file] }
 	}
 	if vector == nil {
-		return f.index.Text(ctx, query, q.Limit, accept)
+		hits, err := f.index.Text(ctx, query, q.Limit, accept)
+		return f.ranked(hits, q.Limit), err
 	}
 	weights := q.weights()
 	var byText []index.Hit
@@ -178,11 +179,23 @@ func (f *shelf) hits(ctx context.Context, query string, vector []float32, q Quer
 			return nil, err
 		}
 	}
-	return fuse(byText, f.index.Vector(vector, candidates, accept), weights), nil
+	byVector := f.index.Vector(vector, candidates, accept)
+	hits := fuse(f.ranked(byText, candidates), f.ranked(byVector, candidates), weights)
+	return f.ranked(hits, len(hits)), nil
 }
 
-// fuse returns hits of two rankings by reciprocal rank fusion. A hit that is the first of
-// both has the score 1.
+// ranked sorts hits by score and returns the first of them. Hits of one score are in the order
+// of their files' ids and of the text: the order of keys depends on which file was read first.
+func (f *shelf) ranked(hits []index.Hit, limit int) []index.Hit {
+	slices.SortFunc(hits, func(a, b index.Hit) int {
+		x, y := f.places[a.Key], f.places[b.Key]
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(x.file, y.file), cmp.Compare(x.segment, y.segment), cmp.Compare(x.chunk, y.chunk))
+	})
+	return hits[:min(limit, len(hits))]
+}
+
+// fuse returns hits of two rankings by reciprocal rank fusion, in no order. A hit that is the
+// first of both has the score 1.
 func fuse(byText, byVector []index.Hit, weights berth.HybridSearch) []index.Hit {
 	total := weights.TextWeight + weights.EmbeddingWeight
 	if total <= 0 {
@@ -199,9 +212,6 @@ func fuse(byText, byVector []index.Hit, weights berth.HybridSearch) []index.Hit 
 	for key, score := range scores {
 		hits = append(hits, index.Hit{Key: key, Score: score * (fusion + 1) / total})
 	}
-	slices.SortFunc(hits, func(a, b index.Hit) int {
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(a.Key, b.Key))
-	})
 	return hits
 }
 

@@ -305,3 +305,39 @@ func TestSplit(t *testing.T) {
 		t.Errorf("white space: got %q", got)
 	}
 }
+
+// Equal passages are found in the order of their files' ids, whichever was read first, also
+// where the limit cuts among them.
+func TestEqualPassages(t *testing.T) {
+	for _, hybrid := range []bool{false, true} {
+		for _, order := range []string{"abcdef", "fedcba", "cafebd"} {
+			s := newShop(t, func(o *Options) {
+				if hybrid {
+					o.Embedder = &fakeEmbedder{name: "fake"}
+				}
+			})
+			id := s.stock(map[berth.FileID]string{"file-z": "a harbour"})
+			for _, name := range strings.Split(order, "") {
+				file := berth.FileID("file-" + name)
+				s.files[file] = "the tide is high"
+				if _, err := s.AddFile(t.Context(), mine, id, FileRequest{FileID: file}); err != nil {
+					t.Fatal(err)
+				}
+				if err := s.ReadAll(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+			}
+			got, err := s.Search(t.Context(), mine, []berth.VectorStoreID{id}, Query{Queries: []string{"tide"}, Limit: 4})
+			if err != nil {
+				t.Fatal(err)
+			}
+			files := ""
+			for _, r := range got.List {
+				files += strings.TrimPrefix(string(r.FileID), "file-")
+			}
+			if files != "abcd" {
+				t.Errorf("read in the order %s, hybrid %v: found %s", order, hybrid, files)
+			}
+		}
+	}
+}

@@ -129,8 +129,8 @@ func (x *Index) write(ctx context.Context, statement string, each func(exec func
 	return nil
 }
 
-// Text returns up to limit passages that contain words of a query, the best first. accept
-// selects passages; nil accepts all. A score is between 0 and 1: the passage's BM25 score as
+// Text returns up to limit passages that contain words of a query, the best first, and those
+// with the score of the last of them. accept selects passages; nil accepts all. A score is between 0 and 1: the passage's BM25 score as
 // a share of the highest that a passage could have, which would consist of the query's words.
 func (x *Index) Text(ctx context.Context, query string, limit int, accept func(int64) bool) ([]Hit, error) {
 	words := wordsOf(query)
@@ -148,12 +148,16 @@ func (x *Index) Text(ctx context.Context, query string, limit int, accept func(i
 	}
 	defer rows.Close()
 	var hits []Hit
-	for len(hits) < limit && rows.Next() {
+	for rows.Next() {
 		var h Hit
 		if err := rows.Scan(&h.Key, &h.Score); err != nil {
 			return nil, fmt.Errorf("search index: %w", err)
 		}
-		if h.Score = min(1, -h.Score/highest); accept == nil || accept(h.Key) {
+		h.Score = min(1, -h.Score/highest)
+		if len(hits) >= limit && (limit <= 0 || h.Score < hits[limit-1].Score) {
+			break
+		}
+		if accept == nil || accept(h.Key) {
 			hits = append(hits, h)
 		}
 	}
@@ -163,8 +167,8 @@ func (x *Index) Text(ctx context.Context, query string, limit int, accept func(i
 	return hits, nil
 }
 
-// Vector returns up to limit passages whose vectors are the closest to one of length 1.
-// Scores are the cosines.
+// Vector returns up to limit passages whose vectors are the closest to one of length 1, and
+// those with the score of the last of them. Scores are the cosines.
 func (x *Index) Vector(vector []float32, limit int, accept func(int64) bool) []Hit {
 	hits := make([]Hit, 0, len(x.vectors))
 	for key, v := range x.vectors {
@@ -181,7 +185,11 @@ func (x *Index) Vector(vector []float32, limit int, accept func(int64) bool) []H
 		}
 		return int(a.Key - b.Key)
 	})
-	return hits[:min(limit, len(hits))]
+	n := min(max(limit, 0), len(hits))
+	for n > 0 && n < len(hits) && hits[n].Score == hits[n-1].Score {
+		n++
+	}
+	return hits[:n]
 }
 
 func dot(a, b []float32) float64 {
