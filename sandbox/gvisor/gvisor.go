@@ -33,6 +33,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 
 	"golang.org/x/sys/unix"
 
@@ -59,6 +60,9 @@ type Options struct {
 	// Logger is slog.Default if nil.
 	Logger *slog.Logger
 }
+
+// unsealed makes the warning about a volume without encryption appear once in the log of a process.
+var unsealed sync.Once
 
 // A Driver runs sandboxes on gVisor. Its methods are safe for concurrent use.
 type Driver struct {
@@ -163,7 +167,9 @@ func (d *Driver) prepareStateDir() (err error) {
 		d.log.Warn("gvisor: the state directory is in memory; files of sandboxes count against their memory limit", "dir", d.opts.StateDir)
 	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
-		d.log.Warn("gvisor: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
+		unsealed.Do(func() {
+			d.log.Warn("gvisor: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
+		})
 	} else {
 		d.seals = true
 	}

@@ -5,6 +5,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"github.com/berth-run/berth/sandbox"
@@ -37,6 +38,9 @@ type Options struct {
 	// Logger is slog.Default if nil.
 	Logger *slog.Logger
 }
+
+// unsealed makes the warning about a volume without encryption appear once in the log of a process.
+var unsealed sync.Once
 
 // A Driver runs sandboxes as virtual machines. Its methods are safe for concurrent use.
 type Driver struct {
@@ -175,7 +179,9 @@ func (d *Driver) prepareStateDir() (err error) {
 		return err
 	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
-		d.log.Warn("microvm: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
+		unsealed.Do(func() {
+			d.log.Warn("microvm: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
+		})
 	} else {
 		d.seals = true
 	}
