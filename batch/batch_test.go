@@ -460,8 +460,12 @@ func TestConcurrency(t *testing.T) {
 	f, err := h.files.Create(t.Context(), "proj_theirs", files.CreateRequest{Filename: "in.jsonl", Purpose: "batch"},
 		strings.NewReader(`{"custom_id":"theirs","method":"POST","url":"/v1/responses","body":{"model":"m"}}`))
 	check(t, err)
-	_, err = s.Create(t.Context(), berth.Caller{Project: "proj_theirs"}, batch.CreateRequest{Endpoint: "/v1/responses", InputFileID: f.ID})
+	other, err := s.Create(t.Context(), berth.Caller{Project: "proj_theirs"}, batch.CreateRequest{Endpoint: "/v1/responses", InputFileID: f.ID})
 	check(t, err)
+	for other.Status == berth.BatchValidating {
+		other, err = s.Get(t.Context(), "proj_theirs", other.ID)
+		check(t, err)
+	}
 	select {
 	case p := <-entered:
 		t.Fatalf("a fifth request of %s runs", p)
