@@ -222,7 +222,7 @@ func (d *document) responses(op object, r *Route, theirs object) {
 	}
 	content := object{}
 	for kind, value := range r.answers {
-		schema := object{}
+		var schema object
 		switch value := value.(type) {
 		case nil:
 			schema = object{"type": "string", "format": "binary"}

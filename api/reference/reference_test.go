@@ -21,8 +21,7 @@ type thing struct {
 	Labels map[string]string `json:"labels,omitempty"`
 	Parts  []thing           `json:"parts"`
 	Raw    json.RawMessage   `json:"raw"`
-	hidden int
-	Secret string `json:"-"`
+	Secret string            `json:"-"`
 }
 
 func document1(routes ...*Route) ([]byte, error) {
