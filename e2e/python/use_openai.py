@@ -292,6 +292,19 @@ def mcp():
     assert (c.output, c.error, c.approval_request_id) == ("high at noon in Brest", None, wanted.id), c
 
 
+@job("programs that call a shell and a function")
+def programs():
+    code = "const [a, b] = await Promise.all([tools.shell({commands: ['echo 20']}), tools.add({a: 10, b: 12})]); text(Number(a.output[0].stdout) + b.sum)"
+    tools = [{"type": "programmatic_tool_calling"}, {**auto, "allowed_callers": ["programmatic"]}, {**add, "allowed_callers": ["programmatic"]}]
+    r = client.responses.create(model=scripted, input=call("programmatic_tool_calling", code=code), tools=tools)
+    (program,), (wanted,), (ran,) = items(r, "program"), items(r, "function_call"), items(r, "shell_call")
+    assert program.code == code and json.loads(wanted.arguments) == {"a": 10, "b": 12} and wanted.caller.caller_id == ran.caller.caller_id == program.call_id, r
+    answer = {"type": "function_call_output", "call_id": wanted.call_id, "output": json.dumps({"sum": 22})}
+    r = client.responses.create(model=scripted, input=[answer], tools=tools, previous_response_id=r.id)
+    (out,) = items(r, "program_output")
+    assert (type(out).__name__, out.status, out.result, out.call_id) == ("ProgramOutput", "completed", "42", program.call_id) and r.output_text, r
+
+
 @job("web_search: search, open a page, cite")
 def web_search():
     task = block("web_search", type="search", queries=["tides"]) + block("web_search", type="open_page", url=site_url + "/tides")
