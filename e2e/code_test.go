@@ -117,7 +117,7 @@ func TestCodeInterpreter(t *testing.T) {
 	}
 	_, all = runCode(t, s, third.ID,
 		"import os, signal, threading\nthreading.Timer(0.2, lambda: os.kill(os.getpid(), signal.SIGKILL)).start()\ntime.sleep(600)",
-		"'x' in globals()", "%%kernel ir\n1")
+		"'x' in globals()", "%%kernel ir\n1", "exit()", "print('back')")
 	if all[0].Berth.Outcome != "died" || !strings.Contains(all[0].logs(), "The kernel has ended: signal: killed.") {
 		t.Errorf("a kernel that is killed: %+v", all[0])
 	}
@@ -126,6 +126,9 @@ func TestCodeInterpreter(t *testing.T) {
 	}
 	if all[2].Berth.Outcome != "failed" || !strings.Contains(all[2].logs(), "there are: python3") {
 		t.Errorf("a kernel that is not installed: %+v", all[2])
+	}
+	if all[3].Berth.Outcome != "" || !all[4].Berth.Restarted || strings.TrimSpace(all[4].logs()) != "back" {
+		t.Errorf("exit() and the call after it: %+v, then %+v", all[3], all[4])
 	}
 }
 

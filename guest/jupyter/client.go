@@ -204,22 +204,28 @@ func (c *Client) read(s *socket, to chan<- Message) {
 	}
 }
 
+// A Reply is how code ended.
+type Reply struct {
+	Status string // ok, error or aborted
+	Exits  bool   // the kernel ends now, because the code called exit()
+}
+
 // Execute runs code and passes what it publishes to each, until the code has ended. each
-// must not block for long. Execute returns the status of the reply: ok, error or aborted.
-// It returns an error if the kernel is gone or ctx ends; the code goes on then.
-func (c *Client) Execute(ctx context.Context, code string, each func(Message)) (status string, err error) {
+// must not block for long. Execute returns an error if the kernel is gone or ctx ends; the code
+// goes on then.
+func (c *Client) Execute(ctx context.Context, code string, each func(Message)) (Reply, error) {
 	id := randomID()
-	err = c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": false, "store_history": true,
+	err := c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": false, "store_history": true,
 		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true})
 	if err != nil {
-		return "", err
+		return Reply{}, err
 	}
-	idle := false
-	for !idle || status == "" {
+	var reply Reply
+	for idle := false; !idle || reply.Status == ""; {
 		select {
 		case m := <-c.replies:
 			if m.Parent == id {
-				status = statusOf(m)
+				reply = replyOf(m)
 			}
 		case m := <-c.messages:
 			switch {
@@ -229,21 +235,37 @@ func (c *Client) Execute(ctx context.Context, code string, each func(Message)) (
 				each(m)
 			}
 		case <-c.closed:
-			return "", net.ErrClosed
+			err = net.ErrClosed
 		case <-ctx.Done():
-			return "", context.Cause(ctx)
+			err = context.Cause(ctx)
+		}
+		if reply.Exits {
+			return reply, nil // it may end before it says that it is idle
+		}
+		if err != nil {
+			return Reply{}, err
 		}
 	}
-	return status, nil
+	return reply, nil
 }
 
-func statusOf(m Message) string {
-	var reply struct{ Status string }
-	_ = json.Unmarshal(m.Content, &reply) // "" is an error
-	if reply.Status != "ok" && reply.Status != "aborted" {
-		return "error"
+func replyOf(m Message) Reply {
+	var content struct {
+		Status  string
+		Payload []struct {
+			Source     string
+			KeepKernel bool
+		}
 	}
-	return reply.Status
+	_ = json.Unmarshal(m.Content, &content) // "" is an error
+	reply := Reply{Status: content.Status}
+	if reply.Status != "ok" && reply.Status != "aborted" {
+		reply.Status = "error"
+	}
+	for _, p := range content.Payload {
+		reply.Exits = reply.Exits || p.Source == "ask_exit" && !p.KeepKernel
+	}
+	return reply
 }
 
 func stateOf(m Message) string {

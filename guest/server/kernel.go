@@ -22,6 +22,7 @@ import (
 const (
 	kernelStart     = time.Minute      // to start
 	kernelInterrupt = 10 * time.Second // to end the code after an interrupt
+	kernelExit      = 5 * time.Second  // to end after the code called exit()
 )
 
 // kernels are the Jupyter kernels of a sandbox. Each starts at its first call and lives
@@ -264,6 +265,15 @@ func (p *kernelProcess) alive() bool {
 	}
 }
 
+// awaitEnd waits for a process that ends by itself, and kills it if it does not.
+func (p *kernelProcess) awaitEnd() {
+	select {
+	case <-p.over:
+	case <-time.After(kernelExit):
+		p.kill()
+	}
+}
+
 // kill ends the process and what it started.
 func (p *kernelProcess) kill() {
 	if p.alive() {
@@ -310,16 +320,19 @@ func (k *kernel) execute(c *command, out *kernelOutput) *v1.End {
 		defer close(watched)
 		why = k.watch(c, ended, giveUp)
 	}()
-	status, err := k.client.Execute(ctx, c.script, out.message)
+	reply, err := k.client.Execute(ctx, c.script, out.message)
 	close(ended)
 	<-watched
+	if err == nil && reply.Exits { // the next call must not reach this process
+		k.process.awaitEnd()
+	}
 	switch {
 	case err == nil && why == errKernelTime:
 		out.write(jupyter.Event{Type: jupyter.Interrupted, Text: fmt.Sprintf("The code was interrupted after %v. Variables are kept.", c.timeout)})
 		return &v1.End{Timeout: true}
 	case err == nil && why == errKernelStop:
 		return &v1.End{ExitCode: 128 + int32(unix.SIGINT)}
-	case err == nil && status == "ok":
+	case err == nil && reply.Status == "ok":
 		return &v1.End{}
 	case err == nil:
 		return &v1.End{ExitCode: 1}
