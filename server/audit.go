@@ -21,6 +21,6 @@ func openRecord(state string, log *slog.Logger) (*audit.Log, error) {
 	if err != nil {
 		return nil, err
 	}
-	log.Info("opened audit record", "checkpoint", record.Checkpoint())
+	log.Debug("opened audit record", "checkpoint", record.Checkpoint())
 	return record, nil
 }

@@ -62,6 +62,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.audit, err = openRecord(o.State, o.Log); err != nil {
 		return nil, err
 	}
+	s.record = b.audit
 	s.later(func(context.Context) error { return b.audit.Close() })
 	b.audit.OnFull(b.space.MakeRoom)
 	b.quota = newQuota(b.db, o.Config)

@@ -30,8 +30,12 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	if err != nil {
 		return nil, fmt.Errorf("open templates: %w", err)
 	}
-	if _, err := images.Get(b.Config.Template); err != nil && b.Config.Driver != local.Name {
-		b.Log.Warn("containers cannot start without a template; run berth image build", "template", b.Config.Template, "err", err)
+	s.template = func() (string, error) {
+		t, err := b.Config.defaultTemplate(images)
+		if err != nil && b.Config.Driver == local.Name {
+			return "this machine", nil
+		}
+		return t.Name, err
 	}
 	warnOfPools(images, b.Config, b.Log)
 	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits)}

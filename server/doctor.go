@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net"
 	"os"
@@ -29,6 +27,9 @@ type Finding struct {
 	OK     bool   `json:"ok"`
 	Detail string `json:"says"`
 	Advice string `json:"advice,omitempty"` // what to do, or what does not work
+
+	// Fix are the arguments of the berth command that makes it right. Nil means that there is none.
+	Fix []string `json:"fix,omitempty"`
 }
 
 // Examine checks what this machine can run. err is the error of the configuration, if any.
@@ -72,7 +73,7 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 	case local.Name:
 		return all
 	}
-	t, f := checkTemplate(state, c.Template)
+	t, f := checkTemplate(state, c)
 	all = append(all, f)
 	if !f.OK {
 		return all
@@ -148,33 +149,6 @@ func disk(state string) Finding {
 		f.Advice = "each container may write up to its disk limit (default 10 GB)"
 	}
 	return f
-}
-
-func checkTemplate(state, name string) (image.Template, Finding) {
-	f := Finding{What: "template"}
-	dir := filepath.Join(state, "images")
-	var store *image.Store
-	_, err := os.Stat(dir) // image.Open would create it
-	if errors.Is(err, fs.ErrNotExist) {
-		err = fmt.Errorf("no template %q: %w", name, image.ErrNotFound)
-	} else if err == nil {
-		store, err = image.Open(dir, slog.New(slog.DiscardHandler))
-	}
-	if err == nil {
-		var t image.Template
-		if t, err = store.Get(name); err == nil {
-			f.OK, f.Detail = true, fmt.Sprintf("%s %.19s, %d MB", t.Name, t.Digest, t.Bytes>>20)
-			return t, f
-		}
-	}
-	f.Detail = err.Error()
-	if errors.Is(err, image.ErrNotFound) {
-		f.Advice = "run berth image build"
-		if os.Geteuid() != 0 {
-			f.Advice = "run berth image pull; or run berth image save as root and berth image load as this user"
-		}
-	}
-	return image.Template{}, f
 }
 
 // scratch creates a temporary directory, in the state directory if possible, because the result

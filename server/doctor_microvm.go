@@ -18,7 +18,7 @@ func machines(state string, config *Config) []Finding {
 	kernel := Finding{What: "vm kernel", OK: true}
 	k, err := microvm.FindKernel(kernelDir(state, config))
 	if kernel.Detail = k.Image; err != nil {
-		kernel = Finding{What: "vm kernel", Detail: err.Error(), Advice: "run berth image kernel"}
+		kernel = Finding{What: "vm kernel", Detail: err.Error(), Fix: inState(state, "image", "kernel")}
 	}
 	if !qemu.OK || !kernel.OK {
 		return []Finding{qemu, kernel}

@@ -107,8 +107,8 @@ func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upst
 		rules = append(rules, model.Rule{Match: m.Match, Provider: group, Window: m.ContextWindow,
 			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
 	}
-	if len(models) == 0 {
-		r.log.Warn("no model upstream is configured, only the model 'scripted' works; set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models with --config")
+	for _, rule := range rules {
+		r.patterns = append(r.patterns, rule.Match)
 	}
 	router, err := model.NewRouter(r.log, rules...)
 	return router, all, err

@@ -20,6 +20,7 @@ import (
 // A routing holds the routes of models to upstreams, and the upstreams.
 type routing struct {
 	router    *model.Router
+	patterns  []string                            // of models, in their order
 	upstreams atomic.Pointer[[]*balance.Upstream] // sorted by name
 	opened    map[[sha256.Size]byte]*balance.Upstream
 

@@ -60,9 +60,6 @@ func Run(ctx context.Context, o Options) error {
 		s.Close(context.WithoutCancel(ctx))
 		return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s", listen, state)
 	}
-	if s.open {
-		log.Warn("NO API KEYS: every user of this machine can use this server; run berth key create to create a key")
-	}
 	if s.tls, err = s.startTLS(c.Server.TLS, state); err != nil {
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
@@ -80,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 		defer reloading.Wait()
 		defer cancel()
 	}
-	log.Info("serving", "url", s.scheme()+"://"+l.Addr().String()+"/v1", "state", state, "driver", c.Driver, "version", o.Version)
+	s.announce(o, l.Addr().String())
 	return s.Serve(ctx, l)
 }
 

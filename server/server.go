@@ -14,6 +14,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
@@ -21,15 +22,17 @@ import (
 
 // A Server holds all parts of berth serve.
 type Server struct {
-	log     *slog.Logger
-	level   *slog.LevelVar // nil if it does not change
-	tls     *tls.Config    // nil for plain HTTP
-	config  ServerConfig
-	handler http.Handler
-	metrics *metrics.Metrics
-	open    bool                          // no key existed at start, so none is required
-	detach  func(context.Context) error   // detaches from running responses
-	close   []func(context.Context) error // in order of creation
+	log      *slog.Logger
+	level    *slog.LevelVar // nil if it does not change
+	tls      *tls.Config    // nil for plain HTTP
+	config   ServerConfig
+	handler  http.Handler
+	metrics  *metrics.Metrics
+	open     bool                   // no key existed at start, so none is required
+	template func() (string, error) // name of the default template
+	record   *audit.Log
+	detach   func(context.Context) error   // detaches from running responses
+	close    []func(context.Context) error // in order of creation
 
 	reloader reloader
 }

@@ -1,7 +1,6 @@
 package server
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -51,7 +50,10 @@ func newTemplates(images *image.Store, config *Config, limits func(context.Conte
 
 // find returns and holds the template with a name or a digest. "" selects the default template.
 func (t *templates) find(ref string) (container.Template, error) {
-	found, err := t.images.Get(cmp.Or(ref, t.config.Template))
+	found, err := t.images.Get(ref)
+	if ref == "" {
+		found, err = t.config.defaultTemplate(t.images)
+	}
 	if err == nil {
 		err = t.hold(found.Digest)
 	}

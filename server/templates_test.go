@@ -83,3 +83,40 @@ func TestTemplatesSweep(t *testing.T) {
 		t.Errorf("sweep without references: got %v", err)
 	}
 }
+
+// Without a configured template, the only one with a name is the default.
+func TestOnlyTemplate(t *testing.T) {
+	dir := t.TempDir()
+	images, err := image.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	normal, err := LoadConfig("")
+	if err != nil {
+		t.Fatal(err)
+	}
+	named, err := readConfig(t, "template: base\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := normal.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) {
+		t.Errorf("without templates: got %v", err)
+	}
+	first, second := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
+	giveTemplate(t, dir, "python", first)
+	giveTemplate(t, dir, "python-3.12", first)
+	if got, err := normal.defaultTemplate(images); err != nil || got.Digest != first {
+		t.Errorf("one template: got %v, %v", got, err)
+	}
+	if _, err := named.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) {
+		t.Errorf("one template of another name than the configured one: got %v", err)
+	}
+	giveTemplate(t, dir, "node", second)
+	if _, err := normal.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) || !strings.Contains(err.Error(), "name one in the configuration") {
+		t.Errorf("two templates: got %v", err)
+	}
+	giveTemplate(t, dir, "base", second)
+	if got, err := normal.defaultTemplate(images); err != nil || got.Digest != second {
+		t.Errorf("with base: got %v, %v", got, err)
+	}
+}

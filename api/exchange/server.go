@@ -128,10 +128,21 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", s.pathForLog(r)), slog.Int("status", x.status),
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
 		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}
+	level := logLevel(r.Method, x.status)
 	if x.clientID != "" && checkClientID(x.clientID) == nil {
+		level = slog.LevelInfo // the client wants to find it
 		line = append(line, slog.String("client_request_id", x.clientID))
 	}
-	s.Log.LogAttrs(r.Context(), slog.LevelInfo, "request", line...)
+	s.Log.LogAttrs(r.Context(), level, "request", line...)
+}
+
+// logLevel returns the level of a request's log line. Successful reads, such as health checks and
+// polls, are no news.
+func logLevel(method string, status int) slog.Level {
+	if status < http.StatusBadRequest && status != http.StatusSwitchingProtocols && (method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions) {
+		return slog.LevelDebug
+	}
+	return slog.LevelInfo
 }
 
 // pathForLog returns the path of a request without a secret.

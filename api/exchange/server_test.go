@@ -60,6 +60,20 @@ func TestLog(t *testing.T) {
 	}
 }
 
+// Successful reads are logged at debug level, everything else at info.
+func TestLogLevel(t *testing.T) {
+	for _, c := range []struct {
+		method string
+		status int
+		want   slog.Level
+	}{{"GET", 200, slog.LevelDebug}, {"HEAD", 304, slog.LevelDebug}, {"GET", 101, slog.LevelInfo}, {"GET", 404, slog.LevelInfo}, {"GET", 503, slog.LevelInfo},
+		{"POST", 200, slog.LevelInfo}, {"DELETE", 200, slog.LevelInfo}} {
+		if got := logLevel(c.method, c.status); got != c.want {
+			t.Errorf("%s %d: got %v", c.method, c.status, got)
+		}
+	}
+}
+
 func TestPanicBeforeTheAnswer(t *testing.T) {
 	var log bytes.Buffer
 	w := ask(handle(&log, func(*Exchange, *http.Request, berth.Caller) error { panic("oh") }), "127.0.0.1:5", "localhost")

@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"path/filepath"
+	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -11,20 +13,30 @@ import (
 )
 
 func newDoctor() *cobra.Command {
-	var asJSON bool
+	var asJSON, fix bool
 	cmd := &cobra.Command{
 		Use:   "doctor",
 		Short: "Check what this machine can run",
 		Long: `Check what this machine can run: the kernel, a real sandbox if there is a template, the
-state directory and the configuration. Print what is missing. The exit code is 1 if berth
-serve could not start containers.`,
+state directory and the configuration. The first line is the answer; then comes what was
+found, and what is missing with the command that provides it. With --fix, run these
+commands. The exit code is 1 if berth serve could not start containers.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(cmd)
-			if err == nil {
-				err = c.Verify()
+			findings, err := examine(cmd)
+			for tries := 0; err == nil && fix && tries < maxFixes; tries++ { // a fix may reveal what else is missing
+				next := fixOf(findings)
+				if next == nil {
+					break
+				}
+				if err := runFix(cmd, next); err != nil {
+					return err
+				}
+				findings, err = examine(cmd)
 			}
-			findings := server.Examine(cmd.Context(), cmd.Flag("state").Value.String(), c, err)
+			if err != nil {
+				return err
+			}
 			if err := report(cmd.OutOrStdout(), findings, asJSON); err != nil {
 				return err
 			}
@@ -39,7 +51,65 @@ serve could not start containers.`,
 	cmd.Flags().String("state", server.DefaultState(), "directory for all state")
 	configFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
+	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that provide what is missing")
 	return cmd
+}
+
+// maxFixes bounds the commands of one berth doctor --fix.
+const maxFixes = 4
+
+// examine examines this machine for the configuration of a command.
+func examine(cmd *cobra.Command) ([]server.Finding, error) {
+	c, err := loadConfig(cmd)
+	if err == nil {
+		err = c.Verify()
+	}
+	state := cmd.Flag("state").Value.String()
+	if c != nil {
+		state = c.State
+	}
+	state, aerr := filepath.Abs(state)
+	return server.Examine(cmd.Context(), state, c, err), aerr
+}
+
+// fixOf returns the first command that fixes a failed check.
+func fixOf(findings []server.Finding) []string {
+	for _, f := range findings {
+		if !f.OK && f.Fix != nil {
+			return f.Fix
+		}
+	}
+	return nil
+}
+
+// runFix runs a berth command.
+func runFix(cmd *cobra.Command, args []string) error {
+	fmt.Fprintln(cmd.ErrOrStderr(), "running: berth", strings.Join(args, " "))
+	root := newRoot()
+	root.SetArgs(args)
+	root.SetOut(cmd.ErrOrStderr())
+	root.SetErr(cmd.ErrOrStderr())
+	return root.ExecuteContext(cmd.Context())
+}
+
+// verdict says whether the machine can run containers, and what to do if it cannot.
+func verdict(findings []server.Finding) string {
+	var failed, fixable []string
+	for _, f := range findings {
+		if f.OK {
+			continue
+		}
+		if failed = append(failed, f.What); f.Fix != nil {
+			fixable = append(fixable, f.What)
+		}
+	}
+	switch {
+	case len(failed) == 0:
+		return "This machine is ready: containers start."
+	case len(failed) == len(fixable):
+		return "This machine can run Berth; still missing: " + strings.Join(failed, ", ") + ".\nnext: berth " + strings.Join(fixOf(findings), " ") + "   (or berth doctor --fix)"
+	}
+	return "This machine cannot start containers yet; see: " + strings.Join(failed, ", ") + "."
 }
 
 func report(w io.Writer, findings []server.Finding, asJSON bool) error {
@@ -48,10 +118,17 @@ func report(w io.Writer, findings []server.Finding, asJSON bool) error {
 		e.SetIndent("", "  ")
 		return e.Encode(findings)
 	}
+	fmt.Fprintln(w, verdict(findings))
+	fmt.Fprintln(w)
 	for _, f := range findings {
 		mark := "ok  "
-		if !f.OK {
+		switch {
+		case !f.OK && f.Fix != nil:
+			mark, f.Advice = "next", "berth "+strings.Join(f.Fix, " ")
+		case !f.OK:
 			mark = "FAIL"
+		case f.Advice != "":
+			mark = "note"
 		}
 		fmt.Fprintf(w, "%s  %-14s %s\n", mark, f.What, f.Detail)
 		if f.Advice != "" {

@@ -1,0 +1,40 @@
+package server
+
+import "strings"
+
+// announce logs what the server serves, and what it lacks with the command that provides it.
+func (s *Server) announce(o Options, address string) {
+	c := o.Config
+	found, missing := s.template()
+	models := s.reloader.models.patterns
+	name := found
+	if missing != nil {
+		name = "none"
+	}
+	keys := "required"
+	if s.open {
+		keys = "none"
+	}
+	s.log.Info("serving", "url", s.scheme()+"://"+address+"/v1", "models", strings.Join(models, " "), "driver", c.Driver, "template", name,
+		"keys", keys, "state", o.State, "version", o.Version)
+	if missing != nil {
+		s.log.Warn("containers cannot start without a template", "template", c.Template, "next", templateCommand(), "err", missing)
+	}
+	if len(models) == 1 {
+		s.log.Warn("no model upstream is configured: only the demo model scripted answers",
+			"next", "set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models")
+	}
+	if s.open {
+		s.log.Warn("there is no API key: every user of this machine can use this server", "next", "berth key create")
+	}
+	size, hash := checkpointOf(s.record.Checkpoint())
+	s.log.Info("opened audit record", "entries", size, "hash", hash)
+}
+
+// checkpointOf returns the number of entries and the last hash of a checkpoint.
+func checkpointOf(signed string) (size, hash string) {
+	if lines := strings.SplitN(signed, "\n", 4); len(lines) == 4 {
+		return lines[1], lines[2]
+	}
+	return "0", ""
+}
