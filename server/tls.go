@@ -42,9 +42,6 @@ type ACMEConfig struct {
 
 var acmeDomain = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
 
-// enabled reports whether the server speaks HTTPS.
-func (c ServerTLSConfig) enabled() bool { return c.CertFile != "" || len(c.ACME.Domains) > 0 }
-
 func (c ServerTLSConfig) check() error {
 	a := c.ACME
 	switch {
