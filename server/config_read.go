@@ -117,7 +117,7 @@ func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) error {
 		if fields == nil {
 			of, below = t.Elem(), at.element("."+k.Value)
 		} else if of = fields[k.Value]; of == nil {
-			return &keyError{k.Line, fmt.Sprintf("unknown key %s; %s", below.name, similarKey(k.Value, fields))}
+			return &keyError{k.Line, fmt.Sprintf("unknown key %s; %s", below.name, similarKey(k.Value, fields, at.name == ""))}
 		}
 		r.lines[below.name] = k.Line
 		if err := r.check(v, of, below); err != nil {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// similarKey returns advice for an unknown key: a similar one, one of the same name elsewhere, or
-// all that are known here.
-func similarKey(name string, known map[string]reflect.Type) string {
+// similarKey returns advice for an unknown key: a similar one, for a key at the top one of the same
+// name in a section, or all that are known here.
+func similarKey(name string, known map[string]reflect.Type, top bool) string {
 	best, distance := "", len(name)/3+1
 	for _, k := range slices.Sorted(maps.Keys(known)) {
 		if d := editDistance(name, k); d < distance {
@@ -19,7 +19,7 @@ func similarKey(name string, known map[string]reflect.Type) string {
 	if best != "" {
 		return "did you mean " + best + "?"
 	}
-	if elsewhere := keysNamed(name); len(elsewhere) > 0 {
+	if elsewhere := keysNamed(name); top && len(elsewhere) > 0 {
 		return "did you mean " + strings.Join(elsewhere, " or ") + "?"
 	}
 	return "known here: " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")

@@ -119,6 +119,9 @@ func stateDirectory() string {
 // DefaultState returns the default of --state for commands without --config.
 func DefaultState() string { return cmp.Or(os.Getenv("BERTH_STATE"), stateDirectory()) }
 
+// File returns the path of the configuration file, or "".
+func (c *Config) File() string { return c.path }
+
 // LoadConfig reads a configuration file and the variables of Settings. If path is "", the values
 // that no variable sets are the defaults.
 func LoadConfig(path string) (*Config, error) { return Load(Sources{Path: path}) }

@@ -70,6 +70,7 @@ func TestConfig(t *testing.T) {
 	for text, want := range map[string]string{
 		"drvier: gvisor\n":                                                 "berth.yaml:1: unknown key drvier; did you mean driver?",
 		"containers:\n  cpus: 3\n":                                         "berth.yaml:2: unknown key containers.cpus; did you mean cpu?",
+		"containers:\n  memory: 2g\n":                                      "berth.yaml:2: unknown key containers.memory; known here: ",
 		"cpu: 3\n":                                                         "unknown key cpu; did you mean containers.cpu?",
 		"driver: gvisor\n---\ndriver: docker\n":                            "berth.yaml:2: a second YAML document begins here",
 		"containers:\n  pool: -1\n":                                        `containers.pool: "-1" must be 0 or more`,

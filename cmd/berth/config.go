@@ -36,7 +36,11 @@ variables that it names or that set its keys, and the files of certificates. Sta
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), "the configuration is valid")
+			valid := "the configuration is valid"
+			if c.File() == "" {
+				valid = "the defaults, flags and variables are valid; to check a file, name it: berth config check berth.yaml"
+			}
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), valid)
 			return err
 		},
 	}
