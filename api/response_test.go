@@ -239,7 +239,7 @@ func TestDeafClient(t *testing.T) {
 	answered := make(lines, 10)
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Limits.Patience = 2 * time.Second
-		o.Exchange.Log = slog.New(slog.NewTextHandler(answered, nil))
+		o.Exchange.Log = slog.New(slog.NewTextHandler(answered, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	})
 	r := h.call(200, "POST", "/v1/responses", `{"model":"vendor/fed","input":"x","background":true}`)
 	path := "/v1/responses/" + r.id() + "?stream=true&include_obfuscation=false"
