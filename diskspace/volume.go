@@ -40,12 +40,14 @@ func openVolume(dir string, opts Options) (*volume, error) {
 	if err := v.measure(); err != nil {
 		return nil, err
 	}
-	most := v.size / smallShare
-	v.low = or(opts.Low, min(clamp(v.size/lowShare, lowLeast, lowMost), most))
-	v.critical = min(or(opts.Critical, min(clamp(v.size/criticalShare, criticalLeast, criticalMost), most/4)), v.low)
+	v.low = or(opts.Low, Low(v.size))
+	v.critical = min(or(opts.Critical, min(clamp(v.size/criticalShare, criticalLeast, criticalMost), v.size/smallShare/4)), v.low)
 	v.lowInodes = or(opts.Inodes, min(v.inodes/inodeShare, inodeMost))
 	return v, nil
 }
+
+// Low returns the default floor of a volume of size bytes, below which nothing new is stored.
+func Low(size int64) int64 { return min(clamp(size/lowShare, lowLeast, lowMost), size/smallShare) }
 
 func (v *volume) reserveSize(set *int64) int64 {
 	return or(set, min(clamp(v.size/reserveShare, reserveLeast, reserveMost), v.size/smallShare/4))

@@ -13,6 +13,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/sandbox"
@@ -143,10 +144,10 @@ func disk(state string) Finding {
 	if err := unix.Statfs(existing(state), &st); err != nil {
 		return Finding{What: "disk", Detail: err.Error()}
 	}
-	free := int64(st.Bavail) * st.Bsize
+	free, low := int64(st.Bavail)*st.Bsize, diskspace.Low(int64(st.Blocks)*st.Bsize)
 	f.Detail = fmt.Sprintf("%d GB free for %s", free>>30, state)
-	if free < 5<<30 {
-		f.Advice = "each container may write up to its disk limit (default 10 GB)"
+	if free < low+4<<30 {
+		f.Advice = fmt.Sprintf("below %d GB nothing new is stored (disk.low in the configuration); a base template takes 1.2 GB, a container up to its disk limit", low>>30)
 	}
 	return f
 }
