@@ -138,7 +138,7 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 	}
 	t, err := pn.opts.Template(ref)
 	if err != nil {
-		return asUnavailable(err, "This server has no template to start containers from.")
+		return asUnavailable(err, "This server has no template to start containers from. Its operator can build one with berth image build.")
 	}
 	c.Berth.Template, pl.template, pl.env = t.Digest, t.Template, slices.Concat(t.Env, pl.env)
 	return nil
