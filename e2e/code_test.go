@@ -70,7 +70,13 @@ func codeTask(previous string, blocks ...string) responses.ResponseNewParams {
 // runCode runs code and returns the calls. It skips the test if the template has no kernel.
 func runCode(t *testing.T, s *server, previous string, blocks ...string) (*responses.Response, []cell) {
 	t.Helper()
-	r, err := s.client().Responses.New(t.Context(), codeTask(previous, blocks...))
+	return runTask(t, s, codeTask(previous, blocks...), len(blocks))
+}
+
+// runTask is runCode for a request of codeTask with n blocks.
+func runTask(t *testing.T, s *server, task responses.ResponseNewParams, n int) (*responses.Response, []cell) {
+	t.Helper()
+	r, err := s.client().Responses.New(t.Context(), task)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,8 +84,8 @@ func runCode(t *testing.T, s *server, previous string, blocks ...string) (*respo
 	if len(all) > 0 && strings.Contains(all[0].logs(), "no Jupyter kernel is installed") {
 		t.Skip("the base template has no Jupyter kernel: run make test, which builds it again")
 	}
-	if r.Status != "completed" || len(all) != len(blocks) {
-		t.Fatalf("%s, %d calls of %d: %s", r.Status, len(all), len(blocks), r.RawJSON())
+	if r.Status != "completed" || len(all) != n {
+		t.Fatalf("%s, %d calls of %d: %s", r.Status, len(all), n, r.RawJSON())
 	}
 	return r, all
 }

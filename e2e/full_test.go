@@ -48,7 +48,9 @@ func TestFullTemplate(t *testing.T) {
 	s := newServerWith(t, "template: full\n")
 	previous := ""
 	for _, p := range fullPrograms {
-		r, all := runCode(t, s, previous, p.code)
+		task := codeTask(previous, p.code)
+		task.Tools[0].OfCodeInterpreter.Container.OfCodeInterpreterToolAuto.MemoryLimit = "4g" // for four kernels at once
+		r, all := runTask(t, s, task, 1)
 		previous = r.ID
 		if got := strings.TrimSpace(all[0].logs()); !strings.HasSuffix(got, "ok") {
 			t.Errorf("%s: %.400s", p.name, got)
