@@ -38,11 +38,12 @@ func TestLockAfterKill(t *testing.T) {
 				t.Fatal(err)
 			}
 			defer child.Close()
-			if err := unix.Flock(int(child.Fd()), unix.LOCK_EX); err != nil {
+			fd := int(child.Fd())
+			if err := unix.Flock(fd, unix.LOCK_EX); err != nil {
 				t.Fatal(err)
 			}
 			if tt.wait {
-				time.AfterFunc(30*time.Millisecond, func() { _ = unix.Flock(int(child.Fd()), unix.LOCK_UN) })
+				time.AfterFunc(30*time.Millisecond, func() { _ = unix.Flock(fd, unix.LOCK_UN) })
 			}
 			unlock, err := Lock(state)
 			if !tt.wait {
