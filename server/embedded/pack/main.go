@@ -43,7 +43,7 @@ func pack(program, to string) error {
 	if packed, err := os.ReadFile(to + ".sha256"); err == nil && string(packed) == text {
 		return nil
 	}
-	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedDefault))
+	w, err := zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedBestCompression))
 	if err != nil {
 		return err
 	}
