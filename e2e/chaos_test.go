@@ -18,6 +18,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/berth-run/berth/internal/freeport"
 )
 
 // A scarcity is what the server lacks while it is killed again and again.
@@ -84,7 +86,7 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 		state = t.TempDir()
 	}
 	s := prepareServer(t, state, "containers: {pool: 1, disk: 200m}\n")
-	s.addr = freeAddr(t)
+	s.addr = freeport.Addr(t)
 	if sc.setup != nil {
 		sc.setup(t, s)
 	}

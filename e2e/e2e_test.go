@@ -8,7 +8,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -22,6 +21,8 @@ import (
 
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+
+	"github.com/berth-run/berth/internal/freeport"
 )
 
 // The binary is built by make; BERTH_BIN names another one.
@@ -168,23 +169,12 @@ func (s *server) healthy() bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// freeAddr returns an address on loopback at which no process listens.
-func freeAddr(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().String()
-}
-
 // launch starts the server and does not wait for it.
 func (s *server) launch() {
 	s.t.Helper()
 	addr := s.addr
 	if addr == "" {
-		addr = freeAddr(s.t)
+		addr = freeport.Addr(s.t)
 	}
 	s.url = "http://" + addr
 	args := append([]string{binary(s.t), "serve", "--listen", addr, "--state", s.state}, s.args...)

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/berth-run/berth/internal/freeport"
 )
 
 // exampleNames returns the folders below examples.
@@ -101,7 +103,7 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, port, _ := net.SplitHostPort(freeAddr(t))
+		_, port, _ := net.SplitHostPort(freeport.Addr(t))
 		private := []string{"'" + host + ":" + port + "'"}
 		for _, address := range addresses {
 			private = append(private, "'"+net.JoinHostPort(address, port)+"'")
@@ -109,7 +111,7 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 		r.set = append(r.set, "DB="+host+":"+port)
 		r.s = newServerWith(t, "containers: {pool: 0, network: {private: ["+strings.Join(private, ", ")+"]}}\n")
 	case "background-work":
-		r.s = newExampleServer(t, freeAddr(t), "")
+		r.s = newExampleServer(t, freeport.Addr(t), "")
 		r.set = append(r.set, "STEPS=5")
 		during = func() {
 			r.s.waitUntil("the response runs", func() bool {
@@ -124,7 +126,7 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 			r.s.start()
 		}
 	case "switch-vendor":
-		addr := freeAddr(t)
+		addr := freeport.Addr(t)
 		r.s = newExampleServer(t, addr, "models: [{match: second, provider: chat, base_url: 'http://"+addr+"/v1', upstream: scripted, api_key: none}]\n")
 	default:
 		r.s = newServerWith(t, "containers: {pool: 0}\n")

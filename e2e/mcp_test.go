@@ -15,6 +15,8 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/berth-run/berth/internal/freeport"
 )
 
 // An mcpCall is an mcp_call as tests read it.
@@ -68,12 +70,7 @@ func callMCP(t *testing.T, s *server, tool map[string]any, calls ...string) []mc
 // arguments and environment. It returns its address and ends with the test.
 func serveMCP(t *testing.T, env string, args ...string) (address string) {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	address = l.Addr().String()
-	l.Close()
+	address = freeport.Addr(t)
 	_, port, _ := strings.Cut(address, ":")
 	for i := range args {
 		args[i] = strings.ReplaceAll(args[i], "PORT", port)

@@ -3,7 +3,6 @@ package e2e
 import (
 	"encoding/json"
 	"fmt"
-	"net"
 	"net/http"
 	"os/exec"
 	"path/filepath"
@@ -14,6 +13,7 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"github.com/openai/openai-go/v3/shared"
 
+	"github.com/berth-run/berth/internal/freeport"
 	"github.com/berth-run/berth/internal/longtest"
 )
 
@@ -115,14 +115,9 @@ func TestRealModel(t *testing.T) {
 // serveSmolLM2 starts the model at a URL; it ends with the test.
 func serveSmolLM2(t *testing.T) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	port := l.Addr().(*net.TCPAddr).Port
-	l.Close()
+	port := freeport.Port(t)
 	log := &logBuffer{}
-	cmd := exec.Command("../scripts/smollm2", fmt.Sprint(port))
+	cmd := exec.Command("../scripts/smollm2", port)
 	cmd.Stdout, cmd.Stderr = log, log
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
@@ -134,7 +129,7 @@ func serveSmolLM2(t *testing.T) string {
 			t.Logf("the model's server said:\n%s", log)
 		}
 	})
-	url := fmt.Sprintf("http://127.0.0.1:%d", port)
+	url := fmt.Sprintf("http://127.0.0.1:%s", port)
 	(&server{t: t, log: log}).waitUntil("the model's server answers", func() bool {
 		resp, err := http.Get(url + "/v1/models")
 		if err != nil {

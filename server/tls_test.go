@@ -15,13 +15,11 @@ import (
 	"io"
 	"log/slog"
 	"math/big"
-	mathrand "math/rand/v2"
 	"net"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,6 +27,7 @@ import (
 	"golang.org/x/net/dns/dnsmessage"
 
 	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/internal/freeport"
 )
 
 // certificate writes a certificate for names that signs itself, and its key, and returns it.
@@ -217,7 +216,7 @@ func TestACME(t *testing.T) {
 	for _, kind := range []string{"tls-alpn-01", "http-01"} {
 		t.Run(kind, func(t *testing.T) {
 			dir := t.TempDir()
-			listen, challenges, closed := freePort(t), freePort(t), freePort(t)
+			listen, challenges, closed := freeport.Port(t), freeport.Port(t), freeport.Port(t)
 			a := &authority{program: pebble, dir: dir, tls: listen, http: closed}
 			if kind == "http-01" {
 				a.tls, a.http = closed, challenges
@@ -258,21 +257,6 @@ func TestACME(t *testing.T) {
 	}
 }
 
-// freePort returns a port of 127.0.0.1 that is not in use. It is below those that the kernel
-// assigns, so that no connection of another test takes it meanwhile.
-func freePort(t *testing.T) string {
-	t.Helper()
-	for range 100 {
-		port := strconv.Itoa(10_000 + mathrand.IntN(20_000))
-		if l, err := net.Listen("tcp", "127.0.0.1:"+port); err == nil {
-			l.Close()
-			return port
-		}
-	}
-	t.Fatal("no port is free")
-	return ""
-}
-
 // An authority is a running Pebble.
 type authority struct {
 	program, dir string
@@ -288,7 +272,7 @@ func (a *authority) start(t *testing.T) {
 	cert, key := filepath.Join(a.dir, "ca.pem"), filepath.Join(a.dir, "ca.key")
 	a.ca = x509.NewCertPool()
 	a.ca.AddCert(certificate(t, cert, key, "localhost"))
-	listen, management := "127.0.0.1:"+freePort(t), "127.0.0.1:"+freePort(t)
+	listen, management := "127.0.0.1:"+freeport.Port(t), "127.0.0.1:"+freeport.Port(t)
 	a.directory, a.management = "https://"+listen+"/dir", "https://"+management
 	port := func(text string) json.Number { return json.Number(text) }
 	config, err := json.Marshal(map[string]any{"pebble": map[string]any{"listenAddress": listen, "managementListenAddress": management,

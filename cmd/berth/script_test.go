@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"os"
 	"strings"
@@ -14,6 +13,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/berth-run/berth/internal/freeport"
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/server/embedded"
 )
@@ -31,19 +31,10 @@ func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir: "testdata/script",
 		Setup: func(env *testscript.Env) error {
-			l, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			defer l.Close()
-			other, err := net.Listen("tcp", "127.0.0.1:0")
-			if err != nil {
-				return err
-			}
-			defer other.Close()
-			env.Setenv("METRICS", other.Addr().String())
-			env.Setenv("ADDR", l.Addr().String())
-			env.Setenv("BERTH_URL", "http://"+l.Addr().String())
+			addr := freeport.Addr(t)
+			env.Setenv("METRICS", freeport.Addr(t))
+			env.Setenv("ADDR", addr)
+			env.Setenv("BERTH_URL", "http://"+addr)
 			env.Setenv("BERTH_STATE", env.WorkDir+"/state")
 			env.Setenv("HOME", env.WorkDir)
 			env.Setenv("XDG_CONFIG_HOME", "")

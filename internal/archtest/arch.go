@@ -119,6 +119,7 @@ var Imports = map[string][]string{
 	"internal/rule":         {""},
 	"internal/archtest":     {},
 	"internal/disktest":     {},
+	"internal/freeport":     {},
 	"internal/dockertest":   {},
 	"internal/conns":        {},
 	"internal/nofile":       {},
