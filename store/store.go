@@ -30,6 +30,10 @@ var (
 	// ErrStorage means that the disk refused the write because it is full or failing.
 	// Nothing of the write was saved.
 	ErrStorage = errors.New("the disk is full or failing")
+	// ErrUnavailable means that the database cannot be used now, for example because it
+	// is restarted. Nothing of a write was saved, unless the error says that this is not
+	// known.
+	ErrUnavailable = errors.New("the database is not available")
 )
 
 // A Store stores the state of a server.
@@ -52,6 +56,16 @@ type Store interface {
 	Projects
 	Usages
 	Close() error
+}
+
+// A Watcher is a Store that several servers share. It wakes those that wait for changes of
+// another server.
+type Watcher interface {
+	// Watch returns a channel that receives after a commit, of any server, that changed
+	// the response, container or object with the id, or a child of it. Wake-ups coalesce.
+	// The channel also receives without a change: at least once a second, because a
+	// notification may be lost. The caller must call stop.
+	Watch(id string) (wake <-chan struct{}, stop func())
 }
 
 // A Response is a stored response: its object, and the data to resume it after a

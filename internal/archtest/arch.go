@@ -36,6 +36,9 @@ var Imports = map[string][]string{
 	"vectorstore/document":  {"internal/jail", "vectorstore"},
 	"store":                 {"", "internal/ration"},
 	"store/sealed":          {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
+	"store/postgres":        {"", "internal/backoff", "store", "store/postgres/query", "store/sealed"},
+	"store/postgres/pgtest": {"internal/freeport"},
+	"store/postgres/query":  {},
 	"store/sqlite":          {"", "store", "store/sealed", "store/sqlite/query"},
 	"store/sqlite/query":    {},
 	"store/storetest":       {"", "store"},
@@ -167,7 +170,7 @@ var Bans = map[string][]string{
 
 	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
-	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // A file holds the properties of a source file that the rules check.
@@ -208,7 +211,7 @@ func Check(root string, imports, bans map[string][]string) ([]string, error) {
 		}
 	}
 	for pkg, in := range docs {
-		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/sqlite/query" {
+		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/sqlite/query" && pkg != "store/postgres/query" {
 			broken = append(broken, fmt.Sprintf("package %q has package comments in %d files %v, want exactly one", pkg, len(in), in))
 		}
 	}

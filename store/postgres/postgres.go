@@ -1,0 +1,237 @@
+// Package postgres implements store.Store with a PostgreSQL database.
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/postgres/query"
+	"github.com/berth-run/berth/store/sealed"
+)
+
+//go:generate go tool -modfile=../../tools/go.mod sqlc generate
+
+const (
+	// readers is the most concurrent reads; further ones wait.
+	readers = 8
+	// connectTimeout limits an attempt to connect.
+	connectTimeout = 5 * time.Second
+)
+
+// Options configure a database. The zero value suits most.
+type Options struct {
+	// Keys is the path of the file with the keys of the database's rows, on a disk of this
+	// server. The database is useless without it.
+	Keys string
+
+	// Key is the server's key. Content can be read only with the key that it was written
+	// with.
+	Key [32]byte
+
+	// Claim makes this DB the only one that claims the database: Open returns ErrClaimed if
+	// another one has. A DB that loses its claim refuses writes until it has it again.
+	Claim bool
+
+	// Name names the server in messages of others that want the database.
+	Name string
+
+	// Log receives failures of background work; nil discards them.
+	Log *slog.Logger
+}
+
+// ErrClaimed means that another server has claimed the database.
+var ErrClaimed = errors.New("another server uses the database")
+
+// A DB is a store.Store in a PostgreSQL database, with a file of keys on this server. It
+// has one connection for writes, which groups concurrent writes into a transaction, one
+// for notifications, and several for reads. DBs of other processes may use the database at
+// the same time; they take turns at writing.
+type DB struct {
+	*core
+	responses
+	files
+	containers
+	objects
+	accounts
+	*watcher
+
+	close func() error // later calls return the result of the first
+}
+
+var (
+	_ store.Store   = (*DB)(nil)
+	_ store.Watcher = (*DB)(nil)
+)
+
+// A core is shared by all parts of a DB.
+type core struct {
+	log     *slog.Logger
+	pool    *pgxpool.Pool // for reads
+	queries *query.Queries
+	writer  *writer
+	keys    *sealed.Keys
+	eraser  *sealed.Eraser
+}
+
+// The parts of a DB, by content.
+type (
+	responses  struct{ *core } // responses, their events, items and runs
+	files      struct{ *core } // uploaded files
+	containers struct{ *core } // containers and their files
+	objects    struct{ *core } // documents
+	accounts   struct{ *core } // API keys, projects and their usage
+)
+
+// IsURL reports whether a text is the URL of a PostgreSQL database.
+func IsURL(text string) bool {
+	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
+}
+
+// Open opens the database with a URL ("postgres://user:password@host/database"), and
+// creates or updates its tables. It refuses a database of a later version of Berth. The
+// password appears in no error and in no log.
+func Open(ctx context.Context, url string, opts *Options) (_ *DB, err error) {
+	if opts == nil {
+		opts = &Options{}
+	}
+	c := &core{log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler))}
+	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c}, accounts: accounts{c}}
+	var opened []func() error
+	defer func() {
+		if err != nil {
+			err = fmt.Errorf("postgres: %w", err)
+			_ = closeAll(opened)
+		}
+	}()
+	config, err := parse(url, opts.Name)
+	if err != nil {
+		return nil, err
+	}
+	if err := migrate(ctx, config.ConnConfig); err != nil {
+		return nil, wrap(err)
+	}
+	if c.writer, err = newWriter(ctx, config.ConnConfig, opts.Claim, c.log); err != nil {
+		return nil, wrap(err)
+	}
+	opened = append(opened, c.writer.close)
+	if c.keys, err = openKeys(ctx, c.writer, opts.Keys, opts.Key); err != nil {
+		return nil, wrap(err)
+	}
+	opened = append(opened, c.keys.Close)
+	if c.pool, err = pgxpool.NewWithConfig(ctx, config); err != nil {
+		return nil, fmt.Errorf("connect for reading: %w", wrap(err))
+	}
+	opened = append(opened, func() error { c.pool.Close(); return nil })
+	c.queries = query.New(c.pool)
+	if c.eraser, err = sealed.NewEraser(ctx, c.keys, doomed{c}, c.log); err != nil {
+		return nil, wrap(err)
+	}
+	d.watcher = newWatcher(config.ConnConfig, c.log)
+	opened = append(opened, d.watcher.close, c.eraser.Close)
+	d.close = sync.OnceValue(func() error { return closeAll(opened) })
+	return d, nil
+}
+
+// parse returns the configuration of connections. Its errors do not contain the URL.
+func parse(url, name string) (*pgxpool.Config, error) {
+	if !IsURL(url) {
+		return nil, errors.New("the URL must start with postgres://")
+	}
+	config, err := pgxpool.ParseConfig(url)
+	if err != nil {
+		return nil, errors.New("the URL is not valid; it must be like postgres://user:password@host:5432/database?sslmode=verify-full, with special characters of the password percent-encoded")
+	}
+	config.MaxConns = readers
+	c := config.ConnConfig
+	if c.ConnectTimeout == 0 || c.ConnectTimeout > connectTimeout {
+		c.ConnectTimeout = connectTimeout
+	}
+	for name, value := range map[string]string{
+		"application_name": "berth " + cmp.Or(name, "command"),
+		// A server that was paused in a transaction must not hold up the others.
+		"idle_in_transaction_session_timeout": "15s",
+		"lock_timeout":                        "20s",
+		// A server whose network failed must lose its claim soon.
+		"tcp_keepalives_idle": "5", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+		"tcp_user_timeout": "20000",
+		"timezone":         "UTC",
+	} {
+		c.RuntimeParams[name] = value
+	}
+	c.OnNotice = func(*pgconn.PgConn, *pgconn.Notice) {}
+	return config, nil
+}
+
+// connect opens a connection.
+func connect(ctx context.Context, config *pgx.ConnConfig) (*pgx.Conn, error) {
+	c, err := pgx.ConnectConfig(ctx, config.Copy())
+	if err != nil {
+		return nil, fmt.Errorf("connect: %w", err)
+	}
+	return c, nil
+}
+
+// closeAll calls the functions in reverse order.
+func closeAll(fs []func() error) error {
+	var errs []error
+	for i := len(fs) - 1; i >= 0; i-- {
+		errs = append(errs, fs[i]())
+	}
+	return errors.Join(errs...)
+}
+
+// Close waits for the writes and erasures that have started, and closes the connections.
+// It may be called again.
+func (d *DB) Close() error { return d.close() }
+
+// openKeys opens the keys of a database, and checks that it was written with them.
+func openKeys(ctx context.Context, w *writer, path string, root [32]byte) (_ *sealed.Keys, err error) {
+	ring, err := sealed.OpenFile(path)
+	if err != nil {
+		return nil, err
+	}
+	keys := sealed.NewKeys(ring, root)
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, keys.Close())
+		}
+	}()
+	var mark []byte
+	err = w.update(ctx, func(ctx context.Context, q *transaction) error {
+		mark, err = q.Mark(ctx)
+		if errors.Is(err, pgx.ErrNoRows) {
+			mark = keys.Mark()
+			return q.SetMark(ctx, mark)
+		}
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return keys, keys.Check(mark)
+}
+
+// start returns the created_at after which a page starts. createdAt returns that of
+// page.After. Lists are in the order of (created_at, id).
+func start(page store.Page, createdAt func() (int64, error)) (int64, error) {
+	switch {
+	case page.After != "":
+		return createdAt()
+	case page.Ascending:
+		return math.MinInt64, nil
+	default:
+		return math.MaxInt64, nil
+	}
+}
