@@ -94,7 +94,7 @@ func (w *writer) lastBatch(ctx context.Context) (last int64, err error) {
 	}
 	err = pgx.BeginFunc(ctx, w.conn, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, lockStatement); err != nil {
-			return err
+			return fmt.Errorf("wait for the last transaction: %w", err)
 		}
 		last, err = query.New(tx).LastBatch(ctx, w.id)
 		if errors.Is(err, pgx.ErrNoRows) {

@@ -3,6 +3,7 @@ package postgres
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -134,14 +135,14 @@ func (w *watcher) receive(ctx context.Context, delays *backoff.Delays) (err erro
 		err = errors.Join(err, c.Close(ending))
 	}()
 	if _, err := c.Exec(ctx, "LISTEN "+channel); err != nil {
-		return err
+		return fmt.Errorf("listen: %w", err)
 	}
 	delays.Reset()
 	w.wake(many) // changes before are not reported
 	for {
 		n, err := c.WaitForNotification(ctx)
 		if err != nil {
-			return err
+			return fmt.Errorf("wait for a notification: %w", err)
 		}
 		w.wake(n.Payload)
 	}

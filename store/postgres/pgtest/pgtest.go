@@ -160,7 +160,7 @@ func unprivileged() (*syscall.Credential, error) {
 	}
 	u, err := user.Lookup("postgres")
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("find a user to run it as: %w", err)
 	}
 	uid, err1 := strconv.ParseUint(u.Uid, 10, 32)
 	gid, err2 := strconv.ParseUint(u.Gid, 10, 32)
@@ -216,7 +216,7 @@ func (s *Server) Run() error {
 		"-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB")
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	if err := cmd.Start(); err != nil {
-		return err
+		return fmt.Errorf("start PostgreSQL: %w", err)
 	}
 	s.cmd = cmd
 	ctx, cancel := context.WithTimeout(context.Background(), startTimeout)
@@ -224,7 +224,8 @@ func (s *Server) Run() error {
 	for {
 		c, err := pgx.Connect(ctx, s.URL())
 		if err == nil {
-			return c.Close(ctx)
+			_ = c.Close(ctx)
+			return nil
 		}
 		select {
 		case <-ctx.Done():
