@@ -168,6 +168,11 @@ var Bans = map[string][]string{
 	Module + "/sandbox/docker":  {"server"},
 	Module + "/sandbox/local":   {"server"},
 
+	// Clients of vendors are for tests: they make the program larger and its first build longer.
+	"google.golang.org/genai":                {},
+	"github.com/anthropics/anthropic-sdk-go": {},
+	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
+
 	"net/http":     {"api", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
 	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},

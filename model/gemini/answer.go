@@ -10,8 +10,6 @@ import (
 	"log/slog"
 	"strings"
 
-	"google.golang.org/genai"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/model"
@@ -32,7 +30,7 @@ type answer struct {
 	id        string
 	model     string
 	family    string
-	reason    genai.FinishReason
+	reason    finishReason
 	message   string // explains the reason
 	blocked   bool   // the vendor refused the request before an answer
 	thought   string // text of the open reasoning
@@ -76,7 +74,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	}
 	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
 		a.blocked = true
-		a.end(genai.FinishReason(f.BlockReason), f.BlockReasonMessage)
+		a.end(f.BlockReason, f.BlockReasonMessage)
 	}
 	for i := range c.Candidates {
 		candidate := &c.Candidates[i]
@@ -95,7 +93,7 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	return out, nil
 }
 
-func (a *answer) end(reason genai.FinishReason, message string) {
+func (a *answer) end(reason finishReason, message string) {
 	a.reason, a.message = reason, message
 }
 
@@ -173,9 +171,9 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 			a.message = fmt.Sprintf(declined, a.reason)
 		}
 		out = append(out, model.Refusal{Text: a.message})
-	case a.reason == genai.FinishReasonMaxTokens, a.reason == genai.FinishReasonContinuation:
+	case a.reason == finishMaxTokens, a.reason == finishContinuation:
 		f.Reason = model.FinishLength
-	case a.reason != genai.FinishReasonStop && a.reason != genai.FinishReasonUnspecified: // OTHER, and calls that the vendor could not parse
+	case a.reason != finishStop && a.reason != finishUnspecified: // OTHER, and calls that the vendor could not parse
 		return out, errors.New(strings.TrimSpace(fmt.Sprintf("the upstream aborted its answer: %s %s", a.reason, a.message)))
 	}
 	return append(out, f), nil
@@ -183,10 +181,10 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 
 // declines reports whether the vendor, not the model, ended the answer because of its
 // content.
-func declines(r genai.FinishReason) bool {
+func declines(r finishReason) bool {
 	switch r {
-	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonBlocklist, genai.FinishReasonProhibitedContent, genai.FinishReasonSPII,
-		genai.FinishReasonLanguage, genai.FinishReasonImageSafety, genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
+	case finishSafety, finishRecitation, finishBlocklist, finishProhibitedContent, finishSPII,
+		finishLanguage, finishImageSafety, finishImageProhibitedContent, finishImageRecitation:
 		return true
 	}
 	return false

@@ -35,10 +35,9 @@ type Options struct {
 
 // A Provider is one upstream. It is safe for concurrent use.
 //
-// It uses the vendor's types for configuration, but not the vendor's client. The
-// client takes keys from the environment that belong to another upstream, writes to
-// the process's log, puts request data into error texts, and decodes numbers in
-// arguments as floats.
+// It does not use the vendor's client, which takes keys from the environment that belong
+// to another upstream, writes to the process's log, puts request data into error texts,
+// and decodes numbers in arguments as floats.
 type Provider struct {
 	client *upstream.Client
 	opts   Options

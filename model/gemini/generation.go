@@ -5,8 +5,6 @@ import (
 	"regexp"
 	"strconv"
 	"strings"
-
-	"google.golang.org/genai"
 )
 
 // A generation is parsed from the name of a model: gemini-2.5-flash,
@@ -39,17 +37,17 @@ func (g generation) signs() bool { return g.since(3, 0) }
 
 // level returns the thinking level for an effort. Thinking cannot be switched off, and
 // the first Gemini 3 Pro has no medium level.
-func (g generation) level(effort string) genai.ThinkingLevel {
+func (g generation) level(effort string) string {
 	switch effort {
 	case "none", "minimal", "low":
-		return genai.ThinkingLevelLow
+		return "LOW"
 	case "medium":
 		if g.known && g.major == 3 && g.minor == 0 && strings.HasPrefix(g.line, "pro") {
-			return genai.ThinkingLevelHigh
+			return "HIGH"
 		}
-		return genai.ThinkingLevelMedium
+		return "MEDIUM"
 	}
-	return genai.ThinkingLevelHigh
+	return "HIGH"
 }
 
 // budget returns the thinking budget for an effort, in tokens.

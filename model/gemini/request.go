@@ -5,8 +5,6 @@ import (
 	"math"
 	"reflect"
 
-	"google.golang.org/genai"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/dialogue"
@@ -18,14 +16,14 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 		return nil, err
 	}
 	g := generationOf(req.Model)
-	config := &genai.GenerationConfig{
+	config := &generationConfig{
 		MaxOutputTokens:  int32(min(req.MaxOutputTokens, math.MaxInt32)),
 		Temperature:      narrow(req.Temperature),
 		TopP:             narrow(req.TopP),
 		StopSequences:    req.Sampling.Stop,
 		FrequencyPenalty: narrow(req.Sampling.FrequencyPenalty),
 		PresencePenalty:  narrow(req.Sampling.PresencePenalty),
-		ThinkingConfig:   p.thinking(req, g),
+		Thinking:         p.thinking(req, g),
 	}
 	if seed := req.Sampling.Seed; seed != nil {
 		if *seed != int64(int32(*seed)) {
@@ -65,8 +63,8 @@ func narrow(v *float64) *float32 {
 }
 
 // thinking returns thinking budget or level as the request wants it, or nil.
-func (p *Provider) thinking(req *model.Request, g generation) *genai.ThinkingConfig {
-	config := &genai.ThinkingConfig{IncludeThoughts: req.Reasoning.Summary != nil}
+func (p *Provider) thinking(req *model.Request, g generation) *thinkingConfig {
+	config := &thinkingConfig{IncludeThoughts: req.Reasoning.Summary != nil}
 	effort := ""
 	if req.Reasoning.Effort != nil {
 		effort = *req.Reasoning.Effort
@@ -77,10 +75,10 @@ func (p *Provider) thinking(req *model.Request, g generation) *genai.ThinkingCon
 	case effort == "":
 	case p.opts.Thinking == "budget", p.opts.Thinking == "" && !g.since(3, 0):
 		budget := g.budget(effort)
-		config.ThinkingBudget = &budget
+		config.Budget = &budget
 		config.IncludeThoughts = config.IncludeThoughts && budget > 0
 	default:
-		config.ThinkingLevel = g.level(effort)
+		config.Level = g.level(effort)
 	}
 	return config
 }
@@ -90,37 +88,37 @@ func (r *request) setTools(req *model.Request) error {
 	if len(req.Tools) == 0 {
 		return nil
 	}
-	tools := &genai.Tool{}
+	var all functions
 	for _, t := range req.Tools {
-		f := &genai.FunctionDeclaration{Name: t.Name, Description: t.Description}
+		f := declaration{Name: t.Name, Description: t.Description}
 		if len(t.Parameters) > 0 && string(t.Parameters) != "null" {
 			if !dialogue.IsObject(t.Parameters) {
 				return berth.Invalid("tools", "The parameters of function '%s' are not a JSON schema.", t.Name)
 			}
-			f.ParametersJsonSchema = subset(t.Parameters)
+			f.Parameters = subset(t.Parameters)
 		}
-		tools.FunctionDeclarations = append(tools.FunctionDeclarations, f)
+		all.Declarations = append(all.Declarations, f)
 	}
-	r.Tools = []*genai.Tool{tools}
-	choice := &genai.FunctionCallingConfig{}
+	r.Tools = []functions{all}
+	var choice functionCalling
 	switch req.ToolChoice.Mode {
 	case "none":
-		choice.Mode = genai.FunctionCallingConfigModeNone
+		choice.Mode = "NONE"
 	case "required":
-		choice.Mode = genai.FunctionCallingConfigModeAny
+		choice.Mode = "ANY"
 	case "function":
-		choice.Mode = genai.FunctionCallingConfigModeAny
-		choice.AllowedFunctionNames = []string{req.ToolChoice.Name}
+		choice.Mode = "ANY"
+		choice.AllowedNames = []string{req.ToolChoice.Name}
 	default:
 		return nil
 	}
-	r.ToolConfig = &genai.ToolConfig{FunctionCallingConfig: choice}
+	r.ToolConfig = &toolConfig{FunctionCalling: choice}
 	return nil
 }
 
 // setFormat applies text.format. It returns instructions for the model about whatever
 // the wire has no field for.
-func setFormat(config *genai.GenerationConfig, req *model.Request, g generation) (hint string, err error) {
+func setFormat(config *generationConfig, req *model.Request, g generation) (hint string, err error) {
 	hint = dialogue.Hint(req.Text.Verbosity)
 	if len(req.Text.Format) == 0 {
 		return hint, nil
@@ -147,7 +145,7 @@ func setFormat(config *genai.GenerationConfig, req *model.Request, g generation)
 	}
 	config.ResponseMIMEType = "application/json"
 	if format.Type == "json_schema" {
-		config.ResponseJsonSchema = subset(format.Schema)
+		config.ResponseSchema = subset(format.Schema)
 	}
 	return hint, nil
 }

@@ -1,20 +1,62 @@
 package gemini
 
-import (
-	"encoding/json"
+import "encoding/json"
 
-	"google.golang.org/genai"
-)
-
-// A request is the body of streamGenerateContent. Its configuration has the vendor's
-// types, its contents our own: the vendor's types drop a text that is empty but
-// signed, and decode arguments as floats.
+// A request is the body of streamGenerateContent. It has only the fields that are sent;
+// the tests compare them with the vendor's types. Those are not used here, because they
+// drop a text that is empty but signed and decode arguments as floats, and because their
+// package brings in 83 others.
 type request struct {
-	Contents          []content               `json:"contents"`
-	SystemInstruction *content                `json:"systemInstruction,omitempty"`
-	Tools             []*genai.Tool           `json:"tools,omitempty"`
-	ToolConfig        *genai.ToolConfig       `json:"toolConfig,omitempty"`
-	GenerationConfig  *genai.GenerationConfig `json:"generationConfig,omitempty"`
+	Contents          []content         `json:"contents"`
+	SystemInstruction *content          `json:"systemInstruction,omitempty"`
+	Tools             []functions       `json:"tools,omitempty"`
+	ToolConfig        *toolConfig       `json:"toolConfig,omitempty"`
+	GenerationConfig  *generationConfig `json:"generationConfig,omitempty"`
+}
+
+// functions is a tool: all functions that the model may call.
+type functions struct {
+	Declarations []declaration `json:"functionDeclarations"`
+}
+
+// A declaration describes one function.
+type declaration struct {
+	Description string          `json:"description,omitempty"`
+	Name        string          `json:"name"`
+	Parameters  json.RawMessage `json:"parametersJsonSchema,omitempty"`
+}
+
+type toolConfig struct {
+	FunctionCalling functionCalling `json:"functionCallingConfig"`
+}
+
+type functionCalling struct {
+	AllowedNames []string `json:"allowedFunctionNames,omitempty"`
+	Mode         string   `json:"mode"` // NONE or ANY
+}
+
+// A generationConfig holds the settings of one answer. A nil field means the vendor's
+// default.
+type generationConfig struct {
+	ResponseSchema   json.RawMessage `json:"responseJsonSchema,omitempty"` // requires ResponseMIMEType
+	FrequencyPenalty *float32        `json:"frequencyPenalty,omitempty"`
+	Logprobs         *int32          `json:"logprobs,omitempty"` // candidates for each token, to 20
+	MaxOutputTokens  int32           `json:"maxOutputTokens,omitempty"`
+	PresencePenalty  *float32        `json:"presencePenalty,omitempty"`
+	ResponseLogprobs bool            `json:"responseLogprobs,omitempty"`
+	ResponseMIMEType string          `json:"responseMimeType,omitempty"`
+	Seed             *int32          `json:"seed,omitempty"`
+	StopSequences    []string        `json:"stopSequences,omitempty"`
+	Temperature      *float32        `json:"temperature,omitempty"`
+	Thinking         *thinkingConfig `json:"thinkingConfig,omitempty"`
+	TopP             *float32        `json:"topP,omitempty"`
+}
+
+// A thinkingConfig has a budget in tokens or a level, or neither.
+type thinkingConfig struct {
+	IncludeThoughts bool   `json:"includeThoughts,omitempty"`
+	Budget          *int32 `json:"thinkingBudget,omitempty"`
+	Level           string `json:"thinkingLevel,omitempty"` // LOW, MEDIUM or HIGH
 }
 
 type content struct {
@@ -61,21 +103,43 @@ type functionResponse struct {
 // others cannot make it invalid.
 type chunk struct {
 	Candidates []struct {
-		Index         int                `json:"index"`
-		Content       content            `json:"content"`
-		FinishReason  genai.FinishReason `json:"finishReason"`
-		FinishMessage string             `json:"finishMessage"`
-		Logprobs      *logprobs          `json:"logprobsResult"`
+		Index         int          `json:"index"`
+		Content       content      `json:"content"`
+		FinishReason  finishReason `json:"finishReason"`
+		FinishMessage string       `json:"finishMessage"`
+		Logprobs      *logprobs    `json:"logprobsResult"`
 	} `json:"candidates"`
 	PromptFeedback *struct {
-		BlockReason        genai.BlockedReason `json:"blockReason"`
-		BlockReasonMessage string              `json:"blockReasonMessage"`
+		BlockReason        finishReason `json:"blockReason"`
+		BlockReasonMessage string       `json:"blockReasonMessage"`
 	} `json:"promptFeedback"`
 	UsageMetadata *usage          `json:"usageMetadata"`
 	ModelVersion  string          `json:"modelVersion"`
 	ResponseID    string          `json:"responseId"`
 	Error         json.RawMessage `json:"error"`
 }
+
+// A finishReason is why an answer ended, or why none began.
+type finishReason string
+
+// The reasons that mean something here. All others are failures.
+const (
+	finishUnspecified finishReason = "FINISH_REASON_UNSPECIFIED"
+	finishStop        finishReason = "STOP"
+
+	finishMaxTokens    finishReason = "MAX_TOKENS"
+	finishContinuation finishReason = "CONTINUATION"
+
+	finishSafety                 finishReason = "SAFETY"
+	finishRecitation             finishReason = "RECITATION"
+	finishLanguage               finishReason = "LANGUAGE"
+	finishBlocklist              finishReason = "BLOCKLIST"
+	finishProhibitedContent      finishReason = "PROHIBITED_CONTENT"
+	finishSPII                   finishReason = "SPII"
+	finishImageSafety            finishReason = "IMAGE_SAFETY"
+	finishImageProhibitedContent finishReason = "IMAGE_PROHIBITED_CONTENT"
+	finishImageRecitation        finishReason = "IMAGE_RECITATION"
+)
 
 // essential holds the fields of a chunk that carry the answer.
 type essential struct {
