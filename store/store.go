@@ -43,8 +43,9 @@ var (
 //     keys to erase;
 //  2. seal content and erase keys with package sealed; count usage with
 //     ResponseUsage, CreatedUsage and Running; size pages with EventPage and Page.Fit;
-//  3. run storetest.Run, Sealing and Killed from its tests;
-//  4. open it in package server.
+//  3. implement Members if several servers can use the database at once;
+//  4. run storetest.Run, Members, Sealing and Killed from its tests;
+//  5. open it in package server.
 type Store interface {
 	Responses
 	Runs

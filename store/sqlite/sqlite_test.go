@@ -26,17 +26,20 @@ func open(t testing.TB, path string) *sqlite.DB {
 	return db
 }
 
-func TestConformance(t *testing.T) {
-	storetest.Run(t, func(t *testing.T) store.Store {
-		db := open(t, filepath.Join(t.TempDir(), "berth.db"))
-		t.Cleanup(func() {
-			check(t, db)
-			if err := db.Close(); err != nil {
-				t.Errorf("Close: %v", err)
-			}
-		})
-		return db
+func TestConformance(t *testing.T) { storetest.Run(t, openNew) }
+
+func TestMembers(t *testing.T) { storetest.Members(t, openNew) }
+
+// openNew opens an empty database, and checks and closes it with the test.
+func openNew(t *testing.T) store.Store {
+	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
+	t.Cleanup(func() {
+		check(t, db)
+		if err := db.Close(); err != nil {
+			t.Errorf("Close: %v", err)
+		}
 	})
+	return db
 }
 
 func TestKilled(t *testing.T) {

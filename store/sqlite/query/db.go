@@ -24,6 +24,9 @@ func New(db DBTX) *Queries {
 func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	q := Queries{db: db}
 	var err error
+	if q.acquireLockStmt, err = db.PrepareContext(ctx, acquireLock); err != nil {
+		return nil, fmt.Errorf("error preparing query AcquireLock: %w", err)
+	}
 	if q.acquireRunStmt, err = db.PrepareContext(ctx, acquireRun); err != nil {
 		return nil, fmt.Errorf("error preparing query AcquireRun: %w", err)
 	}
@@ -77,6 +80,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.createKeyStmt, err = db.PrepareContext(ctx, createKey); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateKey: %w", err)
+	}
+	if q.createLockStmt, err = db.PrepareContext(ctx, createLock); err != nil {
+		return nil, fmt.Errorf("error preparing query CreateLock: %w", err)
 	}
 	if q.createObjectStmt, err = db.PrepareContext(ctx, createObject); err != nil {
 		return nil, fmt.Errorf("error preparing query CreateObject: %w", err)
@@ -177,6 +183,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.itemsOfStmt, err = db.PrepareContext(ctx, itemsOf); err != nil {
 		return nil, fmt.Errorf("error preparing query ItemsOf: %w", err)
 	}
+	if q.joinMemberStmt, err = db.PrepareContext(ctx, joinMember); err != nil {
+		return nil, fmt.Errorf("error preparing query JoinMember: %w", err)
+	}
 	if q.keyByHashStmt, err = db.PrepareContext(ctx, keyByHash); err != nil {
 		return nil, fmt.Errorf("error preparing query KeyByHash: %w", err)
 	}
@@ -203,6 +212,12 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.markStmt, err = db.PrepareContext(ctx, mark); err != nil {
 		return nil, fmt.Errorf("error preparing query Mark: %w", err)
+	}
+	if q.memberExistsStmt, err = db.PrepareContext(ctx, memberExists); err != nil {
+		return nil, fmt.Errorf("error preparing query MemberExists: %w", err)
+	}
+	if q.membersStmt, err = db.PrepareContext(ctx, members); err != nil {
+		return nil, fmt.Errorf("error preparing query Members: %w", err)
 	}
 	if q.nextEventStmt, err = db.PrepareContext(ctx, nextEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query NextEvent: %w", err)
@@ -237,17 +252,29 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.putContainerFileStmt, err = db.PrepareContext(ctx, putContainerFile); err != nil {
 		return nil, fmt.Errorf("error preparing query PutContainerFile: %w", err)
 	}
+	if q.releaseLockStmt, err = db.PrepareContext(ctx, releaseLock); err != nil {
+		return nil, fmt.Errorf("error preparing query ReleaseLock: %w", err)
+	}
 	if q.releaseOwnerStmt, err = db.PrepareContext(ctx, releaseOwner); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseOwner: %w", err)
 	}
 	if q.releaseRunStmt, err = db.PrepareContext(ctx, releaseRun); err != nil {
 		return nil, fmt.Errorf("error preparing query ReleaseRun: %w", err)
 	}
+	if q.removeMemberStmt, err = db.PrepareContext(ctx, removeMember); err != nil {
+		return nil, fmt.Errorf("error preparing query RemoveMember: %w", err)
+	}
+	if q.renewMemberStmt, err = db.PrepareContext(ctx, renewMember); err != nil {
+		return nil, fmt.Errorf("error preparing query RenewMember: %w", err)
+	}
 	if q.responseExistsStmt, err = db.PrepareContext(ctx, responseExists); err != nil {
 		return nil, fmt.Errorf("error preparing query ResponseExists: %w", err)
 	}
 	if q.responseSizeStmt, err = db.PrepareContext(ctx, responseSize); err != nil {
 		return nil, fmt.Errorf("error preparing query ResponseSize: %w", err)
+	}
+	if q.runOwnerStmt, err = db.PrepareContext(ctx, runOwner); err != nil {
+		return nil, fmt.Errorf("error preparing query RunOwner: %w", err)
 	}
 	if q.runningContainersStmt, err = db.PrepareContext(ctx, runningContainers); err != nil {
 		return nil, fmt.Errorf("error preparing query RunningContainers: %w", err)
@@ -278,6 +305,11 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 
 func (q *Queries) Close() error {
 	var err error
+	if q.acquireLockStmt != nil {
+		if cerr := q.acquireLockStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing acquireLockStmt: %w", cerr)
+		}
+	}
 	if q.acquireRunStmt != nil {
 		if cerr := q.acquireRunStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing acquireRunStmt: %w", cerr)
@@ -366,6 +398,11 @@ func (q *Queries) Close() error {
 	if q.createKeyStmt != nil {
 		if cerr := q.createKeyStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing createKeyStmt: %w", cerr)
+		}
+	}
+	if q.createLockStmt != nil {
+		if cerr := q.createLockStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing createLockStmt: %w", cerr)
 		}
 	}
 	if q.createObjectStmt != nil {
@@ -533,6 +570,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing itemsOfStmt: %w", cerr)
 		}
 	}
+	if q.joinMemberStmt != nil {
+		if cerr := q.joinMemberStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing joinMemberStmt: %w", cerr)
+		}
+	}
 	if q.keyByHashStmt != nil {
 		if cerr := q.keyByHashStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing keyByHashStmt: %w", cerr)
@@ -576,6 +618,16 @@ func (q *Queries) Close() error {
 	if q.markStmt != nil {
 		if cerr := q.markStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing markStmt: %w", cerr)
+		}
+	}
+	if q.memberExistsStmt != nil {
+		if cerr := q.memberExistsStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing memberExistsStmt: %w", cerr)
+		}
+	}
+	if q.membersStmt != nil {
+		if cerr := q.membersStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing membersStmt: %w", cerr)
 		}
 	}
 	if q.nextEventStmt != nil {
@@ -633,6 +685,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing putContainerFileStmt: %w", cerr)
 		}
 	}
+	if q.releaseLockStmt != nil {
+		if cerr := q.releaseLockStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing releaseLockStmt: %w", cerr)
+		}
+	}
 	if q.releaseOwnerStmt != nil {
 		if cerr := q.releaseOwnerStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing releaseOwnerStmt: %w", cerr)
@@ -643,6 +700,16 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing releaseRunStmt: %w", cerr)
 		}
 	}
+	if q.removeMemberStmt != nil {
+		if cerr := q.removeMemberStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing removeMemberStmt: %w", cerr)
+		}
+	}
+	if q.renewMemberStmt != nil {
+		if cerr := q.renewMemberStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing renewMemberStmt: %w", cerr)
+		}
+	}
 	if q.responseExistsStmt != nil {
 		if cerr := q.responseExistsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing responseExistsStmt: %w", cerr)
@@ -651,6 +718,11 @@ func (q *Queries) Close() error {
 	if q.responseSizeStmt != nil {
 		if cerr := q.responseSizeStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing responseSizeStmt: %w", cerr)
+		}
+	}
+	if q.runOwnerStmt != nil {
+		if cerr := q.runOwnerStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing runOwnerStmt: %w", cerr)
 		}
 	}
 	if q.runningContainersStmt != nil {
@@ -732,6 +804,7 @@ func (q *Queries) queryRow(ctx context.Context, stmt *sql.Stmt, query string, ar
 type Queries struct {
 	db                           DBTX
 	tx                           *sql.Tx
+	acquireLockStmt              *sql.Stmt
 	acquireRunStmt               *sql.Stmt
 	addItemStmt                  *sql.Stmt
 	addObjectStmt                *sql.Stmt
@@ -750,6 +823,7 @@ type Queries struct {
 	createContainerStmt          *sql.Stmt
 	createFileStmt               *sql.Stmt
 	createKeyStmt                *sql.Stmt
+	createLockStmt               *sql.Stmt
 	createObjectStmt             *sql.Stmt
 	createRequestStmt            *sql.Stmt
 	createResponseStmt           *sql.Stmt
@@ -783,6 +857,7 @@ type Queries struct {
 	getResponseStmt              *sql.Stmt
 	itemPlaceStmt                *sql.Stmt
 	itemsOfStmt                  *sql.Stmt
+	joinMemberStmt               *sql.Stmt
 	keyByHashStmt                *sql.Stmt
 	listContainersAscendingStmt  *sql.Stmt
 	listContainersDescendingStmt *sql.Stmt
@@ -792,6 +867,8 @@ type Queries struct {
 	listObjectsAscendingStmt     *sql.Stmt
 	listObjectsDescendingStmt    *sql.Stmt
 	markStmt                     *sql.Stmt
+	memberExistsStmt             *sql.Stmt
+	membersStmt                  *sql.Stmt
 	nextEventStmt                *sql.Stmt
 	objectOfKindStmt             *sql.Stmt
 	objectSizeStmt               *sql.Stmt
@@ -803,10 +880,14 @@ type Queries struct {
 	projectUsageStmt             *sql.Stmt
 	pruneResponseStmt            *sql.Stmt
 	putContainerFileStmt         *sql.Stmt
+	releaseLockStmt              *sql.Stmt
 	releaseOwnerStmt             *sql.Stmt
 	releaseRunStmt               *sql.Stmt
+	removeMemberStmt             *sql.Stmt
+	renewMemberStmt              *sql.Stmt
 	responseExistsStmt           *sql.Stmt
 	responseSizeStmt             *sql.Stmt
+	runOwnerStmt                 *sql.Stmt
 	runningContainersStmt        *sql.Stmt
 	setCountedStmt               *sql.Stmt
 	setMarkStmt                  *sql.Stmt
@@ -821,6 +902,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 	return &Queries{
 		db:                           tx,
 		tx:                           tx,
+		acquireLockStmt:              q.acquireLockStmt,
 		acquireRunStmt:               q.acquireRunStmt,
 		addItemStmt:                  q.addItemStmt,
 		addObjectStmt:                q.addObjectStmt,
@@ -839,6 +921,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		createContainerStmt:          q.createContainerStmt,
 		createFileStmt:               q.createFileStmt,
 		createKeyStmt:                q.createKeyStmt,
+		createLockStmt:               q.createLockStmt,
 		createObjectStmt:             q.createObjectStmt,
 		createRequestStmt:            q.createRequestStmt,
 		createResponseStmt:           q.createResponseStmt,
@@ -872,6 +955,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		getResponseStmt:              q.getResponseStmt,
 		itemPlaceStmt:                q.itemPlaceStmt,
 		itemsOfStmt:                  q.itemsOfStmt,
+		joinMemberStmt:               q.joinMemberStmt,
 		keyByHashStmt:                q.keyByHashStmt,
 		listContainersAscendingStmt:  q.listContainersAscendingStmt,
 		listContainersDescendingStmt: q.listContainersDescendingStmt,
@@ -881,6 +965,8 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listObjectsAscendingStmt:     q.listObjectsAscendingStmt,
 		listObjectsDescendingStmt:    q.listObjectsDescendingStmt,
 		markStmt:                     q.markStmt,
+		memberExistsStmt:             q.memberExistsStmt,
+		membersStmt:                  q.membersStmt,
 		nextEventStmt:                q.nextEventStmt,
 		objectOfKindStmt:             q.objectOfKindStmt,
 		objectSizeStmt:               q.objectSizeStmt,
@@ -892,10 +978,14 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		projectUsageStmt:             q.projectUsageStmt,
 		pruneResponseStmt:            q.pruneResponseStmt,
 		putContainerFileStmt:         q.putContainerFileStmt,
+		releaseLockStmt:              q.releaseLockStmt,
 		releaseOwnerStmt:             q.releaseOwnerStmt,
 		releaseRunStmt:               q.releaseRunStmt,
+		removeMemberStmt:             q.removeMemberStmt,
+		renewMemberStmt:              q.renewMemberStmt,
 		responseExistsStmt:           q.responseExistsStmt,
 		responseSizeStmt:             q.responseSizeStmt,
+		runOwnerStmt:                 q.runOwnerStmt,
 		runningContainersStmt:        q.runningContainersStmt,
 		setCountedStmt:               q.setCountedStmt,
 		setMarkStmt:                  q.setMarkStmt,

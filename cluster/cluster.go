@@ -1,0 +1,198 @@
+// Package cluster makes a server one of several that share a store.
+//
+// Every server is a member: a row in the store with a lease that the server renews. A member
+// whose lease has ended is silent: other servers resume its runs (package engine), because the
+// leases of runs end as well. What a silent member alone can keep, its containers, waits for its
+// return. A member that stays silent for Options.Lost is removed, and its containers end. A
+// server that was only paused finds that it was removed when it next renews its lease, and gives
+// up what was ended meanwhile (Options.Removed).
+//
+// There is no leader and no election. Work that one server must do for all is done by the holder
+// of a lock (Singleton).
+package cluster
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth/internal/backoff"
+	"github.com/berth-run/berth/store"
+)
+
+// ErrNoMember means that no member has an id: it never joined, or it was removed.
+var ErrNoMember = errors.New("no such member")
+
+// Options are the parts of a Cluster. All but Removed and Lost functions are required.
+type Options struct {
+	Store   store.Members
+	Self    store.Member  // this server; its id must survive a restart
+	Lease   time.Duration // of a member, and of a lock
+	Silence time.Duration // after which a silent member is removed
+	Log     *slog.Logger
+
+	// Removed is called when this server finds that it was removed, before it joins again. It
+	// must end everything that other servers may have ended meanwhile.
+	Removed func(ctx context.Context) error
+
+	// Lost is called after this server has removed a member. If it fails, it is called again
+	// until it succeeds. A server that dies in between leaves it to Orphans of the others.
+	Lost func(ctx context.Context, id string) error
+}
+
+// A Cluster is the membership of one server. It is safe for concurrent use.
+type Cluster struct {
+	Options
+
+	ctx  context.Context
+	stop context.CancelFunc
+	wg   sync.WaitGroup
+
+	mu      sync.Mutex
+	members map[string]store.Member // as last read
+	read    time.Time               // when members was read
+	lost    map[string]bool         // removed members for which Lost has not succeeded
+}
+
+// Join makes this server a member and keeps it one until Close.
+func Join(ctx context.Context, o Options) (*Cluster, error) {
+	if o.Removed == nil {
+		o.Removed = func(context.Context) error { return nil }
+	}
+	if o.Lost == nil {
+		o.Lost = func(context.Context, string) error { return nil }
+	}
+	c := &Cluster{Options: o, lost: map[string]bool{}}
+	if err := o.Store.JoinMember(ctx, o.Self, o.Lease); err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
+	if err := c.refresh(ctx); err != nil {
+		return nil, err
+	}
+	c.ctx, c.stop = context.WithCancel(context.Background())
+	c.wg.Go(c.renewals)
+	return c, nil
+}
+
+// Close ends the lease of this server, so that others continue its runs at once. The server
+// stays a member: its containers wait for its return until Options.Silence is over.
+func (c *Cluster) Close(ctx context.Context) error {
+	c.stop()
+	c.wg.Wait()
+	if err := c.Store.RenewMember(ctx, c.Self.ID, 0); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("leave the cluster: %w", err)
+	}
+	return nil
+}
+
+// renewals renews the lease of this server and removes silent members until Close.
+func (c *Cluster) renewals() {
+	for backoff.Sleep(c.ctx, c.Lease/3) == nil {
+		if err := c.Renew(c.ctx); err != nil && c.ctx.Err() == nil {
+			c.Log.Error("failed to renew the membership; will retry", "err", err)
+		}
+	}
+}
+
+// Renew renews the lease of this server now, reads the members, and removes those that have been
+// silent for too long.
+func (c *Cluster) Renew(ctx context.Context) error {
+	err := c.Store.RenewMember(ctx, c.Self.ID, c.Lease)
+	if errors.Is(err, store.ErrNotFound) {
+		err = c.rejoin(ctx)
+	}
+	if err != nil {
+		return fmt.Errorf("renew lease: %w", err)
+	}
+	if err := c.refresh(ctx); err != nil {
+		return err
+	}
+	return c.removeSilent(ctx)
+}
+
+// rejoin joins again after another server has removed this one.
+func (c *Cluster) rejoin(ctx context.Context) error {
+	c.Log.Warn("another server has removed this one, which was silent for too long; giving up what it kept")
+	if err := c.Removed(ctx); err != nil {
+		return fmt.Errorf("give up what was kept: %w", err)
+	}
+	return c.Store.JoinMember(ctx, c.Self, c.Lease)
+}
+
+// refresh reads the members.
+func (c *Cluster) refresh(ctx context.Context) error {
+	list, err := c.Store.Members(ctx)
+	if err != nil {
+		return fmt.Errorf("list members: %w", err)
+	}
+	members := make(map[string]store.Member, len(list))
+	for _, m := range list {
+		members[m.ID] = m
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.members, c.read = members, time.Now()
+	return nil
+}
+
+// removeSilent removes the members that have been silent for too long, and ends what they kept.
+func (c *Cluster) removeSilent(ctx context.Context) error {
+	c.mu.Lock()
+	members := c.members
+	c.mu.Unlock()
+	var errs []error
+	for id, m := range members {
+		if id == c.Self.ID || m.Silent < c.Silence {
+			continue
+		}
+		switch err := c.Store.RemoveMember(ctx, id, c.Silence); {
+		case err == nil:
+			c.Log.Warn("removed a server that has been silent for too long", "server", id, "address", m.Address, "silent", m.Silent.Round(time.Second))
+			c.lost[id] = true
+		case !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound):
+			errs = append(errs, fmt.Errorf("remove member %s: %w", id, err))
+		}
+	}
+	for id := range c.lost {
+		if err := c.Lost(ctx, id); err != nil {
+			errs = append(errs, fmt.Errorf("end what member %s kept: %w", id, err))
+			continue
+		}
+		delete(c.lost, id)
+	}
+	return errors.Join(errs...)
+}
+
+// Member returns a member, alive or silent. It returns ErrNoMember if there is none.
+func (c *Cluster) Member(ctx context.Context, id string) (store.Member, error) {
+	c.mu.Lock()
+	m, ok := c.members[id]
+	stale := time.Since(c.read) > c.Lease/3
+	c.mu.Unlock()
+	if ok && !stale {
+		return m, nil
+	}
+	if err := c.refresh(ctx); err != nil {
+		return store.Member{}, err
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if m, ok = c.members[id]; !ok {
+		return m, ErrNoMember
+	}
+	return m, nil
+}
+
+// Members returns all members as last read.
+func (c *Cluster) Members() []store.Member {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	var list []store.Member
+	for _, m := range c.members {
+		list = append(list, m)
+	}
+	return list
+}
