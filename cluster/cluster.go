@@ -3,9 +3,9 @@
 // Every server is a member: a row in the store with a lease that the server renews. A member
 // whose lease has ended is silent: other servers resume its runs (package engine), because the
 // leases of runs end as well. What a silent member alone can keep, its containers, waits for its
-// return. A member that stays silent for Options.Lost is removed, and its containers end. A
-// server that was only paused finds that it was removed when it next renews its lease, and gives
-// up what was ended meanwhile (Options.Removed).
+// return. A member that stays silent for Options.Silence is removed (RemoveSilent), and its
+// containers end. A server that was only paused finds that it was removed when it next renews its
+// lease, and gives up what was ended meanwhile (Options.Removed).
 //
 // There is no leader and no election. Work that one server must do for all is done by the holder
 // of a lock (Singleton).
@@ -26,7 +26,7 @@ import (
 // ErrNoMember means that no member has an id: it never joined, or it was removed.
 var ErrNoMember = errors.New("no such member")
 
-// Options are the parts of a Cluster. All but Removed and Lost functions are required.
+// Options are the parts of a Cluster. All but Removed are required.
 type Options struct {
 	Store   store.Members
 	Self    store.Member  // this server; its id must survive a restart
@@ -34,13 +34,10 @@ type Options struct {
 	Silence time.Duration // after which a silent member is removed
 	Log     *slog.Logger
 
-	// Removed is called when this server finds that it was removed, before it joins again. It
-	// must end everything that other servers may have ended meanwhile.
+	// Removed is called after this server has found that it was removed, and has joined again.
+	// It must give up everything that other servers have ended meanwhile. If it fails, it is
+	// called again.
 	Removed func(ctx context.Context) error
-
-	// Lost is called after this server has removed a member. If it fails, it is called again
-	// until it succeeds. A server that dies in between leaves it to Orphans of the others.
-	Lost func(ctx context.Context, id string) error
 }
 
 // A Cluster is the membership of one server. It is safe for concurrent use.
@@ -54,7 +51,8 @@ type Cluster struct {
 	mu      sync.Mutex
 	members map[string]store.Member // as last read
 	read    time.Time               // when members was read
-	lost    map[string]bool         // removed members for which Lost has not succeeded
+
+	removed bool // Removed has not succeeded since this server was removed; used by one goroutine
 }
 
 // Join makes this server a member and keeps it one until Close.
@@ -62,10 +60,7 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Removed == nil {
 		o.Removed = func(context.Context) error { return nil }
 	}
-	if o.Lost == nil {
-		o.Lost = func(context.Context, string) error { return nil }
-	}
-	c := &Cluster{Options: o, lost: map[string]bool{}}
+	c := &Cluster{Options: o}
 	if err := o.Store.JoinMember(ctx, o.Self, o.Lease); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
@@ -88,43 +83,38 @@ func (c *Cluster) Close(ctx context.Context) error {
 	return nil
 }
 
-// renewals renews the lease of this server and removes silent members until Close.
+// renewals renews the lease of this server until Close.
 func (c *Cluster) renewals() {
 	for backoff.Sleep(c.ctx, c.Lease/3) == nil {
-		if err := c.Renew(c.ctx); err != nil && c.ctx.Err() == nil {
+		if err := c.renew(c.ctx); err != nil && c.ctx.Err() == nil {
 			c.Log.Error("failed to renew the membership; will retry", "err", err)
 		}
 	}
 }
 
-// Renew renews the lease of this server now, reads the members, and removes those that have been
-// silent for too long.
-func (c *Cluster) Renew(ctx context.Context) error {
+// renew renews the lease of this server and reads the members.
+func (c *Cluster) renew(ctx context.Context) error {
 	err := c.Store.RenewMember(ctx, c.Self.ID, c.Lease)
 	if errors.Is(err, store.ErrNotFound) {
-		err = c.rejoin(ctx)
+		c.Log.Warn("another server has removed this one, which was silent for too long; giving up what was ended meanwhile")
+		c.removed = true
+		err = c.Store.JoinMember(ctx, c.Self, c.Lease)
 	}
 	if err != nil {
 		return fmt.Errorf("renew lease: %w", err)
 	}
-	if err := c.refresh(ctx); err != nil {
-		return err
+	if c.removed {
+		if err := c.Removed(ctx); err != nil {
+			return fmt.Errorf("give up what was ended: %w", err)
+		}
+		c.removed = false
 	}
-	return c.removeSilent(ctx)
-}
-
-// rejoin joins again after another server has removed this one.
-func (c *Cluster) rejoin(ctx context.Context) error {
-	c.Log.Warn("another server has removed this one, which was silent for too long; giving up what it kept")
-	if err := c.Removed(ctx); err != nil {
-		return fmt.Errorf("give up what was kept: %w", err)
-	}
-	return c.Store.JoinMember(ctx, c.Self, c.Lease)
+	return c.refresh(ctx)
 }
 
 // refresh reads the members.
 func (c *Cluster) refresh(ctx context.Context) error {
-	list, err := c.Store.Members(ctx)
+	list, err := c.Store.ListMembers(ctx)
 	if err != nil {
 		return fmt.Errorf("list members: %w", err)
 	}
@@ -138,32 +128,30 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	return nil
 }
 
-// removeSilent removes the members that have been silent for too long, and ends what they kept.
-func (c *Cluster) removeSilent(ctx context.Context) error {
-	c.mu.Lock()
-	members := c.members
-	c.mu.Unlock()
-	var errs []error
-	for id, m := range members {
-		if id == c.Self.ID || m.Silent < c.Silence {
+// RemoveSilent removes the members that have been silent for Options.Silence. From then on they
+// keep nothing. It returns their ids. One server at a time should call it.
+func (c *Cluster) RemoveSilent(ctx context.Context) (removed []string, err error) {
+	if err := c.refresh(ctx); err != nil {
+		return nil, err
+	}
+	for _, m := range c.Members() {
+		if m.ID == c.Self.ID || m.Silent < c.Silence {
 			continue
 		}
-		switch err := c.Store.RemoveMember(ctx, id, c.Silence); {
-		case err == nil:
-			c.Log.Warn("removed a server that has been silent for too long", "server", id, "address", m.Address, "silent", m.Silent.Round(time.Second))
-			c.lost[id] = true
-		case !errors.Is(err, store.ErrConflict) && !errors.Is(err, store.ErrNotFound):
-			errs = append(errs, fmt.Errorf("remove member %s: %w", id, err))
+		err := c.Store.RemoveMember(ctx, m.ID, c.Silence)
+		if errors.Is(err, store.ErrConflict) || errors.Is(err, store.ErrNotFound) {
+			continue // it has returned, or another server was faster
 		}
-	}
-	for id := range c.lost {
-		if err := c.Lost(ctx, id); err != nil {
-			errs = append(errs, fmt.Errorf("end what member %s kept: %w", id, err))
-			continue
+		if err != nil {
+			return removed, fmt.Errorf("remove member %s: %w", m.ID, err)
 		}
-		delete(c.lost, id)
+		c.Log.Warn("removed a server that has been silent for too long", "server", m.ID, "address", m.Address, "silent", m.Silent.Round(time.Second))
+		removed = append(removed, m.ID)
 	}
-	return errors.Join(errs...)
+	if len(removed) == 0 {
+		return nil, nil
+	}
+	return removed, c.refresh(ctx)
 }
 
 // Member returns a member, alive or silent. It returns ErrNoMember if there is none.

@@ -32,8 +32,8 @@ type Members interface {
 	// ErrNotFound if the member was removed: then another server has ended what it kept.
 	RenewMember(ctx context.Context, id string, lease time.Duration) error
 
-	// Members returns all members, by id.
-	Members(ctx context.Context) ([]Member, error)
+	// ListMembers returns all members, by id.
+	ListMembers(ctx context.Context) ([]Member, error)
 
 	// RemoveMember removes a member whose lease ended at least silent ago. It returns
 	// ErrConflict if the lease ended later or has not ended, and ErrNotFound if there is no

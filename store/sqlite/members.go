@@ -25,8 +25,8 @@ func (d accounts) RenewMember(ctx context.Context, id string, lease time.Duratio
 	})
 }
 
-func (d accounts) Members(ctx context.Context) ([]store.Member, error) {
-	rows, err := d.queries.Members(ctx)
+func (d accounts) ListMembers(ctx context.Context) ([]store.Member, error) {
+	rows, err := d.queries.ListMembers(ctx)
 	if err != nil {
 		return nil, d.wrap(err)
 	}

@@ -5,7 +5,7 @@ ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.ve
 -- name: RenewMember :execrows
 UPDATE members SET lease_until = sqlc.arg(until) WHERE id = sqlc.arg(id);
 
--- name: Members :many
+-- name: ListMembers :many
 SELECT id, address, version, lease_until FROM members ORDER BY id;
 
 -- name: RemoveMember :execrows

@@ -31,7 +31,7 @@ func Members(t *testing.T, open func(t *testing.T) store.Store) {
 
 func listMembers(t *testing.T, s store.Members) map[string]store.Member {
 	t.Helper()
-	list, err := s.Members(t.Context())
+	list, err := s.ListMembers(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}

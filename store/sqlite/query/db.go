@@ -204,6 +204,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.listKeysStmt, err = db.PrepareContext(ctx, listKeys); err != nil {
 		return nil, fmt.Errorf("error preparing query ListKeys: %w", err)
 	}
+	if q.listMembersStmt, err = db.PrepareContext(ctx, listMembers); err != nil {
+		return nil, fmt.Errorf("error preparing query ListMembers: %w", err)
+	}
 	if q.listObjectsAscendingStmt, err = db.PrepareContext(ctx, listObjectsAscending); err != nil {
 		return nil, fmt.Errorf("error preparing query ListObjectsAscending: %w", err)
 	}
@@ -215,9 +218,6 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.memberExistsStmt, err = db.PrepareContext(ctx, memberExists); err != nil {
 		return nil, fmt.Errorf("error preparing query MemberExists: %w", err)
-	}
-	if q.membersStmt, err = db.PrepareContext(ctx, members); err != nil {
-		return nil, fmt.Errorf("error preparing query Members: %w", err)
 	}
 	if q.nextEventStmt, err = db.PrepareContext(ctx, nextEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query NextEvent: %w", err)
@@ -605,6 +605,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing listKeysStmt: %w", cerr)
 		}
 	}
+	if q.listMembersStmt != nil {
+		if cerr := q.listMembersStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing listMembersStmt: %w", cerr)
+		}
+	}
 	if q.listObjectsAscendingStmt != nil {
 		if cerr := q.listObjectsAscendingStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listObjectsAscendingStmt: %w", cerr)
@@ -623,11 +628,6 @@ func (q *Queries) Close() error {
 	if q.memberExistsStmt != nil {
 		if cerr := q.memberExistsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing memberExistsStmt: %w", cerr)
-		}
-	}
-	if q.membersStmt != nil {
-		if cerr := q.membersStmt.Close(); cerr != nil {
-			err = fmt.Errorf("error closing membersStmt: %w", cerr)
 		}
 	}
 	if q.nextEventStmt != nil {
@@ -864,11 +864,11 @@ type Queries struct {
 	listFilesAscendingStmt       *sql.Stmt
 	listFilesDescendingStmt      *sql.Stmt
 	listKeysStmt                 *sql.Stmt
+	listMembersStmt              *sql.Stmt
 	listObjectsAscendingStmt     *sql.Stmt
 	listObjectsDescendingStmt    *sql.Stmt
 	markStmt                     *sql.Stmt
 	memberExistsStmt             *sql.Stmt
-	membersStmt                  *sql.Stmt
 	nextEventStmt                *sql.Stmt
 	objectOfKindStmt             *sql.Stmt
 	objectSizeStmt               *sql.Stmt
@@ -962,11 +962,11 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listFilesAscendingStmt:       q.listFilesAscendingStmt,
 		listFilesDescendingStmt:      q.listFilesDescendingStmt,
 		listKeysStmt:                 q.listKeysStmt,
+		listMembersStmt:              q.listMembersStmt,
 		listObjectsAscendingStmt:     q.listObjectsAscendingStmt,
 		listObjectsDescendingStmt:    q.listObjectsDescendingStmt,
 		markStmt:                     q.markStmt,
 		memberExistsStmt:             q.memberExistsStmt,
-		membersStmt:                  q.membersStmt,
 		nextEventStmt:                q.nextEventStmt,
 		objectOfKindStmt:             q.objectOfKindStmt,
 		objectSizeStmt:               q.objectSizeStmt,

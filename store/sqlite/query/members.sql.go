@@ -74,23 +74,12 @@ func (q *Queries) JoinMember(ctx context.Context, arg JoinMemberParams) error {
 	return err
 }
 
-const memberExists = `-- name: MemberExists :one
-SELECT count(*) FROM members WHERE id = ?
-`
-
-func (q *Queries) MemberExists(ctx context.Context, id string) (int64, error) {
-	row := q.queryRow(ctx, q.memberExistsStmt, memberExists, id)
-	var count int64
-	err := row.Scan(&count)
-	return count, err
-}
-
-const members = `-- name: Members :many
+const listMembers = `-- name: ListMembers :many
 SELECT id, address, version, lease_until FROM members ORDER BY id
 `
 
-func (q *Queries) Members(ctx context.Context) ([]Member, error) {
-	rows, err := q.query(ctx, q.membersStmt, members)
+func (q *Queries) ListMembers(ctx context.Context) ([]Member, error) {
+	rows, err := q.query(ctx, q.listMembersStmt, listMembers)
 	if err != nil {
 		return nil, err
 	}
@@ -115,6 +104,17 @@ func (q *Queries) Members(ctx context.Context) ([]Member, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const memberExists = `-- name: MemberExists :one
+SELECT count(*) FROM members WHERE id = ?
+`
+
+func (q *Queries) MemberExists(ctx context.Context, id string) (int64, error) {
+	row := q.queryRow(ctx, q.memberExistsStmt, memberExists, id)
+	var count int64
+	err := row.Scan(&count)
+	return count, err
 }
 
 const releaseLock = `-- name: ReleaseLock :exec

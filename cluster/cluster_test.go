@@ -1,0 +1,157 @@
+package cluster_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth/cluster"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+const lease = 300 * time.Millisecond
+
+func openStore(t *testing.T) *sqlite.DB {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { db.Close() })
+	return db
+}
+
+// join joins a server. leave ends its lease; it may be called again.
+func join(t *testing.T, st store.Members, id string, removed func(context.Context) error) (c *cluster.Cluster, leave func()) {
+	t.Helper()
+	c, err := cluster.Join(t.Context(), cluster.Options{Store: st, Self: store.Member{ID: id, Address: id + ":7000"},
+		Lease: lease, Silence: 2 * lease, Log: slog.New(slog.DiscardHandler), Removed: removed})
+	if err != nil {
+		t.Fatal(err)
+	}
+	leave = func() {
+		if err := c.Close(context.Background()); err != nil {
+			t.Errorf("Close: %v", err)
+		}
+	}
+	t.Cleanup(leave)
+	return c, leave
+}
+
+// until waits for a condition.
+func until(t *testing.T, what string, ok func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("timed out: %s", what)
+		}
+	}
+}
+
+func alive(t *testing.T, c *cluster.Cluster, id string) bool {
+	t.Helper()
+	m, err := c.Member(t.Context(), id)
+	if err != nil && !errors.Is(err, cluster.ErrNoMember) {
+		t.Fatal(err)
+	}
+	return err == nil && m.Alive()
+}
+
+// A server that leaves is silent at once, and is removed only after it has been silent for the
+// configured time. One that joins again is found.
+func TestMembership(t *testing.T) {
+	db := openStore(t)
+	a, _ := join(t, db, "a", nil)
+	_, leave := join(t, db, "b", nil)
+	until(t, "a sees b", func() bool { return alive(t, a, "b") })
+	leave()
+	until(t, "a sees that b has left", func() bool { return !alive(t, a, "b") })
+	if removed, err := a.RemoveSilent(t.Context()); err != nil || len(removed) > 0 {
+		t.Errorf("a server that has just left was removed: %v, %v", removed, err)
+	}
+	if m, err := a.Member(t.Context(), "b"); err != nil || m.Address != "b:7000" {
+		t.Errorf("a server that has just left: got %+v, %v", m, err)
+	}
+	until(t, "b is removed", func() bool {
+		removed, err := a.RemoveSilent(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Equal(removed, []string{"b"})
+	})
+	if _, err := a.Member(t.Context(), "b"); !errors.Is(err, cluster.ErrNoMember) {
+		t.Errorf("a removed server: got error %v", err)
+	}
+	join(t, db, "b", nil)
+	until(t, "a sees b again", func() bool { return alive(t, a, "b") })
+}
+
+// stalled is a store whose renewals do not arrive, as those of a paused server.
+type stalled struct {
+	store.Members
+	paused atomic.Bool
+}
+
+func (s *stalled) RenewMember(ctx context.Context, id string, lease time.Duration) error {
+	if s.paused.Load() {
+		return errors.New("paused")
+	}
+	return s.Members.RenewMember(ctx, id, lease)
+}
+
+// A server that was paused and removed gives up what it kept, and is a member again. If it cannot
+// give it up, it tries again.
+func TestRemovedServerReturns(t *testing.T) {
+	db := openStore(t)
+	a, _ := join(t, db, "a", nil)
+	st := &stalled{Members: db}
+	var calls atomic.Int64
+	join(t, st, "b", func(context.Context) error {
+		if calls.Add(1) == 1 {
+			return errors.New("the driver does not answer")
+		}
+		return nil
+	})
+	st.paused.Store(true)
+	until(t, "b is removed", func() bool {
+		removed, err := a.RemoveSilent(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		return slices.Contains(removed, "b")
+	})
+	st.paused.Store(false)
+	until(t, "b gives up what it kept", func() bool { return calls.Load() == 2 })
+	until(t, "b is a member again", func() bool { return alive(t, a, "b") })
+}
+
+// One server at a time does a singleton's work. When it leaves, another one continues.
+func TestSingleton(t *testing.T) {
+	db := openStore(t)
+	var working, started atomic.Int64
+	var who atomic.Value
+	leaves := map[string]func(){}
+	for _, id := range []string{"a", "b", "c"} {
+		c, leave := join(t, db, id, nil)
+		leaves[id] = leave
+		c.Singleton("sweep", func(ctx context.Context) {
+			if n := working.Add(1); n > 1 {
+				t.Errorf("%d servers do the work", n)
+			}
+			who.Store(id)
+			started.Add(1)
+			<-ctx.Done()
+			working.Add(-1)
+		})
+	}
+	for n := int64(1); n <= 3; n++ {
+		until(t, "a server starts the work", func() bool { return started.Load() == n })
+		leaves[who.Load().(string)]()
+	}
+}
