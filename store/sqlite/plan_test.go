@@ -10,7 +10,7 @@ import (
 
 // whole lists the queries that may scan a table: they return all of it, or it has one
 // row.
-var whole = map[string]bool{"ListKeys": true, "Mark": true, "Doomed": true}
+var whole = map[string]bool{"ListKeys": true, "ListMembers": true, "Mark": true, "Doomed": true}
 
 var (
 	name      = regexp.MustCompile(`(?m)^-- name: (\w+) :\w+\n`)
