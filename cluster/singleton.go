@@ -9,30 +9,39 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Singleton runs work on one server at a time until Close: on that which holds the lock name. The
-// context of work ends when the server cannot renew the lock before its lease ends, so another
-// server may already run the work when work returns late. work must therefore be safe to repeat.
-func (c *Cluster) Singleton(name string, work func(ctx context.Context)) {
+// Singleton runs work on one server at a time, on that which holds the lock name, until stop is
+// called, which waits for the work, or until Close. The context of work ends when the server
+// cannot renew the lock before its lease ends, so another server may already run the work when
+// work returns late. work must therefore be safe to repeat.
+func (c *Cluster) Singleton(name string, work func(ctx context.Context)) (stop func(context.Context) error) {
+	ctx, cancel := context.WithCancel(c.ctx)
+	done := make(chan struct{})
 	c.wg.Go(func() {
+		defer close(done)
 		for {
-			err := c.Store.Lock(c.ctx, name, c.Self.ID, c.Lease)
+			err := c.Store.Lock(ctx, name, c.Self.ID, c.Lease)
 			switch {
 			case err == nil:
 				c.Log.Debug("this server does the work of all", "work", name)
-				c.hold(name, work)
-			case !errors.Is(err, store.ErrConflict) && c.ctx.Err() == nil:
+				c.hold(ctx, name, work)
+			case !errors.Is(err, store.ErrConflict) && ctx.Err() == nil:
 				c.Log.Error("failed to acquire a lock; will retry", "lock", name, "err", err)
 			}
-			if backoff.Sleep(c.ctx, c.Lease/3) != nil {
+			if backoff.Sleep(ctx, c.Lease/3) != nil {
 				return
 			}
 		}
 	})
+	return func(context.Context) error {
+		cancel()
+		<-done
+		return nil
+	}
 }
 
 // hold runs work while it renews its lock.
-func (c *Cluster) hold(name string, work func(ctx context.Context)) {
-	ctx, cancel := context.WithCancel(c.ctx)
+func (c *Cluster) hold(ctx context.Context, name string, work func(ctx context.Context)) {
+	ctx, cancel := context.WithCancel(ctx)
 	done := make(chan struct{})
 	go func() {
 		defer close(done)

@@ -89,7 +89,13 @@ func (n *Node) dial(ctx context.Context, network, address string) (net.Conn, err
 }
 
 // RoundTrip sends a request to the member whose name is the host of its URL.
-func (n *Node) RoundTrip(r *http.Request) (*http.Response, error) { return n.client.RoundTrip(r) }
+func (n *Node) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := n.client.RoundTrip(r)
+	if err != nil {
+		return nil, fmt.Errorf("call another server: %w", err)
+	}
+	return resp, nil
+}
 
 // Serve serves requests of other servers on l until Close. The handler's request has the name of
 // the calling server, see Caller.
@@ -118,13 +124,16 @@ func (n *Node) Serve(l net.Listener, h http.Handler, log *slog.Logger) {
 
 // Close ends all connections to and from other servers.
 func (n *Node) Close() error {
-	var err error
-	if n.server != nil {
-		err = n.server.Close()
-		<-n.served
-	}
 	n.client.CloseIdleConnections()
-	return err
+	if n.server == nil {
+		return nil
+	}
+	err := n.server.Close()
+	<-n.served
+	if err != nil {
+		return fmt.Errorf("stop serving other servers: %w", err)
+	}
+	return nil
 }
 
 type callerKey struct{}

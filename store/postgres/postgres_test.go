@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -41,6 +42,36 @@ func open(t testing.TB, url string, opts postgres.Options) *postgres.DB {
 
 func TestConformance(t *testing.T) {
 	storetest.Run(t, func(t *testing.T) store.Store { return open(t, pgtest.URL(t), postgres.Options{}) })
+}
+
+func TestMembers(t *testing.T) {
+	storetest.Members(t, func(t *testing.T) store.Store { return open(t, pgtest.URL(t), postgres.Options{}) })
+}
+
+// Servers on one database wait for each other's locks, and see each other.
+func TestMembersOfServers(t *testing.T) {
+	url, keys := pgtest.URL(t), filepath.Join(t.TempDir(), "berth.keys")
+	a, b := open(t, url, postgres.Options{Keys: keys}), open(t, url, postgres.Options{Keys: keys})
+	for id, db := range map[string]*postgres.DB{"a": a, "b": b} {
+		if err := db.JoinMember(t.Context(), store.Member{ID: id}, time.Hour); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if list, err := b.ListMembers(t.Context()); err != nil || len(list) != 2 || !list[0].Alive() || !list[1].Alive() {
+		t.Errorf("got %+v, %v", list, err)
+	}
+	if err := a.Lock(t.Context(), "work", "a", time.Hour); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Lock(t.Context(), "work", "b", time.Hour); !errors.Is(err, store.ErrConflict) {
+		t.Errorf("a lock of another server: got %v, want a conflict", err)
+	}
+	if err := a.Unlock(t.Context(), "work", "a"); err != nil {
+		t.Fatal(err)
+	}
+	if err := b.Lock(t.Context(), "work", "b", time.Hour); err != nil {
+		t.Errorf("a lock that another server released: %v", err)
+	}
 }
 
 // exec runs a statement, and returns the first column of its first row.

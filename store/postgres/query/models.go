@@ -76,6 +76,19 @@ type Key struct {
 	ExpiresAt int64
 }
 
+type Lock struct {
+	Name       string
+	Owner      string
+	LeaseUntil int64
+}
+
+type Member struct {
+	ID         string
+	Address    string
+	Version    string
+	LeaseUntil int64
+}
+
 type Object struct {
 	Number    int64
 	Project   string
