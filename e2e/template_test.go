@@ -90,7 +90,13 @@ func tinyImage(t *testing.T, user string) v1.Image {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	return imageOf(t, buf.Bytes(), v1.Config{User: user, Env: []string{"PATH=/opt/tiny:/usr/bin:/bin", "GREETING=hello"}})
+}
+
+// imageOf returns an image of one layer, an archive.
+func imageOf(t *testing.T, layer []byte, config v1.Config) v1.Image {
+	t.Helper()
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil })
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +110,7 @@ func tinyImage(t *testing.T, user string) v1.Image {
 	}
 	c = c.DeepCopy()
 	c.OS, c.Architecture = "linux", runtime.GOARCH
-	c.Config = v1.Config{User: user, Env: []string{"PATH=/opt/tiny:/usr/bin:/bin", "GREETING=hello"}}
+	c.Config = config
 	if img, err = mutate.ConfigFile(img, c); err != nil {
 		t.Fatal(err)
 	}
@@ -163,6 +169,38 @@ func TestTemplates(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	})
+}
+
+// TestBusyBox runs commands in an image whose shell is BusyBox, as in Alpine's: it chooses what it does by the
+// name that it is called by.
+func TestBusyBox(t *testing.T) {
+	var buf bytes.Buffer
+	w := tar.NewWriter(&buf)
+	programs(t, w, "/bin/busybox")
+	for _, applet := range []string{"sh", "cat", "id", "env"} {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	archive, state := filepath.Join(t.TempDir(), "image.tar"), t.TempDir()
+	ref, err := name.NewTag("busybox:1")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := tarball.WriteToFile(archive, ref, imageOf(t, buf.Bytes(), v1.Config{Env: []string{"PATH=/bin"}})); err != nil {
+		t.Fatal(err)
+	}
+	if out, err := exec.Command(binary(t), "image", "load", "-i", archive, "--state", state).CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s := startServer(t, state, "containers:\n  pool: 0\n")
+	first, _ := s.answer(shellTask(fence("echo kept >f; export STEP=1; cd /tmp")))
+	if _, got := s.answer(after(first, shellTask(fence("echo $STEP; pwd", "cat /mnt/data/f; exit 3", "cat missing")))); len(got) != 3 || got[0] != "1\n/tmp\n" || got[1] != "kept\n" {
+		t.Errorf("got %q", got)
+	}
 }
 
 // startServer starts a server on a state directory with a configuration.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -152,7 +153,8 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 	if _, err := os.Stat(path); err != nil {
 		path, bash = "/bin/sh", false
 	}
-	cmd := &exec.Cmd{Path: path, Args: []string{"bash", "-c", s.state.script(c, before, bash)}, Dir: s.server.opts.WorkDir,
+	// BusyBox chooses what it does by the name that it is called by.
+	cmd := &exec.Cmd{Path: path, Args: []string{filepath.Base(path), "-c", s.state.script(c, before, bash)}, Dir: s.server.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if s.null != nil {
 		cmd.Stdin = s.null
