@@ -17,6 +17,9 @@ func (s *Server) announce(o Options, address string) {
 	}
 	s.log.Info("serving", "url", s.scheme()+"://"+address+"/v1", "models", strings.Join(models, " "), "driver", c.Driver, "template", name,
 		"keys", keys, "state", o.State, "version", o.Version)
+	for _, w := range c.Warnings() {
+		s.log.Warn("configuration is probably not as meant", "problem", w)
+	}
 	if missing != nil {
 		s.log.Warn("containers cannot start without a template", "template", c.Template, "next", templateCommand(), "err", missing)
 	}

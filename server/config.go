@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
+	"slices"
 	"time"
 
 	"go.yaml.in/yaml/v3"
@@ -250,48 +252,37 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 	return limits
 }
 
-// check validates what keyRules cannot express.
+// check validates what keyRules cannot express. It returns all errors that it finds.
 func (c *Config) check() error {
-	if err := errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses()); err != nil {
-		return err
-	}
-	if _, err := c.Budget.budget(); err != nil {
-		return err
-	}
-	for id, l := range c.Limits {
-		if err := l.Check(); err != nil {
-			return fmt.Errorf("limits.%s.%w", id, err)
+	_, err := c.Budget.budget()
+	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), err,
+		c.checkLimits(), c.checkCORS(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
+}
+
+func (c *Config) checkLimits() error {
+	var wrong []error
+	for _, id := range slices.Sorted(maps.Keys(c.Limits)) {
+		if err := c.Limits[id].Check(); err != nil {
+			wrong = append(wrong, fmt.Errorf("limits.%s.%w", id, err))
 		}
 		if id != defaultLimits && !project.ValidID(id) {
-			return fmt.Errorf("limits: %q is neither %s nor a project id", id, defaultLimits)
+			wrong = append(wrong, fmt.Errorf("limits.%s: %q is neither %s nor a project id", id, id, defaultLimits))
 		}
 	}
-	if err := c.checkCORS(); err != nil {
-		return err
-	}
-	if err := c.checkPreview(); err != nil {
-		return err
-	}
-	if err := c.WebSearch.check(); err != nil {
-		return err
-	}
-	return c.checkModels()
+	return errors.Join(wrong...)
 }
 
 // Verify checks what a server needs at its start besides the state directory: keys in the
-// environment and certificate files.
+// environment and certificate files. It returns all errors that it finds.
 func (c *Config) Verify() error {
-	if _, err := newRouting(c, nil, slog.New(slog.DiscardHandler)); err != nil {
-		return err
-	}
-	if _, err := c.WebSearch.options(slog.New(slog.DiscardHandler)); err != nil {
-		return c.in(err)
-	}
+	_, err := newRouting(c, nil, slog.New(slog.DiscardHandler))
+	wrong := []error{err}
+	_, err = c.WebSearch.options(slog.New(slog.DiscardHandler))
+	wrong = append(wrong, err)
 	if c.Server.TLS.CertFile != "" {
-		if _, err := readCertificate(c.Server.TLS); err != nil {
-			return c.in(err)
-		}
+		_, err := readCertificate(c.Server.TLS)
+		wrong = append(wrong, err)
 	}
-	_, err := c.Containers.Network.options()
-	return c.in(err)
+	_, err = c.Containers.Network.options()
+	return c.problems(nil, errors.Join(append(wrong, err)...))
 }

@@ -14,10 +14,20 @@ import (
 )
 
 // A keyReader validates the keys of a configuration before they are decoded: each must be known
-// and have an allowed value of its type. It notes the line of each key and element.
+// and have an allowed value of its type. It notes the line of each key and element, and replaces each
+// value that it refuses by null.
 type keyReader struct {
-	lines map[string]int // by name
-	depth int
+	lines    map[string]int // by name
+	problems *[]error
+	depth    int
+}
+
+// fail notes an error about a node, unless it is nil.
+func (r keyReader) fail(n *yaml.Node, err error) {
+	if err != nil {
+		*r.problems = append(*r.problems, err)
+		*n = yaml.Node{Kind: yaml.ScalarNode, Tag: "!!null", Line: n.Line, Column: n.Column}
+	}
 }
 
 // A keyError is an error at a line of a configuration file.
@@ -27,6 +37,9 @@ type keyError struct {
 }
 
 func (e *keyError) Error() string { return e.problem }
+
+// unknownKey is the beginning of the error for an unknown key.
+const unknownKey = "unknown key "
 
 // maxDepth bounds aliases that contain themselves.
 const maxDepth = 64
@@ -58,87 +71,87 @@ var (
 	lineNumber      = regexp.MustCompile(`^(yaml: )?(unmarshal errors:\s*)?line \d+: `)
 )
 
-// check returns an error unless a node is a valid value of type t.
-func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) error {
+// check checks that a node is a valid value of type t.
+func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) {
 	if r.depth++; r.depth > maxDepth {
-		return r.wrong(n, at, "is nested too deeply")
+		r.fail(n, wrong(n, at, "is nested too deeply"))
+		return
 	}
 	switch {
 	case n.Kind == yaml.AliasNode:
-		return r.check(n.Alias, t, at)
+		r.check(n.Alias, t, at)
+		return
 	case n.Kind == yaml.ScalarNode && n.ShortTag() == "!!null":
-		return nil
+		return
 	case reflect.PointerTo(t).Implements(unmarshalerType):
-		return r.scalar(n, t, at)
+		r.fail(n, scalarError(n, t, at))
+		return
 	}
 	switch t.Kind() {
 	case reflect.Pointer:
-		return r.check(n, t.Elem(), at)
+		r.check(n, t.Elem(), at)
 	case reflect.Struct, reflect.Map:
-		return r.mapping(n, t, at)
+		r.mapping(n, t, at)
 	case reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			return r.wrong(n, at, "must be a list, such as [a, b]")
+			r.fail(n, wrong(n, at, "must be a list, such as [a, b]"))
+			return
 		}
 		for i, e := range n.Content {
 			at := at.element(fmt.Sprintf("[%d]", i))
 			r.lines[at.name] = e.Line
-			if err := r.check(e, t.Elem(), at); err != nil {
-				return err
-			}
+			r.check(e, t.Elem(), at)
 		}
-		return nil
+	default:
+		r.fail(n, scalarError(n, t, at))
 	}
-	return r.scalar(n, t, at)
 }
 
-func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) error {
+func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) {
 	if n.Kind != yaml.MappingNode {
-		return r.wrong(n, at, "must be a mapping with keys below it")
+		r.fail(n, wrong(n, at, "must be a mapping with keys below it"))
+		return
 	}
 	var fields map[string]reflect.Type
 	if t.Kind() == reflect.Struct {
 		fields = keysOf(t)
 	}
 	seen := map[string]int{}
+	var valid []*yaml.Node
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		k, v := n.Content[i], n.Content[i+1]
 		if first, twice := seen[k.Value]; twice {
-			return &keyError{k.Line, fmt.Sprintf("%s appears twice, first on line %d", at.key(k.Value).name, first)}
+			r.fail(v, &keyError{k.Line, fmt.Sprintf("%s appears twice, first on line %d", at.key(k.Value).name, first)})
+			continue
 		}
 		seen[k.Value] = k.Line
+		valid = append(valid, k, v)
 		if k.ShortTag() == "!!merge" {
-			if err := r.merged(v, t, at); err != nil {
-				return err
-			}
+			r.merged(v, t, at)
 			continue
 		}
 		of, below := reflect.Type(nil), at.key(k.Value)
 		if fields == nil {
 			of, below = t.Elem(), at.element("."+k.Value)
 		} else if of = fields[k.Value]; of == nil {
-			return &keyError{k.Line, fmt.Sprintf("unknown key %s; %s", below.name, similarKey(k.Value, fields, at.name == ""))}
+			r.fail(v, &keyError{k.Line, fmt.Sprintf(unknownKey+"%s; %s", below.name, similarKey(k.Value, fields, at.name == ""))})
+			continue
 		}
 		r.lines[below.name] = k.Line
-		if err := r.check(v, of, below); err != nil {
-			return err
-		}
+		r.check(v, of, below)
 	}
-	return nil
+	n.Content = valid
 }
 
 // merged checks the mappings of a merge key.
-func (r keyReader) merged(v *yaml.Node, t reflect.Type, at keyPath) error {
+func (r keyReader) merged(v *yaml.Node, t reflect.Type, at keyPath) {
 	all := []*yaml.Node{v}
 	if v.Kind == yaml.SequenceNode {
 		all = v.Content
 	}
 	for _, m := range all {
-		if err := r.check(m, t, at); err != nil {
-			return err
-		}
+		r.check(m, t, at)
 	}
-	return nil
 }
 
 // keysOf returns the keys of a struct with their types.
@@ -158,27 +171,27 @@ func keysOf(t reflect.Type) map[string]reflect.Type {
 	return keys
 }
 
-// scalar checks a single value against its type and its rule.
-func (r keyReader) scalar(n *yaml.Node, t reflect.Type, at keyPath) error {
+// scalarError returns an error unless a node is a single value of its type that its rule allows.
+func scalarError(n *yaml.Node, t reflect.Type, at keyPath) error {
 	if n.Kind != yaml.ScalarNode {
-		return r.wrong(n, at, "must be a single value")
+		return wrong(n, at, "must be a single value")
 	}
 	if (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !reflect.PointerTo(t).Implements(unmarshalerType) && t != durationType && n.ShortTag() == "!!float" { // yaml would truncate it
-		return r.wrong(n, at, "must be a whole number")
+		return wrong(n, at, "must be a whole number")
 	}
 	v := reflect.New(t)
 	if err := n.Decode(v.Interface()); err != nil {
-		return r.unreadable(n, t, at, err)
+		return unreadable(n, t, at, err)
 	}
 	rule := keyRules[at.rule]
 	if rule.allows != "" && !rule.allowed(v.Elem()) {
-		return r.wrong(n, at, "must be "+rule.allows)
+		return wrong(n, at, "must be "+rule.allows)
 	}
 	return nil
 }
 
 // unreadable returns the error for a value that does not parse as its type.
-func (r keyReader) unreadable(n *yaml.Node, t reflect.Type, at keyPath, err error) error {
+func unreadable(n *yaml.Node, t reflect.Type, at keyPath, err error) error {
 	switch {
 	case reflect.PointerTo(t).Implements(unmarshalerType) || reflect.PointerTo(t).Implements(textType):
 		return &keyError{n.Line, at.name + ": " + lineNumber.ReplaceAllString(err.Error(), "")}
@@ -186,18 +199,19 @@ func (r keyReader) unreadable(n *yaml.Node, t reflect.Type, at keyPath, err erro
 		if _, err := strconv.ParseFloat(n.Value, 64); err == nil {
 			return &keyError{n.Line, fmt.Sprintf("%s: %s needs a unit, such as %sm", at.name, n.Value, n.Value)}
 		}
-		return r.wrong(n, at, "must be a duration, such as 90s, 20m or 12h")
+		return wrong(n, at, "must be a duration, such as 90s, 20m or 12h")
 	case t.Kind() == reflect.Bool:
-		return r.wrong(n, at, "must be true or false")
+		return wrong(n, at, "must be true or false")
 	case t.Kind() == reflect.Float64:
-		return r.wrong(n, at, "must be a number")
+		return wrong(n, at, "must be a number")
 	case t.Kind() == reflect.Int || t.Kind() == reflect.Int64:
-		return r.wrong(n, at, "must be a whole number")
+		return wrong(n, at, "must be a whole number")
 	}
-	return r.wrong(n, at, "must be text")
+	return wrong(n, at, "must be text")
 }
 
-func (keyReader) wrong(n *yaml.Node, at keyPath, problem string) error {
+// wrong returns the error for a node that is not what its key needs.
+func wrong(n *yaml.Node, at keyPath, problem string) error {
 	where := at.name
 	if where == "" {
 		where = "the configuration"

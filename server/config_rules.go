@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"maps"
 	"slices"
@@ -105,6 +106,7 @@ var keyRules = map[string]keyRule{
 
 // checkTogether checks keys whose values depend on each other.
 func (c *Config) checkTogether() error {
+	var wrong []error
 	k, s := c.Containers, c.Shell
 	for _, p := range []struct {
 		less, more string
@@ -114,18 +116,18 @@ func (c *Config) checkTogether() error {
 		{"shell.timeout", "shell.max_timeout", s.Timeout, s.MaxTimeout},
 	} {
 		if p.a > p.b {
-			return fmt.Errorf("%s (%s) must not exceed %s (%s)", p.less, short(p.a), p.more, short(p.b))
+			wrong = append(wrong, fmt.Errorf("%s (%s) must not exceed %s (%s)", p.less, short(p.a), p.more, short(p.b)))
 		}
 	}
 	for name, d := range map[string]time.Duration{"containers.idle": k.Idle, "containers.max_idle": k.MaxIdle} {
 		if d%time.Minute != 0 {
-			return fmt.Errorf("%s: %q must be whole minutes", name, short(d))
+			wrong = append(wrong, fmt.Errorf("%s: %q must be whole minutes", name, short(d)))
 		}
 	}
 	if d := c.Disk; d.Low != nil && d.Critical != nil && *d.Critical > *d.Low {
-		return fmt.Errorf("disk.critical (%s) must not exceed disk.low (%s)", d.Critical, d.Low)
+		wrong = append(wrong, fmt.Errorf("disk.critical (%s) must not exceed disk.low (%s)", d.Critical, d.Low))
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 // short formats a duration without zero minutes and seconds.

@@ -119,7 +119,7 @@ func TestRefusedValues(t *testing.T) {
 		"foo: 1":                                         `berth.yaml:1: unknown key foo; known here: batches, budget,`,
 		"- a":                                            `the configuration must be a mapping with keys below it`,
 		"driver: gvisor\ndriver: docker":                 `berth.yaml:2: driver appears twice, first on line 1`,
-		"driver: [":                                      `berth.yaml:1: invalid YAML: did not find`,
+		"driver: [":                                      `berth.yaml:1: invalid YAML: a value is missing, or a bracket`,
 		"x: &x [*x]":                                     `unknown key x`,
 		"models: &x [*x]":                                `must be a mapping with keys below it`,
 		"limits: {proj_a: {containers: 1, storage: no}}": `limits.proj_a.storage: "no" is not a number, a size such as 10g, or none`,

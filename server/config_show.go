@@ -124,21 +124,31 @@ func (s *shower) value(key string, v reflect.Value, name string, indent int, set
 	}
 	switch v.Kind() {
 	case reflect.Struct:
-		s.line(indent, key, "")
-		s.fields(v, name, indent+1, set)
+		s.section(indent, key, func() { s.fields(v, name, indent+1, set) })
 	case reflect.Map:
 		if v.Len() == 0 {
 			s.line(indent, key+" {}", name)
 			return
 		}
-		s.line(indent, key, "")
 		keys := v.MapKeys()
 		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
-		for _, k := range keys {
-			s.value(quote(k.String())+":", v.MapIndex(k), name+"."+k.String(), indent+1, true)
-		}
+		s.section(indent, key, func() {
+			for _, k := range keys {
+				s.value(quote(k.String())+":", v.MapIndex(k), name+"."+k.String(), indent+1, true)
+			}
+		})
 	case reflect.Slice:
 		s.list(key, v, name, indent)
+	}
+}
+
+// section writes a key and the lines below it, or nothing if there are none.
+func (s *shower) section(indent int, key string, below func()) {
+	before := s.out.Len()
+	s.line(indent, key, "")
+	head := s.out.Len()
+	if below(); s.out.Len() == head {
+		s.out.Truncate(before)
 	}
 }
 

@@ -10,19 +10,24 @@ import (
 // similarKey returns advice for an unknown key: a similar one, for a key at the top one of the same
 // name in a section, or all that are known here.
 func similarKey(name string, known map[string]reflect.Type, top bool) string {
-	best, distance := "", len(name)/3+1
-	for _, k := range slices.Sorted(maps.Keys(known)) {
-		if d := editDistance(name, k); d < distance {
-			best, distance = k, d
-		}
-	}
-	if best != "" {
+	if best := mostSimilar(name, slices.Collect(maps.Keys(known))); best != "" {
 		return "did you mean " + best + "?"
 	}
 	if elsewhere := keysNamed(name); top && len(elsewhere) > 0 {
 		return "did you mean " + strings.Join(elsewhere, " or ") + "?"
 	}
 	return "known here: " + strings.Join(slices.Sorted(maps.Keys(known)), ", ")
+}
+
+// mostSimilar returns the most similar of the known names, or "" if none is.
+func mostSimilar(name string, known []string) (best string) {
+	distance := len(name)/3 + 1
+	for _, k := range slices.Sorted(slices.Values(known)) {
+		if d := editDistance(name, k); d < distance {
+			best, distance = k, d
+		}
+	}
+	return best
 }
 
 // keysNamed returns the keys outside lists and maps whose last part is name.

@@ -126,9 +126,10 @@ func (c *Config) File() string { return c.path }
 // that no variable sets are the defaults.
 func LoadConfig(path string) (*Config, error) { return Load(Sources{Path: path}) }
 
-// Load reads a configuration. Its errors name the file and line, the variable or the flag, the key,
-// and what is allowed.
+// Load reads a configuration. Its error has a line for each invalid value, which names the file and
+// line, the variable or the flag, the key, and what is allowed.
 func Load(from Sources) (*Config, error) {
+	var unreadable []error
 	c := defaultConfig()
 	c.path, c.origins = from.Path, map[string]origin{}
 	if from.Path != "" {
@@ -136,91 +137,76 @@ func Load(from Sources) (*Config, error) {
 		if err != nil {
 			return nil, fmt.Errorf("read configuration: %w", err)
 		}
-		if err := c.decode(text); err != nil {
-			return nil, c.in(err)
-		}
+		unreadable = c.decode(text)
 	}
 	for _, s := range Settings {
 		if value := os.Getenv(s.Variable()); value != "" {
-			if err := c.set(s.Key, value, origin{name: s.Variable()}); err != nil {
-				return nil, err
-			}
+			unreadable = append(unreadable, c.set(s.Key, value, origin{name: s.Variable()})...)
 		}
 		if value, set := from.Flags[s.Flag]; set {
-			if err := c.set(s.Key, value, origin{name: "--" + s.Flag}); err != nil {
-				return nil, err
-			}
+			unreadable = append(unreadable, c.set(s.Key, value, origin{name: "--" + s.Flag})...)
 		}
 	}
 	if _, set := c.origins["shell.timeout"]; !set {
 		c.Shell.Timeout = min(c.Shell.Timeout, c.Shell.MaxTimeout)
 	}
-	if err := c.check(); err != nil {
-		return nil, c.in(err)
+	if err := c.problems(unreadable, c.check()); err != nil {
+		return nil, err
 	}
 	return c, nil
 }
 
 // set sets a key to the text of a variable or a flag.
-func (c *Config) set(key, value string, from origin) error {
+func (c *Config) set(key, value string, from origin) []error {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 	parts := strings.Split(key, ".")
 	for i := len(parts) - 1; i >= 0; i-- {
 		n = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: parts[i]}, n}}
 	}
 	c.origins[key] = from
-	if err := (keyReader{lines: map[string]int{}}).check(n, reflect.TypeFor[Config](), keyPath{}); err != nil {
-		return c.in(err)
+	r := keyReader{lines: map[string]int{}, problems: new([]error)}
+	r.check(n, reflect.TypeFor[Config](), keyPath{})
+	if len(*r.problems) == 0 {
+		r.fail(n, c.in(n.Decode(c)))
 	}
-	return c.in(n.Decode(c))
+	var located []error // while the origin is that of this value
+	for _, err := range *r.problems {
+		located = append(located, c.in(err))
+	}
+	return located
 }
 
 var (
-	yamlLine = regexp.MustCompile(`^(?:yaml: )?line (\d+): `)
 	keyStart = regexp.MustCompile(`^[a-z_]+(?:\.[A-Za-z0-9_-]+|\[\d+\])*`)
 	keyEnd   = regexp.MustCompile(`(?:\.[A-Za-z0-9_-]+|\[\d+\])$`)
 )
 
-// decode parses the text of a file. Its errors name keys.
-func (c *Config) decode(text []byte) error {
+// decode parses the text of a file. Its errors name keys. The values of other keys are set.
+func (c *Config) decode(text []byte) []error {
 	var document, second yaml.Node
 	d := yaml.NewDecoder(bytes.NewReader(text))
 	if err := d.Decode(&document); errors.Is(err, io.EOF) {
 		return nil // empty, or comments only
 	} else if err != nil {
-		return invalidYAML(err)
+		return []error{invalidYAML(err, text)}
 	}
 	if err := d.Decode(&second); err == nil {
-		return &keyError{max(second.Line, 1), "a second YAML document begins here; put all keys into one, without a line ---"}
+		return []error{&keyError{max(second.Line, 1), "a second YAML document begins here; put all keys into one, without a line ---"}}
 	} else if !errors.Is(err, io.EOF) {
-		return invalidYAML(err)
+		return []error{invalidYAML(err, text)}
 	}
 	if len(document.Content) == 0 {
 		return nil
 	}
-	lines := map[string]int{}
-	err := (keyReader{lines: lines}).check(document.Content[0], reflect.TypeFor[Config](), keyPath{})
-	for key, line := range lines {
+	r := keyReader{lines: map[string]int{}, problems: new([]error)}
+	r.check(document.Content[0], reflect.TypeFor[Config](), keyPath{})
+	for key, line := range r.lines {
 		c.origins[key] = origin{c.path, line}
 	}
-	if err != nil {
-		return err
+	if err := document.Decode(c); err != nil && len(*r.problems) == 0 {
+		return []error{fmt.Errorf("invalid configuration: %w", err)}
 	}
-	if err := document.Decode(c); err != nil {
-		return fmt.Errorf("invalid configuration: %w", err)
-	}
-	return nil
-}
-
-// invalidYAML returns the parser's error with its line.
-func invalidYAML(err error) error {
-	text := strings.TrimPrefix(err.Error(), "yaml: ")
-	line := 1
-	if m := yamlLine.FindStringSubmatch(text); m != nil {
-		line, _ = strconv.Atoi(m[1])
-		text = text[len(m[0]):]
-	}
-	return &keyError{line, "invalid YAML: " + text}
+	return *r.problems
 }
 
 // in adds to an error where the key was set with which the error begins.
@@ -235,14 +221,18 @@ func (c *Config) in(err error) error {
 		}
 		return errors.Join(located...)
 	}
-	if k, ok := errors.AsType[*keyError](err); ok && k.line > 0 {
-		return fmt.Errorf("%s: %w", origin{c.path, k.line}, err)
+	if _, placed := errors.AsType[*placedError](err); placed {
+		return err
 	}
-	for key := keyStart.FindString(err.Error()); key != ""; {
+	begins := keyOf(err)
+	if k, ok := errors.AsType[*keyError](err); ok && k.line > 0 {
+		return &placedError{fmt.Errorf("%s: %w", origin{c.path, k.line}, err), begins, k.line}
+	}
+	for key := begins; key != ""; {
 		if o, set := c.origins[key]; set && o.line == 0 { // a variable or a flag stands for the key
-			return errors.New(o.name + strings.TrimPrefix(err.Error(), key))
+			return &placedError{errors.New(o.name + strings.TrimPrefix(err.Error(), key)), begins, 0}
 		} else if set {
-			return fmt.Errorf("%s: %w", o, err)
+			return &placedError{fmt.Errorf("%s: %w", o, err), begins, o.line}
 		}
 		parent := keyEnd.ReplaceAllString(key, "")
 		if parent == key {
@@ -258,6 +248,7 @@ func (c *Config) in(err error) error {
 
 // checkAddresses checks the addresses to listen on.
 func (c *Config) checkAddresses() error {
+	var wrong []error
 	for _, a := range []struct{ key, address string }{{"server.listen", c.Server.Listen}, {"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}, {"server.tls.acme.listen", c.Server.TLS.ACME.Listen}} {
 		if a.address == "" && a.key != "server.listen" {
 			continue
@@ -267,11 +258,10 @@ func (c *Config) checkAddresses() error {
 			if _, err := strconv.ParseUint(a.address, 10, 16); err == nil {
 				example = "127.0.0.1:" + a.address
 			}
-			return fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", a.key, a.address, example)
+			wrong = append(wrong, fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", a.key, a.address, example))
+		} else if a.key == "pprof.listen" && !isLoopback(a.address) {
+			wrong = append(wrong, fmt.Errorf("pprof.listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", a.address))
 		}
 	}
-	if c.Pprof.Listen != "" && !isLoopback(c.Pprof.Listen) {
-		return fmt.Errorf("pprof.listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", c.Pprof.Listen)
-	}
-	return nil
+	return errors.Join(wrong...)
 }

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"errors"
 	"fmt"
 	"net/url"
 	"strings"
@@ -15,6 +16,7 @@ type CORSConfig struct {
 
 // checkCORS converts origins to the form in which browsers send them, and checks them.
 func (c *Config) checkCORS() error {
+	var wrong []error
 	for i, origin := range c.CORS.Origins {
 		if origin == "*" {
 			if len(c.CORS.Origins) > 1 {
@@ -24,12 +26,13 @@ func (c *Config) checkCORS() error {
 		}
 		u, err := url.Parse(strings.ToLower(origin))
 		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.Contains(u.Host, "*") || u.Scheme+"://"+u.Host != strings.ToLower(origin) {
-			return fmt.Errorf("cors.origins[%d]: %q is not an origin such as https://app.example", i, origin)
+			wrong = append(wrong, fmt.Errorf("cors.origins[%d]: %q is not an origin such as https://app.example", i, origin))
+			continue
 		}
 		if port := u.Port(); u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {
 			u.Host = strings.TrimSuffix(u.Host, ":"+port) // as browsers do
 		}
 		c.CORS.Origins[i] = u.Scheme + "://" + u.Host
 	}
-	return nil
+	return errors.Join(wrong...)
 }

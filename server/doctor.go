@@ -55,7 +55,7 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 	if err != nil {
 		return append(all, Finding{What: "configuration", Detail: err.Error()})
 	}
-	all = append(all, Finding{What: "configuration", OK: true, Detail: "driver " + c.Driver + ", template " + c.Template})
+	all = append(all, Finding{What: "configuration", OK: true, Detail: "driver " + c.Driver + ", template " + c.Template, Advice: strings.Join(c.Warnings(), "\n")})
 	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
 		all = append(all, Finding{What: "mmdebstrap", OK: true, Detail: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
 	}

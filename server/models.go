@@ -3,6 +3,7 @@ package server
 import (
 	"cmp"
 	"crypto/sha256"
+	"errors"
 	"fmt"
 	"log/slog"
 	"maps"
@@ -73,15 +74,17 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 }
 
 // route returns the routes of models, and the upstreams, sorted by name. Those among open are not
-// opened again.
+// opened again. The error names all upstreams and models that are wrong.
 func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upstream) (*model.Router, []*balance.Upstream, error) {
 	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
 	var all []*balance.Upstream
+	var wrong []error
 	named := map[string]*balance.Upstream{}
 	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
 		u, err := r.open(config.Upstreams[name], name, false, open)
 		if err != nil {
-			return nil, nil, config.in(fmt.Errorf("upstreams.%s%w", name, err))
+			wrong = append(wrong, config.in(fmt.Errorf("upstreams.%s%w", name, err)))
+			continue
 		}
 		named[name] = u
 		all = append(all, u)
@@ -95,17 +98,25 @@ func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upst
 		if len(m.Upstreams) == 0 {
 			u, err := r.open(m.own(), m.Match, true, open)
 			if err != nil {
-				return nil, nil, config.modelError(i, err)
+				wrong = append(wrong, config.modelError(i, err))
+				continue
 			}
 			named[""] = u
 			all = append(all, u)
 		}
+		if len(wrong) > 0 { // its upstreams may be missing
+			continue
+		}
 		group, err := m.group(named, r.log)
 		if err != nil {
-			return nil, nil, config.modelError(i, fmt.Errorf(": %w", err))
+			wrong = append(wrong, config.modelError(i, fmt.Errorf(": %w", err)))
+			continue
 		}
 		rules = append(rules, model.Rule{Match: m.Match, Provider: group, Window: m.ContextWindow,
 			About: berth.ModelBerth{Provider: m.kind(config), Modalities: m.Modalities, Tools: m.Tools}})
+	}
+	if len(wrong) > 0 {
+		return nil, nil, errors.Join(wrong...)
 	}
 	for _, rule := range rules {
 		r.patterns = append(r.patterns, rule.Match)

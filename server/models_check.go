@@ -16,30 +16,33 @@ var modalities = []string{"text", "image", "file", "audio"}
 
 var currencyCode = regexp.MustCompile(`^[a-z]{3}$`)
 
-// checkModels validates upstreams and models, and sets the default currency.
+// checkModels validates upstreams and models, and sets the default currency. It returns all errors
+// that it finds.
 func (c *Config) checkModels() error {
+	var wrong []error
 	c.Currency = strings.ToLower(cmp.Or(c.Currency, "usd"))
 	if !currencyCode.MatchString(c.Currency) {
-		return fmt.Errorf("currency: %q is not a code of three letters", c.Currency)
+		wrong = append(wrong, fmt.Errorf("currency: %q is not a code of three letters", c.Currency))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		u := c.Upstreams[name]
-		if !upstreamName.MatchString(name) {
-			return fmt.Errorf("upstreams: %q is not a name of lower case letters, digits, - and _", name)
-		}
-		if u == nil || u.BaseURL == "" && u.provider() == providerChat {
-			return fmt.Errorf("upstreams.%s needs base_url, or a provider that has one", name)
-		}
-		if err := u.check(); err != nil {
-			return fmt.Errorf("upstreams.%s%w", name, err)
+		switch {
+		case !upstreamName.MatchString(name):
+			wrong = append(wrong, fmt.Errorf("upstreams: %q is not a name of lower case letters, digits, - and _", name))
+		case u == nil || u.BaseURL == "" && u.provider() == providerChat:
+			wrong = append(wrong, fmt.Errorf("upstreams.%s needs base_url, or a provider that has one", name))
+		default:
+			if err := u.check(); err != nil {
+				wrong = append(wrong, fmt.Errorf("upstreams.%s%w", name, err))
+			}
 		}
 	}
 	for i := range c.Models {
 		if err := c.checkModel(&c.Models[i]); err != nil {
-			return fmt.Errorf("models[%d]%w", i, err)
+			wrong = append(wrong, fmt.Errorf("models[%d]%w", i, err))
 		}
 	}
-	return nil
+	return errors.Join(wrong...)
 }
 
 func (c *Config) checkModel(m *ModelConfig) error {

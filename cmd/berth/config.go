@@ -26,7 +26,8 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration as berth serve does",
 		Long: `Check a configuration as berth serve does at its start: the file, the environment
-variables that it names or that set its keys, and the files of certificates. Start nothing.`,
+variables that it names or that set its keys, and the files of certificates. Start nothing.
+Report all errors, and warn about what is allowed but probably not meant.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadConfig(cmd, args...)
@@ -35,6 +36,9 @@ variables that it names or that set its keys, and the files of certificates. Sta
 			}
 			if err != nil {
 				return err
+			}
+			for _, w := range c.Warnings() {
+				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			valid := "the configuration is valid"
 			if c.File() == "" {

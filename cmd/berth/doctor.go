@@ -130,10 +130,15 @@ func report(w io.Writer, findings []server.Finding, asJSON bool) error {
 		case f.Advice != "":
 			mark = "note"
 		}
-		fmt.Fprintf(w, "%s  %-14s %s\n", mark, f.What, f.Detail)
+		fmt.Fprintf(w, "%s  %-14s %s\n", mark, f.What, indented(f.Detail))
 		if f.Advice != "" {
-			fmt.Fprintf(w, "      %-14s %s\n", "", f.Advice)
+			fmt.Fprintf(w, "      %-14s %s\n", "", indented(f.Advice))
 		}
 	}
 	return nil
+}
+
+// indented indents further lines of a finding.
+func indented(text string) string {
+	return strings.ReplaceAll(text, "\n", "\n"+strings.Repeat(" ", 21))
 }

@@ -1,0 +1,84 @@
+package server
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// maxProblems bounds the reported errors of a configuration.
+const maxProblems = 20
+
+// A placedError is an error that says where its key was set.
+type placedError struct {
+	error
+	key  string // with which the error without the place begins
+	line int    // 0 for a variable or a flag
+}
+
+func (e *placedError) Unwrap() error { return e.error }
+
+// problems returns all errors of a configuration as one, in the order of their lines: those of values
+// that could not be read, and those of the values themselves. It leaves out those that may follow from
+// a value that could not be read, because it stands in the same section.
+func (c *Config) problems(unreadable []error, invalid error) error {
+	sections := map[string]bool{}
+	var found []error
+	for _, err := range unreadable {
+		sections[sectionOf(err)] = true
+		found = append(found, c.in(err))
+	}
+	for _, err := range eachError(invalid) {
+		if !sections[sectionOf(err)] {
+			found = append(found, c.in(err))
+		}
+	}
+	slices.SortStableFunc(found, func(a, b error) int { return lineOf(a) - lineOf(b) })
+	if len(found) > maxProblems {
+		found = append(found[:maxProblems], fmt.Errorf("and %d more", len(found)-maxProblems))
+	}
+	return errors.Join(found...)
+}
+
+// eachError returns the errors that errors.Join has joined.
+func eachError(err error) (all []error) {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok {
+		return []error{err}
+	}
+	for _, e := range joined.Unwrap() {
+		all = append(all, eachError(e)...)
+	}
+	return all
+}
+
+// sectionOf returns the section of the key that an error begins with. Models name upstreams, so both
+// are one section.
+func sectionOf(err error) string {
+	key := keyOf(err)
+	section, _, _ := strings.Cut(key, ".")
+	section, _, _ = strings.Cut(section, "[")
+	if section == "upstreams" {
+		return "models"
+	}
+	return section
+}
+
+// keyOf returns the key that an error begins with.
+func keyOf(err error) string {
+	if p, ok := errors.AsType[*placedError](err); ok {
+		return p.key
+	}
+	return keyStart.FindString(strings.TrimPrefix(err.Error(), unknownKey))
+}
+
+func lineOf(err error) int {
+	if p, ok := errors.AsType[*placedError](err); ok {
+		return p.line
+	}
+	return 0
+}

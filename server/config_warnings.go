@@ -1,0 +1,122 @@
+package server
+
+import (
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// variables are the environment variables of Berth's programs that do not set a key of the
+// configuration.
+var variables = []string{ConfigVariable, "BERTH_URL", "BERTH_API_KEY", "BERTH_MODEL", "BERTH_PLAIN_HTTP", "BERTH_GUEST", "BERTH_RUNSC", "BERTH_BIN", "BERTH_DEMO_MODEL"}
+
+const variablePrefix = "BERTH_"
+
+// foreignVariable matches, after the prefix, variables of tests and those that Kubernetes sets for a
+// service of the name berth.
+var foreignVariable = regexp.MustCompile(`^(TEST_.*|SERVICE_(HOST|PORT).*|PORT(_.*)?)$`)
+
+// Warnings returns what is allowed in the configuration and the environment, but probably not meant.
+func (c *Config) Warnings() []string {
+	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.readableKeys(), c.unknownVariables(os.Environ()))
+}
+
+func (c *Config) unusedUpstreams() (found []string) {
+	used := map[string]bool{}
+	for _, m := range c.Models {
+		for _, t := range slices.Concat(m.Upstreams, m.Fallbacks) {
+			used[t.Name] = true
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
+		if !used[name] {
+			found = append(found, c.at("upstreams."+name)+"is not used: no entry of models names it")
+		}
+	}
+	return found
+}
+
+// shadowedModels returns warnings about models whose pattern an earlier entry matches.
+func (c *Config) shadowedModels() (found []string) {
+	for i, m := range c.Models {
+		for j, earlier := range c.Models[:i] {
+			if matched, _ := path.Match(earlier.Match, m.Match); matched {
+				found = append(found, fmt.Sprintf("%sis not used: models[%d], which matches %q, comes first", c.at(fmt.Sprintf("models[%d]", i)), j, earlier.Match))
+				break
+			}
+		}
+	}
+	return found
+}
+
+// readableKeys returns a warning if other users of this machine can read a file with keys.
+func (c *Config) readableKeys() []string {
+	keys := c.WebSearch.APIKey != ""
+	for _, u := range c.Upstreams {
+		keys = keys || u.APIKey != ""
+	}
+	for _, m := range c.Models {
+		keys = keys || m.APIKey != ""
+	}
+	st, err := os.Stat(c.path)
+	if !keys || err != nil || st.Mode()&fs.FileMode(0o004) == 0 {
+		return nil
+	}
+	return []string{fmt.Sprintf("%s contains an API key and all users can read it: chmod 600 %s, or use api_key_env or api_key_file", c.path, c.path)}
+}
+
+// unknownVariables returns warnings about variables that begin like Berth's own.
+func (c *Config) unknownVariables(environ []string) (found []string) {
+	known := slices.Clone(variables)
+	for _, s := range Settings {
+		known = append(known, s.Variable())
+	}
+	for i, name := range known {
+		known[i] = strings.TrimPrefix(name, variablePrefix)
+	}
+	named := c.namedVariables()
+	for _, v := range slices.Sorted(slices.Values(environ)) {
+		name, value, _ := strings.Cut(v, "=")
+		own, ours := strings.CutPrefix(name, variablePrefix)
+		if !ours || value == "" || slices.Contains(known, own) || named[name] || foreignVariable.MatchString(own) {
+			continue
+		}
+		if s := mostSimilar(own, known); s != "" {
+			found = append(found, fmt.Sprintf("the environment variable %s is not used; did you mean %s%s?", name, variablePrefix, s))
+		} else {
+			found = append(found, fmt.Sprintf("the environment variable %s is not used; those of berth serve are in docs/configuration.md", name))
+		}
+	}
+	return found
+}
+
+// namedVariables returns the variables that the configuration names as those of keys.
+func (c *Config) namedVariables() map[string]bool {
+	named := map[string]bool{c.WebSearch.APIKeyEnv: true}
+	add := func(u *UpstreamConfig) {
+		named[u.APIKeyEnv] = true
+		for _, name := range u.APIKeyEnvs {
+			named[name] = true
+		}
+	}
+	for _, u := range c.Upstreams {
+		add(u)
+	}
+	for i := range c.Models {
+		add(&c.Models[i].UpstreamConfig)
+	}
+	return named
+}
+
+// at returns where a key was set and the key, before what a message says about it.
+func (c *Config) at(key string) string {
+	if o, set := c.origins[key]; set {
+		return o.String() + ": " + key + " "
+	}
+	return key + " "
+}
