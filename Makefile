@@ -9,7 +9,7 @@ PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build install release image demo recording test test-clients test-long chaos bench profile check generate fmt clean
+.PHONY: help build install uninstall release image demo recording test test-clients test-long chaos bench profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -27,6 +27,10 @@ install: ## Install bin/berth into $(DESTDIR)$(PREFIX)/bin, with shell completio
 	bin/berth completion bash >$(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth
 	bin/berth completion zsh >$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth
 	bin/berth completion fish >$(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
+
+uninstall: ## Remove what make install has installed; the state directory stays
+	rm -f $(DESTDIR)$(PREFIX)/bin/berth $(DESTDIR)$(PREFIX)/share/bash-completion/completions/berth \
+		$(DESTDIR)$(PREFIX)/share/zsh/site-functions/_berth $(DESTDIR)$(PREFIX)/share/fish/vendor_completions.d/berth.fish
 
 release: ## Build tarballs, Debian packages, bills of materials and checksums of this commit into dist/
 	@scripts/release

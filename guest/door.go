@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/base64"
 	"encoding/binary"
+	"encoding/json"
 	"errors"
 	"io"
 	"mime"
@@ -23,8 +24,8 @@ import (
 // Its methods are called one at a time; End or Detach is the last.
 type Listener interface {
 	Output(stderr bool, data []byte) // data must not be retained
-	End(exitCode int)                // -1 if a signal ended it
-	Detach()                         // the client that started it disconnected, or it could not be started
+	End(exitCode int)                // -1 if a signal ended it; NoCommand or NotRun if it could not be started
+	Detach()                         // the client that started it disconnected, or the guest did not answer
 }
 
 // A Door passes HTTP requests on to a guest, as Transport does, and detects those that
@@ -187,6 +188,10 @@ func (t *tap) feed(p []byte) {
 
 // message reports one message.
 func (t *tap) message() {
+	if t.head[0] == flagEnd {
+		t.refused()
+		return
+	}
 	var m pb.StartResponse
 	if t.head[0]&(flagCompressed|flagEnd) != 0 || t.codec(t.payload, &m) != nil {
 		t.detach()
@@ -201,4 +206,40 @@ func (t *tap) message() {
 		t.to.End(int(ev.End.GetExitCode()))
 		t.to = nil
 	}
+}
+
+// refused reports the end of an answer that did not contain the end of the process: normally the
+// error with which the guest could not start it.
+func (t *tap) refused() {
+	var end struct {
+		Error struct{ Message string } `json:"error"`
+	}
+	_ = json.Unmarshal(t.payload, &end)
+	code := StartExitCode(end.Error.Message)
+	if code == 0 {
+		t.detach()
+		return
+	}
+	t.to.Output(true, []byte(end.Error.Message+"\n"))
+	t.to.End(code)
+	t.to = nil
+}
+
+// Exit codes of shells for a command that could not be started.
+const (
+	NotRun    = 126 // it exists, but cannot be run
+	NoCommand = 127 // there is no such command
+)
+
+// StartExitCode returns the exit code for the message of a guest's error that a process could not be
+// started: NotRun, NoCommand, or 0 if the error has another cause.
+func StartExitCode(message string) int {
+	contains := func(part string) bool { return strings.Contains(message, part) }
+	switch {
+	case contains("cwd '"), contains("permission denied"), contains("exec format error"):
+		return NotRun
+	case contains("executable file not found"), contains("no such file or directory"):
+		return NoCommand
+	}
+	return 0
 }

@@ -2,6 +2,7 @@ package guest
 
 import (
 	"encoding/binary"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strings"
@@ -40,12 +41,26 @@ func endOf(code int32) proto.Message {
 	return &pb.StartResponse{Event: &pb.ProcessEvent{Event: &pb.ProcessEvent_End{End: &pb.ProcessEvent_EndEvent{ExitCode: code}}}}
 }
 
+// refusal is the end of an answer with an error.
+func refusal(text string) string {
+	payload, _ := json.Marshal(map[string]any{"error": map[string]string{"code": "invalid_argument", "message": text}})
+	return string(binary.BigEndian.AppendUint32([]byte{flagEnd}, uint32(len(payload)))) + string(payload)
+}
+
 func TestTap(t *testing.T) {
 	for in, want := range map[string]string{
 		message(0, stdoutOf("a")) + message(0, stdoutOf("b")) + message(0, endOf(3)): "false:a;false:b;end 3",
 		message(0, endOf(0)) + message(0, stdoutOf("late")):                          "end 0",
 		message(0, stdoutOf("a")):                                                    "false:a;left",
 		message(0, stdoutOf("a")) + message(2, nil):                                  "false:a;left",
+		refusal(`exec: "nope": executable file not found in $PATH`):                  "true:exec: \"nope\": executable file not found in $PATH\n;end 127",
+		refusal("fork/exec /x: no such file or directory"):                           "true:fork/exec /x: no such file or directory\n;end 127",
+		refusal("fork/exec /x: permission denied"):                                   "true:fork/exec /x: permission denied\n;end 126",
+		refusal("fork/exec /x: exec format error"):                                   "true:fork/exec /x: exec format error\n;end 126",
+		refusal("cwd '/no/such file or directory' does not exist"):                   "true:cwd '/no/such file or directory' does not exist\n;end 126",
+		refusal("too many processes"):                                                "left",
+		"\x02\x00\x00\x00\x01{":                                                      "left",
+		message(0, endOf(3)) + refusal("permission denied"):                          "end 3",
 		message(1, stdoutOf("a")):                                                    "left",
 		"\x00\xff\xff\xff\xff" + "x":                                                 "left",
 		"\x00\x00\x00\x00\x01\xff":                                                   "left",

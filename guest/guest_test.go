@@ -162,6 +162,49 @@ func TestProcess(t *testing.T) {
 	}
 }
 
+// A bare name is searched in the PATH of the process: that of its request, of the container, or the
+// default one, in this order.
+func TestProcessPath(t *testing.T) {
+	b := newBox(t)
+	c := b.client(t)
+	folder := func(name string) string {
+		dir := filepath.Join(t.TempDir(), name)
+		if err := os.MkdirAll(dir, 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, "berth-probe"), []byte("#!/bin/sh\necho "+name+"\n"), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		return dir
+	}
+	run := func(env map[string]string) string {
+		p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "berth-probe", Env: env})
+		if err != nil {
+			return err.Error()
+		}
+		stdout, stderr, _ := events(t, p)
+		return stdout + stderr
+	}
+	if got := run(nil); !strings.Contains(got, "executable file not found") {
+		t.Errorf("in no PATH: got %q", got)
+	}
+	if err := c.SetEnvironment(t.Context(), []string{"PATH=" + folder("image") + ":/usr/bin:/bin"}); err != nil {
+		t.Fatal(err)
+	}
+	if got := run(nil); got != "image\n" {
+		t.Errorf("in the PATH of the container: got %q", got)
+	}
+	if got := run(map[string]string{"PATH": folder("request") + ":/usr/bin:/bin"}); got != "request\n" {
+		t.Errorf("in the PATH of the request: got %q", got)
+	}
+	if err := os.WriteFile(filepath.Join(b.dir, "relative-probe"), []byte("#!/bin/sh\n"), 0o755); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "relative-probe", Env: map[string]string{"PATH": ".:" + filepath.Base(b.dir)}}); err == nil {
+		t.Error("a relative PATH was searched")
+	}
+}
+
 func TestTerminal(t *testing.T) {
 	c := newBox(t).client(t)
 	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"}, TTY: &guest.Size{Cols: 91, Rows: 17}, In: true})

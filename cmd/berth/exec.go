@@ -151,18 +151,13 @@ func notStarted(err error) error {
 	if _, ok := errors.AsType[*apiError](err); ok {
 		return err
 	}
-	code := 0
-	switch text := err.Error(); {
-	case strings.Contains(text, "executable file not found"), strings.Contains(text, "no such file or directory"):
-		code = exitNoCommand
-	case strings.Contains(text, "permission denied"), strings.Contains(text, "exec format error"):
-		code = exitNotRun
-	default:
-		return err
-	}
 	text := err.Error()
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		text = e.Message()
+	}
+	code := guest.StartExitCode(text)
+	if code == 0 {
+		return err
 	}
 	fmt.Fprintln(os.Stderr, "berth:", inLine(text))
 	return exitError(code)

@@ -43,6 +43,10 @@ func Main(args []string) int {
 	if exit, ok := errors.AsType[exitError](err); ok {
 		return int(exit)
 	}
+	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
+		fmt.Fprintln(root.ErrOrStderr(), "berth: interrupted")
+		return exitInterrupt
+	}
 	if err != nil {
 		// The error may quote a guest: indent it, so that no line looks like another message.
 		fmt.Fprintln(root.ErrOrStderr(), "berth:", strings.ReplaceAll(strings.TrimSpace(err.Error()), "\n", "\n  "))

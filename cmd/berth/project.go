@@ -133,18 +133,25 @@ limit. Other limits of the project stay unchanged.`,
 }
 
 func newProjectArchive(open opener) *cobra.Command {
-	return &cobra.Command{
+	var yes bool
+	cmd := &cobra.Command{
 		Use:   "archive PROJECT",
 		Short: "End a project: refuse its keys and delete its data",
 		Long: `Archive a project. Its keys are refused within a second. A running server, or the next
 one to start, removes the project's containers, snapshots, volumes, files, responses and all
 other objects within a few minutes, and writes this to the audit record. This cannot be
-undone. The usage of the project is still reported.`,
+undone: the command asks first, and without a terminal it needs --yes. The usage of the
+project is still reported.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id, err := project.ParseID("the project", args[0])
 			if err != nil {
 				return err
+			}
+			if !yes {
+				if err := confirm(fmt.Sprintf("Archive %s? Its keys are refused and all its data is deleted, for ever.", id), string(id)); err != nil {
+					return err
+				}
 			}
 			return open.with(cmd.Context(), func(state *server.State) error {
 				erased, err := state.Archive(cmd.Context(), id)
@@ -159,4 +166,6 @@ undone. The usage of the project is still reported.`,
 			})
 		},
 	}
+	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	return cmd
 }

@@ -126,7 +126,11 @@ is called instead, and its output is shown beside the record.`,
 // differs prints the first difference of a replay and returns an error.
 func differs(w io.Writer, r *bundle.Replay) error {
 	if r.Divergence == nil {
-		fmt.Fprintf(w, "%d responses, no difference\n", len(r.Responses))
+		noun := "responses"
+		if len(r.Responses) == 1 {
+			noun = "response"
+		}
+		fmt.Fprintf(w, "%d %s, no difference\n", len(r.Responses), noun)
 		return nil
 	}
 	d := r.Divergence
@@ -144,7 +148,7 @@ func printBoth(w io.Writer, r *bundle.Replay) error {
 	const width = 60
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, one := range r.Responses {
-		fmt.Fprintf(out, "%s\t%s\n", one.ID, r.Model)
+		fmt.Fprintf(out, "RECORD %s\tREPLAY with %s\n", one.ID, inLine(r.Model))
 		was, is := folded(one.Recorded, width), folded(one.Replayed, width)
 		for i := range max(len(was), len(is)) {
 			var left, right string

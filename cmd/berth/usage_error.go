@@ -12,8 +12,6 @@ const (
 	exitFailed     = 1
 	exitUsage      = 2 // wrong flags or arguments
 	exitIncomplete = 3 // of berth run: the response is incomplete
-	exitNotRun     = 126
-	exitNoCommand  = 127
 	exitInterrupt  = 130
 )
 

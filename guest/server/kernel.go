@@ -236,26 +236,6 @@ const packSurrogates = `def _berth(session, pack):
 _berth(get_ipython().kernel.session, get_ipython().kernel.session.pack)
 del _berth`
 
-// lookPath finds a program in the PATH of an environment.
-func lookPath(name string, env []string) (string, error) {
-	if strings.Contains(name, "/") {
-		return name, nil
-	}
-	for i := len(env) - 1; i >= 0; i-- {
-		list, ok := strings.CutPrefix(env[i], "PATH=")
-		if !ok {
-			continue
-		}
-		for _, dir := range filepath.SplitList(list) {
-			if path, err := exec.LookPath(filepath.Join(dir, name)); err == nil {
-				return path, nil
-			}
-		}
-		break
-	}
-	return exec.LookPath(name)
-}
-
 func (p *kernelProcess) alive() bool {
 	select {
 	case <-p.over:

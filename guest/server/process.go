@@ -7,7 +7,6 @@ import (
 	"io"
 	"os"
 	"os/exec"
-	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -157,13 +156,9 @@ func (ps *processes) command(c *pb.ProcessConfig, id identity) (*exec.Cmd, error
 	for k, v := range c.Envs {
 		env = append(env, k+"="+v)
 	}
-	path := c.Cmd
-	if !strings.Contains(path, "/") {
-		found, err := exec.LookPath(path)
-		if err != nil {
-			return nil, connect.NewError(connect.CodeInvalidArgument, err)
-		}
-		path = found
+	path, err := lookPath(c.Cmd, env)
+	if err != nil {
+		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
 	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Cmd}, c.Args...), Env: env, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	ps.server.become(cmd, id)
