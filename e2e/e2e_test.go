@@ -183,7 +183,7 @@ func (s *server) launch() {
 	}
 	args = append(slices.Clone(s.wrap), args...)
 	s.cmd = exec.Command(args[0], args[1:]...)
-	s.cmd.Env = append(os.Environ(), s.env...)
+	s.cmd.Env = slices.Concat(os.Environ(), []string{"BERTH_BUILD_TEMPLATE=never"}, s.env)
 	s.cmd.Stderr = s.log
 	s.cmd.SysProcAttr = s.attr
 	s.cmd.ExtraFiles = s.files

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"slices"
 	"strconv"
 	"strings"
@@ -55,7 +56,12 @@ func (b *build) run(ctx context.Context) error {
 	// It inherits the lock: if this process is killed and mmdebstrap lives on, no other
 	// process removes its directory.
 	cmd.ExtraFiles = []*os.File{b.lock}
+	// It ends with this process, however that ends. The signal is sent when the thread that started it
+	// ends, so this thread must live until then.
+	cmd.SysProcAttr.Pdeathsig = syscall.SIGKILL
+	runtime.LockOSThread()
 	err := cmd.Run()
+	runtime.UnlockOSThread()
 	if kerr := b.cacheDebs(); err == nil {
 		err = kerr
 	}

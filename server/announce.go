@@ -2,13 +2,17 @@ package server
 
 import "strings"
 
-// announce logs what the server serves, and what it lacks with the command that provides it.
-func (s *Server) announce(o Options, address string) {
+// announce logs what the server serves, and what it lacks with the command that provides it. building
+// is whether it builds its template.
+func (s *Server) announce(o Options, address string, building bool) {
 	c := o.Config
 	found, missing := s.template()
 	models := s.reloader.models.patterns
 	name := found
-	if missing != nil {
+	switch {
+	case building:
+		name = "building"
+	case missing != nil:
 		name = "none"
 	}
 	keys := "required"
@@ -20,7 +24,9 @@ func (s *Server) announce(o Options, address string) {
 	for _, w := range c.Warnings() {
 		s.log.Warn("configuration is probably not as meant", "problem", w)
 	}
-	if missing != nil {
+	if building {
+		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready", "off", "BERTH_BUILD_TEMPLATE=never")
+	} else if missing != nil {
 		s.log.Warn("containers cannot start without a template", "template", c.Template, "next", templateCommand(), "err", missing)
 	}
 	if len(models) == 1 {

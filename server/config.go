@@ -27,6 +27,10 @@ type Config struct {
 	// Template is the name or digest of the default template of containers. Default: base.
 	Template string `yaml:"template"`
 
+	// BuildTemplate is whether berth serve builds the base template by itself if there is no
+	// template and this machine can build one: "auto" (the default) or "never".
+	BuildTemplate string `yaml:"build_template"`
+
 	// State is the directory of all state. Default: /var/lib/berth as root, else
 	// ~/.local/state/berth.
 	State string `yaml:"state"`

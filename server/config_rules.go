@@ -30,6 +30,7 @@ var (
 // models and upstreams are below "upstream".
 var keyRules = map[string]keyRule{
 	"driver":         oneOf(slices.Sorted(maps.Keys(drivers))...),
+	"build_template": oneOf(buildAuto, buildNever),
 	"microvm.accel":  oneOf("kvm", "tcg"),
 	"retry.continue": oneOf("again", "fail"),
 	"log.level":      oneOf("debug", "info", "warn", "error"),

@@ -32,6 +32,7 @@ type Setting struct {
 var Settings = []Setting{
 	{"listen", "server.listen", "address to serve on; one that is not loopback needs an API key first"},
 	{"state", "state", "directory for all state"},
+	{"build-template", "build_template", "build the base template by itself if there is none: auto or never"},
 	{"preview-domain", "preview.domain", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.com"},
 	{"metrics-listen", "metrics.listen", "address for Prometheus to scrape /metrics: all projects, without a key"},
 	{"pprof-listen", "pprof.listen", "loopback address of Go profiles at /debug/pprof/"},
@@ -87,7 +88,7 @@ func (o origin) String() string {
 // zero; see Config.derived.
 func defaultConfig() *Config {
 	return &Config{
-		Driver: "gvisor", Template: "base", State: stateDirectory(), Currency: "usd",
+		Driver: "gvisor", Template: "base", BuildTemplate: buildAuto, State: stateDirectory(), Currency: "usd",
 		Log:    LogConfig{Level: "info", Format: "text"},
 		Server: ServerConfig{Listen: "127.0.0.1:8080"},
 		Containers: ContainersConfig{CPU: 2, PIDs: 512, Disk: 10 << 30, Idle: 20 * time.Minute, MaxIdle: 7 * 24 * time.Hour, Sleep: 30 * time.Second,

@@ -39,6 +39,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	}
 	warnOfPools(images, b.Config, b.Log)
 	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits)}
+	s.templates = c.templates
 	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {
 		return nil, err
 	}

@@ -77,7 +77,7 @@ func Run(ctx context.Context, o Options) error {
 		defer reloading.Wait()
 		defer cancel()
 	}
-	s.announce(o, l.Addr().String())
+	s.announce(o, l.Addr().String(), s.startBuild(ctx, o))
 	return s.Serve(ctx, l)
 }
 

@@ -22,17 +22,18 @@ import (
 
 // A Server holds all parts of berth serve.
 type Server struct {
-	log      *slog.Logger
-	level    *slog.LevelVar // nil if it does not change
-	tls      *tls.Config    // nil for plain HTTP
-	config   ServerConfig
-	handler  http.Handler
-	metrics  *metrics.Metrics
-	open     bool                   // no key existed at start, so none is required
-	template func() (string, error) // name of the default template
-	record   *audit.Log
-	detach   func(context.Context) error   // detaches from running responses
-	close    []func(context.Context) error // in order of creation
+	log       *slog.Logger
+	level     *slog.LevelVar // nil if it does not change
+	tls       *tls.Config    // nil for plain HTTP
+	config    ServerConfig
+	handler   http.Handler
+	metrics   *metrics.Metrics
+	open      bool                   // no key existed at start, so none is required
+	template  func() (string, error) // name of the default template
+	templates *templates
+	record    *audit.Log
+	detach    func(context.Context) error   // detaches from running responses
+	close     []func(context.Context) error // in order of creation
 
 	reloader reloader
 }

@@ -37,6 +37,8 @@ type templates struct {
 	held map[string]heldTemplate // by digest
 
 	scanned map[string]*image.Contents // of templates that an earlier version made, by digest
+
+	build templateBuild
 }
 
 type heldTemplate struct {
@@ -58,6 +60,9 @@ func (t *templates) find(ref string) (container.Template, error) {
 		err = t.hold(found.Digest)
 	}
 	if errors.Is(err, image.ErrNotFound) {
+		if building := t.build.unavailable(); building != nil && (ref == "" || ref == image.Base().Name) {
+			return container.Template{}, building
+		}
 		switch {
 		case ref != "":
 			return container.Template{}, templateNotFound("berth.template", ref, nil)

@@ -37,6 +37,7 @@ func TestScripts(t *testing.T) {
 			env.Setenv("BERTH_URL", "http://"+addr)
 			env.Setenv("BERTH_STATE", env.WorkDir+"/state")
 			env.Setenv("HOME", env.WorkDir)
+			env.Setenv("BERTH_BUILD_TEMPLATE", "never")
 			env.Setenv("XDG_CONFIG_HOME", "")
 			env.Defer(func() { destroyAll(t, env.WorkDir+"/state") })
 			return os.WriteFile(env.WorkDir+"/local.yaml", []byte("driver: unsafe-local\n"), 0o600)
