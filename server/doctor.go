@@ -29,11 +29,14 @@ type Finding struct {
 	Detail string `json:"says"`
 	Advice string `json:"advice,omitempty"` // what to do, or what does not work
 
+	// Models is whether it concerns models only: containers start without it.
+	Models bool `json:"models,omitempty"`
+
 	// Fix are the arguments of the berth command that makes it right. Nil means that there is none.
 	Fix []string `json:"fix,omitempty"`
 }
 
-// Examine checks what this machine can run. err is the error of the configuration, if any.
+// Examine checks what this machine can run, and whether its models answer. err is the error of the configuration, if any.
 func Examine(ctx context.Context, state string, c *Config, err error) []Finding {
 	all := []Finding{kernel()}
 	if err != nil || c.Driver != "docker" { // Docker's sandboxes may be on another machine
@@ -56,6 +59,7 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 		return append(all, Finding{What: "configuration", Detail: err.Error()})
 	}
 	all = append(all, Finding{What: "configuration", OK: true, Detail: "driver " + c.Driver + ", template " + c.Template, Advice: strings.Join(c.Warnings(), "\n")})
+	all = append(all, checkUpstreams(ctx, c, upstreamWait)...)
 	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
 		all = append(all, Finding{What: "mmdebstrap", OK: true, Detail: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
 	}

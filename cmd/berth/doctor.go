@@ -18,9 +18,10 @@ func newDoctor() *cobra.Command {
 		Use:   "doctor",
 		Short: "Check what this machine can run",
 		Long: `Check what this machine can run: the kernel, a real sandbox if there is a template, the
-state directory and the configuration. The first line is the answer; then comes what was
+state directory, the configuration, and whether each model upstream answers, accepts its
+key and lists the models that are routed to it. The first line is the answer; then comes what was
 found, and what is missing with the command that provides it. With --fix, run these
-commands. The exit code is 1 if berth serve could not start containers.`,
+commands. The exit code is 1 if berth serve could not start containers, or not reach a model.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			findings, err := examine(cmd)
@@ -94,9 +95,13 @@ func runFix(cmd *cobra.Command, args []string) error {
 
 // verdict says whether the machine can run containers, and what to do if it cannot.
 func verdict(findings []server.Finding) string {
-	var failed, fixable []string
+	var failed, fixable, models []string
 	for _, f := range findings {
 		if f.OK {
+			continue
+		}
+		if f.Models {
+			models = append(models, f.What)
 			continue
 		}
 		if failed = append(failed, f.What); f.Fix != nil {
@@ -104,6 +109,8 @@ func verdict(findings []server.Finding) string {
 		}
 	}
 	switch {
+	case len(failed) == 0 && len(models) > 0:
+		return "This machine is ready: containers start. Not all models answer; see: " + strings.Join(models, ", ") + "."
 	case len(failed) == 0:
 		return "This machine is ready: containers start."
 	case len(failed) == len(fixable):
