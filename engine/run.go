@@ -106,10 +106,16 @@ func (r *run) main(ctx context.Context) (over bool) {
 	}
 	ctx, stop := r.guard.within(ctx)
 	defer stop()
-	err := r.turns(ctx)
-	if err == nil {
-		return true
+	if err := r.turns(ctx); err != nil {
+		return r.settle(ctx, err)
 	}
+	return true
+}
+
+// settle writes the last event of a run that failed or was stopped, and reports as main does.
+//
+//go:noinline
+func (r *run) settle(ctx context.Context, err error) (over bool) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	var bound spent
@@ -168,56 +174,66 @@ func (r *run) turns(ctx context.Context) (err error) {
 			err = berth.Errorf(berth.CodeInternal, "panic")
 		}
 	}()
+	over, err := r.begin(ctx)
+	for first := !r.begun(); !over && err == nil; first = false {
+		if over, err = r.proceed(ctx, first); !over && err == nil {
+			over, err = r.turn(ctx, first)
+		}
+	}
+	return err
+}
+
+// begin prepares the first turn of this run. It reports whether the response is over.
+//
+//go:noinline
+func (r *run) begin(ctx context.Context) (over bool, err error) {
 	if r.compactor.triggered() && !r.begun() {
 		if err := r.compactor.compact(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
 	if r.concluded(r.writer.Body().Output) {
-		return r.conclude(ctx)
+		return true, r.conclude(ctx)
 	}
 	if err := r.loadSources(ctx); err != nil {
-		return err
+		return false, err
 	}
 	if !r.begun() {
 		if err := r.openApproved(ctx); err != nil {
-			return err
+			return false, err
 		}
 	}
-	if err := r.programs.resume(); err != nil {
-		return err
+	return false, r.programs.resume()
+}
+
+// proceed runs the pending hosted calls and checks what may end the response before the next
+// turn. It reports whether the response is over.
+//
+//go:noinline
+func (r *run) proceed(ctx context.Context, first bool) (over bool, err error) {
+	if err := r.runCalls(ctx); err != nil {
+		return false, err
 	}
-	for first := !r.begun(); ; first = false {
-		if err := r.runCalls(ctx); err != nil {
-			return err
-		}
-		if err := r.addFound(); err != nil {
-			return err
-		}
-		body := r.writer.Body()
-		if r.waitsForClient(body) {
-			return r.complete(ctx)
-		}
-		switch r.guard.verdict(body.Output) {
-		case checksPassed:
-			return r.conclude(ctx)
-		case checksFailed:
-			return r.stop(ctx, berth.ReasonChecksFailed)
-		}
-		if err := r.checkQuota(ctx); err != nil {
-			return err
-		}
-		if bound := r.guard.exhausted(&body, r.usage.TotalTokens); bound != "" {
-			return r.stop(ctx, bound)
-		}
-		if err := r.compactor.before(ctx, first); err != nil {
-			return err
-		}
-		over, err := r.turn(ctx, first)
-		if over || err != nil {
-			return err
-		}
+	if err := r.addFound(); err != nil {
+		return false, err
 	}
+	body := r.writer.Body()
+	if r.waitsForClient(body) {
+		return true, r.complete(ctx)
+	}
+	switch r.guard.verdict(body.Output) {
+	case checksPassed:
+		return true, r.conclude(ctx)
+	case checksFailed:
+		return true, r.stop(ctx, berth.ReasonChecksFailed)
+	}
+	if err := r.checkQuota(ctx); err != nil {
+		return false, err
+	}
+	if bound := r.guard.exhausted(&body, r.usage.TotalTokens); bound != "" {
+		return true, r.stop(ctx, bound)
+	}
+	return false, r.compactor.before(ctx, first)
 }
 
 // runCalls runs the pending hosted calls, in the model's order, and the programs among them

@@ -11,82 +11,142 @@ import (
 // turn calls the model and stores its output as events. It reports whether the response is
 // over. If not, hosted calls are pending, or the model must be called again. first is true
 // for the first turn of the response, the only one that a forced tool choice binds.
+//
+// While the model answers, the stack of the run has the frames of main, turns, turn, stream
+// and the provider. Together they stay below 7 KB, so that the garbage collector can shrink
+// the stack to 16 KB: what is only needed before or after is in functions of its own.
 func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 	defer r.transcript.Forget()
-	body := r.writer.Body()
-	limit := 0
-	if body.MaxOutputTokens != nil {
-		if limit = *body.MaxOutputTokens - (r.usage.OutputTokens - r.summaryUsage); limit <= 0 {
-			return true, r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-				return []berth.Event{r.final(body, berth.StatusIncomplete, "max_output_tokens")}
-			})
-		}
+	limit, exhausted := r.outputLimit()
+	if exhausted {
+		return true, r.stopAtOutputLimit(ctx)
 	}
 	for attempts := r.engine.newTurnAttempts(); ; {
-		req, _, err := r.request(ctx, first, limit)
+		req, err := r.prepare(ctx, first, limit, attempts.number)
 		if err != nil {
 			return false, err
 		}
-		r.compactor.fit(req)
-		req.Prefer, req.Attempt = r.origin, attempts.number
-		w := &turnWriter{run: r, calls: map[int]*openCall{}, drafts: newDrafts(r.engine.Tools),
-			citables: citablesOf(r.engine.Tools, r.transcript.Items(), body.Output)}
-		r.turnWriter = w
-		before := r.written
-		finish, err := w.stream(ctx, req)
-		if err == nil {
-			if finish.Usage == (berth.Usage{}) {
-				finish.Usage = estimateUsage(req, r.written-before)
-			}
-			return w.finish(ctx, finish)
+		w, before := r.turnWriter, r.written
+		if err = w.stream(ctx, req); err == nil {
+			return w.end(ctx, req, before)
 		}
-		if model.IsTooLong(err) && !w.begun && r.compactor.makeRoom(ctx, req) {
-			r.log().Info("retrying turn with less context", "err", err)
-			continue
-		}
-		after, more := attempts.next(err, w.begun)
-		if ctx.Err() != nil || !more {
-			return false, err
-		}
-		r.log().Warn("retrying turn", "attempt", attempts.number+1, "after", after, "err", err)
-		if err := w.abandon(ctx); err != nil {
-			return false, err
-		}
-		if len(r.pending) > 0 || r.waitsForClient(r.writer.Body()) {
-			return false, nil // finished calls are answered before the next turn
-		}
-		if err := backoff.Sleep(ctx, after); err != nil {
+		if again, err := r.afterFailure(ctx, req, attempts, err); !again {
 			return false, err
 		}
 	}
 }
 
+// outputLimit returns how many tokens the model may still write; 0 means no limit.
+// exhausted means that it may write none.
+//
+//go:noinline
+func (r *run) outputLimit() (limit int, exhausted bool) {
+	body := r.writer.Body()
+	if body.MaxOutputTokens == nil {
+		return 0, false
+	}
+	limit = *body.MaxOutputTokens - (r.usage.OutputTokens - r.summaryUsage)
+	return limit, limit <= 0
+}
+
+// stopAtOutputLimit ends the response as incomplete.
+func (r *run) stopAtOutputLimit(ctx context.Context) error {
+	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		return []berth.Event{r.final(body, berth.StatusIncomplete, "max_output_tokens")}
+	})
+}
+
+// prepare returns the request of the next attempt at a turn and sets its turnWriter.
+//
+//go:noinline
+func (r *run) prepare(ctx context.Context, first bool, limit, attempt int) (*model.Request, error) {
+	body := r.writer.Body()
+	req, _, err := r.request(ctx, first, limit)
+	if err != nil {
+		return nil, err
+	}
+	r.compactor.fit(req)
+	req.Prefer, req.Attempt = r.origin, attempt
+	r.turnWriter = &turnWriter{run: r, calls: map[int]*openCall{}, drafts: newDrafts(r.engine.Tools),
+		citables: citablesOf(r.engine.Tools, r.transcript.Items(), body.Output)}
+	return req, nil
+}
+
+// afterFailure reports whether to request the turn again after an error of stream. It waits
+// before it does.
+//
+//go:noinline
+func (r *run) afterFailure(ctx context.Context, req *model.Request, attempts *turnAttempts, err error) (again bool, _ error) {
+	w := r.turnWriter
+	if model.IsTooLong(err) && !w.begun && r.compactor.makeRoom(ctx, req) {
+		r.log().Info("retrying turn with less context", "err", err)
+		return true, nil
+	}
+	after, more := attempts.next(err, w.begun)
+	if ctx.Err() != nil || !more {
+		return false, err
+	}
+	r.log().Warn("retrying turn", "attempt", attempts.number+1, "after", after, "err", err)
+	if err := w.abandon(ctx); err != nil {
+		return false, err
+	}
+	if len(r.pending) > 0 || r.waitsForClient(r.writer.Body()) {
+		return false, nil // finished calls are answered before the next turn
+	}
+	if err := backoff.Sleep(ctx, after); err != nil {
+		return false, err
+	}
+	return true, nil
+}
+
 // stream calls the model and stores the events of its deltas until it has finished.
-func (w *turnWriter) stream(ctx context.Context, req *model.Request) (model.Finish, error) {
+func (w *turnWriter) stream(ctx context.Context, req *model.Request) error {
 	for delta, err := range w.run.provider.Stream(ctx, req) {
 		if err != nil {
-			return model.Finish{}, err
+			return err
 		}
-		if finish, ok := delta.(model.Finish); ok {
-			return finish, nil
-		}
-		if w.overflows(delta) {
-			w.run.log().Warn("ended response above its output limit", "bytes", w.run.written, "items", w.next)
-			return model.Finish{Reason: model.FinishLength, Origin: w.run.origin}, nil
-		}
-		if w.run.written-w.run.checkedAt > quotaInterval {
-			if err := w.run.checkQuota(ctx); err != nil {
-				return model.Finish{}, broken{err}
-			}
-		}
-		if err := w.write(ctx, delta); err != nil {
-			return model.Finish{}, broken{err}
+		if over, err := w.take(ctx, delta); over || err != nil {
+			return err
 		}
 	}
 	if ctx.Err() != nil {
-		return model.Finish{}, context.Cause(ctx)
+		return context.Cause(ctx)
 	}
-	return model.Finish{}, berth.Errorf(berth.CodeUpstream, "The model stopped in the middle of its answer.")
+	return berth.Errorf(berth.CodeUpstream, "The model stopped in the middle of its answer.")
+}
+
+// take stores the events of a delta. It reports whether the turn is over, whose result is
+// in finished then.
+//
+//go:noinline
+func (w *turnWriter) take(ctx context.Context, delta model.Delta) (over bool, err error) {
+	if finish, ok := delta.(model.Finish); ok {
+		w.finished = finish
+		return true, nil
+	}
+	if w.overflows(delta) {
+		w.run.log().Warn("ended response above its output limit", "bytes", w.run.written, "items", w.next)
+		w.finished = model.Finish{Reason: model.FinishLength, Origin: w.run.origin}
+		return true, nil
+	}
+	if w.run.written-w.run.checkedAt > quotaInterval {
+		if err := w.run.checkQuota(ctx); err != nil {
+			return false, broken{err}
+		}
+	}
+	if err := w.write(ctx, delta); err != nil {
+		return false, broken{err}
+	}
+	return false, nil
+}
+
+// end stores the end of a turn whose stream has ended. before is the value of written at
+// its start. It reports whether the response is over.
+func (w *turnWriter) end(ctx context.Context, req *model.Request, before int64) (over bool, err error) {
+	if w.finished.Usage == (berth.Usage{}) {
+		w.finished.Usage = estimateUsage(req, w.run.written-before)
+	}
+	return w.finish(ctx, w.finished)
 }
 
 // estimateUsage returns the approximate usage of a turn whose upstream reports none, so

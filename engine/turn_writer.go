@@ -26,9 +26,10 @@ type turnWriter struct {
 	drafts   drafts                  // of the open items
 	citables map[string]tool.Citable // that the model may cite, by markKey
 
-	begun   bool   // the model has sent a delta
-	ignored bool   // a call was ignored because of max_tool_calls
-	refusal string // of the last refused call, or empty
+	begun    bool         // the model has sent a delta
+	ignored  bool         // a call was ignored because of max_tool_calls
+	refusal  string       // of the last refused call, or empty
+	finished model.Finish // once the stream has ended without error
 }
 
 // write queues the events of one delta: those that arrive while a write runs are stored

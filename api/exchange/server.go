@@ -178,41 +178,56 @@ func (s *Server) Route(rt Route) http.HandlerFunc {
 	}
 }
 
-// answer checks a request and runs the handler of its route.
+// answer checks a request and runs the handler of its route. Its frame is part of every
+// stack that serves a stream: what is needed only before the handler is in check.
 func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
-	caller, err := s.identify(x, r, rt)
-	if err == nil {
-		conns.Known(r.Context())
-		caller = x.SetCaller(caller)
-		err = checkClientID(x.clientID)
-	}
-	if err == nil && !rt.Is(ReadsQuery|ThroughContainer) {
-		err = NewQuery(r).End()
-	}
-	if err == nil {
-		err = s.checkSpace(rt)
-	}
-	if err != nil {
+	if err := s.check(x, r, rt); err != nil {
 		return err
 	}
-	if s.Quota != nil {
-		x.rates = func(h http.Header) { s.writeRates(h, caller.Project) }
-	}
-	held := s.Memory.Readers.Open(string(caller.Project))
+	project := x.caller.Project
+	held := s.Memory.Readers.Open(string(project))
 	defer held.Close()
-	x.bodies, x.decoding = s.Memory.Bodies.Open(string(caller.Project)), s.Memory.Decoding.Open(string(caller.Project))
+	x.bodies, x.decoding = s.Memory.Bodies.Open(string(project)), s.Memory.Decoding.Open(string(project))
 	defer x.bodies.Close()
 	defer func() { x.decoding.Close() }() // HandOver may have replaced it
 	r = r.WithContext(ration.With(r.Context(), held))
-	release, err := s.reserve(x, r, rt, caller)
+	release, err := s.reserve(x, r, rt, x.caller)
 	if err != nil {
 		return err
 	}
 	defer release()
 	if rt.Method == http.MethodPost && r.Header.Get(idempotencyKey) != "" {
-		return s.once.handle(x, r, caller, rt)
+		return s.once.handle(x, r, x.caller, rt)
 	}
-	return rt.Handle(x, r, caller)
+	return rt.Handle(x, r, x.caller)
+}
+
+// check identifies the caller of a request, sets it, and checks what does not depend on
+// the body.
+//
+//go:noinline
+func (s *Server) check(x *Exchange, r *http.Request, rt Route) error {
+	caller, err := s.identify(x, r, rt)
+	if err != nil {
+		return err
+	}
+	conns.Known(r.Context())
+	x.SetCaller(caller)
+	if err := checkClientID(x.clientID); err != nil {
+		return err
+	}
+	if !rt.Is(ReadsQuery | ThroughContainer) {
+		if err := NewQuery(r).End(); err != nil {
+			return err
+		}
+	}
+	if err := s.checkSpace(rt); err != nil {
+		return err
+	}
+	if s.Quota != nil {
+		x.rates = func(h http.Header) { s.writeRates(h, caller.Project) }
+	}
+	return nil
 }
 
 // LogFailure logs an error that is not the client's fault, unless the client is gone.
