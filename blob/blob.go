@@ -125,17 +125,22 @@ func (c *Collection) save(ctx context.Context, how Creation) error {
 	return how.Save(ctx)
 }
 
-// Delete deletes a blob's record, which has the key, records entry and then removes the
-// content. If that fails, the next sweep removes the content. It returns store.ErrNotFound if
-// the record does not exist.
+// Delete deletes a blob's record, which has the key, removes the content and records entry. If
+// the content cannot be removed, it is left unreadable for the next sweep; Delete reports that
+// unless the cause is an outage of the storage. It returns store.ErrNotFound if the record does
+// not exist.
 func (c *Collection) Delete(ctx context.Context, r Ref, entry audit.Entry) error {
 	if err := c.opts.Records.Delete(ctx, r); err != nil {
 		return err
 	}
-	if err := c.opts.Remove(ctx, r); err != nil {
-		return fmt.Errorf("remove content of %s %s, which the next start removes: %w", c.opts.Noun, r.ID, err)
+	err := c.opts.Remove(ctx, r)
+	if berth.ErrorCode(err) == berth.CodeUnavailable {
+		err = nil
 	}
-	return c.opts.Audit.Commit(ctx, entry)
+	if err != nil {
+		err = fmt.Errorf("remove content of %s %s, which the next start removes: %w", c.opts.Noun, r.ID, err)
+	}
+	return errors.Join(err, c.opts.Audit.Commit(ctx, entry))
 }
 
 // expireBatch is the number of expired blobs read at once.

@@ -70,7 +70,9 @@ func (sw *sweeper) snapshotFailed(s *instance, err error) {
 		return // it has ended for another reason
 	}
 	s.mu.Lock()
-	if berth.ErrorCode(err) != berth.CodeInsufficientStorage { // its files remain until there is space for the snapshot
+	switch berth.ErrorCode(err) {
+	case berth.CodeInsufficientStorage, berth.CodeUnavailable: // its files remain until the snapshot can be stored
+	default:
 		s.expiry.attempts++
 	}
 	last := s.expiry.attempts >= snapshotAttempts

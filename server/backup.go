@@ -20,6 +20,9 @@ import (
 // runs: a row of the database is written after the content that it refers to, and its key is
 // erased before that content is removed.
 func Backup(ctx context.Context, state, to string) error {
+	if err := localOnly(ctx, state); err != nil {
+		return err
+	}
 	if err := os.Mkdir(to, 0o700); err != nil {
 		return err
 	}
@@ -55,6 +58,19 @@ func Backup(ctx context.Context, state, to string) error {
 		}
 	}
 	return nil
+}
+
+// localOnly returns an error if the blobs of a state are in a bucket.
+func localOnly(ctx context.Context, state string) error {
+	s, err := OpenExisting(ctx, state)
+	if err != nil {
+		return err
+	}
+	p, err := readPlace(ctx, s.Store)
+	if err == nil && p.URL != "" {
+		err = fmt.Errorf("the blobs of %s are in %s, which is not part of a backup yet", state, p.where())
+	}
+	return errors.Join(err, s.Close())
 }
 
 // copyBlobs copies the files below a directory. It skips files that are removed meanwhile.

@@ -4,9 +4,10 @@ import (
 	"context"
 	"fmt"
 	"path/filepath"
+	"sync"
+	"time"
 
 	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
 
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
@@ -26,62 +27,75 @@ type blobs struct {
 	vectors   *vectorstore.Service
 	skills    *skills.Service
 	embedder  *embedder // of vectors; nil if none is configured
+
+	contents *contents
+	totals   func(context.Context) (count int, bytes int64, err error) // of snapshots
 }
 
 // openBlobs opens files, skills, snapshots and volumes, and removes the leftovers of a crash.
 func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
-	uploaded, err := s.openBucket(b.State, "files")
+	contents, err := adoptContents(ctx, b.db, b.State, b.Config.Blobs, b.Log)
 	if err != nil {
-		return nil, err
+		return nil, b.Config.in(err)
 	}
-	contents, err := s.openBucket(b.State, "snapshots")
-	if err != nil {
-		return nil, err
+	buckets := map[string]*blob.Bucket{}
+	for _, name := range contentKinds {
+		bucket, err := contents.open(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		s.later(func(context.Context) error { return bucket.Close() })
+		buckets[name] = bucket
 	}
-	parts, err := s.openBucket(b.State, "uploads")
-	if err != nil {
-		return nil, err
-	}
-	folders, err := s.openBucket(b.State, "skills")
-	if err != nil {
-		return nil, err
-	}
-	all := &blobs{}
-	all.skills = skills.New(skills.Options{Objects: b.db, Bucket: folders, Seal: b.seal(), Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
-	all.files = files.New(files.Options{Store: b.db, Bucket: uploaded, Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
-	all.uploads = uploads.New(uploads.Options{Objects: b.db, Bucket: parts, Seal: b.seal(), Files: all.files, Audit: b.audit, Log: b.Log,
+	all := &blobs{contents: contents}
+	all.skills = skills.New(skills.Options{Objects: b.db, Bucket: buckets["skills"], Seal: b.seal(), Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
+	all.files = files.New(files.Options{Store: b.db, Bucket: buckets["files"], Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
+	all.uploads = uploads.New(uploads.Options{Objects: b.db, Bucket: buckets["uploads"], Seal: b.seal(), Files: all.files, Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Uploads, b.quota.Store)})
-	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Bucket: contents, Seal: b.seal(), Audit: b.audit, Log: b.Log,
+	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Bucket: buckets["snapshots"], Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
 	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
 	if err != nil {
 		return nil, err
 	}
-	for _, sweep := range []func(context.Context) error{all.snapshots.Sweep, all.volumes.Sweep, all.files.Sweep, all.uploads.Sweep, all.skills.Sweep} {
+	sweeps := []func(context.Context) error{all.volumes.Sweep}
+	if contents.bucket == nil {
+		sweeps = append(sweeps, all.snapshots.Sweep, all.files.Sweep, all.uploads.Sweep, all.skills.Sweep)
+	}
+	for _, sweep := range sweeps {
 		if err := sweep(ctx); err != nil {
 			return nil, fmt.Errorf("sweep blobs: %w", err)
 		}
+	}
+	all.totals = all.snapshots.Totals
+	if contents.bucket != nil {
+		all.totals = cached(all.snapshots.Totals, totalsEvery)
 	}
 	openVectorStores(b, all)
 	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all, b.Log) }))
 	return all, nil
 }
 
-// openBucket opens a bucket of the state directory.
-func (s *Server) openBucket(state, name string) (*blob.Bucket, error) {
-	bucket, err := openBucket(state, name)
-	if err != nil {
-		return nil, err
-	}
-	s.later(func(context.Context) error { return bucket.Close() })
-	return bucket, nil
-}
+// totalsEvery is how often the snapshots of a bucket are counted, which lists them.
+const totalsEvery = time.Hour
 
-func openBucket(state, name string) (*blob.Bucket, error) {
-	bucket, err := fileblob.OpenBucket(filepath.Join(state, name), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		return nil, fmt.Errorf("open directory of %s: %w", name, err)
+// cached returns count with a cache of its last result.
+func cached(count func(context.Context) (int, int64, error), lifetime time.Duration) func(context.Context) (int, int64, error) {
+	var mu sync.Mutex
+	var at time.Time
+	var n int
+	var bytes int64
+	return func(ctx context.Context) (int, int64, error) {
+		mu.Lock()
+		defer mu.Unlock()
+		if !at.IsZero() && time.Since(at) < lifetime {
+			return n, bytes, nil
+		}
+		newN, newBytes, err := count(ctx)
+		if err == nil {
+			n, bytes, at = newN, newBytes, time.Now()
+		}
+		return newN, newBytes, err
 	}
-	return bucket, nil
 }

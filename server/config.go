@@ -12,6 +12,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/project"
 )
 
@@ -34,6 +35,10 @@ type Config struct {
 	// State is the directory of all state. Default: /var/lib/berth as root, else
 	// ~/.local/state/berth.
 	State string `yaml:"state"`
+
+	// Blobs is the URL of an S3-compatible bucket for files, skills, snapshots and parts of
+	// uploads: s3://my-bucket?region=eu-central-1. Default: directories of State.
+	Blobs string `yaml:"blobs"`
 
 	Log     LogConfig    `yaml:"log"`
 	Metrics ListenConfig `yaml:"metrics"` // for Prometheus to scrape /metrics: all projects, without a key
@@ -260,7 +265,17 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 func (c *Config) check() error {
 	_, err := c.Budget.budget()
 	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), err,
-		c.checkLimits(), c.checkCORS(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
+		c.checkLimits(), c.checkBlobs(), c.checkCORS(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
+}
+
+func (c *Config) checkBlobs() error {
+	if c.Blobs == "" {
+		return nil
+	}
+	if _, err := remote.Parse(c.Blobs); err != nil {
+		return fmt.Errorf("blobs: %w", err)
+	}
+	return nil
 }
 
 func (c *Config) checkLimits() error {

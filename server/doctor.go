@@ -60,6 +60,9 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 	}
 	all = append(all, Finding{What: "configuration", OK: true, Detail: "driver " + c.Driver + ", template " + c.Template, Advice: strings.Join(c.Warnings(), "\n")})
 	all = append(all, checkUpstreams(ctx, c, upstreamWait)...)
+	if c.Blobs != "" {
+		all = append(all, examineBucket(ctx, state, c.Blobs))
+	}
 	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
 		all = append(all, Finding{What: "mmdebstrap", OK: true, Detail: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
 	}

@@ -42,7 +42,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 		return nil, err
 	}
 	r := &responses{models: models.router, upstreams: models.statuses, memory: limitMemory(b.Log).pools()}
-	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.snapshots.Totals, Audit: b.audit.Written, Usages: b.db,
+	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals, Audit: b.audit.Written, Usages: b.db,
 		Space: b.space, Isolation: c.driver.Features().Isolation})
 	s.reloader.models = models
 	r.journal = journal.New(s.metrics.Responses(b.db))

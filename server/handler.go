@@ -40,5 +40,5 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit}),
 		Models:   api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
 		Preview:  api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
-		Ready:    newReadiness(b.disk, c.driver, c.templates.find, b.space, b.Log).get, Version: b.Version}), nil
+		Ready:    newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get, Version: b.Version}), nil
 }

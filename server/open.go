@@ -35,7 +35,11 @@ func Open(ctx context.Context, dir string) (*State, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	bucket, err := openBucket(dir, "snapshots")
+	contents, err := openContents(ctx, db, dir)
+	if err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	bucket, err := contents.open(ctx, "snapshots")
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/sandbox"
@@ -37,13 +38,17 @@ type readyCheck struct {
 	advice string
 }
 
-func newReadiness(db *sqlite.DB, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, log *slog.Logger) *readiness {
-	return &readiness{log: log, checks: []readyCheck{
+func newReadiness(db *sqlite.DB, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
+	checks := []readyCheck{
 		{"store", db.CheckWrite, "The database is not writable."},
 		{"driver", func(ctx context.Context) error { _, err := d.List(ctx); return err }, "The container driver does not respond."},
 		{"template", func(context.Context) error { _, err := template(""); return err }, "The default template is missing. Run berth image build."},
 		{"disk", func(context.Context) error { return space.Err() }, "A volume has too little free space, so new data is refused."},
-	}}
+	}
+	if bucket != nil {
+		checks = append(checks, readyCheck{"blobs", bucket.Check, "The bucket of files and snapshots cannot be used."})
+	}
+	return &readiness{log: log, checks: checks}
 }
 
 // get returns the result of each check.

@@ -75,7 +75,7 @@ func TestNotReady(t *testing.T) {
 		return container.Template{}, errors.New("/secret/path: not there")
 	}
 	got := map[string]string{}
-	for _, c := range newReadiness(db, d, noTemplate, space, slog.New(slog.DiscardHandler)).get(t.Context()) {
+	for _, c := range newReadiness(db, d, noTemplate, space, nil, slog.New(slog.DiscardHandler)).get(t.Context()) {
 		got[c.Name] = c.Message
 	}
 	want := map[string]string{"store": "The database is not writable.", "driver": "",

@@ -41,6 +41,7 @@ const (
 	KindSkill             Kind = "skill"
 	KindSkillVersion      Kind = "skill.version"
 	KindSkillInline       Kind = "skill.inline" // of a container that starts
+	KindBlobs             Kind = "blobs"        // where the contents of blobs are
 )
 
 // OfContainer stands for a container as the parent of an object.
@@ -85,4 +86,5 @@ var Kinds = map[Kind][]Kind{
 	KindSkill:             nil,
 	KindSkillVersion:      {KindSkill},
 	KindSkillInline:       nil,
+	KindBlobs:             nil,
 }

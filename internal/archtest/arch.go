@@ -57,6 +57,7 @@ var Imports = map[string][]string{
 	"cluster":               {"internal/backoff", "store"},
 	"cluster/peer":          {},
 	"blob":                  {"", "audit", "internal/seal", "store"},
+	"blob/remote":           {""},
 	"batch":                 {"", "files", "internal/backoff", "internal/ration", "internal/rule", "store"},
 	"files":                 {"", "audit", "blob", "store"},
 	"skills":                {"", "audit", "blob", "store"},
@@ -126,6 +127,7 @@ var Imports = map[string][]string{
 	"internal/disktest":     {},
 	"internal/freeport":     {},
 	"internal/dockertest":   {},
+	"internal/s3test":       {"internal/freeport"},
 	"internal/conns":        {},
 	"internal/nofile":       {},
 	"metrics":               {"", "diskspace", "internal/conns", "container", "store"},
@@ -175,9 +177,9 @@ var Bans = map[string][]string{
 	"github.com/anthropics/anthropic-sdk-go": {},
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
-	"net/http":     {"api", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry"},
+	"net/http":     {"api", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry", "blob/remote", "internal/s3test"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
-	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // A file holds the properties of a source file that the rules check.

@@ -1,0 +1,50 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"time"
+)
+
+// examineBucket checks that the bucket of blobs answers, and belongs to the state or to no other.
+// It changes nothing in the bucket.
+func examineBucket(ctx context.Context, state, url string) Finding {
+	f := Finding{What: "blobs"}
+	is := place{}
+	s, err := OpenExisting(ctx, state)
+	switch {
+	case err == nil:
+		is, err = readPlace(ctx, s.Store)
+		err = errors.Join(err, s.Close())
+	case errors.Is(err, fs.ErrNotExist):
+		err = nil // no server has started yet
+	}
+	want := place{State: is.State, URL: url}
+	var c *contents
+	if err == nil {
+		c, err = openPlace(ctx, want, state, false, nil)
+	}
+	var owner string
+	began := time.Now()
+	if err == nil {
+		ctx, cancel := context.WithTimeout(ctx, checkTime)
+		defer cancel()
+		owner, err = c.bucket.Probe(ctx)
+	}
+	took := time.Since(began).Milliseconds()
+	switch {
+	case err != nil:
+		f.Detail, f.Advice = err.Error(), "check the address, the bucket's name, the region and the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+	case is.URL != "" && is.where() != want.where():
+		f.Detail, f.Advice = fmt.Sprintf("the blobs of this state are in %s, not in %s", is.where(), want.where()), "correct blobs in the configuration"
+	case owner != "" && owner != is.State:
+		f.Detail, f.Advice = want.where()+" belongs to another state", "use a bucket or a prefix of its own for each server's state"
+	case owner == "":
+		f.OK, f.Detail = true, fmt.Sprintf("%s answered in %d ms and is not in use yet", want.where(), took)
+	default:
+		f.OK, f.Detail = true, fmt.Sprintf("%s answered in %d ms and belongs to this state", want.where(), took)
+	}
+	return f
+}
