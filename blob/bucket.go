@@ -8,6 +8,7 @@ import (
 	"iter"
 	"log/slog"
 	"strings"
+	"time"
 
 	cloud "gocloud.dev/blob"
 	"gocloud.dev/gcerrors"
@@ -139,9 +140,18 @@ func (b *Bucket) remove(ctx context.Context, key string) error {
 // Sweep removes contents without a record, which a crash may leave. No blob may be created
 // meanwhile.
 func (b *Bucket) Sweep(ctx context.Context, records Records) error {
+	return b.Collect(ctx, records, time.Time{})
+}
+
+// Collect removes contents without a record that were complete before a time. Blobs may be created
+// meanwhile, if no creation lasts from before that time. A zero time includes all.
+func (b *Bucket) Collect(ctx context.Context, records Records, before time.Time) error {
 	for key, err := range b.keys(ctx) {
 		if err != nil {
 			return fmt.Errorf("list contents of %ss: %w", b.noun, err)
+		}
+		if !before.IsZero() && !key.written.Before(before) {
+			continue
 		}
 		exists, err := records.Exists(ctx, parse(key.name))
 		if err == nil && !exists {
@@ -178,8 +188,9 @@ func (b *Bucket) Totals(ctx context.Context) (count int, bytes int64, err error)
 }
 
 type bucketKey struct {
-	name string
-	size int64
+	name    string
+	size    int64
+	written time.Time
 }
 
 func (b *Bucket) keys(ctx context.Context) iter.Seq2[bucketKey, error] {
@@ -193,7 +204,7 @@ func (b *Bucket) keys(ctx context.Context) iter.Seq2[bucketKey, error] {
 				yield(bucketKey{}, err)
 				return
 			}
-			if !yield(bucketKey{o.Key, o.Size}, nil) {
+			if !yield(bucketKey{o.Key, o.Size, o.ModTime}, nil) {
 				return
 			}
 		}

@@ -255,3 +255,9 @@ func (r records) Expired(ctx context.Context, now time.Time, limit int) ([]blob.
 	}
 	return refs, err
 }
+
+// Collect removes contents without a record that were complete before a time. It may run while
+// files are created, if no creation lasts from before that time.
+func (s *Service) Collect(ctx context.Context, before time.Time) error {
+	return s.contents.Collect(ctx, records{s.opts.Store}, before)
+}

@@ -2,6 +2,7 @@ package server
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"path/filepath"
 	"sync"
@@ -71,10 +72,36 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	all.totals = all.snapshots.Totals
 	if contents.bucket != nil {
 		all.totals = cached(all.snapshots.Totals, totalsEvery)
+		s.later(startWorker(collectDelay, collectEvery, func(ctx context.Context) {
+			if err := all.collect(ctx, time.Now().Add(-orphanAge)); err != nil && ctx.Err() == nil {
+				b.Log.Error("failed to collect orphaned blobs; will retry", "bucket", contents.bucket.String(), "err", err)
+			}
+		}))
 	}
 	openVectorStores(b, all)
 	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all, b.Log) }))
 	return all, nil
+}
+
+// Collection of orphans in a bucket: contents without a record.
+const (
+	collectDelay = 10 * time.Minute // after the start
+	collectEvery = 6 * time.Hour
+	orphanAge    = 24 * time.Hour // far longer than a content is written before its record is saved
+)
+
+// collect removes the contents of the bucket that have no record and were complete before a time,
+// and uploads that were started before it. It removes nothing unless the bucket is still the state's.
+func (all *blobs) collect(ctx context.Context, before time.Time) error {
+	bucket := all.contents.bucket
+	if err := bucket.Check(ctx); err != nil {
+		return err
+	}
+	err := bucket.AbortUploads(ctx, before)
+	for _, collect := range []func(context.Context, time.Time) error{all.files.Collect, all.uploads.Collect, all.skills.Collect, all.snapshots.Collect} {
+		err = errors.Join(err, collect(ctx, before))
+	}
+	return err
 }
 
 // totalsEvery is how often the snapshots of a bucket are counted, which lists them.

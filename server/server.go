@@ -32,6 +32,7 @@ type Server struct {
 	template  func() (string, error) // name of the default template
 	templates *templates
 	record    *audit.Log
+	data      *blobs
 	detach    func(context.Context) error   // detaches from running responses
 	close     []func(context.Context) error // in order of creation
 
@@ -55,6 +56,7 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	if err != nil {
 		return s, err
 	}
+	s.data = blobs
 	containers, err := s.startContainers(ctx, base, blobs)
 	if err != nil {
 		return s, err

@@ -384,3 +384,9 @@ func (s *Service) remove(ctx context.Context, at blob.Ref) error {
 	}
 	return s.contents.Remove(ctx, at)
 }
+
+// Collect removes contents without a record that were complete before a time. It may run while
+// skills are created, if no creation lasts from before that time.
+func (s *Service) Collect(ctx context.Context, before time.Time) error {
+	return s.contents.Collect(ctx, records{s.opts.Objects}, before)
+}

@@ -267,3 +267,9 @@ func (s *Service) Expire(ctx context.Context, now time.Time) error {
 // Sweep removes contents without a record, which a crash may leave. No snapshot may be created
 // meanwhile.
 func (s *Service) Sweep(ctx context.Context) error { return s.contents.Sweep(ctx, s.records) }
+
+// Collect removes contents without a record that were complete before a time. It may run while
+// snapshots are created, if no creation lasts from before that time.
+func (s *Service) Collect(ctx context.Context, before time.Time) error {
+	return s.contents.Collect(ctx, s.records, before)
+}

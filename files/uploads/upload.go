@@ -323,3 +323,9 @@ func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) 
 		page.After = list[len(list)-1].ID
 	}
 }
+
+// Collect removes contents without a record that were complete before a time. It may run while
+// parts are created, if no creation lasts from before that time.
+func (s *Service) Collect(ctx context.Context, before time.Time) error {
+	return s.contents.Collect(ctx, parts{s.opts.Objects}, before)
+}
