@@ -29,6 +29,11 @@ func (c Caller) Admin() bool { return c.Project == AdminProject }
 // KeyPrefix is the prefix of Berth's API keys.
 const KeyPrefix = "sk-berth-"
 
+// KeyLimits are the limits of a key. Nil, as -1, means no limit.
+type KeyLimits struct {
+	CostPerMonth *Amount `json:"cost_per_month,omitempty"` // as Limits.CostPerMonth, of what this key spends
+}
+
 // A Key is the stored record of an API key. It holds the SHA-256 of the secret. The
 // secret itself is shown once, when the key is created.
 type Key struct {
@@ -39,4 +44,7 @@ type Key struct {
 	CreatedAt int64  // Unix seconds
 	ExpiresAt int64  // Unix seconds; 0 means never
 	Tail      string // the last four characters of the secret
+
+	// Limits are the key's own limits, which apply besides those of its project.
+	Limits KeyLimits
 }

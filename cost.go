@@ -27,6 +27,9 @@ func (a Amount) String() string {
 	return fmt.Sprintf("%s%d.%s", sign, whole, strings.TrimRight(fmt.Sprintf("%09d", rest), "0"))
 }
 
+// Units returns the amount in units of its currency, as nearly as a float64 can.
+func (a Amount) Units() float64 { return float64(a) / unit }
+
 // ParseAmount reads a decimal number of units, such as 1.25, and rounds it to
 // billionths. An amount that is not a number, or beyond a billion units, is an error.
 func ParseAmount(text string) (Amount, error) {

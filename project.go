@@ -38,6 +38,10 @@ type Limits struct {
 	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of all stored objects: responses, conversations, files, snapshots, volumes …
 	Snapshots         *int64 `json:"snapshots,omitempty"`           // stored at once
 
+	// CostPerMonth limits the cost of models in a calendar month (UTC), in the currency of the
+	// configured prices. When it is spent, nothing new calls a model; what runs goes on.
+	CostPerMonth *Amount `json:"cost_per_month,omitempty"`
+
 	// Templates are the names (or path.Match patterns of names) and digests of the
 	// templates that containers may use besides the server's default template. An
 	// empty list allows the default only; nil means inherit.
@@ -69,6 +73,9 @@ func (l Limits) Or(others Limits) Limits {
 		if *f.mine == nil {
 			*f.mine = *f.other
 		}
+	}
+	if l.CostPerMonth == nil {
+		l.CostPerMonth = others.CostPerMonth
 	}
 	if l.Templates == nil {
 		l.Templates = others.Templates

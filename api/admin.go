@@ -19,18 +19,29 @@ type admin struct{ service *project.Service }
 const maxLife = 365 * 24 * time.Hour // of a key, as at OpenAI
 
 var (
-	createKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": rule.Integer(1, int64(maxLife/time.Second))}, "name")
-	limitRule     = rule.Integer(-1, 1<<60)
-	limitsRule    = rule.Object(rule.Fields{"requests_per_minute": limitRule, "tokens_per_minute": limitRule, "responses": limitRule, "containers": limitRule,
-		"container_minutes": limitRule, "storage_bytes": limitRule, "snapshots": limitRule, "templates": rule.List(rule.Text(1, 256), 100)})
+	keyLimitsRule      = rule.Object(rule.Fields{"cost_per_month": costRule})
+	lifeRule           = rule.Integer(1, int64(maxLife/time.Second))
+	createAdminKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule}, "name")
+	createKeyBody      = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule, "limits": keyLimitsRule}, "name")
+	updateKeyBody      = rule.Object(rule.Fields{"limits": keyLimitsRule}, "limits")
+	limitRule          = rule.Integer(-1, 1<<60)
+	costRule           = rule.Decimal(-1, 1e9)
+	limitsRule         = rule.Object(rule.Fields{"requests_per_minute": limitRule, "tokens_per_minute": limitRule, "responses": limitRule, "containers": limitRule,
+		"container_minutes": limitRule, "storage_bytes": limitRule, "snapshots": limitRule,
+		"cost_per_month": costRule, "templates": rule.List(rule.Text(1, 256), 100)})
 	projectFields     = rule.Fields{"name": rule.Text(1, 256), "limits": limitsRule}
 	createProjectBody = rule.Object(projectFields, "name")
 	updateProjectBody = rule.Object(projectFields)
 )
 
 type createKeyRequest struct {
-	Name             string `json:"name"`
-	ExpiresInSeconds int64  `json:"expires_in_seconds"` // absent: it does not expire
+	Name             string          `json:"name"`
+	ExpiresInSeconds int64           `json:"expires_in_seconds"` // absent: it does not expire
+	Limits           berth.KeyLimits `json:"limits"`
+}
+
+type updateKeyRequest struct {
+	Limits berth.KeyLimits `json:"limits"` // replaces the key's limits
 }
 
 type projectRequest struct {
@@ -72,6 +83,7 @@ type projectKey struct {
 	LastUsedAt         *int64          `json:"last_used_at"`         // always null: not recorded
 	OwnerProjectAccess string          `json:"owner_project_access"` // "active"
 	Owner              projectKeyOwner `json:"owner"`
+	Limits             berth.KeyLimits `json:"limits"`          // not in OpenAI's object
 	Value              string          `json:"value,omitempty"` // the key, in the answer to its creation only
 }
 
@@ -104,16 +116,16 @@ func adminKeyOf(k *berth.Key) *adminKey {
 
 func projectKeyOf(k *berth.Key) *projectKey {
 	return &projectKey{ID: k.ID, Object: "organization.project.api_key", Name: k.Name, RedactedValue: redacted(k), CreatedAt: k.CreatedAt, ExpiresAt: expiry(k),
-		OwnerProjectAccess: "active", Owner: projectKeyOwner{"service_account", serviceAccount{string(k.Project), string(k.Project), k.CreatedAt, "member"}}}
+		OwnerProjectAccess: "active", Limits: k.Limits, Owner: projectKeyOwner{"service_account", serviceAccount{string(k.Project), string(k.Project), k.CreatedAt, "member"}}}
 }
 
 // create creates a key of a project.
-func (h *admin) create(x *exchange.Exchange, r *http.Request, c berth.Caller, p berth.ProjectID) (*berth.Key, string, error) {
+func (h *admin) create(x *exchange.Exchange, r *http.Request, c berth.Caller, p berth.ProjectID, accepted rule.Rule) (*berth.Key, string, error) {
 	var body createKeyRequest
-	if err := x.Decode(r, createKeyBody, &body); err != nil {
+	if err := x.Decode(r, accepted, &body); err != nil {
 		return nil, "", err
 	}
-	k, secret, err := h.service.By(c.Key).CreateKey(r.Context(), p, body.Name, time.Duration(body.ExpiresInSeconds)*time.Second)
+	k, secret, err := h.service.By(c.Key).CreateKey(r.Context(), p, body.Name, time.Duration(body.ExpiresInSeconds)*time.Second, body.Limits)
 	if errors.Is(err, project.ErrArchived) {
 		err = berth.Errorf(berth.CodeInvalid, "Project '%s' is archived.", p)
 	}
@@ -168,7 +180,7 @@ func (h *admin) revoke(r *http.Request, c berth.Caller, p berth.ProjectID) (bert
 
 // createAdminKey serves POST /v1/organization/admin_api_keys.
 func (h *admin) createAdminKey(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	k, secret, err := h.create(x, r, c, berth.AdminProject)
+	k, secret, err := h.create(x, r, c, berth.AdminProject, createAdminKeyBody)
 	if err != nil {
 		return err
 	}

@@ -117,7 +117,7 @@ func (h *admin) createKey(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	if err != nil {
 		return err
 	}
-	k, secret, err := h.create(x, r, c, p.ID)
+	k, secret, err := h.create(x, r, c, p.ID, createKeyBody)
 	if err != nil {
 		return err
 	}
@@ -150,6 +150,29 @@ func (h *admin) getKey(x *exchange.Exchange, r *http.Request, _ berth.Caller) er
 	}
 	k, err := h.find(r, p.ID)
 	if err != nil {
+		return err
+	}
+	return x.JSON(http.StatusOK, projectKeyOf(k))
+}
+
+// updateKey serves POST /v1/organization/projects/{project}/api_keys/{key}.
+func (h *admin) updateKey(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body updateKeyRequest
+	if err := x.Decode(r, updateKeyBody, &body); err != nil {
+		return err
+	}
+	p, err := h.known(r.Context(), r)
+	if err != nil {
+		return err
+	}
+	k, err := h.find(r, p.ID)
+	if err != nil {
+		return err
+	}
+	if err := h.service.By(c.Key).LimitKey(r.Context(), k.ID, body.Limits); err != nil {
+		return err
+	}
+	if k, err = h.find(r, p.ID); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, projectKeyOf(k))

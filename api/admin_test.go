@@ -193,6 +193,7 @@ func TestAdministrationIsRecorded(t *testing.T) {
 	path := "/v1/organization/projects/" + p.id()
 	key := h.call(200, "POST", path+"/api_keys", `{"name":"k"}`)
 	h.call(200, "POST", path, `{"limits":{"responses":2}}`)
+	h.call(200, "POST", path+"/api_keys/"+key.id(), `{"limits":{"cost_per_month":2}}`)
 	h.call(200, "DELETE", path+"/api_keys/"+key.id(), nil)
 	h.call(200, "POST", path+"/archive", nil)
 	var got []string
@@ -202,7 +203,7 @@ func TestAdministrationIsRecorded(t *testing.T) {
 		}
 		got = append(got, string(e.Action))
 	}
-	if want := "project.created key.created project.updated key.revoked project.archived"; strings.Join(got, " ") != want {
+	if want := "project.created key.created project.updated key.updated key.revoked project.archived"; strings.Join(got, " ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }

@@ -200,6 +200,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/webhook_event_types", h.webhooks.listEventTypes),
 
 		on("GET /v1/organization/costs", h.usage.costs, readsQuery, exchange.AlsoForAdmin),
+		on("GET /v1/organization/spend", h.spend.list, readsQuery, exchange.AlsoForAdmin),
 		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery, exchange.AlsoForAdmin),
 		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery, exchange.AlsoForAdmin),
 		on("GET /v1/organization/usage/moderations", h.usage.moderations, readsQuery, exchange.AlsoForAdmin),
@@ -217,6 +218,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("POST /v1/organization/projects/{project}/api_keys", h.admin.createKey, forAdmin, storesNothing, storesLittle),
 		on("GET /v1/organization/projects/{project}/api_keys", h.admin.listKeys, forAdmin, readsQuery),
 		on("GET /v1/organization/projects/{project}/api_keys/{key}", h.admin.getKey, forAdmin),
+		on("POST /v1/organization/projects/{project}/api_keys/{key}", h.admin.updateKey, forAdmin, storesNothing, storesLittle),
 		on("DELETE /v1/organization/projects/{project}/api_keys/{key}", h.admin.deleteKey, forAdmin),
 
 		on("GET /v1/upstreams", h.models.upstreams),
@@ -317,6 +319,7 @@ type handlers struct {
 	vectorStores  *vectorStores
 	webhooks      *webhooks
 	usage         *usage
+	spend         *spend
 	admin         *admin
 	models        *models
 	health        *health
@@ -381,6 +384,7 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		vectorStores:  &vectorStores{o.VectorStores},
 		webhooks:      &webhooks{o.Webhooks},
 		usage:         &usage{o.Store.Usages, o.Models.Currency},
+		spend:         &spend{o.Exchange.Quota, o.Models.Currency},
 		admin:         &admin{o.Projects},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{version: o.Version, ready: o.Ready},

@@ -192,6 +192,8 @@ func usageRoutes() []*reference.Route {
 	const page = "tenancy.md#usage"
 	return []*reference.Route{
 		route("GET /v1/organization/costs", "Get costs", "models.md#prices"),
+		route("GET /v1/organization/spend", "Get what projects and keys have spent this month", "tenancy.md#limits").
+			Query(textParameter("project_ids", "Of these projects only."), reference.Paging[0], reference.Paging[2]).Gives(listOf[spendObject]()),
 		route("GET /v1/organization/usage/completions", "Get the usage of models", page),
 		route("GET /v1/organization/usage/embeddings", "Get the usage of embeddings", page),
 		route("GET /v1/organization/usage/moderations", "Get the usage of moderations", page),
@@ -214,6 +216,7 @@ func adminRoutes() []*reference.Route {
 		route("POST /v1/organization/projects/{project}/api_keys", "Create a key of a project", page).Takes(createKeyBody, createKeyRequest{}).Gives(projectKey{}),
 		route("GET /v1/organization/projects/{project}/api_keys", "List the keys of a project", page),
 		route("GET /v1/organization/projects/{project}/api_keys/{key}", "Get a key of a project", page),
+		route("POST /v1/organization/projects/{project}/api_keys/{key}", "Limit a key of a project", page).Takes(updateKeyBody, updateKeyRequest{}).Gives(projectKey{}),
 		route("DELETE /v1/organization/projects/{project}/api_keys/{key}", "Delete a key of a project", page),
 	}
 }

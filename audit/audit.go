@@ -55,6 +55,7 @@ const (
 	ProjectUpdated   Action = "project.updated"   // Name; Reason: name or limits
 	ProjectArchived  Action = "project.archived"
 	KeyCreated       Action = "key.created" // Object: the new key
+	KeyUpdated       Action = "key.updated" // Object; Reason: limits
 	KeyRevoked       Action = "key.revoked" // Object
 
 	// SegmentStarted is the first entry of each segment. Living lists the containers of

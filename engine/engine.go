@@ -175,7 +175,7 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 			return nil, err
 		}
 	}
-	booked, err := e.book(ctx, caller.Project, req)
+	booked, err := e.book(ctx, caller, req)
 	if err != nil {
 		return nil, err
 	}

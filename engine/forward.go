@@ -27,7 +27,7 @@ type ForwardRequest struct {
 // JSON. It counts against the project's limits as a response does, and its usage is
 // recorded. Temporary errors are retried as those of turns are.
 func (e *Engine) Forward(ctx context.Context, caller berth.Caller, req ForwardRequest) ([]byte, error) {
-	booked, err := e.Quota.Begin(ctx, caller.Project, req.Forwarded.Tokens())
+	booked, err := e.Quota.Begin(ctx, caller, req.Forwarded.Tokens())
 	if err != nil {
 		return nil, err
 	}

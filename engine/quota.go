@@ -11,9 +11,9 @@ import (
 
 // A Quota bounds the responses of projects; *project.Quota is one.
 type Quota interface {
-	// Begin reserves an estimated number of tokens for a response, or returns an error for
-	// the client. The caller must call end with the number of tokens used.
-	Begin(ctx context.Context, p berth.ProjectID, tokens int) (end func(used int), err error)
+	// Begin reserves an estimated number of tokens for a response of a caller, or returns an
+	// error for the client. end must be called with the number of tokens used.
+	Begin(ctx context.Context, c berth.Caller, tokens int) (end func(used int), err error)
 	// Full returns an error for the client if the project has reached its storage limit.
 	Full(ctx context.Context, p berth.ProjectID) error
 	// Resume counts a response that an earlier process of this server has started.
@@ -23,7 +23,7 @@ type Quota interface {
 // noQuota bounds nothing.
 type noQuota struct{}
 
-func (noQuota) Begin(context.Context, berth.ProjectID, int) (func(int), error) {
+func (noQuota) Begin(context.Context, berth.Caller, int) (func(int), error) {
 	return func(int) {}, nil
 }
 func (noQuota) Full(context.Context, berth.ProjectID) error { return nil }
@@ -31,7 +31,7 @@ func (noQuota) Resume(berth.ProjectID) func(int)            { return func(int) {
 
 // book reserves tokens for a request before any work is done for it: its own text at four
 // bytes a token, and max_output_tokens.
-func (e *Engine) book(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) (end func(used int), err error) {
+func (e *Engine) book(ctx context.Context, c berth.Caller, req *berth.ResponseRequest) (end func(used int), err error) {
 	bytes := 0
 	for _, it := range req.Input {
 		bytes += len(it.Raw())
@@ -43,7 +43,7 @@ func (e *Engine) book(ctx context.Context, p berth.ProjectID, req *berth.Respons
 	if req.MaxOutputTokens != nil {
 		tokens += *req.MaxOutputTokens
 	}
-	return e.Quota.Begin(ctx, p, tokens)
+	return e.Quota.Begin(ctx, c, tokens)
 }
 
 // count records the usage of a request that makes no response.

@@ -30,7 +30,8 @@ func (l *ledger) write(format string, args ...any) {
 	l.lines = append(l.lines, fmt.Sprintf(format, args...))
 }
 
-func (l *ledger) Begin(_ context.Context, p berth.ProjectID, tokens int) (func(int), error) {
+func (l *ledger) Begin(_ context.Context, c berth.Caller, tokens int) (func(int), error) {
+	p := c.Project
 	l.write("begin %s %d", p, tokens)
 	return func(used int) { l.write("end %d", used) }, l.refuse
 }

@@ -28,7 +28,7 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
-	booked, err := e.book(ctx, caller.Project, req)
+	booked, err := e.book(ctx, caller, req)
 	if err != nil {
 		return nil, err
 	}

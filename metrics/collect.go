@@ -8,6 +8,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 )
 
@@ -17,9 +18,15 @@ type Sources struct {
 	Upstreams  func() []berth.Upstream
 	Snapshots  func(ctx context.Context) (count int, bytes int64, err error)
 	Audit      func() (entries, failures int64)
-	Usages     store.Usages
+	Usages     Usages
+	Spending   func(ctx context.Context) ([]project.Spend, error)
 	Space      Space
 	Isolation  string // of the server's containers
+}
+
+// Usages reports usage. store.Usages implements it.
+type Usages interface {
+	Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, error)
 }
 
 // Containers reports on containers. *container.Service implements it.
@@ -41,6 +48,7 @@ func (m *Metrics) Collect(s Sources) {
 			emit(descAuditFailed, prometheus.CounterValue, float64(failures))
 		}},
 		part{spaceDescs, func(_ context.Context, emit emitFunc) { emitSpace(s.Space, emit) }},
+		part{[]*prometheus.Desc{descSpent, descSpendLimit}, func(ctx context.Context, emit emitFunc) { emitSpending(ctx, s, emit) }},
 		part{[]*prometheus.Desc{descSeconds}, (&seconds{Sources: s, projects: &m.projects}).emit},
 	)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 )
 
@@ -25,7 +26,6 @@ func (keeper) Pools() []container.PoolStats {
 // usages is a store of usage records.
 type usages []*store.Usage
 
-func (usages) AddUsage(context.Context, *store.Usage) error { return nil }
 func (u usages) Usage(_ context.Context, q store.UsageQuery) (in []*store.Usage, _ error) {
 	for _, one := range u {
 		if one.Kind == q.Kind && one.Start >= q.From.Unix() && one.Start < q.To.Unix() {
@@ -56,8 +56,12 @@ func newMetrics(k keeper) *Metrics {
 			return []berth.Upstream{{Name: "up", Circuit: "open", InFlight: 2, Turns: 9, Keys: []berth.UpstreamKey{{RestSeconds: 1}}}, {Name: "up", Circuit: "closed", InFlight: 1}}
 		},
 		Snapshots: func(context.Context) (int, int64, error) { return 3, 300, nil },
-		Space:     space{},
-		Audit:     func() (int64, int64) { return 11, 1 }})
+		Spending: func(context.Context) ([]project.Spend, error) {
+			limit := berth.Amount(2_500_000_000)
+			return []project.Spend{{Project: "proj_1", Used: 1_250_000_000, Limit: &limit}, {Project: "proj_1", Key: "key_1", Used: 5}}, nil
+		},
+		Space: space{},
+		Audit: func() (int64, int64) { return 11, 1 }})
 	m.Connections(func() conns.Counts { return conns.Counts{WithKey: 7, WithoutKey: 2, Refused: 5, Closed: 4} })
 	return m
 }
@@ -88,6 +92,7 @@ func TestMetrics(t *testing.T) {
 		`berth_state_floor_bytes{area="database",floor="critical"} 1`, `berth_state_free_inodes{area="database"} 8`, `berth_state_low{area="database"} 1`,
 		"berth_state_reserve_bytes 2", "berth_state_reserve_target_bytes 3", "berth_state_refused_total 6", "berth_snapshots 3", "berth_snapshot_bytes 300", "berth_audit_entries_total 11", "berth_audit_failures_total 1",
 		`berth_connections{key="yes"} 7`, `berth_connections{key="no"} 2`, "berth_connections_refused_total 5", "berth_connections_closed_total 4",
+		`berth_spent_this_month{key="",project="proj_1"} 1.25`, `berth_cost_per_month_limit{key="",project="proj_1"} 2.5`,
 		"go_goroutines ", "process_open_fds "} {
 		if !strings.Contains(text, want) {
 			t.Errorf("%s is missing:\n%s", want, text)

@@ -23,7 +23,7 @@ var ErrArchived = errors.New("the project is archived")
 // CreateKey creates an API key of a project, or an admin key of AdminProject, and returns it with
 // its secret. It stores only the secret's SHA-256. A lifetime of 0 means that the key does not
 // expire.
-func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration) (k *berth.Key, secret string, err error) {
+func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration, limits berth.KeyLimits) (k *berth.Key, secret string, err error) {
 	owner, err := s.Get(ctx, p)
 	if err != nil {
 		return nil, "", err
@@ -34,7 +34,7 @@ func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string,
 	secret = berth.KeyPrefix + rand.Text() + rand.Text()
 	now := time.Now()
 	k = &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Name: name,
-		Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: now.Unix()}
+		Hash: sha256.Sum256([]byte(secret)), Tail: secret[len(secret)-4:], CreatedAt: now.Unix(), Limits: limits}
 	if lifetime > 0 {
 		k.ExpiresAt = now.Add(lifetime).Unix()
 	}
@@ -45,6 +45,14 @@ func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string,
 		return nil, "", errors.Join(err, s.opts.Keys.DeleteKey(context.WithoutCancel(ctx), k.ID))
 	}
 	return k, secret, nil
+}
+
+// LimitKey replaces the limits of a key. If there is no such key, it returns store.ErrNotFound.
+func (s *Service) LimitKey(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error {
+	if err := s.opts.Keys.SetKeyLimits(ctx, id, limits); err != nil {
+		return fmt.Errorf("%s: %w", id, err)
+	}
+	return s.commit(ctx, audit.Entry{Action: audit.KeyUpdated, Object: string(id), Reason: "limits"})
 }
 
 // ListKeys returns the keys of all projects, the oldest first.

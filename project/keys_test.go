@@ -38,7 +38,7 @@ func TestKeys(t *testing.T) {
 	s := New(Options{Objects: db, Keys: db, Audit: log})
 	create := func(p berth.ProjectID) *berth.Key {
 		t.Helper()
-		_, secret, err := s.CreateKey(ctx, p, "mine", time.Hour)
+		_, secret, err := s.CreateKey(ctx, p, "mine", time.Hour, berth.KeyLimits{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -59,13 +59,13 @@ func TestKeys(t *testing.T) {
 	if _, err := s.Archive(ctx, "proj_c"); err != nil {
 		t.Fatal(err)
 	}
-	if _, _, err := s.CreateKey(ctx, "proj_c", "", 0); !errors.Is(err, ErrArchived) {
+	if _, _, err := s.CreateKey(ctx, "proj_c", "", 0, berth.KeyLimits{}); !errors.Is(err, ErrArchived) {
 		t.Error("an archived project has a new key")
 	}
 
 	// A key whose creation is not recorded is not created.
 	log.err = errors.New("disk full")
-	if _, _, err := s.CreateKey(ctx, "proj_a", "", 0); !errors.Is(err, log.err) {
+	if _, _, err := s.CreateKey(ctx, "proj_a", "", 0, berth.KeyLimits{}); !errors.Is(err, log.err) {
 		t.Errorf("got %v, want %v", err, log.err)
 	}
 	log.err = nil

@@ -23,11 +23,14 @@ type Size func(ctx context.Context, p berth.ProjectID) (int64, error)
 type QuotaOptions struct {
 	Objects store.Objects
 	Usages  store.Usages
-	Sizes   []Size // all data that counts against the storage limit
+	Keys    store.Keys // for their limits; nil means that keys have none
+	Sizes   []Size     // all data that counts against the storage limit
 
 	// Limits apply if the record of a project sets none. Those of "" are the defaults for
 	// all projects.
 	Limits map[berth.ProjectID]berth.Limits
+
+	Currency string // of costs, in messages
 }
 
 // A Quota limits what projects use. Rates and responses in progress are counted in this
@@ -112,11 +115,15 @@ func (q *Quota) Check(ctx context.Context, id berth.ProjectID) error {
 }
 
 // Begin counts a response that is estimated to use the given number of tokens. It returns
-// an error if a limit is reached, including the storage limit. The caller must call end
-// once, when the response has ended, with the number of tokens used.
-func (q *Quota) Begin(ctx context.Context, id berth.ProjectID, tokens int) (end func(used int), err error) {
+// an error if a limit is reached, including those of storage and cost. The caller must call
+// end once, when the response has ended, with the number of tokens used.
+func (q *Quota) Begin(ctx context.Context, c berth.Caller, tokens int) (end func(used int), err error) {
+	id := c.Project
 	p, err := q.room(ctx, id, 0)
 	if err != nil {
+		return nil, err
+	}
+	if err := q.funds(ctx, p, c); err != nil {
 		return nil, err
 	}
 	q.mu.Lock()

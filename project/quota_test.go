@@ -49,7 +49,7 @@ func TestRequests(t *testing.T) {
 		q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{
 			"": {RequestsPerMinute: number(3)}, "proj_free": {RequestsPerMinute: number(-1)}, "proj_none": {RequestsPerMinute: number(0)}}})
 		begin := func(p berth.ProjectID) error {
-			end, err := q.Begin(t.Context(), p, 1000)
+			end, err := q.Begin(t.Context(), berth.Caller{Project: p}, 1000)
 			if err == nil {
 				end(10_000)
 			}
@@ -97,7 +97,7 @@ func TestTokens(t *testing.T) {
 		q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {TokensPerMinute: number(6000)}}})
 		begin := func(tokens int) func(int) {
 			t.Helper()
-			end, err := q.Begin(t.Context(), "proj_a", tokens)
+			end, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, tokens)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -111,10 +111,10 @@ func TestTokens(t *testing.T) {
 		}
 		end := begin(4000)
 		left(2000)
-		_, err := q.Begin(t.Context(), "proj_a", 3000)
+		_, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 3000)
 		wantError(t, err, "rate_limit_exceeded", "tokens",
 			"Rate limit reached for project proj_a on tokens per min (TPM): Limit 6000, Used 4000, Requested 3000. Please try again in 10s.", 10*time.Second)
-		_, err = q.Begin(t.Context(), "proj_a", 7000)
+		_, err = q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 7000)
 		wantError(t, err, "rate_limit_exceeded", "tokens", "Request too large for project proj_a on tokens per min (TPM): Limit 6000, Requested 7000.", -1)
 		end(1000)
 		left(5000)
@@ -124,7 +124,7 @@ func TestTokens(t *testing.T) {
 		left(0)
 		time.Sleep(time.Minute)
 		left(0)
-		_, err = q.Begin(t.Context(), "proj_a", 0)
+		_, err = q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 0)
 		wantError(t, err, "rate_limit_exceeded", "tokens", "Requested 1", 10*time.Millisecond)
 		time.Sleep(30 * time.Second)
 		left(3000)
@@ -137,15 +137,15 @@ func TestTokens(t *testing.T) {
 func TestResponses(t *testing.T) {
 	q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {Responses: number(2)}}})
 	resumed := q.Resume("proj_a")
-	end, err := q.Begin(t.Context(), "proj_a", 1)
+	end, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = q.Begin(t.Context(), "proj_a", 1)
+	_, err = q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
 	wantError(t, err, "rate_limit_exceeded", "requests", "on responses in progress: Limit 2, Used 2, Requested 1.", time.Second)
 	for _, end := range []func(int){end, resumed} {
 		end(5)
-		again, err := q.Begin(t.Context(), "proj_a", 1)
+		again, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -176,7 +176,7 @@ func TestRecords(t *testing.T) {
 				t.Errorf("%s: got %s, want %s", p, got, want)
 			}
 		}
-		if _, err := q.Begin(t.Context(), "proj_a", 1); err != nil {
+		if _, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1); err != nil {
 			t.Fatal(err)
 		}
 		r.projects["proj_a"] = `{"status":"active","limits":{"requests_per_minute":10}}`
@@ -197,7 +197,7 @@ func TestRecords(t *testing.T) {
 		// If the store fails, requests are refused.
 		r.err = errors.New("disk on fire")
 		time.Sleep(time.Second)
-		_, err1 := q.Begin(t.Context(), "proj_c", 1)
+		_, err1 := q.Begin(t.Context(), berth.Caller{Project: "proj_c"}, 1)
 		_, err2 := q.Containers(t.Context(), "proj_c")
 		for i, err := range []error{q.Check(t.Context(), "proj_c"), err1, err2, q.Store(t.Context(), "proj_c", 1)} {
 			if err == nil {

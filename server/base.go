@@ -72,5 +72,11 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 
 // newQuota returns the quota of projects.
 func newQuota(db store.Store, config *Config) *project.Quota {
-	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Limits: config.limits(), Sizes: storedSizes(db)})
+	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.limits(), Sizes: storedSizes(db), Currency: config.Currency})
+}
+
+// spending returns what all projects and their keys have spent in the present month.
+func (b *base) spending(ctx context.Context) ([]project.Spend, error) {
+	spent, _, _, err := b.quota.Spending(ctx, "")
+	return spent, err
 }

@@ -31,7 +31,7 @@ func TestPace(t *testing.T) {
 			if err != nil || now.Wait != 0 || now.Requests != c.requests {
 				t.Fatalf("%s, request %d: got %+v, %v", c.project, i, now, err)
 			}
-			end, err := q.Begin(t.Context(), c.project, 1)
+			end, err := q.Begin(t.Context(), berth.Caller{Project: c.project}, 1)
 			if err != nil {
 				t.Fatal(err)
 			}

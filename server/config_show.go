@@ -191,6 +191,8 @@ func leafText(v reflect.Value, name string) (string, bool) {
 		return x.String(), true
 	case Amount:
 		return x.String(), true
+	case Money:
+		return x.String(), true
 	case Price:
 		return berth.Amount(x).String(), true
 	case EgressRule:

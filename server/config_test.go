@@ -48,7 +48,7 @@ func TestManual(t *testing.T) {
 		t.Errorf("got %+v", c)
 	}
 	limits := c.limits()
-	if l := limits["proj_research"].Or(limits[""]); *l.RequestsPerMinute != -1 || *l.Containers != 20 || *l.StorageBytes != 100<<30 || *l.ContainerMinutes != 7200 {
+	if l := limits["proj_research"].Or(limits[""]); *l.RequestsPerMinute != -1 || *l.Containers != 20 || *l.StorageBytes != 100<<30 || *l.ContainerMinutes != 7200 || *l.CostPerMonth != 500_000_000_000 {
 		t.Errorf("limits: got %s", fmt.Sprint(l))
 	}
 }

@@ -43,7 +43,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	r := &responses{models: models.router, upstreams: models.statuses, memory: limitMemory(b.Log).pools()}
 	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals, Audit: b.audit.Written, Usages: b.db,
-		Space: b.space, Isolation: c.driver.Features().Isolation})
+		Spending: b.spending, Space: b.space, Isolation: c.driver.Features().Isolation})
 	s.reloader.models = models
 	r.journal = journal.New(s.metrics.Responses(b.db))
 	r.journal.Bound(r.memory.readers)

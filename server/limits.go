@@ -22,6 +22,7 @@ type LimitsConfig struct {
 	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all containers per day (UTC)
 	Storage           *Amount `yaml:"storage"`             // bytes of all stored data: responses, conversations, files, snapshots, volumes …
 	Snapshots         *Amount `yaml:"snapshots"`           // stored at once
+	CostPerMonth      *Money  `yaml:"cost_per_month"`      // of models in a calendar month (UTC), in the currency of the prices, such as 2.50
 	// Templates are the templates that containers may name besides the default one: names,
 	// patterns such as py-*, digests. Default: all templates of the server.
 	Templates []string `yaml:"templates"`
@@ -30,7 +31,8 @@ type LimitsConfig struct {
 // Limits returns the limits of a project.
 func (c LimitsConfig) Limits() berth.Limits {
 	return berth.Limits{RequestsPerMinute: (*int64)(c.RequestsPerMinute), TokensPerMinute: (*int64)(c.TokensPerMinute), Responses: (*int64)(c.Responses),
-		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots), Templates: c.Templates}
+		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots),
+		CostPerMonth: (*berth.Amount)(c.CostPerMonth), Templates: c.Templates}
 }
 
 // An Amount is a number, a size such as 10g, or none.
@@ -69,6 +71,38 @@ func (a *Amount) String() string {
 
 // Type returns the name of the value in a command's help.
 func (a *Amount) Type() string { return "amount" }
+
+// Money is an amount of money in units of a currency, or none.
+type Money berth.Amount
+
+// UnmarshalYAML parses 50, 2.50 or none.
+func (m *Money) UnmarshalYAML(n *yaml.Node) error {
+	return m.Set(n.Value)
+}
+
+// Set implements pflag.Value, together with String and Type.
+func (m *Money) Set(text string) error {
+	if text == "none" {
+		*m = -1
+		return nil
+	}
+	a, err := berth.ParseAmount(text)
+	if err != nil || a < 0 {
+		return fmt.Errorf("%q is not an amount of money such as 2.50, or none", text)
+	}
+	*m = Money(a)
+	return nil
+}
+
+func (m *Money) String() string {
+	if *m < 0 {
+		return "none"
+	}
+	return berth.Amount(*m).String()
+}
+
+// Type returns the name of the value in a command's help.
+func (m *Money) Type() string { return "money" }
 
 // Check returns an error if a limit is invalid.
 func (c LimitsConfig) Check() error {

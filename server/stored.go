@@ -73,6 +73,13 @@ func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, er
 	return Contents{Containers: len(containers), Responses: len(responses), Files: len(files), Objects: len(objects), Bytes: bytes}, nil
 }
 
+// Spending returns what a project and its keys have spent in the present month, and all if p
+// is empty, with the limits that the store has; those of the configuration are not known.
+func (s *State) Spending(ctx context.Context, p berth.ProjectID) ([]project.Spend, error) {
+	spent, _, _, err := project.NewQuota(project.QuotaOptions{Objects: s.Store, Usages: s.Store, Keys: s.Store}).Spending(ctx, p)
+	return spent, err
+}
+
 // Archive archives a project and returns the contents that an Eraser will delete. It returns
 // ErrNoProject if the project has no record, key or objects.
 func (s *State) Archive(ctx context.Context, p berth.ProjectID) (Contents, error) {

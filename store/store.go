@@ -309,6 +309,10 @@ type Keys interface {
 	// ListKeys returns all keys, oldest first.
 	ListKeys(ctx context.Context) ([]*berth.Key, error)
 	DeleteKey(ctx context.Context, id berth.KeyID) error
+	// KeyLimits returns the limits of a key: none if it does not exist.
+	KeyLimits(ctx context.Context, id berth.KeyID) (berth.KeyLimits, error)
+	// SetKeyLimits replaces the limits of a key.
+	SetKeyLimits(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error
 }
 
 // Projects lists what else a project owns, so that it can be removed.

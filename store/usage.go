@@ -113,6 +113,30 @@ func (r Running) Usage(to int64) []*Usage {
 // seconds.
 func UsageMinute(at time.Time) int64 { return at.Unix() - at.Unix()%60 }
 
+// A Spending is what a key of a project has spent in a month.
+type Spending struct {
+	Project berth.ProjectID
+	Key     berth.KeyID // empty without keys
+	Cost    berth.Amount
+}
+
+// Spending returns the part of a usage that counts as spent. UsageUpstream splits the cost of
+// the other kinds, and so counts nothing.
+func (u *Usage) Spending() *Spending {
+	s := &Spending{Project: u.Project, Key: u.Key}
+	if u.Kind != UsageUpstream {
+		s.Cost = u.Cost
+	}
+	return s
+}
+
+// Month returns the start of the month (UTC) that a time belongs to, and that of the next.
+func Month(at time.Time) (start, next time.Time) {
+	at = at.UTC()
+	start = time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
+	return start, start.AddDate(0, 1, 0)
+}
+
 // A UsageQuery selects usage from one time, a whole minute, to before another.
 type UsageQuery struct {
 	Project  berth.ProjectID // empty means all
@@ -123,13 +147,19 @@ type UsageQuery struct {
 
 // Usages counts usage. A response is counted with its last event or with its deletion,
 // whichever is first. A container is counted when it is created, by CountContainers,
-// and when it ends. Deleting rows does not change past usage. ResponseUsage,
+// and when it ends. What a usage spends is added to its month with it. Deleting rows does not change past usage. ResponseUsage,
 // CreatedUsage and Running define the amounts. A database adds them in the transaction
 // of the change.
 type Usages interface {
 	// AddUsage adds usage that the store cannot see to this minute. It ignores
 	// u.Start.
 	AddUsage(ctx context.Context, u *Usage) error
+	// Spent returns what a project and one of its keys have spent in a month, in the
+	// currency of the configuration.
+	Spent(ctx context.Context, p berth.ProjectID, key berth.KeyID, month time.Time) (ofProject, ofKey berth.Amount, err error)
+	// Spending returns what the keys of a project have spent in a month, or those of all
+	// projects if p is empty, in the order of Project and Key.
+	Spending(ctx context.Context, p berth.ProjectID, month time.Time) ([]*Spending, error)
 	// Usage returns usage in the order of Start, Project, Key and Name.
 	Usage(ctx context.Context, q UsageQuery) ([]*Usage, error)
 }

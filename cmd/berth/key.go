@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -14,9 +15,9 @@ import (
 )
 
 func newKey() *cobra.Command {
-	cmd := &cobra.Command{Use: "key", Short: "Create, list and remove API keys"}
+	cmd := &cobra.Command{Use: "key", Short: "Create, list, limit and remove API keys"}
 	open := stateFlag(cmd)
-	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyRm(open))
+	cmd.AddCommand(newKeyCreate(open), newKeyLs(open), newKeyLimit(open), newKeyRm(open))
 	return cmd
 }
 
@@ -24,6 +25,7 @@ func newKeyCreate(open opener) *cobra.Command {
 	var name, of string
 	var admin bool
 	var expires time.Duration
+	var cost func() *server.Money
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a key and print its secret, once",
@@ -42,7 +44,7 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 				owner = berth.AdminProject
 			}
 			return open.withNew(cmd.Context(), func(state *server.State) error {
-				_, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires)
+				_, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires, berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost())})
 				if err != nil {
 					return err
 				}
@@ -55,7 +57,35 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 	cmd.Flags().BoolVar(&admin, "admin", false, "create an admin key")
 	cmd.MarkFlagsMutuallyExclusive("admin", "project")
 	cmd.Flags().StringVar(&name, "name", "", "name of the key")
+	cost = costFlag(cmd, keyCostUsage)
+	cmd.MarkFlagsMutuallyExclusive("admin", "cost-per-month")
 	cmd.Flags().DurationVar(&expires, "expires", 0, "lifetime, such as 720h; 0 means no expiry")
+	return cmd
+}
+
+const keyCostUsage = "cost of the key's requests to models per calendar month (UTC), in the currency of the prices, such as 2.50"
+
+func newKeyLimit(open opener) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "limit KEY",
+		Short: "Set the limit of a key",
+		Long: `Set how much a key may spend in a calendar month (UTC). "none" means no limit. The limits
+of the key's project apply as well. A running server applies the change to the next request.`,
+		Args: cobra.ExactArgs(1),
+	}
+	cost := costFlag(cmd, keyCostUsage)
+	if err := cmd.MarkFlagRequired("cost-per-month"); err != nil {
+		panic(err)
+	}
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		return open.with(cmd.Context(), func(state *server.State) error {
+			var limits berth.KeyLimits
+			if m := cost(); *m >= 0 {
+				limits.CostPerMonth = (*berth.Amount)(m)
+			}
+			return state.Projects.LimitKey(cmd.Context(), berth.KeyID(strings.TrimSpace(args[0])), limits)
+		})
+	}
 	return cmd
 }
 
@@ -70,18 +100,27 @@ func newKeyLs(open opener) *cobra.Command {
 			}
 			rows := make([]keyRow, len(keys))
 			for i, k := range keys {
-				rows[i] = keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil}
+				rows[i] = keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil, k.Limits}
 				if k.ExpiresAt != 0 {
 					rows[i].ExpiresAt = &k.ExpiresAt
 				}
 			}
+			heading := "ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES"
+			limited := slices.ContainsFunc(keys, func(k *berth.Key) bool { return k.Limits.CostPerMonth != nil })
+			if limited {
+				heading += "\tLIMITS"
+			}
 			return printList(cmd.OutOrStdout(), l, rows, func(k keyRow) string { return string(k.ID) },
-				"ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES", func(k keyRow) string {
+				heading, func(k keyRow) string {
 					expires := "never"
 					if k.ExpiresAt != nil {
 						expires = utc(*k.ExpiresAt)
 					}
-					return fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", k.ID, k.Project, k.Name, k.Tail, utc(k.CreatedAt), expires)
+					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", k.ID, k.Project, k.Name, k.Tail, utc(k.CreatedAt), expires)
+					if limited {
+						line += "\t" + inWords(berth.Limits{CostPerMonth: k.Limits.CostPerMonth})
+					}
+					return line
 				})
 		})
 	}
@@ -96,6 +135,7 @@ type keyRow struct {
 	Tail      string          `json:"tail"` // the last characters of the secret
 	CreatedAt int64           `json:"created_at"`
 	ExpiresAt *int64          `json:"expires_at"`
+	Limits    berth.KeyLimits `json:"limits,omitzero"`
 }
 
 func newKeyRm(open opener) *cobra.Command {

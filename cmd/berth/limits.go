@@ -33,8 +33,10 @@ func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
 		amounts[i] = server.NoLimit
 		cmd.Flags().Var(&amounts[i], f.name, f.usage)
 	}
+	cost := costFlag(cmd, "cost of models per calendar month (UTC), in the currency of the prices, such as 2.50")
 	templates := cmd.Flags().StringSlice("templates", nil, "templates that containers may name besides the default one: names, patterns, digests; * allows all, an empty list none")
 	return func() (c server.LimitsConfig) {
+		c.CostPerMonth = cost()
 		if cmd.Flags().Changed("templates") {
 			c.Templates = append([]string{}, *templates...)
 		}
@@ -44,6 +46,19 @@ func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
 			}
 		}
 		return c
+	}
+}
+
+// costFlag adds the flag --cost-per-month to a command. It returns a function that returns its
+// value, or nil if it is not given.
+func costFlag(cmd *cobra.Command, usage string) func() *server.Money {
+	cost := server.Money(-1)
+	cmd.Flags().Var(&cost, "cost-per-month", usage)
+	return func() *server.Money {
+		if !cmd.Flags().Changed("cost-per-month") {
+			return nil
+		}
+		return &cost
 	}
 }
 
@@ -57,6 +72,9 @@ func inWords(l berth.Limits) string {
 		if a := *f.of(&c); a != nil {
 			words = append(words, f.name+"="+a.String())
 		}
+	}
+	if m := (*server.Money)(l.CostPerMonth); m != nil {
+		words = append(words, "cost-per-month="+m.String())
 	}
 	if l.Templates != nil {
 		words = append(words, "templates="+strings.Join(l.Templates, ","))

@@ -6,12 +6,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/store"
 )
@@ -25,7 +27,8 @@ func newUsage() *cobra.Command {
 		Short: "Show the usage of projects",
 		Long: `Show the usage of projects: responses, tokens and cost by key and model, the same by key
 and upstream for upstreams with a name in the configuration, containers and their seconds by
-key and memory limit, and the stored bytes as the storage limit counts them.
+key and memory limit, what projects and keys have spent in the present month (UTC) with the
+limits that were set for them, and the stored bytes as the storage limit counts them.
 GET /v1/organization/usage/completions returns the usage of one project.`,
 		Args: cobra.NoArgs,
 	}
@@ -89,7 +92,42 @@ func (r *usageReport) write(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := r.spending(ctx); err != nil {
+		return err
+	}
 	return r.storage(ctx)
+}
+
+// spending prints what was spent in the present month, unless nothing was and there are no
+// limits.
+func (r *usageReport) spending(ctx context.Context) error {
+	spent, err := r.state.Spending(ctx, r.query.Project)
+	if err != nil {
+		return err
+	}
+	spent = slices.DeleteFunc(spent, func(s project.Spend) bool { return s.Used == 0 && s.Limit == nil })
+	if r.json {
+		for _, s := range spent {
+			if err := r.object(map[string]any{"kind": "spend", "project": s.Project, "key": s.Key, "cost": s.Used, "limit": s.Limit}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
+	if len(spent) == 0 {
+		return nil
+	}
+	w := tabwriter.NewWriter(r.out, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, "PROJECT\tKEY\tSPENT THIS MONTH\tLIMIT")
+	for _, s := range spent {
+		limit := "-"
+		if s.Limit != nil {
+			limit = s.Limit.String()
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Project, cmp.Or(string(s.Key), "all"), s.Used, limit)
+	}
+	fmt.Fprintln(w)
+	return w.Flush()
 }
 
 // table prints the usage of one kind.

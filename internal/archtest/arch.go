@@ -130,7 +130,7 @@ var Imports = map[string][]string{
 	"internal/s3test":       {"internal/freeport"},
 	"internal/conns":        {},
 	"internal/nofile":       {},
-	"metrics":               {"", "diskspace", "internal/conns", "container", "store"},
+	"metrics":               {"", "diskspace", "internal/conns", "container", "project", "store"},
 	"internal/seal":         {},
 	"internal/keyring":      {},
 	"internal/statefile":    {},

@@ -46,3 +46,18 @@ UPDATE containers SET counted_until = sqlc.arg(now) WHERE status = 'running' AND
 
 -- name: FileBytes :one
 SELECT CAST(coalesce(sum(bytes), 0) AS bigint) FROM files WHERE project = $1;
+
+-- name: AddSpending :exec
+INSERT INTO spending (project, month, key, cost) VALUES ($1, $2, $3, $4)
+ON CONFLICT (month, project, key) DO UPDATE SET cost = spending.cost + excluded.cost;
+
+-- name: Spent :one
+SELECT CAST(coalesce(sum(cost), 0) AS bigint) AS of_project,
+    CAST(coalesce(sum(CASE WHEN key = sqlc.arg(key) THEN cost ELSE 0 END), 0) AS bigint) AS of_key
+FROM spending WHERE project = sqlc.arg(project) AND month = sqlc.arg(month);
+
+-- name: ProjectSpending :many
+SELECT key, cost FROM spending WHERE project = sqlc.arg(project) AND month = sqlc.arg(month) ORDER BY key;
+
+-- name: AllSpending :many
+SELECT project, key, cost FROM spending WHERE month = sqlc.arg(month) ORDER BY project, key;

@@ -37,6 +37,33 @@ func (d accounts) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage
 	return used, nil
 }
 
+func (d accounts) Spent(ctx context.Context, p berth.ProjectID, key berth.KeyID, month time.Time) (ofProject, ofKey berth.Amount, err error) {
+	row, err := d.queries.Spent(ctx, query.SpentParams{Key: string(key), Project: string(p), Month: month.Unix()})
+	return berth.Amount(row.OfProject), berth.Amount(row.OfKey), d.wrap(err)
+}
+
+func (d accounts) Spending(ctx context.Context, p berth.ProjectID, month time.Time) ([]*store.Spending, error) {
+	var all []*store.Spending
+	if p != "" {
+		rows, err := d.queries.ProjectSpending(ctx, query.ProjectSpendingParams{Project: string(p), Month: month.Unix()})
+		if err != nil {
+			return nil, d.wrap(err)
+		}
+		for _, r := range rows {
+			all = append(all, &store.Spending{Project: p, Key: berth.KeyID(r.Key), Cost: berth.Amount(r.Cost)})
+		}
+		return all, nil
+	}
+	rows, err := d.queries.AllSpending(ctx, month.Unix())
+	if err != nil {
+		return nil, d.wrap(err)
+	}
+	for _, r := range rows {
+		all = append(all, &store.Spending{Project: berth.ProjectID(r.Project), Key: berth.KeyID(r.Key), Cost: berth.Amount(r.Cost)})
+	}
+	return all, nil
+}
+
 func (d accounts) AddUsage(ctx context.Context, u *store.Usage) error {
 	now := *u
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
@@ -45,7 +72,7 @@ func (d accounts) AddUsage(ctx context.Context, u *store.Usage) error {
 	})
 }
 
-// addUsage adds to the usage of minutes.
+// addUsage adds to the usage of minutes and to the spending of months.
 func addUsage(ctx context.Context, q *query.Queries, used ...*store.Usage) error {
 	for _, u := range used {
 		err := q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: u.Start, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
@@ -53,6 +80,12 @@ func addUsage(ctx context.Context, q *query.Queries, used ...*store.Usage) error
 			Seconds: u.Seconds, Cost: int64(u.Cost)})
 		if err != nil {
 			return err
+		}
+		if s := u.Spending(); s.Cost != 0 {
+			month, _ := store.Month(time.Unix(u.Start, 0))
+			if err := q.AddSpending(ctx, query.AddSpendingParams{Project: string(s.Project), Month: month.Unix(), Key: string(s.Key), Cost: int64(s.Cost)}); err != nil {
+				return err
+			}
 		}
 	}
 	return nil

@@ -215,6 +215,30 @@ func keys(t *testing.T, s store.Store) {
 	if all, err := s.ListKeys(ctx); err != nil || len(all) != 1 {
 		t.Errorf("%d keys, %v", len(all), err)
 	}
+	limit := berth.Amount(5)
+	k.Limits.CostPerMonth = &limit
+	if err := s.SetKeyLimits(ctx, "key_1", k.Limits); err != nil {
+		t.Fatal(err)
+	}
+	wantErr(t, "limits of an unknown key", s.SetKeyLimits(ctx, "key_none", k.Limits), store.ErrNotFound)
+	if got, err = s.KeyByHash(ctx, k.Hash); err != nil {
+		t.Fatal(err)
+	}
+	same(t, "a limited key", got, k)
+	if all, err := s.ListKeys(ctx); err != nil || len(all) != 1 || *all[0].Limits.CostPerMonth != 5 {
+		t.Errorf("limited keys: got %v, %v", all, err)
+	}
+	for id, want := range map[berth.KeyID]*berth.Amount{"key_1": &limit, "key_none": nil} {
+		if got, err := s.KeyLimits(ctx, id); err != nil || (got.CostPerMonth == nil) != (want == nil) || want != nil && *got.CostPerMonth != *want {
+			t.Errorf("limits of %s: got %v, %v", id, got, err)
+		}
+	}
+	if err := s.SetKeyLimits(ctx, "key_1", berth.KeyLimits{}); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := s.KeyLimits(ctx, "key_1"); err != nil || got.CostPerMonth != nil {
+		t.Errorf("removed limits: got %v, %v", got, err)
+	}
 	if err := s.DeleteKey(ctx, "key_1"); err != nil {
 		t.Fatal(err)
 	}

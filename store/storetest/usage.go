@@ -154,6 +154,59 @@ func upstreamUsage(t *testing.T, s store.Store) {
 	}
 }
 
+// spending: what a usage costs is added to its month with it, once for its project and key.
+func spending(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	before, _ := store.Month(time.Now())
+	end := func(p berth.ProjectID, key berth.KeyID, cost berth.Amount) {
+		r := response("")
+		r.Project, r.Key = p, key
+		create(t, s, r)
+		body := *r.Body
+		body.Status = berth.StatusCompleted
+		body.Berth = body.Berth.AddTurn(berth.UpstreamUsage{Upstream: "a", Model: "m", Turns: 1, Cost: &berth.Cost{Value: cost, Currency: "usd"}})
+		if err := s.AppendEvents(ctx, p, body.ID, "me", []store.Event{event(1)}, &body); err != nil {
+			t.Fatal(err)
+		}
+	}
+	end(mine, "key_1", 5)
+	end(mine, "key_1", 7)
+	end(mine, "key_2", 100)
+	end(mine, "", 1)
+	end(mine, "key_free", 0)
+	end(theirs, "key_1", 1000)
+	for _, u := range []store.Usage{{Project: mine, Kind: store.UsageEmbedding, Key: "key_2", Name: "e", Cost: 20}, {Project: mine, Kind: store.UsageUpstream, Key: "key_2", Name: "a/e", Cost: 20}} {
+		if err := s.AddUsage(ctx, &u); err != nil {
+			t.Fatal(err)
+		}
+	}
+	month, next := store.Month(time.Now())
+	if month != before {
+		t.Skip("the month has changed during the test")
+	}
+	for _, tt := range []struct {
+		project   berth.ProjectID
+		key       berth.KeyID
+		month     time.Time
+		all, ofIt berth.Amount
+	}{{mine, "key_1", month, 133, 12}, {mine, "key_2", month, 133, 120}, {mine, "", month, 133, 1}, {mine, "key_none", month, 133, 0},
+		{theirs, "key_1", month, 1000, 1000}, {theirs, "key_2", month, 1000, 0}, {"proj_none", "key_1", month, 0, 0}, {mine, "key_1", next, 0, 0}} {
+		if all, ofIt, err := s.Spent(ctx, tt.project, tt.key, tt.month); err != nil || all != tt.all || ofIt != tt.ofIt {
+			t.Errorf("%+v: got %d and %d, %v", tt, all, ofIt, err)
+		}
+	}
+	own := []*store.Spending{{Project: mine, Cost: 1}, {Project: mine, Key: "key_1", Cost: 12}, {Project: mine, Key: "key_2", Cost: 120}}
+	for p, want := range map[berth.ProjectID][]*store.Spending{mine: own, "": append(own, &store.Spending{Project: theirs, Key: "key_1", Cost: 1000}), "proj_none": nil} {
+		got, err := s.Spending(ctx, p, month)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("spending of %q (-want +got):\n%s", p, diff)
+		}
+	}
+}
+
 // containerUsage: containers are counted when created; their seconds are counted while
 // they run and when they end.
 func containerUsage(t *testing.T, s store.Store) {

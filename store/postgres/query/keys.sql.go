@@ -10,17 +10,18 @@ import (
 )
 
 const createKey = `-- name: CreateKey :exec
-INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at) VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at, cost_per_month) VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
 `
 
 type CreateKeyParams struct {
-	ID        string
-	Project   string
-	Name      string
-	Hash      []byte
-	Tail      string
-	CreatedAt int64
-	ExpiresAt int64
+	ID           string
+	Project      string
+	Name         string
+	Hash         []byte
+	Tail         string
+	CreatedAt    int64
+	ExpiresAt    int64
+	CostPerMonth *int64
 }
 
 func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) error {
@@ -32,6 +33,7 @@ func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) error {
 		arg.Tail,
 		arg.CreatedAt,
 		arg.ExpiresAt,
+		arg.CostPerMonth,
 	)
 	return err
 }
@@ -49,16 +51,17 @@ func (q *Queries) DeleteKey(ctx context.Context, id string) (int64, error) {
 }
 
 const keyByHash = `-- name: KeyByHash :one
-SELECT id, project, name, tail, created_at, expires_at FROM keys WHERE hash = $1
+SELECT id, project, name, tail, created_at, expires_at, cost_per_month FROM keys WHERE hash = $1
 `
 
 type KeyByHashRow struct {
-	ID        string
-	Project   string
-	Name      string
-	Tail      string
-	CreatedAt int64
-	ExpiresAt int64
+	ID           string
+	Project      string
+	Name         string
+	Tail         string
+	CreatedAt    int64
+	ExpiresAt    int64
+	CostPerMonth *int64
 }
 
 func (q *Queries) KeyByHash(ctx context.Context, hash []byte) (KeyByHashRow, error) {
@@ -71,12 +74,24 @@ func (q *Queries) KeyByHash(ctx context.Context, hash []byte) (KeyByHashRow, err
 		&i.Tail,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.CostPerMonth,
 	)
 	return i, err
 }
 
+const keyLimit = `-- name: KeyLimit :one
+SELECT cost_per_month FROM keys WHERE id = $1
+`
+
+func (q *Queries) KeyLimit(ctx context.Context, id string) (*int64, error) {
+	row := q.db.QueryRow(ctx, keyLimit, id)
+	var cost_per_month *int64
+	err := row.Scan(&cost_per_month)
+	return cost_per_month, err
+}
+
 const listKeys = `-- name: ListKeys :many
-SELECT id, project, name, hash, tail, created_at, expires_at FROM keys ORDER BY created_at, id
+SELECT id, project, name, hash, tail, created_at, expires_at, cost_per_month FROM keys ORDER BY created_at, id
 `
 
 func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
@@ -96,6 +111,7 @@ func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
 			&i.Tail,
 			&i.CreatedAt,
 			&i.ExpiresAt,
+			&i.CostPerMonth,
 		); err != nil {
 			return nil, err
 		}
@@ -105,4 +121,21 @@ func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const setKeyLimit = `-- name: SetKeyLimit :execrows
+UPDATE keys SET cost_per_month = $1 WHERE id = $2
+`
+
+type SetKeyLimitParams struct {
+	CostPerMonth *int64
+	ID           string
+}
+
+func (q *Queries) SetKeyLimit(ctx context.Context, arg SetKeyLimitParams) (int64, error) {
+	result, err := q.db.Exec(ctx, setKeyLimit, arg.CostPerMonth, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -9,6 +9,28 @@ import (
 	"context"
 )
 
+const addSpending = `-- name: AddSpending :exec
+INSERT INTO spending (project, month, key, cost) VALUES ($1, $2, $3, $4)
+ON CONFLICT (month, project, key) DO UPDATE SET cost = spending.cost + excluded.cost
+`
+
+type AddSpendingParams struct {
+	Project string
+	Month   int64
+	Key     string
+	Cost    int64
+}
+
+func (q *Queries) AddSpending(ctx context.Context, arg AddSpendingParams) error {
+	_, err := q.db.Exec(ctx, addSpending,
+		arg.Project,
+		arg.Month,
+		arg.Key,
+		arg.Cost,
+	)
+	return err
+}
+
 const addUsage = `-- name: AddUsage :exec
 INSERT INTO usage (project, start, kind, key, name, count, input_tokens, cached_tokens, output_tokens, reasoning_tokens, seconds, cost)
 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
@@ -53,6 +75,36 @@ func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
 		arg.Cost,
 	)
 	return err
+}
+
+const allSpending = `-- name: AllSpending :many
+SELECT project, key, cost FROM spending WHERE month = $1 ORDER BY project, key
+`
+
+type AllSpendingRow struct {
+	Project string
+	Key     string
+	Cost    int64
+}
+
+func (q *Queries) AllSpending(ctx context.Context, month int64) ([]AllSpendingRow, error) {
+	rows, err := q.db.Query(ctx, allSpending, month)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []AllSpendingRow
+	for rows.Next() {
+		var i AllSpendingRow
+		if err := rows.Scan(&i.Project, &i.Key, &i.Cost); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const allUsage = `-- name: AllUsage :many
@@ -193,6 +245,40 @@ func (q *Queries) FileBytes(ctx context.Context, project string) (int64, error) 
 	return column_1, err
 }
 
+const projectSpending = `-- name: ProjectSpending :many
+SELECT key, cost FROM spending WHERE project = $1 AND month = $2 ORDER BY key
+`
+
+type ProjectSpendingParams struct {
+	Project string
+	Month   int64
+}
+
+type ProjectSpendingRow struct {
+	Key  string
+	Cost int64
+}
+
+func (q *Queries) ProjectSpending(ctx context.Context, arg ProjectSpendingParams) ([]ProjectSpendingRow, error) {
+	rows, err := q.db.Query(ctx, projectSpending, arg.Project, arg.Month)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []ProjectSpendingRow
+	for rows.Next() {
+		var i ProjectSpendingRow
+		if err := rows.Scan(&i.Key, &i.Cost); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const projectUsage = `-- name: ProjectUsage :many
 SELECT CAST(start - start % $1::bigint AS bigint) AS bucket, key, name,
     CAST(sum(count) AS bigint) AS count, CAST(sum(input_tokens) AS bigint) AS input_tokens,
@@ -269,6 +355,30 @@ UPDATE containers SET counted_until = $1 WHERE status = 'running' AND counted_un
 func (q *Queries) SetCounted(ctx context.Context, now int64) error {
 	_, err := q.db.Exec(ctx, setCounted, now)
 	return err
+}
+
+const spent = `-- name: Spent :one
+SELECT CAST(coalesce(sum(cost), 0) AS bigint) AS of_project,
+    CAST(coalesce(sum(CASE WHEN key = $1 THEN cost ELSE 0 END), 0) AS bigint) AS of_key
+FROM spending WHERE project = $2 AND month = $3
+`
+
+type SpentParams struct {
+	Key     string
+	Project string
+	Month   int64
+}
+
+type SpentRow struct {
+	OfProject int64
+	OfKey     int64
+}
+
+func (q *Queries) Spent(ctx context.Context, arg SpentParams) (SpentRow, error) {
+	row := q.db.QueryRow(ctx, spent, arg.Key, arg.Project, arg.Month)
+	var i SpentRow
+	err := row.Scan(&i.OfProject, &i.OfKey)
+	return i, err
 }
 
 const unfinished = `-- name: Unfinished :one

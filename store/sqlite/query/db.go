@@ -36,11 +36,17 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.addObjectStmt, err = db.PrepareContext(ctx, addObject); err != nil {
 		return nil, fmt.Errorf("error preparing query AddObject: %w", err)
 	}
+	if q.addSpendingStmt, err = db.PrepareContext(ctx, addSpending); err != nil {
+		return nil, fmt.Errorf("error preparing query AddSpending: %w", err)
+	}
 	if q.addStoredStmt, err = db.PrepareContext(ctx, addStored); err != nil {
 		return nil, fmt.Errorf("error preparing query AddStored: %w", err)
 	}
 	if q.addUsageStmt, err = db.PrepareContext(ctx, addUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query AddUsage: %w", err)
+	}
+	if q.allSpendingStmt, err = db.PrepareContext(ctx, allSpending); err != nil {
+		return nil, fmt.Errorf("error preparing query AllSpending: %w", err)
 	}
 	if q.allUsageStmt, err = db.PrepareContext(ctx, allUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query AllUsage: %w", err)
@@ -189,6 +195,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.keyByHashStmt, err = db.PrepareContext(ctx, keyByHash); err != nil {
 		return nil, fmt.Errorf("error preparing query KeyByHash: %w", err)
 	}
+	if q.keyLimitStmt, err = db.PrepareContext(ctx, keyLimit); err != nil {
+		return nil, fmt.Errorf("error preparing query KeyLimit: %w", err)
+	}
 	if q.listContainersAscendingStmt, err = db.PrepareContext(ctx, listContainersAscending); err != nil {
 		return nil, fmt.Errorf("error preparing query ListContainersAscending: %w", err)
 	}
@@ -243,6 +252,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.projectResponsesStmt, err = db.PrepareContext(ctx, projectResponses); err != nil {
 		return nil, fmt.Errorf("error preparing query ProjectResponses: %w", err)
 	}
+	if q.projectSpendingStmt, err = db.PrepareContext(ctx, projectSpending); err != nil {
+		return nil, fmt.Errorf("error preparing query ProjectSpending: %w", err)
+	}
 	if q.projectUsageStmt, err = db.PrepareContext(ctx, projectUsage); err != nil {
 		return nil, fmt.Errorf("error preparing query ProjectUsage: %w", err)
 	}
@@ -282,8 +294,14 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.setCountedStmt, err = db.PrepareContext(ctx, setCounted); err != nil {
 		return nil, fmt.Errorf("error preparing query SetCounted: %w", err)
 	}
+	if q.setKeyLimitStmt, err = db.PrepareContext(ctx, setKeyLimit); err != nil {
+		return nil, fmt.Errorf("error preparing query SetKeyLimit: %w", err)
+	}
 	if q.setMarkStmt, err = db.PrepareContext(ctx, setMark); err != nil {
 		return nil, fmt.Errorf("error preparing query SetMark: %w", err)
+	}
+	if q.spentStmt, err = db.PrepareContext(ctx, spent); err != nil {
+		return nil, fmt.Errorf("error preparing query Spent: %w", err)
 	}
 	if q.storedBytesStmt, err = db.PrepareContext(ctx, storedBytes); err != nil {
 		return nil, fmt.Errorf("error preparing query StoredBytes: %w", err)
@@ -325,6 +343,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing addObjectStmt: %w", cerr)
 		}
 	}
+	if q.addSpendingStmt != nil {
+		if cerr := q.addSpendingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing addSpendingStmt: %w", cerr)
+		}
+	}
 	if q.addStoredStmt != nil {
 		if cerr := q.addStoredStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addStoredStmt: %w", cerr)
@@ -333,6 +356,11 @@ func (q *Queries) Close() error {
 	if q.addUsageStmt != nil {
 		if cerr := q.addUsageStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing addUsageStmt: %w", cerr)
+		}
+	}
+	if q.allSpendingStmt != nil {
+		if cerr := q.allSpendingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing allSpendingStmt: %w", cerr)
 		}
 	}
 	if q.allUsageStmt != nil {
@@ -580,6 +608,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing keyByHashStmt: %w", cerr)
 		}
 	}
+	if q.keyLimitStmt != nil {
+		if cerr := q.keyLimitStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing keyLimitStmt: %w", cerr)
+		}
+	}
 	if q.listContainersAscendingStmt != nil {
 		if cerr := q.listContainersAscendingStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing listContainersAscendingStmt: %w", cerr)
@@ -670,6 +703,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing projectResponsesStmt: %w", cerr)
 		}
 	}
+	if q.projectSpendingStmt != nil {
+		if cerr := q.projectSpendingStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing projectSpendingStmt: %w", cerr)
+		}
+	}
 	if q.projectUsageStmt != nil {
 		if cerr := q.projectUsageStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing projectUsageStmt: %w", cerr)
@@ -735,9 +773,19 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing setCountedStmt: %w", cerr)
 		}
 	}
+	if q.setKeyLimitStmt != nil {
+		if cerr := q.setKeyLimitStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing setKeyLimitStmt: %w", cerr)
+		}
+	}
 	if q.setMarkStmt != nil {
 		if cerr := q.setMarkStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing setMarkStmt: %w", cerr)
+		}
+	}
+	if q.spentStmt != nil {
+		if cerr := q.spentStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing spentStmt: %w", cerr)
 		}
 	}
 	if q.storedBytesStmt != nil {
@@ -808,8 +856,10 @@ type Queries struct {
 	acquireRunStmt               *sql.Stmt
 	addItemStmt                  *sql.Stmt
 	addObjectStmt                *sql.Stmt
+	addSpendingStmt              *sql.Stmt
 	addStoredStmt                *sql.Stmt
 	addUsageStmt                 *sql.Stmt
+	allSpendingStmt              *sql.Stmt
 	allUsageStmt                 *sql.Stmt
 	appendEventsStmt             *sql.Stmt
 	chainStmt                    *sql.Stmt
@@ -859,6 +909,7 @@ type Queries struct {
 	itemsOfStmt                  *sql.Stmt
 	joinMemberStmt               *sql.Stmt
 	keyByHashStmt                *sql.Stmt
+	keyLimitStmt                 *sql.Stmt
 	listContainersAscendingStmt  *sql.Stmt
 	listContainersDescendingStmt *sql.Stmt
 	listFilesAscendingStmt       *sql.Stmt
@@ -877,6 +928,7 @@ type Queries struct {
 	orphanedRunsStmt             *sql.Stmt
 	projectObjectsStmt           *sql.Stmt
 	projectResponsesStmt         *sql.Stmt
+	projectSpendingStmt          *sql.Stmt
 	projectUsageStmt             *sql.Stmt
 	pruneResponseStmt            *sql.Stmt
 	putContainerFileStmt         *sql.Stmt
@@ -890,7 +942,9 @@ type Queries struct {
 	runOwnerStmt                 *sql.Stmt
 	runningContainersStmt        *sql.Stmt
 	setCountedStmt               *sql.Stmt
+	setKeyLimitStmt              *sql.Stmt
 	setMarkStmt                  *sql.Stmt
+	spentStmt                    *sql.Stmt
 	storedBytesStmt              *sql.Stmt
 	unfinishedStmt               *sql.Stmt
 	updateBodyStmt               *sql.Stmt
@@ -906,8 +960,10 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		acquireRunStmt:               q.acquireRunStmt,
 		addItemStmt:                  q.addItemStmt,
 		addObjectStmt:                q.addObjectStmt,
+		addSpendingStmt:              q.addSpendingStmt,
 		addStoredStmt:                q.addStoredStmt,
 		addUsageStmt:                 q.addUsageStmt,
+		allSpendingStmt:              q.allSpendingStmt,
 		allUsageStmt:                 q.allUsageStmt,
 		appendEventsStmt:             q.appendEventsStmt,
 		chainStmt:                    q.chainStmt,
@@ -957,6 +1013,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		itemsOfStmt:                  q.itemsOfStmt,
 		joinMemberStmt:               q.joinMemberStmt,
 		keyByHashStmt:                q.keyByHashStmt,
+		keyLimitStmt:                 q.keyLimitStmt,
 		listContainersAscendingStmt:  q.listContainersAscendingStmt,
 		listContainersDescendingStmt: q.listContainersDescendingStmt,
 		listFilesAscendingStmt:       q.listFilesAscendingStmt,
@@ -975,6 +1032,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		orphanedRunsStmt:             q.orphanedRunsStmt,
 		projectObjectsStmt:           q.projectObjectsStmt,
 		projectResponsesStmt:         q.projectResponsesStmt,
+		projectSpendingStmt:          q.projectSpendingStmt,
 		projectUsageStmt:             q.projectUsageStmt,
 		pruneResponseStmt:            q.pruneResponseStmt,
 		putContainerFileStmt:         q.putContainerFileStmt,
@@ -988,7 +1046,9 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		runOwnerStmt:                 q.runOwnerStmt,
 		runningContainersStmt:        q.runningContainersStmt,
 		setCountedStmt:               q.setCountedStmt,
+		setKeyLimitStmt:              q.setKeyLimitStmt,
 		setMarkStmt:                  q.setMarkStmt,
+		spentStmt:                    q.spentStmt,
 		storedBytesStmt:              q.storedBytesStmt,
 		unfinishedStmt:               q.unfinishedStmt,
 		updateBodyStmt:               q.updateBodyStmt,

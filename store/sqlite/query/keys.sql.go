@@ -7,20 +7,22 @@ package query
 
 import (
 	"context"
+	"database/sql"
 )
 
 const createKey = `-- name: CreateKey :exec
-INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at) VALUES (?, ?, ?, ?, ?, ?, ?)
+INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at, cost_per_month) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateKeyParams struct {
-	ID        string
-	Project   string
-	Name      string
-	Hash      []byte
-	Tail      string
-	CreatedAt int64
-	ExpiresAt int64
+	ID           string
+	Project      string
+	Name         string
+	Hash         []byte
+	Tail         string
+	CreatedAt    int64
+	ExpiresAt    int64
+	CostPerMonth sql.NullInt64
 }
 
 func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) error {
@@ -32,6 +34,7 @@ func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) error {
 		arg.Tail,
 		arg.CreatedAt,
 		arg.ExpiresAt,
+		arg.CostPerMonth,
 	)
 	return err
 }
@@ -49,16 +52,17 @@ func (q *Queries) DeleteKey(ctx context.Context, id string) (int64, error) {
 }
 
 const keyByHash = `-- name: KeyByHash :one
-SELECT id, project, name, tail, created_at, expires_at FROM keys WHERE hash = ?
+SELECT id, project, name, tail, created_at, expires_at, cost_per_month FROM keys WHERE hash = ?
 `
 
 type KeyByHashRow struct {
-	ID        string
-	Project   string
-	Name      string
-	Tail      string
-	CreatedAt int64
-	ExpiresAt int64
+	ID           string
+	Project      string
+	Name         string
+	Tail         string
+	CreatedAt    int64
+	ExpiresAt    int64
+	CostPerMonth sql.NullInt64
 }
 
 func (q *Queries) KeyByHash(ctx context.Context, hash []byte) (KeyByHashRow, error) {
@@ -71,12 +75,24 @@ func (q *Queries) KeyByHash(ctx context.Context, hash []byte) (KeyByHashRow, err
 		&i.Tail,
 		&i.CreatedAt,
 		&i.ExpiresAt,
+		&i.CostPerMonth,
 	)
 	return i, err
 }
 
+const keyLimit = `-- name: KeyLimit :one
+SELECT cost_per_month FROM keys WHERE id = ?
+`
+
+func (q *Queries) KeyLimit(ctx context.Context, id string) (sql.NullInt64, error) {
+	row := q.queryRow(ctx, q.keyLimitStmt, keyLimit, id)
+	var cost_per_month sql.NullInt64
+	err := row.Scan(&cost_per_month)
+	return cost_per_month, err
+}
+
 const listKeys = `-- name: ListKeys :many
-SELECT id, project, name, hash, tail, created_at, expires_at FROM keys ORDER BY created_at, id
+SELECT id, project, name, hash, tail, created_at, expires_at, cost_per_month FROM keys ORDER BY created_at, id
 `
 
 func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
@@ -96,6 +112,7 @@ func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
 			&i.Tail,
 			&i.CreatedAt,
 			&i.ExpiresAt,
+			&i.CostPerMonth,
 		); err != nil {
 			return nil, err
 		}
@@ -108,4 +125,21 @@ func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
 		return nil, err
 	}
 	return items, nil
+}
+
+const setKeyLimit = `-- name: SetKeyLimit :execrows
+UPDATE keys SET cost_per_month = ? WHERE id = ?
+`
+
+type SetKeyLimitParams struct {
+	CostPerMonth sql.NullInt64
+	ID           string
+}
+
+func (q *Queries) SetKeyLimit(ctx context.Context, arg SetKeyLimitParams) (int64, error) {
+	result, err := q.exec(ctx, q.setKeyLimitStmt, setKeyLimit, arg.CostPerMonth, arg.ID)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
 }

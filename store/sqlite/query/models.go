@@ -68,13 +68,14 @@ type Item struct {
 }
 
 type Key struct {
-	ID        string
-	Project   string
-	Name      string
-	Hash      []byte
-	Tail      string
-	CreatedAt int64
-	ExpiresAt int64
+	ID           string
+	Project      string
+	Name         string
+	Hash         []byte
+	Tail         string
+	CreatedAt    int64
+	ExpiresAt    int64
+	CostPerMonth sql.NullInt64
 }
 
 type Lock struct {
@@ -125,6 +126,13 @@ type Response struct {
 
 type Ring struct {
 	Mark []byte
+}
+
+type Spending struct {
+	Project string
+	Month   int64
+	Key     string
+	Cost    int64
 }
 
 type Stored struct {
