@@ -261,6 +261,10 @@ type Options struct {
 	Models       ModelOptions
 	Preview      PreviewOptions
 
+	// Console returns a handler of the paths below /console/, which are not part of the API.
+	// It gets the handler of the API. Nil serves no console.
+	Console func(api http.Handler) http.Handler
+
 	// SocketLife is the time for which a WebSocket accepts new requests. The default is
 	// 60 minutes.
 	SocketLife time.Duration
@@ -353,11 +357,15 @@ func New(opts Options) http.Handler {
 		mux.HandleFunc(pattern, handle)
 	}
 	mux.HandleFunc("/", exchange.Fallback(mux))
-	return ex.Handler(func(x *exchange.Exchange, r *http.Request) {
+	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) {
 		if !h.ports.AtHost(x, r) && !ex.CORS(mux, x, r) {
 			mux.ServeHTTP(x, r)
 		}
 	})
+	if opts.Console != nil {
+		mux.Handle("/console/", opts.Console(handler))
+	}
+	return handler
 }
 
 // newHandlers returns the handlers, each with the services that it needs.

@@ -53,6 +53,7 @@ type Config struct {
 	Budget     BudgetConfig     `yaml:"budget"`
 	Preview    PreviewConfig    `yaml:"preview"`
 	CORS       CORSConfig       `yaml:"cors"`
+	Console    bool             `yaml:"console"` // serve the web console at /console/. Default: true
 	Fetch      FetchConfig      `yaml:"fetch"`
 	MCP        MCPConfig        `yaml:"mcp"`
 	WebSearch  WebSearchConfig  `yaml:"web_search"`

@@ -98,6 +98,7 @@ func defaultConfig() *Config {
 		Budget:    BudgetConfig{MaxCost: "0", MaxFailures: 10, MaxRepeats: 50},
 		MCP:       MCPConfig{Timeout: 2 * time.Minute},
 		WebSearch: WebSearchConfig{Timeout: 20 * time.Second},
+		Console:   true,
 		Store:     StoreConfig{Synchronous: "normal"},
 		Vectors:   VectorsConfig{Memory: 512 << 20, MaxText: 32 << 20},
 		Batches:   BatchesConfig{Concurrency: 8},

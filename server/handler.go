@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
+	"github.com/berth-run/berth/console"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
 )
@@ -31,7 +32,12 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if !c.driver.Features().Mounts {
 		volumes = nil
 	}
+	var pages func(http.Handler) http.Handler
+	if b.Config.Console {
+		pages = func(api http.Handler) http.Handler { return console.New(api, b.Log) }
+	}
 	return api.New(api.Options{
+		Console: pages,
 		Exchange: exchange.Options{Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},

@@ -117,6 +117,7 @@ var Imports = map[string][]string{
 	"api/socket":            {"", "api/exchange", "api/request", "engine", "internal/ration", "internal/rule", "journal"},
 	"api/assistants":        {"", "api/exchange", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api/preview":           {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
+	"console":               {"", "internal/sse"},
 	"internal/sse":          {},
 	"internal/jsonscan":     {},
 	"internal/beneath":      {},
@@ -177,7 +178,7 @@ var Bans = map[string][]string{
 	"github.com/anthropics/anthropic-sdk-go": {},
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
-	"net/http":     {"api", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry", "blob/remote", "internal/s3test"},
+	"net/http":     {"console", "api", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry", "blob/remote", "internal/s3test"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
 	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }

@@ -1,0 +1,32 @@
+// Shows the elements that the server sends while a response runs: each replaces the one with
+// its id, or is added at the end. Without this script a page shows the state when it was loaded.
+"use strict";
+
+const followed = document.querySelector("[data-events]");
+if (followed) {
+  const source = new EventSource(followed.dataset.events);
+  source.addEventListener("show", (event) => show(followed, event.data));
+  source.addEventListener("end", () => source.close());
+}
+
+function show(parent, html) {
+  const root = document.documentElement;
+  const atEnd = root.scrollHeight - root.scrollTop - root.clientHeight < 80;
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  for (const element of [...template.content.children]) {
+    const old = document.getElementById(element.id);
+    if (!old) {
+      parent.append(element);
+      continue;
+    }
+    const opened = [...old.querySelectorAll("details")].map((details) => details.open);
+    element.querySelectorAll("details").forEach((details, i) => {
+      details.open = opened[i] ?? details.open;
+    });
+    const focused = old.contains(document.activeElement) && document.activeElement.tagName;
+    old.replaceWith(element);
+    if (focused) element.querySelector(focused)?.focus();
+  }
+  if (atEnd) root.scrollTop = root.scrollHeight;
+}

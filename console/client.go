@@ -1,0 +1,158 @@
+package console
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+)
+
+// A failure is an error that the user sees, from the API or the console.
+type failure struct {
+	Status  int
+	Message string
+}
+
+func (f *failure) Error() string { return f.Message }
+
+// get decodes the API's answer to a GET.
+func (v *visit) get(path string, into any) error {
+	body, err := v.send(http.MethodGet, path, nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	if err := json.NewDecoder(body).Decode(into); err != nil {
+		return fmt.Errorf("decode answer of %s: %w", path, err)
+	}
+	return nil
+}
+
+// post sends a POST to the API.
+func (v *visit) post(path string, value any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode request of %s: %w", path, err)
+	}
+	body, err := v.send(http.MethodPost, path, raw)
+	if err != nil {
+		return err
+	}
+	return body.Close()
+}
+
+// send sends a request to the API with the key of the visit. It returns the body of the
+// answer, which the caller must close, or a *failure with the API's message. Closing the
+// body ends the request.
+func (v *visit) send(method, path string, body []byte) (io.ReadCloser, error) {
+	ctx, cancel := context.WithCancel(v.r.Context())
+	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	if err != nil {
+		cancel()
+		return nil, fmt.Errorf("create request of %s: %w", path, err)
+	}
+	// Without keys, the API checks from where a request comes.
+	r.RemoteAddr, r.Host, r.TLS, r.RequestURI = v.r.RemoteAddr, v.r.Host, v.r.TLS, path
+	for name, values := range v.r.Header {
+		if passed(name) {
+			r.Header[name] = slices.Clone(values)
+		}
+	}
+	if v.key != "" {
+		r.Header.Set("Authorization", "Bearer "+v.key)
+	}
+	if body != nil {
+		r.Header.Set("Content-Type", "application/json")
+	}
+	in, out := io.Pipe()
+	a := &answer{header: http.Header{}, body: out, started: make(chan struct{}), ended: make(chan struct{})}
+	go a.serve(v.console.api, r)
+	<-a.started
+	content := &answerBody{in, cancel, a.ended}
+	if a.status == http.StatusOK {
+		return content, nil
+	}
+	defer content.Close()
+	var problem struct {
+		Error struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	if err := json.NewDecoder(in).Decode(&problem); err != nil {
+		return nil, fmt.Errorf("decode error of %s: %w", path, err)
+	}
+	return nil, &failure{a.status, problem.Error.Message}
+}
+
+// passed reports whether a header of a browser's request is sent to the API as well: those
+// that tell where it comes from, and not those about its content or connection.
+func passed(name string) bool {
+	switch name {
+	case "Authorization", "Cookie", "Connection", "Idempotency-Key", "Range", "Upgrade", "X-Client-Request-Id":
+		return false
+	}
+	return !strings.HasPrefix(name, "Accept") && !strings.HasPrefix(name, "Content-") && !strings.HasPrefix(name, "If-")
+}
+
+// An answer is the http.ResponseWriter of a request to the API in this process. Its body is
+// a pipe, so events of a stream can be read as they come.
+type answer struct {
+	header  http.Header
+	status  int
+	body    *io.PipeWriter
+	started chan struct{} // closed when status is set
+	ended   chan struct{} // closed when the handler has returned
+}
+
+// An answerBody is the body of an answer. Close ends the request and waits for its handler.
+type answerBody struct {
+	io.ReadCloser
+	cancel context.CancelFunc
+	ended  <-chan struct{}
+}
+
+// Close implements io.Closer.
+func (b *answerBody) Close() error {
+	b.cancel()
+	err := b.ReadCloser.Close()
+	<-b.ended
+	return err
+}
+
+// serve answers r. A panic of the handler, which the API has logged, breaks the body.
+func (a *answer) serve(api http.Handler, r *http.Request) {
+	err := io.ErrUnexpectedEOF
+	defer func() {
+		defer close(a.ended)
+		_ = recover()
+		a.WriteHeader(http.StatusInternalServerError)
+		a.body.CloseWithError(err)
+	}()
+	api.ServeHTTP(a, r)
+	a.WriteHeader(http.StatusOK)
+	err = io.EOF
+}
+
+func (a *answer) Header() http.Header { return a.header }
+
+func (a *answer) WriteHeader(status int) {
+	if a.status == 0 {
+		a.status = status
+		close(a.started)
+	}
+}
+
+func (a *answer) Write(p []byte) (int, error) {
+	a.WriteHeader(http.StatusOK)
+	return a.body.Write(p)
+}
+
+// FlushError is called by http.ResponseController. A pipe has no buffer.
+func (a *answer) FlushError() error {
+	a.WriteHeader(http.StatusOK)
+	return nil
+}

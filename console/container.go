@@ -1,0 +1,41 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+
+	"github.com/berth-run/berth"
+)
+
+// A containerPage is the data of the page of a container.
+type containerPage struct {
+	berth.Container
+	Stats *berth.ContainerStats // nil if it does not run
+	Log   []berth.ContainerLog  // the last commands, the newest first
+	Older bool                  // there are more
+}
+
+// showContainer serves GET /console/containers/{container}.
+func (v *visit) showContainer() error {
+	path := "/v1/containers/" + url.PathEscape(v.r.PathValue("container"))
+	var p containerPage
+	if err := v.get(path, &p.Container); err != nil {
+		return err
+	}
+	if p.Status == berth.ContainerRunning {
+		var stats berth.ContainerStats
+		err := v.get(path+"/stats", &stats)
+		if err == nil {
+			p.Stats = &stats
+		} else if _, ok := errors.AsType[*failure](err); !ok {
+			return err // a *failure means that it has ended since
+		}
+	}
+	var log list[berth.ContainerLog]
+	if err := v.get(path+"/logs?order=desc&limit=50", &log); err != nil {
+		return err
+	}
+	p.Log, p.Older = log.Data, log.HasMore
+	return v.show(http.StatusOK, "container", p.Name, p)
+}

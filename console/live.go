@@ -1,0 +1,166 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"net/http"
+	"net/url"
+	"slices"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/sse"
+)
+
+const (
+	redraw   = 100 * time.Millisecond // least time between two states of a page
+	patience = time.Minute            // for a browser that does not read
+	quiet    = 15 * time.Second       // after which a comment is sent
+	maxEvent = 64 << 20               // bytes of one event
+)
+
+// followResponse serves GET /console/responses/{response}/events: elements of the
+// response's page, each time they change, until the response ends. An element replaces the
+// one with its id, or is added at the end. Deltas that come faster than redraw share an
+// element.
+func (v *visit) followResponse() error {
+	body, err := v.send(http.MethodGet, "/v1/responses/"+url.PathEscape(v.r.PathValue("response"))+"?stream=true&include_obfuscation=false", nil)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	events := make(chan berth.Event)
+	read := make(chan error, 1)
+	go func() {
+		read <- readEvents(body, events, v.r.Context().Done())
+		close(events)
+	}()
+	defer func() {
+		body.Close() // before the last event is received, so that the reader ends
+		for range events {
+			continue
+		}
+	}()
+
+	v.w.Header().Set("Content-Type", sse.ContentType)
+	v.w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
+	v.w.WriteHeader(http.StatusOK)
+	out := &liveWriter{visit: v, control: http.NewResponseController(v.w), events: sse.NewWriter(v.w)}
+	silence := time.NewTicker(quiet)
+	defer silence.Stop()
+	var due <-chan time.Time // nil if nothing has changed
+	var s story
+	for {
+		select {
+		case ev, ok := <-events:
+			if !ok {
+				err := <-read
+				if err != nil && v.r.Context().Err() == nil {
+					v.console.log.Warn("failed to read the events of a response", "path", v.r.URL.Path, "err", err)
+				}
+				if out.draw(&s) == nil && s.Status.Final() {
+					_ = out.send("end", []byte("end")) // otherwise the browser reconnects
+				}
+				return nil
+			}
+			if err := s.apply(&ev); err != nil {
+				return nil // the browser reconnects and gets the events again
+			}
+			if due == nil {
+				due = time.After(redraw)
+			}
+		case <-due:
+			due = nil
+			if out.draw(&s) != nil {
+				return nil
+			}
+		case <-silence.C:
+			if out.comment() != nil {
+				return nil
+			}
+		}
+	}
+}
+
+// readEvents sends the events of a stream to events until it ends or stop is closed.
+func readEvents(body io.Reader, events chan<- berth.Event, stop <-chan struct{}) error {
+	in := sse.NewReader(body, maxEvent)
+	for {
+		raw, err := in.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return fmt.Errorf("read event: %w", err)
+		}
+		var ev berth.Event
+		if err := json.Unmarshal(raw.Data, &ev); err != nil {
+			return fmt.Errorf("decode event: %w", err)
+		}
+		select {
+		case events <- ev:
+		case <-stop:
+			return nil
+		}
+	}
+}
+
+// A liveWriter sends elements of a page. An error of its methods means that the browser is
+// gone.
+type liveWriter struct {
+	visit   *visit
+	control *http.ResponseController
+	events  *sse.Writer
+}
+
+// draw sends what has changed in a story since the last call.
+func (o *liveWriter) draw(s *story) error {
+	var b bytes.Buffer
+	if s.head {
+		if err := templates().ExecuteTemplate(&b, "head", head{&s.Response, o.visit.formToken()}); err != nil {
+			return o.failed(err)
+		}
+	}
+	for _, i := range slices.Sorted(maps.Keys(s.changed)) {
+		if err := templates().ExecuteTemplate(&b, "entry", s.entries[i]); err != nil {
+			return o.failed(err)
+		}
+	}
+	s.head, s.changed = false, nil
+	if b.Len() == 0 {
+		return nil
+	}
+	return o.send("show", b.Bytes())
+}
+
+func (o *liveWriter) failed(err error) error {
+	o.visit.console.log.Error("console failed", "path", o.visit.r.URL.Path, "err", err)
+	return err
+}
+
+func (o *liveWriter) send(name string, data []byte) error {
+	_ = o.control.SetWriteDeadline(time.Now().Add(patience)) // some connections have none
+	if err := o.events.Event(sse.Event{Type: name, Data: data}); err != nil {
+		return err
+	}
+	return o.flush()
+}
+
+func (o *liveWriter) comment() error {
+	_ = o.control.SetWriteDeadline(time.Now().Add(patience))
+	if err := o.events.Comment("keep-alive"); err != nil {
+		return err
+	}
+	return o.flush()
+}
+
+func (o *liveWriter) flush() error {
+	if err := o.control.Flush(); err != nil {
+		return fmt.Errorf("flush events: %w", err)
+	}
+	return nil
+}

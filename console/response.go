@@ -1,0 +1,182 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// maxTurns is the number of responses of a chain on one page.
+const maxTurns = 20
+
+// A turnView is a response on the page of its chain.
+type turnView struct {
+	*berth.Response
+	Input  []*entry
+	Output []*entry
+}
+
+// A responsePage is the data of the page of a response: the end of its chain.
+type responsePage struct {
+	Turns     []*turnView // the oldest first; the last is the response
+	Earlier   berth.ResponseID
+	Container berth.ContainerID // the last one used; "" if none
+	Live      bool              // the response has not ended
+	Form      string
+}
+
+// Last returns the response of the page.
+func (p responsePage) Last() *turnView { return p.Turns[len(p.Turns)-1] }
+
+// A head is the data of the line above the output of a response. Without Form it has no
+// button.
+type head struct {
+	*berth.Response
+	Form string
+}
+
+// findResponse serves GET /console/responses: it opens the response of an id.
+func (v *visit) findResponse() error {
+	if id := strings.TrimSpace(v.r.URL.Query().Get("id")); id != "" {
+		return v.redirect("/console/responses/" + url.PathEscape(id))
+	}
+	var found struct{}
+	if err := v.get(probe, &found); err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "find", "Responses", nil)
+}
+
+// showResponse serves GET /console/responses/{response}.
+func (v *visit) showResponse() error {
+	id := berth.ResponseID(v.r.PathValue("response"))
+	p := responsePage{Form: v.formToken()}
+	for len(p.Turns) < maxTurns {
+		turn, err := v.readTurn(id)
+		if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound && len(p.Turns) > 0 {
+			id = "" // an earlier response was deleted
+			break
+		}
+		if err != nil {
+			return err
+		}
+		p.Turns = append(p.Turns, turn)
+		id = ""
+		if turn.PreviousResponseID == nil {
+			break
+		}
+		id = *turn.PreviousResponseID
+	}
+	p.Earlier = id
+	slices.Reverse(p.Turns)
+	p.Live = !p.Last().Status.Final()
+	p.Container = containerOf(p.Turns)
+	if err := v.addDurations(p); err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "response", title(p.Turns), p)
+}
+
+// readTurn returns a response with its input.
+func (v *visit) readTurn(id berth.ResponseID) (*turnView, error) {
+	path := "/v1/responses/" + url.PathEscape(string(id))
+	turn := turnView{Response: &berth.Response{}}
+	if err := v.get(path, turn.Response); err != nil {
+		return nil, err
+	}
+	var input list[berth.Item]
+	if err := v.get(path+"/input_items?order=asc&limit=100", &input); err != nil {
+		return nil, err
+	}
+	turn.Input, turn.Output = entriesOf(input.Data), entriesOf(turn.Response.Output)
+	return &turn, nil
+}
+
+func entriesOf(items []berth.Item) []*entry {
+	var entries []*entry
+	for _, it := range items {
+		entries = append(entries, &entry{Item: it})
+	}
+	return entries
+}
+
+// containerOf returns the container that the last shell call of a chain used.
+func containerOf(turns []*turnView) (id berth.ContainerID) {
+	for _, turn := range turns {
+		for _, e := range turn.Output {
+			var call struct {
+				ContainerID berth.ContainerID       `json:"container_id"` // of a code interpreter's call
+				Environment *berth.ShellEnvironment `json:"environment"`
+			}
+			if e.Decode(&call) != nil {
+				continue
+			}
+			if call.Environment != nil && call.Environment.ContainerID != "" {
+				id = call.Environment.ContainerID
+			} else if call.ContainerID != "" {
+				id = call.ContainerID
+			}
+		}
+	}
+	return id
+}
+
+// addDurations adds the durations of shell calls, which the log of the container has.
+func (v *visit) addDurations(p responsePage) error {
+	if p.Container == "" {
+		return nil
+	}
+	var log list[berth.ContainerLog]
+	err := v.get("/v1/containers/"+url.PathEscape(string(p.Container))+"/logs?order=desc&limit=100", &log)
+	if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound {
+		return nil // the container was deleted
+	}
+	if err != nil {
+		return err
+	}
+	took := map[string]int64{}
+	for _, l := range log.Data {
+		took[l.CallID] = max(took[l.CallID], l.DurationMS)
+	}
+	for _, turn := range p.Turns {
+		for _, e := range turn.Output {
+			e.Took = took[e.ID()]
+		}
+	}
+	return nil
+}
+
+// title returns the first line of the user.
+func title(turns []*turnView) string {
+	const most = 80
+	for _, turn := range turns {
+		for _, e := range turn.Input {
+			if e.Role() != "user" {
+				continue
+			}
+			for line := range strings.Lines(e.Text()) {
+				line = strings.TrimSpace(line)
+				if words := []rune(line); len(words) > most {
+					return string(words[:most]) + "…"
+				}
+				if line != "" && !strings.HasPrefix(line, "```") {
+					return line
+				}
+			}
+		}
+	}
+	return "Response"
+}
+
+// cancelResponse serves POST /console/responses/{response}/cancel.
+func (v *visit) cancelResponse() error {
+	id := url.PathEscape(v.r.PathValue("response"))
+	if err := v.post("/v1/responses/"+id+"/cancel", struct{}{}); err != nil {
+		return err
+	}
+	return v.redirect("/console/responses/" + id)
+}

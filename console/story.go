@@ -1,0 +1,236 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// An entry is what a page shows of an item: of its JSON, or while the item grows, of the
+// deltas so far.
+type entry struct {
+	berth.Item
+	Took int64 // of a shell call, in milliseconds; 0 is unknown
+
+	growing  bool
+	text     strings.Builder
+	commands []string
+	outputs  []berth.ShellContent
+}
+
+// A page shows the end of a longer text.
+const (
+	shown        = 256 << 10 // bytes of a complete text
+	shownGrowing = 32 << 10  // bytes of one that grows, which is sent again and again
+)
+
+// clip returns the last bytes of a text.
+func clip(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	return "…" + strings.ToValidUTF8(text[len(text)-most:], "")
+}
+
+// Text returns the text of a message, in Markdown, with a line for each image and file.
+func (e *entry) Text() string {
+	if e.growing {
+		return clip(e.text.String(), shownGrowing)
+	}
+	var m berth.Message
+	if e.Decode(&m) != nil {
+		return ""
+	}
+	var parts []string
+	for _, c := range m.Content {
+		switch {
+		case c.Text != "" || c.Refusal != "":
+			parts = append(parts, c.Text+c.Refusal)
+		case strings.HasSuffix(c.Type, "image"):
+			parts = append(parts, "(an image)")
+		case strings.HasSuffix(c.Type, "file"):
+			parts = append(parts, "(the file "+c.Filename+c.FileID+")")
+		}
+	}
+	return clip(strings.Join(parts, "\n\n"), shown)
+}
+
+// Thoughts returns the text of reasoning; it is empty if the provider hides it.
+func (e *entry) Thoughts() string {
+	if e.growing {
+		return clip(e.text.String(), shownGrowing)
+	}
+	var r berth.Reasoning
+	if e.Decode(&r) != nil {
+		return ""
+	}
+	var parts []string
+	for _, c := range append(r.Summary, r.Content...) {
+		parts = append(parts, c.Text)
+	}
+	return clip(strings.Join(parts, "\n\n"), shown)
+}
+
+// Commands returns the commands of a shell call.
+func (e *entry) Commands() []string {
+	if e.growing {
+		return e.commands
+	}
+	var call berth.ShellCall
+	if e.Decode(&call) != nil {
+		return nil
+	}
+	return call.Action.Commands
+}
+
+// A commandOutput is what one command printed.
+type commandOutput struct {
+	Stdout, Stderr string
+	Outcome        *berth.ShellOutcome // nil while it runs
+}
+
+// Outputs returns what the commands of a shell call have printed, and the changed files.
+func (e *entry) Outputs() (outputs []commandOutput) {
+	contents := e.outputs
+	var out berth.ShellCallOutput
+	if !e.growing && e.Decode(&out) == nil {
+		contents = out.Output
+	}
+	for _, c := range contents {
+		o := commandOutput{Stdout: clip(c.Stdout, shown), Stderr: clip(c.Stderr, shown)}
+		if c.Outcome.Type != "" {
+			o.Outcome = &c.Outcome
+		}
+		outputs = append(outputs, o)
+	}
+	return outputs
+}
+
+// Files returns the files that a shell call changed.
+func (e *entry) Files() []berth.FileChange {
+	var out berth.ShellCallOutput
+	if e.growing || e.Decode(&out) != nil || out.Berth == nil {
+		return nil
+	}
+	return out.Berth.Files
+}
+
+// Code returns the code of a code interpreter's call.
+func (e *entry) Code() string {
+	var call berth.CodeInterpreterCall
+	if e.growing || e.Decode(&call) != nil {
+		return clip(e.text.String(), shownGrowing)
+	}
+	return call.Code
+}
+
+// Printed returns what the code of a code interpreter's call printed.
+func (e *entry) Printed() string {
+	var call berth.CodeInterpreterCall
+	if e.growing || e.Decode(&call) != nil {
+		return ""
+	}
+	var b strings.Builder
+	for _, o := range call.Outputs {
+		b.WriteString(o.Logs)
+	}
+	return clip(b.String(), shown)
+}
+
+// Details returns an item of another type as indented JSON, or its text so far.
+func (e *entry) Details() string {
+	if e.growing {
+		return clip(e.text.String(), shownGrowing)
+	}
+	var b bytes.Buffer
+	if json.Indent(&b, e.Raw(), "", "  ") != nil {
+		return clip(e.String(), shown)
+	}
+	return clip(b.String(), shown)
+}
+
+// Pending reports whether the item waits for an approval.
+func (e *entry) Pending() bool { return e.Type() == berth.ItemApprovalRequest }
+
+// Running reports whether the item is not complete.
+func (e *entry) Running() bool { return e.growing || e.Status() == berth.StatusInProgress }
+
+// A story is a response that is followed: its object, and its items as they grow.
+type story struct {
+	berth.Response
+	entries []*entry
+	changed map[int]bool // indexes of entries that changed since the last call of drain
+	head    bool         // the response itself changed
+}
+
+// apply adds an event to the story.
+func (s *story) apply(ev *berth.Event) error {
+	if err := s.Response.Apply(ev); err != nil {
+		return err
+	}
+	if ev.Response != nil {
+		s.head = true
+	}
+	for i := len(s.entries); i < len(s.Output); i++ {
+		s.entries = append(s.entries, &entry{Item: s.Output[i], growing: !s.Output[i].Status().Final()})
+		s.touch(i)
+	}
+	if ev.OutputIndex == nil || *ev.OutputIndex < 0 || *ev.OutputIndex >= len(s.entries) {
+		return nil
+	}
+	i := *ev.OutputIndex
+	e := s.entries[i]
+	s.touch(i)
+	if ev.Type == berth.EventOutputItemDone {
+		s.entries[i] = &entry{Item: *ev.Item}
+		return nil
+	}
+	e.grow(ev)
+	return nil
+}
+
+func (s *story) touch(i int) {
+	if s.changed == nil {
+		s.changed = map[int]bool{}
+	}
+	s.changed[i] = true
+}
+
+// grow adds an event of the entry's item.
+func (e *entry) grow(ev *berth.Event) {
+	command := 0
+	if ev.CommandIndex != nil {
+		command = *ev.CommandIndex
+	}
+	const most = 1000 // commands of one call
+	if command < 0 || command >= most {
+		return
+	}
+	text, isText := ev.DeltaText()
+	switch ev.Type {
+	case berth.EventShellCommandAdded, berth.EventShellCommandDelta, berth.EventShellCommandDone:
+		for len(e.commands) <= command {
+			e.commands = append(e.commands, "")
+		}
+		if ev.Command != nil {
+			e.commands[command] = *ev.Command
+		} else {
+			e.commands[command] += text
+		}
+	case berth.EventShellOutputDelta:
+		for len(e.outputs) <= command {
+			e.outputs = append(e.outputs, berth.ShellContent{})
+		}
+		var delta berth.ShellDelta
+		if json.Unmarshal(ev.Delta, &delta) == nil {
+			e.outputs[command].Stdout = clip(e.outputs[command].Stdout+delta.Stdout, shownGrowing)
+			e.outputs[command].Stderr = clip(e.outputs[command].Stderr+delta.Stderr, shownGrowing)
+		}
+	default:
+		if isText {
+			e.text.WriteString(text)
+		}
+	}
+}

@@ -1,0 +1,77 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth"
+)
+
+// events are those of a response with text, reasoning and a shell call, as the API sends
+// them.
+var events = []string{
+	`{"type":"response.created","sequence_number":0,"response":{"id":"resp_1","status":"in_progress","model":"m","output":[]}}`,
+	`{"type":"response.output_item.added","sequence_number":1,"output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}}`,
+	`{"type":"response.reasoning_text.delta","sequence_number":2,"output_index":0,"item_id":"rs_1","delta":"I thi"}`,
+	`{"type":"response.reasoning_text.delta","sequence_number":3,"output_index":0,"item_id":"rs_1","delta":"nk."}`,
+	`{"type":"response.output_item.done","sequence_number":4,"output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[{"type":"summary_text","text":"I think."}]}}`,
+	`{"type":"response.output_item.added","sequence_number":5,"output_index":1,"item":{"id":"sh_1","type":"shell_call","status":"in_progress","call_id":"c","action":{"commands":[]}}}`,
+	`{"type":"response.shell_call_command.added","sequence_number":6,"output_index":1,"command_index":0,"command":""}`,
+	`{"type":"response.shell_call_command.delta","sequence_number":7,"output_index":1,"command_index":0,"delta":"uname"}`,
+	`{"type":"response.output_item.added","sequence_number":8,"output_index":2,"item":{"id":"sho_1","type":"shell_call_output","status":"in_progress","call_id":"c","output":[]}}`,
+	`{"type":"response.shell_call_output_content.delta","sequence_number":9,"output_index":2,"command_index":1,"delta":{"stdout":"Li"}}`,
+	`{"type":"response.shell_call_output_content.delta","sequence_number":10,"output_index":2,"command_index":1,"delta":{"stdout":"nux","stderr":"bad"}}`,
+	`{"type":"response.output_item.added","sequence_number":11,"output_index":3,"item":{"id":"msg_1","type":"message","status":"in_progress","role":"assistant","content":[]}}`,
+	`{"type":"response.output_text.delta","sequence_number":12,"output_index":3,"content_index":0,"delta":"**Done**"}`,
+}
+
+// TestStory: an item shows its deltas while it grows.
+func TestStory(t *testing.T) {
+	var s story
+	for _, raw := range events {
+		var ev berth.Event
+		if err := json.Unmarshal([]byte(raw), &ev); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.apply(&ev); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if len(s.changed) != 4 || !s.head {
+		t.Errorf("got %d changed entries, head %v, want 4 and the head", len(s.changed), s.head)
+	}
+	for i, want := range []string{"<p>I think.</p>", "</span>uname</pre>", ">Linux</pre>", "<p><strong>Done</strong></p>"} {
+		var b bytes.Buffer
+		if err := templates().ExecuteTemplate(&b, "entry", s.entries[i]); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.String(); !strings.Contains(got, want) || !strings.Contains(got, `id="item-`+s.entries[i].ID()+`"`) {
+			t.Errorf("entry %d: got %s, want %s", i, got, want)
+		}
+		if busy := strings.Contains(b.String(), "aria-busy"); busy != (i > 0) {
+			t.Errorf("entry %d: running is %v", i, busy)
+		}
+	}
+	if err := s.apply(&berth.Event{Type: berth.EventOutputItemAdded, OutputIndex: new(7), Item: &berth.Item{}}); err == nil {
+		t.Error("an item out of order was accepted")
+	}
+}
+
+// TestGrowBounded: what grows without end is shown from its end.
+func TestGrowBounded(t *testing.T) {
+	e := &entry{growing: true}
+	delta, err := json.Marshal(berth.ShellDelta{Stdout: strings.Repeat("é", 10_000)})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for range 10 {
+		e.grow(&berth.Event{Type: berth.EventShellOutputDelta, Delta: delta, CommandIndex: new(0)})
+	}
+	e.grow(&berth.Event{Type: berth.EventShellOutputDelta, Delta: delta, CommandIndex: new(1 << 30)})
+	e.grow(&berth.Event{Type: berth.EventShellOutputDelta, Delta: delta, CommandIndex: new(-1)})
+	if out := e.Outputs(); len(out) != 1 || len(out[0].Stdout) > shownGrowing+len("…") || !strings.HasPrefix(out[0].Stdout, "…é") {
+		t.Errorf("got %d outputs, the first of %d bytes", len(out), len(out[0].Stdout))
+	}
+}

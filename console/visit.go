@@ -1,0 +1,125 @@
+package console
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+const maxForm = 64 << 10 // bytes
+
+// A visit is one request of a browser.
+type visit struct {
+	console *Console
+	w       http.ResponseWriter
+	r       *http.Request
+	token   string // of the session; "" without one
+	key     string // of the API; "" without a session
+}
+
+// A page is what the template of a page gets.
+type page struct {
+	Title    string
+	Form     string // token of the page's forms
+	SignedIn bool
+	Data     any
+}
+
+// visit returns the visit of a request.
+func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
+	v := &visit{console: c, w: w, r: r}
+	if cookie, err := r.Cookie(cookieName); err == nil {
+		if key, ok := c.sessions.find(cookie.Value, time.Now()); ok {
+			v.token, v.key = cookie.Value, key
+		}
+	}
+	return v
+}
+
+// formToken returns the token that the forms of the visit's session have.
+func (v *visit) formToken() string {
+	mac := hmac.New(sha256.New, v.console.secret)
+	mac.Write([]byte(v.token))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// checkForm refuses a POST that another site's page has sent, or one without the token of
+// the session's forms.
+func (v *visit) checkForm() error {
+	if v.r.Method == http.MethodGet || v.r.Method == http.MethodHead {
+		return nil
+	}
+	if err := v.console.origins.Check(v.r); err != nil {
+		return &failure{Status: http.StatusForbidden, Message: "This form was sent by a page of another site."}
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
+	if err := v.r.ParseForm(); err != nil {
+		return &failure{Status: http.StatusBadRequest, Message: "The form cannot be read."}
+	}
+	if !hmac.Equal([]byte(v.r.PostForm.Get("form")), []byte(v.formToken())) {
+		return &failure{Status: http.StatusForbidden, Message: "This form is no longer valid. Go back, reload the page and try again."}
+	}
+	return nil
+}
+
+// show answers with a page.
+func (v *visit) show(status int, name, title string, data any) error {
+	var b bytes.Buffer
+	p := page{Title: title, Form: v.formToken(), SignedIn: v.token != "", Data: data}
+	if err := templates().ExecuteTemplate(&b, name, p); err != nil {
+		return fmt.Errorf("render page %s: %w", name, err)
+	}
+	v.w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	v.w.WriteHeader(status)
+	_, _ = v.w.Write(b.Bytes()) // fails if the browser is gone
+	return nil
+}
+
+// redirect sends the browser to a page of the console.
+func (v *visit) redirect(path string) error {
+	http.Redirect(v.w, v.r, path, http.StatusSeeOther)
+	return nil
+}
+
+// fail answers with an error: with the form to sign in if the API needs a key.
+func (v *visit) fail(err error) {
+	f, ok := errors.AsType[*failure](err)
+	if !ok {
+		if v.r.Context().Err() != nil {
+			return
+		}
+		v.console.log.Error("console failed", "path", v.r.URL.Path, "err", err)
+		f = &failure{Status: http.StatusInternalServerError, Message: "The console failed. The server's log has the reason."}
+	}
+	if f.Status == http.StatusUnauthorized {
+		v.endSession()
+		if v.r.Method == http.MethodGet && !strings.HasSuffix(v.r.URL.Path, "/events") {
+			_ = v.redirect("/console/sign-in?" + url.Values{"next": {v.r.URL.RequestURI()}}.Encode()) // never fails
+			return
+		}
+	}
+	if err := v.show(f.Status, "failure", "Error", f); err != nil {
+		v.console.log.Error("console failed", "path", v.r.URL.Path, "err", err)
+	}
+}
+
+// endSession signs the visitor out.
+func (v *visit) endSession() {
+	if v.token != "" {
+		v.console.sessions.end(v.token)
+		v.token, v.key = "", ""
+		http.SetCookie(v.w, cookie(v.r, ""))
+	}
+}
+
+// notFound serves all other paths.
+func (v *visit) notFound() error {
+	return &failure{Status: http.StatusNotFound, Message: "The console has no such page."}
+}
