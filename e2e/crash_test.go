@@ -13,8 +13,9 @@ import (
 // TestCrash kills the server in the middle of a command. After a restart the
 // response goes on by itself; the command, which outlived the server, ran once,
 // and the stream can be read from where the client lost it.
-func TestCrash(t *testing.T) {
-	s := newServer(t)
+func TestCrash(t *testing.T) { crash(t, newServer(t)) }
+
+func crash(t *testing.T, s *server) {
 	c := s.client()
 	const script = `echo begun >> counter; echo first half; until [ -e go ]; do sleep 0.05; done; echo second half`
 	task := shellTask(fence(script, "cat counter"))

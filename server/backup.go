@@ -20,6 +20,9 @@ import (
 // runs: a row of the database is written after the content that it refers to, and its key is
 // erased before that content is removed.
 func Backup(ctx context.Context, state, to string) error {
+	if err := errNotAFile(state); err != nil {
+		return err
+	}
 	if err := localOnly(ctx, state); err != nil {
 		return err
 	}

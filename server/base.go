@@ -20,7 +20,7 @@ type base struct {
 	space *diskspace.Guard
 	node  string // the server's name on leases
 	key   [32]byte
-	disk  *sqlite.DB  // the database of the state directory
+	disk  database    // the database of the state directory
 	db    store.Store // disk, and responses that are not to be stored
 	audit *audit.Log
 	quota *project.Quota
@@ -48,7 +48,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.key, err = sealKey(o.State); err != nil {
 		return nil, err
 	}
-	b.disk, err = OpenStore(ctx, o.State, sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space})
+	b.disk, err = openDatabase(ctx, o.State, databaseUse{sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space}, o.Config.Store.URL, true})
 	if err != nil {
 		return nil, err
 	}

@@ -157,9 +157,12 @@ type ShellConfig struct {
 	Output     int           `yaml:"output"`      // characters of a command's output shown to the model. Default: 32768
 }
 
-// StoreConfig tunes the database.
+// StoreConfig names and tunes the database. "store: URL" is short for "store: {url: URL}".
 type StoreConfig struct {
-	// Synchronous is "normal" (the default; survives the death of the process) or "full"
+	// URL of a PostgreSQL database. "" means a file of the state directory.
+	URL string `yaml:"url"`
+
+	// Synchronous, of a file, is "normal" (the default; survives the death of the process) or "full"
 	// (also survives a power failure; slower).
 	Synchronous string `yaml:"synchronous"`
 }
@@ -265,7 +268,7 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 // check validates what keyRules cannot express. It returns all errors that it finds.
 func (c *Config) check() error {
 	_, err := c.Budget.budget()
-	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), err,
+	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), c.checkStore(), err,
 		c.checkLimits(), c.checkBlobs(), c.checkCORS(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
 }
 

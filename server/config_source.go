@@ -33,6 +33,7 @@ var Settings = []Setting{
 	{"listen", "server.listen", "address to serve on; one that is not loopback needs an API key first"},
 	{"state", "state", "directory for all state"},
 	{"build-template", "build_template", "build the base template by itself if there is none: auto or never"},
+	{"store", "store.url", "URL of a PostgreSQL database (postgres://…) in place of a file in the state directory"},
 	{"preview-domain", "preview.domain", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.com"},
 	{"metrics-listen", "metrics.listen", "address for Prometheus to scrape /metrics: all projects, without a key"},
 	{"pprof-listen", "pprof.listen", "loopback address of Go profiles at /debug/pprof/"},
@@ -200,6 +201,7 @@ func (c *Config) decode(text []byte) []error {
 	if len(document.Content) == 0 {
 		return nil
 	}
+	expandStore(document.Content[0])
 	r := keyReader{lines: map[string]int{}, problems: new([]error)}
 	r.check(document.Content[0], reflect.TypeFor[Config](), keyPath{})
 	for key, line := range r.lines {
@@ -209,6 +211,19 @@ func (c *Config) decode(text []byte) []error {
 		return []error{fmt.Errorf("invalid configuration: %w", err)}
 	}
 	return *r.problems
+}
+
+// expandStore replaces the short form "store: URL".
+func expandStore(top *yaml.Node) {
+	if top.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(top.Content); i += 2 {
+		if v := top.Content[i+1]; top.Content[i].Value == "store" && v.Kind == yaml.ScalarNode && v.ShortTag() == "!!str" {
+			key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "url", Line: v.Line}
+			top.Content[i+1] = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{key, v}, Line: v.Line}
+		}
+	}
 }
 
 // in adds to an error where the key was set with which the error begins.

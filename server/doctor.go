@@ -63,6 +63,7 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 	if c.Blobs != "" {
 		all = append(all, examineBucket(ctx, state, c.Blobs))
 	}
+	all = append(all, checkDatabase(ctx, state, c)...)
 	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
 		all = append(all, Finding{What: "mmdebstrap", OK: true, Detail: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
 	}

@@ -27,7 +27,7 @@ type State struct {
 
 // Open opens a state directory. It creates the directory if there is none.
 func Open(ctx context.Context, dir string) (*State, error) {
-	db, err := OpenStore(ctx, dir, sqlite.Options{})
+	db, err := openDatabase(ctx, dir, databaseUse{url: os.Getenv(StoreVariable)})
 	if err != nil {
 		return nil, err
 	}
@@ -50,8 +50,8 @@ func Open(ctx context.Context, dir string) (*State, error) {
 
 // OpenExisting opens a state directory. It returns fs.ErrNotExist if there is none.
 func OpenExisting(ctx context.Context, dir string) (*State, error) {
-	if _, err := os.Stat(filepath.Join(dir, "berth.db")); err != nil {
-		return nil, err
+	if !HasDatabase(dir) {
+		return nil, &fs.PathError{Op: "open database", Path: dir, Err: fs.ErrNotExist}
 	}
 	return Open(ctx, dir)
 }
@@ -77,6 +77,9 @@ func References(ctx context.Context, dir string) (map[string]bool, error) {
 // Compact rewrites the database of a state directory without the space of deleted rows. It
 // returns the sizes before and after. It returns an error if a server runs.
 func Compact(ctx context.Context, dir string) (before, after int64, err error) {
+	if err := errNotAFile(dir); err != nil {
+		return 0, 0, err
+	}
 	unlock, err := Lock(dir)
 	if err != nil {
 		return 0, 0, err

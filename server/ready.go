@@ -12,7 +12,6 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/store/sqlite"
 )
 
 const (
@@ -38,7 +37,7 @@ type readyCheck struct {
 	advice string
 }
 
-func newReadiness(db *sqlite.DB, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
+func newReadiness(db database, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
 	checks := []readyCheck{
 		{"store", db.CheckWrite, "The database is not writable."},
 		{"driver", func(ctx context.Context) error { _, err := d.List(ctx); return err }, "The container driver does not respond."},

@@ -8,8 +8,6 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
-
-	"github.com/berth-run/berth/store/sqlite"
 )
 
 // Options are the options of a server.
@@ -43,7 +41,7 @@ func Run(ctx context.Context, o Options) error {
 	if o.start, err = prepare(state, c, log); err != nil {
 		return err
 	}
-	l, err := listenFor(ctx, state, listen)
+	l, err := listenFor(ctx, state, c.Store.URL, listen)
 	if err != nil {
 		return errors.Join(err, o.start.close())
 	}
@@ -105,8 +103,8 @@ func (s *Server) serveInside(metrics, pprof string) error {
 }
 
 // listenFor listens on an address. Without an API key it must be a loopback address.
-func listenFor(ctx context.Context, state, listen string) (net.Listener, error) {
-	open, err := withoutKeys(ctx, state)
+func listenFor(ctx context.Context, state, store, listen string) (net.Listener, error) {
+	open, err := withoutKeys(ctx, state, store)
 	if err != nil {
 		return nil, err
 	}
@@ -117,8 +115,8 @@ func listenFor(ctx context.Context, state, listen string) (net.Listener, error) 
 }
 
 // withoutKeys reports whether the store has no key.
-func withoutKeys(ctx context.Context, state string) (bool, error) {
-	db, err := OpenStore(ctx, state, sqlite.Options{})
+func withoutKeys(ctx context.Context, state, store string) (bool, error) {
+	db, err := openDatabase(ctx, state, databaseUse{url: store})
 	if err != nil {
 		return false, err
 	}

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -26,7 +25,7 @@ import (
 // Stop stops the server of a state directory, if one runs, and waits for its end. It returns the
 // id of the stopped process, or 0, and holds the directory's lock until unlock is called.
 func Stop(ctx context.Context, state string, patience time.Duration) (pid int, unlock func() error, err error) {
-	if _, err := os.Stat(filepath.Join(state, "berth.db")); errors.Is(err, fs.ErrNotExist) {
+	if !HasDatabase(state) {
 		return 0, nil, fmt.Errorf("%s is not a state directory: it has no berth.db", state)
 	}
 	f, err := statefile.OpenFile(filepath.Join(state, "lock"), os.O_RDWR|unix.O_NOFOLLOW)
@@ -73,7 +72,7 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	db, err := OpenStore(ctx, state, sqlite.Options{Log: log, Room: space})
+	db, err := openDatabase(ctx, state, databaseUse{sqlite.Options{Log: log, Room: space}, config.Store.URL, true})
 	if err != nil {
 		return 0, err
 	}

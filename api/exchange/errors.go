@@ -61,6 +61,8 @@ func Describe(err error, requestID string) (int, Error) {
 		e = &berth.Error{Code: berth.CodeNotFound, Message: "The requested object was not found."}
 	case lacksStorage(err, e):
 		e = diskspace.Refused(err)
+	case errors.Is(err, store.ErrUnavailable) && (!ok || e.Code == berth.CodeInternal):
+		e = &berth.Error{Code: berth.CodeUnavailable, Message: "The server's database is not available at the moment. Send the request again later."}
 	case !ok || e.Code == berth.CodeInternal:
 		e = &berth.Error{Code: berth.CodeInternal,
 			Message: "The server had an error while processing your request. Its log has the details under request ID " + requestID + "."}

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/ration"
+	"github.com/berth-run/berth/store"
 )
 
 // An Exchange is one request and its answer. It is the http.ResponseWriter of the request's
@@ -125,11 +126,16 @@ func (x *Exchange) FailQuietly(err error) error {
 	return nil
 }
 
+// unavailableRetry is when clients are to retry while the database is not available.
+const unavailableRetry = 2 * time.Second
+
 // answerError answers with an error. A nil error is answered as an internal error.
 func (x *Exchange) answerError(err error) {
 	status, e := Describe(err, x.requestID)
 	if status == http.StatusInsufficientStorage {
 		writeRetry(x.Header(), diskspace.RetryAfter)
+	} else if errors.Is(err, store.ErrUnavailable) {
+		writeRetry(x.Header(), unavailableRetry)
 	} else if e, ok := errors.AsType[*berth.Error](err); ok {
 		writeRetry(x.Header(), e.RetryAfter)
 	}

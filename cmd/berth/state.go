@@ -2,11 +2,7 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
-	"path/filepath"
 
 	"github.com/spf13/cobra"
 
@@ -43,8 +39,7 @@ func (o opener) withNew(ctx context.Context, f func(*server.State) error) error 
 }
 
 func (o opener) isNew() bool {
-	_, err := os.Stat(filepath.Join(*o.state, "berth.db"))
-	return errors.Is(err, fs.ErrNotExist)
+	return !server.HasDatabase(*o.state)
 }
 
 func (o opener) call(ctx context.Context, f func(*server.State) error) error {

@@ -147,14 +147,18 @@ func claim(ctx context.Context, c *pgx.Conn) error {
 	if got {
 		return nil
 	}
-	var who string
+	return fmt.Errorf("%w: %w (%s); stop it first, or give this server a database of its own", store.ErrUnavailable, ErrClaimed, holder(ctx, c))
+}
+
+// holder returns the name of the server that has the claim, or "" if none has.
+func holder(ctx context.Context, c *pgx.Conn) (who string) {
 	err := c.QueryRow(ctx, `SELECT coalesce(a.application_name || coalesce(' at ' || host(a.client_addr), ''), '') FROM pg_locks l JOIN pg_stat_activity a USING (pid)
 		WHERE l.locktype = 'advisory' AND l.granted AND l.database = (SELECT oid FROM pg_database WHERE datname = current_database())
 		AND (l.classid::bigint << 32 | l.objid::bigint) = $1`, int64(lockClaim)).Scan(&who)
-	if err != nil || who == "" {
-		who = "unknown"
+	if err != nil {
+		return ""
 	}
-	return fmt.Errorf("%w: %w (its name is %q); stop it first, or give this server a database of its own", store.ErrUnavailable, ErrClaimed, who)
+	return who
 }
 
 // disconnect closes the connection.

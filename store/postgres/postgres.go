@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"os"
 	"strings"
 	"sync"
 	"time"
@@ -198,6 +199,7 @@ func (d *DB) Close() error { return d.close() }
 
 // openKeys opens the keys of a database, and checks that it was written with them.
 func openKeys(ctx context.Context, w *writer, path string, root [32]byte) (_ *sealed.Keys, err error) {
+	_, missing := os.Stat(path)
 	ring, err := sealed.OpenFile(path)
 	if err != nil {
 		return nil, err
@@ -211,6 +213,9 @@ func openKeys(ctx context.Context, w *writer, path string, root [32]byte) (_ *se
 	var mark []byte
 	err = w.update(ctx, func(ctx context.Context, q *transaction) error {
 		mark, err = q.Mark(ctx)
+		if errors.Is(err, pgx.ErrNoRows) && missing == nil {
+			return fmt.Errorf("the database is empty, but %s has the keys of another one; check the URL, or use a new state directory", path)
+		}
 		if errors.Is(err, pgx.ErrNoRows) {
 			mark = keys.Mark()
 			return q.SetMark(ctx, mark)

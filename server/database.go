@@ -1,0 +1,176 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/berth-run/berth/internal/statefile"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/postgres"
+	"github.com/berth-run/berth/store/sqlite"
+)
+
+// StoreVariable is the environment variable with the URL of the database, also for commands
+// without --config.
+const StoreVariable = "BERTH_STORE"
+
+// A database is an open store: a file of the state directory, or a PostgreSQL database.
+type database interface {
+	store.Store
+	// CheckWrite returns an error unless a write succeeds now.
+	CheckWrite(ctx context.Context) error
+}
+
+// A databaseUse says who opens a database and for what.
+type databaseUse struct {
+	sqlite.Options
+	url   string // of the configuration; "" if it has none
+	serve bool   // refuse a PostgreSQL database that another server serves
+}
+
+// storeFile is the file of a state directory with the URL of its PostgreSQL database, so that
+// commands find it. It may have a password, as the directory's other files have keys.
+const storeFile = "store_url"
+
+// openDatabase opens the database of a state directory. It creates the directory and the
+// database if they are missing. A state directory that has a database of its own is not used
+// with another one, because the server would seem to have lost everything.
+func openDatabase(ctx context.Context, state string, use databaseUse) (database, error) {
+	at, err := storeURL(state, use.url)
+	if err != nil {
+		return nil, err
+	}
+	if at == "" {
+		return OpenStore(ctx, state, use.Options)
+	}
+	if err := os.MkdirAll(state, 0o700); err != nil {
+		return nil, fmt.Errorf("create state directory: %w", err)
+	}
+	key, err := sealKey(state)
+	if err != nil {
+		return nil, err
+	}
+	host, _ := os.Hostname()
+	db, err := postgres.Open(ctx, at, &postgres.Options{Keys: sqlite.KeysPath(filepath.Join(state, "berth.db")), Key: key,
+		Claim: use.serve, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()), Log: use.Log})
+	if err != nil {
+		return nil, fmt.Errorf("open database %s: %w", masked("store.url", at), err)
+	}
+	if err := recordStore(state, at); err != nil {
+		return nil, errors.Join(err, db.Close())
+	}
+	return db, nil
+}
+
+// storeURL returns the URL of a state directory's PostgreSQL database, or "" if its database is a
+// file.
+func storeURL(state, configured string) (string, error) {
+	recorded, err := recordedStore(state)
+	if err != nil {
+		return "", err
+	}
+	if configured == "" {
+		return recorded, nil
+	}
+	if recorded != "" {
+		return configured, nil
+	}
+	_, err = os.Stat(filepath.Join(state, "berth.db"))
+	if err == nil {
+		return "", fmt.Errorf("the state directory %s has a database of its own, berth.db; use a new state directory with store", state)
+	}
+	if !errors.Is(err, fs.ErrNotExist) {
+		return "", err
+	}
+	return configured, nil
+}
+
+// recordedStore returns the URL in the file storeFile, or "" if there is none.
+func recordedStore(state string) (string, error) {
+	text, err := statefile.ReadFile(filepath.Join(state, storeFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read the address of the database: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// recordStore writes the URL for commands. It replaces the file as a whole.
+func recordStore(state, at string) error {
+	if recorded, err := recordedStore(state); err != nil || recorded == at {
+		return err
+	}
+	f, err := os.CreateTemp(state, storeFile+".*") // with mode 0600
+	if err != nil {
+		return fmt.Errorf("record the address of the database: %w", err)
+	}
+	_, err = f.WriteString(at + "\n")
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = os.Rename(f.Name(), filepath.Join(state, storeFile))
+	}
+	if err != nil {
+		return errors.Join(fmt.Errorf("record the address of the database: %w", err), os.Remove(f.Name()))
+	}
+	return nil
+}
+
+// HasDatabase reports whether a state directory has a database, or the address of one.
+func HasDatabase(state string) bool {
+	for _, name := range []string{"berth.db", storeFile} {
+		if _, err := os.Stat(filepath.Join(state, name)); err == nil {
+			return true
+		}
+	}
+	return false
+}
+
+// checkStore checks the key store.url. The error does not contain the value, which may have a
+// password.
+func (c *Config) checkStore() error {
+	if c.Store.URL == "" || postgres.IsURL(c.Store.URL) && parses(c.Store.URL) {
+		return nil
+	}
+	return errors.New("store.url must be the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full, with special characters of the password percent-encoded")
+}
+
+func parses(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && u.Host != "" || err == nil && u.Query().Has("host")
+}
+
+// errNotAFile is the error of commands for database files only.
+func errNotAFile(state string) error {
+	at, err := recordedStore(state)
+	if err != nil || at == "" {
+		return err
+	}
+	return fmt.Errorf("the database of %s is %s, not a file; see docs/postgres.md", state, masked("store.url", at))
+}
+
+// checkDatabase checks whether the database can be used.
+func checkDatabase(ctx context.Context, state string, c *Config) []Finding {
+	at, err := storeURL(state, c.Store.URL)
+	if err != nil {
+		return []Finding{{What: "store", Detail: err.Error()}}
+	}
+	if at == "" {
+		return nil
+	}
+	shown := masked("store.url", at)
+	info, err := postgres.Inspect(ctx, at)
+	switch {
+	case err != nil:
+		return []Finding{{What: "store", Detail: shown + ": " + err.Error(), Advice: "the server cannot start without its database; see docs/postgres.md"}}
+	case info.Holder != "":
+		return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s, in use by %s", shown, info.Version, info.Holder)}}
+	}
+	return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s", shown, info.Version)}}
+}
