@@ -78,7 +78,7 @@ func (o *createOptions) create(cmd *cobra.Command, c *client) (*berth.Container,
 	}
 	for _, v := range o.volumes {
 		name, readOnly := strings.CutSuffix(v, ":ro")
-		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name, ReadOnly: readOnly})
+		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name, Path: berth.VolumeDir + "/" + name, ReadOnly: readOnly})
 	}
 	if o.source.SnapshotID != "" {
 		id, err := snapshots.resolve(cmd.Context(), c, string(o.source.SnapshotID))
