@@ -48,7 +48,7 @@ func (h *handlers) routes() []exchange.Route {
 	on, beta := exchange.On, assistants.Beta
 	return []exchange.Route{
 		on("POST /v1/responses", h.responses.create, callsModel, storesLittle, exchange.NamesResponse),
-		on("GET /v1/responses", h.socket.Connect),
+		on("GET /v1/responses", h.listOrConnect, readsQuery),
 		on("POST /v1/responses/input_tokens", h.responses.countTokens, storesNothing, storesLittle),
 		on("POST /v1/responses/compact", h.responses.compact, callsModel, storesNothing, storesLittle),
 		on("GET /v1/responses/{response}", h.responses.get, readsQuery),
@@ -233,6 +233,7 @@ func (h *handlers) keyless() map[string]http.HandlerFunc {
 	return map[string]http.HandlerFunc{
 		"GET /{$}":                            h.health.index,
 		"GET /openapi.json":                   openAPI,
+		"GET /version":                        h.health.version,
 		"GET /healthz":                        h.health.healthz,
 		"GET /readyz":                         h.health.readyz,
 		preview.LinkPath + "{link}/{path...}": h.ports.ShowLink,
@@ -270,9 +271,9 @@ type Options struct {
 	SocketLife time.Duration
 
 	// Ready returns the checks that /readyz reports. The default is no checks.
-	Ready   func(context.Context) []ReadyCheck
-	Version string           // shown by /healthz
-	Now     func() time.Time // the clock for the expiry of thread runs and links; default time.Now
+	Ready func(context.Context) []ReadyCheck
+	Build berth.Build      // shown by /version
+	Now   func() time.Time // the clock for the expiry of thread runs and links; default time.Now
 }
 
 // Store is the part of the store that the API uses directly.
@@ -395,9 +396,9 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		spend:         &spend{o.Exchange.Quota, o.Models.Currency},
 		admin:         &admin{o.Projects},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
-		health:        &health{version: o.Version, ready: o.Ready},
+		health:        &health{build: o.Build, ready: o.Ready},
 
-		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Version}),
+		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Build.Version}),
 		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife, Create: responses.start}),
 		assistants: assistants.NewDoor(runs),
 		ports: preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,

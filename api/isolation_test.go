@@ -45,7 +45,7 @@ var probed = map[string][]string{
 		`/v1/responses {"model":"scripted","input":"x","background":true,"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"{container}"}}]}`,
 		`/v1/responses {"model":"scripted","previous_response_id":"$response","input":[{"type":"shell_call_output","call_id":"{call}","output":[]}]}`,
 	},
-	"GET /v1/responses": {}, // a socket: what it names goes the same way
+	"GET /v1/responses": {`/v1/responses?after={response}`}, // or a socket: what it names goes the same way
 	"POST /v1/responses/input_tokens": {
 		`/v1/responses/input_tokens {"model":"scripted","input":"x","previous_response_id":"{response}"}`,
 		`/v1/responses/input_tokens {"model":"scripted","input":"x","conversation":"{conversation}"}`,

@@ -2,16 +2,21 @@ package api
 
 import (
 	"context"
+	_ "embed" // the page
+	"html/template"
+	"mime"
 	"net/http"
+	"strings"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/nofile"
 )
 
 // health serves the health checks, and what this server is. They need no key.
 type health struct {
-	version string
-	ready   func(context.Context) []ReadyCheck // may be nil
+	build berth.Build
+	ready func(context.Context) []ReadyCheck // may be nil
 }
 
 // A ReadyCheck is the result of the check of one part of the server.
@@ -21,6 +26,7 @@ type ReadyCheck struct {
 	Message string // if not OK: the problem, shown to callers without a key too
 }
 
+// A serverIndex describes this server and has links to more.
 type serverIndex struct {
 	Name          string `json:"name"`
 	Description   string `json:"description"`
@@ -28,14 +34,46 @@ type serverIndex struct {
 	API           string `json:"api"`     // path
 	OpenAPI       string `json:"openapi"` // path of the description of all routes
 	Health        string `json:"health"`  // path
+	Build         string `json:"build"`   // path of the version, commit and date
 	Ready         string `json:"ready"`   // path
 	Documentation string `json:"documentation"`
 }
 
-// index serves GET /: what this server is, and where to go on.
-func (h *health) index(w http.ResponseWriter, _ *http.Request) {
-	_ = exchange.WriteJSON(w, http.StatusOK, serverIndex{"Berth", "A self-hosted server for OpenAI's Responses API that gives each response a sandboxed Linux container. Set the base URL of your client to this address with /v1.",
-		h.version, "/v1", "/openapi.json", "/healthz", "/readyz", "https://github.com/berth-run/berth/tree/main/docs"})
+//go:embed index.html
+var indexText string
+
+var indexPage = template.Must(template.New("index").Parse(indexText))
+
+// index serves GET /: as a page if the client prefers one, as browsers do, and otherwise as JSON.
+func (h *health) index(w http.ResponseWriter, r *http.Request) {
+	index := serverIndex{Name: "Berth", Version: h.build.Version, API: "/v1", OpenAPI: "/openapi.json", Health: "/healthz", Ready: "/readyz", Build: "/version",
+		Description:   "A self-hosted server for OpenAI's Responses API that gives each response a sandboxed Linux container. Set the base URL of your client to this address with /v1.",
+		Documentation: "https://github.com/berth-run/berth/tree/main/docs"}
+	w.Header().Add("Vary", "Accept")
+	if !wantsPage(r) {
+		_ = exchange.WriteJSON(w, http.StatusOK, index)
+		return
+	}
+	w.Header().Set("Content-Type", "text/html; charset=utf-8")
+	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	w.Header().Set("X-Content-Type-Options", "nosniff")
+	_ = indexPage.Execute(w, index)
+}
+
+// wantsPage reports whether the request names HTML as a type that it accepts. Clients of APIs
+// accept JSON, or everything.
+func wantsPage(r *http.Request) bool {
+	for accepted := range strings.SplitSeq(strings.Join(r.Header.Values("Accept"), ","), ",") {
+		if kind, _, err := mime.ParseMediaType(accepted); err == nil && kind == "text/html" {
+			return true
+		}
+	}
+	return false
+}
+
+// version serves GET /version.
+func (h *health) version(w http.ResponseWriter, _ *http.Request) {
+	_ = exchange.WriteJSON(w, http.StatusOK, h.build)
 }
 
 type readyResult struct {
@@ -50,6 +88,9 @@ type readyStatus struct {
 
 // readyz serves GET /readyz. It answers 200 if all checks pass, otherwise 503.
 func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
+	if x, ok := w.(*exchange.Exchange); ok {
+		x.LogQuietly() // Ready logs changes
+	}
 	body := readyStatus{"ready", map[string]readyResult{}}
 	status := http.StatusOK
 	if h.ready != nil {
@@ -74,8 +115,8 @@ type healthStatus struct {
 // descriptors.
 func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
 	if err := nofile.Available(); err != nil {
-		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, healthStatus{"the server has no file descriptors left", h.version})
+		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, healthStatus{"the server has no file descriptors left", h.build.Version})
 		return
 	}
-	_ = exchange.WriteJSON(w, http.StatusOK, healthStatus{"ok", h.version})
+	_ = exchange.WriteJSON(w, http.StatusOK, healthStatus{"ok", h.build.Version})
 }

@@ -61,8 +61,9 @@ func described() []reference.Section {
 
 func serverRoutes() []*reference.Route {
 	return []*reference.Route{
-		route("GET /{$}", "Describe the server", "").Keyless().Gives(serverIndex{}),
+		route("GET /{$}", "Describe the server, to browsers as a page", "").Keyless().Gives(serverIndex{}),
 		route("GET /openapi.json", "Get the OpenAPI document of all routes", "").Keyless().Gives(map[string]json.RawMessage{}),
+		route("GET /version", "Get the version of the server", "observe.md#health-and-readiness").Keyless().Gives(berth.Build{}),
 		route("GET /healthz", "Check that the server runs", "observe.md#health-and-readiness").Keyless().Gives(healthStatus{}),
 		route("GET /readyz", "Check that the server can start containers and store data", "observe.md#health-and-readiness").Keyless().Gives(readyStatus{}),
 		route("POST /v1/traces/ingest", "Discard traces of OpenAI's Agents SDK", "").TakesBytes("application/json").Status(http.StatusNoContent),
@@ -72,7 +73,9 @@ func serverRoutes() []*reference.Route {
 func responseRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("POST /v1/responses", "Create a response", "life-of-a-response.md"),
-		route("GET /v1/responses", "Open a WebSocket for responses", "websocket.md").Upgrades(),
+		route("GET /v1/responses", "List stored responses, or open a WebSocket", "websocket.md").
+			Query(append([]reference.Parameter{textParameter("status", "queued, in_progress, completed, incomplete, failed or cancelled."), textParameter("model", "The model of the request.")}, reference.Paging...)...).
+			Gives(listOf[*responseSummary]()),
 		route("POST /v1/responses/input_tokens", "Count the tokens of a request", ""),
 		route("POST /v1/responses/compact", "Compact a context", "life-of-a-response.md#the-context"),
 		route("GET /v1/responses/{response}", "Get a response, or resume its stream", ""),

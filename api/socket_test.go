@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -343,8 +344,14 @@ func TestSocketHandshake(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want 403", name, resp, err)
 		}
 	}
-	if got := h.call(426, "GET", "/v1/responses", nil); got.at("error", "code") != "upgrade_required" {
-		t.Errorf("got %v", got)
+	req, err := http.NewRequestWithContext(t.Context(), "GET", h.url+"/v1/responses", nil)
+	check(t, err)
+	req.Header.Set("Upgrade", "websocket") // of an unknown version
+	refused, err := http.DefaultClient.Do(req)
+	check(t, err)
+	defer refused.Body.Close()
+	if body, err := io.ReadAll(refused.Body); err != nil || refused.StatusCode != http.StatusUpgradeRequired || !strings.Contains(string(body), `"upgrade_required"`) {
+		t.Errorf("got %s %s, %v", refused.Status, body, err)
 	}
 }
 

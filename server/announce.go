@@ -20,7 +20,7 @@ func (s *Server) announce(o Options, address string, building bool) {
 		keys = "none"
 	}
 	s.log.Info("serving", "url", s.scheme()+"://"+address+"/v1", "models", strings.Join(models, " "), "driver", c.Driver, "template", name,
-		"keys", keys, "state", o.State, "version", o.Version)
+		"keys", keys, "state", o.State, "version", o.Build.Version)
 	for _, w := range c.Warnings() {
 		s.log.Warn("configuration is probably not as meant", "problem", w)
 	}

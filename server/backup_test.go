@@ -20,6 +20,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/disktest"
 	"github.com/berth-run/berth/store/sqlite"
@@ -229,7 +230,7 @@ func TestLostKeysAreRefused(t *testing.T) {
 			if err := errors.Join(db.Close(), os.Remove(filepath.Join(state, name))); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"}, Version: "test", Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "from the same backup") {
+			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"}, Build: berth.Build{Version: "test"}, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "from the same backup") {
 				t.Errorf("got %v, want an error that names the file to restore", err)
 			}
 		})

@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/s3test"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -50,7 +51,7 @@ func startsNot(t *testing.T, state, config, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), Options{State: state, Config: c, Version: "test", Log: slog.New(slog.DiscardHandler)})
+	s, err := New(t.Context(), Options{State: state, Config: c, Build: berth.Build{Version: "test"}, Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}

@@ -24,7 +24,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	}
 	bundles := bundle.New(bundle.Options{Responses: b.db, Containers: b.db, Objects: b.db, Engine: r.engine, Journal: r.journal,
 		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.has,
-		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Version})
+		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Build.Version})
 	if err := bundles.Recover(ctx, b.Log); err != nil {
 		return nil, fmt.Errorf("undo interrupted imports: %w", err)
 	}
@@ -46,5 +46,5 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit}),
 		Models:   api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
 		Preview:  api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
-		Ready:    newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get, Version: b.Version}), nil
+		Ready:    newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get, Build: b.Build}), nil
 }

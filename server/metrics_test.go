@@ -31,7 +31,7 @@ func testServer(t *testing.T, state, config string) (*Server, *httptest.Server) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), Options{State: state, Config: c, Version: "test", Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	s, err := New(t.Context(), Options{State: state, Config: c, Build: berth.Build{Version: "test"}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -50,7 +50,7 @@ func newReadiness(db database, d sandbox.Driver, template func(string) (containe
 	return &readiness{log: log, checks: checks}
 }
 
-// get returns the result of each check.
+// get returns the result of each check. It logs those that change.
 func (r *readiness) get(ctx context.Context) []api.ReadyCheck {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -66,7 +66,13 @@ func (r *readiness) get(ctx context.Context) []api.ReadyCheck {
 			results[i] = api.ReadyCheck{Name: c.name, OK: true}
 			if err := c.run(ctx); err != nil {
 				results[i] = api.ReadyCheck{Name: c.name, Message: c.advice}
-				r.log.Warn("not ready", "check", c.name, "err", err)
+				level := slog.LevelDebug
+				if r.last == nil || r.last[i].OK {
+					level = slog.LevelWarn
+				}
+				r.log.Log(ctx, level, "not ready", "check", c.name, "err", err)
+			} else if r.last != nil && !r.last[i].OK {
+				r.log.Info("ready again", "check", c.name)
 			}
 		})
 	}

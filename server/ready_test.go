@@ -1,13 +1,18 @@
 package server
 
 import (
+	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"io"
 	"log/slog"
 	"net/http"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -85,11 +90,57 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
-// GET / says what this server is, without a key.
+// A check that fails is logged when it begins to fail and when it is ok again, not at each poll.
+func TestReadinessLogsChanges(t *testing.T) {
+	var text bytes.Buffer
+	var err error
+	r := &readiness{log: slog.New(slog.NewTextHandler(&text, nil)), checks: []readyCheck{{"template", func(context.Context) error { return err }, "Build one."},
+		{"store", func(context.Context) error { return nil }, ""}}}
+	for _, failing := range []bool{false, true, true, true, false, false, true} {
+		if err = nil; failing {
+			err = errors.New("not built yet")
+		}
+		r.at = time.Time{}
+		if got := r.get(t.Context()); got[0].OK == failing || !got[1].OK {
+			t.Errorf("failing %t: got %v", failing, got)
+		}
+	}
+	if got, want := regexp.MustCompile(`level=\w+ msg="[a-z ]+" check=\w+`).FindAllString(text.String(), -1), []string{`level=WARN msg="not ready" check=template`,
+		`level=INFO msg="ready again" check=template`, `level=WARN msg="not ready" check=template`}; !slices.Equal(got, want) {
+		t.Errorf("got %v, want %v", got, want)
+	}
+}
+
+// GET / says what this server is, without a key: to a browser as a page.
 func TestIndex(t *testing.T) {
 	_, web := testServer(t, t.TempDir(), "driver: unsafe-local\ncontainers: {pool: 0}\n")
 	if status, text := get(t, web.URL+"/"); status != 200 || !strings.Contains(text, `"name":"Berth"`) || !strings.Contains(text, `"api":"/v1"`) {
 		t.Errorf("got %d %s", status, text)
+	}
+	for accept, kind := range map[string]string{"": "application/json", "*/*": "application/json", "application/json, text/plain": "application/json",
+		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": "text/html"} {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", web.URL+"/", nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.Header.Set("Accept", accept)
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		page, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
+		if got != kind || resp.Header.Get("Vary") != "Accept" || kind == "text/html" && (!strings.Contains(string(page), "<title>Berth</title>") ||
+			!strings.Contains(string(page), `href="/openapi.json"`) || !strings.HasPrefix(resp.Header.Get("Content-Security-Policy"), "default-src 'none'")) {
+			t.Errorf("accept %q: got %s, %v\n%s", accept, got, resp.Header, page)
+		}
+	}
+	if status, text := get(t, web.URL+"/version"); status != 200 || !strings.Contains(text, `"version":`) || !strings.Contains(text, `"go":`) {
+		t.Errorf("version: got %d %s", status, text)
 	}
 	if status, _ := get(t, web.URL+"/nonesuch"); status != 404 {
 		t.Errorf("another path: got %d, want 404", status)

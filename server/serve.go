@@ -8,15 +8,17 @@ import (
 	"net"
 	"path/filepath"
 	"sync"
+
+	"github.com/berth-run/berth"
 )
 
 // Options are the options of a server.
 type Options struct {
-	State   string // directory of all state
-	Config  *Config
-	Version string // of the program
-	Log     *slog.Logger
-	Level   *slog.LevelVar // of the log; nil if it does not change
+	State  string // directory of all state
+	Config *Config
+	Build  berth.Build
+	Log    *slog.Logger
+	Level  *slog.LevelVar // of the log; nil if it does not change
 
 	// Reloads receives requests to reload the configuration with Load. Nil disables them.
 	Reloads <-chan struct{}

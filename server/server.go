@@ -41,7 +41,7 @@ type Server struct {
 
 // New creates a server and its parts. If it fails, it closes the parts already created.
 func New(ctx context.Context, o Options) (s *Server, err error) {
-	s = &Server{log: o.Log, level: o.Level, reloader: reloader{started: o.Config, now: o.Config}, metrics: metrics.New(o.Version), config: o.Config.Server}
+	s = &Server{log: o.Log, level: o.Level, reloader: reloader{started: o.Config, now: o.Config}, metrics: metrics.New(o.Build.Version), config: o.Config.Server}
 	nofile.Reserve()
 	defer func() {
 		if err != nil {

@@ -132,6 +132,12 @@ type Responses interface {
 	// ResponseState returns the state of a response without reading its content.
 	ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (ResponseState, error)
 
+	// ListResponses returns stored responses in the order of their ids, which is that of
+	// their creation, as Summary returns them. It reads at most MaxRead responses. next
+	// is the After of the next page; it is empty if there is none. It returns
+	// ErrNotFound if q.After does not exist.
+	ListResponses(ctx context.Context, p berth.ProjectID, q ResponseQuery) (list []*berth.Response, next berth.ResponseID, err error)
+
 	// ReadResponse returns the JSON of the Body of GetResponse, in consecutive pieces.
 	ReadResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (pieces [][]byte, err error)
 

@@ -35,6 +35,7 @@ type Exchange struct {
 
 	closed func()            // reports the end of a stream to the observer; may be nil
 	rates  func(http.Header) // adds the headers of the caller's rate limits; may be nil
+	quiet  bool              // see LogQuietly
 }
 
 // RequestID returns the server's id of the request.

@@ -129,12 +129,18 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
 		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}
 	level := logLevel(r.Method, x.status)
+	if x.quiet {
+		level = slog.LevelDebug
+	}
 	if x.clientID != "" && checkClientID(x.clientID) == nil {
 		level = slog.LevelInfo // the client wants to find it
 		line = append(line, slog.String("client_request_id", x.clientID))
 	}
 	s.Log.LogAttrs(r.Context(), level, "request", line...)
 }
+
+// LogQuietly logs the request at debug level, whatever its status: the handler logs what is news.
+func (x *Exchange) LogQuietly() { x.quiet = true }
 
 // logLevel returns the level of a request's log line. Successful reads, such as health checks and
 // polls, are no news.

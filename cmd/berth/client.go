@@ -119,6 +119,9 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 		return nil, err
 	}
 	resp, err := c.http.Do(req)
+	if rest, ok := strings.CutPrefix(c.base, "https://"); ok && errors.Is(err, http.ErrSchemeMismatch) {
+		return nil, fmt.Errorf("the server at %s speaks HTTP without TLS; use http://%s, or its HTTPS port", c.base, rest)
+	}
 	if err != nil {
 		return nil, fmt.Errorf("%w (is berth serve running at %s?)", err, c.base)
 	}
@@ -154,11 +157,26 @@ func loopback(host string) bool {
 // answerError returns the error of a response, in the server's words.
 func (c *client) answerError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if rest, ok := strings.CutPrefix(c.base, "http://"); ok && resp.StatusCode == http.StatusBadRequest && bytes.Contains(text, []byte("an HTTP request to an HTTPS server")) {
+		return fmt.Errorf("the server at %s speaks HTTPS; use https://%s", c.base, rest)
+	}
 	err := serverError(resp.StatusCode, text)
 	if err == nil {
 		err = fmt.Errorf("the server returned %s", resp.Status)
 	}
+	if resp.StatusCode >= http.StatusInternalServerError {
+		err = withRequest(err, resp.Header)
+	}
 	return c.withoutKey(resp.StatusCode, err)
+}
+
+// withRequest adds the id of a request to its error. The server's log has it, with the reason.
+func withRequest(err error, answer http.Header) error {
+	id := answer.Get("x-request-id")
+	if id == "" {
+		return err
+	}
+	return fmt.Errorf("%w (request %s)", err, inLine(id))
 }
 
 // withoutKey adds a hint to the error of a request if only a vendor's key is set.

@@ -15,6 +15,11 @@ import (
 
 // list returns all objects of a list endpoint. Path may have a query.
 func list[T any](ctx context.Context, c *client, path string) ([]T, error) {
+	return listSome[T](ctx, c, path, 0)
+}
+
+// listSome is list for at most limit objects, unless limit is 0.
+func listSome[T any](ctx context.Context, c *client, path string, limit int) ([]T, error) {
 	sep := "?"
 	if strings.Contains(path, "?") {
 		sep = "&"
@@ -34,6 +39,9 @@ func list[T any](ctx context.Context, c *client, path string) ([]T, error) {
 			return nil, err
 		}
 		all = append(all, page.Data...)
+		if limit > 0 && len(all) >= limit {
+			return all[:limit], nil
+		}
 		if after = page.LastID; !page.HasMore || after == "" {
 			return all, nil
 		}
@@ -61,6 +69,17 @@ func (l *listing) id(id string) string {
 		return id
 	}
 	return shortID(id)
+}
+
+// modelWidth is how much of a model's name a table shows.
+const modelWidth = 28
+
+// clip returns the name of a model as the table shows it.
+func (l *listing) clip(name string) string {
+	if r := []rune(name); !l.full && len(r) > modelWidth {
+		return string(r[:modelWidth-1]) + "…"
+	}
+	return name
 }
 
 // since returns the age of an object as the table shows it.

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"os"
 	"strings"
 	"time"
@@ -29,6 +30,7 @@ type progress struct {
 
 	response  berth.ResponseID // as far as known
 	container berth.ContainerID
+	request   http.Header // of the answer, which has the id of the request
 }
 
 // foldedLines is the default number of lines of a command's output to show.

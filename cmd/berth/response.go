@@ -3,6 +3,8 @@ package main
 import (
 	"fmt"
 	"net/url"
+	"strconv"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -10,7 +12,7 @@ import (
 )
 
 func newResponse() *cobra.Command {
-	cmd := &cobra.Command{Use: "response", Short: "Show, cancel and delete responses"}
+	cmd := &cobra.Command{Use: "response", Short: "List, show, cancel and delete responses"}
 	get := &cobra.Command{
 		Use:   "get RESPONSE",
 		Short: "Print the answer of a response and its status",
@@ -33,10 +35,66 @@ func newResponse() *cobra.Command {
 		fmt.Fprintf(cmd.ErrOrStderr(), "%s  %s  model %s\n", inLine(string(r.ID)), r.Status, inLine(r.Model))
 		return nil
 	}
-	cmd.AddCommand(get,
+	cmd.AddCommand(newResponseLs(), get,
 		newResponseAction("cancel", "Cancel responses that run in the background", "POST", "/cancel"),
 		newResponseAction("rm", "Delete responses", "DELETE", ""))
 	return cmd
+}
+
+func newResponseLs() *cobra.Command {
+	var status, model string
+	var limit int
+	cmd := &cobra.Command{
+		Use:   "ls",
+		Short: "List responses, the newest first",
+		Long: `List the stored responses of the project, the newest first. Responses to requests with
+store: false are not stored.`,
+		Args: cobra.NoArgs,
+	}
+	connect, l := clientFlags(cmd), listFlags(cmd)
+	cmd.Flags().StringVar(&status, "status", "", "only those that are queued, in_progress, completed, incomplete, failed or cancelled")
+	cmd.Flags().StringVar(&model, "model", "", "only those of a model")
+	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "the most responses to list; 0 lists all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		query := url.Values{}
+		for name, value := range map[string]string{"status": status, "model": model} {
+			if value != "" {
+				query.Set(name, value)
+			}
+		}
+		all, err := listSome[responseRow](cmd.Context(), connect(), "/v1/responses?"+query.Encode(), limit)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		return printList(cmd.OutOrStdout(), l, all, func(r responseRow) string { return string(r.ID) },
+			"ID\tSTATUS\tMODEL\tTOKENS\tCREATED", func(r responseRow) string {
+				tokens := "-"
+				if r.Usage != nil {
+					tokens = strconv.Itoa(r.Usage.TotalTokens)
+				}
+				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.id(string(r.ID)), inLine(string(r.Status)), l.clip(inLine(r.Model)), tokens, l.since(now, r.CreatedAt))
+			})
+	}
+	return cmd
+}
+
+// A responseRow is a response as GET /v1/responses lists it.
+type responseRow struct {
+	ID                 berth.ResponseID            `json:"id"`
+	Object             string                      `json:"object"`
+	CreatedAt          int64                       `json:"created_at"`
+	CompletedAt        *int64                      `json:"completed_at"`
+	Status             berth.Status                `json:"status"`
+	Background         bool                        `json:"background"`
+	Model              string                      `json:"model"`
+	Conversation       *berth.ResponseConversation `json:"conversation"`
+	PreviousResponseID *berth.ResponseID           `json:"previous_response_id"`
+	Error              *berth.ResponseError        `json:"error"`
+	IncompleteDetails  *berth.IncompleteDetails    `json:"incomplete_details"`
+	Usage              *berth.Usage                `json:"usage"`
+	Cost               *berth.Cost                 `json:"cost"`
+	Metadata           map[string]string           `json:"metadata"`
 }
 
 // newResponseAction returns a command that sends one request for each response.

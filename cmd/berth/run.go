@@ -185,7 +185,7 @@ func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop fun
 	if err != nil {
 		return nil, nil, err
 	}
-	s, err := server.New(ctx, server.Options{State: state, Config: conf, Version: version, Log: log})
+	s, err := server.New(ctx, server.Options{State: state, Config: conf, Build: thisBuild(), Log: log})
 	if err != nil {
 		l.Close()
 		return nil, nil, err
@@ -255,7 +255,7 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return exitError(exitIncomplete)
 	}
 	if r.Error != nil {
-		return errors.New(r.Error.Message)
+		return withRequest(errors.New(r.Error.Message), p.request)
 	}
 	return exitError(1)
 }
@@ -314,6 +314,7 @@ func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*
 	}
 	defer resp.Body.Close() // if ctx ends, so does the connection, and with it the response
 	defer p.end()
+	p.request = resp.Header
 	for frame, err := range sse.NewReader(resp.Body, maxEvent).Events() {
 		if ctx.Err() != nil {
 			p.end()

@@ -32,7 +32,7 @@ file; berth config show prints the result.`,
 			adoptLog(log)
 			ctx, reloads, stop := server.OnHangup(cmd.Context(), log)
 			defer stop()
-			return server.Run(ctx, server.Options{State: c.State, Config: c, Version: version, Log: log, Level: level,
+			return server.Run(ctx, server.Options{State: c.State, Config: c, Build: thisBuild(), Log: log, Level: level,
 				Reloads: reloads, Load: func() (*server.Config, error) { return loadConfig(cmd) }})
 		},
 	}

@@ -7,18 +7,9 @@ import (
 	"runtime/debug"
 
 	"github.com/spf13/cobra"
-)
 
-// A build describes this binary.
-type build struct {
-	Version  string `json:"version"`
-	Commit   string `json:"commit,omitempty"`
-	Date     string `json:"date,omitempty"` // of the commit, RFC 3339
-	Modified bool   `json:"modified,omitempty"`
-	Go       string `json:"go"`
-	Platform string `json:"platform"`
-	GVisor   string `json:"gvisor,omitempty"`
-}
+	"github.com/berth-run/berth"
+)
 
 // gVisor is the version of the gVisor module in berth-runsc. It is set by the build.
 var gVisor string
@@ -49,8 +40,9 @@ func orDash(s string) string {
 	return s
 }
 
-func thisBuild() build {
-	b := build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, GVisor: gVisor}
+// thisBuild describes this binary.
+func thisBuild() berth.Build {
+	b := berth.Build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, GVisor: gVisor}
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {
 		return b

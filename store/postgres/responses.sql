@@ -101,3 +101,18 @@ FROM chain JOIN requests q ON q.response = chain.id JOIN bodies b ON b.response 
 
 -- name: EventBytes :one
 SELECT CAST(coalesce(sum(octet_length(data) + 64), 0) AS bigint) AS bytes FROM events WHERE response = $1;
+
+-- NewerResponses and OlderResponses return stored responses above or below an id, by creation.
+-- open is true for those in progress, false for those that have ended, and NULL for both.
+-- name: NewerResponses :many
+SELECT r.id, CAST(octet_length(b.body) AS bigint) AS bytes FROM responses r JOIN bodies b ON b.response = r.id
+WHERE r.project = sqlc.arg(project) AND NOT r.deleted AND r.id > sqlc.arg(after) AND r.stored AND r.final IS DISTINCT FROM sqlc.narg(open)::boolean
+ORDER BY r.id LIMIT sqlc.arg(most)::bigint;
+
+-- name: OlderResponses :many
+SELECT r.id, CAST(octet_length(b.body) AS bigint) AS bytes FROM responses r JOIN bodies b ON b.response = r.id
+WHERE r.project = sqlc.arg(project) AND NOT r.deleted AND r.id < sqlc.arg(after) AND r.stored AND r.final IS DISTINCT FROM sqlc.narg(open)::boolean
+ORDER BY r.id DESC LIMIT sqlc.arg(most)::bigint;
+
+-- name: BareBody :one
+SELECT b.body FROM responses r JOIN bodies b ON b.response = r.id WHERE r.id = $1 AND r.project = $2 AND NOT r.deleted;

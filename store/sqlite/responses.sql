@@ -99,3 +99,18 @@ FROM chain JOIN requests q ON q.response = chain.id JOIN bodies b ON b.response 
 
 -- name: EventBytes :one
 SELECT CAST(coalesce(sum(length(data) + 64), 0) AS INTEGER) AS bytes FROM events WHERE response = ?;
+
+-- NewerResponses and OlderResponses return stored responses above or below an id, by creation.
+-- open is 1 for those in progress, 0 for those that have ended, and -1 for both.
+-- name: NewerResponses :many
+SELECT r.id, CAST(length(b.body) AS INTEGER) AS bytes FROM responses r JOIN bodies b ON b.response = r.id
+WHERE r.project = sqlc.arg(project) AND r.deleted = 0 AND r.id > sqlc.arg(after) AND r.stored = 1 AND r.final <> sqlc.arg(open)
+ORDER BY r.id LIMIT sqlc.arg(most);
+
+-- name: OlderResponses :many
+SELECT r.id, CAST(length(b.body) AS INTEGER) AS bytes FROM responses r JOIN bodies b ON b.response = r.id
+WHERE r.project = sqlc.arg(project) AND r.deleted = 0 AND r.id < sqlc.arg(after) AND r.stored = 1 AND r.final <> sqlc.arg(open)
+ORDER BY r.id DESC LIMIT sqlc.arg(most);
+
+-- name: BareBody :one
+SELECT b.body FROM responses r JOIN bodies b ON b.response = r.id WHERE r.id = ? AND r.project = ? AND r.deleted = 0;

@@ -28,7 +28,7 @@ var far = time.Now().Add(time.Hour)
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, f := range map[string]func(*testing.T, store.Store){
 		"Responses": responses, "Append": appendEvents, "Chain": chain, "Items": items, "Runs": runs, "Concurrency": concurrency,
-		"Files": files, "Containers": containers, "ContainerFiles": containerFiles, "Keys": keys, "Projects": projects, "StoredBytes": storedBytes, "ResponseUsage": responseUsage, "UpstreamUsage": upstreamUsage, "Spending": spending, "ContainerUsage": containerUsage,
+		"Files": files, "Containers": containers, "ContainerFiles": containerFiles, "Keys": keys, "Projects": projects, "StoredBytes": storedBytes, "ResponseUsage": responseUsage, "UpstreamUsage": upstreamUsage, "Spending": spending, "ListResponses": listResponses, "ContainerUsage": containerUsage,
 		"Objects": objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents, "ObjectsWithResponse": objectsWithResponse, "ContainerObjects": containerObjects,
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -54,6 +54,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.appendEventsStmt, err = db.PrepareContext(ctx, appendEvents); err != nil {
 		return nil, fmt.Errorf("error preparing query AppendEvents: %w", err)
 	}
+	if q.bareBodyStmt, err = db.PrepareContext(ctx, bareBody); err != nil {
+		return nil, fmt.Errorf("error preparing query BareBody: %w", err)
+	}
 	if q.chainStmt, err = db.PrepareContext(ctx, chain); err != nil {
 		return nil, fmt.Errorf("error preparing query Chain: %w", err)
 	}
@@ -228,6 +231,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.memberExistsStmt, err = db.PrepareContext(ctx, memberExists); err != nil {
 		return nil, fmt.Errorf("error preparing query MemberExists: %w", err)
 	}
+	if q.newerResponsesStmt, err = db.PrepareContext(ctx, newerResponses); err != nil {
+		return nil, fmt.Errorf("error preparing query NewerResponses: %w", err)
+	}
 	if q.nextEventStmt, err = db.PrepareContext(ctx, nextEvent); err != nil {
 		return nil, fmt.Errorf("error preparing query NextEvent: %w", err)
 	}
@@ -242,6 +248,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	}
 	if q.objectSizesDescendingStmt, err = db.PrepareContext(ctx, objectSizesDescending); err != nil {
 		return nil, fmt.Errorf("error preparing query ObjectSizesDescending: %w", err)
+	}
+	if q.olderResponsesStmt, err = db.PrepareContext(ctx, olderResponses); err != nil {
+		return nil, fmt.Errorf("error preparing query OlderResponses: %w", err)
 	}
 	if q.orphanedRunsStmt, err = db.PrepareContext(ctx, orphanedRuns); err != nil {
 		return nil, fmt.Errorf("error preparing query OrphanedRuns: %w", err)
@@ -371,6 +380,11 @@ func (q *Queries) Close() error {
 	if q.appendEventsStmt != nil {
 		if cerr := q.appendEventsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing appendEventsStmt: %w", cerr)
+		}
+	}
+	if q.bareBodyStmt != nil {
+		if cerr := q.bareBodyStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing bareBodyStmt: %w", cerr)
 		}
 	}
 	if q.chainStmt != nil {
@@ -663,6 +677,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing memberExistsStmt: %w", cerr)
 		}
 	}
+	if q.newerResponsesStmt != nil {
+		if cerr := q.newerResponsesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing newerResponsesStmt: %w", cerr)
+		}
+	}
 	if q.nextEventStmt != nil {
 		if cerr := q.nextEventStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing nextEventStmt: %w", cerr)
@@ -686,6 +705,11 @@ func (q *Queries) Close() error {
 	if q.objectSizesDescendingStmt != nil {
 		if cerr := q.objectSizesDescendingStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing objectSizesDescendingStmt: %w", cerr)
+		}
+	}
+	if q.olderResponsesStmt != nil {
+		if cerr := q.olderResponsesStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing olderResponsesStmt: %w", cerr)
 		}
 	}
 	if q.orphanedRunsStmt != nil {
@@ -862,6 +886,7 @@ type Queries struct {
 	allSpendingStmt              *sql.Stmt
 	allUsageStmt                 *sql.Stmt
 	appendEventsStmt             *sql.Stmt
+	bareBodyStmt                 *sql.Stmt
 	chainStmt                    *sql.Stmt
 	chainSizeStmt                *sql.Stmt
 	containerFilesStmt           *sql.Stmt
@@ -920,11 +945,13 @@ type Queries struct {
 	listObjectsDescendingStmt    *sql.Stmt
 	markStmt                     *sql.Stmt
 	memberExistsStmt             *sql.Stmt
+	newerResponsesStmt           *sql.Stmt
 	nextEventStmt                *sql.Stmt
 	objectOfKindStmt             *sql.Stmt
 	objectSizeStmt               *sql.Stmt
 	objectSizesAscendingStmt     *sql.Stmt
 	objectSizesDescendingStmt    *sql.Stmt
+	olderResponsesStmt           *sql.Stmt
 	orphanedRunsStmt             *sql.Stmt
 	projectObjectsStmt           *sql.Stmt
 	projectResponsesStmt         *sql.Stmt
@@ -966,6 +993,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		allSpendingStmt:              q.allSpendingStmt,
 		allUsageStmt:                 q.allUsageStmt,
 		appendEventsStmt:             q.appendEventsStmt,
+		bareBodyStmt:                 q.bareBodyStmt,
 		chainStmt:                    q.chainStmt,
 		chainSizeStmt:                q.chainSizeStmt,
 		containerFilesStmt:           q.containerFilesStmt,
@@ -1024,11 +1052,13 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		listObjectsDescendingStmt:    q.listObjectsDescendingStmt,
 		markStmt:                     q.markStmt,
 		memberExistsStmt:             q.memberExistsStmt,
+		newerResponsesStmt:           q.newerResponsesStmt,
 		nextEventStmt:                q.nextEventStmt,
 		objectOfKindStmt:             q.objectOfKindStmt,
 		objectSizeStmt:               q.objectSizeStmt,
 		objectSizesAscendingStmt:     q.objectSizesAscendingStmt,
 		objectSizesDescendingStmt:    q.objectSizesDescendingStmt,
+		olderResponsesStmt:           q.olderResponsesStmt,
 		orphanedRunsStmt:             q.orphanedRunsStmt,
 		projectObjectsStmt:           q.projectObjectsStmt,
 		projectResponsesStmt:         q.projectResponsesStmt,

@@ -33,6 +33,22 @@ func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) erro
 	return err
 }
 
+const bareBody = `-- name: BareBody :one
+SELECT b.body FROM responses r JOIN bodies b ON b.response = r.id WHERE r.id = ? AND r.project = ? AND r.deleted = 0
+`
+
+type BareBodyParams struct {
+	ID      string
+	Project string
+}
+
+func (q *Queries) BareBody(ctx context.Context, arg BareBodyParams) ([]byte, error) {
+	row := q.queryRow(ctx, q.bareBodyStmt, bareBody, arg.ID, arg.Project)
+	var body []byte
+	err := row.Scan(&body)
+	return body, err
+}
+
 const chain = `-- name: Chain :many
 WITH RECURSIVE chain (id, previous, container, deleted, depth) AS (
     SELECT r.id, r.previous, r.container, r.deleted, CAST(0 AS INTEGER) AS depth FROM responses r
@@ -382,6 +398,54 @@ func (q *Queries) GetResponse(ctx context.Context, arg GetResponseParams) (GetRe
 	return i, err
 }
 
+const newerResponses = `-- name: NewerResponses :many
+SELECT r.id, CAST(length(b.body) AS INTEGER) AS bytes FROM responses r JOIN bodies b ON b.response = r.id
+WHERE r.project = ?1 AND r.deleted = 0 AND r.id > ?2 AND r.stored = 1 AND r.final <> ?3
+ORDER BY r.id LIMIT ?4
+`
+
+type NewerResponsesParams struct {
+	Project string
+	After   string
+	Open    int64
+	Most    int64
+}
+
+type NewerResponsesRow struct {
+	ID    string
+	Bytes int64
+}
+
+// NewerResponses and OlderResponses return stored responses above or below an id, by creation.
+// open is 1 for those in progress, 0 for those that have ended, and -1 for both.
+func (q *Queries) NewerResponses(ctx context.Context, arg NewerResponsesParams) ([]NewerResponsesRow, error) {
+	rows, err := q.query(ctx, q.newerResponsesStmt, newerResponses,
+		arg.Project,
+		arg.After,
+		arg.Open,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []NewerResponsesRow
+	for rows.Next() {
+		var i NewerResponsesRow
+		if err := rows.Scan(&i.ID, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const nextEvent = `-- name: NextEvent :one
 SELECT CAST(coalesce((SELECT e.sequence_number + e.span FROM events e WHERE e.response = r.id ORDER BY e.sequence_number DESC LIMIT 1), 0) AS INTEGER) AS next, seal
 FROM responses r
@@ -406,6 +470,52 @@ func (q *Queries) NextEvent(ctx context.Context, arg NextEventParams) (NextEvent
 	var i NextEventRow
 	err := row.Scan(&i.Next, &i.Seal)
 	return i, err
+}
+
+const olderResponses = `-- name: OlderResponses :many
+SELECT r.id, CAST(length(b.body) AS INTEGER) AS bytes FROM responses r JOIN bodies b ON b.response = r.id
+WHERE r.project = ?1 AND r.deleted = 0 AND r.id < ?2 AND r.stored = 1 AND r.final <> ?3
+ORDER BY r.id DESC LIMIT ?4
+`
+
+type OlderResponsesParams struct {
+	Project string
+	After   string
+	Open    int64
+	Most    int64
+}
+
+type OlderResponsesRow struct {
+	ID    string
+	Bytes int64
+}
+
+func (q *Queries) OlderResponses(ctx context.Context, arg OlderResponsesParams) ([]OlderResponsesRow, error) {
+	rows, err := q.query(ctx, q.olderResponsesStmt, olderResponses,
+		arg.Project,
+		arg.After,
+		arg.Open,
+		arg.Most,
+	)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []OlderResponsesRow
+	for rows.Next() {
+		var i OlderResponsesRow
+		if err := rows.Scan(&i.ID, &i.Bytes); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Close(); err != nil {
+		return nil, err
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
 }
 
 const pruneResponse = `-- name: PruneResponse :one

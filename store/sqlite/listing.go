@@ -1,0 +1,63 @@
+package sqlite
+
+import (
+	"context"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/sqlite/query"
+)
+
+// above is greater than every id.
+const above = "\x7f"
+
+func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store.ResponseQuery) (list []*berth.Response, next berth.ResponseID, err error) {
+	if q.After != "" {
+		there, err := d.queries.ResponseExists(ctx, query.ResponseExistsParams{ID: string(q.After), Project: string(p)})
+		if err != nil {
+			return nil, "", d.wrap(err)
+		}
+		if there == 0 {
+			return nil, "", store.ErrNotFound
+		}
+	}
+	o := d.keys.Opener()
+	return q.List(ctx, func(q store.ResponseQuery, n int64) ([]store.FoundResponse, error) {
+		return d.responsesAfter(ctx, p, q, n)
+	}, func(id string) (*berth.Response, error) {
+		box, err := d.queries.BareBody(ctx, query.BareBodyParams{ID: id, Project: string(p)})
+		if err != nil {
+			return nil, d.wrap(err)
+		}
+		r, err := o.ResponseBody(ctx, box)
+		if err != nil {
+			return nil, d.damaged("response "+id+": ", err)
+		}
+		return r, nil
+	})
+}
+
+// responsesAfter returns at most n responses after q.After, of any model.
+func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q store.ResponseQuery, n int64) ([]store.FoundResponse, error) {
+	open := int64(-1)
+	if only := q.Open(); only != nil {
+		open = truth(*only)
+	}
+	var found []store.FoundResponse
+	if q.Ascending {
+		rows, err := d.queries.NewerResponses(ctx, query.NewerResponsesParams{Project: string(p), After: string(q.After), Open: open, Most: n})
+		for _, r := range rows {
+			found = append(found, store.FoundResponse(r))
+		}
+		return found, d.wrap(err)
+	}
+	after := string(q.After)
+	if after == "" {
+		after = above
+	}
+	rows, err := d.queries.OlderResponses(ctx, query.OlderResponsesParams{Project: string(p), After: after, Open: open, Most: n})
+	for _, r := range rows {
+		found = append(found, store.FoundResponse(r))
+	}
+	return found, d.wrap(err)
+}
