@@ -222,8 +222,8 @@ func masked(name, value string) string {
 		return value
 	}
 	u, err := url.Parse(value)
-	if err != nil {
-		return mask
+	if err != nil || u.Fragment != "" || strings.Count(value, "@") > 1 || u.User == nil && strings.Contains(value, "@") {
+		return mask // a part of a password may be in another part of the address
 	}
 	if u.User != nil {
 		u.User = url.User(mask)

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"net/url"
 	"os"
 	"path/filepath"
 	"strings"
@@ -135,15 +134,10 @@ func HasDatabase(state string) bool {
 // checkStore checks the key store.url. The error does not contain the value, which may have a
 // password.
 func (c *Config) checkStore() error {
-	if c.Store.URL == "" || postgres.IsURL(c.Store.URL) && parses(c.Store.URL) {
+	if c.Store.URL == "" || postgres.ValidURL(c.Store.URL) {
 		return nil
 	}
 	return errors.New("store.url must be the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full, with special characters of the password percent-encoded")
-}
-
-func parses(text string) bool {
-	u, err := url.Parse(text)
-	return err == nil && u.Host != "" || err == nil && u.Query().Has("host")
 }
 
 // errNotAFile is the error of commands for database files only.

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"log/slog"
 	"math"
+	"net/url"
 	"os"
 	"strings"
 	"sync"
@@ -95,15 +96,25 @@ type (
 	accounts   struct{ *core } // API keys, projects and their usage
 )
 
-// IsURL reports whether a text is the URL of a PostgreSQL database.
-func IsURL(text string) bool {
-	return strings.HasPrefix(text, "postgres://") || strings.HasPrefix(text, "postgresql://")
+// ValidURL reports whether a text is the URL of a PostgreSQL database. A password with a character
+// that is not percent-encoded makes it invalid: parsers would take the rest for a host or a
+// database, which errors name.
+func ValidURL(text string) bool {
+	if !strings.HasPrefix(text, "postgres://") && !strings.HasPrefix(text, "postgresql://") {
+		return false
+	}
+	u, err := url.Parse(text)
+	if err != nil || u.Host == "" && !u.Query().Has("host") || u.Fragment != "" || strings.Count(text, "@") > 1 || u.User == nil && strings.Contains(text, "@") {
+		return false
+	}
+	_, err = pgxpool.ParseConfig(text)
+	return err == nil
 }
 
-// Open opens the database with a URL ("postgres://user:password@host/database"), and
+// Open opens the database at a URL ("postgres://user:password@host/database"), and
 // creates or updates its tables. It refuses a database of a later version of Berth. The
 // password appears in no error and in no log.
-func Open(ctx context.Context, url string, opts *Options) (_ *DB, err error) {
+func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 	if opts == nil {
 		opts = &Options{}
 	}
@@ -116,7 +127,7 @@ func Open(ctx context.Context, url string, opts *Options) (_ *DB, err error) {
 			_ = closeAll(opened)
 		}
 	}()
-	config, err := parse(url, opts.Name)
+	config, err := parse(at, opts.Name)
 	if err != nil {
 		return nil, err
 	}
@@ -146,13 +157,13 @@ func Open(ctx context.Context, url string, opts *Options) (_ *DB, err error) {
 }
 
 // parse returns the configuration of connections. Its errors do not contain the URL.
-func parse(url, name string) (*pgxpool.Config, error) {
-	if !IsURL(url) {
-		return nil, errors.New("the URL must start with postgres://")
-	}
-	config, err := pgxpool.ParseConfig(url)
-	if err != nil {
+func parse(text, name string) (*pgxpool.Config, error) {
+	if !ValidURL(text) {
 		return nil, errors.New("the URL is not valid; it must be like postgres://user:password@host:5432/database?sslmode=verify-full, with special characters of the password percent-encoded")
+	}
+	config, err := pgxpool.ParseConfig(text)
+	if err != nil {
+		return nil, errors.New("the URL is not valid")
 	}
 	config.MaxConns = readers
 	c := config.ConnConfig

@@ -188,7 +188,7 @@ func TestRefused(t *testing.T) {
 	execute(t, later, "INSERT INTO goose_db_version (version_id, is_applied) VALUES (99, true)")
 	escaped := strings.SplitN(strings.TrimPrefix(url, "postgres://berth:"), "@", 2)[0]
 	for name, tc := range map[string]struct{ url, want string }{
-		"not a URL":        {"mysql://x", "must start with postgres://"},
+		"not a URL":        {"mysql://x", "the URL is not valid"},
 		"a broken URL":     {strings.Replace(url, "127.0.0.1", "127.0.0.1:x", 1), "the URL is not valid"},
 		"another password": {strings.Replace(url, escaped, "wr0ng-secret", 1), "password authentication failed"},
 		"no database":      {strings.Replace(url, "berth_test_", "berth_none_", 1), "does not exist"},
