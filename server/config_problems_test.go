@@ -170,3 +170,18 @@ func TestShowNoEmptySections(t *testing.T) {
 }
 
 func indentOf(line string) int { return len(line) - len(strings.TrimLeft(line, " ")) }
+
+func TestNoneIsNoSecret(t *testing.T) {
+	c, err := readConfig(t, "models: [{match: qwen, base_url: 'http://127.0.0.1:11434/v1', api_key: none}]\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := os.Chmod(c.path, 0o644); err != nil {
+		t.Fatal(err)
+	}
+	for _, w := range c.Warnings() {
+		if strings.Contains(w, "API key") {
+			t.Errorf("got %q", w)
+		}
+	}
+}

@@ -56,12 +56,13 @@ func (c *Config) shadowedModels() (found []string) {
 
 // readableKeys returns a warning if other users of this machine can read a file with keys.
 func (c *Config) readableKeys() []string {
-	keys := c.WebSearch.APIKey != ""
+	secret := func(key string) bool { return key != "" && key != "none" } // "none" is for models without keys
+	keys := secret(c.WebSearch.APIKey)
 	for _, u := range c.Upstreams {
-		keys = keys || u.APIKey != ""
+		keys = keys || secret(u.APIKey)
 	}
 	for _, m := range c.Models {
-		keys = keys || m.APIKey != ""
+		keys = keys || secret(m.APIKey)
 	}
 	st, err := os.Stat(c.path)
 	if !keys || err != nil || st.Mode()&fs.FileMode(0o004) == 0 {
