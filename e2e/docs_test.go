@@ -148,6 +148,7 @@ curl() { command curl --fail-with-body --no-progress-meter "$@"; }
 berth() {
 	case $1 in
 	attach) echo exit | script -qec "berth attach $2" /dev/null ;;
+	doctor) env -u OPENAI_BASE_URL -u OPENAI_API_KEY berth "$@" ;; # those are of clients of the server under test
 	*) command berth "$@" ;;
 	esac
 }

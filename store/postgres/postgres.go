@@ -150,7 +150,9 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 	if c.eraser, err = sealed.NewEraser(ctx, c.keys, doomed{c}, c.log); err != nil {
 		return nil, wrap(err)
 	}
-	d.watcher = newWatcher(config.ConnConfig, c.log)
+	// The server has probably closed the idle connections for reads as well, and the next read with
+	// each of them would fail although the server is back.
+	d.watcher = newWatcher(config.ConnConfig, c.pool.Reset, c.log)
 	opened = append(opened, d.watcher.close, c.eraser.Close)
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil

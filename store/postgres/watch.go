@@ -40,6 +40,7 @@ func payload(ids []string) string {
 // A watcher wakes those who wait for changes of rows, by any process.
 type watcher struct {
 	config *pgx.ConnConfig
+	lost   func() // called when the connection for notifications is lost
 	log    *slog.Logger
 
 	mu      sync.Mutex
@@ -49,9 +50,9 @@ type watcher struct {
 	done sync.WaitGroup
 }
 
-func newWatcher(config *pgx.ConnConfig, log *slog.Logger) *watcher {
+func newWatcher(config *pgx.ConnConfig, lost func(), log *slog.Logger) *watcher {
 	ctx, cancel := context.WithCancel(context.Background())
-	w := &watcher{config: config, log: log, watches: map[string]map[chan struct{}]bool{}, end: cancel}
+	w := &watcher{config: config, lost: lost, log: log, watches: map[string]map[chan struct{}]bool{}, end: cancel}
 	w.done.Go(func() { w.listen(ctx) })
 	w.done.Go(func() { w.poll(ctx) })
 	return w
@@ -142,6 +143,7 @@ func (w *watcher) receive(ctx context.Context, delays *backoff.Delays) (err erro
 	for {
 		n, err := c.WaitForNotification(ctx)
 		if err != nil {
+			w.lost()
 			return fmt.Errorf("wait for a notification: %w", err)
 		}
 		w.wake(n.Payload)
