@@ -134,7 +134,7 @@ func (c *Collection) Delete(ctx context.Context, r Ref, entry audit.Entry) error
 		return err
 	}
 	err := c.opts.Remove(ctx, r)
-	if berth.ErrorCode(err) == berth.CodeUnavailable {
+	if errors.Is(err, ErrUnavailable) {
 		err = nil
 	}
 	if err != nil {
@@ -142,6 +142,9 @@ func (c *Collection) Delete(ctx context.Context, r Ref, entry audit.Entry) error
 	}
 	return errors.Join(err, c.opts.Audit.Commit(ctx, entry))
 }
+
+// ErrUnavailable means that the service that stores contents cannot be reached now.
+var ErrUnavailable = errors.New("the storage of contents is not available")
 
 // expireBatch is the number of expired blobs read at once.
 const expireBatch = 100

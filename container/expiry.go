@@ -1,9 +1,11 @@
 package container
 
 import (
+	"errors"
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container/snapshot"
 )
 
 // A failed snapshot of an expiring container is retried.
@@ -70,9 +72,7 @@ func (sw *sweeper) snapshotFailed(s *instance, err error) {
 		return // it has ended for another reason
 	}
 	s.mu.Lock()
-	switch berth.ErrorCode(err) {
-	case berth.CodeInsufficientStorage, berth.CodeUnavailable: // its files remain until the snapshot can be stored
-	default:
+	if berth.ErrorCode(err) != berth.CodeInsufficientStorage && !errors.Is(err, snapshot.ErrUnavailable) { // its files remain until the snapshot can be stored
 		s.expiry.attempts++
 	}
 	last := s.expiry.attempts >= snapshotAttempts

@@ -14,12 +14,13 @@ import (
 	"github.com/aws/smithy-go/middleware"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob"
 )
 
 // unavailable returns the error for a client whose request needs the service, which failed with
 // err.
 func unavailable(err error) error {
-	return &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: retryAfter,
+	return &berth.Error{Code: berth.CodeUnavailable, Err: fmt.Errorf("%w: %w", blob.ErrUnavailable, err), RetryAfter: retryAfter,
 		Message: "The storage of this server cannot be reached. Send the request again in a moment."}
 }
 

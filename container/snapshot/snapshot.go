@@ -29,6 +29,9 @@ import (
 // Kind is the kind of a snapshot's object.
 const Kind = store.KindSnapshot
 
+// ErrUnavailable means that the service that stores contents cannot be reached now.
+var ErrUnavailable = blob.ErrUnavailable
+
 // Options are a Service's parts.
 type Options struct {
 	Objects store.Objects

@@ -57,7 +57,7 @@ var Imports = map[string][]string{
 	"cluster":               {"internal/backoff", "store"},
 	"cluster/peer":          {},
 	"blob":                  {"", "audit", "internal/seal", "store"},
-	"blob/remote":           {""},
+	"blob/remote":           {"", "blob"},
 	"batch":                 {"", "files", "internal/backoff", "internal/ration", "internal/rule", "store"},
 	"files":                 {"", "audit", "blob", "store"},
 	"skills":                {"", "audit", "blob", "store"},
