@@ -111,13 +111,14 @@ func (a *account) reserve(n int) {
 	a.add(n)
 }
 
-// resetFullest resets the stream that holds the most, if one holds anything.
+// resetFullest resets the stream that holds the most, if one holds anything; of several that hold
+// as much, the oldest.
 func (s *Session) resetFullest() bool {
 	s.mu.Lock()
 	var fullest *Stream
 	most := 0
 	for _, st := range s.streams {
-		if n := st.holds(); n > most {
+		if n := st.holds(); n > most || n == most && fullest != nil && st.id < fullest.id {
 			fullest, most = st, n
 		}
 	}
