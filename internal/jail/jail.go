@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"runtime"
+	"strconv"
+	"strings"
 	"syscall"
 	"unsafe"
 
@@ -25,8 +27,14 @@ type Limits struct {
 // network, no other processes, and bounded memory and time to compute. It may still read and
 // write what is open.
 func Enter(l Limits) error {
+	size, err := addressSpace()
+	if err != nil {
+		return err
+	}
+	// The kernel lets one mapping over reserved addresses exceed RLIMIT_DATA, and the Go runtime
+	// reserves addresses before it uses them. So the reservations are limited as well.
 	for resource, most := range map[int]uint64{
-		unix.RLIMIT_CPU: uint64(l.CPU), unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64, unix.RLIMIT_CORE: 0,
+		unix.RLIMIT_CPU: uint64(l.CPU), unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_AS: size + l.Memory, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64, unix.RLIMIT_CORE: 0,
 	} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 			return fmt.Errorf("limit resource %d: %w", resource, err)
@@ -44,6 +52,21 @@ func Enter(l Limits) error {
 		}
 	}
 	return filterCalls()
+}
+
+// addressSpace returns the size of the process's address space in bytes. The Go runtime has reserved
+// most of it, and does not use it.
+func addressSpace() (uint64, error) {
+	text, err := os.ReadFile("/proc/self/statm")
+	if err != nil {
+		return 0, fmt.Errorf("measure address space: %w", err)
+	}
+	pages, _, _ := strings.Cut(string(text), " ")
+	n, err := strconv.ParseUint(pages, 10, 64)
+	if err != nil {
+		return 0, fmt.Errorf("measure address space: %w", err)
+	}
+	return n * uint64(os.Getpagesize()), nil
 }
 
 // calls are the system calls that the Go runtime needs to compute, and to read and write
