@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"os/exec"
@@ -17,8 +18,9 @@ import (
 )
 
 // Build builds a template from a recipe and gives it the recipe's name. If a template with
-// the same content exists, it only sets the name. Builds run one at a time. Build needs root
-// and mmdebstrap.
+// the same content exists, it only sets the name. Builds run one at a time. Build needs
+// mmdebstrap, and root or subordinate ids: see CheckBuild. Without root, the template lacks
+// owners of links and capabilities of files.
 //
 // It calls progress, if not nil, from another goroutine, never concurrently and never after
 // it has returned.
@@ -28,12 +30,12 @@ func (l *Store) Build(ctx context.Context, r Recipe, progress func(Progress)) (T
 	if err != nil {
 		return Template{}, err
 	}
-	if os.Geteuid() != 0 {
-		return Template{}, errors.New("building a template from packages needs root; without root, pull an image (berth image pull) or load a saved one (berth image load)")
+	if err := CheckBuild(); err != nil {
+		return Template{}, err
 	}
 	tool, err := exec.LookPath("mmdebstrap")
 	if err != nil {
-		return Template{}, errors.New("building templates needs mmdebstrap: apt-get install mmdebstrap")
+		return Template{}, fmt.Errorf("find mmdebstrap: %w", err)
 	}
 	lock, err := l.lock(ctx, buildLock)
 	if err != nil {

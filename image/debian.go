@@ -47,6 +47,9 @@ func (b *build) run(ctx context.Context) error {
 			return err
 		}
 	}
+	if !isRoot() {
+		return b.runAsUser(ctx)
+	}
 	cmd := exec.CommandContext(ctx, "/bin/sh", append([]string{"-c", aptReadOnly, "sh", b.tool}, b.args()...)...)
 	cmd.Env = b.env(ctx)
 	cmd.Stdout, cmd.Stderr = b.meter, b.meter
@@ -97,8 +100,14 @@ func removeDevices(root string) error {
 	})
 }
 
-// options are mmdebstrap's options for every build.
-var options = []string{"--verbose", "--mode=root", "--variant=minbase", "--format=directory",
+// The options that differ for an ordinary user, see userArgs.
+const (
+	rootMode        = "--mode=root"
+	directoryFormat = "--format=directory"
+)
+
+// options are mmdebstrap's options for every build of root.
+var options = []string{"--verbose", rootMode, "--variant=minbase", directoryFormat,
 	"--skip=download/empty", "--skip=essential/unlink", // both would delete the cache
 	"--skip=cleanup/apt", // cleanup.sh does it without apt
 	`--aptopt=Acquire::Languages "none"`, `--aptopt=APT::Install-Recommends "false"`,
@@ -108,32 +117,42 @@ var options = []string{"--verbose", "--mode=root", "--variant=minbase", "--forma
 	"--dpkgopt=force-unsafe-io", // install syncs once, at the end
 }
 
-// args returns mmdebstrap's arguments.
+// args returns mmdebstrap's arguments for root.
 func (b *build) args() []string {
 	archives := `"$1/var/cache/apt/archives"`
-	args := append(slices.Clone(options),
-		"--setup-hook=mkdir -p "+archives+"; find "+quote(b.cache)+" -name '*.deb' -exec cp -l -t "+archives+" {} +",
+	before := []string{"--setup-hook=mkdir -p " + archives + "; find " + quote(b.cache) + " -name '*.deb' -exec cp -l -t " + archives + " {} +"}
+	var files []string
+	for i, f := range b.recipe.Files {
+		files = append(files, fmt.Sprintf(`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%%/*}" && cat >"$0" && chmod "$1" "$0"' %s %s <%s`,
+			quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
+	}
+	after := []string{"--customize-hook=find " + archives + " -maxdepth 1 -name '*.deb' -exec cp -l -t " + quote(b.debs()) + " {} +"}
+	args := append(b.common(before, files, after), b.recipe.Suite, filepath.Join(b.template(), "rootfs"))
+	return append(args, b.recipe.Mirrors...)
+}
+
+// common returns the arguments before the suite. before are hooks that provide cached packages, files
+// those that write the recipe's files, and after those that store the packages.
+func (b *build) common(before, files, after []string) []string {
+	args := append(slices.Clone(options), before...)
+	args = append(args,
 		// Some packages put links there when they are installed, and fail without.
 		`--essential-hook=mkdir -p "$1/usr/share/man/man1" "$1/usr/share/man/man7" "$1/usr/share/man/man8"`,
 		"--customize-hook="+setup)
 	if len(b.recipe.Packages) > 0 {
 		args = append(args, "--include="+strings.Join(b.recipe.Packages, ","))
 	}
-	for i, f := range b.recipe.Files {
-		args = append(args, fmt.Sprintf(`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%%/*}" && cat >"$0" && chmod "$1" "$0"' %s %s <%s`,
-			quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
-	}
+	args = append(args, files...)
 	// autoclean drops packages that the archive has superseded. Without mmdebstrap's
 	// configuration, apt-get would use this machine's.
-	args = append(args, `--customize-hook=[ ! -s "$MMDEBSTRAP_APT_CONFIG" ] || APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean; find `+
-		archives+" -maxdepth 1 -name '*.deb' -exec cp -l -t "+quote(b.debs())+" {} +")
+	args = append(args, `--customize-hook=[ ! -s "$MMDEBSTRAP_APT_CONFIG" ] || APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean`)
+	args = append(args, after...)
 	// Commands may download, perhaps through a proxy that has its own certificate authority.
 	args = append(args, `--customize-hook=[ ! -e `+hostCertificates+` ] || cp `+hostCertificates+` "$1`+certificates+`"`)
 	for _, command := range b.recipe.Run {
 		args = append(args, `--customize-hook=PIP_CERT=`+certificates+` NODE_EXTRA_CA_CERTS=`+certificates+` chroot "$1" sh -c `+quote(command))
 	}
-	args = append(args, "--customize-hook="+cleanup, b.recipe.Suite, filepath.Join(b.template(), "rootfs"))
-	return append(args, b.recipe.Mirrors...)
+	return append(args, "--customize-hook="+cleanup)
 }
 
 // The certificates of this machine, and where commands of a recipe find them during the

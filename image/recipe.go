@@ -15,8 +15,9 @@ import (
 // A Recipe describes how to build a template. Its YAML form is the file of
 // `berth image build --file`.
 //
-// A recipe is trusted like a script that root runs: its packages and commands run as root on
-// the building machine, isolated only by chroot.
+// A recipe is trusted like a script that the builder runs: its packages and commands run as root
+// on the building machine, isolated only by chroot. If an ordinary user builds, they run as root
+// of a user namespace.
 type Recipe struct {
 	Name     string   `yaml:"name"`     // of the template: lower case letters, digits, . _ -
 	From     string   `yaml:"from"`     // base to start from: "debian", the default
