@@ -21,7 +21,7 @@ type Info struct {
 func Inspect(ctx context.Context, url string) (info Info, err error) {
 	config, err := parse(url, "")
 	if err != nil {
-		return info, fmt.Errorf("postgres: %w", err)
+		return info, prefixed(err)
 	}
 	c, err := connect(ctx, config.ConnConfig)
 	if err != nil {

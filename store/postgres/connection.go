@@ -129,8 +129,8 @@ func (w *writer) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if w.claim {
-		if err := claim(ctx, c); err != nil {
+	if w.claim != "" {
+		if err := claim(ctx, c, w.claim); err != nil {
 			return errors.Join(err, c.Close(ctx))
 		}
 	}
@@ -138,10 +138,21 @@ func (w *writer) connect(ctx context.Context) error {
 	return nil
 }
 
-// claim takes the lock of the only server that claims the database.
-func claim(ctx context.Context, c *pgx.Conn) error {
+// claimOf returns the statement that claims the database, or "".
+func claimOf(opts *Options) string {
+	switch {
+	case opts.Shared:
+		return "SELECT pg_try_advisory_lock_shared($1)"
+	case opts.Claim:
+		return "SELECT pg_try_advisory_lock($1)"
+	}
+	return ""
+}
+
+// claim takes the lock of the servers that claim the database.
+func claim(ctx context.Context, c *pgx.Conn, statement string) error {
 	var got bool
-	if err := c.QueryRow(ctx, "SELECT pg_try_advisory_lock($1)", int64(lockClaim)).Scan(&got); err != nil {
+	if err := c.QueryRow(ctx, statement, int64(lockClaim)).Scan(&got); err != nil {
 		return fmt.Errorf("claim the database: %w", err)
 	}
 	if got {

@@ -1,6 +1,9 @@
 package postgres
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 // erase runs do in a transaction, which deletes rows and returns their keys. It then
 // erases the keys.
@@ -10,6 +13,8 @@ func (d *core) erase(ctx context.Context, do func(context.Context, *transaction)
 		if gone, err = do(ctx, q); err != nil {
 			return err
 		}
+		// Rows that a version before sealing wrote to a database that was copied here have the key 0.
+		gone = slices.DeleteFunc(gone, func(n int64) bool { return n == 0 })
 		return q.Doom(ctx, gone)
 	})
 	if err != nil || len(gone) == 0 {

@@ -1,9 +1,3 @@
--- name: Mark :one
-SELECT mark FROM ring;
-
--- name: SetMark :exec
-INSERT INTO ring (mark) VALUES ($1);
-
 -- name: Doom :exec
 INSERT INTO doomed (seal) SELECT unnest(sqlc.arg(seals)::bigint[]) ON CONFLICT DO NOTHING;
 

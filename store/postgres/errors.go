@@ -59,6 +59,14 @@ func wrap(err error) error {
 	return err
 }
 
+// prefixed returns an error that begins with the name of the package, once.
+func prefixed(err error) error {
+	if strings.HasPrefix(err.Error(), "postgres: ") {
+		return err
+	}
+	return fmt.Errorf("postgres: %w", err)
+}
+
 // unavailable reports whether an error means that the database cannot be used now.
 func unavailable(err error) bool {
 	if e, ok := errors.AsType[*pgconn.PgError](err); ok {

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"math"
 	"net/url"
-	"os"
 	"strings"
 	"sync"
 	"time"
@@ -34,17 +33,22 @@ const (
 
 // Options configure a database. The zero value suits most.
 type Options struct {
-	// Keys is the path of the file with the keys of the database's rows, on a disk of this
-	// server. The database is useless without it.
+	// Keys is the path of a file that names the database, so that a server does not use
+	// another one by mistake. Former versions stored the keys of rows in it; Open moves them
+	// into the database.
 	Keys string
 
-	// Key is the server's key. Content can be read only with the key that it was written
-	// with.
+	// Key is the key of all servers of the database. Content can be read only with the key
+	// that it was written with.
 	Key [32]byte
 
 	// Claim makes this DB the only one that claims the database: Open returns ErrClaimed if
 	// another one has. A DB that loses its claim refuses writes until it has it again.
 	Claim bool
+
+	// Shared is Claim for one of several servers: those with Shared claim the database
+	// together. It is refused while a server with Claim has it, and the other way round.
+	Shared bool
 
 	// Name names the server in messages of others that want the database.
 	Name string
@@ -56,7 +60,7 @@ type Options struct {
 // ErrClaimed means that another server has claimed the database.
 var ErrClaimed = errors.New("another server uses the database")
 
-// A DB is a store.Store in a PostgreSQL database, with a file of keys on this server. It
+// A DB is a store.Store in a PostgreSQL database. It
 // has one connection for writes, which groups concurrent writes into a transaction, one
 // for notifications, and several for reads. DBs of other processes may use the database at
 // the same time; they take turns at writing.
@@ -70,6 +74,9 @@ type DB struct {
 	*watcher
 
 	close func() error // later calls return the result of the first
+
+	scrubbing sync.Mutex
+	scrubbed  int64 // keys erased before the last Scrub; guarded by scrubbing
 }
 
 var (
@@ -123,7 +130,7 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 	var opened []func() error
 	defer func() {
 		if err != nil {
-			err = fmt.Errorf("postgres: %w", err)
+			err = prefixed(err)
 			_ = closeAll(opened)
 		}
 	}()
@@ -134,11 +141,11 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 	if err := migrate(ctx, config.ConnConfig); err != nil {
 		return nil, wrap(err)
 	}
-	if c.writer, err = newWriter(ctx, config.ConnConfig, opts.Claim, c.log); err != nil {
+	if c.writer, err = newWriter(ctx, config.ConnConfig, claimOf(opts), c.log); err != nil {
 		return nil, wrap(err)
 	}
 	opened = append(opened, c.writer.close)
-	if c.keys, err = openKeys(ctx, c.writer, opts.Keys, opts.Key); err != nil {
+	if c.keys, err = openKeys(ctx, c, opts.Keys, opts.Key); err != nil {
 		return nil, wrap(err)
 	}
 	opened = append(opened, c.keys.Close)
@@ -209,37 +216,6 @@ func closeAll(fs []func() error) error {
 // Close waits for the writes and erasures that have started, and closes the connections.
 // It may be called again.
 func (d *DB) Close() error { return d.close() }
-
-// openKeys opens the keys of a database, and checks that it was written with them.
-func openKeys(ctx context.Context, w *writer, path string, root [32]byte) (_ *sealed.Keys, err error) {
-	_, missing := os.Stat(path)
-	ring, err := sealed.OpenFile(path)
-	if err != nil {
-		return nil, err
-	}
-	keys := sealed.NewKeys(ring, root)
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, keys.Close())
-		}
-	}()
-	var mark []byte
-	err = w.update(ctx, func(ctx context.Context, q *transaction) error {
-		mark, err = q.Mark(ctx)
-		if errors.Is(err, pgx.ErrNoRows) && missing == nil {
-			return fmt.Errorf("the database is empty, but %s has the keys of another one; check the URL, or use a new state directory", path)
-		}
-		if errors.Is(err, pgx.ErrNoRows) {
-			mark = keys.Mark()
-			return q.SetMark(ctx, mark)
-		}
-		return err
-	})
-	if err != nil {
-		return nil, err
-	}
-	return keys, keys.Check(mark)
-}
 
 // start returns the created_at after which a page starts. createdAt returns that of
 // page.After. Lists are in the order of (created_at, id).

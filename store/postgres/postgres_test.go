@@ -113,7 +113,7 @@ func TestKilled(t *testing.T) {
 	})
 }
 
-// A directory of TestSealing has the keys of a database, and a file with its URL.
+// A directory of TestSealing has the file that names a database.
 func TestSealing(t *testing.T) {
 	server := pgtest.Start(t)
 	keys := func(dir string) string { return filepath.Join(dir, "berth.keys") }
@@ -132,15 +132,11 @@ func TestSealing(t *testing.T) {
 			return postgres.Open(ctx, urlOf(dir), &postgres.Options{Keys: keys(dir), Key: key})
 		},
 		CopyKeys: func(t *testing.T, from, to string) {
-			content, err := os.ReadFile(keys(from))
-			if err := errors.Join(err, os.WriteFile(keys(to), content, 0o600)); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, urlOf(to), "TRUNCATE row_keys")
+			dump(t, urlOf(from), urlOf(to), "--data-only", "--table=row_keys")
 		},
 		RemoveKeys: func(t *testing.T, dir string) {
-			if err := os.Remove(keys(dir)); err != nil {
-				t.Fatal(err)
-			}
+			execute(t, urlOf(dir), "TRUNCATE row_keys, ring")
 		},
 		Copy: func(t *testing.T, dir string) string {
 			to := t.TempDir()
@@ -148,15 +144,7 @@ func TestSealing(t *testing.T) {
 			if err := errors.Join(err, os.WriteFile(keys(to), content, 0o600)); err != nil {
 				t.Fatal(err)
 			}
-			dump, err := exec.Command("pg_dump", "--dbname", urlOf(dir)).Output()
-			if err != nil {
-				t.Fatal(err)
-			}
-			load := exec.Command("psql", "--quiet", "--set=ON_ERROR_STOP=1", urlOf(to))
-			load.Stdin = bytes.NewReader(dump)
-			if out, err := load.CombinedOutput(); err != nil {
-				t.Fatalf("%v: %s", err, out)
-			}
+			dump(t, urlOf(dir), urlOf(to))
 			return to
 		},
 		Content: func(t *testing.T, _ string) (all []byte) {
@@ -178,6 +166,20 @@ func TestSealing(t *testing.T) {
 			return all
 		},
 	})
+}
+
+// dump copies a database, or a part of it, to another.
+func dump(t *testing.T, from, to string, options ...string) {
+	t.Helper()
+	content, err := exec.Command("pg_dump", append(options, "--dbname", from)...).Output()
+	if err != nil {
+		t.Fatal(err)
+	}
+	load := exec.Command("psql", "--quiet", "--set=ON_ERROR_STOP=1", to)
+	load.Stdin = bytes.NewReader(content)
+	if out, err := load.CombinedOutput(); err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
 }
 
 // Open names what is wrong, and no error has the password.

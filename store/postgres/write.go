@@ -42,7 +42,7 @@ type write struct {
 // it, so that a write sees the state that the former one left.
 type writer struct {
 	config *pgx.ConnConfig
-	claim  bool
+	claim  string // the statement that claims the database; "" for none
 	log    *slog.Logger
 	id     string // identifies its rows of the table writers
 
@@ -58,7 +58,7 @@ type writer struct {
 
 // newWriter connects a writer. If it is to claim the database, it waits a moment for a
 // former process to be gone.
-func newWriter(ctx context.Context, config *pgx.ConnConfig, claim bool, log *slog.Logger) (*writer, error) {
+func newWriter(ctx context.Context, config *pgx.ConnConfig, claim string, log *slog.Logger) (*writer, error) {
 	w := &writer{config: config, claim: claim, log: log, id: berth.NewID("writer_"), writes: make(chan *write, maxBatch), ended: make(chan struct{})}
 	if err := w.reconnect(ctx, claimTimeout); err != nil {
 		return nil, err

@@ -2,18 +2,22 @@ package sealed
 
 import (
 	"context"
+	"crypto/cipher"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"os"
 
 	"github.com/berth-run/berth/internal/keyring"
+	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 )
 
-// A Ring stores the keys of a database's rows, by number. It must not be stored with the
-// database: a copy of the database that has the keys too can read deleted rows. OpenFile
-// opens a Ring in a file; a database on several machines brings its own. A Ring is safe
-// for concurrent use.
+// A Ring stores the keys of a database's rows, by number. OpenFile opens a Ring in a file,
+// which a copy of the database does not have. A Ring in the database itself, for several
+// servers, stores what Wrapper returns: a copy of the database from before a deletion
+// together with the servers' key can read the deleted row. A Ring is safe for concurrent
+// use.
 type Ring interface {
 	// Name describes the ring in errors, for example by its path.
 	Name() string
@@ -68,3 +72,31 @@ func (r fileRing) Get(_ context.Context, number int64) ([32]byte, error) {
 func (r fileRing) Erase(_ context.Context, numbers ...int64) error { return r.ring.Erase(numbers...) }
 
 func (r fileRing) Close() error { return r.ring.Close() }
+
+// A Wrapper encrypts the keys of a Ring that is stored with its database. It is safe for
+// concurrent use.
+type Wrapper struct{ aead cipher.AEAD }
+
+// NewWrapper returns the Wrapper of servers with a key.
+func NewWrapper(root [32]byte) Wrapper {
+	return Wrapper{seal.New((&Keys{root: root}).derive("wrapper"))}
+}
+
+// wrapped returns what a wrapped key is bound to.
+func wrapped(ring [16]byte, number int64) []byte {
+	return binary.BigEndian.AppendUint64(append([]byte("row key\x00"), ring[:]...), uint64(number))
+}
+
+// Wrap returns the encrypted key with a number of the ring with an id.
+func (w Wrapper) Wrap(ring [16]byte, number int64, key [32]byte) []byte {
+	return w.aead.Seal(nil, nil, key[:], wrapped(ring, number))
+}
+
+// Unwrap returns the key in a box of Wrap.
+func (w Wrapper) Unwrap(ring [16]byte, number int64, box []byte) (key [32]byte, err error) {
+	plain, err := w.aead.Open(nil, nil, box, wrapped(ring, number))
+	if err != nil || len(plain) != len(key) {
+		return key, errors.New("it is damaged, or was wrapped with another server's key")
+	}
+	return [32]byte(plain), nil
+}

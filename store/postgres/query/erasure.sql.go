@@ -50,23 +50,3 @@ func (q *Queries) Doomed(ctx context.Context) ([]int64, error) {
 	}
 	return items, nil
 }
-
-const mark = `-- name: Mark :one
-SELECT mark FROM ring
-`
-
-func (q *Queries) Mark(ctx context.Context) ([]byte, error) {
-	row := q.db.QueryRow(ctx, mark)
-	var mark []byte
-	err := row.Scan(&mark)
-	return mark, err
-}
-
-const setMark = `-- name: SetMark :exec
-INSERT INTO ring (mark) VALUES ($1)
-`
-
-func (q *Queries) SetMark(ctx context.Context, mark []byte) error {
-	_, err := q.db.Exec(ctx, setMark, mark)
-	return err
-}

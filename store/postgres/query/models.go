@@ -125,6 +125,12 @@ type Response struct {
 
 type Ring struct {
 	Mark []byte
+	ID   []byte
+}
+
+type RowKey struct {
+	Number int64
+	Box    []byte
 }
 
 type Spending struct {
