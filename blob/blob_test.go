@@ -9,12 +9,10 @@ import (
 	"testing"
 	"time"
 
-	cloud "gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/blob"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
@@ -25,7 +23,7 @@ type note struct{ Text string }
 // A harness is a collection of notes with its parts.
 type harness struct {
 	t       *testing.T
-	bucket  *cloud.Bucket
+	bucket  *blobtest.Storage
 	content *blob.Bucket
 	records blob.Objects[note]
 	blobs   *blob.Collection
@@ -36,9 +34,8 @@ func newHarness(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &harness{t: t, bucket: memblob.OpenBucket(nil), records: blob.Objects[note]{Store: db, Kind: "note", HideExpired: true}}
+	s := &harness{t: t, bucket: blobtest.New(t), records: blob.Objects[note]{Store: db, Kind: "note", HideExpired: true}}
 	t.Cleanup(func() {
-		s.bucket.Close()
 		db.Close()
 	})
 	s.content = blob.NewBucket(s.bucket, "note", nil)
@@ -82,9 +79,9 @@ func TestBlob(t *testing.T) {
 	if err := s.create(mine, key, "canary", 0); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := s.bucket.ReadAll(t.Context(), "proj_mine/a")
-	if err != nil || bytes.Contains(raw, []byte("canary")) {
-		t.Errorf("the content is stored as %q, %v", raw, err)
+	raw := s.bucket.Get("proj_mine/a")
+	if bytes.Contains(raw, []byte("canary")) {
+		t.Errorf("the content is stored as %q", raw)
 	}
 	for name, open := range map[string]func() (io.ReadCloser, error){
 		"Open":       func() (io.ReadCloser, error) { return s.content.Open(t.Context(), mine, key, int64(len(raw))) },
@@ -192,9 +189,7 @@ func TestSweep(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, key := range []string{theirs.String(), "stray"} {
-		if err := s.bucket.WriteAll(t.Context(), key, []byte("x"), nil); err != nil {
-			t.Fatal(err)
-		}
+		s.bucket.Put(key, []byte("x"))
 	}
 	if err := s.content.Sweep(t.Context(), s.records); err != nil {
 		t.Fatal(err)

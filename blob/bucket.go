@@ -5,13 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"iter"
 	"log/slog"
 	"strings"
 	"time"
-
-	cloud "gocloud.dev/blob"
-	"gocloud.dev/gcerrors"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/seal"
@@ -20,51 +18,43 @@ import (
 // A Bucket holds the contents of blobs of one kind, and nothing else. A missing or damaged
 // content is an error with berth.CodeCorrupt for the client, and is logged for the operator.
 type Bucket struct {
-	bucket *cloud.Bucket
-	noun   string
-	log    *slog.Logger
+	storage Storage
+	noun    string
+	log     *slog.Logger
 }
 
 // NewBucket returns a Bucket. noun names a blob in errors, such as "file". If log is nil, it is
 // slog.Default.
-func NewBucket(bucket *cloud.Bucket, noun string, log *slog.Logger) *Bucket {
+func NewBucket(storage Storage, noun string, log *slog.Logger) *Bucket {
 	if log == nil {
 		log = slog.Default()
 	}
-	return &Bucket{bucket: bucket, noun: noun, log: log}
+	return &Bucket{storage: storage, noun: noun, log: log}
 }
 
 // Write seals the output of write and saves it as a content. If write fails, nothing is saved.
 func (b *Bucket) Write(ctx context.Context, r Ref, key Key, write func(io.Writer) error) error {
-	ctx, abort := context.WithCancel(ctx)
-	defer abort()
-	w, err := b.bucket.NewWriter(ctx, r.String(), &cloud.WriterOptions{ContentType: "application/octet-stream"})
-	if err != nil {
-		return fmt.Errorf("create content of %s %s: %w", b.noun, r.ID, err)
+	var failed error // of write
+	err := b.storage.Write(ctx, r.String(), func(w io.Writer) error {
+		sealed := seal.NewWriter(w, key)
+		if failed = write(sealed); failed == nil {
+			failed = sealed.Close()
+		}
+		return failed
+	})
+	if err != nil && failed == nil {
+		return fmt.Errorf("write content of %s %s: %w", b.noun, r.ID, err)
 	}
-	sealed := seal.NewWriter(w, key)
-	err = write(sealed)
-	if err == nil {
-		err = sealed.Close()
-	}
-	if err != nil {
-		abort() // Close then discards the content
-		w.Close()
-		return err
-	}
-	if err := w.Close(); err != nil {
-		return fmt.Errorf("write blob: %w", err)
-	}
-	return nil
+	return failed
 }
 
 // Size returns the stored size of a content in bytes.
 func (b *Bucket) Size(ctx context.Context, r Ref) (int64, error) {
-	attrs, err := b.bucket.Attributes(ctx, r.String())
+	size, err := b.storage.Size(ctx, r.String())
 	if err != nil {
 		return 0, fmt.Errorf("measure content of %s %s: %w", b.noun, r.ID, err)
 	}
-	return attrs.Size, nil
+	return size, nil
 }
 
 // Open opens a content of stored bytes for sequential reading.
@@ -100,22 +90,21 @@ func (b *Bucket) OpenPlain(ctx context.Context, r Ref, size int64) (io.ReadClose
 	return b.open(ctx, r, size)
 }
 
-// open opens the stored content. It accepts only a regular file of this size: a FIFO would
-// block the reader.
-func (b *Bucket) open(ctx context.Context, r Ref, stored int64) (*cloud.Reader, error) {
-	attrs, err := b.bucket.Attributes(ctx, r.String())
-	if err == nil && attrs.Size != stored {
-		return nil, b.damaged(r, fmt.Errorf("content %s has %d bytes, want %d", r, attrs.Size, stored))
+// open opens the stored content. It accepts only one of this size.
+func (b *Bucket) open(ctx context.Context, r Ref, stored int64) (io.ReadSeekCloser, error) {
+	size, err := b.storage.Size(ctx, r.String())
+	if err == nil && size != stored {
+		return nil, b.damaged(r, fmt.Errorf("content %s has %d bytes, want %d", r, size, stored))
 	}
-	var raw *cloud.Reader
+	var raw io.ReadSeekCloser
 	if err == nil {
-		raw, err = b.bucket.NewReader(ctx, r.String(), nil)
+		raw, err = b.storage.Open(ctx, r.String())
 	}
-	if gcerrors.Code(err) == gcerrors.NotFound {
-		return nil, b.damaged(r, fmt.Errorf("open content: %w", err))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, b.damaged(r, err)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("open content of %s: %w", r.ID, err)
+		return nil, fmt.Errorf("open content of %s %s: %w", b.noun, r.ID, err)
 	}
 	return raw, nil
 }
@@ -131,8 +120,8 @@ func (b *Bucket) damaged(r Ref, err error) error {
 func (b *Bucket) Remove(ctx context.Context, r Ref) error { return b.remove(ctx, r.String()) }
 
 func (b *Bucket) remove(ctx context.Context, key string) error {
-	if err := b.bucket.Delete(ctx, key); err != nil && gcerrors.Code(err) != gcerrors.NotFound {
-		return fmt.Errorf("delete blob: %w", err)
+	if err := b.storage.Remove(ctx, key); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("remove content of %s %s: %w", b.noun, key, err)
 	}
 	return nil
 }
@@ -146,19 +135,19 @@ func (b *Bucket) Sweep(ctx context.Context, records Records) error {
 // Collect removes contents without a record that were complete before a time. Blobs may be created
 // meanwhile, if no creation lasts from before that time. A zero time includes all.
 func (b *Bucket) Collect(ctx context.Context, records Records, before time.Time) error {
-	for key, err := range b.keys(ctx) {
+	for content, err := range b.storage.All(ctx) {
 		if err != nil {
 			return fmt.Errorf("list contents of %ss: %w", b.noun, err)
 		}
-		if !before.IsZero() && !key.written.Before(before) {
+		if !before.IsZero() && !content.Written.Before(before) {
 			continue
 		}
-		exists, err := records.Exists(ctx, parse(key.name))
+		exists, err := records.Exists(ctx, parse(content.Key))
 		if err == nil && !exists {
-			err = b.remove(ctx, key.name)
+			err = b.remove(ctx, content.Key)
 		}
 		if err != nil {
-			b.log.Warn("failed to sweep content", b.noun, key.name, "err", err)
+			b.log.Warn("failed to sweep content", b.noun, content.Key, "err", err)
 		}
 	}
 	return nil
@@ -167,8 +156,8 @@ func (b *Bucket) Collect(ctx context.Context, records Records, before time.Time)
 // All returns the blobs that have a content. Some may have no record.
 func (b *Bucket) All(ctx context.Context) iter.Seq2[Ref, error] {
 	return func(yield func(Ref, error) bool) {
-		for key, err := range b.keys(ctx) {
-			if !yield(parse(key.name), err) {
+		for content, err := range b.storage.All(ctx) {
+			if !yield(parse(content.Key), err) {
 				return
 			}
 		}
@@ -178,37 +167,13 @@ func (b *Bucket) All(ctx context.Context) iter.Seq2[Ref, error] {
 // Totals returns the number of contents and their stored bytes, including those that are being
 // written.
 func (b *Bucket) Totals(ctx context.Context) (count int, bytes int64, err error) {
-	for key, err := range b.keys(ctx) {
+	for content, err := range b.storage.All(ctx) {
 		if err != nil {
 			return 0, 0, err
 		}
-		count, bytes = count+1, bytes+key.size
+		count, bytes = count+1, bytes+content.Size
 	}
 	return count, bytes, nil
-}
-
-type bucketKey struct {
-	name    string
-	size    int64
-	written time.Time
-}
-
-func (b *Bucket) keys(ctx context.Context) iter.Seq2[bucketKey, error] {
-	return func(yield func(bucketKey, error) bool) {
-		for it := b.bucket.List(nil); ; {
-			o, err := it.Next(ctx)
-			if errors.Is(err, io.EOF) {
-				return
-			}
-			if err != nil {
-				yield(bucketKey{}, err)
-				return
-			}
-			if !yield(bucketKey{o.Key, o.Size, o.ModTime}, nil) {
-				return
-			}
-		}
-	}
 }
 
 // parse returns the Ref whose String is key.

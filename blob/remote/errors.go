@@ -5,13 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/s3"
-	"github.com/aws/smithy-go"
-	"github.com/aws/smithy-go/middleware"
+	"github.com/minio/minio-go/v7"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/blob"
@@ -20,73 +19,43 @@ import (
 // unavailable returns the error for a client whose request needs the service, which failed with
 // err.
 func unavailable(err error) error {
+	if Refused(err) {
+		return &berth.Error{Code: berth.CodeUnavailable, Err: fmt.Errorf("%w: %w", blob.ErrUnavailable, err),
+			Message: "The storage of this server refuses its requests. Its operator has to correct the bucket or the credentials."}
+	}
 	return &berth.Error{Code: berth.CodeUnavailable, Err: fmt.Errorf("%w: %w", blob.ErrUnavailable, err), RetryAfter: retryAfter,
 		Message: "The storage of this server cannot be reached. Send the request again in a moment."}
 }
 
 const retryAfter = 5 * time.Second
 
-// translate adds a step to each operation that turns failures of the service into errors for
-// clients. Errors about one key, such as its absence, are returned as they are.
-func (b *Bucket) translate(stack *middleware.Stack) error {
-	step := middleware.InitializeMiddlewareFunc("berth.translate",
-		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-			out, meta, err := next.HandleInitialize(ctx, in)
-			if err == nil {
-				return out, meta, nil
-			}
-			err = fmt.Errorf("request to %s: %w", b, err)
-			if ctx.Err() != nil || berth.ErrorCode(err) == berth.CodeUnavailable {
-				return out, meta, err
-			}
-			switch apiCode(err) {
-			case "NoSuchKey", "PreconditionFailed", "NoSuchUpload":
-				return out, meta, err
-			case "NotFound": // the answer to HEAD has no body that tells a key from a bucket
-				if _, head := in.Parameters.(*s3.HeadObjectInput); head {
-					if _, berr := b.direct.HeadBucket(ctx, &s3.HeadBucketInput{Bucket: &b.at.bucket}); berr == nil {
-						return out, meta, err
-					}
-				}
-				err = fmt.Errorf("%w: %v", errNoBucket, err) // not wrapped, since it would look like a missing key
-			case "NoSuchBucket":
-				err = fmt.Errorf("%w: %v", errNoBucket, err)
-			}
-			return out, meta, unavailable(err)
-		})
-	if err := stack.Initialize.Add(step, middleware.Before); err != nil {
-		return fmt.Errorf("add step: %w", err)
+// translate turns failures of the service into errors for clients. Errors about one object are
+// returned as they are; one that does not exist is fs.ErrNotExist.
+func (b *Bucket) translate(ctx context.Context, err error) error {
+	if err == nil || berth.ErrorCode(err) == berth.CodeUnavailable {
+		return err
 	}
-	return nil
+	err = fmt.Errorf("request to %s: %w", b, err)
+	if ctx.Err() != nil {
+		return err
+	}
+	switch apiCode(err) {
+	case minio.NoSuchKey:
+		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
+	case minio.PreconditionFailed, minio.NoSuchUpload:
+		return err
+	case minio.NoSuchBucket:
+		err = fmt.Errorf("%w: %w", errNoBucket, err)
+	}
+	return unavailable(err)
 }
 
 var errNoBucket = errors.New("the bucket does not exist")
 
-// guard adds a step to each operation that fails until the owner of the bucket is verified.
-func (b *Bucket) guard(stack *middleware.Stack) error {
-	step := middleware.InitializeMiddlewareFunc("berth.guard",
-		func(ctx context.Context, in middleware.InitializeInput, next middleware.InitializeHandler) (middleware.InitializeOutput, middleware.Metadata, error) {
-			if err := b.verify(ctx); err != nil {
-				return middleware.InitializeOutput{}, middleware.Metadata{}, err
-			}
-			out, meta, err := next.HandleInitialize(ctx, in)
-			if err != nil {
-				err = fmt.Errorf("with a verified owner: %w", err)
-			}
-			return out, meta, err
-		})
-	if err := stack.Initialize.Add(step, middleware.After); err != nil {
-		return fmt.Errorf("add step: %w", err)
-	}
-	return nil
-}
-
 // apiCode returns the code of the service's answer, or "".
 func apiCode(err error) string {
-	if api, ok := errors.AsType[smithy.APIError](err); ok {
-		return api.ErrorCode()
-	}
-	return ""
+	answer, _ := errors.AsType[minio.ErrorResponse](err)
+	return answer.Code
 }
 
 // Refused reports whether the service answered and refused: waiting does not help, but a change
@@ -95,12 +64,17 @@ func Refused(err error) bool {
 	if errors.Is(err, ErrOwner) || errors.Is(err, errNoBucket) {
 		return true
 	}
-	var answer interface{ HTTPStatusCode() int }
-	if !errors.As(err, &answer) {
-		return false
-	}
-	status := answer.HTTPStatusCode()
+	answer, _ := errors.AsType[minio.ErrorResponse](err)
+	status := answer.StatusCode
 	return status >= 300 && status < 500 && status != http.StatusRequestTimeout && status != http.StatusTooManyRequests
+}
+
+// Cause returns the operator's part of an error: without the message for clients.
+func Cause(err error) error {
+	if e, ok := errors.AsType[*berth.Error](err); ok && e.Err != nil {
+		return e.Err
+	}
+	return err
 }
 
 // Time limits of connections to the service.
@@ -110,13 +84,14 @@ const (
 	stallTimeout  = time.Minute // of one read of an answer
 )
 
-// newHTTPClient returns a client that notices a service that is gone.
-func newHTTPClient() *http.Client {
+// newTransport returns a transport that notices a service that is gone.
+func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
 	t.DialContext, t.ResponseHeaderTimeout = dialer.DialContext, headerTimeout
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 64, 64
-	return &http.Client{Transport: &transport{t}, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	t.DisableCompression = true // contents do not compress
+	return &transport{t}
 }
 
 // transport turns errors of reading answers into errors for clients. Without it, an answer that

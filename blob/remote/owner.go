@@ -1,7 +1,6 @@
 package remote
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -9,8 +8,7 @@ import (
 	"io"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/aws"
-	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/minio/minio-go/v7"
 
 	"github.com/berth-run/berth"
 )
@@ -95,15 +93,15 @@ func (b *Bucket) check(ctx context.Context) (err error) {
 
 // readOwner reads the owner file. It returns nil if there is none.
 func (b *Bucket) readOwner(ctx context.Context) (*owner, error) {
-	out, err := b.direct.GetObject(ctx, &s3.GetObjectInput{Bucket: &b.at.bucket, Key: aws.String(b.at.prefix + ownerFile)})
-	if apiCode(err) == "NoSuchKey" {
+	body, _, _, err := b.core().GetObject(ctx, b.at.bucket, b.at.prefix+ownerFile, minio.GetObjectOptions{})
+	if apiCode(err) == minio.NoSuchKey {
 		return nil, nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("read owner file: %w", err)
+		return nil, fmt.Errorf("read owner file: %w", b.translate(ctx, err))
 	}
-	defer out.Body.Close()
-	text, err := io.ReadAll(io.LimitReader(out.Body, maxOwner))
+	defer body.Close()
+	text, err := io.ReadAll(io.LimitReader(body, maxOwner))
 	if err != nil {
 		return nil, fmt.Errorf("read owner file: %w", err)
 	}
@@ -127,14 +125,15 @@ func (b *Bucket) Probe(ctx context.Context) (string, error) {
 // claim creates the owner file in an empty bucket. It returns the owner that the bucket then has:
 // another one if another server was faster.
 func (b *Bucket) claim(ctx context.Context) (*owner, error) {
-	list, err := b.direct.ListObjectsV2(ctx, &s3.ListObjectsV2Input{Bucket: &b.at.bucket, Prefix: &b.at.prefix, MaxKeys: aws.Int32(1)})
-	if err != nil {
-		return nil, fmt.Errorf("list objects: %w", err)
-	}
-	if len(list.Contents) > 0 {
+	listing, stop := context.WithCancel(ctx)
+	defer stop()
+	for o := range b.client.ListObjectsIter(listing, b.at.bucket, minio.ListObjectsOptions{Prefix: b.at.prefix, Recursive: true, MaxKeys: 1}) {
+		if o.Err != nil {
+			return nil, fmt.Errorf("list objects: %w", b.translate(ctx, o.Err))
+		}
 		return nil, fmt.Errorf("%w: %s is not empty and has no %s", ErrOwner, b, ownerFile)
 	}
-	if err := b.writeOwner(ctx, aws.String("*")); err != nil && apiCode(err) != "PreconditionFailed" {
+	if err := b.writeOwner(ctx, false); err != nil && apiCode(err) != minio.PreconditionFailed {
 		return nil, err
 	}
 	found, err := b.readOwner(ctx)
@@ -149,23 +148,22 @@ func (b *Bucket) claim(ctx context.Context) (*owner, error) {
 func (b *Bucket) Take(ctx context.Context) error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	if err := b.writeOwner(ctx, nil); err != nil {
+	if err := b.writeOwner(ctx, true); err != nil {
 		return err
 	}
 	return b.check(ctx)
 }
 
-func (b *Bucket) writeOwner(ctx context.Context, unlessMatch *string) error {
+func (b *Bucket) writeOwner(ctx context.Context, replace bool) error {
 	text, err := json.Marshal(owner{Owner: b.owner, Since: time.Now().UTC().Truncate(time.Second)})
 	if err != nil {
 		return fmt.Errorf("encode owner file: %w", err)
 	}
-	in := &s3.PutObjectInput{Bucket: &b.at.bucket, Key: aws.String(b.at.prefix + ownerFile), Body: bytes.NewReader(text),
-		ContentType: aws.String("application/json"), IfNoneMatch: unlessMatch, ServerSideEncryption: b.at.sse}
-	if b.at.kmsKey != "" {
-		in.SSEKMSKeyId = &b.at.kmsKey
+	opts := b.put("application/json")
+	if !replace {
+		opts.SetMatchETagExcept("*")
 	}
-	if _, err := b.direct.PutObject(ctx, in); err != nil {
+	if err := b.putWhole(ctx, b.at.prefix+ownerFile, text, opts); err != nil {
 		return fmt.Errorf("write owner file: %w", err)
 	}
 	return nil

@@ -31,7 +31,7 @@ func open(t *testing.T, url, owner string, log *slog.Logger) *remote.Bucket {
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := remote.Open(t.Context(), remote.Options{At: at, Owner: owner, Claim: true, Log: log})
+	b, err := remote.Open(remote.Options{At: at, Owner: owner, Claim: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,12 +41,7 @@ func open(t *testing.T, url, owner string, log *slog.Logger) *remote.Bucket {
 // section returns the contents of notes in a bucket.
 func section(t *testing.T, b *remote.Bucket, log *slog.Logger) *blob.Bucket {
 	t.Helper()
-	s, err := b.Section(t.Context(), "notes")
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() { s.Close() })
-	return blob.NewBucket(s, "note", log)
+	return blob.NewBucket(b.Section("notes"), "note", log)
 }
 
 func write(ctx context.Context, c *blob.Bucket, r blob.Ref, key blob.Key, content []byte) error {
@@ -238,8 +233,12 @@ func TestRefused(t *testing.T) {
 	if err := wrong.Check(t.Context()); !remote.Refused(err) || strings.Contains(err.Error(), s3test.SecretKey) {
 		t.Errorf("Check with a wrong key: got %v", err)
 	}
-	if _, err := read(t.Context(), section(t, wrong, nil), mine, key, 100); berth.ErrorCode(err) != berth.CodeUnavailable {
+	_, err := read(t.Context(), section(t, wrong, nil), mine, key, 100)
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable || e.RetryAfter != 0 || !strings.Contains(e.Message, "refuses its requests") {
 		t.Errorf("read with a wrong key: got %v", err)
+	}
+	if text := remote.Cause(wrong.Check(t.Context())).Error(); strings.Contains(text, "Its operator") || !strings.Contains(text, "signature") {
+		t.Errorf("the operator reads %q", text)
 	}
 }
 
@@ -281,7 +280,7 @@ func TestRequests(t *testing.T) {
 		}
 		if r.Method == "PUT" {
 			parts++
-			if !strings.HasPrefix(r.Header.Get("X-Amz-Trailer"), "x-amz-checksum-") && r.Header.Get("X-Amz-Checksum-Crc32") == "" {
+			if !strings.HasPrefix(r.Header.Get("X-Amz-Trailer"), "x-amz-checksum-") && r.Header.Get("X-Amz-Checksum-Crc32c") == "" {
 				t.Errorf("%s %s has no checksum: %v", r.Method, r.URL, r.Header)
 			}
 		}

@@ -6,26 +6,32 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/aws/aws-sdk-go-v2/service/s3"
+	"github.com/minio/minio-go/v7"
 )
+
+// uploadsPage is the number of uploads listed at once.
+const uploadsPage = 1000
 
 // AbortUploads aborts the multipart uploads that were started before a time. A server that was
 // killed leaves them, and the service stores their parts.
 func (b *Bucket) AbortUploads(ctx context.Context, before time.Time) error {
-	pages := s3.NewListMultipartUploadsPaginator(b.client, &s3.ListMultipartUploadsInput{Bucket: &b.at.bucket, Prefix: &b.at.prefix})
+	if err := b.verify(ctx); err != nil {
+		return err
+	}
 	var failed error
-	for pages.HasMorePages() {
-		page, err := pages.NextPage(ctx)
+	for page := (minio.ListMultipartUploadsResult{IsTruncated: true}); page.IsTruncated; {
+		var err error
+		page, err = b.core().ListMultipartUploads(ctx, b.at.bucket, b.at.prefix, page.NextKeyMarker, page.NextUploadIDMarker, "", uploadsPage)
 		if err != nil {
-			return fmt.Errorf("list uploads of %s: %w", b, err)
+			return fmt.Errorf("list uploads of %s: %w", b, b.translate(ctx, err))
 		}
 		for _, u := range page.Uploads {
-			if u.Initiated == nil || !u.Initiated.Before(before) {
+			if !u.Initiated.Before(before) {
 				continue
 			}
-			_, err := b.client.AbortMultipartUpload(ctx, &s3.AbortMultipartUploadInput{Bucket: &b.at.bucket, Key: u.Key, UploadId: u.UploadId})
-			if err != nil && apiCode(err) != "NoSuchUpload" {
-				failed = errors.Join(failed, fmt.Errorf("abort upload in %s: %w", b, err))
+			err := b.core().AbortMultipartUpload(ctx, b.at.bucket, u.Key, u.UploadID)
+			if err != nil && apiCode(err) != minio.NoSuchUpload {
+				failed = errors.Join(failed, fmt.Errorf("abort upload in %s: %w", b, b.translate(ctx, err)))
 			}
 		}
 	}

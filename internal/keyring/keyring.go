@@ -48,7 +48,14 @@ type Ring struct {
 }
 
 // Open opens the ring in a file. It creates a missing file, readable by its owner only.
-func Open(path string) (_ *Ring, err error) {
+func Open(path string) (*Ring, error) {
+	var id [16]byte
+	rand.Read(id[:])
+	return OpenAs(path, id)
+}
+
+// OpenAs is Open with the id of a ring that it creates.
+func OpenAs(path string, id [16]byte) (_ *Ring, err error) {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, err
@@ -58,7 +65,7 @@ func Open(path string) (_ *Ring, err error) {
 			err = errors.Join(fmt.Errorf("keyring: %s: %w", path, err), f.Close())
 		}
 	}()
-	r := &Ring{file: f}
+	r := &Ring{file: f, id: id}
 	return r, r.locked(func() error { return r.open(path) })
 }
 
@@ -71,7 +78,7 @@ func (r *Ring) open(path string) error {
 	}
 	if n == 0 {
 		copy(header[:], magic)
-		rand.Read(header[len(magic):][:len(r.id)])
+		copy(header[len(magic):], r.id[:])
 		if _, err := r.file.WriteAt(header[:], 0); err != nil {
 			return err
 		}
@@ -141,6 +148,28 @@ func (r *Ring) reserve() error {
 		return fmt.Errorf("sync keys: %w", err)
 	}
 	r.next, r.end = first+1, first+1+chunk
+	return nil
+}
+
+// Last returns the number of the last key that exists or existed.
+func (r *Ring) Last() (int64, error) { return r.count() }
+
+// EraseAll overwrites all keys in place, and removes them. No process may use the ring.
+func (r *Ring) EraseAll() error {
+	last, err := r.count()
+	if err != nil || last == 0 {
+		return err
+	}
+	all := make([]int64, last)
+	for i := range all {
+		all[i] = int64(i) + 1
+	}
+	if err := r.Erase(all...); err != nil {
+		return err
+	}
+	if err := r.file.Truncate(place(1)); err != nil {
+		return fmt.Errorf("keyring: %w", err)
+	}
 	return nil
 }
 

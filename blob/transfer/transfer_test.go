@@ -1,0 +1,109 @@
+package transfer
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"testing"
+
+	"github.com/berth-run/berth/blob"
+	"github.com/berth-run/berth/blob/blobtest"
+	"github.com/berth-run/berth/blob/remote"
+	"github.com/berth-run/berth/internal/s3test"
+)
+
+func section(t *testing.T, url string) blob.Storage {
+	t.Helper()
+	at, err := remote.Parse(url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	b, err := remote.Open(remote.Options{At: at, Owner: "state_1", Claim: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b.Section("files")
+}
+
+// There and back, each time twice: the second copy finds all contents. A content that was changed
+// or lost in the target is copied again.
+func TestCopy(t *testing.T) {
+	server := s3test.Start(t)
+	noise := make([]byte, 20<<20) // sent in parts
+	_, _ = rand.NewChaCha8([32]byte{1}).Read(noise)
+	contents := map[string][]byte{"proj_a/file-large": noise, "proj_a/empty": {}}
+	for i := range 30 {
+		contents[fmt.Sprintf("proj_%d/file-%d", i%3, i)] = noise[i : 1000*i+i]
+	}
+	from, between, to := blobtest.New(t), section(t, server.Bucket("one", "prefix=p")), blobtest.New(t)
+	for key, content := range contents {
+		from.Put(key, content)
+	}
+	n := len(contents)
+	expect := func(what string, from, to blob.Storage, copied, skipped int) {
+		t.Helper()
+		r, err := Copy(t.Context(), from, to)
+		if err != nil || r.Copied != copied || r.Skipped != skipped || r.Gone != 0 {
+			t.Errorf("%s: got %+v, %v, want %d copied, %d skipped", what, r, err, copied, skipped)
+		}
+	}
+	expect("to the bucket", from, between, n, 0)
+	expect("to the bucket again", from, between, 0, n)
+	for path, content := range map[string]string{"proj_1/file-1": "x", "proj_a/file-large": string(noise[1:]) + "x"} { // of the same size
+		if path == "proj_1/file-1" {
+			content = string(bytes.Repeat([]byte("x"), len(contents[path])))
+		}
+		err := between.Write(t.Context(), path, func(w io.Writer) error {
+			_, err := io.WriteString(w, content)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := between.Remove(t.Context(), "proj_2/file-2"); err != nil {
+		t.Fatal(err)
+	}
+	expect("to a bucket with damages", from, between, 3, n-3)
+	expect("to another bucket", between, section(t, server.Bucket("two")), n, 0)
+	expect("to a directory", between, to, n, 0)
+	expect("to the directory again", between, to, 0, n)
+	for key, want := range contents {
+		if got := to.Get(key); !bytes.Equal(got, want) {
+			t.Errorf("%s: got %d bytes, want %d", key, len(got), len(want))
+		}
+	}
+	server.Stop()
+	if _, err := Copy(t.Context(), from, between); err == nil {
+		t.Error("a copy to a bucket that is down succeeded")
+	}
+}
+
+// A content that is deleted during the copy is counted. One that is cut is an error.
+func TestCopyOfChanging(t *testing.T) {
+	from, to := blobtest.New(t), blobtest.New(t)
+	for i := range 100 {
+		from.Put(fmt.Sprintf("p/f%02d", i), []byte("content"))
+	}
+	if _, _, err := one(t.Context(), from, to, "p/none"); !errors.Is(err, errGone) {
+		t.Errorf("a content that is gone: got %v", err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if _, err := Copy(ctx, from, to); !errors.Is(err, context.Canceled) {
+		t.Errorf("a copy that was cancelled: got %v", err)
+	}
+	r, err := Copy(t.Context(), from, to)
+	if err != nil || r.Copied+r.Skipped != 100 {
+		t.Errorf("got %+v, %v", r, err)
+	}
+	if err := verify(t.Context(), to, "p/f00", []byte("the sum of another content")); err == nil {
+		t.Error("a damaged copy was verified")
+	}
+	if got := to.Get("p/f00"); string(got) != "content" {
+		t.Errorf("got %q", got)
+	}
+}
