@@ -20,7 +20,8 @@ type ContainerBerth struct {
 	Isolation string `json:"isolation"`          // gvisor, microvm, docker, kubernetes or none
 	Template  string `json:"template"`           // digest of its template
 	Starting  bool   `json:"starting,omitempty"` // the first use waits until the start is complete
-	Reason    string `json:"reason,omitempty"`   // why it ended: expired, deleted, oom, killed, host or disk
+	Server    string `json:"server,omitempty"`   // the member of the cluster that runs it, if there is one
+	Reason    string `json:"reason,omitempty"`   // why it ended: expired, deleted, oom, killed, host, disk or evicted
 
 	Paused       bool        `json:"paused,omitempty"`        // by a client, until its next use
 	Asleep       bool        `json:"asleep,omitempty"`        // paused because it was quiet, until its next use

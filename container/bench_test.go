@@ -10,9 +10,8 @@ import (
 	"testing"
 	"time"
 
-	"gocloud.dev/blob/fileblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/files"
@@ -57,11 +56,7 @@ func newGVisorServicesOn(tb testing.TB, rootfs string, options ...func(*containe
 	if err != nil {
 		tb.Fatal(err)
 	}
-	bucket, err := fileblob.OpenBucket(filepath.Join(state, "snapshots"), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		tb.Fatal(err)
-	}
-	kept := snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New([32]byte{1})})
+	kept := snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(tb), Seal: seal.New([32]byte{1})})
 	opts := container.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(files.Options{Store: db}).Open, Log: log, Seal: seal.New([32]byte{1}),
 		Template: func(ref string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: cmp.Or(ref, "sha256:bench"), Path: rootfs}}, nil
@@ -78,7 +73,6 @@ func newGVisorServicesOn(tb testing.TB, rootfs string, options ...func(*containe
 	}
 	tb.Cleanup(func() {
 		k.Close()
-		bucket.Close()
 		db.Close()
 	})
 	return k, kept

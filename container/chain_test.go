@@ -29,11 +29,7 @@ func (s shells) Shell(by berth.Caller, id berth.ContainerID) shell.Execer {
 }
 
 func (s shells) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	body, err := s.Get(ctx, p, id)
-	if err != nil {
-		return "", err
-	}
-	return body.Berth.Template, nil
+	return s.TemplateOf(ctx, p, id)
 }
 
 func (s shells) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
@@ -155,5 +151,25 @@ func TestChainLost(t *testing.T) {
 		} else if err != nil || !strings.Contains(outputOf(second), `"stdout":""`) {
 			t.Errorf("got %s, %v", outputOf(second), err)
 		}
+	}
+}
+
+// A response that makes no call leaves no container. Its continuation gets one for its call.
+func TestChainWithoutCalls(t *testing.T) {
+	h := newHarness(t)
+	ask := h.asks()
+	const plain = `,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]`
+	first, err := ask("", plain+`,"input":"What is 2+2?"`)
+	if err != nil || first.Status != berth.StatusCompleted {
+		t.Fatalf("got %+v, %v", first, err)
+	}
+	h.wantContainers(0)
+	second, err := ask("echo one", plain+`,"previous_response_id":"`+string(first.ID)+`"`)
+	if err != nil || !strings.Contains(outputOf(second), `"stdout":"one\n"`) {
+		t.Fatalf("got %s, %v", outputOf(second), err)
+	}
+	list := h.wantContainers(1)
+	if settled, _ := json.Marshal(second.Tools); !strings.Contains(string(settled), string(list[0].ID)) {
+		t.Errorf("got tools %s, want container %s", settled, list[0].ID)
 	}
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/skills"
@@ -53,18 +52,25 @@ func (svc *Service) create(ctx context.Context, caller berth.Caller, pl *plan) (
 	if err := svc.stageSkills(ctx, p, pl); err != nil {
 		return nil, err
 	}
-	s, err := svc.register(ctx, caller, pl, most)
+	s, err := svc.register(ctx, caller, pl, registration{most: most})
 	if err != nil {
 		svc.discardSkills(p, pl)
 	}
 	return s, err
 }
 
-// register registers and saves the container of a plan and starts its sandbox.
-func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan, most int) (_ *instance, err error) {
+// A registration is how the container of a plan is registered.
+type registration struct {
+	most     int          // containers of the project; negative means no limit
+	cold     bool         // no pool may give its sandbox
+	reserved *reservation // nil for a container that is created at once
+}
+
+// register registers the container of a plan, and saves and starts it unless it is reserved.
+func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan, how registration) (_ *instance, err error) {
 	p, body := caller.Project, pl.body
 	var s *instance
-	if !pl.withMemory() && len(body.Berth.Volumes) == 0 { // both must be known when the sandbox is created
+	if !how.cold && !pl.withMemory() && len(body.Berth.Volumes) == 0 { // both must be known when the sandbox is created
 		s = svc.pools.claim(body.Berth.Template, body.MemoryLimit)
 	}
 	if s == nil {
@@ -77,10 +83,15 @@ func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan,
 	if s.network = pl.network; s.network == nil {
 		s.network, err = svc.networks.parse(body.ID, pl.policy)
 	}
+	if how.reserved != nil {
+		how.reserved.create = func(ctx context.Context) error { return svc.save(ctx, s, pl, caller) }
+		s.reserved = how.reserved
+	}
 	if err == nil {
-		err = svc.index.register(s, svc.opts.Bounds.Containers, most)
+		err = svc.index.register(s, svc.opts.Bounds.Containers, how.most)
 	}
 	if err != nil {
+		s.reserved = nil
 		svc.pools.unclaim(s)
 		return nil, err
 	}
@@ -88,27 +99,18 @@ func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan,
 		svc.index.unregister(s)
 		return nil, err
 	}
-	ready := svc.starter.ready(ctx, s, pl)
-	body.Berth.Starting, s.body.Berth.Starting = !ready, !ready
-	if err := svc.saveNew(ctx, s, pl, caller.Key); err != nil {
-		// It may have been saved nevertheless, but its id is not known to the client.
-		err = errors.Join(err, ignoreNotFound(svc.opts.Store.DeleteContainer(context.WithoutCancel(ctx), p, body.ID)))
-		if s.pool != nil {
+	if s.reserved != nil {
+		return s, nil
+	}
+	if err := svc.save(ctx, s, pl, caller); err != nil {
+		switch {
+		case s.life.Err() != nil: // the server is stopping
+		case s.pool != nil:
 			svc.pools.discard(s)
-		} else {
+		default:
 			svc.index.unregister(s)
 		}
 		return nil, err
-	}
-	svc.trail.recordCreated(s, caller.Key)
-	if ready {
-		svc.opts.Observer.Started(StartPool, time.Since(pl.requestedAt))
-		close(s.started)
-		return s, nil
-	}
-	if !svc.work.spawn(func() { svc.starter.launch(s, pl) }) {
-		svc.deaths.end(s, reasonDeleted, errStopping, nil, nil) // the client does not get its id
-		return nil, errStopping
 	}
 	return s, nil
 }

@@ -23,6 +23,7 @@ const (
 	reasonKilled  = string(sandbox.ReasonKilled)
 	reasonHost    = string(sandbox.ReasonHost)
 	reasonDisk    = "disk" // it filled the host's volume
+	reasonEvicted = string(sandbox.ReasonEvicted)
 )
 
 // removeTimeout bounds one attempt to remove a dead sandbox.
@@ -224,6 +225,9 @@ func (d *deaths) reason(ctx context.Context, s *instance) (reason string, err er
 	case stats.State == sandbox.StatePaused:
 		s.markPaused()
 	case stats.State == sandbox.StateDead:
+		if stats.Detail != "" {
+			d.opts.Log.Info("a sandbox has ended", "container", s.id, "reason", stats.Reason, "detail", stats.Detail)
+		}
 		return cmp.Or(string(stats.Reason), reasonKilled), nil
 	}
 	return "", nil
@@ -251,6 +255,8 @@ func goneError(c *berth.Container, reason string) *berth.Error {
 		why = fmt.Sprintf("reached its memory limit of %s and was ended", c.MemoryLimit)
 	case reasonDisk:
 		why = "was ended because it was filling the disk of this server"
+	case reasonEvicted:
+		why = "was evicted from its machine, which lacked resources, or wrote more than its disk limit"
 	case reasonKilled:
 		why = "ended on its own or was killed"
 	default:

@@ -19,6 +19,15 @@ func (svc *Service) End(ctx context.Context) (ended int, err error) {
 	if err != nil {
 		return 0, fmt.Errorf("read containers: %w", err)
 	}
+	ids, err := svc.opts.Driver.List(ctx)
+	if err != nil {
+		return 0, fmt.Errorf("list sandboxes: %w", err)
+	}
+	here := make(map[string]bool, len(ids))
+	for _, id := range ids {
+		here[id] = true
+	}
+	recs = svc.own(recs, here)
 	svc.trail.recordMissed(recs)
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)

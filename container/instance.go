@@ -22,7 +22,8 @@ type instance struct {
 	network   *network          // nil without network access; set before the instance is registered
 	flows     flows             // connections that are not in the audit log yet
 	log       commandLog
-	pool      *pool // the pool that holds it or that it was claimed from; nil without one
+	pool      *pool        // the pool that holds it or that it was claimed from; nil without one
+	reserved  *reservation // nil for a container that was created at once; set before the instance is registered
 
 	life    context.Context // ends with the sandbox; the cause is the error of its users
 	end     context.CancelCauseFunc

@@ -43,6 +43,7 @@ func (st *starter) launch(s *instance, pl *plan) {
 	how, err := st.start(s.life, s, pl)
 	switch {
 	case err != nil && st.work.life.Err() != nil:
+		<-s.life.Done() // ends a moment after its parent; who waits must not see a live container
 		close(s.started)
 		return
 	case err != nil:

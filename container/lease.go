@@ -11,6 +11,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
 )
 
 // leases finds the instances of containers and holds them for their users.
@@ -32,6 +33,11 @@ func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 		return nil, nil, err
 	}
 	release = sync.OnceFunc(func() { s.release(ls.opts.now()) })
+	if err = ls.create(ctx, s); err != nil {
+		release()
+		ls.drop(s)
+		return nil, nil, err
+	}
 	if err = s.waitStarted(ctx); err == nil {
 		err = ls.resume(ctx, s)
 	}
@@ -70,6 +76,9 @@ func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 		return nil, err
 	case rec.Body.Status != berth.ContainerRunning:
 		return nil, goneError(rec.Body, rec.Body.Berth.Reason)
+	}
+	if ls.opts.elsewhere(rec) {
+		return nil, store.Elsewhere(fmt.Sprintf("Container with id '%s'", id), rec.Body.Berth.Server)
 	}
 	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not managed by this server.", id)
 }

@@ -19,7 +19,7 @@ type Observer interface {
 	// Started is called when a container can be used or failed to start. took is the time
 	// since the request.
 	Started(how string, took time.Duration)
-	// Ended is called with the reason of a container's end: expired, deleted, oom, killed, host or disk.
+	// Ended is called with the reason of a container's end: expired, deleted, oom, killed, host, disk or evicted.
 	Ended(reason string)
 	// Ran is called when a command has ended. outcome is ok, failed, timeout or unknown.
 	Ran(source berth.LogSource, outcome string, took time.Duration)

@@ -65,6 +65,10 @@ type Options struct {
 	// next use. Default: never. A driver that cannot pause ignores it.
 	SleepAfter time.Duration
 
+	// Server is this server's name in its cluster, whose other members have containers in the
+	// same store. Default: there is no cluster, and all containers are this server's.
+	Server string
+
 	// Quota returns how many containers a project may run at once, negative for no limit, or an
 	// error for the client if it may not start another. Default: no limit.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)

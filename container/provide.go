@@ -18,13 +18,13 @@ const autoName = "container_auto"
 // container of the response's chain if that still runs, and otherwise a new one. If the last
 // one expired with a snapshot, the new one starts from the snapshot and has its settings. If
 // the snapshot is missing, Provide returns an error unless the environment has on_lost new.
+//
+// A new container without settings is reserved only: the first use creates it. The caller must
+// call Release once for each container when it does not need it any more.
 func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
-		if err := svc.leases.reserve(ctx, p, env.ContainerID); err != nil {
-			return "", err
-		}
-		return env.ContainerID, nil
+		return env.ContainerID, svc.leases.reserve(ctx, p, env.ContainerID)
 	}
 	req := CreateRequest{Name: autoName, MemoryLimit: env.MemoryLimit, NetworkPolicy: env.NetworkPolicy, FileIDs: env.FileIDs}
 	if env.Berth != nil {
@@ -40,7 +40,10 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 			return "", err
 		}
 		req.resolved = pl.skills
-		err = svc.leases.reserve(ctx, p, last)
+		held := last
+		if err = svc.leases.reserve(ctx, p, last); err != nil {
+			held = ""
+		}
 		s := svc.index.lookup(p, last)
 		if err == nil && (s == nil || !s.accepts(env.NetworkPolicy)) {
 			last = "" // its network policy differs from the request's
@@ -54,6 +57,7 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 		if err == nil && last != "" {
 			return last, nil
 		}
+		svc.Release(p, held)
 		if s := svc.index.lookup(p, last); s != nil && s.life.Err() == nil {
 			return "", err
 		}
@@ -63,11 +67,19 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 			}
 		}
 	}
-	c, err := svc.Create(ctx, caller, req)
+	pl, err := svc.planner.plan(ctx, p, req)
 	if err != nil {
 		return "", err
 	}
-	return c.ID, nil
+	if env.Bare() && pl.from == nil {
+		err = svc.reserve(ctx, caller, pl, true)
+	} else {
+		_, err = svc.create(ctx, caller, pl)
+	}
+	if err != nil {
+		return "", err
+	}
+	return pl.body.ID, nil
 }
 
 // continued returns the request for a container that replaces one that has ended. If the old
@@ -121,7 +133,8 @@ func snapshotLostError(was *berth.Container) error {
 	return e
 }
 
-// reserve records a use of a container. It returns an error if the container has ended.
+// reserve records a use of a container by a response. It returns an error if the container has
+// ended.
 func (ls *leases) reserve(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	s, err := ls.find(ctx, p, id)
 	if err != nil {
@@ -130,6 +143,7 @@ func (ls *leases) reserve(ctx context.Context, p berth.ProjectID, id berth.Conta
 	if err := s.acquire(ctx); err != nil {
 		return err
 	}
-	s.release(ls.opts.now())
+	defer s.release(ls.opts.now())
+	s.promise()
 	return nil
 }

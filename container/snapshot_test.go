@@ -7,37 +7,33 @@ import (
 	"encoding/hex"
 	"errors"
 	"io"
-	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
+	"github.com/google/go-cmp/cmp"
 )
 
 // An archive is the snapshot store of a harness.
 type archive struct {
 	*snapshot.Service
-	bucket *blob.Bucket
+	bucket *blobtest.Storage
 }
 
 // newArchive returns a harness that stores snapshots. Its templates are the default one and
 // "other".
 func newArchive(t *testing.T, options ...func(*Options)) (*harness, *archive) {
-	a := &archive{bucket: memblob.OpenBucket(nil)}
-	t.Cleanup(func() { a.bucket.Close() })
+	a := &archive{bucket: blobtest.New(t)}
 	rootfs := t.TempDir()
 	h := newHarness(t, append([]func(*Options){func(o *Options) {
-		a.Service = snapshot.New(snapshot.Options{Objects: o.Store, Bucket: a.bucket, Seal: o.Seal})
+		a.Service = snapshot.New(snapshot.Options{Objects: o.Store, Contents: a.bucket, Seal: o.Seal})
 		o.Snapshots = a.Service
 		o.Template = func(ref string) (Template, error) {
 			switch ref {
@@ -64,15 +60,9 @@ func (a *archive) list(t *testing.T, p berth.ProjectID) []*berth.Snapshot {
 }
 
 // blobs returns the number of stored contents.
-func (a *archive) blobs(t *testing.T) (n int) {
+func (a *archive) blobs(t *testing.T) int {
 	t.Helper()
-	for it := a.bucket.List(nil); ; n++ {
-		if _, err := it.Next(t.Context()); errors.Is(err, io.EOF) {
-			return n
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
+	return len(a.bucket.Keys())
 }
 
 func (h *harness) snapshot(id berth.ContainerID) *berth.Snapshot {
@@ -361,7 +351,7 @@ func TestRestoreFails(t *testing.T) {
 	h, a := newArchive(t)
 	first := h.ready()
 	s := h.snapshot(first)
-	if err := a.bucket.Delete(t.Context(), filepath.Join(string(mine), string(s.ID))); err != nil {
+	if err := a.bucket.Remove(t.Context(), string(mine)+"/"+string(s.ID)); err != nil {
 		t.Fatal(err)
 	}
 	c := h.create(CreateRequest{Source: fromSnapshot(s.ID)})

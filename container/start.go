@@ -34,6 +34,7 @@ func (svc *Service) Start(ctx context.Context) error {
 	for _, id := range ids {
 		unowned[id] = true
 	}
+	recs = svc.own(recs, unowned)
 	svc.trail.recordMissed(recs)
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
@@ -81,6 +82,9 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	s.usage.graceUntil = svc.opts.now().Add(restartGrace)
 	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
+	if err := svc.name(ctx, s); err != nil {
+		return err
+	}
 	unconnected := svc.networks.load(ctx, s)
 	if err := svc.index.register(s, math.MaxInt, -1); err != nil {
 		return err

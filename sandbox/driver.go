@@ -198,13 +198,18 @@ type Reason string
 const (
 	ReasonOOM    Reason = "oom"    // its memory limit was reached
 	ReasonKilled Reason = "killed" // it ended on its own or was killed
-	ReasonHost   Reason = "host"   // the machine was restarted
+	ReasonHost   Reason = "host"   // the machine was restarted or lost
+
+	// ReasonEvicted: the cluster ended it, to free resources of its machine, or because it wrote
+	// more than its disk limit.
+	ReasonEvicted Reason = "evicted"
 )
 
 // Stats are a reading of a sandbox. Figures that a driver cannot read are zero.
 type Stats struct {
 	State  State
 	Reason Reason
+	Detail string // what else the driver knows about the end, in words; the sandbox may have written a part
 
 	CPU    time.Duration // CPU time used since the start
 	Memory int64         // bytes in use
@@ -235,10 +240,11 @@ type Features struct {
 	Erases      bool // data that a sandbox wrote cannot be read after Destroy, even from the raw volume
 	Network     bool // the sandbox sees a network other than its own loopback
 	Routes      bool // the guest can create a route for addresses: it has CAP_NET_ADMIN and /dev/net/tun
+	NoRoot      bool // no program in a sandbox can become root: sudo does not work
 
 	// OwnKernel means that each sandbox is a virtual machine. Its processes are not the host's
-	// and are not in Stats.PIDs. Limits.Memory is the machine's memory, of which its kernel
-	// takes a part, and Stats.Memory includes the program that runs the machine.
+	// and are not in Stats.PIDs. Limits.Memory is the machine's memory, with what its
+	// kernel takes, and Stats.Memory includes the program that runs the machine.
 	OwnKernel bool
 
 	// Slowness is the factor by which programs take longer than on the host, if that is much; 0

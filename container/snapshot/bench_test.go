@@ -7,7 +7,6 @@ import (
 	"io"
 	"testing"
 
-	"gocloud.dev/blob/fileblob"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
@@ -19,13 +18,6 @@ import (
 func BenchmarkCreate(b *testing.B) {
 	const size = 100 << 20
 	h := newHarness(b)
-	bucket, err := fileblob.OpenBucket(b.TempDir(), &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		b.Fatal(err)
-	}
-	defer bucket.Close()
-	h.opts.Bucket = bucket
-	h.l = snapshot.New(h.opts)
 	var in bytes.Buffer
 	tw := tar.NewWriter(&in)
 	_ = tw.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "mnt/data/f", Size: size})

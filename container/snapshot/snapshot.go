@@ -2,8 +2,6 @@
 package snapshot
 
 import (
-	cloud "gocloud.dev/blob"
-
 	"github.com/berth-run/berth/blob"
 
 	"archive/tar"
@@ -34,9 +32,9 @@ var ErrUnavailable = blob.ErrUnavailable
 
 // Options are a Service's parts.
 type Options struct {
-	Objects store.Objects
-	Bucket  *cloud.Bucket // for contents of snapshots only
-	Seal    cipher.AEAD   // for the keys; from seal.New
+	Objects  store.Objects
+	Contents blob.Storage // for contents of snapshots only
+	Seal     cipher.AEAD  // for the keys; from seal.New
 
 	// Quota returns an error for the client if a project may not store that many more bytes;
 	// nil means no limit.
@@ -61,7 +59,7 @@ type Service struct {
 
 // New returns a service.
 func New(opts Options) *Service {
-	s := &Service{opts: opts, records: records(opts.Objects), contents: blob.NewBucket(opts.Bucket, "snapshot", opts.Log)}
+	s := &Service{opts: opts, records: records(opts.Objects), contents: blob.NewBucket(opts.Contents, "snapshot", opts.Log)}
 	s.blobs = blob.NewCollection(blob.Options{Noun: "snapshot", Records: s.records, Remove: s.contents.Remove, Audit: opts.Audit})
 	return s
 }

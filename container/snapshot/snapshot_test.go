@@ -13,16 +13,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/layer"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
+	"github.com/google/go-cmp/cmp"
 )
 
 const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
@@ -31,7 +29,7 @@ const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
 type harness struct {
 	t      testing.TB
 	db     *sqlite.DB
-	bucket *blob.Bucket
+	bucket *blobtest.Storage
 	opts   snapshot.Options
 	l      *snapshot.Service
 }
@@ -42,12 +40,11 @@ func newHarness(t testing.TB) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	h := &harness{t: t, db: db, bucket: memblob.OpenBucket(nil)}
+	h := &harness{t: t, db: db, bucket: blobtest.New(t)}
 	t.Cleanup(func() {
-		h.bucket.Close()
 		db.Close()
 	})
-	h.opts = snapshot.Options{Objects: db, Bucket: h.bucket, Seal: seal.New([32]byte{7})}
+	h.opts = snapshot.Options{Objects: db, Contents: h.bucket, Seal: seal.New([32]byte{7})}
 	h.l = snapshot.New(h.opts)
 	return h
 }
@@ -77,20 +74,10 @@ func (h *harness) create(text string) *berth.Snapshot {
 func (h *harness) blobs() map[string][]byte {
 	h.t.Helper()
 	all := map[string][]byte{}
-	for it := h.bucket.List(nil); ; {
-		o, err := it.Next(h.t.Context())
-		if errors.Is(err, io.EOF) {
-			return all
-		}
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		raw, err := h.bucket.ReadAll(h.t.Context(), o.Key)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		all[o.Key] = raw
+	for _, key := range h.bucket.Keys() {
+		all[key] = h.bucket.Get(key)
 	}
+	return all
 }
 
 func wantCode(t *testing.T, what string, err error, code berth.Code) {
@@ -172,9 +159,7 @@ func TestSealed(t *testing.T) {
 			t.Errorf("%s is not encrypted", at)
 		}
 		for _, changed := range [][]byte{raw[:len(raw)-1], raw[:100_000], append(bytes.Clone(raw[:50_000]), raw[50_001:]...)} {
-			if err := h.bucket.WriteAll(t.Context(), at, changed, nil); err != nil {
-				t.Fatal(err)
-			}
+			h.bucket.Put(at, changed)
 			body, err := h.l.Open(t.Context(), mine, r)
 			if err == nil {
 				_, err = io.Copy(io.Discard, body)
@@ -261,9 +246,7 @@ func TestSweep(t *testing.T) {
 	h := newHarness(t)
 	kept := h.create("kept")
 	for _, at := range []string{"proj_mine/snap_lost", "proj_theirs/" + string(kept.ID), "stray"} {
-		if err := h.bucket.WriteAll(t.Context(), at, []byte("x"), nil); err != nil {
-			t.Fatal(err)
-		}
+		h.bucket.Put(at, []byte("x"))
 	}
 	if err := h.l.Sweep(t.Context()); err != nil {
 		t.Fatal(err)

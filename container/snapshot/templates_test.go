@@ -17,9 +17,7 @@ func TestTemplates(t *testing.T) {
 	if err := h.l.Create(t.Context(), theirs, r, content("two")); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.bucket.WriteAll(t.Context(), "proj_mine/snap_half", []byte("x"), nil); err != nil {
-		t.Fatal(err)
-	}
+	h.bucket.Put("proj_mine/snap_half", []byte("x"))
 	check := func(want map[string]bool) {
 		t.Helper()
 		got, err := h.l.Templates(t.Context())

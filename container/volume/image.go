@@ -93,7 +93,9 @@ func (i image) open(key host.SealKey) (content string, err error) {
 // mounted reports whether dir is a mount point.
 func (i image) mounted() (bool, error) {
 	var own, above unix.Stat_t
-	if err := unix.Stat(i.dir, &own); err != nil {
+	if err := unix.Stat(i.dir, &own); errors.Is(err, unix.ENOENT) {
+		return false, nil // after a restore
+	} else if err != nil {
 		return false, &os.PathError{Op: "stat", Path: i.dir, Err: err}
 	}
 	if err := unix.Stat(filepath.Dir(i.dir), &above); err != nil {
@@ -102,12 +104,35 @@ func (i image) mounted() (bool, error) {
 	return own.Dev != above.Dev, nil
 }
 
+// fiThaw is FITHAW of linux/fs.h.
+const fiThaw = 0xC0045878
+
+// thaw ends the freeze of a mounted file system that a killed backup has left: all writes to it
+// wait. A backup that is in progress notices, and fails.
+func (i image) thaw() error {
+	if mounted, err := i.mounted(); err != nil || !mounted {
+		return err
+	}
+	d, err := os.Open(i.dir)
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.IoctlSetInt(int(d.Fd()), fiThaw, 0); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: not frozen
+		return &os.PathError{Op: "thaw", Path: i.dir, Err: err}
+	}
+	return nil
+}
+
 // loopAttempts is how often mount requests another loop device after another process took the
 // free one first.
 const loopAttempts = 20
 
 // mount mounts the file on a loop device, which is detached with the mount.
 func (i image) mount() error {
+	if err := os.MkdirAll(i.dir, 0o700); err != nil {
+		return err
+	}
 	file, err := statefile.OpenFile(i.path, os.O_RDWR|unix.O_NOFOLLOW)
 	if err != nil {
 		return err

@@ -310,6 +310,9 @@ func (l *Service) Sweep(ctx context.Context) error {
 				err = l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.VolumeDeleted, Project: at.Project, Object: at.ID, Reason: "deleted", Recovered: true})
 			}
 		}
+		if err == nil && exists && strings.HasSuffix(path, imageSuffix) {
+			err = l.image(at.Project, berth.VolumeID(at.ID)).thaw()
+		}
 		if err != nil {
 			l.opts.Log.Warn("failed to sweep volume", "volume", at.ID, "err", err)
 		}

@@ -172,6 +172,44 @@ func TestVolume(t *testing.T) {
 	}
 }
 
+// A restored state has the files of volumes, but not the directories that they are mounted at.
+func TestRestored(t *testing.T) {
+	s := newHarness(t)
+	v := s.create("data")
+	s.check(os.WriteFile(filepath.Join(s.mount("data"), "kept"), []byte("kept"), 0o600))
+	s.unmount()
+	s.check(os.Remove(filepath.Join(s.opts.Dir, string(me.Project), string(v.ID))))
+	s.restart()
+	if _, err := s.l.Get(t.Context(), me.Project, v.ID); err != nil {
+		t.Errorf("Get: %v", err)
+	}
+	if got, err := os.ReadFile(filepath.Join(s.mount("data"), "kept")); err != nil || string(got) != "kept" {
+		t.Errorf("got %q, %v", got, err)
+	}
+	s.check(s.l.Delete(t.Context(), me, v.ID))
+}
+
+// A start ends the freeze of a volume that a killed backup has left.
+func TestFrozen(t *testing.T) {
+	s := newHarness(t)
+	v := s.create("data")
+	dir := s.mount("data")
+	d, err := os.Open(filepath.Join(s.opts.Dir, string(me.Project), string(v.ID)))
+	s.check(err)
+	defer d.Close()
+	s.check(unix.IoctlSetInt(int(d.Fd()), 0xC0045877, 0)) // FIFREEZE
+	s.restart()
+	wrote := make(chan error, 1)
+	go func() { wrote <- os.WriteFile(filepath.Join(dir, "new"), []byte("new"), 0o600) }()
+	select {
+	case err := <-wrote:
+		s.check(err)
+	case <-time.After(time.Minute):
+		unix.IoctlSetInt(int(d.Fd()), 0xC0045878, 0) // FITHAW
+		t.Error("a write waits for ever")
+	}
+}
+
 func TestResolve(t *testing.T) {
 	s := newHarness(t)
 	s.create("a")

@@ -1,0 +1,112 @@
+package container
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// Sandboxes are on the machine of the server that started them, so each container of a cluster
+// belongs to one server: its row names it. If that server stays away, another one ends the
+// container (EndLost). A server that returns gives up what was ended meanwhile (GiveUp).
+
+// elsewhere reports whether another server runs a container.
+func (o *Options) elsewhere(rec *store.Container) bool {
+	return o.Server != "" && rec.Body.Berth.Server != "" && rec.Body.Berth.Server != o.Server
+}
+
+// own returns the containers of this server. In a cluster, one without a server is from before
+// the cluster, and belongs to the server that has its sandbox.
+func (svc *Service) own(recs []*store.Container, here map[string]bool) []*store.Container {
+	if svc.opts.Server == "" {
+		return recs
+	}
+	return slices.DeleteFunc(recs, func(rec *store.Container) bool {
+		if rec.Body.Berth.Server == "" {
+			return !here[string(rec.Body.ID)]
+		}
+		return svc.opts.elsewhere(rec)
+	})
+}
+
+// name records this server in the row of a container from before the cluster.
+func (svc *Service) name(ctx context.Context, s *instance) error {
+	if s.body.Berth.Server == svc.opts.Server || svc.opts.Server == "" {
+		return nil
+	}
+	_, err := svc.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+		c.Berth.Server = svc.opts.Server
+		return nil
+	})
+	if err != nil {
+		return fmt.Errorf("record the server of container %s: %w", s.id, err)
+	}
+	s.body.Berth.Server = svc.opts.Server
+	return nil
+}
+
+// Locate returns the server that runs a container, or "" if it is this one, or if no server
+// runs the container.
+func (svc *Service) Locate(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (server string, err error) {
+	if svc.opts.Server == "" || id == "" || svc.index.lookup(p, id) != nil {
+		return "", nil
+	}
+	rec, err := svc.opts.Store.GetContainer(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return "", nil
+	}
+	if err != nil {
+		return "", fmt.Errorf("read container: %w", err)
+	}
+	if rec.Body.Status != berth.ContainerRunning || !svc.opts.elsewhere(rec) {
+		return "", nil
+	}
+	return rec.Body.Berth.Server, nil
+}
+
+// EndLost ends the containers whose servers are not members any more, with the reason "host".
+// Their sandboxes are out of reach: their servers remove them if they return.
+func (svc *Service) EndLost(ctx context.Context, member func(server string) bool) error {
+	recs, err := svc.opts.Store.RunningContainers(ctx)
+	if err != nil {
+		return fmt.Errorf("read containers: %w", err)
+	}
+	var failed error
+	for _, rec := range recs {
+		if !svc.opts.elsewhere(rec) || member(rec.Body.Berth.Server) {
+			continue
+		}
+		s := svc.leases.newInstance(rec.Project, rec.Body)
+		svc.deaths.claim(s, reasonHost, nil, nil)
+		err := svc.deaths.save(ctx, s)
+		s.end(goneError(&s.body, reasonHost))
+		s.client.Close()
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("end container %s: %w", s.id, err))
+		}
+	}
+	return failed
+}
+
+// GiveUp ends the containers of this server that another one has ended, and removes their
+// sandboxes.
+func (svc *Service) GiveUp(ctx context.Context) error {
+	for _, s := range svc.index.all() {
+		if s.project == "" {
+			continue // of a pool
+		}
+		rec, err := svc.opts.Store.GetContainer(ctx, s.project, s.id)
+		if err == nil && rec.Body.Status == berth.ContainerRunning {
+			continue
+		}
+		if err != nil && !errors.Is(err, store.ErrNotFound) {
+			return fmt.Errorf("read container: %w", err)
+		}
+		svc.deaths.end(s, reasonHost, goneError(&s.body, reasonHost), nil, nil)
+	}
+	return nil
+}

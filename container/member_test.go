@@ -1,0 +1,61 @@
+package container
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// A server neither adopts, ends nor uses the containers of another member, until that is
+// removed. The other one gives up what was ended meanwhile.
+func TestContainersOfMembers(t *testing.T) {
+	a := newHarness(t, func(o *Options) { o.Server = "a" })
+	id := a.ready()
+	if got := a.get(id); got.Berth.Server != "a" {
+		t.Fatalf("the server of a new container is %q", got.Berth.Server)
+	}
+	b := &harness{t: t, driver: newDriver(t), store: a.store, now: a.time(), opts: a.opts}
+	b.opts.Driver, b.opts.Server = b.driver, "b"
+	b.start()
+	t.Cleanup(func() {
+		b.k.Close()
+		b.driver.stop()
+	})
+	if got := a.get(id); got.Status != berth.ContainerRunning {
+		t.Fatalf("after the start of another server: %+v", got)
+	}
+	if server, err := b.k.Locate(t.Context(), mine, id); err != nil || server != "a" {
+		t.Errorf("Locate: %q, %v", server, err)
+	}
+	if server, err := a.k.Locate(t.Context(), mine, id); err != nil || server != "" {
+		t.Errorf("Locate on its own server: %q, %v", server, err)
+	}
+	_, _, err := b.k.access.Guest(t.Context(), mine, id)
+	if e, ok := errors.AsType[*store.ElsewhereError](err); !ok || e.Server != "a" {
+		t.Errorf("a use on another server: %v", err)
+	}
+	if err := b.k.EndLost(t.Context(), func(server string) bool { return server == "a" }); err != nil {
+		t.Fatal(err)
+	}
+	if err := a.k.GiveUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.get(id); got.Status != berth.ContainerRunning {
+		t.Fatalf("while its server is a member: %+v", got)
+	}
+	if err := b.k.EndLost(t.Context(), func(string) bool { return false }); err != nil {
+		t.Fatal(err)
+	}
+	if got := a.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != reasonHost {
+		t.Errorf("after its server was removed: %+v", got)
+	}
+	if err := a.k.GiveUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	a.settle()
+	if ids, err := a.driver.List(t.Context()); err != nil || len(ids) > 0 {
+		t.Errorf("after its server returned: sandboxes %v, %v", ids, err)
+	}
+}
