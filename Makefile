@@ -9,7 +9,7 @@ PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall release image demo recording test test-clients test-long chaos bench profile check generate fmt clean
+.PHONY: help build install uninstall release image demo recording test test-clients test-cluster test-long chaos bench profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,6 +50,9 @@ test: ## Check everything that must hold
 
 test-clients: ## Check that all clients work: SDKs and agent frameworks from PyPI, npm and Go
 	@scripts/test clients
+
+test-cluster: ## Check the driver for Kubernetes with a real cluster of one node, which is built once in 15 minutes
+	@scripts/test-cluster
 
 test-long: ## The same, and what takes long
 	@BERTH_TEST_LONG=1 scripts/test

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"errors"
+	"strings"
 )
 
 // A Tool is an entry of a request's "tools". Like an Item, it holds its JSON with the
@@ -150,4 +151,11 @@ type ShellToolEnvironment struct {
 	Skills        json.RawMessage `json:"skills,omitempty"`         // container_auto: of SkillParam; local: of LocalSkill
 
 	Berth *ContainerSource `json:"berth,omitempty"` // container_auto
+}
+
+// Bare reports whether the environment is a new container without any setting.
+func (e ShellToolEnvironment) Bare() bool {
+	skills := strings.TrimSpace(string(e.Skills))
+	return e.Type == EnvironmentAuto && e.ContainerID == "" && len(e.FileIDs) == 0 && e.MemoryLimit == "" && e.NetworkPolicy == nil &&
+		(skills == "" || skills == "null" || skills == "[]") && e.Berth == nil
 }

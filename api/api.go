@@ -60,6 +60,7 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/responses/{response}/input_items", h.responses.listInput, readsQuery),
 
 		on("POST /v1/conversations", h.conversations.create),
+		on("GET /v1/conversations", h.conversations.list, readsQuery),
 		on("GET /v1/conversations/{conversation}", h.conversations.get),
 		on("POST /v1/conversations/{conversation}", h.conversations.update),
 		on("DELETE /v1/conversations/{conversation}", h.conversations.delete),
@@ -288,6 +289,7 @@ type ModelOptions struct {
 	Models    Models
 	Upstreams func() []berth.Upstream // nil shows no upstreams
 	Currency  string                  // of costs; default usd
+	Priced    func() bool             // whether any model has a price; default yes
 }
 
 // PreviewOptions configure access to the ports of containers.
@@ -393,10 +395,10 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		vectorStores:  &vectorStores{o.VectorStores},
 		webhooks:      &webhooks{o.Webhooks},
 		usage:         &usage{o.Store.Usages, o.Models.Currency},
-		spend:         &spend{o.Exchange.Quota, o.Models.Currency},
+		spend:         &spend{o.Exchange.Quota, o.Models.Currency, o.Models.Priced},
 		admin:         &admin{o.Projects},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
-		health:        &health{build: o.Build, ready: o.Ready},
+		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil},
 
 		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Build.Version}),
 		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife, Create: responses.start}),

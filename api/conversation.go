@@ -59,6 +59,27 @@ func (h *conversations) create(x *exchange.Exchange, r *http.Request, c berth.Ca
 	return x.JSON(http.StatusOK, &conv)
 }
 
+// list serves GET /v1/conversations.
+func (h *conversations) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := exchange.NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
+		return err
+	}
+	objects, more, err := h.objects.ListObjects(r.Context(), c.Project, store.KindConversation, "", page)
+	if err != nil {
+		return exchange.ListError(err, page)
+	}
+	data := make([]*berth.Conversation, len(objects))
+	for i, o := range objects {
+		data[i] = &berth.Conversation{}
+		if err := json.Unmarshal(o.Body, data[i]); err != nil {
+			return fmt.Errorf("decode conversation: %w", err)
+		}
+	}
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(c *berth.Conversation) string { return string(c.ID) }))
+}
+
 // get serves GET /v1/conversations/{conversation}.
 func (h *conversations) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	conv, err := h.find(r, c)

@@ -96,6 +96,35 @@ func TestConversation(t *testing.T) {
 	}
 }
 
+func TestListConversations(t *testing.T) {
+	h := newHouse(t, nil)
+	h.key("sk-a", "proj_a")
+	var made []string
+	for range 3 {
+		made = append(made, h.call(200, "POST", "/v1/conversations", `{"items":[{"role":"user","content":"x"}],"metadata":{"k":"v"}}`).id())
+	}
+	for query, want := range map[string][]string{
+		"":                            {made[2], made[1], made[0]},
+		"?order=asc&limit=2":          {made[0], made[1]},
+		"?limit=1":                    {made[2]},
+		"?after=" + made[1]:           {made[0]},
+		"?order=asc&after=" + made[2]: nil,
+	} {
+		var got []string
+		page := h.call(200, "GET", "/v1/conversations"+query, nil)
+		for _, c := range page["data"].([]any) {
+			got = append(got, object(c.(map[string]any)).id())
+		}
+		if !slices.Equal(got, want) || page["has_more"] != (len(want) > 0 && strings.Contains(query, "limit")) {
+			t.Errorf("%s: got %v, want %v", query, page, want)
+		}
+	}
+	h.key("sk-b", "proj_b")
+	if page := h.call(200, "GET", "/v1/conversations", nil); len(page["data"].([]any)) > 0 {
+		t.Errorf("another project: got %v", page)
+	}
+}
+
 // Another project's objects are answered like objects that do not exist.
 func TestConversationOfAnother(t *testing.T) {
 	h := newHouse(t, nil)

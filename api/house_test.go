@@ -22,14 +22,13 @@ import (
 	"testing"
 	"time"
 
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/contract"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/batch"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
@@ -96,16 +95,14 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	check(t, err)
-	bucket := memblob.OpenBucket(nil)
 	var opts api.Options
-	uploads := files.New(files.Options{Store: st, Bucket: bucket, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+	uploads := files.New(files.Options{Store: st, Contents: blobtest.New(t), Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 		if opts.Exchange.Quota == nil {
 			return nil
 		}
 		return opts.Exchange.Quota.Store(ctx, p, bytes)
 	}})
-	parts := memblob.OpenBucket(nil)
-	large := largefiles.New(largefiles.Options{Objects: st, Bucket: parts, Seal: seal.New([32]byte{1}), Files: uploads, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+	large := largefiles.New(largefiles.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1}), Files: uploads, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 		if opts.Exchange.Quota == nil {
 			return nil
 		}
@@ -113,8 +110,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	}})
 	hooks := webhook.New(st, log)
 	jobs := batch.New(batch.Options{Objects: st, Files: uploads, Ended: hooks.BatchEnded, Log: log})
-	folders := memblob.OpenBucket(nil)
-	stored := skills.New(skills.Options{Objects: st, Bucket: folders, Seal: seal.New([32]byte{1}), Log: log, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+	stored := skills.New(skills.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1}), Log: log, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 		if opts.Exchange.Quota == nil {
 			return nil
 		}
@@ -122,8 +118,7 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	}})
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
-	archive := memblob.OpenBucket(nil)
-	snapshots := snapshot.New(snapshot.Options{Objects: st, Bucket: archive, Seal: seal.New([32]byte{1})})
+	snapshots := snapshot.New(snapshot.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1})})
 	record, err := audit.Open(t.TempDir(), log)
 	check(t, err)
 	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record, Plain: true})
@@ -182,9 +177,6 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		srv.Close()
 		check(t, keeper.Close())
 		check(t, record.Close())
-		check(t, bucket.Close())
-		check(t, archive.Close())
-		check(t, parts.Close())
 		check(t, st.Close())
 	})
 	return h
@@ -230,11 +222,7 @@ func (c containers) Process(ctx context.Context, caller berth.Caller, id berth.C
 }
 
 func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	body, err := c.Service.Get(ctx, p, id)
-	if err != nil {
-		return "", err
-	}
-	return body.Berth.Template, nil
+	return c.TemplateOf(ctx, p, id)
 }
 
 func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {

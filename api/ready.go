@@ -6,7 +6,9 @@ import (
 	"html/template"
 	"mime"
 	"net/http"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -17,6 +19,8 @@ import (
 type health struct {
 	build berth.Build
 	ready func(context.Context) []ReadyCheck // may be nil
+	// console reports whether the web console is served.
+	console bool
 }
 
 // A ReadyCheck is the result of the check of one part of the server.
@@ -24,6 +28,9 @@ type ReadyCheck struct {
 	Name    string
 	OK      bool
 	Message string // if not OK: the problem, shown to callers without a key too
+
+	// RetryAfter is when the check may pass. Zero means that it is not known.
+	RetryAfter time.Duration
 }
 
 // A serverIndex describes this server and has links to more.
@@ -31,11 +38,12 @@ type serverIndex struct {
 	Name          string `json:"name"`
 	Description   string `json:"description"`
 	Version       string `json:"version"`
-	API           string `json:"api"`     // path
-	OpenAPI       string `json:"openapi"` // path of the description of all routes
-	Health        string `json:"health"`  // path
-	Build         string `json:"build"`   // path of the version, commit and date
-	Ready         string `json:"ready"`   // path
+	API           string `json:"api"`               // path
+	OpenAPI       string `json:"openapi"`           // path of the description of all routes
+	Health        string `json:"health"`            // path
+	Build         string `json:"build"`             // path of the version, commit and date
+	Ready         string `json:"ready"`             // path
+	Console       string `json:"console,omitempty"` // path of the web console, if it is on
 	Documentation string `json:"documentation"`
 }
 
@@ -49,6 +57,9 @@ func (h *health) index(w http.ResponseWriter, r *http.Request) {
 	index := serverIndex{Name: "Berth", Version: h.build.Version, API: "/v1", OpenAPI: "/openapi.json", Health: "/healthz", Ready: "/readyz", Build: "/version",
 		Description:   "A self-hosted server for OpenAI's Responses API that gives each response a sandboxed Linux container. Set the base URL of your client to this address with /v1.",
 		Documentation: "https://github.com/berth-run/berth/tree/main/docs"}
+	if h.console {
+		index.Console = "/console/"
+	}
 	w.Header().Add("Vary", "Accept")
 	if !wantsPage(r) {
 		_ = exchange.WriteJSON(w, http.StatusOK, index)
@@ -92,7 +103,7 @@ func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 		x.LogQuietly() // Ready logs changes
 	}
 	body := readyStatus{"ready", map[string]readyResult{}}
-	status := http.StatusOK
+	status, wait := http.StatusOK, time.Duration(0)
 	if h.ready != nil {
 		for _, c := range h.ready(r.Context()) {
 			if c.OK {
@@ -101,7 +112,11 @@ func (h *health) readyz(w http.ResponseWriter, r *http.Request) {
 			}
 			body.Checks[c.Name] = readyResult{Status: "failing", Message: c.Message}
 			body.Status, status = "not_ready", http.StatusServiceUnavailable
+			wait = max(wait, c.RetryAfter)
 		}
+	}
+	if wait > 0 {
+		w.Header().Set("Retry-After", strconv.Itoa(int(wait.Seconds())))
 	}
 	_ = exchange.WriteJSON(w, status, body)
 }

@@ -92,6 +92,7 @@ func responseRoutes() []*reference.Route {
 func conversationRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("POST /v1/conversations", "Create a conversation", ""),
+		route("GET /v1/conversations", "List conversations", "").Query(reference.Paging...).Gives(listOf[*berth.Conversation]()),
 		route("GET /v1/conversations/{conversation}", "Get a conversation", ""),
 		route("POST /v1/conversations/{conversation}", "Update a conversation", ""),
 		route("DELETE /v1/conversations/{conversation}", "Delete a conversation", ""),

@@ -401,7 +401,7 @@ func TestProjectsAreApart(t *testing.T) {
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy.", shell))
 	body, kind := upload("a.txt", strings.NewReader("secret"), "purpose", "user_data")
 	f := h.call(200, "POST", "/v1/files", body, kind)
-	container := r.at("tools", 0, "environment", "container_id").(string)
+	container := h.call(200, "POST", "/v1/containers", `{"name":"theirs"}`).id()
 	cf := h.call(200, "POST", "/v1/containers/"+container+"/files", `{"file_id":"`+f.id()+`"}`)
 
 	h.key("sk-b", "proj_b")

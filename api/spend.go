@@ -14,6 +14,7 @@ import (
 type spend struct {
 	quota    *project.Quota // nil means that nothing is counted
 	currency string
+	priced   func() bool // whether any model has a price; nil means yes
 }
 
 // A spendObject is what a project or a key has spent in the present month on the wire.
@@ -26,6 +27,7 @@ type spendObject struct {
 	Limit       *berth.Cost     `json:"limit"`        // null: no limit
 	PeriodStart int64           `json:"period_start"` // of the month, UTC
 	PeriodEnd   int64           `json:"period_end"`
+	Warning     *string         `json:"warning"` // why the limit has no effect, or null
 }
 
 // list serves GET /v1/organization/spend: each project, followed by its keys. A key sees its
@@ -58,6 +60,9 @@ func (h *spend) list(x *exchange.Exchange, r *http.Request, c berth.Caller) erro
 			Used: berth.Cost{Value: s.Used, Currency: currency}, PeriodStart: start.Unix(), PeriodEnd: end.Unix()}
 		if s.Limit != nil {
 			o.Limit = &berth.Cost{Value: *s.Limit, Currency: currency}
+			if h.priced != nil && !h.priced() {
+				o.Warning = exchange.OrNull("No model of this server has a price, so no costs are counted and the limit has no effect.")
+			}
 		}
 		data = append(data, o)
 	}

@@ -93,6 +93,11 @@ func TestBudgetOfMonth(t *testing.T) {
 		}
 		return all
 	}
+	for _, o := range h.call(200, "GET", "/v1/organization/spend", nil)["data"].([]any) {
+		if warning := o.(map[string]any)["warning"]; warning != nil {
+			t.Errorf("a server with prices warns: %v", warning)
+		}
+	}
 	own := strings.Join([]string{text([]any{p.id(), nil, 1.8, 1.5}), text([]any{p.id(), first.id(), 0.6, 0.6}), text([]any{p.id(), second.id(), 1.2, "none"})}, " ")
 	if got := strings.Join(lines(""), " "); got != own {
 		t.Errorf("the project's key sees %s, want %s", got, own)

@@ -30,7 +30,7 @@ type Action string
 // The actions, with the fields that they use besides Time, Project, Key and Container.
 const (
 	ContainerCreated Action = "container.created" // Template, Isolation, Snapshot
-	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed, host or disk; Snapshot. Once per container
+	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed, host, disk or evicted; Snapshot. Once per container
 	ContainerErased  Action = "container.erased"  // Reason: key_destroyed or files_removed. Once per ended container
 	FileCreated      Action = "file.created"      // Object, Bytes
 	FileDeleted      Action = "file.deleted"      // Object

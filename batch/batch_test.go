@@ -13,10 +13,9 @@ import (
 	"testing"
 	"time"
 
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/batch"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
@@ -97,13 +96,11 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	check(t, err)
-	bucket := memblob.OpenBucket(nil)
 	t.Cleanup(func() {
-		bucket.Close()
 		db.Close()
 	})
 	h := &house{t: t, store: &mortal{Store: db, left: -1, saved: map[string]bool{}}, ran: map[string]int{}}
-	h.files = files.New(files.Options{Store: h.store, Bucket: bucket})
+	h.files = files.New(files.Options{Store: h.store, Contents: blobtest.New(t)})
 	h.opts = batch.Options{Objects: h.store, Files: h.files, Log: slog.New(slog.DiscardHandler)}
 	return h
 }

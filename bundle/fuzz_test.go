@@ -11,9 +11,8 @@ import (
 	"strings"
 	"testing"
 
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/journal"
@@ -26,11 +25,10 @@ func newCarrier(t testing.TB) *Service {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket := memblob.OpenBucket(nil)
-	t.Cleanup(func() { bucket.Close(); db.Close() })
+	t.Cleanup(func() { db.Close() })
 	j := journal.New(db)
 	e := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: j, Owner: "test", Usages: db, Log: slog.New(slog.DiscardHandler)})
-	return New(Options{Responses: db, Containers: db, Objects: db, Engine: e, Journal: j, Files: files.New(files.Options{Store: db, Bucket: bucket}), SpoolDir: t.TempDir()})
+	return New(Options{Responses: db, Containers: db, Objects: db, Engine: e, Journal: j, Files: files.New(files.Options{Store: db, Contents: blobtest.New(t)}), SpoolDir: t.TempDir()})
 }
 
 const (

@@ -43,7 +43,7 @@ func (m *importing) intend(ctx context.Context) error {
 		return err
 	}
 	now := time.Now().Unix()
-	o := &store.Object{ObjectKey: store.ObjectKey{Kind: kindImport, ID: berth.NewID("import_")}, CreatedAt: now, ExpiresAt: now, Body: raw}
+	o := &store.Object{ObjectKey: store.ObjectKey{Kind: kindImport, ID: berth.NewID("import_")}, CreatedAt: now, ExpiresAt: now + int64(m.service.opts.Longest/time.Second), Body: raw}
 	if err := m.service.opts.Objects.CreateObjects(ctx, m.project, o); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (c *Service) remove(ctx context.Context, ref store.ObjectRef, made intent) 
 const recoverBatch = 100
 
 // Recover removes the rests of imports that an earlier process has not completed. It must
-// be called before the first Import.
+// be called before the first Import, or with Options.Longest at any time.
 func (c *Service) Recover(ctx context.Context, log *slog.Logger) error {
 	for {
 		refs, err := c.opts.Objects.ExpiredObjects(ctx, kindImport, time.Now(), recoverBatch)

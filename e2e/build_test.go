@@ -89,7 +89,7 @@ func TestServeBuildsTemplate(t *testing.T) {
 			t.Errorf("the log does not say what happens:\n%s", s.log)
 		}
 		_, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "x"})
-		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Message, "still building the template") {
+		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Message, "The base template is being built (since ") || e.Response.Header.Get("Retry-After") == "" {
 			t.Errorf("a container meanwhile: got %v", err)
 		}
 		end()

@@ -206,7 +206,7 @@ func TestVolumeFilledWithoutServer(t *testing.T) {
 	p.waitUntil("the server says that it is ready", p.ready)
 
 	fill()
-	if said, failed, err := p.berth("stop", "--all", "--state", p.state); err != nil || !strings.Contains(said, "2 containers ended") {
+	if said, failed, err := p.berth("stop", "--all", "--yes", "--state", p.state); err != nil || !strings.Contains(said, "2 containers ended") {
 		t.Errorf("stop --all on a full disk: got %q %q, %v", said, failed, err)
 	}
 	p.start()

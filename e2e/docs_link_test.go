@@ -13,6 +13,7 @@ import (
 var (
 	link    = regexp.MustCompile(`\]\(([^)\s]+)\)`)
 	heading = regexp.MustCompile(`(?m)^#+ (.*)$`)
+	section = regexp.MustCompile(`(?m)^## .*$`)
 	dropped = regexp.MustCompile(`[^\pL\pN_ -]`) // from a heading in its anchor
 )
 
@@ -21,7 +22,8 @@ func anchor(heading string) string {
 	return strings.ReplaceAll(dropped.ReplaceAllString(strings.ToLower(strings.TrimSpace(heading)), ""), " ", "-")
 }
 
-// TestDocsLinks follows the links between the files of the repository.
+// TestDocsLinks follows the links between the files of the repository, and finds sections that a
+// file has twice.
 func TestDocsLinks(t *testing.T) {
 	checked := 0
 	err := filepath.WalkDir("..", func(path string, d fs.DirEntry, err error) error {
@@ -33,6 +35,13 @@ func TestDocsLinks(t *testing.T) {
 		}
 		if !strings.HasSuffix(path, ".md") || d.Name() == "SKILL.md" {
 			return nil
+		}
+		sections := map[string]bool{}
+		for _, s := range section.FindAllString(read(t, path), -1) {
+			if sections[s] {
+				t.Errorf("%s has %q twice", path, s)
+			}
+			sections[s] = true
 		}
 		for _, m := range link.FindAllStringSubmatch(read(t, path), -1) {
 			if strings.Contains(m[1], ":") { // another scheme

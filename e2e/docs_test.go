@@ -152,7 +152,11 @@ berth() {
 	*) command berth "$@" ;;
 	esac
 }
-find_last() { cat made out | grep -aoE "$1[0-9a-f]{16,}" | tail -n 1 || true; }
+find_last() {
+	local digits=16 # of full ids: the API takes no others
+	case $1 in key_ | whe_) digits=8 ;; esac # only commands take these
+	cat made out | grep -aoE "$1[0-9a-f]{$digits,}" | tail -n 1 || true
+}
 last() {
 	if [ -z "$(find_last "$1")" ]; then
 		case $1 in

@@ -263,12 +263,18 @@ func (s *server) client(opts ...option.RequestOption) *openai.Client {
 
 // berth runs the command line against the server and returns its output.
 func (s *server) berth(args ...string) (stdout, stderr string, err error) {
-	cmd := exec.Command(binary(s.t), args...)
-	cmd.Env = append(os.Environ(), "BERTH_URL="+s.url, "BERTH_STATE="+s.state, "BERTH_API_KEY="+s.key)
+	cmd := s.command(args...)
 	var out, errs bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &errs
 	err = cmd.Run()
 	return out.String(), errs.String(), err
+}
+
+// command returns a command line against the server.
+func (s *server) command(args ...string) *exec.Cmd {
+	cmd := exec.Command(binary(s.t), args...)
+	cmd.Env = append(os.Environ(), "BERTH_URL="+s.url, "BERTH_STATE="+s.state, "BERTH_API_KEY="+s.key)
+	return cmd
 }
 
 // fence writes commands as the scripted model recites them, one turn each.

@@ -114,8 +114,8 @@ func TestStopAll(t *testing.T) {
 		if !running {
 			s.kill()
 		}
-		out, errs, err := s.berth("stop", "--all", "--state", s.state)
-		if err != nil || !strings.Contains(out, "1 containers ended") {
+		out, errs, err := s.berth("stop", "--all", "--yes", "--state", s.state)
+		if err != nil || !strings.Contains(out, "1 container ended") {
 			t.Fatalf("got %q, %v: %s", out, err, errs)
 		}
 		if running {
@@ -155,13 +155,13 @@ func TestStopAll(t *testing.T) {
 // TestStopRefuses stops what is no state directory, and a server that does not end.
 func TestStopRefuses(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
-	if _, errs, err := s.berth("stop", "--all", "--state", t.TempDir()); err == nil || !strings.Contains(errs, "is not a state directory") {
+	if _, errs, err := s.berth("stop", "--all", "--yes", "--state", t.TempDir()); err == nil || !strings.Contains(errs, "is not a state directory") {
 		t.Errorf("an empty directory: got %v, %s", err, errs)
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 		t.Fatal(err)
 	}
-	_, errs, err := s.berth("stop", "--all", "--state", s.state, "--patience", "100ms")
+	_, errs, err := s.berth("stop", "--all", "--yes", "--state", s.state, "--patience", "100ms")
 	if err == nil || !strings.Contains(errs, "still uses") {
 		t.Errorf("a server that stands still: got %v, %s", err, errs)
 	}

@@ -65,7 +65,7 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	}
 	stored := *req
 	stored.Input = nil
-	stored.Tools = body.Tools // as settled: the environment of a tool may hold secrets
+	stored.Tools = a.storedTools()
 	r.record.Request = &stored
 	r.guard = newGuard(r.record, r.tools, e)
 	return r, nil
@@ -203,6 +203,12 @@ func (a *admission) settle(ctx context.Context) error {
 		id, err := e.Containers.Provide(ctx, a.caller, *environment, cmp.Or(r.record.Container, r.transcript.Chain.Container, r.options.container))
 		if err != nil {
 			return atEnvironment(err, cmp.Or(kind.Container.Param, "environment"), i)
+		}
+		r.provided = append(r.provided, id)
+		if r.options.prepared {
+			if err := e.Containers.Begin(ctx, a.caller.Project, id); err != nil {
+				return atEnvironment(err, cmp.Or(kind.Container.Param, "environment"), i)
+			}
 		}
 		if tools[i], err = kind.Container.Settle(t, id); err != nil {
 			return err

@@ -71,6 +71,7 @@ func (w *turnWriter) open(d model.Call) *openCall {
 	c.Call = t.NewCall(c.id)
 	if c.hosted {
 		c.Call = r.guard.hold(c.Call, t)
+		r.beginContainer(c.Call, t)
 	}
 	return c
 }

@@ -39,6 +39,9 @@ func (w *turnWriter) cite(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, citeTime)
 	defer cancel()
 	files, err := r.engine.Containers.Files(ctx, r.record.Project, r.record.Container)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		return // no call has used the container
+	}
 	if err != nil {
 		r.log().Warn("failed to cite files", "container", r.record.Container, "err", err)
 		return

@@ -79,6 +79,11 @@ func (e *Engine) again(ctx context.Context, caller berth.Caller) (*berth.Respons
 	if err := json.Unmarshal(events[0].Data, &created); err != nil {
 		return nil, err
 	}
+	if r == nil {
+		if err := e.heldElsewhere(ctx, caller.Project, caller.Response); err != nil {
+			return nil, err
+		}
+	}
 	if r == nil && !created.Response.Store {
 		return nil, berth.Errorf(berth.CodeUnavailable, "The response to this request was not stored and is being deleted. Send the request again in a moment.")
 	}

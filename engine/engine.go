@@ -51,8 +51,17 @@ type Containers interface {
 	// Provide returns the container for the environment of a tool, with its files. That is
 	// the container that a reference names. For container_auto it is last, the last
 	// container of the chain, if that still runs, and otherwise a new container. Errors for
-	// the client are *berth.Error.
+	// the client are *berth.Error. A new container need not exist before its first use, and
+	// is dropped if it is not used. Release must follow for each call that succeeds.
 	Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error)
+	// Reserve is Provide for a new container that was provided before a crash, under its
+	// id. It does nothing if the container exists. Release must follow.
+	Reserve(ctx context.Context, caller berth.Caller, id berth.ContainerID) error
+	// Begin creates a container that does not exist yet, in advance of its first use. It
+	// does not wait for its start.
+	Begin(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
+	// Release ends the need of a response for a container. It does not block.
+	Release(p berth.ProjectID, id berth.ContainerID)
 	// Template returns the digest of the container's template.
 	Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error)
 	// Files returns the current files in the working directory of a container, up to a
@@ -82,6 +91,7 @@ type Options struct {
 	Files      Files
 	Fetcher    Fetcher // of file_url; nil refuses file_url
 	Owner      string  // this server's name on leases, which must survive a restart
+	Others     Others  // nil if no other server uses the store
 	Quota      Quota   // default no limit
 	Retry      Retry
 	Limits     Limits
@@ -185,6 +195,11 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 		}
 	}()
 	a := &admission{engine: e, caller: caller, req: req, run: &run{engine: e}}
+	defer func() {
+		if err != nil {
+			a.run.releaseContainers()
+		}
+	}()
 	r, err := a.prepareRun(ctx, options)
 	if err != nil {
 		return nil, err
@@ -253,9 +268,11 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 	if err != nil {
 		return err
 	}
-	if err := e.stop(ctx, rec, errCancelled); ctx.Err() != nil {
+	err = e.stop(ctx, rec, errCancelled)
+	if _, elsewhere := errors.AsType[*store.ElsewhereError](err); elsewhere || ctx.Err() != nil {
 		return err
-	} else if err != nil {
+	}
+	if err != nil {
 		e.Log.Warn("failed to cancel response before its deletion", "response", id, "err", err)
 	}
 	defer e.transcripts.Clear() // a later response must not find its items in the cache
@@ -306,6 +323,9 @@ func (e *Engine) start(r *run) {
 		cancel(r.stopped)
 	}
 	r.programs.run = r
+	if r.leased.Load() == nil { // it was created with a lease just now
+		r.leased.Store(new(time.Now()))
+	}
 	e.live.add(r)
 	release := func() {}
 	if r.options.hold != nil {
@@ -324,6 +344,7 @@ func (e *Engine) start(r *run) {
 		r.remember()           // first, because the client may continue the response already
 		r.report()
 		r.booked(r.usage.TotalTokens)
+		r.releaseContainers()
 		release()
 		r.writer.Close()
 		e.live.remove(r)
@@ -343,7 +364,7 @@ func (e *Engine) stop(ctx context.Context, rec *store.Response, cause error) err
 			return notCancelled(id, err)
 		}
 		if r = e.live.get(id); r == nil {
-			return nil // it has ended, or another server holds it
+			return e.heldElsewhere(ctx, rec.Project, id)
 		}
 	}
 	r.cancel(cause)
@@ -395,7 +416,7 @@ func (e *Engine) renewLeases() {
 		case <-tick.C:
 		}
 		for _, r := range e.live.all() {
-			err := e.Runs.AcquireRun(e.base, r.record.Project, r.id(), e.lease(), time.Now())
+			err := r.renew(e.base)
 			if err != nil && lost(err) {
 				r.cancel(errLeaseLost)
 			} else if err != nil && e.base.Err() == nil {

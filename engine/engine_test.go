@@ -381,7 +381,26 @@ type fakeContainers struct {
 	commands map[string]func(*fakeCall)
 	ran      []string
 	files    []*berth.ContainerFile
+	history  []string // what the engine asked of containers, in order
 }
+
+func (f *fakeContainers) note(what string, id berth.ContainerID) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.history = append(f.history, what+" "+string(id))
+}
+
+func (f *fakeContainers) Reserve(_ context.Context, _ berth.Caller, id berth.ContainerID) error {
+	f.note("reserve", id)
+	return nil
+}
+
+func (f *fakeContainers) Begin(_ context.Context, _ berth.ProjectID, id berth.ContainerID) error {
+	f.note("begin", id)
+	return nil
+}
+
+func (f *fakeContainers) Release(_ berth.ProjectID, id berth.ContainerID) { f.note("release", id) }
 
 func (f *fakeContainers) Template(context.Context, berth.ProjectID, berth.ContainerID) (string, error) {
 	return "sha256:template", nil

@@ -22,6 +22,10 @@ func (p *playhouse) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 	return "cntr_1", nil
 }
 
+func (*playhouse) Reserve(context.Context, berth.Caller, berth.ContainerID) error  { return nil }
+func (*playhouse) Begin(context.Context, berth.ProjectID, berth.ContainerID) error { return nil }
+func (*playhouse) Release(berth.ProjectID, berth.ContainerID)                      {}
+
 func (*playhouse) Contents(berth.ProjectID, berth.ContainerID) *berth.TemplateContents { return nil }
 
 func (p *playhouse) Skills(berth.ProjectID, berth.ContainerID) []berth.ContainerSkill { return nil }

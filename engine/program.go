@@ -59,7 +59,7 @@ func (p *programs) stop() {
 }
 
 // resume adds the programs of the context that go on in this response: those without output
-// for a call of which the input has an answer.
+// whose calls have an answer in the input.
 func (p *programs) resume() error {
 	calls, err := p.run.resumable(p.run.transcript.Input, slices.Concat(p.run.transcript.Items(), p.run.writer.Body().Output))
 	if err != nil {

@@ -54,6 +54,11 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 		}
 		return nil
 	}
+	if stopped == nil {
+		if err := e.mayResume(ctx, rec); err != nil {
+			return err
+		}
+	}
 	r := &run{engine: e, record: rec, lifetime: lifetime{booked: func(int) {}, stopped: stopped}}
 	events, err := r.acquire(ctx)
 	if errors.Is(err, store.ErrConflict) {
@@ -90,9 +95,11 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 // run had before. It returns all stored events of the response.
 func (r *run) acquire(ctx context.Context) ([]berth.Event, error) {
 	e, p, id := r.engine, r.record.Project, r.id()
-	if err := e.Runs.AcquireRun(ctx, p, id, e.lease(), time.Now()); err != nil {
+	now := time.Now()
+	if err := e.Runs.AcquireRun(ctx, p, id, e.lease(), now); err != nil {
 		return nil, fmt.Errorf("acquire lease: %w", err)
 	}
+	r.leased.Store(&now)
 	rec, err := e.Responses.GetResponse(ctx, p, id)
 	if err != nil {
 		return nil, fmt.Errorf("read response: %w", err)
@@ -135,6 +142,9 @@ func (r *run) bind(ctx context.Context) error {
 	}
 	r.tools.setNative(r.transcript)
 	r.guard = newGuard(rec, r.tools, e)
+	if err := r.reserveContainer(ctx); err != nil {
+		return err
+	}
 	if r.origin = transcript.OriginOf(rec.Body); r.origin.Upstream == "" {
 		r.origin = chain.Origin
 	}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math/rand/v2"
+	"sync"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -75,19 +76,31 @@ func (t *recovery) sweep(ctx context.Context) error {
 	}
 	var group errgroup.Group
 	group.SetLimit(maxResuming)
+	var mu sync.Mutex
+	var others []store.RunRef // responses that other servers resume
 	for _, ref := range lapsed {
 		if t.engine.live.busy(ref.Response) || !t.due(ref, now) {
 			continue
 		}
 		group.Go(func() error {
 			err := t.engine.resume(ctx, ref, nil)
+			if errors.Is(err, errForOther) {
+				mu.Lock()
+				defer mu.Unlock()
+				others = append(others, ref)
+				return nil
+			}
 			if err != nil && ctx.Err() == nil && !errors.Is(err, store.ErrNotFound) {
 				t.engine.Log.Error("failed to resume response", "response", ref.Response, "err", err)
 			}
 			return nil
 		})
 	}
-	return group.Wait()
+	err = group.Wait()
+	for _, ref := range others {
+		delete(t.tries, ref)
+	}
+	return err
 }
 
 // due reports whether to resume a response now. If so, it counts the attempt.

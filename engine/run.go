@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"runtime/debug"
 	"slices"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -42,6 +43,7 @@ type run struct {
 
 	used
 	reported
+	reservations
 	lifetime
 	outage outage
 }
@@ -83,7 +85,8 @@ type lifetime struct {
 	clients *clients         // nil if the run continues without clients
 	cancel  context.CancelCauseFunc
 	ended   chan struct{}
-	stopped error // the cause of a run that starts only to be cancelled, or nil
+	stopped error                     // the cause of a run that starts only to be cancelled, or nil
+	leased  atomic.Pointer[time.Time] // when the lease was last acquired or renewed
 }
 
 func (r *run) id() berth.ResponseID { return r.record.Body.ID }

@@ -10,10 +10,10 @@ import (
 	"strings"
 	"testing"
 
-	"gocloud.dev/blob/fileblob"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -40,18 +40,17 @@ func TestDamagedContent(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
-			bucket, err := fileblob.OpenBucket(dir, &fileblob.Options{NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
+			storage, err := blob.OpenDirectory(dir)
 			if err != nil {
 				t.Fatal(err)
 			}
-			defer bucket.Close()
 			db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer db.Close()
 			var log bytes.Buffer
-			s := files.New(files.Options{Store: db, Bucket: bucket, Log: slog.New(slog.NewTextHandler(&log, nil))})
+			s := files.New(files.Options{Store: db, Contents: storage, Log: slog.New(slog.NewTextHandler(&log, nil))})
 			f, err := s.Create(t.Context(), "proj_mine", files.CreateRequest{Filename: "f", Purpose: "user_data"}, strings.NewReader(strings.Repeat("x", size)))
 			if err != nil {
 				t.Fatal(err)

@@ -13,8 +13,6 @@ import (
 	"time"
 	"unicode/utf8"
 
-	cloud "gocloud.dev/blob"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/blob"
@@ -27,8 +25,8 @@ const DefaultMaxBytes = 512 << 20
 // Options are a Service's parts.
 type Options struct {
 	Store    store.Files
-	Bucket   *cloud.Bucket // contains files only
-	MaxBytes int64         // of one file; default DefaultMaxBytes
+	Contents blob.Storage // contains files only
+	MaxBytes int64        // of one file; default DefaultMaxBytes
 
 	// Quota returns an error for the client if storing more bytes would exceed the
 	// project's limit. It admits negative bytes. Nil means no limit.
@@ -49,7 +47,7 @@ type Service struct {
 // New returns a service.
 func New(opts Options) *Service {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, DefaultMaxBytes)
-	s := &Service{opts: opts, contents: blob.NewBucket(opts.Bucket, "file", opts.Log)}
+	s := &Service{opts: opts, contents: blob.NewBucket(opts.Contents, "file", opts.Log)}
 	s.blobs = blob.NewCollection(blob.Options{Noun: "file", Records: records{opts.Store}, Remove: s.contents.Remove, Audit: opts.Audit})
 	return s
 }

@@ -12,10 +12,8 @@ import (
 	"testing/iotest"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/store"
@@ -24,35 +22,21 @@ import (
 
 const mine, theirs berth.ProjectID = "proj_mine", "proj_theirs"
 
-func open(t *testing.T, change ...func(*files.Options)) (*files.Service, *blob.Bucket, store.Store) {
+func open(t *testing.T, change ...func(*files.Options)) (*files.Service, *blobtest.Storage, store.Store) {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
-	bucket := memblob.OpenBucket(nil)
+	bucket := blobtest.New(t)
 	t.Cleanup(func() {
-		bucket.Close()
 		db.Close()
 	})
-	opts := files.Options{Store: db, Bucket: bucket}
+	opts := files.Options{Store: db, Contents: bucket}
 	for _, c := range change {
 		c(&opts)
 	}
 	return files.New(opts), bucket, db
-}
-
-// keys returns the number of keys in the bucket.
-func keys(t *testing.T, b *blob.Bucket) int {
-	t.Helper()
-	n := 0
-	for it := b.List(nil); ; n++ {
-		if _, err := it.Next(t.Context()); errors.Is(err, io.EOF) {
-			return n
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
 }
 
 func TestFile(t *testing.T) {
@@ -72,11 +56,11 @@ func TestFile(t *testing.T) {
 	if _, _, err := s.Open(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound {
 		t.Errorf("another project's Open: got %v", err)
 	}
-	if err := s.Delete(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound || keys(t, bucket) != 1 {
+	if err := s.Delete(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound || len(bucket.Keys()) != 1 {
 		t.Errorf("another project's Delete: got %v", err)
 	}
-	if err := s.Delete(t.Context(), mine, f.ID); err != nil || keys(t, bucket) != 0 {
-		t.Errorf("Delete: %v, %d left", err, keys(t, bucket))
+	if err := s.Delete(t.Context(), mine, f.ID); err != nil || len(bucket.Keys()) != 0 {
+		t.Errorf("Delete: %v, %d left", err, len(bucket.Keys()))
 	}
 	if _, err := s.Get(t.Context(), mine, f.ID); berth.ErrorCode(err) != berth.CodeNotFound {
 		t.Errorf("a deleted file: got %v", err)
@@ -90,7 +74,7 @@ func TestRefused(t *testing.T) {
 			t.Errorf("the name %q: got %v", name, err)
 		}
 	}
-	s = files.New(files.Options{Store: db, Bucket: bucket, MaxBytes: 4})
+	s = files.New(files.Options{Store: db, Contents: bucket, MaxBytes: 4})
 	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, strings.NewReader("12345")); berth.ErrorCode(err) != berth.CodeTooLarge {
 		t.Errorf("a file that is too large: got %v", err)
 	}
@@ -98,7 +82,7 @@ func TestRefused(t *testing.T) {
 	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, io.MultiReader(strings.NewReader("12"), failing{broken})); !errors.Is(err, broken) {
 		t.Errorf("an upload that fails halfway: got %v", err)
 	}
-	if n := keys(t, bucket); n != 0 {
+	if n := len(bucket.Keys()); n != 0 {
 		t.Errorf("refused uploads left %d keys", n)
 	}
 }
@@ -125,16 +109,14 @@ func TestSweep(t *testing.T) {
 	if err := db.CreateFile(t.Context(), mine, &berth.File{ID: "file-past", ExpiresAt: &past}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := bucket.WriteAll(t.Context(), "proj_mine/file-past", []byte("p"), nil); err != nil {
-		t.Fatal(err)
-	}
+	bucket.Put("proj_mine/file-past", []byte("p"))
 	if _, err := s.Get(t.Context(), mine, "file-past"); berth.ErrorCode(err) != berth.CodeNotFound {
 		t.Errorf("an expired file: got %v", err)
 	}
 	if err := s.Sweep(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if n := keys(t, bucket); n != 2 {
+	if n := len(bucket.Keys()); n != 2 {
 		t.Errorf("got %d keys after Sweep, want the 2 with objects", n)
 	}
 	if err := s.Expire(t.Context(), time.Now()); err != nil {
@@ -143,7 +125,7 @@ func TestSweep(t *testing.T) {
 	if _, _, err := db.GetFile(t.Context(), mine, "file-past"); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("an expired file's object: got %v, want %v", err, store.ErrNotFound)
 	}
-	if n := keys(t, bucket); n != 1 {
+	if n := len(bucket.Keys()); n != 1 {
 		t.Errorf("got %d keys after Expire, want 1", n)
 	}
 	if _, err := s.Get(t.Context(), mine, current.ID); err != nil {
@@ -177,10 +159,10 @@ func TestQuota(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if made.Load() != 2 || refused.Load() != 6 || keys(t, bucket) != 2 {
-		t.Errorf("got %d files, %d refusals and %d in the bucket, want 2, 6 and 2", made.Load(), refused.Load(), keys(t, bucket))
+	if made.Load() != 2 || refused.Load() != 6 || len(bucket.Keys()) != 2 {
+		t.Errorf("got %d files, %d refusals and %d in the bucket, want 2, 6 and 2", made.Load(), refused.Load(), len(bucket.Keys()))
 	}
-	s = files.New(files.Options{Store: db, Bucket: bucket, Quota: func(context.Context, berth.ProjectID, int64) error {
+	s = files.New(files.Options{Store: db, Contents: bucket, Quota: func(context.Context, berth.ProjectID, int64) error {
 		return berth.Errorf(berth.CodeRateLimited, "full")
 	}})
 	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, failing{errors.New("read")}); berth.ErrorCode(err) != berth.CodeRateLimited {
@@ -197,9 +179,9 @@ func TestSealed(t *testing.T) {
 		t.Fatal(err)
 	}
 	at := "proj_mine/" + string(f.ID)
-	stored, err := bucket.ReadAll(t.Context(), at)
-	if err != nil || len(stored) < len(text) || strings.Contains(string(stored), "canary") {
-		t.Errorf("%d bytes are stored of %d, %v, in the clear %t", len(stored), len(text), err, strings.Contains(string(stored), "canary"))
+	stored := bucket.Get(at)
+	if len(stored) < len(text) || strings.Contains(string(stored), "canary") {
+		t.Errorf("%d bytes are stored of %d, in the clear %t", len(stored), len(text), strings.Contains(string(stored), "canary"))
 	}
 	// The reader can seek.
 	r, _, err := s.Open(t.Context(), mine, f.ID)
@@ -212,9 +194,7 @@ func TestSealed(t *testing.T) {
 	}
 	// Changed bytes are not returned.
 	stored[70_000] ^= 1
-	if err := bucket.WriteAll(t.Context(), at, stored, nil); err != nil {
-		t.Fatal(err)
-	}
+	bucket.Put(at, stored)
 	changed, _, err := s.Open(t.Context(), mine, f.ID)
 	if err != nil {
 		t.Fatal(err)
@@ -230,9 +210,7 @@ func TestSealed(t *testing.T) {
 	if err := db.CreateFile(t.Context(), mine, &berth.File{ID: "file-old", Bytes: 3}, nil); err != nil {
 		t.Fatal(err)
 	}
-	if err := bucket.WriteAll(t.Context(), "proj_mine/file-old", []byte("old"), nil); err != nil {
-		t.Fatal(err)
-	}
+	bucket.Put("proj_mine/file-old", []byte("old"))
 	old, _, err := s.Open(t.Context(), mine, "file-old")
 	if err != nil {
 		t.Fatal(err)

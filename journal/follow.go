@@ -51,6 +51,7 @@ func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.Respon
 // events that are there at that moment, at least one, and is valid until the next.
 func (j *Journal) FollowPages(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[[]store.Event, error] {
 	return func(yield func([]store.Event, error) bool) {
+		var watch <-chan struct{} // for the writer of another server
 		for more := true; more; {
 			var wake <-chan struct{}
 			start := after
@@ -61,7 +62,13 @@ func (j *Journal) FollowPages(ctx context.Context, p berth.ProjectID, id berth.R
 						Message: "The server cannot store the rest of response '" + string(id) + "' at the moment. Retrieve it again later."})
 					return
 				}
-				if err := wait(ctx, wake); err != nil {
+				if wake == nil && watch == nil && j.watcher != nil {
+					var stop func()
+					watch, stop = j.watcher.Watch(string(id))
+					defer stop()
+					continue // what was stored before is not notified
+				}
+				if err := wait(ctx, wake, watch); err != nil {
 					yield(nil, err)
 					return
 				}
@@ -109,14 +116,20 @@ func (j *Journal) stored(ctx context.Context, p berth.ProjectID, id berth.Respon
 	return events, len(events) == 0, err
 }
 
-// wait returns when there may be more events. Its error is the cause of ctx's end.
-func wait(ctx context.Context, wake <-chan struct{}) error {
-	t := time.NewTimer(recheck)
+// wait returns when there may be more events. Its error is the cause of ctx's end. watch is
+// nil, or receives at least once a second.
+func wait(ctx context.Context, wake, watch <-chan struct{}) error {
+	again := recheck
+	if watch != nil {
+		again = time.Second
+	}
+	t := time.NewTimer(again)
 	defer t.Stop()
 	select {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	case <-wake: // nil, and never ready, without a writer in this process
+	case <-watch:
 	case <-t.C:
 	}
 	return nil

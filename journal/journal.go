@@ -24,6 +24,7 @@ type Journal struct {
 	readers *ration.Pool
 	atEnd   []func(r *store.Response, final *berth.Response) []*store.Object
 
+	watcher  store.Watcher // nil: followers of other servers' writers poll
 	patience time.Duration // how long followers wait for a writer that fails to store
 
 	mu        sync.Mutex
@@ -39,6 +40,10 @@ func New(st store.Responses) *Journal {
 // SetPatience sets how long followers wait for a run whose events cannot be stored.
 // It must not be called after the first use.
 func (j *Journal) SetPatience(d time.Duration) { j.patience = d }
+
+// Watch makes followers of responses that another server writes wait for its notifications.
+// It must not be called after the first use.
+func (j *Journal) Watch(w store.Watcher) { j.watcher = w }
 
 // Bound makes followers account the events that they hold in memory in a pool, for the
 // project of the response. Bound must not be called after the first use.

@@ -9,6 +9,7 @@ import (
 	"os"
 	"path"
 	"strings"
+	"syscall"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -25,6 +26,10 @@ type Applier struct {
 	Root   *beneath.Root
 	Prefix string // of the names inside Root, as in Differ; others are dropped
 	Limits Limits
+
+	// Unprivileged means that directories of other users stay as they are, but for what the layer
+	// puts into them.
+	Unprivileged bool
 
 	Owners  bool // set the layer's owners; needs root
 	Notes   bool // note owners and permissions, see Note; files that cannot have a note are root's
@@ -394,6 +399,9 @@ func (a *Applier) describe(h *tar.Header, at string) error {
 	if a.Notes {
 		own = a.note
 	}
+	if h.Typeflag == tar.TypeDir && a.foreign(at) {
+		return nil
+	}
 	if err := own(h, at); err != nil {
 		return err
 	}
@@ -407,6 +415,20 @@ func (a *Applier) describe(h *tar.Header, at string) error {
 		return nil
 	}
 	return a.setTime(at, h.ModTime)
+}
+
+// foreign reports whether a file belongs to another user, whose owner, permissions and time an
+// unprivileged process cannot set.
+func (a *Applier) foreign(at string) bool {
+	if !a.Unprivileged {
+		return false
+	}
+	info, err := a.Root.Lstat(at)
+	if err != nil {
+		return false
+	}
+	st, ok := info.Sys().(*syscall.Stat_t)
+	return ok && int(st.Uid) != os.Getuid()
 }
 
 // own sets owner and permissions.
@@ -450,7 +472,7 @@ func (a *Applier) setAttributes(h *tar.Header, at string) error {
 // keepTime records the current time of a directory, to be restored if the layer has no entry
 // for it.
 func (a *Applier) keepTime(dir string) error {
-	if _, ok := a.times[dir]; ok {
+	if _, ok := a.times[dir]; ok || a.foreign(dir) {
 		return nil
 	}
 	info, err := a.Root.Lstat(dir)

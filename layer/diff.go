@@ -32,6 +32,10 @@ type Differ struct {
 	// skipped.
 	Below time.Time
 
+	// Unprivileged means that only the user of this process has changed the tree: files of other
+	// users that it may not read are unchanged, and omitted.
+	Unprivileged bool
+
 	// Skip omits a path below Root if it returns true. It may be nil.
 	Skip func(path string) bool
 
@@ -64,7 +68,7 @@ func (d *Differ) dir(w *tar.Writer, path, name string, st *unix.Stat_t) error {
 		return nil
 	}
 	entries, err := os.ReadDir(path)
-	if gone(err) {
+	if gone(err) || d.foreign(err, st) {
 		return nil
 	}
 	if err != nil {
@@ -130,10 +134,15 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 		d.links[id] = name
 	}
 	err = d.file(w, path, name, &st)
-	if gone(err) {
+	if gone(err) || d.foreign(err, &st) {
 		return nil
 	}
 	return err
+}
+
+// foreign reports whether err means that an unprivileged process may not read another user's file.
+func (d *Differ) foreign(err error, st *unix.Stat_t) bool {
+	return d.Unprivileged && errors.Is(err, fs.ErrPermission) && int(st.Uid) != os.Getuid()
 }
 
 // file writes a file other than a directory.

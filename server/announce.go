@@ -1,6 +1,12 @@
 package server
 
-import "strings"
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth/project"
+)
 
 // announce logs what the server serves, and what it lacks with the command that provides it. building
 // is whether it builds its template.
@@ -24,6 +30,9 @@ func (s *Server) announce(o Options, address string, building bool) {
 	for _, w := range c.Warnings() {
 		s.log.Warn("configuration is probably not as meant", "problem", w)
 	}
+	if s.unpriced(c) {
+		s.log.Warn("a project or a key has a limit of costs that "+withoutPrices, "next", "docs/models.md#prices")
+	}
 	if building {
 		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready", "off", "BERTH_BUILD_TEMPLATE=never")
 	} else if missing != nil {
@@ -38,6 +47,15 @@ func (s *Server) announce(o Options, address string, building bool) {
 	}
 	size, hash := checkpointOf(s.record.Checkpoint())
 	s.log.Info("opened audit record", "entries", size, "hash", hash)
+}
+
+// unpriced reports whether a project or a key has a limit of costs that are not counted.
+func (s *Server) unpriced(c *Config) bool {
+	if c.Priced() || len(c.unpricedBudgets()) > 0 { // the latter is among the warnings already
+		return false
+	}
+	spent, err := s.spending(context.Background())
+	return err == nil && slices.ContainsFunc(spent, func(s project.Spend) bool { return s.Limit != nil })
 }
 
 // checkpointOf returns the number of entries and the last hash of a checkpoint.

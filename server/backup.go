@@ -8,80 +8,173 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/statefile"
+	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/store/sqlite"
+	"github.com/berth-run/berth/store/transfer"
 )
 
-// Backup copies a state directory, in an order that makes the copy consistent while a server
-// runs: a row of the database is written after the content that it refers to, and its key is
-// erased before that content is removed.
-func Backup(ctx context.Context, state, to string) error {
-	if err := errNotAFile(state); err != nil {
-		return err
+// incomplete is added to the name of a backup until it is complete.
+const incomplete = ".incomplete"
+
+// Backup copies the state of a server to a new directory, in an order that makes the copy consistent
+// while servers run: a row of the database is written after the content that it refers to, and its key
+// is erased before that content is removed. The copy is a state directory with a database file and
+// with the contents of blobs, wherever the server has them, and a Manifest. It has the name to only
+// when it is complete and on the disk.
+func Backup(ctx context.Context, state, to, version string) (m *Manifest, err error) {
+	if !HasDatabase(state) {
+		return nil, &fs.PathError{Op: "open database", Path: state, Err: fs.ErrNotExist}
 	}
-	if err := localOnly(ctx, state); err != nil {
-		return err
+	if _, err := os.Lstat(to); !errors.Is(err, fs.ErrNotExist) {
+		return nil, errors.Join(err, fmt.Errorf("%s exists", to))
 	}
-	if err := os.Mkdir(to, 0o700); err != nil {
-		return err
+	if inside, err := isBelow(to, state); err != nil {
+		return nil, err
+	} else if inside {
+		return nil, fmt.Errorf("%s is in the state directory %s; choose a directory outside of it", to, state)
 	}
+	work := to + incomplete
+	if err := os.Mkdir(work, 0o700); errors.Is(err, fs.ErrExist) {
+		return nil, fmt.Errorf("%s exists: another backup is being made, or was interrupted; then remove it", work)
+	} else if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, os.RemoveAll(work))
+		}
+	}()
+	db, err := openDatabase(ctx, state, databaseUse{url: os.Getenv(StoreVariable)})
+	if err != nil {
+		return nil, err
+	}
+	b := &backup{state: state, to: work, db: db, m: Manifest{Format: manifestFormat, Berth: version, CreatedAt: time.Now().UTC().Truncate(time.Second)}}
+	if err := errors.Join(b.copyAll(ctx), db.Close()); err != nil {
+		return nil, err
+	}
+	if err := b.m.write(ctx, work); err != nil {
+		return nil, fmt.Errorf("write checksums: %w", err)
+	}
+	if err := errors.Join(syncAll(work), os.Rename(work, to), syncAll(filepath.Dir(to))); err != nil {
+		return nil, err
+	}
+	return &b.m, nil
+}
+
+// isBelow reports whether a path is a directory or below it.
+func isBelow(path, dir string) (bool, error) {
+	path, err := filepath.Abs(path)
+	if err != nil {
+		return false, err
+	}
+	if dir, err = filepath.Abs(dir); err != nil {
+		return false, err
+	}
+	rel, err := filepath.Rel(dir, path)
+	return err == nil && filepath.IsLocal(rel), err
+}
+
+// A backup is one that is being made.
+type backup struct {
+	state, to string
+	db        database
+	m         Manifest
+}
+
+func (b *backup) copyAll(ctx context.Context) error {
 	for _, step := range []struct {
 		what string
-		do   func() error
+		do   func(context.Context) error
 	}{
-		{"the database", func() error {
-			return sqlite.Backup(ctx, filepath.Join(state, "berth.db"), filepath.Join(to, "berth.db"))
+		{"the database", b.copyDatabase},
+		{"files and snapshots", b.copyContents},
+		{"volumes", func(ctx context.Context) error {
+			return copyVolumes(ctx, filepath.Join(b.state, "volumes"), filepath.Join(b.to, "volumes"))
 		}},
-		{"files", func() error { return copyBlobs(ctx, filepath.Join(state, "files"), filepath.Join(to, "files")) }},
-		{"uploads", func() error { return copyBlobs(ctx, filepath.Join(state, "uploads"), filepath.Join(to, "uploads")) }},
-		{"skills", func() error { return copyBlobs(ctx, filepath.Join(state, "skills"), filepath.Join(to, "skills")) }},
-		{"snapshots", func() error { return copyBlobs(ctx, filepath.Join(state, "snapshots"), filepath.Join(to, "snapshots")) }},
-		{"volumes", func() error { return copyVolumes(ctx, filepath.Join(state, "volumes"), filepath.Join(to, "volumes")) }},
-		{"the audit record", func() error {
-			if err := os.Mkdir(filepath.Join(to, AuditDir), 0o700); err != nil {
+		{"the audit record", func(ctx context.Context) error {
+			if err := os.Mkdir(filepath.Join(b.to, AuditDir), 0o700); err != nil {
 				return err
 			}
-			return audit.Backup(ctx, filepath.Join(state, AuditDir), filepath.Join(to, AuditDir))
+			return audit.Backup(ctx, filepath.Join(b.state, AuditDir), filepath.Join(b.to, AuditDir))
 		}},
-		{"keys", func() error {
-			for _, name := range []string{"node_id", "seal.key", filepath.Base(sqlite.KeysPath("berth.db"))} { // the database's keys last
-				if err := statefile.Copy(ctx, filepath.Join(state, name), filepath.Join(to, name)); err != nil {
-					return err
-				}
-			}
-			return nil
-		}},
+		{"keys", b.copyKeys}, // last
 	} {
-		if err := step.do(); err != nil {
-			return fmt.Errorf("back up %s: %w; %s is incomplete", step.what, err, to)
+		if err := step.do(ctx); err != nil {
+			return fmt.Errorf("back up %s: %w", step.what, err)
 		}
 	}
 	return nil
 }
 
-// localOnly returns an error if the blobs of a state are in a bucket.
-func localOnly(ctx context.Context, state string) error {
-	s, err := OpenExisting(ctx, state)
+func (b *backup) copyDatabase(ctx context.Context) error {
+	file := filepath.Join(b.to, "berth.db")
+	db, ok := b.db.(*postgres.DB)
+	if !ok {
+		b.m.Database = "sqlite"
+		return sqlite.Backup(ctx, filepath.Join(b.state, "berth.db"), file)
+	}
+	b.m.Database = "postgres"
+	return db.Export(ctx, false, func(r transfer.Reader) error {
+		_, err := sqlite.Import(ctx, file, r)
+		return err
+	})
+}
+
+// copyContents copies the contents of blobs. Those that are deleted meanwhile are skipped: their keys
+// are not in the backup, so that it shows them as deleted.
+func (b *backup) copyContents(ctx context.Context) error {
+	p, err := readPlace(ctx, b.db)
 	if err != nil {
 		return err
 	}
-	p, err := readPlace(ctx, s.Store)
-	if err == nil && p.URL != "" {
-		err = fmt.Errorf("the blobs of %s are in %s, which is not part of a backup yet", state, p.where())
-	}
-	return errors.Join(err, s.Close())
-}
-
-// copyBlobs copies the files below a directory. It skips files that are removed meanwhile.
-func copyBlobs(ctx context.Context, from, to string) error {
-	if err := os.MkdirAll(to, 0o700); err != nil {
+	b.m.Blobs = p.where()
+	if p.URL != "" {
+		results, err := copyContents(ctx, b.to, p, place{})
+		for _, r := range results {
+			b.m.Gone += r.Gone
+		}
 		return err
 	}
-	return filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
+	for _, kind := range contentKinds {
+		gone, err := copyBlobs(ctx, filepath.Join(b.state, kind), filepath.Join(b.to, kind))
+		if err != nil {
+			return err
+		}
+		b.m.Gone += gone
+	}
+	return nil
+}
+
+func (b *backup) copyKeys(ctx context.Context) error {
+	keys := filepath.Base(sqlite.KeysPath("berth.db"))
+	names := []string{"node_id", "seal.key", keys}
+	db, ok := b.db.(*postgres.DB)
+	if ok {
+		names = names[:2]
+	}
+	for _, name := range names {
+		if err := statefile.Copy(ctx, filepath.Join(b.state, name), filepath.Join(b.to, name)); err != nil {
+			return err
+		}
+	}
+	if ok {
+		return db.ExportKeys(ctx, filepath.Join(b.to, keys))
+	}
+	return nil
+}
+
+// copyBlobs copies the files below a directory. It skips and counts files that are removed meanwhile.
+func copyBlobs(ctx context.Context, from, to string) (gone int, err error) {
+	if err := os.MkdirAll(to, 0o700); err != nil {
+		return 0, err
+	}
+	err = filepath.WalkDir(from, func(path string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) {
 			return nil
 		}
@@ -98,11 +191,14 @@ func copyBlobs(ctx context.Context, from, to string) error {
 		case !e.Type().IsRegular():
 			return nil
 		}
-		if err := statefile.Copy(ctx, path, filepath.Join(to, rel)); !errors.Is(err, fs.ErrNotExist) {
-			return err
+		err = statefile.Copy(ctx, path, filepath.Join(to, rel))
+		if errors.Is(err, fs.ErrNotExist) {
+			gone++
+			return nil
 		}
-		return nil
+		return err
 	})
+	return gone, err
 }
 
 // copyVolumes copies the file of each volume below a directory.
@@ -146,7 +242,9 @@ func copyVolume(ctx context.Context, image, dir, to string) (err error) {
 			return err
 		}
 		defer d.Close()
-		if err := unix.IoctlSetInt(int(d.Fd()), fiFreeze, 0); err != nil {
+		if err := unix.IoctlSetInt(int(d.Fd()), fiFreeze, 0); errors.Is(err, unix.EBUSY) {
+			return fmt.Errorf("%s is frozen: another backup is being made, or one was killed; then restart the server, or run fsfreeze --unfreeze on it", dir)
+		} else if err != nil {
 			return &os.PathError{Op: "freeze", Path: dir, Err: err}
 		}
 		defer func() {
@@ -170,4 +268,17 @@ func isMount(dir string) (bool, error) {
 		return false, &os.PathError{Op: "stat", Path: filepath.Dir(dir), Err: err}
 	}
 	return own.Dev != above.Dev, nil
+}
+
+// syncAll writes everything on the file system of a directory to the disk.
+func syncAll(dir string) error {
+	d, err := os.Open(filepath.Clean(dir))
+	if err != nil {
+		return err
+	}
+	defer d.Close()
+	if err := unix.Syncfs(int(d.Fd())); err != nil {
+		return &os.PathError{Op: "sync", Path: dir, Err: err}
+	}
+	return nil
 }

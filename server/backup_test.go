@@ -132,7 +132,7 @@ func TestBackup(t *testing.T) {
 			}
 		})
 	}
-	err = Backup(t.Context(), state, to)
+	_, err = Backup(t.Context(), state, to, "test")
 	ended.Store(true)
 	load.Wait()
 	if err != nil {
@@ -189,8 +189,36 @@ func TestBackup(t *testing.T) {
 	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
 		t.Errorf("audit record, continued by the copy: %v", err)
 	}
-	if err := Backup(t.Context(), state, to); err == nil {
+	if _, err := Backup(t.Context(), state, to, "test"); err == nil {
 		t.Error("a backup overwrote another one")
+	}
+}
+
+// A volume that a killed backup left frozen is not copied, and the error says what to do.
+func TestBackupOfFrozenVolume(t *testing.T) {
+	dir := disktest.Ext4(t, 32<<20)
+	d, err := os.Open(dir)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer d.Close()
+	if err := unix.IoctlSetInt(int(d.Fd()), fiFreeze, 0); err != nil {
+		t.Fatal(err)
+	}
+	defer unix.IoctlSetInt(int(d.Fd()), fiThaw, 0)
+	err = copyVolume(t.Context(), filepath.Join(filepath.Dir(dir), "image"), dir, filepath.Join(t.TempDir(), "copy.img"))
+	if err == nil || !strings.Contains(err.Error(), "fsfreeze --unfreeze") {
+		t.Errorf("got %v", err)
+	}
+}
+
+// A backup in the state directory would be part of the next one.
+func TestBackupInState(t *testing.T) {
+	state := t.TempDir()
+	testServer(t, state, "driver: unsafe-local\ncontainers: {pool: 0}\n")
+	defer destroyAll(t, state)
+	if _, err := Backup(t.Context(), state, filepath.Join(state, "backup"), "test"); err == nil || !strings.Contains(err.Error(), "outside of it") {
+		t.Errorf("got %v", err)
 	}
 }
 

@@ -17,13 +17,14 @@ import (
 // base holds the parts that all others use.
 type base struct {
 	Options
-	space *diskspace.Guard
-	node  string // the server's name on leases
-	key   [32]byte
-	disk  database    // the database of the state directory
-	db    store.Store // disk, and responses that are not to be stored
-	audit *audit.Log
-	quota *project.Quota
+	space   *diskspace.Guard
+	node    string // the server's name on leases
+	key     [32]byte
+	cluster *members    // nil if there are no other servers
+	disk    database    // the database of the state directory
+	db      store.Store // disk, and responses that are not to be stored
+	audit   *audit.Log
+	quota   *project.Quota
 }
 
 // seal returns the cipher for secrets in the store.
@@ -48,12 +49,17 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.key, err = sealKey(o.State); err != nil {
 		return nil, err
 	}
-	b.disk, err = openDatabase(ctx, o.State, databaseUse{sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space}, o.Config.Store.URL, true})
+	b.disk, err = openDatabase(ctx, o.State, databaseUse{Options: sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space}, url: o.Config.Store.URL,
+		serve: true, shared: o.Config.Cluster.Listen != ""})
 	if err != nil {
 		return nil, err
 	}
 	b.db = transient.New(b.disk, o.Log)
 	s.later(func(context.Context) error { return b.db.Close() })
+	if err := s.joinCluster(ctx, b); err != nil {
+		return nil, err
+	}
+	s.startScrubbing(b)
 	keys, err := b.db.ListKeys(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list keys: %w", err)
@@ -66,7 +72,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	s.later(func(context.Context) error { return b.audit.Close() })
 	b.audit.OnFull(b.space.MakeRoom)
 	b.quota = newQuota(b.db, o.Config)
-	s.reloader.quota = b.quota
+	s.reloader.quota, s.spending = b.quota, b.spending
 	return b, nil
 }
 

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"math"
-	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -12,23 +11,10 @@ import (
 	"github.com/berth-run/berth/webhook"
 )
 
-// newBatches opens the batches. startBatches runs them.
+// newBatches opens the batches. Their Run executes them.
 func newBatches(b *base, data *blobs, hooks *webhook.Service) *batch.Service {
 	return batch.New(batch.Options{Objects: b.db, Files: data.files, Concurrency: b.Config.Batches.Concurrency, Log: b.Log, Ended: hooks.BatchEnded,
 		Pace: func(ctx context.Context, p berth.ProjectID) (batch.Pace, error) { return pace(ctx, b.quota, p) }})
-}
-
-// startBatches runs batches in the background. stop interrupts their requests, which the next
-// start continues.
-func startBatches(s *batch.Service) (stop func(context.Context) error) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var worker sync.WaitGroup
-	worker.Go(func() { s.Run(ctx) })
-	return func(context.Context) error {
-		cancel()
-		worker.Wait()
-		return nil
-	}
 }
 
 // pace leaves half of a project's limits to its other requests.

@@ -8,8 +8,7 @@ import (
 	"sync"
 	"time"
 
-	"gocloud.dev/blob"
-
+	"github.com/berth-run/berth/blob"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/diskspace"
@@ -39,21 +38,20 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	if err != nil {
 		return nil, b.Config.in(err)
 	}
-	buckets := map[string]*blob.Bucket{}
+	buckets := map[string]blob.Storage{}
 	for _, name := range contentKinds {
-		bucket, err := contents.open(ctx, name)
+		bucket, err := contents.open(name)
 		if err != nil {
 			return nil, err
 		}
-		s.later(func(context.Context) error { return bucket.Close() })
 		buckets[name] = bucket
 	}
 	all := &blobs{contents: contents}
-	all.skills = skills.New(skills.Options{Objects: b.db, Bucket: buckets["skills"], Seal: b.seal(), Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
-	all.files = files.New(files.Options{Store: b.db, Bucket: buckets["files"], Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
-	all.uploads = uploads.New(uploads.Options{Objects: b.db, Bucket: buckets["uploads"], Seal: b.seal(), Files: all.files, Audit: b.audit, Log: b.Log,
+	all.skills = skills.New(skills.Options{Objects: b.db, Contents: buckets["skills"], Seal: b.seal(), Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
+	all.files = files.New(files.Options{Store: b.db, Contents: buckets["files"], Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
+	all.uploads = uploads.New(uploads.Options{Objects: b.db, Contents: buckets["uploads"], Seal: b.seal(), Files: all.files, Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Uploads, b.quota.Store)})
-	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Bucket: buckets["snapshots"], Seal: b.seal(), Audit: b.audit, Log: b.Log,
+	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Contents: buckets["snapshots"], Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
 	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
@@ -72,14 +70,14 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	all.totals = all.snapshots.Totals
 	if contents.bucket != nil {
 		all.totals = cached(all.snapshots.Totals, totalsEvery)
-		s.later(startWorker(collectDelay, collectEvery, func(ctx context.Context) {
+		s.later(b.startOneWorker("blobs", collectDelay, collectEvery, func(ctx context.Context) {
 			if err := all.collect(ctx, time.Now().Add(-orphanAge)); err != nil && ctx.Err() == nil {
 				b.Log.Error("failed to collect orphaned blobs; will retry", "bucket", contents.bucket.String(), "err", err)
 			}
 		}))
 	}
 	openVectorStores(b, all)
-	s.later(startWorker(0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all, b.Log) }))
+	s.later(b.startOneWorker("expiry", 0, sweepInterval, func(ctx context.Context) { expire(ctx, b.db, all, b.Log) }))
 	return all, nil
 }
 

@@ -21,6 +21,7 @@ import (
 type Config struct {
 	// Driver isolates containers: "gvisor" (the default; without root some limits are
 	// missing), "microvm" (needs root, QEMU and a kernel, see berth image kernel), "docker",
+	// "kubernetes",
 	// or "unsafe-local", which runs commands on this machine without any isolation and is
 	// for development only.
 	Driver string `yaml:"driver"`
@@ -47,6 +48,7 @@ type Config struct {
 	Server     ServerConfig     `yaml:"server"`
 	Docker     DockerConfig     `yaml:"docker"`
 	MicroVM    MicroVMConfig    `yaml:"microvm"`
+	Kubernetes KubernetesConfig `yaml:"kubernetes"`
 	Containers ContainersConfig `yaml:"containers"`
 	Shell      ShellConfig      `yaml:"shell"`
 	Responses  ResponsesConfig  `yaml:"responses"`
@@ -59,6 +61,7 @@ type Config struct {
 	WebSearch  WebSearchConfig  `yaml:"web_search"`
 	Images     ImageConfig      `yaml:"image_generation"`
 	Store      StoreConfig      `yaml:"store"`
+	Cluster    ClusterConfig    `yaml:"cluster"`
 	Vectors    VectorsConfig    `yaml:"vector_stores"`
 	Batches    BatchesConfig    `yaml:"batches"`
 	Disk       DiskConfig       `yaml:"disk"`
@@ -268,8 +271,8 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 // check validates what keyRules cannot express. It returns all errors that it finds.
 func (c *Config) check() error {
 	_, err := c.Budget.budget()
-	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), c.checkStore(), err,
-		c.checkLimits(), c.checkBlobs(), c.checkCORS(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
+	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), c.checkStore(), c.checkCluster(), err,
+		c.checkLimits(), c.checkBlobs(), c.checkKubernetes(), c.checkCORS(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
 }
 
 func (c *Config) checkBlobs() error {
@@ -293,6 +296,21 @@ func (c *Config) checkLimits() error {
 		}
 	}
 	return errors.Join(wrong...)
+}
+
+// VerifyBlobs checks that the credentials of the bucket can be found on this machine.
+func (c *Config) VerifyBlobs() error {
+	if c.Blobs == "" {
+		return nil
+	}
+	at, err := remote.Parse(c.Blobs)
+	if err == nil {
+		err = remote.CheckCredentials(at)
+	}
+	if err != nil {
+		return c.in(fmt.Errorf("blobs: %w", err))
+	}
+	return nil
 }
 
 // Verify checks what a server needs at its start besides the state directory: keys in the

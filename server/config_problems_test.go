@@ -117,6 +117,10 @@ models:
   upstreams: [{name: a}]
 - match: claude-*
   base_url: http://x
+limits:
+  default: {cost_per_month: 5}
+  proj_a: {cost_per_month: none}
+budget: {max_cost: 1}
 `)
 	if err != nil {
 		t.Fatal(err)
@@ -139,6 +143,8 @@ models:
 	want := []string{
 		"berth.yaml:3: upstreams.b is not used",
 		`berth.yaml:7: models[1] is not used: models[0], which matches "gpt-*", comes first`,
+		"berth.yaml:12: limits.default.cost_per_month limits nothing, because no upstream has prices: add prices",
+		"budget.max_cost limits nothing, because no upstream has prices",
 		"berth.yaml contains an API key and all users can read it",
 		"the environment variable BERTH_LISTN is not used; did you mean BERTH_LISTEN?",
 		"the environment variable BERTH_SOMETHING_ELSE_ENTIRELY is not used; those",

@@ -32,6 +32,13 @@ var keyRules = map[string]keyRule{
 	"driver":         oneOf(slices.Sorted(maps.Keys(drivers))...),
 	"build_template": oneOf(buildAuto, buildNever),
 	"microvm.accel":  oneOf("kvm", "tcg"),
+
+	"kubernetes.cpu_request":            between(0.001, 1, "above 0, and 1 or less"),
+	"kubernetes.memory_request":         between(0.001, 1, "above 0, and 1 or less"),
+	"kubernetes.tolerations.*.seconds":  zeroOrMore,
+	"kubernetes.tolerations.*.operator": oneOf("Equal", "Exists"),
+	"kubernetes.tolerations.*.effect":   oneOf("NoExecute", "NoSchedule", "PreferNoSchedule"),
+
 	"retry.continue": oneOf("again", "fail"),
 	"log.level":      oneOf("debug", "info", "warn", "error"),
 	"log.format":     oneOf("text", "json"),
@@ -72,6 +79,8 @@ var keyRules = map[string]keyRule{
 	"budget.max_repeated_failures": atLeast(-1, "-1 or more"),
 	"budget.max_repeated_calls":    atLeast(-1, "-1 or more"),
 
+	"cluster.lease":     atLeast(second, "1s or more"),
+	"cluster.absence":   atLeast(second, "1s or more"),
 	"store.synchronous": oneOf("normal", "full"),
 	"disk.inodes":       zeroOrMore,
 	"retry.attempts":    oneOrMore,

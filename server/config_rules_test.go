@@ -85,7 +85,7 @@ func TestRulesHaveKeys(t *testing.T) {
 // values.
 func TestRefusedValues(t *testing.T) {
 	for text, want := range map[string]string{
-		"driver: docke":                                  `driver: "docke" must be docker, gvisor, microvm or unsafe-local`,
+		"driver: docke":                                  `driver: "docke" must be docker, gvisor, kubernetes, microvm or unsafe-local`,
 		"containers: {cpu: 0.0001}":                      `containers.cpu: "0.0001" must be from 0.1 to 4096`,
 		"containers: {cpu: many}":                        `containers.cpu: "many" must be a number`,
 		"containers: {cpu: .nan}":                        `containers.cpu: ".nan" must be from`,
@@ -112,6 +112,9 @@ func TestRefusedValues(t *testing.T) {
 		"store: {synchronous: off}":                      `store.synchronous: "off" must be normal or full`,
 		"budget: {max_cost: abc}":                        `budget.max_cost: `,
 		"budget: {max_time: 10ms}":                       `budget.max_time: "10ms" must be 0s, or 1s or more`,
+		"driver: kubernetes":                             `kubernetes.registry: the driver kubernetes needs a repository`,
+		"kubernetes: {cpu_request: 2}":                   `kubernetes.cpu_request: "2" must be above 0, and 1 or less`,
+		"kubernetes: {tolerations: [{operator: In}]}":    `kubernetes.tolerations[0].operator: "In" must be Equal or Exists`,
 		"microvm: {accel: hvf}":                          `microvm.accel: "hvf" must be kvm or tcg`,
 		"upstreams: {a: {base_url: 'localhost:8000'}}":   `upstreams.a.base_url must be an http or https address`,
 		"models: [{match: a, base_url: 'api.test/v1'}]":  `models[0].base_url must be an http or https address`,

@@ -226,7 +226,15 @@ func masked(name, value string) string {
 		return mask // a part of a password may be in another part of the address
 	}
 	if u.User != nil {
-		u.User = url.User(mask)
+		name := mask
+		if _, has := u.User.Password(); strings.HasPrefix(u.Scheme, "postgres") { // of others it may be a token
+			name = u.User.Username()
+			if u.User = url.User(name); has {
+				u.User = url.UserPassword(name, mask)
+			}
+		} else {
+			u.User = url.User(name)
+		}
 	}
 	if u.RawQuery != "" {
 		u.RawQuery = mask

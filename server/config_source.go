@@ -92,6 +92,8 @@ func defaultConfig() *Config {
 		Driver: "gvisor", Template: "base", BuildTemplate: buildAuto, State: stateDirectory(), Currency: "usd",
 		Log:    LogConfig{Level: "info", Format: "text"},
 		Server: ServerConfig{Listen: "127.0.0.1:8080"},
+
+		Kubernetes: KubernetesConfig{CPURequest: 0.1, MemoryRequest: 1},
 		Containers: ContainersConfig{CPU: 2, PIDs: 512, Disk: 10 << 30, Idle: 20 * time.Minute, MaxIdle: 7 * 24 * time.Hour, Sleep: 30 * time.Second,
 			Pool: defaultPool, OnExpiry: berth.OnExpiryDelete, SnapshotLife: 30 * 24 * time.Hour},
 		Shell:     ShellConfig{Timeout: 10 * time.Minute, MaxTimeout: time.Hour, Output: 32768},
@@ -101,6 +103,7 @@ func defaultConfig() *Config {
 		WebSearch: WebSearchConfig{Timeout: 20 * time.Second},
 		Console:   true,
 		Store:     StoreConfig{Synchronous: "normal"},
+		Cluster:   ClusterConfig{Lease: 15 * time.Second, Absence: 5 * time.Minute},
 		Vectors:   VectorsConfig{Memory: 512 << 20, MaxText: 32 << 20},
 		Batches:   BatchesConfig{Concurrency: 8},
 		Retry:     RetryConfig{Attempts: 4, Patience: 2 * time.Minute, Continue: "again"},
@@ -263,6 +266,12 @@ func (c *Config) in(err error) error {
 	return fmt.Errorf("%s: %w", c.path, err)
 }
 
+// isPort reports whether a text is a port: a number, or the name of a service such as http.
+func isPort(text string) bool {
+	_, err := net.LookupPort("tcp", text)
+	return err == nil && text != ""
+}
+
 // checkAddresses checks the addresses to listen on.
 func (c *Config) checkAddresses() error {
 	var wrong []error
@@ -270,7 +279,10 @@ func (c *Config) checkAddresses() error {
 		if a.address == "" && a.key != "server.listen" {
 			continue
 		}
-		if _, _, err := net.SplitHostPort(a.address); err != nil {
+		_, port, err := net.SplitHostPort(a.address)
+		if err == nil && !isPort(port) {
+			wrong = append(wrong, fmt.Errorf("%s: %q has no port; write one from 0 to 65535, such as %s", a.key, a.address, "127.0.0.1:8080"))
+		} else if err != nil {
 			example := "127.0.0.1:8080"
 			if _, err := strconv.ParseUint(a.address, 10, 16); err == nil {
 				example = "127.0.0.1:" + a.address

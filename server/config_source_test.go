@@ -87,12 +87,12 @@ func TestShow(t *testing.T) {
 	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
 		t.Setenv(name, "")
 	}
-	t.Setenv("ANTHROPIC_API_KEY", "secret")
+	t.Setenv("ANTHROPIC_API_KEY", "hunter")
 	c, err := readConfig(t, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(c.Show()); !strings.Contains(text, "match: \"claude-*\"") || !strings.Contains(text, "api_key_env: ANTHROPIC_API_KEY") || strings.Contains(text, "secret") {
+	if text := string(c.Show()); !strings.Contains(text, "match: \"claude-*\"") || !strings.Contains(text, "api_key_env: ANTHROPIC_API_KEY") || strings.Contains(text, "hunter") {
 		t.Errorf("models of the environment: got\n%s", text)
 	}
 	for _, page := range []string{"../docs/configuration.md", "../docs/models.md"} {
@@ -128,11 +128,11 @@ func TestShow(t *testing.T) {
 			}
 		}
 	}
-	c, err = readConfig(t, "upstreams: {a: {base_url: 'https://u:secret1@x.test/v1?key=secret2', api_key: secret3, headers: {X-Auth.a: secret4}, proxy: 'http://p:secret5@y'}}\nweb_search: {backend: brave, api_key: secret6}\n")
+	c, err = readConfig(t, "upstreams: {a: {base_url: 'https://u:hunter1@x.test/v1?key=hunter2', api_key: hunter3, headers: {X-Auth.a: hunter4}, proxy: 'http://p:hunter5@y'}}\nweb_search: {backend: brave, api_key: hunter6}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(c.Show()); strings.Contains(text, "secret") || strings.Count(text, mask) != 6 {
+	if text := string(c.Show()); strings.Contains(text, "hunter") || strings.Count(text, mask) != 6 {
 		t.Errorf("got\n%s", text)
 	}
 }

@@ -6,9 +6,12 @@ import (
 	"maps"
 	"os"
 	"path"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/berth-run/berth/sandbox/local"
 )
 
 // variables are the environment variables of Berth's programs that do not set a key of the
@@ -23,7 +26,7 @@ var foreignVariable = regexp.MustCompile(`^(TEST_.*|SERVICE_(HOST|PORT).*|PORT(_
 
 // Warnings returns what is allowed in the configuration and the environment, but probably not meant.
 func (c *Config) Warnings() []string {
-	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.readableKeys(), c.unknownVariables(os.Environ()))
+	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.unpricedBudgets(), c.readableKeys(), c.unknownVariables(os.Environ()))
 }
 
 func (c *Config) unusedUpstreams() (found []string) {
@@ -50,6 +53,50 @@ func (c *Config) shadowedModels() (found []string) {
 				break
 			}
 		}
+	}
+	return found
+}
+
+// StateWarnings returns what a server would warn of with the state directory of this machine. It changes
+// nothing there.
+func (c *Config) StateWarnings() []string {
+	if _, named := c.origins["template"]; !named || c.Driver == local.Name {
+		return nil
+	}
+	if _, err := os.ReadDir(filepath.Join(c.State, "images")); err != nil {
+		return nil // not this machine's, or not this user's
+	}
+	if _, f := checkTemplate(c.State, c); !f.OK {
+		return []string{fmt.Sprintf("%s%q does not exist in %s, so containers cannot start; berth image ls lists the templates", c.at("template"), c.Template, c.State)}
+	}
+	return nil
+}
+
+// Priced reports whether any upstream has prices. Without, costs are not counted.
+func (c *Config) Priced() bool {
+	for _, u := range c.Upstreams {
+		if len(u.Prices) > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// withoutPrices is what a budget does if no upstream has prices.
+const withoutPrices = "limits nothing, because no upstream has prices: add prices to an entry of upstreams (docs/models.md#prices)"
+
+// unpricedBudgets returns warnings about limits on costs that are not counted.
+func (c *Config) unpricedBudgets() (found []string) {
+	if c.Priced() {
+		return nil
+	}
+	for _, name := range slices.Sorted(maps.Keys(c.Limits)) {
+		if m := c.Limits[name].CostPerMonth; m != nil && *m >= 0 {
+			found = append(found, c.at("limits."+name+".cost_per_month")+withoutPrices)
+		}
+	}
+	if b, err := c.Budget.budget(); err == nil && b.Cost > 0 {
+		found = append(found, c.at("budget.max_cost")+withoutPrices)
 	}
 	return found
 }

@@ -56,6 +56,9 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return nil, errors.Join(fmt.Errorf("take over containers: %w", err), b.space.Close())
 	}
 	b.start.calm.thawed()
+	if b.cluster != nil {
+		b.cluster.use(s, c.service)
+	}
 	s.later(func(context.Context) error { return data.volumes.Close() }) // volumes of running containers stay mounted
 	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, b.db, data.snapshots) }, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
@@ -77,12 +80,17 @@ func warnOfPools(images *image.Store, config *Config, log *slog.Logger) {
 
 func containerOptions(b *base, data *blobs, c *containers) (container.Options, error) {
 	config := b.Config.Containers
+	server := ""
+	volumes := data.volumes
+	if b.cluster != nil {
+		server, volumes = b.node, nil // a volume is on one machine
+	}
 	network, err := config.Network.options()
 	if err != nil {
 		return container.Options{}, fmt.Errorf("configure network: %w", err)
 	}
-	return container.Options{Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
-		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: data.volumes, Snapshots: data.snapshots, Skills: data.skills,
+	return container.Options{Server: server, Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
+		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots, Skills: data.skills,
 		Template: c.templates.find, MayName: c.templates.mayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
 			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},

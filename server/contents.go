@@ -13,10 +13,8 @@ import (
 	"strings"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/fileblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob"
 	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/store"
 )
@@ -31,21 +29,17 @@ type contents struct {
 	bucket *remote.Bucket // nil: the state directory
 }
 
-// open opens the contents of a kind. The caller closes them.
-func (c *contents) open(ctx context.Context, kind string) (*blob.Bucket, error) {
+// open opens the contents of a kind.
+func (c *contents) open(kind string) (blob.Storage, error) {
 	if c.bucket != nil {
-		return c.bucket.Section(ctx, kind)
+		return c.bucket.Section(kind), nil
 	}
 	return openDirectory(c.state, kind)
 }
 
 // openDirectory opens the contents of a kind in a state directory.
-func openDirectory(state, kind string) (*blob.Bucket, error) {
-	bucket, err := fileblob.OpenBucket(filepath.Join(state, kind), &fileblob.Options{CreateDir: true, NoTempDir: true, Metadata: fileblob.MetadataDontWrite})
-	if err != nil {
-		return nil, fmt.Errorf("open directory of %s: %w", kind, err)
-	}
-	return bucket, nil
+func openDirectory(state, kind string) (blob.Storage, error) {
+	return blob.OpenDirectory(filepath.Join(state, kind))
 }
 
 // A place is where the contents of a state are. Its record in the store keeps a server from
@@ -113,11 +107,11 @@ func openContents(ctx context.Context, db store.Objects, state string) (*content
 	if err != nil {
 		return nil, err
 	}
-	return openPlace(ctx, p, state, false, nil)
+	return openPlace(p, state, false)
 }
 
 // openPlace opens the contents at a place. It does not contact the service of a bucket.
-func openPlace(ctx context.Context, p place, state string, claim bool, log *slog.Logger) (*contents, error) {
+func openPlace(p place, state string, claim bool) (*contents, error) {
 	if p.URL == "" {
 		return &contents{state: state}, nil
 	}
@@ -125,7 +119,7 @@ func openPlace(ctx context.Context, p place, state string, claim bool, log *slog
 	if err != nil {
 		return nil, fmt.Errorf("blobs: %w", err)
 	}
-	bucket, err := remote.Open(ctx, remote.Options{At: at, Owner: p.State, Claim: claim, Log: log})
+	bucket, err := remote.Open(remote.Options{At: at, Owner: p.State, Claim: claim})
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +157,7 @@ func adoptContents(ctx context.Context, db store.Objects, state, url string, log
 			return nil, err
 		}
 	}
-	c, err := openPlace(ctx, want, state, !want.Claimed, log)
+	c, err := openPlace(want, state, !want.Claimed)
 	if err != nil || c.bucket == nil {
 		return c, err
 	}
@@ -177,7 +171,7 @@ func adoptContents(ctx context.Context, db store.Objects, state, url string, log
 		if is.URL == "" { // the state begins elsewhere
 			err = errors.Join(err, savePlace(ctx, db, is))
 		}
-		return nil, fmt.Errorf("blobs: %w", err)
+		return nil, fmt.Errorf("blobs: the bucket, its address or the credentials are wrong: %w", remote.Cause(err))
 	default:
 		log.Error("the bucket of blobs cannot be reached; requests that need it fail until it can", "bucket", c.bucket.String(), "err", err)
 		return c, nil

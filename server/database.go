@@ -29,8 +29,11 @@ type database interface {
 // A databaseUse says who opens a database and for what.
 type databaseUse struct {
 	sqlite.Options
-	url   string // of the configuration; "" if it has none
-	serve bool   // refuse a PostgreSQL database that another server serves
+	url    string // of the configuration; "" if it has none
+	serve  bool   // refuse a PostgreSQL database that another server serves
+	shared bool   // with serve: accept the other servers of a cluster
+
+	restoring bool // open the database of a state directory that is being restored
 }
 
 // storeFile is the file of a state directory with the URL of its PostgreSQL database, so that
@@ -41,6 +44,11 @@ const storeFile = "store_url"
 // database if they are missing. A state directory that has a database of its own is not used
 // with another one, because the server would seem to have lost everything.
 func openDatabase(ctx context.Context, state string, use databaseUse) (database, error) {
+	if !use.restoring {
+		if err := errRestoring(state); err != nil {
+			return nil, err
+		}
+	}
 	at, err := storeURL(state, use.url)
 	if err != nil {
 		return nil, err
@@ -57,7 +65,7 @@ func openDatabase(ctx context.Context, state string, use databaseUse) (database,
 	}
 	host, _ := os.Hostname()
 	db, err := postgres.Open(ctx, at, &postgres.Options{Keys: sqlite.KeysPath(filepath.Join(state, "berth.db")), Key: key,
-		Claim: use.serve, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()), Log: use.Log})
+		Claim: use.serve, Shared: use.serve && use.shared, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()), Log: use.Log})
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", masked("store.url", at), err)
 	}
@@ -121,9 +129,10 @@ func recordStore(state, at string) error {
 	return nil
 }
 
-// HasDatabase reports whether a state directory has a database, or the address of one.
+// HasDatabase reports whether a state directory has a database, or the address of one, or is being
+// restored.
 func HasDatabase(state string) bool {
-	for _, name := range []string{"berth.db", storeFile} {
+	for _, name := range []string{"berth.db", storeFile, restoreFile} {
 		if _, err := os.Stat(filepath.Join(state, name)); err == nil {
 			return true
 		}

@@ -62,9 +62,6 @@ func TestDatabaseOfState(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %q", name, db, err, tc.want)
 		}
 	}
-	if err := Backup(t.Context(), state, filepath.Join(own, "backup")); err == nil || !strings.Contains(err.Error(), "docs/postgres.md") || leaks(err.Error()) {
-		t.Errorf("a backup: got %v", err)
-	}
 	if _, _, err := Compact(t.Context(), state); err == nil || leaks(err.Error()) {
 		t.Errorf("a compaction: got %v", err)
 	}

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"net"
 	"os"
-	"os/exec"
 	"path/filepath"
 	"strings"
 	"time"
@@ -17,7 +16,6 @@ import (
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/sandbox"
-	"github.com/berth-run/berth/sandbox/docker"
 	"github.com/berth-run/berth/sandbox/host"
 	"github.com/berth-run/berth/sandbox/local"
 )
@@ -39,7 +37,7 @@ type Finding struct {
 // Examine checks what this machine can run, and whether its models answer. err is the error of the configuration, if any.
 func Examine(ctx context.Context, state string, c *Config, err error) []Finding {
 	all := []Finding{kernel()}
-	if err != nil || c.Driver != "docker" { // Docker's sandboxes may be on another machine
+	if err != nil || c.Driver != "docker" && c.Driver != "kubernetes" { // their sandboxes may be on other machines
 		name := ""
 		if err == nil {
 			name = c.Driver
@@ -64,12 +62,15 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 		all = append(all, examineBucket(ctx, state, c.Blobs))
 	}
 	all = append(all, checkDatabase(ctx, state, c)...)
-	if _, err := exec.LookPath("mmdebstrap"); err != nil && os.Geteuid() == 0 {
-		all = append(all, Finding{What: "mmdebstrap", OK: true, Detail: "not installed", Advice: "berth image build needs it: apt-get install mmdebstrap"})
-	}
+	all = append(all, programs(c)...)
 	switch c.Driver {
 	case "docker":
 		f := dockerEngine(ctx, state, c)
+		if all = append(all, f); !f.OK {
+			return all
+		}
+	case "kubernetes":
+		f := kubernetesCluster(ctx, state, c)
 		if all = append(all, f); !f.OK {
 			return all
 		}
@@ -190,7 +191,7 @@ func runSandbox(ctx context.Context, state string, config *Config, t image.Templ
 	if err != nil {
 		return err
 	}
-	if d, ok := d.(*docker.Driver); ok {
+	if d, ok := d.(interface{ Clear(context.Context) error }); ok {
 		defer d.Clear(context.WithoutCancel(ctx))
 	}
 	const id = "doctor"

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"io/fs"
 	"time"
+
+	"github.com/berth-run/berth/blob/remote"
 )
 
 // examineBucket checks that the bucket of blobs answers, and belongs to the state or to no other.
@@ -24,7 +26,7 @@ func examineBucket(ctx context.Context, state, url string) Finding {
 	want := place{State: is.State, URL: url}
 	var c *contents
 	if err == nil {
-		c, err = openPlace(ctx, want, state, false, nil)
+		c, err = openPlace(want, state, false)
 	}
 	var owner string
 	began := time.Now()
@@ -36,7 +38,7 @@ func examineBucket(ctx context.Context, state, url string) Finding {
 	took := time.Since(began).Milliseconds()
 	switch {
 	case err != nil:
-		f.Detail, f.Advice = err.Error(), "check the address, the bucket's name, the region and the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+		f.Detail, f.Advice = remote.Cause(err).Error(), "check the address, the bucket's name, the region and the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
 	case is.URL != "" && is.where() != want.where():
 		f.Detail, f.Advice = fmt.Sprintf("the blobs of this state are in %s, not in %s", is.where(), want.where()), "correct blobs in the configuration"
 	case owner != "" && owner != is.State:

@@ -6,7 +6,6 @@ import (
 	"io/fs"
 	"log/slog"
 	"os"
-	"os/exec"
 	"path/filepath"
 
 	"github.com/berth-run/berth/image"
@@ -16,10 +15,7 @@ import (
 const pulled = "python:3.12-slim"
 
 // canBuild reports whether this process can build templates from Debian packages.
-func canBuild() bool {
-	_, err := exec.LookPath("mmdebstrap")
-	return err == nil && os.Geteuid() == 0
-}
+func canBuild() bool { return image.CheckBuild() == nil }
 
 // templateCommand returns the command that provides a template on this machine.
 func templateCommand() string {
@@ -82,7 +78,13 @@ func checkTemplate(state string, c *Config) (image.Template, Finding) {
 		}
 	}
 	f.Detail = err.Error()
-	if errors.Is(err, image.ErrNotFound) && store == nil {
+	if building := buildStatusOf(state); building != nil && errors.Is(err, image.ErrNotFound) {
+		f.Detail = building.String()
+		if building.Failed == "" {
+			f.Advice = "containers start when it is ready; the server's log says when"
+			return image.Template{}, f
+		}
+	} else if errors.Is(err, image.ErrNotFound) && store == nil {
 		f.Detail = "there is none yet"
 	}
 	if errors.Is(err, image.ErrNotFound) {

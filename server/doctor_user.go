@@ -34,7 +34,7 @@ func losses() (all []Finding) {
 		{"memory limit", "enforced by a process that measures 2 to 200 times a second, not by the kernel: a container that grows faster than 2 GB/s may briefly exceed it", ""},
 		{"volumes", "not available: they need mounts and file owners, which require root", ""},
 		{"uids", "gVisor's processes run as this user, in namespaces, without capabilities; under root they run as the user nobody", "run Berth as a dedicated user"},
-		{"templates", "berth image pull and load work, but drop owners of links, file capabilities and device nodes; berth image build needs root", ""},
+		{"templates", "berth image build, pull and load drop owners of links, file capabilities and device nodes", ""},
 	} {
 		all = append(all, Finding{What: l.what, OK: true, Detail: l.says, Advice: l.advice})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/docker"
 	"github.com/berth-run/berth/sandbox/gvisor"
+	"github.com/berth-run/berth/sandbox/kubernetes"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/sandbox/microvm"
 	"github.com/berth-run/berth/server/embedded"
@@ -26,6 +27,9 @@ var drivers = map[string]driverFunc{
 	},
 	"docker": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest, Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
+	},
+	"kubernetes": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
+		return kubernetes.Open(config.Kubernetes.options(filepath.Join(state, "kubernetes"), programs.Guest, log))
 	},
 	"microvm": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return microvm.Open(microvm.Options{StateDir: filepath.Join(state, "microvm"), GuestPath: programs.Guest, QEMUPath: config.MicroVM.QEMU,

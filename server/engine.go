@@ -47,11 +47,13 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	s.reloader.models = models
 	r.journal = journal.New(s.metrics.Responses(b.db))
 	r.journal.Bound(r.memory.readers)
+	if w, ok := b.disk.(store.Watcher); ok {
+		r.journal.Watch(w)
+	}
 	r.journal.AtEnd(s.metrics.AtEnd)
 	r.webhooks = webhook.New(b.db, b.Log)
 	r.journal.AtEnd(r.webhooks.AtEnd)
-	s.later(func(context.Context) error { return r.webhooks.Close() })
-	r.webhooks.Start()
+	s.later(b.startOnce("webhooks", r.webhooks.Run))
 	opts, err := engineOptions(b.Config)
 	if err != nil {
 		return nil, err
@@ -65,6 +67,10 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer = metrics.Engine{Metrics: s.metrics}
+	if b.cluster != nil {
+		// Another server may delete what this one has cached.
+		opts.Others, opts.Limits.Lease, opts.Limits.Cache = b.cluster, b.cluster.lease, 1
+	}
 	r.engine = engine.New(opts)
 	if err := data.embedder.use(b.Config, r.models, r.engine); err != nil {
 		return nil, err
@@ -77,7 +83,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	if err := r.engine.Recover(ctx); err != nil { // after startContainers: containers have their sandboxes again
 		return nil, fmt.Errorf("resume responses: %w", err)
 	}
-	s.startVectorStores(data)
+	s.later(b.startOnce("vector_stores", data.vectors.Run))
 	return r, nil
 }
 
@@ -127,11 +133,7 @@ func (c engineContainers) Kernels(caller berth.Caller, id berth.ContainerID) cod
 }
 
 func (c engineContainers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	body, err := c.Service.Get(ctx, p, id)
-	if err != nil {
-		return "", err
-	}
-	return body.Berth.Template, nil
+	return c.Service.TemplateOf(ctx, p, id)
 }
 
 func (c engineContainers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {

@@ -2,7 +2,7 @@ package server
 
 import (
 	"context"
-	"log/slog"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
@@ -79,10 +79,27 @@ func (e *erasable) sources() []project.Source {
 }
 
 // startErasing erases archived projects in the background.
-func startErasing(eraser *project.Eraser, log *slog.Logger) (stop func(context.Context) error) {
-	return startWorker(0, sweepInterval, func(ctx context.Context) {
+func startErasing(b *base, eraser *project.Eraser) (stop func(context.Context) error) {
+	log := b.Log
+	return b.startOneWorker("projects", 0, sweepInterval, func(ctx context.Context) {
 		if err := eraser.EraseArchived(ctx); err != nil && ctx.Err() == nil {
 			log.Error("failed to erase archived projects; will retry", "err", err)
 		}
 	})
+}
+
+// scrubEvery is how often erased keys are removed from the files of a database that retains them.
+const scrubEvery = time.Hour
+
+// startScrubbing removes erased keys from the files of the database in the background.
+func (s *Server) startScrubbing(b *base) {
+	db, retains := b.disk.(interface{ Scrub(context.Context) error })
+	if !retains {
+		return
+	}
+	s.later(b.startOneWorker("keys", scrubEvery, scrubEvery, func(ctx context.Context) {
+		if err := db.Scrub(ctx); err != nil && ctx.Err() == nil {
+			b.Log.Error("failed to rewrite the table of keys without the erased ones; will retry", "err", err)
+		}
+	}))
 }

@@ -12,11 +12,9 @@ import (
 	"strings"
 	"testing"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
@@ -70,12 +68,12 @@ func TestErase(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer record.Close()
-	stored := files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil), Audit: record})
-	parts := memblob.OpenBucket(nil)
-	large := uploads.New(uploads.Options{Objects: db, Bucket: parts, Seal: seal.New([32]byte{}), Files: stored, Audit: record})
-	folders := memblob.OpenBucket(nil)
-	taught := skills.New(skills.Options{Objects: db, Bucket: folders, Seal: seal.New([32]byte{}), Audit: record})
-	snapshots := snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{}), Audit: record})
+	stored := files.New(files.Options{Store: db, Contents: blobtest.New(t), Audit: record})
+	parts := blobtest.New(t)
+	large := uploads.New(uploads.Options{Objects: db, Contents: parts, Seal: seal.New([32]byte{}), Files: stored, Audit: record})
+	folders := blobtest.New(t)
+	taught := skills.New(skills.Options{Objects: db, Contents: folders, Seal: seal.New([32]byte{}), Audit: record})
+	snapshots := snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{}), Audit: record})
 	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New([32]byte{}), Audit: record})
 	if err != nil {
 		t.Fatal(err)
@@ -139,14 +137,10 @@ func TestErase(t *testing.T) {
 	if old, new := left("proj_old"), left("proj_new"); old != 0 || new != 7 {
 		t.Errorf("objects: got %d in the archived project and %d in another, want 0 and 7", old, new)
 	}
-	for _, bucket := range []*blob.Bucket{parts, folders} {
-		for it := bucket.List(nil); ; {
-			o, err := it.Next(ctx)
-			if errors.Is(err, io.EOF) {
-				break
-			}
-			if err != nil || strings.HasPrefix(o.Key, "proj_old/") {
-				t.Fatalf("content of a part or of a skill is left: %v, %v", o, err)
+	for _, bucket := range []*blobtest.Storage{parts, folders} {
+		for _, key := range bucket.Keys() {
+			if strings.HasPrefix(key, "proj_old/") {
+				t.Fatalf("content of a part or of a skill is left: %s", key)
 			}
 		}
 	}
@@ -183,10 +177,10 @@ func TestEraseDuringResponse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: files.New(files.Options{Store: db, Bucket: memblob.OpenBucket(nil)}),
-		skills:    skills.New(skills.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}),
-		uploads:   uploads.New(uploads.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}),
-		snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: memblob.OpenBucket(nil), Seal: seal.New([32]byte{})}), volumes: volumes}}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: files.New(files.Options{Store: db, Contents: blobtest.New(t)}),
+		skills:    skills.New(skills.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}),
+		uploads:   uploads.New(uploads.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}),
+		snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}), volumes: volumes}}
 	e := &project.Eraser{Sources: data.sources()}
 	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {
 		t.Errorf("got %d, %v", n, err)

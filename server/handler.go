@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"time"
 
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/exchange"
@@ -16,20 +17,37 @@ import (
 	"github.com/berth-run/berth/project"
 )
 
+// longestImport is when an import of a cluster counts as interrupted.
+const longestImport = time.Hour
+
 // newHandler creates the API, after undoing imports that a crash interrupted.
 func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses, batches *batch.Service) (http.Handler, error) {
 	spool := filepath.Join(b.State, "spool") // not /tmp, which may be in memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return nil, fmt.Errorf("create spool directory: %w", err)
 	}
-	bundles := bundle.New(bundle.Options{Responses: b.db, Containers: b.db, Objects: b.db, Engine: r.engine, Journal: r.journal,
+	longest := time.Duration(0)
+	if b.cluster != nil {
+		longest = longestImport
+	}
+	bundles := bundle.New(bundle.Options{Longest: longest, Responses: b.db, Containers: b.db, Objects: b.db, Engine: r.engine, Journal: r.journal,
 		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.has,
 		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Build.Version})
-	if err := bundles.Recover(ctx, b.Log); err != nil {
+	if b.cluster != nil {
+		s.later(b.startOneWorker("imports", 0, sweepInterval, func(ctx context.Context) {
+			if err := bundles.Recover(ctx, b.Log); err != nil && ctx.Err() == nil {
+				b.Log.Error("failed to undo interrupted imports; will retry", "err", err)
+			}
+		}))
+	} else if err := bundles.Recover(ctx, b.Log); err != nil {
 		return nil, fmt.Errorf("undo interrupted imports: %w", err)
 	}
 	volumes := data.volumes
-	if !c.driver.Features().Mounts {
+	var peers exchange.Peers
+	if b.cluster != nil {
+		peers = b.cluster
+	}
+	if !c.driver.Features().Mounts || b.cluster != nil { // a volume is on one machine
 		volumes = nil
 	}
 	var pages func(http.Handler) http.Handler
@@ -38,13 +56,13 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	}
 	return api.New(api.Options{
 		Console: pages,
-		Exchange: exchange.Options{Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Log: b.Log,
+		Exchange: exchange.Options{Peers: peers, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
 		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
 		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit}),
-		Models:   api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency},
+		Models:   api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency, Priced: s.priced.Load},
 		Preview:  api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
 		Ready:    newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get, Build: b.Build}), nil
 }

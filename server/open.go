@@ -39,13 +39,13 @@ func Open(ctx context.Context, dir string) (*State, error) {
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	bucket, err := contents.open(ctx, "snapshots")
+	snapshots, err := contents.open("snapshots")
 	if err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return &State{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
-		Snapshots: snapshot.New(snapshot.Options{Objects: db, Bucket: bucket, Seal: seal.New(key)}),
-		close:     func() error { return errors.Join(bucket.Close(), db.Close()) }}, nil
+		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: seal.New(key)}),
+		close:     db.Close}, nil
 }
 
 // OpenExisting opens a state directory. It returns fs.ErrNotExist if there is none.

@@ -7,6 +7,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/container"
@@ -35,17 +36,19 @@ type readyCheck struct {
 	name   string
 	check  func(context.Context) error
 	advice string
+
+	explains bool // its *berth.Error replaces the advice
 }
 
 func newReadiness(db database, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
 	checks := []readyCheck{
-		{"store", db.CheckWrite, "The database is not writable."},
-		{"driver", func(ctx context.Context) error { _, err := d.List(ctx); return err }, "The container driver does not respond."},
-		{"template", func(context.Context) error { _, err := template(""); return err }, "The default template is missing. Run berth image build."},
-		{"disk", func(context.Context) error { return space.Err() }, "A volume has too little free space, so new data is refused."},
+		{name: "store", check: db.CheckWrite, advice: "The database is not writable."},
+		{name: "driver", check: func(ctx context.Context) error { _, err := d.List(ctx); return err }, advice: "The container driver does not respond."},
+		{name: "template", check: func(context.Context) error { _, err := template(""); return err }, advice: "The default template is missing. Run berth image build.", explains: true},
+		{name: "disk", check: func(context.Context) error { return space.Err() }, advice: "A volume has too little free space, so new data is refused."},
 	}
 	if bucket != nil {
-		checks = append(checks, readyCheck{"blobs", bucket.Check, "The bucket of files and snapshots cannot be used."})
+		checks = append(checks, readyCheck{name: "blobs", check: bucket.Check, advice: "The bucket of files and snapshots cannot be used."})
 	}
 	return &readiness{log: log, checks: checks}
 }
@@ -66,6 +69,9 @@ func (r *readiness) get(ctx context.Context) []api.ReadyCheck {
 			results[i] = api.ReadyCheck{Name: c.name, OK: true}
 			if err := c.run(ctx); err != nil {
 				results[i] = api.ReadyCheck{Name: c.name, Message: c.advice}
+				if e, ok := errors.AsType[*berth.Error](err); ok && c.explains {
+					results[i].Message, results[i].RetryAfter = e.Message, e.RetryAfter
+				}
 				level := slog.LevelDebug
 				if r.last == nil || r.last[i].OK {
 					level = slog.LevelWarn

@@ -8,8 +8,11 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -90,12 +93,49 @@ func TestNotReady(t *testing.T) {
 	}
 }
 
+// A template that is being built says since when, and when to ask again. A failed build says why.
+func TestReadyWhileBuilding(t *testing.T) {
+	state := t.TempDir()
+	b := &templateBuild{}
+	r := &readiness{log: slog.New(slog.DiscardHandler), checks: []readyCheck{{name: "template", explains: true, advice: "Build one.",
+		check: func(context.Context) error { return b.unavailable() }}}}
+	for _, tt := range []struct {
+		status     *buildStatus
+		want       string
+		retryAfter time.Duration
+	}{
+		{nil, "", 0},
+		{&buildStatus{Since: 1_800_000_000}, "The base template is being built (since 08:00:00 UTC)", buildRetry},
+		{&buildStatus{Since: 1_800_000_000, Failed: reason(errors.New("build: first\nE: no archive in "+state+"."), state)}, "The base template could not be built: E: no archive in ….", 0},
+	} {
+		b.set(state, tt.status)
+		r.at = time.Time{}
+		got := r.get(t.Context())[0]
+		if got.OK != (tt.want == "") || !strings.HasPrefix(got.Message, tt.want) || got.RetryAfter != tt.retryAfter {
+			t.Errorf("got %+v, want %q", got, tt.want)
+		}
+		if err := os.WriteFile(filepath.Join(state, "lock"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		_, found := checkTemplate(state, defaultConfig())
+		if tt.want != "" && !strings.HasPrefix(found.Detail, tt.want) || found.OK || (found.Fix == nil) != (tt.retryAfter > 0) {
+			t.Errorf("doctor: got %+v, want %q", found, tt.want)
+		}
+		if err := os.Remove(filepath.Join(state, "lock")); err != nil {
+			t.Fatal(err)
+		}
+		if _, found := checkTemplate(state, defaultConfig()); found.Detail != "there is none yet" {
+			t.Errorf("doctor without a server: got %+v", found)
+		}
+	}
+}
+
 // A check that fails is logged when it begins to fail and when it is ok again, not at each poll.
 func TestReadinessLogsChanges(t *testing.T) {
 	var text bytes.Buffer
 	var err error
-	r := &readiness{log: slog.New(slog.NewTextHandler(&text, nil)), checks: []readyCheck{{"template", func(context.Context) error { return err }, "Build one."},
-		{"store", func(context.Context) error { return nil }, ""}}}
+	r := &readiness{log: slog.New(slog.NewTextHandler(&text, nil)), checks: []readyCheck{{name: "template", check: func(context.Context) error { return err }, advice: "Build one."},
+		{name: "store", check: func(context.Context) error { return nil }}}}
 	for _, failing := range []bool{false, true, true, true, false, false, true} {
 		if err = nil; failing {
 			err = errors.New("not built yet")

@@ -68,6 +68,7 @@ func (s *Server) Reload(c *Config) error {
 	// Nothing fails from here on.
 	r.models.adopt(models)
 	r.quota.SetLimits(c.limits())
+	s.priced.Store(c.Priced())
 	r.certs.use(certificate)
 	if s.level != nil {
 		s.level.Set(c.Log.Threshold())

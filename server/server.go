@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth/audit"
@@ -36,12 +37,16 @@ type Server struct {
 	detach    func(context.Context) error   // detaches from running responses
 	close     []func(context.Context) error // in order of creation
 
+	spending func(context.Context) ([]project.Spend, error) // in the present month
+	priced   atomic.Bool                                    // any upstream has prices
+
 	reloader reloader
 }
 
 // New creates a server and its parts. If it fails, it closes the parts already created.
 func New(ctx context.Context, o Options) (s *Server, err error) {
 	s = &Server{log: o.Log, level: o.Level, reloader: reloader{started: o.Config, now: o.Config}, metrics: metrics.New(o.Build.Version), config: o.Config.Server}
+	s.priced.Store(o.Config.Priced())
 	nofile.Reserve()
 	defer func() {
 		if err != nil {
@@ -65,11 +70,16 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	if err != nil {
 		return s, err
 	}
-	data := &erasable{db: base.db, containers: containers.service, responses: responses.engine, blobs: blobs}
-	s.later(startErasing(&project.Eraser{Projects: project.New(project.Options{Objects: base.db}), Sources: data.sources(), Audit: base.audit}, base.Log))
+	remover := remover{containers.service, responses.engine, base.cluster}
+	data := &erasable{db: base.db, containers: remover, responses: responsesRemover{remover}, blobs: blobs}
+	s.later(startErasing(base, &project.Eraser{Projects: project.New(project.Options{Objects: base.db}), Sources: data.sources(), Audit: base.audit}))
 	batches := newBatches(base, blobs, responses.webhooks)
-	if s.handler, err = s.newHandler(ctx, base, blobs, containers, responses, batches); err == nil {
-		s.later(startBatches(batches))
+	if s.handler, err = s.newHandler(ctx, base, blobs, containers, responses, batches); err != nil {
+		return s, err
+	}
+	s.later(base.startOnce("batches", batches.Run))
+	if base.cluster != nil {
+		err = base.cluster.serve(ctx, s, remover, o.Config.Cluster.Listen)
 	}
 	return s, err
 }

@@ -39,8 +39,16 @@ func OpenStore(ctx context.Context, state string, opts sqlite.Options) (_ *sqlit
 const lockPatience = 2 * time.Second
 
 // Lock locks the state directory for this process. It creates the directory if it is missing.
-// If a running process holds the lock, Lock returns an error at once.
+// If a running process holds the lock, or the directory is being restored, Lock returns an error at
+// once.
 func Lock(state string) (unlock func() error, err error) {
+	if err := errRestoring(state); err != nil {
+		return nil, err
+	}
+	return lockState(state)
+}
+
+func lockState(state string) (unlock func() error, err error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, fmt.Errorf("create state directory: %w", err)
 	}

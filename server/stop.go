@@ -72,7 +72,13 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	db, err := openDatabase(ctx, state, databaseUse{sqlite.Options{Log: log, Room: space}, config.Store.URL, true})
+	server := ""
+	if config.Cluster.Listen != "" {
+		if server, err = nodeID(state); err != nil {
+			return 0, err
+		}
+	}
+	db, err := openDatabase(ctx, state, databaseUse{Options: sqlite.Options{Log: log, Room: space}, url: config.Store.URL, serve: true, shared: server != ""})
 	if err != nil {
 		return 0, err
 	}
@@ -94,7 +100,7 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	containers, err := container.New(container.Options{Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
+	containers, err := container.New(container.Options{Server: server, Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: func(string) (container.Template, error) { return container.Template{}, errEnding },
 		OpenFile: func(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
 			return nil, nil, errEnding

@@ -74,9 +74,13 @@ func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, er
 }
 
 // Spending returns what a project and its keys have spent in the present month, and all if p
-// is empty, with the limits that the store has; those of the configuration are not known.
-func (s *State) Spending(ctx context.Context, p berth.ProjectID) ([]project.Spend, error) {
-	spent, _, _, err := project.NewQuota(project.QuotaOptions{Objects: s.Store, Usages: s.Store, Keys: s.Store}).Spending(ctx, p)
+// is empty, with the limits that the store and the configuration have. A nil configuration has none.
+func (s *State) Spending(ctx context.Context, p berth.ProjectID, c *Config) ([]project.Spend, error) {
+	opts := project.QuotaOptions{Objects: s.Store, Usages: s.Store, Keys: s.Store}
+	if c != nil {
+		opts.Limits = c.limits()
+	}
+	spent, _, _, err := project.NewQuota(opts).Spending(ctx, p)
 	return spent, err
 }
 

@@ -2,9 +2,11 @@ package server
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
-	"fmt"
 	"log/slog"
+	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -15,6 +17,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/local"
 )
 
@@ -28,10 +31,71 @@ const (
 // needs: the packages, the template and what the next containers write.
 const buildSpace = 4 << 30
 
+// buildRetry is when clients are to ask again for a template that is being built.
+const buildRetry = 30 * time.Second
+
 // A templateBuild builds the base template in the background of a server that has no template.
 type templateBuild struct {
-	began atomic.Pointer[time.Time] // nil while no build runs
-	wait  sync.WaitGroup
+	status atomic.Pointer[buildStatus] // nil before a build, and after one that succeeded
+	wait   sync.WaitGroup
+}
+
+// A buildStatus is the state of a build. It is also in a file of the state directory, for other
+// processes.
+type buildStatus struct {
+	Since  int64  `json:"since"`            // Unix seconds
+	Failed string `json:"failed,omitempty"` // why the build failed; empty while it runs
+}
+
+// String describes the state in a sentence.
+func (s *buildStatus) String() string {
+	if s.Failed != "" {
+		return "The base template could not be built: " + s.Failed + "."
+	}
+	return "The base template is being built (since " + time.Unix(s.Since, 0).UTC().Format("15:04:05 UTC") + "), which takes some minutes."
+}
+
+func buildStatusFile(state string) string { return filepath.Join(state, "template-build.json") }
+
+// set stores the state of a build, or nil. Without the file, other processes do not know the state.
+func (b *templateBuild) set(state string, s *buildStatus) {
+	b.status.Store(s)
+	if s == nil {
+		_ = os.Remove(buildStatusFile(state))
+		return
+	}
+	if text, err := json.Marshal(s); err == nil {
+		_ = os.WriteFile(buildStatusFile(state), text, 0o600)
+	}
+}
+
+// buildStatusOf returns the state of the build of a running server of a state directory, or nil.
+func buildStatusOf(state string) *buildStatus {
+	holder, err := statefile.ReadFile(filepath.Join(state, "lock"))
+	if pid := strings.TrimSpace(string(holder)); err != nil || pid == "" || !runs(pid) {
+		return nil
+	}
+	text, err := statefile.ReadFile(buildStatusFile(state))
+	if err != nil {
+		return nil
+	}
+	s := &buildStatus{}
+	if err := json.Unmarshal(text, s); err != nil || s.Since == 0 {
+		return nil
+	}
+	return s
+}
+
+// reason returns the last line of an error, which is short enough for a message and does not name
+// the state directory.
+func reason(err error, state string) string {
+	const most = 200
+	lines := strings.Split(strings.TrimSpace(strings.ReplaceAll(err.Error(), state, "…")), "\n")
+	text := []rune(strings.TrimRight(lines[len(lines)-1], ". "))
+	if len(text) > most {
+		text = append(text[:most], '…')
+	}
+	return string(text)
 }
 
 // buildable reports whether a server should build the default template: it is the base template,
@@ -57,43 +121,49 @@ func (c *Config) buildable(images *image.Store, state string) bool {
 
 // start builds the base template until ctx ends, and logs the result. next is the command that builds
 // it by hand.
-func (b *templateBuild) start(ctx context.Context, images *image.Store, next string, log *slog.Logger) {
+func (b *templateBuild) start(ctx context.Context, images *image.Store, state, next string, log *slog.Logger) {
 	began := time.Now()
-	b.began.Store(&began)
+	b.set(state, &buildStatus{Since: began.Unix()})
 	b.wait.Go(func() {
-		defer b.began.Store(nil)
 		built, err := images.Build(ctx, image.Base(), nil)
 		took := time.Since(began).Round(time.Second)
 		switch {
 		case err == nil:
+			b.set(state, nil)
 			log.Info("built the base template; containers can start", "digest", built.Digest, "took", took)
 		case ctx.Err() != nil:
+			b.set(state, nil)
 			log.Info("stopped building the base template; the next start begins again")
 		default:
+			b.set(state, &buildStatus{Since: began.Unix(), Failed: reason(err, state)})
 			log.Error("failed to build the base template; containers cannot start", "next", next, "err", err)
 		}
 	})
 }
 
-// unavailable returns the error for a request that needs the template which is being built, or nil if
-// no build runs.
+// unavailable returns the error for a request that needs the template which is being built or could
+// not be built, or nil if there was no build.
 func (b *templateBuild) unavailable() error {
-	began := b.began.Load()
-	if began == nil {
+	s := b.status.Load()
+	switch {
+	case s == nil:
 		return nil
+	case s.Failed != "":
+		return &berth.Error{Code: berth.CodeUnavailable, Message: s.String() + " The operator of this server can build one with berth image build."}
 	}
-	return &berth.Error{Code: berth.CodeUnavailable, Message: fmt.Sprintf("This server is still building the template that containers start from, which takes some minutes (%d s so far). Try again later.", int(time.Since(*began).Seconds()))}
+	return &berth.Error{Code: berth.CodeUnavailable, RetryAfter: buildRetry, Message: s.String() + " Containers start when it is ready; try again later."}
 }
 
 // startBuild starts building the base template if it is missing and can be built. It reports whether
 // it has.
 func (s *Server) startBuild(ctx context.Context, o Options) bool {
 	t := s.templates
+	t.build.set(o.State, nil) // a former server may have left it
 	if !o.Config.buildable(t.images, o.State) {
 		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t.build.start(ctx, t.images, "berth "+strings.Join(inState(o.State, "image", "build"), " "), s.log)
+	t.build.start(ctx, t.images, o.State, "berth "+strings.Join(inState(o.State, "image", "build"), " "), s.log)
 	s.later(func(context.Context) error {
 		cancel()
 		t.build.wait.Wait()

@@ -28,7 +28,7 @@ func TestModelsManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	parts := strings.Split(string(manual), "```yaml\n")
-	if len(parts) != 4 {
+	if len(parts) != 5 {
 		t.Fatalf("docs/models.md has %d examples", len(parts)-1)
 	}
 	var configs []*Config
@@ -47,6 +47,9 @@ func TestModelsManual(t *testing.T) {
 	azure := c.Upstreams["azure"]
 	if price := azure.prices()["gpt-5"]; price.Input.String() != "1.25" || price.CachedInput.String() != "0.125" || price.CacheWrite != nil || c.Currency != "usd" {
 		t.Errorf("got price %+v", price)
+	}
+	if c := configs[3]; !c.Priced() || len(c.Warnings()) > 0 || c.Limits[defaultLimits].CostPerMonth == nil {
+		t.Errorf("got %+v, %v", c, c.Warnings())
 	}
 	if c := configs[2]; len(c.Models) != 2 || c.Models[0].Match != "text-embedding-*" || c.Models[0].own().provider() != providerOpenAI || c.Models[1].own().BaseURL == "" {
 		t.Errorf("got %+v", c.Models)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
@@ -28,18 +27,6 @@ func openVectorStores(b *base, data *blobs) {
 		opts.Embedder = data.embedder
 	}
 	data.vectors = vectorstore.New(opts)
-}
-
-// startVectorStores reads the files that are added to vector stores.
-func (s *Server) startVectorStores(data *blobs) {
-	ctx, cancel := context.WithCancel(context.Background())
-	var worker sync.WaitGroup
-	worker.Go(func() { data.vectors.Run(ctx) })
-	s.later(func(context.Context) error {
-		cancel()
-		worker.Wait()
-		return nil
-	})
 }
 
 // An embedder embeds texts with a model of the engine's.

@@ -17,8 +17,6 @@ import (
 	"sync"
 	"time"
 
-	cloud "gocloud.dev/blob"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/blob"
@@ -30,9 +28,9 @@ const maxVersions = 1000
 
 // Options are a Service's parts. Those without a default are required.
 type Options struct {
-	Objects store.Objects
-	Bucket  *cloud.Bucket // contains skills only
-	Seal    cipher.AEAD   // encrypts the keys of versions; from seal.New
+	Objects  store.Objects
+	Contents blob.Storage // contains skills only
+	Seal     cipher.AEAD  // encrypts the keys of versions; from seal.New
 
 	// Quota returns an error for the client if storing more bytes would exceed the
 	// project's limit. Nil means no limit.
@@ -59,7 +57,7 @@ func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &Service{opts: opts, contents: blob.NewBucket(opts.Bucket, "skill", opts.Log)}
+	s := &Service{opts: opts, contents: blob.NewBucket(opts.Contents, "skill", opts.Log)}
 	s.blobs = blob.NewCollection(blob.Options{Noun: "skill", Records: records{opts.Objects}, Remove: s.contents.Remove, Audit: opts.Audit})
 	return s
 }

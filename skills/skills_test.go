@@ -16,10 +16,8 @@ import (
 	"testing"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
@@ -32,7 +30,7 @@ type house struct {
 	*skills.Service
 	t       *testing.T
 	objects brittle
-	bucket  *blob.Bucket
+	bucket  *blobtest.Storage
 	now     time.Time
 }
 
@@ -62,13 +60,12 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	check(t, err)
-	bucket := memblob.OpenBucket(nil)
+	bucket := blobtest.New(t)
 	t.Cleanup(func() {
-		bucket.Close()
 		db.Close()
 	})
 	h := &house{t: t, objects: brittle{db, new(bool), new(bool)}, bucket: bucket, now: time.Now()}
-	h.Service = skills.New(skills.Options{Objects: h.objects, Bucket: bucket, Seal: seal.New([32]byte{1}), Now: func() time.Time { return h.now }})
+	h.Service = skills.New(skills.Options{Objects: h.objects, Contents: bucket, Seal: seal.New([32]byte{1}), Now: func() time.Time { return h.now }})
 	return h
 }
 
@@ -110,20 +107,15 @@ func never() (bool, error)  { return false, nil }
 func always() (bool, error) { return true, nil }
 
 // contents returns the number of stored contents.
-func (h *house) contents() (n int) {
+func (h *house) contents() int {
 	h.t.Helper()
-	for it := h.bucket.List(nil); ; n++ {
-		o, err := it.Next(h.t.Context())
-		if errors.Is(err, io.EOF) {
-			return n
-		}
-		check(h.t, err)
-		raw, err := h.bucket.ReadAll(h.t.Context(), o.Key)
-		check(h.t, err)
-		if bytes.Contains(raw, []byte("SKILL.md")) {
-			h.t.Errorf("content %s is not sealed", o.Key)
+	keys := h.bucket.Keys()
+	for _, key := range keys {
+		if bytes.Contains(h.bucket.Get(key), []byte("SKILL.md")) {
+			h.t.Errorf("content %s is not sealed", key)
 		}
 	}
+	return len(keys)
 }
 
 // A version that is not saved changes nothing, wherever its creation is interrupted, and its

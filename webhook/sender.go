@@ -38,27 +38,33 @@ type address struct {
 }
 
 func newSender() sender {
-	ctx, stop := context.WithCancel(context.Background())
-	return sender{ctx: ctx, stop: stop, free: make(chan struct{}, 1), busy: map[store.ObjectRef]bool{}, to: map[address]int{}}
+	return sender{free: make(chan struct{}, 1), busy: map[store.ObjectRef]bool{}, to: map[address]int{}}
 }
 
-// Start starts the deliveries, including those that a former process left pending.
-func (s *Service) Start() { s.sender.wg.Go(s.send) }
-
-// Close cancels the attempts in progress. They are repeated after the next Start.
-func (s *Service) Close() error {
-	s.sender.stop()
-	s.sender.wg.Wait()
-	return nil
+// Run makes the deliveries until ctx ends, including those that a former process left pending. It
+// then cancels the attempts in progress, which the next Run repeats. It must not run twice at
+// a time.
+func (s *Service) Run(ctx context.Context) {
+	s.sender.ctx, s.sender.stop = context.WithCancel(ctx)
+	defer s.sender.wg.Wait()
+	defer s.sender.stop()
+	s.send()
 }
 
 func (s *Service) send() {
 	tick := time.NewTicker(pollEvery)
 	defer tick.Stop()
+	failing := false // logged once, not at each poll of a database that is away
 	for {
-		if err := s.startDue(); err != nil && s.sender.ctx.Err() == nil {
-			s.log.Error("failed to list due webhook deliveries", "err", err)
+		err := s.startDue()
+		switch {
+		case s.sender.ctx.Err() != nil:
+		case err != nil && !failing:
+			s.log.Error("failed to list due webhook deliveries; retrying", "err", err)
+		case err == nil && failing:
+			s.log.Info("webhook deliveries continue")
 		}
+		failing = err != nil
 		select {
 		case <-tick.C:
 		case <-s.sender.free:

@@ -1,6 +1,7 @@
 package webhook
 
 import (
+	"context"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
@@ -37,6 +38,7 @@ type house struct {
 	mu       sync.Mutex
 	received []message
 	answer   func(n int, w http.ResponseWriter, r *http.Request) // to the n-th request; nil answers 200
+	stop     func()                                              // ends Run
 	came     chan struct{}                                       // gets a value for each request
 }
 
@@ -52,14 +54,25 @@ func newHouse(t *testing.T) *house {
 		t.Fatal(err)
 	}
 	h := &house{t: t, db: db, came: make(chan struct{}, 1000)}
-	h.svc = New(db, slog.New(slog.NewTextHandler(t.Output(), nil)))
+	h.svc, h.stop = New(db, slog.New(slog.NewTextHandler(t.Output(), nil))), func() {}
 	h.srv = httptest.NewServer(http.HandlerFunc(h.serve))
 	t.Cleanup(func() {
-		h.svc.Close()
+		h.stop()
 		h.srv.Close()
 		db.Close()
 	})
 	return h
+}
+
+// start makes deliveries until stop.
+func (h *house) start() {
+	ctx, cancel := context.WithCancel(context.Background())
+	var run sync.WaitGroup
+	run.Go(func() { h.svc.Run(ctx) })
+	h.stop = func() {
+		cancel()
+		run.Wait()
+	}
 }
 
 func (h *house) serve(w http.ResponseWriter, r *http.Request) {
@@ -143,7 +156,7 @@ func (h *house) log(id berth.WebhookID, ok func([]*Delivery) bool) []*Delivery {
 func TestDelivery(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine, berth.EventCompleted, berth.EventFailed)
-	h.svc.Start()
+	h.start()
 	id := h.end(mine, berth.StatusCompleted)
 	m := h.wait(1)[0]
 	client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(e.SigningSecret))
@@ -192,7 +205,7 @@ func TestBatchDelivery(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
 	other := h.create(mine, berth.EventCompleted)
-	h.svc.Start()
+	h.start()
 	client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(e.SigningSecret))
 	for n, status := range []berth.BatchStatus{berth.BatchCompleted, berth.BatchFailed, berth.BatchExpired, berth.BatchCancelled} {
 		b := &berth.Batch{ID: berth.BatchID(berth.NewID(berth.PrefixBatch)), Status: status}
@@ -248,7 +261,7 @@ func TestRetry(t *testing.T) {
 		}
 	}
 	h.end(mine, berth.StatusCompleted)
-	h.svc.Start()
+	h.start()
 	for n := 1; n <= 3; n++ {
 		h.wait(1)
 		list := h.log(e.ID, func(l []*Delivery) bool { return len(l[0].Attempts) == n })
@@ -298,18 +311,16 @@ func TestRestart(t *testing.T) {
 			}
 		}
 	}
-	h.svc.Start()
+	h.start()
 	h.end(mine, berth.StatusCompleted)
 	h.wait(1)
-	if err := h.svc.Close(); err != nil {
-		t.Fatal(err)
-	}
+	h.stop()
 	close(hang)
 	if l := h.log(e.ID, func(l []*Delivery) bool { return true }); l[0].Status != Pending || len(l[0].Attempts) != 0 {
 		t.Errorf("after the end of the first process: %+v", l[0])
 	}
 	h.svc = New(h.db, h.svc.log)
-	h.svc.Start()
+	h.start()
 	h.log(e.ID, func(l []*Delivery) bool { return l[0].Status == Delivered })
 }
 
@@ -341,14 +352,14 @@ func TestSlowEndpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	h.end(theirs, berth.StatusCompleted)
-	h.svc.Start()
+	h.start()
 	h.wait(1)
 	mu.Lock()
 	if most > atOnce {
 		t.Errorf("got %d requests at once, want at most %d", most, atOnce)
 	}
 	mu.Unlock()
-	h.svc.sender.stop()
+	h.stop()
 	close(hang)
 	if l, _, err := h.svc.Log(t.Context(), mine, slow.ID, store.Page{Limit: 1000}); err != nil || len(l) != window+50 {
 		t.Errorf("got %d deliveries, %v", len(l), err)
@@ -386,13 +397,13 @@ func TestBackoff(t *testing.T) {
 func TestDeliveriesAreDeleted(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
-	h.svc.Start()
+	h.start()
 	h.end(mine, berth.StatusCompleted)
 	list := h.log(e.ID, func(l []*Delivery) bool { return l[0].Status == Delivered })
 	h.hurry(e.ID, list[0].ID)
 	h.log(e.ID, func(l []*Delivery) bool { return len(l) == 0 })
 
-	h.svc.Close()
+	h.stop()
 	h.end(mine, berth.StatusCompleted)
 	if err := h.svc.Delete(t.Context(), mine, e.ID); err != nil {
 		t.Fatal(err)

@@ -181,6 +181,16 @@ func (noContainers) Provide(context.Context, berth.Caller, berth.ShellToolEnviro
 	return "", errors.ErrUnsupported
 }
 
+func (noContainers) Reserve(context.Context, berth.Caller, berth.ContainerID) error {
+	return errors.ErrUnsupported
+}
+
+func (noContainers) Begin(context.Context, berth.ProjectID, berth.ContainerID) error {
+	return errors.ErrUnsupported
+}
+
+func (noContainers) Release(berth.ProjectID, berth.ContainerID) {}
+
 func (noContainers) Template(context.Context, berth.ProjectID, berth.ContainerID) (string, error) {
 	return "", errors.ErrUnsupported
 }

@@ -49,6 +49,9 @@ func (x *Exchange) ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, bodyError(err)
 	}
+	if x.server.Peers != nil {
+		x.sent = body
+	}
 	if size < 0 && x.room != nil { // reserve could not count it
 		if err := x.room(r.Context(), int64(len(body))); err != nil {
 			return nil, err

@@ -25,11 +25,13 @@ type Exchange struct {
 	requestID string
 	clientID  string       // the client's id of the request; see clientRequestID
 	caller    berth.Caller // zero until identified
-	known     bool         // the caller is that of Server.As
+	known     bool         // the caller is that of Server.As, or of a forwarded request
+	forwarded bool         // by another server
 	status    int          // 0 until the header is written
 
 	bodies, decoding *ration.Account // memory of the body and of the values decoded from it
 	body             []byte          // the body, if it has been read but not decoded
+	sent             []byte          // the decoded body, if it was read and the request may be forwarded
 
 	room func(ctx context.Context, bytes int64) error // reserves more of the project's storage
 

@@ -120,7 +120,7 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 		return errKeyReused
 	}
 	c.Response = name.Response
-	failure := h(x, r, c)
+	failure := x.server.run(x, r, c, h)
 	if failure == nil || x.status != 0 || r.Context().Err() != nil {
 		return failure // it was answered, or the client is gone
 	}
@@ -156,7 +156,7 @@ func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, 
 		buffer.pass()
 		x.ResponseWriter = buffer.ResponseWriter
 	}()
-	if err := h(x, r, c); err != nil {
+	if err := x.server.run(x, r, c, h); err != nil {
 		return err
 	}
 	if buffer.status/100 == 2 && !buffer.through && print.finish() == nil {

@@ -34,6 +34,7 @@ type Options struct {
 	Log      *slog.Logger
 	Memory   Memory
 	Limits   Limits
+	Peers    Peers    // nil without a cluster
 	Origins  []string // of web pages that may use the API, or "*"; see CORS
 
 	// Secret is the prefix of paths that contain a secret. Of such a path, the log shows
@@ -106,6 +107,7 @@ func (s *Server) As(c berth.Caller, w http.ResponseWriter, r *http.Request, next
 func (s *Server) start(w http.ResponseWriter, r *http.Request) *Exchange {
 	x := &Exchange{ResponseWriter: w, server: s, start: time.Now(), requestID: berth.NewID(berth.PrefixRequest),
 		clientID: r.Header.Get(clientRequestID)}
+	x.arrive(r)
 	w.Header().Set("x-request-id", x.requestID)
 	w.Header().Set("openai-version", "2020-10-01")
 	return x
@@ -190,6 +192,9 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	if err := s.check(x, r, rt); err != nil {
 		return err
 	}
+	if done, err := s.forwardPath(x, r); done || err != nil {
+		return err
+	}
 	project := x.caller.Project
 	held := s.Memory.Readers.Open(string(project))
 	defer held.Close()
@@ -205,7 +210,7 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	if rt.Method == http.MethodPost && r.Header.Get(idempotencyKey) != "" {
 		return s.once.handle(x, r, x.caller, rt)
 	}
-	return rt.Handle(x, r, x.caller)
+	return s.run(x, r, x.caller, rt.Handle)
 }
 
 // check identifies the caller of a request, sets it, and checks what does not depend on

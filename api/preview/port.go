@@ -102,7 +102,7 @@ func (d *Door) show(x *exchange.Exchange, r *http.Request, p berth.ProjectID, t 
 	conns.Known(r.Context())
 	dial, release, err := d.Containers.Access().Port(r.Context(), p, t.Container, t.Port)
 	if err != nil {
-		return err
+		return x.Elsewhere(r, err)
 	}
 	defer release()
 	t.Dial = dial

@@ -2,7 +2,9 @@
 // serial lines in a virtual machine that it has booted; package guest/server defines what it serves.
 // If the socket cannot be reached from outside, "berth-guest dial SOCKET", started in the sandbox,
 // carries a connection over its standard streams. "berth-guest route" tests whether a sandbox can have
-// a route for addresses, and "berth-guest filtered" whether its system calls are filtered.
+// a route for addresses, "berth-guest filtered" whether its system calls are filtered, and
+// "berth-guest unreachable TIME ADDRESS…" whether it is cut off from them. "berth-guest usage" prints
+// the container's resource use.
 package main
 
 import (
@@ -31,6 +33,10 @@ func main() {
 	if boot.Called() {
 		boot.Main()
 	}
+	if os.Getenv(filterEnv) != "" {
+		fmt.Fprintln(os.Stderr, "berth-guest:", filter())
+		os.Exit(1)
+	}
 	work := run
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "dial":
@@ -42,6 +48,10 @@ func main() {
 		}
 	case len(os.Args) == 2 && os.Args[1] == "filtered":
 		work = filtered
+	case len(os.Args) > 3 && os.Args[1] == "unreachable":
+		work = func() error { return unreachable(os.Args[2], os.Args[3:]) }
+	case len(os.Args) == 2 && os.Args[1] == "usage":
+		work = func() error { return writeUsage(os.Stdout, cgroupDir) }
 	}
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-guest:", err)

@@ -12,21 +12,59 @@ func newBackup() *cobra.Command {
 	var state string
 	cmd := &cobra.Command{
 		Use:   "backup DIRECTORY",
-		Short: "Back up the state directory, also of a running server",
-		Long: `Copy the state into a new directory, from which berth serve --state can start. The
-server may run: the copy includes everything that it acknowledged before the backup
-started.
+		Short: "Back up the state, also of a running server",
+		Long: `Copy the state into a new directory, which berth restore restores. The server may run: the
+copy includes everything that it acknowledged before the backup started. The database and
+the files may be on this machine, in PostgreSQL and in a bucket: the copy has them all, in
+one form, with checksums. DIRECTORY exists only when the copy is complete.
 The copy excludes templates (STATE/images) and the sandboxes of running containers; see
 docs/backup.md. A mounted volume is frozen while it is copied.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			if err := server.Backup(cmd.Context(), state, args[0]); err != nil {
+			m, err := server.Backup(cmd.Context(), state, args[0], thisBuild().Version)
+			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%s\n", args[0])
-			return nil
+			if m.Gone > 0 {
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d files were deleted during the backup; it shows them as deleted\n", m.Gone)
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", args[0])
+			return err
 		},
 	}
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
+	return cmd
+}
+
+func newRestore() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "restore BACKUP",
+		Short: "Restore a backup to an empty state directory, database and bucket",
+		Long: `Restore a backup to the state directory, and, if the configuration names them (store,
+blobs), to a PostgreSQL database and a bucket, whatever the original server used. All of
+them must be empty; nothing is ever replaced. Each file is verified by its checksum.
+
+If it is interrupted, run it again. No server starts in the directory before it is complete.`,
+		Example: "  berth restore /backup/2026-11-22 --config berth.yaml",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := loadConfig(cmd)
+			if err != nil {
+				return err
+			}
+			m, err := server.Restore(cmd.Context(), args[0], c.State, c.Store.URL, c.Blobs)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored the backup of %s: %d files, %d bytes\n", m.CreatedAt.Format("2006-01-02 15:04:05 MST"), m.Files, m.Bytes)
+			return err
+		},
+	}
+	configFlag(cmd)
+	for _, s := range server.Settings {
+		if s.Flag == "state" || s.Flag == "store" {
+			cmd.Flags().String(s.Flag, s.Default(), s.Usage)
+		}
+	}
 	return cmd
 }

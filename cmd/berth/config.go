@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
+	"slices"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
@@ -32,12 +33,12 @@ Report all errors, and warn about what is allowed but probably not meant.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadConfig(cmd, args...)
 			if err == nil {
-				err = c.Verify()
+				err = errors.Join(c.Verify(), c.VerifyBlobs())
 			}
 			if err != nil {
 				return err
 			}
-			for _, w := range c.Warnings() {
+			for _, w := range slices.Concat(c.Warnings(), c.StateWarnings()) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			valid := "the configuration is valid"

@@ -58,10 +58,13 @@ func containerStatus(c *berth.Container) string {
 }
 
 func newRm() *cobra.Command {
-	cmd := &cobra.Command{Use: "rm CONTAINER...", Short: "Delete containers with their files"}
+	cmd := &cobra.Command{Use: "rm CONTAINER...", Short: "Delete containers with their files",
+		Long: `Delete containers with their files. --all deletes all running containers of the project: the
+command asks first, and without a terminal it needs --yes.`}
 	connect := clientFlags(cmd)
 	all := cmd.Flags().Bool("all", false, "delete all running containers of the project")
 	force := cmd.Flags().BoolP("force", "f", false, "succeed if a container does not exist")
+	yes := yesFlag(cmd)
 	cmd.Args = func(cmd *cobra.Command, args []string) error {
 		if *all && len(args) > 0 {
 			return errors.New("--all takes no containers")
@@ -81,6 +84,11 @@ func newRm() *cobra.Command {
 			}
 			for _, one := range running {
 				refs = append(refs, string(one.ID))
+			}
+			if len(refs) > 0 && !*yes {
+				if err := confirm(fmt.Sprintf("Delete %s with their files: %s?", counted(len(refs), "container"), someOf(refs)), "yes"); err != nil {
+					return err
+				}
 			}
 		}
 		return each(refs, func(ref string) error {

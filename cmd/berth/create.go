@@ -67,7 +67,7 @@ func (o *createOptions) create(cmd *cobra.Command, c *client) (*berth.Container,
 	}
 	if o.idle != 0 {
 		if o.idle < time.Minute || o.idle%time.Minute != 0 {
-			return nil, fmt.Errorf("--idle %s: must be whole minutes, such as 20m", o.idle)
+			return nil, badUsage("--idle %s: must be whole minutes, such as 20m", o.idle)
 		}
 		body["expires_after"] = berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(o.idle.Minutes())}
 	}
@@ -78,6 +78,9 @@ func (o *createOptions) create(cmd *cobra.Command, c *client) (*berth.Container,
 	}
 	for _, v := range o.volumes {
 		name, readOnly := strings.CutSuffix(v, ":ro")
+		if strings.ContainsAny(name, ":/") || name == "" {
+			return nil, badUsage("--volume %s: must be NAME or NAME:ro, such as --volume data; the volume is mounted at %s/NAME", v, berth.VolumeDir)
+		}
 		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name, Path: berth.VolumeDir + "/" + name, ReadOnly: readOnly})
 	}
 	if o.source.SnapshotID != "" {

@@ -100,7 +100,7 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 	for _, kv := range o.env {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok {
-			return fmt.Errorf("--env %s: must be NAME=value", kv)
+			return badUsage("--env %s: must be NAME=value", kv)
 		}
 		req.Env[k] = v
 	}

@@ -29,11 +29,12 @@ var (
 // short id has the last digits: the first ones are the time.
 const idDigits, shortDigits = 48, 8
 
-// shortID shortens an id for a table: cntr_ and the last digits.
+// shortID shortens an id for a table: cntr_ and the last digits. It returns other ids, such as
+// those of projects that users choose, unchanged.
 func shortID(id string) string {
 	cut := strings.LastIndexAny(id, "_-") + 1
-	if len(id)-cut <= shortDigits {
-		return id
+	if len(id)-cut != idDigits {
+		return id // chosen by a user
 	}
 	return id[:cut] + id[len(id)-shortDigits:]
 }
@@ -78,7 +79,7 @@ func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error
 			return ref, nil
 		case o.name() == ref:
 			named = append(named, o)
-		case digits != "" && (strings.HasPrefix(rest, digits) || strings.HasSuffix(rest, digits)):
+		case matches(rest, digits):
 			partly = append(partly, o)
 		}
 	}
@@ -108,15 +109,21 @@ func alive(objects []*object) []*object {
 }
 
 func (k kind) ambiguous(ref string, found []*object) error {
-	const most = 5
-	var ids []string
-	for _, o := range found[:min(len(found), most)] {
-		ids = append(ids, o.ID)
+	ids := make([]string, len(found))
+	for i, o := range found {
+		ids[i] = o.ID
 	}
-	if len(found) > most {
-		ids = append(ids, "…")
-	}
-	return fmt.Errorf("%d %ss match %q; use the id of one: %s", len(found), k.what, ref, strings.Join(ids, ", "))
+	return ambiguous(k.what, ref, ids)
+}
+
+// ambiguous is the error for a reference that selects several objects.
+func ambiguous(what, ref string, ids []string) error {
+	return fmt.Errorf("%d %ss match %q; use the id of one: %s", len(ids), what, ref, someOf(ids))
+}
+
+// matches reports whether digits are the start or the end of an id without its prefix.
+func matches(id, digits string) bool {
+	return digits != "" && (strings.HasPrefix(id, digits) || strings.HasSuffix(id, digits))
 }
 
 // complete returns a completion of ids and names for the first n arguments; n < 0 means all.

@@ -23,14 +23,24 @@ import (
 func newImage() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Create, list and remove templates"}
 	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
+	isNew := func() bool {
+		_, err := os.Stat(*state)
+		return errors.Is(err, fs.ErrNotExist)
+	}
+	existing := func() (*image.Store, error) {
+		if isNew() {
+			return nil, noState(*state)
+		}
+		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
+	}
 	open := func() (*image.Store, error) {
-		if _, err := os.Stat(*state); cmd.Flags().Changed("state") && errors.Is(err, fs.ErrNotExist) {
+		if isNew() && cmd.PersistentFlags().Changed("state") {
 			fmt.Fprintf(cmd.ErrOrStderr(), "creating a new state directory at %s\n", *state)
 		}
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
-	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(open), newImageLoad(open), newImageLs(open), newImageInspect(open),
-		newImageRm(open, state), newImagePrune(open, state), newImageKernel(state))
+	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(existing), newImageLoad(open), newImageLs(existing), newImageInspect(existing),
+		newImageRm(existing, state), newImagePrune(existing, state), newImageKernel(state))
 	return cmd
 }
 
@@ -54,14 +64,15 @@ JDK and others. A recipe (--file) is a YAML file:
   files: [{path: /etc/motd, mode: 0644, content: "hello"}]
   run: ["date > /etc/built"]      # as root in the template, last
 
-A recipe runs commands as root on the building machine.`,
+A recipe runs commands as root on the building machine. An ordinary user needs
+subordinate ids (/etc/subuid); commands then run as root of a user namespace.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			as, rest, err := buildArgs(cmd, args)
 			if err != nil {
 				return err
 			}
 			if len(rest) > 0 && dockerfile == "" {
-				return errors.New("arguments after -- require --dockerfile")
+				return badUsage("arguments after -- require --dockerfile")
 			}
 			images, err := open()
 			if err != nil {
@@ -113,7 +124,7 @@ func buildArgs(cmd *cobra.Command, args []string) (as string, rest []string, err
 		args, rest = args[:i], args[i:]
 	}
 	if len(args) > 1 {
-		return "", nil, fmt.Errorf("expected at most one name, got %q", args)
+		return "", nil, badUsage("expected at most one name, got %q", args)
 	}
 	return strings.Join(args, ""), rest, nil
 }

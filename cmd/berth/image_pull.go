@@ -37,7 +37,7 @@ see docs/templates.md.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) (err error) {
 			if stdin != (opts.Username != "") {
-				return errors.New("--username and --password-stdin must be used together")
+				return badUsage("--username and --password-stdin must be used together")
 			}
 			if stdin {
 				if opts.Password, err = readPassword(cmd.InOrStdin()); err != nil {

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,14 +35,19 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 /v1/organization, which create and remove keys and projects.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			owner, err := project.ParseID("--project", of)
-			if err != nil {
-				return err
-			}
-			if admin {
-				owner = berth.AdminProject
+			if open.isNew() {
+				if _, err := project.ParseID("--project", of); err != nil {
+					return usageError{err}
+				}
 			}
 			return open.withNew(cmd.Context(), func(state *server.State) error {
+				owner, err := findProject(cmd.Context(), state, of)
+				if admin {
+					owner, err = berth.AdminProject, nil
+				}
+				if err != nil {
+					return err
+				}
 				_, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires, berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost())})
 				if err != nil {
 					return err
@@ -83,7 +87,11 @@ of the key's project apply as well. A running server applies the change to the n
 			if m := cost(); *m >= 0 {
 				limits.CostPerMonth = (*berth.Amount)(m)
 			}
-			return state.Projects.LimitKey(cmd.Context(), berth.KeyID(strings.TrimSpace(args[0])), limits)
+			ids, err := findKeys(cmd.Context(), state, args)
+			if err != nil {
+				return err
+			}
+			return state.Projects.LimitKey(cmd.Context(), ids[0], limits)
 		})
 	}
 	return cmd
@@ -106,25 +114,34 @@ func newKeyLs(open opener) *cobra.Command {
 				}
 			}
 			heading := "ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES"
+			now := time.Now()
 			limited := slices.ContainsFunc(keys, func(k *berth.Key) bool { return k.Limits.CostPerMonth != nil })
 			if limited {
-				heading += "\tLIMITS"
+				heading += "\tPER MONTH"
 			}
 			return printList(cmd.OutOrStdout(), l, rows, func(k keyRow) string { return string(k.ID) },
 				heading, func(k keyRow) string {
 					expires := "never"
 					if k.ExpiresAt != nil {
-						expires = utc(*k.ExpiresAt)
+						expires = l.until(now, *k.ExpiresAt)
 					}
-					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", k.ID, k.Project, k.Name, k.Tail, utc(k.CreatedAt), expires)
+					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", l.id(string(k.ID)), l.cut(l.id(string(k.Project)), 16), l.cut(inLine(k.Name), 12), k.Tail, l.since(now, k.CreatedAt), expires)
 					if limited {
-						line += "\t" + inWords(berth.Limits{CostPerMonth: k.Limits.CostPerMonth})
+						line += "\t" + amount(k.Limits.CostPerMonth)
 					}
 					return line
 				})
 		})
 	}
 	return cmd
+}
+
+// amount returns an amount of money as tables show it.
+func amount(a *berth.Amount) string {
+	if a == nil {
+		return "-"
+	}
+	return a.String()
 }
 
 // A keyRow is a key as berth key ls prints it. Times are Unix seconds.
@@ -143,7 +160,7 @@ func newKeyRm(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "rm KEY...",
 		Short: "Remove keys by id",
-		Long: `Remove keys by id. The server refuses them from the next request on.
+		Long: `Remove keys by id or a part of one. The server refuses them from the next request on.
 
 Removing the last key requires --last. A running server then refuses every request
 until a key is created. A server started without a key serves every user of this
@@ -151,9 +168,9 @@ machine, and listens on loopback addresses only.`,
 		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			return open.with(cmd.Context(), func(state *server.State) error {
-				ids := make([]berth.KeyID, len(args))
-				for i, arg := range args {
-					ids[i] = berth.KeyID(strings.TrimSpace(arg))
+				ids, err := findKeys(cmd.Context(), state, args)
+				if err != nil {
+					return err
 				}
 				left, err := state.Projects.RevokeKeys(cmd.Context(), ids, last)
 				if errors.Is(err, project.ErrLastKey) {

@@ -75,11 +75,14 @@ func (l *listing) id(id string) string {
 const modelWidth = 28
 
 // clip returns the name of a model as the table shows it.
-func (l *listing) clip(name string) string {
-	if r := []rune(name); !l.full && len(r) > modelWidth {
-		return string(r[:modelWidth-1]) + "…"
+func (l *listing) clip(name string) string { return l.cut(name, modelWidth) }
+
+// cut returns a text as the table shows it, in at most width characters.
+func (l *listing) cut(text string, width int) string {
+	if r := []rune(text); !l.full && len(r) > width {
+		return string(r[:width-1]) + "…"
 	}
-	return name
+	return text
 }
 
 // since returns the age of an object as the table shows it.

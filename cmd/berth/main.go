@@ -90,11 +90,11 @@ Environment:
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newSession(), newFile(), newModels(), newLogin(), newContext()}},
+		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newConversation(), newSession(), newFile(), newModels(), newLogin(), newContext()}},
 		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(), newCp(), newPort(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
 		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(), newKey(), newProject(), newUsage(), newWebhook(),
-			newAudit(), newBackup(), newDB(), newVersion()}},
+			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newVersion()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})
 		for _, cmd := range g.commands {
@@ -102,6 +102,9 @@ Environment:
 			root.AddCommand(cmd)
 		}
 	}
+	root.InitDefaultHelpCmd()
+	strictHelp(root)
+	root.InitDefaultCompletionCmd()
 	strict(root)
 	return root
 }

@@ -28,9 +28,10 @@ type progress struct {
 	fold    int  // lines of a command's output to show; 0 means all
 	lines   int  // of the current command's output
 
-	response  berth.ResponseID // as far as known
-	container berth.ContainerID
-	request   http.Header // of the answer, which has the id of the request
+	response  berth.ResponseID  // as far as known
+	provided  berth.ContainerID // the container, which exists from its first call on
+	container berth.ContainerID // the container that a call has used
+	request   http.Header       // of the answer, which has the id of the request
 }
 
 // foldedLines is the default number of lines of a command's output to show.
@@ -64,7 +65,10 @@ func (p *progress) end() {
 func (p *progress) show(ev *berth.Event) {
 	if r := ev.Response; r != nil {
 		p.response = r.ID
-		p.container, _ = containerOf(r)
+		p.provided, _ = containerOf(r)
+	}
+	if ev.Item != nil && ev.Item.Type() == berth.ItemShellCall {
+		p.container = p.provided
 	}
 	if p.quiet {
 		return

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -39,7 +43,7 @@ func newProjectCreate(open opener) *cobra.Command {
 			}
 			p, err := project.ParseID("--id", id)
 			if err != nil {
-				return err
+				return usageError{err}
 			}
 			return open.withNew(cmd.Context(), func(state *server.State) error {
 				if _, err := state.Projects.Create(cmd.Context(), p, name); errors.Is(err, store.ErrExists) {
@@ -66,6 +70,7 @@ func newProjectLs(open opener) *cobra.Command {
 			if err != nil {
 				return err
 			}
+			now := time.Now()
 			var rows []projectRow
 			for _, p := range projects {
 				stored, err := state.StoredBytes(cmd.Context(), p.ID)
@@ -75,16 +80,84 @@ func newProjectLs(open opener) *cobra.Command {
 				rows = append(rows, projectRow{p.Project, p.Keys, stored})
 			}
 			return printList(cmd.OutOrStdout(), l, rows, func(p projectRow) string { return string(p.ID) },
-				"ID\tNAME\tSTATUS\tKEYS\tCREATED\tSTORED BYTES\tLIMITS", func(p projectRow) string {
-					created := "-"
+				"ID\tNAME\tSTATUS\tKEYS\tCREATED\tSTORED\tLIMITS", func(p projectRow) string {
+					created, stored := "-", size(p.StoredBytes)
 					if p.CreatedAt != 0 {
-						created = utc(p.CreatedAt)
+						created = l.since(now, p.CreatedAt)
 					}
-					return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%d\t%s", p.ID, p.Name, p.Status, p.Keys, created, p.StoredBytes, inWords(p.Limits))
+					if l.full {
+						stored = strconv.FormatInt(p.StoredBytes, 10)
+					}
+					return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", l.id(string(p.ID)), l.cut(inLine(p.Name), 12), p.Status, p.Keys, created, stored, l.cut(inWords(p.Limits), 20))
 				})
 		})
 	}
 	return cmd
+}
+
+// findProject returns the project that ref selects: an id, the start or the end of one, or a name.
+// It returns an unknown id unchanged, because a project can exist without a record.
+func findProject(ctx context.Context, state *server.State, ref string) (berth.ProjectID, error) {
+	all, err := state.Projects.ListAll(ctx)
+	if err != nil {
+		return "", err
+	}
+	digits := strings.TrimPrefix(ref, berth.PrefixProject)
+	var named, partly []string
+	for _, p := range all {
+		switch {
+		case string(p.ID) == ref:
+			return p.ID, nil
+		case p.Name != "" && p.Name == ref:
+			named = append(named, string(p.ID))
+		case len(p.ID) == len(berth.PrefixProject)+idDigits && matches(strings.TrimPrefix(string(p.ID), berth.PrefixProject), digits):
+			partly = append(partly, string(p.ID))
+		}
+	}
+	for _, found := range [][]string{named, partly} {
+		switch len(found) {
+		case 0:
+			continue
+		case 1:
+			return berth.ProjectID(found[0]), nil
+		}
+		return "", ambiguous("project", ref, found)
+	}
+	if project.ValidID(ref) {
+		return berth.ProjectID(ref), nil
+	}
+	return "", fmt.Errorf("project %q %w: no id starts or ends with it, and no project has that name", ref, errNotFound)
+}
+
+// findKeys returns the keys that refs select: ids, or the starts or ends of ids.
+func findKeys(ctx context.Context, state *server.State, refs []string) ([]berth.KeyID, error) {
+	all, err := state.Projects.ListKeys(ctx)
+	if err != nil {
+		return nil, err
+	}
+	ids := make([]berth.KeyID, len(refs))
+	for i, ref := range refs {
+		ref = strings.TrimSpace(ref)
+		var found []string
+		for _, k := range all {
+			if string(k.ID) == ref {
+				found = []string{ref}
+				break
+			}
+			if matches(strings.TrimPrefix(string(k.ID), berth.PrefixKey), strings.TrimPrefix(ref, berth.PrefixKey)) {
+				found = append(found, string(k.ID))
+			}
+		}
+		switch len(found) {
+		case 0:
+			ids[i] = berth.KeyID(ref) // which does not exist
+		case 1:
+			ids[i] = berth.KeyID(found[0])
+		default:
+			return nil, ambiguous("key", ref, found)
+		}
+	}
+	return ids, nil
 }
 
 // A projectRow is a project as berth project ls prints it.
@@ -100,19 +173,20 @@ func newProjectLimit(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "limit PROJECT",
 		Short: "Set the limits of a project",
-		Long: `Set limits of a project, which override those of the configuration. "none" means no
-limit. Other limits of the project stay unchanged.`,
+		Long: `Set limits of a project, which is selected by its id, a part of the id, or its name. They
+override those of the configuration. "none" means no limit. Other limits of the project stay
+unchanged.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := project.ParseID("the project", args[0])
-			if err != nil {
-				return err
-			}
 			limits := given()
 			if err := limits.Check(); err != nil {
-				return fmt.Errorf("--%w", err)
+				return badUsage("--%w", err)
 			}
 			return open.with(cmd.Context(), func(state *server.State) error {
+				id, err := findProject(cmd.Context(), state, args[0])
+				if err != nil {
+					return err
+				}
 				if clear {
 					if _, err := state.Projects.ClearLimits(cmd.Context(), id); err != nil {
 						return err
@@ -133,7 +207,7 @@ limit. Other limits of the project stay unchanged.`,
 }
 
 func newProjectArchive(open opener) *cobra.Command {
-	var yes bool
+	var yes *bool
 	cmd := &cobra.Command{
 		Use:   "archive PROJECT",
 		Short: "End a project: refuse its keys and delete its data",
@@ -144,16 +218,16 @@ undone: the command asks first, and without a terminal it needs --yes. The usage
 project is still reported.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			id, err := project.ParseID("the project", args[0])
-			if err != nil {
-				return err
-			}
-			if !yes {
-				if err := confirm(fmt.Sprintf("Archive %s? Its keys are refused and all its data is deleted, for ever.", id), string(id)); err != nil {
+			return open.with(cmd.Context(), func(state *server.State) error {
+				id, err := findProject(cmd.Context(), state, args[0])
+				if err != nil {
 					return err
 				}
-			}
-			return open.with(cmd.Context(), func(state *server.State) error {
+				if !*yes {
+					if err := confirm(fmt.Sprintf("Archive %s? Its keys are refused and all its data is deleted, for ever.", id), args[0]); err != nil {
+						return err
+					}
+				}
 				erased, err := state.Archive(cmd.Context(), id)
 				if errors.Is(err, server.ErrNoProject) {
 					return fmt.Errorf("no project %s: %w", id, err)
@@ -166,6 +240,6 @@ project is still reported.`,
 			})
 		},
 	}
-	cmd.Flags().BoolVarP(&yes, "yes", "y", false, "do not ask for confirmation")
+	yes = yesFlag(cmd)
 	return cmd
 }

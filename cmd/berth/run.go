@@ -10,8 +10,10 @@ import (
 	"mime/multipart"
 	"net"
 	"net/http"
+	"net/url"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -240,6 +242,12 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
+	if !hasCalls(r) && container != "" {
+		// A response without calls creates no container. It may continue one that has.
+		if err := c.call(ctx, "GET", "/v1/containers/"+url.PathEscape(string(container)), nil, nil); isNotFound(err) {
+			container = ""
+		}
+	}
 	if !t.quiet {
 		fmt.Fprintln(os.Stderr, idLine(r.ID, container))
 	}
@@ -366,6 +374,12 @@ func answer(r *berth.Response) string {
 	return strings.Join(texts, "\n")
 }
 
+// hasCalls reports whether the response ran commands.
+func hasCalls(r *berth.Response) bool {
+	return slices.ContainsFunc(r.Output, func(it berth.Item) bool { return it.Type() == berth.ItemShellCall })
+}
+
+// containerOf returns the container of a response's shell, or the empty id.
 func containerOf(r *berth.Response) (berth.ContainerID, error) {
 	for _, t := range r.Tools {
 		var shell berth.ShellTool

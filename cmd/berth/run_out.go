@@ -29,7 +29,7 @@ type outDir struct {
 func (o *outDir) check() error {
 	if o.dir == "" {
 		if o.force || o.hidden {
-			return errors.New("--force and --hidden require --out")
+			return badUsage("--force and --hidden require --out")
 		}
 		return nil
 	}

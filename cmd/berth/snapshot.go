@@ -1,10 +1,12 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"net/url"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -96,7 +98,9 @@ func newSnapshotRm() *cobra.Command {
 }
 
 func newFork() *cobra.Command {
-	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Create a container from the files of another", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Create a container from the files of another",
+		Long: `Create a container from the files of another, and print its id. Its name is that of the
+other with "-fork", unless --name sets one.`, Args: cobra.ExactArgs(1)}
 	connect, req := clientFlags(cmd), snapshotFlags(cmd)
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -106,6 +110,11 @@ func newFork() *cobra.Command {
 		if err != nil {
 			return err
 		}
+		if req.Name == "" {
+			if req.Name, err = nameOfFork(cmd.Context(), c, id); err != nil {
+				return err
+			}
+		}
 		if err := c.call(cmd.Context(), "POST", containerPath(id, "fork"), req, &made); err != nil {
 			return err
 		}
@@ -113,6 +122,27 @@ func newFork() *cobra.Command {
 		return nil
 	}
 	return cmd
+}
+
+// nameOfFork returns a name for the fork of a container that no other container has: box-fork,
+// box-fork-2.
+func nameOfFork(ctx context.Context, c *client, id string) (string, error) {
+	all, err := list[object](ctx, c, containers.path)
+	if err != nil {
+		return "", err
+	}
+	taken, name := map[string]bool{}, ""
+	for _, o := range all {
+		taken[o.Name] = true
+		if o.ID == id {
+			name = o.Name
+		}
+	}
+	name += "-fork"
+	for n := 2; taken[name]; n++ {
+		name = fmt.Sprintf("%s-%d", strings.TrimSuffix(name, fmt.Sprintf("-%d", n-1)), n)
+	}
+	return name, nil
 }
 
 func newPause() *cobra.Command {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"net/url"
 	"slices"
@@ -31,7 +30,7 @@ func newSnapshotPrune() *cobra.Command {
 	connect := clientFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if p.age < 0 || p.keep < 0 {
-			return errors.New("--older and --keep must not be negative")
+			return badUsage("--older and --keep must not be negative")
 		}
 		c := connect()
 		all, err := list[berth.Snapshot](cmd.Context(), c, "/v1/snapshots")

@@ -2,7 +2,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
+	"os"
 
 	"github.com/spf13/cobra"
 
@@ -24,18 +27,27 @@ func stateFlag(cmd *cobra.Command) opener {
 // has no database.
 func (o opener) with(ctx context.Context, f func(*server.State) error) error {
 	if o.isNew() {
-		return fmt.Errorf("no server has used the state directory %s; name another one with --state or BERTH_STATE", *o.state)
+		return noState(*o.state)
 	}
 	return o.call(ctx, f)
 }
 
-// withNew is like with, but creates the database if it does not exist.
+// withNew is like with, but creates the database if it does not exist. A directory that --state
+// names must exist, because the name may be mistyped.
 func (o opener) withNew(ctx context.Context, f func(*server.State) error) error {
 	if !o.isNew() {
 		return o.call(ctx, f)
 	}
+	if _, err := os.Stat(*o.state); errors.Is(err, fs.ErrNotExist) && o.cmd.PersistentFlags().Changed("state") {
+		return fmt.Errorf("the state directory %s does not exist; correct --state, or create the directory first: mkdir -m 700 %[1]s", *o.state)
+	}
 	fmt.Fprintf(o.cmd.ErrOrStderr(), "creating a new state directory at %s\n", *o.state)
 	return o.call(ctx, f)
+}
+
+// noState returns the error for a state directory that no server has used.
+func noState(state string) error {
+	return fmt.Errorf("no server has used the state directory %s; name another one with --state or BERTH_STATE", state)
 }
 
 func (o opener) isNew() bool {

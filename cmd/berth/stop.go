@@ -14,6 +14,7 @@ import (
 func newStop() *cobra.Command {
 	var all bool
 	var patience time.Duration
+	var yes *bool
 	cmd := &cobra.Command{
 		Use:   "stop",
 		Short: "Stop the server of a state directory, and with --all its containers",
@@ -22,7 +23,8 @@ processes continue to run; the next berth serve takes them over.
 
 With --all, also end all containers of the state directory and remove their processes,
 mounts, cgroups and loop devices. Their files are lost, except those in snapshots and
-volumes. No server needs to run.`,
+volumes. No server needs to run. The command asks first, and without a terminal it needs
+--yes.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			ctx := cmd.Context()
@@ -33,6 +35,11 @@ volumes. No server needs to run.`,
 			state, err := filepath.Abs(c.State)
 			if err != nil {
 				return err
+			}
+			if all && !*yes {
+				if err := confirm(fmt.Sprintf("End all containers of %s? Their files are lost.", state), "yes"); err != nil {
+					return err
+				}
 			}
 			pid, unlock, err := server.Stop(ctx, state, patience)
 			if err != nil {
@@ -51,13 +58,14 @@ volumes. No server needs to run.`,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d containers ended\n", n)
+			fmt.Fprintf(cmd.OutOrStdout(), "%s ended\n", counted(n, "container"))
 			return nil
 		},
 	}
 	cmd.Flags().String("state", server.DefaultState(), "directory for all state")
 	configFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also end all containers")
+	yes = yesFlag(cmd)
 	cmd.Flags().DurationVar(&patience, "patience", time.Minute, "how long to wait for the server to end")
 	return cmd
 }

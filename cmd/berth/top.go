@@ -38,10 +38,10 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		order, ok := topOrders[by]
 		if !ok {
-			return fmt.Errorf("--sort must be cpu, memory, disk, egress or age, not %q", by)
+			return badUsage("--sort must be cpu, memory, disk, egress or age, not %q", by)
 		}
 		if every < 100*time.Millisecond {
-			return fmt.Errorf("--interval must be 100ms or more")
+			return badUsage("--interval must be 100ms or more")
 		}
 		c, ctx, out := connect(), cmd.Context(), cmd.OutOrStdout()
 		refresh := !once && term.IsTerminal(int(os.Stdout.Fd()))

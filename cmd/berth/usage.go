@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strconv"
 	"text/tabwriter"
 	"time"
 
@@ -21,30 +22,47 @@ import (
 func newUsage() *cobra.Command {
 	var name string
 	var since, width time.Duration
-	var asJSON bool
+	var asJSON, full bool
 	cmd := &cobra.Command{
 		Use:   "usage",
 		Short: "Show the usage of projects",
 		Long: `Show the usage of projects: responses, tokens and cost by key and model, the same by key
 and upstream for upstreams with a name in the configuration, containers and their seconds by
 key and memory limit, what projects and keys have spent in the present month (UTC) with the
-limits that were set for them, and the stored bytes as the storage limit counts them.
+limits that were set for them, and the stored bytes as the storage limit counts them. With
+--config (BERTH_CONFIG), the limits of the configuration are shown, too.
 GET /v1/organization/usage/completions returns the usage of one project.`,
 		Args: cobra.NoArgs,
 	}
 	open := stateFlag(cmd)
+	configFlag(cmd)
 	cmd.Flags().StringVar(&name, "project", "", "show one project only")
 	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to go back")
 	cmd.Flags().DurationVar(&width, "width", 0, "group by periods of this width, such as 1h or 24h")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line as a JSON object")
+	cmd.Flags().BoolVar(&full, "no-trunc", false, "print full ids and names, exact numbers, and cached and reasoning tokens")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if width%time.Minute != 0 || width < 0 || since < time.Minute {
-			return fmt.Errorf("--since and --width must be whole minutes")
+			return badUsage("--since and --width must be whole minutes")
+		}
+		var config *server.Config
+		if cmd.Flags().Lookup("config").Value.String() != "" {
+			var err error
+			if config, err = loadConfig(cmd); err != nil {
+				return err
+			}
 		}
 		return open.with(cmd.Context(), func(state *server.State) error {
 			now := time.Now()
-			r := usageReport{state: state, out: cmd.OutOrStdout(), json: asJSON, wide: width != 0,
-				query: store.UsageQuery{Project: berth.ProjectID(name), From: now.Add(-since).Truncate(time.Minute), To: now.Add(time.Minute),
+			var p berth.ProjectID
+			if name != "" {
+				var err error
+				if p, err = findProject(cmd.Context(), state, name); err != nil {
+					return err
+				}
+			}
+			r := usageReport{state: state, config: config, out: cmd.OutOrStdout(), wide: width != 0, listing: &listing{json: asJSON, full: full},
+				query: store.UsageQuery{Project: p, From: now.Add(-since).Truncate(time.Minute), To: now.Add(time.Minute),
 					Width: cmp.Or(width, 1<<26*time.Minute)}} // one period covers all of history
 			return r.write(cmd.Context())
 		})
@@ -54,19 +72,43 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 
 // A usageReport prints the output of berth usage.
 type usageReport struct {
-	state *server.State
-	out   io.Writer
-	json  bool
-	wide  bool // group by time
-	query store.UsageQuery
+	state  *server.State
+	out    io.Writer
+	wide   bool // group by time
+	query  store.UsageQuery
+	config *server.Config // nil if it is not known
+	*listing
+}
+
+// usageName is how much of a name of a model or upstream the table shows.
+const usageName = 14
+
+func (r *usageReport) name(u *store.Usage) string { return r.cut(inLine(u.Name), usageName) }
+
+// rounded returns a number as the table shows it: 1234, 123k, 12M.
+func rounded(n int64) string {
+	switch {
+	case n < 100_000:
+		return strconv.FormatInt(n, 10)
+	case n < 10_000_000:
+		return strconv.FormatInt(n/1000, 10) + "k"
+	}
+	return strconv.FormatInt(n/1_000_000, 10) + "M"
 }
 
 func (r *usageReport) write(ctx context.Context) error {
 	r.query.Kind = store.UsageResponse
+	heading := "INPUT\tOUTPUT\tCOST"
 	tokens := func(u *store.Usage) string {
-		return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%s", u.Name, u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens, u.Cost)
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.name(u), rounded(u.Count), rounded(u.InputTokens), rounded(u.OutputTokens), u.Cost)
 	}
-	if err := r.table(ctx, "MODEL\tRESPONSES\tINPUT\tCACHED\tOUTPUT\tREASONING\tCOST", tokens); err != nil {
+	if r.full {
+		heading = "INPUT\tCACHED\tOUTPUT\tREASONING\tCOST"
+		tokens = func(u *store.Usage) string {
+			return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%s", r.name(u), u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens, u.Cost)
+		}
+	}
+	if err := r.table(ctx, "MODEL\tRESPONSES\t"+heading, tokens); err != nil {
 		return err
 	}
 	for _, k := range []struct {
@@ -75,14 +117,14 @@ func (r *usageReport) write(ctx context.Context) error {
 	}{{store.UsageEmbedding, "EMBEDDINGS"}, {store.UsageModeration, "MODERATIONS"}, {store.UsageImage, "IMAGES"}} {
 		r.query.Kind = k.kind
 		err := r.tableUnlessEmpty(ctx, "MODEL\t"+k.heading+"\tINPUT\tCOST", func(u *store.Usage) string {
-			return fmt.Sprintf("%s\t%d\t%d\t%s", u.Name, u.Count, u.InputTokens, u.Cost)
+			return fmt.Sprintf("%s\t%d\t%d\t%s", r.name(u), u.Count, u.InputTokens, u.Cost)
 		})
 		if err != nil {
 			return err
 		}
 	}
 	r.query.Kind = store.UsageUpstream
-	if err := r.table(ctx, "UPSTREAM\tTURNS\tINPUT\tCACHED\tOUTPUT\tREASONING\tCOST", tokens); err != nil {
+	if err := r.table(ctx, "UPSTREAM\tTURNS\t"+heading, tokens); err != nil {
 		return err
 	}
 	r.query.Kind = store.UsageContainer
@@ -101,7 +143,7 @@ func (r *usageReport) write(ctx context.Context) error {
 // spending prints what was spent in the present month, unless nothing was and there are no
 // limits.
 func (r *usageReport) spending(ctx context.Context) error {
-	spent, err := r.state.Spending(ctx, r.query.Project)
+	spent, err := r.state.Spending(ctx, r.query.Project, r.config)
 	if err != nil {
 		return err
 	}
@@ -124,7 +166,7 @@ func (r *usageReport) spending(ctx context.Context) error {
 		if s.Limit != nil {
 			limit = s.Limit.String()
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", s.Project, cmp.Or(string(s.Key), "all"), s.Used, limit)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", r.id(string(s.Project)), cmp.Or(r.id(string(s.Key)), "all"), s.Used, limit)
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
@@ -169,7 +211,7 @@ func (r *usageReport) print(used []*store.Usage, heading string, line func(*stor
 		if r.wide {
 			fmt.Fprint(w, utc(u.Start)+"\t")
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\n", u.Project, cmp.Or(string(u.Key), "-"), line(u))
+		fmt.Fprintf(w, "%s\t%s\t%s\n", r.id(string(u.Project)), cmp.Or(r.id(string(u.Key)), "-"), line(u))
 	}
 	fmt.Fprintln(w)
 	return w.Flush()
@@ -214,7 +256,7 @@ func (r *usageReport) storage(ctx context.Context) error {
 			return err
 		}
 		if !r.json {
-			fmt.Fprintf(w, "%s\t%d\n", id, n)
+			fmt.Fprintf(w, "%s\t%d\n", r.id(string(id)), n)
 		} else if err := r.object(map[string]any{"kind": "storage", "project": id, "bytes": n}); err != nil {
 			return err
 		}

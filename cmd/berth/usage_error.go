@@ -18,6 +18,9 @@ const (
 // A usageError is an error in the flags or arguments of a command.
 type usageError struct{ error }
 
+// badUsage returns a usageError with a formatted message.
+func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(format, args...)} }
+
 func (e usageError) Unwrap() error { return e.error }
 
 // strict makes wrong flags and arguments of a command and its subcommands usage errors, which show
@@ -33,16 +36,41 @@ func strict(cmd *cobra.Command) {
 			return usageError{unknownCommand(cmd, args[0])}
 		}
 	}
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
+	check := cmd.Args
+	if check == nil {
+		check = cobra.ArbitraryArgs
+	}
+	cmd.Args = func(cmd *cobra.Command, args []string) error {
+		// Cobra checks flags after the arguments, and its errors have no type.
+		for _, err := range []error{check(cmd, args), cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()} {
+			if err != nil {
 				return usageError{withUsage(cmd, err)}
 			}
-			return nil
 		}
+		return nil
 	}
 	for _, sub := range cmd.Commands() {
 		strict(sub)
+	}
+}
+
+// strictHelp makes the help command refuse unknown commands. Cobra's succeeds.
+func strictHelp(root *cobra.Command) {
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Run = nil
+		help.RunE = func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			switch {
+			case err != nil:
+				return usageError{err}
+			case len(rest) > 0:
+				return usageError{unknownCommand(cmd, rest[0])}
+			}
+			return cmd.Help()
+		}
 	}
 }
 

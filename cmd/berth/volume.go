@@ -33,7 +33,7 @@ func newVolumeCreate() *cobra.Command {
 		if *size != "" {
 			var n server.Bytes
 			if err := yaml.Unmarshal([]byte(*size), &n); err != nil {
-				return fmt.Errorf("--size: %q is not a size such as 10g", *size)
+				return badUsage("--size: %q is not a size such as 10g", *size)
 			}
 			body["max_bytes"] = int64(n)
 		}

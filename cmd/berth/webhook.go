@@ -7,11 +7,11 @@ import (
 	"log/slog"
 	"strings"
 	"text/tabwriter"
+	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
@@ -39,23 +39,27 @@ create others with POST /v1/webhook_endpoints; these must use https and public a
 	open := stateFlag(cmd)
 	on := func(f webhookFunc) func(*cobra.Command, []string) error {
 		return func(cmd *cobra.Command, args []string) error {
-			p, err := project.ParseID("--project", name)
-			if err != nil {
-				return err
-			}
 			with := open.with
 			if cmd.Name() == "create" {
 				with = open.withNew
 			}
 			return with(cmd.Context(), func(state *server.State) error {
+				p, err := findProject(cmd.Context(), state, name)
+				if err != nil {
+					return err
+				}
 				return asPlain(f(cmd.Context(), cmd, webhook.New(state.Store, slog.New(slog.DiscardHandler)), p, args))
 			})
 		}
 	}
 	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints with their logs and pending deliveries", Args: cobra.MinimumNArgs(1),
 		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID, ids []string) error {
-			for _, id := range ids {
-				if err := s.Delete(ctx, p, berth.WebhookID(id)); err != nil {
+			for _, ref := range ids {
+				id, err := findEndpoint(ctx, s, p, ref)
+				if err != nil {
+					return err
+				}
+				if err := s.Delete(ctx, p, id); err != nil {
 					return err
 				}
 			}
@@ -91,13 +95,41 @@ func newWebhookLog(on onWebhooks) *cobra.Command {
 	cmd := &cobra.Command{Use: "log WEBHOOK", Short: "Show recent and pending deliveries", Args: cobra.ExactArgs(1)}
 	limit := cmd.Flags().Int("limit", 50, "deliveries to show")
 	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
-		list, _, err := s.Log(ctx, p, berth.WebhookID(args[0]), store.Page{Limit: max(1, min(*limit, 10_000))})
+		id, err := findEndpoint(ctx, s, p, args[0])
+		if err != nil {
+			return err
+		}
+		list, _, err := s.Log(ctx, p, id, store.Page{Limit: max(1, min(*limit, 10_000))})
 		if err != nil {
 			return err
 		}
 		return writeDeliveries(cmd, list)
 	})
 	return cmd
+}
+
+// findEndpoint returns the endpoint that ref selects: an id, the start or the end of one, or a name.
+func findEndpoint(ctx context.Context, s *webhook.Service, p berth.ProjectID, ref string) (berth.WebhookID, error) {
+	all, _, err := s.List(ctx, p, store.Page{Limit: 1000})
+	if err != nil {
+		return "", err
+	}
+	var found []string
+	for _, e := range all {
+		if string(e.ID) == ref {
+			return e.ID, nil
+		}
+		if e.Name == ref && ref != "" || matches(strings.TrimPrefix(string(e.ID), berth.PrefixWebhook), strings.TrimPrefix(ref, berth.PrefixWebhook)) {
+			found = append(found, string(e.ID))
+		}
+	}
+	switch len(found) {
+	case 0:
+		return berth.WebhookID(ref), nil // which does not exist
+	case 1:
+		return berth.WebhookID(found[0]), nil
+	}
+	return "", ambiguous("webhook", ref, found)
 }
 
 // asPlain returns the message of an error for clients without its code.
@@ -116,13 +148,22 @@ func newWebhookLs(on onWebhooks) *cobra.Command {
 		if err != nil {
 			return err
 		}
+		now := time.Now()
+		head := "ID\tNAME\tURL\tEVENTS\tCREATED"
+		if l.full {
+			head += "\tSECRET"
+		}
 		return printList(cmd.OutOrStdout(), l, endpoints, func(e *berth.WebhookEndpoint) string { return string(e.ID) },
-			"ID\tNAME\tURL\tEVENTS\tSECRET\tCREATED", func(e *berth.WebhookEndpoint) string {
+			head, func(e *berth.WebhookEndpoint) string {
 				var types []string
 				for _, t := range e.EventTypes {
 					types = append(types, string(t))
 				}
-				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", e.ID, inLine(e.Name), inLine(e.URL), strings.Join(types, ","), e.SigningSecretHint, utc(e.CreatedAt))
+				row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.id(string(e.ID)), l.cut(inLine(e.Name), 10), l.cut(inLine(e.URL), 22), l.cut(strings.Join(types, ","), 18), l.since(now, e.CreatedAt))
+				if l.full {
+					row += "\t" + e.SigningSecretHint
+				}
+				return row
 			})
 	})
 	return cmd

@@ -16,4 +16,4 @@ berth exec copy cat note.txt
 
 berth ps
 
-berth rm --all
+berth rm --all --yes

@@ -14,8 +14,6 @@ import (
 	"sync"
 	"time"
 
-	cloud "gocloud.dev/blob"
-
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/blob"
@@ -39,10 +37,10 @@ type Files interface {
 
 // Options are a Service's parts. Those without a default are required.
 type Options struct {
-	Objects store.Objects
-	Bucket  *cloud.Bucket // contains parts only
-	Seal    cipher.AEAD   // encrypts the keys of parts; from seal.New
-	Files   Files
+	Objects  store.Objects
+	Contents blob.Storage // contains parts only
+	Seal     cipher.AEAD  // encrypts the keys of parts; from seal.New
+	Files    Files
 
 	// Quota returns an error for the client if storing more bytes would exceed the
 	// project's limit. Nil means no limit.
@@ -70,7 +68,7 @@ func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &Service{opts: opts, contents: blob.NewBucket(opts.Bucket, "part", opts.Log), busy: map[berth.UploadID]bool{}}
+	s := &Service{opts: opts, contents: blob.NewBucket(opts.Contents, "part", opts.Log), busy: map[berth.UploadID]bool{}}
 	s.parts = blob.NewCollection(blob.Options{Noun: "part", Records: parts{opts.Objects}, Remove: s.contents.Remove})
 	return s
 }

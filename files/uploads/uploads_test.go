@@ -9,10 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"gocloud.dev/blob"
-	"gocloud.dev/blob/memblob"
-
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/blob/blobtest"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/internal/seal"
@@ -27,7 +25,7 @@ type house struct {
 	t       *testing.T
 	files   *files.Service
 	objects brittle
-	bucket  *blob.Bucket
+	bucket  *blobtest.Storage
 	now     time.Time
 }
 
@@ -50,14 +48,12 @@ func newHouse(t *testing.T) *house {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	check(t, err)
-	parts, whole := memblob.OpenBucket(nil), memblob.OpenBucket(nil)
+	parts, whole := blobtest.New(t), blobtest.New(t)
 	t.Cleanup(func() {
-		parts.Close()
-		whole.Close()
 		db.Close()
 	})
-	h := &house{t: t, files: files.New(files.Options{Store: db, Bucket: whole, MaxBytes: 4}), objects: brittle{db, new(bool)}, bucket: parts, now: time.Now()}
-	h.Service = uploads.New(uploads.Options{Objects: h.objects, Bucket: parts, Seal: seal.New([32]byte{1}), Files: h.files, Now: func() time.Time { return h.now }})
+	h := &house{t: t, files: files.New(files.Options{Store: db, Contents: whole, MaxBytes: 4}), objects: brittle{db, new(bool)}, bucket: parts, now: time.Now()}
+	h.Service = uploads.New(uploads.Options{Objects: h.objects, Contents: parts, Seal: seal.New([32]byte{1}), Files: h.files, Now: func() time.Time { return h.now }})
 	return h
 }
 
@@ -81,20 +77,15 @@ func (h *house) start() (berth.UploadID, []berth.PartID) {
 // contents fails the test unless the bucket has want parts, and the project stores bytes.
 func (h *house) contents(want int, bytes int64) {
 	h.t.Helper()
-	n := 0
-	for it := h.bucket.List(nil); ; n++ {
-		o, err := it.Next(h.t.Context())
-		if errors.Is(err, io.EOF) {
-			break
-		}
-		check(h.t, err)
-		if raw, err := h.bucket.ReadAll(h.t.Context(), o.Key); err != nil || strings.Contains(string(raw), "canary") {
-			h.t.Errorf("%s is stored as %q, %v", o.Key, raw, err)
+	keys := h.bucket.Keys()
+	for _, key := range keys {
+		if raw := h.bucket.Get(key); strings.Contains(string(raw), "canary") {
+			h.t.Errorf("%s is stored as %q", key, raw)
 		}
 	}
 	stored, err := uploads.StoredBytes(h.t.Context(), h.objects, mine)
-	if n != want || stored != bytes || err != nil {
-		h.t.Errorf("got %d parts and %d bytes, %v, want %d and %d", n, stored, err, want, bytes)
+	if len(keys) != want || stored != bytes || err != nil {
+		h.t.Errorf("got %d parts and %d bytes, %v, want %d and %d", len(keys), stored, err, want, bytes)
 	}
 }
 
@@ -125,7 +116,7 @@ func TestCompleteAfterCrash(t *testing.T) {
 func TestExpire(t *testing.T) {
 	h := newHouse(t)
 	id, parts := h.start()
-	check(t, h.bucket.WriteAll(t.Context(), "proj_mine/"+string(id)+".part_lost", []byte("x"), nil))
+	h.bucket.Put("proj_mine/"+string(id)+".part_lost", []byte("x"))
 	check(t, h.Sweep(t.Context()))
 	h.contents(1, 6)
 	check(t, h.Expire(t.Context(), h.now.Add(59*time.Minute)))
@@ -173,10 +164,9 @@ func TestDamagedPart(t *testing.T) {
 	h := newHouse(t)
 	id, parts := h.start()
 	key := "proj_mine/" + string(id) + "." + string(parts[0])
-	raw, err := h.bucket.ReadAll(t.Context(), key)
-	check(t, err)
+	raw := h.bucket.Get(key)
 	raw[0] ^= 1
-	check(t, h.bucket.WriteAll(t.Context(), key, raw, nil))
+	h.bucket.Put(key, raw)
 	if _, err := h.Complete(t.Context(), mine, id, parts, ""); berth.ErrorCode(err) != berth.CodeCorrupt {
 		t.Errorf("got %v, want that it is damaged", err)
 	}

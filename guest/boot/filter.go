@@ -21,7 +21,12 @@ var refused = []uint32{
 const (
 	numberOffset = 0
 	archOffset   = 4
+	familyOffset = 16 // the low half of the first argument
 )
+
+// families are families of sockets that the filter refuses: they reach the machine that runs a
+// sandbox, or code of its kernel that no command needs.
+var families = []uint32{unix.AF_VSOCK, unix.AF_ALG}
 
 // foreignBit is in the numbers of the x32 variant of x86-64's system calls.
 const foreignBit = 1 << 30
@@ -49,11 +54,15 @@ func filter() []unix.SockFilter {
 	for _, number := range refused {
 		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: 1}, give(refuse))
 	}
+	program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_SOCKET, Jf: uint8(1 + 2*len(families))}, load(familyOffset))
+	for _, family := range families {
+		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: family, Jf: 1}, give(refuse))
+	}
 	return append(program, give(unix.SECCOMP_RET_ALLOW))
 }
 
-// filterCalls filters the system calls of the calling thread and of its descendants.
-func filterCalls() error {
+// FilterCalls filters the system calls of the calling thread and of its descendants.
+func FilterCalls() error {
 	program := filter()
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
 	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {

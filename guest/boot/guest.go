@@ -112,7 +112,7 @@ func becomeGuest() error {
 	if err := giveUp(c); err != nil {
 		return err
 	}
-	if err := filterCalls(); err != nil {
+	if err := FilterCalls(); err != nil {
 		return err
 	}
 	return syscall.Exec(guestPath, []string{guestPath}, os.Environ())

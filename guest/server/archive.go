@@ -80,7 +80,7 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 
 func (a *archiver) write(out *tar.Writer) error {
 	root, prefix := a.tree()
-	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip()}
+	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip(), Unprivileged: os.Getuid() != 0}
 	if isOverlay(root) {
 		d.Below = a.server.opts.Created
 	}
@@ -126,7 +126,7 @@ func (a *archiver) apply(body io.Reader) error {
 			fixed[strings.TrimPrefix(at, "/")] = true
 		}
 	}
-	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0, Fixed: fixed,
+	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0, Unprivileged: os.Getuid() != 0, Fixed: fixed,
 		Take: func(name string, h *tar.Header, content io.Reader) (bool, error) {
 			if name == stateName && h.Typeflag == tar.TypeReg {
 				return true, a.server.shell.state.restore(io.LimitReader(content, maxState+1))

@@ -7,16 +7,20 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
 	"os"
+	"slices"
 	"strconv"
+	"strings"
 	"sync"
 	"time"
 
 	"connectrpc.com/connect"
+	"golang.org/x/sys/unix"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
 	"github.com/berth-run/berth/guest/mux"
@@ -72,7 +76,7 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("environment variable %q: %w", name, err))
 		}
 	}
-	if err := trust(req.Msg.Authorities); err != nil {
+	if err := trust(req.Msg.Authorities, s.opts.StateDir); err != nil {
 		return nil, err
 	}
 	if err := s.network.open(session); err != nil {
@@ -124,7 +128,7 @@ func (n *network) open(session *mux.Session) error {
 	if n.begun {
 		return nil
 	}
-	if err := os.WriteFile("/etc/resolv.conf", []byte("nameserver 127.0.0.1\noptions timeout:"+strconv.Itoa(int(outTime/time.Second))+" attempts:1 no-aaaa\n"), 0o644); err != nil {
+	if err := setResolver("/etc/resolv.conf"); err != nil {
 		return err
 	}
 	if err := n.serveDNS(); err != nil {
@@ -359,4 +363,27 @@ func splice(conn route.Conn, out net.Conn) {
 		}
 	})
 	both.Wait()
+}
+
+// setResolver makes programs send lookups to this guest. A guest that may not write the file
+// accepts one that does the same.
+func setResolver(path string) error {
+	err := os.WriteFile(path, []byte("nameserver 127.0.0.1\noptions timeout:"+strconv.Itoa(int(outTime/time.Second))+" attempts:1 no-aaaa\n"), 0o644)
+	if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) {
+		return err
+	}
+	have, readErr := os.ReadFile(path)
+	if readErr != nil {
+		return readErr
+	}
+	var servers []string
+	for line := range strings.Lines(string(have)) {
+		if f := strings.Fields(line); len(f) > 1 && f[0] == "nameserver" {
+			servers = append(servers, f[1])
+		}
+	}
+	if !slices.Equal(servers, []string{"127.0.0.1"}) {
+		return err
+	}
+	return nil
 }

@@ -13,26 +13,29 @@ import (
 // The variables of trusted point other programs to it.
 const bundle = "/etc/ssl/certs/ca-certificates.crt"
 
-// javaStore is the same for Java, which does not read PEM.
-const javaStore = "/etc/ssl/certs/berth.jks"
+// javaStore is the name of the same for Java, which does not read PEM.
+const javaStore = "berth.jks"
 
-// trusted are the environment variables that make programs with authorities of their own
-// use the system's.
-var trusted = map[string]string{
-	"SSL_CERT_FILE":       bundle, // OpenSSL, Go, Ruby
-	"CURL_CA_BUNDLE":      bundle,
-	"GIT_SSL_CAINFO":      bundle,
-	"REQUESTS_CA_BUNDLE":  bundle, // Python's requests
-	"PIP_CERT":            bundle,
-	"NODE_EXTRA_CA_CERTS": bundle,
-	"AWS_CA_BUNDLE":       bundle,
-	"CARGO_HTTP_CAINFO":   bundle,
-	"DENO_CERT":           bundle,
-	"JAVA_TOOL_OPTIONS":   "-Djavax.net.ssl.trustStore=" + javaStore + " -Djavax.net.ssl.trustStoreType=JKS",
+// trusted returns the environment variables that make programs with authorities of their own use
+// those in a directory.
+func trusted(bundle, javaStore string) map[string]string {
+	return map[string]string{
+		"SSL_CERT_FILE":       bundle, // OpenSSL, Go, Ruby
+		"CURL_CA_BUNDLE":      bundle,
+		"GIT_SSL_CAINFO":      bundle,
+		"REQUESTS_CA_BUNDLE":  bundle, // Python's requests
+		"PIP_CERT":            bundle,
+		"NODE_EXTRA_CA_CERTS": bundle,
+		"AWS_CA_BUNDLE":       bundle,
+		"CARGO_HTTP_CAINFO":   bundle,
+		"DENO_CERT":           bundle,
+		"JAVA_TOOL_OPTIONS":   "-Djavax.net.ssl.trustStore=" + javaStore + " -Djavax.net.ssl.trustStoreType=JKS",
+	}
 }
 
-// trust adds authorities to those of the sandbox.
-func trust(authorities []byte) error {
+// trust adds authorities to those of the sandbox. A guest that may not write the system's files
+// writes copies into dir, which the variables point to.
+func trust(authorities []byte, dir string) error {
 	if len(bytes.TrimSpace(authorities)) == 0 {
 		return nil
 	}
@@ -54,16 +57,16 @@ func trust(authorities []byte) error {
 			added = append(added, pem.EncodeToMemory(block)...)
 		}
 	}
-	if err := os.MkdirAll(filepath.Dir(bundle), 0o755); err != nil {
+	to := filepath.Dir(bundle)
+	err = writeAuthorities(to, added)
+	if errors.Is(err, fs.ErrPermission) {
+		to = dir
+		err = writeAuthorities(to, added)
+	}
+	if err != nil {
 		return err
 	}
-	if err := os.WriteFile(bundle, added, 0o644); err != nil {
-		return err
-	}
-	if err := os.WriteFile(javaStore, keystore(added), 0o644); err != nil {
-		return err
-	}
-	for name, value := range trusted {
+	for name, value := range trusted(filepath.Join(to, filepath.Base(bundle)), filepath.Join(to, javaStore)) {
 		if os.Getenv(name) == "" {
 			if err := os.Setenv(name, value); err != nil {
 				return err
@@ -71,4 +74,13 @@ func trust(authorities []byte) error {
 		}
 	}
 	return nil
+}
+
+// writeAuthorities writes the bundle and Java's store into a directory.
+func writeAuthorities(dir string, added []byte) error {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return err
+	}
+	return errors.Join(os.WriteFile(filepath.Join(dir, filepath.Base(bundle)), added, 0o644),
+		os.WriteFile(filepath.Join(dir, javaStore), keystore(added), 0o644))
 }

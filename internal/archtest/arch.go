@@ -36,12 +36,13 @@ var Imports = map[string][]string{
 	"vectorstore/document":  {"internal/jail", "vectorstore"},
 	"store":                 {"", "internal/ration"},
 	"store/sealed":          {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
-	"store/postgres":        {"", "internal/backoff", "store", "store/postgres/query", "store/sealed"},
+	"store/postgres":        {"", "internal/backoff", "internal/keyring", "store", "store/postgres/query", "store/sealed", "store/transfer"},
 	"store/postgres/pgtest": {"internal/freeport"},
 	"store/postgres/query":  {},
-	"store/sqlite":          {"", "store", "store/sealed", "store/sqlite/query"},
+	"store/sqlite":          {"", "store", "store/sealed", "store/sqlite/query", "store/transfer"},
 	"store/sqlite/query":    {},
 	"store/storetest":       {"", "store"},
+	"store/transfer":        {},
 	"store/transient":       {"", "store"},
 	"model":                 {""},
 	"model/embedding":       {""},
@@ -57,7 +58,9 @@ var Imports = map[string][]string{
 	"cluster":               {"internal/backoff", "store"},
 	"cluster/peer":          {},
 	"blob":                  {"", "audit", "internal/seal", "store"},
+	"blob/blobtest":         {"blob"},
 	"blob/remote":           {"", "blob"},
+	"blob/transfer":         {"blob"},
 	"batch":                 {"", "files", "internal/backoff", "internal/ration", "internal/rule", "store"},
 	"files":                 {"", "audit", "blob", "store"},
 	"skills":                {"", "audit", "blob", "store"},
@@ -104,6 +107,7 @@ var Imports = map[string][]string{
 	"sandbox/host":          {"sandbox"},
 	"sandbox/gvisor":        {"image/erofs", "layer", "internal/statefile", "sandbox", "sandbox/host"},
 	"sandbox/docker":        {"layer", "sandbox"},
+	"sandbox/kubernetes":    {"layer", "sandbox"},
 	"sandbox/microvm":       {"guest/boot", "guest/serial", "internal/statefile", "sandbox", "sandbox/host"},
 	"sandbox/local":         {"internal/statefile", "sandbox"},
 	"sandbox/drivertest":    {"egress", "guest", "internal/beneath", "layer", "internal/longtest", "sandbox"},
@@ -128,6 +132,7 @@ var Imports = map[string][]string{
 	"internal/disktest":     {},
 	"internal/freeport":     {},
 	"internal/dockertest":   {},
+	"internal/kubetest":     {},
 	"internal/s3test":       {"internal/freeport"},
 	"internal/conns":        {},
 	"internal/nofile":       {},
@@ -173,14 +178,16 @@ var Bans = map[string][]string{
 	Module + "/sandbox/docker":  {"server"},
 	Module + "/sandbox/local":   {"server"},
 
+	Module + "/sandbox/kubernetes": {"server"},
+
 	// Clients of vendors are for tests: they make the program larger and its first build longer.
 	"google.golang.org/genai":                {},
 	"github.com/anthropics/anthropic-sdk-go": {},
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
-	"net/http":     {"console", "api", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "image/registry", "blob/remote", "internal/s3test"},
+	"net/http":     {"console", "api", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "server", "cmd/berth", "e2e", "sandbox/drivertest", "sandbox/kubernetes", "image/registry", "internal/kubetest", "blob/remote", "internal/s3test"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
-	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // A file holds the properties of a source file that the rules check.

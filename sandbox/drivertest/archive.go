@@ -51,7 +51,7 @@ func (s contents) archive(t *testing.T) {
 	d := s.open(t)
 	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	looking := look
-	if s.isolates() {
+	if s.isolates() && !s.features.NoRoot {
 		looking += "; " + rootLook
 		first.Must(rootChanges)
 	}

@@ -7,6 +7,7 @@ import (
 	"net"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -56,7 +57,7 @@ func (s attacks) readHost(t *testing.T) {
 		"mkdir -p m; for d in vda sda nvme0n1 dm-0; do sudo mknod $d b 254 0; sudo mount $d m; sudo head -c 64M $d; done",
 		"sudo dmesg",
 	} {
-		r := b.ShTimeout(script, 20*time.Second)
+		r := b.ShTimeout(s.asRoot(script), 20*time.Second)
 		if strings.Contains(r.Stdout+r.Stderr, canary) && !strings.Contains(script, canary) {
 			t.Errorf("%s: saw the host's canary", script)
 		}
@@ -75,7 +76,7 @@ func (s attacks) readHost(t *testing.T) {
 	if got := b.Must("ls -d /proc/[0-9]* | wc -l"); len(got) > 1 {
 		t.Errorf("processes: got %s, want a few", got)
 	}
-	if boot, err := sandbox.BootID(); err == nil && strings.Contains(b.Sh("cat /proc/sys/kernel/random/boot_id").Stdout, boot) {
+	if boot, err := sandbox.BootID(); err == nil && !s.BootID && strings.Contains(b.Sh("cat /proc/sys/kernel/random/boot_id").Stdout, boot) {
 		t.Error("boot id: got the host's")
 	}
 }
@@ -119,13 +120,19 @@ func (s attacks) reachHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	args := fmt.Sprintf("reach.py %d %s %s %s", tcp.Port, unixPath, abstract[1:], strings.Join(targets, " "))
-	for _, who := range []string{"", "sudo "} {
-		if r := b.Sh(who + "python3 " + args); r.Stdout != "done\n" {
+	answers := ""
+	if len(s.Interfaces) > 0 {
+		answers = "env ANSWERS=1 "
+	}
+	for _, who := range s.users() {
+		if r := b.Sh(who + answers + "python3 " + args); r.Stdout != "done\n" {
 			t.Errorf("%spython3 %s: got %+v, want only %q", who, args, r, "done\n")
 		}
 	}
-	if got := b.Must("tail -n +3 /proc/net/dev | cut -d: -f1"); got != "lo" {
-		t.Errorf("network interfaces: got %q, want only lo", got)
+	got := strings.Fields(b.Must("tail -n +3 /proc/net/dev | cut -d: -f1"))
+	slices.Sort(got)
+	if want := slices.Sorted(slices.Values(append([]string{"lo"}, s.Interfaces...))); !slices.Equal(got, want) {
+		t.Errorf("network interfaces: got %q, want %q", got, want)
 	}
 	for _, l := range listeners {
 		l.(interface{ SetDeadline(time.Time) error }).SetDeadline(time.Now().Add(50 * time.Millisecond))
@@ -148,7 +155,7 @@ func (s attacks) floodOutput(t *testing.T) {
 		"sudo sh -c 'yes >/proc/1/fd/1'",
 		"sudo sh -c 'yes >/proc/1/fd/2'",
 	} {
-		r := b.ShTimeout(script, 2*time.Second)
+		r := b.ShTimeout(s.asRoot(script), 2*time.Second)
 		if r.Err != nil {
 			t.Errorf("%s: got %v", script, r.Err)
 		}
@@ -163,7 +170,7 @@ func (s attacks) deleteEverything(t *testing.T) {
 	other := Start(t, d, sandbox.Spec{ID: "other", Template: s.Template})
 	other.Must("echo mine >file")
 	b := Start(t, d, sandbox.Spec{ID: "vandal", Template: s.Template})
-	b.Last("sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null")
+	b.Last(s.asRoot("sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null"))
 
 	if st := b.Stats(); st.State != sandbox.StateRunning && st.State != sandbox.StateDead {
 		t.Errorf("state after the deletion: got %+v, want running or dead", st)
@@ -178,7 +185,7 @@ func (s attacks) deleteEverything(t *testing.T) {
 		t.Errorf("Destroy: %v", err)
 	}
 	// A new sandbox from the same template is complete.
-	Start(t, d, sandbox.Spec{ID: "next", Template: s.Template}).Must("python3 -c 'print(1)' && sudo true")
+	Start(t, d, sandbox.Spec{ID: "next", Template: s.Template}).Must(s.asRoot("python3 -c 'print(1)' && sudo true"))
 }
 
 // writeTemplate tries to change files of the template in every possible way.
@@ -186,8 +193,11 @@ func (s attacks) writeTemplate(t *testing.T) {
 	before := listing(t, s.Template.Path)
 	d := s.open(t)
 	b := Start(t, d, sandbox.Spec{ID: "writer", Template: s.Template})
-	b.Must(`sudo sh -c 'echo x >>/etc/passwd; chmod 000 /etc/shadow; chown 1000 /usr/bin/env; mv /usr/bin/tac /usr/bin/tac2
-ln -s / /etc/root; rm -f /etc/group; mkdir /newdir; touch /usr/bin/env; mknod /etc/null c 1 3; : >/etc/profile'`)
+	r := b.Sh(s.asRoot(`sudo sh -c 'echo x >>/etc/passwd; chmod 000 /etc/shadow; chown 1000 /usr/bin/env; mv /usr/bin/tac /usr/bin/tac2
+ln -s / /etc/root; rm -f /etc/group; mkdir /newdir; touch /usr/bin/env; mknod /etc/null c 1 3; : >/etc/profile'`))
+	if (r.Code != 0) != s.features.NoRoot {
+		t.Errorf("got %+v, but NoRoot is %v", r, s.features.NoRoot)
+	}
 	if diff := diffListings(before, listing(t, s.Template.Path)); diff != "" {
 		t.Errorf("the template has changed:\n%s", diff)
 	}

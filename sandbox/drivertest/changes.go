@@ -33,11 +33,15 @@ func (s contents) archiveChanges(t *testing.T) {
 	if s.features.Slowness > 1 {
 		tops = "/opt /etc/apt /etc/skel /usr/share/bash-completion /mnt/data"
 	}
+	changed := "/"
+	if s.features.NoRoot {
+		tops, changed = "/mnt/data", "/mnt/data"
+	}
 	d := s.open(t)
 	first := Start(t, d, sandbox.Spec{ID: "first", Template: s.Template})
 	script := func(b *Box, args string) string {
 		t.Helper()
-		return b.Must("sudo python3 -BI /tmp/changes.py " + args)
+		return b.Must(s.asRoot("sudo python3 -BI /tmp/changes.py " + args))
 	}
 	prepare := func(b *Box) {
 		t.Helper()
@@ -50,7 +54,7 @@ func (s contents) archiveChanges(t *testing.T) {
 	for round := range changesRounds {
 		seed := rand.Uint32()
 		script(first, fmt.Sprintf("change %d 60 %s", seed, tops))
-		everything := first.Must(`sudo find / -xdev \( -path /.berth -o -path /run/berth \) -prune -o -cnewer /tmp/before ! -type s -print0`)
+		everything := first.Must(s.asRoot(`sudo find ` + changed + ` -xdev \( -path /.berth -o -path /run/berth \) -prune -o -cnewer /tmp/before ! -type s -print0`))
 		archived := archivedNames(t, first)
 		for path := range strings.SplitSeq(everything, "\x00") {
 			if path != "" && !archived[path] {

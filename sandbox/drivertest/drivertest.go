@@ -38,6 +38,15 @@ type Harness struct {
 	// cannot prevent it.
 	OwnersRun bool
 
+	// Interfaces are the network interfaces of a sandbox beside lo, which reach nothing.
+	Interfaces []string
+
+	// Unfiltered means that the driver cannot filter system calls beyond what the machine does.
+	Unfiltered bool
+
+	// BootID means that sandboxes see the machine's boot id.
+	BootID bool
+
 	// Leftovers returns what the driver left on the machine for a state directory whose
 	// sandboxes are all destroyed. It may be nil.
 	Leftovers func(stateDir string) []string
@@ -85,6 +94,22 @@ type suite struct {
 
 // isolates reports whether the driver isolates sandboxes from the host.
 func (s *suite) isolates() bool { return s.features.Isolation != "none" }
+
+// users returns the prefixes of commands that run as each user of a sandbox.
+func (s *suite) users() []string {
+	if s.features.NoRoot {
+		return []string{""}
+	}
+	return []string{"", "sudo "}
+}
+
+// asRoot returns a script that uses sudo, or the same for the user if no program can become root.
+func (s *suite) asRoot(script string) string {
+	if s.features.NoRoot {
+		return strings.ReplaceAll(script, "sudo ", "")
+	}
+	return script
+}
 
 // open returns a driver on a directory of its own, and checks at the end that nothing of its
 // sandboxes is left.

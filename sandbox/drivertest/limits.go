@@ -83,7 +83,7 @@ func (s limits) memoryWall(t *testing.T) {
 			return true
 		}
 		// It is repeated because the guest may end the command earlier.
-		full = strings.Contains(b.Last(fillMemory), "full")
+		full = strings.Contains(b.Last(s.asRoot(fillMemory)), "full")
 		return false
 	})
 	switch {

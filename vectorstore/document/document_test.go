@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 
 func read(t *testing.T, name string, content []byte) (string, error) {
 	t.Helper()
-	return Text(t.Context(), Child{CPU: 4}, name, bytes.NewReader(content))
+	return Text(t.Context(), Child{CPU: 10}, name, bytes.NewReader(content))
 }
 
 // archived returns a zip archive of files.
@@ -132,7 +132,7 @@ func TestHostileDocuments(t *testing.T) {
 		"empty.xlsx":    {archived(t, map[string]string{"x": "y"}), "The file is not a workbook: it has no sheet."},
 		"not.docx":      {[]byte("text"), "The file is not a document of its type: zip: "},
 		"cut.pdf":       {page("hello")[:200], "The file is not a PDF that can be read: not a PDF file: missing %%EOF."},
-		"loop.pdf":      {loop, "The file could not be read with 768 MB of memory in 4 seconds."},
+		"loop.pdf":      {loop, "The file could not be read with 768 MB of memory in 10 seconds."},
 		"garbage.pdf":   {append(append([]byte("%PDF-1.7\n"), bytes.Repeat([]byte{0xfe, '<', '<'}, 5000)...), "\nstartxref\n9\n%%EOF\n"...), "The file is not a PDF that can be read: "},
 		"old.doc":       {[]byte("text"), "Files of type '.doc' are not supported."},
 		"program":       {[]byte("\x7fELF\x00\x01"), "Files of type '' are not supported."},
@@ -223,7 +223,7 @@ func TestManyChildren(t *testing.T) {
 	for range 5000 {
 		starts <- struct{}{}
 		go func() {
-			if got, err := Text(t.Context(), Child{CPU: 4}, "a.html", strings.NewReader("<p>calm")); err != nil || strings.TrimSpace(got) != "calm" {
+			if got, err := Text(t.Context(), Child{CPU: 10}, "a.html", strings.NewReader("<p>calm")); err != nil || strings.TrimSpace(got) != "calm" {
 				t.Errorf("got %q, %v", got, err)
 			}
 			<-starts

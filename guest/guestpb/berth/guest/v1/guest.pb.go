@@ -573,7 +573,7 @@ func (*KeepAlive) Descriptor() ([]byte, []int) {
 }
 
 // What became of the regular files in the working directory during a call. It is
-// not told where that takes too long to find out.
+// not reported where that takes too long to find out.
 type Changes struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
 	Files         []*Change              `protobuf:"bytes,1,rep,name=files,proto3" json:"files,omitempty"` // by path

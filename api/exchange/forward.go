@@ -1,0 +1,93 @@
+package exchange
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"net/http"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// Peers are the other servers of the cluster. A request for something that one of them has,
+// such as a container, is forwarded there, once.
+type Peers interface {
+	// Locate returns the server that runs a container, or "" if that is this one or none.
+	Locate(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (server string, err error)
+
+	// Forward sends a request to a server and copies the answer to w. The caller is nil if
+	// the request has no identified caller. It returns an error only if nothing was written.
+	Forward(w http.ResponseWriter, r *http.Request, caller *berth.Caller, server string) error
+
+	// Self returns this server's name.
+	Self() string
+
+	// Alive reports whether a server is a member whose lease has not ended.
+	Alive(ctx context.Context, server string) (bool, error)
+}
+
+type forwardedKey struct{}
+
+// Forwarded returns a context for a request that another server has forwarded, which has
+// identified its caller. The caller may be nil.
+func Forwarded(ctx context.Context, caller *berth.Caller) context.Context {
+	return context.WithValue(ctx, forwardedKey{}, arrival{caller})
+}
+
+type arrival struct{ caller *berth.Caller }
+
+// arrive sets what the server that forwarded the request knows.
+func (x *Exchange) arrive(r *http.Request) {
+	f, ok := r.Context().Value(forwardedKey{}).(arrival)
+	if !ok {
+		return
+	}
+	x.forwarded = true
+	if f.caller != nil {
+		x.known = true
+		x.SetCaller(*f.caller)
+	}
+}
+
+// forwardPath forwards a request whose path has a container of another server.
+func (s *Server) forwardPath(x *Exchange, r *http.Request) (done bool, err error) {
+	id := r.PathValue("container")
+	if s.Peers == nil || id == "" {
+		return false, nil
+	}
+	server, err := s.Peers.Locate(r.Context(), x.caller.Project, berth.ContainerID(id))
+	if err != nil || server == "" {
+		return false, err
+	}
+	if x.forwarded {
+		return false, store.Elsewhere("Container with id '"+id+"'", server)
+	}
+	return true, s.Peers.Forward(x, r, &x.caller, server)
+}
+
+// run runs the handler of a route. If what the request needs is on another server, run
+// forwards the request.
+func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) error {
+	err := h(x, r, c)
+	e, ok := errors.AsType[*store.ElsewhereError](err)
+	if !ok || s.Peers == nil || x.forwarded || x.Started() || x.sent == nil && r.ContentLength != 0 {
+		return err
+	}
+	again := r.Clone(r.Context())
+	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(x.sent)), int64(len(x.sent))
+	again.Header.Del("Content-Encoding") // it was decoded
+	again.Header.Del(idempotencyKey)     // this server has handled it; c has the response's id
+	return s.Peers.Forward(x, again, &c, e.Server)
+}
+
+// Elsewhere forwards a request without an identified caller, whose body has not been read,
+// if err means that another server has what it needs. It returns any other error.
+func (x *Exchange) Elsewhere(r *http.Request, err error) error {
+	e, ok := errors.AsType[*store.ElsewhereError](err)
+	if !ok || x.server.Peers == nil || x.forwarded || x.Started() {
+		return err
+	}
+	return x.server.Peers.Forward(x, r, nil, e.Server)
+}

@@ -1,0 +1,63 @@
+package main
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/berth-run/berth"
+)
+
+var conversations = kind{"conversation", "/v1/conversations", berth.PrefixConversation}
+
+func newConversation() *cobra.Command {
+	cmd := &cobra.Command{Use: "conversation", Short: "List and delete conversations",
+		Long: `A conversation is a list of items that responses read and extend. It is created with
+POST /v1/conversations, and used with "conversation" in a request for a response.`}
+	cmd.AddCommand(newConversationLs(), newConversationRm())
+	return cmd
+}
+
+func newConversationLs() *cobra.Command {
+	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List conversations, the newest first", Args: cobra.NoArgs}
+	connect, l := clientFlags(cmd), listFlags(cmd)
+	limit := cmd.Flags().IntP("limit", "n", 50, "the most conversations to list; 0 lists all")
+	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
+		all, err := listSome[*berth.Conversation](cmd.Context(), connect(), conversations.path, *limit)
+		if err != nil {
+			return err
+		}
+		now := time.Now()
+		return printList(cmd.OutOrStdout(), l, all, func(c *berth.Conversation) string { return string(c.ID) },
+			"ID\tCREATED\tMETADATA", func(c *berth.Conversation) string {
+				var pairs []string
+				for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
+					pairs = append(pairs, inLine(key+"="+c.Metadata[key]))
+				}
+				return fmt.Sprintf("%s\t%s\t%s", l.id(string(c.ID)), l.since(now, c.CreatedAt), l.cut(strings.Join(pairs, " "), 48))
+			})
+	}
+	return cmd
+}
+
+func newConversationRm() *cobra.Command {
+	cmd := &cobra.Command{Use: "rm CONVERSATION...", Aliases: []string{"delete"}, Short: "Delete conversations with their items", Args: cobra.MinimumNArgs(1)}
+	connect := clientFlags(cmd)
+	cmd.ValidArgsFunction = conversations.complete(connect, -1)
+	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
+		c := connect()
+		return each(refs, func(ref string) error {
+			id, err := conversations.resolve(cmd.Context(), c, ref)
+			if err != nil {
+				return err
+			}
+			return c.call(cmd.Context(), "DELETE", conversations.path+"/"+url.PathEscape(id), nil, nil)
+		})
+	}
+	return cmd
+}

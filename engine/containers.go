@@ -1,0 +1,91 @@
+package engine
+
+import (
+	"context"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
+	"github.com/berth-run/berth/tool"
+)
+
+// reservations are the containers that a run was given. One that nothing has used need not
+// exist yet.
+type reservations struct {
+	provided []berth.ContainerID // to be released
+	creating bool                // the container is being created
+}
+
+// beginContainer creates the container for a call that the model has started to write, so that
+// it starts meanwhile. A call that may need an approval creates none.
+func (r *run) beginContainer(c tool.Call, t *boundTool) {
+	if _, held := c.(*heldCall); held || r.creating || t.kind.Container == nil || len(r.provided) == 0 {
+		return
+	}
+	r.creating = true
+	e, p, id := r.engine, r.record.Project, r.record.Container
+	e.wg.Go(func() {
+		if err := e.Containers.Begin(e.base, p, id); err != nil {
+			e.Log.Debug("failed to create a container ahead of its first call", "container", id, "err", err)
+		}
+	})
+}
+
+// releaseContainers releases the containers that the run was given.
+func (r *run) releaseContainers() {
+	for _, id := range r.provided {
+		r.engine.Containers.Release(r.record.Project, id)
+	}
+	r.provided = nil
+}
+
+// environmentOf returns the environment in which a tool's calls run, or nil.
+func (e *Engine) environmentOf(t berth.Tool) *berth.ShellToolEnvironment {
+	kind := e.Tools.Kind(t.Type())
+	if kind == nil || kind.Container == nil {
+		return nil
+	}
+	environment, err := kind.Container.Environment(t)
+	if err != nil {
+		return nil
+	}
+	return environment
+}
+
+// storedTools returns the tools as a resumed run needs them. They are as settled, because
+// the environment of a tool may hold secrets, unless the environment asks for nothing but a
+// new container.
+func (a *admission) storedTools() []berth.Tool {
+	tools := slices.Clone(a.run.record.Body.Tools)
+	for i, t := range a.req.Tools {
+		if environment := a.engine.environmentOf(t); environment != nil && environment.Bare() {
+			tools[i] = t
+		}
+	}
+	return tools
+}
+
+// reserveContainer reserves the container of a run again if the crash came before its first use,
+// so that it does not exist. A container that a call has used and that is gone stays gone.
+func (r *run) reserveContainer(ctx context.Context) error {
+	e, rec := r.engine, r.record
+	if rec.Container == "" || !slices.ContainsFunc(rec.Request.Tools, func(t berth.Tool) bool {
+		environment := e.environmentOf(t)
+		return environment != nil && environment.Bare()
+	}) {
+		return nil
+	}
+	outputs := transcript.Outputs(e.Tools, rec.Body.Output)
+	for i, it := range rec.Body.Output {
+		t := r.tools.hosted(e.Tools.Name(it))
+		if _, answered := outputs[i]; answered && t != nil && t.kind.Container != nil {
+			return nil
+		}
+	}
+	caller := berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID, Response: rec.Body.ID}
+	if err := e.Containers.Reserve(ctx, caller, rec.Container); err != nil {
+		return err
+	}
+	r.provided = append(r.provided, rec.Container)
+	return nil
+}

@@ -1,0 +1,70 @@
+package engine
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// Others are the other servers that use the store.
+type Others interface {
+	// RunOwner is that of store.Members.
+	RunOwner(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (owner string, err error)
+
+	// Locate returns the server that runs a container, or "" if that is this one or none.
+	Locate(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (server string, err error)
+}
+
+// errForOther means that another server is to resume a response.
+var errForOther = errors.New("another server resumes the response")
+
+// mayResume returns errForOther if the container of a response is on another server. That
+// server resumes the response, because only it can tell what became of the calls. If it does
+// not return, its containers are ended, and any server resumes the response.
+func (e *Engine) mayResume(ctx context.Context, rec *store.Response) error {
+	if e.Others == nil || rec.Container == "" {
+		return nil
+	}
+	server, err := e.Others.Locate(ctx, rec.Project, rec.Container)
+	if err != nil {
+		return fmt.Errorf("locate container: %w", err)
+	}
+	if server != "" {
+		return errForOther
+	}
+	return nil
+}
+
+// heldElsewhere returns a store.ElsewhereError if another server holds the run of a response.
+func (e *Engine) heldElsewhere(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
+	if e.Others == nil {
+		return nil
+	}
+	owner, err := e.Others.RunOwner(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) || err == nil && (owner == "" || owner == e.Owner) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read owner of run: %w", err)
+	}
+	return store.Elsewhere("Response '"+string(id)+"'", owner)
+}
+
+// renew renews the lease of a run. If other servers use the store, a lease that may have
+// ended is lost: another server may have resumed the run since, and released it. As writes
+// are refused unless this server has the lease, nothing of a lost run is stored.
+func (r *run) renew(ctx context.Context) error {
+	e, now := r.engine, time.Now()
+	if last := r.leased.Load(); e.Others != nil && last != nil && now.Sub(*last) > e.Limits.Lease {
+		return store.ErrConflict
+	}
+	if err := e.Runs.AcquireRun(ctx, r.record.Project, r.id(), e.lease(), now); err != nil {
+		return err
+	}
+	r.leased.Store(&now)
+	return nil
+}

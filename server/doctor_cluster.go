@@ -1,0 +1,43 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/berth-run/berth/sandbox/kubernetes"
+)
+
+// kubernetesCluster checks the cluster that the driver kubernetes uses.
+func kubernetesCluster(ctx context.Context, state string, config *Config) Finding {
+	f := Finding{What: "cluster"}
+	dir, err := scratch(state)
+	if err == nil {
+		defer os.RemoveAll(dir)
+		var c kubernetes.Cluster
+		if c, err = queryCluster(ctx, dir, config); err == nil {
+			f.OK = true
+			f.Detail = fmt.Sprintf("Kubernetes %s at %s, namespace %s, runtime %s; network policies are enforced", c.Version, c.Host, c.Namespace, c.Runtime)
+			f.Advice = strings.Join(c.Lacks, "; ")
+			return f
+		}
+	}
+	f.Detail = err.Error()
+	f.Advice = "see docs/kubernetes.md for what the cluster and the registry must permit"
+	if errors.Is(err, kubernetes.ErrTraffic) {
+		f.Advice = "install a network plugin that enforces network policies: else every container could reach the cluster's network"
+	}
+	return f
+}
+
+func queryCluster(ctx context.Context, dir string, config *Config) (kubernetes.Cluster, error) {
+	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
+	if err != nil {
+		return kubernetes.Cluster{}, err
+	}
+	isolation := d.(*kubernetes.Driver)
+	return isolation.Cluster(), isolation.Clear(ctx)
+}
