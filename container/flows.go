@@ -18,6 +18,7 @@ const (
 
 // recordFlow records that a connection was made, ended or was refused.
 func (t *trail) recordFlow(s *instance, f egress.Flow) {
+	traceFlow(s, f)
 	if t.opts.Audit != nil {
 		t.opts.Audit.Record(s.flows.add(s, f)...)
 	}

@@ -58,6 +58,7 @@ func (st *starter) launch(s *instance, pl *plan) {
 		st.discardSkills(s.project, pl)
 	}
 	st.opts.Observer.Started(how, time.Since(pl.requestedAt))
+	traceStart(s, pl, how)
 }
 
 // start executes a plan. It returns how the sandbox was started.

@@ -9,6 +9,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
 )
@@ -40,6 +42,7 @@ type commandLog struct {
 
 	mu      sync.Mutex
 	running map[berth.LogID]berth.ContainerLog
+	last    caused        // the command that was started last
 	changed chan struct{} // closed and replaced when an entry was saved or a command ended
 }
 
@@ -60,18 +63,19 @@ type command struct {
 	entry   berth.ContainerLog
 	started time.Time
 	out     [2]excerpt // stdout and stderr
+	span    trace.Span // of the call that runs it
 	ended   bool
 }
 
 // start saves the start of commands and returns them.
 func (l *Logs) start(ctx context.Context, s *instance, entries []berth.ContainerLog) []*command {
-	commands := l.register(s, entries)
+	commands := l.register(ctx, s, entries)
 	l.saveStart(ctx, s)
 	return commands
 }
 
-// register adds commands to the list of running ones.
-func (l *Logs) register(s *instance, entries []berth.ContainerLog) []*command {
+// register adds commands to the list of running ones. ctx has the span of the call.
+func (l *Logs) register(ctx context.Context, s *instance, entries []berth.ContainerLog) []*command {
 	commands := make([]*command, len(entries))
 	s.log.mu.Lock()
 	for i, e := range entries {
@@ -87,7 +91,7 @@ func (l *Logs) register(s *instance, entries []berth.ContainerLog) []*command {
 			began = time.Unix(e.CreatedAt, 0)
 		}
 		s.log.running[e.ID] = e
-		commands[i] = &command{logs: l, s: s, entry: e, started: began}
+		commands[i] = &command{logs: l, s: s, entry: e, started: began, span: traceCommand(ctx, s, e.ID)}
 	}
 	s.log.mu.Unlock()
 	return commands
@@ -156,6 +160,7 @@ func (c *command) close(outcome berth.ShellOutcome) {
 	c.entry.Outcome = outcome
 	took := max(0, c.logs.opts.now().Sub(c.started))
 	c.entry.DurationMS = took.Milliseconds()
+	endCommand(c.span, outcome)
 	c.logs.opts.Observer.Ran(c.entry.Source, outcomeLabel(outcome), took)
 	c.entry.Stdout, c.entry.Stderr = c.out[0].text(), c.out[1].text()
 }

@@ -28,7 +28,7 @@ func (sh Shell) startLog(ctx context.Context, s *instance, call guest.ShellCall)
 		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID, Command: text,
 			ResponseID: sh.caller.Response, KeyID: sh.caller.Key, RequestID: sh.caller.RequestID}
 	}
-	l := shellLog{sh.access.logs.register(s, entries), &sync.WaitGroup{}}
+	l := shellLog{sh.access.logs.register(ctx, s, entries), &sync.WaitGroup{}}
 	l.saves.Go(func() { sh.access.logs.saveStart(ctx, s) })
 	return l
 }

@@ -6,6 +6,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/sandbox"
@@ -18,6 +20,7 @@ const defaultMemory = "1g"
 // A plan is a validated create request.
 type plan struct {
 	requestedAt time.Time
+	cause       trace.Span // of the request; nil if a former process received it
 	body        *berth.Container
 	template    sandbox.Template
 	env         []string // the template's and the request's values

@@ -6,6 +6,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 )
 
@@ -169,6 +171,7 @@ func (ls *leases) dropLocked(s *instance) {
 
 // save saves a registered container and starts its sandbox.
 func (svc *Service) save(ctx context.Context, s *instance, pl *plan, caller berth.Caller) error {
+	pl.cause = trace.SpanFromContext(ctx)
 	ready := svc.starter.ready(ctx, s, pl)
 	pl.body.Berth.Starting = !ready
 	if err := svc.saveNew(ctx, s, pl, caller.Key); err != nil {
@@ -178,6 +181,7 @@ func (svc *Service) save(ctx context.Context, s *instance, pl *plan, caller bert
 	svc.trail.recordCreated(s, caller.Key)
 	if ready {
 		svc.opts.Observer.Started(StartPool, time.Since(pl.requestedAt))
+		traceStart(s, pl, StartPool)
 		close(s.started)
 		return nil
 	}

@@ -15,6 +15,8 @@ import (
 	"sync"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/journal"
@@ -97,6 +99,7 @@ type Options struct {
 	Limits     Limits
 	Room       func() error // returns an error for the client while no response may be stored; default nil: no limit
 	Observer   Observer     // default nil
+	Tracer     trace.Tracer // of responses' spans; nil: none
 	Log        *slog.Logger
 
 	// Key seals encrypted_content, which only a server with the same key can decrypt. The
@@ -226,6 +229,7 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	if err != nil {
 		return nil, e.createError(ctx, r, err)
 	}
+	r.trace(ctx)
 	if !req.Stored() {
 		e.live.await(r.id(), 1)
 		r.options.unstored.Expect(r.key())
@@ -317,7 +321,7 @@ func (e *Engine) Close(ctx context.Context) error {
 
 // start runs r in the background until it ends or is stopped.
 func (e *Engine) start(r *run) {
-	ctx, cancel := context.WithCancelCause(e.base)
+	ctx, cancel := context.WithCancelCause(trace.ContextWithSpan(e.base, r.span))
 	r.cancel, r.ended, r.outage.hurry = cancel, make(chan struct{}), make(chan chan struct{})
 	if r.stopped != nil {
 		cancel(r.stopped)
@@ -343,6 +347,7 @@ func (e *Engine) start(r *run) {
 		e.wg.Go(r.tools.close) // servers may be slow to answer
 		r.remember()           // first, because the client may continue the response already
 		r.report()
+		r.endSpan()
 		r.booked(r.usage.TotalTokens)
 		r.releaseContainers()
 		release()

@@ -18,6 +18,7 @@ import (
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
+	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
@@ -50,6 +51,7 @@ type house struct {
 	files      countedFiles
 	log        io.Writer
 	quota      engine.Quota
+	tracer     trace.Tracer
 	retry      engine.Retry
 	patience   time.Duration // with clients that were lost
 	lease      time.Duration
@@ -82,7 +84,7 @@ func (h *house) startOn(responses store.Responses) {
 	if h.follow > 0 {
 		h.journal.SetPatience(h.follow)
 	}
-	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Retry: h.retry, Journal: h.journal, Models: h.model,
+	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Tracer: h.tracer, Retry: h.retry, Journal: h.journal, Models: h.model,
 		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 

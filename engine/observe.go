@@ -37,16 +37,19 @@ func (noObserver) Ended(berth.Status, int)                      {}
 // call runs a call of a hosted tool and reports its outcome to the observer.
 func (r *run) call(ctx context.Context, c pendingCall) error {
 	start := time.Now()
+	ctx, traced := traceCall(ctx, c.Item())
 	out := &watched{emitter: emitter{r.writer, c.index, c.caller}, tools: r.engine.Tools, outcome: OutcomeOK}
 	err := c.Run(ctx, out)
 	switch {
 	case errors.Is(context.Cause(ctx), tool.ErrDetached):
+		traced.End()
 		return err // the process that resumes the call reports it
 	case err != nil && ctx.Err() != nil:
 		out.outcome = OutcomeCancelled
 	case err != nil:
 		out.outcome = OutcomeError
 	}
+	endCall(traced, out.outcome)
 	r.engine.Observer.Called(c.Item().Type(), out.outcome, time.Since(start))
 	return err
 }

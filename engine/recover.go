@@ -87,6 +87,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 	}
 	r.log().Info("resumed response", "items", len(rec.Body.Output), "calls", len(r.pending))
 	r.booked = e.Quota.Resume(ref.Project)
+	r.trace(context.Background()) // the request that created it has ended
 	e.start(r)
 	return nil
 }

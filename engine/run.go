@@ -11,6 +11,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/journal"
@@ -31,6 +33,7 @@ type run struct {
 	transcript *transcript.Transcript
 	options    options
 	guard      guard
+	span       trace.Span // of the response
 	compactor  compactor
 	origin     model.Origin // the provider of the last turn, or zero
 

@@ -75,7 +75,9 @@ func (s *summarizer) summarize(ctx context.Context, req *model.Request) (string,
 		if bound, known := s.window.Bound(&out); known && s.window.Tokens(&out) > bound {
 			s.window.Drop(&out, bound)
 		}
-		text, usage, err := s.stream(ctx, &out)
+		chat, traced := traceChat(ctx, out.Model)
+		text, usage, err := s.stream(chat, &out)
+		endChat(traced, model.Finish{Usage: usage}, err)
 		spent.Add(usage)
 		if err == nil {
 			return text, spent, nil

@@ -27,7 +27,8 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 			return false, err
 		}
 		w, before := r.turnWriter, r.written
-		if err = w.stream(ctx, req); err == nil {
+		err = w.stream(w.trace(ctx, req), req)
+		if w.endSpan(err); err == nil {
 			return w.end(ctx, req, before)
 		}
 		if again, err := r.afterFailure(ctx, req, attempts, err); !again {

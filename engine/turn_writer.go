@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/tool"
@@ -30,6 +32,8 @@ type turnWriter struct {
 	ignored  bool         // a call was ignored because of max_tool_calls
 	refusal  string       // of the last refused call, or empty
 	finished model.Finish // once the stream has ended without error
+
+	span trace.Span // of the call of the model
 }
 
 // write queues the events of one delta: those that arrive while a write runs are stored

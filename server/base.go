@@ -5,6 +5,8 @@ import (
 	"crypto/cipher"
 	"fmt"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/seal"
@@ -25,6 +27,7 @@ type base struct {
 	db      store.Store // disk, and responses that are not to be stored
 	audit   *audit.Log
 	quota   *project.Quota
+	tracer  trace.Tracer // nil if traces are not exported
 }
 
 // seal returns the cipher for secrets in the store.
@@ -71,6 +74,9 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	s.record = b.audit
 	s.later(func(context.Context) error { return b.audit.Close() })
 	b.audit.OnFull(b.space.MakeRoom)
+	if b.tracer, err = s.startTracing(ctx, b); err != nil {
+		return nil, err
+	}
 	b.quota = newQuota(b.db, o.Config)
 	s.reloader.quota, s.spending = b.quota, b.spending
 	return b, nil

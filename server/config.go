@@ -43,7 +43,8 @@ type Config struct {
 
 	Log     LogConfig    `yaml:"log"`
 	Metrics ListenConfig `yaml:"metrics"` // for Prometheus to scrape /metrics: all projects, without a key
-	Pprof   ListenConfig `yaml:"pprof"`   // of Go profiles at /debug/pprof/; a loopback address
+	Traces  TracesConfig `yaml:"traces"`
+	Pprof   ListenConfig `yaml:"pprof"` // of Go profiles at /debug/pprof/; a loopback address
 
 	Server     ServerConfig     `yaml:"server"`
 	Docker     DockerConfig     `yaml:"docker"`
@@ -272,7 +273,7 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 func (c *Config) check() error {
 	_, err := c.Budget.budget()
 	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), c.checkStore(), c.checkCluster(), err,
-		c.checkLimits(), c.checkBlobs(), c.checkKubernetes(), c.checkCORS(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
+		c.checkLimits(), c.checkBlobs(), c.checkKubernetes(), c.checkCORS(), c.checkTraces(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
 }
 
 func (c *Config) checkBlobs() error {

@@ -39,6 +39,8 @@ var keyRules = map[string]keyRule{
 	"kubernetes.tolerations.*.operator": oneOf("Equal", "Exists"),
 	"kubernetes.tolerations.*.effect":   oneOf("NoExecute", "NoSchedule", "PreferNoSchedule"),
 
+	"traces.sample": between(0, 1, "from 0 to 1"),
+
 	"retry.continue": oneOf("again", "fail"),
 	"log.level":      oneOf("debug", "info", "warn", "error"),
 	"log.format":     oneOf("text", "json"),

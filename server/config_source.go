@@ -36,6 +36,7 @@ var Settings = []Setting{
 	{"store", "store.url", "URL of a PostgreSQL database (postgres://…) in place of a file in the state directory"},
 	{"preview-domain", "preview.domain", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.com"},
 	{"metrics-listen", "metrics.listen", "address for Prometheus to scrape /metrics: all projects, without a key"},
+	{"traces-endpoint", "traces.endpoint", "URL of an OpenTelemetry collector for traces (OTLP over HTTP), such as http://127.0.0.1:4318"},
 	{"pprof-listen", "pprof.listen", "loopback address of Go profiles at /debug/pprof/"},
 	{"log-level", "log.level", "debug, info, warn or error"},
 	{"log-format", "log.format", "text or json"},
@@ -91,6 +92,7 @@ func defaultConfig() *Config {
 	return &Config{
 		Driver: "gvisor", Template: "base", BuildTemplate: buildAuto, State: stateDirectory(), Currency: "usd",
 		Log:    LogConfig{Level: "info", Format: "text"},
+		Traces: TracesConfig{Sample: 1},
 		Server: ServerConfig{Listen: "127.0.0.1:8080"},
 
 		Kubernetes: KubernetesConfig{CPURequest: 0.1, MemoryRequest: 1},

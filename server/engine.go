@@ -66,7 +66,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
 	opts.Room = func() error { return b.space.Admit() }
-	opts.Observer = metrics.Engine{Metrics: s.metrics}
+	opts.Observer, opts.Tracer = metrics.Engine{Metrics: s.metrics}, b.tracer
 	if b.cluster != nil {
 		// Another server may delete what this one has cached.
 		opts.Others, opts.Limits.Lease, opts.Limits.Cache = b.cluster, b.cluster.lease, 1

@@ -56,7 +56,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	}
 	return api.New(api.Options{
 		Console: pages,
-		Exchange: exchange.Options{Peers: peers, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Log: b.Log,
+		Exchange: exchange.Options{Peers: peers, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,

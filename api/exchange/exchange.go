@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/ration"
@@ -38,6 +40,7 @@ type Exchange struct {
 	closed func()            // reports the end of a stream to the observer; may be nil
 	rates  func(http.Header) // adds the headers of the caller's rate limits; may be nil
 	quiet  bool              // see LogQuietly
+	span   trace.Span        // of the request; nil if it is not traced
 }
 
 // RequestID returns the server's id of the request.

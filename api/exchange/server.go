@@ -15,6 +15,8 @@ import (
 	"strings"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/conns"
@@ -34,8 +36,9 @@ type Options struct {
 	Log      *slog.Logger
 	Memory   Memory
 	Limits   Limits
-	Peers    Peers    // nil without a cluster
-	Origins  []string // of web pages that may use the API, or "*"; see CORS
+	Peers    Peers        // nil without a cluster
+	Tracer   trace.Tracer // of spans for requests; nil: none
+	Origins  []string     // of web pages that may use the API, or "*"; see CORS
 
 	// Secret is the prefix of paths that contain a secret. Of such a path, the log shows
 	// only the prefix.
@@ -87,6 +90,7 @@ func New(opts Options) *Server {
 func (s *Server) Handler(next func(x *Exchange, r *http.Request)) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		x := s.start(w, r)
+		r = x.trace(r)
 		defer s.end(x, r)
 		next(x, r)
 	})
@@ -99,6 +103,7 @@ func (s *Server) As(c berth.Caller, w http.ResponseWriter, r *http.Request, next
 	x := s.start(w, r)
 	x.known = true
 	x.SetCaller(c)
+	r = x.trace(r)
 	defer s.end(x, r)
 	next(x, r)
 }
@@ -127,6 +132,7 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 		}
 	}
 	x.observe(r)
+	x.endSpan(r)
 	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", s.pathForLog(r)), slog.Int("status", x.status),
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
 		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}

@@ -8,6 +8,8 @@ import (
 	"log/slog"
 	"time"
 
+	"go.opentelemetry.io/otel/trace"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
@@ -200,6 +202,7 @@ func (u *Upstream) tryKey(ctx context.Context, k *key, req *model.Request, yield
 		case !answered:
 			answered = true
 			report(nil)
+			trace.SpanFromContext(ctx).AddEvent("first token")
 			if req.Forwarded == nil {
 				u.opts.FirstToken(u.opts.Name, req.Model, time.Since(start))
 			}

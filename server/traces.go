@@ -1,0 +1,83 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/berth-run/berth/tracing"
+)
+
+// TracesConfig configures the export of traces to a collector of OpenTelemetry.
+type TracesConfig struct {
+	// Endpoint is the collector's URL for OTLP over HTTP, such as http://127.0.0.1:4318. Without
+	// a path, /v1/traces is appended. Default: none, nothing is exported.
+	Endpoint string `yaml:"endpoint"`
+
+	Headers map[string]string `yaml:"headers"` // sent with each request. Default: those of OTEL_EXPORTER_OTLP_HEADERS
+	Sample  float64           `yaml:"sample"`  // share of the requests to trace, if the client has not decided. Default: 1
+}
+
+// headersVariable is OpenTelemetry's variable for headers.
+const headersVariable = "OTEL_EXPORTER_OTLP_HEADERS"
+
+// allHeaders returns the headers of requests to the collector.
+func (c TracesConfig) allHeaders() (map[string]string, error) {
+	value := os.Getenv(headersVariable)
+	if len(c.Headers) > 0 || value == "" {
+		return c.Headers, nil
+	}
+	all := map[string]string{}
+	for pair := range strings.SplitSeq(value, ",") {
+		name, value, ok := strings.Cut(pair, "=")
+		value, err := url.PathUnescape(strings.TrimSpace(value))
+		if name = strings.TrimSpace(name); !ok || err != nil || name == "" {
+			return nil, errors.New(headersVariable + ": the value is not NAME=VALUE pairs with commas between them") // it may be a secret
+		}
+		all[name] = value
+	}
+	return all, nil
+}
+
+// checkTraces checks the endpoint and the headers.
+func (c *Config) checkTraces() error {
+	if c.Traces.Endpoint == "" {
+		if len(c.Traces.Headers) > 0 {
+			return errors.New("traces.headers: headers without traces.endpoint have no effect")
+		}
+		return nil
+	}
+	if u, err := url.Parse(c.Traces.Endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
+		return errors.New("traces.endpoint: the value is not a URL such as http://127.0.0.1:4318") // it may contain a secret
+	}
+	_, err := c.Traces.allHeaders()
+	return err
+}
+
+// startTracing starts the export of traces, and returns the tracer, or nil without one.
+func (s *Server) startTracing(ctx context.Context, b *base) (trace.Tracer, error) {
+	c := b.Config.Traces
+	if c.Endpoint == "" {
+		return nil, nil
+	}
+	endpoint, err := url.Parse(c.Endpoint)
+	if err != nil {
+		return nil, fmt.Errorf("traces.endpoint: %w", err)
+	}
+	headers, err := c.allHeaders()
+	if err != nil {
+		return nil, err
+	}
+	exporter, err := tracing.New(ctx, tracing.Options{Endpoint: endpoint, Headers: headers, Sample: c.Sample,
+		Version: b.Build.Version, Instance: b.node, Log: b.Log})
+	if err != nil {
+		return nil, err
+	}
+	s.later(exporter.Close)
+	return exporter.Tracer(), nil
+}
