@@ -28,7 +28,7 @@ func newConversationLs() *cobra.Command {
 	connect, l := clientFlags(cmd), listFlags(cmd)
 	limit := cmd.Flags().IntP("limit", "n", 50, "the most conversations to list; 0 lists all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := listSome[*berth.Conversation](cmd.Context(), connect(), conversations.path, *limit)
+		all, err := listSome[*berth.Conversation](cmd.Context(), connect(), conversations.path, l, *limit)
 		if err != nil {
 			return err
 		}

@@ -15,11 +15,11 @@ import (
 
 // list returns all objects of a list endpoint. Path may have a query.
 func list[T any](ctx context.Context, c *client, path string) ([]T, error) {
-	return listSome[T](ctx, c, path, 0)
+	return listSome[T](ctx, c, path, &listing{}, 0)
 }
 
-// listSome is list for at most limit objects, unless limit is 0.
-func listSome[T any](ctx context.Context, c *client, path string, limit int) ([]T, error) {
+// listSome is list for at most limit objects that match the filters of l, unless limit is 0.
+func listSome[T any](ctx context.Context, c *client, path string, l *listing, limit int) ([]T, error) {
 	sep := "?"
 	if strings.Contains(path, "?") {
 		sep = "&"
@@ -38,7 +38,11 @@ func listSome[T any](ctx context.Context, c *client, path string, limit int) ([]
 		if err := c.call(ctx, "GET", path+sep+query.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
-		all = append(all, page.Data...)
+		found, err := filtered(l, page.Data)
+		if err != nil {
+			return nil, err
+		}
+		all = append(all, found...)
 		if limit > 0 && len(all) >= limit {
 			return all[:limit], nil
 		}
@@ -51,14 +55,16 @@ func listSome[T any](ctx context.Context, c *client, path string, limit int) ([]
 // A listing is the form in which a command prints objects.
 type listing struct {
 	json, quiet, full bool
+	filters           []string // FIELD=PATTERN; see selector
 }
 
-// listFlags adds --json, --quiet and --no-trunc to a command.
+// listFlags adds --json, --quiet, --no-trunc and --filter to a command.
 func listFlags(cmd *cobra.Command) *listing {
 	l := &listing{}
 	cmd.Flags().BoolVar(&l.json, "json", false, "print each object as a line of JSON")
 	cmd.Flags().BoolVarP(&l.quiet, "quiet", "q", false, "print full ids only")
 	cmd.Flags().BoolVar(&l.full, "no-trunc", false, "print full ids and times")
+	cmd.Flags().StringArrayVarP(&l.filters, "filter", "f", nil, "only objects with a field, as --json prints it, that matches: name=test-*, metadata.user=eve; all of several must match")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
 	return l
 }
@@ -120,9 +126,13 @@ func duration(d time.Duration) string {
 // utc formats a time in Unix seconds.
 func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-// printList prints objects as a table with a head, as ids, or as JSON. row returns the cells of an
+// printList prints the objects that match the filters as a table with a head, as ids, or as JSON. row returns the cells of an
 // object, separated by tabs like those of the head.
 func printList[T any](w io.Writer, l *listing, objects []T, id func(T) string, head string, row func(T) string) error {
+	objects, err := filtered(l, objects)
+	if err != nil {
+		return err
+	}
 	if l.json {
 		enc := json.NewEncoder(w)
 		enc.SetEscapeHTML(false)

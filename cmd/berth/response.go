@@ -62,7 +62,7 @@ store: false are not stored.`,
 				query.Set(name, value)
 			}
 		}
-		all, err := listSome[responseRow](cmd.Context(), connect(), "/v1/responses?"+query.Encode(), limit)
+		all, err := listSome[responseRow](cmd.Context(), connect(), "/v1/responses?"+query.Encode(), l, limit)
 		if err != nil {
 			return err
 		}
