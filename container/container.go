@@ -88,7 +88,7 @@ func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan,
 		s.reserved = how.reserved
 	}
 	if err == nil {
-		err = svc.index.register(s, svc.opts.Bounds.Containers, how.most)
+		err = svc.admit(ctx, s, how.most)
 	}
 	if err != nil {
 		s.reserved = nil

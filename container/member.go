@@ -14,6 +14,45 @@ import (
 // belongs to one server: its row names it. If that server stays away, another one ends the
 // container (EndLost). A server that returns gives up what was ended meanwhile (GiveUp).
 
+// Shares divides the containers that a project may run among the servers of a cluster. It calls
+// Service.Running.
+type Shares interface {
+	// AdmitContainer calls register with the number of containers that this server may run, or
+	// returns an error for the client.
+	AdmitContainer(ctx context.Context, p berth.ProjectID, register func(most int) error) error
+
+	// ContainersChanged reports that a container has started or ended. It does not block.
+	ContainersChanged(p berth.ProjectID)
+}
+
+// Running returns the number of a project's containers on this server.
+func (svc *Service) Running(p berth.ProjectID) int {
+	svc.index.mu.Lock()
+	defer svc.index.mu.Unlock()
+	return svc.index.countLocked(p)
+}
+
+// admit registers the instance of a new container of a project that may run most.
+func (svc *Service) admit(ctx context.Context, s *instance, most int) error {
+	register := func(most int) error { return svc.index.register(s, svc.opts.Bounds.Containers, most) }
+	if svc.opts.Shares == nil {
+		return register(most)
+	}
+	if err := svc.opts.Shares.AdmitContainer(ctx, s.project, register); err != nil {
+		return err
+	}
+	svc.share(s)
+	return nil
+}
+
+// share reports a registered instance to Options.Shares, and its end.
+func (svc *Service) share(s *instance) {
+	if shares, p := svc.opts.Shares, s.project; shares != nil {
+		shares.ContainersChanged(p)
+		context.AfterFunc(s.life, func() { shares.ContainersChanged(p) })
+	}
+}
+
 // elsewhere reports whether another server runs a container.
 func (o *Options) elsewhere(rec *store.Container) bool {
 	return o.Server != "" && rec.Body.Berth.Server != "" && rec.Body.Berth.Server != o.Server

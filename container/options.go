@@ -69,6 +69,10 @@ type Options struct {
 	// same store. Default: there is no cluster, and all containers are this server's.
 	Server string
 
+	// Shares limits the containers of a project over all servers of a cluster. Nil means that
+	// Quota suffices.
+	Shares Shares
+
 	// Quota returns how many containers a project may run at once, negative for no limit, or an
 	// error for the client if it may not start another. Default: no limit.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)

@@ -89,6 +89,7 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	if err := svc.index.register(s, math.MaxInt, -1); err != nil {
 		return err
 	}
+	svc.share(s)
 	svc.volumes.retain(s)
 	if exists {
 		svc.wake(ctx, s)

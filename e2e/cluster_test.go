@@ -37,15 +37,15 @@ type fleet struct {
 }
 
 // newFleet starts three servers with one database and one bucket. absence is how long the
-// containers of a silent server wait for its return.
-func newFleet(t *testing.T, absence string) *fleet {
+// containers of a silent server wait for its return; more is added to the configuration.
+func newFleet(t *testing.T, absence string, more ...string) *fleet {
 	t.Helper()
 	db, bucket := pgtest.Start(t), s3test.Start(t).Bucket("berth")
 	f := &fleet{t: t, counter: filepath.Join(t.TempDir(), "counter")}
 	key := []byte(strings.Repeat("5e", 32) + "\n")
 	for range 3 {
-		config := fmt.Sprintf("driver: unsafe-local\nstore: %s\nblobs: %s\ncluster: {listen: %q, lease: 2s, absence: %s}\n",
-			db.URL(), bucket, freeport.Addr(t), absence)
+		config := fmt.Sprintf("driver: unsafe-local\nstore: %s\nblobs: %s\ncluster: {listen: %q, lease: 2s, absence: %s}\n%s",
+			db.URL(), bucket, freeport.Addr(t), absence, strings.Join(more, ""))
 		s := prepareServer(t, t.TempDir(), config)
 		if err := os.WriteFile(filepath.Join(s.state, "seal.key"), key, 0o600); err != nil {
 			t.Fatal(err)

@@ -193,7 +193,9 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 		return nil, err
 	}
 	defer func() {
-		if err != nil {
+		if _, forwarded := errors.AsType[*store.ElsewhereError](err); forwarded {
+			booked(-1)
+		} else if err != nil {
 			booked(0)
 		}
 	}()

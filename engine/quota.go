@@ -12,7 +12,8 @@ import (
 // A Quota bounds the responses of projects; *project.Quota is one.
 type Quota interface {
 	// Begin reserves an estimated number of tokens for a response of a caller, or returns an
-	// error for the client. end must be called with the number of tokens used.
+	// error for the client. end must be called with the number of tokens used, which is
+	// negative if the request is forwarded to another server, which counts it.
 	Begin(ctx context.Context, c berth.Caller, tokens int) (end func(used int), err error)
 	// Full returns an error for the client if the project has reached its storage limit.
 	Full(ctx context.Context, p berth.ProjectID) error

@@ -34,13 +34,15 @@ type QuotaOptions struct {
 }
 
 // A Quota limits what projects use. Rates and responses in progress are counted in this
-// process and start at zero with it. The usage of a day and the stored bytes come from the
+// process and start at zero with it, unless servers of a cluster share them (Share). The usage of a day and the stored bytes come from the
 // store; if it cannot be read, requests are refused.
 //
 // A Quota is safe for concurrent use. Its errors for clients are *berth.Error:
 // CodeRateLimited, and CodeUnauthorized for an archived project.
 type Quota struct {
 	opts QuotaOptions
+
+	shares *shares // nil if there are no other servers; set before the first request
 
 	mu    sync.Mutex // guards known
 	known map[berth.ProjectID]*bounded
@@ -57,6 +59,8 @@ type bounded struct {
 	tokens    bucket
 	responses int64
 	pending   int64 // reserved bytes of requests in progress
+
+	share *share // nil if there are no other servers
 }
 
 // NewQuota returns a quota.
@@ -74,13 +78,23 @@ func (q *Quota) SetLimits(limits map[berth.ProjectID]berth.Limits) {
 	}
 }
 
+// addLocked adds the state of a project. q.mu is held.
+func (q *Quota) addLocked(id berth.ProjectID) *bounded {
+	p := &bounded{id: id}
+	if q.shares != nil {
+		p.share = newShare()
+		p.requests.shared, p.writes.shared, p.tokens.shared = true, true, true
+	}
+	q.known[id] = p
+	return p
+}
+
 // project returns the state of a project, with a record that is at most cacheTTL old.
 func (q *Quota) project(ctx context.Context, id berth.ProjectID) (*bounded, error) {
 	q.mu.Lock()
 	p := q.known[id]
 	if p == nil {
-		p = &bounded{id: id}
-		q.known[id] = p
+		p = q.addLocked(id)
 	}
 	old := time.Since(p.read) >= cacheTTL
 	q.mu.Unlock()
@@ -116,7 +130,8 @@ func (q *Quota) Check(ctx context.Context, id berth.ProjectID) error {
 
 // Begin counts a response that is estimated to use the given number of tokens. It returns
 // an error if a limit is reached, including those of storage and cost. The caller must call
-// end once, when the response has ended, with the number of tokens used.
+// end once, when the response has ended, with the number of tokens used. A negative number means
+// that another server counts the response.
 func (q *Quota) Begin(ctx context.Context, c berth.Caller, tokens int) (end func(used int), err error) {
 	id := c.Project
 	p, err := q.room(ctx, id, 0)
@@ -126,14 +141,20 @@ func (q *Quota) Begin(ctx context.Context, c berth.Caller, tokens int) (end func
 	if err := q.funds(ctx, p, c); err != nil {
 		return nil, err
 	}
+	need := int64(max(tokens, 1))
+	drawn, err := q.draw(ctx, p, func() []store.Want { return p.wantsLocked(need) })
+	if err != nil {
+		return nil, err
+	}
+	defer drawn()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	p.fill(time.Now())
-	if n, limited := bound(p.limits.Responses); limited && p.responses >= n {
-		err := exceeded("requests", id, "responses in progress", n, p.responses, 1)
-		return nil, again(err, time.Second)
-	}
-	need := int64(max(tokens, 1))
+	defer func() {
+		if err != nil {
+			q.settleLocked(p) // it has drawn what it does not use
+		}
+	}()
 	if n, limited := bound(p.limits.RequestsPerMinute); limited {
 		if wait := p.requests.wait(1); wait > 0 {
 			return nil, again(exceeded("requests", id, "requests per min (RPM)", n, p.requests.used(), 1), wait)
@@ -149,16 +170,30 @@ func (q *Quota) Begin(ctx context.Context, c berth.Caller, tokens int) (end func
 			return nil, again(exceeded("tokens", id, "tokens per min (TPM)", n, p.tokens.used(), need), wait)
 		}
 	}
+	if n, limited := bound(p.limits.Responses); limited && p.responses >= p.mostResponses(n) {
+		err := exceeded("requests", id, "responses in progress", n, max(p.responses, n), 1)
+		return nil, again(err, time.Second)
+	}
 	p.requests.use(1)
 	p.tokens.use(need)
 	p.responses++
 	return func(used int) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		p.responses--
-		p.fill(time.Now())
-		p.tokens.use(int64(used) - need)
+		if used < 0 {
+			used = 0
+			p.requests.use(-1)
+		}
+		q.endLocked(p, int64(used)-need)
 	}, nil
+}
+
+// endLocked counts the end of a response that used more tokens than were counted. q.mu is held.
+func (q *Quota) endLocked(p *bounded, tokens int64) {
+	p.responses--
+	p.fill(time.Now())
+	p.tokens.use(tokens)
+	q.settleLocked(p)
 }
 
 // Resume counts a response that an earlier process started.
@@ -167,16 +202,14 @@ func (q *Quota) Resume(id berth.ProjectID) (end func(used int)) {
 	defer q.mu.Unlock()
 	p := q.known[id]
 	if p == nil {
-		p = &bounded{id: id}
-		q.known[id] = p
+		p = q.addLocked(id)
 	}
 	p.responses++
+	q.settleLocked(p)
 	return func(used int) {
 		q.mu.Lock()
 		defer q.mu.Unlock()
-		p.responses--
-		p.fill(time.Now())
-		p.tokens.use(int64(used))
+		q.endLocked(p, int64(used))
 	}
 }
 
@@ -187,7 +220,7 @@ func (p *bounded) fill(now time.Time) {
 }
 
 // used returns how much of the bucket is in use.
-func (b *bucket) used() int64 { return int64(math.Ceil(b.size - b.left)) }
+func (b *bucket) used() int64 { return int64(math.Ceil(b.size - b.content())) }
 
 // A Rate is a limit per minute and its remainder.
 type Rate struct {
@@ -309,6 +342,13 @@ func (q *Quota) Write(ctx context.Context, id berth.ProjectID) error {
 	if err != nil {
 		return err
 	}
+	drawn, err := q.draw(ctx, p, func() []store.Want {
+		return p.wantRate(nil, &p.writes, store.ShareWrites, p.limits.RequestsPerMinute, 1)
+	})
+	if err != nil {
+		return err
+	}
+	defer drawn()
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	n, limited := bound(p.limits.RequestsPerMinute)

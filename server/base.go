@@ -78,6 +78,11 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 		return nil, err
 	}
 	b.quota = newQuota(b.db, o.Config)
+	if b.cluster != nil {
+		if err := b.cluster.share(ctx, s, b); err != nil {
+			return nil, err
+		}
+	}
 	s.reloader.quota, s.spending = b.quota, b.spending
 	return b, nil
 }

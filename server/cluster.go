@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/cluster/peer"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/internal/backoff"
+	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
 )
 
@@ -73,6 +74,7 @@ type members struct {
 	proxy      *httputil.ReverseProxy
 	lease      time.Duration
 	containers atomic.Pointer[container.Service] // nil until they are started
+	quota      atomic.Pointer[project.Quota]     // nil until it is shared
 }
 
 // joinCluster makes the server a member, if the configuration says so.
@@ -100,6 +102,9 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 	m.Cluster, err = cluster.Join(ctx, cluster.Options{Store: db, Self: store.Member{ID: b.node, Address: config.address(), Version: b.Build.Version},
 		Lease: m.lease, Silence: config.Absence, Log: b.Log,
 		Removed: func(ctx context.Context) error {
+			if quota := m.quota.Load(); quota != nil {
+				quota.ForgetShares()
+			}
 			if containers := m.containers.Load(); containers != nil {
 				return containers.GiveUp(ctx)
 			}
@@ -110,6 +115,27 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 	}
 	b.cluster = m
 	s.later(m.Cluster.Close)
+	return nil
+}
+
+// share makes the limits of projects hold for all servers of the cluster together.
+func (m *members) share(ctx context.Context, s *Server, b *base) error {
+	db, ok := b.disk.(store.Shares)
+	if !ok {
+		return errors.New("cluster: the database cannot divide limits")
+	}
+	until, stop := context.WithCancel(context.WithoutCancel(ctx))
+	s.later(func(context.Context) error { stop(); return nil })
+	running := func(p berth.ProjectID) int {
+		if containers := m.containers.Load(); containers != nil {
+			return containers.Running(p)
+		}
+		return 0
+	}
+	if err := b.quota.Share(until, db, b.node, running, b.Log); err != nil {
+		return fmt.Errorf("cluster: %w", err)
+	}
+	m.quota.Store(b.quota)
 	return nil
 }
 

@@ -89,7 +89,11 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	if err != nil {
 		return container.Options{}, fmt.Errorf("configure network: %w", err)
 	}
-	return container.Options{Server: server, Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
+	var shares container.Shares
+	if b.cluster != nil {
+		shares = b.quota
+	}
+	return container.Options{Server: server, Shares: shares, Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
 		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots, Skills: data.skills,
 		Template: c.templates.find, MayName: c.templates.mayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,

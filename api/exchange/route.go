@@ -74,7 +74,7 @@ func (s *Server) reserve(x *Exchange, r *http.Request, rt Route, c berth.Caller)
 	if s.Quota == nil || rt.Is(ThroughContainer) || rt.Method == http.MethodGet || rt.Method == http.MethodDelete {
 		return func() {}, nil
 	}
-	if !rt.Is(CallsModel) {
+	if !rt.Is(CallsModel) && !x.forwarded { // the server that forwarded it has counted it
 		if err := s.Quota.Write(r.Context(), c.Project); err != nil {
 			return nil, err
 		}

@@ -69,7 +69,7 @@ var Imports = map[string][]string{
 	"container/snapshot":    {"", "audit", "blob", "layer", "store"},
 	"journal":               {"", "internal/ration", "store"},
 	"diskspace":             {"", "store"},
-	"project":               {"", "audit", "store"},
+	"project":               {"", "audit", "internal/backoff", "store"},
 	"webhook":               {"", "egress", "store", "internal/backoff"},
 	"download":              {"", "egress"},
 	"image":                 {"layer", "internal/beneath", "internal/statefile"},

@@ -48,6 +48,10 @@ func TestMembers(t *testing.T) {
 	storetest.Members(t, func(t *testing.T) store.Store { return open(t, pgtest.URL(t), postgres.Options{}) })
 }
 
+func TestShares(t *testing.T) {
+	storetest.Shares(t, func(t *testing.T) store.Store { return open(t, pgtest.URL(t), postgres.Options{}) })
+}
+
 // Servers on one database wait for each other's locks, and see each other.
 func TestMembersOfServers(t *testing.T) {
 	url, keys := pgtest.URL(t), filepath.Join(t.TempDir(), "berth.keys")

@@ -102,6 +102,14 @@ type Object struct {
 	Seal      int64
 }
 
+type Rate struct {
+	Project string
+	Kind    string
+	Size    int64
+	Level   float64
+	At      int64
+}
+
 type Request struct {
 	Response string
 	Request  []byte
@@ -131,6 +139,13 @@ type Ring struct {
 type RowKey struct {
 	Number int64
 	Box    []byte
+}
+
+type Share struct {
+	Project string
+	Kind    string
+	Server  string
+	Held    int64
 }
 
 type Spending struct {
