@@ -272,7 +272,7 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 // check validates what keyRules cannot express. It returns all errors that it finds.
 func (c *Config) check() error {
 	_, err := c.Budget.budget()
-	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), c.checkStore(), c.checkCluster(), err,
+	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), c.checkState(), c.checkStore(), c.checkCluster(), err,
 		c.checkLimits(), c.checkBlobs(), c.checkKubernetes(), c.checkCORS(), c.checkTraces(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
 }
 
@@ -299,6 +299,28 @@ func (c *Config) checkLimits() error {
 	return errors.Join(wrong...)
 }
 
+// Verify checks what a server needs at its start besides the state directory: keys in the
+// environment and certificate files. It returns all errors that it finds.
+func (c *Config) Verify() error {
+	return c.problems(nil, errors.Join(c.verify(true)...))
+}
+
+func (c *Config) verify(models bool) []error {
+	var wrong []error
+	if models {
+		_, err := newRouting(c, nil, slog.New(slog.DiscardHandler))
+		wrong = eachError(err)
+	}
+	_, err := c.WebSearch.options(slog.New(slog.DiscardHandler))
+	wrong = append(wrong, eachError(err)...)
+	if c.Server.TLS.CertFile != "" {
+		_, err := readCertificate(c.Server.TLS)
+		wrong = append(wrong, eachError(err)...)
+	}
+	_, err = c.Containers.Network.options()
+	return append(wrong, eachError(err)...)
+}
+
 // VerifyBlobs checks that the credentials of the bucket can be found on this machine.
 func (c *Config) VerifyBlobs() error {
 	if c.Blobs == "" {
@@ -312,19 +334,4 @@ func (c *Config) VerifyBlobs() error {
 		return c.in(fmt.Errorf("blobs: %w", err))
 	}
 	return nil
-}
-
-// Verify checks what a server needs at its start besides the state directory: keys in the
-// environment and certificate files. It returns all errors that it finds.
-func (c *Config) Verify() error {
-	_, err := newRouting(c, nil, slog.New(slog.DiscardHandler))
-	wrong := []error{err}
-	_, err = c.WebSearch.options(slog.New(slog.DiscardHandler))
-	wrong = append(wrong, err)
-	if c.Server.TLS.CertFile != "" {
-		_, err := readCertificate(c.Server.TLS)
-		wrong = append(wrong, err)
-	}
-	_, err = c.Containers.Network.options()
-	return c.problems(nil, errors.Join(append(wrong, err)...))
 }

@@ -15,6 +15,15 @@ type placedError struct {
 	error
 	key  string // with which the error without the place begins
 	line int    // 0 for a variable or a flag
+	flag bool   // a flag set it
+}
+
+// IsFlagError reports whether an error of Load is in the value of a flag.
+func IsFlagError(err error) bool {
+	return slices.ContainsFunc(eachError(err), func(err error) bool {
+		p, ok := errors.AsType[*placedError](err)
+		return ok && p.flag
+	})
 }
 
 func (e *placedError) Unwrap() error { return e.error }

@@ -94,7 +94,7 @@ func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) {
 		r.mapping(n, t, at)
 	case reflect.Slice:
 		if n.Kind != yaml.SequenceNode {
-			r.fail(n, wrong(n, at, "must be a list, such as [a, b]"))
+			r.fail(n, wrong(n, at, "must be a list, such as "+listExample(at, t)))
 			return
 		}
 		for i, e := range n.Content {
@@ -107,9 +107,22 @@ func (r keyReader) check(n *yaml.Node, t reflect.Type, at keyPath) {
 	}
 }
 
+// listExample returns a value for a list of type t.
+func listExample(at keyPath, t reflect.Type) string {
+	switch {
+	case at.name == "models":
+		return "[{match: gpt-*, upstreams: [{name: openai}]}]"
+	case t.Elem() == reflect.TypeFor[TargetConfig]():
+		return "[{name: openai}]"
+	case t.Elem() == reflect.TypeFor[PoolConfig]():
+		return "[{memory_limit: 4g, size: 2}]"
+	}
+	return "[a, b]"
+}
+
 func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) {
 	if n.Kind != yaml.MappingNode {
-		r.fail(n, wrong(n, at, "must be a mapping with keys below it"))
+		r.fail(n, wrong(n, at, "must be a mapping "+mappingExample(t)))
 		return
 	}
 	var fields map[string]reflect.Type
@@ -141,6 +154,14 @@ func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) {
 		r.check(v, of, below)
 	}
 	n.Content = valid
+}
+
+// mappingExample describes a mapping of type t.
+func mappingExample(t reflect.Type) string {
+	if t == reflect.TypeFor[TargetConfig]() {
+		return "with the name of an upstream, such as {name: openai}"
+	}
+	return "with keys below it"
 }
 
 // merged checks the mappings of a merge key.

@@ -46,6 +46,11 @@ func keysNamed(name string) (found []string) {
 	}
 	walk(reflect.TypeFor[Config](), keyPath{})
 	slices.Sort(found)
+	for i, key := range found { // one that a flag sets is most often meant
+		if slices.ContainsFunc(Settings, func(s Setting) bool { return s.Key == key && s.Flag == name }) {
+			return append([]string{key}, slices.Delete(found, i, i+1)...)
+		}
+	}
 	return found
 }
 

@@ -6,11 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math"
 	"net"
 	"os"
 	"path/filepath"
 	"reflect"
 	"regexp"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -68,6 +70,8 @@ func (s Setting) Default() string {
 type Sources struct {
 	Path  string            // of the file; "" is none
 	Flags map[string]string // values of the flags that are set, by name
+
+	Verify bool // also check what Config.Verify checks, and report all errors at once
 }
 
 // An origin is where the value of a key was set. The zero origin is the default.
@@ -158,10 +162,30 @@ func Load(from Sources) (*Config, error) {
 	if _, set := c.origins["shell.timeout"]; !set {
 		c.Shell.Timeout = min(c.Shell.Timeout, c.Shell.MaxTimeout)
 	}
-	if err := c.problems(unreadable, c.check()); err != nil {
+	invalid := c.check()
+	if from.Verify {
+		invalid = errors.Join(invalid, c.verifyBeside(unreadable, invalid))
+	}
+	if err := c.problems(unreadable, invalid); err != nil {
 		return nil, err
 	}
 	return c, nil
+}
+
+// verifyBeside returns the errors of Verify in the sections that have no other errors. Verify reads
+// models only if they are valid.
+func (c *Config) verifyBeside(unreadable []error, invalid error) error {
+	wrong := map[string]bool{}
+	for _, err := range slices.Concat(unreadable, eachError(invalid)) {
+		wrong[sectionOf(err)] = true
+	}
+	var found []error
+	for _, err := range c.verify(!wrong["models"]) {
+		if !wrong[sectionOf(err)] {
+			found = append(found, err)
+		}
+	}
+	return errors.Join(found...)
 }
 
 // set sets a key to the text of a variable or a flag.
@@ -248,13 +272,13 @@ func (c *Config) in(err error) error {
 	}
 	begins := keyOf(err)
 	if k, ok := errors.AsType[*keyError](err); ok && k.line > 0 {
-		return &placedError{fmt.Errorf("%s: %w", origin{c.path, k.line}, err), begins, k.line}
+		return &placedError{fmt.Errorf("%s: %w", origin{c.path, k.line}, err), begins, k.line, false}
 	}
 	for key := begins; key != ""; {
 		if o, set := c.origins[key]; set && o.line == 0 { // a variable or a flag stands for the key
-			return &placedError{errors.New(o.name + strings.TrimPrefix(err.Error(), key)), begins, 0}
+			return &placedError{errors.New(o.name + strings.TrimPrefix(err.Error(), key)), begins, 0, strings.HasPrefix(o.name, "--")}
 		} else if set {
-			return &placedError{fmt.Errorf("%s: %w", o, err), begins, o.line}
+			return &placedError{fmt.Errorf("%s: %w", o, err), begins, o.line, false}
 		}
 		parent := keyEnd.ReplaceAllString(key, "")
 		if parent == key {
@@ -266,6 +290,20 @@ func (c *Config) in(err error) error {
 		return err
 	}
 	return fmt.Errorf("%s: %w", c.path, err)
+}
+
+// portProblem returns what is wrong with the port of an address, or "".
+func portProblem(port string) string {
+	if n, err := strconv.ParseUint(port, 10, 64); err == nil && n > math.MaxUint16 {
+		return "a port out of range"
+	}
+	switch {
+	case port == "":
+		return "no port"
+	case !isPort(port):
+		return "an unknown port"
+	}
+	return ""
 }
 
 // isPort reports whether a text is a port: a number, or the name of a service such as http.
@@ -282,8 +320,8 @@ func (c *Config) checkAddresses() error {
 			continue
 		}
 		_, port, err := net.SplitHostPort(a.address)
-		if err == nil && !isPort(port) {
-			wrong = append(wrong, fmt.Errorf("%s: %q has no port; write one from 0 to 65535, such as %s", a.key, a.address, "127.0.0.1:8080"))
+		if problem := portProblem(port); err == nil && problem != "" {
+			wrong = append(wrong, fmt.Errorf("%s: %q has %s; write one from 0 to 65535, such as %s", a.key, a.address, problem, "127.0.0.1:8080"))
 		} else if err != nil {
 			example := "127.0.0.1:8080"
 			if _, err := strconv.ParseUint(a.address, 10, 16); err == nil {

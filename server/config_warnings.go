@@ -60,6 +60,18 @@ func (c *Config) shadowedModels() (found []string) {
 // StateWarnings returns what a server would warn of with the state directory of this machine. It changes
 // nothing there.
 func (c *Config) StateWarnings() []string {
+	return slices.Concat(c.keyWarning(), c.templateWarning())
+}
+
+// keyWarning warns of an address that a server with a new state directory refuses.
+func (c *Config) keyWarning() []string {
+	if isLoopback(c.Server.Listen) || HasDatabase(c.State) || c.Store.URL != "" {
+		return nil
+	}
+	return []string{c.at("server.listen") + "needs an API key before the first start, because it is not a loopback address: berth key create --state " + c.State}
+}
+
+func (c *Config) templateWarning() []string {
 	if _, named := c.origins["template"]; !named || c.Driver == local.Name {
 		return nil
 	}

@@ -52,8 +52,11 @@ func (c *Config) checkModel(m *ModelConfig) error {
 		}
 	}
 	if len(m.Upstreams) == 0 {
+		if c.Upstreams[m.Upstream] != nil && reflect.DeepEqual(m.UpstreamConfig, UpstreamConfig{}) {
+			return fmt.Errorf(".upstream is the model's name at an inline upstream; for the upstream %s write upstreams: [{name: %[1]s}]", m.Upstream)
+		}
 		if m.Match == "" || m.BaseURL == "" && (m.provider() == providerChat) {
-			return errors.New(" needs match and base_url, or upstreams")
+			return errors.New(" needs match and base_url, or match and upstreams, such as {match: gpt-*, upstreams: [{name: openai}]}")
 		}
 		if len(m.Prices) > 0 {
 			return errors.New(".prices: an upstream with prices needs a name; move it to upstreams")

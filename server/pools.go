@@ -54,9 +54,12 @@ func (c *Config) checkPools(memory int64) error {
 		}
 		sum += int64(min(p.Size, 1<<20)) * limit
 	}
-	configured := c.Containers.Pool > defaultPool || len(c.Containers.Pools) > 0
+	configured, at := c.Containers.Pool > defaultPool, "containers.pool"
+	if len(c.Containers.Pools) > 0 {
+		configured, at = true, "containers.pools"
+	}
 	if configured && memory > 0 && sum > memory {
-		return fmt.Errorf("containers.pools: the sandboxes may use %.1fG of memory in total, but this machine has %.1fG", gigabytes(sum), gigabytes(memory))
+		return fmt.Errorf("%s: the sandboxes may use %.1fG of memory in total, but this machine has %.1fG", at, gigabytes(sum), gigabytes(memory))
 	}
 	return nil
 }

@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 	"slices"
 
+	"golang.org/x/sys/unix"
+
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/store/sqlite"
 )
@@ -155,7 +157,7 @@ func restoreContents(ctx context.Context, r *restoring, state, blobs string) err
 // errRestoring returns an error if the restore of a state directory is not complete.
 func errRestoring(state string) error {
 	_, err := os.Lstat(filepath.Join(state, restoreFile))
-	if errors.Is(err, fs.ErrNotExist) {
+	if errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ENOTDIR) {
 		return nil
 	}
 	return errors.Join(err, fmt.Errorf("the restore of %s is incomplete; run berth restore again", state))

@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net"
 	"path/filepath"
@@ -58,7 +57,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.open && !isLoopback(listen) { // the last key was revoked since listenFor
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
-		return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s", listen, state)
+		return noKey(state, listen)
 	}
 	if s.tls, err = s.startTLS(c.Server.TLS, state); err != nil {
 		l.Close()
@@ -111,7 +110,7 @@ func listenFor(ctx context.Context, state, store, listen string) (net.Listener, 
 		return nil, err
 	}
 	if open && !isLoopback(listen) {
-		return nil, fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s", listen, state)
+		return nil, noKey(state, listen)
 	}
 	return net.Listen("tcp", listen)
 }

@@ -6,14 +6,16 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 )
 
 // What a server would refuse or warn of is known without a server.
 func TestVerifyMachine(t *testing.T) {
 	for text, want := range map[string]string{
-		"server: {listen: '127.0.0.1:99999'}\n":  `server.listen: "127.0.0.1:99999" has no port; write one from 0 to 65535`,
-		"metrics: {listen: '127.0.0.1:nope!'}\n": `metrics.listen: "127.0.0.1:nope!" has no port`,
+		"server: {listen: '127.0.0.1:99999'}\n":  `server.listen: "127.0.0.1:99999" has a port out of range; write one from 0 to 65535`,
+		"metrics: {listen: '127.0.0.1:nope!'}\n": `metrics.listen: "127.0.0.1:nope!" has an unknown port`,
+		"server: {listen: '127.0.0.1:'}\n":       `server.listen: "127.0.0.1:" has no port`,
 	} {
 		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
@@ -71,6 +73,82 @@ func TestMaskedUser(t *testing.T) {
 	} {
 		if got := masked("store.url", value); got != want {
 			t.Errorf("%s: got %s, want %s", value, got, want)
+		}
+	}
+}
+
+// A state directory without a key, or which cannot be one, is an error before the start.
+func TestVerifyState(t *testing.T) {
+	state := t.TempDir()
+	c, err := readConfig(t, "server: {listen: '0.0.0.0:8080'}\nstate: "+state+"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.VerifyState(t.Context()); err != nil {
+		t.Errorf("of a state directory that a server has not used: %v", err)
+	}
+	if got := c.StateWarnings(); len(got) != 1 || !strings.Contains(got[0], "berth.yaml:1: server.listen needs an API key before the first start") {
+		t.Errorf("got %q", got)
+	}
+	open, err := Open(t.Context(), state)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := c.VerifyState(t.Context()); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: server.listen: there is no API key, but 0.0.0.0:8080 is not a loopback address") {
+		t.Errorf("without a key: got %v", err)
+	}
+	if _, _, err := open.Projects.CreateKey(t.Context(), "proj_y", "", 0, berth.KeyLimits{}); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.VerifyState(t.Context()); err != nil {
+		t.Errorf("with a key, beside an open database: %v", err)
+	}
+	if err := open.Close(); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.VerifyState(t.Context()); err != nil {
+		t.Errorf("with a key: %v", err)
+	}
+	for _, path := range []string{"/etc/passwd", "/etc/passwd/state"} {
+		if _, err := readConfig(t, "state: "+path+"\n"); err == nil || !strings.Contains(err.Error(), "state: /etc/passwd is not a directory") {
+			t.Errorf("%s: got %v", path, err)
+		}
+	}
+}
+
+// Errors of the text, of rules and of what a server verifies are reported together.
+func TestOneRound(t *testing.T) {
+	path := filepath.Join(t.TempDir(), "berth.yaml")
+	text := `nope: 1
+upstreams: {near: {base_url: "http://127.0.0.1:1/v1", api_key_env: BERTH_TEST_UNSET}}
+models: [{match: a, upstreams: [{name: near}]}]
+containers: {idle: 20}
+server: {listen: '127.0.0.1:99999'}
+`
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	_, err := Load(Sources{Path: path, Verify: true})
+	if err == nil {
+		t.Fatal("accepted")
+	}
+	for _, want := range []string{"yaml:1: unknown key nope", "BERTH_TEST_UNSET", "yaml:4: containers.idle: 20 needs a unit", "yaml:5: server.listen"} {
+		if !strings.Contains(err.Error(), want) {
+			t.Errorf("got %v, want %s", err, want)
+		}
+	}
+	for text, want := range map[string]string{
+		"upstreams: {near: {base_url: 'http://127.0.0.1:1/v1'}}\nmodels: [{match: a, upstream: near}]\n": "models[0].upstream is the model's name at an inline upstream; for the upstream near write upstreams: [{name: near}]",
+		"models: [{match: a, upstream: near}]\n":                                                         "models[0] needs match and base_url, or match and upstreams, such as {match: gpt-*",
+		"models: {a: {upstream: near}}\n":                                                                "models must be a list, such as [{match: gpt-*, upstreams: [{name: openai}]}]",
+		"models: [{match: a, upstreams: near}]\n":                                                        `models[0].upstreams: "near" must be a list, such as [{name: openai}]`,
+		"models: [{match: a, upstreams: [near]}]\n":                                                      `models[0].upstreams[0]: "near" must be a mapping with the name of an upstream, such as {name: openai}`,
+		"listen: 127.0.0.1:8080\n":                                                                       "unknown key listen; did you mean server.listen or ",
+		"containers: {pool: 50000}\n":                                                                    "containers.pool: the sandboxes may use",
+		"containers: {pools: [{memory_limit: 64g, size: 50000}]}\n":                                      "containers.pools: the sandboxes may use",
+	} {
+		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
 }

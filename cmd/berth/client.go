@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/netip"
 	"net/url"
@@ -108,6 +109,9 @@ func (c *client) serves(ctx context.Context) bool {
 // do sends a request and returns the response. The caller closes its body. It returns an error
 // response as an error, in the server's words.
 func (c *client) do(ctx context.Context, method, path, kind string, body io.Reader) (*http.Response, error) {
+	if err := checkURL(c.base); err != nil {
+		return nil, err
+	}
 	req, err := http.NewRequestWithContext(ctx, method, c.base+path, body)
 	if err != nil {
 		return nil, err
@@ -123,13 +127,41 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 		return nil, fmt.Errorf("the server at %s speaks HTTP without TLS; use http://%s, or its HTTPS port", c.base, rest)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w (is berth serve running at %s?)", err, c.base)
+		return nil, c.unreachable(err)
 	}
 	if resp.StatusCode/100 == 2 {
 		return resp, nil
 	}
 	defer resp.Body.Close()
 	return nil, c.answerError(resp)
+}
+
+// checkURL returns a usage error unless a text is the URL of a server.
+func checkURL(base string) error {
+	const expected = "expected the URL of a server, such as " + defaultURL + " (--url, BERTH_URL or berth login)"
+	u, err := url.Parse(base)
+	switch {
+	case err != nil || u.Hostname() == "":
+		return badUsage("%q is not a URL; %s", base, expected)
+	case u.Scheme != "http" && u.Scheme != "https":
+		return badUsage("%q is neither http nor https; %s", base, expected)
+	case u.Port() != "":
+		if n, err := strconv.ParseUint(u.Port(), 10, 16); err != nil || n == 0 {
+			return badUsage("%q has a port out of range; %s", base, expected)
+		}
+	}
+	return nil
+}
+
+// unreachable returns the error for a request without an answer.
+func (c *client) unreachable(err error) error {
+	if u, ok := errors.AsType[*url.Error](err); ok {
+		err = u.Err // the message names the server, the request is no news
+	}
+	if dns, ok := errors.AsType[*net.DNSError](err); ok && dns.IsNotFound {
+		return fmt.Errorf("there is no host %s; check --url or BERTH_URL (%s)", dns.Name, c.base)
+	}
+	return fmt.Errorf("%w (is berth serve running at %s?)", err, c.base)
 }
 
 // authorize adds the key to a request. It returns an error if the key would leave this machine

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -142,6 +143,26 @@ func TestKeyStaysWithTheOrigin(t *testing.T) {
 	for _, args := range [][]string{{"ps"}, {"cp", "cntr_1:/x", "-"}, {"exec", "cntr_1", "--", "true"}, {"rm", "cntr_1"}} {
 		if code, stderr := commandLine(t, args...); code != 1 || !strings.Contains(stderr, "redirects to "+other.URL) || len(other.requests()) > 0 {
 			t.Errorf("berth %s: got %d %s, %q", args[0], code, stderr, other.requests())
+		}
+	}
+}
+
+func TestCheckURL(t *testing.T) {
+	for text, want := range map[string]string{
+		"http://127.0.0.1:8080":  "",
+		"https://berth.example":  "",
+		"http://[::1]:8080":      "",
+		"http://ju nk":           `"http://ju nk" is not a URL; expected the URL of a server, such as http://127.0.0.1:8080`,
+		"http://":                `"http:" is not a URL`,
+		"ftp://x":                `"ftp://x" is neither http nor https`,
+		"http://127.0.0.1:99999": `"http://127.0.0.1:99999" has a port out of range`,
+	} {
+		err := checkURL(baseURL(text))
+		if got := fmt.Sprint(err); want == "" && err != nil || want != "" && !strings.HasPrefix(got, want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
+		}
+		if _, usage := errors.AsType[usageError](err); usage != (want != "") {
+			t.Errorf("%s: a usage error: %v", text, usage)
 		}
 	}
 }

@@ -27,13 +27,14 @@ func newConfigCheck() *cobra.Command {
 		Use:   "check [FILE]",
 		Short: "Check a configuration as berth serve does",
 		Long: `Check a configuration as berth serve does at its start: the file, the environment
-variables that it names or that set its keys, and the files of certificates. Start nothing.
+variables that it names or that set its keys, the files of certificates, and in the state
+directory, if it exists, the keys that an address needs. Start nothing.
 Report all errors, and warn about what is allowed but probably not meant.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := loadConfig(cmd, args...)
+			c, err := loadVerified(cmd, args...)
 			if err == nil {
-				err = errors.Join(c.Verify(), c.VerifyBlobs())
+				err = errors.Join(c.VerifyBlobs(), c.VerifyState(cmd.Context()))
 			}
 			if err != nil {
 				return err
@@ -114,8 +115,19 @@ func configFlag(cmd *cobra.Command) {
 
 // loadConfig loads the configuration for the flags of a command: --config, and those of
 // server.Settings that it has. A file wins over --config.
+//
+// An error in the value of a flag is a usage error.
 func loadConfig(cmd *cobra.Command, file ...string) (*server.Config, error) {
-	from := server.Sources{Flags: map[string]string{}}
+	return load(cmd, server.Sources{}, file...)
+}
+
+// loadVerified is loadConfig for a server to start: it also checks what Config.Verify checks.
+func loadVerified(cmd *cobra.Command, file ...string) (*server.Config, error) {
+	return load(cmd, server.Sources{Verify: true}, file...)
+}
+
+func load(cmd *cobra.Command, from server.Sources, file ...string) (*server.Config, error) {
+	from.Flags = map[string]string{}
 	if f := cmd.Flags().Lookup("config"); f != nil {
 		from.Path = f.Value.String()
 	}
@@ -123,5 +135,9 @@ func loadConfig(cmd *cobra.Command, file ...string) (*server.Config, error) {
 		from.Path = file[0]
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) { from.Flags[f.Name] = f.Value.String() })
-	return server.Load(from)
+	c, err := server.Load(from)
+	if server.IsFlagError(err) || errors.Is(err, fs.ErrNotExist) && from.Flags["config"] != "" {
+		return nil, usageError{err}
+	}
+	return c, err
 }

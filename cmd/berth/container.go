@@ -14,17 +14,18 @@ import (
 
 func newPs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ps", Aliases: []string{"ls"}, Short: "List containers", Args: cobra.NoArgs}
-	connect, l := clientFlags(cmd), listFlags(cmd)
-	all := cmd.Flags().BoolP("all", "a", false, "include ended containers")
+	connect, l := clientFlags(cmd), listFlags[berth.Container](cmd, "status=expired", 0)
+	all := cmd.Flags().BoolP("all", "a", false, "include ended containers, as does a --filter on status")
 	name := cmd.Flags().String("name", "", "only containers with this name")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		found, err := list[*berth.Container](cmd.Context(), connect(), "/v1/containers")
 		if err != nil {
 			return err
 		}
+		ended := *all || l.where.has("status")
 		var shown []*berth.Container
 		for _, c := range found {
-			if (c.Status == berth.ContainerRunning || *all) && (*name == "" || c.Name == *name) {
+			if (c.Status == berth.ContainerRunning || ended) && (*name == "" || c.Name == *name) {
 				shown = append(shown, c)
 			}
 		}

@@ -167,24 +167,26 @@ func newContext() *cobra.Command {
 	return cmd
 }
 
+// A contextRow is a context as berth context ls prints it.
+type contextRow struct {
+	Name    string `json:"name"`
+	URL     string `json:"url"`
+	Current bool   `json:"current"`
+}
+
 func newContextLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List contexts", Args: cobra.NoArgs}
-	l := listFlags(cmd)
+	l := listFlags[contextRow](cmd, "name=work", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		saved, err := readContexts()
 		if err != nil {
 			return err
 		}
-		type row struct {
-			Name    string `json:"name"`
-			URL     string `json:"url"`
-			Current bool   `json:"current"`
-		}
-		var rows []row
+		var rows []contextRow
 		for _, one := range saved.Contexts {
-			rows = append(rows, row{one.Name, one.URL, one.Name == saved.Current})
+			rows = append(rows, contextRow{one.Name, one.URL, one.Name == saved.Current})
 		}
-		return printList(cmd.OutOrStdout(), l, rows, func(r row) string { return r.Name }, "CURRENT\tNAME\tURL", func(r row) string {
+		return printList(cmd.OutOrStdout(), l, rows, func(r contextRow) string { return r.Name }, "CURRENT\tNAME\tURL", func(r contextRow) string {
 			mark := ""
 			if r.Current {
 				mark = "*"

@@ -25,10 +25,9 @@ POST /v1/conversations, and used with "conversation" in a request for a response
 
 func newConversationLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List conversations, the newest first", Args: cobra.NoArgs}
-	connect, l := clientFlags(cmd), listFlags(cmd)
-	limit := cmd.Flags().IntP("limit", "n", 50, "the most conversations to list; 0 lists all")
+	connect, l := clientFlags(cmd), listFlags[berth.Conversation](cmd, "metadata.team=red", 50)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := listSome[*berth.Conversation](cmd.Context(), connect(), conversations.path, l, *limit)
+		all, err := listFor[*berth.Conversation](cmd.Context(), connect(), conversations.path, l)
 		if err != nil {
 			return err
 		}

@@ -63,6 +63,9 @@ for the start.
 func (o *createOptions) create(cmd *cobra.Command, c *client) (*berth.Container, error) {
 	body := map[string]any{"name": o.name}
 	if o.memory != "" {
+		if berth.MemoryLimits[o.memory] == 0 {
+			return nil, badUsage("--memory %s: must be 1g, 4g, 16g or 64g", o.memory)
+		}
 		body["memory_limit"] = o.memory
 	}
 	if o.idle != 0 {

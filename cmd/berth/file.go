@@ -19,9 +19,9 @@ func newFile() *cobra.Command {
 
 func newFileLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List files", Args: cobra.NoArgs}
-	connect, l := clientFlags(cmd), listFlags(cmd)
+	connect, l := clientFlags(cmd), listFlags[berth.File](cmd, "purpose=user_data", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := list[*berth.File](cmd.Context(), connect(), "/v1/files")
+		all, err := listFor[*berth.File](cmd.Context(), connect(), "/v1/files", l)
 		if err != nil {
 			return err
 		}

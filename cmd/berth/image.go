@@ -157,7 +157,7 @@ func showProgress(p image.Progress) {
 
 func newImageLs(open func() (*image.Store, error)) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List templates", Args: cobra.NoArgs}
-	l := listFlags(cmd)
+	l := listFlags[templateRow](cmd, "name=base", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		images, err := open()
 		if err != nil {

@@ -35,6 +35,9 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 /v1/organization, which create and remove keys and projects.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if expires < 0 {
+				return badUsage("--expires %s: must not be negative; 0 means no expiry", expires)
+			}
 			if open.isNew() {
 				if _, err := project.ParseID("--project", of); err != nil {
 					return usageError{err}
@@ -53,6 +56,7 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), secret)
+				warnUnpriced(cmd.ErrOrStderr(), cost())
 				return nil
 			})
 		},
@@ -91,7 +95,11 @@ of the key's project apply as well. A running server applies the change to the n
 			if err != nil {
 				return err
 			}
-			return state.Projects.LimitKey(cmd.Context(), ids[0], limits)
+			if err := state.Projects.LimitKey(cmd.Context(), ids[0], limits); err != nil {
+				return err
+			}
+			warnUnpriced(cmd.ErrOrStderr(), cost())
+			return nil
 		})
 	}
 	return cmd
@@ -99,7 +107,7 @@ of the key's project apply as well. A running server applies the change to the n
 
 func newKeyLs(open opener) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List keys", Args: cobra.NoArgs}
-	l := listFlags(cmd)
+	l := listFlags[keyRow](cmd, "project=proj_y", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return open.with(cmd.Context(), func(state *server.State) error {
 			keys, err := state.Projects.ListKeys(cmd.Context())

@@ -1,6 +1,9 @@
 package main
 
 import (
+	"fmt"
+	"io"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -59,6 +62,22 @@ func costFlag(cmd *cobra.Command, usage string) func() *server.Money {
 			return nil
 		}
 		return &cost
+	}
+}
+
+// warnUnpriced warns if a budget that was just set counts nothing because no model has a price. The
+// command knows the server's configuration only from BERTH_CONFIG.
+func warnUnpriced(w io.Writer, budget *server.Money) {
+	if budget == nil || *budget < 0 {
+		return
+	}
+	path := os.Getenv(server.ConfigVariable)
+	c, err := server.Load(server.Sources{Path: path})
+	switch {
+	case path == "" || err != nil:
+		fmt.Fprintln(w, "note: only models with prices in the server's configuration count (docs/models.md#prices)")
+	case !c.Priced():
+		fmt.Fprintf(w, "warning: the budget limits nothing, because no upstream in %s has prices (docs/models.md#prices)\n", path)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"reflect"
 	"strings"
 	"text/tabwriter"
 	"time"
@@ -15,11 +16,12 @@ import (
 
 // list returns all objects of a list endpoint. Path may have a query.
 func list[T any](ctx context.Context, c *client, path string) ([]T, error) {
-	return listSome[T](ctx, c, path, &listing{}, 0)
+	return listFor[T](ctx, c, path, &listing{})
 }
 
-// listSome is list for at most limit objects that match the filters of l, unless limit is 0.
-func listSome[T any](ctx context.Context, c *client, path string, l *listing, limit int) ([]T, error) {
+// listFor returns the objects of a list endpoint that a listing shows. It requests no more pages
+// than the listing's limit needs.
+func listFor[T any](ctx context.Context, c *client, path string, l *listing) ([]T, error) {
 	sep := "?"
 	if strings.Contains(path, "?") {
 		sep = "&"
@@ -38,33 +40,40 @@ func listSome[T any](ctx context.Context, c *client, path string, l *listing, li
 		if err := c.call(ctx, "GET", path+sep+query.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
-		found, err := filtered(l, page.Data)
-		if err != nil {
-			return nil, err
+		for _, o := range page.Data {
+			shown, err := l.where.keep(o)
+			if err != nil {
+				return nil, err
+			}
+			if shown {
+				all = append(all, o)
+			}
 		}
-		all = append(all, found...)
-		if limit > 0 && len(all) >= limit {
-			return all[:limit], nil
-		}
-		if after = page.LastID; !page.HasMore || after == "" {
+		if after = page.LastID; !page.HasMore || after == "" || l.limit > 0 && len(all) >= l.limit {
 			return all, nil
 		}
 	}
 }
 
-// A listing is the form in which a command prints objects.
+// A listing says which objects a command prints, and in which form.
 type listing struct {
 	json, quiet, full bool
-	filters           []string // FIELD=PATTERN; see selector
+	where             conditions
+	limit             int // 0 means none
 }
 
-// listFlags adds --json, --quiet, --no-trunc and --filter to a command.
-func listFlags(cmd *cobra.Command) *listing {
-	l := &listing{}
+// listFlags adds the flags that all listings have to a command that lists objects of type T.
+// example is a filter for the help text. limit is the default of --limit.
+func listFlags[T any](cmd *cobra.Command, example string, limit int) *listing {
+	l := &listing{where: conditions{example: example, fields: fieldsOf(reflect.TypeFor[T]())}}
+	cmd.Flags().VarP(&l.where, "filter", "f", "list only objects with this value, such as "+example+"; != excludes, * matches any text; all of several must match")
+	if err := cmd.RegisterFlagCompletionFunc("filter", l.where.complete); err != nil {
+		panic(err) // the flag exists
+	}
+	cmd.Flags().IntVarP(&l.limit, "limit", "n", limit, "list at most this many objects; 0 lists all")
 	cmd.Flags().BoolVar(&l.json, "json", false, "print each object as a line of JSON")
 	cmd.Flags().BoolVarP(&l.quiet, "quiet", "q", false, "print full ids only")
 	cmd.Flags().BoolVar(&l.full, "no-trunc", false, "print full ids and times")
-	cmd.Flags().StringArrayVarP(&l.filters, "filter", "f", nil, "only objects with a field, as --json prints it, that matches: name=test-*, metadata.user=eve; all of several must match")
 	cmd.MarkFlagsMutuallyExclusive("json", "quiet")
 	return l
 }
@@ -126,12 +135,18 @@ func duration(d time.Duration) string {
 // utc formats a time in Unix seconds.
 func utc(seconds int64) string { return time.Unix(seconds, 0).UTC().Format(time.RFC3339) }
 
-// printList prints the objects that match the filters as a table with a head, as ids, or as JSON. row returns the cells of an
-// object, separated by tabs like those of the head.
-func printList[T any](w io.Writer, l *listing, objects []T, id func(T) string, head string, row func(T) string) error {
-	objects, err := filtered(l, objects)
-	if err != nil {
-		return err
+// printList prints the objects that a listing shows, as a table with a head, as ids, or as JSON. row
+// returns the cells of an object, separated by tabs like those of the head.
+func printList[T any](w io.Writer, l *listing, all []T, id func(T) string, head string, row func(T) string) error {
+	var objects []T
+	for _, o := range all {
+		shown, err := l.where.keep(o)
+		if err != nil {
+			return err
+		}
+		if shown && (l.limit <= 0 || len(objects) < l.limit) {
+			objects = append(objects, o)
+		}
 	}
 	if l.json {
 		enc := json.NewEncoder(w)

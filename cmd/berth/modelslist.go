@@ -21,36 +21,33 @@ the default project see upstreams.`,
 		Args: cobra.NoArgs,
 	}
 	connect := clientFlags(cmd)
-	asJSON := cmd.Flags().Bool("json", false, "print each model as a line of JSON")
+	l := listFlags[berth.Model](cmd, "id=gpt*", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		var models struct{ Data []berth.Model }
 		var upstreams struct{ Data []berth.Upstream }
 		if err := connect().call(cmd.Context(), "GET", "/v1/models", nil, &models); err != nil {
 			return err
 		}
-		if *asJSON {
-			return printList(cmd.OutOrStdout(), &listing{json: true}, models.Data, nil, "", nil)
-		}
-		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-		fmt.Fprintln(w, "MODEL\tPROVIDER\tCONTEXT")
-		for _, m := range models.Data {
-			about := cmp.Or(m.Berth, &berth.ModelBerth{})
-			window := "-"
-			if about.ContextWindow > 0 {
-				window = fmt.Sprint(about.ContextWindow)
-			}
-			fmt.Fprintf(w, "%s\t%s\t%s\n", m.ID, about.Provider, window)
-		}
-		if err := w.Flush(); err != nil {
+		err := printList(cmd.OutOrStdout(), l, models.Data, func(m berth.Model) string { return m.ID },
+			"MODEL\tPROVIDER\tCONTEXT", func(m berth.Model) string {
+				about := cmp.Or(m.Berth, &berth.ModelBerth{})
+				window := "-"
+				if about.ContextWindow > 0 {
+					window = fmt.Sprint(about.ContextWindow)
+				}
+				return fmt.Sprintf("%s\t%s\t%s", inLine(m.ID), about.Provider, window)
+			})
+		if err != nil || l.json || l.quiet || len(l.where.all) > 0 {
 			return err
 		}
-		err := connect().call(cmd.Context(), "GET", "/v1/upstreams", nil, &upstreams)
+		err = connect().call(cmd.Context(), "GET", "/v1/upstreams", nil, &upstreams)
 		if err != nil && strings.Contains(err.Error(), "does not serve") || err == nil && len(upstreams.Data) == 0 {
 			return nil // the key belongs to another project, or there are no upstreams
 		}
 		if err != nil {
 			return err
 		}
+		w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
 		fmt.Fprintln(w, "\nUPSTREAM\tCIRCUIT\tIN FLIGHT\tWAITING\tTURNS\tFAILED\tRESTING KEYS")
 		for _, u := range upstreams.Data {
 			var resting []string

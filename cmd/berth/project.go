@@ -63,7 +63,7 @@ func newProjectCreate(open opener) *cobra.Command {
 
 func newProjectLs(open opener) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List projects, including those known only from keys", Args: cobra.NoArgs}
-	l := listFlags(cmd)
+	l := listFlags[projectRow](cmd, "status=active", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return open.with(cmd.Context(), func(state *server.State) error {
 			projects, err := state.Projects.ListAll(cmd.Context())
@@ -95,38 +95,47 @@ func newProjectLs(open opener) *cobra.Command {
 	return cmd
 }
 
-// findProject returns the project that ref selects: an id, the start or the end of one, or a name.
-// It returns an unknown id unchanged, because a project can exist without a record.
+// findProject returns the project that ref selects: an id, a short id as tables show it, or a name.
+// Other parts of an id select nothing, because users choose ids: the key of a new project proj_b must
+// not become one of proj_98…b. An unknown id is returned unchanged, because a project can exist
+// without a record.
 func findProject(ctx context.Context, state *server.State, ref string) (berth.ProjectID, error) {
+	id, _, err := lookupProject(ctx, state, ref)
+	return id, err
+}
+
+// knownProject is findProject for a project that exists: it has a record or a key.
+func knownProject(ctx context.Context, state *server.State, ref string) (berth.ProjectID, error) {
+	id, known, err := lookupProject(ctx, state, ref)
+	if err == nil && !known {
+		err = fmt.Errorf("project %q %w: it has no record and no key; berth project ls lists the projects", ref, errNotFound)
+	}
+	return id, err
+}
+
+func lookupProject(ctx context.Context, state *server.State, ref string) (id berth.ProjectID, known bool, err error) {
 	all, err := state.Projects.ListAll(ctx)
 	if err != nil {
-		return "", err
+		return "", false, err
 	}
-	digits := strings.TrimPrefix(ref, berth.PrefixProject)
-	var named, partly []string
+	var found []string
 	for _, p := range all {
-		switch {
-		case string(p.ID) == ref:
-			return p.ID, nil
-		case p.Name != "" && p.Name == ref:
-			named = append(named, string(p.ID))
-		case len(p.ID) == len(berth.PrefixProject)+idDigits && matches(strings.TrimPrefix(string(p.ID), berth.PrefixProject), digits):
-			partly = append(partly, string(p.ID))
+		if string(p.ID) == ref {
+			return p.ID, true, nil
+		}
+		if p.Name != "" && p.Name == ref || shortID(string(p.ID)) == ref {
+			found = append(found, string(p.ID))
 		}
 	}
-	for _, found := range [][]string{named, partly} {
-		switch len(found) {
-		case 0:
-			continue
-		case 1:
-			return berth.ProjectID(found[0]), nil
-		}
-		return "", ambiguous("project", ref, found)
+	switch {
+	case len(found) == 1:
+		return berth.ProjectID(found[0]), true, nil
+	case len(found) > 1:
+		return "", false, ambiguous("project", ref, found)
+	case project.ValidID(ref):
+		return berth.ProjectID(ref), false, nil
 	}
-	if project.ValidID(ref) {
-		return berth.ProjectID(ref), nil
-	}
-	return "", fmt.Errorf("project %q %w: no id starts or ends with it, and no project has that name", ref, errNotFound)
+	return "", false, fmt.Errorf("project %q %w: it is neither an id nor the name of a project; berth project ls lists them", ref, errNotFound)
 }
 
 // findKeys returns the keys that refs select: ids, or the starts or ends of ids.
@@ -173,9 +182,8 @@ func newProjectLimit(open opener) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "limit PROJECT",
 		Short: "Set the limits of a project",
-		Long: `Set limits of a project, which is selected by its id, a part of the id, or its name. They
-override those of the configuration. "none" means no limit. Other limits of the project stay
-unchanged.`,
+		Long: `Set limits of a project, which is selected by its id or its name. They override those of the
+configuration. "none" means no limit. Other limits of the project stay unchanged.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			limits := given()
@@ -183,7 +191,7 @@ unchanged.`,
 				return badUsage("--%w", err)
 			}
 			return open.with(cmd.Context(), func(state *server.State) error {
-				id, err := findProject(cmd.Context(), state, args[0])
+				id, err := knownProject(cmd.Context(), state, args[0])
 				if err != nil {
 					return err
 				}
@@ -197,6 +205,7 @@ unchanged.`,
 					return err
 				}
 				fmt.Fprintln(cmd.OutOrStdout(), inWords(p.Limits))
+				warnUnpriced(cmd.ErrOrStderr(), limits.CostPerMonth)
 				return nil
 			})
 		},

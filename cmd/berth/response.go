@@ -43,7 +43,6 @@ func newResponse() *cobra.Command {
 
 func newResponseLs() *cobra.Command {
 	var status, model string
-	var limit int
 	cmd := &cobra.Command{
 		Use:   "ls",
 		Short: "List responses, the newest first",
@@ -51,10 +50,9 @@ func newResponseLs() *cobra.Command {
 store: false are not stored.`,
 		Args: cobra.NoArgs,
 	}
-	connect, l := clientFlags(cmd), listFlags(cmd)
+	connect, l := clientFlags(cmd), listFlags[responseRow](cmd, "background=true", 50)
 	cmd.Flags().StringVar(&status, "status", "", "only those that are queued, in_progress, completed, incomplete, failed or cancelled")
 	cmd.Flags().StringVar(&model, "model", "", "only those of a model")
-	cmd.Flags().IntVarP(&limit, "limit", "n", 50, "the most responses to list; 0 lists all")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query := url.Values{}
 		for name, value := range map[string]string{"status": status, "model": model} {
@@ -62,7 +60,7 @@ store: false are not stored.`,
 				query.Set(name, value)
 			}
 		}
-		all, err := listSome[responseRow](cmd.Context(), connect(), "/v1/responses?"+query.Encode(), l, limit)
+		all, err := listFor[responseRow](cmd.Context(), connect(), "/v1/responses?"+query.Encode(), l)
 		if err != nil {
 			return err
 		}

@@ -24,7 +24,7 @@ of the file of --config (BERTH_CONFIG). A flag wins over a variable, a variable 
 file; berth config show prints the result.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := loadConfig(cmd)
+			c, err := loadVerified(cmd)
 			if err != nil {
 				return err
 			}
@@ -33,7 +33,7 @@ file; berth config show prints the result.`,
 			ctx, reloads, stop := server.OnHangup(cmd.Context(), log)
 			defer stop()
 			return server.Run(ctx, server.Options{State: c.State, Config: c, Build: thisBuild(), Log: log, Level: level,
-				Reloads: reloads, Load: func() (*server.Config, error) { return loadConfig(cmd) }})
+				Reloads: reloads, Load: func() (*server.Config, error) { return loadVerified(cmd) }})
 		},
 	}
 	serveFlags(cmd)

@@ -53,9 +53,9 @@ func snapshotFlags(cmd *cobra.Command) *container.SnapshotRequest {
 
 func newSnapshotLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List snapshots", Args: cobra.NoArgs}
-	connect, l := clientFlags(cmd), listFlags(cmd)
+	connect, l := clientFlags(cmd), listFlags[berth.Snapshot](cmd, "cause=expired", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := list[*berth.Snapshot](cmd.Context(), connect(), "/v1/snapshots")
+		all, err := listFor[*berth.Snapshot](cmd.Context(), connect(), "/v1/snapshots", l)
 		if err != nil {
 			return err
 		}

@@ -157,7 +157,7 @@ func TestErrorsGiveNoOrders(t *testing.T) {
 	defer r.Close()
 	old := os.Stderr
 	os.Stderr = w
-	code := Main([]string{"logs", "--url", "http://127.0.0.1:1/" + orders, "x"})
+	code := Main([]string{"config", "check", "none" + orders})
 	os.Stderr = old
 	w.Close()
 	stderr, err := io.ReadAll(r)

@@ -52,9 +52,9 @@ func newVolumeCreate() *cobra.Command {
 
 func newVolumeLs() *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List volumes", Args: cobra.NoArgs}
-	connect, l := clientFlags(cmd), listFlags(cmd)
+	connect, l := clientFlags(cmd), listFlags[berth.Volume](cmd, "name=data*", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
-		all, err := list[*berth.Volume](cmd.Context(), connect(), "/v1/volumes")
+		all, err := listFor[*berth.Volume](cmd.Context(), connect(), "/v1/volumes", l)
 		if err != nil {
 			return err
 		}

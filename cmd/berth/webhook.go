@@ -4,9 +4,10 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"io"
 	"log/slog"
+	"net/url"
 	"strings"
-	"text/tabwriter"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -86,6 +87,9 @@ func newWebhookCreate(on onWebhooks) *cobra.Command {
 			return err
 		}
 		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", e.ID, e.SigningSecret)
+		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
+			fmt.Fprintf(cmd.ErrOrStderr(), "warning: events are sent to %s unencrypted; use https unless you trust the network\n", u.Host)
+		}
 		return nil
 	})
 	return cmd
@@ -93,17 +97,17 @@ func newWebhookCreate(on onWebhooks) *cobra.Command {
 
 func newWebhookLog(on onWebhooks) *cobra.Command {
 	cmd := &cobra.Command{Use: "log WEBHOOK", Short: "Show recent and pending deliveries", Args: cobra.ExactArgs(1)}
-	limit := cmd.Flags().Int("limit", 50, "deliveries to show")
+	l := listFlags[webhook.Delivery](cmd, "status=pending", 50)
 	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
 		id, err := findEndpoint(ctx, s, p, args[0])
 		if err != nil {
 			return err
 		}
-		list, _, err := s.Log(ctx, p, id, store.Page{Limit: max(1, min(*limit, 10_000))})
+		list, _, err := s.Log(ctx, p, id, store.Page{Limit: 10_000})
 		if err != nil {
 			return err
 		}
-		return writeDeliveries(cmd, list)
+		return printDeliveries(cmd.OutOrStdout(), l, list)
 	})
 	return cmd
 }
@@ -142,7 +146,7 @@ func asPlain(err error) error {
 
 func newWebhookLs(on onWebhooks) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs}
-	l := listFlags(cmd)
+	l := listFlags[berth.WebhookEndpoint](cmd, "name=ci", 0)
 	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, _ []string) error {
 		endpoints, _, err := s.List(ctx, p, store.Page{Limit: 1000, Ascending: true})
 		if err != nil {
@@ -169,24 +173,23 @@ func newWebhookLs(on onWebhooks) *cobra.Command {
 	return cmd
 }
 
-func writeDeliveries(cmd *cobra.Command, list []*webhook.Delivery) error {
-	w := tabwriter.NewWriter(cmd.OutOrStdout(), 0, 0, 2, ' ', 0)
-	fmt.Fprintln(w, "CREATED\tDELIVERY\tTYPE\tRESPONSE\tSTATUS\tATTEMPTS\tLAST")
-	for _, d := range list {
-		var event berth.WebhookEvent
-		if err := json.Unmarshal(d.Payload, &event); err != nil {
-			return err
-		}
-		last := "-"
-		if n := len(d.Attempts); n > 0 {
-			a := d.Attempts[n-1]
-			last = fmt.Sprintf("%s %d %s", utc(a.At), a.Status, a.Error)
-		}
-		status := string(d.Status)
-		if d.Status == webhook.Pending {
-			status += " until " + utc(d.DueAt)
-		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%d\t%s\n", utc(d.CreatedAt), d.ID, d.Type, event.Data.ID, status, len(d.Attempts), strings.TrimSpace(last))
-	}
-	return w.Flush()
+func printDeliveries(w io.Writer, l *listing, all []*webhook.Delivery) error {
+	return printList(w, l, all, func(d *webhook.Delivery) string { return d.ID },
+		"CREATED\tDELIVERY\tTYPE\tRESPONSE\tSTATUS\tATTEMPTS\tLAST", func(d *webhook.Delivery) string {
+			var event berth.WebhookEvent
+			subject := "-"
+			if json.Unmarshal(d.Payload, &event) == nil {
+				subject = event.Data.ID
+			}
+			last := "-"
+			if n := len(d.Attempts); n > 0 {
+				a := d.Attempts[n-1]
+				last = strings.TrimSpace(fmt.Sprintf("%s %d %s", utc(a.At), a.Status, inLine(a.Error)))
+			}
+			status := string(d.Status)
+			if d.Status == webhook.Pending {
+				status += " until " + utc(d.DueAt)
+			}
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s", utc(d.CreatedAt), d.ID, d.Type, subject, status, len(d.Attempts), last)
+		})
 }
