@@ -323,7 +323,7 @@ func contains(areas []Area, a Area) bool {
 // and may be nil.
 func Refused(cause error) *berth.Error {
 	return &berth.Error{Code: berth.CodeInsufficientStorage, RetryAfter: RetryAfter, Err: cause,
-		Message: "This server is out of disk space. Delete containers, files, snapshots or responses that you do not need, or ask its operator for more space, and send the request again."}
+		Message: "The disk of this server is full. Delete containers, files, snapshots or responses that you do not need, or ask its operator for more space, and send the request again."}
 }
 
 // Refuse implements sqlite.Room: while the reserve is released, only writes that free space or

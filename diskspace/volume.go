@@ -87,11 +87,11 @@ func (v *volume) report(log *slog.Logger) {
 	attrs := []any{"dir", v.dir, "free_bytes", v.free, "low_bytes", v.low, "critical_bytes", v.critical, "free_inodes", v.inodesFree, "low_inodes", v.lowInodes}
 	switch {
 	case bad && !v.wasBad:
-		log.Error("disk space is critical: nothing new is stored, and the largest writer is ended", attrs...)
+		log.Error("the disk is full: nothing new is stored, and the largest writer is ended", attrs...)
 	case low && !v.wasLow:
-		log.Error("disk space is low: nothing new is stored", attrs...)
+		log.Error("the disk is nearly full: nothing new is stored", attrs...)
 	case !low && v.wasLow:
-		log.Info("disk space is sufficient again", attrs...)
+		log.Info("the disk has enough space again", attrs...)
 	}
 	v.wasLow, v.wasBad = low, bad
 }

@@ -52,7 +52,7 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 	if err == nil && c.Driver == "gvisor" {
 		all = append(all, virtualisation())
 	}
-	all = append(all, openFiles(), disk(state), erasure(state))
+	all = append(all, openFiles(), disk(state, c), erasure(state))
 	if err != nil {
 		return append(all, Finding{What: "configuration", Detail: err.Error()})
 	}
@@ -147,18 +147,32 @@ func erasure(state string) Finding {
 	return f
 }
 
-func disk(state string) Finding {
+func disk(state string, c *Config) Finding {
 	f := Finding{What: "disk", OK: true}
 	var st unix.Statfs_t
 	if err := unix.Statfs(existing(state), &st); err != nil {
 		return Finding{What: "disk", Detail: err.Error()}
 	}
 	free, low := int64(st.Bavail)*st.Bsize, diskspace.Low(int64(st.Blocks)*st.Bsize)
-	f.Detail = fmt.Sprintf("%d GB free for %s", free>>30, state)
+	if c != nil && c.Disk.Low != nil {
+		low = int64(*c.Disk.Low)
+	}
+	f.Detail = fmt.Sprintf("%s free for %s", inGB(free), state)
+	if free < low {
+		f.OK, f.Detail = false, fmt.Sprintf("the disk is full or nearly full: %s free for %s", inGB(free), state)
+	}
 	if free < low+4<<30 {
-		f.Advice = fmt.Sprintf("below %d GB nothing new is stored (disk.low in the configuration); a base template takes 1.2 GB, a container up to its disk limit", low>>30)
+		f.Advice = fmt.Sprintf("below %s nothing new is stored (disk.low in the configuration); a base template takes 1.2 GB, a container up to its disk limit", inGB(low))
 	}
 	return f
+}
+
+// inGB formats a number of bytes for people: in GB, or in MB below 10 GB.
+func inGB(n int64) string {
+	if n < 10<<30 {
+		return fmt.Sprintf("%d MB", n>>20)
+	}
+	return fmt.Sprintf("%d GB", n>>30)
 }
 
 // scratch creates a temporary directory, in the state directory if possible, because the result

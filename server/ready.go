@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/sandbox"
+	"github.com/berth-run/berth/store"
 )
 
 const (
@@ -37,15 +38,16 @@ type readyCheck struct {
 	check  func(context.Context) error
 	advice string
 
-	explains bool // its *berth.Error replaces the advice
+	explains bool   // its *berth.Error replaces the advice
+	full     string // replaces the advice if the disk is full
 }
 
 func newReadiness(db database, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
 	checks := []readyCheck{
-		{name: "store", check: db.CheckWrite, advice: "The database is not writable."},
+		{name: "store", check: db.CheckWrite, advice: "The database is not writable.", full: "The disk is full, so the database is not writable."},
 		{name: "driver", check: func(ctx context.Context) error { _, err := d.List(ctx); return err }, advice: "The container driver does not respond."},
 		{name: "template", check: func(context.Context) error { _, err := template(""); return err }, advice: "The default template is missing. Run berth image build.", explains: true},
-		{name: "disk", check: func(context.Context) error { return space.Err() }, advice: "A volume has too little free space, so new data is refused."},
+		{name: "disk", check: func(context.Context) error { return space.Err() }, advice: "The disk is full or nearly full, so new data is refused."},
 	}
 	if bucket != nil {
 		checks = append(checks, readyCheck{name: "blobs", check: bucket.Check, advice: "The bucket of files and snapshots cannot be used."})
@@ -71,6 +73,9 @@ func (r *readiness) get(ctx context.Context) []api.ReadyCheck {
 				results[i] = api.ReadyCheck{Name: c.name, Message: c.advice}
 				if e, ok := errors.AsType[*berth.Error](err); ok && c.explains {
 					results[i].Message, results[i].RetryAfter = e.Message, e.RetryAfter
+				}
+				if c.full != "" && errors.Is(err, store.ErrStorage) {
+					results[i].Message = c.full
 				}
 				level := slog.LevelDebug
 				if r.last == nil || r.last[i].OK {
