@@ -97,13 +97,16 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 		err = d.opts.Store.DeleteContainer(ctx, s.project, s.id)
 	} else {
 		_, err = d.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+			if c.Status != berth.ContainerRunning {
+				return errUnchanged // another server has ended it, and what it saved stands
+			}
 			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason, left
 			c.Berth.Paused = false
 			c.LastActiveAt = max(c.LastActiveAt, active)
 			return nil
 		})
 	}
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("save end: %w", err)
 	}
 	if err := d.networks.deleteSecrets(ctx, s); err != nil {

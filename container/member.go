@@ -138,6 +138,9 @@ func (svc *Service) GiveUp(ctx context.Context) error {
 		if s.project == "" {
 			continue // of a pool
 		}
+		if r := s.reserved; r != nil && !r.created() {
+			continue // no row names it yet; the response that has its id releases it
+		}
 		rec, err := svc.opts.Store.GetContainer(ctx, s.project, s.id)
 		if err == nil && rec.Body.Status == berth.ContainerRunning {
 			continue

@@ -59,3 +59,26 @@ func TestContainersOfMembers(t *testing.T) {
 		t.Errorf("after its server returned: sandboxes %v, %v", ids, err)
 	}
 }
+
+// A server that returns to its cluster still has the containers that it has only reserved: no
+// other server can have ended them, and their responses use them.
+func TestReservedByMember(t *testing.T) {
+	h := newHarness(t, func(o *Options) { o.Server = "a" })
+	id, unused := h.provide(""), h.provide("")
+	if err := h.k.GiveUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if out := h.sh(id, "echo works"); out != "works\n" {
+		t.Errorf("a reserved container after the return: %q", out)
+	}
+	if err := h.k.GiveUp(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got := h.get(id); got.Status != berth.ContainerRunning {
+		t.Errorf("a container that was created since: %+v", got)
+	}
+	h.k.Release(mine, unused)
+	if n := len(h.k.index.all()); n != 1 {
+		t.Errorf("%d instances are registered, want 1", n)
+	}
+}

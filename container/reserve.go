@@ -107,6 +107,13 @@ func (svc *Service) TemplateOf(ctx context.Context, p berth.ProjectID, id berth.
 	return rec.Body.Berth.Template, nil
 }
 
+// created reports whether the container was created, or dropped.
+func (r *reservation) created() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.over
+}
+
 // promise records that another response has the id of the container. The caller must have
 // acquired the instance.
 func (s *instance) promise() {

@@ -8,6 +8,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
 )
 
@@ -15,7 +16,7 @@ import (
 // closes it with the test.
 func Members(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, f := range map[string]func(*testing.T, store.Store, store.Members){
-		"Lease": memberLease, "Remove": memberRemove, "RunOwner": runOwner, "Lock": lock, "LockOnce": lockOnce,
+		"Lease": memberLease, "Remove": memberRemove, "RunOwner": runOwner, "Fence": fence, "Lock": lock, "LockOnce": lockOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -104,6 +105,43 @@ func runOwner(t *testing.T, st store.Store, s store.Members) {
 	now := time.Now()
 	wantErr(t, "acquire", st.AcquireRun(ctx, mine, r.Body.ID, store.Lease{Owner: "other", Until: now.Add(time.Hour)}, now), nil)
 	want("an acquired run", "other")
+}
+
+// fence has a server write to a run whose lease has ended, after another one has acquired it. The
+// store refuses all of it, whatever the late server believes.
+func fence(t *testing.T, st store.Store, _ store.Members) {
+	ctx, now := t.Context(), time.Now()
+	r := create(t, st, response(""))
+	id := r.Body.ID
+	wantErr(t, "end the lease", st.AcquireRun(ctx, mine, id, store.Lease{Owner: "me", Until: now}, now), nil)
+	wantErr(t, "take over", st.AcquireRun(ctx, mine, id, store.Lease{Owner: "other", Until: now.Add(time.Hour)}, time.Now()), nil)
+	late := func(when string, n int64) {
+		t.Helper()
+		body := *r.Body
+		body.Status = berth.StatusFailed
+		added := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindAssistant, ID: "asst_late"}, CreatedAt: 1, Body: []byte("{}")}
+		wantErr(t, "a late write "+when, st.AppendEvents(ctx, mine, id, "me", []store.Event{event(n)}, &body, added), store.ErrConflict)
+		wantErr(t, "a late renewal "+when, st.AcquireRun(ctx, mine, id, store.Lease{Owner: "me", Until: now.Add(time.Hour)}, time.Now()), store.ErrConflict)
+		wantErr(t, "a late release "+when, st.ReleaseRun(ctx, mine, id, "me"), nil)
+		if _, err := st.GetObject(ctx, mine, added.ObjectKey); !errors.Is(err, store.ErrNotFound) {
+			t.Errorf("an object of a late write %s: %v", when, err)
+		}
+	}
+	late("with the same number", 1)
+	wantErr(t, "the write of the new owner", st.AppendEvents(ctx, mine, id, "other", []store.Event{event(1)}, nil), nil)
+	late("with the next number", 2)
+	body := *r.Body
+	body.Status = berth.StatusCompleted
+	wantErr(t, "the end by the new owner", st.AppendEvents(ctx, mine, id, "other", []store.Event{event(2)}, &body), nil)
+	wantErr(t, "release", st.ReleaseRun(ctx, mine, id, "other"), nil)
+	late("after the end", 3)
+	events, err := st.Events(ctx, mine, id, -1, 10)
+	if err != nil || len(events) != 3 {
+		t.Errorf("events: %v, %v", events, err)
+	}
+	if got, err := st.GetResponse(ctx, mine, id); err != nil || got.Body.Status != berth.StatusCompleted {
+		t.Errorf("the response: %+v, %v", got, err)
+	}
 }
 
 func lock(t *testing.T, _ store.Store, s store.Members) {
