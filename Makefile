@@ -1,5 +1,6 @@
 # Targets with a ## comment are listed by `make`.
 VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 # The guest's segments begin at multiples of 2 MB: gVisor copies what is written to in
 # such pieces, and one that lies across two of them costs each sandbox 4 MB.
@@ -19,7 +20,7 @@ build: ## Build everything that runs into bin/
 	$(GUEST) -o bin/berth-guest ./cmd/berth-guest
 	cd cmd/berth-runsc && $(STATIC) -o ../../bin/berth-runsc .
 	@go run ./server/embedded/pack $(PACKED) bin/berth-guest bin/berth-runsc
-	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
+	CGO_ENABLED=0 go build -trimpath -ldflags '-s -w -X main.version=$(VERSION) -X main.commit=$(COMMIT) -X main.gVisor=$(GVISOR)' -o bin/berth ./cmd/berth
 
 install: ## Install bin/berth into $(DESTDIR)$(PREFIX)/bin, with shell completions
 	install -D -m 0755 bin/berth $(DESTDIR)$(PREFIX)/bin/berth

@@ -8,6 +8,7 @@ import (
 	"io"
 	"slices"
 	"strconv"
+	"strings"
 	"text/tabwriter"
 	"time"
 
@@ -98,12 +99,12 @@ func rounded(n int64) string {
 
 func (r *usageReport) write(ctx context.Context) error {
 	r.query.Kind = store.UsageResponse
-	heading := "INPUT\tOUTPUT\tCOST"
+	heading := "TOKENS IN\tTOKENS OUT\t" + r.cost()
 	tokens := func(u *store.Usage) string {
 		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.name(u), rounded(u.Count), rounded(u.InputTokens), rounded(u.OutputTokens), u.Cost)
 	}
 	if r.full {
-		heading = "INPUT\tCACHED\tOUTPUT\tREASONING\tCOST"
+		heading = "TOKENS IN\tCACHED\tTOKENS OUT\tREASONING\t" + r.cost()
 		tokens = func(u *store.Usage) string {
 			return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%s", r.name(u), u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens, u.Cost)
 		}
@@ -116,7 +117,7 @@ func (r *usageReport) write(ctx context.Context) error {
 		heading string
 	}{{store.UsageEmbedding, "EMBEDDINGS"}, {store.UsageModeration, "MODERATIONS"}, {store.UsageImage, "IMAGES"}} {
 		r.query.Kind = k.kind
-		err := r.tableUnlessEmpty(ctx, "MODEL\t"+k.heading+"\tINPUT\tCOST", func(u *store.Usage) string {
+		err := r.tableUnlessEmpty(ctx, "MODEL\t"+k.heading+"\tTOKENS IN\t"+r.cost(), func(u *store.Usage) string {
 			return fmt.Sprintf("%s\t%d\t%d\t%s", r.name(u), u.Count, u.InputTokens, u.Cost)
 		})
 		if err != nil {
@@ -138,6 +139,14 @@ func (r *usageReport) write(ctx context.Context) error {
 		return err
 	}
 	return r.storage(ctx)
+}
+
+// cost returns the heading of costs, with the currency of the prices if the configuration is known.
+func (r *usageReport) cost() string {
+	if r.config == nil || !r.config.Priced() {
+		return "COST"
+	}
+	return "COST " + strings.ToUpper(r.config.Currency)
 }
 
 // spending prints what was spent in the present month, unless nothing was and there are no

@@ -27,8 +27,10 @@
 package gvisor
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"io/fs"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -167,8 +169,12 @@ func (d *Driver) prepareStateDir() (err error) {
 		d.log.Warn("gvisor: the state directory is in memory; files of sandboxes count against their memory limit", "dir", d.opts.StateDir)
 	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
+		level := slog.LevelDebug
+		if _, err := os.Stat(d.seedPath()); errors.Is(err, fs.ErrNotExist) {
+			level = slog.LevelWarn // only at the first start; berth doctor says it at any time
+		}
 		unsealed.Do(func() {
-			d.log.Warn("gvisor: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
+			d.log.Log(context.Background(), level, "gvisor: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
 		})
 	} else {
 		d.seals = true
