@@ -39,6 +39,9 @@ func Run(ctx context.Context, o Options) error {
 	if err := c.Verify(); err != nil {
 		return err
 	}
+	if !HasDatabase(state) {
+		log.Info("creating a new state directory", "state", state) // the operator may have mistyped it
+	}
 	if o.start, err = prepare(state, c, log); err != nil {
 		return err
 	}
