@@ -25,6 +25,9 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
+// renewalsAtOnce is how many leases are renewed at the same time.
+const renewalsAtOnce = 64
+
 // defaultLease is the default of Limits.Lease.
 const defaultLease = 30 * time.Second
 
@@ -422,13 +425,22 @@ func (e *Engine) renewLeases() {
 			return
 		case <-tick.C:
 		}
+		// Renewals at the same time share a commit. One after the other, those of a thousand
+		// runs would take longer than a lease of a database that is not on this machine.
+		var all sync.WaitGroup
+		slots := make(chan struct{}, renewalsAtOnce)
 		for _, r := range e.live.all() {
-			err := r.renew(e.base)
-			if err != nil && lost(err) {
-				r.cancel(errLeaseLost)
-			} else if err != nil && e.base.Err() == nil {
-				r.log().Error("failed to renew lease", "err", err)
-			}
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				err := r.renew(e.base)
+				if err != nil && lost(err) {
+					r.cancel(errLeaseLost)
+				} else if err != nil && e.base.Err() == nil {
+					r.log().Error("failed to renew lease", "err", err)
+				}
+			})
 		}
+		all.Wait()
 	}
 }
