@@ -61,6 +61,7 @@ var subjects = []subject{
 	{name: "idle", what: "what idle containers cost", measure: measureIdle},
 	{name: "overhead", what: "what Berth adds to a model that answers at once, beside a reverse proxy", measure: measureOverhead},
 	{name: "chain", what: "turns of a chain of stored responses, beside the model alone", measure: measureChain},
+	{name: "scale", what: "1, 2 and 3 servers on one PostgreSQL, beside one with SQLite", measure: measureScale, named: true},
 	{name: "million", what: "a new response when 1,000,000 are stored, and the space that deletions return", measure: measureMillion, named: true},
 	{name: "peers", what: "the same work through OGX, LiteLLM and agentic-api", measure: measurePeers, named: true},
 	{name: "search", what: "how well vector stores find 1,200 documents of Debian, with a real embedding model", measure: measureSearch, named: true},

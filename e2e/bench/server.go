@@ -49,6 +49,15 @@ const withHosts = `mount --bind "$0" /etc/hosts && exec "$@"`
 // serveWith is serve for a server that has an /etc/hosts of its own, unless hosts is
 // empty. Flags are further ones of berth serve.
 func (b *bench) serveWith(ctx context.Context, config, hosts string, flags ...string) (*server, error) {
+	s, err := b.newServer(config, hosts, flags...)
+	if err != nil {
+		return nil, err
+	}
+	return s, s.start(ctx)
+}
+
+// newServer is serveWith for a server that is not started yet.
+func (b *bench) newServer(config, hosts string, flags ...string) (*server, error) {
 	state, err := os.MkdirTemp(b.state, "server-")
 	if err != nil {
 		return nil, err
@@ -73,7 +82,7 @@ func (b *bench) serveWith(ctx context.Context, config, hosts string, flags ...st
 		command = append([]string{"unshare", "--mount", "sh", "-c", withHosts, path}, command...)
 	}
 	s.command = command
-	return s, s.start(ctx)
+	return s, nil
 }
 
 // start starts the server and returns when it answers. If it does not, start removes the
