@@ -39,7 +39,8 @@ func New(api http.Handler, log *slog.Logger) *Console {
 	c := &Console{api: api, log: log, secret: []byte(rand.Text()), origins: http.NewCrossOriginProtection(), mux: http.NewServeMux()}
 	c.on("GET /console/{$}", (*visit).showContainers)
 	c.on("GET /console/containers/{container}", (*visit).showContainer)
-	c.on("GET /console/responses", (*visit).findResponse)
+	c.on("GET /console/responses", (*visit).showChains)
+	c.on("GET /console/responses/events", (*visit).followChains)
 	c.on("GET /console/responses/{response}", (*visit).showResponse)
 	c.on("GET /console/responses/{response}/events", (*visit).followResponse)
 	c.on("POST /console/responses/{response}/cancel", (*visit).cancelResponse)

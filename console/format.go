@@ -23,6 +23,7 @@ var functions = template.FuncMap{
 	"count":    count,
 	"headOf":   func(r *berth.Response, form string) head { return head{r, form} },
 	"cost":     cost,
+	"money":    money,
 	"seconds":  func(s float64) string { return fmt.Sprintf("%.1f s", s) },
 }
 
@@ -113,5 +114,8 @@ func cost(r *berth.Response) string {
 	if !known {
 		return ""
 	}
-	return sum.Value.String() + " " + strings.ToUpper(sum.Currency)
+	return money(sum)
 }
+
+// money formats an amount with its currency.
+func money(c berth.Cost) string { return c.Value.String() + " " + strings.ToUpper(c.Currency) }

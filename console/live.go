@@ -46,10 +46,7 @@ func (v *visit) followResponse() error {
 		}
 	}()
 
-	v.w.Header().Set("Content-Type", sse.ContentType)
-	v.w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
-	v.w.WriteHeader(http.StatusOK)
-	out := &liveWriter{visit: v, control: http.NewResponseController(v.w), events: sse.NewWriter(v.w)}
+	out := v.live()
 	silence := time.NewTicker(quiet)
 	defer silence.Stop()
 	var due <-chan time.Time // nil if nothing has changed
@@ -115,6 +112,14 @@ type liveWriter struct {
 	visit   *visit
 	control *http.ResponseController
 	events  *sse.Writer
+}
+
+// live starts an answer of events.
+func (v *visit) live() *liveWriter {
+	v.w.Header().Set("Content-Type", sse.ContentType)
+	v.w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
+	v.w.WriteHeader(http.StatusOK)
+	return &liveWriter{visit: v, control: http.NewResponseController(v.w), events: sse.NewWriter(v.w)}
 }
 
 // draw sends what has changed in a story since the last call.

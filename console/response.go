@@ -39,18 +39,6 @@ type head struct {
 	Form string
 }
 
-// findResponse serves GET /console/responses: it opens the response of an id.
-func (v *visit) findResponse() error {
-	if id := strings.TrimSpace(v.r.URL.Query().Get("id")); id != "" {
-		return v.redirect("/console/responses/" + url.PathEscape(id))
-	}
-	var found struct{}
-	if err := v.get(probe, &found); err != nil {
-		return err
-	}
-	return v.show(http.StatusOK, "find", "Responses", nil)
-}
-
 // showResponse serves GET /console/responses/{response}.
 func (v *visit) showResponse() error {
 	id := berth.ResponseID(v.r.PathValue("response"))

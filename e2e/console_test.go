@@ -62,7 +62,7 @@ func TestConsole(t *testing.T) {
 	b.shows(".facts", "running")
 	b.shows(".facts", "gvisor")
 	b.shows(".command summary", "exit 3")
-	b.click(".command a, .command summary")
+	b.click(".command:has(.stderr) summary") // "touch go" may have been logged after it
 	b.shows(".command[open] .stderr", "last")
 	b.click(`header a:nth-of-type(2)`)
 	b.shows("table", "running")

@@ -11,7 +11,7 @@ if (followed) {
 
 function show(parent, html) {
   const root = document.documentElement;
-  const atEnd = root.scrollHeight - root.scrollTop - root.clientHeight < 80;
+  const atEnd = "tail" in parent.dataset && root.scrollHeight - root.scrollTop - root.clientHeight < 80;
   const template = document.createElement("template");
   template.innerHTML = html;
   for (const element of [...template.content.children]) {
@@ -24,9 +24,12 @@ function show(parent, html) {
     element.querySelectorAll("details").forEach((details, i) => {
       details.open = opened[i] ?? details.open;
     });
-    const focused = old.contains(document.activeElement) && document.activeElement.tagName;
+    const focused = old.contains(document.activeElement) && document.activeElement;
     old.replaceWith(element);
-    if (focused) element.querySelector(focused)?.focus();
+    if (focused) {
+      const same = [...element.querySelectorAll(focused.tagName)];
+      (same.find((e) => e.href === focused.href) ?? same[0])?.focus();
+    }
   }
   if (atEnd) root.scrollTop = root.scrollHeight;
 }
