@@ -26,8 +26,9 @@ const incomplete = ".incomplete"
 // while servers run: a row of the database is written after the content that it refers to, and its key
 // is erased before that content is removed. The copy is a state directory with a database file and
 // with the contents of blobs, wherever the server has them, and a Manifest. It has the name to only
-// when it is complete and on the disk.
-func Backup(ctx context.Context, state, to, version string) (m *Manifest, err error) {
+// when it is complete and on the disk. progress, if it is not nil, is called before each step with what is
+// copied.
+func Backup(ctx context.Context, state, to, version string, progress func(what string)) (m *Manifest, err error) {
 	if !HasDatabase(state) {
 		return nil, &fs.PathError{Op: "open database", Path: state, Err: fs.ErrNotExist}
 	}
@@ -54,10 +55,14 @@ func Backup(ctx context.Context, state, to, version string) (m *Manifest, err er
 	if err != nil {
 		return nil, err
 	}
-	b := &backup{state: state, to: work, db: db, m: Manifest{Format: manifestFormat, Berth: version, CreatedAt: time.Now().UTC().Truncate(time.Second)}}
+	if progress == nil {
+		progress = func(string) {}
+	}
+	b := &backup{progress: progress, state: state, to: work, db: db, m: Manifest{Format: manifestFormat, Berth: version, CreatedAt: time.Now().UTC().Truncate(time.Second)}}
 	if err := errors.Join(b.copyAll(ctx), db.Close()); err != nil {
 		return nil, err
 	}
+	progress("checksums")
 	if err := b.m.write(ctx, work); err != nil {
 		return nil, fmt.Errorf("write checksums: %w", err)
 	}
@@ -85,6 +90,7 @@ type backup struct {
 	state, to string
 	db        database
 	m         Manifest
+	progress  func(what string)
 }
 
 func (b *backup) copyAll(ctx context.Context) error {
@@ -105,6 +111,7 @@ func (b *backup) copyAll(ctx context.Context) error {
 		}},
 		{"keys", b.copyKeys}, // last
 	} {
+		b.progress(step.what)
 		if err := step.do(ctx); err != nil {
 			return fmt.Errorf("back up %s: %w", step.what, err)
 		}

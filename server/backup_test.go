@@ -132,7 +132,11 @@ func TestBackup(t *testing.T) {
 			}
 		})
 	}
-	_, err = Backup(t.Context(), state, to, "test")
+	var steps []string
+	_, err = Backup(t.Context(), state, to, "test", func(what string) { steps = append(steps, what) })
+	if want := "the database, files and snapshots, volumes, the audit record, keys, checksums"; strings.Join(steps, ", ") != want {
+		t.Errorf("progress: got %q, want %s", steps, want)
+	}
 	ended.Store(true)
 	load.Wait()
 	if err != nil {
@@ -189,7 +193,7 @@ func TestBackup(t *testing.T) {
 	if _, err := audit.Verify(filepath.Join(to, AuditDir), key, ""); err != nil {
 		t.Errorf("audit record, continued by the copy: %v", err)
 	}
-	if _, err := Backup(t.Context(), state, to, "test"); err == nil {
+	if _, err := Backup(t.Context(), state, to, "test", nil); err == nil {
 		t.Error("a backup overwrote another one")
 	}
 }
@@ -217,7 +221,7 @@ func TestBackupInState(t *testing.T) {
 	state := t.TempDir()
 	testServer(t, state, "driver: unsafe-local\ncontainers: {pool: 0}\n")
 	defer destroyAll(t, state)
-	if _, err := Backup(t.Context(), state, filepath.Join(state, "backup"), "test"); err == nil || !strings.Contains(err.Error(), "outside of it") {
+	if _, err := Backup(t.Context(), state, filepath.Join(state, "backup"), "test", nil); err == nil || !strings.Contains(err.Error(), "outside of it") {
 		t.Errorf("got %v", err)
 	}
 }

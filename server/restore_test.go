@@ -31,7 +31,7 @@ func TestRestoreRefuses(t *testing.T) {
 	state := stateWithKey(t)
 	made := func() string {
 		to := filepath.Join(t.TempDir(), "backup")
-		if _, err := Backup(t.Context(), state, to, "test"); err != nil {
+		if _, err := Backup(t.Context(), state, to, "test", nil); err != nil {
 			t.Fatal(err)
 		}
 		return to
@@ -107,7 +107,7 @@ func TestRestoreRefuses(t *testing.T) {
 	if _, err := os.Stat(filepath.Join(to, "berth.db")); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("the state directory has a database of its own too: %v", err)
 	}
-	if _, err := Backup(t.Context(), state, dir, "test"); err == nil {
+	if _, err := Backup(t.Context(), state, dir, "test", nil); err == nil {
 		t.Error("a backup replaced another one")
 	}
 }

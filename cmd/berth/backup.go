@@ -2,8 +2,12 @@ package main
 
 import (
 	"fmt"
+	"io"
+	"os"
+	"time"
 
 	"github.com/spf13/cobra"
+	"golang.org/x/term"
 
 	"github.com/berth-run/berth/server"
 )
@@ -21,7 +25,7 @@ The copy excludes templates (STATE/images) and the sandboxes of running containe
 docs/backup.md. A mounted volume is frozen while it is copied.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			m, err := server.Backup(cmd.Context(), state, args[0], thisBuild().Version)
+			m, err := server.Backup(cmd.Context(), state, args[0], thisBuild().Version, backupProgress(cmd.ErrOrStderr()))
 			if err != nil {
 				return err
 			}
@@ -34,6 +38,17 @@ docs/backup.md. A mounted volume is frozen while it is copied.`,
 	}
 	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
 	return cmd
+}
+
+// backupProgress returns a function that prints the steps of a backup if standard error is a terminal.
+func backupProgress(w io.Writer) func(string) {
+	if !term.IsTerminal(int(os.Stderr.Fd())) {
+		return nil
+	}
+	start := time.Now()
+	return func(what string) {
+		fmt.Fprintf(w, "%6.1fs  %s\n", time.Since(start).Seconds(), what)
+	}
 }
 
 func newRestore() *cobra.Command {

@@ -1,10 +1,12 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes. Commands that run a program in a container exit with its code instead.
@@ -26,7 +28,7 @@ func (e usageError) Unwrap() error { return e.error }
 // strict makes wrong flags and arguments of a command and its subcommands usage errors, which show
 // how the command is used. A group of commands refuses unknown ones.
 func strict(cmd *cobra.Command) {
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{withUsage(cmd, err)} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{withUsage(cmd, flagError(err))} })
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -72,6 +74,25 @@ func strictHelp(root *cobra.Command) {
 			return cmd.Help()
 		}
 	}
+}
+
+// flagError returns an error for the value of a flag with the name of the flag and what it allows. Those of
+// the package pflag quote Go functions for the types of Go.
+func flagError(err error) error {
+	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
+	if !ok {
+		return err
+	}
+	f := invalid.GetFlag()
+	expected := map[string]string{
+		"duration": "must be a duration, such as 90s, 20m or 12h",
+		"int":      "must be a whole number",
+		"bool":     "must be true or false",
+	}[f.Value.Type()]
+	if expected != "" {
+		return fmt.Errorf("--%s: %q %s", f.Name, invalid.GetValue(), expected)
+	}
+	return fmt.Errorf("--%s: %w", f.Name, errors.Unwrap(invalid))
 }
 
 func withUsage(cmd *cobra.Command, err error) error {
