@@ -32,6 +32,8 @@ import (
 type fleet struct {
 	t       *testing.T
 	servers []*server
+	db      *pgtest.Server
+	bucket  *s3test.Server
 	url     string // of the proxy
 	counter string // a file to which commands append a line each
 }
@@ -40,12 +42,11 @@ type fleet struct {
 // containers of a silent server wait for its return; more is added to the configuration.
 func newFleet(t *testing.T, absence string, more ...string) *fleet {
 	t.Helper()
-	db, bucket := pgtest.Start(t), s3test.Start(t).Bucket("berth")
-	f := &fleet{t: t, counter: filepath.Join(t.TempDir(), "counter")}
+	f := &fleet{t: t, db: pgtest.Start(t), bucket: s3test.Start(t), counter: filepath.Join(t.TempDir(), "counter")}
 	key := []byte(strings.Repeat("5e", 32) + "\n")
 	for range 3 {
 		config := fmt.Sprintf("driver: unsafe-local\nstore: %s\nblobs: %s\ncluster: {listen: %q, lease: 2s, absence: %s}\n%s",
-			db.URL(), bucket, freeport.Addr(t), absence, strings.Join(more, ""))
+			f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), absence, strings.Join(more, ""))
 		s := prepareServer(t, t.TempDir(), config)
 		if err := os.WriteFile(filepath.Join(s.state, "seal.key"), key, 0o600); err != nil {
 			t.Fatal(err)
