@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/assistants"
 	"github.com/berth-run/berth/api/chat"
+	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/api/request"
@@ -258,6 +259,7 @@ type Options struct {
 	Templates    Templates         // nil if there are no templates
 	VectorStores *vectorstore.Service
 	Bundles      *bundle.Service
+	Sandboxes    *e2b.Door // nil serves no sandboxes of E2B
 	Webhooks     *webhook.Service
 	Projects     *project.Service
 	Models       ModelOptions
@@ -353,6 +355,11 @@ func New(opts Options) http.Handler {
 	for _, rt := range h.routes() {
 		mux.HandleFunc(rt.Pattern(), ex.Route(rt))
 	}
+	if opts.Sandboxes != nil {
+		for _, rt := range opts.Sandboxes.Routes() {
+			mux.HandleFunc(rt.Pattern(), ex.Route(rt))
+		}
+	}
 	if opts.Batches != nil {
 		opts.Batches.Handle(execute(ex, mux))
 	}
@@ -361,9 +368,10 @@ func New(opts Options) http.Handler {
 	}
 	mux.HandleFunc("/", exchange.Fallback(mux))
 	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) {
-		if !h.ports.AtHost(x, r) && !ex.CORS(mux, x, r) {
-			mux.ServeHTTP(x, r)
+		if h.ports.AtHost(x, r) || ex.CORS(mux, x, r) || opts.Sandboxes != nil && opts.Sandboxes.Data(x, r) {
+			return
 		}
+		mux.ServeHTTP(x, r)
 	})
 	if opts.Console != nil {
 		mux.Handle("/console/", opts.Console(handler))

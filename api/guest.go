@@ -1,42 +1,18 @@
 package api
 
 import (
-	"errors"
-	"log/slog"
 	"net/http"
-	"net/http/httputil"
-	"net/url"
-	"regexp"
-	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/envd"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/api/preview"
-	"github.com/berth-run/berth/guest"
 )
-
-// guestPaths matches the services of a guest that clients may use: E2B's envd services for
-// processes and files. The guest's other services are for this server only.
-var guestPaths = regexp.MustCompile(`^(health|files|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
-
-// The headers of a request and of an answer that are forwarded, in lower case. Other headers
-// of the request could contain the caller's key; those of the answer are under the control
-// of programs in the sandbox.
-var (
-	guestRequestHeader = regexp.MustCompile(`^(accept|accept-encoding|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
-	guestAnswerHeader  = regexp.MustCompile(`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
-	guestAnswerType    = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
-)
-
-// userHeader selects the user in the sandbox for a request to the guest. E2B's protocol uses
-// the user name of Basic authorization, but here Authorization contains the API key.
-const userHeader = "Berth-User"
 
 // guest forwards a request to the guest of a container. The container does not expire before
 // the answer is complete. The commands berth exec, attach and cp use it.
 func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	path := r.PathValue("path")
-	if !guestPaths.MatchString(path) {
+	if !envd.Serves(path) {
 		return berth.Errorf(berth.CodeNotFound, "This server does not serve %s %s.", r.Method, r.URL.Path)
 	}
 	door, release, err := h.service.Access().Door(r.Context(), c, containerID(r))
@@ -44,76 +20,5 @@ func (h *containers) guest(x *exchange.Exchange, r *http.Request, c berth.Caller
 		return err
 	}
 	defer release()
-	return passToGuest(x, r, path, door, h.log)
-}
-
-// passToGuest forwards a request to a path of the guest. door connects to the guest.
-func passToGuest(x *exchange.Exchange, r *http.Request, path string, door http.RoundTripper, log *slog.Logger) error {
-	r, done, err := x.Duplex(r)
-	if err != nil {
-		return err
-	}
-	defer done()
-	out := x.Patient()
-	defer out.Renew() // the server sends the last bytes after the handler returns
-	var failed error
-	proxy := httputil.ReverseProxy{
-		Rewrite:        func(pr *httputil.ProxyRequest) { rewriteForGuest(pr, path) },
-		Transport:      preview.Final(door),
-		FlushInterval:  -1, // flush each write
-		ModifyResponse: cleanGuestAnswer,
-		ErrorHandler:   func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err },
-		ErrorLog:       slog.NewLogLogger(log.Handler(), slog.LevelDebug),
-	}
-	proxy.ServeHTTP(out, r)
-	if failed != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, Message: "The container did not answer.", Err: failed}
-	}
-	return nil
-}
-
-// rewriteForGuest rewrites a request for the guest: to the given path, and with only those
-// headers that the guest needs.
-func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
-	in := pr.In.Header
-	out := http.Header{"User-Agent": {"berth"}}
-	for name, values := range in {
-		if guestRequestHeader.MatchString(strings.ToLower(name)) {
-			out[name] = values
-		}
-	}
-	pr.Out.Header = out
-	if path == "files" && pr.Out.Body != nil {
-		pr.Out.Body, pr.Out.ContentLength = guest.InFrames(pr.Out.Body), -1
-	}
-	user := in.Get(userHeader)
-	if user == "" {
-		user, _, _ = pr.In.BasicAuth()
-	}
-	if user != "" {
-		pr.Out.SetBasicAuth(user, "")
-	}
-	pr.Out.Host = "guest"
-	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: pr.In.URL.RawQuery}
-}
-
-// cleanGuestAnswer removes headers from the guest's answer with which programs in the sandbox
-// could attack a client, above all a browser.
-func cleanGuestAnswer(resp *http.Response) error {
-	if resp.StatusCode < http.StatusOK {
-		return errors.New("the guest answered " + resp.Status)
-	}
-	for name := range resp.Header {
-		if !guestAnswerHeader.MatchString(strings.ToLower(name)) {
-			delete(resp.Header, name)
-		}
-	}
-	resp.Trailer = nil
-	if !guestAnswerType.MatchString(resp.Header.Get("Content-Type")) {
-		resp.Header.Set("Content-Type", "application/octet-stream")
-	}
-	resp.Header.Set("Content-Disposition", "attachment")
-	resp.Header.Set("Content-Security-Policy", "sandbox")
-	resp.Header.Set("X-Content-Type-Options", "nosniff")
-	return nil
+	return envd.Pass(x, r, path, door, h.log)
 }

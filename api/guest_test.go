@@ -23,6 +23,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/berth-run/berth/api/envd"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/guest"
 	guestserver "github.com/berth-run/berth/guest/server"
@@ -67,7 +68,7 @@ func guestDoor(t *testing.T, transport http.RoundTripper) *httptest.Server {
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	h := through(t, exchange.Limits{}, func(x *exchange.Exchange, r *http.Request) error {
 		path := strings.TrimPrefix(r.URL.Path, "/v1/containers/cntr_1/guest/")
-		return passToGuest(x, r, path, transport, log)
+		return envd.Pass(x, r, path, transport, log)
 	})
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -235,7 +236,7 @@ func TestGuestGetsNoSecrets(t *testing.T) {
 		t.Errorf("header at the guest (-want +got):\n%s", diff)
 	}
 	for name, header := range map[string]http.Header{
-		"own header": {"Authorization": {"Bearer sk-secret"}, userHeader: {"root"}},
+		"own header": {"Authorization": {"Bearer sk-secret"}, envd.UserHeader: {"root"}},
 		"basic":      {"Authorization": {"Basic cm9vdDpzay1zZWNyZXQ="}}, // root:sk-secret
 	} {
 		r := &http.Request{Header: send(header)}
@@ -303,7 +304,7 @@ func TestGuestPaths(t *testing.T) {
 		"process.Process/../init": false, "process.Process/Start?x": false, "xprocess.Process/Start": false, "process-Process/Start": false,
 		"process.Process/Start\n": false, "health\x00": false, "http://evil.example/files": false,
 	} {
-		if got := guestPaths.MatchString(path); got != want {
+		if got := envd.Serves(path); got != want {
 			t.Errorf("%q: got %v, want %v", path, got, want)
 		}
 	}

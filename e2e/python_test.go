@@ -25,6 +25,7 @@ var pythonClients = []pythonClient{
 	{name: "openai", env: "sdk", program: "use_openai.py", everyday: true},
 	{name: "openai", env: "openai2", program: "use_openai.py"},
 	{name: "openai-agents", env: "sdk", program: "use_agents.py", everyday: true},
+	{name: "e2b", env: "e2b", program: "use_e2b.py", everyday: true},
 	{name: "langchain-openai", env: "frameworks", program: "use_langchain.py"},
 	{name: "langgraph", env: "frameworks", program: "use_langgraph.py"},
 	{name: "crewai", env: "openai2", program: "use_crewai.py"},
@@ -58,7 +59,7 @@ func (c pythonClient) run(t *testing.T, url string, env ...string) {
 	cmd := exec.CommandContext(ctx, c.python(t), "-W", "ignore", c.program)
 	cmd.Dir = "python"
 	home := t.TempDir()
-	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
+	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
 		// What these clients would send to their makers.
 		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true", "LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false")
 	var out bytes.Buffer

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/api/e2b"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
@@ -54,8 +55,12 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if b.Config.Console {
 		pages = func(api http.Handler) http.Handler { return console.New(api, b.Log) }
 	}
+	sandboxes := e2b.New(e2b.Options{Containers: c.service, Objects: b.db, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
+		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Check: b.quota.Check, Log: b.Log, Now: time.Now})
+	s.later(inBackground(sandboxes.Run))
 	return api.New(api.Options{
-		Console: pages,
+		Sandboxes: sandboxes,
+		Console:   pages,
 		Exchange: exchange.Options{Peers: peers, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},

@@ -41,6 +41,7 @@ const (
 	KindSkill             Kind = "skill"
 	KindSkillVersion      Kind = "skill.version"
 	KindSkillInline       Kind = "skill.inline" // of a container that starts
+	KindSandbox           Kind = "e2b.sandbox"  // what a container has as a sandbox of E2B
 	KindBlobs             Kind = "blobs"        // where the contents of blobs are
 )
 
@@ -86,5 +87,6 @@ var Kinds = map[Kind][]Kind{
 	KindSkill:             nil,
 	KindSkillVersion:      {KindSkill},
 	KindSkillInline:       nil,
+	KindSandbox:           nil,
 	KindBlobs:             nil,
 }

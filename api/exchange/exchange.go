@@ -40,7 +40,10 @@ type Exchange struct {
 	closed func()            // reports the end of a stream to the observer; may be nil
 	rates  func(http.Header) // adds the headers of the caller's rate limits; may be nil
 	quiet  bool              // see LogQuietly
-	span   trace.Span        // of the request; nil if it is not traced
+
+	writeError func(x *Exchange, status int, e Error) // see Route
+
+	span trace.Span // of the request; nil if it is not traced
 }
 
 // RequestID returns the server's id of the request.
@@ -121,6 +124,11 @@ func (x *Exchange) Fail(ctx context.Context, path string, err error) {
 	}
 }
 
+// WriteErrorsWith makes Fail answer in the form of another API.
+func (x *Exchange) WriteErrorsWith(write func(x *Exchange, status int, e Error)) {
+	x.writeError = write
+}
+
 // FailQuietly answers with an error of a program in a sandbox (CodeUpstream) and logs it at
 // debug level only, because it is not a fault of this server. It returns any other error.
 func (x *Exchange) FailQuietly(err error) error {
@@ -144,6 +152,10 @@ func (x *Exchange) answerError(err error) {
 		writeRetry(x.Header(), unavailableRetry)
 	} else if e, ok := errors.AsType[*berth.Error](err); ok {
 		writeRetry(x.Header(), e.RetryAfter)
+	}
+	if x.writeError != nil {
+		x.writeError(x, status, e)
+		return
 	}
 	x.Error(status, e)
 }

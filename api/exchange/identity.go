@@ -135,11 +135,12 @@ func (s *Server) bearer(r *http.Request) (berth.Caller, error) {
 var errExpired = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
 	Message: "The API key provided has expired. You can create a new key with 'berth key create' on the server."}
 
-// Token returns the Bearer token of the Authorization header, or "".
+// Token returns the Bearer token of the Authorization header, or the key of the header X-API-Key,
+// which E2B's clients send, or "".
 func Token(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return ""
+		return strings.TrimSpace(r.Header.Get("X-Api-Key"))
 	}
 	return strings.TrimSpace(token)
 }

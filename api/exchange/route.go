@@ -17,6 +17,9 @@ type Route struct {
 	Method, Path string
 	Handle       Handler
 	Traits       Traits
+
+	// WriteError answers with an error in the form of the route's API. Nil is OpenAI's form.
+	WriteError func(x *Exchange, status int, e Error)
 }
 
 // Traits select the limits of a route. By default, a request that is not a GET or DELETE

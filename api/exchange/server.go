@@ -186,6 +186,7 @@ func checkClientID(id string) error {
 func (s *Server) Route(rt Route) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		x := w.(*Exchange)
+		x.writeError = rt.WriteError
 		if err := s.answer(x, r, rt); err != nil {
 			x.Fail(r.Context(), r.URL.Path, err)
 		}

@@ -45,11 +45,18 @@ type process struct {
 	done      chan struct{} // closed after end
 }
 
+// directoryHeader selects the directory of a process whose request has none: "home" for the user's
+// home, as clients of E2B expect, or by default the working directory.
+const directoryHeader = "Berth-Directory"
+
 // Start implements process.Process.
 func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartRequest], stream *connect.ServerStream[pb.StartResponse]) error {
 	id, err := ps.server.requestUser(req.Header())
 	if err != nil {
 		return err
+	}
+	if req.Header().Get(directoryHeader) == "home" && req.Msg.GetProcess().GetCwd() == "" {
+		req.Msg.Process.Cwd = new("~")
 	}
 	p, readers, err := ps.begin(req.Msg, id)
 	if err != nil {

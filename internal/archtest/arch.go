@@ -114,7 +114,9 @@ var Imports = map[string][]string{
 	"container":             {"", "internal/span", "audit", "egress", "guest", "guest/jupyter", "layer", "internal/nofile", "sandbox", "container/snapshot", "skills", "store", "container/volume", "internal/backoff"},
 	"engine":                {"", "internal/span", "engine/transcript", "journal", "model", "model/embedding", "store", "tool", "internal/backoff"},
 	"engine/transcript":     {"", "internal/seal", "model", "store", "tool"},
-	"api":                   {"", "api/assistants", "api/chat", "api/exchange", "api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding", "project", "container", "container/snapshot", "skills", "store", "container/volume", "vectorstore", "webhook"},
+	"api":                   {"", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding", "project", "container", "container/snapshot", "skills", "store", "container/volume", "vectorstore", "webhook"},
+	"api/envd":              {"", "api/exchange", "api/preview", "guest"},
+	"api/e2b":               {"", "api/envd", "api/exchange", "container", "internal/rule", "store"},
 	"api/exchange":          {"", "internal/span", "diskspace", "internal/conns", "internal/jsonscan", "internal/ration", "internal/rule", "internal/sse", "project", "store"},
 	"api/request":           {"", "internal/rule", "tool"},
 	"api/chat":              {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store", "tool", "tool/shell"},
@@ -173,7 +175,7 @@ var Bans = map[string][]string{
 	Module + "/api":             {"server"}, // a door imports api/exchange, never api
 	Module + "/api/assistants":  {"api"},
 	Module + "/api/chat":        {"api"},
-	Module + "/api/preview":     {"api"},
+	Module + "/api/preview":     {"api", "api/envd"},
 	Module + "/api/socket":      {"api"},
 	Module + "/sandbox/gvisor":  {"server", "e2e/bench"},
 	Module + "/sandbox/microvm": {"server"},
@@ -187,7 +189,7 @@ var Bans = map[string][]string{
 	"github.com/anthropics/anthropic-sdk-go": {},
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
-	"net/http":     {"console", "api", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "tracing", "server", "cmd/berth", "e2e", "sandbox/drivertest", "sandbox/kubernetes", "image/registry", "internal/kubetest", "blob/remote", "internal/s3test"},
+	"net/http":     {"console", "api", "api/e2b", "api/envd", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "tracing", "server", "cmd/berth", "e2e", "sandbox/drivertest", "sandbox/kubernetes", "image/registry", "internal/kubetest", "blob/remote", "internal/s3test"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
 	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }

@@ -1,0 +1,211 @@
+package e2b
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/envd"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/store"
+)
+
+// Headers of the data plane.
+const (
+	idHeader    = "E2b-Sandbox-Id"
+	portHeader  = "E2b-Sandbox-Port"
+	tokenHeader = "X-Access-Token"
+)
+
+// envdPort is the port at which clients expect envd.
+const envdPort = 49983
+
+// Data serves a request of the data plane, and reports whether r is one: it names a sandbox by a
+// header, or by the signature of a URL of a file.
+func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
+	name := r.Header.Get(idHeader)
+	signed := name == "" && r.URL.Path == "/files" && r.URL.Query().Has("signature")
+	if name == "" && !signed {
+		return false
+	}
+	if err := d.serve(x, r, name); err != nil {
+		var refused *refusal
+		switch {
+		case x.Started():
+			x.Fail(r.Context(), r.URL.Path, err)
+		case errors.As(err, &refused):
+			_ = x.JSON(refused.status, refused.body)
+		default:
+			x.WriteErrorsWith(writeError)
+			x.Fail(r.Context(), r.URL.Path, err)
+		}
+	}
+	return true
+}
+
+// A refusal is an answer of the proxy itself.
+type refusal struct {
+	status int
+	body   any
+}
+
+func (e *refusal) Error() string { return http.StatusText(e.status) }
+
+// gone is the answer for a sandbox that does not run, from which clients conclude that it ended.
+func gone(name string) error {
+	return &refusal{http.StatusBadGateway, struct {
+		SandboxID string `json:"sandboxId"`
+		Message   string `json:"message"`
+		Code      int    `json:"code"`
+	}{name, "The sandbox was not found", http.StatusBadGateway}}
+}
+
+func unauthorized(message string) error {
+	return &refusal{http.StatusUnauthorized, failure{http.StatusUnauthorized, message}}
+}
+
+// serve forwards a request to the guest of its sandbox.
+func (d *Door) serve(x *exchange.Exchange, r *http.Request, name string) error {
+	path := strings.TrimPrefix(r.URL.Path, "/")
+	if port := r.Header.Get(portHeader); port != "" && port != strconv.Itoa(envdPort) {
+		return &refusal{http.StatusBadGateway, struct {
+			SandboxID string `json:"sandboxId"`
+			Message   string `json:"message"`
+			Port      string `json:"port"`
+			Code      int    `json:"code"`
+		}{name, "The sandbox is running but port is not open", port, http.StatusBadGateway}}
+	}
+	id := idOf(name)
+	if name == "" {
+		var err error
+		if id, err = d.signedFor(r); err != nil {
+			return err
+		}
+	}
+	p, ok := d.find(r.Context(), id)
+	if !ok {
+		return gone(name)
+	}
+	if err := d.authorize(r, id, path); err != nil {
+		return err
+	}
+	if err := d.Check(r.Context(), p); err != nil {
+		return err
+	}
+	if !envd.Serves(path) {
+		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method + " /" + path + "."}}
+	}
+	if err := d.awake(r, p, id); err != nil {
+		return err
+	}
+	c := x.SetCaller(berth.Caller{Project: p})
+	door, release, err := d.Containers.Access().Door(r.Context(), c, id)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		return gone(nameOf(id))
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	r.Header.Set("Berth-Directory", "home") // where commands without a directory start
+	return envd.Pass(x, r, path, door, d.Log)
+}
+
+// awake returns an error for a sandbox that is paused, unless requests resume it.
+func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID) error {
+	d.mu.Lock()
+	paused := d.live[id].deadline == never
+	d.mu.Unlock()
+	if !paused {
+		return nil
+	}
+	o, err := d.Objects.GetObject(r.Context(), p, keyOf(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return gone(nameOf(id))
+	}
+	if err != nil {
+		return fmt.Errorf("read sandbox: %w", err)
+	}
+	rec, err := decode(o)
+	if err != nil || !rec.Paused {
+		return err
+	}
+	if !rec.AutoResume || r.URL.Path == "/health" {
+		return gone(nameOf(id))
+	}
+	if _, err := d.Containers.Resume(r.Context(), p, id); err != nil {
+		return err
+	}
+	_, err = d.update(r.Context(), p, id, func(rec *record) error {
+		rec.Paused, rec.deadline = false, d.Now().Unix()+defaultTimeout
+		return nil
+	})
+	return err
+}
+
+// authorize checks the access token of a request, or the signature of its URL.
+func (d *Door) authorize(r *http.Request, id berth.ContainerID, path string) error {
+	if path == "health" {
+		return nil
+	}
+	token := d.token(id)
+	if given := r.Header.Get(tokenHeader); given != "" || path != "files" {
+		if subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
+			return unauthorized("The access token is missing or wrong.")
+		}
+		return nil
+	}
+	q := r.URL.Query()
+	if !q.Has("signature") {
+		return unauthorized("The request has neither an access token nor a signature.")
+	}
+	if subtle.ConstantTimeCompare([]byte(q.Get("signature")), []byte(sign(r.Method, q, token))) != 1 {
+		return unauthorized("The signature is wrong.")
+	}
+	if expires := q.Get("signature_expiration"); expires != "" {
+		at, err := strconv.ParseInt(expires, 10, 64)
+		if err != nil || at <= d.Now().Unix() {
+			return unauthorized("The signature has expired.")
+		}
+	}
+	return nil
+}
+
+// sign returns the signature of a request for a file with a token.
+func sign(method string, q url.Values, token string) string {
+	operation := "read"
+	if method == http.MethodPost {
+		operation = "write"
+	}
+	text := q.Get("path") + ":" + operation + ":" + q.Get("username") + ":" + token
+	if expires := q.Get("signature_expiration"); expires != "" {
+		text += ":" + expires
+	}
+	sum := sha256.Sum256([]byte(text))
+	return "v1_" + base64.RawStdEncoding.EncodeToString(sum[:])
+}
+
+// signedFor returns the sandbox whose token has signed a URL. Such a URL does not name it.
+func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
+	d.mu.Lock()
+	ids := make([]berth.ContainerID, 0, len(d.live))
+	for id := range d.live {
+		ids = append(ids, id)
+	}
+	d.mu.Unlock()
+	q := r.URL.Query()
+	given := []byte(q.Get("signature"))
+	for _, id := range ids {
+		if subtle.ConstantTimeCompare(given, []byte(sign(r.Method, q, d.token(id)))) == 1 {
+			return id, nil
+		}
+	}
+	return "", unauthorized("The signature is wrong.")
+}

@@ -1,0 +1,89 @@
+package e2b
+
+import (
+	"context"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// reload is how often Run reads the sandboxes of other servers, and tries again what failed.
+const reload = time.Minute
+
+// Run ends or pauses sandboxes at their deadlines, until ctx ends.
+func (d *Door) Run(ctx context.Context) {
+	for {
+		if err := d.load(ctx); err != nil && ctx.Err() == nil {
+			d.Log.Error("failed to read sandboxes; will retry", "err", err)
+		}
+		for again := time.After(reload); again != nil; {
+			next := d.endDue(ctx)
+			timer := time.NewTimer(next)
+			select {
+			case <-ctx.Done():
+				timer.Stop()
+				return
+			case <-again:
+				again = nil
+			case <-timer.C:
+			case <-d.changed:
+			}
+			timer.Stop()
+		}
+	}
+}
+
+// endDue ends what is due, and returns the time until the next deadline.
+func (d *Door) endDue(ctx context.Context) time.Duration {
+	now := d.Now()
+	next := reload
+	due := map[berth.ContainerID]live{}
+	d.mu.Lock()
+	for id, s := range d.live {
+		if left := time.Unix(s.deadline, 0).Sub(now); left > 0 {
+			next = min(next, left)
+		} else {
+			due[id] = s
+			delete(d.live, id) // the next reload finds it if its end fails
+		}
+	}
+	d.mu.Unlock()
+	for id, s := range due {
+		if err := d.timeOut(ctx, s.project, id, now); err != nil && ctx.Err() == nil {
+			d.Log.Error("failed to end a sandbox at its deadline; will retry", "container", id, "project", s.project, "err", err)
+		}
+	}
+	return next
+}
+
+// timeOut ends or pauses a sandbox whose deadline has passed, unless another request has set a later
+// one.
+func (d *Door) timeOut(ctx context.Context, p berth.ProjectID, id berth.ContainerID, now time.Time) error {
+	rec, _, err := d.read(ctx, p, id)
+	switch {
+	case berth.ErrorCode(err) == berth.CodeNotFound:
+		return nil
+	case err != nil:
+		return err
+	case rec.deadline > now.Unix():
+		d.watch(p, id, rec.deadline)
+		return nil
+	case rec.OnTimeout == onTimeoutPause:
+		err := d.pauseNow(ctx, p, id)
+		if berth.ErrorCode(err) != berth.CodeConflict {
+			return err
+		}
+		// A command runs in it. A paused sandbox would have stopped it in any case.
+		_, err = d.update(ctx, p, id, func(rec *record) error { rec.deadline = now.Unix() + 5; return nil })
+		return err
+	}
+	return d.end(ctx, p, id)
+}
+
+// end deletes a sandbox with its container.
+func (d *Door) end(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+	if err := d.Containers.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+		return err
+	}
+	return d.forget(ctx, p, id)
+}

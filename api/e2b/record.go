@@ -1,0 +1,165 @@
+package e2b
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// never is the deadline of a paused sandbox. The store lists objects with a deadline only.
+const never = math.MaxInt32 * 1000
+
+// A record is what a sandbox has beside its container. Its object expires at the deadline.
+type record struct {
+	Template   string            `json:"template"`
+	Metadata   map[string]string `json:"metadata,omitempty"`
+	StartedAt  int64             `json:"started_at"` // Unix milliseconds
+	OnTimeout  string            `json:"on_timeout"` // kill or pause
+	AutoResume bool              `json:"auto_resume,omitempty"`
+	Paused     bool              `json:"paused,omitempty"`
+
+	deadline int64 // Unix seconds
+}
+
+func keyOf(id berth.ContainerID) store.ObjectKey {
+	return store.ObjectKey{Kind: store.KindSandbox, ID: string(id)}
+}
+
+func decode(o *store.Object) (*record, error) {
+	rec := &record{deadline: o.ExpiresAt}
+	if err := json.Unmarshal(o.Body, rec); err != nil {
+		return nil, fmt.Errorf("decode sandbox %s: %w", o.ID, err)
+	}
+	return rec, nil
+}
+
+// save saves the record of a new sandbox.
+func (d *Door) save(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *record) error {
+	body, err := json.Marshal(rec)
+	if err != nil {
+		return fmt.Errorf("encode sandbox: %w", err)
+	}
+	object := &store.Object{ObjectKey: keyOf(id), CreatedAt: rec.StartedAt / 1000, ExpiresAt: rec.deadline, Body: body}
+	if err := d.Objects.CreateObjects(ctx, p, object); err != nil {
+		return fmt.Errorf("save sandbox: %w", err)
+	}
+	d.watch(p, id, rec.deadline)
+	return nil
+}
+
+// read returns a sandbox whose container runs, and its container. A sandbox whose container has
+// ended is gone: read deletes its record.
+func (d *Door) read(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*record, *berth.Container, error) {
+	o, err := d.Objects.GetObject(ctx, p, keyOf(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, nil, notFound(id)
+	}
+	if err != nil {
+		return nil, nil, fmt.Errorf("read sandbox: %w", err)
+	}
+	rec, err := decode(o)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := d.container(ctx, p, id)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		if err := d.forget(ctx, p, id); err != nil {
+			return nil, nil, err
+		}
+	}
+	return rec, c, err
+}
+
+// container returns the container of a sandbox, which must run.
+func (d *Door) container(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
+	c, err := d.Containers.Get(ctx, p, id)
+	if berth.ErrorCode(err) == berth.CodeNotFound || err == nil && c.Status != berth.ContainerRunning {
+		return nil, notFound(id)
+	}
+	return c, err
+}
+
+// update changes the record of a sandbox.
+func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*record) error) (*record, error) {
+	var rec *record
+	_, err := d.Objects.UpdateObject(ctx, p, keyOf(id), func(o *store.Object) (err error) {
+		if rec, err = decode(o); err != nil {
+			return err
+		}
+		if err = change(rec); err != nil {
+			return err
+		}
+		o.ExpiresAt = rec.deadline
+		o.Body, err = json.Marshal(rec)
+		return err
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return nil, notFound(id)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("save sandbox: %w", err)
+	}
+	d.watch(p, id, rec.deadline)
+	return rec, nil
+}
+
+// forget deletes the record of a sandbox.
+func (d *Door) forget(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+	d.mu.Lock()
+	delete(d.live, id)
+	d.mu.Unlock()
+	if err := d.Objects.DeleteObject(ctx, p, keyOf(id)); err != nil && !errors.Is(err, store.ErrNotFound) {
+		return fmt.Errorf("delete sandbox: %w", err)
+	}
+	return nil
+}
+
+// watch remembers the deadline of a sandbox.
+func (d *Door) watch(p berth.ProjectID, id berth.ContainerID, deadline int64) {
+	d.mu.Lock()
+	d.live[id] = live{p, deadline, d.Now()}
+	d.mu.Unlock()
+	select {
+	case d.changed <- struct{}{}:
+	default: // Run has not read the last change yet
+	}
+}
+
+// most is how many sandboxes of all projects are read from the store.
+const most = 100_000
+
+// load reads all sandboxes from the store.
+func (d *Door) load(ctx context.Context) error {
+	began := d.Now()
+	refs, err := d.Objects.ExpiredObjects(ctx, store.KindSandbox, time.Unix(never, 0).Add(time.Second), most)
+	if err != nil {
+		return fmt.Errorf("list sandboxes: %w", err)
+	}
+	all := make(map[berth.ContainerID]live, len(refs))
+	for _, ref := range refs {
+		id := berth.ContainerID(ref.ID)
+		o, err := d.Objects.GetObject(ctx, ref.Project, ref.ObjectKey)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read sandbox: %w", err)
+		}
+		all[id] = live{ref.Project, o.ExpiresAt, began}
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for id, s := range d.live {
+		if s.at.After(began) {
+			all[id] = s // it was set while the store was read
+		}
+	}
+	d.live, d.loaded = all, d.Now()
+	return nil
+}

@@ -1,0 +1,304 @@
+package e2b
+
+import (
+	"cmp"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/internal/rule"
+)
+
+// Timeouts in seconds, where a request has none.
+const (
+	defaultTimeout    = 300
+	defaultTimeoutOld = 15 // of POST /sandboxes
+	maxTimeout        = 24 * 60 * 60
+)
+
+// What happens to a sandbox at its deadline.
+const (
+	onTimeoutKill  = "kill"
+	onTimeoutPause = "pause"
+)
+
+var environment = func(at string, v any) error {
+	object, ok := v.(map[string]any)
+	if !ok {
+		return rule.WrongType(at, "an object", v)
+	}
+	for name, value := range object {
+		if _, ok := value.(string); !ok {
+			return rule.WrongType(rule.Join(at, name), "a string", value)
+		}
+	}
+	return nil
+}
+
+// createBody checks the body of POST /v2/sandboxes. Fields that this server does not serve are
+// refused: without them a sandbox could reach what it should not.
+var createBody = rule.Object(rule.Fields{
+	"templateID":            rule.Text(1, 256),
+	"timeout":               rule.Integer(0, maxTimeout),
+	"metadata":              environment,
+	"envVars":               environment,
+	"secure":                rule.Boolean,
+	"allow_internet_access": rule.Boolean,
+	"autoPause":             rule.Boolean,
+	"autoPauseMemory":       rule.Boolean,
+	"autoResume":            rule.Object(rule.Fields{"enabled": rule.Boolean}),
+	"network": rule.Object(rule.Fields{
+		"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
+		"allowPublicTraffic": rule.Boolean, "rules": rule.Unsupported, "egressProxy": rule.Unsupported,
+		"maskRequestHost": rule.Unsupported, "httpsPorts": rule.Unsupported}),
+	"mcp":          rule.Unsupported,
+	"iam":          rule.Unsupported,
+	"volumeMounts": rule.UnsupportedUnlessEmpty,
+}, "templateID")
+
+// A createRequest is the body of POST /v2/sandboxes.
+type createRequest struct {
+	Template   string            `json:"templateID"`
+	Timeout    *int64            `json:"timeout"` // seconds
+	Metadata   map[string]string `json:"metadata"`
+	Env        map[string]string `json:"envVars"`
+	Internet   *bool             `json:"allow_internet_access"`
+	AutoPause  bool              `json:"autoPause"`
+	AutoResume struct {
+		Enabled bool `json:"enabled"`
+	} `json:"autoResume"`
+	Network network `json:"network"`
+}
+
+type network struct {
+	AllowOut []string `json:"allowOut"`
+	DenyOut  []string `json:"denyOut"`
+}
+
+// policy returns the network policy of a request. E2B denies addresses and lets names and addresses
+// beat them; a container's policy allows what it names. So only a denial of everything has a
+// counterpart.
+func (req *createRequest) policy() (*berth.NetworkPolicy, error) {
+	denied := req.Internet != nil && !*req.Internet
+	for _, address := range req.Network.DenyOut {
+		if address != "0.0.0.0/0" && address != "::/0" {
+			return nil, berth.Invalid("network.denyOut", "This server cannot deny '%s' alone. Deny '0.0.0.0/0', and allow what the sandbox needs with 'allowOut'.", rule.Clip(address))
+		}
+		denied = true
+	}
+	switch {
+	case !denied:
+		return &berth.NetworkPolicy{Type: "open"}, nil
+	case len(req.Network.AllowOut) > 0:
+		return &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: req.Network.AllowOut}, nil
+	}
+	return nil, nil
+}
+
+// A sandbox is what a client needs to use one.
+type sandbox struct {
+	TemplateID  string `json:"templateID"`
+	SandboxID   string `json:"sandboxID"`
+	ClientID    string `json:"clientID"`
+	EnvdVersion string `json:"envdVersion"`
+	AccessToken string `json:"envdAccessToken,omitempty"`
+}
+
+// A detail is a sandbox as lists show it.
+type detail struct {
+	sandbox
+	StartedAt  string            `json:"startedAt"` // RFC 3339
+	EndAt      string            `json:"endAt"`
+	CPUCount   int               `json:"cpuCount"`
+	MemoryMB   int64             `json:"memoryMB"`
+	DiskSizeMB int64             `json:"diskSizeMB"`
+	State      string            `json:"state"` // running or paused
+	Metadata   map[string]string `json:"metadata"`
+	Lifecycle  *lifecycle        `json:"lifecycle,omitempty"`
+}
+
+type lifecycle struct {
+	AutoResume bool   `json:"autoResume"`
+	OnTimeout  string `json:"onTimeout"`
+}
+
+func (d *Door) sandbox(id berth.ContainerID, rec *record) sandbox {
+	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", EnvdVersion: envdVersion, AccessToken: d.token(id)}
+}
+
+func (d *Door) detail(rec *record, c *berth.Container) detail {
+	const layout = "2006-01-02T15:04:05.000Z07:00"
+	out := detail{sandbox: d.sandbox(c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout), EndAt: time.Unix(rec.deadline, 0).UTC().Format(layout),
+		CPUCount: max(1, int(d.CPU)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: d.Disk >> 20,
+		State: "running", Metadata: rec.Metadata}
+	out.AccessToken = ""
+	if rec.Paused {
+		out.State = "paused"
+		out.EndAt = time.Now().UTC().Add(d.MaxIdle).Format(layout)
+	}
+	if out.Metadata == nil {
+		out.Metadata = map[string]string{}
+	}
+	return out
+}
+
+// create serves POST /v2/sandboxes.
+func (d *Door) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return d.createFor(x, r, c, defaultTimeout)
+}
+
+// createOld serves POST /sandboxes.
+func (d *Door) createOld(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	return d.createFor(x, r, c, defaultTimeoutOld)
+}
+
+func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, timeout int64) error {
+	var body createRequest
+	if err := x.Decode(r, createBody, &body); err != nil {
+		return err
+	}
+	if body.Timeout != nil {
+		timeout = *body.Timeout
+	}
+	policy, err := body.policy()
+	if err != nil {
+		return err
+	}
+	template, _, _ := strings.Cut(body.Template, ":") // a tag
+	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Source: berth.ContainerSource{Template: template},
+		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
+	if template == "base" || template == "code-interpreter-v1" {
+		req.Source.Template = "" // the server's default
+	}
+	for name, value := range body.Env {
+		req.Env = append(req.Env, name+"="+value)
+	}
+	now := d.Now()
+	made, err := d.Containers.Create(r.Context(), c, req)
+	if err != nil {
+		return err
+	}
+	rec := &record{Template: body.Template, Metadata: body.Metadata, StartedAt: now.UnixMilli(), OnTimeout: onTimeoutKill,
+		AutoResume: body.AutoResume.Enabled, deadline: now.Unix() + timeout}
+	if body.AutoPause {
+		rec.OnTimeout = onTimeoutPause
+	}
+	if err := d.save(r.Context(), c.Project, made.ID, rec); err != nil {
+		d.discard(c.Project, made.ID)
+		return err
+	}
+	return x.JSON(http.StatusCreated, d.sandbox(made.ID, rec))
+}
+
+// get serves GET /sandboxes/{sandbox}.
+func (d *Door) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	rec, made, err := d.read(r.Context(), c.Project, sandboxOf(r))
+	if err != nil {
+		return err
+	}
+	out := d.detail(rec, made)
+	out.AccessToken = d.token(made.ID)
+	out.Lifecycle = &lifecycle{rec.AutoResume, rec.OnTimeout}
+	return x.JSON(http.StatusOK, out)
+}
+
+// kill serves DELETE /sandboxes/{sandbox}.
+func (d *Door) kill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	id := sandboxOf(r)
+	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+		return err
+	}
+	if err := d.end(r.Context(), c.Project, id); err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// setTimeout serves POST /sandboxes/{sandbox}/timeout: the sandbox ends that many seconds from now.
+func (d *Door) setTimeout(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Timeout int64 `json:"timeout"`
+	}
+	if err := x.Decode(r, rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout)}, "timeout"), &body); err != nil {
+		return err
+	}
+	return d.setDeadline(x, r, c, func(int64) int64 { return d.Now().Unix() + body.Timeout })
+}
+
+// refresh serves POST /sandboxes/{sandbox}/refreshes: the sandbox lives for at least so many seconds
+// from now.
+func (d *Door) refresh(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Duration *int64 `json:"duration"`
+	}
+	if err := x.DecodeOptional(r, rule.Object(rule.Fields{"duration": rule.Integer(0, 3600)}), &body); err != nil {
+		return err
+	}
+	seconds := int64(60)
+	if body.Duration != nil {
+		seconds = *body.Duration
+	}
+	return d.setDeadline(x, r, c, func(now int64) int64 { return max(now, d.Now().Unix()+seconds) })
+}
+
+func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller, change func(deadline int64) int64) error {
+	id := sandboxOf(r)
+	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+		return err
+	}
+	_, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
+		if !rec.Paused {
+			rec.deadline = change(rec.deadline)
+		}
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// connectBody checks the body of connect and resume.
+var connectBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "autoPause": rule.Boolean, "memory": rule.Boolean})
+
+// connect serves POST /sandboxes/{sandbox}/connect and /resume: it resumes a paused sandbox, and
+// never brings the deadline of a running one forward.
+func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Timeout *int64 `json:"timeout"`
+	}
+	if err := x.DecodeOptional(r, connectBody, &body); err != nil {
+		return err
+	}
+	id := sandboxOf(r)
+	before, _, err := d.read(r.Context(), c.Project, id)
+	if err != nil {
+		return err
+	}
+	if before.Paused {
+		if _, err := d.Containers.Resume(r.Context(), c.Project, id); err != nil {
+			return err
+		}
+	}
+	deadline := d.Now().Unix() + *cmp.Or(body.Timeout, new(int64(defaultTimeout)))
+	rec, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
+		if rec.Paused {
+			rec.Paused, rec.deadline = false, deadline
+		}
+		rec.deadline = max(rec.deadline, deadline)
+		return nil
+	})
+	if err != nil {
+		return err
+	}
+	status := http.StatusOK
+	if before.Paused {
+		status = http.StatusCreated
+	}
+	return x.JSON(status, d.sandbox(id, rec))
+}

@@ -1,0 +1,233 @@
+package api_test
+
+import (
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api"
+	"github.com/berth-run/berth/api/e2b"
+)
+
+// withSandboxes serves E2B's API in a house. Sandboxes end at their deadlines until stop is called.
+func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
+	return func(o *api.Options) {
+		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30,
+			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now})
+		ctx, cancel := context.WithCancel(t.Context())
+		ended := make(chan struct{})
+		go func() { defer close(ended); o.Sandboxes.Run(ctx) }()
+		*stop = func() { cancel(); <-ended }
+		t.Cleanup(*stop)
+	}
+}
+
+// sandboxCall sends a request with headers and returns the status and the body.
+func (h *house) sandboxCall(method, path, body string, header map[string]string) (int, string) {
+	h.t.Helper()
+	req, err := http.NewRequestWithContext(h.t.Context(), method, h.url+path, strings.NewReader(body))
+	check(h.t, err)
+	req.Header.Set("Content-Type", "application/json")
+	for name, value := range header {
+		req.Header.Set(name, value)
+	}
+	resp, err := http.DefaultClient.Do(req)
+	check(h.t, err)
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	check(h.t, err)
+	return resp.StatusCode, string(text)
+}
+
+type e2bSandbox struct {
+	ID    string `json:"sandboxID"`
+	Token string `json:"envdAccessToken"`
+}
+
+func (h *house) newSandbox(key, body string) (s e2bSandbox) {
+	h.t.Helper()
+	body = strings.Replace(body, "{", `{"allow_internet_access":false,`, 1) // the house does not isolate networks
+	status, text := h.sandboxCall("POST", "/v2/sandboxes", body, map[string]string{"X-API-Key": key})
+	if status != http.StatusCreated {
+		h.t.Fatalf("got %d %s", status, text)
+	}
+	check(h.t, json.Unmarshal([]byte(text), &s))
+	return s
+}
+
+// Requests about another project's sandbox are answered like those about none.
+func TestSandboxIsolation(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-theirs", "proj_theirs")
+	h.key("sk-mine", "proj_mine")
+	theirs := h.newSandbox("sk-theirs", `{"templateID":"base"}`)
+	mine := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	none := strings.Repeat("0", len(theirs.ID))
+	for _, route := range []string{"GET /sandboxes/ID", "DELETE /sandboxes/ID", "GET /sandboxes/ID/metrics", `POST /sandboxes/ID/timeout {"timeout":0}`, "POST /sandboxes/ID/refreshes",
+		"POST /sandboxes/ID/pause", "POST /sandboxes/ID/resume", "POST /sandboxes/ID/connect", "POST /v2/sandboxes/ID/connect"} {
+		method, rest, _ := strings.Cut(route, " ")
+		path, body, _ := strings.Cut(rest, " ")
+		for _, id := range []string{theirs.ID, none} {
+			status, text := h.sandboxCall(method, strings.Replace(path, "ID", id, 1), body, map[string]string{"X-API-Key": "sk-mine"})
+			if want := `{"code":404,"message":"Sandbox '` + id + `' not found."}`; status != http.StatusNotFound || text != want {
+				t.Errorf("%s: got %d %s", route, status, text)
+			}
+		}
+	}
+	if _, text := h.sandboxCall("GET", "/v2/sandboxes", "", map[string]string{"X-API-Key": "sk-mine"}); strings.Contains(text, theirs.ID) || !strings.Contains(text, mine.ID) {
+		t.Errorf("the list is %s", text)
+	}
+	if status, text := h.sandboxCall("GET", "/v2/sandboxes", "", map[string]string{"X-API-Key": "sk-wrong"}); status != http.StatusUnauthorized || !strings.HasPrefix(text, `{"code":401,`) {
+		t.Errorf("with a wrong key: got %d %s", status, text)
+	}
+}
+
+// A request of the data plane needs the token of its own sandbox, or a signature with it.
+func TestSandboxTokens(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	s, other := h.newSandbox("sk-mine", `{"templateID":"base"}`), h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	const list = "/process.Process/List"
+	for name, tt := range map[string]struct {
+		path, id, port, token string
+		status                int
+	}{
+		"its token":               {list, s.ID, "49983", s.Token, 200},
+		"no token":                {list, s.ID, "49983", "", 401},
+		"another sandbox's token": {list, s.ID, "49983", other.Token, 401},
+		"an API key":              {list, s.ID, "49983", "sk-mine", 401},
+		"no sandbox":              {list, strings.Repeat("0", len(s.ID)), "49983", s.Token, 502},
+		"a container's id":        {list, "cntr_" + s.ID, "49983", s.Token, 502},
+		"a path of the guest":     {"/berth.guest.v1.Guest/Info", s.ID, "49983", s.Token, 404},
+		"a path upwards":          {"/process.Process/..%2f..%2finit", s.ID, "49983", s.Token, 404},
+		"envd's own path":         {"/init", s.ID, "49983", s.Token, 404},
+		"another port":            {list, s.ID, "22", s.Token, 502},
+		"a file without token":    {"/files?path=/etc/passwd", s.ID, "49983", "", 401},
+		"a wrong signature":       {"/files?path=/etc/passwd&signature=v1_x", "", "", "", 401},
+	} {
+		method := "POST"
+		if strings.HasPrefix(tt.path, "/files") {
+			method = "GET"
+		}
+		header := map[string]string{"X-Access-Token": tt.token, "E2b-Sandbox-Id": tt.id, "E2b-Sandbox-Port": tt.port}
+		for name, value := range header {
+			if value == "" {
+				delete(header, name)
+			}
+		}
+		if status, text := h.sandboxCall(method, tt.path, "{}", header); status != tt.status {
+			t.Errorf("%s: got %d %s, want %d", name, status, text, tt.status)
+		}
+	}
+	if status, _ := h.sandboxCall("DELETE", "/v1/containers/cntr_"+s.ID, "", map[string]string{"Authorization": "Bearer sk-mine"}); status != 200 {
+		t.Errorf("deleting its container: got %d", status)
+	}
+	for path, want := range map[string]int{"/health": 502, list: 502} {
+		if status, text := h.sandboxCall("POST", path, "{}", map[string]string{"X-Access-Token": s.Token, "E2b-Sandbox-Id": s.ID}); status != want {
+			t.Errorf("%s after its end: got %d %s", path, status, text)
+		}
+	}
+}
+
+// What this server does not serve is refused and not ignored.
+func TestSandboxRequests(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	for body, want := range map[string]string{
+		`{}`:                                       "Missing required parameter: 'templateID'.",
+		`{"templateID":"base","surprise":1}`:       "Unknown parameter: 'surprise'.",
+		`{"templateID":"base","timeout":-1}`:       "'timeout'",
+		`{"templateID":"base","metadata":{"a":1}}`: "'metadata.a'",
+		`{"templateID":"base","network":{"denyOut":["10.0.0.0/8"]}}`:                      "cannot deny '10.0.0.0/8' alone",
+		`{"templateID":"base","network":{"rules":{"a.example":[]}}}`:                      "'network.rules'",
+		`{"templateID":"base","mcp":{}}`:                                                  "'mcp'",
+		`{"templateID":"base","volumeMounts":[{"name":"a","path":"/b"}]}`:                 "'volumeMounts'",
+		`{"templateID":"base","allow_internet_access":false,"envVars":{"A=B\u0000":"x"}}`: "environment variable",
+	} {
+		status, text := h.sandboxCall("POST", "/v2/sandboxes", body, map[string]string{"X-API-Key": "sk-mine"})
+		if status != http.StatusBadRequest || !strings.HasPrefix(text, `{"code":400,"message":`) || !strings.Contains(text, want) {
+			t.Errorf("%s: got %d %s, want %q", body, status, text, want)
+		}
+	}
+	for query, want := range map[string]int{"limit=0": 400, "limit=101": 400, "state=dead": 400, "metadata=%25zz": 400, "nextToken=cntr_x": 400, "limit=1&state=running,paused": 200} {
+		if status, text := h.sandboxCall("GET", "/v2/sandboxes?"+query, "", map[string]string{"X-API-Key": "sk-mine"}); status != want {
+			t.Errorf("%s: got %d %s", query, status, text)
+		}
+	}
+}
+
+// A sandbox ends at its deadline, also if that passes while no server runs.
+func TestSandboxDeadline(t *testing.T) {
+	var stop context.CancelFunc
+	var opts api.Options
+	h := newHouse(t, func(o *api.Options) { withSandboxes(t, &stop)(o); opts = *o })
+	h.key("sk-mine", "proj_mine")
+	key := map[string]string{"X-API-Key": "sk-mine"}
+	ended := func(s e2bSandbox) {
+		t.Helper()
+		for {
+			if status, _ := h.sandboxCall("GET", "/v1/containers/cntr_"+s.ID, "", key); status == http.StatusNotFound {
+				return
+			}
+			if t.Context().Err() != nil {
+				t.Fatal("the container has not ended")
+			}
+		}
+	}
+	ended(h.newSandbox("sk-mine", `{"templateID":"base","timeout":0}`))
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":0}`, key); status != http.StatusNoContent {
+		t.Errorf("got %d %s", status, text)
+	}
+	ended(s)
+
+	s = h.newSandbox("sk-mine", `{"templateID":"base","timeout":3600}`)
+	stop()
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":0}`, key); status != http.StatusNoContent {
+		t.Errorf("got %d %s", status, text)
+	}
+	withSandboxes(t, &stop)(&opts) // the next server
+	ended(s)
+}
+
+// Pages of a list are in order and complete.
+func TestSandboxPages(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	var want []string
+	for range 3 {
+		want = append(want, h.newSandbox("sk-mine", `{"templateID":"base","metadata":{"a":"b c"}}`).ID)
+	}
+	h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	var got []string
+	for next := ""; ; {
+		req, err := http.NewRequestWithContext(t.Context(), "GET", h.url+"/v2/sandboxes?limit=2&order=asc&metadata=a%3Db%252520c&nextToken="+next, nil)
+		check(t, err)
+		req.Header.Set("X-API-Key", "sk-mine")
+		resp, err := http.DefaultClient.Do(req)
+		check(t, err)
+		var page []e2bSandbox
+		err = json.NewDecoder(resp.Body).Decode(&page)
+		resp.Body.Close()
+		check(t, err)
+		for _, s := range page {
+			got = append(got, s.ID)
+		}
+		if next = resp.Header.Get("X-Next-Token"); next == "" {
+			break
+		}
+	}
+	if strings.Join(got, " ") != strings.Join(want, " ") {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}

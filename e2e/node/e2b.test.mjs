@@ -1,0 +1,113 @@
+import assert from 'node:assert/strict';
+import { test } from 'node:test';
+import { CommandExitError, Sandbox, SandboxNotFoundError } from 'e2b';
+import { client, model, sh } from './berth.mjs';
+
+test('a command runs in a sandbox', async () => {
+  const sandbox = await Sandbox.create({ envs: { COLOUR: 'blue' }, timeoutMs: 60_000 });
+  const result = await sandbox.commands.run('echo $COLOUR; pwd; echo oops >&2');
+  assert.deepEqual([result.exitCode, result.stdout, result.stderr], [0, 'blue\n/home/user\n', 'oops\n']);
+  await assert.rejects(sandbox.commands.run('exit 3'), (e) => e instanceof CommandExitError && e.exitCode === 3);
+  assert.equal(await sandbox.kill(), true);
+  assert.equal(await sandbox.kill(), false);
+  await assert.rejects(sandbox.commands.run('true'));
+});
+
+test('a command runs in the background, with input', async () => {
+  const sandbox = await Sandbox.create();
+  let printed = '';
+  const command = await sandbox.commands.run('read line; echo got $line', { background: true, stdin: true, onStdout: (text) => (printed += text) });
+  assert.ok((await sandbox.commands.list()).some((c) => c.pid === command.pid));
+  await sandbox.commands.sendStdin(command.pid, 'it\n');
+  assert.equal((await command.wait()).stdout, 'got it\n');
+  assert.equal(printed, 'got it\n');
+  const endless = await sandbox.commands.run('sleep 1000', { background: true });
+  assert.equal(await endless.kill(), true);
+  await sandbox.kill();
+});
+
+test('files are written, listed, watched and removed', async () => {
+  const sandbox = await Sandbox.create();
+  await sandbox.files.makeDir('watched');
+  const seen = new Promise((resolve) => sandbox.files.watchDir('watched', (event) => event.name === 'b' && resolve(event.type)));
+  await sandbox.files.write('a.txt', 'content');
+  assert.equal((await sandbox.commands.run('cat a.txt')).stdout, 'content');
+  assert.equal(await sandbox.files.read('/home/user/a.txt'), 'content');
+  assert.ok((await sandbox.files.list('.')).some((f) => f.name === 'a.txt'));
+  await sandbox.files.rename('a.txt', 'c.txt');
+  assert.deepEqual([await sandbox.files.exists('a.txt'), await sandbox.files.exists('c.txt')], [false, true]);
+  await sandbox.files.remove('c.txt');
+  await sandbox.files.write('watched/b', '1');
+  assert.ok(await seen);
+  await sandbox.kill();
+});
+
+test('a terminal', async () => {
+  const sandbox = await Sandbox.create();
+  let printed = '';
+  const terminal = await sandbox.pty.create({ cols: 80, rows: 24, onData: (data) => (printed += Buffer.from(data).toString()) });
+  await sandbox.pty.sendInput(terminal.pid, Buffer.from('stty size; exit\n'));
+  await terminal.wait();
+  assert.match(printed, /24 80/);
+  await sandbox.kill();
+});
+
+test('signed URLs', async () => {
+  const sandbox = await Sandbox.create();
+  const put = await sandbox.uploadUrl('up.txt', { useSignatureExpiration: 60 });
+  const form = new FormData();
+  form.append('file', new Blob(['signed']), 'up.txt');
+  assert.equal((await fetch(put, { method: 'POST', body: form })).status, 200);
+  const get = await sandbox.downloadUrl('up.txt');
+  assert.equal(await (await fetch(get)).text(), 'signed');
+  for (const wrong of [get.replace('up.txt', 'other.txt'), get.replace(/signature=v1_./, 'signature=v1_x'), put.replace(/signature_expiration=\d+/, 'signature_expiration=1')]) {
+    assert.equal((await fetch(wrong)).status, 401, wrong);
+  }
+  await sandbox.kill();
+});
+
+test('sandboxes are listed by metadata, and have a deadline', async () => {
+  const user = 'eve ' + Math.random();
+  const sandbox = await Sandbox.create({ metadata: { user, team: 'a&b=c' }, timeoutMs: 60_000 });
+  const found = await Sandbox.list({ query: { metadata: { user, team: 'a&b=c' } } }).nextItems();
+  assert.deepEqual(found.map((s) => [s.sandboxId, s.state, s.metadata.user]), [[sandbox.sandboxId, 'running', user]]);
+  assert.deepEqual(await Sandbox.list({ query: { metadata: { user: 'another' } } }).nextItems(), []);
+  await sandbox.setTimeout(120_000);
+  const left = (await sandbox.getInfo()).endAt - Date.now();
+  assert.ok(left > 100_000 && left <= 121_000, `${left} ms are left`);
+  await sandbox.setTimeout(0);
+  while (await sandbox.isRunning());
+  await assert.rejects(sandbox.getInfo(), SandboxNotFoundError);
+});
+
+test('a sandbox is paused with its memory, and connected to again', async () => {
+  const sandbox = await Sandbox.create();
+  const counter = await sandbox.commands.run('n=0; while read x; do n=$((n+1)); echo $n; done', { background: true, stdin: true });
+  await counter.disconnect();
+  assert.equal(await sandbox.pause(), true);
+  assert.equal(await sandbox.isRunning(), false);
+  assert.deepEqual((await Sandbox.list({ query: { state: ['paused'] } }).nextItems()).map((s) => s.sandboxId), [sandbox.sandboxId]);
+  const again = await Sandbox.connect(sandbox.sandboxId);
+  const known = await again.commands.list();
+  assert.ok(known.some((c) => c.pid === counter.pid));
+  await again.kill();
+});
+
+test('a sandbox is a container', async () => {
+  const sandbox = await Sandbox.create();
+  await sandbox.files.write('/mnt/data/a.txt', 'shared');
+  const container_id = 'cntr_' + sandbox.sandboxId;
+  assert.equal((await client.containers.retrieve(container_id)).status, 'running');
+  const r = await client.responses.create({ model, input: sh('cat a.txt'), tools: [{ type: 'shell', environment: { type: 'container_reference', container_id } }] });
+  assert.match(r.output_text, /shared/);
+  await client.containers.delete(container_id);
+  assert.equal(await sandbox.isRunning(), false);
+  await assert.rejects(sandbox.getInfo(), SandboxNotFoundError);
+});
+
+test('a sandbox without a network', async () => {
+  const sandbox = await Sandbox.create({ allowInternetAccess: false });
+  await assert.rejects(sandbox.commands.run('python3 -c "import socket; socket.create_connection((\'1.1.1.1\', 80), 3)"'));
+  await sandbox.kill();
+  await assert.rejects(Sandbox.create('no-such-template'), /no-such-template/);
+});

@@ -1,0 +1,107 @@
+"""E2B's client for Python, with Berth in place of E2B."""
+
+import os
+import time
+import uuid
+
+os.environ.setdefault("E2B_API_KEY", "e2b_" + "0" * 40)
+
+from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery  # noqa: E402
+
+from berth import job, main  # noqa: E402
+
+
+@job("a command in a sandbox")
+def command():
+    with Sandbox.create(envs={"COLOUR": "blue"}, timeout=60) as s:
+        r = s.commands.run("echo $COLOUR; pwd; echo oops >&2")
+        assert (r.exit_code, r.stdout, r.stderr) == (0, "blue\n/home/user\n", "oops\n"), r
+        try:
+            s.commands.run("exit 3")
+            raise AssertionError("no error")
+        except CommandExitException as e:
+            assert e.exit_code == 3, e
+    assert not s.is_running()
+
+
+@job("input and a kill")
+def background():
+    with Sandbox.create() as s:
+        h = s.commands.run("read line; echo got $line", background=True, stdin=True)
+        assert h.pid in [c.pid for c in s.commands.list()]
+        s.commands.send_stdin(h.pid, "it\n")
+        assert h.wait().stdout == "got it\n"
+        h = s.commands.run("sleep 1000", background=True)
+        assert s.commands.kill(h.pid) and not s.commands.kill(h.pid)
+
+
+@job("files")
+def files():
+    with Sandbox.create() as s:
+        s.files.write("a.txt", "content")
+        assert s.commands.run("cat a.txt").stdout == "content"
+        assert s.files.read("/home/user/a.txt", format="bytes") == b"content"
+        assert "a.txt" in [f.name for f in s.files.list(".")]
+        assert s.files.make_dir("d") and not s.files.make_dir("d")
+        s.files.rename("a.txt", "d/b.txt")
+        assert s.files.exists("d/b.txt") and not s.files.exists("a.txt")
+        s.files.remove("d")
+        watcher = s.files.watch_dir(".")
+        s.files.write("w", "1")
+        events = []
+        while "w" not in [e.name for e in events]:
+            events += watcher.get_new_events()
+
+
+@job("a list by metadata")
+def listing():
+    user = f"eve & {uuid.uuid4()}"
+    with Sandbox.create(metadata={"user": user}) as s:
+        (found,) = Sandbox.list(query=SandboxQuery(metadata={"user": user})).next_items()
+        assert (found.sandbox_id, found.metadata["user"]) == (s.sandbox_id, user)
+
+
+@job("a deadline")
+def deadline():
+    s = Sandbox.create(timeout=60)
+    s.set_timeout(120)
+    left = s.get_info().end_at.timestamp() - time.time()
+    assert 100 < left <= 121, left
+    s.set_timeout(0)
+    while s.is_running():
+        pass
+    try:
+        s.get_info()
+        raise AssertionError("no error")
+    except NotFoundException:
+        pass
+
+
+@job("a pause with memory")
+def pause():
+    with Sandbox.create() as s:
+        h = s.commands.run("sleep 1000", background=True)
+        h.disconnect()
+        s.pause()
+        assert not s.is_running()
+        again = Sandbox.connect(s.sandbox_id)
+        assert h.pid in [c.pid for c in again.commands.list()]
+
+
+@job("the use of resources")
+def metrics():
+    with Sandbox.create() as s:
+        s.commands.run("true")
+        (m,) = s.get_metrics()
+        assert 0 < m.mem_used < m.mem_total == 1 << 30, m
+
+
+@job("the asynchronous client")
+async def asynchronous():
+    s = await AsyncSandbox.create()
+    assert (await s.commands.run("echo hi")).stdout == "hi\n"
+    await s.kill()
+
+
+if __name__ == "__main__":
+    main()
