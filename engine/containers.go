@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"slices"
+	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
@@ -13,7 +14,8 @@ import (
 // exist yet.
 type reservations struct {
 	provided []berth.ContainerID // to be released
-	creating bool                // the container is being created
+	creating bool                // the container is being created, or was
+	creation sync.WaitGroup      // of the goroutine that creates it
 }
 
 // beginContainer creates the container for a call that the model has started to write, so that
@@ -24,7 +26,7 @@ func (r *run) beginContainer(c tool.Call, t *boundTool) {
 	}
 	r.creating = true
 	e, p, id := r.engine, r.record.Project, r.record.Container
-	e.wg.Go(func() {
+	r.creation.Go(func() {
 		if err := e.Containers.Begin(e.base, p, id); err != nil {
 			e.Log.Debug("failed to create a container ahead of its first call", "container", id, "err", err)
 		}
@@ -33,6 +35,7 @@ func (r *run) beginContainer(c tool.Call, t *boundTool) {
 
 // releaseContainers releases the containers that the run was given.
 func (r *run) releaseContainers() {
+	r.creation.Wait()
 	for _, id := range r.provided {
 		r.engine.Containers.Release(r.record.Project, id)
 	}
