@@ -37,7 +37,7 @@ func outlineOf(spans []sdktrace.ReadOnlySpan, parent trace.SpanID, indent string
 		for _, kv := range s.Attributes() {
 			switch kv.Key {
 			case "gen_ai.usage.input_tokens", "gen_ai.response.finish_reasons", "gen_ai.tool.call.id", "berth.response.status", "error.type":
-				line += fmt.Sprintf(" %s=%s", kv.Key, kv.Value.Emit())
+				line += fmt.Sprintf(" %s=%s", kv.Key, kv.Value.String())
 			}
 		}
 		lines = append(append(lines, line), outlineOf(spans, s.SpanContext().SpanID(), indent+"  ")...)
