@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/envd"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/store"
 )
 
@@ -71,30 +72,29 @@ func unauthorized(message string) error {
 	return &refusal{http.StatusUnauthorized, failure{http.StatusUnauthorized, message}}
 }
 
-// serve forwards a request to the guest of its sandbox.
+// portClosed is the answer for a port that nothing serves. Only envd's is served here.
+func portClosed(name, port string) error {
+	return &refusal{http.StatusBadGateway, struct {
+		SandboxID string `json:"sandboxId"`
+		Message   string `json:"message"`
+		Port      string `json:"port"`
+		Code      int    `json:"code"`
+	}{name, "The sandbox is running but port is not open", port, http.StatusBadGateway}}
+}
+
+// serve forwards a request to the guest of its sandbox. name is the sandbox's id, or empty if the
+// URL is signed.
 func (d *Door) serve(x *exchange.Exchange, r *http.Request, name string) error {
 	path := strings.TrimPrefix(r.URL.Path, "/")
-	if port := r.Header.Get(portHeader); port != "" && port != strconv.Itoa(envdPort) {
-		return &refusal{http.StatusBadGateway, struct {
-			SandboxID string `json:"sandboxId"`
-			Message   string `json:"message"`
-			Port      string `json:"port"`
-			Code      int    `json:"code"`
-		}{name, "The sandbox is running but port is not open", port, http.StatusBadGateway}}
-	}
-	id := idOf(name)
-	if name == "" {
-		var err error
-		if id, err = d.signedFor(r); err != nil {
-			return err
-		}
-	}
-	p, ok := d.find(r.Context(), id)
-	if !ok {
-		return gone(name)
+	id, p, err := d.locate(r, name)
+	if err != nil {
+		return err
 	}
 	if err := d.authorize(r, id, path); err != nil {
 		return err
+	}
+	if path != "health" {
+		conns.Known(r.Context())
 	}
 	if err := d.Check(r.Context(), p); err != nil {
 		return err
@@ -105,8 +105,7 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, name string) error {
 	if err := d.awake(r, p, id); err != nil {
 		return err
 	}
-	c := x.SetCaller(berth.Caller{Project: p})
-	door, release, err := d.Containers.Access().Door(r.Context(), c, id)
+	door, release, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: p}), id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
@@ -116,6 +115,25 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, name string) error {
 	defer release()
 	r.Header.Set("Berth-Directory", "home") // where commands without a directory start
 	return envd.Pass(x, r, path, door, d.Log)
+}
+
+// locate returns the container and the project of the sandbox that a request names or was signed for.
+func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, berth.ProjectID, error) {
+	if port := r.Header.Get(portHeader); port != "" && port != strconv.Itoa(envdPort) {
+		return "", "", portClosed(name, port)
+	}
+	id := idOf(name)
+	if name == "" {
+		var err error
+		if id, err = d.signedFor(r); err != nil {
+			return "", "", err
+		}
+	}
+	p, ok, err := d.find(r.Context(), id)
+	if err == nil && !ok {
+		err = gone(name)
+	}
+	return id, p, err
 }
 
 // awake returns an error for a sandbox that is paused, unless requests resume it.

@@ -16,6 +16,7 @@ func (d *Door) Run(ctx context.Context) {
 		if err := d.load(ctx); err != nil && ctx.Err() == nil {
 			d.Log.Error("failed to read sandboxes; will retry", "err", err)
 		}
+		d.sweep(ctx)
 		for again := time.After(reload); again != nil; {
 			next := d.endDue(ctx)
 			timer := time.NewTimer(next)
@@ -29,6 +30,24 @@ func (d *Door) Run(ctx context.Context) {
 			case <-d.changed:
 			}
 			timer.Stop()
+		}
+	}
+}
+
+// sweep deletes the records of paused sandboxes whose containers have ended. The records of others
+// are deleted at their deadlines.
+func (d *Door) sweep(ctx context.Context) {
+	paused := map[berth.ContainerID]live{}
+	d.mu.Lock()
+	for id, s := range d.live {
+		if s.deadline == never {
+			paused[id] = s
+		}
+	}
+	d.mu.Unlock()
+	for id, s := range paused {
+		if _, _, err := d.read(ctx, s.project, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound && ctx.Err() == nil {
+			d.Log.Error("failed to read a paused sandbox; will retry", "container", id, "project", s.project, "err", err)
 		}
 	}
 }

@@ -120,20 +120,21 @@ func notFound(id berth.ContainerID) error {
 	return berth.Errorf(berth.CodeNotFound, "Sandbox '%s' not found.", nameOf(id))
 }
 
-// find returns the project of a sandbox. Sandboxes that another server created are read from the
-// store, at most once a second.
-func (d *Door) find(ctx context.Context, id berth.ContainerID) (berth.ProjectID, bool) {
+// find returns the project of a sandbox. A sandbox that another server created is known after the
+// next reload. An unknown id must not cause a read of the store: such requests need no key.
+func (d *Door) find(ctx context.Context, id berth.ContainerID) (berth.ProjectID, bool, error) {
 	d.mu.Lock()
 	s, ok := d.live[id]
-	fresh := d.Now().Sub(d.loaded) < time.Second
+	loaded := !d.loaded.IsZero()
 	d.mu.Unlock()
-	if !ok && !fresh {
-		if err := d.load(ctx); err != nil {
-			d.Log.Error("failed to read sandboxes", "err", err)
-		}
-		d.mu.Lock()
-		s, ok = d.live[id]
-		d.mu.Unlock()
+	if ok || loaded {
+		return s.project, ok, nil
 	}
-	return s.project, ok
+	if err := d.load(ctx); err != nil {
+		return "", false, err
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok = d.live[id]
+	return s.project, ok, nil
 }

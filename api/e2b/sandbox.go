@@ -25,10 +25,15 @@ const (
 	onTimeoutPause = "pause"
 )
 
-var environment = func(at string, v any) error {
+// texts checks an object of texts.
+func texts(at string, v any) error {
 	object, ok := v.(map[string]any)
 	if !ok {
 		return rule.WrongType(at, "an object", v)
+	}
+	const most = 1000
+	if len(object) > most {
+		return berth.Invalid(at, "Invalid '%s': expected at most %d names, but got %d.", at, most, len(object))
 	}
 	for name, value := range object {
 		if _, ok := value.(string); !ok {
@@ -43,8 +48,8 @@ var environment = func(at string, v any) error {
 var createBody = rule.Object(rule.Fields{
 	"templateID":            rule.Text(1, 256),
 	"timeout":               rule.Integer(0, maxTimeout),
-	"metadata":              environment,
-	"envVars":               environment,
+	"metadata":              texts,
+	"envVars":               texts,
 	"secure":                rule.Boolean,
 	"allow_internet_access": rule.Boolean,
 	"autoPause":             rule.Boolean,
