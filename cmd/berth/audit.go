@@ -40,6 +40,7 @@ command reads the record below --state, or a copy in --dir.`,
 func newAuditLog(where func() string) *cobra.Command {
 	var follow, asJSON bool
 	var container string
+	var kept *conditions
 	cmd := &cobra.Command{
 		Use:   "log",
 		Short: "Print the audit record",
@@ -50,22 +51,28 @@ func newAuditLog(where func() string) *cobra.Command {
 			if follow {
 				entries = audit.Follow(cmd.Context(), where(), id)
 			}
-			return printEntries(cmd.Context(), cmd.OutOrStdout(), entries, asJSON)
+			return printEntries(cmd.Context(), cmd.OutOrStdout(), entries, kept, asJSON)
 		},
 	}
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue with new entries")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each entry as a JSON object")
 	cmd.Flags().StringVar(&container, "container", "", "print only entries about this container")
+	kept = filterFlag[audit.Entry](cmd, "action=egress.*")
 	return cmd
 }
 
-func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Entry, error], asJSON bool) error {
+func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Entry, error], kept *conditions, asJSON bool) error {
 	for e, err := range entries {
 		if err != nil {
 			return err
 		}
 		if ctx.Err() != nil {
 			return nil
+		}
+		if shown, err := kept.keep(e); err != nil {
+			return err
+		} else if !shown {
+			continue
 		}
 		line := entryText(e)
 		if asJSON {

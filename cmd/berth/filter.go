@@ -27,6 +27,17 @@ type conditions struct {
 	all     []condition
 }
 
+// filterFlag adds --filter to a command that prints objects of type T, without the shorthand of
+// listings.
+func filterFlag[T any](cmd *cobra.Command, example string) *conditions {
+	c := &conditions{example: example, fields: fieldsOf(reflect.TypeFor[T]())}
+	cmd.Flags().Var(c, "filter", "print only those with this value, such as "+example+"; != excludes, * matches any text; all of several must match")
+	if err := cmd.RegisterFlagCompletionFunc("filter", c.complete); err != nil {
+		panic(err) // the flag exists
+	}
+	return c
+}
+
 func (c *conditions) String() string { return "" }
 func (c *conditions) Type() string   { return "FIELD=VALUE" }
 

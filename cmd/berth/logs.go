@@ -32,10 +32,14 @@ started them, how they ended, and the start and end of their output.`,
 	cmd.Flags().BoolVarP(&follow, "follow", "f", false, "continue until the container ends")
 	cmd.Flags().IntVarP(&last, "last", "n", 100, "number of past commands to show")
 	cmd.Flags().BoolVar(&raw, "json", false, "print each command as a line of JSON")
+	where := filterFlag[berth.ContainerLog](cmd, "source=shell")
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		out := cmd.OutOrStdout()
 		show := func(l *berth.ContainerLog) error {
+			if shown, err := where.keep(l); !shown {
+				return err
+			}
 			if raw {
 				return json.NewEncoder(out).Encode(l)
 			}
@@ -48,7 +52,7 @@ started them, how they ended, and the start and end of their output.`,
 		}
 		path := containerPath(id, "logs")
 		after := int64(-1)
-		logs, err := c.lastLogs(cmd, path, last)
+		logs, err := c.lastLogs(cmd, path, last, where)
 		for _, l := range logs {
 			if err == nil {
 				after, err = l.SequenceNumber, show(l)
@@ -62,27 +66,39 @@ started them, how they ended, and the start and end of their output.`,
 	return cmd
 }
 
-// lastLogs returns the last n entries, the oldest first.
-func (c *client) lastLogs(cmd *cobra.Command, path string, n int) ([]*berth.ContainerLog, error) {
+// lastLogs returns the last n entries that satisfy the conditions, the oldest first.
+func (c *client) lastLogs(cmd *cobra.Command, path string, n int, where *conditions) ([]*berth.ContainerLog, error) {
 	var logs []*berth.ContainerLog
-	for after := ""; n > 0; {
+	for after := ""; len(logs) < n; {
 		var page struct {
 			Data    []*berth.ContainerLog `json:"data"`
 			HasMore bool                  `json:"has_more"`
 		}
 		query := url.Values{"limit": {strconv.Itoa(min(n, 100))}}
+		if len(where.all) > 0 {
+			query.Set("limit", "100") // of which few may match
+		}
 		if after != "" {
 			query.Set("after", after)
 		}
 		if err := c.call(cmd.Context(), "GET", path+"?"+query.Encode(), nil, &page); err != nil {
 			return nil, err
 		}
-		logs = append(logs, page.Data...)
-		if n -= len(page.Data); !page.HasMore || len(page.Data) == 0 {
+		for _, l := range page.Data {
+			kept, err := where.keep(l)
+			if err != nil {
+				return nil, err
+			}
+			if kept {
+				logs = append(logs, l)
+			}
+		}
+		if !page.HasMore || len(page.Data) == 0 {
 			break
 		}
 		after = string(page.Data[len(page.Data)-1].ID)
 	}
+	logs = logs[:min(n, len(logs))]
 	slices.Reverse(logs)
 	return logs, nil
 }
