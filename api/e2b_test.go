@@ -84,6 +84,12 @@ func TestSandboxIsolation(t *testing.T) {
 	if _, text := h.sandboxCall("GET", "/v2/sandboxes", "", map[string]string{"X-API-Key": "sk-mine"}); strings.Contains(text, theirs.ID) || !strings.Contains(text, mine.ID) {
 		t.Errorf("the list is %s", text)
 	}
+	// Programs in containers get this header from other routes, so it must not have a key there.
+	for _, path := range []string{"/v1/containers", "/v1/containers/cntr_" + mine.ID + "/ports/80/"} {
+		if status, text := h.sandboxCall("GET", path, "", map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusUnauthorized {
+			t.Errorf("%s with X-API-Key: got %d %s", path, status, text)
+		}
+	}
 	if status, text := h.sandboxCall("GET", "/v2/sandboxes", "", map[string]string{"X-API-Key": "sk-wrong"}); status != http.StatusUnauthorized || !strings.HasPrefix(text, `{"code":401,`) {
 		t.Errorf("with a wrong key: got %d %s", status, text)
 	}
@@ -175,7 +181,7 @@ func TestSandboxDeadline(t *testing.T) {
 	ended := func(s e2bSandbox) {
 		t.Helper()
 		for {
-			if status, _ := h.sandboxCall("GET", "/v1/containers/cntr_"+s.ID, "", key); status == http.StatusNotFound {
+			if status, _ := h.sandboxCall("GET", "/v1/containers/cntr_"+s.ID, "", map[string]string{"Authorization": "Bearer sk-mine"}); status == http.StatusNotFound {
 				return
 			}
 			if t.Context().Err() != nil {

@@ -80,6 +80,7 @@ func (d *Door) Routes() []exchange.Route {
 	}
 	for i := range routes {
 		routes[i].WriteError = writeError
+		routes[i].Traits |= exchange.KeyInHeader
 	}
 	return routes
 }

@@ -25,7 +25,11 @@ func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
 
 // identifyFor returns the caller of a request to a route with the given traits.
 func (s *Server) identifyFor(r *http.Request, t Traits) (berth.Caller, error) {
-	caller, err := s.bearer(r)
+	token := Token(r)
+	if token == "" && t&KeyInHeader != 0 {
+		token = strings.TrimSpace(r.Header.Get("X-Api-Key"))
+	}
+	caller, err := s.callerOf(r, token)
 	if err == nil {
 		err = checkScope(caller, t)
 	}
@@ -94,14 +98,13 @@ func (s *Server) CheckProject(ctx context.Context, p berth.ProjectID) error {
 // NeedsNoKey reports whether the server accepts requests from its own machine without a key.
 func (s *Server) NeedsNoKey(ctx context.Context) (bool, error) { return s.open.is(ctx) }
 
-// bearer returns the caller with the key of a request. If the store has keys, a request must
+// callerOf returns the caller with the key of a request. If the store has keys, a request must
 // have one of them. If not, programs on this machine act for the default project, and all
 // other requests are refused.
 //
 // The headers OpenAI-Organization and OpenAI-Project have no effect: each key belongs to one
 // project.
-func (s *Server) bearer(r *http.Request) (berth.Caller, error) {
-	token := Token(r)
+func (s *Server) callerOf(r *http.Request, token string) (berth.Caller, error) {
 	if token != "" {
 		hash := sha256.Sum256([]byte(token))
 		key, err := s.Keys.KeyByHash(r.Context(), hash)
@@ -135,12 +138,11 @@ func (s *Server) bearer(r *http.Request) (berth.Caller, error) {
 var errExpired = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
 	Message: "The API key provided has expired. You can create a new key with 'berth key create' on the server."}
 
-// Token returns the Bearer token of the Authorization header, or the key of the header X-API-Key,
-// which E2B's clients send, or "".
+// Token returns the Bearer token of the Authorization header, or "".
 func Token(r *http.Request) string {
 	scheme, token, _ := strings.Cut(r.Header.Get("Authorization"), " ")
 	if !strings.EqualFold(scheme, "Bearer") {
-		return strings.TrimSpace(r.Header.Get("X-Api-Key"))
+		return ""
 	}
 	return strings.TrimSpace(token)
 }
