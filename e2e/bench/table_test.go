@@ -55,8 +55,8 @@ func TestChoose(t *testing.T) {
 	if got, err := choose("files, create"); err != nil || len(got) != 2 || got[0].name != "files" || got[1].name != "create" {
 		t.Errorf("got %v, %v, want files and create", got, err)
 	}
-	if got, err := choose(""); err != nil || len(got) != len(subjects)-4 || slices.ContainsFunc(got, func(s subject) bool { return s.named }) {
-		t.Errorf("got %d subjects, %v, want all but million, peers, search and profile", len(got), err)
+	if got, err := choose(""); err != nil || len(got) != len(subjects)-5 || slices.ContainsFunc(got, func(s subject) bool { return s.named }) {
+		t.Errorf("got %d subjects, %v, want all but million, peers, scale, search and profile", len(got), err)
 	}
 	if _, err := choose("speed"); err == nil {
 		t.Error("got no error for a subject that does not exist")
