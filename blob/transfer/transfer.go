@@ -134,17 +134,34 @@ func write(ctx context.Context, from, to blob.Storage, key string) ([]byte, int6
 		_, err = r.Seek(0, io.SeekStart)
 	}
 	if err != nil {
-		return nil, 0, err
+		return nil, 0, gone(err)
 	}
 	sum, size := sha256.New(), int64(0)
+	read := &reading{Reader: r}
 	err = to.Write(ctx, key, func(w io.Writer) error {
-		size, err = io.Copy(io.MultiWriter(w, sum), r)
+		size, err = io.Copy(io.MultiWriter(w, sum), read)
 		if err == nil && size != want {
 			err = fmt.Errorf("read %d bytes, want %d", size, want)
 		}
 		return err
 	})
+	if err != nil && errors.Is(read.err, fs.ErrNotExist) { // not an error of the target
+		return nil, 0, errGone
+	}
 	return sum.Sum(nil), size, err
+}
+
+// reading records the error of a reader. A bucket sends no request before the first read, so a content
+// may turn out to be gone then.
+type reading struct {
+	io.Reader
+	err error
+}
+
+func (r *reading) Read(p []byte) (n int, err error) {
+	n, err = r.Reader.Read(p)
+	r.err = err
+	return n, err
 }
 
 // verify compares a content with the SHA-256 sum of what was written.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"math/rand/v2"
 	"testing"
 
@@ -105,5 +106,45 @@ func TestCopyOfChanging(t *testing.T) {
 	}
 	if got := to.Get("p/f00"); string(got) != "content" {
 		t.Errorf("got %q", got)
+	}
+}
+
+// deletedLate deletes a content between its opening and a call of its reader, as happens with a
+// bucket: its Open sends no request.
+type deletedLate struct {
+	blob.Storage
+	at string // seek or read
+}
+
+type lateReader struct {
+	io.ReadSeekCloser
+	at string
+}
+
+func (d deletedLate) Open(ctx context.Context, key string) (io.ReadSeekCloser, error) {
+	r, err := d.Storage.Open(ctx, key)
+	return lateReader{r, d.at}, err
+}
+
+func (r lateReader) Seek(offset int64, whence int) (int64, error) {
+	if r.at == "seek" {
+		return 0, fmt.Errorf("request: %w", fs.ErrNotExist)
+	}
+	return r.ReadSeekCloser.Seek(offset, whence)
+}
+
+func (r lateReader) Read([]byte) (int, error) { return 0, fmt.Errorf("request: %w", fs.ErrNotExist) }
+
+// A content that is deleted while it is read is gone, too.
+func TestCopyOfDeleted(t *testing.T) {
+	for _, at := range []string{"seek", "read"} {
+		from, to := blobtest.New(t), blobtest.New(t)
+		from.Put("p/f", []byte("content"))
+		if r, err := Copy(t.Context(), deletedLate{from, at}, to); err != nil || r.Gone != 1 || r.Copied != 0 {
+			t.Errorf("%s: got %+v, %v", at, r, err)
+		}
+		if _, err := to.Size(t.Context(), "p/f"); !errors.Is(err, fs.ErrNotExist) {
+			t.Errorf("%s: the target has the content: %v", at, err)
+		}
 	}
 }
