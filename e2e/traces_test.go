@@ -45,7 +45,8 @@ func (c *spanCollector) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// names returns the names of the spans of a trace with their ancestors, such as "request/response".
+// names returns the names of the spans of a trace with their ancestors, such as "request > response".
+// Each is there once: a program may ask for a name several times.
 func (c *spanCollector) names(trace string) (names []string) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -64,7 +65,7 @@ func (c *spanCollector) names(trace string) (names []string) {
 		names = append(names, path)
 	}
 	slices.Sort(names)
-	return names
+	return slices.Compact(names)
 }
 
 // TestTraces exports the trace of a response that runs a command in a new container, which tries to
@@ -90,7 +91,7 @@ func TestTraces(t *testing.T) {
 	}
 	const response = "POST /v1/responses > invoke_agent"
 	const call = response + " > execute_tool shell_call"
-	want := []string{"POST /v1/responses", response, response + " > chat scripted", response + " > chat scripted", call, call + " > exec", call + " > exec > connect", "POST /v1/responses > start container"}
+	want := []string{"POST /v1/responses", response, response + " > chat scripted", call, call + " > exec", call + " > exec > connect", "POST /v1/responses > start container"}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the collector has %q", collector.names(trace))
