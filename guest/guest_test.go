@@ -23,6 +23,8 @@ import (
 
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/guest/server"
+
+	"connectrpc.com/connect"
 )
 
 // A box is a guest on a socket, with a directory of its own, that runs as the user of the
@@ -159,6 +161,23 @@ func TestProcess(t *testing.T) {
 	}
 	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "true", Dir: "/no/such"}); err == nil || !strings.Contains(err.Error(), "cwd '/no/such' does not exist") {
 		t.Errorf("a missing directory: got %v", err)
+	}
+}
+
+// The answer to a kill is that the process has ended, so a second kill finds none.
+func TestKillEnds(t *testing.T) {
+	c := newBox(t).client(t)
+	for range 20 {
+		p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "sleep", Args: []string{"600"}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Kill(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Kill(t.Context()); connect.CodeOf(err) != connect.CodeNotFound {
+			t.Fatalf("a second kill: got %v, want that the process is not found", err)
+		}
 	}
 }
 

@@ -441,8 +441,12 @@ func (ps *processes) CloseStdin(_ context.Context, req *connect.Request[pb.Close
 	return connect.NewResponse(&pb.CloseStdinResponse{}), nil
 }
 
-// SendSignal implements process.Process.
-func (ps *processes) SendSignal(_ context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
+// killWait bounds how long an answer to SIGKILL waits for the end of the process.
+const killWait = time.Second
+
+// SendSignal implements process.Process. After a SIGKILL it waits for the end of the process,
+// at most killWait, so that a second one finds no process.
+func (ps *processes) SendSignal(ctx context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
 	p, err := ps.running(req.Msg.Process)
 	if err != nil {
 		return nil, err
@@ -450,6 +454,12 @@ func (ps *processes) SendSignal(_ context.Context, req *connect.Request[pb.SendS
 	switch req.Msg.Signal {
 	case pb.Signal_SIGNAL_SIGKILL:
 		p.kill()
+		ctx, cancel := context.WithTimeout(ctx, killWait)
+		defer cancel()
+		select {
+		case <-p.done:
+		case <-ctx.Done(): // a client does not read the output
+		}
 	case pb.Signal_SIGNAL_SIGTERM:
 		if err := unix.Kill(-p.cmd.Process.Pid, unix.SIGTERM); err != nil {
 			return nil, connect.NewError(connect.CodeNotFound, err)
