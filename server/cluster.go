@@ -219,17 +219,47 @@ func (m *members) Alive(ctx context.Context, server string) (bool, error) {
 	return err == nil && member.Alive(), err
 }
 
+// Client implements exchange.Peers.
+func (m *members) Client(caller berth.Caller, server string) *http.Client {
+	return &http.Client{Transport: agent{m, caller, server}}
+}
+
+// An agent calls the API of another server for a caller.
+type agent struct {
+	*members
+	caller berth.Caller
+	server string
+}
+
+// RoundTrip implements http.RoundTripper.
+func (a agent) RoundTrip(r *http.Request) (*http.Response, error) {
+	out := r.Clone(r.Context())
+	if err := a.address(out, &a.caller, a.server); err != nil {
+		return nil, err
+	}
+	return a.node.RoundTrip(out)
+}
+
+// address makes a request one to a server for a caller.
+func (m *members) address(r *http.Request, caller *berth.Caller, server string) error {
+	r.URL.Scheme, r.URL.Host = "https", server // node connects to the server with this name
+	r.Header.Del(callerHeader)
+	if caller == nil {
+		return nil
+	}
+	text, err := json.Marshal(caller)
+	if err != nil {
+		return fmt.Errorf("encode caller: %w", err)
+	}
+	r.Header.Set(callerHeader, string(text))
+	return nil
+}
+
 // Forward implements exchange.Peers.
 func (m *members) Forward(w http.ResponseWriter, r *http.Request, caller *berth.Caller, server string) error {
 	out := r.Clone(r.Context())
-	out.URL.Scheme, out.URL.Host = "https", server // node connects to the server with this name
-	out.Header.Del(callerHeader)
-	if caller != nil {
-		text, err := json.Marshal(caller)
-		if err != nil {
-			return fmt.Errorf("encode caller: %w", err)
-		}
-		out.Header.Set(callerHeader, string(text))
+	if err := m.address(out, caller, server); err != nil {
+		return err
 	}
 	var failed error
 	proxy := *m.proxy

@@ -21,6 +21,10 @@ type Peers interface {
 	// the request has no identified caller. It returns an error only if nothing was written.
 	Forward(w http.ResponseWriter, r *http.Request, caller *berth.Caller, server string) error
 
+	// Client returns a client of another server's API that acts for a caller. The hosts of its
+	// URLs have no effect.
+	Client(caller berth.Caller, server string) *http.Client
+
 	// Self returns this server's name.
 	Self() string
 
@@ -37,6 +41,12 @@ func Forwarded(ctx context.Context, caller *berth.Caller) context.Context {
 }
 
 type arrival struct{ caller *berth.Caller }
+
+// IsForwarded reports whether another server has forwarded the request of a context.
+func IsForwarded(ctx context.Context) bool {
+	_, ok := ctx.Value(forwardedKey{}).(arrival)
+	return ok
+}
 
 // arrive sets what the server that forwarded the request knows.
 func (x *Exchange) arrive(r *http.Request) {
@@ -71,23 +81,31 @@ func (s *Server) forwardPath(x *Exchange, r *http.Request) (done bool, err error
 // forwards the request.
 func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) error {
 	err := h(x, r, c)
-	e, ok := errors.AsType[*store.ElsewhereError](err)
-	if !ok || s.Peers == nil || x.forwarded || x.Started() || x.sent == nil && r.ContentLength != 0 {
+	server := ServerFor(err)
+	if server == "" || s.Peers == nil || x.forwarded || x.Started() || x.sent == nil && r.ContentLength != 0 {
 		return err
 	}
 	again := r.Clone(r.Context())
 	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(x.sent)), int64(len(x.sent))
 	again.Header.Del("Content-Encoding") // it was decoded
 	again.Header.Del(idempotencyKey)     // this server has handled it; c has the response's id
-	return s.Peers.Forward(x, again, &c, e.Server)
+	return s.Peers.Forward(x, again, &c, server)
+}
+
+// ServerFor returns the server that err says must do what was requested, or "".
+func ServerFor(err error) string {
+	if e, ok := errors.AsType[*store.ElsewhereError](err); ok {
+		return e.Server
+	}
+	return ""
 }
 
 // Elsewhere forwards a request without an identified caller, whose body has not been read,
 // if err means that another server has what it needs. It returns any other error.
 func (x *Exchange) Elsewhere(r *http.Request, err error) error {
-	e, ok := errors.AsType[*store.ElsewhereError](err)
-	if !ok || x.server.Peers == nil || x.forwarded || x.Started() {
+	server := ServerFor(err)
+	if server == "" || x.server.Peers == nil || x.forwarded || x.Started() {
 		return err
 	}
-	return x.server.Peers.Forward(x, r, nil, e.Server)
+	return x.server.Peers.Forward(x, r, nil, server)
 }

@@ -20,7 +20,21 @@ import (
 // Identify returns the caller of a request, or an error for the client if the request must
 // be refused.
 func (s *Server) Identify(r *http.Request) (berth.Caller, error) {
+	if f, ok := r.Context().Value(forwardedKey{}).(arrival); ok && f.caller != nil {
+		return s.recheck(r.Context(), *f.caller, 0)
+	}
 	return s.identifyFor(r, 0)
+}
+
+// recheck checks a caller that was identified before.
+func (s *Server) recheck(ctx context.Context, c berth.Caller, t Traits) (berth.Caller, error) {
+	if err := checkScope(c, t); err != nil {
+		return berth.Caller{}, err
+	}
+	if err := s.checkKey(ctx, c); err != nil {
+		return berth.Caller{}, err
+	}
+	return c, s.CheckProject(ctx, c.Project)
 }
 
 // identifyFor returns the caller of a request to a route with the given traits.
@@ -57,13 +71,7 @@ func (s *Server) identify(x *Exchange, r *http.Request, rt Route) (berth.Caller,
 	if !x.known {
 		return s.identifyFor(r, rt.Traits)
 	}
-	if err := checkScope(x.caller, rt.Traits); err != nil {
-		return berth.Caller{}, err
-	}
-	if err := s.checkKey(r.Context(), x.caller); err != nil {
-		return berth.Caller{}, err
-	}
-	return x.caller, s.CheckProject(r.Context(), x.caller.Project)
+	return s.recheck(r.Context(), x.caller, rt.Traits)
 }
 
 // checkKey refuses the requests for a caller whose key was deleted or has expired.

@@ -23,7 +23,8 @@ type frame struct {
 	prepare  bool            // generate: false
 	size     int64           // bytes received
 	err      error           // of the request; sent when it is the frame's turn
-	held     *ration.Account // memory of the decoded request; must be closed
+	held     *ration.Account // memory of the decoded request, and of data; must be closed
+	data     []byte          // as the client sent it, for another server; nil without a cluster
 }
 
 // clientEvent holds the rules of the fields of a client event that are not those of

@@ -64,6 +64,10 @@ func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
 		return frame{size: int64(len(data))}, err
 	}
 	f, err := decodeFrame(k.door.Rules, data)
+	if k.door.Exchange.Peers != nil {
+		f.data = data
+		return f, err
+	}
 	held.Return(held.Needs() / 2)
 	return f, err
 }

@@ -67,7 +67,7 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	conn.SetReadLimit(d.Exchange.Limits.MaxBody)
 	k := &socket{
 		door: d, request: r, project: c.Project, conn: conn, id: x.RequestID(),
-		memory: engine.NewMemory(d.Exchange.Limits.MaxBody), lanes: map[string]*lane{},
+		memory: engine.NewMemory(d.Exchange.Limits.MaxBody), lanes: map[string]*lane{}, fars: map[string]*far{},
 		idle: make(chan struct{}), unwelcome: make(chan struct{}, 1),
 	}
 	k.ctx, k.leave = context.WithCancelCause(r.Context())
@@ -111,7 +111,8 @@ type socket struct {
 	unwelcome chan struct{} // gets a value when the caller's key has become invalid
 	idle      chan struct{} // closed when retired is true and running is 0
 
-	mu      sync.Mutex // guards what follows
+	mu      sync.Mutex      // guards what follows
+	fars    map[string]*far // by server
 	lanes   map[string]*lane
 	waiting []frame // in the order of their arrival
 	running int
@@ -122,8 +123,9 @@ type socket struct {
 type lane struct {
 	busy bool
 	// latest is the last response of the lane that completed, if it is only in memory.
-	// While the lane is busy, only its turn may use the field.
+	// While the lane is busy, only its turn may change the field.
 	latest berth.ResponseID
+	server string // the one that has latest, if it is another one
 }
 
 // serve serves the connection until it ends.
@@ -136,6 +138,7 @@ func (k *socket) serve() {
 	defer func() { // after a panic too
 		close(left)
 		<-over
+		k.closeFars()
 		k.mu.Lock()
 		defer k.mu.Unlock()
 		for _, f := range k.waiting { // they get no answer

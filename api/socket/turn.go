@@ -77,6 +77,7 @@ type turn struct {
 	response  berth.ResponseID // "" if none was created
 	final     berth.EventType  // the last event; "" if the response did not end
 	err       error
+	server    string // that answered the frame, if it is another one
 }
 
 // answer creates the response and sends its events. The caller must send the error that it
@@ -96,6 +97,9 @@ func (t *turn) answer() error {
 	if t.frame.err != nil {
 		return t.frame.err
 	}
+	if server := t.continues(); server != "" {
+		return t.answerAt(server)
+	}
 	if t.door.Exchange.Quota != nil {
 		release, err := t.door.Exchange.Quota.Reserve(t.ctx, caller.Project, t.frame.size)
 		if err != nil {
@@ -112,6 +116,9 @@ func (t *turn) answer() error {
 		options = append(options, engine.Prepared())
 	}
 	created, err := t.door.Create(ctx, caller, t.frame.req, options...)
+	if server := exchange.ServerFor(err); server != "" && t.mayVisit() {
+		return t.answerAt(server)
+	}
 	if err != nil && ctx.Err() != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Try again in a moment.", Err: err}
 	}
@@ -163,11 +170,15 @@ func (k *socket) settle(l *lane, t *turn) {
 	switch {
 	case t.final == berth.EventCompleted || t.final == berth.EventIncomplete:
 		evict(l.latest)
-		l.latest = t.response
+		k.mu.Lock()
+		l.latest, l.server = t.response, t.server
+		k.mu.Unlock()
 	case t.err != nil || t.final == berth.EventFailed:
 		if l.latest == t.frame.previous {
 			evict(l.latest)
-			l.latest = ""
+			k.mu.Lock()
+			l.latest, l.server = "", ""
+			k.mu.Unlock()
 		}
 	}
 }

@@ -26,6 +26,7 @@ type Node struct {
 	identity *identity
 	address  Address
 	client   *http.Transport
+	upgrader *http.Transport // for connections that are upgraded, which HTTP/2 does not have
 
 	mu   sync.Mutex
 	cert *tls.Certificate // the newest
@@ -44,10 +45,11 @@ func New(key [32]byte, name string, address Address) (*Node, error) {
 	if _, err := n.certificate(); err != nil {
 		return nil, err
 	}
-	protocols := &http.Protocols{}
-	protocols.SetHTTP1(true) // for connections that are upgraded
-	protocols.SetHTTP2(true)
-	n.client = &http.Transport{DialTLSContext: n.dial, Protocols: protocols, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
+	first, second := &http.Protocols{}, &http.Protocols{}
+	first.SetHTTP1(true)
+	second.SetHTTP2(true)
+	n.upgrader = &http.Transport{DialTLSContext: n.dial("http/1.1"), Protocols: first, DisableKeepAlives: true, DisableCompression: true}
+	n.client = &http.Transport{DialTLSContext: n.dial("h2"), Protocols: second, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
 		HTTP2: &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: pingTimeout}, DisableCompression: true}
 	return n, nil
 }
@@ -67,8 +69,14 @@ func (n *Node) certificate() (*tls.Certificate, error) {
 	return cert, err
 }
 
-// dial connects to the member whose name is the host of the address.
-func (n *Node) dial(ctx context.Context, network, address string) (net.Conn, error) {
+// dial returns a function that connects to the member whose name is the host of the address.
+func (n *Node) dial(protocol string) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		return n.connect(ctx, network, address, protocol)
+	}
+}
+
+func (n *Node) connect(ctx context.Context, network, address, protocol string) (net.Conn, error) {
 	name, _, err := net.SplitHostPort(address)
 	if err != nil {
 		return nil, err
@@ -79,7 +87,7 @@ func (n *Node) dial(ctx context.Context, network, address string) (net.Conn, err
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: n.identity.pool, ServerName: name, NextProtos: []string{"h2", "http/1.1"},
+	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: n.identity.pool, ServerName: name, NextProtos: []string{protocol},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return n.certificate() }}}
 	conn, err := d.DialContext(ctx, network, at)
 	if err != nil {
@@ -90,7 +98,11 @@ func (n *Node) dial(ctx context.Context, network, address string) (net.Conn, err
 
 // RoundTrip sends a request to the member whose name is the host of its URL.
 func (n *Node) RoundTrip(r *http.Request) (*http.Response, error) {
-	resp, err := n.client.RoundTrip(r)
+	transport := n.client
+	if r.Header.Get("Upgrade") != "" {
+		transport = n.upgrader
+	}
+	resp, err := transport.RoundTrip(r)
 	if err != nil {
 		return nil, fmt.Errorf("call another server: %w", err)
 	}
@@ -125,6 +137,7 @@ func (n *Node) Serve(l net.Listener, h http.Handler, log *slog.Logger) {
 // Close ends all connections to and from other servers.
 func (n *Node) Close() error {
 	n.client.CloseIdleConnections()
+	n.upgrader.CloseIdleConnections()
 	if n.server == nil {
 		return nil
 	}
