@@ -337,4 +337,8 @@ type RequestBerth struct {
 	Checks          *Checks         `json:"checks,omitempty"`
 	Budget          *Budget         `json:"budget,omitempty"`
 	RequireApproval *ApprovalPolicy `json:"require_approval,omitempty"` // for the commands of hosted shell calls
+
+	// Inherit sets the fields that the request omits to those of the request of its previous
+	// response. Secrets of its tools are not stored, so they are missing.
+	Inherit bool `json:"inherit,omitempty"`
 }

@@ -61,7 +61,7 @@ func TestExtensions(t *testing.T) {
 	if items.at("data", 0, "type") != "mcp_approval_response" || items.at("data", 0, "approve") != true {
 		t.Errorf("input items: %v", items)
 	}
-	for _, wrong := range []string{`{"checks":{}}`, `{"checks":{"commands":[]}}`, `{"budget":{"max_turns":0}}`, `{"require_approval":"sometimes"}`,
+	for _, wrong := range []string{`{"checks":{}}`, `{"inherit":1}`, `{"checks":{"commands":[]}}`, `{"budget":{"max_turns":0}}`, `{"require_approval":"sometimes"}`,
 		`{"require_approval":{"always":{"tool_names":["x"]}}}`, `{"approvals":1}`} {
 		ask(400, `"input":"x","berth":`+wrong)
 	}

@@ -62,10 +62,29 @@ func (h *responses) decode(x *exchange.Exchange, r *http.Request) (*berth.Respon
 
 // start creates a response for a complete request from a POST or a WebSocket.
 func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, options ...engine.Option) (*berth.Response, error) {
+	if err := h.inherit(ctx, c.Project, req); err != nil {
+		return nil, err
+	}
 	if err := h.prompts.apply(ctx, c.Project, req); err != nil {
 		return nil, err
 	}
 	return h.engine.Create(ctx, c, req, options...)
+}
+
+// inherit completes a request that inherits the fields of its previous response's request.
+func (h *responses) inherit(ctx context.Context, p berth.ProjectID, req *berth.ResponseRequest) error {
+	if req.Berth == nil || !req.Berth.Inherit {
+		return nil
+	}
+	rec, err := h.store.GetResponse(ctx, p, req.PreviousResponseID)
+	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
+		return &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_found",
+			Message: fmt.Sprintf("Previous response with id '%s' not found. 'berth.inherit' needs one that is stored.", req.PreviousResponseID)}
+	}
+	if err != nil {
+		return err
+	}
+	return request.Inherit(req, rec.Request)
 }
 
 // final waits for the end of a response and calls answer with its object. If the response

@@ -22,6 +22,7 @@ var requestBerth = rule.Object(rule.Fields{
 		"max_repeated_calls":    rule.Integer(-1, math.MaxInt32),
 	}),
 	"require_approval": approvalPolicy,
+	"inherit":          rule.Boolean,
 })
 
 var commandPatterns = rule.Object(rule.Fields{"commands": rule.AtLeastOne(rule.List(rule.Text(1, 1024), 256))}, "commands")

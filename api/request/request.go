@@ -121,7 +121,11 @@ var textFormats = map[string]rule.Rule{
 
 // Complete checks the dependencies between fields and completes the request as Fill does.
 func (r *Rules) Complete(req *berth.ResponseRequest) error {
-	if req.Model == "" && req.Prompt == nil {
+	inherits := req.Berth != nil && req.Berth.Inherit
+	if inherits && req.PreviousResponseID == "" {
+		return berth.Invalid("berth.inherit", "Invalid 'berth.inherit': there is no response to inherit from. Set 'previous_response_id'.")
+	}
+	if req.Model == "" && req.Prompt == nil && !inherits {
 		return rule.Missing("model")
 	}
 	if req.Input == nil && req.PreviousResponseID == "" && req.Conversation == nil && req.Prompt == nil {
