@@ -21,7 +21,21 @@ func (f *failure) Error() string { return f.Message }
 
 // get decodes the API's answer to a GET.
 func (v *visit) get(path string, into any) error {
-	body, err := v.send(http.MethodGet, path, nil)
+	return v.exchange(http.MethodGet, path, nil, "", into)
+}
+
+// post sends a POST with a value to the API and decodes the answer.
+func (v *visit) post(path string, value, into any) error {
+	raw, err := json.Marshal(value)
+	if err != nil {
+		return fmt.Errorf("encode request of %s: %w", path, err)
+	}
+	return v.exchange(http.MethodPost, path, bytes.NewReader(raw), "application/json", into)
+}
+
+// exchange sends a request to the API and decodes the answer.
+func (v *visit) exchange(method, path string, content io.Reader, contentType string, into any) error {
+	body, err := v.send(method, path, content, contentType)
 	if err != nil {
 		return err
 	}
@@ -32,25 +46,12 @@ func (v *visit) get(path string, into any) error {
 	return nil
 }
 
-// post sends a POST to the API.
-func (v *visit) post(path string, value any) error {
-	raw, err := json.Marshal(value)
-	if err != nil {
-		return fmt.Errorf("encode request of %s: %w", path, err)
-	}
-	body, err := v.send(http.MethodPost, path, raw)
-	if err != nil {
-		return err
-	}
-	return body.Close()
-}
-
 // send sends a request to the API with the key of the visit. It returns the body of the
 // answer, which the caller must close, or a *failure with the API's message. Closing the
 // body ends the request.
-func (v *visit) send(method, path string, body []byte) (io.ReadCloser, error) {
+func (v *visit) send(method, path string, body io.Reader, contentType string) (io.ReadCloser, error) {
 	ctx, cancel := context.WithCancel(v.r.Context())
-	r, err := http.NewRequestWithContext(ctx, method, path, bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, method, path, body)
 	if err != nil {
 		cancel()
 		return nil, fmt.Errorf("create request of %s: %w", path, err)
@@ -65,8 +66,14 @@ func (v *visit) send(method, path string, body []byte) (io.ReadCloser, error) {
 	if v.key != "" {
 		r.Header.Set("Authorization", "Bearer "+v.key)
 	}
-	if body != nil {
-		r.Header.Set("Content-Type", "application/json")
+	if v.once != "" && method == http.MethodPost {
+		r.Header.Set("Idempotency-Key", v.once)
+	}
+	if contentType != "" {
+		r.Header.Set("Content-Type", contentType)
+	}
+	if r.Body == nil {
+		r.Body = http.NoBody // as a server's requests have
 	}
 	in, out := io.Pipe()
 	a := &answer{header: http.Header{}, body: out, started: make(chan struct{}), ended: make(chan struct{})}

@@ -44,6 +44,10 @@ func New(api http.Handler, log *slog.Logger) *Console {
 	c.on("GET /console/responses/{response}", (*visit).showResponse)
 	c.on("GET /console/responses/{response}/events", (*visit).followResponse)
 	c.on("POST /console/responses/{response}/cancel", (*visit).cancelResponse)
+	c.on("POST /console/responses/{response}/continue", (*visit).continueResponse)
+	c.on("POST /console/responses/{response}/approvals", (*visit).answerApprovals)
+	c.on("GET /console/new", (*visit).showNew)
+	c.onUpload("POST /console/new", maxUpload, (*visit).createNew)
 	c.on("GET /console/sign-in", (*visit).showSignIn)
 	c.on("POST /console/sign-in", (*visit).signIn)
 	c.on("POST /console/sign-out", (*visit).signOut)
@@ -81,10 +85,14 @@ func (c *Console) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 
 // on registers the handler of a pattern. A POST is refused unless it comes from a form of
 // the console.
-func (c *Console) on(pattern string, handle func(*visit) error) {
+func (c *Console) on(pattern string, handle func(*visit) error) { c.onUpload(pattern, maxForm, handle) }
+
+// onUpload is on for a form of at most a number of bytes.
+func (c *Console) onUpload(pattern string, most int64, handle func(*visit) error) {
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		v := c.visit(w, r)
-		err := v.checkForm()
+		defer v.close()
+		err := v.checkForm(most)
 		if err == nil {
 			err = handle(v)
 		}

@@ -28,7 +28,7 @@ const (
 // one with its id, or is added at the end. Deltas that come faster than redraw share an
 // element.
 func (v *visit) followResponse() error {
-	body, err := v.send(http.MethodGet, "/v1/responses/"+url.PathEscape(v.r.PathValue("response"))+"?stream=true&include_obfuscation=false", nil)
+	body, err := v.send(http.MethodGet, "/v1/responses/"+url.PathEscape(v.r.PathValue("response"))+"?stream=true&include_obfuscation=false", nil, "")
 	if err != nil {
 		return err
 	}
@@ -46,7 +46,12 @@ func (v *visit) followResponse() error {
 		}
 	}()
 
+	models, err := v.models()
+	if err != nil {
+		return err
+	}
 	out := v.live()
+	out.models = models
 	silence := time.NewTicker(quiet)
 	defer silence.Stop()
 	var due <-chan time.Time // nil if nothing has changed
@@ -112,6 +117,7 @@ type liveWriter struct {
 	visit   *visit
 	control *http.ResponseController
 	events  *sse.Writer
+	models  []string // that a response can be continued with
 }
 
 // live starts an answer of events.
@@ -127,6 +133,11 @@ func (o *liveWriter) draw(s *story) error {
 	var b bytes.Buffer
 	if s.head {
 		if err := templates().ExecuteTemplate(&b, "head", head{&s.Response, o.visit.formToken()}); err != nil {
+			return o.failed(err)
+		}
+	}
+	if s.head && s.Status.Final() {
+		if err := templates().ExecuteTemplate(&b, "next", next{&s.Response, o.visit.formToken(), o.models}); err != nil {
 			return o.failed(err)
 		}
 	}

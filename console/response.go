@@ -27,6 +27,7 @@ type responsePage struct {
 	Container berth.ContainerID // the last one used; "" if none
 	Live      bool              // the response has not ended
 	Form      string
+	Next      next
 }
 
 // Last returns the response of the page.
@@ -63,6 +64,11 @@ func (v *visit) showResponse() error {
 	slices.Reverse(p.Turns)
 	p.Live = !p.Last().Status.Final()
 	p.Container = containerOf(p.Turns)
+	models, err := v.models()
+	if err != nil {
+		return err
+	}
+	p.Next = next{p.Last().Response, p.Form, models}
 	if err := v.addDurations(p); err != nil {
 		return err
 	}
@@ -163,7 +169,7 @@ func title(turns []*turnView) string {
 // cancelResponse serves POST /console/responses/{response}/cancel.
 func (v *visit) cancelResponse() error {
 	id := url.PathEscape(v.r.PathValue("response"))
-	if err := v.post("/v1/responses/"+id+"/cancel", struct{}{}); err != nil {
+	if err := v.post("/v1/responses/"+id+"/cancel", struct{}{}, &struct{}{}); err != nil {
 		return err
 	}
 	return v.redirect("/console/responses/" + id)

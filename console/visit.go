@@ -22,6 +22,7 @@ type visit struct {
 	r       *http.Request
 	token   string // of the session; "" without one
 	key     string // of the API; "" without a session
+	once    string // Idempotency-Key of the visit's POST to the API; "" for none
 }
 
 // A page is what the template of a page gets.
@@ -52,21 +53,37 @@ func (v *visit) formToken() string {
 
 // checkForm refuses a POST that another site's page has sent, or one without the token of
 // the session's forms.
-func (v *visit) checkForm() error {
+func (v *visit) checkForm(most int64) error {
 	if v.r.Method == http.MethodGet || v.r.Method == http.MethodHead {
 		return nil
 	}
 	if err := v.console.origins.Check(v.r); err != nil {
 		return &failure{Status: http.StatusForbidden, Message: "This form was sent by a page of another site."}
 	}
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, maxForm)
-	if err := v.r.ParseForm(); err != nil {
+	if most > maxForm {
+		// Only those whom the API serves may send much.
+		if err := v.get(probe, &struct{}{}); err != nil {
+			return err
+		}
+	}
+	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
+	if err := v.r.ParseMultipartForm(maxForm); err != nil && !errors.Is(err, http.ErrNotMultipart) {
+		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
+			return &failure{Status: http.StatusRequestEntityTooLarge, Message: "The form is larger than " + size(tooLarge.Limit) + "."}
+		}
 		return &failure{Status: http.StatusBadRequest, Message: "The form cannot be read."}
 	}
 	if !hmac.Equal([]byte(v.r.PostForm.Get("form")), []byte(v.formToken())) {
 		return &failure{Status: http.StatusForbidden, Message: "This form is no longer valid. Go back, reload the page and try again."}
 	}
 	return nil
+}
+
+// close removes the files of a form.
+func (v *visit) close() {
+	if v.r.MultipartForm != nil {
+		_ = v.r.MultipartForm.RemoveAll()
+	}
 }
 
 // show answers with a page.

@@ -77,7 +77,7 @@ func TestConsole(t *testing.T) {
 	b.checkQuiet()
 
 	b.run(chromedp.EmulateViewport(360, 800)) // narrow pages do not scroll sideways
-	for _, path := range []string{"", "responses", "responses/" + running.ID, "containers/" + container} {
+	for _, path := range []string{"", "responses", "new", "responses/" + running.ID, "containers/" + container} {
 		b.open(s.url + "/console/" + path)
 		if width := evaluate[int](b, "document.documentElement.scrollWidth"); width > 360 {
 			t.Errorf("/console/%s is %d pixels wide in a window of 360", path, width)

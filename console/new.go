@@ -1,0 +1,234 @@
+package console
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"mime/multipart"
+	"net/http"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// maxUpload is the number of bytes of a form with files. Larger files are uploaded with the API.
+const maxUpload = 256 << 20
+
+// A newPage is the data of the form for a new response: what the user has entered.
+type newPage struct {
+	Form         string
+	Models       []string
+	Model        string
+	Text         string
+	Instructions string
+	Effort       string   // of reasoning; "" is the model's default
+	Tools        []string // selected
+	Approve      bool     // commands wait for approval
+	Hosts        string   // that the container may reach
+	Error        string
+	Code         []codeView // the same request, if it was asked for
+}
+
+// A codeView is a request as a program.
+type codeView struct{ Name, Text string }
+
+// Efforts returns the values of the field.
+func (newPage) Efforts() []string { return []string{"minimal", "low", "medium", "high"} }
+
+// A toolChoice is a tool that the form offers.
+type toolChoice struct{ Type, Name, About string }
+
+// Choices returns the tools of the form.
+func (newPage) Choices() []toolChoice {
+	return []toolChoice{
+		{berth.ToolShell, "Shell", "commands in a container"},
+		{berth.ToolCode, "Code interpreter", "Python in a container"},
+		{berth.ToolWebSearch, "Web search", "if the server has a search engine"},
+	}
+}
+
+// Chosen reports whether a tool is selected.
+func (p newPage) Chosen(tool string) bool { return slices.Contains(p.Tools, tool) }
+
+// showNew serves GET /console/new: the form for a new response.
+func (v *visit) showNew() error {
+	models, err := v.models()
+	if err != nil {
+		return err
+	}
+	p := newPage{Form: v.formToken(), Models: models, Tools: []string{berth.ToolShell}}
+	if len(models) > 0 {
+		p.Model = models[0]
+	}
+	return v.show(http.StatusOK, "new", "New response", p)
+}
+
+// createNew serves POST /console/new: it creates a response, or shows the request as code.
+func (v *visit) createNew() error {
+	models, err := v.models()
+	if err != nil {
+		return err
+	}
+	in := v.r.PostForm
+	p := newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: in.Get("text"), Instructions: in.Get("instructions"), Effort: in.Get("effort"),
+		Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
+	show := func(status int, message string) error {
+		p.Error = message
+		return v.show(status, "new", "New response", p)
+	}
+	if strings.TrimSpace(p.Text) == "" {
+		return show(http.StatusBadRequest, "The task is empty.")
+	}
+	if in.Get("show") != "" {
+		if p.Code, err = codeOf(p.request(nil)); err != nil {
+			return err
+		}
+		return show(http.StatusOK, "")
+	}
+	files, err := v.uploadAll()
+	if err == nil {
+		req := p.request(files)
+		req["background"] = true // it goes on without this page
+		err = v.create(req)
+	}
+	if f, ok := errors.AsType[*failure](err); ok && f.Status != http.StatusUnauthorized {
+		return show(f.Status, f.Message)
+	}
+	return err
+}
+
+// request returns the body of POST /v1/responses. The files are in the container, or if there is
+// none, in the input.
+func (p newPage) request(files []berth.FileID) map[string]any {
+	req := map[string]any{"model": p.Model, "input": p.Text}
+	if text := strings.TrimSpace(p.Instructions); text != "" {
+		req["instructions"] = text
+	}
+	if p.Effort != "" {
+		req["reasoning"] = map[string]any{"effort": p.Effort}
+	}
+	container := map[string]any{}
+	if len(files) > 0 {
+		container["file_ids"] = files
+	}
+	if hosts := strings.FieldsFunc(p.Hosts, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' }); len(hosts) > 0 {
+		container["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: hosts}
+	}
+	var tools []any
+	contained := false
+	for _, tool := range p.Tools {
+		entry := map[string]any{"type": tool}
+		switch tool {
+		case berth.ToolShell:
+			entry["environment"] = with(container, "type", "container_auto")
+			contained = true
+			if p.Approve {
+				req["berth"] = map[string]any{"require_approval": "always"}
+			}
+		case berth.ToolCode:
+			entry["container"] = with(container, "type", "auto")
+			contained = true
+		}
+		tools = append(tools, entry)
+	}
+	if tools != nil {
+		req["tools"] = tools
+	}
+	if len(files) > 0 && !contained {
+		parts := []any{map[string]any{"type": "input_text", "text": p.Text}}
+		for _, id := range files {
+			parts = append(parts, map[string]any{"type": "input_file", "file_id": id})
+		}
+		req["input"] = []any{map[string]any{"role": "user", "content": parts}}
+	}
+	return req
+}
+
+// with returns an object with one more field.
+func with(fields map[string]any, name string, value any) map[string]any {
+	out := map[string]any{name: value}
+	for name, value := range fields {
+		out[name] = value
+	}
+	return out
+}
+
+// uploadAll uploads the files of the form.
+func (v *visit) uploadAll() ([]berth.FileID, error) {
+	if v.r.MultipartForm == nil {
+		return nil, nil
+	}
+	var ids []berth.FileID
+	for _, file := range v.r.MultipartForm.File["file"] {
+		id, err := v.upload(file)
+		if err != nil {
+			return nil, err
+		}
+		ids = append(ids, id)
+	}
+	return ids, nil
+}
+
+// upload creates a file of the API with one of the form.
+func (v *visit) upload(file *multipart.FileHeader) (berth.FileID, error) {
+	content, err := file.Open()
+	if err != nil {
+		return "", fmt.Errorf("open uploaded file: %w", err)
+	}
+	defer content.Close()
+	in, out := io.Pipe()
+	parts := multipart.NewWriter(out)
+	go func() {
+		err := parts.WriteField("purpose", "user_data")
+		if err == nil {
+			var part io.Writer
+			if part, err = parts.CreateFormFile("file", file.Filename); err == nil {
+				_, err = io.Copy(part, content)
+			}
+		}
+		if err == nil {
+			err = parts.Close()
+		}
+		out.CloseWithError(err) // nil is the end
+	}()
+	defer in.Close()
+	var created struct{ ID berth.FileID }
+	err = v.exchange(http.MethodPost, "/v1/files", in, parts.FormDataContentType(), &created)
+	return created.ID, err
+}
+
+// codeOf returns programs that send a request.
+func codeOf(req map[string]any) ([]codeView, error) {
+	var b bytes.Buffer
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(false)
+	out.SetIndent("", "  ")
+	if err := out.Encode(req); err != nil {
+		return nil, fmt.Errorf("encode request: %w", err)
+	}
+	body := strings.TrimSpace(b.String())
+	quoted := strings.ReplaceAll(body, "'", `'\''`)
+	return []codeView{
+		{"curl", "curl \"$OPENAI_BASE_URL/responses\" -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' -d '" + quoted + "'"},
+		{"Python", "from openai import OpenAI\n\nresponse = OpenAI().responses.create(" + pythonArguments(req) + ")\nprint(response.output_text)"},
+		{"JavaScript", "import OpenAI from \"openai\";\n\nconst response = await new OpenAI().responses.create(" + body + ");\nconsole.log(response.output_text);"},
+	}, nil
+}
+
+// pythonArguments returns the fields of a request as arguments of the SDK, which passes on those
+// of Berth's own as extra_body.
+func pythonArguments(req map[string]any) string {
+	var b strings.Builder
+	for _, name := range slices.Sorted(maps.Keys(req)) {
+		value := python(req[name])
+		if name == "berth" {
+			name, value = "extra_body", "{\"berth\": "+value+"}"
+		}
+		b.WriteString("\n    " + name + "=" + value + ",")
+	}
+	return b.String() + "\n"
+}

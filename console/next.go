@@ -1,0 +1,112 @@
+package console
+
+import (
+	"encoding/json"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// A next is the data of the forms that continue a response.
+type next struct {
+	*berth.Response
+	Form   string
+	Models []string
+}
+
+// An approval is a call that waits for an approval.
+type approval struct {
+	ID, Name, Server string
+	Text             string // its commands, or its arguments in JSON
+}
+
+// Waiting returns the calls of the response that wait for an approval.
+func (n next) Waiting() (waiting []approval) {
+	for _, it := range n.Output {
+		var asked berth.ApprovalRequest
+		if it.Type() != berth.ItemApprovalRequest || it.Decode(&asked) != nil {
+			continue
+		}
+		a := approval{ID: asked.ID, Name: asked.Name, Server: asked.ServerLabel, Text: asked.Arguments}
+		var shell struct{ Commands []string }
+		if json.Unmarshal([]byte(asked.Arguments), &shell) == nil && len(shell.Commands) > 0 {
+			a.Text = strings.Join(shell.Commands, "\n")
+		}
+		waiting = append(waiting, a)
+	}
+	return waiting
+}
+
+// models returns the names of the models that requests may use.
+func (v *visit) models() ([]string, error) {
+	var found list[berth.Model]
+	if err := v.get("/v1/models", &found); err != nil {
+		return nil, err
+	}
+	var names []string
+	for _, m := range found.Data {
+		if m.Berth == nil || m.Berth.Provider != "embedding" {
+			names = append(names, m.ID)
+		}
+	}
+	return names, nil
+}
+
+// continueResponse serves POST /console/responses/{response}/continue: it creates the next
+// response of the chain, with the same settings.
+func (v *visit) continueResponse() error {
+	text := strings.TrimSpace(v.r.PostForm.Get("text"))
+	if text == "" {
+		return &failure{Status: http.StatusBadRequest, Message: "The message is empty. Go back and write one."}
+	}
+	return v.goOn(v.r.PostForm.Get("model"), text, "")
+}
+
+// answerApprovals serves POST /console/responses/{response}/approvals: it answers all calls that
+// wait, because a call without an answer does not run.
+func (v *visit) answerApprovals() error {
+	type answer struct {
+		Type    berth.ItemType `json:"type"`
+		ID      string         `json:"approval_request_id"`
+		Approve bool           `json:"approve"`
+		Reason  string         `json:"reason,omitempty"`
+	}
+	var answers []answer
+	for name, values := range v.r.PostForm {
+		if id, ok := strings.CutPrefix(name, berth.PrefixApproval); ok && id != "" {
+			a := answer{Type: berth.ItemApprovalResponse, ID: name, Approve: values[0] == "approve"}
+			if !a.Approve {
+				a.Reason = strings.TrimSpace(v.r.PostForm.Get("reason-" + name))
+			}
+			answers = append(answers, a)
+		}
+	}
+	slices.SortFunc(answers, func(a, b answer) int { return strings.Compare(a.ID, b.ID) })
+	if len(answers) == 0 {
+		return &failure{Status: http.StatusBadRequest, Message: "The form has no answer. Go back and approve or deny each call."}
+	}
+	return v.goOn("", answers, "console-approvals-"+v.r.PathValue("response"))
+}
+
+// goOn creates the response that continues the one of the path, and shows it. If once is not
+// empty, it does so once: later, it shows the same response.
+func (v *visit) goOn(model string, input any, once string) error {
+	req := map[string]any{"previous_response_id": v.r.PathValue("response"), "input": input, "background": true, "berth": map[string]any{"inherit": true}}
+	if model != "" {
+		req["model"] = model
+	}
+	v.once = once
+	return v.create(req)
+}
+
+// create creates a response and shows it.
+func (v *visit) create(req map[string]any) error {
+	var created struct{ ID berth.ResponseID }
+	if err := v.post("/v1/responses", req, &created); err != nil {
+		return err
+	}
+	return v.redirect("/console/responses/" + url.PathEscape(string(created.ID)))
+}
