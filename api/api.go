@@ -368,7 +368,7 @@ func New(opts Options) http.Handler {
 	}
 	mux.HandleFunc("/", exchange.Fallback(mux))
 	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) {
-		if h.ports.AtHost(x, r) || ex.CORS(mux, x, r) || opts.Sandboxes != nil && opts.Sandboxes.Data(x, r) {
+		if opts.Sandboxes.AtHost(x, r) || h.ports.AtHost(x, r) || ex.CORS(mux, x, r) || opts.Sandboxes.Data(x, r) {
 			return
 		}
 		mux.ServeHTTP(x, r)

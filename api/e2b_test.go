@@ -18,7 +18,7 @@ import (
 // withSandboxes serves E2B's API in a house. Sandboxes end at their deadlines until stop is called.
 func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
 	return func(o *api.Options) {
-		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30,
+		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
 			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -48,6 +48,9 @@ func (h *house) sandboxCall(method, path, body string, header map[string]string)
 type e2bSandbox struct {
 	ID    string `json:"sandboxID"`
 	Token string `json:"envdAccessToken"`
+
+	Traffic string `json:"trafficAccessToken"`
+	Domain  string `json:"domain"`
 }
 
 func (h *house) newSandbox(key, body string) (s e2bSandbox) {
@@ -115,7 +118,7 @@ func TestSandboxTokens(t *testing.T) {
 		"a path of the guest":     {"/berth.guest.v1.Guest/Info", s.ID, "49983", s.Token, 404},
 		"a path upwards":          {"/process.Process/..%2f..%2finit", s.ID, "49983", s.Token, 404},
 		"envd's own path":         {"/init", s.ID, "49983", s.Token, 404},
-		"another port":            {list, s.ID, "22", s.Token, 502},
+		"another port":            {list, s.ID, "1", s.Token, 502},
 		"a file without token":    {"/files?path=/etc/passwd", s.ID, "49983", "", 401},
 		"a wrong signature":       {"/files?path=/etc/passwd&signature=v1_x", "", "", "", 401},
 	} {

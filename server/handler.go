@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/console"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // longestImport is when an import of a cluster counts as interrupted.
@@ -55,8 +56,9 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if b.Config.Console {
 		pages = func(api http.Handler) http.Handler { return console.New(api, b.Log) }
 	}
-	sandboxes := e2b.New(e2b.Options{Containers: c.service, Objects: b.db, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
-		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Check: b.quota.Check, Log: b.Log, Now: time.Now})
+	_, memory := c.driver.(sandbox.Snapshotter)
+	sandboxes := e2b.New(e2b.Options{Containers: c.service, Snapshots: data.snapshots, Files: data.files, Memory: memory, Objects: b.db, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
+		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain, Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
 	s.later(inBackground(sandboxes.Run))
 	return api.New(api.Options{
 		Sandboxes: sandboxes,

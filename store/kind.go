@@ -40,9 +40,12 @@ const (
 	KindBatchJob          Kind = "batch.job"  // a batch that has not ended
 	KindSkill             Kind = "skill"
 	KindSkillVersion      Kind = "skill.version"
-	KindSkillInline       Kind = "skill.inline" // of a container that starts
-	KindSandbox           Kind = "e2b.sandbox"  // what a container has as a sandbox of E2B
-	KindBlobs             Kind = "blobs"        // where the contents of blobs are
+	KindSkillInline       Kind = "skill.inline"       // of a container that starts
+	KindSandbox           Kind = "e2b.sandbox"        // what a container has as a sandbox of E2B
+	KindE2BTemplate       Kind = "e2b.template"       // of E2B's API: a template that a project built
+	KindE2BBuild          Kind = "e2b.template.build" // with its log
+	KindE2BCache          Kind = "e2b.cache"          // a step of a build, or its files, to be used again
+	KindBlobs             Kind = "blobs"              // where the contents of blobs are
 )
 
 // OfContainer stands for a container as the parent of an object.
@@ -88,5 +91,8 @@ var Kinds = map[Kind][]Kind{
 	KindSkillVersion:      {KindSkill},
 	KindSkillInline:       nil,
 	KindSandbox:           nil,
+	KindE2BTemplate:       nil,
+	KindE2BBuild:          {KindE2BTemplate},
+	KindE2BCache:          nil,
 	KindBlobs:             nil,
 }

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"crypto/subtle"
 	"encoding/base64"
@@ -15,40 +16,89 @@ import (
 	"github.com/berth-run/berth/api/envd"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
 
 // Headers of the data plane.
 const (
-	idHeader    = "E2b-Sandbox-Id"
-	portHeader  = "E2b-Sandbox-Port"
-	tokenHeader = "X-Access-Token"
+	idHeader      = "E2b-Sandbox-Id"
+	portHeader    = "E2b-Sandbox-Port"
+	tokenHeader   = "X-Access-Token"
+	trafficHeader = "E2b-Traffic-Access-Token"
+	keyHeader     = "X-Api-Key"
 )
 
 // envdPort is the port at which clients expect envd.
 const envdPort = 49983
 
-// Data serves a request of the data plane, and reports whether r is one: it names a sandbox by a
-// header, or by the signature of a URL of a file.
-func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
-	name := r.Header.Get(idHeader)
-	signed := name == "" && r.URL.Path == "/files" && r.URL.Query().Has("signature")
-	if name == "" && !signed {
+// AtHost serves a request to the host of a port of a sandbox, {port}-{sandbox}.{domain}. It returns
+// false for other hosts, and if d is nil. Such a host beats the headers of a request.
+func (d *Door) AtHost(x *exchange.Exchange, r *http.Request) bool {
+	if d == nil {
 		return false
 	}
-	if err := d.serve(x, r, name); err != nil {
-		var refused *refusal
-		switch {
-		case x.Started():
-			x.Fail(r.Context(), r.URL.Path, err)
-		case errors.As(err, &refused):
-			_ = x.JSON(refused.status, refused.body)
-		default:
-			x.WriteErrorsWith(writeError)
-			x.Fail(r.Context(), r.URL.Path, err)
-		}
+	to, ok := parseHost(r.Host, d.Domain)
+	if ok {
+		d.data(x, r, to)
 	}
+	return ok
+}
+
+// Data serves a request of the data plane that names its sandbox by a header, or by the signature
+// of a URL of a file, and uploads of files for templates. It returns false for other requests, and if d is nil.
+func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
+	if d == nil {
+		return false
+	}
+	to := address{sandbox: r.Header.Get(idHeader), port: envdPort, text: r.Header.Get(portHeader)}
+	if to.text != "" {
+		to.port = parsePort(to.text)
+	}
+	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, uploadPath) {
+		r.Pattern = "E2B upload"
+		if err := d.upload(x, r); err != nil {
+			d.refuse(x, r, err)
+		}
+		return true
+	}
+	if to.sandbox == "" && (r.URL.Path != "/files" || !r.URL.Query().Has("signature")) {
+		return false
+	}
+	d.data(x, r, to)
 	return true
+}
+
+// An address is what a request of the data plane names.
+type address struct {
+	sandbox string // its id; empty if the URL is signed
+	port    int    // 0 if it is not a port
+	text    string // the port as the client wrote it
+}
+
+// dataRoute is the route of requests of the data plane in metrics and logs.
+const dataRoute = "E2B sandbox"
+
+// data serves a request of the data plane.
+func (d *Door) data(x *exchange.Exchange, r *http.Request, to address) {
+	r.Pattern = dataRoute
+	if err := d.serve(x, r, to); err != nil {
+		d.refuse(x, r, err)
+	}
+}
+
+// refuse answers with an error, unless the answer has started.
+func (d *Door) refuse(x *exchange.Exchange, r *http.Request, err error) {
+	var refused *refusal
+	switch {
+	case x.Started():
+		x.Fail(r.Context(), r.URL.Path, err)
+	case errors.As(err, &refused):
+		_ = x.JSON(refused.status, refused.body)
+	default:
+		x.WriteErrorsWith(writeError)
+		x.Fail(r.Context(), r.URL.Path, err)
+	}
 }
 
 // A refusal is an answer of the proxy itself.
@@ -72,40 +122,45 @@ func unauthorized(message string) error {
 	return &refusal{http.StatusUnauthorized, failure{http.StatusUnauthorized, message}}
 }
 
-// portClosed is the answer for a port that nothing serves. Only envd's is served here.
-func portClosed(name, port string) error {
+// portClosed is the answer for a port that no process serves.
+func portClosed(to address) error {
 	return &refusal{http.StatusBadGateway, struct {
 		SandboxID string `json:"sandboxId"`
 		Message   string `json:"message"`
-		Port      string `json:"port"`
+		Port      int    `json:"port"`
 		Code      int    `json:"code"`
-	}{name, "The sandbox is running but port is not open", port, http.StatusBadGateway}}
+	}{to.sandbox, "The sandbox is running but port is not open", to.port, http.StatusBadGateway}}
 }
 
-// serve forwards a request to the guest of its sandbox. name is the sandbox's id, or empty if the
-// URL is signed.
-func (d *Door) serve(x *exchange.Exchange, r *http.Request, name string) error {
-	path := strings.TrimPrefix(r.URL.Path, "/")
-	id, p, err := d.locate(r, name)
+// serve forwards a request to the sandbox that it names.
+func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
+	if to.port == 0 {
+		return &refusal{http.StatusBadRequest, failure{http.StatusBadRequest, "Invalid port '" + rule.Clip(to.text) + "'. Expected a number from 1 to 65535."}}
+	}
+	id, s, err := d.locate(r, to.sandbox)
 	if err != nil {
 		return err
 	}
+	if to.port != envdPort {
+		return d.servePort(x, r, to, id, s)
+	}
+	path := strings.TrimPrefix(r.URL.Path, "/")
 	if err := d.authorize(r, id, path); err != nil {
 		return err
 	}
 	if path != "health" {
 		conns.Known(r.Context())
 	}
-	if err := d.Check(r.Context(), p); err != nil {
+	if err := d.Check(r.Context(), s.project); err != nil {
 		return err
 	}
 	if !envd.Serves(path) {
 		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method + " /" + path + "."}}
 	}
-	if err := d.awake(r, p, id); err != nil {
+	if err := d.awake(r, s.project, id, path == "health"); err != nil {
 		return err
 	}
-	door, release, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: p}), id)
+	door, release, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: s.project}), id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
@@ -113,31 +168,32 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, name string) error {
 		return err
 	}
 	defer release()
-	r.Header.Set("Berth-Directory", "home") // where commands without a directory start
+	r.Header.Set("Berth-Directory", cmp.Or(s.dir, "home")) // where commands without a directory start
+	if user, _, _ := r.BasicAuth(); user == "" && s.user != "" {
+		r.Header.Set(envd.UserHeader, s.user)
+	}
 	return envd.Pass(x, r, path, door, d.Log)
 }
 
-// locate returns the container and the project of the sandbox that a request names or was signed for.
-func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, berth.ProjectID, error) {
-	if port := r.Header.Get(portHeader); port != "" && port != strconv.Itoa(envdPort) {
-		return "", "", portClosed(name, port)
-	}
+// locate returns the container of the sandbox that a request names or was signed for.
+func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, live, error) {
 	id := idOf(name)
 	if name == "" {
 		var err error
 		if id, err = d.signedFor(r); err != nil {
-			return "", "", err
+			return "", live{}, err
 		}
 	}
-	p, ok, err := d.find(r.Context(), id)
+	s, ok, err := d.find(r.Context(), id)
 	if err == nil && !ok {
 		err = gone(name)
 	}
-	return id, p, err
+	return id, s, err
 }
 
-// awake returns an error for a sandbox that is paused, unless requests resume it.
-func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID) error {
+// awake returns an error for a sandbox that is paused, unless requests resume it. A check of its
+// health does not.
+func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, health bool) error {
 	d.mu.Lock()
 	paused := d.live[id].deadline == never
 	d.mu.Unlock()
@@ -155,7 +211,7 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID) e
 	if err != nil || !rec.Paused {
 		return err
 	}
-	if !rec.AutoResume || r.URL.Path == "/health" {
+	if !rec.AutoResume || health {
 		return gone(nameOf(id))
 	}
 	if _, err := d.Containers.Resume(r.Context(), p, id); err != nil {

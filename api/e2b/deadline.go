@@ -10,13 +10,17 @@ import (
 // reload is how often Run reads the sandboxes of other servers, and tries again what failed.
 const reload = time.Minute
 
-// Run ends or pauses sandboxes at their deadlines, until ctx ends.
+// Run ends or pauses sandboxes at their deadlines, until ctx ends. Then it ends the builds of
+// templates.
 func (d *Door) Run(ctx context.Context) {
+	defer d.builds.wg.Wait()
+	defer d.stop()
 	for {
 		if err := d.load(ctx); err != nil && ctx.Err() == nil {
 			d.Log.Error("failed to read sandboxes; will retry", "err", err)
 		}
 		d.sweep(ctx)
+		d.expireCache(ctx)
 		for again := time.After(reload); again != nil; {
 			next := d.endDue(ctx)
 			timer := time.NewTimer(next)
@@ -85,7 +89,7 @@ func (d *Door) timeOut(ctx context.Context, p berth.ProjectID, id berth.Containe
 	case err != nil:
 		return err
 	case rec.deadline > now.Unix():
-		d.watch(p, id, rec.deadline)
+		d.watch(p, id, rec)
 		return nil
 	case rec.OnTimeout == onTimeoutPause:
 		err := d.pauseNow(ctx, p, id)

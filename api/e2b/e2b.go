@@ -18,7 +18,10 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store"
 )
 
@@ -28,11 +31,18 @@ const envdVersion = "0.5.7"
 // Options are what the door needs.
 type Options struct {
 	Containers *container.Service
+	Snapshots  *snapshot.Service // of the containers
+	Files      *files.Service    // for files of template builds
+	Images     Images            // nil pulls no images
+	Memory     bool              // whether the driver can store the memory of containers
+	MaxUpload  int64             // bytes of the files of a step of a build; 0 means the limit of files
 	Objects    store.Objects
 	Secret     [32]byte                                     // from which access tokens are made
 	MaxIdle    time.Duration                                // the longest that a container may be idle
 	CPU        float64                                      // cores of a container
 	Disk       int64                                        // bytes that a container may write
+	Domain     string                                       // parent domain of the host names of ports; empty serves them below localhost
+	Keys       store.Keys                                   // keys of the API, which no sandbox may see
 	Check      func(context.Context, berth.ProjectID) error // refuses archived projects
 	Log        *slog.Logger
 	Now        func() time.Time
@@ -41,6 +51,11 @@ type Options struct {
 // A Door serves sandboxes. It is safe for concurrent use.
 type Door struct {
 	Options
+
+	proxy  *preview.Proxy // to ports
+	builds *builds
+	life   context.Context // ends when the server stops, which ends builds
+	stop   context.CancelFunc
 
 	mu      sync.Mutex
 	live    map[berth.ContainerID]live
@@ -53,11 +68,16 @@ type live struct {
 	project  berth.ProjectID
 	deadline int64     // Unix seconds; never if it is paused
 	at       time.Time // when it was set
+	ports    ports
+	user     string // of commands that name none; empty is the guest's
+	dir      string // of commands that name none; empty is the user's home
 }
 
-// New returns a door. Run must run for sandboxes to end at their deadlines.
+// New returns a door. Run must run for sandboxes to end at their deadlines; when it ends, so do the
+// builds of templates.
 func New(opts Options) *Door {
-	return &Door{Options: opts, live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1)}
+	life, stop := context.WithCancel(context.Background())
+	return &Door{Options: opts, builds: newBuilds(), life: life, stop: stop, proxy: preview.New(opts.Log), live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1)}
 }
 
 // Routes returns the routes of the control plane.
@@ -77,6 +97,24 @@ func (d *Door) Routes() []exchange.Route {
 		exchange.On("POST /sandboxes/{sandbox}/resume", d.connect, noBody),
 		exchange.On("POST /sandboxes/{sandbox}/connect", d.connect, noBody),
 		exchange.On("POST /v2/sandboxes/{sandbox}/connect", d.connect, noBody),
+		exchange.On("POST /sandboxes/{sandbox}/snapshots", d.snapshot),
+		exchange.On("POST /sandboxes/{sandbox}/fork", d.fork),
+		exchange.On("GET /snapshots", d.listSnapshots, exchange.ReadsQuery),
+
+		exchange.On("POST /v3/templates", d.createTemplate),
+		exchange.On("POST /v2/templates", d.createTemplate),
+		exchange.On("GET /v2/templates", d.listTemplates, exchange.ReadsQuery),
+		exchange.On("GET /templates", d.listTemplates, exchange.ReadsQuery),
+		exchange.On("GET /templates/{template}", d.getTemplate, exchange.ReadsQuery),
+		exchange.On("PATCH /v2/templates/{template}", d.patchTemplate, exchange.StoresNothing),
+		exchange.On("DELETE /templates/{template}", d.deleteTemplate),
+		exchange.On("GET /templates/{template}/{part}", d.underTemplate, exchange.ReadsQuery),
+		exchange.On("POST /templates/tags", d.assignTags),
+		exchange.On("DELETE /templates/tags", d.removeTags),
+		exchange.On("GET /templates/{template}/files/{hash}", d.uploadLink),
+		exchange.On("POST /v2/templates/{template}/builds/{build}", d.startBuild),
+		exchange.On("GET /templates/{template}/builds/{build}/status", d.buildStatus, exchange.ReadsQuery),
+		exchange.On("GET /templates/{template}/builds/{build}/logs", d.buildLogs, exchange.ReadsQuery),
 	}
 	for i := range routes {
 		routes[i].WriteError = writeError
@@ -108,9 +146,12 @@ func nameOf(id berth.ContainerID) string {
 }
 
 // token returns the access token of a sandbox.
-func (d *Door) token(id berth.ContainerID) string {
+func (d *Door) token(id berth.ContainerID) string { return d.derive("e2b access token", id) }
+
+// derive returns a secret of a sandbox for one purpose.
+func (d *Door) derive(purpose string, id berth.ContainerID) string {
 	mac := hmac.New(sha256.New, d.Secret[:])
-	mac.Write([]byte("e2b access token\x00" + id))
+	mac.Write([]byte(purpose + "\x00" + string(id)))
 	return hex.EncodeToString(mac.Sum(nil))
 }
 
@@ -121,21 +162,21 @@ func notFound(id berth.ContainerID) error {
 	return berth.Errorf(berth.CodeNotFound, "Sandbox '%s' not found.", nameOf(id))
 }
 
-// find returns the project of a sandbox. A sandbox that another server created is known after the
+// find returns a sandbox that runs or is paused. A sandbox that another server created is known after the
 // next reload. An unknown id must not cause a read of the store: such requests need no key.
-func (d *Door) find(ctx context.Context, id berth.ContainerID) (berth.ProjectID, bool, error) {
+func (d *Door) find(ctx context.Context, id berth.ContainerID) (live, bool, error) {
 	d.mu.Lock()
 	s, ok := d.live[id]
 	loaded := !d.loaded.IsZero()
 	d.mu.Unlock()
 	if ok || loaded {
-		return s.project, ok, nil
+		return s, ok, nil
 	}
 	if err := d.load(ctx); err != nil {
-		return "", false, err
+		return live{}, false, err
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	s, ok = d.live[id]
-	return s.project, ok, nil
+	return s, ok, nil
 }

@@ -81,7 +81,7 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 				x.Header().Set(nextToken, string(idOf(found[limit-1].SandboxID)))
 				return x.JSON(http.StatusOK, found)
 			}
-			found = append(found, d.detail(rec, made))
+			found = append(found, d.detail(r, rec, made))
 		}
 		if !more {
 			return x.JSON(http.StatusOK, found)

@@ -23,8 +23,19 @@ type record struct {
 	OnTimeout  string            `json:"on_timeout"` // kill or pause
 	AutoResume bool              `json:"auto_resume,omitempty"`
 	Paused     bool              `json:"paused,omitempty"`
+	Ports      ports             `json:"ports,omitzero"`
+
+	// Of its template:
+	User string   `json:"user,omitempty"`
+	Dir  string   `json:"dir,omitempty"`
+	Env  []string `json:"env,omitempty"` // NAME=value
 
 	deadline int64 // Unix seconds
+}
+
+// live returns what is cached of a record.
+func (rec *record) live(p berth.ProjectID, at time.Time) live {
+	return live{project: p, deadline: rec.deadline, at: at, ports: rec.Ports, user: rec.User, dir: rec.Dir}
 }
 
 func keyOf(id berth.ContainerID) store.ObjectKey {
@@ -49,7 +60,7 @@ func (d *Door) save(ctx context.Context, p berth.ProjectID, id berth.ContainerID
 	if err := d.Objects.CreateObjects(ctx, p, object); err != nil {
 		return fmt.Errorf("save sandbox: %w", err)
 	}
-	d.watch(p, id, rec.deadline)
+	d.watch(p, id, rec)
 	return nil
 }
 
@@ -105,7 +116,7 @@ func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.Container
 	if err != nil {
 		return nil, fmt.Errorf("save sandbox: %w", err)
 	}
-	d.watch(p, id, rec.deadline)
+	d.watch(p, id, rec)
 	return rec, nil
 }
 
@@ -120,10 +131,10 @@ func (d *Door) forget(ctx context.Context, p berth.ProjectID, id berth.Container
 	return nil
 }
 
-// watch remembers the deadline of a sandbox.
-func (d *Door) watch(p berth.ProjectID, id berth.ContainerID, deadline int64) {
+// watch caches what the data plane and the deadlines need of a sandbox.
+func (d *Door) watch(p berth.ProjectID, id berth.ContainerID, rec *record) {
 	d.mu.Lock()
-	d.live[id] = live{p, deadline, d.Now()}
+	d.live[id] = rec.live(p, d.Now())
 	d.mu.Unlock()
 	select {
 	case d.changed <- struct{}{}:
@@ -151,7 +162,11 @@ func (d *Door) load(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("read sandbox: %w", err)
 		}
-		all[id] = live{ref.Project, o.ExpiresAt, began}
+		rec, err := decode(o)
+		if err != nil {
+			return err
+		}
+		all[id] = rec.live(ref.Project, began)
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

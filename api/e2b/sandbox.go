@@ -2,13 +2,17 @@ package e2b
 
 import (
 	"cmp"
+	"context"
+	"errors"
 	"net/http"
+	"regexp"
 	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/rule"
 )
 
@@ -58,7 +62,7 @@ var createBody = rule.Object(rule.Fields{
 	"network": rule.Object(rule.Fields{
 		"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
 		"allowPublicTraffic": rule.Boolean, "rules": rule.Unsupported, "egressProxy": rule.Unsupported,
-		"maskRequestHost": rule.Unsupported, "httpsPorts": rule.Unsupported}),
+		"maskRequestHost": requestHost, "httpsPorts": rule.List(rule.Integer(1, 65535), 100)}),
 	"mcp":          rule.Unsupported,
 	"iam":          rule.Unsupported,
 	"volumeMounts": rule.UnsupportedUnlessEmpty,
@@ -79,8 +83,31 @@ type createRequest struct {
 }
 
 type network struct {
-	AllowOut []string `json:"allowOut"`
-	DenyOut  []string `json:"denyOut"`
+	AllowOut      []string `json:"allowOut"`
+	DenyOut       []string `json:"denyOut"`
+	PublicTraffic *bool    `json:"allowPublicTraffic"` // nil means true
+	RequestHost   string   `json:"maskRequestHost"`
+	HTTPSPorts    []int    `json:"httpsPorts"`
+}
+
+// hostHeader matches a Host header for servers in a sandbox.
+var hostHeader = regexp.MustCompile(`^[A-Za-z0-9.-]{1,200}(:([0-9]{1,5}|\$\{PORT\}))?$`)
+
+// requestHost checks maskRequestHost.
+func requestHost(at string, v any) error {
+	text, ok := v.(string)
+	if !ok {
+		return rule.WrongType(at, "a string", v)
+	}
+	if text != "" && !hostHeader.MatchString(text) {
+		return berth.Invalid(at, "Invalid '%s': '%s'. Expected a host such as 'localhost:${PORT}'.", at, rule.Clip(text))
+	}
+	return nil
+}
+
+// ports returns the settings of a request for the ports of its sandbox.
+func (n network) ports() ports {
+	return ports{Private: n.PublicTraffic != nil && !*n.PublicTraffic, Host: n.RequestHost, TLS: n.HTTPSPorts}
 }
 
 // policy returns the network policy of a request. E2B denies addresses and lets names and addresses
@@ -110,6 +137,9 @@ type sandbox struct {
 	ClientID    string `json:"clientID"`
 	EnvdVersion string `json:"envdVersion"`
 	AccessToken string `json:"envdAccessToken,omitempty"`
+
+	TrafficToken string `json:"trafficAccessToken,omitempty"` // of a sandbox whose ports are not public
+	Domain       string `json:"domain,omitempty"`             // parent domain of the host names of ports
 }
 
 // A detail is a sandbox as lists show it.
@@ -130,16 +160,22 @@ type lifecycle struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-func (d *Door) sandbox(id berth.ContainerID, rec *record) sandbox {
-	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", EnvdVersion: envdVersion, AccessToken: d.token(id)}
+// sandbox describes a sandbox to the client of a request, with its tokens.
+func (d *Door) sandbox(r *http.Request, id berth.ContainerID, rec *record) sandbox {
+	s := sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", EnvdVersion: envdVersion, AccessToken: d.token(id), Domain: d.domain(r)}
+	if rec.Ports.Private {
+		s.TrafficToken = d.trafficToken(id)
+	}
+	return s
 }
 
-func (d *Door) detail(rec *record, c *berth.Container) detail {
+// detail describes a sandbox without its tokens.
+func (d *Door) detail(r *http.Request, rec *record, c *berth.Container) detail {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
-	out := detail{sandbox: d.sandbox(c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout), EndAt: time.Unix(rec.deadline, 0).UTC().Format(layout),
+	out := detail{sandbox: d.sandbox(r, c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout), EndAt: time.Unix(rec.deadline, 0).UTC().Format(layout),
 		CPUCount: max(1, int(d.CPU)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: d.Disk >> 20,
 		State: "running", Metadata: rec.Metadata}
-	out.AccessToken = ""
+	out.AccessToken, out.TrafficToken = "", ""
 	if rec.Paused {
 		out.State = "paused"
 		out.EndAt = time.Now().UTC().Add(d.MaxIdle).Format(layout)
@@ -172,22 +208,32 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if err != nil {
 		return err
 	}
-	template, _, _ := strings.Cut(body.Template, ":") // a tag
-	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Source: berth.ContainerSource{Template: template},
+	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
-	if template == "base" || template == "code-interpreter-v1" {
-		req.Source.Template = "" // the server's default
+	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill, AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports()}
+	t, from, err := d.resolve(r.Context(), c.Project, body.Template)
+	if err != nil {
+		return err
+	}
+	if t == nil {
+		req.Source.Template = serverTemplate(body.Template)
+	} else {
+		req.Source.SnapshotID, rec.Template, rec.User, rec.Dir = from.Snapshot, t.ID, from.User, from.Dir
+		req.Env = append(req.Env, from.Env...)
+		if !from.Memory {
+			req.MemoryLimit = from.MemorySize
+		}
 	}
 	for name, value := range body.Env {
 		req.Env = append(req.Env, name+"="+value)
 	}
+	rec.Env = req.Env
 	now := d.Now()
 	made, err := d.Containers.Create(r.Context(), c, req)
 	if err != nil {
 		return err
 	}
-	rec := &record{Template: body.Template, Metadata: body.Metadata, StartedAt: now.UnixMilli(), OnTimeout: onTimeoutKill,
-		AutoResume: body.AutoResume.Enabled, deadline: now.Unix() + timeout}
+	rec.StartedAt, rec.deadline = now.UnixMilli(), now.Unix()+timeout
 	if body.AutoPause {
 		rec.OnTimeout = onTimeoutPause
 	}
@@ -195,7 +241,45 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		d.discard(c.Project, made.ID)
 		return err
 	}
-	return x.JSON(http.StatusCreated, d.sandbox(made.ID, rec))
+	if t != nil {
+		d.spawned(r.Context(), c.Project, t.ID)
+		if from.StartCmd != "" {
+			if err := d.startIn(r.Context(), c, made.ID, from); err != nil {
+				return errors.Join(err, d.end(context.WithoutCancel(r.Context()), c.Project, made.ID))
+			}
+		}
+	}
+	return x.JSON(http.StatusCreated, d.sandbox(r, made.ID, rec))
+}
+
+// serverTemplate returns the template of this server that a template of E2B's API names.
+func serverTemplate(ref string) string {
+	name, _, _ := strings.Cut(ref, ":")
+	if strings.HasPrefix(ref, "sha256:") {
+		name = ref
+	}
+	if name == "base" || name == "code-interpreter-v1" {
+		return "" // the server's default
+	}
+	return name
+}
+
+// startIn starts the start command of a build in a new sandbox, if the build has no memory in which
+// it runs.
+func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID, b *build) error {
+	door, release, err := d.Containers.Access().Door(ctx, c, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	client := guest.NewHTTPClient("http://guest", &http.Client{Transport: door})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	defer cancel()
+	_, err = client.Start(ctx, guest.ProcessRequest{User: b.User, Cmd: "/bin/sh", Args: []string{"-l", "-c", b.StartCmd}, Dir: b.Dir})
+	if err != nil {
+		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "The start command of the template could not be started."}
+	}
+	return nil
 }
 
 // get serves GET /sandboxes/{sandbox}.
@@ -204,7 +288,7 @@ func (d *Door) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error 
 	if err != nil {
 		return err
 	}
-	out := d.detail(rec, made)
+	out := d.detail(r, rec, made)
 	out.AccessToken = d.token(made.ID)
 	out.Lifecycle = &lifecycle{rec.AutoResume, rec.OnTimeout}
 	return x.JSON(http.StatusOK, out)
@@ -305,5 +389,5 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	if before.Paused {
 		status = http.StatusCreated
 	}
-	return x.JSON(status, d.sandbox(id, rec))
+	return x.JSON(status, d.sandbox(r, id, rec))
 }

@@ -18,7 +18,7 @@ var private = regexp.MustCompile(`^(authorization|cookie|proxy-.*|forwarded|via|
 const AuthorizationHeader = "Berth-Authorization"
 
 // requestHeader returns the header of a request as the sandbox gets it.
-func requestHeader(r *http.Request, t Target, host string) http.Header {
+func requestHeader(r *http.Request, t Target) http.Header {
 	out := http.Header{}
 	for name, values := range r.Header {
 		if !private.MatchString(strings.ToLower(name)) && !hopByHop(r.Header, name) {
@@ -38,10 +38,18 @@ func requestHeader(r *http.Request, t Target, host string) http.Header {
 		out.Set("Cookie", own)
 	}
 	// Development servers accept requests of their own pages only.
-	if r.Header.Get("Origin") != "" {
-		out.Set("Origin", "http://"+host)
+	if origin := r.Header.Get("Origin"); origin != "" {
+		out.Set("Origin", "http://"+t.host())
+		if t.Public && !ofHost(origin, r.Host) {
+			out.Set("Origin", origin) // the server decides
+		}
 	}
 	return out
+}
+
+// ofHost reports whether an origin is that of a host, by HTTP or HTTPS.
+func ofHost(origin, host string) bool {
+	return origin == "http://"+host || origin == "https://"+host
 }
 
 // hopByHop reports whether a header applies to one connection only (RFC 9110, 7.6.1).
@@ -69,6 +77,10 @@ var passes = regexp.MustCompile(`^(accept-ranges|age|allow|cache-control|content
 // affect that host only.
 var ownPasses = regexp.MustCompile(`^(content-security-policy(-report-only)?|cross-origin-(opener|embedder|resource)-policy|service-worker-allowed|link|referrer-policy)$`)
 
+// publicPasses matches headers that are also forwarded from a target that anyone may use: with
+// them its server lets pages of other origins read its answers.
+var publicPasses = regexp.MustCompile(`^(access-control-.+|timing-allow-origin)$`)
+
 // orders matches x- headers that are commands to a proxy in front of Berth, or Berth's own.
 var orders = regexp.MustCompile(`^x-(accel-.*|sendfile.*|lighttpd-.*|litespeed-.*|reproxy-.*|request-id|ratelimit-.*|should-retry|content-security-policy.*|webkit-csp.*)$`)
 
@@ -89,7 +101,7 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 	for name := range h {
 		lower := strings.ToLower(name)
 		upgrading := resp.StatusCode == http.StatusSwitchingProtocols && upgraded.MatchString(lower)
-		own := t.Own && ownPasses.MatchString(lower)
+		own := t.Own && ownPasses.MatchString(lower) || t.Public && publicPasses.MatchString(lower)
 		if (!passes.MatchString(lower) || orders.MatchString(lower)) && !upgrading && !own {
 			delete(h, name)
 		}
@@ -98,9 +110,11 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 	if err := relocate(h, r, t); err != nil {
 		return err
 	}
-	if t.Own {
+	switch {
+	case t.Public:
+	case t.Own:
 		confine(h)
-	} else {
+	default:
 		h.Set("Content-Security-Policy", policy)
 		h.Set("Referrer-Policy", "no-referrer") // the URL may contain a link, which is a secret
 	}

@@ -83,7 +83,7 @@ func Permissions(r *http.Request) []string {
 // navigation to it. Only such requests may use a cookie as permission: browsers also send it
 // with requests of other sandboxes' pages, which are on the same site.
 func OwnPage(r *http.Request) bool {
-	if origin := r.Header.Get("Origin"); origin != "" && origin != "http://"+r.Host && origin != "https://"+r.Host {
+	if origin := r.Header.Get("Origin"); origin != "" && !ofHost(origin, r.Host) {
 		return false
 	}
 	switch r.Header.Get("Sec-Fetch-Site") {

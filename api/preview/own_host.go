@@ -142,7 +142,7 @@ func (d *Door) dropKey(r *http.Request) error {
 }
 
 // secure reports whether the client uses HTTPS, to this server or to a proxy in front of it.
-func secure(r *http.Request) bool { return strings.HasPrefix(origin(r), "https:") }
+func secure(r *http.Request) bool { return strings.HasPrefix(Origin(r), "https:") }
 
 // hostURL returns the URL of a link under the port's own host, or "" without a domain.
 func (d *Door) hostURL(r *http.Request, l Link, word string) string {
@@ -156,6 +156,6 @@ func (d *Door) hostURL(r *http.Request, l Link, word string) string {
 	if _, port, err := net.SplitHostPort(r.Host); err == nil {
 		host = net.JoinHostPort(host, port)
 	}
-	scheme, _, _ := strings.Cut(origin(r), ":")
+	scheme, _, _ := strings.Cut(Origin(r), ":")
 	return scheme + "://" + host + "/?" + TokenParam + "=" + word
 }

@@ -150,11 +150,11 @@ func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		l.Key = hash[:]
 	}
 	word := l.Seal(d.Box)
-	return x.JSON(http.StatusOK, PortLink{"container.port", l.Container, l.Port, origin(r) + LinkPath + word + "/", d.hostURL(r, l, word), l.ExpiresAt})
+	return x.JSON(http.StatusOK, PortLink{"container.port", l.Container, l.Port, Origin(r) + LinkPath + word + "/", d.hostURL(r, l, word), l.ExpiresAt})
 }
 
-// origin returns this server's origin as the request states it, unverified.
-func origin(r *http.Request) string {
+// Origin returns this server's origin as the request states it, unverified.
+func Origin(r *http.Request) string {
 	if r.TLS != nil || strings.EqualFold(r.Header.Get("X-Forwarded-Proto"), "https") {
 		return "https://" + r.Host
 	}

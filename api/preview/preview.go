@@ -8,7 +8,9 @@
 package preview
 
 import (
+	"cmp"
 	"context"
+	"crypto/tls"
 	"errors"
 	"io"
 	"log/slog"
@@ -51,6 +53,22 @@ type Target struct {
 	// Keyed means that the client has sent an API key, or needs none because it is on this
 	// machine. Redirects must then stay on the same port.
 	Keyed bool
+
+	// Public means that anyone may use the port. Its server then decides itself which pages of
+	// other origins may read, embed and frame its answers.
+	Public bool
+
+	// Host is the Host header that the server in the sandbox gets. The default is localhost:PORT.
+	Host string
+
+	// TLS means that the server in the sandbox expects TLS. Its certificate is not verified: it is
+	// as trusted as the server itself.
+	TLS bool
+}
+
+// host returns the Host header that the server in the sandbox gets.
+func (t Target) host() string {
+	return cmp.Or(t.Host, net.JoinHostPort("localhost", strconv.Itoa(t.Port)))
 }
 
 // A Proxy forwards requests to sandboxes. It is safe for concurrent use.
@@ -74,6 +92,7 @@ func New(log *slog.Logger) *Proxy {
 			}
 			return Impatient(conn), nil
 		},
+		TLSClientConfig:        &tls.Config{InsecureSkipVerify: true}, // of Target.TLS only
 		DisableCompression:     true,
 		MaxIdleConnsPerHost:    8,
 		MaxIdleConns:           512,
@@ -143,9 +162,9 @@ func (p *Proxy) leave(id berth.ContainerID) {
 
 // rewrite rewrites a request for the sandbox.
 func rewrite(pr *httputil.ProxyRequest, t Target) {
-	host := net.JoinHostPort("localhost", strconv.Itoa(t.Port))
+	host := t.host()
 	upgrade := pr.Out.Header.Get("Upgrade")
-	pr.Out.Header = requestHeader(pr.In, t, host)
+	pr.Out.Header = requestHeader(pr.In, t)
 	if upgrade != "" {
 		pr.Out.Header.Set("Connection", "Upgrade")
 		pr.Out.Header.Set("Upgrade", upgrade)
@@ -153,6 +172,9 @@ func rewrite(pr *httputil.ProxyRequest, t Target) {
 	pr.Out.Host = host
 	// The transport reuses idle connections by the host of the URL.
 	pr.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(string(t.Container), strconv.Itoa(t.Port)), RawQuery: pr.In.URL.RawQuery}
+	if t.TLS {
+		pr.Out.URL.Scheme = "https"
+	}
 	pr.Out.URL.RawPath = t.Path
 	pr.Out.URL.Path, _ = url.PathUnescape(t.Path) // t.Path is from a parsed URL
 }

@@ -46,7 +46,7 @@ type process struct {
 }
 
 // directoryHeader selects the directory of a process whose request has none: "home" for the user's
-// home, as clients of E2B expect, or by default the working directory.
+// home, as clients of E2B expect, an absolute path, or by default the working directory.
 const directoryHeader = "Berth-Directory"
 
 // Start implements process.Process.
@@ -55,8 +55,11 @@ func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartReq
 	if err != nil {
 		return err
 	}
-	if req.Header().Get(directoryHeader) == "home" && req.Msg.GetProcess().GetCwd() == "" {
-		req.Msg.Process.Cwd = new("~")
+	if dir := req.Header().Get(directoryHeader); dir != "" && req.Msg.GetProcess() != nil && req.Msg.GetProcess().GetCwd() == "" {
+		if dir == "home" {
+			dir = "~"
+		}
+		req.Msg.Process.Cwd = &dir
 	}
 	p, readers, err := ps.begin(req.Msg, id)
 	if err != nil {

@@ -1,0 +1,169 @@
+package e2b
+
+import (
+	"crypto/sha256"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/store"
+)
+
+// ports are the settings of a sandbox for requests to its ports other than envd's.
+type ports struct {
+	Private bool   `json:"private,omitempty"` // requests need the traffic token
+	Host    string `json:"host,omitempty"`    // Host header that servers get; ${PORT} is the port
+	TLS     []int  `json:"tls,omitempty"`     // ports whose servers expect TLS
+}
+
+// defaultDomain is the parent domain of the host names of ports without a configured one.
+const defaultDomain = "localhost"
+
+// label matches the first label of a port's host, PORT-SANDBOX.
+var label = regexp.MustCompile(`^([0-9]+)-([0-9a-f]{48})$`)
+
+// parseHost parses a Host header, which names a port of a sandbox below a domain.
+func parseHost(host, domain string) (address, bool) {
+	if domain == "" {
+		domain = defaultDomain
+	}
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		host = h
+	}
+	name, below := strings.CutSuffix(strings.TrimSuffix(strings.ToLower(host), "."), "."+domain)
+	m := label.FindStringSubmatch(name)
+	if !below || m == nil {
+		return address{}, false
+	}
+	return address{sandbox: m[2], port: parsePort(m[1]), text: m[1]}, true
+}
+
+// parsePort returns the number of a port, or 0 if the text is not one.
+func parsePort(text string) int {
+	n, err := strconv.Atoi(text)
+	if err != nil || n < 1 || n > 65535 || strconv.Itoa(n) != text {
+		return 0
+	}
+	return n
+}
+
+// domain returns the domain that a client is to use for ports of sandboxes, with the port of this
+// server that it uses, or "" if this server has none for it.
+func (d *Door) domain(r *http.Request) string {
+	name := d.Domain
+	if name == "" && exchange.LoopbackHost(r.Host) {
+		name = defaultDomain
+	}
+	if _, port, err := net.SplitHostPort(r.Host); err == nil && name != "" {
+		return net.JoinHostPort(name, port)
+	}
+	return name
+}
+
+// trafficToken returns the token for the ports of a sandbox that are not public.
+func (d *Door) trafficToken(id berth.ContainerID) string {
+	return d.derive("e2b traffic access token", id)
+}
+
+// servePort forwards a request to a port of a sandbox. Ports are public, unless the sandbox was
+// created with allowPublicTraffic false: then a request needs the traffic token.
+func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id berth.ContainerID, s live) error {
+	if s.ports.Private && subtle.ConstantTimeCompare([]byte(r.Header.Get(trafficHeader)), []byte(d.trafficToken(id))) != 1 {
+		return &refusal{http.StatusForbidden, struct {
+			SandboxID string `json:"sandboxId"`
+			Message   string `json:"message"`
+			Code      int    `json:"code"`
+		}{to.sandbox, "The traffic access token is missing or invalid: send it in the header '" + strings.ToLower(trafficHeader) + "'.", http.StatusForbidden}}
+	}
+	conns.Known(r.Context())
+	if err := d.Check(r.Context(), s.project); err != nil {
+		return err
+	}
+	if err := d.awake(r, s.project, id, false); err != nil {
+		return err
+	}
+	x.SetCaller(berth.Caller{Project: s.project})
+	keyed, err := d.dropSecrets(r, id)
+	if err != nil {
+		return err
+	}
+	dial, release, err := d.Containers.Access().Port(r.Context(), s.project, id, to.port)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
+		return gone(nameOf(id))
+	}
+	if err != nil {
+		return err
+	}
+	defer release()
+	r, done, err := x.Duplex(r)
+	if err != nil {
+		return err
+	}
+	defer done()
+	out := x.Patient()
+	defer out.Renew() // the server sends the last bytes after the handler returns
+	err = d.proxy.Serve(out, r, preview.Target{Container: id, Port: to.port, Dial: dial, Path: r.URL.EscapedPath(), Own: true, Public: true, Keyed: keyed,
+		Host: strings.ReplaceAll(s.ports.Host, "${PORT}", strconv.Itoa(to.port)), TLS: slices.Contains(s.ports.TLS, to.port)})
+	if e, ok := errors.AsType[*berth.Error](err); ok && e.Wire == "port_not_open" {
+		return portClosed(to)
+	}
+	if berth.ErrorCode(err) == berth.CodeUpstream { // a fault of the program in the sandbox
+		d.Log.Debug("port of a sandbox did not answer", "container", id, "port", to.port, "err", err)
+		status, body := exchange.Describe(err, "")
+		return &refusal{status, failure{status, body.Message}}
+	}
+	return err
+}
+
+// dropSecrets removes from a request what the server in the sandbox must not get: the tokens of
+// the sandbox and keys of this server. It reports whether the client has sent any, which a redirect
+// to another host would reveal.
+func (d *Door) dropSecrets(r *http.Request, id berth.ContainerID) (keyed bool, err error) {
+	for _, name := range []string{idHeader, portHeader} {
+		r.Header.Del(name)
+	}
+	if r.Header.Get(trafficHeader) != "" {
+		r.Header.Del(trafficHeader)
+		keyed = true
+	}
+	if given := r.Header.Get(tokenHeader); given != "" && subtle.ConstantTimeCompare([]byte(given), []byte(d.token(id))) == 1 {
+		r.Header.Del(tokenHeader)
+		keyed = true
+	}
+	for name, key := range map[string]string{keyHeader: r.Header.Get(keyHeader), "Authorization": exchange.Token(r)} {
+		own, err := d.isKey(r, key)
+		if err != nil {
+			return false, err
+		}
+		if own {
+			r.Header.Del(name)
+			keyed = true
+		}
+	}
+	return keyed, nil
+}
+
+// isKey reports whether a text is a key of this server, or has the form of one.
+func (d *Door) isKey(r *http.Request, text string) (bool, error) {
+	if text == "" || strings.HasPrefix(text, berth.KeyPrefix) {
+		return text != "", nil
+	}
+	_, err := d.Keys.KeyByHash(r.Context(), sha256.Sum256([]byte(text)))
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("look up key: %w", err)
+	}
+	return true, nil
+}

@@ -1,0 +1,182 @@
+package e2b
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/internal/rule"
+)
+
+// maxForks is how many forks one request may create.
+const maxForks = 100
+
+// snapshotBody checks the body of POST /sandboxes/{sandbox}/snapshots.
+var snapshotBody = rule.Object(rule.Fields{"name": rule.Text(1, 128)})
+
+// A snapshotInfo is a snapshot of a sandbox: a template that was not built.
+type snapshotInfo struct {
+	SnapshotID string   `json:"snapshotID"`
+	Names      []string `json:"names"`
+}
+
+// snapshot serves POST /sandboxes/{sandbox}/snapshots. The snapshot has the sandbox's memory, if
+// the server's driver can store it.
+func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Name string `json:"name"`
+	}
+	if err := x.DecodeOptional(r, snapshotBody, &body); err != nil {
+		return err
+	}
+	id := sandboxOf(r)
+	rec, _, err := d.read(r.Context(), c.Project, id)
+	if err != nil {
+		return err
+	}
+	name, tag, err := splitRef("name", body.Name)
+	if err != nil {
+		return err
+	}
+	t, err := d.namedTemplate(r.Context(), c.Project, name)
+	if err != nil {
+		return err
+	}
+	if t != nil && t.Sandbox == "" {
+		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a template that was built.", name)
+	}
+	made, err := d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
+	if err != nil {
+		return err
+	}
+	b := build{ID: newID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(), Snapshot: made.ID, Memory: made.Memory,
+		Env: rec.Env, User: rec.User, Dir: rec.Dir}
+	if t == nil {
+		t = &template{ID: newID(), Sandbox: nameOf(id), CreatedAt: b.CreatedAt}
+		if name != "" {
+			t.Names = []string{name}
+		}
+	}
+	t, err = d.addBuild(r.Context(), c.Project, t, b, []string{tag})
+	if err != nil {
+		d.dropSnapshot(c.Project, made.ID)
+		return err
+	}
+	return x.JSON(http.StatusCreated, snapshotInfo{t.ID + ":" + tag, names(t)})
+}
+
+// listSnapshots serves GET /snapshots.
+func (d *Door) listSnapshots(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	q := r.URL.Query()
+	limit, err := limitOf(q.Get("limit"))
+	if err != nil {
+		return err
+	}
+	all, err := d.templates(r.Context(), c.Project)
+	if err != nil {
+		return err
+	}
+	found := []snapshotInfo{}
+	after := q.Get("nextToken")
+	for _, t := range all {
+		if t.Sandbox == "" || q.Get("sandboxID") != "" && t.Sandbox != q.Get("sandboxID") || q.Get("name") != "" && !t.named(q.Get("name")) {
+			continue
+		}
+		if after != "" {
+			if t.ID == after {
+				after = ""
+			}
+			continue
+		}
+		if len(found) == limit {
+			last, _, _ := strings.Cut(found[limit-1].SnapshotID, ":")
+			x.Header().Set(nextToken, last)
+			break
+		}
+		found = append(found, snapshotInfo{t.ID + ":" + defaultTag, names(t)})
+	}
+	return x.JSON(http.StatusOK, found)
+}
+
+// names returns the names of a template, and never null.
+func names(t *template) []string { return append([]string{}, t.Names...) }
+
+// forkBody checks the body of POST /sandboxes/{sandbox}/fork.
+var forkBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "count": rule.Integer(1, maxForks)})
+
+// A fork is one of the sandboxes that a request asked for, or why it could not be created.
+type fork struct {
+	Sandbox *sandbox `json:"sandbox,omitempty"`
+	Error   *failure `json:"error,omitempty"`
+}
+
+// fork serves POST /sandboxes/{sandbox}/fork: sandboxes with the files, and if the driver can copy
+// them the running processes, of another one.
+func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	body := struct {
+		Timeout int64 `json:"timeout"`
+		Count   int   `json:"count"`
+	}{defaultTimeout, 1}
+	if err := x.DecodeOptional(r, forkBody, &body); err != nil {
+		return err
+	}
+	id := sandboxOf(r)
+	from, _, err := d.read(r.Context(), c.Project, id)
+	if err != nil {
+		return err
+	}
+	forks := []fork{}
+	for range body.Count {
+		made, err := d.forkOne(r.Context(), c, id, from, body.Timeout)
+		if err != nil {
+			status, e := exchange.Describe(err, c.RequestID)
+			forks = append(forks, fork{Error: &failure{status, e.Message}})
+			continue
+		}
+		forks = append(forks, fork{Sandbox: new(d.sandbox(r, made.id, made.rec))})
+	}
+	return x.JSON(http.StatusCreated, forks)
+}
+
+// A saved is a new sandbox.
+type saved struct {
+	id  berth.ContainerID
+	rec *record
+}
+
+// forkOne creates a fork of a sandbox.
+func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *record, timeout int64) (saved, error) {
+	made, err := d.Containers.Fork(ctx, c, id, container.SnapshotRequest{Memory: d.Memory})
+	if err != nil {
+		return saved{}, err
+	}
+	now := d.Now()
+	rec := *from
+	rec.StartedAt, rec.Paused, rec.deadline = now.UnixMilli(), false, now.Unix()+timeout
+	if err := d.save(ctx, c.Project, made.ID, &rec); err != nil {
+		d.discard(c.Project, made.ID)
+		return saved{}, err
+	}
+	return saved{made.ID, &rec}, nil
+}
+
+// dropSnapshot deletes a snapshot that no template needs.
+func (d *Door) dropSnapshot(p berth.ProjectID, id berth.SnapshotID) {
+	if id == "" {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
+	defer cancel()
+	if err := d.Snapshots.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+		d.Log.Error("failed to delete a snapshot that no template needs", "snapshot", id, "project", p, "err", err)
+	}
+}
+
+// rfc3339 formats Unix milliseconds.
+func rfc3339(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
+}

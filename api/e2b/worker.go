@@ -1,0 +1,338 @@
+package e2b
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/guest"
+)
+
+const (
+	cacheAfter      = 2 * time.Second // of work, the result is cached
+	readyTimeout    = 10 * time.Minute
+	readyInterval   = 500 * time.Millisecond
+	startWait       = 20 * time.Second // for a start command without a ready command
+	maxCommandLines = maxLogs
+)
+
+// ownImages are images of E2B that this server's default template replaces.
+var ownImages = []string{"e2bdev/base", "e2bdev/base:latest", "e2bdev/code-interpreter", "e2bdev/code-interpreter:latest"}
+
+// A worker builds a template in a container: its steps are hostile code as any other command is.
+type worker struct {
+	door   *Door
+	caller berth.Caller
+	run    *running
+	req    *buildRequest
+
+	step      string // that runs now: "base", the number of a step, or "finalize"
+	container berth.ContainerID
+	client    *guest.Client
+	release   func()
+	shell     string // bash, or sh if the image has no bash
+	state     stepState
+}
+
+// A stepState is what a step leaves to the next ones, beside files.
+type stepState struct {
+	Env  []string `json:"env,omitempty"` // NAME=value
+	User string   `json:"user"`
+	Dir  string   `json:"dir"`
+}
+
+// log adds to the log of the build.
+func (w *worker) log(level, text string) { w.run.log(w.door.Now(), level, w.step, text) }
+
+// build builds the template. It sets what the build's record has of the result.
+func (w *worker) build(ctx context.Context) error {
+	w.step = "base"
+	select {
+	case w.door.builds.slots <- struct{}{}:
+	default:
+		w.log("info", "Waiting for other builds")
+		select {
+		case w.door.builds.slots <- struct{}{}:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	defer func() { <-w.door.builds.slots }()
+	source, key, err := w.base(ctx)
+	if err != nil {
+		return err
+	}
+	keys := make([]string, len(w.req.Steps))
+	for i, s := range w.req.Steps {
+		key = hash(key, s)
+		keys[i] = key
+	}
+	first, cached, err := w.lastCached(ctx, keys)
+	if err != nil {
+		return err
+	}
+	if cached != nil {
+		source, w.state = berth.ContainerSource{SnapshotID: cached.Snapshot}, *cached.State
+		for i, s := range w.req.Steps[:first] {
+			w.step = strconv.Itoa(i + 1)
+			w.log("info", fmt.Sprintf("CACHED [builder %d/%d] %s", i+1, len(w.req.Steps), s))
+		}
+	}
+	w.step = "base"
+	if err := w.start(ctx, source); err != nil {
+		return err
+	}
+	defer w.discard()
+	if err := w.steps(ctx, first, keys); err != nil {
+		return err
+	}
+	w.step = "finalize"
+	return w.finalize(ctx)
+}
+
+// base returns what the container starts from and a text that identifies it, and sets the state
+// before the first step.
+func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error) {
+	d, p := w.door, w.caller.Project
+	w.state = stepState{User: "user", Dir: "/home/user"}
+	if ref := w.req.FromTemplate; ref != "" {
+		w.log("info", "FROM template "+ref)
+		t, b, err := d.resolve(ctx, p, ref)
+		if err != nil {
+			return berth.ContainerSource{}, "", err
+		}
+		if t != nil {
+			w.state = stepState{Env: b.Env, User: b.User, Dir: b.Dir}
+			if b.Memory {
+				return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid, "Template '%s' runs a start command. Build from a template without one.", ref)
+			}
+			return berth.ContainerSource{SnapshotID: b.Snapshot}, b.ID, nil
+		}
+		source := berth.ContainerSource{Template: serverTemplate(ref)}
+		return source, "template " + source.Template, nil
+	}
+	w.log("info", "FROM "+w.req.FromImage)
+	if slices.Contains(ownImages, w.req.FromImage) {
+		return berth.ContainerSource{}, "template", nil
+	}
+	if d.Images == nil {
+		return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid, "This server does not pull images. Use 'fromTemplate'.")
+	}
+	user, password, err := w.req.credentials()
+	if err != nil {
+		return berth.ContainerSource{}, "", err
+	}
+	digest, err := d.Images.Pull(ctx, p, w.req.FromImage, user, password, func(text string) { w.log("info", text) })
+	return berth.ContainerSource{Template: digest}, digest, err
+}
+
+// lastCached returns the number of steps whose result is cached, and that result.
+func (w *worker) lastCached(ctx context.Context, keys []string) (int, *cached, error) {
+	usable := len(keys)
+	for i, s := range w.req.Steps {
+		if s.Force || w.req.Force {
+			usable = i
+			break
+		}
+	}
+	if w.req.Force {
+		usable = 0
+	}
+	for i := usable; i > 0; i-- {
+		c, err := w.door.cachedResult(ctx, w.caller.Project, cacheKey("layer", keys[i-1]))
+		if err != nil {
+			return 0, nil, err
+		}
+		if c == nil || c.State == nil {
+			continue
+		}
+		if _, err := w.door.Snapshots.Get(ctx, w.caller.Project, c.Snapshot); err == nil {
+			return i, c, nil
+		}
+	}
+	return 0, nil, nil
+}
+
+// start starts the container of the build.
+func (w *worker) start(ctx context.Context, source berth.ContainerSource) error {
+	d := w.door
+	req := container.CreateRequest{Name: "e2b-build", NetworkPolicy: &berth.NetworkPolicy{Type: "open"}, Source: source, MemoryLimit: w.run.build.MemorySize,
+		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 10}}
+	made, err := d.Containers.Create(ctx, w.caller, req)
+	if e, ok := err.(*berth.Error); ok && strings.HasPrefix(e.Param, "network_policy") {
+		w.log("warn", "The build has no network: "+e.Message)
+		req.NetworkPolicy = nil
+		made, err = d.Containers.Create(ctx, w.caller, req)
+	}
+	if err != nil {
+		return err
+	}
+	w.container = made.ID
+	door, release, err := d.Containers.Access().Door(ctx, w.caller, made.ID)
+	if err != nil {
+		w.discard()
+		return err
+	}
+	w.client, w.release = guest.NewHTTPClient("http://guest", &http.Client{Transport: door}), release
+	w.shell = "/bin/sh"
+	if out, err := w.command(ctx, "command -v bash", "root", "/", false); err == nil && out != "" {
+		w.shell = strings.TrimSpace(out)
+	}
+	return nil
+}
+
+// discard deletes the container of the build.
+func (w *worker) discard() {
+	w.letGo()
+	if w.container != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
+		defer cancel()
+		if err := w.door.Containers.Delete(ctx, w.caller.Project, w.container); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+			w.door.Log.Error("failed to delete the container of a template build; it will expire", "container", w.container, "err", err)
+		}
+	}
+}
+
+// letGo ends the use of the container.
+func (w *worker) letGo() {
+	if w.release != nil {
+		w.release()
+		w.release = nil
+	}
+}
+
+// steps runs the steps after the first ones, and caches results of long ones.
+func (w *worker) steps(ctx context.Context, first int, keys []string) error {
+	began := time.Now()
+	for i, s := range w.req.Steps[first:] {
+		at := first + i
+		w.step = strconv.Itoa(at + 1)
+		w.log("info", fmt.Sprintf("[builder %d/%d] %s", at+1, len(keys), s))
+		if err := w.execute(ctx, s); err != nil {
+			return err
+		}
+		if time.Since(began) < cacheAfter && at != len(keys)-1 {
+			continue
+		}
+		if err := w.cacheStep(ctx, keys[at]); err != nil {
+			if ctx.Err() != nil {
+				return err
+			}
+			w.door.Log.Warn("failed to cache a step of a template build", "build", w.run.build.ID, "project", w.caller.Project, "err", err)
+		}
+		began = time.Now()
+	}
+	return nil
+}
+
+// cacheStep caches the state after a step.
+func (w *worker) cacheStep(ctx context.Context, key string) error {
+	d, p := w.door, w.caller.Project
+	made, err := d.Containers.Snapshot(ctx, p, w.container, container.SnapshotRequest{Name: "e2b cache"})
+	if err != nil {
+		return err
+	}
+	state := w.state
+	if err := d.cache(ctx, p, cacheKey("layer", key), cached{Snapshot: made.ID, State: &state}); err != nil {
+		d.dropSnapshot(p, made.ID)
+		return err
+	}
+	return nil
+}
+
+// finalize runs the start command, waits until it is ready, and makes the snapshot.
+func (w *worker) finalize(ctx context.Context) error {
+	d := w.door
+	memory := w.req.StartCmd != "" && d.Memory
+	stop := func() {}
+	if w.req.StartCmd != "" {
+		w.log("info", "Running start command: "+w.req.StartCmd)
+		var err error
+		if stop, err = w.startCommand(ctx); err != nil {
+			return err
+		}
+	}
+	defer func() { stop() }()
+	if err := w.awaitReady(ctx); err != nil {
+		return err
+	}
+	stop() // the command continues without a reader
+	stop = func() {}
+	w.letGo() // memory is only stored of a container that is not in use
+	w.log("info", "Saving the template")
+	made, err := d.Containers.Snapshot(ctx, w.caller.Project, w.container, container.SnapshotRequest{Name: "e2b template", Memory: memory})
+	if err != nil {
+		return err
+	}
+	w.run.change(func(b *build) {
+		b.Snapshot, b.Memory, b.Env, b.User, b.Dir = made.ID, made.Memory, w.state.Env, w.state.User, w.state.Dir
+		if !made.Memory {
+			b.StartCmd = w.req.StartCmd
+		}
+	})
+	return nil
+}
+
+// startCommand starts the start command. stop detaches from it.
+func (w *worker) startCommand(ctx context.Context) (stop func(), err error) {
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // without a deadline, at which the guest would end it
+	p, err := w.client.Start(ctx, w.process(w.req.StartCmd, w.state.User, w.state.Dir))
+	if err != nil {
+		cancel()
+		return nil, &stepError{"start command", err.Error()}
+	}
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for ev, err := range p.Events() {
+			if err != nil {
+				return
+			}
+			w.log("info", string(ev.Stdout)+string(ev.Stderr))
+			if ev.Ended {
+				w.log("info", "The start command ended: "+ev.Status)
+			}
+		}
+	}()
+	return func() { cancel(); <-done }, nil
+}
+
+// awaitReady returns when the ready command succeeds.
+func (w *worker) awaitReady(ctx context.Context) error {
+	if w.req.ReadyCmd == "" {
+		if w.req.StartCmd == "" {
+			return nil
+		}
+		select {
+		case <-time.After(startWait):
+			return nil
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+	w.log("info", "Waiting for template to be ready: "+w.req.ReadyCmd)
+	deadline := time.Now().Add(readyTimeout)
+	for {
+		_, err := w.command(ctx, w.req.ReadyCmd, w.state.User, w.state.Dir, false)
+		switch {
+		case err == nil:
+			w.log("info", "Template is ready")
+			return nil
+		case ctx.Err() != nil:
+			return ctx.Err()
+		case time.Now().After(deadline):
+			return &stepError{"ready command '" + w.req.ReadyCmd + "'", fmt.Sprintf("it did not succeed within %v", readyTimeout)}
+		}
+		select {
+		case <-time.After(readyInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
