@@ -157,13 +157,13 @@ func TestDestroyFails(t *testing.T) {
 		t.Errorf("Delete returned %v although the sandbox exists", err)
 	}
 	h.pass(time.Hour)
+	h.settle() // both removals have failed
 	if got := h.get(other); got.Berth.Reason != "expired" || h.driver.box(string(other)) == nil {
 		t.Errorf("reason %q, sandbox %v", got.Berth.Reason, h.driver.box(string(other)))
 	}
 	mu.Lock()
 	broken = false
 	mu.Unlock()
-	h.settle()
 	h.pass(time.Second)
 	h.driver.until(0)
 	if !strings.Contains(h.log.String(), errHost.Error()) {

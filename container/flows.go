@@ -20,7 +20,7 @@ const (
 func (t *trail) recordFlow(s *instance, f egress.Flow) {
 	traceFlow(s, f)
 	if t.opts.Audit != nil {
-		t.opts.Audit.Record(s.flows.add(s, f)...)
+		t.opts.Audit.Record(s.flows.add(s, f, t.opts.now())...)
 	}
 }
 
@@ -41,8 +41,8 @@ type use struct {
 // maxUses bounds the uses that are counted by host; further uses are counted without a host.
 const maxUses = 256
 
-// add returns the audit entries for a connection.
-func (fs *flows) add(s *instance, f egress.Flow) []audit.Entry {
+// add returns the audit entries for a connection that was made, ended or was refused at the time now.
+func (fs *flows) add(s *instance, f egress.Flow, now time.Time) []audit.Entry {
 	fs.mu.Lock()
 	defer fs.mu.Unlock()
 	var entries []audit.Entry
@@ -52,7 +52,7 @@ func (fs *flows) add(s *instance, f egress.Flow) []audit.Entry {
 	}
 	for _, name := range f.Secrets {
 		u := use{name, f.Target.Host, f.Target.Port}
-		if fs.used.Allow() {
+		if fs.used.AllowN(now, 1) {
 			entries = append(entries, u.entry(s))
 			continue
 		}
@@ -61,7 +61,7 @@ func (fs *flows) add(s *instance, f egress.Flow) []audit.Entry {
 		}
 		fs.uses[u]++
 	}
-	if !fs.often.Allow() {
+	if !fs.often.AllowN(now, 1) {
 		if !f.Opening { // counted when the connection ends
 			fs.more.Count++
 			fs.more.Sent += f.Sent
