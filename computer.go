@@ -1,12 +1,26 @@
 package berth
 
-// A ComputerTool lets the model use a computer that the client controls: a browser or a
-// desktop. Its calls have a list of actions, those of ToolComputerPreview one action.
+import "encoding/json"
+
+// A ComputerTool lets the model use a computer: a browser or a desktop. The client controls it, or
+// it is the desktop of a container. Its calls have a list of actions, those of ToolComputerPreview
+// one action.
 type ComputerTool struct {
-	Type          string `json:"type"`                     // ToolComputer or ToolComputerPreview
-	Environment   string `json:"environment,omitempty"`    // of ToolComputerPreview: windows, mac, linux, ubuntu or browser
-	DisplayWidth  int    `json:"display_width,omitempty"`  // of ToolComputerPreview, in pixels
-	DisplayHeight int    `json:"display_height,omitempty"` // of ToolComputerPreview, in pixels
+	Type string `json:"type"` // ToolComputer or ToolComputerPreview
+
+	// Environment is a string for ToolComputerPreview: windows, mac, linux, ubuntu or browser.
+	// For ToolComputer it is the ShellToolEnvironment of the container with the desktop.
+	Environment   json.RawMessage    `json:"environment,omitempty"`
+	DisplayWidth  int                `json:"display_width,omitempty"`  // of ToolComputerPreview, in pixels
+	DisplayHeight int                `json:"display_height,omitempty"` // of ToolComputerPreview, in pixels
+	Berth         *ComputerToolBerth `json:"berth,omitempty"`
+}
+
+// A ComputerToolBerth extends OpenAI's computer tools.
+type ComputerToolBerth struct {
+	Environment   *ShellToolEnvironment `json:"environment,omitempty"`    // of ToolComputerPreview: the container with the desktop
+	DisplayWidth  int                   `json:"display_width,omitempty"`  // of ToolComputer in a container, in pixels
+	DisplayHeight int                   `json:"display_height,omitempty"` // of ToolComputer in a container, in pixels
 }
 
 // A ComputerCall asks the client to act on its computer and to answer with a screenshot.
@@ -18,6 +32,13 @@ type ComputerCall struct {
 	Action              *ComputerAction  `json:"action,omitempty"`  // of ToolComputerPreview
 	Actions             []ComputerAction `json:"actions,omitempty"` // of ToolComputer, in order
 	PendingSafetyChecks []SafetyCheck    `json:"pending_safety_checks"`
+	Berth               *ComputerBerth   `json:"berth,omitempty"` // of a call that the server carries out
+}
+
+// A ComputerBerth is what Berth adds to a computer call that the server carries out.
+type ComputerBerth struct {
+	CallBerth
+	ContainerID ContainerID `json:"container_id"` // of the desktop
 }
 
 // The types of a ComputerAction.
@@ -69,6 +90,15 @@ type ComputerCallOutput struct {
 	Output                   Screenshot    `json:"output"`
 	AcknowledgedSafetyChecks []SafetyCheck `json:"acknowledged_safety_checks,omitempty"`
 	CurrentURL               string        `json:"current_url,omitempty"` // of a browser
+
+	Berth *ComputerOutputBerth `json:"berth,omitempty"`
+}
+
+// A ComputerOutputBerth says why the server could not carry out all actions of a call.
+type ComputerOutputBerth struct {
+	Outcome string `json:"outcome"` // "failed" or "timeout"
+	Message string `json:"message"`
+	Blank   bool   `json:"blank,omitempty"` // the screenshot is an empty image, for there is none
 }
 
 // A Screenshot is an image of the screen: a URL, which may be a data: URL, or a file.

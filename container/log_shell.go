@@ -85,7 +85,7 @@ func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 			c.out = [2]excerpt{} // the guest sends all output again
 		}
 		logged := loggedEvents(call)
-		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Kernel: call.Kernel, Known: true}) {
+		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Kernel: call.Kernel, Desktop: call.Desktop, Known: true}) {
 			if err == nil {
 				log.record(logged(ev))
 			}
@@ -100,8 +100,16 @@ func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 }
 
 // loggedEvents returns a function that returns the events of a call as its log has them:
-// with the text of a kernel's output.
+// with the text of a kernel's output, and without the screenshots of a desktop.
 func loggedEvents(call guest.ShellCall) func(guest.ShellEvent) guest.ShellEvent {
+	if call.Desktop != nil { // its output is an image
+		return func(ev guest.ShellEvent) guest.ShellEvent {
+			if ev.Kind == guest.ShellStdout {
+				ev.Data = nil
+			}
+			return ev
+		}
+	}
 	if call.Kernel == "" {
 		return func(ev guest.ShellEvent) guest.ShellEvent { return ev }
 	}

@@ -72,7 +72,10 @@ const kernelStart = 2 * time.Minute
 
 // Start starts a Jupyter kernel in the background, unless it runs already. The call that
 // needs the kernel waits for it, and reports a failure.
-func (sh Shell) Start(kernel string) {
+func (sh Shell) Start(kernel string) { sh.startAhead(guest.ShellCall{Kernel: kernel}) }
+
+// startAhead starts what a call needs: an empty command has no other effect.
+func (sh Shell) startAhead(call guest.ShellCall) {
 	if sh.id == "" {
 		return
 	}
@@ -86,12 +89,16 @@ func (sh Shell) Start(kernel string) {
 		defer release()
 		ctx, stop := s.withGuest(ctx)
 		defer stop()
-		call := guest.ShellCall{CallID: berth.NewID("start_"), Commands: []string{""}, Kernel: kernel}
-		for range s.client.Shell(ctx, call) { // an empty command has no effect but the start
+		call.CallID, call.Commands = berth.NewID("start_"), []string{""}
+		for range s.client.Shell(ctx, call) {
 		}
 		_ = s.client.ForgetShell(ctx, call.CallID)
 	})
 }
+
+// StartDesktop starts the desktop in the background, unless it runs already. The call that needs
+// the desktop waits for it, and reports a failure.
+func (sh Shell) StartDesktop(size guest.Desktop) { sh.startAhead(guest.ShellCall{Desktop: &size}) }
 
 // Cancel ends the commands of a call and all processes that they started. It returns nil
 // for an unknown call.

@@ -26,6 +26,7 @@ var nodeClients = []nodeClient{
 		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs", "files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs", "tools.test.mjs", "stores.test.mjs", "skills.test.mjs"}},
 	{name: "@openai/agents", dir: "node", tests: []string{"agents.test.mjs"}, everyday: true},
 	{name: "e2b", dir: "node", tests: []string{"e2b.test.mjs"}, everyday: true},
+	{name: "@e2b/desktop", dir: "desktop", tests: []string{"desktop.test.mjs"}},
 	{name: "openai", alias: "openai-6", dir: "frameworks", tests: []string{"openai6.test.mjs"}},
 	{name: "ai", dir: "frameworks", tests: []string{"ai.test.mjs"}},
 	{name: "@langchain/openai", dir: "frameworks", tests: []string{"langchain.test.mjs"}},

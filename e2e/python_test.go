@@ -26,6 +26,7 @@ var pythonClients = []pythonClient{
 	{name: "openai", env: "openai2", program: "use_openai.py"},
 	{name: "openai-agents", env: "sdk", program: "use_agents.py", everyday: true},
 	{name: "e2b", env: "e2b", program: "use_e2b.py", everyday: true},
+	{name: "e2b-desktop", env: "desktop", program: "use_e2b_desktop.py"},
 	{name: "langchain-openai", env: "frameworks", program: "use_langchain.py"},
 	{name: "langgraph", env: "frameworks", program: "use_langgraph.py"},
 	{name: "crewai", env: "openai2", program: "use_crewai.py"},

@@ -182,13 +182,14 @@ func (a *admission) checkWindow(ctx context.Context) error {
 
 // settle provides the containers that tools need, binds the tools to them and shows
 // their ids in the response's tools. Tools that request containers of the same kind share
-// one. It removes the secrets of tools.
+// one, which has the settings of the first tool with any. It removes the secrets of tools.
 func (a *admission) settle(ctx context.Context) error {
 	e, r, body := a.engine, a.run, a.run.record.Body
 	bound := a.caller
 	bound.Response = body.ID
 	tools := slices.Clone(body.Tools)
-	for i, t := range tools {
+	for _, i := range a.bySettings(tools) {
+		t := tools[i]
 		kind := e.Tools.Kind(t.Type())
 		if kind == nil || kind.Container == nil {
 			continue
@@ -228,6 +229,19 @@ func (a *admission) settle(ctx context.Context) error {
 	}
 	body.Tools = tools
 	return nil
+}
+
+// bySettings returns the places of tools: first of those whose environment has settings.
+func (a *admission) bySettings(tools []berth.Tool) []int {
+	var set, bare []int
+	for i, t := range tools {
+		if environment := a.engine.environmentOf(t); environment == nil || environment.Bare() {
+			bare = append(bare, i)
+		} else {
+			set = append(set, i)
+		}
+	}
+	return append(set, bare...)
 }
 
 // rebind binds a tool again, now in its container.

@@ -28,7 +28,9 @@ func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Ite
 	opened := h.Call.Item()
 	events, item, refusal = h.Call.Close(arguments)
 	if refusal != "" || !h.requires(item) {
-		h.opened = opened
+		if h.opened = opened; opened.IsZero() && refusal == "" {
+			h.opened = h.Call.Item() // it is shown once it is complete
+		}
 		return events, item, refusal
 	}
 	h.waits = true
@@ -47,13 +49,13 @@ func (g *guard) hold(c tool.Call, t *boundTool) tool.Call {
 		}
 		return &heldCall{Call: c, label: label, name: name, requires: func(berth.Item) bool { return true }}
 	}
-	policy, commands := g.rails.RequireApproval, t.kind.Calls.Commands
-	if policy == nil || commands == nil {
+	policy, commands, asks := g.rails.RequireApproval, t.kind.Calls.Commands, t.kind.Calls.Asks
+	if (policy == nil || commands == nil) && asks == nil {
 		return c
 	}
 	return &heldCall{Call: c, label: tool.ApprovalLabel, name: t.Spec().Function.Name, requires: func(closed berth.Item) bool {
 		// An invalid call needs no approval: its output is the error.
-		return closed.Status() == berth.StatusCompleted && slices.ContainsFunc(commands(closed), policy.Requires)
+		return closed.Status() == berth.StatusCompleted && (asks != nil && asks(closed) || commands != nil && slices.ContainsFunc(commands(closed), policy.Requires))
 	}}
 }
 

@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
+	computertool "github.com/berth-run/berth/tool/computer"
 	"github.com/berth-run/berth/tool/imagegeneration"
 	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
@@ -85,7 +86,7 @@ func (h *house) startOn(responses store.Responses) {
 		h.journal.SetPatience(h.follow)
 	}
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Tracer: h.tracer, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers, Desktops: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {
@@ -511,3 +512,9 @@ func (f fakeExecer) Cancel(_ context.Context, id string) error {
 }
 
 func (f fakeExecer) Forget(context.Context, string) {}
+
+func (f *fakeContainers) Desktop(berth.Caller, berth.ContainerID) computertool.Execer {
+	return fakeExecer{f}
+}
+
+func (f fakeExecer) StartDesktop(guest.Desktop) {}

@@ -35,8 +35,15 @@ func (g *guard) openCall(place int, name, arguments string, mark berth.CallBerth
 		m.Mark(mark)
 		opened := call.Item()
 		written := call.Write(arguments)
-		events, _, _ := call.Close(arguments)
-		return slices.Concat([]berth.Event{added(place, opened)}, at(place, written), at(place, events)), call
+		events, item, _ := call.Close(arguments)
+		if opened.IsZero() {
+			opened = call.Item() // it is shown once it is complete
+		}
+		all := slices.Concat([]berth.Event{added(place, opened)}, at(place, written), at(place, events))
+		if !g.kinds.HoldsOutput(item) {
+			all = append(all, done(place, item))
+		}
+		return all, call
 	}
 	opened := with(call.Item(), map[string]any{"berth": mark})
 	events, item, _ := call.Close(arguments)

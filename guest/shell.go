@@ -24,7 +24,20 @@ type ShellCall struct {
 	Timeout  time.Duration // of each command, in whole milliseconds; 0: no limit
 	Known    bool          // the call was started before: a guest that does not know it runs nothing
 	Kernel   string        // the commands are code for this Jupyter kernel, and stdout is jupyter.Events as lines of JSON; empty: shell commands
+	Desktop  *Desktop      // the commands are JSON of lists of desktop.Action, stdout is the screenshot, and stderr the reason of a failure; nil: they are none
 	Keep     int64         // bytes of output above which the guest stores a command's output in files; 0: never
+}
+
+// A Desktop is the size of a sandbox's desktop in pixels. Zero means that of one that runs, or the
+// default.
+type Desktop struct{ Width, Height int }
+
+// message returns the desktop in a request.
+func (d *Desktop) message() *v1.Desktop {
+	if d == nil {
+		return nil
+	}
+	return &v1.Desktop{Width: uint32(d.Width), Height: uint32(d.Height)}
 }
 
 // A ShellEventKind is the kind of a ShellEvent; it selects the fields that are set.
@@ -167,7 +180,7 @@ func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) 
 		commands = nil
 	}
 	stream, err := s.client.shell.Run(ctx, connect.NewRequest(&v1.RunRequest{CallId: s.call.CallID,
-		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen, KeepAbove: s.call.Keep, Kernel: s.call.Kernel}))
+		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen, KeepAbove: s.call.Keep, Kernel: s.call.Kernel, Desktop: s.call.Desktop.message()}))
 	if err != nil {
 		return true, false, err
 	}

@@ -53,7 +53,7 @@ func (l *Store) Build(ctx context.Context, r Recipe, progress func(Progress)) (T
 		return Template{}, err
 	}
 	b.meter.finish("reading the built files")
-	return l.install(ctx, name{name: r.Name, recipe: recipe}, Template{CreatedAt: time.Now().UTC().Truncate(time.Second)}, b.template())
+	return l.install(ctx, name{name: r.Name, recipe: recipe}, Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Config: Config{Env: r.Env}}, b.template())
 }
 
 // install moves a template from dir into the store and names it. It computes the digest,

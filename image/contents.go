@@ -30,7 +30,7 @@ var programs = []struct{ file, name string }{
 	{"bc", "bc"}, {"zip", "zip"}, {"unzip", "unzip"}, {"7z", "7-Zip"}, {"nano", "nano"}, {"vim", "Vim"},
 	{"soffice", "LibreOffice"}, {"pandoc", "pandoc"}, {"pdftotext", "poppler-utils"}, {"qpdf", "qpdf"}, {"gs", "Ghostscript"}, {"tesseract", "Tesseract"},
 	{"dot", "Graphviz"}, {"convert", "ImageMagick"}, {"magick", "ImageMagick"}, {"rsvg-convert", "rsvg-convert"}, {"ffmpeg", "FFmpeg"},
-	{"busybox", "BusyBox"},
+	{"chromium", "Chromium"}, {"xdotool", "xdotool"}, {"busybox", "BusyBox"},
 }
 
 // pythonPackages are the Python packages that are looked for, by their normalized names.

@@ -43,4 +43,6 @@ const javascriptKernel = `{
 `
 
 // Standard returns the recipes that need no file, by name.
-func Standard() map[string]Recipe { return map[string]Recipe{"base": Base(), "full": Full()} }
+func Standard() map[string]Recipe {
+	return map[string]Recipe{"base": Base(), "full": Full(), "desktop": Desktop()}
+}

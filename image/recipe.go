@@ -19,13 +19,14 @@ import (
 // on the building machine, isolated only by chroot. If an ordinary user builds, they run as root
 // of a user namespace.
 type Recipe struct {
-	Name     string   `yaml:"name"`     // of the template: lower case letters, digits, . _ -
-	From     string   `yaml:"from"`     // base to start from: "debian", the default
-	Suite    string   `yaml:"suite"`    // Debian release; default: this machine's, or else bookworm
-	Mirrors  []string `yaml:"mirrors"`  // apt source lines; default: this machine's for Debian, or else deb.debian.org
-	Packages []string `yaml:"packages"` // Debian packages to add to the required ones
-	Files    []File   `yaml:"files"`    // written after the packages are installed
-	Run      []string `yaml:"run"`      // sh commands, run last, as root in the template
+	Name     string   `yaml:"name"`                  // of the template: lower case letters, digits, . _ -
+	From     string   `yaml:"from"`                  // base to start from: "debian", the default
+	Suite    string   `yaml:"suite"`                 // Debian release; default: this machine's, or else bookworm
+	Mirrors  []string `yaml:"mirrors"`               // apt source lines; default: this machine's for Debian, or else deb.debian.org
+	Packages []string `yaml:"packages"`              // Debian packages to add to the required ones
+	Files    []File   `yaml:"files"`                 // written after the packages are installed
+	Run      []string `yaml:"run"`                   // sh commands, run last, as root in the template
+	Env      []string `yaml:"env" json:",omitempty"` // KEY=value, of the commands in containers
 }
 
 // A File is a text file of a template. It belongs to root.
@@ -120,6 +121,9 @@ func (r Recipe) complete() (Recipe, error) {
 		if f.Mode == 0 {
 			r.Files[i].Mode = 0o644
 		}
+	}
+	if i := slices.IndexFunc(r.Env, func(kv string) bool { return strings.Index(kv, "=") < 1 || strings.ContainsRune(kv, 0) }); i >= 0 {
+		return r, fmt.Errorf("%q in \"env\" is not KEY=value", r.Env[i])
 	}
 	if slices.ContainsFunc(r.Run, func(s string) bool { return strings.TrimSpace(s) == "" }) {
 		return r, errors.New("the recipe has an empty command")

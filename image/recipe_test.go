@@ -24,6 +24,7 @@ func TestRecipeRefused(t *testing.T) {
 		{Recipe{Name: "x", Files: []File{{Path: "/"}}}, "absolute"},
 		{Recipe{Name: "x", Files: []File{{Path: "/a", Mode: 0o100644}}}, "mode"},
 		{Recipe{Name: "x", Run: []string{" "}}, "empty"},
+		{Recipe{Name: "x", Env: []string{"=1"}}, "KEY=value"},
 	} {
 		_, err := tc.recipe.complete()
 		if err == nil || !strings.Contains(err.Error(), tc.want) {

@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/codeinterpreter"
+	"github.com/berth-run/berth/tool/computer"
 	"github.com/berth-run/berth/tool/imagegeneration"
 	"github.com/berth-run/berth/tool/mcp"
 	"github.com/berth-run/berth/tool/shell"
@@ -98,7 +99,7 @@ func tools(config *Config, containers engineContainers, vectors *vectorstore.Ser
 	if err != nil {
 		return nil, config.in(err)
 	}
-	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers, Shell: limits,
+	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers, Desktops: containers, Shell: limits, Computer: computer.Limits{Timeout: config.Shell.Timeout},
 		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors, MCP: servers, WebSearch: web,
 		Images: imagegeneration.Options{Model: config.Images.Model, Images: pictures, Log: log}})...), nil
 }
@@ -129,6 +130,10 @@ func (c engineContainers) Process(ctx context.Context, caller berth.Caller, id b
 }
 
 func (c engineContainers) Kernels(caller berth.Caller, id berth.ContainerID) codeinterpreter.Execer {
+	return c.Service.Access().Shell(caller, id)
+}
+
+func (c engineContainers) Desktop(caller berth.Caller, id berth.ContainerID) computer.Execer {
 	return c.Service.Access().Shell(caller, id)
 }
 

@@ -147,6 +147,9 @@ type Calls struct {
 	// Commands returns the commands of a call, which an approval policy matches; nil means
 	// that no call needs approval.
 	Commands func(call berth.Item) []string
+	// Asks reports whether the client must approve a hosted call, whatever the policy; nil means
+	// that no call needs it.
+	Asks func(call berth.Item) bool
 	// Script returns the arguments of a call that runs commands. timeoutMS bounds each
 	// command; nil means the default. Script is nil for a kind that runs no commands.
 	Script func(commands []string, timeoutMS *int) (arguments string)

@@ -37,8 +37,8 @@ type Approver interface {
 	Approval() (serverLabel, name string, needed bool)
 }
 
-// A Markable call holds its own output, and in its item why the engine made it. The items
-// of other calls get the mark as their field "berth".
+// A Markable call holds in its item why the engine made it. The items of other calls get the
+// mark as their field "berth".
 type Markable interface{ Mark(berth.CallBerth) }
 
 // ApprovalLabel is the server_label of a request for approval that is not about the tool of

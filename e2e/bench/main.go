@@ -59,6 +59,7 @@ var subjects = []subject{
 	{name: "ports", what: "what a container serves", measure: measurePorts},
 	{name: "life", what: "pause, resume, snapshot, restore, fork", measure: measureLife},
 	{name: "idle", what: "what idle containers cost", measure: measureIdle},
+	{name: "desktop", what: "the computer tool in a container; needs the template desktop", measure: measureDesktop, named: true},
 	{name: "overhead", what: "what Berth adds to a model that answers at once, beside a reverse proxy", measure: measureOverhead},
 	{name: "chain", what: "turns of a chain of stored responses, beside the model alone", measure: measureChain},
 	{name: "scale", what: "1, 2 and 3 servers on one PostgreSQL, beside one with SQLite", measure: measureScale, named: true},

@@ -56,6 +56,7 @@ type Server struct {
 	shell   *shell
 	procs   *processes
 	kernels *kernels
+	desktop *desktops
 	watches *watchers
 	network *network
 	handler http.Handler
@@ -105,6 +106,7 @@ func New(opts Options) (*Server, error) {
 	}
 	s.procs = &processes{server: s, live: map[int]*process{}}
 	s.kernels = &kernels{server: s, byName: map[string]*kernel{}}
+	s.desktop = newDesktops(s)
 	s.watches = &watchers{server: s, polled: map[string]*watcher{}}
 	s.network = &network{server: s, names: map[string]*outsider{}}
 	s.shell = newShell(s)

@@ -49,8 +49,9 @@ func newShell(s *Server) *shell {
 type call struct {
 	id        string
 	commands  []*command
-	kernel    string // that runs the commands as code; empty: they are shell commands
-	keepAbove int64  // bytes of output above which a command's files stay; 0: never
+	kernel    string      // that runs the commands as code; empty: they are shell commands
+	desktop   *v1.Desktop // that carries out the commands as actions; nil: they are none
+	keepAbove int64       // bytes of output above which a command's files stay; 0: never
 
 	mu      sync.Mutex
 	wake    chan struct{} // closed and replaced when anything changes
@@ -116,7 +117,7 @@ func (s *shell) call(req *v1.RunRequest) (*call, error) {
 	if len(req.Commands) == 0 {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no call %s", req.CallId))
 	}
-	c := &call{id: req.CallId, kernel: req.Kernel, keepAbove: req.KeepAbove, wake: make(chan struct{})}
+	c := &call{id: req.CallId, kernel: req.Kernel, desktop: req.Desktop, keepAbove: req.KeepAbove, wake: make(chan struct{})}
 	for i, script := range req.Commands {
 		c.commands = append(c.commands, &command{
 			call: c, index: i, script: script, timeout: time.Duration(req.TimeoutMs) * time.Millisecond, stopped: make(chan struct{}),
@@ -163,16 +164,19 @@ func (s *shell) start(c *call) {
 	var all sync.WaitGroup
 	for _, cmd := range c.commands {
 		all.Go(func() {
-			if c.kernel != "" {
+			switch {
+			case c.desktop != nil:
+				s.server.desktop.run(cmd)
+			case c.kernel != "":
 				s.server.kernels.run(cmd)
-			} else {
+			default:
 				s.run(cmd, before)
 			}
 		})
 	}
 	go func() {
 		all.Wait()
-		if c.kernel == "" {
+		if c.kernel == "" && c.desktop == nil {
 			s.state.merge(c, before)
 		}
 		for _, cmd := range c.commands {

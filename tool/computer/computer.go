@@ -1,16 +1,20 @@
 // Package computer is the computer tools, with which a model uses a browser or a desktop of
-// the client: computer, and the older computer_use_preview.
+// the client or of a container: computer, and the older computer_use_preview.
 package computer
 
 import (
+	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 	"strings"
 	"text/template"
+	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -22,11 +26,40 @@ var description = template.Must(template.New("computer").Parse(text))
 //go:embed action.json
 var action json.RawMessage
 
-// A Tool acts on the client's computer.
+// Limits are the limits of a call that runs on the server.
+type Limits struct {
+	Timeout time.Duration // of all actions; default 10 minutes
+}
+
+// Containers are the containers with desktops.
+type Containers interface {
+	// Desktop returns an Execer for the calls of the caller's response on the desktop of a
+	// container. It does not block. If the container has ended, the call reports that.
+	Desktop(caller berth.Caller, id berth.ContainerID) Execer
+}
+
+// An Execer carries out calls on the desktop of one container. container.Service provides it.
+type Execer interface {
+	// StartDesktop starts the desktop, so that the first call need not wait for it. It reports
+	// no error: the call that needs the desktop does.
+	StartDesktop(guest.Desktop)
+	// Shell runs the call, whose Desktop is set, or continues the call with its id. It yields the
+	// events until the actions have ended.
+	Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error]
+	// Cancel ends a call.
+	Cancel(ctx context.Context, callID string) error
+	// Forget lets the container drop the screenshot of a call that is stored.
+	Forget(ctx context.Context, callID string)
+}
+
+// A Tool acts on the client's computer, or on the desktop of a container.
 type Tool struct {
 	tool.Client
-	computer berth.ComputerTool
-	native   *berth.Tool // for an upstream that has the tool itself, or nil
+	computer  berth.ComputerTool
+	native    *berth.Tool // for an upstream that has the tool itself, or nil
+	exec      Execer      // nil: the client carries out the calls
+	container berth.ContainerID
+	limits    Limits
 }
 
 var _ tool.Tool = (*Tool)(nil)
@@ -34,12 +67,15 @@ var _ tool.Tool = (*Tool)(nil)
 // Spec implements tool.Tool. The function has the name of the tool's type.
 func (t *Tool) Spec() tool.Spec {
 	var about strings.Builder
-	if err := description.Execute(&about, t.computer); err != nil {
+	var platform string
+	_ = json.Unmarshal(t.computer.Environment, &platform) // an object for a container
+	if err := description.Execute(&about, map[string]any{"Hosted": t.exec != nil, "Platform": platform, "One": t.computer.Type == berth.ToolComputerPreview,
+		"Width": t.computer.DisplayWidth, "Height": t.computer.DisplayHeight}); err != nil {
 		panic(err) // a template of strings and numbers, written to memory
 	}
 	shown := tool.Function(t.computer.Type, strings.TrimSpace(about.String()), parameters(t.computer.Type))
 	shown.Native = t.native
-	return tool.Spec{Function: shown, Call: berth.ItemComputerCall, Client: true}
+	return tool.Spec{Function: shown, Call: berth.ItemComputerCall, Client: t.exec == nil}
 }
 
 // parameters returns the schema of the arguments: one action or a list of them.
@@ -63,8 +99,35 @@ func parameters(toolType string) json.RawMessage {
 
 // NewCall implements tool.Tool.
 func (t *Tool) NewCall(callID string) tool.Call {
-	return &call{tool: t.computer, item: berth.ComputerCall{ID: berth.NewID(berth.PrefixComputerCall), Type: berth.ItemComputerCall,
+	c := &call{tool: t, item: berth.ComputerCall{ID: berth.NewID(berth.PrefixComputerCall), Type: berth.ItemComputerCall,
 		Status: berth.StatusInProgress, CallID: callID, PendingSafetyChecks: []berth.SafetyCheck{}}}
+	if t.exec != nil {
+		c.item.Berth = &berth.ComputerBerth{ContainerID: t.container}
+		t.exec.StartDesktop(t.desktop())
+	}
+	return c
+}
+
+// ResumeCall implements tool.Tool.
+func (t *Tool) ResumeCall(item, output berth.Item, stored []berth.Event) (tool.Call, error) {
+	c := &call{tool: t, valid: true}
+	if err := item.Decode(&c.item); err != nil {
+		return nil, fmt.Errorf("decode computer call: %w", err)
+	}
+	if c.item.Status != berth.StatusCompleted || t.exec == nil {
+		return nil, nil
+	}
+	for _, ev := range stored {
+		if !output.IsZero() && ev.OutputIndex != nil {
+			c.output = &resumed{output.ID(), *ev.OutputIndex}
+		}
+	}
+	return c, nil
+}
+
+// desktop returns the size of the desktop that the tool needs.
+func (t *Tool) desktop() guest.Desktop {
+	return guest.Desktop{Width: t.computer.DisplayWidth, Height: t.computer.DisplayHeight}
 }
 
 // arguments are the arguments of the function.
@@ -76,10 +139,17 @@ type arguments struct {
 
 // A call is one call. The wire shows it when it is complete.
 type call struct {
-	tool.ClientCall
-	tool  berth.ComputerTool
-	item  berth.ComputerCall
-	valid bool
+	tool   *Tool
+	item   berth.ComputerCall
+	valid  bool
+	output *resumed // the output that an earlier process added, or nil
+}
+
+// Mark implements tool.Markable.
+func (c *call) Mark(mark berth.CallBerth) {
+	if c.item.Berth != nil {
+		c.item.Berth.CallBerth = mark
+	}
 }
 
 func (c *call) Item() berth.Item {
@@ -99,7 +169,7 @@ func (c *call) Close(text string) ([]berth.Event, berth.Item, string) {
 	if a.Action != nil {
 		a.Actions = slices.Insert(a.Actions, 0, *a.Action)
 	}
-	preview := c.tool.Type == berth.ToolComputerPreview
+	preview := c.tool.computer.Type == berth.ToolComputerPreview
 	switch {
 	case len(a.Actions) == 0:
 		return nil, berth.Item{}, "This call has no action. Nothing was done."
@@ -108,7 +178,7 @@ func (c *call) Close(text string) ([]berth.Event, berth.Item, string) {
 	}
 	var actions []berth.ComputerAction
 	for i, w := range a.Actions {
-		act, err := w.action(c.tool)
+		act, err := w.action(c.tool.computer)
 		if err != nil {
 			return nil, berth.Item{}, fmt.Sprintf("Action %d of this call is not valid: %v. Nothing was done.", i+1, err)
 		}

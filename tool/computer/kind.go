@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"math"
 	"slices"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
@@ -12,25 +13,41 @@ import (
 )
 
 // Kinds returns the computer tools. Their calls and outputs are the same items.
-func Kinds() []tool.Kind {
+func Kinds(containers Containers, limits Limits) []tool.Kind {
+	if limits.Timeout <= 0 {
+		limits.Timeout = 10 * time.Minute
+	}
 	calls := &tool.Calls{Call: berth.ItemComputerCall, Output: berth.ItemComputerCallOutput,
 		CallPrefix: berth.PrefixComputerCall, OutputPrefix: berth.PrefixComputerOutput,
-		LowerCall: lowerCall, LowerOutput: lowerOutput, CheckOutput: checkOutput, Fill: fill}
-	pixels := rule.Integer(1, math.MaxInt16)
+		LowerCall: lowerCall, LowerOutput: lowerOutput, CheckOutput: checkOutput, Fill: fill,
+		Hosted: inContainer, Outcome: outcome, Commands: commandsOf, Asks: asks}
+	pixels, side := rule.Integer(1, math.MaxInt16), rule.Integer(minSide, maxSide)
+	platform := rule.OneOf("windows", "mac", "linux", "ubuntu", "browser")
 	return []tool.Kind{
-		kind(berth.ToolComputer, calls, rule.Object(rule.Fields{"type": rule.AnyText})),
-		kind(berth.ToolComputerPreview, calls, rule.Object(rule.Fields{"type": rule.AnyText, "display_width": pixels, "display_height": pixels,
-			"environment": rule.OneOf("windows", "mac", "linux", "ubuntu", "browser")}, "display_width", "display_height", "environment")),
+		kind(berth.ToolComputer, calls, containers, limits,
+			rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(environments),
+				"berth": rule.Object(rule.Fields{"display_width": side, "display_height": side}, "display_width", "display_height")}),
+			rule.Object(rule.Fields{"type": rule.AnyText})),
+		kind(berth.ToolComputerPreview, calls, containers, limits,
+			rule.Object(rule.Fields{"type": rule.AnyText, "display_width": pixels, "display_height": pixels, "environment": platform,
+				"berth": rule.Object(rule.Fields{"environment": rule.ByType(environments)})}, "display_width", "display_height", "environment"),
+			rule.Object(rule.Fields{"type": rule.AnyText, "display_width": pixels, "display_height": pixels, "environment": platform},
+				"display_width", "display_height", "environment")),
 	}
 }
 
 // kind returns a computer tool. Only the first one has the rules of the items.
-func kind(toolType string, calls *tool.Calls, offered rule.Rule) tool.Kind {
+func kind(toolType string, calls *tool.Calls, containers Containers, limits Limits, offered, found rule.Rule) tool.Kind {
+	param := "environment"
+	if toolType == berth.ToolComputerPreview {
+		param = "berth.environment"
+	}
 	return tool.Kind{
 		Type: toolType, Name: toolType, Calls: calls,
 		Rules: func(*tool.Registry) tool.Rules {
 			chosen := rule.Object(rule.Fields{"type": rule.AnyText})
-			rules := tool.Rules{Tool: offered, Found: offered, Choice: chosen, Subset: chosen}
+			rules := tool.Rules{Tool: offered, Found: found, // only the tools of a request get a container
+				Choice: chosen, Subset: chosen}
 			if toolType == berth.ToolComputer {
 				rules.Call, rules.Output = callRule, outputRule
 			}
@@ -41,12 +58,23 @@ func kind(toolType string, calls *tool.Calls, offered rule.Rule) tool.Kind {
 			if err != nil {
 				return nil, err
 			}
-			bound := &Tool{computer: computer}
-			if c.IsNative(toolType) {
+			bound := &Tool{computer: computer, limits: limits}
+			environment, err := environmentOf(t)
+			switch {
+			case err != nil:
+				return nil, err
+			case environment != nil:
+				if b := computer.Berth; b != nil && toolType == berth.ToolComputer {
+					bound.computer.DisplayWidth, bound.computer.DisplayHeight = b.DisplayWidth, b.DisplayHeight
+				}
+				bound.container = environment.ContainerID
+				bound.exec = containers.Desktop(c.Caller, environment.ContainerID)
+			case c.IsNative(toolType):
 				bound.native = &t
 			}
 			return bound, nil
 		},
+		Container: &tool.Container{Environment: environmentOf, Settle: settle, Param: param},
 	}
 }
 
@@ -149,7 +177,13 @@ func lowerOutput(it berth.Item) (json.RawMessage, error) {
 		FileID   berth.FileID `json:"file_id,omitempty"`
 		Detail   string       `json:"detail,omitempty"`
 	}
-	parts := []part{{Type: "input_image", ImageURL: out.Output.ImageURL, FileID: out.Output.FileID, Detail: "auto"}}
+	var parts []part
+	if out.Berth == nil || !out.Berth.Blank {
+		parts = append(parts, part{Type: "input_image", ImageURL: out.Output.ImageURL, FileID: out.Output.FileID, Detail: "auto"})
+	}
+	if out.Berth != nil {
+		parts = append(parts, part{Type: "input_text", Text: tool.FenceAs("why the call failed", out.Berth.Message)})
+	}
 	if out.CurrentURL != "" {
 		parts = append(parts, part{Type: "input_text", Text: tool.Fence("the browser's address", out.CurrentURL)})
 	}

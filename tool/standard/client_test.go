@@ -66,7 +66,7 @@ func write(t *testing.T, c tool.Call, arguments string, n int) closed {
 var kinds = tool.NewRegistry(standard.Kinds(standard.Options{})...)
 
 func screen(toolType string) tool.Tool {
-	bound, err := kinds.Kind(toolType).Bind(tool.Context{}, berth.NewTool(berth.ComputerTool{Type: toolType, Environment: "browser", DisplayWidth: 800, DisplayHeight: 600}))
+	bound, err := kinds.Kind(toolType).Bind(tool.Context{}, berth.NewTool(berth.ComputerTool{Type: toolType, Environment: json.RawMessage(`"browser"`), DisplayWidth: 800, DisplayHeight: 600}))
 	if err != nil {
 		panic(err)
 	}

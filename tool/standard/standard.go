@@ -24,8 +24,10 @@ import (
 type Options struct {
 	Containers   shell.Containers
 	Kernels      codeinterpreter.Containers
+	Desktops     computer.Containers
 	Shell        shell.Limits
 	Code         codeinterpreter.Limits
+	Computer     computer.Limits
 	VectorStores filesearch.Searcher
 	MCP          mcp.Options
 	WebSearch    websearch.Options
@@ -47,5 +49,5 @@ func Kinds(opts Options) []tool.Kind {
 		patch.Kind(),
 		program.Kind(),
 		imagegeneration.Kind(opts.Images),
-	}, slices.Concat(computer.Kinds(), websearch.Kinds(opts.WebSearch))...)
+	}, slices.Concat(computer.Kinds(opts.Desktops, opts.Computer), websearch.Kinds(opts.WebSearch))...)
 }

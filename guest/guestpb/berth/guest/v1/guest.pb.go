@@ -73,7 +73,7 @@ func (x Change_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Change_Kind.Descriptor instead.
 func (Change_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8, 0}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{9, 0}
 }
 
 type RunRequest struct {
@@ -85,7 +85,11 @@ type RunRequest struct {
 	KeepAbove int64                  `protobuf:"varint,5,opt,name=keep_above,json=keepAbove,proto3" json:"keep_above,omitempty"` // bytes of a command's output above which files of it stay; 0 is never
 	// The commands are code for this Jupyter kernel, and stdout has one JSON object a line; see
 	// jupyter.Event. An empty command only starts the kernel.
-	Kernel        string `protobuf:"bytes,6,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	Kernel string `protobuf:"bytes,6,opt,name=kernel,proto3" json:"kernel,omitempty"`
+	// The commands are lists of actions in JSON for the sandbox's desktop, which starts if none runs;
+	// see desktop.Action. stdout has the screenshot after them, stderr the reason of a failure. An
+	// empty command only starts the desktop.
+	Desktop       *Desktop `protobuf:"bytes,7,opt,name=desktop,proto3" json:"desktop,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -162,6 +166,66 @@ func (x *RunRequest) GetKernel() string {
 	return ""
 }
 
+func (x *RunRequest) GetDesktop() *Desktop {
+	if x != nil {
+		return x.Desktop
+	}
+	return nil
+}
+
+// The size of a desktop, in pixels. 0 is the size of one that runs, or the default.
+type Desktop struct {
+	state         protoimpl.MessageState `protogen:"open.v1"`
+	Width         uint32                 `protobuf:"varint,1,opt,name=width,proto3" json:"width,omitempty"`
+	Height        uint32                 `protobuf:"varint,2,opt,name=height,proto3" json:"height,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *Desktop) Reset() {
+	*x = Desktop{}
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[1]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *Desktop) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*Desktop) ProtoMessage() {}
+
+func (x *Desktop) ProtoReflect() protoreflect.Message {
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[1]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use Desktop.ProtoReflect.Descriptor instead.
+func (*Desktop) Descriptor() ([]byte, []int) {
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{1}
+}
+
+func (x *Desktop) GetWidth() uint32 {
+	if x != nil {
+		return x.Width
+	}
+	return 0
+}
+
+func (x *Desktop) GetHeight() uint32 {
+	if x != nil {
+		return x.Height
+	}
+	return 0
+}
+
 // What the caller has of a command already, in bytes.
 type Seen struct {
 	state         protoimpl.MessageState `protogen:"open.v1"`
@@ -174,7 +238,7 @@ type Seen struct {
 
 func (x *Seen) Reset() {
 	*x = Seen{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[1]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[2]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -186,7 +250,7 @@ func (x *Seen) String() string {
 func (*Seen) ProtoMessage() {}
 
 func (x *Seen) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[1]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[2]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -199,7 +263,7 @@ func (x *Seen) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Seen.ProtoReflect.Descriptor instead.
 func (*Seen) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{1}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{2}
 }
 
 func (x *Seen) GetStdout() uint64 {
@@ -240,7 +304,7 @@ type RunResponse struct {
 
 func (x *RunResponse) Reset() {
 	*x = RunResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[2]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[3]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -252,7 +316,7 @@ func (x *RunResponse) String() string {
 func (*RunResponse) ProtoMessage() {}
 
 func (x *RunResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[2]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[3]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -265,7 +329,7 @@ func (x *RunResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RunResponse.ProtoReflect.Descriptor instead.
 func (*RunResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{2}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{3}
 }
 
 func (x *RunResponse) GetCommandIndex() uint32 {
@@ -373,7 +437,7 @@ type Output struct {
 
 func (x *Output) Reset() {
 	*x = Output{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[3]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -385,7 +449,7 @@ func (x *Output) String() string {
 func (*Output) ProtoMessage() {}
 
 func (x *Output) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[3]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -398,7 +462,7 @@ func (x *Output) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Output.ProtoReflect.Descriptor instead.
 func (*Output) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{3}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Output) GetOffset() uint64 {
@@ -427,7 +491,7 @@ type End struct {
 
 func (x *End) Reset() {
 	*x = End{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -439,7 +503,7 @@ func (x *End) String() string {
 func (*End) ProtoMessage() {}
 
 func (x *End) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[4]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -452,7 +516,7 @@ func (x *End) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use End.ProtoReflect.Descriptor instead.
 func (*End) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{4}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *End) GetExitCode() int32 {
@@ -494,7 +558,7 @@ type Kept struct {
 
 func (x *Kept) Reset() {
 	*x = Kept{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -506,7 +570,7 @@ func (x *Kept) String() string {
 func (*Kept) ProtoMessage() {}
 
 func (x *Kept) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[5]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -519,7 +583,7 @@ func (x *Kept) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Kept.ProtoReflect.Descriptor instead.
 func (*Kept) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{5}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Kept) GetPath() string {
@@ -544,7 +608,7 @@ type KeepAlive struct {
 
 func (x *KeepAlive) Reset() {
 	*x = KeepAlive{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -556,7 +620,7 @@ func (x *KeepAlive) String() string {
 func (*KeepAlive) ProtoMessage() {}
 
 func (x *KeepAlive) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[6]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -569,7 +633,7 @@ func (x *KeepAlive) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use KeepAlive.ProtoReflect.Descriptor instead.
 func (*KeepAlive) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{6}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{7}
 }
 
 // What became of the regular files in the working directory during a call. It is
@@ -584,7 +648,7 @@ type Changes struct {
 
 func (x *Changes) Reset() {
 	*x = Changes{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -596,7 +660,7 @@ func (x *Changes) String() string {
 func (*Changes) ProtoMessage() {}
 
 func (x *Changes) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[7]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -609,7 +673,7 @@ func (x *Changes) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Changes.ProtoReflect.Descriptor instead.
 func (*Changes) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{7}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *Changes) GetFiles() []*Change {
@@ -638,7 +702,7 @@ type Change struct {
 
 func (x *Change) Reset() {
 	*x = Change{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -650,7 +714,7 @@ func (x *Change) String() string {
 func (*Change) ProtoMessage() {}
 
 func (x *Change) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[8]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -663,7 +727,7 @@ func (x *Change) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Change.ProtoReflect.Descriptor instead.
 func (*Change) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{8}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *Change) GetPath() string {
@@ -703,7 +767,7 @@ type CancelRequest struct {
 
 func (x *CancelRequest) Reset() {
 	*x = CancelRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -715,7 +779,7 @@ func (x *CancelRequest) String() string {
 func (*CancelRequest) ProtoMessage() {}
 
 func (x *CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[9]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -728,7 +792,7 @@ func (x *CancelRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelRequest.ProtoReflect.Descriptor instead.
 func (*CancelRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{9}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *CancelRequest) GetCallId() string {
@@ -746,7 +810,7 @@ type CancelResponse struct {
 
 func (x *CancelResponse) Reset() {
 	*x = CancelResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -758,7 +822,7 @@ func (x *CancelResponse) String() string {
 func (*CancelResponse) ProtoMessage() {}
 
 func (x *CancelResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[10]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -771,7 +835,7 @@ func (x *CancelResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelResponse.ProtoReflect.Descriptor instead.
 func (*CancelResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{10}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{11}
 }
 
 type ForgetRequest struct {
@@ -783,7 +847,7 @@ type ForgetRequest struct {
 
 func (x *ForgetRequest) Reset() {
 	*x = ForgetRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -795,7 +859,7 @@ func (x *ForgetRequest) String() string {
 func (*ForgetRequest) ProtoMessage() {}
 
 func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[11]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -808,7 +872,7 @@ func (x *ForgetRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetRequest.ProtoReflect.Descriptor instead.
 func (*ForgetRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{11}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *ForgetRequest) GetCallId() string {
@@ -826,7 +890,7 @@ type ForgetResponse struct {
 
 func (x *ForgetResponse) Reset() {
 	*x = ForgetResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -838,7 +902,7 @@ func (x *ForgetResponse) String() string {
 func (*ForgetResponse) ProtoMessage() {}
 
 func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[12]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -851,7 +915,7 @@ func (x *ForgetResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForgetResponse.ProtoReflect.Descriptor instead.
 func (*ForgetResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{12}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
 }
 
 type InfoRequest struct {
@@ -862,7 +926,7 @@ type InfoRequest struct {
 
 func (x *InfoRequest) Reset() {
 	*x = InfoRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -874,7 +938,7 @@ func (x *InfoRequest) String() string {
 func (*InfoRequest) ProtoMessage() {}
 
 func (x *InfoRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[13]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -887,7 +951,7 @@ func (x *InfoRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoRequest.ProtoReflect.Descriptor instead.
 func (*InfoRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{13}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{14}
 }
 
 type InfoResponse struct {
@@ -902,7 +966,7 @@ type InfoResponse struct {
 
 func (x *InfoResponse) Reset() {
 	*x = InfoResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -914,7 +978,7 @@ func (x *InfoResponse) String() string {
 func (*InfoResponse) ProtoMessage() {}
 
 func (x *InfoResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[14]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -927,7 +991,7 @@ func (x *InfoResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InfoResponse.ProtoReflect.Descriptor instead.
 func (*InfoResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{14}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *InfoResponse) GetVersion() string {
@@ -967,7 +1031,7 @@ type SetEnvironmentRequest struct {
 
 func (x *SetEnvironmentRequest) Reset() {
 	*x = SetEnvironmentRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -979,7 +1043,7 @@ func (x *SetEnvironmentRequest) String() string {
 func (*SetEnvironmentRequest) ProtoMessage() {}
 
 func (x *SetEnvironmentRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[15]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -992,7 +1056,7 @@ func (x *SetEnvironmentRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEnvironmentRequest.ProtoReflect.Descriptor instead.
 func (*SetEnvironmentRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{15}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *SetEnvironmentRequest) GetEnvironment() []string {
@@ -1010,7 +1074,7 @@ type SetEnvironmentResponse struct {
 
 func (x *SetEnvironmentResponse) Reset() {
 	*x = SetEnvironmentResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1022,7 +1086,7 @@ func (x *SetEnvironmentResponse) String() string {
 func (*SetEnvironmentResponse) ProtoMessage() {}
 
 func (x *SetEnvironmentResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[16]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1035,7 +1099,7 @@ func (x *SetEnvironmentResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetEnvironmentResponse.ProtoReflect.Descriptor instead.
 func (*SetEnvironmentResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{16}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{17}
 }
 
 type SetNetworkRequest struct {
@@ -1049,7 +1113,7 @@ type SetNetworkRequest struct {
 
 func (x *SetNetworkRequest) Reset() {
 	*x = SetNetworkRequest{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1061,7 +1125,7 @@ func (x *SetNetworkRequest) String() string {
 func (*SetNetworkRequest) ProtoMessage() {}
 
 func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[17]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1074,7 +1138,7 @@ func (x *SetNetworkRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkRequest.ProtoReflect.Descriptor instead.
 func (*SetNetworkRequest) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{17}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SetNetworkRequest) GetAuthorities() []byte {
@@ -1107,7 +1171,7 @@ type SetNetworkResponse struct {
 
 func (x *SetNetworkResponse) Reset() {
 	*x = SetNetworkResponse{}
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1119,7 +1183,7 @@ func (x *SetNetworkResponse) String() string {
 func (*SetNetworkResponse) ProtoMessage() {}
 
 func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_berth_guest_v1_guest_proto_msgTypes[18]
+	mi := &file_berth_guest_v1_guest_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1132,7 +1196,7 @@ func (x *SetNetworkResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetNetworkResponse.ProtoReflect.Descriptor instead.
 func (*SetNetworkResponse) Descriptor() ([]byte, []int) {
-	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{18}
+	return file_berth_guest_v1_guest_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *SetNetworkResponse) GetUnroutable() string {
@@ -1146,7 +1210,7 @@ var File_berth_guest_v1_guest_proto protoreflect.FileDescriptor
 
 const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\n" +
-	"\x1aberth/guest/v1/guest.proto\x12\x0eberth.guest.v1\"\xc1\x01\n" +
+	"\x1aberth/guest/v1/guest.proto\x12\x0eberth.guest.v1\"\xf4\x01\n" +
 	"\n" +
 	"RunRequest\x12\x17\n" +
 	"\acall_id\x18\x01 \x01(\tR\x06callId\x12\x1a\n" +
@@ -1156,7 +1220,11 @@ const file_berth_guest_v1_guest_proto_rawDesc = "" +
 	"\x04seen\x18\x04 \x03(\v2\x14.berth.guest.v1.SeenR\x04seen\x12\x1d\n" +
 	"\n" +
 	"keep_above\x18\x05 \x01(\x03R\tkeepAbove\x12\x16\n" +
-	"\x06kernel\x18\x06 \x01(\tR\x06kernel\"L\n" +
+	"\x06kernel\x18\x06 \x01(\tR\x06kernel\x121\n" +
+	"\adesktop\x18\a \x01(\v2\x17.berth.guest.v1.DesktopR\adesktop\"7\n" +
+	"\aDesktop\x12\x14\n" +
+	"\x05width\x18\x01 \x01(\rR\x05width\x12\x16\n" +
+	"\x06height\x18\x02 \x01(\rR\x06height\"L\n" +
 	"\x04Seen\x12\x16\n" +
 	"\x06stdout\x18\x01 \x01(\x04R\x06stdout\x12\x16\n" +
 	"\x06stderr\x18\x02 \x01(\x04R\x06stderr\x12\x14\n" +
@@ -1245,59 +1313,61 @@ func file_berth_guest_v1_guest_proto_rawDescGZIP() []byte {
 }
 
 var file_berth_guest_v1_guest_proto_enumTypes = make([]protoimpl.EnumInfo, 1)
-var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 20)
+var file_berth_guest_v1_guest_proto_msgTypes = make([]protoimpl.MessageInfo, 21)
 var file_berth_guest_v1_guest_proto_goTypes = []any{
 	(Change_Kind)(0),               // 0: berth.guest.v1.Change.Kind
 	(*RunRequest)(nil),             // 1: berth.guest.v1.RunRequest
-	(*Seen)(nil),                   // 2: berth.guest.v1.Seen
-	(*RunResponse)(nil),            // 3: berth.guest.v1.RunResponse
-	(*Output)(nil),                 // 4: berth.guest.v1.Output
-	(*End)(nil),                    // 5: berth.guest.v1.End
-	(*Kept)(nil),                   // 6: berth.guest.v1.Kept
-	(*KeepAlive)(nil),              // 7: berth.guest.v1.KeepAlive
-	(*Changes)(nil),                // 8: berth.guest.v1.Changes
-	(*Change)(nil),                 // 9: berth.guest.v1.Change
-	(*CancelRequest)(nil),          // 10: berth.guest.v1.CancelRequest
-	(*CancelResponse)(nil),         // 11: berth.guest.v1.CancelResponse
-	(*ForgetRequest)(nil),          // 12: berth.guest.v1.ForgetRequest
-	(*ForgetResponse)(nil),         // 13: berth.guest.v1.ForgetResponse
-	(*InfoRequest)(nil),            // 14: berth.guest.v1.InfoRequest
-	(*InfoResponse)(nil),           // 15: berth.guest.v1.InfoResponse
-	(*SetEnvironmentRequest)(nil),  // 16: berth.guest.v1.SetEnvironmentRequest
-	(*SetEnvironmentResponse)(nil), // 17: berth.guest.v1.SetEnvironmentResponse
-	(*SetNetworkRequest)(nil),      // 18: berth.guest.v1.SetNetworkRequest
-	(*SetNetworkResponse)(nil),     // 19: berth.guest.v1.SetNetworkResponse
-	nil,                            // 20: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	(*Desktop)(nil),                // 2: berth.guest.v1.Desktop
+	(*Seen)(nil),                   // 3: berth.guest.v1.Seen
+	(*RunResponse)(nil),            // 4: berth.guest.v1.RunResponse
+	(*Output)(nil),                 // 5: berth.guest.v1.Output
+	(*End)(nil),                    // 6: berth.guest.v1.End
+	(*Kept)(nil),                   // 7: berth.guest.v1.Kept
+	(*KeepAlive)(nil),              // 8: berth.guest.v1.KeepAlive
+	(*Changes)(nil),                // 9: berth.guest.v1.Changes
+	(*Change)(nil),                 // 10: berth.guest.v1.Change
+	(*CancelRequest)(nil),          // 11: berth.guest.v1.CancelRequest
+	(*CancelResponse)(nil),         // 12: berth.guest.v1.CancelResponse
+	(*ForgetRequest)(nil),          // 13: berth.guest.v1.ForgetRequest
+	(*ForgetResponse)(nil),         // 14: berth.guest.v1.ForgetResponse
+	(*InfoRequest)(nil),            // 15: berth.guest.v1.InfoRequest
+	(*InfoResponse)(nil),           // 16: berth.guest.v1.InfoResponse
+	(*SetEnvironmentRequest)(nil),  // 17: berth.guest.v1.SetEnvironmentRequest
+	(*SetEnvironmentResponse)(nil), // 18: berth.guest.v1.SetEnvironmentResponse
+	(*SetNetworkRequest)(nil),      // 19: berth.guest.v1.SetNetworkRequest
+	(*SetNetworkResponse)(nil),     // 20: berth.guest.v1.SetNetworkResponse
+	nil,                            // 21: berth.guest.v1.SetNetworkRequest.EnvironmentEntry
 }
 var file_berth_guest_v1_guest_proto_depIdxs = []int32{
-	2,  // 0: berth.guest.v1.RunRequest.seen:type_name -> berth.guest.v1.Seen
-	4,  // 1: berth.guest.v1.RunResponse.stdout:type_name -> berth.guest.v1.Output
-	4,  // 2: berth.guest.v1.RunResponse.stderr:type_name -> berth.guest.v1.Output
-	5,  // 3: berth.guest.v1.RunResponse.end:type_name -> berth.guest.v1.End
-	7,  // 4: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
-	8,  // 5: berth.guest.v1.RunResponse.changes:type_name -> berth.guest.v1.Changes
-	6,  // 6: berth.guest.v1.End.stdout:type_name -> berth.guest.v1.Kept
-	6,  // 7: berth.guest.v1.End.stderr:type_name -> berth.guest.v1.Kept
-	9,  // 8: berth.guest.v1.Changes.files:type_name -> berth.guest.v1.Change
-	0,  // 9: berth.guest.v1.Change.kind:type_name -> berth.guest.v1.Change.Kind
-	20, // 10: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
-	1,  // 11: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
-	10, // 12: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
-	12, // 13: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
-	14, // 14: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
-	16, // 15: berth.guest.v1.Guest.SetEnvironment:input_type -> berth.guest.v1.SetEnvironmentRequest
-	18, // 16: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
-	3,  // 17: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
-	11, // 18: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
-	13, // 19: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
-	15, // 20: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
-	17, // 21: berth.guest.v1.Guest.SetEnvironment:output_type -> berth.guest.v1.SetEnvironmentResponse
-	19, // 22: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
-	17, // [17:23] is the sub-list for method output_type
-	11, // [11:17] is the sub-list for method input_type
-	11, // [11:11] is the sub-list for extension type_name
-	11, // [11:11] is the sub-list for extension extendee
-	0,  // [0:11] is the sub-list for field type_name
+	3,  // 0: berth.guest.v1.RunRequest.seen:type_name -> berth.guest.v1.Seen
+	2,  // 1: berth.guest.v1.RunRequest.desktop:type_name -> berth.guest.v1.Desktop
+	5,  // 2: berth.guest.v1.RunResponse.stdout:type_name -> berth.guest.v1.Output
+	5,  // 3: berth.guest.v1.RunResponse.stderr:type_name -> berth.guest.v1.Output
+	6,  // 4: berth.guest.v1.RunResponse.end:type_name -> berth.guest.v1.End
+	8,  // 5: berth.guest.v1.RunResponse.keepalive:type_name -> berth.guest.v1.KeepAlive
+	9,  // 6: berth.guest.v1.RunResponse.changes:type_name -> berth.guest.v1.Changes
+	7,  // 7: berth.guest.v1.End.stdout:type_name -> berth.guest.v1.Kept
+	7,  // 8: berth.guest.v1.End.stderr:type_name -> berth.guest.v1.Kept
+	10, // 9: berth.guest.v1.Changes.files:type_name -> berth.guest.v1.Change
+	0,  // 10: berth.guest.v1.Change.kind:type_name -> berth.guest.v1.Change.Kind
+	21, // 11: berth.guest.v1.SetNetworkRequest.environment:type_name -> berth.guest.v1.SetNetworkRequest.EnvironmentEntry
+	1,  // 12: berth.guest.v1.Shell.Run:input_type -> berth.guest.v1.RunRequest
+	11, // 13: berth.guest.v1.Shell.Cancel:input_type -> berth.guest.v1.CancelRequest
+	13, // 14: berth.guest.v1.Shell.Forget:input_type -> berth.guest.v1.ForgetRequest
+	15, // 15: berth.guest.v1.Guest.Info:input_type -> berth.guest.v1.InfoRequest
+	17, // 16: berth.guest.v1.Guest.SetEnvironment:input_type -> berth.guest.v1.SetEnvironmentRequest
+	19, // 17: berth.guest.v1.Guest.SetNetwork:input_type -> berth.guest.v1.SetNetworkRequest
+	4,  // 18: berth.guest.v1.Shell.Run:output_type -> berth.guest.v1.RunResponse
+	12, // 19: berth.guest.v1.Shell.Cancel:output_type -> berth.guest.v1.CancelResponse
+	14, // 20: berth.guest.v1.Shell.Forget:output_type -> berth.guest.v1.ForgetResponse
+	16, // 21: berth.guest.v1.Guest.Info:output_type -> berth.guest.v1.InfoResponse
+	18, // 22: berth.guest.v1.Guest.SetEnvironment:output_type -> berth.guest.v1.SetEnvironmentResponse
+	20, // 23: berth.guest.v1.Guest.SetNetwork:output_type -> berth.guest.v1.SetNetworkResponse
+	18, // [18:24] is the sub-list for method output_type
+	12, // [12:18] is the sub-list for method input_type
+	12, // [12:12] is the sub-list for extension type_name
+	12, // [12:12] is the sub-list for extension extendee
+	0,  // [0:12] is the sub-list for field type_name
 }
 
 func init() { file_berth_guest_v1_guest_proto_init() }
@@ -1305,7 +1375,7 @@ func file_berth_guest_v1_guest_proto_init() {
 	if File_berth_guest_v1_guest_proto != nil {
 		return
 	}
-	file_berth_guest_v1_guest_proto_msgTypes[2].OneofWrappers = []any{
+	file_berth_guest_v1_guest_proto_msgTypes[3].OneofWrappers = []any{
 		(*RunResponse_Stdout)(nil),
 		(*RunResponse_Stderr)(nil),
 		(*RunResponse_End)(nil),
@@ -1318,7 +1388,7 @@ func file_berth_guest_v1_guest_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_berth_guest_v1_guest_proto_rawDesc), len(file_berth_guest_v1_guest_proto_rawDesc)),
 			NumEnums:      1,
-			NumMessages:   20,
+			NumMessages:   21,
 			NumExtensions: 0,
 			NumServices:   2,
 		},
