@@ -95,6 +95,20 @@ type FunctionTool struct {
 	// Native is the hosted tool for which the function stands, if the upstream has that tool
 	// itself, or nil. The upstream gets it in place of the function.
 	Native *Tool `json:"-"`
+
+	// Hosted describes a function whose calls run in a container, or nil. A provider may offer the
+	// vendor's own tool in its place and translate the calls and their outputs.
+	Hosted *HostedFunction `json:"-"`
+}
+
+// A HostedFunction describes a function for providers whose vendor trains its models on another tool of
+// the same purpose.
+type HostedFunction struct {
+	Type string // of the entry of "tools", such as "shell"
+
+	// About returns what a model must know of the container if the vendor's tool takes no description;
+	// nil if such a tool takes the function's.
+	About func() string
 }
 
 // A CustomTool is a tool that the client runs and whose input is text in its own format.

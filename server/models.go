@@ -50,8 +50,12 @@ var providers = map[string]providerKind{
 		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength, CustomTools: m.CustomTools})
 	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length", "custom_tools"}},
 	providerAnthropic: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
-		return anthropic.New(anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking, Structured: m.Structured, Cache: m.Cache})
-	}, []string{"max_output_tokens", "thinking", "structured", "cache"}},
+		opts := anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking, Structured: m.Structured, Cache: m.Cache}
+		if m.NativeTools != nil {
+			opts.NativeTools = append([]string{}, *m.NativeTools...)
+		}
+		return anthropic.New(opts)
+	}, []string{"native_tools", "max_output_tokens", "thinking", "structured", "cache"}},
 	providerGemini: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
 		return gemini.New(gemini.Options{Options: up, Thinking: m.Thinking})
 	}, []string{"thinking"}},

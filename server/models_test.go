@@ -55,7 +55,7 @@ func TestDialects(t *testing.T) {
 	for provider, lines := range map[string]string{
 		providerOpenAI:    "reasoning: all, custom_tools: native, native_tools: [computer]",
 		providerChat:      "base_url: http://x, system_role: developer, max_tokens: max_tokens, reasoning: reasoning, call_id_length: 9, custom_tools: native",
-		providerAnthropic: "max_output_tokens: 9, thinking: budget, structured: tool, cache: 1h",
+		providerAnthropic: "native_tools: [shell], max_output_tokens: 9, thinking: budget, structured: tool, cache: 1h",
 		providerGemini:    "thinking: level",
 	} {
 		c, err := readConfig(t, "models: [{match: a, provider: "+provider+", "+lines+"}]")

@@ -4,7 +4,7 @@
 // carries a connection over its standard streams. "berth-guest route" tests whether a sandbox can have
 // a route for addresses, "berth-guest filtered" whether its system calls are filtered, and
 // "berth-guest unreachable TIME ADDRESS…" whether it is cut off from them. "berth-guest usage" prints
-// the container's resource use.
+// the container's resource use. "berth-guest edit" is the text editor of models (package guest/editor).
 package main
 
 import (
@@ -24,6 +24,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/guest/boot"
+	"github.com/berth-run/berth/guest/editor"
 	"github.com/berth-run/berth/guest/route"
 	"github.com/berth-run/berth/guest/serial"
 	"github.com/berth-run/berth/guest/server"
@@ -52,6 +53,12 @@ func main() {
 		work = func() error { return unreachable(os.Args[2], os.Args[3:]) }
 	case len(os.Args) == 2 && os.Args[1] == "usage":
 		work = func() error { return writeUsage(os.Stdout, cgroupDir) }
+	case len(os.Args) == 2 && os.Args[1] == "edit":
+		if err := editor.Run(os.Stdin, os.Stdout); err != nil {
+			fmt.Fprintln(os.Stderr, "Error:", err)
+			os.Exit(1)
+		}
+		return
 	}
 	if err := work(); err != nil {
 		fmt.Fprintln(os.Stderr, "berth-guest:", err)

@@ -161,6 +161,9 @@ func (s *shell) drop(id string) {
 // next call.
 func (s *shell) start(c *call) {
 	before, scene := s.state.current(), s.files.Begin()
+	if len(c.commands) == 1 && c.commands[0].script == restartScript {
+		before = ""
+	}
 	var all sync.WaitGroup
 	for _, cmd := range c.commands {
 		all.Go(func() {

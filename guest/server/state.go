@@ -11,6 +11,7 @@ import (
 
 	"golang.org/x/sys/unix"
 
+	"github.com/berth-run/berth/guest/editor"
 	"github.com/berth-run/berth/guest/plainfile"
 )
 
@@ -273,6 +274,26 @@ const keepTrap = `trap() { builtin trap "$@" || return; [ "$BASHPID" = "$$" ] ||
 	`case $1 in *berth_state*) ;; "") builtin trap berth_state EXIT ;; ` +
 	`*) eval "set -- $1"; set -- "${3:-:}"; builtin trap -- "if berth_state; then"$'\n'"$1"$'\n'"else"$'\n'"$1"$'\n'"fi" EXIT ;; esac; }; `
 
+// restartScript is a command that starts the next shells as in a new container: without the
+// exported variables and the working directory of earlier calls. Files and processes stay.
+const restartScript = "restart_shell"
+
+// builtins returns definitions of the shell functions that a script calls: the editor, which is a
+// part of the guest's program, and the restart of the shell.
+func builtins(script string) string {
+	if script == restartScript {
+		return restartScript + `() { echo "The shell was restarted."; }; `
+	}
+	if !strings.Contains(script, editor.Name) {
+		return ""
+	}
+	program, err := os.Readlink("/proc/self/exe")
+	if err != nil {
+		return "" // the command then is not found
+	}
+	return fmt.Sprintf("%s() { '%s' edit; }; ", editor.Name, strings.ReplaceAll(program, "'", `'\''`))
+}
+
 // script returns the script for bash. It loads the state, sets the marker that identifies
 // the command's processes, and sets the trap that writes the state. The command follows on
 // the same line, so that its line numbers are right. Without keepTrap the script is plain
@@ -295,6 +316,7 @@ func (s *shellState) script(c *command, before string, bash bool) string {
 	if bash {
 		b.WriteString(keepTrap)
 	}
+	b.WriteString(builtins(c.script))
 	b.WriteString(c.script)
 	return b.String()
 }

@@ -22,6 +22,7 @@ const maxEvent = 16 << 20
 type answer struct {
 	log      *slog.Logger
 	textTool string // the tool whose arguments are text
+	vendor   vendorTools
 
 	started     bool // an event of the dialect has arrived
 	hasOutput   bool // text or calls have been emitted
@@ -42,12 +43,13 @@ const kindText = "text tool"
 // An openBlock is a content block that has started but not ended.
 type openBlock struct {
 	kind    string
-	call    int // of a tool_use
+	call    int          // of a tool_use
+	input   *inputReader // of a call of Anthropic's tool that is translated, or nil
 	thought thought
 }
 
-func newAnswer(req *model.Request, textTool string, log *slog.Logger) *answer {
-	return &answer{log: log, textTool: textTool, family: family(req.Model), blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
+func newAnswer(req *model.Request, sent *request, log *slog.Logger) *answer {
+	return &answer{log: log, textTool: sent.textTool, vendor: sent.vendor, family: family(req.Model), blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // Events implements upstream.Answer.
@@ -118,9 +120,13 @@ func (a *answer) start(ev *event, out []model.Delta) ([]model.Delta, error) {
 		}
 		b.call = a.calls
 		a.calls++
-		c := model.Call{Index: b.call, ID: a.ids.For(start.ID), Name: start.Name}
+		name, translated := a.vendor.function(start.Name)
+		if translated {
+			b.input = &inputReader{tool: start.Name}
+		}
+		c := model.Call{Index: b.call, ID: a.ids.For(start.ID), Name: name}
 		if input := bytes.TrimSpace(start.Input); len(input) > 0 && !bytes.Equal(input, []byte("{}")) && !bytes.Equal(input, []byte("null")) {
-			c.Arguments = string(input) // compatible servers may send it whole
+			c.Arguments = b.arguments(string(input)) // compatible servers may send it whole
 		}
 		out = append(out, c)
 	default:
@@ -144,10 +150,20 @@ func (a *answer) extend(b *openBlock, ev *event, out []model.Delta) []model.Delt
 		case b.kind == kindText:
 			return append(out, model.Text{Text: d.PartialJSON})
 		case b.kind == "tool_use":
-			return append(out, model.Call{Index: b.call, Arguments: d.PartialJSON})
+			if arguments := b.arguments(d.PartialJSON); arguments != "" {
+				return append(out, model.Call{Index: b.call, Arguments: arguments})
+			}
 		}
 	}
 	return out
+}
+
+// arguments returns the arguments of the function for the next piece of a call's input.
+func (b *openBlock) arguments(input string) string {
+	if b.input == nil {
+		return input
+	}
+	return b.input.write(input)
 }
 
 func (a *answer) text(text string, out []model.Delta) []model.Delta {
@@ -168,6 +184,12 @@ func (b *openBlock) think(text string, out []model.Delta) []model.Delta {
 
 // end closes a block. A thought becomes an item with the data needed to send it back.
 func (a *answer) end(b *openBlock, out []model.Delta) []model.Delta {
+	if b.input != nil {
+		if rest := b.input.end(); rest != "" {
+			out = append(out, model.Call{Index: b.call, Arguments: rest})
+		}
+		return out
+	}
 	if b.thought.Signature == "" && b.thought.Data == "" {
 		return out // a compatible server's thought needs no data
 	}

@@ -20,7 +20,7 @@ import (
 // deltas decodes an answer and returns one line for each delta.
 func deltas(t *testing.T, in io.Reader) (lines []string, err error) {
 	t.Helper()
-	a := newAnswer(&model.Request{Model: "claude-opus-4-8"}, "", slog.New(slog.DiscardHandler))
+	a := newAnswer(&model.Request{Model: "claude-opus-4-8"}, &request{}, slog.New(slog.DiscardHandler))
 	for d, e := range upstream.Read(in, a, a.log) {
 		if err != nil {
 			t.Fatal("something follows an error")
@@ -187,7 +187,7 @@ func FuzzAnswer(f *testing.F) {
 	f.Add(stream(start, `{"type":"content_block_start","index":-1,"content_block":{"type":"tool_use","id":"","name":"f","input":[]}}`, `{"type":"content_block_delta","index":-1,"delta":{"type":"input_json_delta","partial_json":"{"}}`, end("tool_use"), stop))
 	f.Add(stream(`{"type":"error","error":{"type":"overloaded_error"}}`))
 	f.Fuzz(func(t *testing.T, in string) {
-		a := newAnswer(&model.Request{Model: "m"}, "", slog.New(slog.DiscardHandler))
+		a := newAnswer(&model.Request{Model: "m"}, &request{}, slog.New(slog.DiscardHandler))
 		over, ids := false, map[string]bool{}
 		for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
 			if over {

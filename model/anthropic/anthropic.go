@@ -43,6 +43,11 @@ type Options struct {
 	// Cache is how long the vendor caches the context, to be read again at a tenth of
 	// the price: "5m", the default, "1h", or "off".
 	Cache string
+
+	// NativeTools are the types of tools for which models get the tools of Anthropic that they are
+	// trained on, from the variable NativeTools. nil means those that a Claude model is documented to
+	// have, and none for other models.
+	NativeTools []string
 }
 
 // A Provider is one upstream. It is safe for concurrent use.
@@ -74,6 +79,11 @@ func New(opts Options) (*Provider, error) {
 	); err != nil {
 		return nil, err
 	}
+	for _, name := range opts.NativeTools {
+		if err := upstream.Check("native_tools", name, NativeTools...); err != nil {
+			return nil, err
+		}
+	}
 	header := http.Header{"Anthropic-Version": {version}}
 	if up.APIKey != "" {
 		header.Set("X-Api-Key", up.APIKey)
@@ -94,7 +104,7 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 	return p.up.Stream(ctx, upstream.Turn{
 		Model:   req.Model,
 		Send:    p.client.Post("v1/messages", body, header),
-		Answer:  func() upstream.Answer { return newAnswer(req, body.textTool, p.up.Log) },
+		Answer:  func() upstream.Answer { return newAnswer(req, body, p.up.Log) },
 		Explain: explain,
 	})
 }

@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"fmt"
 	"strings"
 
 	"github.com/berth-run/berth"
@@ -51,9 +52,9 @@ func isThought(b block) bool { return b.Type == "thinking" || b.Type == "redacte
 
 // dialogue converts turns to messages of alternating roles.
 func (r *request) dialogue(req *model.Request, turns []dialogue.Turn, withThoughts bool, hint string) error {
-	b := &builder{family: family(req.Model), withThoughts: withThoughts, ids: dialogue.IDs{Length: 64, Plain: true}}
+	b := &builder{family: family(req.Model), withThoughts: withThoughts, vendor: r.vendor, ids: dialogue.IDs{Length: 64, Plain: true}}
 	system, turns := dialogue.System(req.Instructions, turns)
-	r.System = textBlocks(system, hint)
+	r.System = textBlocks(system, r.about, hint)
 	for _, t := range turns {
 		if err := b.turn(t); err != nil {
 			return err
@@ -80,6 +81,7 @@ func textBlocks(texts ...string) []block {
 type builder struct {
 	family       string
 	withThoughts bool // include thoughts
+	vendor       vendorTools
 	out          []message
 	ids          dialogue.IDs
 }
@@ -136,14 +138,11 @@ func (b *builder) assistant(t dialogue.Turn) error {
 			}
 			continue
 		case part.Call != nil:
-			id := b.ids.For(part.Call.ID)
-			blocks = append(blocks, block{Type: "tool_use", ID: id, Name: part.Call.Name, Input: part.Call.Arguments})
-			result, err := result(part.Call.Output)
+			uses, answers, err := b.calls(part.Call)
 			if err != nil {
 				return err
 			}
-			result.ToolUseID = id
-			results = append(results, result)
+			blocks, results = append(blocks, uses...), append(results, answers...)
 		default:
 			blocks = append(blocks, textBlocks(part.Text)...)
 		}
@@ -152,6 +151,26 @@ func (b *builder) assistant(t dialogue.Turn) error {
 	b.add("assistant", blocks[:end]) // a message must not end with a thought
 	b.user(results...)
 	return nil
+}
+
+// calls returns the blocks of a call and of its output.
+func (b *builder) calls(c *dialogue.Call) (uses, results []block, err error) {
+	for i, x := range b.vendor.exchanges(c) {
+		id := c.ID
+		if i > 0 {
+			id = fmt.Sprintf("%s_%d", c.ID, i+1)
+		}
+		id = b.ids.For(id)
+		uses = append(uses, block{Type: "tool_use", ID: id, Name: x.name, Input: x.input})
+		answer, err := result(x.output)
+		if err != nil {
+			return nil, nil, err
+		}
+		answer.ToolUseID = id
+		answer.IsError = answer.IsError || x.failed
+		results = append(results, answer)
+	}
+	return uses, results, nil
 }
 
 // lastAnswer returns the id of the message that the last thought came with. Thoughts

@@ -31,6 +31,7 @@ func (p *Provider) request(req *model.Request) (*request, error) {
 	if req.User != "" {
 		out.Metadata = &metadata{UserID: req.User}
 	}
+	out.vendor = p.vendorTools(req, g)
 	if err := out.setTools(req, g); err != nil {
 		return nil, err
 	}
@@ -68,6 +69,10 @@ func unlessOne(v *float64) *float64 {
 // setTools adds the tools and the tool choice.
 func (r *request) setTools(req *model.Request, g generation) error {
 	for _, t := range req.Tools {
+		if tools, about := r.vendor.offer(t); len(tools) > 0 {
+			r.Tools, r.about = append(r.Tools, tools...), dialogue.Join(r.about, about)
+			continue
+		}
 		schema, err := toolSchema(t)
 		if err != nil {
 			return err
@@ -85,7 +90,7 @@ func (r *request) setTools(req *model.Request, g generation) error {
 	case "required":
 		r.ToolChoice = &toolChoice{Type: "any"}
 	case "function":
-		r.ToolChoice = &toolChoice{Type: "tool", Name: req.ToolChoice.Name}
+		r.ToolChoice = &toolChoice{Type: "tool", Name: r.vendor.offered(req.ToolChoice.Name)}
 	}
 	if !req.ParallelToolCalls {
 		if r.ToolChoice == nil {

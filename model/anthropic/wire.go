@@ -20,7 +20,9 @@ type request struct {
 	Metadata      *metadata     `json:"metadata,omitempty"`
 	Stream        bool          `json:"stream"`
 
-	textTool string // the tool whose arguments are the answer's text, if any
+	textTool string      // the tool whose arguments are the answer's text, if any
+	vendor   vendorTools // in place of functions
+	about    string      // the container of these tools
 }
 
 type message struct {
@@ -65,9 +67,10 @@ type cacheControl struct {
 }
 
 type tool struct {
+	Type         string          `json:"type,omitempty"` // of a tool of Anthropic, which has no schema
 	Name         string          `json:"name"`
 	Description  string          `json:"description,omitempty"`
-	InputSchema  json.RawMessage `json:"input_schema"`
+	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
 	Strict       bool            `json:"strict,omitempty"`
 	CacheControl *cacheControl   `json:"cache_control,omitempty"`
 }

@@ -24,9 +24,10 @@ const maxChunk = 32 << 20
 type answer struct {
 	log *slog.Logger
 
-	started   bool // a chunk of the dialect has arrived
-	one       bool // only one call is allowed: the request excludes parallel calls
-	hasOutput bool // text or calls have been emitted
+	started   bool   // a chunk of the dialect has arrived
+	one       bool   // only one call is allowed: the request excludes parallel calls
+	coder     string // the function that runs code in a container, or empty
+	hasOutput bool   // text or calls have been emitted
 	id        string
 	model     string
 	family    string
@@ -40,7 +41,13 @@ type answer struct {
 }
 
 func newAnswer(req *model.Request, log *slog.Logger) *answer {
-	return &answer{log: log, one: !req.ParallelToolCalls, family: family(req.Model), ids: dialogue.NewIDs{Items: req.Items}}
+	coder := ""
+	for _, t := range req.Tools {
+		if t.Hosted != nil && t.Hosted.Type == berth.ToolCode {
+			coder = t.Name
+		}
+	}
+	return &answer{log: log, one: !req.ParallelToolCalls, coder: coder, family: family(req.Model), ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // Events implements upstream.Answer.
@@ -99,6 +106,9 @@ func (a *answer) end(reason finishReason, message string) {
 
 // part appends the deltas of a part.
 func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []model.Delta {
+	if p.ExecutableCode != nil {
+		a.takeCode(p)
+	}
 	switch {
 	case p.FunctionCall != nil:
 		if p.FunctionCall.Name == "" || a.one && a.calls > 0 {
@@ -130,6 +140,19 @@ func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []mod
 		out = append(out, model.Text{Text: *p.Text, Logprobs: probs})
 	}
 	return a.sign("text", p.ThoughtSignature, nil, out)
+}
+
+// takeCode replaces code that a model wrote for codeExecution, which it was not offered. If the request has
+// the code interpreter, the part becomes a call of it, so that the code runs in the container; else a text.
+func (a *answer) takeCode(p *part) {
+	code := p.ExecutableCode.Code
+	if a.coder == "" {
+		text := "```python\n" + strings.TrimSuffix(code, "\n") + "\n```\n"
+		p.Text = &text
+		return
+	}
+	args, _ := json.Marshal(map[string]string{"code": code}) // a string always marshals
+	p.FunctionCall = &functionCall{Name: a.coder, Args: args}
 }
 
 // sign appends the signature of a part, as reasoning. The signature belongs to the

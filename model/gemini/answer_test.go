@@ -283,3 +283,38 @@ func TestSignedArguments(t *testing.T) {
 		}
 	}
 }
+
+// Code that a model writes for codeExecution, which it was not offered, is a call of the code interpreter if
+// the request has that, and text otherwise.
+func TestExecutableCode(t *testing.T) {
+	in := `data: {"candidates":[{"content":{"parts":[{"text":"Let me see."},{"executableCode":{"language":"PYTHON","code":"print(1 < 2)\n"}}]}}]}` + "\n\n" +
+		`data: {"candidates":[{"content":{"parts":[{"codeExecutionResult":{"outcome":"OUTCOME_OK","output":"made up"}}]},"finishReason":"STOP"}]}` + "\n\n"
+	for _, tc := range []struct {
+		tools []berth.FunctionTool
+		want  []string
+	}{
+		{nil, []string{"text Let me see.", "text ```python\nprint(1 < 2)\n```\n", "finish stop"}},
+		{[]berth.FunctionTool{{Name: "code_interpreter"}}, []string{"text Let me see.", "text ```python\nprint(1 < 2)\n```\n", "finish stop"}},
+		{[]berth.FunctionTool{{Name: "code_interpreter", Hosted: &berth.HostedFunction{Type: berth.ToolCode}}},
+			[]string{"text Let me see.", `call code_interpreter {"code":"print(1 \u003c 2)\n"}`, "finish stop"}},
+	} {
+		a := newAnswer(&model.Request{Model: "gemini-3.5-flash", ParallelToolCalls: true, Tools: tc.tools}, slog.New(slog.DiscardHandler))
+		var got []string
+		for d, err := range upstream.Read(strings.NewReader(in), a, a.log) {
+			switch d := d.(type) {
+			case model.Text:
+				got = append(got, "text "+d.Text)
+			case model.Call:
+				got = append(got, "call "+d.Name+" "+d.Arguments)
+			case model.Finish:
+				got = append(got, "finish "+string(d.Reason))
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+		if diff := cmp.Diff(tc.want, got); diff != "" {
+			t.Errorf("(-want +got)\n%s", diff)
+		}
+	}
+}

@@ -71,6 +71,7 @@ type part struct {
 	FileData         *fileData         `json:"fileData,omitempty"`
 	FunctionCall     *functionCall     `json:"functionCall,omitempty"`
 	FunctionResponse *functionResponse `json:"functionResponse,omitempty"`
+	ExecutableCode   *executableCode   `json:"executableCode,omitempty"` // only of an answer
 
 	Thought          bool   `json:"thought,omitempty"`
 	ThoughtSignature string `json:"thoughtSignature,omitempty"` // base64, as it came
@@ -90,6 +91,12 @@ type functionCall struct {
 	ID   string          `json:"id,omitempty"`
 	Name string          `json:"name"`
 	Args json.RawMessage `json:"args,omitempty"`
+}
+
+// An executableCode is code that a model wrote for Google's tool codeExecution, which this provider never
+// requests.
+type executableCode struct {
+	Code string `json:"code"`
 }
 
 type functionResponse struct {

@@ -145,11 +145,18 @@ func (m *anthropicMessages) tools(got *Request) {
 	r := m.request
 	names := map[string]bool{}
 	for i, t := range r.Tools {
-		m.want(contains(t.Type, "", "custom"), "tools.%d.type: %q", i, t.Type)
+		m.want(contains(t.Type, "", "custom") || anthropicOwn[t.Type] == t.Name, "tools.%d.type: %q", i, t.Type)
 		m.want(functionName.MatchString(t.Name), "tools.%d.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'", i)
 		m.want(!names[t.Name], "tools: Tool names must be unique.")
 		names[t.Name] = true
 		m.cached(t.CacheControl)
+		if anthropicOwn[t.Type] != "" {
+			has, claude := anthropicSince(r.Model, 307)
+			m.want(has || !claude, "tools.%d: '%s' does not support tool types: %s", i, r.Model, t.Type)
+			m.want(t.Description == "" && t.InputSchema == nil && t.Strict == nil, "tools.%d.%s: Extra inputs are not permitted", i, t.Type)
+			got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: t.Name})
+			continue
+		}
 		var schema map[string]any
 		if m.want(json.Unmarshal(t.InputSchema, &schema) == nil, "tools.%d.input_schema: Field required", i) {
 			m.want(schema["type"] == "object", "tools.%d.input_schema.type: Input should be 'object'", i)
@@ -174,6 +181,9 @@ func (m *anthropicMessages) tools(got *Request) {
 	got.ToolChoice = model.ToolChoice{Mode: mode, Name: r.ToolChoice.Name}
 	got.ParallelToolCalls = r.ToolChoice.OneOnly == nil || !*r.ToolChoice.OneOnly
 }
+
+// anthropicOwn are the types of Anthropic's tools whose calls clients run, with their names.
+var anthropicOwn = map[string]string{"bash_20250124": "bash", "text_editor_20250728": "str_replace_based_edit_tool"}
 
 // thinking checks the thinking parameters against the model's generation.
 func (m *anthropicMessages) thinking(header http.Header) {

@@ -68,7 +68,7 @@ func Run(t *testing.T, h Harness) {
 }
 
 // core are the tests that run for every driver, however slow its sandboxes are.
-var core = []string{"FromCreateToDestroy", "Exec", "NoDescriptors", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
+var core = []string{"FromCreateToDestroy", "Exec", "Editor", "NoDescriptors", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
 
 // run runs a test. If sandboxes are slow, it runs tests outside core only with BERTH_TEST_LONG.
 func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {

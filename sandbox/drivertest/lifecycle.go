@@ -27,6 +27,7 @@ func (s lifecycle) all(t *testing.T) {
 	s.run(t, "Refusals", s.refusals)
 	s.run(t, "Exec", s.exec)
 	s.run(t, "Files", s.files)
+	s.run(t, "Editor", s.editor)
 	s.run(t, "PauseResume", s.pauseResume)
 	s.run(t, "Freeze", s.freeze)
 	s.run(t, "Reopen", s.reopen)

@@ -89,7 +89,9 @@ func New(container berth.ContainerID, exec Execer, limits Limits) *Tool {
 
 // Spec implements tool.Tool.
 func (t *Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, describe(t.contents), parameters), Call: berth.ItemCodeInterpreterCall}
+	shown := tool.Function(name, describe(t.contents), parameters)
+	shown.Hosted = &berth.HostedFunction{Type: berth.ToolCode}
+	return tool.Spec{Function: shown, Call: berth.ItemCodeInterpreterCall}
 }
 
 // describe returns the description of the tool in a container with contents, which may be

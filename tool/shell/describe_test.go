@@ -20,7 +20,7 @@ func TestDescribe(t *testing.T) {
 		{"empty", &berth.TemplateContents{}, []string{"what is installed. Look", "rely on a program"}, []string{"bash", "sudo"}},
 		{"unknown", nil, []string{"its own bash", "sudo works", "what is installed. Look"}, []string{"pandas"}},
 	} {
-		got := describe(tc.contents, nil)
+		got := describe(description, tc.contents, nil)
 		for _, s := range tc.has {
 			if !strings.Contains(got, s) {
 				t.Errorf("%s: no %q in\n%s", tc.name, s, got)

@@ -21,6 +21,12 @@ var text string
 
 var description = template.Must(template.New("shell").Parse(text))
 
+//go:embed session.md
+var sessionText string
+
+// session describes the container to a model that has a shell tool of its vendor.
+var session = template.Must(template.New("session").Parse(sessionText))
+
 //go:embed shell.json
 var parameters json.RawMessage
 
@@ -94,7 +100,11 @@ func orDefault[T int | time.Duration](p *T, v T) {
 
 // Spec implements tool.Tool.
 func (s *Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, describe(s.contents, s.skills), parameters), Call: berth.ItemShellCall, Client: s.exec == nil}
+	shown := tool.Function(name, describe(description, s.contents, s.skills), parameters)
+	if s.exec != nil {
+		shown.Hosted = &berth.HostedFunction{Type: berth.ToolShell, About: func() string { return describe(session, s.contents, s.skills) }}
+	}
+	return tool.Spec{Function: shown, Call: berth.ItemShellCall, Client: s.exec == nil}
 }
 
 // NewCall implements tool.Tool.

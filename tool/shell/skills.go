@@ -4,6 +4,7 @@ import (
 	_ "embed"
 	"encoding/json"
 	"strings"
+	"text/template"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/tool"
@@ -12,10 +13,10 @@ import (
 //go:embed skills.md
 var aboutSkills string
 
-// describe returns the description of the tool in an environment with contents, which may
-// be nil, and skills. What their authors wrote is in a
+// describe returns a description of the tool in an environment with contents, which may be
+// nil, and skills. What their authors wrote is in a
 // fence, one line of JSON for each, so that it cannot pass as a part of the description.
-func describe(contents *berth.TemplateContents, skills []berth.LocalSkill) string {
+func describe(description *template.Template, contents *berth.TemplateContents, skills []berth.LocalSkill) string {
 	about := struct {
 		Shell, Installed string
 		Sudo             bool
