@@ -36,9 +36,8 @@ uninstall: ## Remove what make install has installed; the state directory stays
 release: ## Build tarballs, Debian packages, bills of materials and checksums of this commit into dist/
 	@scripts/release
 
-image: build ## Build an image for docker load into dist/berth-oci.tar, without Docker
-	@mkdir -p dist
-	go run ./packaging/oci -tag berth:latest -arch "$$(go env GOARCH)" -o dist/berth-oci.tar bin/berth
+image: build ## Build an image for amd64 and arm64 into dist/berth-oci.tar, without Docker; IMAGE_ARCHS=amd64 for one, IMAGE_PUSH=registry.example.com/berth:1 to push it
+	@scripts/image
 
 demo: ## Analyse a data set with the shell and the code interpreter, and search files, into ./demo-out
 	@scripts/demo

@@ -8,6 +8,8 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -28,7 +30,7 @@ func TestDockerImage(t *testing.T) {
 	longtest.Skip(t)
 	docker := dockerCLI(t)
 	archive := filepath.Join(t.TempDir(), "berth.tar")
-	make := exec.Command("go", "run", "./packaging/oci", "-tag", "berth:e2e", "-arch", runtime.GOARCH, "-o", archive, binary(t))
+	make := exec.Command("go", "run", "./packaging/oci", "-tag", "berth:e2e", "-o", archive, runtime.GOARCH+"="+binary(t))
 	make.Dir = ".."
 	if out, err := make.CombinedOutput(); err != nil {
 		t.Fatalf("packaging/oci: %v: %s", err, out)
@@ -147,13 +149,71 @@ func TestCompose(t *testing.T) {
 		strings.Join(service.Ports, " ") != "127.0.0.1:8080:8080" || strings.Join(service.Volumes, " ") != "state:/var/lib/berth" {
 		t.Errorf("compose.yaml: got %+v", file)
 	}
-	program, err := exec.LookPath("docker-compose")
-	if err != nil {
-		t.Skip("docker-compose is not installed; scripts/setup test installs it for make test-long")
+	checkCompose(t, "../compose.yaml")
+}
+
+// checkCompose lets docker-compose check a file, or docker compose.
+func checkCompose(t *testing.T, file string) {
+	t.Helper()
+	command := []string{"docker-compose"}
+	if _, err := exec.LookPath(command[0]); err != nil {
+		command = []string{"docker", "compose"}
+		if exec.Command("docker", "compose", "version").Run() != nil {
+			t.Skip("docker-compose is not installed; scripts/setup test installs it for make test-long")
+		}
 	}
-	cmd := exec.Command(program, "--file", "../compose.yaml", "config", "--quiet")
-	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL=", "OPENAI_API_KEY=")
+	cmd := exec.Command(command[0], append(command[1:], "--file", file, "config", "--quiet")...)
+	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL=", "OPENAI_API_KEY=", "POSTGRES_PASSWORD=p", "S3_SECRET_KEY=s")
 	if out, err := cmd.CombinedOutput(); err != nil {
-		t.Errorf("docker-compose config: %v: %s", err, out)
+		t.Errorf("%q config %s: %v: %s", command, file, err, out)
 	}
+}
+
+// TestComposeCluster checks that the servers of compose.cluster.yaml are two members of one cluster:
+// their configuration is valid with their environment, they share what they must, and their state
+// and addresses are their own.
+func TestComposeCluster(t *testing.T) {
+	text, err := os.ReadFile("../compose.cluster.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	type service struct {
+		Image       string
+		Command     []string
+		Volumes     []string
+		Environment map[string]string
+	}
+	var file struct {
+		Services map[string]service
+		Volumes  map[string]any
+	}
+	if err := yaml.Unmarshal(text, &file); err != nil {
+		t.Fatal(err)
+	}
+	for i, name := range []string{"berth1", "berth2"} {
+		s := file.Services[name]
+		state := "state" + strconv.Itoa(i+1)
+		if _, named := file.Volumes[state]; !named || s.Image != "berth:latest" || strings.Join(s.Command, " ") != "serve --config /etc/berth/berth.yaml" ||
+			!slices.Equal(s.Volumes, []string{state + ":/var/lib/berth", "./seal.key:/var/lib/berth/seal.key:ro", "./packaging/compose-berth.yaml:/etc/berth/berth.yaml:ro"}) ||
+			s.Environment["BERTH_CLUSTER_ADDRESS"] != name+":7443" {
+			t.Errorf("%s: got %+v", name, s)
+		}
+		cmd := exec.Command(binary(t), "config", "show", "../packaging/compose-berth.yaml")
+		for k, v := range s.Environment {
+			cmd.Env = append(cmd.Env, k+"="+os.Expand(v, func(string) string { return "x" }))
+		}
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Errorf("%s: berth config show: %v: %s", name, err, out)
+		}
+		for _, want := range []string{`address: "` + name + `:7443"`, "@postgres/berth", "s3://berth?"} {
+			if !strings.Contains(string(out), want) {
+				t.Errorf("%s: the configuration lacks %q:\n%s", name, want, out)
+			}
+		}
+	}
+	if s := file.Services["s3"]; !slices.Equal(s.Volumes, file.Services["bucket"].Volumes) {
+		t.Errorf("the bucket is not where the S3 server looks: %+v", file.Services["bucket"])
+	}
+	checkCompose(t, "../compose.cluster.yaml")
 }

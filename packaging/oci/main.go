@@ -1,44 +1,57 @@
-// Command oci writes an image of Berth as a tar file that docker load and podman load read. It
-// needs no Docker daemon.
+// Command oci writes an image of Berth for several architectures: an OCI layout as a tar file, which
+// podman, skopeo, crane and docker load read, or an image index in a registry. It needs no Docker
+// daemon. Docker's classic store has one architecture; there docker load takes the first.
 //
-//	go run ./packaging/oci -tag berth:latest -o dist/berth.tar bin/berth
+//	go run ./packaging/oci -tag berth:latest -o dist/berth.tar amd64=bin/berth arm64=dist/berth-arm64
+//	go run ./packaging/oci -tag registry.example.com/berth:1.2.3 -push amd64=bin/berth
 package main
 
 import (
 	"archive/tar"
 	"bytes"
+	"encoding/json"
 	"errors"
 	"flag"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"path"
+	"path/filepath"
 	"strconv"
+	"strings"
 	"time"
 
+	"github.com/google/go-containerregistry/pkg/authn"
 	"github.com/google/go-containerregistry/pkg/name"
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/empty"
+	"github.com/google/go-containerregistry/pkg/v1/layout"
 	"github.com/google/go-containerregistry/pkg/v1/mutate"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
 	"github.com/google/go-containerregistry/pkg/v1/tarball"
+	"github.com/google/go-containerregistry/pkg/v1/types"
 )
 
 func main() {
 	tag := flag.String("tag", "berth:latest", "name of the image")
 	out := flag.String("o", "", "file to write")
-	arch := flag.String("arch", "amd64", "architecture of the program")
+	push := flag.Bool("push", false, "push the image to the registry of its name")
 	roots := flag.String("ca", "/etc/ssl/certs/ca-certificates.crt", "certificates of the authorities that the server trusts")
 	flag.Parse()
-	if *out == "" || flag.NArg() != 1 {
-		flag.Usage()
+	if *out == "" && !*push || flag.NArg() == 0 {
+		fmt.Fprintln(os.Stderr, "usage: oci [flags] ARCH=PROGRAM…")
+		flag.PrintDefaults()
 		os.Exit(2)
 	}
-	if err := write(*tag, *out, *arch, *roots, flag.Arg(0)); err != nil {
+	if err := run(*tag, *out, *push, *roots, flag.Args()); err != nil {
 		fmt.Fprintln(os.Stderr, "oci:", err)
 		os.Exit(1)
 	}
 }
 
-func write(tag, out, arch, roots, program string) error {
+// run makes the images of programs, each ARCH=PATH.
+func run(tag, out string, push bool, roots string, programs []string) error {
 	ref, err := name.NewTag(tag)
 	if err != nil {
 		return err
@@ -47,21 +60,51 @@ func write(tag, out, arch, roots, program string) error {
 	if err != nil {
 		return err
 	}
+	index := mutate.IndexMediaType(empty.Index, types.OCIImageIndex)
+	var first v1.Image
+	for _, p := range programs {
+		arch, program, ok := strings.Cut(p, "=")
+		if !ok {
+			return fmt.Errorf("%q is not ARCH=PROGRAM", p)
+		}
+		img, err := image(arch, program, roots, created)
+		if err != nil {
+			return fmt.Errorf("%s: %w", arch, err)
+		}
+		if first == nil {
+			first = img
+		}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+	}
+	if push {
+		if err := remote.WriteIndex(ref, index, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
+			return fmt.Errorf("push: %w", err)
+		}
+	}
+	if out == "" {
+		return nil
+	}
+	return archive(ref, out, index, first)
+}
+
+// image returns the image of a program for one architecture.
+func image(arch, program, roots string, created time.Time) (v1.Image, error) {
 	content, err := contents(program, roots, created)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
-		return err
+		return nil, err
 	}
-	img, err := mutate.Append(empty.Image, mutate.Addendum{Layer: layer, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "packaging/oci"}})
+	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
+	img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "packaging/oci"}})
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config, err := img.ConfigFile()
 	if err != nil {
-		return err
+		return nil, err
 	}
 	config = config.DeepCopy()
 	config.OS, config.Architecture, config.Created = "linux", arch, v1.Time{Time: created}
@@ -72,10 +115,76 @@ func write(tag, out, arch, roots, program string) error {
 		ExposedPorts: map[string]struct{}{"8080/tcp": {}},
 		Volumes:      map[string]struct{}{"/var/lib/berth": {}},
 	}
-	if img, err = mutate.ConfigFile(img, config); err != nil {
+	return mutate.ConfigFile(img, config)
+}
+
+// archive writes an OCI layout with the index, and the file in which Docker's classic store finds
+// the first image.
+func archive(ref name.Tag, out string, index v1.ImageIndex, first v1.Image) error {
+	dir, err := os.MkdirTemp(filepath.Dir(out), ".oci-")
+	if err != nil {
 		return err
 	}
-	return tarball.WriteToFile(out, ref, img)
+	defer os.RemoveAll(dir)
+	to, err := layout.Write(dir, empty.Index)
+	if err != nil {
+		return err
+	}
+	if err := to.AppendIndex(index, layout.WithAnnotations(map[string]string{
+		"org.opencontainers.image.ref.name": ref.TagStr(), "io.containerd.image.name": ref.Name()})); err != nil {
+		return err
+	}
+	manifest, err := first.Manifest()
+	if err != nil {
+		return err
+	}
+	blob := func(h v1.Hash) string { return path.Join("blobs", h.Algorithm, h.Hex) }
+	type classic struct {
+		Config   string
+		RepoTags []string
+		Layers   []string
+	}
+	c := classic{Config: blob(manifest.Config.Digest), RepoTags: []string{ref.String()}}
+	for _, l := range manifest.Layers {
+		c.Layers = append(c.Layers, blob(l.Digest))
+	}
+	raw, err := json.Marshal([]classic{c})
+	if err != nil {
+		return err
+	}
+	if err := os.WriteFile(filepath.Join(dir, "manifest.json"), raw, 0o644); err != nil {
+		return err
+	}
+	f, err := os.Create(out)
+	if err != nil {
+		return err
+	}
+	return errors.Join(pack(f, os.DirFS(dir)), f.Close())
+}
+
+// pack writes the files of a directory as a tar file, in the order of their names.
+func pack(out io.Writer, dir fs.FS) error {
+	w := tar.NewWriter(out)
+	err := fs.WalkDir(dir, ".", func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			return err
+		}
+		f, err := dir.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		fi, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: fi.Size(), ModTime: time.Unix(0, 0), Typeflag: tar.TypeReg}); err != nil {
+			return err
+		}
+		_, err = io.Copy(w, f)
+		return err
+	})
+	return errors.Join(err, w.Close())
 }
 
 // sourceDate returns the time of SOURCE_DATE_EPOCH, so that the same input gives the same image.
