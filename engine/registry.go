@@ -50,6 +50,13 @@ func (g *registry) all() []*run {
 	return runs
 }
 
+// count returns the number of runs of this process.
+func (g *registry) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.runs)
+}
+
 // busy reports whether a response must not be resumed: it runs in this process, or it is
 // not stored and its clients still read it.
 func (g *registry) busy(id berth.ResponseID) bool {

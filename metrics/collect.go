@@ -53,6 +53,13 @@ func (m *Metrics) Collect(s Sources) {
 	)
 }
 
+// Running reports the number of responses in progress from now on. It must be called once.
+func (m *Metrics) Running(count func() int) {
+	m.registry.MustRegister(part{[]*prometheus.Desc{descInProgress}, func(_ context.Context, emit emitFunc) {
+		emit(descInProgress, prometheus.GaugeValue, float64(count()))
+	}})
+}
+
 // Connections reports the counts of client connections from now on. It must be called once.
 func (m *Metrics) Connections(counts func() conns.Counts) {
 	m.registry.MustRegister(part{[]*prometheus.Desc{descConnections, descRefused, descClosed}, func(_ context.Context, emit emitFunc) {
@@ -92,6 +99,7 @@ func describe(name, help string, labels ...string) *prometheus.Desc {
 }
 
 var (
+	descInProgress    = describe("responses_running", "Responses that this server works on.")
 	descSnapshots     = describe("snapshots", "Stored snapshots.")
 	descSnapshotBytes = describe("snapshot_bytes", "Bytes of stored snapshots.")
 	descAudited       = describe("audit_entries_total", "Entries written to the audit record.")

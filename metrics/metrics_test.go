@@ -62,6 +62,7 @@ func newMetrics(k keeper) *Metrics {
 		},
 		Space: space{},
 		Audit: func() (int64, int64) { return 11, 1 }})
+	m.Running(func() int { return 13 })
 	m.Connections(func() conns.Counts { return conns.Counts{WithKey: 7, WithoutKey: 2, Refused: 5, Closed: 4} })
 	return m
 }
@@ -91,7 +92,7 @@ func TestMetrics(t *testing.T) {
 		`berth_state_bytes{area="database"} 100`, `berth_state_free_bytes{area="database"} 4`, `berth_state_floor_bytes{area="database",floor="low"} 5`,
 		`berth_state_floor_bytes{area="database",floor="critical"} 1`, `berth_state_free_inodes{area="database"} 8`, `berth_state_low{area="database"} 1`,
 		"berth_state_reserve_bytes 2", "berth_state_reserve_target_bytes 3", "berth_state_refused_total 6", "berth_snapshots 3", "berth_snapshot_bytes 300", "berth_audit_entries_total 11", "berth_audit_failures_total 1",
-		`berth_connections{key="yes"} 7`, `berth_connections{key="no"} 2`, "berth_connections_refused_total 5", "berth_connections_closed_total 4",
+		`berth_connections{key="yes"} 7`, `berth_connections{key="no"} 2`, "berth_connections_refused_total 5", "berth_responses_running 13", "berth_connections_closed_total 4",
 		`berth_spent_this_month{key="",project="proj_1"} 1.25`, `berth_cost_per_month_limit{key="",project="proj_1"} 2.5`,
 		"go_goroutines ", "process_open_fds "} {
 		if !strings.Contains(text, want) {

@@ -73,6 +73,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 		opts.Others, opts.Limits.Lease, opts.Limits.Cache = b.cluster, b.cluster.lease, 1
 	}
 	r.engine = engine.New(opts)
+	s.metrics.Running(r.engine.Running)
 	if err := data.embedder.use(b.Config, r.models, r.engine); err != nil {
 		return nil, err
 	}

@@ -16,7 +16,7 @@ import (
 
 func newImagePull(open func() (*image.Store, error)) *cobra.Command {
 	var as string
-	var stdin bool
+	var stdin, missing bool
 	var size server.Bytes
 	opts := registry.Options{UserAgent: "berth/" + version}
 	cmd := &cobra.Command{
@@ -51,6 +51,15 @@ see docs/templates.md.`,
 			if err != nil {
 				return err
 			}
+			if missing {
+				t, err := images.Get(as)
+				if err == nil {
+					return showTemplate(cmd.OutOrStdout(), t)
+				}
+				if !errors.Is(err, image.ErrNotFound) {
+					return err
+				}
+			}
 			img, err := registry.Find(cmd.Context(), args[0], opts)
 			if err != nil {
 				return err
@@ -63,6 +72,7 @@ see docs/templates.md.`,
 		},
 	}
 	cmd.Flags().StringVar(&as, "name", "", "name of the template (default: the image's name and tag)")
+	cmd.Flags().BoolVar(&missing, "if-missing", false, "do nothing if there is a template with that name")
 	cmd.Flags().StringVar(&opts.Platform, "platform", "", "platform of the image, such as linux/arm64 (default: this machine's)")
 	cmd.Flags().BoolVar(&opts.Insecure, "insecure", false, "allow plain HTTP to a registry on this machine")
 	cmd.Flags().StringVar(&opts.Username, "username", "", "user name for the registry")

@@ -12,9 +12,15 @@ import (
 	"github.com/berth-run/berth/internal/kubetest"
 )
 
-// The document names the permissions with which the tests run.
+// The document and the Helm chart have the permissions with which the tests run.
 func TestDocumentedRules(t *testing.T) {
-	page, err := os.ReadFile("../../docs/kubernetes.md")
+	for _, file := range []string{"../../docs/kubernetes.md", chart + "/templates/rbac.yaml"} {
+		checkRules(t, file)
+	}
+}
+
+func checkRules(t *testing.T, file string) {
+	page, err := os.ReadFile(file)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -32,6 +38,6 @@ func TestDocumentedRules(t *testing.T) {
 		t.Fatal(err)
 	}
 	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("rules (-tests +docs):\n%s", diff)
+		t.Errorf("%s: rules (-tests +file):\n%s", file, diff)
 	}
 }
