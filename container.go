@@ -21,6 +21,7 @@ type ContainerBerth struct {
 	Template  string `json:"template"`           // digest of its template
 	Starting  bool   `json:"starting,omitempty"` // the first use waits until the start is complete
 	Server    string `json:"server,omitempty"`   // the member of the cluster that runs it, if there is one
+	Moves     int64  `json:"moves,omitempty"`    // how often another member took it over
 	Reason    string `json:"reason,omitempty"`   // why it ended: expired, deleted, oom, killed, host, disk or evicted
 
 	Paused       bool        `json:"paused,omitempty"`        // by a client, until its next use

@@ -32,6 +32,7 @@ const (
 	ContainerCreated Action = "container.created" // Template, Isolation, Snapshot
 	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed, host, disk or evicted; Snapshot. Once per container
 	ContainerErased  Action = "container.erased"  // Reason: key_destroyed or files_removed. Once per ended container
+	ContainerMoved   Action = "container.moved"   // Object: the server that took it over. Its record goes on
 	FileCreated      Action = "file.created"      // Object, Bytes
 	FileDeleted      Action = "file.deleted"      // Object
 	FileExpired      Action = "file.expired"      // Object

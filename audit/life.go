@@ -40,6 +40,11 @@ func (o overlay) apply(e *Entry) bool {
 		}
 		l.Ended = true
 		o.over[e.Container] = l
+	case ContainerMoved:
+		if !ok {
+			return false
+		}
+		o.over[e.Container] = Life{}
 	case ContainerErased:
 		if !ok || !l.Ended {
 			return false

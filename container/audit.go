@@ -111,6 +111,10 @@ func (t *trail) recordLost(ctx context.Context, running []*store.Container, exis
 				e.Reason = reasonDeleted
 			case err != nil:
 				return fmt.Errorf("read container %s: %w", id, err)
+			case rec.Body.Status == berth.ContainerRunning && t.opts.elsewhere(rec):
+				e.Action, e.Object = audit.ContainerMoved, rec.Body.Berth.Server
+				entries = append(entries, e)
+				continue
 			default:
 				e.Reason, e.Snapshot = rec.Body.Berth.Reason, string(rec.Body.Berth.LastSnapshot)
 			}

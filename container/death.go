@@ -63,6 +63,9 @@ func (d *deaths) claim(s *instance, reason string, cause error, only func() bool
 	if !s.markDead(reason, only) {
 		return false
 	}
+	if d.findMoved(s) {
+		return true
+	}
 	d.opts.Observer.Ended(reason)
 	log := d.opts.Log.With("container", s.id, "project", s.project, "reason", reason)
 	if cause == nil {
@@ -80,6 +83,9 @@ func (d *deaths) settle(s *instance, clientErr error) {
 	if err := d.save(ctx, s); err != nil {
 		d.opts.Log.Error("failed to save the end of a container", "container", s.id, "project", s.project, "err", err)
 	}
+	if server := s.movedTo(); server != "" {
+		clientErr = store.Elsewhere(fmt.Sprintf("Container with id '%s'", s.id), server)
+	}
 	s.end(clientErr)
 	d.removeSoon(s)
 }
@@ -92,11 +98,19 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 	if recorded {
 		return nil
 	}
+	if server := s.movedTo(); server != "" {
+		return d.saveMoved(ctx, s, server)
+	}
 	var err error
 	if reason == reasonDeleted {
-		err = d.opts.Store.DeleteContainer(ctx, s.project, s.id)
+		if err = d.checkMoved(ctx, s); err == nil {
+			err = d.opts.Store.DeleteContainer(ctx, s.project, s.id)
+		}
 	} else {
 		_, err = d.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+			if server := d.movedTo(s, c); server != "" {
+				return &movedError{server}
+			}
 			if c.Status != berth.ContainerRunning {
 				return errUnchanged // another server has ended it, and what it saved stands
 			}
@@ -105,6 +119,9 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 			c.LastActiveAt = max(c.LastActiveAt, active)
 			return nil
 		})
+	}
+	if moved, ok := errors.AsType[*movedError](err); ok {
+		return d.saveMoved(ctx, s, moved.server)
 	}
 	if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("save end: %w", err)
@@ -154,11 +171,13 @@ func (d *deaths) remove(s *instance) error {
 	if err := d.save(ctx, s); err != nil {
 		return err
 	}
-	if err := d.destroy(ctx, s); err != nil {
-		return err
-	}
-	if err := d.trail.recordErased(ctx, s); err != nil {
-		return err
+	if s.movedTo() == "" { // else its sandbox is another server's
+		if err := d.destroy(ctx, s); err != nil {
+			return err
+		}
+		if err := d.trail.recordErased(ctx, s); err != nil {
+			return err
+		}
 	}
 	s.death.removed = true
 	d.index.unregister(s)

@@ -66,6 +66,7 @@ type death struct {
 	recorded bool        // the end is in the store; guarded by instance.mu
 	removing atomic.Bool // the sandbox is being removed in the background
 	removed  bool        // the sandbox is completely removed; guarded by instance.driver
+	moved    string      // the server that took the container over; guarded by instance.mu
 }
 
 // pause is whether a sandbox is paused: by a client, or asleep (sleep.go). It is guarded by

@@ -12,7 +12,7 @@ import (
 
 // Sandboxes are on the machine of the server that started them, so each container of a cluster
 // belongs to one server: its row names it. If that server stays away, another one ends the
-// container (EndLost). A server that returns gives up what was ended meanwhile (GiveUp).
+// container (EndLost), or takes it over (move.go). A server that returns gives up what was ended meanwhile (GiveUp).
 
 // Shares divides the containers that a project may run among the servers of a cluster. It calls
 // Service.Running.
@@ -59,14 +59,15 @@ func (o *Options) elsewhere(rec *store.Container) bool {
 }
 
 // own returns the containers of this server. In a cluster, one without a server is from before
-// the cluster, and belongs to the server that has its sandbox.
+// the cluster, and belongs to the server that has its sandbox. If sandboxes can be taken over, no
+// server has it any more.
 func (svc *Service) own(recs []*store.Container, here map[string]bool) []*store.Container {
 	if svc.opts.Server == "" {
 		return recs
 	}
 	return slices.DeleteFunc(recs, func(rec *store.Container) bool {
 		if rec.Body.Berth.Server == "" {
-			return !here[string(rec.Body.ID)]
+			return !here[string(rec.Body.ID)] && svc.claimer() == nil
 		}
 		return svc.opts.elsewhere(rec)
 	})
@@ -132,7 +133,7 @@ func (svc *Service) EndLost(ctx context.Context, member func(server string) bool
 }
 
 // GiveUp ends the containers of this server that another one has ended, and removes their
-// sandboxes.
+// sandboxes. It forgets those that another one has taken over.
 func (svc *Service) GiveUp(ctx context.Context) error {
 	for _, s := range svc.index.all() {
 		if s.project == "" {
@@ -142,7 +143,7 @@ func (svc *Service) GiveUp(ctx context.Context) error {
 			continue // no row names it yet; the response that has its id releases it
 		}
 		rec, err := svc.opts.Store.GetContainer(ctx, s.project, s.id)
-		if err == nil && rec.Body.Status == berth.ContainerRunning {
+		if err == nil && rec.Body.Status == berth.ContainerRunning && svc.deaths.movedTo(s, rec.Body) == "" {
 			continue
 		}
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -41,7 +41,12 @@ func (svc *Service) Start(ctx context.Context) error {
 	for _, rec := range recs {
 		exists := unowned[string(rec.Body.ID)]
 		delete(unowned, string(rec.Body.ID))
-		g.Go(func() error { return svc.adopt(rec, exists) })
+		g.Go(func() error {
+			if svc.claimer() != nil { // a former process may not have claimed what it took over
+				return svc.claim(ctx, rec)
+			}
+			return svc.adopt(rec, exists)
+		})
 	}
 	err = g.Wait()
 	for id := range unowned {

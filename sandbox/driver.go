@@ -23,6 +23,25 @@ var idPattern = regexp.MustCompile(`^[a-z0-9_-]{1,64}$`)
 // ErrNotFound is returned (wrapped or not) for an id that the driver does not know.
 var ErrNotFound = errors.New("sandbox not found")
 
+// ErrClaimed is returned (wrapped or not) for a sandbox that another server has claimed.
+var ErrClaimed = errors.New("another server has claimed the sandbox")
+
+// A Claimer is a Driver of one of several servers, each of which can take over the sandboxes of the
+// others. A sandbox belongs to the server that created it, until another one claims it. For all other
+// servers it does not exist: List does not return it, and Destroy leaves it alone.
+type Claimer interface {
+	Driver
+
+	// Claim takes over a sandbox. From then on no connection of a server that claimed it with a
+	// lower epoch has an effect. The epoch of a new sandbox is 0. Repeating a claim is no error.
+	// It returns ErrClaimed if the last epoch is as high, and ErrNotFound if there is no such
+	// sandbox.
+	Claim(ctx context.Context, id string, epoch int64) error
+
+	// Claimed returns the server of each sandbox of all servers, by the sandbox's id.
+	Claimed(ctx context.Context) (map[string]string, error)
+}
+
 // A Driver runs sandboxes with one isolation technology.
 //
 // Sandboxes outlive the process that created them: a Driver opened on the same state directory

@@ -9,6 +9,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httputil"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -88,6 +89,10 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 		return errors.New("cluster: the database cannot be shared")
 	}
 	m := &members{Members: db, lease: config.Lease}
+	silence := config.Absence
+	if movable[b.Config.Driver] {
+		silence = 0 // its containers need not wait
+	}
 	var err error
 	if m.node, err = peer.New(b.key, b.node, m.addressOf); err != nil {
 		return fmt.Errorf("cluster: %w", err)
@@ -100,7 +105,7 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 		}
 	}}
 	m.Cluster, err = cluster.Join(ctx, cluster.Options{Store: db, Self: store.Member{ID: b.node, Address: config.address(), Version: b.Build.Version},
-		Lease: m.lease, Silence: config.Absence, Log: b.Log,
+		Lease: m.lease, Silence: silence, Log: b.Log,
 		Removed: func(ctx context.Context) error {
 			if quota := m.quota.Load(); quota != nil {
 				quota.ForgetShares()
@@ -154,6 +159,10 @@ func (m *members) addressOf(ctx context.Context, name string) (string, error) {
 // use sets the containers of this server, and ends those of servers that do not return.
 func (m *members) use(s *Server, containers *container.Service) {
 	m.containers.Store(containers)
+	if containers.Moves() {
+		m.takeOver(s, containers)
+		return
+	}
 	s.later(m.Singleton("members", func(ctx context.Context) {
 		for again := true; ; { // a former holder may have died before it ended the containers
 			removed, err := m.RemoveSilent(ctx)
@@ -172,6 +181,55 @@ func (m *members) use(s *Server, containers *container.Service) {
 			}
 		}
 	}))
+}
+
+// takeOver removes servers whose leases have ended, and takes their containers over.
+func (m *members) takeOver(s *Server, containers *container.Service) {
+	every := m.lease / 3
+	s.later(m.Singleton("members", func(ctx context.Context) {
+		for {
+			if _, err := m.RemoveSilent(ctx); err != nil && ctx.Err() == nil {
+				s.log.Error("failed to remove silent servers; will retry", "err", err)
+			}
+			if backoff.Sleep(ctx, every) != nil {
+				return
+			}
+		}
+	}))
+	ctx, stop := context.WithCancel(context.Background())
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		var former []store.Member
+		for again := true; ; { // a former server may have died before it took the containers over
+			present := m.Cluster.Members()
+			if again = again || lost(former, present); again {
+				err := containers.TakeOver(ctx, func(server string) bool {
+					_, err := m.Member(ctx, server)
+					return !errors.Is(err, cluster.ErrNoMember)
+				})
+				if again = err != nil; again && ctx.Err() == nil {
+					s.log.Error("failed to take over what lost servers had; will retry", "err", err)
+				}
+			}
+			former = present
+			if backoff.Sleep(ctx, every) != nil {
+				return
+			}
+		}
+	}()
+	s.later(func(context.Context) error {
+		stop()
+		<-done
+		return nil
+	})
+}
+
+// lost reports whether a former member is not present.
+func lost(former, present []store.Member) bool {
+	return slices.ContainsFunc(former, func(f store.Member) bool {
+		return !slices.ContainsFunc(present, func(p store.Member) bool { return p.ID == f.ID })
+	})
 }
 
 // callerHeader has the caller that the forwarding server has identified.

@@ -56,13 +56,13 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return nil, errors.Join(fmt.Errorf("take over containers: %w", err), b.space.Close())
 	}
 	b.start.calm.thawed()
-	if b.cluster != nil {
-		b.cluster.use(s, c.service)
-	}
 	s.later(func(context.Context) error { return data.volumes.Close() }) // volumes of running containers stay mounted
 	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, b.db, data.snapshots) }, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
 	s.later(func(context.Context) error { return b.space.Close() })
+	if b.cluster != nil {
+		b.cluster.use(s, c.service) // it stops first: a closed service takes no container over
+	}
 	return c, nil
 }
 

@@ -29,7 +29,12 @@ var drivers = map[string]driverFunc{
 		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest, Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
 	},
 	"kubernetes": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
-		return kubernetes.Open(config.Kubernetes.options(filepath.Join(state, "kubernetes"), programs.Guest, log))
+		opts := config.Kubernetes.options(filepath.Join(state, "kubernetes"), programs.Guest, log)
+		var err error
+		if opts.Server, opts.Instance, err = config.sharedInstance(state); err != nil {
+			return nil, err
+		}
+		return kubernetes.Open(opts)
 	},
 	"microvm": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 		return microvm.Open(microvm.Options{StateDir: filepath.Join(state, "microvm"), GuestPath: programs.Guest, QEMUPath: config.MicroVM.QEMU,
@@ -39,6 +44,9 @@ var drivers = map[string]driverFunc{
 		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
 	},
 }
+
+// movable are the drivers whose sandboxes every server of a cluster reaches: sandbox.Claimer.
+var movable = map[string]bool{"kubernetes": true}
 
 // OpenDriver opens the configured driver on a state directory.
 func OpenDriver(state string, config *Config, log *slog.Logger) (sandbox.Driver, error) {

@@ -18,7 +18,7 @@ func TestDial(t *testing.T) {
 	in, toRelay := io.Pipe()
 	fromRelay, out := io.Pipe()
 	ended := make(chan error, 1)
-	go func() { ended <- dial(socket, in, out) }()
+	go func() { ended <- dial(socket, "", in, out) }()
 
 	l, err := net.Listen("unix", socket)
 	if err != nil {
@@ -87,7 +87,7 @@ func TestDialGone(t *testing.T) {
 		t.Fatal(err)
 	}
 	start := time.Now()
-	if err := dial(filepath.Join(dir, "s"), nil, io.Discard); !errors.Is(err, fs.ErrNotExist) {
+	if err := dial(filepath.Join(dir, "s"), "", nil, io.Discard); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("got %v, want %v", err, fs.ErrNotExist)
 	}
 	if took := time.Since(start); took >= dialTime {

@@ -1,7 +1,7 @@
 // Command berth-guest is the program inside every sandbox, its PID 1. It listens on a socket, or on
 // serial lines in a virtual machine that it has booted; package guest/server defines what it serves.
-// If the socket cannot be reached from outside, "berth-guest dial SOCKET", started in the sandbox,
-// carries a connection over its standard streams. "berth-guest route" tests whether a sandbox can have
+// If the socket cannot be reached from outside, "berth-guest dial SOCKET [EPOCH]", started in the
+// sandbox, carries a connection over its standard streams. "berth-guest route" tests whether a sandbox can have
 // a route for addresses, "berth-guest filtered" whether its system calls are filtered, and
 // "berth-guest unreachable TIME ADDRESS…" whether it is cut off from them. "berth-guest usage" prints
 // the container's resource use. "berth-guest edit" is the text editor of models (package guest/editor).
@@ -41,7 +41,9 @@ func main() {
 	work := run
 	switch {
 	case len(os.Args) == 3 && os.Args[1] == "dial":
-		work = func() error { return dial(os.Args[2], os.Stdin, os.Stdout) }
+		work = func() error { return dial(os.Args[2], "", os.Stdin, os.Stdout) }
+	case len(os.Args) == 4 && os.Args[1] == "dial":
+		work = func() error { return dial(os.Args[2], os.Args[3], os.Stdin, os.Stdout) }
 	case len(os.Args) == 2 && os.Args[1] == "route":
 		work = func() error {
 			_, err := route.Open(route.Out{})
@@ -74,6 +76,7 @@ func run() error {
 	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "memory limit of all processes, in bytes")
 	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "maximum number of processes")
 	watch := flag.Bool("watch", number("BERTH_WATCH") != 0, "track changes below the working directory with the kernel, which must belong to the sandbox alone")
+	epochs := flag.Bool("epochs", number("BERTH_EPOCHS") != 0, "connections begin with an epoch, because several servers can reach the sandbox")
 	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "file that replaces the standard streams once the guest listens")
 	created := flag.Int64("created", number("BERTH_CREATED"), "Unix time before which nothing was written above the template; 0 if unknown")
 	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to create at start, in case the process limit prevents it later")
@@ -95,7 +98,7 @@ func run() error {
 		catchIgnored()
 	}
 	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,
-		PIDsLimit: int(*pids), Watch: *watch, Created: unixTime(*created), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		PIDsLimit: int(*pids), Watch: *watch, Epochs: *epochs, Created: unixTime(*created), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}

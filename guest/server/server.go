@@ -39,6 +39,9 @@ type Options struct {
 	PIDsLimit   int    // processes; 0: not watched
 	Watch       bool   // use notifications for changes in WorkDir; only if the kernel is the sandbox's own
 
+	// Epochs means that each connection begins with an epoch (epoch.go).
+	Epochs bool
+
 	// Created is a time before the first write above the sandbox's template; zero if
 	// unknown.
 	Created time.Time
@@ -63,6 +66,7 @@ type Server struct {
 
 	archiver archiver
 	sleeper  sleeper
+	epochs   epochs
 	ports    sync.Map // TCP ports that the guest itself listens on, as text
 
 	initial     map[string]bool          // the guest's own environment at its start
@@ -182,6 +186,13 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 
 func (s *Server) serveConn(conn net.Conn) {
 	defer conn.Close()
+	if s.opts.Epochs {
+		if err := s.epochs.admit(conn); err != nil {
+			s.opts.Log.Debug("refused a connection", "err", err)
+			return
+		}
+		defer s.epochs.leave(conn)
+	}
 	session := mux.Guest(conn)
 	if !s.sleeper.enter(session) {
 		session.Close()

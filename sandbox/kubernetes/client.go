@@ -183,15 +183,21 @@ func (c *client) getPod(ctx context.Context, name string) (*pod, error) {
 // deletePod deletes a Pod if it is the one with that uid. A grace of 0 removes the object without
 // the node's confirmation that its processes have ended.
 func (c *client) deletePod(ctx context.Context, name, uid string, grace *int64) error {
+	return c.deletePodAt(ctx, name, meta{UID: uid}, grace)
+}
+
+// deletePodAt deletes a Pod if it has that uid and, unless it is empty, that version.
+func (c *client) deletePodAt(ctx context.Context, name string, at meta, grace *int64) error {
 	type preconditions struct {
-		UID string `json:"uid"`
+		UID             string `json:"uid"`
+		ResourceVersion string `json:"resourceVersion,omitempty"`
 	}
 	options := struct {
 		APIVersion    string         `json:"apiVersion"`
 		Kind          string         `json:"kind"`
 		Grace         *int64         `json:"gracePeriodSeconds,omitempty"`
 		Preconditions *preconditions `json:"preconditions,omitempty"`
-	}{"v1", "DeleteOptions", grace, &preconditions{uid}}
+	}{"v1", "DeleteOptions", grace, &preconditions{at.UID, at.ResourceVersion}}
 	return c.do(ctx, http.MethodDelete, c.podPath(name), nil, typeJSON, options, nil)
 }
 

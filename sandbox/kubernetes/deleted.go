@@ -67,12 +67,15 @@ func (d *deleted) end(name string) (end, bool) {
 func (d *Driver) watch(ctx context.Context) {
 	pause := minPause
 	for ctx.Err() == nil {
-		_, version, err := d.client.listPods(ctx, d.selector(kindSandbox))
+		// Pods of other servers are watched as well: one that another server claims leaves a selection
+		// by server like one that is deleted.
+		all := d.selectorOfAll(kindSandbox)
+		_, version, err := d.client.listPods(ctx, all)
 		for err == nil {
 			pause = minPause
-			err = d.client.watchPods(ctx, url.Values{"labelSelector": {d.selector(kindSandbox)}, "allowWatchBookmarks": {"true"}}, version, func(p *pod, gone bool) bool {
+			err = d.client.watchPods(ctx, url.Values{"labelSelector": {all}, "allowWatchBookmarks": {"true"}}, version, func(p *pod, gone bool) bool {
 				version = p.Metadata.ResourceVersion
-				if gone {
+				if gone && d.has(&p.Metadata) {
 					d.deleted.add(p.Metadata.Name, p.Metadata.UID, endOfDeleted(p, time.Now()))
 				}
 				return false

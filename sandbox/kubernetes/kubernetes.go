@@ -2,7 +2,7 @@
 //
 // The cluster holds all state except a name:
 //
-//	StateDir/instance               distinguishes this state directory's objects from others
+//	StateDir/instance               without Options.Server: distinguishes this state directory's objects from others
 //	StateDir/instance.directory     identifies the directory: a copy gets another name
 //
 //	Pod           berth-INSTANCE-…  a sandbox, until it is destroyed
@@ -67,6 +67,11 @@ type Options struct {
 	// "privileged" and "baseline". Without it they satisfy "restricted".
 	Root bool
 
+	// Server is this server's name among those of a cluster that share Instance, a name of 12
+	// hexadecimal digits. They can take over each other's sandboxes. Without it the state
+	// directory has a name of its own. Label values limit both.
+	Server, Instance string
+
 	// Logger is slog.Default if nil.
 	Logger *slog.Logger
 }
@@ -78,6 +83,7 @@ type Driver struct {
 	client   *client
 	images   *images
 	instance string
+	own      string // name of the state directory, if servers share instance
 	features sandbox.Features
 	deleted  deleted
 	usages   usages
@@ -137,6 +143,9 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	}
 	d.features = sandbox.Features{Isolation: isolation, MemoryLimit: true, CPULimit: true, NoRoot: !d.opts.Root,
 		OwnKernel: isolation == "microvm", LimitsShown: isolation == "gvisor"}
+	if err := d.sweepOwn(ctx); err != nil {
+		return fmt.Errorf("remove the sandboxes from before the cluster: %w", err)
+	}
 	if err := d.denyTraffic(ctx); err != nil {
 		return fmt.Errorf("write the network policy: %w", err)
 	}
@@ -158,6 +167,9 @@ func (d *Driver) openState() (err error) {
 		d.log.Warn("kubernetes: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
 		return nil
 	})
+	if d.opts.Server != "" {
+		d.own, d.instance = d.instance, d.opts.Instance
+	}
 	return err
 }
 
@@ -219,8 +231,12 @@ func (d *Driver) Close() error {
 }
 
 // Clear removes the objects of this state directory that Open added to the cluster. Its sandboxes
-// must be gone. The driver cannot be used afterwards. Images stay in the registry.
+// must be gone. The driver cannot be used afterwards. Images stay in the registry, and so does what
+// servers share.
 func (d *Driver) Clear(ctx context.Context) error {
+	if d.opts.Server != "" {
+		return d.Close()
+	}
 	err := d.client.do(ctx, http.MethodDelete, d.policyPath(), nil, "", nil, nil)
 	if isMissing(err) {
 		err = nil

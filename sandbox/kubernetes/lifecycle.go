@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 
 	"github.com/berth-run/berth/sandbox"
@@ -77,7 +78,7 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 }
 
 func (d *Driver) start(ctx context.Context, name string) error {
-	p, err := d.client.getPod(ctx, name)
+	p, err := d.getOwn(ctx, name)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,15 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 }
 
 func (d *Driver) dial(ctx context.Context, name string) (net.Conn, error) {
-	s, err := d.client.exec(ctx, name, guestPath, "dial", guestSocket)
+	command := []string{guestPath, "dial", guestSocket}
+	if d.opts.Server != "" {
+		p, err := d.getOwn(ctx, name)
+		if err != nil {
+			return nil, err
+		}
+		command = append(command, strconv.FormatInt(epochOf(&p.Metadata), 10))
+	}
+	s, err := d.client.exec(ctx, name, command...)
 	if err != nil {
 		if p, getErr := d.client.getPod(ctx, name); getErr == nil {
 			if e, dead := endOf(p, time.Now()); dead {
@@ -157,7 +166,7 @@ func (d *Driver) dial(ctx context.Context, name string) (net.Conn, error) {
 
 // wrap adds the operation and the sandbox to err.
 func (d *Driver) wrap(what, id string, err error) error {
-	if isMissing(err) {
+	if isMissing(err) || errors.Is(err, sandbox.ErrClaimed) {
 		err = errors.Join(sandbox.ErrNotFound, err)
 	}
 	return fmt.Errorf("kubernetes: %s %s: %w", what, id, err)
@@ -170,7 +179,7 @@ func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 	if err != nil {
 		return sandbox.Stats{}, fmt.Errorf("kubernetes: stats: %w", err)
 	}
-	p, err := d.client.getPod(ctx, name)
+	p, err := d.getOwn(ctx, name)
 	if isMissing(err) {
 		if e, ok := d.deleted.end(name); ok {
 			return sandbox.Stats{State: sandbox.StateDead, Reason: e.reason, Detail: e.detail}, nil
@@ -212,23 +221,16 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-// remove deletes a Pod, if it exists. If its node is lost, or does not confirm the end in time, it
-// removes the object without.
+// remove deletes a Pod, if it exists and no other server has claimed it. If its node is lost, or does
+// not confirm the end in time, it removes the object without.
 func (d *Driver) remove(ctx context.Context, name string) error {
 	defer d.usages.forget(name)
-	p, err := d.client.getPod(ctx, name)
-	if isMissing(err) {
+	p, err := d.deleteOwn(ctx, name)
+	if isMissing(err) || errors.Is(err, sandbox.ErrClaimed) {
 		d.deleted.forget(name)
 		return nil
 	}
 	if err != nil {
-		return err
-	}
-	d.deleted.expect(p.Metadata.UID)
-	if err := d.client.deletePod(ctx, name, p.Metadata.UID, nil); isMissing(err) {
-		d.deleted.forget(name)
-		return nil
-	} else if err != nil {
 		return err
 	}
 	short, cancel := context.WithTimeout(ctx, endTimeout)

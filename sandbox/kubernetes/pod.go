@@ -17,7 +17,9 @@ import (
 const (
 	labelInstance     = "run.berth/instance" // the state directory's name
 	labelKind         = "run.berth/kind"     // kindSandbox or kindProbe
+	labelServer       = "run.berth/server"   // with Options.Server: the server that has a sandbox
 	annotationSandbox = "run.berth/sandbox"  // a Pod's id in Spec: a label's value may not end with _
+	annotationEpoch   = "run.berth/epoch"    // with Options.Server: that of the last Claim
 
 	kindSandbox = "sandbox"
 	kindProbe   = "probe"
@@ -63,6 +65,15 @@ func (d *Driver) podName(id string) (string, error) {
 
 // selector returns the label selector of this driver's Pods of a kind.
 func (d *Driver) selector(kind string) string {
+	s := d.selectorOfAll(kind)
+	if d.opts.Server != "" {
+		s += "," + labelServer + "=" + d.opts.Server
+	}
+	return s
+}
+
+// selectorOfAll returns the label selector of the Pods of all servers that share the instance.
+func (d *Driver) selectorOfAll(kind string) string {
 	return labelInstance + "=" + d.instance + "," + labelKind + "=" + kind
 }
 
@@ -95,6 +106,9 @@ func (d *Driver) newPod(name, kind, image string, who owner) *pod {
 			Containers: []podContainer{{Name: containerName, Image: image, WorkingDir: "/", SecurityContext: container, MessagePolicy: "FallbackToLogsOnError"}},
 		},
 	}
+	if d.opts.Server != "" {
+		p.Metadata.Labels[labelServer] = d.opts.Server
+	}
 	for _, s := range d.opts.PullSecrets {
 		p.Spec.ImagePullSecrets = append(p.Spec.ImagePullSecrets, named{s})
 	}
@@ -109,7 +123,10 @@ func (d *Driver) sandboxPod(name, image, home string, who owner, spec sandbox.Sp
 	p.Spec.SchedulingGates = []named{{gate}}
 	c := &p.Spec.Containers[0]
 	c.Command = []string{guestPath}
-	c.Env = guestEnv(spec.Env, l)
+	c.Env = guestEnv(spec.Env, l, d.opts.Server != "")
+	if d.opts.Server != "" {
+		p.Metadata.Annotations[annotationEpoch] = "0"
+	}
 	if !who.root { // which would find it by itself
 		// Nodes' own filters are as old as the nodes: containerd 1.6's allows io_uring and AF_VSOCK.
 		// A process without new privileges may add one.
@@ -136,8 +153,8 @@ func (d *Driver) sandboxPod(name, image, home string, who owner, spec sandbox.Sp
 }
 
 // guestEnv returns the guest's environment: the Spec's, overridden by a few variables of the
-// driver.
-func guestEnv(spec []string, l sandbox.Limits) []variable {
+// driver. epochs means that connections have an epoch.
+func guestEnv(spec []string, l sandbox.Limits, epochs bool) []variable {
 	own := map[string]string{
 		"BERTH_GUEST_SOCKET": guestSocket,
 		"BERTH_GUEST_LOG":    guestLog,
@@ -145,7 +162,11 @@ func guestEnv(spec []string, l sandbox.Limits) []variable {
 		"BERTH_MEMORY_LIMIT": strconv.FormatInt(max(l.Memory-memoryReserve, l.Memory/2), 10),
 		"BERTH_THREADS":      strconv.Itoa(guestThreads),
 		"BERTH_PIDS_LIMIT":   strconv.Itoa(l.PIDs),
+		"BERTH_EPOCHS":       "0",
 		"BERTH_WATCH":        "0", // Pods of a node share the few watches of its kernel
+	}
+	if epochs {
+		own["BERTH_EPOCHS"] = "1"
 	}
 	var env []variable
 	for _, kv := range spec {
