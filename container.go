@@ -32,8 +32,17 @@ type ContainerBerth struct {
 	OnExpiry     OnExpiry    `json:"on_expiry,omitempty"`     // empty means delete
 	LastSnapshot SnapshotID  `json:"last_snapshot,omitempty"` // the snapshot taken when it expired
 
+	Start *ContainerStart `json:"start,omitempty"` // nil until it has started
+
 	Volumes []VolumeMount    `json:"volumes,omitempty"` // mounted volumes
 	Skills  []ContainerSkill `json:"skills,omitempty"`
+}
+
+// A ContainerStart tells how a container started and how long that took.
+type ContainerStart struct {
+	How           string `json:"how"`             // cold, pool, or memory: from a snapshot with memory
+	RequestedAtMS int64  `json:"requested_at_ms"` // Unix milliseconds
+	DurationMS    int64  `json:"duration_ms"`
 }
 
 // An OnExpiry selects what happens to the files of a container that expires.

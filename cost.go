@@ -74,6 +74,14 @@ type ResponseBerth struct {
 	// Usage splits Response.Usage by upstream and model, the last used at the end.
 	// It lists only upstreams that the configuration names.
 	Usage []UpstreamUsage `json:"usage,omitempty"`
+
+	// TraceID is the id of the trace of the request that created the response, if the server
+	// exports it.
+	TraceID string `json:"trace_id,omitempty"`
+
+	// Timings tell where the time went, at most MaxTimings of them. While the response runs,
+	// the latest may be missing.
+	Timings []Timing `json:"timings,omitempty"`
 }
 
 // Cost returns the cost of the response's turns so far. It returns false if no turn

@@ -16,6 +16,7 @@ type ContainerLog struct {
 	User           string       `json:"user,omitempty"`        // in the container; empty means the default user
 	Command        string       `json:"command"`
 	Outcome        ShellOutcome `json:"outcome"`
+	StartedAtMS    int64        `json:"started_at_ms,omitempty"` // Unix milliseconds; absent from entries of earlier versions
 	DurationMS     int64        `json:"duration_ms"`
 	Stdout         LogText      `json:"stdout"` // for a process with a terminal, its whole output
 	Stderr         LogText      `json:"stderr"`

@@ -90,7 +90,7 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 	}
 	save := func() error {
 		_, err := st.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-			c.Berth.Starting = false
+			c.Berth.Starting, c.Berth.Start = false, pl.started(how)
 			return nil
 		})
 		if err != nil {

@@ -80,15 +80,15 @@ func (l *Logs) register(ctx context.Context, s *instance, entries []berth.Contai
 	s.log.mu.Lock()
 	for i, e := range entries {
 		if before, ok := s.log.running[e.ID]; ok { // of a resumed call
-			e.CreatedAt = before.CreatedAt
+			e.CreatedAt, e.StartedAtMS = before.CreatedAt, before.StartedAtMS
 		}
 		e.Object, e.ContainerID = "container.log", s.id
 		e.Command = shorten(e.Command)
 		began := l.opts.now()
 		if e.CreatedAt == 0 {
-			e.CreatedAt = began.Unix()
-		} else {
-			began = time.Unix(e.CreatedAt, 0)
+			e.CreatedAt, e.StartedAtMS = began.Unix(), began.UnixMilli()
+		} else if began = time.Unix(e.CreatedAt, 0); e.StartedAtMS != 0 {
+			began = time.UnixMilli(e.StartedAtMS)
 		}
 		s.log.running[e.ID] = e
 		commands[i] = &command{logs: l, s: s, entry: e, started: began, span: traceCommand(ctx, s, e.ID)}

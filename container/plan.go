@@ -37,6 +37,11 @@ type plan struct {
 	network *network             // the forked container's, in place of policy; or nil
 }
 
+// started describes a start that ends now.
+func (pl *plan) started(how string) *berth.ContainerStart {
+	return &berth.ContainerStart{How: how, RequestedAtMS: pl.requestedAt.UnixMilli(), DurationMS: max(0, time.Since(pl.requestedAt).Milliseconds())}
+}
+
 // planner validates requests for containers.
 type planner struct {
 	opts      *Options

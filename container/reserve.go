@@ -180,7 +180,9 @@ func (ls *leases) dropLocked(s *instance) {
 func (svc *Service) save(ctx context.Context, s *instance, pl *plan, caller berth.Caller) error {
 	pl.cause = trace.SpanFromContext(ctx)
 	ready := svc.starter.ready(ctx, s, pl)
-	pl.body.Berth.Starting = !ready
+	if pl.body.Berth.Starting = !ready; ready {
+		pl.body.Berth.Start = pl.started(StartPool)
+	}
 	if err := svc.saveNew(ctx, s, pl, caller.Key); err != nil {
 		// It may have been saved nevertheless, but its id is not known to the client.
 		return errors.Join(err, ignoreNotFound(svc.opts.Store.DeleteContainer(context.WithoutCancel(ctx), s.project, s.id)))

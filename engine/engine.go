@@ -250,6 +250,9 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	return &created, nil
 }
 
+// Running returns the number of responses that this process works on.
+func (e *Engine) Running() int { return e.live.count() }
+
 // Cancel cancels the run of a response and returns the ended response. It returns a
 // response that has ended already unchanged. If the end cannot be stored, the error is
 // berth.CodeUnavailable, and the run ends as cancelled later.

@@ -50,6 +50,7 @@ func (r *run) call(ctx context.Context, c pendingCall) error {
 		out.outcome = OutcomeError
 	}
 	endCall(traced, out.outcome)
+	r.addToolTiming(c.Item(), out.outcome, start)
 	r.engine.Observer.Called(c.Item().Type(), out.outcome, time.Since(start))
 	return err
 }

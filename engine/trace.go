@@ -3,6 +3,7 @@ package engine
 import (
 	"context"
 	"errors"
+	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
@@ -39,6 +40,18 @@ func (r *run) trace(ctx context.Context) {
 	}
 }
 
+// addTraceID adds the id of the trace of ctx to a response, if the trace is exported.
+func addTraceID(ctx context.Context, body *berth.Response) {
+	sc := trace.SpanContextFromContext(ctx)
+	if !sc.IsSampled() {
+		return
+	}
+	if body.Berth == nil {
+		body.Berth = &berth.ResponseBerth{}
+	}
+	body.Berth.TraceID = sc.TraceID().String()
+}
+
 // endSpan ends the span of the response.
 func (r *run) endSpan() {
 	if !r.span.IsRecording() {
@@ -57,14 +70,21 @@ func (r *run) endSpan() {
 //
 //go:noinline
 func (w *turnWriter) trace(ctx context.Context, req *model.Request) context.Context {
+	w.began = time.Now()
 	ctx, w.span = traceChat(ctx, req.Model)
 	return ctx
 }
 
-// endSpan ends the span of the call of the model, with its error, if any.
+// endSpan ends the span of the call of the model, with its error, if any, of which it adds the
+// timing. That of a call without error is added with its usage.
 //
 //go:noinline
-func (w *turnWriter) endSpan(err error) { endChat(w.span, w.finished, err) }
+func (w *turnWriter) endSpan(err error) {
+	endChat(w.span, w.finished, err)
+	if err != nil && !errors.Is(err, tool.ErrDetached) {
+		w.run.writer.AddTiming(w.timing(model.Finish{Origin: w.run.origin}, err))
+	}
+}
 
 // traceChat starts the span of a call of a model.
 func traceChat(ctx context.Context, name string) (context.Context, trace.Span) {
@@ -80,11 +100,8 @@ func endChat(s trace.Span, f model.Finish, err error) {
 	if !s.IsRecording() {
 		return
 	}
-	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, tool.ErrDetached):
-		span.Fail(s, OutcomeCancelled)
-	case err != nil:
-		span.Fail(s, string(berth.ErrorCode(err)))
+	if err != nil {
+		span.Fail(s, chatError(err))
 	}
 	if f.Origin.Upstream != "" {
 		s.SetAttributes(semconv.GenAIProviderNameKey.String(f.Origin.Upstream))
@@ -99,6 +116,14 @@ func endChat(s trace.Span, f model.Finish, err error) {
 		s.SetAttributes(usageOf(f.Usage)...)
 	}
 	s.End()
+}
+
+// chatError names the error of a call of a model, without content.
+func chatError(err error) string {
+	if errors.Is(err, context.Canceled) || errors.Is(err, tool.ErrDetached) {
+		return OutcomeCancelled
+	}
+	return string(berth.ErrorCode(err))
 }
 
 func usageOf(u berth.Usage) []attribute.KeyValue {

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -33,13 +34,17 @@ type turnWriter struct {
 	refusal  string       // of the last refused call, or empty
 	finished model.Finish // once the stream has ended without error
 
-	span trace.Span // of the call of the model
+	span  trace.Span // of the call of the model
+	began time.Time  // when the model was called
+	first time.Time  // when its first delta came; zero before
 }
 
 // write queues the events of one delta: those that arrive while a write runs are stored
 // together by the next one.
 func (w *turnWriter) write(ctx context.Context, delta model.Delta) error {
-	w.begun = true
+	if !w.begun {
+		w.begun, w.first = true, time.Now()
+	}
 	if text, ok := delta.(model.Text); !ok || w.message != nil && w.message.phase != text.Phase {
 		w.cite(ctx)
 	}
@@ -79,6 +84,7 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 	r.reported = reported{f.ServiceTier, f.Moderation}
 	r.compactor.counted = f.Usage.InputTokens + f.Usage.OutputTokens - f.Usage.OutputTokenDetails.ReasoningTokens
 	r.writer.SetUsage(r.usage, turnsOf(f)...)
+	r.writer.AddTiming(w.timing(f, nil))
 	w.cite(ctx)
 	err = r.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		w.next = len(body.Output)

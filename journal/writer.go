@@ -133,6 +133,14 @@ func (w *Writer) SetUsage(u berth.Usage, turns ...berth.UpstreamUsage) {
 	}
 }
 
+// AddTiming adds a timing to the response. It is stored with the next event of an item or of
+// the response.
+func (w *Writer) AddTiming(t berth.Timing) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.body.Berth = w.body.Berth.AddTiming(t)
+}
+
 // enqueue numbers events, applies them to the response and adds them to the queue. The
 // caller holds mu.
 func (w *Writer) enqueue(ctx context.Context, events []berth.Event) error {
