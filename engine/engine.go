@@ -309,9 +309,6 @@ func responseNotFound(id berth.ResponseID) error {
 	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", id)
 }
 
-// Running returns the number of responses that this server works on.
-func (e *Engine) Running() int { return e.live.count() }
-
 // Close detaches from all runs, which the next start resumes, and waits until their
 // goroutines have ended. Commands in containers continue. The error is the cause of ctx's
 // end.
