@@ -11,31 +11,37 @@ import (
 	"golang.org/x/sys/unix"
 )
 
-// TestHangup sends SIGHUP to a server without a terminal, which reloads its configuration, and closes the
-// terminal of another, which stops in order. What runs in containers goes on in both.
+// TestHangup sends SIGHUP to a server without a terminal and to one under nohup, which reload their
+// configuration, and closes the terminal of another, which stops in order. What runs in containers goes on.
 func TestHangup(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 0}\n")
 	s.kill()
-	s.attr = &syscall.SysProcAttr{Setsid: true}
-	s.wrap = []string{"env", "--default-signal=HUP"} // the parent of these tests may ignore the signal
-	s.start()
 	p := &planted{server: s}
-	id := p.create("/containers", `{"name":"work"}`)
-	p.shell(id, "echo precious >/mnt/data/file")
-	for n := range 3 {
-		if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+	id, reloads := "", 0
+	for _, signals := range []string{"--ignore-signal=HUP", "--default-signal=HUP"} { // as nohup does; and for parents that ignore it
+		s.attr = &syscall.SysProcAttr{Setsid: true}
+		s.wrap = []string{"env", signals}
+		s.start()
+		if id == "" {
+			id = p.create("/containers", `{"name":"work"}`)
+			p.shell(id, "echo precious >/mnt/data/file")
+		}
+		for range 3 {
+			if err := s.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+				t.Fatal(err)
+			}
+			reloads++
+			s.waitUntil("the log shows the reload", func() bool {
+				return strings.Count(s.log.String(), "reloaded the configuration") >= reloads
+			})
+		}
+		p.want("a file after SIGHUP", p.shell(id, "cat /mnt/data/file"), "precious")
+		if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
 			t.Fatal(err)
 		}
-		s.waitUntil("the log tells of the signal", func() bool {
-			return strings.Count(s.log.String(), "reloaded the configuration") > n
-		})
-	}
-	p.want("a file after SIGHUP", p.shell(id, "cat /mnt/data/file"), "precious")
-	if err := s.cmd.Process.Signal(syscall.SIGTERM); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.cmd.Wait(); err != nil {
-		t.Errorf("the end: got %v", err)
+		if err := s.cmd.Wait(); err != nil {
+			t.Errorf("the end: got %v", err)
+		}
 	}
 
 	master, slave := terminal(t)

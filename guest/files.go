@@ -57,13 +57,18 @@ func Below(dir, path string) bool {
 		!strings.ContainsFunc(rest, func(r rune) bool { return r < ' ' || r == 0x7f })
 }
 
-// Mode returns the permission bits of a file; for a link, those of its target.
+// Mode returns the permission bits of a file, with fs.ModeDir for a directory; for a link, those of its
+// target.
 func (c *Client) Mode(ctx context.Context, path string) (fs.FileMode, error) {
 	resp, err := c.files.Stat(ctx, connect.NewRequest(&pb.StatRequest{Path: path}))
 	if err != nil {
 		return 0, asFileError(err)
 	}
-	return fs.FileMode(resp.Msg.GetEntry().GetMode()).Perm(), nil
+	mode := fs.FileMode(resp.Msg.GetEntry().GetMode()).Perm()
+	if resp.Msg.GetEntry().GetType() == pb.FileType_FILE_TYPE_DIRECTORY {
+		mode |= fs.ModeDir
+	}
+	return mode, nil
 }
 
 // WorkDir returns the directory in which commands start.

@@ -36,7 +36,7 @@ func (s *Server) announce(o Options, address string, building bool) {
 	if building {
 		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready", "off", "BERTH_BUILD_TEMPLATE=never")
 	} else if missing != nil {
-		s.log.Warn("containers cannot start without a template", "template", c.Template, "next", templateCommand(), "err", missing)
+		s.log.Warn("containers cannot start without a template", "template", c.Template, "next", c.templateAdvice(o.State), "err", missing)
 	}
 	if len(models) == 1 {
 		s.log.Warn("no model upstream is configured: only the demo model scripted answers",

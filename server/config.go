@@ -308,8 +308,10 @@ func (c *Config) Verify() error {
 func (c *Config) verify(models bool) []error {
 	var wrong []error
 	if models {
-		_, err := newRouting(c, nil, slog.New(slog.DiscardHandler))
-		wrong = eachError(err)
+		routes, err := newRouting(c, nil, slog.New(slog.DiscardHandler))
+		if wrong = eachError(err); err == nil {
+			wrong = unrouted(routes.router, c.Images.Model, c.Vectors.EmbeddingModel)
+		}
 	}
 	_, err := c.WebSearch.options(slog.New(slog.DiscardHandler))
 	wrong = append(wrong, eachError(err)...)

@@ -35,10 +35,13 @@ func (c *Config) checkState() error {
 
 // VerifyState returns what of the state directory prevents a server from starting. It changes nothing
 // there, and returns nil if the directory does not exist: the check may run on another machine. It does
-// not connect to a PostgreSQL database.
+// not connect to a PostgreSQL database, as MachineWarnings does.
 func (c *Config) VerifyState(ctx context.Context) error {
 	if err := errRestoring(c.State); err != nil {
 		return err
+	}
+	if _, err := storeURL(c.State, c.Store.URL); err != nil {
+		return c.in(fmt.Errorf("store.url: %w", err))
 	}
 	file := filepath.Join(c.State, "berth.db")
 	if _, err := os.Stat(file); err != nil || c.Store.URL != "" {

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"fmt"
 	"io/fs"
 	"maps"
@@ -10,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth/sandbox/local"
 )
@@ -61,6 +63,43 @@ func (c *Config) shadowedModels() (found []string) {
 // nothing there.
 func (c *Config) StateWarnings() []string {
 	return slices.Concat(c.keyWarning(), c.templateWarning())
+}
+
+// machineWait is how long MachineWarnings waits for a database, an engine or a cluster.
+const machineWait = 10 * time.Second
+
+// MachineWarnings returns what prevents a server from starting on this machine: a driver whose programs or
+// engine are missing, or a PostgreSQL database or a bucket that cannot be used. It is no error of the configuration,
+// which may be for another machine, or for a time when these are there.
+func (c *Config) MachineWarnings(ctx context.Context) (found []string) {
+	ctx, cancel := context.WithTimeout(ctx, machineWait)
+	defer cancel()
+	state, err := filepath.Abs(c.State)
+	if err != nil {
+		return nil // an error of the state directory
+	}
+	checks := append(checkDriver(ctx, state, c), checkDatabase(ctx, state, c)...)
+	if c.Blobs != "" && c.VerifyBlobs() == nil {
+		checks = append(checks, examineBucket(ctx, state, c.Blobs))
+	}
+	for _, f := range checks {
+		if f.OK {
+			continue
+		}
+		key := "driver"
+		switch f.What {
+		case "store":
+			key = "store.url"
+		case "blobs":
+			key = "blobs"
+		}
+		advice := f.Advice
+		if f.Fix != nil {
+			advice = "berth " + strings.Join(f.Fix, " ")
+		}
+		found = append(found, strings.TrimSuffix(fmt.Sprintf("%scannot be used on this machine: %s: %s; %s", c.at(key), f.What, f.Detail, advice), "; "))
+	}
+	return found
 }
 
 // keyWarning warns of an address that a server with a new state directory refuses.

@@ -63,22 +63,13 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 	}
 	all = append(all, checkDatabase(ctx, state, c)...)
 	all = append(all, programs(c)...)
-	switch c.Driver {
-	case "docker":
-		f := dockerEngine(ctx, state, c)
-		if all = append(all, f); !f.OK {
-			return all
-		}
-	case "kubernetes":
-		f := kubernetesCluster(ctx, state, c)
-		if all = append(all, f); !f.OK {
-			return all
-		}
-	case "microvm":
-		found := machines(state, c)
+	if found := checkDriver(ctx, state, c); len(found) > 0 {
 		if all = append(all, found...); !found[len(found)-1].OK {
 			return all
 		}
+	}
+	switch c.Driver {
+	case "microvm":
 		c = withKernel(state, c)
 	case local.Name:
 		return all
@@ -89,6 +80,20 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 		return all
 	}
 	return append(all, trySandbox(ctx, state, c, t))
+}
+
+// checkDriver checks what a driver needs besides this machine's kernel. If the last check fails, no container
+// can start.
+func checkDriver(ctx context.Context, state string, c *Config) []Finding {
+	switch c.Driver {
+	case "docker":
+		return []Finding{dockerEngine(ctx, state, c)}
+	case "kubernetes":
+		return []Finding{kubernetesCluster(ctx, state, c)}
+	case "microvm":
+		return machines(state, c)
+	}
+	return nil
 }
 
 func kernel() Finding {

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"strings"
 
 	"github.com/berth-run/berth/image"
 )
@@ -23,6 +24,14 @@ func templateCommand() string {
 		return "berth image build"
 	}
 	return "berth image pull " + pulled
+}
+
+// templateAdvice returns what provides the missing default template on this machine.
+func (c *Config) templateAdvice(state string) string {
+	if _, standard := image.Standard()[c.Template]; standard {
+		return strings.Join(append([]string{templateCommand()}, inState(state)...), " ")
+	}
+	return strings.Join(append([]string{"berth image ls"}, inState(state)...), " ") + " lists the templates; name one of them in the configuration, or build or pull this one"
 }
 
 // defaultTemplate returns the default template of a configuration: the one that it names, or the

@@ -10,14 +10,14 @@ import (
 
 // OnHangup handles SIGHUP. It returns a context that ends when the terminal of the server is closed,
 // and a channel that receives from SIGHUP to a server without a terminal, which conventionally
-// reloads the configuration. If SIGHUP is ignored, as under nohup, it stays ignored.
+// reloads the configuration. Under nohup, which ignores SIGHUP, the end of the terminal does not stop the
+// server, so there each SIGHUP reloads.
 func OnHangup(ctx context.Context, log *slog.Logger) (_ context.Context, reloads <-chan struct{}, stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
-	if signal.Ignored(syscall.SIGHUP) {
-		return ctx, nil, cancel
-	}
 	terminal := false
-	if tty, err := os.Open("/dev/tty"); err == nil { // must be tested before the hangup
+	if signal.Ignored(syscall.SIGHUP) {
+		log.Debug("SIGHUP was ignored at the start, as under nohup: it reloads the configuration, also when a terminal is closed")
+	} else if tty, err := os.Open("/dev/tty"); err == nil { // must be tested before the hangup
 		terminal = true
 		tty.Close()
 	}

@@ -28,10 +28,8 @@ var _ imagegeneration.Images = (*images)(nil)
 // use sets the engine. It returns an error if no upstream has the configured model.
 func (i *images) use(config *Config, models *model.Router, by *engine.Engine) error {
 	i.engine = by
-	if name := config.Images.Model; name != "" {
-		if _, _, err := models.Route(name); err != nil {
-			return config.in(fmt.Errorf("image_generation.model: no entry of models matches %q", name))
-		}
+	for _, err := range unrouted(models, config.Images.Model, "") {
+		return config.in(err)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/project"
 )
 
@@ -53,13 +54,8 @@ func (s *Server) Reload(c *Config) error {
 	if err != nil {
 		return err
 	}
-	for key, name := range map[string]string{"image_generation.model": r.started.Images.Model, "vector_stores.embedding_model": r.started.Vectors.EmbeddingModel} {
-		if name == "" {
-			continue
-		}
-		if _, _, err := models.router.Route(name); err != nil {
-			return c.in(fmt.Errorf("%s: no entry of models matches %q", key, name))
-		}
+	if wrong := unrouted(models.router, r.started.Images.Model, r.started.Vectors.EmbeddingModel); len(wrong) > 0 {
+		return c.in(wrong[0])
 	}
 	certificate, err := r.certs.read(c.Server.TLS)
 	if err != nil {
@@ -80,6 +76,20 @@ func (s *Server) Reload(c *Config) error {
 	}
 	r.now = c
 	return nil
+}
+
+// unrouted returns an error for each model that the server itself uses and that no upstream has. An
+// empty name is no model.
+func unrouted(router *model.Router, images, embeddings string) (wrong []error) {
+	for _, used := range []struct{ key, model string }{{"image_generation.model", images}, {"vector_stores.embedding_model", embeddings}} {
+		if used.model == "" {
+			continue
+		}
+		if _, _, err := router.Route(used.model); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: no entry of models matches %q", used.key, used.model))
+		}
+	}
+	return wrong
 }
 
 // split separates the keys that Reload applies from others.

@@ -2,7 +2,6 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"io"
 
 	"github.com/berth-run/berth"
@@ -40,8 +39,8 @@ func (e *embedder) use(config *Config, models *model.Router, by *engine.Engine) 
 	if e == nil {
 		return nil
 	}
-	if _, _, err := models.Route(e.model); err != nil {
-		return config.in(fmt.Errorf("vector_stores.embedding_model: no entry of models matches %q", e.model))
+	for _, err := range unrouted(models, "", e.model) {
+		return config.in(err)
 	}
 	e.engine = by
 	return nil

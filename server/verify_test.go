@@ -62,6 +62,44 @@ func TestVerifyMachine(t *testing.T) {
 	}
 }
 
+// A model that the server itself uses needs an upstream.
+func TestVerifyOwnModels(t *testing.T) {
+	for text, want := range map[string]string{
+		"image_generation: {model: nope}\n":        "berth.yaml:1: image_generation.model: no entry of models matches \"nope\"",
+		"vector_stores: {embedding_model: nope}\n": "berth.yaml:1: vector_stores.embedding_model: no entry of models matches \"nope\"",
+		"models: [{match: some, base_url: 'http://127.0.0.1:1/v1'}]\nimage_generation: {model: someother}\n": "berth.yaml:2: image_generation.model",
+		"models: [{match: some, base_url: 'http://127.0.0.1:1/v1'}]\nimage_generation: {model: some}\n":      "",
+	} {
+		c, err := readConfig(t, text)
+		if err == nil {
+			err = c.Verify()
+		}
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}
+
+// A driver or a database that cannot be used here is warned of, because it may be there at the start.
+func TestMachineWarnings(t *testing.T) {
+	state := t.TempDir()
+	for text, want := range map[string]string{
+		"driver: docker\ndocker: {host: 'unix:///nonexistent'}\n":        "berth.yaml:1: driver cannot be used on this machine: engine: ",
+		"driver: microvm\nmicrovm: {qemu: /nonexistent}\n":               "berth.yaml:1: driver cannot be used on this machine: qemu: ",
+		"store: postgres://berth:secret@127.0.0.1:1/x?sslmode=disable\n": "berth.yaml:1: store.url cannot be used on this machine: store: ",
+		"driver: unsafe-local\n":                                         "",
+	} {
+		c, err := readConfig(t, text+"state: "+state+"\n")
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(c.MachineWarnings(t.Context()), "\n")
+		if want == "" && got != "" || !strings.Contains(got, want) || strings.Contains(got, "secret") {
+			t.Errorf("%s: got %q, want %q", text, got, want)
+		}
+	}
+}
+
 // Of the addresses of databases, the user stays readable; in others it may be a token.
 func TestMaskedUser(t *testing.T) {
 	for value, want := range map[string]string{

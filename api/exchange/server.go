@@ -12,6 +12,7 @@ import (
 	"log/slog"
 	"net/http"
 	"runtime/debug"
+	"slices"
 	"strings"
 	"time"
 
@@ -136,7 +137,7 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", s.pathForLog(r)), slog.Int("status", x.status),
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
 		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}
-	level := logLevel(r.Method, x.status)
+	level := logLevel(r, x.status)
 	if x.quiet {
 		level = slog.LevelDebug
 	}
@@ -150,10 +151,15 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 // LogQuietly logs the request at debug level, whatever its status: the handler logs what is news.
 func (x *Exchange) LogQuietly() { x.quiet = true }
 
+// reads are the ends of paths of requests that change nothing, although their method is POST.
+var reads = []string{"/filesystem.Filesystem/Stat", "/filesystem.Filesystem/ListDir", "/process.Process/List"}
+
 // logLevel returns the level of a request's log line. Successful reads, such as health checks and
 // polls, are no news.
-func logLevel(method string, status int) slog.Level {
-	if status < http.StatusBadRequest && status != http.StatusSwitchingProtocols && (method == http.MethodGet || method == http.MethodHead || method == http.MethodOptions) {
+func logLevel(r *http.Request, status int) slog.Level {
+	read := r.Method == http.MethodGet || r.Method == http.MethodHead || r.Method == http.MethodOptions ||
+		slices.ContainsFunc(reads, func(end string) bool { return strings.HasSuffix(r.URL.Path, end) })
+	if read && status < http.StatusBadRequest && status != http.StatusSwitchingProtocols {
 		return slog.LevelDebug
 	}
 	return slog.LevelInfo

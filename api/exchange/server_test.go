@@ -63,13 +63,16 @@ func TestLog(t *testing.T) {
 // Successful reads are logged at debug level, everything else at info.
 func TestLogLevel(t *testing.T) {
 	for _, c := range []struct {
-		method string
-		status int
-		want   slog.Level
-	}{{"GET", 200, slog.LevelDebug}, {"HEAD", 304, slog.LevelDebug}, {"GET", 101, slog.LevelInfo}, {"GET", 404, slog.LevelInfo}, {"GET", 503, slog.LevelInfo},
-		{"POST", 200, slog.LevelInfo}, {"DELETE", 200, slog.LevelInfo}} {
-		if got := logLevel(c.method, c.status); got != c.want {
-			t.Errorf("%s %d: got %v", c.method, c.status, got)
+		method, path string
+		status       int
+		want         slog.Level
+	}{{"GET", "/v1/models", 200, slog.LevelDebug}, {"HEAD", "/v1/models", 304, slog.LevelDebug}, {"GET", "/v1/responses", 101, slog.LevelInfo},
+		{"GET", "/v1/models", 404, slog.LevelInfo}, {"GET", "/v1/models", 503, slog.LevelInfo}, {"POST", "/v1/responses", 200, slog.LevelInfo},
+		{"DELETE", "/v1/files/f", 200, slog.LevelInfo}, {"POST", "/v1/containers/c/guest/filesystem.Filesystem/Stat", 200, slog.LevelDebug},
+		{"POST", "/v1/containers/c/guest/filesystem.Filesystem/Stat", 404, slog.LevelInfo},
+		{"POST", "/v1/containers/c/guest/process.Process/Start", 200, slog.LevelInfo}} {
+		if got := logLevel(httptest.NewRequest(c.method, c.path, nil), c.status); got != c.want {
+			t.Errorf("%s %s %d: got %v", c.method, c.path, c.status, got)
 		}
 	}
 }

@@ -25,6 +25,9 @@ The copy excludes templates (STATE/images) and the sandboxes of running containe
 docs/backup.md. A mounted volume is frozen while it is copied.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if !server.HasDatabase(state) {
+				return noState(state)
+			}
 			m, err := server.Backup(cmd.Context(), state, args[0], thisBuild().Version, backupProgress(cmd.ErrOrStderr()))
 			if err != nil {
 				return err

@@ -29,7 +29,8 @@ func newConfigCheck() *cobra.Command {
 		Long: `Check a configuration as berth serve does at its start: the file, the environment
 variables that it names or that set its keys, the files of certificates, and in the state
 directory, if it exists, the keys that an address needs. Start nothing.
-Report all errors, and warn about what is allowed but probably not meant.`,
+Report all errors, and warn about what is allowed but probably not meant, and about a driver,
+a database or a bucket that this machine cannot use now.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadVerified(cmd, args...)
@@ -39,7 +40,7 @@ Report all errors, and warn about what is allowed but probably not meant.`,
 			if err != nil {
 				return err
 			}
-			for _, w := range slices.Concat(c.Warnings(), c.StateWarnings()) {
+			for _, w := range slices.Concat(c.Warnings(), c.StateWarnings(), c.MachineWarnings(cmd.Context())) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			valid := "the configuration is valid"

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/url"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -36,11 +37,20 @@ func newPs() *cobra.Command {
 
 func printContainers(w io.Writer, l *listing, all []*berth.Container) error {
 	now := time.Now()
-	return printList(w, l, all, func(c *berth.Container) string { return string(c.ID) },
-		"ID\tNAME\tSTATUS\tISOLATION\tMEMORY\tAGE\tIDLE", func(c *berth.Container) string {
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s of %dm", l.id(string(c.ID)), inLine(c.Name), containerStatus(c), c.Berth.Isolation,
-				c.MemoryLimit, age(now, c.CreatedAt), age(now, c.LastActiveAt), c.ExpiresAfter.Minutes)
-		})
+	// Where all containers have the same isolation, it is no news.
+	isolation := l.full || slices.ContainsFunc(all, func(c *berth.Container) bool { return c.Berth.Isolation != all[0].Berth.Isolation })
+	head := "ID\tNAME\tSTATUS\tMEMORY\tAGE\tIDLE"
+	if isolation {
+		head += "\tISOLATION"
+	}
+	return printList(w, l, all, func(c *berth.Container) string { return string(c.ID) }, head, func(c *berth.Container) string {
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s of %dm", l.id(string(c.ID)), l.cut(inLine(c.Name), 24), containerStatus(c),
+			c.MemoryLimit, age(now, c.CreatedAt), age(now, c.LastActiveAt), c.ExpiresAfter.Minutes)
+		if isolation {
+			row += "\t" + c.Berth.Isolation
+		}
+		return row
+	})
 }
 
 // containerStatus returns the status of a container with its reason.

@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-var conversations = kind{"conversation", "/v1/conversations", berth.PrefixConversation}
+var conversations = kind{"conversation", "/v1/conversations", berth.PrefixConversation, 0}
 
 func newConversation() *cobra.Command {
 	cmd := &cobra.Command{Use: "conversation", Short: "List and delete conversations",
@@ -24,7 +24,7 @@ POST /v1/conversations, and used with "conversation" in a request for a response
 }
 
 func newConversationLs() *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List conversations, the newest first", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ls", Short: "List conversations, the newest first", Args: cobra.NoArgs}
 	connect, l := clientFlags(cmd), listFlags[berth.Conversation](cmd, "metadata.team=red", 50)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		all, err := listFor[*berth.Conversation](cmd.Context(), connect(), conversations.path, l)

@@ -23,6 +23,7 @@ func newCp() *cobra.Command {
 is CONTAINER:PATH; "-" is standard input or output. A relative PATH is below /mnt/data,
 where commands start. An existing local file is replaced only with --force. A local copy
 has the file's mode in the container, reduced by the umask and without execute permission.
+Missing directories of DESTINATION are created in the container.
 
 A directory is copied into DESTINATION if that exists, and as DESTINATION otherwise. Links
 and special files are skipped. Copies out of a container also skip hidden files, because
@@ -129,6 +130,9 @@ func copyOut(ctx context.Context, c *client, from place, to, user string, force 
 	mode, err := g.Mode(ctx, from.path)
 	if err != nil {
 		return refusal(err)
+	}
+	if mode.IsDir() {
+		return fmt.Errorf("%s is a directory; use -r", inLine(from.path))
 	}
 	body, _, err := g.ReadFile(ctx, "", from.path, user)
 	if err != nil {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"fmt"
 	"strings"
 	"time"
 
@@ -34,7 +33,7 @@ for the start.
   berth exec box python3 --version`,
 		Args: cobra.MaximumNArgs(1),
 	}
-	connect := clientFlags(cmd)
+	connect, created := clientFlags(cmd), createdFlag(cmd)
 	cmd.Flags().StringVar(&o.memory, "memory", "", "memory: 1g, 4g, 16g or 64g (default: 1g)")
 	cmd.Flags().DurationVar(&o.idle, "idle", 0, "time without use after which the container expires, such as 1h (default: the server's)")
 	cmd.Flags().StringArrayVar(&o.allow, "allow", nil, "host that the container may reach, such as pypi.org or *.example.com:443; may be repeated")
@@ -52,10 +51,10 @@ for the start.
 			o.name = args[0]
 		}
 		made, err := o.create(cmd, connect())
-		if err == nil {
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), made.ID)
+		if err != nil {
+			return err
 		}
-		return err
+		return created(string(made.ID), made)
 	}
 	return cmd
 }

@@ -16,13 +16,15 @@ type kind struct {
 	what   string // in messages
 	path   string // of its list endpoint
 	prefix string // of its ids
+	newest int    // how many objects are searched, the newest first; 0 means all
 }
 
 var (
-	containers = kind{"container", "/v1/containers", berth.PrefixContainer}
-	snapshots  = kind{"snapshot", "/v1/snapshots", berth.PrefixSnapshot}
-	volumes    = kind{"volume", "/v1/volumes", berth.PrefixVolume}
-	files      = kind{"file", "/v1/files", berth.PrefixFile}
+	containers = kind{"container", "/v1/containers", berth.PrefixContainer, 0}
+	snapshots  = kind{"snapshot", "/v1/snapshots", berth.PrefixSnapshot, 0}
+	volumes    = kind{"volume", "/v1/volumes", berth.PrefixVolume, 0}
+	files      = kind{"file", "/v1/files", berth.PrefixFile, 0}
+	responses  = kind{"response", "/v1/responses", berth.PrefixResponse, 1000}
 )
 
 // idDigits is the number of hexadecimal digits of an id, and shortDigits that of a short one. A
@@ -67,7 +69,7 @@ func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error
 	if ref == "" {
 		return "", fmt.Errorf("empty %s id", k.what)
 	}
-	all, err := list[object](ctx, c, k.path)
+	all, err := listFor[object](ctx, c, k.path, &listing{limit: k.newest})
 	if err != nil {
 		return "", err
 	}
@@ -94,6 +96,12 @@ func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error
 			return found[0].ID, nil
 		}
 		return "", k.ambiguous(ref, found)
+	}
+	if k.newest > 0 && len(all) >= k.newest {
+		return "", fmt.Errorf("%s %q %w: no id of the newest %d starts or ends with it; use the full id", k.what, ref, errNotFound, k.newest)
+	}
+	if k.what == responses.what {
+		return "", fmt.Errorf("%s %q %w: no id starts or ends with it", k.what, ref, errNotFound)
 	}
 	return "", fmt.Errorf("%s %q %w: no id starts or ends with it, and no %s has that name", k.what, ref, errNotFound, k.what)
 }
@@ -132,7 +140,7 @@ func (k kind) complete(connect func() *client, n int) cobra.CompletionFunc {
 		if n >= 0 && len(args) >= n {
 			return nil, cobra.ShellCompDirectiveDefault
 		}
-		all, err := list[object](cmd.Context(), connect(), k.path)
+		all, err := listFor[object](cmd.Context(), connect(), k.path, &listing{limit: min(k.newest, 100)})
 		if err != nil {
 			return nil, cobra.ShellCompDirectiveNoFileComp
 		}

@@ -156,7 +156,7 @@ func showProgress(p image.Progress) {
 }
 
 func newImageLs(open func() (*image.Store, error)) *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List templates", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ls", Short: "List templates", Args: cobra.NoArgs}
 	l := listFlags[templateRow](cmd, "name=base", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		images, err := open()
@@ -171,13 +171,14 @@ func newImageLs(open func() (*image.Store, error)) *cobra.Command {
 		for i, t := range all {
 			rows[i] = templateRow{t.Name, t.Digest, t.Bytes, len(t.Packages), t.CreatedAt}
 		}
+		now := time.Now()
 		return printList(cmd.OutOrStdout(), l, rows, func(t templateRow) string { return t.Digest },
 			"NAME\tDIGEST\tMB\tPACKAGES\tCREATED", func(t templateRow) string {
 				digest := t.Digest
 				if !l.full {
 					digest = fmt.Sprintf("%.19s", digest)
 				}
-				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", t.Name, digest, t.Bytes>>20, t.Packages, t.CreatedAt.Format(time.RFC3339))
+				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", l.cut(inLine(cmp.Or(t.Name, "-")), 24), digest, t.Bytes>>20, t.Packages, l.since(now, t.CreatedAt.Unix()))
 			})
 	}
 	return cmd

@@ -25,6 +25,7 @@ func newKeyCreate(open opener) *cobra.Command {
 	var admin bool
 	var expires time.Duration
 	var cost func() *server.Money
+	var created func(text string, object any) error
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a key and print its secret, once",
@@ -51,16 +52,23 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 				if err != nil {
 					return err
 				}
-				_, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires, berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost())})
+				k, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires, berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost())})
 				if err != nil {
 					return err
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), secret)
+				err = created(secret, struct {
+					keyRow
+					Secret string `json:"secret"`
+				}{rowOf(k), secret})
+				if err != nil {
+					return err
+				}
 				warnUnpriced(cmd.ErrOrStderr(), cost())
 				return nil
 			})
 		},
 	}
+	created = createdFlag(cmd)
 	cmd.Flags().StringVar(&of, "project", string(berth.DefaultProject), "project of the key")
 	cmd.Flags().BoolVar(&admin, "admin", false, "create an admin key")
 	cmd.MarkFlagsMutuallyExclusive("admin", "project")
@@ -106,7 +114,7 @@ of the key's project apply as well. A running server applies the change to the n
 }
 
 func newKeyLs(open opener) *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List keys", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ls", Short: "List keys", Args: cobra.NoArgs}
 	l := listFlags[keyRow](cmd, "project=proj_y", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return open.with(cmd.Context(), func(state *server.State) error {
@@ -116,10 +124,7 @@ func newKeyLs(open opener) *cobra.Command {
 			}
 			rows := make([]keyRow, len(keys))
 			for i, k := range keys {
-				rows[i] = keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil, k.Limits}
-				if k.ExpiresAt != 0 {
-					rows[i].ExpiresAt = &k.ExpiresAt
-				}
+				rows[i] = rowOf(k)
 			}
 			heading := "ID\tPROJECT\tNAME\tSECRET\tCREATED\tEXPIRES"
 			now := time.Now()
@@ -161,6 +166,14 @@ type keyRow struct {
 	CreatedAt int64           `json:"created_at"`
 	ExpiresAt *int64          `json:"expires_at"`
 	Limits    berth.KeyLimits `json:"limits,omitzero"`
+}
+
+func rowOf(k *berth.Key) keyRow {
+	row := keyRow{k.ID, k.Project, k.Name, k.Tail, k.CreatedAt, nil, k.Limits}
+	if k.ExpiresAt != 0 {
+		row.ExpiresAt = &k.ExpiresAt
+	}
+	return row
 }
 
 func newKeyRm(open opener) *cobra.Command {

@@ -33,6 +33,7 @@ A running server applies changes within a second.`,
 
 func newProjectCreate(open opener) *cobra.Command {
 	var id, name string
+	var created func(text string, object any) error
 	cmd := &cobra.Command{
 		Use:   "create",
 		Short: "Create a project and print its id",
@@ -46,23 +47,25 @@ func newProjectCreate(open opener) *cobra.Command {
 				return usageError{err}
 			}
 			return open.withNew(cmd.Context(), func(state *server.State) error {
-				if _, err := state.Projects.Create(cmd.Context(), p, name); errors.Is(err, store.ErrExists) {
+				made, err := state.Projects.Create(cmd.Context(), p, name)
+				if errors.Is(err, store.ErrExists) {
 					return fmt.Errorf("project %s already exists", p)
-				} else if err != nil {
+				}
+				if err != nil {
 					return err
 				}
-				fmt.Fprintln(cmd.OutOrStdout(), p)
-				return nil
+				return created(string(p), made)
 			})
 		},
 	}
+	created = createdFlag(cmd)
 	cmd.Flags().StringVar(&id, "id", "", "id, proj_… (default: a new one)")
 	cmd.Flags().StringVar(&name, "name", "", "name of the project")
 	return cmd
 }
 
 func newProjectLs(open opener) *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List projects, including those known only from keys", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ls", Short: "List projects, including those known only from keys", Args: cobra.NoArgs}
 	l := listFlags[projectRow](cmd, "status=active", 0)
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		return open.with(cmd.Context(), func(state *server.State) error {

@@ -20,13 +20,19 @@ func newResponse() *cobra.Command {
 	}
 	connect := clientFlags(get)
 	asJSON := get.Flags().Bool("json", false, "print the whole response as JSON")
+	get.ValidArgsFunction = responses.complete(connect, 1)
 	get.RunE = func(cmd *cobra.Command, args []string) error {
-		path := "/v1/responses/" + url.PathEscape(args[0])
+		c := connect()
+		id, err := responses.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		path := "/v1/responses/" + url.PathEscape(id)
 		if *asJSON {
-			return connect().printObject(cmd, path)
+			return c.printObject(cmd, path)
 		}
 		var r berth.Response
-		if err := connect().call(cmd.Context(), "GET", path, nil, &r); err != nil {
+		if err := c.call(cmd.Context(), "GET", path, nil, &r); err != nil {
 			return err
 		}
 		if text := answer(&r); text != "" {
@@ -99,9 +105,14 @@ type responseRow struct {
 func newResponseAction(use, short, method, suffix string) *cobra.Command {
 	cmd := &cobra.Command{Use: use + " RESPONSE...", Short: short, Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
-	cmd.RunE = func(cmd *cobra.Command, ids []string) error {
+	cmd.ValidArgsFunction = responses.complete(connect, -1)
+	cmd.RunE = func(cmd *cobra.Command, refs []string) error {
 		c := connect()
-		return each(ids, func(id string) error {
+		return each(refs, func(ref string) error {
+			id, err := responses.resolve(cmd.Context(), c, ref)
+			if err != nil {
+				return err
+			}
 			return c.call(cmd.Context(), method, "/v1/responses/"+url.PathEscape(id)+suffix, nil, nil)
 		})
 	}

@@ -36,7 +36,7 @@ type task struct {
 	source              berth.ContainerSource
 	instructions        string
 	noContainer         bool
-	quiet, full         bool
+	quiet, full, json   bool
 }
 
 func newRun() *cobra.Command {
@@ -99,6 +99,7 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	cmd.Flags().BoolVar(&t.noContainer, "no-container", false, "give the model no shell and no container")
 	cmd.Flags().BoolVarP(&t.quiet, "quiet", "q", false, "show no progress")
+	cmd.Flags().BoolVar(&t.json, "json", false, "print the response as a line of JSON in place of the answer")
 	cmd.Flags().BoolVar(&t.full, "full", false, "show all output of commands")
 	cmd.MarkFlagsMutuallyExclusive("quiet", "full")
 	for _, flag := range []string{"container", "template", "snapshot", "file", "out"} {
@@ -115,7 +116,7 @@ func (t *task) resolve(ctx context.Context, c *client) error {
 	for _, ref := range []struct {
 		kind kind
 		id   *string
-	}{{containers, &t.container}, {snapshots, (*string)(&t.source.SnapshotID)}} {
+	}{{containers, &t.container}, {snapshots, (*string)(&t.source.SnapshotID)}, {responses, &t.previous}} {
 		if *ref.id == "" {
 			continue
 		}
@@ -155,7 +156,7 @@ func (t *task) resolve(ctx context.Context, c *client) error {
 // oneTask requires exactly one argument, the task.
 func oneTask(_ *cobra.Command, args []string) error {
 	if len(args) != 1 || strings.TrimSpace(args[0]) == "" {
-		return errors.New("berth run needs one TASK, in quotes, such as berth run \"Chart the monthly totals.\"")
+		return errors.New("berth run needs one TASK, in quotes")
 	}
 	return nil
 }
@@ -235,7 +236,13 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 	if err != nil {
 		return err
 	}
-	if text := answer(r); text != "" || r.Error == nil {
+	if text := answer(r); t.json {
+		e := json.NewEncoder(out)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(r); err != nil {
+			return err
+		}
+	} else if text != "" || r.Error == nil {
 		fmt.Fprintln(out, text)
 	}
 	container, err := containerOf(r)

@@ -36,12 +36,18 @@ func newSessionExport() *cobra.Command {
 	out := cmd.Flags().StringP("output", "o", "", `file to write, or "-" for standard output (default: RESPONSE.tar)`)
 	force := cmd.Flags().Bool("force", false, "replace an existing file")
 	without := cmd.Flags().Bool("no-container", false, "exclude the container")
+	cmd.ValidArgsFunction = responses.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		path := "/v1/responses/" + url.PathEscape(args[0]) + "/bundle"
+		c := connect()
+		id, err := responses.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
+		path := "/v1/responses/" + url.PathEscape(id) + "/bundle"
 		if *without {
 			path += "?container=false"
 		}
-		resp, err := connect().do(cmd.Context(), "GET", path, "", nil)
+		resp, err := c.do(cmd.Context(), "GET", path, "", nil)
 		if err != nil {
 			return err
 		}
@@ -54,7 +60,7 @@ func newSessionExport() *cobra.Command {
 			return err
 		}
 		if *out == "" {
-			*out = args[0] + ".tar"
+			*out = id + ".tar"
 		}
 		n, err := saveAt(*out, resp.Body, 0o600, *force) // may contain private data
 		if err == nil {
@@ -106,13 +112,19 @@ is called instead, and its output is shown beside the record.`,
 	}
 	connect := clientFlags(cmd)
 	model := cmd.Flags().String("model", "", "model to call instead of using the record")
+	cmd.ValidArgsFunction = responses.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c := connect()
+		id, err := responses.resolve(cmd.Context(), c, args[0])
+		if err != nil {
+			return err
+		}
 		var done bundle.Replay
 		body := map[string]string{}
 		if *model != "" {
 			body["model"] = *model
 		}
-		if err := connect().call(cmd.Context(), "POST", "/v1/responses/"+url.PathEscape(args[0])+"/replay", body, &done); err != nil {
+		if err := c.call(cmd.Context(), "POST", "/v1/responses/"+url.PathEscape(id)+"/replay", body, &done); err != nil {
 			return err
 		}
 		if *model != "" {
@@ -143,12 +155,21 @@ func differs(w io.Writer, r *bundle.Replay) error {
 	return errors.New("the replay differs from the record")
 }
 
+// columnWidth returns the width of each of two columns on the terminal, or in 80 characters.
+func columnWidth() int {
+	cols, _, err := term.GetSize(int(os.Stdout.Fd()))
+	if err != nil || cols < 42 {
+		cols = 80
+	}
+	return (cols - 2) / 2
+}
+
 // printBoth prints the record and the replay side by side.
 func printBoth(w io.Writer, r *bundle.Replay) error {
-	const width = 60
+	width := columnWidth()
 	out := tabwriter.NewWriter(w, 0, 0, 2, ' ', 0)
 	for _, one := range r.Responses {
-		fmt.Fprintf(out, "RECORD %s\tREPLAY with %s\n", one.ID, inLine(r.Model))
+		fmt.Fprintf(out, "RECORD %s\tREPLAY with %s\n", shortID(string(one.ID)), inLine(r.Model))
 		was, is := folded(one.Recorded, width), folded(one.Replayed, width)
 		for i := range max(len(was), len(is)) {
 			var left, right string

@@ -25,7 +25,7 @@ func newSnapshot() *cobra.Command {
 
 func newSnapshotCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create CONTAINER", Short: "Create a snapshot of a container", Args: cobra.ExactArgs(1)}
-	connect, req := clientFlags(cmd), snapshotFlags(cmd)
+	connect, req, created := clientFlags(cmd), snapshotFlags(cmd), createdFlag(cmd)
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var made berth.Snapshot
@@ -37,8 +37,7 @@ func newSnapshotCreate() *cobra.Command {
 		if err := c.call(cmd.Context(), "POST", containerPath(id, "snapshots"), req, &made); err != nil {
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), made.ID)
-		return nil
+		return created(string(made.ID), &made)
 	}
 	return cmd
 }
@@ -75,7 +74,7 @@ func printSnapshots(w io.Writer, l *listing, all []*berth.Snapshot) error {
 			if s.ExpiresAt != nil {
 				expires = l.until(now, *s.ExpiresAt)
 			}
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.id(string(s.ID)), inLine(s.Name), l.id(string(s.ContainerID)), s.Cause, memory,
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.id(string(s.ID)), l.cut(inLine(s.Name), 14), l.id(string(s.ContainerID)), s.Cause, memory,
 				size(s.StoredBytes), l.since(now, s.CreatedAt), expires)
 		})
 }
@@ -101,7 +100,7 @@ func newFork() *cobra.Command {
 	cmd := &cobra.Command{Use: "fork CONTAINER", Short: "Create a container from the files of another",
 		Long: `Create a container from the files of another, and print its id. Its name is that of the
 other with "-fork", unless --name sets one.`, Args: cobra.ExactArgs(1)}
-	connect, req := clientFlags(cmd), snapshotFlags(cmd)
+	connect, req, created := clientFlags(cmd), snapshotFlags(cmd), createdFlag(cmd)
 	cmd.ValidArgsFunction = containers.complete(connect, 1)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		var made berth.Container
@@ -118,8 +117,7 @@ other with "-fork", unless --name sets one.`, Args: cobra.ExactArgs(1)}
 		if err := c.call(cmd.Context(), "POST", containerPath(id, "fork"), req, &made); err != nil {
 			return err
 		}
-		fmt.Fprintln(cmd.OutOrStdout(), made.ID)
-		return nil
+		return created(string(made.ID), &made)
 	}
 	return cmd
 }

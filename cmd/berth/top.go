@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"cmp"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
@@ -22,7 +23,7 @@ import (
 func newTop() *cobra.Command {
 	var by string
 	var every time.Duration
-	var once, full bool
+	var once, full, asJSON bool
 	cmd := &cobra.Command{
 		Use:   "top",
 		Short: "Show the memory, CPU, disk and network usage of containers",
@@ -35,6 +36,7 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 	cmd.Flags().DurationVarP(&every, "interval", "i", 2*time.Second, "time between refreshes")
 	cmd.Flags().BoolVar(&once, "no-stream", false, "print once")
 	cmd.Flags().BoolVar(&full, "no-trunc", false, "print full ids")
+	cmd.Flags().BoolVar(&asJSON, "json", false, "print once, each container as a line of JSON")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		order, ok := topOrders[by]
 		if !ok {
@@ -44,6 +46,7 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 			return badUsage("--interval must be 100ms or more")
 		}
 		c, ctx, out := connect(), cmd.Context(), cmd.OutOrStdout()
+		once = once || asJSON
 		refresh := !once && term.IsTerminal(int(os.Stdout.Fd()))
 		if refresh {
 			out = os.Stdout // unfiltered, for its own control sequences
@@ -53,7 +56,7 @@ until interrupted. CPU is in percent of one processor since the last refresh.`,
 			lines, err := c.top(ctx, before)
 			if err == nil {
 				slices.SortFunc(lines, order)
-				err = printTop(out, lines, refresh, &listing{full: full})
+				err = printTop(out, lines, refresh, &listing{full: full, json: asJSON})
 			}
 			if ctx.Err() != nil || err == nil && !refresh {
 				return nil
@@ -128,9 +131,25 @@ func (c *client) running(ctx context.Context) ([]*berth.Container, error) {
 	return slices.DeleteFunc(all, func(one *berth.Container) bool { return one.Status != berth.ContainerRunning }), err
 }
 
+// A topRow is a line of the display as --json prints it.
+type topRow struct {
+	Name       string  `json:"name"`
+	CPUPercent float64 `json:"cpu_percent"` // of one processor
+	*berth.ContainerStats
+}
+
 // printTop prints the display. With refresh, it replaces the previous one.
 func printTop(out io.Writer, lines []topLine, refresh bool, l *listing) error {
 	var text bytes.Buffer
+	if l.json {
+		e := json.NewEncoder(out)
+		for _, line := range lines {
+			if err := e.Encode(topRow{line.container.Name, line.cpu, &line.stats}); err != nil {
+				return err
+			}
+		}
+		return nil
+	}
 	if refresh {
 		text.WriteString("\x1b[H\x1b[2J")
 		_, height, err := term.GetSize(int(os.Stdout.Fd()))
@@ -142,7 +161,7 @@ func printTop(out io.Writer, lines []topLine, refresh bool, l *listing) error {
 	fmt.Fprintln(w, "ID\tNAME\tCPU\tMEMORY\tLIMIT\tDISK\tPIDS\tSENT\tRECEIVED\tAGE")
 	for _, line := range lines {
 		s := line.stats
-		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.id(string(line.container.ID)), inLine(line.container.Name), line.cpu,
+		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.id(string(line.container.ID)), l.cut(inLine(line.container.Name), 12), line.cpu,
 			size(s.Memory.Bytes), size(s.Memory.LimitBytes), size(s.Disk.Bytes), s.PIDs.Count, size(s.Egress.BytesSent), size(s.Egress.BytesReceived),
 			duration(time.Duration(s.UptimeSeconds)*time.Second))
 	}

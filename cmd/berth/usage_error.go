@@ -26,8 +26,14 @@ func badUsage(format string, args ...any) error { return usageError{fmt.Errorf(f
 func (e usageError) Unwrap() error { return e.error }
 
 // strict makes wrong flags and arguments of a command and its subcommands usage errors, which show
-// how the command is used. A group of commands refuses unknown ones.
+// how the command is used. A group of commands refuses unknown ones. Each ls is also called list.
 func strict(cmd *cobra.Command) {
+	if cmd.Name() == "ls" && !cmd.HasAlias("list") {
+		cmd.Aliases = append(cmd.Aliases, "list")
+	}
+	if example := examples[cmd.CommandPath()]; example != "" && cmd.Example == "" {
+		cmd.Example = "  " + example
+	}
 	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{withUsage(cmd, flagError(err))} })
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.Args = cobra.ArbitraryArgs
@@ -46,7 +52,7 @@ func strict(cmd *cobra.Command) {
 		// Cobra checks flags after the arguments, and its errors have no type.
 		for _, err := range []error{check(cmd, args), cmd.ValidateRequiredFlags(), cmd.ValidateFlagGroups()} {
 			if err != nil {
-				return usageError{withUsage(cmd, err)}
+				return usageError{withUsage(cmd, argumentError(cmd, args, err))}
 			}
 		}
 		return nil
@@ -93,10 +99,6 @@ func flagError(err error) error {
 		return fmt.Errorf("--%s: %q %s", f.Name, invalid.GetValue(), expected)
 	}
 	return fmt.Errorf("--%s: %w", f.Name, errors.Unwrap(invalid))
-}
-
-func withUsage(cmd *cobra.Command, err error) error {
-	return fmt.Errorf("%w\nusage: %s\nberth%s --help shows more", err, cmd.UseLine(), strings.TrimPrefix(cmd.CommandPath(), "berth"))
 }
 
 // unknownCommand returns the error for an unknown subcommand, with similar ones.

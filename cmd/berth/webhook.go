@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 
@@ -72,6 +73,7 @@ create others with POST /v1/webhook_endpoints; these must use https and public a
 
 func newWebhookCreate(on onWebhooks) *cobra.Command {
 	cmd := &cobra.Command{Use: "create URL", Short: "Create an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}
+	created := createdFlag(cmd)
 	title := cmd.Flags().String("name", "", "name of the endpoint")
 	events := cmd.Flags().StringSlice("event", nil, "type of event to send, such as response.completed; may be repeated; default all")
 	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
@@ -86,7 +88,9 @@ func newWebhookCreate(on onWebhooks) *cobra.Command {
 		if err != nil {
 			return err
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s %s\n", e.ID, e.SigningSecret)
+		if err := created(string(e.ID)+" "+e.SigningSecret, e); err != nil {
+			return err
+		}
 		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
 			fmt.Fprintf(cmd.ErrOrStderr(), "warning: events are sent to %s unencrypted; use https unless you trust the network\n", u.Host)
 		}
@@ -145,7 +149,7 @@ func asPlain(err error) error {
 }
 
 func newWebhookLs(on onWebhooks) *cobra.Command {
-	cmd := &cobra.Command{Use: "ls", Aliases: []string{"list"}, Short: "List endpoints", Args: cobra.NoArgs}
+	cmd := &cobra.Command{Use: "ls", Short: "List endpoints", Args: cobra.NoArgs}
 	l := listFlags[berth.WebhookEndpoint](cmd, "name=ci", 0)
 	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, _ []string) error {
 		endpoints, _, err := s.List(ctx, p, store.Page{Limit: 1000, Ascending: true})
@@ -174,22 +178,41 @@ func newWebhookLs(on onWebhooks) *cobra.Command {
 }
 
 func printDeliveries(w io.Writer, l *listing, all []*webhook.Delivery) error {
-	return printList(w, l, all, func(d *webhook.Delivery) string { return d.ID },
-		"CREATED\tDELIVERY\tTYPE\tRESPONSE\tSTATUS\tATTEMPTS\tLAST", func(d *webhook.Delivery) string {
-			var event berth.WebhookEvent
-			subject := "-"
-			if json.Unmarshal(d.Payload, &event) == nil {
-				subject = event.Data.ID
-			}
-			last := "-"
-			if n := len(d.Attempts); n > 0 {
-				a := d.Attempts[n-1]
-				last = strings.TrimSpace(fmt.Sprintf("%s %d %s", utc(a.At), a.Status, inLine(a.Error)))
-			}
-			status := string(d.Status)
-			if d.Status == webhook.Pending {
-				status += " until " + utc(d.DueAt)
-			}
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%d\t%s", utc(d.CreatedAt), d.ID, d.Type, subject, status, len(d.Attempts), last)
-		})
+	now := time.Now()
+	head := "CREATED\tRESPONSE\tTYPE\tSTATUS\tTRIES\tLAST"
+	if l.full {
+		head += "\tDELIVERY"
+	}
+	return printList(w, l, all, func(d *webhook.Delivery) string { return d.ID }, head, func(d *webhook.Delivery) string {
+		var event berth.WebhookEvent
+		subject := "-"
+		if json.Unmarshal(d.Payload, &event) == nil {
+			subject = event.Data.ID
+		}
+		last, status := "-", string(d.Status)
+		if n := len(d.Attempts); n > 0 {
+			last = lastAttempt(l, d.Attempts[n-1])
+		}
+		if l.full && d.Status == webhook.Pending {
+			status += " until " + utc(d.DueAt)
+		}
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s", l.since(now, d.CreatedAt), l.id(subject), d.Type, status, len(d.Attempts), last)
+		if l.full {
+			row += "\t" + d.ID
+		}
+		return row
+	})
+}
+
+// lastAttempt returns the result of an attempt as the table shows it: its status or, of its error, what
+// comes last, which is the cause.
+func lastAttempt(l *listing, a webhook.Attempt) string {
+	text := inLine(a.Error)
+	if l.full {
+		return strings.TrimSpace(fmt.Sprintf("%s %d %s", utc(a.At), a.Status, text))
+	}
+	if a.Status != 0 {
+		return strconv.Itoa(a.Status)
+	}
+	return l.cut(text[strings.LastIndex(text, ": ")+1:], 19)
 }

@@ -1,0 +1,106 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+)
+
+// examples has one call of each command with arguments, for its help and for errors in its arguments.
+var examples = map[string]string{
+	"berth attach":          "berth attach box",
+	"berth backup":          "berth backup /backup/monday",
+	"berth config check":    "berth config check berth.yaml",
+	"berth config init":     "berth config init berth.yaml",
+	"berth config show":     "berth config show berth.yaml",
+	"berth context rm":      "berth context rm work",
+	"berth context use":     "berth context use work",
+	"berth conversation rm": "berth conversation rm conv_5c0b6f7d",
+	"berth cp":              "berth cp report.csv box:",
+	"berth create":          "berth create box --memory 4g",
+	"berth exec":            "berth exec box ls -la",
+	"berth file cat":        "berth file cat sales.csv",
+	"berth file rm":         "berth file rm sales.csv",
+	"berth file upload":     "berth file upload sales.csv",
+	"berth fork":            "berth fork --memory box",
+	"berth image build":     "berth image build full",
+	"berth image inspect":   "berth image inspect base",
+	"berth image pull":      "berth image pull python:3.12-slim --name base",
+	"berth image rm":        "berth image rm python-3.12-slim",
+	"berth image save":      "berth image save base -o base.tar",
+	"berth inspect":         "berth inspect box",
+	"berth key limit":       "berth key limit key_5c0b6f7d --cost-per-month 20",
+	"berth key rm":          "berth key rm key_5c0b6f7d",
+	"berth login":           "berth login https://berth.example.com",
+	"berth logs":            "berth logs --follow box",
+	"berth pause":           "berth pause box",
+	"berth port":            "berth port box 8080:80",
+	"berth project archive": "berth project archive research",
+	"berth project limit":   "berth project limit research --containers 10",
+	"berth response cancel": "berth response cancel resp_5c0b6f7d",
+	"berth response get":    "berth response get resp_5c0b6f7d",
+	"berth response rm":     "berth response rm resp_5c0b6f7d",
+	"berth resume":          "berth resume box",
+	"berth rm":              "berth rm box",
+	"berth run":             `berth run "Chart the monthly totals."`,
+	"berth session export":  "berth session export resp_5c0b6f7d -o chain.tar",
+	"berth session import":  "berth session import chain.tar",
+	"berth session replay":  "berth session replay resp_5c0b6f7d --model qwen3-32b",
+	"berth snapshot create": "berth snapshot create box --name before",
+	"berth snapshot prune":  "berth snapshot prune --older 720h",
+	"berth snapshot rm":     "berth snapshot rm snap_5c0b6f7d",
+	"berth volume create":   "berth volume create data --size 20g",
+	"berth volume rm":       "berth volume rm data",
+	"berth webhook create":  "berth webhook create https://example.com/hook --event response.completed",
+	"berth webhook log":     "berth webhook log whe_5c0b6f7d",
+	"berth webhook rm":      "berth webhook rm whe_5c0b6f7d",
+}
+
+// withUsage adds to an error in flags or arguments how the command is used, with an example.
+func withUsage(cmd *cobra.Command, err error) error {
+	example, _, _ := strings.Cut(strings.TrimSpace(cmd.Example), "\n")
+	if example != "" {
+		example = "\nexample: " + example
+	}
+	return fmt.Errorf("%w\nusage: %s%s\nberth%s --help shows more", err, cmd.UseLine(), example, strings.TrimPrefix(cmd.CommandPath(), "berth"))
+}
+
+// countError matches the errors of Cobra about the number of arguments.
+var countError = regexp.MustCompile(`^(accepts .* arg\(s\), received|requires at least \d+ arg\(s\)|unknown command .* for )`)
+
+// argumentError returns an error about the number of arguments that names the missing or the
+// superfluous ones. It returns other errors unchanged.
+func argumentError(cmd *cobra.Command, args []string, err error) error {
+	if !countError.MatchString(err.Error()) {
+		return err
+	}
+	required, most := placeholders(cmd)
+	switch missing := required[min(len(args), len(required)):]; {
+	case len(missing) == 1:
+		return fmt.Errorf("%s is missing", missing[0])
+	case len(missing) > 1:
+		last := len(missing) - 1
+		return fmt.Errorf("%s and %s are missing", strings.Join(missing[:last], ", "), missing[last])
+	case most < len(args):
+		return fmt.Errorf("unexpected argument %q", args[most])
+	}
+	return err
+}
+
+// placeholders returns the names of a command's required arguments, and how many arguments it
+// accepts unless the last one may be repeated.
+func placeholders(cmd *cobra.Command) (required []string, most int) {
+	for _, word := range strings.Fields(cmd.Use)[1:] {
+		optional := strings.HasPrefix(word, "[")
+		if word == "[flags]" || strings.HasPrefix(word, "-") {
+			continue
+		}
+		most++
+		if !optional || strings.HasPrefix(word, "[LOCAL:]") {
+			required = append(required, strings.TrimSuffix(word, "..."))
+		}
+	}
+	return required, most
+}
