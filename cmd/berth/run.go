@@ -336,6 +336,7 @@ func follow(ctx context.Context, c *client, body map[string]any, p *progress) (*
 			fmt.Fprintln(os.Stderr, "berth: interrupted; the response is cancelled")
 			if p.response != "" {
 				fmt.Fprintln(os.Stderr, idLine(p.response, p.container))
+				fmt.Fprintf(os.Stderr, "to go on: berth run --previous %s \"…\"\n", shortID(inLine(string(p.response))))
 			}
 			return nil, exitError(exitInterrupt)
 		}
