@@ -20,6 +20,7 @@ var examples = map[string]string{
 	"berth conversation rm": "berth conversation rm conv_5c0b6f7d",
 	"berth cp":              "berth cp report.csv box:",
 	"berth create":          "berth create box --memory 4g",
+	"berth desktop":         "berth desktop box",
 	"berth exec":            "berth exec box ls -la",
 	"berth file cat":        "berth file cat sales.csv",
 	"berth file rm":         "berth file rm sales.csv",
