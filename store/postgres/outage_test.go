@@ -118,6 +118,71 @@ func TestStopped(t *testing.T) {
 	}
 }
 
+// The database fails over to a synchronous standby under load. Nothing that was acknowledged is
+// missing, nothing is saved twice, and the store continues by itself.
+func TestFailover(t *testing.T) {
+	primary := pgtest.Start(t)
+	standby := primary.Standby(t)
+	db := open(t, pgtest.EitherURL(primary, standby), postgres.Options{Claim: true})
+	const workers = 6
+	var saved, unknown [workers]int
+	var total atomic.Int64
+	for i := range workers {
+		if err := db.CreateObjects(t.Context(), "p", counter(i)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	stop := make(chan struct{})
+	var all sync.WaitGroup
+	for i := range workers {
+		all.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				switch err := increment(t, db, i); {
+				case err == nil:
+					saved[i]++
+					total.Add(1)
+				case errors.Is(err, store.ErrUnavailable):
+					unknown[i]++
+				default:
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	until := func(what string, n int64) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); total.Load() < n && !t.Failed(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Errorf("timed out: %s", what)
+			}
+		}
+	}
+	until("writes", 100)
+	if err := primary.Stop(); err != nil {
+		t.Fatal(err)
+	}
+	standby.Promote(t)
+	until("writes after the failover", total.Load()+100)
+	close(stop)
+	all.Wait()
+	for i := range workers {
+		o, err := db.GetObject(t.Context(), "p", counter(i).ObjectKey)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var n int
+		if err := json.Unmarshal(o.Body, &n); err != nil || n < saved[i] || n > saved[i]+unknown[i] {
+			t.Errorf("counter %d is %d, %v, after %d acknowledged writes and %d that failed", i, n, err, saved[i], unknown[i])
+		}
+	}
+}
+
 // One server claims a database. Another one is refused, and gets the claim when the first
 // one ends. Commands that do not claim it can use it meanwhile.
 func TestClaim(t *testing.T) {

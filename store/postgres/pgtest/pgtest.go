@@ -249,6 +249,55 @@ func (s *Server) Stop() error {
 	return nil
 }
 
+// Standby starts a standby of the server in a test. From then on the server acknowledges a commit when
+// the standby has it.
+func (s *Server) Standby(tb testing.TB) *Server {
+	tb.Helper()
+	standby := &Server{bin: s.bin, as: s.as, port: freeport.Port(tb)}
+	var err error
+	if standby.dir, err = os.MkdirTemp("", "berth-pgtest-"); err != nil {
+		tb.Fatal(err)
+	}
+	tb.Cleanup(func() {
+		if err := standby.remove(); err != nil {
+			tb.Error(err)
+		}
+	})
+	if s.as != nil {
+		if err := os.Chown(standby.dir, int(s.as.Uid), int(s.as.Gid)); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	copied := s.command("pg_basebackup", "--pgdata", standby.Data(), "--dbname", s.URL(), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	if out, err := copied.CombinedOutput(); err != nil {
+		tb.Fatalf("pg_basebackup: %v: %s", err, out)
+	}
+	if standby.log, err = os.Create(filepath.Join(standby.dir, "log")); err != nil {
+		tb.Fatal(err)
+	}
+	if err := standby.Run(); err != nil {
+		tb.Fatal(err)
+	}
+	run(tb, s.URL(), "ALTER SYSTEM SET synchronous_standby_names = '*'")
+	run(tb, s.URL(), "SELECT pg_reload_conf()")
+	// The sender of the log decides by its own copy of the setting whether it is synchronous.
+	run(tb, s.URL(), "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync') LOOP PERFORM pg_sleep(0.05); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$")
+	return standby
+}
+
+// Promote makes a standby a server of its own.
+func (s *Server) Promote(tb testing.TB) {
+	tb.Helper()
+	run(tb, s.URL(), "SELECT pg_promote()")
+}
+
+// EitherURL returns the URL of the database "postgres" on that of two servers which accepts writes.
+func EitherURL(a, b *Server) string {
+	q := url.Values{"host": {"127.0.0.1,127.0.0.1"}, "port": {a.port + "," + b.port}, "sslmode": {"disable"}, "target_session_attrs": {"read-write"}}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword("berth", Password), Path: "/postgres", RawQuery: q.Encode()}
+	return u.String()
+}
+
 func (s *Server) remove() error {
 	err := s.Stop()
 	if s.log != nil {
