@@ -149,15 +149,6 @@ func (c *Config) checkStore() error {
 	return errors.New("store.url must be the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full, with special characters of the password percent-encoded")
 }
 
-// errNotAFile is the error of commands for database files only.
-func errNotAFile(state string) error {
-	at, err := recordedStore(state)
-	if err != nil || at == "" {
-		return err
-	}
-	return fmt.Errorf("the database of %s is %s, not a file; see docs/postgres.md", state, masked("store.url", at))
-}
-
 // checkDatabase checks whether the database can be used.
 func checkDatabase(ctx context.Context, state string, c *Config) []Finding {
 	at, err := storeURL(state, c.Store.URL)

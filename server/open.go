@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -77,14 +78,19 @@ func References(ctx context.Context, dir string) (map[string]bool, error) {
 // Compact rewrites the database of a state directory without the space of deleted rows. It
 // returns the sizes before and after. It returns an error if a server runs.
 func Compact(ctx context.Context, dir string) (before, after int64, err error) {
-	if err := errNotAFile(dir); err != nil {
+	at, err := recordedStore(dir)
+	if err != nil {
 		return 0, 0, err
 	}
 	unlock, err := Lock(dir)
 	if err != nil {
 		return 0, 0, err
 	}
-	before, after, err = sqlite.Compact(ctx, filepath.Join(dir, "berth.db"))
+	if at != "" {
+		before, after, err = postgres.Compact(ctx, at)
+	} else {
+		before, after, err = sqlite.Compact(ctx, filepath.Join(dir, "berth.db"))
+	}
 	return before, after, errors.Join(err, unlock())
 }
 

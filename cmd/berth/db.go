@@ -19,11 +19,12 @@ func newDBCompact() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "compact",
 		Short: "Rewrite the database without the space of deleted rows",
-		Long: `Rewrite the database without the space of deleted rows. Stop the server first. The
-disk must have room for a second database.
+		Long: `Rewrite the database without the space of deleted rows. Stop the server first,
+or all servers of a cluster. The disk must have room for a second database.
 
-A server releases that space itself, except in databases created by an earlier version;
-run this command once on such a database.`,
+With a database file, a server releases that space itself, except in databases created by
+an earlier version; run this command once on such a database. PostgreSQL reuses the space,
+but seldom releases it; run this command after a large deletion.`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			before, after, err := server.Compact(cmd.Context(), state)

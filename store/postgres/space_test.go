@@ -1,7 +1,9 @@
 package postgres_test
 
 import (
+	"errors"
 	"fmt"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -44,5 +46,51 @@ func TestSpaceIsReused(t *testing.T) {
 		for _, table := range []string{"responses", "requests", "bodies", "events", "row_keys"} {
 			execute(t, url, fmt.Sprintf("VACUUM %s", table))
 		}
+	}
+}
+
+// Compact returns the space of deleted rows to the disk, which a vacuum does not if rows follow them. It is
+// refused while a server uses the database.
+func TestCompact(t *testing.T) {
+	url, keys := pgtest.URL(t), filepath.Join(t.TempDir(), "berth.keys")
+	db := open(t, url, postgres.Options{Keys: keys, Claim: true})
+	var ids []berth.ResponseID
+	for range 101 {
+		// Digits of random ids do not compress, and the row has more than one page.
+		var b strings.Builder
+		for range 800 {
+			b.WriteString(berth.NewID(berth.PrefixResponse))
+		}
+		text := b.String()
+		req := &berth.ResponseRequest{Model: "m", Instructions: &text}
+		r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 7, req)}
+		if err := db.CreateResponse(t.Context(), r, nil, store.Lease{}); err != nil {
+			t.Fatal(err)
+		}
+		ids = append(ids, r.Body.ID)
+	}
+	last := ids[len(ids)-1]
+	want, err := db.GetResponse(t.Context(), "p", last)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range ids[:len(ids)-1] {
+		if err := db.DeleteResponse(t.Context(), "p", id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, _, err := postgres.Compact(t.Context(), url); !errors.Is(err, postgres.ErrClaimed) {
+		t.Errorf("beside a server: got error %v, want %v", err, postgres.ErrClaimed)
+	}
+	if err := db.Close(); err != nil {
+		t.Fatal(err)
+	}
+	execute(t, url, "VACUUM")
+	before, after, err := postgres.Compact(t.Context(), url)
+	if err != nil || before-after < 2<<20 {
+		t.Errorf("got %d bytes of %d, %v", after, before, err)
+	}
+	if got, err := open(t, url, postgres.Options{Keys: keys}).GetResponse(t.Context(), "p", last); err != nil || *got.Request.Instructions != *want.Request.Instructions {
+		t.Errorf("a response afterwards: %v", err)
 	}
 }
