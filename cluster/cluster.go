@@ -16,6 +16,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync"
 	"time"
 
@@ -25,6 +26,10 @@ import (
 
 // ErrNoMember means that no member has an id: it never joined, or it was removed.
 var ErrNoMember = errors.New("no such member")
+
+// ErrTaken means that another server that is alive has the id of this one: one of the two has a copy
+// of the other's state directory.
+var ErrTaken = errors.New("another server has the id of this one")
 
 // Options are the parts of a Cluster. All but Removed are required.
 type Options struct {
@@ -55,12 +60,17 @@ type Cluster struct {
 	removed bool // Removed has not succeeded since this server was removed; used by one goroutine
 }
 
-// Join makes this server a member and keeps it one until Close.
+// Join makes this server a member and keeps it one until Close. If there is a member with its id at
+// another address, Join waits until that one's lease ends, as that of a server that crashed and has
+// moved. It returns ErrTaken if the lease is renewed.
 func Join(ctx context.Context, o Options) (*Cluster, error) {
 	if o.Removed == nil {
 		o.Removed = func(context.Context) error { return nil }
 	}
 	c := &Cluster{Options: o}
+	if err := c.awaitFormer(ctx); err != nil {
+		return nil, fmt.Errorf("join the cluster: %w", err)
+	}
 	if err := o.Store.JoinMember(ctx, o.Self, o.Lease); err != nil {
 		return nil, fmt.Errorf("join the cluster: %w", err)
 	}
@@ -70,6 +80,26 @@ func Join(ctx context.Context, o Options) (*Cluster, error) {
 	c.ctx, c.stop = context.WithCancel(context.Background())
 	c.wg.Go(c.renewals)
 	return c, nil
+}
+
+// awaitFormer waits for the end of the lease of a member with this server's id at another address.
+func (c *Cluster) awaitFormer(ctx context.Context) error {
+	for until := time.Now().Add(2 * c.Lease); ; {
+		list, err := c.Store.ListMembers(ctx)
+		if err != nil {
+			return fmt.Errorf("list members: %w", err)
+		}
+		former := slices.IndexFunc(list, func(m store.Member) bool { return m.ID == c.Self.ID && m.Alive() && m.Address != c.Self.Address })
+		if former < 0 {
+			return nil
+		}
+		if time.Now().After(until) {
+			return fmt.Errorf("%w: %s is alive at %s; give each server a state directory of its own, and never copy more than seal.key into it", ErrTaken, c.Self.ID, list[former].Address)
+		}
+		if err := backoff.Sleep(ctx, c.Lease/10); err != nil {
+			return err
+		}
+	}
 }
 
 // Close ends the lease of this server, so that others continue its runs at once. The server
@@ -121,6 +151,9 @@ func (c *Cluster) refresh(ctx context.Context) error {
 	members := make(map[string]store.Member, len(list))
 	for _, m := range list {
 		members[m.ID] = m
+	}
+	if own, ok := members[c.Self.ID]; ok && own.Address != c.Self.Address {
+		c.Log.Error("another server has joined with the id of this one; one of the two has a copy of the other's state directory", "server", own.ID, "address", own.Address)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -153,5 +154,56 @@ func TestSingleton(t *testing.T) {
 	for n := int64(1); n <= 3; n++ {
 		until(t, "a server starts the work", func() bool { return started.Load() == n })
 		leaves[who.Load().(string)]()
+	}
+}
+
+// Acquire waits for the lock of another server, also for that of a server that died.
+func TestAcquire(t *testing.T) {
+	db := openStore(t)
+	a, _ := join(t, db, "a", nil)
+	b, _ := join(t, db, "b", nil)
+	release, err := a.Acquire(t.Context(), "once")
+	if err != nil {
+		t.Fatal(err)
+	}
+	impatient, cancel := context.WithTimeout(t.Context(), 3*lease) // longer than a lease: a renews it
+	defer cancel()
+	if _, err := b.Acquire(impatient, "once"); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a lock that another server has: got error %v", err)
+	}
+	release()
+	release, err = b.Acquire(t.Context(), "once")
+	if err != nil {
+		t.Fatal(err)
+	}
+	release()
+	if err := db.Lock(t.Context(), "once", "dead", lease); err != nil {
+		t.Fatal(err)
+	}
+	if release, err = a.Acquire(t.Context(), "once"); err != nil {
+		t.Fatalf("the lock of a dead server: %v", err)
+	}
+	release()
+}
+
+// A server whose state directory is a copy of another one's is refused while that one is alive. One that
+// crashed and comes back at another address joins when its lease has ended.
+func TestSameID(t *testing.T) {
+	db := openStore(t)
+	join(t, db, "a", nil)
+	copied := cluster.Options{Store: db, Self: store.Member{ID: "a", Address: "elsewhere:7000"}, Lease: lease, Silence: 2 * lease, Log: slog.New(slog.DiscardHandler)}
+	if _, err := cluster.Join(t.Context(), copied); !errors.Is(err, cluster.ErrTaken) || !strings.Contains(err.Error(), "a:7000") {
+		t.Errorf("a copy: got error %v", err)
+	}
+	if err := db.JoinMember(t.Context(), store.Member{ID: "crashed", Address: "before:7000"}, lease); err != nil {
+		t.Fatal(err)
+	}
+	copied.Self = store.Member{ID: "crashed", Address: "after:7000"}
+	c, err := cluster.Join(t.Context(), copied)
+	if err != nil {
+		t.Fatalf("after a crash: %v", err)
+	}
+	if err := c.Close(t.Context()); err != nil {
+		t.Error(err)
 	}
 }

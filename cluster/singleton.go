@@ -50,11 +50,7 @@ func (c *Cluster) hold(ctx context.Context, name string, work func(ctx context.C
 	c.renewLock(ctx, name, done)
 	cancel()
 	<-done
-	last, end := context.WithTimeout(context.WithoutCancel(ctx), c.Lease/3)
-	defer end()
-	if err := c.Store.Unlock(last, name, c.Self.ID); err != nil {
-		c.Log.Warn("failed to release a lock; its lease ends by itself", "lock", name, "err", err)
-	}
+	c.unlock(ctx, name)
 }
 
 // renewLock renews a lock until ctx or the work ends, or the lock may have been lost.

@@ -277,6 +277,15 @@ func (m *members) Alive(ctx context.Context, server string) (bool, error) {
 	return err == nil && member.Alive(), err
 }
 
+// Stored implements exchange.Peers.
+func (m *members) Stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (bool, error) {
+	_, err := m.RunOwner(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
 // Client implements exchange.Peers.
 func (m *members) Client(caller berth.Caller, server string) *http.Client {
 	return &http.Client{Transport: agent{m, caller, server}}

@@ -35,6 +35,8 @@ type Exchange struct {
 	body             []byte          // the body, if it has been read but not decoded
 	sent             []byte          // the decoded body, if it was read and the request may be forwarded
 
+	sending func(ctx context.Context, server string) error // called before the request is forwarded; may be nil
+
 	room func(ctx context.Context, bytes int64) error // reserves more of the project's storage
 
 	closed func()            // reports the end of a stream to the observer; may be nil

@@ -30,6 +30,13 @@ type Peers interface {
 
 	// Alive reports whether a server is a member whose lease has not ended.
 	Alive(ctx context.Context, server string) (bool, error)
+
+	// Stored reports whether the database, which all servers share, has a response.
+	Stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (bool, error)
+
+	// Acquire waits until no other server has the lock name, and takes it until release is
+	// called. Requests of one server do not exclude each other.
+	Acquire(ctx context.Context, name string) (release func(), err error)
 }
 
 type forwardedKey struct{}
@@ -85,11 +92,30 @@ func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) er
 	if server == "" || s.Peers == nil || x.forwarded || x.Started() || x.sent == nil && r.ContentLength != 0 {
 		return err
 	}
+	if x.sending != nil {
+		if err := x.sending(r.Context(), server); err != nil {
+			return err
+		}
+	}
+	again := x.again(r)
+	again.Header.Del(idempotencyKey) // this server has handled it; c has the response's id
+	return s.Peers.Forward(x, again, &c, server)
+}
+
+// again returns a copy of the request, whose body has been read, for another server.
+func (x *Exchange) again(r *http.Request) *http.Request {
 	again := r.Clone(r.Context())
 	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(x.sent)), int64(len(x.sent))
 	again.Header.Del("Content-Encoding") // it was decoded
-	again.Header.Del(idempotencyKey)     // this server has handled it; c has the response's id
-	return s.Peers.Forward(x, again, &c, server)
+	return again
+}
+
+// self returns this server's name, or "" without a cluster.
+func (s *Server) self() string {
+	if s.Peers == nil {
+		return ""
+	}
+	return s.Peers.Self()
 }
 
 // ServerFor returns the server that err says must do what was requested, or "".

@@ -21,6 +21,9 @@ import (
 // the store holds the id of that response: the engine creates it once, and the journal has
 // its events. For other routes, the store holds the answer, sealed with the key, which is
 // itself not stored. A request that failed may be repeated.
+//
+// In a cluster, a repetition waits for the server that executes the first request. If the
+// response is not in the store but in the memory of a server, the repetition is forwarded there.
 const (
 	idempotencyKey = "Idempotency-Key"
 	// KindIdempotency is the kind of the stored objects.
@@ -42,6 +45,7 @@ type idempotency struct {
 type stored struct {
 	Fingerprint string           `json:"fingerprint"` // of the request
 	Response    berth.ResponseID `json:"response,omitempty"`
+	Server      string           `json:"server,omitempty"` // that creates Response; empty without a cluster
 	Status      int              `json:"status,omitempty"`
 	ContentType string           `json:"content_type,omitempty"`
 	Answer      []byte           `json:"answer,omitempty"` // sealed
@@ -72,6 +76,16 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 	before, err := i.find(r.Context(), c.Project, key)
 	if err != nil {
 		return err
+	}
+	if before == nil && x.server.Peers != nil {
+		release, err := x.server.Peers.Acquire(r.Context(), "once/"+string(c.Project)+"/"+key.ID)
+		if err != nil {
+			return err
+		}
+		defer release()
+		if before, err = i.find(r.Context(), c.Project, key); err != nil { // another server may have stored it meanwhile
+			return err
+		}
 	}
 	if before == nil {
 		return i.storeAnswer(x, r, c, key, print, sealer, rt.Handle)
@@ -105,7 +119,7 @@ var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_
 // stored for the key. If the handler fails and a retry may succeed, nameResponse stores a
 // new id for the retry.
 func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, fingerprint string, h Handler) error {
-	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse))}
+	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Server: x.server.self()}
 	err := i.save(r.Context(), c.Project, key, name)
 	if errors.Is(err, store.ErrExists) {
 		var before *stored
@@ -119,7 +133,13 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 	if name.Fingerprint != fingerprint {
 		return errKeyReused
 	}
+	if server, err := i.creator(x, r, c.Project, key, name); err != nil {
+		return err
+	} else if server != "" {
+		return x.server.Peers.Forward(x, x.again(r), &c, server)
+	}
 	c.Response = name.Response
+	x.sending = func(ctx context.Context, server string) error { return i.assign(ctx, c.Project, key, name, server) }
 	failure := x.server.run(x, r, c, h)
 	if failure == nil || x.status != 0 || r.Context().Err() != nil {
 		return failure // it was answered, or the client is gone
@@ -133,14 +153,54 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 	return failure
 }
 
+// creator returns the other server that a repeated request must be forwarded to: it has the
+// response of the key in its memory only. If that server is dead, this one takes its place.
+func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, key store.ObjectKey, name stored) (server string, err error) {
+	peers := x.server.Peers
+	if peers == nil || x.forwarded || name.Server == peers.Self() {
+		return "", nil
+	}
+	if has, err := peers.Stored(r.Context(), p, name.Response); err != nil || has {
+		return "", err // every server can repeat it
+	}
+	alive, err := peers.Alive(r.Context(), name.Server)
+	if err != nil {
+		return "", err
+	}
+	if alive {
+		return name.Server, nil
+	}
+	server = peers.Self()
+	err = i.change(r.Context(), p, key, name, func(now *stored) {
+		if now.Server == name.Server {
+			now.Server = peers.Self()
+		}
+		server = now.Server // another one may have been faster
+	})
+	if server == peers.Self() {
+		server = ""
+	}
+	return server, err
+}
+
+// assign stores which server creates the response of a key.
+func (i *idempotency) assign(ctx context.Context, p berth.ProjectID, key store.ObjectKey, name stored, server string) error {
+	return i.change(ctx, p, key, name, func(now *stored) { now.Server = server })
+}
+
 // rename stores a new response id for a key, unless another request has already done so.
 func (i *idempotency) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored) error {
+	return i.change(ctx, p, key, was, func(now *stored) { now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse)) })
+}
+
+// change changes the stored value of a key, unless it names another response than was.
+func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored, f func(*stored)) error {
 	_, err := i.objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
 		var now stored
 		if err := json.Unmarshal(o.Body, &now); err != nil || now.Response != was.Response {
 			return err
 		}
-		now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse))
+		f(&now)
 		var err error
 		o.Body, err = json.Marshal(now)
 		return err
