@@ -72,6 +72,11 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 		return nil, err
 	}
 	s.record = b.audit
+	if b.cluster != nil {
+		if err := s.saveCheckpoints(b); err != nil {
+			return nil, err
+		}
+	}
 	s.later(func(context.Context) error { return b.audit.Close() })
 	b.audit.OnFull(b.space.MakeRoom)
 	if b.tracer, err = s.startTracing(ctx, b); err != nil {

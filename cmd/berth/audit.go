@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"iter"
@@ -33,7 +34,7 @@ command reads the record below --state, or a copy in --dir.`,
 		}
 		return filepath.Join(state, server.AuditDir)
 	}
-	cmd.AddCommand(newAuditLog(where), newAuditVerify(where), newAuditKey(where))
+	cmd.AddCommand(newAuditLog(where), newAuditVerify(&state, where), newAuditKey(where))
 	return cmd
 }
 
@@ -119,19 +120,33 @@ func entryText(e *audit.Entry) string {
 	return b.String()
 }
 
-func newAuditVerify(where func() string) *cobra.Command {
+func newAuditVerify(state *string, where func() string) *cobra.Command {
 	var key, since string
-	var quiet bool
+	var quiet, all bool
 	cmd := &cobra.Command{
-		Use:   "verify",
+		Use:   "verify [DIR...]",
 		Short: "Check that the record is unchanged",
 		Long: `Verify the hashes and signatures of all entries, and print the last checkpoint.
 
 A process that can write to the record's directory can also roll back the record and
 key.pub as a whole. Store the public key and, from time to time, a checkpoint elsewhere,
-and pass them with --key and --since.`,
-		Args: cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
+and pass them with --key and --since.
+
+The servers of a cluster save their public keys and checkpoints in its database. With
+--cluster, the command checks the records of all of them against these. Its arguments are
+the directories of the other servers' records, or copies. A record that is missing is an
+error.`,
+		Example: "  berth audit verify\n  berth audit verify --cluster copies/server-2/audit copies/server-3/audit",
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if all {
+				if key != "" || since != "" {
+					return usageError{errors.New("--cluster reads keys and checkpoints from the database; omit --key and --since")}
+				}
+				return verifyCluster(cmd, *state, append([]string{where()}, args...))
+			}
+			if len(args) > 0 {
+				return usageError{errors.New("directories need --cluster; to verify one, use --dir")}
+			}
 			public, err := keyOrFile(key, where())
 			if err != nil {
 				return err
@@ -163,7 +178,33 @@ and pass them with --key and --since.`,
 	cmd.Flags().StringVar(&key, "key", "", "public key, or a file with it (default: key.pub beside the record)")
 	cmd.Flags().StringVar(&since, "since", "", "file with an older checkpoint that the record must continue")
 	cmd.Flags().BoolVarP(&quiet, "quiet", "q", false, "print the checkpoint only")
+	cmd.Flags().BoolVar(&all, "cluster", false, "check the records of all servers of the cluster")
 	return cmd
+}
+
+// verifyCluster verifies the records of all servers of a cluster.
+func verifyCluster(cmd *cobra.Command, state string, dirs []string) error {
+	records, err := server.VerifyRecords(cmd.Context(), state, dirs)
+	if err != nil {
+		return err
+	}
+	wrong := 0
+	for _, r := range records {
+		name := r.Dir
+		if r.Server != "" {
+			name = strings.TrimSpace("server " + r.Server + " " + r.Dir)
+		}
+		if r.Err != nil {
+			wrong++
+			fmt.Fprintf(cmd.OutOrStdout(), "%s: %v\n", name, r.Err)
+			continue
+		}
+		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d entries from %d on are valid and signed; the saved checkpoint covers %d\n", name, r.Report.Entries, r.Report.First, r.Size)
+	}
+	if wrong > 0 {
+		return fmt.Errorf("%d of %d records are missing or broken", wrong, len(records))
+	}
+	return nil
 }
 
 // keyOrFile returns a public key: key itself, the content of the file key, or the key in dir.

@@ -9,7 +9,10 @@ import (
 	"github.com/berth-run/berth/store/postgres/query"
 )
 
-var _ store.Members = (*DB)(nil)
+var (
+	_ store.Members     = (*DB)(nil)
+	_ store.Checkpoints = (*DB)(nil)
+)
 
 func (d accounts) JoinMember(ctx context.Context, m store.Member, lease time.Duration) error {
 	return d.update(ctx, func(ctx context.Context, q *transaction) error {
@@ -73,4 +76,26 @@ func (d accounts) Unlock(ctx context.Context, name, owner string) error {
 	return d.update(ctx, func(ctx context.Context, q *transaction) error {
 		return q.ReleaseLock(ctx, query.ReleaseLockParams{Name: name, Owner: owner})
 	})
+}
+
+func (d accounts) SaveCheckpoint(ctx context.Context, c store.Checkpoint) error {
+	return d.update(ctx, func(ctx context.Context, q *transaction) error {
+		n, err := q.SaveCheckpoint(ctx, query.SaveCheckpointParams{Origin: c.Origin, Server: c.Server, PublicKey: c.PublicKey, Size: c.Size, Signed: c.Signed})
+		if err == nil && n == 0 {
+			return store.ErrConflict
+		}
+		return err
+	})
+}
+
+func (d accounts) ListCheckpoints(ctx context.Context) ([]store.Checkpoint, error) {
+	rows, err := d.queries.ListCheckpoints(ctx)
+	if err != nil {
+		return nil, wrap(err)
+	}
+	list := make([]store.Checkpoint, len(rows))
+	for i, r := range rows {
+		list[i] = store.Checkpoint(r)
+	}
+	return list, nil
 }

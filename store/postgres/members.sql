@@ -28,3 +28,11 @@ WHERE locks.owner = excluded.owner OR locks.lease_until <= CAST(extract(epoch FR
 
 -- name: ReleaseLock :exec
 DELETE FROM locks WHERE name = $1 AND owner = $2;
+
+-- name: SaveCheckpoint :execrows
+INSERT INTO checkpoints (origin, server, public_key, size, signed) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (origin) DO UPDATE SET server = excluded.server, public_key = excluded.public_key, size = excluded.size, signed = excluded.signed
+WHERE checkpoints.size <= excluded.size;
+
+-- name: ListCheckpoints :many
+SELECT origin, server, public_key, size, signed FROM checkpoints ORDER BY origin;

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -210,5 +211,25 @@ func TestRefused(t *testing.T) {
 				t.Errorf("the error has the password: %v", err)
 			}
 		})
+	}
+}
+
+// The last checkpoint of each audit record stays, and never goes back.
+func TestCheckpoints(t *testing.T) {
+	db := open(t, pgtest.URL(t), postgres.Options{})
+	one := store.Checkpoint{Origin: "one", Server: "a", PublicKey: "key 1", Size: 3, Signed: "three"}
+	two := store.Checkpoint{Origin: "two", Server: "b", PublicKey: "key 2", Size: 1, Signed: "one"}
+	later := one
+	later.Size, later.Signed = 5, "five"
+	for _, step := range []struct {
+		save store.Checkpoint
+		err  error
+	}{{two, nil}, {one, nil}, {later, nil}, {later, nil}, {one, store.ErrConflict}} {
+		if err := db.SaveCheckpoint(t.Context(), step.save); !errors.Is(err, step.err) {
+			t.Errorf("save %+v: got %v, want %v", step.save, err, step.err)
+		}
+	}
+	if got, err := db.ListCheckpoints(t.Context()); err != nil || !slices.Equal(got, []store.Checkpoint{later, two}) {
+		t.Errorf("got %+v, %v", got, err)
 	}
 }

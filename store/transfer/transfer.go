@@ -16,9 +16,9 @@ var Tables = []string{
 }
 
 // Local are the tables that are not copied row by row. They describe one database and the servers
-// that use it now: its schema, the keys of its rows, those that it is about to erase, and the writers and
-// servers that are connected to it.
-var Local = []string{"goose_db_version", "ring", "row_keys", "doomed", "writers", "members", "locks", "shares", "rates"}
+// that use it now: its schema, the keys of its rows, those that it is about to erase, the writers and
+// servers that are connected to it, and the checkpoints of the servers' audit records.
+var Local = []string{"goose_db_version", "ring", "row_keys", "doomed", "writers", "members", "locks", "shares", "rates", "checkpoints"}
 
 // A Kind is the type of the values of a column. A value may also be nil.
 type Kind string

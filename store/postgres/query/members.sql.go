@@ -54,6 +54,36 @@ func (q *Queries) JoinMember(ctx context.Context, arg JoinMemberParams) error {
 	return err
 }
 
+const listCheckpoints = `-- name: ListCheckpoints :many
+SELECT origin, server, public_key, size, signed FROM checkpoints ORDER BY origin
+`
+
+func (q *Queries) ListCheckpoints(ctx context.Context) ([]Checkpoint, error) {
+	rows, err := q.db.Query(ctx, listCheckpoints)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var items []Checkpoint
+	for rows.Next() {
+		var i Checkpoint
+		if err := rows.Scan(
+			&i.Origin,
+			&i.Server,
+			&i.PublicKey,
+			&i.Size,
+			&i.Signed,
+		); err != nil {
+			return nil, err
+		}
+		items = append(items, i)
+	}
+	if err := rows.Err(); err != nil {
+		return nil, err
+	}
+	return items, nil
+}
+
 const listMembers = `-- name: ListMembers :many
 SELECT id, address, version, (CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) - lease_until)::bigint AS silent FROM members ORDER BY id
 `
@@ -169,4 +199,32 @@ func (q *Queries) RunOwner(ctx context.Context, arg RunOwnerParams) (RunOwnerRow
 	var i RunOwnerRow
 	err := row.Scan(&i.LeaseOwner, &i.Held)
 	return i, err
+}
+
+const saveCheckpoint = `-- name: SaveCheckpoint :execrows
+INSERT INTO checkpoints (origin, server, public_key, size, signed) VALUES ($1, $2, $3, $4, $5)
+ON CONFLICT (origin) DO UPDATE SET server = excluded.server, public_key = excluded.public_key, size = excluded.size, signed = excluded.signed
+WHERE checkpoints.size <= excluded.size
+`
+
+type SaveCheckpointParams struct {
+	Origin    string
+	Server    string
+	PublicKey string
+	Size      int64
+	Signed    string
+}
+
+func (q *Queries) SaveCheckpoint(ctx context.Context, arg SaveCheckpointParams) (int64, error) {
+	result, err := q.db.Exec(ctx, saveCheckpoint,
+		arg.Origin,
+		arg.Server,
+		arg.PublicKey,
+		arg.Size,
+		arg.Signed,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
 }

@@ -14,6 +14,14 @@ type Body struct {
 	Output   []byte
 }
 
+type Checkpoint struct {
+	Origin    string
+	Server    string
+	PublicKey string
+	Size      int64
+	Signed    string
+}
+
 type Container struct {
 	ID           string
 	Project      string
