@@ -10,7 +10,7 @@ PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall release image demo recording test test-clients test-cluster test-long chaos bench profile check generate fmt clean
+.PHONY: help build install uninstall release image demo recording test test-clients test-cluster test-remote test-long chaos bench profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,6 +53,9 @@ test-clients: ## Check that all clients work: SDKs and agent frameworks from PyP
 
 test-cluster: ## Check the driver for Kubernetes with a real cluster of one node, which is built once in 15 minutes
 	@scripts/test-cluster
+
+test-remote: build ## Run the core of the end-to-end tests with state in PostgreSQL and a bucket
+	@scripts/test-remote
 
 test-long: ## The same, and what takes long
 	@BERTH_TEST_LONG=1 scripts/test

@@ -42,11 +42,17 @@ type fleet struct {
 // containers of a silent server wait for its return; more is added to the configuration.
 func newFleet(t *testing.T, absence string, more ...string) *fleet {
 	t.Helper()
+	return newFleetOf(t, "unsafe-local", absence, more...)
+}
+
+// newFleetOf is newFleet with a driver.
+func newFleetOf(t *testing.T, driver, absence string, more ...string) *fleet {
+	t.Helper()
 	f := &fleet{t: t, db: pgtest.Start(t), bucket: s3test.Start(t), counter: filepath.Join(t.TempDir(), "counter")}
 	key := []byte(strings.Repeat("5e", 32) + "\n")
 	for range 3 {
-		config := fmt.Sprintf("driver: unsafe-local\nstore: %s\nblobs: %s\ncluster: {listen: %q, lease: 2s, absence: %s}\n%s",
-			f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), absence, strings.Join(more, ""))
+		config := fmt.Sprintf("driver: %s\nstore: %s\nblobs: %s\ncluster: {listen: %q, lease: 2s, absence: %s}\n%s",
+			driver, f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), absence, strings.Join(more, ""))
 		s := prepareServer(t, t.TempDir(), config)
 		if err := os.WriteFile(filepath.Join(s.state, "seal.key"), key, 0o600); err != nil {
 			t.Fatal(err)
@@ -261,10 +267,17 @@ func (f *fleet) lines() map[string]int {
 
 func (f *fleet) verify() {
 	f.t.Helper()
-	for _, s := range f.servers {
-		if out, errs, err := s.berth("audit", "verify", "--state", s.state); err != nil {
-			f.t.Errorf("audit verify: %v: %s%s", err, out, errs)
-		}
+	first, rest := f.servers[0], []string{}
+	for _, s := range f.servers[1:] {
+		rest = append(rest, filepath.Join(s.state, "audit"))
+	}
+	verify := []string{"audit", "verify", "--cluster", "--state", first.state}
+	if out, errs, err := first.berth(append(verify, rest...)...); err != nil || strings.Count(out, "valid and signed") != len(f.servers) {
+		f.t.Errorf("audit verify --cluster: %v: %s%s", err, out, errs)
+	}
+	// The record of a server that was not named is missed.
+	if out, _, err := first.berth(append(verify, rest[1:]...)...); err == nil || strings.Count(out, "is missing") != 1 {
+		f.t.Errorf("audit verify --cluster without a record: %v: %s", err, out)
 	}
 }
 

@@ -142,7 +142,7 @@ func prepareServer(t *testing.T, state, config string, env ...string) *server {
 	if err := os.Symlink(images, filepath.Join(s.state, "images")); err != nil {
 		t.Fatal(err)
 	}
-	if config != "" {
+	if config = withRemote(t, config); config != "" {
 		path := filepath.Join(t.TempDir(), "berth.yaml")
 		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
 			t.Fatal(err)

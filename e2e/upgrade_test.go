@@ -28,8 +28,8 @@ import (
 const formerCommit = "6e8fb1ea25970ad8f85ca18295498dccf34cb574"
 
 // former returns the binary of the former release, built from the history of this repository: the
-// latest tag of a version, or formerCommit if there is none.
-func former(t *testing.T) string {
+// latest tag of a version, or commit if there is none.
+func former(t *testing.T, commit string) string {
 	t.Helper()
 	git := func(args ...string) (string, error) {
 		out, err := exec.Command("git", args...).Output()
@@ -39,7 +39,6 @@ func former(t *testing.T) string {
 	if err != nil {
 		t.Skipf("skipped: this is no git repository: %v", err)
 	}
-	commit := formerCommit
 	if tag, err := git("describe", "--tags", "--abbrev=0", "--match", "v[0-9]*", "HEAD~1"); err == nil {
 		if commit, err = git("rev-parse", tag+"^{commit}"); err != nil {
 			t.Fatal(err)
@@ -90,7 +89,7 @@ func TestUpgrade(t *testing.T) {
 }
 
 func testUpgrade(t *testing.T, stop func(*server)) {
-	current, previous := binary(t), former(t)
+	current, previous := binary(t), former(t, formerCommit)
 	t.Setenv("BERTH_GUEST", "") // each server uses the guest and the gVisor that are part of it
 	t.Setenv("BERTH_RUNSC", "")
 	t.Setenv("BERTH_BIN", previous)

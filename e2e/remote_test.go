@@ -1,0 +1,22 @@
+package e2e
+
+import (
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/berth-run/berth/internal/s3test"
+	"github.com/berth-run/berth/store/postgres/pgtest"
+)
+
+func TestMain(m *testing.M) { pgtest.Main(m) }
+
+// withRemote returns a configuration with a new database in PostgreSQL and a new bucket, if BERTH_TEST_REMOTE is
+// set and the configuration names neither. `make test-remote` thus runs tests of one machine with both.
+func withRemote(t *testing.T, config string) string {
+	t.Helper()
+	if os.Getenv("BERTH_TEST_REMOTE") == "" || strings.Contains(config, "store:") || strings.Contains(config, "blobs:") {
+		return config
+	}
+	return config + "store: " + pgtest.URL(t) + "\nblobs: " + s3test.Start(t).Bucket("berth") + "\n"
+}
