@@ -32,7 +32,7 @@ var archives = map[string]func(io.Writer) archiver{
 }
 
 // archive serves GET /v1/containers/{container}/archive: the files at and below a path,
-// relative to the working directory, as one archive. It streams the files.
+// absolute or relative to the working directory, as one archive. It streams the files.
 func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	below := q.Text("path")

@@ -9,6 +9,8 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -81,9 +83,35 @@ func TestArchive(t *testing.T) {
 		t.Errorf("a part: got %v, %v", got, resp.Header)
 	}
 	h.call(404, "GET", at+"/archive?path=none", nil)
-	for _, query := range []string{"path=../etc", "path=/etc", "format=rar", "depth=1"} {
+	for _, query := range []string{"path=../etc", "path=/", "path=/etc/", "path=/etc/../etc", "path=//etc", "format=rar", "depth=1"} {
 		h.call(400, "GET", at+"/archive?"+query, nil)
 	}
+}
+
+// TestArchiveElsewhere: an absolute path is that of any directory in the container. Links in it are
+// left out, so they lead nowhere.
+func TestArchiveElsewhere(t *testing.T) {
+	h := newHouse(t, nil) // its containers have the file system of this machine
+	at := "/v1/containers/" + h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
+	dir := t.TempDir()
+	secret := filepath.Join(dir, "secret")
+	check(t, os.WriteFile(secret, []byte("secret"), 0o600))
+	tree := filepath.Join(dir, "tree")
+	check(t, os.MkdirAll(filepath.Join(tree, "below"), 0o700))
+	check(t, os.WriteFile(filepath.Join(tree, "below", "a.txt"), []byte("hello"), 0o600))
+	check(t, os.Symlink(secret, filepath.Join(tree, "file")))
+	check(t, os.Symlink(dir, filepath.Join(tree, "directory")))
+	check(t, os.Symlink(tree, filepath.Join(dir, "link")))
+	resp := h.send(t.Context(), "GET", at+"/archive?path="+tree, nil)
+	if got := untar(t, resp.Body); !cmp.Equal(got, map[string]string{"tree/below/a.txt": "hello"}) || resp.Header.Get("Content-Disposition") != "attachment; filename=tree.tar" {
+		t.Errorf("got %v, %v", got, resp.Header)
+	}
+	resp = h.send(t.Context(), "GET", at+"/archive?path="+secret, nil)
+	if got := untar(t, resp.Body); !cmp.Equal(got, map[string]string{"secret": "secret"}) {
+		t.Errorf("a file: got %v", got)
+	}
+	h.call(404, "GET", at+"/archive?path="+filepath.Join(dir, "link"), nil)
+	h.call(404, "GET", at+"/archive?path="+filepath.Join(dir, "none"), nil)
 }
 
 func TestWatch(t *testing.T) {

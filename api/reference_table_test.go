@@ -129,7 +129,7 @@ func containerRoutes() []*reference.Route {
 		route("DELETE /v1/containers/{container}/files/{file}", "Delete a file of a container", ""),
 		route("GET /v1/containers/{container}/watch", "Watch the files of a container", "observe.md").Streams(berth.ContainerFileEvent{}),
 		route("GET /v1/containers/{container}/archive", "Download the files of a container as an archive", "").
-			Query(textParameter("path", "The directory or file. Default: /mnt/data."), reference.Parameter{Name: "format", Type: "string", Enum: []string{"tar", "tar.gz", "zip"}, Description: "Default: tar."}).
+			Query(textParameter("path", "The directory or file: absolute, or below /mnt/data. Default: /mnt/data."), reference.Parameter{Name: "format", Type: "string", Enum: []string{"tar", "tar.gz", "zip"}, Description: "Default: tar."}).
 			GivesBytes("application/x-tar", "application/gzip", "application/zip"),
 		route("GET /v1/containers/{container}/logs", "List the commands that ran in a container, or follow them", "observe.md").
 			Query(reference.Paging...).

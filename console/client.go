@@ -7,8 +7,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/url"
 	"slices"
+	"strconv"
 	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
 )
 
 // A failure is an error that the user sees, from the API or the console.
@@ -50,7 +55,43 @@ func (v *visit) exchange(method, path string, content io.Reader, contentType str
 // answer, which the caller must close, or a *failure with the API's message. Closing the
 // body ends the request.
 func (v *visit) send(method, path string, body io.Reader, contentType string) (io.ReadCloser, error) {
-	ctx, cancel := context.WithCancel(v.r.Context())
+	header := http.Header{}
+	if contentType != "" {
+		header.Set("Content-Type", contentType)
+	}
+	resp, err := v.do(v.r.Context(), method, path, header, body)
+	if err != nil {
+		return nil, err
+	}
+	if resp.StatusCode == http.StatusOK {
+		return resp.Body, nil
+	}
+	defer resp.Body.Close()
+	message, ok := problem(resp.Body)
+	if !ok {
+		return nil, fmt.Errorf("decode error of %s", path)
+	}
+	return nil, &failure{resp.StatusCode, message}
+}
+
+// problem returns the message of an error of the API; ok is false if body is none.
+func problem(body io.Reader) (message string, ok bool) {
+	var problem struct {
+		Error *struct {
+			Message string `json:"message"`
+		} `json:"error"`
+	}
+	err := json.NewDecoder(io.LimitReader(body, maxForm)).Decode(&problem)
+	if err != nil || problem.Error == nil {
+		return "", false
+	}
+	return problem.Error.Message, true
+}
+
+// do sends a request to the API with the key of the visit and header, and returns the answer.
+// Closing its body ends the request.
+func (v *visit) do(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(ctx)
 	r, err := http.NewRequestWithContext(ctx, method, path, body)
 	if err != nil {
 		cancel()
@@ -69,30 +110,58 @@ func (v *visit) send(method, path string, body io.Reader, contentType string) (i
 	if v.once != "" && method == http.MethodPost {
 		r.Header.Set("Idempotency-Key", v.once)
 	}
-	if contentType != "" {
-		r.Header.Set("Content-Type", contentType)
+	for name, values := range header {
+		r.Header[name] = values
 	}
 	if r.Body == nil {
 		r.Body = http.NoBody // as a server's requests have
+	} else if r.ContentLength == 0 && r.Body != http.NoBody {
+		r.ContentLength = -1 // unknown
 	}
 	in, out := io.Pipe()
 	a := &answer{header: http.Header{}, body: out, started: make(chan struct{}), ended: make(chan struct{})}
 	go a.serve(v.console.api, r)
 	<-a.started
-	content := &answerBody{in, cancel, a.ended}
-	if a.status == http.StatusOK {
-		return content, nil
+	return &http.Response{StatusCode: a.status, Status: http.StatusText(a.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
+		Header: a.sent, Trailer: http.Header{}, Body: &answerBody{in, cancel, a.ended}, ContentLength: lengthOf(a.sent), Request: r}, nil
+}
+
+// lengthOf returns the Content-Length of a header; -1 without one.
+func lengthOf(h http.Header) int64 {
+	if n, err := strconv.ParseInt(h.Get("Content-Length"), 10, 64); err == nil && n >= 0 {
+		return n
 	}
-	defer content.Close()
-	var problem struct {
-		Error struct {
-			Message string `json:"message"`
-		} `json:"error"`
+	return -1
+}
+
+// A passage is an http.RoundTripper to the API, with the key of a visit. An error of the API itself
+// is a *failure; those of a container's guest have another form.
+type passage struct{ visit *visit }
+
+// RoundTrip implements http.RoundTripper.
+func (p passage) RoundTrip(r *http.Request) (*http.Response, error) {
+	resp, err := p.visit.do(r.Context(), r.Method, r.URL.RequestURI(), r.Header, r.Body)
+	if err != nil || resp.StatusCode < http.StatusBadRequest {
+		return resp, err
 	}
-	if err := json.NewDecoder(in).Decode(&problem); err != nil {
-		return nil, fmt.Errorf("decode error of %s: %w", path, err)
+	start, err := io.ReadAll(io.LimitReader(resp.Body, maxForm))
+	if message, ok := problem(bytes.NewReader(start)); ok || err != nil {
+		resp.Body.Close()
+		if err != nil {
+			return nil, fmt.Errorf("read error of %s: %w", r.URL.Path, err)
+		}
+		return nil, &failure{resp.StatusCode, message}
 	}
-	return nil, &failure{a.status, problem.Error.Message}
+	resp.Body = struct {
+		io.Reader
+		io.Closer
+	}{io.MultiReader(bytes.NewReader(start), resp.Body), resp.Body}
+	return resp, nil
+}
+
+// guest returns a client for the guest of a container, which the API connects to.
+func (v *visit) guest(id berth.ContainerID) *guest.Client {
+	return guest.NewHTTPClient("http://api/v1/containers/"+url.PathEscape(string(id))+"/guest", &http.Client{Transport: passage{v}})
 }
 
 // passed reports whether a header of a browser's request is sent to the API as well: those
@@ -109,6 +178,7 @@ func passed(name string) bool {
 // a pipe, so events of a stream can be read as they come.
 type answer struct {
 	header  http.Header
+	sent    http.Header // as it was when status was set
 	status  int
 	body    *io.PipeWriter
 	started chan struct{} // closed when status is set
@@ -148,7 +218,7 @@ func (a *answer) Header() http.Header { return a.header }
 
 func (a *answer) WriteHeader(status int) {
 	if a.status == 0 {
-		a.status = status
+		a.status, a.sent = status, a.header.Clone()
 		close(a.started)
 	}
 }

@@ -39,6 +39,21 @@ func New(api http.Handler, log *slog.Logger) *Console {
 	c := &Console{api: api, log: log, secret: []byte(rand.Text()), origins: http.NewCrossOriginProtection(), mux: http.NewServeMux()}
 	c.on("GET /console/{$}", (*visit).showContainers)
 	c.on("GET /console/containers/{container}", (*visit).showContainer)
+	c.on("GET /console/containers/{container}/files", (*visit).showFiles)
+	c.onUpload("POST /console/containers/{container}/files", maxUpload, (*visit).changeFiles)
+	c.on("GET /console/containers/{container}/files/raw", (*visit).rawFile)
+	c.on("GET /console/containers/{container}/files/download", (*visit).downloadFile)
+	c.on("GET /console/containers/{container}/terminals", (*visit).showTerminals)
+	c.on("POST /console/containers/{container}/terminals", (*visit).createTerminal)
+	c.on("POST /console/containers/{container}/terminals/{terminal}/end", (*visit).endTerminal)
+	c.on("GET /console/containers/{container}/terminals/{terminal}/socket", (*visit).joinTerminal)
+	c.on("GET /console/containers/{container}/usage", (*visit).showUsage)
+	c.on("GET /console/containers/{container}/usage/events", (*visit).followUsage)
+	c.on("GET /console/containers/{container}/ports", (*visit).showPorts)
+	c.on("POST /console/containers/{container}/ports", (*visit).openPort)
+	c.on("POST /console/containers/{container}", (*visit).changeContainer)
+	c.on("GET /console/snapshots", (*visit).showSnapshots)
+	c.on("POST /console/snapshots/{snapshot}", (*visit).changeSnapshot)
 	c.on("GET /console/responses", (*visit).showChains)
 	c.on("GET /console/responses/events", (*visit).followChains)
 	c.on("GET /console/responses/{response}", (*visit).showResponse)
@@ -62,6 +77,7 @@ func New(api http.Handler, log *slog.Logger) *Console {
 		w.Header().Set("Cache-Control", "no-cache") // the files change with the program
 		files.ServeHTTP(w, r)
 	})
+	c.mux.HandleFunc("GET /console/assets/vendor/{file}", serveVendor)
 	return c
 }
 

@@ -11,6 +11,8 @@ import (
 // A containerPage is the data of the page of a container.
 type containerPage struct {
 	berth.Container
+	Tab   tab
+	Form  string
 	Stats *berth.ContainerStats // nil if it does not run
 	Log   []berth.ContainerLog  // the last commands, the newest first
 	Older bool                  // there are more
@@ -37,5 +39,6 @@ func (v *visit) showContainer() error {
 		return err
 	}
 	p.Log, p.Older = log.Data, log.HasMore
+	p.Tab, p.Form = tab{Container: p.Container}, v.formToken()
 	return v.show(http.StatusOK, "container", p.Name, p)
 }

@@ -164,29 +164,32 @@ func (v *visit) uploadAll() ([]berth.FileID, error) {
 	}
 	var ids []berth.FileID
 	for _, file := range v.r.MultipartForm.File["file"] {
-		id, err := v.upload(file)
-		if err != nil {
+		var created struct{ ID berth.FileID }
+		if err := v.upload("/v1/files", file.Filename, map[string]string{"purpose": "user_data"}, file, &created); err != nil {
 			return nil, err
 		}
-		ids = append(ids, id)
+		ids = append(ids, created.ID)
 	}
 	return ids, nil
 }
 
-// upload creates a file of the API with one of the form.
-func (v *visit) upload(file *multipart.FileHeader) (berth.FileID, error) {
+// upload sends a file of the form to a route of the API, with other fields, and decodes the answer.
+func (v *visit) upload(route, name string, fields map[string]string, file *multipart.FileHeader, into any) error {
 	content, err := file.Open()
 	if err != nil {
-		return "", fmt.Errorf("open uploaded file: %w", err)
+		return fmt.Errorf("open uploaded file: %w", err)
 	}
 	defer content.Close()
 	in, out := io.Pipe()
 	parts := multipart.NewWriter(out)
 	go func() {
-		err := parts.WriteField("purpose", "user_data")
+		var err error
+		for field, value := range fields {
+			err = errors.Join(err, parts.WriteField(field, value))
+		}
 		if err == nil {
 			var part io.Writer
-			if part, err = parts.CreateFormFile("file", file.Filename); err == nil {
+			if part, err = parts.CreateFormFile("file", name); err == nil {
 				_, err = io.Copy(part, content)
 			}
 		}
@@ -196,9 +199,7 @@ func (v *visit) upload(file *multipart.FileHeader) (berth.FileID, error) {
 		out.CloseWithError(err) // nil is the end
 	}()
 	defer in.Close()
-	var created struct{ ID berth.FileID }
-	err = v.exchange(http.MethodPost, "/v1/files", in, parts.FormDataContentType(), &created)
-	return created.ID, err
+	return v.exchange(http.MethodPost, route, in, parts.FormDataContentType(), into)
 }
 
 // codeOf returns programs that send a request.

@@ -26,6 +26,7 @@ type Entry struct {
 	Dir      bool
 	Regular  bool // a regular file, reached without a link
 	Perm     fs.FileMode
+	Link     string // the target of a symbolic link, or ""
 }
 
 // List returns the entries below a directory, down to a depth (1: its own entries). It
@@ -44,9 +45,28 @@ func (c *Client) List(ctx context.Context, dir string, depth int) ([]Entry, erro
 		link := e.SymlinkTarget != nil
 		out = append(out, Entry{Path: e.Path, Size: e.Size, Modified: e.ModifiedTime.AsTime(),
 			Dir:     e.Type == pb.FileType_FILE_TYPE_DIRECTORY && !link,
-			Regular: e.Type == pb.FileType_FILE_TYPE_FILE && !link, Perm: fs.FileMode(e.Mode).Perm()})
+			Regular: e.Type == pb.FileType_FILE_TYPE_FILE && !link, Perm: fs.FileMode(e.Mode).Perm(), Link: e.GetSymlinkTarget()})
 	}
 	return out, nil
+}
+
+// Stat describes the file at an absolute path; of a link, its target, as Dir and Regular tell.
+// It returns fs.ErrNotExist if there is none.
+func (c *Client) Stat(ctx context.Context, path string) (Entry, error) {
+	resp, err := c.files.Stat(ctx, connect.NewRequest(&pb.StatRequest{Path: path}))
+	if err != nil {
+		return Entry{}, asFileError(err)
+	}
+	e := resp.Msg.GetEntry()
+	return Entry{Path: path, Size: e.GetSize(), Modified: e.GetModifiedTime().AsTime(), Dir: e.GetType() == pb.FileType_FILE_TYPE_DIRECTORY,
+		Regular: e.GetType() == pb.FileType_FILE_TYPE_FILE, Perm: fs.FileMode(e.GetMode()).Perm(), Link: e.GetSymlinkTarget()}, nil
+}
+
+// MakeDir makes a directory and those above it, owned by the default user. It returns an error if
+// the path exists.
+func (c *Client) MakeDir(ctx context.Context, path string) error {
+	_, err := c.files.MakeDir(ctx, connect.NewRequest(&pb.MakeDirRequest{Path: path}))
+	return asFileError(err)
 }
 
 // Below reports whether path is a clean path of a file below dir, in UTF-8 and

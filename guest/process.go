@@ -1,11 +1,14 @@
 package guest
 
 import (
+	"cmp"
 	"context"
 	"encoding/base64"
 	"errors"
 	"iter"
 	"net/http"
+	"slices"
+	"strings"
 
 	"connectrpc.com/connect"
 
@@ -32,8 +35,28 @@ type Process struct {
 	PID    int
 	client *Client
 	tty    bool
-	stream *connect.ServerStreamForClient[pb.StartResponse]
+	stream eventStream
 }
+
+// An eventStream is the answer to a request for the events of a process.
+type eventStream interface {
+	Receive() bool
+	Event() *pb.ProcessEvent
+	Err() error
+	Close() error
+}
+
+type startStream struct {
+	*connect.ServerStreamForClient[pb.StartResponse]
+}
+
+func (s startStream) Event() *pb.ProcessEvent { return s.Msg().GetEvent() }
+
+type joinStream struct {
+	*connect.ServerStreamForClient[pb.ConnectResponse]
+}
+
+func (s joinStream) Event() *pb.ProcessEvent { return s.Msg().GetEvent() }
 
 // A ProcessEvent is output of a process, or its end.
 type ProcessEvent struct {
@@ -64,6 +87,11 @@ func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error
 	if err != nil {
 		return nil, err
 	}
+	return c.started(startStream{stream}, req.TTY != nil)
+}
+
+// started returns the process of a stream whose first event is the start.
+func (c *Client) started(stream eventStream, tty bool) (*Process, error) {
 	if !stream.Receive() {
 		err := stream.Err()
 		stream.Close()
@@ -72,7 +100,50 @@ func (c *Client) Start(ctx context.Context, req ProcessRequest) (*Process, error
 		}
 		return nil, err
 	}
-	return &Process{PID: int(stream.Msg().GetEvent().GetStart().GetPid()), client: c, tty: req.TTY != nil, stream: stream}, nil
+	return &Process{PID: int(stream.Event().GetStart().GetPid()), client: c, tty: tty, stream: stream}, nil
+}
+
+// ReplayHeader is the header of a request to join a terminal that asks for its last output.
+const ReplayHeader = "Berth-Replay"
+
+// Join returns a running process with a terminal, started by any client. Its first event is
+// the last output, at most 256 KB. It returns fs.ErrNotExist if there is no process with the PID.
+// The process continues when the caller stops to read Events; a caller that does not read holds up
+// the terminal.
+func (c *Client) Join(ctx context.Context, pid int) (*Process, error) {
+	r := connect.NewRequest(&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: uint32(pid)}}})
+	r.Header().Set(ReplayHeader, "1")
+	stream, err := c.process.Connect(ctx, r)
+	if err != nil {
+		return nil, asFileError(err)
+	}
+	p, err := c.started(joinStream{stream}, true)
+	return p, asFileError(err)
+}
+
+// TerminalTag starts the tags of processes that are terminals, which others may join.
+const TerminalTag = "terminal"
+
+// A Terminal is a running process that others may join.
+type Terminal struct {
+	PID     int
+	Command []string
+}
+
+// Terminals lists the processes that were started with a TerminalTag, the oldest first.
+func (c *Client) Terminals(ctx context.Context) ([]Terminal, error) {
+	resp, err := c.process.List(ctx, connect.NewRequest(&pb.ListRequest{}))
+	if err != nil {
+		return nil, asFileError(err)
+	}
+	var found []Terminal
+	for _, p := range resp.Msg.Processes {
+		if strings.HasPrefix(p.GetTag(), TerminalTag) {
+			found = append(found, Terminal{int(p.Pid), append([]string{p.GetConfig().GetCmd()}, p.GetConfig().GetArgs()...)})
+		}
+	}
+	slices.SortFunc(found, func(a, b Terminal) int { return cmp.Compare(a.PID, b.PID) })
+	return found, nil
 }
 
 // KillTagged ends the process with a tag, with everything that it started. It returns nil if
@@ -93,13 +164,16 @@ func setUser(h http.Header, user string) {
 	}
 }
 
+// Leave ends the connection to the process, which continues.
+func (p *Process) Leave() { p.stream.Close() }
+
 // Events yields the output of the process; the last event has Ended set. After an error
 // the rest of the output is lost.
 func (p *Process) Events() iter.Seq2[ProcessEvent, error] {
 	return func(yield func(ProcessEvent, error) bool) {
 		defer p.stream.Close()
 		for p.stream.Receive() {
-			switch ev := p.stream.Msg().GetEvent().GetEvent().(type) {
+			switch ev := p.stream.Event().GetEvent().(type) {
 			case *pb.ProcessEvent_Data:
 				out := ProcessEvent{Stdout: ev.Data.GetStdout(), Stderr: ev.Data.GetStderr()}
 				if pty := ev.Data.GetPty(); pty != nil {

@@ -25,7 +25,7 @@ var guestPaths = regexp.MustCompile(`^(health|files|process\.Process/[A-Za-z]+|f
 // of the request could contain the caller's key; those of the answer are under the control
 // of programs in the sandbox.
 var (
-	guestRequestHeader = regexp.MustCompile(`^(accept|accept-encoding|berth-directory|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
+	guestRequestHeader = regexp.MustCompile(`^(accept|accept-encoding|berth-directory|berth-replay|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
 	guestAnswerHeader  = regexp.MustCompile(`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
 	guestAnswerType    = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
 )

@@ -80,7 +80,7 @@ func (t *treeCopy) makeExecutable(ctx context.Context, files []string) error {
 		if err != nil {
 			return refusal(err)
 		}
-		if err := output(ctx, p, io.Discard, onTerminal(os.Stderr)); err != nil {
+		if err := output(ctx, p, io.Discard, onTerminal(os.Stderr), true); err != nil {
 			return err
 		}
 		files = files[n:]

@@ -2,9 +2,11 @@ package main
 
 import (
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
 	"os/signal"
 	"strings"
@@ -22,6 +24,7 @@ type execOptions struct {
 	user, dir  string
 	env        []string
 	input, tty bool
+	tag        string // of the process; may be empty
 }
 
 func newExec() *cobra.Command {
@@ -64,18 +67,37 @@ with -t controls your terminal like a local program.`,
 }
 
 func newAttach() *cobra.Command {
-	o := execOptions{input: true, tty: true}
+	o := execOptions{input: true, tty: true, tag: guest.TerminalTag + "-" + rand.Text()}
+	var list bool
+	var join int
 	cmd := &cobra.Command{
 		Use:   "attach CONTAINER",
-		Short: "Open a terminal in a running container",
-		Long: `Open a terminal in a running container. The container's output reaches your terminal
-unfiltered, control sequences included: it can set titles, clear the screen and, if your
-terminal allows it, write to the clipboard.`,
+		Short: "Open or join a terminal in a running container",
+		Long: `Open a terminal in a running container, or join one that another berth attach or the web
+console has opened. Everybody at a terminal sees the same and may type.
+
+  berth attach box
+  berth attach box --list
+  berth attach box --join 12
+
+The container's output reaches your terminal unfiltered, control sequences included: it can
+set titles, clear the screen and, if your terminal allows it, write to the clipboard.`,
 		Args: cobra.ExactArgs(1),
 	}
 	connect := clientFlags(cmd)
 	cmd.Flags().StringVarP(&o.user, "user", "u", "", "user in the container")
+	cmd.Flags().BoolVar(&list, "list", false, "list the open terminals")
+	cmd.Flags().IntVar(&join, "join", 0, "join the terminal with this number, which goes on when you leave")
+	cmd.MarkFlagsMutuallyExclusive("list", "join")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if list {
+			c := connect()
+			id, err := containers.resolve(cmd.Context(), c, args[0])
+			if err != nil {
+				return err
+			}
+			return listTerminals(cmd, c.guest(id, ""))
+		}
 		if !term.IsTerminal(int(os.Stdin.Fd())) {
 			return errors.New("standard input is not a terminal; use berth exec -i to pipe input to a command")
 		}
@@ -84,9 +106,12 @@ terminal allows it, write to the clipboard.`,
 		if err != nil {
 			return err
 		}
+		if join > 0 {
+			return joinTerminal(cmd.Context(), c.guest(id, ""), join)
+		}
 		err = execute(cmd.Context(), c.guest(id, o.user), []string{"/bin/bash", "-l", "-i"}, o)
 		if errors.Is(err, errLost) {
-			return fmt.Errorf("%w; to open another terminal: berth attach %s", err, shortID(id))
+			return fmt.Errorf("%w; to find this terminal: berth attach %s --list; to open another one: berth attach %s", err, shortID(id), shortID(id))
 		}
 		return err
 	}
@@ -96,7 +121,7 @@ terminal allows it, write to the clipboard.`,
 
 // execute runs a process to its end, connected to the input and output of this command.
 func execute(ctx context.Context, c *guest.Client, command []string, o execOptions) error {
-	req := guest.ProcessRequest{Cmd: command[0], Args: command[1:], Dir: o.dir, In: o.input, Env: map[string]string{}}
+	req := guest.ProcessRequest{Cmd: command[0], Args: command[1:], Dir: o.dir, In: o.input, Tag: o.tag, Env: map[string]string{}}
 	for _, kv := range o.env {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok {
@@ -117,21 +142,66 @@ func execute(ctx context.Context, c *guest.Client, command []string, o execOptio
 		return notStarted(err)
 	}
 	if o.tty && term.IsTerminal(stdin) {
-		old, err := term.MakeRaw(stdin)
+		restore, err := raw(ctx, p, stdin)
 		if err != nil {
 			return err
 		}
-		defer term.Restore(stdin, old)
-		stop := followSize(ctx, p, stdin)
-		defer stop()
+		defer restore()
 	}
 	if o.input {
 		go sendInput(ctx, p)
 	}
 	if o.tty {
-		return output(ctx, p, os.Stdout, os.Stderr)
+		return output(ctx, p, os.Stdout, os.Stderr, true)
 	}
-	return output(ctx, p, onTerminal(os.Stdout), onTerminal(os.Stderr))
+	return output(ctx, p, onTerminal(os.Stdout), onTerminal(os.Stderr), true)
+}
+
+// raw passes keys of this terminal to the process as they are, and its size.
+func raw(ctx context.Context, p *guest.Process, stdin int) (restore func(), err error) {
+	old, err := term.MakeRaw(stdin)
+	if err != nil {
+		return nil, err
+	}
+	stop := followSize(ctx, p, stdin)
+	return func() {
+		stop()
+		_ = term.Restore(stdin, old)
+	}, nil
+}
+
+// listTerminals prints the terminals that can be joined.
+func listTerminals(cmd *cobra.Command, c *guest.Client) error {
+	found, err := c.Terminals(cmd.Context())
+	if err != nil {
+		return refusal(err)
+	}
+	for _, t := range found {
+		fmt.Fprintf(cmd.OutOrStdout(), "%d\t%s\n", t.PID, inLine(strings.Join(t.Command, " ")))
+	}
+	return nil
+}
+
+// joinTerminal connects this terminal to one that is open. If ctx ends, the other one goes on.
+func joinTerminal(ctx context.Context, c *guest.Client, pid int) error {
+	p, err := c.Join(ctx, pid)
+	if errors.Is(err, fs.ErrNotExist) {
+		return fmt.Errorf("there is no terminal %d; berth attach CONTAINER --list lists them", pid)
+	}
+	if err != nil {
+		return refusal(err)
+	}
+	stdin := int(os.Stdin.Fd())
+	restore, err := raw(ctx, p, stdin)
+	if err != nil {
+		return err
+	}
+	defer restore()
+	if cols, rows, err := term.GetSize(stdin); err == nil {
+		_ = p.Resize(ctx, guest.Size{Cols: cols, Rows: rows}) // the process draws itself again
+	}
+	go sendInput(ctx, p)
+	return output(ctx, p, os.Stdout, os.Stderr, false)
 }
 
 // errLost is the error for a connection that ended before the process.
@@ -163,13 +233,16 @@ func notStarted(err error) error {
 	return exitError(code)
 }
 
-// output copies the output of a process until it ends. If ctx ends first, it kills the process.
-func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer) error {
+// output copies the output of a process until it ends. If ctx ends first and the process is ours, it
+// kills it.
+func output(ctx context.Context, p *guest.Process, stdout, stderr io.Writer, ours bool) error {
 	for ev, err := range p.Events() {
 		switch {
 		case err != nil:
 			if ctx.Err() != nil {
-				_ = p.Kill(context.WithoutCancel(ctx))
+				if ours {
+					_ = p.Kill(context.WithoutCancel(ctx))
+				}
 				return exitError(exitInterrupt)
 			}
 			return lost(refusal(err))

@@ -9,6 +9,27 @@ if (followed) {
   source.addEventListener("end", () => source.close());
 }
 
+// Files that are dropped on an element are sent with the form of an input.
+for (const target of document.querySelectorAll("[data-drop]")) {
+  const input = document.querySelector(target.dataset.drop);
+  for (const name of ["dragenter", "dragover"]) {
+    target.addEventListener(name, (event) => {
+      event.preventDefault();
+      target.classList.add("dropping");
+    });
+  }
+  target.addEventListener("dragleave", (event) => {
+    if (!target.contains(event.relatedTarget)) target.classList.remove("dropping");
+  });
+  target.addEventListener("drop", (event) => {
+    event.preventDefault();
+    target.classList.remove("dropping");
+    if (!event.dataTransfer.files.length) return;
+    input.files = event.dataTransfer.files;
+    input.form.requestSubmit();
+  });
+}
+
 function show(parent, html) {
   const root = document.documentElement;
   const atEnd = "tail" in parent.dataset && root.scrollHeight - root.scrollTop - root.clientHeight < 80;

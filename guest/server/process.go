@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -40,6 +41,7 @@ type process struct {
 	stdin  io.WriteCloser // nil if the request did not want it
 
 	mu        sync.Mutex
+	recent    []byte // the end of a terminal's output, at most maxRecent bytes
 	listeners map[chan *pb.ProcessEvent]context.Context
 	end       *pb.ProcessEvent
 	done      chan struct{} // closed after end
@@ -48,6 +50,13 @@ type process struct {
 // directoryHeader selects the directory of a process whose request has none: "home" for the user's
 // home, as clients of E2B expect, an absolute path, or by default the working directory.
 const directoryHeader = "Berth-Directory"
+
+// replayHeader makes Connect send the last output of a terminal first, so that another screen
+// shows what the first one does.
+const replayHeader = "Berth-Replay"
+
+// maxRecent is the number of bytes of a terminal's last output that are held.
+const maxRecent = 256 << 10
 
 // Start implements process.Process.
 func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartRequest], stream *connect.ServerStream[pb.StartResponse]) error {
@@ -65,7 +74,7 @@ func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartReq
 	if err != nil {
 		return err
 	}
-	events, stop := p.listen(ctx)
+	events, _, stop := p.listen(ctx)
 	defer stop()
 	ps.watch(p, readers)
 	if deadline, ok := ctx.Deadline(); ok {
@@ -84,11 +93,17 @@ func (ps *processes) Connect(ctx context.Context, req *connect.Request[pb.Connec
 	if err != nil {
 		return err
 	}
-	events, stop := p.listen(ctx)
+	events, recent, stop := p.listen(ctx)
 	defer stop()
 	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.cmd.Process.Pid)}}}
 	if err := stream.Send(&pb.ConnectResponse{Event: start}); err != nil {
 		return err
+	}
+	if req.Header().Get(replayHeader) != "" { // also if it is empty, so that the client can tell it from what follows
+		data := &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Pty{Pty: recent}}
+		if err := stream.Send(&pb.ConnectResponse{Event: &pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: data}}}); err != nil {
+			return err
+		}
 	}
 	return p.stream(ctx, events, func(ev *pb.ProcessEvent) error { return stream.Send(&pb.ConnectResponse{Event: ev}) })
 }
@@ -223,6 +238,7 @@ func (p *process) pump(name string, r *os.File) {
 
 func (p *process) send(ev *pb.ProcessEvent) {
 	p.mu.Lock()
+	p.recent = appendRecent(p.recent, ev.GetData().GetPty())
 	listeners := make(map[chan *pb.ProcessEvent]context.Context, len(p.listeners))
 	for ch, ctx := range p.listeners {
 		listeners[ch] = ctx
@@ -234,6 +250,14 @@ func (p *process) send(ev *pb.ProcessEvent) {
 		case <-ctx.Done():
 		}
 	}
+}
+
+// appendRecent adds output to the recent one. It moves bytes only after every maxRecent bytes.
+func appendRecent(recent, data []byte) []byte {
+	if len(recent)+len(data) > 2*maxRecent {
+		recent = append(recent[:0], recent[min(len(recent), len(recent)+len(data)-maxRecent):]...)
+	}
+	return append(recent, data...)
 }
 
 func (p *process) finish() {
@@ -249,14 +273,16 @@ func (p *process) finish() {
 	close(p.done)
 }
 
-// listen subscribes to the process until ctx ends or stop is called.
-func (p *process) listen(ctx context.Context) (events chan *pb.ProcessEvent, stop func()) {
+// listen subscribes to the process until ctx ends or stop is called. recent is the end of a
+// terminal's output before the first event.
+func (p *process) listen(ctx context.Context) (events chan *pb.ProcessEvent, recent []byte, stop func()) {
 	ctx, cancel := context.WithCancel(ctx)
 	events = make(chan *pb.ProcessEvent, 16)
 	p.mu.Lock()
 	p.listeners[events] = ctx
+	recent = bytes.Clone(p.recent[max(0, len(p.recent)-maxRecent):])
 	p.mu.Unlock()
-	return events, func() {
+	return events, recent, func() {
 		cancel()
 		p.mu.Lock()
 		delete(p.listeners, events)

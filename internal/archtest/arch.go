@@ -125,7 +125,7 @@ var Imports = map[string][]string{
 	"api/socket":            {"", "api/exchange", "api/request", "engine", "internal/ration", "internal/rule", "journal"},
 	"api/assistants":        {"", "api/exchange", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api/preview":           {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
-	"console":               {"", "internal/sse"},
+	"console":               {"", "guest", "internal/sse"},
 	"internal/span":         {},
 	"internal/sse":          {},
 	"internal/jsonscan":     {},

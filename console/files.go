@@ -1,0 +1,281 @@
+package console
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"mime/multipart"
+	"net/http"
+	"net/url"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+)
+
+// maxShown is the number of entries of one directory that the page shows.
+const maxShown = 500
+
+// A filesPage is the data of the page of a container's files.
+type filesPage struct {
+	Tab     tab
+	Form    string
+	WorkDir string   // where commands start
+	Path    string   // of the directory or file that is open
+	Dir     string   // the directory that is open, or the file's
+	Above   []string // the directories above Dir, from the tree's top
+	Tree    []branch
+	Preview *preview // of the open file; nil for a directory
+}
+
+// Files returns the path of the page.
+func (p filesPage) Files() string { return p.Tab.Path() + "/files" }
+
+// A branch is an entry of the tree, with the entries below it if it is above the open file.
+type branch struct {
+	guest.Entry
+	Open    bool
+	Current bool // it is what the page shows
+	Below   []branch
+	More    int // entries that are not shown
+}
+
+// Name returns the last element of the entry's path.
+func (b branch) Name() string { return path.Base(b.Path) }
+
+// showFiles serves GET /console/containers/{container}/files: a tree of directories, and a preview
+// of the file in the query's path.
+func (v *visit) showFiles() error {
+	c, err := v.container()
+	if err != nil {
+		return err
+	}
+	p := filesPage{Tab: tab{c, "files"}, Form: v.formToken()}
+	if c.Status != berth.ContainerRunning {
+		return v.show(http.StatusOK, "files", "Files", p)
+	}
+	client := v.guest(c.ID)
+	if p.WorkDir, err = client.WorkDir(v.r.Context()); err != nil {
+		return fileFailure(err)
+	}
+	if p.Path, err = pathOf(v.r.URL.Query().Get("path"), p.WorkDir); err != nil {
+		return err
+	}
+	at, err := client.Stat(v.r.Context(), p.Path)
+	if err != nil {
+		return fileFailure(err)
+	}
+	p.Dir = p.Path
+	if !at.Dir {
+		p.Dir = path.Dir(p.Path)
+		if p.Preview, err = v.preview(client, at); err != nil {
+			return fileFailure(err)
+		}
+	}
+	top := "/"
+	if within(p.WorkDir, p.Dir) {
+		top = p.WorkDir
+	}
+	for dir := p.Dir; dir != top; {
+		dir = path.Dir(dir)
+		p.Above = append(p.Above, dir)
+	}
+	slices.Reverse(p.Above)
+	all, err := v.tree(client, top, p.Dir, p.Path)
+	if err != nil {
+		return fileFailure(err)
+	}
+	p.Tree = []branch{all}
+	v.framing()
+	return v.show(http.StatusOK, "files", path.Base(p.Path), p)
+}
+
+// tree lists a directory, and those below it that lead to the open one. current is what the page
+// shows.
+func (v *visit) tree(client *guest.Client, dir, open, current string) (branch, error) {
+	b := branch{Entry: guest.Entry{Path: dir, Dir: true}, Open: true, Current: dir == current}
+	entries, err := client.List(v.r.Context(), dir, 1)
+	if err != nil {
+		return b, err
+	}
+	slices.SortFunc(entries, func(a, b guest.Entry) int {
+		if a.Dir != b.Dir {
+			return map[bool]int{true: -1, false: 1}[a.Dir] // directories first
+		}
+		return cmp.Compare(a.Path, b.Path)
+	})
+	for i, e := range entries {
+		leads := within(e.Path, open)
+		if i >= maxShown && !leads && e.Path != current {
+			b.More++
+			continue
+		}
+		below := branch{Entry: e, Current: e.Path == current}
+		if leads {
+			if below, err = v.tree(client, e.Path, open, current); err != nil {
+				return b, err
+			}
+			below.Link = e.Link
+		}
+		b.Below = append(b.Below, below)
+	}
+	return b, nil
+}
+
+// within reports whether a clean path is dir or below it.
+func within(dir, at string) bool {
+	return at == dir || strings.HasPrefix(at, strings.TrimSuffix(dir, "/")+"/")
+}
+
+// pathOf returns a path of the query or a form: absolute and clean, in UTF-8 without control
+// characters. An empty one is the default.
+func pathOf(asked, otherwise string) (string, error) {
+	if asked == "" {
+		return otherwise, nil
+	}
+	at := path.Clean("/" + asked)
+	if at != "/" && !guest.Below("/", at) {
+		return "", &failure{http.StatusBadRequest, "The path has characters that cannot be shown, or is too long."}
+	}
+	return at, nil
+}
+
+// fileFailure returns the failure that the user sees for an error of a file.
+func fileFailure(err error) error {
+	if f, ok := errors.AsType[*failure](err); ok {
+		return f
+	}
+	for cause, status := range map[error]int{fs.ErrNotExist: http.StatusNotFound, fs.ErrPermission: http.StatusForbidden,
+		fs.ErrInvalid: http.StatusBadRequest, guest.ErrNoSpace: http.StatusInsufficientStorage} {
+		if errors.Is(err, cause) {
+			return &failure{status, "The container answered: " + strings.TrimPrefix(err.Error(), cause.Error()+": ") + "."}
+		}
+	}
+	return err
+}
+
+// changeFiles serves POST /console/containers/{container}/files: it saves files in a directory,
+// makes a directory, or deletes a file or a tree, as the form says.
+func (v *visit) changeFiles() error {
+	in := v.r.PostForm
+	id := berth.ContainerID(v.r.PathValue("container"))
+	client := v.guest(id)
+	work, err := client.WorkDir(v.r.Context())
+	if err != nil {
+		return fileFailure(err)
+	}
+	at, err := pathOf(in.Get("path"), work)
+	if err != nil {
+		return err
+	}
+	switch in.Get("do") {
+	case "upload":
+		err = v.saveFiles(client, id, work, at)
+	case "directory":
+		name := strings.TrimSpace(in.Get("name"))
+		var to string
+		if to, err = pathOf(at+"/"+name, ""); err == nil && name != "" {
+			at, err = to, client.MakeDir(v.r.Context(), to)
+		}
+	case "delete":
+		if at == "/" || at == work {
+			return &failure{http.StatusBadRequest, "This directory stays."}
+		}
+		err, at = client.Remove(v.r.Context(), "", strings.TrimPrefix(at, "/")), path.Dir(at)
+	default:
+		return &failure{http.StatusBadRequest, "The form is incomplete."}
+	}
+	if err != nil {
+		return fileFailure(err)
+	}
+	return v.redirect("/console/containers/" + url.PathEscape(string(id)) + "/files?" + url.Values{"path": {at}}.Encode())
+}
+
+// saveFiles saves the files of the form in a directory.
+func (v *visit) saveFiles(client *guest.Client, id berth.ContainerID, work, dir string) error {
+	if v.r.MultipartForm == nil || len(v.r.MultipartForm.File["file"]) == 0 {
+		return &failure{http.StatusBadRequest, "The form has no files. Go back and choose some."}
+	}
+	for _, file := range v.r.MultipartForm.File["file"] {
+		to, err := pathOf(dir+"/"+path.Base(file.Filename), "")
+		if err != nil {
+			return err
+		}
+		if err := v.saveFile(client, id, work, to, file); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// saveFile saves one file. The API lists those in the working directory as the user's.
+func (v *visit) saveFile(client *guest.Client, id berth.ContainerID, work, to string, file *multipart.FileHeader) error {
+	if within(work, to) && work == berth.WorkDir {
+		return v.upload("/v1/containers/"+url.PathEscape(string(id))+"/files", strings.TrimPrefix(to, work+"/"), nil, file, &struct{}{})
+	}
+	content, err := file.Open()
+	if err != nil {
+		return fmt.Errorf("open uploaded file: %w", err)
+	}
+	defer content.Close()
+	if err := client.WriteFile(v.r.Context(), "", to, "", content); err != nil {
+		return fmt.Errorf("write file: %w", err)
+	}
+	return nil
+}
+
+// downloadFile serves GET /console/containers/{container}/files/download: a file, or with a format
+// the archive of a directory.
+func (v *visit) downloadFile() error {
+	query := v.r.URL.Query()
+	at, err := pathOf(query.Get("path"), "/")
+	if err != nil {
+		return err
+	}
+	base := "/v1/containers/" + url.PathEscape(v.r.PathValue("container"))
+	name := path.Base(at)
+	from := base + "/guest/files?" + url.Values{"path": {at}}.Encode()
+	if format := query.Get("format"); format != "" {
+		from = base + "/archive?" + url.Values{"path": {at}, "format": {format}}.Encode()
+		name += "." + format
+	}
+	return v.passFile(from, "application/octet-stream", "attachment", name)
+}
+
+// passFile answers with a file of the API, of a type that the console chooses.
+func (v *visit) passFile(from, kind, disposition, name string) error {
+	header := http.Header{}
+	if r := v.r.Header.Get("Range"); r != "" {
+		header.Set("Range", r)
+	}
+	resp, err := v.do(v.r.Context(), http.MethodGet, from, header, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusPartialContent {
+		var answer struct {
+			Message string
+			Error   struct{ Message string }
+		}
+		decode(resp.Body, &answer)
+		return &failure{resp.StatusCode, cmp.Or(answer.Error.Message, answer.Message, resp.Status)}
+	}
+	out := v.w.Header()
+	for _, name := range []string{"Content-Length", "Content-Range", "Accept-Ranges"} {
+		if value := resp.Header.Get(name); value != "" {
+			out.Set(name, value)
+		}
+	}
+	out.Set("Content-Type", kind)
+	out.Set("Content-Disposition", dispositionOf(disposition, name))
+	v.w.WriteHeader(resp.StatusCode)
+	if _, err := io.Copy(v.w, resp.Body); err != nil {
+		panic(http.ErrAbortHandler) // otherwise the browser takes a part for the whole
+	}
+	return nil
+}

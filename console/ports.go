@@ -1,0 +1,65 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+)
+
+// A portsPage is the data of the page of a container's ports.
+type portsPage struct {
+	Tab     tab
+	Form    string
+	Port    int    // 0 if none was opened
+	Frame   string // path of the link to the port, which shows it in an origin of its own
+	Link    string // the link for other windows
+	HostURL string // the link at the port's own host; "" if the server has no domain for ports
+	Expires int64
+	Error   string
+}
+
+// Page returns the path of the page.
+func (p portsPage) Page() string { return p.Tab.Path() + "/ports" }
+
+// showPorts serves GET /console/containers/{container}/ports.
+func (v *visit) showPorts() error {
+	c, err := v.container()
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "ports", "Ports", portsPage{Tab: tab{c, "ports"}, Form: v.formToken()})
+}
+
+// openPort serves POST /console/containers/{container}/ports: it creates a link to a port, and shows
+// it in a frame. The API's answers under a link have a policy that gives them an origin of their own.
+func (v *visit) openPort() error {
+	c, err := v.container()
+	if err != nil {
+		return err
+	}
+	p := portsPage{Tab: tab{c, "ports"}, Form: v.formToken()}
+	show := func(status int, message string) error {
+		p.Error = message
+		return v.show(status, "ports", "Ports", p)
+	}
+	if p.Port, err = strconv.Atoi(strings.TrimSpace(v.r.PostForm.Get("port"))); err != nil || p.Port < 1 || p.Port > 65535 {
+		p.Port = 0
+		return show(http.StatusBadRequest, "A port is a number from 1 to 65535.")
+	}
+	var link struct {
+		URL       string `json:"url"`
+		HostURL   string `json:"host_url"`
+		ExpiresAt int64  `json:"expires_at"`
+	}
+	if err := v.post("/v1/containers/"+url.PathEscape(string(c.ID))+"/ports/"+strconv.Itoa(p.Port), struct{}{}, &link); err != nil {
+		return err
+	}
+	at, err := url.Parse(link.URL)
+	if err != nil || !strings.HasPrefix(at.Path, "/preview/") {
+		return show(http.StatusBadGateway, "The link to the port is not one of this server.")
+	}
+	p.Frame, p.Link, p.HostURL, p.Expires = at.RequestURI(), link.URL, link.HostURL, link.ExpiresAt
+	v.framing()
+	return show(http.StatusOK, "")
+}

@@ -1,0 +1,57 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// A snapshotsPage is the data of the list of snapshots.
+type snapshotsPage struct {
+	Form      string
+	Snapshots []berth.Snapshot
+	Next      string // path of the next page; "" at the end
+}
+
+// showSnapshots serves GET /console/snapshots: the project's snapshots, the newest first.
+func (v *visit) showSnapshots() error {
+	query := url.Values{"limit": {"50"}, "order": {"desc"}}
+	if after := v.r.URL.Query().Get("after"); after != "" {
+		query.Set("after", after)
+	}
+	var found list[berth.Snapshot]
+	if err := v.get("/v1/snapshots?"+query.Encode(), &found); err != nil {
+		return err
+	}
+	p := snapshotsPage{Form: v.formToken(), Snapshots: found.Data}
+	if found.HasMore {
+		p.Next = "/console/snapshots?" + url.Values{"after": {found.LastID}}.Encode()
+	}
+	return v.show(http.StatusOK, "snapshots", "Snapshots", p)
+}
+
+// changeSnapshot serves POST /console/snapshots/{snapshot}: it starts a container from the snapshot, or
+// deletes it, as the form says.
+func (v *visit) changeSnapshot() error {
+	id := v.r.PathValue("snapshot")
+	switch v.r.PostForm.Get("do") {
+	case "restore":
+		name := strings.TrimSpace(v.r.PostForm.Get("name"))
+		if name == "" {
+			name = "restored"
+		}
+		var made berth.Container
+		if err := v.post("/v1/containers", map[string]any{"name": name, "berth": berth.ContainerSource{SnapshotID: berth.SnapshotID(id)}}, &made); err != nil {
+			return err
+		}
+		return v.redirect("/console/containers/" + url.PathEscape(string(made.ID)))
+	case "delete":
+		if err := v.exchange(http.MethodDelete, "/v1/snapshots/"+url.PathEscape(id), nil, "", &struct{}{}); err != nil {
+			return err
+		}
+		return v.redirect("/console/snapshots")
+	}
+	return &failure{http.StatusBadRequest, "The form is incomplete."}
+}

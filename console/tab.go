@@ -1,0 +1,55 @@
+package console
+
+import (
+	"encoding/json"
+	"io"
+	"mime"
+	"net/url"
+
+	"github.com/berth-run/berth"
+)
+
+// A tab is what the pages of a container have in common.
+type tab struct {
+	Container berth.Container
+	Current   string // the last element of the page's path; "" is the overview
+}
+
+// Path returns the path of the container's pages.
+func (t tab) Path() string { return "/console/containers/" + url.PathEscape(string(t.Container.ID)) }
+
+// Running reports whether the container has not ended.
+func (t tab) Running() bool { return t.Container.Status == berth.ContainerRunning }
+
+// A tabLink leads to a page of the container.
+type tabLink struct{ Name, Label string }
+
+// Tabs returns the pages of the container.
+func (tab) Tabs() []tabLink {
+	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"usage", "Usage"}, {"ports", "Ports"}}
+}
+
+// container returns the container of the visit's path.
+func (v *visit) container() (berth.Container, error) {
+	var c berth.Container
+	err := v.get("/v1/containers/"+url.PathEscape(v.r.PathValue("container")), &c)
+	return c, err
+}
+
+// framing lets the page show frames with content of containers, which has an origin of its own.
+func (v *visit) framing() {
+	v.w.Header().Set("Content-Security-Policy", policy+"; frame-src 'self'")
+}
+
+// decode decodes JSON of a container into a value, or leaves it as it is.
+func decode(body io.Reader, into any) {
+	_ = json.NewDecoder(io.LimitReader(body, maxForm)).Decode(into)
+}
+
+// dispositionOf returns a Content-Disposition for a file name that a container chose.
+func dispositionOf(kind, name string) string {
+	if value := mime.FormatMediaType(kind, map[string]string{"filename": name}); value != "" {
+		return value
+	}
+	return kind
+}
