@@ -53,6 +53,9 @@ func (d *Door) RoundTrip(r *http.Request) (*http.Response, error) {
 	if !ok { // another protocol would start a process without a record
 		return refuse(r, http.StatusUnsupportedMediaType), nil
 	}
+	if r.Body == nil {
+		return refuse(r, http.StatusBadRequest), nil
+	}
 	body, err := io.ReadAll(io.LimitReader(r.Body, maxStart+1))
 	if err != nil {
 		return nil, err

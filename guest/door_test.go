@@ -1,10 +1,12 @@
 package guest
 
 import (
+	"context"
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -12,6 +14,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	pb "github.com/berth-run/berth/guest/guestpb/process"
+	"github.com/berth-run/berth/guest/guestpb/process/processconnect"
 )
 
 // heard is a listener that records its calls.
@@ -95,4 +98,17 @@ func FuzzTap(f *testing.F) {
 			t.Errorf("got %d ends, want one", h.ended)
 		}
 	})
+}
+
+// TestStartWithoutBody: a request to start nothing is refused.
+func TestStartWithoutBody(t *testing.T) {
+	r, err := http.NewRequest(http.MethodPost, "http://guest"+processconnect.ProcessStartProcedure, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/connect+proto")
+	resp, err := (&Door{begin: func(context.Context, ProcessRequest) Listener { return new(heard) }}).RoundTrip(r)
+	if err != nil || resp.StatusCode != http.StatusBadRequest {
+		t.Errorf("got %v, %v", resp, err)
+	}
 }

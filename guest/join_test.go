@@ -1,10 +1,12 @@
 package guest_test
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/berth-run/berth/guest"
 )
@@ -27,8 +29,10 @@ func reads(t *testing.T, p *guest.Process, words string) string {
 // TestJoin: a terminal goes on without its client, and another one sees what it has shown.
 func TestJoin(t *testing.T) {
 	c := newBox(t).client(t)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+	defer cancel()
 	start := func(tag string) *guest.Process {
-		p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"}, TTY: &guest.Size{Cols: 80, Rows: 24}, In: true, Tag: tag})
+		p, err := c.Start(ctx, guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"}, TTY: &guest.Size{Cols: 80, Rows: 24}, In: true, Tag: tag})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -40,17 +44,17 @@ func TestJoin(t *testing.T) {
 	if err := p.Write(t.Context(), []byte("X=kept; echo $((6*7))\n")); err != nil {
 		t.Fatal(err)
 	}
-	reads(t, p, "42") // and leaves
+	reads(t, p, "42\r\n") // and leaves
 
 	found, err := c.Terminals(t.Context())
 	if err != nil || len(found) != 1 || found[0].PID != p.PID || strings.Join(found[0].Command, " ") != "bash --norc -i" {
 		t.Fatalf("got %+v, %v, want the tagged process", found, err)
 	}
-	second, err := c.Join(t.Context(), p.PID)
+	second, err := c.Join(ctx, p.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
-	third, err := c.Join(t.Context(), p.PID)
+	third, err := c.Join(ctx, p.PID)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,8 +62,8 @@ func TestJoin(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, joined := range []*guest.Process{second, third} {
-		seen := reads(t, joined, "\ngot-kept")
-		if strings.Count(seen, "\r\n42\r\n") != 1 {
+		seen := reads(t, joined, "got-kept\r\n")
+		if strings.Count(seen, "42\r\n") != 1 {
 			t.Errorf("got %q, want what the terminal has shown, once", seen)
 		}
 	}
@@ -69,7 +73,7 @@ func TestJoin(t *testing.T) {
 	if found, err := c.Terminals(t.Context()); err != nil || len(found) != 0 {
 		t.Errorf("after its end: got %v, %v", found, err)
 	}
-	if _, err := c.Join(t.Context(), 999_999); !errors.Is(err, fs.ErrNotExist) {
+	if _, err := c.Join(ctx, 999_999); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("no terminal: got %v", err)
 	}
 }
