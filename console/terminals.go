@@ -36,6 +36,12 @@ type terminalsPage struct {
 // Page returns the path of the page.
 func (p terminalsPage) Page() string { return p.Tab.Path() + "/terminals" }
 
+// Short returns the id of the container as tables of the command line show it.
+func (p terminalsPage) Short() string {
+	id := string(p.Tab.Container.ID)
+	return berth.PrefixContainer + id[max(len(berth.PrefixContainer), len(id)-8):]
+}
+
 // showTerminals serves GET /console/containers/{container}/terminals: the terminals that run, also
 // those that berth attach has opened. They do not belong to the page, so they survive it.
 func (v *visit) showTerminals() error {

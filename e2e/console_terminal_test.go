@@ -20,7 +20,7 @@ import (
 // types types into the last terminal of the page.
 func (b *browser) types(text string) {
 	b.t.Helper()
-	b.run(chromedp.SendKeys(chromedp.CSS(".terminal:last-of-type textarea"), text+kb.Enter))
+	b.run(chromedp.SendKeys(chromedp.CSS(".pane:last-of-type textarea"), text+kb.Enter))
 }
 
 // screens waits until the rows of a terminal contain words.
@@ -82,36 +82,36 @@ func TestConsoleTerminals(t *testing.T) {
 	b.open(page)
 	b.shows("main", "No terminal is open")
 	b.click(".actions button")
-	b.until(`document.querySelectorAll(".terminal").length === 1`)
-	b.screens(".terminal", "$")
+	b.until(`document.querySelectorAll(".pane").length === 1`)
+	b.screens(".pane", "$")
 	b.types("X=kept; echo $((6*7))")
-	b.screens(".terminal", "\n42\n")
+	b.screens(".pane", "\n42\n")
 
 	b.click(".actions button") // another one, beside it
-	b.until(`document.querySelectorAll(".terminal").length === 2`)
-	b.screens(".terminal:first-of-type", "\n42\n") // it shows what it showed before
-	b.screens(".terminal:last-of-type", "$")
+	b.until(`document.querySelectorAll(".pane").length === 2`)
+	b.screens(".pane:first-of-type", "\n42\n") // it shows what it showed before
+	b.screens(".pane:last-of-type", "$")
 	b.types("echo $((7*9))")
-	b.screens(".terminal:last-of-type", "\n63\n")
-	if wide := evaluate[bool](b, `(() => { const [a, b] = [...document.querySelectorAll(".terminal")].map((s) => s.getBoundingClientRect()); return a.top === b.top && a.left < b.left; })()`); !wide {
+	b.screens(".pane:last-of-type", "\n63\n")
+	if wide := evaluate[bool](b, `(() => { const [a, b] = [...document.querySelectorAll(".pane")].map((s) => s.getBoundingClientRect()); return a.top === b.top && a.left < b.left; })()`); !wide {
 		t.Error("the terminals are not side by side")
 	}
-	b.click(`.terminal:last-of-type .bar button`)
-	b.until(`document.querySelectorAll(".terminal").length === 1`)
+	b.click(`.pane:last-of-type .bar button`)
+	b.until(`document.querySelectorAll(".pane").length === 1`)
 
 	b.open(page) // a reload
-	b.screens(".terminal", "\n42\n")
+	b.screens(".pane", "\n42\n")
 	b.types("echo got-$X")
-	b.screens(".terminal", "\ngot-kept\n")
-	if n := evaluate[int](b, `document.querySelectorAll(".terminal .xterm-rows span[style]").length`); n == 0 {
+	b.screens(".pane", "\ngot-kept\n")
+	if n := evaluate[int](b, `document.querySelectorAll(".pane .xterm-rows span[style]").length`); n == 0 {
 		t.Log("no cell has a style of its own")
 	}
 	b.types(`printf '\033[38;2;200;10;10mcoloured\033[0m\n'`)
 	b.until(`[...document.querySelectorAll(".xterm-rows span")].some((e) => e.textContent === "coloured" && getComputedStyle(e).color !== getComputedStyle(document.body).color)`)
 
 	// Focus leaves a terminal by keyboard.
-	b.run(chromedp.Evaluate[chromedp.Void](`document.querySelector(".terminal textarea").dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", shiftKey: true, bubbles: true}))`))
-	b.until(`document.activeElement.matches(".terminal .bar button")`)
+	b.run(chromedp.Evaluate[chromedp.Void](`document.querySelector(".pane textarea").dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", shiftKey: true, bubbles: true}))`))
+	b.until(`document.activeElement.matches(".pane .bar button")`)
 
 	list, errs, err := s.berth("attach", id, "--list")
 	if err != nil || !regexp.MustCompile(`^\d+\t/bin/bash -l -i\n$`).MatchString(list) {
@@ -123,7 +123,7 @@ func TestConsoleTerminals(t *testing.T) {
 	if _, err := io.WriteString(l.tty, "echo from-$X-cli\r"); err != nil {
 		t.Fatal(err)
 	}
-	b.screens(".terminal", "\nfrom-kept-cli\n")
+	b.screens(".pane", "\nfrom-kept-cli\n")
 	b.types("echo from-$X-page")
 	s.waitUntil("berth attach shows what the page has typed", func() bool { return strings.Contains(l.text(), "from-kept-page") })
 
@@ -135,16 +135,16 @@ func TestConsoleTerminals(t *testing.T) {
 	}
 	s.waitUntil("it answers", func() bool { return strings.Contains(own.text(), "opened-2") })
 	b.open(page)
-	b.screens(".terminal:last-of-type", "opened-2")
+	b.screens(".pane:last-of-type", "opened-2")
 	if _, err := io.WriteString(own.tty, "exit\r"); err != nil {
 		t.Fatal(err)
 	}
-	b.shows(".terminal [role=status]", "ended: exit status 0")
+	b.shows(".pane [role=status]", "ended: exit status 0")
 
 	b.checkQuiet()
 	b.run(chromedp.EmulateViewport(360, 800))
 	b.open(page)
-	b.screens(".terminal", "got-kept")
+	b.screens(".pane", "got-kept")
 	if width := evaluate[int](b, "document.documentElement.scrollWidth"); width > 360 {
 		t.Errorf("the page is %d pixels wide in a window of 360", width)
 	}
@@ -170,14 +170,14 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	b := newBrowser(t, 1000)
 	b.open(page)
 	b.click(".actions button")
-	b.screens(".terminal", "$")
+	b.screens(".pane", "$")
 	for range 2 {
 		b.types("cat hostile; cat >got; echo sa''w")
-		b.screens(".terminal", "onerror")
+		b.screens(".pane", "onerror")
 		b.types("\x04")
-		b.screens(".terminal", "saw")
+		b.screens(".pane", "saw")
 		b.open(page) // shows the same again
-		b.screens(".terminal", "saw")
+		b.screens(".pane", "saw")
 	}
 	checkQuietPage := func(where string) {
 		if evaluate[bool](b, `window.pwned !== undefined || document.title.includes("pwned")`) {
@@ -193,7 +193,7 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	}
 	// A click on a link asks first, and only links to the web are links.
 	links := evaluate[string](b, `(() => { const asked = []; window.confirm = (text) => { asked.push(text); return false; }; window.open = () => { asked.push("opened"); };
-		const handler = document.querySelector(".terminal").terminal.options.linkHandler;
+		const handler = document.querySelector(".pane").terminal.options.linkHandler;
 		for (const to of ["javascript:window.pwned=1", "data:text/html,x", "file:///etc/passwd", "no link", "https://berth.invalid/"]) handler.activate(new MouseEvent("click"), to); return asked.join(); })()`)
 	if !strings.Contains(links, "https://berth.invalid/") || strings.Contains(links, "javascript") || strings.Contains(links, "opened") || strings.Contains(links, "file:") {
 		t.Errorf("links: got %q", links)
@@ -261,5 +261,5 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 		t.Errorf("a page that draws nothing: got %v", err)
 	}
 	b.open(page)
-	b.screens(".terminal", "\ndone\n")
+	b.screens(".pane", "\ndone\n")
 }

@@ -36,13 +36,13 @@ function openLink(event, address) {
 }
 
 const form = document.querySelector(".terminals").dataset.form;
-for (const section of document.querySelectorAll(".terminal")) show(section);
-document.querySelector(".terminal:last-of-type textarea")?.focus();
+for (const section of document.querySelectorAll(".pane")) show(section);
+document.querySelector(".pane:last-of-type textarea")?.focus();
 
 function show(section) {
   const status = section.querySelector("[role=status]");
   const terminal = new Terminal({
-    theme: theme(), minimumContrastRatio: 4.5, fontFamily: "ui-monospace, monospace", fontSize: 14, scrollback: 5000, screenReaderMode: true,
+    theme: theme(), minimumContrastRatio: 4.5, fontFamily: "ui-monospace, monospace", fontSize: 14, lineHeight: 1.2, scrollback: 5000, screenReaderMode: true,
     allowProposedApi: false, linkHandler: { activate: openLink, allowNonHttpProtocols: false },
   });
   const fit = new FitAddon();
