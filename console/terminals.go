@@ -6,6 +6,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io/fs"
 	"net/http"
 	"net/url"
@@ -158,13 +159,16 @@ func readScreen(ctx context.Context, conn *websocket.Conn) (m screenMessage, err
 	ctx, cancel := context.WithTimeout(ctx, firstSpeak)
 	defer cancel()
 	kind, raw, err := conn.Read(ctx)
-	if err == nil && kind != websocket.MessageText {
-		err = errors.New("not a text message")
+	if err != nil {
+		return m, fmt.Errorf("read first message: %w", err)
 	}
-	if err == nil {
-		err = json.Unmarshal(raw, &m)
+	if kind != websocket.MessageText {
+		return m, errors.New("the first message is not text")
 	}
-	return m, err
+	if err := json.Unmarshal(raw, &m); err != nil {
+		return m, fmt.Errorf("decode first message: %w", err)
+	}
+	return m, nil
 }
 
 // ping sends something now and then, so that proxies do not close a quiet connection.
