@@ -9,9 +9,11 @@ type Upstream struct {
 	InFlight     int           `json:"in_flight"` // turns in progress
 	Waiting      int           `json:"waiting"`   // turns that wait for its rate limits
 	Keys         []UpstreamKey `json:"keys"`
-	Turns        int64         `json:"turns"`     // turns sent to it, including those retried elsewhere
-	Completed    int64         `json:"completed"` // completed turns
-	Failed       int64         `json:"failed"`    // failed turns, as the circuit counts them
+	Turns        int64         `json:"turns"`          // turns sent to it, including those retried elsewhere
+	Completed    int64         `json:"completed"`      // completed turns
+	Failed       int64         `json:"failed"`         // failed turns, as the circuit counts them
+	FirstTokenMS int64         `json:"first_token_ms"` // time to the first output, averaged over the latest turns; 0 before the first
+	TurnMS       int64         `json:"turn_ms"`        // time of a completed turn, averaged in the same way
 	InputTokens  int64         `json:"input_tokens"`
 	OutputTokens int64         `json:"output_tokens"`
 }

@@ -190,7 +190,11 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(h.assistants.ListRunSteps), readsQuery),
 		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(h.assistants.GetRunStep), readsQuery),
 
-		on("POST /v1/traces/ingest", ingestTraces, storesNothing),
+		on("POST /v1/traces/ingest", h.traces.ingest),
+		on("GET /v1/traces", h.traces.list, readsQuery),
+		on("GET /v1/traces/{trace}", h.traces.get),
+		on("GET /v1/traces/{trace}/spans", h.traces.listSpans, readsQuery),
+		on("DELETE /v1/traces/{trace}", h.traces.delete),
 
 		on("POST /v1/webhook_endpoints", h.webhooks.create),
 		on("GET /v1/webhook_endpoints", h.webhooks.list, readsQuery),
@@ -199,9 +203,14 @@ func (h *handlers) routes() []exchange.Route {
 		on("DELETE /v1/webhook_endpoints/{webhook}", h.webhooks.delete),
 		on("POST /v1/webhook_endpoints/{webhook}/rotate_secret", h.webhooks.rotateSecret, storesNothing),
 		on("POST /v1/webhook_endpoints/{webhook}/test", h.webhooks.test),
+		on("GET /v1/webhook_endpoints/{webhook}/deliveries", h.webhooks.listDeliveries, readsQuery),
+		on("POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver", h.webhooks.redeliver, storesNothing),
 		on("GET /v1/webhook_event_types", h.webhooks.listEventTypes),
 
 		on("GET /v1/organization/costs", h.usage.costs, readsQuery, exchange.AlsoForAdmin),
+		on("GET /v1/organization/status", h.health.status, exchange.AlsoForAdmin),
+		on("GET /v1/organization/audit", h.record.list, readsQuery, exchange.AlsoForAdmin),
+		on("POST /v1/organization/audit/verify", h.record.verify, storesNothing, storesLittle, exchange.AlsoForAdmin),
 		on("GET /v1/organization/spend", h.spend.list, readsQuery, exchange.AlsoForAdmin),
 		on("GET /v1/organization/usage/completions", h.usage.completions, readsQuery, exchange.AlsoForAdmin),
 		on("GET /v1/organization/usage/embeddings", h.usage.embeddings, readsQuery, exchange.AlsoForAdmin),
@@ -275,8 +284,11 @@ type Options struct {
 
 	// Ready returns the checks that /readyz reports. The default is no checks.
 	Ready func(context.Context) []ReadyCheck
-	Build berth.Build      // shown by /version
-	Now   func() time.Time // the clock for the expiry of thread runs and links; default time.Now
+
+	Status StatusFunc       // nil serves no status
+	Audit  AuditRecord      // nil serves no audit record
+	Build  berth.Build      // shown by /version
+	Now    func() time.Time // the clock for the expiry of thread runs and links; default time.Now
 }
 
 // Store is the part of the store that the API uses directly.
@@ -332,6 +344,8 @@ type handlers struct {
 	admin         *admin
 	models        *models
 	health        *health
+	record        *record
+	traces        *traces
 
 	chat       *chat.Door
 	socket     *socket.Door
@@ -405,8 +419,10 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		usage:         &usage{o.Store.Usages, o.Models.Currency},
 		spend:         &spend{o.Exchange.Quota, o.Models.Currency, o.Models.Priced},
 		admin:         &admin{o.Projects},
+		record:        &record{o.Audit},
+		traces:        &traces{o.Store.Objects},
 		models:        &models{o.Models.Models, o.Models.Upstreams},
-		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil},
+		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil, state: o.Status},
 
 		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Build.Version}),
 		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife, Create: responses.start}),

@@ -198,7 +198,7 @@ var probed = map[string][]string{
 	"POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs":          {`/v1/threads/{thread}/runs/{run}/submit_tool_outputs {"tool_outputs":[]}`, `/v1/threads/$thread/runs/{run}/submit_tool_outputs {"tool_outputs":[]}`},
 	"GET /v1/threads/{thread}/runs/{run}/steps":                         {`/v1/threads/{thread}/runs/{run}/steps`, `/v1/threads/$thread/runs/{run}/steps`, `/v1/threads/$thread/runs/$run/steps?after={step}`},
 	"GET /v1/threads/{thread}/runs/{run}/steps/{step}":                  {`/v1/threads/{thread}/runs/{run}/steps/{step}`, `/v1/threads/$thread/runs/{run}/steps/{step}`, `/v1/threads/$thread/runs/$run/steps/{step}`},
-	"POST /v1/traces/ingest":                                            {},
+	"POST /v1/traces/ingest":                                            {`+/v1/traces/ingest {"data":[{"object":"trace.span","id":"span_x","trace_id":"{trace}","span_data":{}}]}`},
 	"POST /v1/webhook_endpoints":                                        {},
 	"GET /v1/webhook_endpoints":                                         {`/v1/webhook_endpoints?after={webhook}`},
 	"GET /v1/webhook_endpoints/{webhook}":                               {`/v1/webhook_endpoints/{webhook}`},
@@ -217,6 +217,18 @@ var probed = map[string][]string{
 	"GET /v1/models":                                                    {},
 	"GET /v1/models/{model...}":                                         {}, // the same for all
 	"DELETE /v1/models/{model...}":                                      {},
+
+	"GET /v1/webhook_endpoints/{webhook}/deliveries":                       {`/v1/webhook_endpoints/{webhook}/deliveries`, `/v1/webhook_endpoints/$webhook/deliveries?after={delivery}`},
+	"POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver": {`/v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver`, `/v1/webhook_endpoints/$webhook/deliveries/{delivery}/redeliver`},
+
+	"GET /v1/traces":               {`/v1/traces?after={trace}`},
+	"GET /v1/traces/{trace}":       {`/v1/traces/{trace}`},
+	"GET /v1/traces/{trace}/spans": {`/v1/traces/{trace}/spans`, `/v1/traces/$trace/spans?after={span}`},
+	"DELETE /v1/traces/{trace}":    {`/v1/traces/{trace}`},
+
+	"GET /v1/organization/status":        {}, // the operator's, as the next two
+	"GET /v1/organization/audit":         {},
+	"POST /v1/organization/audit/verify": {},
 }
 
 // furnish creates one object of each kind for the project of the current key. It returns
@@ -262,6 +274,9 @@ func (h *house) furnish() map[string]string {
 	post("/v1/volumes", `{"name":"`+ids["volume_name"]+`"}`)
 	ids["call"] = called.at("output", 0, "call_id").(string)
 	ids["webhook"] = post("/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example","event_types":["response.completed"]}`).id()
+	ids["delivery"] = h.delivery(ids["webhook"])
+	ids["trace"], ids["span"] = fmt.Sprintf("trace_%032x", len(h.token)+1<<60), fmt.Sprintf("span_%024x", len(h.token)+1<<60)
+	h.ingest(`{"object":"trace","id":"` + ids["trace"] + `"},{"object":"trace.span","id":"` + ids["span"] + `","trace_id":"` + ids["trace"] + `","span_data":{}}`)
 	return ids
 }
 

@@ -21,6 +21,7 @@ type health struct {
 	ready func(context.Context) []ReadyCheck // may be nil
 	// console reports whether the web console is served.
 	console bool
+	state   StatusFunc // nil shows no status
 }
 
 // A ReadyCheck is the result of the check of one part of the server.

@@ -53,6 +53,7 @@ func described() []reference.Section {
 		{Name: "Prompts", Routes: promptRoutes()},
 		{Name: "Assistants", Routes: assistantRoutes()},
 		{Name: "Webhooks", Routes: webhookRoutes()},
+		{Name: "Traces", Routes: traceRoutes()},
 		{Name: "Usage", Routes: usageRoutes()},
 		{Name: "Models", Routes: modelRoutes()},
 		{Name: "Administration", Routes: adminRoutes()},
@@ -66,7 +67,6 @@ func serverRoutes() []*reference.Route {
 		route("GET /version", "Get the version of the server", "observe.md#health-and-readiness").Keyless().Gives(berth.Build{}),
 		route("GET /healthz", "Check that the server runs", "observe.md#health-and-readiness").Keyless().Gives(healthStatus{}),
 		route("GET /readyz", "Check that the server can start containers and store data", "observe.md#health-and-readiness").Keyless().Gives(readyStatus{}),
-		route("POST /v1/traces/ingest", "Discard traces of OpenAI's Agents SDK", "").TakesBytes("application/json").Status(http.StatusNoContent),
 	}
 }
 
@@ -74,7 +74,7 @@ func responseRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("POST /v1/responses", "Create a response", "life-of-a-response.md"),
 		route("GET /v1/responses", "List stored responses, or open a WebSocket", "websocket.md").
-			Query(append([]reference.Parameter{textParameter("status", "queued, in_progress, completed, incomplete, failed or cancelled."), textParameter("model", "The model of the request.")}, reference.Paging...)...).
+			Query(append([]reference.Parameter{textParameter("status", "queued, in_progress, completed, incomplete, failed or cancelled."), textParameter("model", "The model of the request."), textParameter("search", "Words in the messages, commands or code of the response. A page has those of its limit of responses that contain them, so it may be empty although another follows.")}, reference.Paging...)...).
 			Gives(listOf[*responseSummary]()),
 		route("POST /v1/responses/input_tokens", "Count the tokens of a request", ""),
 		route("POST /v1/responses/compact", "Compact a context", "life-of-a-response.md#the-context"),
@@ -188,7 +188,20 @@ func webhookRoutes() []*reference.Route {
 		route("DELETE /v1/webhook_endpoints/{webhook}", "Delete a webhook endpoint", page).Gives(exchange.Deletion{}),
 		route("POST /v1/webhook_endpoints/{webhook}/rotate_secret", "Replace the secret of a webhook endpoint", page).MayTake(rotateWebhook, rotateRequest{}).Gives(berth.WebhookEndpoint{}),
 		route("POST /v1/webhook_endpoints/{webhook}/test", "Send a sample event to a webhook endpoint", page).Takes(testWebhookBody, testWebhookRequest{}).Gives(webhookTest{}),
+		route("GET /v1/webhook_endpoints/{webhook}/deliveries", "List the deliveries of a webhook endpoint", page).Query(reference.Paging...).Gives(listOf[*webhookDelivery]()),
+		route("POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver", "Send a delivery again", page).Gives(webhookDelivery{}),
 		route("GET /v1/webhook_event_types", "List the types of events", page).Gives(eventTypeList{}),
+	}
+}
+
+func traceRoutes() []*reference.Route {
+	const page = "monitoring.md#traces-of-agents"
+	return []*reference.Route{
+		route("POST /v1/traces/ingest", "Store traces of OpenAI's Agents SDK", page).Takes(ingestTracesBody, ingestTracesRequest{}).Status(http.StatusNoContent),
+		route("GET /v1/traces", "List traces", page).Query(reference.Paging...).Gives(listOf[*berth.Trace]()),
+		route("GET /v1/traces/{trace}", "Get a trace", page).Gives(berth.Trace{}),
+		route("GET /v1/traces/{trace}/spans", "List the spans of a trace", page).Query(reference.Paging...).Gives(listOf[*berth.TraceSpan]()),
+		route("DELETE /v1/traces/{trace}", "Delete a trace with its spans", page).Gives(exchange.Deletion{}),
 	}
 }
 
@@ -208,6 +221,10 @@ func usageRoutes() []*reference.Route {
 func adminRoutes() []*reference.Route {
 	const page = "tenancy.md#administration"
 	return []*reference.Route{
+		route("GET /v1/organization/status", "Get the state of the server, also for keys of the default project", page).Gives(berth.ServerStatus{}),
+		route("GET /v1/organization/audit", "List the entries of the audit record, the newest first", "audit.md").
+			Query(textParameter("project_id", "Of this project only."), textParameter("container_id", "Of this container only."), textParameter("action", "Such as key.created."), reference.Paging[0], reference.Paging[2]).Gives(auditList{}),
+		route("POST /v1/organization/audit/verify", "Verify the audit record", "audit.md").Gives(auditVerification{}),
 		route("POST /v1/organization/admin_api_keys", "Create an admin key", page),
 		route("GET /v1/organization/admin_api_keys", "List admin keys", page),
 		route("GET /v1/organization/admin_api_keys/{key}", "Get an admin key", page),

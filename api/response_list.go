@@ -27,6 +27,9 @@ type responseSummary struct {
 	Metadata           map[string]string           `json:"metadata"`
 }
 
+// maxSearch is the number of bytes of the words that are searched.
+const maxSearch = 1000
+
 func summaryOf(r *berth.Response) *responseSummary {
 	s := &responseSummary{ID: r.ID, Object: "response.summary", CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt, Status: r.Status, Background: r.Background,
 		Model: r.Model, Conversation: r.Conversation, PreviousResponseID: r.PreviousResponseID, Error: r.Error, IncompleteDetails: r.IncompleteDetails,
@@ -51,19 +54,28 @@ func (h *handlers) listOrConnect(x *exchange.Exchange, r *http.Request, c berth.
 
 // list serves GET /v1/responses without an upgrade: summaries of the stored responses. A page may
 // have fewer objects than its limit, or none, although another follows: last_id is the last
-// response that was read.
+// response that was read. With search, limit responses are read for a page.
 func (h *responses) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
 	query := store.ResponseQuery{Model: q.Text("model"), After: berth.ResponseID(page.After), Ascending: page.Ascending, Limit: page.Limit,
 		Status: berth.Status(q.OneOf("status", string(berth.StatusQueued), string(berth.StatusInProgress), string(berth.StatusCompleted),
 			string(berth.StatusIncomplete), string(berth.StatusFailed), string(berth.StatusCancelled)))}
+	words := q.Text("search")
+	if len(words) > maxSearch {
+		q.Fail(berth.Invalid("search", "Invalid 'search'. Expected at most %d bytes.", maxSearch))
+	}
 	if err := q.End(); err != nil {
 		return err
 	}
 	found, next, err := h.store.ListResponses(r.Context(), c.Project, query)
 	if err != nil {
 		return exchange.ListError(err, page)
+	}
+	if words != "" {
+		if found, err = h.matching(r.Context(), c.Project, found, words); err != nil {
+			return err
+		}
 	}
 	data := make([]*responseSummary, len(found))
 	for i, r := range found {

@@ -147,12 +147,11 @@ func (l *Log) OfContainer(ctx context.Context, p berth.ProjectID, id berth.Conta
 	if l == nil {
 		return nil, nil
 	}
-	select {
-	case l.search <- struct{}{}:
-		defer func() { <-l.search }()
-	case <-ctx.Done():
-		return nil, context.Cause(ctx)
+	release, err := l.acquireSearch(ctx)
+	if err != nil {
+		return nil, err
 	}
+	defer release()
 	var found []*Entry
 	for e, err := range Entries(l.w.dir, id) {
 		if err = errors.Join(err, ctx.Err()); err != nil {

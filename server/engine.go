@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
@@ -33,6 +34,7 @@ type responses struct {
 	models    *model.Router
 	upstreams func() []berth.Upstream
 	webhooks  *webhook.Service
+	status    *statuses
 	memory    memoryPools
 }
 
@@ -52,6 +54,8 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 		r.journal.Watch(w)
 	}
 	r.journal.AtEnd(s.metrics.AtEnd)
+	r.status = &statuses{started: time.Now(), containers: c.service, upstreams: r.upstreams, space: b.space}
+	r.journal.AtEnd(r.status.atEnd)
 	r.webhooks = webhook.New(b.db, b.Log)
 	r.journal.AtEnd(r.webhooks.AtEnd)
 	s.later(b.startOnce("webhooks", r.webhooks.Run))
@@ -74,6 +78,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	}
 	r.engine = engine.New(opts)
 	s.metrics.Running(r.engine.Running)
+	r.status.running = r.engine.Running
 	if err := data.embedder.use(b.Config, r.models, r.engine); err != nil {
 		return nil, err
 	}

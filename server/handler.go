@@ -71,5 +71,6 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit}),
 		Models:   api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency, Priced: s.priced.Load},
 		Preview:  api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
-		Ready:    newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get, Build: b.Build}), nil
+		Status:   r.status.get, Audit: b.audit,
+		Ready: newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get, Build: b.Build}), nil
 }

@@ -46,6 +46,8 @@ const (
 	KindE2BBuild          Kind = "e2b.template.build" // with its log
 	KindE2BCache          Kind = "e2b.cache"          // a step of a build, or its files, to be used again
 	KindBlobs             Kind = "blobs"              // where the contents of blobs are
+	KindTrace             Kind = "trace"              // of a client's agent
+	KindTraceSpan         Kind = "trace.span"
 )
 
 // OfContainer stands for a container as the parent of an object.
@@ -95,4 +97,6 @@ var Kinds = map[Kind][]Kind{
 	KindE2BBuild:          {KindE2BTemplate},
 	KindE2BCache:          nil,
 	KindBlobs:             nil,
+	KindTrace:             nil,
+	KindTraceSpan:         {KindTrace},
 }

@@ -203,12 +203,14 @@ func (u *Upstream) tryKey(ctx context.Context, k *key, req *model.Request, yield
 			answered = true
 			report(nil)
 			trace.SpanFromContext(ctx).AddEvent("first token")
+			u.count.first.add(time.Since(start))
 			if req.Forwarded == nil {
 				u.opts.FirstToken(u.opts.Name, req.Model, time.Since(start))
 			}
 		}
 		switch v := d.(type) {
 		case model.Finish:
+			u.count.whole.add(time.Since(start))
 			yield(u.signed(v, k, req), nil)
 			return nil
 		case model.Item:
