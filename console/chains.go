@@ -15,6 +15,8 @@ const (
 	chainsRead    = "50"            // responses that a page of the list reads, at most
 	chainsRefresh = 2 * time.Second // least time between two states of a list that is followed
 	chainsShare   = 20              // a list is read for at most this fraction (1/20) of the time
+	searchPages   = 10              // of 100 responses, that a search reads at most
+	searchEnough  = 20              // responses, after which a search reads no further page
 )
 
 // A summary is a response in the API's list.
@@ -38,6 +40,7 @@ type chainsPage struct {
 	Chains []chain
 	Status string // the filter; "" shows all
 	Model  string // the filter; "" shows all
+	Search string // the filter; "" shows all
 	Events string // path of the list's states; "" if the list is not followed
 	Next   string // path of the next page; "" at the end
 }
@@ -102,13 +105,13 @@ func (v *visit) followChains() error {
 func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, error) {
 	asked := v.r.URL.Query()
 	query := url.Values{}
-	for _, name := range []string{"status", "model"} {
+	for _, name := range []string{"status", "model", "search"} {
 		if value := strings.TrimSpace(asked.Get(name)); value != "" {
 			query.Set(name, value)
 		}
 	}
-	p := &chainsPage{Status: query.Get("status"), Model: query.Get("model")}
-	if asked.Get("after") == "" {
+	p := &chainsPage{Status: query.Get("status"), Model: query.Get("model"), Search: query.Get("search")}
+	if asked.Get("after") == "" && p.Search == "" {
 		p.Events = "/console/responses/events?" + query.Encode()
 	}
 	read := url.Values{"limit": {chainsRead}, "order": {"desc"}}
@@ -118,8 +121,8 @@ func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, err
 	if after := asked.Get("after"); after != "" {
 		read.Set("after", after)
 	}
-	var found list[*summary]
-	if err := v.get("/v1/responses?"+read.Encode(), &found); err != nil {
+	found, err := v.readSummaries(read, p.Search != "")
+	if err != nil {
 		return nil, err
 	}
 	if found.HasMore {
@@ -139,6 +142,29 @@ func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, err
 		p.Chains[i].Title = titles[first]
 	}
 	return p, nil
+}
+
+// readSummaries reads a page of the list. A search reads further pages until it has found some
+// responses, or has read searchPages.
+func (v *visit) readSummaries(query url.Values, search bool) (*list[*summary], error) {
+	var all list[*summary]
+	pages := 1
+	if search {
+		pages = searchPages
+		query.Set("limit", "100")
+	}
+	for range pages {
+		var found list[*summary]
+		if err := v.get("/v1/responses?"+query.Encode(), &found); err != nil {
+			return nil, err
+		}
+		all.Data, all.HasMore, all.LastID = append(all.Data, found.Data...), found.HasMore, found.LastID
+		if !found.HasMore || len(all.Data) >= searchEnough {
+			break
+		}
+		query.Set("after", found.LastID)
+	}
+	return &all, nil
 }
 
 // readTitle returns the first words of the user in a response.

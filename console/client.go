@@ -38,6 +38,11 @@ func (v *visit) post(path string, value, into any) error {
 	return v.exchange(http.MethodPost, path, bytes.NewReader(raw), "application/json", into)
 }
 
+// delete sends a DELETE to the API.
+func (v *visit) delete(path string) error {
+	return v.exchange(http.MethodDelete, path, nil, "", &struct{}{})
+}
+
 // exchange sends a request to the API and decodes the answer.
 func (v *visit) exchange(method, path string, content io.Reader, contentType string, into any) error {
 	body, err := v.send(method, path, content, contentType)

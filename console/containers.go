@@ -23,6 +23,9 @@ type containersPage struct {
 
 // showContainers serves GET /console/: containers, the newest first.
 func (v *visit) showContainers() error {
+	if v.admin() {
+		return v.redirect("/console/overview")
+	}
 	asked := v.r.URL.Query()
 	query := url.Values{"limit": {"50"}, "order": {"desc"}}
 	for _, name := range []string{"after", "name"} {

@@ -28,24 +28,24 @@ type filesPage struct {
 	Path    string   // of the directory or file that is open
 	Dir     string   // the directory that is open, or the file's
 	Above   []string // the directories above Dir, from the tree's top
-	Tree    []branch
+	Tree    []treeEntry
 	Preview *preview // of the open file; nil for a directory
 }
 
 // Files returns the path of the page.
 func (p filesPage) Files() string { return p.Tab.Path() + "/files" }
 
-// A branch is an entry of the tree, with the entries below it if it is above the open file.
-type branch struct {
+// A treeEntry is an entry of the tree, with the entries below it if it is above the open file.
+type treeEntry struct {
 	guest.Entry
 	Open    bool
 	Current bool // it is what the page shows
-	Below   []branch
+	Below   []treeEntry
 	More    int // entries that are not shown
 }
 
 // Name returns the last element of the entry's path.
-func (b branch) Name() string { return path.Base(b.Path) }
+func (b treeEntry) Name() string { return path.Base(b.Path) }
 
 // showFiles serves GET /console/containers/{container}/files: a tree of directories, and a preview
 // of the file in the query's path.
@@ -89,15 +89,15 @@ func (v *visit) showFiles() error {
 	if err != nil {
 		return fileFailure(err)
 	}
-	p.Tree = []branch{all}
+	p.Tree = []treeEntry{all}
 	v.framing()
 	return v.show(http.StatusOK, "files", path.Base(p.Path), p)
 }
 
 // tree lists a directory, and those below it that lead to the open one. current is what the page
 // shows.
-func (v *visit) tree(client *guest.Client, dir, open, current string) (branch, error) {
-	b := branch{Entry: guest.Entry{Path: dir, Dir: true}, Open: true, Current: dir == current}
+func (v *visit) tree(client *guest.Client, dir, open, current string) (treeEntry, error) {
+	b := treeEntry{Entry: guest.Entry{Path: dir, Dir: true}, Open: true, Current: dir == current}
 	entries, err := client.List(v.r.Context(), dir, 1)
 	if err != nil {
 		return b, err
@@ -114,7 +114,7 @@ func (v *visit) tree(client *guest.Client, dir, open, current string) (branch, e
 			b.More++
 			continue
 		}
-		below := branch{Entry: e, Current: e.Path == current}
+		below := treeEntry{Entry: e, Current: e.Path == current}
 		if leads {
 			if below, err = v.tree(client, e.Path, open, current); err != nil {
 				return b, err

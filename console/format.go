@@ -21,6 +21,9 @@ var functions = template.FuncMap{
 	"failed":   func(o berth.ShellOutcome) bool { return o.Type != "exit" || o.ExitCode == nil || *o.ExitCode != 0 },
 	"markdown": markdown,
 	"count":    count,
+	"count64":  count64,
+	"used":     usedPercent,
+	"resp":     func(id string) bool { return strings.HasPrefix(id, berth.PrefixResponse) },
 	"headOf":   func(r *berth.Response, form string) head { return head{r, form} },
 	"cost":     cost,
 	"money":    money,
@@ -106,6 +109,13 @@ func count(n int) string {
 		s = s[:i] + "\u202f" + s[i:]
 	}
 	return s
+}
+
+func count64(n int64) string { return count(int(n)) }
+
+// usedPercent returns the used part of a volume in percent.
+func usedPercent(d berth.DiskStatus) int64 {
+	return int64(float64(d.Bytes-d.FreeBytes) / float64(max(1, d.Bytes)) * 100)
 }
 
 // cost returns what a response cost; "" if its model has no price.

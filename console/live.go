@@ -141,6 +141,16 @@ func (o *liveWriter) draw(s *story) error {
 			return o.failed(err)
 		}
 	}
+	if s.head && s.Status.Final() {
+		turn := &turnView{Response: &s.Response, Output: s.entries}
+		if err := o.visit.addTimes([]*turnView{turn}); err != nil {
+			return o.failed(err)
+		}
+		turn.Time.Open = true
+		if err := templates().ExecuteTemplate(&b, "waterfall", turn.Time); err != nil {
+			return o.failed(err)
+		}
+	}
 	for _, i := range slices.Sorted(maps.Keys(s.changed)) {
 		if err := templates().ExecuteTemplate(&b, "entry", s.entries[i]); err != nil {
 			return o.failed(err)

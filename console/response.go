@@ -18,6 +18,7 @@ type turnView struct {
 	*berth.Response
 	Input  []*entry
 	Output []*entry
+	Time   waterfall // where its time went
 }
 
 // A responsePage is the data of the page of a response: the end of its chain.
@@ -69,9 +70,10 @@ func (v *visit) showResponse() error {
 		return err
 	}
 	p.Next = next{p.Last().Response, p.Form, models}
-	if err := v.addDurations(p); err != nil {
+	if err := v.addTimes(p.Turns); err != nil {
 		return err
 	}
+	p.Last().Time.Open = true
 	return v.show(http.StatusOK, "response", title(p.Turns), p)
 }
 
@@ -117,31 +119,6 @@ func containerOf(turns []*turnView) (id berth.ContainerID) {
 		}
 	}
 	return id
-}
-
-// addDurations adds the durations of shell calls, which the log of the container has.
-func (v *visit) addDurations(p responsePage) error {
-	if p.Container == "" {
-		return nil
-	}
-	var log list[berth.ContainerLog]
-	err := v.get("/v1/containers/"+url.PathEscape(string(p.Container))+"/logs?order=desc&limit=100", &log)
-	if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound {
-		return nil // the container was deleted
-	}
-	if err != nil {
-		return err
-	}
-	took := map[string]int64{}
-	for _, l := range log.Data {
-		took[l.CallID] = max(took[l.CallID], l.DurationMS)
-	}
-	for _, turn := range p.Turns {
-		for _, e := range turn.Output {
-			e.Took = took[e.ID()]
-		}
-	}
-	return nil
 }
 
 // title returns the first line of the user.

@@ -5,7 +5,9 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
+	"encoding/json"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
 	"time"
@@ -17,8 +19,40 @@ const (
 	cookieName  = "berth_console"
 )
 
-// A sessions holds the API keys of the users that are signed in, in memory. A key is sealed
-// with the token of its session, which only the browser has. The zero value is ready to
+// maxAccounts is the number of keys of a session.
+const maxAccounts = 20
+
+// An account is a key of a session.
+type account struct {
+	Key   string
+	Admin bool // the key is an admin key
+}
+
+// Label returns what users see of the key.
+func (a account) Label() string {
+	kind := "Key"
+	if a.Admin {
+		kind = "Admin key"
+	}
+	return kind + " …" + a.Key[max(0, len(a.Key)-4):]
+}
+
+// accounts are the keys that a user has signed in with. One of them is used.
+type accounts struct {
+	All  []account
+	Used int
+}
+
+// using returns the accounts with a, which is used. It ends the oldest if there are too many.
+func (l accounts) using(a account) accounts {
+	all := slices.DeleteFunc(slices.Clone(l.All), func(other account) bool { return other.Key == a.Key })
+	all = append(all, a)
+	all = all[max(0, len(all)-maxAccounts):]
+	return accounts{all, len(all) - 1}
+}
+
+// A sessions holds the API keys of the users that are signed in, in memory. Keys are sealed
+// with the token of their session, which only the browser has. The zero value is ready to
 // use. It is safe for concurrent use.
 type sessions struct {
 	mu   sync.Mutex
@@ -30,8 +64,8 @@ type session struct {
 	expires time.Time
 }
 
-// start stores a key and returns the token with which find returns it.
-func (s *sessions) start(key string, now time.Time) (token string) {
+// start stores accounts and returns the token with which find returns them.
+func (s *sessions) start(l accounts, now time.Time) (token string) {
 	token = rand.Text()
 	id, box := open(token)
 	s.mu.Lock()
@@ -50,21 +84,44 @@ func (s *sessions) start(key string, now time.Time) (token string) {
 	if len(s.held) >= maxSessions {
 		delete(s.held, oldest)
 	}
-	s.held[id] = session{box.Seal(nil, nil, []byte(key), nil), now.Add(sessionLife)}
+	s.held[id] = session{l.seal(box), now.Add(sessionLife)}
 	return token
 }
 
-// find returns the key of a session.
-func (s *sessions) find(token string, now time.Time) (key string, ok bool) {
+// change replaces the accounts of a session that has not ended.
+func (s *sessions) change(token string, l accounts) {
+	id, box := open(token)
+	sealed := l.seal(box)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if held, ok := s.held[id]; ok {
+		held.sealed = sealed
+		s.held[id] = held
+	}
+}
+
+func (l accounts) seal(box cipher.AEAD) []byte {
+	raw, err := json.Marshal(l)
+	if err != nil {
+		panic(err) // it has strings, numbers and booleans
+	}
+	return box.Seal(nil, nil, raw, nil)
+}
+
+// find returns the accounts of a session.
+func (s *sessions) find(token string, now time.Time) (l accounts, ok bool) {
 	id, box := open(token)
 	s.mu.Lock()
 	held, ok := s.held[id]
 	s.mu.Unlock()
 	if !ok || held.expires.Before(now) {
-		return "", false
+		return accounts{}, false
 	}
 	clear, err := box.Open(nil, nil, held.sealed, nil)
-	return string(clear), err == nil
+	if err != nil || json.Unmarshal(clear, &l) != nil || l.Used < 0 || l.Used >= len(l.All) {
+		return accounts{}, false
+	}
+	return l, true
 }
 
 // end deletes a session.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"net/http"
 	"net/url"
+	"strconv"
 	"strings"
 	"time"
 )
@@ -12,16 +13,22 @@ import (
 type signInPage struct {
 	Next  string
 	Error string
+	Add   bool // the key is added to those of the session
 }
 
 // probe is a small request that every key of a project may make.
 const probe = "/v1/containers?limit=1"
 
+// probeAdmin is one that every admin key may make.
+const probeAdmin = "/v1/organization/projects?limit=1"
+
 // showSignIn serves GET /console/sign-in. Visitors that need no key are sent on.
 func (v *visit) showSignIn() error {
 	next := safeNext(v.r.URL.Query().Get("next"))
-	var list struct{}
-	err := v.get(probe, &list)
+	if v.r.URL.Query().Get("add") != "" && v.token != "" {
+		return v.show(http.StatusOK, "signin", "Add a key", signInPage{Next: next, Add: true})
+	}
+	_, err := v.probe()
 	if err == nil {
 		return v.redirect(next)
 	}
@@ -32,23 +39,66 @@ func (v *visit) showSignIn() error {
 	return err
 }
 
-// signIn serves POST /console/sign-in: it starts a session if the API accepts the key.
-func (v *visit) signIn() error {
-	next := safeNext(v.r.PostForm.Get("next"))
-	v.endSession()
-	v.key = strings.TrimSpace(v.r.PostForm.Get("key"))
+// probe reports whether the key of the visit is an admin key, or why the API refuses it.
+func (v *visit) probe() (admin bool, err error) {
 	var list struct{}
-	err := v.get(probe, &list)
+	err = v.get(probe, &list)
+	if f, ok := errors.AsType[*failure](err); !ok || f.Status != http.StatusForbidden || v.key == "" {
+		return false, err
+	}
+	if v.get(probeAdmin, &list) == nil {
+		return true, nil
+	}
+	return false, err
+}
+
+// signIn serves POST /console/sign-in: it starts a session if the API accepts the key, or adds
+// the key to the session.
+func (v *visit) signIn() error {
+	p := signInPage{Next: safeNext(v.r.PostForm.Get("next")), Add: v.r.PostForm.Get("add") != "" && v.token != ""}
+	before, token := accounts{}, ""
+	if p.Add {
+		before, token = v.signed, v.token
+	} else {
+		v.endSession()
+	}
+	v.key = strings.TrimSpace(v.r.PostForm.Get("key"))
+	admin, err := v.probe()
 	if f, ok := errors.AsType[*failure](err); ok && (f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden) {
-		return v.show(f.Status, "signin", "Sign in", signInPage{Next: next, Error: f.Message})
+		p.Error = f.Message
+		return v.show(f.Status, "signin", "Sign in", p)
 	}
 	if err != nil {
 		return err
 	}
 	if v.key != "" {
-		http.SetCookie(v.w, cookie(v.r, v.console.sessions.start(v.key, time.Now())))
+		after := before.using(account{v.key, admin})
+		if token != "" {
+			v.console.sessions.change(token, after)
+		} else {
+			http.SetCookie(v.w, cookie(v.r, v.console.sessions.start(after, time.Now())))
+		}
 	}
-	return v.redirect(next)
+	if admin && (p.Next == Path || p.Add) {
+		p.Next = "/console/overview"
+	} else if p.Add {
+		p.Next = Path
+	}
+	return v.redirect(p.Next)
+}
+
+// switchKey serves POST /console/switch: it uses another key of the session.
+func (v *visit) switchKey() error {
+	to, err := strconv.Atoi(v.r.PostForm.Get("to"))
+	if err != nil || v.token == "" || to < 0 || to >= len(v.signed.All) {
+		return &failure{Status: http.StatusBadRequest, Message: "The session has no such key."}
+	}
+	v.signed.Used = to
+	v.console.sessions.change(v.token, v.signed)
+	if v.admin() {
+		return v.redirect("/console/overview")
+	}
+	return v.redirect(Path)
 }
 
 // signOut serves POST /console/sign-out.

@@ -1,220 +1,176 @@
 package console
 
 import (
-	"bytes"
 	"cmp"
-	"fmt"
 	"net/http"
 	"net/url"
 	"slices"
-	"strings"
+	"strconv"
 	"time"
 
 	"github.com/berth-run/berth"
 )
 
-const (
-	usageEvery = time.Second // least time between two samples
-	samples    = 180         // that a chart shows
-	chartWidth = 300         // of a chart, in its own units
-	chartRise  = 60
-	maxFlows   = 100 // connections that are shown
-)
+// maxSeries is the number of groups of a chart with a colour of their own.
+const maxSeries = 5
 
-// A usagePage is the data of the page of a container's resources and connections.
+// A usagePage is the data of the page of usage and cost.
 type usagePage struct {
-	Tab    tab
-	Charts []chart // nil without figures
-	Flows  []flow  // the newest first
-	Events string  // path of the page's states
+	Days   int
+	By     string // api_key_id, model or project_id
+	Groups []*usageGroup
+	Total  usageGroup
+	Chart  []column
+	Priced bool // the chart shows costs, otherwise tokens
 }
 
-// A chart shows the values of a figure, the last at the right.
-type chart struct {
-	Name  string
-	Now   string // the last value
-	Limit string // of the container; "" if it has none
-	Top   string // the value at the upper edge
-	Lines []line
+// A usageGroup is the usage of a model, a key or a project.
+type usageGroup struct {
+	Name     string
+	Colour   string // a class of the style sheet
+	Requests int64
+	Input    int64
+	Cached   int64
+	Output   int64
+	Cost     berth.Cost
+
+	days []berth.Cost // by day
+	used []int64      // tokens by day
 }
 
-// A line is drawn in a chart.
-type line struct {
-	Name   string // "" if it is the only one
-	Points string // as SVG's polyline has them
+// A column is a day of the chart.
+type column struct {
+	Day    string // 2006-01-02
+	X      int
+	Amount string
+	Parts  []part
 }
 
-// A flow is a connection of the container, from the audit record.
-type flow struct {
-	Seq          int64     `json:"seq"`
-	Time         time.Time `json:"time"`
-	Action       string    `json:"action"`
-	Reason       string    `json:"reason"`
-	Host         string    `json:"host"`
-	Port         int       `json:"port"`
-	Address      string    `json:"address"`
-	Sent         int64     `json:"sent"`
-	Received     int64     `json:"received"`
-	Milliseconds int64     `json:"milliseconds"`
-	Count        int64     `json:"count"`
-	Refused      int64     `json:"refused"`
+// A part is a group in a column. Y and Height are in units of a drawing of 100.
+type part struct {
+	Colour    string
+	Y, Height int64
 }
 
-// Event returns what happened, in a word.
-func (f flow) Event() string {
-	if f.Action == "egress.more" {
-		return fmt.Sprintf("%d more, %d refused", f.Count, f.Refused)
-	}
-	return strings.TrimPrefix(f.Action, "egress.")
+// Choices returns the values of the filter of days.
+func (usagePage) Choices() []int { return []int{7, 30} }
+
+// Groupings returns the values by which usage can be grouped.
+func (usagePage) Groupings() [][2]string {
+	return [][2]string{{"model", "model"}, {"api_key_id", "key"}, {"project_id", "project"}}
 }
 
-// At returns when it happened, in UTC.
-func (f flow) At() string { return f.Time.UTC().Format("15:04:05") }
-
-// A sample is the resources of a container at a moment.
-type sample struct {
-	berth.ContainerStats
-	at time.Time
+// A usageBuckets is the API's answer.
+type usageBuckets struct {
+	Data []struct {
+		StartTime int64 `json:"start_time"`
+		Results   []struct {
+			InputTokens       int64   `json:"input_tokens"`
+			InputCachedTokens int64   `json:"input_cached_tokens"`
+			OutputTokens      int64   `json:"output_tokens"`
+			NumModelRequests  int64   `json:"num_model_requests"`
+			ProjectID         *string `json:"project_id"`
+			APIKeyID          *string `json:"api_key_id"`
+			Model             *string `json:"model"`
+			Berth             struct {
+				Cost *berth.Cost `json:"cost"`
+			} `json:"berth"`
+		} `json:"results"`
+	} `json:"data"`
 }
 
-// showUsage serves GET /console/containers/{container}/usage.
+// showUsage serves GET /console/usage.
 func (v *visit) showUsage() error {
-	c, err := v.container()
-	if err != nil {
+	asked := v.r.URL.Query()
+	p := usagePage{Days: 7, By: "model"}
+	if days, err := strconv.Atoi(asked.Get("days")); err == nil && slices.Contains(p.Choices(), days) {
+		p.Days = days
+	}
+	if by := asked.Get("by"); slices.ContainsFunc(p.Groupings(), func(g [2]string) bool { return g[0] == by }) {
+		p.By = by
+	}
+	now := time.Now().UTC()
+	query := url.Values{"start_time": {strconv.FormatInt(now.Truncate(24*time.Hour).AddDate(0, 0, 1-p.Days).Unix(), 10)}, "end_time": {strconv.FormatInt(now.Unix()+1, 10)},
+		"bucket_width": {"1d"}, "limit": {strconv.Itoa(p.Days)}, "group_by": {p.By}}
+	var found usageBuckets
+	if err := v.get("/v1/organization/usage/completions?"+query.Encode(), &found); err != nil {
 		return err
 	}
-	p := usagePage{Tab: tab{c, "usage"}}
-	if p.Tab.Running() {
-		p.Events = p.Tab.Path() + "/usage/events"
-		now, err := v.sample()
-		if err != nil {
-			return err
-		}
-		p.Charts = chartsOf([]sample{now})
-	}
-	if p.Flows, err = v.flows(); err != nil {
-		return err
-	}
+	p.sum(found)
 	return v.show(http.StatusOK, "usage", "Usage", p)
 }
 
-// followUsage serves GET /console/containers/{container}/usage/events: the charts of the samples
-// since the request, and the connections when there are new ones.
-func (v *visit) followUsage() error {
-	var taken []sample
-	now, err := v.sample()
-	if err != nil {
-		return err
+// sum fills the page with the buckets of days.
+func (p *usagePage) sum(found usageBuckets) {
+	byName := map[string]*usageGroup{}
+	for day, b := range found.Data {
+		for _, r := range b.Results {
+			name := ""
+			if id := map[string]*string{"model": r.Model, "api_key_id": r.APIKeyID, "project_id": r.ProjectID}[p.By]; id != nil {
+				name = *id
+			}
+			g := byName[name]
+			if g == nil {
+				g = &usageGroup{Name: cmp.Or(name, "none"), days: make([]berth.Cost, len(found.Data)), used: make([]int64, len(found.Data))}
+				byName[name] = g
+				p.Groups = append(p.Groups, g)
+			}
+			for _, sum := range []*usageGroup{g, &p.Total} {
+				sum.Requests += r.NumModelRequests
+				sum.Input += r.InputTokens
+				sum.Cached += r.InputCachedTokens
+				sum.Output += r.OutputTokens
+				if c := r.Berth.Cost; c != nil {
+					sum.Cost = berth.Cost{Value: sum.Cost.Value + c.Value, Currency: c.Currency}
+				}
+			}
+			g.used[day] += r.InputTokens + r.OutputTokens
+			if c := r.Berth.Cost; c != nil {
+				g.days[day].Value += c.Value
+			}
+		}
 	}
-	out := v.live()
-	var last []byte
-	for {
-		started := time.Now()
-		if taken = append(taken, now); len(taken) > samples {
-			taken = taken[1:]
+	p.Priced = p.Total.Cost.Value > 0
+	slices.SortFunc(p.Groups, func(a, b *usageGroup) int {
+		return cmp.Or(cmp.Compare(b.Cost.Value, a.Cost.Value), cmp.Compare(b.Input+b.Output, a.Input+a.Output), cmp.Compare(a.Name, b.Name))
+	})
+	for i, g := range p.Groups {
+		g.Colour = "series" + strconv.Itoa(min(i, maxSeries))
+	}
+	p.draw(found)
+}
+
+// draw draws the chart: a column for each day, with a part for each group.
+func (p *usagePage) draw(found usageBuckets) {
+	amount := func(g *usageGroup, day int) int64 {
+		if p.Priced {
+			return int64(g.days[day].Value)
 		}
-		var b bytes.Buffer
-		if err := templates().ExecuteTemplate(&b, "charts", chartsOf(taken)); err != nil {
-			return out.failed(err)
+		return g.used[day]
+	}
+	var most int64
+	sums := make([]int64, len(found.Data))
+	for day := range found.Data {
+		for _, g := range p.Groups {
+			sums[day] += amount(g, day)
 		}
-		flows, err := v.flows()
-		if err != nil {
-			return nil // the browser reconnects and gets the reason
+		most = max(most, sums[day])
+	}
+	for day, b := range found.Data {
+		c := column{Day: time.Unix(b.StartTime, 0).UTC().Format(time.DateOnly), X: day * 20, Amount: count64(sums[day]) + " tokens"}
+		if p.Priced {
+			c.Amount = money(berth.Cost{Value: berth.Amount(sums[day]), Currency: p.Total.Cost.Currency})
 		}
-		var table bytes.Buffer
-		if err := templates().ExecuteTemplate(&table, "flows", flows); err != nil {
-			return out.failed(err)
+		at := int64(100)
+		for _, g := range p.Groups {
+			if height := int64(float64(amount(g, day)) / float64(max(1, most)) * 100); height > 0 {
+				at -= height
+				c.Parts = append(c.Parts, part{g.Colour, at, height})
+			}
 		}
-		if !bytes.Equal(table.Bytes(), last) {
-			last = table.Bytes()
-			b.Write(last)
-		}
-		if out.send("show", b.Bytes()) != nil {
-			return nil // the browser is gone
-		}
-		select {
-		case <-time.After(max(usageEvery, chainsShare*time.Since(started))):
-		case <-v.r.Context().Done():
-			return nil
-		}
-		if now, err = v.sample(); err != nil {
-			return nil
-		}
+		p.Chart = append(p.Chart, c)
 	}
 }
 
-// sample reads the resources of the visit's container.
-func (v *visit) sample() (sample, error) {
-	s := sample{at: time.Now()}
-	return s, v.get("/v1/containers/"+url.PathEscape(v.r.PathValue("container"))+"/stats", &s.ContainerStats)
-}
-
-// flows reads the last connections of the visit's container.
-func (v *visit) flows() ([]flow, error) {
-	var found struct{ Data []flow }
-	if err := v.get("/v1/containers/"+url.PathEscape(v.r.PathValue("container"))+"/audit", &found); err != nil {
-		return nil, err
-	}
-	flows := slices.DeleteFunc(found.Data, func(f flow) bool { return !strings.HasPrefix(f.Action, "egress.") })
-	slices.SortFunc(flows, func(a, b flow) int { return cmp.Compare(b.Seq, a.Seq) })
-	return flows[:min(len(flows), maxFlows)], nil
-}
-
-// chartsOf draws samples. Figures that grow are drawn as their rise by second.
-func chartsOf(taken []sample) []chart {
-	last := taken[len(taken)-1].ContainerStats
-	rise := func(total func(berth.ContainerStats) float64) []float64 {
-		values := make([]float64, len(taken))
-		for i := 1; i < len(taken); i++ {
-			span := taken[i].at.Sub(taken[i-1].at).Seconds()
-			values[i] = max(0, total(taken[i].ContainerStats)-total(taken[i-1].ContainerStats)) / max(span, 1e-3)
-		}
-		return values
-	}
-	level := func(now func(berth.ContainerStats) int64) []float64 {
-		values := make([]float64, len(taken))
-		for i, s := range taken {
-			values[i] = float64(now(s.ContainerStats))
-		}
-		return values
-	}
-	bytes := func(n float64) string { return size(int64(n)) }
-	rate := func(n float64) string { return size(int64(n)) + "/s" }
-	percent := func(n float64) string { return fmt.Sprintf("%.0f %%", 100*n) }
-	sent := rise(func(s berth.ContainerStats) float64 { return float64(s.Egress.BytesSent) })
-	received := rise(func(s berth.ContainerStats) float64 { return float64(s.Egress.BytesReceived) })
-	return []chart{
-		draw("CPU", "", percent, 1, series{"", rise(func(s berth.ContainerStats) float64 { return s.CPUSeconds })}),
-		draw("Memory", size(last.Memory.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 { return s.Memory.Bytes })}),
-		draw("Disk", size(last.Disk.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 { return s.Disk.Bytes })}),
-		draw("Egress", "", rate, 1<<10, series{"sent", sent}, series{"received", received}),
-	}
-}
-
-// A series is the values of a line.
-type series struct {
-	name   string
-	values []float64
-}
-
-// draw returns a chart whose upper edge is the greatest value, but at least a floor, so that noise
-// does not look like load.
-func draw(name, limit string, format func(float64) string, floor float64, lines ...series) chart {
-	top := floor
-	for _, l := range lines {
-		top = max(top, slices.Max(l.values))
-	}
-	c := chart{Name: name, Limit: limit, Top: format(top)}
-	var now []string
-	for _, l := range lines {
-		var points strings.Builder
-		for i, value := range l.values {
-			x := chartWidth - float64(len(l.values)-1-i)*chartWidth/(samples-1)
-			fmt.Fprintf(&points, "%.1f,%.1f ", x, chartRise*(1-value/top))
-		}
-		c.Lines = append(c.Lines, line{l.name, strings.TrimSpace(points.String())})
-		now = append(now, strings.TrimSpace(l.name+" "+format(l.values[len(l.values)-1])))
-	}
-	c.Now = strings.Join(now, ", ")
-	return c
-}
+// Width returns the width of the chart.
+func (p usagePage) Width() int { return max(1, len(p.Chart)) * 20 }

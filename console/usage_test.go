@@ -1,40 +1,38 @@
 package console
 
 import (
-	"strings"
+	"encoding/json"
+	"fmt"
+	"slices"
 	"testing"
-	"time"
-
-	"github.com/berth-run/berth"
 )
 
-// TestCharts: figures that grow are drawn by second, and levels as they are.
-func TestCharts(t *testing.T) {
-	start := time.Unix(0, 0)
-	var taken []sample
-	for i := range 3 {
-		s := sample{at: start.Add(time.Duration(2*i) * time.Second)}
-		s.CPUSeconds = []float64{10, 10, 13}[i] // 150 % of a core at the end
-		s.Memory = berth.MemoryStats{Bytes: []int64{1 << 20, 4 << 20, 2 << 20}[i], LimitBytes: 1 << 30}
-		s.Egress = berth.EgressStats{BytesSent: []int64{0, 4096, 0}[i]} // the server was started again
-		taken = append(taken, s)
+// TestUsageSums: groups are summed over days and sorted by cost; a column is as high as its share of the
+// highest day.
+func TestUsageSums(t *testing.T) {
+	var found usageBuckets
+	if err := json.Unmarshal([]byte(`{"data":[
+		{"start_time":0,"results":[{"model":"a","input_tokens":10,"output_tokens":5,"num_model_requests":2,"berth":{"cost":{"value":0.5,"currency":"usd"}}},{"model":"b","input_tokens":100,"num_model_requests":1}]},
+		{"start_time":86400,"results":[{"model":"a","input_tokens":1,"num_model_requests":1,"berth":{"cost":{"value":1,"currency":"usd"}}},{"input_tokens":7,"num_model_requests":1}]}]}`), &found); err != nil {
+		t.Fatal(err)
 	}
-	got := chartsOf(taken)
-	for i, want := range []chart{
-		{Name: "CPU", Now: "150 %", Top: "150 %", Lines: []line{{"", "296.6,60.0 298.3,60.0 300.0,0.0"}}},
-		{Name: "Memory", Now: "2.0 MB", Limit: "1.0 GB", Top: "4.0 MB", Lines: []line{{"", "296.6,45.0 298.3,0.0 300.0,30.0"}}},
-		{Name: "Disk", Now: "0 B", Limit: "0 B", Top: "1.0 MB", Lines: []line{{"", "296.6,60.0 298.3,60.0 300.0,60.0"}}},
-		{Name: "Egress", Now: "sent 0 B/s, received 0 B/s", Top: "2.0 kB/s", Lines: []line{{"sent", "296.6,60.0 298.3,0.0 300.0,60.0"}, {"received", "296.6,60.0 298.3,60.0 300.0,60.0"}}},
-	} {
-		if got[i].Name != want.Name || got[i].Now != want.Now || got[i].Limit != want.Limit || got[i].Top != want.Top || got[i].Lines[0] != want.Lines[0] ||
-			got[i].Lines[len(got[i].Lines)-1] != want.Lines[len(want.Lines)-1] {
-			t.Errorf("got %+v, want %+v", got[i], want)
-		}
+	p := usagePage{By: "model"}
+	p.sum(found)
+	var got []string
+	for _, g := range append(p.Groups, &p.Total) {
+		got = append(got, fmt.Sprintf("%s %s: %d, %d in, %d out, %s", g.Name, g.Colour, g.Requests, g.Input, g.Output, g.Cost.Value))
 	}
-	for len(taken) < samples {
-		taken = append(taken, taken[0])
+	if want := []string{"a series0: 3, 11 in, 5 out, 1.5", "b series1: 1, 100 in, 0 out, 0", "none series2: 1, 7 in, 0 out, 0", " : 5, 118 in, 5 out, 1.5"}; !slices.Equal(got, want) {
+		t.Errorf("got %q, want %q", got, want)
 	}
-	if points := chartsOf(taken)[1].Lines[0].Points; !strings.HasPrefix(points, "0.0,") || !strings.Contains(points, " 300.0,") {
-		t.Errorf("a full chart does not reach from edge to edge: %s", points)
+	if len(p.Chart) != 2 || p.Chart[0].Parts[0] != (part{"series0", 50, 50}) || p.Chart[1].Parts[0] != (part{"series0", 0, 100}) || p.Chart[1].Day != "1970-01-02" || p.Chart[1].Amount != "1 USD" {
+		t.Errorf("got %+v", p.Chart)
+	}
+	unpriced := usagePage{By: "api_key_id"}
+	found.Data[0].Results = found.Data[0].Results[1:]
+	found.Data = found.Data[:1]
+	unpriced.sum(found)
+	if unpriced.Priced || unpriced.Chart[0].Amount != "100 tokens" || unpriced.Chart[0].Parts[0].Height != 100 {
+		t.Errorf("got %+v", unpriced.Chart)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"encoding/hex"
 	"errors"
 	"fmt"
+	"html/template"
 	"net/http"
 	"net/url"
 	"strings"
@@ -22,6 +23,7 @@ type visit struct {
 	r       *http.Request
 	token   string // of the session; "" without one
 	key     string // of the API; "" without a session
+	signed  accounts
 	once    string // Idempotency-Key of the visit's POST to the API; "" for none
 }
 
@@ -30,19 +32,33 @@ type page struct {
 	Title    string
 	Form     string // token of the page's forms
 	SignedIn bool
+	Admin    bool // the key is an admin key
+	Signed   accounts
+	Path     string // of the page
 	Data     any
+}
+
+// Here returns the attribute of a link of the header that leads to the page, or to those below it.
+func (p page) Here(path string) template.HTMLAttr {
+	if p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") || path == Path && strings.HasPrefix(p.Path, Path+"containers/") {
+		return ` aria-current="page"`
+	}
+	return ""
 }
 
 // visit returns the visit of a request.
 func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
 	v := &visit{console: c, w: w, r: r}
 	if cookie, err := r.Cookie(cookieName); err == nil {
-		if key, ok := c.sessions.find(cookie.Value, time.Now()); ok {
-			v.token, v.key = cookie.Value, key
+		if l, ok := c.sessions.find(cookie.Value, time.Now()); ok {
+			v.token, v.signed, v.key = cookie.Value, l, l.All[l.Used].Key
 		}
 	}
 	return v
 }
+
+// admin reports whether the key of the visit is an admin key.
+func (v *visit) admin() bool { return v.token != "" && v.signed.All[v.signed.Used].Admin }
 
 // formToken returns the token that the forms of the visit's session have.
 func (v *visit) formToken() string {
@@ -89,7 +105,7 @@ func (v *visit) close() {
 // show answers with a page.
 func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer
-	p := page{Title: title, Form: v.formToken(), SignedIn: v.token != "", Data: data}
+	p := page{Title: title, Form: v.formToken(), SignedIn: v.token != "", Admin: v.admin(), Signed: v.signed, Path: v.r.URL.Path, Data: data}
 	if err := templates().ExecuteTemplate(&b, name, p); err != nil {
 		return fmt.Errorf("render page %s: %w", name, err)
 	}
@@ -131,7 +147,7 @@ func (v *visit) fail(err error) {
 func (v *visit) endSession() {
 	if v.token != "" {
 		v.console.sessions.end(v.token)
-		v.token, v.key = "", ""
+		v.token, v.key, v.signed = "", "", accounts{}
 		http.SetCookie(v.w, cookie(v.r, ""))
 	}
 }

@@ -1,0 +1,95 @@
+package console
+
+import (
+	"net/http"
+	"net/url"
+	"strings"
+	"time"
+)
+
+// An auditPage is the data of the page of the audit record.
+type auditPage struct {
+	Entries    []auditEntry
+	Checkpoint string
+	Next       string // path of the next page; "" at the end
+	Form       string
+	Filter     map[string]string // by field of the query
+	Verified   *verification     // nil unless the record was verified just now
+}
+
+// An auditEntry is an entry of the record in the API's answers.
+type auditEntry struct {
+	Seq       int64
+	Time      time.Time
+	Project   string
+	Key       string
+	Action    string
+	Container string
+	Object    string
+	Name      string
+	Reason    string
+	Host      string
+	Bytes     int64
+	Count     int64
+}
+
+// A verification is the result of a verification of the record.
+type verification struct {
+	Valid    bool
+	Problem  string
+	First    int64
+	Entries  int64
+	Segments int
+}
+
+func (v *visit) readAudit() (auditPage, error) {
+	p := auditPage{Form: v.formToken(), Filter: map[string]string{}}
+	query := url.Values{}
+	for _, name := range []string{"project_id", "container_id", "action"} {
+		if value := strings.TrimSpace(v.r.URL.Query().Get(name)); value != "" {
+			query.Set(name, value)
+			p.Filter[name] = value
+		}
+	}
+	read := url.Values{"limit": {"50"}}
+	for name := range query {
+		read.Set(name, query.Get(name))
+	}
+	if after := v.r.URL.Query().Get("after"); after != "" {
+		read.Set("after", after)
+	}
+	var found struct {
+		list[auditEntry]
+		Checkpoint string
+	}
+	err := v.get("/v1/organization/audit?"+read.Encode(), &found)
+	p.Entries, p.Checkpoint = found.Data, found.Checkpoint
+	if found.HasMore {
+		query.Set("after", found.LastID)
+		p.Next = "/console/audit?" + query.Encode()
+	}
+	return p, err
+}
+
+// showAudit serves GET /console/audit: the audit record, the newest entries first.
+func (v *visit) showAudit() error {
+	p, err := v.readAudit()
+	if err != nil {
+		return err
+	}
+	return v.show(http.StatusOK, "audit", "Audit record", p)
+}
+
+// verifyAudit serves POST /console/audit.
+func (v *visit) verifyAudit() error {
+	var result verification
+	if err := v.post("/v1/organization/audit/verify", struct{}{}, &result); err != nil {
+		return err
+	}
+	p, err := v.readAudit()
+	if err != nil {
+		return err
+	}
+	p.Verified = &result
+	return v.show(http.StatusOK, "audit", "Audit record", p)
+}

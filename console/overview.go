@@ -1,0 +1,84 @@
+package console
+
+import (
+	"errors"
+	"net/http"
+
+	"github.com/berth-run/berth"
+)
+
+// An overviewPage is the data of the overview: of the project of the key, and of the server if the
+// API shows its state to the key.
+type overviewPage struct {
+	Project *projectOverview    // nil for an admin key
+	Server  *berth.ServerStatus // nil for keys of other projects than the default one
+	Spent   []spent             // this month
+}
+
+// A projectOverview is the present state of a project.
+type projectOverview struct {
+	Running, Failed []*summary // responses, the newest first
+	Containers      int        // that run
+	More            bool       // there are more containers than were read
+}
+
+// A spent is what a project or a key has spent this month.
+type spent struct {
+	ProjectID berth.ProjectID `json:"project_id"`
+	APIKeyID  *string         `json:"api_key_id"`
+	Used      berth.Cost      `json:"used"`
+	Limit     *berth.Cost     `json:"limit"`
+	Warning   *string         `json:"warning"`
+}
+
+// showOverview serves GET /console/overview.
+func (v *visit) showOverview() error {
+	var p overviewPage
+	var err error
+	if !v.admin() {
+		if p.Project, err = v.readProject(); err != nil {
+			return err
+		}
+	}
+	var status berth.ServerStatus
+	switch err := v.get("/v1/organization/status", &status); {
+	case err == nil:
+		p.Server = &status
+	case !refused(err):
+		return err
+	}
+	var spending list[spent]
+	if err := v.get("/v1/organization/spend?limit=100", &spending); err != nil {
+		return err
+	}
+	p.Spent = spending.Data
+	return v.show(http.StatusOK, "overview", "Overview", p)
+}
+
+// refused reports whether the API refuses something to the key of the visit, or does not serve it.
+func refused(err error) bool {
+	f, ok := errors.AsType[*failure](err)
+	return ok && (f.Status == http.StatusNotFound || f.Status == http.StatusForbidden)
+}
+
+func (v *visit) readProject() (*projectOverview, error) {
+	var p projectOverview
+	for status, into := range map[string]*[]*summary{"in_progress": &p.Running, "failed": &p.Failed} {
+		var found list[*summary]
+		if err := v.get("/v1/responses?order=desc&limit=10&status="+status, &found); err != nil {
+			return nil, err
+		}
+		*into = found.Data
+	}
+	var containers list[berth.Container]
+	if err := v.get("/v1/containers?order=desc&limit=100", &containers); err != nil {
+		return nil, err
+	}
+	for _, c := range containers.Data {
+		if c.Status == berth.ContainerRunning {
+			p.Containers++
+		}
+	}
+	p.More = containers.HasMore
+	return &p, nil
+}

@@ -1,0 +1,165 @@
+package console
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/berth-run/berth"
+)
+
+// maxBars is the number of steps that a waterfall shows.
+const maxBars = 500
+
+// A waterfall shows where time went: a row for each step, with a bar from its start to its end. The
+// zero value shows nothing.
+type waterfall struct {
+	ID   string // of its element
+	Open bool
+	Took int64 // from the first start to the last end, in milliseconds
+	Bars []bar // in the order of their starts
+	More int   // steps that are left out
+}
+
+// A bar is a step. Times are in milliseconds; Start counts from the first step's start.
+type bar struct {
+	Kind   string // a class of the style sheet, and a word for the summary: model, tool, command, container, network, agent, other
+	Name   string
+	Link   string // path of a page about it, or ""
+	Depth  int    // of its parents
+	Start  int64
+	Took   int64
+	First  int64  // until the first token, for a model; 0 is unknown
+	Tokens string // such as "1 200 in, 80 out"
+	Cost   string
+	Error  string
+
+	total int64
+}
+
+// wide is the width of the drawing of a waterfall, in units of its SVG.
+const wide = 1000
+
+// X returns the place of the bar in the drawing.
+func (b bar) X() int64 { return min(wide-3, b.scaled(b.Start)) }
+
+func (b bar) scaled(ms int64) int64 { return int64(float64(ms) / float64(max(1, b.total)) * wide) }
+
+// Width returns the width of the bar in the drawing. A short step is visible.
+func (b bar) Width() int64 { return max(3, min(wide-b.X(), b.scaled(b.Took))) }
+
+// FirstX returns the place of the first token in the drawing.
+func (b bar) FirstX() int64 { return min(wide-3, b.scaled(b.Start+b.First)) }
+
+// Indent returns a class for the depth.
+func (b bar) Indent() string { return "in" + string(rune('0'+min(b.Depth, 6))) }
+
+// newWaterfall draws bars whose starts are in Unix milliseconds. Bars whose order is set by their
+// parents are left in it.
+func newWaterfall(id string, bars []bar, ordered bool) waterfall {
+	w := waterfall{ID: id}
+	if len(bars) == 0 {
+		return w
+	}
+	if !ordered {
+		slices.SortStableFunc(bars, func(a, b bar) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Depth, b.Depth)) })
+	}
+	first, last := bars[0].Start, int64(0)
+	for _, b := range bars {
+		first, last = min(first, b.Start), max(last, b.Start+b.Took)
+	}
+	w.Took = last - first
+	if w.More = max(0, len(bars)-maxBars); w.More > 0 {
+		bars = bars[:maxBars]
+	}
+	for _, b := range bars {
+		b.Start -= first
+		b.total = w.Took
+		w.Bars = append(w.Bars, b)
+	}
+	return w
+}
+
+// A share is the time in which at least one step of a kind ran.
+type share struct {
+	Kind string
+	Took int64
+}
+
+// Shares returns the time of each kind, the longest first. Kinds overlap: a command runs during the
+// call of a tool.
+func (w waterfall) Shares() []share {
+	spans := map[string][][2]int64{}
+	for _, b := range w.Bars {
+		spans[b.Kind] = append(spans[b.Kind], [2]int64{b.Start, b.Start + b.Took})
+	}
+	var shares []share
+	for kind, of := range spans {
+		slices.SortFunc(of, func(a, b [2]int64) int { return cmp.Compare(a[0], b[0]) })
+		s, end := share{Kind: kind}, int64(0)
+		for _, span := range of {
+			if from := max(span[0], end); span[1] > from {
+				s.Took += span[1] - from
+			}
+			end = max(end, span[1])
+		}
+		shares = append(shares, s)
+	}
+	slices.SortFunc(shares, func(a, b share) int { return cmp.Or(cmp.Compare(b.Took, a.Took), strings.Compare(a.Kind, b.Kind)) })
+	return shares
+}
+
+// barsOf returns the steps of a response: its calls of models and tools, and what the used
+// containers know of its commands, connections and start.
+func barsOf(turn *turnView, used map[berth.ContainerID]*containerFacts) []bar {
+	if turn.Berth == nil || len(turn.Berth.Timings) == 0 {
+		return nil
+	}
+	items := map[string]*entry{}
+	for _, e := range turn.Output {
+		items[e.ID()] = e
+	}
+	var bars []bar
+	var end int64
+	for _, t := range turn.Berth.Timings {
+		b := bar{Kind: string(t.Type), Start: t.StartedAtMS, Took: t.DurationMS, Error: t.Error}
+		if t.Type == berth.TimingModel {
+			b.Name = t.Model
+			if t.Upstream != "" {
+				b.Name = t.Upstream + "/" + t.Model
+			}
+			if t.FirstTokenMS != nil {
+				b.First = *t.FirstTokenMS
+			}
+			if t.Usage != nil {
+				b.Tokens = count(t.Usage.InputTokens) + " in, " + count(t.Usage.OutputTokens) + " out"
+			}
+			if t.Cost != nil {
+				b.Cost = money(*t.Cost)
+			}
+		} else {
+			b.Name, b.Link = strings.TrimSuffix(string(t.ItemType), "_call"), "#item-"+t.ItemID
+			if e := items[t.ItemID]; e == nil {
+				b.Link = ""
+			} else if commands := e.Commands(); len(commands) > 0 && b.Name == "shell" {
+				b.Name += ": " + line(commands[0])
+			}
+		}
+		end = max(end, t.StartedAtMS+t.DurationMS)
+		bars = append(bars, b)
+	}
+	for _, facts := range used {
+		bars = append(bars, facts.barsOf(turn.Response, end)...)
+	}
+	return bars
+}
+
+// line returns the first line of a text, clipped.
+func line(text string) string {
+	const most = 80
+	text, _, _ = strings.Cut(strings.TrimSpace(text), "\n")
+	if words := []rune(text); len(words) > most {
+		return string(words[:most]) + "…"
+	}
+	return text
+}
