@@ -10,7 +10,7 @@ PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall release image demo recording test test-clients test-cluster test-remote test-long chaos bench profile check generate fmt clean
+.PHONY: help build install uninstall release image demo recording test test-clients test-cluster test-remote test-long chaos bench screenshots profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -69,6 +69,9 @@ check: ## The part of test that needs no root: format, vet, staticcheck, lint, k
 bench: ## Measure, and print tables; BENCH=create,exec for some, COMPARE=old.txt beside a former run
 	@scripts/bench
 
+screenshots: build ## Write pictures of the console's pages into ./screenshots
+	@scripts/screenshots
+
 profile: ## Write profiles of the server under load into ./profiles
 	@BENCH=profile scripts/bench
 
@@ -79,4 +82,4 @@ fmt: ## Format the code
 	gofmt -w $$(git ls-files '*.go')
 
 clean: ## Remove what was built
-	rm -rf bin dist demo-out profiles $(PACKED)/*.zst $(PACKED)/*.sha256
+	rm -rf bin dist demo-out profiles screenshots $(PACKED)/*.zst $(PACKED)/*.sha256

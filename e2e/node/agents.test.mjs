@@ -113,8 +113,17 @@ test('a model that calls what nobody offers gets another try', async () => {
 });
 
 test('traces are taken', async () => {
-  await withTrace('berth', () => run(new Agent({ name: 'Traced', model }), 'calm'));
+  const workflow = `berth ${process.pid}`;
+  let response;
+  await withTrace(workflow, async () => { response = (await run(new Agent({ name: 'Traced', model }), 'calm')).lastResponseId; });
   await getGlobalTraceProvider().forceFlush();
+  const list = await client.get('/traces?limit=100');
+  const trace = list.data.find((t) => t.workflow_name === workflow);
+  assert.ok(trace?.spans > 0, JSON.stringify(list));
+  const spans = await client.get(`/traces/${trace.id}/spans`);
+  const of = (type) => spans.data.filter((s) => s.span_data.type === type);
+  assert.ok(of('agent').some((s) => s.span_data.name === 'Traced'), JSON.stringify(spans));
+  assert.ok(of('response').some((s) => s.span_data.response_id === response), JSON.stringify(spans));
   assert.ok(traced.length > 0);
   for (const [status, items] of traced) assert.ok(status === 204 && items > 0, `${status} for ${items} items`);
 });

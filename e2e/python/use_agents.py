@@ -293,10 +293,16 @@ async def chat():
 
 @job("traces")
 async def traces():
-    with trace("berth"):
-        await Runner.run(Agent(name="Traced", model=reciter), "calm")
+    with trace("berth") as made:
+        result = await Runner.run(Agent(name="Traced", model=reciter), "calm")
     get_trace_provider().force_flush()
     assert len(exported) > 3, exported
+    found = await client.get(f"/traces/{made.trace_id}", cast_to=dict)
+    assert found["workflow_name"] == "berth" and found["spans"] > 0 and found["errors"] == 0, found
+    spans = (await client.get(f"/traces/{made.trace_id}/spans", cast_to=dict))["data"]
+    data = [s["span_data"] for s in spans]
+    assert any(d["type"] == "agent" and d["name"] == "Traced" for d in data), data
+    assert any(d["type"] == "response" and d["response_id"] == result.last_response_id for d in data), data
 
 
 main()

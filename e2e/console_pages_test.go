@@ -1,0 +1,175 @@
+package e2e
+
+import (
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/openai/openai-go/v3"
+)
+
+// TestConsoleTime looks at where the time of a response went: the start of the container, calls of the
+// model, a tool and its command; and at the branches of its chain and a search.
+func TestConsoleTime(t *testing.T) {
+	s := newServerWith(t, "containers: {pool: 0}\n")
+	b := newBrowser(t, 1200)
+	first := s.inBackground("Measure the harbour\n" + fence("sleep 0.3; exit 3"))
+	b.open(s.url + "/console/responses/" + first.ID)
+	b.shows(".turn:has(+ #next) .state", "completed")
+	for _, kind := range []string{"model", "tool", "command", "container"} { // while the page is open
+		b.until(fmt.Sprintf(`document.querySelector(".waterfall tr.%s rect.bar") !== null`, kind))
+	}
+	b.open(s.url + "/console/responses/" + first.ID) // as stored
+	b.shows(".waterfall tr.container", "start container (cold)")
+	b.shows(".waterfall tr.tool", "shell: sleep 0.3")
+	b.shows(".waterfall tr.command", "exit 3")
+	b.shows(".waterfall tr.model", " in, ")
+	if order := evaluate[bool](b, `[...document.querySelectorAll(".waterfall rect.bar")].map((r) => +r.getAttribute("x")).every((x, i, all) => i === 0 || x >= all[i - 1])`); !order {
+		t.Error("the bars are not in the order of their starts")
+	}
+	if widths := evaluate[[]float64](b, `["command", "tool"].map((k) => document.querySelector(".waterfall tr." + k + " rect.bar").width.baseVal.value)`); widths[0] > widths[1] || widths[0] < 10 {
+		t.Errorf("the command is %v wide in a tool of %v", widths[0], widths[1])
+	}
+
+	second, third := s.goOn(first.ID, "Sail to the north"), s.goOn(first.ID, "Sail to the south")
+	s.goOn(third, "Anchor")
+	b.open(s.url + "/console/responses/" + second + "/branches")
+	b.shows(".tree > li > a", "Measure the harbour")
+	if branches := evaluate[[]string](b, `[...document.querySelectorAll(".tree .tree a")].map((a) => a.innerText)`); len(branches) != 2 || branches[0] != "Sail to the north" || branches[1] != "Sail to the south" {
+		t.Errorf("got the branches %q", branches)
+	}
+	b.shows(".tree .tree li:last-child", "2 responses")
+	b.shows(".tree a[aria-current]", "Sail to the north")
+
+	for words, want := range map[string]int{"THE SOUTH": 1, "sleep 0.3": 1, "nothing like this": 0} {
+		b.open(s.url + "/console/responses")
+		b.write("#search", words) // without a mouse
+		b.until(`location.search.includes("search=")`)
+		b.until(fmt.Sprintf(`document.querySelectorAll("#chains tbody tr").length === %d`, want))
+	}
+	b.open(s.url + "/console/responses?search=" + `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`)
+	checkHarmless(b, "a search", "main img")
+	b.checkQuiet()
+}
+
+// goOn continues a response and returns the id of the next.
+func (s *server) goOn(previous, input string) string {
+	s.t.Helper()
+	task := shellTask(input)
+	task.PreviousResponseID = openai.String(previous)
+	r, err := s.client().Responses.New(s.t.Context(), task)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	return r.ID
+}
+
+// TestConsoleOperations looks at the pages for the operator of a server without keys, receives a webhook
+// and has it sent again.
+func TestConsoleOperations(t *testing.T) {
+	s := newServer(t)
+	b := newBrowser(t, 1200)
+	received := make(chan string, 10)
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received <- r.Header.Get("webhook-id") }))
+	t.Cleanup(hook.Close)
+	if out, errs, err := s.berth("webhook", "create", "--state", s.state, "--name", `<img src=x onerror="window.pwned=1">`, hook.URL); err != nil {
+		t.Fatalf("%v: %s%s", err, out, errs)
+	}
+	ended := s.inBackground("calm")
+	id := <-received
+	b.open(s.url + "/console/webhooks")
+	checkHarmless(b, "webhooks", "main img")
+	b.click(`main a[href^="/console/webhooks/"]`)
+	b.until(`document.querySelector(".delivered") !== null || (location.reload(), false)`)
+	b.shows("td", ended.ID)
+	b.click("td button")
+	if again := <-received; again != id {
+		t.Errorf("the delivery was sent again as %s, want %s", again, id)
+	}
+	b.click(`form.search button`)
+	b.shows(`[role="status"]`, "The endpoint answered 200")
+	<-received
+
+	b.open(s.url + "/console/overview")
+	b.shows(".tiles", "Responses in progress")
+	b.shows("h2", "Disk")
+	b.shows("h2", "Upstreams")
+	b.open(s.url + "/console/usage?days=30")
+	b.shows("td", "scripted")
+	b.until(`document.querySelector(".columns rect.bar") !== null`)
+	b.open(s.url + "/console/storage")
+	b.shows("h2", "Templates")
+	b.shows("td", "recipe")
+	b.open(s.url + "/console/audit")
+	b.click(`form[method="post"] button`)
+	b.shows(`[role="status"]`, "The record is valid")
+	b.open(s.url + "/console/audit?action=container.created")
+	b.checkQuiet()
+}
+
+// TestConsoleAdmin signs in with an admin key, creates a project and a key, which is shown once, adds that
+// key to the session, switches, and deletes the key.
+func TestConsoleAdmin(t *testing.T) {
+	s := newServer(t)
+	out, errs, err := s.berth("key", "create", "--admin", "--state", s.state)
+	if err != nil {
+		t.Fatalf("%v: %s", err, errs)
+	}
+	admin := strings.TrimSpace(out[strings.LastIndex(out, "sk-"):])
+	s.key = admin
+	s.waitUntil("keys are required", func() bool {
+		resp, err := http.Get(s.url + "/v1/models")
+		if err != nil {
+			return false
+		}
+		resp.Body.Close()
+		return resp.StatusCode == http.StatusUnauthorized
+	})
+	b := newBrowser(t, 1200)
+	b.open(s.url + "/console/")
+	b.write("#key", admin)
+	b.shows("h1", "Overview")
+	b.open(s.url + "/console/projects")
+	b.write("#name", `Harbour <img src=x onerror="window.pwned=1">`)
+	b.shows("h1", "Harbour <img")
+	checkHarmless(b, "a project", "main img")
+	b.write("#name", "laptop")
+	b.shows(".once", "not shown again")
+	key := evaluate[string](b, `document.querySelector("#new-key").textContent`)
+	project := evaluate[string](b, "location.pathname")
+	b.open(s.url + project)
+	if evaluate[bool](b, fmt.Sprintf("document.documentElement.outerHTML.includes(%q)", key)) {
+		t.Error("the key is shown twice")
+	}
+	b.shows("td", "laptop")
+
+	b.open(s.url + "/console/sign-in?add=1")
+	b.write("#key", key)
+	b.shows("h1", "Containers")
+	b.open(s.url + project)
+	b.shows("h1", "Error 403") // the key of a project administers nothing
+	b.open(s.url + "/console/audit")
+	b.shows("h1", "Error 403")
+	b.click(".session button")
+	b.until(`document.querySelector(".session select") !== null`)
+	evaluate[string](b, `document.querySelector(".session select").value = "0"`)
+	b.click(".session button")
+	b.shows("h1", "Overview")
+	b.open(s.url + "/console/audit")
+	b.shows("td", "key.created")
+	b.click(`form[method="post"]:not(.session form) button`)
+	b.shows(`[role="status"]`, "The record is valid")
+
+	b.open(s.url + project)
+	b.click("td details summary")
+	b.click("button.danger")
+	b.until(`!document.body.innerText.includes("laptop")`)
+	b.open(s.url + "/console/admin-keys")
+	b.click("td details summary")
+	b.click("button.danger")
+	b.shows("h1", "Error 409") // the last key
+	b.checkQuiet()
+	s.key = admin
+}
