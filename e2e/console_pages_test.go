@@ -93,7 +93,7 @@ func TestConsoleOperations(t *testing.T) {
 	<-received
 
 	b.open(s.url + "/console/overview")
-	b.shows(".tiles", "Responses in progress")
+	b.shows(".tiles", "In progress")
 	b.shows("h2", "Disk")
 	b.shows("h2", "Upstreams")
 	b.open(s.url + "/console/usage?days=30")
