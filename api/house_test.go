@@ -153,7 +153,9 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
 		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors, Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),
 		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
-		Audit:   record, Status: func(context.Context) *berth.ServerStatus { return &berth.ServerStatus{} },
+		Audit:   record, Status: func(context.Context) *berth.ServerStatus {
+			return &berth.ServerStatus{Pools: []berth.PoolStatus{}, Upstreams: []berth.Upstream{}, Disk: []berth.DiskStatus{}}
+		},
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"}}
 	if change != nil {
 		change(&opts)

@@ -198,7 +198,7 @@ var probed = map[string][]string{
 	"POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs":          {`/v1/threads/{thread}/runs/{run}/submit_tool_outputs {"tool_outputs":[]}`, `/v1/threads/$thread/runs/{run}/submit_tool_outputs {"tool_outputs":[]}`},
 	"GET /v1/threads/{thread}/runs/{run}/steps":                         {`/v1/threads/{thread}/runs/{run}/steps`, `/v1/threads/$thread/runs/{run}/steps`, `/v1/threads/$thread/runs/$run/steps?after={step}`},
 	"GET /v1/threads/{thread}/runs/{run}/steps/{step}":                  {`/v1/threads/{thread}/runs/{run}/steps/{step}`, `/v1/threads/$thread/runs/{run}/steps/{step}`, `/v1/threads/$thread/runs/$run/steps/{step}`},
-	"POST /v1/traces/ingest":                                            {`+/v1/traces/ingest {"data":[{"object":"trace.span","id":"span_x","trace_id":"{trace}","span_data":{}}]}`},
+	"POST /v1/traces/ingest":                                            {}, // ids are the client's choice: another project's makes a trace of one's own
 	"POST /v1/webhook_endpoints":                                        {},
 	"GET /v1/webhook_endpoints":                                         {`/v1/webhook_endpoints?after={webhook}`},
 	"GET /v1/webhook_endpoints/{webhook}":                               {`/v1/webhook_endpoints/{webhook}`},

@@ -77,10 +77,11 @@ func TestLogs(t *testing.T) {
 			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: new(0)}, Stdout: berth.LogText{Text: "it's a b\n", Bytes: 9}},
 	}
 	for i, l := range logs {
-		if !strings.HasPrefix(string(l.ID), "clog_") || !strings.HasPrefix(l.RequestID, "req_") || l.CreatedAt == 0 {
+		if !strings.HasPrefix(string(l.ID), "clog_") || !strings.HasPrefix(l.RequestID, "req_") || l.CreatedAt == 0 || l.StartedAtMS/1000 != l.CreatedAt {
 			t.Errorf("entry %d: got %+v, want an id, a request and a time", i, l)
 		}
 		want[i].ID, want[i].RequestID, want[i].CreatedAt, want[i].DurationMS = l.ID, l.RequestID, l.CreatedAt, l.DurationMS
+		want[i].StartedAtMS = l.StartedAtMS
 		want[i].Object, want[i].ContainerID, want[i].SequenceNumber = "container.log", berth.ContainerID(id), int64(i)
 	}
 	if diff := cmp.Diff(want, logs); diff != "" {

@@ -104,6 +104,14 @@ func TestIngestTraces(t *testing.T) {
 		`{"data":[{"object":"trace.span","id":"span_1","trace_id":"trace_1","span_data":1}]}`} {
 		h.call(400, "POST", "/v1/traces/ingest", body)
 	}
+	h.key("sk-berth-2", "proj_2") // with the same ids
+	h.ingest(`{"object":"trace.span","id":"span_3","trace_id":"trace_2","span_data":{"type":"custom","name":"theirs"}}`)
+	if theirs := h.call(200, "GET", "/v1/traces/trace_2/spans", nil); theirs.at("data", 0, "span_data", "name") != "theirs" || theirs.at("data", 1) != nil {
+		t.Errorf("another project has %v", theirs)
+	}
+	h.call(200, "DELETE", "/v1/traces/trace_2", nil)
+	h.token = "sk-berth-1"
+	h.call(200, "GET", "/v1/traces/trace_2", nil)
 	h.token = "sk-berth-none"
 	h.call(401, "POST", "/v1/traces/ingest", `{"data":[]}`)
 }
