@@ -362,7 +362,7 @@ func New(opts Options) http.Handler {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	opts.Exchange.Objects, opts.Exchange.Secret = opts.Store.Objects, preview.LinkPath
+	opts.Exchange.Objects, opts.Exchange.Secrets = opts.Store.Objects, []string{preview.LinkPath, e2b.UploadPath}
 	ex := exchange.New(opts.Exchange)
 	h := newHandlers(opts, ex)
 	mux := http.NewServeMux()

@@ -18,7 +18,7 @@ import (
 // withSandboxes serves E2B's API in a house. Sandboxes end at their deadlines until stop is called.
 func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
 	return func(o *api.Options) {
-		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
+		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
 			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -74,7 +74,7 @@ func TestSandboxIsolation(t *testing.T) {
 	mine := h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	none := strings.Repeat("0", len(theirs.ID))
 	for _, route := range []string{"GET /sandboxes/ID", "DELETE /sandboxes/ID", "GET /sandboxes/ID/metrics", `POST /sandboxes/ID/timeout {"timeout":0}`, "POST /sandboxes/ID/refreshes",
-		"POST /sandboxes/ID/pause", "POST /sandboxes/ID/resume", "POST /sandboxes/ID/connect", "POST /v2/sandboxes/ID/connect"} {
+		"POST /sandboxes/ID/pause", "POST /sandboxes/ID/snapshots", "POST /sandboxes/ID/fork", "GET /sandboxes/ID/logs", "GET /v2/sandboxes/ID/logs", "POST /sandboxes/ID/resume", "POST /sandboxes/ID/connect", "POST /v2/sandboxes/ID/connect"} {
 		method, rest, _ := strings.Cut(route, " ")
 		path, body, _ := strings.Cut(rest, " ")
 		for _, id := range []string{theirs.ID, none} {

@@ -56,6 +56,7 @@ type Config struct {
 	Budget     BudgetConfig     `yaml:"budget"`
 	Preview    PreviewConfig    `yaml:"preview"`
 	CORS       CORSConfig       `yaml:"cors"`
+	E2B        E2BConfig        `yaml:"e2b"`
 	Console    bool             `yaml:"console"` // serve the web console at /console/. Default: true
 	Fetch      FetchConfig      `yaml:"fetch"`
 	MCP        MCPConfig        `yaml:"mcp"`

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/console"
+	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/sandbox"
@@ -57,7 +58,9 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		pages = func(api http.Handler) http.Handler { return console.New(api, b.Log) }
 	}
 	_, memory := c.driver.(sandbox.Snapshotter)
-	sandboxes := e2b.New(e2b.Options{Containers: c.service, Snapshots: data.snapshots, Files: data.files, Memory: memory, Objects: b.db, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
+	images := &puller{templates: c.templates, registries: b.Config.E2B.Registries, userAgent: "berth/" + b.Build.Version,
+		room: func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) }}
+	sandboxes := e2b.New(e2b.Options{Images: images, Containers: c.service, Snapshots: data.snapshots, Files: data.files, Memory: memory, Objects: b.db, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain, Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
 	s.later(inBackground(sandboxes.Run))
 	return api.New(api.Options{

@@ -150,6 +150,11 @@ func (t *templates) sweep(ctx context.Context, referenced func(context.Context) 
 	if err != nil {
 		return err
 	}
+	used := maps.Clone(refs)
+	maps.Copy(used, inUse)
+	if err := t.dropPulled(used, now.Add(-pruneGrace)); err != nil {
+		return err
+	}
 	ctx, cancel := context.WithTimeout(ctx, pruneInterval/2) // a build may block it; the next sweep can wait
 	defer cancel()
 	done, err := t.images.Prune(ctx, refs, pruneGrace)

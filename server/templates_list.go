@@ -19,6 +19,15 @@ func (t *templates) Templates(ctx context.Context, p berth.ProjectID) ([]berth.T
 		return nil, err
 	}
 	all, err := t.all()
+	own := pulledPrefix(p)
+	for i := range all {
+		pulled := slices.ContainsFunc(all[i].Names, pulledName.MatchString)
+		all[i].Names = slices.DeleteFunc(all[i].Names, func(name string) bool { return pulledName.MatchString(name) && !strings.HasPrefix(name, own) })
+		if pulled && len(all[i].Names) == 0 { // only other projects pulled it
+			all[i].ID = ""
+		}
+	}
+	all = slices.DeleteFunc(all, func(one berth.Template) bool { return one.ID == "" })
 	return slices.DeleteFunc(all, func(one berth.Template) bool {
 		return !slices.Contains(append(one.Names, one.ID), t.config.Template) && !limits.AllowTemplate(append(one.Names, one.ID)...)
 	}), err
@@ -46,7 +55,7 @@ func (t *templates) mayName(ctx context.Context, p berth.ProjectID, ref string) 
 	if err != nil {
 		return err
 	}
-	if limits.AllowTemplate(ref) {
+	if limits.AllowTemplate(ref) && !strings.HasPrefix(ref, "sha256:") && !pulledName.MatchString(ref) {
 		if _, err := t.images.Get(ref); !errors.Is(err, image.ErrNotFound) {
 			return nil // find reports any other error
 		}

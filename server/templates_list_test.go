@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
@@ -84,6 +85,62 @@ func TestTemplatesConfig(t *testing.T) {
 	for _, text := range []string{"{templates: ['[']}", "{templates: ['']}", "{templates: none}"} {
 		if _, err := readConfig(t, "limits: {default: "+text+"}\n"); err == nil {
 			t.Errorf("%s: got no error", text)
+		}
+	}
+}
+
+// An image that a project pulled is not known to other projects, by none of its names and not by its
+// digest, unless the operator has named it.
+func TestPulledTemplates(t *testing.T) {
+	dir := t.TempDir()
+	images, err := image.Open(dir, slog.New(slog.DiscardHandler))
+	if err != nil {
+		t.Fatal(err)
+	}
+	digest := func(c string) string { return "sha256:" + strings.Repeat(c, 64) }
+	own, shared := pulledPrefix("proj_a")+strings.Repeat("0", 24), pulledPrefix("proj_a")+strings.Repeat("1", 24)
+	for name, d := range map[string]string{"base": "0", own: "1", shared: "2", "public": "2"} {
+		giveTemplate(t, dir, name, digest(d))
+	}
+	limited := []string{"base"}
+	ts := newTemplates(images, &Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits, error) {
+		if p == "proj_limited" {
+			return berth.Limits{Templates: limited}, nil
+		}
+		return berth.Limits{}, nil
+	})
+	defer ts.Close()
+	for _, tt := range []struct {
+		project berth.ProjectID
+		ref     string
+		may     bool
+	}{
+		{"proj_a", own, true}, {"proj_a", digest("1"), true}, {"proj_a", shared, true},
+		{"proj_b", own, false}, {"proj_b", digest("1"), false}, {"proj_b", shared, false}, {"proj_b", "public", true}, {"proj_b", digest("2"), true},
+		{"proj_limited", digest("1"), false}, {"proj_limited", "public", false},
+	} {
+		err := ts.mayName(t.Context(), tt.project, tt.ref)
+		if (err == nil) != tt.may || err != nil && strings.Contains(err.Error(), own) {
+			t.Errorf("%s names %s: got %v, want allowed: %v", tt.project, tt.ref, err, tt.may)
+		}
+		if _, shown := ts.Template(t.Context(), tt.project, tt.ref); (shown == nil) != tt.may {
+			t.Errorf("%s asks for %s: got %v", tt.project, tt.ref, shown)
+		}
+	}
+	pl := &puller{templates: ts, room: func() error { return nil }}
+	if err := pl.admit("proj_a"); err != nil {
+		t.Errorf("an image of a project with two: %v", err)
+	}
+	for i := range maxPulled {
+		giveTemplate(t, dir, fmt.Sprintf("%s%024x", pulledPrefix("proj_c"), i), digest("3"))
+	}
+	if err := pl.admit("proj_c"); err == nil || !strings.Contains(err.Error(), "limit of 20 images") {
+		t.Errorf("an image of a project at its limit: got %v", err)
+	}
+	for ref, want := range map[string]string{"127.0.0.1:1/app:1": "not public", "localhost:1/app": "", "::": "Invalid image", "169.254.169.254/latest/meta-data": ""} {
+		_, err := pl.Pull(t.Context(), "proj_a", ref, "", "", func(string) {})
+		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "require HTTPS") {
+			t.Errorf("pull of %s: got %v, want %q", ref, err, want)
 		}
 	}
 }

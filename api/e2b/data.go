@@ -55,7 +55,7 @@ func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
 	if to.text != "" {
 		to.port = parsePort(to.text)
 	}
-	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, uploadPath) {
+	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, UploadPath) {
 		r.Pattern = "E2B upload"
 		if err := d.upload(x, r); err != nil {
 			d.refuse(x, r, err)

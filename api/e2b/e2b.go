@@ -99,6 +99,9 @@ func (d *Door) Routes() []exchange.Route {
 		exchange.On("POST /v2/sandboxes/{sandbox}/connect", d.connect, noBody),
 		exchange.On("POST /sandboxes/{sandbox}/snapshots", d.snapshot),
 		exchange.On("POST /sandboxes/{sandbox}/fork", d.fork),
+		exchange.On("GET /sandboxes/metrics", d.allMetrics, exchange.ReadsQuery),
+		exchange.On("GET /sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
+		exchange.On("GET /v2/sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
 		exchange.On("GET /snapshots", d.listSnapshots, exchange.ReadsQuery),
 
 		exchange.On("POST /v3/templates", d.createTemplate),

@@ -1,8 +1,10 @@
 package e2b
 
 import (
+	"context"
 	"net/http"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -40,14 +42,60 @@ func (d *Door) metrics(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 			return x.JSON(http.StatusOK, []metric{})
 		}
 	}
-	s, err := d.Containers.Stats(r.Context(), c.Project, id)
+	m, err := d.metricOf(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
+	return x.JSON(http.StatusOK, []metric{m})
+}
+
+// metricOf returns the present use of resources of a sandbox.
+func (d *Door) metricOf(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (metric, error) {
+	s, err := d.Containers.Stats(ctx, p, id)
+	if err != nil {
+		return metric{}, err
+	}
+	now := d.Now()
 	m := metric{At: now.UTC().Format(time.RFC3339), AtUnix: now.Unix(), CPUCount: max(1, int(d.CPU)), MemUsed: s.Memory.Bytes, MemTotal: s.Memory.LimitBytes,
 		DiskUsed: s.Disk.Bytes, DiskTotal: s.Disk.LimitBytes}
 	if s.UptimeSeconds > 0 {
 		m.CPUUsedPct = 100 * s.CPUSeconds / float64(s.UptimeSeconds)
 	}
-	return x.JSON(http.StatusOK, []metric{m})
+	return m, nil
+}
+
+// maxMetrics is how many sandboxes one request of allMetrics may name.
+const maxMetrics = 100
+
+// allMetrics serves GET /sandboxes/metrics: the present use of resources of several sandboxes. It
+// leaves out those that do not run.
+func (d *Door) allMetrics(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	found := map[string]metric{}
+	var ids []string
+	for _, text := range r.URL.Query()["sandbox_ids"] {
+		ids = append(ids, strings.Split(text, ",")...)
+	}
+	if len(ids) > maxMetrics {
+		return berth.Invalid("sandbox_ids", "Invalid 'sandbox_ids': expected at most %d, but got %d.", maxMetrics, len(ids))
+	}
+	for _, name := range ids {
+		rec, _, err := d.read(r.Context(), c.Project, idOf(name))
+		if berth.ErrorCode(err) == berth.CodeNotFound || err == nil && rec.Paused {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		m, err := d.metricOf(r.Context(), c.Project, idOf(name))
+		if berth.ErrorCode(err) == berth.CodeNotFound {
+			continue
+		}
+		if err != nil {
+			return err
+		}
+		found[name] = m
+	}
+	return x.JSON(http.StatusOK, struct {
+		Sandboxes map[string]metric `json:"sandboxes"`
+	}{found})
 }

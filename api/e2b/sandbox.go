@@ -4,8 +4,10 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"maps"
 	"net/http"
 	"regexp"
+	"slices"
 	"strings"
 	"time"
 
@@ -211,6 +213,7 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
 	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill, AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports()}
+	req.Env = environment(nil, body.Env)
 	t, from, err := d.resolve(r.Context(), c.Project, body.Template)
 	if err != nil {
 		return err
@@ -219,13 +222,10 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		req.Source.Template = serverTemplate(body.Template)
 	} else {
 		req.Source.SnapshotID, rec.Template, rec.User, rec.Dir = from.Snapshot, t.ID, from.User, from.Dir
-		req.Env = append(req.Env, from.Env...)
+		req.Env = environment(from.Env, body.Env)
 		if !from.Memory {
 			req.MemoryLimit = from.MemorySize
 		}
-	}
-	for name, value := range body.Env {
-		req.Env = append(req.Env, name+"="+value)
 	}
 	rec.Env = req.Env
 	now := d.Now()
@@ -250,6 +250,22 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		}
 	}
 	return x.JSON(http.StatusCreated, d.sandbox(r, made.ID, rec))
+}
+
+// environment returns variables as NAME=value. Those of a request replace those of a template.
+func environment(template []string, own map[string]string) []string {
+	all := map[string]string{}
+	for _, pair := range template {
+		name, value, _ := strings.Cut(pair, "=")
+		all[name] = value
+	}
+	maps.Copy(all, own)
+	var env []string
+	for name, value := range all {
+		env = append(env, name+"="+value)
+	}
+	slices.Sort(env)
+	return env
 }
 
 // serverTemplate returns the template of this server that a template of E2B's API names.

@@ -49,7 +49,11 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	if t != nil && t.Sandbox == "" {
 		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a template that was built.", name)
 	}
-	made, err := d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
+	var made *berth.Snapshot
+	err = whenQuiet(r.Context(), func() (err error) {
+		made, err = d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
+		return err
+	})
 	if err != nil {
 		return err
 	}
@@ -142,6 +146,29 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	return x.JSON(http.StatusCreated, forks)
 }
 
+// The patience of whenQuiet with a container that is in use.
+const (
+	quietTimeout  = 3 * time.Second
+	quietInterval = 50 * time.Millisecond
+)
+
+// whenQuiet does what needs a container that is not in use. It repeats a conflict for a while: the
+// client may have got the end of an answer before the call is over here.
+func whenQuiet(ctx context.Context, do func() error) error {
+	deadline := time.Now().Add(quietTimeout)
+	for {
+		err := do()
+		if berth.ErrorCode(err) != berth.CodeConflict || time.Now().After(deadline) {
+			return err
+		}
+		select {
+		case <-time.After(quietInterval):
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
 // A saved is a new sandbox.
 type saved struct {
 	id  berth.ContainerID
@@ -150,7 +177,11 @@ type saved struct {
 
 // forkOne creates a fork of a sandbox.
 func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *record, timeout int64) (saved, error) {
-	made, err := d.Containers.Fork(ctx, c, id, container.SnapshotRequest{Memory: d.Memory})
+	var made *berth.Container
+	err := whenQuiet(ctx, func() (err error) {
+		made, err = d.Containers.Fork(ctx, c, id, container.SnapshotRequest{Memory: d.Memory})
+		return err
+	})
 	if err != nil {
 		return saved{}, err
 	}

@@ -23,9 +23,9 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// uploadPath is the prefix of the URLs to which clients upload the files of COPY steps:
+// UploadPath is the prefix of the URLs to which clients upload the files of COPY steps:
 // PROJECT/HASH/EXPIRES/SIGNATURE.
-const uploadPath = "/e2b/uploads/"
+const UploadPath = "/e2b/uploads/"
 
 const (
 	uploadLife = time.Hour      // of such a URL
@@ -140,7 +140,7 @@ func (d *Door) uploadLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	return x.JSON(http.StatusCreated, struct {
 		Present bool   `json:"present"`
 		URL     string `json:"url"`
-	}{known != nil, preview.Origin(r) + uploadPath + what + "/" + d.signUpload(what)})
+	}{known != nil, preview.Origin(r) + UploadPath + what + "/" + d.signUpload(what)})
 }
 
 // signUpload returns the signature of a URL for uploads.
@@ -152,7 +152,7 @@ func (d *Door) signUpload(what string) string {
 
 // upload serves PUT of a URL for uploads. The URL is the permission.
 func (d *Door) upload(x *exchange.Exchange, r *http.Request) error {
-	what, signature, _ := cutLast(strings.TrimPrefix(r.URL.Path, uploadPath), "/")
+	what, signature, _ := cutLast(strings.TrimPrefix(r.URL.Path, UploadPath), "/")
 	if subtle.ConstantTimeCompare([]byte(signature), []byte(d.signUpload(what))) != 1 {
 		return unauthorized("This URL is invalid.")
 	}

@@ -15,11 +15,10 @@ import (
 )
 
 const (
-	cacheAfter      = 2 * time.Second // of work, the result is cached
-	readyTimeout    = 10 * time.Minute
-	readyInterval   = 500 * time.Millisecond
-	startWait       = 20 * time.Second // for a start command without a ready command
-	maxCommandLines = maxLogs
+	cacheAfter    = 2 * time.Second // of work, the result is cached
+	readyTimeout  = 10 * time.Minute
+	readyInterval = 500 * time.Millisecond
+	startWait     = 20 * time.Second // for a start command without a ready command
 )
 
 // ownImages are images of E2B that this server's default template replaces.
@@ -266,7 +265,11 @@ func (w *worker) finalize(ctx context.Context) error {
 	stop = func() {}
 	w.letGo() // memory is only stored of a container that is not in use
 	w.log("info", "Saving the template")
-	made, err := d.Containers.Snapshot(ctx, w.caller.Project, w.container, container.SnapshotRequest{Name: "e2b template", Memory: memory})
+	var made *berth.Snapshot
+	err := whenQuiet(ctx, func() (err error) {
+		made, err = d.Containers.Snapshot(ctx, w.caller.Project, w.container, container.SnapshotRequest{Name: "e2b template", Memory: memory})
+		return err
+	})
 	if err != nil {
 		return err
 	}

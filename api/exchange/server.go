@@ -41,9 +41,9 @@ type Options struct {
 	Tracer   trace.Tracer // of spans for requests; nil: none
 	Origins  []string     // of web pages that may use the API, or "*"; see CORS
 
-	// Secret is the prefix of paths that contain a secret. Of such a path, the log shows
+	// Secrets are the prefixes of paths that contain a secret. Of such a path, the log shows
 	// only the prefix.
-	Secret string
+	Secrets []string
 }
 
 // Memory limits the memory of requests. A nil pool has no limit.
@@ -167,8 +167,10 @@ func logLevel(r *http.Request, status int) slog.Level {
 
 // pathForLog returns the path of a request without a secret.
 func (s *Server) pathForLog(r *http.Request) string {
-	if s.Secret != "" && strings.HasPrefix(r.URL.Path, s.Secret) {
-		return s.Secret
+	for _, prefix := range s.Secrets {
+		if strings.HasPrefix(r.URL.Path, prefix) {
+			return prefix
+		}
 	}
 	return r.URL.Path
 }

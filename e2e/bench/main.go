@@ -53,6 +53,7 @@ type subject struct {
 // subjects are all there are, in the order in which they are measured.
 var subjects = []subject{
 	{name: "create", what: "from the request for a container to the end of its first command", measure: measureCreate},
+	{name: "e2b", what: "sandboxes of E2B's API from the pool, beside containers", measure: measureE2B},
 	{name: "exec", what: "commands in a container that runs", measure: measureExec},
 	{name: "files", what: "files into a container and out of it", measure: measureFiles},
 	{name: "egress", what: "a container's way out", measure: measureEgress},

@@ -1,12 +1,16 @@
 """E2B's client for Python, with Berth in place of E2B."""
 
 import os
+import tempfile
 import time
+import urllib.error
+import urllib.parse
+import urllib.request
 import uuid
 
 os.environ.setdefault("E2B_API_KEY", "e2b_" + "0" * 40)
 
-from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery  # noqa: E402
+from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Template  # noqa: E402
 
 from berth import job, main  # noqa: E402
 
@@ -94,6 +98,51 @@ def metrics():
         s.commands.run("true")
         (m,) = s.get_metrics()
         assert 0 < m.mem_used < m.mem_total == 1 << 30, m
+
+
+@job("a port by its host name")
+def port():
+    with Sandbox.create(timeout=120) as s:
+        host = s.get_host(3000)
+        assert host.startswith(f"3000-{s.sandbox_id}."), host
+        s.files.write("index.html", "served")
+        s.commands.run("python3 -m http.server 3000 --bind 127.0.0.1", background=True, timeout=0)
+        request = urllib.request.Request(os.environ["E2B_API_URL"], headers={"Host": host})
+        deadline = time.time() + 60
+        while True:
+            try:
+                assert urllib.request.urlopen(request).read() == b"served"
+                break
+            except urllib.error.HTTPError as e:
+                assert e.code == 502 and time.time() < deadline, e
+                time.sleep(0.05)
+
+
+@job("a snapshot")
+def snapshot():
+    with Sandbox.create(timeout=300) as s:
+        s.files.write("a.txt", "kept")
+        made = s.create_snapshot()
+        s.files.write("a.txt", "changed")
+        with Sandbox.create(made.snapshot_id, timeout=300) as again:
+            assert again.files.read("a.txt") == "kept"
+        assert Sandbox.delete_snapshot(made.snapshot_id)
+        assert not Sandbox.delete_snapshot(made.snapshot_id)
+
+
+@job("a template with a file")
+def template():
+    name = "py-" + uuid.uuid4().hex[:12]
+    with tempfile.TemporaryDirectory() as context:
+        with open(os.path.join(context, "a.txt"), "w") as f:
+            f.write("copied")
+        built = Template(file_context_path=context).from_base_image().copy("a.txt", "/srv/a.txt").set_envs({"A": "1"}).run_cmd("echo $A > b.txt; cat /srv/a.txt").set_workdir("/srv")
+        lines = []
+        Template.build(built, name, on_build_logs=lambda entry: lines.append(entry.message))
+    assert any("copied" in line for line in lines), lines
+    assert Template.exists(name)
+    with Sandbox.create(name, timeout=300) as s:
+        assert s.commands.run("pwd; cat a.txt ~/b.txt; echo $A").stdout == "/srv\ncopied1\n1\n"
 
 
 @job("the asynchronous client")

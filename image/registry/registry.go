@@ -39,6 +39,24 @@ type Options struct {
 	Insecure bool
 
 	UserAgent string
+
+	// Anonymous means that without Username and Password no credentials are sent. It is for
+	// references of clients, who may not use those of the user that runs the server.
+	Anonymous bool
+
+	// Dial connects to registries. By default there are no limits to their addresses, and proxies
+	// of the environment are used.
+	Dial func(ctx context.Context, network, address string) (net.Conn, error)
+}
+
+// Host returns the registry of a reference, with its port if it has one, or "" if the reference is
+// invalid.
+func Host(ref string) string {
+	r, err := name.ParseReference(ref)
+	if err != nil {
+		return ""
+	}
+	return r.Context().RegistryStr()
 }
 
 // Find resolves a reference, "name:tag" or "name@sha256:…", to an image. If it resolves to an
@@ -53,6 +71,9 @@ func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
 		return image.Image{}, err
 	}
 	allowed := &guard{next: remote.DefaultTransport}
+	if opts.Dial != nil {
+		allowed.next = &http.Transport{DialContext: opts.Dial, ForceAttemptHTTP2: true, TLSHandshakeTimeout: silence, ResponseHeaderTimeout: silence, IdleConnTimeout: silence}
+	}
 	if opts.Insecure {
 		allowed.plain = r.Context().RegistryStr()
 	}
@@ -80,6 +101,9 @@ func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
 
 // credentials returns the option for opts' credentials.
 func credentials(opts Options) remote.Option {
+	if opts.Username == "" && opts.Password == "" && opts.Anonymous {
+		return remote.WithAuth(authn.Anonymous)
+	}
 	if opts.Username == "" && opts.Password == "" {
 		return remote.WithAuthFromKeychain(authn.DefaultKeychain)
 	}

@@ -1,0 +1,156 @@
+package server
+
+import (
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"net"
+	"net/netip"
+	"regexp"
+	"slices"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/image/registry"
+	"github.com/berth-run/berth/internal/rule"
+)
+
+// E2BConfig configures E2B's API.
+type E2BConfig struct {
+	// Registries are the registries, HOST or HOST:PORT, from which clients may pull images for
+	// templates although their addresses are not public. One on this machine may use plain HTTP.
+	// Default: none; public registries need no entry.
+	Registries []string `yaml:"registries"`
+}
+
+// dialTime bounds a connection to a registry.
+const dialTime = 30 * time.Second
+
+// pulledName matches the name of the template of an image that a project pulled: a digest of the
+// project, and one of the image. Only that project may use it.
+var pulledName = regexp.MustCompile(`^e2b-[0-9a-f]{16}-[0-9a-f]{24}$`)
+
+// pulledPrefix returns the prefix of the names of images that a project pulled.
+func pulledPrefix(p berth.ProjectID) string {
+	sum := sha256.Sum256([]byte(p))
+	return "e2b-" + hex.EncodeToString(sum[:8]) + "-"
+}
+
+// A puller pulls images for the templates that projects build.
+type puller struct {
+	templates  *templates
+	registries []string
+	userAgent  string
+	room       func() error // returns an error while the disk is too full for an image
+}
+
+// maxPulled is how many images of a project the server keeps.
+const maxPulled = 20
+
+// Pull implements e2b.Images. The registry is asked each time, so that a project gets no image that
+// its credentials do not open.
+func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (string, error) {
+	host := registry.Host(ref)
+	if host == "" {
+		return "", berth.Invalid("fromImage", "Invalid image: '%s'.", rule.Clip(ref))
+	}
+	listed := slices.Contains(pl.registries, host)
+	found, err := registry.Find(ctx, ref, registry.Options{Username: user, Password: password, Anonymous: true, Insecure: listed, Dial: pl.dial(host, listed), UserAgent: pl.userAgent})
+	if err != nil {
+		return "", pullError(ctx, ref, err)
+	}
+	sum := sha256.Sum256([]byte(found.Digest))
+	name := pulledPrefix(p) + hex.EncodeToString(sum[:12])
+	limits, err := pl.templates.limits(ctx, p)
+	if err != nil {
+		return "", fmt.Errorf("read limits: %w", err)
+	}
+	if !limits.AllowTemplate(name) {
+		return "", berth.Errorf(berth.CodeForbidden, "This project may only use the server's templates.")
+	}
+	t, err := pl.templates.images.Get(name)
+	if errors.Is(err, image.ErrNotFound) {
+		if err := pl.admit(p); err != nil {
+			return "", err
+		}
+		log("Pulling " + found.Digest)
+		t, err = pl.templates.images.Add(ctx, name, found, image.AddOptions{})
+	}
+	if err != nil {
+		return "", pullError(ctx, ref, err)
+	}
+	return t.Digest, pl.templates.hold(t.Digest)
+}
+
+// admit returns an error for the client if a project may not pull another image now.
+func (pl *puller) admit(p berth.ProjectID) error {
+	all, err := pl.templates.images.List()
+	if err != nil {
+		return fmt.Errorf("list images: %w", err)
+	}
+	pulled := 0
+	for _, one := range all {
+		if strings.HasPrefix(one.Name, pulledPrefix(p)) {
+			pulled++
+		}
+	}
+	if pulled >= maxPulled {
+		return berth.Errorf(berth.CodeInvalid, "The project has reached the limit of %d images. Those that no template uses are removed after a day.", maxPulled)
+	}
+	return pl.room()
+}
+
+// pullError returns the error of an image that could not be pulled.
+func pullError(ctx context.Context, ref string, err error) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err, Message: fmt.Sprintf("The image '%s' could not be pulled: %v", rule.Clip(ref), err)}
+}
+
+// errPrivateRegistry is the error of an address that a client of the API may not make the server
+// connect to.
+var errPrivateRegistry = errors.New("the address of the registry is not public, and e2b.registries does not list it")
+
+// dial returns a function that connects to public addresses, except those of this machine, and to a
+// registry that the operator listed.
+func (pl *puller) dial(host string, listed bool) func(ctx context.Context, network, address string) (net.Conn, error) {
+	return func(ctx context.Context, network, address string) (net.Conn, error) {
+		dialer := net.Dialer{Timeout: dialTime}
+		name, _, err := net.SplitHostPort(address)
+		if err != nil {
+			return nil, fmt.Errorf("dial registry: %w", err)
+		}
+		if !listed || address != host && name != host {
+			dialer.Control = func(_, address string, _ syscall.RawConn) error {
+				to, err := netip.ParseAddrPort(address)
+				if err != nil || !egress.Public(to.Addr()) || egress.Own(to.Addr()) {
+					return errPrivateRegistry
+				}
+				return nil
+			}
+		}
+		return dialer.DialContext(ctx, network, address)
+	}
+}
+
+// dropPulled removes the names of pulled images that no container and no snapshot has used for a
+// while, so that they can be pruned.
+func (t *templates) dropPulled(used map[string]bool, before time.Time) error {
+	all, err := t.images.List()
+	for _, one := range all {
+		if !pulledName.MatchString(one.Name) || used[one.Digest] || one.CreatedAt.After(before) {
+			continue
+		}
+		if err := t.images.Remove(one.Name, used); err != nil {
+			return fmt.Errorf("remove unused image %s: %w", one.Name, err)
+		}
+	}
+	return err
+}
