@@ -28,6 +28,7 @@ var nodeClients = []nodeClient{
 	{name: "e2b", dir: "node", tests: []string{"e2b.test.mjs", "e2b-ports.test.mjs", "e2b-templates.test.mjs", "e2b-many.test.mjs"}, everyday: true},
 	{name: "@e2b/desktop", dir: "desktop", tests: []string{"desktop.test.mjs"}},
 	{name: "@openai/agents-extensions", dir: "node", tests: []string{"e2b-agents.test.mjs"}},
+	{name: "@e2b/code-interpreter", dir: "node", tests: []string{"interpreter.test.mjs"}, everyday: true},
 	{name: "openai", alias: "openai-6", dir: "frameworks", tests: []string{"openai6.test.mjs"}},
 	{name: "ai", dir: "frameworks", tests: []string{"ai.test.mjs"}},
 	{name: "@langchain/openai", dir: "frameworks", tests: []string{"langchain.test.mjs"}},

@@ -27,6 +27,7 @@ var pythonClients = []pythonClient{
 	{name: "openai-agents", env: "sdk", program: "use_agents.py", everyday: true},
 	{name: "e2b", env: "e2b", program: "use_e2b.py", everyday: true},
 	{name: "e2b-desktop", env: "desktop", program: "use_e2b_desktop.py"},
+	{name: "e2b-code-interpreter", env: "e2b", program: "use_e2b_code.py", everyday: true},
 	{name: "langchain-openai", env: "frameworks", program: "use_langchain.py"},
 	{name: "langgraph", env: "frameworks", program: "use_langgraph.py"},
 	{name: "crewai", env: "openai2", program: "use_crewai.py"},

@@ -61,6 +61,8 @@ type Door struct {
 	live    map[berth.ContainerID]live
 	loaded  time.Time     // when live was read from the store
 	changed chan struct{} // receives a value when an earlier deadline was set
+
+	executions executions
 }
 
 // live is what the data plane and the deadlines need of a sandbox.

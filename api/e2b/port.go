@@ -89,8 +89,11 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 	if err := d.Check(r.Context(), s.project); err != nil {
 		return err
 	}
-	if err := d.awake(r, s.project, id, false); err != nil {
+	if err := d.awake(r, s.project, id, to.port == interpreterPort && r.URL.Path == "/health"); err != nil {
 		return err
+	}
+	if to.port == interpreterPort {
+		return d.interpret(x, r, s.project, id)
 	}
 	x.SetCaller(berth.Caller{Project: s.project})
 	keyed, err := d.dropSecrets(r, id)

@@ -23,6 +23,7 @@ type record struct {
 	OnTimeout  string            `json:"on_timeout"` // kill or pause
 	AutoResume bool              `json:"auto_resume,omitempty"`
 	Paused     bool              `json:"paused,omitempty"`
+	Contexts   []codeContext     `json:"contexts,omitempty"` // of the code interpreter
 	Ports      ports             `json:"ports,omitzero"`
 
 	// Of its template:

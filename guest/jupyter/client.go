@@ -208,14 +208,24 @@ func (c *Client) read(s *socket, to chan<- Message) {
 type Reply struct {
 	Status string // ok, error or aborted
 	Exits  bool   // the kernel ends now, because the code called exit()
+	Count  int    // executions of the kernel so far; 0 if it does not report them
 }
 
 // Execute runs code and passes what it publishes to each, until the code has ended. each
 // must not block for long. Execute returns an error if the kernel is gone or ctx ends; the code
 // goes on then.
 func (c *Client) Execute(ctx context.Context, code string, each func(Message)) (Reply, error) {
+	return c.execute(ctx, code, false, each)
+}
+
+// ExecuteSilently runs code that publishes nothing and is not counted.
+func (c *Client) ExecuteSilently(ctx context.Context, code string) (Reply, error) {
+	return c.execute(ctx, code, true, func(Message) {})
+}
+
+func (c *Client) execute(ctx context.Context, code string, silent bool, each func(Message)) (Reply, error) {
 	id := randomID()
-	err := c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": false, "store_history": true,
+	err := c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": silent, "store_history": !silent,
 		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true})
 	if err != nil {
 		return Reply{}, err
@@ -252,13 +262,14 @@ func (c *Client) Execute(ctx context.Context, code string, each func(Message)) (
 func replyOf(m Message) Reply {
 	var content struct {
 		Status  string
+		Count   int `json:"execution_count"`
 		Payload []struct {
 			Source     string
 			KeepKernel bool
 		}
 	}
 	_ = json.Unmarshal(m.Content, &content) // "" is an error
-	reply := Reply{Status: content.Status}
+	reply := Reply{Status: content.Status, Count: content.Count}
 	if reply.Status != "ok" && reply.Status != "aborted" {
 		reply.Status = "error"
 	}

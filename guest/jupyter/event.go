@@ -12,6 +12,9 @@ import (
 type Event struct {
 	Type EventType `json:"type"`
 	Text string    `json:"text,omitempty"`
+	// Name is "stderr" for that Stream, and the name of an exception, whose message is Value.
+	Name  string `json:"name,omitempty"`
+	Value string `json:"value,omitempty"`
 	// Data is a result by media type: JSON strings, images in base64, or any JSON.
 	Data map[string]json.RawMessage `json:"data,omitempty"`
 }
@@ -20,7 +23,7 @@ type Event struct {
 type EventType string
 
 const (
-	Stream      EventType = "stream"      // Text on stdout or stderr
+	Stream      EventType = "stream"      // Text on stdout, or on the stream Name
 	Result      EventType = "result"      // Data: the value of the last expression
 	Display     EventType = "display"     // Data: what the code displays
 	Failure     EventType = "error"       // Text: the traceback of an exception
@@ -28,6 +31,7 @@ const (
 	Interrupted EventType = "interrupted" // Text: the code exceeded its time; the variables are kept
 	Died        EventType = "died"        // Text: the kernel has ended, with the variables in it
 	Notice      EventType = "notice"      // Text for the model
+	Count       EventType = "count"       // Text: the number of executions of the kernel; only of an Instance
 )
 
 // Bounds on what is passed on of the results of one message, in bytes.
@@ -38,7 +42,8 @@ const (
 
 // media are the media types of results that are passed on, with their limits.
 var media = map[string]int{"text/plain": maxData, "text/html": maxData, "text/markdown": maxData, "text/latex": maxData,
-	"application/json": maxData, "image/svg+xml": maxData, "image/png": maxPNG, "image/jpeg": maxPNG, "image/gif": maxPNG}
+	"application/json": maxData, "application/javascript": maxData, "application/pdf": maxPNG, "e2b/data": maxData, "e2b/chart": maxData,
+	"image/svg+xml": maxData, "image/png": maxPNG, "image/jpeg": maxPNG, "image/gif": maxPNG}
 
 // Events returns what a message of the iopub channel means; most mean nothing.
 func Events(m Message) []Event {
@@ -62,13 +67,16 @@ func Events(m Message) []Event {
 	}
 	switch m.Type {
 	case "stream":
-		return []Event{{Type: Stream, Text: c.Text}}
+		if c.Name == "stdout" {
+			c.Name = ""
+		}
+		return []Event{{Type: Stream, Text: c.Text, Name: c.Name}}
 	case "error":
 		text := strings.Join(c.Traceback, "\n")
 		if text == "" {
 			text = c.Ename + ": " + c.Evalue
 		}
-		return []Event{{Type: Failure, Text: Plain(text)}}
+		return []Event{{Type: Failure, Text: Plain(text), Name: c.Ename, Value: Plain(c.Evalue)}}
 	case "execute_result":
 		return results(Result, c.Data)
 	case "display_data", "update_display_data":

@@ -1,12 +1,15 @@
 package server
 
 import (
+	"cmp"
 	"context"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -38,7 +41,7 @@ type kernels struct {
 // another one.
 type kernel struct {
 	server *Server
-	name   string
+	name   string        // see jupyter.Instance
 	turn   chan struct{} // holds a token while no call runs
 
 	// The holder of the turn uses these.
@@ -46,6 +49,7 @@ type kernel struct {
 	client  *jupyter.Client // nil before the first start
 	process *kernelProcess
 	again   bool // started again since the last code ran
+	removed bool
 }
 
 // A kernelProcess is the process of a kernel.
@@ -83,7 +87,8 @@ func (ks *kernels) run(c *command) {
 }
 
 func (ks *kernels) runIn(c *command, out *kernelOutput) *v1.End {
-	if _, err := jupyter.Find(ks.server.kernelDirs(), c.call.kernel); err != nil {
+	name, _, _ := jupyter.ParseInstance(c.call.kernel)
+	if _, err := jupyter.Find(ks.server.kernelDirs(), name); err != nil {
 		out.write(jupyter.Event{Type: jupyter.Notice, Text: "berth: " + err.Error() + "\n"})
 		return &v1.End{ExitCode: 127}
 	}
@@ -103,6 +108,14 @@ func (ks *kernels) runIn(c *command, out *kernelOutput) *v1.End {
 		return &v1.End{Timeout: true}
 	}
 	defer func() { k.turn <- struct{}{} }()
+	if c.script == jupyter.EndCode {
+		ks.remove(k)
+		return &v1.End{}
+	}
+	if k.removed {
+		out.write(jupyter.Event{Type: jupyter.Notice, Text: "berth: the kernel has been removed\n"})
+		return &v1.End{ExitCode: 126}
+	}
 	if err := k.start(c); err != nil {
 		out.write(jupyter.Event{Type: jupyter.Notice, Text: "berth: failed to start the kernel: " + err.Error() + "\n"})
 		return &v1.End{ExitCode: 126}
@@ -111,6 +124,20 @@ func (ks *kernels) runIn(c *command, out *kernelOutput) *v1.End {
 		return &v1.End{}
 	}
 	return k.execute(c, out)
+}
+
+// remove ends a kernel, whose turn the caller holds.
+func (ks *kernels) remove(k *kernel) {
+	ks.mu.Lock()
+	if ks.byName[k.name] == k {
+		delete(ks.byName, k.name)
+	}
+	ks.mu.Unlock()
+	if k.removed = true; k.client != nil {
+		k.process.kill()
+		k.client.Close()
+		k.client = nil
+	}
 }
 
 // kernelDirs returns the directories in which kernels are installed.
@@ -126,10 +153,15 @@ func (k *kernel) start(c *command) error {
 		k.client, k.again = nil, true
 	}
 	var err error
-	if k.spec, err = jupyter.Find(k.server.kernelDirs(), k.name); err != nil {
+	name, dir, own := jupyter.ParseInstance(k.name)
+	if k.spec, err = jupyter.Find(k.server.kernelDirs(), name); err != nil {
 		return err
 	}
-	p, address, err := k.server.startKernel(k.spec)
+	place := kernelPlace{dir: k.server.opts.WorkDir}
+	if own {
+		place = kernelPlace{dir: cmp.Or(dir, k.server.owner.home), setup: formatters}
+	}
+	p, address, err := k.server.startKernel(k.spec, place)
 	if err != nil {
 		return err
 	}
@@ -156,9 +188,20 @@ func (k *kernel) start(c *command) error {
 	return nil
 }
 
+// A kernelPlace is what the processes of one kernel may differ in.
+type kernelPlace struct {
+	dir   string // in which it starts
+	setup string // code that ipykernel runs first
+}
+
+// formatters let ipykernel display typed charts and data, in the media types of E2B's clients.
+//
+//go:embed formatters.py
+var formatters string
+
 // startKernel starts the process of a kernel as the user of commands, in a session of its
 // own. It is not part of the call that needs it, so that it outlives the call.
-func (s *Server) startKernel(spec jupyter.Spec) (*kernelProcess, jupyter.Address, error) {
+func (s *Server) startKernel(spec jupyter.Spec, place kernelPlace) (*kernelProcess, jupyter.Address, error) {
 	dir, err := os.MkdirTemp(s.shell.state.memory, "berth-kernel-") // the system's directory, if memory is ""
 	if err != nil {
 		return nil, jupyter.Address{}, err
@@ -174,7 +217,7 @@ func (s *Server) startKernel(spec jupyter.Spec) (*kernelProcess, jupyter.Address
 		err = os.Chown(dir, s.owner.uid, s.owner.gid)
 	}
 	if err == nil {
-		err = p.start(s, spec, file)
+		err = p.start(s, spec, place, file)
 	}
 	if err != nil {
 		os.RemoveAll(dir)
@@ -183,7 +226,7 @@ func (s *Server) startKernel(spec jupyter.Spec) (*kernelProcess, jupyter.Address
 	return p, address, nil
 }
 
-func (p *kernelProcess) start(s *Server, spec jupyter.Spec, connectionFile string) error {
+func (p *kernelProcess) start(s *Server, spec jupyter.Spec, place kernelPlace, connectionFile string) error {
 	argv := spec.Command(connectionFile)
 	env := append(s.environ(s.owner), "PYDEVD_DISABLE_FILE_VALIDATION=1")
 	for k, v := range spec.Env {
@@ -195,9 +238,9 @@ func (p *kernelProcess) start(s *Server, spec jupyter.Spec, connectionFile strin
 	}
 	if strings.Contains(strings.Join(argv, " "), "ipykernel") {
 		argv = append(argv, "--HistoryManager.enabled=False", "--InteractiveShell.colors=NoColor", "--IPKernelApp.log_level=CRITICAL",
-			"--IPKernelApp.exec_lines="+packSurrogates)
+			"--IPKernelApp.exec_lines="+packSurrogates+"\n"+place.setup)
 	}
-	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: env, Dir: s.opts.WorkDir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: env, Dir: place.dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if s.shell.null != nil {
 		p.cmd.Stdin = s.shell.null
 	}
@@ -300,7 +343,7 @@ func (k *kernel) execute(c *command, out *kernelOutput) *v1.End {
 		defer close(watched)
 		why = k.watch(c, ended, giveUp)
 	}()
-	reply, err := k.client.Execute(ctx, c.script, out.message)
+	reply, err := k.evaluate(ctx, c.script, out)
 	close(ended)
 	<-watched
 	if err == nil && reply.Exits { // the next call must not reach this process
@@ -330,6 +373,27 @@ func (k *kernel) execute(c *command, out *kernelOutput) *v1.End {
 	}
 	out.write(jupyter.Event{Type: jupyter.Died, Text: text})
 	return &v1.End{ExitCode: 128 + int32(unix.SIGKILL), Timeout: why == errKernelTime}
+}
+
+// evaluate runs code, and silently what is wrapped around it.
+func (k *kernel) evaluate(ctx context.Context, script string, out *kernelOutput) (jupyter.Reply, error) {
+	before, code, after := jupyter.Unwrap(script)
+	if before != "" {
+		if _, err := k.client.ExecuteSilently(ctx, before); err != nil {
+			return jupyter.Reply{}, err
+		}
+	}
+	reply, err := k.client.Execute(ctx, code, out.message)
+	if err != nil || reply.Exits {
+		return reply, err
+	}
+	if _, _, own := jupyter.ParseInstance(k.name); own && reply.Count > 0 {
+		out.write(jupyter.Event{Type: jupyter.Count, Text: strconv.Itoa(reply.Count)})
+	}
+	if after != "" {
+		_, err = k.client.ExecuteSilently(ctx, after)
+	}
+	return reply, err
 }
 
 // watch interrupts the code at its timeout or when the call is cancelled, and returns the

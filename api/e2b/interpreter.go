@@ -1,0 +1,336 @@
+package e2b
+
+import (
+	"context"
+	"crypto/subtle"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/guest/jupyter"
+)
+
+// The code interpreter is a service of E2B's templates. Here this server answers its port for every
+// sandbox, with the Jupyter kernels of the container.
+
+// interpreterPort is the port at which clients expect the code interpreter.
+const interpreterPort = 49999
+
+// Limits of the code interpreter.
+const (
+	maxContexts  = 32      // of a sandbox
+	maxExecution = 2 << 20 // bytes of a request
+	maxCode      = 1 << 20 // bytes of code
+)
+
+// contextStart bounds the start of a context's kernel.
+const contextStart = 2 * time.Minute
+
+// A codeContext is a kernel of a sandbox with its own variables.
+type codeContext struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	Dir      string `json:"cwd"`
+	Default  bool   `json:"default,omitempty"` // for code of its language that names no context
+}
+
+// A shownContext is a context as clients see it.
+type shownContext struct {
+	ID       string `json:"id"`
+	Language string `json:"language"`
+	Dir      string `json:"cwd"`
+}
+
+func (c *codeContext) show() shownContext { return shownContext{c.ID, c.Language, c.Dir} }
+
+// instance returns the name of the context's kernel for the guest.
+func (c *codeContext) instance() string {
+	dir := c.Dir
+	if dir == homeDir {
+		dir = "" // the guest knows the home of its user
+	}
+	return jupyter.Instance(kernelOf(c.Language), c.ID, dir)
+}
+
+// homeDir is the directory in which contexts start by default.
+const homeDir = "/home/user"
+
+// languages maps the names of languages to those that contexts show.
+var languages = map[string]string{"": "python", "py": "python", "js": "javascript", "ts": "typescript"}
+
+// kernels maps languages to kernels that have another name.
+var kernels = map[string]string{"python": "python3", "r": "ir", "typescript": "javascript"}
+
+var kernelName = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._-]{0,63}$`)
+
+func languageOf(name string) string {
+	name = strings.ToLower(name)
+	if l, ok := languages[name]; ok {
+		return l
+	}
+	return name
+}
+
+func kernelOf(language string) string {
+	if k, ok := kernels[language]; ok {
+		return k
+	}
+	return language
+}
+
+// checkLanguage refuses a language for which the container has no kernel.
+func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language string) error {
+	if !kernelName.MatchString(language) {
+		return berth.Invalid("language", "Invalid language.")
+	}
+	contents := d.Containers.Contents(p, id)
+	if contents == nil || slices.Contains(contents.Kernels, kernelOf(language)) {
+		return nil
+	}
+	return berth.Invalid("language", "The template of this sandbox has no kernel for '%s'. It has: %s.", language, strings.Join(contents.Kernels, ", "))
+}
+
+// interpret serves a request to the code interpreter of a sandbox that runs.
+func (d *Door) interpret(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID) error {
+	route := r.Method + " " + r.URL.Path
+	if route == "POST /execute" && subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(d.token(id))) != 1 {
+		return unauthorized("The access token is missing or wrong.")
+	}
+	if _, err := d.container(r.Context(), p, id); err != nil {
+		if berth.ErrorCode(err) == berth.CodeNotFound {
+			return gone(nameOf(id))
+		}
+		return err
+	}
+	in := interpreter{d, p, id, d.Containers.Access().Shell(x.SetCaller(berth.Caller{Project: p}), id)}
+	name, restart := strings.CutSuffix(strings.TrimPrefix(r.URL.Path, "/contexts/"), "/restart")
+	switch {
+	case route == "GET /health":
+		_, err := x.Write([]byte("OK"))
+		return err
+	case route == "POST /execute":
+		return in.execute(x, r)
+	case route == "GET /contexts":
+		return in.list(x, r)
+	case route == "POST /contexts":
+		return in.create(x, r)
+	case !strings.HasPrefix(r.URL.Path, "/contexts/") || strings.Contains(name, "/"):
+	case r.Method == http.MethodDelete && !restart:
+		return in.remove(x, r, name)
+	case r.Method == http.MethodPost && restart:
+		return in.restart(x, r, name)
+	}
+	return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "The code interpreter does not serve " + route + "."}}
+}
+
+// An interpreter is the code interpreter of one sandbox, for one request.
+type interpreter struct {
+	door    *Door
+	project berth.ProjectID
+	id      berth.ContainerID
+	shell   container.Shell
+}
+
+// contexts returns the contexts of the sandbox.
+func (in interpreter) contexts(ctx context.Context) ([]codeContext, error) {
+	rec, _, err := in.door.read(ctx, in.project, in.id)
+	if err != nil {
+		return nil, err
+	}
+	return rec.Contexts, nil
+}
+
+func noContext(id string) error {
+	return berth.Errorf(berth.CodeNotFound, "Context '%s' not found.", id)
+}
+
+// find returns a context by its id.
+func (in interpreter) find(ctx context.Context, id string) (*codeContext, error) {
+	all, err := in.contexts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	if i := slices.IndexFunc(all, func(c codeContext) bool { return c.ID == id }); i >= 0 {
+		return &all[i], nil
+	}
+	return nil, noContext(id)
+}
+
+// byLanguage returns the default context of a language, which it creates if there is none.
+func (in interpreter) byLanguage(ctx context.Context, language string) (found *codeContext, err error) {
+	language = languageOf(language)
+	all, err := in.contexts(ctx)
+	if err != nil {
+		return nil, err
+	}
+	isDefault := func(c codeContext) bool { return c.Default && c.Language == language }
+	if i := slices.IndexFunc(all, isDefault); i >= 0 {
+		return &all[i], nil
+	}
+	if err := in.door.checkLanguage(in.project, in.id, language); err != nil {
+		return nil, err
+	}
+	return in.add(ctx, codeContext{Language: language, Dir: homeDir, Default: true})
+}
+
+// add saves a new context with an id, or returns the default one that another request has added.
+func (in interpreter) add(ctx context.Context, c codeContext) (*codeContext, error) {
+	c.ID = strings.TrimPrefix(berth.NewID("ctx_"), "ctx_")
+	_, err := in.door.update(ctx, in.project, in.id, func(rec *record) error {
+		if i := slices.IndexFunc(rec.Contexts, func(o codeContext) bool { return c.Default && o.Default && o.Language == c.Language }); i >= 0 {
+			c = rec.Contexts[i]
+			return nil
+		}
+		if len(rec.Contexts) >= maxContexts {
+			return berth.Invalid("", "This sandbox has %d contexts; remove some.", maxContexts)
+		}
+		rec.Contexts = append(rec.Contexts, c)
+		return nil
+	})
+	return &c, err
+}
+
+// drop deletes the record of a context.
+func (in interpreter) drop(ctx context.Context, id string) error {
+	_, err := in.door.update(ctx, in.project, in.id, func(rec *record) error {
+		rec.Contexts = slices.DeleteFunc(rec.Contexts, func(c codeContext) bool { return c.ID == id })
+		return nil
+	})
+	return err
+}
+
+func (in interpreter) list(x *exchange.Exchange, r *http.Request) error {
+	all, err := in.contexts(r.Context())
+	if err != nil {
+		return err
+	}
+	shown := make([]shownContext, len(all))
+	for i := range all {
+		shown[i] = all[i].show()
+	}
+	return x.JSON(http.StatusOK, shown)
+}
+
+func (in interpreter) create(x *exchange.Exchange, r *http.Request) error {
+	var body struct {
+		Language string `json:"language"`
+		Dir      string `json:"cwd"`
+	}
+	if err := decodeBody(x, r, &body); err != nil {
+		return err
+	}
+	c := codeContext{Language: languageOf(body.Language), Dir: body.Dir}
+	if c.Dir == "" {
+		c.Dir = homeDir
+	}
+	if !strings.HasPrefix(c.Dir, "/") || len(c.Dir) > 4096 || strings.ContainsRune(c.Dir, 0) {
+		return berth.Invalid("cwd", "Invalid 'cwd'. Expected an absolute path.")
+	}
+	if err := in.door.checkLanguage(in.project, in.id, c.Language); err != nil {
+		return err
+	}
+	saved, err := in.add(r.Context(), c)
+	if err != nil {
+		return err
+	}
+	if err := in.kernel(r.Context(), saved, ""); err != nil {
+		return errors.Join(err, in.drop(r.Context(), saved.ID))
+	}
+	return x.JSON(http.StatusOK, saved.show())
+}
+
+// kernel starts the kernel of a context with empty code, or ends it with jupyter.EndCode.
+func (in interpreter) kernel(ctx context.Context, c *codeContext, code string) error {
+	ctx, cancel := context.WithTimeout(ctx, contextStart)
+	defer cancel()
+	call := guest.ShellCall{CallID: berth.NewID("kernel_"), Commands: []string{code}, Kernel: c.instance(), Timeout: contextStart}
+	var lines jupyter.Decoder
+	var said strings.Builder
+	for ev, err := range in.shell.Shell(ctx, call) {
+		if err != nil {
+			return fmt.Errorf("run kernel: %w", err)
+		}
+		switch ev.Kind {
+		case guest.ShellStdout:
+			for _, e := range lines.Write(ev.Data, ev.Skipped) {
+				said.WriteString(e.Plain())
+			}
+		case guest.ShellExit:
+			if ev.ExitCode != 0 {
+				return berth.Invalid("", "The kernel did not start. %s", strings.TrimSpace(said.String()))
+			}
+		case guest.ShellTimeout:
+			return berth.Errorf(berth.CodeUnavailable, "The kernel did not answer.")
+		}
+	}
+	return nil
+}
+
+func (in interpreter) remove(x *exchange.Exchange, r *http.Request, name string) error {
+	c, err := in.find(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	if err := in.end(r.Context(), c); err != nil {
+		return err
+	}
+	if err := in.drop(r.Context(), c.ID); err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// restart ends the kernel of a context and starts another one.
+func (in interpreter) restart(x *exchange.Exchange, r *http.Request, name string) error {
+	c, err := in.find(r.Context(), name)
+	if err != nil {
+		return err
+	}
+	if err := in.end(r.Context(), c); err != nil {
+		return err
+	}
+	if err := in.kernel(r.Context(), c, ""); err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// end interrupts what runs in a context, and ends its kernel.
+func (in interpreter) end(ctx context.Context, c *codeContext) error {
+	for _, callID := range in.door.executions.of(c.ID) {
+		if err := in.shell.Cancel(ctx, callID); err != nil {
+			return fmt.Errorf("interrupt code: %w", err)
+		}
+	}
+	return in.kernel(ctx, c, jupyter.EndCode)
+}
+
+// decodeBody decodes the JSON of a request, whose fields may be null.
+func decodeBody(x *exchange.Exchange, r *http.Request, v any) error {
+	raw, err := io.ReadAll(x.Body(r, maxExecution))
+	if _, large := errors.AsType[*http.MaxBytesError](err); large {
+		return &refusal{http.StatusRequestEntityTooLarge, failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request may have %d bytes.", maxExecution)}}
+	}
+	if err != nil {
+		return berth.Invalid("", "The body could not be read: %v.", err)
+	}
+	if len(raw) == 0 {
+		return nil
+	}
+	if err := json.Unmarshal(raw, v); err != nil {
+		return berth.Invalid("", "The body is not valid: %v.", err)
+	}
+	return nil
+}
