@@ -55,13 +55,13 @@ func (h *record) mayAudit(r *http.Request, c berth.Caller) error {
 
 // list serves GET /v1/organization/audit: the entries of the record, the newest first.
 func (h *record) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if err := h.mayAudit(r, c); err != nil {
-		return err
-	}
 	q := exchange.NewQuery(r)
 	query := audit.Query{Project: berth.ProjectID(q.Text("project_id")), Container: berth.ContainerID(q.Text("container_id")), Action: audit.Action(q.Text("action")),
 		Before: q.Integer("after", math.MaxInt64, 0, math.MaxInt64), Limit: int(q.Integer("limit", 20, 1, 100))}
 	if err := q.End(); err != nil {
+		return err
+	}
+	if err := h.mayAudit(r, c); err != nil {
 		return err
 	}
 	found, more, err := h.log.Latest(r.Context(), query)

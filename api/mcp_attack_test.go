@@ -1,8 +1,10 @@
 package api_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"net/http"
@@ -212,16 +214,38 @@ func TestMCPMalformedTools(t *testing.T) {
 	listFails(t, h, mcpTool(h.reachable(s.URL), `,"authorization":"key-of-the-house"`), "Bearer [redacted] may not list")
 }
 
+// flooding serves the tools of a server, but answers calls of the tool flood with 20 MiB. The SDK would
+// need seconds to encode as much on a busy machine.
+func flooding(s *sdk.Server) http.Handler {
+	next := streamable(s)
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil || !bytes.Contains(body, []byte(`"name":"flood"`)) {
+			r.Body = io.NopCloser(bytes.NewReader(body))
+			next.ServeHTTP(w, r)
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, "event: message\ndata: ")
+		part := bytes.Repeat([]byte("x"), 1<<20)
+		for range 20 {
+			if _, err := w.Write(part); err != nil {
+				return
+			}
+		}
+	})
+}
+
 // A server that hangs, floods or fails in a call costs that call only.
 func TestMCPCallFails(t *testing.T) {
-	s := newToolServer(t, streamable)
+	s := newToolServer(t, flooding)
 	schema := json.RawMessage(`{"type":"object"}`)
 	s.add(&sdk.Tool{Name: "hang", InputSchema: schema}, func(ctx context.Context, _ map[string]any) (*sdk.CallToolResult, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
 	s.add(&sdk.Tool{Name: "flood", InputSchema: schema}, func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
-		return textResult(strings.Repeat("x", 20<<20)), nil
+		return nil, errors.New("flooding answers")
 	})
 	s.add(&sdk.Tool{Name: "much", InputSchema: schema}, func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
 		return textResult("start" + strings.Repeat("x", 4<<20) + "end"), nil

@@ -260,7 +260,12 @@ func spanOf(it *tracedItem) *berth.TraceSpan {
 
 // list serves GET /v1/traces, the newest first.
 func (h *traces) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return listObjects(h.objects, x, r, c, store.KindTrace, "", func(t *berth.Trace) string { return t.ID })
+	q := exchange.NewQuery(r)
+	page := q.Page(20, 100)
+	if err := q.End(); err != nil {
+		return err
+	}
+	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTrace}, page, func(t *berth.Trace) string { return t.ID })
 }
 
 // get serves GET /v1/traces/{trace}.
@@ -278,10 +283,16 @@ func (h *traces) get(x *exchange.Exchange, r *http.Request, c berth.Caller) erro
 
 // listSpans serves GET /v1/traces/{trace}/spans, in the order in which they were sent by default.
 func (h *traces) listSpans(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	if _, err := h.objects.GetObject(r.Context(), c.Project, traceKey(r.PathValue("trace"))); err != nil {
+	trace := r.PathValue("trace")
+	q := exchange.NewQuery(r)
+	page := q.PageAscending()
+	if err := q.End(); err != nil {
+		return err
+	}
+	if _, err := h.objects.GetObject(r.Context(), c.Project, traceKey(trace)); err != nil {
 		return traceError(r, err)
 	}
-	return listObjects(h.objects, x, r, c, store.KindTraceSpan, r.PathValue("trace"), func(s *berth.TraceSpan) string { return s.ID })
+	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTraceSpan, Parent: trace}, page, func(s *berth.TraceSpan) string { return s.ID })
 }
 
 // delete serves DELETE /v1/traces/{trace}: it deletes the trace with its spans.
@@ -301,13 +312,8 @@ func traceError(r *http.Request, err error) error {
 }
 
 // listObjects answers with a page of the objects of a kind.
-func listObjects[T any](objects store.Objects, x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.Kind, parent string, id func(*T) string) error {
-	q := exchange.NewQuery(r)
-	page := q.Page(20, 100)
-	if err := q.End(); err != nil {
-		return err
-	}
-	found, more, err := objects.ListObjects(r.Context(), c.Project, kind, parent, page)
+func listObjects[T any](objects store.Objects, x *exchange.Exchange, r *http.Request, c berth.Caller, of store.ObjectKey, page store.Page, id func(*T) string) error {
+	found, more, err := objects.ListObjects(r.Context(), c.Project, of.Kind, of.Parent, page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
@@ -315,7 +321,7 @@ func listObjects[T any](objects store.Objects, x *exchange.Exchange, r *http.Req
 	for i, o := range found {
 		data[i] = new(T)
 		if err := json.Unmarshal(o.Body, data[i]); err != nil {
-			return fmt.Errorf("decode %s: %w", kind, err)
+			return fmt.Errorf("decode %s: %w", of.Kind, err)
 		}
 	}
 	return x.JSON(http.StatusOK, exchange.ListOf(data, more, id))
