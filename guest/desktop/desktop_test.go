@@ -38,7 +38,9 @@ func pretend(t *testing.T, answer func(net.Conn)) int {
 			}
 			go func() {
 				defer c.Close()
-				answer(c)
+				if _, err := io.ReadFull(c, make([]byte, 12)); err == nil { // the client's greeting
+					answer(c)
+				}
 			}()
 		}
 	}()

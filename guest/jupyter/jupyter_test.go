@@ -44,8 +44,8 @@ func TestEvents(t *testing.T) {
 	for _, c := range []struct{ kind, content, want string }{
 		{"stream", `{"name":"stdout","text":"a\n"}`, `[{"type":"stream","text":"a\n"}]`},
 		{"status", `{"execution_state":"busy"}`, `null`},
-		{"error", `{"ename":"E","evalue":"v","traceback":["\u001b[31mline\u001b[0m","E: v"]}`, `[{"type":"error","text":"line\nE: v"}]`},
-		{"error", `{"ename":"E","evalue":"v"}`, `[{"type":"error","text":"E: v"}]`},
+		{"error", `{"ename":"E","evalue":"v","traceback":["\u001b[31mline\u001b[0m","E: v"]}`, `[{"type":"error","text":"line\nE: v","name":"E","value":"v"}]`},
+		{"error", `{"ename":"E","evalue":"v"}`, `[{"type":"error","text":"E: v","name":"E","value":"v"}]`},
 		{"execute_result", `{"data":{"text/plain":"1","application/x-unknown":{}}}`, `[{"type":"result","data":{"text/plain":"1"}}]`},
 		{"display_data", `{"data":{"application/json":{"a":[1]}}}`, `[{"type":"display","data":{"application/json":{"a":[1]}}}]`},
 		{"display_data", `{"data":{"text/html":"` + strings.Repeat("x", maxData) + `"}}`, `[{"type":"notice","text":"A result of type text/html above the size limit was left out."}]`},
