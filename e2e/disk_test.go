@@ -17,8 +17,8 @@ import (
 	"github.com/berth-run/berth/internal/longtest"
 )
 
-// onVolume starts a server whose state is on a volume of its own.
-func onVolume(t *testing.T, bytes int64) (p *planted, dir string) {
+// onVolume starts a server whose state is on a volume of its own, with more lines of configuration.
+func onVolume(t *testing.T, bytes int64, config ...string) (p *planted, dir string) {
 	t.Helper()
 	images := filepath.Join(templates(t), "images")
 	if _, err := os.Stat(images); err != nil {
@@ -26,12 +26,13 @@ func onVolume(t *testing.T, bytes int64) (p *planted, dir string) {
 	}
 	dir = disktest.Ext4(t, bytes, "-O", "encrypt")
 	state := filepath.Join(dir, "state")
-	config := filepath.Join(t.TempDir(), "berth.yaml")
+	file := filepath.Join(t.TempDir(), "berth.yaml")
+	config = append(config, "containers: {pool: 0}\n")
 	if err := errors.Join(os.Mkdir(state, 0o700), os.Symlink(images, filepath.Join(state, "images")),
-		os.WriteFile(config, []byte("containers: {pool: 0}\n"), 0o600)); err != nil {
+		os.WriteFile(file, []byte(strings.Join(config, "\n")), 0o600)); err != nil {
 		t.Fatal(err)
 	}
-	p = &planted{server: &server{t: t, state: state, args: []string{"--config", config}, log: &logBuffer{}}}
+	p = &planted{server: &server{t: t, state: state, args: []string{"--config", file}, log: &logBuffer{}}}
 	p.start()
 	t.Cleanup(p.close)
 	return p, dir

@@ -1,4 +1,4 @@
-// Package disktest creates small volumes for tests that fill them.
+// Package disktest creates small volumes for tests that fill them, slow them down or stall them.
 package disktest
 
 import (
