@@ -106,7 +106,7 @@ func (a *answer) end(reason finishReason, message string) {
 
 // part appends the deltas of a part.
 func (a *answer) part(p *part, probs []json.RawMessage, out []model.Delta) []model.Delta {
-	if p.ExecutableCode != nil {
+	if p.ExecutableCode != nil && p.ExecutableCode.Code != "" {
 		a.takeCode(p)
 	}
 	switch {
