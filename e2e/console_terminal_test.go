@@ -23,6 +23,13 @@ func (b *browser) types(text string) {
 	b.run(chromedp.SendKeys(chromedp.CSS(".pane:last-of-type textarea"), text+kb.Enter))
 }
 
+// endsInput types Ctrl+D into the last terminal of the page.
+func (b *browser) endsInput() {
+	b.t.Helper()
+	b.run(chromedp.Evaluate[chromedp.Void](`document.querySelector(".pane:last-of-type textarea").focus()`))
+	b.run(chromedp.KeyEvent("d", chromedp.KeyModifiers(chromedp.ModifierCtrl)))
+}
+
 // screens waits until the rows of a terminal contain words.
 func (b *browser) screens(selector, words string) {
 	b.t.Helper()
@@ -171,13 +178,15 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	b.open(page)
 	b.click(".actions button")
 	b.screens(".pane", "$")
-	for range 2 {
-		b.types("cat hostile; cat >got; echo sa''w")
+	for i := range 2 {
+		b.types(fmt.Sprintf("cat hostile; echo rea''dy-%d; cat >got; echo sa''w-%[1]d", i))
 		b.screens(".pane", "onerror")
-		b.types("\x04")
-		b.screens(".pane", "saw")
+		b.screens(".pane", fmt.Sprintf("ready-%d", i))
+		b.types("") // ends the line of the terminal's answers
+		b.endsInput()
+		b.screens(".pane", fmt.Sprintf("saw-%d", i))
 		b.open(page) // shows the same again
-		b.screens(".pane", "saw")
+		b.screens(".pane", fmt.Sprintf("saw-%d", i))
 	}
 	checkQuietPage := func(where string) {
 		if evaluate[bool](b, `window.pwned !== undefined || document.title.includes("pwned")`) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 
 	"image"
 	"image/color"
@@ -335,7 +336,8 @@ func TestDesktopTemplates(t *testing.T) {
 	if all := screens(t, r); len(all) != 1 || !strings.Contains(all[0].Berth.Message, "no desktop") {
 		t.Errorf("%s", r.RawJSON())
 	}
-	if _, err := s.client().Responses.New(t.Context(), p, tools("no-such")); err == nil || !strings.Contains(err.Error(), "tools[0].environment.berth.template") {
+	_, err = s.client().Responses.New(t.Context(), p, tools("no-such"))
+	if refused, ok := errors.AsType[*openai.Error](err); !ok || refused.Param != "tools[0].environment.berth.template" {
 		t.Errorf("a template that does not exist: %v", err)
 	}
 }
