@@ -16,6 +16,12 @@ def _berth_formatters(shell):
         print_method = ObjectName("_repr_e2b_chart_")
         _return_type = dict
 
+        def lookup(self, obj):
+            # Not for_type_by_name: matplotlib's inline backend removes figures from all formatters.
+            if any((c.__module__, c.__name__) == ("matplotlib.figure", "Figure") for c in type(obj).__mro__):
+                return figure
+            return super().lookup(obj)
+
     def plain(v):
         """Returns a value as JSON has it: dates in ISO 8601, no NaN."""
         if hasattr(v, "item"):
@@ -158,7 +164,6 @@ def _berth_formatters(shell):
     data, chart = Data(parent=shell.display_formatter), Chart(parent=shell.display_formatter)
     data.for_type_by_name("pandas.core.frame", "DataFrame", frame)
     data.for_type_by_name("pandas", "DataFrame", frame)
-    chart.for_type_by_name("matplotlib.figure", "Figure", figure)
     formatters[data.format_type], formatters[chart.format_type] = data, chart
 
 
