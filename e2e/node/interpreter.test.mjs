@@ -66,10 +66,10 @@ test('contexts have their own variables and directories', async () => {
   await sandbox.restartCodeContext(context);
   assert.equal((await sandbox.runCode('x', { context })).error.name, 'NameError');
   await sandbox.removeCodeContext(context);
-  await assert.rejects(sandbox.runCode('x', { context }), /not found/);
+  await assert.rejects(sandbox.runCode('x', { requestTimeoutMs: 5_000, context }), /not found/);
   assert.equal((await sandbox.listCodeContexts()).length, 1);
   await assert.rejects(sandbox.createCodeContext({ cwd: '/none' }));
-  await assert.rejects(sandbox.runCode('1', { language: 'cobol' }), /400/);
+  await assert.rejects(sandbox.runCode('1', { requestTimeoutMs: 5_000, language: 'cobol' }), /400/);
   await sandbox.kill();
 });
 
