@@ -14,7 +14,7 @@ import (
 
 // Claude is trained on tools whose calls the client runs: a shell and a text editor. Where a request
 // has Berth's shell, the model gets them in place of the function; their calls become calls of the
-// function, and those of the history the calls that the model knows. See docs/decisions/0028.
+// function, and those of the history the calls that the model knows. See docs/decisions/0029.
 
 // NativeTools are the types of tools for which a model can get Anthropic's own.
 var NativeTools = []string{berth.ToolShell, berth.ToolCode}
