@@ -5,11 +5,13 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/berth-run/berth/internal/kubetest"
 	"github.com/berth-run/berth/internal/s3test"
 	"github.com/berth-run/berth/store/postgres/pgtest"
 )
 
-func TestMain(m *testing.M) { pgtest.Main(m) }
+// TestMain runs the tests in the namespaces of a cluster, if make test-cluster runs them.
+func TestMain(m *testing.M) { kubetest.Run(func() int { return pgtest.Run(m) }) }
 
 // withRemote returns a configuration with a new database in PostgreSQL and a new bucket, if BERTH_TEST_REMOTE is
 // set and the configuration names neither. `make test-remote` thus runs tests of one machine with both.

@@ -11,7 +11,8 @@ import (
 	"time"
 )
 
-// cgroupName is the control group of the node's Pods, below the root of each hierarchy.
+// cgroupName is the control group of all nodes' Pods, below the root of each hierarchy. Each node
+// has one with its name in it.
 const cgroupName = "berth-kubetest"
 
 const cgroupMount = "/sys/fs/cgroup"
@@ -34,7 +35,7 @@ func hierarchies() ([]string, error) {
 	return all, nil
 }
 
-// makeCgroups creates the control group of the Pods, after what an earlier run left is removed.
+// makeCgroups creates the control groups of the Pods, after what an earlier run left is removed.
 func makeCgroups() error {
 	if err := removeCgroups(); err != nil {
 		return err
@@ -44,17 +45,19 @@ func makeCgroups() error {
 		return err
 	}
 	for _, root := range roots {
-		dir := filepath.Join(root, cgroupName)
-		if err := os.Mkdir(dir, 0o755); err != nil {
-			return err
-		}
-		for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
-			raw, err := os.ReadFile(filepath.Join(root, name))
-			if err != nil || len(strings.TrimSpace(string(raw))) == 0 {
-				continue
-			}
-			if err := os.WriteFile(filepath.Join(dir, name), raw, 0); err != nil {
+		top := filepath.Join(root, cgroupName)
+		for _, dir := range []string{top, filepath.Join(top, nodeName), filepath.Join(top, secondName)} {
+			if err := os.Mkdir(dir, 0o755); err != nil {
 				return err
+			}
+			for _, name := range []string{"cpuset.cpus", "cpuset.mems"} {
+				raw, err := os.ReadFile(filepath.Join(root, name))
+				if err != nil || len(strings.TrimSpace(string(raw))) == 0 {
+					continue
+				}
+				if err := os.WriteFile(filepath.Join(dir, name), raw, 0); err != nil {
+					return err
+				}
 			}
 		}
 	}

@@ -20,9 +20,13 @@ import (
 const (
 	nodeName = "node1"
 	nodeIP   = "10.99.0.1"
-	podNet   = "10.244.0.0/16"
-	server   = "https://" + nodeIP + ":6443"
-	etcdURL  = "http://127.0.0.1:2379"
+
+	secondName = "node2"
+	secondIP   = "10.99.0.2"
+
+	podNet  = "10.244.0.0/16"
+	server  = "https://" + nodeIP + ":6443"
+	etcdURL = "http://127.0.0.1:2379"
 
 	// Registry is a repository from which the node pulls.
 	Registry = "127.0.0.1:5000/berth"
@@ -149,10 +153,10 @@ func (c *Cluster) run() error {
 	if err := c.authorize(); err != nil {
 		return err
 	}
-	if err := c.StartNode(); err != nil {
+	if err := c.startNode(); err != nil {
 		return err
 	}
-	if err := c.await("the node", c.nodeReady); err != nil {
+	if err := c.await("the node", func() error { return c.nodeReady(nodeName) }); err != nil {
 		return err
 	}
 	return c.addPeer()
@@ -172,7 +176,8 @@ func (c *Cluster) issue() (err error) {
 		{"admin", "admin", []string{"system:masters"}, nil},
 		{"manager", "system:kube-controller-manager", nil, nil},
 		{"scheduler", "system:kube-scheduler", nil, nil},
-		{"kubelet", "system:node:" + nodeName, []string{"system:nodes"}, []string{nodeIP, nodeName}},
+		{nodeName, "system:node:" + nodeName, []string{"system:nodes"}, []string{nodeIP, nodeName}},
+		{secondName, "system:node:" + secondName, []string{"system:nodes"}, []string{secondIP, secondName}},
 		{"berth", "berth", nil, nil},
 	} {
 		if err := c.pki.issue(i.name, i.user, i.groups, i.addresses...); err != nil {

@@ -1,5 +1,6 @@
-// Package kubetest runs a Kubernetes cluster of one node for tests: etcd, API server, controller
-// manager, scheduler and kubelet, unmodified, with Debian's containerd, runc and network plugins.
+// Package kubetest runs a Kubernetes cluster for tests: etcd, API server, controller manager,
+// scheduler and kubelet, unmodified, with Debian's containerd, runc and network plugins. It has
+// one node; AddNode adds another one in namespaces of its own.
 //
 // The tests run in network, mount and process namespaces of their own, with the cluster: its
 // addresses, mounts and firewall rules are not the machine's, and all ends with the tests. The
@@ -12,6 +13,7 @@ import (
 	"os"
 	"os/exec"
 	"runtime"
+	"slices"
 	"syscall"
 	"testing"
 
@@ -27,13 +29,17 @@ const (
 	roleEnv  = "BERTH_KUBETEST_ROLE"
 	roleInit = "init" // the first process of the namespaces
 	roleTest = "test" // the tests
+	roleNode = "node" // the first process of another node's namespaces
 )
 
 // Main runs the tests of a package that calls Start, ends the cluster and exits. Call it from
 // TestMain.
-func Main(m *testing.M) {
+func Main(m *testing.M) { Run(m.Run) }
+
+// Run is Main for a package whose TestMain does more: run runs the tests.
+func Run(run func() (code int)) {
 	if os.Getenv(ProgramEnv) == "" {
-		os.Exit(m.Run())
+		os.Exit(run())
 	}
 	code, err := 1, error(nil)
 	switch os.Getenv(roleEnv) {
@@ -41,8 +47,10 @@ func Main(m *testing.M) {
 		code, err = enter()
 	case roleInit:
 		code, err = initialize()
+	case roleNode:
+		code, err = runNode()
 	default:
-		code = m.Run()
+		code = run()
 		err = stopShared()
 	}
 	if err != nil {
@@ -100,6 +108,11 @@ func initialize() (code int, err error) {
 	if err := cmd.Start(); err != nil {
 		return 1, fmt.Errorf("start the tests: %w", err)
 	}
+	return reap(cmd.Process.Pid)
+}
+
+// reap reaps orphans until one of the processes ends, and returns its exit code.
+func reap(pids ...int) (code int, err error) {
 	for {
 		var st unix.WaitStatus
 		pid, err := unix.Wait4(-1, &st, 0, nil)
@@ -107,9 +120,9 @@ func initialize() (code int, err error) {
 			continue
 		}
 		if err != nil {
-			return 1, fmt.Errorf("wait for the tests: %w", err)
+			return 1, fmt.Errorf("wait for a process: %w", err)
 		}
-		if pid != cmd.Process.Pid {
+		if !slices.Contains(pids, pid) {
 			continue
 		}
 		if st.Signaled() {
@@ -124,6 +137,35 @@ var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic
 
 // prepare makes the mounts and interfaces of the namespaces.
 func prepare() error {
+	if err := prepareMounts(nodeName); err != nil {
+		return err
+	}
+	for _, args := range [][]string{
+		{"ip", "link", "set", "lo", "up"},
+		{"ip", "link", "add", "node", "type", "veth", "peer", "name", "wire"},
+		{"ip", "address", "add", nodeIP + "/24", "dev", "node"},
+		{"ip", "link", "set", "node", "up"},
+		{"ip", "link", "set", "wire", "up"},
+		{"ip", "route", "add", "default", "dev", "node"},
+		{"sysctl", "-q", "-w", "net.ipv4.ip_forward=1"},
+	} {
+		if err := call(args...); err != nil {
+			return err
+		}
+	}
+	return Isolate(true)
+}
+
+// call runs a program.
+func call(args ...string) error {
+	if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
+		return fmt.Errorf("%v: %w: %s", args, err, out)
+	}
+	return nil
+}
+
+// prepareMounts makes the mounts of a node's namespaces, and sets its host name.
+func prepareMounts(host string) error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_PRIVATE, ""); err != nil {
 		return fmt.Errorf("make mounts private: %w", err)
 	}
@@ -152,23 +194,10 @@ func prepare() error {
 	if err := unix.Mount("", "/", "", unix.MS_REC|unix.MS_SHARED, ""); err != nil {
 		return fmt.Errorf("make mounts shared: %w", err)
 	}
-	if err := unix.Sethostname([]byte(nodeName)); err != nil {
+	if err := unix.Sethostname([]byte(host)); err != nil {
 		return fmt.Errorf("set host name: %w", err)
 	}
-	for _, args := range [][]string{
-		{"ip", "link", "set", "lo", "up"},
-		{"ip", "link", "add", "node", "type", "veth", "peer", "name", "wire"},
-		{"ip", "address", "add", nodeIP + "/24", "dev", "node"},
-		{"ip", "link", "set", "node", "up"},
-		{"ip", "link", "set", "wire", "up"},
-		{"ip", "route", "add", "default", "dev", "node"},
-		{"sysctl", "-q", "-w", "net.ipv4.ip_forward=1"},
-	} {
-		if out, err := exec.Command(args[0], args[1:]...).CombinedOutput(); err != nil {
-			return fmt.Errorf("%v: %w: %s", args, err, out)
-		}
-	}
-	return Isolate(true)
+	return nil
 }
 
 // Isolate makes the node reject all traffic of Pods, as a network that enforces policies does for
@@ -179,9 +208,8 @@ func Isolate(on bool) error {
 		what = "-D"
 	}
 	for _, chain := range []string{"INPUT", "FORWARD"} {
-		args := []string{"-w", what, chain, "-s", podNet, "-j", "REJECT"}
-		if out, err := exec.Command("iptables", args...).CombinedOutput(); err != nil {
-			return fmt.Errorf("iptables %v: %w: %s", args, err, out)
+		if err := call("iptables", "-w", what, chain, "-s", podNet, "-j", "REJECT"); err != nil {
+			return err
 		}
 	}
 	return nil

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"path/filepath"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/google/go-containerregistry/pkg/registry"
@@ -26,7 +27,7 @@ const pauseImage = "127.0.0.1:5000/pause:1"
 
 // startRegistry serves a registry, with the image of the process that holds a Pod's namespaces.
 func (c *Cluster) startRegistry() error {
-	l, err := net.Listen("tcp", "127.0.0.1:5000")
+	l, err := net.Listen("tcp", ":5000") // in a network of its own
 	if err != nil {
 		return err
 	}
@@ -105,22 +106,22 @@ state = "/run/containerd"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
         SystemdCgroup = false
   [plugins."io.containerd.grpc.v1.cri".registry.mirrors."127.0.0.1:5000"]
-    endpoint = ["http://127.0.0.1:5000"]
+    endpoint = ["http://%[3]s:5000"]
 `
 
 const cniConfig = `{"cniVersion": "0.4.0", "name": "pods", "plugins": [{"type": "ptp", "ipMasq": false,
-  "ipam": {"type": "host-local", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "%s/addresses"}}]}
+  "ipam": {"type": "host-local", "ranges": [[{"subnet": "%[2]s"}]], "routes": [{"dst": "0.0.0.0/0"}], "dataDir": "%[1]s/addresses"}}]}
 `
 
 const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
 kind: KubeletConfiguration
 address: %[2]s
-tlsCertFile: %[1]s/pki/kubelet.crt
-tlsPrivateKeyFile: %[1]s/pki/kubelet.key
-authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %[1]s/pki/ca.crt}}
+tlsCertFile: %[4]s/%[5]s.crt
+tlsPrivateKeyFile: %[4]s/%[5]s.key
+authentication: {anonymous: {enabled: false}, webhook: {enabled: true}, x509: {clientCAFile: %[4]s/ca.crt}}
 authorization: {mode: Webhook}
 cgroupDriver: cgroupfs
-cgroupRoot: /%[3]s
+cgroupRoot: /%[3]s/%[5]s
 containerRuntimeEndpoint: unix:///run/containerd/containerd.sock
 failSwapOn: false
 failCgroupV1: false
@@ -137,47 +138,69 @@ registryPullQPS: 0
 eventRecordQPS: 0
 `
 
-// StartNode starts containerd and the kubelet.
-func (c *Cluster) StartNode() error {
-	if err := os.MkdirAll(c.path("cni"), 0o755); err != nil {
-		return err
+// A node is a machine of the cluster.
+type node struct {
+	name, address string
+	pods          string // the network of its Pods
+	registry      string // the registry's address
+}
+
+// programs writes the configuration of containerd and the kubelet of a node, and returns how they
+// are started.
+func (c *Cluster) programs(n node) (containerd, kubelet []string, err error) {
+	dir := c.path(n.name)
+	if err := os.MkdirAll(filepath.Join(dir, "cni"), 0o755); err != nil {
+		return nil, nil, err
 	}
 	for file, text := range map[string]string{
-		"containerd.toml": fmt.Sprintf(containerdConfig, c.dir, pauseImage),
-		"cni/10.conflist": fmt.Sprintf(cniConfig, c.dir),
-		"kubelet.yaml":    fmt.Sprintf(kubeletConfig, c.dir, nodeIP, cgroupName),
+		"containerd.toml": fmt.Sprintf(containerdConfig, dir, pauseImage, n.registry),
+		"cni/10.conflist": fmt.Sprintf(cniConfig, dir, n.pods),
+		"kubelet.yaml":    fmt.Sprintf(kubeletConfig, dir, n.address, cgroupName, c.path("pki"), n.name),
 	} {
-		if err := os.WriteFile(c.path(file), []byte(text), 0o600); err != nil {
-			return err
+		if err := os.WriteFile(filepath.Join(dir, file), []byte(text), 0o600); err != nil {
+			return nil, nil, err
 		}
 	}
 	for _, program := range []string{"containerd", "runc", "/usr/lib/cni/ptp"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("%w: apt-get install containerd runc containernetworking-plugins", err)
+			return nil, nil, fmt.Errorf("%w: apt-get install containerd runc containernetworking-plugins", err)
 		}
 	}
-	if err := c.start("containerd", "containerd", "--config="+c.path("containerd.toml")); err != nil {
-		return err
-	}
-	if err := c.await("containerd", func() error {
-		_, err := os.Stat("/run/containerd/containerd.sock")
-		return err
-	}); err != nil {
-		return err
-	}
-	return c.start("kubelet", os.Getenv(ProgramEnv), "kubelet", "--config="+c.path("kubelet.yaml"), "--kubeconfig="+c.pki.path("kubelet.kubeconfig"),
-		"--hostname-override="+nodeName, "--node-ip="+nodeIP, "--root-dir="+c.path("kubelet"), "--cert-dir="+c.path("kubelet-pki"))
+	return []string{"containerd", "--config=" + filepath.Join(dir, "containerd.toml")},
+		[]string{os.Getenv(ProgramEnv), "kubelet", "--config=" + filepath.Join(dir, "kubelet.yaml"), "--kubeconfig=" + c.pki.path(n.name+".kubeconfig"),
+			"--hostname-override=" + n.name, "--node-ip=" + n.address, "--root-dir=" + filepath.Join(dir, "kubelet"), "--cert-dir=" + filepath.Join(dir, "kubelet-pki")}, nil
 }
 
-// nodeReady returns an error unless the node is ready for Pods.
-func (c *Cluster) nodeReady() error {
+// containerdReady returns an error unless the containerd of these namespaces listens.
+func containerdReady() error {
+	_, err := os.Stat("/run/containerd/containerd.sock")
+	return err
+}
+
+// startNode starts containerd and the kubelet of the first node.
+func (c *Cluster) startNode() error {
+	containerd, kubelet, err := c.programs(node{name: nodeName, address: nodeIP, pods: "10.244.0.0/24", registry: "127.0.0.1"})
+	if err != nil {
+		return err
+	}
+	if err := c.start("containerd", containerd[0], containerd[1:]...); err != nil {
+		return err
+	}
+	if err := c.await("containerd", containerdReady); err != nil {
+		return err
+	}
+	return c.start("kubelet", kubelet[0], kubelet[1:]...)
+}
+
+// nodeReady returns an error unless a node is ready for Pods.
+func (c *Cluster) nodeReady(name string) error {
 	var node struct {
 		Spec   struct{ Taints []struct{ Key string } }
 		Status struct {
 			Conditions []struct{ Type, Status, Message string }
 		}
 	}
-	if err := c.Request("GET", "/api/v1/nodes/"+nodeName, nil, &node); err != nil {
+	if err := c.Request("GET", "/api/v1/nodes/"+name, nil, &node); err != nil {
 		return err
 	}
 	if len(node.Spec.Taints) > 0 {

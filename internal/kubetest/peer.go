@@ -5,9 +5,9 @@ import (
 	"time"
 )
 
-// peerName is a second node that only sends heartbeats: the controller manager takes
+// peerName is a node that only sends heartbeats: the controller manager takes
 // the loss of all nodes for its own, and evicts no Pod then. No Pod is scheduled to it.
-const peerName = "node2"
+const peerName = "peer"
 
 const heartbeat = 2 * time.Second
 

@@ -17,8 +17,9 @@ const (
 	// startTimeout bounds Start if ctx has no earlier deadline. A node may have to pull the image.
 	startTimeout = 10 * time.Minute
 
-	// endTimeout is how long Destroy waits for a node to confirm the end of a Pod.
-	endTimeout = time.Minute
+	// endTimeout is how long Destroy waits for a node to confirm the end of a Pod. It is less than
+	// what callers have, so that the object of a Pod on a lost node is removed.
+	endTimeout = 30 * time.Second
 )
 
 // Create creates the Pod, which is not scheduled before Start. For the first sandbox of a template
@@ -240,7 +241,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 			return true, nil
 		}
 		c := now.condition("DisruptionTarget")
-		return c != nil && c.Reason == "DeletionByTaintManager" && now.container().State.Running != nil, nil
+		return c != nil && c.Reason == "DeletionByTaintManager" && now.container().State.Terminated == nil, nil
 	})
 	if err != nil && short.Err() == nil {
 		return err

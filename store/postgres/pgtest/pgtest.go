@@ -36,15 +36,18 @@ const startTimeout = 60 * time.Second
 
 // Main runs the tests of a package that calls URL, ends the shared server and exits. Call
 // it from TestMain.
-func Main(m *testing.M) {
-	code := m.Run()
+func Main(m *testing.M) { os.Exit(Run(m)) }
+
+// Run is Main, and returns the exit code.
+func Run(m *testing.M) (code int) {
+	code = m.Run()
 	if s := shared.server; s != nil {
 		if err := s.remove(); err != nil {
 			fmt.Fprintln(os.Stderr, "pgtest:", err)
 			code = 1
 		}
 	}
-	os.Exit(code)
+	return code
 }
 
 // shared is the server that URL uses.

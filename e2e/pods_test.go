@@ -1,0 +1,173 @@
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/google/go-containerregistry/pkg/v1/remote"
+
+	"github.com/berth-run/berth/internal/freeport"
+	"github.com/berth-run/berth/internal/kubetest"
+	"github.com/berth-run/berth/internal/s3test"
+	"github.com/berth-run/berth/store/postgres/pgtest"
+)
+
+// newPodFleet starts servers whose containers are Pods of one real Kubernetes cluster.
+func newPodFleet(t *testing.T, c *kubetest.Cluster, servers int) *fleet {
+	t.Helper()
+	tiny, err := name.ParseReference(kubetest.Registry + ":tiny")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := remote.Write(tiny, tinyImage(t, "")); err != nil {
+		t.Fatal(err)
+	}
+	f := &fleet{t: t, db: pgtest.Start(t), bucket: s3test.Start(t)}
+	for range servers {
+		s := &server{t: t, state: t.TempDir(), log: &logBuffer{}}
+		config := filepath.Join(t.TempDir(), "berth.yaml")
+		text := fmt.Sprintf(`driver: kubernetes
+template: tiny
+store: %s
+blobs: %s
+cluster: {listen: %q, lease: 3s}
+containers: {pool: 0}
+kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, memory_request: 0.1}
+`, f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), c.Kubeconfig, kubetest.Namespace, kubetest.Registry)
+		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(s.state, "seal.key"), []byte(strings.Repeat("5e", 32)+"\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		pull := exec.Command(binary(t), "image", "pull", tiny.Name(), "--insecure", "--if-missing", "--name", "tiny", "--state", s.state)
+		for range 2 { // the second time does nothing
+			if out, err := pull.CombinedOutput(); err != nil {
+				t.Fatalf("image pull: %v: %s", err, out)
+			}
+			pull = exec.Command(binary(t), "image", "pull", "127.0.0.1:1/none:1", "--insecure", "--if-missing", "--name", "tiny", "--state", s.state)
+		}
+		s.args, s.addr = []string{"--config", config}, freeport.Addr(t)
+		s.start()
+		f.servers = append(f.servers, s)
+	}
+	t.Cleanup(f.close)
+	f.url = f.proxy()
+	return f
+}
+
+// has returns the server that has a container, and how often it moved.
+func (f *fleet) has(ctx context.Context, at *server, container string) (string, int) {
+	f.t.Helper()
+	var got struct {
+		Berth struct {
+			Server string
+			Moves  int
+		}
+	}
+	if err := patiently(ctx, "GET", at.url+"/v1/containers/"+container, "", nil, &got); err != nil {
+		f.t.Fatal(err)
+	}
+	return got.Berth.Server, got.Berth.Moves
+}
+
+// serverOf returns the server with a name in the cluster.
+func (f *fleet) serverOf(node string) *server {
+	f.t.Helper()
+	for _, s := range f.servers {
+		if id, err := os.ReadFile(filepath.Join(s.state, "node_id")); err == nil && strings.TrimSpace(string(id)) == node {
+			return s
+		}
+	}
+	f.t.Fatalf("no server is %q", node)
+	return nil
+}
+
+// TestPodsMove kills the server that has a Pod in the middle of a command. Another one takes the Pod
+// over within a few leases, the command goes on and runs once, and the response is completed. When
+// the next server stops in order, the container moves again.
+func TestPodsMove(t *testing.T) {
+	c := kubetest.Start(t)
+	f := newPodFleet(t, c, 3)
+	ctx := within(t, 10*time.Minute)
+	a, b := f.servers[0], f.servers[1]
+	began := time.Now()
+	var r memberAnswer
+	if _, err := call(ctx, "POST", a.url+"/v1/responses", "", task("echo x >> count; while [ ! -e go ]; do id >/dev/null; done; cat count", "cat count"), &r); err != nil {
+		t.Fatal(err)
+	}
+	container := r.container()
+	sh := func(s *server, script string) string {
+		t.Helper()
+		var ran struct{ Stdout string }
+		for {
+			err := patiently(ctx, "POST", s.url+"/v1/containers/"+container+"/exec", "", map[string]any{"command": script}, &ran)
+			if err == nil {
+				return ran.Stdout
+			}
+			if ctx.Err() != nil || !strings.Contains(err.Error(), "404 Not Found") { // the container is created at its first use
+				t.Fatal(err)
+			}
+		}
+	}
+	for sh(b, "cat count 2>/dev/null || true") != "x\n" {
+	}
+	t.Logf("from the request to the first command in a Pod: %v", time.Since(began).Round(10*time.Millisecond))
+	first, _ := f.has(ctx, b, container)
+	killed := time.Now()
+	f.serverOf(first).kill()
+	alive := f.servers[1]
+	if f.serverOf(first) == alive {
+		alive = f.servers[2]
+	}
+	sh(alive, "echo >go")
+	t.Logf("from the kill to a command in the same Pod on another server: %v", time.Since(killed).Round(10*time.Millisecond))
+	if last, err := follow(ctx, alive.url, r.ID, nil); err != nil || last != "response.completed" {
+		t.Errorf("the response: last event %q, %v", last, err)
+	}
+	var done memberAnswer
+	if _, err := call(ctx, "GET", alive.url+"/v1/responses/"+r.ID, "", nil, &done); err != nil || strings.Count(jsonText(done), `x\n`) < 2 || strings.Contains(jsonText(done), `x\nx`) {
+		t.Errorf("the commands printed %s, %v", jsonText(done), err)
+	}
+	second, moves := f.has(ctx, alive, container)
+	if second == first || moves != 1 {
+		t.Errorf("the container is on %s and moved %d times", second, moves)
+	}
+	// The former server returns, and forwards what concerns the container.
+	f.serverOf(first).start()
+	if got := sh(f.serverOf(first), "cat count"); got != "x\n" {
+		t.Errorf("through the server that returned: %q", got)
+	}
+	// A server that stops in order gives its containers away at once.
+	stopped := f.serverOf(second)
+	if err := stopped.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	if err := stopped.cmd.Wait(); err != nil {
+		t.Errorf("a server did not stop in order: %v", err)
+	}
+	if got := sh(f.serverOf(first), "cat count"); got != "x\n" {
+		t.Errorf("after its server stopped: %q", got)
+	}
+	if third, moves := f.has(ctx, f.serverOf(first), container); third == second || moves != 2 {
+		t.Errorf("the container is on %s and moved %d times", third, moves)
+	}
+	stopped.start()
+	if _, err := call(ctx, "DELETE", stopped.url+"/v1/containers/"+container, "", nil, nil); err != nil {
+		t.Error(err)
+	}
+	f.verify()
+	var left struct{ Items []any }
+	if err := c.Request(http.MethodGet, "/api/v1/namespaces/"+kubetest.Namespace+"/pods?labelSelector=run.berth/kind=sandbox", nil, &left); err != nil || len(left.Items) > 0 {
+		t.Errorf("%d Pods remain, %v", len(left.Items), err)
+	}
+}
