@@ -51,7 +51,7 @@ test: ## Check everything that must hold
 test-clients: ## Check that all clients work: SDKs and agent frameworks from PyPI, npm and Go
 	@scripts/test clients
 
-test-cluster: ## Check the driver for Kubernetes with a real cluster of one node, which is built once in 15 minutes
+test-cluster: ## Check containers as Pods with a real cluster, which is built once in 15 minutes
 	@scripts/test-cluster
 
 test-remote: build ## Run the core of the end-to-end tests with state in PostgreSQL and a bucket

@@ -7,6 +7,8 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -21,8 +23,8 @@ import (
 	"github.com/berth-run/berth/store/postgres/pgtest"
 )
 
-// newPodFleet starts servers whose containers are Pods of one real Kubernetes cluster.
-func newPodFleet(t *testing.T, c *kubetest.Cluster, servers int) *fleet {
+// newPodFleet starts servers whose containers are Pods of one real Kubernetes cluster, with a pool each.
+func newPodFleet(t *testing.T, c *kubetest.Cluster, servers, pool int) *fleet {
 	t.Helper()
 	tiny, err := name.ParseReference(kubetest.Registry + ":tiny")
 	if err != nil {
@@ -40,9 +42,10 @@ template: tiny
 store: %s
 blobs: %s
 cluster: {listen: %q, lease: 3s}
-containers: {pool: 0}
+containers: {pool: %d}
+metrics: {listen: %q}
 kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, memory_request: 0.1}
-`, f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), c.Kubeconfig, kubetest.Namespace, kubetest.Registry)
+`, f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), pool, freeport.Addr(t), c.Kubeconfig, kubetest.Namespace, kubetest.Registry)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -92,12 +95,65 @@ func (f *fleet) serverOf(node string) *server {
 	return nil
 }
 
+var (
+	metricsAt = regexp.MustCompile(`msg="serving metrics" url=(\S+)`)
+	fullPool  = regexp.MustCompile(`(?m)^berth_pool_ready\{[^}]*\} 2$`)
+)
+
+// TestPodsStart creates containers as Pods and runs their first command, without a pool and with one,
+// and logs the times.
+func TestPodsStart(t *testing.T) {
+	c := kubetest.Start(t)
+	for how, pool := range map[string]int{"cold": 0, "pool": 2} {
+		t.Run(how, func(t *testing.T) {
+			f := newPodFleet(t, c, 1, pool)
+			ctx := within(t, 5*time.Minute)
+			s := f.servers[0]
+			var took []time.Duration
+			for i := range 6 {
+				ready := func() bool {
+					at := metricsAt.FindStringSubmatch(s.log.String())
+					if at == nil {
+						return false
+					}
+					text, err := getOnce(ctx, at[1])
+					return err == nil && fullPool.Match(text)
+				}
+				if pool > 0 {
+					s.waitUntil("the pool is full", ready)
+				}
+				began := time.Now()
+				var made struct {
+					ID    string
+					Berth struct{ Start struct{ How string } }
+				}
+				if _, err := call(ctx, "POST", s.url+"/v1/containers", "", map[string]any{"name": "timed"}, &made); err != nil {
+					t.Fatal(err)
+				}
+				f.run(ctx, s, made.ID, "echo up", "up\n")
+				if i > 0 { // the first one pushes and pulls the image
+					took = append(took, time.Since(began).Round(time.Millisecond))
+					t.Logf("from the request that creates a container to the output of its first command: %v", took[len(took)-1])
+				}
+				if err := patiently(ctx, "GET", s.url+"/v1/containers/"+made.ID, "", nil, &made); err != nil || made.Berth.Start.How != how {
+					t.Errorf("the container started %q, %v, want %q", made.Berth.Start.How, err, how)
+				}
+				if _, err := call(ctx, "DELETE", s.url+"/v1/containers/"+made.ID, "", nil, nil); err != nil {
+					t.Error(err)
+				}
+			}
+			slices.Sort(took)
+			t.Logf("median %v, from %v to %v", took[len(took)/2], took[0], took[len(took)-1])
+		})
+	}
+}
+
 // TestPodsMove kills the server that has a Pod in the middle of a command. Another one takes the Pod
 // over within a few leases, the command goes on and runs once, and the response is completed. When
 // the next server stops in order, the container moves again.
 func TestPodsMove(t *testing.T) {
 	c := kubetest.Start(t)
-	f := newPodFleet(t, c, 3)
+	f := newPodFleet(t, c, 3, 0)
 	ctx := within(t, 10*time.Minute)
 	a, b := f.servers[0], f.servers[1]
 	began := time.Now()
