@@ -49,6 +49,7 @@ var e2bOperations = []struct{ call, request string }{
 	{"Volume.list", "GET /volumes"},
 	{"Volume.getInfo", "GET /volumes/{volume}"},
 	{"Volume.destroy", "DELETE /volumes/{volume}"},
+	{"files of a volume", "GET /volumecontent/{volume}/file"},
 	{"Secret.create", "POST /secrets"},
 	{"Secret.list", "GET /secrets"},
 	{"health", "envd GET /health"},

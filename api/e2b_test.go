@@ -18,7 +18,7 @@ import (
 // withSandboxes serves E2B's API in a house. Sandboxes end at their deadlines until stop is called.
 func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
 	return func(o *api.Options) {
-		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
+		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
 			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now})
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
@@ -159,7 +159,7 @@ func TestSandboxRequests(t *testing.T) {
 		`{"templateID":"base","network":{"denyOut":["10.0.0.0/8"]}}`:                      "cannot deny '10.0.0.0/8' alone",
 		`{"templateID":"base","network":{"rules":{"a.example":[]}}}`:                      "'network.rules'",
 		`{"templateID":"base","mcp":{}}`:                                                  "'mcp'",
-		`{"templateID":"base","volumeMounts":[{"name":"a","path":"/b"}]}`:                 "'volumeMounts'",
+		`{"templateID":"base","volumeMounts":[{"name":"a"}]}`:                             "'volumeMounts[0].path'",
 		`{"templateID":"base","allow_internet_access":false,"envVars":{"A=B\u0000":"x"}}`: "environment variable",
 	} {
 		status, text := h.sandboxCall("POST", "/v2/sandboxes", body, map[string]string{"X-API-Key": "sk-mine"})
@@ -238,5 +238,33 @@ func TestSandboxPages(t *testing.T) {
 	}
 	if strings.Join(got, " ") != strings.Join(want, " ") {
 		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Envd's own reports are those of the one sandbox whose token the request has.
+func TestSandboxReports(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	s, other := h.newSandbox("sk-mine", `{"templateID":"base","envVars":{"A":"1=2","B":""}}`), h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	get := func(want int, path, token string) string {
+		t.Helper()
+		status, text := h.sandboxCall("GET", path, "", map[string]string{"E2b-Sandbox-Id": s.ID, "X-Access-Token": token})
+		if status != want {
+			t.Errorf("%s: got %d %s, want %d", path, status, text, want)
+		}
+		return text
+	}
+	if text := get(200, "/envs", s.Token); text != `{"A":"1=2","B":""}` {
+		t.Errorf("the environment is %s", text)
+	}
+	var m map[string]float64
+	check(t, json.Unmarshal([]byte(get(200, "/metrics", s.Token)), &m))
+	if m["cpu_count"] != 2 || m["ts"] == 0 || len(m) != 10 {
+		t.Errorf("the metrics are %v", m)
+	}
+	for _, path := range []string{"/envs", "/metrics"} {
+		get(401, path, other.Token)
+		get(401, path, "sk-mine")
 	}
 }

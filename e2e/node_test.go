@@ -68,7 +68,7 @@ func (c nodeClient) run(t *testing.T, s *server, env ...string) {
 	if os.Getenv("BERTH_TEST_CLIENTS") != "" {
 		env = append([]string{"BERTH_E2B_RUNS=100"}, env...)
 	}
-	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+s.url, "E2B_SANDBOX_URL="+s.url, "E2B_API_KEY=e2b_"+strings.Repeat("0", 40), "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
+	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+s.url, "E2B_SANDBOX_URL="+s.url, "E2B_VOLUME_API_URL="+s.url, "E2B_API_KEY=e2b_"+strings.Repeat("0", 40), "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
 		// What these clients would send to their makers.
 		"MASTRA_TELEMETRY_DISABLED=1", "LANGSMITH_TRACING=false")
 	if out, err := cmd.CombinedOutput(); err != nil {

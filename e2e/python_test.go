@@ -61,7 +61,7 @@ func (c pythonClient) run(t *testing.T, url string, env ...string) {
 	cmd := exec.CommandContext(ctx, c.python(t), "-W", "ignore", c.program)
 	cmd.Dir = "python"
 	home := t.TempDir()
-	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
+	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_VOLUME_API_URL="+url, "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
 		// What these clients would send to their makers.
 		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true", "LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false")
 	var out bytes.Buffer

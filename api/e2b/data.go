@@ -62,6 +62,9 @@ func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
 		}
 		return true
 	}
+	if to.sandbox == "" && d.content(x, r) {
+		return true
+	}
 	if to.sandbox == "" && (r.URL.Path != "/files" || !r.URL.Query().Has("signature")) {
 		return false
 	}
@@ -154,11 +157,15 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if err := d.Check(r.Context(), s.project); err != nil {
 		return err
 	}
-	if !envd.Serves(path) {
+	own := ownPath(r, path)
+	if !own && !envd.Serves(path) {
 		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method + " /" + path + "."}}
 	}
 	if err := d.awake(r, s.project, id, path == "health"); err != nil {
 		return err
+	}
+	if own {
+		return d.serveOwn(x, r, s.project, id, path)
 	}
 	door, release, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: s.project}), id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {

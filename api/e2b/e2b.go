@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/api/preview"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store"
 )
@@ -33,6 +34,7 @@ type Options struct {
 	Containers *container.Service
 	Snapshots  *snapshot.Service // of the containers
 	Files      *files.Service    // for files of template builds
+	Volumes    *volume.Service   // nil: the driver does not support volumes
 	Images     Images            // nil pulls no images
 	Memory     bool              // whether the driver can store the memory of containers
 	MaxUpload  int64             // bytes of the files of a step of a build; 0 means the limit of files
@@ -105,6 +107,11 @@ func (d *Door) Routes() []exchange.Route {
 		exchange.On("GET /sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
 		exchange.On("GET /v2/sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
 		exchange.On("GET /snapshots", d.listSnapshots, exchange.ReadsQuery),
+
+		exchange.On("POST /volumes", d.createVolume),
+		exchange.On("GET /volumes", d.listVolumes),
+		exchange.On("GET /volumes/{volume}", d.getVolume),
+		exchange.On("DELETE /volumes/{volume}", d.deleteVolume),
 
 		exchange.On("POST /v3/templates", d.createTemplate),
 		exchange.On("POST /v2/templates", d.createTemplate),

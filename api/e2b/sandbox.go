@@ -67,7 +67,7 @@ var createBody = rule.Object(rule.Fields{
 		"maskRequestHost": requestHost, "httpsPorts": rule.List(rule.Integer(1, 65535), 100)}),
 	"mcp":          rule.Unsupported,
 	"iam":          rule.Unsupported,
-	"volumeMounts": rule.UnsupportedUnlessEmpty,
+	"volumeMounts": mountsBody,
 }, "templateID")
 
 // A createRequest is the body of POST /v2/sandboxes.
@@ -82,6 +82,7 @@ type createRequest struct {
 		Enabled bool `json:"enabled"`
 	} `json:"autoResume"`
 	Network network `json:"network"`
+	Volumes []mount `json:"volumeMounts"`
 }
 
 type network struct {
@@ -155,6 +156,7 @@ type detail struct {
 	State      string            `json:"state"` // running or paused
 	Metadata   map[string]string `json:"metadata"`
 	Lifecycle  *lifecycle        `json:"lifecycle,omitempty"`
+	Volumes    []mount           `json:"volumeMounts,omitempty"`
 }
 
 type lifecycle struct {
@@ -176,7 +178,7 @@ func (d *Door) detail(r *http.Request, rec *record, c *berth.Container) detail {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
 	out := detail{sandbox: d.sandbox(r, c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout), EndAt: time.Unix(rec.deadline, 0).UTC().Format(layout),
 		CPUCount: max(1, int(d.CPU)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: d.Disk >> 20,
-		State: "running", Metadata: rec.Metadata}
+		State: "running", Metadata: rec.Metadata, Volumes: mountsIn(c.Berth.Volumes)}
 	out.AccessToken, out.TrafficToken = "", ""
 	if rec.Paused {
 		out.State = "paused"
@@ -214,6 +216,7 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
 	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill, AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports()}
 	req.Env = environment(nil, body.Env)
+	req.Source.Volumes = mountsOf(body.Volumes)
 	t, from, err := d.resolve(r.Context(), c.Project, body.Template)
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CommandExitError, Sandbox, SandboxNotFoundError } from 'e2b';
+import { CommandExitError, Sandbox, SandboxNotFoundError, Volume } from 'e2b';
 import { client, model, sh } from './berth.mjs';
 
 test('a command runs in a sandbox', async () => {
@@ -110,4 +110,16 @@ test('a sandbox without a network', async () => {
   await assert.rejects(sandbox.commands.run('python3 -c "import socket; socket.create_connection((\'1.1.1.1\', 80), 3)"'));
   await sandbox.kill();
   await assert.rejects(Sandbox.create('no-such-template'), /no-such-template/);
+});
+
+test('a volume keeps its files between sandboxes', async () => {
+  const volume = await Volume.create(`js-${Date.now()}`);
+  const volumeMounts = { '/mnt/volumes/shared': volume };
+  let sandbox = await Sandbox.create({ volumeMounts, timeoutMs: 300_000 });
+  await sandbox.files.write('/mnt/volumes/shared/a.txt', 'kept', { user: 'root' });
+  await sandbox.kill();
+  sandbox = await Sandbox.create({ volumeMounts, timeoutMs: 300_000 });
+  assert.equal(await sandbox.files.read('/mnt/volumes/shared/a.txt'), 'kept');
+  await assert.rejects(volume.readFile('a.txt'), /only in a sandbox/);
+  await sandbox.kill();
 });

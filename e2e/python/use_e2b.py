@@ -10,7 +10,7 @@ import uuid
 
 os.environ.setdefault("E2B_API_KEY", "e2b_" + "0" * 40)
 
-from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Template  # noqa: E402
+from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Template, Volume, VolumeException  # noqa: E402
 
 from berth import job, main  # noqa: E402
 
@@ -128,6 +128,32 @@ def snapshot():
             assert again.files.read("a.txt") == "kept"
         assert Sandbox.delete_snapshot(made.snapshot_id)
         assert not Sandbox.delete_snapshot(made.snapshot_id)
+
+
+@job("a volume in two sandboxes")
+def volumes():
+    made = Volume.create("py-" + uuid.uuid4().hex[:12])
+    mounts = {"/mnt/volumes/shared": made}
+    assert made.volume_id in [v.volume_id for v in Volume.list()]
+    assert Volume.connect(made.volume_id).name == made.name
+    with Sandbox.create(volume_mounts=mounts, timeout=300) as s:
+        s.files.write("/mnt/volumes/shared/a.txt", "kept", user="root")
+        try:
+            made.read_file("a.txt")
+            raise AssertionError("a file was read without a sandbox")
+        except VolumeException as e:
+            assert "only in a sandbox" in str(e), e
+    with Sandbox.create(volume_mounts=mounts, timeout=300) as s:
+        assert s.files.read("/mnt/volumes/shared/a.txt") == "kept"
+    deadline = time.time() + 60
+    while True:  # until the sandboxes are gone
+        try:
+            assert Volume.destroy(made.volume_id)
+            break
+        except VolumeException as e:
+            assert "in use" in str(e) and time.time() < deadline, e
+            time.sleep(0.1)
+    assert not Volume.destroy(made.volume_id)
 
 
 @job("a template with a file")

@@ -1,0 +1,135 @@
+package e2b
+
+import (
+	"net/http"
+	"strings"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/internal/rule"
+	"github.com/berth-run/berth/store"
+)
+
+// errNoVolumes is the error if the driver does not support volumes.
+var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot store volumes.")
+
+// contentPath starts the paths of requests for the content of a volume.
+const contentPath = "/volumecontent/"
+
+// noContent is the answer to requests for the content of a volume. Only containers open a volume's
+// files: the server does not follow paths in a file system that hostile commands have written.
+var noContent = &refusal{http.StatusNotImplemented, struct {
+	Code    string `json:"code"` // unlike that of other errors a text
+	Message string `json:"message"`
+}{"not_implemented", "This server serves the files of a volume only in a sandbox that mounts it. Create a sandbox with the volume, and use its files."}}
+
+// noToken stands for the token of a volume, which clients require. It gives access to nothing.
+const noToken = "none"
+
+// mountsBody checks volumeMounts.
+var mountsBody = rule.List(rule.Object(rule.Fields{"name": rule.Text(1, 63), "path": rule.Text(1, 256)}, "name", "path"), 16)
+
+// A mount is a volume of a sandbox.
+type mount struct {
+	Name string `json:"name"` // of the volume
+	Path string `json:"path"` // in the sandbox, one name below berth.VolumeDir
+}
+
+// mountsOf returns the volumes of a request as those of a container.
+func mountsOf(mounts []mount) []berth.VolumeMount {
+	var out []berth.VolumeMount
+	for _, m := range mounts {
+		out = append(out, berth.VolumeMount{Name: m.Name, Path: m.Path})
+	}
+	return out
+}
+
+// mountsIn returns the volumes of a container as those of a sandbox.
+func mountsIn(volumes []berth.VolumeMount) []mount {
+	var out []mount
+	for _, v := range volumes {
+		out = append(out, mount{v.Name, v.Path})
+	}
+	return out
+}
+
+// A volumeInfo describes a volume.
+type volumeInfo struct {
+	ID    berth.VolumeID `json:"volumeID"`
+	Name  string         `json:"name"`
+	Token string         `json:"token,omitempty"` // noToken; lists have none
+}
+
+// createVolume serves POST /volumes.
+func (d *Door) createVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Name string `json:"name"`
+	}
+	if err := x.Decode(r, rule.Object(rule.Fields{"name": rule.Text(1, 63)}, "name"), &body); err != nil {
+		return err
+	}
+	if d.Volumes == nil {
+		return errNoVolumes
+	}
+	v, err := d.Volumes.Create(r.Context(), c, volume.CreateRequest{Name: body.Name})
+	if err != nil {
+		return err
+	}
+	return x.JSON(http.StatusCreated, volumeInfo{v.ID, v.Name, noToken})
+}
+
+// listVolumes serves GET /volumes: all volumes of the project.
+func (d *Door) listVolumes(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if d.Volumes == nil {
+		return errNoVolumes
+	}
+	out := []volumeInfo{}
+	page := store.Page{Limit: 100}
+	for more := true; more; {
+		var volumes []*berth.Volume
+		var err error
+		if volumes, more, err = d.Volumes.List(r.Context(), c.Project, page); err != nil {
+			return err
+		}
+		for _, v := range volumes {
+			out = append(out, volumeInfo{ID: v.ID, Name: v.Name})
+			page.After = string(v.ID)
+		}
+	}
+	return x.JSON(http.StatusOK, out)
+}
+
+// getVolume serves GET /volumes/{volume}.
+func (d *Door) getVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if d.Volumes == nil {
+		return errNoVolumes
+	}
+	v, err := d.Volumes.Get(r.Context(), c.Project, berth.VolumeID(r.PathValue("volume")))
+	if err != nil {
+		return err
+	}
+	return x.JSON(http.StatusOK, volumeInfo{v.ID, v.Name, noToken})
+}
+
+// deleteVolume serves DELETE /volumes/{volume}.
+func (d *Door) deleteVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	if d.Volumes == nil {
+		return errNoVolumes
+	}
+	if err := d.Volumes.Delete(r.Context(), c, berth.VolumeID(r.PathValue("volume"))); err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// content refuses a request for the content of a volume. It returns false for other requests.
+func (d *Door) content(x *exchange.Exchange, r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, contentPath) {
+		return false
+	}
+	r.Pattern = "E2B volume content"
+	d.refuse(x, r, noContent)
+	return true
+}
