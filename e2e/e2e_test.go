@@ -176,7 +176,9 @@ func (s *server) launch() {
 	if addr == "" {
 		addr = freeport.Addr(s.t)
 	}
-	s.url = "http://" + addr
+	if url := "http://" + addr; s.url != url { // a fleet's servers keep theirs, which others read
+		s.url = url
+	}
 	args := append([]string{binary(s.t), "serve", "--listen", addr, "--state", s.state}, s.args...)
 	if s.boot != "" {
 		args = append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`, s.boot}, args...)
