@@ -40,6 +40,7 @@ const (
 	UploadEnded      Action = "upload.ended"      // Object, Reason: completed, cancelled, expired or deleted; Bytes: of its parts, which were erased
 	SkillCreated     Action = "skill.created"     // Object: the version, Bytes
 	SkillDeleted     Action = "skill.deleted"     // Object: the skill or version; Bytes: of its versions, which were erased
+	NetworkChanged   Action = "network.changed"   // Reason: the type of the new policy
 	SecretBound      Action = "secret.bound"      // Name, Host
 	SecretUsed       Action = "secret.used"       // Name, Host, Port; Count if it sums up several uses, without Host if they had several hosts
 	EgressConnected  Action = "egress.connected"  // Host, Port, Address, Reason; recorded before any data is sent

@@ -21,8 +21,8 @@ func (t *trail) recordCreated(s *instance, key berth.KeyID) {
 	entries := []audit.Entry{s.entry(audit.ContainerCreated)}
 	entries[0].Template, entries[0].Isolation = s.body.Berth.Template, s.body.Berth.Isolation
 	entries[0].Snapshot, entries[0].Object = string(s.body.Berth.FromSnapshot), string(s.body.Berth.ForkedFrom)
-	if s.network != nil {
-		for _, secret := range s.network.secrets {
+	if n := s.network.Load(); n != nil {
+		for _, secret := range n.secrets {
 			e := s.entry(audit.SecretBound)
 			e.Name, e.Host = secret.Name, secret.Domain
 			entries = append(entries, e)

@@ -80,9 +80,11 @@ func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan,
 		s.assign(p, body)
 	}
 	s.requestID = caller.RequestID
-	if s.network = pl.network; s.network == nil {
-		s.network, err = svc.networks.parse(body.ID, pl.policy)
+	own := pl.network
+	if own == nil {
+		own, err = svc.networks.parse(body.ID, pl.policy)
 	}
+	s.network.Store(own)
 	if how.reserved != nil {
 		how.reserved.create = func(ctx context.Context) error { return svc.save(ctx, s, pl, caller) }
 		s.reserved = how.reserved

@@ -70,19 +70,19 @@ func (svc *Service) discardFork(p berth.ProjectID, id berth.ContainerID) {
 
 // planFork returns the plan of a fork.
 func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *copying, name string) (*plan, error) {
-	from := &c.from.body
+	from, policy := &c.from.body, c.from.networkPolicy()
 	if name == "" {
 		name = from.Name
 	}
 	pl, err := pn.planFrom(ctx, p, CreateRequest{Name: name, MemoryLimit: from.MemoryLimit, ExpiresAfter: &from.ExpiresAfter,
-		NetworkPolicy: &from.NetworkPolicy, Source: berth.ContainerSource{OnExpiry: from.Berth.OnExpiry, KeepAwake: from.Berth.KeepAwake, Volumes: from.Berth.Volumes}}, c)
+		NetworkPolicy: &policy, Source: berth.ContainerSource{OnExpiry: from.Berth.OnExpiry, KeepAwake: from.Berth.KeepAwake, Volumes: from.Berth.Volumes}}, c)
 	if err != nil {
 		return nil, err
 	}
 	pl.body.Berth.ForkedFrom = c.from.id
-	if n := c.from.network; n != nil {
+	if n := c.from.network.Load(); n != nil {
 		// The files may hold the placeholders, and the programs trust the authority.
-		pl.network = &network{policy: n.policy, secrets: n.secrets, ca: n.ca}
+		pl.network = &network{policy: n.present(), secrets: n.secrets, ca: n.ca}
 	}
 	return pl, nil
 }

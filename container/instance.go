@@ -15,12 +15,12 @@ import (
 // until the sandbox is removed.
 type instance struct {
 	project   berth.ProjectID
-	id        berth.ContainerID // also the driver's name of the sandbox
-	body      berth.Container   // as it was when the instance was created
-	requestID string            // of the request that created it; empty after a restart
-	client    *guest.Client     // connects at its first use
-	network   *network          // nil without network access; set before the instance is registered
-	flows     flows             // connections that are not in the audit log yet
+	id        berth.ContainerID       // also the driver's name of the sandbox
+	body      berth.Container         // as it was when the instance was created
+	requestID string                  // of the request that created it; empty after a restart
+	client    *guest.Client           // connects at its first use
+	network   atomic.Pointer[network] // nil without network access
+	flows     flows                   // connections that are not in the audit log yet
 	log       commandLog
 	pool      *pool        // the pool that holds it or that it was claimed from; nil without one
 	reserved  *reservation // nil for a container that was created at once; set before the instance is registered
@@ -28,6 +28,8 @@ type instance struct {
 	life    context.Context // ends with the sandbox; the cause is the error of its users
 	end     context.CancelCauseFunc
 	started chan struct{} // closed when the sandbox runs or its start has failed
+
+	policy policyState
 
 	driver slots // one slot: calls to the driver about one sandbox are serialized
 	files  fileState
@@ -50,6 +52,12 @@ type fileState struct {
 	rows       atomic.Int64 // upper bound of the rows since a scan; 0 before any
 	crowded    atomic.Bool  // the number of files makes scans slow
 	workDir    string       // the guest's path of berth.WorkDir; guarded by instance.mu
+}
+
+// policyState is the network policy, if it has changed.
+type policyState struct {
+	lock    slots                // one slot: serializes changes
+	present *berth.NetworkPolicy // nil for that of the body; guarded by instance.mu
 }
 
 // usage is when a container was used. It is guarded by instance.mu.
@@ -87,7 +95,7 @@ type expiry struct {
 
 // newInstance returns the instance of a container. It is not registered yet.
 func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instance {
-	s := &instance{id: body.ID, started: make(chan struct{}), driver: newSlots(1), files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.now()}}
+	s := &instance{id: body.ID, started: make(chan struct{}), driver: newSlots(1), policy: policyState{lock: newSlots(1)}, files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.now()}}
 	s.assign(p, body)
 	s.life, s.end = context.WithCancelCause(ls.work.life)
 	s.client = guest.NewSleepingClient(func(ctx context.Context) (net.Conn, error) { return ls.dial(ctx, s) }, &sleeper{ls, s})

@@ -191,7 +191,7 @@ func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, mem
 //
 // A sandbox that is not ready may have the container's environment, so it must not return to its pool.
 func (st *starter) ready(ctx context.Context, s *instance, pl *plan) bool {
-	if s.pool == nil || s.network != nil || pl.from != nil || pl.copies != nil || len(pl.files) > 0 || len(pl.skills) > 0 {
+	if s.pool == nil || s.network.Load() != nil || pl.from != nil || pl.copies != nil || len(pl.files) > 0 || len(pl.skills) > 0 {
 		return false
 	}
 	ctx, cancel := context.WithTimeout(ctx, pingTimeout)

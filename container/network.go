@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/http"
+	"sync"
 	"time"
 
 	"golang.org/x/time/rate"
@@ -22,11 +24,40 @@ const kindNetwork = store.KindContainerNetwork
 
 // A network is a container's access to the network.
 type network struct {
-	policy  *egress.Policy
 	secrets []egress.Secret
 	ca      *egress.Authority // nil without secrets
 
 	traffic egress.Traffic
+
+	mu     sync.Mutex
+	policy *egress.Policy // guarded by mu
+	gate   *egress.Gate   // of the policy; nil before the sandbox is connected; guarded by mu
+}
+
+// open returns the gate for the present policy. Former gates end.
+func (n *network) open(policy *egress.Policy, gate func(*egress.Policy) *egress.Gate) {
+	n.mu.Lock()
+	former := n.gate
+	n.policy, n.gate = policy, gate(policy)
+	n.mu.Unlock()
+	if former != nil {
+		former.End()
+	}
+}
+
+// ServeHTTP serves the guest's requests by the present policy.
+func (n *network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	n.mu.Lock()
+	gate := n.gate
+	n.mu.Unlock()
+	gate.ServeHTTP(w, r)
+}
+
+// present returns the policy.
+func (n *network) present() *egress.Policy {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.policy
 }
 
 // networks checks network policies and connects sandboxes to the network by them.
@@ -44,14 +75,15 @@ type sealed struct {
 // secretsObject returns the object with the sealed secrets of a container, or nil if there
 // are none.
 func (ns *networks) secretsObject(s *instance) (*store.Object, error) {
-	if s.network == nil || len(s.network.secrets) == 0 {
+	n := s.network.Load()
+	if n == nil || len(n.secrets) == 0 {
 		return nil, nil
 	}
-	authority, err := s.network.ca.Marshal()
+	authority, err := n.ca.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	plain, err := json.Marshal(sealed{s.network.secrets, authority})
+	plain, err := json.Marshal(sealed{n.secrets, authority})
 	if err != nil {
 		return nil, err
 	}
@@ -69,7 +101,7 @@ func (ns *networks) load(ctx context.Context, s *instance) error {
 	if err != nil || n == nil {
 		return err
 	}
-	s.network = n
+	s.network.Store(n)
 	o, err := ns.opts.Store.GetObject(ctx, s.project, networkKey(s.id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -111,22 +143,14 @@ func secretsLabel(s *instance) []byte {
 // connect connects a sandbox to the network as long as it lives. It returns when the guest
 // is connected, or ctx ends.
 func (ns *networks) connect(ctx context.Context, s *instance) error {
-	if s.network == nil {
+	n := s.network.Load()
+	if n == nil {
 		return nil
 	}
 	log := ns.opts.Log.With("container", s.id, "project", s.project)
-	gate := &egress.Gate{Policy: s.network.policy, Secrets: s.network.secrets, CA: s.network.ca,
-		Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: ns.recorder(s, log), Traffic: &s.network.traffic, Slots: ns.opts.Network.Slots}
-	settings := guest.Network{Authorities: bytes.Clone(ns.opts.Network.Authorities), Environment: map[string]string{},
-		Addresses: addressNeed(s.network.policy)}
-	if s.network.ca != nil {
-		settings.Authorities = append(append(settings.Authorities, '\n'), s.network.ca.PEM()...)
-	}
-	for _, secret := range s.network.secrets {
-		settings.Environment[secret.Name] = secret.Placeholder
-	}
+	n.open(n.present(), ns.gates(s, n))
 	connected := make(chan struct{}, 1)
-	go s.client.Outward(s.life, gate, settings, func(err error) {
+	go s.client.Outward(s.life, n, func() guest.Network { return ns.settings(n) }, func(err error) {
 		if err != nil {
 			log.Warn("failed to connect a container to the network", "err", err)
 			return
@@ -144,6 +168,28 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 	case <-s.life.Done():
 		return context.Cause(s.life)
 	}
+}
+
+// gates returns a function that makes the gate of a container for a policy.
+func (ns *networks) gates(s *instance, n *network) func(*egress.Policy) *egress.Gate {
+	record := ns.recorder(s, ns.opts.Log.With("container", s.id, "project", s.project))
+	return func(p *egress.Policy) *egress.Gate {
+		return &egress.Gate{Policy: p, Secrets: n.secrets, CA: n.ca,
+			Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: record, Traffic: &n.traffic, Slots: ns.opts.Network.Slots}
+	}
+}
+
+// settings returns what the guest needs for a network.
+func (ns *networks) settings(n *network) guest.Network {
+	settings := guest.Network{Authorities: bytes.Clone(ns.opts.Network.Authorities), Environment: map[string]string{},
+		Addresses: addressNeed(n.present())}
+	if n.ca != nil {
+		settings.Authorities = append(append(settings.Authorities, '\n'), n.ca.PEM()...)
+	}
+	for _, secret := range n.secrets {
+		settings.Environment[secret.Name] = secret.Placeholder
+	}
+	return settings
 }
 
 // addressNeed returns whether a policy requires a route for addresses. Containers with "open"

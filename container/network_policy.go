@@ -153,13 +153,13 @@ func (s *instance) accepts(want *berth.NetworkPolicy) bool {
 	if want == nil {
 		return true
 	}
-	have := s.body.NetworkPolicy
+	have := s.networkPolicy()
 	if want.Type != have.Type || !slices.Equal(want.AllowedDomains, have.AllowedDomains) {
 		return false
 	}
 	var secrets []egress.Secret
-	if s.network != nil {
-		secrets = s.network.secrets
+	if n := s.network.Load(); n != nil {
+		secrets = n.secrets
 	}
 	return slices.EqualFunc(want.DomainSecrets, secrets, func(w berth.DomainSecret, have egress.Secret) bool {
 		return w.Name == have.Name && w.Value == have.Value && strings.EqualFold(w.Domain, have.Domain)

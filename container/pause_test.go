@@ -227,7 +227,8 @@ func TestForkNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s.network, s.body.NetworkPolicy = n, berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}
+	s.network.Store(n)
+	s.body.NetworkPolicy = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}
 	// The sandboxes of the harness cannot be connected, so Fork would wait in vain.
 	pl, err := h.k.planner.planFork(t.Context(), mine, &copying{ctx: t.Context(), from: s}, "")
 	if err != nil {
@@ -238,13 +239,13 @@ func TestForkNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := pl.body
-	if fork.network == n || len(fork.network.secrets) != 1 || fork.network.secrets[0] != n.secrets[0] || fork.network.ca != n.ca || c.NetworkPolicy.Type != "allowlist" {
-		t.Errorf("got %+v, want that of %+v", fork.network, n)
+	if got := fork.network.Load(); got == n || len(got.secrets) != 1 || got.secrets[0] != n.secrets[0] || got.ca != n.ca || c.NetworkPolicy.Type != "allowlist" {
+		t.Errorf("got %+v, want that of the source", c)
 	}
 	// Its sealed secrets outlive the server.
 	again := &instance{project: mine, id: c.ID, body: *c}
-	if err := h.k.networks.load(t.Context(), again); err != nil || len(again.network.secrets) != 1 || again.network.secrets[0] != n.secrets[0] {
-		t.Errorf("got %+v, %v", again.network, err)
+	if err := h.k.networks.load(t.Context(), again); err != nil || len(again.network.Load().secrets) != 1 || again.network.Load().secrets[0] != n.secrets[0] {
+		t.Errorf("got %v", err)
 	}
 	if err := h.k.Delete(t.Context(), mine, c.ID); err != nil {
 		t.Error(err)

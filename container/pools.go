@@ -114,7 +114,8 @@ func (ps *pools) unclaim(s *instance) {
 	}
 	body := p.body(s.id, s.body.Berth.Template)
 	s.assign("", &body)
-	s.requestID, s.network = "", nil
+	s.requestID = ""
+	s.network.Store(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.ready = append(p.ready, s)

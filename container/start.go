@@ -130,7 +130,7 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	if unconnected != nil {
 		// The container stays without a network: ending it would lose the work in it.
 		svc.opts.Log.Error("container lost its network", "container", s.id, "err", unconnected)
-		s.network = nil
+		s.network.Store(nil)
 	}
 	svc.deaths.check(s)
 	svc.adoptPaused(ctx, s)

@@ -32,8 +32,8 @@ func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, 
 	now := m.opts.now()
 	out := &berth.ContainerStats{Object: "container.stats", ContainerID: s.id, At: now.Unix(), UptimeSeconds: max(0, now.Unix()-s.body.CreatedAt),
 		Memory: berth.MemoryStats{LimitBytes: limits.Memory}, Disk: berth.DiskStats{LimitBytes: limits.Disk}, PIDs: berth.PIDStats{Limit: limits.PIDs}}
-	if s.network != nil {
-		t := s.network.traffic.Totals()
+	if n := s.network.Load(); n != nil {
+		t := n.traffic.Totals()
 		out.Egress = berth.EgressStats{BytesSent: t.Sent, BytesReceived: t.Received, Allowed: t.Allowed, Refused: t.Refused, Open: t.Open}
 	}
 	if !s.running() {

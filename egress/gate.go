@@ -57,6 +57,11 @@ type Gate struct {
 		once sync.Once
 		mask *mask
 	}
+	live struct { // the connections, so that End can end them
+		mu    sync.Mutex
+		conns map[net.Conn]context.CancelFunc
+		ended bool
+	}
 	large struct { // large bodies held in memory while they are filled in
 		init   sync.Once
 		places chan struct{}
@@ -136,7 +141,9 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer g.Traffic.opened()()
-	c := &crossing{ctx: r.Context(), gate: g, target: target, decision: decision, flow: &flow, used: map[string]bool{}}
+	ctx, cancel := context.WithCancel(r.Context())
+	defer cancel()
+	c := &crossing{ctx: ctx, gate: g, target: target, decision: decision, flow: &flow, used: map[string]bool{}}
 	var host net.Conn
 	if c.dialsFirst() {
 		var err error
@@ -151,6 +158,12 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer conn.Close()
+	if !g.enter(conn, cancel) {
+		flow.Reason = "the policy has changed"
+		reset(conn)
+		return
+	}
+	defer g.leave(conn)
 	if _, err := io.WriteString(conn, "HTTP/1.1 200 OK\r\n\r\n"); err != nil {
 		return
 	}
@@ -166,6 +179,37 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	} else {
 		flow.Allowed = true
 	}
+}
+
+// End ends all connections of the gate, and those that begin later. Another gate takes its place.
+func (g *Gate) End() {
+	g.live.mu.Lock()
+	defer g.live.mu.Unlock()
+	g.live.ended = true
+	for conn, cancel := range g.live.conns {
+		cancel()
+		reset(conn)
+	}
+}
+
+// enter registers a connection for End, unless the gate has ended.
+func (g *Gate) enter(conn net.Conn, cancel context.CancelFunc) bool {
+	g.live.mu.Lock()
+	defer g.live.mu.Unlock()
+	if g.live.ended {
+		return false
+	}
+	if g.live.conns == nil {
+		g.live.conns = map[net.Conn]context.CancelFunc{}
+	}
+	g.live.conns[conn] = cancel
+	return true
+}
+
+func (g *Gate) leave(conn net.Conn) {
+	g.live.mu.Lock()
+	defer g.live.mu.Unlock()
+	delete(g.live.conns, conn)
 }
 
 // decide parses the target of a connection and decides whether the policy allows it. If

@@ -37,7 +37,7 @@ func TestFloodOfStreams(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go c.Outward(ctx, out, Network{}, func(error) {})
+	go c.Outward(ctx, out, func() Network { return Network{} }, func(error) {})
 	const (
 		typeData = 0
 		flagSYN  = 1
@@ -91,7 +91,7 @@ func TestRequestsEndWithTheirSession(t *testing.T) {
 	})
 	ctx, cancel := context.WithCancel(t.Context())
 	defer cancel()
-	go c.Outward(ctx, out, Network{}, func(error) {})
+	go c.Outward(ctx, out, func() Network { return Network{} }, func(error) {})
 	stream, err := hostile.Open()
 	if err != nil {
 		t.Fatal(err)

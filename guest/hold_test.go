@@ -43,7 +43,7 @@ func hostileOutward(t *testing.T, out http.Handler, deaf bool) (*Client, net.Con
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	t.Cleanup(cancel)
-	go c.Outward(ctx, out, Network{}, func(error) {})
+	go c.Outward(ctx, out, func() Network { return Network{} }, func(error) {})
 	_ = theirs.SetWriteDeadline(time.Now().Add(30 * time.Second))
 	return c, theirs
 }

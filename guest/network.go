@@ -33,11 +33,12 @@ const (
 
 // Outward connects the sandbox to the network until ctx ends: out answers the requests on
 // the guest's streams. After each loss of the connection it connects again. It calls report
-// with nil after each connection, and with the error after each failure, which may be often.
-func (c *Client) Outward(ctx context.Context, out http.Handler, n Network, report func(error)) {
+// with nil after each connection, and with the error after each failure, which may be often. settings
+// is called for each connection.
+func (c *Client) Outward(ctx context.Context, out http.Handler, settings func() Network, report func(error)) {
 	wait := backoff.Delays{First: 100 * time.Millisecond, Max: 5 * time.Second}
 	for {
-		lost, err := c.outward(ctx, out, n)
+		lost, err := c.outward(ctx, out, settings())
 		if err == nil {
 			wait.Reset()
 			report(nil)
@@ -70,15 +71,21 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 	server.BaseContext = func(net.Listener) context.Context { return alive } // the end of alive distinguishes a lost stream from one closed for writing
 	go func() { <-session.Done(); end() }()
 	go func() { _ = server.Serve(session) }() // ends with the session
+	if err := c.SetNetwork(ctx, n); err != nil {
+		session.Close() // the next attempt uses a new session
+		return nil, err
+	}
+	return session.Done(), nil
+}
+
+// SetNetwork sends the guest settings. Outward does so for each connection, so this is for settings that
+// have changed meanwhile. A route for addresses that is there remains.
+func (c *Client) SetNetwork(ctx context.Context, n Network) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
 	answer, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities, Environment: n.Environment, Addresses: n.Addresses != NotNeeded}))
 	if err == nil && answer.Msg.Unroutable != "" && n.Addresses == Needed {
 		err = fmt.Errorf("the sandbox has no route for addresses: %s", fewWords(answer.Msg.Unroutable))
 	}
-	if err != nil {
-		session.Close() // the next attempt uses a new session
-		return nil, err
-	}
-	return session.Done(), nil
+	return err
 }

@@ -96,6 +96,7 @@ func (d *Door) Routes() []exchange.Route {
 		exchange.On("DELETE /sandboxes/{sandbox}", d.kill),
 		exchange.On("GET /sandboxes/{sandbox}/metrics", d.metrics, exchange.ReadsQuery),
 		exchange.On("POST /sandboxes/{sandbox}/timeout", d.setTimeout, noBody),
+		exchange.On("PUT /sandboxes/{sandbox}/network", d.setNetwork, exchange.StoresNothing),
 		exchange.On("POST /sandboxes/{sandbox}/refreshes", d.refresh, noBody),
 		exchange.On("POST /sandboxes/{sandbox}/pause", d.pause, noBody),
 		exchange.On("POST /sandboxes/{sandbox}/resume", d.connect, noBody),

@@ -371,6 +371,36 @@ func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller
 	return nil
 }
 
+// networkBody checks the body of PUT /sandboxes/{sandbox}/network.
+var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean, "allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
+	"rules": rule.Unsupported, "egressProxy": rule.Unsupported})
+
+// setNetwork serves PUT /sandboxes/{sandbox}/network: it replaces the rules for connections to the
+// outside, and ends those that are open.
+func (d *Door) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body struct {
+		Internet *bool    `json:"allow_internet_access"`
+		AllowOut []string `json:"allowOut"`
+		DenyOut  []string `json:"denyOut"`
+	}
+	if err := x.DecodeOptional(r, networkBody, &body); err != nil {
+		return err
+	}
+	policy, err := (&createRequest{Internet: body.Internet, Network: network{AllowOut: body.AllowOut, DenyOut: body.DenyOut}}).policy()
+	if err != nil {
+		return err
+	}
+	id := sandboxOf(r)
+	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+		return err
+	}
+	if err := d.Containers.SetNetworkPolicy(r.Context(), c, id, policy); err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
 // connectBody checks the body of connect and resume.
 var connectBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "autoPause": rule.Boolean, "memory": rule.Boolean})
 

@@ -141,7 +141,7 @@ func (o *outside) connect(t testing.TB, b *Box) {
 func (o *outside) tryConnect(t testing.TB, b *Box) error {
 	t.Helper()
 	connected := make(chan error, 64)
-	go b.Client.Outward(t.Context(), o.gate, o.network(),
+	go b.Client.Outward(t.Context(), o.gate, o.network,
 		func(err error) {
 			select {
 			case connected <- err:
