@@ -22,7 +22,7 @@ const maxTraceItems = 5000 // of one request
 var (
 	traceID  = rule.Matching(`^trace_[A-Za-z0-9]{1,64}$`, 70)
 	spanID   = rule.Matching(`^[A-Za-z0-9_-]{1,80}$`, 80)
-	nullText = orNull(rule.AnyText)
+	nullText = orNull(rule.Text(0, 1024))
 
 	ingestTracesBody = rule.Object(rule.Fields{"data": rule.List(rule.ByField("object", map[string]rule.Rule{
 		"trace": rule.OpenObject(rule.Fields{"id": traceID, "workflow_name": nullText, "group_id": nullText, "metadata": orNull(rule.AnyObject)}, "id"),

@@ -182,7 +182,7 @@ func (v *visit) changeFiles() error {
 			at, err = to, client.MakeDir(v.r.Context(), to)
 		}
 	case "delete":
-		if at == "/" || at == work {
+		if at == "/" || strings.HasPrefix(work+"/", at+"/") { // the working directory, or one above it
 			return &failure{http.StatusBadRequest, "This directory stays."}
 		}
 		err, at = client.Remove(v.r.Context(), "", strings.TrimPrefix(at, "/")), path.Dir(at)

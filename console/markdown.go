@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"html/template"
 	"net/url"
+	"strings"
 	"sync"
 
 	"github.com/yuin/goldmark"
@@ -19,10 +20,44 @@ import (
 // http, https or mailto, in a window that does not learn where it came from.
 func markdown(text string) template.HTML {
 	var b bytes.Buffer
+	if costly(text) {
+		return template.HTML("<pre>" + template.HTMLEscapeString(text) + "</pre>")
+	}
 	if err := converter().Convert([]byte(text), &b); err != nil {
 		return template.HTML("<pre>" + template.HTMLEscapeString(text) + "</pre>")
 	}
 	return template.HTML(b.String())
+}
+
+// Bounds of Markdown. The converter needs time in the square of these.
+const (
+	maxMarks = 2000 // in a paragraph
+	maxDepth = 16   // of quotes and lists
+)
+
+// costly reports whether a text would take long to convert, as nobody writes it.
+func costly(text string) bool {
+	marks := 0
+	for line := range strings.Lines(text) {
+		if strings.TrimSpace(line) == "" {
+			marks = 0
+			continue
+		}
+		start := strings.TrimLeft(line, "> \t-*+")
+		markers := line[:len(line)-len(start)]
+		if strings.Count(markers, ">")+strings.Count(markers, "- ")+strings.Count(markers, "* ")+strings.Count(markers, "+ ") > maxDepth {
+			return true
+		}
+		for i := range len(start) {
+			if strings.IndexByte("*_~[]`<", start[i]) >= 0 {
+				marks++
+			}
+		}
+		if marks > maxMarks {
+			return true
+		}
+	}
+	return false
 }
 
 // converter is made when the first text is shown.

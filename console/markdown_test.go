@@ -72,3 +72,19 @@ func FuzzMarkdown(f *testing.F) {
 		}
 	})
 }
+
+// A text that would keep the converter busy is shown as it is. Long texts as people write them are not.
+func TestCostlyMarkdown(t *testing.T) {
+	for name, text := range map[string]string{"marks": strings.Repeat("*a_", 100_000), "links": strings.Repeat("[", 100_000), "quotes": strings.Repeat(">", 100_000),
+		"quotes with spaces": strings.Repeat("> ", 50_000) + "a", "lists": strings.Repeat("- ", 50_000) + "a", "lines": strings.Repeat("*a_\n", 50_000)} {
+		if got := string(markdown(text)); !strings.HasPrefix(got, "<pre>") {
+			t.Errorf("%s: got %.80q", name, got)
+		}
+	}
+	for name, text := range map[string]string{"a list": strings.Repeat("* an *item*\n", 500), "a table": "| a | b |\n|---|---|\n" + strings.Repeat("| 1 | 2 |\n", 1000),
+		"paragraphs": strings.Repeat("Some **bold** text with `code` and [a link](https://example.com/).\n\n", 2000)} {
+		if got := string(markdown(text)); strings.HasPrefix(got, "<pre>") {
+			t.Errorf("%s: got %.80q", name, got)
+		}
+	}
+}

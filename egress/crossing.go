@@ -116,6 +116,9 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 	}()
 	var from net.Conn = client
 	select {
+	case <-c.ctx.Done():
+		host.Close()
+		return context.Cause(c.ctx)
 	case b := <-answered: // empty if the host has closed
 		_, _ = client.Write(b)
 		from = &guarded{counted: client, in: client, spoke: spoke}

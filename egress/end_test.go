@@ -23,19 +23,28 @@ func TestGateEnds(t *testing.T) {
 	if status != http.StatusOK {
 		t.Fatalf("got status %d", status)
 	}
+	if _, err := conn.Write([]byte{1}); err != nil {
+		t.Fatal(err)
+	}
+	quiet, status := w.connect("example.com:8080") // sends nothing
+	if status != http.StatusOK {
+		t.Fatalf("got status %d", status)
+	}
 	w.gate.End()
+	if rest, _ := io.ReadAll(quiet); len(rest) > 0 {
+		t.Errorf("got %q", rest)
+	}
+	quiet.Close()
 	if rest, _ := io.ReadAll(conn); len(rest) > 0 {
 		t.Errorf("got %q", rest)
 	}
+	conn.Close()
 	for end := time.Now().Add(time.Minute); w.gate.Traffic.Totals().Open > 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(end) {
 			t.Fatal("the connection goes on")
 		}
 	}
-	again, status := w.connect("example.com:8080")
-	if status == http.StatusOK {
-		if _, err := again.Read(make([]byte, 1)); err == nil {
-			t.Error("a connection of a gate that has ended was served")
-		}
+	if _, status := w.connect("example.com:8080"); status != http.StatusForbidden {
+		t.Errorf("a later connection: got status %d", status)
 	}
 }

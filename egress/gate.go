@@ -192,6 +192,12 @@ func (g *Gate) End() {
 	}
 }
 
+func (g *Gate) over() bool {
+	g.live.mu.Lock()
+	defer g.live.mu.Unlock()
+	return g.live.ended
+}
+
 // enter registers a connection for End, unless the gate has ended.
 func (g *Gate) enter(conn net.Conn, cancel context.CancelFunc) bool {
 	g.live.mu.Lock()
@@ -225,6 +231,9 @@ func (g *Gate) decide(w http.ResponseWriter, r *http.Request, flow *Flow) (Targe
 		return target, Decision{}, false
 	}
 	d := Decide(g.Policy, target)
+	if g.over() {
+		d = Decision{Reason: "the policy has changed"}
+	}
 	flow.Reason = d.Reason
 	if !d.Allow {
 		http.Error(w, d.Reason, http.StatusForbidden)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"os/user"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -171,7 +172,7 @@ func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveReq
 	}
 	root := req.Header().Get(rootHeader)
 	if root == "" {
-		err = os.RemoveAll(path)
+		err = removeAll(path)
 	} else {
 		err = removeBelow(root, path)
 	}
@@ -179,6 +180,38 @@ func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveReq
 		return nil, fileError(err)
 	}
 	return connect.NewResponse(&pb.RemoveResponse{}), nil
+}
+
+// removeAll removes a file or a tree, but no file system of the kernel: below /proc are links to the root
+// directories of processes, which gVisor follows even where os.RemoveAll asks it not to.
+func removeAll(path string) error {
+	err := refuseKernels(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	return os.RemoveAll(path)
+}
+
+// refuseKernels returns an error for the root directory and the file systems of the kernel, also by way
+// of a link.
+func refuseKernels(path string) error {
+	dir, err := filepath.EvalSymlinks(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	path = filepath.Join(dir, filepath.Base(path))
+	if path == "/" || path == "/dev" || beneathAny(path, "/proc", "/sys") {
+		return connect.NewError(connect.CodePermissionDenied, fmt.Errorf("%s belongs to the kernel and stays", path))
+	}
+	return nil
+}
+
+// beneathAny reports whether a path is one of the trees, or below one.
+func beneathAny(path string, trees ...string) bool {
+	return slices.ContainsFunc(trees, func(tree string) bool { return path == tree || strings.HasPrefix(path, tree+"/") })
 }
 
 // rootHeader is guest.RootHeader.
