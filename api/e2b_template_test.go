@@ -75,7 +75,7 @@ func TestE2BTemplateRequests(t *testing.T) {
 	key := map[string]string{"X-API-Key": "sk-mine"}
 	for body, want := range map[string]string{
 		`{}`: "'name'", `{"name":":v1"}`: "'name'", `{"name":"a b"}`: "not the name", `{"name":"a:b c"}`: "not a tag", `{"name":"../a"}`: "not the name",
-		`{"name":"a","tags":["x y"]}`: "not a tag", `{"name":"a","memoryMB":1000000}`: "'memoryMB'", `{"name":"a","surprise":1}`: "Unknown parameter",
+		`{"name":"base"}`: "default template", `{"name":"a","tags":["x y"]}`: "not a tag", `{"name":"a","memoryMB":1000000}`: "'memoryMB'", `{"name":"a","surprise":1}`: "Unknown parameter",
 	} {
 		if status, text := h.sandboxCall("POST", "/v3/templates", body, key); status != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: got %d %s, want %q", body, status, text, want)

@@ -218,13 +218,13 @@ func count(t *berth.Trace, s *berth.TraceSpan) {
 	}
 }
 
-// milliseconds returns a time in Unix milliseconds.
+// milliseconds returns a time in Unix milliseconds. One far from today is a mistake.
 func milliseconds(text *string) (ms int64, ok bool) {
 	if text == nil {
 		return 0, false
 	}
 	at, err := time.Parse(time.RFC3339Nano, *text)
-	return at.UnixMilli(), err == nil
+	return at.UnixMilli(), err == nil && at.Year() >= 1970 && at.Year() < 2200
 }
 
 // spanOf returns a span as it is stored.

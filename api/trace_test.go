@@ -73,7 +73,7 @@ func TestIngestTraces(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-berth-1", "proj_1")
 	const span = `{"object":"trace.span","id":"span_1","trace_id":"trace_1","parent_id":null,"started_at":"2026-01-01T00:00:01.500000+00:00","ended_at":"2026-01-01T00:00:02+00:00","span_data":{"type":"agent","name":"Harbour"},"error":null}`
-	const failed = `{"object":"trace.span","id":"span_2","trace_id":"trace_1","parent_id":"span_1","started_at":"2026-01-01T00:00:00Z","ended_at":"yesterday","span_data":{"type":"function","name":"tide"},"error":{"message":"no"}}`
+	const failed = `{"object":"trace.span","id":"span_2","trace_id":"trace_1","parent_id":"span_1","started_at":"2026-01-01T00:00:00Z","ended_at":"9999-01-01T00:00:00Z","span_data":{"type":"function","name":"tide"},"error":{"message":"no"}}`
 	h.ingest(span) // its trace comes later
 	h.ingest(`{"object":"trace","id":"trace_1","workflow_name":"Work","group_id":"g","metadata":{"a":1}},` + span + "," + failed)
 	h.ingest(failed)
@@ -101,7 +101,8 @@ func TestIngestTraces(t *testing.T) {
 	h.call(404, "GET", "/v1/traces/trace_1/spans", nil)
 	h.call(404, "DELETE", "/v1/traces/trace_1", nil)
 	for _, body := range []string{`{}`, `{"data":[{"object":"other"}]}`, `{"data":[{"object":"trace","id":"thread_1"}]}`, `{"data":[{"object":"trace.span","id":"span_1","trace_id":"../x","span_data":{}}]}`,
-		`{"data":[{"object":"trace.span","id":"span_1","trace_id":"trace_1","span_data":1}]}`} {
+		`{"data":[{"object":"trace.span","id":"span_1","trace_id":"trace_1","span_data":1}]}`,
+		`{"data":[{"object":"trace","id":"trace_1","workflow_name":"` + strings.Repeat("x", 1025) + `"}]}`} {
 		h.call(400, "POST", "/v1/traces/ingest", body)
 	}
 	h.key("sk-berth-2", "proj_2") // with the same ids

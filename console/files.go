@@ -149,7 +149,7 @@ func fileFailure(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
-	for cause, status := range map[error]int{fs.ErrNotExist: http.StatusNotFound, fs.ErrPermission: http.StatusForbidden,
+	for cause, status := range map[error]int{fs.ErrNotExist: http.StatusNotFound, fs.ErrPermission: http.StatusForbidden, fs.ErrExist: http.StatusConflict,
 		fs.ErrInvalid: http.StatusBadRequest, guest.ErrNoSpace: http.StatusInsufficientStorage} {
 		if errors.Is(err, cause) {
 			return &failure{status, "The container answered: " + strings.TrimPrefix(err.Error(), cause.Error()+": ") + "."}

@@ -190,6 +190,8 @@ func asFileError(err error) error {
 		return fmt.Errorf("%w: %w", fs.ErrNotExist, err)
 	case connect.CodePermissionDenied:
 		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	case connect.CodeAlreadyExists:
+		return fmt.Errorf("%w: %w", fs.ErrExist, err)
 	case connect.CodeInvalidArgument:
 		return fmt.Errorf("%w: %w", fs.ErrInvalid, err)
 	case connect.CodeResourceExhausted:

@@ -54,6 +54,9 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if name == "" {
 		return berth.Invalid("name", "Missing required parameter: 'name'.")
 	}
+	if serverTemplate(name) == "" {
+		return berth.Invalid("name", "Invalid 'name': '%s' is the server's default template. Choose another name.", name)
+	}
 	tags := slices.Clone(body.Tags)
 	for _, one := range tags {
 		if !tagPattern.MatchString(one) {
