@@ -23,6 +23,7 @@ var functions = template.FuncMap{
 	"count":    count,
 	"count64":  count64,
 	"used":     usedPercent,
+	"disks":    disks,
 	"resp":     func(id string) bool { return strings.HasPrefix(id, berth.PrefixResponse) },
 	"headOf":   func(r *berth.Response, form string) head { return head{r, form} },
 	"cost":     cost,

@@ -3,6 +3,7 @@ package console
 import (
 	"errors"
 	"net/http"
+	"slices"
 
 	"github.com/berth-run/berth"
 )
@@ -53,6 +54,22 @@ func (v *visit) showOverview() error {
 	}
 	p.Spent = spending.Data
 	return v.show(http.StatusOK, "overview", "Overview", p)
+}
+
+// disks joins the parts of the state that are on one volume, which are those with the same figures.
+func disks(parts []berth.DiskStatus) []berth.DiskStatus {
+	var joined []berth.DiskStatus
+	for _, part := range parts {
+		i := slices.IndexFunc(joined, func(d berth.DiskStatus) bool {
+			return d.Bytes == part.Bytes && d.FreeBytes == part.FreeBytes && d.Low == part.Low
+		})
+		if i < 0 {
+			joined = append(joined, part)
+		} else {
+			joined[i].Area += ", " + part.Area
+		}
+	}
+	return joined
 }
 
 // refused reports whether the API refuses something to the key of the visit, or does not serve it.

@@ -77,15 +77,15 @@ type sample struct {
 	at time.Time
 }
 
-// showResources serves GET /console/containers/{container}/usage.
+// showResources serves GET /console/containers/{container}/resources.
 func (v *visit) showResources() error {
 	c, err := v.container()
 	if err != nil {
 		return err
 	}
-	p := resourcesPage{Tab: tab{c, "usage"}}
+	p := resourcesPage{Tab: tab{c, "resources"}}
 	if p.Tab.Running() {
-		p.Events = p.Tab.Path() + "/usage/events"
+		p.Events = p.Tab.Path() + "/resources/events"
 		now, err := v.sample()
 		if err != nil {
 			return err
@@ -98,7 +98,7 @@ func (v *visit) showResources() error {
 	return v.show(http.StatusOK, "resources", "Usage", p)
 }
 
-// followResources serves GET /console/containers/{container}/usage/events: the charts of the samples
+// followResources serves GET /console/containers/{container}/resources/events: the charts of the samples
 // since the request, and the connections when there are new ones.
 func (v *visit) followResources() error {
 	var taken []sample

@@ -151,7 +151,7 @@ func (e *entry) Details() string {
 	return clip(b.String(), shown)
 }
 
-// Pending reports whether the item waits for an approval.
+// Pending reports whether the item asks for an approval.
 func (e *entry) Pending() bool { return e.Type() == berth.ItemApprovalRequest }
 
 // Running reports whether the item is not complete.

@@ -26,7 +26,7 @@ type tabLink struct{ Name, Label string }
 
 // Tabs returns the pages of the container.
 func (tab) Tabs() []tabLink {
-	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"usage", "Usage"}, {"ports", "Ports"}}
+	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"resources", "Resources"}, {"ports", "Ports"}}
 }
 
 // container returns the container of the visit's path.

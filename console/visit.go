@@ -38,10 +38,12 @@ type page struct {
 	Data     any
 }
 
-// Here returns the attribute of a link of the header that leads to the page, or to those below it.
-func (p page) Here(path string) template.HTMLAttr {
-	if p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") || path == Path && strings.HasPrefix(p.Path, Path+"containers/") {
-		return ` aria-current="page"`
+// Here returns the attribute of a link of the header if the page is one of paths, or below one of them.
+func (p page) Here(paths ...string) template.HTMLAttr {
+	for _, path := range paths {
+		if p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") || path == Path && strings.HasPrefix(p.Path, Path+"containers/") {
+			return ` aria-current="page"`
+		}
 	}
 	return ""
 }

@@ -11,9 +11,9 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// TestConsoleUsage sees a chart move while a container computes, and a refused connection with its
+// TestConsoleResources sees a chart move while a container computes, and a refused connection with its
 // reason.
-func TestConsoleUsage(t *testing.T) {
+func TestConsoleResources(t *testing.T) {
 	s := newServer(t)
 	c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "box"},
 		option.WithJSONSet("network_policy", map[string]any{"type": "allowlist", "allowed_domains": []string{"allowed.example"}}))
@@ -21,7 +21,7 @@ func TestConsoleUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := c.ID
-	page := s.url + "/console/containers/" + id + "/usage"
+	page := s.url + "/console/containers/" + id + "/resources"
 	b := newBrowser(t, 1200)
 	b.open(page)
 	b.shows("#charts", "Memory")
@@ -35,7 +35,7 @@ func TestConsoleUsage(t *testing.T) {
 	b.shows("#flows .bad", "refused")
 	b.until(`document.querySelector("#flows tr:has(.bad) [data-label=Reason]").innerText.trim() !== ""`)
 	b.checkQuiet()
-	if _, text := s.fetch("/console/containers/" + id + "/usage"); !strings.Contains(text, "refused.example") || !strings.Contains(text, "<polyline") {
+	if _, text := s.fetch("/console/containers/" + id + "/resources"); !strings.Contains(text, "refused.example") || !strings.Contains(text, "<polyline") {
 		t.Error("without scripts, the page lacks the connections or the charts")
 	}
 	b.run(chromedp.EmulateViewport(360, 800))
@@ -111,7 +111,7 @@ func TestConsoleChange(t *testing.T) {
 	b.open(page)
 	b.run(chromedp.SendKeys(chromedp.CSS("#name"), `<img src=x onerror=window.pwned=1>`))
 	b.click(`button[value="snapshot"]`)
-	b.shows("h1", "Snapshots")
+	b.shows(".tabs [aria-current]", "Snapshots")
 	b.shows("td", "onerror")
 	checkHarmless(b, "snapshots", "main script, main img, main iframe, main style")
 	s.in(id, "echo changed > a.txt")

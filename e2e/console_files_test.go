@@ -100,12 +100,12 @@ func TestConsoleFiles(t *testing.T) {
 
 	b.open(s.url + "/console/containers/" + id)
 	b.click(`.tabs a[href$="/files"]`)
-	b.shows(".tree", "pixel.gif")
-	b.shows(".tree", "onerror") // a name is shown as text
+	b.shows(".filetree", "pixel.gif")
+	b.shows(".filetree", "onerror") // a name is shown as text
 	checkHarmless(b, "the tree", `main script, main img, main iframe, main svg, main style, #item-x`)
-	b.run(chromedp.Focus(chromedp.CSS(`.tree a[href$="out"]`)), chromedp.SendKeys(chromedp.CSS(`.tree a[href$="out"]`), "\r")) // without a mouse
-	b.shows(".tree", "table.csv")
-	b.click(`.tree a[href$="table.csv"]`)
+	b.run(chromedp.Focus(chromedp.CSS(`.filetree a[href$="out"]`)), chromedp.SendKeys(chromedp.CSS(`.filetree a[href$="out"]`), "\r")) // without a mouse
+	b.shows(".filetree", "table.csv")
+	b.click(`.filetree a[href$="table.csv"]`)
 	b.shows(".preview td", "<b id=item-x>a</b>, b")
 	if rows := evaluate[int](b, `document.querySelectorAll(".preview tbody tr").length`); rows != 2 {
 		t.Errorf("the table has %d rows, want 2", rows)
@@ -128,11 +128,11 @@ func TestConsoleFiles(t *testing.T) {
 	b.open(at("/mnt/data/a.pdf"))
 	b.until(`document.querySelector(".preview iframe") !== null`)
 	b.open(at("/mnt/data/many"))
-	b.shows(".tree", "100 more are not shown")
+	b.shows(".filetree", "100 more are not shown")
 	b.open(at("/mnt/data/link")) // leads within the container
 	b.shows(".preview pre", "root:x:0:0")
 	b.open(at("/etc"))
-	b.shows(".tree", "hostname")
+	b.shows(".filetree", "hostname")
 	b.open(at("/mnt/data/none"))
 	b.shows("h1", "Error 404")
 	b.open(at("/mnt/data/../../etc/hostname"))
@@ -163,9 +163,9 @@ func TestConsoleFiles(t *testing.T) {
 
 	b.open(at("/mnt/data/out"))
 	evaluate[bool](b, `(() => { const files = new DataTransfer(); files.items.add(new File(["dropped"], "drop.txt")); files.items.add(new File(["x"], "<img src=x onerror=window.pwned=1>"));
-		document.querySelector(".tree").dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true})); return true; })()`)
-	b.shows(".tree", "drop.txt")
-	b.shows(".tree", "onerror=window")
+		document.querySelector(".filetree").dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true})); return true; })()`)
+	b.shows(".filetree", "drop.txt")
+	b.shows(".filetree", "onerror=window")
 	checkHarmless(b, "a dropped name", `main script, main img, main iframe, main svg, main style`)
 	download := strings.Replace(page, s.url, "", 1) + "/download?path="
 	resp, body := s.fetch(download + "/mnt/data/out/drop.txt")
@@ -195,7 +195,7 @@ func TestConsoleFiles(t *testing.T) {
 	b.shows(".preview h2", "/tmp/new one")
 	b.run(chromedp.Evaluate[chromedp.Void](`(() => { const f = new DataTransfer(); f.items.add(new File(["elsewhere"], "e.txt")); document.querySelector("#file").files = f.files; })()`))
 	b.click("form:has(#file) button")
-	b.shows(".tree", "e.txt")
+	b.shows(".filetree", "e.txt")
 	if out := s.in(id, `cat '/tmp/new one/e.txt'; stat -c %U '/tmp/new one'`); out != "elsewhereuser\n" {
 		t.Errorf("got %q", out)
 	}
@@ -223,7 +223,7 @@ func TestConsoleContainerAttacks(t *testing.T) {
 	_, other := twoProjects(t, s)
 	id := s.namedContainer("box")
 	s.in(id, "echo secret > a.txt")
-	paths := []string{"", "/files", "/files?path=/mnt/data/a.txt", "/files/raw?path=/mnt/data/a.txt", "/files/download?path=/mnt/data/a.txt", "/terminals", "/usage", "/ports"}
+	paths := []string{"", "/files", "/files?path=/mnt/data/a.txt", "/files/raw?path=/mnt/data/a.txt", "/files/download?path=/mnt/data/a.txt", "/terminals", "/resources", "/ports"}
 	b := newBrowser(t, 800)
 	b.open(s.url + "/console/")
 	b.write("#key", other)
@@ -232,7 +232,7 @@ func TestConsoleContainerAttacks(t *testing.T) {
 		b.open(s.url + "/console/containers/" + id + path)
 		b.shows("h1", "Error 404")
 	}
-	for _, path := range []string{"/usage/events", "/terminals/1/socket"} {
+	for _, path := range []string{"/resources/events", "/terminals/1/socket"} {
 		if status := evaluate[int](b, fmt.Sprintf(`(() => { const r = new XMLHttpRequest(); r.open("GET", "/console/containers/%s%s", false); r.send(); return r.status; })()`, id, path)); status < 400 {
 			t.Errorf("%s: got status %d", path, status)
 		}

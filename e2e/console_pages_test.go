@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"testing"
 
 	"github.com/openai/openai-go/v3"
@@ -113,24 +112,8 @@ func TestConsoleOperations(t *testing.T) {
 // key to the session, switches, and deletes the key.
 func TestConsoleAdmin(t *testing.T) {
 	s := newServer(t)
-	out, errs, err := s.berth("key", "create", "--admin", "--state", s.state)
-	if err != nil {
-		t.Fatalf("%v: %s", err, errs)
-	}
-	admin := strings.TrimSpace(out[strings.LastIndex(out, "sk-"):])
-	s.key = admin
-	s.waitUntil("keys are required", func() bool {
-		resp, err := http.Get(s.url + "/v1/models")
-		if err != nil {
-			return false
-		}
-		resp.Body.Close()
-		return resp.StatusCode == http.StatusUnauthorized
-	})
 	b := newBrowser(t, 1200)
-	b.open(s.url + "/console/")
-	b.write("#key", admin)
-	b.shows("h1", "Overview")
+	s.signInAsAdmin(b)
 	b.open(s.url + "/console/projects")
 	b.write("#name", `Harbour <img src=x onerror="window.pwned=1">`)
 	b.shows("h1", "Harbour <img")
@@ -171,5 +154,4 @@ func TestConsoleAdmin(t *testing.T) {
 	b.click("button.danger")
 	b.shows("h1", "Error 409") // the last key
 	b.checkQuiet()
-	s.key = admin
 }

@@ -1,16 +1,19 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/chromedp/chromedp"
 )
 
+// consoleWidths are the widths in pixels at which pages are looked at: a telephone, a laptop and 4K.
+var consoleWidths = []int{360, 1280, 3840}
+
 // TestConsoleScreenshots writes a picture of each page into the directory BERTH_SCREENSHOTS, in light and
-// dark. `make screenshots` runs it.
+// dark, for each of the widths: up to 2,400 pixels of the page's height. `make screenshots` runs it.
 func TestConsoleScreenshots(t *testing.T) {
 	dir := os.Getenv("BERTH_SCREENSHOTS")
 	if dir == "" {
@@ -20,33 +23,29 @@ func TestConsoleScreenshots(t *testing.T) {
 		t.Fatal(err)
 	}
 	s := newServerWith(t, "containers: {pool: 0}\n")
-	pages := tour(s)
-	b := newBrowser(t, 1200)
+	b := newBrowser(t, 1280)
+	b.take(dir, s, tour(s, b))
+	b.take(dir, s, operatorTour(s, b))
+}
+
+// take writes pictures of pages into a directory.
+func (b *browser) take(dir string, s *server, pages []consolePage) {
+	b.t.Helper()
 	for _, page := range pages {
-		name, about, _ := strings.Cut(page, "/")
-		switch {
-		case page == "":
-			name = "containers"
-		case name == "containers":
-			name = "container"
-		case strings.HasSuffix(about, "/branches"):
-			name = "branches"
-		case name == "responses" && about != "":
-			name = "response"
-		case name == "traces" && about != "":
-			name = "trace"
-		case page == "unknown", strings.HasPrefix(page, "sign-in"):
-			continue
-		}
-		for _, scheme := range []string{"light", "dark"} {
-			b.colours(scheme)
-			b.open(s.url + "/console/" + page)
-			picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
-			if err != nil {
-				t.Fatal(err)
-			}
-			if err := os.WriteFile(filepath.Join(dir, name+"-"+scheme+".png"), picture, 0o644); err != nil {
-				t.Fatal(err)
+		b.open(s.url + "/console/" + page.path)
+		for _, width := range consoleWidths {
+			b.run(chromedp.EmulateViewport(int64(width), 800))
+			height := min(2400, max(800, evaluate[int64](b, "document.documentElement.scrollHeight")))
+			b.run(chromedp.EmulateViewport(int64(width), height))
+			for _, scheme := range []string{"light", "dark"} {
+				b.colours(scheme)
+				picture, err := chromedp.Run(b.ctx, chromedp.CaptureScreenshot())
+				if err != nil {
+					b.t.Fatal(err)
+				}
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", page.name, width, scheme)), picture, 0o644); err != nil {
+					b.t.Fatal(err)
+				}
 			}
 		}
 	}

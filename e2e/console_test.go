@@ -64,7 +64,7 @@ func TestConsole(t *testing.T) {
 	b.shows(".command summary", "exit 3")
 	b.click(".command:has(.stderr) summary") // "touch go" may have been logged after it
 	b.shows(".command[open] .stderr", "last")
-	b.click(`header a:nth-of-type(2)`)
+	b.click(`header .links a`)
 	b.shows("table", "running")
 
 	endless := s.inBackground(fence("echo started; sleep 1000"))
