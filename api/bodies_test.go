@@ -69,6 +69,7 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 	}
 	before := heap()
 	peak := atomic.Uint64{}
+	var answered atomic.Int64
 	var all sync.WaitGroup
 	post := func(key, path, body string, want int) {
 		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr.String()+path, strings.NewReader(body))
@@ -85,6 +86,10 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		raw, err := io.ReadAll(resp.Body)
+		if resp.StatusCode == http.StatusServiceUnavailable && bytes.Contains(raw, []byte("server_overloaded")) {
+			return // it has waited in vain, on a busy machine
+		}
+		answered.Add(1)
 		if resp.StatusCode != want || err != nil {
 			t.Errorf("%s of %d bytes: got %d %.200s, %v; want %d", path, len(body), resp.StatusCode, raw, err, want)
 		}
@@ -106,6 +111,9 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 			got := (peak.Load() - min(before, peak.Load())) >> 20
 			if got > most>>20 {
 				t.Errorf("%d bodies of %d MB took %d MB, want at most %d", 4*each, size>>20, got, most>>20)
+			}
+			if answered.Load() == 0 {
+				t.Error("all bodies were refused")
 			}
 			t.Logf("%d bodies of %d MB took %d MB; %d others were answered meanwhile", 4*each, size>>20, got, n)
 			if opts.Exchange.Memory.Bodies.Held() != 0 || opts.Exchange.Memory.Decoding.Held() != 0 {

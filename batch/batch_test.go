@@ -171,7 +171,7 @@ func (h *house) until(s *batch.Service, id berth.BatchID, statuses ...berth.Batc
 	tick := time.NewTicker(2 * time.Millisecond)
 	defer tick.Stop()
 	var b *berth.Batch
-	for deadline := time.Now().Add(2 * time.Minute); time.Now().Before(deadline); <-tick.C {
+	for deadline := time.Now().Add(5 * time.Minute); time.Now().Before(deadline); <-tick.C {
 		var err error
 		b, err = s.Get(h.t.Context(), mine, id)
 		check(h.t, err)

@@ -93,7 +93,7 @@ func runTask(t *testing.T, s *server, task responses.ResponseNewParams, n int) (
 // TestCodeInterpreter runs code in a real kernel: state is kept along a chain, a chart is
 // an image, rich results are kept, and a kernel that dies is replaced.
 func TestCodeInterpreter(t *testing.T) {
-	s := newServerWith(t, "shell: {timeout: 5s}\n")
+	s := newServerWith(t, "shell: {timeout: 15s}\n") // a kernel starts in this time on a busy machine
 	first, all := runCode(t, s, "", "x = 20\nprint('started')\nx + 1", "x += 1; x", "1/0")
 	if all[0].logs() != "started\n21" || all[1].logs() != "21" {
 		t.Errorf("outputs: %q, %q", all[0].logs(), all[1].logs())
@@ -110,7 +110,7 @@ func TestCodeInterpreter(t *testing.T) {
 	}
 	third, all := runCode(t, s, second.ID, "import time\ntime.sleep(600)", "x", "import subprocess\nsubprocess.run(['sleep', '600'])", "x")
 	for _, i := range []int{0, 2} {
-		if all[i].Berth.Outcome != "timeout" || !strings.Contains(all[i].logs(), "interrupted after 5s") || all[i+1].logs() != "21" {
+		if all[i].Berth.Outcome != "timeout" || !strings.Contains(all[i].logs(), "interrupted after 15s") || all[i+1].logs() != "21" {
 			t.Errorf("code that takes too long: %+v, then %+v", all[i], all[i+1])
 		}
 	}
