@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"sync"
 	"time"
 
@@ -29,28 +28,18 @@ type network struct {
 
 	traffic egress.Traffic
 
+	gates egress.Switch // has the gate of the policy once the sandbox is connected
+
 	mu     sync.Mutex
 	policy *egress.Policy // guarded by mu
-	gate   *egress.Gate   // of the policy; nil before the sandbox is connected; guarded by mu
 }
 
-// open returns the gate for the present policy. Former gates end.
+// open opens a gate for a policy. The former one ends.
 func (n *network) open(policy *egress.Policy, gate func(*egress.Policy) *egress.Gate) {
 	n.mu.Lock()
-	former := n.gate
-	n.policy, n.gate = policy, gate(policy)
-	n.mu.Unlock()
-	if former != nil {
-		former.End()
-	}
-}
-
-// ServeHTTP serves the guest's requests by the present policy.
-func (n *network) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	n.mu.Lock()
-	gate := n.gate
-	n.mu.Unlock()
-	gate.ServeHTTP(w, r)
+	defer n.mu.Unlock()
+	n.policy = policy
+	n.gates.Set(gate(policy))
 }
 
 // present returns the policy.
@@ -150,7 +139,7 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 	log := ns.opts.Log.With("container", s.id, "project", s.project)
 	n.open(n.present(), ns.gates(s, n))
 	connected := make(chan struct{}, 1)
-	go s.client.Outward(s.life, n, func() guest.Network { return ns.settings(n) }, func(err error) {
+	go s.client.Outward(s.life, &n.gates, func() guest.Network { return ns.settings(n) }, func(err error) {
 		if err != nil {
 			log.Warn("failed to connect a container to the network", "err", err)
 			return

@@ -113,7 +113,8 @@ func TestConsoleOperations(t *testing.T) {
 func TestConsoleAdmin(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 1200)
-	s.signInAsAdmin(b)
+	s.key = s.createKey("--admin") // the only key
+	s.signInWith(b, s.key)
 	b.open(s.url + "/console/projects")
 	b.write("#name", `Harbour <img src=x onerror="window.pwned=1">`)
 	b.shows("h1", "Harbour <img")

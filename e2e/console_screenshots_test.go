@@ -33,6 +33,9 @@ func (b *browser) take(dir string, s *server, pages []consolePage) {
 	b.t.Helper()
 	for _, page := range pages {
 		b.open(s.url + "/console/" + page.path)
+		if page.complete != "" {
+			b.until(page.complete)
+		}
 		for _, width := range consoleWidths {
 			b.run(chromedp.EmulateViewport(int64(width), 800))
 			height := min(2400, max(800, evaluate[int64](b, "document.documentElement.scrollHeight")))

@@ -10,8 +10,9 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// A consolePage is a page of the console: the name of its picture, and its path below /console/.
-type consolePage struct{ name, path string }
+// A consolePage is a page of the console: the name of its picture, its path below /console/, and an
+// expression that is true when it is complete ("" if it is when loaded).
+type consolePage struct{ name, path, complete string }
 
 // tour fills a server without keys with what its pages can show, and returns every page but those of the
 // operator with a key.
@@ -55,14 +56,14 @@ func tour(s *server, b *browser) []consolePage {
 	b.shows("td", "before the storm")
 
 	return []consolePage{
-		{"containers", ""}, {"container", container}, {"files", container + "/files"}, {"file-table", container + "/files?path=/mnt/data/boats.csv"},
-		{"file-html", container + "/files?path=/mnt/data/tides.html"}, {"terminals", container + "/terminals"}, {"resources", container + "/resources"},
-		{"ports", container + "/ports"}, {"snapshots", "snapshots"},
-		{"responses", "responses"}, {"response", "responses/" + last}, {"response-first", "responses/" + first.ID}, {"approval", "responses/" + asks.ID},
-		{"branches", "responses/" + last + "/branches"}, {"new", "new"},
-		{"overview", "overview"}, {"usage", "usage"}, {"traces", "traces"}, {"trace", "traces/trace_1"},
-		{"storage", "storage"}, {"webhooks", "webhooks"}, {"webhook", strings.TrimPrefix(webhook, "/console/")}, {"audit", "audit"},
-		{"sign-in", "sign-in?add=1"}, {"unknown", "unknown"},
+		{"containers", "", ""}, {"container", container, ""}, {"files", container + "/files", ""}, {"file-table", container + "/files?path=/mnt/data/boats.csv", ""},
+		{"file-html", container + "/files?path=/mnt/data/tides.html", ""}, {"terminals", container + "/terminals", ""}, {"resources", container + "/resources", `document.querySelector("#charts polyline").getAttribute("points").split(" ").length > 5`},
+		{"ports", container + "/ports", ""}, {"snapshots", "snapshots", ""},
+		{"responses", "responses", ""}, {"response", "responses/" + last, ""}, {"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
+		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""},
+		{"overview", "overview", ""}, {"usage", "usage", ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
+		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"), ""}, {"audit", "audit", ""},
+		{"unknown", "unknown", ""},
 	}
 }
 
@@ -77,8 +78,8 @@ func operatorTour(s *server, b *browser) []consolePage {
 	b.write("#name", "laptop")
 	b.shows(".once", "not shown again")
 	project := strings.TrimPrefix(evaluate[string](b, "location.pathname"), "/console/")
-	return []consolePage{{"operator-overview", "overview"}, {"operator-usage", "usage"}, {"projects", "projects"}, {"project", project},
-		{"admin-keys", "admin-keys"}, {"operator-audit", "audit"}}
+	return []consolePage{{"operator-overview", "overview", ""}, {"operator-usage", "usage", ""}, {"projects", "projects", ""}, {"project", project, ""},
+		{"admin-keys", "admin-keys", ""}, {"operator-audit", "audit", ""}, {"sign-in", "sign-in?add=1", ""}}
 }
 
 // createKey creates an API key on the server's machine.
@@ -97,6 +98,12 @@ func (s *server) signInAsAdmin(b *browser) {
 	s.t.Helper()
 	key := s.createKey("--admin")
 	s.key = s.createKey()
+	s.signInWith(b, key)
+}
+
+// signInWith signs in with the first key of a server.
+func (s *server) signInWith(b *browser, key string) {
+	s.t.Helper()
 	s.waitUntil("keys are required", func() bool {
 		resp, err := http.Get(s.url + "/v1/models")
 		if err != nil {
