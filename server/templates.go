@@ -150,7 +150,8 @@ func (t *templates) sweep(ctx context.Context, referenced func(context.Context) 
 	if err != nil {
 		return err
 	}
-	used := maps.Clone(refs)
+	used := map[string]bool{}
+	maps.Copy(used, refs)
 	maps.Copy(used, inUse)
 	if err := t.dropPulled(used, now.Add(-pruneGrace)); err != nil {
 		return err
