@@ -62,8 +62,8 @@ func TestDatabaseOfState(t *testing.T) {
 			t.Errorf("%s: got %v, %v, want %q", name, db, err, tc.want)
 		}
 	}
-	if _, _, err := Compact(t.Context(), state); err == nil || leaks(err.Error()) {
-		t.Errorf("a compaction: got %v", err)
+	if before, after, err := Compact(t.Context(), state); err != nil || before <= 0 || after <= 0 {
+		t.Errorf("a compaction: got %d, %d, %v", before, after, err)
 	}
 }
 
