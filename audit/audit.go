@@ -52,7 +52,7 @@ const (
 	VolumeCreated    Action = "volume.created"    // Object, Name
 	VolumeMounted    Action = "volume.mounted"    // Object, Name
 	VolumeDeleted    Action = "volume.deleted"    // Object, Name, Reason: expired or deleted
-	ProjectErased    Action = "project.erased"    // Reason: archived; Count: the number of erased objects, some of which have their own entries
+	ProjectErased    Action = "project.erased"    // Reason: archived; Count: the number of erased objects. Some have their own entries
 	ProjectCreated   Action = "project.created"   // Name
 	ProjectUpdated   Action = "project.updated"   // Name; Reason: name or limits
 	ProjectArchived  Action = "project.archived"

@@ -35,7 +35,7 @@ const (
 	maxDepth = 16   // of quotes and lists
 )
 
-// costly reports whether a text would take long to convert, as nobody writes it.
+// costly reports whether a text would take long to convert, unlike texts that people write.
 func costly(text string) bool {
 	marks := 0
 	for line := range strings.Lines(text) {

@@ -33,7 +33,7 @@ func TestForms(t *testing.T) {
 	}
 }
 
-// TestUploadOfStrangers: a large form of somebody whom the API refuses is not read.
+// TestUploadOfStrangers: a large form is not read if the API refuses its sender.
 func TestUploadOfStrangers(t *testing.T) {
 	api := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.WriteHeader(http.StatusUnauthorized)

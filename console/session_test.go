@@ -64,7 +64,7 @@ func TestCookie(t *testing.T) {
 	}
 }
 
-// TestAccounts: a session has several keys, of which the last added one is used.
+// TestAccounts: a session has several keys and uses the one that was added last.
 func TestAccounts(t *testing.T) {
 	var s sessions
 	now := time.Now()

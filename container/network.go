@@ -42,6 +42,13 @@ func (n *network) open(policy *egress.Policy, gate func(*egress.Policy) *egress.
 	n.gates.Set(gate(policy))
 }
 
+// connected opens the gate for the present policy, which may be changed meanwhile.
+func (n *network) connected(gate func(*egress.Policy) *egress.Gate) {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.gates.Set(gate(n.policy))
+}
+
 // present returns the policy.
 func (n *network) present() *egress.Policy {
 	n.mu.Lock()
@@ -137,7 +144,7 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 		return nil
 	}
 	log := ns.opts.Log.With("container", s.id, "project", s.project)
-	n.open(n.present(), ns.gates(s, n))
+	n.connected(ns.gates(s, n))
 	connected := make(chan struct{}, 1)
 	go s.client.Outward(s.life, &n.gates, func() guest.Network { return ns.settings(n) }, func(err error) {
 		if err != nil {

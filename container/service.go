@@ -29,7 +29,7 @@ var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping.")
 // A Service manages the containers of all projects that run on one driver. It is safe for
 // concurrent use. Errors that a client may see are *berth.Error.
 //
-// Its work is divided among parts, each of which gets the parts that it needs.
+// Its work is divided among parts. Each gets the parts that it needs.
 type Service struct {
 	opts      *Options
 	work      *workers

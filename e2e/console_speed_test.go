@@ -33,7 +33,7 @@ func TestConsoleLongChain(t *testing.T) {
 	for _, path := range []string{"responses/" + last, "responses", "", "overview"} {
 		b.open(s.url + "/console/" + path)
 		b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
-		t.Logf("/console/%.9s: first paint after %.0f ms, of which the server took %.0f ms", path, evaluate[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`),
+		t.Logf("/console/%.9s: first paint after %.0f ms; the server took %.0f ms", path, evaluate[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`),
 			evaluate[float64](b, `performance.getEntriesByType("navigation")[0].responseEnd`))
 	}
 	b.open(s.url + "/console/responses/" + last)

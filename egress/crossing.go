@@ -254,7 +254,7 @@ func (g *Gate) dial(ctx context.Context, network string, addr netip.AddrPort) (n
 // splice copies in both directions until both have ended or been idle for idleTime.
 func (c *crossing) splice(client, host net.Conn) error {
 	defer host.Close()
-	defer context.AfterFunc(c.ctx, func() { client.Close(); host.Close() })()
+	defer context.AfterFunc(c.ctx, func() { host.Close(); client.Close() })() // the guest may not read its end
 	var both sync.WaitGroup
 	var failed error
 	both.Go(func() {

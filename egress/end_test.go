@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"sync/atomic"
 	"testing"
 	"time"
 )
@@ -46,5 +47,34 @@ func TestGateEnds(t *testing.T) {
 	}
 	if _, status := w.connect("example.com:8080"); status != http.StatusForbidden {
 		t.Errorf("a later connection: got status %d", status)
+	}
+}
+
+// deaf is a connection whose end cannot be sent, because the guest does not read.
+type deaf struct {
+	net.Conn
+	over chan struct{}
+}
+
+func (d deaf) Reset() error { <-d.over; return nil }
+func (d deaf) Close() error { <-d.over; return nil }
+
+// A guest that does not read cannot keep connections of an ended gate.
+func TestGateEndsDeafConnections(t *testing.T) {
+	var g Gate
+	over := make(chan struct{})
+	defer close(over)
+	var ended atomic.Int64
+	for range 3 {
+		if !g.enter(&deaf{over: over}, func() { ended.Add(1) }) {
+			t.Fatal("a connection was refused")
+		}
+	}
+	g.End()
+	if n := ended.Load(); n != 3 {
+		t.Errorf("%d of 3 connections have ended", n)
+	}
+	if g.enter(&deaf{over: over}, func() {}) {
+		t.Error("a later connection was admitted")
 	}
 }

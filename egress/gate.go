@@ -181,14 +181,21 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// End ends all connections of the gate, and those that begin later. Another gate takes its place.
+// End ends all connections of the gate, and those that begin later. Another gate takes its place. It does
+// not wait for a guest that reads nothing.
 func (g *Gate) End() {
 	g.live.mu.Lock()
-	defer g.live.mu.Unlock()
-	g.live.ended = true
-	for conn, cancel := range g.live.conns {
+	conns := g.live.conns
+	g.live.ended, g.live.conns = true, nil
+	g.live.mu.Unlock()
+	for _, cancel := range conns {
 		cancel()
-		reset(conn)
+	}
+	for conn := range conns {
+		go func() {
+			reset(conn)
+			conn.Close()
+		}()
 	}
 }
 

@@ -75,8 +75,8 @@ func (w *turnWriter) trace(ctx context.Context, req *model.Request) context.Cont
 	return ctx
 }
 
-// endSpan ends the span of the call of the model, with its error, if any, of which it adds the
-// timing. That of a call without error is added with its usage.
+// endSpan ends the span of the call of the model, with its error, if any, and adds the timing of an
+// error. That of a call without error is added with its usage.
 //
 //go:noinline
 func (w *turnWriter) endSpan(err error) {

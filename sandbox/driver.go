@@ -26,7 +26,7 @@ var ErrNotFound = errors.New("sandbox not found")
 // ErrClaimed is returned (wrapped or not) for a sandbox that another server has claimed.
 var ErrClaimed = errors.New("another server has claimed the sandbox")
 
-// A Claimer is a Driver of one of several servers, each of which can take over the sandboxes of the
+// A Claimer is a Driver of one of several servers. Each can take over the sandboxes of the
 // others. A sandbox belongs to the server that created it, until another one claims it. For all other
 // servers it does not exist: List does not return it, and Destroy leaves it alone.
 type Claimer interface {

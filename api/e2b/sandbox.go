@@ -337,8 +337,8 @@ func (d *Door) setTimeout(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	return d.setDeadline(x, r, c, func(int64) int64 { return d.Now().Unix() + body.Timeout })
 }
 
-// refresh serves POST /sandboxes/{sandbox}/refreshes: the sandbox lives for at least so many seconds
-// from now.
+// refresh serves POST /sandboxes/{sandbox}/refreshes: the sandbox lives for at least the
+// duration of the request from now.
 func (d *Door) refresh(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	var body struct {
 		Duration *int64 `json:"duration"`

@@ -90,7 +90,7 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	return x.JSON(http.StatusAccepted, templateAnswer{t.ID, b.ID, false, names(t), tags, names(t)})
 }
 
-// memoryLimit returns the memory limit of containers that have at least so many megabytes.
+// memoryLimit returns the memory limit of containers that have at least these megabytes.
 func memoryLimit(mb int64) (string, error) {
 	best := ""
 	for name, bytes := range berth.MemoryLimits {

@@ -107,7 +107,7 @@ func (r *Route) Streams(values ...any) *Route {
 	return r
 }
 
-// alternatives are values of the types of which an answer has one.
+// alternatives are values of several types. An answer has one of them.
 type alternatives []any
 
 // GivesBytes adds answers of bytes.

@@ -106,7 +106,7 @@ test('files are created, changed and deleted', async () => {
   assert.match(gone.finalOutput, /^It came to this: failed: .*ENOENT/);
 });
 
-test('a model that calls what nobody offers gets another try', async () => {
+test('a model that calls a tool that does not exist gets another try', async () => {
   const agent = new Agent({ name: 'Harbour', model, tools: [tide] });
   const result = await run(agent, block('storm', {}) + block('tide', { port: 'Brest' }));
   assert.equal(result.finalOutput, 'It came to this: high at noon in Brest');

@@ -170,27 +170,24 @@ func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveReq
 	if err != nil {
 		return nil, err
 	}
-	root := req.Header().Get(rootHeader)
-	if root == "" {
-		err = removeAll(path)
-	} else {
-		err = removeBelow(root, path)
-	}
-	if err != nil {
+	if err := remove(req.Header().Get(rootHeader), path); err != nil {
 		return nil, fileError(err)
 	}
 	return connect.NewResponse(&pb.RemoveResponse{}), nil
 }
 
-// removeAll removes a file or a tree, but no file system of the kernel: below /proc are links to the root
-// directories of processes, which gVisor follows even where os.RemoveAll asks it not to.
-func removeAll(path string) error {
+// remove removes a file or a tree, below root if that is not empty, but no file system of the kernel: below
+// /proc are links to the root directories of processes. gVisor follows these even with O_NOFOLLOW, so
+// os.RemoveAll would empty the container.
+func remove(root, path string) error {
 	err := refuseKernels(path)
-	if errors.Is(err, fs.ErrNotExist) {
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
+	case root != "":
+		return removeBelow(root, path)
 	}
 	return os.RemoveAll(path)
 }

@@ -10,7 +10,7 @@ import (
 
 // The kernel's file systems are not removed, also not by way of a link: below /proc are links to the root
 // directories of processes.
-func TestRemoveAll(t *testing.T) {
+func TestRemove(t *testing.T) {
 	dir := t.TempDir()
 	if err := os.Symlink("/proc", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
@@ -28,7 +28,7 @@ func TestRemoveAll(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{tree, tree, filepath.Join(dir, "link"), filepath.Join(dir, "none/at/all")} {
-		if err := removeAll(path); err != nil {
+		if err := remove("", path); err != nil {
 			t.Errorf("%s: %v", path, err)
 		}
 		if _, err := os.Lstat(path); !os.IsNotExist(err) {

@@ -226,7 +226,7 @@ type usage struct {
 	} `json:"completion_tokens_details"`
 }
 
-// content is a string, null, or Mistral's list of parts, some of which hold reasoning.
+// content is a string, null, or Mistral's list of parts. Some parts hold reasoning.
 type content struct {
 	text, thought string
 }

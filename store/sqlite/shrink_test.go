@@ -100,8 +100,8 @@ func TestShrinkRetainsSlack(t *testing.T) {
 	}
 }
 
-// A large file retains a share of its pages, but not so many that the space of 40,000 deleted
-// responses stays in a file of 1,000,000.
+// A large file retains a share of its pages. The share is small: a file of 1,000,000 responses gives
+// back the space of 40,000 deleted ones.
 func TestSpare(t *testing.T) {
 	for _, c := range []struct{ pages, free, slack, want int64 }{
 		{10_000, 5_000, 4_096, 904},

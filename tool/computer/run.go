@@ -89,8 +89,8 @@ func (c *call) Run(ctx context.Context, out tool.Emitter) error {
 	return nil
 }
 
-// exec carries out the actions. It returns the screenshot as a data: URL, or why there is none; a
-// call of which one action failed may have both. An error means that the call has no result,
+// exec carries out the actions. It returns the screenshot as a data: URL, or why there is none. If
+// one action fails, the call may have both. An error means that the call has no result,
 // because the server stops or the call was cancelled.
 func (c *call) exec(ctx context.Context) (shot string, failure *berth.ComputerOutputBerth, err error) {
 	actions, err := json.Marshal(allOf(c.item))
