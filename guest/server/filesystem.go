@@ -180,13 +180,10 @@ func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveReq
 // /proc are links to the root directories of processes. gVisor follows these even with O_NOFOLLOW, so
 // os.RemoveAll would empty the container.
 func remove(root, path string) error {
-	err := refuseKernels(path)
-	switch {
-	case errors.Is(err, fs.ErrNotExist):
-		return nil
-	case err != nil:
+	if err := refuseKernels(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
-	case root != "":
+	}
+	if root != "" {
 		return removeBelow(root, path)
 	}
 	return os.RemoveAll(path)
