@@ -17,9 +17,16 @@ import (
 
 // withSandboxes serves E2B's API in a house. Sandboxes end at their deadlines until stop is called.
 func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
+	return withSandboxOptions(t, stop, func(*e2b.Options) {})
+}
+
+// withSandboxOptions is withSandboxes with other options.
+func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*e2b.Options)) func(*api.Options) {
 	return func(o *api.Options) {
-		o.Sandboxes = e2b.New(e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
-			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now})
+		opts := e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
+			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now}
+		change(&opts)
+		o.Sandboxes = e2b.New(opts)
 		ctx, cancel := context.WithCancel(t.Context())
 		ended := make(chan struct{})
 		go func() { defer close(ended); o.Sandboxes.Run(ctx) }()

@@ -156,6 +156,15 @@ func (m *members) addressOf(ctx context.Context, name string) (string, error) {
 	return member.Address, nil
 }
 
+// works reports whether the lease of a server has not ended.
+func (m *members) works(ctx context.Context, name string) (bool, error) {
+	member, err := m.Member(ctx, name)
+	if errors.Is(err, cluster.ErrNoMember) {
+		return false, nil
+	}
+	return err == nil && member.Alive(), err
+}
+
 // use sets the containers of this server, and ends those of servers that do not return.
 func (m *members) use(s *Server, containers *container.Service) {
 	m.containers.Store(containers)

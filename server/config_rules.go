@@ -64,6 +64,8 @@ var keyRules = map[string]keyRule{
 	"containers.snapshot_life":       atLeast(minute, "1m or more"),
 
 	"batches.concurrency": zeroOrMore,
+	"e2b.builds":          oneOrMore,
+	"e2b.build_time":      atLeast(second, "1s or more"),
 
 	"shell.timeout":      atLeast(second, "1s or more"),
 	"mcp.timeout":        atLeast(second, "1s or more"),

@@ -60,7 +60,12 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	_, memory := c.driver.(sandbox.Snapshotter)
 	images := &puller{templates: c.templates, registries: b.Config.E2B.Registries, userAgent: "berth/" + b.Build.Version,
 		room: func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) }}
-	sandboxes := e2b.New(e2b.Options{Images: images, Containers: c.service, Snapshots: data.snapshots, Files: data.files, Volumes: volumes, Memory: memory, Objects: b.db, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
+	var alive func(context.Context, string) (bool, error)
+	if b.cluster != nil {
+		alive = b.cluster.works
+	}
+	sandboxes := e2b.New(e2b.Options{Images: images, Builds: e2b.BuildLimits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}, Server: b.node, Alive: alive,
+		Containers: c.service, Snapshots: data.snapshots, Files: data.files, Volumes: volumes, Memory: memory, Objects: b.db, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain, Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
 	s.later(inBackground(sandboxes.Run))
 	return api.New(api.Options{

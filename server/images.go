@@ -27,6 +27,13 @@ type E2BConfig struct {
 	// templates although their addresses are not public. One on this machine may use plain HTTP.
 	// Default: none; public registries need no entry.
 	Registries []string `yaml:"registries"`
+
+	// Builds is how many template builds run at once on this server. One project has all but one of
+	// them at most. Default: 3
+	Builds int `yaml:"builds"`
+
+	// BuildTime is how long one build may run. Default: 30m
+	BuildTime time.Duration `yaml:"build_time"`
 }
 
 // dialTime bounds a connection to a registry.

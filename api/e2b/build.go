@@ -18,13 +18,11 @@ import (
 
 const (
 	maxSteps      = 500
-	maxLogs       = 5000 // lines of one build
-	maxLogLine    = 4096 // bytes
-	runningBuilds = 2    // on one server
-	buildLife     = 2 * time.Hour
-	beat          = 5 * time.Second  // between saves of a build that runs
-	staleBuild    = 30 * time.Second // without a save, after which its server has ended
-	finishTimeout = time.Minute      // of saving how a build ended
+	maxLogs       = 5000            // lines of one build
+	maxLogLine    = 4096            // bytes
+	maxStarted    = 20              // builds of a project that run or wait on one server
+	beat          = 5 * time.Second // between saves of a build that runs
+	finishTimeout = time.Minute     // of saving how a build ended
 )
 
 // Images pulls the images that templates start from.
@@ -34,35 +32,97 @@ type Images interface {
 	Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (digest string, err error)
 }
 
-// builds are the builds that run on this server.
+// builds are the builds that run or wait on this server.
 type builds struct {
-	slots chan struct{}
+	queue *queue
 
-	mu  sync.Mutex
-	all map[string]*running // by project and id
-	wg  sync.WaitGroup
+	mu    sync.Mutex
+	all   map[string]*running // by project and id
+	count map[berth.ProjectID]int
+	wg    sync.WaitGroup
 }
 
 // A running is a build in progress.
 type running struct {
+	cancel context.CancelCauseFunc
+	done   chan struct{} // closed when all of it has ended
+
 	mu    sync.Mutex
 	build build
 }
 
-func newBuilds() *builds {
-	return &builds{slots: make(chan struct{}, runningBuilds), all: map[string]*running{}}
+func newBuilds(limits BuildLimits) *builds {
+	return &builds{queue: newQueue(limits.AtOnce), all: map[string]*running{}, count: map[berth.ProjectID]int{}}
 }
 
-// get returns the present state of a build that runs here, or nil.
-func (b *builds) get(p berth.ProjectID, id string) *build {
+// add adds a build until end is called.
+func (b *builds) add(p berth.ProjectID, id string, run *running) (end func(), err error) {
+	key := string(p) + "/" + id
 	b.mu.Lock()
-	run := b.all[string(p)+"/"+id]
-	b.mu.Unlock()
+	defer b.mu.Unlock()
+	if b.all[key] != nil {
+		return nil, startedAlready(id)
+	}
+	if b.count[p] >= maxStarted {
+		return nil, berth.Errorf(berth.CodeRateLimited, "%d builds of this project run or wait already. Wait until one has ended, or delete its template.", maxStarted)
+	}
+	b.all[key] = run
+	b.count[p]++
+	b.wg.Add(1)
+	return func() {
+		b.mu.Lock()
+		defer b.mu.Unlock()
+		delete(b.all, key)
+		if b.count[p]--; b.count[p] == 0 {
+			delete(b.count, p)
+		}
+		close(run.done)
+		b.wg.Done()
+	}, nil
+}
+
+func startedAlready(id string) error {
+	return berth.Errorf(berth.CodeConflict, "Build '%s' was started already.", id)
+}
+
+// find returns a build that runs or waits here, or nil.
+func (b *builds) find(p berth.ProjectID, id string) *running {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.all[string(p)+"/"+id]
+}
+
+// get returns the present state of a build that runs or waits here, or nil.
+func (b *builds) get(p berth.ProjectID, id string) *build {
+	run := b.find(p, id)
 	if run == nil {
 		return nil
 	}
 	return run.state()
 }
+
+// end cancels a build that runs or waits here, and returns when it has ended, with its container.
+func (b *builds) end(ctx context.Context, p berth.ProjectID, id string, cause error) error {
+	run := b.find(p, id)
+	if run == nil {
+		return nil
+	}
+	run.cancel(cause)
+	select {
+	case <-run.done:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("cancel build: %w", ctx.Err())
+	}
+}
+
+// Causes of the end of a build.
+var (
+	errBuildTime    = errors.New("the build took too long")
+	errBuildDeleted = errors.New("the template of the build was deleted")
+	errBuildEnded   = errors.New("another server has ended the build")
+	errServerStops  = errors.New("the server stops")
+)
 
 // state returns a copy of a build.
 func (r *running) state() *build {
@@ -155,34 +215,31 @@ func (d *Door) startBuild(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		return err
 	}
 	if b.Status != statusWaiting {
-		return berth.Errorf(berth.CodeConflict, "Build '%s' was started already.", b.ID)
+		return startedAlready(b.ID)
 	}
-	run := &running{build: *b}
-	run.build.Status, run.build.BeatAt = statusBuilding, d.Now().UnixMilli()
-	key := string(c.Project) + "/" + b.ID
-	d.builds.mu.Lock()
-	_, started := d.builds.all[key]
-	if !started {
-		d.builds.all[key] = run
-		d.builds.wg.Add(1)
+	ctx, cancel := context.WithCancelCause(d.life)
+	run := &running{build: *b, cancel: cancel, done: make(chan struct{})}
+	run.build.Status, run.build.Server, run.build.BeatAt = statusBuilding, d.Server, d.Now().UnixMilli()
+	end, err := d.builds.add(c.Project, b.ID, run)
+	if err != nil {
+		cancel(nil)
+		return err
 	}
-	d.builds.mu.Unlock()
-	if started {
-		return berth.Errorf(berth.CodeConflict, "Build '%s' was started already.", b.ID)
-	}
-	end := func() {
-		d.builds.mu.Lock()
-		delete(d.builds.all, key)
-		d.builds.mu.Unlock()
-		d.builds.wg.Done()
-	}
-	if err := d.saveBuild(r.Context(), c.Project, run.state()); err != nil {
+	if err := d.saveStarted(r.Context(), c.Project, run.state()); err != nil {
+		cancel(nil)
 		end()
+		switch {
+		case errors.Is(err, errBuildDeleted):
+			return templateNotFound(b.Template)
+		case errors.Is(err, errBuildEnded):
+			return startedAlready(b.ID)
+		}
 		return err
 	}
 	go func() {
 		defer end()
-		d.runBuild(c, run, &body)
+		defer cancel(nil)
+		d.runBuild(ctx, c, run, &body)
 	}()
 	x.WriteHeader(http.StatusAccepted)
 	return nil
@@ -204,23 +261,21 @@ func (req *buildRequest) check() error {
 	return nil
 }
 
-// runBuild builds a template and saves how that ended.
-func (d *Door) runBuild(c berth.Caller, run *running, req *buildRequest) {
-	ctx, cancel := context.WithTimeout(d.life, buildLife)
-	defer cancel()
+// runBuild builds a template until ctx ends, and saves how that ended.
+func (d *Door) runBuild(ctx context.Context, c berth.Caller, run *running, req *buildRequest) {
+	until, stop := context.WithCancel(ctx)
 	saved := make(chan struct{})
 	go func() {
 		defer close(saved)
-		d.saveWhileBuilding(ctx, c.Project, run)
+		d.saveWhileBuilding(until, c.Project, run)
 	}()
 	w := &worker{door: d, caller: c, run: run, req: req}
 	err := w.build(ctx)
-	stopped := d.life.Err() != nil
-	cancel()
+	stop()
 	<-saved
 	now := d.Now()
 	if err != nil {
-		message := w.explain(err, stopped)
+		message := w.explain(err)
 		run.log(now, "error", w.step, message)
 		run.change(func(b *build) {
 			b.Status, b.Reason = statusError, &reason{Message: message, Step: w.step, Logs: []logEntry{{rfc3339(now.UnixMilli()), "error", message, w.step}}}
@@ -229,7 +284,7 @@ func (d *Door) runBuild(c berth.Caller, run *running, req *buildRequest) {
 	} else {
 		run.log(now, "info", "finalize", "Build finished")
 	}
-	ctx, cancel = context.WithTimeout(context.Background(), finishTimeout)
+	ctx, cancel := context.WithTimeout(context.Background(), finishTimeout)
 	defer cancel()
 	if err == nil {
 		err = d.finish(ctx, c.Project, run)
@@ -242,7 +297,8 @@ func (d *Door) runBuild(c berth.Caller, run *running, req *buildRequest) {
 			b.Status, b.Reason = statusError, &reason{Message: "The build could not be saved.", Logs: []logEntry{}}
 		}
 	})
-	if saveErr := d.saveBuild(ctx, c.Project, run.state()); saveErr != nil {
+	saveErr := d.saveRunning(ctx, c.Project, run.state())
+	if saveErr != nil && !errors.Is(saveErr, errBuildDeleted) && !errors.Is(saveErr, errBuildEnded) {
 		d.Log.Error("failed to save the end of a template build", "template", run.build.Template, "build", run.build.ID, "project", c.Project, "err", saveErr)
 	}
 }
@@ -251,10 +307,11 @@ func (d *Door) runBuild(c berth.Caller, run *running, req *buildRequest) {
 func (d *Door) finish(ctx context.Context, p berth.ProjectID, run *running) error {
 	b := run.state()
 	b.Status = statusReady
-	if err := d.saveBuild(ctx, p, b); err != nil { // before its tags: a tag selects only what is ready
-		return err
+	err := d.saveRunning(ctx, p, b) // before its tags: a tag selects only what is ready
+	var t *template
+	if err == nil {
+		t, err = d.updateTemplate(ctx, p, b.Template, func(t *template) error { t.tag(b.ID, b.Tags); t.UpdatedAt = d.Now().UnixMilli(); return nil })
 	}
-	t, err := d.updateTemplate(ctx, p, b.Template, func(t *template) error { t.tag(b.ID, b.Tags); t.UpdatedAt = d.Now().UnixMilli(); return nil })
 	if err != nil {
 		d.dropSnapshot(p, b.Snapshot)
 		return err
@@ -265,8 +322,8 @@ func (d *Door) finish(ctx context.Context, p berth.ProjectID, run *running) erro
 	return nil
 }
 
-// saveWhileBuilding saves a build from time to time until ctx ends, so that another server knows
-// that it runs.
+// saveWhileBuilding saves a build from time to time until ctx ends, so that other servers can show
+// its log. If the build was deleted, or ended by another server, it cancels the build.
 func (d *Door) saveWhileBuilding(ctx context.Context, p berth.ProjectID, run *running) {
 	ticker := time.NewTicker(beat)
 	defer ticker.Stop()
@@ -277,28 +334,47 @@ func (d *Door) saveWhileBuilding(ctx context.Context, p berth.ProjectID, run *ru
 		case <-ticker.C:
 		}
 		run.change(func(b *build) { b.BeatAt = d.Now().UnixMilli() })
-		if err := d.saveBuild(ctx, p, run.state()); err != nil && ctx.Err() == nil {
+		err := d.saveRunning(ctx, p, run.state())
+		switch {
+		case errors.Is(err, errBuildDeleted), errors.Is(err, errBuildEnded):
+			run.cancel(err)
+			return
+		case err != nil && ctx.Err() == nil:
 			d.Log.Warn("failed to save a template build that runs; will retry", "build", run.build.ID, "project", p, "err", err)
 		}
 	}
 }
 
 // explain returns the message of an error for the client.
-func (w *worker) explain(err error, stopped bool) string {
+func (w *worker) explain(err error) string {
+	switch {
+	case errors.Is(err, errBuildTime):
+		return fmt.Sprintf("The build took longer than %s, the limit of this server.", shortDuration(w.door.Builds.Time))
+	case errors.Is(err, errBuildDeleted):
+		return "The template was deleted while it was being built."
+	case errors.Is(err, errServerStops), errors.Is(err, errBuildEnded):
+		return interruptedMessage
+	}
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		return e.Message
 	}
 	if e, ok := errors.AsType[*stepError](err); ok {
 		return e.Error()
 	}
-	switch {
-	case stopped:
-		return "The server stopped while the template was being built. Build it again."
-	case errors.Is(err, context.DeadlineExceeded):
-		return fmt.Sprintf("The build took longer than %v.", buildLife)
-	}
 	w.door.Log.Error("failed to build a template", "template", w.run.build.Template, "build", w.run.build.ID, "project", w.caller.Project, "err", err)
 	return "The build failed because of an internal error. The log of the server has more."
+}
+
+// shortDuration returns a duration without units that are zero, such as 30m.
+func shortDuration(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
 }
 
 // hash returns a key for the state of a build after a step: what it was before, and the step.

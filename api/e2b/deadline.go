@@ -10,17 +10,18 @@ import (
 // reload is how often Run reads the sandboxes of other servers, and tries again what failed.
 const reload = time.Minute
 
-// Run ends or pauses sandboxes at their deadlines, until ctx ends. Then it ends the builds of
-// templates.
+// Run ends or pauses sandboxes at their deadlines, and ends builds of templates that a crash interrupted, until
+// ctx ends. Then it ends the builds of this server.
 func (d *Door) Run(ctx context.Context) {
 	defer d.builds.wg.Wait()
-	defer d.stop()
+	defer d.stop(errServerStops)
 	for {
 		if err := d.load(ctx); err != nil && ctx.Err() == nil {
 			d.Log.Error("failed to read sandboxes; will retry", "err", err)
 		}
 		d.sweep(ctx)
 		d.expireCache(ctx)
+		d.endInterrupted(ctx)
 		for again := time.After(reload); again != nil; {
 			next := d.endDue(ctx)
 			timer := time.NewTimer(next)

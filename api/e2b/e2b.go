@@ -36,8 +36,11 @@ type Options struct {
 	Files      *files.Service    // for files of template builds
 	Volumes    *volume.Service   // nil: the driver does not support volumes
 	Images     Images            // nil pulls no images
-	Memory     bool              // whether the driver can store the memory of containers
-	MaxUpload  int64             // bytes of the files of a step of a build; 0 means the limit of files
+	Builds     BuildLimits
+	Server     string                                      // this server's id, which survives a restart
+	Alive      func(context.Context, string) (bool, error) // whether another server of the cluster works; nil: there are no others
+	Memory     bool                                        // whether the driver can store the memory of containers
+	MaxUpload  int64                                       // bytes of the files of a step of a build; 0 means the limit of files
 	Objects    store.Objects
 	Secret     [32]byte                                     // from which access tokens are made
 	MaxIdle    time.Duration                                // the longest that a container may be idle
@@ -57,7 +60,7 @@ type Door struct {
 	proxy  *preview.Proxy // to ports
 	builds *builds
 	life   context.Context // ends when the server stops, which ends builds
-	stop   context.CancelFunc
+	stop   context.CancelCauseFunc
 
 	mu      sync.Mutex
 	live    map[berth.ContainerID]live
@@ -80,8 +83,9 @@ type live struct {
 // New returns a door. Run must run for sandboxes to end at their deadlines; when it ends, so do the
 // builds of templates.
 func New(opts Options) *Door {
-	life, stop := context.WithCancel(context.Background())
-	return &Door{Options: opts, builds: newBuilds(), life: life, stop: stop, proxy: preview.New(opts.Log), live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1)}
+	life, stop := context.WithCancelCause(context.Background())
+	opts.Builds = opts.Builds.withDefaults()
+	return &Door{Options: opts, builds: newBuilds(opts.Builds), life: life, stop: stop, proxy: preview.New(opts.Log), live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1)}
 }
 
 // Routes returns the routes of the control plane.

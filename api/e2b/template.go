@@ -54,24 +54,26 @@ func (t *template) named(ref string) bool {
 
 // A build is one result of building a template.
 type build struct {
-	ID         string           `json:"id"`
-	Template   string           `json:"template"`
-	Status     string           `json:"status"`
-	Tags       []string         `json:"tags,omitempty"` // that it gets when it is ready
-	CreatedAt  int64            `json:"created_at"`     // Unix milliseconds
-	EndedAt    int64            `json:"ended_at,omitempty"`
-	BeatAt     int64            `json:"beat_at,omitempty"` // when its server saved it last while it ran
-	Snapshot   berth.SnapshotID `json:"snapshot,omitempty"`
-	Memory     bool             `json:"memory,omitempty"`       // the snapshot has the memory
-	MemorySize string           `json:"memory_limit,omitempty"` // of its sandboxes
-	CPUCount   int              `json:"cpu_count,omitempty"`
-	MemoryMB   int64            `json:"memory_mb,omitempty"`
-	Env        []string         `json:"env,omitempty"`
-	User       string           `json:"user,omitempty"`
-	Dir        string           `json:"dir,omitempty"`
-	StartCmd   string           `json:"start_cmd,omitempty"` // that sandboxes must run themselves
-	Reason     *reason          `json:"reason,omitempty"`
-	Logs       []logEntry       `json:"logs,omitempty"`
+	ID         string            `json:"id"`
+	Template   string            `json:"template"`
+	Status     string            `json:"status"`
+	Tags       []string          `json:"tags,omitempty"` // that it gets when it is ready
+	CreatedAt  int64             `json:"created_at"`     // Unix milliseconds
+	EndedAt    int64             `json:"ended_at,omitempty"`
+	BeatAt     int64             `json:"beat_at,omitempty"`   // when its server saved it last while it ran
+	Server     string            `json:"server,omitempty"`    // that builds it, or has built it
+	Container  berth.ContainerID `json:"container,omitempty"` // in which it is built; empty when that is deleted
+	Snapshot   berth.SnapshotID  `json:"snapshot,omitempty"`
+	Memory     bool              `json:"memory,omitempty"`       // the snapshot has the memory
+	MemorySize string            `json:"memory_limit,omitempty"` // of its sandboxes
+	CPUCount   int               `json:"cpu_count,omitempty"`
+	MemoryMB   int64             `json:"memory_mb,omitempty"`
+	Env        []string          `json:"env,omitempty"`
+	User       string            `json:"user,omitempty"`
+	Dir        string            `json:"dir,omitempty"`
+	StartCmd   string            `json:"start_cmd,omitempty"` // that sandboxes must run themselves
+	Reason     *reason           `json:"reason,omitempty"`
+	Logs       []logEntry        `json:"logs,omitempty"`
 }
 
 // A reason is why a build failed.
@@ -183,23 +185,32 @@ func (d *Door) mustTemplate(ctx context.Context, p berth.ProjectID, ref string) 
 	return t, err
 }
 
-// readBuild returns a build of a template. A build whose server has ended has failed.
+// readBuild returns a build of a template. A build on which no server works any more has failed.
 func (d *Door) readBuild(ctx context.Context, p berth.ProjectID, template, id string) (*build, error) {
-	if b := d.builds.get(p, id); b != nil && b.Template == template {
-		return b, nil
+	var b *build
+	for range 2 { // a build that is not in progress here and is saved as building may just have started, or ended
+		if b = d.builds.get(p, id); b != nil && b.Template == template {
+			return b, nil
+		}
+		o, err := d.Objects.GetObject(ctx, p, buildKey(template, id))
+		if errors.Is(err, store.ErrNotFound) {
+			return nil, berth.Errorf(berth.CodeNotFound, "Build '%s' not found.", rule.Clip(id))
+		}
+		if err != nil {
+			return nil, fmt.Errorf("read build: %w", err)
+		}
+		if b, err = decodeInto[build](o); err != nil || b.Status != statusBuilding {
+			return b, err
+		}
 	}
-	o, err := d.Objects.GetObject(ctx, p, buildKey(template, id))
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, berth.Errorf(berth.CodeNotFound, "Build '%s' not found.", rule.Clip(id))
-	}
+	lost, err := d.interrupted(ctx, b)
 	if err != nil {
-		return nil, fmt.Errorf("read build: %w", err)
+		return nil, err
 	}
-	b, err := decodeInto[build](o)
-	if err == nil && b.Status == statusBuilding && d.Now().UnixMilli()-b.BeatAt > staleBuild.Milliseconds() {
-		b.Status, b.Reason = statusError, &reason{Message: "The server stopped while the template was being built. Build it again.", Logs: []logEntry{}}
+	if lost {
+		b.interrupt(d.Now())
 	}
-	return b, err
+	return b, nil
 }
 
 // resolve returns the build that a name or an id with a tag selects in a project. It returns nil if
@@ -300,18 +311,6 @@ func (d *Door) updateTemplate(ctx context.Context, p berth.ProjectID, id string,
 		return nil, fmt.Errorf("save template: %w", err)
 	}
 	return t, nil
-}
-
-// saveBuild saves the state of a build.
-func (d *Door) saveBuild(ctx context.Context, p berth.ProjectID, b *build) error {
-	_, err := d.Objects.UpdateObject(ctx, p, buildKey(b.Template, b.ID), func(o *store.Object) (err error) {
-		o.Body, err = json.Marshal(b)
-		return err
-	})
-	if err != nil && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("save build: %w", err)
-	}
-	return nil
 }
 
 // spawned counts a sandbox of a template. A failure only makes the count wrong.

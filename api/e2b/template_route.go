@@ -331,15 +331,16 @@ func (d *Door) patchTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 	}{names(t)})
 }
 
-// deleteTemplate serves DELETE /templates/{template}: a template or a snapshot, with its builds.
+// deleteTemplate serves DELETE /templates/{template}: a template or a snapshot, with its builds. Builds that
+// run or wait are cancelled first; another server of the cluster cancels its own when it finds them deleted.
 func (d *Door) deleteTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	t, err := d.mustTemplate(r.Context(), c.Project, r.PathValue("template"))
 	if err != nil {
 		return err
 	}
 	for _, id := range t.Builds {
-		if d.builds.get(c.Project, id) != nil {
-			return berth.Errorf(berth.CodeConflict, "Template '%s' is being built.", t.ID)
+		if err := d.builds.end(r.Context(), c.Project, id, errBuildDeleted); err != nil {
+			return err
 		}
 	}
 	for _, id := range t.Builds {
@@ -349,6 +350,11 @@ func (d *Door) deleteTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 		}
 		if err != nil {
 			return err
+		}
+		if b.Status == statusError {
+			if _, err := d.dropContainer(r.Context(), c.Project, b.Container); err != nil {
+				return err
+			}
 		}
 		if b.Snapshot != "" {
 			if err := d.Snapshots.Delete(r.Context(), c.Project, b.Snapshot); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {

@@ -1,6 +1,7 @@
 package e2b
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"net/http"
@@ -49,20 +50,25 @@ type stepState struct {
 // log adds to the log of the build.
 func (w *worker) log(level, text string) { w.run.log(w.door.Now(), level, w.step, text) }
 
-// build builds the template. It sets what the build's record has of the result.
+// build waits for its turn and builds the template. It sets what the build's record has of the result. If
+// ctx ends, or the build takes too long, it returns the cause.
 func (w *worker) build(ctx context.Context) error {
 	w.step = "base"
-	select {
-	case w.door.builds.slots <- struct{}{}:
-	default:
-		w.log("info", "Waiting for other builds")
-		select {
-		case w.door.builds.slots <- struct{}{}:
-		case <-ctx.Done():
-			return ctx.Err()
-		}
+	release, err := w.door.builds.queue.acquire(ctx, w.caller.Project, func() { w.log("info", "Waiting for other builds") })
+	if err != nil {
+		return err
 	}
-	defer func() { <-w.door.builds.slots }()
+	defer release()
+	ctx, cancel := context.WithTimeoutCause(ctx, w.door.Builds.Time, errBuildTime)
+	defer cancel()
+	if err := w.buildNow(ctx); err != nil {
+		return cmp.Or(context.Cause(ctx), err)
+	}
+	return nil
+}
+
+// buildNow builds the template.
+func (w *worker) buildNow(ctx context.Context) error {
 	source, key, err := w.base(ctx)
 	if err != nil {
 		return err
@@ -173,6 +179,11 @@ func (w *worker) start(ctx context.Context, source berth.ContainerSource) error 
 		return err
 	}
 	w.container = made.ID
+	w.run.change(func(b *build) { b.Container = made.ID })
+	if err := d.saveRunning(ctx, w.caller.Project, w.run.state()); err != nil { // so that a crash leaves no container behind
+		w.discard()
+		return err
+	}
 	door, release, err := d.Containers.Access().Door(ctx, w.caller, made.ID)
 	if err != nil {
 		w.discard()
@@ -193,8 +204,11 @@ func (w *worker) discard() {
 		ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
 		defer cancel()
 		if err := w.door.Containers.Delete(ctx, w.caller.Project, w.container); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-			w.door.Log.Error("failed to delete the container of a template build; it will expire", "container", w.container, "err", err)
+			w.door.Log.Error("failed to delete the container of a template build; will retry", "container", w.container, "err", err)
+			return
 		}
+		w.container = ""
+		w.run.change(func(b *build) { b.Container = "" })
 	}
 }
 

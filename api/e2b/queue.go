@@ -1,0 +1,119 @@
+package e2b
+
+import (
+	"context"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// BuildLimits bound the builds of templates on one server. Zero values are the defaults.
+type BuildLimits struct {
+	// AtOnce is how many run at the same time; others wait. One project has all but one of them at
+	// most, so that its builds do not keep those of another project waiting. Default: 3
+	AtOnce int
+
+	// Time is how long one may run, without the time that it waits. Default: 30 minutes
+	Time time.Duration
+}
+
+// The defaults of BuildLimits.
+const (
+	defaultBuilds    = 3
+	defaultBuildTime = 30 * time.Minute
+)
+
+// withDefaults returns the limits with the defaults in place of zero values.
+func (l BuildLimits) withDefaults() BuildLimits {
+	if l.AtOnce == 0 {
+		l.AtOnce = defaultBuilds
+	}
+	if l.Time == 0 {
+		l.Time = defaultBuildTime
+	}
+	return l
+}
+
+// A queue admits builds of projects, a limited number at once. It is safe for concurrent use.
+type queue struct {
+	most        int // at once
+	mostProject int // of one project
+
+	mu      sync.Mutex
+	total   int
+	running map[berth.ProjectID]int
+	waiting []*waiter // the longest first
+}
+
+// A waiter is a build that waits.
+type waiter struct {
+	project berth.ProjectID
+	turn    chan struct{} // closed when the build may run
+}
+
+func newQueue(most int) *queue {
+	return &queue{most: most, mostProject: max(1, most-1), running: map[berth.ProjectID]int{}}
+}
+
+// acquire returns when a build of a project may run. It calls waits first if the build must wait. The caller calls
+// release once.
+func (q *queue) acquire(ctx context.Context, p berth.ProjectID, waits func()) (release func(), err error) {
+	w := &waiter{p, make(chan struct{})}
+	q.mu.Lock()
+	q.waiting = append(q.waiting, w)
+	q.admitLocked()
+	q.mu.Unlock()
+	release = func() {
+		q.mu.Lock()
+		defer q.mu.Unlock()
+		q.total--
+		if q.running[p]--; q.running[p] == 0 {
+			delete(q.running, p)
+		}
+		q.admitLocked()
+	}
+	select {
+	case <-w.turn:
+		return release, nil
+	default:
+		waits()
+	}
+	select {
+	case <-w.turn:
+		return release, nil
+	case <-ctx.Done():
+	}
+	q.mu.Lock()
+	at := slices.Index(q.waiting, w)
+	if at >= 0 {
+		q.waiting = slices.Delete(q.waiting, at, at+1)
+	}
+	q.mu.Unlock()
+	if at < 0 { // its turn came at the same time
+		release()
+	}
+	return nil, context.Cause(ctx)
+}
+
+// admitLocked lets builds run while there is room: first those of the project that has the fewest.
+func (q *queue) admitLocked() {
+	for q.total < q.most {
+		next := -1
+		for i, w := range q.waiting {
+			n := q.running[w.project]
+			if n < q.mostProject && (next < 0 || n < q.running[q.waiting[next].project]) {
+				next = i
+			}
+		}
+		if next < 0 {
+			return
+		}
+		w := q.waiting[next]
+		q.waiting = slices.Delete(q.waiting, next, next+1)
+		q.total++
+		q.running[w.project]++
+		close(w.turn)
+	}
+}

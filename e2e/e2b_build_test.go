@@ -1,0 +1,131 @@
+package e2e
+
+import (
+	"bytes"
+	"encoding/json"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// e2bCall sends a request of E2B's API, and decodes the answer.
+func (s *server) e2bCall(method, path string, body, answer any) (status int) {
+	s.t.Helper()
+	var in io.Reader
+	if body != nil {
+		text, err := json.Marshal(body)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		in = bytes.NewReader(text)
+	}
+	r, err := http.NewRequestWithContext(s.t.Context(), method, s.url+path, in)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	r.Header.Set("Content-Type", "application/json")
+	r.Header.Set("X-API-Key", "e2b_0000000000000000000000000000000000000000")
+	resp, err := http.DefaultClient.Do(r)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if resp.StatusCode >= 300 {
+		s.t.Logf("%s %s: %s %s", method, path, resp.Status, text)
+	} else if answer != nil {
+		if err := json.Unmarshal(text, answer); err != nil {
+			s.t.Fatalf("%s %s: %v: %s", method, path, err, text)
+		}
+	}
+	return resp.StatusCode
+}
+
+// An e2bBuild is the state of a build of a template.
+type e2bBuild struct {
+	Status string   `json:"status"`
+	Logs   []string `json:"logs"`
+	Reason struct {
+		Message string `json:"message"`
+	} `json:"reason"`
+}
+
+// e2bBuild starts a build with one RUN step, and returns the path of its status.
+func (s *server) e2bBuild(name, command string) (template, status string) {
+	s.t.Helper()
+	var made struct{ TemplateID, BuildID string }
+	if got := s.e2bCall("POST", "/v3/templates", map[string]any{"name": name}, &made); got != http.StatusAccepted {
+		s.t.Fatalf("got %d", got)
+	}
+	build := map[string]any{"fromTemplate": "base", "steps": []any{map[string]any{"type": "RUN", "args": []string{command}}}}
+	if got := s.e2bCall("POST", "/v2/templates/"+made.TemplateID+"/builds/"+made.BuildID, build, nil); got != http.StatusAccepted {
+		s.t.Fatalf("got %d", got)
+	}
+	return made.TemplateID, "/templates/" + made.TemplateID + "/builds/" + made.BuildID + "/status"
+}
+
+// buildEnds returns how a build ended.
+func (s *server) buildEnds(status string) (b e2bBuild) {
+	s.t.Helper()
+	s.waitUntil("the build ends", func() bool {
+		s.e2bCall("GET", status, nil, &b)
+		return b.Status != "building"
+	})
+	return b
+}
+
+// TestE2BBuildKilled kills the server while it builds templates in real sandboxes. After the next start the builds have
+// failed, with no container left, and others run.
+func TestE2BBuildKilled(t *testing.T) {
+	s := newServerWith(t, "e2b: {builds: 2}\n")
+	_, running := s.e2bBuild("long", "echo it runs; sleep 100000")
+	s.waitUntil("the step runs", func() bool {
+		var b e2bBuild
+		s.e2bCall("GET", running, nil, &b)
+		return strings.Contains(strings.Join(b.Logs, "\n"), "it runs")
+	})
+	_, waiting := s.e2bBuild("waits", "true")
+	if out, _, err := s.berth("ps"); err != nil || !strings.Contains(out, "e2b-build") {
+		t.Fatalf("%v: %s", err, out)
+	}
+	s.kill()
+	s.start()
+	for _, path := range []string{running, waiting} {
+		var b e2bBuild
+		if s.e2bCall("GET", path, nil, &b); b.Status != "error" || !strings.Contains(b.Reason.Message, "The server stopped") {
+			t.Errorf("after the start: got %+v", b)
+		}
+	}
+	s.waitUntil("the container is deleted", func() bool {
+		out, _, err := s.berth("ps", "--all")
+		return err == nil && !strings.Contains(out, "e2b-build")
+	})
+	if _, status := s.e2bBuild("next", "true"); s.buildEnds(status).Status != "ready" {
+		t.Error("the next build failed")
+	}
+}
+
+// TestE2BBuildLimit lets builds in real sandboxes reach their limit, and cancels others by deleting their templates.
+func TestE2BBuildLimit(t *testing.T) {
+	s := newServerWith(t, "e2b: {builds: 2, build_time: 20s}\n")
+	began := time.Now()
+	_, slow := s.e2bBuild("slow", "sleep 100000")
+	template, deleted := s.e2bBuild("deleted", "sleep 100000") // waits: one project has one of two
+	if got := s.e2bCall("DELETE", "/templates/"+template, nil, nil); got != http.StatusNoContent {
+		t.Errorf("delete: got %d", got)
+	}
+	if got := s.e2bCall("GET", deleted, nil, nil); got != http.StatusNotFound {
+		t.Errorf("its status: got %d", got)
+	}
+	if b := s.buildEnds(slow); b.Status != "error" || b.Reason.Message != "The build took longer than 20s, the limit of this server." {
+		t.Errorf("after %s: got %+v", time.Since(began), b)
+	}
+	if out, _, err := s.berth("ps", "--all"); err != nil || strings.Contains(out, "e2b-build") {
+		t.Errorf("%v: %s", err, out)
+	}
+}
