@@ -144,6 +144,9 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if err != nil {
 		return err
 	}
+	ctx, done := d.connections.add(r.Context(), id)
+	defer done()
+	r = r.WithContext(ctx)
 	if to.port != envdPort {
 		return d.servePort(x, r, to, id, s)
 	}

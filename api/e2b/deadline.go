@@ -97,7 +97,7 @@ func (d *Door) timeOut(ctx context.Context, p berth.ProjectID, id berth.Containe
 		if berth.ErrorCode(err) != berth.CodeConflict {
 			return err
 		}
-		// A command runs in it. A paused sandbox would have stopped it in any case.
+		// A call of a response runs in it.
 		_, err = d.update(ctx, p, id, func(rec *record) error { rec.deadline = now.Unix() + 5; return nil })
 		return err
 	}

@@ -67,7 +67,8 @@ type Door struct {
 	loaded  time.Time     // when live was read from the store
 	changed chan struct{} // receives a value when an earlier deadline was set
 
-	executions executions
+	executions  executions
+	connections connections
 }
 
 // live is what the data plane and the deadlines need of a sandbox.

@@ -13,6 +13,9 @@ import (
 // discardTimeout bounds the deletion of a container whose sandbox could not be saved.
 const discardTimeout = time.Minute
 
+// maxPauseTries is how often a pause is tried again because clients connect to the sandbox meanwhile.
+const maxPauseTries = 20
+
 // pauseBody checks the body of POST /sandboxes/{sandbox}/pause. A container is paused with its
 // memory.
 var pauseBody = rule.Object(rule.Fields{"memory": onlyTrue})
@@ -45,10 +48,20 @@ func (d *Door) pause(x *exchange.Exchange, r *http.Request, c berth.Caller) erro
 }
 
 // pauseNow pauses a sandbox. It remains until a client resumes or deletes it, or its container
-// expires.
+// expires. Connections to it end, while their processes stay; a call of a response that runs in it is a conflict.
 func (d *Door) pauseNow(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	if _, err := d.Containers.Pause(ctx, p, id); err != nil {
-		return err
+	for try := 0; ; try++ {
+		ended, err := d.connections.end(ctx, id)
+		if err != nil {
+			return err
+		}
+		_, err = d.Containers.Pause(ctx, p, id)
+		if err == nil {
+			break
+		}
+		if berth.ErrorCode(err) != berth.CodeConflict || ended == 0 || try == maxPauseTries {
+			return err
+		}
 	}
 	_, err := d.update(ctx, p, id, func(rec *record) error {
 		rec.Paused, rec.deadline = true, never

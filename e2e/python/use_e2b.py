@@ -85,11 +85,11 @@ def deadline():
 def pause():
     with Sandbox.create() as s:
         h = s.commands.run("sleep 1000", background=True)
-        h.disconnect()
-        s.pause()
+        s.pause()  # ends the connection to the command
         assert not s.is_running()
         again = Sandbox.connect(s.sandbox_id)
         assert h.pid in [c.pid for c in again.commands.list()]
+        again.commands.connect(h.pid).disconnect()
 
 
 @job("the use of resources")
