@@ -58,6 +58,7 @@ func New(api http.Handler, log *slog.Logger) *Console {
 	c.on("GET /console/responses/events", (*visit).followChains)
 	c.on("GET /console/responses/{response}", (*visit).showResponse)
 	c.on("GET /console/responses/{response}/events", (*visit).followResponse)
+	c.on("GET /console/responses/{response}/earlier", (*visit).showEarlier)
 	c.on("GET /console/responses/{response}/branches", (*visit).showBranches)
 	c.on("POST /console/responses/{response}/cancel", (*visit).cancelResponse)
 	c.on("POST /console/responses/{response}/continue", (*visit).continueResponse)

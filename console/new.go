@@ -74,7 +74,7 @@ func (v *visit) createNew() error {
 		return err
 	}
 	in := v.r.PostForm
-	p := newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: in.Get("text"), Instructions: in.Get("instructions"), Effort: in.Get("effort"),
+	p := newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"), Instructions: v.text("instructions"), Effort: in.Get("effort"),
 		Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
 	show := func(status int, message string) error {
 		p.Error = message

@@ -40,6 +40,9 @@ func (n next) Waiting() (waiting []approval) {
 	return waiting
 }
 
+// waits reports whether the response has calls that wait for an approval.
+func (n next) waits() bool { return len(n.Waiting()) > 0 }
+
 // models returns the names of the models that requests may use.
 func (v *visit) models() ([]string, error) {
 	var found list[berth.Model]
@@ -58,7 +61,7 @@ func (v *visit) models() ([]string, error) {
 // continueResponse serves POST /console/responses/{response}/continue: it creates the next
 // response of the chain, with the same settings.
 func (v *visit) continueResponse() error {
-	text := strings.TrimSpace(v.r.PostForm.Get("text"))
+	text := strings.TrimSpace(v.text("text"))
 	if text == "" {
 		return &failure{Status: http.StatusBadRequest, Message: "The message is empty. Go back and write one."}
 	}

@@ -43,38 +43,52 @@ type head struct {
 
 // showResponse serves GET /console/responses/{response}.
 func (v *visit) showResponse() error {
-	id := berth.ResponseID(v.r.PathValue("response"))
-	p := responsePage{Form: v.formToken()}
-	for len(p.Turns) < maxTurns {
-		turn, err := v.readTurn(id)
-		if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound && len(p.Turns) > 0 {
-			id = "" // an earlier response was deleted
-			break
-		}
-		if err != nil {
-			return err
-		}
-		p.Turns = append(p.Turns, turn)
-		id = ""
-		if turn.PreviousResponseID == nil {
-			break
-		}
-		id = *turn.PreviousResponseID
+	turns, earlier, err := v.readTurns()
+	if err != nil {
+		return err
 	}
-	p.Earlier = id
-	slices.Reverse(p.Turns)
+	p := responsePage{Turns: turns, Earlier: earlier, Container: containerOf(turns), Form: v.formToken()}
 	p.Live = !p.Last().Status.Final()
-	p.Container = containerOf(p.Turns)
 	models, err := v.models()
 	if err != nil {
 		return err
 	}
 	p.Next = next{p.Last().Response, p.Form, models}
-	if err := v.addTimes(p.Turns); err != nil {
+	p.Last().Time.Open = true
+	return v.show(http.StatusOK, "response", title(turns), p)
+}
+
+// showEarlier serves GET /console/responses/{response}/earlier: the part of the chain that ends with the
+// response, which a page of later ones puts above them.
+func (v *visit) showEarlier() error {
+	turns, earlier, err := v.readTurns()
+	if err != nil {
 		return err
 	}
-	p.Last().Time.Open = true
-	return v.show(http.StatusOK, "response", title(p.Turns), p)
+	return v.show(http.StatusOK, "earlier", "", responsePage{Turns: turns, Earlier: earlier})
+}
+
+// readTurns returns the end of the chain of the visit's response, the oldest first, and the response before
+// it, which is "" at the start.
+func (v *visit) readTurns() (turns []*turnView, earlier berth.ResponseID, err error) {
+	id := berth.ResponseID(v.r.PathValue("response"))
+	for id != "" && len(turns) < maxTurns {
+		turn, err := v.readTurn(id)
+		if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound && len(turns) > 0 {
+			id = "" // an earlier response was deleted
+			break
+		}
+		if err != nil {
+			return nil, "", err
+		}
+		turns = append(turns, turn)
+		id = ""
+		if turn.PreviousResponseID != nil {
+			id = *turn.PreviousResponseID
+		}
+	}
+	slices.Reverse(turns)
+	return turns, id, v.addTimes(turns)
 }
 
 // readTurn returns a response with its input.

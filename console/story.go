@@ -3,6 +3,8 @@ package console
 import (
 	"bytes"
 	"encoding/json"
+	"html/template"
+	"regexp"
 	"strings"
 
 	"github.com/berth-run/berth"
@@ -108,13 +110,17 @@ func (e *entry) Outputs() (outputs []commandOutput) {
 	return outputs
 }
 
-// Files returns the files that a shell call changed.
+// Files returns the files that a call of the shell or of the code interpreter changed.
 func (e *entry) Files() []berth.FileChange {
-	var out berth.ShellCallOutput
-	if e.growing || e.Decode(&out) != nil || out.Berth == nil {
+	var call struct {
+		Berth struct {
+			Files []berth.FileChange `json:"files"`
+		} `json:"berth"`
+	}
+	if e.growing || e.Decode(&call) != nil {
 		return nil
 	}
-	return out.Berth.Files
+	return call.Berth.Files
 }
 
 // Code returns the code of a code interpreter's call.
@@ -137,6 +143,28 @@ func (e *entry) Printed() string {
 		b.WriteString(o.Logs)
 	}
 	return clip(b.String(), shown)
+}
+
+const (
+	maxPictures = 20      // of a call that a page shows
+	maxPicture  = 4 << 20 // bytes of its URL
+)
+
+// pictureURL matches the URLs of pictures, which the page may load because they hold no script.
+var pictureURL = regexp.MustCompile(`^data:image/(png|jpeg|gif|webp);base64,[A-Za-z0-9+/]+={0,2}$`)
+
+// Pictures returns the pictures that a code interpreter's call made, as data: URLs.
+func (e *entry) Pictures() (urls []template.URL) {
+	var call berth.CodeInterpreterCall
+	if e.growing || e.Decode(&call) != nil {
+		return nil
+	}
+	for _, o := range call.Outputs {
+		if len(urls) < maxPictures && len(o.URL) <= maxPicture && pictureURL.MatchString(o.URL) {
+			urls = append(urls, template.URL(o.URL))
+		}
+	}
+	return urls
 }
 
 // Details returns an item of another type as indented JSON, or its text so far.

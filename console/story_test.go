@@ -75,3 +75,33 @@ func TestGrowBounded(t *testing.T) {
 		t.Errorf("got %d outputs, the first of %d bytes", len(out), len(out[0].Stdout))
 	}
 }
+
+// TestPictures: a page shows pictures of a code interpreter's call, but no URL of another kind, and the files
+// that the call changed.
+func TestPictures(t *testing.T) {
+	const pixel = "iVBORw0KGgo="
+	var item berth.Item
+	if err := json.Unmarshal([]byte(`{"id":"ci_1","type":"code_interpreter_call","status":"completed","code":"plot()","container_id":"cntr_1","outputs":[
+		{"type":"image","url":"data:image/png;base64,`+pixel+`"},
+		{"type":"image","url":"data:image/svg+xml;base64,`+pixel+`"},
+		{"type":"image","url":"https://berth.invalid/spy.png"},
+		{"type":"image","url":"data:image/png;base64,`+pixel+`\" onerror=\"x"},
+		{"type":"image","url":"javascript:x"},
+		{"type":"logs","logs":"done\n"}],
+		"berth":{"files":[{"path":"/mnt/data/<b>.csv","type":"created","bytes":12}]}}`), &item); err != nil {
+		t.Fatal(err)
+	}
+	var b bytes.Buffer
+	if err := templates().ExecuteTemplate(&b, "entry", &entry{Item: item}); err != nil {
+		t.Fatal(err)
+	}
+	got := b.String()
+	if strings.Count(got, "<img") != 1 || !strings.Contains(got, `src="data:image/png;base64,`+pixel+`"`) {
+		t.Errorf("got %s, want one picture", got)
+	}
+	for _, want := range []string{"<summary>1 changed file</summary>", "created <code>/mnt/data/&lt;b&gt;.csv</code> 12 B", ">done\n</pre>"} {
+		if !strings.Contains(got, want) {
+			t.Errorf("got %s, want %s", got, want)
+		}
+	}
+}

@@ -117,6 +117,12 @@ func (v *visit) show(status int, name, title string, data any) error {
 	return nil
 }
 
+// text returns what was written in a field of several lines. Browsers send their ends as CR LF, which shells
+// would take for a part of a command.
+func (v *visit) text(name string) string {
+	return strings.ReplaceAll(v.r.PostForm.Get(name), "\r\n", "\n")
+}
+
 // redirect sends the browser to a page of the console.
 func (v *visit) redirect(path string) error {
 	http.Redirect(v.w, v.r, path, http.StatusSeeOther)

@@ -12,6 +12,8 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/responses"
+
+	"github.com/berth-run/berth/model/modeltest"
 )
 
 // asking returns a response in the background whose commands wait for approval.
@@ -147,4 +149,31 @@ func TestConsoleNew(t *testing.T) {
 	if text := evaluate[string](b, `document.querySelector("#text").value`); !strings.Contains(text, "from code") {
 		t.Errorf("the form lost its text: %q", text)
 	}
+}
+
+// TestConsoleOtherModel drops a file on the playground, sees what a call changed, and continues with another
+// model in the same container.
+func TestConsoleOtherModel(t *testing.T) {
+	upstream := modeltest.NewChatServer(t, recite)
+	s := newServerWith(t, fmt.Sprintf("containers: {pool: 0}\nupstreams:\n  other: {provider: chat, base_url: %q, api_key: none}\nmodels:\n  - {match: other-model, upstreams: [{name: other}]}\n", upstream.URL))
+	b := newBrowser(t, 1000)
+	b.open(s.url + "/console/new")
+	b.run(chromedp.SendKeys(chromedp.CSS("#text"), fence("sort *.txt > sorted.csv")), chromedp.SetValue(chromedp.CSS("#next-model"), "scripted"))
+	evaluate[bool](b, `(() => { const files = new DataTransfer(); files.items.add(new File(["b\na\n"], "boats.txt"));
+		document.querySelector("form.ask").dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true})); return true; })()`)
+	b.shows("h1", "New response") // it is not sent yet
+	b.click("form.ask button")
+	b.shows(".shell_call_output summary", "1 changed file")
+	b.click(".shell_call_output summary")
+	b.shows(".shell_call_output details li", "created /mnt/data/sorted.csv 4 B")
+	b.shows(".turn:has(+ #next) .state", "completed")
+
+	b.until(`document.querySelector("#next-model") !== null`)
+	b.run(chromedp.SetValue(chromedp.CSS("#next-model"), "other-model"), chromedp.SendKeys(chromedp.CSS("#text"), "```shell\n"+`{"commands":["cat sorted.csv"]}`+"\n```"))
+	b.click("#text ~ button")
+	b.until(`document.querySelectorAll(".turn").length === 2`)
+	b.shows(".turn:has(+ #next) .shell_call_output pre", "a\nb")
+	b.shows(".turn:has(+ #next) .head code", "other-model")
+	b.shows(".turn:has(+ #next) .state", "completed")
+	b.checkQuiet()
 }

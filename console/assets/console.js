@@ -9,7 +9,30 @@ if (followed) {
   source.addEventListener("end", () => source.close());
 }
 
-// Files that are dropped on an element are sent with the form of an input.
+// Earlier responses of a chain are put above the others when the link to them comes near the view.
+watchEarlier();
+
+function watchEarlier() {
+  const link = document.querySelector("[data-earlier]");
+  if (!link) return;
+  const observer = new IntersectionObserver(async (changes) => {
+    if (!changes.some((change) => change.isIntersecting)) return;
+    observer.disconnect();
+    const answer = await fetch(link.dataset.earlier);
+    if (!answer.ok) return; // the link says why
+    const template = document.createElement("template");
+    template.innerHTML = await answer.text();
+    const root = document.documentElement;
+    const below = root.scrollHeight - root.scrollTop;
+    link.parentElement.replaceWith(template.content);
+    root.scrollTop = root.scrollHeight - below; // what was in view stays there
+    watchEarlier();
+  }, { rootMargin: "100% 0px" });
+  observer.observe(link);
+}
+
+// Files that are dropped on an element are chosen for an input. Unless the element has more to fill in, its
+// form is sent.
 for (const target of document.querySelectorAll("[data-drop]")) {
   const input = document.querySelector(target.dataset.drop);
   for (const name of ["dragenter", "dragover"]) {
@@ -26,7 +49,7 @@ for (const target of document.querySelectorAll("[data-drop]")) {
     target.classList.remove("dropping");
     if (!event.dataTransfer.files.length) return;
     input.files = event.dataTransfer.files;
-    input.form.requestSubmit();
+    if (target !== input.form) input.form.requestSubmit();
   });
 }
 
