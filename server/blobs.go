@@ -54,7 +54,7 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Contents: buckets["snapshots"], Seal: b.seal(), Audit: b.audit, Log: b.Log,
 		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
 	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit, Log: b.Log,
-		Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
+		Space: func() error { return b.space.Admit(diskspace.Volumes) }, Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
 	if err != nil {
 		return nil, err
 	}

@@ -58,11 +58,11 @@ func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
 	if r.Method == http.MethodPut && strings.HasPrefix(r.URL.Path, UploadPath) {
 		r.Pattern = "E2B upload"
 		if err := d.upload(x, r); err != nil {
-			d.refuse(x, r, err)
+			refuse(x, r, err, writeError)
 		}
 		return true
 	}
-	if to.sandbox == "" && d.content(x, r) {
+	if to.sandbox == "" && d.atContent(x, r) {
 		return true
 	}
 	if to.sandbox == "" && (r.URL.Path != "/files" || !r.URL.Query().Has("signature")) {
@@ -86,12 +86,13 @@ const dataRoute = "E2B sandbox"
 func (d *Door) data(x *exchange.Exchange, r *http.Request, to address) {
 	r.Pattern = dataRoute
 	if err := d.serve(x, r, to); err != nil {
-		d.refuse(x, r, err)
+		refuse(x, r, err, writeError)
 	}
 }
 
-// refuse answers with an error, unless the answer has started.
-func (d *Door) refuse(x *exchange.Exchange, r *http.Request, err error) {
+// refuse answers with an error, which write writes unless it is a refusal. It does nothing if the answer
+// has started.
+func refuse(x *exchange.Exchange, r *http.Request, err error, write func(*exchange.Exchange, int, exchange.Error)) {
 	var refused *refusal
 	switch {
 	case x.Started():
@@ -99,7 +100,7 @@ func (d *Door) refuse(x *exchange.Exchange, r *http.Request, err error) {
 	case errors.As(err, &refused):
 		_ = x.JSON(refused.status, refused.body)
 	default:
-		x.WriteErrorsWith(writeError)
+		x.WriteErrorsWith(write)
 		x.Fail(r.Context(), r.URL.Path, err)
 	}
 }

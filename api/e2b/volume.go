@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"net/http"
-	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -13,19 +12,6 @@ import (
 
 // errNoVolumes is the error if the driver does not support volumes.
 var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot store volumes.")
-
-// contentPath starts the paths of requests for the content of a volume.
-const contentPath = "/volumecontent/"
-
-// noContent is the answer to requests for the content of a volume. Only containers open a volume's
-// files: the server does not follow paths in a file system that hostile commands have written.
-var noContent = &refusal{http.StatusNotImplemented, struct {
-	Code    string `json:"code"` // unlike that of other errors a text
-	Message string `json:"message"`
-}{"not_implemented", "This server serves the files of a volume only in a sandbox that mounts it. Create a sandbox with the volume, and use its files."}}
-
-// noToken stands for the token of a volume, which clients require. It gives access to nothing.
-const noToken = "none"
 
 // mountsBody checks volumeMounts.
 var mountsBody = rule.List(rule.Object(rule.Fields{"name": rule.Text(1, 63), "path": rule.Text(1, 256)}, "name", "path"), 16)
@@ -58,7 +44,7 @@ func mountsIn(volumes []berth.VolumeMount) []mount {
 type volumeInfo struct {
 	ID    berth.VolumeID `json:"volumeID"`
 	Name  string         `json:"name"`
-	Token string         `json:"token,omitempty"` // noToken; lists have none
+	Token string         `json:"token,omitempty"` // for its content; lists have none
 }
 
 // createVolume serves POST /volumes.
@@ -76,7 +62,7 @@ func (d *Door) createVolume(x *exchange.Exchange, r *http.Request, c berth.Calle
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusCreated, volumeInfo{v.ID, v.Name, noToken})
+	return x.JSON(http.StatusCreated, volumeInfo{v.ID, v.Name, d.volumeToken(c.Project, v.ID)})
 }
 
 // listVolumes serves GET /volumes: all volumes of the project.
@@ -109,7 +95,7 @@ func (d *Door) getVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, volumeInfo{v.ID, v.Name, noToken})
+	return x.JSON(http.StatusOK, volumeInfo{v.ID, v.Name, d.volumeToken(c.Project, v.ID)})
 }
 
 // deleteVolume serves DELETE /volumes/{volume}.
@@ -122,14 +108,4 @@ func (d *Door) deleteVolume(x *exchange.Exchange, r *http.Request, c berth.Calle
 	}
 	x.WriteHeader(http.StatusNoContent)
 	return nil
-}
-
-// content refuses a request for the content of a volume. It returns false for other requests.
-func (d *Door) content(x *exchange.Exchange, r *http.Request) bool {
-	if !strings.HasPrefix(r.URL.Path, contentPath) {
-		return false
-	}
-	r.Pattern = "E2B volume content"
-	d.refuse(x, r, noContent)
-	return true
 }

@@ -19,7 +19,7 @@ import (
 
 // guestPaths matches the services of a guest that clients may use: E2B's envd services for
 // processes and files. The guest's other services are for this server only.
-var guestPaths = regexp.MustCompile(`^(health|files|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
+var guestPaths = regexp.MustCompile(`^(health|files|files/compose|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
 
 // The headers of a request and of an answer that are forwarded, in lower case. Other headers
 // of the request could contain the caller's key; those of the answer are under the control

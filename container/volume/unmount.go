@@ -16,7 +16,7 @@ import (
 // IdleTime is how long an unused volume stays mounted, because the next use is faster then.
 const IdleTime = time.Minute
 
-// Unmount unmounts the volumes that no container holds and that were not used for the duration
+// Unmount unmounts the volumes that no container and no call of Visit holds and that were not used for the duration
 // idle. Before that, containers of a former process must hold their volumes.
 func (l *Service) Unmount(idle time.Duration) error {
 	if l.opts.Plain {
@@ -30,7 +30,7 @@ func (l *Service) Unmount(idle time.Duration) error {
 	}
 	for _, dir := range dirs {
 		id := berth.VolumeID(filepath.Base(dir))
-		if strings.HasSuffix(dir, imageSuffix) || len(l.users[id]) > 0 || time.Since(l.used[id]) < idle {
+		if strings.HasSuffix(dir, imageSuffix) || len(l.users[id]) > 0 || len(l.visits[id]) > 0 || time.Since(l.used[id]) < idle {
 			continue
 		}
 		i := image{path: dir + imageSuffix, dir: dir}

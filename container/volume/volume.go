@@ -53,6 +53,10 @@ type Options struct {
 	// nil means no limit.
 	Quota func(ctx context.Context, p berth.ProjectID, bytes int64) error
 
+	// Space returns an error for the client while the host's disk has no space for more content of
+	// volumes; nil means that it is not checked.
+	Space func() error
+
 	Audit *audit.Log   // nil: no audit
 	Log   *slog.Logger // default slog.Default
 
@@ -68,9 +72,10 @@ type Service struct {
 	records blob.Objects[record]
 	blobs   *blob.Collection
 
-	mu    sync.Mutex // held while volumes are created, mounted and deleted
-	users map[berth.VolumeID]map[berth.ContainerID]bool
-	used  map[berth.VolumeID]time.Time // time of last use
+	mu     sync.Mutex // held while volumes are created, mounted and deleted
+	users  map[berth.VolumeID]map[berth.ContainerID]bool
+	visits map[berth.VolumeID]map[*visit]bool // running calls of Visit
+	used   map[berth.VolumeID]time.Time       // time of last use
 }
 
 // New returns a service.
@@ -81,7 +86,8 @@ func New(opts Options) (*Service, error) {
 	if opts.Log == nil {
 		opts.Log = slog.Default()
 	}
-	l := &Service{opts: opts, records: records(opts.Objects), users: map[berth.VolumeID]map[berth.ContainerID]bool{}, used: map[berth.VolumeID]time.Time{}}
+	l := &Service{opts: opts, records: records(opts.Objects), users: map[berth.VolumeID]map[berth.ContainerID]bool{},
+		visits: map[berth.VolumeID]map[*visit]bool{}, used: map[berth.VolumeID]time.Time{}}
 	l.blobs = blob.NewCollection(blob.Options{Noun: "volume", Records: l.records, Remove: l.remove, Audit: opts.Audit})
 	return l, nil
 }
@@ -252,7 +258,8 @@ func (l *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 	return volumes, more, nil
 }
 
-// Delete deletes a volume. It returns an error for the client if a container uses it.
+// Delete deletes a volume. It returns an error for the client if a container uses it, or a call of
+// Visit, which it ends: a later Delete succeeds.
 func (l *Service) Delete(ctx context.Context, c berth.Caller, id berth.VolumeID) error {
 	r, err := l.get(ctx, c.Project, id)
 	if err != nil {
@@ -267,6 +274,9 @@ func (l *Service) delete(ctx context.Context, c berth.Caller, r *record, reason 
 	defer l.mu.Unlock()
 	if n := len(l.users[id]); n > 0 {
 		return berth.Errorf(berth.CodeConflict, "Volume with id '%s' is in use by %d containers. Delete them first.", id, n)
+	}
+	if l.endVisits(id) {
+		return berth.Errorf(berth.CodeConflict, "Volume with id '%s' is in use by requests for its files, which end now. Send the request again in a moment.", id)
 	}
 	err := l.blobs.Delete(ctx, ref(c.Project, id), audit.Entry{Action: audit.VolumeDeleted, Project: c.Project, Key: c.Key, Object: string(id), Name: r.Volume.Name, Reason: reason})
 	if errors.Is(err, store.ErrNotFound) {

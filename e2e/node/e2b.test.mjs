@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CommandExitError, Sandbox, SandboxNotFoundError, Volume } from 'e2b';
+import { CommandExitError, Sandbox, SandboxNotFoundError, Volume, VolumePathNotFoundError } from 'e2b';
 import { client, model, sh } from './berth.mjs';
 
 test('a command runs in a sandbox', async () => {
@@ -120,6 +120,33 @@ test('a volume keeps its files between sandboxes', async () => {
   await sandbox.kill();
   sandbox = await Sandbox.create({ volumeMounts, timeoutMs: 300_000 });
   assert.equal(await sandbox.files.read('/mnt/volumes/shared/a.txt'), 'kept');
-  await assert.rejects(volume.readFile('a.txt'), /only in a sandbox/);
+  assert.equal(await volume.readFile('a.txt'), 'kept');
+  await volume.writeFile('a.txt', 'from outside', { force: true });
+  assert.equal(await sandbox.files.read('/mnt/volumes/shared/a.txt'), 'from outside');
+  await sandbox.commands.run('ln -s /etc/passwd /mnt/volumes/shared/leak', { user: 'root' });
+  await assert.rejects(volume.readFile('leak'), /leads out of the volume/);
   await sandbox.kill();
+});
+
+test('the files of a volume are used without a sandbox', async () => {
+  const volume = await Volume.connect((await Volume.create(`js-files-${Date.now()}`)).volumeId);
+  const entry = await volume.writeFile('/a.txt', 'hello');
+  assert.deepEqual([entry.name, entry.type, entry.path, entry.size, entry.mode, entry.uid], ['a.txt', 'file', '/a.txt', 5, 0o644, 1000]);
+  assert.ok(Math.abs(entry.mtime.getTime() - Date.now()) < 3_600_000);
+  assert.equal(await volume.readFile('a.txt'), 'hello');
+  assert.equal((await volume.readFile('a.txt', { format: 'bytes' })).length, 5);
+  let streamed = '';
+  for await (const piece of await volume.readFile('a.txt', { format: 'stream' })) streamed += new TextDecoder().decode(piece);
+  assert.equal(streamed, 'hello');
+  await assert.rejects(volume.writeFile('a.txt', 'again'), /exists already/);
+  await volume.writeFile('deep/er/b', new Blob([new Uint8Array(2 << 20)]), { force: true, mode: 0o600 });
+  assert.equal((await volume.getInfo('deep/er/b')).size, 2 << 20);
+  assert.equal((await volume.makeDir('d')).type, 'directory');
+  assert.deepEqual((await volume.list('/', { depth: 2 })).map((e) => e.path), ['/a.txt', '/d', '/deep', '/deep/er']);
+  assert.equal((await volume.updateMetadata('d', { mode: 0o700, uid: 0 })).mode, 0o700);
+  await volume.remove('deep');
+  assert.deepEqual([await volume.exists('deep'), await volume.exists('d')], [false, true]);
+  await assert.rejects(volume.readFile('none'), VolumePathNotFoundError);
+  assert.equal(await Volume.destroy(volume.volumeId), true);
+  await assert.rejects(volume.readFile('a.txt'), VolumePathNotFoundError);
 });

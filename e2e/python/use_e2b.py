@@ -1,5 +1,7 @@
 """E2B's client for Python, with Berth in place of E2B."""
 
+import io
+import json
 import os
 import tempfile
 import time
@@ -10,7 +12,7 @@ import uuid
 
 os.environ.setdefault("E2B_API_KEY", "e2b_" + "0" * 40)
 
-from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Template, Volume, VolumeException  # noqa: E402
+from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Template, Volume, VolumeException, VolumePathNotFoundException  # noqa: E402
 
 from berth import job, main  # noqa: E402
 
@@ -50,6 +52,16 @@ def files():
         s.files.rename("a.txt", "d/b.txt")
         assert s.files.exists("d/b.txt") and not s.files.exists("a.txt")
         s.files.remove("d")
+        s.files.write("p1", "one,")
+        s.files.write("p2", "two")
+        request = urllib.request.Request(  # no method of this SDK sends it
+            os.environ["E2B_SANDBOX_URL"] + "/files/compose",
+            json.dumps({"source_paths": ["p1", "p2"], "destination": "whole/file"}).encode(),
+            {"Content-Type": "application/json", "E2b-Sandbox-Id": s.sandbox_id, "X-Access-Token": s._envd_access_token},
+        )
+        assert json.load(urllib.request.urlopen(request)) == {"path": "/home/user/whole/file", "name": "file", "type": "file"}
+        assert s.commands.run("cat whole/file; stat -c %U whole/file").stdout == "one,twouser\n"
+        assert not s.files.exists("p1") and not s.files.exists("p2")
         watcher = s.files.watch_dir(".")
         s.files.write("w", "1")
         events = []
@@ -138,11 +150,17 @@ def volumes():
     assert Volume.connect(made.volume_id).name == made.name
     with Sandbox.create(volume_mounts=mounts, timeout=300) as s:
         s.files.write("/mnt/volumes/shared/a.txt", "kept", user="root")
-        try:
-            made.read_file("a.txt")
-            raise AssertionError("a file was read without a sandbox")
-        except VolumeException as e:
-            assert "only in a sandbox" in str(e), e
+        assert made.read_file("a.txt") == "kept"
+        assert made.write_file("from/outside.txt", "written", force=True).uid == 1000
+        assert s.commands.run("cat /mnt/volumes/shared/from/outside.txt && echo more >> /mnt/volumes/shared/from/outside.txt").stdout == "written"
+        s.commands.run("cd /mnt/volumes/shared && ln -s /etc/passwd leak && ln -s from/outside.txt link")
+        assert made.read_file("link") == "writtenmore\n"
+        for name in ("leak", "../../etc/passwd"):
+            try:
+                raise AssertionError(made.read_file(name))
+            except VolumeException as e:
+                assert "400" in str(e), e
+        assert made.get_info("leak").target == "/etc/passwd"
     with Sandbox.create(volume_mounts=mounts, timeout=300) as s:
         assert s.files.read("/mnt/volumes/shared/a.txt") == "kept"
     deadline = time.time() + 60
@@ -154,6 +172,45 @@ def volumes():
             assert "in use" in str(e) and time.time() < deadline, e
             time.sleep(0.1)
     assert not Volume.destroy(made.volume_id)
+
+
+@job("the files of a volume without a sandbox")
+def volume_files():
+    made = Volume.create("py-" + uuid.uuid4().hex[:12])
+    v = Volume.connect(made.volume_id)
+    entry = v.write_file("/a.txt", "héllo")
+    assert (entry.name, entry.path, entry.size, entry.mode, entry.type.value) == ("a.txt", "/a.txt", 6, 0o644, "file"), entry
+    assert v.read_file("a.txt") == "héllo"
+    big = os.urandom(3 << 20)
+    v.write_file("big", io.BytesIO(big), uid=0, gid=0, mode=0o600)
+    assert v.read_file("big", format="bytes") == big
+    assert b"".join(v.read_file("big", format="stream")) == big
+    try:
+        v.write_file("a.txt", "again")
+        raise AssertionError("a file was replaced without force")
+    except VolumeException as e:
+        assert "exists already" in str(e), e
+    assert v.write_file("a.txt", "", force=True).size == 0 and v.read_file("a.txt") == ""
+    assert v.make_dir("d/e/f", force=True).type.value == "directory"
+    assert [e.path for e in v.list("/")] == ["/a.txt", "/big", "/d"]
+    assert [e.path for e in v.list("d", depth=2)] == ["/d/e", "/d/e/f"]
+    changed = v.update_metadata("a.txt", uid=7, mode=0o640)
+    assert (changed.uid, changed.gid, changed.mode) == (7, 1000, 0o640), changed
+    assert v.exists("d") and not v.exists("none") and v.get_info("big").uid == 0
+    v.remove("d")
+    assert not v.exists("d/e")
+    for call in (v.read_file, v.remove, v.list, v.get_info):
+        try:
+            call("none")
+            raise AssertionError("no error")
+        except VolumePathNotFoundException:
+            pass
+    assert Volume.destroy(made.volume_id)
+    try:
+        v.read_file("a.txt")
+        raise AssertionError("a destroyed volume was read")
+    except VolumePathNotFoundException:
+        pass
 
 
 @job("a template with a file")

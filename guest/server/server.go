@@ -137,6 +137,7 @@ func (s *Server) routes() http.Handler {
 	routes.Handle(guestv1connect.NewGuestHandler(s, limit...))
 	routes.HandleFunc("GET /files", s.download)
 	routes.HandleFunc("POST /files", s.upload)
+	routes.HandleFunc("POST /files/compose", s.compose)
 	routes.HandleFunc("GET /folder", s.folder)
 	routes.HandleFunc("GET /archive", s.archiver.get)
 	routes.HandleFunc("POST /archive", s.archiver.put)

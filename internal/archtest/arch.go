@@ -104,7 +104,7 @@ var Imports = map[string][]string{
 	"tool/standard":         {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/computer", "tool/custom", "tool/function", "tool/imagegeneration", "tool/localshell", "tool/mcp", "tool/patch", "tool/program", "tool/search", "tool/shell", "tool/websearch"},
 	"egress":                {},
 	"audit":                 {"", "internal/statefile"},
-	"container/volume":      {"", "audit", "blob", "internal/statefile", "sandbox", "sandbox/host", "store"},
+	"container/volume":      {"", "audit", "blob", "internal/beneath", "internal/statefile", "sandbox", "sandbox/host", "store"},
 	"sandbox":               {"internal/statefile"},
 	"sandbox/host":          {"sandbox"},
 	"sandbox/gvisor":        {"image/erofs", "layer", "internal/statefile", "sandbox", "sandbox/host"},

@@ -238,6 +238,12 @@ func (r *Root) InDir(name string, f func(dir int, base string) error) error {
 	return r.at("change", name, false, f)
 }
 
+// InTarget is InDir for the file to which a path leads: if f returns ELOOP because the last part is a
+// link, InTarget follows the link and calls f again.
+func (r *Root) InTarget(name string, f func(dir int, base string) error) error {
+	return r.at("change", name, true, f)
+}
+
 // Walk calls f for a path and all files below it, a directory before its content and names in
 // order. It follows no links below the path. It omits files that vanish or become links
 // meanwhile.

@@ -1,0 +1,305 @@
+package e2b
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"io"
+	"io/fs"
+	"math"
+	"net/http"
+	"path"
+	"strings"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/internal/rule"
+)
+
+// contentPath starts the paths of requests for the content of a volume: contentPath{volume}/{part}.
+const contentPath = "/volumecontent/"
+
+// A contentFailure is an error of a request for the content of a volume. Its code is a text, unlike
+// that of a failure.
+type contentFailure struct {
+	Code    string `json:"code"`
+	Message string `json:"message"`
+}
+
+// contentCodes are the codes of such errors by their status.
+var contentCodes = map[int]string{
+	http.StatusBadRequest: "invalid_request", http.StatusUnauthorized: "unauthorized", http.StatusForbidden: "forbidden", http.StatusNotFound: "not_found",
+	http.StatusMethodNotAllowed: "method_not_allowed", http.StatusConflict: "conflict", http.StatusRequestEntityTooLarge: "too_large",
+	http.StatusNotImplemented: "not_implemented", http.StatusServiceUnavailable: "unavailable", http.StatusInsufficientStorage: "insufficient_storage",
+}
+
+func writeContentError(x *exchange.Exchange, status int, e exchange.Error) {
+	code := contentCodes[status]
+	if code == "" {
+		code = "internal"
+	}
+	_ = x.JSON(status, contentFailure{code, e.Message})
+}
+
+// A contentRefusal is an error with a status that no code of an error has.
+func contentRefusal(status int, message string) error {
+	return &refusal{status, contentFailure{contentCodes[status], message}}
+}
+
+// volumeToken returns the token of a volume, which gives access to its content until it is deleted.
+func (d *Door) volumeToken(p berth.ProjectID, id berth.VolumeID) string {
+	of := string(p) + "." + string(id)
+	return of + "." + d.signVolume(of)
+}
+
+func (d *Door) signVolume(of string) string {
+	mac := hmac.New(sha256.New, d.Secret[:])
+	mac.Write([]byte("e2b volume token\x00" + of))
+	return hex.EncodeToString(mac.Sum(nil))
+}
+
+// volumeOf returns the volume of a token and its project.
+func (d *Door) volumeOf(token string) (p berth.ProjectID, id berth.VolumeID, ok bool) {
+	of, signature, _ := cutLast(token, ".")
+	if subtle.ConstantTimeCompare([]byte(signature), []byte(d.signVolume(of))) != 1 {
+		return "", "", false
+	}
+	project, volume, ok := cutLast(of, ".")
+	return berth.ProjectID(project), berth.VolumeID(volume), ok
+}
+
+// A contentHandler answers a request for the content of a volume.
+type contentHandler func(ctx context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error
+
+// contentHandlers are the parts of the content by method.
+var contentHandlers = map[string]map[string]contentHandler{
+	"path": {http.MethodGet: statPath, http.MethodPatch: changePath, http.MethodDelete: removePath},
+	"dir":  {http.MethodGet: listDir, http.MethodPost: makeDir},
+	"file": {http.MethodGet: readFile, http.MethodPut: writeFile},
+}
+
+// atContent serves a request for the content of a volume. It returns false for other requests.
+func (d *Door) atContent(x *exchange.Exchange, r *http.Request) bool {
+	if !strings.HasPrefix(r.URL.Path, contentPath) {
+		return false
+	}
+	r.Pattern = "E2B volume content"
+	if err := d.serveContent(x, r); err != nil {
+		refuse(x, r, err, writeContentError)
+	}
+	return true
+}
+
+// serveContent checks the token of a request, which alone is the permission, and passes the request
+// to its handler.
+func (d *Door) serveContent(x *exchange.Exchange, r *http.Request) error {
+	name, part, _ := strings.Cut(strings.TrimPrefix(r.URL.Path, contentPath), "/")
+	methods, ok := contentHandlers[part]
+	if !ok {
+		return contentRefusal(http.StatusNotFound, "This server does not serve "+r.Method+" "+rule.Clip(r.URL.Path)+".")
+	}
+	handle, ok := methods[r.Method]
+	if !ok {
+		return contentRefusal(http.StatusMethodNotAllowed, "Method "+rule.Clip(r.Method)+" is not allowed here.")
+	}
+	if d.Volumes == nil {
+		return contentRefusal(http.StatusNotImplemented, "This server cannot store volumes.")
+	}
+	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
+	p, id, ok := d.volumeOf(token)
+	if !ok {
+		x.Header().Set("WWW-Authenticate", "Bearer")
+		return contentRefusal(http.StatusUnauthorized, "This request needs the token of the volume, which Volume.create and Volume.connect return, in the header Authorization: Bearer.")
+	}
+	if string(id) != name {
+		return contentRefusal(http.StatusNotFound, "Volume '"+rule.Clip(name)+"' not found.")
+	}
+	conns.Known(r.Context())
+	x.SetCaller(berth.Caller{Project: p})
+	if err := d.Check(r.Context(), p); err != nil {
+		return err
+	}
+	return d.Volumes.Visit(r.Context(), p, id, func(ctx context.Context, c *volume.Content) error {
+		return handle(ctx, x, r, c)
+	})
+}
+
+// pathOf returns the parameter path of a request.
+func pathOf(q *exchange.Query) string {
+	name := q.Text("path")
+	if name == "" {
+		q.Fail(rule.Missing("path"))
+	}
+	return name
+}
+
+// attributesOf returns the attributes in the parameters of a request.
+func attributesOf(q *exchange.Query) volume.Attributes {
+	value := func(name string, most int64) *uint32 {
+		n := q.Integer(name, -1, 0, most)
+		if n < 0 {
+			return nil
+		}
+		return new(uint32(n))
+	}
+	return volume.Attributes{UID: value("uid", maxID), GID: value("gid", maxID), Mode: value("mode", volume.MaxMode)}
+}
+
+// maxID is the largest id of a user or group.
+const maxID = math.MaxUint32 - 1
+
+// statPath serves GET path: what a file is.
+func statPath(_ context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
+	q := exchange.NewQuery(r)
+	name := pathOf(q)
+	if err := q.End(); err != nil {
+		return err
+	}
+	e, err := c.Stat(name)
+	return answerEntry(x, http.StatusOK, e, err)
+}
+
+// changeBody checks the body of PATCH path.
+var changeBody = rule.Object(rule.Fields{"uid": rule.Integer(0, maxID), "gid": rule.Integer(0, maxID), "mode": rule.Integer(0, volume.MaxMode)})
+
+// changePath serves PATCH path: a file gets another owner or mode.
+func changePath(_ context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
+	q := exchange.NewQuery(r)
+	name := pathOf(q)
+	if err := q.End(); err != nil {
+		return err
+	}
+	var body struct {
+		UID  *uint32 `json:"uid"`
+		GID  *uint32 `json:"gid"`
+		Mode *uint32 `json:"mode"`
+	}
+	if err := x.Decode(r, changeBody, &body); err != nil {
+		return err
+	}
+	e, err := c.Set(name, volume.Attributes(body))
+	return answerEntry(x, http.StatusOK, e, err)
+}
+
+// removePath serves DELETE path.
+func removePath(ctx context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
+	q := exchange.NewQuery(r)
+	name := pathOf(q)
+	if err := q.End(); err != nil {
+		return err
+	}
+	if err := c.Remove(ctx, name); err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
+
+// listDir serves GET dir.
+func listDir(ctx context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
+	q := exchange.NewQuery(r)
+	name, depth := pathOf(q), q.Integer("depth", 1, 0, volume.MaxDepth)
+	if err := q.End(); err != nil {
+		return err
+	}
+	entries, err := c.List(ctx, name, int(max(depth, 1)))
+	if err != nil {
+		return err
+	}
+	out := make([]volumeEntry, len(entries))
+	for i, e := range entries {
+		out[i] = entryOf(e)
+	}
+	return x.JSON(http.StatusOK, out)
+}
+
+// makeDir serves POST dir.
+func makeDir(_ context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
+	q := exchange.NewQuery(r)
+	name, a, force := pathOf(q), attributesOf(q), q.Boolean("force", false)
+	if err := q.End(); err != nil {
+		return err
+	}
+	e, err := c.Mkdir(name, a, force)
+	return answerEntry(x, http.StatusCreated, e, err)
+}
+
+// readFile serves GET file: the bytes of a file.
+func readFile(ctx context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
+	q := exchange.NewQuery(r)
+	name := pathOf(q)
+	if err := q.End(); err != nil {
+		return err
+	}
+	f, err := c.Open(name)
+	if err != nil {
+		return err
+	}
+	defer f.Close()
+	return x.Download(r, path.Base(name), -1, &endingFile{f, ctx})
+}
+
+// An endingFile is a file whose reads fail when a context ends.
+type endingFile struct {
+	io.ReadSeeker
+	ctx context.Context
+}
+
+func (f *endingFile) Read(p []byte) (int, error) {
+	if err := f.ctx.Err(); err != nil {
+		return 0, err
+	}
+	return f.ReadSeeker.Read(p)
+}
+
+// writeFile serves PUT file: the body becomes the content of a file.
+func writeFile(ctx context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
+	q := exchange.NewQuery(r)
+	name, a, force := pathOf(q), attributesOf(q), q.Boolean("force", false)
+	if err := q.End(); err != nil {
+		return err
+	}
+	e, err := c.Write(ctx, name, a, force, x.Body(r, 0)) // the volume's size is the limit
+	return answerEntry(x, http.StatusCreated, e, err)
+}
+
+// A volumeEntry describes a file of a volume.
+type volumeEntry struct {
+	Name   string      `json:"name"`
+	Type   string      `json:"type"` // file, directory, symlink or unknown
+	Path   string      `json:"path"` // absolute in the volume
+	Size   int64       `json:"size"`
+	Mode   fs.FileMode `json:"mode"` // permissions
+	UID    uint32      `json:"uid"`
+	GID    uint32      `json:"gid"`
+	Atime  time.Time   `json:"atime"`
+	Mtime  time.Time   `json:"mtime"`
+	Ctime  time.Time   `json:"ctime"`
+	Target string      `json:"target,omitempty"` // of a symlink
+}
+
+func entryOf(e *volume.Entry) volumeEntry {
+	kind := "unknown"
+	switch e.Mode.Type() {
+	case 0:
+		kind = "file"
+	case fs.ModeDir:
+		kind = "directory"
+	case fs.ModeSymlink:
+		kind = "symlink"
+	}
+	return volumeEntry{path.Base(e.Path), kind, e.Path, e.Size, e.Mode.Perm(), e.UID, e.GID, e.Accessed.UTC(), e.Modified.UTC(), e.Changed.UTC(), e.Target}
+}
+
+// answerEntry answers with a file, or returns the error.
+func answerEntry(x *exchange.Exchange, status int, e *volume.Entry, err error) error {
+	if err != nil {
+		return err
+	}
+	return x.JSON(status, entryOf(e))
+}
