@@ -96,8 +96,8 @@ type FunctionTool struct {
 	// itself, or nil. The upstream gets it in place of the function.
 	Native *Tool `json:"-"`
 
-	// Hosted describes a function whose calls run in a container, or nil. A provider may offer the
-	// vendor's own tool in its place and translate the calls and their outputs.
+	// Hosted describes a function whose calls run in a container, or use a computer, or nil. A provider may
+	// offer the vendor's own tool in its place and translate the calls and their outputs.
 	Hosted *HostedFunction `json:"-"`
 }
 
@@ -106,9 +106,11 @@ type FunctionTool struct {
 type HostedFunction struct {
 	Type string // of the entry of "tools", such as "shell"
 
-	// About returns what a model must know of the container if the vendor's tool takes no description;
-	// nil if such a tool takes the function's.
+	// About returns what a model must know of the container or computer if the vendor's tool takes no
+	// description; nil if such a tool takes the function's.
 	About func() string
+
+	Width, Height int // of the display of a computer in pixels; 0 if it is unknown
 }
 
 // A CustomTool is a tool that the client runs and whose input is text in its own format.

@@ -122,7 +122,7 @@ func (a *answer) start(ev *event, out []model.Delta) ([]model.Delta, error) {
 		a.calls++
 		name, translated := a.vendor.function(start.Name)
 		if translated {
-			b.input = &inputReader{tool: start.Name}
+			b.input = &inputReader{tool: start.Name, one: name == berth.ToolComputerPreview}
 		}
 		c := model.Call{Index: b.call, ID: a.ids.For(start.ID), Name: name}
 		if input := bytes.TrimSpace(start.Input); len(input) > 0 && !bytes.Equal(input, []byte("{}")) && !bytes.Equal(input, []byte("null")) {

@@ -98,8 +98,15 @@ func (p *Provider) Stream(ctx context.Context, req *model.Request) iter.Seq2[mod
 		return upstream.Fail(err)
 	}
 	header := http.Header{}
+	var betas []string
 	if body.Thinking != nil && body.Thinking.Binding != nil {
-		header.Set("Anthropic-Beta", betaBinding)
+		betas = append(betas, betaBinding)
+	}
+	if body.vendor.computerBeta != "" {
+		betas = append(betas, body.vendor.computerBeta)
+	}
+	if betas != nil {
+		header.Set("Anthropic-Beta", strings.Join(betas, ","))
 	}
 	return p.up.Stream(ctx, upstream.Turn{
 		Model:   req.Model,

@@ -9,7 +9,8 @@ import (
 // An inputReader translates the input of a call of bash or the editor to arguments of the function
 // shell, {"commands":["…"]}. A command of bash is passed on while the model writes it.
 type inputReader struct {
-	tool   string // bashName or editorName
+	tool   string // bashName, editorName or computerName
+	one    bool   // the function of a computer takes one action
 	input  []byte
 	sent   int  // bytes of the input up to which the command was passed on; 0 before
 	closed bool // the arguments are complete
@@ -64,6 +65,9 @@ func (r *inputReader) end() (arguments string) {
 	input := bytes.TrimSpace(r.input)
 	if len(input) == 0 {
 		input = []byte("{}")
+	}
+	if r.tool == computerName {
+		return computerArguments(input, r.one)
 	}
 	if r.tool == editorName {
 		var line bytes.Buffer

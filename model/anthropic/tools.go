@@ -12,12 +12,12 @@ import (
 	"github.com/berth-run/berth/model/dialogue"
 )
 
-// Claude is trained on tools whose calls the client runs: a shell and a text editor. Where a request
-// has Berth's shell, the model gets them in place of the function; their calls become calls of the
+// Claude is trained on tools whose calls the client runs: a shell, a text editor and a computer. Where a request
+// has those of Berth, the model gets them in place of the function; their calls become calls of the
 // function, and those of the history the calls that the model knows. See docs/decisions/0029.
 
 // NativeTools are the types of tools for which a model can get Anthropic's own.
-var NativeTools = []string{berth.ToolShell, berth.ToolCode}
+var NativeTools = []string{berth.ToolShell, berth.ToolCode, berth.ToolComputer}
 
 // The types and names of Anthropic's tools. A name belongs to its type. code_execution runs on
 // Anthropic's servers; here it only names a function with the same argument.
@@ -43,6 +43,10 @@ type vendorTools struct {
 	shell  string // bash stands for it
 	editor bool   // and the editor too
 	code   string
+
+	computer     string
+	computerType string // the version
+	computerBeta string
 }
 
 // vendorTools selects the functions of a request. A tool whose name another function of the request
@@ -64,6 +68,11 @@ func (p *Provider) vendorTools(req *model.Request, g generation) (v vendorTools)
 		case berth.ToolCode:
 			if !taken(codeName) {
 				v.code = t.Name
+			}
+		case berth.ToolComputer:
+			if t.Hosted.Width > 0 && t.Hosted.Height > 0 && v.computer == "" && (t.Name == computerName || !taken(computerName)) {
+				v.computer = t.Name
+				v.computerType, v.computerBeta = g.computer()
 			}
 		}
 	}
@@ -91,6 +100,8 @@ func (v vendorTools) offer(t berth.FunctionTool) (tools []tool, about string) {
 		return tools, t.Hosted.About()
 	case t.Name == v.code:
 		return []tool{{Name: codeName, Description: t.Description, InputSchema: t.Parameters}}, ""
+	case t.Name == v.computer:
+		return []tool{{Type: v.computerType, Name: computerName, DisplayWidth: t.Hosted.Width, DisplayHeight: t.Hosted.Height}}, dialogue.Join(aboutComputer, t.Hosted.About())
 	}
 	return nil, ""
 }
@@ -103,6 +114,8 @@ func (v vendorTools) offered(function string) string {
 		return bashName
 	case function == v.code:
 		return codeName
+	case function == v.computer:
+		return computerName
 	}
 	return function
 }
@@ -115,6 +128,8 @@ func (v vendorTools) function(name string) (function string, translated bool) {
 		return v.shell, true
 	case name == codeName && v.code != "":
 		return v.code, false
+	case name == computerName && v.computer != "":
+		return v.computer, true
 	}
 	return name, false
 }
@@ -128,8 +143,11 @@ type exchange struct {
 }
 
 // exchanges returns the calls that a model is shown for a call of the history: one for each command of a
-// shell's call.
+// shell's call, and for each action of a computer's.
 func (v vendorTools) exchanges(c *dialogue.Call) []exchange {
+	if v.isComputer(c.Name) {
+		return computerExchanges(c)
+	}
 	if c.Name != v.shell || v.shell == "" {
 		return []exchange{{name: v.offered(c.Name), input: c.Arguments, output: c.Output}}
 	}

@@ -67,12 +67,16 @@ type cacheControl struct {
 }
 
 type tool struct {
-	Type         string          `json:"type,omitempty"` // of a tool of Anthropic, which has no schema
-	Name         string          `json:"name"`
-	Description  string          `json:"description,omitempty"`
-	InputSchema  json.RawMessage `json:"input_schema,omitempty"`
-	Strict       bool            `json:"strict,omitempty"`
-	CacheControl *cacheControl   `json:"cache_control,omitempty"`
+	Type        string          `json:"type,omitempty"` // of a tool of Anthropic, which has no schema
+	Name        string          `json:"name"`
+	Description string          `json:"description,omitempty"`
+	InputSchema json.RawMessage `json:"input_schema,omitempty"`
+
+	DisplayWidth  int `json:"display_width_px,omitempty"` // of a computer
+	DisplayHeight int `json:"display_height_px,omitempty"`
+
+	Strict       bool          `json:"strict,omitempty"`
+	CacheControl *cacheControl `json:"cache_control,omitempty"`
 }
 
 type toolChoice struct {

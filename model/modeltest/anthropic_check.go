@@ -57,6 +57,9 @@ type anthropicTool struct {
 	InputSchema  json.RawMessage `json:"input_schema"`
 	Strict       *bool           `json:"strict"`
 	CacheControl *anthropicCache `json:"cache_control"`
+
+	DisplayWidth  int `json:"display_width_px"`
+	DisplayHeight int `json:"display_height_px"`
 }
 
 type anthropicCache struct {
@@ -118,7 +121,7 @@ func (h *AnthropicHandler) decode(body []byte, header http.Header) (*Request, st
 	}
 	m := anthropicMessages{check: &c, request: &r}
 	c.anthropicSampling(&r)
-	m.tools(got)
+	m.tools(got, header)
 	m.thinking(header)
 	m.output(got)
 	prefix := m.read(body, got)
@@ -141,7 +144,7 @@ func (c *check) anthropicSampling(r *anthropicRequest) {
 	}
 }
 
-func (m *anthropicMessages) tools(got *Request) {
+func (m *anthropicMessages) tools(got *Request, header http.Header) {
 	r := m.request
 	names := map[string]bool{}
 	for i, t := range r.Tools {
@@ -150,6 +153,9 @@ func (m *anthropicMessages) tools(got *Request) {
 		m.want(!names[t.Name], "tools: Tool names must be unique.")
 		names[t.Name] = true
 		m.cached(t.CacheControl)
+		beta := anthropicBetas[t.Type]
+		m.want((beta != "") == (t.DisplayWidth > 0 && t.DisplayHeight > 0), "tools.%d.display_width_px", i)
+		m.want(strings.Contains(header.Get("Anthropic-Beta"), beta), "tools.%d.type: needs the beta header %s", i, beta)
 		if anthropicOwn[t.Type] != "" {
 			has, claude := anthropicSince(r.Model, 307)
 			m.want(has || !claude, "tools.%d: '%s' does not support tool types: %s", i, r.Model, t.Type)
@@ -183,7 +189,10 @@ func (m *anthropicMessages) tools(got *Request) {
 }
 
 // anthropicOwn are the types of Anthropic's tools whose calls clients run, with their names.
-var anthropicOwn = map[string]string{"bash_20250124": "bash", "text_editor_20250728": "str_replace_based_edit_tool"}
+var anthropicOwn = map[string]string{"bash_20250124": "bash", "text_editor_20250728": "str_replace_based_edit_tool", "computer_20250124": "computer", "computer_20251124": "computer"}
+
+// anthropicBetas are the betas of those that have a display.
+var anthropicBetas = map[string]string{"computer_20250124": "computer-use-2025-01-24", "computer_20251124": "computer-use-2025-11-24"}
 
 // thinking checks the thinking parameters against the model's generation.
 func (m *anthropicMessages) thinking(header http.Header) {

@@ -21,6 +21,12 @@ const (
 	maxSide = 4096
 )
 
+// The size of a desktop in pixels unless the request has another.
+const (
+	defaultWidth  = 1024
+	defaultHeight = 768
+)
+
 // environments are the rules for the container of a desktop, by the type of the environment.
 var environments = map[string]rule.Rule{
 	berth.EnvironmentAuto: rule.Object(rule.Fields{
