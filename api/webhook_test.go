@@ -50,6 +50,8 @@ func TestWebhookEndpoints(t *testing.T) {
 		`{"name":"x","event_types":["response.completed"]}`:                                           "url",
 		`{"name":"x","url":"https://a.example"}`:                                                      "event_types",
 		`{"name":"x","url":"http://a.example","event_types":["response.completed"]}`:                  "url",
+		`{"name":"x","url":"https://127.0.0.1:8080/","event_types":["response.completed"]}`:           "url",
+		`{"name":"x","url":"https://a.example:65536/","event_types":["response.completed"]}`:          "url",
 		`{"name":"x","url":"https://a.example","event_types":["response.created"]}`:                   "event_types[0]",
 		`{"name":"x","url":"https://a.example","event_types":[]}`:                                     "event_types",
 		`{"name":"x","url":"https://a.example","event_types":["response.completed"],"anywhere":true}`: "anywhere",
@@ -58,8 +60,8 @@ func TestWebhookEndpoints(t *testing.T) {
 			t.Errorf("%s: got %v, want an error about %s", body, e, param)
 		}
 	}
-	// That address, like all others of the server's own network, is not reachable.
-	inside := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://127.0.0.1:1/","event_types":["response.completed"]}`)
+	// What that name resolves to, like all others of the server's own network, is not reachable.
+	inside := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://localhost:1/","event_types":["response.completed"]}`)
 	if e := h.call(400, "POST", "/v1/webhook_endpoints/"+inside.id()+"/test", `{"event_type":"response.completed"}`); !strings.Contains(e.at("error", "message").(string), "could not be reached") {
 		t.Errorf("got %v", e)
 	}

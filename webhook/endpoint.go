@@ -13,8 +13,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"net/netip"
 	"net/url"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -81,6 +83,9 @@ func (e *endpoint) apply(req EndpointRequest) error {
 		case u.Scheme != "https" && !(u.Scheme == "http" && req.Anywhere):
 			return berth.Invalid("url", "Invalid 'url': expected an https URL.")
 		}
+		if err := checkHost(u, req.Anywhere); err != nil {
+			return err
+		}
 		e.URL, e.Anywhere = *req.URL, req.Anywhere
 	}
 	if req.Name != nil {
@@ -96,6 +101,20 @@ func (e *endpoint) apply(req EndpointRequest) error {
 			}
 		}
 		e.EventTypes = slices.Compact(slices.Sorted(slices.Values(req.EventTypes)))
+	}
+	return nil
+}
+
+// checkHost refuses a port that does not exist, and an address to which deliveries would not be sent. What a name
+// resolves to is checked at each delivery.
+func checkHost(u *url.URL, anywhere bool) error {
+	if port := u.Port(); port != "" {
+		if n, err := strconv.ParseUint(port, 10, 16); err != nil || n == 0 {
+			return berth.Invalid("url", "Invalid 'url': expected a port from 1 to 65535, but got '%s'.", port)
+		}
+	}
+	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !anywhere && !reachable(a) {
+		return berth.Invalid("url", "Invalid 'url': webhooks are sent to public addresses only, and '%s' is not one. The operator of this server can create the endpoint with 'berth webhook create'.", a)
 	}
 	return nil
 }

@@ -26,6 +26,9 @@ const (
 
 var errPrivate = errors.New("the address is not public")
 
+// reachable reports whether an endpoint of a project may have an address.
+func reachable(a netip.Addr) bool { return egress.Public(a) && !egress.Own(a) }
+
 // newClient returns a client that follows no redirects. If public is true, it connects
 // to public addresses only, except those of this machine: a firewall in front of it does
 // not see connections from here.
@@ -36,7 +39,7 @@ func newClient(public bool) *http.Client {
 		proxy = nil // a proxy would hide the address from Control
 		dialer.Control = func(_, address string, _ syscall.RawConn) error {
 			to, err := netip.ParseAddrPort(address)
-			if err != nil || !egress.Public(to.Addr()) || egress.Own(to.Addr()) {
+			if err != nil || !reachable(to.Addr()) {
 				return errPrivate
 			}
 			return nil

@@ -1,9 +1,11 @@
 package webhook
 
 import (
+	"bytes"
 	"context"
 	"encoding/base64"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -510,15 +512,59 @@ func TestPublicAddresses(t *testing.T) {
 	defer srv.Close()
 	_, port, _ := strings.Cut(strings.TrimPrefix(srv.URL, "https://"), ":")
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "0.0.0.0"} {
-		e, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: ptr(fmt.Sprintf("https://%s:%s/", host, port)), EventTypes: EventTypes})
-		if err != nil {
-			t.Fatal(err)
-		}
-		if status, err := h.svc.Test(t.Context(), mine, e.ID, berth.EventCompleted); status != 0 || err == nil || strings.Contains(err.Error(), "not public") {
+		id := h.stored(fmt.Sprintf("https://%s:%s/", host, port))
+		if status, err := h.svc.Test(t.Context(), mine, id, berth.EventCompleted); status != 0 || err == nil || strings.Contains(err.Error(), "not public") {
 			t.Errorf("%s: got %d, %v", host, status, err)
 		}
 	}
 	if len(h.received) != 0 {
 		t.Errorf("got %d requests on the server's own network, want 0", len(h.received))
+	}
+}
+
+// stored stores an endpoint with a URL that Create may refuse, as earlier versions did not, and returns its id.
+func (h *house) stored(url string) berth.WebhookID {
+	h.t.Helper()
+	e, err := h.svc.Create(h.t.Context(), mine, EndpointRequest{URL: ptr("https://hooks.example/"), EventTypes: EventTypes})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	_, err = h.svc.objects.UpdateObject(h.t.Context(), mine, endpointKey(e.ID), func(o *store.Object) error {
+		o.Body = bytes.Replace(o.Body, []byte("https://hooks.example/"), []byte(url), 1)
+		return nil
+	})
+	if err != nil {
+		h.t.Fatal(err)
+	}
+	return e.ID
+}
+
+// An address to which no delivery would be sent is refused at once, and so is a port that does not exist.
+func TestUnreachableAddresses(t *testing.T) {
+	h := newHouse(t)
+	e := h.create(mine)
+	for _, host := range []string{"127.0.0.1", "127.0.0.1:8080", "10.1.2.3", "192.168.1.1:443", "169.254.169.254", "0.0.0.0", "[::1]", "[::1]:443", "[::ffff:127.0.0.1]", "[fd00::1]",
+		"[fe80::1%25eth0]", "100.64.0.1", "224.0.0.1", "hooks.example:65536", "hooks.example:0", "8.8.8.8:99999999999999999999"} {
+		req := EndpointRequest{URL: ptr("https://" + host + "/hook"), EventTypes: EventTypes}
+		_, err := h.svc.Create(t.Context(), mine, req)
+		_, updateErr := h.svc.Update(t.Context(), mine, e.ID, req)
+		for _, err := range []error{err, updateErr} {
+			if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid || e.Param != "url" {
+				t.Errorf("%s: got %v", host, err)
+			}
+		}
+	}
+	for _, host := range []string{"8.8.8.8", "8.8.8.8:65535", "[2606:4700:4700::1111]:8443", "hooks.example:1"} {
+		if _, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: ptr("https://" + host + "/hook"), EventTypes: EventTypes}); err != nil {
+			t.Errorf("%s: %v", host, err)
+		}
+	}
+	operator := EndpointRequest{URL: ptr("http://10.1.2.3:8080/hook"), EventTypes: EventTypes, Anywhere: true}
+	if _, err := h.svc.Create(t.Context(), mine, operator); err != nil {
+		t.Errorf("the operator's: %v", err)
+	}
+	operator.URL = ptr("http://10.1.2.3:65536/hook")
+	if _, err := h.svc.Create(t.Context(), mine, operator); berth.ErrorCode(err) != berth.CodeInvalid {
+		t.Errorf("the operator's, with a wrong port: %v", err)
 	}
 }
