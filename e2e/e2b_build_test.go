@@ -129,3 +129,39 @@ func TestE2BBuildLimit(t *testing.T) {
 		t.Errorf("%v: %s", err, out)
 	}
 }
+
+// TestE2BBuildImages builds templates from images that do not exist. Errors name the reference, and nothing of the
+// server's network.
+func TestE2BBuildImages(t *testing.T) {
+	s := newServer(t)
+	start := func(ref string) (path string, status int, text string) {
+		var made struct{ TemplateID, BuildID string }
+		if got := s.e2bCall("POST", "/v3/templates", map[string]any{"name": "app"}, &made); got != http.StatusAccepted {
+			t.Fatalf("got %d", got)
+		}
+		path = "/templates/" + made.TemplateID + "/builds/" + made.BuildID
+		resp, err := http.Post(s.url+"/v2"+path, "application/json", strings.NewReader(`{"fromImage":"`+ref+`"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return path + "/status", resp.StatusCode, string(body)
+	}
+	for _, ref := range []string{"file:///x", "-x", "app/-x", "--help", "../x", "/etc/passwd", "App", "registry.example:x/app", "a//b"} {
+		if _, status, text := start(ref); status != http.StatusBadRequest || !strings.Contains(text, "'"+ref+"'") {
+			t.Errorf("%s: got %d %s", ref, status, text)
+		}
+	}
+	path, status, text := start("registry.invalid/app:1")
+	if status != http.StatusAccepted {
+		t.Fatalf("got %d %s", status, text)
+	}
+	b := s.buildEnds(path)
+	if message := b.Reason.Message; b.Status != "error" || !strings.Contains(message, "'registry.invalid'") || strings.Contains(message, ":53") || strings.Contains(message, "lookup") {
+		t.Errorf("got %+v", b)
+	}
+}

@@ -60,13 +60,21 @@ type puller struct {
 // maxPulled is how many images of a project the server keeps.
 const maxPulled = 20
 
+// Check implements e2b.Images.
+func (pl *puller) Check(ref string) error {
+	if registry.Host(ref) == "" {
+		return berth.Invalid("fromImage", "Invalid image: '%s'. Expected a reference such as 'python:3.12' or 'registry.example.com/app:v1'.", rule.Clip(ref))
+	}
+	return nil
+}
+
 // Pull implements e2b.Images. The registry is asked each time, so that a project gets no image that
 // its credentials do not open.
 func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (string, error) {
-	host := registry.Host(ref)
-	if host == "" {
-		return "", berth.Invalid("fromImage", "Invalid image: '%s'.", rule.Clip(ref))
+	if err := pl.Check(ref); err != nil {
+		return "", err
 	}
+	host := registry.Host(ref)
 	listed := slices.Contains(pl.registries, host)
 	found, err := registry.Find(ctx, ref, registry.Options{Username: user, Password: password, Anonymous: true, Insecure: listed, Dial: pl.dial(host, listed), UserAgent: pl.userAgent})
 	if err != nil {
@@ -118,7 +126,7 @@ func pullError(ctx context.Context, ref string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err, Message: fmt.Sprintf("The image '%s' could not be pulled: %v", rule.Clip(ref), err)}
+	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err, Message: fmt.Sprintf("The image '%s' could not be pulled: %s", rule.Clip(ref), registry.Explain(err))}
 }
 
 // errPrivateRegistry is the error of an address that a client of the API may not make the server

@@ -27,6 +27,8 @@ const (
 
 // Images pulls the images that templates start from.
 type Images interface {
+	// Check returns a *berth.Error if a reference is not one of an image.
+	Check(ref string) error
 	// Pull returns the digest of a template of an image, which only this project may use. log
 	// receives progress. Errors for clients are *berth.Error.
 	Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (digest string, err error)
@@ -213,6 +215,11 @@ func (d *Door) startBuild(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	}
 	if err := body.check(); err != nil {
 		return err
+	}
+	if ref := body.FromImage; ref != "" && d.Images != nil && !slices.Contains(ownImages, ref) {
+		if err := d.Images.Check(ref); err != nil {
+			return err
+		}
 	}
 	if b.Status != statusWaiting {
 		return startedAlready(b.ID)

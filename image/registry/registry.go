@@ -9,6 +9,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"os"
 	"regexp"
 	"runtime"
 	"strings"
@@ -52,17 +53,58 @@ type Options struct {
 // Host returns the registry of a reference, with its port if it has one, or "" if the reference is
 // invalid.
 func Host(ref string) string {
-	r, err := name.ParseReference(ref)
+	r, err := parse(ref)
 	if err != nil {
 		return ""
 	}
 	return r.Context().RegistryStr()
 }
 
+// The grammar of the registry and of the repository in a reference, as the distribution specification has it. The
+// library also accepts others, such as "-x" and "file:///x".
+var (
+	registryPattern   = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	repositoryPattern = regexp.MustCompile(`^[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*$`)
+)
+
+// parse parses a reference.
+func parse(ref string) (name.Reference, error) {
+	r, err := name.ParseReference(ref)
+	if err != nil {
+		return nil, err
+	}
+	if of := r.Context(); !registryPattern.MatchString(of.RegistryStr()) || !repositoryPattern.MatchString(of.RepositoryStr()) {
+		return nil, fmt.Errorf("%q is not a reference of an image, such as python:3.12 or registry.example.com/app:v1", ref)
+	}
+	return r, nil
+}
+
+// Explain returns what is wrong with a registry or an image, in words for a client that is not the operator:
+// without addresses of this network, such as that of the resolver.
+func Explain(err error) string {
+	if e, ok := errors.AsType[*net.DNSError](err); ok {
+		if e.IsNotFound {
+			return fmt.Sprintf("the name of its registry, '%s', does not exist", e.Name)
+		}
+		return fmt.Sprintf("the name of its registry, '%s', could not be resolved", e.Name)
+	}
+	if e, ok := errors.AsType[*net.OpError](err); ok {
+		if e.Timeout() {
+			return "its registry did not answer in time"
+		}
+		cause := e.Err
+		if call, ok := errors.AsType[*os.SyscallError](cause); ok {
+			cause = call.Err
+		}
+		return "its registry could not be reached: " + cause.Error()
+	}
+	return err.Error()
+}
+
 // Find resolves a reference, "name:tag" or "name@sha256:…", to an image. If it resolves to an
 // index, Find selects the image for opts.Platform. Errors contain no credentials.
 func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
-	r, err := name.ParseReference(ref)
+	r, err := parse(ref)
 	if err != nil {
 		return image.Image{}, err
 	}

@@ -16,6 +16,7 @@ import (
 	"runtime"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 
 	"github.com/google/go-containerregistry/pkg/authn"
@@ -360,5 +361,34 @@ func TestTemplateName(t *testing.T) {
 		if got := TemplateName(ref); got != want {
 			t.Errorf("TemplateName(%q) = %q, want %q", ref, got, want)
 		}
+	}
+}
+
+// References have the grammar of the distribution specification.
+func TestHost(t *testing.T) {
+	for ref, want := range map[string]string{
+		"python:3.12": "index.docker.io", "docker.io/library/python": "index.docker.io", "registry.example.com/app:v1": "registry.example.com", "localhost:5000/a/b_c/d__e/f--g.h": "localhost:5000",
+		"[::1]:5000/app": "[::1]:5000", "Registry.Example/app": "Registry.Example", "10.1.2.3:5000/app@sha256:" + strings.Repeat("a", 64): "10.1.2.3:5000",
+		"file:///x": "", "-x": "", "--help": "", "x-": "", "_x": "", "/x": "", "a//b": "", "../x": "", "a/../b": "", "-x.example/y": "", "x.example:123456/y": "", "https://x.example/y": "", "a b": "", "": "", "::": "",
+	} {
+		if got := Host(ref); got != want {
+			t.Errorf("%s: got %q, want %q", ref, got, want)
+		}
+	}
+}
+
+// What clients learn of a failure names no address of the server's network.
+func TestExplain(t *testing.T) {
+	resolver := &net.DNSError{Err: "no such host", Name: "registry.invalid", Server: "10.1.2.3:53", IsNotFound: true}
+	for _, err := range []error{resolver, &net.DNSError{Err: "i/o timeout", Name: "registry.invalid", Server: "10.1.2.3:53", IsTimeout: true},
+		&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 443}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}} {
+		if got := Explain(fmt.Errorf("get: %w", err)); strings.Contains(got, "10.1.2.3") || !strings.Contains(got, "its registry") {
+			t.Errorf("%v: got %q", err, got)
+		}
+	}
+	// As a real connection fails.
+	_, err := Find(t.Context(), "registry.invalid/app:1", Options{Anonymous: true})
+	if got := Explain(err); err == nil || strings.Contains(got, ":53") || !strings.Contains(got, "registry.invalid") {
+		t.Errorf("%v: got %q", err, got)
 	}
 }
