@@ -298,8 +298,8 @@ func TestHostileGuest(t *testing.T) {
 
 func TestGuestPaths(t *testing.T) {
 	for path, want := range map[string]bool{
-		"health": true, "files": true, "process.Process/Start": true, "filesystem.Filesystem/ListDir": true,
-		"": false, "init": false, "freeze": false, "metrics": false, "envs": false, "files/": false, "files/compose": false,
+		"health": true, "files": true, "files/compose": true, "process.Process/Start": true, "filesystem.Filesystem/ListDir": true,
+		"": false, "init": false, "freeze": false, "metrics": false, "envs": false, "files/": false, "files/compose/x": false, "files/other": false,
 		"berth.guest.v1.Shell/Run": false, "berth.guest.v1.Guest/Info": false, "process.Process/": false, "process.Process/Start/x": false,
 		"process.Process/../init": false, "process.Process/Start?x": false, "xprocess.Process/Start": false, "process-Process/Start": false,
 		"process.Process/Start\n": false, "health\x00": false, "http://evil.example/files": false,
