@@ -28,7 +28,8 @@ func (c *codexTask) run(model, task string) string {
 		"--config", `model_providers.berth={name="Berth",base_url="`+c.url+`/v1",wire_api="responses"}`,
 		"--config", `web_search="disabled"`, // the server under test has no search service
 		task)
-	cmd.Env = append(os.Environ(), "CODEX_HOME="+codexHome(c.t))
+	home := codexHome(c.t)
+	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home) // codex runs login shells, which read the user's profile
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		c.t.Fatalf("%v\n%s", err, out)
