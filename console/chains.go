@@ -33,7 +33,6 @@ type chain struct {
 	Responses int
 	Tokens    int
 	Cost      *berth.Cost // nil if no response has a price
-	Waits     bool        // Last waits for an approval
 }
 
 // A chainsPage is the data of the list of chains.
@@ -112,7 +111,6 @@ func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, err
 		}
 	}
 	p := &chainsPage{Status: query.Get("status"), Model: query.Get("model"), Search: query.Get("search")}
-	latest := asked.Get("after") == "" && len(query) == 0 // the list has all responses that follow one on it
 	if asked.Get("after") == "" && p.Search == "" {
 		p.Events = "/console/responses/events?" + query.Encode()
 	}
@@ -133,7 +131,6 @@ func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, err
 	}
 	p.Chains = chainsOf(found.Data)
 	for i := range p.Chains {
-		p.Chains[i].Waits = latest && next{Response: &p.Chains[i].Last.Response}.waits()
 		first := p.Chains[i].First
 		if _, ok := titles[first]; !ok {
 			title, err := v.readTitle(first)

@@ -40,9 +40,6 @@ func (n next) Waiting() (waiting []approval) {
 	return waiting
 }
 
-// waits reports whether the response has calls that wait for an approval.
-func (n next) waits() bool { return len(n.Waiting()) > 0 }
-
 // models returns the names of the models that requests may use.
 func (v *visit) models() ([]string, error) {
 	var found list[berth.Model]

@@ -18,10 +18,16 @@ type overviewPage struct {
 
 // A projectOverview is the present state of a project.
 type projectOverview struct {
-	Running, Failed []*summary // responses, the newest first
+	Running, Failed []*summary // responses, the newest first; Failed of the latest ones
 	Containers      int        // that run
 	More            bool       // there are more containers than were read
 }
+
+// latestRead is the number of responses among which the overview shows those that failed.
+const latestRead = "100"
+
+// Read is latestRead.
+func (projectOverview) Read() string { return latestRead }
 
 // A spent is what a project or a key has spent this month.
 type spent struct {
@@ -80,12 +86,20 @@ func refused(err error) bool {
 
 func (v *visit) readProject() (*projectOverview, error) {
 	var p projectOverview
-	for status, into := range map[string]*[]*summary{"in_progress": &p.Running, "failed": &p.Failed} {
-		var found list[*summary]
-		if err := v.get("/v1/responses?order=desc&limit=10&status="+status, &found); err != nil {
-			return nil, err
+	// A filter by failed would open every response until it has found some. Responses that run are few, and
+	// the store finds them by an index.
+	var running, latest list[*summary]
+	if err := v.get("/v1/responses?order=desc&limit=10&status=in_progress", &running); err != nil {
+		return nil, err
+	}
+	if err := v.get("/v1/responses?order=desc&limit="+latestRead, &latest); err != nil {
+		return nil, err
+	}
+	p.Running = running.Data
+	for _, s := range latest.Data {
+		if s.Status == berth.StatusFailed {
+			p.Failed = append(p.Failed, s)
 		}
-		*into = found.Data
 	}
 	var containers list[berth.Container]
 	if err := v.get("/v1/containers?order=desc&limit=100", &containers); err != nil {

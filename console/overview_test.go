@@ -1,7 +1,9 @@
 package console
 
 import (
+	"bytes"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/berth-run/berth"
@@ -21,5 +23,19 @@ func TestDisks(t *testing.T) {
 	}
 	if parts[0].Area != "database" {
 		t.Error("the argument has changed")
+	}
+}
+
+// TestFailures: the overview says among how many responses it has found those that failed.
+func TestFailures(t *testing.T) {
+	failed := &summary{Response: berth.Response{ID: "resp_1", Status: berth.StatusFailed, Model: "<b>"}}
+	var b bytes.Buffer
+	if err := templates().ExecuteTemplate(&b, "overview", page{Data: overviewPage{Project: &projectOverview{Failed: []*summary{failed}}}}); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{"Of the latest 100 responses.", "/console/responses/resp_1", "&lt;b&gt;"} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("the page lacks %q: %s", want, &b)
+		}
 	}
 }
