@@ -84,7 +84,7 @@ func TestConsoleLongChain(t *testing.T) {
 	const turns = 1000
 	last := s.chain(turns)
 	b := newBrowser(t, 1200)
-	b.open(s.url + "/console/responses/" + last) // parses the templates
+	b.open(s.url + "/console/responses/" + last)                                                                                                      // parses the templates
 	for _, path := range []string{"/healthz", "/console/responses/" + last, "/console/responses", "/console/", "/console/overview", "/console/new"} { // the first is a line of text
 		b.open(s.url + path)
 		b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
