@@ -84,8 +84,9 @@ func TestConsoleLongChain(t *testing.T) {
 	const turns = 1000
 	last := s.chain(turns)
 	b := newBrowser(t, 1200)
-	b.open(s.url + "/console/responses/" + last)                                                                                                      // parses the templates
-	for _, path := range []string{"/healthz", "/console/responses/" + last, "/console/responses", "/console/", "/console/overview", "/console/new"} { // the first is a line of text
+	b.open(s.url + "/console/responses/" + last) // parses the templates
+	// The first is a line of text, to compare with.
+	for _, path := range []string{"/healthz", "/console/responses/" + last, "/console/responses", "/console/", "/console/overview", "/console/new"} {
 		b.open(s.url + path)
 		b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
 		t.Logf("%.20s: first paint after %.0f ms; the server took %.0f ms", path, evaluate[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`),
