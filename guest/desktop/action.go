@@ -19,9 +19,10 @@ const (
 
 // Times of actions.
 const (
-	waitTime  = time.Second           // of a "wait"
-	dragStep  = 8 * time.Millisecond  // between the moves of a drag
-	clickHold = 10 * time.Millisecond // between two clicks of a double click
+	waitTime  = time.Second            // of a "wait"
+	dragHold  = 100 * time.Millisecond // at both ends of a drag, with the button pressed
+	dragStep  = 8 * time.Millisecond   // between the moves of a drag
+	clickHold = 10 * time.Millisecond  // between two clicks of a double click
 )
 
 // wheelPixels is the distance that browsers scroll for one click of the wheel.
@@ -235,7 +236,13 @@ func (d *display) drag(path []Point, stopped func() error) error {
 	if err := d.fake(buttonPress, 1, 0, 0); err != nil {
 		return err
 	}
-	err := d.along(path, stopped)
+	err := sleep(dragHold, stopped)
+	if err == nil {
+		err = d.along(path, stopped)
+	}
+	if err == nil {
+		err = sleep(dragHold, stopped)
+	}
 	return errors.Join(err, d.fake(buttonRelease, 1, 0, 0), d.sync())
 }
 

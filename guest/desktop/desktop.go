@@ -11,11 +11,14 @@ import (
 // Number is the number of the X display that a desktop has.
 const Number = 0
 
-// Times for which a screenshot waits, so that it shows what the actions caused.
+// Times for which a screenshot waits, so that it shows what the actions caused, and the next
+// action, so that programs see each as a person's: Chromium ignores a click if the mouse is
+// elsewhere when it handles the click.
 const (
 	reaction = 70 * time.Millisecond  // for the first change
 	quiet    = 35 * time.Millisecond  // without a change
-	settled  = 600 * time.Millisecond // at most, if the screen does not come to rest
+	between  = 250 * time.Millisecond // at most before the next action
+	settled  = 600 * time.Millisecond // at most before a screenshot
 	ready    = 8 * time.Second        // for the window manager of a new desktop
 )
 
@@ -49,7 +52,7 @@ func (s *Screen) AwaitReady(stopped func() error) error {
 			return fmt.Errorf("wait for the window manager: %w", err)
 		}
 		if ok {
-			return s.settle(5 * reaction)
+			return s.settle(5*reaction, settled)
 		}
 		if err := sleep(20*time.Millisecond, stopped); err != nil {
 			return err
@@ -66,31 +69,33 @@ func (s *Screen) Act(actions []Action, stopped func() error) error {
 	if err := d.check(actions); err != nil {
 		return err
 	}
-	changes := false
 	for i, a := range actions {
 		if err := stopped(); err != nil {
 			return err
 		}
-		changes = changes || a.changes()
-		if i == len(actions)-1 && a.changes() {
-			if err := d.rearm(); err != nil {
-				return fmt.Errorf("watch the display: %w", err)
-			}
+		if err := d.rearm(); err != nil {
+			return fmt.Errorf("watch the display: %w", err)
 		}
 		if err := d.act(a, stopped); err != nil {
 			return fmt.Errorf("action %d: %w", i+1, err)
 		}
+		first, most := reaction, settled
+		if i < len(actions)-1 {
+			first, most = between, between
+		}
+		if a.changes() {
+			if err := s.settle(first, most); err != nil {
+				return err
+			}
+		}
 	}
-	if !changes {
-		return nil
-	}
-	return s.settle(reaction)
+	return nil
 }
 
 // settle waits until the screen has come to rest after it changes, or until it does not change
-// for the duration first.
-func (s *Screen) settle(first time.Duration) error {
-	until := time.Now().Add(settled)
+// for the duration first. It waits about as long as most.
+func (s *Screen) settle(first, most time.Duration) error {
+	until := time.Now().Add(most)
 	for wait := first; ; wait = quiet {
 		changed, err := s.display.awaitDamage(wait)
 		if err != nil {
