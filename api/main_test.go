@@ -23,6 +23,20 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == javascript.Command { // started by a javascript.Runner
 		os.Exit(javascript.Main(os.Args[2:]))
 	}
+	os.Exit(run(m))
+}
+
+// run gives login shells an empty home: what this machine's user has set up may hang or fail.
+func run(m *testing.M) int {
+	home, err := os.MkdirTemp("", "berth-api-home")
+	if err == nil {
+		defer os.RemoveAll(home)
+		err = os.Setenv("HOME", home)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
 	code := m.Run()
 	if code == 0 && flag.Lookup("test.run").Value.String() == "" {
 		for _, op := range contract.Unseen() {
@@ -32,5 +46,5 @@ func TestMain(m *testing.M) {
 			}
 		}
 	}
-	os.Exit(code)
+	return code
 }

@@ -270,7 +270,7 @@ type identity struct {
 }
 
 // lookup finds a user by name in the sandbox's own files. A guest that is not root can only
-// use its own user.
+// use its own user. A guest on the host gives its own user the home that it was given.
 func lookup(name string) (identity, error) {
 	if os.Getuid() != 0 {
 		home, err := os.UserHomeDir()
@@ -289,6 +289,9 @@ func lookup(name string) (identity, error) {
 	}
 	if id.gid, err = strconv.Atoi(u.Gid); err != nil {
 		return identity{}, err
+	}
+	if home, err := os.UserHomeDir(); err == nil && id.uid == os.Getuid() && os.Getpid() != 1 {
+		id.home = home
 	}
 	groups, err := u.GroupIds()
 	if err != nil {
