@@ -281,12 +281,11 @@ func (d *Door) runBuild(ctx context.Context, c berth.Caller, run *running, req *
 	stop()
 	<-saved
 	now := d.Now()
+	var why *reason
 	if err != nil {
 		message := w.explain(err)
 		run.log(now, "error", w.step, message)
-		run.change(func(b *build) {
-			b.Status, b.Reason = statusError, &reason{Message: message, Step: w.step, Logs: []logEntry{{rfc3339(now.UnixMilli()), "error", message, w.step}}}
-		})
+		why = &reason{Message: message, Step: w.step, Logs: []logEntry{{rfc3339(now.UnixMilli()), "error", message, w.step}}}
 		d.Log.Info("template build failed", "template", run.build.Template, "build", run.build.ID, "project", c.Project, "err", err)
 	} else {
 		run.log(now, "info", "finalize", "Build finished")
@@ -296,15 +295,19 @@ func (d *Door) runBuild(ctx context.Context, c berth.Caller, run *running, req *
 	if err == nil {
 		err = d.finish(ctx, c.Project, run)
 	}
-	run.change(func(b *build) {
-		b.EndedAt, b.BeatAt = now.UnixMilli(), now.UnixMilli()
-		if err == nil {
-			b.Status = statusReady
-		} else if b.Reason == nil {
-			b.Status, b.Reason = statusError, &reason{Message: "The build could not be saved.", Logs: []logEntry{}}
-		}
-	})
-	saveErr := d.saveRunning(ctx, c.Project, run.state())
+	// Only what is saved shows the end: another server may have ended the build.
+	ended := run.state()
+	ended.EndedAt, ended.BeatAt = now.UnixMilli(), now.UnixMilli()
+	switch {
+	case err == nil:
+		ended.Status = statusReady
+	case why == nil:
+		why = &reason{Message: "The build could not be saved.", Logs: []logEntry{}}
+		fallthrough
+	default:
+		ended.Status, ended.Reason = statusError, why
+	}
+	saveErr := d.saveRunning(ctx, c.Project, ended)
 	if saveErr != nil && !errors.Is(saveErr, errBuildDeleted) && !errors.Is(saveErr, errBuildEnded) {
 		d.Log.Error("failed to save the end of a template build", "template", run.build.Template, "build", run.build.ID, "project", c.Project, "err", saveErr)
 	}
