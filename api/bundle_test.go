@@ -169,7 +169,7 @@ func TestReplay(t *testing.T) {
 		t.Errorf("got %v", beside)
 	}
 	h.call(404, "POST", "/v1/responses/resp_none/replay", `{}`)
-	h.call(404, "POST", "/v1/responses/"+first+"/replay", `{"model":"nobody"}`)
+	h.call(404, "POST", "/v1/responses/"+first+"/replay", `{"model":"missing"}`)
 	if all := h.call(200, "GET", "/v1/containers", nil); len(all["data"].([]any)) != 1 {
 		t.Errorf("containers of replays are left: %v", all)
 	}

@@ -113,7 +113,7 @@ func TestCompactionRefused(t *testing.T) {
 			t.Errorf("%s: got %v, want %s at %s", tt.body, got, tt.code, tt.param)
 		}
 	}
-	if got := h.call(404, "POST", "/v1/responses/compact", `{"model":"nobody","input":"x"}`); got.at("error", "code") != "model_not_found" {
+	if got := h.call(404, "POST", "/v1/responses/compact", `{"model":"missing","input":"x"}`); got.at("error", "code") != "model_not_found" {
 		t.Errorf("got %v", got)
 	}
 }

@@ -348,7 +348,7 @@ func TestIsolation(t *testing.T) {
 				answers[i] = h.answer(method, ask, named, mayPass)
 			}
 			if diff := cmp.Diff(answers[1], answers[0]); diff != "" {
-				t.Errorf("%s %s (-nobody's +another's):\n%s", method, request, diff)
+				t.Errorf("%s %s (-missing +another's):\n%s", method, request, diff)
 			}
 		}
 	}

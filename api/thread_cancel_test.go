@@ -153,7 +153,7 @@ func TestResponseOfRunDeleted(t *testing.T) {
 // The requests of a run to the model.
 func TestRunRequest(t *testing.T) {
 	h, m := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, stopped), turn(model.Text{Text: "Rain."}, stopped), turn(model.Text{Text: "Aye."}, stopped))
-	a := h.call(200, "POST", "/v1/assistants", `{"model":"nobody","instructions":"Steer.","temperature":0.2,"reasoning_effort":"low",`+forecast+`}`).id()
+	a := h.call(200, "POST", "/v1/assistants", `{"model":"missing","instructions":"Steer.","temperature":0.2,"reasoning_effort":"low",`+forecast+`}`).id()
 	thread := h.thread("one")
 	h.call(200, "POST", thread+"/messages", `{"role":"assistant","content":"two"}`)
 	gone := h.call(200, "POST", thread+"/messages", `{"role":"user","content":"gone"}`).id()

@@ -136,7 +136,7 @@ func TestIngestTooManySpans(t *testing.T) {
 // Telemetry of codex is accepted and not stored.
 func TestTelemetryIsDiscarded(t *testing.T) {
 	h := newHouse(t, nil)
-	const secret = "what-nobody-keeps"
+	const secret = "not-to-be-kept"
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"x","client_metadata":{"session":"`+secret+`"}}`)
 	if r["client_metadata"] != nil {
 		t.Errorf("the response shows %v", r["client_metadata"])

@@ -46,7 +46,7 @@ type UpstreamConfig struct {
 	MaxTokens       string    `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
 	Reasoning       string    `yaml:"reasoning"`         // chat: the field that accepts reasoning in input, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
 	CustomTools     string    `yaml:"custom_tools"`      // openai and chat: native or function. Default: native for OpenAI's own server
-	NativeTools     *[]string `yaml:"native_tools"`      // openai: hosted tools that the upstream runs itself, of image_generation, computer and computer_use_preview. Default: those of OpenAI's models for OpenAI's own server; anthropic: tools of which models get Anthropic's form, of shell, code_interpreter and computer. Default: all for Claude
+	NativeTools     *[]string `yaml:"native_tools"`      // openai: hosted tools that the upstream runs itself, of image_generation, computer and computer_use_preview. Default: those of OpenAI's models for OpenAI's own server; anthropic: tools that models get in Anthropic's form, of shell, code_interpreter and computer. Default: all for Claude
 	CallIDLength    int       `yaml:"call_id_length"`    // chat: maximum length of call ids. Default: 40; Mistral requires 9
 	MaxOutputTokens int       `yaml:"max_output_tokens"` // anthropic: limit for requests without one. Default: the model's
 	Thinking        string    `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model

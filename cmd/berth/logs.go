@@ -76,7 +76,7 @@ func (c *client) lastLogs(cmd *cobra.Command, path string, n int, where *conditi
 		}
 		query := url.Values{"limit": {strconv.Itoa(min(n, 100))}}
 		if len(where.all) > 0 {
-			query.Set("limit", "100") // of which few may match
+			query.Set("limit", "100") // few of them may match
 		}
 		if after != "" {
 			query.Set("after", after)

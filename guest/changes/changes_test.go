@@ -148,7 +148,7 @@ func TestChangesAtRandom(t *testing.T) {
 		linked := false
 		step := func() {
 			p, q := path(), path()
-			switch r.IntN(12) { // of which many fail
+			switch r.IntN(12) { // many of the steps fail
 			case 0, 1:
 				_ = os.WriteFile(p, make([]byte, r.IntN(9)), 0o644)
 			case 2:

@@ -17,9 +17,9 @@ def hello(name):
 
 post = b"POST / HTTP/1.1\r\nHost: %s\r\nContent-Length: 1000000000\r\n\r\n"
 for what, host, port, first in (
-    ("nobody is there", "dead.example.com", 5433, b"\0"),
-    ("nobody is there, TLS", "dead.example.com", 443, hello("dead.example.com")),
-    ("nobody is there, HTTP", "dead.example.com", 80, post % b"dead.example.com"),
+    ("no listener", "dead.example.com", 5433, b"\0"),
+    ("no listener, TLS", "dead.example.com", 443, hello("dead.example.com")),
+    ("no listener, HTTP", "dead.example.com", 80, post % b"dead.example.com"),
     ("inside, TLS", "inside.example.com", 443, hello("inside.example.com")),
     ("inside, HTTP", "inside.example.com", 80, post % b"inside.example.com"),
     ("another name, TLS", "example.com", 443, hello("evil.com")),

@@ -1,7 +1,7 @@
 // Package lategc lets the processes of a starting sandbox start without garbage collection.
 //
 // They are seven, most of them end within milliseconds, and the sentry allocates some 10 MB before the guest
-// runs, most of which it keeps. Each of their first collections takes a millisecond or two, while all processors are
+// runs and keeps most of it. Each of their first collections takes a millisecond or two, while all processors are
 // busy. So there is none before a process uses memoryLimit, or Later ends the delay.
 package lategc
 
