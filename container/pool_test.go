@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -251,12 +252,11 @@ func TestPoolTemplate(t *testing.T) {
 func TestPoolStartFails(t *testing.T) {
 	h := newHarness(t)
 	failed := make(chan struct{}, 8)
-	fail := true
+	var once atomic.Bool
 	h.driver.fail = func(_ context.Context, op, id string) error {
-		if op != "start" || !fail {
+		if op != "start" || !once.CompareAndSwap(false, true) {
 			return nil
 		}
-		fail = false
 		failed <- struct{}{}
 		return errHost
 	}

@@ -45,7 +45,9 @@ func newArchive(t *testing.T, options ...func(*Options)) (*harness, *archive) {
 			return Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: "Template '" + ref + "' not found."}
 		}
 	}}, options...)...)
+	h.mu.Lock()
 	h.now = time.Now() // the snapshot service's clock
+	h.mu.Unlock()
 	return h, a
 }
 
