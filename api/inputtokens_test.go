@@ -67,7 +67,7 @@ func TestInputTokensOfChain(t *testing.T) {
 func TestInputTokensRefused(t *testing.T) {
 	h := newHouse(t, nil)
 	for body, want := range map[string]string{
-		`{"model":"missing","input":"hi"}`:            "model_not_found",
+		`{"model":"missing","input":"hi"}`:           "model_not_found",
 		`{"input":"hi","personality":"friendly"}`:    "unsupported_parameter",
 		`{"input":"hi","max_output_tokens":100}`:     "unknown_parameter",
 		`{"input":"hi","truncation":"sometimes"}`:    "invalid_value",
