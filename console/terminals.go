@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/coder/websocket"
@@ -141,7 +142,7 @@ func (v *visit) joinTerminal() error {
 		conn.Close(websocket.StatusGoingAway, "the terminal has ended")
 		return nil
 	}
-	s := screen{conn: conn, process: p, read: make(chan int, 16)}
+	s := &screen{conn: conn, process: p, more: make(chan struct{}, 1)}
 	if size, ok := first.size(); ok {
 		_ = p.Resize(ctx, size)
 	}
@@ -172,7 +173,7 @@ func readScreen(ctx context.Context, conn *websocket.Conn) (m screenMessage, err
 }
 
 // ping sends something now and then, so that proxies do not close a quiet connection.
-func (s screen) ping(ctx context.Context) {
+func (s *screen) ping(ctx context.Context) {
 	tick := time.NewTicker(quiet)
 	defer tick.Stop()
 	for {
@@ -191,11 +192,12 @@ func (s screen) ping(ctx context.Context) {
 type screen struct {
 	conn    *websocket.Conn
 	process *guest.Process
-	read    chan int // bytes that were drawn
+	read    atomic.Int64  // bytes that were drawn and are not counted yet
+	more    chan struct{} // read has changed
 }
 
 // receive passes input to the process until the browser is gone.
-func (s screen) receive(ctx context.Context) {
+func (s *screen) receive(ctx context.Context) {
 	for {
 		kind, raw, err := s.conn.Read(ctx)
 		if err != nil {
@@ -215,10 +217,10 @@ func (s screen) receive(ctx context.Context) {
 			_ = s.process.Resize(ctx, size)
 		}
 		if m.Read > 0 {
-			select {
-			case s.read <- m.Read:
-			case <-ctx.Done():
-				return
+			s.read.Add(int64(m.Read))
+			select { // never waits: send may wait for the echo of what follows
+			case s.more <- struct{}{}:
+			default:
 			}
 		}
 	}
@@ -226,7 +228,7 @@ func (s screen) receive(ctx context.Context) {
 
 // send passes output to the browser until the process ends or the browser is gone. It drops a
 // browser that does not draw what it gets, which may join again.
-func (s screen) send(ctx context.Context) {
+func (s *screen) send(ctx context.Context) {
 	defer s.process.Leave()
 	unread := 0
 	for ev, err := range s.process.Events() {
@@ -264,7 +266,7 @@ func (s screen) send(ctx context.Context) {
 }
 
 // deliver sends output to the browser.
-func (s screen) deliver(ctx context.Context, data []byte) bool {
+func (s *screen) deliver(ctx context.Context, data []byte) bool {
 	ctx, cancel := context.WithTimeout(ctx, slowest)
 	defer cancel()
 	return s.conn.Write(ctx, websocket.MessageBinary, data) == nil
@@ -272,19 +274,18 @@ func (s screen) deliver(ctx context.Context, data []byte) bool {
 
 // drawn returns how many bytes were drawn since the last call: 0 if none, unless late is set: then
 // it waits for some, and ok is false if none were drawn in time.
-func (s screen) drawn(ctx context.Context, late <-chan time.Time) (n int, ok bool) {
-	if late == nil {
-		select {
-		case n = <-s.read:
-		default:
+func (s *screen) drawn(ctx context.Context, late <-chan time.Time) (n int, ok bool) {
+	for {
+		n = int(s.read.Swap(0))
+		if n > 0 || late == nil {
+			return n, true
 		}
-		return n, true
+		select {
+		case <-s.more:
+		case <-late:
+			return 0, false
+		case <-ctx.Done():
+			return 0, false
+		}
 	}
-	select {
-	case n = <-s.read:
-		return n, true
-	case <-late:
-	case <-ctx.Done():
-	}
-	return 0, false
 }

@@ -250,16 +250,36 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	if token == nil {
 		t.Fatal("the page has no token")
 	}
-	conn, _, err := dial(s.url)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.CloseNow()
-	conn.SetReadLimit(1 << 20)
 	first, _ := json.Marshal(map[string]any{"form": token[1], "cols": 80, "rows": 24})
-	if err := conn.Write(t.Context(), websocket.MessageText, first); err != nil {
+	join := func() *websocket.Conn {
+		conn, _, err := dial(s.url)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { _ = conn.CloseNow() })
+		conn.SetReadLimit(1 << 20)
+		if err := conn.Write(t.Context(), websocket.MessageText, first); err != nil {
+			t.Fatal(err)
+		}
+		return conn
+	}
+
+	// What a page says that it has drawn does not hold up what is typed after it.
+	conn := join()
+	for range 100 {
+		if err := conn.Write(t.Context(), websocket.MessageText, []byte(`{"read": 1000000}`)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := conn.Write(t.Context(), websocket.MessageBinary, []byte("touch typed-after\r")); err != nil {
 		t.Fatal(err)
 	}
+	s.waitUntil("what was typed has run", func() bool {
+		return s.in(id, "test ! -e /mnt/data/typed-after || echo yes") == "yes\n"
+	})
+	conn.CloseNow()
+
+	conn = join()
 	if err := conn.Write(t.Context(), websocket.MessageBinary, []byte("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo do''ne\r")); err != nil {
 		t.Fatal(err)
 	}
