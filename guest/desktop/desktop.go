@@ -5,6 +5,7 @@ package desktop
 import (
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 )
 
@@ -12,13 +13,12 @@ import (
 const Number = 0
 
 // Times for which a screenshot waits, so that it shows what the actions caused, and the next
-// action, so that programs see each as a person's: Chromium ignores a click if the mouse is
-// elsewhere when it handles the click.
+// action, because Chromium 156 loses clicks that another action follows at once.
 const (
 	reaction = 70 * time.Millisecond  // for the first change
 	quiet    = 35 * time.Millisecond  // without a change
-	between  = 250 * time.Millisecond // at most before the next action
-	settled  = 600 * time.Millisecond // at most before a screenshot
+	between  = 250 * time.Millisecond // before the next action
+	settled  = 600 * time.Millisecond // at most, if the screen does not come to rest
 	ready    = 8 * time.Second        // for the window manager of a new desktop
 )
 
@@ -52,7 +52,7 @@ func (s *Screen) AwaitReady(stopped func() error) error {
 			return fmt.Errorf("wait for the window manager: %w", err)
 		}
 		if ok {
-			return s.settle(5*reaction, settled)
+			return s.settle(5 * reaction)
 		}
 		if err := sleep(20*time.Millisecond, stopped); err != nil {
 			return err
@@ -73,29 +73,33 @@ func (s *Screen) Act(actions []Action, stopped func() error) error {
 		if err := stopped(); err != nil {
 			return err
 		}
-		if err := d.rearm(); err != nil {
-			return fmt.Errorf("watch the display: %w", err)
+		last := a.changes() && !slices.ContainsFunc(actions[i+1:], Action.changes)
+		if last {
+			if err := d.rearm(); err != nil {
+				return fmt.Errorf("watch the display: %w", err)
+			}
 		}
 		if err := d.act(a, stopped); err != nil {
 			return fmt.Errorf("action %d: %w", i+1, err)
 		}
-		first, most := reaction, settled
-		if i < len(actions)-1 {
-			first, most = between, between
+		var err error
+		switch {
+		case last:
+			err = s.settle(reaction)
+		case a.changes():
+			err = sleep(between, stopped)
 		}
-		if a.changes() {
-			if err := s.settle(first, most); err != nil {
-				return err
-			}
+		if err != nil {
+			return err
 		}
 	}
 	return nil
 }
 
 // settle waits until the screen has come to rest after it changes, or until it does not change
-// for the duration first. It waits about as long as most.
-func (s *Screen) settle(first, most time.Duration) error {
-	until := time.Now().Add(most)
+// for the duration first.
+func (s *Screen) settle(first time.Duration) error {
+	until := time.Now().Add(settled)
 	for wait := first; ; wait = quiet {
 		changed, err := s.display.awaitDamage(wait)
 		if err != nil {

@@ -245,6 +245,18 @@ func TestActions(t *testing.T) {
 	}
 }
 
+// Programs have time to handle an action before the next one.
+func TestPace(t *testing.T) {
+	s := start(t, "320x240x24")
+	began := time.Now()
+	if err := s.Act([]Action{{Type: "click", X: 1, Y: 1}, {Type: "screenshot"}, {Type: "click", X: 5, Y: 5}, {Type: "move", X: 9, Y: 9}}, never); err != nil {
+		t.Fatal(err)
+	}
+	if took := time.Since(began); took < 2*between {
+		t.Errorf("three actions took %v, want %v between two", took, between)
+	}
+}
+
 // Two texts with more characters than the keyboard has free keys are typed without an error, and
 // the last character's symbol is on the keyboard.
 func TestTypeManySymbols(t *testing.T) {
