@@ -298,14 +298,12 @@ func (d *Door) runBuild(ctx context.Context, c berth.Caller, run *running, req *
 	// Only what is saved shows the end: another server may have ended the build.
 	ended := run.state()
 	ended.EndedAt, ended.BeatAt = now.UnixMilli(), now.UnixMilli()
-	switch {
-	case err == nil:
-		ended.Status = statusReady
-	case why == nil:
+	if err != nil && why == nil {
 		why = &reason{Message: "The build could not be saved.", Logs: []logEntry{}}
-		fallthrough
-	default:
-		ended.Status, ended.Reason = statusError, why
+	}
+	ended.Status, ended.Reason = statusReady, why
+	if why != nil {
+		ended.Status = statusError
 	}
 	saveErr := d.saveRunning(ctx, c.Project, ended)
 	if saveErr != nil && !errors.Is(saveErr, errBuildDeleted) && !errors.Is(saveErr, errBuildEnded) {
