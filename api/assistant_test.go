@@ -160,7 +160,7 @@ func TestAssistantErrors(t *testing.T) {
 	h.refused(404, "GET", thread+"/runs/run_none/steps", nil, "No run found with id 'run_none'.")
 
 	// Refused requests leave no objects.
-	h.call(404, "POST", thread+"/runs", `{`+a+`,"model":"nobody/knows","additional_messages":[{"role":"user","content":"x"}]}`)
+	h.call(404, "POST", thread+"/runs", `{`+a+`,"model":"missing","additional_messages":[{"role":"user","content":"x"}]}`)
 	if runs := h.call(200, "GET", thread+"/runs", nil); len(runs["data"].([]any)) != 0 {
 		t.Errorf("refused runs are listed: %v", runs)
 	}

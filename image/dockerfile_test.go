@@ -22,7 +22,7 @@ func TestDockerfile(t *testing.T) {
 	}
 	dir := tree(t, map[string]string{
 		"rootfs.tar": string(archive(shell, "etc/motd=hello", "etc/passwd=app:x:5:6::/srv:/bin/sh\n")),
-		"Dockerfile": "FROM scratch\nARG WHO=nobody\nADD rootfs.tar /\nCOPY motd /etc/motd\nENV WHO=${WHO} PATH=/opt:/bin\nUSER app\nWORKDIR /srv\n",
+		"Dockerfile": "FROM scratch\nARG WHO=world\nADD rootfs.tar /\nCOPY motd /etc/motd\nENV WHO=${WHO} PATH=/opt:/bin\nUSER app\nWORKDIR /srv\n",
 		"motd":       "from a Dockerfile",
 	})
 	l := open(t, t.TempDir())

@@ -63,7 +63,7 @@ func TestChatIsStrict(t *testing.T) {
 		base(user, strings.Replace(tool, `"name":"f"`, `"name":"f","strict":true`, 1)),
 		base(user, `"response_format":{"type":"xml"}`), base(user, `"response_format":{"type":"json_schema"}`),
 		base(`{"role":"user","content":"hi"}`, `"response_format":{"type":"json_object"}`),
-		base(`{"role":"nobody","content":"a"}`), base(`{"role":"user"}`), base(`{"role":"user","content":null}`), base(`{"role":"user","content":[]}`), base(`{"role":"user","content":7}`),
+		base(`{"role":"stranger","content":"a"}`), base(`{"role":"user"}`), base(`{"role":"user","content":null}`), base(`{"role":"user","content":[]}`), base(`{"role":"user","content":7}`),
 		base(`{"role":"assistant","content":null}`), base(`{"role":"user","content":"a","reasoning_content":"b"}`), base(`{"role":"assistant","content":"a","reasoning_content":"b"}`),
 		base(`{"role":"user","content":"a","unknown":1}`), base(`{"role":"user","content":[{"type":"input_text","text":"a"}]}`), base(`{"role":"user","content":[{"type":"text"}]}`),
 		base(`{"role":"system","content":[{"type":"image_url","image_url":{"url":"https://x/"}}]}`), base(`{"role":"user","content":[{"type":"image_url","image_url":{"url":"file-1"}}]}`),

@@ -124,13 +124,13 @@ func (i *images) template(ctx context.Context, t sandbox.Template, who owner) (s
 
 // guestOnly returns the reference of an image with only the guest program.
 func (i *images) guestOnly(ctx context.Context) (string, error) {
-	nobody := owner{uid: nobodyID, gid: nobodyID}
-	return i.get(ctx, i.tag("guest", nobody), func() (v1.Image, error) {
+	unprivileged := owner{uid: nobodyID, gid: nobodyID}
+	return i.get(ctx, i.tag("guest", unprivileged), func() (v1.Image, error) {
 		img, err := blank()
 		if err != nil {
 			return nil, err
 		}
-		return i.withGuest(img, nobody)
+		return i.withGuest(img, unprivileged)
 	})
 }
 
