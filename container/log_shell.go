@@ -1,6 +1,7 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"slices"
 	"strconv"
@@ -97,6 +98,41 @@ func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 			c.end(berth.ShellOutcome{Type: berth.OutcomeUnknown})
 		}
 	})
+}
+
+// endAbandoned ends the calls of a container that no response resumes. The clients that followed them were
+// connected to a former process of this server, and are gone. The calls are logged to their ends.
+func (a *Access) endAbandoned(s *instance) {
+	calls := map[string][]berth.ContainerLog{}
+	s.log.mu.Lock()
+	for _, e := range s.log.running {
+		if e.Source == berth.LogShell && e.ResponseID == "" {
+			calls[e.CallID] = append(calls[e.CallID], e)
+		}
+	}
+	s.log.mu.Unlock()
+	sh := Shell{access: a, caller: berth.Caller{Project: s.project}, id: s.id}
+	for id, entries := range calls {
+		slices.SortFunc(entries, func(a, b berth.ContainerLog) int {
+			return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))
+		})
+		a.work.spawn(func() {
+			ctx, cancel := a.work.untilClosing(s.life)
+			defer cancel()
+			if err := sh.Cancel(ctx, id); err != nil {
+				if ctx.Err() == nil {
+					a.opts.Log.Error("failed to end a call whose client is gone", "container", s.id, "call", id, "err", err)
+				}
+				return
+			}
+			// All calls without a response are code. The guest knows its kernel; here it says what the output is.
+			call := guest.ShellCall{CallID: id, Kernel: "python3"}
+			for _, e := range entries {
+				call.Commands = append(call.Commands, e.Command)
+			}
+			sh.detach(s, call, shellLog{a.logs.register(ctx, s, entries), &sync.WaitGroup{}})
+		})
+	}
 }
 
 // loggedEvents returns a function that returns the events of a call as its log has them:

@@ -134,6 +134,7 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	}
 	svc.deaths.check(s)
 	svc.adoptPaused(ctx, s)
+	svc.access.endAbandoned(s)
 	go func() { _ = svc.networks.connect(s.life, s) }()
 	return nil
 }
