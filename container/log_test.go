@@ -85,6 +85,29 @@ func TestLogAfterACrash(t *testing.T) {
 	h.logged(taken, 2)
 }
 
+// A call that no response resumes is ended at the start after a crash, and logged with its real outcome. One of a
+// response in the same container continues.
+func TestAbandonedAfterACrash(t *testing.T) {
+	h := newHarness(t)
+	id := h.ready()
+	gone := h.runFor(berth.Caller{Project: mine, Key: "key_test"}, id)
+	resumed := h.run(id)
+	h.crash()
+	h.start()
+	if l := h.logged(id, 1)[0]; outcome(l) != "exit 137" || l.CallID != gone.callID || l.KeyID != "key_test" {
+		t.Errorf("got %+v, want the killed command", l)
+	}
+	if err := os.Remove(filepath.Join(h.work(id), "held")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := h.trySh(t.Context(), id, resumed.callID, untilReleased); err != nil {
+		t.Fatal(err)
+	}
+	if l := h.logged(id, 2)[1]; outcome(l) != "exit 0" || l.CallID != resumed.callID {
+		t.Errorf("got %+v, want the end of the resumed command", l)
+	}
+}
+
 // A command that ends with its container is logged.
 func TestLogOfADeath(t *testing.T) {
 	h := newHarness(t)

@@ -190,6 +190,12 @@ const untilReleased = `touch held; echo ran >>ran; echo go; while [ -e held ]; d
 
 func (h *harness) run(id berth.ContainerID) *running {
 	h.t.Helper()
+	return h.runFor(berth.Caller{Project: mine, Response: "resp_test"}, id)
+}
+
+// runFor is run for a caller.
+func (h *harness) runFor(caller berth.Caller, id berth.ContainerID) *running {
+	h.t.Helper()
 	ctx, stop := context.WithCancel(h.t.Context())
 	r := &running{callID: berth.NewID(berth.PrefixShellCall), done: make(chan error, 1), stop: stop}
 	begun := make(chan struct{})
@@ -197,7 +203,7 @@ func (h *harness) run(id berth.ContainerID) *running {
 		var err error
 		var ev guest.ShellEvent
 		once := sync.OnceFunc(func() { close(begun) })
-		for ev, err = range h.k.access.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: r.callID, Commands: []string{untilReleased}}) {
+		for ev, err = range h.k.access.Shell(caller, id).Shell(ctx, guest.ShellCall{CallID: r.callID, Commands: []string{untilReleased}}) {
 			if bytes.Contains(ev.Data, []byte("go")) {
 				once()
 			}
