@@ -66,6 +66,13 @@ const (
 	EventBatchExpired   EventType = "batch.expired"
 	EventBatchCancelled EventType = "batch.cancelled"
 
+	EventSandboxCreated      EventType = "sandbox.lifecycle.created"
+	EventSandboxUpdated      EventType = "sandbox.lifecycle.updated"
+	EventSandboxPaused       EventType = "sandbox.lifecycle.paused"
+	EventSandboxResumed      EventType = "sandbox.lifecycle.resumed"
+	EventSandboxCheckpointed EventType = "sandbox.lifecycle.checkpointed"
+	EventSandboxKilled       EventType = "sandbox.lifecycle.killed"
+
 	EventOutputItemAdded  EventType = "response.output_item.added"
 	EventOutputItemDone   EventType = "response.output_item.done"
 	EventContentPartAdded EventType = "response.content_part.added"

@@ -2,8 +2,10 @@ package berth
 
 import (
 	"crypto/rand"
+	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"fmt"
 	"time"
 )
 
@@ -98,4 +100,12 @@ func NewID(prefix string) string {
 	binary.BigEndian.PutUint64(ms[:], uint64(time.Now().UnixMilli()))
 	copy(b[:6], ms[2:])
 	return prefix + hex.EncodeToString(b[:])
+}
+
+// UUID returns the UUID of a seed. The same seed has the same UUID.
+func UUID(seed string) string {
+	sum := sha256.Sum256([]byte(seed))
+	sum[6] = sum[6]&0x0f | 0x80 // version 8
+	sum[8] = sum[8]&0x3f | 0x80
+	return fmt.Sprintf("%x-%x-%x-%x-%x", sum[:4], sum[4:6], sum[6:8], sum[8:10], sum[10:16])
 }

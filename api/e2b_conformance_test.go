@@ -56,6 +56,14 @@ var e2bOperations = []struct{ call, request string }{
 	{"Volume.makeDir", "POST /volumecontent/{volume}/dir"},
 	{"Volume.readFile", "GET /volumecontent/{volume}/file"},
 	{"Volume.writeFile", "PUT /volumecontent/{volume}/file"},
+	{"events of all sandboxes", "GET /events/sandboxes"},
+	{"events of a sandbox", "GET /events/sandboxes/{sandbox}"},
+	{"register a webhook", "POST /events/webhooks"},
+	{"list of webhooks", "GET /events/webhooks"},
+	{"one webhook", "GET /events/webhooks/{webhook}"},
+	{"change a webhook", "PATCH /events/webhooks/{webhook}"},
+	{"delete a webhook", "DELETE /events/webhooks/{webhook}"},
+	{"deliveries to a webhook", "GET /events/webhooks/{webhook}/deliveries"},
 	{"Secret.create", "POST /secrets"},
 	{"Secret.list", "GET /secrets"},
 	{"health", "envd GET /health"},
@@ -124,7 +132,7 @@ func (h *house) servesE2B(s e2bSandbox, request string) bool {
 	}
 	method, path, _ := strings.Cut(request, " ")
 	none := strings.Repeat("0", 48)
-	path = strings.NewReplacer("{sandbox}", none, "{template}", none, "{build}", none, "{alias}", "none", "{volume}", "none").Replace(path)
+	path = strings.NewReplacer("{sandbox}", none, "{template}", none, "{build}", none, "{alias}", "none", "{volume}", "none", "{webhook}", none).Replace(path)
 	status, text := h.sandboxCall(method, path, "{}", header)
 	unknown := status == http.StatusNotFound && strings.Contains(text, "does not serve") || status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented
 	return !unknown

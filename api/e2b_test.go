@@ -23,7 +23,7 @@ func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
 // withSandboxOptions is withSandboxes with other options.
 func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*e2b.Options)) func(*api.Options) {
 	return func(o *api.Options) {
-		opts := e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Objects: o.Store.Objects, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
+		opts := e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Objects: o.Store.Objects, Webhooks: o.Webhooks, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
 			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now}
 		change(&opts)
 		o.Sandboxes = e2b.New(opts)

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -41,9 +42,14 @@ type deaths struct {
 	networks *networks
 	records  *startRecords
 
+	ended atomic.Pointer[func(berth.ProjectID, berth.ContainerID)] // see Service.OnEnded
+
 	mu     sync.Mutex
 	recent []time.Time // sandboxes found dead
 }
+
+// OnEnded sets the function that is called when the end of a container of this server is saved. It must not block.
+func (svc *Service) OnEnded(f func(berth.ProjectID, berth.ContainerID)) { svc.deaths.ended.Store(&f) }
 
 // end ends a container. Every death goes through end once: its end is logged and saved, its
 // users get clientErr, and its sandbox is destroyed in the background. The sweeper, or the next
@@ -138,6 +144,9 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 	s.mu.Lock()
 	s.death.recorded = true
 	s.mu.Unlock()
+	if f := d.ended.Load(); f != nil {
+		(*f)(s.project, s.id)
+	}
 	return nil
 }
 

@@ -32,7 +32,7 @@ type Delivery struct {
 	ID        string          `json:"id"` // wh_…, the webhook-id of every attempt
 	CreatedAt int64           `json:"created_at"`
 	Type      berth.EventType `json:"type"`
-	Payload   json.RawMessage `json:"payload"` // a berth.WebhookEvent
+	Payload   json.RawMessage `json:"payload"` // a berth.WebhookEvent or berth.SandboxEvent
 	Status    Status          `json:"status"`
 	DueAt     int64           `json:"-"` // while it is pending: the next attempt, in Unix seconds
 	Attempts  []Attempt       `json:"attempts"`
@@ -98,12 +98,41 @@ func (s *Service) deliveries(ctx context.Context, p berth.ProjectID, kind berth.
 		return nil, err
 	}
 	now := time.Now()
-	event := newEvent(kind, about, now) // shared by all endpoints
+	payload, _ := json.Marshal(newEvent(kind, about, now)) // strings and numbers always marshal; shared by all endpoints
 	var out []*store.Object
+	for _, e := range receivers(objects, kind) {
+		out = append(out, newDelivery(id(e.ID), e.ID, kind, payload, now))
+	}
+	return out, nil
+}
+
+// receivers returns those of some endpoints that are enabled and receive events of a type.
+func receivers(objects []*store.Object, kind berth.EventType) (found []*endpoint) {
 	for _, o := range objects {
-		if e, err := decode(o); err == nil && slices.Contains(e.EventTypes, kind) {
-			out = append(out, newDelivery(id(e.ID), e.ID, event, now))
+		if e, err := decode(o); err == nil && !e.Disabled && slices.Contains(e.EventTypes, kind) {
+			found = append(found, e)
 		}
+	}
+	return found
+}
+
+// SandboxEvent returns the deliveries to save with an event of a sandbox.
+func (s *Service) SandboxEvent(ctx context.Context, p berth.ProjectID, event *berth.SandboxEvent) ([]*store.Object, error) {
+	objects, _, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints, Ascending: true})
+	if err != nil {
+		return nil, fmt.Errorf("list webhook endpoints: %w", err)
+	}
+	to := receivers(objects, event.Type)
+	if len(to) == 0 {
+		return nil, nil
+	}
+	payload, err := json.Marshal(event)
+	if err != nil {
+		return nil, fmt.Errorf("encode event: %w", err)
+	}
+	out := make([]*store.Object, len(to))
+	for i, e := range to {
+		out[i] = newDelivery(berth.NewID(berth.PrefixDelivery), e.ID, event.Type, payload, time.Now())
 	}
 	return out, nil
 }
@@ -113,9 +142,8 @@ func newEvent(kind berth.EventType, about string, now time.Time) *berth.WebhookE
 		Data: berth.WebhookEventData{ID: about}}
 }
 
-func newDelivery(id string, to berth.WebhookID, event *berth.WebhookEvent, now time.Time) *store.Object {
-	payload, _ := json.Marshal(event) // strings and numbers always marshal
-	d := &Delivery{ID: id, CreatedAt: now.Unix(), Type: event.Type, Payload: payload, Status: Pending}
+func newDelivery(id string, to berth.WebhookID, kind berth.EventType, payload []byte, now time.Time) *store.Object {
+	d := &Delivery{ID: id, CreatedAt: now.Unix(), Type: kind, Payload: payload, Status: Pending}
 	body, _ := json.Marshal(d)
 	return &store.Object{ObjectKey: store.ObjectKey{Kind: KindDelivery, Parent: string(to), ID: d.ID},
 		CreatedAt: d.CreatedAt, ExpiresAt: now.Unix(), Body: body}
@@ -194,8 +222,11 @@ func (s *Service) deliver(ctx context.Context, ref store.ObjectRef) error {
 	if err != nil {
 		return err
 	}
+	if e.Disabled {
+		return s.giveUp(ctx, ref)
+	}
 	start := time.Now()
-	status, failure := s.post(ctx, e, d.ID, d.Payload)
+	status, failure := s.post(ctx, e, d)
 	if ctx.Err() != nil {
 		return nil // the server is stopping; the attempt is repeated after the next start
 	}
@@ -215,6 +246,20 @@ func (s *Service) deliver(ctx context.Context, ref store.ObjectRef) error {
 		if d.Status != Pending {
 			o.ExpiresAt = now.Add(logTime).Unix()
 		}
+		o.Body, err = json.Marshal(d)
+		return err
+	})
+	return ignoreNotFound(err)
+}
+
+// giveUp ends a delivery without another attempt.
+func (s *Service) giveUp(ctx context.Context, ref store.ObjectRef) error {
+	_, err := s.objects.UpdateObject(ctx, ref.Project, ref.ObjectKey, func(o *store.Object) error {
+		d, err := decodeDelivery(o)
+		if err != nil {
+			return err
+		}
+		d.Status, o.ExpiresAt = Failed, time.Now().Add(logTime).Unix()
 		o.Body, err = json.Marshal(d)
 		return err
 	})

@@ -1,9 +1,9 @@
-// Package webhook sends the ends of background responses and of batches to the endpoints of
-// projects.
+// Package webhook sends the ends of background responses and of batches, and the changes of sandboxes, to
+// the endpoints of projects.
 //
-// A delivery is saved with the response's last event, or before a batch's job ends, and retried, across restarts, until
-// the endpoint accepts it. Payloads and signatures are those of OpenAI, which follow the
-// Standard Webhooks specification.
+// A delivery is saved with the response's last event, before a batch's job ends, or with the event of a sandbox. It is
+// retried, across restarts, until the endpoint accepts it. Payloads and signatures are those of OpenAI, which follow the
+// Standard Webhooks specification. Those of sandboxes are E2B's.
 package webhook
 
 import (
@@ -36,6 +36,10 @@ const (
 // EventTypes are the events that endpoints can receive.
 var EventTypes = []berth.EventType{berth.EventCompleted, berth.EventFailed, berth.EventIncomplete, berth.EventCancelled,
 	berth.EventBatchCompleted, berth.EventBatchFailed, berth.EventBatchExpired, berth.EventBatchCancelled}
+
+// SandboxEventTypes are the events that endpoints of E2B's API can receive.
+var SandboxEventTypes = []berth.EventType{berth.EventSandboxCreated, berth.EventSandboxUpdated, berth.EventSandboxPaused,
+	berth.EventSandboxResumed, berth.EventSandboxCheckpointed, berth.EventSandboxKilled}
 
 // A Service stores endpoints and, once started, delivers events to them. It is safe for
 // concurrent use.
@@ -71,6 +75,19 @@ type EndpointRequest struct {
 	// private network and use plain http. Other endpoints must use https and a public
 	// address, or projects could make the server send requests to its own network.
 	Anywhere bool `json:"-"`
+
+	// The fields of E2B's API. Sandboxes is set for its endpoints, which receive SandboxEventTypes only.
+	Sandboxes bool    `json:"-"`
+	Secret    *string `json:"-"` // nil: a new endpoint gets a random one
+	Enabled   *bool   `json:"-"`
+}
+
+// types returns the types of events that an endpoint can receive, and the name of their parameter.
+func (req *EndpointRequest) types() ([]berth.EventType, string) {
+	if req.Sandboxes {
+		return SandboxEventTypes, "events"
+	}
+	return EventTypes, "event_types"
 }
 
 // apply checks a request and changes the endpoint.
@@ -92,15 +109,22 @@ func (e *endpoint) apply(req EndpointRequest) error {
 		e.Name = *req.Name
 	}
 	if req.EventTypes != nil {
+		known, name := req.types()
 		if len(req.EventTypes) == 0 {
-			return berth.Invalid("event_types", "Invalid 'event_types': empty array. Expected an array with minimum length 1, but got an empty array instead.")
+			return berth.Invalid(name, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", name)
 		}
 		for i, t := range req.EventTypes {
-			if !slices.Contains(EventTypes, t) {
-				return berth.Invalid(fmt.Sprintf("event_types[%d]", i), "Invalid value: '%s'. Supported values are: %s.", t, words(EventTypes))
+			if !slices.Contains(known, t) {
+				return berth.Invalid(fmt.Sprintf("%s[%d]", name, i), "Invalid value: '%s'. Supported values are: %s.", t, words(known))
 			}
 		}
 		e.EventTypes = slices.Compact(slices.Sorted(slices.Values(req.EventTypes)))
+	}
+	if req.Secret != nil {
+		e.setSecret(*req.Secret)
+	}
+	if req.Enabled != nil {
+		e.Disabled = !*req.Enabled
 	}
 	return nil
 }
@@ -139,12 +163,15 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req EndpointReq
 		return nil, berth.Errorf(berth.CodeInvalid, "The project has reached the limit of %d webhook endpoints. Delete one that is no longer needed.", maxEndpoints)
 	}
 	now := time.Now().Unix()
-	e := &endpoint{WebhookEndpoint: berth.WebhookEndpoint{ID: berth.WebhookID(berth.NewID(berth.PrefixWebhook)), Object: "webhook_endpoint",
-		CreatedAt: now, UpdatedAt: now}}
+	id := berth.NewID(berth.PrefixWebhook)
+	if req.Sandboxes {
+		id = berth.UUID(id)
+	}
+	e := &endpoint{WebhookEndpoint: berth.WebhookEndpoint{ID: berth.WebhookID(id), Object: "webhook_endpoint", CreatedAt: now, UpdatedAt: now}}
+	e.renew(false)
 	if err := e.apply(req); err != nil {
 		return nil, err
 	}
-	e.renew(false)
 	body, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
@@ -169,6 +196,11 @@ func (e *endpoint) renew(keep bool) {
 	}
 	e.Secret = newSecret()
 	e.SigningSecretHint = "…" + e.Secret[len(e.Secret)-4:]
+}
+
+// setSecret sets the secret that a client chose. It has no hint, which would be a large part of a short one.
+func (e *endpoint) setSecret(secret string) {
+	e.Secret, e.Old, e.OldUntil, e.SigningSecretHint = secret, "", 0, ""
 }
 
 func (s *Service) get(ctx context.Context, p berth.ProjectID, id berth.WebhookID) (*endpoint, error) {
@@ -222,7 +254,10 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 
 // Update changes the fields of an endpoint that the request sets.
 func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.WebhookID, req EndpointRequest) (*berth.WebhookEndpoint, error) {
-	e, err := s.change(ctx, p, id, func(e *endpoint) error { return e.apply(req) })
+	e, err := s.change(ctx, p, id, func(e *endpoint) error {
+		req.Sandboxes = e.OfSandboxes()
+		return e.apply(req)
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -232,7 +267,13 @@ func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.Webhoo
 // RotateSecret replaces the secret of an endpoint and returns the endpoint with the new
 // one. If keep is true, the old one still signs for a day.
 func (s *Service) RotateSecret(ctx context.Context, p berth.ProjectID, id berth.WebhookID, keep bool) (*berth.WebhookEndpoint, error) {
-	e, err := s.change(ctx, p, id, func(e *endpoint) error { e.renew(keep); return nil })
+	e, err := s.change(ctx, p, id, func(e *endpoint) error {
+		if e.OfSandboxes() {
+			return berth.Invalid("", "The secret of an endpoint of E2B's API is the client's. Change it with 'PATCH /events/webhooks/%s'.", id)
+		}
+		e.renew(keep)
+		return nil
+	})
 	if err != nil {
 		return nil, err
 	}

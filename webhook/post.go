@@ -10,7 +10,7 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
-	"strconv"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -50,22 +50,19 @@ func newClient(public bool) *http.Client {
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
-// post sends a payload to an endpoint and returns the status of its answer.
-func (s *Service) post(ctx context.Context, e *endpoint, id string, payload []byte) (status int, err error) {
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(payload))
+// post makes the next attempt of a delivery to an endpoint and returns the status of its answer.
+func (s *Service) post(ctx context.Context, e *endpoint, d *Delivery) (status int, err error) {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, e.URL, bytes.NewReader(d.Payload))
 	if err != nil {
 		return 0, fmt.Errorf("create request: %w", err)
 	}
-	now := time.Now()
-	signature := sign(e.Secret, id, now, payload)
-	if e.Old != "" && now.Unix() < e.OldUntil {
-		signature += " " + sign(e.Old, id, now, payload)
-	}
 	req.Header.Set("Content-Type", "application/json")
 	req.Header.Set("User-Agent", "Berth webhooks")
-	req.Header.Set("webhook-id", id)
-	req.Header.Set("webhook-timestamp", strconv.FormatInt(now.Unix(), 10))
-	req.Header.Set("webhook-signature", signature)
+	if e.OfSandboxes() {
+		e.signSandboxEvent(req.Header, d)
+	} else {
+		e.sign(req.Header, d, time.Now())
+	}
 	client := s.public
 	if e.Anywhere {
 		client = s.anywhere
@@ -88,21 +85,31 @@ func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookI
 	if err != nil {
 		return 0, err
 	}
-	if err := new(endpoint).apply(EndpointRequest{EventTypes: []berth.EventType{kind}}); err != nil {
-		return 0, berth.Invalid("event_type", "Invalid value: '%s'. Supported values are: %s.", kind, words(EventTypes))
+	known, _ := (&EndpointRequest{Sandboxes: e.OfSandboxes()}).types()
+	if !slices.Contains(known, kind) {
+		return 0, berth.Invalid("event_type", "Invalid value: '%s'. Supported values are: %s.", kind, words(known))
 	}
-	about := berth.PrefixResponse
-	if strings.HasPrefix(string(kind), "batch.") {
-		about = berth.PrefixBatch
-	}
-	payload, err := json.Marshal(newEvent(kind, berth.NewID(about), time.Now()))
+	payload, err := json.Marshal(sample(p, kind, time.Now()))
 	if err != nil {
 		return 0, err
 	}
-	status, failure := s.post(ctx, e, berth.NewID(berth.PrefixDelivery), payload)
+	status, failure := s.post(ctx, e, &Delivery{ID: berth.NewID(berth.PrefixDelivery), Payload: payload})
 	if status == 0 {
 		s.log.Info("failed to send test webhook", "project", p, "endpoint", id, "err", failure)
 		return 0, berth.Errorf(berth.CodeInvalid, "The webhook endpoint could not be reached. Check that its URL is correct and accepts connections from this server.")
 	}
 	return status, nil
+}
+
+// sample returns an event about an object that does not exist.
+func sample(p berth.ProjectID, kind berth.EventType, now time.Time) any {
+	switch {
+	case slices.Contains(SandboxEventTypes, kind):
+		event := berth.NewSandboxEvent(berth.UUID(berth.NewID("")), kind)
+		event.Timestamp, event.SandboxID, event.TeamID = now.UTC().Format(time.RFC3339), berth.NewID(""), p
+		return event
+	case strings.HasPrefix(string(kind), "batch."):
+		return newEvent(kind, berth.NewID(berth.PrefixBatch), now)
+	}
+	return newEvent(kind, berth.NewID(berth.PrefixResponse), now)
 }

@@ -229,7 +229,9 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 		return err
 	}
 	_, err = d.update(r.Context(), p, id, func(rec *record) error {
-		rec.Paused, rec.deadline = false, d.Now().Unix()+defaultTimeout
+		if rec.Paused {
+			d.setResumed(p, id, rec, d.Now().Unix()+defaultTimeout)
+		}
 		return nil
 	})
 	return err

@@ -21,8 +21,10 @@ func (d *Door) Run(ctx context.Context) {
 		}
 		d.sweep(ctx)
 		d.expireCache(ctx)
+		d.expireEvents(ctx)
 		d.endInterrupted(ctx)
 		for again := time.After(reload); again != nil; {
+			d.forgetEnded(ctx)
 			next := d.endDue(ctx)
 			timer := time.NewTimer(next)
 			select {
@@ -39,20 +41,44 @@ func (d *Door) Run(ctx context.Context) {
 	}
 }
 
-// sweep deletes the records of paused sandboxes whose containers have ended. The records of others
-// are deleted at their deadlines.
-func (d *Door) sweep(ctx context.Context) {
-	paused := map[berth.ContainerID]live{}
+// containerEnded notes that a container has ended, for Run.
+func (d *Door) containerEnded(p berth.ProjectID, id berth.ContainerID) {
 	d.mu.Lock()
-	for id, s := range d.live {
-		if s.deadline == never {
-			paused[id] = s
-		}
+	_, ours := d.live[id]
+	if ours {
+		d.ended[id] = p
 	}
 	d.mu.Unlock()
-	for id, s := range paused {
-		if _, _, err := d.read(ctx, s.project, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound && ctx.Err() == nil {
-			d.Log.Error("failed to read a paused sandbox; will retry", "container", id, "project", s.project, "err", err)
+	if ours {
+		d.wake()
+	}
+}
+
+// forgetEnded deletes the records of sandboxes whose containers have ended on this server.
+func (d *Door) forgetEnded(ctx context.Context) {
+	d.mu.Lock()
+	ended := d.ended
+	d.ended = map[berth.ContainerID]berth.ProjectID{}
+	d.mu.Unlock()
+	d.readAll(ctx, ended)
+}
+
+// sweep deletes the records of sandboxes whose containers have ended, on any server.
+func (d *Door) sweep(ctx context.Context) {
+	all := map[berth.ContainerID]berth.ProjectID{}
+	d.mu.Lock()
+	for id, s := range d.live {
+		all[id] = s.project
+	}
+	d.mu.Unlock()
+	d.readAll(ctx, all)
+}
+
+// readAll reads sandboxes, so that those whose containers have ended are deleted.
+func (d *Door) readAll(ctx context.Context, all map[berth.ContainerID]berth.ProjectID) {
+	for id, p := range all {
+		if _, _, err := d.read(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound && ctx.Err() == nil {
+			d.Log.Error("failed to read a sandbox; will retry", "container", id, "project", p, "err", err)
 		}
 	}
 }

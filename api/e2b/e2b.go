@@ -24,6 +24,7 @@ import (
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
 	"github.com/berth-run/berth/store"
+	"github.com/berth-run/berth/webhook"
 )
 
 // envdVersion is the version of envd whose features the guest has. Clients check it.
@@ -42,6 +43,7 @@ type Options struct {
 	Memory     bool                                        // whether the driver can store the memory of containers
 	MaxUpload  int64                                       // bytes of the files of a step of a build; 0 means the limit of files
 	Objects    store.Objects
+	Webhooks   *webhook.Service                             // nil sends no events
 	Secret     [32]byte                                     // from which access tokens are made
 	MaxIdle    time.Duration                                // the longest that a container may be idle
 	CPU        float64                                      // cores of a container
@@ -64,8 +66,9 @@ type Door struct {
 
 	mu      sync.Mutex
 	live    map[berth.ContainerID]live
-	loaded  time.Time     // when live was read from the store
-	changed chan struct{} // receives a value when an earlier deadline was set
+	loaded  time.Time                             // when live was read from the store
+	changed chan struct{}                         // receives a value when an earlier deadline was set, or a container has ended
+	ended   map[berth.ContainerID]berth.ProjectID // sandboxes whose containers have ended
 
 	executions  executions
 	connections connections
@@ -86,7 +89,10 @@ type live struct {
 func New(opts Options) *Door {
 	life, stop := context.WithCancelCause(context.Background())
 	opts.Builds = opts.Builds.withDefaults()
-	return &Door{Options: opts, builds: newBuilds(opts.Builds), life: life, stop: stop, proxy: preview.New(opts.Log), live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1)}
+	d := &Door{Options: opts, builds: newBuilds(opts.Builds), life: life, stop: stop, proxy: preview.New(opts.Log), live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1),
+		ended: map[berth.ContainerID]berth.ProjectID{}}
+	opts.Containers.OnEnded(d.containerEnded)
+	return d
 }
 
 // Routes returns the routes of the control plane.
@@ -113,6 +119,14 @@ func (d *Door) Routes() []exchange.Route {
 		exchange.On("GET /sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
 		exchange.On("GET /v2/sandboxes/{sandbox}/logs", d.logs, exchange.ReadsQuery),
 		exchange.On("GET /snapshots", d.listSnapshots, exchange.ReadsQuery),
+
+		exchange.On("GET /events/sandboxes", d.listEvents, exchange.ReadsQuery),
+		exchange.On("GET /events/sandboxes/{sandbox}", d.listSandboxEvents, exchange.ReadsQuery),
+		exchange.On("POST /events/webhooks", d.createWebhook),
+		exchange.On("GET /events/webhooks", d.listWebhooks),
+		exchange.On("GET /events/webhooks/{webhook}", d.getWebhook),
+		exchange.On("PATCH /events/webhooks/{webhook}", d.patchWebhook, exchange.StoresNothing),
+		exchange.On("DELETE /events/webhooks/{webhook}", d.deleteWebhook),
 
 		exchange.On("POST /volumes", d.createVolume),
 		exchange.On("GET /volumes", d.listVolumes),

@@ -64,6 +64,9 @@ func (d *Door) pauseNow(ctx context.Context, p berth.ProjectID, id berth.Contain
 		}
 	}
 	_, err := d.update(ctx, p, id, func(rec *record) error {
+		if !rec.Paused {
+			d.emit(p, id, rec, berth.EventSandboxPaused, nil)
+		}
 		rec.Paused, rec.deadline = true, never
 		return nil
 	})

@@ -26,10 +26,17 @@ type record struct {
 	Contexts   []codeContext     `json:"contexts,omitempty"` // of the code interpreter
 	Ports      ports             `json:"ports,omitzero"`
 
+	Events     int     `json:"events,omitempty"`      // number of its events so far
+	Outbox     []event `json:"outbox,omitempty"`      // events that are not saved on their own yet
+	Executions int     `json:"executions,omitempty"`  // number of its pauses that have ended
+	ExecutedAt int64   `json:"executed_at,omitempty"` // when it was created or last resumed, in Unix milliseconds
+	MemoryMB   int64   `json:"memory_mb,omitempty"`
+
 	// Of its template:
-	User string   `json:"user,omitempty"`
-	Dir  string   `json:"dir,omitempty"`
-	Env  []string `json:"env,omitempty"` // NAME=value
+	Build string   `json:"build,omitempty"` // a build, or the digest of a template of the server
+	User  string   `json:"user,omitempty"`
+	Dir   string   `json:"dir,omitempty"`
+	Env   []string `json:"env,omitempty"` // NAME=value
 
 	deadline int64 // Unix seconds
 }
@@ -51,14 +58,21 @@ func decode(o *store.Object) (*record, error) {
 	return rec, nil
 }
 
-// save saves the record of a new sandbox.
-func (d *Door) save(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *record) error {
+// save saves the record of a new sandbox with the event of its creation. made is its container.
+func (d *Door) save(ctx context.Context, p berth.ProjectID, made *berth.Container, rec *record) error {
+	id := made.ID
+	rec.Events, rec.Outbox, rec.Executions, rec.ExecutedAt, rec.MemoryMB = 0, nil, 0, rec.StartedAt, berth.MemoryLimits[made.MemoryLimit]>>20
+	if rec.Build == "" {
+		rec.Build = made.Berth.Template
+	}
+	created := *d.emit(p, id, rec, berth.EventSandboxCreated, nil)
+	rec.Outbox = nil
 	body, err := json.Marshal(rec)
 	if err != nil {
 		return fmt.Errorf("encode sandbox: %w", err)
 	}
 	object := &store.Object{ObjectKey: keyOf(id), CreatedAt: rec.StartedAt / 1000, ExpiresAt: rec.deadline, Body: body}
-	if err := d.Objects.CreateObjects(ctx, p, object); err != nil {
+	if err := d.saveEvent(ctx, p, &created, object); err != nil {
 		return fmt.Errorf("save sandbox: %w", err)
 	}
 	d.watch(p, id, rec)
@@ -97,7 +111,7 @@ func (d *Door) container(ctx context.Context, p berth.ProjectID, id berth.Contai
 	return c, err
 }
 
-// update changes the record of a sandbox.
+// update changes the record of a sandbox, and saves the events that change has emitted.
 func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*record) error) (*record, error) {
 	var rec *record
 	_, err := d.Objects.UpdateObject(ctx, p, keyOf(id), func(o *store.Object) (err error) {
@@ -118,14 +132,30 @@ func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.Container
 		return nil, fmt.Errorf("save sandbox: %w", err)
 	}
 	d.watch(p, id, rec)
+	d.publish(context.WithoutCancel(ctx), p, id, rec)
 	return rec, nil
 }
 
-// forget deletes the record of a sandbox.
+// forget deletes the record of a sandbox whose container has ended, after it has saved the event of the end. After a crash
+// in between, the next call does the rest.
 func (d *Door) forget(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	d.mu.Lock()
 	delete(d.live, id)
 	d.mu.Unlock()
+	o, err := d.Objects.GetObject(ctx, p, keyOf(id))
+	if errors.Is(err, store.ErrNotFound) {
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("read sandbox: %w", err)
+	}
+	rec, err := decode(o)
+	if err != nil {
+		return err
+	}
+	if err := d.saveLast(ctx, p, id, rec); err != nil {
+		return err
+	}
 	if err := d.Objects.DeleteObject(ctx, p, keyOf(id)); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("delete sandbox: %w", err)
 	}
@@ -137,6 +167,11 @@ func (d *Door) watch(p berth.ProjectID, id berth.ContainerID, rec *record) {
 	d.mu.Lock()
 	d.live[id] = rec.live(p, d.Now())
 	d.mu.Unlock()
+	d.wake()
+}
+
+// wake makes Run look for what is due.
+func (d *Door) wake() {
 	select {
 	case d.changed <- struct{}{}:
 	default: // Run has not read the last change yet
@@ -168,6 +203,7 @@ func (d *Door) load(ctx context.Context) error {
 			return err
 		}
 		all[id] = rec.live(ref.Project, began)
+		d.publish(ctx, ref.Project, id, rec) // what a crash or a failure has left
 	}
 	d.mu.Lock()
 	defer d.mu.Unlock()

@@ -224,7 +224,7 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if t == nil {
 		req.Source.Template = serverTemplate(body.Template)
 	} else {
-		req.Source.SnapshotID, rec.Template, rec.User, rec.Dir = from.Snapshot, t.ID, from.User, from.Dir
+		req.Source.SnapshotID, rec.Template, rec.Build, rec.User, rec.Dir = from.Snapshot, t.ID, from.ID, from.User, from.Dir
 		req.Env = environment(from.Env, body.Env)
 		if !from.Memory {
 			req.MemoryLimit = from.MemorySize
@@ -240,7 +240,7 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if body.AutoPause {
 		rec.OnTimeout = onTimeoutPause
 	}
-	if err := d.save(r.Context(), c.Project, made.ID, rec); err != nil {
+	if err := d.save(r.Context(), c.Project, made, rec); err != nil {
 		d.discard(c.Project, made.ID)
 		return err
 	}
@@ -359,8 +359,8 @@ func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller
 		return err
 	}
 	_, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
-		if !rec.Paused {
-			rec.deadline = change(rec.deadline)
+		if deadline := change(rec.deadline); !rec.Paused && deadline != rec.deadline {
+			d.setEnd(c.Project, id, rec, deadline)
 		}
 		return nil
 	})
@@ -394,7 +394,10 @@ func (d *Door) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	if err := d.Containers.SetNetworkPolicy(r.Context(), c, id, policy); err != nil {
+	err = d.during(r.Context(), c.Project, id, berth.EventSandboxUpdated, func() error {
+		return d.Containers.SetNetworkPolicy(r.Context(), c, id, policy)
+	})
+	if err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)
@@ -425,10 +428,12 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	}
 	deadline := d.Now().Unix() + *cmp.Or(body.Timeout, new(int64(defaultTimeout)))
 	rec, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
-		if rec.Paused {
-			rec.Paused, rec.deadline = false, deadline
+		switch {
+		case rec.Paused:
+			d.setResumed(c.Project, id, rec, deadline)
+		case deadline > rec.deadline:
+			d.setEnd(c.Project, id, rec, deadline)
 		}
-		rec.deadline = max(rec.deadline, deadline)
 		return nil
 	})
 	if err != nil {

@@ -49,25 +49,29 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	if t != nil && t.Sandbox == "" {
 		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a template that was built.", name)
 	}
-	var made *berth.Snapshot
-	err = whenQuiet(r.Context(), func() (err error) {
-		made, err = d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
+	err = d.during(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
+		var made *berth.Snapshot
+		err := whenQuiet(r.Context(), func() (err error) {
+			made, err = d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
+			return err
+		})
+		if err != nil {
+			return err
+		}
+		b := build{ID: newID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(), Snapshot: made.ID, Memory: made.Memory,
+			Env: rec.Env, User: rec.User, Dir: rec.Dir}
+		if t == nil {
+			t = &template{ID: newID(), Sandbox: nameOf(id), CreatedAt: b.CreatedAt}
+			if name != "" {
+				t.Names = []string{name}
+			}
+		}
+		if t, err = d.addBuild(r.Context(), c.Project, t, b, []string{tag}); err != nil {
+			d.dropSnapshot(c.Project, made.ID)
+		}
 		return err
 	})
 	if err != nil {
-		return err
-	}
-	b := build{ID: newID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(), Snapshot: made.ID, Memory: made.Memory,
-		Env: rec.Env, User: rec.User, Dir: rec.Dir}
-	if t == nil {
-		t = &template{ID: newID(), Sandbox: nameOf(id), CreatedAt: b.CreatedAt}
-		if name != "" {
-			t.Names = []string{name}
-		}
-	}
-	t, err = d.addBuild(r.Context(), c.Project, t, b, []string{tag})
-	if err != nil {
-		d.dropSnapshot(c.Project, made.ID)
 		return err
 	}
 	return x.JSON(http.StatusCreated, snapshotInfo{t.ID + ":" + tag, names(t)})
@@ -188,7 +192,7 @@ func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID
 	now := d.Now()
 	rec := *from
 	rec.StartedAt, rec.Paused, rec.deadline = now.UnixMilli(), false, now.Unix()+timeout
-	if err := d.save(ctx, c.Project, made.ID, &rec); err != nil {
+	if err := d.save(ctx, c.Project, made, &rec); err != nil {
 		d.discard(c.Project, made.ID)
 		return saved{}, err
 	}

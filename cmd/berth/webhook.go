@@ -1,12 +1,14 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -34,7 +36,10 @@ Requests are signed as specified by Standard Webhooks, which OpenAI's clients ve
 retried for three days.
 
 Endpoints created here may be anywhere, including this machine and its network. Projects
-create others with POST /v1/webhook_endpoints; these must use https and public addresses.`,
+create others with POST /v1/webhook_endpoints; these must use https and public addresses.
+
+An endpoint for events such as sandbox.lifecycle.killed receives those of sandboxes of E2B's
+API, signed as that API has it.`,
 	}
 	var name string
 	cmd.PersistentFlags().StringVar(&name, "project", string(berth.DefaultProject), "project whose endpoints are meant")
@@ -82,6 +87,7 @@ func newWebhookCreate(on onWebhooks) *cobra.Command {
 			req.EventTypes = nil
 			for _, e := range *events {
 				req.EventTypes = append(req.EventTypes, berth.EventType(e))
+				req.Sandboxes = req.Sandboxes || slices.Contains(webhook.SandboxEventTypes, berth.EventType(e))
 			}
 		}
 		e, err := s.Create(ctx, p, req)
@@ -184,10 +190,13 @@ func printDeliveries(w io.Writer, l *listing, all []*webhook.Delivery) error {
 		head += "\tDELIVERY"
 	}
 	return printList(w, l, all, func(d *webhook.Delivery) string { return d.ID }, head, func(d *webhook.Delivery) string {
-		var event berth.WebhookEvent
+		var event struct {
+			berth.WebhookEvent
+			Sandbox string `json:"sandbox_id"` // of a berth.SandboxEvent
+		}
 		subject := "-"
 		if json.Unmarshal(d.Payload, &event) == nil {
-			subject = event.Data.ID
+			subject = cmp.Or(event.Data.ID, event.Sandbox)
 		}
 		last, status := "-", string(d.Status)
 		if n := len(d.Attempts); n > 0 {

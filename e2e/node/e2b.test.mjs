@@ -10,6 +10,8 @@ test('a command runs in a sandbox', async () => {
   await assert.rejects(sandbox.commands.run('exit 3'), (e) => e instanceof CommandExitError && e.exitCode === 3);
   assert.equal(await sandbox.kill(), true);
   assert.equal(await sandbox.kill(), false);
+  const events = await fetch(`${process.env.E2B_API_URL}/events/sandboxes/${sandbox.sandboxId}`, { headers: { 'X-API-Key': process.env.E2B_API_KEY } });
+  assert.deepEqual((await events.json()).map((e) => e.type), ['sandbox.lifecycle.killed', 'sandbox.lifecycle.created']);
   await assert.rejects(sandbox.commands.run('true'));
 });
 

@@ -118,7 +118,7 @@ var Imports = map[string][]string{
 	"engine/transcript":     {"", "internal/seal", "model", "store", "tool"},
 	"api":                   {"", "audit", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding", "project", "container", "container/snapshot", "skills", "store", "container/volume", "vectorstore", "webhook"},
 	"api/envd":              {"", "api/exchange", "api/preview", "guest"},
-	"api/e2b":               {"", "api/envd", "api/exchange", "api/preview", "container", "container/snapshot", "container/volume", "files", "guest", "guest/jupyter", "internal/conns", "internal/rule", "store"},
+	"api/e2b":               {"", "api/envd", "api/exchange", "api/preview", "container", "container/snapshot", "container/volume", "files", "guest", "guest/jupyter", "internal/conns", "internal/rule", "store", "webhook"},
 	"api/exchange":          {"", "internal/span", "diskspace", "internal/conns", "internal/jsonscan", "internal/ration", "internal/rule", "internal/sse", "project", "store"},
 	"api/request":           {"", "internal/rule", "tool"},
 	"api/chat":              {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store", "tool", "tool/shell"},
