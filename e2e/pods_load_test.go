@@ -25,7 +25,7 @@ func TestPodsProof(t *testing.T) {
 		count, last = 200, 20
 	}
 	lose := c.AddNode(t)
-	f := newPodFleet(t, c, 3, 0)
+	f := newPodFleet(t, c, kubetest.Namespace, 3, 0)
 	ctx := within(t, 20*time.Minute)
 	moved := 0
 	var mu sync.Mutex

@@ -23,8 +23,9 @@ import (
 	"github.com/berth-run/berth/store/postgres/pgtest"
 )
 
-// newPodFleet starts servers whose containers are Pods of one real Kubernetes cluster, with a pool each.
-func newPodFleet(t *testing.T, c *kubetest.Cluster, servers, pool int) *fleet {
+// newPodFleet starts servers whose containers are Pods in a namespace of one real Kubernetes cluster, with a
+// pool each. In kubetest.Agents the Pods are made by agent-sandbox.
+func newPodFleet(t *testing.T, c *kubetest.Cluster, namespace string, servers, pool int) *fleet {
 	t.Helper()
 	tiny, err := name.ParseReference(kubetest.Registry + ":tiny")
 	if err != nil {
@@ -45,7 +46,7 @@ cluster: {listen: %q, lease: 3s}
 containers: {pool: %d}
 metrics: {listen: %q}
 kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, memory_request: 0.1}
-`, f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), pool, freeport.Addr(t), c.Kubeconfig, kubetest.Namespace, kubetest.Registry)
+`, f.db.URL(), f.bucket.Bucket("berth"), freeport.Addr(t), pool, freeport.Addr(t), c.Kubeconfig, namespace, kubetest.Registry)
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -61,6 +62,13 @@ kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, mem
 		}
 		s.args, s.addr = []string{"--config", config}, freeport.Addr(t)
 		s.start()
+		made := "the driver makes the Pods of containers"
+		if namespace == kubetest.Agents {
+			made = "agent-sandbox makes the Pods of containers"
+		}
+		if !strings.Contains(s.log.String(), made) {
+			t.Errorf("the log lacks %q:\n%s", made, s.log)
+		}
 		f.servers = append(f.servers, s)
 	}
 	t.Cleanup(f.close)
@@ -102,11 +110,19 @@ var (
 
 // TestPodsStart creates containers as Pods and runs their first command, without a pool and with one,
 // and logs the times.
-func TestPodsStart(t *testing.T) {
+func TestPodsStart(t *testing.T) { testPodsStart(t, kubetest.Namespace) }
+
+// TestPodsAgentStart does so with Pods that agent-sandbox makes.
+func TestPodsAgentStart(t *testing.T) {
+	kubetest.NeedAgentSandbox(t)
+	testPodsStart(t, kubetest.Agents)
+}
+
+func testPodsStart(t *testing.T, namespace string) {
 	c := kubetest.Start(t)
 	for how, pool := range map[string]int{"cold": 0, "pool": 2} {
 		t.Run(how, func(t *testing.T) {
-			f := newPodFleet(t, c, 1, pool)
+			f := newPodFleet(t, c, namespace, 1, pool)
 			ctx := within(t, 5*time.Minute)
 			s := f.servers[0]
 			var took []time.Duration
@@ -151,9 +167,17 @@ func TestPodsStart(t *testing.T) {
 // TestPodsMove kills the server that has a Pod in the middle of a command. Another one takes the Pod
 // over within a few leases, the command goes on and runs once, and the response is completed. When
 // the next server stops in order, the container moves again.
-func TestPodsMove(t *testing.T) {
+func TestPodsMove(t *testing.T) { testPodsMove(t, kubetest.Namespace) }
+
+// TestPodsAgentMove does so with Pods that agent-sandbox makes.
+func TestPodsAgentMove(t *testing.T) {
+	kubetest.NeedAgentSandbox(t)
+	testPodsMove(t, kubetest.Agents)
+}
+
+func testPodsMove(t *testing.T, namespace string) {
 	c := kubetest.Start(t)
-	f := newPodFleet(t, c, 3, 0)
+	f := newPodFleet(t, c, namespace, 3, 0)
 	ctx := within(t, 10*time.Minute)
 	a, b := f.servers[0], f.servers[1]
 	began := time.Now()
@@ -222,8 +246,14 @@ func TestPodsMove(t *testing.T) {
 		t.Error(err)
 	}
 	f.verify()
-	var left struct{ Items []any }
-	if err := c.Request(http.MethodGet, "/api/v1/namespaces/"+kubetest.Namespace+"/pods?labelSelector=run.berth/kind=sandbox", nil, &left); err != nil || len(left.Items) > 0 {
-		t.Errorf("%d Pods remain, %v", len(left.Items), err)
+	paths := []string{"/api/v1/namespaces/" + namespace + "/pods"}
+	if namespace == kubetest.Agents {
+		paths = append(paths, "/apis/agents.x-k8s.io/v1beta1/namespaces/"+namespace+"/sandboxes")
+	}
+	for _, path := range paths {
+		var left struct{ Items []any }
+		if err := c.Request(http.MethodGet, path+"?labelSelector=run.berth/kind=sandbox", nil, &left); err != nil || len(left.Items) > 0 {
+			t.Errorf("%s: %d remain, %v", path, len(left.Items), err)
+		}
 	}
 }

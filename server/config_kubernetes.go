@@ -47,13 +47,17 @@ type KubernetesConfig struct {
 	// Root permits sudo in containers. Their namespace must then permit the Pod Security
 	// Standard "baseline"; else "restricted" suffices.
 	Root bool `yaml:"root"`
+
+	// AgentSandbox is whether agent-sandbox makes the Pods of containers. By default it does where the
+	// cluster has it and Berth may use it; true makes it a condition of the start.
+	AgentSandbox *bool `yaml:"agent_sandbox"`
 }
 
 // options returns the options of the driver.
 func (c KubernetesConfig) options(state, guest string, log *slog.Logger) kubernetes.Options {
 	return kubernetes.Options{StateDir: state, GuestPath: guest, Kubeconfig: c.Kubeconfig, Context: c.Context, Namespace: c.Namespace,
 		Registry: c.Registry, PullSecrets: c.PullSecrets, RuntimeClass: c.RuntimeClass, NodeSelector: c.NodeSelector, Tolerations: c.Tolerations,
-		CPURequest: c.CPURequest, MemoryRequest: c.MemoryRequest, Root: c.Root, Logger: log}
+		CPURequest: c.CPURequest, MemoryRequest: c.MemoryRequest, Root: c.Root, AgentSandbox: c.AgentSandbox, Logger: log}
 }
 
 // sharedInstance returns the names with which the driver kubernetes labels what the servers of a

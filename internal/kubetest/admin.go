@@ -10,6 +10,7 @@ import (
 	"log"
 	"net/http"
 	"os"
+	"slices"
 	"time"
 )
 
@@ -77,9 +78,18 @@ var Rules = []any{
 	object{"apiGroups": []string{"networking.k8s.io"}, "resources": []string{"networkpolicies"}, "verbs": []string{"create", "get", "patch", "delete"}},
 }
 
+// AgentRules are the permissions that the driver needs beside Rules to use agent-sandbox.
+var AgentRules = []any{
+	object{"apiGroups": []string{"agents.x-k8s.io"}, "resources": []string{"sandboxes"}, "verbs": []string{"create", "get", "list", "patch", "delete"}},
+}
+
 // authorize creates the namespaces, and gives the user berth the driver's permissions in them.
 func (c *Cluster) authorize() error {
-	for name, level := range map[string]string{Namespace: "restricted", Baseline: "baseline"} {
+	for name, level := range map[string]string{Namespace: "restricted", Agents: "restricted", Baseline: "baseline"} {
+		rules := Rules
+		if name == Agents {
+			rules = slices.Concat(Rules, AgentRules)
+		}
 		role := "/apis/rbac.authorization.k8s.io/v1/namespaces/" + name
 		for _, o := range []struct {
 			path string
@@ -87,7 +97,7 @@ func (c *Cluster) authorize() error {
 		}{
 			{"/api/v1/namespaces", object{"apiVersion": "v1", "kind": "Namespace",
 				"metadata": object{"name": name, "labels": object{"pod-security.kubernetes.io/enforce": level}}}},
-			{role + "/roles", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": object{"name": "berth"}, "rules": Rules}},
+			{role + "/roles", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": object{"name": "berth"}, "rules": rules}},
 			{role + "/rolebindings", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": object{"name": "berth"},
 				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "berth"},
 				"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "berth"}}}},

@@ -31,8 +31,10 @@ const (
 	// Registry is a repository from which the node pulls.
 	Registry = "127.0.0.1:5000/berth"
 
-	// Namespace enforces the restricted Pod Security Standard, Baseline the baseline one.
+	// Namespace and Agents enforce the restricted Pod Security Standard, Baseline the baseline one.
+	// Only in Agents the user may use agent-sandbox.
 	Namespace = "sandboxes"
+	Agents    = "agents"
 	Baseline  = "baseline"
 )
 
@@ -78,8 +80,8 @@ func stopShared() error {
 
 // A Cluster is a running cluster.
 type Cluster struct {
-	// Kubeconfig is that of a user with the permissions of docs/kubernetes.md in Namespace and
-	// Baseline, and none elsewhere.
+	// Kubeconfig is that of a user with the permissions of docs/kubernetes.md in Namespace, Agents
+	// and Baseline, and none elsewhere.
 	Kubeconfig string
 
 	dir   string
@@ -147,10 +149,16 @@ func (c *Cluster) run() error {
 	if err := c.await("the API server", func() error { return c.Request("GET", "/readyz", nil, nil) }); err != nil {
 		return err
 	}
+	if err := c.installAgentSandbox(); err != nil { // before the garbage collector looks for resources
+		return err
+	}
 	if err := c.startControllers(); err != nil {
 		return err
 	}
 	if err := c.authorize(); err != nil {
+		return err
+	}
+	if err := c.startAgentSandbox(); err != nil {
 		return err
 	}
 	if err := c.startNode(); err != nil {
@@ -178,6 +186,7 @@ func (c *Cluster) issue() (err error) {
 		{"scheduler", "system:kube-scheduler", nil, nil},
 		{nodeName, "system:node:" + nodeName, []string{"system:nodes"}, []string{nodeIP, nodeName}},
 		{secondName, "system:node:" + secondName, []string{"system:nodes"}, []string{secondIP, secondName}},
+		{agentSandbox, agentSandbox, nil, nil},
 		{"berth", "berth", nil, nil},
 	} {
 		if err := c.pki.issue(i.name, i.user, i.groups, i.addresses...); err != nil {

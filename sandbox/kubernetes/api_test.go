@@ -32,10 +32,11 @@ type apiServer struct {
 	url    *url.URL
 	guests map[string]string // sockets of guests, by Pod
 
-	mu      sync.Mutex
-	version int
-	pods    map[string]*pod
-	changes int // of Pods by others, before each conditional write
+	mu        sync.Mutex
+	version   int
+	pods      map[string]*pod
+	sandboxes map[string]*agentSandbox // nil without agent-sandbox
+	changes   int                      // of Pods by others, before each conditional write
 }
 
 func newAPIServer(t *testing.T) *apiServer {
@@ -66,13 +67,19 @@ func (a *apiServer) add(d *Driver, id string) (name string) {
 	p := d.newPod(name, kindSandbox, "image", owner{uid: nobodyID, gid: nobodyID})
 	p.Metadata.UID, p.Metadata.ResourceVersion = "uid-"+name, "1"
 	p.Metadata.Annotations = map[string]string{annotationSandbox: id, annotationEpoch: "0"}
-	p.Status.Phase = "Running"
-	p.Status.Containers = []containerStatus{{Name: containerName}}
-	p.Status.Containers[0].State.Running = &struct{}{}
+	a.start(p)
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	a.pods[name] = p
 	return name
+}
+
+// start makes a Pod run.
+func (a *apiServer) start(p *pod) {
+	p.Spec.SchedulingGates = nil
+	p.Status.Phase = "Running"
+	p.Status.Containers = []containerStatus{{Name: containerName}}
+	p.Status.Containers[0].State.Running = &struct{}{}
 }
 
 // guest starts a guest for a Pod.
@@ -103,6 +110,12 @@ func (a *apiServer) guest(name string) {
 }
 
 func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if strings.HasPrefix(r.URL.Path, "/apis/") {
+		a.mu.Lock()
+		defer a.mu.Unlock()
+		a.serveAgents(w, r)
+		return
+	}
 	rest := strings.TrimPrefix(r.URL.Path, "/api/v1/namespaces/n/pods")
 	name, command, _ := strings.Cut(strings.TrimPrefix(rest, "/"), "/")
 	if command == "exec" {
@@ -112,7 +125,10 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if name == "" {
-		a.list(w, r.URL.Query().Get("labelSelector"))
+		if r.URL.Query().Has("watch") { // nothing happens while it is open
+			return
+		}
+		a.list(w, metasOf(a.pods, func(p *pod) meta { return p.Metadata }), r.URL.Query())
 		return
 	}
 	p := a.pods[name]
@@ -131,16 +147,22 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	switch r.Method {
 	case http.MethodPatch:
-		var patch struct{ Metadata meta }
+		var patch struct {
+			Metadata meta
+			Spec     map[string]any
+		}
 		if err := json.Unmarshal(body, &patch); err != nil {
 			a.t.Error(err)
 		}
-		if patch.Metadata.UID != p.Metadata.UID || patch.Metadata.ResourceVersion != p.Metadata.ResourceVersion {
+		if v := patch.Metadata.ResourceVersion; patch.Metadata.UID != p.Metadata.UID || v != "" && v != p.Metadata.ResourceVersion {
 			a.refuse(w, http.StatusConflict, "Conflict", name)
 			return
 		}
 		maps.Copy(p.Metadata.Labels, patch.Metadata.Labels)
 		maps.Copy(p.Metadata.Annotations, patch.Metadata.Annotations)
+		if gates, ok := patch.Spec["schedulingGates"]; ok && gates == nil {
+			a.start(p)
+		}
 		a.version++
 		p.Metadata.ResourceVersion = "p" + strconv.Itoa(a.version)
 	case http.MethodDelete:
@@ -153,21 +175,35 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 		delete(a.pods, name)
+		a.control(name)
 	}
 	a.answer(w, http.StatusOK, p)
 }
 
-// list answers with the metadata of the Pods with all labels.
-func (a *apiServer) list(w http.ResponseWriter, selector string) {
+// metasOf returns the metadata of all objects, by name.
+func metasOf[T any](all map[string]T, of func(T) meta) (metas []meta) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		metas = append(metas, of(all[name]))
+	}
+	return metas
+}
+
+// list answers with the metadata of the objects with all labels and the name of a query.
+func (a *apiServer) list(w http.ResponseWriter, all []meta, query url.Values) {
 	var list partialList
-	for _, name := range slices.Sorted(maps.Keys(a.pods)) {
+	for _, m := range all {
 		matches := true
-		for label := range strings.SplitSeq(selector, ",") {
-			k, v, _ := strings.Cut(label, "=")
-			matches = matches && a.pods[name].Metadata.Labels[k] == v
+		if label := query.Get("labelSelector"); label != "" {
+			for label := range strings.SplitSeq(label, ",") {
+				k, v, _ := strings.Cut(label, "=")
+				matches = matches && m.Labels[k] == v
+			}
+		}
+		if field := query.Get("fieldSelector"); field != "" {
+			matches = matches && field == "metadata.name="+m.Name
 		}
 		if matches {
-			list.Items = append(list.Items, partial{a.pods[name].Metadata})
+			list.Items = append(list.Items, partial{m})
 		}
 	}
 	a.answer(w, http.StatusOK, list)

@@ -56,6 +56,7 @@ sandboxes:
   nodeSelector: {pool: sandboxes}
   tolerations: [{key: pool, operator: Equal, value: sandboxes, effect: NoSchedule, seconds: 5}]
   root: true
+  agentSandbox: true
 registryCredentials: registry
 config:
   log: {level: debug}
@@ -164,7 +165,30 @@ func TestChart(t *testing.T) {
 	if strings.Contains(string(find(t, all, "StatefulSet", "prod-berth").Spec), `"replicas"`) {
 		t.Error("the StatefulSet fixes the number of servers, which the autoscaler sets")
 	}
+	const rule, key = `{"apiGroups":["agents.x-k8s.io"],"resources":["sandboxes"],"verbs":["create","get","list","patch","delete"]}`, "agent_sandbox: "
+	for _, x := range []struct {
+		args     []string
+		rule     bool
+		key, not string
+	}{
+		{nil, false, "", key},
+		{[]string{"-api-version", "agents.x-k8s.io/v1beta1"}, true, "", key},
+		{[]string{"-set", "sandboxes.agentSandbox=true"}, true, key + "true", key + "false"},
+		{[]string{"-api-version", "agents.x-k8s.io/v1beta1", "-set", "sandboxes.agentSandbox=false"}, false, key + "false", key + "true"},
+	} {
+		all := render(t, append(slices.Clone(least), x.args...)...)
+		if got := strings.Contains(find(t, all, "Role", "prod-berth").raw, "agents.x-k8s.io"); got != x.rule {
+			t.Errorf("%q: the Role has rights to Sandboxes: %v", x.args, got)
+		}
+		if x.rule && !strings.Contains(find(t, all, "Role", "prod-berth").raw, rule) {
+			t.Errorf("%q: the Role lacks %s", x.args, rule)
+		}
+		if config := find(t, all, "ConfigMap", "prod-berth").Data["berth.yaml"]; !strings.Contains(config, x.key) || strings.Contains(config, x.not) {
+			t.Errorf("%q: berth.yaml lacks %q or has %q:\n%s", x.args, x.key, x.not, config)
+		}
+	}
 	for words, args := range map[string][]string{
+		"sandboxes.agentSandbox":   append(slices.Clone(least), "-set", "sandboxes.agentSandbox=perhaps"),
 		"blobs: name a bucket":     {"-set", "sandboxes.registry=r/b"},
 		"sandboxes.registry: name": {"-set", "blobs=s3://b"},
 		"replica":                  append(slices.Clone(least), "-set", "replica=3"),

@@ -10,14 +10,14 @@ import (
 	"github.com/berth-run/berth/sandbox"
 )
 
-// Servers that share an instance share its Pods, too. A Pod's label names the server that has it, and an
-// annotation the epoch of the last claim. Claims and deletions are conditional on the version of the
-// Pod that was read, and the guest refuses connections with an older epoch than the last (package
+// Servers that share an instance share its Pods, too. A label of the Pod, or of its Sandbox, names the server
+// that has it, and an annotation the epoch of the last claim. Claims and deletions are conditional on the
+// version that was read, and the guest refuses connections with an older epoch than the last (package
 // guest/server), so two servers never command one sandbox.
 
 var _ sandbox.Claimer = (*Driver)(nil)
 
-// has reports whether this server has a Pod.
+// has reports whether this server has a Pod or Sandbox.
 func (d *Driver) has(m *meta) bool {
 	return d.opts.Server == "" || m.Labels[labelServer] == d.opts.Server
 }
@@ -31,40 +31,9 @@ func epochOf(m *meta) int64 {
 	return n
 }
 
-// getOwn returns a Pod. It returns sandbox.ErrClaimed if another server has it.
-func (d *Driver) getOwn(ctx context.Context, name string) (*pod, error) {
-	p, err := d.client.getPod(ctx, name)
-	if err != nil {
-		return nil, err
-	}
-	if !d.has(&p.Metadata) {
-		return nil, fmt.Errorf("%w: %s", sandbox.ErrClaimed, p.Metadata.Labels[labelServer])
-	}
-	return p, nil
-}
-
 // maxConflicts bounds the attempts at a conditional write: the cluster changes a Pod's status now and
 // then.
 const maxConflicts = 20
-
-// deleteOwn deletes a Pod if this server has it, and returns it.
-func (d *Driver) deleteOwn(ctx context.Context, name string) (*pod, error) {
-	for n := 1; ; n++ {
-		p, err := d.getOwn(ctx, name)
-		if err != nil {
-			return nil, err
-		}
-		d.deleted.expect(p.Metadata.UID)
-		at := meta{UID: p.Metadata.UID}
-		if d.opts.Server != "" {
-			at.ResourceVersion = p.Metadata.ResourceVersion
-		}
-		err = d.client.deletePodAt(ctx, name, at, nil)
-		if err == nil || !isCode(err, http.StatusConflict) || n == maxConflicts {
-			return p, err
-		}
-	}
-}
 
 // Claim implements sandbox.Claimer.
 func (d *Driver) Claim(ctx context.Context, id string, epoch int64) error {
@@ -80,22 +49,29 @@ func (d *Driver) Claim(ctx context.Context, id string, epoch int64) error {
 
 func (d *Driver) claim(ctx context.Context, name string, epoch int64) error {
 	for n := 1; ; n++ {
-		p, err := d.client.getPod(ctx, name)
+		b, err := d.find(ctx, name)
 		if isMissing(err) {
 			return fmt.Errorf("%w: %w", sandbox.ErrNotFound, err)
 		}
 		if err != nil {
 			return err
 		}
-		switch last := epochOf(&p.Metadata); {
-		case d.has(&p.Metadata) && last == epoch:
+		m := b.meta()
+		switch last := epochOf(m); {
+		case d.has(m) && last == epoch:
 			return nil
 		case last >= epoch:
-			return fmt.Errorf("%w: %s, epoch %d", sandbox.ErrClaimed, p.Metadata.Labels[labelServer], last)
+			return fmt.Errorf("%w: %s, epoch %d", sandbox.ErrClaimed, m.Labels[labelServer], last)
 		}
-		patch := map[string]any{"metadata": meta{UID: p.Metadata.UID, ResourceVersion: p.Metadata.ResourceVersion,
-			Labels: map[string]string{labelServer: d.opts.Server}, Annotations: map[string]string{annotationEpoch: strconv.FormatInt(epoch, 10)}}}
-		err = d.client.do(ctx, http.MethodPatch, d.client.podPath(name), nil, typeMerge, patch, nil)
+		labels := map[string]string{labelServer: d.opts.Server}
+		patch := map[string]any{"metadata": meta{UID: m.UID, ResourceVersion: m.ResourceVersion, Labels: labels,
+			Annotations: map[string]string{annotationEpoch: strconv.FormatInt(epoch, 10)}}}
+		path := d.client.podPath(name)
+		if b.sandbox != nil {
+			path = d.client.sandboxPath(name)
+			patch["spec"] = map[string]any{"podTemplate": map[string]any{"metadata": meta{Labels: labels}}} // which the controller copies to the Pod
+		}
+		err = d.client.do(ctx, http.MethodPatch, path, nil, typeMerge, patch, nil)
 		if err == nil || !isCode(err, http.StatusConflict) || n == maxConflicts {
 			return err
 		}
@@ -104,7 +80,7 @@ func (d *Driver) claim(ctx context.Context, name string, epoch int64) error {
 
 // Claimed implements sandbox.Claimer.
 func (d *Driver) Claimed(ctx context.Context) (map[string]string, error) {
-	all, _, err := d.client.listPods(ctx, d.selectorOfAll(kindSandbox))
+	all, err := d.listAll(ctx, d.selectorOfAll(kindSandbox))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: list: %w", err)
 	}
@@ -123,19 +99,9 @@ func (d *Driver) sweepOwn(ctx context.Context) error {
 	if d.own == "" || d.own == d.instance {
 		return nil
 	}
-	former := labelInstance + "=" + d.own
-	all, _, err := d.client.listPods(ctx, former)
-	if err != nil {
-		return err
+	n, err := d.sweep(ctx, labelInstance+"="+d.own, nil)
+	if n > 0 {
+		d.log.Warn("kubernetes: removed the sandboxes from before this server joined a cluster", "sandboxes", n)
 	}
-	for _, m := range all {
-		if err := d.client.deletePod(ctx, m.Name, m.UID, nil); err != nil && !isMissing(err) {
-			return err
-		}
-	}
-	if len(all) == 0 {
-		return nil
-	}
-	d.log.Warn("kubernetes: removed the sandboxes from before this server joined a cluster", "sandboxes", len(all))
-	return nil
+	return err
 }

@@ -17,15 +17,17 @@ import (
 )
 
 // openShared opens the driver of one of the servers that share a cluster's sandboxes.
-func openShared(t *testing.T, c *kubetest.Cluster, server string) *Driver {
-	return openTest(t, c, drivertest.StateDir(t), Options{Namespace: kubetest.Namespace, Server: server, Instance: "0123456789ab"})
+func openShared(t *testing.T, c *kubetest.Cluster, server, namespace string) *Driver {
+	return openTest(t, c, drivertest.StateDir(t), Options{Namespace: namespace, Server: server, Instance: "0123456789ab"})
 }
 
 // A server takes over the sandbox of another one, with its processes. The former one cannot reach,
 // see or remove it, not even over a connection that it has.
-func TestClaim(t *testing.T) {
+func TestClaim(t *testing.T) { testClaim(t, kubetest.Namespace) }
+
+func testClaim(t *testing.T, namespace string) {
 	c := kubetest.Start(t)
-	a, b := openShared(t, c, "node-a"), openShared(t, c, "node-b")
+	a, b := openShared(t, c, "node-a", namespace), openShared(t, c, "node-b", namespace)
 	box := drivertest.Start(t, a, sandbox.Spec{ID: "moved", Template: drivertest.Template(t)})
 	box.Must("echo kept >/tmp/file")
 	call := guest.ShellCall{CallID: "call_moved", Commands: []string{"echo once >>/tmp/count; while [ ! -e /tmp/go ]; do sleep 0.1; done; cat /tmp/count"}, Timeout: time.Hour}
@@ -118,7 +120,7 @@ func TestClaim(t *testing.T) {
 	if err := b.Destroy(t.Context(), box.ID); err != nil {
 		t.Fatal(err)
 	}
-	awaitGone(t, c, "/api/v1/namespaces/"+kubetest.Namespace+"/pods/"+name)
+	awaitGone(t, c, b.client.podPath(name))
 	if err := b.Claim(t.Context(), box.ID, 2); !errors.Is(err, sandbox.ErrNotFound) {
 		t.Errorf("Claim of a sandbox that is gone: got %v, want %v", err, sandbox.ErrNotFound)
 	}

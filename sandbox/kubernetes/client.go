@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"mime"
 	"net"
 	"net/http"
@@ -188,6 +189,12 @@ func (c *client) deletePod(ctx context.Context, name, uid string, grace *int64) 
 
 // deletePodAt deletes a Pod if it has that uid and, unless it is empty, that version.
 func (c *client) deletePodAt(ctx context.Context, name string, at meta, grace *int64) error {
+	return c.deleteAt(ctx, c.podPath(name), at, grace, "")
+}
+
+// deleteAt deletes an object if it has that uid and, unless it is empty, that version. The
+// propagation "Foreground" keeps the object until those that it owns are gone.
+func (c *client) deleteAt(ctx context.Context, path string, at meta, grace *int64, propagation string) error {
 	type preconditions struct {
 		UID             string `json:"uid"`
 		ResourceVersion string `json:"resourceVersion,omitempty"`
@@ -197,20 +204,27 @@ func (c *client) deletePodAt(ctx context.Context, name string, at meta, grace *i
 		Kind          string         `json:"kind"`
 		Grace         *int64         `json:"gracePeriodSeconds,omitempty"`
 		Preconditions *preconditions `json:"preconditions,omitempty"`
-	}{"v1", "DeleteOptions", grace, &preconditions{at.UID, at.ResourceVersion}}
-	return c.do(ctx, http.MethodDelete, c.podPath(name), nil, typeJSON, options, nil)
+		Propagation   string         `json:"propagationPolicy,omitempty"`
+	}{"v1", "DeleteOptions", grace, &preconditions{at.UID, at.ResourceVersion}, propagation}
+	return c.do(ctx, http.MethodDelete, path, nil, typeJSON, options, nil)
 }
 
 // listPods returns the metadata of the Pods with a label, and the version of the list.
 func (c *client) listPods(ctx context.Context, label string) ([]meta, string, error) {
+	return c.list(ctx, c.podsPath(), url.Values{"labelSelector": {label}})
+}
+
+// list returns the metadata of the objects that match a query, and the version of the list.
+func (c *client) list(ctx context.Context, path string, query url.Values) ([]meta, string, error) {
 	var all []meta
-	query := url.Values{"labelSelector": {label}, "limit": {strconv.Itoa(pageSize)}}
+	query = maps.Clone(query)
+	query.Set("limit", strconv.Itoa(pageSize))
 	for {
 		var page partialList
 		err := func() error {
 			ctx, cancel := context.WithTimeout(ctx, callTimeout)
 			defer cancel()
-			return c.decode(ctx, http.MethodGet, c.podsPath(), query, http.Header{"Accept": {typePartial}}, nil, &page)
+			return c.decode(ctx, http.MethodGet, path, query, http.Header{"Accept": {typePartial}}, nil, &page)
 		}()
 		if err != nil {
 			return nil, "", err
@@ -231,6 +245,7 @@ var errWatchEnded = errors.New("the watch ended")
 // watchPods calls event with the changes of the Pods that match a query after a version, until it
 // returns true. deleted means that the Pod is gone; p is then its last state.
 func (c *client) watchPods(ctx context.Context, query url.Values, version string, event func(p *pod, deleted bool) (done bool)) error {
+	query = maps.Clone(query)
 	query.Set("watch", "1")
 	query.Set("resourceVersion", version)
 	query.Set("timeoutSeconds", strconv.Itoa(int(watchTime/time.Second)))

@@ -75,7 +75,7 @@ func (d *Driver) watch(ctx context.Context) {
 			pause = minPause
 			err = d.client.watchPods(ctx, url.Values{"labelSelector": {all}, "allowWatchBookmarks": {"true"}}, version, func(p *pod, gone bool) bool {
 				version = p.Metadata.ResourceVersion
-				if gone && d.has(&p.Metadata) {
+				if gone && d.has(&p.Metadata) && !replaced(p) {
 					d.deleted.add(p.Metadata.Name, p.Metadata.UID, endOfDeleted(p, time.Now()))
 				}
 				return false

@@ -3,6 +3,8 @@ package kubernetes
 import (
 	"encoding/json"
 	"os"
+	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -12,12 +14,15 @@ import (
 	"github.com/berth-run/berth/internal/kubetest"
 )
 
-// The document and the Helm chart have the permissions with which the tests run.
+// The document and the Helm chart have the permissions with which the tests run, with agent-sandbox.
 func TestDocumentedRules(t *testing.T) {
 	for _, file := range []string{"../../docs/kubernetes.md", chart + "/templates/rbac.yaml"} {
 		checkRules(t, file)
 	}
 }
+
+// templateLine matches lines with an action of the chart.
+var templateLine = regexp.MustCompile(`(?m)^\{\{.*\n`)
 
 func checkRules(t *testing.T, file string) {
 	page, err := os.ReadFile(file)
@@ -26,11 +31,12 @@ func checkRules(t *testing.T, file string) {
 	}
 	_, rest, _ := strings.Cut(string(page), "\nrules:\n")
 	text, _, _ := strings.Cut(rest, "\n---")
+	text = templateLine.ReplaceAllString(text, "")
 	var got, want any
 	if err := yaml.Unmarshal([]byte(text), &got); err != nil {
 		t.Fatal(err)
 	}
-	raw, err := json.Marshal(kubetest.Rules)
+	raw, err := json.Marshal(slices.Concat(kubetest.Rules, kubetest.AgentRules))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -24,8 +24,12 @@ func dead(b *drivertest.Box) sandbox.Stats {
 // The cluster's ways to end a Pod become the reason of the sandbox's end.
 func TestEnds(t *testing.T) {
 	c, d := open(t)
+	testEnds(t, c, d)
+}
+
+func testEnds(t *testing.T, c *kubetest.Cluster, d *Driver) {
 	template := drivertest.Template(t)
-	pods := "/api/v1/namespaces/" + kubetest.Namespace + "/pods/"
+	pods := d.client.podsPath() + "/"
 	path := func(id string) string {
 		name, err := d.podName(id)
 		if err != nil {
@@ -62,11 +66,15 @@ func TestEnds(t *testing.T) {
 		b := start(t, "drained", sandbox.Limits{})
 		name := filepath.Base(path(b.ID))
 		if err := c.Request(http.MethodPost, path(b.ID)+"/eviction", map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
-			"metadata": map[string]any{"name": name, "namespace": kubetest.Namespace}}, nil); err != nil {
+			"metadata": map[string]any{"name": name, "namespace": d.client.namespace}}, nil); err != nil {
 			t.Fatal(err)
 		}
 		want(t, dead(b), sandbox.ReasonEvicted, "EvictionByEvictionAPI")
-		awaitGone(t, c, path(b.ID))
+		if d.agents.creates {
+			checkReplacement(t, c, d, b)
+		} else {
+			awaitGone(t, c, path(b.ID))
+		}
 		want(t, dead(b), sandbox.ReasonEvicted, "EvictionByEvictionAPI") // also when the Pod is gone
 	})
 	t.Run("Deleted", func(t *testing.T) {
@@ -74,7 +82,11 @@ func TestEnds(t *testing.T) {
 		if err := c.Request(http.MethodDelete, path(b.ID), nil, nil); err != nil {
 			t.Fatal(err)
 		}
-		awaitGone(t, c, path(b.ID))
+		if d.agents.creates {
+			checkReplacement(t, c, d, b)
+		} else {
+			awaitGone(t, c, path(b.ID))
+		}
 		want(t, dead(b), sandbox.ReasonKilled, "")
 		if err := d.Destroy(t.Context(), b.ID); err != nil {
 			t.Fatal(err)
@@ -123,6 +135,9 @@ func TestEnds(t *testing.T) {
 		}
 		if ids, err := d.List(t.Context()); err != nil || len(ids) != 0 {
 			t.Errorf("List: got %q, %v, want none", ids, err)
+		}
+		for _, l := range leftovers(t, c, d.opts.StateDir) {
+			t.Errorf("left behind: %s", l)
 		}
 	})
 }

@@ -6,6 +6,7 @@
 //	StateDir/instance.directory     identifies the directory: a copy gets another name
 //
 //	Pod           berth-INSTANCE-…  a sandbox, until it is destroyed
+//	Sandbox       berth-INSTANCE-…  with agent-sandbox: what the Pod is made of, and the same name
 //	NetworkPolicy berth-INSTANCE    permits these Pods no traffic
 //
 // The operator's registry holds the images: templates, and the guest program over them.
@@ -67,6 +68,11 @@ type Options struct {
 	// "privileged" and "baseline". Without it they satisfy "restricted".
 	Root bool
 
+	// AgentSandbox is whether Pods are made by Sandboxes of agent-sandbox: never if it is false;
+	// Open fails if it is true and they cannot be. By default they are if the cluster has them, the
+	// identity may use them, and their controller works.
+	AgentSandbox *bool
+
 	// Server is this server's name among those of a cluster that share Instance, a name of 12
 	// hexadecimal digits. They can take over each other's sandboxes. Without it the state
 	// directory has a name of its own. Label values limit both.
@@ -87,6 +93,7 @@ type Driver struct {
 	features sandbox.Features
 	deleted  deleted
 	usages   usages
+	agents   agentUse
 	version  string // of the API server
 
 	stop context.CancelFunc // ends the watch
@@ -143,13 +150,24 @@ func (d *Driver) open(ctx context.Context) (err error) {
 	}
 	d.features = sandbox.Features{Isolation: isolation, MemoryLimit: true, CPULimit: true, NoRoot: !d.opts.Root,
 		OwnKernel: isolation == "microvm", LimitsShown: isolation == "gvisor"}
+	if err := d.findAgentSandbox(ctx); err != nil {
+		return err
+	}
 	if err := d.sweepOwn(ctx); err != nil {
 		return fmt.Errorf("remove the sandboxes from before the cluster: %w", err)
 	}
 	if err := d.denyTraffic(ctx); err != nil {
 		return fmt.Errorf("write the network policy: %w", err)
 	}
-	return d.checkDenied(ctx)
+	if err := d.checkDenied(ctx); err != nil {
+		return err
+	}
+	if d.agents.creates {
+		d.log.Info("kubernetes: agent-sandbox makes the Pods of containers", "api", agentVersion)
+	} else {
+		d.log.Info("kubernetes: the driver makes the Pods of containers", "why", d.agents.why)
+	}
+	return nil
 }
 
 // openState creates the state directory and reads the name of this driver's objects.
@@ -208,6 +226,7 @@ type Cluster struct {
 	Version   string
 	Namespace string
 	Runtime   string   // runtime class
+	Pods      string   // what makes Pods, in words
 	Lacks     []string // missing features, in words
 }
 
@@ -216,6 +235,10 @@ func (d *Driver) Cluster() Cluster {
 	c := Cluster{Host: d.client.server.Host, Version: d.version, Namespace: d.client.namespace, Runtime: cmp.Or(d.opts.RuntimeClass, "the cluster's default")}
 	c.Lacks = append(c.Lacks, "containers cannot be paused", "volumes cannot be mounted", "policies cannot name addresses",
 		"processes are limited by the guest and by the nodes' own limit", "a container that writes more than its disk limit is evicted")
+	c.Pods = "agent-sandbox makes Pods (" + agentVersion + ")"
+	if !d.agents.creates {
+		c.Pods = "Berth makes Pods, because " + d.agents.why
+	}
 	if d.features.Isolation == "kubernetes" {
 		c.Lacks = append(c.Lacks, "containers share their node's kernel (a runtime class with gVisor or Kata would change that)")
 	}
@@ -249,7 +272,7 @@ func (d *Driver) Clear(ctx context.Context) error {
 
 // List returns the ids of all sandboxes that exist, alive or dead.
 func (d *Driver) List(ctx context.Context) ([]string, error) {
-	all, _, err := d.client.listPods(ctx, d.selector(kindSandbox))
+	all, err := d.listAll(ctx, d.selector(kindSandbox))
 	if err != nil {
 		return nil, fmt.Errorf("kubernetes: list: %w", err)
 	}

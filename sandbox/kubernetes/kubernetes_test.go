@@ -43,6 +43,11 @@ func runSuite(t *testing.T, opts Options) {
 // Open added to the cluster.
 func openTest(tb testing.TB, c *kubetest.Cluster, stateDir string, opts Options) *Driver {
 	tb.Helper()
+	if opts.Namespace == kubetest.Agents && opts.AgentSandbox == nil {
+		kubetest.NeedAgentSandbox(tb)
+		yes := true
+		opts.AgentSandbox = &yes
+	}
 	opts.StateDir, opts.GuestPath, opts.Kubeconfig, opts.Registry = stateDir, drivertest.Guest(tb), c.Kubeconfig, kubetest.Registry
 	opts.CPURequest, opts.MemoryRequest = 0.01, 0.1
 	d, err := Open(opts)
@@ -64,7 +69,7 @@ func open(t *testing.T) (*kubetest.Cluster, *Driver) {
 	return c, openTest(t, c, drivertest.StateDir(t), Options{Namespace: kubetest.Namespace})
 }
 
-// leftovers returns the Pods that a state directory's sandboxes left.
+// leftovers returns the Pods and Sandboxes that a state directory's sandboxes left.
 func leftovers(t *testing.T, c *kubetest.Cluster, stateDir string) []string {
 	instance, err := os.ReadFile(filepath.Join(stateDir, "instance"))
 	if err != nil {
@@ -77,10 +82,21 @@ func leftovers(t *testing.T, c *kubetest.Cluster, stateDir string) []string {
 		return nil
 	}
 	var left []string
-	for _, id.namespace = range []string{kubetest.Namespace, kubetest.Baseline} {
-		pods, _, err := newClient(id).listPods(context.Background(), labelInstance+"="+string(instance)+","+labelKind+"="+kindSandbox)
+	label := labelInstance + "=" + string(instance) + "," + labelKind + "=" + kindSandbox
+	for _, id.namespace = range []string{kubetest.Namespace, kubetest.Agents, kubetest.Baseline} {
+		client := newClient(id)
+		pods, _, err := client.listPods(context.Background(), label)
 		if err != nil {
 			t.Error(err)
+		}
+		if id.namespace == kubetest.Agents && os.Getenv(kubetest.AgentSandboxEnv) != "" {
+			sandboxes, err := client.listSandboxes(context.Background(), label)
+			if err != nil {
+				t.Error(err)
+			}
+			for _, s := range sandboxes {
+				left = append(left, "Sandbox "+s.Name)
+			}
 		}
 		for _, p := range pods {
 			left = append(left, "Pod "+p.Name)

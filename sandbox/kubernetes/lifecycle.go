@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"net"
 	"net/http"
 	"strconv"
@@ -22,8 +21,8 @@ const (
 	endTimeout = 30 * time.Second
 )
 
-// Create creates the Pod, which is not scheduled before Start. For the first sandbox of a template
-// it pushes the template's image.
+// Create creates the Pod, or the Sandbox that it is made of. It is not scheduled before Start. For the
+// first sandbox of a template it pushes the template's image.
 func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	name, err := d.podName(spec.ID)
 	if err != nil {
@@ -51,19 +50,11 @@ func (d *Driver) create(ctx context.Context, name string, spec sandbox.Spec) err
 	if err != nil {
 		return err
 	}
-	err = d.client.do(ctx, http.MethodPost, d.client.podsPath(), nil, typeJSON, d.sandboxPod(name, image, home, who, spec), nil)
-	if err == nil {
-		d.deleted.forget(name)
-		return nil
+	if err := d.make(ctx, d.sandboxPod(name, image, home, who, spec)); err != nil {
+		return err
 	}
-	if isCode(err, http.StatusConflict) {
-		return errors.Join(fs.ErrExist, err)
-	}
-	var refused *apiError
-	if !errors.As(err, &refused) { // the Pod may exist
-		err = errors.Join(err, d.remove(context.WithoutCancel(ctx), name))
-	}
-	return err
+	d.deleted.forget(name)
+	return nil
 }
 
 // Start lets the cluster schedule the Pod, and returns when its guest runs.
@@ -79,16 +70,22 @@ func (d *Driver) Start(ctx context.Context, id string) error {
 }
 
 func (d *Driver) start(ctx context.Context, name string) error {
-	p, err := d.getOwn(ctx, name)
+	b, err := d.getOwn(ctx, name)
 	if err != nil {
 		return err
 	}
-	state, _, err := stateOf(p, time.Now())
+	state, _, err := d.state(b)
 	if err != nil {
 		return err
 	}
 	if state != sandbox.StateCreated {
 		return fmt.Errorf("it was started before and is %s", state)
+	}
+	p := b.pod
+	if b.sandbox != nil {
+		if p, err = d.take(ctx, b); err != nil {
+			return err
+		}
 	}
 	patch := map[string]any{"metadata": meta{UID: p.Metadata.UID}, "spec": map[string]any{"schedulingGates": nil}}
 	if err := d.client.do(ctx, http.MethodPatch, d.client.podPath(name), nil, typeMerge, patch, nil); err != nil {
@@ -98,7 +95,7 @@ func (d *Driver) start(ctx context.Context, name string) error {
 	defer cancel()
 	last := p
 	err = d.client.await(ctx, name, func(p *pod) (bool, error) {
-		if p == nil {
+		if p == nil || p.Metadata.UID != last.Metadata.UID {
 			return false, errors.New("its Pod was deleted")
 		}
 		last = p
@@ -136,16 +133,16 @@ func (d *Driver) Dial(ctx context.Context, id string) (net.Conn, error) {
 func (d *Driver) dial(ctx context.Context, name string) (net.Conn, error) {
 	command := []string{guestPath, "dial", guestSocket}
 	if d.opts.Server != "" {
-		p, err := d.getOwn(ctx, name)
+		b, err := d.getOwn(ctx, name)
 		if err != nil {
 			return nil, err
 		}
-		command = append(command, strconv.FormatInt(epochOf(&p.Metadata), 10))
+		command = append(command, strconv.FormatInt(epochOf(b.meta()), 10))
 	}
 	s, err := d.client.exec(ctx, name, command...)
 	if err != nil {
-		if p, getErr := d.client.getPod(ctx, name); getErr == nil {
-			if e, dead := endOf(p, time.Now()); dead {
+		if b, getErr := d.find(ctx, name); getErr == nil {
+			if state, e, _ := d.state(b); state == sandbox.StateDead {
 				err = fmt.Errorf("%w; %s", err, e.detail)
 			}
 		} else if isMissing(getErr) {
@@ -180,7 +177,7 @@ func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 	if err != nil {
 		return sandbox.Stats{}, fmt.Errorf("kubernetes: stats: %w", err)
 	}
-	p, err := d.getOwn(ctx, name)
+	b, err := d.getOwn(ctx, name)
 	if isMissing(err) {
 		if e, ok := d.deleted.end(name); ok {
 			return sandbox.Stats{State: sandbox.StateDead, Reason: e.reason, Detail: e.detail}, nil
@@ -189,12 +186,12 @@ func (d *Driver) Stats(ctx context.Context, id string) (sandbox.Stats, error) {
 	if err != nil {
 		return sandbox.Stats{}, d.wrap("stats", id, err)
 	}
-	state, e, err := stateOf(p, time.Now())
+	state, e, err := d.state(b)
 	if err != nil {
 		return sandbox.Stats{}, d.wrap("stats", id, err)
 	}
 	stats := sandbox.Stats{State: state, Reason: e.reason, Detail: e.detail}
-	if p.container().State.Running != nil && state == sandbox.StateRunning {
+	if p := b.current(); p != nil && p.container().State.Running != nil && state == sandbox.StateRunning {
 		d.usage(ctx, name, &stats)
 	}
 	return stats, nil
@@ -222,21 +219,34 @@ func (d *Driver) Destroy(ctx context.Context, id string) error {
 	return nil
 }
 
-// remove deletes a Pod, if it exists and no other server has claimed it. If its node is lost, or does
-// not confirm the end in time, it removes the object without.
+// remove deletes a Pod and its Sandbox, if they exist and no other server has claimed them.
 func (d *Driver) remove(ctx context.Context, name string) error {
 	defer d.usages.forget(name)
-	p, err := d.deleteOwn(ctx, name)
-	if isMissing(err) || errors.Is(err, sandbox.ErrClaimed) {
-		d.deleted.forget(name)
-		return nil
-	}
-	if err != nil {
+	b, err := d.deleteOwn(ctx, name)
+	if err != nil && !isMissing(err) && !errors.Is(err, sandbox.ErrClaimed) {
 		return err
 	}
+	if err == nil && b.pod != nil {
+		if err := d.removePod(ctx, b.pod); err != nil {
+			return err
+		}
+	}
+	if err == nil && b.sandbox != nil {
+		if err := d.finish(ctx, b.sandbox); err != nil {
+			return err
+		}
+	}
+	d.deleted.forget(name)
+	return nil
+}
+
+// removePod waits for the end of a Pod that was deleted. If its node is lost, or does not confirm the end in
+// time, it removes the object without.
+func (d *Driver) removePod(ctx context.Context, p *pod) error {
+	name := p.Metadata.Name
 	short, cancel := context.WithTimeout(ctx, endTimeout)
 	defer cancel()
-	err = d.client.await(short, name, func(now *pod) (bool, error) {
+	err := d.client.await(short, name, func(now *pod) (bool, error) {
 		if now == nil || now.Metadata.UID != p.Metadata.UID {
 			return true, nil
 		}
@@ -249,8 +259,7 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if _, getErr := d.client.getPod(ctx, name); isMissing(getErr) {
-		d.deleted.forget(name)
+	if now, getErr := d.client.getPod(ctx, name); isMissing(getErr) || getErr == nil && now.Metadata.UID != p.Metadata.UID {
 		return nil
 	}
 	d.log.Warn("kubernetes: a node does not confirm the end of a Pod; removing it from the cluster", "pod", name, "node", p.Spec.NodeName)
@@ -258,6 +267,5 @@ func (d *Driver) remove(ctx context.Context, name string) error {
 	if err := d.client.deletePod(ctx, name, p.Metadata.UID, &grace); err != nil && !isMissing(err) && !isCode(err, http.StatusConflict) {
 		return err
 	}
-	d.deleted.forget(name)
 	return nil
 }

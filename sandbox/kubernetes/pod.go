@@ -20,6 +20,7 @@ const (
 	labelServer       = "run.berth/server"   // with Options.Server: the server that has a sandbox
 	annotationSandbox = "run.berth/sandbox"  // a Pod's id in Spec: a label's value may not end with _
 	annotationEpoch   = "run.berth/epoch"    // with Options.Server: that of the last Claim
+	annotationPod     = "run.berth/pod"      // the uid of the Pod of a Sandbox that Start started
 
 	kindSandbox = "sandbox"
 	kindProbe   = "probe"

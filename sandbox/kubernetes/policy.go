@@ -54,14 +54,19 @@ func (d *Driver) checkDenied(ctx context.Context) error {
 	if err := d.sweepProbes(ctx); err != nil {
 		return err
 	}
-	if err := d.client.do(ctx, http.MethodPost, d.client.podsPath(), nil, typeJSON, p, p); err != nil {
+	err = d.make(ctx, p)
+	if errors.Is(err, errNoPod) && d.opts.AgentSandbox == nil {
+		d.log.Warn("kubernetes: agent-sandbox is installed, but its controller does nothing; the driver makes Pods itself", "err", err)
+		d.agents.creates, d.agents.why = false, err.Error()
+		err = d.make(ctx, p)
+	}
+	if err != nil {
 		return fmt.Errorf("create a Pod: %w", err)
 	}
 	defer func() {
-		grace := int64(0)
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), callTimeout)
 		defer cancel()
-		if err := d.client.deletePod(ctx, name, p.Metadata.UID, &grace); err != nil && !isMissing(err) {
+		if err := d.sweepProbes(ctx); err != nil {
 			d.log.Warn("kubernetes: failed to delete a Pod", "pod", name, "err", err)
 		}
 	}()
@@ -101,17 +106,9 @@ const probeReached = 3
 
 // sweepProbes deletes the probes that earlier servers left.
 func (d *Driver) sweepProbes(ctx context.Context) error {
-	all, _, err := d.client.listPods(ctx, d.selector(kindProbe))
-	if err != nil {
-		return err
-	}
 	grace := int64(0)
-	for _, m := range all {
-		if err := d.client.deletePod(ctx, m.Name, m.UID, &grace); err != nil && !isMissing(err) {
-			return err
-		}
-	}
-	return nil
+	_, err := d.sweep(ctx, d.selector(kindProbe), &grace)
+	return err
 }
 
 // apiAddress returns the address of the API server as host:port.

@@ -11,6 +11,15 @@ type meta struct {
 	Labels            map[string]string `json:"labels,omitempty"`
 	Annotations       map[string]string `json:"annotations,omitempty"`
 	DeletionTimestamp *time.Time        `json:"deletionTimestamp,omitempty"`
+	Owners            []ownerReference  `json:"ownerReferences,omitempty"`
+}
+
+// An ownerReference names the object that has made another one.
+type ownerReference struct {
+	APIVersion string `json:"apiVersion"`
+	Kind       string `json:"kind"`
+	UID        string `json:"uid"`
+	Controller bool   `json:"controller,omitempty"`
 }
 
 type listMeta struct {

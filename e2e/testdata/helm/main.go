@@ -1,6 +1,6 @@
 // Command chart renders a Helm chart with Helm's own engine and prints its objects as JSON, one a line:
 //
-//	chart [-namespace NAME] [-release NAME] [-values FILE] [-set KEY=VALUE]… CHART
+//	chart [-namespace NAME] [-release NAME] [-api-version VERSION]… [-values FILE] [-set KEY=VALUE]… CHART
 //
 // It fails unless the values satisfy the chart's schema, Helm's linter finds nothing, and each object
 // decodes strictly into Kubernetes' own type: no unknown, misspelled or repeated field.
@@ -38,19 +38,24 @@ func main() {
 	release := flag.String("release", "release", "name of the release")
 	file := flag.String("values", "", "file of values")
 	values := map[string]any{}
+	cluster := chartutil.DefaultCapabilities.Copy()
+	flag.Func("api-version", "a version of an API that the cluster has beside its own", func(s string) error {
+		cluster.APIVersions = append(cluster.APIVersions, s)
+		return nil
+	})
 	flag.Func("set", "one value", func(s string) error { return strvals.ParseInto(s, values) })
 	flag.Parse()
 	if flag.NArg() != 1 {
 		flag.Usage()
 		os.Exit(2)
 	}
-	if err := run(flag.Arg(0), *namespace, *release, *file, values, os.Stdout); err != nil {
+	if err := run(flag.Arg(0), *namespace, *release, *file, values, cluster, os.Stdout); err != nil {
 		fmt.Fprintln(os.Stderr, "chart:", err)
 		os.Exit(1)
 	}
 }
 
-func run(dir, namespace, release, file string, set map[string]any, out io.Writer) error {
+func run(dir, namespace, release, file string, set map[string]any, cluster *chartutil.Capabilities, out io.Writer) error {
 	values := map[string]any{}
 	if file != "" {
 		read, err := chartutil.ReadValuesFile(file)
@@ -64,7 +69,7 @@ func run(dir, namespace, release, file string, set map[string]any, out io.Writer
 	if err != nil {
 		return fmt.Errorf("load chart: %w", err)
 	}
-	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, chartutil.DefaultCapabilities)
+	all, err := chartutil.ToRenderValues(c, values, chartutil.ReleaseOptions{Name: release, Namespace: namespace, Revision: 1, IsInstall: true}, cluster)
 	if err != nil {
 		return fmt.Errorf("values: %w", err)
 	}

@@ -27,12 +27,18 @@ helm.sh/chart: {{ printf "%s-%s" .Chart.Name .Chart.Version }}
 {{- with .Values.sandboxes.nodeSelector }}{{ $_ := set $kubernetes "node_selector" . }}{{ end -}}
 {{- with .Values.sandboxes.tolerations }}{{ $_ := set $kubernetes "tolerations" . }}{{ end -}}
 {{- if .Values.sandboxes.root }}{{ $_ := set $kubernetes "root" true }}{{ end -}}
+{{- if ne (toString .Values.sandboxes.agentSandbox) "auto" }}{{ $_ := set $kubernetes "agent_sandbox" .Values.sandboxes.agentSandbox }}{{ end -}}
 {{- $server := dict "listen" "0.0.0.0:8080" -}}
 {{- if .Values.tls.secret }}{{ $_ := set $server "tls" (dict "cert_file" "/etc/berth/tls/tls.crt" "key_file" "/etc/berth/tls/tls.key") }}{{ end -}}
 {{- $config := dict "driver" "kubernetes" "template" .Values.template.name "build_template" "never" "kubernetes" $kubernetes "server" $server
   "blobs" (required "blobs: name a bucket, such as s3://my-bucket?region=eu-central-1" .Values.blobs)
   "cluster" (dict "listen" "0.0.0.0:7443") "metrics" (dict "listen" "0.0.0.0:9090") "log" (dict "format" "json") -}}
 {{- toYaml (mergeOverwrite $config (deepCopy .Values.config)) -}}
+{{- end }}
+
+{{/* "true" if the servers may use agent-sandbox. */}}
+{{- define "berth.agentSandbox" -}}
+{{- if eq (toString .Values.sandboxes.agentSandbox) "auto" }}{{ .Capabilities.APIVersions.Has "agents.x-k8s.io/v1beta1" }}{{ else }}{{ .Values.sandboxes.agentSandbox }}{{ end -}}
 {{- end }}
 
 {{/* Variables of every container of Berth. */}}
