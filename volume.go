@@ -15,9 +15,10 @@ type Volume struct {
 type VolumeMount struct {
 	VolumeID VolumeID `json:"volume_id,omitempty"` // set by the server
 	Name     string   `json:"name"`
-	Path     string   `json:"path"` // a directory of VolumeDir, named like a volume; by default the volume's name
+	Path     string   `json:"path"` // absolute; by default the volume's name in VolumeDir
 	ReadOnly bool     `json:"read_only"`
 }
 
-// VolumeDir is the directory of a container that contains its volumes.
+// VolumeDir is the directory of a container in which its volumes are mounted. At a VolumeMount.Path elsewhere
+// is a symbolic link to one.
 const VolumeDir = "/mnt/volumes"

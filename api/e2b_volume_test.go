@@ -48,13 +48,18 @@ func TestSandboxVolumes(t *testing.T) {
 	const create = `{"templateID":"base","allow_internet_access":false,"volumeMounts":[{"name":"data","path":"PATH"}]}`
 	at := func(path string) string { return strings.Replace(create, "PATH", path, 1) }
 	call("sk-theirs", 404, "POST", "/v2/sandboxes", at("/mnt/volumes/d"))
-	for _, path := range []string{"/etc", "/mnt/volumes/../../etc", "/mnt/volumes", "mnt/volumes/d", ""} {
+	for _, path := range []string{"/etc", "/mnt/volumes/../../etc", "/mnt/volumes", "mnt/volumes/d", "/proc/1", ""} {
 		call("sk-mine", 400, "POST", "/v2/sandboxes", at(path))
 	}
 	s := h.newSandbox("sk-mine", `{"templateID":"base","volumeMounts":[{"name":"data","path":"/mnt/volumes/d"}]}`)
 	if text := call("sk-mine", 200, "GET", "/sandboxes/"+s.ID, ""); !strings.Contains(text, `"volumeMounts":[{"name":"data","path":"/mnt/volumes/d"}]`) {
 		t.Errorf("the sandbox is %s", text)
 	}
+	elsewhere := h.newSandbox("sk-mine", `{"templateID":"base","volumeMounts":[{"name":"data","path":"/mnt/my-data"}]}`)
+	if text := call("sk-mine", 200, "GET", "/sandboxes/"+elsewhere.ID, ""); !strings.Contains(text, `"path":"/mnt/my-data"`) {
+		t.Errorf("the sandbox is %s", text)
+	}
+	call("sk-mine", 204, "DELETE", "/sandboxes/"+elsewhere.ID, "")
 	call("sk-mine", 409, "DELETE", "/volumes/"+v.ID, "")
 	call("sk-mine", 204, "DELETE", "/sandboxes/"+s.ID, "")
 	call("sk-mine", 204, "DELETE", "/volumes/"+v.ID, "")

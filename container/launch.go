@@ -155,6 +155,7 @@ func (st *starter) fill(ctx context.Context, s *instance, pl *plan) (how string,
 		failing string
 	}{
 		{func() error { return st.snapshots.restore(ctx, s, pl) }, "its snapshot could not be restored"},
+		{func() error { return st.volumes.link(ctx, st.snapshots, s) }, "the links to its volumes could not be made"},
 		{func() error { return s.setEnvironment(ctx, pl.env) }, "its environment could not be set"},
 		{func() error { return st.files.add(ctx, s, pl.files) }, "its files could not be copied in"},
 		{func() error { return st.installSkills(ctx, s, pl.skills) }, "its skills could not be copied in"},

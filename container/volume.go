@@ -1,6 +1,7 @@
 package container
 
 import (
+	"bytes"
 	"context"
 
 	"github.com/berth-run/berth"
@@ -49,6 +50,17 @@ func (v *volumes) open(ctx context.Context, s *instance) ([]sandbox.Mount, error
 		return nil, nil
 	}
 	return v.opts.Volumes.Open(ctx, s.project, s.id, s.body.Berth.Volumes)
+}
+
+// link makes the links to the volumes of a sandbox whose paths are elsewhere than their mounts. A link
+// replaces what is there.
+func (v *volumes) link(ctx context.Context, sn *snapshots, s *instance) error {
+	var layer bytes.Buffer
+	some, err := volume.WriteLinks(&layer, s.body.Berth.Volumes, v.opts.now())
+	if err != nil || !some {
+		return err
+	}
+	return sn.apply(ctx, s, &layer)
 }
 
 // release releases the volumes of a removed sandbox.

@@ -19,7 +19,7 @@ var mountsBody = rule.List(rule.Object(rule.Fields{"name": rule.Text(1, 63), "pa
 // A mount is a volume of a sandbox.
 type mount struct {
 	Name string `json:"name"` // of the volume
-	Path string `json:"path"` // in the sandbox, one name below berth.VolumeDir
+	Path string `json:"path"` // in the sandbox, absolute
 }
 
 // mountsOf returns the volumes of a request as those of a container.

@@ -1,6 +1,8 @@
 package main
 
 import (
+	"cmp"
+	"path"
 	"strings"
 	"time"
 
@@ -39,7 +41,7 @@ for the start.
 	cmd.Flags().StringArrayVar(&o.allow, "allow", nil, "host that the container may reach, such as pypi.org or *.example.com:443; may be repeated")
 	cmd.Flags().BoolVar(&o.open, "open-network", false, "allow every public host")
 	cmd.Flags().StringArrayVar(&o.files, "file", nil, "file to upload into /mnt/data; may be repeated")
-	cmd.Flags().StringArrayVar(&o.volumes, "volume", nil, "volume to mount in /mnt/volumes, NAME or NAME:ro; may be repeated")
+	cmd.Flags().StringArrayVar(&o.volumes, "volume", nil, "volume to mount, NAME[:PATH][:ro]; by default at /mnt/volumes/NAME; may be repeated")
 	cmd.Flags().StringVar(&o.source.Template, "template", "", "template to start from")
 	cmd.Flags().StringVar((*string)(&o.source.SnapshotID), "snapshot", "", "snapshot to start from")
 	cmd.Flags().StringVar((*string)(&o.source.OnExpiry), "on-expiry", "", "what the container leaves when it expires: delete or snapshot")
@@ -80,10 +82,11 @@ func (o *createOptions) create(cmd *cobra.Command, c *client) (*berth.Container,
 	}
 	for _, v := range o.volumes {
 		name, readOnly := strings.CutSuffix(v, ":ro")
-		if strings.ContainsAny(name, ":/") || name == "" {
-			return nil, badUsage("--volume %s: must be NAME or NAME:ro, such as --volume data; the volume is mounted at %s/NAME", v, berth.VolumeDir)
+		name, at, _ := strings.Cut(name, ":")
+		if name == "" || strings.Contains(name, "/") || at != "" && !path.IsAbs(at) {
+			return nil, badUsage("--volume %s: must be NAME, NAME:PATH, NAME:ro or NAME:PATH:ro, such as --volume data:/srv/data; without a path, the volume is mounted at %s/NAME", v, berth.VolumeDir)
 		}
-		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name, Path: berth.VolumeDir + "/" + name, ReadOnly: readOnly})
+		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name, Path: cmp.Or(at, path.Join(berth.VolumeDir, name)), ReadOnly: readOnly})
 	}
 	if o.source.SnapshotID != "" {
 		id, err := snapshots.resolve(cmd.Context(), c, string(o.source.SnapshotID))

@@ -343,7 +343,6 @@ func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 	for _, r := range all {
 		ids[r.Volume.Name] = r.Volume.ID
 	}
-	taken := map[string]bool{}
 	resolved := make([]berth.VolumeMount, len(mounts))
 	for i, m := range mounts {
 		at := fmt.Sprintf("berth.volumes[%d]", i)
@@ -353,10 +352,14 @@ func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 		if m.Path == "" {
 			m.Path = path.Join(berth.VolumeDir, m.Name)
 		}
-		if path.Dir(m.Path) != berth.VolumeDir || !namePattern.MatchString(path.Base(m.Path)) || path.Clean(m.Path) != m.Path || taken[m.Path] {
-			return nil, berth.Invalid(at+".path", "Invalid path: expected '%s/' and a name. Paths must differ.", berth.VolumeDir)
+		if why := checkPath(m.Path); why != "" {
+			return nil, berth.Invalid(at+".path", "Invalid path '%s': %s.", m.Path, why)
 		}
-		taken[m.Path] = true
+		for _, other := range resolved[:i] {
+			if within(m.Path, other.Path) || within(other.Path, m.Path) {
+				return nil, berth.Invalid(at+".path", "Invalid path '%s': it is, contains or is below that of another volume, '%s'.", m.Path, other.Path)
+			}
+		}
 		resolved[i] = m
 	}
 	return resolved, nil
@@ -411,7 +414,8 @@ func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.Container
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ready []sandbox.Mount
-	for _, m := range mounts {
+	names := mountNames(mounts)
+	for i, m := range mounts {
 		r, err := l.get(ctx, p, m.VolumeID)
 		if err != nil {
 			return nil, err
@@ -420,7 +424,7 @@ func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.Container
 		if err != nil {
 			return nil, err
 		}
-		ready = append(ready, sandbox.Mount{Name: path.Base(m.Path), Volume: string(m.VolumeID), Path: dir, ReadOnly: m.ReadOnly})
+		ready = append(ready, sandbox.Mount{Name: names[i], Volume: string(m.VolumeID), Path: dir, ReadOnly: m.ReadOnly})
 		l.opts.Audit.Record(audit.Entry{Action: audit.VolumeMounted, Project: p, Container: c, Object: string(m.VolumeID), Name: m.Name})
 	}
 	return ready, nil

@@ -116,16 +116,16 @@ test('a sandbox without a network', async () => {
 
 test('a volume keeps its files between sandboxes', async () => {
   const volume = await Volume.create(`js-${Date.now()}`);
-  const volumeMounts = { '/mnt/volumes/shared': volume };
+  const volumeMounts = { '/mnt/my-data': volume };
   let sandbox = await Sandbox.create({ volumeMounts, timeoutMs: 300_000 });
-  await sandbox.files.write('/mnt/volumes/shared/a.txt', 'kept', { user: 'root' });
+  await sandbox.files.write('/mnt/my-data/a.txt', 'kept', { user: 'root' });
   await sandbox.kill();
   sandbox = await Sandbox.create({ volumeMounts, timeoutMs: 300_000 });
-  assert.equal(await sandbox.files.read('/mnt/volumes/shared/a.txt'), 'kept');
+  assert.equal(await sandbox.files.read('/mnt/my-data/a.txt'), 'kept');
   assert.equal(await volume.readFile('a.txt'), 'kept');
   await volume.writeFile('a.txt', 'from outside', { force: true });
-  assert.equal(await sandbox.files.read('/mnt/volumes/shared/a.txt'), 'from outside');
-  await sandbox.commands.run('ln -s /etc/passwd /mnt/volumes/shared/leak', { user: 'root' });
+  assert.equal(await sandbox.files.read('/mnt/my-data/a.txt'), 'from outside');
+  await sandbox.commands.run('ln -s /etc/passwd /mnt/my-data/leak', { user: 'root' });
   await assert.rejects(volume.readFile('leak'), /leads out of the volume/);
   await sandbox.kill();
 });

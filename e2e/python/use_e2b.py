@@ -145,15 +145,15 @@ def snapshot():
 @job("a volume in two sandboxes")
 def volumes():
     made = Volume.create("py-" + uuid.uuid4().hex[:12])
-    mounts = {"/mnt/volumes/shared": made}
+    mounts = {"/home/user/notes": made}
     assert made.volume_id in [v.volume_id for v in Volume.list()]
     assert Volume.connect(made.volume_id).name == made.name
     with Sandbox.create(volume_mounts=mounts, timeout=300) as s:
-        s.files.write("/mnt/volumes/shared/a.txt", "kept", user="root")
+        s.files.write("/home/user/notes/a.txt", "kept", user="root")
         assert made.read_file("a.txt") == "kept"
         assert made.write_file("from/outside.txt", "written", force=True).uid == 1000
-        assert s.commands.run("cat /mnt/volumes/shared/from/outside.txt && echo more >> /mnt/volumes/shared/from/outside.txt").stdout == "written"
-        s.commands.run("cd /mnt/volumes/shared && ln -s /etc/passwd leak && ln -s from/outside.txt link")
+        assert s.commands.run("cat /home/user/notes/from/outside.txt && echo more >> /home/user/notes/from/outside.txt").stdout == "written"
+        s.commands.run("cd /home/user/notes && ln -s /etc/passwd leak && ln -s from/outside.txt link")
         assert made.read_file("link") == "writtenmore\n"
         for name in ("leak", "../../etc/passwd"):
             try:
@@ -162,7 +162,7 @@ def volumes():
                 assert "400" in str(e), e
         assert made.get_info("leak").target == "/etc/passwd"
     with Sandbox.create(volume_mounts=mounts, timeout=300) as s:
-        assert s.files.read("/mnt/volumes/shared/a.txt") == "kept"
+        assert s.files.read("/home/user/notes/a.txt") == "kept"
     deadline = time.time() + 60
     while True:  # until the sandboxes are gone
         try:
