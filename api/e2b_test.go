@@ -211,6 +211,18 @@ func TestSandboxDeadline(t *testing.T) {
 	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":0}`, key); status != http.StatusNoContent {
 		t.Errorf("got %d %s", status, text)
 	}
+	// Nothing has ended it yet, but its clients see one state.
+	for _, path := range []string{"/sandboxes/" + s.ID, "/sandboxes/" + s.ID + "/metrics"} {
+		if status, text := h.sandboxCall("GET", path, "", key); status != http.StatusNotFound {
+			t.Errorf("GET %s after the deadline: got %d %s", path, status, text)
+		}
+	}
+	if status, text := h.sandboxCall("GET", "/v2/sandboxes", "", key); status != http.StatusOK || strings.Contains(text, s.ID) {
+		t.Errorf("the list after the deadline: got %d %s", status, text)
+	}
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":60}`, key); status != http.StatusNotFound {
+		t.Errorf("another deadline after the deadline: got %d %s", status, text)
+	}
 	withSandboxes(t, &stop)(&opts) // the next server
 	ended(s)
 }

@@ -77,7 +77,7 @@ func (d *Door) sweep(ctx context.Context) {
 // readAll reads sandboxes, so that those whose containers have ended are deleted.
 func (d *Door) readAll(ctx context.Context, all map[berth.ContainerID]berth.ProjectID) {
 	for id, p := range all {
-		if _, _, err := d.read(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound && ctx.Err() == nil {
+		if _, _, err := d.readStored(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound && ctx.Err() == nil {
 			d.Log.Error("failed to read a sandbox; will retry", "container", id, "project", p, "err", err)
 		}
 	}
@@ -109,7 +109,7 @@ func (d *Door) endDue(ctx context.Context) time.Duration {
 // timeOut ends or pauses a sandbox whose deadline has passed, unless another request has set a later
 // one.
 func (d *Door) timeOut(ctx context.Context, p berth.ProjectID, id berth.ContainerID, now time.Time) error {
-	rec, _, err := d.read(ctx, p, id)
+	rec, _, err := d.readStored(ctx, p, id)
 	switch {
 	case berth.ErrorCode(err) == berth.CodeNotFound:
 		return nil

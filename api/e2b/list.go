@@ -67,7 +67,7 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 			if err != nil {
 				return err
 			}
-			if !matches(rec) {
+			if rec.over(d.Now()) || !matches(rec) {
 				continue
 			}
 			made, err := d.container(r.Context(), c.Project, berth.ContainerID(o.ID))

@@ -79,9 +79,24 @@ func (d *Door) save(ctx context.Context, p berth.ProjectID, made *berth.Containe
 	return nil
 }
 
-// read returns a sandbox whose container runs, and its container. A sandbox whose container has
-// ended is gone: read deletes its record.
+// over reports whether a sandbox is past a deadline that kills it. Its end may not be saved yet, but its clients see
+// it as ended everywhere at once.
+func (rec *record) over(now time.Time) bool {
+	return rec.deadline <= now.Unix() && rec.OnTimeout != onTimeoutPause
+}
+
+// read returns a sandbox with its container, unless it is over.
 func (d *Door) read(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*record, *berth.Container, error) {
+	rec, c, err := d.readStored(ctx, p, id)
+	if err == nil && rec.over(d.Now()) {
+		return nil, nil, notFound(id)
+	}
+	return rec, c, err
+}
+
+// readStored returns a sandbox whose container runs, and its container. A sandbox whose container has
+// ended is gone: readStored deletes its record.
+func (d *Door) readStored(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*record, *berth.Container, error) {
 	o, err := d.Objects.GetObject(ctx, p, keyOf(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, notFound(id)
