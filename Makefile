@@ -54,7 +54,7 @@ test-clients: ## Check that all clients work: SDKs and agent frameworks from PyP
 test-cluster: ## Check containers as Pods with a real cluster, which is built once in 15 minutes
 	@scripts/test-cluster
 
-test-remote: build ## Run the core of the end-to-end tests with state in PostgreSQL and a bucket
+test-remote: build ## Run the end-to-end tests with state in PostgreSQL and a bucket
 	@scripts/test-remote
 
 test-long: ## The same, and what takes long

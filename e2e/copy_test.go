@@ -13,6 +13,7 @@ import (
 // a backup. The copy says of the original's containers that they ended with their host,
 // and nothing that is done there touches those of the original, nor its volumes.
 func TestCopiedState(t *testing.T) {
+	needsLocalState(t)
 	s := newServerWith(t, "containers: {pool: 0}\n")
 	p := &planted{server: s}
 	volume := p.create("/volumes", `{"name":"shelf","max_bytes":16777216}`)

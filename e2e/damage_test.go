@@ -19,6 +19,7 @@ import (
 // TestDamagedState damages stored files and snapshots. A request that needs one gets an
 // error that names it, and so does the operator.
 func TestDamagedState(t *testing.T) {
+	needsLocalState(t)
 	s := newServerWith(t, "containers: {pool: 0}\n")
 	c := s.client(option.WithRequestTimeout(time.Minute))
 	damages := map[string]func(path string) error{

@@ -79,6 +79,7 @@ func (s *server) crash() {
 // TestHostFails takes the machine away under a server and its sandboxes. When both are
 // back, each container says that its host failed, and nothing of it is left but that.
 func TestHostFails(t *testing.T) {
+	needsLocalState(t)
 	s := newHost(t, "")
 	p := &planted{server: s, word: "canary" + rand.Text()}
 	c := s.client()

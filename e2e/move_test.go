@@ -150,6 +150,7 @@ func (l *legacy) check(s *server, containersLive bool) {
 // TestMove moves the state of a server to PostgreSQL and a bucket, and back. Each time a server goes on
 // where the former one stopped, with the same containers.
 func TestMove(t *testing.T) {
+	needsLocalState(t)
 	db, bucket := pgtest.Start(t), s3test.Start(t)
 	url, blobs := db.URL(), bucket.Bucket("contents")
 	s := newServer(t)
@@ -199,6 +200,7 @@ func TestMove(t *testing.T) {
 // TestMoveKilled kills berth store copy, also right after it has switched the state directory to the
 // copy. A server goes on with the database that the directory names then, with all rows.
 func TestMoveKilled(t *testing.T) {
+	needsLocalState(t)
 	db := pgtest.Start(t)
 	s := newServer(t)
 	l := newLegacy(s)

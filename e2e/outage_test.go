@@ -20,6 +20,7 @@ import (
 // everything once, a cancel that could not be stored is not answered with 200, and
 // what was cancelled ends.
 func TestOutage(t *testing.T) {
+	needsLocalState(t)
 	if os.Getuid() != 0 {
 		t.Skip("mounting a small disk needs root")
 	}
