@@ -7,8 +7,10 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -161,6 +163,9 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if err := d.Check(r.Context(), s.project); err != nil {
 		return err
 	}
+	if done, err := x.ToContainer(r, s.project, id); done || err != nil {
+		return err
+	}
 	own := ownPath(r, path)
 	if !own && !envd.Serves(path) {
 		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method + " /" + path + "."}}
@@ -195,7 +200,7 @@ func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, live, er
 			return "", live{}, err
 		}
 	}
-	s, ok, err := d.find(r.Context(), id)
+	s, ok, err := d.find(r.Context(), id, r.Header.Get(tokenHeader))
 	if err == nil && !ok {
 		err = gone(name)
 	}
@@ -281,18 +286,30 @@ func sign(method string, q url.Values, token string) string {
 
 // signedFor returns the sandbox whose token has signed a URL. Such a URL does not name it.
 func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
-	d.mu.Lock()
-	ids := make([]berth.ContainerID, 0, len(d.live))
-	for id := range d.live {
-		ids = append(ids, id)
+	id, ok := d.signer(r)
+	if !ok && d.Alive != nil {
+		if err := d.discover(r.Context(), false); err != nil {
+			return "", err
+		}
+		id, ok = d.signer(r)
 	}
+	if !ok {
+		return "", unauthorized("The signature is wrong.")
+	}
+	return id, nil
+}
+
+// signer returns the sandbox that this server knows whose token has signed a URL.
+func (d *Door) signer(r *http.Request) (berth.ContainerID, bool) {
+	d.mu.Lock()
+	ids := slices.Collect(maps.Keys(d.live))
 	d.mu.Unlock()
 	q := r.URL.Query()
 	given := []byte(q.Get("signature"))
 	for _, id := range ids {
 		if subtle.ConstantTimeCompare(given, []byte(sign(r.Method, q, d.token(id)))) == 1 {
-			return id, nil
+			return id, true
 		}
 	}
-	return "", unauthorized("The signature is wrong.")
+	return "", false
 }

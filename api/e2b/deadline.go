@@ -109,6 +109,9 @@ func (d *Door) endDue(ctx context.Context) time.Duration {
 // timeOut ends or pauses a sandbox whose deadline has passed, unless another request has set a later
 // one.
 func (d *Door) timeOut(ctx context.Context, p berth.ProjectID, id berth.ContainerID, now time.Time) error {
+	if server, err := d.Containers.Locate(ctx, p, id); err != nil || server != "" {
+		return err // that server ends it
+	}
 	rec, _, err := d.readStored(ctx, p, id)
 	switch {
 	case berth.ErrorCode(err) == berth.CodeNotFound:
@@ -130,9 +133,9 @@ func (d *Door) timeOut(ctx context.Context, p berth.ProjectID, id berth.Containe
 	return d.end(ctx, p, id)
 }
 
-// end deletes a sandbox with its container.
+// end deletes a sandbox with its container, which another server may have.
 func (d *Door) end(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
-	if err := d.Containers.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+	if err := d.Remove(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
 		return err
 	}
 	return d.forget(ctx, p, id)

@@ -33,10 +33,11 @@ const envdVersion = "0.5.7"
 // Options are what the door needs.
 type Options struct {
 	Containers *container.Service
-	Snapshots  *snapshot.Service // of the containers
-	Files      *files.Service    // for files of template builds
-	Volumes    *volume.Service   // nil: the driver does not support volumes
-	Images     Images            // nil pulls no images
+	Remove     func(context.Context, berth.ProjectID, berth.ContainerID) error // deletes a container of any server; nil: Containers.Delete
+	Snapshots  *snapshot.Service                                               // of the containers
+	Files      *files.Service                                                  // for files of template builds
+	Volumes    *volume.Service                                                 // nil: the driver does not support volumes
+	Images     Images                                                          // nil pulls no images
 	Builds     BuildLimits
 	Server     string                                      // this server's id, which survives a restart
 	Alive      func(context.Context, string) (bool, error) // whether another server of the cluster works; nil: there are no others
@@ -70,6 +71,7 @@ type Door struct {
 	changed chan struct{}                         // receives a value when an earlier deadline was set, or a container has ended
 	ended   map[berth.ContainerID]berth.ProjectID // sandboxes whose containers have ended
 
+	discovery   discovery
 	executions  executions
 	connections connections
 }
@@ -89,8 +91,11 @@ type live struct {
 func New(opts Options) *Door {
 	life, stop := context.WithCancelCause(context.Background())
 	opts.Builds = opts.Builds.withDefaults()
+	if opts.Remove == nil {
+		opts.Remove = opts.Containers.Delete
+	}
 	d := &Door{Options: opts, builds: newBuilds(opts.Builds), life: life, stop: stop, proxy: preview.New(opts.Log), live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1),
-		ended: map[berth.ContainerID]berth.ProjectID{}}
+		discovery: newDiscovery(), ended: map[berth.ContainerID]berth.ProjectID{}}
 	opts.Containers.OnEnded(d.containerEnded)
 	return d
 }
@@ -192,23 +197,4 @@ func sandboxOf(r *http.Request) berth.ContainerID { return idOf(r.PathValue("san
 
 func notFound(id berth.ContainerID) error {
 	return berth.Errorf(berth.CodeNotFound, "Sandbox '%s' not found.", nameOf(id))
-}
-
-// find returns a sandbox that runs or is paused. A sandbox that another server created is known after the
-// next reload. An unknown id must not cause a read of the store: such requests need no key.
-func (d *Door) find(ctx context.Context, id berth.ContainerID) (live, bool, error) {
-	d.mu.Lock()
-	s, ok := d.live[id]
-	loaded := !d.loaded.IsZero()
-	d.mu.Unlock()
-	if ok || loaded {
-		return s, ok, nil
-	}
-	if err := d.load(ctx); err != nil {
-		return live{}, false, err
-	}
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	s, ok = d.live[id]
-	return s, ok, nil
 }

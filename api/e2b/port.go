@@ -89,6 +89,9 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 	if err := d.Check(r.Context(), s.project); err != nil {
 		return err
 	}
+	if done, err := x.ToContainer(r, s.project, id); done || err != nil {
+		return err
+	}
 	if err := d.awake(r, s.project, id, to.port == interpreterPort && r.URL.Path == "/health"); err != nil {
 		return err
 	}

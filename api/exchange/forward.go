@@ -84,6 +84,23 @@ func (s *Server) forwardPath(x *Exchange, r *http.Request) (done bool, err error
 	return true, s.Peers.Forward(x, r, &x.caller, server)
 }
 
+// ToContainer forwards a request without an identified caller, whose body has not been read, to the server that
+// runs a container. It reports false if that is this server or none.
+func (x *Exchange) ToContainer(r *http.Request, p berth.ProjectID, id berth.ContainerID) (done bool, err error) {
+	peers := x.server.Peers
+	if peers == nil {
+		return false, nil
+	}
+	server, err := peers.Locate(r.Context(), p, id)
+	if err != nil || server == "" {
+		return false, err
+	}
+	if x.forwarded {
+		return false, store.Elsewhere("Container with id '"+string(id)+"'", server)
+	}
+	return true, peers.Forward(x, r, nil, server)
+}
+
 // run runs the handler of a route. If what the request needs is on another server, run
 // forwards the request.
 func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) error {

@@ -1,0 +1,102 @@
+package e2b
+
+import (
+	"context"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+// discoverInterval is the least time between two reads of the list of sandboxes for requests that prove nothing.
+const discoverInterval = time.Second
+
+// A discovery finds sandboxes that other servers of the cluster have created since the last load.
+type discovery struct {
+	turn chan struct{} // has a value while a request reads the list
+	at   time.Time     // when the last read began; guarded by turn
+}
+
+func newDiscovery() discovery { return discovery{turn: make(chan struct{}, 1)} }
+
+// find returns a sandbox that runs or is paused. token is the access token that the client sent, if any. Without
+// other servers, an unknown id does not cause a read of the store: such requests need no key. With them, it waits
+// for one that serves all who wait, once a second.
+func (d *Door) find(ctx context.Context, id berth.ContainerID, token string) (live, bool, error) {
+	s, ok, loaded := d.known(id)
+	if ok {
+		return s, ok, nil
+	}
+	var err error
+	switch {
+	case !loaded:
+		err = d.load(ctx)
+	case d.Alive == nil:
+		return live{}, false, nil
+	default:
+		err = d.discover(ctx, subtle.ConstantTimeCompare([]byte(token), []byte(d.token(id))) == 1)
+	}
+	if err != nil {
+		return live{}, false, err
+	}
+	s, ok, _ = d.known(id)
+	return s, ok, nil
+}
+
+func (d *Door) known(id berth.ContainerID) (s live, ok, loaded bool) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	s, ok = d.live[id]
+	return s, ok, !d.loaded.IsZero()
+}
+
+// discover reads the sandboxes that this server does not know yet. now is whether it must not wait until a read is
+// due: the client has proved that it knows a sandbox.
+func (d *Door) discover(ctx context.Context, now bool) error {
+	arrived := d.Now()
+	select {
+	case d.discovery.turn <- struct{}{}:
+		defer func() { <-d.discovery.turn }()
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
+	if d.discovery.at.After(arrived) {
+		return nil // another request has done it meanwhile
+	}
+	if wait := discoverInterval - d.Now().Sub(d.discovery.at); !now && wait > 0 {
+		select {
+		case <-time.After(min(wait, discoverInterval)):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
+	d.discovery.at = d.Now()
+	refs, err := d.Objects.ExpiredObjects(ctx, store.KindSandbox, time.Unix(never, 0).Add(time.Second), most)
+	if err != nil {
+		return fmt.Errorf("list sandboxes: %w", err)
+	}
+	for _, ref := range refs {
+		id := berth.ContainerID(ref.ID)
+		if _, ok, _ := d.known(id); ok {
+			continue
+		}
+		o, err := d.Objects.GetObject(ctx, ref.Project, ref.ObjectKey)
+		if errors.Is(err, store.ErrNotFound) {
+			continue
+		}
+		if err != nil {
+			return fmt.Errorf("read sandbox: %w", err)
+		}
+		rec, err := decode(o)
+		if err != nil {
+			return err
+		}
+		if !rec.over(d.Now()) {
+			d.watch(ref.Project, id, rec)
+		}
+	}
+	return nil
+}
