@@ -348,8 +348,13 @@ func (m *members) Forward(w http.ResponseWriter, r *http.Request, caller *berth.
 	proxy.ErrorHandler = func(_ http.ResponseWriter, _ *http.Request, err error) { failed = err }
 	proxy.ServeHTTP(w, out)
 	if failed != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, RetryAfter: 2 * time.Second, Err: failed,
-			Message: "The server of the cluster that has this container or response cannot be reached at the moment. Try again later."}
+		return unreachable(failed)
 	}
 	return nil
+}
+
+// unreachable returns the error for a client whose request another server must serve.
+func unreachable(err error) error {
+	return &berth.Error{Code: berth.CodeUnavailable, RetryAfter: 2 * time.Second, Err: err,
+		Message: "The server of the cluster that has this container or response cannot be reached at the moment. Try again later."}
 }

@@ -69,7 +69,7 @@ func (m *members) remove(ctx context.Context, server string, what removal) error
 	}
 	resp, err := m.node.RoundTrip(r)
 	if err != nil {
-		return fmt.Errorf("remove at %s: %w", server, err)
+		return unreachable(fmt.Errorf("remove at %s: %w", server, err))
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusNoContent {
