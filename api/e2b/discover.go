@@ -11,7 +11,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// discoverInterval is the least time between two reads of the list of sandboxes for requests that prove nothing.
+// discoverInterval is how long requests that prove nothing wait for the next read of the list of sandboxes. One read
+// serves all that came before it.
 const discoverInterval = time.Second
 
 // A discovery finds sandboxes that other servers of the cluster have created since the last load.
@@ -53,10 +54,17 @@ func (d *Door) known(id berth.ContainerID) (s live, ok, loaded bool) {
 	return s, ok, !d.loaded.IsZero()
 }
 
-// discover reads the sandboxes that this server does not know yet. now is whether it must not wait until a read is
-// due: the client has proved that it knows a sandbox.
+// discover reads the sandboxes that this server does not know yet: at once if now is set, because the client has proved
+// that it knows a sandbox.
 func (d *Door) discover(ctx context.Context, now bool) error {
 	arrived := d.Now()
+	if !now {
+		select {
+		case <-time.After(discoverInterval):
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		}
+	}
 	select {
 	case d.discovery.turn <- struct{}{}:
 		defer func() { <-d.discovery.turn }()
@@ -65,13 +73,6 @@ func (d *Door) discover(ctx context.Context, now bool) error {
 	}
 	if d.discovery.at.After(arrived) {
 		return nil // another request has done it meanwhile
-	}
-	if wait := discoverInterval - d.Now().Sub(d.discovery.at); !now && wait > 0 {
-		select {
-		case <-time.After(min(wait, discoverInterval)):
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
 	}
 	d.discovery.at = d.Now()
 	refs, err := d.Objects.ExpiredObjects(ctx, store.KindSandbox, time.Unix(never, 0).Add(time.Second), most)
