@@ -33,7 +33,7 @@ type crossing struct {
 // dialsFirst reports whether the host is dialled before the sandbox's connection is accepted.
 // Otherwise the client must first send a name for comparison.
 func (c *crossing) dialsFirst() bool {
-	return c.target.UDP || c.target.Port != 443 && c.target.Port != 80 && len(c.gate.secretsFor(c.target.Host)) == 0
+	return c.target.UDP || c.target.Port != 443 && c.target.Port != 80 && !c.gate.fillsFor(c.target.Host).any()
 }
 
 // serve forwards the connection according to the first bytes of its client. A name on the
@@ -46,7 +46,7 @@ func (c *crossing) serve(client *counted, host net.Conn) error {
 	if host != nil {
 		return c.relay(client, host)
 	}
-	secrets := c.gate.secretsFor(c.target.Host)
+	what := c.gate.fillsFor(c.target.Host)
 	_ = client.SetReadDeadline(time.Now().Add(firstTime))
 	first, err := client.in.Peek(1)
 	if err != nil {
@@ -54,19 +54,19 @@ func (c *crossing) serve(client *counted, host net.Conn) error {
 	}
 	switch {
 	case first[0] == recordHandshake && c.target.Port != 80:
-		return c.serveTLS(client, secrets)
+		return c.serveTLS(client, what)
 	case c.target.Port == 443:
 		return refusal("not TLS on port 443")
 	case looksLikeHTTP(client.in) == isHTTP:
 		if !c.decision.Private {
-			secrets = nil // others on the network could read them
+			what = fills{} // others on the network could read them
 		}
-		return c.serveHTTP(client, secrets, nil)
+		return c.serveHTTP(client, what, nil)
 	}
 	return refusal("neither HTTP nor TLS on a port that requires one of them")
 }
 
-func (c *crossing) serveTLS(client *counted, secrets []Secret) error {
+func (c *crossing) serveTLS(client *counted, what fills) error {
 	name, seen, err := helloName(client)
 	if err != nil {
 		return refusal("not a TLS handshake")
@@ -76,8 +76,8 @@ func (c *crossing) serveTLS(client *counted, secrets []Secret) error {
 	}
 	replay := client.replay(seen)
 	_ = client.SetReadDeadline(time.Time{})
-	if len(secrets) > 0 {
-		return c.intercept(replay, secrets)
+	if what.any() {
+		return c.intercept(replay, what)
 	}
 	host, err := c.dial(c.ctx)
 	if err != nil {
@@ -128,7 +128,7 @@ func (c *crossing) relay(client *counted, host net.Conn) (err error) {
 		_ = host.SetReadDeadline(time.Time{})
 		switch v := c.sniff(client); {
 		case v == isHTTP && len(b) == 0:
-			return c.serveHTTP(client, nil, host)
+			return c.serveHTTP(client, fills{}, host)
 		case v == isHTTP:
 			err = errSpokeFirst
 		default:

@@ -37,7 +37,12 @@ const (
 type Gate struct {
 	Policy  *Policy
 	Secrets []Secret
-	CA      *Authority // signs certificates for hosts with secrets; required if there are secrets
+	CA      *Authority // signs certificates for hosts with secrets or transforms; required if there are any
+
+	Transforms []Transform
+	// Value returns the present value of a stored secret that a transform names, or ErrNoSecret. It is called for each
+	// request that needs it. Nil: none are stored.
+	Value func(ctx context.Context, name string) (string, error)
 
 	// Record receives a Flow when a connection has reached its host, before any byte is
 	// sent; when the connection ends; and for each refusal. It may be nil. A connection
@@ -54,8 +59,10 @@ type Gate struct {
 	connections atomic.Int64
 	lent        atomic.Int64 // borrowed large buffers
 	masked      struct {
-		once sync.Once
-		mask *mask
+		once   sync.Once
+		mask   *mask
+		mu     sync.Mutex
+		stored []Secret // with their values, the least recently filled in first
 	}
 	live struct { // the connections, so that End can end them
 		mu    sync.Mutex
@@ -68,10 +75,35 @@ type Gate struct {
 	}
 }
 
-// mask returns the mask for all of the gate's secrets.
+// mask returns the mask for all of the gate's secrets. hideValue adds to it.
 func (g *Gate) mask() *mask {
 	g.masked.once.Do(func() { g.masked.mask = newMask(g.Secrets) })
 	return g.masked.mask
+}
+
+// maxStored bounds the values of stored secrets that a gate masks: a secret may be replaced often.
+const maxStored = 64
+
+// hideValue masks a value in all that is not yet sent to the sandbox. A value that has been replaced stays masked: a host
+// may answer with it later.
+func (g *Gate) hideValue(s Secret) {
+	m := g.mask()
+	g.masked.mu.Lock()
+	defer g.masked.mu.Unlock()
+	all := &g.masked.stored
+	same := func(o Secret) bool { return o.Value == s.Value }
+	if n := len(*all); n > 0 && same((*all)[n-1]) {
+		return
+	}
+	known := slices.ContainsFunc(*all, same)
+	*all = append(slices.DeleteFunc(*all, same), s)
+	if known {
+		return
+	}
+	if len(*all) > maxStored {
+		*all = slices.Delete(*all, 0, 1)
+	}
+	m.words.Store(newWords(slices.Concat(g.Secrets, *all)))
 }
 
 func (g *Gate) own(a netip.Addr) bool {

@@ -19,10 +19,10 @@ import (
 
 // serveHTTP forwards plain HTTP requests. Each must name the allowed host. The first request
 // uses the connection host, if it is not nil.
-func (c *crossing) serveHTTP(client *counted, secrets []Secret, host net.Conn) error {
+func (c *crossing) serveHTTP(client *counted, what fills, host net.Conn) error {
 	_ = client.SetReadDeadline(time.Time{})
 	var first sync.Once
-	return c.proxy(client, "http", secrets, func(ctx context.Context) (conn net.Conn, err error) {
+	return c.proxy(client, "http", what, func(ctx context.Context) (conn net.Conn, err error) {
 		first.Do(func() { conn = host })
 		if conn != nil {
 			return conn, nil
@@ -33,14 +33,14 @@ func (c *crossing) serveHTTP(client *counted, secrets []Secret, host net.Conn) e
 
 // intercept terminates the client's TLS with a certificate that only its container trusts,
 // and opens another TLS connection to the host.
-func (c *crossing) intercept(client net.Conn, secrets []Secret) error {
+func (c *crossing) intercept(client net.Conn, what fills) error {
 	own := tls.Server(client, &tls.Config{GetCertificate: c.gate.CA.certificate(c.target.Host), NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
 	ctx, cancel := context.WithTimeout(context.Background(), firstTime)
 	defer cancel()
 	if err := own.HandshakeContext(ctx); err != nil {
 		return fmt.Errorf("TLS handshake with the client: %w", err)
 	}
-	return c.proxy(own, "https", secrets, c.dial)
+	return c.proxy(own, "https", what, c.dial)
 }
 
 // Bounds on the header of a request as received and on what may be filled in, and on the
@@ -53,7 +53,7 @@ const (
 
 // proxy serves the requests on one connection of a client. It returns the last refusal, if
 // any.
-func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial func(context.Context) (net.Conn, error)) error {
+func (c *crossing) proxy(client net.Conn, scheme string, what fills, dial func(context.Context) (net.Conn, error)) error {
 	transport := &http.Transport{
 		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
 		TLSClientConfig:       &tls.Config{RootCAs: c.gate.Roots, ServerName: c.target.Host, MinVersion: tls.VersionTLS12},
@@ -66,7 +66,7 @@ func (c *crossing) proxy(client net.Conn, scheme string, secrets []Secret, dial 
 	defer transport.CloseIdleConnections()
 	c.answered = true
 	gathered := &gatherer{Conn: client, gate: c.gate}
-	f := &forwarder{crossing: c, client: gathered, scheme: scheme, secrets: secrets, mask: c.gate.mask()}
+	f := &forwarder{crossing: c, client: gathered, scheme: scheme, fills: what, mask: c.gate.mask()}
 	f.proxy = &httputil.ReverseProxy{
 		Transport:      transport,
 		FlushInterval:  -1,
@@ -94,7 +94,8 @@ type forwarder struct {
 	crossing *crossing
 	client   *gatherer
 	scheme   string
-	secrets  []Secret
+	fills    fills
+	fields   http.Header // that the transform sets in the present request
 	mask     *mask
 	proxy    *httputil.ReverseProxy
 	refused  error // the last refusal
@@ -105,8 +106,15 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		f.refuse(w, err)
 		return
 	}
+	if f.fills.transform != nil {
+		var err error
+		if f.fields, err = f.crossing.fields(r.Context(), f.fills.transform); err != nil {
+			f.refuse(w, err)
+			return
+		}
+	}
 	w = pieceWriter{w, f.client}
-	if len(f.secrets) == 0 {
+	if !f.fills.any() {
 		f.proxy.ServeHTTP(w, r)
 		return
 	}
@@ -114,23 +122,25 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mask.header(w.Header()) // the trailer, not yet written
 }
 
-// rewrite directs a request to the host and fills in secrets.
+// rewrite directs a request to the host, fills in secrets and sets the fields of a transform. The fields that the request's
+// Connection field names are already gone, so a sandbox cannot have them removed.
 func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	target := f.crossing.target
 	r.Out.URL.Scheme, r.Out.URL.Host = f.scheme, net.JoinHostPort(target.Host, strconv.Itoa(target.Port))
 	r.Out.Host = r.In.Host
-	if !mayUpgrade(r.Out.Header.Get("Upgrade"), len(f.secrets) > 0) {
+	if !mayUpgrade(r.Out.Header.Get("Upgrade"), f.fills.any()) {
 		r.Out.Header.Del("Upgrade")
 		r.Out.Header.Del("Connection")
 	}
-	if len(f.secrets) > 0 {
-		f.crossing.fill(r.Out, f.secrets)
+	if f.fills.any() {
+		f.crossing.fill(r.Out, f.fills.secrets)
+		set(r.Out.Header, f.fields)
 	}
 }
 
 // hide masks secrets in a response.
 func (f *forwarder) hide(r *http.Response) error {
-	if len(f.secrets) > 0 {
+	if f.fills.any() {
 		f.mask.response(r)
 	}
 	return nil
@@ -245,7 +255,7 @@ func (c *crossing) fill(r *http.Request, secrets []Secret) {
 	for _, name := range partial {
 		r.Header.Del(name)
 	}
-	if r.Body != nil && r.Body != http.NoBody {
+	if len(secrets) > 0 && r.Body != nil && r.Body != http.NoBody {
 		r.Body = c.gate.fillBody(r, secrets, c.used)
 	}
 }

@@ -9,14 +9,20 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"sync/atomic"
 )
 
 // A mask hides secrets in responses, in the forms in which a host is likely to echo them.
 type mask struct {
-	words  []hidden
-	begins [256]bool // first bytes of words
-	pairs  *pairs    // first two bytes of words
-	stars  bool      // replace a secret by as many stars
+	words *atomic.Pointer[words] // may be replaced in the middle of a response
+	stars bool                   // replace a secret by as many stars
+}
+
+// words are what a mask looks for.
+type words struct {
+	all    []hidden
+	begins [256]bool // first bytes of all
+	pairs  *pairs    // first two bytes of all
 }
 
 // A hidden is one form of a secret. Each of its characters may be spelled in several ways.
@@ -28,7 +34,13 @@ type hidden struct {
 }
 
 func newMask(secrets []Secret) *mask {
-	m := &mask{pairs: &pairs{}}
+	m := &mask{words: &atomic.Pointer[words]{}}
+	m.words.Store(newWords(secrets))
+	return m
+}
+
+func newWords(secrets []Secret) *words {
+	m := &words{pairs: &pairs{}}
 	for _, s := range secrets {
 		seen := map[string]bool{}
 		add := func(form string, fold bool) {
@@ -37,7 +49,7 @@ func newMask(secrets []Secret) *mask {
 			}
 			seen[form] = true
 			word := spell(form)
-			m.words = append(m.words, hidden{[]byte(form), word, fold, s.Placeholder})
+			m.all = append(m.all, hidden{[]byte(form), word, fold, s.Placeholder})
 			m.pairs.addWord(word, fold)
 			m.begins[form[0]] = true
 			if fold {
@@ -49,8 +61,8 @@ func newMask(secrets []Secret) *mask {
 		}
 		add(hex.EncodeToString([]byte(s.Value)), true)
 	}
-	slices.SortStableFunc(m.words, func(a, b hidden) int { return int(a.form[0]) - int(b.form[0]) })
-	if len(m.words) > 0 {
+	slices.SortStableFunc(m.all, func(a, b hidden) int { return int(a.form[0]) - int(b.form[0]) })
+	if len(m.all) > 0 {
 		for _, b := range []byte(leads) {
 			m.begins[b] = true
 		}
@@ -82,7 +94,7 @@ func within(encoding *base64.Encoding, value string, before int) string {
 
 // sameLength returns a mask that preserves lengths.
 func (m *mask) sameLength() *mask {
-	return &mask{words: m.words, begins: m.begins, pairs: m.pairs, stars: true}
+	return &mask{words: m.words, stars: true}
 }
 
 // replace masks secrets in a complete text.
@@ -94,16 +106,17 @@ func (m *mask) replace(text string) string {
 // hide masks secrets in a text. If the text is not complete, rest is its end that may be the
 // start of a secret.
 func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
+	words := m.words.Load()
 	out, from := make([]byte, 0, len(text)), 0
 	for i := 0; i < len(text); i++ {
-		if !m.begins[text[i]] || i+1 < len(text) && !m.pairs.has(text[i], text[i+1]) {
+		if !words.begins[text[i]] || i+1 < len(text) && !words.pairs.has(text[i], text[i+1]) {
 			continue
 		}
 		end, shown := -1, ""
 		var first *spelled
 		may := false
-		for w := range m.words {
-			word := &m.words[w]
+		for w := range words.all {
+			word := &words.all[w]
 			if first != word.chars[0] { // consecutive words often share it
 				first = word.chars[0]
 				may = first.begins(text[i:])
@@ -148,9 +161,10 @@ func (m *mask) header(h http.Header) {
 
 // names reports whether a field's name contains a secret in any case.
 func (m *mask) names(field string) bool {
+	words := m.words.Load()
 	for i := range field {
-		for w := range m.words {
-			if end, _ := match(m.words[w].chars, []byte(field[i:]), true); end > 0 {
+		for w := range words.all {
+			if end, _ := match(words.all[w].chars, []byte(field[i:]), true); end > 0 {
 				return true
 			}
 		}

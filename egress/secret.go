@@ -41,6 +41,18 @@ func (g *Gate) secretsFor(host string) []Secret {
 	return found
 }
 
+// fills are what is filled in requests to one host.
+type fills struct {
+	secrets   []Secret
+	transform *Transform // nil: none
+}
+
+func (g *Gate) fillsFor(host string) fills {
+	return fills{g.secretsFor(host), g.transformFor(host)}
+}
+
+func (f fills) any() bool { return len(f.secrets) > 0 || f.transform != nil }
+
 // A filler replaces placeholders by values.
 type filler struct {
 	secrets []Secret
