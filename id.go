@@ -19,6 +19,7 @@ type (
 	CFileID        string // cfile_…, a file in a container
 	SnapshotID     string // snap_…
 	VolumeID       string // vol_…
+	SecretID       string // sec_…
 	PromptID       string // pmpt_…
 	WebhookID      string // whe_…, an endpoint
 	LogID          string // clog_…, a command in a container's log
@@ -64,6 +65,7 @@ const (
 	PrefixSnapshot        = "snap_"
 	PrefixContainerLog    = "clog_"
 	PrefixVolume          = "vol_"
+	PrefixSecret          = "sec_"
 	PrefixFile            = "file-"
 	PrefixPrompt          = "pmpt_"
 	PrefixKey             = "key_"

@@ -41,6 +41,9 @@ const (
 	SkillCreated     Action = "skill.created"     // Object: the version, Bytes
 	SkillDeleted     Action = "skill.deleted"     // Object: the skill or version; Bytes: of its versions, which were erased
 	NetworkChanged   Action = "network.changed"   // Reason: the type of the new policy
+	SecretCreated    Action = "secret.created"    // Object, Name
+	SecretUpdated    Action = "secret.updated"    // Object, Name
+	SecretDeleted    Action = "secret.deleted"    // Object, Name
 	SecretBound      Action = "secret.bound"      // Name, Host
 	SecretUsed       Action = "secret.used"       // Name, Host, Port; Count if it sums up several uses, without Host if they had several hosts
 	EgressConnected  Action = "egress.connected"  // Host, Port, Address, Reason; recorded before any data is sent

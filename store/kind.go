@@ -46,6 +46,7 @@ const (
 	KindE2BBuild          Kind = "e2b.template.build" // with its log
 	KindE2BCache          Kind = "e2b.cache"          // a step of a build, or its files, to be used again
 	KindE2BEvent          Kind = "e2b.event"          // in the life of a sandbox of E2B
+	KindSecret            Kind = "secret"             // of a project, by its name
 	KindBlobs             Kind = "blobs"              // where the contents of blobs are
 	KindTrace             Kind = "trace"              // of a client's agent
 	KindTraceSpan         Kind = "trace.span"
@@ -98,6 +99,7 @@ var Kinds = map[Kind][]Kind{
 	KindE2BBuild:          {KindE2BTemplate},
 	KindE2BCache:          nil,
 	KindE2BEvent:          nil,
+	KindSecret:            nil,
 	KindBlobs:             nil,
 	KindTrace:             nil,
 	KindTraceSpan:         {KindTrace},
