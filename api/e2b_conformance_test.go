@@ -66,6 +66,9 @@ var e2bOperations = []struct{ call, request string }{
 	{"deliveries to a webhook", "GET /events/webhooks/{webhook}/deliveries"},
 	{"Secret.create", "POST /secrets"},
 	{"Secret.list", "GET /secrets"},
+	{"Secret.getInfo, exists", "GET /secrets/{secret}"},
+	{"Secret.update", "POST /secrets/{secret}"},
+	{"Secret.destroy", "DELETE /secrets/{secret}"},
 	{"health", "envd GET /health"},
 	{"files.read, downloadUrl", "envd GET /files"},
 	{"files.write, uploadUrl", "envd POST /files"},
@@ -132,7 +135,7 @@ func (h *house) servesE2B(s e2bSandbox, request string) bool {
 	}
 	method, path, _ := strings.Cut(request, " ")
 	none := strings.Repeat("0", 48)
-	path = strings.NewReplacer("{sandbox}", none, "{template}", none, "{build}", none, "{alias}", "none", "{volume}", "none", "{webhook}", none).Replace(path)
+	path = strings.NewReplacer("{sandbox}", none, "{template}", none, "{build}", none, "{alias}", "none", "{volume}", "none", "{secret}", "none", "{webhook}", none).Replace(path)
 	status, text := h.sandboxCall(method, path, "{}", header)
 	unknown := status == http.StatusNotFound && strings.Contains(text, "does not serve") || status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented
 	return !unknown

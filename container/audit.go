@@ -21,13 +21,7 @@ func (t *trail) recordCreated(s *instance, key berth.KeyID) {
 	entries := []audit.Entry{s.entry(audit.ContainerCreated)}
 	entries[0].Template, entries[0].Isolation = s.body.Berth.Template, s.body.Berth.Isolation
 	entries[0].Snapshot, entries[0].Object = string(s.body.Berth.FromSnapshot), string(s.body.Berth.ForkedFrom)
-	if n := s.network.Load(); n != nil {
-		for _, secret := range n.secrets {
-			e := s.entry(audit.SecretBound)
-			e.Name, e.Host = secret.Name, secret.Domain
-			entries = append(entries, e)
-		}
-	}
+	entries = append(entries, s.bound(s.network.Load())...)
 	for i := range entries {
 		entries[i].Key = key
 	}
@@ -73,6 +67,27 @@ func (svc *Service) History(ctx context.Context, p berth.ProjectID, id berth.Con
 		entries = []*audit.Entry{} // these entries are not written yet
 	}
 	return entries, svc.opts.Audit.Checkpoint(), err
+}
+
+// bound returns entries for the secrets of a network, which may be nil, and for those that its transforms name.
+func (s *instance) bound(n *network) (entries []audit.Entry) {
+	if n == nil {
+		return nil
+	}
+	add := func(name, host string) {
+		e := s.entry(audit.SecretBound)
+		e.Name, e.Host = name, host
+		entries = append(entries, e)
+	}
+	for _, secret := range n.secrets {
+		add(secret.Name, secret.Domain)
+	}
+	for _, t := range n.present().transforms {
+		for _, name := range t.Secrets() {
+			add(name, t.Host)
+		}
+	}
+	return entries
 }
 
 func (s *instance) entry(a audit.Action) audit.Entry {

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
@@ -17,6 +18,7 @@ type CreateRequest struct {
 	MemoryLimit   string                // 1g, 4g, 16g or 64g; default 1g
 	ExpiresAfter  *berth.ExpiresAfter   // default ExpiryOptions.IdleMinutes
 	NetworkPolicy *berth.NetworkPolicy  // default disabled
+	Transforms    []egress.Transform    // of requests to hosts; they grant no access
 	FileIDs       []berth.FileID        // copied into berth.WorkDir before the first use
 	Skills        []berth.SkillParam    // copied below berth.SkillsDir before the first use
 	Env           []string              // KEY=value, of all commands; sealed in the store
@@ -82,7 +84,7 @@ func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan,
 	s.requestID = caller.RequestID
 	own := pl.network
 	if own == nil {
-		own, err = svc.networks.parse(body.ID, pl.policy)
+		own, err = svc.networks.parse(body.ID, pl.policy, pl.transforms)
 	}
 	s.network.Store(own)
 	if how.reserved != nil {
@@ -128,7 +130,7 @@ func (svc *Service) saveNew(ctx context.Context, s *instance, pl *plan, key bert
 		}
 		also = append(also, start)
 	}
-	secrets, err := svc.networks.secretsObject(s)
+	secrets, err := svc.networks.secretsObject(s, s.network.Load())
 	if err != nil {
 		return fmt.Errorf("encode secrets: %w", err)
 	}

@@ -82,7 +82,7 @@ func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *copying, 
 	pl.body.Berth.ForkedFrom = c.from.id
 	if n := c.from.network.Load(); n != nil {
 		// The files may hold the placeholders, and the programs trust the authority.
-		pl.network = &network{policy: n.present(), secrets: n.secrets, ca: n.ca}
+		pl.network = &network{access: n.present(), secrets: n.secrets}
 	}
 	return pl, nil
 }

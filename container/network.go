@@ -18,42 +18,48 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// kindNetwork is the kind of the object that holds a container's sealed secrets.
+// kindNetwork is the kind of the object that holds a container's sealed secrets and transforms.
 const kindNetwork = store.KindContainerNetwork
 
 // A network is a container's access to the network.
 type network struct {
 	secrets []egress.Secret
-	ca      *egress.Authority // nil without secrets
 
 	traffic egress.Traffic
 
-	gates egress.Switch // has the gate of the policy once the sandbox is connected
+	gates egress.Switch // has the gate of the access once the sandbox is connected
 
 	mu     sync.Mutex
-	policy *egress.Policy // guarded by mu
+	access access // guarded by mu
 }
 
-// open opens a gate for a policy. The former one ends.
-func (n *network) open(policy *egress.Policy, gate func(*egress.Policy) *egress.Gate) {
-	n.mu.Lock()
-	defer n.mu.Unlock()
-	n.policy = policy
-	n.gates.Set(gate(policy))
+// An access is the part of a network that may change.
+type access struct {
+	policy     *egress.Policy
+	transforms []egress.Transform
+	ca         *egress.Authority // nil without secrets and transforms
 }
 
-// connected opens the gate for the present policy, which may be changed meanwhile.
-func (n *network) connected(gate func(*egress.Policy) *egress.Gate) {
+// open opens a gate for an access. The former one ends.
+func (n *network) open(a access, gate func(access) *egress.Gate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	n.gates.Set(gate(n.policy))
+	n.access = a
+	n.gates.Set(gate(a))
 }
 
-// present returns the policy.
-func (n *network) present() *egress.Policy {
+// connected opens the gate for the present access, which may be changed meanwhile.
+func (n *network) connected(gate func(access) *egress.Gate) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	return n.policy
+	n.gates.Set(gate(n.access))
+}
+
+// present returns the access.
+func (n *network) present() access {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	return n.access
 }
 
 // networks checks network policies and connects sandboxes to the network by them.
@@ -64,22 +70,26 @@ type networks struct {
 
 // sealed is the part of a network that is stored, so that a container outlives its server.
 type sealed struct {
-	Secrets   []egress.Secret
-	Authority []byte
+	Secrets    []egress.Secret
+	Transforms []egress.Transform `json:",omitempty"`
+	Authority  []byte
 }
 
-// secretsObject returns the object with the sealed secrets of a container, or nil if there
+// secretsObject returns the object with the sealed secrets and transforms of a container's network, or nil if there
 // are none.
-func (ns *networks) secretsObject(s *instance) (*store.Object, error) {
-	n := s.network.Load()
-	if n == nil || len(n.secrets) == 0 {
+func (ns *networks) secretsObject(s *instance, n *network) (*store.Object, error) {
+	if n == nil {
 		return nil, nil
 	}
-	authority, err := n.ca.Marshal()
+	a := n.present()
+	if len(n.secrets) == 0 && len(a.transforms) == 0 {
+		return nil, nil
+	}
+	authority, err := a.ca.Marshal()
 	if err != nil {
 		return nil, err
 	}
-	plain, err := json.Marshal(sealed{n.secrets, authority})
+	plain, err := json.Marshal(sealed{n.secrets, a.transforms, authority})
 	if err != nil {
 		return nil, err
 	}
@@ -93,7 +103,7 @@ func (ns *networks) secretsObject(s *instance) (*store.Object, error) {
 // load restores the network of a container of a former process.
 func (ns *networks) load(ctx context.Context, s *instance) error {
 	policy := s.body.NetworkPolicy
-	n, err := ns.parse(s.id, &policy)
+	n, err := ns.parse(s.id, &policy, nil)
 	if err != nil || n == nil {
 		return err
 	}
@@ -117,12 +127,31 @@ func (ns *networks) load(ctx context.Context, s *instance) error {
 	if err := json.Unmarshal(plain, &saved); err != nil {
 		return err
 	}
-	n.secrets = saved.Secrets
-	n.ca, err = egress.ParseAuthority(saved.Authority)
+	n.secrets, n.access.transforms = saved.Secrets, saved.Transforms
+	n.access.ca, err = egress.ParseAuthority(saved.Authority)
 	return err
 }
 
-// deleteSecrets removes a container's secrets.
+// save replaces the stored secrets and transforms of a container by those of a network, which may be nil.
+func (ns *networks) save(ctx context.Context, s *instance, n *network) error {
+	o, err := ns.secretsObject(s, n)
+	if err != nil {
+		return err
+	}
+	if o == nil {
+		return ns.deleteSecrets(ctx, s)
+	}
+	_, err = ns.opts.Store.UpdateObject(ctx, s.project, o.ObjectKey, func(saved *store.Object) error {
+		saved.Body = o.Body
+		return nil
+	})
+	if errors.Is(err, store.ErrNotFound) {
+		return ns.opts.Store.CreateObjects(ctx, s.project, o)
+	}
+	return err
+}
+
+// deleteSecrets removes a container's secrets and transforms.
 func (ns *networks) deleteSecrets(ctx context.Context, s *instance) error {
 	return ignoreNotFound(ns.opts.Store.DeleteObject(ctx, s.project, networkKey(s.id)))
 }
@@ -166,21 +195,28 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 	}
 }
 
-// gates returns a function that makes the gate of a container for a policy.
-func (ns *networks) gates(s *instance, n *network) func(*egress.Policy) *egress.Gate {
+// gates returns a function that makes the gate of a container for an access.
+func (ns *networks) gates(s *instance, n *network) func(access) *egress.Gate {
 	record := ns.recorder(s, ns.opts.Log.With("container", s.id, "project", s.project))
-	return func(p *egress.Policy) *egress.Gate {
-		return &egress.Gate{Policy: p, Secrets: n.secrets, CA: n.ca,
+	var value func(context.Context, string) (string, error)
+	if ns.opts.Network.Secret != nil {
+		value = func(ctx context.Context, name string) (string, error) {
+			return ns.opts.Network.Secret(ctx, s.project, name)
+		}
+	}
+	return func(a access) *egress.Gate {
+		return &egress.Gate{Policy: a.policy, Secrets: n.secrets, Transforms: a.transforms, Value: value, CA: a.ca,
 			Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: record, Traffic: &n.traffic, Slots: ns.opts.Network.Slots}
 	}
 }
 
 // settings returns what the guest needs for a network.
 func (ns *networks) settings(n *network) guest.Network {
+	a := n.present()
 	settings := guest.Network{Authorities: bytes.Clone(ns.opts.Network.Authorities), Environment: map[string]string{},
-		Addresses: addressNeed(n.present())}
-	if n.ca != nil {
-		settings.Authorities = append(append(settings.Authorities, '\n'), n.ca.PEM()...)
+		Addresses: addressNeed(a.policy)}
+	if a.ca != nil {
+		settings.Authorities = append(append(settings.Authorities, '\n'), a.ca.PEM()...)
 	}
 	for _, secret := range n.secrets {
 		settings.Environment[secret.Name] = secret.Placeholder

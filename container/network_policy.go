@@ -39,6 +39,8 @@ type NetworkOptions struct {
 	// Authorities are certificates in PEM that all containers trust beside their own: those of
 	// this machine, for networks that inspect TLS.
 	Authorities []byte
+	// Secret returns the present value of a secret of a project, for transforms, or egress.ErrNoSecret. Nil: there are none.
+	Secret func(ctx context.Context, p berth.ProjectID, name string) (string, error)
 	// Record receives connections. Like egress.Gate.Record it is waited for. It is called
 	// concurrently and may be nil.
 	Record func(p berth.ProjectID, id berth.ContainerID, f egress.Flow)
@@ -51,15 +53,16 @@ type NetworkOptions struct {
 	Dial   func(ctx context.Context, network string, addr netip.AddrPort) (net.Conn, error)
 }
 
-// parse validates a policy and returns its network, or nil if the policy opens no network.
-func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy) (*network, error) {
+// parse validates a policy and returns its network with transforms, or nil if the policy opens no network.
+func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transforms []egress.Transform) (*network, error) {
 	if n == nil || n.Type == networkDisabled {
 		return nil, nil
 	}
 	if ns.opts.Driver.Features().Network {
 		return nil, berth.Invalid("network_policy.type", "The network policy '%s' cannot be enforced by this server's driver, which does not isolate networks.", n.Type)
 	}
-	out := &network{policy: &egress.Policy{}}
+	policy := &egress.Policy{}
+	out := &network{access: access{policy: policy, transforms: transforms}}
 	switch n.Type {
 	case networkOpen:
 		if len(n.AllowedDomains) > 0 {
@@ -68,15 +71,24 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy) (*networ
 		if !ns.permits(egress.Rule{Name: "*"}) {
 			return nil, berth.Invalid("network_policy.type", "The network policy 'open' is not allowed on this server.")
 		}
-		out.policy.Open = true
+		policy.Open = true
 	case networkAllowlist:
-		if err := ns.addRules(out.policy, n.AllowedDomains); err != nil {
+		if err := ns.addRules(policy, n.AllowedDomains); err != nil {
 			return nil, err
 		}
 	default:
 		return nil, berth.Invalid("network_policy.type", "Invalid value: '%s'. Supported values are: 'disabled', 'allowlist', and 'open'.", n.Type)
 	}
-	return out, out.add(id, n.DomainSecrets)
+	if err := out.add(n.DomainSecrets); err != nil {
+		return nil, err
+	}
+	if len(out.secrets) > 0 || len(transforms) > 0 {
+		var err error
+		if out.access.ca, err = egress.NewAuthority(string(id)); err != nil {
+			return nil, err
+		}
+	}
+	return out, nil
 }
 
 // addRules adds the rules of a policy's domains.
@@ -116,10 +128,7 @@ func (ns *networks) permits(r egress.Rule) bool {
 var variableName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_]{0,127}$`)
 
 // add adds secrets to the network, each with a placeholder.
-func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err error) {
-	if len(secrets) == 0 {
-		return nil
-	}
+func (n *network) add(secrets []berth.DomainSecret) error {
 	if len(secrets) > maxSecrets {
 		return berth.Invalid("network_policy.domain_secrets", "A container has at most %d secrets.", maxSecrets)
 	}
@@ -129,7 +138,7 @@ func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err e
 		if err != nil || r.Name == "" || r.Name == "*" || len(r.Ports) > 0 {
 			return berth.Invalid(at+".domain", "Invalid domain: expected a name or *.name.")
 		}
-		if !n.policy.Open && !slices.ContainsFunc(n.policy.Rules, func(a egress.Rule) bool { a.Ports = nil; return egress.Covers([]egress.Rule{a}, r) }) {
+		if !n.access.policy.Open && !slices.ContainsFunc(n.access.policy.Rules, func(a egress.Rule) bool { a.Ports = nil; return egress.Covers([]egress.Rule{a}, r) }) {
 			return berth.Invalid(at+".domain", "The domain '%s' of a secret is not among 'allowed_domains'.", s.Domain)
 		}
 		if !variableName.MatchString(s.Name) || strings.HasPrefix(s.Name, "BERTH_") {
@@ -143,8 +152,7 @@ func (n *network) add(id berth.ContainerID, secrets []berth.DomainSecret) (err e
 		}
 		n.secrets = append(n.secrets, egress.Secret{Domain: r.Name, Name: s.Name, Value: s.Value, Placeholder: egress.NewPlaceholder(s.Name)})
 	}
-	n.ca, err = egress.NewAuthority(string(id))
-	return err
+	return nil
 }
 
 // accepts reports whether a container can serve a request with the policy want. A request

@@ -54,7 +54,7 @@ func TestAddressPolicies(t *testing.T) {
 		if c.allowed != nil && len(c.allowed) == 0 {
 			ns.opts.Network.Allowed = []egress.Rule{}
 		}
-		_, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}})
+		_, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}}, nil)
 		if (err == nil) != c.want {
 			t.Errorf("%s, with %v allowed and %v private: got %v", c.domain, c.allowed, c.private, err)
 		}
@@ -63,7 +63,7 @@ func TestAddressPolicies(t *testing.T) {
 		}
 	}
 	ns := &networks{opts: &Options{Driver: newDriver(t)}}
-	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}}); err == nil {
+	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}}, nil); err == nil {
 		t.Error("a driver without routes accepts an address")
 	}
 }

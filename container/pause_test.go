@@ -223,7 +223,7 @@ func TestForkNetwork(t *testing.T) {
 	h, _ := newArchive(t)
 	id := h.ready()
 	s := h.k.index.lookup(mine, id)
-	n, err := h.k.networks.parse(id, secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "value"}).NetworkPolicy)
+	n, err := h.k.networks.parse(id, secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "value"}).NetworkPolicy, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,7 +239,7 @@ func TestForkNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := pl.body
-	if got := fork.network.Load(); got == n || len(got.secrets) != 1 || got.secrets[0] != n.secrets[0] || got.ca != n.ca || c.NetworkPolicy.Type != "allowlist" {
+	if got := fork.network.Load(); got == n || len(got.secrets) != 1 || got.secrets[0] != n.secrets[0] || got.access.ca != n.access.ca || c.NetworkPolicy.Type != "allowlist" {
 		t.Errorf("got %+v, want that of the source", c)
 	}
 	// Its sealed secrets outlive the server.

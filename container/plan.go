@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container/snapshot"
+	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/skills"
 )
@@ -33,8 +34,9 @@ type plan struct {
 	restarted   bool // the server died during an earlier start
 	networkOnly bool // only the network of the earlier start is missing
 
-	policy  *berth.NetworkPolicy // with its secrets
-	network *network             // the forked container's, in place of policy; or nil
+	policy     *berth.NetworkPolicy // with its secrets
+	transforms []egress.Transform
+	network    *network // the forked container's, in place of policy; or nil
 }
 
 // started describes a start that ends now.
@@ -80,7 +82,7 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 		}
 		c.ExpiresAfter = *e
 	}
-	if _, err := pn.networks.parse(c.ID, req.NetworkPolicy); err != nil {
+	if _, err := pn.networks.parse(c.ID, req.NetworkPolicy, req.Transforms); err != nil {
 		return nil, err
 	}
 	if i := slices.IndexFunc(req.Env, func(kv string) bool {
@@ -88,7 +90,7 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name or contains a NUL byte.")
 	}
-	pl := &plan{requestedAt: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy, copies: copies}
+	pl := &plan{requestedAt: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy, transforms: req.Transforms, copies: copies}
 	if err := pn.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}

@@ -134,7 +134,7 @@ func TestE2BNetwork(t *testing.T) {
 	}
 
 	send("PUT", network, `{"denyOut":["198.51.100.0/24"]}`, http.StatusBadRequest)
-	send("PUT", network, `{"rules":{"example.com":[]}}`, http.StatusBadRequest)
+	send("PUT", network, `{"rules":{"*":[]}}`, http.StatusBadRequest)
 	send("PUT", network, `{"denyOut":["0.0.0.0/0"],"allowOut":["not a host"]}`, http.StatusBadRequest)
 	send("PUT", "/sandboxes/0000000000000000/network", allowed, http.StatusNotFound)
 	reaches("after refused changes", "ahoy")

@@ -8,12 +8,16 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/diskspace"
+	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/secrets"
+	"github.com/berth-run/berth/store"
 )
 
 // containers holds the container service and the parts that it uses.
@@ -21,6 +25,7 @@ type containers struct {
 	driver    sandbox.Driver
 	templates *templates
 	service   *container.Service
+	secrets   *secrets.Service // that its network rules name
 }
 
 // startContainers opens the driver, takes over the sandboxes of the previous process, and starts
@@ -38,7 +43,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return t.Name, err
 	}
 	warnOfPools(images, b.Config, b.Log)
-	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits)}
+	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits), secrets: secrets.New(secrets.Options{Objects: b.db, Seal: b.seal(), Audit: b.audit})}
 	s.templates = c.templates
 	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {
 		return nil, err
@@ -88,6 +93,13 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	network, err := config.Network.options()
 	if err != nil {
 		return container.Options{}, fmt.Errorf("configure network: %w", err)
+	}
+	network.Secret = func(ctx context.Context, p berth.ProjectID, name string) (string, error) {
+		value, err := c.secrets.Value(ctx, p, name)
+		if errors.Is(err, store.ErrNotFound) {
+			err = egress.ErrNoSecret
+		}
+		return value, err
 	}
 	var shares container.Shares
 	if b.cluster != nil {

@@ -65,7 +65,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		alive = b.cluster.works
 	}
 	sandboxes := e2b.New(e2b.Options{Images: images, Builds: e2b.BuildLimits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}, Server: b.node, Alive: alive,
-		Containers: c.service, Remove: remover{c.service, r.engine, b.cluster}.Delete, Snapshots: data.snapshots, Files: data.files, Volumes: volumes, Memory: memory, Objects: b.db, Webhooks: r.webhooks, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
+		Containers: c.service, Remove: remover{c.service, r.engine, b.cluster}.Delete, Snapshots: data.snapshots, Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Objects: b.db, Webhooks: r.webhooks, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain, Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
 	s.later(inBackground(sandboxes.Run))
 	return api.New(api.Options{

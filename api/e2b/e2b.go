@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files"
+	"github.com/berth-run/berth/secrets"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/webhook"
 )
@@ -37,6 +38,7 @@ type Options struct {
 	Snapshots  *snapshot.Service                                               // of the containers
 	Files      *files.Service                                                  // for files of template builds
 	Volumes    *volume.Service                                                 // nil: the driver does not support volumes
+	Secrets    *secrets.Service                                                // nil stores none
 	Images     Images                                                          // nil pulls no images
 	Builds     BuildLimits
 	Server     string                                      // this server's id, which survives a restart
@@ -132,6 +134,12 @@ func (d *Door) Routes() []exchange.Route {
 		exchange.On("GET /events/webhooks/{webhook}", d.getWebhook),
 		exchange.On("PATCH /events/webhooks/{webhook}", d.patchWebhook, exchange.StoresNothing),
 		exchange.On("DELETE /events/webhooks/{webhook}", d.deleteWebhook),
+
+		exchange.On("POST /secrets", d.createSecret),
+		exchange.On("GET /secrets", d.listSecrets, exchange.ReadsQuery),
+		exchange.On("GET /secrets/{secret}", d.getSecret),
+		exchange.On("POST /secrets/{secret}", d.updateSecret),
+		exchange.On("DELETE /secrets/{secret}", d.deleteSecret),
 
 		exchange.On("POST /volumes", d.createVolume),
 		exchange.On("GET /volumes", d.listVolumes),

@@ -25,6 +25,7 @@ type record struct {
 	Paused     bool              `json:"paused,omitempty"`
 	Contexts   []codeContext     `json:"contexts,omitempty"` // of the code interpreter
 	Ports      ports             `json:"ports,omitzero"`
+	Outward    outward           `json:"outward,omitzero"`
 
 	Events     int     `json:"events,omitempty"`      // number of its events so far
 	Outbox     []event `json:"outbox,omitempty"`      // events that are not saved on their own yet

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"maps"
 	"net/http"
-	"regexp"
 	"slices"
 	"strings"
 	"time"
@@ -63,7 +62,7 @@ var createBody = rule.Object(rule.Fields{
 	"autoResume":            rule.Object(rule.Fields{"enabled": rule.Boolean}),
 	"network": rule.Object(rule.Fields{
 		"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
-		"allowPublicTraffic": rule.Boolean, "rules": rule.Unsupported, "egressProxy": rule.Unsupported,
+		"allowPublicTraffic": rule.Boolean, "rules": rulesBody, "egressProxy": rule.Unsupported,
 		"maskRequestHost": requestHost, "httpsPorts": rule.List(rule.Integer(1, 65535), 100)}),
 	"mcp":          rule.Unsupported,
 	"iam":          rule.Unsupported,
@@ -83,54 +82,6 @@ type createRequest struct {
 	} `json:"autoResume"`
 	Network network `json:"network"`
 	Volumes []mount `json:"volumeMounts"`
-}
-
-type network struct {
-	AllowOut      []string `json:"allowOut"`
-	DenyOut       []string `json:"denyOut"`
-	PublicTraffic *bool    `json:"allowPublicTraffic"` // nil means true
-	RequestHost   string   `json:"maskRequestHost"`
-	HTTPSPorts    []int    `json:"httpsPorts"`
-}
-
-// hostHeader matches a Host header for servers in a sandbox.
-var hostHeader = regexp.MustCompile(`^[A-Za-z0-9.-]{1,200}(:([0-9]{1,5}|\$\{PORT\}))?$`)
-
-// requestHost checks maskRequestHost.
-func requestHost(at string, v any) error {
-	text, ok := v.(string)
-	if !ok {
-		return rule.WrongType(at, "a string", v)
-	}
-	if text != "" && !hostHeader.MatchString(text) {
-		return berth.Invalid(at, "Invalid '%s': '%s'. Expected a host such as 'localhost:${PORT}'.", at, rule.Clip(text))
-	}
-	return nil
-}
-
-// ports returns the settings of a request for the ports of its sandbox.
-func (n network) ports() ports {
-	return ports{Private: n.PublicTraffic != nil && !*n.PublicTraffic, Host: n.RequestHost, TLS: n.HTTPSPorts}
-}
-
-// policy returns the network policy of a request. E2B denies addresses and lets names and addresses
-// beat them; a container's policy allows what it names. So only a denial of everything has a
-// counterpart.
-func (req *createRequest) policy() (*berth.NetworkPolicy, error) {
-	denied := req.Internet != nil && !*req.Internet
-	for _, address := range req.Network.DenyOut {
-		if address != "0.0.0.0/0" && address != "::/0" {
-			return nil, berth.Invalid("network.denyOut", "This server cannot deny '%s' alone. Deny '0.0.0.0/0', and allow what the sandbox needs with 'allowOut'.", rule.Clip(address))
-		}
-		denied = true
-	}
-	switch {
-	case !denied:
-		return &berth.NetworkPolicy{Type: "open"}, nil
-	case len(req.Network.AllowOut) > 0:
-		return &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: req.Network.AllowOut}, nil
-	}
-	return nil, nil
 }
 
 // A sandbox is what a client needs to use one.
@@ -157,6 +108,9 @@ type detail struct {
 	Metadata   map[string]string `json:"metadata"`
 	Lifecycle  *lifecycle        `json:"lifecycle,omitempty"`
 	Volumes    []mount           `json:"volumeMounts,omitempty"`
+
+	Internet *bool        `json:"allowInternetAccess,omitempty"`
+	Network  *networkInfo `json:"network,omitempty"`
 }
 
 type lifecycle struct {
@@ -208,13 +162,14 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if body.Timeout != nil {
 		timeout = *body.Timeout
 	}
-	policy, err := body.policy()
+	outward := outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut, Rules: body.Network.Rules}
+	policy, transforms, err := outward.policy()
 	if err != nil {
 		return err
 	}
-	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy,
+	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Transforms: transforms,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
-	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill, AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports()}
+	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill, AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
 	req.Env = environment(nil, body.Env)
 	req.Source.Volumes = mountsOf(body.Volumes)
 	t, from, err := d.resolve(r.Context(), c.Project, body.Template)
@@ -310,6 +265,7 @@ func (d *Door) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error 
 	out := d.detail(r, rec, made)
 	out.AccessToken = d.token(made.ID)
 	out.Lifecycle = &lifecycle{rec.AutoResume, rec.OnTimeout}
+	out.Internet, out.Network = rec.Outward.Internet, rec.network()
 	return x.JSON(http.StatusOK, out)
 }
 
@@ -363,39 +319,6 @@ func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller
 			d.setEnd(c.Project, id, rec, deadline)
 		}
 		return nil
-	})
-	if err != nil {
-		return err
-	}
-	x.WriteHeader(http.StatusNoContent)
-	return nil
-}
-
-// networkBody checks the body of PUT /sandboxes/{sandbox}/network.
-var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean, "allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
-	"rules": rule.Unsupported, "egressProxy": rule.Unsupported})
-
-// setNetwork serves PUT /sandboxes/{sandbox}/network: it replaces the rules for connections to the
-// outside, and ends those that are open.
-func (d *Door) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var body struct {
-		Internet *bool    `json:"allow_internet_access"`
-		AllowOut []string `json:"allowOut"`
-		DenyOut  []string `json:"denyOut"`
-	}
-	if err := x.DecodeOptional(r, networkBody, &body); err != nil {
-		return err
-	}
-	policy, err := (&createRequest{Internet: body.Internet, Network: network{AllowOut: body.AllowOut, DenyOut: body.DenyOut}}).policy()
-	if err != nil {
-		return err
-	}
-	id := sandboxOf(r)
-	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
-		return err
-	}
-	err = d.during(r.Context(), c.Project, id, berth.EventSandboxUpdated, func() error {
-		return d.Containers.SetNetworkPolicy(r.Context(), c, id, policy)
 	})
 	if err != nil {
 		return err

@@ -1,6 +1,6 @@
 import assert from 'node:assert/strict';
 import { test } from 'node:test';
-import { CommandExitError, Sandbox, SandboxNotFoundError, Volume, VolumePathNotFoundError } from 'e2b';
+import { CommandExitError, Sandbox, SandboxNotFoundError, Secret, SecretNotFoundError, Volume, VolumePathNotFoundError } from 'e2b';
 import { client, model, sh } from './berth.mjs';
 
 test('a command runs in a sandbox', async () => {
@@ -127,6 +127,29 @@ test('a volume keeps its files between sandboxes', async () => {
   assert.equal(await sandbox.files.read('/mnt/my-data/a.txt'), 'from outside');
   await sandbox.commands.run('ln -s /etc/passwd /mnt/my-data/leak', { user: 'root' });
   await assert.rejects(volume.readFile('leak'), /leads out of the volume/);
+  await sandbox.kill();
+});
+
+test('rules of a sandbox name a secret, whose value nobody reads', async () => {
+  const name = `js-${Date.now()}`;
+  const secret = await Secret.create(name, 'the-value', { metadata: { team: 'a' } });
+  assert.deepEqual([secret.name, secret.version, secret.metadata], [name, 1, { team: 'a' }]);
+  assert.ok(secret.createdAt instanceof Date && secret.createdAt.getTime() > Date.now() - 600_000);
+  await assert.rejects(Secret.create(name, 'another value'), /already/);
+  const rules = { 'api.example.com': [{ transform: { headers: { Authorization: `Bearer ${Secret.fill(name)}` } } }] };
+  const sandbox = await Sandbox.create({ timeoutMs: 60_000, network: { rules, allowOut: ({ rules }) => [...rules.keys()], denyOut: ({ allTraffic }) => [allTraffic] } });
+  const info = await sandbox.getInfo();
+  assert.deepEqual([info.network.rules, info.network.allowOut, info.network.denyOut], [rules, ['api.example.com'], ['0.0.0.0/0']]);
+  await sandbox.updateNetwork({ denyOut: ['0.0.0.0/0'] });
+  assert.equal((await sandbox.getInfo()).network.rules, undefined);
+  await assert.rejects(sandbox.updateNetwork({ rules: { 'a.example': [{ transform: ({ iam }) => ({ headers: { A: iam.tokens.aws } }) }] } }), /unknown placeholder/);
+  assert.equal((await Secret.update(name, 'the-next-value')).version, 2);
+  assert.equal((await Secret.getInfo(secret.secretId)).version, 2);
+  const names = [];
+  for (const pages = Secret.list({ limit: 1 }); pages.hasNext; ) names.push(...(await pages.nextItems()).map((s) => s.name));
+  assert.ok(names.includes(name));
+  assert.deepEqual([await Secret.exists(name), await Secret.destroy(name), await Secret.destroy(name), await Secret.exists(name)], [true, true, false, false]);
+  await assert.rejects(Secret.update(name, 'the-value'), SecretNotFoundError);
   await sandbox.kill();
 });
 

@@ -12,7 +12,7 @@ import uuid
 
 os.environ.setdefault("E2B_API_KEY", "e2b_" + "0" * 40)
 
-from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Template, Volume, VolumeException, VolumePathNotFoundException  # noqa: E402
+from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Secret, SecretNotFoundException, Template, Volume, VolumeException, VolumePathNotFoundException  # noqa: E402
 
 from berth import job, main  # noqa: E402
 
@@ -233,6 +233,29 @@ async def asynchronous():
     s = await AsyncSandbox.create()
     assert (await s.commands.run("echo hi")).stdout == "hi\n"
     await s.kill()
+
+
+@job("a secret and the rules that name it")
+def secret():
+    name = f"py-{uuid.uuid4().hex}"
+    made = Secret.create(name, "the-value", metadata={"team": "a"})
+    assert (made.name, made.version, made.metadata) == (name, 1, {"team": "a"}), made
+    rules = {"*.example.com": [{"transform": {"headers": {"X-Key": Secret.fill(name)}}}]}
+    with Sandbox.create(timeout=60, network={"rules": rules, "deny_out": ["0.0.0.0/0"], "allow_out": ["api.example.com"]}) as s:
+        assert s.get_info().network["rules"] == rules, s.get_info().network
+        s.update_network({"deny_out": ["0.0.0.0/0"]})
+    assert Secret.update(name, "the-next-value").version == 2
+    assert Secret.get_info(made.secret_id).version == 2
+    names, pages = [], Secret.list(limit=1)
+    while pages.has_next:
+        names += [s.name for s in pages.next_items()]
+    assert name in names, names
+    assert (Secret.exists(name), Secret.destroy(name), Secret.destroy(name)) == (True, True, False)
+    try:
+        Secret.get_info(name)
+        raise AssertionError("no error")
+    except SecretNotFoundException:
+        pass
 
 
 if __name__ == "__main__":

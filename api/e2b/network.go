@@ -1,0 +1,182 @@
+package e2b
+
+import (
+	"maps"
+	"net/http"
+	"regexp"
+	"slices"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/internal/rule"
+)
+
+// A network is what a request to create a sandbox says of it.
+type network struct {
+	AllowOut      []string                `json:"allowOut"`
+	DenyOut       []string                `json:"denyOut"`
+	Rules         map[string][]headerRule `json:"rules"`
+	PublicTraffic *bool                   `json:"allowPublicTraffic"` // nil means true
+	RequestHost   string                  `json:"maskRequestHost"`
+	HTTPSPorts    []int                   `json:"httpsPorts"`
+}
+
+// A headerRule sets header fields of requests to a host.
+type headerRule struct {
+	Transform *struct {
+		Headers map[string]string `json:"headers,omitempty"`
+	} `json:"transform,omitempty"`
+}
+
+// Bounds on rules.
+const (
+	maxHosts = 100
+	maxRules = 16 // of a host
+)
+
+var rulesOfHost = rule.List(rule.Object(rule.Fields{"transform": rule.Object(rule.Fields{"headers": texts})}), maxRules)
+
+// rulesBody checks rules, an object of lists by host.
+func rulesBody(at string, v any) error {
+	hosts, ok := v.(map[string]any)
+	if !ok {
+		return rule.WrongType(at, "an object", v)
+	}
+	if len(hosts) > maxHosts {
+		return berth.Invalid(at, "Invalid '%s': expected at most %d hosts, but got %d.", at, maxHosts, len(hosts))
+	}
+	for host, rules := range hosts {
+		if err := rulesOfHost(rule.Join(at, host), rules); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// hostHeader matches a Host header for servers in a sandbox.
+var hostHeader = regexp.MustCompile(`^[A-Za-z0-9.-]{1,200}(:([0-9]{1,5}|\$\{PORT\}))?$`)
+
+// requestHost checks maskRequestHost.
+func requestHost(at string, v any) error {
+	text, ok := v.(string)
+	if !ok {
+		return rule.WrongType(at, "a string", v)
+	}
+	if text != "" && !hostHeader.MatchString(text) {
+		return berth.Invalid(at, "Invalid '%s': '%s'. Expected a host such as 'localhost:${PORT}'.", at, rule.Clip(text))
+	}
+	return nil
+}
+
+// ports returns the settings of a request for the ports of its sandbox.
+func (n network) ports() ports {
+	return ports{Private: n.PublicTraffic != nil && !*n.PublicTraffic, Host: n.RequestHost, TLS: n.HTTPSPorts}
+}
+
+// An outward is what a sandbox may reach, as its client wants it.
+type outward struct {
+	Internet *bool                   `json:"allow_internet_access,omitempty"` // nil means true
+	AllowOut []string                `json:"allowOut,omitempty"`
+	DenyOut  []string                `json:"denyOut,omitempty"`
+	Rules    map[string][]headerRule `json:"rules,omitempty"`
+}
+
+// policy returns the network policy and the transforms of a container. E2B denies addresses and lets names and
+// addresses beat them; a container's policy allows what it names. So only a denial of everything has a counterpart.
+func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
+	transforms, err := transforms(o.Rules)
+	if err != nil {
+		return nil, nil, err
+	}
+	denied := o.Internet != nil && !*o.Internet
+	for _, address := range o.DenyOut {
+		if address != "0.0.0.0/0" && address != "::/0" {
+			return nil, nil, berth.Invalid("network.denyOut", "This server cannot deny '%s' alone. Deny '0.0.0.0/0', and allow what the sandbox needs with 'allowOut'.", rule.Clip(address))
+		}
+		denied = true
+	}
+	switch {
+	case !denied:
+		return &berth.NetworkPolicy{Type: "open"}, transforms, nil
+	case len(o.AllowOut) > 0:
+		return &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.AllowOut}, transforms, nil
+	}
+	return nil, transforms, nil
+}
+
+// transforms returns the transforms of rules. Of the rules of one host, a later one replaces fields of an earlier one.
+func transforms(rules map[string][]headerRule) ([]egress.Transform, error) {
+	var all []egress.Transform
+	for _, host := range slices.Sorted(maps.Keys(rules)) {
+		at := rule.Join("network.rules", host)
+		one, err := egress.ParseTransform(host, nil)
+		for _, r := range rules[host] {
+			if r.Transform == nil || err != nil {
+				continue
+			}
+			var next egress.Transform
+			if next, err = egress.ParseTransform(host, r.Transform.Headers); err == nil {
+				maps.Copy(one.Headers, next.Headers)
+			}
+		}
+		if err != nil {
+			return nil, berth.Invalid(at, "Invalid '%s': %v.", at, err)
+		}
+		if slices.ContainsFunc(all, func(t egress.Transform) bool { return t.Host == one.Host }) {
+			return nil, berth.Invalid(at, "Invalid '%s': the host is there twice.", at)
+		}
+		all = append(all, one)
+	}
+	return all, nil
+}
+
+// A networkInfo describes the network of a sandbox. It is that of the request which set it.
+type networkInfo struct {
+	AllowOut      []string                `json:"allowOut,omitempty"`
+	DenyOut       []string                `json:"denyOut,omitempty"`
+	Rules         map[string][]headerRule `json:"rules,omitempty"`
+	PublicTraffic bool                    `json:"allowPublicTraffic"`
+	RequestHost   string                  `json:"maskRequestHost,omitempty"`
+	HTTPSPorts    []int                   `json:"httpsPorts,omitempty"`
+}
+
+func (rec *record) network() *networkInfo {
+	return &networkInfo{rec.Outward.AllowOut, rec.Outward.DenyOut, rec.Outward.Rules, !rec.Ports.Private, rec.Ports.Host, rec.Ports.TLS}
+}
+
+// networkBody checks the body of PUT /sandboxes/{sandbox}/network.
+var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean, "allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
+	"rules": rulesBody, "egressProxy": rule.Unsupported})
+
+// setNetwork serves PUT /sandboxes/{sandbox}/network: it replaces all rules for connections to the
+// outside, and ends those that are open.
+func (d *Door) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
+	var body outward
+	if err := x.DecodeOptional(r, networkBody, &body); err != nil {
+		return err
+	}
+	policy, transforms, err := body.policy()
+	if err != nil {
+		return err
+	}
+	id := sandboxOf(r)
+	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+		return err
+	}
+	err = d.during(r.Context(), c.Project, id, berth.EventSandboxUpdated, func() error {
+		if err := d.Containers.SetNetworkPolicy(r.Context(), c, id, policy, transforms); err != nil {
+			return err
+		}
+		_, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
+			rec.Outward = body
+			return nil
+		})
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	x.WriteHeader(http.StatusNoContent)
+	return nil
+}
