@@ -48,6 +48,18 @@ func clients() []client {
 	)
 }
 
+// logAtEnd returns a function that keeps what a failed client printed. The test logs it once more at its end, after the log of its
+// server: who sees only the end of a long output sees this. Call it before the server is started.
+func logAtEnd(t *testing.T) (keep func(name, output string)) {
+	var all strings.Builder
+	t.Cleanup(func() {
+		if all.Len() > 0 {
+			t.Logf("once more, what failed:%s", &all)
+		}
+	})
+	return func(name, output string) { fmt.Fprintf(&all, "\n%s:\n%s", name, output) }
+}
+
 // skipClient skips the test unless all clients were asked for.
 func skipClient(t *testing.T) {
 	t.Helper()

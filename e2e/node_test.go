@@ -43,6 +43,7 @@ const frameworksNode = 20
 
 // TestClientsNode runs the tests of the clients from npm that are libraries.
 func TestClientsNode(t *testing.T) {
+	keep := logAtEnd(t)
 	used := newServices(t)
 	s := used.server(t)
 	for _, c := range nodeClients {
@@ -50,12 +51,15 @@ func TestClientsNode(t *testing.T) {
 			if !c.everyday {
 				skipClient(t)
 			}
-			c.run(t, s, used.env()...)
+			if out := c.run(t, s, used.env()...); t.Failed() {
+				keep(t.Name(), out)
+			}
 		})
 	}
 }
 
-func (c nodeClient) run(t *testing.T, s *server, env ...string) {
+// run runs the client's tests, and returns what they printed.
+func (c nodeClient) run(t *testing.T, s *server, env ...string) string {
 	t.Helper()
 	skipWithout(t, filepath.Join(c.dir, "node_modules", ".berth-lock"))
 	if v := nodeVersion(t); c.dir == "frameworks" && v < frameworksNode {
@@ -71,9 +75,11 @@ func (c nodeClient) run(t *testing.T, s *server, env ...string) {
 	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+s.url, "E2B_SANDBOX_URL="+s.url, "E2B_VOLUME_API_URL="+s.url, "E2B_API_KEY=e2b_"+strings.Repeat("0", 40), "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
 		// What these clients would send to their makers.
 		"MASTRA_TELEMETRY_DISABLED=1", "LANGSMITH_TRACING=false")
-	if out, err := cmd.CombinedOutput(); err != nil {
+	out, err := cmd.CombinedOutput()
+	if err != nil {
 		t.Errorf("%v\n%s", err, out)
 	}
+	return string(out)
 }
 
 // skipWithout skips the test if a file that scripts/setup makes is not there.

@@ -38,6 +38,7 @@ var pythonClients = []pythonClient{
 
 // TestClientsPython runs the programs of e2e/python, each with a client from PyPI.
 func TestClientsPython(t *testing.T) {
+	keep := logAtEnd(t)
 	used := newServices(t)
 	s := used.server(t)
 	for _, c := range pythonClients {
@@ -45,7 +46,9 @@ func TestClientsPython(t *testing.T) {
 			if !c.everyday {
 				skipClient(t)
 			}
-			c.run(t, s.url, used.env()...)
+			if out := c.run(t, s.url, used.env()...); t.Failed() {
+				keep(t.Name(), out)
+			}
 		})
 	}
 }
@@ -53,8 +56,8 @@ func TestClientsPython(t *testing.T) {
 // lock returns the file that pins what is in the client's environment.
 func (c pythonClient) lock() string { return filepath.Join("python", c.env+".txt") }
 
-// run runs the client's program and compares the jobs that it did with its titles.
-func (c pythonClient) run(t *testing.T, url string, env ...string) {
+// run runs the client's program, compares the jobs that it did with its titles, and returns what it printed.
+func (c pythonClient) run(t *testing.T, url string, env ...string) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
@@ -67,13 +70,15 @@ func (c pythonClient) run(t *testing.T, url string, env ...string) {
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
-		t.Fatalf("%s: %v\n%s", c.program, err, &out)
+		t.Errorf("%s: %v\n%s", c.program, err, &out)
+		return out.String()
 	}
 	for _, title := range jobs(t, filepath.Join("python", c.program)) {
 		if !strings.Contains(out.String(), "ok "+title+"\n") {
 			t.Errorf("%s did not do %q; it printed:\n%s", c.program, title, &out)
 		}
 	}
+	return out.String()
 }
 
 // python returns the interpreter of the client's environment, or skips the test.
