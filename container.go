@@ -91,14 +91,16 @@ type ExpiresAfter struct {
 }
 
 // A NetworkPolicy selects the hosts that a container may reach. Its type is "disabled"
-// (no host, the default), "allowlist", or Berth's own "open" (any public name).
+// (no host, the default), "allowlist", or Berth's own "open" (any public name). "open" may deny
+// addresses; its allowed domains are exceptions from these.
 //
 // An allowed domain is a name or "*.name" for its subdomains, optionally with ":port".
 // Without a port, ports 80 and 443 are allowed.
 type NetworkPolicy struct {
 	Type           string         `json:"type"`
 	AllowedDomains []string       `json:"allowed_domains,omitempty"`
-	DomainSecrets  []DomainSecret `json:"domain_secrets,omitempty"` // in requests only; never stored or shown with the policy
+	Denied         []string       `json:"denied_addresses,omitempty"` // such as "198.51.100.0/24"; of "open" only
+	DomainSecrets  []DomainSecret `json:"domain_secrets,omitempty"`   // in requests only; never stored or shown with the policy
 }
 
 // A DomainSecret is a value that a container may send to a domain but never sees.

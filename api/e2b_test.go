@@ -159,14 +159,13 @@ func TestSandboxRequests(t *testing.T) {
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
 	for body, want := range map[string]string{
-		`{}`:                                       "Missing required parameter: 'templateID'.",
-		`{"templateID":"base","surprise":1}`:       "Unknown parameter: 'surprise'.",
-		`{"templateID":"base","timeout":-1}`:       "'timeout'",
-		`{"templateID":"base","metadata":{"a":1}}`: "'metadata.a'",
-		`{"templateID":"base","network":{"denyOut":["10.0.0.0/8"]}}`:                      "cannot deny '10.0.0.0/8' alone",
-		`{"templateID":"base","network":{"rules":{"a.example":[]}}}`:                      "'network.rules'",
-		`{"templateID":"base","mcp":{}}`:                                                  "'mcp'",
-		`{"templateID":"base","volumeMounts":[{"name":"a"}]}`:                             "'volumeMounts[0].path'",
+		`{}`:                                                  "Missing required parameter: 'templateID'.",
+		`{"templateID":"base","surprise":1}`:                  "Unknown parameter: 'surprise'.",
+		`{"templateID":"base","timeout":-1}`:                  "'timeout'",
+		`{"templateID":"base","metadata":{"a":1}}`:            "'metadata.a'",
+		`{"templateID":"base","network":{"rules":{"*":[]}}}`:  "'network.rules.*'",
+		`{"templateID":"base","mcp":{}}`:                      "'mcp'",
+		`{"templateID":"base","volumeMounts":[{"name":"a"}]}`: "'volumeMounts[0].path'",
 		`{"templateID":"base","allow_internet_access":false,"envVars":{"A=B\u0000":"x"}}`: "environment variable",
 	} {
 		status, text := h.sandboxCall("POST", "/v2/sandboxes", body, map[string]string{"X-API-Key": "sk-mine"})

@@ -230,7 +230,7 @@ func (m *importing) readContainer(ctx context.Context, k *ManifestContainer) err
 	now := time.Now().Unix()
 	m.container = &berth.Container{ID: id, Object: "container", CreatedAt: now, LastActiveAt: now, Status: berth.ContainerExpired,
 		Name: "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter,
-		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains}, // without secrets
+		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains, Denied: k.Network.Denied}, // without secrets
 		Berth:         berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: snap.Snapshot.ID}}
 	m.done.SnapshotID, m.done.ContainerID, m.done.Template = snap.Snapshot.ID, id, k.Template
 	m.done.Missing = o.Templates != nil && !o.Templates(ctx, m.project, k.Template)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/internal/rule"
 )
 
 // Types of a berth.NetworkPolicy.
@@ -61,17 +62,26 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transfor
 	if ns.opts.Driver.Features().Network {
 		return nil, berth.Invalid("network_policy.type", "The network policy '%s' cannot be enforced by this server's driver, which does not isolate networks.", n.Type)
 	}
+	if len(n.Denied) > 0 && n.Type != networkOpen {
+		return nil, berth.Invalid("network_policy.denied_addresses", "Only the network policy 'open' has 'denied_addresses'.")
+	}
 	policy := &egress.Policy{}
 	out := &network{access: access{policy: policy, transforms: transforms}}
 	switch n.Type {
 	case networkOpen:
-		if len(n.AllowedDomains) > 0 {
-			return nil, berth.Invalid("network_policy.allowed_domains", "The network policy 'open' has no 'allowed_domains'.")
-		}
 		if !ns.permits(egress.Rule{Name: "*"}) {
 			return nil, berth.Invalid("network_policy.type", "The network policy 'open' is not allowed on this server.")
 		}
 		policy.Open = true
+		if len(n.AllowedDomains) > 0 {
+			if err := ns.addRules(policy, n.AllowedDomains); err != nil {
+				return nil, err
+			}
+		}
+		var err error
+		if policy.Denied, err = denied(n.Denied); err != nil {
+			return nil, err
+		}
 	case networkAllowlist:
 		if err := ns.addRules(policy, n.AllowedDomains); err != nil {
 			return nil, err
@@ -112,6 +122,22 @@ func (ns *networks) addRules(p *egress.Policy, domains []string) error {
 		p.Rules = append(p.Rules, r)
 	}
 	return nil
+}
+
+// denied parses the denied addresses of a policy: addresses and prefixes.
+func denied(addresses []string) ([]netip.Prefix, error) {
+	var all []netip.Prefix
+	for i, text := range addresses {
+		prefix, err := netip.ParsePrefix(text)
+		if addr, alone := netip.ParseAddr(text); alone == nil && addr.Zone() == "" {
+			prefix, err = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), nil
+		}
+		if err != nil || prefix.Addr().Is4In6() {
+			return nil, berth.Invalid(fmt.Sprintf("network_policy.denied_addresses[%d]", i), "Invalid address '%s': expected an address such as '198.51.100.7' or a prefix such as '198.51.100.0/24'.", rule.Clip(text))
+		}
+		all = append(all, prefix.Masked())
+	}
+	return all, nil
 }
 
 // permits reports whether policies may contain the public rule r. A server that permits all
@@ -162,7 +188,7 @@ func (s *instance) accepts(want *berth.NetworkPolicy) bool {
 		return true
 	}
 	have := s.networkPolicy()
-	if want.Type != have.Type || !slices.Equal(want.AllowedDomains, have.AllowedDomains) {
+	if want.Type != have.Type || !slices.Equal(want.AllowedDomains, have.AllowedDomains) || !slices.Equal(want.Denied, have.Denied) {
 		return false
 	}
 	var secrets []egress.Secret
@@ -179,5 +205,5 @@ func withoutSecrets(n *berth.NetworkPolicy) berth.NetworkPolicy {
 	if n == nil {
 		return berth.NetworkPolicy{Type: networkDisabled}
 	}
-	return berth.NetworkPolicy{Type: n.Type, AllowedDomains: n.AllowedDomains}
+	return berth.NetworkPolicy{Type: n.Type, AllowedDomains: n.AllowedDomains, Denied: n.Denied}
 }

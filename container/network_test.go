@@ -67,3 +67,29 @@ func TestAddressPolicies(t *testing.T) {
 		t.Error("a driver without routes accepts an address")
 	}
 }
+
+// TestDeniedAddresses checks which addresses an open policy may deny.
+func TestDeniedAddresses(t *testing.T) {
+	ns := &networks{opts: &Options{Driver: routedDriver{}}}
+	for address, want := range map[string]string{"198.51.100.7": "198.51.100.7/32", "198.51.100.7/24": "198.51.100.0/24", "::ffff:198.51.100.7": "198.51.100.7/32", "2001:db8::/32": "2001:db8::/32",
+		"example.com": "", "198.51.100.7:443": "", "::ffff:0:0/96": "", "fe80::1%eth0": "", "": ""} {
+		n, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkOpen, AllowedDomains: []string{"api.example.com"}, Denied: []string{address}}, nil)
+		got := ""
+		if err == nil {
+			got = n.access.policy.Denied[0].String()
+		}
+		if e, ok := errors.AsType[*berth.Error](err); got != want || err != nil && (!ok || e.Param != "network_policy.denied_addresses[0]") {
+			t.Errorf("%s: got %q, %v, want %q", address, got, err, want)
+		}
+	}
+	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"a.example"}, Denied: []string{"198.51.100.7"}}, nil); err == nil {
+		t.Error("an allowlist ignores what it denies")
+	}
+	want := &berth.NetworkPolicy{Type: networkOpen, Denied: []string{"198.51.100.7"}}
+	saved := withoutSecrets(want)
+	s := &instance{}
+	s.policy.present = &saved
+	if !s.accepts(want) || s.accepts(&berth.NetworkPolicy{Type: networkOpen}) {
+		t.Error("a policy that denies addresses counts as one that does not")
+	}
+}

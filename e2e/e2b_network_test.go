@@ -133,7 +133,7 @@ func TestE2BNetwork(t *testing.T) {
 		t.Errorf("the audit record has the changes %q", got)
 	}
 
-	send("PUT", network, `{"denyOut":["198.51.100.0/24"]}`, http.StatusBadRequest)
+	send("PUT", network, `{"denyOut":["example.com"]}`, http.StatusBadRequest)
 	send("PUT", network, `{"rules":{"*":[]}}`, http.StatusBadRequest)
 	send("PUT", network, `{"denyOut":["0.0.0.0/0"],"allowOut":["not a host"]}`, http.StatusBadRequest)
 	send("PUT", "/sandboxes/0000000000000000/network", allowed, http.StatusNotFound)

@@ -64,7 +64,7 @@ func (p *Policy) mayDial(d Decision, t Target, a netip.Addr) bool {
 	if host, err := netip.ParseAddr(t.Host); err == nil {
 		return host.Unmap().WithZone("") == a // Decide has checked it
 	}
-	if forbidden(a) {
+	if forbidden(a) || d.Open && p.denies(a) {
 		return false
 	}
 	if Public(a) {

@@ -23,8 +23,9 @@ var DefaultPorts = []int{80, 443}
 
 // A Policy defines what a container may reach. The zero Policy allows nothing.
 type Policy struct {
-	Open  bool   // allows any public name or address at DefaultPorts
-	Rules []Rule // allow more
+	Open   bool           // allows any public name or address at DefaultPorts
+	Denied []netip.Prefix // exceptions from Open, also as what a name leads to; Rules beat them
+	Rules  []Rule         // allow more
 }
 
 // A Rule allows hosts on some ports: "example.com", "*.example.com",
@@ -65,6 +66,7 @@ type Decision struct {
 	Allow   bool
 	Private bool // private addresses may be dialled
 	Address bool // the target is an address, so there is no name to compare
+	Open    bool // only Policy.Open allows it, so its denied addresses must not be dialled
 	Reason  string
 }
 
@@ -95,7 +97,7 @@ func Decide(p *Policy, t Target) Decision {
 		}
 	}
 	if p.Open && slices.Contains(DefaultPorts, t.Port) {
-		return Decision{Allow: true, Reason: "open"}
+		return Decision{Allow: true, Open: true, Reason: "open"}
 	}
 	if matched {
 		return Decision{Reason: "the port is not allowed for this name"}
@@ -115,12 +117,20 @@ func decideAddr(p *Policy, addr netip.Addr, t Target) Decision {
 		reason = "the address is not public"
 	}
 	if p.Open && !t.UDP && Public(addr) && slices.Contains(DefaultPorts, t.Port) {
-		return Decision{Allow: true, Address: true, Reason: "open"}
+		if p.denies(addr) {
+			return Decision{Reason: "the address is denied"}
+		}
+		return Decision{Allow: true, Open: true, Address: true, Reason: "open"}
 	}
 	if forbidden(addr) {
 		reason = "the address is never allowed"
 	}
 	return Decision{Reason: reason}
+}
+
+// denies reports whether the policy denies an address, which is unmapped and has no zone.
+func (p *Policy) denies(addr netip.Addr) bool {
+	return slices.ContainsFunc(p.Denied, func(d netip.Prefix) bool { return d.Contains(addr) })
 }
 
 // opens reports whether a rule allows an address within its prefix. A forbidden address must be

@@ -1,6 +1,8 @@
 package egress
 
 import (
+	"io"
+	"net/http"
 	"net/netip"
 	"strings"
 	"testing"
@@ -83,6 +85,43 @@ func TestDecide(t *testing.T) {
 		if d := Decide(open, at); d.Allow != want {
 			t.Errorf("open, %s: got %+v", target, d)
 		}
+	}
+}
+
+// An open policy denies addresses by number and as what a name leads to. What a rule allows is not denied.
+func TestDenied(t *testing.T) {
+	p := policy(t, true, "api.example.com", "93.184.216.35:443")
+	for _, s := range []string{"93.184.216.0/24", "2606:2800::/32"} {
+		p.Denied = append(p.Denied, netip.MustParsePrefix(s))
+	}
+	for target, want := range map[string]bool{"93.184.216.34:443": false, "[::ffff:93.184.216.34]:443": false, "[2606:2800::1]:80": false, "93.184.217.1:443": true,
+		"93.184.216.35:443": true, "any.example:443": true} {
+		at, _ := parseTarget(target)
+		if d := Decide(p, at); d.Allow != want {
+			t.Errorf("%s: got %+v, want %v", target, d, want)
+		}
+	}
+	w := newWorld(t, p)
+	addr, _ := serve(t, false, func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "here") })
+	w.host("denied.example", "93.184.216.34", 80, addr)
+	w.host("both.example", "93.184.216.34", 80, addr)
+	w.host("both.example", "93.184.217.34", 80, addr)
+	w.host("mapped.example", "::ffff:93.184.216.34", 80, addr)
+	w.host("api.example.com", "93.184.216.34", 80, addr)
+	c := w.httpClient(nil)
+	for name, want := range map[string]string{"denied.example": "no address that may be dialled", "mapped.example": "no address that may be dialled", "both.example": "here", "api.example.com": "here"} {
+		if _, body := get(t, c, "http://"+name+"/"); !strings.Contains(body, want) && !strings.Contains(w.last().Reason, want) {
+			t.Errorf("%s: got %q, %+v, want %q", name, body, w.last(), want)
+		}
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	dialled := map[string]int{}
+	for _, a := range w.dialled {
+		dialled[a.Addr().String()]++
+	}
+	if dialled["93.184.216.34"] != 1 || dialled["93.184.217.34"] != 1 {
+		t.Errorf("dialled %v", dialled)
 	}
 }
 

@@ -82,21 +82,17 @@ type outward struct {
 	Rules    map[string][]headerRule `json:"rules,omitempty"`
 }
 
-// policy returns the network policy and the transforms of a container. E2B denies addresses and lets names and
-// addresses beat them; a container's policy allows what it names. So only a denial of everything has a counterpart.
+// policy returns the network policy and the transforms of a container. What a client allows beats what it denies. A denial of
+// all addresses leaves what is allowed.
 func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
 	transforms, err := transforms(o.Rules)
 	if err != nil {
 		return nil, nil, err
 	}
-	denied := o.Internet != nil && !*o.Internet
-	for _, address := range o.DenyOut {
-		if address != "0.0.0.0/0" && address != "::/0" {
-			return nil, nil, berth.Invalid("network.denyOut", "This server cannot deny '%s' alone. Deny '0.0.0.0/0', and allow what the sandbox needs with 'allowOut'.", rule.Clip(address))
-		}
-		denied = true
-	}
+	denied := o.Internet != nil && !*o.Internet || slices.Contains(o.DenyOut, "0.0.0.0/0") || slices.Contains(o.DenyOut, "::/0")
 	switch {
+	case !denied && len(o.DenyOut) > 0:
+		return &berth.NetworkPolicy{Type: "open", AllowedDomains: o.AllowOut, Denied: o.DenyOut}, transforms, nil
 	case !denied:
 		return &berth.NetworkPolicy{Type: "open"}, transforms, nil
 	case len(o.AllowOut) > 0:

@@ -8,7 +8,7 @@ var MemoryLimit = OneOf("1g", "4g", "16g", "64g")
 // NetworkPolicies are the rules for a container's "network_policy", by type.
 var NetworkPolicies = map[string]Rule{
 	"disabled": Object(Fields{"type": AnyText}),
-	"open":     Object(Fields{"type": AnyText}),
+	"open":     Object(Fields{"type": AnyText, "allowed_domains": List(Text(1, 300), 200), "denied_addresses": List(Text(1, 64), 100)}),
 	"allowlist": Object(Fields{
 		"type": AnyText, "allowed_domains": List(Text(1, 300), 200),
 		"domain_secrets": List(Object(Fields{"domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20)}, "domain", "name", "value"), 32),
