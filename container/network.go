@@ -197,11 +197,16 @@ func (ns *networks) connect(ctx context.Context, s *instance) error {
 
 // gates returns a function that makes the gate of a container for an access.
 func (ns *networks) gates(s *instance, n *network) func(access) *egress.Gate {
-	record := ns.recorder(s, ns.opts.Log.With("container", s.id, "project", s.project))
+	log := ns.opts.Log.With("container", s.id, "project", s.project)
+	record, seldom := ns.recorder(s, log), rate.NewLimiter(rate.Every(time.Second), 1)
 	var value func(context.Context, string) (string, error)
 	if ns.opts.Network.Secret != nil {
 		value = func(ctx context.Context, name string) (string, error) {
-			return ns.opts.Network.Secret(ctx, s.project, name)
+			value, err := ns.opts.Network.Secret(ctx, s.project, name)
+			if err != nil && !errors.Is(err, egress.ErrNoSecret) && !errors.Is(err, context.Canceled) && seldom.Allow() {
+				log.Error("failed to read a secret for a network rule", "err", err)
+			}
+			return value, err
 		}
 	}
 	return func(a access) *egress.Gate {

@@ -105,7 +105,10 @@ func (g *Gate) transformFor(host string) *Transform {
 // fields returns the header fields that a transform sets in one request. The values of secrets are looked up each time, so
 // that a new value is used at once. They are masked in what the gate's hosts answer from now on.
 func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error) {
+	ctx, cancel := context.WithTimeout(ctx, lookupTime)
+	defer cancel()
 	h, room := http.Header{}, maxHeaderFill
+	var used []string
 	for name, value := range t.Headers {
 		var failed error
 		full := placeholders.ReplaceAllStringFunc(value, func(placeholder string) string {
@@ -119,7 +122,7 @@ func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error
 				return ""
 			}
 			c.gate.hideValue(Secret{Name: secret, Value: value, Placeholder: placeholder})
-			c.used[secret] = true
+			used = append(used, secret)
 			return value
 		})
 		if room -= len(full); failed == nil && room < 0 {
@@ -129,6 +132,9 @@ func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error
 			return nil, failed
 		}
 		h.Set(name, full)
+	}
+	for _, name := range used {
+		c.used[name] = true
 	}
 	return h, nil
 }
