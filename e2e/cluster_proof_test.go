@@ -16,6 +16,8 @@ import (
 	"testing"
 	"time"
 
+	"golang.org/x/sync/errgroup"
+
 	"github.com/berth-run/berth/internal/longtest"
 )
 
@@ -111,22 +113,27 @@ func (f *fleet) check(ctx context.Context, i int, j job) error {
 }
 
 // same checks that the responses of a job are completed, and that each server sends the same stream.
-// Padding is random, so it is left out.
+// It reads from all servers at once: one after the other it would wait for each of them to return, if
+// they are killed in the same order. Padding is random, so it is left out.
 func same(ctx context.Context, j job, servers []*server) error {
 	for _, r := range j.answers {
 		if r.Status != "completed" {
 			return fmt.Errorf("%s is %s: %v", r.ID, r.Status, r.Error)
 		}
-		sums := map[[32]byte]bool{}
-		for _, s := range servers {
-			text, err := get(ctx, s.url+"/v1/responses/"+r.ID+"?stream=true&include_obfuscation=false")
-			if err != nil {
+		sums := make([][32]byte, len(servers))
+		var g errgroup.Group
+		for i, s := range servers {
+			g.Go(func() error {
+				text, err := get(ctx, s.url+"/v1/responses/"+r.ID+"?stream=true&include_obfuscation=false")
+				sums[i] = sha256.Sum256(text)
 				return err
-			}
-			sums[sha256.Sum256(text)] = true
+			})
 		}
-		if len(sums) != 1 {
-			return fmt.Errorf("%s: the servers send %d different streams", r.ID, len(sums))
+		if err := g.Wait(); err != nil {
+			return err
+		}
+		if len(slices.Compact(sums)) != 1 {
+			return fmt.Errorf("%s: the servers send different streams", r.ID)
 		}
 	}
 	return nil
@@ -172,7 +179,8 @@ func getOnce(ctx context.Context, url string) ([]byte, error) {
 	return text, err
 }
 
-// load does jobs at the proxy, several at a time, and calls each with the number and the result.
+// load does jobs at the proxy, several at a time, and calls each with the number and the result. While
+// each waits for a server, the next job runs.
 func (f *fleet) load(ctx context.Context, from, count, width int, each func(i int, j job)) (ended chan struct{}) {
 	ended = make(chan struct{})
 	var all sync.WaitGroup
@@ -180,8 +188,8 @@ func (f *fleet) load(ctx context.Context, from, count, width int, each func(i in
 	for i := from; i < from+count; i++ {
 		all.Go(func() {
 			slots <- struct{}{}
-			defer func() { <-slots }()
 			j, err := f.do(ctx, i)
+			<-slots
 			if err != nil {
 				f.t.Errorf("job %d: %v", i, err)
 				return

@@ -19,19 +19,33 @@ import (
 // once, every stream is complete on every server, the containers of the lost node say so, and the audit
 // records of all servers are complete.
 func TestPodsProof(t *testing.T) {
-	c := kubetest.Start(t)
 	count, last := 15, 10
 	if longtest.Enabled() {
 		count, last = 200, 20
 	}
+	testPodsProof(t, kubetest.Namespace, count, last)
+}
+
+// TestPodsAgentProof does so with Pods that agent-sandbox makes.
+func TestPodsAgentProof(t *testing.T) {
+	kubetest.NeedAgentSandbox(t)
+	testPodsProof(t, kubetest.Agents, 15, 10)
+}
+
+// testPodsProof does count jobs while servers are killed, and last jobs while a node is lost.
+func testPodsProof(t *testing.T, namespace string, count, last int) {
+	c := kubetest.Start(t)
 	lose := c.AddNode(t)
-	f := newPodFleet(t, c, kubetest.Namespace, 3, 0)
+	f := newPodFleet(t, c, namespace, 3, 0)
 	ctx := within(t, 20*time.Minute)
-	moved := 0
+	began, moved := time.Now(), 0
 	var mu sync.Mutex
 	ended := f.load(ctx, 0, count, 4, func(i int, j job) {
 		if container := j.answers[0].container(); j.want > 0 {
-			_, moves := f.has(ctx, f.servers[0], container)
+			_, moves, err := f.has(ctx, f.url, container)
+			if err != nil {
+				t.Errorf("job %d: %v", i, err)
+			}
 			mu.Lock()
 			moved += moves
 			mu.Unlock()
@@ -58,7 +72,7 @@ func TestPodsProof(t *testing.T) {
 	if down != nil {
 		down.start()
 	}
-	t.Logf("%d jobs, %d kills, %d times a server took a Pod over", count, kills, moved)
+	t.Logf("%d jobs in %v, %d kills, %d times a server took a Pod over", count, time.Since(began).Round(time.Second), kills, moved)
 	if kills > 2 && moved == 0 {
 		t.Error("no server took a Pod over")
 	}
@@ -84,7 +98,7 @@ func TestPodsProof(t *testing.T) {
 		}
 	})
 	// A container that works on the node, whichever other ones are there.
-	stays := f.onNode(ctx, c, "node2")
+	stays := f.onNode(ctx, c, namespace, "node2")
 	lose()
 	select {
 	case <-ended:
@@ -100,7 +114,7 @@ func TestPodsProof(t *testing.T) {
 }
 
 // onNode creates containers until one's Pod runs on a node, and returns that one.
-func (f *fleet) onNode(ctx context.Context, c *kubetest.Cluster, node string) (container string) {
+func (f *fleet) onNode(ctx context.Context, c *kubetest.Cluster, namespace, node string) (container string) {
 	f.t.Helper()
 	for range 20 {
 		var made struct{ ID string }
@@ -114,7 +128,7 @@ func (f *fleet) onNode(ctx context.Context, c *kubetest.Cluster, node string) (c
 				Spec     struct{ NodeName string }
 			}
 		}
-		if err := c.Request(http.MethodGet, "/api/v1/namespaces/"+kubetest.Namespace+"/pods?labelSelector=run.berth/kind=sandbox", nil, &pods); err != nil {
+		if err := c.Request(http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?labelSelector=run.berth/kind=sandbox", nil, &pods); err != nil {
 			f.t.Fatal(err)
 		}
 		for _, p := range pods.Items {

@@ -76,19 +76,16 @@ kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, mem
 	return f
 }
 
-// has returns the server that has a container, and how often it moved.
-func (f *fleet) has(ctx context.Context, at *server, container string) (string, int) {
-	f.t.Helper()
+// has returns the server that has a container, and how often it moved, as the server at a URL says.
+func (f *fleet) has(ctx context.Context, at, container string) (string, int, error) {
 	var got struct {
 		Berth struct {
 			Server string
 			Moves  int
 		}
 	}
-	if err := patiently(ctx, "GET", at.url+"/v1/containers/"+container, "", nil, &got); err != nil {
-		f.t.Fatal(err)
-	}
-	return got.Berth.Server, got.Berth.Moves
+	err := patiently(ctx, "GET", at+"/v1/containers/"+container, "", nil, &got)
+	return got.Berth.Server, got.Berth.Moves, err
 }
 
 // serverOf returns the server with a name in the cluster.
@@ -202,7 +199,10 @@ func testPodsMove(t *testing.T, namespace string) {
 	for sh(b, "cat count 2>/dev/null || true") != "x\n" {
 	}
 	t.Logf("from the request to the first command in a Pod: %v", time.Since(began).Round(10*time.Millisecond))
-	first, _ := f.has(ctx, b, container)
+	first, _, err := f.has(ctx, b.url, container)
+	if err != nil {
+		t.Fatal(err)
+	}
 	killed := time.Now()
 	f.serverOf(first).kill()
 	alive := f.servers[1]
@@ -218,9 +218,9 @@ func testPodsMove(t *testing.T, namespace string) {
 	if _, err := call(ctx, "GET", alive.url+"/v1/responses/"+r.ID, "", nil, &done); err != nil || strings.Count(jsonText(done), `x\n`) < 2 || strings.Contains(jsonText(done), `x\nx`) {
 		t.Errorf("the commands printed %s, %v", jsonText(done), err)
 	}
-	second, moves := f.has(ctx, alive, container)
-	if second == first || moves != 1 {
-		t.Errorf("the container is on %s and moved %d times", second, moves)
+	second, moves, err := f.has(ctx, alive.url, container)
+	if err != nil || second == first || moves != 1 {
+		t.Errorf("the container is on %s and moved %d times, %v", second, moves, err)
 	}
 	// The former server returns, and forwards what concerns the container.
 	f.serverOf(first).start()
@@ -238,8 +238,8 @@ func testPodsMove(t *testing.T, namespace string) {
 	if got := sh(f.serverOf(first), "cat count"); got != "x\n" {
 		t.Errorf("after its server stopped: %q", got)
 	}
-	if third, moves := f.has(ctx, f.serverOf(first), container); third == second || moves != 2 {
-		t.Errorf("the container is on %s and moved %d times", third, moves)
+	if third, moves, err := f.has(ctx, f.serverOf(first).url, container); err != nil || third == second || moves != 2 {
+		t.Errorf("the container is on %s and moved %d times, %v", third, moves, err)
 	}
 	stopped.start()
 	if _, err := call(ctx, "DELETE", stopped.url+"/v1/containers/"+container, "", nil, nil); err != nil {
