@@ -108,6 +108,26 @@ func (svc *Service) Locate(ctx context.Context, p berth.ProjectID, id berth.Cont
 	return rec.Body.Berth.Server, nil
 }
 
+// Resumes reports whether this server resumes the responses of a container: it runs the container,
+// or no server does. A container that this server is taking over cannot be used yet, and one that
+// another server has taken over must not be, although this server may not have forgotten it yet.
+func (svc *Service) Resumes(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (bool, error) {
+	rec, err := svc.opts.Store.GetContainer(ctx, p, id)
+	if errors.Is(err, store.ErrNotFound) {
+		return true, nil
+	}
+	if err != nil {
+		return false, fmt.Errorf("read container: %w", err)
+	}
+	if rec.Body.Status != berth.ContainerRunning {
+		return true, nil
+	}
+	if svc.opts.elsewhere(rec) {
+		return false, nil
+	}
+	return svc.claimer() == nil || svc.index.lookup(p, id) != nil, nil
+}
+
 // EndLost ends the containers whose servers are not members any more, with the reason "host".
 // Their sandboxes are out of reach: their servers remove them if they return.
 func (svc *Service) EndLost(ctx context.Context, member func(server string) bool) error {

@@ -32,6 +32,8 @@ func TestContainersOfMembers(t *testing.T) {
 	if server, err := a.k.Locate(t.Context(), mine, id); err != nil || server != "" {
 		t.Errorf("Locate on its own server: %q, %v", server, err)
 	}
+	b.resumes(id, false)
+	a.resumes(id, true)
 	_, _, err := b.k.access.Guest(t.Context(), mine, id)
 	if e, ok := errors.AsType[*store.ElsewhereError](err); !ok || e.Server != "a" {
 		t.Errorf("a use on another server: %v", err)
@@ -51,6 +53,7 @@ func TestContainersOfMembers(t *testing.T) {
 	if got := a.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != reasonHost {
 		t.Errorf("after its server was removed: %+v", got)
 	}
+	b.resumes(id, true) // which learns that its calls were interrupted
 	if err := a.k.GiveUp(t.Context()); err != nil {
 		t.Fatal(err)
 	}
@@ -80,5 +83,13 @@ func TestReservedByMember(t *testing.T) {
 	h.k.Release(mine, unused)
 	if n := len(h.k.index.all()); n != 1 {
 		t.Errorf("%d instances are registered, want 1", n)
+	}
+}
+
+// resumes checks whether the server resumes the responses of a container.
+func (h *harness) resumes(id berth.ContainerID, want bool) {
+	h.t.Helper()
+	if got, err := h.k.Resumes(h.t.Context(), mine, id); err != nil || got != want {
+		h.t.Errorf("server %s resumes the responses of the container: got %t, %v, want %t", h.opts.Server, got, err, want)
 	}
 }

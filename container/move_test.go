@@ -265,3 +265,29 @@ func TestTakeOverInterrupted(t *testing.T) {
 		t.Errorf("got %q", out)
 	}
 }
+
+// A server does not resume the responses of a container before it has claimed the sandbox: their calls
+// would seem interrupted.
+func TestTakeOverResumes(t *testing.T) {
+	a, b, _ := twoServers(t)
+	id := a.ready()
+	a.resumes(id, true)
+	b.resumes(id, false)
+	_, err := b.store.UpdateContainer(t.Context(), mine, id, func(c *berth.Container) error {
+		c.Berth.Server, c.Berth.Moves = "b", 1
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.resumes(id, false)
+	a.resumes(id, false) // it has not forgotten the container yet
+	if err := b.k.TakeOver(t.Context(), only("b")); err != nil {
+		t.Fatal(err)
+	}
+	b.resumes(id, true)
+	a.resumes(id, false)
+	if out := b.sh(id, "echo works"); out != "works\n" {
+		t.Errorf("got %q", out)
+	}
+}

@@ -15,25 +15,27 @@ type Others interface {
 	// RunOwner is that of store.Members.
 	RunOwner(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (owner string, err error)
 
-	// Locate returns the server that runs a container, or "" if that is this one or none.
-	Locate(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (server string, err error)
+	// Resumes reports whether this server resumes the responses of a container: it runs the
+	// container, or no server does.
+	Resumes(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (bool, error)
 }
 
 // errForOther means that another server is to resume a response.
 var errForOther = errors.New("another server resumes the response")
 
-// mayResume returns errForOther if the container of a response is on another server. That
-// server resumes the response, because only it can tell what became of the calls. If it does
-// not return, its containers are ended, and any server resumes the response.
+// mayResume returns errForOther if the container of a response is on another server, or if this
+// one is still taking it over. The server that has the container resumes the response, because
+// only it can tell what became of the calls. If it does not return, its containers are ended or
+// taken over, and another server resumes the response.
 func (e *Engine) mayResume(ctx context.Context, rec *store.Response) error {
 	if e.Others == nil || rec.Container == "" {
 		return nil
 	}
-	server, err := e.Others.Locate(ctx, rec.Project, rec.Container)
+	resumes, err := e.Others.Resumes(ctx, rec.Project, rec.Container)
 	if err != nil {
 		return fmt.Errorf("locate container: %w", err)
 	}
-	if server != "" {
+	if !resumes {
 		return errForOther
 	}
 	return nil

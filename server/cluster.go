@@ -269,7 +269,12 @@ func (m *members) serve(ctx context.Context, s *Server, own remover, listen stri
 	return nil
 }
 
-// Locate implements exchange.Peers and engine.Others.
+// Resumes implements engine.Others.
+func (m *members) Resumes(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (bool, error) {
+	return m.containers.Load().Resumes(ctx, p, id)
+}
+
+// Locate implements exchange.Peers.
 func (m *members) Locate(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
 	return m.containers.Load().Locate(ctx, p, id)
 }
