@@ -105,4 +105,8 @@ def main():
             except Exception:
                 failed = True
                 report(f"failed {title}\n{traceback.format_exc(limit=-8)}")
-    sys.exit(1 if failed else 0)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    # Not sys.exit: at the interpreter's end, threads of pyqwest, on which E2B's SDK depends, sometimes abort the process
+    # (https://github.com/curioswitch/pyqwest/issues/164).
+    os._exit(1 if failed else 0)
