@@ -55,12 +55,14 @@ func testPodsProof(t *testing.T, namespace string, count, last int) {
 		}
 	})
 	kills := 0
+	every := time.NewTicker(5 * time.Second)
+	defer every.Stop()
 	var down *server // for longer than its lease
 	for running := true; running; {
 		select {
 		case <-ended:
 			running = false
-		case <-time.After(5 * time.Second):
+		case <-every.C:
 			if down != nil {
 				down.start()
 			}
@@ -122,22 +124,44 @@ func (f *fleet) onNode(ctx context.Context, c *kubetest.Cluster, namespace, node
 			f.t.Fatal(err)
 		}
 		f.run(ctx, f.servers[0], made.ID, "echo up", "up\n")
-		var pods struct {
-			Items []struct {
-				Metadata struct{ Annotations, Labels map[string]string }
-				Spec     struct{ NodeName string }
+		var all [2]objects // a Sandbox and its Pod have the same name, and the Sandbox has the id
+		for i, path := range []string{podsPath(namespace), objectsPath(namespace)} {
+			if err := c.Request(http.MethodGet, path+"?labelSelector=run.berth/kind=sandbox", nil, &all[i]); err != nil {
+				f.t.Fatal(err)
 			}
 		}
-		if err := c.Request(http.MethodGet, "/api/v1/namespaces/"+namespace+"/pods?labelSelector=run.berth/kind=sandbox", nil, &pods); err != nil {
-			f.t.Fatal(err)
-		}
-		for _, p := range pods.Items {
-			values := fmt.Sprint(p.Metadata.Annotations, p.Metadata.Labels)
-			if p.Spec.NodeName == node && strings.Contains(values, made.ID) {
-				return made.ID
+		for _, o := range all[1].Items {
+			if !strings.Contains(fmt.Sprint(o.Metadata.Annotations, o.Metadata.Labels), made.ID) {
+				continue
+			}
+			for _, p := range all[0].Items {
+				if p.Metadata.Name == o.Metadata.Name && p.Spec.NodeName == node {
+					return made.ID
+				}
 			}
 		}
 	}
 	f.t.Fatalf("no Pod is scheduled to %s", node)
 	return ""
+}
+
+// objects is a list of Pods or Sandboxes.
+type objects struct {
+	Items []struct {
+		Metadata struct {
+			Name                string
+			Annotations, Labels map[string]string
+		}
+		Spec struct{ NodeName string }
+	}
+}
+
+func podsPath(namespace string) string { return "/api/v1/namespaces/" + namespace + "/pods" }
+
+// objectsPath is the path of the objects that the driver creates in a namespace.
+func objectsPath(namespace string) string {
+	if namespace == kubetest.Agents {
+		return "/apis/agents.x-k8s.io/v1beta1/namespaces/" + namespace + "/sandboxes"
+	}
+	return podsPath(namespace)
 }

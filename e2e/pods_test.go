@@ -246,11 +246,7 @@ func testPodsMove(t *testing.T, namespace string) {
 		t.Error(err)
 	}
 	f.verify()
-	paths := []string{"/api/v1/namespaces/" + namespace + "/pods"}
-	if namespace == kubetest.Agents {
-		paths = append(paths, "/apis/agents.x-k8s.io/v1beta1/namespaces/"+namespace+"/sandboxes")
-	}
-	for _, path := range paths {
+	for _, path := range []string{podsPath(namespace), objectsPath(namespace)} {
 		var left struct{ Items []any }
 		if err := c.Request(http.MethodGet, path+"?labelSelector=run.berth/kind=sandbox", nil, &left); err != nil || len(left.Items) > 0 {
 			t.Errorf("%s: %d remain, %v", path, len(left.Items), err)

@@ -30,6 +30,11 @@ func (c *Cluster) AddNode(tb testing.TB) (lose func()) {
 }
 
 func (c *Cluster) addNode(tb testing.TB) (lose func(), err error) {
+	// The disk of an earlier node went with it. Its kubelet would clean up the Pods on it for more than
+	// a minute before it registers the node.
+	if err := os.RemoveAll(c.path(secondName)); err != nil {
+		return nil, err
+	}
 	containerd, kubelet, err := c.programs(node{name: secondName, address: secondIP, pods: "10.244.1.0/24", registry: nodeIP})
 	if err != nil {
 		return nil, err
