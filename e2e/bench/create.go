@@ -50,25 +50,9 @@ func (b *bench) createPooled(ctx context.Context, t *table) (err error) {
 		return err
 	}
 	defer stopped(s, &err)
-	var all series
-	for done := 0; done < b.n && ctx.Err() == nil; {
-		if err := s.await(ctx, time.Minute, func() bool { n, err := s.figure(ctx, "berth_pool_ready"); return err == nil && n >= pooled }); err != nil {
-			return fmt.Errorf("the pool is not filled: %w", err)
-		}
-		var ids []string
-		for range min(pooled, b.n-done) {
-			all.took(timed(func() error {
-				id, err := s.first(ctx, nil)
-				ids = append(ids, id)
-				return err
-			}))
-			done++
-		}
-		for _, id := range ids {
-			if err := s.delete(ctx, id); err != nil {
-				return err
-			}
-		}
+	all, err := s.firstPooled(ctx, b.n, time.Minute)
+	if err != nil {
+		return err
 	}
 	t.add(row{what: "from the pool, one after another", unit: "ms", series: all, target: "12 / 40 ms"})
 	misses, err := s.figure(ctx, "berth_pool_misses_total")
@@ -76,6 +60,34 @@ func (b *bench) createPooled(ctx context.Context, t *table) (err error) {
 		t.note("The pool was empty %.0f times.", misses)
 	}
 	return err
+}
+
+// firstPooled measures n containers of a server with onePool, as long as the pool lasts. It waits
+// until the pool is full again.
+func (s *server) firstPooled(ctx context.Context, n int, patience time.Duration) (all series, err error) {
+	for done := 0; done < n && ctx.Err() == nil; {
+		full := func() bool { ready, err := s.figure(ctx, "berth_pool_ready"); return err == nil && ready >= pooled }
+		if err := s.await(ctx, patience, full); err != nil {
+			return all, fmt.Errorf("the pool is not filled: %w", err)
+		}
+		var ids []string
+		for range min(pooled, n-done) {
+			all.took(timed(func() error {
+				id, err := s.first(ctx, nil)
+				if id != "" {
+					ids = append(ids, id)
+				}
+				return err
+			}))
+			done++
+		}
+		for _, id := range ids {
+			if err := s.delete(ctx, id); err != nil {
+				return all, err
+			}
+		}
+	}
+	return all, nil
 }
 
 // createCold measures containers that are started when they are asked for, and

@@ -63,7 +63,7 @@ var subjects = []subject{
 	{name: "desktop", what: "the computer tool in a container; needs the template desktop", measure: measureDesktop, named: true},
 	{name: "overhead", what: "what Berth adds to a model that answers at once, beside a reverse proxy", measure: measureOverhead},
 	{name: "chain", what: "turns of a chain of stored responses, beside the model alone", measure: measureChain},
-	{name: "scale", what: "1, 2 and 3 servers on one PostgreSQL, beside one with SQLite", measure: measureScale, named: true},
+	{name: "scale", what: "1, 2 and 3 servers on one PostgreSQL, beside one with SQLite; containers as Pods", measure: measureScale, named: true},
 	{name: "million", what: "a new response when 1,000,000 are stored, and the space that deletions return", measure: measureMillion, named: true},
 	{name: "peers", what: "the same work through OGX, LiteLLM and agentic-api", measure: measurePeers, named: true},
 	{name: "search", what: "how well vector stores find 1,200 documents of Debian, with a real embedding model", measure: measureSearch, named: true},
@@ -90,11 +90,15 @@ func run() error {
 	flag.StringVar(&b.profiles, "profiles", "", "directory for profiles")
 	flag.StringVar(&b.images, "images", "", "directory with the base template; default that of the tests")
 	save := flag.String("save", "", "file for the results, in the format of Go benchmarks")
+	pods := flag.String("pods", "", "only measure Pods, with state in this directory, and print JSON")
 	upstream := flag.String("proxy", "", "only serve a reverse proxy before this URL, until standard input ends")
 	flag.Usage = usage
 	flag.Parse()
 	if *upstream != "" {
 		return runProxy(*upstream)
+	}
+	if *pods != "" {
+		b.runPods(*pods)
 	}
 	chosen, err := choose(*only)
 	if err != nil {

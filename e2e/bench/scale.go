@@ -17,10 +17,15 @@ const (
 	scaleRounds  = 5
 )
 
-// measureScale measures 1, 2 and 3 servers on one PostgreSQL, beside one with SQLite, and how much
+// measureScale measures several servers, and then containers that all of them reach.
+func measureScale(ctx context.Context, b *bench) error {
+	return errors.Join(b.measureServers(ctx), b.measurePods(ctx))
+}
+
+// measureServers measures 1, 2 and 3 servers on one PostgreSQL, beside one with SQLite, and how much
 // later another server's follower has an event. All programs share the machine, so it shows what
 // a further server costs, not what a further machine brings.
-func measureScale(ctx context.Context, b *bench) (err error) {
+func (b *bench) measureServers(ctx context.Context) (err error) {
 	model := newModel()
 	defer model.Close()
 	single, err := b.serve(ctx, overheadConfig(model.URL))

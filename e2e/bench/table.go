@@ -90,8 +90,11 @@ func (t *table) print(w io.Writer) {
 	for _, r := range t.rows {
 		cells = append(cells, r.cells())
 	}
-	fmt.Fprintf(w, "\n## %s\n\n", t.title)
-	printCells(w, cells)
+	fmt.Fprintf(w, "\n## %s\n", t.title)
+	if len(t.rows) > 0 {
+		fmt.Fprintln(w)
+		printCells(w, cells)
+	}
 	for _, n := range t.notes {
 		fmt.Fprintf(w, "\n%s\n", n)
 	}

@@ -41,6 +41,13 @@ FAILED 1×: no thing: refused
 	if b.failed != 3 {
 		t.Errorf("got %d failures, want 3", b.failed)
 	}
+	out.Reset()
+	none := table{title: "Skipped things"}
+	none.note("Skipped: a reason.")
+	b.show(&none)
+	if got, want := out.String(), "\n## Skipped things\n\nSkipped: a reason.\n"; got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 func TestNumber(t *testing.T) {

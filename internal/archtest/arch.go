@@ -163,7 +163,7 @@ var Imports = map[string][]string{
 	"e2e":                   {"", "internal/longtest"},
 	"packaging/oci":         {},
 	"packaging/sbom":        {},
-	"e2e/bench":             {"", "guest", "image", "sandbox", "sandbox/gvisor", "server", "store"},
+	"e2e/bench":             {"", "guest", "image", "internal/kubetest", "sandbox", "sandbox/gvisor", "server", "store"},
 
 	"tool/program/javascript": {"internal/jail"},
 	"tool/websearch":          {"", "download", "internal/rule", "tool", "tool/websearch/backend"},

@@ -58,6 +58,15 @@ func Start(tb testing.TB) *Cluster {
 	if os.Getenv(ProgramEnv) == "" {
 		tb.Skip("skipped: make test-cluster runs the tests with Kubernetes")
 	}
+	c, err := Open()
+	if err != nil {
+		tb.Fatalf("start the cluster: %v", err)
+	}
+	return c
+}
+
+// Open is Start for a program that is no test, which calls Run.
+func Open() (*Cluster, error) {
 	shared.once.Do(func() {
 		if file := os.Getenv(kubeconfigEnv); file != "" {
 			shared.cluster = &Cluster{Kubeconfig: file}
@@ -65,10 +74,7 @@ func Start(tb testing.TB) *Cluster {
 		}
 		shared.cluster, shared.err = start()
 	})
-	if shared.err != nil {
-		tb.Fatalf("start the cluster: %v", shared.err)
-	}
-	return shared.cluster
+	return shared.cluster, shared.err
 }
 
 func stopShared() error {
