@@ -11,7 +11,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
-	"github.com/berth-run/berth/internal/rule"
 )
 
 // Types of a berth.NetworkPolicy.
@@ -133,7 +132,7 @@ func denied(addresses []string) ([]netip.Prefix, error) {
 			prefix, err = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), nil
 		}
 		if err != nil || prefix.Addr().Is4In6() {
-			return nil, berth.Invalid(fmt.Sprintf("network_policy.denied_addresses[%d]", i), "Invalid address '%s': expected an address such as '198.51.100.7' or a prefix such as '198.51.100.0/24'.", rule.Clip(text))
+			return nil, berth.Invalid(fmt.Sprintf("network_policy.denied_addresses[%d]", i), "Invalid address '%s': expected an address such as '198.51.100.7' or a prefix such as '198.51.100.0/24'.", text)
 		}
 		all = append(all, prefix.Masked())
 	}

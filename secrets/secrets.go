@@ -16,7 +16,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
-	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
 
@@ -250,7 +249,10 @@ func decode(o *store.Object) (*record, error) {
 }
 
 func notFound(ref string) error {
-	return berth.Errorf(berth.CodeNotFound, "Secret '%s' not found.", rule.Clip(ref))
+	if len(ref) > 2*maxName {
+		ref = ref[:2*maxName] + "…"
+	}
+	return berth.Errorf(berth.CodeNotFound, "Secret '%s' not found.", strings.ToValidUTF8(ref, ""))
 }
 
 // checkName checks a name in any case. It is a part of placeholders, "${e2b.secrets.NAME}".
