@@ -90,6 +90,19 @@ func (svc *Service) takeOver(ctx context.Context, rec *store.Container) error {
 	return svc.claim(ctx, rec)
 }
 
+// movedAway returns the running containers of other servers, if sandboxes can be taken over. This server
+// may still have a sandbox of one: a server that died after it took the container over, and before it claimed
+// the sandbox. It or another server claims the sandbox later.
+func (svc *Service) movedAway(recs []*store.Container) map[string]bool {
+	moved := map[string]bool{}
+	for _, rec := range recs {
+		if svc.claimer() != nil && svc.opts.elsewhere(rec) {
+			moved[string(rec.Body.ID)] = true
+		}
+	}
+	return moved
+}
+
 // claim claims the sandbox of a container of this server and registers the container, unless another
 // server has taken the container over.
 func (svc *Service) claim(ctx context.Context, rec *store.Container) error {

@@ -291,3 +291,34 @@ func TestTakeOverResumes(t *testing.T) {
 		t.Errorf("got %q", out)
 	}
 }
+
+// A server that returns does not destroy the sandbox of a container that another one has taken over, and
+// not claimed before it died.
+func TestReturnBeforeClaim(t *testing.T) {
+	a, b, audits := twoServers(t)
+	id := a.ready()
+	a.sh(id, "echo kept >file")
+	a.crash()
+	_, err := b.store.UpdateContainer(t.Context(), mine, id, func(c *berth.Container) error {
+		c.Berth.Server, c.Berth.Moves = "b", 1
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.crash()
+	a.start()
+	if a.driver.box(string(id)) == nil {
+		t.Fatal("the server that returned destroyed the sandbox")
+	}
+	b.start()
+	if out := b.sh(id, "cat file"); out != "kept\n" {
+		t.Errorf("the container has %q", out)
+	}
+	if err := a.opts.Audit.Commit(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if got, want := auditEntries(t, audits["a"], id), []string{"container.created", "container.moved"}; !slices.Equal(got, want) {
+		t.Errorf("the audit record of the former server: got %q, want %q", got, want)
+	}
+}

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -33,6 +34,10 @@ func (svc *Service) Start(ctx context.Context) error {
 	unowned := make(map[string]bool, len(ids))
 	for _, id := range ids {
 		unowned[id] = true
+	}
+	moved := svc.movedAway(recs)
+	for id := range moved {
+		delete(unowned, id)
 	}
 	recs = svc.own(recs, unowned)
 	svc.trail.recordMissed(recs)
@@ -67,6 +72,7 @@ func (svc *Service) Start(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("container: list sandboxes: %w", err)
 	}
+	left = slices.DeleteFunc(left, func(id string) bool { return moved[id] })
 	if err := svc.trail.recordLost(ctx, recs, left); err != nil {
 		return fmt.Errorf("container: complete the audit log: %w", err)
 	}
