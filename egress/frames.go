@@ -9,8 +9,8 @@ import (
 // frames reads a host's WebSocket frames (RFC 6455, section 5) and masks secrets in them. It
 // finds a secret at any position of a message, also across fragments. Masking preserves
 // lengths, so that a message of one frame passes unchanged in form. A fragmented message is
-// split anew where its bytes are ready. Only a possible start of a secret is held back; control
-// frames overtake it.
+// split anew where its bytes are ready. The end of an incomplete line is held back; control frames
+// overtake it.
 type frames struct {
 	io.ReadWriteCloser // the host
 	mask               *mask

@@ -20,9 +20,11 @@ type mask struct {
 
 // words are what a mask looks for.
 type words struct {
-	all    []hidden
-	begins [256]bool // first bytes of all
-	pairs  *pairs    // first two bytes of all
+	all     []hidden
+	begins  [256]bool // first bytes of all
+	pairs   *pairs    // first two bytes of all
+	longest int       // bytes of the longest spelling of one of all
+	lines   bool      // no spelling has a line feed in it
 }
 
 // A hidden is one form of a secret. Each of its characters may be spelled in several ways.
@@ -40,7 +42,7 @@ func newMask(secrets []Secret) *mask {
 }
 
 func newWords(secrets []Secret) *words {
-	m := &words{pairs: &pairs{}}
+	m := &words{pairs: &pairs{}, lines: true}
 	for _, s := range secrets {
 		seen := map[string]bool{}
 		add := func(form string, fold bool) {
@@ -51,15 +53,19 @@ func newWords(secrets []Secret) *words {
 			word := spell(form)
 			m.all = append(m.all, hidden{[]byte(form), word, fold, s.Placeholder})
 			m.pairs.addWord(word, fold)
+			m.longest = max(m.longest, longest(word))
+			m.lines = m.lines && !strings.Contains(form, "\n")
 			m.begins[form[0]] = true
 			if fold {
 				m.begins[strings.ToUpper(form)[0]] = true
 			}
 		}
-		for _, form := range forms(s.Value) {
-			add(form, false)
+		for _, value := range []string{s.Value, strings.Trim(s.Value, " \t")} { // HTTP removes white space around a field's value
+			for _, form := range forms(value) {
+				add(form, false)
+			}
+			add(hex.EncodeToString([]byte(value)), true)
 		}
-		add(hex.EncodeToString([]byte(s.Value)), true)
 	}
 	slices.SortStableFunc(m.all, func(a, b hidden) int { return int(a.form[0]) - int(b.form[0]) })
 	if len(m.all) > 0 {
@@ -103,12 +109,17 @@ func (m *mask) replace(text string) string {
 	return string(ready)
 }
 
-// hide masks secrets in a text. If the text is not complete, rest is its end that may be the
-// start of a secret.
+// hide masks secrets in a text. If the text is not complete, rest is its end in which a secret may have begun. What rest has
+// depends on line feeds and lengths only: if it depended on how the end resembles a secret, a host that repeats what the
+// sandbox sends would tell the sandbox whether it guessed the first bytes of one.
 func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 	words := m.words.Load()
 	out, from := make([]byte, 0, len(text)), 0
-	for i := 0; i < len(text); i++ {
+	until := len(text)
+	if !whole {
+		until = words.decided(text)
+	}
+	for i := 0; i < until; i++ {
 		if !words.begins[text[i]] || i+1 < len(text) && !words.pairs.has(text[i], text[i+1]) {
 			continue
 		}
@@ -124,11 +135,7 @@ func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 			if !may && (!word.fold || isLead[text[i]]) {
 				continue
 			}
-			at, more := match(word.chars, text[i:], word.fold)
-			if more && !whole {
-				return append(out, text[from:i]...), text[i:]
-			}
-			if at > end {
+			if at := match(word.chars, text[i:], word.fold); at > end {
 				end, shown = at, word.shown
 			}
 		}
@@ -142,7 +149,20 @@ func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 		from = i + end
 		i = from - 1
 	}
-	return append(out, text[from:]...), nil
+	if until = max(until, from); until == len(text) {
+		return append(out, text[from:]...), nil
+	}
+	return append(out, text[from:until]...), text[until:]
+}
+
+// decided returns the number of bytes at the start of an incomplete text at which a secret begins or not, whatever follows: those
+// of whole lines, and those that the longest spelling separates from the end.
+func (w *words) decided(text []byte) int {
+	n := max(0, len(text)-max(0, w.longest-1))
+	if w.lines {
+		n = max(n, bytes.LastIndexByte(text, '\n')+1)
+	}
+	return n
 }
 
 // header masks secrets in a response's header fields. It deletes a field whose name contains
@@ -164,7 +184,7 @@ func (m *mask) names(field string) bool {
 	words := m.words.Load()
 	for i := range field {
 		for w := range words.all {
-			if end, _ := match(words.all[w].chars, []byte(field[i:]), true); end > 0 {
+			if match(words.all[w].chars, []byte(field[i:]), true) > 0 {
 				return true
 			}
 		}
@@ -243,7 +263,7 @@ func unreadable(r *http.Response) string {
 	return ""
 }
 
-// A maskedReader masks secrets in a stream. It holds back only a possible start of a secret.
+// A maskedReader masks secrets in a stream. It holds back the end of an incomplete line.
 type maskedReader struct {
 	mask  *mask
 	from  io.Reader
@@ -293,8 +313,8 @@ func (r *maskedReader) end() []byte {
 	return ready
 }
 
-// release moves bytes that cannot be part of a secret from raw to ready.
+// release moves bytes at which it is decided whether a secret begins from raw to ready.
 func (r *maskedReader) release() {
 	ready, rest := r.mask.hide(r.raw, false)
-	r.ready, r.raw = ready, bytes.Clone(rest)
+	r.ready, r.raw = ready, append(r.raw[:0], rest...)
 }

@@ -158,9 +158,9 @@ func TestSecretAroundAnswers(t *testing.T) {
 
 // A secret split over two fragments is masked, and a ping between them is not delayed.
 func TestSecretInFragments(t *testing.T) {
-	got := rawHost(t, switching+"\r\n\x01\x0e"+"key="+rawKey[:10]+"\x89\x04ping\x80\x0b"+rawKey[10:]+"!")(upgrade)
+	got := rawHost(t, switching+"\r\n\x01\x0e"+"key\n"+rawKey[:10]+"\x89\x04ping\x80\x0b"+rawKey[10:]+"!")(upgrade)
 	_, frames, _ := strings.Cut(got, "\r\n\r\n")
-	want := "\x01\x04key=\x89\x04ping\x80\x15" + strings.Repeat("*", len(rawKey)) + "!"
+	want := "\x01\x04key\n\x89\x04ping\x80\x15" + strings.Repeat("*", len(rawKey)) + "!"
 	if frames != want {
 		t.Errorf("got %q, want %q", frames, want)
 	}

@@ -4,9 +4,11 @@ import (
 	"bytes"
 	"crypto/x509"
 	"encoding/base64"
+	"encoding/hex"
 	"io"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"testing/iotest"
@@ -196,6 +198,65 @@ func TestWebSocketPasses(t *testing.T) {
 	}
 	if _, b, err := conn.Read(t.Context()); err != nil || string(b) != "echo hi" {
 		t.Errorf("got %q, %v", b, err)
+	}
+}
+
+// What is held back of an answer must not tell whether its end resembles a secret: a host that repeats the text of the sandbox
+// would help it to guess the secret byte by byte.
+func TestMaskIsNoOracle(t *testing.T) {
+	m := newMask([]Secret{{Value: value, Placeholder: "PLACE"}})
+	sizes := func(text string, framed bool) (all []int) {
+		var in io.Reader = &maskedReader{mask: m, from: iotest.OneByteReader(strings.NewReader(text))}
+		if framed {
+			half := len(text) / 2
+			host := io.MultiReader(bytes.NewReader(frame(opText, text[:half])), iotest.OneByteReader(bytes.NewReader(frame(frameFinal, text[half:]))))
+			in = &frames{ReadWriteCloser: hostSays{Reader: host}, mask: m.sameLength()}
+		}
+		b := make([]byte, 1<<16)
+		for {
+			n, err := in.Read(b)
+			if n > 0 {
+				all = append(all, n)
+			}
+			if err != nil {
+				return all
+			}
+		}
+	}
+	for _, form := range []string{value, url.QueryEscape(value), inJSON(value), base64.StdEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value))} {
+		for n := 1; n < len(form); n++ {
+			for _, start := range []string{"", "a line\n", strings.Repeat("x", 2000)} {
+				right, wrong := start+form[:n], start+form[:n-1]+"~"
+				for _, framed := range []bool{false, true} {
+					if a, b := sizes(right, framed), sizes(wrong, framed); !slices.Equal(a, b) {
+						t.Fatalf("%q is passed on in pieces of %v, %q of %v", right, a, wrong, b)
+					}
+				}
+			}
+		}
+	}
+	// A line is passed on when it is complete, so that events are not late.
+	event := "data: " + value[:5] + "\n\n"
+	r := &maskedReader{mask: m, from: io.MultiReader(strings.NewReader(event), neverEnds{t})}
+	b := make([]byte, 100)
+	if n, err := r.Read(b); string(b[:n]) != event || err != nil {
+		t.Errorf("got %q, %v", b[:n], err)
+	}
+}
+
+// neverEnds fails the test when it is read.
+type neverEnds struct{ t *testing.T }
+
+func (n neverEnds) Read([]byte) (int, error) {
+	n.t.Error("a complete line waits for more")
+	return 0, io.EOF
+}
+
+// HTTP removes white space around the value of a field, so a host may echo a secret without it.
+func TestSecretWithSpaces(t *testing.T) {
+	m := newMask([]Secret{{Value: " padded-value\t", Placeholder: "PLACE"}})
+	if got := m.replace("it is padded-value, " + hex.EncodeToString([]byte("padded-value"))); got != "it is PLACE, PLACE" {
+		t.Errorf("got %q", got)
 	}
 }
 

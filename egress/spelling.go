@@ -126,9 +126,24 @@ func spelling(r rune, raw string) spelled {
 	return s
 }
 
+// longest returns the length of the longest spelling of a word.
+func longest(word []*spelled) int {
+	sum := 0
+	for _, c := range word {
+		n := len(c.raw)
+		for _, forms := range c.others {
+			for _, form := range forms {
+				n = max(n, len(form))
+			}
+		}
+		sum += n
+	}
+	return sum
+}
+
 // match returns the end of the longest spelling of a word at the start of text, or -1 if there
-// is none, and whether more text could continue a spelling.
-func match(word []*spelled, text []byte, fold bool) (end int, more bool) {
+// is none.
+func match(word []*spelled, text []byte, fold bool) int {
 	// Fast path for unencoded characters.
 	n := 0
 	for !fold && n < len(word) && len(text) > 0 && len(word[n].raw) == 1 && text[0] == word[n].raw[0] && !isLead[text[0]] {
@@ -136,17 +151,15 @@ func match(word []*spelled, text []byte, fold bool) (end int, more bool) {
 	}
 	switch {
 	case n == len(word):
-		return n, false
-	case len(text) == 0:
-		return -1, true
-	case !fold && text[0] != word[n].raw[0] && !isLead[text[0]]:
-		return -1, false
+		return n
+	case len(text) == 0 || !fold && text[0] != word[n].raw[0] && !isLead[text[0]]:
+		return -1
 	}
-	end, more = matchSpelled(word[n:], text, fold)
+	end := matchSpelled(word[n:], text, fold)
 	if end >= 0 {
 		end += n
 	}
-	return end, more
+	return end
 }
 
 // A pairs is a set of byte pairs.
@@ -182,8 +195,7 @@ func (p *pairs) addWord(word []*spelled, fold bool) {
 	}
 }
 
-// begins reports whether a text, which is not empty, starts with a spelling of c, or could with
-// more text.
+// begins reports whether a text, which is not empty, starts with a spelling of c.
 func (c *spelled) begins(text []byte) bool {
 	if text[0] == c.raw[0] {
 		return true
@@ -192,8 +204,7 @@ func (c *spelled) begins(text []byte) bool {
 		return false
 	}
 	var room [8]int
-	ends, more := c.after(text, 0, false, room[:0], false)
-	return len(ends) > 0 || more
+	return len(c.after(text, 0, false, room[:0])) > 0
 }
 
 func (c *spelled) mayBegin(b byte, fold bool) bool {
@@ -201,38 +212,34 @@ func (c *spelled) mayBegin(b byte, fold bool) bool {
 }
 
 // matchSpelled is match for a word with any characters encoded.
-func matchSpelled(word []*spelled, text []byte, fold bool) (end int, more bool) {
+func matchSpelled(word []*spelled, text []byte, fold bool) (end int) {
 	var room [2][8]int
 	at, next := append(room[0][:0], 0), room[1][:0]
 	for _, c := range word {
 		next = next[:0]
 		for _, from := range at {
-			next, more = c.after(text, from, fold, next, more)
+			next = c.after(text, from, fold, next)
 		}
 		if len(next) == 0 {
-			return -1, more
+			return -1
 		}
 		at, next = next, at
 	}
 	for _, i := range at {
 		end = max(end, i)
 	}
-	return end, more
+	return end
 }
 
 // after appends to ends the offsets at which a spelling of c ends that starts at from.
-func (c *spelled) after(text []byte, from int, fold bool, ends []int, more bool) ([]int, bool) {
+func (c *spelled) after(text []byte, from int, fold bool, ends []int) []int {
 	rest := text[from:]
 	if len(rest) == 0 {
-		return ends, true
+		return ends
 	}
 	try := func(form string, fold bool) {
-		n := min(len(form), len(rest))
-		if !same(rest[:n], form[:n], fold) {
-			return
-		}
-		if n < len(form) {
-			more = true
+		n := len(form)
+		if n > len(rest) || !same(rest[:n], form, fold) {
 			return
 		}
 		for _, end := range ends {
@@ -245,13 +252,7 @@ func (c *spelled) after(text []byte, from int, fold bool, ends []int, more bool)
 	if rest[0] == c.raw[0] || fold {
 		try(c.raw, fold)
 	}
-	switch {
-	case !isLead[rest[0]]:
-	case len(rest) == 1:
-		for key := range c.others {
-			more = more || key[0] == rest[0]
-		}
-	default:
+	if isLead[rest[0]] && len(rest) > 1 {
 		for _, form := range c.others[[2]byte{rest[0], lower(rest[1])}] {
 			try(form, true)
 		}
@@ -259,7 +260,7 @@ func (c *spelled) after(text []byte, from int, fold bool, ends []int, more bool)
 	if c.plus && rest[0] == '+' {
 		try("+", false)
 	}
-	return ends, more
+	return ends
 }
 
 // same compares a text with a form of the same length, ignoring case if fold is true.

@@ -70,6 +70,9 @@ func ParseTransform(host string, headers map[string]string) (Transform, error) {
 				return Transform{}, fmt.Errorf("the header field %q has an unknown placeholder: %s", canonical, clip(found[0]))
 			}
 		}
+		if rest := placeholders.ReplaceAllString(value, ""); strings.Contains(strings.ToLower(rest), "${e2b") {
+			return Transform{}, fmt.Errorf("the header field %q has a malformed placeholder", canonical)
+		}
 		t.Headers[canonical] = value
 	}
 	return t, nil

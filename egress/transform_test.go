@@ -280,6 +280,8 @@ func TestParseTransform(t *testing.T) {
 		"a long value":        {"example.com", map[string]string{"X": strings.Repeat("x", maxFieldValue+1)}},
 		"an identity":         {"example.com", map[string]string{"X": "${e2b.identity.tokens.aws}"}},
 		"a secret of no name": {"example.com", map[string]string{"X": "${e2b.secrets.}"}},
+		"no closing brace":    {"example.com", map[string]string{"X": "${e2b.secrets.a"}},
+		"another case":        {"example.com", map[string]string{"X": "a ${E2B.secrets.a}"}},
 	} {
 		if got, err := ParseTransform(tr.Host, tr.Headers); err == nil {
 			t.Errorf("%s: got %+v, want an error", name, got)

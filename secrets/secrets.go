@@ -270,8 +270,9 @@ func checkName(name string) error {
 
 // check checks a request. Its errors do not contain the value.
 func (r Request) check() error {
-	if len(r.Value) < minValue || len(r.Value) > maxValue || strings.ContainsAny(r.Value, "\x00\r\n") {
-		return berth.Invalid("value", "Invalid 'value': expected %d to %d bytes on one line.", minValue, maxValue)
+	if len(r.Value) < minValue || len(r.Value) > maxValue || strings.ContainsFunc(r.Value, unicode.IsControl) || strings.TrimSpace(r.Value) != r.Value {
+		// HTTP removes white space around the value of a header field, so it would not arrive as it is.
+		return berth.Invalid("value", "Invalid 'value': expected %d to %d bytes on one line, without white space at the start or the end.", minValue, maxValue)
 	}
 	if len(r.Metadata) > maxEntries {
 		return berth.Invalid("metadata", "Invalid 'metadata': expected at most %d entries, but got %d.", maxEntries, len(r.Metadata))

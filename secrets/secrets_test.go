@@ -175,6 +175,8 @@ func TestBadRequests(t *testing.T) {
 		"a short value":  {"a", secrets.Request{Value: "abc"}},
 		"a long value":   {"a", secrets.Request{Value: strings.Repeat("x", 16<<10+1)}},
 		"two lines":      {"a", secrets.Request{Value: value + "\nX: y"}},
+		"a space":        {"a", secrets.Request{Value: value + " "}},
+		"a control":      {"a", secrets.Request{Value: value + "\x7fa"}},
 		"many entries":   {"a", secrets.Request{Value: value, Metadata: many}},
 		"a long key":     {"a", secrets.Request{Value: value, Metadata: map[string]string{strings.Repeat("x", 129): ""}}},
 		"a long text":    {"a", secrets.Request{Value: value, Metadata: map[string]string{"a": strings.Repeat("x", 1025)}}},

@@ -91,10 +91,8 @@ func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
 	}
 	denied := o.Internet != nil && !*o.Internet || slices.Contains(o.DenyOut, "0.0.0.0/0") || slices.Contains(o.DenyOut, "::/0")
 	switch {
-	case !denied && len(o.DenyOut) > 0:
-		return &berth.NetworkPolicy{Type: "open", AllowedDomains: o.AllowOut, Denied: o.DenyOut}, transforms, nil
 	case !denied:
-		return &berth.NetworkPolicy{Type: "open"}, transforms, nil
+		return &berth.NetworkPolicy{Type: "open", AllowedDomains: o.AllowOut, Denied: o.DenyOut}, transforms, nil
 	case len(o.AllowOut) > 0:
 		return &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.AllowOut}, transforms, nil
 	}
