@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
@@ -157,7 +158,7 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("after all of it the container has %q", out)
 	}
 	for server, want := range map[string][]string{"a": {"container.created", "container.moved"}, "b": {"container.created"}} {
-		if err := map[string]*harness{"a": a, "b": b}[server].opts.Audit.Commit(t.Context()); err != nil {
+		if err := map[string]*harness{"a": a, "b": b}[server].opts.Audit.Commit(t.Context(), audit.Entry{Action: audit.KeyCreated, Project: mine}); err != nil {
 			t.Fatal(err)
 		}
 		if got := auditEntries(t, audits[server], id); !slices.Equal(got, want) {
@@ -298,6 +299,9 @@ func TestReturnBeforeClaim(t *testing.T) {
 	a, b, audits := twoServers(t)
 	id := a.ready()
 	a.sh(id, "echo kept >file")
+	if err := a.opts.Audit.Commit(t.Context(), audit.Entry{Action: audit.KeyCreated, Project: mine}); err != nil { // the creation before it is written, too
+		t.Fatal(err)
+	}
 	a.crash()
 	_, err := b.store.UpdateContainer(t.Context(), mine, id, func(c *berth.Container) error {
 		c.Berth.Server, c.Berth.Moves = "b", 1
@@ -314,9 +318,6 @@ func TestReturnBeforeClaim(t *testing.T) {
 	b.start()
 	if out := b.sh(id, "cat file"); out != "kept\n" {
 		t.Errorf("the container has %q", out)
-	}
-	if err := a.opts.Audit.Commit(t.Context()); err != nil {
-		t.Fatal(err)
 	}
 	if got, want := auditEntries(t, audits["a"], id), []string{"container.created", "container.moved"}; !slices.Equal(got, want) {
 		t.Errorf("the audit record of the former server: got %q, want %q", got, want)
