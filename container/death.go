@@ -268,7 +268,7 @@ func (d *deaths) reason(ctx context.Context, s *instance) (reason string, err er
 func (d *deaths) inBurst() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := time.Now()
+	now := d.opts.now()
 	d.recent = append(slices.DeleteFunc(d.recent, func(at time.Time) bool { return now.Sub(at) > burstWindow }), now)
 	return len(d.recent) > burstSize
 }

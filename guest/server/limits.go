@@ -176,25 +176,40 @@ func (s *Server) watchMemory(w *memoryWatch) (short bool) {
 	if !w.full(used, time.Now()) {
 		return true
 	}
-	var greedy proc
-	var most int64
-	for _, p := range processList() {
-		if rss := p.resident(); rss > most && !p.starting() {
-			greedy, most = p, rss
-		}
-	}
+	greedy, most := largest(processList())
 	if most < s.opts.MemoryLimit/10 {
 		return true // files or many small processes use the memory: ending one would not help
 	}
+	_ = unix.Kill(greedy.pid, unix.SIGSTOP) // it takes no more while its command is told
+	if c := s.shell.owner(greedy); c != nil {
+		fmt.Fprintf(c.stderr, "berth: memory is nearly used up; a process with %d MB was ended\n", most>>20)
+	}
 	_ = unix.Kill(greedy.pid, unix.SIGKILL)
 	w.ended, w.used = time.Now(), used
-	for _, c := range s.shell.commands() {
-		if pid, over := c.shellPID(); (!over && (pid == greedy.pid || pid == greedy.session)) || greedy.marked(c.mark()) {
-			fmt.Fprintf(c.stderr, "berth: memory is nearly used up; a process with %d MB was ended\n", most>>20)
-			break
+	return true
+}
+
+// largest returns the process with the most resident memory, in bytes.
+func largest(all []proc) (greedy proc, most int64) {
+	for _, p := range all {
+		if p.starting() { // asked first: the memory read next is then the program's own
+			continue
+		}
+		if rss := p.resident(); rss > most {
+			greedy, most = p, rss
 		}
 	}
-	return true
+	return greedy, most
+}
+
+// owner returns the command that the process belongs to, or nil.
+func (s *shell) owner(p proc) *command {
+	for _, c := range s.commands() {
+		if pid, over := c.shellPID(); (!over && (pid == p.pid || pid == p.session)) || p.marked(c.mark()) {
+			return c
+		}
+	}
+	return nil
 }
 
 // memoryUsed returns the memory of all processes, in bytes. /proc/meminfo describes the

@@ -2,7 +2,10 @@ package server
 
 import (
 	"os"
+	"os/exec"
 	"path/filepath"
+	"runtime"
+	"sync"
 	"testing"
 	"time"
 
@@ -78,6 +81,46 @@ func TestMemoryWatch(t *testing.T) {
 			w.ended, w.used = at, step.used
 		}
 	}
+}
+
+// TestLargest checks that a starting process is not taken for a large one: until it executes its
+// program, it shows the memory of the guest.
+func TestLargest(t *testing.T) {
+	ballast := make([]byte, 256<<20)
+	for i := 0; i < len(ballast); i += 4 << 10 {
+		ballast[i] = 1
+	}
+	stop := make(chan struct{})
+	var starts sync.WaitGroup
+	defer starts.Wait()
+	defer close(stop)
+	for range 2 {
+		starts.Go(func() {
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				if err := exec.Command("/bin/true").Run(); err != nil {
+					t.Error(err)
+					return
+				}
+			}
+		})
+	}
+	for range 2000 {
+		var mine []proc
+		for _, p := range processList() {
+			if p.ppid == os.Getpid() {
+				mine = append(mine, p)
+			}
+		}
+		if p, most := largest(mine); most >= int64(len(ballast)) {
+			t.Fatalf("process %d: got %d MB, want the memory of /bin/true", p.pid, most>>20)
+		}
+	}
+	runtime.KeepAlive(ballast)
 }
 
 func TestNamed(t *testing.T) {
