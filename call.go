@@ -1,6 +1,10 @@
 package berth
 
-import "encoding/json"
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+)
 
 // A FunctionCall asks the client to run one of its functions.
 type FunctionCall struct {
@@ -20,6 +24,23 @@ type FunctionCallOutput struct {
 	Status Status          `json:"status,omitempty"`
 	CallID string          `json:"call_id"`
 	Output json.RawMessage `json:"output"` // a string, or a list of input contents
+}
+
+// NewFunctionCallOutput returns a completed FunctionCallOutput as an item. output must be valid
+// JSON, or nil; as it may hold images, it is copied without a look at it.
+func NewFunctionCallOutput(id, callID string, output json.RawMessage) (Item, error) {
+	raw, err := json.Marshal(FunctionCallOutput{ID: id, Type: ItemFunctionCallOutput, Status: StatusCompleted, CallID: callID})
+	if err != nil {
+		return Item{}, err
+	}
+	var it Item
+	if output == nil {
+		err = it.UnmarshalJSON(raw)
+		return it, err
+	}
+	raw = bytes.TrimSuffix(raw, []byte("null}"))
+	err = it.UnmarshalJSON(slices.Concat(raw, output, []byte("}")))
+	return it, err
 }
 
 // A CustomToolCall asks the client to run one of its custom tools.

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"slices"
 	"sync/atomic"
 )
 
@@ -36,6 +37,28 @@ type itemHead struct {
 	Status Status   `json:"status"`
 	Role   string   `json:"role"`
 	CallID string   `json:"call_id"`
+}
+
+// scan reads the head of an item in its usual form, and passes over the other values, which may be
+// images. It returns false for any other form, and h is undefined then.
+func (h *itemHead) scan(b []byte) bool {
+	s := jsonText{rest: b}
+	return s.object(func(key []byte) bool {
+		switch string(key) {
+		case "id":
+			return s.string(&h.ID)
+		case "type":
+			return s.string((*string)(&h.Type))
+		case "status":
+			return s.string((*string)(&h.Status))
+		case "role":
+			return s.string(&h.Role)
+		case "call_id":
+			return s.string(&h.CallID)
+		}
+		unusual := func(c byte) bool { return (c < 'a' || c > 'z') && (c < '0' || c > '9') && c != '_' }
+		return !slices.ContainsFunc(key, unusual) && s.pass() // package json knows the names in another case, too
+	})
 }
 
 // An ItemType is the "type" of an item.
@@ -168,14 +191,18 @@ func (it Item) MarshalJSON() ([]byte, error) {
 	return it.Raw(), nil
 }
 
+// UnmarshalJSON keeps a copy of b, which must be valid JSON.
 func (it *Item) UnmarshalJSON(b []byte) error {
 	b = bytes.TrimSpace(b)
 	if len(b) == 0 || b[0] != '{' {
 		return errors.New("an item must be a JSON object")
 	}
 	var head itemHead
-	if err := json.Unmarshal(b, &head); err != nil {
-		return err
+	if !head.scan(b) {
+		head = itemHead{}
+		if err := json.Unmarshal(b, &head); err != nil {
+			return err
+		}
 	}
 	it.shared = &itemData{head: head, raw: bytes.Clone(b)}
 	return nil

@@ -146,14 +146,50 @@ func (s *jsonText) quoted() (raw []byte, ok bool) {
 	if s.peek() != '"' {
 		return nil, false
 	}
-	for i := 1; i < len(s.rest); i++ {
-		switch s.rest[i] {
-		case '\\':
-			i++
-		case '"':
+	for i := 1; ; i++ {
+		n := bytes.IndexByte(s.rest[i:], '"')
+		if n < 0 {
+			return nil, false
+		}
+		i += n
+		escapes := 0
+		for s.rest[i-1-escapes] == '\\' {
+			escapes++
+		}
+		if escapes%2 == 0 {
 			raw, s.rest = s.rest[:i+1], s.rest[i+1:]
 			return raw, true
 		}
 	}
-	return nil, false
+}
+
+// pass passes over a value of any kind.
+func (s *jsonText) pass() bool {
+	for depth := 0; ; {
+		switch c := s.peek(); c {
+		case 0:
+			return false
+		case '"':
+			if _, ok := s.quoted(); !ok {
+				return false
+			}
+		case '{', '[':
+			depth++
+			s.rest = s.rest[1:]
+		case '}', ']':
+			depth--
+			s.rest = s.rest[1:]
+		case ',', ':':
+			s.rest = s.rest[1:]
+		default: // a number, true, false or null
+			end := bytes.IndexAny(s.rest, ",]} \n\t\r")
+			if end < 0 {
+				return false
+			}
+			s.rest = s.rest[end:]
+		}
+		if depth <= 0 {
+			return depth == 0
+		}
+	}
 }

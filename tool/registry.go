@@ -212,8 +212,7 @@ func (r *Registry) Lower(item berth.Item) (berth.Item, error) {
 		if err != nil {
 			return berth.Item{}, err
 		}
-		return berth.NewItem(berth.FunctionCallOutput{ID: item.ID(), Type: berth.ItemFunctionCallOutput,
-			Status: berth.StatusCompleted, CallID: r.callID(item), Output: output}), nil
+		return berth.NewFunctionCallOutput(item.ID(), r.callID(item), output)
 	}
 	return item, nil
 }
@@ -224,8 +223,7 @@ func (r *Registry) LowerAnswer(call berth.Item) (berth.Item, error) {
 	if err != nil {
 		return berth.Item{}, err
 	}
-	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted,
-		CallID: r.callID(call), Output: output}), nil
+	return berth.NewFunctionCallOutput("", r.callID(call), output)
 }
 
 // callID returns the identifier that a function call and its output share. Calls that hold

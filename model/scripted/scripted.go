@@ -44,6 +44,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/model"
 )
 
@@ -141,10 +142,9 @@ func read(items []berth.Item) script {
 				s.words += words(c.Arguments)
 			}
 		case berth.ItemFunctionCallOutput:
-			var o berth.FunctionCallOutput
-			if it.Decode(&o) == nil {
-				text := outputText(o.Output)
-				s.outputs = append(s.outputs, output{names[o.CallID], text})
+			if start, end, ok := jsonscan.Field(it.Raw(), "output"); ok {
+				text := outputText(it.Raw()[start:end])
+				s.outputs = append(s.outputs, output{names[it.CallID()], text})
 				s.words += words(text)
 			}
 		}
@@ -164,13 +164,18 @@ func text(m berth.Message) string {
 // outputText returns a function call output as text. It is a string or a list of
 // contents.
 func outputText(raw json.RawMessage) string {
-	var s string
-	if json.Unmarshal(raw, &s) == nil {
+	if s, ok := jsonscan.Unquote(raw); ok {
 		return s
 	}
-	var parts []berth.Content
-	if json.Unmarshal(raw, &parts) == nil {
-		return text(berth.Message{Content: parts})
+	var b strings.Builder
+	if jsonscan.Elements(raw, func(part []byte) bool {
+		if start, end, ok := jsonscan.Field(part, "text"); ok {
+			s, _ := jsonscan.Unquote(part[start:end])
+			b.WriteString(s)
+		}
+		return true
+	}) {
+		return b.String()
 	}
 	return string(raw)
 }

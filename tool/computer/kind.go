@@ -1,6 +1,7 @@
 package computer
 
 import (
+	"bytes"
 	"encoding/json"
 	"fmt"
 	"math"
@@ -8,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/tool"
 )
@@ -164,22 +166,30 @@ func messages(checks []berth.SafetyCheck) (texts []string) {
 	return texts
 }
 
-// lowerOutput returns the screenshot, with what the client says about it.
+// lowerOutput returns the screenshot, with what the client says about it. Each turn shows a model
+// all screenshots of a chain, so this copies them without a look at them.
 func lowerOutput(it berth.Item) (json.RawMessage, error) {
+	rest, picture := withoutImage(it.Raw())
 	var out berth.ComputerCallOutput
-	if err := it.Decode(&out); err != nil {
+	if err := json.Unmarshal(rest, &out); err != nil {
 		return nil, fmt.Errorf("decode computer output: %w", err)
 	}
+	if url := out.Output.ImageURL; url != "" { // it is written in an unusual form
+		var err error
+		if picture, err = json.Marshal(url); err != nil {
+			return nil, fmt.Errorf("encode screenshot: %w", err)
+		}
+	}
 	type part struct {
-		Type     string       `json:"type"`
-		Text     string       `json:"text,omitempty"`
-		ImageURL string       `json:"image_url,omitempty"`
-		FileID   berth.FileID `json:"file_id,omitempty"`
-		Detail   string       `json:"detail,omitempty"`
+		Type   string       `json:"type"`
+		Text   string       `json:"text,omitempty"`
+		FileID berth.FileID `json:"file_id,omitempty"`
+		Detail string       `json:"detail,omitempty"`
 	}
 	var parts []part
-	if out.Berth == nil || !out.Berth.Blank {
-		parts = append(parts, part{Type: "input_image", ImageURL: out.Output.ImageURL, FileID: out.Output.FileID, Detail: "auto"})
+	shown := out.Berth == nil || !out.Berth.Blank
+	if shown {
+		parts = append(parts, part{Type: "input_image", FileID: out.Output.FileID, Detail: "auto"})
 	}
 	if out.Berth != nil {
 		parts = append(parts, part{Type: "input_text", Text: tool.FenceAs("why the call failed", out.Berth.Message)})
@@ -194,7 +204,24 @@ func lowerOutput(it berth.Item) (json.RawMessage, error) {
 	if err != nil {
 		return nil, fmt.Errorf("encode screenshot: %w", err)
 	}
+	if shown && picture != nil {
+		raw = slices.Concat([]byte(`[{"image_url":`), picture, []byte(","), bytes.TrimPrefix(raw, []byte("[{")))
+	}
 	return raw, nil
+}
+
+// withoutImage cuts the image out of the JSON of an output, and returns it as a JSON string, or nil if
+// there is none.
+func withoutImage(raw json.RawMessage) (rest, picture json.RawMessage) {
+	from, to, ok := jsonscan.Field(raw, "output")
+	if !ok {
+		return raw, nil
+	}
+	start, end, ok := jsonscan.Field(raw[from:to], "image_url")
+	if start, end = from+start, from+end; !ok || raw[start] != '"' || end-start == 2 {
+		return raw, nil
+	}
+	return slices.Concat(raw[:start], []byte(`""`), raw[end:]), raw[start:end]
 }
 
 // checkOutput refuses the output of a call whose safety checks the client did not
@@ -204,6 +231,9 @@ func checkOutput(it, output berth.Item) error {
 	var out berth.ComputerCallOutput
 	if err := it.Decode(&c); err != nil {
 		return fmt.Errorf("decode computer call: %w", err)
+	}
+	if len(c.PendingSafetyChecks) == 0 {
+		return nil
 	}
 	if err := output.Decode(&out); err != nil {
 		return fmt.Errorf("decode computer output: %w", err)
