@@ -56,6 +56,7 @@ type house struct {
 	retry      engine.Retry
 	patience   time.Duration // with clients that were lost
 	lease      time.Duration
+	others     engine.Others
 	output     int64         // default 16 MiB
 	owner      string        // default "test"
 	follow     time.Duration // the patience of followers with a store that fails; 0 is the default
@@ -86,7 +87,7 @@ func (h *house) startOn(responses store.Responses) {
 		h.journal.SetPatience(h.follow)
 	}
 	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Tracer: h.tracer, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers, Desktops: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers, Desktops: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Others: h.others, Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {

@@ -64,7 +64,7 @@ func (r *run) renew(ctx context.Context) error {
 	if last := r.leased.Load(); e.Others != nil && last != nil && now.Sub(*last) > e.Limits.Lease {
 		return store.ErrConflict
 	}
-	if err := e.Runs.AcquireRun(ctx, r.record.Project, r.id(), e.lease(), now); err != nil {
+	if err := e.Runs.RenewRun(ctx, r.record.Project, r.id(), e.lease()); err != nil {
 		return err
 	}
 	r.leased.Store(&now)

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -72,6 +73,13 @@ func (o *outage) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.Res
 		return errDiskFull
 	}
 	return o.Store.AcquireRun(ctx, p, id, lease, now)
+}
+
+func (o *outage) RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease) error {
+	if o.fails() {
+		return errDiskFull
+	}
+	return o.Store.RenewRun(ctx, p, id, lease)
 }
 
 func (o *outage) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
@@ -309,6 +317,69 @@ func TestLapsedLease(t *testing.T) {
 		t.Errorf("the deltas bring %q", got)
 	}
 	first.Settled(r.ID)
+	if diff := cmp.Diff([]string{"count"}, h.containers.ran); diff != "" {
+		t.Errorf("commands run (-want +got):\n%s", diff)
+	}
+}
+
+// elsewhere are other servers that may have taken all containers over.
+type elsewhere struct{ moved atomic.Bool }
+
+func (o *elsewhere) RunOwner(context.Context, berth.ProjectID, berth.ResponseID) (string, error) {
+	return "", nil
+}
+
+func (o *elsewhere) Resumes(context.Context, berth.ProjectID, berth.ContainerID) (bool, error) {
+	return !o.moved.Load(), nil
+}
+
+// A server that returns from an outage leaves a run to the server that has taken its container
+// over meanwhile, also while that one has not resumed it yet.
+func TestMovedDuringOutage(t *testing.T) {
+	h, o := newOutage(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
+	h.stop()
+	others := &elsewhere{}
+	h.others = others
+	h.start()
+	words := h.printer("count")
+	r := h.create(`{` + withShell + `,"input":"x","background":true}`)
+	words <- "one "
+	h.waitFor(r.ID, berth.EventShellOutputDelta)
+	failed := o.start()
+	words <- "two "
+	<-failed
+	others.moved.Store(true)
+	if err := o.Store.ReleaseOwner(t.Context(), "test"); err != nil { // as its removal does
+		t.Fatal(err)
+	}
+	o.end()
+	left := make(chan struct{})
+	go func() {
+		defer close(left)
+		h.engine.Settled(r.ID)
+	}()
+	select {
+	case <-left:
+	case <-time.After(20 * time.Second):
+		close(words)
+		t.Fatal("the run continues on the server that does not have the container")
+	}
+	rec, err := o.Store.GetResponse(t.Context(), project, r.ID)
+	if err != nil || rec.Body.Status != berth.StatusInProgress {
+		t.Fatalf("on the server that has not the container: got %+v, %v, want it in progress", rec, err)
+	}
+	other := &house{t: t, log: t.Output(), store: o.Store, model: h.model, containers: h.containers, owner: "other"}
+	other.start()
+	defer other.stop()
+	if err := other.engine.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	words <- "three"
+	close(words)
+	want := []string{"shell_call completed count", "shell_call_output completed [one two three exit 0]", "message completed counted"}
+	if diff := cmp.Diff(want, outline(t, other.final(r.ID).Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
 	if diff := cmp.Diff([]string{"count"}, h.containers.ran); diff != "" {
 		t.Errorf("commands run (-want +got):\n%s", diff)
 	}

@@ -252,6 +252,13 @@ func (m *mortal) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.Res
 	return m.Store.AcquireRun(ctx, p, id, lease, now)
 }
 
+func (m *mortal) RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease) error {
+	if m.dead() {
+		return errDead
+	}
+	return m.Store.RenewRun(ctx, p, id, lease)
+}
+
 func (m *mortal) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
 	if m.dead() {
 		return errDead

@@ -162,11 +162,14 @@ func (r *run) reopen(ctx context.Context) bool {
 		case errors.Is(cause, errLeaseLost):
 			return false
 		}
-		events, err := r.acquire(e.base)
+		err := e.mayResume(e.base, r.record)
 		if err == nil {
-			err = r.rewind(e.base, events)
+			err = r.rejoin(e.base)
 		}
 		switch {
+		case errors.Is(err, errForOther):
+			r.log().Info("left run to the server that has its container")
+			return false
 		case err == nil:
 			r.outage.reopened = time.Now()
 			r.log().Info("resumed response after a store failure", "calls", len(r.pending))
@@ -176,6 +179,15 @@ func (r *run) reopen(ctx context.Context) bool {
 			return false
 		}
 	}
+}
+
+// rejoin acquires the run again and returns it to its last turn boundary.
+func (r *run) rejoin(ctx context.Context) error {
+	events, err := r.acquire(ctx)
+	if err != nil {
+		return err
+	}
+	return r.rewind(ctx, events)
 }
 
 // jittered returns a random duration near d, which spreads work that started at the same

@@ -48,9 +48,9 @@ type Members interface {
 	// ListMembers returns all members, by id.
 	ListMembers(ctx context.Context) ([]Member, error)
 
-	// RemoveMember removes a member whose lease ended at least silent ago. It returns
-	// ErrConflict if the lease ended later or has not ended, and ErrNotFound if there is no
-	// such member.
+	// RemoveMember removes a member whose lease ended at least silent ago, and ends its leases on
+	// runs: if it was only paused, it can save nothing of them any more. It returns ErrConflict if
+	// the lease ended later or has not ended, and ErrNotFound if there is no such member.
 	RemoveMember(ctx context.Context, id string, silent time.Duration) error
 
 	// RunOwner returns the owner of a run's lease, or "" if the lease has ended or was

@@ -173,6 +173,10 @@ type Runs interface {
 	// owner's lease has not ended by now, or if the response is final.
 	AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease Lease, now time.Time) error
 
+	// RenewRun renews the lease of its owner, even if it has ended. It returns ErrConflict if the
+	// owner does not hold it any more, or if the response is final.
+	RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease Lease) error
+
 	// ReleaseRun ends the lease if owner holds it.
 	ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error
 

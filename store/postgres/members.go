@@ -41,8 +41,11 @@ func (d accounts) ListMembers(ctx context.Context) ([]store.Member, error) {
 func (d accounts) RemoveMember(ctx context.Context, id string, silent time.Duration) error {
 	return d.update(ctx, func(ctx context.Context, q *transaction) error {
 		n, err := q.RemoveMember(ctx, query.RemoveMemberParams{ID: id, Ago: silent.Milliseconds()})
-		if err != nil || n > 0 {
+		if err != nil {
 			return err
+		}
+		if n > 0 {
+			return q.ReleaseOwner(ctx, id)
 		}
 		if n, err = q.MemberExists(ctx, id); err == nil && n > 0 {
 			return store.ErrConflict

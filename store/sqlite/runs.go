@@ -20,6 +20,16 @@ func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.R
 	})
 }
 
+func (d responses) RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease) error {
+	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
+		n, err := q.RenewRun(ctx, query.RenewRunParams{Owner: lease.Owner, Until: lease.Until.UnixMilli(), ID: string(id), Project: string(p)})
+		if err != nil || n > 0 {
+			return err
+		}
+		return absentOr(ctx, q, p, id, store.ErrConflict)
+	})
+}
+
 func (d responses) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		return q.ReleaseRun(ctx, query.ReleaseRunParams{ID: string(id), Project: string(p), LeaseOwner: owner})

@@ -3,6 +3,10 @@ UPDATE responses SET lease_owner = sqlc.arg(owner), lease_until = sqlc.arg(until
 WHERE id = sqlc.arg(id) AND project = sqlc.arg(project) AND deleted = 0 AND final = 0
   AND (lease_owner = '' OR lease_owner = sqlc.arg(owner) OR lease_until <= sqlc.arg(now));
 
+-- name: RenewRun :execrows
+UPDATE responses SET lease_until = sqlc.arg(until)
+WHERE id = sqlc.arg(id) AND project = sqlc.arg(project) AND deleted = 0 AND final = 0 AND lease_owner = sqlc.arg(owner);
+
 -- name: ReleaseRun :exec
 UPDATE responses SET lease_owner = '', lease_until = 0
 WHERE id = ? AND project = ? AND lease_owner = ?;

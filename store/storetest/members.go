@@ -16,7 +16,7 @@ import (
 // closes it with the test.
 func Members(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, f := range map[string]func(*testing.T, store.Store, store.Members){
-		"Lease": memberLease, "Remove": memberRemove, "RunOwner": runOwner, "Fence": fence, "Lock": lock, "LockOnce": lockOnce,
+		"Lease": memberLease, "Remove": memberRemove, "RunOwner": runOwner, "Fence": fence, "FenceRemoved": fenceRemoved, "Lock": lock, "LockOnce": lockOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -142,6 +142,29 @@ func fence(t *testing.T, st store.Store, _ store.Members) {
 	if got, err := st.GetResponse(ctx, mine, id); err != nil || got.Body.Status != berth.StatusCompleted {
 		t.Errorf("the response: %+v, %v", got, err)
 	}
+}
+
+// fenceRemoved has a server write to its run after it was removed, before another one has acquired
+// the run: what the run uses may be another server's already.
+func fenceRemoved(t *testing.T, st store.Store, s store.Members) {
+	ctx, now := t.Context(), time.Now()
+	r := create(t, st, response(""))
+	id := r.Body.ID
+	hour := func(owner string) store.Lease { return store.Lease{Owner: owner, Until: now.Add(time.Hour)} }
+	for _, member := range []string{"me", "other"} {
+		wantErr(t, "join", s.JoinMember(ctx, store.Member{ID: member}, 0), nil)
+	}
+	wantErr(t, "remove another member", s.RemoveMember(ctx, "other", 0), nil)
+	wantErr(t, "renew", st.RenewRun(ctx, mine, id, hour("me")), nil)
+	wantErr(t, "a write", st.AppendEvents(ctx, mine, id, "me", []store.Event{event(1)}, nil), nil)
+	wantErr(t, "remove", s.RemoveMember(ctx, "me", 0), nil)
+	wantErr(t, "a write after removal", st.AppendEvents(ctx, mine, id, "me", []store.Event{event(2)}, nil), store.ErrConflict)
+	wantErr(t, "a renewal after removal", st.RenewRun(ctx, mine, id, hour("me")), store.ErrConflict)
+	if refs, err := st.OrphanedRuns(ctx, time.Now()); err != nil || len(refs) != 1 || refs[0].Response != id {
+		t.Errorf("orphaned runs: got %v, %v, want the removed server's", refs, err)
+	}
+	wantErr(t, "acquire", st.AcquireRun(ctx, mine, id, hour("other"), time.Now()), nil)
+	wantErr(t, "a write of the new owner", st.AppendEvents(ctx, mine, id, "other", []store.Event{event(2)}, nil), nil)
 }
 
 func lock(t *testing.T, _ store.Store, s store.Members) {

@@ -233,6 +233,13 @@ func runs(t *testing.T, s store.Store) {
 	if err := s.AcquireRun(ctx, mine, id, store.Lease{Owner: "me", Until: far.Add(time.Hour)}, now); err != nil {
 		t.Errorf("renewal: %v", err)
 	}
+	wantErr(t, "a renewal", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: now}), nil)
+	if n := orphans(time.Now()); n != 1 {
+		t.Errorf("%d orphans after the renewed lease, want 1", n)
+	}
+	wantErr(t, "a renewal of a lease that has ended", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far.Add(time.Hour)}), nil)
+	wantErr(t, "another's renewal", s.RenewRun(ctx, mine, id, yours), store.ErrConflict)
+	wantErr(t, "a renewal of another project's run", s.RenewRun(ctx, theirs, id, store.Lease{Owner: "me", Until: far}), store.ErrNotFound)
 	if err := s.ReleaseRun(ctx, mine, id, "you"); err != nil {
 		t.Errorf("release by another owner: got %v, want nil without an effect", err)
 	}
@@ -245,6 +252,7 @@ func runs(t *testing.T, s store.Store) {
 	if n := orphans(now); n != 1 {
 		t.Errorf("%d orphans after the owner's release, want 1", n)
 	}
+	wantErr(t, "a renewal of a released lease", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far}), store.ErrConflict)
 	if err := s.AcquireRun(ctx, mine, id, yours, now); err != nil {
 		t.Errorf("a free lease: %v", err)
 	}
@@ -254,6 +262,7 @@ func runs(t *testing.T, s store.Store) {
 	}
 	finish(t, s, r)
 	wantErr(t, "the run of a response that has ended", s.AcquireRun(ctx, mine, id, yours, far.Add(time.Hour)), store.ErrConflict)
+	wantErr(t, "a renewal of one that has ended", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far}), store.ErrConflict)
 	if n := orphans(far.Add(time.Hour)); n != 0 {
 		t.Errorf("%d orphans among final responses", n)
 	}

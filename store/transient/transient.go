@@ -208,6 +208,22 @@ func (s *Store) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.Resp
 	return nil
 }
 
+// RenewRun implements store.Runs.
+func (s *Store) RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease) error {
+	s.mu.Lock()
+	r := s.get(p, id)
+	if r == nil {
+		s.mu.Unlock()
+		return s.Store.RenewRun(ctx, p, id, lease)
+	}
+	defer s.mu.Unlock()
+	if r.record.Body.Status.Final() || r.lease.Owner != lease.Owner {
+		return store.ErrConflict
+	}
+	r.lease = lease
+	return nil
+}
+
 // ReleaseRun implements store.Runs.
 func (s *Store) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
 	s.mu.Lock()

@@ -94,3 +94,28 @@ func (q *Queries) ReleaseRun(ctx context.Context, arg ReleaseRunParams) error {
 	_, err := q.db.Exec(ctx, releaseRun, arg.ID, arg.Project, arg.LeaseOwner)
 	return err
 }
+
+const renewRun = `-- name: RenewRun :execrows
+UPDATE responses SET lease_until = CAST(extract(epoch FROM clock_timestamp()) * 1000 AS bigint) + $1::bigint
+WHERE id = $2 AND project = $3 AND NOT deleted AND NOT final AND lease_owner = $4
+`
+
+type RenewRunParams struct {
+	Lasts   int64
+	ID      string
+	Project string
+	Owner   string
+}
+
+func (q *Queries) RenewRun(ctx context.Context, arg RenewRunParams) (int64, error) {
+	result, err := q.db.Exec(ctx, renewRun,
+		arg.Lasts,
+		arg.ID,
+		arg.Project,
+		arg.Owner,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected(), nil
+}

@@ -288,6 +288,9 @@ func Prepare(ctx context.Context, db DBTX) (*Queries, error) {
 	if q.renewMemberStmt, err = db.PrepareContext(ctx, renewMember); err != nil {
 		return nil, fmt.Errorf("error preparing query RenewMember: %w", err)
 	}
+	if q.renewRunStmt, err = db.PrepareContext(ctx, renewRun); err != nil {
+		return nil, fmt.Errorf("error preparing query RenewRun: %w", err)
+	}
 	if q.responseExistsStmt, err = db.PrepareContext(ctx, responseExists); err != nil {
 		return nil, fmt.Errorf("error preparing query ResponseExists: %w", err)
 	}
@@ -772,6 +775,11 @@ func (q *Queries) Close() error {
 			err = fmt.Errorf("error closing renewMemberStmt: %w", cerr)
 		}
 	}
+	if q.renewRunStmt != nil {
+		if cerr := q.renewRunStmt.Close(); cerr != nil {
+			err = fmt.Errorf("error closing renewRunStmt: %w", cerr)
+		}
+	}
 	if q.responseExistsStmt != nil {
 		if cerr := q.responseExistsStmt.Close(); cerr != nil {
 			err = fmt.Errorf("error closing responseExistsStmt: %w", cerr)
@@ -964,6 +972,7 @@ type Queries struct {
 	releaseRunStmt               *sql.Stmt
 	removeMemberStmt             *sql.Stmt
 	renewMemberStmt              *sql.Stmt
+	renewRunStmt                 *sql.Stmt
 	responseExistsStmt           *sql.Stmt
 	responseSizeStmt             *sql.Stmt
 	runOwnerStmt                 *sql.Stmt
@@ -1071,6 +1080,7 @@ func (q *Queries) WithTx(tx *sql.Tx) *Queries {
 		releaseRunStmt:               q.releaseRunStmt,
 		removeMemberStmt:             q.removeMemberStmt,
 		renewMemberStmt:              q.renewMemberStmt,
+		renewRunStmt:                 q.renewRunStmt,
 		responseExistsStmt:           q.responseExistsStmt,
 		responseSizeStmt:             q.responseSizeStmt,
 		runOwnerStmt:                 q.runOwnerStmt,

@@ -95,3 +95,28 @@ func (q *Queries) ReleaseRun(ctx context.Context, arg ReleaseRunParams) error {
 	_, err := q.exec(ctx, q.releaseRunStmt, releaseRun, arg.ID, arg.Project, arg.LeaseOwner)
 	return err
 }
+
+const renewRun = `-- name: RenewRun :execrows
+UPDATE responses SET lease_until = ?1
+WHERE id = ?2 AND project = ?3 AND deleted = 0 AND final = 0 AND lease_owner = ?4
+`
+
+type RenewRunParams struct {
+	Until   int64
+	ID      string
+	Project string
+	Owner   string
+}
+
+func (q *Queries) RenewRun(ctx context.Context, arg RenewRunParams) (int64, error) {
+	result, err := q.exec(ctx, q.renewRunStmt, renewRun,
+		arg.Until,
+		arg.ID,
+		arg.Project,
+		arg.Owner,
+	)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
