@@ -87,6 +87,29 @@ func TestClusterSandboxes(t *testing.T) {
 		send(t, a, http.StatusNotFound, "GET", "/secrets/vendor", nil, nil)
 	})
 
+	// The console of a server shows the files of a container of another one, changes them, and opens a terminal.
+	t.Run("Console", func(t *testing.T) {
+		id := b.namedContainer("box")
+		b.in(id, "echo from-another >note.txt")
+		page := a.url + "/console/containers/" + id
+		tab := newBrowser(t, 1200)
+		tab.open(page + "/files?path=/mnt/data/note.txt")
+		tab.shows(".preview pre", "from-another")
+		if _, text := a.fetch("/console/containers/" + id + "/files/download?path=/mnt/data/note.txt"); text != "from-another\n" {
+			t.Errorf("the download: got %q", text)
+		}
+		tab.open(page + "/terminals")
+		tab.click(".actions button")
+		tab.screens(".pane", "$")
+		tab.types("cat note.txt; echo typed-$((6*7)) >note.txt; cat note.txt")
+		tab.screens(".pane", "\nfrom-another\ntyped-42\n")
+		tab.open(c.url + "/console/containers/" + id + "/terminals") // a third server joins the same terminal
+		tab.screens(".pane", "\ntyped-42\n")
+		tab.types("exit 3")
+		tab.shows(".pane [role=status]", "ended: exit status 3")
+		tab.checkQuiet()
+	})
+
 	// The SDK's requests go to one server after the other.
 	t.Run("CodeInterpreter", func(t *testing.T) {
 		pythonClient{name: "e2b-code-interpreter", env: "e2b", program: "use_e2b_code.py"}.run(t, f.url)
