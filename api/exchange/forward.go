@@ -70,23 +70,20 @@ func (x *Exchange) arrive(r *http.Request) {
 
 // forwardPath forwards a request whose path has a container of another server.
 func (s *Server) forwardPath(x *Exchange, r *http.Request) (done bool, err error) {
-	id := r.PathValue("container")
-	if s.Peers == nil || id == "" {
+	id := berth.ContainerID(r.PathValue("container"))
+	if id == "" {
 		return false, nil
 	}
-	server, err := s.Peers.Locate(r.Context(), x.caller.Project, berth.ContainerID(id))
-	if err != nil || server == "" {
-		return false, err
-	}
-	if x.forwarded {
-		return false, store.Elsewhere("Container with id '"+id+"'", server)
-	}
-	return true, s.Peers.Forward(x, r, &x.caller, server)
+	return x.toContainer(r, x.caller.Project, id, &x.caller)
 }
 
 // ToContainer forwards a request without an identified caller, whose body has not been read, to the server that
 // runs a container. It reports false if that is this server or none.
 func (x *Exchange) ToContainer(r *http.Request, p berth.ProjectID, id berth.ContainerID) (done bool, err error) {
+	return x.toContainer(r, p, id, nil)
+}
+
+func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.ContainerID, c *berth.Caller) (done bool, err error) {
 	peers := x.server.Peers
 	if peers == nil {
 		return false, nil
@@ -98,7 +95,7 @@ func (x *Exchange) ToContainer(r *http.Request, p berth.ProjectID, id berth.Cont
 	if x.forwarded {
 		return false, store.Elsewhere("Container with id '"+string(id)+"'", server)
 	}
-	return true, peers.Forward(x, r, nil, server)
+	return true, peers.Forward(x, r, c, server)
 }
 
 // run runs the handler of a route. If what the request needs is on another server, run
