@@ -151,18 +151,18 @@ func containerFills(t *testing.T, p *planted, more ...string) {
 	}
 }
 
-// fillsForever starts a process in a container. After delay seconds it writes for as long as
-// it lives.
-func (p *planted) fillsForever(id string, delay float64) {
+// fillsForever starts a process in a container. After the statement wait, in Python, it writes for
+// as long as it lives. The working directory has a named pipe, go.
+func (p *planted) fillsForever(id, wait string) {
 	p.t.Helper()
 	script := fmt.Sprintf(`import os,time
-time.sleep(%g)
+%s
 f=os.open("big",os.O_CREAT|os.O_WRONLY|os.O_APPEND)
 while True:
   try: os.write(f,b"x"*262144)
   except OSError: time.sleep(0.001)
-`, delay)
-	p.shell(id, "cat >w.py <<'END'\n"+script+"END\nsetsid python3 w.py >/dev/null 2>&1 </dev/null &")
+`, wait)
+	p.shell(id, "mkfifo go; cat >w.py <<'END'\n"+script+"END\nsetsid python3 w.py >/dev/null 2>&1 </dev/null &")
 }
 
 // TestManyFillTheVolume lets eight containers fill a volume at once: they are ended, and the
@@ -173,8 +173,19 @@ func TestManyFillTheVolume(t *testing.T) {
 	for i := range 8 {
 		ids = append(ids, p.create("/containers", fmt.Sprintf(`{"name":"evil%d"}`, i)))
 	}
+	for _, id := range ids { // before the first one writes, which can leave no space for the others' programs
+		p.fillsForever(id, `open("go").read()`)
+	}
+	var told sync.WaitGroup
+	defer told.Wait()
 	for _, id := range ids {
-		p.fillsForever(id, 1)
+		told.Go(func() { // a command may have to wait, or fail, while the disk is full
+			for strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"status":"running"`) && t.Context().Err() == nil {
+				if _, _, err := p.berth("exec", id, "--", "sh", "-c", "echo >go"); err == nil {
+					return
+				}
+			}
+		})
 	}
 	for _, id := range ids {
 		p.waitUntil("the container is ended", func() bool { return strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"reason":"disk"`) })
@@ -191,7 +202,7 @@ func TestVolumeFilledWithoutServer(t *testing.T) {
 	p, dir := onVolume(t, 400<<20)
 	fill := func() (id string) {
 		id = p.create("/containers", `{"name":"evil"}`)
-		p.fillsForever(id, 1)
+		p.fillsForever(id, "time.sleep(1)")
 		p.kill()
 		p.waitUntil("the volume is full", func() bool { return disktest.Free(t, dir) == 0 })
 		return id
