@@ -38,8 +38,15 @@ const endGrace = 10 * time.Second
 var (
 	errCancelled    = errors.New("the response was cancelled")
 	errDisconnected = errors.New("the client disconnected")
-	errLeaseLost    = errors.New("the lease was lost")
+	errLeaseLost    = leaseLost{}
 )
+
+// leaseLost is the error of a run that another server may resume. It is a tool.ErrDetached, so that
+// calls go on for that server.
+type leaseLost struct{}
+
+func (leaseLost) Error() string        { return "the lease was lost" }
+func (leaseLost) Is(target error) bool { return target == tool.ErrDetached }
 
 // A Router finds the provider of a model; *model.Router implements it.
 type Router interface {

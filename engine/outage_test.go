@@ -385,6 +385,48 @@ func TestMovedDuringOutage(t *testing.T) {
 	}
 }
 
+// unrenewed is a store that renews no lease for some time, as if the server was paused.
+type unrenewed struct {
+	store.Store
+	paused atomic.Bool
+}
+
+func (s *unrenewed) RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease) error {
+	if s.paused.Load() {
+		return errDiskFull
+	}
+	return s.Store.RenewRun(ctx, p, id, lease)
+}
+
+// A server that was paused for longer than its lease cancels nothing: a call goes on, and is resumed by
+// the same server if no other one has its container.
+func TestPausedBeyondLease(t *testing.T) {
+	h := newHouse(t, shell("call_1", `{"commands":["count"]}`), say("counted"))
+	s := &unrenewed{Store: h.store}
+	h.stop()
+	h.store, h.others, h.lease = s, &elsewhere{}, time.Second
+	h.start()
+	if err := h.engine.Recover(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	words := h.printer("count")
+	r := h.create(`{` + withShell + `,"input":"x","background":true}`)
+	words <- "one "
+	h.waitFor(r.ID, berth.EventShellOutputDelta)
+	s.paused.Store(true)
+	h.engine.Settled(r.ID) // it notices that the lease has ended
+	s.paused.Store(false)
+	words <- "two"
+	close(words)
+	want := []string{"shell_call completed count", "shell_call_output completed [one two exit 0]", "message completed counted"}
+	if diff := cmp.Diff(want, outline(t, h.final(r.ID).Output)); diff != "" {
+		t.Errorf("output (-want +got):\n%s", diff)
+	}
+	if diff := cmp.Diff([]string{"count"}, h.containers.ran); diff != "" {
+		t.Errorf("commands run (-want +got):\n%s", diff)
+	}
+}
+
 // A server starts although its store fails, and resumes its responses later.
 func TestRecoverDuringOutage(t *testing.T) {
 	h, o := newOutage(t, turn{model.Text{Text: "I was about"}, hang{}}, say("Here I am."))

@@ -154,12 +154,12 @@ func (r *run) reopen(ctx context.Context) bool {
 	for {
 		r.outage.wait(e.base)
 		switch cause := context.Cause(ctx); {
+		case errors.Is(cause, errLeaseLost):
+			return false
 		case errors.Is(cause, tool.ErrDetached), e.base.Err() != nil:
 			last, cancel := context.WithTimeout(context.Background(), endGrace)
 			defer cancel()
 			r.release(last)
-			return false
-		case errors.Is(cause, errLeaseLost):
 			return false
 		}
 		err := e.mayResume(e.base, r.record)

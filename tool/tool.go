@@ -11,8 +11,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// ErrDetached is the cause of a context that ends because this process stops while the
-// work continues. A call then stops nothing, and another process resumes it.
+// ErrDetached is the cause of a context that ends because this process stops, or has lost the
+// response to another one, while the work continues. A call then stops nothing, and the other process
+// resumes it.
 var ErrDetached = errors.New("the server is stopping; the call continues without it")
 
 // A Tool is a tool of one response, bound to its container or client. The model sees a
