@@ -176,10 +176,10 @@ func TestManyFillTheVolume(t *testing.T) {
 	for _, id := range ids { // before the first one writes, which can leave no space for the others' programs
 		p.fillsForever(id, `open("go").read()`)
 	}
-	var told sync.WaitGroup
-	defer told.Wait()
+	var starts sync.WaitGroup
+	defer starts.Wait()
 	for _, id := range ids {
-		told.Go(func() { // a command may have to wait, or fail, while the disk is full
+		starts.Go(func() { // a command may have to wait, or fail, while the disk is full
 			for strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"status":"running"`) && t.Context().Err() == nil {
 				if _, _, err := p.berth("exec", id, "--", "sh", "-c", "echo >go"); err == nil {
 					return

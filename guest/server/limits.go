@@ -180,7 +180,7 @@ func (s *Server) watchMemory(w *memoryWatch) (short bool) {
 	if most < s.opts.MemoryLimit/10 {
 		return true // files or many small processes use the memory: ending one would not help
 	}
-	_ = unix.Kill(greedy.pid, unix.SIGSTOP) // it takes no more while its command is told
+	_ = unix.Kill(greedy.pid, unix.SIGSTOP) // it allocates nothing more until it is killed
 	if c := s.shell.owner(greedy); c != nil {
 		fmt.Fprintf(c.stderr, "berth: memory is nearly used up; a process with %d MB was ended\n", most>>20)
 	}
