@@ -70,7 +70,7 @@ func BenchmarkRawInsert(b *testing.B) {
 			if _, err := db.Exec("CREATE TABLE events (response TEXT, n INTEGER, type TEXT, data BLOB, PRIMARY KEY (response, n)) WITHOUT ROWID"); err != nil {
 				b.Fatal(err)
 			}
-			insert, err := db.Prepare("INSERT INTO events (response, sequence_number, type, data) VALUES (?, ?, ?, ?)")
+			insert, err := db.Prepare("INSERT INTO events (response, n, type, data) VALUES (?, ?, ?, ?)")
 			if err != nil {
 				b.Fatal(err)
 			}

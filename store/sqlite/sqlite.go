@@ -86,7 +86,7 @@ type core struct {
 	room Room // may be nil
 
 	read    *sql.DB
-	queries *query.Queries // prepared on read
+	queries *query.Queries // of read
 	writer  *writer
 	keys    *sealed.Keys
 	eraser  *sealed.Eraser
@@ -152,10 +152,9 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	opened = append(opened, d.read.Close)
 	d.read.SetMaxOpenConns(readers)
 	d.read.SetMaxIdleConns(readers)
-	if d.queries, err = query.Prepare(ctx, d.read); err != nil {
-		return nil, err
-	}
-	opened = append(opened, d.queries.Close)
+	reads := newStatements(d.read)
+	opened = append(opened, reads.Close)
+	d.queries = query.New(reads)
 	if d.eraser, err = sealed.NewEraser(ctx, d.keys, doomed{c}, d.log); err != nil {
 		return nil, err
 	}

@@ -14,6 +14,16 @@ import (
 // maxBatch is the most writes in one transaction.
 const maxBatch = 256
 
+// The statements around writes.
+const (
+	begin     = "BEGIN IMMEDIATE"
+	commit    = "COMMIT"
+	rollback  = "ROLLBACK"
+	savepoint = "SAVEPOINT one"
+	release   = "RELEASE one"
+	undo      = "ROLLBACK TO one"
+)
+
 // A write waits for its transaction.
 type write struct {
 	ctx  context.Context
@@ -25,11 +35,10 @@ type write struct {
 // A writer does all writes of this process on one connection. While it commits,
 // further writes queue up for the next transaction.
 type writer struct {
-	mu      sync.Mutex // held while conn is in use
-	conn    *sql.Conn
-	queries *query.Queries // prepared on conn, as are the next five
-	begin, commit, rollback,
-	savepoint, release, undo *sql.Stmt
+	mu       sync.Mutex // held while conn is in use
+	conn     *sql.Conn
+	prepared *statements // on conn
+	queries  *query.Queries
 
 	gate   sync.RWMutex // held for reading to send to writes, for writing to close it
 	writes chan *write
@@ -38,27 +47,15 @@ type writer struct {
 }
 
 // newWriter uses the only connection of db.
-func newWriter(ctx context.Context, db *sql.DB) (_ *writer, err error) {
+func newWriter(ctx context.Context, db *sql.DB) (*writer, error) {
 	w := &writer{writes: make(chan *write, maxBatch), ended: make(chan struct{})}
-	if w.conn, err = db.Conn(ctx); err != nil {
+	conn, err := db.Conn(ctx)
+	if err != nil {
 		return nil, fmt.Errorf("connect: %w", err)
 	}
-	defer func() {
-		if err != nil {
-			w.conn.Close()
-		}
-	}()
-	if w.queries, err = query.Prepare(ctx, w.conn); err != nil {
-		return nil, err
-	}
-	for text, stmt := range map[string]**sql.Stmt{
-		"BEGIN IMMEDIATE": &w.begin, "COMMIT": &w.commit, "ROLLBACK": &w.rollback,
-		"SAVEPOINT one": &w.savepoint, "RELEASE one": &w.release, "ROLLBACK TO one": &w.undo,
-	} {
-		if *stmt, err = w.conn.PrepareContext(ctx, text); err != nil {
-			return nil, fmt.Errorf("prepare: %w", err)
-		}
-	}
+	w.conn = conn
+	w.prepared = newStatements(w.conn)
+	w.queries = query.New(w.prepared)
 	go w.run()
 	return w, nil
 }
@@ -70,11 +67,7 @@ func (w *writer) close() error {
 	close(w.writes)
 	w.gate.Unlock()
 	<-w.ended
-	var errs []error
-	for _, stmt := range []*sql.Stmt{w.begin, w.commit, w.rollback, w.savepoint, w.release, w.undo} {
-		errs = append(errs, stmt.Close()) // SQLite closes a connection only after its statements
-	}
-	return errors.Join(append(errs, w.queries.Close(), w.conn.Close())...)
+	return errors.Join(w.prepared.Close(), w.conn.Close())
 }
 
 // update runs do in a transaction, which it may share with other writes. When it
@@ -176,13 +169,13 @@ func (e beginError) Unwrap() error { return e.error }
 // and was undone alone. If it returns an error, nothing was saved.
 func (w *writer) transact(batch []*write) (err error) {
 	ctx := context.Background()
-	if _, err := w.begin.ExecContext(ctx); err != nil {
+	if _, err := w.prepared.ExecContext(ctx, begin); err != nil {
 		return beginError{err}
 	}
 	defer func() {
 		if err != nil {
 			// SQLite rolls back after some failures itself; then this does nothing.
-			_, _ = w.rollback.ExecContext(ctx)
+			_, _ = w.prepared.ExecContext(ctx, rollback)
 		}
 	}()
 	for _, one := range batch {
@@ -195,19 +188,19 @@ func (w *writer) transact(batch []*write) (err error) {
 			}
 			break
 		}
-		if _, err := w.savepoint.ExecContext(ctx); err != nil {
+		if _, err := w.prepared.ExecContext(ctx, savepoint); err != nil {
 			return fmt.Errorf("savepoint: %w", err)
 		}
 		if one.err = one.do(ctx, w.queries); one.err != nil {
-			if _, err := w.undo.ExecContext(ctx); err != nil {
+			if _, err := w.prepared.ExecContext(ctx, undo); err != nil {
 				return fmt.Errorf("%w, and then %w", one.err, err)
 			}
 		}
-		if _, err := w.release.ExecContext(ctx); err != nil {
+		if _, err := w.prepared.ExecContext(ctx, release); err != nil {
 			return fmt.Errorf("release savepoint: %w", err)
 		}
 	}
-	if _, err := w.commit.ExecContext(ctx); err != nil {
+	if _, err := w.prepared.ExecContext(ctx, commit); err != nil {
 		return fmt.Errorf("commit: %w", err)
 	}
 	return nil

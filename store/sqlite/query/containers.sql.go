@@ -23,7 +23,7 @@ type ContainerFilesRow struct {
 }
 
 func (q *Queries) ContainerFiles(ctx context.Context, container string) ([]ContainerFilesRow, error) {
-	rows, err := q.query(ctx, q.containerFilesStmt, containerFiles, container)
+	rows, err := q.db.QueryContext(ctx, containerFiles, container)
 	if err != nil {
 		return nil, err
 	}
@@ -62,7 +62,7 @@ type ContainerSealParams struct {
 }
 
 func (q *Queries) ContainerSeal(ctx context.Context, arg ContainerSealParams) (int64, error) {
-	row := q.queryRow(ctx, q.containerSealStmt, containerSeal, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, containerSeal, arg.ID, arg.Project)
 	var seal int64
 	err := row.Scan(&seal)
 	return seal, err
@@ -78,7 +78,7 @@ type ContainerTimeParams struct {
 }
 
 func (q *Queries) ContainerTime(ctx context.Context, arg ContainerTimeParams) (int64, error) {
-	row := q.queryRow(ctx, q.containerTimeStmt, containerTime, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, containerTime, arg.ID, arg.Project)
 	var created_at int64
 	err := row.Scan(&created_at)
 	return created_at, err
@@ -102,7 +102,7 @@ type CreateContainerParams struct {
 }
 
 func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams) error {
-	_, err := q.exec(ctx, q.createContainerStmt, createContainer,
+	_, err := q.db.ExecContext(ctx, createContainer,
 		arg.ID,
 		arg.Project,
 		arg.CreatedAt,
@@ -127,7 +127,7 @@ type DeleteContainerParams struct {
 }
 
 func (q *Queries) DeleteContainer(ctx context.Context, arg DeleteContainerParams) (int64, error) {
-	row := q.queryRow(ctx, q.deleteContainerStmt, deleteContainer, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, deleteContainer, arg.ID, arg.Project)
 	var seal int64
 	err := row.Scan(&seal)
 	return seal, err
@@ -146,7 +146,7 @@ type DeleteContainerFileParams struct {
 }
 
 func (q *Queries) DeleteContainerFile(ctx context.Context, arg DeleteContainerFileParams) (int64, error) {
-	result, err := q.exec(ctx, q.deleteContainerFileStmt, deleteContainerFile, arg.Container, arg.ID, arg.Project)
+	result, err := q.db.ExecContext(ctx, deleteContainerFile, arg.Container, arg.ID, arg.Project)
 	if err != nil {
 		return 0, err
 	}
@@ -163,7 +163,7 @@ type GetContainerParams struct {
 }
 
 func (q *Queries) GetContainer(ctx context.Context, arg GetContainerParams) ([]byte, error) {
-	row := q.queryRow(ctx, q.getContainerStmt, getContainer, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, getContainer, arg.ID, arg.Project)
 	var body []byte
 	err := row.Scan(&body)
 	return body, err
@@ -190,7 +190,7 @@ type GetContainerFileRow struct {
 }
 
 func (q *Queries) GetContainerFile(ctx context.Context, arg GetContainerFileParams) (GetContainerFileRow, error) {
-	row := q.queryRow(ctx, q.getContainerFileStmt, getContainerFile, arg.Container, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, getContainerFile, arg.Container, arg.ID, arg.Project)
 	var i GetContainerFileRow
 	err := row.Scan(
 		&i.Path,
@@ -219,7 +219,7 @@ type ListContainersAscendingParams struct {
 }
 
 func (q *Queries) ListContainersAscending(ctx context.Context, arg ListContainersAscendingParams) ([][]byte, error) {
-	rows, err := q.query(ctx, q.listContainersAscendingStmt, listContainersAscending,
+	rows, err := q.db.QueryContext(ctx, listContainersAscending,
 		arg.Project,
 		arg.Name,
 		arg.Hidden,
@@ -265,7 +265,7 @@ type ListContainersDescendingParams struct {
 }
 
 func (q *Queries) ListContainersDescending(ctx context.Context, arg ListContainersDescendingParams) ([][]byte, error) {
-	rows, err := q.query(ctx, q.listContainersDescendingStmt, listContainersDescending,
+	rows, err := q.db.QueryContext(ctx, listContainersDescending,
 		arg.Project,
 		arg.Name,
 		arg.Hidden,
@@ -318,7 +318,7 @@ type PutContainerFileRow struct {
 }
 
 func (q *Queries) PutContainerFile(ctx context.Context, arg PutContainerFileParams) (PutContainerFileRow, error) {
-	row := q.queryRow(ctx, q.putContainerFileStmt, putContainerFile,
+	row := q.db.QueryRowContext(ctx, putContainerFile,
 		arg.Container,
 		arg.Path,
 		arg.ID,
@@ -342,7 +342,7 @@ type RunningContainersRow struct {
 }
 
 func (q *Queries) RunningContainers(ctx context.Context) ([]RunningContainersRow, error) {
-	rows, err := q.query(ctx, q.runningContainersStmt, runningContainers)
+	rows, err := q.db.QueryContext(ctx, runningContainers)
 	if err != nil {
 		return nil, err
 	}
@@ -376,7 +376,7 @@ type UpdateContainerParams struct {
 }
 
 func (q *Queries) UpdateContainer(ctx context.Context, arg UpdateContainerParams) error {
-	_, err := q.exec(ctx, q.updateContainerStmt, updateContainer,
+	_, err := q.db.ExecContext(ctx, updateContainer,
 		arg.Name,
 		arg.Status,
 		arg.Body,

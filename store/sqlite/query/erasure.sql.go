@@ -14,7 +14,7 @@ DELETE FROM doomed WHERE seal = ?
 `
 
 func (q *Queries) Done(ctx context.Context, seal int64) error {
-	_, err := q.exec(ctx, q.doneStmt, done, seal)
+	_, err := q.db.ExecContext(ctx, done, seal)
 	return err
 }
 
@@ -23,7 +23,7 @@ INSERT OR IGNORE INTO doomed (seal) VALUES (?)
 `
 
 func (q *Queries) Doom(ctx context.Context, seal int64) error {
-	_, err := q.exec(ctx, q.doomStmt, doom, seal)
+	_, err := q.db.ExecContext(ctx, doom, seal)
 	return err
 }
 
@@ -32,7 +32,7 @@ SELECT seal FROM doomed
 `
 
 func (q *Queries) Doomed(ctx context.Context) ([]int64, error) {
-	rows, err := q.query(ctx, q.doomedStmt, doomed)
+	rows, err := q.db.QueryContext(ctx, doomed)
 	if err != nil {
 		return nil, err
 	}
@@ -59,7 +59,7 @@ SELECT mark FROM ring
 `
 
 func (q *Queries) Mark(ctx context.Context) ([]byte, error) {
-	row := q.queryRow(ctx, q.markStmt, mark)
+	row := q.db.QueryRowContext(ctx, mark)
 	var mark []byte
 	err := row.Scan(&mark)
 	return mark, err
@@ -70,6 +70,6 @@ INSERT INTO ring (mark) VALUES (?)
 `
 
 func (q *Queries) SetMark(ctx context.Context, mark []byte) error {
-	_, err := q.exec(ctx, q.setMarkStmt, setMark, mark)
+	_, err := q.db.ExecContext(ctx, setMark, mark)
 	return err
 }

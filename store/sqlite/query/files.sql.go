@@ -26,7 +26,7 @@ type CreateFileParams struct {
 }
 
 func (q *Queries) CreateFile(ctx context.Context, arg CreateFileParams) error {
-	_, err := q.exec(ctx, q.createFileStmt, createFile,
+	_, err := q.db.ExecContext(ctx, createFile,
 		arg.ID,
 		arg.Project,
 		arg.CreatedAt,
@@ -49,7 +49,7 @@ type DeleteFileParams struct {
 }
 
 func (q *Queries) DeleteFile(ctx context.Context, arg DeleteFileParams) (int64, error) {
-	row := q.queryRow(ctx, q.deleteFileStmt, deleteFile, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, deleteFile, arg.ID, arg.Project)
 	var seal int64
 	err := row.Scan(&seal)
 	return seal, err
@@ -70,7 +70,7 @@ type ExpiredFilesRow struct {
 }
 
 func (q *Queries) ExpiredFiles(ctx context.Context, arg ExpiredFilesParams) ([]ExpiredFilesRow, error) {
-	rows, err := q.query(ctx, q.expiredFilesStmt, expiredFiles, arg.Now, arg.N)
+	rows, err := q.db.QueryContext(ctx, expiredFiles, arg.Now, arg.N)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ type FileTimeParams struct {
 }
 
 func (q *Queries) FileTime(ctx context.Context, arg FileTimeParams) (int64, error) {
-	row := q.queryRow(ctx, q.fileTimeStmt, fileTime, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, fileTime, arg.ID, arg.Project)
 	var created_at int64
 	err := row.Scan(&created_at)
 	return created_at, err
@@ -118,7 +118,7 @@ type GetFileParams struct {
 }
 
 func (q *Queries) GetFile(ctx context.Context, arg GetFileParams) ([]byte, error) {
-	row := q.queryRow(ctx, q.getFileStmt, getFile, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, getFile, arg.ID, arg.Project)
 	var body []byte
 	err := row.Scan(&body)
 	return body, err
@@ -140,7 +140,7 @@ type ListFilesAscendingParams struct {
 }
 
 func (q *Queries) ListFilesAscending(ctx context.Context, arg ListFilesAscendingParams) ([][]byte, error) {
-	rows, err := q.query(ctx, q.listFilesAscendingStmt, listFilesAscending,
+	rows, err := q.db.QueryContext(ctx, listFilesAscending,
 		arg.Project,
 		arg.Purpose,
 		arg.AfterTime,
@@ -184,7 +184,7 @@ type ListFilesDescendingParams struct {
 }
 
 func (q *Queries) ListFilesDescending(ctx context.Context, arg ListFilesDescendingParams) ([][]byte, error) {
-	rows, err := q.query(ctx, q.listFilesDescendingStmt, listFilesDescending,
+	rows, err := q.db.QueryContext(ctx, listFilesDescending,
 		arg.Project,
 		arg.Purpose,
 		arg.AfterTime,

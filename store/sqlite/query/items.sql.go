@@ -21,7 +21,7 @@ type AddItemParams struct {
 
 // AddItem indexes an item, unless another response has it.
 func (q *Queries) AddItem(ctx context.Context, arg AddItemParams) error {
-	_, err := q.exec(ctx, q.addItemStmt, addItem, arg.Project, arg.ID, arg.Response)
+	_, err := q.db.ExecContext(ctx, addItem, arg.Project, arg.ID, arg.Response)
 	return err
 }
 
@@ -30,7 +30,7 @@ DELETE FROM items WHERE response = ?
 `
 
 func (q *Queries) DeleteItems(ctx context.Context, response string) error {
-	_, err := q.exec(ctx, q.deleteItemsStmt, deleteItems, response)
+	_, err := q.db.ExecContext(ctx, deleteItems, response)
 	return err
 }
 
@@ -44,7 +44,7 @@ type ItemPlaceParams struct {
 }
 
 func (q *Queries) ItemPlace(ctx context.Context, arg ItemPlaceParams) (string, error) {
-	row := q.queryRow(ctx, q.itemPlaceStmt, itemPlace, arg.Project, arg.ID)
+	row := q.db.QueryRowContext(ctx, itemPlace, arg.Project, arg.ID)
 	var response string
 	err := row.Scan(&response)
 	return response, err
@@ -61,7 +61,7 @@ type ItemsOfRow struct {
 }
 
 func (q *Queries) ItemsOf(ctx context.Context, response string) (ItemsOfRow, error) {
-	row := q.queryRow(ctx, q.itemsOfStmt, itemsOf, response)
+	row := q.db.QueryRowContext(ctx, itemsOf, response)
 	var i ItemsOfRow
 	err := row.Scan(&i.Input, &i.Output)
 	return i, err
@@ -79,7 +79,7 @@ type ObjectOfKindParams struct {
 }
 
 func (q *Queries) ObjectOfKind(ctx context.Context, arg ObjectOfKindParams) ([]byte, error) {
-	row := q.queryRow(ctx, q.objectOfKindStmt, objectOfKind, arg.Project, arg.ID, arg.Kind)
+	row := q.db.QueryRowContext(ctx, objectOfKind, arg.Project, arg.ID, arg.Kind)
 	var body []byte
 	err := row.Scan(&body)
 	return body, err

@@ -26,7 +26,7 @@ type CreateKeyParams struct {
 }
 
 func (q *Queries) CreateKey(ctx context.Context, arg CreateKeyParams) error {
-	_, err := q.exec(ctx, q.createKeyStmt, createKey,
+	_, err := q.db.ExecContext(ctx, createKey,
 		arg.ID,
 		arg.Project,
 		arg.Name,
@@ -44,7 +44,7 @@ DELETE FROM keys WHERE id = ?
 `
 
 func (q *Queries) DeleteKey(ctx context.Context, id string) (int64, error) {
-	result, err := q.exec(ctx, q.deleteKeyStmt, deleteKey, id)
+	result, err := q.db.ExecContext(ctx, deleteKey, id)
 	if err != nil {
 		return 0, err
 	}
@@ -66,7 +66,7 @@ type KeyByHashRow struct {
 }
 
 func (q *Queries) KeyByHash(ctx context.Context, hash []byte) (KeyByHashRow, error) {
-	row := q.queryRow(ctx, q.keyByHashStmt, keyByHash, hash)
+	row := q.db.QueryRowContext(ctx, keyByHash, hash)
 	var i KeyByHashRow
 	err := row.Scan(
 		&i.ID,
@@ -85,7 +85,7 @@ SELECT cost_per_month FROM keys WHERE id = ?
 `
 
 func (q *Queries) KeyLimit(ctx context.Context, id string) (sql.NullInt64, error) {
-	row := q.queryRow(ctx, q.keyLimitStmt, keyLimit, id)
+	row := q.db.QueryRowContext(ctx, keyLimit, id)
 	var cost_per_month sql.NullInt64
 	err := row.Scan(&cost_per_month)
 	return cost_per_month, err
@@ -96,7 +96,7 @@ SELECT id, project, name, hash, tail, created_at, expires_at, cost_per_month FRO
 `
 
 func (q *Queries) ListKeys(ctx context.Context) ([]Key, error) {
-	rows, err := q.query(ctx, q.listKeysStmt, listKeys)
+	rows, err := q.db.QueryContext(ctx, listKeys)
 	if err != nil {
 		return nil, err
 	}
@@ -137,7 +137,7 @@ type SetKeyLimitParams struct {
 }
 
 func (q *Queries) SetKeyLimit(ctx context.Context, arg SetKeyLimitParams) (int64, error) {
-	result, err := q.exec(ctx, q.setKeyLimitStmt, setKeyLimit, arg.CostPerMonth, arg.ID)
+	result, err := q.db.ExecContext(ctx, setKeyLimit, arg.CostPerMonth, arg.ID)
 	if err != nil {
 		return 0, err
 	}

@@ -22,7 +22,7 @@ type AcquireLockParams struct {
 }
 
 func (q *Queries) AcquireLock(ctx context.Context, arg AcquireLockParams) (int64, error) {
-	result, err := q.exec(ctx, q.acquireLockStmt, acquireLock,
+	result, err := q.db.ExecContext(ctx, acquireLock,
 		arg.Owner,
 		arg.Until,
 		arg.Name,
@@ -45,7 +45,7 @@ type CreateLockParams struct {
 }
 
 func (q *Queries) CreateLock(ctx context.Context, arg CreateLockParams) (int64, error) {
-	result, err := q.exec(ctx, q.createLockStmt, createLock, arg.Name, arg.Owner, arg.LeaseUntil)
+	result, err := q.db.ExecContext(ctx, createLock, arg.Name, arg.Owner, arg.LeaseUntil)
 	if err != nil {
 		return 0, err
 	}
@@ -65,7 +65,7 @@ type JoinMemberParams struct {
 }
 
 func (q *Queries) JoinMember(ctx context.Context, arg JoinMemberParams) error {
-	_, err := q.exec(ctx, q.joinMemberStmt, joinMember,
+	_, err := q.db.ExecContext(ctx, joinMember,
 		arg.ID,
 		arg.Address,
 		arg.Version,
@@ -79,7 +79,7 @@ SELECT id, address, version, lease_until FROM members ORDER BY id
 `
 
 func (q *Queries) ListMembers(ctx context.Context) ([]Member, error) {
-	rows, err := q.query(ctx, q.listMembersStmt, listMembers)
+	rows, err := q.db.QueryContext(ctx, listMembers)
 	if err != nil {
 		return nil, err
 	}
@@ -111,7 +111,7 @@ SELECT count(*) FROM members WHERE id = ?
 `
 
 func (q *Queries) MemberExists(ctx context.Context, id string) (int64, error) {
-	row := q.queryRow(ctx, q.memberExistsStmt, memberExists, id)
+	row := q.db.QueryRowContext(ctx, memberExists, id)
 	var count int64
 	err := row.Scan(&count)
 	return count, err
@@ -127,7 +127,7 @@ type ReleaseLockParams struct {
 }
 
 func (q *Queries) ReleaseLock(ctx context.Context, arg ReleaseLockParams) error {
-	_, err := q.exec(ctx, q.releaseLockStmt, releaseLock, arg.Name, arg.Owner)
+	_, err := q.db.ExecContext(ctx, releaseLock, arg.Name, arg.Owner)
 	return err
 }
 
@@ -141,7 +141,7 @@ type RemoveMemberParams struct {
 }
 
 func (q *Queries) RemoveMember(ctx context.Context, arg RemoveMemberParams) (int64, error) {
-	result, err := q.exec(ctx, q.removeMemberStmt, removeMember, arg.ID, arg.Before)
+	result, err := q.db.ExecContext(ctx, removeMember, arg.ID, arg.Before)
 	if err != nil {
 		return 0, err
 	}
@@ -158,7 +158,7 @@ type RenewMemberParams struct {
 }
 
 func (q *Queries) RenewMember(ctx context.Context, arg RenewMemberParams) (int64, error) {
-	result, err := q.exec(ctx, q.renewMemberStmt, renewMember, arg.Until, arg.ID)
+	result, err := q.db.ExecContext(ctx, renewMember, arg.Until, arg.ID)
 	if err != nil {
 		return 0, err
 	}
@@ -180,7 +180,7 @@ type RunOwnerRow struct {
 }
 
 func (q *Queries) RunOwner(ctx context.Context, arg RunOwnerParams) (RunOwnerRow, error) {
-	row := q.queryRow(ctx, q.runOwnerStmt, runOwner, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, runOwner, arg.ID, arg.Project)
 	var i RunOwnerRow
 	err := row.Scan(&i.LeaseOwner, &i.LeaseUntil)
 	return i, err

@@ -30,7 +30,7 @@ type AddObjectParams struct {
 }
 
 func (q *Queries) AddObject(ctx context.Context, arg AddObjectParams) error {
-	_, err := q.exec(ctx, q.addObjectStmt, addObject,
+	_, err := q.db.ExecContext(ctx, addObject,
 		arg.Project,
 		arg.Kind,
 		arg.Parent,
@@ -62,7 +62,7 @@ type CreateObjectParams struct {
 }
 
 func (q *Queries) CreateObject(ctx context.Context, arg CreateObjectParams) (int64, error) {
-	result, err := q.exec(ctx, q.createObjectStmt, createObject,
+	result, err := q.db.ExecContext(ctx, createObject,
 		arg.Project,
 		arg.Kind,
 		arg.Parent,
@@ -94,7 +94,7 @@ type DeleteChildObjectsRow struct {
 }
 
 func (q *Queries) DeleteChildObjects(ctx context.Context, arg DeleteChildObjectsParams) ([]DeleteChildObjectsRow, error) {
-	rows, err := q.query(ctx, q.deleteChildObjectsStmt, deleteChildObjects, arg.Project, arg.Parent)
+	rows, err := q.db.QueryContext(ctx, deleteChildObjects, arg.Project, arg.Parent)
 	if err != nil {
 		return nil, err
 	}
@@ -130,7 +130,7 @@ type DeleteObjectParams struct {
 }
 
 func (q *Queries) DeleteObject(ctx context.Context, arg DeleteObjectParams) (int64, error) {
-	row := q.queryRow(ctx, q.deleteObjectStmt, deleteObject,
+	row := q.db.QueryRowContext(ctx, deleteObject,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
@@ -160,7 +160,7 @@ type ExpiredObjectsRow struct {
 }
 
 func (q *Queries) ExpiredObjects(ctx context.Context, arg ExpiredObjectsParams) ([]ExpiredObjectsRow, error) {
-	rows, err := q.query(ctx, q.expiredObjectsStmt, expiredObjects, arg.Kind, arg.Now, arg.N)
+	rows, err := q.db.QueryContext(ctx, expiredObjects, arg.Kind, arg.Now, arg.N)
 	if err != nil {
 		return nil, err
 	}
@@ -202,7 +202,7 @@ type GetObjectRow struct {
 }
 
 func (q *Queries) GetObject(ctx context.Context, arg GetObjectParams) (GetObjectRow, error) {
-	row := q.queryRow(ctx, q.getObjectStmt, getObject,
+	row := q.db.QueryRowContext(ctx, getObject,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
@@ -242,7 +242,7 @@ type ListObjectsAscendingRow struct {
 }
 
 func (q *Queries) ListObjectsAscending(ctx context.Context, arg ListObjectsAscendingParams) ([]ListObjectsAscendingRow, error) {
-	rows, err := q.query(ctx, q.listObjectsAscendingStmt, listObjectsAscending,
+	rows, err := q.db.QueryContext(ctx, listObjectsAscending,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
@@ -300,7 +300,7 @@ type ListObjectsDescendingRow struct {
 }
 
 func (q *Queries) ListObjectsDescending(ctx context.Context, arg ListObjectsDescendingParams) ([]ListObjectsDescendingRow, error) {
-	rows, err := q.query(ctx, q.listObjectsDescendingStmt, listObjectsDescending,
+	rows, err := q.db.QueryContext(ctx, listObjectsDescending,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
@@ -348,7 +348,7 @@ type ObjectSizeParams struct {
 
 // ObjectSize returns the size of an object without reading it.
 func (q *Queries) ObjectSize(ctx context.Context, arg ObjectSizeParams) (int64, error) {
-	row := q.queryRow(ctx, q.objectSizeStmt, objectSize,
+	row := q.db.QueryRowContext(ctx, objectSize,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
@@ -376,7 +376,7 @@ type ObjectSizesAscendingParams struct {
 }
 
 func (q *Queries) ObjectSizesAscending(ctx context.Context, arg ObjectSizesAscendingParams) ([]int64, error) {
-	rows, err := q.query(ctx, q.objectSizesAscendingStmt, objectSizesAscending,
+	rows, err := q.db.QueryContext(ctx, objectSizesAscending,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
@@ -422,7 +422,7 @@ type ObjectSizesDescendingParams struct {
 }
 
 func (q *Queries) ObjectSizesDescending(ctx context.Context, arg ObjectSizesDescendingParams) ([]int64, error) {
-	rows, err := q.query(ctx, q.objectSizesDescendingStmt, objectSizesDescending,
+	rows, err := q.db.QueryContext(ctx, objectSizesDescending,
 		arg.Project,
 		arg.Parent,
 		arg.Kind,
@@ -462,6 +462,6 @@ type UpdateObjectParams struct {
 }
 
 func (q *Queries) UpdateObject(ctx context.Context, arg UpdateObjectParams) error {
-	_, err := q.exec(ctx, q.updateObjectStmt, updateObject, arg.ExpiresAt, arg.Body, arg.Number)
+	_, err := q.db.ExecContext(ctx, updateObject, arg.ExpiresAt, arg.Body, arg.Number)
 	return err
 }

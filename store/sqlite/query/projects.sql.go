@@ -20,7 +20,7 @@ type AddStoredParams struct {
 }
 
 func (q *Queries) AddStored(ctx context.Context, arg AddStoredParams) error {
-	_, err := q.exec(ctx, q.addStoredStmt, addStored, arg.Project, arg.Bytes)
+	_, err := q.db.ExecContext(ctx, addStored, arg.Project, arg.Bytes)
 	return err
 }
 
@@ -39,7 +39,7 @@ type ProjectObjectsRow struct {
 }
 
 func (q *Queries) ProjectObjects(ctx context.Context, arg ProjectObjectsParams) ([]ProjectObjectsRow, error) {
-	rows, err := q.query(ctx, q.projectObjectsStmt, projectObjects, arg.Project, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, projectObjects, arg.Project, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -71,7 +71,7 @@ type ProjectResponsesParams struct {
 }
 
 func (q *Queries) ProjectResponses(ctx context.Context, arg ProjectResponsesParams) ([]string, error) {
-	rows, err := q.query(ctx, q.projectResponsesStmt, projectResponses, arg.Project, arg.Limit)
+	rows, err := q.db.QueryContext(ctx, projectResponses, arg.Project, arg.Limit)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ SELECT bytes FROM stored WHERE project = ?
 
 // StoredBytes returns the size of a project's rows; see migration 9.
 func (q *Queries) StoredBytes(ctx context.Context, project string) (int64, error) {
-	row := q.queryRow(ctx, q.storedBytesStmt, storedBytes, project)
+	row := q.db.QueryRowContext(ctx, storedBytes, project)
 	var bytes int64
 	err := row.Scan(&bytes)
 	return bytes, err

@@ -23,7 +23,7 @@ type AppendEventsParams struct {
 }
 
 func (q *Queries) AppendEvents(ctx context.Context, arg AppendEventsParams) error {
-	_, err := q.exec(ctx, q.appendEventsStmt, appendEvents,
+	_, err := q.db.ExecContext(ctx, appendEvents,
 		arg.Response,
 		arg.SequenceNumber,
 		arg.Data,
@@ -43,7 +43,7 @@ type BareBodyParams struct {
 }
 
 func (q *Queries) BareBody(ctx context.Context, arg BareBodyParams) ([]byte, error) {
-	row := q.queryRow(ctx, q.bareBodyStmt, bareBody, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, bareBody, arg.ID, arg.Project)
 	var body []byte
 	err := row.Scan(&body)
 	return body, err
@@ -76,7 +76,7 @@ type ChainRow struct {
 
 // Chain returns its rows unordered: a sort would copy all content.
 func (q *Queries) Chain(ctx context.Context, arg ChainParams) ([]ChainRow, error) {
-	rows, err := q.query(ctx, q.chainStmt, chain, arg.ID, arg.Project)
+	rows, err := q.db.QueryContext(ctx, chain, arg.ID, arg.Project)
 	if err != nil {
 		return nil, err
 	}
@@ -122,7 +122,7 @@ type ChainSizeParams struct {
 }
 
 func (q *Queries) ChainSize(ctx context.Context, arg ChainSizeParams) (int64, error) {
-	row := q.queryRow(ctx, q.chainSizeStmt, chainSize, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, chainSize, arg.ID, arg.Project)
 	var bytes int64
 	err := row.Scan(&bytes)
 	return bytes, err
@@ -139,7 +139,7 @@ type CreateBodyParams struct {
 }
 
 func (q *Queries) CreateBody(ctx context.Context, arg CreateBodyParams) error {
-	_, err := q.exec(ctx, q.createBodyStmt, createBody, arg.Response, arg.Body, arg.Output)
+	_, err := q.db.ExecContext(ctx, createBody, arg.Response, arg.Body, arg.Output)
 	return err
 }
 
@@ -154,7 +154,7 @@ type CreateRequestParams struct {
 }
 
 func (q *Queries) CreateRequest(ctx context.Context, arg CreateRequestParams) error {
-	_, err := q.exec(ctx, q.createRequestStmt, createRequest, arg.Response, arg.Request, arg.Input)
+	_, err := q.db.ExecContext(ctx, createRequest, arg.Response, arg.Request, arg.Input)
 	return err
 }
 
@@ -178,7 +178,7 @@ type CreateResponseParams struct {
 }
 
 func (q *Queries) CreateResponse(ctx context.Context, arg CreateResponseParams) error {
-	_, err := q.exec(ctx, q.createResponseStmt, createResponse,
+	_, err := q.db.ExecContext(ctx, createResponse,
 		arg.ID,
 		arg.Project,
 		arg.Previous,
@@ -199,7 +199,7 @@ DELETE FROM bodies WHERE response = ?
 `
 
 func (q *Queries) DeleteBody(ctx context.Context, response string) error {
-	_, err := q.exec(ctx, q.deleteBodyStmt, deleteBody, response)
+	_, err := q.db.ExecContext(ctx, deleteBody, response)
 	return err
 }
 
@@ -208,7 +208,7 @@ DELETE FROM events WHERE response = ?
 `
 
 func (q *Queries) DeleteEvents(ctx context.Context, response string) error {
-	_, err := q.exec(ctx, q.deleteEventsStmt, deleteEvents, response)
+	_, err := q.db.ExecContext(ctx, deleteEvents, response)
 	return err
 }
 
@@ -217,7 +217,7 @@ DELETE FROM requests WHERE response = ?
 `
 
 func (q *Queries) DeleteRequest(ctx context.Context, response string) error {
-	_, err := q.exec(ctx, q.deleteRequestStmt, deleteRequest, response)
+	_, err := q.db.ExecContext(ctx, deleteRequest, response)
 	return err
 }
 
@@ -233,7 +233,7 @@ type DeleteResponseParams struct {
 }
 
 func (q *Queries) DeleteResponse(ctx context.Context, arg DeleteResponseParams) (int64, error) {
-	row := q.queryRow(ctx, q.deleteResponseStmt, deleteResponse, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, deleteResponse, arg.ID, arg.Project)
 	var seal int64
 	err := row.Scan(&seal)
 	return seal, err
@@ -244,7 +244,7 @@ SELECT CAST(coalesce(sum(length(data) + 64), 0) AS INTEGER) AS bytes FROM events
 `
 
 func (q *Queries) EventBytes(ctx context.Context, response string) (int64, error) {
-	row := q.queryRow(ctx, q.eventBytesStmt, eventBytes, response)
+	row := q.db.QueryRowContext(ctx, eventBytes, response)
 	var bytes int64
 	err := row.Scan(&bytes)
 	return bytes, err
@@ -273,7 +273,7 @@ type EventSizesRow struct {
 // EventSizes returns the sizes of rows without reading them, from the row that has the event
 // "next".
 func (q *Queries) EventSizes(ctx context.Context, arg EventSizesParams) ([]EventSizesRow, error) {
-	rows, err := q.query(ctx, q.eventSizesStmt, eventSizes, arg.Response, arg.Next, arg.Most)
+	rows, err := q.db.QueryContext(ctx, eventSizes, arg.Response, arg.Next, arg.Most)
 	if err != nil {
 		return nil, err
 	}
@@ -313,7 +313,7 @@ type EventsRow struct {
 }
 
 func (q *Queries) Events(ctx context.Context, arg EventsParams) ([]EventsRow, error) {
-	rows, err := q.query(ctx, q.eventsStmt, events, arg.Response, arg.First, arg.Last)
+	rows, err := q.db.QueryContext(ctx, events, arg.Response, arg.First, arg.Last)
 	if err != nil {
 		return nil, err
 	}
@@ -340,7 +340,7 @@ UPDATE responses SET final = 1 WHERE id = ? RETURNING key
 `
 
 func (q *Queries) FinishResponse(ctx context.Context, id string) (string, error) {
-	row := q.queryRow(ctx, q.finishResponseStmt, finishResponse, id)
+	row := q.db.QueryRowContext(ctx, finishResponse, id)
 	var key string
 	err := row.Scan(&key)
 	return key, err
@@ -356,7 +356,7 @@ type GetBodyRow struct {
 }
 
 func (q *Queries) GetBody(ctx context.Context, response string) (GetBodyRow, error) {
-	row := q.queryRow(ctx, q.getBodyStmt, getBody, response)
+	row := q.db.QueryRowContext(ctx, getBody, response)
 	var i GetBodyRow
 	err := row.Scan(&i.Body, &i.Output)
 	return i, err
@@ -384,7 +384,7 @@ type GetResponseRow struct {
 }
 
 func (q *Queries) GetResponse(ctx context.Context, arg GetResponseParams) (GetResponseRow, error) {
-	row := q.queryRow(ctx, q.getResponseStmt, getResponse, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, getResponse, arg.ID, arg.Project)
 	var i GetResponseRow
 	err := row.Scan(
 		&i.Body,
@@ -419,7 +419,7 @@ type NewerResponsesRow struct {
 // NewerResponses and OlderResponses return stored responses above or below an id, by creation.
 // open is 1 for those in progress, 0 for those that have ended, and -1 for both.
 func (q *Queries) NewerResponses(ctx context.Context, arg NewerResponsesParams) ([]NewerResponsesRow, error) {
-	rows, err := q.query(ctx, q.newerResponsesStmt, newerResponses,
+	rows, err := q.db.QueryContext(ctx, newerResponses,
 		arg.Project,
 		arg.After,
 		arg.Open,
@@ -466,7 +466,7 @@ type NextEventRow struct {
 // NextEvent returns the next sequence number, for the owner of the lease,
 // and the key of the response.
 func (q *Queries) NextEvent(ctx context.Context, arg NextEventParams) (NextEventRow, error) {
-	row := q.queryRow(ctx, q.nextEventStmt, nextEvent, arg.ID, arg.Project, arg.LeaseOwner)
+	row := q.db.QueryRowContext(ctx, nextEvent, arg.ID, arg.Project, arg.LeaseOwner)
 	var i NextEventRow
 	err := row.Scan(&i.Next, &i.Seal)
 	return i, err
@@ -491,7 +491,7 @@ type OlderResponsesRow struct {
 }
 
 func (q *Queries) OlderResponses(ctx context.Context, arg OlderResponsesParams) ([]OlderResponsesRow, error) {
-	rows, err := q.query(ctx, q.olderResponsesStmt, olderResponses,
+	rows, err := q.db.QueryContext(ctx, olderResponses,
 		arg.Project,
 		arg.After,
 		arg.Open,
@@ -526,7 +526,7 @@ RETURNING previous
 
 // PruneResponse removes a deleted response that no other continues.
 func (q *Queries) PruneResponse(ctx context.Context, id string) (sql.NullString, error) {
-	row := q.queryRow(ctx, q.pruneResponseStmt, pruneResponse, id)
+	row := q.db.QueryRowContext(ctx, pruneResponse, id)
 	var previous sql.NullString
 	err := row.Scan(&previous)
 	return previous, err
@@ -542,7 +542,7 @@ type ResponseExistsParams struct {
 }
 
 func (q *Queries) ResponseExists(ctx context.Context, arg ResponseExistsParams) (int64, error) {
-	row := q.queryRow(ctx, q.responseExistsStmt, responseExists, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, responseExists, arg.ID, arg.Project)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -568,7 +568,7 @@ type ResponseSizeRow struct {
 
 // ResponseSize returns the size of a response without reading it.
 func (q *Queries) ResponseSize(ctx context.Context, arg ResponseSizeParams) (ResponseSizeRow, error) {
-	row := q.queryRow(ctx, q.responseSizeStmt, responseSize, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, responseSize, arg.ID, arg.Project)
 	var i ResponseSizeRow
 	err := row.Scan(
 		&i.Stored,
@@ -590,6 +590,6 @@ type UpdateBodyParams struct {
 }
 
 func (q *Queries) UpdateBody(ctx context.Context, arg UpdateBodyParams) error {
-	_, err := q.exec(ctx, q.updateBodyStmt, updateBody, arg.Body, arg.Output, arg.Response)
+	_, err := q.db.ExecContext(ctx, updateBody, arg.Body, arg.Output, arg.Response)
 	return err
 }

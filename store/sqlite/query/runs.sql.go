@@ -24,7 +24,7 @@ type AcquireRunParams struct {
 }
 
 func (q *Queries) AcquireRun(ctx context.Context, arg AcquireRunParams) (int64, error) {
-	result, err := q.exec(ctx, q.acquireRunStmt, acquireRun,
+	result, err := q.db.ExecContext(ctx, acquireRun,
 		arg.Owner,
 		arg.Until,
 		arg.ID,
@@ -48,7 +48,7 @@ type OrphanedRunsRow struct {
 }
 
 func (q *Queries) OrphanedRuns(ctx context.Context, now int64) ([]OrphanedRunsRow, error) {
-	rows, err := q.query(ctx, q.orphanedRunsStmt, orphanedRuns, now)
+	rows, err := q.db.QueryContext(ctx, orphanedRuns, now)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ WHERE lease_owner = ? AND deleted = 0 AND (final = 0 OR stored = 0)
 `
 
 func (q *Queries) ReleaseOwner(ctx context.Context, leaseOwner string) error {
-	_, err := q.exec(ctx, q.releaseOwnerStmt, releaseOwner, leaseOwner)
+	_, err := q.db.ExecContext(ctx, releaseOwner, leaseOwner)
 	return err
 }
 
@@ -92,7 +92,7 @@ type ReleaseRunParams struct {
 }
 
 func (q *Queries) ReleaseRun(ctx context.Context, arg ReleaseRunParams) error {
-	_, err := q.exec(ctx, q.releaseRunStmt, releaseRun, arg.ID, arg.Project, arg.LeaseOwner)
+	_, err := q.db.ExecContext(ctx, releaseRun, arg.ID, arg.Project, arg.LeaseOwner)
 	return err
 }
 
@@ -109,7 +109,7 @@ type RenewRunParams struct {
 }
 
 func (q *Queries) RenewRun(ctx context.Context, arg RenewRunParams) (int64, error) {
-	result, err := q.exec(ctx, q.renewRunStmt, renewRun,
+	result, err := q.db.ExecContext(ctx, renewRun,
 		arg.Until,
 		arg.ID,
 		arg.Project,

@@ -22,7 +22,7 @@ type AddSpendingParams struct {
 }
 
 func (q *Queries) AddSpending(ctx context.Context, arg AddSpendingParams) error {
-	_, err := q.exec(ctx, q.addSpendingStmt, addSpending,
+	_, err := q.db.ExecContext(ctx, addSpending,
 		arg.Project,
 		arg.Month,
 		arg.Key,
@@ -60,7 +60,7 @@ type AddUsageParams struct {
 }
 
 func (q *Queries) AddUsage(ctx context.Context, arg AddUsageParams) error {
-	_, err := q.exec(ctx, q.addUsageStmt, addUsage,
+	_, err := q.db.ExecContext(ctx, addUsage,
 		arg.Project,
 		arg.Start,
 		arg.Kind,
@@ -88,7 +88,7 @@ type AllSpendingRow struct {
 }
 
 func (q *Queries) AllSpending(ctx context.Context, month int64) ([]AllSpendingRow, error) {
-	rows, err := q.query(ctx, q.allSpendingStmt, allSpending, month)
+	rows, err := q.db.QueryContext(ctx, allSpending, month)
 	if err != nil {
 		return nil, err
 	}
@@ -143,7 +143,7 @@ type AllUsageRow struct {
 }
 
 func (q *Queries) AllUsage(ctx context.Context, arg AllUsageParams) ([]AllUsageRow, error) {
-	rows, err := q.query(ctx, q.allUsageStmt, allUsage,
+	rows, err := q.db.QueryContext(ctx, allUsage,
 		arg.Width,
 		arg.Kind,
 		arg.First,
@@ -198,7 +198,7 @@ type CountedContainerRow struct {
 }
 
 func (q *Queries) CountedContainer(ctx context.Context, arg CountedContainerParams) (CountedContainerRow, error) {
-	row := q.queryRow(ctx, q.countedContainerStmt, countedContainer, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, countedContainer, arg.ID, arg.Project)
 	var i CountedContainerRow
 	err := row.Scan(&i.Key, &i.MemoryLimit, &i.CountedUntil)
 	return i, err
@@ -216,7 +216,7 @@ type CountedContainersRow struct {
 }
 
 func (q *Queries) CountedContainers(ctx context.Context) ([]CountedContainersRow, error) {
-	rows, err := q.query(ctx, q.countedContainersStmt, countedContainers)
+	rows, err := q.db.QueryContext(ctx, countedContainers)
 	if err != nil {
 		return nil, err
 	}
@@ -248,7 +248,7 @@ SELECT CAST(coalesce(sum(bytes), 0) AS INTEGER) FROM files WHERE project = ?
 `
 
 func (q *Queries) FileBytes(ctx context.Context, project string) (int64, error) {
-	row := q.queryRow(ctx, q.fileBytesStmt, fileBytes, project)
+	row := q.db.QueryRowContext(ctx, fileBytes, project)
 	var column_1 int64
 	err := row.Scan(&column_1)
 	return column_1, err
@@ -269,7 +269,7 @@ type ProjectSpendingRow struct {
 }
 
 func (q *Queries) ProjectSpending(ctx context.Context, arg ProjectSpendingParams) ([]ProjectSpendingRow, error) {
-	rows, err := q.query(ctx, q.projectSpendingStmt, projectSpending, arg.Project, arg.Month)
+	rows, err := q.db.QueryContext(ctx, projectSpending, arg.Project, arg.Month)
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +324,7 @@ type ProjectUsageRow struct {
 }
 
 func (q *Queries) ProjectUsage(ctx context.Context, arg ProjectUsageParams) ([]ProjectUsageRow, error) {
-	rows, err := q.query(ctx, q.projectUsageStmt, projectUsage,
+	rows, err := q.db.QueryContext(ctx, projectUsage,
 		arg.Width,
 		arg.Project,
 		arg.Kind,
@@ -368,7 +368,7 @@ UPDATE containers SET counted_until = ?1 WHERE status = 'running' AND counted_un
 `
 
 func (q *Queries) SetCounted(ctx context.Context, now int64) error {
-	_, err := q.exec(ctx, q.setCountedStmt, setCounted, now)
+	_, err := q.db.ExecContext(ctx, setCounted, now)
 	return err
 }
 
@@ -390,7 +390,7 @@ type SpentRow struct {
 }
 
 func (q *Queries) Spent(ctx context.Context, arg SpentParams) (SpentRow, error) {
-	row := q.queryRow(ctx, q.spentStmt, spent, arg.Key, arg.Project, arg.Month)
+	row := q.db.QueryRowContext(ctx, spent, arg.Key, arg.Project, arg.Month)
 	var i SpentRow
 	err := row.Scan(&i.OfProject, &i.OfKey)
 	return i, err
@@ -413,7 +413,7 @@ type UnfinishedRow struct {
 
 // Unfinished returns a response that has not ended, when it is deleted.
 func (q *Queries) Unfinished(ctx context.Context, arg UnfinishedParams) (UnfinishedRow, error) {
-	row := q.queryRow(ctx, q.unfinishedStmt, unfinished, arg.ID, arg.Project)
+	row := q.db.QueryRowContext(ctx, unfinished, arg.ID, arg.Project)
 	var i UnfinishedRow
 	err := row.Scan(&i.Key, &i.Body)
 	return i, err
