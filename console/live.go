@@ -151,6 +151,11 @@ func (o *liveWriter) draw(s *story) error {
 			return o.failed(err)
 		}
 	}
+	var complete []*entry
+	for i := range s.changed {
+		complete = append(complete, s.entries[i])
+	}
+	render(o.visit.r.Context(), complete)
 	for _, i := range slices.Sorted(maps.Keys(s.changed)) {
 		if err := templates().ExecuteTemplate(&b, "entry", s.entries[i]); err != nil {
 			return o.failed(err)

@@ -4,12 +4,14 @@ import (
 	"bytes"
 	"encoding/csv"
 	"encoding/hex"
+	"html/template"
 	"io"
 	"net/url"
 	"path"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/berth-run/berth/console/markdown"
 	"github.com/berth-run/berth/guest"
 )
 
@@ -24,10 +26,11 @@ const (
 type preview struct {
 	guest.Entry
 	Kind   previewKind
-	Text   string     // of a text, and the source of HTML and Markdown; of binary content, a dump
-	Rows   [][]string // of a table, with its head
-	Cut    bool       // the file is longer than what is shown
-	Source string     // path that has the file's content; "" if the browser needs none
+	Text   string        // of a text, and the source of HTML and Markdown; of binary content, a dump
+	HTML   template.HTML // of Markdown
+	Rows   [][]string    // of a table, with its head
+	Cut    bool          // the file is longer than what is shown
+	Source string        // path that has the file's content; "" if the browser needs none
 }
 
 // Name returns the last element of the file's path.
@@ -94,6 +97,9 @@ func (v *visit) preview(client *guest.Client, at guest.Entry) (*preview, error) 
 		return nil, err
 	}
 	p.fill(text)
+	if p.Kind == previewMarkdown {
+		p.HTML = markdown.Render(v.r.Context(), []string{p.Text})[0]
+	}
 	return p, nil
 }
 

@@ -88,6 +88,11 @@ func (v *visit) readTurns() (turns []*turnView, earlier berth.ResponseID, err er
 		}
 	}
 	slices.Reverse(turns)
+	var entries []*entry
+	for _, turn := range turns {
+		entries = slices.Concat(entries, turn.Input, turn.Output)
+	}
+	render(v.r.Context(), entries)
 	return turns, id, v.addTimes(turns)
 }
 

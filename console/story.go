@@ -1,13 +1,15 @@
 package console
 
 import (
-	"bytes"
+	"context"
 	"encoding/json"
 	"html/template"
 	"regexp"
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/console/markdown"
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
 // An entry is what a page shows of an item: of its JSON, or while the item grows, of the
@@ -20,6 +22,7 @@ type entry struct {
 	text     strings.Builder
 	commands []string
 	outputs  []berth.ShellContent
+	html     template.HTML // of Markdown of a complete item; "" until it is rendered
 }
 
 // A page shows the end of a longer text.
@@ -34,6 +37,57 @@ func clip(text string, most int) string {
 		return text
 	}
 	return "…" + strings.ToValidUTF8(text[len(text)-most:], "")
+}
+
+// HTML returns what a page shows of the Markdown of a message, or of reasoning. It is empty if
+// there is none. Before render, and while the item grows, only cheap texts are converted.
+func (e *entry) HTML() template.HTML {
+	text := e.markdown()
+	if text == "" || e.html != "" {
+		return e.html
+	}
+	return markdown.RenderCheap(text)
+}
+
+// markdown returns the text of a message or of reasoning.
+func (e *entry) markdown() string {
+	switch e.Type() {
+	case berth.ItemMessage:
+		return e.Text()
+	case berth.ItemReasoning:
+		return e.Thoughts()
+	}
+	return ""
+}
+
+// render sets the HTML of complete entries, with one child process at most.
+func render(ctx context.Context, entries []*entry) {
+	var texts []string
+	var of []*entry
+	for _, e := range entries {
+		if e.growing || e.html != "" {
+			continue
+		}
+		if text := e.markdown(); text != "" {
+			texts, of = append(texts, text), append(of, e)
+		}
+	}
+	for i, html := range markdown.Render(ctx, texts) {
+		of[i].html = html
+	}
+}
+
+// lastOf returns the last parts of an item that grows, which together have about shownGrowing
+// bytes. The item is drawn again with each delta.
+func lastOf[T any](parts []T, length func(T) int) []T {
+	const tags = 100 // about the bytes around a part
+	room := shownGrowing
+	for i := len(parts) - 1; i >= 0; i-- {
+		if room -= length(parts[i]) + tags; room < 0 && i < len(parts)-1 {
+			return parts[i+1:]
+		}
+	}
+	return parts
 }
 
 // Text returns the text of a message, in Markdown, with a line for each image and file.
@@ -78,7 +132,7 @@ func (e *entry) Thoughts() string {
 // Commands returns the commands of a shell call.
 func (e *entry) Commands() []string {
 	if e.growing {
-		return e.commands
+		return lastOf(e.commands, func(command string) int { return len(command) })
 	}
 	var call berth.ShellCall
 	if e.Decode(&call) != nil {
@@ -95,7 +149,7 @@ type commandOutput struct {
 
 // Outputs returns what the commands of a shell call have printed, and the changed files.
 func (e *entry) Outputs() (outputs []commandOutput) {
-	contents := e.outputs
+	contents := lastOf(e.outputs, func(c berth.ShellContent) int { return len(c.Stdout) + len(c.Stderr) })
 	var out berth.ShellCallOutput
 	if !e.growing && e.Decode(&out) == nil {
 		contents = out.Output
@@ -172,11 +226,7 @@ func (e *entry) Details() string {
 	if e.growing {
 		return clip(e.text.String(), shownGrowing)
 	}
-	var b bytes.Buffer
-	if json.Indent(&b, e.Raw(), "", "  ") != nil {
-		return clip(e.String(), shown)
-	}
-	return clip(b.String(), shown)
+	return clip(string(jsonscan.Indent(e.Raw())), shown)
 }
 
 // Pending reports whether the item asks for an approval.
@@ -243,9 +293,9 @@ func (e *entry) grow(ev *berth.Event) {
 			e.commands = append(e.commands, "")
 		}
 		if ev.Command != nil {
-			e.commands[command] = *ev.Command
+			e.commands[command] = clip(*ev.Command, shownGrowing)
 		} else {
-			e.commands[command] += text
+			e.commands[command] = clip(e.commands[command]+text, shownGrowing)
 		}
 	case berth.EventShellOutputDelta:
 		for len(e.outputs) <= command {

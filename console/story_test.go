@@ -105,3 +105,63 @@ func TestPictures(t *testing.T) {
 		}
 	}
 }
+
+// What a page shows of an item that grows is bounded, because it is drawn again with each delta.
+func TestGrowingEntry(t *testing.T) {
+	call, output := &entry{growing: true}, &entry{growing: true}
+	for i := range 500 {
+		call.grow(&berth.Event{Type: berth.EventShellCommandAdded, CommandIndex: &i, Command: new(strings.Repeat("c", 10<<10))})
+		delta, err := json.Marshal(berth.ShellDelta{Stdout: strings.Repeat("o", 10<<10)})
+		if err != nil {
+			t.Fatal(err)
+		}
+		output.grow(&berth.Event{Type: berth.EventShellOutputDelta, CommandIndex: &i, Delta: delta})
+	}
+	call.grow(&berth.Event{Type: berth.EventShellCommandDone, CommandIndex: new(500), Command: new("last")})
+	total := 0
+	for _, command := range call.Commands() {
+		total += len(command)
+	}
+	if total > shownGrowing || total < shownGrowing/2 || call.Commands()[len(call.Commands())-1] != "last" {
+		t.Errorf("the page shows %d bytes of commands, want at most %d, with the last one", total, shownGrowing)
+	}
+	total = 0
+	for _, o := range output.Outputs() {
+		total += len(o.Stdout)
+	}
+	if total > shownGrowing || total < shownGrowing/2 {
+		t.Errorf("the page shows %d bytes of outputs, want at most %d", total, shownGrowing)
+	}
+}
+
+// An item with deep JSON is shown without indents, which would be far longer than it.
+func TestDeepItem(t *testing.T) {
+	raw := `{"id":"x","type":"mcp_list_tools","tools":` + strings.Repeat("[", 5000) + strings.Repeat("1,", 5000) + "1" + strings.Repeat("]", 5000) + "}"
+	var item berth.Item
+	if err := json.Unmarshal([]byte(raw), &item); err != nil {
+		t.Fatal(err)
+	}
+	if got := (&entry{Item: item}).Details(); got != raw {
+		t.Errorf("%d bytes became %d", len(raw), len(got))
+	}
+}
+
+// Complete texts that are not cheap are rendered as well.
+func TestRender(t *testing.T) {
+	text, err := json.Marshal(strings.Repeat("*a*\n\n", 10_000))
+	if err != nil {
+		t.Fatal(err)
+	}
+	var item berth.Item
+	if err := json.Unmarshal([]byte(`{"id":"m","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":`+string(text)+`}]}`), &item); err != nil {
+		t.Fatal(err)
+	}
+	e := &entry{Item: item}
+	if got := e.HTML(); !strings.HasPrefix(string(got), "<pre>") {
+		t.Errorf("before render: got %.40q", got)
+	}
+	render(t.Context(), []*entry{e, {growing: true}})
+	if got := e.HTML(); !strings.HasPrefix(string(got), "<p><em>a</em></p>") {
+		t.Errorf("got %.40q", got)
+	}
+}

@@ -1,7 +1,6 @@
 package console
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/json"
 	"net/http"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
 // A tracesPage is the data of the list of traces.
@@ -90,10 +90,7 @@ func (v *visit) showTrace() error {
 	p.Time.More += max(0, p.Spans-len(spans))
 	for _, s := range ordered[:min(len(ordered), maxDetails)] {
 		d := spanView{ID: s.ID, Name: spanDataOf(s).name()}
-		var b bytes.Buffer
-		if json.Indent(&b, s.SpanData, "", "  ") == nil {
-			d.Data = clip(b.String(), shownGrowing)
-		}
+		d.Data = clip(string(jsonscan.Indent(s.SpanData)), shownGrowing)
 		if len(s.Error) > 0 && string(s.Error) != "null" {
 			d.Data += "\n" + clip(string(s.Error), shownGrowing)
 		}

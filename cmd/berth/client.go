@@ -19,6 +19,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
 // A client calls the API of a server. Its key is BERTH_API_KEY. Keys of model vendors are for
@@ -242,12 +243,7 @@ func (c *client) printObject(cmd *cobra.Command, path string) error {
 	if err := c.call(cmd.Context(), http.MethodGet, path, nil, &raw); err != nil {
 		return err
 	}
-	var text bytes.Buffer
-	if err := json.Indent(&text, raw, "", "  "); err != nil {
-		return err
-	}
-	text.WriteByte('\n')
-	_, err := cmd.OutOrStdout().Write(text.Bytes())
+	_, err := cmd.OutOrStdout().Write(append(jsonscan.Indent(raw), '\n'))
 	return err
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/berth-run/berth/console/markdown"
 	"github.com/berth-run/berth/tool/program/javascript"
 	"github.com/berth-run/berth/vectorstore/document"
 )
@@ -23,6 +24,9 @@ var version = "dev"
 func main() {
 	if len(os.Args) > 1 && os.Args[1] == document.Command { // started by a document.Child
 		os.Exit(document.Main(os.Args[2:]))
+	}
+	if len(os.Args) > 1 && os.Args[1] == markdown.Command { // started by markdown.Render
+		os.Exit(markdown.Main())
 	}
 	if len(os.Args) > 1 && os.Args[1] == javascript.Command { // started by a javascript.Runner
 		os.Exit(javascript.Main(os.Args[2:]))

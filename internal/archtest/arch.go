@@ -126,7 +126,8 @@ var Imports = map[string][]string{
 	"api/socket":            {"", "api/exchange", "api/request", "engine", "internal/ration", "internal/rule", "journal"},
 	"api/assistants":        {"", "api/exchange", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
 	"api/preview":           {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
-	"console":               {"", "guest", "internal/sse"},
+	"console":               {"", "console/markdown", "guest", "internal/jsonscan", "internal/sse"},
+	"console/markdown":      {"internal/jail"},
 	"internal/span":         {},
 	"internal/sse":          {},
 	"internal/jsonscan":     {},
@@ -155,7 +156,7 @@ var Imports = map[string][]string{
 	"server":                {Anything},
 	"server/embedded":       {},
 	"server/embedded/pack":  {},
-	"cmd/berth":             {"", "audit", "bundle", "container", "guest", "image", "image/registry", "internal/sse", "project", "server", "store", "tool/program/javascript", "vectorstore/document", "webhook"},
+	"cmd/berth":             {"", "audit", "bundle", "console/markdown", "container", "guest", "image", "image/registry", "internal/jsonscan", "internal/sse", "project", "server", "store", "tool/program/javascript", "vectorstore/document", "webhook"},
 	"cmd/berth-guest":       {"guest/boot", "guest/editor", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":              {},
 	"demo/record":           {},
@@ -194,7 +195,7 @@ var Bans = map[string][]string{
 
 	"net/http":     {"console", "api", "api/e2b", "api/envd", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "tracing", "server", "cmd/berth", "e2e", "sandbox/drivertest", "sandbox/kubernetes", "image/registry", "internal/kubetest", "blob/remote", "internal/s3test"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
-	"os/exec":      {"demo/record", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"os/exec":      {"demo/record", "internal/jail", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // A file holds the properties of a source file that the rules check.

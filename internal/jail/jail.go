@@ -3,8 +3,11 @@
 package jail
 
 import (
+	"cmp"
+	"context"
 	"fmt"
 	"os"
+	"os/exec"
 	"runtime"
 	"strconv"
 	"strings"
@@ -52,6 +55,17 @@ func Enter(l Limits) error {
 		}
 	}
 	return filterCalls()
+}
+
+// Command returns a command that runs a program which is to enter a jail with args; the
+// default is this program. It starts without environment and on one processor, collects
+// garbage before it reaches the memory of its jail, and ends with this process.
+func Command(ctx context.Context, program string, memory uint64, args ...string) *exec.Cmd {
+	cmd := exec.CommandContext(ctx, cmp.Or(program, "/proc/self/exe"), args...)
+	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", memory/4*3), "GOMAXPROCS=1"}
+	cmd.Dir = "/"
+	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	return cmd
 }
 
 // addressSpace returns the size of the process's address space in bytes. The Go runtime has reserved

@@ -12,7 +12,6 @@ import (
 	"os/exec"
 	"strconv"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/berth-run/berth/internal/jail"
@@ -43,16 +42,10 @@ type Child struct {
 
 // text runs a child that reads a file.
 func (c Child) text(ctx context.Context, extension string, content io.Reader) (string, error) {
-	if c.Path == "" {
-		c.Path = "/proc/self/exe"
-	}
 	c.CPU = cmp.Or(c.CPU, childCPU)
 	ctx, cancel := context.WithTimeout(ctx, childTime)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, c.Path, Command, extension, strconv.Itoa(c.CPU))
-	cmd.Env = []string{fmt.Sprintf("GOMEMLIMIT=%d", childMemory*3/4), "GOMAXPROCS=1"}
-	cmd.Dir = "/"
-	cmd.SysProcAttr = &syscall.SysProcAttr{Pdeathsig: syscall.SIGKILL}
+	cmd := jail.Command(ctx, c.Path, childMemory, Command, extension, strconv.Itoa(c.CPU))
 	in := &counted{r: io.LimitReader(content, maxParsed+1)}
 	out, failure := &limited{most: maxText + 1}, &limited{most: 4 << 10}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = in, out, failure
