@@ -29,7 +29,7 @@ import (
 )
 
 // envdVersion is the version of envd whose features the guest has. Clients check it.
-const envdVersion = "0.5.7"
+const envdVersion = "0.6.4"
 
 // Options are what the door needs.
 type Options struct {

@@ -13,12 +13,13 @@ import (
 const maxWhole = 256 << 10
 
 // Duplex prepares a request whose answer may start before the whole request has arrived.
-// It reads a small request first. For a large or endless one, it enables full duplex and
+// It reads a small request first. For a large, endless or encoded one, it enables full duplex and
 // closes the connection after the answer, because net/http then cannot find the end of an
 // unread body. The caller must call done after the answer.
 func (x *Exchange) Duplex(r *http.Request) (_ *http.Request, done func(), _ error) {
 	whole := r.WithContext(r.Context())
-	if 0 <= r.ContentLength && r.ContentLength <= maxWhole {
+	// ReadBody removes an encoding; the guest or the program gets the body as it was sent.
+	if 0 <= r.ContentLength && r.ContentLength <= maxWhole && r.Header.Get("Content-Encoding") == "" {
 		body, err := x.ReadBody(r, maxWhole)
 		whole.Body = io.NopCloser(bytes.NewReader(body))
 		return whole, func() {}, err

@@ -12,7 +12,7 @@ import uuid
 
 os.environ.setdefault("E2B_API_KEY", "e2b_" + "0" * 40)
 
-from e2b import AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Secret, SecretNotFoundException, Template, Volume, VolumeException, VolumePathNotFoundException  # noqa: E402
+from e2b import FilesystemEventType, AsyncSandbox, CommandExitException, NotFoundException, Sandbox, SandboxQuery, Secret, SecretNotFoundException, Template, Volume, VolumeException, VolumePathNotFoundException  # noqa: E402
 
 from berth import job, main  # noqa: E402
 
@@ -62,11 +62,20 @@ def files():
         assert json.load(urllib.request.urlopen(request)) == {"path": "/home/user/whole/file", "name": "file", "type": "file"}
         assert s.commands.run("cat whole/file; stat -c %U whole/file").stdout == "one,twouser\n"
         assert not s.files.exists("p1") and not s.files.exists("p2")
-        watcher = s.files.watch_dir(".")
+        s.files.write("packed.txt", "packed " * 1000, gzip=True, metadata={"Author": "Ada"})
+        assert s.files.read("packed.txt") == "packed " * 1000
+        assert s.files.get_info("packed.txt").metadata == {"author": "Ada"}
+        assert "State" in s.files.read("/proc/self/status")
+        watcher = s.files.watch_dir(".", include_entry=True, allow_network_mounts=True)
         s.files.write("w", "1")
-        events = []
-        while "w" not in [e.name for e in events]:
+        s.files.write("packed.txt", "replaced")
+        seen, events = [], []
+        while ("packed.txt", FilesystemEventType.WRITE) not in seen:
             events += watcher.get_new_events()
+            seen = [(e.name, e.type) for e in events]
+        assert ("w", FilesystemEventType.CREATE) in seen and ("w", FilesystemEventType.WRITE) in seen
+        assert {name for name, _ in seen} == {"w", "packed.txt"}
+        assert all(e.entry.path == "/home/user/" + e.name for e in events)
 
 
 @job("a list by metadata")

@@ -79,7 +79,7 @@ func (s *Server) composeFiles(body io.Reader, header http.Header) (string, error
 		}
 		all.paths[i] = path
 	}
-	name, err := s.saveFile("", req.Destination, id, all)
+	name, err := s.saveFile("", req.Destination, id, all, nil)
 	if err != nil {
 		return "", err
 	}

@@ -1,6 +1,7 @@
 package server
 
 import (
+	"bytes"
 	"compress/gzip"
 	"crypto/rand"
 	"encoding/json"
@@ -46,7 +47,21 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	}
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": st.Name()}))
 	w.Header().Set("Content-Type", "application/octet-stream")
-	http.ServeContent(w, r, "", st.ModTime(), f) // calls mux.Stream.ReadFrom
+	if st.Size() > 0 {
+		http.ServeContent(w, r, "", st.ModTime(), f) // calls mux.Stream.ReadFrom
+		return
+	}
+	// Files of /proc have no size, and often no end to seek to.
+	start := make([]byte, 4096)
+	n, err := io.ReadFull(f, start)
+	switch {
+	case errors.Is(err, io.EOF):
+		http.ServeContent(w, r, "", st.ModTime(), bytes.NewReader(nil))
+	case err != nil && !errors.Is(err, io.ErrUnexpectedEOF):
+		httpError(w, err)
+	default:
+		_, _ = copyFile(w, io.MultiReader(bytes.NewReader(start[:n]), f))
+	}
 }
 
 // fileBuffer is the size of the buffer for an upload. Each write costs gVisor the same
@@ -76,6 +91,14 @@ func (s *Server) openFile(root, path string, id identity) (*os.File, error) {
 	return dir.OpenFile(path, flags, 0)
 }
 
+// A writtenFile describes an uploaded file as envd does.
+type writtenFile struct {
+	Path     string            `json:"path"`
+	Name     string            `json:"name"`
+	Type     string            `json:"type"`
+	Metadata map[string]string `json:"metadata,omitempty"`
+}
+
 // upload serves POST /files?path=…&username=…: multipart form data, one part a
 // file, or application/octet-stream. A file appears whole or not at all.
 func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
@@ -91,11 +114,16 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 			return
 		}
 	}
+	metadata, err := uploadMetadata(r.Header)
+	if err != nil {
+		httpError(w, err)
+		return
+	}
 	root := r.URL.Query().Get("root")
-	var written []map[string]string
+	var written []writtenFile
 	save := func(path string, body io.Reader) error {
-		name, err := s.saveFile(root, path, id, body)
-		written = append(written, map[string]string{"path": name, "name": filepath.Base(name), "type": "file"})
+		name, err := s.saveFile(root, path, id, body, metadata)
+		written = append(written, writtenFile{name, filepath.Base(name), "file", metadata})
 		return err
 	}
 	kind, params, _ := mime.ParseMediaType(r.Header.Get("Content-Type"))
@@ -116,7 +144,8 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 }
 
 // saveFile writes a file, owned by the user, beside its place and moves it there.
-func (s *Server) saveFile(root, path string, id identity, body io.Reader) (string, error) {
+func (s *Server) saveFile(root, path string, id identity, body io.Reader,
+	metadata map[string]string) (string, error) {
 	full := path
 	if root == "" {
 		full = s.resolve(path, id)
@@ -135,7 +164,8 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 	if err := mkdirIn(top, filepath.Dir(path), id); err != nil {
 		return "", err
 	}
-	if st, err := top.Stat(path); err == nil && st.IsDir() {
+	old, missing := top.Stat(path)
+	if missing == nil && old.IsDir() {
 		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path is a directory: %s", full))
 	}
 	dir, err := top.OpenRoot(filepath.Dir(path)) // commands may replace the directory meanwhile
@@ -152,11 +182,15 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader) (strin
 	if err == nil && os.Getuid() == 0 {
 		err = f.Chown(id.uid, id.gid)
 	}
+	if err == nil {
+		err = setMetadata(f, metadata)
+	}
+	st, serr := f.Stat()
 	if cerr := f.Close(); err == nil {
-		err = cerr
+		err = errors.Join(serr, cerr)
 	}
 	if err == nil {
-		err = dir.Rename(temp, name)
+		err = s.placed.rename(dir, st, temp, name, missing == nil)
 	}
 	if err != nil {
 		_ = dir.Remove(temp)

@@ -250,6 +250,9 @@ func describe(path string, names owners) (*pb.EntryInfo, error) {
 			e.Type, e.Mode, e.Size = fileType(st), mode(st), st.Size()
 		}
 	}
+	if e.Type == pb.FileType_FILE_TYPE_FILE {
+		e.Metadata = fileMetadata(path)
+	}
 	return e, nil
 }
 

@@ -61,6 +61,7 @@ type Server struct {
 	kernels *kernels
 	desktop *desktops
 	watches *watchers
+	placed  placedFiles
 	network *network
 	handler http.Handler
 

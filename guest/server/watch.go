@@ -50,11 +50,11 @@ func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.Watch
 	if err != nil {
 		return err
 	}
-	w, err := watchTree(path, req.Msg.Recursive)
+	w, err := f.server.watches.tree(path, req.Msg.Recursive, req.Msg.IncludeEntry)
 	if err != nil {
 		return err
 	}
-	defer w.Close()
+	defer w.close()
 	if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Start{Start: &pb.WatchDirResponse_StartEvent{}}}); err != nil {
 		return err
 	}
@@ -71,11 +71,11 @@ func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.Watch
 				return err
 			}
 			continue
-		case ev, ok := <-w.Events:
+		case ev, ok := <-w.notify.Events:
 			if !ok {
 				return nil
 			}
-			for _, e := range translate(w, path, ev, req.Msg.Recursive, req.Msg.IncludeEntry) {
+			for _, e := range w.translate(ev) {
 				msg.Event = &pb.WatchDirResponse_Filesystem{Filesystem: e}
 				if err := stream.Send(msg); err != nil {
 					return err
@@ -85,8 +85,16 @@ func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.Watch
 	}
 }
 
-// watchTree watches a directory and, on request, those below it.
-func watchTree(path string, recursive bool) (*fsnotify.Watcher, error) {
+// A treeWatch watches a directory and, if it is recursive, the directories below it.
+type treeWatch struct {
+	notify    *fsnotify.Watcher
+	placed    *placedFiles
+	root      string
+	recursive bool
+	entries   bool // events have the entries of their files
+}
+
+func (ws *watchers) tree(path string, recursive, entries bool) (*treeWatch, error) {
 	st, err := os.Stat(path)
 	if err != nil {
 		return nil, fileError(err)
@@ -107,7 +115,13 @@ func watchTree(path string, recursive bool) (*fsnotify.Watcher, error) {
 		w.Close()
 		return nil, fileError(err)
 	}
-	return w, nil
+	ws.server.placed.watch(1)
+	return &treeWatch{notify: w, placed: &ws.server.placed, root: path, recursive: recursive, entries: entries}, nil
+}
+
+func (t *treeWatch) close() {
+	t.notify.Close()
+	t.placed.watch(-1)
 }
 
 func addTree(w *fsnotify.Watcher, path string) error {
@@ -122,16 +136,25 @@ func addTree(w *fsnotify.Watcher, path string) error {
 	})
 }
 
-// translate turns one notification into events, and watches new directories.
-func translate(w *fsnotify.Watcher, root string, ev fsnotify.Event, recursive, withEntry bool) []*pb.FilesystemEvent {
-	name := strings.TrimPrefix(strings.TrimPrefix(ev.Name, root), "/")
-	if recursive && ev.Has(fsnotify.Create) {
+// translate turns one notification into events, and watches new directories. An upload is reported as a file
+// that was written in its place.
+func (t *treeWatch) translate(ev fsnotify.Event) []*pb.FilesystemEvent {
+	name := strings.TrimPrefix(strings.TrimPrefix(ev.Name, t.root), "/")
+	if t.recursive && ev.Has(fsnotify.Create) {
 		if st, err := os.Lstat(ev.Name); err == nil && st.IsDir() {
-			_ = addTree(w, ev.Name)
+			_ = addTree(t.notify, ev.Name)
 		}
 	}
-	if !utf8.ValidString(name) {
-		return nil // lists leave it out, too
+	if !utf8.ValidString(name) || temporaryName.MatchString(filepath.Base(name)) {
+		return nil // lists leave the former out, too
+	}
+	if ev.Has(fsnotify.Create) {
+		if uploaded, existed := t.placed.find(ev.Name); uploaded {
+			ev.Op |= fsnotify.Write
+			if existed {
+				ev.Op &^= fsnotify.Create
+			}
+		}
 	}
 	var out []*pb.FilesystemEvent
 	for _, k := range []struct {
@@ -146,7 +169,7 @@ func translate(w *fsnotify.Watcher, root string, ev fsnotify.Event, recursive, w
 			continue
 		}
 		e := &pb.FilesystemEvent{Name: name, Type: k.kind}
-		if withEntry {
+		if t.entries {
 			e.Entry, _ = entry(ev.Name)
 		}
 		out = append(out, e)
@@ -166,7 +189,7 @@ func (f *filesystem) CreateWatcher(_ context.Context, req *connect.Request[pb.Cr
 	if len(ws.polled) >= maxWatchers {
 		return nil, connect.NewError(connect.CodeResourceExhausted, fmt.Errorf("more than %d watchers", maxWatchers))
 	}
-	notify, err := watchTree(path, req.Msg.Recursive)
+	tree, err := ws.tree(path, req.Msg.Recursive, req.Msg.IncludeEntry)
 	if err != nil {
 		return nil, err
 	}
@@ -174,21 +197,21 @@ func (f *filesystem) CreateWatcher(_ context.Context, req *connect.Request[pb.Cr
 	id, w := rand.Text(), &watcher{cancel: cancel}
 	ws.polled[id] = w
 	w.idle = time.AfterFunc(polledWatcherTTL, func() { ws.remove(id) })
-	go w.collect(ctx, notify, path, req.Msg.Recursive, req.Msg.IncludeEntry)
+	go w.collect(ctx, tree)
 	return connect.NewResponse(&pb.CreateWatcherResponse{WatcherId: id}), nil
 }
 
-func (w *watcher) collect(ctx context.Context, notify *fsnotify.Watcher, root string, recursive, withEntry bool) {
-	defer notify.Close()
+func (w *watcher) collect(ctx context.Context, tree *treeWatch) {
+	defer tree.close()
 	for {
 		select {
 		case <-ctx.Done():
 			return
-		case ev, ok := <-notify.Events:
+		case ev, ok := <-tree.notify.Events:
 			if !ok {
 				return
 			}
-			events := translate(notify, root, ev, recursive, withEntry)
+			events := tree.translate(ev)
 			w.mu.Lock()
 			if len(w.events) < maxPolledEvents {
 				w.events = append(w.events, events...)
