@@ -35,6 +35,7 @@ func (e endless) Stream(ctx context.Context, _ *model.Request) iter.Seq2[model.D
 // An endless answer ends as incomplete, whatever its deltas are, and its upstream is
 // stopped.
 func TestEndlessAnswer(t *testing.T) {
+	t.Parallel()
 	long := strings.Repeat("x", 1000)
 	for name, piece := range map[string]func(int) model.Delta{
 		"text":         func(int) model.Delta { return model.Text{Text: long} },
@@ -48,8 +49,7 @@ func TestEndlessAnswer(t *testing.T) {
 			return model.Item{Item: berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "assistant", Content: []berth.Content{{Type: "output_text", Text: fmt.Sprint(n)}}})}
 		},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		runInBubble(t, name, func(t *testing.T) {
 			h := newHouse(t)
 			h.stop()
 			h.output = 8 << 10
@@ -71,41 +71,45 @@ func TestEndlessAnswer(t *testing.T) {
 
 // Output that was stored before a crash counts for the limit.
 func TestEndlessAnswerAfterCrash(t *testing.T) {
-	h := newHouse(t, turn{model.Text{Text: strings.Repeat("x", 5000)}, hang{}}, say(strings.Repeat("y", 5000)))
-	h.stop()
-	h.output = 8 << 10
-	h.start()
-	r := h.create(`{"model":"played","input":"x","background":true}`)
-	h.waitFor(r.ID, berth.EventOutputTextDelta)
-	h.stop()
-	h.start()
-	if err := h.engine.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	wantEnd(t, h.final(r.ID), berth.StatusIncomplete, "max_output_tokens")
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, turn{model.Text{Text: strings.Repeat("x", 5000)}, hang{}}, say(strings.Repeat("y", 5000)))
+		h.stop()
+		h.output = 8 << 10
+		h.start()
+		r := h.create(`{"model":"played","input":"x","background":true}`)
+		h.waitFor(r.ID, berth.EventOutputTextDelta)
+		h.stop()
+		h.start()
+		if err := h.engine.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		wantEnd(t, h.final(r.ID), berth.StatusIncomplete, "max_output_tokens")
+	})
 }
 
 // A response at its output limit can be cancelled with its next delta.
 func TestCancelEndlessAnswer(t *testing.T) {
-	h := newHouse(t)
-	said := make(chan struct{}, 1)
-	m := endless{h.model, func(n int) model.Delta {
-		if n == 15 {
-			said <- struct{}{}
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		said := make(chan struct{}, 1)
+		m := endless{h.model, func(n int) model.Delta {
+			if n == 15 {
+				said <- struct{}{}
+			}
+			if n > 15 {
+				return model.Text{Text: "x"}
+			}
+			return model.Text{Text: strings.Repeat("x", 1<<20-100)}
+		}, make(chan struct{})}
+		h.engine.Models = m
+		r := h.create(`{"model":"played","input":"x","background":true}`)
+		<-said
+		got, err := h.engine.Cancel(t.Context(), caller, r.ID)
+		if err != nil || got.Status != berth.StatusCancelled {
+			t.Fatalf("got %v, %v", got, err)
 		}
-		if n > 15 {
-			return model.Text{Text: "x"}
-		}
-		return model.Text{Text: strings.Repeat("x", 1<<20-100)}
-	}, make(chan struct{})}
-	h.engine.Models = m
-	r := h.create(`{"model":"played","input":"x","background":true}`)
-	<-said
-	got, err := h.engine.Cancel(t.Context(), caller, r.ID)
-	if err != nil || got.Status != berth.StatusCancelled {
-		t.Fatalf("got %v, %v", got, err)
-	}
-	<-m.stopped
+		<-m.stopped
+	})
 }
 
 func BenchmarkCancelLongAnswer(b *testing.B) {

@@ -30,6 +30,7 @@ func call(id, name, arguments string) turn {
 // Each kind of client tool shows its own item. The response ends, and the next request
 // brings the output. The model then sees its own call and the output.
 func TestClientCalls(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, function, arguments string
 		item                      string // without its id
@@ -75,7 +76,7 @@ func TestClientCalls(t *testing.T) {
 			`{"type":"shell_call_output","call_id":"call_1","output":[{"outcome":{"type":"exit","exit_code":0},"stderr":"","stdout":"."}]}`,
 			`"{\"output\":[{\"outcome\":{\"type\":\"exit\",\"exit_code\":0},\"stderr\":\"\",\"stdout\":\".\"}]}"`, `{"commands":["ls"],"max_output_length":null,"timeout_ms":null}`},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		runInBubble(t, tc.name, func(t *testing.T) {
 			h := newHouse(t, call("call_1", tc.function, tc.arguments), say("thanks"))
 			first := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
 			if first.Status != berth.StatusCompleted || len(first.Output) != 1 {
@@ -136,6 +137,7 @@ func sameJSON(t *testing.T, a, b string) bool {
 // A call that can neither run nor be passed to the client is refused to the model, which
 // tries again. The client sees at most the start of the call.
 func TestRefusedCalls(t *testing.T) {
+	t.Parallel()
 	for _, tc := range []struct {
 		name, function, arguments string
 		want                      string // for the model
@@ -153,7 +155,7 @@ func TestRefusedCalls(t *testing.T) {
 		{"custom input that is cut", "sql", `{"input":"SEL`, "end within", []string{"custom_tool_call incomplete"}},
 		{"shell without commands", "shell", `{}`, "no commands", []string{"shell_call incomplete "}},
 	} {
-		t.Run(tc.name, func(t *testing.T) {
+		runInBubble(t, tc.name, func(t *testing.T) {
 			h := newHouse(t, append(turn{model.Text{Text: "Let me see."}}, call("call_1", tc.function, tc.arguments)...), say("sorry"))
 			r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
 			want := append(append([]string{"message completed Let me see."}, tc.shown...), "message completed sorry")
@@ -175,260 +177,284 @@ func TestRefusedCalls(t *testing.T) {
 
 // A response fails after a number of turns with only refused calls.
 func TestRefusedForEver(t *testing.T) {
-	var turns []turn
-	for i := range 20 {
-		turns = append(turns, call(fmt.Sprint("call_", i), "python", "{}"))
-	}
-	h := newHouse(t, turns...)
-	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
-	if r.Status != berth.StatusFailed || !strings.Contains(r.Error.Message, "no function named") {
-		t.Errorf("status %s, error %v", r.Status, r.Error)
-	}
-	if got, want := len(h.model.requests), 5; got != want {
-		t.Errorf("the model was called %d times, want %d", got, want)
-	}
+	inBubble(t, func(t *testing.T) {
+		var turns []turn
+		for i := range 20 {
+			turns = append(turns, call(fmt.Sprint("call_", i), "python", "{}"))
+		}
+		h := newHouse(t, turns...)
+		r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+		if r.Status != berth.StatusFailed || !strings.Contains(r.Error.Message, "no function named") {
+			t.Errorf("status %s, error %v", r.Status, r.Error)
+		}
+		if got, want := len(h.model.requests), 5; got != want {
+			t.Errorf("the model was called %d times, want %d", got, want)
+		}
+	})
 }
 
 // With a refused call beside a valid client call, the client answers first.
 func TestRefusedBesideGood(t *testing.T) {
-	h := newHouse(t, turn{
-		model.Call{Index: 0, ID: "call_1", Name: "python", Arguments: "{}"},
-		model.Call{Index: 1, ID: "call_2", Name: "add", Arguments: "{}"},
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, turn{
+			model.Call{Index: 0, ID: "call_1", Name: "python", Arguments: "{}"},
+			model.Call{Index: 1, ID: "call_2", Name: "add", Arguments: "{}"},
+		})
+		r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+		if diff := cmp.Diff([]string{"function_call completed add{}"}, outline(t, r.Output)); r.Status != berth.StatusCompleted || diff != "" {
+			t.Errorf("status %s, output (-want +got):\n%s", r.Status, diff)
+		}
 	})
-	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
-	if diff := cmp.Diff([]string{"function_call completed add{}"}, outline(t, r.Output)); r.Status != berth.StatusCompleted || diff != "" {
-		t.Errorf("status %s, output (-want +got):\n%s", r.Status, diff)
-	}
 }
 
 // After a crash a refused call is forgotten: the turn is requested again, and the response
 // ends.
 func TestRefusedAndResumed(t *testing.T) {
-	h := newHouse(t, call("call_1", "python", `{}`), turn{hang{}}, say("sorry"))
-	r := h.create(`{` + withClients + `,"input":"x","background":true}`)
-	h.waitCalled(2)
-	h.stop()
-	h.start()
-	if err := h.engine.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	got := h.final(r.ID)
-	if diff := cmp.Diff([]string{"message completed sorry"}, outline(t, got.Output)); got.Status != berth.StatusCompleted || diff != "" {
-		t.Errorf("status %s, output (-want +got):\n%s", got.Status, diff)
-	}
-	if n := len(h.model.requests[2].Items); n != 1 {
-		t.Errorf("the model saw %d items after the restart, want 1", n)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, call("call_1", "python", `{}`), turn{hang{}}, say("sorry"))
+		r := h.create(`{` + withClients + `,"input":"x","background":true}`)
+		h.waitCalled(2)
+		h.stop()
+		h.start()
+		if err := h.engine.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		got := h.final(r.ID)
+		if diff := cmp.Diff([]string{"message completed sorry"}, outline(t, got.Output)); got.Status != berth.StatusCompleted || diff != "" {
+			t.Errorf("status %s, output (-want +got):\n%s", got.Status, diff)
+		}
+		if n := len(h.model.requests[2].Items); n != 1 {
+			t.Errorf("the model saw %d items after the restart, want 1", n)
+		}
+	})
 }
 
 // Interleaved calls have their own places in the output, in the order in which they can be
 // shown.
 func TestInterleavedClientCalls(t *testing.T) {
-	h := newHouse(t, turn{
-		model.Call{Index: 0, ID: "call_1", Name: "apply_patch", Arguments: `{"diff":"+x",`},
-		model.Call{Index: 1, ID: "call_2", Name: "sql", Arguments: `{"input":"SEL`},
-		model.Call{Index: 0, Arguments: `"type":"create_file","path":"a"}`},
-		model.Call{Index: 1, Arguments: `ECT"}`},
-		model.Call{Index: 2, ID: "call_3", Name: "local_shell", Arguments: `{"command":["ls"]}`},
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, turn{
+			model.Call{Index: 0, ID: "call_1", Name: "apply_patch", Arguments: `{"diff":"+x",`},
+			model.Call{Index: 1, ID: "call_2", Name: "sql", Arguments: `{"input":"SEL`},
+			model.Call{Index: 0, Arguments: `"type":"create_file","path":"a"}`},
+			model.Call{Index: 1, Arguments: `ECT"}`},
+			model.Call{Index: 2, ID: "call_3", Name: "local_shell", Arguments: `{"command":["ls"]}`},
+		})
+		r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+		want := []string{"custom_tool_call completed", "apply_patch_call completed", "local_shell_call completed"}
+		if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		if got := asJSON(t, r.Output); !strings.Contains(got, `"SELECT"`) || !strings.Contains(got, `"+x"`) {
+			t.Errorf("got %s", got)
+		}
 	})
-	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
-	want := []string{"custom_tool_call completed", "apply_patch_call completed", "local_shell_call completed"}
-	if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-	if got := asJSON(t, r.Output); !strings.Contains(got, `"SELECT"`) || !strings.Contains(got, `"+x"`) {
-		t.Errorf("got %s", got)
-	}
 }
 
 // Each form of tool_choice selects its tool.
 func TestToolChoices(t *testing.T) {
-	for _, tc := range []struct {
-		choice string
-		want   model.ToolChoice
-		offers int
-	}{
-		{`"required"`, model.ToolChoice{Mode: "required"}, 7},
-		{`{"type":"function","name":"add"}`, model.ToolChoice{Mode: "function", Name: "add"}, 7},
-		{`{"type":"function","name":"add","namespace":"crm"}`, model.ToolChoice{Mode: "function", Name: "crm__add"}, 7},
-		{`{"type":"custom","name":"sql"}`, model.ToolChoice{Mode: "function", Name: "sql"}, 7},
-		{`{"type":"apply_patch"}`, model.ToolChoice{Mode: "function", Name: "apply_patch"}, 7},
-		{`{"type":"local_shell"}`, model.ToolChoice{Mode: "function", Name: "local_shell"}, 7},
-		{`{"type":"shell"}`, model.ToolChoice{Mode: "function", Name: "shell"}, 7},
-		{`{"type":"allowed_tools","mode":"required","tools":[{"type":"custom","name":"sql"},{"type":"shell"},{"type":"apply_patch"},{"type":"local_shell"}]}`, model.ToolChoice{Mode: "required"}, 4},
-		{`{"type":"allowed_tools","mode":"auto","tools":[{"type":"namespace","name":"crm"},{"type":"function","name":"add"}]}`, model.ToolChoice{Mode: "auto"}, 3},
-	} {
-		h := newHouse(t, say("ok"))
-		h.final(h.create(`{` + withClients + `,"input":"x","tool_choice":` + tc.choice + `}`).ID)
-		if diff := cmp.Diff(tc.want, h.model.requests[0].ToolChoice); diff != "" {
-			t.Errorf("%s (-want +got):\n%s", tc.choice, diff)
+	inBubble(t, func(t *testing.T) {
+		for _, tc := range []struct {
+			choice string
+			want   model.ToolChoice
+			offers int
+		}{
+			{`"required"`, model.ToolChoice{Mode: "required"}, 7},
+			{`{"type":"function","name":"add"}`, model.ToolChoice{Mode: "function", Name: "add"}, 7},
+			{`{"type":"function","name":"add","namespace":"crm"}`, model.ToolChoice{Mode: "function", Name: "crm__add"}, 7},
+			{`{"type":"custom","name":"sql"}`, model.ToolChoice{Mode: "function", Name: "sql"}, 7},
+			{`{"type":"apply_patch"}`, model.ToolChoice{Mode: "function", Name: "apply_patch"}, 7},
+			{`{"type":"local_shell"}`, model.ToolChoice{Mode: "function", Name: "local_shell"}, 7},
+			{`{"type":"shell"}`, model.ToolChoice{Mode: "function", Name: "shell"}, 7},
+			{`{"type":"allowed_tools","mode":"required","tools":[{"type":"custom","name":"sql"},{"type":"shell"},{"type":"apply_patch"},{"type":"local_shell"}]}`, model.ToolChoice{Mode: "required"}, 4},
+			{`{"type":"allowed_tools","mode":"auto","tools":[{"type":"namespace","name":"crm"},{"type":"function","name":"add"}]}`, model.ToolChoice{Mode: "auto"}, 3},
+		} {
+			h := newHouse(t, say("ok"))
+			h.final(h.create(`{` + withClients + `,"input":"x","tool_choice":` + tc.choice + `}`).ID)
+			if diff := cmp.Diff(tc.want, h.model.requests[0].ToolChoice); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", tc.choice, diff)
+			}
+			if got := len(h.model.requests[0].Tools); got != tc.offers {
+				t.Errorf("%s: %d tools offered, want %d", tc.choice, got, tc.offers)
+			}
 		}
-		if got := len(h.model.requests[0].Tools); got != tc.offers {
-			t.Errorf("%s: %d tools offered, want %d", tc.choice, got, tc.offers)
+		for _, choice := range []string{
+			`{"type":"custom","name":"add"}`, `{"type":"function","name":"sql"}`, `{"type":"function","name":"note","namespace":"crm"}`,
+			`{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"nope"}]}`,
+		} {
+			h := newHouse(t)
+			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"x","tool_choice":`+choice+`}`); err == nil || !strings.Contains(err.Error(), "not found in 'tools'") {
+				t.Errorf("%s: got %v", choice, err)
+			}
 		}
-	}
-	for _, choice := range []string{
-		`{"type":"custom","name":"add"}`, `{"type":"function","name":"sql"}`, `{"type":"function","name":"note","namespace":"crm"}`,
-		`{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"nope"}]}`,
-	} {
-		h := newHouse(t)
-		if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"x","tool_choice":`+choice+`}`); err == nil || !strings.Contains(err.Error(), "not found in 'tools'") {
-			t.Errorf("%s: got %v", choice, err)
-		}
-	}
+	})
 }
 
 // A function call whose arguments are not valid JSON is incomplete. The model is called
 // again, and the client does not receive the call.
 func TestTruncatedArguments(t *testing.T) {
-	h := newHouse(t, call("call_1", "add", `{"a":`), call("call_2", "add", `{"a":1}`))
-	r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
-	var got []string
-	for _, it := range r.Output {
-		var c berth.FunctionCall
-		decode(t, it, &c)
-		got = append(got, fmt.Sprintf("%s %s %s", c.CallID, c.Status, c.Arguments))
-	}
-	if diff := cmp.Diff([]string{`call_1 incomplete {"a":`, `call_2 completed {"a":1}`}, got); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-	if again := asJSON(t, h.model.requests[1].Items); r.Status != berth.StatusCompleted || !strings.Contains(again, "not valid JSON") {
-		t.Errorf("status %s; the model was shown %s", r.Status, again)
-	}
-	previous := `,"previous_response_id":"` + string(r.ID) + `"}`
-	h.model.turns = append(h.model.turns, say("ok"))
-	next := h.final(h.create(`{` + withClients + `,"input":[{"type":"function_call_output","call_id":"call_2","output":"2"}]` + previous).ID)
-	if next.Status != berth.StatusCompleted {
-		t.Errorf("after the output: %v", next)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, call("call_1", "add", `{"a":`), call("call_2", "add", `{"a":1}`))
+		r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
+		var got []string
+		for _, it := range r.Output {
+			var c berth.FunctionCall
+			decode(t, it, &c)
+			got = append(got, fmt.Sprintf("%s %s %s", c.CallID, c.Status, c.Arguments))
+		}
+		if diff := cmp.Diff([]string{`call_1 incomplete {"a":`, `call_2 completed {"a":1}`}, got); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		if again := asJSON(t, h.model.requests[1].Items); r.Status != berth.StatusCompleted || !strings.Contains(again, "not valid JSON") {
+			t.Errorf("status %s; the model was shown %s", r.Status, again)
+		}
+		previous := `,"previous_response_id":"` + string(r.ID) + `"}`
+		h.model.turns = append(h.model.turns, say("ok"))
+		next := h.final(h.create(`{` + withClients + `,"input":[{"type":"function_call_output","call_id":"call_2","output":"2"}]` + previous).ID)
+		if next.Status != berth.StatusCompleted {
+			t.Errorf("after the output: %v", next)
+		}
+	})
 }
 
 // tool_choice "required" is refused without tools.
 func TestRequiredWithoutTools(t *testing.T) {
-	for _, tools := range []string{"", `,"tools":[]`} {
-		h := newHouse(t, say("ok"))
-		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tool_choice":"required"`+tools+`}`)
-		e, ok := errors.AsType[*berth.Error](err)
-		if !ok || e.Code != berth.CodeInvalid || e.Param != "tool_choice" || e.Message != "Tool choice 'required' must be specified with 'tools' parameter." {
-			t.Errorf("tools %q: got %v", tools, err)
+	inBubble(t, func(t *testing.T) {
+		for _, tools := range []string{"", `,"tools":[]`} {
+			h := newHouse(t, say("ok"))
+			_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tool_choice":"required"`+tools+`}`)
+			e, ok := errors.AsType[*berth.Error](err)
+			if !ok || e.Code != berth.CodeInvalid || e.Param != "tool_choice" || e.Message != "Tool choice 'required' must be specified with 'tools' parameter." {
+				t.Errorf("tools %q: got %v", tools, err)
+			}
 		}
-	}
+	})
 }
 
 // Tools with the same function name are refused.
 func TestDuplicateTools(t *testing.T) {
-	const custom = `{"type":"custom","name":"f"}`
-	for _, tc := range []struct{ tools, name, param string }{
-		{`{"type":"function","name":"f"},` + custom, "f", "tools[1].name"},
-		{`{"type":"shell"},{"type":"function","name":"shell"}`, "shell", "tools[1].name"},
-		{`{"type":"shell"},{"type":"shell"}`, "shell", "tools[1]"},
-		{`{"type":"local_shell"},{"type":"local_shell"}`, "local_shell", "tools[1]"},
-		{`{"type":"function","name":"n__f"},{"type":"namespace","name":"n","description":"","tools":[` + custom + `]}`, "n__f", "tools[1].tools[0].name"},
-	} {
-		h := newHouse(t)
-		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[`+tc.tools+`]}`)
-		e, ok := errors.AsType[*berth.Error](err)
-		if !ok || e.Param != tc.param || e.Wire != "invalid_value" || !strings.Contains(e.Message, "Duplicate tool: more than one tool is named '"+tc.name+"'.") {
-			t.Errorf("%s: got %v", tc.tools, err)
+	inBubble(t, func(t *testing.T) {
+		const custom = `{"type":"custom","name":"f"}`
+		for _, tc := range []struct{ tools, name, param string }{
+			{`{"type":"function","name":"f"},` + custom, "f", "tools[1].name"},
+			{`{"type":"shell"},{"type":"function","name":"shell"}`, "shell", "tools[1].name"},
+			{`{"type":"shell"},{"type":"shell"}`, "shell", "tools[1]"},
+			{`{"type":"local_shell"},{"type":"local_shell"}`, "local_shell", "tools[1]"},
+			{`{"type":"function","name":"n__f"},{"type":"namespace","name":"n","description":"","tools":[` + custom + `]}`, "n__f", "tools[1].tools[0].name"},
+		} {
+			h := newHouse(t)
+			_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[`+tc.tools+`]}`)
+			e, ok := errors.AsType[*berth.Error](err)
+			if !ok || e.Param != tc.param || e.Wire != "invalid_value" || !strings.Contains(e.Message, "Duplicate tool: more than one tool is named '"+tc.name+"'.") {
+				t.Errorf("%s: got %v", tc.tools, err)
+			}
 		}
-	}
+	})
 }
 
 // The model sees the names and descriptions of the client's tools.
 func TestClientSpecs(t *testing.T) {
-	h := newHouse(t, say("ok"))
-	h.final(h.create(`{"model":"played","input":"x","tools":[
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("ok"))
+		h.final(h.create(`{"model":"played","input":"x","tools":[
 		{"type":"function","name":"f","description":"Tells the tide.","output_schema":{"type":"string"}},
 		{"type":"custom","name":"c","description":"Asks.","format":{"type":"grammar","syntax":"lark","definition":"start: \"a\""}},
 		{"type":"custom","name":"d"},{"type":"local_shell"},{"type":"apply_patch"}]}`).ID)
-	tools := h.model.requests[0].Tools
-	for i, want := range []string{
-		"Tells the tide.\n\nReturns JSON of this schema: {\"type\":\"string\"}",
-		"must match this lark grammar:\n\nstart: \"a\"",
-		"the one string \"input\"",
-		"Runs one command on the user's machine",
-		"*** End of File",
-	} {
-		if !strings.Contains(tools[i].Description, want) {
-			t.Errorf("the description of %s is %q, want %q in it", tools[i].Name, tools[i].Description, want)
+		tools := h.model.requests[0].Tools
+		for i, want := range []string{
+			"Tells the tide.\n\nReturns JSON of this schema: {\"type\":\"string\"}",
+			"must match this lark grammar:\n\nstart: \"a\"",
+			"the one string \"input\"",
+			"Runs one command on the user's machine",
+			"*** End of File",
+		} {
+			if !strings.Contains(tools[i].Description, want) {
+				t.Errorf("the description of %s is %q, want %q in it", tools[i].Name, tools[i].Description, want)
+			}
 		}
-	}
-	if f := tools[0]; f.Parameters != nil || f.OutputSchema != nil || f.Strict == nil || *f.Strict {
-		t.Errorf("the function is %+v", f)
-	}
-	if strings.Contains(tools[2].Description, "grammar") || strings.HasPrefix(tools[2].Description, "\n") {
-		t.Errorf("a tool without a format is described as %q", tools[2].Description)
-	}
+		if f := tools[0]; f.Parameters != nil || f.OutputSchema != nil || f.Strict == nil || *f.Strict {
+			t.Errorf("the function is %+v", f)
+		}
+		if strings.Contains(tools[2].Description, "grammar") || strings.HasPrefix(tools[2].Description, "\n") {
+			t.Errorf("a tool without a format is described as %q", tools[2].Description)
+		}
+	})
 }
 
 // A file that a client's tool returns reaches the model as data.
 func TestFileInOutput(t *testing.T) {
-	h := newHouse(t, say("a cat"))
-	h.final(h.create(`{"model":"played","input":[{"type":"custom_tool_call","call_id":"c","name":"f","input":""},
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("a cat"))
+		h.final(h.create(`{"model":"played","input":[{"type":"custom_tool_call","call_id":"c","name":"f","input":""},
 		{"type":"custom_tool_call_output","call_id":"c","output":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
-	if got := asJSON(t, h.model.requests[0].Items[1]); !strings.Contains(got, `"data:image/png;base64,bWVvdw=="`) || strings.Contains(got, "file_id") {
-		t.Errorf("the model saw %s", got)
-	}
-	_, err := h.tryCreate(t.Context(), `{"model":"played","input":[{"type":"function_call","call_id":"c","name":"f","arguments":""},
+		if got := asJSON(t, h.model.requests[0].Items[1]); !strings.Contains(got, `"data:image/png;base64,bWVvdw=="`) || strings.Contains(got, "file_id") {
+			t.Errorf("the model saw %s", got)
+		}
+		_, err := h.tryCreate(t.Context(), `{"model":"played","input":[{"type":"function_call","call_id":"c","name":"f","arguments":""},
 		{"type":"function_call_output","call_id":"c","output":[{"type":"input_file","file_id":"file-dog"}]}]}`)
-	if berth.ErrorCode(err) != berth.CodeNotFound {
-		t.Errorf("a file that is not there: got %v", err)
-	}
+		if berth.ErrorCode(err) != berth.CodeNotFound {
+			t.Errorf("a file that is not there: got %v", err)
+		}
+	})
 }
 
 // The client searches for tools. The model sees a deferred tool only after a search has
 // found it, in this response and those that continue it.
 func TestToolSearch(t *testing.T) {
-	const tools = `"model":"played","tools":[{"type":"function","name":"tide","defer_loading":true},{"type":"function","name":"add"},
+	inBubble(t, func(t *testing.T) {
+		const tools = `"model":"played","tools":[{"type":"function","name":"tide","defer_loading":true},{"type":"function","name":"add"},
 		{"type":"tool_search","execution":"client","description":"Finds tools.","parameters":{"type":"object"}}]`
-	h := newHouse(t, call("call_1", "tool_search", `{"goal":"tides"}`), call("call_2", "tide", `{}`), call("call_3", "crm__note", `{"input":"x"}`), say("ok"))
-	offered := func(turn int) string {
-		var names []string
-		for _, f := range h.model.requests[turn].Tools {
-			names = append(names, f.Name)
+		h := newHouse(t, call("call_1", "tool_search", `{"goal":"tides"}`), call("call_2", "tide", `{}`), call("call_3", "crm__note", `{"input":"x"}`), say("ok"))
+		offered := func(turn int) string {
+			var names []string
+			for _, f := range h.model.requests[turn].Tools {
+				names = append(names, f.Name)
+			}
+			return strings.Join(names, " ")
 		}
-		return strings.Join(names, " ")
-	}
-	first := h.final(h.create(`{` + tools + `,"input":"x"}`).ID)
-	if got, want := offered(0), "add tool_search"; got != want {
-		t.Errorf("offered %q, want %q", got, want)
-	}
-	var search berth.ToolSearchCall
-	decode(t, first.Output[0], &search)
-	if search.Type != berth.ItemToolSearchCall || search.Execution != "client" || string(search.Arguments) != `{"goal":"tides"}` || search.Status != berth.StatusCompleted {
-		t.Errorf("the call is %+v", search)
-	}
-	second := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(first.ID) + `","input":[{"type":"tool_search_output","call_id":"call_1","tools":[
+		first := h.final(h.create(`{` + tools + `,"input":"x"}`).ID)
+		if got, want := offered(0), "add tool_search"; got != want {
+			t.Errorf("offered %q, want %q", got, want)
+		}
+		var search berth.ToolSearchCall
+		decode(t, first.Output[0], &search)
+		if search.Type != berth.ItemToolSearchCall || search.Execution != "client" || string(search.Arguments) != `{"goal":"tides"}` || search.Status != berth.StatusCompleted {
+			t.Errorf("the call is %+v", search)
+		}
+		second := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(first.ID) + `","input":[{"type":"tool_search_output","call_id":"call_1","tools":[
 		{"type":"function","name":"tide","defer_loading":true},{"type":"function","name":"add"},
 		{"type":"namespace","name":"crm","description":"","tools":[{"type":"custom","name":"note"}]}]}]}`).ID)
-	if got, want := offered(1), "add tool_search tide crm__note"; got != want {
-		t.Errorf("offered %q, want %q", got, want)
-	}
-	if got := string(h.model.requests[1].Items[2].Raw()); !strings.Contains(got, "These can be called now: tide, add, crm__note") {
-		t.Errorf("the model saw %s", got)
-	}
-	if diff := cmp.Diff([]string{"function_call completed tide{}"}, outline(t, second.Output)); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-	third := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(second.ID) + `","input":[{"type":"function_call_output","call_id":"call_2","output":"high"}]}`).ID)
-	if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, third.Output)); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-	_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[{"type":"function","name":"tide","defer_loading":true}]}`)
-	if err == nil || !strings.Contains(err.Error(), "need a tool of type 'tool_search'") {
-		t.Errorf("a deferred tool without a search: got %v", err)
-	}
+		if got, want := offered(1), "add tool_search tide crm__note"; got != want {
+			t.Errorf("offered %q, want %q", got, want)
+		}
+		if got := string(h.model.requests[1].Items[2].Raw()); !strings.Contains(got, "These can be called now: tide, add, crm__note") {
+			t.Errorf("the model saw %s", got)
+		}
+		if diff := cmp.Diff([]string{"function_call completed tide{}"}, outline(t, second.Output)); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		third := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(second.ID) + `","input":[{"type":"function_call_output","call_id":"call_2","output":"high"}]}`).ID)
+		if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, third.Output)); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[{"type":"function","name":"tide","defer_loading":true}]}`)
+		if err == nil || !strings.Contains(err.Error(), "need a tool of type 'tool_search'") {
+			t.Errorf("a deferred tool without a search: got %v", err)
+		}
+	})
 }
 
 // additional_tools adds tools and shows the model no other content.
 func TestAdditionalTools(t *testing.T) {
-	h := newHouse(t, call("call_1", "sql", `{"input":"x"}`))
-	r := h.final(h.create(`{"model":"played","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"sql"}]},
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, call("call_1", "sql", `{"input":"x"}`))
+		r := h.final(h.create(`{"model":"played","input":[{"type":"additional_tools","role":"developer","tools":[{"type":"custom","name":"sql"}]},
 		{"type":"message","role":"user","content":"x"}]}`).ID)
-	if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, r.Output)); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-	if n := len(h.model.requests[0].Items); n != 1 {
-		t.Errorf("the model saw %d items, want 1", n)
-	}
+		if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, r.Output)); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		if n := len(h.model.requests[0].Items); n != 1 {
+			t.Errorf("the model saw %d items, want 1", n)
+		}
+	})
 }

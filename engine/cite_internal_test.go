@@ -11,6 +11,7 @@ import (
 
 // TestCitations: the files that a text mentions, and where.
 func TestCitations(t *testing.T) {
+	t.Parallel()
 	var files []*berth.ContainerFile
 	for _, name := range []string{"a.txt", "a.txt.gz", "out/report 1.html", "naïve.csv", "x", "(odd).png"} {
 		files = append(files, &berth.ContainerFile{ID: berth.CFileID("cfile_" + name), ContainerID: "cntr_1", Path: berth.WorkDir + "/" + name})

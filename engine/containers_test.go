@@ -25,35 +25,42 @@ func (h *house) wantHistory(want ...string) {
 
 // A response that makes no call gives its container back, as does a request that is refused.
 func TestContainerWithoutCalls(t *testing.T) {
-	h := newHouse(t, say("four"))
-	h.final(h.create(`{` + withShell + `,"input":"2+2?"}`).ID)
-	h.wantHistory("release cntr_1")
-	_, err := h.tryCreate(t.Context(), `{`+strings.Replace(withShell, `"tools":[`, `"tools":[{"type":"shell","environment":{"type":"container_auto"}},`, 1)+`,"input":"x"}`)
-	if berth.ErrorCode(err) != berth.CodeInvalid {
-		t.Errorf("two shells: got %v", err)
-	}
-	h.wantHistory("release cntr_1")
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("four"))
+		h.final(h.create(`{` + withShell + `,"input":"2+2?"}`).ID)
+		h.wantHistory("release cntr_1")
+		_, err := h.tryCreate(t.Context(), `{`+strings.Replace(withShell, `"tools":[`, `"tools":[{"type":"shell","environment":{"type":"container_auto"}},`, 1)+`,"input":"x"}`)
+		if berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("two shells: got %v", err)
+		}
+		h.wantHistory("release cntr_1")
+	})
 }
 
 // A container is created while the model writes its first call.
 func TestContainerBegins(t *testing.T) {
-	h := newHouse(t, shell("call_1", `{"commands":["ls"]}`), shell("call_2", `{"commands":["ls"]}`), say("done"))
-	h.final(h.create(`{` + withShell + `,"input":"list"}`).ID)
-	h.wantHistory("begin cntr_1", "release cntr_1")
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, shell("call_1", `{"commands":["ls"]}`), shell("call_2", `{"commands":["ls"]}`), say("done"))
+		h.final(h.create(`{` + withShell + `,"input":"list"}`).ID)
+		h.wantHistory("begin cntr_1", "release cntr_1")
+	})
 }
 
 // A prepared response leaves a container to the one that continues it.
 func TestContainerPrepared(t *testing.T) {
-	h := newHouse(t)
-	if _, err := h.tryCreate(t.Context(), `{`+withShell+`,"input":"x"}`, engine.Prepared()); err != nil {
-		t.Fatal(err)
-	}
-	h.wantHistory("begin cntr_1", "release cntr_1")
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		if _, err := h.tryCreate(t.Context(), `{`+withShell+`,"input":"x"}`, engine.Prepared()); err != nil {
+			t.Fatal(err)
+		}
+		h.wantHistory("begin cntr_1", "release cntr_1")
+	})
 }
 
 // A resumed run reserves its container again, unless a call has used it or the environment had
 // settings.
 func TestContainerResumed(t *testing.T) {
+	t.Parallel()
 	for _, tt := range []struct {
 		name, body string
 		turns      []turn
@@ -63,7 +70,7 @@ func TestContainerResumed(t *testing.T) {
 		{"used", withShell, []turn{shell("call_1", `{"commands":["ls"]}`), {hang{}}, say("done")}, []string{"begin cntr_1", "release cntr_1"}},
 		{"with settings", strings.Replace(withShell, `"container_auto"`, `"container_auto","memory_limit":"4g"`, 1), []turn{{hang{}}, say("done")}, []string{"release cntr_1"}},
 	} {
-		t.Run(tt.name, func(t *testing.T) {
+		runInBubble(t, tt.name, func(t *testing.T) {
 			h := newHouse(t, tt.turns...)
 			id := h.create(`{` + tt.body + `,"input":"x"}`).ID
 			for range len(tt.turns) - 1 {

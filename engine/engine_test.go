@@ -15,6 +15,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	gocmp "github.com/google/go-cmp/cmp"
@@ -62,6 +63,23 @@ type house struct {
 	follow     time.Duration // the patience of followers with a store that fails; 0 is the default
 }
 
+// stuck is how long a test waits for what should happen. In a bubble it ends as soon as nothing can
+// happen any more; elsewhere the limit of the test binary comes first.
+const stuck = time.Hour
+
+// inBubble runs a test beside others in a bubble, where time passes only while everything waits.
+func inBubble(t *testing.T, test func(t *testing.T)) {
+	t.Helper()
+	t.Parallel()
+	synctest.Test(t, test)
+}
+
+// runInBubble runs a subtest beside others in a bubble of its own.
+func runInBubble(t *testing.T, name string, test func(t *testing.T)) {
+	t.Helper()
+	t.Run(name, func(t *testing.T) { inBubble(t, test) })
+}
+
 func newHouse(t *testing.T, turns ...turn) *house {
 	t.Helper()
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
@@ -72,7 +90,10 @@ func newHouse(t *testing.T, turns ...turn) *house {
 	h := &house{t: t, log: t.Output(), store: st, model: &playedModel{turns: turns, called: make(chan struct{}, 1000)},
 		containers: &fakeContainers{calls: map[string]*fakeCall{}, commands: map[string]func(*fakeCall){}}}
 	h.start()
-	t.Cleanup(h.stop)
+	t.Cleanup(func() {
+		h.stop()
+		h.containers.kill()
+	})
 	return h
 }
 
@@ -91,7 +112,7 @@ func (h *house) startOn(responses store.Responses) {
 }
 
 func (h *house) stop() {
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(context.Background(), stuck)
 	defer cancel()
 	if err := h.engine.Close(ctx); err != nil {
 		h.t.Errorf("Close: %v", err)
@@ -119,7 +140,7 @@ func (h *house) tryCreate(ctx context.Context, body string, options ...engine.Op
 // events follows a response to its end.
 func (h *house) events(id berth.ResponseID) []berth.Event {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), stuck)
 	defer cancel()
 	var out []berth.Event
 	for rec, err := range h.journal.Follow(ctx, project, id, -1) {
@@ -167,7 +188,7 @@ func (h *house) final(id berth.ResponseID) *berth.Response {
 // waitFor returns when the response has an event of a type.
 func (h *house) waitFor(id berth.ResponseID, want berth.EventType) {
 	h.t.Helper()
-	ctx, cancel := context.WithTimeout(h.t.Context(), 20*time.Second)
+	ctx, cancel := context.WithTimeout(h.t.Context(), stuck)
 	defer cancel()
 	for rec, err := range h.journal.Follow(ctx, project, id, -1) {
 		if err != nil {
@@ -180,13 +201,28 @@ func (h *house) waitFor(id berth.ResponseID, want berth.EventType) {
 	h.t.Fatalf("the response ended without %s", want)
 }
 
+// settled returns when the run of a response has ended.
+func (h *house) settled(id berth.ResponseID) {
+	h.t.Helper()
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		h.engine.Settled(id)
+	}()
+	select {
+	case <-ended:
+	case <-time.After(stuck):
+		h.t.Fatalf("the run of response %s does not end", id)
+	}
+}
+
 // waitCalled returns when the model has been called n times.
 func (h *house) waitCalled(n int) {
 	h.t.Helper()
 	for range n {
 		select {
 		case <-h.model.called:
-		case <-time.After(20 * time.Second):
+		case <-time.After(stuck):
 			h.t.Fatalf("the model was not called %d times", n)
 		}
 	}
@@ -386,6 +422,15 @@ type fakeContainers struct {
 	ran      []string
 	files    []*berth.ContainerFile
 	history  []string // what the engine asked of containers, in order
+}
+
+// kill ends the commands that still run.
+func (f *fakeContainers) kill() {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, c := range f.calls {
+		c.kill.Do(func() { close(c.killed) })
+	}
 }
 
 func (f *fakeContainers) note(what string, id berth.ContainerID) {

@@ -39,6 +39,7 @@ func readMarks(text string, n int) string {
 }
 
 func TestMarks(t *testing.T) {
+	t.Parallel()
 	long := "【" + strings.Repeat("x", maxMark+10)
 	for text, want := range map[string]string{
 		"":                             "",
@@ -79,6 +80,7 @@ func FuzzMarks(f *testing.F) {
 
 // The text of a citable replaces its mark, and its annotation has the place of that text.
 func TestMarkWithText(t *testing.T) {
+	t.Parallel()
 	link := tool.Citable{Mark: "【w:0】", Text: "(link)", Annotation: func(start, end int) json.RawMessage { return json.RawMessage(fmt.Sprintf("[%d,%d]", start, end)) }}
 	m := &openMessage{marks: markReader{citables: map[string]tool.Citable{"w:0": link}}}
 	var got []string

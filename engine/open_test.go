@@ -12,6 +12,7 @@ import (
 // A file of a message is opened once for each turn. The checks of the request, the
 // compaction before a turn and a second attempt open it no more often.
 func TestFilesAreOpenedOnce(t *testing.T) {
+	t.Parallel()
 	image := `{"role":"user","content":[{"type":"input_image","file_id":"file-cat"},{"type":"input_text","text":"See."}]}`
 	asking := func(fields string) string { return fmt.Sprintf(`{"model":"played","input":[%s]%s}`, image, fields) }
 	for _, test := range []struct {
@@ -27,7 +28,7 @@ func TestFilesAreOpenedOnce(t *testing.T) {
 		{"with two turns", asking(`,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]`),
 			[]turn{shell("call_1", `{"commands":["ls"]}`), say("A cat.")}, 0, 2},
 	} {
-		t.Run(test.name, func(t *testing.T) {
+		runInBubble(t, test.name, func(t *testing.T) {
 			h := newHouse(t, test.turns...)
 			h.model.window = test.window
 			h.final(h.create(test.body).ID)
@@ -40,12 +41,14 @@ func TestFilesAreOpenedOnce(t *testing.T) {
 
 // A file in the chain is opened once for the response that continues it.
 func TestFilesOfAChainAreOpenedOnce(t *testing.T) {
-	h := newHouse(t, say("A cat."), say("Still a cat."))
-	first := h.final(h.create(`{"model":"played","input":[{"role":"user","content":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
-	h.files.opened.Store(0)
-	h.model.window = 1100
-	h.final(h.create(fmt.Sprintf(`{"model":"played","input":"And now?","previous_response_id":%q}`, first.ID)).ID)
-	if n := h.files.opened.Load(); n != 1 {
-		t.Errorf("the file was opened %d times, want 1", n)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("A cat."), say("Still a cat."))
+		first := h.final(h.create(`{"model":"played","input":[{"role":"user","content":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
+		h.files.opened.Store(0)
+		h.model.window = 1100
+		h.final(h.create(fmt.Sprintf(`{"model":"played","input":"And now?","previous_response_id":%q}`, first.ID)).ID)
+		if n := h.files.opened.Load(); n != 1 {
+			t.Errorf("the file was opened %d times, want 1", n)
+		}
+	})
 }

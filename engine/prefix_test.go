@@ -35,13 +35,13 @@ import (
 // the response ends as if nothing had happened: with the same items, apart from what was left
 // incomplete, with each command run once, and with events that have no gap and add up.
 func TestRecoveryFromAnyPrefix(t *testing.T) {
+	t.Parallel()
 	rounds, step := 1, 3
 	if longtest.Enabled() {
 		rounds, step = 5, 1
 	}
 	for name, s := range scenes {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
+		runInBubble(t, name, func(t *testing.T) {
 			p := newPlayhouse(t, s)
 			want := p.play(nil)
 			if len(want.items) == 0 {
@@ -387,7 +387,7 @@ func (p *playhouse) respond(body string, lives []int) (r *berth.Response, append
 // await returns when the response has ended or its process has died.
 func (p *playhouse) await(e *engine.Engine, j *journal.Journal, m *mortal, id berth.ResponseID) {
 	p.t.Helper()
-	ctx, cancel := context.WithTimeout(p.t.Context(), time.Minute)
+	ctx, cancel := context.WithTimeout(p.t.Context(), stuck)
 	defer cancel()
 	ended := make(chan error, 1)
 	go func() {

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -32,6 +33,7 @@ func inTurn(codes ...int) func(*fakeCall) {
 }
 
 func TestChecks(t *testing.T) {
+	t.Parallel()
 	for _, c := range []struct {
 		name      string
 		extension string
@@ -53,8 +55,7 @@ func TestChecks(t *testing.T) {
 		{"an answer that was cut is not checked", `{"checks":{"commands":["test"]}}`, []turn{{model.Text{Text: "do"}, model.Finish{Reason: model.FinishLength}}}, exits(0, ""),
 			[]string{"message incomplete do"}, berth.StatusIncomplete, "max_output_tokens"},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		runInBubble(t, c.name, func(t *testing.T) {
 			h := newHouse(t, c.turns...)
 			h.containers.commands["test"] = c.test
 			r := h.final(h.create(asks(c.extension)).ID)
@@ -82,36 +83,41 @@ func wantEnd(t *testing.T, r *berth.Response, status berth.Status, reason string
 
 // A check that a crash interrupts is resumed and counts once.
 func TestChecksAfterCrash(t *testing.T) {
-	h := newHouse(t, say("done"))
-	began := make(chan *fakeCall, 1)
-	h.containers.commands["test"] = func(c *fakeCall) { began <- c }
-	id := h.create(asks(`{"checks":{"commands":["test"]}}`, `,"background":true`)).ID
-	call := <-began
-	h.stop()
-	h.start()
-	if err := h.engine.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	call.exit(0)
-	r := h.final(id)
-	want := []string{"message completed done", "shell_call completed test", "shell_call_output completed [ exit 0]"}
-	if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-	wantEnd(t, r, berth.StatusCompleted, "")
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("done"))
+		began := make(chan *fakeCall, 1)
+		h.containers.commands["test"] = func(c *fakeCall) { began <- c }
+		id := h.create(asks(`{"checks":{"commands":["test"]}}`, `,"background":true`)).ID
+		call := <-began
+		h.stop()
+		h.start()
+		if err := h.engine.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		call.exit(0)
+		r := h.final(id)
+		want := []string{"message completed done", "shell_call completed test", "shell_call_output completed [ exit 0]"}
+		if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		wantEnd(t, r, berth.StatusCompleted, "")
+	})
 }
 
 func TestChecksNeedAContainer(t *testing.T) {
-	h := newHouse(t)
-	for _, tools := range []string{`[]`, `[{"type":"shell"}]`} {
-		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":`+tools+`,"berth":{"checks":{"commands":["true"]}}}`)
-		if berth.ErrorCode(err) != berth.CodeInvalid {
-			t.Errorf("tools %s: got %v", tools, err)
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t)
+		for _, tools := range []string{`[]`, `[{"type":"shell"}]`} {
+			_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":`+tools+`,"berth":{"checks":{"commands":["true"]}}}`)
+			if berth.ErrorCode(err) != berth.CodeInvalid {
+				t.Errorf("tools %s: got %v", tools, err)
+			}
 		}
-	}
+	})
 }
 
 func TestBudget(t *testing.T) {
+	t.Parallel()
 	again := slices.Repeat([]turn{run("fails")}, 20)
 	waits := slices.Repeat([]turn{run("waits")}, 20)
 	for _, c := range []struct {
@@ -131,8 +137,7 @@ func TestBudget(t *testing.T) {
 		{"something new", `{"max_repeated_calls":3}`, []turn{run("a"), run("a"), run("a"), run("new"), run("a"), run("a")}, 6, ""},
 		{"no bound", `{"max_repeated_failures":-1,"max_repeated_calls":-1}`, again, 20, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		runInBubble(t, c.name, func(t *testing.T) {
 			h := newHouse(t, append(slices.Clone(c.turns), say("done"))...)
 			h.containers.commands["fails"] = exits(1, "")
 			h.containers.commands["fails too"] = exits(1, "")
@@ -152,6 +157,7 @@ func TestBudget(t *testing.T) {
 // A cost budget counts the turns of upstreams with prices, and ends a response before the
 // turn that would exceed it.
 func TestBudgetOfCost(t *testing.T) {
+	t.Parallel()
 	costs := func(command, amount string) turn {
 		value, err := berth.ParseAmount(amount)
 		if err != nil {
@@ -177,8 +183,7 @@ func TestBudgetOfCost(t *testing.T) {
 		{"enough", `{"max_cost":1}`, "", "0.01", 6, ""},
 		{"without prices", `{"max_cost":0.01}`, "", "0", 6, ""},
 	} {
-		t.Run(c.name, func(t *testing.T) {
-			t.Parallel()
+		runInBubble(t, c.name, func(t *testing.T) {
 			var turns []turn
 			for i := range 6 {
 				turns = append(turns, costs(fmt.Sprint("step ", i), c.amount))
@@ -202,65 +207,69 @@ func TestBudgetOfCost(t *testing.T) {
 
 // When the time budget is used up, running commands end and finished output stays.
 func TestBudgetOfTime(t *testing.T) {
-	var got []string
-	for seconds := 1; seconds < 100 && got == nil; seconds *= 4 { // a busy machine may use up one second before the first output
+	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, turn{model.Text{Text: "I begin."}, hang{}})
-		r := h.final(h.create(asks(fmt.Sprintf(`{"budget":{"max_seconds":%d}}`, seconds))).ID)
+		start := time.Now()
+		r := h.final(h.create(asks(`{"budget":{"max_seconds":7}}`)).ID)
 		wantEnd(t, r, berth.StatusIncomplete, berth.ReasonSeconds)
-		got = outline(t, r.Output)
-	}
-	if diff := cmp.Diff([]string{"message incomplete I begin."}, got); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
+		if d := time.Since(start); d != 7*time.Second {
+			t.Errorf("the response ended after %s", d)
+		}
+		if diff := cmp.Diff([]string{"message incomplete I begin."}, outline(t, r.Output)); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+	})
 }
 
 func TestApprovals(t *testing.T) {
-	const policy = `{"require_approval":{"always":{"commands":["rm *"]}}}`
-	h := newHouse(t, turn{model.Text{Text: "I clean up."}, model.Call{Index: 0, ID: "call_1", Name: "shell", Arguments: `{"commands":["rm -r x"]}`},
-		model.Call{Index: 1, ID: "call_2", Name: "shell", Arguments: `{"commands":["ls"]}`}}, say("gone"), run("rm y"), say("well"))
-	first := h.final(h.create(asks(policy)).ID)
-	if diff := cmp.Diff([]string{"message completed I clean up.", "mcp_approval_request ", "shell_call completed ls", "shell_call_output completed [ls ran exit 0]"}, outline(t, first.Output)); diff != "" {
-		t.Fatalf("output (-want +got):\n%s", diff)
-	}
-	wantEnd(t, first, berth.StatusCompleted, "")
-	var request berth.ApprovalRequest
-	decode(t, first.Output[1], &request)
-	if request.Name != "shell" || request.Arguments != `{"commands":["rm -r x"]}` || request.ServerLabel != "berth" {
-		t.Errorf("got %+v", request)
-	}
-	answer := func(previous *berth.Response, id string, approve bool, more string) string {
-		raw, _ := json.Marshal(berth.ApprovalResponse{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalResponse, ApprovalRequestID: id, Approve: approve, Reason: more})
-		return `,"previous_response_id":` + quoted(string(previous.ID)) + `,"input":[` + string(raw) + `]`
-	}
-	second := h.final(h.create(asks(policy, answer(first, request.ID, true, ""))).ID)
-	if diff := cmp.Diff([]string{"shell_call completed rm -r x", "shell_call_output completed [rm -r x ran exit 0]", "message completed gone"}, outline(t, second.Output)); diff != "" {
-		t.Errorf("output after approval (-want +got):\n%s", diff)
-	}
-	if diff := cmp.Diff([]string{"message  work", "message completed I clean up.", "function_call completed shell{\"commands\":[\"ls\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed",
-		"function_call completed shell{\"commands\":[\"rm -r x\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed"}, lowered(t, h.model.requests[1].Items)); diff != "" {
-		t.Errorf("the model saw (-want +got):\n%s", diff)
-	}
-	if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, request.ID, true, ""))); berth.ErrorCode(err) != berth.CodeInvalid {
-		t.Errorf("a second answer: got %v", err)
-	}
-	if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, "mcpr_none", true, ""))); berth.ErrorCode(err) != berth.CodeInvalid {
-		t.Errorf("an answer to nothing: got %v", err)
-	}
+	inBubble(t, func(t *testing.T) {
+		const policy = `{"require_approval":{"always":{"commands":["rm *"]}}}`
+		h := newHouse(t, turn{model.Text{Text: "I clean up."}, model.Call{Index: 0, ID: "call_1", Name: "shell", Arguments: `{"commands":["rm -r x"]}`},
+			model.Call{Index: 1, ID: "call_2", Name: "shell", Arguments: `{"commands":["ls"]}`}}, say("gone"), run("rm y"), say("well"))
+		first := h.final(h.create(asks(policy)).ID)
+		if diff := cmp.Diff([]string{"message completed I clean up.", "mcp_approval_request ", "shell_call completed ls", "shell_call_output completed [ls ran exit 0]"}, outline(t, first.Output)); diff != "" {
+			t.Fatalf("output (-want +got):\n%s", diff)
+		}
+		wantEnd(t, first, berth.StatusCompleted, "")
+		var request berth.ApprovalRequest
+		decode(t, first.Output[1], &request)
+		if request.Name != "shell" || request.Arguments != `{"commands":["rm -r x"]}` || request.ServerLabel != "berth" {
+			t.Errorf("got %+v", request)
+		}
+		answer := func(previous *berth.Response, id string, approve bool, more string) string {
+			raw, _ := json.Marshal(berth.ApprovalResponse{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalResponse, ApprovalRequestID: id, Approve: approve, Reason: more})
+			return `,"previous_response_id":` + quoted(string(previous.ID)) + `,"input":[` + string(raw) + `]`
+		}
+		second := h.final(h.create(asks(policy, answer(first, request.ID, true, ""))).ID)
+		if diff := cmp.Diff([]string{"shell_call completed rm -r x", "shell_call_output completed [rm -r x ran exit 0]", "message completed gone"}, outline(t, second.Output)); diff != "" {
+			t.Errorf("output after approval (-want +got):\n%s", diff)
+		}
+		if diff := cmp.Diff([]string{"message  work", "message completed I clean up.", "function_call completed shell{\"commands\":[\"ls\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed",
+			"function_call completed shell{\"commands\":[\"rm -r x\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed"}, lowered(t, h.model.requests[1].Items)); diff != "" {
+			t.Errorf("the model saw (-want +got):\n%s", diff)
+		}
+		if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, request.ID, true, ""))); berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("a second answer: got %v", err)
+		}
+		if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, "mcpr_none", true, ""))); berth.ErrorCode(err) != berth.CodeInvalid {
+			t.Errorf("an answer to nothing: got %v", err)
+		}
 
-	third := h.final(h.create(asks(policy, `,"previous_response_id":`+quoted(string(second.ID)))).ID)
-	decode(t, third.Output[0], &request)
-	ran := len(h.containers.ran)
-	fourth := h.final(h.create(asks(policy, answer(third, request.ID, false, "Keep y."))).ID)
-	if diff := cmp.Diff([]string{"message completed well"}, outline(t, fourth.Output)); diff != "" || len(h.containers.ran) != ran {
-		t.Errorf("after a refusal %v ran, output (-want +got):\n%s", h.containers.ran[ran:], diff)
-	}
-	seen := h.model.requests[3].Items
-	if last := string(seen[len(seen)-1].Raw()); !strings.Contains(last, "did not approve") || !strings.Contains(last, "Keep y.") {
-		t.Errorf("the model was shown %s", last)
-	}
-	if slices.Contains(h.containers.ran, "rm y") {
-		t.Error("what was not approved was run")
-	}
+		third := h.final(h.create(asks(policy, `,"previous_response_id":`+quoted(string(second.ID)))).ID)
+		decode(t, third.Output[0], &request)
+		ran := len(h.containers.ran)
+		fourth := h.final(h.create(asks(policy, answer(third, request.ID, false, "Keep y."))).ID)
+		if diff := cmp.Diff([]string{"message completed well"}, outline(t, fourth.Output)); diff != "" || len(h.containers.ran) != ran {
+			t.Errorf("after a refusal %v ran, output (-want +got):\n%s", h.containers.ran[ran:], diff)
+		}
+		seen := h.model.requests[3].Items
+		if last := string(seen[len(seen)-1].Raw()); !strings.Contains(last, "did not approve") || !strings.Contains(last, "Keep y.") {
+			t.Errorf("the model was shown %s", last)
+		}
+		if slices.Contains(h.containers.ran, "rm y") {
+			t.Error("what was not approved was run")
+		}
+	})
 }
 
 func lowered(t *testing.T, items []berth.Item) []string {

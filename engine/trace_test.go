@@ -47,48 +47,52 @@ func outlineOf(spans []sdktrace.ReadOnlySpan, parent trace.SpanID, indent string
 
 // A response is a span with a child for each call of the model, failed ones too, and each hosted call.
 func TestSpans(t *testing.T) {
-	h, recorder, tracer := traced(t, turn{berth.Errorf(berth.CodeUpstream, "broken")}, shell("call_1", `{"commands":["fail"]}`), say("secret answer"))
-	h.retry.Attempts = 2
-	h.containers.commands["fail"] = func(c *fakeCall) { c.exit(3) }
-	ctx, request := tracer.Start(t.Context(), "request")
-	r, err := h.tryCreate(ctx, `{`+withShell+`,"input":"secret question","metadata":{"a":"secret"}}`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	h.final(r.ID)
-	h.stop() // its goroutines have ended the spans
-	want := []string{
-		"invoke_agent berth.response.status=completed gen_ai.usage.input_tokens=20",
-		"  chat upstream-name error.type=upstream_error",
-		"  chat upstream-name gen_ai.response.finish_reasons=[\"stop\"] gen_ai.usage.input_tokens=10",
-		"  execute_tool shell_call gen_ai.tool.call.id=call_1 error.type=failed",
-		"  chat upstream-name gen_ai.response.finish_reasons=[\"stop\"] gen_ai.usage.input_tokens=10",
-	}
-	if diff := gocmp.Diff(want, outlineOf(recorder.Ended(), request.SpanContext().SpanID(), "")); diff != "" {
-		t.Errorf("the spans differ (-want +got):\n%s", diff)
-	}
-	if all := fmt.Sprint(tracetest.SpanStubsFromReadOnlySpans(recorder.Ended())); strings.Contains(all, "secret") {
-		t.Error("a span has content")
-	}
+	inBubble(t, func(t *testing.T) {
+		h, recorder, tracer := traced(t, turn{berth.Errorf(berth.CodeUpstream, "broken")}, shell("call_1", `{"commands":["fail"]}`), say("secret answer"))
+		h.retry.Attempts = 2
+		h.containers.commands["fail"] = func(c *fakeCall) { c.exit(3) }
+		ctx, request := tracer.Start(t.Context(), "request")
+		r, err := h.tryCreate(ctx, `{`+withShell+`,"input":"secret question","metadata":{"a":"secret"}}`)
+		if err != nil {
+			t.Fatal(err)
+		}
+		h.final(r.ID)
+		h.stop() // its goroutines have ended the spans
+		want := []string{
+			"invoke_agent berth.response.status=completed gen_ai.usage.input_tokens=20",
+			"  chat upstream-name error.type=upstream_error",
+			"  chat upstream-name gen_ai.response.finish_reasons=[\"stop\"] gen_ai.usage.input_tokens=10",
+			"  execute_tool shell_call gen_ai.tool.call.id=call_1 error.type=failed",
+			"  chat upstream-name gen_ai.response.finish_reasons=[\"stop\"] gen_ai.usage.input_tokens=10",
+		}
+		if diff := gocmp.Diff(want, outlineOf(recorder.Ended(), request.SpanContext().SpanID(), "")); diff != "" {
+			t.Errorf("the spans differ (-want +got):\n%s", diff)
+		}
+		if all := fmt.Sprint(tracetest.SpanStubsFromReadOnlySpans(recorder.Ended())); strings.Contains(all, "secret") {
+			t.Error("a span has content")
+		}
+	})
 }
 
 // A response that another process started is a trace of its own.
 func TestSpansOfResumed(t *testing.T) {
-	h, recorder, _ := traced(t, turn{hang{}}, say("done"))
-	r := h.create(`{"model":"played","input":"x","background":true}`)
-	h.waitCalled(1)
-	h.stop()
-	h.start()
-	if err := h.engine.Recover(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	if got := h.final(r.ID); got.Status != berth.StatusCompleted {
-		t.Errorf("got %s", got.Status)
-	}
-	h.stop()
-	got := outlineOf(recorder.Ended(), trace.SpanID{}, "")
-	if len(got) != 4 || !strings.HasPrefix(got[0], "invoke_agent berth.response.status=in_progress") || !strings.HasPrefix(got[2], "invoke_agent berth.response.status=completed") {
-		t.Errorf("got %q", got)
-	}
-	h.start()
+	inBubble(t, func(t *testing.T) {
+		h, recorder, _ := traced(t, turn{hang{}}, say("done"))
+		r := h.create(`{"model":"played","input":"x","background":true}`)
+		h.waitCalled(1)
+		h.stop()
+		h.start()
+		if err := h.engine.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := h.final(r.ID); got.Status != berth.StatusCompleted {
+			t.Errorf("got %s", got.Status)
+		}
+		h.stop()
+		got := outlineOf(recorder.Ended(), trace.SpanID{}, "")
+		if len(got) != 4 || !strings.HasPrefix(got[0], "invoke_agent berth.response.status=in_progress") || !strings.HasPrefix(got[2], "invoke_agent berth.response.status=completed") {
+			t.Errorf("got %q", got)
+		}
+		h.start()
+	})
 }

@@ -40,6 +40,7 @@ func ids(items []berth.Item) string {
 }
 
 func TestTruncation(t *testing.T) {
+	t.Parallel()
 	developer := `{"id":"msg_dev","type":"message","role":"developer","status":"completed","content":[{"type":"input_text","text":"Be kind."}]}`
 	tests := []struct {
 		name   string
@@ -60,7 +61,7 @@ func TestTruncation(t *testing.T) {
 		{"no more to drop", 1000, "", []string{user("a", 10), assistantMessage("b", 10), user("c", 2000)}, "msg_c"},
 	}
 	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
+		runInBubble(t, tt.name, func(t *testing.T) {
 			h := newHouse(t, say("done"))
 			h.model.window = tt.window
 			got := h.final(h.create(`{"model":"played","truncation":"auto"` + tt.fields + `,"input":[` + strings.Join(tt.input, ",") + `]}`).ID)
@@ -76,45 +77,50 @@ func TestTruncation(t *testing.T) {
 
 // Dropped items stay in the history: a response with room for them shows them again.
 func TestTruncationForgetsNothing(t *testing.T) {
-	h := newHouse(t, say("one"), say("two"))
-	h.model.window = 1000
-	first := h.final(h.create(`{"model":"played","truncation":"auto","input":[` + user("a", 900) + "," + assistantMessage("b", 10) + "," + user("c", 10) + `]}`).ID)
-	h.model.window = 8000
-	h.final(h.create(`{"model":"played","truncation":"auto","previous_response_id":"` + string(first.ID) + `","input":[` + user("d", 10) + `]}`).ID)
-	want := "msg_a msg_b msg_c " + first.Output[0].ID() + " msg_d"
-	if got := ids(h.model.requests[1].Items); got != want {
-		t.Errorf("the model saw %s, want %s", got, want)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("one"), say("two"))
+		h.model.window = 1000
+		first := h.final(h.create(`{"model":"played","truncation":"auto","input":[` + user("a", 900) + "," + assistantMessage("b", 10) + "," + user("c", 10) + `]}`).ID)
+		h.model.window = 8000
+		h.final(h.create(`{"model":"played","truncation":"auto","previous_response_id":"` + string(first.ID) + `","input":[` + user("d", 10) + `]}`).ID)
+		want := "msg_a msg_b msg_c " + first.Output[0].ID() + " msg_d"
+		if got := ids(h.model.requests[1].Items); got != want {
+			t.Errorf("the model saw %s, want %s", got, want)
+		}
+	})
 }
 
 // A refusal teaches how much the model takes, for this turn and those that follow.
 func TestTruncationAfterRefusal(t *testing.T) {
-	tooLong := turn{model.TooLong("")}
-	h := newHouse(t, tooLong, tooLong, shell("call_1", `{"commands":["ls"]}`), say("done"))
-	var input []string
-	for i := range 9 {
-		input = append(input, user(fmt.Sprint(i), 100))
-	}
-	got := h.final(h.create(`{` + withShell + `,"truncation":"auto","input":[` + strings.Join(input, ",") + `]}`).ID)
-	if diff := cmp.Diff([]string{"shell_call completed ls", "shell_call_output completed [ls ran exit 0]", "message completed done"}, outline(t, got.Output)); diff != "" {
-		t.Errorf("output (-want +got):\n%s", diff)
-	}
-	var seen []int
-	for _, req := range h.model.requests {
-		seen = append(seen, len(req.Items))
-	}
-	if seen[0] != 9 || seen[1] >= seen[0] || seen[2] >= seen[1] || seen[3] > seen[2]+2 {
-		t.Errorf("the model saw %v items, want fewer after each refusal, and no more again", seen)
-	}
-	if last := h.model.requests[3].Items; last[len(last)-1].Type() != berth.ItemFunctionCallOutput {
-		t.Errorf("the last turn does not see the output: %s", ids(last))
-	}
+	inBubble(t, func(t *testing.T) {
+		tooLong := turn{model.TooLong("")}
+		h := newHouse(t, tooLong, tooLong, shell("call_1", `{"commands":["ls"]}`), say("done"))
+		var input []string
+		for i := range 9 {
+			input = append(input, user(fmt.Sprint(i), 100))
+		}
+		got := h.final(h.create(`{` + withShell + `,"truncation":"auto","input":[` + strings.Join(input, ",") + `]}`).ID)
+		if diff := cmp.Diff([]string{"shell_call completed ls", "shell_call_output completed [ls ran exit 0]", "message completed done"}, outline(t, got.Output)); diff != "" {
+			t.Errorf("output (-want +got):\n%s", diff)
+		}
+		var seen []int
+		for _, req := range h.model.requests {
+			seen = append(seen, len(req.Items))
+		}
+		if seen[0] != 9 || seen[1] >= seen[0] || seen[2] >= seen[1] || seen[3] > seen[2]+2 {
+			t.Errorf("the model saw %v items, want fewer after each refusal, and no more again", seen)
+		}
+		if last := h.model.requests[3].Items; last[len(last)-1].Type() != berth.ItemFunctionCallOutput {
+			t.Errorf("the last turn does not see the output: %s", ids(last))
+		}
+	})
 }
 
 // Asking with less is bounded, and without truncation it is not done at all.
 func TestTooLong(t *testing.T) {
+	t.Parallel()
 	for truncation, turns := range map[string]int{"auto": 7, "disabled": 1} {
-		t.Run(truncation, func(t *testing.T) {
+		runInBubble(t, truncation, func(t *testing.T) {
 			var refusals []turn
 			for range 20 {
 				refusals = append(refusals, turn{model.TooLong("")})
@@ -142,16 +148,18 @@ func TestTooLong(t *testing.T) {
 
 // A context that is known to be too long is refused before a response is created.
 func TestTooLongBeforehand(t *testing.T) {
-	h := newHouse(t, say("done"))
-	h.model.window = 1000
-	_, err := h.tryCreate(t.Context(), `{"model":"played","input":[`+user("a", 900)+","+assistantMessage("b", 900)+","+user("c", 9)+`]}`)
-	e, ok := errors.AsType[*berth.Error](err)
-	if !ok || e.Code != berth.CodeInvalid || e.Wire != "context_length_exceeded" || e.Param != "input" || len(h.model.requests) != 0 {
-		t.Errorf("got %v after %d turns", err, len(h.model.requests))
-	}
-	// An estimate that is near is not knowledge: the upstream decides.
-	got := h.final(h.create(`{"model":"played","input":[` + user("a", 1100) + `]}`).ID)
-	if got.Status != berth.StatusCompleted {
-		t.Errorf("got %s", got.Status)
-	}
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, say("done"))
+		h.model.window = 1000
+		_, err := h.tryCreate(t.Context(), `{"model":"played","input":[`+user("a", 900)+","+assistantMessage("b", 900)+","+user("c", 9)+`]}`)
+		e, ok := errors.AsType[*berth.Error](err)
+		if !ok || e.Code != berth.CodeInvalid || e.Wire != "context_length_exceeded" || e.Param != "input" || len(h.model.requests) != 0 {
+			t.Errorf("got %v after %d turns", err, len(h.model.requests))
+		}
+		// An estimate that is near is not knowledge: the upstream decides.
+		got := h.final(h.create(`{"model":"played","input":[` + user("a", 1100) + `]}`).ID)
+		if got.Status != berth.StatusCompleted {
+			t.Errorf("got %s", got.Status)
+		}
+	})
 }

@@ -137,6 +137,7 @@ func mirrors(t *testing.T, items []berth.Item) []string {
 // A call that holds its own output stays open until it has run. Its item is one for the
 // client and two for the model.
 func TestCallThatHoldsItsOutput(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	close(gate)
 	h := newMirrorHouse(t, mirror{gate}, turn{
@@ -171,6 +172,7 @@ func TestCallThatHoldsItsOutput(t *testing.T) {
 // After a crash, a call that was started is resumed, and one that was not is closed as
 // incomplete: the model makes it again.
 func TestResumeCallThatHoldsItsOutput(t *testing.T) {
+	t.Parallel()
 	gate := make(chan struct{})
 	h := newMirrorHouse(t, mirror{gate}, turn{
 		model.Call{Index: 0, ID: "call_1", Name: "mirror", Arguments: `{"text":"ab"}`},
@@ -193,6 +195,7 @@ func TestResumeCallThatHoldsItsOutput(t *testing.T) {
 
 // A call that is cancelled before it runs is incomplete, and not shown to the model.
 func TestCancelCallThatHoldsItsOutput(t *testing.T) {
+	t.Parallel()
 	h := newMirrorHouse(t, mirror{make(chan struct{})}, call("call_1", "mirror", `{"text":"ab"}`), say("ok"))
 	id := h.create(`{"model":"played","input":"x","background":true,"tools":[{"type":"mirror"}]}`).ID
 	h.waitFor(id, mirrorStarted)
