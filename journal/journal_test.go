@@ -9,6 +9,7 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -290,40 +291,37 @@ func (s *countingStore) Events(ctx context.Context, p berth.ProjectID, id berth.
 // A response that ends at once has ended before its client follows it. Its events are not
 // read back from the store.
 func TestEndedResponseIsFollowedFromMemory(t *testing.T) {
-	st := &countingStore{Store: open(t)}
-	j := journal.New(st)
-	w := create(t, j)
-	if err := w.Append(t.Context(), delta(0), delta(1)); err != nil {
-		t.Fatal(err)
-	}
-	id := w.Body().ID
-	finish(t, w)
-	w.Close() // again
-	for _, after := range []int64{-1, 1} {
-		seen, err := numbers(t.Context(), j, id, after)
-		if err != nil || !slices.Equal(seen, upTo(after+1, 3)) {
-			t.Errorf("after %d: got %v, %v", after, seen, err)
+	synctest.Test(t, func(t *testing.T) {
+		st := &countingStore{Store: open(t)}
+		j := journal.New(st)
+		w := create(t, j)
+		if err := w.Append(t.Context(), delta(0), delta(1)); err != nil {
+			t.Fatal(err)
 		}
-	}
-	if n := st.reads.Load(); n > 0 {
-		t.Errorf("got %d reads of the store", n)
-	}
-	if seen, err := numbers(t.Context(), j, id, 3); err != nil || len(seen) > 0 {
-		t.Errorf("after the end: got %v, %v", seen, err)
-	}
-	if st.reads.Load() == 0 {
-		t.Error("the end is not looked up in the store")
-	}
-	if err := st.DeleteResponse(t.Context(), project, id); err != nil {
-		t.Fatal(err)
-	}
-	for deadline := time.Now().Add(20 * time.Second); ; {
-		_, err := numbers(t.Context(), j, id, -1)
-		if errors.Is(err, store.ErrNotFound) {
-			break
+		id := w.Body().ID
+		finish(t, w)
+		w.Close() // again
+		for _, after := range []int64{-1, 1} {
+			seen, err := numbers(t.Context(), j, id, after)
+			if err != nil || !slices.Equal(seen, upTo(after+1, 3)) {
+				t.Errorf("after %d: got %v, %v", after, seen, err)
+			}
 		}
-		if err != nil || time.Now().After(deadline) {
+		if n := st.reads.Load(); n > 0 {
+			t.Errorf("got %d reads of the store", n)
+		}
+		if seen, err := numbers(t.Context(), j, id, 3); err != nil || len(seen) > 0 {
+			t.Errorf("after the end: got %v, %v", seen, err)
+		}
+		if st.reads.Load() == 0 {
+			t.Error("the end is not looked up in the store")
+		}
+		if err := st.DeleteResponse(t.Context(), project, id); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Minute) // longer than it lingers
+		if _, err := numbers(t.Context(), j, id, -1); !errors.Is(err, store.ErrNotFound) {
 			t.Fatalf("a deleted response is still followed: %v", err)
 		}
-	}
+	})
 }
