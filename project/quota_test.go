@@ -209,59 +209,60 @@ func TestRecords(t *testing.T) {
 
 // The limits of containers and storage apply to the figures of the store.
 func TestContainersAndStorage(t *testing.T) {
-	ctx := t.Context()
-	db, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "berth.db"), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer db.Close()
-	q := NewQuota(QuotaOptions{Objects: db, Sizes: []Size{db.FileBytes}, Usages: db, Limits: map[berth.ProjectID]berth.Limits{
-		"proj_a": {Containers: number(2), ContainerMinutes: number(2), StorageBytes: number(100), Snapshots: number(2)}}})
-	containers := func(p berth.ProjectID, want int) {
-		t.Helper()
-		if got, err := q.Containers(ctx, p); err != nil || got != want {
-			t.Errorf("%s: got %d, %v, want %d", p, got, err, want)
+	synctest.Test(t, func(t *testing.T) {
+		time.Sleep(12 * time.Hour) // noon
+		ctx := t.Context()
+		db, err := sqlite.Open(ctx, filepath.Join(t.TempDir(), "berth.db"), nil)
+		if err != nil {
+			t.Fatal(err)
 		}
-	}
-	containers("proj_a", 2)
-	containers("proj_b", -1)
-	// A container that has run for three minutes.
-	c := &store.Container{Project: "proj_a", Body: &berth.Container{ID: "cntr_1", Status: berth.ContainerRunning, MemoryLimit: "1g", CreatedAt: time.Now().Unix() - 180}}
-	if err := errors.Join(db.CreateContainer(ctx, c), db.CountContainers(ctx)); err != nil {
-		t.Fatal(err)
-	}
-	if today := time.Now().UTC(); today.Truncate(24*time.Hour) == today.Add(-4*time.Minute).Truncate(24*time.Hour) {
+		defer db.Close()
+		q := NewQuota(QuotaOptions{Objects: db, Sizes: []Size{db.FileBytes}, Usages: db, Limits: map[berth.ProjectID]berth.Limits{
+			"proj_a": {Containers: number(2), ContainerMinutes: number(2), StorageBytes: number(100), Snapshots: number(2)}}})
+		containers := func(p berth.ProjectID, want int) {
+			t.Helper()
+			if got, err := q.Containers(ctx, p); err != nil || got != want {
+				t.Errorf("%s: got %d, %v, want %d", p, got, err, want)
+			}
+		}
+		containers("proj_a", 2)
+		containers("proj_b", -1)
+		// A container that has run for three minutes.
+		c := &store.Container{Project: "proj_a", Body: &berth.Container{ID: "cntr_1", Status: berth.ContainerRunning, MemoryLimit: "1g", CreatedAt: time.Now().Unix() - 180}}
+		if err := errors.Join(db.CreateContainer(ctx, c), db.CountContainers(ctx)); err != nil {
+			t.Fatal(err)
+		}
 		_, err = q.Containers(ctx, "proj_a")
 		e, ok := errors.AsType[*berth.Error](err)
-		if !ok || e.Code != berth.CodeRateLimited || e.Wire != "insufficient_quota" || e.RetryAfter <= 0 || e.RetryAfter > 24*time.Hour ||
+		if !ok || e.Code != berth.CodeRateLimited || e.Wire != "insufficient_quota" || e.RetryAfter != 12*time.Hour ||
 			!strings.Contains(e.Message, "You exceeded your current quota.") {
 			t.Errorf("got %#v, want insufficient_quota until tomorrow", err)
 		}
-	}
-	containers("proj_b", -1)
+		containers("proj_b", -1)
 
-	if err := errors.Join(q.Snapshots(ctx, "proj_a", 1), q.Snapshots(ctx, "proj_b", 1000)); err != nil {
-		t.Error(err)
-	}
-	wantError(t, q.Snapshots(ctx, "proj_a", 2), "insufficient_quota", "insufficient_quota", "has 2 snapshots and its limit is 2.", -1)
+		if err := errors.Join(q.Snapshots(ctx, "proj_a", 1), q.Snapshots(ctx, "proj_b", 1000)); err != nil {
+			t.Error(err)
+		}
+		wantError(t, q.Snapshots(ctx, "proj_a", 2), "insufficient_quota", "insufficient_quota", "has 2 snapshots and its limit is 2.", -1)
 
-	if err := db.CreateFile(ctx, "proj_a", &berth.File{ID: "file-1", Bytes: 60}, nil); err != nil {
-		t.Fatal(err)
-	}
-	for _, tt := range []struct {
-		project berth.ProjectID
-		bytes   int64
-		ok      bool
-	}{{"proj_a", 40, true}, {"proj_a", 41, false}, {"proj_a", math.MaxInt64, false}, {"proj_b", math.MaxInt64, true}} {
-		err := q.Store(ctx, tt.project, tt.bytes)
-		if (err == nil) != tt.ok {
-			t.Errorf("%d bytes for %s: got %v", tt.bytes, tt.project, err)
+		if err := db.CreateFile(ctx, "proj_a", &berth.File{ID: "file-1", Bytes: 60}, nil); err != nil {
+			t.Fatal(err)
 		}
-		if !tt.ok {
-			wantError(t, err, "insufficient_quota", "insufficient_quota", "stores 60 bytes and its limit is 100.", -1)
+		for _, tt := range []struct {
+			project berth.ProjectID
+			bytes   int64
+			ok      bool
+		}{{"proj_a", 40, true}, {"proj_a", 41, false}, {"proj_a", math.MaxInt64, false}, {"proj_b", math.MaxInt64, true}} {
+			err := q.Store(ctx, tt.project, tt.bytes)
+			if (err == nil) != tt.ok {
+				t.Errorf("%d bytes for %s: got %v", tt.bytes, tt.project, err)
+			}
+			if !tt.ok {
+				wantError(t, err, "insufficient_quota", "insufficient_quota", "stores 60 bytes and its limit is 100.", -1)
+			}
 		}
-	}
-	if _, err := New(Options{Objects: db}).SetLimits(ctx, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {
-		t.Fatal(err)
-	}
+		if _, err := New(Options{Objects: db}).SetLimits(ctx, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {
+			t.Fatal(err)
+		}
+	})
 }
