@@ -11,7 +11,7 @@ import (
 // changeContainer serves POST /console/containers/{container}: it pauses, resumes, forks, snapshots or
 // deletes the container, as the form says.
 func (v *visit) changeContainer() error {
-	in := v.r.PostForm
+	in := v.form.fields
 	id := url.PathEscape(v.r.PathValue("container"))
 	body := map[string]any{}
 	if name := strings.TrimSpace(in.Get("name")); name != "" {

@@ -132,12 +132,12 @@ func (c *Console) on(pattern string, handle func(*visit) error) { c.onUpload(pat
 func (c *Console) onUpload(pattern string, most int64, handle func(*visit) error) {
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
 		v := c.visit(w, r)
-		defer v.close()
 		err := v.checkForm(most)
 		if err == nil {
 			err = handle(v)
 		}
 		if err != nil {
+			_ = v.form.finish() // many browsers show no answer before they have sent all; what fails is the connection
 			v.fail(err)
 		}
 	})

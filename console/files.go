@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
-	"mime/multipart"
 	"net/http"
 	"net/url"
 	"path"
@@ -161,7 +160,7 @@ func fileFailure(err error) error {
 // changeFiles serves POST /console/containers/{container}/files: it saves files in a directory,
 // makes a directory, or deletes a file or a tree, as the form says.
 func (v *visit) changeFiles() error {
-	in := v.r.PostForm
+	in := v.form.fields
 	id := berth.ContainerID(v.r.PathValue("container"))
 	client := v.guest(id)
 	work, err := client.WorkDir(v.r.Context())
@@ -195,17 +194,21 @@ func (v *visit) changeFiles() error {
 	return v.redirect("/console/containers/" + url.PathEscape(string(id)) + "/files?" + url.Values{"path": {at}}.Encode())
 }
 
-// saveFiles saves the files of the form in a directory.
+// saveFiles saves the files of the form in a directory, as they come.
 func (v *visit) saveFiles(client *guest.Client, id berth.ContainerID, work, dir string) error {
-	if v.r.MultipartForm == nil || len(v.r.MultipartForm.File["file"]) == 0 {
+	if v.form.next == nil {
 		return &failure{http.StatusBadRequest, "The form has no files. Go back and choose some."}
 	}
-	for _, file := range v.r.MultipartForm.File["file"] {
-		to, err := pathOf(dir+"/"+path.Base(file.Filename), "")
+	for v.form.next != nil {
+		file := v.form.next
+		to, err := pathOf(dir+"/"+path.Base(file.FileName()), "")
 		if err != nil {
 			return err
 		}
 		if err := v.saveFile(client, id, work, to, file); err != nil {
+			return cmp.Or(file.err, err)
+		}
+		if err := v.form.advance(); err != nil {
 			return err
 		}
 	}
@@ -213,16 +216,11 @@ func (v *visit) saveFiles(client *guest.Client, id berth.ContainerID, work, dir 
 }
 
 // saveFile saves one file. The API lists those in the working directory as the user's.
-func (v *visit) saveFile(client *guest.Client, id berth.ContainerID, work, to string, file *multipart.FileHeader) error {
+func (v *visit) saveFile(client *guest.Client, id berth.ContainerID, work, to string, file io.Reader) error {
 	if within(work, to) && work == berth.WorkDir {
 		return v.upload("/v1/containers/"+url.PathEscape(string(id))+"/files", strings.TrimPrefix(to, work+"/"), nil, file, &struct{}{})
 	}
-	content, err := file.Open()
-	if err != nil {
-		return fmt.Errorf("open uploaded file: %w", err)
-	}
-	defer content.Close()
-	if err := client.WriteFile(v.r.Context(), "", to, "", content); err != nil {
+	if err := client.WriteFile(v.r.Context(), "", to, "", file); err != nil {
 		return fmt.Errorf("write file: %w", err)
 	}
 	return nil

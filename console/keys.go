@@ -78,11 +78,11 @@ func (v *visit) createKey() error {
 	if err != nil {
 		return err
 	}
-	req := map[string]any{"name": strings.TrimSpace(v.r.PostForm.Get("name"))}
-	if days, err := strconv.Atoi(v.r.PostForm.Get("days")); err == nil && days > 0 {
+	req := map[string]any{"name": strings.TrimSpace(v.form.fields.Get("name"))}
+	if days, err := strconv.Atoi(v.form.fields.Get("days")); err == nil && days > 0 {
 		req["expires_in_seconds"] = days * 24 * 3600
 	}
-	if limit := strings.TrimSpace(v.r.PostForm.Get("limit")); limit != "" {
+	if limit := strings.TrimSpace(v.form.fields.Get("limit")); limit != "" {
 		amount, err := berth.ParseAmount(limit)
 		if err != nil {
 			return &failure{Status: http.StatusBadRequest, Message: "The limit is not a number. Go back and correct it."}
@@ -107,7 +107,7 @@ func (v *visit) deleteKey() error {
 	if err != nil {
 		return err
 	}
-	if err := v.delete(path + "/" + url.PathEscape(v.r.PostForm.Get("key"))); err != nil {
+	if err := v.delete(path + "/" + url.PathEscape(v.form.fields.Get("key"))); err != nil {
 		return err
 	}
 	return v.redirect(p.Path)

@@ -2,6 +2,7 @@ package console
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -73,32 +74,44 @@ func (v *visit) createNew() error {
 	if err != nil {
 		return err
 	}
-	in := v.r.PostForm
-	p := newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"), Instructions: v.text("instructions"), Effort: in.Get("effort"),
-		Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
-	show := func(status int, message string) error {
-		p.Error = message
-		return v.show(status, "new", "New response", p)
-	}
-	if strings.TrimSpace(p.Text) == "" {
-		return show(http.StatusBadRequest, "The task is empty.")
-	}
-	if in.Get("show") != "" {
-		if p.Code, err = codeOf(p.request(nil)); err != nil {
+	show := func(status int, message string, code []codeView) error {
+		if err := v.form.finish(); err != nil {
 			return err
 		}
-		return show(http.StatusOK, "")
+		p := v.newPage(models)
+		p.Error, p.Code = message, code
+		return v.show(status, "new", "New response", p)
+	}
+	if strings.TrimSpace(v.text("text")) == "" {
+		return show(http.StatusBadRequest, "The task is empty.", nil)
+	}
+	if v.r.URL.Query().Get("show") != "" {
+		if err := v.form.finish(); err != nil {
+			return err
+		}
+		code, err := codeOf(v.newPage(models).request(nil))
+		if err != nil {
+			return err
+		}
+		return show(http.StatusOK, "", code)
 	}
 	files, err := v.uploadAll()
 	if err == nil {
-		req := p.request(files)
+		req := v.newPage(models).request(files)
 		req["background"] = true // it goes on without this page
 		err = v.create(req)
 	}
 	if f, ok := errors.AsType[*failure](err); ok && f.Status != http.StatusUnauthorized {
-		return show(f.Status, f.Message)
+		return show(f.Status, f.Message, nil)
 	}
 	return err
+}
+
+// newPage returns the page with what is entered in the form of the visit.
+func (v *visit) newPage(models []string) newPage {
+	in := v.form.fields
+	return newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"), Instructions: v.text("instructions"),
+		Effort: in.Get("effort"), Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
 }
 
 // request returns the body of POST /v1/responses. The files are in the container, or if there is
@@ -157,32 +170,31 @@ func with(fields map[string]any, name string, value any) map[string]any {
 	return out
 }
 
-// uploadAll uploads the files of the form.
+// uploadAll uploads the files of the form as they come, and reads the fields after them.
 func (v *visit) uploadAll() ([]berth.FileID, error) {
-	if v.r.MultipartForm == nil {
-		return nil, nil
-	}
 	var ids []berth.FileID
-	for _, file := range v.r.MultipartForm.File["file"] {
+	for v.form.next != nil {
+		file := v.form.next
 		var created struct{ ID berth.FileID }
-		if err := v.upload("/v1/files", file.Filename, map[string]string{"purpose": "user_data"}, file, &created); err != nil {
-			return nil, err
+		if err := v.upload("/v1/files", file.FileName(), map[string]string{"purpose": "user_data"}, file, &created); err != nil {
+			return nil, cmp.Or(file.err, err)
 		}
 		ids = append(ids, created.ID)
+		if err := v.form.advance(); err != nil {
+			return nil, err
+		}
 	}
 	return ids, nil
 }
 
-// upload sends a file of the form to a route of the API, with other fields, and decodes the answer.
-func (v *visit) upload(route, name string, fields map[string]string, file *multipart.FileHeader, into any) error {
-	content, err := file.Open()
-	if err != nil {
-		return fmt.Errorf("open uploaded file: %w", err)
-	}
-	defer content.Close()
+// upload sends a file to a route of the API, with other fields, and decodes the answer. It
+// does not return before it has ceased to read the file.
+func (v *visit) upload(route, name string, fields map[string]string, file io.Reader, into any) error {
 	in, out := io.Pipe()
 	parts := multipart.NewWriter(out)
+	sent := make(chan struct{})
 	go func() {
+		defer close(sent)
 		var err error
 		for field, value := range fields {
 			err = errors.Join(err, parts.WriteField(field, value))
@@ -190,7 +202,7 @@ func (v *visit) upload(route, name string, fields map[string]string, file *multi
 		if err == nil {
 			var part io.Writer
 			if part, err = parts.CreateFormFile("file", name); err == nil {
-				_, err = io.Copy(part, content)
+				_, err = io.Copy(part, file)
 			}
 		}
 		if err == nil {
@@ -198,7 +210,10 @@ func (v *visit) upload(route, name string, fields map[string]string, file *multi
 		}
 		out.CloseWithError(err) // nil is the end
 	}()
-	defer in.Close()
+	defer func() {
+		in.Close()
+		<-sent
+	}()
 	return v.exchange(http.MethodPost, route, in, parts.FormDataContentType(), into)
 }
 

@@ -62,7 +62,7 @@ func (v *visit) continueResponse() error {
 	if text == "" {
 		return &failure{Status: http.StatusBadRequest, Message: "The message is empty. Go back and write one."}
 	}
-	return v.goOn(v.r.PostForm.Get("model"), text, "")
+	return v.goOn(v.form.fields.Get("model"), text, "")
 }
 
 // answerApprovals serves POST /console/responses/{response}/approvals: it answers all calls that
@@ -75,11 +75,11 @@ func (v *visit) answerApprovals() error {
 		Reason  string         `json:"reason,omitempty"`
 	}
 	var answers []answer
-	for name, values := range v.r.PostForm {
+	for name, values := range v.form.fields {
 		if id, ok := strings.CutPrefix(name, berth.PrefixApproval); ok && id != "" {
 			a := answer{Type: berth.ItemApprovalResponse, ID: name, Approve: values[0] == "approve"}
 			if !a.Approve {
-				a.Reason = strings.TrimSpace(v.r.PostForm.Get("reason-" + name))
+				a.Reason = strings.TrimSpace(v.form.fields.Get("reason-" + name))
 			}
 			answers = append(answers, a)
 		}

@@ -43,7 +43,7 @@ func (v *visit) openPort() error {
 		p.Error = message
 		return v.show(status, "ports", "Ports", p)
 	}
-	if p.Port, err = strconv.Atoi(strings.TrimSpace(v.r.PostForm.Get("port"))); err != nil || p.Port < 1 || p.Port > 65535 {
+	if p.Port, err = strconv.Atoi(strings.TrimSpace(v.form.fields.Get("port"))); err != nil || p.Port < 1 || p.Port > 65535 {
 		p.Port = 0
 		return show(http.StatusBadRequest, "A port is a number from 1 to 65535.")
 	}

@@ -35,7 +35,7 @@ func (v *visit) showProjects() error {
 // createProject serves POST /console/projects.
 func (v *visit) createProject() error {
 	var created berth.Project
-	if err := v.post("/v1/organization/projects", map[string]any{"name": strings.TrimSpace(v.r.PostForm.Get("name"))}, &created); err != nil {
+	if err := v.post("/v1/organization/projects", map[string]any{"name": strings.TrimSpace(v.form.fields.Get("name"))}, &created); err != nil {
 		return err
 	}
 	return v.redirect("/console/projects/" + url.PathEscape(string(created.ID)))

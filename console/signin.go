@@ -55,14 +55,14 @@ func (v *visit) probe() (admin bool, err error) {
 // signIn serves POST /console/sign-in: it starts a session if the API accepts the key, or adds
 // the key to the session.
 func (v *visit) signIn() error {
-	p := signInPage{Next: safeNext(v.r.PostForm.Get("next")), Add: v.r.PostForm.Get("add") != "" && v.token != ""}
+	p := signInPage{Next: safeNext(v.form.fields.Get("next")), Add: v.form.fields.Get("add") != "" && v.token != ""}
 	before, token := accounts{}, ""
 	if p.Add {
 		before, token = v.signed, v.token
 	} else {
 		v.endSession()
 	}
-	v.key = strings.TrimSpace(v.r.PostForm.Get("key"))
+	v.key = strings.TrimSpace(v.form.fields.Get("key"))
 	admin, err := v.probe()
 	if f, ok := errors.AsType[*failure](err); ok && (f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden) {
 		p.Error = f.Message
@@ -89,7 +89,7 @@ func (v *visit) signIn() error {
 
 // switchKey serves POST /console/switch: it uses another key of the session.
 func (v *visit) switchKey() error {
-	to, err := strconv.Atoi(v.r.PostForm.Get("to"))
+	to, err := strconv.Atoi(v.form.fields.Get("to"))
 	if err != nil || v.token == "" || to < 0 || to >= len(v.signed.All) {
 		return &failure{Status: http.StatusBadRequest, Message: "The session has no such key."}
 	}

@@ -36,9 +36,9 @@ func (v *visit) showSnapshots() error {
 // deletes it, as the form says.
 func (v *visit) changeSnapshot() error {
 	id := v.r.PathValue("snapshot")
-	switch v.r.PostForm.Get("do") {
+	switch v.form.fields.Get("do") {
 	case "restore":
-		name := strings.TrimSpace(v.r.PostForm.Get("name"))
+		name := strings.TrimSpace(v.form.fields.Get("name"))
 		if name == "" {
 			name = "restored"
 		}

@@ -14,8 +14,6 @@ import (
 	"time"
 )
 
-const maxForm = 64 << 10 // bytes
-
 // A visit is one request of a browser.
 type visit struct {
 	console *Console
@@ -24,6 +22,7 @@ type visit struct {
 	token   string // of the session; "" without one
 	key     string // of the API; "" without a session
 	signed  accounts
+	form    *form  // of a POST; it is empty until it was checked
 	once    string // Idempotency-Key of the visit's POST to the API; "" for none
 }
 
@@ -50,7 +49,7 @@ func (p page) Here(paths ...string) template.HTMLAttr {
 
 // visit returns the visit of a request.
 func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
-	v := &visit{console: c, w: w, r: r}
+	v := &visit{console: c, w: w, r: r, form: &form{}}
 	if cookie, err := r.Cookie(cookieName); err == nil {
 		if l, ok := c.sessions.find(cookie.Value, time.Now()); ok {
 			v.token, v.signed, v.key = cookie.Value, l, l.All[l.Used].Key
@@ -84,24 +83,11 @@ func (v *visit) checkForm(most int64) error {
 			return err
 		}
 	}
-	v.r.Body = http.MaxBytesReader(v.w, v.r.Body, most)
-	if err := v.r.ParseMultipartForm(maxForm); err != nil && !errors.Is(err, http.ErrNotMultipart) {
-		if tooLarge, ok := errors.AsType[*http.MaxBytesError](err); ok {
-			return &failure{Status: http.StatusRequestEntityTooLarge, Message: "The form is larger than " + size(tooLarge.Limit) + "."}
-		}
-		return &failure{Status: http.StatusBadRequest, Message: "The form cannot be read."}
+	f, err := readForm(v.w, v.r, most, v.formToken())
+	if err == nil {
+		v.form = f
 	}
-	if !hmac.Equal([]byte(v.r.PostForm.Get("form")), []byte(v.formToken())) {
-		return &failure{Status: http.StatusForbidden, Message: "This form is no longer valid. Go back, reload the page and try again."}
-	}
-	return nil
-}
-
-// close removes the files of a form.
-func (v *visit) close() {
-	if v.r.MultipartForm != nil {
-		_ = v.r.MultipartForm.RemoveAll()
-	}
+	return err
 }
 
 // show answers with a page.
@@ -120,7 +106,7 @@ func (v *visit) show(status int, name, title string, data any) error {
 // text returns what was written in a field of several lines. Browsers send their ends as CR LF, which shells
 // would take for a part of a command.
 func (v *visit) text(name string) string {
-	return strings.ReplaceAll(v.r.PostForm.Get(name), "\r\n", "\n")
+	return strings.ReplaceAll(v.form.fields.Get(name), "\r\n", "\n")
 }
 
 // redirect sends the browser to a page of the console.

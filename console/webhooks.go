@@ -66,7 +66,7 @@ func (v *visit) showWebhooks() error {
 // createWebhook serves POST /console/webhooks. The answer is the only page that shows the signing
 // secret.
 func (v *visit) createWebhook() error {
-	in := v.r.PostForm
+	in := v.form.fields
 	req := map[string]any{"name": strings.TrimSpace(in.Get("name")), "url": strings.TrimSpace(in.Get("url")), "event_types": append([]string{}, in["type"]...)}
 	var created berth.WebhookEndpoint
 	if err := v.post("/v1/webhook_endpoints", req, &created); err != nil {
@@ -116,7 +116,7 @@ func (v *visit) testWebhook() error {
 	var sent struct {
 		StatusCode int `json:"status_code"`
 	}
-	err := v.post(v.webhookPath()+"/test", map[string]any{"event_type": v.r.PostForm.Get("type")}, &sent)
+	err := v.post(v.webhookPath()+"/test", map[string]any{"event_type": v.form.fields.Get("type")}, &sent)
 	f, ok := errors.AsType[*failure](err)
 	if err != nil && (!ok || f.Status != http.StatusBadRequest) {
 		return err
@@ -134,7 +134,7 @@ func (v *visit) testWebhook() error {
 
 // redeliver serves POST /console/webhooks/{webhook}/redeliver.
 func (v *visit) redeliver() error {
-	if err := v.post(v.webhookPath()+"/deliveries/"+url.PathEscape(v.r.PostForm.Get("delivery"))+"/redeliver", struct{}{}, &struct{}{}); err != nil {
+	if err := v.post(v.webhookPath()+"/deliveries/"+url.PathEscape(v.form.fields.Get("delivery"))+"/redeliver", struct{}{}, &struct{}{}); err != nil {
 		return err
 	}
 	return v.redirect("/console/webhooks/" + url.PathEscape(v.r.PathValue("webhook")))
