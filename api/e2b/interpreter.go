@@ -100,12 +100,25 @@ func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language s
 	return berth.Invalid("language", "The template of this sandbox has no kernel for '%s'. It has: %s.", language, strings.Join(contents.Kernels, ", "))
 }
 
-// interpret serves a request to the code interpreter of a sandbox that runs.
-func (d *Door) interpret(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID) error {
-	route := r.Method + " " + r.URL.Path
-	if route == "POST /execute" && subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(d.token(id))) != 1 {
+// mayInterpret checks a token of the sandbox, without which a request to the code interpreter may only ask for its
+// health: each context is a process, and its id names what it keeps. E2B's SDKs send the access token with code, but
+// only the traffic token with requests for contexts. Therefore every sandbox has a traffic token.
+func (d *Door) mayInterpret(r *http.Request, id berth.ContainerID) error {
+	access := subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(d.token(id))) == 1
+	traffic := subtle.ConstantTimeCompare([]byte(r.Header.Get(trafficHeader)), []byte(d.trafficToken(id))) == 1
+	switch {
+	case r.Method == http.MethodGet && r.URL.Path == "/health", access, traffic && r.URL.Path != "/execute":
+		return nil
+	case r.URL.Path == "/execute":
 		return unauthorized("The access token is missing or wrong.")
 	}
+	return unauthorized("The code interpreter needs a token of the sandbox, in the header " + tokenHeader + " or " + trafficHeader +
+		". Recent versions of E2B's SDKs send it.")
+}
+
+// interpret serves a request to the code interpreter of a sandbox that runs, which mayInterpret has accepted.
+func (d *Door) interpret(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID) error {
+	route := r.Method + " " + r.URL.Path
 	if _, err := d.container(r.Context(), p, id); err != nil {
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			return gone(nameOf(id))

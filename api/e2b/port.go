@@ -70,7 +70,8 @@ func (d *Door) domain(r *http.Request) string {
 	return name
 }
 
-// trafficToken returns the token for the ports of a sandbox that are not public.
+// trafficToken returns the token for the ports of a sandbox that are not public, and for the contexts of its code
+// interpreter.
 func (d *Door) trafficToken(id berth.ContainerID) string {
 	return d.derive("e2b traffic access token", id)
 }
@@ -84,6 +85,11 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 			Message   string `json:"message"`
 			Code      int    `json:"code"`
 		}{to.sandbox, "The traffic access token is missing or invalid: send it in the header '" + strings.ToLower(trafficHeader) + "'.", http.StatusForbidden}}
+	}
+	if to.port == interpreterPort {
+		if err := d.mayInterpret(r, id); err != nil {
+			return err
+		}
 	}
 	conns.Known(r.Context())
 	if err := d.Check(r.Context(), s.project); err != nil {

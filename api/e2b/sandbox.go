@@ -92,7 +92,7 @@ type sandbox struct {
 	EnvdVersion string `json:"envdVersion"`
 	AccessToken string `json:"envdAccessToken,omitempty"`
 
-	TrafficToken string `json:"trafficAccessToken,omitempty"` // of a sandbox whose ports are not public
+	TrafficToken string `json:"trafficAccessToken,omitempty"` // see mayInterpret
 	Domain       string `json:"domain,omitempty"`             // parent domain of the host names of ports
 }
 
@@ -120,11 +120,8 @@ type lifecycle struct {
 
 // sandbox describes a sandbox to the client of a request, with its tokens.
 func (d *Door) sandbox(r *http.Request, id berth.ContainerID, rec *record) sandbox {
-	s := sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", EnvdVersion: envdVersion, AccessToken: d.token(id), Domain: d.domain(r)}
-	if rec.Ports.Private {
-		s.TrafficToken = d.trafficToken(id)
-	}
-	return s
+	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", EnvdVersion: envdVersion,
+		AccessToken: d.token(id), TrafficToken: d.trafficToken(id), Domain: d.domain(r)}
 }
 
 // detail describes a sandbox without its tokens.

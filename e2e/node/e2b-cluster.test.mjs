@@ -49,6 +49,11 @@ test('a sandbox is used through all servers', { timeout: 240_000 }, async () => 
   assert.equal(forged.status, 401);
   const stranger = await fetch(`${url}/files?path=${dir}/1.txt`, { headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'X-Access-Token': 'wrong' } });
   assert.equal(stranger.status, 401);
+  const contexts = (token) => fetch(`${url}/contexts`, { headers: { 'E2b-Sandbox-Id': sandbox.sandboxId, 'E2b-Sandbox-Port': '49999', ...token } });
+  for (let i = 0; i < 3; i++) {
+    assert.equal((await contexts({})).status, 401);
+    assert.deepEqual(await (await contexts({ 'E2b-Traffic-Access-Token': sandbox.trafficAccessToken })).json(), []);
+  }
   const unknown = await fetch(`${url}/health`, { headers: { 'E2b-Sandbox-Id': 'x'.repeat(48) } });
   assert.equal(unknown.status, 502);
 
