@@ -26,7 +26,12 @@ type Blob struct {
 
 // blobPath returns the path at which a blob is stored.
 func (l *Store) blobPath(digest string) string {
-	return filepath.Join(l.dir, "blobs", strings.TrimPrefix(digest, "sha256:"))
+	return blobPath(filepath.Join(l.dir, "blobs"), digest)
+}
+
+// blobPath returns the path of a blob in a directory of blobs.
+func blobPath(dir, digest string) string {
+	return filepath.Join(dir, strings.TrimPrefix(digest, "sha256:"))
 }
 
 // hasBlob reports whether the store has all of a blob. If so, it resets the blob's age.
@@ -39,10 +44,10 @@ func (l *Store) hasBlob(b Blob) bool {
 	return os.Chtimes(l.blobPath(b.Digest), now, now) == nil
 }
 
-// writeBlob stores content as a blob, through a file in dir. It returns an error unless
-// digest and size match b's. It calls progress, if not nil, with the length of each read.
-func (l *Store) writeBlob(ctx context.Context, dir string, b Blob, content io.Reader, progress func(n int)) error {
-	f, err := os.CreateTemp(dir, "blob-*")
+// writeBlob stores content as a blob. It returns an error unless digest and size match b's. It calls
+// progress, if not nil, with the length of each read, and returns its error.
+func (a *adding) writeBlob(ctx context.Context, b Blob, content io.Reader, progress func(n int) error) error {
+	f, err := os.CreateTemp(a.dir, "blob-*")
 	if err != nil {
 		return err
 	}
@@ -61,15 +66,15 @@ func (l *Store) writeBlob(ctx context.Context, dir string, b Blob, content io.Re
 	if err := f.Sync(); err != nil {
 		return err
 	}
-	return os.Rename(f.Name(), l.blobPath(b.Digest))
+	return os.Rename(f.Name(), blobPath(a.blobs, b.Digest))
 }
 
-// smallBlob reads a manifest or a configuration into memory.
-func (l *Store) smallBlob(b Blob) ([]byte, error) {
+// smallBlob reads a manifest or a configuration from a directory of blobs into memory.
+func smallBlob(dir string, b Blob) ([]byte, error) {
 	if b.Size > maxDocument {
 		return nil, fmt.Errorf("%s has %d bytes; the limit for a manifest or a configuration is %d", b.Digest, b.Size, maxDocument)
 	}
-	text, err := statefile.ReadFile(l.blobPath(b.Digest))
+	text, err := statefile.ReadFile(blobPath(dir, b.Digest))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, fmt.Errorf("%w: blob %s", ErrNotFound, b.Digest)
 	}
@@ -82,15 +87,17 @@ type readFunc func(p []byte) (int, error)
 func (f readFunc) Read(p []byte) (int, error) { return f(p) }
 
 // until returns a reader of r that fails once ctx has ended. It calls progress, if not nil,
-// with the length of each read.
-func until(ctx context.Context, r io.Reader, progress func(n int)) io.Reader {
+// with the length of each read, and fails with its error.
+func until(ctx context.Context, r io.Reader, progress func(n int) error) io.Reader {
 	return readFunc(func(p []byte) (int, error) {
 		if ctx.Err() != nil {
 			return 0, context.Cause(ctx)
 		}
 		n, err := r.Read(p)
 		if progress != nil {
-			progress(n)
+			if failed := progress(n); failed != nil {
+				return n, failed
+			}
 		}
 		return n, err
 	})

@@ -62,6 +62,40 @@ func namesOf(names map[string]name, digest string) []name {
 	return all
 }
 
+// NamedBytes returns the size of the templates in dir, a Store's directory, that have a name with a prefix. It
+// opens nothing, so that another process may be the Store's. Without such a directory it returns 0.
+func NamedBytes(dir, prefix string) (int64, error) {
+	l := &Store{dir: dir}
+	files, err := os.ReadDir(filepath.Join(dir, "names"))
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return 0, fmt.Errorf("list names of templates: %w", err)
+	}
+	sizes := map[string]int64{}
+	for _, f := range files {
+		if !strings.HasPrefix(f.Name(), prefix) {
+			continue
+		}
+		text, err := statefile.ReadFile(l.namePath(f.Name()))
+		if errors.Is(err, fs.ErrNotExist) {
+			continue // removed just now
+		}
+		if err != nil {
+			return 0, fmt.Errorf("read name %s: %w", f.Name(), err)
+		}
+		digest, _, _ := strings.Cut(strings.TrimSpace(string(text)), " ")
+		t, err := l.load(name{digest: digest})
+		if err != nil && !errors.Is(err, ErrNotFound) {
+			return 0, fmt.Errorf("read template %s: %w", f.Name(), err)
+		}
+		sizes[digest] = t.Bytes
+	}
+	var sum int64
+	for _, n := range sizes {
+		sum += n
+	}
+	return sum, nil
+}
+
 // writeName creates or replaces a name.
 func (l *Store) writeName(n name) error {
 	next := l.namePath("." + n.name) // a name cannot start with a dot

@@ -52,6 +52,15 @@ type AddOptions struct {
 	Platform string         // required platform, such as linux/arm64; default: this machine's
 	MaxBytes int64          // limit on the unpacked size; default: DefaultMaxBytes
 	Progress func(Progress) // never called concurrently
+
+	// Grow is called before Add writes that many more bytes: for a blob with its size, and for each
+	// unpacked file with its own. It is also called with 0 while a blob arrives. Its error ends Add. It
+	// may be nil, and must be safe for concurrent use.
+	Grow func(bytes int64) error
+
+	// Private means that Add takes no blob from the store and leaves none there. The store does not
+	// know who may read which of its blobs, and a manifest may list one of another's image.
+	Private bool
 }
 
 // Add creates a template from an image and names it. It fetches only blobs that the store
@@ -78,7 +87,16 @@ func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) 
 		return Template{}, err
 	}
 	defer os.RemoveAll(dir)
-	a := &adding{store: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes, gauge: newGauge(opts.Progress)}
+	a := &adding{store: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes, gauge: newGauge(opts.Progress), blobs: filepath.Join(l.dir, "blobs"), private: opts.Private, grow: opts.Grow}
+	if a.grow == nil {
+		a.grow = func(int64) error { return nil }
+	}
+	if a.private {
+		a.blobs = filepath.Join(dir, "blobs")
+		if err := os.Mkdir(a.blobs, 0o700); err != nil {
+			return Template{}, fmt.Errorf("image %s: %w", img.Ref, err)
+		}
+	}
 	t, err := a.run(ctx)
 	if err != nil {
 		return Template{}, fmt.Errorf("image %s: %w", img.Ref, err)
@@ -140,6 +158,9 @@ type adding struct {
 	platform string
 	max      int64
 	gauge    *gauge
+	grow     func(bytes int64) error
+	blobs    string // directory of the blobs: the store's, or one of this run
+	private  bool
 }
 
 // run creates dir/template/rootfs and returns the template's metadata.
@@ -169,13 +190,13 @@ func (a *adding) run(ctx context.Context) (Template, error) {
 // fetch fetches the blobs that the store lacks.
 func (a *adding) fetch(ctx context.Context) error {
 	m := a.origin.Manifest
-	if err := a.store.writeBlob(ctx, a.dir, m, strings.NewReader(string(a.image.Manifest)), nil); err != nil {
+	if err := a.writeBlob(ctx, m, strings.NewReader(string(a.image.Manifest)), nil); err != nil {
 		return err
 	}
 	total := int64(0)
 	missing := map[string]Blob{}
 	for _, b := range a.origin.Blobs {
-		if _, twice := missing[b.Digest]; !twice && !a.store.hasBlob(b) {
+		if _, twice := missing[b.Digest]; !twice && (a.private || !a.store.hasBlob(b)) {
 			missing[b.Digest] = b
 			total += b.Size
 		}
@@ -189,7 +210,11 @@ func (a *adding) fetch(ctx context.Context) error {
 }
 
 func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
-	var err error
+	err := a.grow(b.Size)
+	if err != nil {
+		return err
+	}
+	var refused error
 	for range attempts {
 		got := 0
 		err = func() error {
@@ -198,12 +223,14 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 				return err
 			}
 			defer content.Close()
-			return a.store.writeBlob(ctx, a.dir, b, content, func(n int) {
+			return a.writeBlob(ctx, b, content, func(n int) error {
 				got += n
 				a.gauge.add(Download, "fetching "+shortDigest(b.Digest), int64(n), total)
+				refused = a.grow(0)
+				return refused
 			})
 		}()
-		if err == nil || ctx.Err() != nil {
+		if err == nil || refused != nil || ctx.Err() != nil {
 			break
 		}
 		a.gauge.add(Download, "fetching again "+shortDigest(b.Digest), int64(-got), total)
@@ -216,7 +243,7 @@ func (a *adding) fetchBlob(ctx context.Context, b Blob, total int64) error {
 
 // config returns the image's configuration.
 func (a *adding) config() (*v1.ConfigFile, error) {
-	text, err := a.store.smallBlob(a.origin.Blobs[0])
+	text, err := smallBlob(a.blobs, a.origin.Blobs[0])
 	if err != nil {
 		return nil, err
 	}

@@ -32,7 +32,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) err
 		return err
 	}
 	defer r.Close()
-	applier := &layer.Applier{Root: r, Owners: isRoot(), Notes: !isRoot(), Limits: layer.Limits{Bytes: a.max}}
+	applier := &layer.Applier{Root: r, Owners: isRoot(), Notes: !isRoot(), Limits: layer.Limits{Bytes: a.max}, Grow: a.grow}
 	left := a.max + a.max/4 // bytes of archives, whose headers come on top of the files
 	for i, b := range a.origin.Blobs[1:] {
 		a.gauge.step(Unpack, "unpacking "+shortDigest(b.Digest), int64(i), int64(len(diffIDs)))
@@ -49,7 +49,7 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) err
 // apply applies one layer of at most left uncompressed bytes. It returns the bytes left after
 // it.
 func (a *adding) apply(ctx context.Context, applier *layer.Applier, b Blob, diffID string, left int64) (int64, error) {
-	f, err := statefile.Open(a.store.blobPath(b.Digest))
+	f, err := statefile.Open(blobPath(a.blobs, b.Digest))
 	if err != nil {
 		return left, err
 	}

@@ -43,6 +43,9 @@ type Applier struct {
 	// content, and the entry is not applied. It may be nil.
 	Take func(name string, h *tar.Header, content io.Reader) (taken bool, err error)
 
+	// Grow is called before an entry whose content has that many bytes is applied. It may be nil.
+	Grow func(bytes int64) error
+
 	made    map[string]bool      // paths from this layer, which its whiteouts do not remove
 	times   map[string]time.Time // of directories, set after all other changes
 	entries int
@@ -132,6 +135,11 @@ func (a *Applier) entry(h *tar.Header, content io.Reader) error {
 	}
 	if err := a.clear(at, h.Typeflag == tar.TypeDir); err != nil {
 		return err
+	}
+	if a.Grow != nil {
+		if err := a.Grow(contentSize(h)); err != nil {
+			return err
+		}
 	}
 	applied, err := a.make(h, at, content)
 	if err != nil || !applied {
@@ -288,6 +296,15 @@ func (a *Applier) clear(at string, dir bool) error {
 		return err
 	}
 	return a.removeAll(at)
+}
+
+// contentSize returns how many bytes an entry writes into its file.
+func contentSize(h *tar.Header) int64 {
+	switch h.Typeflag {
+	case tar.TypeReg, '\x00', tar.TypeCont, tar.TypeGNUSparse:
+		return max(h.Size, 0)
+	}
+	return 0
 }
 
 // make creates a file of an entry's type. It returns false for entries that are dropped.

@@ -59,6 +59,7 @@ type bounded struct {
 	tokens    bucket
 	responses int64
 	pending   int64 // reserved bytes of requests in progress
+	released  int64 // bytes of all reservations that ended
 
 	share *share // nil if there are no other servers
 }
@@ -134,7 +135,7 @@ func (q *Quota) Check(ctx context.Context, id berth.ProjectID) error {
 // that another server counts the response.
 func (q *Quota) Begin(ctx context.Context, c berth.Caller, tokens int) (end func(used int), err error) {
 	id := c.Project
-	p, err := q.room(ctx, id, 0)
+	p, err := q.room(ctx, id, 0, func(*bounded) {})
 	if err != nil {
 		return nil, err
 	}
@@ -283,7 +284,7 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 // mean that the project stores less afterwards, and are admitted. A caller
 // with concurrent writes must hold a lock from this call until the bytes are stored.
 func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) error {
-	_, err := q.room(ctx, id, bytes)
+	_, err := q.room(ctx, id, bytes, func(*bounded) {})
 	return err
 }
 
@@ -291,48 +292,86 @@ func (q *Quota) Store(ctx context.Context, id berth.ProjectID, bytes int64) erro
 func (q *Quota) Full(ctx context.Context, id berth.ProjectID) error { return q.Store(ctx, id, 0) }
 
 // Reserve is like Store for bytes that will be stored soon. They count as stored until the
-// caller calls release, which it must do once.
+// caller calls release, which it must do once, after it has stored them. Concurrent reservations cannot exceed
+// the limit together.
 func (q *Quota) Reserve(ctx context.Context, id berth.ProjectID, bytes int64) (release func(), err error) {
-	p, err := q.room(ctx, id, bytes)
+	p, err := q.room(ctx, id, bytes, func(p *bounded) { p.pending += bytes })
 	if err != nil {
 		return nil, err
 	}
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	p.pending += bytes
 	return func() {
 		q.mu.Lock()
 		defer q.mu.Unlock()
 		p.pending -= bytes
+		p.released += bytes
 	}, nil
 }
 
-func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64) (*bounded, error) {
+// Room returns how many bytes the project may still store, or -1 for no limit.
+func (q *Quota) Room(ctx context.Context, id berth.ProjectID) (int64, error) {
+	p, err := q.project(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	stored, err := q.stored(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	n, limited := bound(p.limits.StorageBytes)
+	if !limited {
+		return -1, nil
+	}
+	return max(n-stored-p.pending, 0), nil
+}
+
+// room returns an error if storing more bytes would exceed the limit. Otherwise it calls admitted with q.mu held.
+func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64, admitted func(*bounded)) (*bounded, error) {
 	p, err := q.project(ctx, id)
 	if err != nil {
 		return nil, err
 	}
-	q.mu.Lock()
-	n, limited := bound(p.limits.StorageBytes)
-	q.mu.Unlock()
-	if !limited || bytes < 0 {
+	for {
+		q.mu.Lock()
+		n, limited := bound(p.limits.StorageBytes)
+		if !limited || bytes < 0 {
+			admitted(p)
+			q.mu.Unlock()
+			return p, nil
+		}
+		released := p.released
+		q.mu.Unlock()
+		stored, err := q.stored(ctx, id)
+		if err != nil {
+			return nil, err
+		}
+		q.mu.Lock()
+		since := p.released - released // stored has counted these bytes, or not yet
+		stored += p.pending + since
+		if bytes > n-stored || stored >= n {
+			q.mu.Unlock()
+			if since != 0 {
+				continue
+			}
+			return nil, insufficient(0, "Project %s stores %d bytes and its limit is %d. Delete responses, conversations, files, snapshots or volumes that are no longer needed.", id, stored, n)
+		}
+		admitted(p)
+		q.mu.Unlock()
 		return p, nil
 	}
-	var stored int64
+}
+
+// stored returns the stored bytes of a project, without reserved ones.
+func (q *Quota) stored(ctx context.Context, id berth.ProjectID) (sum int64, err error) {
 	for _, size := range q.opts.Sizes {
 		bytes, err := size(ctx, id)
 		if err != nil {
-			return nil, fmt.Errorf("sum stored bytes of %s: %w", id, err)
+			return 0, fmt.Errorf("sum stored bytes of %s: %w", id, err)
 		}
-		stored += bytes
+		sum += bytes
 	}
-	q.mu.Lock()
-	stored += p.pending
-	q.mu.Unlock()
-	if bytes > n-stored || stored >= n {
-		return nil, insufficient(0, "Project %s stores %d bytes and its limit is %d. Delete responses, conversations, files, snapshots or volumes that are no longer needed.", id, stored, n)
-	}
-	return p, nil
+	return sum, nil
 }
 
 // Write counts a request that changes objects without a model. Such requests have the limit

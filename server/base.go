@@ -82,7 +82,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.tracer, err = s.startTracing(ctx, b); err != nil {
 		return nil, err
 	}
-	b.quota = newQuota(b.db, o.Config)
+	b.quota = newQuota(b.db, b.State, o.Config)
 	if b.cluster != nil {
 		if err := b.cluster.share(ctx, s, b); err != nil {
 			return nil, err
@@ -93,8 +93,8 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 }
 
 // newQuota returns the quota of projects.
-func newQuota(db store.Store, config *Config) *project.Quota {
-	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.limits(), Sizes: storedSizes(db), Currency: config.Currency})
+func newQuota(db store.Store, state string, config *Config) *project.Quota {
+	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.limits(), Sizes: storedSizes(db, state), Currency: config.Currency})
 }
 
 // spending returns what all projects and their keys have spent in the present month.

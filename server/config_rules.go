@@ -65,6 +65,7 @@ var keyRules = map[string]keyRule{
 
 	"batches.concurrency": zeroOrMore,
 	"e2b.builds":          oneOrMore,
+	"e2b.image_size":      atLeast(1<<20, "1m or more"),
 	"e2b.build_time":      atLeast(second, "1s or more"),
 
 	"shell.timeout":      atLeast(second, "1s or more"),

@@ -113,7 +113,7 @@ func defaultConfig() *Config {
 		Cluster:   ClusterConfig{Lease: 15 * time.Second, Absence: 5 * time.Minute},
 		Vectors:   VectorsConfig{Memory: 512 << 20, MaxText: 32 << 20},
 		Batches:   BatchesConfig{Concurrency: 8},
-		E2B:       E2BConfig{Builds: 3, BuildTime: 30 * time.Minute},
+		E2B:       E2BConfig{Builds: 3, BuildTime: 30 * time.Minute, ImageSize: 16 << 30},
 		Retry:     RetryConfig{Attempts: 4, Patience: 2 * time.Minute, Continue: "again"},
 	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"path/filepath"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -31,7 +30,7 @@ type containers struct {
 // startContainers opens the driver, takes over the sandboxes of the previous process, and starts
 // background work.
 func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*containers, error) {
-	images, err := image.Open(filepath.Join(b.State, "images"), b.Log)
+	images, err := image.Open(imagesDir(b.State), b.Log)
 	if err != nil {
 		return nil, fmt.Errorf("open templates: %w", err)
 	}

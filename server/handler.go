@@ -59,7 +59,8 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	}
 	_, memory := c.driver.(sandbox.Snapshotter)
 	images := &puller{templates: c.templates, registries: b.Config.E2B.Registries, userAgent: "berth/" + b.Build.Version,
-		room: func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) }}
+		room:  func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Images, diskspace.Snapshots) },
+		quota: b.quota, most: int64(b.Config.E2B.ImageSize)}
 	var alive func(context.Context, string) (bool, error)
 	if b.cluster != nil {
 		alive = b.cluster.works

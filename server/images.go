@@ -8,9 +8,11 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"time"
 
@@ -34,6 +36,9 @@ type E2BConfig struct {
 
 	// BuildTime is how long one build may run. Default: 30m
 	BuildTime time.Duration `yaml:"build_time"`
+
+	// ImageSize is the most that one pulled image may have, compressed and unpacked together. Default: 16g
+	ImageSize Bytes `yaml:"image_size"`
 }
 
 // dialTime bounds a connection to a registry.
@@ -49,12 +54,22 @@ func pulledPrefix(p berth.ProjectID) string {
 	return "e2b-" + hex.EncodeToString(sum[:8]) + "-"
 }
 
+// imagesDir returns the directory of templates in a state directory.
+func imagesDir(state string) string { return filepath.Join(state, "images") }
+
 // A puller pulls images for the templates that projects build.
 type puller struct {
 	templates  *templates
 	registries []string
 	userAgent  string
 	room       func() error // returns an error while the disk is too full for an image
+	quota      storageQuota
+	most       int64 // bytes of an image
+}
+
+// A storageQuota limits what projects store.
+type storageQuota interface {
+	Reserve(ctx context.Context, p berth.ProjectID, bytes int64) (release func(), err error)
 }
 
 // maxPulled is how many images of a project the server keeps.
@@ -95,12 +110,81 @@ func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, passwo
 			return "", err
 		}
 		log("Pulling " + found.Digest)
-		t, err = pl.templates.images.Add(ctx, name, found, image.AddOptions{})
+		growth := &imageGrowth{ctx: ctx, project: p, quota: pl.quota, room: pl.room, most: pl.most}
+		defer growth.release()
+		t, err = pl.templates.images.Add(ctx, name, found, image.AddOptions{MaxBytes: pl.most, Grow: growth.grow, Private: true})
 	}
 	if err != nil {
 		return "", pullError(ctx, ref, err)
 	}
 	return t.Digest, pl.templates.hold(t.Digest)
+}
+
+const (
+	leastReserved = 1 << 20 // bytes of one reservation
+	roomEvery     = 4 << 20 // bytes between two looks at the disk
+	roomCalls     = 256     // calls between them: many small files take inodes
+)
+
+// An imageGrowth reserves storage of a project for an image while the image grows, and stops it when the
+// disk is too full. Add counts the image itself when it has its name.
+type imageGrowth struct {
+	ctx     context.Context
+	project berth.ProjectID
+	quota   storageQuota
+	room    func() error
+	most    int64
+
+	mu       sync.Mutex // guards all fields below
+	written  int64
+	reserved int64
+	releases []func()
+	looked   int64 // what was written at the last look at the disk
+	calls    int   // since then
+}
+
+// grow implements image.AddOptions.Grow.
+func (g *imageGrowth) grow(bytes int64) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if bytes > g.most-g.written {
+		return fmt.Errorf("%w: more than %d bytes", image.ErrTooLarge, g.most)
+	}
+	g.written += bytes
+	if g.calls++; g.calls >= roomCalls || g.written-g.looked >= roomEvery {
+		g.calls, g.looked = 0, g.written
+		if err := g.room(); err != nil {
+			return err
+		}
+	}
+	need := g.written - g.reserved
+	if need <= 0 {
+		return nil
+	}
+	// A sum of what the project stores takes time: reservations grow with the image, as far as there is storage.
+	if err := g.reserve(max(need, leastReserved, g.reserved/16)); err == nil {
+		return nil
+	}
+	return g.reserve(need)
+}
+
+func (g *imageGrowth) reserve(bytes int64) error {
+	release, err := g.quota.Reserve(g.ctx, g.project, bytes)
+	if err != nil {
+		return err
+	}
+	g.releases, g.reserved = append(g.releases, release), g.reserved+bytes
+	return nil
+}
+
+// release returns what is reserved.
+func (g *imageGrowth) release() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	for _, release := range g.releases {
+		release()
+	}
+	g.releases = nil
 }
 
 // admit returns an error for the client if a project may not pull another image now.
@@ -125,6 +209,9 @@ func (pl *puller) admit(p berth.ProjectID) error {
 func pullError(ctx context.Context, ref string, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
+	}
+	if refused, ok := errors.AsType[*berth.Error](err); ok {
+		return refused // by the quota or for want of disk space
 	}
 	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err, Message: fmt.Sprintf("The image '%s' could not be pulled: %s", rule.Clip(ref), registry.Explain(err))}
 }

@@ -23,6 +23,7 @@ type State struct {
 	Store     store.Store
 	Projects  *project.Service
 	Snapshots *snapshot.Service
+	dir       string
 	close     func() error
 }
 
@@ -46,7 +47,7 @@ func Open(ctx context.Context, dir string) (*State, error) {
 	}
 	return &State{Store: db, Projects: project.New(project.Options{Objects: db, Keys: db, Audit: auditor(dir)}),
 		Snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: snapshots, Seal: seal.New(key)}),
-		close:     db.Close}, nil
+		dir:       dir, close: db.Close}, nil
 }
 
 // OpenExisting opens a state directory. It returns fs.ErrNotExist if there is none.

@@ -9,23 +9,27 @@ import (
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/files/uploads"
+	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
 
 // storedSizes returns the sizes that count as a project's storage: rows of the database, uploaded
-// files, parts of uploads, skills, snapshots and volumes.
-func storedSizes(db store.Store) []project.Size {
+// files, parts of uploads, skills, snapshots, volumes, and images that it pulled to this server.
+func storedSizes(db store.Store, state string) []project.Size {
 	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
 		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
 	}
-	return []project.Size{db.StoredBytes, db.FileBytes, sum(uploads.StoredBytes), sum(skills.StoredBytes), sum(snapshot.StoredBytes), sum(volume.StoredBytes)}
+	return []project.Size{db.StoredBytes, db.FileBytes, sum(uploads.StoredBytes), sum(skills.StoredBytes), sum(snapshot.StoredBytes), sum(volume.StoredBytes),
+		func(_ context.Context, p berth.ProjectID) (int64, error) {
+			return image.NamedBytes(imagesDir(state), pulledPrefix(p))
+		}}
 }
 
 // StoredBytes returns the storage of a project, as its limit counts it.
 func (s *State) StoredBytes(ctx context.Context, p berth.ProjectID) (total int64, err error) {
-	for _, size := range storedSizes(s.Store) {
+	for _, size := range storedSizes(s.Store, s.dir) {
 		n, err := size(ctx, p)
 		if err != nil {
 			return 0, fmt.Errorf("sum stored bytes of %s: %w", p, err)
