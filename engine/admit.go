@@ -35,10 +35,10 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	for _, option := range chosen {
 		option(r)
 	}
-	if err := a.route(); err != nil {
+	if err := r.route(e.Models, req.Model); err != nil {
 		return nil, err
 	}
-	if err := a.prepareTranscript(ctx); err != nil {
+	if err := a.readTranscript(ctx); err != nil {
 		return nil, err
 	}
 	if err := a.checkID(ctx); err != nil {
@@ -46,9 +46,6 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	}
 	id := cmp.Or(r.options.id, berth.ResponseID(berth.NewID(berth.PrefixResponse)))
 	body := berth.NewResponse(id, time.Now().Unix(), req)
-	if err := transcript.Configure(body, r.transcript.Items()); err != nil {
-		return nil, err
-	}
 	r.record = &store.Response{Project: p, Body: body, Input: r.transcript.Input}
 	if err := a.bindTools(ctx); err != nil {
 		return nil, err
@@ -72,20 +69,9 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	return r, nil
 }
 
-// route finds the provider of the model, unless the caller has set one.
-func (a *admission) route() (err error) {
-	r := a.run
-	if r.provider != nil {
-		r.upstream = a.req.Model
-		return nil
-	}
-	r.provider, r.upstream, err = a.engine.Models.Route(a.req.Model)
-	return err
-}
-
-// prepareTranscript makes the transcript of the request. It refuses a transcript that
+// readTranscript makes the transcript of the request. It refuses a transcript that
 // cannot be shown to a model.
-func (a *admission) prepareTranscript(ctx context.Context) error {
+func (a *admission) readTranscript(ctx context.Context) error {
 	e, r, p := a.engine, a.run, a.caller.Project
 	chain, err := e.transcripts.Before(ctx, p, r.options.unstored, a.req)
 	if err != nil {
@@ -94,8 +80,7 @@ func (a *admission) prepareTranscript(ctx context.Context) error {
 	if chain.Held {
 		return transcript.ErrLocked
 	}
-	r.transcript, err = e.transcripts.Prepare(ctx, p, chain, a.req.PromptItems, a.req.Input)
-	if err != nil {
+	if err := r.read(ctx, e.transcripts, p, chain, a.req); err != nil {
 		return err
 	}
 	r.origin = chain.Origin
@@ -126,12 +111,11 @@ func (a *admission) checkID(ctx context.Context) error {
 }
 
 // bindTools binds the tools of the request and checks the fields that depend on them.
-func (a *admission) bindTools(ctx context.Context) (err error) {
+func (a *admission) bindTools(ctx context.Context) error {
 	e, r, t := a.engine, a.run, a.run.transcript
-	if r.tools, err = bindTools(e.Tools, r.toolContext(a.caller, a.req.Include), r.record.Body, t.Items()); err != nil {
+	if err := r.configure(e.Tools, r.toolContext(a.caller, a.req.Include), r.record.Body); err != nil {
 		return err
 	}
-	r.tools.setNative(t)
 	for i, entry := range a.req.Tools {
 		kind := e.Tools.Kind(entry.Type())
 		if kind == nil || kind.Admit == nil {
@@ -163,15 +147,13 @@ func (a *admission) checkWindow(ctx context.Context) error {
 		transcript.AtMost(newRequest(req, body, r.transcript.Unread())) <= window.Size {
 		return nil
 	}
-	view, err := r.transcript.View(ctx, nil)
+	first, _, err := r.firstRequest(ctx, req, body)
 	if err != nil {
 		return err
 	}
-	first := newRequest(req, body, view.Lowered)
-	first.Model, first.Tools, first.ToolChoice = r.upstream, r.tools.advise(r.tools.specs, r.upstream), r.tools.choice
 	n, bound := 0, window.Size
-	if _, exact := r.provider.(model.Counter); exact {
-		n, err = count(ctx, r.provider, first)
+	if c, exact := r.provider.(model.Counter); exact {
+		n, err = c.CountTokens(ctx, first)
 	} else {
 		n, bound = window.Tokens(first), bound*5/4
 	}

@@ -19,6 +19,9 @@ type compactor struct {
 	rescued bool // a compaction followed the upstream's refusal of a turn
 }
 
+// truncationAuto is the value of "truncation" that lets the engine drop old items.
+const truncationAuto = "auto"
+
 func newCompactor(r *run, window transcript.Window) compactor {
 	return compactor{run: r, window: window}
 }

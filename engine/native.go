@@ -19,12 +19,7 @@ import (
 
 // toolContext returns the context in which the tools of a run are bound.
 func (r *run) toolContext(caller berth.Caller, include []string) tool.Context {
-	return tool.Context{Caller: caller, Include: include, Native: nativeTools(r.provider, r.upstream), Pictures: runPictures{r}}
-}
-
-// nativeTools returns the function that reports which tools an upstream has itself.
-func nativeTools(p model.Provider, name string) func(toolType string) bool {
-	return func(toolType string) bool { return model.HasTool(p, name, toolType) }
+	return tool.Context{Caller: caller, Include: include, Native: r.hasTool, Pictures: runPictures{r}}
 }
 
 // isNative reports whether the upstream gets a tool as its own.

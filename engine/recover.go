@@ -125,7 +125,7 @@ func (u unread) Unwrap() error { return u.error }
 func (r *run) bind(ctx context.Context) error {
 	e, rec := r.engine, r.record
 	var err error
-	if r.provider, r.upstream, err = e.Models.Route(rec.Body.Model); err != nil {
+	if err = r.route(e.Models, rec.Body.Model); err != nil {
 		return err
 	}
 	r.compactor = newCompactor(r, e.transcripts.Window(e.Models.Window(rec.Body.Model)))
@@ -138,10 +138,9 @@ func (r *run) bind(ctx context.Context) error {
 	}
 	r.transcript = e.transcripts.Restore(rec, chain)
 	bound := r.toolContext(berth.Caller{Project: rec.Project, Key: rec.Key, RequestID: rec.RequestID}, rec.Request.Include)
-	if r.tools, err = bindTools(e.Tools, bound, rec.Body, slices.Concat(r.transcript.Items(), rec.Body.Output)); err != nil {
+	if err := r.outlook.bind(e.Tools, bound, rec.Body, slices.Concat(r.transcript.Items(), rec.Body.Output)); err != nil {
 		return err
 	}
-	r.tools.setNative(r.transcript)
 	r.guard = newGuard(rec, r.tools, e)
 	if err := r.reserveContainer(ctx); err != nil {
 		return err

@@ -24,18 +24,15 @@ import (
 // A run is the live work on one response. One goroutine runs its turns; other goroutines
 // use only its lifetime and the channel of its outage.
 type run struct {
-	engine     *Engine
-	record     *store.Response // as admitted or read; its Body is not updated
-	writer     *journal.Writer
-	provider   model.Provider
-	upstream   string // the provider's name of the model
-	tools      toolset
-	transcript *transcript.Transcript
-	options    options
-	guard      guard
-	span       trace.Span // of the response
-	compactor  compactor
-	origin     model.Origin // the provider of the last turn, or zero
+	engine *Engine
+	record *store.Response // as admitted or read; its Body is not updated
+	writer *journal.Writer
+	outlook
+	options   options
+	guard     guard
+	span      trace.Span // of the response
+	compactor compactor
+	origin    model.Origin // the provider of the last turn, or zero
 
 	turnWriter   *turnWriter   // of the current turn; nil before the first
 	pending      []pendingCall // hosted calls without output

@@ -34,17 +34,17 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	}
 	var usage berth.Usage
 	defer func() { booked(usage.TotalTokens) }()
-	o, err := e.outlook(ctx, caller.Project, req)
+	o, first, view, err := e.foresee(ctx, caller, req)
 	if err != nil {
 		return nil, err
 	}
 	s := summarizer{provider: o.provider, window: e.transcripts.Window(e.Models.Window(req.Model)), attempts: e.newTurnAttempts(), log: e.Log.With("request_id", caller.RequestID)}
-	text, usage, err := s.summarize(ctx, o.request)
+	text, usage, err := s.summarize(ctx, first)
 	e.count(ctx, caller, req.Model, usage, s.turns)
 	if err != nil {
 		return nil, err
 	}
-	kept := transcript.Survivors(o.view.Items, s.window.Kept(0))
+	kept := transcript.Survivors(view.Items, s.window.Kept(0))
 	it := e.transcripts.Compaction(caller.Project, transcript.Checkpoint{Summary: text, Kept: kept})
 	return &berth.CompactedResponse{ID: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Object: "response.compaction",
 		CreatedAt: time.Now().Unix(), Output: append(slices.Clone(kept), it), Usage: usage}, nil
