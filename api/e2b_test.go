@@ -2,10 +2,15 @@ package api_test
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/base64"
 	"encoding/json"
 	"io"
 	"log/slog"
 	"net/http"
+	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -149,6 +154,29 @@ func TestSandboxTokens(t *testing.T) {
 	for path, want := range map[string]int{"/health": 502, list: 502} {
 		if status, text := h.sandboxCall("POST", path, "{}", map[string]string{"X-Access-Token": s.Token, "E2b-Sandbox-Id": s.ID}); status != want {
 			t.Errorf("%s after its end: got %d %s", path, status, text)
+		}
+	}
+}
+
+// The signature of a URL covers all that the request chooses: neither another directory nor another user has an effect.
+func TestSandboxSignedURL(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, withSandboxes(t, &stop))
+	h.key("sk-mine", "proj_mine")
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	dir := t.TempDir()
+	name := filepath.Base(filepath.Dir(dir)) + "-secret.txt"
+	check(t, os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600))
+	signed := func(path string) string {
+		sum := sha256.Sum256([]byte(path + ":read::" + s.Token))
+		return "/files?" + url.Values{"path": {path}, "signature": {"v1_" + base64.RawStdEncoding.EncodeToString(sum[:])}}.Encode()
+	}
+	if status, text := h.sandboxCall("GET", signed(name)+"&root="+url.QueryEscape(dir), "", nil); status != 404 {
+		t.Errorf("with a root: got %d %s", status, text)
+	}
+	for _, header := range []map[string]string{nil, {"Authorization": "Basic bm8tc3VjaC11c2VyOg=="}, {"Berth-User": "no-such-user"}, {"Berth-Root": "/etc"}} {
+		if status, text := h.sandboxCall("GET", signed(filepath.Join(dir, name)), "", header); status != 200 || text != "secret" {
+			t.Errorf("with %v: got %d %s", header, status, text)
 		}
 	}
 }

@@ -220,14 +220,22 @@ func TestGuestGetsNoSecrets(t *testing.T) {
 		if _, err := srv.Client().Do(req); err != nil {
 			t.Fatal(err)
 		}
-		if got.URL.String() != "http://guest/process.Process/Start?x=1" || got.Host != "guest" {
+		if got.URL.String() != "http://guest/process.Process/Start" || got.Host != "guest" {
 			t.Errorf("got URL %s, host %s, want the guest's", got.URL, got.Host)
 		}
 		return got.Header
 	}
+	for query, want := range map[string]string{"path=a&root=/etc&username=u&x=1": "path=a&username=u", "path=a&path=b;c": "path=a", "root=/etc": "", "path=%2Fa%26root%3D%2Fetc": "path=%2Fa%26root%3D%2Fetc"} {
+		if _, err := srv.Client().Get(srv.URL + "/v1/containers/cntr_1/guest/files?" + query); err != nil {
+			t.Fatal(err)
+		}
+		if got.URL.RawQuery != want {
+			t.Errorf("%s: the guest got the query %q, want %q", query, got.URL.RawQuery, want)
+		}
+	}
 	kept := http.Header{"Content-Type": {"application/json"}, "Connect-Protocol-Version": {"1"}, "Connect-Timeout-Ms": {"5"}, "Accept-Encoding": {"gzip"}}
 	in := kept.Clone()
-	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "Openai-Organization", "Upgrade", "Connection", "Te", "Proxy-Authorization", "X-Access-Token"} {
+	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "Openai-Organization", "Upgrade", "Connection", "Te", "Proxy-Authorization", "X-Access-Token", guest.RootHeader} {
 		in.Set(name, "Bearer sk-secret")
 	}
 	want := kept.Clone()

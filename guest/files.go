@@ -100,8 +100,8 @@ func (c *Client) WorkDir(ctx context.Context) (string, error) {
 	return resp.Msg.GetEntry().GetPath(), nil
 }
 
-// RootHeader is the header of a request to remove a file. It names the directory that no
-// link may lead out of. Guests that do not know the header follow links.
+// RootHeader is the header of a request for a file or for its removal. It names the directory that no
+// link may lead out of. Guests that do not know the header follow links when they remove.
 const RootHeader = "Berth-Root"
 
 // Remove removes a file or a tree below root; no link leads out of root. It returns nil if
@@ -128,6 +128,9 @@ func (c *Client) filesRequest(ctx context.Context, method, root, path, user stri
 	if err != nil {
 		return nil, err
 	}
+	if root != "" {
+		req.Header.Set(RootHeader, root)
+	}
 	if body != nil {
 		req.Header.Set("Content-Type", "application/octet-stream")
 	}
@@ -145,7 +148,7 @@ func (c *Client) filesRequest(ctx context.Context, method, root, path, user stri
 func filesURL(base, root, path, user string) string {
 	q := url.Values{"path": {path}}
 	if root != "" {
-		q.Set("root", root)
+		q.Set("root", root) // for guests of earlier versions
 	}
 	if user != "" {
 		q.Set("username", user)

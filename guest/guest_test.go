@@ -12,6 +12,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"net/url"
 	"os"
 	"os/user"
 	"path/filepath"
@@ -331,6 +332,30 @@ func TestFilesStayBelowRoot(t *testing.T) {
 	}
 	if text, _ := os.ReadFile(outside); string(text) != "secret" {
 		t.Errorf("the file outside is now %q", text)
+	}
+}
+
+// Clients can send a query, but not the header with the root.
+func TestFilesHaveNoRootInQuery(t *testing.T) {
+	b := newBox(t)
+	c := http.Client{Transport: b.client(t).Transport()}
+	if err := os.WriteFile(filepath.Join(b.dir, "only-below-the-root"), []byte("secret"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	for header, want := range map[string]int{"": http.StatusNotFound, b.dir: http.StatusOK} {
+		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://guest/files?path=only-below-the-root&root="+url.QueryEscape(b.dir), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set(guest.RootHeader, header)
+		resp, err := c.Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		if resp.StatusCode != want {
+			t.Errorf("with the header %q: got %d, want %d", header, resp.StatusCode, want)
+		}
 	}
 }
 

@@ -242,7 +242,8 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 	return err
 }
 
-// authorize checks the access token of a request, or the signature of its URL.
+// authorize checks the access token of a request, or the signature of its URL. What a signature does not cover
+// has no effect: authorize removes the user that the header names.
 func (d *Door) authorize(r *http.Request, id berth.ContainerID, path string) error {
 	if path == "health" {
 		return nil
@@ -267,6 +268,8 @@ func (d *Door) authorize(r *http.Request, id berth.ContainerID, path string) err
 			return unauthorized("The signature has expired.")
 		}
 	}
+	r.Header.Del("Authorization")
+	r.Header.Del(envd.UserHeader)
 	return nil
 }
 

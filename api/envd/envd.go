@@ -62,8 +62,19 @@ func Pass(x *exchange.Exchange, r *http.Request, path string, door http.RoundTri
 	return nil
 }
 
+// queryForGuest returns the parameters of a request that the guest gets: what the signature of a URL covers.
+func queryForGuest(in url.Values, path string) string {
+	out := url.Values{}
+	for _, name := range []string{"path", "username"} {
+		if path == "files" && in.Has(name) {
+			out.Set(name, in.Get(name))
+		}
+	}
+	return out.Encode()
+}
+
 // rewriteForGuest rewrites a request for the guest: to the given path, and with only those
-// headers that the guest needs.
+// parameters and headers that the guest needs.
 func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
 	in := pr.In.Header
 	out := http.Header{"User-Agent": {"berth"}}
@@ -84,7 +95,7 @@ func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
 		pr.Out.SetBasicAuth(user, "")
 	}
 	pr.Out.Host = "guest"
-	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: pr.In.URL.RawQuery}
+	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: queryForGuest(pr.In.URL.Query(), path)}
 }
 
 // cleanGuestAnswer removes headers from the guest's answer with which programs in the sandbox

@@ -22,15 +22,15 @@ import (
 	"github.com/berth-run/berth/internal/beneath"
 )
 
-// download serves GET /files?path=…&username=…: the bytes of a regular file. With
-// root=DIR the path is relative to DIR, and no link leads out of it.
+// download serves GET /files?path=…&username=…: the bytes of a regular file. With the header Berth-Root, which no
+// client can send, the path is relative to that directory, and no link leads out of it.
 func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 	id, path, err := s.fileRequest(r)
 	if err != nil {
 		httpError(w, err)
 		return
 	}
-	f, err := s.openFile(r.URL.Query().Get("root"), path, id)
+	f, err := s.openFile(r.Header.Get(rootHeader), path, id)
 	if err != nil {
 		httpError(w, err)
 		return
@@ -119,7 +119,7 @@ func (s *Server) upload(w http.ResponseWriter, r *http.Request) {
 		httpError(w, err)
 		return
 	}
-	root := r.URL.Query().Get("root")
+	root := r.Header.Get(rootHeader)
 	var written []writtenFile
 	save := func(path string, body io.Reader) error {
 		name, err := s.saveFile(root, path, id, body, metadata)
