@@ -131,8 +131,10 @@ func (c *Console) on(pattern string, handle func(*visit) error) { c.onUpload(pat
 // onUpload is on for a form of at most a number of bytes.
 func (c *Console) onUpload(pattern string, most int64, handle func(*visit) error) {
 	c.mux.HandleFunc(pattern, func(w http.ResponseWriter, r *http.Request) {
-		v := c.visit(w, r)
-		err := v.checkForm(most)
+		v, err := c.visit(w, r)
+		if err == nil {
+			err = v.checkForm(most)
+		}
 		if err == nil {
 			err = handle(v)
 		}

@@ -105,7 +105,11 @@ func (f *testForm) send(c *Console, body io.Reader) *httptest.ResponseRecorder {
 func newUploadConsole(t *testing.T, api http.Handler) (c *Console, token string) {
 	t.Helper()
 	c = New(api, slog.New(slog.DiscardHandler))
-	return c, c.visit(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/console/new", nil)).formToken()
+	v, err := c.visit(httptest.NewRecorder(), httptest.NewRequest(http.MethodGet, "/console/new", nil))
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c, v.formToken()
 }
 
 // The files of a form go to the API as they come: none is in the temporary directory.

@@ -5,6 +5,7 @@ import (
 	"crypto/cipher"
 	"crypto/rand"
 	"crypto/sha256"
+	"crypto/subtle"
 	"encoding/json"
 	"net/http"
 	"slices"
@@ -16,7 +17,13 @@ import (
 const (
 	sessionLife = 12 * time.Hour
 	maxSessions = 1000 // a further one ends the oldest
-	cookieName  = "berth_console"
+)
+
+// Names of the session's cookie. A page on another host of the same domain can set the plain
+// one, but not the one over HTTPS: its prefix binds it to this host.
+const (
+	plainCookie  = "berth_console"
+	secureCookie = "__Host-berth_console"
 )
 
 // maxAccounts is the number of keys of a session.
@@ -146,13 +153,49 @@ func open(token string) (id [32]byte, box cipher.AEAD) {
 	return sha256.Sum256([]byte("id " + token)), box
 }
 
+// has reports whether a key is one of the accounts.
+func (l accounts) has(key string) bool {
+	found := 0
+	for _, a := range l.All {
+		found |= subtle.ConstantTimeCompare([]byte(a.Key), []byte(key))
+	}
+	return found == 1
+}
+
+// overHTTPS reports whether the browser uses HTTPS, itself or through a proxy.
+func overHTTPS(r *http.Request) bool {
+	return r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https"
+}
+
 // cookie returns the cookie of a session; an empty token deletes it. A browser sends it with
-// requests of the console's own pages only, and shows it to no script.
+// requests of this host's own pages only, and shows it to no script.
 func cookie(r *http.Request, token string) *http.Cookie {
-	c := &http.Cookie{Name: cookieName, Value: token, Path: strings.TrimSuffix(Path, "/"), HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		Secure: r.TLS != nil || r.Header.Get("X-Forwarded-Proto") == "https", MaxAge: int(sessionLife.Seconds())}
+	c := &http.Cookie{Name: plainCookie, Value: token, Path: strings.TrimSuffix(Path, "/"), HttpOnly: true, SameSite: http.SameSiteStrictMode,
+		MaxAge: int(sessionLife.Seconds())}
+	if overHTTPS(r) {
+		c.Name, c.Path, c.Secure = secureCookie, "/", true
+	}
 	if token == "" {
 		c.MaxAge = -1
 	}
 	return c
+}
+
+// tokenOf returns the token of a request's session; "" without one. Two cookies of the name
+// are an error: a page on another host of the domain has set one of them, and which one the
+// browser sends first depends on their paths.
+func tokenOf(r *http.Request) (string, error) {
+	name := plainCookie
+	if overHTTPS(r) {
+		name = secureCookie
+	}
+	found := r.CookiesNamed(name)
+	switch len(found) {
+	case 0:
+		return "", nil
+	case 1:
+		return found[0].Value, nil
+	}
+	return "", &failure{http.StatusBadRequest, "The browser has sent two sessions of this console, so another page has set one of them. " +
+		"Delete the cookies of this site, then sign in again."}
 }

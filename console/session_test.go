@@ -59,7 +59,7 @@ func TestCookie(t *testing.T) {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	r.Header.Set("X-Forwarded-Proto", "https")
-	if got, want := cookie(r, "").String(), "berth_console=; Path=/console; Max-Age=0; HttpOnly; Secure; SameSite=Strict"; got != want {
+	if got, want := cookie(r, "").String(), "__Host-berth_console=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }

@@ -13,7 +13,8 @@ import (
 type signInPage struct {
 	Next  string
 	Error string
-	Add   bool // the key is added to those of the session
+	Add   bool      // the key is added to those of the session
+	Keys  []account // of the session, if one is added
 }
 
 // probe is a small request that every key of a project may make.
@@ -26,7 +27,7 @@ const probeAdmin = "/v1/organization/projects?limit=1"
 func (v *visit) showSignIn() error {
 	next := safeNext(v.r.URL.Query().Get("next"))
 	if v.r.URL.Query().Get("add") != "" && v.token != "" {
-		return v.show(http.StatusOK, "signin", "Add a key", signInPage{Next: next, Add: true})
+		return v.show(http.StatusOK, "signin", "Add a key", signInPage{Next: next, Add: true, Keys: v.signed.All})
 	}
 	_, err := v.probe()
 	if err == nil {
@@ -53,11 +54,17 @@ func (v *visit) probe() (admin bool, err error) {
 }
 
 // signIn serves POST /console/sign-in: it starts a session if the API accepts the key, or adds
-// the key to the session.
+// the key to the session. A key is added only by someone who has one of the session's: the
+// session may be another's, whose page on the same domain has set its cookie here.
 func (v *visit) signIn() error {
 	p := signInPage{Next: safeNext(v.form.fields.Get("next")), Add: v.form.fields.Get("add") != "" && v.token != ""}
 	before, token := accounts{}, ""
 	if p.Add {
+		p.Keys = v.signed.All
+		if !v.signed.has(strings.TrimSpace(v.form.fields.Get("own"))) {
+			p.Error = "The session has no such key. If you do not know its keys, sign out: another has started it."
+			return v.show(http.StatusForbidden, "signin", "Add a key", p)
+		}
 		before, token = v.signed, v.token
 	} else {
 		v.endSession()

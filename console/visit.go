@@ -47,15 +47,14 @@ func (p page) Here(paths ...string) template.HTMLAttr {
 	return ""
 }
 
-// visit returns the visit of a request.
-func (c *Console) visit(w http.ResponseWriter, r *http.Request) *visit {
+// visit returns the visit of a request. It has no session if that is an error.
+func (c *Console) visit(w http.ResponseWriter, r *http.Request) (*visit, error) {
 	v := &visit{console: c, w: w, r: r, form: &form{}}
-	if cookie, err := r.Cookie(cookieName); err == nil {
-		if l, ok := c.sessions.find(cookie.Value, time.Now()); ok {
-			v.token, v.signed, v.key = cookie.Value, l, l.All[l.Used].Key
-		}
+	token, err := tokenOf(r)
+	if l, ok := c.sessions.find(token, time.Now()); ok {
+		v.token, v.signed, v.key = token, l, l.All[l.Used].Key
 	}
-	return v
+	return v, err
 }
 
 // admin reports whether the key of the visit is an admin key.

@@ -6,6 +6,7 @@ import (
 	"net/http/httptest"
 	"testing"
 
+	"github.com/chromedp/chromedp"
 	"github.com/openai/openai-go/v3"
 )
 
@@ -130,6 +131,10 @@ func TestConsoleAdmin(t *testing.T) {
 	b.shows("td", "laptop")
 
 	b.open(s.url + "/console/sign-in?add=1")
+	b.run(chromedp.SendKeys(chromedp.CSS("#own"), "sk-of-somebody"))
+	b.write("#key", key)
+	b.shows(`[role="alert"]`, "The session has no such key")
+	b.run(chromedp.SendKeys(chromedp.CSS("#own"), s.key))
 	b.write("#key", key)
 	b.shows("h1", "Containers")
 	b.open(s.url + project)

@@ -36,7 +36,7 @@ var Settings = []Setting{
 	{"state", "state", "directory for all state"},
 	{"build-template", "build_template", "build the base template by itself if there is none: auto or never"},
 	{"store", "store.url", "URL of a PostgreSQL database (postgres://…) in place of a file in the state directory"},
-	{"preview-domain", "preview.domain", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.com"},
+	{"preview-domain", "preview.domain", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.net"},
 	{"cluster-address", "cluster.address", "address at which the other servers of the cluster reach this one, host:port"},
 	{"metrics-listen", "metrics.listen", "address for Prometheus to scrape /metrics: all projects, without a key"},
 	{"traces-endpoint", "traces.endpoint", "URL of an OpenTelemetry collector for traces (OTLP over HTTP), such as http://127.0.0.1:4318"},

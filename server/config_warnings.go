@@ -28,7 +28,7 @@ var foreignVariable = regexp.MustCompile(`^(TEST_.*|SERVICE_(HOST|PORT).*|PORT(_
 
 // Warnings returns what is allowed in the configuration and the environment, but probably not meant.
 func (c *Config) Warnings() []string {
-	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.unpricedBudgets(), c.readableKeys(), c.unknownVariables(os.Environ()))
+	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.unpricedBudgets(), c.readableKeys(), c.sharedSite(), c.unknownVariables(os.Environ()))
 }
 
 func (c *Config) unusedUpstreams() (found []string) {
