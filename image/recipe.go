@@ -46,7 +46,7 @@ func Base() Recipe {
 			"bash", "coreutils", "findutils", "grep", "sed", "gawk", "bc", "procps", "iproute2", "sudo",
 			"less", "file", "tree", "zip", "unzip", "xz-utils", "curl", "wget", "ca-certificates", "git", "jq", "sqlite3",
 			"make", "nano", "ripgrep", "fonts-dejavu-core", "nodejs",
-			"python3", "python3-venv", "python3-pip", "python3-ipykernel", "python3-pandas", "python3-matplotlib", "python3-scipy",
+			"python3", "python-is-python3", "python3-venv", "python3-pip", "python3-ipykernel", "python3-pandas", "python3-matplotlib", "python3-scipy",
 			"python3-requests", "python3-openpyxl", "python3-xlsxwriter", "python3-docx", "python3-pypdf", "python3-bs4",
 			"python3-yaml", "python3-tabulate",
 		},

@@ -235,7 +235,7 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 	}
 	_, err = d.update(r.Context(), p, id, func(rec *record) error {
 		if rec.Paused {
-			d.setResumed(p, id, rec, d.Now().Unix()+defaultTimeout)
+			d.setResumed(p, id, rec, d.Now().Unix()+cmp.Or(rec.Timeout, defaultTimeout))
 		}
 		return nil
 	})

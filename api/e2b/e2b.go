@@ -181,7 +181,10 @@ type failure struct {
 
 // idOf returns the id of the container of a sandbox. Ids of sandboxes are parts of host names, so
 // they have no prefix with an underscore.
+//
+// Former clients write SANDBOX-CLIENT. The second part has no meaning.
 func idOf(sandbox string) berth.ContainerID {
+	sandbox, _, _ = strings.Cut(sandbox, "-")
 	return berth.ContainerID(berth.PrefixContainer + sandbox)
 }
 

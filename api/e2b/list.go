@@ -1,11 +1,13 @@
 package e2b
 
 import (
+	"math"
 	"net/http"
 	"net/url"
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -16,15 +18,32 @@ import (
 // nextToken is the header with which the next page of a list is requested.
 const nextToken = "X-Next-Token"
 
+// totalRunning is the header with the number of a project's sandboxes that run.
+const totalRunning = "X-Total-Running"
+
+// running returns the number of a project's sandboxes that run.
+func (d *Door) running(p berth.ProjectID) int {
+	now := d.Now().Unix()
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	n := 0
+	for _, s := range d.live {
+		if s.project == p && s.deadline > now && s.deadline != never {
+			n++
+		}
+	}
+	return n
+}
+
 // list serves GET /v2/sandboxes: the sandboxes that match metadata and state, the newest first.
 func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	q := r.URL.Query()
-	want, err := metadataOf(q.Get("metadata"))
+	q := exchange.NewQuery(r)
+	want, err := metadataOf(q.Text("metadata"))
 	if err != nil {
 		return err
 	}
 	var states []string
-	for _, s := range q["state"] {
+	for _, s := range q.Texts("state") {
 		states = append(states, strings.Split(s, ",")...)
 	}
 	for _, s := range states {
@@ -35,8 +54,25 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	if len(states) == 0 && r.URL.Path == "/sandboxes" {
 		states = []string{"running"} // as before there were paused ones
 	}
-	limit, err := limitOf(q.Get("limit"))
+	limit, err := limitOf(q.Text("limit"))
 	if err != nil {
+		return err
+	}
+	after := int64(math.MinInt64)
+	if text := q.Text("startedAfter"); text != "" {
+		at, err := time.Parse(time.RFC3339, text)
+		if err != nil {
+			return berth.Invalid("startedAfter", "Invalid 'startedAfter': '%s'. Expected a time such as '2026-01-31T12:00:00Z'.",
+				rule.Clip(text))
+		}
+		after = at.UnixMilli()
+	}
+	template, order := q.Text("template"), q.Text("order")
+	if order != "" && order != "asc" && order != "desc" {
+		return berth.Invalid("order", "Invalid 'order': '%s'. Supported values are: 'asc' and 'desc'.", rule.Clip(order))
+	}
+	page := store.Page{Limit: 100, After: q.Text("nextToken"), Ascending: order == "asc"}
+	if err := q.End(); err != nil {
 		return err
 	}
 	matches := func(rec *record) bool {
@@ -44,7 +80,8 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		if rec.Paused {
 			state = "paused"
 		}
-		if len(states) > 0 && !slices.Contains(states, state) || q.Get("template") != "" && rec.Template != q.Get("template") {
+		if len(states) > 0 && !slices.Contains(states, state) || rec.StartedAt <= after ||
+			template != "" && rec.Template != template && rec.Alias != template {
 			return false
 		}
 		for name, wanted := range want {
@@ -54,7 +91,7 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		}
 		return true
 	}
-	page := store.Page{Limit: 100, After: q.Get("nextToken"), Ascending: q.Get("order") == "asc"}
+	x.Header().Set(totalRunning, strconv.Itoa(d.running(c.Project)))
 	found := []detail{}
 	for {
 		objects, more, err := d.Objects.ListObjects(r.Context(), c.Project, store.KindSandbox, "", page)

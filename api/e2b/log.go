@@ -1,6 +1,10 @@
 package e2b
 
 import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"math"
 	"net/http"
 	"strconv"
 	"strings"
@@ -25,7 +29,16 @@ type sandboxLog struct {
 // logs serves GET /v2/sandboxes/{sandbox}/logs and GET /sandboxes/{sandbox}/logs: the commands of a
 // sandbox, in the order of their ends, with the start of their output.
 func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	q := r.URL.Query()
+	q := exchange.NewQuery(r)
+	since := int64(0)
+	for _, name := range []string{"cursor", "start"} {
+		since = max(since, q.Integer(name, 0, 0, math.MaxInt64))
+	}
+	direction, search, level := q.Text("direction"), q.Text("search"), q.Text("level")
+	q.Text("limit")
+	if err := q.End(); err != nil {
+		return err
+	}
 	id := sandboxOf(r)
 	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
 		return err
@@ -34,15 +47,6 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	if err != nil {
 		return err
 	}
-	since := int64(0)
-	for _, name := range []string{"cursor", "start"} {
-		if text := q.Get(name); text != "" {
-			if since, err = strconv.ParseInt(text, 10, 64); err != nil {
-				return berth.Invalid(name, "Invalid '%s': expected Unix milliseconds.", name)
-			}
-		}
-	}
-	direction := q.Get("direction")
 	if direction != "" && direction != "forward" && direction != "backward" {
 		return berth.Invalid("direction", "Invalid 'direction': '%s'. Supported values are: 'forward' and 'backward'.", rule.Clip(direction))
 	}
@@ -56,7 +60,8 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 			continue
 		}
 		entry := logOf(one)
-		if q.Get("search") != "" && !strings.Contains(entry.Message+entry.Fields["stdout"]+entry.Fields["stderr"], q.Get("search")) || q.Get("level") != "" && entry.Level != q.Get("level") {
+		text := entry.Message + entry.Fields["stdout"] + entry.Fields["stderr"]
+		if !strings.Contains(text, search) || level != "" && entry.Level != level {
 			continue
 		}
 		found = append(found, entry)
@@ -72,7 +77,11 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	}
 	lines := []line{}
 	for _, entry := range found {
-		lines = append(lines, line{entry.Timestamp, entry.Message})
+		text, err := json.Marshal(entry.line())
+		if err != nil {
+			return fmt.Errorf("encode a line of a log: %w", err)
+		}
+		lines = append(lines, line{entry.Timestamp, string(text)})
 	}
 	return x.JSON(http.StatusOK, struct {
 		Logs    []line       `json:"logs"`
@@ -94,4 +103,11 @@ func logOf(l *berth.ContainerLog) sandboxLog {
 		entry.Level = "error"
 	}
 	return entry
+}
+
+// line returns an entry as E2B's former logs have it: one JSON object, with the fields beside the message.
+func (l sandboxLog) line() map[string]string {
+	out := maps.Clone(l.Fields)
+	out["timestamp"], out["level"], out["logger"], out["message"] = l.Timestamp, l.Level, "process", l.Message
+	return out
 }

@@ -1,8 +1,10 @@
 package e2b
 
 import (
+	"fmt"
 	"maps"
 	"net/http"
+	"net/netip"
 	"regexp"
 	"slices"
 
@@ -89,7 +91,19 @@ func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
 	if err != nil {
 		return nil, nil, err
 	}
+	for i, to := range o.DenyOut {
+		if !isAddresses(to) {
+			at := fmt.Sprintf("network.denyOut[%d]", i)
+			return nil, nil, berth.Invalid(at, "Invalid '%s': '%s'. Expected an address or a range such as '10.0.0.0/8'.",
+				at, rule.Clip(to))
+		}
+	}
 	denied := o.Internet != nil && !*o.Internet || slices.Contains(o.DenyOut, "0.0.0.0/0") || slices.Contains(o.DenyOut, "::/0")
+	if i := slices.IndexFunc(o.AllowOut, func(to string) bool { return !isAddresses(to) }); i >= 0 && !denied {
+		at := fmt.Sprintf("network.allowOut[%d]", i)
+		return nil, nil, berth.Invalid(at, "Invalid '%s': the name '%s' has no effect while all other hosts are allowed. "+
+			"Add '0.0.0.0/0' to 'denyOut'.", at, rule.Clip(o.AllowOut[i]))
+	}
 	switch {
 	case !denied:
 		return &berth.NetworkPolicy{Type: "open", AllowedDomains: o.AllowOut, Denied: o.DenyOut}, transforms, nil
@@ -97,6 +111,18 @@ func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
 		return &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.AllowOut}, transforms, nil
 	}
 	return nil, transforms, nil
+}
+
+// isAddresses reports whether a text is an address or a range of addresses, and not the name of a host.
+func isAddresses(text string) bool {
+	if _, err := netip.ParsePrefix(text); err == nil {
+		return true
+	}
+	if _, err := netip.ParseAddrPort(text); err == nil {
+		return true
+	}
+	_, err := netip.ParseAddr(text)
+	return err == nil
 }
 
 // transforms returns the transforms of rules. Of the rules of one host, a later one replaces fields of an earlier one.

@@ -29,8 +29,8 @@ type ports struct {
 // defaultDomain is the parent domain of the host names of ports without a configured one.
 const defaultDomain = "localhost"
 
-// label matches the first label of a port's host, PORT-SANDBOX.
-var label = regexp.MustCompile(`^([0-9]+)-([0-9a-f]{48})$`)
+// label matches the first label of a port's host, PORT-SANDBOX, or PORT-SANDBOX-CLIENT as former clients write it.
+var label = regexp.MustCompile(`^([0-9]+)-([0-9a-f]{48})(?:-[0-9a-z]{1,8})?$`)
 
 // parseHost parses a Host header, which names a port of a sandbox below a domain.
 func parseHost(host, domain string) (address, bool) {

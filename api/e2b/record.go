@@ -18,6 +18,8 @@ const never = math.MaxInt32 * 1000
 // A record is what a sandbox has beside its container. Its object expires at the deadline.
 type record struct {
 	Template   string            `json:"template"`
+	Alias      string            `json:"alias,omitempty"`   // the name of the template
+	Timeout    int64             `json:"timeout,omitempty"` // seconds, of the request that created it
 	Metadata   map[string]string `json:"metadata,omitempty"`
 	StartedAt  int64             `json:"started_at"` // Unix milliseconds
 	OnTimeout  string            `json:"on_timeout"` // kill or pause

@@ -58,7 +58,7 @@ var createBody = rule.Object(rule.Fields{
 	"secure":                rule.Boolean,
 	"allow_internet_access": rule.Boolean,
 	"autoPause":             rule.Boolean,
-	"autoPauseMemory":       rule.Boolean,
+	"autoPauseMemory":       onlyTrue,
 	"autoResume":            rule.Object(rule.Fields{"enabled": rule.Boolean}),
 	"network": rule.Object(rule.Fields{
 		"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
@@ -89,6 +89,7 @@ type sandbox struct {
 	TemplateID  string `json:"templateID"`
 	SandboxID   string `json:"sandboxID"`
 	ClientID    string `json:"clientID"`
+	Alias       string `json:"alias,omitempty"` // the name of the template
 	EnvdVersion string `json:"envdVersion"`
 	AccessToken string `json:"envdAccessToken,omitempty"`
 
@@ -120,8 +121,8 @@ type lifecycle struct {
 
 // sandbox describes a sandbox to the client of a request, with its tokens.
 func (d *Door) sandbox(r *http.Request, id berth.ContainerID, rec *record) sandbox {
-	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", EnvdVersion: envdVersion,
-		AccessToken: d.token(id), TrafficToken: d.trafficToken(id), Domain: d.domain(r)}
+	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", Alias: rec.Alias,
+		EnvdVersion: envdVersion, AccessToken: d.token(id), TrafficToken: d.trafficToken(id), Domain: d.domain(r)}
 }
 
 // detail describes a sandbox without its tokens.
@@ -175,7 +176,11 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	}
 	if t == nil {
 		req.Source.Template = serverTemplate(body.Template)
+		rec.Alias, _, _ = strings.Cut(body.Template, ":")
 	} else {
+		if len(t.Names) > 0 {
+			rec.Alias = t.Names[0]
+		}
 		req.Source.SnapshotID, rec.Template, rec.Build, rec.User, rec.Dir = from.Snapshot, t.ID, from.ID, from.User, from.Dir
 		req.Env = environment(from.Env, body.Env)
 		if !from.Memory {
@@ -188,7 +193,7 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if err != nil {
 		return err
 	}
-	rec.StartedAt, rec.deadline = now.UnixMilli(), now.Unix()+timeout
+	rec.StartedAt, rec.Timeout, rec.deadline = now.UnixMilli(), timeout, now.Unix()+timeout
 	if body.AutoPause {
 		rec.OnTimeout = onTimeoutPause
 	}

@@ -58,7 +58,7 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		if err != nil {
 			return err
 		}
-		b := build{ID: newID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(), Snapshot: made.ID, Memory: made.Memory,
+		b := build{ID: newBuildID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(), Snapshot: made.ID, Memory: made.Memory,
 			Env: rec.Env, User: rec.User, Dir: rec.Dir}
 		if t == nil {
 			t = &template{ID: newID(), Sandbox: nameOf(id), CreatedAt: b.CreatedAt}
@@ -136,6 +136,9 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	from, _, err := d.read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
+	}
+	if from.Paused {
+		return berth.Errorf(berth.CodeConflict, "Sandbox '%s' is paused. Resume it first.", nameOf(id))
 	}
 	forks := []fork{}
 	for range body.Count {

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
@@ -93,6 +95,9 @@ type logEntry struct {
 
 // newID returns an id that can be part of a host name.
 func newID() string { return berth.NewID("") }
+
+// newBuildID returns a random UUID, the form that E2B's OpenAPI document gives the ids of builds.
+func newBuildID() string { return uuid.NewString() }
 
 func templateKey(id string) store.ObjectKey {
 	return store.ObjectKey{Kind: store.KindE2BTemplate, ID: "tmpl_" + id}

@@ -9,6 +9,8 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/google/uuid"
+
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/rule"
@@ -83,7 +85,7 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if t.Sandbox != "" {
 		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a snapshot.", name)
 	}
-	b := build{ID: newID(), Status: statusWaiting, CreatedAt: now, CPUCount: body.CPUCount, MemoryMB: body.MemoryMB, MemorySize: size}
+	b := build{ID: newBuildID(), Status: statusWaiting, CreatedAt: now, CPUCount: body.CPUCount, MemoryMB: body.MemoryMB, MemorySize: size}
 	if t, err = d.addBuild(r.Context(), c.Project, t, b, tags); err != nil {
 		return err
 	}
@@ -104,19 +106,25 @@ func memoryLimit(mb int64) (string, error) {
 	return best, nil
 }
 
+// A templateAlias is the template that a name selects.
+type templateAlias struct {
+	TemplateID string `json:"templateID"`
+	Public     bool   `json:"public"`
+}
+
 // underTemplate serves GET /templates/{template}/{part}: the tags of a template, or with
 // "aliases" for the template the template with a name.
 func (d *Door) underTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	ref, part := r.PathValue("template"), r.PathValue("part")
+	if ref == "aliases" && serverTemplate(part) == "" {
+		return x.JSON(http.StatusOK, templateAlias{part, true})
+	}
 	if ref == "aliases" {
 		t, err := d.mustTemplate(r.Context(), c.Project, part)
 		if err != nil {
 			return err
 		}
-		return x.JSON(http.StatusOK, struct {
-			TemplateID string `json:"templateID"`
-			Public     bool   `json:"public"`
-		}{t.ID, false})
+		return x.JSON(http.StatusOK, templateAlias{t.ID, false})
 	}
 	if part != "tags" {
 		return berth.Errorf(berth.CodeNotFound, "Unknown request URL: GET %s.", r.URL.Path)
@@ -250,13 +258,20 @@ func (d *Door) describe(ctx context.Context, p berth.ProjectID, t *template) (te
 	return out, nil
 }
 
+// describeBase returns the server's default template, which all projects may use.
+func (d *Door) describeBase() templateDetail {
+	return templateDetail{TemplateID: "base", BuildID: uuid.Nil.String(), CPUCount: max(1, int(d.CPU)),
+		DiskSizeMB: d.Disk >> 20, Public: true, Aliases: []string{"base"}, Names: []string{"base"},
+		CreatedAt: rfc3339(0), UpdatedAt: rfc3339(0), EnvdVersion: envdVersion, BuildStatus: statusReady}
+}
+
 // listTemplates serves GET /v2/templates and GET /templates: the templates that the project built.
 func (d *Door) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	all, err := d.templates(r.Context(), c.Project)
 	if err != nil {
 		return err
 	}
-	found := []templateDetail{}
+	found := []templateDetail{d.describeBase()}
 	for _, t := range all {
 		if t.Sandbox != "" {
 			continue
@@ -272,14 +287,6 @@ func (d *Door) listTemplates(x *exchange.Exchange, r *http.Request, c berth.Call
 
 // getTemplate serves GET /templates/{template}: a template with its builds.
 func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	t, err := d.mustTemplate(r.Context(), c.Project, r.PathValue("template"))
-	if err != nil {
-		return err
-	}
-	one, err := d.describe(r.Context(), c.Project, t)
-	if err != nil {
-		return err
-	}
 	type built struct {
 		BuildID     string  `json:"buildID"`
 		Status      string  `json:"status"`
@@ -289,6 +296,21 @@ func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller
 		CPUCount    int     `json:"cpuCount"`
 		MemoryMB    int64   `json:"memoryMB"`
 		EnvdVersion string  `json:"envdVersion"`
+	}
+	type answer struct {
+		templateDetail
+		Builds []built `json:"builds"`
+	}
+	if serverTemplate(r.PathValue("template")) == "" {
+		return x.JSON(http.StatusOK, answer{d.describeBase(), []built{}})
+	}
+	t, err := d.mustTemplate(r.Context(), c.Project, r.PathValue("template"))
+	if err != nil {
+		return err
+	}
+	one, err := d.describe(r.Context(), c.Project, t)
+	if err != nil {
+		return err
 	}
 	builds := []built{}
 	for _, id := range slices.Backward(t.Builds) {
@@ -305,10 +327,7 @@ func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller
 		}
 		builds = append(builds, of)
 	}
-	return x.JSON(http.StatusOK, struct {
-		templateDetail
-		Builds []built `json:"builds"`
-	}{one, builds})
+	return x.JSON(http.StatusOK, answer{one, builds})
 }
 
 // patchTemplate serves PATCH /v2/templates/{template}. Templates belong to one project.

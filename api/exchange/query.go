@@ -49,6 +49,12 @@ func (q *Query) Text(name string) string {
 	return q.values.Get(name)
 }
 
+// Texts returns all values of a parameter.
+func (q *Query) Texts(name string) []string {
+	q.known = append(q.known, name)
+	return q.values[name]
+}
+
 // Fail records an error, if it is the first.
 func (q *Query) Fail(err error) {
 	if q.err == nil {
