@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -316,20 +315,6 @@ func checkOutputs(tools *tool.Registry, items []berth.Item) error {
 // output".
 func words(it berth.Item) string { return strings.ReplaceAll(string(it.Type()), "_", " ") }
 
-// atTool returns an error about a tool with the tool's place in its parameter.
-func atTool(err error, i int) error {
-	e, ok := errors.AsType[*berth.Error](err)
-	if !ok {
-		return err
-	}
-	at := *e
-	at.Param = fmt.Sprintf("tools[%d]", i)
-	if e.Param != "" {
-		at.Param += "." + e.Param
-	}
-	return &at
-}
-
 // atEnvironment is atTool for an error about a field of the tool: its environment.
 func atEnvironment(err error, field string, i int) error {
 	if e, ok := errors.AsType[*berth.Error](err); ok {
@@ -338,4 +323,17 @@ func atEnvironment(err error, field string, i int) error {
 		err = &at
 	}
 	return atTool(err, i)
+}
+
+// storedTools returns the tools as a resumed run needs them. They are as settled, because
+// the environment of a tool may hold secrets, unless the environment asks for nothing but a
+// new container.
+func (a *admission) storedTools() []berth.Tool {
+	tools := slices.Clone(a.run.record.Body.Tools)
+	for i, t := range a.req.Tools {
+		if environment := a.engine.environmentOf(t); environment != nil && environment.Bare() {
+			tools[i] = t
+		}
+	}
+	return tools
 }

@@ -1,7 +1,6 @@
 package engine
 
 import (
-	"context"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -21,7 +20,8 @@ type heldCall struct {
 	waits  bool       // for the client's approval
 }
 
-func (h *heldCall) Item() berth.Item           { return h.opened }
+func (h *heldCall) Item() berth.Item { return h.opened }
+
 func (h *heldCall) Write(string) []berth.Event { return nil }
 
 func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Item, refusal string) {
@@ -116,30 +116,6 @@ func (g *guard) newlyApproved(items, input []berth.Item) []berth.ApprovalRequest
 		}
 	}
 	return approved
-}
-
-// openApproved opens the calls that the request's input approves of. They become the
-// response's first pending calls.
-func (r *run) openApproved(ctx context.Context) error {
-	approved := r.guard.newlyApproved(r.transcript.Items(), r.transcript.Input)
-	if len(approved) == 0 {
-		return nil
-	}
-	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		var all []berth.Event
-		next := len(body.Output)
-		for _, request := range approved {
-			function := tool.ApprovalFunction(request)
-			if r.tools.hosted(function) == nil {
-				continue // its server has it no more; the model reads that the call was not run
-			}
-			events, call := r.guard.openCall(next, function, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
-			all = append(all, events...)
-			r.pending = append(r.pending, pendingCall{Call: call, index: next})
-			next++
-		}
-		return all
-	})
 }
 
 func isApprovalResponse(it berth.Item) bool { return it.Type() == berth.ItemApprovalResponse }

@@ -3,7 +3,6 @@ package engine
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"net/url"
 	"path"
 	"slices"
@@ -106,15 +105,4 @@ func endsName(rest string) bool {
 	rest = strings.TrimLeft(rest, ".")
 	r, size := utf8.DecodeRuneInString(rest)
 	return size == 0 || !unicode.IsLetter(r) && !unicode.IsDigit(r) && !strings.ContainsRune("_-/", r)
-}
-
-// cite adds the citations of container files to the open part and returns their events.
-func (m *openMessage) cite() []berth.Event {
-	var events []berth.Event
-	for _, c := range m.citations {
-		raw, _ := json.Marshal(c) // strings and numbers always marshal
-		events = append(events, m.annotate(raw))
-	}
-	m.citations = nil
-	return events
 }

@@ -3,24 +3,12 @@ package engine
 import (
 	"context"
 	"encoding/json"
-	"sync"
+	"errors"
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
 )
-
-// defaultReturn is the default of Limits.Return.
-const defaultReturn = 10 * time.Second
-
-// clients counts the connected clients of a foreground run, which ends with the last. It
-// is safe for concurrent use.
-type clients struct {
-	patience time.Duration // how long the run waits for another client after the last
-
-	mu    sync.Mutex
-	here  int
-	joins int // so far
-}
 
 // join makes ctx a client of the run, until ctx ends. It does nothing for a run in the
 // background or a resumed one, which continue without clients.
@@ -88,4 +76,17 @@ func (e *Engine) again(ctx context.Context, caller berth.Caller) (*berth.Respons
 		return nil, berth.Errorf(berth.CodeUnavailable, "The response to this request was not stored and is being deleted. Send the request again in a moment.")
 	}
 	return created.Response, nil
+}
+
+// purge deletes a response that was not to be stored, once its run has ended. If that
+// fails, a sweep deletes it later (recovery.go).
+func (e *Engine) purge(r *run) {
+	<-r.ended
+	defer e.live.await(r.id(), -1)
+	ctx, cancel := context.WithTimeout(context.Background(), endGrace)
+	defer cancel()
+	err := e.Responses.DeleteResponse(ctx, r.record.Project, r.id())
+	if err != nil && !errors.Is(err, store.ErrNotFound) {
+		r.log().Error("failed to delete response with store false", "err", err)
+	}
 }

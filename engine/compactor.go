@@ -137,7 +137,7 @@ func (c *compactor) compact(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	s := summarizer{provider: r.provider, window: c.window, attempts: r.engine.newTurnAttempts(), log: r.log()}
+	s := summarizer{provider: r.provider, window: c.window, attempts: newTurnAttempts(r.engine.Retry), log: r.log()}
 	req.Prefer = r.origin
 	text, usage, err := s.summarize(ctx, req)
 	r.usage.Add(usage)

@@ -3,20 +3,11 @@ package engine
 import (
 	"context"
 	"slices"
-	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/tool"
 )
-
-// reservations are the containers that a run was given. One that nothing has used need not
-// exist yet.
-type reservations struct {
-	provided []berth.ContainerID // to be released
-	creating bool                // the container is being created, or was
-	creation sync.WaitGroup      // of the goroutine that creates it
-}
 
 // beginContainer creates the container for a call that the model has started to write, so that
 // it starts meanwhile. A call that may need an approval creates none.
@@ -53,19 +44,6 @@ func (e *Engine) environmentOf(t berth.Tool) *berth.ShellToolEnvironment {
 		return nil
 	}
 	return environment
-}
-
-// storedTools returns the tools as a resumed run needs them. They are as settled, because
-// the environment of a tool may hold secrets, unless the environment asks for nothing but a
-// new container.
-func (a *admission) storedTools() []berth.Tool {
-	tools := slices.Clone(a.run.record.Body.Tools)
-	for i, t := range a.req.Tools {
-		if environment := a.engine.environmentOf(t); environment != nil && environment.Bare() {
-			tools[i] = t
-		}
-	}
-	return tools
 }
 
 // reserveContainer reserves the container of a run again if the crash came before its first use,

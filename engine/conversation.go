@@ -2,39 +2,11 @@ package engine
 
 import (
 	"context"
-	"errors"
-	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
 )
-
-// createError returns an error of Journal.Create as the client sees it. A response in a
-// conversation is created together with its hold.
-func (e *Engine) createError(ctx context.Context, r *run, err error) error {
-	switch conv := r.transcript.Chain.Conversation(); {
-	case conv == "":
-	case errors.Is(err, store.ErrNotFound):
-		return transcript.ConversationNotFound(conv)
-	case errors.Is(err, store.ErrExists):
-		if _, missing := e.Responses.GetResponse(ctx, r.record.Project, r.id()); errors.Is(missing, store.ErrNotFound) {
-			return transcript.ErrLocked
-		}
-	}
-	return err
-}
-
-// addToConversation returns the items that a response adds to its conversation when it
-// ends. A failed or cancelled response adds none.
-func addToConversation(r *store.Response, final *berth.Response) []*store.Object {
-	if final.Conversation == nil || final.Status != berth.StatusCompleted && final.Status != berth.StatusIncomplete {
-		return nil
-	}
-	items := slices.Concat(r.Input, final.Output)
-	items = slices.DeleteFunc(items, func(it berth.Item) bool { return it.Type() == berth.ItemCompactionTrigger })
-	return transcript.ConversationItems(final.Conversation.ID, items)
-}
 
 // ConversationItems returns new items of a conversation as objects of the store.
 func ConversationItems(id berth.ConversationID, items []berth.Item) []*store.Object {

@@ -94,7 +94,7 @@ func (e *Engine) forward(ctx context.Context, caller berth.Caller, req ForwardRe
 	}
 	log := e.Log.With("request_id", caller.RequestID)
 	out := &model.Request{Model: name, Forwarded: &req.Forwarded}
-	attempts := e.newTurnAttempts()
+	attempts := newTurnAttempts(e.Retry)
 	for {
 		out.Attempt = attempts.number
 		body, finish, err := answerOf(ctx, provider, out)

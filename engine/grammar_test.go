@@ -6,8 +6,9 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/berth-run/berth"
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/berth-run/berth"
 )
 
 const withGrammar = `"model":"played","tools":[

@@ -1,9 +1,7 @@
 package engine
 
 import (
-	"encoding/json"
 	"strings"
-	"unicode/utf8"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/tool"
@@ -95,38 +93,4 @@ func (r *markReader) rest() string {
 	text := r.held
 	r.held = ""
 	return text
-}
-
-// writeMarked adds text of the model to the open part of output_text.
-func (m *openMessage) writeMarked(text string, logprobs []json.RawMessage) []berth.Event {
-	var events []berth.Event
-	for _, piece := range m.marks.write(text) {
-		if piece.text != "" {
-			events = append(events, m.writeDelta(piece.text, logprobs))
-			logprobs = nil
-		}
-		if piece.citable != nil {
-			m.cites = true
-			start := utf8.RuneCountInString(m.text.String())
-			if piece.citable.Text != "" {
-				events = append(events, m.writeDelta(piece.citable.Text, nil))
-			}
-			events = append(events, m.annotate(piece.citable.Annotation(start, start+utf8.RuneCountInString(piece.citable.Text))))
-		}
-	}
-	return events
-}
-
-// writeDelta adds text to the open part of output_text.
-func (m *openMessage) writeDelta(text string, logprobs []json.RawMessage) berth.Event {
-	m.text.WriteString(text)
-	m.logprobs = append(m.logprobs, logprobs...)
-	return m.event(berth.Event{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta(text), Logprobs: list(logprobs)})
-}
-
-// annotate adds an annotation to the open part.
-func (m *openMessage) annotate(annotation json.RawMessage) berth.Event {
-	index := len(m.annotations)
-	m.annotations = append(m.annotations, annotation)
-	return m.event(berth.Event{Type: berth.EventAnnotationAdded, AnnotationIndex: &index, Annotation: annotation})
 }

@@ -2,75 +2,17 @@ package engine
 
 import (
 	"bytes"
-	"context"
 	"encoding/json"
-	"fmt"
 	"maps"
 	"slices"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/tool"
 )
 
 // Some upstreams have hosted tools of their own, such as image_generation. They get such a
 // tool as it is, and its items and events pass through unchanged; see model.ToolOwner.
-
-// toolContext returns the context in which the tools of a run are bound.
-func (r *run) toolContext(caller berth.Caller, include []string) tool.Context {
-	return tool.Context{Caller: caller, Include: include, Native: r.hasTool, Pictures: runPictures{r}}
-}
-
-// isNative reports whether the upstream gets a tool as its own.
-func (s *toolset) isNative(function string) bool {
-	return slices.ContainsFunc(s.all, func(f berth.FunctionTool) bool { return f.Native != nil && f.Name == function })
-}
-
-// setNative lets the transcript leave the calls of the upstream's own tools unchanged.
-func (s *toolset) setNative(t *transcript.Transcript) {
-	if slices.ContainsFunc(s.all, func(f berth.FunctionTool) bool { return f.Native != nil }) {
-		t.Native = s.isNative
-	}
-}
-
-// addMasks replaces the files to which the upstream's own tools refer by their content.
-func (r *run) addMasks(ctx context.Context, tools []berth.FunctionTool) error {
-	for i, t := range tools {
-		if t.Native == nil || !bytes.Contains(t.Native.Raw(), []byte(`"file_id"`)) {
-			continue
-		}
-		var fields map[string]json.RawMessage
-		var mask berth.ImageMask
-		if err := t.Native.Decode(&fields); err != nil {
-			return fmt.Errorf("decode tool: %w", err)
-		}
-		if json.Unmarshal(fields["input_image_mask"], &mask) != nil || mask.FileID == "" {
-			continue
-		}
-		url, err := r.transcript.Image(ctx, mask.FileID)
-		if err != nil {
-			return err
-		}
-		if fields["input_image_mask"], err = json.Marshal(berth.ImageMask{ImageURL: url}); err != nil {
-			return fmt.Errorf("encode mask: %w", err)
-		}
-		native := berth.NewTool(fields)
-		tools[i].Native = &native
-	}
-	return nil
-}
-
-// nativeLimit returns how many calls the upstream may make of its own tools in one turn; 0
-// means no limit.
-func (r *run) nativeLimit(tools []berth.FunctionTool) int {
-	limit := r.record.Body.MaxToolCalls
-	hosted := func(f berth.FunctionTool) bool { return f.Native != nil && r.tools.hosted(f.Name) != nil }
-	if limit == nil || !slices.ContainsFunc(tools, hosted) {
-		return 0
-	}
-	return max(1, *limit-r.hostedCalls) // at the limit, hosted tools are not offered
-}
 
 // A nativeItem is an open item that the upstream makes with a tool of its own.
 type nativeItem struct {
@@ -149,17 +91,4 @@ func (w *turnWriter) closeNative() (events []berth.Event) {
 	}
 	w.native = nil
 	return events
-}
-
-// runPictures are the images of a run, for its tools.
-type runPictures struct{ run *run }
-
-// Conversation implements tool.Pictures.
-func (p runPictures) Conversation(ctx context.Context) ([]string, error) {
-	return p.run.transcript.Images(ctx, p.run.writer.Body().Output)
-}
-
-// File implements tool.Pictures.
-func (p runPictures) File(ctx context.Context, id berth.FileID) (string, error) {
-	return p.run.transcript.Image(ctx, id)
 }

@@ -2,6 +2,7 @@ package engine
 
 import (
 	"context"
+	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
@@ -68,38 +69,31 @@ func (o *outlook) firstRequest(ctx context.Context, req *berth.ResponseRequest, 
 	return out, view, nil
 }
 
-// foresee returns the first request that a model would get for a request of a client, without a run.
-func (e *Engine) foresee(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (o outlook, first *model.Request, view transcript.View, err error) {
-	if req.Model != "" {
-		if err = o.route(e.Models, req.Model); err != nil {
-			return o, nil, view, err
+// newRequest returns a provider's request with lowered items. It leaves out the fields
+// that change from turn to turn.
+func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.Item) *model.Request {
+	out := &model.Request{
+		Items:             items,
+		ParallelToolCalls: body.ParallelToolCalls,
+		Temperature:       req.Temperature,
+		TopP:              req.TopP,
+		TopLogprobs:       req.TopLogprobs,
+		Logprobs:          slices.Contains(req.Include, "message.output_text.logprobs"),
+		Text:              body.Text,
+		Reasoning:         body.Reasoning,
+		Sampling:          req.Sampling,
+	}
+	if req.Instructions != nil {
+		out.Instructions = *req.Instructions
+	}
+	for to, from := range map[*string]*string{&out.User: req.User, &out.Hints.PromptCacheKey: req.PromptCacheKey,
+		&out.Hints.PromptCacheRetention: req.PromptCacheRetention, &out.Hints.SafetyIdentifier: req.SafetyIdentifier} {
+		if from != nil {
+			*to = *from
 		}
 	}
-	chain, err := e.transcripts.Before(ctx, caller.Project, nil, req)
-	if err != nil {
-		return o, nil, view, err
-	}
-	if err = o.read(ctx, e.transcripts, caller.Project, chain, req); err != nil {
-		return o, nil, view, err
-	}
-	body := berth.NewResponse("", 0, req)
-	if err = o.configure(e.Tools, tool.Context{Caller: caller, Include: req.Include, Native: o.hasTool}, body); err != nil {
-		return o, nil, view, err
-	}
-	first, view, err = o.firstRequest(ctx, req, body)
-	return o, first, view, err
-}
-
-// CountTokens returns the number of tokens in the context of a request: exact if the
-// provider of its model can count, else an estimate. It stores nothing, makes no
-// container, and accepts a call without an output.
-func (e *Engine) CountTokens(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (int, error) {
-	o, first, _, err := e.foresee(ctx, caller, req)
-	if err != nil {
-		return 0, err
-	}
-	if c, ok := o.provider.(model.Counter); ok {
-		return c.CountTokens(ctx, first)
-	}
-	return model.Estimate(first), nil
+	out.Hints.ServiceTier = req.ServiceTier
+	out.Hints.PromptCacheOptions = req.PromptCacheOptions
+	out.Hints.AccessPrograms, out.Hints.Moderation = req.AccessPrograms, req.Moderation
+	return out
 }

@@ -5,31 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/tool"
 )
-
-// Recover resumes the runs that an earlier process of this server left unfinished, and
-// those whose lease has lapsed. It repeats the latter in the background until Close
-// (recovery.go). Containers must have been adopted before.
-//
-// A resumed run continues after its last turn boundary. Finished items stay. Open items
-// are closed as incomplete, and the turn is requested again. A hosted call without output
-// is sent to the container again under the same id; the container returns what it has done
-// already.
-func (e *Engine) Recover(ctx context.Context) error {
-	if err := e.Runs.ReleaseOwner(ctx, e.Owner); err != nil {
-		e.Log.Error("failed to release leases of the last start; their responses are resumed when the leases lapse", "err", err)
-	}
-	t := newRecovery(e)
-	err := t.sweep(ctx)
-	e.sweeping.Do(func() { e.wg.Go(t.run) })
-	return err
-}
 
 // resume starts the run of a response in this process. It does nothing if the response
 // runs here already, has ended, or is held by another server. If stopped is not nil, the
@@ -92,30 +72,6 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 	return nil
 }
 
-// acquire acquires the run's lease and opens its journal, in place of the writer that the
-// run had before. It returns all stored events of the response.
-func (r *run) acquire(ctx context.Context) ([]berth.Event, error) {
-	e, p, id := r.engine, r.record.Project, r.id()
-	now := time.Now()
-	if err := e.Runs.AcquireRun(ctx, p, id, e.lease(), now); err != nil {
-		return nil, fmt.Errorf("acquire lease: %w", err)
-	}
-	r.leased.Store(&now)
-	rec, err := e.Responses.GetResponse(ctx, p, id)
-	if err != nil {
-		return nil, fmt.Errorf("read response: %w", err)
-	}
-	w, events, err := e.Journal.Resume(ctx, rec, e.Owner)
-	if err != nil {
-		return nil, fmt.Errorf("read events: %w", err)
-	}
-	if r.writer != nil {
-		r.writer.Close()
-	}
-	r.writer = w
-	return events, nil
-}
-
 // An unread error means that the store could not be read. It does not fail the response.
 type unread struct{ error }
 
@@ -149,89 +105,4 @@ func (r *run) bind(ctx context.Context) error {
 		r.origin = chain.Origin
 	}
 	return nil
-}
-
-// rewind returns a run to its last turn boundary. stored are all events of the response.
-func (r *run) rewind(ctx context.Context, stored []berth.Event) error {
-	body := r.writer.Body()
-	r.used = used{written: writtenBefore(stored)}
-	r.compactor.counted = 0
-	if body.Usage != nil {
-		r.usage = *body.Usage
-	}
-	r.programs.stop()
-	r.pending, r.refusals, r.refusedTurns, r.turnWriter = nil, nil, 0, nil
-	resumed, err := r.restoreCalls(body.Output, stored)
-	if err != nil {
-		return err
-	}
-	open := newDrafts(r.engine.Tools)
-	open.add(stored)
-	events := abandon(body, open, resumed)
-	if len(events) == 0 {
-		return nil
-	}
-	return r.writer.Append(ctx, events...)
-}
-
-// restoreCalls adds the hosted calls without a finished output to the pending calls. It
-// returns the places of the open items that hold their outputs.
-func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[int]bool, err error) {
-	open = map[int]bool{}
-	outputs := transcript.Outputs(r.engine.Tools, output)
-	for i, it := range output {
-		t := r.hostedTool(it)
-		within := r.engine.Tools.HoldsOutput(it)
-		if t == nil || it.Status() == berth.StatusInProgress && !within {
-			continue
-		}
-		n, hasOutput := outputs[i]
-		if within && !hasOutput && it.Status() != berth.StatusInProgress {
-			continue // the model did not finish it
-		}
-		var out berth.Item
-		switch {
-		case within && !hasOutput:
-			n = i
-		case !hasOutput:
-			n = -1
-		default:
-			if output[n].Status() != berth.StatusInProgress {
-				r.countCall(it)
-				continue
-			}
-			out, open[n] = output[n], true
-		}
-		call, err := t.ResumeCall(it, out, eventsAt(n, stored))
-		if err != nil {
-			return nil, fmt.Errorf("resume call %s: %w", it.ID(), err)
-		}
-		if call == nil {
-			continue
-		}
-		if within {
-			open[i] = true
-		}
-		r.countCall(it)
-		r.pending = append(r.pending, pendingCall{call, i, tool.CallerOf(it)})
-	}
-	return open, nil
-}
-
-// countCall counts a hosted call for max_tool_calls, unless it is a check of the engine.
-func (r *run) countCall(it berth.Item) {
-	if checkRound(r.engine.Tools, it) == 0 {
-		r.hostedCalls++
-	}
-}
-
-// eventsAt returns the events about the item at one place of the output.
-func eventsAt(index int, events []berth.Event) []berth.Event {
-	var out []berth.Event
-	for _, ev := range events {
-		if ev.OutputIndex != nil && *ev.OutputIndex == index {
-			out = append(out, ev)
-		}
-	}
-	return out
 }

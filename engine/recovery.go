@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"sync"
 	"time"
 
@@ -12,17 +11,12 @@ import (
 
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/tool"
 )
 
 const (
 	// maxResuming bounds the responses that are resumed at once. A response counts until
 	// its run has started.
 	maxResuming = 4
-	// firstReopen and lastReopen bound the pause between two attempts to reopen a run
-	// whose events cannot be stored.
-	firstReopen = 100 * time.Millisecond
-	lastReopen  = 10 * time.Second
 	// lastResume is the longest pause between two attempts to resume a response.
 	lastResume = 5 * time.Minute
 	// forgetResume is the time after its last attempt when a response's attempts are
@@ -117,79 +111,20 @@ func (t *recovery) due(ref store.RunRef, now time.Time) bool {
 	return true
 }
 
-// An outage is the state of a run whose events cannot be stored.
-type outage struct {
-	delay    time.Duration      // before the last attempt to reopen the run
-	reopened time.Time          // when an attempt last succeeded
-	hurry    chan chan struct{} // requests an attempt now, which closes the sent channel if it fails
-	hurried  []chan struct{}    // of attempts that have not ended
+// Recover resumes the runs that an earlier process of this server left unfinished, and
+// those whose lease has lapsed. It repeats the latter in the background until Close
+//. Containers must have been adopted before.
+//
+// A resumed run continues after its last turn boundary. Finished items stay. Open items
+// are closed as incomplete, and the turn is requested again. A hosted call without output
+// is sent to the container again under the same id; the container returns what it has done
+// already.
+func (e *Engine) Recover(ctx context.Context) error {
+	if err := e.Runs.ReleaseOwner(ctx, e.Owner); err != nil {
+		e.Log.Error("failed to release leases of the last start; their responses are resumed when the leases lapse", "err", err)
+	}
+	t := newRecovery(e)
+	err := t.sweep(ctx)
+	e.sweeping.Do(func() { e.wg.Go(t.run) })
+	return err
 }
-
-// wait returns when to try to reopen the run: after a delay that doubles with each
-// attempt, on a request, or when base ends.
-func (o *outage) wait(base context.Context) {
-	for _, failed := range o.hurried {
-		close(failed)
-	}
-	o.hurried = nil
-	o.delay = min(max(2*o.delay, firstReopen), lastReopen)
-	t := time.NewTimer(jittered(o.delay))
-	defer t.Stop()
-	select {
-	case <-t.C:
-	case failed := <-o.hurry:
-		o.hurried = append(o.hurried, failed)
-	case <-base.Done():
-	}
-}
-
-// reopen returns a run whose events could not be stored to its last turn boundary, once
-// the store works again. It reports whether the run can continue. It cannot if another
-// server holds it, if it was deleted, or if the engine closes.
-func (r *run) reopen(ctx context.Context) bool {
-	e := r.engine
-	if time.Since(r.outage.reopened) > lastReopen {
-		r.outage.delay = 0 // this is a new outage
-	}
-	for {
-		r.outage.wait(e.base)
-		switch cause := context.Cause(ctx); {
-		case errors.Is(cause, errLeaseLost):
-			return false
-		case errors.Is(cause, tool.ErrDetached), e.base.Err() != nil:
-			last, cancel := context.WithTimeout(context.Background(), endGrace)
-			defer cancel()
-			r.release(last)
-			return false
-		}
-		err := e.mayResume(e.base, r.record)
-		if err == nil {
-			err = r.rejoin(e.base)
-		}
-		switch {
-		case errors.Is(err, errForOther):
-			r.log().Info("left run to the server that has its container")
-			return false
-		case err == nil:
-			r.outage.reopened = time.Now()
-			r.log().Info("resumed response after a store failure", "calls", len(r.pending))
-			return true
-		case lost(err):
-			r.log().Warn("lost run to another server", "err", err)
-			return false
-		}
-	}
-}
-
-// rejoin acquires the run again and returns it to its last turn boundary.
-func (r *run) rejoin(ctx context.Context) error {
-	events, err := r.acquire(ctx)
-	if err != nil {
-		return err
-	}
-	return r.rewind(ctx, events)
-}
-
-// jittered returns a random duration near d, which spreads work that started at the same
-// time.
-func jittered(d time.Duration) time.Duration { return d - d/4 + rand.N(d/2+1) }

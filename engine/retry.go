@@ -31,8 +31,8 @@ type turnAttempts struct {
 	waited time.Duration // so far
 }
 
-func (e *Engine) newTurnAttempts() *turnAttempts {
-	a := &turnAttempts{Retry: e.Retry}
+func newTurnAttempts(r Retry) *turnAttempts {
+	a := &turnAttempts{Retry: r}
 	a.Attempts = cmp.Or(a.Attempts, 4)
 	a.Patience = cmp.Or(a.Patience, 2*time.Minute)
 	return a

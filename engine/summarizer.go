@@ -6,7 +6,6 @@ import (
 	"log/slog"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
@@ -21,36 +20,6 @@ var compactPrompt string
 
 // maxSummary bounds a summary, in bytes.
 const maxSummary = 256 << 10
-
-// Compact returns a shorter context for a request: a summary and the messages that remain
-// verbatim. It stores nothing but the usage.
-func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (*berth.CompactedResponse, error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
-	booked, err := e.book(ctx, caller, req)
-	if err != nil {
-		return nil, err
-	}
-	var usage berth.Usage
-	defer func() { booked(usage.TotalTokens) }()
-	o, first, view, err := e.foresee(ctx, caller, req)
-	if err != nil {
-		return nil, err
-	}
-	s := summarizer{provider: o.provider, window: e.transcripts.Window(e.Models.Window(req.Model)), attempts: e.newTurnAttempts(), log: e.Log.With("request_id", caller.RequestID)}
-	text, usage, err := s.summarize(ctx, first)
-	e.count(ctx, caller, req.Model, usage, s.turns)
-	if err != nil {
-		return nil, err
-	}
-	kept := transcript.Survivors(view.Items, s.window.Kept(0))
-	it := e.transcripts.Compaction(caller.Project, transcript.Checkpoint{Summary: text, Kept: kept})
-	return &berth.CompactedResponse{ID: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Object: "response.compaction",
-		CreatedAt: time.Now().Unix(), Output: append(slices.Clone(kept), it), Usage: usage}, nil
-}
-
-var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping. Send the request again in a moment.")
 
 // A summarizer requests one summary from a model.
 type summarizer struct {

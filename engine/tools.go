@@ -3,11 +3,13 @@ package engine
 import (
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/tool"
 )
@@ -139,27 +141,6 @@ func (s *toolset) bind(kinds *tool.Registry, c tool.Context, t berth.Tool) error
 		}
 	}
 	return nil
-}
-
-// addFound adds the tools that searches of the server have found in this response.
-func (r *run) addFound() error {
-	kinds, output, found := r.engine.Tools, r.writer.Body().Output, false
-	for ; r.searched < len(output); r.searched++ {
-		tools, err := kinds.Offered(output[r.searched])
-		if err != nil {
-			return err
-		}
-		for _, t := range tools {
-			found = true
-			if err := r.tools.bind(kinds, r.tools.bound, t); err != nil {
-				return err
-			}
-		}
-	}
-	if !found {
-		return nil
-	}
-	return r.tools.choose(kinds, r.record.Body.ToolChoice)
 }
 
 // hosted returns the hosted tool with this function name, or nil.
@@ -340,31 +321,91 @@ func (s toolset) advise(specs []berth.FunctionTool, model string) []berth.Functi
 	return out
 }
 
-// hostedTool returns the hosted tool that runs a call, or nil.
-func (r *run) hostedTool(it berth.Item) tool.Tool {
-	t := r.tools.hosted(r.engine.Tools.Name(it))
-	if t == nil || t.Spec().Call != it.Type() {
-		return nil
-	}
-	return t.Tool
+// A boundSource is a source of a response's tools.
+type boundSource struct {
+	tool.Source
+	kind    *tool.Kind
+	callers tool.Callers // of its tools
+	loaded  bool         // its tools are in the toolset
 }
 
-// offered returns the functions and the tool choice of one turn. A forced choice binds
-// the first turn only, or the model could never answer.
-func (r *run) offered(first bool) ([]berth.FunctionTool, model.ToolChoice) {
-	specs, choice := r.tools.specs, r.tools.choice
-	if !first && choice.Mode != "none" {
-		choice = model.ToolChoice{Mode: "auto"}
+// addSource adds a source with the tools that items of the context list.
+func (s *toolset) addSource(kind *tool.Kind, callers tool.Callers, source tool.Source, items []berth.Item) error {
+	if s.source(kind.Type, source.Label()) != nil {
+		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_value", Param: "server_label",
+			Message: fmt.Sprintf("Duplicate tool: more than one tool of type '%s' has the server_label '%s'. Labels must differ.", kind.Type, source.Label())}
 	}
-	if first && r.tools.only != nil {
-		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return !slices.Contains(r.tools.only, f.Name) })
+	b := &boundSource{Source: source, kind: kind, callers: callers}
+	s.sources = append(s.sources, b)
+	if listed, ok := source.Known(items); ok {
+		return s.addListed(b, listed)
 	}
-	if r.withheld() {
-		hosted := func(name string) bool { return r.tools.hosted(name) != nil }
-		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return hosted(f.Name) })
-		if choice.Mode == "function" && hosted(choice.Name) || len(specs) == 0 {
-			choice = model.ToolChoice{Mode: "auto"}
+	return nil
+}
+
+// source returns the source with a label, or nil.
+func (s *toolset) source(kind, label string) *boundSource {
+	i := slices.IndexFunc(s.sources, func(b *boundSource) bool { return b.kind.Type == kind && b.Label() == label })
+	if i < 0 {
+		return nil
+	}
+	return s.sources[i]
+}
+
+// addListed adds the tools of a source.
+func (s *toolset) addListed(b *boundSource, listed []tool.Listed) error {
+	b.loaded = true
+	for _, l := range listed {
+		if err := s.add(toolRef{Type: b.kind.Type, Name: l.Name, Namespace: b.Label()}, &boundTool{l.Tool, b.kind, b.callers}); err != nil {
+			return err
 		}
 	}
-	return specs, choice
+	return nil
+}
+
+// replaceSource replaces a source and its tools by those of a source of the same label.
+func (s *toolset) replaceSource(b *boundSource, source tool.Source, items []berth.Item) {
+	b.Source = source
+	listed, _ := source.Known(items)
+	for _, l := range listed {
+		s.byName[l.Tool.Spec().Function.Name].Tool = l.Tool
+	}
+}
+
+// unloaded reports whether tools of a source are not known yet.
+func (s *toolset) unloaded() bool {
+	return slices.ContainsFunc(s.sources, func(b *boundSource) bool { return !b.loaded })
+}
+
+// close releases what the sources hold.
+func (s *toolset) close() {
+	for _, b := range s.sources {
+		b.Close()
+	}
+}
+
+// atTool returns an error about a tool with the tool's place in its parameter.
+func atTool(err error, i int) error {
+	e, ok := errors.AsType[*berth.Error](err)
+	if !ok {
+		return err
+	}
+	at := *e
+	at.Param = fmt.Sprintf("tools[%d]", i)
+	if e.Param != "" {
+		at.Param += "." + e.Param
+	}
+	return &at
+}
+
+// isNative reports whether the upstream gets a tool as its own.
+func (s *toolset) isNative(function string) bool {
+	return slices.ContainsFunc(s.all, func(f berth.FunctionTool) bool { return f.Native != nil && f.Name == function })
+}
+
+// setNative lets the transcript leave the calls of the upstream's own tools unchanged.
+func (s *toolset) setNative(t *transcript.Transcript) {
+	if slices.ContainsFunc(s.all, func(f berth.FunctionTool) bool { return f.Native != nil }) {
+		t.Native = s.isNative
+	}
 }

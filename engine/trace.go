@@ -3,7 +3,6 @@ package engine
 import (
 	"context"
 	"errors"
-	"time"
 
 	"go.opentelemetry.io/otel/attribute"
 	semconv "go.opentelemetry.io/otel/semconv/v1.37.0"
@@ -64,26 +63,6 @@ func (r *run) endSpan() {
 		span.Fail(r.span, body.Error.Code)
 	}
 	r.span.End()
-}
-
-// trace starts the span of a call of the model. The caller ends it with end.
-//
-//go:noinline
-func (w *turnWriter) trace(ctx context.Context, req *model.Request) context.Context {
-	w.began = time.Now()
-	ctx, w.span = traceChat(ctx, req.Model)
-	return ctx
-}
-
-// endSpan ends the span of the call of the model, with its error, if any, and adds the timing of an
-// error. That of a call without error is added with its usage.
-//
-//go:noinline
-func (w *turnWriter) endSpan(err error) {
-	endChat(w.span, w.finished, err)
-	if err != nil && !errors.Is(err, tool.ErrDetached) {
-		w.run.writer.AddTiming(w.timing(model.Finish{Origin: w.run.origin}, err))
-	}
 }
 
 // traceChat starts the span of a call of a model.

@@ -54,9 +54,3 @@ func (r *run) sealThought() func([]berth.Content) string {
 		return r.engine.transcripts.SealThought(r.record.Project, content)
 	}
 }
-
-// remember caches the chain up to this response, for a response that continues it.
-func (r *run) remember() {
-	body := r.writer.Body()
-	r.engine.transcripts.Remember(r.transcript, r.options.unstored, &body, r.record.Container, r.origin)
-}

@@ -2,10 +2,13 @@ package engine
 
 import (
 	"context"
+	"errors"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/tool"
 )
 
 // turn calls the model and stores its output as events. It reports whether the response is
@@ -21,7 +24,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 	if exhausted {
 		return true, r.stopAtOutputLimit(ctx)
 	}
-	for attempts := r.engine.newTurnAttempts(); ; {
+	for attempts := newTurnAttempts(r.engine.Retry); ; {
 		req, err := r.prepare(ctx, first, limit, attempts.number)
 		if err != nil {
 			return false, err
@@ -155,4 +158,31 @@ func (w *turnWriter) end(ctx context.Context, req *model.Request, before int64) 
 func estimateUsage(req *model.Request, answer int64) berth.Usage {
 	in, out := model.Estimate(req), int(answer+3)/4
 	return berth.Usage{InputTokens: in, OutputTokens: out, TotalTokens: in + out}
+}
+
+// trace starts the span of a call of the model. The caller ends it with end.
+//
+//go:noinline
+func (w *turnWriter) trace(ctx context.Context, req *model.Request) context.Context {
+	w.began = time.Now()
+	ctx, w.span = traceChat(ctx, req.Model)
+	return ctx
+}
+
+// endSpan ends the span of the call of the model, with its error, if any, and adds the timing of an
+// error. That of a call without error is added with its usage.
+//
+//go:noinline
+func (w *turnWriter) endSpan(err error) {
+	endChat(w.span, w.finished, err)
+	if err != nil && !errors.Is(err, tool.ErrDetached) {
+		w.run.writer.AddTiming(w.timing(model.Finish{Origin: w.run.origin}, err))
+	}
+}
+
+// checkQuota returns an error if the run's project has reached its storage limit. The run
+// then ends; its last event is stored nevertheless.
+func (r *run) checkQuota(ctx context.Context) error {
+	r.checkedAt = r.written
+	return r.engine.Quota.Full(ctx, r.record.Project)
 }

@@ -4,21 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
 )
-
-// Others are the other servers that use the store.
-type Others interface {
-	// RunOwner is that of store.Members.
-	RunOwner(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (owner string, err error)
-
-	// Resumes reports whether this server resumes the responses of a container: it runs the
-	// container, or no server does.
-	Resumes(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (bool, error)
-}
 
 // errForOther means that another server is to resume a response.
 var errForOther = errors.New("another server resumes the response")
@@ -69,4 +60,45 @@ func (r *run) renew(ctx context.Context) error {
 	}
 	r.leased.Store(&now)
 	return nil
+}
+
+// renewalsAtOnce is how many leases are renewed at the same time.
+const renewalsAtOnce = 64
+
+// renewLeases renews the leases of all runs until the engine closes. A run that has lost
+// its lease to another server stops without further events.
+func (e *Engine) renewLeases() {
+	tick := time.NewTicker(e.Limits.Lease / 3)
+	defer tick.Stop()
+	for {
+		select {
+		case <-e.base.Done():
+			return
+		case <-tick.C:
+		}
+		// Renewals at the same time share a commit. One after the other, those of a thousand
+		// runs would take longer than a lease of a database that is not on this machine.
+		var all sync.WaitGroup
+		slots := make(chan struct{}, renewalsAtOnce)
+		for _, r := range e.live.all() {
+			slots <- struct{}{}
+			all.Go(func() {
+				defer func() { <-slots }()
+				err := r.renew(e.base)
+				if err != nil && lost(err) {
+					r.cancel(errLeaseLost)
+				} else if err != nil && e.base.Err() == nil {
+					r.log().Error("failed to renew lease", "err", err)
+				}
+			})
+		}
+		all.Wait()
+	}
+}
+
+// release releases the run's lease, so that another server can resume it at once.
+func (r *run) release(ctx context.Context) {
+	if err := r.engine.Runs.ReleaseRun(ctx, r.record.Project, r.id(), r.engine.Owner); err != nil {
+		r.log().Error("failed to release lease", "err", err)
+	}
 }
