@@ -49,7 +49,7 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	if err := a.bindTools(ctx); err != nil {
 		return nil, err
 	}
-	if err := a.settle(ctx); err != nil {
+	if err := a.provideContainers(ctx); err != nil {
 		return nil, err
 	}
 	if r.record.Container != "" {
@@ -130,7 +130,7 @@ func (a *admission) bindTools(ctx context.Context) error {
 	if err := checkApprovals(e.Tools, t.Chain.Items, t.Input, r.tools); err != nil {
 		return err
 	}
-	if _, err := r.resumable(t.Input, t.Items()); err != nil {
+	if _, err := r.resumable(e.Tools, t.Input, t.Items()); err != nil {
 		return err
 	}
 	r.compactor = newCompactor(r, e.transcripts.Window(e.Models.Window(a.req.Model)))
@@ -162,10 +162,10 @@ func (a *admission) checkWindow(ctx context.Context) error {
 	return err
 }
 
-// settle provides the containers that tools need, binds the tools to them and shows
+// provideContainers provides the containers that tools need, binds the tools to them and shows
 // their ids in the response's tools. Tools that request containers of the same kind share
 // one, which has the settings of the first tool with any. It removes the secrets of tools.
-func (a *admission) settle(ctx context.Context) error {
+func (a *admission) provideContainers(ctx context.Context) error {
 	e, r, body := a.engine, a.run, a.run.record.Body
 	bound := a.caller
 	bound.Response = body.ID
@@ -187,7 +187,7 @@ func (a *admission) settle(ctx context.Context) error {
 		if err != nil {
 			return atEnvironment(err, cmp.Or(kind.Container.Param, "environment"), i)
 		}
-		r.provided = append(r.provided, id)
+		r.reservations.provided = append(r.reservations.provided, id)
 		if r.options.prepared {
 			if err := e.Containers.Begin(ctx, a.caller.Project, id); err != nil {
 				return atEnvironment(err, cmp.Or(kind.Container.Param, "environment"), i)

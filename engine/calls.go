@@ -54,7 +54,9 @@ func (w *turnWriter) open(d model.Call) *openCall {
 	c.Call = t.NewCall(c.id)
 	if c.hosted {
 		c.Call = r.guard.hold(c.Call, t)
-		r.beginContainer(c.Call, t)
+		if _, held := c.Call.(*heldCall); !held && t.kind.Container != nil { // a held call may never be made
+			r.reservations.begin(r.engine, r.record.Project, r.record.Container)
+		}
 	}
 	return c
 }

@@ -10,10 +10,9 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// join makes ctx a client of the run, until ctx ends. It does nothing for a run in the
-// background or a resumed one, which continue without clients.
-func (r *run) join(ctx context.Context) {
-	c := r.clients
+// join makes ctx a client of the run, until ctx ends. c is nil for a run in the background or a
+// resumed one, which continue without clients.
+func (c *clients) join(ctx context.Context) {
 	if c == nil {
 		return
 	}
@@ -21,13 +20,13 @@ func (r *run) join(ctx context.Context) {
 	c.here++
 	c.joins++
 	c.mu.Unlock()
-	context.AfterFunc(ctx, r.leave)
+	context.AfterFunc(ctx, c.leave)
 }
 
 // leave removes a client. If it was the last and no other joins in time, leave ends the
 // run, and deletes a response that is not to be stored.
-func (r *run) leave() {
-	c := r.clients
+func (c *clients) leave() {
+	r := c.run
 	c.mu.Lock()
 	c.here--
 	joins := c.joins
@@ -52,12 +51,12 @@ func (r *run) leave() {
 	}
 }
 
-// again returns the response that the caller names, as it was created, and makes ctx a
+// existing returns the response that the caller names, as it was created, and makes ctx a
 // client of its run. It returns store.ErrNotFound if the response does not exist.
-func (e *Engine) again(ctx context.Context, caller berth.Caller) (*berth.Response, error) {
+func (e *Engine) existing(ctx context.Context, caller berth.Caller) (*berth.Response, error) {
 	r := e.live.get(caller.Response)
 	if r != nil && r.record.Project == caller.Project {
-		r.join(ctx)
+		r.clients.join(ctx)
 	}
 	events, err := e.Responses.Events(ctx, caller.Project, caller.Response, -1, 1)
 	if err != nil {

@@ -6,31 +6,29 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
-	"github.com/berth-run/berth/tool"
 )
 
-// beginContainer creates the container for a call that the model has started to write, so that
-// it starts meanwhile. A call that may need an approval creates none.
-func (r *run) beginContainer(c tool.Call, t *boundTool) {
-	if _, held := c.(*heldCall); held || r.creating || t.kind.Container == nil || len(r.provided) == 0 {
+// begin creates a reserved container for a call that the model has started to write, so that the
+// container starts before the call is complete.
+func (s *reservations) begin(e *Engine, p berth.ProjectID, id berth.ContainerID) {
+	if s.creating || len(s.provided) == 0 {
 		return
 	}
-	r.creating = true
-	e, p, id := r.engine, r.record.Project, r.record.Container
-	r.creation.Go(func() {
+	s.creating = true
+	s.creation.Go(func() {
 		if err := e.Containers.Begin(e.base, p, id); err != nil {
 			e.Log.Debug("failed to create a container ahead of its first call", "container", id, "err", err)
 		}
 	})
 }
 
-// releaseContainers releases the containers that the run was given.
-func (r *run) releaseContainers() {
-	r.creation.Wait()
-	for _, id := range r.provided {
-		r.engine.Containers.Release(r.record.Project, id)
+// release releases the containers that the run was given.
+func (s *reservations) release(e *Engine, p berth.ProjectID) {
+	s.creation.Wait()
+	for _, id := range s.provided {
+		e.Containers.Release(p, id)
 	}
-	r.provided = nil
+	s.provided = nil
 }
 
 // environmentOf returns the environment in which a tool's calls run, or nil.
@@ -67,6 +65,6 @@ func (r *run) reserveContainer(ctx context.Context) error {
 	if err := e.Containers.Reserve(ctx, caller, rec.Container); err != nil {
 		return err
 	}
-	r.provided = append(r.provided, rec.Container)
+	r.reservations.provided = append(r.reservations.provided, rec.Container)
 	return nil
 }

@@ -23,15 +23,15 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 		return e.create(ctx, caller, req, options)
 	}
 	options = append([]Option{As(caller.Response)}, options...)
-	created, err := e.again(ctx, caller)
+	created, err := e.existing(ctx, caller)
 	if errors.Is(err, store.ErrNotFound) {
 		created, err = e.create(ctx, caller, req, options)
 	}
 	switch {
 	case errors.Is(err, store.ErrExists): // a concurrent request has created it
-		created, err = e.again(ctx, caller)
+		created, err = e.existing(ctx, caller)
 	case errors.Is(err, transcript.ErrLocked): // perhaps by a concurrent request for the same response
-		if named, missing := e.again(ctx, caller); missing == nil {
+		if named, missing := e.existing(ctx, caller); missing == nil {
 			return named, nil
 		}
 	}
@@ -58,7 +58,7 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 	a := &admission{engine: e, caller: caller, req: req, run: &run{engine: e}}
 	defer func() {
 		if err != nil {
-			a.run.releaseContainers()
+			a.run.reservations.release(e, caller.Project)
 		}
 	}()
 	r, err := a.prepareRun(ctx, options)
@@ -93,13 +93,13 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 		r.options.unstored.Expect(r.key())
 	}
 	if !req.Background {
-		r.clients = &clients{}
+		r.clients = &clients{run: r}
 	}
 	if !req.Background && caller.Response != "" {
 		r.clients.patience = e.Limits.Return
 	}
 	e.start(r)
-	r.join(ctx)
+	r.clients.join(ctx)
 	return &created, nil
 }
 

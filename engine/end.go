@@ -3,12 +3,14 @@ package engine
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"slices"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
+	"github.com/berth-run/berth/journal"
 )
 
 // concluded reports whether the model has finished its answer, so that only the final
@@ -36,45 +38,51 @@ func (r *run) conclude(ctx context.Context) error {
 	if err := r.compactor.after(ctx); err != nil {
 		return err
 	}
-	return r.complete(ctx)
+	return r.finish(ctx, berth.StatusCompleted, "")
 }
 
-// complete ends the response as completed.
-func (r *run) complete(ctx context.Context) error {
-	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		return []berth.Event{r.final(body, berth.StatusCompleted, "")}
-	})
-}
-
-// stop ends a response without open items as incomplete.
+// stop ends a response without open items as incomplete, because of a limit.
 func (r *run) stop(ctx context.Context, reason string) error {
 	r.log().Info("stopped response at a limit", "reason", reason)
-	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		return []berth.Event{r.final(body, berth.StatusIncomplete, reason)}
+	return r.finish(ctx, berth.StatusIncomplete, reason)
+}
+
+// An ending writes the last event of a response.
+type ending struct {
+	writer     *journal.Writer
+	usage      berth.Usage
+	tier       string          // as the upstream of the last turn reported it; empty if unknown
+	moderation json.RawMessage // by the upstream of the last turn; nil without scores
+}
+
+// finish ends a response without open items. incomplete is the reason of an incomplete one.
+func (e *ending) finish(ctx context.Context, status berth.Status, incomplete string) error {
+	return e.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		return []berth.Event{e.final(body, status, incomplete)}
 	})
 }
 
-// end writes the events that end the response. It closes open items as incomplete and
+// breakOff ends a response in the middle of a turn. It closes the open items as incomplete and
 // reports the failure, unless that is nil.
-func (r *run) end(ctx context.Context, status berth.Status, incomplete string, failure error) error {
-	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		events := abandon(body, r.turnWriter.unfinished(), nil)
+func (e *ending) breakOff(ctx context.Context, open drafts, status berth.Status, incomplete string, failure error) error {
+	return e.writer.Update(ctx, func(body berth.Response) []berth.Event {
+		events := abandon(body, open, nil)
 		body = fold(body, events)
 		if failure != nil {
-			e := wireError(failure)
-			body.Error = &berth.ResponseError{Code: e.Code, Message: e.Message}
-			events = append(events, berth.ErrorEvent(e))
+			wire := wireError(failure)
+			body.Error = &berth.ResponseError{Code: wire.Code, Message: wire.Message}
+			events = append(events, berth.ErrorEvent(wire))
 		}
-		return append(events, r.final(body, status, incomplete))
+		return append(events, e.final(body, status, incomplete))
 	})
 }
 
 // final returns the last event of a response that ends with this status. incomplete is
 // the reason of an incomplete response.
-func (r *run) final(body berth.Response, status berth.Status, incomplete string) berth.Event {
+func (e *ending) final(body berth.Response, status berth.Status, incomplete string) berth.Event {
 	now := time.Now().Unix()
 	body.Status = status
-	body.ServiceTier, body.Moderation = cmp.Or(r.tier, "default"), r.moderation
+	body.ServiceTier, body.Moderation = cmp.Or(e.tier, "default"), e.moderation
 	types := map[berth.Status]berth.EventType{
 		berth.StatusCompleted:  berth.EventCompleted,
 		berth.StatusIncomplete: berth.EventIncomplete,
@@ -85,7 +93,7 @@ func (r *run) final(body berth.Response, status berth.Status, incomplete string)
 		body.CompletedAt = &now
 	}
 	if status == berth.StatusCompleted || status == berth.StatusIncomplete {
-		usage := r.usage
+		usage := e.usage
 		body.Usage = &usage
 	}
 	if incomplete != "" {

@@ -85,19 +85,19 @@ func (r *run) call(ctx context.Context, c pendingCall) error {
 		out.outcome = OutcomeError
 	}
 	endCall(traced, out.outcome)
-	r.addToolTiming(c.Item(), out.outcome, start)
+	r.writer.AddTiming(toolTiming(c.Item(), out.outcome, start))
 	r.engine.Observer.Called(c.Item().Type(), out.outcome, time.Since(start))
 	return err
 }
 
-// addToolTiming adds the timing of a hosted call that started at a time and ends now.
-func (r *run) addToolTiming(call berth.Item, outcome string, start time.Time) {
+// toolTiming returns the timing of a hosted call that started at a time and ends now.
+func toolTiming(call berth.Item, outcome string, start time.Time) berth.Timing {
 	t := timingSince(berth.TimingTool, start)
 	t.ItemID, t.ItemType = call.ID(), call.Type()
 	if outcome != OutcomeOK {
 		t.Error = outcome
 	}
-	r.writer.AddTiming(t)
+	return t
 }
 
 // timingSince returns a timing from start until now.

@@ -50,8 +50,8 @@ func (e *Engine) heldElsewhere(ctx context.Context, p berth.ProjectID, id berth.
 // renew renews the lease of a run. If other servers use the store, a lease that may have
 // ended is lost: another server may have resumed the run since, and released it. As writes
 // are refused unless this server has the lease, nothing of a lost run is stored.
-func (r *run) renew(ctx context.Context) error {
-	e, now := r.engine, time.Now()
+func (e *Engine) renew(ctx context.Context, r *run) error {
+	now := time.Now()
 	if last := r.leased.Load(); e.Others != nil && last != nil && now.Sub(*last) > e.Limits.Lease {
 		return store.ErrConflict
 	}
@@ -84,7 +84,7 @@ func (e *Engine) renewLeases() {
 			slots <- struct{}{}
 			all.Go(func() {
 				defer func() { <-slots }()
-				err := r.renew(e.base)
+				err := e.renew(e.base, r)
 				if err != nil && lost(err) {
 					r.cancel(errLeaseLost)
 				} else if err != nil && e.base.Err() == nil {
@@ -96,9 +96,9 @@ func (e *Engine) renewLeases() {
 	}
 }
 
-// release releases the run's lease, so that another server can resume it at once.
-func (r *run) release(ctx context.Context) {
-	if err := r.engine.Runs.ReleaseRun(ctx, r.record.Project, r.id(), r.engine.Owner); err != nil {
+// release releases the lease of a run, so that another server can resume it at once.
+func (e *Engine) release(ctx context.Context, r *run) {
+	if err := e.Runs.ReleaseRun(ctx, r.record.Project, r.id(), e.Owner); err != nil {
 		r.log().Error("failed to release lease", "err", err)
 	}
 }

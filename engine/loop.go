@@ -91,15 +91,15 @@ func (r *run) main(ctx context.Context) (over bool) {
 	ctx, stop := r.guard.within(ctx)
 	defer stop()
 	if err := r.turns(ctx); err != nil {
-		return r.settle(ctx, err)
+		return r.endStopped(ctx, err)
 	}
 	return true
 }
 
-// settle writes the last event of a run that failed or was stopped, and reports as main does.
+// endStopped writes the last event of a run that failed or was stopped, and reports as main does.
 //
 //go:noinline
-func (r *run) settle(ctx context.Context, err error) (over bool) {
+func (r *run) endStopped(ctx context.Context, err error) (over bool) {
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), endGrace)
 	defer cancel()
 	var bound spent
@@ -109,18 +109,18 @@ func (r *run) settle(ctx context.Context, err error) (over bool) {
 		r.log().Warn("lost run to another server", "err", err)
 		return true
 	case errors.Is(cause, tool.ErrDetached):
-		r.release(last)
+		r.engine.release(last, r)
 		return true
 	case failed != nil:
 		err = failed
 	case errors.As(cause, &bound):
-		err = r.end(last, berth.StatusIncomplete, string(bound), nil)
+		err = r.breakOff(last, r.turnWriter.unfinished(), berth.StatusIncomplete, string(bound), nil)
 	case cause != nil:
 		r.log().Info("stopped run", "cause", cause)
-		err = r.end(last, berth.StatusCancelled, "", nil)
+		err = r.breakOff(last, r.turnWriter.unfinished(), berth.StatusCancelled, "", nil)
 	default:
 		r.log().Warn("response failed", "err", err)
-		err = r.end(last, berth.StatusFailed, "", err)
+		err = r.breakOff(last, r.turnWriter.unfinished(), berth.StatusFailed, "", err)
 	}
 	switch {
 	case err == nil:
@@ -190,7 +190,7 @@ func (r *run) proceed(ctx context.Context, first bool) (over bool, err error) {
 	}
 	body := r.writer.Body()
 	if r.waitsForClient(body) {
-		return true, r.complete(ctx)
+		return true, r.finish(ctx, berth.StatusCompleted, "")
 	}
 	switch r.guard.verdict(body.Output) {
 	case checksPassed:

@@ -1,7 +1,10 @@
 package engine
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
+	"fmt"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -96,4 +99,40 @@ func newRequest(req *berth.ResponseRequest, body *berth.Response, items []berth.
 	out.Hints.PromptCacheOptions = req.PromptCacheOptions
 	out.Hints.AccessPrograms, out.Hints.Moderation = req.AccessPrograms, req.Moderation
 	return out
+}
+
+// hostedTool returns the hosted tool that runs a call, or nil.
+func (o *outlook) hostedTool(kinds *tool.Registry, it berth.Item) tool.Tool {
+	t := o.tools.hosted(kinds.Name(it))
+	if t == nil || t.Spec().Call != it.Type() {
+		return nil
+	}
+	return t.Tool
+}
+
+// addMasks replaces the files to which the upstream's own tools refer by their content.
+func (o *outlook) addMasks(ctx context.Context, tools []berth.FunctionTool) error {
+	for i, t := range tools {
+		if t.Native == nil || !bytes.Contains(t.Native.Raw(), []byte(`"file_id"`)) {
+			continue
+		}
+		var fields map[string]json.RawMessage
+		var mask berth.ImageMask
+		if err := t.Native.Decode(&fields); err != nil {
+			return fmt.Errorf("decode tool: %w", err)
+		}
+		if json.Unmarshal(fields["input_image_mask"], &mask) != nil || mask.FileID == "" {
+			continue
+		}
+		url, err := o.transcript.Image(ctx, mask.FileID)
+		if err != nil {
+			return err
+		}
+		if fields["input_image_mask"], err = json.Marshal(berth.ImageMask{ImageURL: url}); err != nil {
+			return fmt.Errorf("encode mask: %w", err)
+		}
+		native := berth.NewTool(fields)
+		tools[i].Native = &native
+	}
+	return nil
 }

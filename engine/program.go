@@ -61,7 +61,7 @@ func (p *programs) stop() {
 // resume adds the programs of the context that go on in this response: those without output
 // whose calls have an answer in the input.
 func (p *programs) resume() error {
-	calls, err := p.run.resumable(p.run.transcript.Input, slices.Concat(p.run.transcript.Items(), p.run.writer.Body().Output))
+	calls, err := p.run.resumable(p.run.engine.Tools, p.run.transcript.Input, slices.Concat(p.run.transcript.Items(), p.run.writer.Body().Output))
 	if err != nil {
 		return err
 	}
@@ -72,8 +72,7 @@ func (p *programs) resume() error {
 }
 
 // resumable returns the programs among items that an input continues.
-func (r *run) resumable(input, items []berth.Item) ([]tool.Program, error) {
-	kinds := r.engine.Tools
+func (o *outlook) resumable(kinds *tool.Registry, input, items []berth.Item) ([]tool.Program, error) {
 	if !slices.ContainsFunc(items, func(it berth.Item) bool { return it.Type() == berth.ItemProgram }) {
 		return nil, nil
 	}
@@ -85,7 +84,7 @@ func (r *run) resumable(input, items []berth.Item) ([]tool.Program, error) {
 	}
 	var all []tool.Program
 	outputs := transcript.Outputs(kinds, items)
-	for i, it := range r.transcript.Items() {
+	for i, it := range o.transcript.Items() {
 		if _, ended := outputs[i]; ended || it.Type() != berth.ItemProgram {
 			continue
 		}
@@ -93,7 +92,7 @@ func (r *run) resumable(input, items []berth.Item) ([]tool.Program, error) {
 		if !slices.ContainsFunc(slices.Collect(maps.Values(made)), func(n int) bool { return answered[items[n].CallID()] }) {
 			continue
 		}
-		t := r.hostedTool(it)
+		t := o.hostedTool(kinds, it)
 		if t == nil {
 			return nil, berth.Invalid("tools", "The input has outputs for calls of program '%s'. Add a tool of type '%s' to 'tools'.", it.ID(), berth.ToolProgrammatic)
 		}
@@ -218,7 +217,7 @@ func (p *programs) open(ctx context.Context, c *program, calls []tool.ProgramCal
 			}
 			opened := openedCall{refusal: "This call was not made: the program did not make it before it was interrupted."}
 			if c.made > last {
-				opened = r.openForProgram(&berth.ToolCaller{Type: berth.CallerProgram, CallerID: c.id, Berth: &berth.CallerBerth{Call: c.made}}, call, next)
+				opened = p.openCall(&berth.ToolCaller{Type: berth.CallerProgram, CallerID: c.id, Berth: &berth.CallerBerth{Call: c.made}}, call, next)
 			}
 			if opened.refusal != "" {
 				c.round = append(c.round, roundCall{answer: tool.Answer{Error: opened.refusal}})
@@ -252,10 +251,11 @@ type openedCall struct {
 	refusal string // why the call cannot be made, for the program; the rest is then empty
 }
 
-// openForProgram opens a call of a program at a place of the output.
-func (r *run) openForProgram(caller *berth.ToolCaller, c tool.ProgramCall, place int) openedCall {
+// openCall opens a call of a program at a place of the output.
+func (p *programs) openCall(caller *berth.ToolCaller, c tool.ProgramCall, place int) openedCall {
+	r := p.run
 	t := r.tools.byName[c.Name]
-	if refusal := r.refusesProgram(t, c.Name, place); refusal != "" {
+	if refusal := p.refuses(t, c.Name, place); refusal != "" {
 		return openedCall{refusal: refusal}
 	}
 	call := t.NewCall(berth.NewID(berth.PrefixCall))
@@ -292,9 +292,10 @@ func (r *run) openForProgram(caller *berth.ToolCaller, c tool.ProgramCall, place
 // maxNamed is the number of tools that a refusal names.
 const maxNamed = 20
 
-// refusesProgram returns why a program cannot call a function, or "". t is nil if there is no
+// refuses returns why a program cannot call a function, or "". t is nil if there is no
 // such function.
-func (r *run) refusesProgram(t *boundTool, name string, place int) string {
+func (p *programs) refuses(t *boundTool, name string, place int) string {
+	r := p.run
 	switch {
 	case t == nil:
 		var names []string

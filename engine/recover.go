@@ -55,7 +55,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 	if err != nil {
 		defer r.writer.Close()
 		if r.writer.Err() != nil || ctx.Err() != nil || errors.As(err, new(unread)) {
-			r.release(context.WithoutCancel(ctx))
+			e.release(context.WithoutCancel(ctx), r)
 			return err
 		}
 		status, failure := berth.StatusFailed, err
@@ -63,7 +63,7 @@ func (e *Engine) resume(ctx context.Context, ref store.RunRef, stopped error) er
 			status, failure = berth.StatusCancelled, nil
 		}
 		r.log().Error("failed to resume response", "err", err)
-		return r.end(ctx, status, "", failure)
+		return r.breakOff(ctx, r.turnWriter.unfinished(), status, "", failure)
 	}
 	r.log().Info("resumed response", "items", len(rec.Body.Output), "calls", len(r.pending))
 	r.booked = e.Quota.Resume(ref.Project)

@@ -112,8 +112,8 @@ func (t *recovery) due(ref store.RunRef, now time.Time) bool {
 }
 
 // Recover resumes the runs that an earlier process of this server left unfinished, and
-// those whose lease has lapsed. It repeats the latter in the background until Close
-//. Containers must have been adopted before.
+// those whose lease has lapsed. It repeats the latter in the background until Close.
+// Containers must have been adopted before.
 //
 // A resumed run continues after its last turn boundary. Finished items stay. Open items
 // are closed as incomplete, and the turn is requested again. A hosted call without output

@@ -24,7 +24,7 @@ func (r *run) reopen(ctx context.Context) bool {
 		case errors.Is(cause, tool.ErrDetached), e.base.Err() != nil:
 			last, cancel := context.WithTimeout(context.Background(), endGrace)
 			defer cancel()
-			r.release(last)
+			e.release(last, r)
 			return false
 		}
 		err := e.mayResume(e.base, r.record)

@@ -1,10 +1,7 @@
 package engine
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
-	"fmt"
 	"slices"
 
 	"github.com/berth-run/berth"
@@ -17,14 +14,14 @@ import (
 // transcript. limit is its max_output_tokens; 0 means no limit.
 func (r *run) request(ctx context.Context, first bool, limit int) (*model.Request, transcript.View, error) {
 	body := r.writer.Body()
-	view, err := r.transcript.View(ctx, r.withRefusals(body.Output))
+	view, err := r.transcript.View(ctx, r.refusals.within(body.Output))
 	if err != nil {
 		return nil, view, err
 	}
 	out := newRequest(r.record.Request, &body, view.Lowered)
 	out.Model, out.MaxOutputTokens = r.upstream, limit
 	out.Instructions = r.guard.instructed(out.Instructions)
-	out.Tools, out.ToolChoice = r.offered(first)
+	out.Tools, out.ToolChoice = r.tools.offered(first, r.withheld())
 	out.Tools = r.tools.advise(out.Tools, r.upstream)
 	out.MaxToolCalls = r.nativeLimit(out.Tools)
 	if err := r.addMasks(ctx, out.Tools); err != nil {
@@ -41,40 +38,11 @@ func (r *run) waitsForClient(body berth.Response) bool {
 	})
 }
 
-// hostedTool returns the hosted tool that runs a call, or nil.
-func (r *run) hostedTool(it berth.Item) tool.Tool {
-	t := r.tools.hosted(r.engine.Tools.Name(it))
-	if t == nil || t.Spec().Call != it.Type() {
-		return nil
-	}
-	return t.Tool
-}
-
-// offered returns the functions and the tool choice of one turn. A forced choice binds
-// the first turn only, or the model could never answer.
-func (r *run) offered(first bool) ([]berth.FunctionTool, model.ToolChoice) {
-	specs, choice := r.tools.specs, r.tools.choice
-	if !first && choice.Mode != "none" {
-		choice = model.ToolChoice{Mode: "auto"}
-	}
-	if first && r.tools.only != nil {
-		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return !slices.Contains(r.tools.only, f.Name) })
-	}
-	if r.withheld() {
-		hosted := func(name string) bool { return r.tools.hosted(name) != nil }
-		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return hosted(f.Name) })
-		if choice.Mode == "function" && hosted(choice.Name) || len(specs) == 0 {
-			choice = model.ToolChoice{Mode: "auto"}
-		}
-	}
-	return specs, choice
-}
-
-// withRefusals returns the output with the refused calls in their places.
-func (r *run) withRefusals(output []berth.Item) []berth.Item {
-	out := make([]berth.Item, 0, len(output)+2*len(r.refusals))
+// within returns the output with the refused calls in their places.
+func (all refusals) within(output []berth.Item) []berth.Item {
+	out := make([]berth.Item, 0, len(output)+2*len(all))
 	copied := 0
-	for _, f := range r.refusals {
+	for _, f := range all {
 		out = append(append(out, output[copied:f.place]...), f.items[:]...)
 		copied = f.place
 	}
@@ -91,33 +59,6 @@ func (r *run) withheld() bool {
 // toolContext returns the context in which the tools of a run are bound.
 func (r *run) toolContext(caller berth.Caller, include []string) tool.Context {
 	return tool.Context{Caller: caller, Include: include, Native: r.hasTool, Pictures: runPictures{r}}
-}
-
-// addMasks replaces the files to which the upstream's own tools refer by their content.
-func (r *run) addMasks(ctx context.Context, tools []berth.FunctionTool) error {
-	for i, t := range tools {
-		if t.Native == nil || !bytes.Contains(t.Native.Raw(), []byte(`"file_id"`)) {
-			continue
-		}
-		var fields map[string]json.RawMessage
-		var mask berth.ImageMask
-		if err := t.Native.Decode(&fields); err != nil {
-			return fmt.Errorf("decode tool: %w", err)
-		}
-		if json.Unmarshal(fields["input_image_mask"], &mask) != nil || mask.FileID == "" {
-			continue
-		}
-		url, err := r.transcript.Image(ctx, mask.FileID)
-		if err != nil {
-			return err
-		}
-		if fields["input_image_mask"], err = json.Marshal(berth.ImageMask{ImageURL: url}); err != nil {
-			return fmt.Errorf("encode mask: %w", err)
-		}
-		native := berth.NewTool(fields)
-		tools[i].Native = &native
-	}
-	return nil
 }
 
 // nativeLimit returns how many calls the upstream may make of its own tools in one turn; 0

@@ -37,7 +37,7 @@ func (r *run) acquire(ctx context.Context) ([]berth.Event, error) {
 // rewind returns a run to its last turn boundary. stored are all events of the response.
 func (r *run) rewind(ctx context.Context, stored []berth.Event) error {
 	body := r.writer.Body()
-	r.used = used{written: writtenBefore(stored)}
+	r.used, r.usage = used{written: writtenBefore(stored)}, berth.Usage{}
 	r.compactor.counted = 0
 	if body.Usage != nil {
 		r.usage = *body.Usage
@@ -63,7 +63,7 @@ func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[
 	open = map[int]bool{}
 	outputs := transcript.Outputs(r.engine.Tools, output)
 	for i, it := range output {
-		t := r.hostedTool(it)
+		t := r.hostedTool(r.engine.Tools, it)
 		within := r.engine.Tools.HoldsOutput(it)
 		if t == nil || it.Status() == berth.StatusInProgress && !within {
 			continue
@@ -80,7 +80,7 @@ func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[
 			n = -1
 		default:
 			if output[n].Status() != berth.StatusInProgress {
-				r.countCall(it)
+				r.countCall(r.engine.Tools, it)
 				continue
 			}
 			out, open[n] = output[n], true
@@ -95,16 +95,16 @@ func (r *run) restoreCalls(output []berth.Item, stored []berth.Event) (open map[
 		if within {
 			open[i] = true
 		}
-		r.countCall(it)
+		r.countCall(r.engine.Tools, it)
 		r.pending = append(r.pending, pendingCall{call, i, tool.CallerOf(it)})
 	}
 	return open, nil
 }
 
 // countCall counts a hosted call for max_tool_calls, unless it is a check of the engine.
-func (r *run) countCall(it berth.Item) {
-	if checkRound(r.engine.Tools, it) == 0 {
-		r.hostedCalls++
+func (u *used) countCall(kinds *tool.Registry, it berth.Item) {
+	if checkRound(kinds, it) == 0 {
+		u.hostedCalls++
 	}
 }
 

@@ -2,7 +2,6 @@ package engine
 
 import (
 	"context"
-	"encoding/json"
 	"log/slog"
 	"math/rand/v2"
 	"sync"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine/transcript"
-	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
@@ -24,8 +22,8 @@ import (
 type run struct {
 	engine *Engine
 	record *store.Response // as admitted or read; its Body is not updated
-	writer *journal.Writer
 	outlook
+	ending
 	options   options
 	guard     guard
 	span      trace.Span // of the response
@@ -35,13 +33,12 @@ type run struct {
 	turnWriter   *turnWriter   // of the current turn; nil before the first
 	pending      []pendingCall // hosted calls without output
 	programs     programs
-	refusals     []refusal // in order
-	refusedTurns int       // consecutive turns that had only refused calls
-	searched     int       // items of the output whose found tools have been added
+	refusals     refusals
+	refusedTurns int // consecutive turns that had only refused calls
+	searched     int // items of the output whose found tools have been added
 
 	used
-	reported
-	reservations
+	reservations reservations
 	lifetime
 	outage outage
 }
@@ -67,14 +64,7 @@ type used struct {
 	written      int64 // bytes of the model's output, see sizeOfDelta
 	checkedAt    int64 // value of written at the last check of the quota
 	hostedCalls  int   // for max_tool_calls
-	usage        berth.Usage
-	summaryUsage int // output tokens of usage that went into compactions, not into the answer
-}
-
-// reported are the fields of the whole response that the upstream of the last turn sets.
-type reported struct {
-	tier       string          // empty if unknown
-	moderation json.RawMessage // nil without scores
+	summaryUsage int   // output tokens of usage that went into compactions, not into the answer
 }
 
 // lifetime holds the handles with which a run is stopped and awaited.
@@ -101,6 +91,7 @@ func (r *run) log() *slog.Logger {
 // clients counts the connected clients of a foreground run, which ends with the last. It
 // is safe for concurrent use.
 type clients struct {
+	run      *run
 	patience time.Duration // how long the run waits for another client after the last
 
 	mu    sync.Mutex
@@ -148,6 +139,9 @@ type reservations struct {
 	creating bool                // the container is being created, or was
 	creation sync.WaitGroup      // of the goroutine that creates it
 }
+
+// refusals are the refused calls of a run, in order.
+type refusals []refusal
 
 // A refusal is a refused call with an output that explains why. Only the model sees it; it
 // is not stored, and a resumed run has lost it.

@@ -36,10 +36,12 @@ func (e *Engine) start(r *run) {
 		r.programs.stop()
 		e.wg.Go(r.tools.close) // servers may be slow to answer
 		r.remember()           // first, because the client may continue the response already
-		r.report()
+		if body := r.writer.Body(); body.Status.Final() {
+			e.Observer.Ended(body.Status, turns(e.Tools, body.Output))
+		}
 		r.endSpan()
 		r.booked(r.usage.TotalTokens)
-		r.releaseContainers()
+		r.reservations.release(e, r.record.Project)
 		release()
 		r.writer.Close()
 		e.live.remove(r)
@@ -61,14 +63,6 @@ func (e *Engine) Close(ctx context.Context) error {
 		return nil
 	case <-ctx.Done():
 		return context.Cause(ctx)
-	}
-}
-
-// report reports the run's response to the observer, if it has ended.
-func (r *run) report() {
-	body := r.writer.Body()
-	if body.Status.Final() {
-		r.engine.Observer.Ended(body.Status, turns(r.engine.Tools, body.Output))
 	}
 }
 

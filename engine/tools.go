@@ -409,3 +409,23 @@ func (s *toolset) setNative(t *transcript.Transcript) {
 		t.Native = s.isNative
 	}
 }
+
+// offered returns the functions and the tool choice of one turn. A forced choice binds
+// the first turn only, or the model could never answer. withheld leaves out hosted tools.
+func (s *toolset) offered(first, withheld bool) ([]berth.FunctionTool, model.ToolChoice) {
+	specs, choice := s.specs, s.choice
+	if !first && choice.Mode != "none" {
+		choice = model.ToolChoice{Mode: "auto"}
+	}
+	if first && s.only != nil {
+		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return !slices.Contains(s.only, f.Name) })
+	}
+	if withheld {
+		hosted := func(name string) bool { return s.hosted(name) != nil }
+		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return hosted(f.Name) })
+		if choice.Mode == "function" && hosted(choice.Name) || len(specs) == 0 {
+			choice = model.ToolChoice{Mode: "auto"}
+		}
+	}
+	return specs, choice
+}

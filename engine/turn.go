@@ -22,7 +22,7 @@ func (r *run) turn(ctx context.Context, first bool) (over bool, err error) {
 	defer r.transcript.Forget()
 	limit, exhausted := r.outputLimit()
 	if exhausted {
-		return true, r.stopAtOutputLimit(ctx)
+		return true, r.finish(ctx, berth.StatusIncomplete, "max_output_tokens")
 	}
 	for attempts := newTurnAttempts(r.engine.Retry); ; {
 		req, err := r.prepare(ctx, first, limit, attempts.number)
@@ -51,13 +51,6 @@ func (r *run) outputLimit() (limit int, exhausted bool) {
 	}
 	limit = *body.MaxOutputTokens - (r.usage.OutputTokens - r.summaryUsage)
 	return limit, limit <= 0
-}
-
-// stopAtOutputLimit ends the response as incomplete.
-func (r *run) stopAtOutputLimit(ctx context.Context) error {
-	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		return []berth.Event{r.final(body, berth.StatusIncomplete, "max_output_tokens")}
-	})
 }
 
 // prepare returns the request of the next attempt at a turn and sets its turnWriter.
@@ -109,7 +102,7 @@ func (w *turnWriter) stream(ctx context.Context, req *model.Request) error {
 		if err != nil {
 			return err
 		}
-		if over, err := w.take(ctx, delta); over || err != nil {
+		if over, err := w.receive(ctx, delta); over || err != nil {
 			return err
 		}
 	}
@@ -119,11 +112,11 @@ func (w *turnWriter) stream(ctx context.Context, req *model.Request) error {
 	return berth.Errorf(berth.CodeUpstream, "The model stopped in the middle of its answer.")
 }
 
-// take stores the events of a delta. It reports whether the turn is over, whose result is
+// receive stores the events of a delta. It reports whether the turn is over, whose result is
 // in finished then.
 //
 //go:noinline
-func (w *turnWriter) take(ctx context.Context, delta model.Delta) (over bool, err error) {
+func (w *turnWriter) receive(ctx context.Context, delta model.Delta) (over bool, err error) {
 	if finish, ok := delta.(model.Finish); ok {
 		w.finished = finish
 		return true, nil

@@ -39,7 +39,7 @@ func (w *turnWriter) events(delta model.Delta) []berth.Event {
 	case model.Native:
 		return w.writeNative(d)
 	case model.Item:
-		w.hold(d)
+		w.keepWhole(d)
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 	r, concluding := w.run, false
 	r.usage.Add(f.Usage)
 	r.origin = f.Origin
-	r.reported = reported{f.ServiceTier, f.Moderation}
+	r.tier, r.moderation = f.ServiceTier, f.Moderation
 	r.compactor.counted = f.Usage.InputTokens + f.Usage.OutputTokens - f.Usage.OutputTokenDetails.ReasoningTokens
 	r.writer.SetUsage(r.usage, turnsOf(f)...)
 	r.writer.AddTiming(w.timing(f, nil))
@@ -112,23 +112,23 @@ func (w *turnWriter) abandon(ctx context.Context) error {
 		}
 	}
 	return w.run.writer.Update(ctx, func(body berth.Response) []berth.Event {
-		return abandon(body, w.unfinished(), w.run.openCalls())
+		return abandon(body, w.unfinished(), placesOf(w.run.pending))
 	})
 }
 
-// openCalls returns the places of the pending calls, whose items may be open.
-func (r *run) openCalls() map[int]bool {
+// placesOf returns the places of pending calls, whose items may be open.
+func placesOf(pending []pendingCall) map[int]bool {
 	open := map[int]bool{}
-	for _, c := range r.pending {
+	for _, c := range pending {
 		open[c.index] = true
 	}
 	return open
 }
 
-// hold holds an item that the provider sent in one piece until the next events are stored.
+// keepWhole keeps an item that the provider sent in one piece until the next events are stored.
 // A recovery takes a closed last item for the last of its turn, so the item must not be
 // stored alone.
-func (w *turnWriter) hold(d model.Item) {
+func (w *turnWriter) keepWhole(d model.Item) {
 	switch {
 	case d.Ends && d.Item.Type() == berth.ItemReasoning && w.thought != nil && w.thought.whole.IsZero():
 		w.thought.whole = d.Item
