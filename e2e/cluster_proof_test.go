@@ -215,7 +215,7 @@ func TestClusterProof(t *testing.T) {
 	if longtest.Enabled() {
 		count, last = 180, 20
 	}
-	f := newFleetOf(t, "gvisor", "1m", "containers: {pool: 0}\n")
+	f := newFleetOf(t, "gvisor", "1m")
 	ctx := within(t, 20*time.Minute)
 	ended := f.load(ctx, 0, count, 6, func(i int, j job) {
 		if err := f.check(ctx, i, j); err != nil {

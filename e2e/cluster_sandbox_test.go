@@ -11,7 +11,7 @@ import (
 
 // TestClusterSandboxes uses what E2B's API stores, and its code interpreter, through all servers of a cluster.
 func TestClusterSandboxes(t *testing.T) {
-	f := newFleetOf(t, "gvisor", "1m", "containers: {pool: 0}\n")
+	f := newFleetOf(t, "gvisor", "1m")
 	a, b, c := f.servers[0], f.servers[1], f.servers[2]
 	send := func(t *testing.T, s *server, want int, method, path string, body, answer any) {
 		t.Helper()

@@ -25,7 +25,7 @@ func TestClusterUpgrade(t *testing.T) {
 	t.Setenv("BERTH_GUEST", "") // each server uses the guest and the gVisor that are part of it
 	t.Setenv("BERTH_RUNSC", "")
 	t.Setenv("BERTH_BIN", previous)
-	f := newFleetOf(t, "gvisor", "5m", "containers: {pool: 0}\n")
+	f := newFleetOf(t, "gvisor", "5m")
 	ctx := within(t, 20*time.Minute)
 	version := func(s *server) string {
 		var v struct{ Version string }

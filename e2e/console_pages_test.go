@@ -13,7 +13,7 @@ import (
 // TestConsoleTime looks at where the time of a response went: the start of the container, calls of the
 // model, a tool and its command; and at the branches of its chain and a search.
 func TestConsoleTime(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	b := newBrowser(t, 1200)
 	first := s.inBackground("Measure the harbour\n" + fence("sleep 0.3; exit 3"))
 	b.open(s.url + "/console/responses/" + first.ID)

@@ -22,7 +22,7 @@ func TestConsoleScreenshots(t *testing.T) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		t.Fatal(err)
 	}
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	b := newBrowser(t, 1280)
 	b.take(dir, s, tour(s, b))
 	b.take(dir, s, operatorTour(s, b))

@@ -55,7 +55,7 @@ func (b *browser) scroll(turns int) {
 
 // TestConsoleEarlier scrolls through a chain: earlier responses appear above, and what is in view stays there.
 func TestConsoleEarlier(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	const turns = 45
 	last := s.chain(turns)
 	b := newBrowser(t, 1200)
@@ -80,7 +80,7 @@ func TestConsoleEarlier(t *testing.T) {
 // paint and the frames of the scroll take.
 func TestConsoleLongChain(t *testing.T) {
 	longtest.Skip(t)
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	const turns = 1000
 	last := s.chain(turns)
 	b := newBrowser(t, 1200)

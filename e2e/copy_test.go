@@ -14,7 +14,7 @@ import (
 // and nothing that is done there touches those of the original, nor its volumes.
 func TestCopiedState(t *testing.T) {
 	needsLocalState(t)
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	p := &planted{server: s}
 	volume := p.create("/volumes", `{"name":"shelf","max_bytes":16777216}`)
 	id := p.create("/containers", `{"name":"work","berth":{"volumes":[{"name":"shelf"}]}}`)

@@ -20,7 +20,7 @@ import (
 // error that names it, and so does the operator.
 func TestDamagedState(t *testing.T) {
 	needsLocalState(t)
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	c := s.client(option.WithRequestTimeout(time.Minute))
 	damages := map[string]func(path string) error{
 		"missing": os.Remove,

@@ -44,7 +44,7 @@ func newKeyServer(t *testing.T, config string) *server {
 // a key are served meanwhile, a stream goes on, and healthz does not say that all is
 // well when nothing can be opened.
 func TestDescriptorsRunOut(t *testing.T) {
-	s := newKeyServer(t, "containers: {pool: 0}\n")
+	s := newKeyServer(t, "")
 	c := s.client(option.WithMaxRetries(5))
 	var ids []string
 	for i := range 3 {

@@ -65,7 +65,7 @@ type reader struct {
 func newReader(t *testing.T) *reader {
 	used := newServices(t)
 	host := func(url string) string { return strings.TrimPrefix(url, "http://") }
-	config := fmt.Sprintf(`containers: {pool: 0, network: {private: ["db.example.com:5432", "10.1.0.0/16:22"]}}
+	config := fmt.Sprintf(`containers: {network: {private: ["db.example.com:5432", "10.1.0.0/16:22"]}}
 mcp: {private: ['%s']}
 web_search: {backend: searxng, url: '%s', private: ['%s']}
 models: [{match: "*", base_url: '%s/v1', api_key: none}]

@@ -50,7 +50,7 @@ func TestE2BNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := newServerWith(t, fmt.Sprintf("containers: {pool: 0, network: {private: %s}}\n", list))
+	s := newServerWith(t, fmt.Sprintf("containers: {network: {private: %s}}\n", list))
 
 	send := func(method, path, body string, status int) (answer []byte) {
 		t.Helper()

@@ -83,7 +83,7 @@ func newSecureSite(t *testing.T) *secureSite {
 // environment nor in the echo of the host, with whatever it sends, after the secret was replaced and after the server was killed.
 func TestE2BRules(t *testing.T) {
 	site := newSecureSite(t)
-	s := newServerWith(t, fmt.Sprintf("containers: {pool: 0, network: {private: %s}}\n", site.places), "SSL_CERT_FILE="+site.authority)
+	s := newServerWith(t, fmt.Sprintf("containers: {network: {private: %s}}\n", site.places), "SSL_CERT_FILE="+site.authority)
 	send := func(method, path, body string, status int) (answer string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))

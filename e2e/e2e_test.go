@@ -12,6 +12,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
@@ -142,14 +143,49 @@ func prepareServer(t *testing.T, state, config string, env ...string) *server {
 	if err := os.Symlink(images, filepath.Join(s.state, "images")); err != nil {
 		t.Fatal(err)
 	}
-	if config = withRemote(t, config); config != "" {
-		path := filepath.Join(t.TempDir(), "berth.yaml")
-		if err := os.WriteFile(path, []byte(config), 0o600); err != nil {
-			t.Fatal(err)
-		}
-		s.args = []string{"--config", path}
+	path := filepath.Join(t.TempDir(), "berth.yaml")
+	if err := os.WriteFile(path, []byte(withoutPool(withRemote(t, config))), 0o600); err != nil {
+		t.Fatal(err)
 	}
+	s.args = []string{"--config", path}
 	return s
+}
+
+var containersKey = regexp.MustCompile(`(?m)^containers:( \{|\n( +))`)
+
+// withoutPool returns a configuration without a pool, unless it sets one: the sandboxes of a pool are made and thrown
+// away in each test.
+func withoutPool(config string) string {
+	if strings.Contains(config, "pool: ") {
+		return config
+	}
+	at := containersKey.FindStringSubmatchIndex(config)
+	switch {
+	case at == nil && (config == "" || strings.HasSuffix(config, "\n")):
+		return config + "containers: {pool: 0}\n"
+	case at == nil:
+		return config + "\ncontainers: {pool: 0}\n"
+	case at[4] < 0:
+		return config[:at[1]] + "pool: 0, " + config[at[1]:]
+	}
+	indent := config[at[4]:at[5]]
+	return config[:at[4]] + indent + "pool: 0\n" + config[at[4]:]
+}
+
+// Servers of tests have no pool, however their configuration is written.
+func TestWithoutPool(t *testing.T) {
+	for config, want := range map[string]string{
+		"":                                "containers: {pool: 0}\n",
+		"a: 1":                            "a: 1\ncontainers: {pool: 0}\n",
+		"a: 1\n":                          "a: 1\ncontainers: {pool: 0}\n",
+		"a: 1\ncontainers: {disk: 1g}\n":  "a: 1\ncontainers: {pool: 0, disk: 1g}\n",
+		"containers:\n  disk: 1g\nb: 2\n": "containers:\n  pool: 0\n  disk: 1g\nb: 2\n",
+		"containers: {pool: 1}\n":         "containers: {pool: 1}\n",
+	} {
+		if got := withoutPool(config); got != want {
+			t.Errorf("%q: got %q, want %q", config, got, want)
+		}
+	}
 }
 
 // start starts the server and returns when it answers.

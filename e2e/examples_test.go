@@ -93,7 +93,7 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 			t.Fatal(err)
 		}
 		r.set = append(r.set, "IMAGE="+ref.Name(), "PULL_FLAGS=--insecure")
-		r.s = startServer(t, t.TempDir(), "template: own\ncontainers: {pool: 0}\n")
+		r.s = startServer(t, t.TempDir(), "template: own\n")
 	case "private-database":
 		host, err := os.Hostname()
 		if err != nil {
@@ -109,7 +109,7 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 			private = append(private, "'"+net.JoinHostPort(address, port)+"'")
 		}
 		r.set = append(r.set, "DB="+host+":"+port)
-		r.s = newServerWith(t, "containers: {pool: 0, network: {private: ["+strings.Join(private, ", ")+"]}}\n")
+		r.s = newServerWith(t, "containers: {network: {private: ["+strings.Join(private, ", ")+"]}}\n")
 	case "background-work":
 		r.s = newExampleServer(t, freeport.Addr(t), "")
 		r.set = append(r.set, "STEPS=5")
@@ -129,7 +129,7 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 		addr := freeport.Addr(t)
 		r.s = newExampleServer(t, addr, "models: [{match: second, provider: chat, base_url: 'http://"+addr+"/v1', upstream: scripted, api_key: none}]\n")
 	default:
-		r.s = newServerWith(t, "containers: {pool: 0}\n")
+		r.s = newServer(t)
 	}
 	return r, during
 }

@@ -14,7 +14,7 @@ import (
 // TestHangup sends SIGHUP to a server without a terminal and to one under nohup, which reload their
 // configuration, and closes the terminal of another, which stops in order. What runs in containers goes on.
 func TestHangup(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	s.kill()
 	p := &planted{server: s}
 	id, reloads := "", 0

@@ -219,7 +219,7 @@ func TestBuildKilled(t *testing.T) {
 // TestRestoreKilled kills the server while containers start from a snapshot. Each is whole
 // afterwards, and the snapshot is as it was.
 func TestRestoreKilled(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	one, _ := s.answer(shellTask(fence("head -c 20000000 /dev/urandom >f; sha256sum f >sum")))
 	var kept berth.Snapshot
 	if err := s.client().Post(t.Context(), "containers/"+containerOf(one)+"/snapshots", nil, &kept); err != nil {
@@ -254,7 +254,7 @@ func TestRestoreKilled(t *testing.T) {
 // TestVolumesKilled kills the server while volumes are made and removed. Volumes
 // whose creation was answered are there. Nothing is left of the others.
 func TestVolumesKilled(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	type page struct {
 		Data    []berth.Volume
 		HasMore bool `json:"has_more"`
@@ -372,7 +372,7 @@ func TestImportKilled(t *testing.T) {
 	}
 
 	temp := t.TempDir()
-	there := newServerWith(t, "containers: {pool: 0}\n", "TMPDIR="+temp)
+	there := newServer(t, "TMPDIR="+temp)
 	count := func(what string) int {
 		var page struct{ Data []json.RawMessage }
 		c := there.client()

@@ -20,7 +20,7 @@ import (
 // TestPreviewHost shows a server in a gVisor sandbox under a host of its own: to
 // programs, and to Chromium, which goes there by the link.
 func TestPreviewHost(t *testing.T) {
-	s := newServerWith(t, "preview: {domain: localhost}\ncontainers: {pool: 0}\n")
+	s := newServerWith(t, "preview: {domain: localhost}\n")
 	id := s.newContainer("served.py", "host.html")
 	if out, errs, err := s.berth("exec", id, "--", "sh", "-c", "echo hello > data.txt; nohup python3 served.py >served.log 2>&1 &"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)

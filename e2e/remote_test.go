@@ -1,6 +1,7 @@
 package e2e
 
 import (
+	"fmt"
 	"os"
 	"strings"
 	"testing"
@@ -10,8 +11,15 @@ import (
 	"github.com/berth-run/berth/store/postgres/pgtest"
 )
 
-// TestMain runs the tests in the namespaces of a cluster, if make test-cluster runs them.
-func TestMain(m *testing.M) { kubetest.Run(func() int { return pgtest.Run(m) }) }
+// TestMain runs the tests of the suite that scripts/test asks for, in the namespaces of a cluster if make test-cluster
+// runs them.
+func TestMain(m *testing.M) {
+	if err := selectSuite(); err != nil {
+		fmt.Fprintln(os.Stderr, "e2e:", err)
+		os.Exit(2)
+	}
+	kubetest.Run(func() int { return pgtest.Run(m) })
+}
 
 // withRemote returns a configuration with a new database in PostgreSQL and a new bucket, if BERTH_TEST_REMOTE is
 // set and the configuration names neither. `make test-remote` thus runs tests of one machine with both.

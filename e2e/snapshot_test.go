@@ -130,7 +130,7 @@ func TestExpiredChain(t *testing.T) {
 // containers from snapshots are being made. What the server lists afterwards is
 // whole, and nothing else is left.
 func TestSnapshotCrash(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	one, _ := s.answer(shellTask(fence("head -c 3000000 /dev/urandom >f; sha256sum f >sum")))
 	source := containerOf(one)
 	rounds := 3

@@ -68,7 +68,7 @@ func (s *server) processes() (found []string) {
 // TestStopUnmountsVolumes stops the server in order. Volumes that no container uses are
 // unmounted, those of containers that live on are not, and work on.
 func TestStopUnmountsVolumes(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	used, gone := s.newVolumeContainer("used"), s.newVolumeContainer("gone")
 	if err := s.client().Containers.Delete(t.Context(), gone); err != nil {
 		t.Fatal(err)
@@ -154,7 +154,7 @@ func TestStopAll(t *testing.T) {
 
 // TestStopRefuses stops what is no state directory, and a server that does not end.
 func TestStopRefuses(t *testing.T) {
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	if _, errs, err := s.berth("stop", "--all", "--yes", "--state", t.TempDir()); err == nil || !strings.Contains(errs, "is not a state directory") {
 		t.Errorf("an empty directory: got %v, %s", err, errs)
 	}

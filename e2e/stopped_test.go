@@ -17,7 +17,7 @@ import (
 // served, and the container can be deleted.
 func TestGuestIsStopped(t *testing.T) {
 	longtest.Skip(t) // TestStoppedGuest in package sandbox is the core of it
-	s := newServerWith(t, "containers: {pool: 0}\n")
+	s := newServer(t)
 	p := &planted{server: s}
 	id, other := p.create("/containers", `{"name":"stopped"}`), p.create("/containers", `{"name":"other"}`)
 	p.shell(other, "true")

@@ -74,7 +74,7 @@ func TestTraces(t *testing.T) {
 	collector := &spanCollector{}
 	hs := httptest.NewServer(collector)
 	t.Cleanup(hs.Close)
-	s := newServerWith(t, "traces: {endpoint: \""+hs.URL+"\", sample: 0}\ncontainers: {pool: 0}\n")
+	s := newServerWith(t, "traces: {endpoint: \""+hs.URL+"\", sample: 0}\n")
 	const trace = "0af7651916cd43dd8448eb211c80319c"
 	shell := responses.ToolUnionParam{OfShell: &responses.FunctionShellToolParam{Environment: responses.FunctionShellToolEnvironmentUnionParam{
 		OfContainerAuto: &responses.ContainerAutoParam{NetworkPolicy: responses.ContainerAutoNetworkPolicyUnionParam{

@@ -19,6 +19,7 @@ import (
 
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/longtest"
+	"github.com/berth-run/berth/internal/testsuite"
 	"github.com/berth-run/berth/sandbox"
 )
 
@@ -67,14 +68,24 @@ func Run(t *testing.T, h Harness) {
 	}
 }
 
-// core are the tests that run for every driver, however slow its sandboxes are.
+// core are the tests that run for every driver, however slow its sandboxes are, and in `make test`.
 var core = []string{"FromCreateToDestroy", "Exec", "Editor", "NoDescriptors", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
 
-// run runs a test. If sandboxes are slow, it runs tests outside core only with BERTH_TEST_LONG.
+// networkAttacks are attacks that are no part of Attacks.
+var networkAttacks = []string{"Egress", "Addresses", "QUIC"}
+
+// run runs a test. It runs tests outside core in `make test-system`, and those of slow sandboxes in
+// `make test-long`.
 func (s *suite) run(t *testing.T, name string, f func(*testing.T)) {
 	t.Run(name, func(t *testing.T) {
-		if s.features.Slowness > 1 && !slices.Contains(core, name) {
-			longtest.Skip(t)
+		attack := strings.Contains(t.Name(), "/Attacks/") || slices.Contains(networkAttacks, name)
+		if !slices.Contains(core, name) && !(attack && testsuite.HasAttacks()) {
+			if testsuite.IsCore() {
+				t.Skip("skipped: not in the core of the suite; run make test-system")
+			}
+			if s.features.Slowness > 1 {
+				longtest.Skip(t)
+			}
 		}
 		f(t)
 	})
