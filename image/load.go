@@ -141,7 +141,7 @@ func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) er
 	if isBlob = isBlob && digestPattern.MatchString("sha256:"+hex); h.Typeflag == tar.TypeReg && (isBlob || name == indexFile) {
 		if isBlob {
 			a.blobs["sha256:"+hex] = h.Size
-		} else if h.Size > maxDocument {
+		} else if h.Size > MaxDocument {
 			return fmt.Errorf("%w: %q has %d bytes", ErrTooLarge, name, h.Size)
 		}
 		f, err := os.Create(filepath.Join(string(a.dir), name))
@@ -241,6 +241,9 @@ func (a *archived) layoutImage(ref string) (Image, error) {
 	img := Image{Ref: name(one), Digest: one.Digest.String()}
 	for range 3 { // bounds nested indexes
 		text, err := a.document(one.Digest)
+		if err == nil {
+			err = CheckDocument(text)
+		}
 		if err != nil {
 			return img, err
 		}
@@ -282,7 +285,7 @@ func (a *archived) document(digest v1.Hash) ([]byte, error) {
 	if !ok {
 		return nil, fmt.Errorf("the archive lacks %s", digest)
 	}
-	if size > maxDocument {
+	if size > MaxDocument {
 		return nil, fmt.Errorf("%w: %s has %d bytes", ErrTooLarge, digest, size)
 	}
 	text, err := a.dir.Bytes(digest)
@@ -310,7 +313,7 @@ func (a *archived) open(_ context.Context, b Blob) (io.ReadCloser, error) {
 // dockerImage returns an image of a docker save archive. Such an archive has no OCI
 // manifest; tarball generates one.
 func (a *archived) dockerImage(ref string) (Image, error) {
-	if a.sizes[dockerFile] > maxDocument {
+	if a.sizes[dockerFile] > MaxDocument {
 		return Image{}, fmt.Errorf("%w: %q has %d bytes", ErrTooLarge, dockerFile, a.sizes[dockerFile])
 	}
 	open := func() (io.ReadCloser, error) { return os.Open(a.others()) }
@@ -371,7 +374,7 @@ func (a *archived) checkDocker(d tarball.Descriptor) error {
 		if !ok {
 			return fmt.Errorf("the archive lacks %.200q", name)
 		}
-		if i == 0 && size > maxDocument {
+		if i == 0 && size > MaxDocument {
 			return fmt.Errorf("%w: %.200q has %d bytes", ErrTooLarge, name, size)
 		}
 	}

@@ -168,7 +168,7 @@ func TestLoadDockerForms(t *testing.T) {
 // Load bounds the documents that it reads into memory.
 func TestLoadLargeDocuments(t *testing.T) {
 	needRoot(t)
-	large := tar.Header{Typeflag: tar.TypeReg, Name: "c", Size: maxDocument + 1}
+	large := tar.Header{Typeflag: tar.TypeReg, Name: "c", Size: MaxDocument + 1}
 	named := func(name string) tar.Header { h := large; h.Name = name; return h }
 	for name, text := range map[string][]byte{
 		"index":    archive(named("index.json")),

@@ -14,6 +14,8 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 	"github.com/google/go-containerregistry/pkg/v1/types"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
 // Bounds on an image.
@@ -21,10 +23,14 @@ const (
 	// DefaultMaxBytes is the default limit on an image's unpacked size.
 	DefaultMaxBytes = 32 << 30
 
-	maxDocument = 8 << 20 // bytes of a manifest or a configuration
-	maxLayers   = 512
-	downloads   = 3 // concurrent blob downloads
-	attempts    = 3 // per blob
+	// MaxDocument is the limit on a manifest or a configuration, in bytes.
+	MaxDocument = 4 << 20
+
+	maxFields  = 50_000 // JSON values in one, which take far more memory than their text
+	maxNesting = 32
+	maxLayers  = 512
+	downloads  = 3 // concurrent blob downloads
+	attempts   = 3 // per blob
 )
 
 // An Image is an image outside the store, as specified by OCI or Docker. Its content is
@@ -106,8 +112,8 @@ func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) 
 
 // readManifest validates an image's manifest and returns the blobs it lists.
 func readManifest(img Image, maxBytes int64) (Origin, error) {
-	if len(img.Manifest) > maxDocument {
-		return Origin{}, fmt.Errorf("the manifest exceeds %d bytes", maxDocument)
+	if err := CheckDocument(img.Manifest); err != nil {
+		return Origin{}, fmt.Errorf("the manifest: %w", err)
 	}
 	m, err := v1.ParseManifest(bytes.NewReader(img.Manifest))
 	if err != nil {
@@ -133,8 +139,8 @@ func readManifest(img Image, maxBytes int64) (Origin, error) {
 		if total += d.Size; d.Size < 0 || d.Size > maxBytes || total > maxBytes {
 			return o, fmt.Errorf("%w: its layers exceed %d bytes", ErrTooLarge, maxBytes)
 		}
-		if i == 0 && d.Size > maxDocument {
-			return o, fmt.Errorf("%w: its configuration exceeds %d bytes", ErrTooLarge, maxDocument)
+		if i == 0 && d.Size > MaxDocument {
+			return o, fmt.Errorf("%w: its configuration exceeds %d bytes", ErrTooLarge, MaxDocument)
 		}
 		if i > 0 && (!isLayer(string(d.MediaType))) {
 			return o, fmt.Errorf("a layer has media type %.100q, which is not a file system layer's", d.MediaType)
@@ -142,6 +148,18 @@ func readManifest(img Image, maxBytes int64) (Origin, error) {
 		o.Blobs = append(o.Blobs, Blob{string(d.MediaType), d.Digest.String(), d.Size})
 	}
 	return o, nil
+}
+
+// CheckDocument returns an error for a manifest, an index or a configuration that must not be decoded because it
+// would take too much memory.
+func CheckDocument(text []byte) error {
+	if len(text) > MaxDocument {
+		return fmt.Errorf("%w: it exceeds %d bytes", ErrTooLarge, MaxDocument)
+	}
+	if _, err := jsonscan.Check(text, maxFields, maxNesting); err != nil {
+		return fmt.Errorf("%w: %w", ErrTooLarge, err)
+	}
+	return nil
 }
 
 func isLayer(mediaType string) bool {
@@ -246,6 +264,9 @@ func (a *adding) config() (*v1.ConfigFile, error) {
 	text, err := smallBlob(a.blobs, a.origin.Blobs[0])
 	if err != nil {
 		return nil, err
+	}
+	if err := CheckDocument(text); err != nil {
+		return nil, fmt.Errorf("the configuration: %w", err)
 	}
 	c, err := v1.ParseConfigFile(bytes.NewReader(text))
 	if err != nil {

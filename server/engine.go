@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/model"
@@ -66,7 +67,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
 	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service}, data.files
 	pictures := &images{}
-	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, pictures, b.Log); err != nil {
+	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, pictures, r.memory.decoding, b.Log); err != nil {
 		return nil, err
 	}
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
@@ -95,9 +96,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, pictures *images, log *slog.Logger) (*tool.Registry, error) {
+func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, pictures *images, decoding *ration.Pool, log *slog.Logger) (*tool.Registry, error) {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
-	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout, Log: log}
+	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout, Decoding: decoding, Log: log}
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
 		servers.Gate = &egress.Gate{Policy: policy}
 	}

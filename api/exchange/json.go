@@ -15,17 +15,6 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// maxDepth is the maximum nesting of JSON values.
-const maxDepth = 256
-
-// maxValues returns the maximum number of JSON values in a text of n bytes. It limits the
-// memory of decoded values.
-func maxValues(n int) int { return min(10_000+n/8, 500_000) }
-
-// DecodeWeight estimates the bytes of memory needed to decode a text, check it and save
-// the result.
-func DecodeWeight(bytes, values int) int64 { return 6*int64(bytes) + 300*int64(values) }
-
 // Decode reads a JSON body, checks it with a rule and decodes it into v. Its errors are for
 // the client.
 func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
@@ -40,7 +29,7 @@ func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
 	if err != nil {
 		return err
 	}
-	if err := x.decoding.Reserve(r.Context(), DecodeWeight(len(body), values)); err != nil {
+	if err := x.decoding.Reserve(r.Context(), jsonscan.Weight(len(body), values)); err != nil {
 		return err
 	}
 	tree, err := ParseJSON(body)
@@ -76,13 +65,13 @@ func (x *Exchange) DecodeOptional(r *http.Request, shape rule.Rule, v any) error
 // ScanJSON counts the values of a body without decoding them. Its errors are for the
 // client.
 func ScanJSON(body []byte) (values int, err error) {
-	most := maxValues(len(body))
-	values, err = jsonscan.Check(body, most, maxDepth)
+	most := jsonscan.MaxValues(len(body))
+	values, err = jsonscan.Check(body, most, jsonscan.MaxDepth)
 	switch {
 	case errors.Is(err, jsonscan.ErrValues):
 		return 0, berth.Errorf(berth.CodeTooLarge, "The request body has too many JSON values. Expected at most %d in a body of %d bytes.", most, len(body))
 	case err != nil:
-		return 0, invalidJSON(fmt.Sprintf("it is nested more than %d deep", maxDepth))
+		return 0, invalidJSON(fmt.Sprintf("it is nested more than %d deep", jsonscan.MaxDepth))
 	}
 	return values, nil
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/internal/ration"
 )
 
@@ -58,7 +59,7 @@ func (k *socket) readFrame() error {
 func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
 	values, err := exchange.ScanJSON(data)
 	if err == nil {
-		err = held.Reserve(k.ctx, exchange.DecodeWeight(len(data), values))
+		err = held.Reserve(k.ctx, jsonscan.Weight(len(data), values))
 	}
 	if err != nil {
 		return frame{size: int64(len(data))}, err

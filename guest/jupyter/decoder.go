@@ -4,10 +4,15 @@ import (
 	"bytes"
 	"encoding/json"
 	"strings"
+
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
 // maxLine bounds one event, in bytes.
 const maxLine = 8 << 20
+
+// maxFields bounds the fields of one event together with its media types.
+const maxFields = 1000
 
 // A Decoder reads Events from lines of JSON that arrive in pieces. It never fails: it drops
 // what is not an event.
@@ -40,11 +45,23 @@ func (d *Decoder) Write(data []byte, skipped int64) []Event {
 			continue
 		}
 		var ev Event
-		if len(line) <= maxLine && json.Unmarshal(line, &ev) == nil && ev.Type != "" {
+		if len(line) <= maxLine && !crowded(line) && json.Unmarshal(line, &ev) == nil && ev.Type != "" {
 			events = append(events, ev)
 		}
 	}
 	return events
+}
+
+// crowded reports whether an event has more fields or media types than one has. Each takes far more memory than
+// its text.
+func crowded(line []byte) bool {
+	fields := 0
+	few := func(name, value []byte) bool { fields++; return fields <= maxFields }
+	jsonscan.Fields(line, few)
+	if start, end, ok := jsonscan.Field(line, "data"); ok {
+		jsonscan.Fields(line[start:end], few)
+	}
+	return fields > maxFields
 }
 
 // Plain returns the text of an event, as a terminal would show it.

@@ -70,6 +70,10 @@ func TestDecoder(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
+	crowd := `{"type":"display","data":{"a":"b"` + strings.Repeat(`,"a":"b"`, 100_000) + "}}\n"
+	if got := d.Write([]byte(crowd), 0); len(got) > 0 {
+		t.Errorf("an event of 100,000 media types was decoded to %d", len(got[0].Data))
+	}
 	for range 3 { // a line without an end does not use up the memory
 		d.Write(bytes.Repeat([]byte("x"), maxLine/2), 0)
 	}

@@ -2,6 +2,7 @@
 package registry
 
 import (
+	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -221,7 +222,36 @@ func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !(r.URL.Scheme == "http" && g.plain != "" && r.URL.Host == g.plain && isLoopback(r.URL.Hostname())) {
 		return nil, errPlain
 	}
-	return g.next.RoundTrip(r)
+	resp, err := g.next.RoundTrip(r)
+	if err == nil && isManifest(r) {
+		return checked(resp)
+	}
+	return resp, err
+}
+
+// isManifest reports whether a request, or the one that a registry redirected to it, is for a manifest.
+func isManifest(r *http.Request) bool {
+	for r.Response != nil && r.Response.Request != nil {
+		r = r.Response.Request
+	}
+	return r.Method == http.MethodGet && strings.Contains(r.URL.Path, "/manifests/")
+}
+
+// checked reads a manifest or an index, which the library decodes whole, and checks that it can be decoded.
+func checked(resp *http.Response) (*http.Response, error) {
+	if resp.StatusCode != http.StatusOK {
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	text, err := io.ReadAll(io.LimitReader(resp.Body, image.MaxDocument+1))
+	if err == nil {
+		err = image.CheckDocument(text)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read manifest: %w", err)
+	}
+	resp.Body, resp.ContentLength = io.NopCloser(bytes.NewReader(text)), int64(len(text))
+	return resp, nil
 }
 
 func isLoopback(host string) bool {

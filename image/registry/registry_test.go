@@ -392,3 +392,22 @@ func TestExplain(t *testing.T) {
 		t.Errorf("%v: got %q", err, got)
 	}
 }
+
+// A manifest that takes far more memory than its text is not decoded, neither by the library nor by a store.
+func TestCrowdedManifest(t *testing.T) {
+	for _, kind := range []string{"application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json"} {
+		list := map[string]string{"application/vnd.oci.image.manifest.v1+json": "layers", "application/vnd.oci.image.index.v1+json": "manifests"}[kind]
+		text := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,%q:[{}%s]}`, kind, list, strings.Repeat(",{}", 500_000))
+		reg := newRegistry(t, func(w http.ResponseWriter, r *http.Request) bool {
+			if !strings.Contains(r.URL.Path, "/manifests/") {
+				return false
+			}
+			w.Header().Set("Content-Type", kind)
+			_, _ = io.WriteString(w, text)
+			return true
+		})
+		if _, err := Find(t.Context(), reg.host+"/app:1", Options{Anonymous: true, Insecure: true}); err == nil || !strings.Contains(err.Error(), "too many values") {
+			t.Errorf("%s: got %v, want that it has too many values", kind, err)
+		}
+	}
+}

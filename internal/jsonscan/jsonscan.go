@@ -18,6 +18,16 @@ var (
 	ErrDepth  = errors.New("the JSON text is nested too deep")
 )
 
+// MaxDepth is the nesting that somebody else's text may have.
+const MaxDepth = 256
+
+// MaxValues returns how many values somebody else's text of n bytes may have. It limits the memory of decoded
+// values, which each take more than their text.
+func MaxValues(n int) int { return min(10_000+n/8, 500_000) }
+
+// Weight estimates the bytes of memory that it takes to decode a text and to use the result.
+func Weight(bytes, values int) int64 { return 6*int64(bytes) + 300*int64(values) }
+
 // Check returns how many values the text has, or an error if they are more than
 // maxValues or nested deeper than maxDepth. The outermost value has depth 0. Names in
 // objects are not values.

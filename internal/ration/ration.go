@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
 // Free is the number of bytes that each account has without a reservation. The limit
@@ -220,6 +221,16 @@ func (a *Account) Reserve(ctx context.Context, n int64) error {
 	}
 	a.needs += n
 	return nil
+}
+
+// ReserveDecoding reserves what it takes to decode a JSON text of somebody else. It returns jsonscan.ErrValues or
+// jsonscan.ErrDepth for a text that must not be decoded, also of a nil Account.
+func (a *Account) ReserveDecoding(ctx context.Context, text []byte) error {
+	values, err := jsonscan.Check(text, jsonscan.MaxValues(len(text)), jsonscan.MaxDepth)
+	if err != nil {
+		return err
+	}
+	return a.Reserve(ctx, jsonscan.Weight(len(text), values))
 }
 
 // share returns the number of bytes that an account takes from the pool if it needs n.

@@ -41,7 +41,7 @@ type Process interface {
 
 // connectCommand starts the server's command and opens a session on its stdin and stdout.
 // end ends the command.
-func (s *source) connectCommand(life context.Context, f *fault) (client *sdk.ClientSession, end func(), err error) {
+func (s *source) connectCommand(life context.Context, in *intake) (client *sdk.ClientSession, end func(), err error) {
 	command, environment := s.tool.Berth.Command, s.tool.Berth.Environment
 	p, err := s.opts.Containers.Process(life, s.caller, environment.ContainerID, guest.ProcessRequest{
 		Cmd: command[0], Args: command[1:], In: true, Tag: "mcp_" + string(s.caller.Response) + "_" + s.Label()})
@@ -52,12 +52,12 @@ func (s *source) connectCommand(life context.Context, f *fault) (client *sdk.Cli
 	read := make(chan struct{})
 	go func() {
 		defer close(read)
-		writer.CloseWithError(pipeOutput(p, writer, f))
+		writer.CloseWithError(pipeOutput(life, p, writer, in))
 	}()
 	end = func() {
 		ctx, cancel := context.WithTimeout(context.WithoutCancel(life), killTime)
 		defer cancel()
-		f.set(func(f *fault) { f.ending = true })
+		in.fault.set(func(f *fault) { f.ending = true })
 		reader.Close() // output that is not read must not hold the process's end
 		_ = p.Kill(ctx)
 		select {
@@ -71,9 +71,10 @@ func (s *source) connectCommand(life context.Context, f *fault) (client *sdk.Cli
 
 // pipeOutput copies the messages on the process's stdout until it ends. It records how it
 // ended, unless this server has ended it.
-func pipeOutput(p Process, stdout io.Writer, f *fault) error {
+func pipeOutput(ctx context.Context, p Process, stdout io.Writer, in *intake) error {
 	var stderr []byte
-	lines := messages{to: stdout, omitted: f.omit}
+	f := in.fault
+	lines := messages{ctx: ctx, to: stdout, intake: in, omitted: f.omit}
 	for ev, err := range p.Events() {
 		if err != nil {
 			return err
@@ -101,12 +102,14 @@ func pipeOutput(p Process, stdout io.Writer, f *fault) error {
 // A messages passes on the lines of an output that are JSON-RPC messages, and drops the
 // others: many servers log to stdout, and the SDK ends a session at the first such line.
 type messages struct {
+	ctx     context.Context
+	intake  *intake
 	to      io.Writer // its errors are ignored: after the session ended there is no reader
 	omitted func(name, reason string)
 	line    []byte // the start of a line
 }
 
-// write returns errTooLarge once a line has more than maxMessage bytes.
+// write returns errTooLarge once a line has more than maxMessage bytes, and the error of the intake.
 func (m *messages) write(b []byte) error {
 	for {
 		i := bytes.IndexByte(b, '\n')
@@ -117,8 +120,14 @@ func (m *messages) write(b []byte) error {
 		if len(m.line)+end > maxMessage {
 			return errTooLarge
 		}
+		if err := m.intake.receive(m.ctx, end); err != nil {
+			return err
+		}
 		if m.line = append(m.line, b[:end]...); i < 0 {
 			return nil
+		}
+		if err := m.intake.decode(m.ctx, m.line); err != nil {
+			return err
 		}
 		if _, err := jsonrpc.DecodeMessage(m.line); err == nil {
 			_, _ = m.to.Write(append(bytes.TrimRight(sift(m.line, m.omitted), "\n"), '\n'))

@@ -22,6 +22,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/tool"
 )
@@ -31,6 +32,7 @@ type Options struct {
 	Containers Containers
 	Gate       *egress.Gate  // to remote servers; nil refuses them
 	Timeout    time.Duration // of a call; default 2 minutes
+	Decoding   *ration.Pool  // bounds the memory for what servers send; nil means no limit
 	Log        *slog.Logger  // default slog.Default
 }
 

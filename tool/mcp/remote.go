@@ -52,19 +52,19 @@ func originOf(u *url.URL) string {
 
 // connectRemote connects to the URL over streamable HTTP and, if the server does not know
 // that, over HTTP with SSE, its predecessor. The end of life ends the session.
-func (s *source) connectRemote(life context.Context, f *fault, notified chan struct{}) (*sdk.ClientSession, error) {
+func (s *source) connectRemote(life context.Context, in *intake, notified chan struct{}) (*sdk.ClientSession, error) {
 	u, err := url.Parse(s.tool.ServerURL)
 	if err != nil {
 		return nil, fmt.Errorf("parse server_url: %w", err)
 	}
 	client := s.opts.Gate.Client(0)
-	client.Transport = &guarded{next: client.Transport, origin: originOf(u), headers: s.headers(), fault: f, notified: notified}
+	client.Transport = &guarded{next: client.Transport, origin: originOf(u), headers: s.headers(), fault: in.fault, intake: in, notified: notified}
 	session, err := initialize(life, &sdk.StreamableClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client,
 		DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: -1}) // guarded bounds each answer
 	if err == nil {
 		return session, nil
 	}
-	switch status, _, _ := f.get(); status {
+	switch status, _, _ := in.fault.get(); status {
 	case http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed, http.StatusNotAcceptable:
 	default:
 		return nil, err
@@ -125,6 +125,7 @@ type guarded struct {
 	origin  string
 	headers http.Header
 	fault   *fault
+	intake  *intake
 
 	notified chan struct{} // receives when a notification of a cancelled call was sent
 }
@@ -159,8 +160,8 @@ func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
 	if req.Method == http.MethodGet {
 		most = maxStream
 	}
-	resp.Body = &bounded{ReadCloser: resp.Body, left: most, fault: g.fault}
-	siftBody(resp, g.fault.omit)
+	resp.Body = &bounded{ReadCloser: resp.Body, left: most, ctx: req.Context(), intake: g.intake}
+	siftBody(req.Context(), resp, g.intake)
 	return resp, nil
 }
 
@@ -182,19 +183,22 @@ func cancels(req *http.Request) bool {
 // A bounded body fails after a number of bytes.
 type bounded struct {
 	io.ReadCloser
-	left  int64
-	fault *fault
+	left   int64
+	ctx    context.Context
+	intake *intake
 }
 
 func (b *bounded) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		b.fault.set(func(f *fault) { f.err = errTooLarge })
-		return 0, errTooLarge
+		return 0, b.intake.fail(errTooLarge)
 	}
 	if int64(len(p)) > b.left {
 		p = p[:b.left]
 	}
 	n, err := b.ReadCloser.Read(p)
 	b.left -= int64(n)
+	if failed := b.intake.receive(b.ctx, n); failed != nil {
+		return 0, failed
+	}
 	return n, err
 }

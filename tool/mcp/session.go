@@ -13,6 +13,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/internal/jsonscan"
 	"github.com/berth-run/berth/tool"
 )
 
@@ -29,6 +30,7 @@ var (
 	errTimeout  = errors.New("the server did not answer in time")
 	errOrigin   = errors.New("the server refers to another host")
 	errTooLarge = errors.New("the server sent too much")
+	errLongList = errors.New("the server's list of tools is too long")
 	errNoSecret = errors.New("the credentials were not stored")
 )
 
@@ -36,6 +38,7 @@ var (
 type session struct {
 	client *sdk.ClientSession
 	fault  *fault
+	intake *intake
 	end    func() // stops what the session needs: requests, the process
 
 	ended     chan struct{} // closed when the connection has ended
@@ -80,6 +83,7 @@ func (s *session) close() {
 	}
 	_ = s.client.Close()
 	s.end()
+	s.intake.account.Close()
 }
 
 // A fault records why a connection failed, which the errors of the SDK do not contain. It
@@ -129,9 +133,17 @@ type broken struct {
 
 func (b broken) Unwrap() error { return b.error }
 
-// with calls f with a connection to the server. After an error that is not an answer of the
+// release returns the memory of what the server sent, once it is used.
+func (s *source) release() {
+	if s.session != nil {
+		s.session.intake.end()
+	}
+}
+
+// with calls f with a connection to the server, which may send so many bytes. The caller must call release once
+// it has used them. After an error that is not an answer of the
 // server, and if the connection has ended, the next call connects again.
-func (s *source) with(ctx context.Context, f func(context.Context, *sdk.ClientSession) error) error {
+func (s *source) with(ctx context.Context, most int64, f func(context.Context, *sdk.ClientSession) error) error {
 	if s.tool.Berth != nil && s.tool.Berth.Credentials != "" {
 		return errNoSecret
 	}
@@ -147,6 +159,7 @@ func (s *source) with(ctx context.Context, f func(context.Context, *sdk.ClientSe
 	}
 	fault := s.session.fault
 	fault.reset()
+	s.session.intake.begin(most)
 	err := f(ctx, s.session.client)
 	if err == nil {
 		return nil
@@ -169,15 +182,16 @@ func (s *source) connect(ctx context.Context) (*session, error) {
 	life, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	stop := context.AfterFunc(ctx, func() { cancel(context.Cause(ctx)) })
 	fault := &fault{}
+	intake := newIntake(s.opts.Decoding, string(s.caller.Project), fault)
 	var client *sdk.ClientSession
 	var end func()
 	var notified chan struct{}
 	var err error
 	if s.isCommand() {
-		client, end, err = s.connectCommand(life, fault)
+		client, end, err = s.connectCommand(life, intake)
 	} else {
 		notified = make(chan struct{}, 1)
-		client, err = s.connectRemote(life, fault, notified)
+		client, err = s.connectRemote(life, intake, notified)
 	}
 	if err == nil && !stop() {
 		_ = client.Close()
@@ -189,6 +203,7 @@ func (s *source) connect(ctx context.Context) (*session, error) {
 	if err != nil {
 		end()
 		cancel(nil)
+		intake.account.Close()
 		if cause := context.Cause(ctx); cause != nil {
 			err = errors.Join(cause, err)
 		}
@@ -199,7 +214,7 @@ func (s *source) connect(ctx context.Context) (*session, error) {
 		_ = client.Wait()
 		close(ended)
 	}()
-	return &session{client: client, fault: fault, ended: ended, notified: notified, end: func() { end(); cancel(nil) }}, nil
+	return &session{client: client, fault: fault, intake: intake, ended: ended, notified: notified, end: func() { end(); cancel(nil) }}, nil
 }
 
 // initialize opens a session on a transport. It offers the server nothing: no sampling, no
@@ -230,6 +245,10 @@ func (s *source) explain(err error) string {
 		return "It refers to another host, which this server does not follow."
 	case errors.Is(fault, errTooLarge):
 		return fmt.Sprintf("It sent a message of more than %d bytes.", maxMessage)
+	case errors.Is(fault, errLongList):
+		return fmt.Sprintf("Its list of tools has more than %d bytes.", maxList)
+	case errors.Is(fault, jsonscan.ErrValues), errors.Is(fault, jsonscan.ErrDepth):
+		return "It sent a message that has too many JSON values or is nested too deep."
 	case status != 0:
 		return fmt.Sprintf("Http status code: %d (%s)", status, http.StatusText(status))
 	case exited != "":
@@ -237,8 +256,10 @@ func (s *source) explain(err error) string {
 	case fault == nil && errors.As(err, &answer):
 		return tool.Shorten(answer.Message, maxDescription)
 	}
-	if own, ok := errors.AsType[*berth.Error](err); ok {
-		return own.Message // of the container
+	for _, err := range []error{fault, err} {
+		if own, ok := errors.AsType[*berth.Error](err); ok {
+			return own.Message // of the memory, or of the container
+		}
 	}
 	return "It could not be reached, or does not answer as an MCP server does."
 }

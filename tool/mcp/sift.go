@@ -3,6 +3,7 @@ package mcp
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -87,16 +88,20 @@ func undecodable(raw json.RawMessage) string {
 	return "it is not an object of the protocol"
 }
 
-// siftBody makes the body of an answer pass through sift. Of an event stream, each line of
-// data is a message.
-func siftBody(resp *http.Response, omitted func(name, reason string)) {
+// siftBody makes the body of an answer pass through sift, once there is memory for it. Of an event stream, each
+// line of data is a message.
+func siftBody(ctx context.Context, resp *http.Response, in *intake) {
+	omitted := in.fault.omit
 	kind, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")) // "" if there is none
 	switch kind {
 	case "text/event-stream":
-		in := bufio.NewReader(resp.Body)
+		lines := bufio.NewReader(resp.Body)
 		resp.Body = &siftedBody{ReadCloser: resp.Body, next: func() ([]byte, error) {
-			line, err := in.ReadBytes('\n')
+			line, err := lines.ReadBytes('\n')
 			if data, ok := bytes.CutPrefix(line, []byte("data:")); ok {
+				if err := in.decode(ctx, data); err != nil {
+					return nil, err
+				}
 				if sifted := sift(data, omitted); len(sifted) != len(data) {
 					line = append(append([]byte("data: "), sifted...), '\n')
 				}
@@ -104,14 +109,17 @@ func siftBody(resp *http.Response, omitted func(name, reason string)) {
 			return line, err
 		}}
 	case "application/json":
-		in := resp.Body
+		body := resp.Body
 		resp.ContentLength = -1
-		resp.Body = &siftedBody{ReadCloser: in, next: func() ([]byte, error) {
-			message, err := io.ReadAll(in)
+		resp.Body = &siftedBody{ReadCloser: body, next: func() ([]byte, error) {
+			message, err := io.ReadAll(body)
 			if err == nil {
-				err = io.EOF
+				err = in.decode(ctx, message)
 			}
-			return sift(message, omitted), err
+			if err != nil {
+				return nil, err
+			}
+			return sift(message, omitted), io.EOF
 		}}
 	}
 }

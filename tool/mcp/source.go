@@ -26,6 +26,7 @@ const (
 	maxDescription = 8 << 10   // in bytes
 	maxSchema      = 256 << 10 // in bytes
 	maxSchemas     = 2 << 20   // with descriptions, of all tools together, in bytes
+	maxList        = 4 << 20   // of all pages together, as the server sends them, in bytes
 )
 
 // listTime bounds the time to connect to a server and to list its tools.
@@ -161,14 +162,18 @@ func (s *source) list(ctx context.Context) ([]berth.MCPListedTool, error) {
 	defer cancel()
 	l := listing{source: s, list: []berth.MCPListedTool{}, names: map[string]bool{}, secrets: s.redactor()}
 	defer l.log()
+	left := int64(maxList)
+	defer s.release()
 	for page, cursor := 0, ""; ; page++ {
 		var got *sdk.ListToolsResult
-		err := s.with(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+		err := s.with(ctx, left, func(ctx context.Context, c *sdk.ClientSession) (err error) {
 			got, err = c.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
 			return err
 		})
 		if s.session != nil {
 			l.omitted.join(s.session.fault.takeOmitted())
+			left -= s.session.intake.received()
+			s.release()
 		}
 		if err != nil {
 			return nil, err
@@ -191,7 +196,8 @@ func (s *source) list(ctx context.Context) ([]berth.MCPListedTool, error) {
 type listing struct {
 	source  *source
 	list    []berth.MCPListedTool
-	names   map[string]bool // of all tools that can be used
+	names   map[string]bool // of list
+	usable  int             // tools that can be used, also those that the request does not allow
 	size    int             // of descriptions and schemas in list, in bytes
 	omitted omissions
 	secrets *strings.Replacer
@@ -207,8 +213,9 @@ func (l *listing) add(t *sdk.Tool) {
 		l.omitted.add(l.secrets.Replace(t.Name), wrong)
 		return
 	}
-	l.names[listed.Name] = true
+	l.usable++
 	if l.source.tool.AllowedTools.Selects(listed) {
+		l.names[listed.Name] = true
 		l.list = append(l.list, listed)
 		l.size += len(listed.InputSchema) + len(listed.Description)
 	}
@@ -216,7 +223,7 @@ func (l *listing) add(t *sdk.Tool) {
 
 // problem returns an error if the server has tools and none of them can be used.
 func (l *listing) problem() error {
-	if len(l.names) > 0 || l.omitted.count == 0 {
+	if l.usable > 0 || l.omitted.count == 0 {
 		return nil
 	}
 	return badList(fmt.Sprintf("None of its %d tools can be used. The first is left out: %s.", l.omitted.count, l.omitted.reasons[0]))
@@ -271,8 +278,9 @@ func toolOf(t *sdk.Tool, secrets *strings.Replacer) (listed berth.MCPListedTool,
 func (s *source) call(ctx context.Context, name, arguments string) result {
 	ctx, cancel := context.WithTimeoutCause(ctx, s.opts.Timeout, errTimeout)
 	defer cancel()
+	defer s.release()
 	var got *sdk.CallToolResult
-	err := s.with(ctx, func(ctx context.Context, c *sdk.ClientSession) (err error) {
+	err := s.with(ctx, maxMessage, func(ctx context.Context, c *sdk.ClientSession) (err error) {
 		got, err = c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
 		return err
 	})

@@ -19,6 +19,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/jsonscan"
 )
 
 // The names of the services.
@@ -178,10 +179,18 @@ func (s service) do(req *http.Request, header http.Header, out any) error {
 		return Failure("The answer of the search service did not arrive whole.")
 	case len(raw) > maxAnswer:
 		return Failure(fmt.Sprintf("The search service sent more than %d bytes.", maxAnswer))
+	case tooMany(raw):
+		return Failure("The search service sent too many JSON values.")
 	case json.Unmarshal(raw, out) != nil:
 		return Failure("The search service did not answer with the JSON that was expected.")
 	}
 	return nil
+}
+
+// tooMany reports whether an answer would take far more memory than its text.
+func tooMany(answer []byte) bool {
+	_, err := jsonscan.Check(answer, jsonscan.MaxValues(len(answer)), jsonscan.MaxDepth)
+	return err != nil
 }
 
 // A list holds the elements of a JSON array that can be decoded. One that cannot must not

@@ -84,6 +84,9 @@ func TestServiceFails(t *testing.T) {
 				_, _ = io.WriteString(w, strings.Repeat(" ", 1<<20))
 			}
 		},
+		"The search service sent too many JSON values.": func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, `{"results":[{}`+strings.Repeat(",{}", 1_000_000)+`]}`)
+		},
 		"The search service did not answer in time.": func(_ http.ResponseWriter, r *http.Request) {
 			_, _ = io.Copy(io.Discard, r.Body)
 			<-r.Context().Done()
