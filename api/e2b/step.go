@@ -121,13 +121,10 @@ func (w *worker) execute(ctx context.Context, s step) error {
 // setEnv sets variables. Values may refer to earlier ones.
 func (w *worker) setEnv(ctx context.Context, args []string) error {
 	for i := 0; i < len(args); i += 2 {
-		name, value := args[i], args[i+1]
-		if strings.Contains(value, "$") {
-			out, err := w.command(ctx, `printf %s "`+strings.NewReplacer(`\`, `\\`, `"`, `\"`, "`", "\\`").Replace(value)+`"`, w.state.User, "/", false)
-			if err != nil {
-				return err
-			}
-			value = out
+		name := args[i]
+		value, err := expand(args[i+1], func(name string) (string, error) { return w.variable(ctx, name) })
+		if err != nil {
+			return err
 		}
 		env := w.state.Env[:0:0]
 		for _, pair := range w.state.Env {
@@ -136,8 +133,30 @@ func (w *worker) setEnv(ctx context.Context, args []string) error {
 			}
 		}
 		w.state.Env = append(env, name+"="+value)
+		if name == "PATH" {
+			if err := w.setPath(ctx, value); err != nil {
+				return err
+			}
+		}
 	}
 	return nil
+}
+
+// variable returns a variable of the build, or of a login shell if the build has not set it.
+func (w *worker) variable(ctx context.Context, name string) (string, error) {
+	for _, pair := range w.state.Env {
+		if value, ok := strings.CutPrefix(pair, name+"="); ok {
+			return value, nil
+		}
+	}
+	return w.command(ctx, `printf %s "$`+name+`"`, w.state.User, "/", false)
+}
+
+// setPath makes login shells use the PATH of a build: /etc/profile replaces the one of their environment.
+func (w *worker) setPath(ctx context.Context, value string) error {
+	script := "mkdir -p /etc/profile.d && printf 'export PATH=%s\n' " + quote(quote(value)) + " >/etc/profile.d/template-path.sh"
+	_, err := w.command(ctx, script, "root", "/", false)
+	return err
 }
 
 // setDir makes a directory, owned by the user, the working directory of the next steps and of

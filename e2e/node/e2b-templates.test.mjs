@@ -41,7 +41,8 @@ test('a template is built, with files, variables, a user and a directory', async
     Template({ fileContextPath: dir })
       .fromBaseImage()
       .runCmd('echo "built by $(whoami)" > /tmp/who; sleep 2; cat /tmp/who')
-      .setEnvs({ GREETING: 'hello', BOTH: '$GREETING you' })
+      .setEnvs({ GREETING: 'hello', BOTH: '$GREETING you', PATH: '${PATH}:/my/bin', LITERAL: '$(echo executed)' })
+      .runCmd('case "$PATH" in *:/my/bin) ;; *) echo "the PATH is $PATH"; exit 1 ;; esac')
       .copy('app', '/srv/app', { user: 'root', mode: 0o755 })
       .copy('one.txt', 'nested/renamed.txt')
       .runCmd(['mkdir -p /opt/x', 'touch /opt/x/y'], { user: 'root' })
@@ -54,11 +55,12 @@ test('a template is built, with files, variables, a user and a directory', async
   const sandbox = await Sandbox.create(name + ':stable', { envs: { OWN: '1' }, timeoutMs: 300_000 });
   const seen = await sandbox.commands.run('pwd; echo $GREETING/$BOTH/$OWN; cat /srv/app/main.txt /srv/app/sub/deep.txt; stat -c "%U %a" /srv/app/main.txt; cat ~/nested/renamed.txt; ls /opt/x');
   assert.equal(seen.stdout, '/home/user/work\nhello/hello you/1\nmaindeeproot 755\noney\n');
+  assert.match((await sandbox.commands.run('echo "$PATH $LITERAL"')).stdout, /^\/.*:\/my\/bin \$\(echo executed\)\n$/);
   await sandbox.kill();
   await assert.rejects(Sandbox.create(name), /default/);
 
   const second = await build(template(), name);
-  assert.match(second.log, /CACHED \[builder 6\/6\] WORKDIR/);
+  assert.match(second.log, /CACHED \[builder 7\/7\] WORKDIR/);
   await Template.assignTags(name + ':v1', ['production']);
   assert.deepEqual((await Template.getTags(info.templateId)).map((t) => t.tag).toSorted(), ['default', 'production', 'stable', 'v1']);
   await Template.removeTags(name, 'production');
