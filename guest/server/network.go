@@ -52,6 +52,7 @@ type network struct {
 	names map[string]*outsider
 	begun bool
 	route *route.Route // for addresses; nil if there is none
+	slept bool         // the guest sleeps: no route may be created
 }
 
 // An outsider is an outside name with a loopback address.
@@ -95,6 +96,9 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 func (n *network) openRoute() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	if n.slept {
+		return errAsleep // a request that came before the sleep is still being served
+	}
 	if n.route != nil {
 		return nil
 	}
@@ -108,16 +112,27 @@ func (n *network) openRoute() error {
 	return err
 }
 
-// closeRoute removes the route for addresses, which gVisor cannot write to a file.
-func (n *network) closeRoute() error {
+var errAsleep = errors.New("the guest sleeps")
+
+// fallAsleep removes the route for addresses, which gVisor cannot write to a file. Until awake is called, none is
+// created.
+func (n *network) fallAsleep() error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
+	n.slept = true
 	if n.route == nil {
 		return nil
 	}
 	err := n.route.Close()
 	n.route = nil
 	return err
+}
+
+// awake allows a route again. The server, which reconnects, asks for one.
+func (n *network) awake() {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.slept = false
 }
 
 // open uses session for the connections to the outside, and starts to answer lookups.

@@ -93,9 +93,10 @@ func (s *Server) slept(ctx context.Context) (net.Listener, error) {
 	}
 	z.mu.Unlock()
 	z.serving.Wait()
-	if err := s.network.closeRoute(); err != nil {
-		s.opts.Log.Warn("failed to open the route for addresses", "err", err)
+	if err := s.network.fallAsleep(); err != nil {
+		s.opts.Log.Warn("failed to close the route for addresses", "err", err)
 	}
+	defer s.network.awake()
 	wake := filepath.Join(filepath.Dir(path), wakeName)
 	_ = os.Remove(wake) // from a time when the guest was awake
 	_ = os.Remove(path)
