@@ -2,10 +2,6 @@ package e2b
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"crypto/subtle"
-	"encoding/hex"
 	"io"
 	"io/fs"
 	"math"
@@ -51,26 +47,21 @@ func contentRefusal(status int, message string) error {
 	return &refusal{status, contentFailure{contentCodes[status], message}}
 }
 
-// volumeToken returns the token of a volume, which gives access to its content until it is deleted.
-func (d *Door) volumeToken(p berth.ProjectID, id berth.VolumeID) string {
-	of := string(p) + "." + string(id)
-	return of + "." + d.signVolume(of)
+// volumeToken returns the token of a volume, which gives access to its content until it or the caller's key is deleted.
+func (d *Door) volumeToken(c berth.Caller, id berth.VolumeID) string {
+	of := string(c.Project) + "." + string(id)
+	return of + "." + d.give(volumePurpose, of, c.Key)
 }
 
-func (d *Door) signVolume(of string) string {
-	mac := hmac.New(sha256.New, d.Secret[:])
-	mac.Write([]byte("e2b volume token\x00" + of))
-	return hex.EncodeToString(mac.Sum(nil))
-}
-
-// volumeOf returns the volume of a token and its project.
-func (d *Door) volumeOf(token string) (p berth.ProjectID, id berth.VolumeID, ok bool) {
-	of, signature, _ := cutLast(token, ".")
-	if subtle.ConstantTimeCompare([]byte(signature), []byte(d.signVolume(of))) != 1 {
-		return "", "", false
+// volumeOf returns the volume of a token, and the project and the key of its holder.
+func (d *Door) volumeOf(ctx context.Context, token string) (c berth.Caller, id berth.VolumeID, ok bool, err error) {
+	parts := strings.SplitN(token, ".", 3)
+	if len(parts) < 3 {
+		return c, "", false, nil
 	}
-	project, volume, ok := cutLast(of, ".")
-	return berth.ProjectID(project), berth.VolumeID(volume), ok
+	c.Project, id = berth.ProjectID(parts[0]), berth.VolumeID(parts[1])
+	c.Key, ok, err = d.holder(ctx, volumePurpose, c.Project, parts[0]+"."+parts[1], parts[2])
+	return c, id, ok, err
 }
 
 // A contentHandler answers a request for the content of a volume.
@@ -111,7 +102,10 @@ func (d *Door) serveContent(x *exchange.Exchange, r *http.Request) error {
 		return contentRefusal(http.StatusNotImplemented, "This server cannot store volumes.")
 	}
 	token, _ := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer ")
-	p, id, ok := d.volumeOf(token)
+	c, id, ok, err := d.volumeOf(r.Context(), token)
+	if err != nil {
+		return err
+	}
 	if !ok {
 		x.Header().Set("WWW-Authenticate", "Bearer")
 		return contentRefusal(http.StatusUnauthorized, "This request needs the token of the volume, which Volume.create and Volume.connect return, in the header Authorization: Bearer.")
@@ -120,11 +114,13 @@ func (d *Door) serveContent(x *exchange.Exchange, r *http.Request) error {
 		return contentRefusal(http.StatusNotFound, "Volume '"+rule.Clip(name)+"' not found.")
 	}
 	conns.Known(r.Context())
-	x.SetCaller(berth.Caller{Project: p})
-	if err := d.Check(r.Context(), p); err != nil {
+	r, release := x.WhileValid(r, c)
+	defer release()
+	x.SetCaller(berth.Caller{Project: c.Project})
+	if err := d.Check(r.Context(), c.Project); err != nil {
 		return err
 	}
-	return d.Volumes.Visit(r.Context(), p, id, func(ctx context.Context, c *volume.Content) error {
+	return d.Volumes.Visit(r.Context(), c.Project, id, func(ctx context.Context, c *volume.Content) error {
 		return handle(ctx, x, r, c)
 	})
 }

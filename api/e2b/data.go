@@ -3,14 +3,12 @@ package e2b
 import (
 	"cmp"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/base64"
 	"errors"
 	"fmt"
 	"maps"
 	"net/http"
 	"net/url"
-	"slices"
 	"strconv"
 	"strings"
 
@@ -154,9 +152,12 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 		return d.servePort(x, r, to, id, s)
 	}
 	path := strings.TrimPrefix(r.URL.Path, "/")
-	if err := d.authorize(r, id, path); err != nil {
+	key, err := d.authorize(r, s.project, id, path)
+	if err != nil {
 		return err
 	}
+	r, release := x.WhileValid(r, berth.Caller{Project: s.project, Key: key})
+	defer release()
 	if path != "health" {
 		conns.Known(r.Context())
 	}
@@ -176,14 +177,14 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if own {
 		return d.serveOwn(x, r, s.project, id, path)
 	}
-	door, release, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: s.project}), id)
+	door, leave, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: s.project}), id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer leave()
 	r.Header.Set("Berth-Directory", cmp.Or(s.dir, "home")) // where commands without a directory start
 	if user, _, _ := r.BasicAuth(); user == "" && s.user != "" {
 		r.Header.Set(envd.UserHeader, s.user)
@@ -242,35 +243,39 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 	return err
 }
 
-// authorize checks the access token of a request, or the signature of its URL. What a signature does not cover
-// has no effect: authorize removes the user that the header names.
-func (d *Door) authorize(r *http.Request, id berth.ContainerID, path string) error {
+// authorize checks the access token of a request, or the signature of its URL, and returns the key of its holder. What a
+// signature does not cover has no effect: authorize removes the user that the header names.
+func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerID, path string) (berth.KeyID, error) {
 	if path == "health" {
-		return nil
+		return "", nil
 	}
-	token := d.token(id)
-	if given := r.Header.Get(tokenHeader); given != "" || path != "files" {
-		if subtle.ConstantTimeCompare([]byte(given), []byte(token)) != 1 {
-			return unauthorized("The access token is missing or wrong.")
+	if r.Header.Get(tokenHeader) != "" || path != "files" {
+		key, ok, err := d.bearer(r, p, id)
+		if err == nil && !ok {
+			err = unauthorized("The access token is missing or wrong.")
 		}
-		return nil
+		return key, err
 	}
 	q := r.URL.Query()
 	if !q.Has("signature") {
-		return unauthorized("The request has neither an access token nor a signature.")
+		return "", unauthorized("The request has neither an access token nor a signature.")
 	}
-	if subtle.ConstantTimeCompare([]byte(q.Get("signature")), []byte(sign(r.Method, q, token))) != 1 {
-		return unauthorized("The signature is wrong.")
+	key, ok, err := d.signerOf(r.Context(), p, id, r.Method, q)
+	if err == nil && !ok {
+		err = unauthorized("The signature is wrong.")
+	}
+	if err != nil {
+		return "", err
 	}
 	if expires := q.Get("signature_expiration"); expires != "" {
 		at, err := strconv.ParseInt(expires, 10, 64)
 		if err != nil || at <= d.Now().Unix() {
-			return unauthorized("The signature has expired.")
+			return "", unauthorized("The signature has expired.")
 		}
 	}
 	r.Header.Del("Authorization")
 	r.Header.Del(envd.UserHeader)
-	return nil
+	return key, nil
 }
 
 // sign returns the signature of a request for a file with a token.
@@ -289,30 +294,28 @@ func sign(method string, q url.Values, token string) string {
 
 // signedFor returns the sandbox whose token has signed a URL. Such a URL does not name it.
 func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
-	id, ok := d.signer(r)
-	if !ok && d.Alive != nil {
-		if err := d.discover(r.Context(), false); err != nil {
-			return "", err
+	id, ok, err := d.signed(r)
+	if err == nil && !ok && d.Alive != nil {
+		if err = d.discover(r.Context(), false); err == nil {
+			id, ok, err = d.signed(r)
 		}
-		id, ok = d.signer(r)
 	}
-	if !ok {
-		return "", unauthorized("The signature is wrong.")
+	if err == nil && !ok {
+		err = unauthorized("The signature is wrong.")
 	}
-	return id, nil
+	return id, err
 }
 
-// signer returns the sandbox that this server knows whose token has signed a URL.
-func (d *Door) signer(r *http.Request) (berth.ContainerID, bool) {
+// signed returns the sandbox that this server knows whose token has signed a URL.
+func (d *Door) signed(r *http.Request) (berth.ContainerID, bool, error) {
 	d.mu.Lock()
-	ids := slices.Collect(maps.Keys(d.live))
+	all := maps.Clone(d.live)
 	d.mu.Unlock()
 	q := r.URL.Query()
-	given := []byte(q.Get("signature"))
-	for _, id := range ids {
-		if subtle.ConstantTimeCompare(given, []byte(sign(r.Method, q, d.token(id)))) == 1 {
-			return id, true
+	for id, s := range all {
+		if _, ok, err := d.signerOf(r.Context(), s.project, id, r.Method, q); ok || err != nil {
+			return id, ok, err
 		}
 	}
-	return "", false
+	return "", false, nil
 }

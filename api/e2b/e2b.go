@@ -7,9 +7,6 @@ package e2b
 
 import (
 	"context"
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -73,6 +70,7 @@ type Door struct {
 	changed chan struct{}                         // receives a value when an earlier deadline was set, or a container has ended
 	ended   map[berth.ContainerID]berth.ProjectID // sandboxes whose containers have ended
 
+	keyring     keyring
 	discovery   discovery
 	executions  executions
 	connections connections
@@ -191,16 +189,6 @@ func idOf(sandbox string) berth.ContainerID {
 // nameOf returns the id of the sandbox of a container.
 func nameOf(id berth.ContainerID) string {
 	return strings.TrimPrefix(string(id), berth.PrefixContainer)
-}
-
-// token returns the access token of a sandbox.
-func (d *Door) token(id berth.ContainerID) string { return d.derive("e2b access token", id) }
-
-// derive returns a secret of a sandbox for one purpose.
-func (d *Door) derive(purpose string, id berth.ContainerID) string {
-	mac := hmac.New(sha256.New, d.Secret[:])
-	mac.Write([]byte(purpose + "\x00" + string(id)))
-	return hex.EncodeToString(mac.Sum(nil))
 }
 
 // sandboxOf returns the container id of a request's path.

@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"context"
-	"crypto/subtle"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -100,19 +99,24 @@ func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language s
 	return berth.Invalid("language", "The template of this sandbox has no kernel for '%s'. It has: %s.", language, strings.Join(contents.Kernels, ", "))
 }
 
-// mayInterpret checks a token of the sandbox, without which a request to the code interpreter may only ask for its
-// health: each context is a process, and its id names what it keeps. E2B's SDKs send the access token with code, but
+// mayInterpret returns the key of the holder of a token of the sandbox, without which a request to the code
+// interpreter may only ask for its health: each context is a process, and its id names what it keeps. E2B's SDKs send the access token with code, but
 // only the traffic token with requests for contexts. Therefore every sandbox has a traffic token.
-func (d *Door) mayInterpret(r *http.Request, id berth.ContainerID) error {
-	access := subtle.ConstantTimeCompare([]byte(r.Header.Get(tokenHeader)), []byte(d.token(id))) == 1
-	traffic := subtle.ConstantTimeCompare([]byte(r.Header.Get(trafficHeader)), []byte(d.trafficToken(id))) == 1
-	switch {
-	case r.Method == http.MethodGet && r.URL.Path == "/health", access, traffic && r.URL.Path != "/execute":
-		return nil
-	case r.URL.Path == "/execute":
-		return unauthorized("The access token is missing or wrong.")
+func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.ContainerID) (berth.KeyID, error) {
+	if r.Method == http.MethodGet && r.URL.Path == "/health" {
+		return "", nil
 	}
-	return unauthorized("The code interpreter needs a token of the sandbox, in the header " + tokenHeader + " or " + trafficHeader +
+	key, ok, err := d.bearer(r, p, id)
+	if err == nil && !ok && r.URL.Path != "/execute" {
+		key, ok, err = d.visitor(r, p, id)
+	}
+	switch {
+	case err != nil || ok:
+		return key, err
+	case r.URL.Path == "/execute":
+		return "", unauthorized("The access token is missing or wrong.")
+	}
+	return "", unauthorized("The code interpreter needs a token of the sandbox, in the header " + tokenHeader + " or " + trafficHeader +
 		". Recent versions of E2B's SDKs send it.")
 }
 

@@ -2,7 +2,6 @@ package e2b
 
 import (
 	"crypto/sha256"
-	"crypto/subtle"
 	"errors"
 	"fmt"
 	"net"
@@ -70,16 +69,14 @@ func (d *Door) domain(r *http.Request) string {
 	return name
 }
 
-// trafficToken returns the token for the ports of a sandbox that are not public, and for the contexts of its code
-// interpreter.
-func (d *Door) trafficToken(id berth.ContainerID) string {
-	return d.derive("e2b traffic access token", id)
-}
-
 // servePort forwards a request to a port of a sandbox. Ports are public, unless the sandbox was
 // created with allowPublicTraffic false: then a request needs the traffic token.
 func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id berth.ContainerID, s live) error {
-	if s.ports.Private && subtle.ConstantTimeCompare([]byte(r.Header.Get(trafficHeader)), []byte(d.trafficToken(id))) != 1 {
+	key, known, err := d.visitor(r, s.project, id)
+	if err != nil {
+		return err
+	}
+	if s.ports.Private && !known {
 		return &refusal{http.StatusForbidden, struct {
 			SandboxID string `json:"sandboxId"`
 			Message   string `json:"message"`
@@ -87,10 +84,12 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 		}{to.sandbox, "The traffic access token is missing or invalid: send it in the header '" + strings.ToLower(trafficHeader) + "'.", http.StatusForbidden}}
 	}
 	if to.port == interpreterPort {
-		if err := d.mayInterpret(r, id); err != nil {
+		if key, err = d.mayInterpret(r, s.project, id); err != nil {
 			return err
 		}
 	}
+	r, release := x.WhileValid(r, berth.Caller{Project: s.project, Key: key})
+	defer release()
 	conns.Known(r.Context())
 	if err := d.Check(r.Context(), s.project); err != nil {
 		return err
@@ -109,14 +108,14 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 	if err != nil {
 		return err
 	}
-	dial, release, err := d.Containers.Access().Port(r.Context(), s.project, id, to.port)
+	dial, leave, err := d.Containers.Access().Port(r.Context(), s.project, id, to.port)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
 	if err != nil {
 		return err
 	}
-	defer release()
+	defer leave()
 	r, done, err := x.Duplex(r)
 	if err != nil {
 		return err
@@ -148,9 +147,11 @@ func (d *Door) dropSecrets(r *http.Request, id berth.ContainerID) (keyed bool, e
 		r.Header.Del(trafficHeader)
 		keyed = true
 	}
-	if given := r.Header.Get(tokenHeader); given != "" && subtle.ConstantTimeCompare([]byte(given), []byte(d.token(id))) == 1 {
-		r.Header.Del(tokenHeader)
-		keyed = true
+	if given := r.Header.Get(tokenHeader); given != "" {
+		if _, ours := d.minted(accessPurpose, string(id), given); ours {
+			r.Header.Del(tokenHeader)
+			keyed = true
+		}
 	}
 	for name, key := range map[string]string{keyHeader: r.Header.Get(keyHeader), "Authorization": exchange.Token(r)} {
 		own, err := d.isKey(r, key)

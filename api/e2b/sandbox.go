@@ -119,16 +119,16 @@ type lifecycle struct {
 	OnTimeout  string `json:"onTimeout"`
 }
 
-// sandbox describes a sandbox to the client of a request, with its tokens.
-func (d *Door) sandbox(r *http.Request, id berth.ContainerID, rec *record) sandbox {
-	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", Alias: rec.Alias,
-		EnvdVersion: envdVersion, AccessToken: d.token(id), TrafficToken: d.trafficToken(id), Domain: d.domain(r)}
+// sandbox describes a sandbox to the holder of a key, with its tokens.
+func (d *Door) sandbox(r *http.Request, key berth.KeyID, id berth.ContainerID, rec *record) sandbox {
+	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", Alias: rec.Alias, EnvdVersion: envdVersion,
+		AccessToken: d.give(accessPurpose, string(id), key), TrafficToken: d.give(trafficPurpose, string(id), key), Domain: d.domain(r)}
 }
 
 // detail describes a sandbox without its tokens.
 func (d *Door) detail(r *http.Request, rec *record, c *berth.Container) detail {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
-	out := detail{sandbox: d.sandbox(r, c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout), EndAt: time.Unix(rec.deadline, 0).UTC().Format(layout),
+	out := detail{sandbox: d.sandbox(r, "", c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout), EndAt: time.Unix(rec.deadline, 0).UTC().Format(layout),
 		CPUCount: max(1, int(d.CPU)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: d.Disk >> 20,
 		State: "running", Metadata: rec.Metadata, Volumes: mountsIn(c.Berth.Volumes)}
 	out.AccessToken, out.TrafficToken = "", ""
@@ -209,7 +209,7 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 			}
 		}
 	}
-	return x.JSON(http.StatusCreated, d.sandbox(r, made.ID, rec))
+	return x.JSON(http.StatusCreated, d.sandbox(r, c.Key, made.ID, rec))
 }
 
 // environment returns variables as NAME=value. Those of a request replace those of a template.
@@ -265,7 +265,7 @@ func (d *Door) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error 
 		return err
 	}
 	out := d.detail(r, rec, made)
-	out.AccessToken = d.token(made.ID)
+	out.AccessToken = d.give(accessPurpose, string(made.ID), c.Key)
 	out.Lifecycle = &lifecycle{rec.AutoResume, rec.OnTimeout}
 	out.Internet, out.Network = rec.Outward.Internet, rec.network()
 	return x.JSON(http.StatusOK, out)
@@ -368,5 +368,5 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	if before.Paused {
 		status = http.StatusCreated
 	}
-	return x.JSON(status, d.sandbox(r, id, rec))
+	return x.JSON(status, d.sandbox(r, c.Key, id, rec))
 }

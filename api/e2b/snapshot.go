@@ -148,7 +148,7 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 			forks = append(forks, fork{Error: &failure{status, e.Message}})
 			continue
 		}
-		forks = append(forks, fork{Sandbox: new(d.sandbox(r, made.id, made.rec))})
+		forks = append(forks, fork{Sandbox: new(d.sandbox(r, c.Key, made.id, made.rec))})
 	}
 	return x.JSON(http.StatusCreated, forks)
 }

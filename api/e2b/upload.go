@@ -2,9 +2,7 @@ package e2b
 
 import (
 	"context"
-	"crypto/hmac"
 	"crypto/sha256"
-	"crypto/subtle"
 	"encoding/hex"
 	"encoding/json"
 	"errors"
@@ -24,7 +22,7 @@ import (
 )
 
 // UploadPath is the prefix of the URLs to which clients upload the files of COPY steps:
-// PROJECT/HASH/EXPIRES/SIGNATURE.
+// PROJECT/HASH/EXPIRES/TOKEN.
 const UploadPath = "/e2b/uploads/"
 
 const (
@@ -140,28 +138,30 @@ func (d *Door) uploadLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	return x.JSON(http.StatusCreated, struct {
 		Present bool   `json:"present"`
 		URL     string `json:"url"`
-	}{known != nil, preview.Origin(r) + UploadPath + what + "/" + d.signUpload(what)})
-}
-
-// signUpload returns the signature of a URL for uploads.
-func (d *Door) signUpload(what string) string {
-	mac := hmac.New(sha256.New, d.Secret[:])
-	mac.Write([]byte("e2b template upload\x00" + what))
-	return hex.EncodeToString(mac.Sum(nil))
+	}{known != nil, preview.Origin(r) + UploadPath + what + "/" + d.give(uploadPurpose, what, c.Key)})
 }
 
 // upload serves PUT of a URL for uploads. The URL is the permission.
 func (d *Door) upload(x *exchange.Exchange, r *http.Request) error {
-	what, signature, _ := cutLast(strings.TrimPrefix(r.URL.Path, UploadPath), "/")
-	if subtle.ConstantTimeCompare([]byte(signature), []byte(d.signUpload(what))) != 1 {
+	what, token, _ := cutLast(strings.TrimPrefix(r.URL.Path, UploadPath), "/")
+	if _, ok := d.minted(uploadPurpose, what, token); !ok {
 		return unauthorized("This URL is invalid.")
 	}
 	parts := strings.Split(what, "/") // of this server's making
 	p, hash := berth.ProjectID(parts[0]), parts[1]
+	key, ok, err := d.holder(r.Context(), uploadPurpose, p, what, token)
+	if err != nil {
+		return err
+	}
+	if !ok {
+		return unauthorized("The key that created this URL is not valid any more.")
+	}
 	if expires, err := strconv.ParseInt(parts[2], 10, 64); err != nil || expires <= d.Now().Unix() {
 		return unauthorized("This URL has expired.")
 	}
 	conns.Known(r.Context())
+	r, release := x.WhileValid(r, berth.Caller{Project: p, Key: key})
+	defer release()
 	x.SetCaller(berth.Caller{Project: p})
 	if err := d.Check(r.Context(), p); err != nil {
 		return err

@@ -62,7 +62,7 @@ func (d *Door) createVolume(x *exchange.Exchange, r *http.Request, c berth.Calle
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusCreated, volumeInfo{v.ID, v.Name, d.volumeToken(c.Project, v.ID)})
+	return x.JSON(http.StatusCreated, volumeInfo{v.ID, v.Name, d.volumeToken(c, v.ID)})
 }
 
 // listVolumes serves GET /volumes: all volumes of the project.
@@ -95,7 +95,7 @@ func (d *Door) getVolume(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err != nil {
 		return err
 	}
-	return x.JSON(http.StatusOK, volumeInfo{v.ID, v.Name, d.volumeToken(c.Project, v.ID)})
+	return x.JSON(http.StatusOK, volumeInfo{v.ID, v.Name, d.volumeToken(c, v.ID)})
 }
 
 // deleteVolume serves DELETE /volumes/{volume}.

@@ -9,6 +9,7 @@ package exchange
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"runtime/debug"
@@ -44,6 +45,9 @@ type Options struct {
 	// Secrets are the prefixes of paths that contain a secret. Of such a path, the log shows
 	// only the prefix.
 	Secrets []string
+
+	// KeyCheck is how often the keys of running requests are checked; default 3 s.
+	KeyCheck time.Duration
 }
 
 // Memory limits the memory of requests. A nil pool has no limit.
@@ -66,6 +70,8 @@ type Server struct {
 	Options
 	open openness
 	once idempotency
+
+	running running
 }
 
 // New returns a server.
@@ -81,6 +87,9 @@ func New(opts Options) *Server {
 	}
 	if opts.Observer == nil {
 		opts.Observer = noObserver{}
+	}
+	if opts.KeyCheck == 0 {
+		opts.KeyCheck = 3 * time.Second
 	}
 	return &Server{Options: opts, open: openness{keys: opts.Keys, closed: opts.Closed},
 		once: idempotency{objects: opts.Objects, log: opts.Log}}
@@ -207,7 +216,9 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	if err := s.check(x, r, rt); err != nil {
 		return err
 	}
-	if done, err := s.forwardPath(x, r); done || err != nil {
+	r, done := x.WhileValid(r, x.caller)
+	defer done()
+	if forwarded, err := s.forwardPath(x, r); forwarded || err != nil {
 		return err
 	}
 	project := x.caller.Project
@@ -223,9 +234,14 @@ func (s *Server) answer(x *Exchange, r *http.Request, rt Route) error {
 	}
 	defer release()
 	if rt.Method == http.MethodPost && r.Header.Get(idempotencyKey) != "" {
-		return s.once.handle(x, r, x.caller, rt)
+		err = s.once.handle(x, r, x.caller, rt)
+	} else {
+		err = s.run(x, r, x.caller, rt.Handle)
 	}
-	return s.run(x, r, x.caller, rt.Handle)
+	if err != nil && errors.Is(context.Cause(r.Context()), errKeyEnded) {
+		return errKeyEnded
+	}
+	return err
 }
 
 // check identifies the caller of a request, sets it, and checks what does not depend on

@@ -37,7 +37,7 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 	}
 	word, query := TakeToken(r.URL.RawQuery)
 	r.URL.RawQuery = query
-	link, err := d.hostLink(r, word, container, port)
+	link, key, err := d.hostLink(r, word, container, port)
 	if err != nil {
 		return err
 	}
@@ -54,6 +54,9 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 	keyed := exchange.Token(r) != ""
 	if link != nil {
 		project = link.Project
+		var release func()
+		r, release = x.WhileValid(r, berth.Caller{Project: project, Key: key})
+		defer release()
 		x.SetCaller(berth.Caller{Project: project})
 		if err := d.dropKey(r); err != nil {
 			return err
@@ -65,6 +68,9 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 			return err
 		}
 		project = caller.Project
+		var release func()
+		r, release = x.WhileValid(r, caller)
+		defer release()
 		x.SetCaller(caller)
 		r.Header.Del("Authorization") // the caller's key
 		keyed = true
@@ -72,37 +78,37 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 	return d.show(x, r, project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true, Keyed: keyed})
 }
 
-// hostLink returns the link of a request: that of its token or of a cookie. It returns an
+// hostLink returns the link of a request, that of its token or of a cookie, and the link's key. It returns an
 // error for an invalid token, and nil if there is neither a token nor a valid cookie.
-func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerID, port int) (*Link, error) {
-	open := func(word string) (*Link, error) {
-		l, err := Open(d.Box, word, d.Now())
+func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerID, port int) (*Link, berth.KeyID, error) {
+	open := func(word string) (l Link, key berth.KeyID, err error) {
+		l, err = Open(d.Box, word, d.Now())
 		if err == nil && (l.Container != container || l.Port != port) {
 			err = errors.New("the link is to another port")
 		}
 		if err == nil {
-			err = d.checkLink(r, l)
+			key, err = d.checkLink(r, l)
 		}
-		return &l, err
+		return l, key, err
 	}
 	if word != "" {
-		l, err := open(word)
+		l, key, err := open(word)
 		if err != nil {
-			return nil, &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
+			return nil, "", &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
 		}
-		return l, nil
+		return &l, key, nil
 	}
 	for _, word := range Permissions(r) {
-		l, err := open(word)
+		l, key, err := open(word)
 		if err != nil {
 			continue
 		}
 		if !OwnPage(r) {
-			return nil, &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Requests from pages of other hosts are not allowed. Open this URL directly in the browser."}
+			return nil, "", &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Requests from pages of other hosts are not allowed. Open this URL directly in the browser."}
 		}
-		return l, nil
+		return &l, key, nil
 	}
-	return nil, nil
+	return nil, "", nil
 }
 
 // identifyHost returns the caller of a request to a port's host. If the server needs no

@@ -166,12 +166,15 @@ func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
 	x := w.(*exchange.Exchange)
 	err := func() error {
 		l, err := Open(d.Box, r.PathValue("link"), d.Now())
+		var key berth.KeyID
 		if err == nil {
-			err = d.checkLink(r, l)
+			key, err = d.checkLink(r, l)
 		}
 		if err != nil {
 			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
 		}
+		r, release := x.WhileValid(r, berth.Caller{Project: l.Project, Key: key})
+		defer release()
 		x.SetCaller(berth.Caller{Project: l.Project})
 		prefix, rest := cutPath(r, 2) // preview, the link
 		return d.show(x, r, l.Project, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest, Link: true, Keyed: exchange.Token(r) != ""})
@@ -181,27 +184,27 @@ func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// checkLink returns an error unless the project and the key of a link are still valid.
-func (d *Door) checkLink(r *http.Request, l Link) error {
+// checkLink returns the key of a link. It returns an error unless that and the project are still valid.
+func (d *Door) checkLink(r *http.Request, l Link) (berth.KeyID, error) {
 	if err := d.Exchange.CheckProject(r.Context(), l.Project); err != nil {
-		return err
+		return "", err
 	}
 	if len(l.Key) == sha256.Size {
 		key, err := d.Exchange.Keys.KeyByHash(r.Context(), [sha256.Size]byte(l.Key))
 		switch {
 		case err != nil:
-			return err
+			return "", err
 		case key.Project != l.Project || key.ExpiresAt != 0 && key.ExpiresAt <= d.Now().Unix():
-			return store.ErrNotFound
+			return "", store.ErrNotFound
 		}
-		return nil
+		return key.ID, nil
 	}
 	open, err := d.Exchange.NeedsNoKey(r.Context())
 	if err == nil && !open {
 		err = errors.New("the link was created before the server had keys")
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
-	return exchange.CheckPeer(r)
+	return "", exchange.CheckPeer(r)
 }

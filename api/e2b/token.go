@@ -1,0 +1,136 @@
+package e2b
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"crypto/subtle"
+	"encoding/hex"
+	"fmt"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/berth-run/berth"
+)
+
+// A purpose is what a token is for.
+type purpose string
+
+const (
+	accessPurpose  purpose = "e2b access token"         // a sandbox
+	trafficPurpose purpose = "e2b traffic access token" // ports of a sandbox that are not public, and its contexts
+	volumePurpose  purpose = "e2b volume token"         // the content of a volume
+	uploadPurpose  purpose = "e2b template upload"      // an upload of files for a template
+)
+
+// mint returns the token for an object that the holder of a key gets. The token names the key and ends with it.
+func (d *Door) mint(p purpose, of string, key berth.KeyID) string {
+	mac := hmac.New(sha256.New, d.Secret[:])
+	mac.Write([]byte(string(p) + "\x00" + of))
+	if key == "" {
+		return hex.EncodeToString(mac.Sum(nil))
+	}
+	mac.Write([]byte("\x00" + string(key)))
+	return hex.EncodeToString(mac.Sum(nil)) + "." + string(key)
+}
+
+// give is mint for an answer, after which the key must be known.
+func (d *Door) give(p purpose, of string, key berth.KeyID) string {
+	d.keyring.expect(key)
+	return d.mint(p, of, key)
+}
+
+// minted reports whether mint has made a token, perhaps for a key that was deleted, and for which key.
+func (d *Door) minted(p purpose, of, token string) (key berth.KeyID, ok bool) {
+	_, name, _ := strings.Cut(token, ".")
+	key = berth.KeyID(name)
+	return key, subtle.ConstantTimeCompare([]byte(token), []byte(d.mint(p, of, key))) == 1
+}
+
+// holder returns the key of the holder of a token. It reports false if the token is wrong or its key is not valid.
+func (d *Door) holder(ctx context.Context, p purpose, project berth.ProjectID, of, token string) (key berth.KeyID, ok bool, err error) {
+	key, ok = d.minted(p, of, token)
+	if !ok {
+		return "", false, nil
+	}
+	for _, fresh := range []bool{false, true} { // the key may be newer than what is cached
+		valid, err := d.keyring.of(ctx, d, project, fresh)
+		if err != nil {
+			return "", false, err
+		}
+		if slices.Contains(valid, key) {
+			return key, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// signerOf returns the key whose access token of a sandbox has signed the URL of a file.
+func (d *Door) signerOf(ctx context.Context, project berth.ProjectID, id berth.ContainerID, method string, q url.Values) (key berth.KeyID, ok bool, err error) {
+	valid, err := d.keyring.of(ctx, d, project, false)
+	if err != nil {
+		return "", false, err
+	}
+	given := []byte(q.Get("signature"))
+	for _, key := range valid {
+		if subtle.ConstantTimeCompare(given, []byte(sign(method, q, d.mint(accessPurpose, string(id), key)))) == 1 {
+			return key, true, nil
+		}
+	}
+	return "", false, nil
+}
+
+// bearer returns the key of a request with the access token of a sandbox, or false.
+func (d *Door) bearer(r *http.Request, project berth.ProjectID, id berth.ContainerID) (berth.KeyID, bool, error) {
+	return d.holder(r.Context(), accessPurpose, project, string(id), r.Header.Get(tokenHeader))
+}
+
+// visitor is bearer for the traffic token.
+func (d *Door) visitor(r *http.Request, project berth.ProjectID, id berth.ContainerID) (berth.KeyID, bool, error) {
+	return d.holder(r.Context(), trafficPurpose, project, string(id), r.Header.Get(trafficHeader))
+}
+
+// keysAge is how old the cached keys may be: a deleted key ends what it gave out after this time.
+const keysAge = time.Second
+
+// A keyring caches the keys of the store, because each request of the data plane needs them. The zero value is empty.
+type keyring struct {
+	mu   sync.Mutex
+	at   time.Time // when all was read
+	all  []*berth.Key
+	read bool
+}
+
+// expect makes sure that a key that exists is known, also one that is newer than what is cached.
+func (k *keyring) expect(key berth.KeyID) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.read = k.read && (key == "" || slices.ContainsFunc(k.all, func(o *berth.Key) bool { return o.ID == key }))
+}
+
+// of returns the valid keys of a project. A server without keys has the empty one. fresh reads them from the store.
+func (k *keyring) of(ctx context.Context, d *Door, project berth.ProjectID, fresh bool) (valid []berth.KeyID, err error) {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := d.Now()
+	if age := now.Sub(k.at); fresh || !k.read || age < 0 || age >= keysAge {
+		all, err := d.Keys.ListKeys(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("list keys: %w", err)
+		}
+		k.at, k.all, k.read = now, all, true
+	}
+	if len(k.all) == 0 {
+		return []berth.KeyID{""}, nil
+	}
+	for _, key := range k.all {
+		if key.Project == project && (key.ExpiresAt == 0 || key.ExpiresAt > now.Unix()) {
+			valid = append(valid, key.ID)
+		}
+	}
+	return valid, nil
+}
