@@ -27,6 +27,7 @@ func administered(t *testing.T) *house {
 
 // An administrator creates a project with a limit and a key, uses the key, and ends both.
 func TestAdministration(t *testing.T) {
+	t.Parallel()
 	h := administered(t)
 	p := h.call(200, "POST", "/v1/organization/projects", `{"name":"research","limits":{"requests_per_minute":1}}`)
 	path := "/v1/organization/projects/" + p.id()
@@ -82,6 +83,7 @@ func text(v any) string {
 }
 
 func TestAdminKeys(t *testing.T) {
+	t.Parallel()
 	h := administered(t)
 	created := h.call(200, "POST", "/v1/organization/admin_api_keys", `{"name":"second"}`)
 	path := "/v1/organization/admin_api_keys/"
@@ -103,6 +105,7 @@ func TestAdminKeys(t *testing.T) {
 
 // The project of admin keys is none that clients can name.
 func TestAdminProjectIsHidden(t *testing.T) {
+	t.Parallel()
 	h := administered(t)
 	const path = "/v1/organization/projects/" + string(berth.AdminProject)
 	h.call(404, "GET", path, nil)
@@ -114,6 +117,7 @@ func TestAdminProjectIsHidden(t *testing.T) {
 // Every route but those of administration refuses admin keys, and those refuse all others,
 // before the request is read.
 func TestScopesOfKeys(t *testing.T) {
+	t.Parallel()
 	h := administered(t)
 	h.key("sk-a", "proj_a")
 	h.key("sk-default", berth.DefaultProject)
@@ -144,6 +148,7 @@ func TestScopesOfKeys(t *testing.T) {
 
 // A server without keys has no administrator.
 func TestNoAdminWithoutKeys(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.call(403, "POST", "/v1/organization/admin_api_keys", `{"name":"x"}`)
 	h.call(403, "GET", "/v1/organization/projects", nil)
@@ -151,6 +156,7 @@ func TestNoAdminWithoutKeys(t *testing.T) {
 
 // A project sees its own usage; an administrator sees that of all projects.
 func TestUsageOfAllProjects(t *testing.T) {
+	t.Parallel()
 	h := administered(t)
 	for key, p := range map[string]berth.ProjectID{"sk-a": "proj_a", "sk-b": "proj_b"} {
 		h.key(key, p)
@@ -183,6 +189,7 @@ func (r *memoryRecord) Commit(_ context.Context, entries ...audit.Entry) error {
 
 // Changes are in the audit record, with the key that made them.
 func TestAdministrationIsRecorded(t *testing.T) {
+	t.Parallel()
 	var record memoryRecord
 	h := newHouse(t, func(o *api.Options) {
 		o.Projects = project.New(project.Options{Objects: o.Store.Objects, Keys: o.Exchange.Keys, Audit: &record})

@@ -42,6 +42,7 @@ func opened(kind string) string { return "step " + kind + "\nstep.in_progress " 
 const saying = "message.created\nmessage.in_progress\n"
 
 func TestRunStreams(t *testing.T) {
+	t.Parallel()
 	call := func(id, city string) []any {
 		return []any{model.Call{ID: id, Name: "weather"}, model.Call{Arguments: `{"city":`}, model.Call{Arguments: `"` + city + `"}`}}
 	}
@@ -96,6 +97,7 @@ func TestRunStreams(t *testing.T) {
 // Clients expect one step at a time. A message after calls is sent at once, its step when
 // the calls have outputs.
 func TestStepAfterCallsIsSentLater(t *testing.T) {
+	t.Parallel()
 	h, _ := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, model.Text{Text: "Wait."}, stopped), turn(model.Text{Text: "Rain."}, stopped))
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"played",`+forecast+`}`).id()
 	thread := h.thread("hi")

@@ -13,6 +13,7 @@ import (
 )
 
 func TestAssistants(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"scripted","name":"Pilot","metadata":{"ship":"Vasa","port":"Kiel"},"temperature":0.5,`+forecast+`}`)
 	want := object{"id": a.id(), "object": "assistant", "created_at": a["created_at"], "name": "Pilot", "description": nil, "model": "scripted",
@@ -41,6 +42,7 @@ func TestAssistants(t *testing.T) {
 }
 
 func TestAssistantPages(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.call(200, "GET", "/v1/assistants", nil)
 	var ids []string
@@ -75,6 +77,7 @@ func TestAssistantPages(t *testing.T) {
 }
 
 func TestThreads(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	req, err := http.NewRequestWithContext(t.Context(), "POST", h.url+"/v1/threads", http.NoBody)
 	check(t, err)
@@ -115,6 +118,7 @@ func TestThreads(t *testing.T) {
 }
 
 func TestAssistantErrors(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread := h.thread("hi")
 	a := `"assistant_id":"` + h.assistant() + `"`
@@ -181,6 +185,7 @@ func orEmpty(v any) any {
 }
 
 func TestAssistantsNeedTheirHeader(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for _, value := range []string{"", "assistants=v1", "assistants=v22"} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", h.url+"/v1/assistants", nil)
@@ -198,6 +203,7 @@ func TestAssistantsNeedTheirHeader(t *testing.T) {
 
 // Another project's ids are answered like unknown ids, in every path and body.
 func TestAssistantsOfProjectsAreApart(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-theirs", "proj_theirs")
 	theirs := h.thread(asks)

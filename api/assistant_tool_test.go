@@ -13,6 +13,7 @@ import (
 
 // A vector store that is made for a request does not outlive its refusal.
 func TestRefusedVectorStores(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	file := h.fileOf("tides.md", "High water is at noon.")
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"scripted","tools":[{"type":"file_search"}]}`)
@@ -51,6 +52,7 @@ func TestRefusedVectorStores(t *testing.T) {
 // A run searches the vector stores of its assistant and its thread, and the files attached
 // to messages, and cites what it found.
 func TestRunSearchesFiles(t *testing.T) {
+	t.Parallel()
 	m := &playedModel{}
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: m})
 	tides, knots := h.fileOf("tides.md", "High water is at noon."), h.fileOf("knots.md", "High water does not harm a bowline.")
@@ -106,6 +108,7 @@ func TestRunSearchesFiles(t *testing.T) {
 
 // A thread has at most 20 files for the code interpreter.
 func TestRunFilesLimits(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread := "/v1/threads/" + h.call(200, "POST", "/v1/threads", nil).id()
 	var all []string

@@ -6,6 +6,7 @@ import (
 
 // The audit entries of a container can be read after its deletion.
 func TestContainerAudit(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	h.call(200, "DELETE", "/v1/containers/"+id, nil)

@@ -67,6 +67,7 @@ func (h *house) batchLines(client openai.Client, id string) map[string]object {
 }
 
 func TestBatchOfResponses(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-mine", "proj_mine")
 	client := h.client()
@@ -104,6 +105,7 @@ func TestBatchOfResponses(t *testing.T) {
 }
 
 func TestBatchOfCompletions(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	client := h.client()
 	b := h.runBatch(client, openai.BatchNewParamsEndpointV1ChatCompletions,
@@ -117,6 +119,7 @@ func TestBatchOfCompletions(t *testing.T) {
 }
 
 func TestBatchOfEmbeddings(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil, newEmbedServer(t, &embedServer{}).rule(t, "embed"))
 	client := h.client()
 	b := h.runBatch(client, openai.BatchNewParamsEndpointV1Embeddings, `{"custom_id":"a","method":"POST","url":"/v1/embeddings","body":{"model":"embed","input":"a"}}`)
@@ -130,6 +133,7 @@ func TestBatchOfEmbeddings(t *testing.T) {
 
 // A batch cancels the responses in progress.
 func TestBatchCancel(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	client := h.client()
 	b, err := client.Batches.New(t.Context(), openai.BatchNewParams{CompletionWindow: openai.BatchNewParamsCompletionWindow24h, Endpoint: openai.BatchNewParamsEndpointV1ChatCompletions,
@@ -149,6 +153,7 @@ func TestBatchCancel(t *testing.T) {
 }
 
 func TestBatchRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	form, kind := upload("a.jsonl", strings.NewReader("{}"), "purpose", "batch")
 	id := h.call(200, "POST", "/v1/files", form, kind).id()
@@ -166,6 +171,7 @@ func TestBatchRefused(t *testing.T) {
 
 // The requests of a batch count towards the limits of its project.
 func TestBatchWithinLimits(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_full": {StorageBytes: number(8_000)}})
 	h.key("sk-full", "proj_full")
 	client := h.client()
@@ -186,6 +192,7 @@ func TestBatchWithinLimits(t *testing.T) {
 
 // A batch stops with its API key, and cannot use another project's objects.
 func TestBatchCaller(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-theirs", "proj_theirs")
 	theirs := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"secret"}`).id()

@@ -129,6 +129,7 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 // A body is refused before it is read if there is no memory for it. A background run holds
 // the memory of its request until it has ended.
 func TestBodyWaitsForRoom(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Memory.Bodies = ration.New(ration.Options{Total: 4 << 20, Wait: 1})
 		o.Exchange.Memory.Decoding = ration.New(ration.Options{Total: 1 << 30})
@@ -158,6 +159,7 @@ func TestBodyWaitsForRoom(t *testing.T) {
 
 // Messages on a WebSocket count as bodies.
 func TestSocketMessagesWaitForRoom(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Memory.Bodies = ration.New(ration.Options{Total: 8 << 20, Wait: 1})
 		o.Exchange.Memory.Decoding = ration.New(ration.Options{Total: 64 << 20, Wait: 1})

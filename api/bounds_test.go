@@ -57,6 +57,7 @@ var askModel = map[string]string{
 // Every route that creates or changes objects is limited by its project's storage and rate,
 // unless it is listed above.
 func TestEveryWriteIsBounded(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_full": {StorageBytes: number(0)}, "proj_slow": {RequestsPerMinute: number(0)}})
 	h.key("sk-full", "proj_full")
 	h.key("sk-slow", "proj_slow")
@@ -92,6 +93,7 @@ func TestEveryWriteIsBounded(t *testing.T) {
 
 // Stored objects of any kind count toward a project's storage until they are deleted.
 func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(1 << 20)}})
 	h.key("sk-a", "proj_a")
 	text := strings.Repeat("x", 200<<10)
@@ -152,6 +154,7 @@ func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
 
 // A response in progress ends when its project's storage is full.
 func TestRunningResponseEndsWhenStorageIsFull(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(1 << 20)}})
 	h.key("sk-a", "proj_a")
 	id := h.call(200, "POST", "/v1/responses", `{"model":"vendor/fed","background":true,"input":"x"}`).id()

@@ -40,6 +40,7 @@ func rewritten(t *testing.T, bundle []byte, edit func(name string, body []byte) 
 
 // A forged container in a manifest is refused or ignored, and an import of it does no harm.
 func TestForgedContainer(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
 	bundle := h.export(h.chained("played").id(), "")
 	snapshots := h.call(200, "GET", "/v1/snapshots", nil).at("data").([]any)
@@ -85,6 +86,7 @@ func TestForgedContainer(t *testing.T) {
 // A forged response is refused, or can be read, listed, continued, replayed and exported
 // like others. None crashes the server.
 func TestForgedResponses(t *testing.T) {
+	t.Parallel()
 	turns := [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}
 	for range 100 {
 		turns = append(turns, textTurn("more"))

@@ -45,6 +45,7 @@ func (h *house) export(id, query string) []byte {
 // A chain can be moved to another server with its files and its container, and continued
 // there.
 func TestBundle(t *testing.T) {
+	t.Parallel()
 	here := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), shellTurn("echo two >> made"), textTurn("done")}}})
 	last := here.chained("played")
 	bundle := here.export(last.id(), "")
@@ -84,6 +85,7 @@ func TestBundle(t *testing.T) {
 
 // A damaged bundle is refused and creates no objects.
 func TestBundleBroken(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
 	bundle := h.export(h.chained("played").id(), "")
 	edited := func(edit func(name string, body []byte) (string, []byte)) []byte {
@@ -146,6 +148,7 @@ func TestBundleBroken(t *testing.T) {
 
 // A replay reports where it differs from the record. A replay with another model shows both.
 func TestReplay(t *testing.T) {
+	t.Parallel()
 	played := &playedModel{turns: [][]any{shellTurn("echo same | tee made"), textTurn("well"), shellTurn("cat made; echo $RANDOM$RANDOM$RANDOM"), textTurn("done")}}
 	other := &playedModel{turns: [][]any{textTurn("I would not."), textTurn("Nor now.")}}
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: played}, model.Rule{Match: "other", Provider: other})

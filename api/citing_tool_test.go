@@ -83,6 +83,7 @@ func (c *quoteCall) Run(ctx context.Context, out tool.Emitter) error {
 // A call that holds its output is one item on the wire, and a call with its output for the model. The
 // marks of its citables become annotations.
 func TestCitingTool(t *testing.T) {
+	t.Parallel()
 	m := &playedModel{turns: [][]any{
 		turn(model.Call{Index: 0, ID: "call_1", Name: "quote", Arguments: `{"text":"ahoy"}`},
 			model.Call{Index: 1, ID: "call_2", Name: "quote", Arguments: `{"text":"land"}`}, stopped),

@@ -20,6 +20,7 @@ import (
 // LangGraph's agents send the function's name with its output, and clients that join a
 // stream's chunks leave the index in a call. Both are accepted.
 func TestToolMessageName(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.call(200, "POST", "/v1/chat/completions", `{"model":"scripted","messages":[{"role":"user","content":"weather?"},
 		{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"c1","type":"function","function":{"name":"get_weather","arguments":"{}"}}]},
@@ -28,6 +29,7 @@ func TestToolMessageName(t *testing.T) {
 
 // The query beta=true, which the SDKs' beta resources send, is accepted.
 func TestBetaQuery(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/responses?beta=true", `{"model":"scripted","input":"hi"}`).id()
 	h.call(200, "GET", "/v1/responses/"+id+"?beta=true", nil)
@@ -41,6 +43,7 @@ func TestBetaQuery(t *testing.T) {
 // Every route refuses an unknown query parameter, except those that forward the query into a
 // container. codex sends its version with GET /v1/models.
 func TestUnknownQuery(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-admin", berth.AdminProject)
 	h.key("sk-a", "proj_a")
@@ -71,6 +74,7 @@ func TestUnknownQuery(t *testing.T) {
 }
 
 func TestDeleteModel(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	if e := h.call(403, "DELETE", "/v1/models/scripted", nil); e.at("error", "type") != "invalid_request_error" {
 		t.Errorf("got %v", e)
@@ -82,6 +86,7 @@ func TestDeleteModel(t *testing.T) {
 
 // A model that a rule routes can be retrieved, although no provider lists it.
 func TestGetRoutedModel(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil, model.Rule{Match: "any/*", Provider: scripted.Provider{}, Upstream: scripted.Name, Window: 4096})
 	m := h.call(200, "GET", "/v1/models/any/model", nil)
 	if m.at("id") != "any/model" || m.at("object") != "model" || m.at("owned_by") != "berth" || m.at("berth", "context_window") != 4096.0 {
@@ -93,6 +98,7 @@ func TestGetRoutedModel(t *testing.T) {
 // A foreground response cannot be cancelled after its end. Cancelling an ended background
 // response has no effect.
 func TestCancelSynchronous(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`).id()
 	if e := h.call(400, "POST", "/v1/responses/"+id+"/cancel", nil); e.at("error", "message") != "Cannot cancel a synchronous response." {
@@ -107,6 +113,7 @@ func TestCancelSynchronous(t *testing.T) {
 
 // Bodies are accepted in several encodings, and refused if the decoded body is too large.
 func TestContentEncoding(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	gzipped := func(body string) []byte {
 		var b bytes.Buffer
@@ -154,6 +161,7 @@ func TestContentEncoding(t *testing.T) {
 
 // Fields that do not change answers are accepted, and shown where OpenAI's response has them.
 func TestHints(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi","prompt_cache_options":{"mode":"explicit"},"access_programs":{"cyber":"standard"},
 		"moderation":{"model":"omni-moderation-latest","policy":{"input":{"mode":"score"}}},"image":{"context_compression":"auto"}}`)
@@ -169,6 +177,7 @@ func TestHints(t *testing.T) {
 // The service tier and the moderation are those that the upstream reports. Without a report,
 // they are absent.
 func TestReportedByUpstream(t *testing.T) {
+	t.Parallel()
 	const result = `{"type":"moderation_result","model":"omni","flagged":false,"categories":{},"category_scores":{},"category_applied_input_types":{}}`
 	told := model.Finish{Reason: model.FinishStop, ServiceTier: "priority", Moderation: json.RawMessage(`{"input":` + result + `,"output":` + result + `}`)}
 	aye := model.Text{Text: "Aye."}
@@ -199,6 +208,7 @@ func TestReportedByUpstream(t *testing.T) {
 // A file at a URL is downloaded once, passed to the model as content, and stored in the
 // item, in a response and in a conversation.
 func TestFileURL(t *testing.T) {
+	t.Parallel()
 	h, m := playing(t, turn(model.Text{Text: "A letter."}, stopped), turn(model.Text{Text: "Still one."}, stopped))
 	const part = `{"role":"user","content":[{"type":"input_file","file_url":"https://example.com/letter.txt"}]}`
 	first := h.call(200, "POST", "/v1/responses", `{"model":"played","input":[`+part+`]}`).id()

@@ -24,6 +24,7 @@ func marshal(t *testing.T, v any) string {
 
 // A compaction in the stream, and the response that continues it from there.
 func TestCompactionOverChat(t *testing.T) {
+	t.Parallel()
 	rule, double := chatRule(t, 0, modeltest.Play(finished("an answer"), finished("SUM"), finished("more")))
 	h := newHouse(t, nil, rule)
 	r := h.stream(t.Context(), "POST", "/v1/responses", `{"model":"chat","stream":true,"instructions":"Be brief.",
@@ -64,6 +65,7 @@ func TestCompactionOverChat(t *testing.T) {
 }
 
 func TestCompactResponse(t *testing.T) {
+	t.Parallel()
 	rule, double := chatRule(t, 0, modeltest.Play(finished("SUM"), finished("done")))
 	h := newHouse(t, nil, rule)
 	h.key("sk-one", "proj_one")
@@ -98,6 +100,7 @@ func TestCompactResponse(t *testing.T) {
 }
 
 func TestCompactionRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for _, tt := range []struct{ path, body, code, param string }{
 		{"/v1/responses/compact", `{"model":"scripted"}`, "missing_required_parameter", "input"},

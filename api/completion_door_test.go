@@ -26,6 +26,7 @@ import (
 var padding = regexp.MustCompile(`,"obfuscation":"[A-Z2-7]{1,16}"`)
 
 func TestCompletionFrames(t *testing.T) {
+	t.Parallel()
 	h, _ := playing(t, turn(model.Text{Text: "Hello."}, stopped))
 	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{`+asking+`,"stream":true,"stream_options":{"include_usage":true}}`)
 	raw, err := io.ReadAll(resp.Body)
@@ -56,6 +57,7 @@ data: [DONE]
 
 // Each choice is a run of its own.
 func TestCompletionChoices(t *testing.T) {
+	t.Parallel()
 	h, m := playing(t, turn(model.Text{Text: "a"}, model.Text{Text: "b"}, stopped))
 	o := h.call(200, "POST", "/v1/chat/completions", `{`+asking+`,"n":3}`)
 	for i := range 3 {
@@ -88,6 +90,7 @@ func TestCompletionChoices(t *testing.T) {
 
 // The parameters of a request reach the model.
 func TestCompletionParameters(t *testing.T) {
+	t.Parallel()
 	h, m := playing(t, turn(stopped))
 	h.call(200, "POST", "/v1/chat/completions", `{"model":"played","messages":[{"role":"system","content":"S"},{"role":"user","name":"ann","content":"U in JSON"}],
 		"stop":["x"],"seed":5,"presence_penalty":1,"frequency_penalty":0.5,"logit_bias":{"3":-1},"max_tokens":9,"temperature":0.5,"top_p":0.5,"logprobs":true,"top_logprobs":1,
@@ -114,6 +117,7 @@ func TestCompletionParameters(t *testing.T) {
 
 // Errors of the engine and of the model are about the completion.
 func TestCompletionErrors(t *testing.T) {
+	t.Parallel()
 	h, _ := playing(t, turn(&berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Message: "Gone."}))
 	tests := []struct {
 		status      int
@@ -139,6 +143,7 @@ func TestCompletionErrors(t *testing.T) {
 
 // The answer to a failed request that has run tools forbids an automatic retry.
 func TestCompletionIsNotRetried(t *testing.T) {
+	t.Parallel()
 	run := turn(model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["true"]}`}, model.Finish{})
 	for want, turns := range map[string][][]any{"": {turn(lasting)}, "false": {run, turn(lasting)}} {
 		for _, stream := range []bool{false, true} {
@@ -153,6 +158,7 @@ func TestCompletionIsNotRetried(t *testing.T) {
 
 // A stream sends its header with the first text, or with a keep-alive if that takes long.
 func TestCompletionSilence(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.KeepAlive = time.Millisecond })
 	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"vendor/fed","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	lines := bufio.NewReader(resp.Body)
@@ -190,6 +196,7 @@ func (m waitingModel) Stream(ctx context.Context, _ *model.Request) iter.Seq2[mo
 
 // A client that disconnects ends the runs of all choices.
 func TestCompletionLeave(t *testing.T) {
+	t.Parallel()
 	for _, stream := range []bool{false, true} {
 		m := newWaitingModel()
 		h := newHouse(t, nil, model.Rule{Match: "waiting", Provider: m})
@@ -222,6 +229,7 @@ func TestCompletionLeave(t *testing.T) {
 
 // If the server stops, the stream ends with an error that states it.
 func TestCompletionStop(t *testing.T) {
+	t.Parallel()
 	m := newWaitingModel()
 	h := newHouse(t, nil, model.Rule{Match: "waiting", Provider: m})
 	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"waiting","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
@@ -239,6 +247,7 @@ func TestCompletionStop(t *testing.T) {
 
 // A completion that cannot be stored is not sent as finished.
 func TestCompletionIsSavedBeforeItIsSent(t *testing.T) {
+	t.Parallel()
 	m := &playedModel{turns: [][]any{turn(model.Text{Text: "a"}, stopped)}}
 	full := errors.New("the disk is full")
 	h := newHouse(t, func(o *api.Options) { o.Store.Objects = brokenObjects{o.Store.Objects, full} }, model.Rule{Match: "played", Provider: m})
@@ -260,6 +269,7 @@ func (b brokenObjects) CreateObjects(context.Context, berth.ProjectID, ...*store
 }
 
 func TestStoredCompletions(t *testing.T) {
+	t.Parallel()
 	h, _ := playing(t, turn(model.Text{Text: "a"}, stopped))
 	h.key("mine", "proj_mine")
 	h.call(200, "POST", "/v1/chat/completions", `{`+asking+`}`) // not stored by default

@@ -297,6 +297,7 @@ var answers = []struct {
 
 // The output of a model becomes these chunks, and this message without stream.
 func TestCompletionAnswers(t *testing.T) {
+	t.Parallel()
 	h, m := playing(t)
 	for _, tt := range answers {
 		t.Run(tt.name, func(t *testing.T) {

@@ -112,6 +112,7 @@ var looked = []string{"", "previous_response_not_found", "prompt_not_found", "in
 // Every field of every request in the contract is used, or refused by name and listed in
 // docs/divergences.md. No field is unknown or has other values.
 func TestRequestFields(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	refused := map[string]map[string]bool{} // by what is refused, the paths that do
 	for _, p := range probes {

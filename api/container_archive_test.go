@@ -34,6 +34,7 @@ func untar(t *testing.T, r io.Reader) map[string]string {
 }
 
 func TestArchive(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	at := "/v1/containers/" + h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	for name, text := range map[string]string{"a.txt": "hello", "out/b.csv": "1,2"} {
@@ -91,6 +92,7 @@ func TestArchive(t *testing.T) {
 // TestArchiveElsewhere: an absolute path is that of any directory in the container. Links in it are
 // left out, so they lead nowhere.
 func TestArchiveElsewhere(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil) // its containers have the file system of this machine
 	at := "/v1/containers/" + h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	dir := t.TempDir()
@@ -115,6 +117,7 @@ func TestArchiveElsewhere(t *testing.T) {
 }
 
 func TestWatch(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	at := "/v1/containers/" + id

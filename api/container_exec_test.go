@@ -15,6 +15,7 @@ import (
 
 // TestExec runs commands in a container over plain HTTP.
 func TestExec(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock"}`)
 	path := "/v1/containers/" + c.id() + "/exec"
@@ -66,6 +67,7 @@ func TestExec(t *testing.T) {
 
 // TestExecStream reads the output of a command while it runs.
 func TestExecStream(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock"}`)
 	fifo := t.TempDir() + "/fifo"
@@ -109,6 +111,7 @@ func TestExecStream(t *testing.T) {
 
 // TestExecEndsWithItsRequest disconnects the client of a command that would run on.
 func TestExecEndsWithItsRequest(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock"}`)
 	pid := t.TempDir() + "/pid"
@@ -133,6 +136,7 @@ func TestExecEndsWithItsRequest(t *testing.T) {
 // TestExecServerStops stops the server while commands run: their clients get an error, not an empty
 // answer.
 func TestExecServerStops(t *testing.T) {
+	t.Parallel()
 	for _, stream := range []string{"true", "false"} {
 		t.Run(stream, func(t *testing.T) {
 			h := newHouse(t, nil)

@@ -15,6 +15,7 @@ import (
 )
 
 func TestFiles(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	const csv = "a,b\r\n1,2\r\n"
 	body, kind := upload("ports.csv", strings.NewReader(csv), "purpose", "user_data", "expires_after[anchor]", "created_at", "expires_after[seconds]", "3600")
@@ -78,6 +79,7 @@ func (c *counter) Read(p []byte) (int, error) {
 }
 
 func TestLargeFiles(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	const size = 3 << 20
 	digest := sha256.New()
@@ -93,6 +95,7 @@ func TestLargeFiles(t *testing.T) {
 }
 
 func TestContainers(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock","expires_after":{"anchor":"last_active_at","minutes":7},"memory_limit":"4g","network_policy":{"type":"disabled"},"skills":[]}`)
 	if !strings.HasPrefix(c.id(), "cntr_") || c.at("object") != "container" || c.at("status") != "running" || c.at("memory_limit") != "4g" || c.at("expires_after", "minutes") != 7.0 {
@@ -141,6 +144,7 @@ func TestContainers(t *testing.T) {
 }
 
 func TestContainerErrors(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for body, want := range map[string]string{
 		`{}`:                               "Missing required parameter: 'name'.",
@@ -178,6 +182,7 @@ func TestContainerErrors(t *testing.T) {
 
 // A file name with directories is refused, not corrected.
 func TestFileNames(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"walls"}`)
 	for name, ok := range map[string]bool{
@@ -201,6 +206,7 @@ func TestFileNames(t *testing.T) {
 }
 
 func TestGuestOfAContainer(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock"}`)

@@ -48,6 +48,7 @@ func (h *house) wantError(status int, method, path, body, message, param, code s
 }
 
 func TestConversation(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	conv := h.call(200, "POST", "/v1/conversations", `{"metadata":{"ship":"Vasa"},"items":[`+userSays("Ahoy.")+`]}`)
 	path := "/v1/conversations/" + conv.id()
@@ -97,6 +98,7 @@ func TestConversation(t *testing.T) {
 }
 
 func TestListConversations(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	var made []string
@@ -127,6 +129,7 @@ func TestListConversations(t *testing.T) {
 
 // Another project's objects are answered like objects that do not exist.
 func TestConversationOfAnother(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-theirs", "proj_theirs")
 	theirs := h.newConversation(`{"role":"user","id":"msg_theirs","content":"secret"}`)
@@ -154,6 +157,7 @@ func TestConversationOfAnother(t *testing.T) {
 }
 
 func TestConversationRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	conv := h.newConversation(`{"role":"user","id":"msg_1","content":"x"}`)
 	path := "/v1/conversations/" + conv
@@ -194,6 +198,7 @@ func TestConversationRefused(t *testing.T) {
 
 // A response shows its conversation, adds to it, and continues in its container.
 func TestResponseInConversation(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	conv := h.newConversation(userSays("Ahoy."))
 	first := h.call(200, "POST", "/v1/responses", say("```sh\necho 41 > n\n```", shell, `"conversation":"`+conv+`"`))
@@ -235,6 +240,7 @@ func TestResponseInConversation(t *testing.T) {
 
 // While a response is in progress, its conversation accepts items but no other response.
 func TestConversationLocked(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	conv := h.newConversation()
 	body := `{"model":"vendor/fed","input":[{"role":"user","content":"x"}],"background":true,"conversation":"` + conv + `"}`
@@ -255,6 +261,7 @@ func TestConversationLocked(t *testing.T) {
 
 // Items of concurrent requests are each added once, and those of a request in order.
 func TestConversationAppendedAtOnce(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	conv := h.newConversation()
 	const writers, rounds = 8, 5

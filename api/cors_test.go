@@ -34,6 +34,7 @@ func (h *house) page(method, path, key string, headers ...string) *http.Response
 }
 
 func TestCORS(t *testing.T) {
+	t.Parallel()
 	const page = "https://app.example"
 	h := withOrigins(t, page, "http://localhost:3000")
 	preflight := func(path, origin string) *http.Response {
@@ -64,6 +65,7 @@ func TestCORS(t *testing.T) {
 
 // What is forwarded to a container is not for pages of the configured origins.
 func TestCORSNotForContainers(t *testing.T) {
+	t.Parallel()
 	h := withOrigins(t, "*")
 	for _, path := range []string{"/v1/containers/cntr_1/ports/80/", "/v1/containers/cntr_1/guest/files", "/preview/x/"} {
 		for _, method := range []string{"OPTIONS", "GET"} {
@@ -81,6 +83,7 @@ func TestCORSNotForContainers(t *testing.T) {
 
 // CORS is off by default.
 func TestNoCORS(t *testing.T) {
+	t.Parallel()
 	h := withOrigins(t)
 	got := h.page("GET", "/v1/models", "sk-a", "Origin", "https://app.example")
 	if allows(got.Header) || got.Header.Get("Vary") != "" {

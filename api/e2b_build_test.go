@@ -113,6 +113,7 @@ func (h *house) noContainers(key string) {
 
 // A build that takes too long fails, and its container is deleted.
 func TestE2BBuildTime(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{Time: time.Second}))
 	h.key("sk-mine", "proj_mine")
@@ -125,6 +126,7 @@ func TestE2BBuildTime(t *testing.T) {
 
 // The builds of one project leave room for those of another.
 func TestE2BBuildFairness(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{}))
 	h.key("sk-greedy", "proj_greedy")
@@ -148,6 +150,7 @@ func TestE2BBuildFairness(t *testing.T) {
 
 // A project may have some builds that wait, and no more.
 func TestE2BBuildsWaiting(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{}))
 	h.key("sk-mine", "proj_mine")
@@ -163,6 +166,7 @@ func TestE2BBuildsWaiting(t *testing.T) {
 
 // Deleting a template cancels its builds: those that run and those that wait.
 func TestE2BBuildCancel(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withBuilds(t, &stop, e2b.BuildLimits{}))
 	h.key("sk-mine", "proj_mine")
@@ -195,6 +199,7 @@ func TestE2BBuildCancel(t *testing.T) {
 // A build on which no server works any more has failed: at the next start of its server, or when the lease of that
 // one is gone. A server that was only silent gives the build up.
 func TestE2BBuildInterrupted(t *testing.T) {
+	t.Parallel()
 	for name, second := range map[string]string{"the same server": "a", "another server": "b"} {
 		t.Run(name, func(t *testing.T) {
 			var stop context.CancelFunc

@@ -10,6 +10,7 @@ import (
 
 // The code interpreter of a sandbox answers its own requests only, and runs code only with the sandbox's token.
 func TestSandboxInterpreter(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -64,6 +65,7 @@ func TestSandboxInterpreter(t *testing.T) {
 
 // Without a token of the sandbox, nobody lists, starts, restarts or ends the contexts of its code interpreter, or wakes it.
 func TestSandboxContextsNeedToken(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")

@@ -95,6 +95,7 @@ var e2bOperations = []struct{ call, request string }{
 // TestE2BConformance compares the table in docs/e2b.md with what this server serves. With -update
 // it writes the table. The behavior of each request is for the tests with E2B's clients.
 func TestE2BConformance(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")

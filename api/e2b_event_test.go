@@ -187,6 +187,7 @@ func (h *eventHouse) endpoint(s *hookServer, kinds ...berth.EventType) *berth.We
 
 // Each change of a sandbox is an event: in both lists, and at the webhooks for its type.
 func TestSandboxEvents(t *testing.T) {
+	t.Parallel()
 	h := newEventHouse(t)
 	all, some := newHookServer(t, "a secret"), newHookServer(t, "s")
 	all.fail = 1 // the first attempt, which is repeated
@@ -258,6 +259,7 @@ func TestSandboxEvents(t *testing.T) {
 
 // An end that is no request of E2B's API is an event too, and so is a pause at the deadline.
 func TestSandboxEventsOfOthers(t *testing.T) {
+	t.Parallel()
 	h := newEventHouse(t)
 	deleted := h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	timedOut := h.newSandbox("sk-mine", `{"templateID":"base","timeout":0}`)
@@ -272,6 +274,7 @@ func TestSandboxEventsOfOthers(t *testing.T) {
 
 // A server that ends between a change and its event leaves the event to the next one, which sends it once.
 func TestSandboxEventsAfterCrash(t *testing.T) {
+	t.Parallel()
 	h := newEventHouse(t)
 	receiver := newHookServer(t, "secret")
 	h.endpoint(receiver, webhook.SandboxEventTypes...)
@@ -305,6 +308,7 @@ func TestSandboxEventsAfterCrash(t *testing.T) {
 
 // Webhooks are managed as E2B's API has it. Their secrets cannot be read, and they cannot reach this server's network.
 func TestSandboxWebhooks(t *testing.T) {
+	t.Parallel()
 	h := newEventHouse(t)
 	const secret = "correct horse battery staple"
 	body := `{"name":"x","url":"https://hooks.example/a","events":["sandbox.lifecycle.created","sandbox.lifecycle.killed"],"signatureSecret":"` + secret + `"}`
@@ -401,6 +405,7 @@ func TestSandboxWebhooks(t *testing.T) {
 
 // A webhook that is disabled gets no events, and no further attempts.
 func TestSandboxWebhookDisabled(t *testing.T) {
+	t.Parallel()
 	h := newEventHouse(t)
 	receiver := newHookServer(t, "secret")
 	receiver.fail = 1

@@ -35,6 +35,7 @@ func (s e2bSandbox) rpc(h *house, method, body string) object {
 // A compressed upload arrives decompressed, whether or not its length is known, and also if it grows beyond
 // what the server reads at a time.
 func TestSandboxGzipUpload(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -58,6 +59,7 @@ func TestSandboxGzipUpload(t *testing.T) {
 
 // Metadata of an upload is shown with the file until the next upload replaces the file.
 func TestSandboxFileMetadata(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -93,6 +95,7 @@ func TestSandboxFileMetadata(t *testing.T) {
 // A watcher learns of an upload as of a file that is written in its place: a write, after a creation if the
 // file is new. Names that only the server uses are not seen.
 func TestSandboxWatchUploads(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -147,6 +150,7 @@ func TestSandboxWatchUploads(t *testing.T) {
 
 // Files of /proc have no size and no end that can be found; they are read to their end.
 func TestSandboxReadsProc(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")

@@ -12,6 +12,7 @@ import (
 
 // A list selects by start, template and order, says how many sandboxes run, and refuses what it does not know.
 func TestSandboxListFilters(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -55,6 +56,7 @@ func TestSandboxListFilters(t *testing.T) {
 
 // Former clients name a sandbox with a second part that has no meaning.
 func TestSandboxClientSuffix(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -71,6 +73,7 @@ func TestSandboxClientSuffix(t *testing.T) {
 
 // Lines of a log are JSON objects, as E2B's command line reads them.
 func TestSandboxLogLines(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -102,6 +105,7 @@ func TestSandboxLogLines(t *testing.T) {
 
 // The server's default template exists for clients that ask for it by name.
 func TestBaseTemplateIsListed(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -119,6 +123,7 @@ func TestBaseTemplateIsListed(t *testing.T) {
 
 // What would have no effect on the network or the pause of a sandbox is refused.
 func TestSandboxWithoutEffect(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")

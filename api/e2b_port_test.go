@@ -48,6 +48,7 @@ func echoServer(t *testing.T) string {
 
 // A sandbox is reached at each of its ports by a host name and by headers.
 func TestSandboxPorts(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, func(o *api.Options) { o.Preview.Domain = "sandboxes.example"; withSandboxes(t, &stop)(o) })
 	h.key("sk-mine", "proj_mine")
@@ -111,6 +112,7 @@ func TestSandboxPorts(t *testing.T) {
 
 // Requests for what does not exist, or with other hosts, reach no sandbox.
 func TestSandboxPortsRefuse(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, func(o *api.Options) { o.Preview.Domain = "sandboxes.example"; withSandboxes(t, &stop)(o) })
 	h.key("sk-mine", "proj_mine")
@@ -155,6 +157,7 @@ func TestSandboxPortsRefuse(t *testing.T) {
 
 // Ports that are not public need the traffic token of their own sandbox.
 func TestSandboxTrafficToken(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -193,6 +196,7 @@ func TestSandboxTrafficToken(t *testing.T) {
 
 // A server with a certificate of its own is reached too, if the sandbox names its port.
 func TestSandboxHTTPSPort(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")

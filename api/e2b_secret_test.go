@@ -45,6 +45,7 @@ type e2bSecret struct {
 
 // A secret has the shape that E2B's API describes, and no answer has its value.
 func TestSandboxSecrets(t *testing.T) {
+	t.Parallel()
 	h, call := newSecretHouse(t)
 	const value = "sk-the-value-of-it"
 	var made, got e2bSecret
@@ -108,6 +109,7 @@ func TestSandboxSecrets(t *testing.T) {
 
 // The rules of a sandbox are shown as they were sent. A rule that cannot be kept is refused.
 func TestSandboxRules(t *testing.T) {
+	t.Parallel()
 	_, call := newSecretHouse(t)
 	const rules = `{"*.example.com":[{"transform":{"headers":{"X-Team":"a"}}}],"api.example.com":[{"transform":{"headers":{"Authorization":"Bearer ${e2b.secrets.key}"}}},{}]}`
 	body := func(rules string) string {

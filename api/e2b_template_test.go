@@ -31,6 +31,7 @@ func (h *house) newTemplate(key, body string) (template, build string) {
 
 // Another project's template is answered as one that does not exist.
 func TestE2BTemplateIsolation(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-theirs", "proj_theirs")
@@ -73,6 +74,7 @@ func TestE2BTemplateIsolation(t *testing.T) {
 
 // What a build cannot do is refused before it starts.
 func TestE2BTemplateRequests(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -119,6 +121,7 @@ func TestE2BTemplateRequests(t *testing.T) {
 
 // The URL of an upload is for its files and its project only, and for an hour.
 func TestE2BUpload(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	var log logged
 	h := newHouse(t, func(o *api.Options) {

@@ -78,6 +78,7 @@ func (h *house) newSandbox(key, body string) (s e2bSandbox) {
 
 // Requests about another project's sandbox are answered like those about none.
 func TestSandboxIsolation(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-theirs", "proj_theirs")
@@ -112,6 +113,7 @@ func TestSandboxIsolation(t *testing.T) {
 
 // A request of the data plane needs the token of its own sandbox, or a signature with it.
 func TestSandboxTokens(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -160,6 +162,7 @@ func TestSandboxTokens(t *testing.T) {
 
 // The signature of a URL covers all that the request chooses: neither another directory nor another user has an effect.
 func TestSandboxSignedURL(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -183,6 +186,7 @@ func TestSandboxSignedURL(t *testing.T) {
 
 // What this server does not serve is refused and not ignored.
 func TestSandboxRequests(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -210,6 +214,7 @@ func TestSandboxRequests(t *testing.T) {
 
 // A sandbox ends at its deadline, also if that passes while no server runs.
 func TestSandboxDeadline(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	var opts api.Options
 	h := newHouse(t, func(o *api.Options) { withSandboxes(t, &stop)(o); opts = *o })
@@ -256,6 +261,7 @@ func TestSandboxDeadline(t *testing.T) {
 
 // Pages of a list are in order and complete.
 func TestSandboxPages(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -289,6 +295,7 @@ func TestSandboxPages(t *testing.T) {
 
 // Envd's own reports are those of the one sandbox whose token the request has.
 func TestSandboxReports(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")

@@ -14,6 +14,7 @@ import (
 
 // A volume of E2B's API is one of Berth's: a sandbox mounts it, and no other project sees it.
 func TestSandboxVolumes(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -68,6 +69,7 @@ func TestSandboxVolumes(t *testing.T) {
 
 // The files of a volume are read and written with its token alone, whether or not a sandbox mounts it.
 func TestVolumeContent(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
@@ -151,6 +153,7 @@ func TestVolumeContent(t *testing.T) {
 
 // A server whose driver has no volumes says so.
 func TestNoVolumeContent(t *testing.T) {
+	t.Parallel()
 	var stop context.CancelFunc
 	h := newHouse(t, func(o *api.Options) {
 		o.Volumes = nil

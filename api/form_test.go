@@ -59,6 +59,7 @@ func readFileForm(r *http.Request) (req files.CreateRequest, content string, err
 }
 
 func TestForm(t *testing.T) {
+	t.Parallel()
 	file, purpose := part{"file", "a b.csv", "1,2\r\n--edg\r\n"}, part{"purpose", "", "user_data"}
 	anchor, seconds := part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "3600"}
 	for name, parts := range map[string][]part{
@@ -78,6 +79,7 @@ func TestForm(t *testing.T) {
 }
 
 func TestFormErrors(t *testing.T) {
+	t.Parallel()
 	file, purpose := part{"file", "a.csv", "123456"}, part{"purpose", "", "user_data"}
 	with := func(more ...part) string { return multipartBody(false, append([]part{purpose, file}, more...)...) }
 	tests := []struct{ name, body, message, param string }{
@@ -131,6 +133,7 @@ func FuzzForm(f *testing.F) {
 
 // A read after the end returns io.EOF again.
 func TestFormPieces(t *testing.T) {
+	t.Parallel()
 	const piece = 256 << 10
 	for size := range map[int]bool{0: true, 1: true, piece - 1: true, piece: true, piece + 1: true, 3 * piece: true} {
 		form := formRequest(multipartBody(false, part{"file", "a", strings.Repeat("x", size)}))

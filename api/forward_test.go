@@ -163,6 +163,7 @@ func embed(t *testing.T, client openai.Client, params openai.EmbeddingNewParams)
 }
 
 func TestEmbeddings(t *testing.T) {
+	t.Parallel()
 	s := newEmbedServer(t, &embedServer{failing: 1})
 	h := newHouse(t, nil, s.rule(t, "embed"))
 	start := time.Now().Add(-time.Hour).Unix()
@@ -195,6 +196,7 @@ func TestEmbeddings(t *testing.T) {
 
 // Clients get the format that they requested, whatever the upstream supports.
 func TestEmbeddingFormats(t *testing.T) {
+	t.Parallel()
 	const want = "AAAAAAAAAD8AAAA/AAAAPw==" // 0, 0.5, 0.5, 0.5
 	for name, s := range map[string]*embedServer{"base64": {}, "floats only": {floats: true}, "refuses the field": {strict: true}} {
 		s := newEmbedServer(t, s)
@@ -216,6 +218,7 @@ func TestEmbeddingFormats(t *testing.T) {
 }
 
 func TestEmbeddingErrors(t *testing.T) {
+	t.Parallel()
 	s := newEmbedServer(t, &embedServer{lengths: 5})
 	none := newEmbedServer(t, &embedServer{missing: 404})
 	other := newEmbedServer(t, &embedServer{missing: 501})
@@ -256,6 +259,7 @@ func TestEmbeddingErrors(t *testing.T) {
 
 // An upstream that lacks the endpoint, or fails, is followed by the next one.
 func TestEmbeddingFailover(t *testing.T) {
+	t.Parallel()
 	for _, missing := range []int{404, 401, 503} {
 		broken, s := newEmbedServer(t, &embedServer{missing: missing}), newEmbedServer(t, &embedServer{})
 		var targets []balance.Target
@@ -281,6 +285,7 @@ func TestEmbeddingFailover(t *testing.T) {
 
 // While an upstream is not tried, an error has the time when a client may send its request again.
 func TestEmbeddingOpenCircuit(t *testing.T) {
+	t.Parallel()
 	s := newEmbedServer(t, &embedServer{missing: 500})
 	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: s.URL + "/v1"}})
 	check(t, err)
@@ -307,6 +312,7 @@ func TestEmbeddingOpenCircuit(t *testing.T) {
 }
 
 func TestModerations(t *testing.T) {
+	t.Parallel()
 	s := newEmbedServer(t, &embedServer{})
 	h := newHouse(t, nil, s.rule(t, "omni-moderation-*"))
 	client := h.openai()
@@ -329,6 +335,7 @@ func TestModerations(t *testing.T) {
 
 // A project's rate limits apply, and its headers are as for responses.
 func TestEmbeddingLimits(t *testing.T) {
+	t.Parallel()
 	s := newEmbedServer(t, &embedServer{})
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Quota = project.NewQuota(project.QuotaOptions{Objects: o.Store.Objects, Usages: o.Store.Usages,

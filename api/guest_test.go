@@ -76,6 +76,7 @@ func guestDoor(t *testing.T, transport http.RoundTripper) *httptest.Server {
 }
 
 func TestGuestThroughTheDoor(t *testing.T) {
+	t.Parallel()
 	inner, dir := liveGuest(t)
 	srv := guestDoor(t, inner.Transport())
 	outer := guest.NewHTTPClient(srv.URL+"/v1/containers/cntr_1/guest", srv.Client())
@@ -111,6 +112,7 @@ func TestGuestThroughTheDoor(t *testing.T) {
 // An answer can start while the request is still being sent, such as the input of a process
 // that prints.
 func TestGuestAnswersDuringTheRequest(t *testing.T) {
+	t.Parallel()
 	srv := guestDoor(t, roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 200, ContentLength: -1, Header: http.Header{}, Body: r.Body}, nil
 	}))
@@ -140,6 +142,7 @@ func TestGuestAnswersDuringTheRequest(t *testing.T) {
 // A guest that answers without reading the request does not break later requests on the same
 // connection.
 func TestGuestLeavesARequestUnread(t *testing.T) {
+	t.Parallel()
 	srv := guestDoor(t, roundTripper(func(r *http.Request) (*http.Response, error) {
 		return &http.Response{StatusCode: 404, Header: http.Header{}, Body: io.NopCloser(strings.NewReader("no"))}, nil
 	}))
@@ -208,6 +211,7 @@ func (f roundTripper) RoundTrip(r *http.Request) (*http.Response, error) { retur
 
 // The caller's key, cookies and addresses are not sent to the sandbox.
 func TestGuestGetsNoSecrets(t *testing.T) {
+	t.Parallel()
 	var got *http.Request
 	srv := guestDoor(t, roundTripper(func(r *http.Request) (*http.Response, error) {
 		got = r
@@ -257,6 +261,7 @@ func TestGuestGetsNoSecrets(t *testing.T) {
 // A hostile guest cannot set a cookie, run a script in the caller's browser, redirect it or
 // hijack the connection.
 func TestHostileGuest(t *testing.T) {
+	t.Parallel()
 	page := "<script>alert(1)</script>"
 	answer := func(status int) roundTripper {
 		return func(*http.Request) (*http.Response, error) {
@@ -305,6 +310,7 @@ func TestHostileGuest(t *testing.T) {
 }
 
 func TestGuestPaths(t *testing.T) {
+	t.Parallel()
 	for path, want := range map[string]bool{
 		"health": true, "files": true, "files/compose": true, "process.Process/Start": true, "filesystem.Filesystem/ListDir": true,
 		"": false, "init": false, "freeze": false, "metrics": false, "envs": false, "files/": false, "files/compose/x": false, "files/other": false,
@@ -320,6 +326,7 @@ func TestGuestPaths(t *testing.T) {
 
 // Interim answers of a hostile guest do not reach the client.
 func TestGuestHints(t *testing.T) {
+	t.Parallel()
 	srv := guestDoor(t, &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) {
 		here, there := net.Pipe()
 		go func() {

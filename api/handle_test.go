@@ -39,6 +39,7 @@ func decoded(r *http.Request, limits exchange.Limits, decode func(x *exchange.Ex
 }
 
 func TestFallbacks(t *testing.T) {
+	t.Parallel()
 	h := New(Options{Engine: &engine.Engine{}, Exchange: exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
 	tests := []struct {
 		method, path string

@@ -112,6 +112,7 @@ func post(t *testing.T, h http.Handler, body string) (status int, answer string)
 // A hosted tool that is only registered with its Kind is offered, called and run, and its
 // items are accepted as input.
 func TestRegisteredTool(t *testing.T) {
+	t.Parallel()
 	m := &playedModel{turns: [][]any{
 		turn(model.Call{ID: "call_1", Name: "echo", Arguments: `{"text":"ahoy"}`}, stopped), turn(model.Text{Text: "It said ahoy."}, stopped)}}
 	h := newHouseWith(t, []tool.Kind{echoKind()}, nil, model.Rule{Match: "played", Provider: m})
@@ -153,6 +154,7 @@ func TestRegisteredTool(t *testing.T) {
 
 // Without its registration, the tool and its items are refused by name.
 func TestUnregisteredTool(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	handler := api.New(h.opts)
 	for body, want := range map[string]string{

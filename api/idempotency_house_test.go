@@ -37,6 +37,7 @@ func (h *house) once(key, path, body string) string {
 
 // A response is created once, and a repeated request gets the same answer.
 func TestIdempotentResponses(t *testing.T) {
+	t.Parallel()
 	for name, body := range map[string]string{
 		"foreground": `{"model":"scripted","input":"hello"}`,
 		"background": `{"model":"scripted","input":"hello","background":true}`,
@@ -60,6 +61,7 @@ func TestIdempotentResponses(t *testing.T) {
 
 // A response that is not stored is created again for a repeated request.
 func TestIdempotentResponsesNotStored(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	const body = `{"model":"scripted","input":"hello","store":false}`
 	for range 2 {
@@ -72,6 +74,7 @@ func TestIdempotentResponsesNotStored(t *testing.T) {
 // A client that lost its stream and repeats the request gets the same response from the
 // start. Its run has continued.
 func TestIdempotentStreamThatWasLost(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	const body = `{"model":"vendor/fed","input":"x","stream":true}`
 	ctx, leave := context.WithCancel(t.Context())
@@ -94,6 +97,7 @@ func TestIdempotentStreamThatWasLost(t *testing.T) {
 }
 
 func TestIdempotentContainers(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	var wg sync.WaitGroup
 	answers := make([]string, 4)
@@ -113,6 +117,7 @@ func TestIdempotentContainers(t *testing.T) {
 
 // After a failure that a retry may fix, a repeated request gets a new response.
 func TestIdempotencyOfFailedResponses(t *testing.T) {
+	t.Parallel()
 	rule, _ := chatRule(t, 0, func(n int, _ *modeltest.Request) modeltest.Turn {
 		if n == 0 {
 			return modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusUnauthorized, Message: "no"}}

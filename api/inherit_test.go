@@ -9,6 +9,7 @@ import (
 
 // A request that inherits has the fields of the one before, and its own win.
 func TestInherit(t *testing.T) {
+	t.Parallel()
 	calls := func(command string) []any {
 		return []any{model.Call{ID: "call_" + command, Name: "shell"}, model.Call{Arguments: `{"commands":["` + command + `"]}`}, model.Finish{Reason: model.FinishStop}}
 	}

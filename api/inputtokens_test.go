@@ -8,6 +8,7 @@ import (
 )
 
 func TestInputTokens(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	count := func(body string) float64 {
 		t.Helper()
@@ -49,6 +50,7 @@ func TestInputTokens(t *testing.T) {
 
 // The context of a chain is counted, and a chain of another project is not found.
 func TestInputTokensOfChain(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-one", "proj_one")
 	long := strings.Repeat("a word ", 500)
@@ -65,6 +67,7 @@ func TestInputTokensOfChain(t *testing.T) {
 }
 
 func TestInputTokensRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for body, want := range map[string]string{
 		`{"model":"missing","input":"hi"}`:           "model_not_found",

@@ -302,6 +302,7 @@ var (
 
 // Another project's ids are answered like unknown ids.
 func TestIsolation(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-theirs", "proj_theirs")
 	theirs := h.furnish()

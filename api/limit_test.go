@@ -47,6 +47,7 @@ func rates(h http.Header) map[string]string {
 // Every answer to a limited project has rate limit headers, and a refusal has the time of a
 // retry. Without a limit, there are no such headers.
 func TestRates(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_a": {RequestsPerMinute: number(2), TokensPerMinute: number(1000)}})
 	h.key("sk-a", "proj_a")
 	const body = `{"model":"scripted","input":"hello"}`
@@ -80,6 +81,7 @@ func TestRates(t *testing.T) {
 
 // The answer to an exhausted quota forbids a retry.
 func TestQuotaOfStorage(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(10)}})
 	form, kind := upload("a.txt", strings.NewReader("eleven byte"), "purpose", "user_data")
 	resp := h.send(t.Context(), "POST", "/v1/files", form, kind)
@@ -94,6 +96,7 @@ func TestQuotaOfStorage(t *testing.T) {
 }
 
 func TestArchivedProject(t *testing.T) {
+	t.Parallel()
 	h := limited(t, nil)
 	h.key("sk-a", "proj_a")
 	if _, err := project.New(project.Options{Objects: h.store}).Archive(t.Context(), "proj_a"); err != nil {

@@ -51,6 +51,7 @@ func (h *house) logs(container string) []*berth.ContainerLog {
 }
 
 func TestLogs(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-secret", "proj_1")
 	keys, err := h.store.ListKeys(t.Context())
@@ -101,6 +102,7 @@ func TestLogs(t *testing.T) {
 
 // A process cannot be started with a protocol that the log does not decode.
 func TestLogsHaveNoWayAround(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	path := "/v1/containers/" + id + "/guest/process.Process/Start"
@@ -121,6 +123,7 @@ func TestLogsHaveNoWayAround(t *testing.T) {
 }
 
 func TestFollowLogs(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	h.exec(id, "echo", "one")

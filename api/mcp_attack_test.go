@@ -51,6 +51,7 @@ func listFails(t *testing.T, h *house, tool, want string) {
 }
 
 func TestMCPListFails(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	answers := func(handle http.HandlerFunc) string {
 		s := httptest.NewServer(handle)
@@ -109,6 +110,7 @@ func TestMCPListFails(t *testing.T) {
 // A server that lies about its tools, or changes them, neither breaks the response nor the
 // request to the model.
 func TestMCPLies(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, streamable)
 	answer := func(context.Context, map[string]any) (*sdk.CallToolResult, error) { return textResult("done"), nil }
 	s.add(&sdk.Tool{Name: "bad", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"nonsense"}}}`)}, answer)
@@ -173,6 +175,7 @@ func listsTools(result string, stream bool) http.HandlerFunc {
 
 // Tools that cannot be used are left out of a list, and the others are offered.
 func TestMCPMalformedTools(t *testing.T) {
+	t.Parallel()
 	huge := strings.Repeat("x", 300<<10)
 	list := `"result":{"tools":[{"name":"a","inputSchema":{"type":"object"},"description":"first"},` +
 		`{"name":5,"inputSchema":{"type":"object"}},{"name":"b","description":{"x":1}},null,"tool",[],{"name":""},{"inputSchema":{}},` +
@@ -238,6 +241,7 @@ func flooding(s *sdk.Server) http.Handler {
 
 // A server that hangs, floods or fails in a call costs that call only.
 func TestMCPCallFails(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, flooding)
 	schema := json.RawMessage(`{"type":"object"}`)
 	s.add(&sdk.Tool{Name: "hang", InputSchema: schema}, func(ctx context.Context, _ map[string]any) (*sdk.CallToolResult, error) {
@@ -276,6 +280,7 @@ func TestMCPCallFails(t *testing.T) {
 
 // A cancelled response ends its call, which is shown as cancelled.
 func TestMCPCancel(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, streamable)
 	began, ended := make(chan bool), make(chan bool)
 	s.add(&sdk.Tool{Name: "hang", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ map[string]any) (*sdk.CallToolResult, error) {

@@ -160,6 +160,7 @@ func shortShapes(t *testing.T, h *house, body string) []string {
 
 // A call's events come in the order of OpenAI's recordings, over both transports.
 func TestMCPEvents(t *testing.T) {
+	t.Parallel()
 	for name, serve := range map[string]func(*sdk.Server) http.Handler{"streamable": streamable, "sse": oldSSE} {
 		t.Run(name, func(t *testing.T) {
 			s := newToolServer(t, serve)
@@ -189,6 +190,7 @@ func outputOf(r object, kind string) []object {
 }
 
 func TestMCPCall(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, streamable)
 	s.add(&sdk.Tool{Name: "every kind", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
 		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "a"}, &sdk.ImageContent{MIMEType: "image/png", Data: []byte("1234")},
@@ -243,6 +245,7 @@ func TestMCPCall(t *testing.T) {
 
 // A call waits for approval as the tool says, and runs when the client approves.
 func TestMCPApproval(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, streamable)
 	h := newHouse(t, nil)
 	address := h.reachable(s.URL)
@@ -307,6 +310,7 @@ func TestMCPApproval(t *testing.T) {
 }
 
 func TestMCPAllowedTools(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, streamable)
 	h := newHouse(t, nil)
 	address := h.reachable(s.URL)
@@ -330,6 +334,7 @@ func TestMCPAllowedTools(t *testing.T) {
 }
 
 func TestMCPToolChoice(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, streamable)
 	for choice, want := range map[string]model.ToolChoice{
 		`{"type":"mcp","server_label":"lab","name":"echo"}`:                                        {Mode: "function", Name: "lab__echo"},
@@ -351,6 +356,7 @@ func TestMCPToolChoice(t *testing.T) {
 
 // Credentials reach the server, and no answer, list or export shows them.
 func TestMCPCredentials(t *testing.T) {
+	t.Parallel()
 	s := newToolServer(t, streamable)
 	h := newHouse(t, nil)
 	secret := func(n int) string { return "s3cret" + strconv.Itoa(n) }
@@ -391,6 +397,7 @@ func TestMCPCredentials(t *testing.T) {
 
 // Requests that cannot work are refused before a response is created.
 func TestMCPRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for entry, want := range map[string][2]string{
 		`{"type":"mcp","server_label":"x"}`:                                                              {"Missing required parameter: 'tools[0].server_url'.", "server_url"},

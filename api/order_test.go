@@ -36,6 +36,7 @@ type recording struct {
 // The same output of a model results in the same events, in the same order and of the same
 // shape, as in recordings of OpenAI's service.
 func TestEventOrder(t *testing.T) {
+	t.Parallel()
 	for _, r := range recordings {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()

@@ -49,6 +49,7 @@ func visit(t *testing.T, url string, header ...string) (*http.Response, string) 
 }
 
 func TestPort(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-secret", "proj_1")
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
@@ -85,6 +86,7 @@ func TestPort(t *testing.T) {
 
 // A client with a key is not redirected to other hosts by a server in a sandbox.
 func TestRedirectOfPort(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-secret", "proj_1")
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
@@ -116,6 +118,7 @@ func TestRedirectOfPort(t *testing.T) {
 
 // A link gives access to one port until it expires or its key is deleted.
 func TestPortLink(t *testing.T) {
+	t.Parallel()
 	c := &clock{now: time.Now()}
 	var log logged
 	h := newHouse(t, func(o *api.Options) {
@@ -181,6 +184,7 @@ func TestPortLink(t *testing.T) {
 }
 
 func TestPortLinkRequest(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	for _, body := range []string{`{"expires_after":{"anchor":"created_at","seconds":9}}`, `{"expires_after":{"anchor":"created_at","seconds":604801}}`,
@@ -223,6 +227,7 @@ func tunnel(t *testing.T, h *house, path string) (net.Conn, *http.Response) {
 }
 
 func TestTunnel(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-secret", "proj_1")
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
@@ -268,6 +273,7 @@ func TestTunnel(t *testing.T) {
 
 // A tunnel ends with its server, its container or its other end.
 func TestTunnelEnds(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	accepted := make(chan net.Conn, 1)
 	l, err := net.Listen("tcp", "127.0.0.1:0")

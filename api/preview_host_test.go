@@ -95,6 +95,7 @@ func portOfHost(host string) string { return host[strings.LastIndexByte(host, ':
 
 // A key, a link, or the cookie of a used link gives access. The sandbox gets none of them.
 func TestPreviewHost(t *testing.T) {
+	t.Parallel()
 	h := newHostHouse(t)
 	at := h.link.Host
 	get := func(path string, header ...string) (*http.Response, string) {
@@ -176,6 +177,7 @@ func TestPreviewHost(t *testing.T) {
 // A cookie gives access to its own host only, and only to pages of that host, until its link
 // expires.
 func TestPreviewHostBounds(t *testing.T) {
+	t.Parallel()
 	h := newHostHouse(t)
 	cookie := "berth_preview=" + h.token
 	other := served(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "other") })
@@ -220,6 +222,7 @@ func TestPreviewHostBounds(t *testing.T) {
 }
 
 func TestPreviewHostSocket(t *testing.T) {
+	t.Parallel()
 	h := newHostHouse(t)
 	dial := func(header http.Header) (*websocket.Conn, *http.Response, error) {
 		return websocket.Dial(t.Context(), h.url, &websocket.DialOptions{Host: h.link.Host, HTTPHeader: header})
@@ -252,6 +255,7 @@ func TestPreviewHostSocket(t *testing.T) {
 // Without keys, programs and users of this machine can access ports, but pages of other
 // hosts cannot.
 func TestPreviewHostWithoutKeys(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Preview.Domain = "localhost" })
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	port := served(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page") })

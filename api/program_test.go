@@ -67,6 +67,7 @@ func outputFor(call object, output string) object {
 // The streams of a program have the events of the recorded ones, and it goes on in responses
 // that continue its first one, or that get all items as input.
 func TestProgramOrder(t *testing.T) {
+	t.Parallel()
 	program := []string{
 		`output_item.added item{call_id:call_ code:"" fingerprint id:cm_ type:program} output_index`,
 		"output_item.done item{call_id:call_ code fingerprint id:cm_ type:program} output_index",
@@ -134,6 +135,7 @@ func resultOfProgram(t *testing.T, answer object) string {
 // A program calls hosted tools on the server, in one response. The model sees the program's
 // output, and not the calls.
 func TestProgramHosted(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	lab := newToolServer(t, streamable)
 	lab.add(&sdk.Tool{Name: "ports", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
@@ -178,6 +180,7 @@ func TestProgramHosted(t *testing.T) {
 // A program learns why a call cannot be made, and goes on. The model learns why a program
 // failed, and at which line.
 func TestProgramRefusals(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	lab := newToolServer(t, streamable)
 	const f = `{"type":"function","name":"f","allowed_callers":["programmatic"]},{"type":"function","name":"direct"}`
@@ -217,6 +220,7 @@ func TestProgramRefusals(t *testing.T) {
 
 // A request that could not be answered is refused.
 func TestProgramRequests(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	handler := api.New(h.opts)
 	const item = `{"role":"user","content":"x"},{"type":"program","id":"cm_1","call_id":"p","code":"await tools.f()","fingerprint":"gAAAA"},
@@ -245,6 +249,7 @@ func TestProgramRequests(t *testing.T) {
 // Calls of the client and of the server in one round: the program waits for both. Calls
 // without an answer of the client are refused as those of the model are.
 func TestProgramRound(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	tools := `"tools":[{"type":"programmatic_tool_calling"},{"type":"shell","environment":{"type":"container_auto"},"allowed_callers":["programmatic"]},
 		{"type":"function","name":"f","allowed_callers":["programmatic"]},{"type":"custom","name":"note","allowed_callers":["programmatic"]},

@@ -11,6 +11,7 @@ const greeting = `{"name":"greeting","template":{"model":"vendor/fed","instructi
 	`"input":[{"role":"user","content":"Look at {{ picture }} and greet {{name}}."}]}}`
 
 func TestPrompts(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	made := h.call(200, "POST", "/v1/prompts", greeting)
 	path := "/v1/prompts/" + made.id()
@@ -74,6 +75,7 @@ func TestPrompts(t *testing.T) {
 
 // Concurrent changes each create a version, and all are stored.
 func TestPromptVersionsAtOnce(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	path := "/v1/prompts/" + h.call(200, "POST", "/v1/prompts", greeting).id()
 	var all sync.WaitGroup
@@ -93,6 +95,7 @@ func TestPromptVersionsAtOnce(t *testing.T) {
 }
 
 func TestPromptErrors(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/prompts", greeting).id()
 	use := func(rest string) string { return `{"input":"x","prompt":{"id":"` + id + `"` + rest + `}}` }
@@ -126,6 +129,7 @@ func TestPromptErrors(t *testing.T) {
 }
 
 func TestPromptOverASocket(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/prompts", `{"name":"n","template":{"model":"scripted","input":"hello"}}`).id()
 	l := h.connect()

@@ -20,6 +20,7 @@ func itemTypesOf(r object) string {
 
 // Checks and approvals use items that OpenAI's clients know.
 func TestExtensions(t *testing.T) {
+	t.Parallel()
 	call := func(command string) []any {
 		return []any{model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["` + command + `"]}`}, model.Finish{Reason: model.FinishStop}}
 	}

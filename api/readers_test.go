@@ -138,6 +138,7 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 // A request without memory for its answer waits, and then gets an error with the time of a
 // retry.
 func TestReaderGetsRetryTime(t *testing.T) {
+	t.Parallel()
 	bound := ration.New(ration.Options{Total: 4 << 20, Wait: time.Millisecond})
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Memory.Readers = bound
@@ -171,6 +172,7 @@ func TestReaderGetsRetryTime(t *testing.T) {
 
 // Pages of lists are limited in bytes. A client that requests all pages gets all entries.
 func TestListsArePagedByBytes(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
 	const size = 5 << 19

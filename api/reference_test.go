@@ -66,6 +66,7 @@ func openAPIDocument(t *testing.T) []byte {
 
 // openapi.json is what the routes and their types make.
 func TestOpenAPI(t *testing.T) {
+	t.Parallel()
 	doc := openAPIDocument(t)
 	generated(t, "openapi.json", doc)
 	if err := reference.Validate(doc); err != nil {
@@ -86,6 +87,7 @@ func TestOpenAPI(t *testing.T) {
 
 // Every route is described once, and nothing else is.
 func TestEveryRouteIsDescribed(t *testing.T) {
+	t.Parallel()
 	var routes, listed []string
 	h := new(handlers)
 	for _, rt := range h.routes() {
@@ -120,6 +122,7 @@ func TestEveryRouteIsDescribed(t *testing.T) {
 
 // docs/api.md lists all routes.
 func TestReferencePage(t *testing.T) {
+	t.Parallel()
 	const name = "../docs/api.md"
 	page, err := os.ReadFile(name)
 	if err != nil {
@@ -134,6 +137,7 @@ func TestReferencePage(t *testing.T) {
 
 // The document needs no key, and is not sent again to a client that has it.
 func TestServeOpenAPI(t *testing.T) {
+	t.Parallel()
 	mux := new(handlers).keyless()["GET /openapi.json"]
 	w := httptest.NewRecorder()
 	mux(w, httptest.NewRequest("GET", "/openapi.json", nil))

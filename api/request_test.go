@@ -45,6 +45,7 @@ func clientError(t *testing.T, err error) exchange.Error {
 }
 
 func TestRequestErrors(t *testing.T) {
+	t.Parallel()
 	with := func(fields string) string { return `{"model":"m","input":"x",` + fields + `}` }
 	item := func(item string) string { return `{"model":"m","input":[` + item + `]}` }
 	shell := func(environment string) string {
@@ -193,6 +194,7 @@ func TestRequestErrors(t *testing.T) {
 
 // All valid values, including null and empty ones, are decoded.
 func TestRequestAccepted(t *testing.T) {
+	t.Parallel()
 	bodies := map[string]string{
 		"nulls": `{"model":"m","input":"x","background":null,"conversation":null,"include":null,"instructions":null,"max_output_tokens":null,
 			"metadata":null,"prompt":null,"reasoning":null,"stream":null,"stream_options":null,"temperature":null,"text":null,"tool_choice":null,
@@ -250,6 +252,7 @@ func TestRequestAccepted(t *testing.T) {
 }
 
 func TestNormalize(t *testing.T) {
+	t.Parallel()
 	tests := []struct{ name, item, want string }{
 		{"short message", `{"role":"user","content":"x"}`,
 			`{"content":[{"type":"input_text","text":"x"}],"id":"msg_","role":"user","status":"completed","type":"message"}`},

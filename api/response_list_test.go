@@ -13,6 +13,7 @@ import (
 // Stored responses are listed by creation, status and model, without their content; others and
 // those of other projects are not.
 func TestListResponses(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	create := func(body string) string {
@@ -82,6 +83,7 @@ func TestListResponses(t *testing.T) {
 // A page of a filter that selects little ends after it has read many responses, and the next one
 // goes on from there.
 func TestListResponsesOfManyOthers(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := func(i int) berth.ResponseID { return berth.ResponseID(fmt.Sprintf("resp_%048d", i)) }
 	const n = store.MaxRead + 5

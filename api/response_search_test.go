@@ -4,6 +4,7 @@ import "testing"
 
 // A search finds words in messages, commands and code, page by page, and not those of another project.
 func TestResponseSearch(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-mine", "proj_mine")
 	ids := map[string]string{}

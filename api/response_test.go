@@ -28,6 +28,7 @@ func say(text string, more ...string) string {
 }
 
 func TestPlainResponse(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy.", `"metadata":{"ship":"Vasa"}`))
 	if r.at("status") != "completed" || r.at("output", 0, "role") != "assistant" || r.at("metadata", "ship") != "Vasa" || r.at("usage", "total_tokens") == nil {
@@ -49,6 +50,7 @@ func TestPlainResponse(t *testing.T) {
 }
 
 func TestResponseInShell(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("```sh\necho ahoy; exit 3\n```", shell))
 	if r.at("output", 1, "output", 0, "stdout") != "ahoy\n" || r.at("output", 1, "output", 0, "outcome", "exit_code") != 3.0 {
@@ -61,6 +63,7 @@ func TestResponseInShell(t *testing.T) {
 }
 
 func TestNotStored(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy.", `"store":false`))
 	if r.at("status") != "completed" || r.at("store") != false {
@@ -72,6 +75,7 @@ func TestNotStored(t *testing.T) {
 
 // A stream that is resumed at any point continues with the same events.
 func TestStreamAndResume(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	events := h.rest(h.stream(t.Context(), "POST", "/v1/responses", say("```sh\necho ahoy\n```", shell, `"stream":true`, `"stream_options":{"include_obfuscation":false}`)))
 	var final object
@@ -101,6 +105,7 @@ func TestStreamAndResume(t *testing.T) {
 
 // Obfuscation is on by default and changes no other field.
 func TestStreamObfuscation(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy, harbour."))
 	plain := h.rest(h.stream(t.Context(), "GET", "/v1/responses/"+r.id()+"?stream=true&include_obfuscation=false", nil))
@@ -129,6 +134,7 @@ func TestStreamObfuscation(t *testing.T) {
 }
 
 func TestStreamHeaders(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	resp := h.send(t.Context(), "POST", "/v1/responses", say("Ahoy.", `"stream":true`))
 	for name, want := range map[string]string{"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Openai-Version": "2020-10-01"} {
@@ -143,6 +149,7 @@ func TestStreamHeaders(t *testing.T) {
 
 // An error before the first event is an ordinary answer, even for a stream.
 func TestStreamThatCannotStart(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	e := h.call(404, "POST", "/v1/responses", `{"model":"none","input":"x","stream":true}`)
 	if e.at("error", "code") != "model_not_found" || e.at("error", "param") != "model" {
@@ -153,6 +160,7 @@ func TestStreamThatCannotStart(t *testing.T) {
 const fed = `{"model":"vendor/fed","input":"x","stream":true}`
 
 func TestLeavingCancelsAForegroundRun(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -165,6 +173,7 @@ func TestLeavingCancelsAForegroundRun(t *testing.T) {
 }
 
 func TestLeavingAPlainAnswerCancelsItsRun(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	asked := make(chan error)
@@ -187,6 +196,7 @@ func TestLeavingAPlainAnswerCancelsItsRun(t *testing.T) {
 }
 
 func TestBackground(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"vendor/fed","input":"x","background":true}`)
 	if s := r.at("status"); s != "queued" && s != "in_progress" {
@@ -207,6 +217,7 @@ func TestBackground(t *testing.T) {
 }
 
 func TestBackgroundOutlivesItsStream(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
@@ -221,6 +232,7 @@ func TestBackgroundOutlivesItsStream(t *testing.T) {
 }
 
 func TestKeepAlive(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.KeepAlive = 10 * time.Millisecond })
 	resp := h.send(t.Context(), "POST", "/v1/responses", fed)
 	var seen strings.Builder
@@ -236,6 +248,7 @@ func TestKeepAlive(t *testing.T) {
 
 // A client that stops reading is disconnected after a while and does not delay others.
 func TestDeafClient(t *testing.T) {
+	t.Parallel()
 	answered := make(lines, 10)
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Limits.Patience = 2 * time.Second
@@ -271,6 +284,7 @@ type lines chan string
 func (l lines) Write(p []byte) (int, error) { l <- string(p); return len(p), nil }
 
 func TestDeletedWhileStreamed(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"vendor/fed","input":"x","background":true}`)
 	stream := h.stream(t.Context(), "GET", "/v1/responses/"+r.id()+"?stream=true", nil)
@@ -287,6 +301,7 @@ func TestDeletedWhileStreamed(t *testing.T) {
 // On a shutdown, a stream ends with an error event, and a plain answer is an error that names
 // the response.
 func TestServerStops(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	stream := h.stream(t.Context(), "POST", "/v1/responses", fed)
 	h.until(stream, "response.in_progress")
@@ -302,6 +317,7 @@ func TestServerStops(t *testing.T) {
 }
 
 func TestInputItems(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":[{"role":"developer","content":"a"},{"role":"user","content":"b"},{"role":"user","content":[{"type":"input_text","text":"c"}]}]}`)
 	list := func(query string) (texts string, page object) {
@@ -335,6 +351,7 @@ func TestInputItems(t *testing.T) {
 }
 
 func TestQueryErrors(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy."))
 	for query, want := range map[string]string{
@@ -362,6 +379,7 @@ func TestQueryErrors(t *testing.T) {
 }
 
 func TestBodyLimit(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.MaxBody = 1000 })
 	for _, size := range []int{1000, 8 << 20} { // also where the client is still sending
 		e := h.call(413, "POST", "/v1/responses", say(strings.Repeat("x", size)))
@@ -373,6 +391,7 @@ func TestBodyLimit(t *testing.T) {
 }
 
 func TestModels(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	list := h.call(200, "GET", "/v1/models", nil)
 	if list.at("object") != "list" || list.at("data", 0, "object") != "model" {
@@ -396,6 +415,7 @@ func TestModels(t *testing.T) {
 
 // Objects of one project do not exist for another.
 func TestProjectsAreApart(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy.", shell))

@@ -35,6 +35,7 @@ var sdkProbes = []sdkProbe{
 // Every field that the newest SDK can send, sent as null, and every type of an item, a tool
 // or a part is known to the server. The document of package contract is older than the SDK.
 func TestSDKFields(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for _, p := range sdkProbes {
 		unknown := map[string]bool{}
@@ -77,6 +78,7 @@ func TestSDKFields(t *testing.T) {
 
 // The contract has every event and output item of the newest SDK.
 func TestSDKEvents(t *testing.T) {
+	t.Parallel()
 	op := contract.Load().Find("POST", "/responses")
 	var missing []string
 	for _, method := range variants(reflect.TypeFor[responses.ResponseStreamEventUnion]()) {

@@ -52,6 +52,7 @@ func skillZip(t *testing.T, name string) []byte {
 
 // OpenAI's client creates a skill from files, and versions of it from an archive.
 func TestSkills(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	client := h.client()
 	skill, err := client.Skills.New(t.Context(), openai.SkillNewParams{Files: openai.SkillNewParamsFilesUnion{OfFileArray: []io.Reader{
@@ -130,6 +131,7 @@ func TestSkills(t *testing.T) {
 }
 
 func TestSkillPages(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	var ids []string
 	for i := range 3 {
@@ -150,6 +152,7 @@ func TestSkillPages(t *testing.T) {
 }
 
 func TestSkillRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	form, kind := skillForm(folder("tides", "d")...)
 	id := h.call(200, "POST", "/v1/skills", form, kind).id()
@@ -198,6 +201,7 @@ func TestSkillRefused(t *testing.T) {
 
 // Skills count toward the storage of their project until they are deleted.
 func TestStorageBoundsSkills(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(64 << 10)}})
 	h.key("sk-a", "proj_a")
 	h.token = "sk-a"

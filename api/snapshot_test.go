@@ -22,6 +22,7 @@ func (h *house) content(container string) string {
 }
 
 func TestSnapshots(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock"}`)
 	body, kind := upload("hail.txt", strings.NewReader("ahoy"))
@@ -78,6 +79,7 @@ func TestSnapshots(t *testing.T) {
 }
 
 func TestForkAndPause(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock","memory_limit":"4g"}`)
 	body, kind := upload("hail.txt", strings.NewReader("ahoy"))

@@ -20,6 +20,7 @@ import (
 
 // A WebSocket answers with the events that a POST streams, and the response is stored.
 func TestSocketAnswers(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	l := h.connect()
 	l.send(`{"type":"response.create","model":"scripted","input":"Ahoy","stream":true,"client_metadata":{"session":"1"}}`)
@@ -54,6 +55,7 @@ func TestSocketAnswers(t *testing.T) {
 
 // Requests of one lane run one after another, in the order of their arrival.
 func TestSocketIsSequential(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	l := h.connect()
 	l.send(`{"type":"response.create","model":"vendor/fed","input":"1"}`)
@@ -80,6 +82,7 @@ func TestSocketIsSequential(t *testing.T) {
 
 // Lanes run concurrently, and their events have a stream_id.
 func TestSocketLanes(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	l := h.connect()
 	l.send(`{"type":"response.create","stream_id":"slow","model":"vendor/fed","input":"1","store":false}`)
@@ -127,6 +130,7 @@ func TestSocketLanes(t *testing.T) {
 // A response that is not stored can be continued on its connection only, and is never written
 // to disk.
 func TestSocketContinues(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	l := h.connect()
 	const tool = `"tools":[{"type":"function","name":"look"}]`
@@ -154,6 +158,7 @@ func TestSocketContinues(t *testing.T) {
 
 // After a failed continuation, the continued response is forgotten.
 func TestSocketEvicts(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for name, bad := range map[string]string{
 		"refused by the engine": `"input":[{"type":"function_call_output","call_id":"call_none","output":"x"}]`,
@@ -182,6 +187,7 @@ func TestSocketEvicts(t *testing.T) {
 }
 
 func TestSocketPrepares(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	l := h.connect()
 	ready := l.ask(`"store":false,"generate":false,"input":"` + "```json look\\n{}\\n```" + `","tools":[{"type":"function","name":"look"}]`)
@@ -199,6 +205,7 @@ func TestSocketPrepares(t *testing.T) {
 // After a compaction, a new chain starts with its output. The first response of the new chain
 // evicts the old one.
 func TestSocketCompacts(t *testing.T) {
+	t.Parallel()
 	rule, double := chatRule(t, 0, modeltest.Play(finished("one"), finished("SUM"), finished("two"), finished("three")))
 	h := newHouse(t, nil, rule)
 	l := h.connect()
@@ -219,6 +226,7 @@ func TestSocketCompacts(t *testing.T) {
 }
 
 func TestSocketRefuses(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	l := h.connect()
 	for event, want := range map[string][2]any{
@@ -251,6 +259,7 @@ func TestSocketRefuses(t *testing.T) {
 
 // On a WebSocket too, another project's objects do not exist.
 func TestSocketIdentity(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	body, kind := upload("a.txt", strings.NewReader("a"), "purpose", "user_data")
@@ -282,6 +291,7 @@ func TestSocketIdentity(t *testing.T) {
 
 // A revoked key is not accepted for another request.
 func TestSocketOfALostKey(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	h.key("sk-b", "proj_b")
@@ -300,6 +310,7 @@ func TestSocketOfALostKey(t *testing.T) {
 
 // Queued events are limited in number and in bytes.
 func TestSocketQueue(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.MaxBody = 64 << 10 })
 	l := h.connect()
 	l.send(`{"type":"response.create","model":"vendor/fed","input":"x"}`)
@@ -321,6 +332,7 @@ func TestSocketQueue(t *testing.T) {
 }
 
 func TestSocketHandshake(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	dial := func(change func(http.Header)) (*http.Response, error) {
 		header := http.Header{}
@@ -356,6 +368,7 @@ func TestSocketHandshake(t *testing.T) {
 }
 
 func TestSocketNeedsAKey(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	for _, authorization := range []string{"", "Bearer sk-b"} {
@@ -369,6 +382,7 @@ func TestSocketNeedsAKey(t *testing.T) {
 
 // If a client vanishes, its responses are cancelled and queued ones are not started.
 func TestSocketClientLeaves(t *testing.T) {
+	t.Parallel()
 	for name, leave := range map[string]func(*websocket.Conn){
 		"with a close":   func(c *websocket.Conn) { c.Close(websocket.StatusNormalClosure, "") },
 		"without a word": func(c *websocket.Conn) { c.CloseNow() },
@@ -397,6 +411,7 @@ func TestSocketClientLeaves(t *testing.T) {
 
 // After a shutdown, stored responses continue at the next start.
 func TestSocketServerStops(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	busy, calm := h.connect(), h.connect()
 	busy.send(`{"type":"response.create","model":"vendor/fed","input":"1"}`)
@@ -422,6 +437,7 @@ func TestSocketServerStops(t *testing.T) {
 
 // A connection has a maximum age. Responses in progress at that time are sent to their end.
 func TestSocketLife(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.SocketLife = 300 * time.Millisecond })
 	busy, calm := h.connect(), h.connect()
 	busy.send(`{"type":"response.create","model":"vendor/fed","input":"1"}`)

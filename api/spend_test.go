@@ -38,6 +38,7 @@ func budgeted(t *testing.T) *house {
 // A key that has spent its month's budget is refused by every route that calls a model, with
 // what it spent. Another key of the project works until the project's budget is spent.
 func TestBudgetOfMonth(t *testing.T) {
+	t.Parallel()
 	h := budgeted(t)
 	h.key("sk-admin", berth.AdminProject)
 	p := h.call(200, "POST", "/v1/organization/projects", `{"name":"research","limits":{"cost_per_month":1.5}}`)

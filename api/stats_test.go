@@ -4,6 +4,7 @@ import "testing"
 
 // The driver of this test reads no figures, so they are zero.
 func TestContainerStats(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x","memory_limit":"4g"}`).id()
 	s := h.call(200, "GET", "/v1/containers/"+id+"/stats", nil)

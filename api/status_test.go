@@ -8,6 +8,7 @@ import (
 
 // TestOperator: the state of the server and its audit record are for the operator only.
 func TestOperator(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	if s := h.call(200, "GET", "/v1/organization/status", nil); s["object"] != "organization.status" || s["version"] != "1" { // a server without keys
 		t.Errorf("got %v", s)

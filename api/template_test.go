@@ -27,6 +27,7 @@ func (oneTemplate) Template(_ context.Context, _ berth.ProjectID, ref string) (b
 }
 
 func TestTemplates(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Templates = oneTemplate{} })
 	list := h.call(200, "GET", "/v1/templates", nil)
 	for _, ref := range []string{"geo", theTemplate.ID} {

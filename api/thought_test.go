@@ -11,6 +11,7 @@ import (
 // Reasoning of an upstream is returned to it by a client that stores items itself and drops
 // unknown fields, as coding agents do.
 func TestEncryptedReasoningOverChat(t *testing.T) {
+	t.Parallel()
 	rule, double := chatRule(t, 0, modeltest.Play(
 		modeltest.Reply(model.Thought{Text: "I should look."}, model.Call{ID: "call_1", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop}),
 		finished("found")))

@@ -15,6 +15,7 @@ import (
 )
 
 func TestCancelRun(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"vendor/fed"}`).id()
 	thread := h.thread("hi")
@@ -44,6 +45,7 @@ func TestCancelRun(t *testing.T) {
 }
 
 func TestCancelWaitingRun(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread := h.thread(asks)
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant(forecast)+`"}`)
@@ -63,6 +65,7 @@ func TestCancelWaitingRun(t *testing.T) {
 
 // Of concurrent requests, one starts a run on the thread and one submits the outputs.
 func TestRunsAtOnce(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread, a := h.thread(asks), h.assistant(forecast)
 	atOnce := func(path, body string) (accepted []object) {
@@ -108,6 +111,7 @@ func TestRunsAtOnce(t *testing.T) {
 
 // Deleting a thread deletes the responses of its runs.
 func TestDeleteThread(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"vendor/fed"}`).id()
 	thread := h.thread("hi")
@@ -132,6 +136,7 @@ func TestDeleteThread(t *testing.T) {
 
 // A run whose response was deleted has failed. Its thread can still be used.
 func TestResponseOfRunDeleted(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread := h.thread(asks)
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant(forecast)+`"}`)
@@ -152,6 +157,7 @@ func TestResponseOfRunDeleted(t *testing.T) {
 
 // The requests of a run to the model.
 func TestRunRequest(t *testing.T) {
+	t.Parallel()
 	h, m := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, stopped), turn(model.Text{Text: "Rain."}, stopped), turn(model.Text{Text: "Aye."}, stopped))
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"missing","instructions":"Steer.","temperature":0.2,"reasoning_effort":"low",`+forecast+`}`).id()
 	thread := h.thread("one")
@@ -218,6 +224,7 @@ func outlineItems(items []berth.Item) string {
 }
 
 func TestRunBudgets(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	a := h.assistant(forecast)
 	long := strings.Repeat("word ", 400)

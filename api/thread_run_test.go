@@ -66,6 +66,7 @@ func texts(list object) []string {
 }
 
 func TestRun(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread := h.thread("Ahoy there, harbour.")
 	a := h.assistant(`"instructions":"Be brief."`)
@@ -98,6 +99,7 @@ func TestRun(t *testing.T) {
 }
 
 func TestRunStream(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	events := h.rest(h.stream(t.Context(), "POST", "/v1/threads/runs", `{"stream":true,"assistant_id":"`+h.assistant()+`","thread":{"messages":[{"role":"user","content":"Ahoy there, harbour."}]}}`))
 	want := []string{"thread.created", "thread.run.created", "thread.run.queued", "thread.run.in_progress",
@@ -131,6 +133,7 @@ func TestRunStream(t *testing.T) {
 const asks = "```json weather\n{\"city\":\"Kiel\"}\n```\n```json weather\n{\"city\":\"Oslo\"}\n```"
 
 func TestToolOutputs(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread := h.thread(asks)
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant(forecast)+`"}`)
@@ -187,6 +190,7 @@ func (h *house) refused(status int, method, path string, body any, message strin
 }
 
 func TestRunExpires(t *testing.T) {
+	t.Parallel()
 	clock := &clock{now: time.Now()}
 	h := newHouse(t, func(o *api.Options) { o.Now = clock.Now })
 	thread := h.thread(asks)
@@ -214,6 +218,7 @@ func TestRunExpires(t *testing.T) {
 }
 
 func TestThreadAndRunMetadata(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	thread := h.thread("hello")
 	if got := h.call(200, "POST", thread, `{"metadata":{"a":"1"}}`); got.at("metadata", "a") != "1" {

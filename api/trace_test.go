@@ -18,6 +18,7 @@ import (
 // A request that changes something joins the trace that it names, and its answer names it too. Reads
 // are not traced.
 func TestTraceOfRequest(t *testing.T) {
+	t.Parallel()
 	recorder := tracetest.NewSpanRecorder()
 	h := newHouse(t, func(o *api.Options) {
 		o.Exchange.Tracer = sdktrace.NewTracerProvider(sdktrace.WithSpanProcessor(recorder)).Tracer("test")
@@ -70,6 +71,7 @@ func (h *house) ingest(items string) {
 
 // Traces of the Agents SDK are stored once, whatever the order of requests, until their deletion.
 func TestIngestTraces(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-berth-1", "proj_1")
 	const span = `{"object":"trace.span","id":"span_1","trace_id":"trace_1","parent_id":null,"started_at":"2026-01-01T00:00:01.500000+00:00","ended_at":"2026-01-01T00:00:02+00:00","span_data":{"type":"agent","name":"Harbour"},"error":null}`
@@ -119,6 +121,7 @@ func TestIngestTraces(t *testing.T) {
 
 // A trace has a limited number of spans.
 func TestIngestTooManySpans(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	const batch = 2500
 	for n := range berth.MaxTraceSpans/batch + 1 {
@@ -135,6 +138,7 @@ func TestIngestTooManySpans(t *testing.T) {
 
 // Telemetry of codex is accepted and not stored.
 func TestTelemetryIsDiscarded(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	const secret = "not-to-be-kept"
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"x","client_metadata":{"session":"`+secret+`"}}`)

@@ -23,6 +23,7 @@ func chatRule(t *testing.T, window int, script modeltest.Script) (model.Rule, *m
 // If an upstream reports its context window in its own words, the request is retried with
 // less, if the client allows that. Otherwise, the client gets OpenAI's error code.
 func TestTruncationOverChat(t *testing.T) {
+	t.Parallel()
 	tooLong := modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusBadRequest, Code: "400",
 		Message: "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."}}
 	input := `[{"role":"user","content":"` + strings.Repeat("old ", 900) + `"},{"role":"assistant","content":"yes"},{"role":"user","content":"new"}]`

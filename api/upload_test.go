@@ -23,6 +23,7 @@ func (h *house) client() openai.Client {
 
 // OpenAI's client uploads a file in parts, which arrive in another order.
 func TestUpload(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	client := h.client()
 	pieces := []string{strings.Repeat("a", 100_000), "", "the end"}
@@ -75,6 +76,7 @@ func TestUpload(t *testing.T) {
 }
 
 func TestUploadCancel(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	client := h.client()
 	u, err := client.Uploads.New(t.Context(), openai.UploadNewParams{Filename: "a.txt", Purpose: openai.FilePurposeUserData, MimeType: "text/plain", Bytes: 1})
@@ -94,6 +96,7 @@ func TestUploadCancel(t *testing.T) {
 }
 
 func TestUploadRefused(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for name, c := range map[string]struct {
 		status int
@@ -135,6 +138,7 @@ func (zeros) Read(b []byte) (int, error) {
 // Parts count as storage. A project whose parts fill its limit can still complete the upload,
 // because the file replaces them.
 func TestUploadQuota(t *testing.T) {
+	t.Parallel()
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(150_000)}})
 	create := func(status int, bytes string) object {
 		t.Helper()
@@ -155,6 +159,7 @@ func TestUploadQuota(t *testing.T) {
 
 // The purpose of a file determines its name, its size and its default expiry.
 func TestFilePurposes(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	for _, purpose := range []string{"batch", "fine-tune"} {
 		form, kind := upload("a.txt", strings.NewReader("{}"), "purpose", purpose)

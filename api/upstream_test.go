@@ -12,6 +12,7 @@ import (
 // Failures of an upstream are reported as at OpenAI: with the HTTP status of a plain answer,
 // with events in a stream.
 func TestUpstreamFailures(t *testing.T) {
+	t.Parallel()
 	refuse := func(status int, code, message string) modeltest.Turn {
 		return modeltest.Turn{Refusal: &modeltest.Refusal{Status: status, Code: code, Message: message}}
 	}
@@ -56,6 +57,7 @@ func TestUpstreamFailures(t *testing.T) {
 // A failed response that has made calls is an answer, not an error: a retry would repeat the
 // calls.
 func TestFailureAfterACall(t *testing.T) {
+	t.Parallel()
 	call := modeltest.Reply(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true"]}`}, model.Finish{Reason: model.FinishStop})
 	broken := modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusBadRequest, Message: "no more"}}
 	rule, _ := chatRule(t, 0, modeltest.Play(call, broken))

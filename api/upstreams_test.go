@@ -9,6 +9,7 @@ import (
 
 // Upstreams are shown to the operator and hidden from tenants.
 func TestUpstreams(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) {
 		o.Models.Upstreams = func() []berth.Upstream {
 			return []berth.Upstream{{Object: "upstream", Name: "azure", Circuit: "open", Keys: []berth.UpstreamKey{{Name: "AZURE_KEY", RestSeconds: 7}}}}

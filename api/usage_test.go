@@ -21,6 +21,7 @@ func (h *house) used(p berth.ProjectID, kind store.UsageKind, key berth.KeyID, n
 }
 
 func TestCompletionsUsage(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	before := time.Now()
@@ -72,6 +73,7 @@ func TestCompletionsUsage(t *testing.T) {
 
 // Costs are listed by upstream and model, for the caller's project only.
 func TestCosts(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Models.Currency = "eur" })
 	h.key("sk-a", "proj_a")
 	spent := func(p berth.ProjectID, key berth.KeyID, name string, cost berth.Amount) {
@@ -117,6 +119,7 @@ func TestCosts(t *testing.T) {
 
 // Pages consist of whole buckets, including empty ones, and contain all usage exactly once.
 func TestUsagePages(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	h.used("proj_a", store.UsageResponse, "key_1", "m", 1, 10)
@@ -160,6 +163,7 @@ func TestUsagePages(t *testing.T) {
 }
 
 func TestSessionsUsage(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	c := h.call(200, "POST", "/v1/containers", `{"name":"x","memory_limit":"4g"}`)

@@ -34,6 +34,7 @@ func (h *house) readAll() {
 }
 
 func TestVectorStore(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	tides := h.fileOf("tides.md", "# Tides\n\nHigh water at the north quay is at noon.")
 	knots := h.fileOf("knots.md", "# Knots\n\nA bowline does not slip. It is easy to untie.")
@@ -95,6 +96,7 @@ func TestVectorStore(t *testing.T) {
 }
 
 func TestFileBatch(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	v := h.call(200, "POST", "/v1/vector_stores", `{}`)
 	path := "/v1/vector_stores/" + v.id()
@@ -124,6 +126,7 @@ func TestFileBatch(t *testing.T) {
 }
 
 func TestFilters(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	v := h.call(200, "POST", "/v1/vector_stores", nil)
 	path := "/v1/vector_stores/" + v.id()

@@ -6,6 +6,7 @@ import (
 
 // A volume is created, mounted, protected while it is in use, and deleted.
 func TestVolumes(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	v := h.call(200, "POST", "/v1/volumes", `{"name":"data","max_bytes":67108864}`)
 	if v.at("object") != "volume" || v.at("expires_at") != nil || v.at("max_bytes") != 67108864. {

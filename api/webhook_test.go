@@ -13,6 +13,7 @@ import (
 )
 
 func TestWebhookEndpoints(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	made := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`)
 	secret, _ := made["signing_secret"].(string)
@@ -76,6 +77,7 @@ func TestWebhookEndpoints(t *testing.T) {
 
 // The delivery of a background response's end exists when the client can see the end.
 func TestWebhookDelivery(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"x","background":true,"stream":false}`)
@@ -88,6 +90,7 @@ func TestWebhookDelivery(t *testing.T) {
 
 // The delivery of a batch's end follows the end.
 func TestWebhookOfBatch(t *testing.T) {
+	t.Parallel()
 	h := newHouse(t, nil)
 	h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["batch.completed","batch.failed"]}`)
 	client := h.openai()

@@ -14,6 +14,7 @@ import (
 // Chat Completions searches with web_search_options and cites pages by url_citation, in an
 // answer and in a stream.
 func TestChatWebSearch(t *testing.T) {
+	t.Parallel()
 	m := &playedModel{}
 	w := newWeb(t, tidesSite, model.Rule{Match: "played", Provider: m})
 	w.results = []berth.WebSearchResult{{URL: "/tides", Title: "Tides of Brest", Text: "High water …"}}

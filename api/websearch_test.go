@@ -128,6 +128,7 @@ func tidesSite(w http.ResponseWriter, r *http.Request) {
 // A model searches, opens a page and finds a phrase in it. It is shown data, and its citation
 // is a link with a position.
 func TestWebSearch(t *testing.T) {
+	t.Parallel()
 	m := &playedModel{}
 	w := newWeb(t, tidesSite, model.Rule{Match: "played", Provider: m})
 	w.results = []berth.WebSearchResult{{URL: "/tides", Title: "Tides of Brest", Text: "High water …", Published: "2025-12-05"}, {URL: "https://else.example/", Title: "Elsewhere"}}
@@ -184,6 +185,7 @@ func TestWebSearch(t *testing.T) {
 // The events of a call are those of the recorded streams, for all types of the tool. Without
 // include, sources are not shown.
 func TestWebSearchEvents(t *testing.T) {
+	t.Parallel()
 	w := newWeb(t, tidesSite)
 	w.results = []berth.WebSearchResult{{URL: "/tides", Title: "Tides"}}
 	for _, kind := range berth.WebSearchTypes {
@@ -200,6 +202,7 @@ func TestWebSearchEvents(t *testing.T) {
 
 // Only pages of the allowed domains are found and opened, also after a redirect.
 func TestWebSearchDomains(t *testing.T) {
+	t.Parallel()
 	w := newWeb(t, func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "http://evil.example/", http.StatusFound)
 	})
@@ -231,6 +234,7 @@ func TestWebSearchDomains(t *testing.T) {
 
 // The model reads what is wrong, and the response goes on.
 func TestWebSearchFails(t *testing.T) {
+	t.Parallel()
 	w := newWeb(t, tidesSite)
 	for arguments, want := range map[string]string{
 		`{}`:                                    "This call has no query.",
@@ -289,6 +293,7 @@ func TestWebSearchFails(t *testing.T) {
 
 // A page cannot reach inside, exhaust the server, or hold a response for long.
 func TestWebPageAttacks(t *testing.T) {
+	t.Parallel()
 	inside := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		t.Errorf("an inside server received %s %s", r.Method, r.URL)
 	}))
@@ -369,6 +374,7 @@ func TestWebPageAttacks(t *testing.T) {
 
 // Items of the tool are accepted as input, also those that another server made.
 func TestWebSearchItems(t *testing.T) {
+	t.Parallel()
 	m := &playedModel{turns: [][]any{turn(model.Text{Text: "ok"}, stopped)}}
 	w := newWeb(t, tidesSite, model.Rule{Match: "played", Provider: m})
 	w.call(200, "POST", "/v1/responses", `{"model":"played","input":[{"type":"web_search_call","id":"ws_1","status":"completed","action":{"type":"open_page","url":null}},
