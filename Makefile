@@ -1,5 +1,5 @@
 # Targets with a ## comment are listed by `make`.
-VERSION := $(shell git describe --always --dirty 2>/dev/null || echo dev)
+VERSION := $(shell cat VERSION)
 COMMIT := $(shell git rev-parse HEAD 2>/dev/null)
 STATIC  := CGO_ENABLED=0 go build -trimpath -ldflags '-s -w'
 # The guest's segments begin at multiples of 2 MB: gVisor copies what is written to in

@@ -28,11 +28,11 @@ func TestClusterUpgrade(t *testing.T) {
 	f := newFleetOf(t, "gvisor", "5m")
 	ctx := within(t, 20*time.Minute)
 	version := func(s *server) string {
-		var v struct{ Version string }
+		var v struct{ Version, Commit string }
 		if err := patiently(ctx, "GET", s.url+"/version", "", nil, &v); err != nil {
 			t.Fatal(err)
 		}
-		return v.Version
+		return v.Version + " " + v.Commit
 	}
 	before := version(f.servers[0])
 
