@@ -103,7 +103,7 @@ func TestMCPListFails(t *testing.T) {
 	})
 	t.Run("a name with an inside address", func(t *testing.T) {
 		h.reach.Open = true
-		listFails(t, h, mcpTool("http://localhost/", ""), "This server may not reach its address.")
+		listFails(t, h, mcpTool("http://localhost/", ""), "Its host does not exist, or this server may not reach it.")
 	})
 }
 

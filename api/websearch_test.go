@@ -336,8 +336,8 @@ func TestWebPageAttacks(t *testing.T) {
 	})
 	start := time.Now()
 	for path, want := range map[string]string{
-		"/inside":   "The page could not be opened: this server may not reach its host.",
-		"/metadata": "The page could not be opened: this server may not reach its host.",
+		"/inside":   "The page could not be opened: its host does not exist, or this server may not reach it.",
+		"/metadata": "The page could not be opened: its host does not exist, or this server may not reach it.",
 		"/file":     "The page could not be opened: its host redirects to an address that is not http or https; use another address.",
 		"/loop":     "The page could not be opened: its host redirects more than 5 times; use the address where the redirects end.",
 		"/endless":  "Part 1 of |The file could not be read with",                               // the race detector makes it slow
@@ -363,7 +363,7 @@ func TestWebPageAttacks(t *testing.T) {
 	}
 	for _, address := range []string{inside.URL, "http://localhost:1/", "http://[::1]/", "http://169.254.169.254/", "http://2130706433/", "http://10.0.0.1/"} {
 		r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "", `{"url":"`+address+`"}`))
-		if got := fmt.Sprint(outputOf(r, "web_search_call")); !strings.Contains(got, "this server may not reach its host") {
+		if got := fmt.Sprint(outputOf(r, "web_search_call")); !strings.Contains(got, "its host does not exist, or this server may not reach it") {
 			t.Errorf("%s: got %s", address, got)
 		}
 	}

@@ -46,6 +46,7 @@ const maxRedirects = 5
 var (
 	errRedirects = errors.New("too many redirects")
 	errScheme    = errors.New("redirect to another scheme")
+	errUser      = errors.New("redirect to an address with a user name")
 )
 
 // follow decides whether a redirect is followed.
@@ -55,6 +56,8 @@ func follow(req *http.Request, via []*http.Request) error {
 		return errRedirects
 	case req.URL.Scheme != "http" && req.URL.Scheme != "https" || req.URL.Host == "":
 		return errScheme
+	case req.URL.User != nil:
+		return errUser
 	}
 	return nil
 }
@@ -83,11 +86,13 @@ func (f *Fetcher) get(ctx context.Context, client *http.Client, address string) 
 	resp, err = client.Do(req)
 	switch {
 	case errors.Is(err, egress.ErrRefused):
-		return nil, nil, "this server may not reach its host", err
+		return nil, nil, "its host does not exist, or this server may not reach it", err
 	case errors.Is(err, errRedirects):
 		return nil, nil, fmt.Sprintf("its host redirects more than %d times; use the address where the redirects end", maxRedirects), err
 	case errors.Is(err, errScheme):
 		return nil, nil, "its host redirects to an address that is not http or https; use another address", err
+	case errors.Is(err, errUser):
+		return nil, nil, "its host redirects to an address with a user name; use another address", err
 	case err != nil:
 		return nil, nil, "its host could not be reached", err
 	}

@@ -24,7 +24,7 @@ func host(t *testing.T, h http.HandlerFunc, policy *egress.Policy, names map[str
 	return newFetcher(&egress.Gate{Policy: policy,
 		Lookup: func(_ context.Context, name string) ([]netip.Addr, error) {
 			if names[name] == "" {
-				return nil, errors.New("no such host")
+				return nil, &net.DNSError{Name: name, IsNotFound: true}
 			}
 			return []netip.Addr{netip.MustParseAddr(names[name])}, nil
 		},
@@ -58,6 +58,9 @@ func TestFetch(t *testing.T) {
 		case "/loop":
 			http.Redirect(w, r, "/loop", http.StatusFound)
 			return
+		case "/user":
+			http.Redirect(w, r, "http://u:p@files.example/letter.pdf", http.StatusFound)
+			return
 		case "/gone":
 			http.Error(w, "the secret of the house", http.StatusGone)
 			return
@@ -77,15 +80,16 @@ func TestFetch(t *testing.T) {
 		"http://files.example/gone":              "The file could not be downloaded: its host answered 410.",
 		"http://files.example/file":              "The file could not be downloaded: its host redirects to an address that is not http or https; use another address.",
 		"http://files.example/script":            "The file could not be downloaded: its host redirects to an address that is not http or https; use another address.",
+		"http://files.example/user":              "The file could not be downloaded: its host redirects to an address with a user name; use another address.",
 		"http://files.example/loop":              "The file could not be downloaded: its host redirects more than 5 times; use the address where the redirects end.",
-		"http://files.example/inside":            "The file could not be downloaded: this server may not reach its host.",
-		"http://inside.example/":                 "The file could not be downloaded: this server may not reach its host.",
-		"http://cloud.example/latest/meta-data/": "The file could not be downloaded: this server may not reach its host.",
-		"http://127.0.0.1/":                      "The file could not be downloaded: this server may not reach its host.",
-		"http://[::1]/":                          "The file could not be downloaded: this server may not reach its host.",
-		"http://2130706433/":                     "The file could not be downloaded: this server may not reach its host.",
-		"http://files.example:8080/":             "The file could not be downloaded: this server may not reach its host.",
-		"http://nowhere.example/":                "The file could not be downloaded: its host could not be reached.",
+		"http://files.example/inside":            "The file could not be downloaded: its host does not exist, or this server may not reach it.",
+		"http://inside.example/":                 "The file could not be downloaded: its host does not exist, or this server may not reach it.",
+		"http://cloud.example/latest/meta-data/": "The file could not be downloaded: its host does not exist, or this server may not reach it.",
+		"http://127.0.0.1/":                      "The file could not be downloaded: its host does not exist, or this server may not reach it.",
+		"http://[::1]/":                          "The file could not be downloaded: its host does not exist, or this server may not reach it.",
+		"http://2130706433/":                     "The file could not be downloaded: its host does not exist, or this server may not reach it.",
+		"http://files.example:8080/":             "The file could not be downloaded: its host does not exist, or this server may not reach it.",
+		"http://nowhere.example/":                "The file could not be downloaded: its host does not exist, or this server may not reach it.",
 	} {
 		name, content, err := f.Fetch(t.Context(), url)
 		got := name

@@ -27,8 +27,9 @@ func (g *Gate) Client(timeout time.Duration) *http.Client {
 					return nil, ErrRefused
 				}
 				conn, _, err := g.reach(ctx, d, target)
-				if _, refused := errors.AsType[refusal](err); refused {
-					return nil, errors.Join(ErrRefused, err)
+				_, refused := errors.AsType[refusal](err)
+				if _, unknown := errors.AsType[*net.DNSError](err); refused || unknown && ctx.Err() == nil {
+					return nil, errors.Join(ErrRefused, err) // alike: which names this network has is nobody's business
 				}
 				return conn, err
 			},

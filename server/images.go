@@ -216,10 +216,6 @@ func pullError(ctx context.Context, ref string, err error) error {
 	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err, Message: fmt.Sprintf("The image '%s' could not be pulled: %s", rule.Clip(ref), registry.Explain(err))}
 }
 
-// errPrivateRegistry is the error of an address that a client of the API may not make the server
-// connect to.
-var errPrivateRegistry = errors.New("the address of the registry is not public, and e2b.registries does not list it")
-
 // dial returns a function that connects to public addresses, except those of this machine, and to a
 // registry that the operator listed.
 func (pl *puller) dial(host string, listed bool) func(ctx context.Context, network, address string) (net.Conn, error) {
@@ -233,7 +229,7 @@ func (pl *puller) dial(host string, listed bool) func(ctx context.Context, netwo
 			dialer.Control = func(_, address string, _ syscall.RawConn) error {
 				to, err := netip.ParseAddrPort(address)
 				if err != nil || !egress.Public(to.Addr()) || egress.Own(to.Addr()) {
-					return errPrivateRegistry
+					return registry.ErrNotPublic
 				}
 				return nil
 			}

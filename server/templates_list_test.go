@@ -137,7 +137,7 @@ func TestPulledTemplates(t *testing.T) {
 	if err := pl.admit("proj_c"); err == nil || !strings.Contains(err.Error(), "limit of 20 images") {
 		t.Errorf("an image of a project at its limit: got %v", err)
 	}
-	for ref, want := range map[string]string{"127.0.0.1:1/app:1": "not public", "localhost:1/app": "", "::": "Invalid image", "file:///x": "'file:///x'", "-x": "'-x'", "app/-x": "'app/-x'", "--help": "'--help'", "../x": "'../x'",
+	for ref, want := range map[string]string{"127.0.0.1:1/app:1": "no public address", "localhost:1/app": "", "::": "Invalid image", "file:///x": "'file:///x'", "-x": "'-x'", "app/-x": "'app/-x'", "--help": "'--help'", "../x": "'../x'",
 		"169.254.169.254/latest/meta-data": ""} {
 		_, err := pl.Pull(t.Context(), "proj_a", ref, "", "", func(string) {})
 		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "require HTTPS") {

@@ -90,7 +90,7 @@ func baseURL(s string) string {
 // sameOrigin refuses redirects to another origin, because net/http would send the key to
 // subdomains, to other ports and without encryption.
 func sameOrigin(req *http.Request, via []*http.Request) error {
-	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host {
+	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || req.URL.User != nil {
 		return fmt.Errorf("the server redirects to %s://%s; if that is the right server, set --url to it", req.URL.Scheme, req.URL.Host)
 	}
 	if len(via) >= 10 {

@@ -94,6 +94,7 @@ const treeDepth = 64
 // out copies a directory of the container to the local directory to. The names come from a sandbox:
 // none leads out of to, and hidden files are skipped unless hidden is set.
 func (t *treeCopy) out(ctx context.Context, from, to string) error {
+	given := from
 	from, err := inContainer(ctx, t.guest, from)
 	if err != nil {
 		return refusal(err)
@@ -103,7 +104,11 @@ func (t *treeCopy) out(ctx context.Context, from, to string) error {
 		return refusal(err)
 	}
 	if st, err := os.Stat(to); err == nil && st.IsDir() {
-		to = filepath.Join(to, path.Base(from))
+		name, err := t.directoryName(given, from)
+		if err != nil {
+			return err
+		}
+		to = filepath.Join(to, name)
 	}
 	if err := os.MkdirAll(to, 0o777); err != nil {
 		return err
@@ -130,6 +135,19 @@ func (t *treeCopy) out(ctx context.Context, from, to string) error {
 		}
 	}
 	return t.end(nil)
+}
+
+// directoryName returns the local name of a directory of the container: the last element of given, what the user
+// wrote, or, where that has none, of from, which the container has chosen.
+func (t *treeCopy) directoryName(given, from string) (string, error) {
+	name := path.Base(from)
+	switch {
+	case name == "." || name == ".." || strings.ContainsAny(name, `\`):
+		return "", fmt.Errorf("the container's directory %q has no name; name a local directory that does not exist", from)
+	case name != path.Base(given) && !t.hidden && isHidden(name):
+		return "", fmt.Errorf("the container calls its directory %q; use --hidden, or name a local directory that does not exist", from)
+	}
+	return name, nil
 }
 
 // save saves one file.

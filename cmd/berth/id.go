@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"regexp"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -41,6 +42,9 @@ func shortID(id string) string {
 	return id[:cut] + id[len(id)-shortDigits:]
 }
 
+// idPattern matches ids. They become parts of file names and URLs.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9_-]{0,127}$`)
+
 // errNotFound is the error for a reference that selects nothing.
 var errNotFound = errors.New("not found")
 
@@ -76,6 +80,9 @@ func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error
 	var named, partly []*object
 	for i := range all {
 		o := &all[i]
+		if !idPattern.MatchString(o.ID) {
+			return "", fmt.Errorf("the server lists a %s with the id %q, which is no id", k.what, o.ID)
+		}
 		switch rest := strings.TrimPrefix(o.ID, k.prefix); {
 		case o.ID == ref:
 			return ref, nil

@@ -80,14 +80,15 @@ func parse(ref string) (name.Reference, error) {
 	return r, nil
 }
 
+// ErrNotPublic is the error of a registry whose address is not public. Explain has the same words for a name that
+// does not exist: a client must not learn which names this network has.
+var ErrNotPublic = errors.New("its registry has no public address, and e2b.registries does not list it")
+
 // Explain returns what is wrong with a registry or an image, in words for a client that is not the operator:
 // without addresses of this network, such as that of the resolver.
 func Explain(err error) string {
-	if e, ok := errors.AsType[*net.DNSError](err); ok {
-		if e.IsNotFound {
-			return fmt.Sprintf("the name of its registry, '%s', does not exist", e.Name)
-		}
-		return fmt.Sprintf("the name of its registry, '%s', could not be resolved", e.Name)
+	if _, unknown := errors.AsType[*net.DNSError](err); unknown || errors.Is(err, ErrNotPublic) {
+		return ErrNotPublic.Error()
 	}
 	if e, ok := errors.AsType[*net.OpError](err); ok {
 		if e.Timeout() {
@@ -210,6 +211,9 @@ func (s *stream) Close() error {
 // another service of this machine.
 var errPlain = errors.New("registries require HTTPS; only a registry on this machine may use plain HTTP, with --insecure")
 
+// errUser is returned for a redirect, or for a realm, with a user name.
+var errUser = errors.New("the registry leads to an address with a user name")
+
 // A guard is a RoundTripper that refuses plain HTTP, except to one registry on this machine.
 // It is needed because a registry chooses where requests go: by redirects, by the realm of a
 // challenge, and, at a private address, by not speaking TLS.
@@ -221,6 +225,9 @@ type guard struct {
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
 	if r.URL.Scheme != "https" && !(r.URL.Scheme == "http" && g.plain != "" && r.URL.Host == g.plain && isLoopback(r.URL.Hostname())) {
 		return nil, errPlain
+	}
+	if r.URL.User != nil {
+		return nil, errUser // a reference has none
 	}
 	resp, err := g.next.RoundTrip(r)
 	if err == nil && isManifest(r) {

@@ -3,6 +3,7 @@ package registry
 import (
 	"archive/tar"
 	"bytes"
+	"context"
 	"encoding/base64"
 	"fmt"
 	"io"
@@ -388,8 +389,16 @@ func TestExplain(t *testing.T) {
 	}
 	// As a real connection fails.
 	_, err := Find(t.Context(), "registry.invalid/app:1", Options{Anonymous: true})
-	if got := Explain(err); err == nil || strings.Contains(got, ":53") || !strings.Contains(got, "registry.invalid") {
-		t.Errorf("%v: got %q", err, got)
+	unknown := Explain(err)
+	if err == nil || strings.Contains(unknown, ":53") || !strings.Contains(unknown, "its registry") {
+		t.Errorf("%v: got %q", err, unknown)
+	}
+	// A name of this network and one that does not exist are told alike.
+	inside := Options{Anonymous: true, Dial: func(context.Context, string, string) (net.Conn, error) {
+		return nil, &net.OpError{Op: "dial", Net: "tcp", Err: ErrNotPublic}
+	}}
+	if _, err := Find(t.Context(), "registry.invalid/app:1", inside); err == nil || Explain(err) != unknown {
+		t.Errorf("a private address: got %q, for one that does not exist %q", Explain(err), unknown)
 	}
 }
 

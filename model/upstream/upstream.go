@@ -92,7 +92,7 @@ func (o *Options) through() *url.URL {
 // stay follows a redirect only within the origin of the first request. net/http would
 // send a key in a vendor's own header to any host, and any key from https to http.
 func stay(req *http.Request, via []*http.Request) error {
-	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || len(via) > 5 {
+	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || req.URL.User != nil || len(via) > 5 {
 		return http.ErrUseLastResponse
 	}
 	return nil

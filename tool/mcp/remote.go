@@ -131,7 +131,7 @@ type guarded struct {
 }
 
 func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
-	if originOf(req.URL) != g.origin {
+	if originOf(req.URL) != g.origin || req.Response != nil && req.URL.User != nil { // a redirect must not bring credentials
 		g.fault.set(func(f *fault) { f.err = errOrigin })
 		return nil, errOrigin
 	}

@@ -240,7 +240,7 @@ func (s *source) explain(err error) string {
 	case errors.Is(err, errTimeout):
 		return "It did not answer in time."
 	case errors.Is(fault, egress.ErrRefused):
-		return "This server may not reach its address."
+		return "Its host does not exist, or this server may not reach it."
 	case errors.Is(fault, errOrigin):
 		return "It refers to another host, which this server does not follow."
 	case errors.Is(fault, errTooLarge):

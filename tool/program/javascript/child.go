@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/dop251/goja"
+	"github.com/dop251/goja/ast"
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/jail"
@@ -133,18 +134,46 @@ func (i *interpreter) watch(cpu int) {
 }
 
 // opening precedes the code, which may wait for calls as a module may.
-const opening = "(async () => {"
+const opening, closing = "(async () => {", "\n})()"
+
+const notBody = "SyntaxError: The program must be the body of one async function."
+
+// isBody reports whether the code between opening and closing is the body of their function, and does not close
+// it to open another. It returns true for a source with a syntax error, which running it reports.
+func isBody(source string) bool {
+	program, err := goja.Parse("program", source)
+	if err != nil {
+		return true
+	}
+	if len(program.Body) != 1 {
+		return false
+	}
+	statement, ok := program.Body[0].(*ast.ExpressionStatement)
+	if !ok {
+		return false
+	}
+	call, ok := statement.Expression.(*ast.CallExpression)
+	if !ok || len(call.ArgumentList) > 0 {
+		return false
+	}
+	function, ok := call.Callee.(*ast.ArrowFunctionLiteral)
+	return ok && int(function.Idx1())-program.File.Base() == len(source)-len(")()")
+}
 
 // start runs the program up to its first calls.
 func (i *interpreter) start(code string) Step {
 	i.lines = strings.Count(code, "\n") + 1
-	value, err := i.vm.RunScript("program", opening+code+"\n})()")
+	source := opening + code + closing
+	if !isBody(source) {
+		return i.end(notBody)
+	}
+	value, err := i.vm.RunScript("program", source)
 	if err != nil {
 		return i.fail(err)
 	}
 	i.main, _ = value.Export().(*goja.Promise)
 	if i.main == nil {
-		return i.end("The program must be the body of one async function.")
+		return i.end(notBody)
 	}
 	return i.step()
 }
