@@ -45,13 +45,13 @@ func (s *Scene) held(t *Tree, files int) { t.held += files * placeCost }
 // Begin scans before a call.
 func (t *Tree) Begin() *Scene {
 	s := &Scene{before: map[place]fileMark{}}
-	end := time.Now().Add(t.limits.before)
-	if !t.acquire(time.After(t.limits.before)) {
+	late := t.clock.After(beforeGuard)
+	if !t.acquire(late) {
 		s.lost = true
 		return s
 	}
 	defer t.release()
-	if s.lost = !t.scan(until(end)); !s.lost {
+	if s.lost = !t.scan(t.budget(t.limits.before, late)); !s.lost {
 		t.scenes[s] = true
 	}
 	return s
@@ -62,7 +62,7 @@ func (t *Tree) Begin() *Scene {
 func (t *Tree) End(s *Scene) *v1.Changes {
 	t.acquire(nil)
 	defer t.release()
-	known := !s.lost && t.scan(until(time.Now().Add(t.limits.after))) && !s.lost
+	known := !s.lost && t.scan(t.budget(t.limits.after, t.clock.After(afterGuard))) && !s.lost
 	if t.scenes[s] {
 		delete(t.scenes, s)
 		s.held(t, -len(s.before))

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io/fs"
 	"maps"
+	"math"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -16,6 +17,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	v1 "github.com/berth-run/berth/guest/guestpb/berth/guest/v1"
+	"github.com/berth-run/berth/internal/clock"
 )
 
 // walk returns the files that a scan of everything finds.
@@ -105,12 +107,22 @@ func duringLinks(t *testing.T, tr *Tree, what string, do func() bool) {
 
 func isUpdate(_, change string) bool { return strings.HasPrefix(change, "UPDATED") }
 
+// epoch is when the clocks of the tests begin.
+var epoch = time.Unix(1_800_000_000, 0)
+
+// newTree returns a tree with a clock that stands still, and without a bound on the entries.
+func newTree(t *testing.T, notify bool) *Tree {
+	tr := New(t.TempDir(), notify)
+	tr.limits.before, tr.limits.after = math.MaxInt, math.MaxInt
+	tr.clock = clock.NewManual(epoch)
+	return tr
+}
+
 // modes are the ways to find changes.
 func modes(t *testing.T, f func(t *testing.T, tr *Tree)) {
 	for name, notify := range map[string]bool{"Notified": true, "Walk": false} {
 		t.Run(name, func(t *testing.T) {
-			tr := New(t.TempDir(), notify)
-			tr.limits.before, tr.limits.after = time.Minute, time.Minute // the machine may be busy
+			tr := newTree(t, notify)
 			t.Cleanup(func() {
 				tr.acquire(nil)
 				tr.reset()
@@ -364,23 +376,69 @@ func TestChangesOfMounts(t *testing.T) {
 	})
 }
 
-// A scan that takes too long is finished later, for the next call, when no caller waits.
+// A scan that reads too many entries is finished later, for the next call, when no caller waits.
 func TestChangesInLargeDirectory(t *testing.T) {
-	tr := New(t.TempDir(), true)
+	tr := newTree(t, true)
 	for i := range 3000 {
 		must(t, os.WriteFile(fmt.Sprintf("%s/%d", tr.root, i), nil, 0o644))
 	}
-	tr.limits.before = 0
+	tr.limits.before = 2999
 	if c := tr.End(tr.Begin()); c != nil {
 		t.Errorf("%d changes are reported", len(c.Files))
 	}
-	tr.limits.before = time.Minute
 	for done := false; !done; {
 		tr.turn <- struct{}{} // not acquire, for which the background scan would stop
 		done = len(tr.stale) == 0
 		tr.release()
 	}
 	during(t, tr, "then", func() { must(t, os.WriteFile(tr.root+"/new", nil, 0o644)) })
+}
+
+// Whether the changes are known depends on the number of entries that a scan may read.
+func TestChangesWithinBudget(t *testing.T) {
+	const files, folders = 1000, 2 // entries are read in batches of 256
+	changed := func(after int) *v1.Changes {
+		tr := newTree(t, false)
+		for d := range folders {
+			must(t, os.Mkdir(fmt.Sprintf("%s/d%d", tr.root, d), 0o755))
+		}
+		tr.limits.before, tr.limits.after = 2*folders+2, after
+		scene := tr.Begin()
+		for i := range files {
+			must(t, os.WriteFile(fmt.Sprintf("%s/d%d/%d", tr.root, i%folders, i), nil, 0o644))
+		}
+		return tr.End(scene)
+	}
+	if c := changed(files - 1); c != nil {
+		t.Errorf("too few entries: %d changes are reported", len(c.Files)+int(c.More))
+	}
+	if c := changed(files + 2*folders + 2); c == nil || len(c.Files)+int(c.More) != files {
+		t.Errorf("enough entries: got %v", c)
+	}
+}
+
+// A scan of a file system that does not answer ends by the guard.
+func TestChangesOfHungFileSystem(t *testing.T) {
+	tr := newTree(t, false)
+	late := make(chan time.Time, 1)
+	stop := tr.budget(math.MaxInt, late)
+	if stop() {
+		t.Error("stopped before the guard")
+	}
+	late <- epoch
+	if !stop() || !stop() {
+		t.Error("the guard does not end the scan")
+	}
+	tr.acquire(nil) // another scan hangs
+	lost := make(chan bool)
+	go func() { lost <- tr.Begin().lost }()
+	manual := tr.clock.(*clock.Manual)
+	must(t, manual.Await(t.Context(), beforeGuard))
+	manual.Advance(beforeGuard)
+	if !<-lost {
+		t.Error("a call waits for a scan that hangs")
+	}
+	tr.release()
 }
 
 // For a directory with too many files for the memory no changes are reported, until there
@@ -411,8 +469,8 @@ func TestChangesOfTooManyFiles(t *testing.T) {
 		if tr.held > 0 || tr.events != nil {
 			t.Errorf("%d bytes are held", tr.held)
 		}
-		tr.rest = time.Time{}
 		tr.release()
+		tr.clock.(*clock.Manual).Advance(restTime)
 		during(t, tr, "fewer", func() { must(t, os.WriteFile(tr.root+"/a", nil, 0o644)) })
 	})
 }

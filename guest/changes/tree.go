@@ -12,17 +12,25 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/beneath"
+	"github.com/berth-run/berth/internal/clock"
 )
 
-// Bounds on scans of the working directory, before and after a call: if a scan does not end
-// in time, or exceeds the memory, the changes of the call are not reported.
+// Bounds on the work of a scan of the working directory, before and after a call: if a scan exceeds them, the changes
+// of the call are not reported. They are in entries and bytes, so that the same files give the same answer on a
+// busy machine.
 type scanLimits struct {
-	before time.Duration // for the scan before a call, which delays its commands
-	after  time.Duration // for the scan after a call
-	held   int           // bytes
+	before int // entries read by the scan before a call, which delays its commands
+	after  int // entries read by the scan after a call
+	held   int // bytes
 }
 
-var usualLimits = scanLimits{before: 50 * time.Millisecond, after: time.Second, held: 16 << 20}
+var usualLimits = scanLimits{before: 10_000, after: 200_000, held: 16 << 20}
+
+// The guards end a scan of a file system that does not answer.
+const (
+	beforeGuard = 2 * time.Second
+	afterGuard  = 10 * time.Second
+)
 
 // The approximate size of a file or folder in memory, without its name. A directory with
 // too many is not scanned again for restTime.
@@ -48,6 +56,7 @@ type Tree struct {
 	root   string
 	notify bool // use the kernel's notifications
 	limits scanLimits
+	clock  clock.Clock
 	turn   chan struct{} // guards all fields below
 	wanted atomic.Int32  // goroutines that wait for turn
 
@@ -56,6 +65,7 @@ type Tree struct {
 	unwatched map[*folder]bool // without notifications
 	gone      []*folder        // removed ones that scenes still need
 	scenes    map[*Scene]bool
+	entries   int    // read by all scans
 	held      int    // bytes, by the estimated costs
 	mounts    string // below root, at the last scan
 	rest      time.Time
@@ -81,7 +91,7 @@ type folder struct {
 
 // New returns a Tree of the directory root. With notify it uses inotify.
 func New(root string, notify bool) *Tree {
-	t := &Tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, turn: make(chan struct{}, 1), scenes: map[*Scene]bool{}}
+	t := &Tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, clock: clock.System, turn: make(chan struct{}, 1), scenes: map[*Scene]bool{}}
 	t.reset()
 	return t
 }
@@ -149,7 +159,19 @@ func (t *Tree) markStale(f *folder) {
 	t.queue(f)
 }
 
-func until(end time.Time) func() bool { return func() bool { return time.Now().After(end) } }
+// budget returns a function that reports whether a scan that begins now has read more than most entries, or late has
+// ended it.
+func (t *Tree) budget(most int, late <-chan time.Time) func() bool {
+	begin, isLate := t.entries, false
+	return func() bool {
+		select {
+		case <-late:
+			isLate = true
+		default:
+		}
+		return isLate || t.entries-begin >= most
+	}
+}
 
 // scanOn continues a scan in the background, until another caller waits for the tree.
 func (t *Tree) scanOn() {
@@ -161,7 +183,7 @@ func (t *Tree) scanOn() {
 // scan updates the tree, and reports whether it is up to date. It ends early if stop
 // returns true, and the next scan continues there, or if the tree is too large.
 func (t *Tree) scan(stop func() bool) bool {
-	if time.Now().Before(t.rest) {
+	if t.clock.Now().Before(t.rest) {
 		return false
 	}
 	t.sync()
@@ -186,7 +208,7 @@ func (t *Tree) scan(stop func() bool) bool {
 		}
 		if t.held > t.limits.held {
 			t.reset()
-			t.rest = time.Now().Add(restTime)
+			t.rest = t.clock.Now().Add(restTime)
 			return false
 		}
 	}
@@ -198,6 +220,7 @@ func (t *Tree) refresh(f *folder, stop func() bool) bool {
 	if stop() {
 		return false
 	}
+	t.entries++
 	dir, err := t.openFolder(f)
 	switch {
 	case errors.Is(err, unix.ENOENT), errors.Is(err, unix.ENOTDIR), errors.Is(err, unix.ELOOP):
@@ -275,6 +298,7 @@ func (t *Tree) readAll(f *folder, dir *os.File, stop func() bool) bool {
 
 // update scans a name in a folder, which is open.
 func (t *Tree) update(f *folder, fd int, name string) {
+	t.entries++
 	var st unix.Stat_t
 	if unix.Fstatat(fd, name, &st, unix.AT_SYMLINK_NOFOLLOW) != nil {
 		st = unix.Stat_t{}
