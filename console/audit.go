@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// An auditPage is the data of the page of the audit record.
+// An auditPage is the page of the audit record.
 type auditPage struct {
 	Entries    []auditEntry
 	Checkpoint string
@@ -42,8 +42,9 @@ type verification struct {
 	Segments int
 }
 
-func (v *visit) readAudit() (auditPage, error) {
-	p := auditPage{Form: v.formToken(), Filter: map[string]string{}}
+// read reads the entries that the query of the visit asks for.
+func (p *auditPage) read(v *visit) error {
+	*p = auditPage{Form: v.formToken(), Filter: map[string]string{}}
 	query := url.Values{}
 	for _, name := range []string{"project_id", "container_id", "action"} {
 		if value := strings.TrimSpace(v.r.URL.Query().Get(name)); value != "" {
@@ -68,26 +69,24 @@ func (v *visit) readAudit() (auditPage, error) {
 		query.Set("after", found.LastID)
 		p.Next = "/console/audit?" + query.Encode()
 	}
-	return p, err
+	return err
 }
 
-// showAudit serves GET /console/audit: the audit record, the newest entries first.
-func (v *visit) showAudit() error {
-	p, err := v.readAudit()
-	if err != nil {
+// show serves GET /console/audit: the audit record, the newest entries first.
+func (p *auditPage) show(v *visit) error {
+	if err := p.read(v); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "audit", "Audit record", p)
 }
 
-// verifyAudit serves POST /console/audit.
-func (v *visit) verifyAudit() error {
+// verify serves POST /console/audit.
+func (p *auditPage) verify(v *visit) error {
 	var result verification
 	if err := v.post("/v1/organization/audit/verify", struct{}{}, &result); err != nil {
 		return err
 	}
-	p, err := v.readAudit()
-	if err != nil {
+	if err := p.read(v); err != nil {
 		return err
 	}
 	p.Verified = &result

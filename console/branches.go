@@ -14,7 +14,7 @@ const (
 	branchDepth  = 40 // of the tree; deeper branches are shown at this depth
 )
 
-// A branchesPage is the data of the page of the branches of a chain.
+// A branchesPage is the page of the branches of a chain.
 type branchesPage struct {
 	ID    berth.ResponseID // of the response from which the page was opened
 	Roots []*branch
@@ -45,15 +45,15 @@ func (b *branch) Tokens() (sum int) {
 	return sum
 }
 
-// showBranches serves GET /console/responses/{response}/branches.
-func (v *visit) showBranches() error {
+// show serves GET /console/responses/{response}/branches.
+func (p *branchesPage) show(v *visit) error {
 	id := berth.ResponseID(v.r.PathValue("response"))
 	if err := v.get("/v1/responses/"+url.PathEscape(string(id)), &struct{}{}); err != nil {
 		return err
 	}
 	var all []*summary
 	query := url.Values{"limit": {"100"}, "order": {"desc"}}
-	p := branchesPage{ID: id}
+	*p = branchesPage{ID: id}
 	for range branchPages {
 		var found list[*summary]
 		if err := v.get("/v1/responses?"+query.Encode(), &found); err != nil {
@@ -67,23 +67,23 @@ func (v *visit) showBranches() error {
 	}
 	p.Roots = branchesOf(all, id)
 	titles := 0
-	if err := v.addTitles(p.Roots, &titles); err != nil {
+	if err := addTitles(v, p.Roots, &titles); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "branches", "Branches", p)
 }
 
 // addTitles adds titles to branches until there are branchTitles.
-func (v *visit) addTitles(branches []*branch, n *int) error {
+func addTitles(v *visit, branches []*branch, n *int) error {
 	for _, b := range branches {
 		if *n++; *n > branchTitles {
 			return nil
 		}
 		var err error
-		if b.Title, err = v.readTitle(b.First().ID); err != nil {
+		if b.Title, err = readTitle(v, b.First().ID); err != nil {
 			return err
 		}
-		if err := v.addTitles(b.Branches, n); err != nil {
+		if err := addTitles(v, b.Branches, n); err != nil {
 			return err
 		}
 	}

@@ -35,7 +35,7 @@ type chain struct {
 	Cost      *berth.Cost // nil if no response has a price
 }
 
-// A chainsPage is the data of the list of chains.
+// A chainsPage is the list of chains.
 type chainsPage struct {
 	Chains []chain
 	Status string // the filter; "" shows all
@@ -50,29 +50,28 @@ func (chainsPage) Statuses() []berth.Status {
 	return []berth.Status{berth.StatusQueued, berth.StatusInProgress, berth.StatusCompleted, berth.StatusIncomplete, berth.StatusFailed, berth.StatusCancelled}
 }
 
-// showChains serves GET /console/responses: chains of responses, the newest first. With an
+// show serves GET /console/responses: chains of responses, the newest first. With an
 // id it opens the response.
-func (v *visit) showChains() error {
+func (p *chainsPage) show(v *visit) error {
 	if id := strings.TrimSpace(v.r.URL.Query().Get("id")); id != "" {
 		return v.redirect("/console/responses/" + url.PathEscape(id))
 	}
-	p, err := v.readChains(map[berth.ResponseID]string{})
-	if err != nil {
+	if err := p.read(v, map[berth.ResponseID]string{}); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "chains", "Responses", p)
 }
 
-// followChains serves GET /console/responses/events: the first page of the list, each time
+// follow serves GET /console/responses/events: the first page of the list, each time
 // it has changed. The API does not report that, so the list is read again and again.
-func (v *visit) followChains() error {
+func (p *chainsPage) follow(v *visit) error {
 	titles := map[berth.ResponseID]string{}
 	started := time.Now()
-	p, err := v.readChains(titles)
+	err := p.read(v, titles)
 	if err != nil {
 		return err
 	}
-	out := v.live()
+	out := newLiveWriter(v)
 	var last []byte
 	for sent := time.Now(); ; {
 		var b bytes.Buffer
@@ -94,15 +93,15 @@ func (v *visit) followChains() error {
 			return nil
 		}
 		started = time.Now()
-		if p, err = v.readChains(titles); err != nil {
+		if err = p.read(v, titles); err != nil {
 			return nil // the browser reconnects and gets the reason
 		}
 	}
 }
 
-// readChains reads the page of the list that the query of the visit asks for. It adds the
+// read reads the page of the list that the query of the visit asks for. It adds the
 // titles that are missing to titles.
-func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, error) {
+func (p *chainsPage) read(v *visit, titles map[berth.ResponseID]string) error {
 	asked := v.r.URL.Query()
 	query := url.Values{}
 	for _, name := range []string{"status", "model", "search"} {
@@ -110,7 +109,7 @@ func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, err
 			query.Set(name, value)
 		}
 	}
-	p := &chainsPage{Status: query.Get("status"), Model: query.Get("model"), Search: query.Get("search")}
+	*p = chainsPage{Status: query.Get("status"), Model: query.Get("model"), Search: query.Get("search")}
 	if asked.Get("after") == "" && p.Search == "" {
 		p.Events = "/console/responses/events?" + query.Encode()
 	}
@@ -121,9 +120,9 @@ func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, err
 	if after := asked.Get("after"); after != "" {
 		read.Set("after", after)
 	}
-	found, err := v.readSummaries(read, p.Search != "")
+	found, err := readSummaries(v, read, p.Search != "")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if found.HasMore {
 		query.Set("after", found.LastID)
@@ -133,20 +132,20 @@ func (v *visit) readChains(titles map[berth.ResponseID]string) (*chainsPage, err
 	for i := range p.Chains {
 		first := p.Chains[i].First
 		if _, ok := titles[first]; !ok {
-			title, err := v.readTitle(first)
+			title, err := readTitle(v, first)
 			if err != nil {
-				return nil, err
+				return err
 			}
 			titles[first] = title
 		}
 		p.Chains[i].Title = titles[first]
 	}
-	return p, nil
+	return nil
 }
 
 // readSummaries reads a page of the list. A search reads further pages until it has found some
 // responses, or has read searchPages.
-func (v *visit) readSummaries(query url.Values, search bool) (*list[*summary], error) {
+func readSummaries(v *visit, query url.Values, search bool) (*list[*summary], error) {
 	var all list[*summary]
 	pages := 1
 	if search {
@@ -168,7 +167,7 @@ func (v *visit) readSummaries(query url.Values, search bool) (*list[*summary], e
 }
 
 // readTitle returns the first words of the user in a response.
-func (v *visit) readTitle(id berth.ResponseID) (string, error) {
+func readTitle(v *visit, id berth.ResponseID) (string, error) {
 	var input list[berth.Item]
 	err := v.get("/v1/responses/"+url.PathEscape(string(id))+"/input_items?order=asc&limit=5", &input)
 	if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound {

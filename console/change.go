@@ -8,9 +8,9 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// changeContainer serves POST /console/containers/{container}: it pauses, resumes, forks, snapshots or
+// change serves POST /console/containers/{container}: it pauses, resumes, forks, snapshots or
 // deletes the container, as the form says.
-func (v *visit) changeContainer() error {
+func (*containerPage) change(v *visit) error {
 	in := v.form.fields
 	id := url.PathEscape(v.r.PathValue("container"))
 	body := map[string]any{}

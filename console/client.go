@@ -164,8 +164,8 @@ func (p passage) RoundTrip(r *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// guest returns a client for the guest of a container, which the API connects to.
-func (v *visit) guest(id berth.ContainerID) *guest.Client {
+// guestOf returns a client for the guest of a container, which the API connects to.
+func guestOf(v *visit, id berth.ContainerID) *guest.Client {
 	return guest.NewHTTPClient("http://api/v1/containers/"+url.PathEscape(string(id))+"/guest", &http.Client{Transport: passage{v}})
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A containerPage is the data of the page of a container.
+// A containerPage is the page of a container.
 type containerPage struct {
 	berth.Container
 	Tab   tab
@@ -18,10 +18,9 @@ type containerPage struct {
 	Older bool                  // there are more
 }
 
-// showContainer serves GET /console/containers/{container}.
-func (v *visit) showContainer() error {
+// show serves GET /console/containers/{container}.
+func (p *containerPage) show(v *visit) error {
 	path := "/v1/containers/" + url.PathEscape(v.r.PathValue("container"))
-	var p containerPage
 	if err := v.get(path, &p.Container); err != nil {
 		return err
 	}

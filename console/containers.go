@@ -14,15 +14,15 @@ type list[T any] struct {
 	LastID  string `json:"last_id"`
 }
 
-// A containersPage is the data of the list of containers.
+// A containersPage is the list of containers.
 type containersPage struct {
 	Containers []berth.Container
 	Name       string // the filter; "" shows all
 	Next       string // path of the next page; "" at the end
 }
 
-// showContainers serves GET /console/: containers, the newest first.
-func (v *visit) showContainers() error {
+// show serves GET /console/: containers, the newest first.
+func (p *containersPage) show(v *visit) error {
 	if v.admin() {
 		return v.redirect("/console/overview")
 	}
@@ -37,7 +37,7 @@ func (v *visit) showContainers() error {
 	if err := v.get("/v1/containers?"+query.Encode(), &found); err != nil {
 		return err
 	}
-	p := containersPage{Containers: found.Data, Name: asked.Get("name")}
+	*p = containersPage{Containers: found.Data, Name: asked.Get("name")}
 	if found.HasMore {
 		query = url.Values{"after": {found.LastID}}
 		if p.Name != "" {

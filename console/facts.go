@@ -20,14 +20,14 @@ type containerFacts struct {
 
 // addTimes adds to the responses of a page where their time went, and to their shell calls how long
 // they took.
-func (v *visit) addTimes(turns []*turnView) error {
+func addTimes(v *visit, turns []*turnView) error {
 	used := map[berth.ContainerID]*containerFacts{}
 	for _, turn := range turns {
 		id := containerOf([]*turnView{turn})
 		if id == "" || used[id] != nil {
 			continue
 		}
-		facts, err := v.readFacts(id)
+		facts, err := readFacts(v, id)
 		if err != nil {
 			return err
 		}
@@ -50,7 +50,7 @@ func (v *visit) addTimes(turns []*turnView) error {
 
 // readFacts reads what is known of a container: nothing if it was deleted. The record of its
 // connections is read if it may connect at all.
-func (v *visit) readFacts(id berth.ContainerID) (*containerFacts, error) {
+func readFacts(v *visit, id berth.ContainerID) (*containerFacts, error) {
 	path := "/v1/containers/" + url.PathEscape(string(id))
 	facts := &containerFacts{}
 	err := v.get(path, &facts.Container)

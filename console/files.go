@@ -19,7 +19,7 @@ import (
 // maxShown is the number of entries of one directory that the page shows.
 const maxShown = 500
 
-// A filesPage is the data of the page of a container's files.
+// A filesPage is the page of a container's files.
 type filesPage struct {
 	Tab     tab
 	Form    string
@@ -46,18 +46,18 @@ type treeEntry struct {
 // Name returns the last element of the entry's path.
 func (b treeEntry) Name() string { return path.Base(b.Path) }
 
-// showFiles serves GET /console/containers/{container}/files: a tree of directories, and a preview
+// show serves GET /console/containers/{container}/files: a tree of directories, and a preview
 // of the file in the query's path.
-func (v *visit) showFiles() error {
-	c, err := v.container()
+func (p *filesPage) show(v *visit) error {
+	c, err := readContainer(v)
 	if err != nil {
 		return err
 	}
-	p := filesPage{Tab: tab{c, "files"}, Form: v.formToken()}
+	*p = filesPage{Tab: tab{c, "files"}, Form: v.formToken()}
 	if c.Status != berth.ContainerRunning {
 		return v.show(http.StatusOK, "files", "Files", p)
 	}
-	client := v.guest(c.ID)
+	client := guestOf(v, c.ID)
 	if p.WorkDir, err = client.WorkDir(v.r.Context()); err != nil {
 		return fileFailure(err)
 	}
@@ -71,7 +71,7 @@ func (v *visit) showFiles() error {
 	p.Dir = p.Path
 	if !at.Dir {
 		p.Dir = path.Dir(p.Path)
-		if p.Preview, err = v.preview(client, at); err != nil {
+		if p.Preview, err = newPreview(v, client, at); err != nil {
 			return fileFailure(err)
 		}
 	}
@@ -84,18 +84,18 @@ func (v *visit) showFiles() error {
 		p.Above = append(p.Above, dir)
 	}
 	slices.Reverse(p.Above)
-	all, err := v.tree(client, top, p.Dir, p.Path)
+	all, err := readTree(v, client, top, p.Dir, p.Path)
 	if err != nil {
 		return fileFailure(err)
 	}
 	p.Tree = []treeEntry{all}
-	v.framing()
+	allowFrames(v)
 	return v.show(http.StatusOK, "files", path.Base(p.Path), p)
 }
 
-// tree lists a directory, and those below it that lead to the open one. current is what the page
+// readTree lists a directory, and those below it that lead to the open one. current is what the page
 // shows.
-func (v *visit) tree(client *guest.Client, dir, open, current string) (treeEntry, error) {
+func readTree(v *visit, client *guest.Client, dir, open, current string) (treeEntry, error) {
 	b := treeEntry{Entry: guest.Entry{Path: dir, Dir: true}, Open: true, Current: dir == current}
 	entries, err := client.List(v.r.Context(), dir, 1)
 	if err != nil {
@@ -115,7 +115,7 @@ func (v *visit) tree(client *guest.Client, dir, open, current string) (treeEntry
 		}
 		below := treeEntry{Entry: e, Current: e.Path == current}
 		if leads {
-			if below, err = v.tree(client, e.Path, open, current); err != nil {
+			if below, err = readTree(v, client, e.Path, open, current); err != nil {
 				return b, err
 			}
 			below.Link = e.Link
@@ -157,12 +157,12 @@ func fileFailure(err error) error {
 	return err
 }
 
-// changeFiles serves POST /console/containers/{container}/files: it saves files in a directory,
+// change serves POST /console/containers/{container}/files: it saves files in a directory,
 // makes a directory, or deletes a file or a tree, as the form says.
-func (v *visit) changeFiles() error {
+func (*filesPage) change(v *visit) error {
 	in := v.form.fields
 	id := berth.ContainerID(v.r.PathValue("container"))
-	client := v.guest(id)
+	client := guestOf(v, id)
 	work, err := client.WorkDir(v.r.Context())
 	if err != nil {
 		return fileFailure(err)
@@ -173,7 +173,7 @@ func (v *visit) changeFiles() error {
 	}
 	switch in.Get("do") {
 	case "upload":
-		err = v.saveFiles(client, id, work, at)
+		err = saveFiles(v, client, id, work, at)
 	case "directory":
 		name := strings.TrimSpace(in.Get("name"))
 		var to string
@@ -195,7 +195,7 @@ func (v *visit) changeFiles() error {
 }
 
 // saveFiles saves the files of the form in a directory, as they come.
-func (v *visit) saveFiles(client *guest.Client, id berth.ContainerID, work, dir string) error {
+func saveFiles(v *visit, client *guest.Client, id berth.ContainerID, work, dir string) error {
 	if v.form.next == nil {
 		return &failure{http.StatusBadRequest, "The form has no files. Go back and choose some."}
 	}
@@ -205,7 +205,7 @@ func (v *visit) saveFiles(client *guest.Client, id berth.ContainerID, work, dir 
 		if err != nil {
 			return err
 		}
-		if err := v.saveFile(client, id, work, to, file); err != nil {
+		if err := saveFile(v, client, id, work, to, file); err != nil {
 			return cmp.Or(file.err, err)
 		}
 		if err := v.form.advance(); err != nil {
@@ -216,9 +216,9 @@ func (v *visit) saveFiles(client *guest.Client, id berth.ContainerID, work, dir 
 }
 
 // saveFile saves one file. The API lists those in the working directory as the user's.
-func (v *visit) saveFile(client *guest.Client, id berth.ContainerID, work, to string, file io.Reader) error {
+func saveFile(v *visit, client *guest.Client, id berth.ContainerID, work, to string, file io.Reader) error {
 	if within(work, to) && work == berth.WorkDir {
-		return v.upload("/v1/containers/"+url.PathEscape(string(id))+"/files", strings.TrimPrefix(to, work+"/"), nil, file, &struct{}{})
+		return upload(v, "/v1/containers/"+url.PathEscape(string(id))+"/files", strings.TrimPrefix(to, work+"/"), nil, file, &struct{}{})
 	}
 	if err := client.WriteFile(v.r.Context(), "", to, "", file); err != nil {
 		return fmt.Errorf("write file: %w", err)
@@ -226,9 +226,9 @@ func (v *visit) saveFile(client *guest.Client, id berth.ContainerID, work, to st
 	return nil
 }
 
-// downloadFile serves GET /console/containers/{container}/files/download: a file, or with a format
+// download serves GET /console/containers/{container}/files/download: a file, or with a format
 // the archive of a directory.
-func (v *visit) downloadFile() error {
+func (*filesPage) download(v *visit) error {
 	query := v.r.URL.Query()
 	at, err := pathOf(query.Get("path"), "/")
 	if err != nil {
@@ -241,11 +241,11 @@ func (v *visit) downloadFile() error {
 		from = base + "/archive?" + url.Values{"path": {at}, "format": {format}}.Encode()
 		name += "." + format
 	}
-	return v.passFile(from, "application/octet-stream", "attachment", name)
+	return passFile(v, from, "application/octet-stream", "attachment", name)
 }
 
 // passFile answers with a file of the API, of a type that the console chooses.
-func (v *visit) passFile(from, kind, disposition, name string) error {
+func passFile(v *visit, from, kind, disposition, name string) error {
 	header := http.Header{}
 	if r := v.r.Header.Get("Range"); r != "" {
 		header.Set("Range", r)

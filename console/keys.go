@@ -9,7 +9,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A keysPage is the data of the page of the keys of a project, or of the admin keys.
+// A keysPage is the page of the keys of a project, or of the admin keys.
 type keysPage struct {
 	Project *berth.Project // nil for admin keys
 	Keys    []keyRow
@@ -32,29 +32,27 @@ type keyRow struct {
 	}
 }
 
-// readKeys returns the page of the keys that the path of the visit names, and the API's path of
-// them.
-func (v *visit) readKeys() (p keysPage, path string, err error) {
-	p = keysPage{Path: "/console/admin-keys", Form: v.formToken()}
+// read reads the keys that the path of the visit names, and returns the API's path of them.
+func (p *keysPage) read(v *visit) (path string, err error) {
+	*p = keysPage{Path: "/console/admin-keys", Form: v.formToken()}
 	path = "/v1/organization/admin_api_keys"
 	if id := v.r.PathValue("project"); id != "" {
 		of := "/v1/organization/projects/" + url.PathEscape(id)
 		p.Path, path = "/console/projects/"+url.PathEscape(id), of+"/api_keys"
 		p.Project = &berth.Project{}
 		if err := v.get(of, p.Project); err != nil {
-			return p, path, err
+			return path, err
 		}
 	}
 	var found list[keyRow]
 	err = v.get(path+"?limit=100", &found)
 	p.Keys, p.More = found.Data, found.HasMore
-	return p, path, err
+	return path, err
 }
 
-// showKeys serves GET /console/projects/{project} and GET /console/admin-keys.
-func (v *visit) showKeys() error {
-	p, _, err := v.readKeys()
-	if err != nil {
+// show serves GET /console/projects/{project} and GET /console/admin-keys.
+func (p *keysPage) show(v *visit) error {
+	if _, err := p.read(v); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "keys", p.Title(), p)
@@ -71,10 +69,10 @@ func (p keysPage) Title() string {
 	return string(p.Project.ID)
 }
 
-// createKey serves POST /console/projects/{project} and POST /console/admin-keys. The answer is the only
+// create serves POST /console/projects/{project} and POST /console/admin-keys. The answer is the only
 // page that shows the key.
-func (v *visit) createKey() error {
-	_, path, err := v.readKeys()
+func (p *keysPage) create(v *visit) error {
+	path, err := p.read(v)
 	if err != nil {
 		return err
 	}
@@ -93,17 +91,16 @@ func (v *visit) createKey() error {
 	if err := v.post(path, req, &created); err != nil {
 		return err
 	}
-	p, _, err := v.readKeys()
-	if err != nil {
+	if _, err := p.read(v); err != nil {
 		return err
 	}
 	p.Created = &created
 	return v.show(http.StatusOK, "keys", p.Title(), p)
 }
 
-// deleteKey serves POST /console/projects/{project}/delete-key and POST /console/admin-keys/delete-key.
-func (v *visit) deleteKey() error {
-	p, path, err := v.readKeys()
+// delete serves POST /console/projects/{project}/delete-key and POST /console/admin-keys/delete-key.
+func (p *keysPage) delete(v *visit) error {
+	path, err := p.read(v)
 	if err != nil {
 		return err
 	}

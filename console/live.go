@@ -23,11 +23,11 @@ const (
 	maxEvent = 64 << 20               // bytes of one event
 )
 
-// followResponse serves GET /console/responses/{response}/events: elements of the
+// follow serves GET /console/responses/{response}/events: elements of the
 // response's page, each time they change, until the response ends. An element replaces the
 // one with its id, or is added at the end. Deltas that come faster than redraw share an
 // element.
-func (v *visit) followResponse() error {
+func (*responsePage) follow(v *visit) error {
 	body, err := v.send(http.MethodGet, "/v1/responses/"+url.PathEscape(v.r.PathValue("response"))+"?stream=true&include_obfuscation=false", nil, "")
 	if err != nil {
 		return err
@@ -46,11 +46,11 @@ func (v *visit) followResponse() error {
 		}
 	}()
 
-	models, err := v.models()
+	models, err := modelsOf(v)
 	if err != nil {
 		return err
 	}
-	out := v.live()
+	out := newLiveWriter(v)
 	out.models = models
 	silence := time.NewTicker(quiet)
 	defer silence.Stop()
@@ -120,8 +120,8 @@ type liveWriter struct {
 	models  []string // that a response can be continued with
 }
 
-// live starts an answer of events.
-func (v *visit) live() *liveWriter {
+// newLiveWriter starts an answer of events.
+func newLiveWriter(v *visit) *liveWriter {
 	v.w.Header().Set("Content-Type", sse.ContentType)
 	v.w.Header().Set("X-Accel-Buffering", "no") // otherwise nginx buffers events
 	v.w.WriteHeader(http.StatusOK)
@@ -143,7 +143,7 @@ func (o *liveWriter) draw(s *story) error {
 	}
 	if s.head && s.Status.Final() {
 		turn := &turnView{Response: &s.Response, Output: s.entries}
-		if err := o.visit.addTimes([]*turnView{turn}); err != nil {
+		if err := addTimes(o.visit, []*turnView{turn}); err != nil {
 			return o.failed(err)
 		}
 		turn.Time.Open = true

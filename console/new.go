@@ -19,7 +19,7 @@ import (
 // maxUpload is the number of bytes of a form with files. Larger files are uploaded with the API.
 const maxUpload = 256 << 20
 
-// A newPage is the data of the form for a new response: what the user has entered.
+// A newPage is the form for a new response: what the user has entered.
 type newPage struct {
 	Form         string
 	Models       []string
@@ -55,62 +55,63 @@ func (newPage) Choices() []toolChoice {
 // Chosen reports whether a tool is selected.
 func (p newPage) Chosen(tool string) bool { return slices.Contains(p.Tools, tool) }
 
-// showNew serves GET /console/new: the form for a new response.
-func (v *visit) showNew() error {
-	models, err := v.models()
+// show serves GET /console/new: the form for a new response.
+func (p *newPage) show(v *visit) error {
+	models, err := modelsOf(v)
 	if err != nil {
 		return err
 	}
-	p := newPage{Form: v.formToken(), Models: models, Tools: []string{berth.ToolShell}}
+	*p = newPage{Form: v.formToken(), Models: models, Tools: []string{berth.ToolShell}}
 	if len(models) > 0 {
 		p.Model = models[0]
 	}
 	return v.show(http.StatusOK, "new", "New response", p)
 }
 
-// createNew serves POST /console/new: it creates a response, or shows the request as code.
-func (v *visit) createNew() error {
-	models, err := v.models()
+// create serves POST /console/new: it creates a response, or shows the request as code.
+func (p *newPage) create(v *visit) error {
+	models, err := modelsOf(v)
 	if err != nil {
 		return err
 	}
-	show := func(status int, message string, code []codeView) error {
+	show := func(status int, message string) error {
 		if err := v.form.finish(); err != nil {
 			return err
 		}
-		p := v.newPage(models)
-		p.Error, p.Code = message, code
+		p.fill(v, models)
+		p.Error = message
 		return v.show(status, "new", "New response", p)
 	}
 	if strings.TrimSpace(v.text("text")) == "" {
-		return show(http.StatusBadRequest, "The task is empty.", nil)
+		return show(http.StatusBadRequest, "The task is empty.")
 	}
 	if v.r.URL.Query().Get("show") != "" {
 		if err := v.form.finish(); err != nil {
 			return err
 		}
-		code, err := codeOf(v.newPage(models).request(nil))
-		if err != nil {
+		p.fill(v, models)
+		if p.Code, err = codeOf(p.request(nil)); err != nil {
 			return err
 		}
-		return show(http.StatusOK, "", code)
+		return v.show(http.StatusOK, "new", "New response", p)
 	}
-	files, err := v.uploadAll()
+	files, err := uploadAll(v)
 	if err == nil {
-		req := v.newPage(models).request(files)
-		req["background"] = true // it goes on without this page
-		err = v.create(req)
+		p.fill(v, models)
+		req := p.request(files)
+		req["background"] = true // it does not need this page
+		err = createResponse(v, req)
 	}
 	if f, ok := errors.AsType[*failure](err); ok && f.Status != http.StatusUnauthorized {
-		return show(f.Status, f.Message, nil)
+		return show(f.Status, f.Message)
 	}
 	return err
 }
 
-// newPage returns the page with what is entered in the form of the visit.
-func (v *visit) newPage(models []string) newPage {
+// fill shows what is entered in the form of the visit.
+func (p *newPage) fill(v *visit, models []string) {
 	in := v.form.fields
-	return newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"), Instructions: v.text("instructions"),
+	*p = newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"), Instructions: v.text("instructions"),
 		Effort: in.Get("effort"), Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
 }
 
@@ -171,12 +172,12 @@ func with(fields map[string]any, name string, value any) map[string]any {
 }
 
 // uploadAll uploads the files of the form as they come, and reads the fields after them.
-func (v *visit) uploadAll() ([]berth.FileID, error) {
+func uploadAll(v *visit) ([]berth.FileID, error) {
 	var ids []berth.FileID
 	for v.form.next != nil {
 		file := v.form.next
 		var created struct{ ID berth.FileID }
-		if err := v.upload("/v1/files", file.FileName(), map[string]string{"purpose": "user_data"}, file, &created); err != nil {
+		if err := upload(v, "/v1/files", file.FileName(), map[string]string{"purpose": "user_data"}, file, &created); err != nil {
 			return nil, cmp.Or(file.err, err)
 		}
 		ids = append(ids, created.ID)
@@ -189,7 +190,7 @@ func (v *visit) uploadAll() ([]berth.FileID, error) {
 
 // upload sends a file to a route of the API, with other fields, and decodes the answer. It
 // does not return before it has ceased to read the file.
-func (v *visit) upload(route, name string, fields map[string]string, file io.Reader, into any) error {
+func upload(v *visit, route, name string, fields map[string]string, file io.Reader, into any) error {
 	in, out := io.Pipe()
 	parts := multipart.NewWriter(out)
 	sent := make(chan struct{})

@@ -40,8 +40,8 @@ func (n next) Waiting() (waiting []approval) {
 	return waiting
 }
 
-// models returns the names of the models that requests may use.
-func (v *visit) models() ([]string, error) {
+// modelsOf returns the names of the models that requests may use.
+func modelsOf(v *visit) ([]string, error) {
 	var found list[berth.Model]
 	if err := v.get("/v1/models", &found); err != nil {
 		return nil, err
@@ -55,19 +55,19 @@ func (v *visit) models() ([]string, error) {
 	return names, nil
 }
 
-// continueResponse serves POST /console/responses/{response}/continue: it creates the next
+// extend serves POST /console/responses/{response}/continue: it creates the next
 // response of the chain, with the same settings.
-func (v *visit) continueResponse() error {
+func (*responsePage) extend(v *visit) error {
 	text := strings.TrimSpace(v.text("text"))
 	if text == "" {
 		return &failure{Status: http.StatusBadRequest, Message: "The message is empty. Go back and write one."}
 	}
-	return v.goOn(v.form.fields.Get("model"), text, "")
+	return continueResponse(v, v.form.fields.Get("model"), text, "")
 }
 
-// answerApprovals serves POST /console/responses/{response}/approvals: it answers all calls that
+// answer serves POST /console/responses/{response}/approvals: it answers all calls that
 // wait, because a call without an answer does not run.
-func (v *visit) answerApprovals() error {
+func (*responsePage) answer(v *visit) error {
 	type answer struct {
 		Type    berth.ItemType `json:"type"`
 		ID      string         `json:"approval_request_id"`
@@ -88,22 +88,22 @@ func (v *visit) answerApprovals() error {
 	if len(answers) == 0 {
 		return &failure{Status: http.StatusBadRequest, Message: "The form has no answer. Go back and approve or deny each call."}
 	}
-	return v.goOn("", answers, "console-approvals-"+v.r.PathValue("response"))
+	return continueResponse(v, "", answers, "console-approvals-"+v.r.PathValue("response"))
 }
 
-// goOn creates the response that continues the one of the path, and shows it. If once is not
+// continueResponse creates the response that continues the one of the path, and shows it. If once is not
 // empty, it does so once: later, it shows the same response.
-func (v *visit) goOn(model string, input any, once string) error {
+func continueResponse(v *visit, model string, input any, once string) error {
 	req := map[string]any{"previous_response_id": v.r.PathValue("response"), "input": input, "background": true, "berth": map[string]any{"inherit": true}}
 	if model != "" {
 		req["model"] = model
 	}
 	v.once = once
-	return v.create(req)
+	return createResponse(v, req)
 }
 
-// create creates a response and shows it.
-func (v *visit) create(req map[string]any) error {
+// createResponse creates a response and shows it.
+func createResponse(v *visit, req map[string]any) error {
 	var created struct{ ID berth.ResponseID }
 	if err := v.post("/v1/responses", req, &created); err != nil {
 		return err

@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// An overviewPage is the data of the overview: of the project of the key, and of the server if the
+// An overviewPage is the overview of the project of the key, and of the server if the
 // API shows its state to the key.
 type overviewPage struct {
 	Project *projectOverview    // nil for an admin key
@@ -38,12 +38,11 @@ type spent struct {
 	Warning   *string         `json:"warning"`
 }
 
-// showOverview serves GET /console/overview.
-func (v *visit) showOverview() error {
-	var p overviewPage
+// show serves GET /console/overview.
+func (p *overviewPage) show(v *visit) error {
 	var err error
 	if !v.admin() {
-		if p.Project, err = v.readProject(); err != nil {
+		if p.Project, err = readProject(v); err != nil {
 			return err
 		}
 	}
@@ -84,7 +83,7 @@ func refused(err error) bool {
 	return ok && (f.Status == http.StatusNotFound || f.Status == http.StatusForbidden)
 }
 
-func (v *visit) readProject() (*projectOverview, error) {
+func readProject(v *visit) (*projectOverview, error) {
 	var p projectOverview
 	// A filter by failed would open every response until it has found some. Responses that run are few, and
 	// the store finds them by an index.

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// A portsPage is the data of the page of a container's ports.
+// A portsPage is the page of a container's ports.
 type portsPage struct {
 	Tab     tab
 	Form    string
@@ -22,23 +22,23 @@ type portsPage struct {
 // Page returns the path of the page.
 func (p portsPage) Page() string { return p.Tab.Path() + "/ports" }
 
-// showPorts serves GET /console/containers/{container}/ports.
-func (v *visit) showPorts() error {
-	c, err := v.container()
+// show serves GET /console/containers/{container}/ports.
+func (p *portsPage) show(v *visit) error {
+	c, err := readContainer(v)
 	if err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "ports", "Ports", portsPage{Tab: tab{c, "ports"}, Form: v.formToken()})
 }
 
-// openPort serves POST /console/containers/{container}/ports: it creates a link to a port, and shows
+// open serves POST /console/containers/{container}/ports: it creates a link to a port, and shows
 // it in a frame. The API's answers under a link have a policy that gives them an origin of their own.
-func (v *visit) openPort() error {
-	c, err := v.container()
+func (p *portsPage) open(v *visit) error {
+	c, err := readContainer(v)
 	if err != nil {
 		return err
 	}
-	p := portsPage{Tab: tab{c, "ports"}, Form: v.formToken()}
+	*p = portsPage{Tab: tab{c, "ports"}, Form: v.formToken()}
 	show := func(status int, message string) error {
 		p.Error = message
 		return v.show(status, "ports", "Ports", p)
@@ -60,6 +60,6 @@ func (v *visit) openPort() error {
 		return show(http.StatusBadGateway, "The link to the port is not one of this server.")
 	}
 	p.Frame, p.Link, p.HostURL, p.Expires = at.RequestURI(), link.URL, link.HostURL, link.ExpiresAt
-	v.framing()
+	allowFrames(v)
 	return show(http.StatusOK, "")
 }

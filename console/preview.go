@@ -73,8 +73,8 @@ func kindOf(name string) previewKind {
 	return previewText
 }
 
-// preview reads what the page shows of a file.
-func (v *visit) preview(client *guest.Client, at guest.Entry) (*preview, error) {
+// newPreview reads what the page shows of a file.
+func newPreview(v *visit, client *guest.Client, at guest.Entry) (*preview, error) {
 	p := &preview{Entry: at, Kind: kindOf(at.Path)}
 	if !at.Regular {
 		p.Kind = previewNone
@@ -158,8 +158,8 @@ const (
 	pdfPolicy = "default-src 'none'; object-src 'self'; style-src 'unsafe-inline'; frame-ancestors 'self'"
 )
 
-// rawFile serves GET /console/containers/{container}/files/raw: the content of a file for its preview.
-func (v *visit) rawFile() error {
+// raw serves GET /console/containers/{container}/files/raw: the content of a file for its preview.
+func (*filesPage) raw(v *visit) error {
 	at, err := pathOf(v.r.URL.Query().Get("path"), "/")
 	if err != nil {
 		return err
@@ -178,5 +178,5 @@ func (v *visit) rawFile() error {
 	h.Set("X-Frame-Options", "SAMEORIGIN")
 	h.Set("Referrer-Policy", "no-referrer")
 	from := "/v1/containers/" + url.PathEscape(v.r.PathValue("container")) + "/guest/files?" + url.Values{"path": {at}}.Encode()
-	return v.passFile(from, kind, "inline", path.Base(at))
+	return passFile(v, from, kind, "inline", path.Base(at))
 }

@@ -21,7 +21,7 @@ const (
 	maxFlows    = 100 // connections that are shown
 )
 
-// A resourcesPage is the data of the page of a container's resources and connections.
+// A resourcesPage is the page of a container's resources and connections.
 type resourcesPage struct {
 	Tab    tab
 	Charts []chart // nil without figures
@@ -77,36 +77,36 @@ type sample struct {
 	at time.Time
 }
 
-// showResources serves GET /console/containers/{container}/resources.
-func (v *visit) showResources() error {
-	c, err := v.container()
+// show serves GET /console/containers/{container}/resources.
+func (p *resourcesPage) show(v *visit) error {
+	c, err := readContainer(v)
 	if err != nil {
 		return err
 	}
-	p := resourcesPage{Tab: tab{c, "resources"}}
+	*p = resourcesPage{Tab: tab{c, "resources"}}
 	if p.Tab.Running() {
 		p.Events = p.Tab.Path() + "/resources/events"
-		now, err := v.sample()
+		now, err := readSample(v)
 		if err != nil {
 			return err
 		}
 		p.Charts = chartsOf([]sample{now})
 	}
-	if p.Flows, err = v.flows(); err != nil {
+	if p.Flows, err = readFlows(v); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "resources", "Usage", p)
 }
 
-// followResources serves GET /console/containers/{container}/resources/events: the charts of the samples
+// follow serves GET /console/containers/{container}/resources/events: the charts of the samples
 // since the request, and the connections when there are new ones.
-func (v *visit) followResources() error {
+func (*resourcesPage) follow(v *visit) error {
 	var taken []sample
-	now, err := v.sample()
+	now, err := readSample(v)
 	if err != nil {
 		return err
 	}
-	out := v.live()
+	out := newLiveWriter(v)
 	var last []byte
 	for {
 		started := time.Now()
@@ -117,7 +117,7 @@ func (v *visit) followResources() error {
 		if err := templates().ExecuteTemplate(&b, "charts", chartsOf(taken)); err != nil {
 			return out.failed(err)
 		}
-		flows, err := v.flows()
+		flows, err := readFlows(v)
 		if err != nil {
 			return nil // the browser reconnects and gets the reason
 		}
@@ -137,20 +137,20 @@ func (v *visit) followResources() error {
 		case <-v.r.Context().Done():
 			return nil
 		}
-		if now, err = v.sample(); err != nil {
+		if now, err = readSample(v); err != nil {
 			return nil
 		}
 	}
 }
 
-// sample reads the resources of the visit's container.
-func (v *visit) sample() (sample, error) {
+// readSample reads the resources of the visit's container.
+func readSample(v *visit) (sample, error) {
 	s := sample{at: time.Now()}
 	return s, v.get("/v1/containers/"+url.PathEscape(v.r.PathValue("container"))+"/stats", &s.ContainerStats)
 }
 
-// flows reads the last connections of the visit's container.
-func (v *visit) flows() ([]flow, error) {
+// readFlows reads the last connections of the visit's container.
+func readFlows(v *visit) ([]flow, error) {
 	var found struct{ Data []flow }
 	if err := v.get("/v1/containers/"+url.PathEscape(v.r.PathValue("container"))+"/audit", &found); err != nil {
 		return nil, err

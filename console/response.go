@@ -21,7 +21,7 @@ type turnView struct {
 	Time   waterfall // where its time went
 }
 
-// A responsePage is the data of the page of a response: the end of its chain.
+// A responsePage is the page of a response: the end of its chain.
 type responsePage struct {
 	Turns     []*turnView // the oldest first; the last is the response
 	Earlier   berth.ResponseID
@@ -41,15 +41,15 @@ type head struct {
 	Form string
 }
 
-// showResponse serves GET /console/responses/{response}.
-func (v *visit) showResponse() error {
-	turns, earlier, err := v.readTurns()
+// show serves GET /console/responses/{response}.
+func (p *responsePage) show(v *visit) error {
+	turns, earlier, err := readTurns(v)
 	if err != nil {
 		return err
 	}
-	p := responsePage{Turns: turns, Earlier: earlier, Container: containerOf(turns), Form: v.formToken()}
+	*p = responsePage{Turns: turns, Earlier: earlier, Container: containerOf(turns), Form: v.formToken()}
 	p.Live = !p.Last().Status.Final()
-	models, err := v.models()
+	models, err := modelsOf(v)
 	if err != nil {
 		return err
 	}
@@ -60,8 +60,8 @@ func (v *visit) showResponse() error {
 
 // showEarlier serves GET /console/responses/{response}/earlier: the part of the chain that ends with the
 // response, which a page of later ones puts above them.
-func (v *visit) showEarlier() error {
-	turns, earlier, err := v.readTurns()
+func (p *responsePage) showEarlier(v *visit) error {
+	turns, earlier, err := readTurns(v)
 	if err != nil {
 		return err
 	}
@@ -70,10 +70,10 @@ func (v *visit) showEarlier() error {
 
 // readTurns returns the end of the chain of the visit's response, the oldest first, and the response before
 // it, which is "" at the start.
-func (v *visit) readTurns() (turns []*turnView, earlier berth.ResponseID, err error) {
+func readTurns(v *visit) (turns []*turnView, earlier berth.ResponseID, err error) {
 	id := berth.ResponseID(v.r.PathValue("response"))
 	for id != "" && len(turns) < maxTurns {
-		turn, err := v.readTurn(id)
+		turn, err := readTurn(v, id)
 		if f, ok := errors.AsType[*failure](err); ok && f.Status == http.StatusNotFound && len(turns) > 0 {
 			id = "" // an earlier response was deleted
 			break
@@ -93,11 +93,11 @@ func (v *visit) readTurns() (turns []*turnView, earlier berth.ResponseID, err er
 		entries = slices.Concat(entries, turn.Input, turn.Output)
 	}
 	render(v.r.Context(), entries)
-	return turns, id, v.addTimes(turns)
+	return turns, id, addTimes(v, turns)
 }
 
 // readTurn returns a response with its input.
-func (v *visit) readTurn(id berth.ResponseID) (*turnView, error) {
+func readTurn(v *visit, id berth.ResponseID) (*turnView, error) {
 	path := "/v1/responses/" + url.PathEscape(string(id))
 	turn := turnView{Response: &berth.Response{}}
 	if err := v.get(path, turn.Response); err != nil {
@@ -162,8 +162,8 @@ func title(turns []*turnView) string {
 	return "Response"
 }
 
-// cancelResponse serves POST /console/responses/{response}/cancel.
-func (v *visit) cancelResponse() error {
+// cancel serves POST /console/responses/{response}/cancel.
+func (*responsePage) cancel(v *visit) error {
 	id := url.PathEscape(v.r.PathValue("response"))
 	if err := v.post("/v1/responses/"+id+"/cancel", struct{}{}, &struct{}{}); err != nil {
 		return err

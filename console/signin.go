@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// A signInPage is the data of the page to sign in.
+// A signInPage is the page to sign in.
 type signInPage struct {
 	Next  string
 	Error string
@@ -23,13 +23,13 @@ const probe = "/v1/containers?limit=1"
 // probeAdmin is one that every admin key may make.
 const probeAdmin = "/v1/organization/projects?limit=1"
 
-// showSignIn serves GET /console/sign-in. Visitors that need no key are sent on.
-func (v *visit) showSignIn() error {
+// show serves GET /console/sign-in. Visitors that need no key are sent on.
+func (p *signInPage) show(v *visit) error {
 	next := safeNext(v.r.URL.Query().Get("next"))
 	if v.r.URL.Query().Get("add") != "" && v.token != "" {
 		return v.show(http.StatusOK, "signin", "Add a key", signInPage{Next: next, Add: true, Keys: v.signed.All})
 	}
-	_, err := v.probe()
+	_, err := probeKey(v)
 	if err == nil {
 		return v.redirect(next)
 	}
@@ -40,8 +40,8 @@ func (v *visit) showSignIn() error {
 	return err
 }
 
-// probe reports whether the key of the visit is an admin key, or why the API refuses it.
-func (v *visit) probe() (admin bool, err error) {
+// probeKey reports whether the key of the visit is an admin key, or why the API refuses it.
+func probeKey(v *visit) (admin bool, err error) {
 	var list struct{}
 	err = v.get(probe, &list)
 	if f, ok := errors.AsType[*failure](err); !ok || f.Status != http.StatusForbidden || v.key == "" {
@@ -56,8 +56,8 @@ func (v *visit) probe() (admin bool, err error) {
 // signIn serves POST /console/sign-in: it starts a session if the API accepts the key, or adds
 // the key to the session. A key is added only by someone who has one of the session's: the
 // session may be another's, whose page on the same domain has set its cookie here.
-func (v *visit) signIn() error {
-	p := signInPage{Next: safeNext(v.form.fields.Get("next")), Add: v.form.fields.Get("add") != "" && v.token != ""}
+func (p *signInPage) signIn(v *visit) error {
+	*p = signInPage{Next: safeNext(v.form.fields.Get("next")), Add: v.form.fields.Get("add") != "" && v.token != ""}
 	before, token := accounts{}, ""
 	if p.Add {
 		p.Keys = v.signed.All
@@ -70,7 +70,7 @@ func (v *visit) signIn() error {
 		v.endSession()
 	}
 	v.key = strings.TrimSpace(v.form.fields.Get("key"))
-	admin, err := v.probe()
+	admin, err := probeKey(v)
 	if f, ok := errors.AsType[*failure](err); ok && (f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden) {
 		p.Error = f.Message
 		return v.show(f.Status, "signin", "Sign in", p)
@@ -95,7 +95,7 @@ func (v *visit) signIn() error {
 }
 
 // switchKey serves POST /console/switch: it uses another key of the session.
-func (v *visit) switchKey() error {
+func switchKey(v *visit) error {
 	to, err := strconv.Atoi(v.form.fields.Get("to"))
 	if err != nil || v.token == "" || to < 0 || to >= len(v.signed.All) {
 		return &failure{Status: http.StatusBadRequest, Message: "The session has no such key."}
@@ -109,7 +109,7 @@ func (v *visit) switchKey() error {
 }
 
 // signOut serves POST /console/sign-out.
-func (v *visit) signOut() error {
+func signOut(v *visit) error {
 	v.endSession()
 	return v.redirect("/console/sign-in")
 }

@@ -8,15 +8,15 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A snapshotsPage is the data of the list of snapshots.
+// A snapshotsPage is the list of snapshots.
 type snapshotsPage struct {
 	Form      string
 	Snapshots []berth.Snapshot
 	Next      string // path of the next page; "" at the end
 }
 
-// showSnapshots serves GET /console/snapshots: the project's snapshots, the newest first.
-func (v *visit) showSnapshots() error {
+// show serves GET /console/snapshots: the project's snapshots, the newest first.
+func (p *snapshotsPage) show(v *visit) error {
 	query := url.Values{"limit": {"50"}, "order": {"desc"}}
 	if after := v.r.URL.Query().Get("after"); after != "" {
 		query.Set("after", after)
@@ -25,16 +25,16 @@ func (v *visit) showSnapshots() error {
 	if err := v.get("/v1/snapshots?"+query.Encode(), &found); err != nil {
 		return err
 	}
-	p := snapshotsPage{Form: v.formToken(), Snapshots: found.Data}
+	*p = snapshotsPage{Form: v.formToken(), Snapshots: found.Data}
 	if found.HasMore {
 		p.Next = "/console/snapshots?" + url.Values{"after": {found.LastID}}.Encode()
 	}
 	return v.show(http.StatusOK, "snapshots", "Snapshots", p)
 }
 
-// changeSnapshot serves POST /console/snapshots/{snapshot}: it starts a container from the snapshot, or
+// change serves POST /console/snapshots/{snapshot}: it starts a container from the snapshot, or
 // deletes it, as the form says.
-func (v *visit) changeSnapshot() error {
+func (*snapshotsPage) change(v *visit) error {
 	id := v.r.PathValue("snapshot")
 	switch v.form.fields.Get("do") {
 	case "restore":

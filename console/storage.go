@@ -8,7 +8,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A storagePage is the data of the page of templates and volumes.
+// A storagePage is the page of templates and volumes.
 type storagePage struct {
 	Templates []berth.Template
 	Volumes   []berth.Volume
@@ -16,9 +16,8 @@ type storagePage struct {
 	NoVolumes bool // the server has none
 }
 
-// showStorage serves GET /console/storage.
-func (v *visit) showStorage() error {
-	var p storagePage
+// show serves GET /console/storage.
+func (p *storagePage) show(v *visit) error {
 	var templates list[berth.Template]
 	if err := v.get("/v1/templates", &templates); err != nil {
 		return err

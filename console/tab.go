@@ -29,15 +29,15 @@ func (tab) Tabs() []tabLink {
 	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"resources", "Resources"}, {"ports", "Ports"}}
 }
 
-// container returns the container of the visit's path.
-func (v *visit) container() (berth.Container, error) {
+// readContainer returns the container of the visit's path.
+func readContainer(v *visit) (berth.Container, error) {
 	var c berth.Container
 	err := v.get("/v1/containers/"+url.PathEscape(v.r.PathValue("container")), &c)
 	return c, err
 }
 
-// framing lets the page show frames with content of containers, which has an origin of its own.
-func (v *visit) framing() {
+// allowFrames lets the page show frames with content of containers, which has an origin of its own.
+func allowFrames(v *visit) {
 	v.w.Header().Set("Content-Security-Policy", policy+"; frame-src 'self'")
 }
 

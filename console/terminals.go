@@ -28,7 +28,7 @@ const (
 	firstSpeak = 30 * time.Second // for the first message of a browser
 )
 
-// A terminalsPage is the data of the page of a container's terminals.
+// A terminalsPage is the page of a container's terminals.
 type terminalsPage struct {
 	Tab       tab
 	Form      string
@@ -44,27 +44,27 @@ func (p terminalsPage) Short() string {
 	return berth.PrefixContainer + id[max(len(berth.PrefixContainer), len(id)-8):]
 }
 
-// showTerminals serves GET /console/containers/{container}/terminals: the terminals that run, also
+// show serves GET /console/containers/{container}/terminals: the terminals that run, also
 // those that berth attach has opened. They do not belong to the page, so they survive it.
-func (v *visit) showTerminals() error {
-	c, err := v.container()
+func (p *terminalsPage) show(v *visit) error {
+	c, err := readContainer(v)
 	if err != nil {
 		return err
 	}
-	p := terminalsPage{Tab: tab{c, "terminals"}, Form: v.formToken()}
+	*p = terminalsPage{Tab: tab{c, "terminals"}, Form: v.formToken()}
 	if p.Tab.Running() {
-		if p.Terminals, err = v.guest(c.ID).Terminals(v.r.Context()); err != nil {
+		if p.Terminals, err = guestOf(v, c.ID).Terminals(v.r.Context()); err != nil {
 			return fileFailure(err)
 		}
 	}
 	return v.show(http.StatusOK, "terminals", "Terminals", p)
 }
 
-// createTerminal serves POST /console/containers/{container}/terminals: it starts a shell that waits
+// create serves POST /console/containers/{container}/terminals: it starts a shell that waits
 // for a page to join it.
-func (v *visit) createTerminal() error {
+func (*terminalsPage) create(v *visit) error {
 	id := berth.ContainerID(v.r.PathValue("container"))
-	p, err := v.guest(id).Start(v.r.Context(), guest.ProcessRequest{Cmd: "/bin/bash", Args: []string{"-l", "-i"}, Env: map[string]string{"TERM": "xterm-256color"},
+	p, err := guestOf(v, id).Start(v.r.Context(), guest.ProcessRequest{Cmd: "/bin/bash", Args: []string{"-l", "-i"}, Env: map[string]string{"TERM": "xterm-256color"},
 		TTY: &guest.Size{Cols: 80, Rows: 24}, In: true, Tag: guest.TerminalTag + "-" + rand.Text()})
 	if err != nil {
 		return fileFailure(err)
@@ -73,9 +73,9 @@ func (v *visit) createTerminal() error {
 	return v.redirect("/console/containers/" + url.PathEscape(string(id)) + "/terminals")
 }
 
-// endTerminal serves POST /console/containers/{container}/terminals/{terminal}/end.
-func (v *visit) endTerminal() error {
-	client := v.guest(berth.ContainerID(v.r.PathValue("container")))
+// end serves POST /console/containers/{container}/terminals/{terminal}/end.
+func (*terminalsPage) end(v *visit) error {
+	client := guestOf(v, berth.ContainerID(v.r.PathValue("container")))
 	pid, err := terminalOf(v.r)
 	if err != nil {
 		return err
@@ -112,10 +112,10 @@ func (m screenMessage) size() (guest.Size, bool) {
 	return guest.Size{Cols: m.Cols, Rows: m.Rows}, m.Cols > 0 && m.Rows > 0 && m.Cols <= maxCells && m.Rows <= maxCells
 }
 
-// joinTerminal serves GET /console/containers/{container}/terminals/{terminal}/socket, a WebSocket.
+// join serves GET /console/containers/{container}/terminals/{terminal}/socket, a WebSocket.
 // Binary messages are input and output; the first output is what the terminal has shown before. Text
 // messages are a screenMessage, or of the server {"ended": "how"}.
-func (v *visit) joinTerminal() error {
+func (*terminalsPage) join(v *visit) error {
 	pid, err := terminalOf(v.r)
 	if err != nil {
 		return err
@@ -137,7 +137,7 @@ func (v *visit) joinTerminal() error {
 		return nil
 	}
 	v.r = v.r.WithContext(ctx)
-	p, err := v.guest(berth.ContainerID(v.r.PathValue("container"))).Join(ctx, pid)
+	p, err := guestOf(v, berth.ContainerID(v.r.PathValue("container"))).Join(ctx, pid)
 	if err != nil {
 		conn.Close(websocket.StatusGoingAway, "the terminal has ended")
 		return nil

@@ -12,7 +12,7 @@ import (
 	"github.com/berth-run/berth/internal/jsonscan"
 )
 
-// A tracesPage is the data of the list of traces.
+// A tracesPage is the list of traces.
 type tracesPage struct {
 	Traces []traceRow
 	Next   string // path of the next page; "" at the end
@@ -29,7 +29,7 @@ func (t traceRow) Took() int64 {
 	return max(0, *t.EndedAtMS-*t.StartedAtMS)
 }
 
-// A tracePage is the data of the page of a trace.
+// A tracePage is the page of a trace.
 type tracePage struct {
 	traceRow
 	Time    waterfall
@@ -42,8 +42,8 @@ type spanView struct {
 	ID, Name, Data string
 }
 
-// showTraces serves GET /console/traces: traces of agents, the newest first.
-func (v *visit) showTraces() error {
+// show serves GET /console/traces: traces of agents, the newest first.
+func (p *tracesPage) show(v *visit) error {
 	query := url.Values{"limit": {"50"}, "order": {"desc"}}
 	if after := v.r.URL.Query().Get("after"); after != "" {
 		query.Set("after", after)
@@ -52,7 +52,7 @@ func (v *visit) showTraces() error {
 	if err := v.get("/v1/traces?"+query.Encode(), &found); err != nil {
 		return err
 	}
-	p := tracesPage{Traces: found.Data}
+	*p = tracesPage{Traces: found.Data}
 	if found.HasMore {
 		p.Next = "/console/traces?" + url.Values{"after": {found.LastID}}.Encode()
 	}
@@ -66,10 +66,10 @@ const (
 	maxDetails = 200
 )
 
-// showTrace serves GET /console/traces/{trace}.
-func (v *visit) showTrace() error {
+// show serves GET /console/traces/{trace}.
+func (p *tracePage) show(v *visit) error {
 	path := "/v1/traces/" + url.PathEscape(v.r.PathValue("trace"))
-	p := tracePage{Form: v.formToken()}
+	*p = tracePage{Form: v.formToken()}
 	if err := v.get(path, &p.Trace); err != nil {
 		return err
 	}
@@ -107,8 +107,8 @@ func (t traceRow) Title() string {
 	return "Trace"
 }
 
-// deleteTrace serves POST /console/traces/{trace}/delete.
-func (v *visit) deleteTrace() error {
+// delete serves POST /console/traces/{trace}/delete.
+func (*tracePage) delete(v *visit) error {
 	if err := v.delete("/v1/traces/" + url.PathEscape(v.r.PathValue("trace"))); err != nil {
 		return err
 	}

@@ -14,7 +14,7 @@ import (
 // maxSeries is the number of groups of a chart with a colour of their own.
 const maxSeries = 5
 
-// A usagePage is the data of the page of usage and cost.
+// A usagePage is the page of usage and cost.
 type usagePage struct {
 	Days   int
 	By     string // api_key_id, model or project_id
@@ -79,10 +79,10 @@ type usageBuckets struct {
 	} `json:"data"`
 }
 
-// showUsage serves GET /console/usage.
-func (v *visit) showUsage() error {
+// show serves GET /console/usage.
+func (p *usagePage) show(v *visit) error {
 	asked := v.r.URL.Query()
-	p := usagePage{Days: 7, By: "model"}
+	*p = usagePage{Days: 7, By: "model"}
 	if days, err := strconv.Atoi(asked.Get("days")); err == nil && slices.Contains(p.Choices(), days) {
 		p.Days = days
 	}

@@ -14,7 +14,8 @@ import (
 	"time"
 )
 
-// A visit is one request of a browser.
+// A visit is one request of a browser, with its session and its form. It asks the API with
+// the key of the session (client.go).
 type visit struct {
 	console *Console
 	w       http.ResponseWriter
@@ -146,6 +147,6 @@ func (v *visit) endSession() {
 }
 
 // notFound serves all other paths.
-func (v *visit) notFound() error {
+func notFound(v *visit) error {
 	return &failure{Status: http.StatusNotFound, Message: "The console has no such page."}
 }

@@ -10,7 +10,7 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// A webhooksPage is the data of the list of webhook endpoints.
+// A webhooksPage is the list of webhook endpoints.
 type webhooksPage struct {
 	Endpoints []berth.WebhookEndpoint
 	Types     []string
@@ -18,7 +18,7 @@ type webhooksPage struct {
 	Created   *berth.WebhookEndpoint // an endpoint that was created just now, with its secret
 }
 
-// A webhookPage is the data of the page of a webhook endpoint.
+// A webhookPage is the page of a webhook endpoint.
 type webhookPage struct {
 	berth.WebhookEndpoint
 	Deliveries []delivery
@@ -44,36 +44,35 @@ type delivery struct {
 	Payload berth.WebhookEvent
 }
 
-func (v *visit) readWebhooks() (p webhooksPage, err error) {
+func (p *webhooksPage) read(v *visit) error {
 	var found list[berth.WebhookEndpoint]
 	if err := v.get("/v1/webhook_endpoints?limit=100", &found); err != nil {
-		return p, err
+		return err
 	}
 	var types list[string]
-	err = v.get("/v1/webhook_event_types", &types)
-	return webhooksPage{Endpoints: found.Data, Types: types.Data, Form: v.formToken()}, err
+	err := v.get("/v1/webhook_event_types", &types)
+	*p = webhooksPage{Endpoints: found.Data, Types: types.Data, Form: v.formToken()}
+	return err
 }
 
-// showWebhooks serves GET /console/webhooks.
-func (v *visit) showWebhooks() error {
-	p, err := v.readWebhooks()
-	if err != nil {
+// show serves GET /console/webhooks.
+func (p *webhooksPage) show(v *visit) error {
+	if err := p.read(v); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "webhooks", "Webhooks", p)
 }
 
-// createWebhook serves POST /console/webhooks. The answer is the only page that shows the signing
+// create serves POST /console/webhooks. The answer is the only page that shows the signing
 // secret.
-func (v *visit) createWebhook() error {
+func (p *webhooksPage) create(v *visit) error {
 	in := v.form.fields
 	req := map[string]any{"name": strings.TrimSpace(in.Get("name")), "url": strings.TrimSpace(in.Get("url")), "event_types": append([]string{}, in["type"]...)}
 	var created berth.WebhookEndpoint
 	if err := v.post("/v1/webhook_endpoints", req, &created); err != nil {
 		return err
 	}
-	p, err := v.readWebhooks()
-	if err != nil {
+	if err := p.read(v); err != nil {
 		return err
 	}
 	p.Created = &created
@@ -81,48 +80,46 @@ func (v *visit) createWebhook() error {
 }
 
 // webhookPath returns the API's path of the endpoint of the visit.
-func (v *visit) webhookPath() string {
+func webhookPath(v *visit) string {
 	return "/v1/webhook_endpoints/" + url.PathEscape(v.r.PathValue("webhook"))
 }
 
-func (v *visit) readWebhook() (p webhookPage, err error) {
+func (p *webhookPage) read(v *visit) error {
 	p.Form = v.formToken()
-	if err := v.get(v.webhookPath(), &p.WebhookEndpoint); err != nil {
-		return p, err
+	if err := v.get(webhookPath(v), &p.WebhookEndpoint); err != nil {
+		return err
 	}
 	query := url.Values{"limit": {"50"}, "order": {"desc"}}
 	if after := v.r.URL.Query().Get("after"); after != "" {
 		query.Set("after", after)
 	}
 	var found list[delivery]
-	err = v.get(v.webhookPath()+"/deliveries?"+query.Encode(), &found)
+	err := v.get(webhookPath(v)+"/deliveries?"+query.Encode(), &found)
 	if p.Deliveries = found.Data; found.HasMore {
 		p.Next = "?" + url.Values{"after": {found.LastID}}.Encode()
 	}
-	return p, err
+	return err
 }
 
-// showWebhook serves GET /console/webhooks/{webhook}.
-func (v *visit) showWebhook() error {
-	p, err := v.readWebhook()
-	if err != nil {
+// show serves GET /console/webhooks/{webhook}.
+func (p *webhookPage) show(v *visit) error {
+	if err := p.read(v); err != nil {
 		return err
 	}
 	return v.show(http.StatusOK, "webhook", p.Name, p)
 }
 
-// testWebhook serves POST /console/webhooks/{webhook}/test: it sends a sample event.
-func (v *visit) testWebhook() error {
+// test serves POST /console/webhooks/{webhook}/test: it sends a sample event.
+func (p *webhookPage) test(v *visit) error {
 	var sent struct {
 		StatusCode int `json:"status_code"`
 	}
-	err := v.post(v.webhookPath()+"/test", map[string]any{"event_type": v.form.fields.Get("type")}, &sent)
+	err := v.post(webhookPath(v)+"/test", map[string]any{"event_type": v.form.fields.Get("type")}, &sent)
 	f, ok := errors.AsType[*failure](err)
 	if err != nil && (!ok || f.Status != http.StatusBadRequest) {
 		return err
 	}
-	p, err := v.readWebhook()
-	if err != nil {
+	if err := p.read(v); err != nil {
 		return err
 	}
 	if p.Result = fmt.Sprintf("The endpoint answered %d.", sent.StatusCode); f != nil {
@@ -133,16 +130,16 @@ func (v *visit) testWebhook() error {
 }
 
 // redeliver serves POST /console/webhooks/{webhook}/redeliver.
-func (v *visit) redeliver() error {
-	if err := v.post(v.webhookPath()+"/deliveries/"+url.PathEscape(v.form.fields.Get("delivery"))+"/redeliver", struct{}{}, &struct{}{}); err != nil {
+func (*webhookPage) redeliver(v *visit) error {
+	if err := v.post(webhookPath(v)+"/deliveries/"+url.PathEscape(v.form.fields.Get("delivery"))+"/redeliver", struct{}{}, &struct{}{}); err != nil {
 		return err
 	}
 	return v.redirect("/console/webhooks/" + url.PathEscape(v.r.PathValue("webhook")))
 }
 
-// deleteWebhook serves POST /console/webhooks/{webhook}/delete.
-func (v *visit) deleteWebhook() error {
-	if err := v.delete(v.webhookPath()); err != nil {
+// delete serves POST /console/webhooks/{webhook}/delete.
+func (*webhookPage) delete(v *visit) error {
+	if err := v.delete(webhookPath(v)); err != nil {
 		return err
 	}
 	return v.redirect("/console/webhooks")
