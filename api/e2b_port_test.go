@@ -6,6 +6,7 @@ import (
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"strings"
 	"testing"
 
@@ -77,7 +78,7 @@ func TestSandboxPorts(t *testing.T) {
 		if resp.StatusCode != 200 || text != tt.want {
 			t.Errorf("%s: got %d %q, want %q", name, resp.StatusCode, text, tt.want)
 		}
-		if resp.Header.Get("Access-Control-Allow-Origin") != "*" || resp.Header.Get("Content-Security-Policy") != "" || resp.Header.Get("Strict-Transport-Security") != "" {
+		if resp.Header.Get("Access-Control-Allow-Origin") != "*" || (resp.Header.Get("Content-Security-Policy") != "") != (tt.host == "") || resp.Header.Get("Strict-Transport-Security") != "" {
 			t.Errorf("%s: the headers are %v", name, resp.Header)
 		}
 	}
@@ -152,6 +153,43 @@ func TestSandboxPortsRefuse(t *testing.T) {
 		if strings.Contains(text, "host=") {
 			t.Errorf("%s: the request reached a server: %s", name, text)
 		}
+	}
+}
+
+// An answer that headers have chosen is at an address of the API: browsers neither keep it nor run it, and no page may
+// ask for it.
+func TestSandboxAnswerByHeader(t *testing.T) {
+	var stop context.CancelFunc
+	h := newHouse(t, func(o *api.Options) {
+		o.Exchange.Origins = []string{"*"}
+		withSandboxes(t, &stop)(o)
+	})
+	h.key("sk-mine", "proj_mine")
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	port := served(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", "text/html")
+		w.Header().Set("Cache-Control", "max-age=86400")
+		w.Header().Set("Content-Security-Policy", "default-src 'self'")
+		w.Header().Set("Vary", "Accept")
+		fmt.Fprint(w, "<script>alert(1)</script>")
+	})
+	for _, at := range []string{port, "1", "49983", "49999", "none"} {
+		resp, text := visitHost(t, "GET", h.url, "", "/console/", "E2b-Sandbox-Id", s.ID, "E2b-Sandbox-Port", at)
+		policy, vary := resp.Header.Values("Content-Security-Policy"), resp.Header.Values("Vary")
+		if resp.Header.Get("Cache-Control") != "no-store" || !slices.Contains(policy, "sandbox") || !slices.Contains(vary, "E2b-Sandbox-Id, E2b-Sandbox-Port") {
+			t.Errorf("port %s: got %d %.40s with %v", at, resp.StatusCode, text, resp.Header)
+		}
+		if at == port && (resp.StatusCode != 200 || !slices.Contains(policy, "default-src 'self'") || !slices.Contains(vary, "Accept")) {
+			t.Errorf("the server's own headers are gone: got %d with %v", resp.StatusCode, resp.Header)
+		}
+	}
+	if resp, _ := visitHost(t, "GET", h.url, port+"-"+s.ID+".localhost", "/"); !strings.Contains(resp.Header.Get("Cache-Control"), "max-age=86400") {
+		t.Errorf("at the port's own host: got %v", resp.Header)
+	}
+	resp, _ := visitHost(t, "OPTIONS", h.url, "", "/", "Origin", "http://app.example", "Access-Control-Request-Method", "GET",
+		"Access-Control-Request-Headers", "authorization, e2b-sandbox-id,E2B-Sandbox-Port,x-app")
+	if got := resp.Header.Get("Access-Control-Allow-Headers"); got != "authorization,x-app" {
+		t.Errorf("a page may send %q", got)
 	}
 }
 

@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -68,8 +69,22 @@ func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
 	if to.sandbox == "" && (r.URL.Path != "/files" || !r.URL.Query().Has("signature")) {
 		return false
 	}
+	if to.sandbox != "" {
+		x.OnHeader(byHeader)
+	}
 	d.data(x, r, to)
 	return true
+}
+
+// byHeader completes the header of an answer that a header has chosen. It is at an address of the API and the console,
+// where no browser may keep it or run its scripts.
+func byHeader(h http.Header) {
+	h.Set("Cache-Control", "no-store")
+	for name, value := range map[string]string{"Vary": idHeader + ", " + portHeader, "Content-Security-Policy": "sandbox"} {
+		if !slices.Contains(h.Values(name), value) { // another server of the cluster may have set it
+			h.Add(name, value)
+		}
+	}
 }
 
 // An address is what a request of the data plane names.

@@ -19,6 +19,16 @@ var headerNames = regexp.MustCompile(`^[A-Za-z0-9-]+( *, *[A-Za-z0-9-]+)*$`)
 
 const maxHeaderNames = 4096 // bytes
 
+// foreign are headers that choose the answer of a program in a sandbox, at an address of the API. No page may send them.
+var foreign = []string{"e2b-sandbox-id", "e2b-sandbox-port"}
+
+// allowed returns the headers that a page may send, of those that it wants to send.
+func allowed(names string) string {
+	return strings.Join(slices.DeleteFunc(strings.Split(names, ","), func(name string) bool {
+		return slices.Contains(foreign, strings.ToLower(strings.TrimSpace(name)))
+	}), ",")
+}
+
 // CORS adds the headers with which a browser lets pages of Origins use the API. It reports whether
 // the request was a preflight, which it has answered. Answers that are forwarded from a container,
 // whose pattern in the mux has no method, get no such headers.
@@ -52,7 +62,7 @@ func (s *Server) CORS(mux *http.ServeMux, w http.ResponseWriter, r *http.Request
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
 	if names := r.Header.Get("Access-Control-Request-Headers"); len(names) <= maxHeaderNames && headerNames.MatchString(names) {
-		h.Set("Access-Control-Allow-Headers", names)
+		h.Set("Access-Control-Allow-Headers", allowed(names))
 		h.Add("Vary", "Access-Control-Request-Headers")
 	}
 	h.Set("Access-Control-Max-Age", preflightLife)

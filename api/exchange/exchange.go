@@ -41,6 +41,7 @@ type Exchange struct {
 
 	closed func()            // reports the end of a stream to the observer; may be nil
 	rates  func(http.Header) // adds the headers of the caller's rate limits; may be nil
+	final  func(http.Header) // see OnHeader; may be nil
 	quiet  bool              // see LogQuietly
 
 	writeError func(x *Exchange, status int, e Error) // see Route
@@ -105,10 +106,16 @@ func (x *Exchange) WriteHeader(status int) {
 		if x.rates != nil {
 			x.rates(x.Header())
 		}
+		if x.final != nil {
+			x.final(x.Header())
+		}
 		x.opened(status)
 	}
 	x.ResponseWriter.WriteHeader(status)
 }
+
+// OnHeader calls f with the header of the answer before it is sent.
+func (x *Exchange) OnHeader(f func(http.Header)) { x.final = f }
 
 func (x *Exchange) Write(p []byte) (int, error) {
 	if x.status == 0 {

@@ -93,6 +93,8 @@ func TestRequestEndsWithItsKey(t *testing.T) {
 		}
 		synctest.Wait()
 		time.Sleep(10 * time.Second) // the checks end
+		s.running.mu.Lock()
+		defer s.running.mu.Unlock()
 		if s.running.timer != nil || len(s.running.open) > 0 {
 			t.Errorf("%d requests are still checked", len(s.running.open))
 		}
