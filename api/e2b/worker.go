@@ -307,11 +307,24 @@ func (w *worker) startCommand(ctx context.Context) (stop func(), err error) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
+		var lines, errLines lineWriter
+		from := func(stream string) func(string) {
+			return func(text string) {
+				for line := range strings.Lines(text) {
+					w.log("info", "[start] ["+stream+"]: "+line)
+				}
+			}
+		}
+		defer func() { // what is not a whole line when the build no longer reads
+			lines.write(nil, true, from("stdout"))
+			errLines.write(nil, true, from("stderr"))
+		}()
 		for ev, err := range p.Events() {
 			if err != nil {
 				return
 			}
-			w.log("info", string(ev.Stdout)+string(ev.Stderr))
+			lines.write(ev.Stdout, ev.Ended, from("stdout"))
+			errLines.write(ev.Stderr, ev.Ended, from("stderr"))
 			if ev.Ended {
 				w.log("info", "The start command ended: "+ev.Status)
 			}

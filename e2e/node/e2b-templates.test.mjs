@@ -76,7 +76,11 @@ test('a template is built, with files, variables, a user and a directory', async
 
 test('a template whose start command runs in its sandboxes', async () => {
   const name = unique();
-  await build(Template().fromBaseImage().runCmd('date +%s%N > /tmp/index.html').setStartCmd('cd /tmp && python3 -m http.server 8123', waitForPort(8123)), name);
+  const { log } = await build(
+    Template().fromBaseImage().runCmd('date +%s%N > /tmp/index.html').setStartCmd('echo started; cd /tmp && python -m http.server 8123', waitForPort(8123)),
+    name,
+  );
+  assert.match(log, /\[start\] \[stdout\]: started/);
   const sandbox = await Sandbox.create(name, { timeoutMs: 300_000 });
   const get = 'for i in $(seq 600); do curl -sf localhost:8123/index.html && break; sleep 0.1; done';
   const { stdout } = await sandbox.commands.run(get);
