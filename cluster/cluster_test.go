@@ -9,12 +9,15 @@ import (
 	"strings"
 	"sync/atomic"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 )
+
+// The tests run in bubbles, with the store: leases end by a clock that stands still while anything runs.
 
 const lease = 300 * time.Millisecond
 
@@ -45,7 +48,7 @@ func join(t *testing.T, st store.Members, id string, removed func(context.Contex
 	return c, leave
 }
 
-// until waits for a condition.
+// until waits for a condition, by the clock of the bubble.
 func until(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(30 * time.Second); !ok(); time.Sleep(5 * time.Millisecond) {
@@ -67,30 +70,32 @@ func alive(t *testing.T, c *cluster.Cluster, id string) bool {
 // A server that leaves is silent at once, and is removed only after it has been silent for the
 // configured time. One that joins again is found.
 func TestMembership(t *testing.T) {
-	db := openStore(t)
-	a, _ := join(t, db, "a", nil)
-	_, leave := join(t, db, "b", nil)
-	until(t, "a sees b", func() bool { return alive(t, a, "b") })
-	leave()
-	until(t, "a sees that b has left", func() bool { return !alive(t, a, "b") })
-	if removed, err := a.RemoveSilent(t.Context()); err != nil || len(removed) > 0 {
-		t.Errorf("a server that has just left was removed: %v, %v", removed, err)
-	}
-	if m, err := a.Member(t.Context(), "b"); err != nil || m.Address != "b:7000" {
-		t.Errorf("a server that has just left: got %+v, %v", m, err)
-	}
-	until(t, "b is removed", func() bool {
-		removed, err := a.RemoveSilent(t.Context())
-		if err != nil {
-			t.Fatal(err)
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t)
+		a, _ := join(t, db, "a", nil)
+		_, leave := join(t, db, "b", nil)
+		until(t, "a sees b", func() bool { return alive(t, a, "b") })
+		leave()
+		until(t, "a sees that b has left", func() bool { return !alive(t, a, "b") })
+		if removed, err := a.RemoveSilent(t.Context()); err != nil || len(removed) > 0 {
+			t.Errorf("a server that has just left was removed: %v, %v", removed, err)
 		}
-		return slices.Equal(removed, []string{"b"})
+		if m, err := a.Member(t.Context(), "b"); err != nil || m.Address != "b:7000" {
+			t.Errorf("a server that has just left: got %+v, %v", m, err)
+		}
+		until(t, "b is removed", func() bool {
+			removed, err := a.RemoveSilent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.Equal(removed, []string{"b"})
+		})
+		if _, err := a.Member(t.Context(), "b"); !errors.Is(err, cluster.ErrNoMember) {
+			t.Errorf("a removed server: got error %v", err)
+		}
+		join(t, db, "b", nil)
+		until(t, "a sees b again", func() bool { return alive(t, a, "b") })
 	})
-	if _, err := a.Member(t.Context(), "b"); !errors.Is(err, cluster.ErrNoMember) {
-		t.Errorf("a removed server: got error %v", err)
-	}
-	join(t, db, "b", nil)
-	until(t, "a sees b again", func() bool { return alive(t, a, "b") })
 }
 
 // stalled is a store whose renewals do not arrive, as those of a paused server.
@@ -109,101 +114,109 @@ func (s *stalled) RenewMember(ctx context.Context, id string, lease time.Duratio
 // A server that was paused and removed gives up what it kept, and is a member again. If it cannot
 // give it up, it tries again.
 func TestRemovedServerReturns(t *testing.T) {
-	db := openStore(t)
-	a, _ := join(t, db, "a", nil)
-	st := &stalled{Members: db}
-	var calls atomic.Int64
-	join(t, st, "b", func(context.Context) error {
-		if calls.Add(1) == 1 {
-			return errors.New("the driver does not answer")
-		}
-		return nil
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t)
+		a, _ := join(t, db, "a", nil)
+		st := &stalled{Members: db}
+		var calls atomic.Int64
+		join(t, st, "b", func(context.Context) error {
+			if calls.Add(1) == 1 {
+				return errors.New("the driver does not answer")
+			}
+			return nil
+		})
+		st.paused.Store(true)
+		until(t, "b is removed", func() bool {
+			removed, err := a.RemoveSilent(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return slices.Contains(removed, "b")
+		})
+		st.paused.Store(false)
+		until(t, "b gives up what it kept", func() bool { return calls.Load() == 2 })
+		until(t, "b is a member again", func() bool { return alive(t, a, "b") })
 	})
-	st.paused.Store(true)
-	until(t, "b is removed", func() bool {
-		removed, err := a.RemoveSilent(t.Context())
-		if err != nil {
-			t.Fatal(err)
-		}
-		return slices.Contains(removed, "b")
-	})
-	st.paused.Store(false)
-	until(t, "b gives up what it kept", func() bool { return calls.Load() == 2 })
-	until(t, "b is a member again", func() bool { return alive(t, a, "b") })
 }
 
 // One server at a time does a singleton's work. When it leaves, another one continues.
 func TestSingleton(t *testing.T) {
-	db := openStore(t)
-	var working, started atomic.Int64
-	var who atomic.Value
-	leaves := map[string]func(){}
-	for _, id := range []string{"a", "b", "c"} {
-		c, leave := join(t, db, id, nil)
-		leaves[id] = leave
-		c.Singleton("sweep", func(ctx context.Context) {
-			if n := working.Add(1); n > 1 {
-				t.Errorf("%d servers do the work", n)
-			}
-			who.Store(id)
-			started.Add(1)
-			<-ctx.Done()
-			working.Add(-1)
-		})
-	}
-	for n := int64(1); n <= 3; n++ {
-		until(t, "a server starts the work", func() bool { return started.Load() == n })
-		leaves[who.Load().(string)]()
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t)
+		var working, started atomic.Int64
+		var who atomic.Value
+		leaves := map[string]func(){}
+		for _, id := range []string{"a", "b", "c"} {
+			c, leave := join(t, db, id, nil)
+			leaves[id] = leave
+			c.Singleton("sweep", func(ctx context.Context) {
+				if n := working.Add(1); n > 1 {
+					t.Errorf("%d servers do the work", n)
+				}
+				who.Store(id)
+				started.Add(1)
+				<-ctx.Done()
+				working.Add(-1)
+			})
+		}
+		for n := int64(1); n <= 3; n++ {
+			until(t, "a server starts the work", func() bool { return started.Load() == n })
+			leaves[who.Load().(string)]()
+		}
+	})
 }
 
 // Acquire waits for the lock of another server, also for that of a server that died.
 func TestAcquire(t *testing.T) {
-	db := openStore(t)
-	a, _ := join(t, db, "a", nil)
-	b, _ := join(t, db, "b", nil)
-	release, err := a.Acquire(t.Context(), "once")
-	if err != nil {
-		t.Fatal(err)
-	}
-	impatient, cancel := context.WithTimeout(t.Context(), 3*lease) // longer than a lease: a renews it
-	defer cancel()
-	if _, err := b.Acquire(impatient, "once"); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a lock that another server has: got error %v", err)
-	}
-	release()
-	release, err = b.Acquire(t.Context(), "once")
-	if err != nil {
-		t.Fatal(err)
-	}
-	release()
-	if err := db.Lock(t.Context(), "once", "dead", lease); err != nil {
-		t.Fatal(err)
-	}
-	if release, err = a.Acquire(t.Context(), "once"); err != nil {
-		t.Fatalf("the lock of a dead server: %v", err)
-	}
-	release()
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t)
+		a, _ := join(t, db, "a", nil)
+		b, _ := join(t, db, "b", nil)
+		release, err := a.Acquire(t.Context(), "once")
+		if err != nil {
+			t.Fatal(err)
+		}
+		impatient, cancel := context.WithTimeout(t.Context(), 3*lease) // longer than a lease: a renews it
+		defer cancel()
+		if _, err := b.Acquire(impatient, "once"); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("a lock that another server has: got error %v", err)
+		}
+		release()
+		release, err = b.Acquire(t.Context(), "once")
+		if err != nil {
+			t.Fatal(err)
+		}
+		release()
+		if err := db.Lock(t.Context(), "once", "dead", lease); err != nil {
+			t.Fatal(err)
+		}
+		if release, err = a.Acquire(t.Context(), "once"); err != nil {
+			t.Fatalf("the lock of a dead server: %v", err)
+		}
+		release()
+	})
 }
 
 // A server whose state directory is a copy of another one's is refused while that one is alive. One that
 // crashed and comes back at another address joins when its lease has ended.
 func TestSameID(t *testing.T) {
-	db := openStore(t)
-	join(t, db, "a", nil)
-	copied := cluster.Options{Store: db, Self: store.Member{ID: "a", Address: "elsewhere:7000"}, Lease: lease, Silence: 2 * lease, Log: slog.New(slog.DiscardHandler)}
-	if _, err := cluster.Join(t.Context(), copied); !errors.Is(err, cluster.ErrTaken) || !strings.Contains(err.Error(), "a:7000") {
-		t.Errorf("a copy: got error %v", err)
-	}
-	if err := db.JoinMember(t.Context(), store.Member{ID: "crashed", Address: "before:7000"}, lease); err != nil {
-		t.Fatal(err)
-	}
-	copied.Self = store.Member{ID: "crashed", Address: "after:7000"}
-	c, err := cluster.Join(t.Context(), copied)
-	if err != nil {
-		t.Fatalf("after a crash: %v", err)
-	}
-	if err := c.Close(t.Context()); err != nil {
-		t.Error(err)
-	}
+	synctest.Test(t, func(t *testing.T) {
+		db := openStore(t)
+		join(t, db, "a", nil)
+		copied := cluster.Options{Store: db, Self: store.Member{ID: "a", Address: "elsewhere:7000"}, Lease: lease, Silence: 2 * lease, Log: slog.New(slog.DiscardHandler)}
+		if _, err := cluster.Join(t.Context(), copied); !errors.Is(err, cluster.ErrTaken) || !strings.Contains(err.Error(), "a:7000") {
+			t.Errorf("a copy: got error %v", err)
+		}
+		if err := db.JoinMember(t.Context(), store.Member{ID: "crashed", Address: "before:7000"}, lease); err != nil {
+			t.Fatal(err)
+		}
+		copied.Self = store.Member{ID: "crashed", Address: "after:7000"}
+		c, err := cluster.Join(t.Context(), copied)
+		if err != nil {
+			t.Fatalf("after a crash: %v", err)
+		}
+		if err := c.Close(t.Context()); err != nil {
+			t.Error(err)
+		}
+	})
 }
