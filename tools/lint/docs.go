@@ -35,8 +35,10 @@ func checkDocs(pass *analysis.Pass) (any, error) {
 }
 
 func isTest(pass *analysis.Pass, f *ast.File) bool {
-	return strings.HasSuffix(pass.Fset.File(f.Pos()).Name(), "_test.go")
+	return isTestFile(pass.Fset.File(f.Pos()).Name())
 }
+
+func isTestFile(name string) bool { return strings.HasSuffix(name, "_test.go") }
 
 func checkGroup(pass *analysis.Pass, d *ast.GenDecl) {
 	for _, spec := range d.Specs {

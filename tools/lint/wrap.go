@@ -57,6 +57,10 @@ func wrapConfig() wrapcheck.WrapcheckConfig {
 	config := wrapcheck.NewDefaultConfig()
 	config.ExtraIgnoreSigs = []string{
 		"encoding/json.Marshal(", "encoding/json.MarshalIndent(", // of our own types they do not fail
+		"cmp.Or[",         // it chooses among errors
+		"(*bytes.Buffer)", // it never fails
+		"(github.com/yuin/goldmark/util.BufWriter).",                  // nor does a buffer of this type
+		"(*database/sql.Stmt).",                                       // the store names the query
 		"(*archive/tar.Writer)", "(*bufio.", "(*net/http.Client).Do(", // they name the operation, or pass errors of what they write to or read from
 	}
 	config.IgnorePackageGlobs = []string{
