@@ -10,7 +10,7 @@ PREFIX  := /usr/local
 PACKED  := server/embedded/files
 
 .DEFAULT_GOAL := help
-.PHONY: help build install uninstall release image demo recording test test-clients test-cluster test-remote test-long chaos bench screenshots profile check generate fmt clean
+.PHONY: help build install uninstall release image demo recording test test-race test-system test-clients test-cluster test-remote test-long chaos bench screenshots profile check generate fmt clean
 
 help: ## Show this list
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -45,8 +45,14 @@ demo: ## Analyse a data set with the shell and the code interpreter, and search 
 recording: ## Record docs/recording.svg anew with bin/berth
 	@scripts/record
 
-test: ## Check everything that must hold
+test: ## Check a change: lint, unit tests, the core of the drivers' suites, a smoke of end-to-end tests
 	@scripts/test
+
+test-race: ## Run the packages with goroutines of their own with the race detector
+	@scripts/test race
+
+test-system: ## Run the whole suites of the drivers and all end-to-end tests, as root and alone on the machine
+	@scripts/test system
 
 test-clients: ## Check that all clients work: SDKs and agent frameworks from PyPI, npm and Go
 	@scripts/test clients
@@ -57,13 +63,13 @@ test-cluster: ## Check containers as Pods with a real cluster, which is built on
 test-remote: build ## Run the end-to-end tests with state in PostgreSQL and a bucket
 	@scripts/test-remote
 
-test-long: ## The same, and what takes long
-	@BERTH_TEST_LONG=1 scripts/test
+test-long: ## Run test and test-system with what takes long
+	@scripts/test long
 
 chaos: ## Kill the server N times under load, also where the machine lacks something
 	@scripts/chaos $(or $(N),1000)
 
-check: ## The part of test that needs no root: format, vet, staticcheck, lint, known vulnerabilities
+check: ## Check format, lint and known vulnerabilities; needs no root
 	@scripts/check
 
 bench: ## Measure, and print tables; BENCH=create,exec for some, COMPARE=old.txt beside a former run
