@@ -110,9 +110,6 @@ func TestConsoleTerminals(t *testing.T) {
 	b.screens(".pane", "\n42\n")
 	b.types("echo got-$X")
 	b.screens(".pane", "\ngot-kept\n")
-	if n := evaluate[int](b, `document.querySelectorAll(".pane .xterm-rows span[style]").length`); n == 0 {
-		t.Log("no cell has a style of its own")
-	}
 	b.types(`printf '\033[38;2;200;10;10mcoloured\033[0m\n'`)
 	b.until(`[...document.querySelectorAll(".xterm-rows span")].some((e) => e.textContent === "coloured" && getComputedStyle(e).color !== getComputedStyle(document.body).color)`)
 
