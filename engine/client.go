@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -64,7 +65,7 @@ func (e *Engine) existing(ctx context.Context, caller berth.Caller) (*berth.Resp
 	}
 	var created berth.Event
 	if err := json.Unmarshal(events[0].Data, &created); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode first event: %w", err)
 	}
 	if r == nil {
 		if err := e.heldElsewhere(ctx, caller.Project, caller.Response); err != nil {

@@ -5,6 +5,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"strings"
 
@@ -24,10 +25,13 @@ func (s *Service) Unseal(p berth.ProjectID, doc json.RawMessage) (json.RawMessag
 		}
 		box, err := base64.RawURLEncoding.DecodeString(text)
 		if err != nil {
-			return "", err
+			return "", fmt.Errorf("decode sealed content: %w", err)
 		}
 		plain, err := s.seals.aead.Open(nil, nil, box, boundTo(p, kind))
-		return clearMark + string(plain), err
+		if err != nil {
+			return "", fmt.Errorf("decrypt sealed content: %w", err)
+		}
+		return clearMark + string(plain), nil
 	})
 }
 
@@ -53,7 +57,7 @@ func rewriteSealed(doc json.RawMessage, change func(kind berth.ItemType, content
 	d.UseNumber()
 	var decoded any
 	if err := d.Decode(&decoded); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode document: %w", err)
 	}
 	if _, err := d.Token(); !errors.Is(err, io.EOF) {
 		return nil, errors.New("data follows the document")

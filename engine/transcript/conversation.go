@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"slices"
 	"strconv"
 	"time"
@@ -57,11 +58,11 @@ func (s conversation) holder(ctx context.Context, svc *Service, p berth.ProjectI
 		return err
 	}
 	if c.holds, err = strconv.Atoi(last[0].ID); err != nil {
-		return err
+		return fmt.Errorf("read number of hold: %w", err)
 	}
 	var h hold
 	if err := json.Unmarshal(last[0].Body, &h); err != nil {
-		return err
+		return fmt.Errorf("decode hold: %w", err)
 	}
 	c.Container = h.Container
 	rec, err := svc.Responses.GetResponse(ctx, p, h.Response)

@@ -51,7 +51,10 @@ func (s sealer) open(p berth.ProjectID, it berth.Item, v any) error {
 	if ok && err == nil {
 		var plain []byte
 		if plain, err = s.aead.Open(nil, nil, box, boundTo(p, it.Type())); err == nil {
-			return json.Unmarshal(plain, v)
+			if err := json.Unmarshal(plain, v); err != nil {
+				return fmt.Errorf("decode sealed content: %w", err)
+			}
+			return nil
 		}
 	}
 	return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_encrypted_content", Param: "input",

@@ -148,12 +148,14 @@ func Inputs(raw json.RawMessage) int {
 // vector decodes a vector in either form.
 func vector(raw json.RawMessage) (v []float32, err error) {
 	if !isText(raw) {
-		err := json.Unmarshal(raw, &v)
-		return v, err
+		if err := json.Unmarshal(raw, &v); err != nil {
+			return nil, fmt.Errorf("decode vector: %w", err)
+		}
+		return v, nil
 	}
 	var packed []byte // decoded from base64
 	if err := json.Unmarshal(raw, &packed); err != nil {
-		return nil, err
+		return nil, fmt.Errorf("decode packed vector: %w", err)
 	}
 	if len(packed)%4 != 0 {
 		return nil, fmt.Errorf("%d bytes are not a list of float32", len(packed))

@@ -87,7 +87,7 @@ func (c *Client) send(ctx context.Context, method, path string, body []byte, hea
 	}
 	req, err := http.NewRequestWithContext(ctx, method, at.String(), bytes.NewReader(body))
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("make request: %w", err)
 	}
 	if method == http.MethodPost {
 		req.Header.Set("Content-Type", "application/json")

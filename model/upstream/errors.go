@@ -46,8 +46,11 @@ type refusing struct{ next http.RoundTripper }
 
 func (t refusing) RoundTrip(req *http.Request) (*http.Response, error) {
 	res, err := t.next.RoundTrip(req)
-	if err != nil || res.StatusCode < http.StatusBadRequest {
-		return res, err
+	if err != nil {
+		return nil, fmt.Errorf("send request: %w", err)
+	}
+	if res.StatusCode < http.StatusBadRequest {
+		return res, nil
 	}
 	defer res.Body.Close()
 	return nil, refuse(res)

@@ -61,7 +61,7 @@ func usageOf(body []byte) (berth.Usage, error) {
 		} `json:"usage"`
 	}
 	if err := json.Unmarshal(body, &answer); err != nil {
-		return berth.Usage{}, err
+		return berth.Usage{}, fmt.Errorf("decode usage: %w", err)
 	}
 	usage := berth.Usage{InputTokens: max(0, answer.Usage.PromptTokens, answer.Usage.InputTokens), OutputTokens: max(0, answer.Usage.OutputTokens)}
 	usage.TotalTokens = max(usage.InputTokens+usage.OutputTokens, answer.Usage.TotalTokens)

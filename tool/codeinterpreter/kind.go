@@ -67,7 +67,7 @@ var inChat = &tool.Chat{
 	Convert: func(entry json.RawMessage) (berth.Tool, error) {
 		fields := map[string]json.RawMessage{}
 		if err := json.Unmarshal(entry, &fields); err != nil {
-			return berth.Tool{}, err
+			return berth.Tool{}, fmt.Errorf("decode tool: %w", err)
 		}
 		if fields["container"] == nil {
 			fields["container"] = json.RawMessage(`{"type":"auto"}`)
@@ -87,7 +87,10 @@ func environmentOf(t berth.Tool) (*berth.ShellToolEnvironment, error) {
 	}
 	environment := &berth.ShellToolEnvironment{Type: berth.EnvironmentReference}
 	if bytes.HasPrefix(entry.Container, []byte(`"`)) {
-		return environment, json.Unmarshal(entry.Container, &environment.ContainerID)
+		if err := json.Unmarshal(entry.Container, &environment.ContainerID); err != nil {
+			return nil, fmt.Errorf("decode container: %w", err)
+		}
+		return environment, nil
 	}
 	if err := json.Unmarshal(entry.Container, environment); err != nil {
 		return nil, berth.Invalid("container", "Invalid container: %v.", err)

@@ -10,6 +10,7 @@ package mcp
 import (
 	"cmp"
 	"encoding/json"
+	"fmt"
 	"log/slog"
 	"maps"
 	"net/http"
@@ -240,7 +241,7 @@ func settle(t berth.Tool, id berth.ContainerID) (berth.Tool, error) {
 		return t, err
 	}
 	if err := json.Unmarshal(fields["berth"], &own); err != nil {
-		return t, err
+		return t, fmt.Errorf("decode extension of tool: %w", err)
 	}
 	var err error
 	if own["environment"], err = json.Marshal(berth.ShellEnvironment{Type: berth.EnvironmentReference, ContainerID: id}); err != nil {

@@ -151,7 +151,7 @@ func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := g.next.RoundTrip(req)
 	if err != nil {
 		g.fault.set(func(f *fault) { f.err = err })
-		return nil, err
+		return nil, fmt.Errorf("send request: %w", err)
 	}
 	if resp.StatusCode >= 400 && req.Method != http.MethodDelete {
 		g.fault.set(func(f *fault) { f.status = resp.StatusCode })

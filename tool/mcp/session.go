@@ -221,7 +221,11 @@ func (s *source) connect(ctx context.Context) (*session, error) {
 // elicitation, no roots. It first speaks the version that servers of all ages know.
 func initialize(ctx context.Context, t sdk.Transport) (*sdk.ClientSession, error) {
 	client := sdk.NewClient(&sdk.Implementation{Name: "berth", Version: "1"}, &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
-	return client.Connect(ctx, t, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	session, err := client.Connect(ctx, t, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
+	if err != nil {
+		return nil, fmt.Errorf("open session: %w", err)
+	}
+	return session, nil
 }
 
 // explain returns what is wrong with the server, for the client. It does not show what an

@@ -168,7 +168,10 @@ func (s *source) list(ctx context.Context) ([]berth.MCPListedTool, error) {
 		var got *sdk.ListToolsResult
 		err := s.with(ctx, left, func(ctx context.Context, c *sdk.ClientSession) (err error) {
 			got, err = c.ListTools(ctx, &sdk.ListToolsParams{Cursor: cursor})
-			return err
+			if err != nil {
+				return fmt.Errorf("list tools: %w", err)
+			}
+			return nil
 		})
 		if s.session != nil {
 			l.omitted.join(s.session.fault.takeOmitted())
@@ -282,7 +285,10 @@ func (s *source) call(ctx context.Context, name, arguments string) result {
 	var got *sdk.CallToolResult
 	err := s.with(ctx, maxMessage, func(ctx context.Context, c *sdk.ClientSession) (err error) {
 		got, err = c.CallTool(ctx, &sdk.CallToolParams{Name: name, Arguments: json.RawMessage(arguments)})
-		return err
+		if err != nil {
+			return fmt.Errorf("call tool: %w", err)
+		}
+		return nil
 	})
 	if err == nil {
 		return resultOf(got, s.redactor())

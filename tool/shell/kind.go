@@ -73,7 +73,7 @@ var inChat = &tool.Chat{
 			Environment *berth.ShellToolEnvironment `json:"environment"`
 		}
 		if err := json.Unmarshal(entry, &t); err != nil {
-			return berth.Tool{}, err
+			return berth.Tool{}, fmt.Errorf("decode tool: %w", err)
 		}
 		if t.Environment == nil {
 			t.Environment = &berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}
@@ -238,7 +238,7 @@ func fill(it berth.Item, add map[string]any) error {
 		}
 		inner := map[string]json.RawMessage{}
 		if err := json.Unmarshal(held[within], &inner); err != nil {
-			return err
+			return fmt.Errorf("decode %s: %w", within, err)
 		}
 		n := len(inner)
 		for _, name := range names {
