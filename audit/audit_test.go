@@ -200,6 +200,26 @@ func TestTorn(t *testing.T) {
 	}
 }
 
+// Once the log has settled, everything that was recorded is written, also if it is closed meanwhile.
+func TestSettled(t *testing.T) {
+	dir := t.TempDir()
+	l := open(t, dir)
+	begin := len(actions(t, dir))
+	for n := range 3 {
+		l.Record(created(berth.ContainerID(fmt.Sprint("cntr_", n))))
+		l.Settled()
+		if got := len(actions(t, dir)); got != begin+n+1 {
+			t.Errorf("got %d entries, want %d", got, begin+n+1)
+		}
+	}
+	l.Record(created("cntr_last"))
+	go l.Close()
+	l.Settled()
+	if got := len(actions(t, dir)); got != begin+4 {
+		t.Errorf("after Close: got %d entries, want %d", got, begin+4)
+	}
+}
+
 // A nil Log does nothing.
 func TestNil(t *testing.T) {
 	var l *Log

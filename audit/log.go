@@ -45,10 +45,11 @@ type Log struct {
 	written, failed atomic.Int64
 	makeRoom        atomic.Pointer[func() bool]
 
-	mu     sync.Mutex
-	room   sync.Cond // signaled when the queue shrinks or the log closes
-	queue  []*pending
-	closed bool
+	mu        sync.Mutex
+	room      sync.Cond // signaled when the queue shrinks, a batch is written or the log closes
+	queue     []*pending
+	unwritten int // entries in the queue and in the batch that is written now
+	closed    bool
 }
 
 // A pending is an entry that is not written yet.
@@ -105,6 +106,20 @@ func (l *Log) Commit(ctx context.Context, entries ...Entry) error {
 	}
 }
 
+// Settled returns when all entries that were recorded before are durable, or will not be because the log was closed.
+func (l *Log) Settled() {
+	l.mu.Lock()
+	for l.unwritten > 0 && !l.closed {
+		signal(l.rush)
+		l.room.Wait()
+	}
+	closed := l.closed
+	l.mu.Unlock()
+	if closed {
+		<-l.done
+	}
+}
+
 // add queues entries. done, if not nil, receives the result of the last of them.
 func (l *Log) add(entries []Entry, done chan error) error {
 	l.mu.Lock()
@@ -127,6 +142,7 @@ func (l *Log) add(entries []Entry, done chan error) error {
 		}
 		l.queue = append(l.queue, p)
 	}
+	l.unwritten += len(entries)
 	signal(l.wake)
 	if done != nil {
 		signal(l.rush)
@@ -189,6 +205,7 @@ func (l *Log) settle(batch []*pending, err error) int {
 		}
 	}
 	l.queue = append(retry, l.queue...)
+	l.unwritten -= len(batch) - len(retry)
 	l.room.Broadcast()
 	return len(l.queue)
 }

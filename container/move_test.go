@@ -11,7 +11,6 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
@@ -158,9 +157,7 @@ func TestTakeOver(t *testing.T) {
 		t.Errorf("after all of it the container has %q", out)
 	}
 	for server, want := range map[string][]string{"a": {"container.created", "container.moved"}, "b": {"container.created"}} {
-		if err := map[string]*harness{"a": a, "b": b}[server].opts.Audit.Commit(t.Context(), audit.Entry{Action: audit.KeyCreated, Project: mine}); err != nil {
-			t.Fatal(err)
-		}
+		map[string]*harness{"a": a, "b": b}[server].opts.Audit.Settled()
 		if got := auditEntries(t, audits[server], id); !slices.Equal(got, want) {
 			t.Errorf("the audit record of %s: got %q, want %q", server, got, want)
 		}
@@ -299,9 +296,7 @@ func TestReturnBeforeClaim(t *testing.T) {
 	a, b, audits := twoServers(t)
 	id := a.ready()
 	a.sh(id, "echo kept >file")
-	if err := a.opts.Audit.Commit(t.Context(), audit.Entry{Action: audit.KeyCreated, Project: mine}); err != nil { // the creation before it is written, too
-		t.Fatal(err)
-	}
+	a.opts.Audit.Settled()
 	a.crash()
 	_, err := b.store.UpdateContainer(t.Context(), mine, id, func(c *berth.Container) error {
 		c.Berth.Server, c.Berth.Moves = "b", 1
