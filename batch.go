@@ -24,6 +24,14 @@ type Batch struct {
 	RequestCounts    BatchRequestCounts `json:"request_counts"`
 	Usage            *Usage             `json:"usage"`
 	Metadata         map[string]string  `json:"metadata"`
+	Berth            *BatchBerth        `json:"berth,omitempty"`
+}
+
+// A BatchBerth extends a batch with facts about this server.
+type BatchBerth struct {
+	// WaitingFor is why requests of the batch wait to run again, in the words of the refusal; empty
+	// if none waits.
+	WaitingFor string `json:"waiting_for"`
 }
 
 // A BatchStatus is the status of a batch.

@@ -375,7 +375,7 @@ func New(opts Options) http.Handler {
 		}
 	}
 	if opts.Batches != nil {
-		opts.Batches.Handle(execute(ex, mux))
+		opts.Batches.Handle(execute(ex, mux, opts.Containers))
 	}
 	for pattern, handle := range h.keyless() {
 		mux.HandleFunc(pattern, handle)

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"net/http"
+	"slices"
 	"strconv"
 	"time"
 
@@ -73,7 +74,7 @@ func (h *batches) cancel(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 
 // execute returns a function that executes the requests of batches with the routes of mux, like
 // requests of clients: with the same checks, limits, log and metrics.
-func execute(ex *exchange.Server, mux *http.ServeMux) batch.Execute {
+func execute(ex *exchange.Server, mux *http.ServeMux, containers lineContainers) batch.Execute {
 	return func(ctx context.Context, c berth.Caller, it batch.Execution) batch.Answer {
 		r, err := http.NewRequestWithContext(ctx, http.MethodPost, it.URL, bytes.NewReader(it.Body))
 		if err != nil { // the URL is one of batch.Endpoints
@@ -92,8 +93,48 @@ func execute(ex *exchange.Server, mux *http.ServeMux) batch.Execute {
 			})
 		}
 		serve()
-		return w.answer()
+		answer := w.answer()
+		for _, id := range ownContainers(it.Body, answer.Body) {
+			// The next line may wait for its place. A failure leaves it to the container's deadline.
+			_ = containers.Delete(context.WithoutCancel(ctx), c.Project, id)
+		}
+		return answer
 	}
+}
+
+// lineContainers removes containers of batches.
+type lineContainers interface {
+	Delete(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
+}
+
+// ownContainers returns the containers that were made for a request of a batch: those of its response's calls,
+// unless the request names them or continues a chain, whose container may be used again.
+func ownContainers(request, response []byte) []berth.ContainerID {
+	var asked struct {
+		Previous     *string         `json:"previous_response_id"`
+		Conversation json.RawMessage `json:"conversation"`
+	}
+	var answer struct {
+		Output []struct {
+			Type        string
+			ContainerID berth.ContainerID `json:"container_id"`
+			Environment struct {
+				ContainerID berth.ContainerID `json:"container_id"`
+			}
+		}
+	}
+	if json.Unmarshal(request, &asked) != nil || asked.Previous != nil || len(asked.Conversation) > 0 && string(asked.Conversation) != "null" || json.Unmarshal(response, &answer) != nil {
+		return nil
+	}
+	var own []berth.ContainerID
+	for _, it := range answer.Output {
+		for _, id := range []berth.ContainerID{it.ContainerID, it.Environment.ContainerID} {
+			if id != "" && !slices.Contains(own, id) && !bytes.Contains(request, []byte(id)) {
+				own = append(own, id)
+			}
+		}
+	}
+	return own
 }
 
 // A recorder holds the answer to a request of a batch. Answers are bounded like those to

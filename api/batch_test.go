@@ -190,6 +190,60 @@ func TestBatchWithinLimits(t *testing.T) {
 	}
 }
 
+// shellLine is a line of a batch that runs a command in a container of its own.
+func shellLine(id int) string {
+	return fmt.Sprintf(`{"custom_id":"%d","method":"POST","url":"/v1/responses","body":{"model":"scripted","input":%q,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]}}`,
+		id, "```sh\necho hi\n```")
+}
+
+// The container of a line ends with it: otherwise the lines after it would wait until it expires.
+func TestBatchOfShells(t *testing.T) {
+	t.Parallel()
+	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_one": {Containers: number(1)}})
+	h.key("sk-one", "proj_one")
+	client := h.client()
+	var lines []string
+	for i := range 20 {
+		lines = append(lines, shellLine(i))
+	}
+	b := h.runBatch(client, openai.BatchNewParamsEndpointV1Responses, lines...)
+	if b.Status != openai.BatchStatusCompleted || b.RequestCounts.Completed != int64(len(lines)) {
+		t.Fatalf("got %s", b.RawJSON())
+	}
+	if left := h.call(200, "GET", "/v1/containers", nil).at("data").([]any); len(left) != 0 {
+		t.Errorf("%d containers are left", len(left))
+	}
+}
+
+// A batch that waits says for what.
+func TestBatchWaits(t *testing.T) {
+	t.Parallel()
+	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_one": {Containers: number(1)}})
+	h.key("sk-one", "proj_one")
+	held := h.call(200, "POST", "/v1/containers", `{"name":"mine"}`).id()
+	client := h.client()
+	input := h.batchFile(client, shellLine(0))
+	id := h.call(200, "POST", "/v1/batches", `{"input_file_id":"`+input+`","endpoint":"/v1/responses","completion_window":"24h"}`).id()
+	tick := time.NewTicker(5 * time.Millisecond)
+	defer tick.Stop()
+	for ; ; <-tick.C {
+		b := h.call(200, "GET", "/v1/batches/"+id, nil)
+		if waiting, ok := b.at("berth", "waiting_for").(string); ok {
+			if !strings.Contains(waiting, "containers") {
+				t.Errorf("waits for %q", waiting)
+			}
+			break
+		}
+		if b.at("status") == "completed" {
+			t.Fatalf("got %v, want that it waits", b)
+		}
+	}
+	h.call(200, "DELETE", "/v1/containers/"+held, nil)
+	if b := h.ended(client, id); b.Status != openai.BatchStatusCompleted || b.RequestCounts.Completed != 1 || strings.Contains(b.RawJSON(), "waiting_for") {
+		t.Errorf("got %s", b.RawJSON())
+	}
+}
+
 // A batch stops with its API key, and cannot use another project's objects.
 func TestBatchCaller(t *testing.T) {
 	t.Parallel()

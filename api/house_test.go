@@ -123,7 +123,13 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	check(t, err)
 	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record, Plain: true})
 	check(t, err)
-	keeper, err := container.New(container.Options{Audit: record, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
+	running := func(ctx context.Context, p berth.ProjectID) (int, error) {
+		if opts.Exchange.Quota == nil {
+			return -1, nil
+		}
+		return opts.Exchange.Quota.Containers(ctx, p)
+	}
+	keeper, err := container.New(container.Options{Audit: record, Quota: running, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Skills: stored, Template: func(string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: "sha256:none", Path: bare}}, nil
 		}})

@@ -1,6 +1,7 @@
 package batch
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -47,10 +48,19 @@ func (a *Answer) retry(attempt int) (wait time.Duration, again bool) {
 	default:
 		return 0, false
 	}
-	if a.RetryAfter > 0 {
-		return min(a.RetryAfter, maxDelay), true
+	first := min(cmp.Or(a.RetryAfter, time.Second), maxDelay)
+	return min(first<<min(attempt-1, 6), maxDelay), true
+}
+
+// reason returns why a request has to wait, in the words of its answer.
+func (a *Answer) reason() string {
+	var failure struct {
+		Error struct{ Message string } `json:"error"`
 	}
-	return min(time.Second<<min(attempt-1, 6), maxDelay), true
+	if json.Unmarshal(a.Body, &failure) == nil && failure.Error.Message != "" {
+		return failure.Error.Message
+	}
+	return fmt.Sprintf("status %d", a.Status)
 }
 
 // A result is the body of an object of store.KindBatchLine.

@@ -30,6 +30,32 @@ type run struct {
 	usage   berth.Usage
 	bytes   int64        // of the results
 	done    map[int]bool // lines with a stored result; set before requests run
+
+	waiting map[int]string // by line, why a request waits to run again
+	logged  string         // the last reason in the log
+	ended   chan struct{}  // receives when a request has a result: one that waits may run
+}
+
+// await notes why a request waits.
+func (s *Service) await(r *run, line int, reason string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	r.waiting[line] = reason
+	if r.logged != reason {
+		r.logged = reason
+		s.opts.Log.Info("requests of a batch wait to run again", "batch", r.id, "for", reason)
+	}
+}
+
+// result notes that a request has a result, and lets one that waits run.
+func (s *Service) result(r *run, line int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(r.waiting, line)
+	select {
+	case r.ended <- struct{}{}:
+	default:
+	}
 }
 
 // Run runs batches until ctx ends, including those that an earlier process did not end.
@@ -73,7 +99,7 @@ func (s *Service) startDue(ctx context.Context, runs *sync.WaitGroup) error {
 		}
 		of[k.project]++
 		requests, cancel := context.WithCancelCause(ctx)
-		r := &run{key: k, cancel: cancel}
+		r := &run{key: k, cancel: cancel, waiting: map[int]string{}, ended: make(chan struct{}, 1)}
 		s.running[k] = r
 		runs.Go(func() {
 			defer s.signal()
@@ -260,6 +286,7 @@ func (s *Service) requests(ctx, requests context.Context, r *run, rec *record) e
 // request runs a request until it has a result, and saves that. An error means that there is
 // no result.
 func (s *Service) request(ctx, requests context.Context, r *run, request *Request) error {
+	defer s.result(r, request.Line)
 	for attempt := 1; ; attempt++ {
 		do, release, err := s.acquire(requests, r.project)
 		if err != nil {
@@ -272,8 +299,16 @@ func (s *Service) request(ctx, requests context.Context, r *run, request *Reques
 				return context.Cause(requests)
 			}
 			if wait, again := answer.retry(attempt); again {
-				if err := backoff.Sleep(requests, wait); err != nil {
-					return err
+				s.await(r, request.Line, answer.reason())
+				next := time.NewTimer(wait)
+				select {
+				case <-next.C:
+				case <-r.ended: // what that request used may be free
+				case <-requests.Done():
+				}
+				next.Stop()
+				if requests.Err() != nil {
+					return context.Cause(requests)
 				}
 				continue
 			}

@@ -14,7 +14,9 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -243,6 +245,10 @@ func (s *Service) current(k key, r *record) *berth.Batch {
 		b.RequestCounts.Completed, b.RequestCounts.Failed = run.counts.Completed, run.counts.Failed
 		usage := run.usage
 		b.Usage = &usage
+		if len(run.waiting) > 0 && b.Status == berth.BatchInProgress {
+			first := slices.Min(slices.Collect(maps.Keys(run.waiting)))
+			b.Berth = &berth.BatchBerth{WaitingFor: run.waiting[first]}
+		}
 	}
 	return b
 }
