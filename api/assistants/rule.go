@@ -15,7 +15,7 @@ import (
 // assistantTools allows the tools of assistants. To add a tool, add a rule here and a line
 // in toolKinds.
 var assistantTools = rule.ByType(map[string]rule.Rule{
-	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.OpenObject(rule.Fields{
 		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
 	}, "name")}, "function"),
 	berth.ToolCode: typeOnly,

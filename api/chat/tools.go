@@ -34,7 +34,7 @@ func newRules(tools *tool.Registry) *completionRules {
 
 // clientTools check the entries of "tools" that Chat Completions has by itself.
 var clientTools = rule.WithUnsupported(map[string]rule.Rule{
-	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.StrictFunction(rule.Object(rule.Fields{
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.StrictFunction(rule.OpenObject(rule.Fields{
 		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
 	}, "name"))}, "function"),
 	berth.ToolCustom: rule.Object(rule.Fields{"type": rule.AnyText, "custom": rule.Object(rule.Fields{
@@ -54,7 +54,7 @@ var clientTools = rule.WithUnsupported(map[string]rule.Rule{
 var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace}, tool.Unserved...)
 
 // legacyFunction checks an entry of "functions".
-var legacyFunction = rule.Object(rule.Fields{
+var legacyFunction = rule.OpenObject(rule.Fields{
 	"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject,
 }, "name")
 

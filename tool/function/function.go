@@ -13,11 +13,12 @@ import (
 
 // Kind returns the functions of the client.
 func Kind() tool.Kind {
-	offered := rule.StrictFunction(rule.Object(rule.Fields{
-		"type": rule.AnyText, "name": rule.FunctionName, "description": rule.AnyText,
-		"parameters": rule.AnyObject, "strict": rule.Boolean, "output_schema": rule.AnyObject,
-		"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
-	}, "name"))
+	offered := rule.StrictFunction(rule.OpenObject( // as hosted: toolkits add keys of their own
+		rule.Fields{
+			"type": rule.AnyText, "name": rule.FunctionName, "description": rule.AnyText,
+			"parameters": rule.AnyObject, "strict": rule.Boolean, "output_schema": rule.AnyObject,
+			"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
+		}, "name"))
 	return tool.Kind{
 		Type: berth.ToolFunction,
 		Rules: func(*tool.Registry) tool.Rules {
