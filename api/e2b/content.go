@@ -114,6 +114,11 @@ func (d *Door) serveContent(x *exchange.Exchange, r *http.Request) error {
 		return contentRefusal(http.StatusNotFound, "Volume '"+rule.Clip(name)+"' not found.")
 	}
 	conns.Known(r.Context())
+	if r.Method != http.MethodGet && r.Method != http.MethodDelete {
+		if err := x.CountWrite(r.Context(), c.Project); err != nil {
+			return err
+		}
+	}
 	r, release := x.WhileValid(r, c)
 	defer release()
 	x.SetCaller(berth.Caller{Project: c.Project})

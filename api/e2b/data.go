@@ -9,6 +9,7 @@ import (
 	"maps"
 	"net/http"
 	"net/url"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -171,6 +172,11 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if err != nil {
 		return err
 	}
+	if r.Method == http.MethodPost && envdChange.MatchString(path) {
+		if err := x.CountWrite(r.Context(), s.project); err != nil {
+			return err
+		}
+	}
 	r, release := x.WhileValid(r, berth.Caller{Project: s.project, Key: key})
 	defer release()
 	if path != "health" {
@@ -206,6 +212,10 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	}
 	return envd.Pass(x, r, path, door, d.Log)
 }
+
+// envdChange matches the paths of envd with which a client starts or changes something. Input to a process that runs and
+// reads are not counted, because a terminal sends each key alone.
+var envdChange = regexp.MustCompile(`^(files|files/compose|process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
 
 // locate returns the container of the sandbox that a request names or was signed for.
 func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, live, error) {

@@ -87,6 +87,11 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 		if key, err = d.mayInterpret(r, s.project, id); err != nil {
 			return err
 		}
+		if r.Method == http.MethodPost {
+			if err := x.CountWrite(r.Context(), s.project); err != nil {
+				return err
+			}
+		}
 	}
 	r, release := x.WhileValid(r, berth.Caller{Project: s.project, Key: key})
 	defer release()

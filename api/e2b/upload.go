@@ -160,6 +160,9 @@ func (d *Door) upload(x *exchange.Exchange, r *http.Request) error {
 		return unauthorized("This URL has expired.")
 	}
 	conns.Known(r.Context())
+	if err := x.CountWrite(r.Context(), p); err != nil {
+		return err
+	}
 	r, release := x.WhileValid(r, berth.Caller{Project: p, Key: key})
 	defer release()
 	x.SetCaller(berth.Caller{Project: p})

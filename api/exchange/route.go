@@ -106,6 +106,16 @@ func (s *Server) reserve(x *Exchange, r *http.Request, rt Route, c berth.Caller)
 	return release, x.room(r.Context(), bytes)
 }
 
+// CountWrite counts a request without a route that changes something towards the rate of a project, as Route does. It
+// refuses the request above the rate.
+func (x *Exchange) CountWrite(ctx context.Context, p berth.ProjectID) error {
+	s := x.server
+	if s.Quota == nil || x.forwarded { // the server that forwarded it has counted it
+		return nil
+	}
+	return s.Quota.Write(ctx, p)
+}
+
 func isForm(r *http.Request) bool {
 	return strings.HasPrefix(strings.ToLower(r.Header.Get("Content-Type")), "multipart/form-data")
 }
