@@ -67,6 +67,12 @@ func Invalid(param, format string, args ...any) *Error {
 	return &Error{Code: CodeInvalid, Param: param, Message: fmt.Sprintf(format, args...)}
 }
 
+// NotFound returns a CodeNotFound error about the object of an id. The noun starts a sentence. Clip an
+// id that a client chose.
+func NotFound[ID ~string](noun string, id ID) *Error {
+	return &Error{Code: CodeNotFound, Message: fmt.Sprintf("%s with id '%s' not found.", noun, string(id))}
+}
+
 // ErrorCode returns the code of the first Error in err's chain, CodeInternal for
 // any other error, and "" for nil.
 func ErrorCode(err error) Code {

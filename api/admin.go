@@ -156,7 +156,7 @@ func (h *admin) find(r *http.Request, p berth.ProjectID) (*berth.Key, error) {
 	id := berth.KeyID(r.PathValue("key"))
 	i := slices.IndexFunc(keys, func(k *berth.Key) bool { return k.ID == id && k.Project == p })
 	if i < 0 {
-		return nil, berth.Errorf(berth.CodeNotFound, "API key with id '%s' not found.", rule.Clip(string(id)))
+		return nil, berth.NotFound("API key", rule.Clip(string(id)))
 	}
 	return keys[i], nil
 }
@@ -173,7 +173,7 @@ func (h *admin) revoke(r *http.Request, c berth.Caller, p berth.ProjectID) (bert
 	case errors.Is(err, project.ErrLastKey):
 		return "", berth.Errorf(berth.CodeConflict, "API key '%s' is the last key of this server. Create another key first.", k.ID)
 	case errors.Is(err, store.ErrNotFound):
-		return "", berth.Errorf(berth.CodeNotFound, "API key with id '%s' not found.", k.ID)
+		return "", berth.NotFound("API key", k.ID)
 	}
 	return k.ID, err
 }

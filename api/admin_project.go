@@ -21,7 +21,7 @@ func (h *admin) known(ctx context.Context, r *http.Request) (*berth.Project, err
 			return p.Project, nil
 		}
 	}
-	return nil, berth.Errorf(berth.CodeNotFound, "Project with id '%s' not found.", rule.Clip(r.PathValue("project")))
+	return nil, berth.NotFound("Project", rule.Clip(r.PathValue("project")))
 }
 
 // createProject serves POST /v1/organization/projects.

@@ -251,7 +251,7 @@ func conversationKey(id berth.ConversationID) store.ObjectKey {
 
 func conversationError(r *http.Request, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return berth.Errorf(berth.CodeNotFound, "Conversation with id '%s' not found.", rule.Clip(string(conversationID(r))))
+		return berth.NotFound("Conversation", rule.Clip(string(conversationID(r))))
 	}
 	return err
 }

@@ -306,7 +306,7 @@ func (h *traces) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 
 func traceError(r *http.Request, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return berth.Errorf(berth.CodeNotFound, "Trace with id '%s' not found.", rule.Clip(r.PathValue("trace")))
+		return berth.NotFound("Trace", rule.Clip(r.PathValue("trace")))
 	}
 	return err
 }

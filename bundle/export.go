@@ -52,7 +52,7 @@ func (c *Service) Export(ctx context.Context, p berth.ProjectID, id berth.Respon
 	}
 	links, err := c.opts.Responses.Chain(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Response", id)
 	}
 	if err != nil {
 		return nil, err
@@ -85,10 +85,6 @@ func (c *Service) Export(ctx context.Context, p berth.ProjectID, id berth.Respon
 		}
 	}
 	return x, nil
-}
-
-func notFound(id berth.ResponseID) *berth.Error {
-	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", id)
 }
 
 // before adds the items that the chain's conversation had before its first response. It

@@ -48,7 +48,7 @@ func (c *Service) Replay(ctx context.Context, caller berth.Caller, id berth.Resp
 	p := caller.Project
 	links, err := c.opts.Responses.Chain(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Response", id)
 	}
 	if err != nil {
 		return nil, err

@@ -62,7 +62,7 @@ func (svc *Service) History(ctx context.Context, p berth.ProjectID, id berth.Con
 	entries, err := svc.opts.Audit.OfContainer(ctx, p, id, maxHistory)
 	if err == nil && len(entries) == 0 {
 		if _, err = svc.opts.Store.GetContainer(ctx, p, id); errors.Is(err, store.ErrNotFound) {
-			err = notFound(id)
+			err = berth.NotFound("Container", id)
 		}
 		entries = []*audit.Entry{} // these entries are not written yet
 	}

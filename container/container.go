@@ -157,7 +157,7 @@ func (svc *Service) Get(ctx context.Context, p berth.ProjectID, id berth.Contain
 func (o *Options) container(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
 	rec, err := o.Store.GetContainer(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Container", id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read container: %w", err)
@@ -196,7 +196,7 @@ func (svc *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.Cont
 		return err
 	}
 	if s := svc.index.lookup(p, id); s != nil {
-		svc.deaths.end(s, reasonDeleted, notFound(id), nil, nil)
+		svc.deaths.end(s, reasonDeleted, berth.NotFound("Container", id), nil, nil)
 		if err := svc.deaths.remove(s); err != nil {
 			return fmt.Errorf("remove sandbox: %w", err)
 		}

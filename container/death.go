@@ -279,7 +279,7 @@ func goneError(c *berth.Container, reason string) *berth.Error {
 	why := ""
 	switch reason {
 	case reasonDeleted:
-		return notFound(c.ID)
+		return berth.NotFound("Container", c.ID)
 	case reasonExpired:
 		why = fmt.Sprintf("was not used for %d minutes", c.ExpiresAfter.Minutes)
 	case reasonOOM:
@@ -299,8 +299,4 @@ func goneError(c *berth.Container, reason string) *berth.Error {
 	}
 	return &berth.Error{Code: berth.CodeInvalid, Wire: "container_expired",
 		Message: fmt.Sprintf("Container is expired. Container with id '%s' %s; %s.", c.ID, why, left)}
-}
-
-func notFound(id berth.ContainerID) *berth.Error {
-	return berth.Errorf(berth.CodeNotFound, "Container with id '%s' not found.", id)
 }

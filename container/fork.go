@@ -39,7 +39,7 @@ func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.Cont
 	select {
 	case <-s.started:
 	case <-held.Done():
-		svc.deaths.end(s, reasonDeleted, notFound(s.id), nil, nil) // the client does not get its id
+		svc.deaths.end(s, reasonDeleted, berth.NotFound("Container", s.id), nil, nil) // the client does not get its id
 		<-s.started
 	}
 	if s.life.Err() == nil {

@@ -188,7 +188,7 @@ func TestGiveUpMoved(t *testing.T) {
 		t.Fatal(err)
 	}
 	if s := b.k.index.lookup(mine, id); s != nil {
-		b.k.deaths.end(s, reasonDeleted, notFound(id), nil, nil)
+		b.k.deaths.end(s, reasonDeleted, berth.NotFound("Container", id), nil, nil)
 	}
 	if out := a.sh(id, "echo works"); out != "works\n" {
 		t.Errorf("a container that its former server deleted: %q", out)

@@ -167,7 +167,7 @@ func (ls *leases) dropLocked(s *instance) {
 	s.mu.Lock()
 	s.death.recorded = true // it has no row in the store
 	s.mu.Unlock()
-	s.end(notFound(s.id))
+	s.end(berth.NotFound("Container", s.id))
 	if s.pool == nil {
 		ls.index.unregister(s)
 		return

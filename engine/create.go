@@ -139,7 +139,7 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 	}
 	defer e.transcripts.Clear() // a later response must not find its items in the cache
 	if err := e.Responses.DeleteResponse(ctx, caller.Project, id); errors.Is(err, store.ErrNotFound) {
-		return responseNotFound(id)
+		return berth.NotFound("Response", id)
 	} else if err != nil {
 		return err
 	}
@@ -150,13 +150,9 @@ func (e *Engine) Delete(ctx context.Context, caller berth.Caller, id berth.Respo
 func (e *Engine) stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (*store.Response, error) {
 	rec, err := e.Responses.GetResponse(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) || (err == nil && !rec.Body.Store) {
-		return nil, responseNotFound(id)
+		return nil, berth.NotFound("Response", id)
 	}
 	return rec, err
-}
-
-func responseNotFound(id berth.ResponseID) error {
-	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", id)
 }
 
 // stop ends the run of a response and waits for its last event. If no server holds the

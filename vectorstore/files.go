@@ -107,7 +107,7 @@ func (s *Service) saveNew(ctx context.Context, p berth.ProjectID, r *record, kno
 		}
 		return fmt.Errorf("add file to vector store %s: %w", id, err)
 	case errors.Is(err, store.ErrNotFound):
-		return notFound(id)
+		return berth.NotFound("Vector store", id)
 	case err != nil:
 		return fmt.Errorf("add file to vector store %s: %w", id, err)
 	}

@@ -153,15 +153,11 @@ func encodeStore(o *store.Object, v *berth.VectorStore) (err error) {
 	return nil
 }
 
-func notFound(id berth.VectorStoreID) error {
-	return berth.Errorf(berth.CodeNotFound, "Vector store with id '%s' not found.", id)
-}
-
 // read returns the stored record of a vector store, without counts.
 func (s *Service) read(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*berth.VectorStore, error) {
 	o, err := s.opts.Objects.GetObject(ctx, p, storeKey(id))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Vector store", id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read vector store %s: %w", id, err)
@@ -288,7 +284,7 @@ func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.Vector
 		return encodeStore(o, v)
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
+		return berth.NotFound("Vector store", id)
 	}
 	if err != nil {
 		return fmt.Errorf("update vector store %s: %w", id, err)
@@ -314,7 +310,7 @@ func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.Vector
 	err := s.opts.Objects.DeleteObject(ctx, p, storeKey(id))
 	s.shelves.drop(p, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
+		return berth.NotFound("Vector store", id)
 	}
 	if err != nil {
 		return fmt.Errorf("delete vector store %s: %w", id, err)

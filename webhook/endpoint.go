@@ -206,7 +206,7 @@ func (e *endpoint) setSecret(secret string) {
 func (s *Service) get(ctx context.Context, p berth.ProjectID, id berth.WebhookID) (*endpoint, error) {
 	o, err := s.objects.GetObject(ctx, p, endpointKey(id))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Webhook endpoint", id)
 	}
 	if err != nil {
 		return nil, err
@@ -220,10 +220,6 @@ func decode(o *store.Object) (*endpoint, error) {
 		return nil, fmt.Errorf("decode endpoint: %w", err)
 	}
 	return e, nil
-}
-
-func notFound(id berth.WebhookID) error {
-	return berth.Errorf(berth.CodeNotFound, "Webhook endpoint with id '%s' not found.", id)
 }
 
 // Get returns an endpoint.
@@ -294,7 +290,7 @@ func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.Webhoo
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Webhook endpoint", id)
 	}
 	return e, err
 }
@@ -303,7 +299,7 @@ func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.Webhoo
 func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.WebhookID) error {
 	err := s.objects.DeleteObject(ctx, p, endpointKey(id))
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
+		return berth.NotFound("Webhook endpoint", id)
 	}
 	return err
 }

@@ -28,7 +28,7 @@ func (s *Service) Redeliver(ctx context.Context, p berth.ProjectID, to berth.Web
 		return err
 	})
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, berth.Errorf(berth.CodeNotFound, "Webhook delivery with id '%s' not found.", id)
+		return nil, berth.NotFound("Webhook delivery", id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("update webhook delivery: %w", err)

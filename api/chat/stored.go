@@ -95,7 +95,7 @@ func valueOr[T any](p *T, otherwise T) T {
 func completionKey(id string) store.ObjectKey { return store.ObjectKey{Kind: kindCompletion, ID: id} }
 
 func completionNotFound(id string) error {
-	return berth.Errorf(berth.CodeNotFound, "Chat completion with id '%s' not found.", rule.Clip(id))
+	return berth.NotFound("Chat completion", rule.Clip(id))
 }
 
 // completionMissing returns the client's error for a failed read of a completion.

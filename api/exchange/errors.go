@@ -149,5 +149,5 @@ func FollowError(ctx context.Context, id berth.ResponseID, err error) error {
 
 // ResponseNotFound returns the error for a response that does not exist.
 func ResponseNotFound(id berth.ResponseID) error {
-	return berth.Errorf(berth.CodeNotFound, "Response with id '%s' not found.", rule.Clip(string(id)))
+	return berth.NotFound("Response", rule.Clip(string(id)))
 }

@@ -177,7 +177,7 @@ func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.SnapshotI
 func (s *Service) Record(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*Record, error) {
 	r, err := s.records.Get(ctx, ref(p, id))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Snapshot", id)
 	}
 	return r, err
 }
@@ -187,13 +187,9 @@ func (s *Service) Record(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 func (s *Service) Extend(ctx context.Context, p berth.ProjectID, id berth.SnapshotID, until time.Time) error {
 	err := s.records.Extend(ctx, ref(p, id), until)
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
+		return berth.NotFound("Snapshot", id)
 	}
 	return err
-}
-
-func notFound(id berth.SnapshotID) *berth.Error {
-	return berth.Errorf(berth.CodeNotFound, "Snapshot with id '%s' not found.", id)
 }
 
 // List returns one page of snapshots and whether there is more. For an unknown page.After it
@@ -251,7 +247,7 @@ func (u *unpacked) Close() error { return errors.Join(u.ReadCloser.Close(), u.pa
 func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
 	err := s.delete(ctx, ref(p, id), "deleted")
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
+		return berth.NotFound("Snapshot", id)
 	}
 	return err
 }

@@ -199,13 +199,9 @@ func StoredBytes(ctx context.Context, objects store.Objects, p berth.ProjectID) 
 func (l *Service) get(ctx context.Context, p berth.ProjectID, id berth.VolumeID) (*record, error) {
 	r, err := l.records.Get(ctx, ref(p, id))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, notFound(id)
+		return nil, berth.NotFound("Volume", id)
 	}
 	return r, err
-}
-
-func notFound(id berth.VolumeID) *berth.Error {
-	return berth.Errorf(berth.CodeNotFound, "Volume with id '%s' not found.", id)
 }
 
 // Get returns a volume.
@@ -280,7 +276,7 @@ func (l *Service) delete(ctx context.Context, c berth.Caller, r *record, reason 
 	}
 	err := l.blobs.Delete(ctx, ref(c.Project, id), audit.Entry{Action: audit.VolumeDeleted, Project: c.Project, Key: c.Key, Object: string(id), Name: r.Volume.Name, Reason: reason})
 	if errors.Is(err, store.ErrNotFound) {
-		return notFound(id)
+		return berth.NotFound("Volume", id)
 	}
 	if err == nil {
 		delete(l.used, id)

@@ -180,7 +180,7 @@ func ConversationItemKey(id berth.ConversationID, item string) store.ObjectKey {
 
 // ConversationNotFound returns the error for a conversation that does not exist.
 func ConversationNotFound(id berth.ConversationID) error {
-	return berth.Errorf(berth.CodeNotFound, "Conversation with id '%s' not found.", id)
+	return berth.NotFound("Conversation", id)
 }
 
 // ErrLocked is the error for a conversation that another response holds.
