@@ -31,7 +31,7 @@ func (a *Access) Port(ctx context.Context, p berth.ProjectID, id berth.Container
 	dial = func(ctx context.Context) (net.Conn, error) {
 		ctx, stop := s.withGuest(ctx)
 		defer stop()
-		ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+		ctx, cancel := a.opts.clock.WithTimeout(ctx, dialTimeout)
 		defer cancel()
 		conn, err := s.client.DialPort(ctx, port)
 		switch {

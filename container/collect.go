@@ -30,7 +30,7 @@ func (fl *Files) collect(s *instance, changes guest.ShellEvent) {
 		return
 	}
 	fl.work.spawn(func() {
-		ctx, cancel := context.WithTimeout(s.life, collectTimeout)
+		ctx, cancel := fl.opts.clock.WithTimeout(s.life, collectTimeout)
 		defer cancel()
 		err := s.files.lock.acquire(ctx)
 		if !known {

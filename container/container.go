@@ -143,7 +143,7 @@ func (svc *Service) saveNew(ctx context.Context, s *instance, pl *plan, key bert
 // Get returns a container. As in the hosted service, this counts as a use.
 func (svc *Service) Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
 	if s := svc.index.lookup(p, id); s != nil {
-		s.touch(svc.opts.now())
+		s.touch(svc.opts.clock.Now())
 	}
 	rec, err := svc.opts.container(ctx, p, id)
 	if err != nil {
@@ -183,7 +183,7 @@ func (svc *Service) List(ctx context.Context, p berth.ProjectID, name string, pa
 func (svc *Service) current(rec *store.Container) *berth.Container {
 	if s := svc.index.lookup(rec.Project, rec.Body.ID); s != nil && rec.Body.Status == berth.ContainerRunning {
 		s.showPause(&rec.Body.Berth)
-		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(svc.opts.now()).Unix())
+		rec.Body.LastActiveAt = max(rec.Body.LastActiveAt, s.lastActive(svc.opts.clock.Now()).Unix())
 	}
 	return rec.Body
 }

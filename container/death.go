@@ -84,7 +84,7 @@ func (d *deaths) claim(s *instance, reason string, cause error, only func() bool
 
 // settle is the second part of end.
 func (d *deaths) settle(s *instance, clientErr error) {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	ctx, cancel := d.opts.clock.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := d.save(ctx, s); err != nil {
 		d.opts.Log.Error("failed to save the end of a container", "container", s.id, "project", s.project, "err", err)
@@ -99,7 +99,7 @@ func (d *deaths) settle(s *instance, clientErr error) {
 // save saves the end of a container if it is not saved yet.
 func (d *deaths) save(ctx context.Context, s *instance) error {
 	s.mu.Lock()
-	reason, recorded, left, active := s.death.reason, s.death.recorded, s.expiry.snapshot, s.lastActiveLocked(d.opts.now()).Unix()
+	reason, recorded, left, active := s.death.reason, s.death.recorded, s.expiry.snapshot, s.lastActiveLocked(d.opts.clock.Now()).Unix()
 	s.mu.Unlock()
 	if recorded {
 		return nil
@@ -168,7 +168,7 @@ func (d *deaths) removeSoon(s *instance) {
 
 // remove destroys a dead sandbox and unregisters it, unless it is already removed.
 func (d *deaths) remove(s *instance) error {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	ctx, cancel := d.opts.clock.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
@@ -213,13 +213,13 @@ func (d *deaths) check(s *instance) {
 	if !s.running() || s.life.Err() != nil {
 		return
 	}
-	ctx, cancel := context.WithTimeout(s.life, statsTimeout)
+	ctx, cancel := d.opts.clock.WithTimeout(s.life, statsTimeout)
 	defer cancel()
 	reason, err := d.reason(ctx, s)
 	if reason != "" && d.inBurst() {
 		d.opts.Log.Warn("several sandboxes ended at once; checking again", "container", s.id, "reason", reason)
 		select {
-		case <-time.After(recheckDelay):
+		case <-d.opts.clock.After(recheckDelay):
 		case <-ctx.Done():
 			return
 		}
@@ -268,7 +268,7 @@ func (d *deaths) reason(ctx context.Context, s *instance) (reason string, err er
 func (d *deaths) inBurst() bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	now := d.opts.now()
+	now := d.opts.clock.Now()
 	d.recent = append(slices.DeleteFunc(d.recent, func(at time.Time) bool { return now.Sub(at) > burstWindow }), now)
 	return len(d.recent) > burstSize
 }

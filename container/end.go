@@ -43,7 +43,7 @@ func (svc *Service) End(ctx context.Context) (ended int, err error) {
 	}
 	for _, id := range left {
 		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+			ctx, cancel := svc.opts.clock.WithTimeout(ctx, removeTimeout)
 			defer cancel()
 			if err := svc.opts.Driver.Destroy(ctx, id); err != nil {
 				return fmt.Errorf("destroy sandbox %s: %w", id, err)

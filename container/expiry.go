@@ -20,7 +20,7 @@ func (sw *sweeper) expire(s *instance) {
 		sw.expireToSnapshot(s)
 		return
 	}
-	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(sw.opts.now()) })
+	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(sw.opts.clock.Now()) })
 }
 
 // expireToSnapshot makes a snapshot of an idle container in the background, and ends the
@@ -37,7 +37,7 @@ func (sw *sweeper) expireToSnapshot(s *instance) {
 			s.expiry.tried, s.expiry.attempts = since, 0
 		}
 		s.mu.Unlock()
-		expires := sw.opts.now().Add(sw.opts.Expiry.SnapshotLife).Unix()
+		expires := sw.opts.clock.Now().Add(sw.opts.Expiry.SnapshotLife).Unix()
 		if err := sw.leases.resume(s.life, s); err != nil {
 			sw.snapshotFailed(s, err)
 			return
@@ -50,7 +50,7 @@ func (sw *sweeper) expireToSnapshot(s *instance) {
 		body := s.body
 		body.Berth.LastSnapshot = made.ID
 		ended := sw.deaths.end(s, reasonExpired, goneError(&body, reasonExpired), nil, func() bool {
-			if !s.idleLocked(sw.opts.now()) || !s.usage.active.Equal(since) {
+			if !s.idleLocked(sw.opts.clock.Now()) || !s.usage.active.Equal(since) {
 				return false
 			}
 			s.expiry.snapshot = made.ID
@@ -77,11 +77,11 @@ func (sw *sweeper) snapshotFailed(s *instance, err error) {
 	}
 	last := s.expiry.attempts >= snapshotAttempts
 	if !last {
-		s.usage.graceUntil = sw.opts.now().Add(snapshotRetry)
+		s.usage.graceUntil = sw.opts.clock.Now().Add(snapshotRetry)
 	}
 	s.mu.Unlock()
 	sw.opts.Log.Error("failed to make a snapshot of an expiring container", "container", s.id, "project", s.project, "retry", !last, "err", err)
 	if last {
-		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool { return s.idleLocked(sw.opts.now()) })
+		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool { return s.idleLocked(sw.opts.clock.Now()) })
 	}
 }

@@ -158,7 +158,7 @@ func (fl *Files) Put(ctx context.Context, p berth.ProjectID, id berth.ContainerI
 		return nil, err
 	}
 	defer s.files.lock.release()
-	f := s.newFile(path.Join(berth.WorkDir, name), fl.opts.now().Unix(), size, "user")
+	f := s.newFile(path.Join(berth.WorkDir, name), fl.opts.clock.Now().Unix(), size, "user")
 	if err := fl.opts.Store.PutContainerFile(ctx, p, f); err != nil {
 		return nil, fmt.Errorf("save file row: %w", err)
 	}
@@ -242,7 +242,7 @@ func (fl *Files) Delete(ctx context.Context, p berth.ProjectID, id berth.Contain
 	}
 	dir, err := s.workingDir(ctx)
 	if err == nil {
-		ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+		ctx, cancel := fl.opts.clock.WithTimeout(ctx, answerTimeout)
 		defer cancel()
 		err = s.client.Remove(ctx, dir, strings.TrimPrefix(files[i].Path, berth.WorkDir+"/"))
 	}

@@ -20,7 +20,7 @@ const (
 func (t *trail) recordFlow(s *instance, f egress.Flow) {
 	traceFlow(s, f)
 	if t.opts.Audit != nil {
-		t.opts.Audit.Record(s.flows.add(s, f, t.opts.now())...)
+		t.opts.Audit.Record(s.flows.add(s, f, t.opts.clock.Now())...)
 	}
 }
 

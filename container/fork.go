@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/layer"
@@ -61,7 +60,7 @@ func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.Cont
 
 // discardFork deletes a fork that did not start, because the client does not get its id.
 func (svc *Service) discardFork(p berth.ProjectID, id berth.ContainerID) {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	ctx, cancel := svc.opts.clock.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := svc.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
 		svc.opts.Log.Warn("failed to delete a fork that did not start; retrying later", "container", id, "err", err)
@@ -172,11 +171,11 @@ func (sn *snapshots) copyMemory(ctx context.Context, c *copying) io.ReadCloser {
 			return err
 		}
 		defer sn.slots.release()
-		began := time.Now()
+		began := sn.opts.clock.Now()
 		if err := sn.checkpoint(ctx, c.from, w); err != nil {
 			return fmt.Errorf("copy memory: %w", err)
 		}
-		sn.opts.Log.Debug("memory copied", "container", c.from.id, "took", time.Since(began))
+		sn.opts.Log.Debug("memory copied", "container", c.from.id, "took", sn.opts.clock.Since(began))
 		return nil
 	})
 }

@@ -72,7 +72,7 @@ func (ls *leases) probeIfDue(s *instance) {
 	if !s.running() || s.life.Err() != nil {
 		return
 	}
-	now := ls.opts.now()
+	now := ls.opts.clock.Now()
 	s.mu.Lock()
 	h := &s.health
 	if h.fresh {
@@ -95,7 +95,7 @@ func (ls *leases) probe(s *instance) {
 	ctx, cancel := ls.work.untilClosing(s.life)
 	defer cancel()
 	answered, timedOut := s.ping(ctx, probeTimeout)
-	now := ls.opts.now()
+	now := ls.opts.clock.Now()
 	s.mu.Lock()
 	h := &s.health
 	h.probing = false
@@ -119,7 +119,7 @@ func (ls *leases) probe(s *instance) {
 func (ls *leases) markSilent(s *instance, within time.Duration) {
 	s.mu.Lock()
 	h := &s.health
-	becomes := !h.silent && s.pause.over == nil && ls.opts.now().Sub(h.answered) >= within
+	becomes := !h.silent && s.pause.over == nil && ls.opts.clock.Now().Sub(h.answered) >= within
 	if becomes {
 		h.silent = true
 		if h.cancelReach != nil {

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/clock"
 )
 
 // An instance is the sandbox of a container in this process, from before the container is saved
@@ -22,7 +23,8 @@ type instance struct {
 	network   atomic.Pointer[network] // nil without network access
 	flows     flows                   // connections that are not in the audit log yet
 	log       commandLog
-	pool      *pool        // the pool that holds it or that it was claimed from; nil without one
+	pool      *pool // the pool that holds it or that it was claimed from; nil without one
+	clock     clock.Clock
 	reserved  *reservation // nil for a container that was created at once; set before the instance is registered
 
 	life    context.Context // ends with the sandbox; the cause is the error of its users
@@ -95,7 +97,7 @@ type expiry struct {
 
 // newInstance returns the instance of a container. It is not registered yet.
 func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instance {
-	s := &instance{id: body.ID, started: make(chan struct{}), driver: newSlots(1), policy: policyState{lock: newSlots(1)}, files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.now()}}
+	s := &instance{id: body.ID, clock: ls.opts.clock, started: make(chan struct{}), driver: newSlots(1), policy: policyState{lock: newSlots(1)}, files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.clock.Now()}}
 	s.assign(p, body)
 	s.life, s.end = context.WithCancelCause(ls.work.life)
 	s.client = guest.NewSleepingClient(func(ctx context.Context) (net.Conn, error) { return ls.dial(ctx, s) }, &sleeper{ls, s})

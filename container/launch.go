@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/backoff"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
@@ -52,12 +53,12 @@ func (st *starter) launch(s *instance, pl *plan) {
 		st.fail(s, err)
 	default:
 		if pl.restarted {
-			s.touch(st.opts.now()) // it could not be used until now
+			s.touch(st.opts.clock.Now()) // it could not be used until now
 		}
 		close(s.started)
 		st.discardSkills(s.project, pl)
 	}
-	st.opts.Observer.Started(how, time.Since(pl.requestedAt))
+	st.opts.Observer.Started(how, st.opts.clock.Since(pl.requestedAt))
 	traceStart(s, pl, how)
 }
 
@@ -70,7 +71,7 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 	how = StartMemory
 	if !pl.networkOnly {
 		err := st.whenRoom(s, func() (err error) {
-			ctx, cancel := context.WithTimeout(ctx, startTimeout)
+			ctx, cancel := st.opts.clock.WithTimeout(ctx, startTimeout)
 			defer cancel()
 			how, err = st.fill(ctx, s, pl)
 			pl.restarted = pl.restarted || err != nil // the next attempt removes the sandbox first
@@ -81,7 +82,7 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 		}
 	}
 	connect := func() error {
-		ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+		ctx, cancel := st.opts.clock.WithTimeout(ctx, guestTimeout)
 		defer cancel()
 		if err := st.networks.connect(ctx, s); err != nil {
 			return stepError{"its network could not be connected", err}
@@ -90,7 +91,7 @@ func (st *starter) start(ctx context.Context, s *instance, pl *plan) (how string
 	}
 	save := func() error {
 		_, err := st.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-			c.Berth.Starting, c.Berth.Start = false, pl.started(how)
+			c.Berth.Starting, c.Berth.Start = false, pl.started(how, st.opts.clock.Now())
 			return nil
 		})
 		if err != nil {
@@ -123,7 +124,7 @@ func (st *starter) whenRoom(s *instance, step func() error) error {
 		if !logged {
 			st.opts.Log.Warn("volume is full; container start waits", "container", s.id, "project", s.project, "err", err)
 		}
-		if backoff.Sleep(s.life, delays.Next()) != nil {
+		if clock.Sleep(s.life, s.clock, delays.Next()) != nil {
 			return err
 		}
 	}
@@ -195,7 +196,7 @@ func (st *starter) ready(ctx context.Context, s *instance, pl *plan) bool {
 	if s.pool == nil || s.network.Load() != nil || pl.from != nil || pl.copies != nil || len(pl.files) > 0 || len(pl.skills) > 0 {
 		return false
 	}
-	ctx, cancel := context.WithTimeout(ctx, pingTimeout)
+	ctx, cancel := st.opts.clock.WithTimeout(ctx, pingTimeout)
 	defer cancel()
 	if len(pl.requestEnv) > 0 {
 		return s.setEnvironment(ctx, pl.env) == nil
@@ -208,7 +209,7 @@ func (s *instance) setEnvironment(ctx context.Context, env []string) error {
 	if len(env) == 0 {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := s.clock.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	return s.client.SetEnvironment(ctx, env)
 }
@@ -240,7 +241,7 @@ func (st *starter) boot(ctx context.Context, s *instance, spec sandbox.Spec, mem
 	if err := st.make(ctx, s, spec, memory); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+	ctx, cancel := st.opts.clock.WithTimeout(ctx, guestTimeout)
 	defer cancel()
 	if _, err := s.workingDir(ctx); err != nil {
 		return stepError{"its guest did not answer", err}
@@ -310,7 +311,7 @@ func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
 	if err := s.waitResumed(ctx); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
+	ctx, cancel := ls.opts.clock.WithTimeout(ctx, dialTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return nil, err

@@ -32,7 +32,7 @@ func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 	if err := s.acquire(ctx); err != nil {
 		return nil, nil, err
 	}
-	release = sync.OnceFunc(func() { s.release(ls.opts.now()) })
+	release = sync.OnceFunc(func() { s.release(ls.opts.clock.Now()) })
 	if err = ls.create(ctx, s); err != nil {
 		release()
 		ls.drop(s)
@@ -123,7 +123,7 @@ func (ls *leases) explain(ctx context.Context, s *instance, err error) error {
 	timedOut := false
 	for _, wait := range explainWaits {
 		select {
-		case <-time.After(wait):
+		case <-ls.opts.clock.After(wait):
 		case <-s.life.Done():
 		case <-ctx.Done():
 		}
@@ -158,7 +158,7 @@ func (s *instance) answers(ctx context.Context) bool {
 // ping reports whether the guest answered. timedOut is true if the full time passed
 // without an answer; both are false if the ping could not be sent.
 func (s *instance) ping(ctx context.Context, most time.Duration) (answered, timedOut bool) {
-	ctx, cancel := context.WithTimeout(ctx, most)
+	ctx, cancel := s.clock.WithTimeout(ctx, most)
 	defer cancel()
 	done := make(chan error, 1)
 	go func() { done <- s.client.Ping(ctx) }() // its write takes longer if the guest does not read

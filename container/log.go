@@ -84,7 +84,7 @@ func (l *Logs) register(ctx context.Context, s *instance, entries []berth.Contai
 		}
 		e.Object, e.ContainerID = "container.log", s.id
 		e.Command = shorten(e.Command)
-		began := l.opts.now()
+		began := l.opts.clock.Now()
 		if e.CreatedAt == 0 {
 			e.CreatedAt, e.StartedAtMS = began.Unix(), began.UnixMilli()
 		} else if began = time.Unix(e.CreatedAt, 0); e.StartedAtMS != 0 {
@@ -107,7 +107,7 @@ func (l *Logs) saveStart(ctx context.Context, s *instance) {
 
 // saveRunning saves the list of running commands.
 func (l *Logs) saveRunning(ctx context.Context, s *instance) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), logTimeout)
+	ctx, cancel := l.opts.clock.WithTimeout(context.WithoutCancel(ctx), logTimeout)
 	defer cancel()
 	if err := s.log.lock.acquire(ctx); err != nil {
 		return err
@@ -127,7 +127,7 @@ func (l *Logs) saveRunning(ctx context.Context, s *instance) error {
 	}
 	key := runningKey(s.id)
 	if !s.log.created {
-		err := l.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key, CreatedAt: l.opts.now().Unix(), Body: body})
+		err := l.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key, CreatedAt: l.opts.clock.Now().Unix(), Body: body})
 		if s.log.created = err == nil || errors.Is(err, store.ErrExists); !errors.Is(err, store.ErrExists) {
 			return err
 		}
@@ -158,7 +158,7 @@ func (c *command) end(outcome berth.ShellOutcome) {
 func (c *command) close(outcome berth.ShellOutcome) {
 	c.ended = true
 	c.entry.Outcome = outcome
-	took := max(0, c.logs.opts.now().Sub(c.started))
+	took := max(0, c.logs.opts.clock.Now().Sub(c.started))
 	c.entry.DurationMS = took.Milliseconds()
 	endCommand(c.span, outcome)
 	c.logs.opts.Observer.Ran(c.entry.Source, outcomeLabel(outcome), took)
@@ -167,7 +167,7 @@ func (c *command) close(outcome berth.ShellOutcome) {
 
 // save saves a closed command.
 func (c *command) save() {
-	ctx, cancel := context.WithTimeout(context.Background(), logTimeout)
+	ctx, cancel := c.logs.opts.clock.WithTimeout(context.Background(), logTimeout)
 	defer cancel()
 	if err := c.logs.save(ctx, c.s, c.entry); err != nil {
 		c.logs.opts.Log.Error("failed to save command log", "container", c.s.id, "log", c.entry.ID, "err", err)
@@ -347,7 +347,7 @@ func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.Container
 			case <-changed:
 			case <-ended:
 				ended = nil // the running commands are saved in a moment
-				end = time.After(logTimeout)
+				end = l.opts.clock.After(logTimeout)
 			case <-end:
 				return
 			case <-ctx.Done():

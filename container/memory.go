@@ -64,8 +64,8 @@ func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) e
 	if busy {
 		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: its memory can be saved once its calls have ended.", s.id)
 	}
-	defer func() { s.markResumed(sn.opts.now()) }()
-	asleep, cancel := context.WithTimeout(ctx, sleepTimeout)
+	defer func() { s.markResumed(sn.opts.clock.Now()) }()
+	asleep, cancel := sn.opts.clock.WithTimeout(ctx, sleepTimeout)
 	defer cancel()
 	if err := s.client.Sleep(asleep); err != nil {
 		return err

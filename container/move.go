@@ -166,7 +166,7 @@ func (d *deaths) movedTo(s *instance, now *berth.Container) string {
 
 // findMoved marks a dying instance as moved if another server has taken its container over.
 func (d *deaths) findMoved(s *instance) bool {
-	ctx, cancel := context.WithTimeout(context.Background(), statsTimeout)
+	ctx, cancel := d.opts.clock.WithTimeout(context.Background(), statsTimeout)
 	defer cancel()
 	moved, ok := errors.AsType[*movedError](d.checkMoved(ctx, s)) // save checks it again
 	if ok {

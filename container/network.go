@@ -97,7 +97,7 @@ func (ns *networks) secretsObject(s *instance, n *network) (*store.Object, error
 	if err != nil {
 		return nil, err
 	}
-	return &store.Object{ObjectKey: networkKey(s.id), CreatedAt: ns.opts.now().Unix(), Body: body}, nil
+	return &store.Object{ObjectKey: networkKey(s.id), CreatedAt: ns.opts.clock.Now().Unix(), Body: body}, nil
 }
 
 // load restores the network of a container of a former process.

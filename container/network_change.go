@@ -65,7 +65,7 @@ func (svc *Service) SetNetworkPolicy(ctx context.Context, c berth.Caller, id ber
 
 // replace puts the network next in the place of the present one. Each is nil without access.
 func (ns *networks) replace(ctx context.Context, s *instance, present, next *network) error {
-	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+	ctx, cancel := ns.opts.clock.WithTimeout(ctx, guestTimeout)
 	defer cancel()
 	paused := s.isPaused()
 	switch {

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
@@ -77,7 +78,7 @@ type Options struct {
 	// error for the client if it may not start another. Default: no limit.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
 
-	now      func() time.Time
+	clock    clock.Clock    // default: that of the system
 	pressure func() float64 // share of time in which some process waits for a CPU, 0 to 1
 }
 
@@ -133,8 +134,8 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Disk.Room == nil {
 		o.Disk.Room = func() error { return nil }
 	}
-	if o.now == nil {
-		o.now = time.Now
+	if o.clock == nil {
+		o.clock = clock.System
 	}
 	if o.pressure == nil {
 		o.pressure = cpuPressure

@@ -62,7 +62,7 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	s.pause.over = make(chan struct{}) // from here on users resume it first
 	s.mu.Unlock()
 	if err := ls.opts.Driver.Pause(ctx, string(s.id)); err != nil {
-		s.markResumed(ls.opts.now())
+		s.markResumed(ls.opts.clock.Now())
 		s.mu.Lock()
 		dying := s.dyingLocked()
 		s.mu.Unlock()
@@ -109,7 +109,7 @@ func (ls *leases) resume(ctx context.Context, s *instance) error {
 	}
 	err := ls.opts.Driver.Resume(ctx, string(s.id))
 	if err == nil {
-		s.markResumed(ls.opts.now())
+		s.markResumed(ls.opts.clock.Now())
 	}
 	s.driver.release()
 	if err == nil {

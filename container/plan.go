@@ -40,8 +40,8 @@ type plan struct {
 }
 
 // started describes a start that ends now.
-func (pl *plan) started(how string) *berth.ContainerStart {
-	return &berth.ContainerStart{How: how, RequestedAtMS: pl.requestedAt.UnixMilli(), DurationMS: max(0, time.Since(pl.requestedAt).Milliseconds())}
+func (pl *plan) started(how string, now time.Time) *berth.ContainerStart {
+	return &berth.ContainerStart{How: how, RequestedAtMS: pl.requestedAt.UnixMilli(), DurationMS: max(0, now.Sub(pl.requestedAt).Milliseconds())}
 }
 
 // planner validates requests for containers.
@@ -61,7 +61,7 @@ func (pn *planner) plan(ctx context.Context, p berth.ProjectID, req CreateReques
 // planFrom is plan for a container that gets the content of another, or nil. It has the other's
 // template.
 func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRequest, copies *copying) (*plan, error) {
-	now := pn.opts.now().Unix()
+	now := pn.opts.clock.Now().Unix()
 	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Object: "container",
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
 		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: pn.opts.Expiry.IdleMinutes},
@@ -90,7 +90,7 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name or contains a NUL byte.")
 	}
-	pl := &plan{requestedAt: time.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy, transforms: req.Transforms, copies: copies}
+	pl := &plan{requestedAt: pn.opts.clock.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy, transforms: req.Transforms, copies: copies}
 	if err := pn.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}

@@ -41,10 +41,11 @@ type pool struct {
 	mu              sync.Mutex
 	ready           []*instance // oldest first
 	digest          string      // of the template when it was last resolved
-	templateChecked time.Time   // when the template was last resolved, by opts.now
+	templateChecked time.Time   // when the template was last resolved, by opts.clock
 	stats           PoolStats
 
 	reported PoolStats // the figures last logged
+	claims   int64     // that were not recent when run last waited; used by run alone
 }
 
 func (p *pool) figures() PoolStats {
@@ -155,16 +156,17 @@ func (p *pool) run() {
 // waitIdle waits for the duration wait, and then until no claim is recent. It returns false if
 // the service is closing.
 func (p *pool) waitIdle(wait time.Duration) bool {
-	for begin := time.Now(); ; {
+	for waited := time.Duration(0); ; waited += poolIdle {
 		select {
-		case <-time.After(wait):
+		case <-p.group.opts.clock.After(wait):
 		case <-p.group.work.closing:
 			return false
 		}
-		wait = poolIdle - time.Since(time.Unix(0, p.group.claimed.Load()))
-		if wait <= 0 || time.Since(begin) > poolMaxWait {
+		claims := p.group.claims.Load()
+		if claims == p.claims || waited >= poolMaxWait {
 			return true
 		}
+		p.claims, wait = claims, poolIdle
 	}
 }
 
@@ -199,7 +201,7 @@ func (p *pool) fill() (full bool, err error) {
 	}
 	body := p.body(berth.ContainerID(berth.NewID(berth.PrefixContainer)), t.Digest)
 	s := ps.leases.newInstance("", &body)
-	ctx, cancel := context.WithTimeout(s.life, startTimeout)
+	ctx, cancel := p.group.opts.clock.WithTimeout(s.life, startTimeout)
 	defer cancel()
 	if err := ps.starter.boot(ctx, s, ps.starter.spec(&body, t.Template), nil); err != nil {
 		ps.discard(s)
@@ -220,7 +222,7 @@ func (p *pool) fill() (full bool, err error) {
 // warm runs a shell that does nothing. The first run is slow because it reads the shell's files
 // for the first time. It changes nothing in the sandbox.
 func (s *instance) warm(ctx context.Context) {
-	ctx, cancel := context.WithTimeout(ctx, guestTimeout)
+	ctx, cancel := s.clock.WithTimeout(ctx, guestTimeout)
 	defer cancel()
 	p, err := s.client.Start(ctx, guest.ProcessRequest{Cmd: "/bin/bash", Args: []string{"-c", ":"}})
 	if err != nil {
@@ -236,7 +238,7 @@ func (s *instance) warm(ctx context.Context) {
 // sweep removes dead sandboxes from the pool, and periodically makes run resolve the
 // template again.
 func (p *pool) sweep() {
-	now := p.group.opts.now()
+	now := p.group.opts.clock.Now()
 	p.mu.Lock()
 	ready := slices.Clone(p.ready)
 	if now.Sub(p.templateChecked) >= checkInterval {
@@ -262,7 +264,7 @@ func (p *pool) sweep() {
 // check removes a sandbox whose guest does not answer. If the driver cannot report its state
 // either, this process may be at fault, and the sandbox stays.
 func (p *pool) check(s *instance) {
-	ctx, cancel := context.WithTimeout(s.life, statsTimeout)
+	ctx, cancel := p.group.opts.clock.WithTimeout(s.life, statsTimeout)
 	defer cancel()
 	if s.answers(ctx) || s.life.Err() != nil {
 		return

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"slices"
 	"sync/atomic"
-	"time"
 
 	"github.com/berth-run/berth"
 )
@@ -27,8 +26,8 @@ type pools struct {
 	deaths  *deaths
 	starter *starter
 
-	all     []*pool
-	claimed atomic.Int64 // when claim was last called, in Unix nanoseconds
+	all    []*pool
+	claims atomic.Int64 // number of calls of claim
 }
 
 // newPools returns the pools of a service. No two may have the same template and memory limit.
@@ -86,7 +85,7 @@ func (svc *Service) Templates() map[string]bool {
 // claim returns a ready sandbox of a template and memory limit, or nil. The caller owns
 // the sandbox.
 func (ps *pools) claim(template, memory string) *instance {
-	ps.claimed.Store(time.Now().UnixNano())
+	ps.claims.Add(1)
 	var missed *pool
 	for _, p := range ps.all {
 		p.notify()

@@ -3,12 +3,14 @@ package container
 import (
 	"context"
 	"errors"
-	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
@@ -47,35 +49,68 @@ func TestErrorsOfTheMachineEndNothing(t *testing.T) {
 	}
 }
 
+// A manualWaits is a clock by which second checks of sandboxes wait until a test advances waits.
+type manualWaits struct {
+	clock.Clock
+	waits *clock.Manual
+}
+
+func (c manualWaits) After(d time.Duration) <-chan time.Time {
+	if d == recheckDelay {
+		return c.waits.After(d)
+	}
+	return c.Clock.After(d)
+}
+
 // Several sandboxes that seem to have ended at once are checked again, because the source may
 // be wrong. Those that have ended are ended.
 func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
-	h := newHarness(t)
+	waits := clock.NewManual(time.Unix(1_800_000_000, 0))
+	h := newHarness(t, func(o *Options) { o.clock = manualWaits{heldClock{clock.System, waits.Now}, waits} })
 	var ids []berth.ContainerID
 	for range 6 {
 		ids = append(ids, h.ready())
 	}
-	for _, id := range ids[:burstSize] {
-		h.driver.die(string(id), sandbox.ReasonKilled)
-		h.k.deaths.check(h.k.index.lookup(mine, id))
-	}
-	var mu sync.Mutex
-	lied := map[string]bool{}
+	var lie atomic.Value // the sandbox that the driver denies
+	lie.Store("")
 	h.driver.mu.Lock()
 	h.driver.fail = func(_ context.Context, op, id string) error {
-		mu.Lock()
-		defer mu.Unlock()
-		if op == "stats" && !lied[id] {
-			lied[id] = true
+		if op == "stats" && id == lie.Load() {
 			return sandbox.ErrNotFound
 		}
 		return nil
 	}
 	h.driver.mu.Unlock()
-	h.driver.die(string(ids[5]), sandbox.ReasonOOM)
-	for _, id := range ids[burstSize:] {
-		if s := h.k.index.lookup(mine, id); s != nil {
+	// check checks a sandbox and ends each wait before a second check, which gets the truth. It returns the number of
+	// waits.
+	check := func(s *instance) (waited int) {
+		checked, end := context.WithCancel(t.Context())
+		go func() {
+			defer end()
 			h.k.deaths.check(s)
+		}()
+		for waits.Await(checked, recheckDelay) == nil {
+			if s.life.Err() != nil {
+				t.Errorf("%s ended before the second check", s.id)
+			}
+			lie.Store("")
+			waits.Advance(recheckDelay)
+			waited++
+		}
+		return waited
+	}
+	for i, id := range ids {
+		s := h.k.index.lookup(mine, id)
+		switch {
+		case i < burstSize:
+			h.driver.die(string(id), sandbox.ReasonKilled)
+		case i == 5:
+			h.driver.die(string(id), sandbox.ReasonOOM)
+		default:
+			lie.Store(string(id))
+		}
+		if waited := check(s); waited == 0 && i >= burstSize {
+			t.Errorf("container %d was not checked again", i)
 		}
 	}
 	for i, id := range ids {

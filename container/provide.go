@@ -143,7 +143,7 @@ func (ls *leases) reserve(ctx context.Context, p berth.ProjectID, id berth.Conta
 	if err := s.acquire(ctx); err != nil {
 		return err
 	}
-	defer s.release(ls.opts.now())
+	defer s.release(ls.opts.clock.Now())
 	s.promise()
 	return nil
 }

@@ -40,7 +40,7 @@ type diskUse struct {
 // If the driver is a sandbox.Freezer, all other sandboxes are frozen meanwhile: they would use
 // up the freed space before an end is saved. Until then nothing is written.
 func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
-	ctx, cancel := context.WithTimeout(ctx, relieveTimeout)
+	ctx, cancel := svc.opts.clock.WithTimeout(ctx, relieveTimeout)
 	defer cancel()
 	freezer, ok := svc.opts.Driver.(sandbox.Freezer)
 	if ok {
@@ -130,7 +130,7 @@ func (svc *Service) freezeAll(ctx context.Context, freezer sandbox.Freezer, uses
 }
 
 func (svc *Service) freeze(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
-	ctx, cancel := context.WithTimeout(ctx, freezeTimeout)
+	ctx, cancel := svc.opts.clock.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
@@ -162,7 +162,7 @@ func (svc *Service) kill(ctx context.Context, freezer sandbox.Freezer, s *instan
 
 // thaw resumes a sandbox unless it has ended.
 func (svc *Service) thaw(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
-	ctx, cancel := context.WithTimeout(ctx, relieveTimeout)
+	ctx, cancel := svc.opts.clock.WithTimeout(ctx, relieveTimeout)
 	defer cancel()
 	if s.life.Err() != nil {
 		return nil // killed, or about to be removed

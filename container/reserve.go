@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"sync"
-	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -38,7 +37,7 @@ func (svc *Service) reserve(ctx context.Context, caller berth.Caller, pl *plan, 
 	if err != nil {
 		return err
 	}
-	s.touch(svc.opts.now())
+	s.touch(svc.opts.clock.Now())
 	return nil
 }
 
@@ -75,7 +74,7 @@ func (svc *Service) Begin(ctx context.Context, p berth.ProjectID, id berth.Conta
 		return err
 	}
 	err := svc.leases.create(ctx, s)
-	s.release(svc.opts.now())
+	s.release(svc.opts.clock.Now())
 	if err != nil {
 		svc.leases.drop(s)
 	}
@@ -137,8 +136,8 @@ func (ls *leases) create(ctx context.Context, s *instance) error {
 	if r.over {
 		return nil
 	}
-	now := ls.opts.now()
-	r.plan.requestedAt, r.plan.body.CreatedAt, r.plan.body.LastActiveAt = time.Now(), now.Unix(), now.Unix()
+	now := ls.opts.clock.Now()
+	r.plan.requestedAt, r.plan.body.CreatedAt, r.plan.body.LastActiveAt = now, now.Unix(), now.Unix()
 	if err := r.create(ctx); err != nil {
 		return err
 	}
@@ -181,7 +180,7 @@ func (svc *Service) save(ctx context.Context, s *instance, pl *plan, caller bert
 	pl.cause = trace.SpanFromContext(ctx)
 	ready := svc.starter.ready(ctx, s, pl)
 	if pl.body.Berth.Starting = !ready; ready {
-		pl.body.Berth.Start = pl.started(StartPool)
+		pl.body.Berth.Start = pl.started(StartPool, svc.opts.clock.Now())
 	}
 	if err := svc.saveNew(ctx, s, pl, caller.Key); err != nil {
 		// It may have been saved nevertheless, but its id is not known to the client.
@@ -189,7 +188,7 @@ func (svc *Service) save(ctx context.Context, s *instance, pl *plan, caller bert
 	}
 	svc.trail.recordCreated(s, caller.Key)
 	if ready {
-		svc.opts.Observer.Started(StartPool, time.Since(pl.requestedAt))
+		svc.opts.Observer.Started(StartPool, svc.opts.clock.Since(pl.requestedAt))
 		traceStart(s, pl, StartPool)
 		close(s.started)
 		return nil

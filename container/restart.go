@@ -66,7 +66,7 @@ func (sr *startRecords) object(s *instance, pl *plan) (*store.Object, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &store.Object{ObjectKey: startKey(s.id), CreatedAt: sr.opts.now().Unix(), Body: body}, nil
+	return &store.Object{ObjectKey: startKey(s.id), CreatedAt: sr.opts.clock.Now().Unix(), Body: body}, nil
 }
 
 // load returns the start record of a container, or nil if there is none.
@@ -100,7 +100,7 @@ func (sr *startRecords) delete(ctx context.Context, s *instance) error {
 
 // replan returns the plan that repeats an interrupted start.
 func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*plan, error) {
-	pl := &plan{requestedAt: time.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, skills: rec.Skills, restarted: true}
+	pl := &plan{requestedAt: st.opts.clock.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, skills: rec.Skills, restarted: true}
 	if rec.Memory && !s.body.Berth.Starting {
 		pl.networkOnly = true
 		return pl, nil
@@ -120,7 +120,7 @@ func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*
 		return pl, stepError{"its snapshot could not be read", errNoSnapshots}
 	}
 	// The snapshot may have expired while no server ran.
-	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.now().Add(restartSnapshotLife)); err != nil {
+	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.clock.Now().Add(restartSnapshotLife)); err != nil {
 		return pl, stepError{"its snapshot could not be read", err}
 	}
 	if pl.from, err = st.snapshots.get(ctx, s.project, rec.Snapshot); err != nil {

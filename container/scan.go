@@ -42,8 +42,8 @@ func (fl *Files) scan(ctx context.Context, s *instance) ([]*berth.ContainerFile,
 
 // scanTimes is scan that also returns the modification times by path.
 func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.ContainerFile, map[string]time.Time, error) {
-	begin := time.Now()
-	defer func() { s.files.crowded.Store(time.Since(begin) > scanBudget) }()
+	begin := fl.opts.clock.Now()
+	defer func() { s.files.crowded.Store(fl.opts.clock.Since(begin) > scanBudget) }()
 	known, err := fl.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list file rows: %w", err)
@@ -91,7 +91,7 @@ func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.Container
 // newFiles returns rows for files that commands created. It limits the guest's times to the
 // container's lifetime.
 func (fl *Files) newFiles(s *instance, found map[string]guest.Entry) []*berth.ContainerFile {
-	now := fl.opts.now().Unix()
+	now := fl.opts.clock.Now().Unix()
 	var made []*berth.ContainerFile
 	for _, p := range slices.Sorted(maps.Keys(found)) {
 		e := found[p]
@@ -129,7 +129,7 @@ func (s *instance) stat(ctx context.Context, f *berth.ContainerFile) error {
 // walk returns up to limit regular files below the working directory by their path on the wire,
 // and whether these are all.
 func (s *instance) walk(ctx context.Context, limit int) (found map[string]guest.Entry, whole bool, err error) {
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := s.clock.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	dir, err := s.workingDir(ctx)
 	if err != nil {

@@ -59,7 +59,7 @@ func New(options Options) (*Service, error) {
 	if err != nil {
 		return nil, err
 	}
-	opts, work := &options, newWorkers()
+	opts, work := &options, newWorkers(options.clock)
 	svc := &Service{opts: opts, work: work}
 	svc.volumes = &volumes{opts, work}
 	svc.index = &index{work: work, volumes: svc.volumes, instances: map[berth.ContainerID]*instance{}}
@@ -106,11 +106,11 @@ func (svc *Service) Close() error {
 // disconnect saves when containers were last used and ends the connections to their guests. It
 // bounds the wait for both.
 func (svc *Service) disconnect() {
-	ctx, cancel := context.WithTimeout(context.Background(), closeGrace)
+	ctx, cancel := svc.opts.clock.WithTimeout(context.Background(), closeGrace)
 	defer cancel()
 	var clients sync.WaitGroup
 	for _, s := range svc.index.all() {
-		svc.sweeper.saveActivity(ctx, s, s.lastActive(svc.opts.now()).Unix())
+		svc.sweeper.saveActivity(ctx, s, s.lastActive(svc.opts.clock.Now()).Unix())
 		clients.Go(func() { s.client.Close() })
 	}
 	done := make(chan struct{})

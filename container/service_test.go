@@ -8,7 +8,6 @@ import (
 	"io"
 	"log/slog"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -16,6 +15,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/clock"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
@@ -62,6 +62,9 @@ func newHarness(t *testing.T, options ...func(*Options)) *harness {
 	for _, set := range options {
 		set(&h.opts)
 	}
+	if h.opts.clock == nil {
+		h.opts.clock = heldClock{clock.System, h.time}
+	}
 	h.start()
 	t.Cleanup(func() {
 		h.k.Close()
@@ -71,6 +74,15 @@ func newHarness(t *testing.T, options ...func(*Options)) *harness {
 	return h
 }
 
+// A heldClock shows the time of a harness, and waits as the system does.
+type heldClock struct {
+	clock.Clock
+	now func() time.Time
+}
+
+func (c heldClock) Now() time.Time                  { return c.now() }
+func (c heldClock) Since(t time.Time) time.Duration { return c.now().Sub(t) }
+
 // start starts the server on the state that the former one left.
 func (h *harness) start() {
 	h.t.Helper()
@@ -78,7 +90,7 @@ func (h *harness) start() {
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	h.k, k.opts.now = k, h.time
+	h.k = k
 	if err := k.Start(h.t.Context()); err != nil {
 		h.t.Fatal(err)
 	}
@@ -108,14 +120,8 @@ func (h *harness) pass(d time.Duration) {
 	h.k.sweeper.sweep(h.t.Context())
 }
 
-// settle waits until no removal runs in the background.
-func (h *harness) settle() {
-	for _, s := range h.k.index.all() {
-		for s.death.removing.Load() {
-			runtime.Gosched()
-		}
-	}
-}
+// settle waits until no work of the service runs in the background.
+func (h *harness) settle() { h.k.work.settle() }
 
 func (h *harness) openUpload(_ context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
 	u, ok := h.uploads[id]

@@ -45,7 +45,7 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 		defer stop()
 		if call.Timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = context.WithTimeoutCause(ctx, call.Timeout+shellGrace, errors.New("guest did not end the commands"))
+			ctx, cancel = sh.access.opts.clock.WithTimeoutCause(ctx, call.Timeout+shellGrace, errors.New("guest did not end the commands"))
 			defer cancel()
 		}
 		log := sh.startLog(ctx, s, call)
@@ -80,7 +80,7 @@ func (sh Shell) startAhead(call guest.ShellCall) {
 		return
 	}
 	sh.access.work.spawn(func() {
-		ctx, cancel := context.WithTimeout(context.Background(), kernelStart)
+		ctx, cancel := sh.access.opts.clock.WithTimeout(context.Background(), kernelStart)
 		defer cancel()
 		s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
 		if err != nil {
@@ -123,7 +123,7 @@ func (sh Shell) call(ctx context.Context, question func(context.Context, *guest.
 	defer release()
 	ctx, stop := s.withGuest(ctx)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, answerTimeout)
+	ctx, cancel := sh.access.opts.clock.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	if err := question(ctx, s.client); err != nil && connect.CodeOf(err) != connect.CodeNotFound {
 		return sh.access.leases.explain(ctx, s, err)

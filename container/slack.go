@@ -25,7 +25,7 @@ func slackAt(d time.Duration, pressure float64) time.Duration {
 // reports the CPU pressure of the sandbox, it counts in place of the machine's: on a machine whose
 // CPUs are busy, a stopped guest waits for no CPU.
 func (ls *leases) patience(ctx context.Context, s *instance) time.Duration {
-	ctx, cancel := context.WithTimeout(ctx, probeTimeout)
+	ctx, cancel := ls.opts.clock.WithTimeout(ctx, probeTimeout)
 	defer cancel()
 	if s.driver.acquire(ctx) == nil {
 		stats, err := ls.opts.Driver.Stats(ctx, string(s.id))

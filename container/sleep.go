@@ -77,7 +77,7 @@ func (ls *leases) drowseLocked(s *instance, now time.Time) func(context.Context,
 
 // sampleCPU reads the CPU time that sleepIfIdle compares with.
 func (ls *leases) sampleCPU(ctx context.Context, s *instance) {
-	now := ls.opts.now()
+	now := ls.opts.clock.Now()
 	cpu, ok := ls.cpu(ctx, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -90,7 +90,7 @@ func (ls *leases) sampleCPU(ctx context.Context, s *instance) {
 
 // sleepIfIdle pauses a sandbox if its processes were idle since sampleCPU.
 func (ls *leases) sleepIfIdle(ctx context.Context, s *instance) {
-	now := ls.opts.now()
+	now := ls.opts.clock.Now()
 	cpu, ok := ls.cpu(ctx, s)
 	limit := maxQuietCPU
 	if ls.opts.Driver.Features().OwnKernel {
@@ -132,7 +132,7 @@ func (ls *leases) sleep(ctx context.Context, s *instance) {
 		s.quiet.asleep.Store(true)
 		// Either a frame that is sent now is seen here, or its sender sees asleep.
 		if sleeps = s.mayLocked(); !sleeps {
-			s.resumedLocked(ls.opts.now())
+			s.resumedLocked(ls.opts.clock.Now())
 		}
 	}
 	s.mu.Unlock()
@@ -145,7 +145,7 @@ func (ls *leases) sleep(ctx context.Context, s *instance) {
 	}
 	// It may be paused all the same: an error means that the driver does not know.
 	again := ls.opts.Driver.Resume(context.WithoutCancel(ctx), string(s.id))
-	s.markResumed(ls.opts.now())
+	s.markResumed(ls.opts.clock.Now())
 	if s.life.Err() == nil {
 		ls.opts.Log.Warn("failed to pause a quiet container; trying again later", "container", s.id, "err", err, "resume", again)
 	}
@@ -159,7 +159,7 @@ func (ls *leases) wake(ctx context.Context, s *instance) error {
 	if ls.work.stopped() {
 		return errStopping // the next server wakes it
 	}
-	ctx, cancel := context.WithTimeout(ctx, wakeTimeout)
+	ctx, cancel := ls.opts.clock.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
 	return ls.resume(ctx, s)
 }

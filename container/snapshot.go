@@ -185,7 +185,7 @@ var errStalled = errors.New("guest does not make progress with the layer")
 func (sn *snapshots) apply(ctx context.Context, s *instance, content io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	quiet := time.AfterFunc(sn.stall, func() { cancel(errStalled) })
+	quiet := sn.opts.clock.AfterFunc(sn.stall, func() { cancel(errStalled) })
 	defer quiet.Stop()
 	source := &source{r: progress{content, func() { quiet.Reset(sn.stall) }}}
 	err := s.client.ApplyArchive(ctx, source)
@@ -224,7 +224,7 @@ func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan, fi
 		again[addedID(of, id)] = addedID(s.id, id)
 	}
 	for _, f := range files {
-		own := s.newFile(f.Path, sn.opts.now().Unix(), f.Bytes, "user")
+		own := s.newFile(f.Path, sn.opts.clock.Now().Unix(), f.Bytes, "user")
 		if id, ok := again[f.ID]; ok {
 			own.ID = id
 		}
@@ -249,7 +249,7 @@ func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.Sna
 // discard removes a snapshot that is not needed any more. If that fails, the snapshot
 // expires.
 func (sn *snapshots) discard(p berth.ProjectID, id berth.SnapshotID) {
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	ctx, cancel := sn.opts.clock.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := sn.delete(ctx, p, id); err != nil {
 		sn.opts.Log.Error("failed to remove a temporary snapshot; it will expire", "snapshot", id, "err", err)
@@ -261,7 +261,7 @@ func (sn *snapshots) expire() {
 	if sn.opts.Snapshots == nil {
 		return
 	}
-	if err := sn.opts.Snapshots.Expire(sn.work.life, sn.opts.now()); err != nil && sn.work.life.Err() == nil {
+	if err := sn.opts.Snapshots.Expire(sn.work.life, sn.opts.clock.Now()); err != nil && sn.work.life.Err() == nil {
 		sn.opts.Log.Error("failed to remove expired snapshots; retrying later", "err", err)
 	}
 }

@@ -56,7 +56,7 @@ func (svc *Service) Start(ctx context.Context) error {
 	err = g.Wait()
 	for id := range unowned {
 		g.Go(func() error {
-			ctx, cancel := context.WithTimeout(ctx, removeTimeout)
+			ctx, cancel := svc.opts.clock.WithTimeout(ctx, removeTimeout)
 			defer cancel()
 			svc.opts.Log.Info("destroy sandbox without a container", "sandbox", id)
 			if err := svc.opts.Driver.Destroy(ctx, id); err != nil {
@@ -76,11 +76,11 @@ func (svc *Service) Start(ctx context.Context) error {
 	if err := svc.trail.recordLost(ctx, recs, left); err != nil {
 		return fmt.Errorf("container: complete the audit log: %w", err)
 	}
-	if !svc.work.spawn(svc.sweeper.run) {
+	if !svc.work.loop(svc.sweeper.run) {
 		return errStopping
 	}
 	for _, p := range svc.pools.all {
-		if !svc.work.spawn(p.run) {
+		if !svc.work.loop(p.run) {
 			return errStopping
 		}
 	}
@@ -90,8 +90,8 @@ func (svc *Service) Start(ctx context.Context) error {
 // adopt registers a container that a former process left running.
 func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	s := svc.leases.newInstance(rec.Project, rec.Body)
-	s.usage.graceUntil = svc.opts.now().Add(restartGrace)
-	ctx, cancel := context.WithTimeout(context.Background(), removeTimeout)
+	s.usage.graceUntil = svc.opts.clock.Now().Add(restartGrace)
+	ctx, cancel := svc.opts.clock.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := svc.name(ctx, s); err != nil {
 		return err

@@ -29,7 +29,7 @@ func (svc *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.Conta
 
 func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, error) {
 	limits := m.opts.limitsOf(s.body.MemoryLimit)
-	now := m.opts.now()
+	now := m.opts.clock.Now()
 	out := &berth.ContainerStats{Object: "container.stats", ContainerID: s.id, At: now.Unix(), UptimeSeconds: max(0, now.Unix()-s.body.CreatedAt),
 		Memory: berth.MemoryStats{LimitBytes: limits.Memory}, Disk: berth.DiskStats{LimitBytes: limits.Disk}, PIDs: berth.PIDStats{Limit: limits.PIDs}}
 	if n := s.network.Load(); n != nil {
@@ -52,7 +52,7 @@ func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, 
 func (m *meter) read(ctx context.Context, s *instance) (sandbox.Stats, error) {
 	ctx, stop := s.withLife(ctx)
 	defer stop()
-	ctx, cancel := context.WithTimeout(ctx, statsTimeout)
+	ctx, cancel := m.opts.clock.WithTimeout(ctx, statsTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return sandbox.Stats{}, err

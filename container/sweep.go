@@ -36,9 +36,9 @@ type sweeper struct {
 
 // run sweeps until the service closes.
 func (sw *sweeper) run() {
-	tick := time.NewTicker(sweepInterval)
+	tick := sw.opts.clock.NewTicker(sweepInterval)
 	defer tick.Stop()
-	count := time.NewTicker(countInterval)
+	count := sw.opts.clock.NewTicker(countInterval)
 	defer count.Stop()
 	for {
 		select {
@@ -77,7 +77,7 @@ func (sw *sweeper) sweep(ctx context.Context) {
 
 // due returns the job that is due for a sandbox, or nil.
 func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
-	now := sw.opts.now()
+	now := sw.opts.clock.Now()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.lastActiveLocked(now).Unix()

@@ -26,7 +26,7 @@ func traceCommand(ctx context.Context, s *instance, id berth.LogID) trace.Span {
 	_, traced := span.Start(ctx, "exec")
 	if traced.IsRecording() {
 		traced.SetAttributes(semconv.ContainerID(string(s.id)), attribute.String("berth.log.id", string(id)))
-		s.log.last = caused{traced, time.Now()}
+		s.log.last = caused{traced, s.clock.Now()}
 	}
 	return traced
 }

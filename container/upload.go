@@ -69,7 +69,7 @@ func (fl *Files) addOne(ctx context.Context, s *instance, id berth.FileID, taken
 	if err != nil {
 		return nil, err
 	}
-	f := s.newFile(path.Join(berth.WorkDir, name), fl.opts.now().Unix(), size, "user")
+	f := s.newFile(path.Join(berth.WorkDir, name), fl.opts.clock.Now().Unix(), size, "user")
 	f.ID = addedID(s.id, id)
 	return f, fl.opts.Store.PutContainerFile(ctx, s.project, f)
 }

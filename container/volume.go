@@ -56,7 +56,7 @@ func (v *volumes) open(ctx context.Context, s *instance) ([]sandbox.Mount, error
 // replaces what is there.
 func (v *volumes) link(ctx context.Context, sn *snapshots, s *instance) error {
 	var layer bytes.Buffer
-	some, err := volume.WriteLinks(&layer, s.body.Berth.Volumes, v.opts.now())
+	some, err := volume.WriteLinks(&layer, s.body.Berth.Volumes, v.opts.clock.Now())
 	if err != nil || !some {
 		return err
 	}
@@ -75,7 +75,7 @@ func (v *volumes) expire() {
 	if v.opts.Volumes == nil {
 		return
 	}
-	if err := v.opts.Volumes.Expire(v.work.life, v.opts.now()); err != nil && v.work.life.Err() == nil {
+	if err := v.opts.Volumes.Expire(v.work.life, v.opts.clock.Now()); err != nil && v.work.life.Err() == nil {
 		v.opts.Log.Error("failed to remove expired volumes; retrying later", "err", err)
 	}
 	if err := v.opts.Volumes.Unmount(volume.IdleTime); err != nil {

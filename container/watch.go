@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/internal/clock"
 )
 
 // Commands change files in bursts. The events of a burst are sent when it pauses, or after
@@ -74,7 +75,7 @@ func (w *watcher) follow(ctx context.Context, yield func(*berth.ContainerFileEve
 		case <-changed:
 		}
 		if w.last != nil {
-			settle(ctx, changed)
+			settle(ctx, w.sandbox.clock, changed)
 		}
 		events, err := w.diff(ctx)
 		if err != nil {
@@ -89,12 +90,12 @@ func (w *watcher) follow(ctx context.Context, yield func(*berth.ContainerFileEve
 }
 
 // settle waits until the changes pause.
-func settle(ctx context.Context, changed <-chan struct{}) {
-	end := time.After(watchBurst)
+func settle(ctx context.Context, c clock.Clock, changed <-chan struct{}) {
+	end := c.After(watchBurst)
 	for {
 		select {
 		case <-changed:
-		case <-time.After(watchQuiet):
+		case <-c.After(watchQuiet):
 			return
 		case <-end:
 			return

@@ -4,6 +4,8 @@ import (
 	"context"
 	"sync"
 	"time"
+
+	"github.com/berth-run/berth/internal/clock"
 )
 
 // workers runs background work until the service closes.
@@ -11,14 +13,18 @@ type workers struct {
 	life    context.Context // of the background work; ends with errStopping
 	cancel  context.CancelCauseFunc
 	closing chan struct{} // closed when closed is set
+	clock   clock.Clock
 
 	mu     sync.Mutex
 	closed bool
-	group  sync.WaitGroup // goroutines of spawn
+	tasks  int            // running goroutines of spawn
+	idle   sync.Cond      // signaled when there are no tasks
+	group  sync.WaitGroup // goroutines of spawn and loop
 }
 
-func newWorkers() *workers {
-	w := &workers{closing: make(chan struct{})}
+func newWorkers(c clock.Clock) *workers {
+	w := &workers{closing: make(chan struct{}), clock: c}
+	w.idle.L = &w.mu
 	w.life, w.cancel = context.WithCancelCause(context.Background())
 	return w
 }
@@ -26,6 +32,39 @@ func newWorkers() *workers {
 // spawn runs f in the background. It returns false, and does not run f, if the service
 // is closing.
 func (w *workers) spawn(f func()) bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.closed {
+		return false
+	}
+	w.tasks++
+	w.group.Go(func() {
+		defer w.finish()
+		f()
+	})
+	return true
+}
+
+// finish records the end of a task.
+func (w *workers) finish() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if w.tasks--; w.tasks == 0 {
+		w.idle.Broadcast()
+	}
+}
+
+// settle waits until no goroutine of spawn runs.
+func (w *workers) settle() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for w.tasks > 0 {
+		w.idle.Wait()
+	}
+}
+
+// loop is spawn for a goroutine that runs until the service closes.
+func (w *workers) loop(f func()) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.closed {
@@ -64,7 +103,7 @@ func (w *workers) stop(grace time.Duration) {
 	}()
 	select {
 	case <-done:
-	case <-time.After(grace):
+	case <-w.clock.After(grace):
 	}
 	w.cancel(errStopping)
 	<-done

@@ -114,7 +114,7 @@ var Imports = map[string][]string{
 	"sandbox/microvm":       {"guest/boot", "guest/serial", "internal/statefile", "sandbox", "sandbox/host"},
 	"sandbox/local":         {"internal/statefile", "sandbox"},
 	"sandbox/drivertest":    {"egress", "guest", "internal/beneath", "layer", "internal/longtest", "internal/testsuite", "sandbox"},
-	"container":             {"", "internal/span", "audit", "egress", "guest", "guest/jupyter", "layer", "internal/nofile", "sandbox", "container/snapshot", "skills", "store", "container/volume", "internal/backoff"},
+	"container":             {"", "internal/clock", "internal/span", "audit", "egress", "guest", "guest/jupyter", "layer", "internal/nofile", "sandbox", "container/snapshot", "skills", "store", "container/volume", "internal/backoff"},
 	"engine":                {"", "internal/span", "engine/transcript", "journal", "model", "model/embedding", "store", "tool", "internal/backoff"},
 	"engine/transcript":     {"", "internal/seal", "model", "store", "tool"},
 	"api":                   {"", "audit", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding", "project", "container", "container/snapshot", "skills", "store", "container/volume", "vectorstore", "webhook"},
@@ -200,6 +200,17 @@ var Bans = map[string][]string{
 	"os/exec":      {"demo/record", "internal/jail", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
+// Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
+// two clocks their tests would depend on the speed of the machine.
+var Clocked = []string{"container"}
+
+// timed lists what a package with a clock must not use: these read the time of the system, or wait by it.
+var timed = map[string][]string{
+	"time":    {"Now", "Since", "Until", "After", "AfterFunc", "NewTimer", "NewTicker", "Tick", "Sleep"},
+	"context": {"WithTimeout", "WithTimeoutCause", "WithDeadline", "WithDeadlineCause"},
+	"backoff": {"Sleep"},
+}
+
 // A file holds the properties of a source file that the rules check.
 type file struct {
 	pkg, name string
@@ -208,10 +219,11 @@ type file struct {
 	lines     int
 	generated bool
 	kinds     []string // literals of type store.Kind
+	times     []string // uses of what timed lists
 }
 
 // Check parses the sources below root and returns a message for each violation.
-func Check(root string, imports, bans map[string][]string) ([]string, error) {
+func Check(root string, imports, bans map[string][]string, clocked []string) ([]string, error) {
 	files, err := parse(root)
 	if err != nil {
 		return nil, err
@@ -230,6 +242,11 @@ func Check(root string, imports, bans map[string][]string) ([]string, error) {
 		}
 		for _, kind := range f.kinds {
 			broken = append(broken, fmt.Sprintf("%s declares the store.Kind %s; add it to the table in store/kind.go instead", path.Join(f.pkg, f.name), kind))
+		}
+		if slices.Contains(clocked, f.pkg) {
+			for _, use := range f.times {
+				broken = append(broken, fmt.Sprintf("%s uses %s; use the package's clock", path.Join(f.pkg, f.name), use))
+			}
 		}
 		if f.doc {
 			docs[f.pkg] = append(docs[f.pkg], f.name)
@@ -313,8 +330,21 @@ func look(set *token.FileSet, a *ast.File, rel string) file {
 	for _, imp := range a.Imports {
 		f.imports = append(f.imports, strings.Trim(imp.Path.Value, `"`))
 	}
-	f.kinds = kinds(a)
+	f.kinds, f.times = kinds(a), times(a)
 	return f
+}
+
+// times returns the uses of what timed lists.
+func times(a *ast.File) (found []string) {
+	ast.Inspect(a, func(n ast.Node) bool {
+		if sel, ok := n.(*ast.SelectorExpr); ok {
+			if x, ok := sel.X.(*ast.Ident); ok && slices.Contains(timed[x.Name], sel.Sel.Name) {
+				found = append(found, x.Name+"."+sel.Sel.Name)
+			}
+		}
+		return true
+	})
+	return found
 }
 
 // kinds returns the string literals that a file declares or converts as a store.Kind.

@@ -8,7 +8,7 @@ import (
 )
 
 func TestHouse(t *testing.T) {
-	broken, err := Check("../..", Imports, Bans)
+	broken, err := Check("../..", Imports, Bans, Clocked)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -20,7 +20,7 @@ func TestHouse(t *testing.T) {
 // Each rule reports its violation in a small tree that breaks every rule once.
 func TestRulesBite(t *testing.T) {
 	broken, err := Check("testdata/house", map[string][]string{"": {}, "store": {""}, "engine": {"store"}, "api": {"engine"}},
-		map[string][]string{"net/http": {"api"}})
+		map[string][]string{"net/http": {"api"}}, []string{"engine"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,6 +29,8 @@ func TestRulesBite(t *testing.T) {
 		`engine/bad.go imports net/http`,
 		`engine/bad.go imports "api", which is not in its list`,
 		`engine/bad.go declares the store.Kind "secret"`,
+		`engine/bad.go uses time.Now`,
+		`engine/bad.go uses context.WithTimeout`,
 		`noun.go imports example.com/else`,
 		`package "attic" is not in the table`,
 		`package "store" has package comments in 2 files`,
@@ -38,8 +40,8 @@ func TestRulesBite(t *testing.T) {
 			t.Errorf("%q is missing in:\n%s", want, got)
 		}
 	}
-	if len(broken) != 7 {
-		t.Errorf("got %d violations, want 7:\n%s", len(broken), got)
+	if len(broken) != 9 {
+		t.Errorf("got %d violations, want 9:\n%s", len(broken), got)
 	}
 }
 
@@ -55,7 +57,7 @@ func TestLongFile(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	broken, err := Check(dir, map[string][]string{"": {}}, nil)
+	broken, err := Check(dir, map[string][]string{"": {}}, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
