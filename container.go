@@ -24,6 +24,7 @@ type ContainerBerth struct {
 	Moves     int64  `json:"moves,omitempty"`    // how often another member took it over
 	Reason    string `json:"reason,omitempty"`   // why it ended: expired, deleted, oom, killed, host, disk or evicted
 
+	UniqueName   bool        `json:"unique_name,omitempty"`   // no other running container of the project with this field has the name
 	Paused       bool        `json:"paused,omitempty"`        // by a client, until its next use
 	Asleep       bool        `json:"asleep,omitempty"`        // paused because it was quiet, until its next use
 	KeepAwake    bool        `json:"keep_awake,omitempty"`    // it does not sleep
@@ -72,6 +73,13 @@ type ContainerSource struct {
 	KeepAwake  bool       `json:"keep_awake,omitempty"` // do not pause the container when it is quiet
 
 	Volumes []VolumeMount `json:"volumes,omitempty"`
+}
+
+// A ContainerExtension is the field "berth" of POST /v1/containers.
+type ContainerExtension struct {
+	ContainerSource
+	UniqueName bool              `json:"unique_name,omitempty"` // refuse the request if the name is taken by a container with a unique name
+	Env        map[string]string `json:"env,omitempty"`         // environment variables of all commands
 }
 
 // A ContainerStatus is the state of a container. The object of an expired container

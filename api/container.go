@@ -4,8 +4,11 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"math"
 	"net/http"
+	"slices"
+	"strings"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
@@ -29,6 +32,33 @@ type containers struct {
 	log     *slog.Logger
 }
 
+// maxEnvironment is how many environment variables a request for a container may set.
+const maxEnvironment = 100
+
+// environment allows environment variables, by name.
+func environment(at string, v any) error {
+	variables, ok := v.(map[string]any)
+	if !ok {
+		return rule.WrongType(at, "an object", v)
+	}
+	if len(variables) > maxEnvironment {
+		return rule.Errorf("object_above_max_properties", at, "Invalid '%s': too many variables. Expected at most %d, but got %d.", at, maxEnvironment, len(variables))
+	}
+	for _, name := range slices.Sorted(maps.Keys(variables)) {
+		if name == "" || len(name) > 256 || strings.ContainsAny(name, "=\x00") {
+			return rule.Errorf("invalid_value", at, "Invalid '%s': %q is not the name of an environment variable.", at, rule.Clip(name))
+		}
+		field := rule.Join(at, name)
+		if err := rule.Text(0, 32<<10)(field, variables[name]); err != nil {
+			return err
+		}
+		if strings.ContainsRune(variables[name].(string), 0) {
+			return rule.Errorf("invalid_value", field, "Invalid '%s': the value contains a NUL byte.", field)
+		}
+	}
+	return nil
+}
+
 // containerBody checks the body of POST /v1/containers.
 var containerBody = rule.Object(rule.Fields{
 	"name": rule.Text(1, 256),
@@ -39,7 +69,7 @@ var containerBody = rule.Object(rule.Fields{
 	"memory_limit":   rule.MemoryLimit,
 	"network_policy": rule.ByType(rule.NetworkPolicies),
 	"skills":         rule.Skills,
-	"berth":          rule.ContainerSource(nil),
+	"berth":          rule.ContainerSource(rule.Fields{"unique_name": rule.Boolean, "env": environment}),
 }, "name")
 
 // create serves POST /v1/containers.
@@ -52,13 +82,16 @@ func (h *containers) create(x *exchange.Exchange, r *http.Request, c berth.Calle
 		NetworkPolicy *berth.NetworkPolicy `json:"network_policy"`
 		Skills        []berth.SkillParam   `json:"skills"`
 
-		Berth berth.ContainerSource `json:"berth"`
+		Berth berth.ContainerExtension `json:"berth"`
 	}
 	if err := x.Decode(r, containerBody, &body); err != nil {
 		return err
 	}
 	req := container.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
-		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Skills: body.Skills, Source: body.Berth}
+		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Skills: body.Skills, Source: body.Berth.ContainerSource, UniqueName: body.Berth.UniqueName}
+	for _, name := range slices.Sorted(maps.Keys(body.Berth.Env)) {
+		req.Env = append(req.Env, name+"="+body.Berth.Env[name])
+	}
 	container, err := h.service.Create(r.Context(), c, req)
 	if err != nil {
 		return err

@@ -138,7 +138,7 @@ func containerRoutes() []*reference.Route {
 		route("GET /v1/containers/{container}/stats", "Get the resource usage of a container", "observe.md").Gives(berth.ContainerStats{}),
 		route("GET /v1/containers/{container}/audit", "Get the audit entries of a container", "audit.md").Gives(containerAudit{}),
 		route("POST /v1/containers/{container}/snapshots", "Take a snapshot of a container", "snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Snapshot{}),
-		route("POST /v1/containers/{container}/fork", "Copy a container", "snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Container{}),
+		route("POST /v1/containers/{container}/fork", "Copy a container", "snapshots.md").MayTake(forkBody, container.ForkRequest{}).Gives(berth.Container{}),
 		route("POST /v1/containers/{container}/pause", "Pause a container", "snapshots.md").Gives(berth.Container{}),
 		route("POST /v1/containers/{container}/resume", "Resume a paused container", "snapshots.md").Gives(berth.Container{}),
 		route("POST /v1/containers/{container}/ports/{port}", "Create a link to a port of a container", "observe.md#ports").MayTake(preview.LinkBody, preview.LinkRequest{}).Gives(preview.PortLink{}),

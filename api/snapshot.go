@@ -13,8 +13,11 @@ import (
 // snapshots serves snapshots of containers.
 type snapshots struct{ service *snapshot.Service }
 
-// snapshotBody checks the body of POST /v1/containers/{container}/snapshots and of /fork.
-var snapshotBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean})
+// Rules for the bodies of POST /v1/containers/{container}/snapshots and of /fork.
+var (
+	snapshotBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean})
+	forkBody     = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean, "unique_name": rule.Boolean})
+)
 
 // snapshot serves POST /v1/containers/{container}/snapshots.
 func (h *containers) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -62,8 +65,8 @@ func (h *snapshots) delete(x *exchange.Exchange, r *http.Request, c berth.Caller
 
 // fork serves POST /v1/containers/{container}/fork.
 func (h *containers) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var body container.SnapshotRequest
-	if err := x.DecodeOptional(r, snapshotBody, &body); err != nil {
+	var body container.ForkRequest
+	if err := x.DecodeOptional(r, forkBody, &body); err != nil {
 		return err
 	}
 	container, err := h.service.Fork(r.Context(), c, containerID(r), body)

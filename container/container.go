@@ -15,6 +15,7 @@ import (
 // those of OpenAI's request.
 type CreateRequest struct {
 	Name          string
+	UniqueName    bool                  // refuse the request if a running container of the project has Name as its unique name
 	MemoryLimit   string                // 1g, 4g, 16g or 64g; default 1g
 	ExpiresAfter  *berth.ExpiresAfter   // default ExpiryOptions.IdleMinutes
 	NetworkPolicy *berth.NetworkPolicy  // default disabled
@@ -137,7 +138,34 @@ func (svc *Service) saveNew(ctx context.Context, s *instance, pl *plan, key bert
 	if secrets != nil {
 		also = append(also, secrets)
 	}
-	return svc.opts.Store.CreateContainer(ctx, &store.Container{Project: s.project, Key: key, Body: pl.body}, also...)
+	err = svc.opts.Store.CreateContainer(ctx, &store.Container{Project: s.project, Key: key, Body: pl.body}, also...)
+	if errors.Is(err, store.ErrExists) && pl.body.Berth.UniqueName {
+		return svc.nameTaken(ctx, s.project, pl.body.Name, err)
+	}
+	return err
+}
+
+// nameTaken returns the client's error for a unique name that a running container has. cause is the
+// store's error.
+func (svc *Service) nameTaken(ctx context.Context, p berth.ProjectID, name string, cause error) error {
+	page := store.Page{Limit: 100}
+	for {
+		named, more, err := svc.opts.Store.ListContainers(ctx, p, name, page)
+		if err != nil {
+			return fmt.Errorf("find the container with the name: %w", err)
+		}
+		for _, c := range named {
+			if c.Body.Berth.UniqueName && c.Body.Status == berth.ContainerRunning {
+				return &berth.Error{Code: berth.CodeConflict, Param: "name", Err: cause,
+					Message: fmt.Sprintf("The name '%s' is taken by container with id '%s'. Delete it, or choose another name.", name, c.Body.ID)}
+			}
+		}
+		if !more || len(named) == 0 {
+			return &berth.Error{Code: berth.CodeConflict, Param: "name", Err: cause,
+				Message: fmt.Sprintf("The name '%s' was taken by a container that has just ended. Send the request again.", name)}
+		}
+		page.After = string(named[len(named)-1].Body.ID)
+	}
 }
 
 // Get returns a container. As in the hosted service, this counts as a use.

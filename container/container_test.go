@@ -98,6 +98,37 @@ func TestNoTemplate(t *testing.T) {
 	}
 }
 
+// A name that a request asks to be unique is refused while another running container has it as
+// its unique name. Names of other containers may repeat.
+func TestUniqueName(t *testing.T) {
+	h := newHarness(t)
+	create := func(caller berth.Caller, unique bool) (*berth.Container, error) {
+		return h.k.Create(t.Context(), caller, CreateRequest{Name: "box", UniqueName: unique})
+	}
+	first, err := create(byMe, true)
+	if err != nil || !first.Berth.UniqueName {
+		t.Fatalf("the first: %+v, %v", first, err)
+	}
+	for range 2 {
+		if c, err := create(byMe, false); err != nil || c.Berth.UniqueName {
+			t.Errorf("a repeated name: %+v, %v", c, err)
+		}
+	}
+	if _, err := create(berth.Caller{Project: theirs}, true); err != nil {
+		t.Errorf("another project's: %v", err)
+	}
+	_, err = create(byMe, true)
+	wantError(t, err, berth.CodeConflict, "", string(first.ID))
+	_, err = h.k.Fork(t.Context(), byMe, first.ID, ForkRequest{UniqueName: true})
+	wantError(t, err, berth.CodeConflict, "", string(first.ID))
+	if err := h.k.Delete(t.Context(), mine, first.ID); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := create(byMe, true); err != nil {
+		t.Errorf("after the first was deleted: %v", err)
+	}
+}
+
 // Nothing is left of a container if saving its row fails, whether the row was written or not.
 func TestCreateNotSaved(t *testing.T) {
 	for _, fault := range []error{errHost, errSavedAnyway} {

@@ -105,7 +105,7 @@ func TestMemory(t *testing.T) {
 			t.Errorf("from the snapshot: got %q, want %q", got, want)
 		}
 	}
-	forked, err := k.Fork(t.Context(), byBench, first.id, container.SnapshotRequest{Memory: true})
+	forked, err := k.Fork(t.Context(), byBench, first.id, container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -235,7 +235,7 @@ func benchmarkLifecycle(b *testing.B, rootfs string, size int) {
 				return k.Create(b.Context(), byBench, container.CreateRequest{Source: berth.ContainerSource{SnapshotID: s.ID}})
 			})
 			start("fork"+kind, func() (*berth.Container, error) {
-				return k.Fork(b.Context(), byBench, c.id, container.SnapshotRequest{Memory: memory})
+				return k.Fork(b.Context(), byBench, c.id, container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: memory}})
 			})
 		}
 	}

@@ -190,7 +190,7 @@ func TestFork(t *testing.T) {
 	five := &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}
 	id := h.create(CreateRequest{Name: "first", MemoryLimit: "4g", ExpiresAfter: five, Source: berth.ContainerSource{Template: "other", OnExpiry: berth.OnExpirySnapshot}}).ID
 	h.sh(id, "echo one >f")
-	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	c, err := h.k.Fork(t.Context(), byMe, id, ForkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -208,10 +208,10 @@ func TestFork(t *testing.T) {
 	if all, blobs := a.list(t, mine), a.blobs(t); len(all) > 0 || blobs > 0 {
 		t.Errorf("left behind: %v, %d blobs", all, blobs)
 	}
-	_, err = h.k.Fork(t.Context(), berth.Caller{Project: theirs}, id, SnapshotRequest{})
+	_, err = h.k.Fork(t.Context(), berth.Caller{Project: theirs}, id, ForkRequest{})
 	wantError(t, err, berth.CodeNotFound, "", string(id))
 	h.k.opts.Bounds.Containers = 2
-	_, err = h.k.Fork(t.Context(), byMe, id, SnapshotRequest{Name: "x"})
+	_, err = h.k.Fork(t.Context(), byMe, id, ForkRequest{SnapshotRequest: SnapshotRequest{Name: "x"}})
 	wantError(t, err, berth.CodeRateLimited, "")
 	if blobs := a.blobs(t); blobs > 0 {
 		t.Errorf("%d blobs are left of a refused fork", blobs)
@@ -230,7 +230,7 @@ func TestForkNetwork(t *testing.T) {
 	s.network.Store(n)
 	s.body.NetworkPolicy = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{"a.example"}}
 	// The sandboxes of the harness cannot be connected, so Fork would wait in vain.
-	pl, err := h.k.planner.planFork(t.Context(), mine, &copying{ctx: t.Context(), from: s}, "")
+	pl, err := h.k.planner.planFork(t.Context(), mine, &copying{ctx: t.Context(), from: s}, ForkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -297,7 +297,7 @@ func TestForkFails(t *testing.T) {
 		}
 	}
 	h.driver.mu.Unlock()
-	if _, err := h.k.Fork(ctx, byMe, id, SnapshotRequest{}); err == nil {
+	if _, err := h.k.Fork(ctx, byMe, id, ForkRequest{}); err == nil {
 		t.Error("the client left: got no error")
 	}
 	left(1)
@@ -312,7 +312,7 @@ func TestForkFails(t *testing.T) {
 		}
 	}
 	h.driver.mu.Unlock()
-	_, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	_, err := h.k.Fork(t.Context(), byMe, id, ForkRequest{})
 	wantExpired(t, err, id, "ended on its own")
 	left(0)
 }
@@ -324,7 +324,7 @@ func TestForkFromPool(t *testing.T) {
 	id := h.ready()
 	h.sh(id, "echo one >f")
 	ready := h.full()
-	c, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+	c, err := h.k.Fork(t.Context(), byMe, id, ForkRequest{})
 	if err != nil {
 		t.Fatal(err)
 	}

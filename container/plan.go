@@ -66,7 +66,7 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
 		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: pn.opts.Expiry.IdleMinutes},
 		NetworkPolicy: withoutSecrets(req.NetworkPolicy),
-		Berth:         berth.ContainerBerth{Isolation: pn.opts.Driver.Features().Isolation, Starting: true, Server: pn.opts.Server}}
+		Berth:         berth.ContainerBerth{Isolation: pn.opts.Driver.Features().Isolation, Starting: true, Server: pn.opts.Server, UniqueName: req.UniqueName}}
 	if c.MemoryLimit == "" {
 		c.MemoryLimit = defaultMemory
 	}

@@ -217,7 +217,7 @@ func TestCrashDuringFork(t *testing.T) {
 			c.stopAt(place)
 			forked := make(chan error, 1)
 			go func() {
-				_, err := c.k.Fork(t.Context(), byMe, first, SnapshotRequest{})
+				_, err := c.k.Fork(t.Context(), byMe, first, ForkRequest{})
 				forked <- err
 			}()
 			c.die()

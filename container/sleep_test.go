@@ -81,7 +81,7 @@ func TestSleep(t *testing.T) {
 		"file":     func() error { _, err := h.k.files.Get(t.Context(), mine, id, f.ID); return err },
 		"snapshot": func() error { h.snapshot(id); return nil },
 		"fork": func() error {
-			_, err := h.k.Fork(t.Context(), byMe, id, SnapshotRequest{})
+			_, err := h.k.Fork(t.Context(), byMe, id, ForkRequest{})
 			return err
 		},
 		"port": func() error {

@@ -27,6 +27,12 @@ type SnapshotRequest struct {
 	Memory bool   `json:"memory,omitempty"` // with running processes; the container must not be in use
 }
 
+// A ForkRequest is the body of a request for a fork.
+type ForkRequest struct {
+	SnapshotRequest
+	UniqueName bool `json:"unique_name,omitempty"` // see CreateRequest.UniqueName
+}
+
 // snapshots makes snapshots of sandboxes and starts sandboxes from them.
 type snapshots struct {
 	opts   *Options

@@ -234,7 +234,8 @@ type Container struct {
 
 // Containers stores containers.
 type Containers interface {
-	// CreateContainer saves a new container. It returns ErrExists if the id is taken.
+	// CreateContainer saves a new container. It returns ErrExists if the id is taken, or if the
+	// container has a unique name that a running container of the project has, too.
 	// Its objects are saved in the same transaction, under the terms of CreateObjects.
 	CreateContainer(ctx context.Context, c *Container, also ...*Object) error
 	GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*Container, error)

@@ -186,7 +186,7 @@ type saved struct {
 func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *record, timeout int64) (saved, error) {
 	var made *berth.Container
 	err := whenQuiet(ctx, func() (err error) {
-		made, err = d.Containers.Fork(ctx, c, id, container.SnapshotRequest{Memory: d.Memory})
+		made, err = d.Containers.Fork(ctx, c, id, container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: d.Memory}})
 		return err
 	})
 	if err != nil {

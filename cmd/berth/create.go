@@ -2,7 +2,12 @@ package main
 
 import (
 	"cmp"
+	"context"
+	"net/http"
+	"net/url"
+	"os"
 	"path"
+	"slices"
 	"strings"
 	"time"
 
@@ -11,33 +16,30 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// createOptions are the flags of berth create.
-type createOptions struct {
-	name, memory string
-	idle         time.Duration
-	allow        []string
-	open         bool
-	files        []string
-	volumes      []string
-	source       berth.ContainerSource
+// containerOptions are the flags for a new container.
+type containerOptions struct {
+	name, memory  string
+	replace       bool
+	idle          time.Duration
+	allow         []string
+	open          bool
+	files         []string
+	volumes       []string
+	env, secrets  []string
+	variables     map[string]string
+	domainSecrets []berth.DomainSecret
+	source        berth.ContainerSource
 }
 
-func newCreate() *cobra.Command {
-	var o createOptions
-	cmd := &cobra.Command{
-		Use:   "create [NAME]",
-		Short: "Create a container and print its id",
-		Long: `Create a container and print its id. It starts in the background; its first command waits
-for the start.
-
-  berth create box
-  berth create box --template python --memory 4g --allow pypi.org --volume data
-  berth exec box python3 --version`,
-		Args: cobra.MaximumNArgs(1),
-	}
-	connect, created := clientFlags(cmd), createdFlag(cmd)
+// containerFlags adds the flags for a new container to a command.
+func containerFlags(cmd *cobra.Command) *containerOptions {
+	o := &containerOptions{}
+	cmd.Flags().StringVar(&o.name, "name", "", "name of the new container, which no other running one may have; commands accept it in place of the id")
+	cmd.Flags().BoolVar(&o.replace, "replace", false, "first delete the running container with the name")
 	cmd.Flags().StringVar(&o.memory, "memory", "", "memory: 1g, 4g, 16g or 64g (default: 1g)")
 	cmd.Flags().DurationVar(&o.idle, "idle", 0, "time without use after which the container expires, such as 1h (default: the server's)")
+	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "environment variable of all commands, NAME=VALUE; NAME takes the value from the environment; may be repeated")
+	cmd.Flags().StringArrayVar(&o.secrets, "secret", nil, "HOST=NAME: allow the host, and send it the value of the environment variable NAME where the container sends $NAME, which holds a placeholder; may be repeated")
 	cmd.Flags().StringArrayVar(&o.allow, "allow", nil, "host that the container may reach, such as pypi.org or *.example.com:443; may be repeated")
 	cmd.Flags().BoolVar(&o.open, "open-network", false, "allow every public host")
 	cmd.Flags().StringArrayVar(&o.files, "file", nil, "file to upload into /mnt/data; may be repeated")
@@ -47,12 +49,39 @@ for the start.
 	cmd.Flags().StringVar((*string)(&o.source.OnExpiry), "on-expiry", "", "what the container leaves when it expires: delete or snapshot")
 	cmd.Flags().BoolVar(&o.source.KeepAwake, "keep-awake", false, "do not pause the container when it is quiet")
 	cmd.MarkFlagsMutuallyExclusive("allow", "open-network")
+	cmd.MarkFlagsMutuallyExclusive("secret", "open-network")
+	return o
+}
+
+func newCreate() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "create [NAME]",
+		Short: "Create a container and print its id",
+		Long: `Create a container and print its id. It starts in the background; its first command waits
+for the start.
+
+  berth create box
+  berth create box --replace --template python --memory 4g --allow pypi.org --volume data
+  berth create box --secret api.example.com=API_TOKEN -e STAGE=test
+  berth exec box python3 --version
+
+No other running container of the project may have the same NAME, unless it was created
+through OpenAI's API, which lets names repeat. --replace deletes the other one first.`,
+		Args: cobra.MaximumNArgs(1),
+	}
+	connect, created := clientFlags(cmd), createdFlag(cmd)
+	o := containerFlags(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
-		o.name = "container"
 		if len(args) > 0 {
+			if o.name != "" && o.name != args[0] {
+				return badUsage("two names, %s and %s", args[0], o.name)
+			}
 			o.name = args[0]
 		}
-		made, err := o.create(cmd, connect())
+		if err := o.check(); err != nil {
+			return err
+		}
+		made, err := o.create(cmd.Context(), connect())
 		if err != nil {
 			return err
 		}
@@ -61,50 +90,133 @@ for the start.
 	return cmd
 }
 
-func (o *createOptions) create(cmd *cobra.Command, c *client) (*berth.Container, error) {
-	body := map[string]any{"name": o.name}
-	if o.memory != "" {
-		if berth.MemoryLimits[o.memory] == 0 {
-			return nil, badUsage("--memory %s: must be 1g, 4g, 16g or 64g", o.memory)
-		}
-		body["memory_limit"] = o.memory
+// check returns an error for wrong values. Otherwise it sets the fields that it parses.
+func (o *containerOptions) check() error {
+	if o.memory != "" && berth.MemoryLimits[o.memory] == 0 {
+		return badUsage("--memory %s: must be 1g, 4g, 16g or 64g", o.memory)
 	}
-	if o.idle != 0 {
-		if o.idle < time.Minute || o.idle%time.Minute != 0 {
-			return nil, badUsage("--idle %s: must be whole minutes, such as 20m", o.idle)
-		}
-		body["expires_after"] = berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(o.idle.Minutes())}
+	if o.idle != 0 && (o.idle < time.Minute || o.idle%time.Minute != 0) {
+		return badUsage("--idle %s: must be whole minutes, such as 20m", o.idle)
 	}
-	if o.open {
-		body["network_policy"] = berth.NetworkPolicy{Type: "open"}
-	} else if len(o.allow) > 0 {
-		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.allow}
+	if o.replace && o.name == "" {
+		return badUsage("--replace needs a name")
+	}
+	for _, one := range o.env {
+		name, value, given := strings.Cut(one, "=")
+		if !given {
+			if value, given = os.LookupEnv(name); !given {
+				return badUsage("--env %s: there is no environment variable with the name; use NAME=VALUE", one)
+			}
+		}
+		if name == "" {
+			return badUsage("--env %s: must be NAME=VALUE or NAME", one)
+		}
+		if o.variables == nil {
+			o.variables = map[string]string{}
+		}
+		o.variables[name] = value
+	}
+	for _, one := range o.secrets {
+		host, name, ok := strings.Cut(one, "=")
+		if !ok || host == "" || name == "" {
+			return badUsage("--secret %s: must be HOST=NAME, such as api.example.com=API_TOKEN", one)
+		}
+		value := os.Getenv(name)
+		if value == "" {
+			return badUsage("--secret %s: the environment variable %s is not set; it has the value that the container does not see", one, name)
+		}
+		o.domainSecrets = append(o.domainSecrets, berth.DomainSecret{Domain: host, Name: name, Value: value})
+		if !slices.Contains(o.allow, host) {
+			o.allow = append(o.allow, host)
+		}
 	}
 	for _, v := range o.volumes {
 		name, readOnly := strings.CutSuffix(v, ":ro")
 		name, at, _ := strings.Cut(name, ":")
 		if name == "" || strings.Contains(name, "/") || at != "" && !path.IsAbs(at) {
-			return nil, badUsage("--volume %s: must be NAME, NAME:PATH, NAME:ro or NAME:PATH:ro, such as --volume data:/srv/data; without a path, the volume is mounted at %s/NAME", v, berth.VolumeDir)
+			return badUsage("--volume %s: must be NAME, NAME:PATH, NAME:ro or NAME:PATH:ro, such as --volume data:/srv/data; without a path, the volume is mounted at %s/NAME", v, berth.VolumeDir)
 		}
 		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name, Path: cmp.Or(at, path.Join(berth.VolumeDir, name)), ReadOnly: readOnly})
 	}
+	return nil
+}
+
+// body returns the fields that a request for a container and a container_auto of a tool share.
+func (o *containerOptions) body(ctx context.Context, c *client) (map[string]any, error) {
+	body := map[string]any{}
+	if o.memory != "" {
+		body["memory_limit"] = o.memory
+	}
+	if o.open {
+		body["network_policy"] = berth.NetworkPolicy{Type: "open"}
+	} else if len(o.allow) > 0 {
+		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.allow, DomainSecrets: o.domainSecrets}
+	}
 	if o.source.SnapshotID != "" {
-		id, err := snapshots.resolve(cmd.Context(), c, string(o.source.SnapshotID))
+		id, err := snapshots.resolve(ctx, c, string(o.source.SnapshotID))
 		if err != nil {
 			return nil, err
 		}
 		o.source.SnapshotID = berth.SnapshotID(id)
 	}
-	ids, err := upload(cmd.Context(), c, o.files)
+	ids, err := upload(ctx, c, o.files)
 	if err != nil {
 		return nil, err
 	}
 	if len(ids) > 0 {
 		body["file_ids"] = ids
 	}
-	if o.source.Template != "" || o.source.SnapshotID != "" || o.source.OnExpiry != "" || o.source.KeepAwake || len(o.source.Volumes) > 0 {
+	if o.extends() {
 		body["berth"] = o.source
 	}
+	return body, nil
+}
+
+// extends reports whether the options need the field "berth" of a request.
+func (o *containerOptions) extends() bool {
+	s := o.source
+	return s.Template != "" || s.SnapshotID != "" || s.OnExpiry != "" || s.OnLost != "" || s.KeepAwake || len(s.Volumes) > 0
+}
+
+// create creates the container.
+func (o *containerOptions) create(ctx context.Context, c *client) (*berth.Container, error) {
+	body, err := o.body(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	body["name"] = cmp.Or(o.name, "container")
+	if o.idle != 0 {
+		body["expires_after"] = berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(o.idle.Minutes())}
+	}
+	if o.extends() || o.name != "" || len(o.variables) > 0 {
+		body["berth"] = berth.ContainerExtension{ContainerSource: o.source, UniqueName: o.name != "", Env: o.variables}
+	}
+	if o.replace {
+		if err := c.removeNamed(ctx, o.name); err != nil {
+			return nil, err
+		}
+	}
 	var made berth.Container
-	return &made, c.call(cmd.Context(), "POST", "/v1/containers", body, &made)
+	err = c.call(ctx, http.MethodPost, "/v1/containers", body, &made)
+	if e, ok := err.(*apiError); ok && e.status == http.StatusConflict && o.name != "" {
+		e.message += " (berth create --replace deletes it first.)"
+	}
+	return &made, err
+}
+
+// removeNamed deletes the running container that has a name as its unique name, if there is one.
+func (c *client) removeNamed(ctx context.Context, name string) error {
+	all, err := list[*berth.Container](ctx, c, containers.path+"?"+url.Values{"name": {name}}.Encode())
+	if err != nil {
+		return err
+	}
+	for _, one := range all {
+		if one.Status != berth.ContainerRunning || !one.Berth.UniqueName {
+			continue
+		}
+		if err := c.call(ctx, http.MethodDelete, "/v1/containers/"+url.PathEscape(string(one.ID)), nil, nil); err != nil && !isNotFound(err) {
+			return err
+		}
+	}
+	return nil
 }

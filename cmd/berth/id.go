@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -21,11 +22,12 @@ type kind struct {
 }
 
 var (
-	containers = kind{"container", "/v1/containers", berth.PrefixContainer, 0}
-	snapshots  = kind{"snapshot", "/v1/snapshots", berth.PrefixSnapshot, 0}
-	volumes    = kind{"volume", "/v1/volumes", berth.PrefixVolume, 0}
-	files      = kind{"file", "/v1/files", berth.PrefixFile, 0}
-	responses  = kind{"response", "/v1/responses", berth.PrefixResponse, 1000}
+	containers   = kind{"container", "/v1/containers", berth.PrefixContainer, 0}
+	snapshots    = kind{"snapshot", "/v1/snapshots", berth.PrefixSnapshot, 0}
+	volumes      = kind{"volume", "/v1/volumes", berth.PrefixVolume, 0}
+	files        = kind{"file", "/v1/files", berth.PrefixFile, 0}
+	vectorStores = kind{"vector store", "/v1/vector_stores", berth.PrefixVectorStore, 0}
+	responses    = kind{"response", "/v1/responses", berth.PrefixResponse, 1000}
 )
 
 // idDigits is the number of hexadecimal digits of an id, and shortDigits that of a short one. A
@@ -54,6 +56,9 @@ type object struct {
 	Name     string `json:"name"`
 	Filename string `json:"filename"`
 	Status   string `json:"status"`
+	Berth    struct {
+		UniqueName bool `json:"unique_name"`
+	} `json:"berth"`
 }
 
 func (o *object) name() string { return o.Name + o.Filename }
@@ -63,8 +68,8 @@ func (o *object) ended() bool {
 }
 
 // resolve returns the id of the object that ref selects: an id, the start or the end of one with
-// or without its prefix, or a name. An object that has not ended wins over one that has. A full id
-// is returned unchecked.
+// or without its prefix, or a name. An object that has not ended wins over one that has, and a
+// container with a unique name over others with the name. A full id is returned unchecked.
 func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error) {
 	digits := strings.TrimPrefix(ref, k.prefix)
 	if len(digits) == idDigits && digits != ref {
@@ -95,6 +100,9 @@ func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error
 	for _, found := range [][]*object{named, partly} {
 		if live := alive(found); len(live) > 0 {
 			found = live
+		}
+		if handle := slices.IndexFunc(found, func(o *object) bool { return o.Name == ref && o.Berth.UniqueName && !o.ended() }); handle >= 0 {
+			return found[handle].ID, nil
 		}
 		switch len(found) {
 		case 0:

@@ -31,11 +31,13 @@ const maxEvent = 64 << 20
 type task struct {
 	model, text         string
 	out                 outDir
-	files               []string
+	made                *containerOptions // of a new container
 	container, previous string
-	source              berth.ContainerSource
 	instructions        string
+	tools               []string
+	parsed              []map[string]any // of tools
 	noContainer         bool
+	background          bool
 	quiet, full, json   bool
 }
 
@@ -51,6 +53,8 @@ the progress, print the answer, and download the files that were created.
 
   berth run --model qwen3-32b --file sales.csv --out results "Chart the monthly totals."
   berth run --previous resp_… "Now as a PDF."
+  berth run --name box --secret api.github.com=GITHUB_TOKEN -e STAGE=test "List my repositories."
+  berth run --tool web_search --tool file_search=manuals --background "Compare the vendors."
 
 --out names a new or empty directory. Hidden files stay in the container, because local
 programs would execute what a sandbox writes to .git or .envrc. --force allows other
@@ -69,6 +73,14 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 			if err := t.out.check(); err != nil {
 				return err
 			}
+			if err := t.made.check(); err != nil {
+				return err
+			}
+			tools, err := parseTools(t.tools)
+			if err != nil {
+				return err
+			}
+			t.parsed = tools
 			c, stop, err := serverFor(cmd, base, *plain)
 			if err != nil {
 				return err
@@ -85,16 +97,14 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 	cmd.Flags().String("state", server.DefaultState(), "state directory of a server in this process")
 	cmd.Flags().String("config", os.Getenv(server.ConfigVariable), "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", os.Getenv("BERTH_MODEL"), "model (default: the only one of the server)")
-	cmd.Flags().StringArrayVar(&t.files, "file", nil, "file to upload; may be repeated")
+	t.made = containerFlags(cmd)
+	cmd.Flags().StringArrayVar(&t.tools, "tool", nil, toolUsage)
+	cmd.Flags().BoolVar(&t.background, "background", false, "print the id of the response and let it run on the server; berth response get shows its answer")
 	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the created files")
 	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a non-empty directory")
 	cmd.Flags().BoolVar(&t.out.hidden, "hidden", false, "let --out also save hidden files, such as .git/config")
 	cmd.Flags().StringVar(&t.container, "container", "", "container to use")
-	cmd.Flags().StringVar(&t.source.Template, "template", "", "template of a new container")
-	cmd.Flags().StringVar((*string)(&t.source.SnapshotID), "snapshot", "", "snapshot that a new container starts from")
-	cmd.Flags().StringVar((*string)(&t.source.OnExpiry), "on-expiry", "", "what a new container leaves when it expires: delete or snapshot")
-	cmd.Flags().BoolVar(&t.source.KeepAwake, "keep-awake", false, "do not pause a new container when it is quiet")
-	cmd.Flags().StringVar((*string)(&t.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or new for a new one")
+	cmd.Flags().StringVar((*string)(&t.made.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or new for a new one")
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to continue")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	cmd.Flags().BoolVar(&t.noContainer, "no-container", false, "give the model no shell and no container")
@@ -102,8 +112,14 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the response as a line of JSON in place of the answer")
 	cmd.Flags().BoolVar(&t.full, "full", false, "show all output of commands")
 	cmd.MarkFlagsMutuallyExclusive("quiet", "full")
-	for _, flag := range []string{"container", "template", "snapshot", "file", "out"} {
+	for _, flag := range []string{"container", "name", "env", "secret", "allow", "open-network", "volume", "memory", "idle", "template", "snapshot", "file", "out"} {
 		cmd.MarkFlagsMutuallyExclusive("no-container", flag)
+	}
+	for _, flag := range []string{"name", "env", "secret", "allow", "open-network", "volume", "memory", "idle", "template", "snapshot", "on-expiry", "keep-awake"} {
+		cmd.MarkFlagsMutuallyExclusive("container", flag)
+	}
+	for _, flag := range []string{"out", "full", "quiet"} {
+		cmd.MarkFlagsMutuallyExclusive("background", flag)
 	}
 	return cmd
 }
@@ -116,7 +132,7 @@ func (t *task) resolve(ctx context.Context, c *client) error {
 	for _, ref := range []struct {
 		kind kind
 		id   *string
-	}{{containers, &t.container}, {snapshots, (*string)(&t.source.SnapshotID)}, {responses, &t.previous}} {
+	}{{containers, &t.container}, {responses, &t.previous}} {
 		if *ref.id == "" {
 			continue
 		}
@@ -204,28 +220,32 @@ func serverFor(cmd *cobra.Command, base string, plain bool) (c *client, stop fun
 
 // run runs the task and writes its answer to out.
 func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
-	ids, err := upload(ctx, c, t.files)
+	body := map[string]any{"model": t.model, "input": t.text, "stream": !t.background}
+	if t.background {
+		body["background"] = true
+	}
+	tools, err := t.resolveTools(ctx, c)
 	if err != nil {
 		return err
 	}
-	environment := map[string]any{"type": berth.EnvironmentAuto}
-	if t.source.Template != "" || t.source.SnapshotID != "" || t.source.OnExpiry != "" || t.source.OnLost != "" || t.source.KeepAwake || len(t.source.Volumes) > 0 {
-		environment["berth"] = t.source
-	}
-	if t.container != "" {
-		environment = map[string]any{"type": berth.EnvironmentReference, "container_id": t.container}
-	} else if len(ids) > 0 {
-		environment["file_ids"] = ids
-	}
-	body := map[string]any{"model": t.model, "input": t.text, "stream": true}
 	if !t.noContainer {
-		body["tools"] = []any{map[string]any{"type": berth.ToolShell, "environment": environment}}
+		environment, err := t.environment(ctx, c)
+		if err != nil {
+			return err
+		}
+		tools = append(tools, map[string]any{"type": berth.ToolShell, "environment": environment})
+	}
+	if len(tools) > 0 {
+		body["tools"] = tools
 	}
 	if t.previous != "" {
 		body["previous_response_id"] = t.previous
 	}
 	if t.instructions != "" {
 		body["instructions"] = t.instructions
+	}
+	if t.background {
+		return t.start(ctx, c, body, out)
 	}
 	p := newProgress(os.Stderr)
 	p.quiet = t.quiet
@@ -273,6 +293,47 @@ func (t *task) run(ctx context.Context, c *client, out io.Writer) error {
 		return withRequest(errors.New(r.Error.Message), p.request)
 	}
 	return exitError(1)
+}
+
+// environment returns the environment of the shell.
+func (t *task) environment(ctx context.Context, c *client) (map[string]any, error) {
+	if t.container != "" {
+		if len(t.made.files) > 0 {
+			return nil, badUsage("--file is for a new container; use berth cp for the files of --container")
+		}
+		return map[string]any{"type": berth.EnvironmentReference, "container_id": t.container}, nil
+	}
+	if t.made.name != "" || len(t.made.variables) > 0 || t.made.idle != 0 { // which a container_auto does not have
+		made, err := t.made.create(ctx, c)
+		if err != nil {
+			return nil, err
+		}
+		return map[string]any{"type": berth.EnvironmentReference, "container_id": made.ID}, nil
+	}
+	body, err := t.made.body(ctx, c)
+	if err != nil {
+		return nil, err
+	}
+	body["type"] = berth.EnvironmentAuto
+	return body, nil
+}
+
+// start starts the task in the background and prints the id of its response.
+func (t *task) start(ctx context.Context, c *client, body map[string]any, out io.Writer) error {
+	var raw json.RawMessage
+	if err := c.call(ctx, http.MethodPost, "/v1/responses", body, &raw); err != nil {
+		return err
+	}
+	var r berth.Response
+	if err := json.Unmarshal(raw, &r); err != nil {
+		return fmt.Errorf("decode the response: %w", err)
+	}
+	text := string(r.ID)
+	if t.json {
+		text = string(raw)
+	}
+	_, err := fmt.Fprintln(out, text)
+	return err
 }
 
 // upload uploads local files and returns their ids.

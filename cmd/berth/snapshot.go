@@ -114,7 +114,8 @@ other with "-fork", unless --name sets one.`, Args: cobra.ExactArgs(1)}
 				return err
 			}
 		}
-		if err := c.call(cmd.Context(), "POST", containerPath(id, "fork"), req, &made); err != nil {
+		fork := container.ForkRequest{SnapshotRequest: *req, UniqueName: true}
+		if err := c.call(cmd.Context(), "POST", containerPath(id, "fork"), fork, &made); err != nil {
 			return err
 		}
 		return created(string(made.ID), &made)

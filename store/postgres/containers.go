@@ -22,7 +22,8 @@ func (d containers) CreateContainer(ctx context.Context, c *store.Container, als
 	}
 	row := query.CreateContainerParams{ID: string(c.Body.ID), Project: string(c.Project), CreatedAt: c.Body.CreatedAt,
 		Name: d.keys.HideName(c.Project, c.Body.Name), Status: string(c.Body.Status), Body: body, Seal: key.Number(),
-		Key: string(c.Key), MemoryLimit: c.Body.MemoryLimit, CountedUntil: c.Body.CreatedAt}
+		Key: string(c.Key), MemoryLimit: c.Body.MemoryLimit, CountedUntil: c.Body.CreatedAt,
+		UniqueName: c.Body.Berth.UniqueName}
 	objects, err := d.objectRows(ctx, c.Project, also)
 	if err != nil {
 		return err

@@ -1,5 +1,5 @@
 -- name: CreateContainer :exec
-INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10);
+INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal, unique_name) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11);
 
 -- name: GetContainer :one
 SELECT body FROM containers WHERE id = $1 AND project = $2;

@@ -1,5 +1,5 @@
 -- name: CreateContainer :exec
-INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal, unique_name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: GetContainer :one
 SELECT body FROM containers WHERE id = ? AND project = ?;

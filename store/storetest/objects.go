@@ -93,6 +93,45 @@ func container(i int) *store.Container {
 		ExpiresAfter: berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 20}, NetworkPolicy: berth.NetworkPolicy{Type: "disabled"}}}
 }
 
+// uniqueNames checks that a running container with a unique name is the only such one of its project.
+func uniqueNames(t *testing.T, s store.Store) {
+	ctx := t.Context()
+	one := func(p berth.ProjectID, id berth.ContainerID, unique bool) *store.Container {
+		c := container(0)
+		c.Project, c.Body.ID, c.Body.Name, c.Body.Berth.UniqueName = p, id, "name 1", unique
+		return c
+	}
+	remove := func(p berth.ProjectID, id berth.ContainerID) {
+		if err := s.DeleteContainer(ctx, p, id); err != nil {
+			t.Fatal(err)
+		}
+	}
+	create := func(c *store.Container) {
+		if err := s.CreateContainer(ctx, c); err != nil {
+			t.Fatalf("%s: %v", c.Body.ID, err)
+		}
+	}
+	create(one(mine, "cntr_unique", true)) // others have the name, but not as a unique one
+	wantErr(t, "a unique name again", s.CreateContainer(ctx, one(mine, "cntr_again", true)), store.ErrExists)
+	_, err := s.GetContainer(ctx, mine, "cntr_again")
+	wantErr(t, "the refused container", err, store.ErrNotFound)
+	create(one(mine, "cntr_repeated", false))
+	create(one(theirs, "cntr_theirs", true))
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_unique", func(c *berth.Container) error { c.LastActiveAt++; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_unique", func(c *berth.Container) error { c.Status = berth.ContainerExpired; return nil }); err != nil {
+		t.Fatal(err)
+	}
+	create(one(mine, "cntr_next", true)) // the first has ended
+	remove(mine, "cntr_next")
+	create(one(mine, "cntr_last", true)) // the next was deleted
+	for _, id := range []berth.ContainerID{"cntr_unique", "cntr_repeated", "cntr_last"} {
+		remove(mine, id)
+	}
+	remove(theirs, "cntr_theirs")
+}
+
 func containers(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	var ids []string
@@ -109,6 +148,7 @@ func containers(t *testing.T, s store.Store) {
 		ids = append(ids, string(c.Body.ID))
 	}
 	wantErr(t, "an id again", s.CreateContainer(ctx, container(0)), store.ErrExists)
+	uniqueNames(t, s)
 	_, err := s.GetContainer(ctx, theirs, "cntr_0")
 	wantErr(t, "another project's Get", err, store.ErrNotFound)
 	_, err = s.UpdateContainer(ctx, theirs, "cntr_0", func(*berth.Container) error { return nil })

@@ -82,7 +82,7 @@ func (q *Queries) ContainerTime(ctx context.Context, arg ContainerTimeParams) (i
 }
 
 const createContainer = `-- name: CreateContainer :exec
-INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal, unique_name) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
 `
 
 type CreateContainerParams struct {
@@ -96,6 +96,7 @@ type CreateContainerParams struct {
 	MemoryLimit  string
 	CountedUntil int64
 	Seal         int64
+	UniqueName   bool
 }
 
 func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams) error {
@@ -110,6 +111,7 @@ func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams
 		arg.MemoryLimit,
 		arg.CountedUntil,
 		arg.Seal,
+		arg.UniqueName,
 	)
 	return err
 }

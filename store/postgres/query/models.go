@@ -33,6 +33,7 @@ type Container struct {
 	MemoryLimit  string
 	CountedUntil int64
 	Seal         int64
+	UniqueName   bool
 }
 
 type ContainerFile struct {

@@ -85,7 +85,7 @@ func (q *Queries) ContainerTime(ctx context.Context, arg ContainerTimeParams) (i
 }
 
 const createContainer = `-- name: CreateContainer :exec
-INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+INSERT INTO containers (id, project, created_at, name, status, body, key, memory_limit, counted_until, seal, unique_name) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 `
 
 type CreateContainerParams struct {
@@ -99,6 +99,7 @@ type CreateContainerParams struct {
 	MemoryLimit  string
 	CountedUntil int64
 	Seal         int64
+	UniqueName   int64
 }
 
 func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams) error {
@@ -113,6 +114,7 @@ func (q *Queries) CreateContainer(ctx context.Context, arg CreateContainerParams
 		arg.MemoryLimit,
 		arg.CountedUntil,
 		arg.Seal,
+		arg.UniqueName,
 	)
 	return err
 }

@@ -25,6 +25,7 @@ type Container struct {
 	MemoryLimit  string
 	CountedUntil int64
 	Seal         int64
+	UniqueName   int64
 }
 
 type ContainerFile struct {
