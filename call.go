@@ -29,7 +29,8 @@ type FunctionCallOutput struct {
 // NewFunctionCallOutput returns a completed FunctionCallOutput as an item. output must be valid
 // JSON, or nil; as it may hold images, it is copied without a look at it.
 func NewFunctionCallOutput(id, callID string, output json.RawMessage) (Item, error) {
-	raw, err := json.Marshal(FunctionCallOutput{ID: id, Type: ItemFunctionCallOutput, Status: StatusCompleted, CallID: callID})
+	raw, err := json.Marshal(FunctionCallOutput{ID: id, Type: ItemFunctionCallOutput, Status: StatusCompleted,
+		CallID: callID})
 	if err != nil {
 		return Item{}, err
 	}
@@ -78,7 +79,8 @@ type ShellCall struct {
 type CallBerth struct {
 	ApprovalRequestID string `json:"approval_request_id,omitempty"` // the request that the client approved
 	CheckRound        int    `json:"check_round,omitempty"`         // of a call that checks an answer, from 1
-	Invalid           string `json:"invalid,omitempty"`             // why a complete call cannot run; its output states it too
+	// why a complete call cannot run; its output states it too
+	Invalid string `json:"invalid,omitempty"`
 }
 
 // A ShellAction is the commands of one shell call, run concurrently.
@@ -159,8 +161,9 @@ type CodeInterpreterBerth struct {
 	CallBerth
 	// Outcome is "error" if the code raised an exception, "timeout" if it was interrupted,
 	// "died" if the kernel ended, "failed" if the code could not run, and otherwise empty.
-	Outcome   string       `json:"outcome,omitempty"`
-	Restarted bool         `json:"restarted,omitempty"`  // the kernel was started again for this call, without earlier variables
+	Outcome string `json:"outcome,omitempty"`
+	// the kernel was started again for this call, without earlier variables
+	Restarted bool         `json:"restarted,omitempty"`
 	Files     []FileChange `json:"files,omitempty"`      // changed files of the working directory, 200 at most
 	MoreFiles int          `json:"more_files,omitempty"` // number of changed files beyond those in Files
 	// Results are what the code displayed, by media type, other than plain text and images.

@@ -18,7 +18,8 @@ type ComputerTool struct {
 
 // A ComputerToolBerth extends OpenAI's computer tools.
 type ComputerToolBerth struct {
-	Environment   *ShellToolEnvironment `json:"environment,omitempty"`    // of ToolComputerPreview: the container with the desktop
+	// of ToolComputerPreview: the container with the desktop
+	Environment   *ShellToolEnvironment `json:"environment,omitempty"`
 	DisplayWidth  int                   `json:"display_width,omitempty"`  // of ToolComputer in a container, in pixels
 	DisplayHeight int                   `json:"display_height,omitempty"` // of ToolComputer in a container, in pixels
 }

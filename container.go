@@ -24,7 +24,8 @@ type ContainerBerth struct {
 	Moves     int64  `json:"moves,omitempty"`    // how often another member took it over
 	Reason    string `json:"reason,omitempty"`   // why it ended: expired, deleted, oom, killed, host, disk or evicted
 
-	UniqueName   bool        `json:"unique_name,omitempty"`   // no other running container of the project with this field has the name
+	// no other running container of the project with this field has the name
+	UniqueName   bool        `json:"unique_name,omitempty"`
 	Paused       bool        `json:"paused,omitempty"`        // by a client, until its next use
 	Asleep       bool        `json:"asleep,omitempty"`        // paused because it was quiet, until its next use
 	KeepAwake    bool        `json:"keep_awake,omitempty"`    // it does not sleep
@@ -78,8 +79,9 @@ type ContainerSource struct {
 // A ContainerExtension is the field "berth" of POST /v1/containers.
 type ContainerExtension struct {
 	ContainerSource
-	UniqueName bool              `json:"unique_name,omitempty"` // refuse the request if the name is taken by a container with a unique name
-	Env        map[string]string `json:"env,omitempty"`         // environment variables of all commands
+	// refuse the request if the name is taken by a container with a unique name
+	UniqueName bool              `json:"unique_name,omitempty"`
+	Env        map[string]string `json:"env,omitempty"` // environment variables of all commands
 }
 
 // A ContainerStatus is the state of a container. The object of an expired container
@@ -105,10 +107,11 @@ type ExpiresAfter struct {
 // An allowed domain is a name or "*.name" for its subdomains, optionally with ":port".
 // Without a port, ports 80 and 443 are allowed.
 type NetworkPolicy struct {
-	Type           string         `json:"type"`
-	AllowedDomains []string       `json:"allowed_domains,omitempty"`
-	Denied         []string       `json:"denied_addresses,omitempty"` // such as "198.51.100.0/24"; of "open" only
-	DomainSecrets  []DomainSecret `json:"domain_secrets,omitempty"`   // in requests only; never stored or shown with the policy
+	Type           string   `json:"type"`
+	AllowedDomains []string `json:"allowed_domains,omitempty"`
+	Denied         []string `json:"denied_addresses,omitempty"` // such as "198.51.100.0/24"; of "open" only
+	// in requests only; never stored or shown with the policy
+	DomainSecrets []DomainSecret `json:"domain_secrets,omitempty"`
 }
 
 // A DomainSecret is a value that a container may send to a domain but never sees.

@@ -9,7 +9,8 @@ import (
 // An object that is not found is named by its noun and id.
 func TestNotFound(t *testing.T) {
 	err := berth.NotFound("Vector store", berth.VectorStoreID("vs_1"))
-	if err.Code != berth.CodeNotFound || err.Message != "Vector store with id 'vs_1' not found." || err.Param != "" || err.Err != nil {
+	if err.Code != berth.CodeNotFound || err.Message != "Vector store with id 'vs_1' not found." || err.Param != "" ||
+		err.Err != nil {
 		t.Errorf("got %#v", err)
 	}
 }

@@ -48,7 +48,8 @@ func (e *Event) isTextDelta() bool {
 	return len(e.Delta) > 0 && plainString(e.Delta) == len(e.Delta) && isWord(string(e.Type)) && isWord(e.ItemID) &&
 		(e.Logprobs == nil || *e.Logprobs != nil && len(*e.Logprobs) == 0) &&
 		e.Response == nil && e.Error == nil && e.Item == nil && e.Part == nil && len(e.Output) == 0 &&
-		e.CommandIndex == nil && e.AnnotationIndex == nil && e.PartialImageIndex == nil && e.PartialImage == "" && e.Size == "" && e.Quality == "" && e.Background == "" && e.OutputFormat == "" && len(e.Annotation) == 0 &&
+		e.CommandIndex == nil && e.AnnotationIndex == nil && e.PartialImageIndex == nil && e.PartialImage == "" &&
+		e.Size == "" && e.Quality == "" && e.Background == "" && e.OutputFormat == "" && len(e.Annotation) == 0 &&
 		e.Text == nil && e.Refusal == nil && e.Arguments == nil && e.Command == nil && e.Name == "" &&
 		e.Input == nil && e.Diff == nil && e.Code == nil && e.EventError == nil
 }

@@ -10,14 +10,17 @@ import (
 )
 
 var textDeltas = []berth.Event{
-	{Type: berth.EventOutputTextDelta, SequenceNumber: 4, ItemID: "msg_1", OutputIndex: new(int), ContentIndex: new(int), Delta: berth.StringDelta("word "), Logprobs: &[]json.RawMessage{}},
-	{Type: berth.EventReasoningSummaryDelta, SequenceNumber: 1 << 40, ItemID: "rs_1", OutputIndex: new(3), SummaryIndex: new(int), Delta: berth.StringDelta("line\n\"quoted\" \\ \x01")},
+	{Type: berth.EventOutputTextDelta, SequenceNumber: 4, ItemID: "msg_1", OutputIndex: new(int),
+		ContentIndex: new(int), Delta: berth.StringDelta("word "), Logprobs: &[]json.RawMessage{}},
+	{Type: berth.EventReasoningSummaryDelta, SequenceNumber: 1 << 40, ItemID: "rs_1", OutputIndex: new(3),
+		SummaryIndex: new(int), Delta: berth.StringDelta("line\n\"quoted\" \\ \x01")},
 	{Type: berth.EventFunctionArgumentsDelta, Delta: berth.StringDelta("")},
 	{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta("<b> & \u2028 é 漢 \xff")},
 	{Type: berth.EventOutputTextDelta, Delta: json.RawMessage(`"€ <"`)},
 	{Type: berth.EventShellOutputDelta, Delta: json.RawMessage(`{"stdout":"x"}`)},
 	{Type: `odd"type`, ItemID: `<`, Delta: berth.StringDelta("x")},
-	{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta("x"), Logprobs: &[]json.RawMessage{json.RawMessage("1")}},
+	{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta("x"),
+		Logprobs: &[]json.RawMessage{json.RawMessage("1")}},
 	{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta("x"), Logprobs: new([]json.RawMessage)},
 }
 

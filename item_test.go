@@ -10,7 +10,8 @@ import (
 func FuzzItemHead(f *testing.F) {
 	for _, text := range []string{
 		`{"id":"a","type":"message","status":"completed","role":"user","call_id":"c","content":[{"id":"b"}]}`,
-		` { "content" : {"id":"x"} , "id" : "a\u0062" } `, `{}`, `{"ID":"a"}`, `{"\u0069d":"a"}`, `{"id":null}`, `{"id":1}`, `{"id":"a","id":"b"}`,
+		` { "content" : {"id":"x"} , "id" : "a\u0062" } `, `{}`, `{"ID":"a"}`, `{"\u0069d":"a"}`, `{"id":null}`,
+		`{"id":1}`, `{"id":"a","id":"b"}`,
 		`{"ſtatus":"a"}`, "{\"id\":\"\xff\"}", `{"id":"a","output":"}{\"id\":\"z\""}`,
 	} {
 		f.Add([]byte(text))
@@ -33,7 +34,8 @@ func FuzzItemHead(f *testing.F) {
 }
 
 func TestNewFunctionCallOutput(t *testing.T) {
-	for _, output := range []json.RawMessage{nil, json.RawMessage(`"a"`), json.RawMessage(`[ {"type": "input_text", "text": "\n"} ]`)} {
+	for _, output := range []json.RawMessage{nil, json.RawMessage(`"a"`),
+		json.RawMessage(`[ {"type": "input_text", "text": "\n"} ]`)} {
 		it, err := NewFunctionCallOutput("fco_1", "call_1", output)
 		if err != nil {
 			t.Fatal(err)
@@ -46,7 +48,8 @@ func TestNewFunctionCallOutput(t *testing.T) {
 		if want == nil {
 			want = json.RawMessage("null")
 		}
-		if string(got.Output) != string(want) || got.ID != "fco_1" || it.CallID() != "call_1" || it.Type() != ItemFunctionCallOutput || it.Status() != StatusCompleted {
+		if string(got.Output) != string(want) || got.ID != "fco_1" || it.CallID() != "call_1" ||
+			it.Type() != ItemFunctionCallOutput || it.Status() != StatusCompleted {
 			t.Errorf("%s: got %+v, want the output %s", it, got, want)
 		}
 	}

@@ -3,10 +3,11 @@ package berth
 // A ContainerLog is one command that ran in a container, with the start and the end
 // of its output.
 type ContainerLog struct {
-	ID             LogID        `json:"id"`
-	Object         string       `json:"object"`          // "container.log"
-	SequenceNumber int64        `json:"sequence_number"` // counts the container's commands from 0, in the order of their ends
-	CreatedAt      int64        `json:"created_at"`      // when it started
+	ID     LogID  `json:"id"`
+	Object string `json:"object"` // "container.log"
+	// counts the container's commands from 0, in the order of their ends
+	SequenceNumber int64        `json:"sequence_number"`
+	CreatedAt      int64        `json:"created_at"` // when it started
 	ContainerID    ContainerID  `json:"container_id"`
 	Source         LogSource    `json:"source"`
 	ResponseID     ResponseID   `json:"response_id,omitempty"` // the response that made the call
@@ -16,10 +17,11 @@ type ContainerLog struct {
 	User           string       `json:"user,omitempty"`        // in the container; empty means the default user
 	Command        string       `json:"command"`
 	Outcome        ShellOutcome `json:"outcome"`
-	StartedAtMS    int64        `json:"started_at_ms,omitempty"` // Unix milliseconds; absent from entries of earlier versions
-	DurationMS     int64        `json:"duration_ms"`
-	Stdout         LogText      `json:"stdout"` // for a process with a terminal, its whole output
-	Stderr         LogText      `json:"stderr"`
+	// Unix milliseconds; absent from entries of earlier versions
+	StartedAtMS int64   `json:"started_at_ms,omitempty"`
+	DurationMS  int64   `json:"duration_ms"`
+	Stdout      LogText `json:"stdout"` // for a process with a terminal, its whole output
+	Stderr      LogText `json:"stderr"`
 }
 
 // A LogSource is the interface through which a command was started.

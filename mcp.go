@@ -18,7 +18,8 @@ type MCPTool struct {
 
 // MCPToolBerth extends OpenAI's MCP tool.
 type MCPToolBerth struct {
-	Command     []string              `json:"command,omitempty"`     // of a server that speaks over stdio in a container
+	// of a server that speaks over stdio in a container
+	Command     []string              `json:"command,omitempty"`
 	Environment *ShellToolEnvironment `json:"environment,omitempty"` // of Command; nil is container_auto
 	Credentials string                `json:"credentials,omitempty"` // CredentialsNotStored, in answers
 }

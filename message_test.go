@@ -64,7 +64,8 @@ func FuzzMessage(f *testing.F) {
 
 func BenchmarkDecodeMessage(b *testing.B) {
 	it := NewItem(Message{ID: "msg_0123456789abcdef", Type: "message", Status: "completed", Role: "assistant",
-		Content: []Content{{Type: "output_text", Text: "word word word word word word word word word word word word word word word word"}}})
+		Content: []Content{{Type: "output_text",
+			Text: "word word word word word word word word word word word word word word word word"}}})
 	for b.Loop() {
 		var m Message
 		if err := it.Decode(&m); err != nil {

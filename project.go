@@ -8,14 +8,15 @@ import (
 // A Project is a tenant: it owns all objects that its keys create. A project that was
 // not created explicitly is active and has the server's limits.
 type Project struct {
-	ID         ProjectID     `json:"id"`
-	Object     string        `json:"object"` // "organization.project"
-	Name       string        `json:"name"`
-	CreatedAt  int64         `json:"created_at"`
-	ArchivedAt *int64        `json:"archived_at"`         // null while it is active
-	ErasedAt   *int64        `json:"erased_at,omitempty"` // when the data of an archived project was erased; not in OpenAI's object
-	Status     ProjectStatus `json:"status"`
-	Limits     Limits        `json:"limits"` // set for this project; not in OpenAI's object
+	ID         ProjectID `json:"id"`
+	Object     string    `json:"object"` // "organization.project"
+	Name       string    `json:"name"`
+	CreatedAt  int64     `json:"created_at"`
+	ArchivedAt *int64    `json:"archived_at"` // null while it is active
+	// when the data of an archived project was erased; not in OpenAI's object
+	ErasedAt *int64        `json:"erased_at,omitempty"`
+	Status   ProjectStatus `json:"status"`
+	Limits   Limits        `json:"limits"` // set for this project; not in OpenAI's object
 }
 
 // A ProjectStatus is the state of a project. Archiving is final: the keys of an
@@ -30,13 +31,15 @@ const (
 // Limits are the limits of a project. Nil means inherit from the server's limits;
 // negative means no limit.
 type Limits struct {
-	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"` // that create responses; the same number again for other changes
-	TokensPerMinute   *int64 `json:"tokens_per_minute,omitempty"`   // of models, in and out
-	Responses         *int64 `json:"responses,omitempty"`           // in progress at once
-	Containers        *int64 `json:"containers,omitempty"`          // running at once
-	ContainerMinutes  *int64 `json:"container_minutes,omitempty"`   // of all containers in a day, UTC
-	StorageBytes      *int64 `json:"storage_bytes,omitempty"`       // of all stored objects: responses, conversations, files, snapshots, volumes …
-	Snapshots         *int64 `json:"snapshots,omitempty"`           // stored at once
+	// that create responses; the same number again for other changes
+	RequestsPerMinute *int64 `json:"requests_per_minute,omitempty"`
+	TokensPerMinute   *int64 `json:"tokens_per_minute,omitempty"` // of models, in and out
+	Responses         *int64 `json:"responses,omitempty"`         // in progress at once
+	Containers        *int64 `json:"containers,omitempty"`        // running at once
+	ContainerMinutes  *int64 `json:"container_minutes,omitempty"` // of all containers in a day, UTC
+	// of all stored objects: responses, conversations, files, snapshots, volumes …
+	StorageBytes *int64 `json:"storage_bytes,omitempty"`
+	Snapshots    *int64 `json:"snapshots,omitempty"` // stored at once
 
 	// CostPerMonth limits the cost of models in a calendar month (UTC), in the currency of the
 	// configured prices. When it is spent, nothing new calls a model; what runs goes on.

@@ -182,11 +182,12 @@ func (r *Response) Apply(ev *Event) error {
 // A ResponseRequest is the body of POST /v1/responses. Pointers and empty raw
 // messages mean that the client left the field out or sent null.
 type ResponseRequest struct {
-	Model                string                `json:"model"`
-	Input                Input                 `json:"input,omitzero"`
-	Instructions         *string               `json:"instructions,omitempty"`
-	Prompt               *PromptReference      `json:"prompt,omitempty"`
-	PromptItems          Input                 `json:"prompt_items,omitempty"` // the prompt's items, placed before the input; no client can set it
+	Model        string           `json:"model"`
+	Input        Input            `json:"input,omitzero"`
+	Instructions *string          `json:"instructions,omitempty"`
+	Prompt       *PromptReference `json:"prompt,omitempty"`
+	// the prompt's items, placed before the input; no client can set it
+	PromptItems          Input                 `json:"prompt_items,omitempty"`
 	PreviousResponseID   ResponseID            `json:"previous_response_id,omitempty"`
 	Conversation         *ResponseConversation `json:"conversation,omitempty"` // excludes PreviousResponseID
 	Tools                []Tool                `json:"tools,omitempty"`
@@ -320,7 +321,8 @@ func (r *ResponseRequest) instructionItems() Input {
 	if r.Instructions == nil {
 		return r.PromptItems
 	}
-	return append(Input{NewItem(Message{ID: NewID(PrefixMessage), Type: ItemMessage, Role: "developer", Status: StatusCompleted,
+	return append(Input{NewItem(Message{ID: NewID(PrefixMessage), Type: ItemMessage, Role: "developer",
+		Status:  StatusCompleted,
 		Content: []Content{{Type: "input_text", Text: *r.Instructions}}})}, r.PromptItems...)
 }
 

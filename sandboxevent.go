@@ -34,7 +34,8 @@ type SandboxExecution struct {
 
 // NewSandboxEvent returns an event of the current version. Its other fields are the caller's.
 func NewSandboxEvent(id string, kind EventType) SandboxEvent {
-	labels := map[EventType]string{EventSandboxCreated: "create", EventSandboxUpdated: "update", EventSandboxPaused: "pause", EventSandboxResumed: "resume",
+	labels := map[EventType]string{EventSandboxCreated: "create", EventSandboxUpdated: "update",
+		EventSandboxPaused: "pause", EventSandboxResumed: "resume",
 		EventSandboxCheckpointed: "checkpoint", EventSandboxKilled: "kill"}
 	return SandboxEvent{ID: id, Version: "v2", Type: kind, Category: "lifecycle", Label: labels[kind]}
 }

@@ -33,7 +33,8 @@ const (
 type SkillParam struct {
 	Type    string  `json:"type"`
 	SkillID SkillID `json:"skill_id,omitempty"` // skill_reference
-	Version string  `json:"version,omitempty"`  // skill_reference: a number or "latest"; empty means the default version
+	// skill_reference: a number or "latest"; empty means the default version
+	Version string `json:"version,omitempty"`
 
 	Name        string       `json:"name,omitempty"`        // inline
 	Description string       `json:"description,omitempty"` // inline

@@ -74,14 +74,16 @@ var commonKeywords = []string{"$defs", "$ref", "additionalProperties", "anyOf", 
 	"enum", "items", "properties", "required", "title", "type"}
 
 // refusedKeywords are the keywords that OpenAI refuses in strict schemas.
-var refusedKeywords = []string{"allOf", "dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf", "patternProperties", "then"}
+var refusedKeywords = []string{"allOf", "dependentRequired", "dependentSchemas", "else", "if", "not", "oneOf",
+	"patternProperties", "then"}
 
 // StrictProblem checks a JSON schema for strict mode. It returns the first problem in
 // OpenAI's words with its place, or "". In a strict schema, every object excludes
 // additional properties and requires all of its own.
 func StrictProblem(schema map[string]any) string {
 	if !hasType(schema, "object") {
-		return fmt.Sprintf("schema must be a JSON Schema of 'type: \"object\"', got 'type: \"%s\"'.", typeName(schema["type"]))
+		return fmt.Sprintf("schema must be a JSON Schema of 'type: \"object\"', got 'type: \"%s\"'.",
+			typeName(schema["type"]))
 	}
 	if problem := SchemaProblem(schema); problem != "" {
 		return problem
@@ -247,12 +249,15 @@ func strictObject(at []string, s map[string]any) string {
 		return ""
 	}
 	if s["additionalProperties"] != false {
-		return fmt.Sprintf("In context=%s, 'additionalProperties' is required to be supplied and to be false.", tuple(at))
+		return fmt.Sprintf("In context=%s, 'additionalProperties' is required to be supplied and to be false.",
+			tuple(at))
 	}
 	required, _ := s["required"].([]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		if !slices.Contains(required, any(name)) {
-			return fmt.Sprintf("In context=%s, 'required' is required to be supplied and to be an array including every key in properties. Missing '%s'.", tuple(at), name)
+			return fmt.Sprintf(
+				"In context=%s, 'required' is required to be supplied and to be an array including every key in properties. Missing '%s'.",
+				tuple(at), name)
 		}
 	}
 	return ""

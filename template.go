@@ -21,9 +21,10 @@ type TemplateContents struct {
 
 // A TemplateSource is the origin of a template's last build.
 type TemplateSource struct {
-	Type     string `json:"type"`               // recipe, image or snapshot
-	Image    string `json:"image,omitempty"`    // the image's reference in its registry
-	Digest   string `json:"digest,omitempty"`   // of the image or its index, of the recipe, or of the snapshot's content
+	Type  string `json:"type"`            // recipe, image or snapshot
+	Image string `json:"image,omitempty"` // the image's reference in its registry
+	// of the image or its index, of the recipe, or of the snapshot's content
+	Digest   string `json:"digest,omitempty"`
 	Platform string `json:"platform,omitempty"` // of the image, such as linux/amd64
 	Template string `json:"template,omitempty"` // digest of the template below the snapshot
 }

@@ -9,7 +9,8 @@ type Timing struct {
 	DurationMS  int64      `json:"duration_ms"`
 	ItemID      string     `json:"item_id,omitempty"`   // of the tool's call
 	ItemType    ItemType   `json:"item_type,omitempty"` // of the tool's call
-	Error       string     `json:"error,omitempty"`     // the code of a failed call of a model, or a tool's outcome other than ok
+	// the code of a failed call of a model, or a tool's outcome other than ok
+	Error string `json:"error,omitempty"`
 
 	// Those of a call of a model.
 	Upstream     string `json:"upstream,omitempty"` // absent if the configuration does not name it

@@ -159,12 +159,13 @@ const (
 
 // A ShellToolEnvironment is the place where a shell's commands run.
 type ShellToolEnvironment struct {
-	Type          string          `json:"type"`
-	ContainerID   ContainerID     `json:"container_id,omitempty"`   // container_reference
-	FileIDs       []FileID        `json:"file_ids,omitempty"`       // container_auto: copied to /mnt/data
-	MemoryLimit   string          `json:"memory_limit,omitempty"`   // container_auto: 1g, 4g, 16g or 64g
-	NetworkPolicy *NetworkPolicy  `json:"network_policy,omitempty"` // container_auto
-	Skills        json.RawMessage `json:"skills,omitempty"`         // container_auto: of SkillParam; local: of LocalSkill
+	Type          string         `json:"type"`
+	ContainerID   ContainerID    `json:"container_id,omitempty"`   // container_reference
+	FileIDs       []FileID       `json:"file_ids,omitempty"`       // container_auto: copied to /mnt/data
+	MemoryLimit   string         `json:"memory_limit,omitempty"`   // container_auto: 1g, 4g, 16g or 64g
+	NetworkPolicy *NetworkPolicy `json:"network_policy,omitempty"` // container_auto
+	// container_auto: of SkillParam; local: of LocalSkill
+	Skills json.RawMessage `json:"skills,omitempty"`
 
 	Berth *ContainerSource `json:"berth,omitempty"` // container_auto
 }
@@ -172,6 +173,7 @@ type ShellToolEnvironment struct {
 // Bare reports whether the environment is a new container without any setting.
 func (e ShellToolEnvironment) Bare() bool {
 	skills := strings.TrimSpace(string(e.Skills))
-	return e.Type == EnvironmentAuto && e.ContainerID == "" && len(e.FileIDs) == 0 && e.MemoryLimit == "" && e.NetworkPolicy == nil &&
+	return e.Type == EnvironmentAuto && e.ContainerID == "" && len(e.FileIDs) == 0 && e.MemoryLimit == "" &&
+		e.NetworkPolicy == nil &&
 		(skills == "" || skills == "null" || skills == "[]") && e.Berth == nil
 }

@@ -15,21 +15,24 @@ type Trace struct {
 	Spans        int             `json:"spans"`
 	Errors       int             `json:"errors"`        // spans with an error
 	Dropped      int             `json:"spans_dropped"` // beyond MaxTraceSpans
-	StartedAtMS  *int64          `json:"started_at_ms"` // the first start of a span, in Unix milliseconds; null without spans
-	EndedAtMS    *int64          `json:"ended_at_ms"`   // the last end of a span
+	// the first start of a span, in Unix milliseconds; null without spans
+	StartedAtMS *int64 `json:"started_at_ms"`
+	EndedAtMS   *int64 `json:"ended_at_ms"` // the last end of a span
 }
 
 // A TraceSpan is a step of a Trace.
 type TraceSpan struct {
-	ID        string          `json:"id"`     // span_…, of the client's choice
-	Object    string          `json:"object"` // "trace.span"
-	TraceID   string          `json:"trace_id"`
-	ParentID  *string         `json:"parent_id"`
-	StartedAt *string         `json:"started_at"` // as the client sent it, in RFC 3339
-	EndedAt   *string         `json:"ended_at"`
-	SpanData  json.RawMessage `json:"span_data"` // by its type: agent, function, generation, response, handoff, guardrail, custom, …
-	Error     json.RawMessage `json:"error"`     // {"message", "data"} or null
-	Truncated bool            `json:"truncated"` // the data was too large: only its type, name, model, response_id and usage are stored
+	ID        string  `json:"id"`     // span_…, of the client's choice
+	Object    string  `json:"object"` // "trace.span"
+	TraceID   string  `json:"trace_id"`
+	ParentID  *string `json:"parent_id"`
+	StartedAt *string `json:"started_at"` // as the client sent it, in RFC 3339
+	EndedAt   *string `json:"ended_at"`
+	// by its type: agent, function, generation, response, handoff, guardrail, custom, …
+	SpanData json.RawMessage `json:"span_data"`
+	Error    json.RawMessage `json:"error"` // {"message", "data"} or null
+	// the data was too large: only its type, name, model, response_id and usage are stored
+	Truncated bool `json:"truncated"`
 }
 
 const (

@@ -4,16 +4,17 @@ import "strings"
 
 // A WebhookEndpoint is a URL that receives events of its project.
 type WebhookEndpoint struct {
-	ID                WebhookID   `json:"id"`
-	Object            string      `json:"object"` // "webhook_endpoint"
-	CreatedAt         int64       `json:"created_at"`
-	UpdatedAt         int64       `json:"updated_at"`
-	Name              string      `json:"name"`
-	URL               string      `json:"url"`
-	EventTypes        []EventType `json:"event_types"`
-	SigningSecret     string      `json:"signing_secret,omitempty"` // only in the answer to its creation
-	SigningSecretHint string      `json:"signing_secret_hint"`      // the last characters of the secret; empty for one that the client chose
-	Disabled          bool        `json:"disabled,omitempty"`       // no events are sent; only endpoints of E2B's API have it
+	ID            WebhookID   `json:"id"`
+	Object        string      `json:"object"` // "webhook_endpoint"
+	CreatedAt     int64       `json:"created_at"`
+	UpdatedAt     int64       `json:"updated_at"`
+	Name          string      `json:"name"`
+	URL           string      `json:"url"`
+	EventTypes    []EventType `json:"event_types"`
+	SigningSecret string      `json:"signing_secret,omitempty"` // only in the answer to its creation
+	// the last characters of the secret; empty for one that the client chose
+	SigningSecretHint string `json:"signing_secret_hint"`
+	Disabled          bool   `json:"disabled,omitempty"` // no events are sent; only endpoints of E2B's API have it
 }
 
 // OfSandboxes reports whether the endpoint is one of E2B's API: it receives a SandboxEvent for each change

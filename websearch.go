@@ -2,7 +2,8 @@ package berth
 
 // WebSearchTypes are the types of web search tools. Those with a date are the version that
 // their plain name means.
-var WebSearchTypes = []string{ToolWebSearch, "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11"}
+var WebSearchTypes = []string{ToolWebSearch, "web_search_2025_08_26", "web_search_preview",
+	"web_search_preview_2025_03_11"}
 
 // A WebSearchTool lets the model search the web and read its pages.
 type WebSearchTool struct {

@@ -22,11 +22,13 @@ var (
 	keyLimitsRule      = rule.Object(rule.Fields{"cost_per_month": costRule})
 	lifeRule           = rule.Integer(1, int64(maxLife/time.Second))
 	createAdminKeyBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule}, "name")
-	createKeyBody      = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule, "limits": keyLimitsRule}, "name")
-	updateKeyBody      = rule.Object(rule.Fields{"limits": keyLimitsRule}, "limits")
-	limitRule          = rule.Integer(-1, 1<<60)
-	costRule           = rule.Decimal(-1, 1e9)
-	limitsRule         = rule.Object(rule.Fields{"requests_per_minute": limitRule, "tokens_per_minute": limitRule, "responses": limitRule, "containers": limitRule,
+	createKeyBody      = rule.Object(rule.Fields{"name": rule.Text(1, 256), "expires_in_seconds": lifeRule,
+		"limits": keyLimitsRule}, "name")
+	updateKeyBody = rule.Object(rule.Fields{"limits": keyLimitsRule}, "limits")
+	limitRule     = rule.Integer(-1, 1<<60)
+	costRule      = rule.Decimal(-1, 1e9)
+	limitsRule    = rule.Object(rule.Fields{"requests_per_minute": limitRule, "tokens_per_minute": limitRule,
+		"responses": limitRule, "containers": limitRule,
 		"container_minutes": limitRule, "storage_bytes": limitRule, "snapshots": limitRule,
 		"cost_per_month": costRule, "templates": rule.List(rule.Text(1, 256), 100)})
 	projectFields     = rule.Fields{"name": rule.Text(1, 256), "limits": limitsRule}
@@ -110,22 +112,27 @@ func expiry(k *berth.Key) *int64 {
 }
 
 func adminKeyOf(k *berth.Key) *adminKey {
-	return &adminKey{ID: k.ID, Object: "organization.admin_api_key", Name: k.Name, RedactedValue: redacted(k), CreatedAt: k.CreatedAt, ExpiresAt: expiry(k),
+	return &adminKey{ID: k.ID, Object: "organization.admin_api_key", Name: k.Name, RedactedValue: redacted(k),
+		CreatedAt: k.CreatedAt, ExpiresAt: expiry(k),
 		Owner: keyOwner{"user", "organization.user", "user_operator", "operator", k.CreatedAt, "owner"}}
 }
 
 func projectKeyOf(k *berth.Key) *projectKey {
-	return &projectKey{ID: k.ID, Object: "organization.project.api_key", Name: k.Name, RedactedValue: redacted(k), CreatedAt: k.CreatedAt, ExpiresAt: expiry(k),
-		OwnerProjectAccess: "active", Limits: k.Limits, Owner: projectKeyOwner{"service_account", serviceAccount{string(k.Project), string(k.Project), k.CreatedAt, "member"}}}
+	return &projectKey{ID: k.ID, Object: "organization.project.api_key", Name: k.Name, RedactedValue: redacted(k),
+		CreatedAt: k.CreatedAt, ExpiresAt: expiry(k),
+		OwnerProjectAccess: "active", Limits: k.Limits, Owner: projectKeyOwner{"service_account",
+			serviceAccount{string(k.Project), string(k.Project), k.CreatedAt, "member"}}}
 }
 
 // create creates a key of a project.
-func (h *admin) create(x *exchange.Exchange, r *http.Request, c berth.Caller, p berth.ProjectID, accepted rule.Rule) (*berth.Key, string, error) {
+func (h *admin) create(x *exchange.Exchange, r *http.Request, c berth.Caller, p berth.ProjectID,
+	accepted rule.Rule) (*berth.Key, string, error) {
 	var body createKeyRequest
 	if err := x.Decode(r, accepted, &body); err != nil {
 		return nil, "", err
 	}
-	k, secret, err := h.service.By(c.Key).CreateKey(r.Context(), p, body.Name, time.Duration(body.ExpiresInSeconds)*time.Second, body.Limits)
+	k, secret, err := h.service.By(c.Key).CreateKey(r.Context(), p, body.Name,
+		time.Duration(body.ExpiresInSeconds)*time.Second, body.Limits)
 	if errors.Is(err, project.ErrArchived) {
 		err = berth.Errorf(berth.CodeInvalid, "Project '%s' is archived.", p)
 	}
@@ -171,7 +178,8 @@ func (h *admin) revoke(r *http.Request, c berth.Caller, p berth.ProjectID) (bert
 	_, err = h.service.By(c.Key).RevokeKeys(r.Context(), []berth.KeyID{k.ID}, false)
 	switch {
 	case errors.Is(err, project.ErrLastKey):
-		return "", berth.Errorf(berth.CodeConflict, "API key '%s' is the last key of this server. Create another key first.", k.ID)
+		return "", berth.Errorf(berth.CodeConflict,
+			"API key '%s' is the last key of this server. Create another key first.", k.ID)
 	case errors.Is(err, store.ErrNotFound):
 		return "", berth.NotFound("API key", k.ID)
 	}

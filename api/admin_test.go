@@ -33,11 +33,14 @@ func TestAdministration(t *testing.T) {
 	path := "/v1/organization/projects/" + p.id()
 	created := h.call(200, "POST", path+"/api_keys", `{"name":"laptop","expires_in_seconds":3600}`)
 	secret, _ := created["value"].(string)
-	if !strings.HasPrefix(secret, berth.KeyPrefix) || created["expires_at"].(float64)-created["created_at"].(float64) != 3600 {
+	if !strings.HasPrefix(secret, berth.KeyPrefix) ||
+		created["expires_at"].(float64)-created["created_at"].(float64) != 3600 {
 		t.Fatalf("got %v", created)
 	}
-	for _, read := range []object{h.call(200, "GET", path+"/api_keys/"+created.id(), nil), h.call(200, "GET", path+"/api_keys", nil)} {
-		if text, _ := json.Marshal(read); strings.Contains(string(text), secret) || !strings.Contains(string(text), secret[len(secret)-4:]) {
+	for _, read := range []object{h.call(200, "GET", path+"/api_keys/"+created.id(), nil),
+		h.call(200, "GET", path+"/api_keys", nil)} {
+		if text, _ := json.Marshal(read); strings.Contains(string(text), secret) || !strings.Contains(string(text),
+			secret[len(secret)-4:]) {
 			t.Errorf("the key is shown again, or not at all: %s", text)
 		}
 	}
@@ -46,7 +49,8 @@ func TestAdministration(t *testing.T) {
 	h.call(429, "POST", "/v1/responses", `{"model":"scripted","input":"x"}`)
 
 	h.token = "sk-admin"
-	if got := h.call(200, "POST", path, `{"name":"lab","limits":{}}`); got["name"] != "lab" || len(got["limits"].(map[string]any)) != 0 {
+	if got := h.call(200, "POST", path, `{"name":"lab","limits":{}}`); got["name"] != "lab" ||
+		len(got["limits"].(map[string]any)) != 0 {
 		t.Errorf("got %v", got)
 	}
 	if got := h.call(200, "GET", path, nil); got["name"] != "lab" || got["status"] != "active" {
@@ -69,10 +73,12 @@ func TestAdministration(t *testing.T) {
 	if got := h.call(200, "GET", "/v1/organization/projects", nil); strings.Contains(text(got), p.id()) {
 		t.Errorf("an archived project is listed: %v", got)
 	}
-	if got := h.call(200, "GET", "/v1/organization/projects?include_archived=true&limit=1", nil); !strings.Contains(text(got), p.id()) || got["has_more"] != true {
+	if got := h.call(200, "GET", "/v1/organization/projects?include_archived=true&limit=1",
+		nil); !strings.Contains(text(got), p.id()) || got["has_more"] != true {
 		t.Errorf("got %v", got)
 	}
-	if got := h.call(200, "GET", "/v1/organization/projects?limit=100", nil); strings.Contains(text(got), `"organization"`) {
+	if got := h.call(200, "GET", "/v1/organization/projects?limit=100", nil); strings.Contains(text(got),
+		`"organization"`) {
 		t.Errorf("the admin keys' project is listed: %v", got)
 	}
 }
@@ -128,7 +134,8 @@ func TestScopesOfKeys(t *testing.T) {
 			method, path = "GET", pattern
 		}
 		h.token = key
-		resp := h.send(t.Context(), method, strings.NewReplacer("{", "", "}", "", "...", "").Replace(path), `{"not":"read"}`)
+		resp := h.send(t.Context(), method, strings.NewReplacer("{", "", "}", "", "...", "").Replace(path),
+			`{"not":"read"}`)
 		body, err := io.ReadAll(resp.Body)
 		check(t, err)
 		if resp.StatusCode != http.StatusForbidden || !strings.Contains(string(body), "insufficient permissions") {
@@ -162,7 +169,8 @@ func TestUsageOfAllProjects(t *testing.T) {
 		h.key(key, p)
 		h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"x"}`)
 	}
-	path := fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&group_by=project_id", time.Now().Add(-time.Hour).Unix())
+	path := fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&group_by=project_id",
+		time.Now().Add(-time.Hour).Unix())
 	recent := func() string { return text(h.call(200, "GET", path, nil)) }
 	h.token = "sk-a"
 	if got := recent(); !strings.Contains(got, "proj_a") || strings.Contains(got, "proj_b") {
@@ -210,7 +218,8 @@ func TestAdministrationIsRecorded(t *testing.T) {
 		}
 		got = append(got, string(e.Action))
 	}
-	if want := "project.created key.created project.updated key.updated key.revoked project.archived"; strings.Join(got, " ") != want {
+	if want := "project.created key.created project.updated key.updated key.revoked project.archived"; strings.Join(got,
+		" ") != want {
 		t.Errorf("got %v, want %s", got, want)
 	}
 }

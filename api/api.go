@@ -156,7 +156,8 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/vector_stores/{vector_store}/files/{file}/content", h.vectorStores.fileContent),
 		on("POST /v1/vector_stores/{vector_store}/file_batches", h.vectorStores.createBatch),
 		on("GET /v1/vector_stores/{vector_store}/file_batches/{batch}", h.vectorStores.getBatch),
-		on("POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel", h.vectorStores.cancelBatch, storesNothing, storesLittle),
+		on("POST /v1/vector_stores/{vector_store}/file_batches/{batch}/cancel", h.vectorStores.cancelBatch,
+			storesNothing, storesLittle),
 		on("GET /v1/vector_stores/{vector_store}/file_batches/{batch}/files", h.vectorStores.listFiles, readsQuery),
 
 		on("POST /v1/prompts", h.prompts.create),
@@ -186,7 +187,8 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/threads/{thread}/runs/{run}", beta(h.assistants.GetRun)),
 		on("POST /v1/threads/{thread}/runs/{run}", beta(h.assistants.UpdateRun)),
 		on("POST /v1/threads/{thread}/runs/{run}/cancel", beta(h.assistants.CancelRun), storesNothing, storesLittle),
-		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(h.assistants.SubmitToolOutputs), callsModel),
+		on("POST /v1/threads/{thread}/runs/{run}/submit_tool_outputs", beta(h.assistants.SubmitToolOutputs),
+			callsModel),
 		on("GET /v1/threads/{thread}/runs/{run}/steps", beta(h.assistants.ListRunSteps), readsQuery),
 		on("GET /v1/threads/{thread}/runs/{run}/steps/{step}", beta(h.assistants.GetRunStep), readsQuery),
 
@@ -225,11 +227,14 @@ func (h *handlers) routes() []exchange.Route {
 		on("GET /v1/organization/projects", h.admin.listProjects, forAdmin, readsQuery),
 		on("GET /v1/organization/projects/{project}", h.admin.getProject, forAdmin),
 		on("POST /v1/organization/projects/{project}", h.admin.updateProject, forAdmin, storesNothing, storesLittle),
-		on("POST /v1/organization/projects/{project}/archive", h.admin.archiveProject, forAdmin, storesNothing, storesLittle),
-		on("POST /v1/organization/projects/{project}/api_keys", h.admin.createKey, forAdmin, storesNothing, storesLittle),
+		on("POST /v1/organization/projects/{project}/archive", h.admin.archiveProject, forAdmin, storesNothing,
+			storesLittle),
+		on("POST /v1/organization/projects/{project}/api_keys", h.admin.createKey, forAdmin, storesNothing,
+			storesLittle),
 		on("GET /v1/organization/projects/{project}/api_keys", h.admin.listKeys, forAdmin, readsQuery),
 		on("GET /v1/organization/projects/{project}/api_keys/{key}", h.admin.getKey, forAdmin),
-		on("POST /v1/organization/projects/{project}/api_keys/{key}", h.admin.updateKey, forAdmin, storesNothing, storesLittle),
+		on("POST /v1/organization/projects/{project}/api_keys/{key}", h.admin.updateKey, forAdmin, storesNothing,
+			storesLittle),
 		on("DELETE /v1/organization/projects/{project}/api_keys/{key}", h.admin.deleteKey, forAdmin),
 
 		on("GET /v1/upstreams", h.models.upstreams),
@@ -399,7 +404,8 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 	prompts := &prompts{rules, o.Store.Objects}
 	responses := &responses{o.Engine, rules, o.Journal, o.Store.Responses, prompts}
 	runs := assistants.New(assistants.Options{Objects: o.Store.Objects, Responses: o.Store.Responses, Engine: o.Engine,
-		Journal: o.Journal, Files: o.Files, ContainerFiles: containerFiles{o.Containers}, VectorStores: o.VectorStores, Log: o.Exchange.Log, Now: o.Now})
+		Journal: o.Journal, Files: o.Files, ContainerFiles: containerFiles{o.Containers}, VectorStores: o.VectorStores,
+		Log: o.Exchange.Log, Now: o.Now})
 	return &handlers{
 		responses:     responses,
 		conversations: &conversations{o.Engine, rules, o.Store.Objects},
@@ -424,8 +430,10 @@ func newHandlers(o Options, ex *exchange.Server) *handlers {
 		models:        &models{o.Models.Models, o.Models.Upstreams},
 		health:        &health{build: o.Build, ready: o.Ready, console: o.Console != nil, state: o.Status},
 
-		chat:       chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects, Version: o.Build.Version}),
-		socket:     socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife, Create: responses.start}),
+		chat: chat.New(chat.Options{Engine: o.Engine, Journal: o.Journal, Objects: o.Store.Objects,
+			Version: o.Build.Version}),
+		socket: socket.New(socket.Options{Exchange: ex, Journal: o.Journal, Rules: rules, Life: o.SocketLife,
+			Create: responses.start}),
 		assistants: assistants.NewDoor(runs),
 		ports: preview.NewDoor(preview.Options{Exchange: ex, Containers: o.Containers, Box: o.Preview.Seal,
 			Domain: o.Preview.Domain, Now: o.Now}),

@@ -23,15 +23,18 @@ func outlineRun(t *testing.T, events []sse.Event) string {
 		var o object
 		check(t, json.Unmarshal(ev.Data, &o))
 		b.WriteString(strings.TrimPrefix(strings.TrimPrefix(ev.Type, "thread."), "run."))
-		for _, path := range [][]any{{"type"}, {"delta", "content", 0, "text", "value"}, {"delta", "content", 0, "refusal"}, {"incomplete_details", "reason"}, {"last_error", "code"},
-			{"delta", "step_details", "tool_calls", 0, "index"}, {"delta", "step_details", "tool_calls", 0, "function", "name"}, {"delta", "step_details", "tool_calls", 0, "function", "arguments"}} {
+		for _, path := range [][]any{{"type"}, {"delta", "content", 0, "text", "value"},
+			{"delta", "content", 0, "refusal"}, {"incomplete_details", "reason"}, {"last_error", "code"},
+			{"delta", "step_details", "tool_calls", 0, "index"}, {"delta", "step_details", "tool_calls", 0, "function",
+				"name"}, {"delta", "step_details", "tool_calls", 0, "function", "arguments"}} {
 			if v := o.at(path...); v != nil {
 				fmt.Fprintf(&b, " %v", v)
 			}
 		}
 		b.WriteString("\n")
 	}
-	return strings.NewReplacer("step.created", "step", " message_creation", " message", " tool_calls", " calls").Replace(b.String())
+	return strings.NewReplacer("step.created", "step", " message_creation", " message", " tool_calls",
+		" calls").Replace(b.String())
 }
 
 // begun holds the first events of every stream of a new run.
@@ -44,7 +47,8 @@ const saying = "message.created\nmessage.in_progress\n"
 func TestRunStreams(t *testing.T) {
 	t.Parallel()
 	call := func(id, city string) []any {
-		return []any{model.Call{ID: id, Name: "weather"}, model.Call{Arguments: `{"city":`}, model.Call{Arguments: `"` + city + `"}`}}
+		return []any{model.Call{ID: id, Name: "weather"}, model.Call{Arguments: `{"city":`},
+			model.Call{Arguments: `"` + city + `"}`}}
 	}
 	tests := []struct {
 		name   string
@@ -53,32 +57,57 @@ func TestRunStreams(t *testing.T) {
 		status string // of the run
 	}{
 		{"text", [][]any{turn(model.Text{Text: "Aye"}, model.Text{Text: "."}, stopped)},
-			begun + opened("message") + saying + "message.delta Aye\nmessage.delta .\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
+			begun + opened("message") + saying +
+				"message.delta Aye\nmessage.delta .\nmessage.completed\nstep.completed message\ncompleted\n",
+			"completed"},
 		{"reasoning is not shown", [][]any{turn(model.Thought{Text: "Hm."}, model.Text{Text: "Aye"}, stopped)},
-			begun + opened("message") + saying + "message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
+			begun + opened("message") + saying +
+				"message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
 		{"refusal", [][]any{turn(model.Refusal{Text: "No"}, stopped)},
-			begun + opened("message") + saying + "message.delta No\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
+			begun + opened("message") + saying +
+				"message.delta No\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
 		{"text, then refusal", [][]any{turn(model.Text{Text: "Aye"}, model.Refusal{Text: "No"}, stopped)},
-			begun + opened("message") + saying + "message.delta Aye\nmessage.delta No\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
-		{"two calls", [][]any{append(append(call("call_1", "Kiel"), model.Call{Index: 1, ID: "call_2", Name: "weather"}, model.Call{Index: 1, Arguments: "{}"}), stopped)},
-			begun + opened("calls") + "step.delta 0 weather \nstep.delta 0 {\"city\":\nstep.delta 0 \"Kiel\"}\nstep.delta 1 weather \nstep.delta 1 {}\nrequires_action\n", "requires_action"},
-		{"text, then a call", [][]any{append(append([]any{model.Text{Text: "Wait."}}, call("call_1", "Kiel")...), stopped)},
+			begun + opened("message") + saying +
+				"message.delta Aye\nmessage.delta No\nmessage.completed\nstep.completed message\ncompleted\n",
+			"completed"},
+		{"two calls",
+			[][]any{append(append(call("call_1", "Kiel"), model.Call{Index: 1, ID: "call_2", Name: "weather"},
+				model.Call{Index: 1, Arguments: "{}"}), stopped)},
+			begun + opened("calls") +
+				"step.delta 0 weather \nstep.delta 0 {\"city\":\nstep.delta 0 \"Kiel\"}\nstep.delta 1 weather \nstep.delta 1 {}\nrequires_action\n",
+			"requires_action"},
+		{"text, then a call",
+			[][]any{append(append([]any{model.Text{Text: "Wait."}}, call("call_1", "Kiel")...), stopped)},
 			begun + opened("message") + saying + "message.delta Wait.\nmessage.completed\nstep.completed message\n" +
-				opened("calls") + "step.delta 0 weather \nstep.delta 0 {\"city\":\nstep.delta 0 \"Kiel\"}\nrequires_action\n", "requires_action"},
+				opened("calls") +
+				"step.delta 0 weather \nstep.delta 0 {\"city\":\nstep.delta 0 \"Kiel\"}\nrequires_action\n",
+			"requires_action"},
 		{"a call, then text", [][]any{append(append(call("call_1", "Kiel"), model.Text{Text: "Wait."}), stopped)},
-			begun + opened("calls") + "step.delta 0 weather \nstep.delta 0 {\"city\":\nstep.delta 0 \"Kiel\"}\n" + saying + "message.delta Wait.\nmessage.completed\nrequires_action\n", "requires_action"},
+			begun + opened("calls") + "step.delta 0 weather \nstep.delta 0 {\"city\":\nstep.delta 0 \"Kiel\"}\n" +
+				saying + "message.delta Wait.\nmessage.completed\nrequires_action\n", "requires_action"},
 		{"cut", [][]any{turn(model.Text{Text: "Aye"}, cutShort)},
-			begun + opened("message") + saying + "message.delta Aye\nmessage.incomplete max_tokens\nstep.completed message\nincomplete max_completion_tokens\n", "incomplete"},
+			begun + opened("message") + saying +
+				"message.delta Aye\nmessage.incomplete max_tokens\nstep.completed message\nincomplete max_completion_tokens\n",
+			"incomplete"},
 		{"filtered", [][]any{turn(model.Text{Text: "Aye"}, filtered)},
-			begun + opened("message") + saying + "message.delta Aye\nmessage.incomplete content_filter\nstep.completed message\nincomplete\n", "incomplete"},
+			begun + opened("message") + saying +
+				"message.delta Aye\nmessage.incomplete content_filter\nstep.completed message\nincomplete\n",
+			"incomplete"},
 		{"refused upstream", [][]any{turn(lasting)}, begun + "failed invalid_prompt\n", "failed"},
 		{"failed in the middle", [][]any{turn(model.Text{Text: "Aye"}, lasting)},
-			begun + opened("message") + saying + "message.delta Aye\nmessage.incomplete run_failed\nstep.failed message server_error\nfailed invalid_prompt\n", "failed"},
+			begun + opened("message") + saying +
+				"message.delta Aye\nmessage.incomplete run_failed\nstep.failed message server_error\nfailed invalid_prompt\n",
+			"failed"},
 		{"asked again", [][]any{turn(model.Text{Text: "Ay"}, passing), turn(model.Text{Text: "Aye"}, stopped)},
-			begun + opened("message") + saying + "message.delta Ay\nmessage.incomplete run_failed\nstep.failed message server_error\n" +
-				opened("message") + saying + "message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
-		{"a function that was not offered", [][]any{turn(model.Call{ID: "call_1", Name: "sail"}, model.Call{Arguments: "{}"}, stopped), turn(model.Text{Text: "Aye"}, stopped)},
-			begun + opened("message") + saying + "message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
+			begun + opened("message") + saying +
+				"message.delta Ay\nmessage.incomplete run_failed\nstep.failed message server_error\n" +
+				opened("message") + saying +
+				"message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
+		{"a function that was not offered",
+			[][]any{turn(model.Call{ID: "call_1", Name: "sail"}, model.Call{Arguments: "{}"}, stopped),
+				turn(model.Text{Text: "Aye"}, stopped)},
+			begun + opened("message") + saying +
+				"message.delta Aye\nmessage.completed\nstep.completed message\ncompleted\n", "completed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -98,18 +127,21 @@ func TestRunStreams(t *testing.T) {
 // the calls have outputs.
 func TestStepAfterCallsIsSentLater(t *testing.T) {
 	t.Parallel()
-	h, _ := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, model.Text{Text: "Wait."}, stopped), turn(model.Text{Text: "Rain."}, stopped))
+	h, _ := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"},
+		model.Text{Text: "Wait."}, stopped), turn(model.Text{Text: "Rain."}, stopped))
 	a := h.call(200, "POST", "/v1/assistants", `{"model":"played",`+forecast+`}`).id()
 	thread := h.thread("hi")
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+a+`"}`)
 	h.polled(thread + "/runs/" + run.id())
-	events := h.rest(h.stream(t.Context(), "POST", thread+"/runs/"+run.id()+"/submit_tool_outputs", `{"stream":true,"tool_outputs":[{"tool_call_id":"call_1","output":"rain"}]}`))
+	events := h.rest(h.stream(t.Context(), "POST", thread+"/runs/"+run.id()+"/submit_tool_outputs",
+		`{"stream":true,"tool_outputs":[{"tool_call_id":"call_1","output":"rain"}]}`))
 	want := "step.completed calls\n" + opened("message") + "step.completed message\nqueued\nin_progress\n" +
 		opened("message") + saying + "message.delta Rain.\nmessage.completed\nstep.completed message\ncompleted\n"
 	if diff := cmp.Diff(want, outlineRun(t, events)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
-	if got := texts(h.call(200, "GET", thread+"/messages?order=asc", nil)); !cmp.Equal(got, []string{"user: hi", "assistant: Wait.", "assistant: Rain."}) {
+	if got := texts(h.call(200, "GET", thread+"/messages?order=asc", nil)); !cmp.Equal(got,
+		[]string{"user: hi", "assistant: Wait.", "assistant: Rain."}) {
 		t.Errorf("messages: got %q", got)
 	}
 }
@@ -155,12 +187,15 @@ func (h *house) sameAsKept(thread string, events []sse.Event, status string) {
 		}
 	}
 	for id, o := range sent {
-		given := o["status"] == "failed" && o.at("last_error", "message") == "The answer was interrupted and is being generated again." || o["status"] == "incomplete" && status == "completed"
+		given := o["status"] == "failed" &&
+			o.at("last_error", "message") == "The answer was interrupted and is being generated again." ||
+			o["status"] == "incomplete" && status == "completed"
 		if !given {
 			continue
 		}
 		stored++
-		kind := map[any]string{"thread.message": thread + "/messages/", "thread.run.step": path + "/steps/"}[o["object"]]
+		kind := map[any]string{"thread.message": thread + "/messages/", "thread.run.step": path +
+			"/steps/"}[o["object"]]
 		h.call(404, "GET", kind+id, nil)
 	}
 	if stored != len(sent) {

@@ -50,13 +50,15 @@ func (h *record) mayAudit(r *http.Request, c berth.Caller) error {
 	if c.Admin() || c.Project == berth.DefaultProject && c.Key == "" {
 		return nil
 	}
-	return berth.Errorf(berth.CodeForbidden, "The audit record is about all projects. Use an admin key, which 'berth key create --admin' on the server creates.")
+	return berth.Errorf(berth.CodeForbidden,
+		"The audit record is about all projects. Use an admin key, which 'berth key create --admin' on the server creates.")
 }
 
 // list serves GET /v1/organization/audit: the entries of the record, the newest first.
 func (h *record) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
-	query := audit.Query{Project: berth.ProjectID(q.Text("project_id")), Container: berth.ContainerID(q.Text("container_id")), Action: audit.Action(q.Text("action")),
+	query := audit.Query{Project: berth.ProjectID(q.Text("project_id")),
+		Container: berth.ContainerID(q.Text("container_id")), Action: audit.Action(q.Text("action")),
 		Before: q.Integer("after", math.MaxInt64, 0, math.MaxInt64), Limit: int(q.Integer("limit", 20, 1, 100))}
 	if err := q.End(); err != nil {
 		return err

@@ -18,8 +18,10 @@ import (
 // batches serves batches.
 type batches struct{ service *batch.Service }
 
-var batchBody = rule.Object(rule.Fields{"input_file_id": rule.Text(1, 256), "endpoint": rule.OneOf(batch.Endpoints...), "completion_window": rule.OneOf("24h"),
-	"metadata": rule.Metadata, "output_expires_after": fileExpiry}, "input_file_id", "endpoint", "completion_window")
+var batchBody = rule.Object(rule.Fields{"input_file_id": rule.Text(1, 256), "endpoint": rule.OneOf(batch.Endpoints...),
+	"completion_window": rule.OneOf("24h"),
+	"metadata":          rule.Metadata, "output_expires_after": fileExpiry}, "input_file_id", "endpoint",
+	"completion_window")
 
 // create serves POST /v1/batches.
 func (h *batches) create(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -32,7 +34,8 @@ func (h *batches) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err := x.Decode(r, batchBody, &body); err != nil {
 		return err
 	}
-	b, err := h.service.Create(r.Context(), c, batch.CreateRequest{Endpoint: body.Endpoint, InputFileID: body.InputFileID, Metadata: body.Metadata,
+	b, err := h.service.Create(r.Context(), c, batch.CreateRequest{Endpoint: body.Endpoint,
+		InputFileID: body.InputFileID, Metadata: body.Metadata,
 		ExpiresAfterSeconds: body.ExpiresAfter.Seconds})
 	if err != nil {
 		return err
@@ -123,7 +126,8 @@ func ownContainers(request, response []byte) []berth.ContainerID {
 			}
 		}
 	}
-	if json.Unmarshal(request, &asked) != nil || asked.Previous != nil || len(asked.Conversation) > 0 && string(asked.Conversation) != "null" || json.Unmarshal(response, &answer) != nil {
+	if json.Unmarshal(request, &asked) != nil || asked.Previous != nil || len(asked.Conversation) > 0 &&
+		string(asked.Conversation) != "null" || json.Unmarshal(response, &answer) != nil {
 		return nil
 	}
 	var own []berth.ContainerID
@@ -161,7 +165,8 @@ func (w *recorder) Write(b []byte) (int, error) {
 
 // answer returns what was recorded.
 func (w *recorder) answer() batch.Answer {
-	a := batch.Answer{Status: w.status, RequestID: w.header.Get("x-request-id"), Body: w.body.Bytes(), Final: w.header.Get("x-should-retry") == "false"}
+	a := batch.Answer{Status: w.status, RequestID: w.header.Get("x-request-id"), Body: w.body.Bytes(),
+		Final: w.header.Get("x-should-retry") == "false"}
 	if a.Status == 0 || !w.complete && a.Status/100 == 2 {
 		a.Status, a.Body = http.StatusInternalServerError, nil
 	}
@@ -171,7 +176,8 @@ func (w *recorder) answer() batch.Answer {
 	var failure struct {
 		Error struct{ Code, Type string } `json:"error"`
 	}
-	if a.Status == http.StatusTooManyRequests && json.Unmarshal(a.Body, &failure) == nil && failure.Error.Code == "insufficient_quota" {
+	if a.Status == http.StatusTooManyRequests && json.Unmarshal(a.Body, &failure) == nil &&
+		failure.Error.Code == "insufficient_quota" {
 		a.Final = true
 	}
 	return a

@@ -50,7 +50,8 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 	)
 	var opts api.Options
 	h := newHouse(t, func(o *api.Options) {
-		o.Exchange.Memory.Bodies, o.Exchange.Memory.Decoding = ration.New(ration.Options{Total: 32 << 20}), ration.New(ration.Options{Total: 64 << 20})
+		o.Exchange.Memory.Bodies, o.Exchange.Memory.Decoding = ration.New(ration.Options{Total: 32 << 20}),
+			ration.New(ration.Options{Total: 64 << 20})
 		opts = *o
 	})
 	h.key("sk-other", "proj_b")
@@ -72,7 +73,8 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 	var answered atomic.Int64
 	var all sync.WaitGroup
 	post := func(key, path, body string, want int) {
-		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr.String()+path, strings.NewReader(body))
+		req, err := http.NewRequestWithContext(t.Context(), "POST", "http://"+addr.String()+path,
+			strings.NewReader(body))
 		if err != nil {
 			t.Error(err)
 			return
@@ -117,7 +119,8 @@ func TestLargeBodiesTakeBoundedMemory(t *testing.T) {
 			}
 			t.Logf("%d bodies of %d MB took %d MB; %d others were answered meanwhile", 4*each, size>>20, got, n)
 			if opts.Exchange.Memory.Bodies.Held() != 0 || opts.Exchange.Memory.Decoding.Held() != 0 {
-				t.Errorf("%d and %d bytes are still held", opts.Exchange.Memory.Bodies.Held(), opts.Exchange.Memory.Decoding.Held())
+				t.Errorf("%d and %d bytes are still held", opts.Exchange.Memory.Bodies.Held(),
+					opts.Exchange.Memory.Decoding.Held())
 			}
 			return
 		default:

@@ -58,7 +58,8 @@ var askModel = map[string]string{
 // unless it is listed above.
 func TestEveryWriteIsBounded(t *testing.T) {
 	t.Parallel()
-	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_full": {StorageBytes: number(0)}, "proj_slow": {RequestsPerMinute: number(0)}})
+	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_full": {StorageBytes: number(0)},
+		"proj_slow": {RequestsPerMinute: number(0)}})
 	h.key("sk-full", "proj_full")
 	h.key("sk-slow", "proj_slow")
 	refused := func(key, pattern, body, code string) {
@@ -69,7 +70,8 @@ func TestEveryWriteIsBounded(t *testing.T) {
 		resp := h.send(t.Context(), method, path, body)
 		var got struct{ Error struct{ Code, Type string } }
 		err := json.NewDecoder(resp.Body).Decode(&got)
-		if resp.StatusCode != http.StatusTooManyRequests || err != nil || got.Error.Code != code || resp.Header.Get("x-should-retry") != "false" {
+		if resp.StatusCode != http.StatusTooManyRequests || err != nil || got.Error.Code != code ||
+			resp.Header.Get("x-should-retry") != "false" {
 			t.Errorf("%s: got %d %v %v, want 429 %s", pattern, resp.StatusCode, got, resp.Header, code)
 		}
 	}
@@ -127,7 +129,8 @@ func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
 		{"/v1/conversations", `{"items":[` + item + `]}`, 768 << 10},
 		{"/v1/threads", `{"messages":[{"role":"user","content":"` + text + `"}]}`, 768 << 10},
 		{"/v1/responses", `{"model":"scripted","input":"` + text + `"}`, packed},
-		{"/v1/chat/completions", `{"model":"scripted","store":true,"messages":[{"role":"user","content":"` + text + `"}]}`, packed},
+		{"/v1/chat/completions", `{"model":"scripted","store":true,"messages":[{"role":"user","content":"` + text +
+			`"}]}`, packed},
 		{"/v1/assistants", `{"model":"scripted","instructions":"` + text + `"}`, 768 << 10},
 	} {
 		full(tt.path, tt.body)
@@ -138,7 +141,8 @@ func TestStorageBoundsConversationsThreadsAndResponses(t *testing.T) {
 		ids, err := h.store.ProjectResponses(t.Context(), "proj_a", 1000)
 		check(t, err)
 		for _, id := range ids {
-			if err := h.store.DeleteResponse(t.Context(), "proj_a", id); !errors.Is(err, store.ErrNotFound) { // of a completion, which is not stored
+			// of a completion, which is not stored
+			if err := h.store.DeleteResponse(t.Context(), "proj_a", id); !errors.Is(err, store.ErrNotFound) {
 				check(t, err)
 			}
 		}
@@ -172,7 +176,8 @@ func TestRunningResponseEndsWhenStorageIsFull(t *testing.T) {
 	}()
 	defer close(done)
 	events := h.rest(h.stream(t.Context(), "GET", "/v1/responses/"+id+"?stream=true", nil))
-	if last := events[len(events)-1]; last.Type != "response.failed" || !strings.Contains(string(last.Data), "insufficient_quota") {
+	if last := events[len(events)-1]; last.Type != "response.failed" || !strings.Contains(string(last.Data),
+		"insufficient_quota") {
 		t.Errorf("got %d events, the last %.300s", len(events), last.Data)
 	}
 	if got := h.call(200, "GET", "/v1/responses/"+id, nil); got["status"] != "failed" {

@@ -41,18 +41,29 @@ func rewritten(t *testing.T, bundle []byte, edit func(name string, body []byte) 
 // A forged container in a manifest is refused or ignored, and an import of it does no harm.
 func TestForgedContainer(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
+	h := newHouse(t, nil, model.Rule{Match: "played",
+		Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
 	bundle := h.export(h.chained("played").id(), "")
 	snapshots := h.call(200, "GET", "/v1/snapshots", nil).at("data").([]any)
 	for name, change := range map[string]func(k map[string]any){
-		"no file":              func(k map[string]any) { k["files"] = []any{nil} },
-		"a file elsewhere":     func(k map[string]any) { k["files"] = []any{object{"path": "../../etc/passwd", "bytes": 1}} },
-		"a file of no path":    func(k map[string]any) { k["files"] = []any{object{"path": "", "bytes": 1}} },
-		"a file of no name":    func(k map[string]any) { k["files"] = []any{object{"path": "/mnt/data/a\nb", "bytes": 1}} },
-		"a file of no length":  func(k map[string]any) { k["files"] = []any{object{"path": "/mnt/data/a", "bytes": -1}} },
-		"files without end":    func(k map[string]any) { k["files"] = strings.Split(strings.Repeat("x,", 20_000), ",") },
-		"no size":              func(k map[string]any) { k["memory_limit"] = "9g" },
-		"a life of no length":  func(k map[string]any) { k["expires_after"] = object{"anchor": "last_active_at", "minutes": -1} },
+		"no file": func(k map[string]any) { k["files"] = []any{nil} },
+		"a file elsewhere": func(k map[string]any) {
+			k["files"] = []any{object{"path": "../../etc/passwd", "bytes": 1}}
+		},
+		"a file of no path": func(k map[string]any) { k["files"] = []any{object{"path": "", "bytes": 1}} },
+		"a file of no name": func(k map[string]any) {
+			k["files"] = []any{object{"path": "/mnt/data/a\nb", "bytes": 1}}
+		},
+		"a file of no length": func(k map[string]any) {
+			k["files"] = []any{object{"path": "/mnt/data/a", "bytes": -1}}
+		},
+		"files without end": func(k map[string]any) {
+			k["files"] = strings.Split(strings.Repeat("x,", 20_000), ",")
+		},
+		"no size": func(k map[string]any) { k["memory_limit"] = "9g" },
+		"a life of no length": func(k map[string]any) {
+			k["expires_after"] = object{"anchor": "last_active_at", "minutes": -1}
+		},
 		"a length of no layer": func(k map[string]any) { k["bytes"] = -1 },
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -92,7 +103,9 @@ func TestForgedResponses(t *testing.T) {
 		turns = append(turns, textTurn("more"))
 	}
 	var opts api.Options
-	h := newHouse(t, func(o *api.Options) { opts = *o }, model.Rule{Match: "played", Provider: &playedModel{turns: turns}})
+	h := newHouse(t, func(o *api.Options) {
+		opts = *o
+	}, model.Rule{Match: "played", Provider: &playedModel{turns: turns}})
 	bundle := h.export(h.chained("played").id(), "")
 	unwatched := httptest.NewServer(api.New(opts)) // forged responses violate the contract
 	defer unwatched.Close()
@@ -115,18 +128,24 @@ func TestForgedResponses(t *testing.T) {
 			d["input"] = list(object{"type": "message", "role": "user", "content": list(nil)})
 		},
 		"a call of nothing": func(d map[string]any) {
-			d["input"] = list(object{"type": "function_call_output"}, object{"type": "shell_call"}, object{"type": "shell_call_output", "output": list(nil)}, object{"type": "apply_patch_call"}, object{"type": "code_interpreter_call"},
-				object{"type": "file_search_call"}, object{"type": "mcp_call"}, object{"type": "computer_call_output"}, object{"type": "item_reference"}, object{"type": "compaction"})
+			d["input"] = list(object{"type": "function_call_output"}, object{"type": "shell_call"},
+				object{"type": "shell_call_output", "output": list(nil)}, object{"type": "apply_patch_call"},
+				object{"type": "code_interpreter_call"},
+				object{"type": "file_search_call"}, object{"type": "mcp_call"}, object{"type": "computer_call_output"},
+				object{"type": "item_reference"}, object{"type": "compaction"})
 		},
 		"no output":              func(d map[string]any) { within(d, "body")["output"] = list(nil) },
 		"output of no kind":      func(d map[string]any) { within(d, "body")["output"] = list(object{}, list(), 7) },
 		"no tool":                func(d map[string]any) { within(d, "body")["tools"] = list(nil) },
 		"no tool in the request": func(d map[string]any) { within(d, "request")["tools"] = list(nil) },
 		"tools of no kind": func(d map[string]any) {
-			within(d, "request")["tools"] = list(object{}, object{"type": "shell"}, object{"type": "mcp"}, object{"type": "function"})
+			within(d, "request")["tools"] = list(object{}, object{"type": "shell"}, object{"type": "mcp"},
+				object{"type": "function"})
 		},
-		"a model of nothing": func(d map[string]any) { within(d, "body")["model"], within(d, "request")["model"] = "", "" },
-		"no usage":           func(d map[string]any) { within(d, "body")["usage"] = object{"input_tokens": -1} },
+		"a model of nothing": func(d map[string]any) {
+			within(d, "body")["model"], within(d, "request")["model"] = "", ""
+		},
+		"no usage": func(d map[string]any) { within(d, "body")["usage"] = object{"input_tokens": -1} },
 		"extension of nothing": func(d map[string]any) {
 			within(d, "body")["berth"] = object{"turns": list(nil), "cost": nil, "container": nil}
 		},
@@ -202,7 +221,9 @@ func TestForgedResponses(t *testing.T) {
 			for _, path := range []string{at, at + "/input_items", at + "?stream=true", at + "/bundle"} {
 				do("GET", path, "", "")
 			}
-			do("POST", "/v1/responses", `{"model":"played","input":"look","previous_response_id":"`+done["response_id"].(string)+`"}`, "application/json")
+			do("POST", "/v1/responses",
+				`{"model":"played","input":"look","previous_response_id":"`+done["response_id"].(string)+`"}`,
+				"application/json")
 			do("POST", at+"/replay", `{"model":"played"}`, "application/json")
 			do("DELETE", at, "", "")
 		})

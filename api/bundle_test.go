@@ -20,11 +20,13 @@ func (h *house) chained(model string) object {
 	file := h.call(200, "POST", "/v1/files", form, kind).id()
 	first := h.call(200, "POST", "/v1/responses", `{"model":"`+model+`","input":[{"role":"user","content":[{"type":"input_text","text":"begin"},{"type":"input_file","file_id":"`+file+`"}]}],
 		"tools":[{"type":"shell","environment":{"type":"container_auto"}}]}`)
-	return h.call(200, "POST", "/v1/responses", `{"model":"`+model+`","input":"go on","previous_response_id":"`+first.id()+`","tools":[{"type":"shell","environment":{"type":"container_auto"}}]}`)
+	return h.call(200, "POST", "/v1/responses",
+		`{"model":"`+model+`","input":"go on","previous_response_id":"`+first.id()+`","tools":[{"type":"shell","environment":{"type":"container_auto"}}]}`)
 }
 
 func shellTurn(command string) []any {
-	return []any{model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["` + command + `"]}`}, model.Finish{Reason: model.FinishStop}}
+	return []any{model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["` + command + `"]}`},
+		model.Finish{Reason: model.FinishStop}}
 }
 
 func textTurn(text string) []any {
@@ -46,25 +48,31 @@ func (h *house) export(id, query string) []byte {
 // there.
 func TestBundle(t *testing.T) {
 	t.Parallel()
-	here := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), shellTurn("echo two >> made"), textTurn("done")}}})
+	here := newHouse(t, nil, model.Rule{Match: "played",
+		Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"),
+			shellTurn("echo two >> made"), textTurn("done")}}})
 	last := here.chained("played")
 	bundle := here.export(last.id(), "")
 
 	played := &playedModel{turns: [][]any{shellTurn("cat made"), textTurn("it is there")}}
 	there := newHouse(t, nil, model.Rule{Match: "played", Provider: played})
 	done := there.call(200, "POST", "/v1/bundles", bytes.NewReader(bundle), "application/x-tar")
-	if done.at("responses") != 2.0 || done.at("files") != 1.0 || done.at("response_id") == last.id() || done.at("container_id") == nil {
+	if done.at("responses") != 2.0 || done.at("files") != 1.0 || done.at("response_id") == last.id() ||
+		done.at("container_id") == nil {
 		t.Errorf("got %v", done)
 	}
 	id := done.at("response_id").(string)
 	copied := there.call(200, "GET", "/v1/responses/"+id, nil)
-	if copied.at("status") != "completed" || itemTypesOf(copied) != itemTypesOf(last) || copied.at("previous_response_id") == nil || copied.at("output", 2, "content", 0, "text") != "done" {
+	if copied.at("status") != "completed" || itemTypesOf(copied) != itemTypesOf(last) ||
+		copied.at("previous_response_id") == nil || copied.at("output", 2, "content", 0, "text") != "done" {
 		t.Errorf("got %v", copied)
 	}
-	if events := there.rest(there.stream(t.Context(), "GET", "/v1/responses/"+id+"?stream=true", nil)); len(events) == 0 || events[len(events)-1].Type != "response.completed" {
+	if events := there.rest(there.stream(t.Context(), "GET", "/v1/responses/"+id+"?stream=true",
+		nil)); len(events) == 0 || events[len(events)-1].Type != "response.completed" {
 		t.Errorf("got %d events", len(events))
 	}
-	next := there.call(200, "POST", "/v1/responses", `{"model":"played","input":"look","previous_response_id":"`+id+`","tools":[{"type":"shell","environment":{"type":"container_auto"}}]}`)
+	next := there.call(200, "POST", "/v1/responses",
+		`{"model":"played","input":"look","previous_response_id":"`+id+`","tools":[{"type":"shell","environment":{"type":"container_auto"}}]}`)
 	if got := next.at("output", 1, "output", 0, "stdout"); got != "one\ntwo\n" {
 		t.Errorf("the container there has %q", got)
 	}
@@ -76,7 +84,8 @@ func TestBundle(t *testing.T) {
 	if twice.at("response_id") == id {
 		t.Error("a second import replaced the first")
 	}
-	without := here.call(200, "POST", "/v1/bundles", bytes.NewReader(here.export(last.id(), "?container=false")), "application/x-tar")
+	without := here.call(200, "POST", "/v1/bundles", bytes.NewReader(here.export(last.id(), "?container=false")),
+		"application/x-tar")
 	if without.at("container_id") != nil || without.at("responses") != 2.0 {
 		t.Errorf("got %v", without)
 	}
@@ -86,7 +95,8 @@ func TestBundle(t *testing.T) {
 // A damaged bundle is refused and creates no objects.
 func TestBundleBroken(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil, model.Rule{Match: "played", Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
+	h := newHouse(t, nil, model.Rule{Match: "played",
+		Provider: &playedModel{turns: [][]any{shellTurn("echo one > made"), textTurn("well"), textTurn("done")}}})
 	bundle := h.export(h.chained("played").id(), "")
 	edited := func(edit func(name string, body []byte) (string, []byte)) []byte {
 		var out bytes.Buffer
@@ -120,8 +130,10 @@ func TestBundleBroken(t *testing.T) {
 	before := h.call(200, "GET", "/v1/snapshots", nil)
 	files := h.call(200, "GET", "/v1/files", nil)
 	for name, broken := range map[string][]byte{
-		"nothing": nil, "no tar": []byte("hello"), "cut": bundle[:len(bundle)/2], "a response changed": flip("responses/"), "a file changed": flip("files/"),
-		"the layer changed": flip("container/"), "the manifest changed": edited(func(name string, body []byte) (string, []byte) {
+		"nothing": nil, "no tar": []byte("hello"), "cut": bundle[:len(bundle)/2],
+		"a response changed": flip("responses/"), "a file changed": flip("files/"),
+		"the layer changed": flip("container/"), "the manifest changed": edited(func(name string, body []byte) (string,
+			[]byte) {
 			return name, bytes.Replace(body, []byte("berth.session/1"), []byte("berth.session/9"), 1)
 		}),
 		"a file left out": edited(func(name string, body []byte) (string, []byte) {
@@ -149,14 +161,16 @@ func TestBundleBroken(t *testing.T) {
 // A replay reports where it differs from the record. A replay with another model shows both.
 func TestReplay(t *testing.T) {
 	t.Parallel()
-	played := &playedModel{turns: [][]any{shellTurn("echo same | tee made"), textTurn("well"), shellTurn("cat made; echo $RANDOM$RANDOM$RANDOM"), textTurn("done")}}
+	played := &playedModel{turns: [][]any{shellTurn("echo same | tee made"), textTurn("well"),
+		shellTurn("cat made; echo $RANDOM$RANDOM$RANDOM"), textTurn("done")}}
 	other := &playedModel{turns: [][]any{textTurn("I would not."), textTurn("Nor now.")}}
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: played}, model.Rule{Match: "other", Provider: other})
 	last := h.chained("played")
 	asked := len(played.asked)
 	first := last.at("previous_response_id").(string)
 	same := h.call(200, "POST", "/v1/responses/"+first+"/replay", `{}`)
-	if same.at("divergence") != nil || len(same["responses"].([]any)) != 1 || len(same.at("responses", 0, "replayed").([]any)) != 3 {
+	if same.at("divergence") != nil || len(same["responses"].([]any)) != 1 ||
+		len(same.at("responses", 0, "replayed").([]any)) != 3 {
 		t.Errorf("got %v", same)
 	}
 	random := h.call(200, "POST", "/v1/responses/"+last.id()+"/replay", `{}`)
@@ -168,7 +182,8 @@ func TestReplay(t *testing.T) {
 		t.Error("the model was called")
 	}
 	beside := h.call(200, "POST", "/v1/responses/"+last.id()+"/replay", `{"model":"other"}`)
-	if beside.at("responses", 1, "replayed", 0) != "message: Nor now." || beside.at("divergence", "recorded") != "shell_call: echo same | tee made" {
+	if beside.at("responses", 1, "replayed", 0) != "message: Nor now." || beside.at("divergence",
+		"recorded") != "shell_call: echo same | tee made" {
 		t.Errorf("got %v", beside)
 	}
 	h.call(404, "POST", "/v1/responses/resp_none/replay", `{}`)

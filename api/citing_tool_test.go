@@ -42,8 +42,10 @@ func quoteKind() tool.Kind {
 				return berth.StringDelta(text(it)), nil
 			},
 			Citables: func(it berth.Item) []tool.Citable {
-				return []tool.Citable{{Mark: tool.MarkStart + "q" + tool.MarkEnd, Annotation: func(index, _ int) json.RawMessage {
-					raw, _ := json.Marshal(map[string]any{"type": "file_citation", "file_id": "file-q", "filename": "q.txt", "index": index})
+				return []tool.Citable{{Mark: tool.MarkStart + "q" +
+					tool.MarkEnd, Annotation: func(index, _ int) json.RawMessage {
+					raw, _ := json.Marshal(map[string]any{"type": "file_citation", "file_id": "file-q",
+						"filename": "q.txt", "index": index})
 					return raw
 				}}}
 			}},
@@ -51,7 +53,8 @@ func quoteKind() tool.Kind {
 }
 
 func (quote) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function("quote", "Returns a text.", json.RawMessage(`{"type":"object"}`)), Call: "quote_call"}
+	return tool.Spec{Function: tool.Function("quote", "Returns a text.", json.RawMessage(`{"type":"object"}`)),
+		Call: "quote_call"}
 }
 
 func (quote) NewCall(string) tool.Call {
@@ -99,7 +102,8 @@ func TestCitingTool(t *testing.T) {
 	for _, it := range r.Output {
 		got = append(got, string(it.Type())+" "+string(it.Status()))
 	}
-	if diff := cmp.Diff([]string{"quote_call completed", "quote_call completed", "message completed"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"quote_call completed", "quote_call completed", "message completed"},
+		got); diff != "" {
 		t.Fatalf("output (-want +got):\n%s", diff)
 	}
 	var shown []string
@@ -107,7 +111,8 @@ func TestCitingTool(t *testing.T) {
 		shown = append(shown, string(it.Type())+" "+it.CallID())
 	}
 	first, second := r.Output[0].ID(), r.Output[1].ID()
-	if diff := cmp.Diff([]string{"function_call " + first, "function_call_output " + first, "function_call " + second, "function_call_output " + second}, shown); diff != "" {
+	if diff := cmp.Diff([]string{"function_call " + first, "function_call_output " + first, "function_call " + second,
+		"function_call_output " + second}, shown); diff != "" {
 		t.Errorf("shown to the model (-want +got):\n%s", diff)
 	}
 	var message berth.Message
@@ -115,7 +120,8 @@ func TestCitingTool(t *testing.T) {
 	if text := message.Content[0].Text; text != "Grüße  and 【x】." {
 		t.Errorf("text: got %q", text)
 	}
-	want := []json.RawMessage{json.RawMessage(`{"file_id":"file-q","filename":"q.txt","index":6,"type":"file_citation"}`)}
+	want := []json.RawMessage{json.RawMessage(
+		`{"file_id":"file-q","filename":"q.txt","index":6,"type":"file_citation"}`)}
 	if diff := cmp.Diff(want, message.Content[0].Annotations); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}

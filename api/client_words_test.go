@@ -87,9 +87,11 @@ func TestDeleteModel(t *testing.T) {
 // A model that a rule routes can be retrieved, although no provider lists it.
 func TestGetRoutedModel(t *testing.T) {
 	t.Parallel()
-	h := newHouse(t, nil, model.Rule{Match: "any/*", Provider: scripted.Provider{}, Upstream: scripted.Name, Window: 4096})
+	h := newHouse(t, nil, model.Rule{Match: "any/*", Provider: scripted.Provider{}, Upstream: scripted.Name,
+		Window: 4096})
 	m := h.call(200, "GET", "/v1/models/any/model", nil)
-	if m.at("id") != "any/model" || m.at("object") != "model" || m.at("owned_by") != "berth" || m.at("berth", "context_window") != 4096.0 {
+	if m.at("id") != "any/model" || m.at("object") != "model" || m.at("owned_by") != "berth" ||
+		m.at("berth", "context_window") != 4096.0 {
 		t.Errorf("got %v", m)
 	}
 	h.call(404, "GET", "/v1/models/unknown", nil)
@@ -101,10 +103,12 @@ func TestCancelSynchronous(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`).id()
-	if e := h.call(400, "POST", "/v1/responses/"+id+"/cancel", nil); e.at("error", "message") != "Cannot cancel a synchronous response." {
+	if e := h.call(400, "POST", "/v1/responses/"+id+"/cancel", nil); e.at("error",
+		"message") != "Cannot cancel a synchronous response." {
 		t.Errorf("got %v", e)
 	}
-	stream := h.stream(t.Context(), "POST", "/v1/responses", `{"model":"scripted","input":"hi","background":true,"stream":true}`)
+	stream := h.stream(t.Context(), "POST", "/v1/responses",
+		`{"model":"scripted","input":"hi","background":true,"stream":true}`)
 	id, _ = h.until(stream, "response.completed").at("response", "id").(string)
 	if r := h.call(200, "POST", "/v1/responses/"+id+"/cancel", nil); r["status"] != "completed" {
 		t.Errorf("got %v", r["status"])
@@ -154,7 +158,8 @@ func TestContentEncoding(t *testing.T) {
 		answer, _ := io.ReadAll(resp.Body)
 		resp.Body.Close()
 		if resp.StatusCode != tt.status {
-			t.Errorf("%q, %d bytes: got %d %.300s, want %d", tt.encoding, len(tt.body), resp.StatusCode, answer, tt.status)
+			t.Errorf("%q, %d bytes: got %d %.300s, want %d", tt.encoding, len(tt.body), resp.StatusCode, answer,
+				tt.status)
 		}
 	}
 }
@@ -165,11 +170,14 @@ func TestHints(t *testing.T) {
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi","prompt_cache_options":{"mode":"explicit"},"access_programs":{"cyber":"standard"},
 		"moderation":{"model":"omni-moderation-latest","policy":{"input":{"mode":"score"}}},"image":{"context_compression":"auto"}}`)
-	if r.at("prompt_cache_options", "mode") != "explicit" || r.at("prompt_cache_options", "ttl") != "30m" || r.at("access_programs", "cyber") != "standard" {
+	if r.at("prompt_cache_options", "mode") != "explicit" || r.at("prompt_cache_options", "ttl") != "30m" ||
+		r.at("access_programs", "cyber") != "standard" {
 		t.Errorf("got %v and %v", r["prompt_cache_options"], r["access_programs"])
 	}
-	h.call(200, "POST", "/v1/chat/completions", `{"model":"scripted","messages":[{"role":"user","content":"hi"}],"prompt_cache_options":{},"moderation":{"model":"m"}}`)
-	if r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`); r["access_programs"] != nil || r["prompt_cache_options"] != nil {
+	h.call(200, "POST", "/v1/chat/completions",
+		`{"model":"scripted","messages":[{"role":"user","content":"hi"}],"prompt_cache_options":{},"moderation":{"model":"m"}}`)
+	if r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hi"}`); r["access_programs"] != nil ||
+		r["prompt_cache_options"] != nil {
 		t.Errorf("a request without hints shows %v", r)
 	}
 }
@@ -179,7 +187,8 @@ func TestHints(t *testing.T) {
 func TestReportedByUpstream(t *testing.T) {
 	t.Parallel()
 	const result = `{"type":"moderation_result","model":"omni","flagged":false,"categories":{},"category_scores":{},"category_applied_input_types":{}}`
-	told := model.Finish{Reason: model.FinishStop, ServiceTier: "priority", Moderation: json.RawMessage(`{"input":` + result + `,"output":` + result + `}`)}
+	told := model.Finish{Reason: model.FinishStop, ServiceTier: "priority", Moderation: json.RawMessage(`{"input":` +
+		result + `,"output":` + result + `}`)}
 	aye := model.Text{Text: "Aye."}
 	h, _ := playing(t, turn(aye, told), turn(aye, stopped), turn(aye, told), turn(aye, stopped), turn(aye, told))
 	const asked = `"model":"played","service_tier":"flex","moderation":{"model":"omni"}`
@@ -193,14 +202,18 @@ func TestReportedByUpstream(t *testing.T) {
 	for _, want := range []string{"priority", "default"} {
 		r := h.call(200, "POST", "/v1/chat/completions", `{"messages":[{"role":"user","content":"hi"}],`+asked+`}`)
 		scores, _ := json.Marshal(r["moderation"])
-		if r["service_tier"] != want || strings.Contains(string(scores), `"type":"moderation_results"`) != (want == "priority") {
+		if r["service_tier"] != want || strings.Contains(string(scores),
+			`"type":"moderation_results"`) != (want == "priority") {
 			t.Errorf("got %v and %s, want %s", r["service_tier"], scores, want)
 		}
 	}
-	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}],`+asked+`}`)
+	resp := h.send(t.Context(), "POST", "/v1/chat/completions",
+		`{"stream":true,"stream_options":{"include_usage":true},"messages":[{"role":"user","content":"hi"}],`+asked+`}`)
 	raw, err := io.ReadAll(resp.Body)
 	check(t, err)
-	if got := string(raw); !strings.Contains(got, `"service_tier":"priority","system_fingerprint"`) || !strings.Contains(got, `"choices":[],"usage":null,"moderation":{"input":{"type":"moderation_results","model":"omni","results":[`) {
+	if got := string(raw); !strings.Contains(got, `"service_tier":"priority","system_fingerprint"`) ||
+		!strings.Contains(got,
+			`"choices":[],"usage":null,"moderation":{"input":{"type":"moderation_results","model":"omni","results":[`) {
 		t.Errorf("got %s", got)
 	}
 }
@@ -220,7 +233,8 @@ func TestFileURL(t *testing.T) {
 		}
 	}
 	items := h.call(200, "GET", "/v1/responses/"+first+"/input_items", nil)
-	if items.at("data", 0, "content", 0, "file_url") != "https://example.com/letter.txt" || items.at("data", 0, "content", 0, "file_data") != data {
+	if items.at("data", 0, "content", 0, "file_url") != "https://example.com/letter.txt" ||
+		items.at("data", 0, "content", 0, "file_data") != data {
 		t.Errorf("the input items are %v", items)
 	}
 	conversation := h.call(200, "POST", "/v1/conversations", `{"items":[`+part+`]}`).id()

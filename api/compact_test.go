@@ -40,26 +40,30 @@ func TestCompactionOverChat(t *testing.T) {
 		check(t, json.Unmarshal([]byte(ev.Data), &last))
 		kinds = append(kinds, last["type"].(string))
 	}
-	want := []string{"response.output_item.done", "response.output_item.added", "response.output_item.done", "response.completed"}
+	want := []string{"response.output_item.done", "response.output_item.added", "response.output_item.done",
+		"response.completed"}
 	if got := kinds[len(kinds)-4:]; !slices.Equal(got, want) {
 		t.Errorf("the stream ends with %v, want %v", got, want)
 	}
 	if kind := last.at("response", "output", 1, "type"); kind != "compaction" {
 		t.Errorf("got %v", last)
 	}
-	next := h.call(200, "POST", "/v1/responses", `{"model":"chat","previous_response_id":"`+last.at("response", "id").(string)+`","input":"go on"}`)
+	next := h.call(200, "POST", "/v1/responses", `{"model":"chat","previous_response_id":"`+last.at("response",
+		"id").(string)+`","input":"go on"}`)
 	if next["status"] != "completed" {
 		t.Errorf("got %v", next)
 	}
 	heard := double.Requests()
-	if sum := heard[1]; sum.System != "Be brief." || !strings.Contains(sum.Messages[len(sum.Messages)-1].Text, "summary") {
+	if sum := heard[1]; sum.System != "Be brief." || !strings.Contains(sum.Messages[len(sum.Messages)-1].Text,
+		"summary") {
 		t.Errorf("the request of the summary is %+v", sum)
 	}
 	var seen []string
 	for _, m := range heard[2].Messages {
 		seen = append(seen, m.Role+" "+m.Text[max(0, len(m.Text)-5):])
 	}
-	if want := []string{"user old ", "user SUM", "user go on"}; len(seen) != 3 || seen[2] != "user go on" || !strings.HasSuffix(seen[1], "SUM") {
+	if want := []string{"user old ", "user SUM", "user go on"}; len(seen) != 3 || seen[2] != "user go on" ||
+		!strings.HasSuffix(seen[1], "SUM") {
 		t.Errorf("the next turn saw %q, want %q", seen, want)
 	}
 }
@@ -70,11 +74,14 @@ func TestCompactResponse(t *testing.T) {
 	h := newHouse(t, nil, rule)
 	h.key("sk-one", "proj_one")
 	first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"a task"}`)
-	got := h.call(200, "POST", "/v1/responses/compact", `{"model":"chat","previous_response_id":"`+first.id()+`","input":"go on","instructions":null}`)
-	if got["object"] != "response.compaction" || !strings.HasPrefix(got.id(), "resp_") || got.at("usage", "total_tokens") == nil {
+	got := h.call(200, "POST", "/v1/responses/compact",
+		`{"model":"chat","previous_response_id":"`+first.id()+`","input":"go on","instructions":null}`)
+	if got["object"] != "response.compaction" || !strings.HasPrefix(got.id(), "resp_") ||
+		got.at("usage", "total_tokens") == nil {
 		t.Errorf("got %v", got)
 	}
-	if got.at("output", 0, "content", 0, "text") != "a task" || got.at("output", 1, "content", 0, "text") != "go on" || got.at("output", 2, "type") != "compaction" {
+	if got.at("output", 0, "content", 0, "text") != "a task" || got.at("output", 1, "content", 0, "text") != "go on" ||
+		got.at("output", 2, "type") != "compaction" {
 		t.Errorf("got %v", got["output"])
 	}
 	window := marshal(t, got["output"])

@@ -28,7 +28,8 @@ var padding = regexp.MustCompile(`,"obfuscation":"[A-Z2-7]{1,16}"`)
 func TestCompletionFrames(t *testing.T) {
 	t.Parallel()
 	h, _ := playing(t, turn(model.Text{Text: "Hello."}, stopped))
-	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{`+asking+`,"stream":true,"stream_options":{"include_usage":true}}`)
+	resp := h.send(t.Context(), "POST", "/v1/chat/completions",
+		`{`+asking+`,"stream":true,"stream_options":{"include_usage":true}}`)
 	raw, err := io.ReadAll(resp.Body)
 	check(t, err)
 	if got := resp.Header.Get("Content-Type"); got != "text/event-stream; charset=utf-8" {
@@ -97,12 +98,15 @@ func TestCompletionParameters(t *testing.T) {
 		"reasoning_effort":"low","verbosity":"high","user":"u","response_format":{"type":"json_object"},"parallel_tool_calls":false,`+weather+`,"tool_choice":{"type":"custom","custom":{"name":"poem"}}}`)
 	got := m.asked[0]
 	half, one, seed := 0.5, 1.0, int64(5)
-	want := berth.Sampling{Stop: []string{"x"}, Seed: &seed, PresencePenalty: &one, FrequencyPenalty: &half, LogitBias: map[string]int{"3": -1}}
+	want := berth.Sampling{Stop: []string{"x"}, Seed: &seed, PresencePenalty: &one, FrequencyPenalty: &half,
+		LogitBias: map[string]int{"3": -1}}
 	if diff := cmp.Diff(want, got.Sampling); diff != "" {
 		t.Errorf("sampling (-want +got):\n%s", diff)
 	}
-	if got.MaxOutputTokens != 9 || *got.Temperature != 0.5 || *got.TopP != 0.5 || !got.Logprobs || *got.TopLogprobs != 1 || *got.Reasoning.Effort != "low" ||
-		got.Text.Verbosity != "high" || string(got.Text.Format) != `{"type":"json_object"}` || got.User != "u" || got.ParallelToolCalls {
+	if got.MaxOutputTokens != 9 || *got.Temperature != 0.5 || *got.TopP != 0.5 || !got.Logprobs ||
+		*got.TopLogprobs != 1 || *got.Reasoning.Effort != "low" ||
+		got.Text.Verbosity != "high" || string(got.Text.Format) != `{"type":"json_object"}` || got.User != "u" ||
+		got.ParallelToolCalls {
 		t.Errorf("got %+v", got)
 	}
 	if want := (model.ToolChoice{Mode: "function", Name: "poem"}); got.ToolChoice != want || len(got.Tools) != 2 {
@@ -118,7 +122,8 @@ func TestCompletionParameters(t *testing.T) {
 // Errors of the engine and of the model are about the completion.
 func TestCompletionErrors(t *testing.T) {
 	t.Parallel()
-	h, _ := playing(t, turn(&berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Message: "Gone."}))
+	h, _ := playing(t, turn(&berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model",
+		Message: "Gone."}))
 	tests := []struct {
 		status      int
 		fields      string
@@ -127,10 +132,15 @@ func TestCompletionErrors(t *testing.T) {
 		{404, `"model":"none","messages":[{"role":"user","content":"hi"}]`, "model", "model_not_found"},
 		{404, asking, "model", "model_not_found"},
 		{404, asking + `,"stream":true`, "model", "model_not_found"},
-		{400, asking + `,"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}]`, "tools[1].function.name", "invalid_value"},
+		{400, asking +
+			`,"tools":[{"type":"function","function":{"name":"f"}},{"type":"function","function":{"name":"f"}}]`,
+			"tools[1].function.name", "invalid_value"},
 		{400, asking + `,"functions":[{"name":"f"},{"name":"f"}]`, "functions[1].name", "invalid_value"},
-		{400, asking + `,` + weather + `,"tool_choice":{"type":"function","function":{"name":"none"}}`, "tool_choice", nil},
-		{404, asking + `,"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_none"}}]`, "tools[0].environment", nil},
+		{400, asking + `,` + weather + `,"tool_choice":{"type":"function","function":{"name":"none"}}`, "tool_choice",
+			nil},
+		{404, asking +
+			`,"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_none"}}]`,
+			"tools[0].environment", nil},
 	}
 	for _, tt := range tests {
 		o := h.call(tt.status, "POST", "/v1/chat/completions", "{"+tt.fields+"}")
@@ -148,9 +158,11 @@ func TestCompletionIsNotRetried(t *testing.T) {
 	for want, turns := range map[string][][]any{"": {turn(lasting)}, "false": {run, turn(lasting)}} {
 		for _, stream := range []bool{false, true} {
 			h, _ := playing(t, turns...)
-			resp := h.send(t.Context(), "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,"stream":%t,"tools":[{"type":"shell"}]}`, asking, stream))
+			resp := h.send(t.Context(), "POST", "/v1/chat/completions",
+				fmt.Sprintf(`{%s,"stream":%t,"tools":[{"type":"shell"}]}`, asking, stream))
 			if got := resp.Header.Get("x-should-retry"); resp.StatusCode != 400 || got != want {
-				t.Errorf("%d turns, stream %t: got %d, x-should-retry %q, want 400, %q", len(turns), stream, resp.StatusCode, got, want)
+				t.Errorf("%d turns, stream %t: got %d, x-should-retry %q, want 400, %q", len(turns), stream,
+					resp.StatusCode, got, want)
 			}
 		}
 	}
@@ -160,7 +172,8 @@ func TestCompletionIsNotRetried(t *testing.T) {
 func TestCompletionSilence(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, func(o *api.Options) { o.Exchange.Limits.KeepAlive = time.Millisecond })
-	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"vendor/fed","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	resp := h.send(t.Context(), "POST", "/v1/chat/completions",
+		`{"model":"vendor/fed","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	lines := bufio.NewReader(resp.Body)
 	first, err := lines.ReadString('\n')
 	check(t, err)
@@ -207,7 +220,9 @@ func TestCompletionLeave(t *testing.T) {
 			leave()
 		}()
 		req, err := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/chat/completions",
-			strings.NewReader(fmt.Sprintf(`{"model":"waiting","stream":%t,"n":2,"messages":[{"role":"user","content":"hi"}]}`, stream)))
+			strings.NewReader(
+				fmt.Sprintf(`{"model":"waiting","stream":%t,"n":2,"messages":[{"role":"user","content":"hi"}]}`,
+					stream)))
 		check(t, err)
 		resp, err := http.DefaultClient.Do(req)
 		if err == nil {
@@ -232,7 +247,8 @@ func TestCompletionStop(t *testing.T) {
 	t.Parallel()
 	m := newWaitingModel()
 	h := newHouse(t, nil, model.Rule{Match: "waiting", Provider: m})
-	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"waiting","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
+	resp := h.send(t.Context(), "POST", "/v1/chat/completions",
+		`{"model":"waiting","stream":true,"messages":[{"role":"user","content":"hi"}]}`)
 	lines := bufio.NewReader(resp.Body)
 	_, err := lines.ReadString('\n')
 	check(t, err)
@@ -240,7 +256,8 @@ func TestCompletionStop(t *testing.T) {
 	h.stop(errors.New("the server is stopping"))
 	rest, err := io.ReadAll(lines)
 	check(t, err)
-	if !strings.HasSuffix(string(rest), `data: {"error":{"message":"The server is stopping. Send the request again in a moment.","type":"server_error","param":null,"code":"unavailable"}}`+"\n\n") {
+	if !strings.HasSuffix(string(rest),
+		`data: {"error":{"message":"The server is stopping. Send the request again in a moment.","type":"server_error","param":null,"code":"unavailable"}}`+"\n\n") {
 		t.Errorf("got %s", rest)
 	}
 }
@@ -250,10 +267,13 @@ func TestCompletionIsSavedBeforeItIsSent(t *testing.T) {
 	t.Parallel()
 	m := &playedModel{turns: [][]any{turn(model.Text{Text: "a"}, stopped)}}
 	full := errors.New("the disk is full")
-	h := newHouse(t, func(o *api.Options) { o.Store.Objects = brokenObjects{o.Store.Objects, full} }, model.Rule{Match: "played", Provider: m})
+	h := newHouse(t, func(o *api.Options) {
+		o.Store.Objects = brokenObjects{o.Store.Objects, full}
+	}, model.Rule{Match: "played", Provider: m})
 	h.call(500, "POST", "/v1/chat/completions", `{`+asking+`,"store":true}`)
 	_, body := h.complete(asking + `,"store":true,"stream":true`)
-	if strings.Contains(body, `"finish_reason":"stop"`) || strings.Contains(body, "[DONE]") || !strings.Contains(body, `"message":"The server had an error`) {
+	if strings.Contains(body, `"finish_reason":"stop"`) || strings.Contains(body, "[DONE]") || !strings.Contains(body,
+		`"message":"The server had an error`) {
 		t.Errorf("got %s", body)
 	}
 	h.call(200, "POST", "/v1/chat/completions", `{`+asking+`}`)
@@ -275,10 +295,12 @@ func TestStoredCompletions(t *testing.T) {
 	h.call(200, "POST", "/v1/chat/completions", `{`+asking+`}`) // not stored by default
 	var ids []string
 	for i := range 3 {
-		o := h.call(200, "POST", "/v1/chat/completions", fmt.Sprintf(`{%s,"store":true,"seed":4,"metadata":{"n":"%d","of":"3"}}`, asking, i))
+		o := h.call(200, "POST", "/v1/chat/completions",
+			fmt.Sprintf(`{%s,"store":true,"seed":4,"metadata":{"n":"%d","of":"3"}}`, asking, i))
 		ids = append(ids, o.id())
 	}
-	resp := h.send(t.Context(), "POST", "/v1/chat/completions", `{"model":"scripted","stream":true,"store":true,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}],"name":"ann"},{"role":"assistant","refusal":"R"},{"role":"user","content":"again"}]}`)
+	resp := h.send(t.Context(), "POST", "/v1/chat/completions",
+		`{"model":"scripted","stream":true,"store":true,"messages":[{"role":"user","content":[{"type":"text","text":"hi"}],"name":"ann"},{"role":"assistant","refusal":"R"},{"role":"user","content":"again"}]}`)
 	chunk, err := bufio.NewReader(resp.Body).ReadString('\n')
 	check(t, err)
 	_, err = io.Copy(io.Discard, resp.Body)
@@ -331,7 +353,8 @@ func TestStoredCompletions(t *testing.T) {
 	h.call(400, "GET", "/v1/chat/completions?other=1", nil)
 
 	o := h.call(200, "POST", "/v1/chat/completions/"+ids[1], `{"metadata":{"n":"one"}}`)
-	if o.at("metadata", "n") != "one" || o.at("metadata", "of") != nil || o.at("choices", 0, "message", "content") != "a" {
+	if o.at("metadata", "n") != "one" || o.at("metadata", "of") != nil || o.at("choices", 0, "message",
+		"content") != "a" {
 		t.Errorf("updated: got %v", o)
 	}
 	if got := listed("?metadata[n]=one"); !slices.Equal(got, []string{ids[1], "false"}) {
@@ -342,8 +365,10 @@ func TestStoredCompletions(t *testing.T) {
 	o = h.call(200, "GET", messages+"?limit=2", nil)
 	got, err := json.Marshal(o["data"])
 	check(t, err)
-	wantMessages := strings.ReplaceAll(`[{"content":null,"content_parts":[{"text":"hi","type":"text"}],"id":"C-0","name":"ann","refusal":null,"role":"user"},`+
-		`{"content":null,"content_parts":null,"id":"C-1","name":null,"refusal":"R","role":"assistant"}]`, "C-", ids[3]+"-")
+	wantMessages := strings.ReplaceAll(
+		`[{"content":null,"content_parts":[{"text":"hi","type":"text"}],"id":"C-0","name":"ann","refusal":null,"role":"user"},`+
+			`{"content":null,"content_parts":null,"id":"C-1","name":null,"refusal":"R","role":"assistant"}]`, "C-",
+		ids[3]+"-")
 	if diff := cmp.Diff(wantMessages, string(got)); diff != "" || o["has_more"] != true {
 		t.Errorf("messages, more %v (-want +got):\n%s", o["has_more"], diff)
 	}
@@ -359,7 +384,8 @@ func TestStoredCompletions(t *testing.T) {
 			o := h.call(404, call[0], "/v1/chat/completions/"+id+call[1], `{"metadata":{}}`)
 			answers = append(answers, o.at("error", "message").(string))
 		}
-		if want := "Chat completion with id '" + id + "' not found."; !slices.Equal(answers, []string{want, want, want, want}) {
+		if want := "Chat completion with id '" + id + "' not found."; !slices.Equal(answers, []string{want, want, want,
+			want}) {
 			t.Errorf("%s: got %q", id, answers)
 		}
 	}

@@ -63,10 +63,13 @@ func turn(deltas ...any) []any { return deltas }
 
 var (
 	stopped = model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 7, OutputTokens: 2, TotalTokens: 9,
-		InputTokenDetails: berth.InputTokenDetails{CachedTokens: 3}, OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 1}}}
-	half      = model.Finish{Usage: berth.Usage{InputTokens: 3, OutputTokens: 1, TotalTokens: 4}} // of what stopped used
+		InputTokenDetails:  berth.InputTokenDetails{CachedTokens: 3},
+		OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 1}}}
+	// of what stopped used
+	half      = model.Finish{Usage: berth.Usage{InputTokens: 3, OutputTokens: 1, TotalTokens: 4}}
 	otherHalf = model.Finish{Usage: berth.Usage{InputTokens: 4, OutputTokens: 1, TotalTokens: 5,
-		InputTokenDetails: berth.InputTokenDetails{CachedTokens: 3}, OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 1}}}
+		InputTokenDetails:  berth.InputTokenDetails{CachedTokens: 3},
+		OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: 1}}}
 	cutShort = model.Finish{Reason: model.FinishLength, Usage: stopped.Usage}
 	filtered = model.Finish{Reason: model.FinishContentFilter, Usage: stopped.Usage}
 
@@ -158,7 +161,8 @@ var answers = []struct {
 	},
 	{
 		name: "a call", fields: weather,
-		turns: [][]any{turn(model.Call{ID: "call_a", Name: "weather"}, model.Call{Arguments: `{"at":`}, model.Call{Arguments: `1}`}, stopped)},
+		turns: [][]any{turn(model.Call{ID: "call_a", Name: "weather"}, model.Call{Arguments: `{"at":`},
+			model.Call{Arguments: `1}`}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"weather","arguments":""}}],"refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{\"at\":"}}]},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"tool_calls":[{"index":0,"function":{"arguments":"1}"}}]},"logprobs":null,"finish_reason":null}
@@ -168,7 +172,8 @@ var answers = []struct {
 	{
 		name: "words and calls", fields: weather,
 		turns: [][]any{turn(model.Text{Text: "See:"}, model.Call{ID: "call_a", Name: "weather", Arguments: `{}`},
-			model.Call{Index: 1, ID: "call_b", Name: "poem", Arguments: `{"input":"ro`}, model.Call{Index: 1, Arguments: `se"}`}, stopped)},
+			model.Call{Index: 1, ID: "call_b", Name: "poem", Arguments: `{"input":"ro`},
+			model.Call{Index: 1, Arguments: `se"}`}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"See:"},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"tool_calls":[{"index":0,"id":"call_a","type":"function","function":{"name":"weather","arguments":""}}]},"logprobs":null,"finish_reason":null}
@@ -189,7 +194,8 @@ var answers = []struct {
 	},
 	{
 		name: "a call in the older form", fields: `"functions":[{"name":"weather"}]`,
-		turns: [][]any{turn(model.Call{ID: "call_a", Name: "weather", Arguments: "{}"}, model.Call{Index: 1, ID: "call_b", Name: "weather", Arguments: "{}"}, stopped)},
+		turns: [][]any{turn(model.Call{ID: "call_a", Name: "weather", Arguments: "{}"},
+			model.Call{Index: 1, ID: "call_b", Name: "weather", Arguments: "{}"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":null,"function_call":{"name":"weather","arguments":""},"refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"function_call":{"arguments":"{}"}},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{},"logprobs":null,"finish_reason":"function_call"}`,
@@ -197,15 +203,18 @@ var answers = []struct {
 	},
 	{
 		name: "probabilities", fields: `"logprobs":true`,
-		turns: [][]any{turn(model.Text{Text: "a", Logprobs: []json.RawMessage{json.RawMessage(`{"token":"a","logprob":-1,"bytes":[97],"top_logprobs":[]}`)}}, stopped)},
+		turns: [][]any{turn(model.Text{Text: "a",
+			Logprobs: []json.RawMessage{json.RawMessage(`{"token":"a","logprob":-1,"bytes":[97],"top_logprobs":[]}`)}},
+			stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"a"},"logprobs":{"content":[{"token":"a","logprob":-1,"bytes":[97],"top_logprobs":[]}],"refusal":null},"finish_reason":null}
 {"index":0,"delta":{},"logprobs":null,"finish_reason":"stop"}`,
 		whole: `{"index":0,"message":{"role":"assistant","content":"a","refusal":null,"annotations":[]},"logprobs":{"content":[{"token":"a","logprob":-1,"bytes":[97],"top_logprobs":[]}],"refusal":null},"finish_reason":"stop"}`,
 	},
 	{
-		name:  "thoughts are left out",
-		turns: [][]any{turn(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, model.Thought{Text: "Hm."}, model.Text{Text: "b"}, stopped)},
+		name: "thoughts are left out",
+		turns: [][]any{turn(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, model.Thought{Text: "Hm."},
+			model.Text{Text: "b"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"a"},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"b"},"logprobs":null,"finish_reason":null}
@@ -223,10 +232,13 @@ var answers = []struct {
 	},
 	{
 		name: "citations of a message that came whole",
-		turns: [][]any{turn(model.Item{Item: berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "assistant", Content: []berth.Content{
-			{Type: "output_text", Text: "ü. "}, {Type: "output_text", Text: "So.", Annotations: []json.RawMessage{
-				json.RawMessage(`{"type":"url_citation","start_index":0,"end_index":2,"url":"https://x.example/","title":"X"}`), json.RawMessage(`{"type":"file_path"}`)}},
-		}})}, stopped)},
+		turns: [][]any{turn(model.Item{Item: berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "assistant",
+			Content: []berth.Content{
+				{Type: "output_text", Text: "ü. "}, {Type: "output_text", Text: "So.", Annotations: []json.RawMessage{
+					json.RawMessage(
+						`{"type":"url_citation","start_index":0,"end_index":2,"url":"https://x.example/","title":"X"}`),
+					json.RawMessage(`{"type":"file_path"}`)}},
+			}})}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"ü. "},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"So."},"logprobs":null,"finish_reason":null}
@@ -236,7 +248,8 @@ var answers = []struct {
 	},
 	{
 		name: "a hosted shell", fields: `"tools":[{"type":"shell"}]`,
-		turns: [][]any{turn(model.Text{Text: "Let me see."}, model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, half),
+		turns: [][]any{turn(model.Text{Text: "Let me see."},
+			model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, half),
 			turn(model.Text{Text: "It is "}, model.Text{Text: "41."}, otherHalf)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"Let me see."},"logprobs":null,"finish_reason":null}
@@ -246,8 +259,10 @@ var answers = []struct {
 		whole: `{"index":0,"message":{"role":"assistant","content":"Let me see.\n\nIt is 41.","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop","berth":{"container_id":"B"}}`,
 	},
 	{
-		name: "JSON after a hosted shell", fields: `"tools":[{"type":"shell","environment":{"type":"container_auto"}}],"response_format":{"type":"json_object"}`,
-		turns: [][]any{turn(model.Text{Text: "Let me see."}, model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, half),
+		name:   "JSON after a hosted shell",
+		fields: `"tools":[{"type":"shell","environment":{"type":"container_auto"}}],"response_format":{"type":"json_object"}`,
+		turns: [][]any{turn(model.Text{Text: "Let me see."},
+			model.Call{ID: "call_a", Name: "shell", Arguments: `{"commands":["echo 41"]}`}, half),
 			turn(model.Text{Text: `{"n":`}, model.Text{Text: `41}`}, otherHalf)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"{\"n\":41}"},"logprobs":null,"finish_reason":null}
@@ -255,8 +270,9 @@ var answers = []struct {
 		whole: `{"index":0,"message":{"role":"assistant","content":"{\"n\":41}","refusal":null,"annotations":[]},"logprobs":null,"finish_reason":"stop","berth":{"container_id":"B"}}`,
 	},
 	{
-		name:  "a comment before the answer",
-		turns: [][]any{turn(model.Text{Text: "Let me think.", Phase: "commentary"}, model.Text{Text: "41", Phase: "final_answer"}, stopped)},
+		name: "a comment before the answer",
+		turns: [][]any{turn(model.Text{Text: "Let me think.", Phase: "commentary"},
+			model.Text{Text: "41", Phase: "final_answer"}, stopped)},
 		stream: `{"index":0,"delta":{"role":"assistant","content":"","refusal":null},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"Let me think."},"logprobs":null,"finish_reason":null}
 {"index":0,"delta":{"content":"\n\n41"},"logprobs":null,"finish_reason":null}
@@ -288,8 +304,9 @@ var answers = []struct {
 		whole: `400 {"error":{"message":"No.","type":"invalid_request_error","param":null,"code":"invalid_prompt"}}`,
 	},
 	{
-		name:   "failed before a word",
-		turns:  [][]any{turn(&berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: "text.format", Message: "No."})},
+		name: "failed before a word",
+		turns: [][]any{turn(&berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: "text.format",
+			Message: "No."})},
 		stream: `400 {"error":{"message":"No.","type":"invalid_request_error","param":"response_format","code":"unsupported_parameter"}}`,
 		whole:  `400 {"error":{"message":"No.","type":"invalid_request_error","param":"response_format","code":"unsupported_parameter"}}`,
 	},
@@ -349,7 +366,9 @@ func choicesOf(t *testing.T, stream string) string {
 	frames := strings.Split(strings.TrimSuffix(stream, "\n\n"), "\n\n")
 	for i, frame := range frames {
 		data, isData := strings.CutPrefix(frame, "data: ")
-		choice, isChunk := between(data, `{"id":"C","object":"chat.completion.chunk","created":1,"model":"played","service_tier":"default","system_fingerprint":"F","choices":[`, `]}`)
+		choice, isChunk := between(data,
+			`{"id":"C","object":"chat.completion.chunk","created":1,"model":"played","service_tier":"default","system_fingerprint":"F","choices":[`,
+			`]}`)
 		last := i == len(frames)-1
 		switch {
 		case isChunk && !last:

@@ -31,7 +31,8 @@ var probes = []probe{
 		prompt := h.call(200, "POST", "/v1/prompts", `{"name":"x","template":{}}`).id()
 		conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
 		return "/responses", map[string]any{"model": "scripted", "input": "hello"},
-			with(map[string]any{"previous_response_id": first, "prompt.id": prompt, "conversation": conv, "context_management[0].type": "compaction"})
+			with(map[string]any{"previous_response_id": first, "prompt.id": prompt, "conversation": conv,
+				"context_management[0].type": "compaction"})
 	}},
 	{"POST /responses/input_tokens", func(*house) (string, map[string]any, map[string]any) {
 		return "/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, with(nil)
@@ -39,7 +40,8 @@ var probes = []probe{
 	{"POST /chat/completions", func(*house) (string, map[string]any, map[string]any) {
 		known := with(nil)
 		delete(known, "image_url") // an object here
-		return "/chat/completions", map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}}, known
+		return "/chat/completions", map[string]any{"model": "scripted",
+			"messages": []any{map[string]any{"role": "user", "content": "hello"}}}, known
 	}},
 	{"POST /responses/compact", func(h *house) (string, map[string]any, map[string]any) {
 		first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"hello"}`).id()
@@ -59,13 +61,17 @@ var probes = []probe{
 		return strings.TrimPrefix(h.thread("hello"), contract.Prefix), map[string]any{}, nil
 	}},
 	{"POST /threads/{thread_id}/messages", func(h *house) (string, map[string]any, map[string]any) {
-		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/messages", map[string]any{"role": "user", "content": "hello"}, pictured
+		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/messages", map[string]any{"role": "user",
+			"content": "hello"}, pictured
 	}},
 	{"POST /threads/runs", func(h *house) (string, map[string]any, map[string]any) {
-		return "/threads/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted", "image_url.url": pictured["image_url.url"]}
+		return "/threads/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted",
+			"image_url.url": pictured["image_url.url"]}
 	}},
 	{"POST /threads/{thread_id}/runs", func(h *house) (string, map[string]any, map[string]any) {
-		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/runs", map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted", "image_url.url": pictured["image_url.url"]}
+		return strings.TrimPrefix(h.thread("hello"), contract.Prefix) + "/runs",
+			map[string]any{"assistant_id": h.assistant()}, map[string]any{"model": "scripted",
+				"image_url.url": pictured["image_url.url"]}
 	}},
 	{"POST /conversations", func(*house) (string, map[string]any, map[string]any) {
 		return "/conversations", map[string]any{}, with(nil)
@@ -82,22 +88,28 @@ var probes = []probe{
 		form, kind := upload("a.jsonl", strings.NewReader("{}"), "purpose", "batch")
 		id := h.call(200, "POST", "/v1/files", form, kind).id()
 		return "/batches", map[string]any{"input_file_id": id, "endpoint": "/v1/responses", "completion_window": "24h"},
-			map[string]any{"input_file_id": id, "endpoint": "/v1/responses", "output_expires_after": map[string]any{"anchor": "created_at", "seconds": 3600}}
+			map[string]any{"input_file_id": id, "endpoint": "/v1/responses",
+				"output_expires_after": map[string]any{"anchor": "created_at", "seconds": 3600}}
 	}},
 	{"POST /uploads", func(*house) (string, map[string]any, map[string]any) {
-		return "/uploads", map[string]any{"filename": "a.jsonl", "purpose": "user_data", "bytes": 1, "mime_type": "text/plain"},
-			map[string]any{"bytes": 1, "filename": "a.jsonl", "expires_after": map[string]any{"anchor": "created_at", "seconds": 3600}}
+		return "/uploads", map[string]any{"filename": "a.jsonl", "purpose": "user_data", "bytes": 1,
+				"mime_type": "text/plain"},
+			map[string]any{"bytes": 1, "filename": "a.jsonl",
+				"expires_after": map[string]any{"anchor": "created_at", "seconds": 3600}}
 	}},
 	{"POST /containers", func(*house) (string, map[string]any, map[string]any) {
-		return "/containers", map[string]any{"name": "x"}, map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
+		return "/containers", map[string]any{"name": "x"},
+			map[string]any{"expires_after": map[string]any{"anchor": "last_active_at", "minutes": 5}}
 	}},
 }
 
 // with adds to values those that are valid in every request with messages and tools.
 func with(values map[string]any) map[string]any {
-	empty := map[string]any{"type": "object", "properties": map[string]any{}, "required": []any{}, "additionalProperties": false}
-	all := map[string]any{"model": "scripted", "image_url": "https://example.com/ship.png", "image_url.url": "https://example.com/ship.png",
-		"file_url": "https://example.com/letter.txt", "parameters": empty, "schema": empty}
+	empty := map[string]any{"type": "object", "properties": map[string]any{}, "required": []any{},
+		"additionalProperties": false}
+	all := map[string]any{"model": "scripted", "image_url": "https://example.com/ship.png",
+		"image_url.url": "https://example.com/ship.png",
+		"file_url":      "https://example.com/letter.txt", "parameters": empty, "schema": empty}
 	maps.Copy(all, values)
 	return all
 }
@@ -175,7 +187,8 @@ func TestRequestFields(t *testing.T) {
 	if *update {
 		check(t, os.WriteFile(manual, []byte(words+begin+doc.String()), 0o644))
 	} else if got != doc.String() {
-		t.Errorf("the refused fields differ from %s; if that is intended, run this test with -update. Refused:\n%s", manual, doc.String())
+		t.Errorf("the refused fields differ from %s; if that is intended, run this test with -update. Refused:\n%s",
+			manual, doc.String())
 	}
 }
 

@@ -21,7 +21,8 @@ import (
 type containerFiles struct{ service *container.Service }
 
 // Open implements assistants.ContainerFiles.
-func (f containerFiles) Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID, file berth.CFileID) (io.ReadCloser, *berth.ContainerFile, error) {
+func (f containerFiles) Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	file berth.CFileID) (io.ReadCloser, *berth.ContainerFile, error) {
 	return f.service.Files().Open(ctx, p, id, file)
 }
 
@@ -42,11 +43,13 @@ func environment(at string, v any) error {
 		return rule.WrongType(at, "an object", v)
 	}
 	if len(variables) > maxEnvironment {
-		return rule.Errorf("object_above_max_properties", at, "Invalid '%s': too many variables. Expected at most %d, but got %d.", at, maxEnvironment, len(variables))
+		return rule.Errorf("object_above_max_properties", at,
+			"Invalid '%s': too many variables. Expected at most %d, but got %d.", at, maxEnvironment, len(variables))
 	}
 	for _, name := range slices.Sorted(maps.Keys(variables)) {
 		if name == "" || len(name) > 256 || strings.ContainsAny(name, "=\x00") {
-			return rule.Errorf("invalid_value", at, "Invalid '%s': %q is not the name of an environment variable.", at, rule.Clip(name))
+			return rule.Errorf("invalid_value", at, "Invalid '%s': %q is not the name of an environment variable.", at,
+				rule.Clip(name))
 		}
 		field := rule.Join(at, name)
 		if err := rule.Text(0, 32<<10)(field, variables[name]); err != nil {
@@ -88,7 +91,8 @@ func (h *containers) create(x *exchange.Exchange, r *http.Request, c berth.Calle
 		return err
 	}
 	req := container.CreateRequest{Name: body.Name, ExpiresAfter: body.ExpiresAfter, FileIDs: body.FileIDs,
-		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Skills: body.Skills, Source: body.Berth.ContainerSource, UniqueName: body.Berth.UniqueName}
+		MemoryLimit: body.MemoryLimit, NetworkPolicy: body.NetworkPolicy, Skills: body.Skills,
+		Source: body.Berth.ContainerSource, UniqueName: body.Berth.UniqueName}
 	for _, name := range slices.Sorted(maps.Keys(body.Berth.Env)) {
 		req.Env = append(req.Env, name+"="+body.Berth.Env[name])
 	}

@@ -47,7 +47,8 @@ func (h *containers) archive(x *exchange.Exchange, r *http.Request, c berth.Call
 		return err
 	}
 	header := x.Header()
-	header.Set("Content-Type", map[string]string{"tar": "application/x-tar", "tar.gz": "application/gzip", "zip": "application/zip"}[format])
+	header.Set("Content-Type", map[string]string{"tar": "application/x-tar", "tar.gz": "application/gzip",
+		"zip": "application/zip"}[format])
 	header.Set("Content-Disposition", exchange.Attachment(archiveName(below)+"."+format))
 	header.Set("X-Content-Type-Options", "nosniff")
 	x.WriteHeader(http.StatusOK)
@@ -87,7 +88,8 @@ func newGzipArchiver(w io.Writer) archiver {
 }
 
 func (a *tarArchiver) add(f *guest.File) error {
-	h := &tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: f.Path, Mode: int64(mode(f)), Size: f.Size, ModTime: f.Modified}
+	h := &tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: f.Path, Mode: int64(mode(f)), Size: f.Size,
+		ModTime: f.Modified}
 	if err := a.WriteHeader(h); err != nil {
 		return err
 	}

@@ -80,11 +80,13 @@ func TestArchive(t *testing.T) {
 		}
 	}
 	resp := h.send(t.Context(), "GET", at+"/archive?path=out", nil)
-	if got := untar(t, resp.Body); !cmp.Equal(got, map[string]string{"out/b.csv": "1,2"}) || resp.Header.Get("Content-Disposition") != "attachment; filename=out.tar" {
+	if got := untar(t, resp.Body); !cmp.Equal(got, map[string]string{"out/b.csv": "1,2"}) ||
+		resp.Header.Get("Content-Disposition") != "attachment; filename=out.tar" {
 		t.Errorf("a part: got %v, %v", got, resp.Header)
 	}
 	h.call(404, "GET", at+"/archive?path=none", nil)
-	for _, query := range []string{"path=../etc", "path=/", "path=/etc/", "path=/etc/../etc", "path=//etc", "format=rar", "depth=1"} {
+	for _, query := range []string{"path=../etc", "path=/", "path=/etc/", "path=/etc/../etc", "path=//etc",
+		"format=rar", "depth=1"} {
 		h.call(400, "GET", at+"/archive?"+query, nil)
 	}
 }
@@ -105,7 +107,8 @@ func TestArchiveElsewhere(t *testing.T) {
 	check(t, os.Symlink(dir, filepath.Join(tree, "directory")))
 	check(t, os.Symlink(tree, filepath.Join(dir, "link")))
 	resp := h.send(t.Context(), "GET", at+"/archive?path="+tree, nil)
-	if got := untar(t, resp.Body); !cmp.Equal(got, map[string]string{"tree/below/a.txt": "hello"}) || resp.Header.Get("Content-Disposition") != "attachment; filename=tree.tar" {
+	if got := untar(t, resp.Body); !cmp.Equal(got, map[string]string{"tree/below/a.txt": "hello"}) ||
+		resp.Header.Get("Content-Disposition") != "attachment; filename=tree.tar" {
 		t.Errorf("got %v, %v", got, resp.Header)
 	}
 	resp = h.send(t.Context(), "GET", at+"/archive?path="+secret, nil)

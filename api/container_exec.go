@@ -57,7 +57,8 @@ func envRule(at string, v any) error {
 	}
 	for name, value := range v.(map[string]any) {
 		if name == "" || strings.ContainsAny(name, "=\x00") {
-			return berth.Invalid(at, "Invalid '%s': '%s' is not the name of an environment variable.", at, rule.Clip(name))
+			return berth.Invalid(at, "Invalid '%s': '%s' is not the name of an environment variable.", at,
+				rule.Clip(name))
 		}
 		if err := rule.Text(0, maxExecText)(rule.Join(at, name), value); err != nil {
 			return err
@@ -139,7 +140,8 @@ func (h *containers) exec(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	// enforces the deadline if this server is killed.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(r.Context()), patience+maxKillTime)
 	defer cancel()
-	run.process, err = client.Start(ctx, guest.ProcessRequest{User: body.User, Cmd: body.Command[0], Args: body.Command[1:], Env: body.Env,
+	run.process, err = client.Start(ctx, guest.ProcessRequest{User: body.User, Cmd: body.Command[0],
+		Args: body.Command[1:], Env: body.Env,
 		Dir: body.WorkingDirectory, In: body.Stdin != nil})
 	if err != nil {
 		return execError(err)
@@ -172,7 +174,8 @@ func (h *containers) exec(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	return x.JSON(http.StatusOK, result)
 }
 
-var errExecStopped = berth.Errorf(berth.CodeUnavailable, "The command was ended, because the server is stopping. Send the request again in a moment.")
+var errExecStopped = berth.Errorf(berth.CodeUnavailable,
+	"The command was ended, because the server is stopping. Send the request again in a moment.")
 
 // An execution is a running command.
 type execution struct {
@@ -319,5 +322,6 @@ func execError(err error) error {
 			return berth.Invalid("user", "The command could not be started: %s.", e.Message())
 		}
 	}
-	return &berth.Error{Code: berth.CodeUnavailable, Message: "The container ended or does not answer, so it is unknown whether the command completed.", Err: err}
+	return &berth.Error{Code: berth.CodeUnavailable,
+		Message: "The container ended or does not answer, so it is unknown whether the command completed.", Err: err}
 }

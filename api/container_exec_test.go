@@ -28,17 +28,22 @@ func TestExec(t *testing.T) {
 	}{
 		{"arguments", `{"command":["printf","%s|","a b","c"]}`, "exit", 0.0, "a b|c|", "", false},
 		{"a shell command", `{"command":"echo out; echo err >&2; exit 7"}`, "exit", 7.0, "out\n", "err\n", false},
-		{"environment and directory", `{"command":"echo $A; pwd","env":{"A":"x y"},"working_directory":"/usr"}`, "exit", 0.0, "x y\n/usr\n", "", false},
-		{"input", `{"command":["wc","-c"],"stdin":"` + strings.Repeat("x", 200_000) + `"}`, "exit", 0.0, "200000\n", "", false},
+		{"environment and directory", `{"command":"echo $A; pwd","env":{"A":"x y"},"working_directory":"/usr"}`, "exit",
+			0.0, "x y\n/usr\n", "", false},
+		{"input", `{"command":["wc","-c"],"stdin":"` + strings.Repeat("x", 200_000) + `"}`, "exit", 0.0, "200000\n", "",
+			false},
 		{"empty input", `{"command":["cat"],"stdin":""}`, "exit", 0.0, "", "", false},
 		{"no input", `{"command":["cat"]}`, "exit", 0.0, "", "", false},
 		{"a signal", `{"command":"kill -9 $$"}`, "signal", nil, "", "", false},
 		{"timeout", `{"command":"echo first; exec sleep 100","timeout_ms":300}`, "timeout", nil, "first\n", "", false},
-		{"bytes that are not text", `{"command":"printf 'a\\377b\\342\\202'"}`, "exit", 0.0, "a\ufffdb\ufffd", "", false},
-		{"too much output", `{"command":"printf 123456; printf 12345 >&2","max_output_bytes":5}`, "exit", 0.0, "12345", "12345", true},
+		{"bytes that are not text", `{"command":"printf 'a\\377b\\342\\202'"}`, "exit", 0.0, "a\ufffdb\ufffd", "",
+			false},
+		{"too much output", `{"command":"printf 123456; printf 12345 >&2","max_output_bytes":5}`, "exit", 0.0, "12345",
+			"12345", true},
 	} {
 		got := h.call(200, "POST", path, tt.body)
-		if got.at("object") != "container.exec" || got.at("container_id") != c.id() || got.at("outcome", "type") != tt.outcome || got.at("exit_code") != tt.code ||
+		if got.at("object") != "container.exec" || got.at("container_id") != c.id() ||
+			got.at("outcome", "type") != tt.outcome || got.at("exit_code") != tt.code ||
 			got.at("stdout") != tt.stdout || got.at("stderr") != tt.stderr || got.at("truncated") != tt.truncated {
 			t.Errorf("%s: got %v", tt.what, got)
 		}
@@ -60,7 +65,8 @@ func TestExec(t *testing.T) {
 	}
 	h.call(404, "POST", "/v1/containers/cntr_none/exec", `{"command":"true"}`)
 	logs := h.call(200, "GET", "/v1/containers/"+c.id()+"/logs?limit=100", nil)
-	if text, _ := json.Marshal(logs); !strings.Contains(string(text), `"source":"exec"`) || !strings.Contains(string(text), "exit 7") {
+	if text, _ := json.Marshal(logs); !strings.Contains(string(text), `"source":"exec"`) ||
+		!strings.Contains(string(text), "exit 7") {
 		t.Errorf("the log lacks the commands: %s", text)
 	}
 }
@@ -116,7 +122,8 @@ func TestExecEndsWithItsRequest(t *testing.T) {
 	c := h.call(200, "POST", "/v1/containers", `{"name":"dock"}`)
 	pid := t.TempDir() + "/pid"
 	ctx, cancel := context.WithCancel(t.Context())
-	resp := h.send(ctx, "POST", "/v1/containers/"+c.id()+"/exec", `{"stream":true,"command":"trap '' TERM HUP; echo $$ >`+pid+`; echo ready; while :; do sleep 1; done"}`)
+	resp := h.send(ctx, "POST", "/v1/containers/"+c.id()+"/exec",
+		`{"stream":true,"command":"trap '' TERM HUP; echo $$ >`+pid+`; echo ready; while :; do sleep 1; done"}`)
 	if _, err := resp.Body.Read(make([]byte, 1)); err != nil {
 		t.Fatal(err)
 	}
@@ -144,13 +151,15 @@ func TestExecServerStops(t *testing.T) {
 			ready := t.TempDir() + "/ready"
 			answers := make(chan string)
 			go func() {
-				resp := h.send(t.Context(), "POST", "/v1/containers/"+c.id()+"/exec", `{"stream":`+stream+`,"command":"echo >`+ready+`; exec sleep 600"}`)
+				resp := h.send(t.Context(), "POST", "/v1/containers/"+c.id()+"/exec",
+					`{"stream":`+stream+`,"command":"echo >`+ready+`; exec sleep 600"}`)
 				raw, _ := io.ReadAll(resp.Body)
 				answers <- fmt.Sprint(resp.StatusCode, " ", string(raw))
 			}()
 			eventually(t, "the command runs", func() bool { _, err := os.Stat(ready); return err == nil })
 			h.stop(errors.New("the server is stopping"))
-			if got := <-answers; !strings.Contains(got, "because the server is stopping") || (stream == "false") != strings.HasPrefix(got, "503 ") {
+			if got := <-answers; !strings.Contains(got, "because the server is stopping") ||
+				(stream == "false") != strings.HasPrefix(got, "503 ") {
 				t.Errorf("got %s", got)
 			}
 		})

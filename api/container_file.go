@@ -69,7 +69,9 @@ func (h *containers) listFiles(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
-	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(f *berth.ContainerFile) string { return string(f.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(f *berth.ContainerFile) string {
+		return string(f.ID)
+	}))
 }
 
 // getFile serves GET /v1/containers/{container}/files/{file}.

@@ -18,9 +18,11 @@ func TestFiles(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	const csv = "a,b\r\n1,2\r\n"
-	body, kind := upload("ports.csv", strings.NewReader(csv), "purpose", "user_data", "expires_after[anchor]", "created_at", "expires_after[seconds]", "3600")
+	body, kind := upload("ports.csv", strings.NewReader(csv), "purpose", "user_data", "expires_after[anchor]",
+		"created_at", "expires_after[seconds]", "3600")
 	f := h.call(200, "POST", "/v1/files", body, kind)
-	if f.at("object") != "file" || f.at("filename") != "ports.csv" || f.at("bytes") != float64(len(csv)) || f.at("purpose") != "user_data" ||
+	if f.at("object") != "file" || f.at("filename") != "ports.csv" || f.at("bytes") != float64(len(csv)) ||
+		f.at("purpose") != "user_data" ||
 		f.at("status") != "processed" || f.at("expires_at") != f.at("created_at").(float64)+3600 {
 		t.Errorf("got %v, want the file", f)
 	}
@@ -28,7 +30,8 @@ func TestFiles(t *testing.T) {
 		t.Errorf("GET (-POST +GET):\n%s", diff)
 	}
 	resp := h.send(t.Context(), "GET", "/v1/files/"+f.id()+"/content", nil)
-	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != csv || resp.Header.Get("Content-Type") != "application/octet-stream" ||
+	if got, err := io.ReadAll(resp.Body); err != nil || string(got) != csv ||
+		resp.Header.Get("Content-Type") != "application/octet-stream" ||
 		resp.Header.Get("Content-Disposition") != "attachment; filename=ports.csv" {
 		t.Errorf("got %q, %v, %v, want the bytes as an attachment", got, err, resp.Header)
 	}
@@ -53,10 +56,12 @@ func TestFiles(t *testing.T) {
 		t.Errorf("got %v, want the newest first by default", page)
 	}
 	h.call(400, "GET", "/v1/files?after=file-none", nil)
-	if got := h.call(200, "DELETE", "/v1/files/"+f.id(), nil); !cmp.Equal(got, object{"id": f.id(), "object": "file", "deleted": true}) {
+	if got := h.call(200, "DELETE", "/v1/files/"+f.id(), nil); !cmp.Equal(got, object{"id": f.id(), "object": "file",
+		"deleted": true}) {
 		t.Errorf("DELETE: got %v", got)
 	}
-	want := object{"error": map[string]any{"message": "No such File object: " + f.id(), "type": "invalid_request_error", "param": "id", "code": nil}}
+	want := object{"error": map[string]any{"message": "No such File object: " + f.id(), "type": "invalid_request_error",
+		"param": "id", "code": nil}}
 	for _, path := range []string{"", "/content"} {
 		if diff := cmp.Diff(want, h.call(404, "GET", "/v1/files/"+f.id()+path, nil)); diff != "" {
 			t.Errorf("GET %s after DELETE (-want +got):\n%s", path, diff)
@@ -87,9 +92,11 @@ func TestLargeFiles(t *testing.T) {
 	f := h.call(200, "POST", "/v1/files", body, kind)
 	c := h.call(200, "POST", "/v1/containers", `{"name":"walls","file_ids":["`+f.id()+`"]}`)
 	list := h.call(200, "GET", "/v1/containers/"+c.id()+"/files", nil)
-	resp := h.send(t.Context(), "GET", fmt.Sprintf("/v1/containers/%s/files/%s/content", c.id(), list.at("data", 0, "id")), nil)
+	resp := h.send(t.Context(), "GET", fmt.Sprintf("/v1/containers/%s/files/%s/content", c.id(),
+		list.at("data", 0, "id")), nil)
 	back := sha256.New()
-	if n, err := io.Copy(back, resp.Body); err != nil || n != size || resp.ContentLength != size || !bytes.Equal(back.Sum(nil), digest.Sum(nil)) {
+	if n, err := io.Copy(back, resp.Body); err != nil || n != size || resp.ContentLength != size ||
+		!bytes.Equal(back.Sum(nil), digest.Sum(nil)) {
 		t.Errorf("got %d bytes back, %v, want the %d that were sent", n, err, size)
 	}
 }
@@ -97,22 +104,27 @@ func TestLargeFiles(t *testing.T) {
 func TestContainers(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	c := h.call(200, "POST", "/v1/containers", `{"name":"dock","expires_after":{"anchor":"last_active_at","minutes":7},"memory_limit":"4g","network_policy":{"type":"disabled"},"skills":[]}`)
-	if !strings.HasPrefix(c.id(), "cntr_") || c.at("object") != "container" || c.at("status") != "running" || c.at("memory_limit") != "4g" || c.at("expires_after", "minutes") != 7.0 {
+	c := h.call(200, "POST", "/v1/containers",
+		`{"name":"dock","expires_after":{"anchor":"last_active_at","minutes":7},"memory_limit":"4g","network_policy":{"type":"disabled"},"skills":[]}`)
+	if !strings.HasPrefix(c.id(), "cntr_") || c.at("object") != "container" || c.at("status") != "running" ||
+		c.at("memory_limit") != "4g" || c.at("expires_after", "minutes") != 7.0 {
 		t.Errorf("got %v, want the container", c)
 	}
 	h.call(200, "POST", "/v1/containers", `{"name":"quay"}`)
-	if page := h.call(200, "GET", "/v1/containers?limit=1", nil); len(page.at("data").([]any)) != 1 || page.at("has_more") != true {
+	if page := h.call(200, "GET", "/v1/containers?limit=1", nil); len(page.at("data").([]any)) != 1 ||
+		page.at("has_more") != true {
 		t.Errorf("got %v, want one of two", page)
 	}
-	if page := h.call(200, "GET", "/v1/containers?name=dock", nil); page.at("first_id") != c.id() || page.at("has_more") != false {
+	if page := h.call(200, "GET", "/v1/containers?name=dock", nil); page.at("first_id") != c.id() ||
+		page.at("has_more") != false {
 		t.Errorf("got %v, want the one of that name", page)
 	}
 	h.call(400, "GET", "/v1/containers?after=cntr_none", nil)
 
 	body, kind := upload("hail.txt", strings.NewReader("ahoy"))
 	f := h.call(200, "POST", "/v1/containers/"+c.id()+"/files", body, kind)
-	if f.at("object") != "container.file" || f.at("path") != "/mnt/data/hail.txt" || f.at("bytes") != 4.0 || f.at("source") != "user" || f.at("container_id") != c.id() {
+	if f.at("object") != "container.file" || f.at("path") != "/mnt/data/hail.txt" || f.at("bytes") != 4.0 ||
+		f.at("source") != "user" || f.at("container_id") != c.id() {
 		t.Errorf("got %v, want the file", f)
 	}
 	path := "/v1/containers/" + c.id() + "/files/" + f.id()
@@ -120,22 +132,27 @@ func TestContainers(t *testing.T) {
 		t.Errorf("got %v, want the file", got)
 	}
 	resp := h.send(t.Context(), "GET", path+"/content", nil)
-	if got, _ := io.ReadAll(resp.Body); string(got) != "ahoy" || resp.Header.Get("Content-Disposition") != "attachment; filename=hail.txt" {
+	if got, _ := io.ReadAll(resp.Body); string(got) != "ahoy" ||
+		resp.Header.Get("Content-Disposition") != "attachment; filename=hail.txt" {
 		t.Errorf("got %q, %v, want the bytes as an attachment", got, resp.Header)
 	}
-	if page := h.call(200, "GET", "/v1/containers/"+c.id()+"/files?limit=1", nil); page.at("first_id") != f.id() || page.at("has_more") != false {
+	if page := h.call(200, "GET", "/v1/containers/"+c.id()+"/files?limit=1", nil); page.at("first_id") != f.id() ||
+		page.at("has_more") != false {
 		t.Errorf("got %v, want the file", page)
 	}
 	h.call(400, "GET", "/v1/containers/"+c.id()+"/files?after=cfile_none", nil)
-	if got := h.call(200, "DELETE", path, nil); !cmp.Equal(got, object{"id": f.id(), "object": "container.file.deleted", "deleted": true}) {
+	if got := h.call(200, "DELETE", path, nil); !cmp.Equal(got, object{"id": f.id(), "object": "container.file.deleted",
+		"deleted": true}) {
 		t.Errorf("DELETE: got %v", got)
 	}
 	h.call(404, "GET", path, nil)
 
-	if got := h.call(200, "DELETE", "/v1/containers/"+c.id(), nil); !cmp.Equal(got, object{"id": c.id(), "object": "container.deleted", "deleted": true}) {
+	if got := h.call(200, "DELETE", "/v1/containers/"+c.id(), nil); !cmp.Equal(got,
+		object{"id": c.id(), "object": "container.deleted", "deleted": true}) {
 		t.Errorf("DELETE: got %v", got)
 	}
-	want := object{"error": map[string]any{"message": "Container with id '" + c.id() + "' not found.", "type": "invalid_request_error", "param": nil, "code": nil}}
+	want := object{"error": map[string]any{"message": "Container with id '" + c.id() +
+		"' not found.", "type": "invalid_request_error", "param": nil, "code": nil}}
 	for _, path := range []string{"", "/files", "/guest/health"} {
 		if diff := cmp.Diff(want, h.call(404, "GET", "/v1/containers/"+c.id()+path, nil)); diff != "" {
 			t.Errorf("GET %s after DELETE (-want +got):\n%s", path, diff)
@@ -169,10 +186,12 @@ func TestContainerErrors(t *testing.T) {
 		byID + "--edge\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\n\nx\n--edge--\n":      400,
 		"--edge\nContent-Disposition: form-data; name=\"file\"; filename=\"a\"\n\nx\n" + byID + "--edge--\n": 400,
 	} {
-		h.call(status, "POST", "/v1/containers/"+c.id()+"/files", strings.NewReader(strings.ReplaceAll(form, "\n", "\r\n")), "multipart/form-data; boundary=edge")
+		h.call(status, "POST", "/v1/containers/"+c.id()+"/files", strings.NewReader(strings.ReplaceAll(form, "\n",
+			"\r\n")), "multipart/form-data; boundary=edge")
 	}
 	body, kind := upload("a", strings.NewReader("x"), "color", "red")
-	if e := h.call(400, "POST", "/v1/containers/"+c.id()+"/files", body, kind); e.at("error", "code") != "unknown_parameter" {
+	if e := h.call(400, "POST", "/v1/containers/"+c.id()+"/files", body, kind); e.at("error",
+		"code") != "unknown_parameter" {
 		t.Errorf("got %v, want unknown_parameter", e)
 	}
 	if page := h.call(200, "GET", "/v1/containers/"+c.id()+"/files", nil); len(page.at("data").([]any)) != 0 {
@@ -225,7 +244,8 @@ func TestGuestOfAContainer(t *testing.T) {
 	if out.String() != "ahoy\n" || code != 4 {
 		t.Errorf("got %q, exit %d, want ahoy, exit 4", out.String(), code)
 	}
-	for _, path := range []string{"init", "berth.guest.v1.Guest/Info", "process.Process%2F..%2Finit", "", "process.Process"} {
+	for _, path := range []string{"init", "berth.guest.v1.Guest/Info", "process.Process%2F..%2Finit", "",
+		"process.Process"} {
 		h.call(404, "POST", "/v1/containers/"+c.id()+"/guest/"+path, "{}")
 	}
 }

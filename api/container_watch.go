@@ -11,7 +11,8 @@ import (
 // berth.ContainerFileEvents. It starts with the existing files. When the container ends,
 // the stream ends with an error event.
 func (h *containers) watch(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r)) // before the stream, so that an error sets the HTTP status
+	// before the stream, so that an error sets the HTTP status
+	_, release, err := h.service.Access().Guest(r.Context(), c.Project, containerID(r))
 	if err != nil {
 		return err
 	}

@@ -35,7 +35,8 @@ func (h *conversations) create(x *exchange.Exchange, r *http.Request, c berth.Ca
 		Metadata map[string]string `json:"metadata"`
 	}
 	if r.ContentLength != 0 {
-		if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, maxNewItems), "metadata": rule.Metadata}), &body); err != nil {
+		if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, maxNewItems),
+			"metadata": rule.Metadata}), &body); err != nil {
 			return err
 		}
 	}
@@ -77,7 +78,9 @@ func (h *conversations) list(x *exchange.Exchange, r *http.Request, c berth.Call
 			return fmt.Errorf("decode conversation: %w", err)
 		}
 	}
-	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(c *berth.Conversation) string { return string(c.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(c *berth.Conversation) string {
+		return string(c.ID)
+	}))
 }
 
 // get serves GET /v1/conversations/{conversation}.
@@ -107,15 +110,16 @@ func (h *conversations) update(x *exchange.Exchange, r *http.Request, c berth.Ca
 			return err
 		}
 	}
-	o, err := h.objects.UpdateObject(r.Context(), c.Project, conversationKey(conversationID(r)), func(o *store.Object) error {
-		var conv berth.Conversation
-		err := json.Unmarshal(o.Body, &conv)
-		if err == nil {
-			conv.Metadata = fresh
-			o.Body, err = json.Marshal(&conv)
-		}
-		return err
-	})
+	o, err := h.objects.UpdateObject(r.Context(), c.Project, conversationKey(conversationID(r)),
+		func(o *store.Object) error {
+			var conv berth.Conversation
+			err := json.Unmarshal(o.Body, &conv)
+			if err == nil {
+				conv.Metadata = fresh
+				o.Body, err = json.Marshal(&conv)
+			}
+			return err
+		})
 	if err != nil {
 		return conversationError(r, err)
 	}
@@ -142,7 +146,8 @@ func (h *conversations) createItems(x *exchange.Exchange, r *http.Request, c ber
 	var body struct {
 		Items []berth.Item `json:"items"`
 	}
-	if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, maxNewItems)}, "items"), &body); err != nil {
+	if err := x.Decode(r, rule.Object(rule.Fields{"items": rule.List(h.rules.Item, maxNewItems)}, "items"),
+		&body); err != nil {
 		return err
 	}
 	if err := h.completeItems(r.Context(), c, body.Items); err != nil {
@@ -186,7 +191,8 @@ func (h *conversations) listItems(x *exchange.Exchange, r *http.Request, c berth
 	if err != nil {
 		return err
 	}
-	objects, more, err := h.objects.ListObjects(r.Context(), c.Project, store.KindConversationItem, string(conv.ID), page)
+	objects, more, err := h.objects.ListObjects(r.Context(), c.Project, store.KindConversationItem, string(conv.ID),
+		page)
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
@@ -258,7 +264,8 @@ func conversationError(r *http.Request, err error) error {
 
 func conversationItemError(r *http.Request, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return berth.Errorf(berth.CodeNotFound, "Item with id '%s' not found in conversation.", rule.Clip(r.PathValue("item")))
+		return berth.Errorf(berth.CodeNotFound, "Item with id '%s' not found in conversation.",
+			rule.Clip(r.PathValue("item")))
 	}
 	return err
 }
@@ -277,7 +284,8 @@ func (h *conversations) completeItems(ctx context.Context, c berth.Caller, items
 		case berth.ItemReference:
 			return berth.Invalid(at, "Item with id '%s' not found.", rule.Clip(it.ID()))
 		case berth.ItemCompactionTrigger:
-			return berth.Invalid(fmt.Sprintf("items[%d]", i), "Invalid 'items[%d]': a compaction_trigger is only allowed in the input of a response.", i)
+			return berth.Invalid(fmt.Sprintf("items[%d]", i),
+				"Invalid 'items[%d]': a compaction_trigger is only allowed in the input of a response.", i)
 		}
 		if err := h.rules.CheckItemID(at, it); err != nil {
 			return err
@@ -296,5 +304,6 @@ func (h *conversations) completeItems(ctx context.Context, c berth.Caller, items
 }
 
 func duplicate(id string) error {
-	return berth.Invalid("items", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", rule.Clip(id))
+	return berth.Invalid("items",
+		"Duplicate item found with id %s. Remove duplicate items from your input and try again.", rule.Clip(id))
 }

@@ -37,7 +37,8 @@ func (h *house) wantError(status int, method, path, body, message, param, code s
 		}
 		return s
 	}
-	want := object{"error": map[string]any{"message": message, "type": "invalid_request_error", "param": orNull(param), "code": orNull(code)}}
+	want := object{"error": map[string]any{"message": message, "type": "invalid_request_error", "param": orNull(param),
+		"code": orNull(code)}}
 	var in any
 	if body != "" {
 		in = body
@@ -52,7 +53,8 @@ func TestConversation(t *testing.T) {
 	h := newHouse(t, nil)
 	conv := h.call(200, "POST", "/v1/conversations", `{"metadata":{"ship":"Vasa"},"items":[`+userSays("Ahoy.")+`]}`)
 	path := "/v1/conversations/" + conv.id()
-	if !strings.HasPrefix(conv.id(), "conv_") || conv["object"] != "conversation" || conv.at("metadata", "ship") != "Vasa" || conv["created_at"] == nil || len(conv) != 4 {
+	if !strings.HasPrefix(conv.id(), "conv_") || conv["object"] != "conversation" ||
+		conv.at("metadata", "ship") != "Vasa" || conv["created_at"] == nil || len(conv) != 4 {
 		t.Errorf("created: %v", conv)
 	}
 	if diff := cmp.Diff(conv, h.call(200, "GET", path, nil)); diff != "" {
@@ -68,12 +70,15 @@ func TestConversation(t *testing.T) {
 		t.Errorf("updated with null (-want +got):\n%s", diff)
 	}
 
-	added := h.call(200, "POST", path+"/items?include=message.output_text.logprobs", `{"items":[{"role":"assistant","id":"msg_mine","content":"Yes?"},`+userSays("Nothing.")+`]}`)
-	if added.at("data", 0, "id") != "msg_mine" || added["first_id"] != "msg_mine" || added["last_id"] != added.at("data", 1, "id") || added["has_more"] != false {
+	added := h.call(200, "POST", path+"/items?include=message.output_text.logprobs",
+		`{"items":[{"role":"assistant","id":"msg_mine","content":"Yes?"},`+userSays("Nothing.")+`]}`)
+	if added.at("data", 0, "id") != "msg_mine" || added["first_id"] != "msg_mine" ||
+		added["last_id"] != added.at("data", 1, "id") || added["has_more"] != false {
 		t.Errorf("added: %v", added)
 	}
 	want := map[string]any{"id": "msg_mine", "type": "message", "role": "assistant", "status": "completed",
-		"content": []any{map[string]any{"type": "output_text", "text": "Yes?", "annotations": []any{}, "logprobs": []any{}}}}
+		"content": []any{map[string]any{"type": "output_text", "text": "Yes?", "annotations": []any{},
+			"logprobs": []any{}}}}
 	if diff := cmp.Diff(object(want), h.call(200, "GET", path+"/items/msg_mine", nil)); diff != "" {
 		t.Errorf("an item (-want +got):\n%s", diff)
 	}
@@ -89,7 +94,8 @@ func TestConversation(t *testing.T) {
 	}
 	h.wantError(404, "GET", path+"/items/msg_mine", "", "Item with id 'msg_mine' not found in conversation.", "", "")
 	h.wantError(404, "DELETE", path+"/items/msg_mine", "", "Item with id 'msg_mine' not found in conversation.", "", "")
-	if got := h.call(200, "DELETE", path, nil); !cmp.Equal(got, object{"id": conv.id(), "object": "conversation.deleted", "deleted": true}) {
+	if got := h.call(200, "DELETE", path, nil); !cmp.Equal(got, object{"id": conv.id(),
+		"object": "conversation.deleted", "deleted": true}) {
 		t.Errorf("DELETE: got %v", got)
 	}
 	if got := h.call(200, "POST", "/v1/conversations", nil); got.id() == "" || len(h.listed(got.id())) != 0 {
@@ -103,7 +109,8 @@ func TestListConversations(t *testing.T) {
 	h.key("sk-a", "proj_a")
 	var made []string
 	for range 3 {
-		made = append(made, h.call(200, "POST", "/v1/conversations", `{"items":[{"role":"user","content":"x"}],"metadata":{"k":"v"}}`).id())
+		made = append(made, h.call(200, "POST", "/v1/conversations",
+			`{"items":[{"role":"user","content":"x"}],"metadata":{"k":"v"}}`).id())
 	}
 	for query, want := range map[string][]string{
 		"":                            {made[2], made[1], made[0]},
@@ -147,9 +154,11 @@ func TestConversationOfAnother(t *testing.T) {
 		h.wantError(404, "POST", path+"/items", `{"items":[]}`, message, "", "")
 		h.wantError(404, "POST", path+"/items", `{"items":[`+userSays("x")+`]}`, message, "", "")
 		h.wantError(404, "POST", "/v1/responses", say("x", `"conversation":"`+id+`"`), message, "", "")
-		h.wantError(404, "POST", "/v1/responses/input_tokens", say("x", `"conversation":{"id":"`+id+`"}`), message, "", "")
+		h.wantError(404, "POST", "/v1/responses/input_tokens", say("x", `"conversation":{"id":"`+id+`"}`), message,
+			"", "")
 	}
-	h.wantError(404, "GET", "/v1/conversations/"+mine+"/items/msg_theirs", "", "Item with id 'msg_theirs' not found in conversation.", "", "")
+	h.wantError(404, "GET", "/v1/conversations/"+mine+"/items/msg_theirs", "",
+		"Item with id 'msg_theirs' not found in conversation.", "", "")
 	h.token = "sk-theirs"
 	if got := h.listed(theirs); !slices.Equal(got, []string{"secret"}) {
 		t.Errorf("their conversation is %q", got)
@@ -167,26 +176,39 @@ func TestConversationRefused(t *testing.T) {
 	for _, c := range []struct{ path, body, message, param, code string }{
 		{"/v1/conversations", `{"items":[` + many + `]}`, tooMany, "items", "array_above_max_length"},
 		{"/v1/conversations", `{"item":[]}`, "Unknown parameter: 'item'.", "item", "unknown_parameter"},
-		{"/v1/conversations", `{"metadata":{"a":1}}`, "Invalid type for 'metadata.a': expected a string, but got an integer instead.", "metadata.a", "invalid_type"},
+		{"/v1/conversations", `{"metadata":{"a":1}}`,
+			"Invalid type for 'metadata.a': expected a string, but got an integer instead.", "metadata.a",
+			"invalid_type"},
 		{path, `{}`, "Missing required parameter: 'metadata'.", "metadata", "missing_required_parameter"},
 		{path + "/items", `{"items":[` + many + `]}`, tooMany, "items", "array_above_max_length"},
 		{path + "/items", `{}`, "Missing required parameter: 'items'.", "items", "missing_required_parameter"},
 		{path + "/items?include=x", `{"items":[]}`, "", "include", "invalid_value"},
-		{path + "/items", `{"items":[` + userSays("y") + `,{"role":"user","id":"msg_1","content":"x"}]}`, duplicate, "items", ""},
-		{path + "/items", `{"items":[{"role":"user","id":"msg_2","content":"x"},{"role":"user","id":"msg_2","content":"x"}]}`, strings.ReplaceAll(duplicate, "msg_1", "msg_2"), "items", ""},
-		{path + "/items", `{"items":[{"role":"user","id":"` + conv + `","content":"x"}]}`, "Invalid 'items[0].id': '" + conv + "'. Expected an ID that begins with 'msg'.", "items[0].id", "invalid_value"},
-		{path + "/items", `{"items":[{"type":"item_reference","id":"msg_1"}]}`, "Item with id 'msg_1' not found.", "items[0].id", ""},
-		{path + "/items", `{"items":[{"type":"program","id":"cm_1","call_id":"c","code":""}]}`, "Missing required parameter: 'items[0].fingerprint'.", "items[0].fingerprint", "missing_required_parameter"},
-		{path + "/items", `{"items":[{"type":"compaction_trigger"}]}`, "Invalid 'items[0]': a compaction_trigger is only allowed in the input of a response.", "items[0]", ""},
-		{"/v1/responses", `{"model":"scripted","conversation":"` + conv + `","input":[{"role":"user","id":"msg_1","content":"x"}]}`, duplicate, "input", ""},
+		{path + "/items", `{"items":[` + userSays("y") + `,{"role":"user","id":"msg_1","content":"x"}]}`, duplicate,
+			"items", ""},
+		{path + "/items",
+			`{"items":[{"role":"user","id":"msg_2","content":"x"},{"role":"user","id":"msg_2","content":"x"}]}`,
+			strings.ReplaceAll(duplicate, "msg_1", "msg_2"), "items", ""},
+		{path + "/items", `{"items":[{"role":"user","id":"` + conv + `","content":"x"}]}`, "Invalid 'items[0].id': '" +
+			conv + "'. Expected an ID that begins with 'msg'.", "items[0].id", "invalid_value"},
+		{path + "/items", `{"items":[{"type":"item_reference","id":"msg_1"}]}`, "Item with id 'msg_1' not found.",
+			"items[0].id", ""},
+		{path + "/items", `{"items":[{"type":"program","id":"cm_1","call_id":"c","code":""}]}`,
+			"Missing required parameter: 'items[0].fingerprint'.", "items[0].fingerprint",
+			"missing_required_parameter"},
+		{path + "/items", `{"items":[{"type":"compaction_trigger"}]}`,
+			"Invalid 'items[0]': a compaction_trigger is only allowed in the input of a response.", "items[0]", ""},
+		{"/v1/responses", `{"model":"scripted","conversation":"` + conv +
+			`","input":[{"role":"user","id":"msg_1","content":"x"}]}`, duplicate, "input", ""},
 	} {
 		if c.message == "" {
 			c.message, _ = h.call(400, "POST", c.path, c.body).at("error", "message").(string)
 		}
 		h.wantError(400, "POST", c.path, c.body, c.message, c.param, c.code)
 	}
-	h.call(404, "POST", path+"/items", `{"items":[{"role":"user","content":[{"type":"input_image","file_id":"file-none"}]}]}`)
-	for query, param := range map[string]string{"?limit=101": "limit", "?order=up": "order", "?after=msg_0": "after", "?before=msg_1": "before", "?include=x": "include"} {
+	h.call(404, "POST", path+"/items",
+		`{"items":[{"role":"user","content":[{"type":"input_image","file_id":"file-none"}]}]}`)
+	for query, param := range map[string]string{"?limit=101": "limit", "?order=up": "order", "?after=msg_0": "after",
+		"?before=msg_1": "before", "?include=x": "include"} {
 		if got := h.call(400, "GET", path+"/items"+query, nil).at("error", "param"); got != param {
 			t.Errorf("%s: the error is about %v, want %s", query, got, param)
 		}
@@ -205,7 +227,8 @@ func TestResponseInConversation(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"id": conv}, first["conversation"]); diff != "" {
 		t.Errorf("the response's conversation (-want +got):\n%s", diff)
 	}
-	second := h.call(200, "POST", "/v1/responses", say("```sh\necho $(($(cat n) + 1))\n```", shell, `"conversation":{"id":"`+conv+`"}`, `"store":false`))
+	second := h.call(200, "POST", "/v1/responses", say("```sh\necho $(($(cat n) + 1))\n```", shell,
+		`"conversation":{"id":"`+conv+`"}`, `"store":false`))
 	if got := second.at("output", 1, "output", 0, "stdout"); got != "42\n" {
 		t.Errorf("the second response printed %v, want 42", got)
 	}
@@ -225,13 +248,16 @@ func TestResponseInConversation(t *testing.T) {
 	if _, shown := plain["conversation"]; shown {
 		t.Error("a response without a conversation shows one")
 	}
-	more := h.call(200, "POST", "/v1/responses/input_tokens", say("Ahoy.", `"conversation":"`+conv+`"`)).at("input_tokens").(float64)
-	if alone := h.call(200, "POST", "/v1/responses/input_tokens", say("Ahoy.")).at("input_tokens").(float64); more < alone+20 {
+	more := h.call(200, "POST", "/v1/responses/input_tokens",
+		say("Ahoy.", `"conversation":"`+conv+`"`)).at("input_tokens").(float64)
+	if alone := h.call(200, "POST", "/v1/responses/input_tokens",
+		say("Ahoy.")).at("input_tokens").(float64); more < alone+20 {
 		t.Errorf("the conversation's context has %v tokens, its last message alone %v", more, alone)
 	}
 	// The conversation's items may be the whole input.
 	h.call(200, "POST", "/v1/conversations/"+conv+"/items", `{"items":[`+userSays("Are you there?")+`]}`)
-	if got := h.call(200, "POST", "/v1/responses", `{"model":"scripted","conversation":"`+conv+`"}`); got["status"] != "completed" {
+	if got := h.call(200, "POST", "/v1/responses",
+		`{"model":"scripted","conversation":"`+conv+`"}`); got["status"] != "completed" {
 		t.Errorf("got %v", got)
 	}
 	h.call(200, "DELETE", "/v1/conversations/"+conv, nil)
@@ -243,7 +269,8 @@ func TestConversationLocked(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	conv := h.newConversation()
-	body := `{"model":"vendor/fed","input":[{"role":"user","content":"x"}],"background":true,"conversation":"` + conv + `"}`
+	body := `{"model":"vendor/fed","input":[{"role":"user","content":"x"}],"background":true,"conversation":"` + conv +
+		`"}`
 	r := h.call(200, "POST", "/v1/responses", body)
 	const locked = "Another process is currently operating on this conversation. Please retry in a few seconds."
 	h.wantError(409, "POST", "/v1/responses", body, locked, "conversation", "conversation_locked")
@@ -269,7 +296,8 @@ func TestConversationAppendedAtOnce(t *testing.T) {
 	for w := range writers {
 		all.Go(func() {
 			for n := range rounds {
-				resp := h.send(t.Context(), "POST", "/v1/conversations/"+conv+"/items", fmt.Sprintf(`{"items":[%s,%s]}`, userSays(fmt.Sprintf("%d %da", w, n)), userSays(fmt.Sprintf("%d %db", w, n))))
+				resp := h.send(t.Context(), "POST", "/v1/conversations/"+conv+"/items", fmt.Sprintf(`{"items":[%s,%s]}`,
+					userSays(fmt.Sprintf("%d %da", w, n)), userSays(fmt.Sprintf("%d %db", w, n))))
 				if resp.Body.Close(); resp.StatusCode != 200 {
 					t.Errorf("got %s", resp.Status)
 				}
@@ -282,7 +310,9 @@ func TestConversationAppendedAtOnce(t *testing.T) {
 		t.Fatalf("got %d items, want %d", len(got), writers*rounds*2)
 	}
 	for w := range writers {
-		mine := slices.DeleteFunc(slices.Clone(got), func(s string) bool { return !strings.HasPrefix(s, fmt.Sprint(w, " ")) })
+		mine := slices.DeleteFunc(slices.Clone(got), func(s string) bool {
+			return !strings.HasPrefix(s, fmt.Sprint(w, " "))
+		})
 		if !slices.IsSorted(mine) {
 			t.Errorf("writer %d's items are in the order %q", w, mine)
 		}

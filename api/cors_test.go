@@ -39,26 +39,33 @@ func TestCORS(t *testing.T) {
 	h := withOrigins(t, page, "http://localhost:3000")
 	preflight := func(path, origin string) *http.Response {
 		t.Helper()
-		return h.page("OPTIONS", path, "", "Origin", origin, "Access-Control-Request-Method", "POST", "Access-Control-Request-Headers", "authorization, content-type,x-stainless-lang")
+		return h.page("OPTIONS", path, "", "Origin", origin, "Access-Control-Request-Method", "POST",
+			"Access-Control-Request-Headers", "authorization, content-type,x-stainless-lang")
 	}
 	got := preflight("/v1/responses", page)
-	if got.StatusCode != 204 || got.Header.Get("Access-Control-Allow-Origin") != page || got.Header.Get("Access-Control-Allow-Headers") != "authorization, content-type,x-stainless-lang" ||
-		!strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "POST") || !strings.Contains(strings.Join(got.Header.Values("Vary"), ","), "Origin") {
+	if got.StatusCode != 204 || got.Header.Get("Access-Control-Allow-Origin") != page ||
+		got.Header.Get("Access-Control-Allow-Headers") != "authorization, content-type,x-stainless-lang" ||
+		!strings.Contains(got.Header.Get("Access-Control-Allow-Methods"), "POST") ||
+		!strings.Contains(strings.Join(got.Header.Values("Vary"), ","), "Origin") {
 		t.Errorf("got %d %v", got.StatusCode, got.Header)
 	}
-	for _, origin := range []string{"https://app.example.evil.example", "http://app.example", "https://app.example:8443", "null", "https://APP.example"} {
+	for _, origin := range []string{"https://app.example.evil.example", "http://app.example",
+		"https://app.example:8443", "null", "https://APP.example"} {
 		if got := preflight("/v1/responses", origin); got.StatusCode == 204 || allows(got.Header) {
 			t.Errorf("%s: got %d %v", origin, got.StatusCode, got.Header)
 		}
 	}
-	for path, status := range map[string]int{"/v1/models": 200, "/v1/models/none": 404, "/openapi.json": 200, "/nothing": 404} {
+	for path, status := range map[string]int{"/v1/models": 200, "/v1/models/none": 404, "/openapi.json": 200,
+		"/nothing": 404} {
 		got := h.page("GET", path, "sk-a", "Origin", page)
-		if got.StatusCode != status || got.Header.Get("Access-Control-Allow-Origin") != page || !strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "x-request-id") ||
+		if got.StatusCode != status || got.Header.Get("Access-Control-Allow-Origin") != page ||
+			!strings.Contains(got.Header.Get("Access-Control-Expose-Headers"), "x-request-id") ||
 			got.Header.Get("Access-Control-Allow-Credentials") != "" {
 			t.Errorf("%s: got %d %v", path, got.StatusCode, got.Header)
 		}
 	}
-	if got := h.page("GET", "/v1/models", "", "Origin", page); got.StatusCode != 401 || got.Header.Get("Access-Control-Allow-Origin") != page {
+	if got := h.page("GET", "/v1/models", "", "Origin", page); got.StatusCode != 401 ||
+		got.Header.Get("Access-Control-Allow-Origin") != page {
 		t.Errorf("without a key: got %d %v", got.StatusCode, got.Header)
 	}
 }
@@ -67,7 +74,8 @@ func TestCORS(t *testing.T) {
 func TestCORSNotForContainers(t *testing.T) {
 	t.Parallel()
 	h := withOrigins(t, "*")
-	for _, path := range []string{"/v1/containers/cntr_1/ports/80/", "/v1/containers/cntr_1/guest/files", "/preview/x/"} {
+	for _, path := range []string{"/v1/containers/cntr_1/ports/80/", "/v1/containers/cntr_1/guest/files",
+		"/preview/x/"} {
 		for _, method := range []string{"OPTIONS", "GET"} {
 			got := h.page(method, path, "sk-a", "Origin", "https://app.example", "Access-Control-Request-Method", "GET")
 			if got.StatusCode == 204 || allows(got.Header) {
@@ -76,7 +84,8 @@ func TestCORSNotForContainers(t *testing.T) {
 		}
 	}
 	got := h.page("GET", "/v1/models", "sk-a", "Origin", "https://app.example")
-	if got.Header.Get("Access-Control-Allow-Origin") != "*" || got.Header.Get("Access-Control-Allow-Credentials") != "" {
+	if got.Header.Get("Access-Control-Allow-Origin") != "*" ||
+		got.Header.Get("Access-Control-Allow-Credentials") != "" {
 		t.Errorf("got %v", got.Header)
 	}
 }

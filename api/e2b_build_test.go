@@ -24,7 +24,8 @@ const brief = `{"fromTemplate":"base","steps":[{"type":"USER","args":["root"]}]}
 func endless(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "test-runs")
 	check(t, os.WriteFile(file, nil, 0o600))
-	return `{"fromTemplate":"base","steps":[{"type":"USER","args":["root"]},{"type":"ENV","args":["A","$(while [ -e ` + file + ` ]; do sleep 0.1; done)"]}]}`
+	return `{"fromTemplate":"base","steps":[{"type":"USER","args":["root"]},{"type":"ENV","args":["A","$(while [ -e ` +
+		file + ` ]; do sleep 0.1; done)"]}]}`
 }
 
 // withBuilds serves E2B's API with other limits of builds.
@@ -44,7 +45,8 @@ func (h *house) startBuild(key, name, body string) buildTest {
 	h.t.Helper()
 	b := buildTest{h: h, key: key}
 	b.template, b.build = h.newTemplate(key, `{"name":"`+name+`"}`)
-	if status, text := h.sandboxCall("POST", "/v2/templates/"+b.template+"/builds/"+b.build, body, map[string]string{"X-API-Key": key}); status != http.StatusAccepted {
+	if status, text := h.sandboxCall("POST", "/v2/templates/"+b.template+"/builds/"+b.build, body,
+		map[string]string{"X-API-Key": key}); status != http.StatusAccepted {
 		h.t.Fatalf("start: got %d %s", status, text)
 	}
 	return b
@@ -63,7 +65,8 @@ type buildState struct {
 // state returns the state of a build.
 func (b buildTest) state() (s buildState) {
 	b.h.t.Helper()
-	status, text := b.h.sandboxCall("GET", "/templates/"+b.template+"/builds/"+b.build+"/status", "", map[string]string{"X-API-Key": b.key})
+	status, text := b.h.sandboxCall("GET", "/templates/"+b.template+"/builds/"+b.build+"/status", "",
+		map[string]string{"X-API-Key": b.key})
 	if err := json.Unmarshal([]byte(text), &s); err != nil || status != http.StatusOK {
 		b.h.t.Fatalf("status: got %d %s", status, text)
 	}
@@ -85,7 +88,9 @@ func (b buildTest) await(what string, is func(buildState) bool) buildState {
 
 func (b buildTest) runs() buildState {
 	b.h.t.Helper()
-	return b.await("a step runs", func(s buildState) bool { return strings.Contains(strings.Join(s.Logs, "\n"), "[builder 2/2]") })
+	return b.await("a step runs", func(s buildState) bool {
+		return strings.Contains(strings.Join(s.Logs, "\n"), "[builder 2/2]")
+	})
 }
 
 func (b buildTest) ends() buildState {
@@ -158,7 +163,8 @@ func TestE2BBuildsWaiting(t *testing.T) {
 		h.startBuild("sk-mine", fmt.Sprintf("app%d", i), endless(t))
 	}
 	template, build := h.newTemplate("sk-mine", `{"name":"more"}`)
-	status, text := h.sandboxCall("POST", "/v2/templates/"+template+"/builds/"+build, endless(t), map[string]string{"X-API-Key": "sk-mine"})
+	status, text := h.sandboxCall("POST", "/v2/templates/"+template+"/builds/"+build, endless(t),
+		map[string]string{"X-API-Key": "sk-mine"})
 	if status != http.StatusTooManyRequests || !strings.Contains(text, "20 builds") {
 		t.Errorf("got %d %s", status, text)
 	}
@@ -177,10 +183,12 @@ func TestE2BBuildCancel(t *testing.T) {
 	all[0].runs()
 	all[1].runs()
 	for _, b := range all[1:] {
-		if status, text := h.sandboxCall("DELETE", "/templates/"+b.template, "", map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNoContent {
+		if status, text := h.sandboxCall("DELETE", "/templates/"+b.template, "",
+			map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNoContent {
 			t.Fatalf("delete: got %d %s", status, text)
 		}
-		if status, text := h.sandboxCall("GET", "/templates/"+b.template+"/builds/"+b.build+"/status", "", map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNotFound {
+		if status, text := h.sandboxCall("GET", "/templates/"+b.template+"/builds/"+b.build+"/status", "",
+			map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNotFound {
 			t.Errorf("its status: got %d %s", status, text)
 		}
 	}
@@ -190,7 +198,8 @@ func TestE2BBuildCancel(t *testing.T) {
 	if s := h.startBuild("sk-mine", "app", brief).ends(); s.Status != "ready" {
 		t.Errorf("a build after them: got %+v", s)
 	}
-	if status, text := h.sandboxCall("DELETE", "/templates/"+all[0].template, "", map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNoContent {
+	if status, text := h.sandboxCall("DELETE", "/templates/"+all[0].template, "",
+		map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNoContent {
 		t.Fatalf("delete: got %d %s", status, text)
 	}
 	h.noContainers("sk-mine")
@@ -233,12 +242,14 @@ func TestE2BBuildInterrupted(t *testing.T) {
 			}
 			end := run()
 			defer end()
-			if s := b.ends(); s.Status != "error" || s.Reason.Message != "The server stopped while the template was being built. Build it again." {
+			if s := b.ends(); s.Status != "error" ||
+				s.Reason.Message != "The server stopped while the template was being built. Build it again." {
 				t.Errorf("got %+v", s)
 			}
 			h.noContainers("sk-mine")
 			stop()
-			if s := b.state(); s.Status != "error" || s.Reason.Message != "The server stopped while the template was being built. Build it again." {
+			if s := b.state(); s.Status != "error" ||
+				s.Reason.Message != "The server stopped while the template was being built. Build it again." {
 				t.Errorf("after the end of its server: got %+v", s)
 			}
 		})

@@ -43,7 +43,8 @@ func TestSandboxInterpreter(t *testing.T) {
 		{s.ID, s.Token, "POST", "/execute", `{"code":"1","language":"python","context_id":"a"}`, 400, "Only one"},
 		{s.ID, s.Token, "POST", "/execute", `{"code":"1","context_id":"` + none + `"}`, 404, "not found"},
 		{s.ID, s.Token, "POST", "/execute", `{"code":"1","language":"../../etc"}`, 400, "language"},
-		{s.ID, s.Token, "POST", "/execute", `{"code":"1","language":"python","env_vars":{"A=B":"c"}}`, 400, "environment variable"},
+		{s.ID, s.Token, "POST", "/execute", `{"code":"1","language":"python","env_vars":{"A=B":"c"}}`, 400,
+			"environment variable"},
 		{s.ID, s.Token, "POST", "/contexts", `{"language":"a/b"}`, 400, "language"},
 		{s.ID, s.Token, "POST", "/contexts", `{"cwd":"tmp"}`, 400, "cwd"},
 		{s.ID, s.Token, "DELETE", "/contexts/" + none, "", 404, "not found"},
@@ -55,15 +56,18 @@ func TestSandboxInterpreter(t *testing.T) {
 	} {
 		status, text := send(tc.id, tc.token, tc.method, tc.path, tc.body)
 		if status != tc.status || !strings.Contains(text, tc.text) {
-			t.Errorf("%s %s %.60s: got %d %s, want %d %s", tc.method, tc.path, tc.body, status, text, tc.status, tc.text)
+			t.Errorf("%s %s %.60s: got %d %s, want %d %s", tc.method, tc.path, tc.body, status, text, tc.status,
+				tc.text)
 		}
-		if tc.status == http.StatusOK && tc.path == "/execute" && !strings.HasSuffix(text, "{\"type\":\"end_of_execution\"}\n") {
+		if tc.status == http.StatusOK && tc.path == "/execute" && !strings.HasSuffix(text,
+			"{\"type\":\"end_of_execution\"}\n") {
 			t.Errorf("%s ends with %s", tc.path, text)
 		}
 	}
 }
 
-// Without a token of the sandbox, nobody lists, starts, restarts or ends the contexts of its code interpreter, or wakes it.
+// Without a token of the sandbox, nobody lists, starts, restarts or ends the contexts of its code interpreter, or wakes
+// it.
 func TestSandboxContextsNeedToken(t *testing.T) {
 	t.Parallel()
 	var stop context.CancelFunc
@@ -79,25 +83,30 @@ func TestSandboxContextsNeedToken(t *testing.T) {
 	}
 	// What the SDKs send for contexts; the house has no kernels.
 	traffic := map[string]string{"E2b-Traffic-Access-Token": s.Traffic}
-	for route, want := range map[string]int{"GET /contexts": 200, "DELETE /contexts/a": 404, "POST /contexts/a/restart": 404, "POST /execute": 401} {
+	for route, want := range map[string]int{"GET /contexts": 200, "DELETE /contexts/a": 404,
+		"POST /contexts/a/restart": 404, "POST /execute": 401} {
 		if status, text := send(route, `{"code":"1"}`, traffic); status != want {
 			t.Errorf("%s with the traffic token: got %d %s", route, status, text)
 		}
 	}
-	if status, text := send("POST /contexts", `{"cwd":"tmp"}`, traffic); status != 400 || !strings.Contains(text, "cwd") {
+	if status, text := send("POST /contexts", `{"cwd":"tmp"}`, traffic); status != 400 || !strings.Contains(text,
+		"cwd") {
 		t.Errorf("POST /contexts with the traffic token: got %d %s", status, text)
 	}
 	refused := func(t *testing.T) {
 		for name, more := range map[string]map[string]string{
-			"nothing":                {},
-			"a web page":             {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site", "Content-Type": "text/plain"},
+			"nothing": {},
+			"a web page": {"Origin": "http://evil.example", "Sec-Fetch-Site": "cross-site",
+				"Content-Type": "text/plain"},
 			"another traffic token":  {"E2b-Traffic-Access-Token": other.Traffic},
 			"another access token":   {"X-Access-Token": other.Token},
 			"an API key":             key,
 			"tokens in wrong places": {"E2b-Traffic-Access-Token": s.Token, "X-Access-Token": s.Traffic},
 		} {
-			for _, route := range []string{"GET /contexts", "POST /contexts", "DELETE /contexts/a", "POST /contexts/a/restart", "GET /else"} {
-				if status, text := send(route, "", more); status != 401 || !strings.Contains(text, "token of the sandbox") {
+			for _, route := range []string{"GET /contexts", "POST /contexts", "DELETE /contexts/a",
+				"POST /contexts/a/restart", "GET /else"} {
+				if status, text := send(route, "", more); status != 401 || !strings.Contains(text,
+					"token of the sandbox") {
 					t.Errorf("%s with %s: got %d %s", route, name, status, text)
 				}
 			}
@@ -116,7 +125,8 @@ func TestSandboxContextsNeedToken(t *testing.T) {
 		if _, text := h.sandboxCall("GET", "/sandboxes/"+s.ID, "", key); !strings.Contains(text, `"state":"paused"`) {
 			t.Errorf("a request without a token has resumed it: %s", text)
 		}
-		if status, _ := send("GET /contexts", "", map[string]string{"E2b-Traffic-Access-Token": s.Traffic}); status != 200 {
+		if status, _ := send("GET /contexts", "",
+			map[string]string{"E2b-Traffic-Access-Token": s.Traffic}); status != 200 {
 			t.Errorf("the traffic token does not resume it: got %d", status)
 		}
 	})

@@ -103,7 +103,8 @@ func TestE2BConformance(t *testing.T) {
 	var table strings.Builder
 	table.WriteString("| call | request | served |\n|---|---|---|\n")
 	for _, op := range e2bOperations {
-		fmt.Fprintf(&table, "| %s | `%s` | %s |\n", op.call, op.request, map[bool]string{true: "yes", false: "no"}[h.servesE2B(s, op.request)])
+		fmt.Fprintf(&table, "| %s | `%s` | %s |\n", op.call, op.request, map[bool]string{true: "yes",
+			false: "no"}[h.servesE2B(s, op.request)])
 	}
 	const page, begin, end = "../docs/e2b.md", "<!-- conformance -->\n", "<!-- end -->"
 	text, err := os.ReadFile(page)
@@ -117,7 +118,8 @@ func TestE2BConformance(t *testing.T) {
 		return
 	}
 	if !*update {
-		t.Fatalf("the table of %s is old; go test ./api -run TestE2BConformance -update writes it. Want:\n%s", page, &table)
+		t.Fatalf("the table of %s is old; go test ./api -run TestE2BConformance -update writes it. Want:\n%s", page,
+			&table)
 	}
 	check(t, os.WriteFile(page, []byte(string(before)+begin+table.String()+end+string(after)), 0o644))
 }
@@ -136,8 +138,10 @@ func (h *house) servesE2B(s e2bSandbox, request string) bool {
 	}
 	method, path, _ := strings.Cut(request, " ")
 	none := strings.Repeat("0", 48)
-	path = strings.NewReplacer("{sandbox}", none, "{template}", none, "{build}", none, "{alias}", "none", "{volume}", "none", "{secret}", "none", "{webhook}", none).Replace(path)
+	path = strings.NewReplacer("{sandbox}", none, "{template}", none, "{build}", none, "{alias}", "none", "{volume}",
+		"none", "{secret}", "none", "{webhook}", none).Replace(path)
 	status, text := h.sandboxCall(method, path, "{}", header)
-	unknown := status == http.StatusNotFound && strings.Contains(text, "does not serve") || status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented
+	unknown := status == http.StatusNotFound && strings.Contains(text, "does not serve") ||
+		status == http.StatusMethodNotAllowed || status == http.StatusNotImplemented
 	return !unknown
 }

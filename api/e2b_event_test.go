@@ -47,7 +47,8 @@ func newHookServer(t *testing.T, secret string) *hookServer {
 func (s *hookServer) serve(w http.ResponseWriter, r *http.Request) {
 	body, _ := io.ReadAll(r.Body)
 	sum := sha256.Sum256([]byte(s.secret + string(body)))
-	if want := strings.TrimRight(base64.StdEncoding.EncodeToString(sum[:]), "="); r.Header.Get("e2b-signature") != want || r.Header.Get("e2b-signature-version") != "v1" {
+	if want := strings.TrimRight(base64.StdEncoding.EncodeToString(sum[:]),
+		"="); r.Header.Get("e2b-signature") != want || r.Header.Get("e2b-signature-version") != "v1" {
 		s.t.Errorf("the signature is %q, want %q", r.Header, want)
 	}
 	var event berth.SandboxEvent
@@ -74,7 +75,9 @@ func (s *hookServer) wait(sandbox string, n int) (all []berth.SandboxEvent) {
 	s.t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		s.mu.Lock()
-		all = slices.DeleteFunc(slices.Clone(s.events), func(e berth.SandboxEvent) bool { return e.SandboxID != sandbox })
+		all = slices.DeleteFunc(slices.Clone(s.events), func(e berth.SandboxEvent) bool {
+			return e.SandboxID != sandbox
+		})
 		s.mu.Unlock()
 		if len(all) >= n {
 			return all
@@ -101,7 +104,9 @@ type failingObjects struct {
 }
 
 func (f *failingObjects) CreateObjects(ctx context.Context, p berth.ProjectID, objects ...*store.Object) error {
-	if f.down.Load() && slices.ContainsFunc(objects, func(o *store.Object) bool { return o.Kind == store.KindE2BEvent }) {
+	if f.down.Load() && slices.ContainsFunc(objects, func(o *store.Object) bool {
+		return o.Kind == store.KindE2BEvent
+	}) {
 		return store.ErrUnavailable
 	}
 	return f.Objects.CreateObjects(ctx, p, objects...)
@@ -180,7 +185,8 @@ func (h *eventHouse) waitTypes(path string, want ...string) []listedEvent {
 // endpoint creates a webhook at a server of this machine, which only the operator may.
 func (h *eventHouse) endpoint(s *hookServer, kinds ...berth.EventType) *berth.WebhookEndpoint {
 	h.t.Helper()
-	e, err := h.hooks.Create(h.t.Context(), "proj_mine", webhook.EndpointRequest{Name: new("x"), URL: &s.URL, EventTypes: kinds, Sandboxes: true, Secret: &s.secret, Anywhere: true})
+	e, err := h.hooks.Create(h.t.Context(), "proj_mine", webhook.EndpointRequest{Name: new("x"), URL: &s.URL,
+		EventTypes: kinds, Sandboxes: true, Secret: &s.secret, Anywhere: true})
 	check(h.t, err)
 	return e
 }
@@ -210,7 +216,9 @@ func TestSandboxEvents(t *testing.T) {
 		t.Fatalf("events (-want +got):\n%s", diff)
 	}
 	first, paused, killed := list[0], list[2], list[5]
-	if first.Version != "v2" || first.SandboxID != s.ID || first.SandboxTeamID != "proj_mine" || first.SandboxTemplateID != "base" || first.SandboxBuildID == "" || first.EventData.Metadata["user"] != "ada" || first.EventLabel != "create" {
+	if first.Version != "v2" || first.SandboxID != s.ID || first.SandboxTeamID != "proj_mine" ||
+		first.SandboxTemplateID != "base" || first.SandboxBuildID == "" || first.EventData.Metadata["user"] != "ada" ||
+		first.EventLabel != "create" {
 		t.Errorf("the first event is %+v", first)
 	}
 	if at, err := time.Parse(time.RFC3339, list[1].EventData.SetTimeout); err != nil || time.Until(at) < 9*time.Minute {
@@ -219,20 +227,23 @@ func TestSandboxEvents(t *testing.T) {
 	if e := paused.EventData.Execution; e == nil || e.CPUCount != 2 || e.MemoryMB == 0 || e.StartedAt == "" {
 		t.Errorf("the execution is %+v", e)
 	}
-	if paused.SandboxExecutionID != first.SandboxExecutionID || killed.SandboxExecutionID == first.SandboxExecutionID || killed.EventData.Execution == nil {
+	if paused.SandboxExecutionID != first.SandboxExecutionID || killed.SandboxExecutionID == first.SandboxExecutionID ||
+		killed.EventData.Execution == nil {
 		t.Errorf("the executions are %+v and %+v", paused, killed)
 	}
 	newest := slices.Clone(list)
 	slices.Reverse(newest)
-	for query, want := range map[string][]listedEvent{"": newest, "?limit=2&offset=1": newest[1:3], "?types=sandbox.lifecycle.updated&types=sandbox.lifecycle.killed": {newest[0], newest[1], newest[4]},
-		"?types=sandbox.lifecycle.updated&orderAsc=true&offset=1": {list[4]}, "?offset=6": {}} {
+	for query, want := range map[string][]listedEvent{"": newest, "?limit=2&offset=1": newest[1:3],
+		"?types=sandbox.lifecycle.updated&types=sandbox.lifecycle.killed": {newest[0], newest[1], newest[4]},
+		"?types=sandbox.lifecycle.updated&orderAsc=true&offset=1":         {list[4]}, "?offset=6": {}} {
 		for _, path := range []string{"/events/sandboxes", "/events/sandboxes/" + s.ID} {
 			if diff := cmp.Diff(want, h.events(path+query)); diff != "" {
 				t.Errorf("%s (-want +got):\n%s", path+query, diff)
 			}
 		}
 	}
-	for _, query := range []string{"limit=0", "limit=101", "offset=-1", "orderAsc=maybe", "types=sandbox.lifecycle.born", "page=2"} {
+	for _, query := range []string{"limit=0", "limit=101", "offset=-1", "orderAsc=maybe",
+		"types=sandbox.lifecycle.born", "page=2"} {
 		h.do(400, "GET", "/events/sandboxes?"+query, "")
 	}
 	got := all.wait(s.ID, 6)
@@ -264,7 +275,8 @@ func TestSandboxEventsOfOthers(t *testing.T) {
 	deleted := h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	timedOut := h.newSandbox("sk-mine", `{"templateID":"base","timeout":0}`)
 	paused := h.newSandbox("sk-mine", `{"templateID":"base","timeout":0,"autoPause":true}`)
-	if status, text := h.sandboxCall("DELETE", "/v1/containers/cntr_"+deleted.ID, "", map[string]string{"Authorization": "Bearer sk-mine"}); status != 200 {
+	if status, text := h.sandboxCall("DELETE", "/v1/containers/cntr_"+deleted.ID, "",
+		map[string]string{"Authorization": "Bearer sk-mine"}); status != 200 {
 		t.Fatalf("got %d %s", status, text)
 	}
 	h.waitTypes("/events/sandboxes/"+deleted.ID, "killed", "created")
@@ -283,7 +295,8 @@ func TestSandboxEventsAfterCrash(t *testing.T) {
 	receiver.wait(gone.ID, 1)
 	h.store.down.Store(true)
 	h.do(204, "POST", "/sandboxes/"+s.ID+"/pause", "")
-	if status, text := h.sandboxCall("DELETE", "/sandboxes/"+gone.ID, "", map[string]string{"X-API-Key": "sk-mine"}); status < 500 {
+	if status, text := h.sandboxCall("DELETE", "/sandboxes/"+gone.ID, "",
+		map[string]string{"X-API-Key": "sk-mine"}); status < 500 {
 		t.Fatalf("a kill whose event cannot be saved: got %d %s", status, text)
 	}
 	h.stop()
@@ -327,8 +340,11 @@ func TestSandboxWebhooks(t *testing.T) {
 	if texts[1] != text || texts[2] != "["+text+"]" {
 		t.Errorf("got %q", texts)
 	}
-	changed := h.do(200, "PATCH", path, `{"enabled":false,"events":["sandbox.lifecycle.paused"],"name":"y","signatureSecret":"`+secret+`2"}`)
-	if want := strings.NewReplacer(`"x"`, `"y"`, "true", "false", `"sandbox.lifecycle.created","sandbox.lifecycle.killed"`, `"sandbox.lifecycle.paused"`).Replace(text); changed != want {
+	changed := h.do(200, "PATCH", path,
+		`{"enabled":false,"events":["sandbox.lifecycle.paused"],"name":"y","signatureSecret":"`+secret+`2"}`)
+	if want := strings.NewReplacer(`"x"`, `"y"`, "true", "false",
+		`"sandbox.lifecycle.created","sandbox.lifecycle.killed"`, `"sandbox.lifecycle.paused"`).Replace(
+		text); changed != want {
 		t.Errorf("got %s, want %s", changed, want)
 	}
 	bearer := map[string]string{"Authorization": "Bearer sk-mine"}
@@ -336,7 +352,8 @@ func TestSandboxWebhooks(t *testing.T) {
 	if !strings.Contains(own, `"disabled":true`) || !strings.Contains(own, `"signing_secret_hint":""`) {
 		t.Errorf("as an endpoint of Berth it is %s", own)
 	}
-	if status, text := h.sandboxCall("POST", "/v1/webhook_endpoints/"+made.ID+"/rotate_secret", "{}", bearer); status != 400 {
+	if status, text := h.sandboxCall("POST", "/v1/webhook_endpoints/"+made.ID+"/rotate_secret", "{}",
+		bearer); status != 400 {
 		t.Errorf("got %d %s", status, text)
 	}
 	for _, text := range append(texts, changed, own) {
@@ -344,7 +361,8 @@ func TestSandboxWebhooks(t *testing.T) {
 			t.Errorf("%s has the secret", text)
 		}
 	}
-	_, ours := h.sandboxCall("POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`, bearer)
+	_, ours := h.sandboxCall("POST", "/v1/webhook_endpoints",
+		`{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`, bearer)
 	var plain struct{ ID string }
 	check(t, json.Unmarshal([]byte(ours), &plain))
 	for _, method := range []string{"GET", "PATCH", "DELETE"} {
@@ -416,7 +434,8 @@ func TestSandboxWebhookDisabled(t *testing.T) {
 		check(t, err)
 		return list
 	}
-	for deadline := time.Now().Add(time.Minute); len(log()) == 0 || len(log()[0].Attempts) == 0; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); len(log()) == 0 ||
+		len(log()[0].Attempts) == 0; time.Sleep(20 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("no attempt")
 		}
@@ -429,6 +448,7 @@ func TestSandboxWebhookDisabled(t *testing.T) {
 		}
 	}
 	if all := log(); len(all) != 1 || len(all[0].Attempts) != 1 || len(receiver.events) != 0 {
-		t.Errorf("got %d deliveries, the first with %d attempts, and %v", len(all), len(all[0].Attempts), receiver.events)
+		t.Errorf("got %d deliveries, the first with %d attempts, and %v", len(all), len(all[0].Attempts),
+			receiver.events)
 	}
 }

@@ -48,7 +48,8 @@ func TestSandboxGzipUpload(t *testing.T) {
 		check(t, err)
 		check(t, z.Close())
 		path := "/files?path=" + dir + "/" + name
-		if status, text := s.file(h, "POST", path, packed.String(), "Content-Encoding", "gzip"); status != http.StatusOK {
+		if status, text := s.file(h, "POST", path, packed.String(), "Content-Encoding",
+			"gzip"); status != http.StatusOK {
 			t.Fatalf("%s: got %d %s", name, status, text)
 		}
 		if status, text := s.file(h, "GET", path, ""); status != http.StatusOK || text != content {
@@ -65,7 +66,8 @@ func TestSandboxFileMetadata(t *testing.T) {
 	h.key("sk-mine", "proj_mine")
 	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	dir := t.TempDir() // these sandboxes share the machine's directories
-	status, text := s.file(h, "POST", "/files?path="+dir+"/a.txt", "a", "X-Metadata-Author", "Ada", "X-Metadata-Kind", "draft")
+	status, text := s.file(h, "POST", "/files?path="+dir+"/a.txt", "a", "X-Metadata-Author", "Ada", "X-Metadata-Kind",
+		"draft")
 	if status != http.StatusOK || !strings.Contains(text, `"metadata":{"author":"Ada","kind":"draft"}`) {
 		t.Fatalf("the upload: got %d %s", status, text)
 	}
@@ -77,7 +79,8 @@ func TestSandboxFileMetadata(t *testing.T) {
 	if got, _ := json.Marshal(listed["metadata"]); string(got) != `{"author":"Ada","kind":"draft"}` {
 		t.Errorf("the list has the metadata %s", got)
 	}
-	if status, text = s.file(h, "POST", "/files?path="+dir+"/a.txt", "b"); status != http.StatusOK || strings.Contains(text, "metadata") {
+	if status, text = s.file(h, "POST", "/files?path="+dir+"/a.txt", "b"); status != http.StatusOK ||
+		strings.Contains(text, "metadata") {
 		t.Errorf("an upload without metadata: got %d %s", status, text)
 	}
 	if got := s.rpc(h, "Stat", `{"path":"`+dir+`/a.txt"}`)["entry"].(map[string]any)["metadata"]; got != nil {

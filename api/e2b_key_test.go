@@ -53,7 +53,8 @@ func TestSandboxTokensEndWithTheKey(t *testing.T) {
 	ask := func(key string) (g grant) {
 		var s e2bSandbox
 		var link struct{ URL string }
-		for path, v := range map[string]any{"POST /sandboxes/" + made.ID + "/connect": &s, "GET /templates/" + template + "/files/" + strings.Repeat("a", 64): &link} {
+		for path, v := range map[string]any{"POST /sandboxes/" + made.ID + "/connect": &s, "GET /templates/" +
+			template + "/files/" + strings.Repeat("a", 64): &link} {
 			method, path, _ := strings.Cut(path, " ")
 			status, text := h.sandboxCall(method, path, "", map[string]string{"X-API-Key": key})
 			if status >= 300 {
@@ -61,7 +62,8 @@ func TestSandboxTokensEndWithTheKey(t *testing.T) {
 			}
 			check(t, json.Unmarshal([]byte(text), v))
 		}
-		return grant{s.Token, s.Traffic, volume(key, "GET", "/volumes/"+notes, "").Token, strings.TrimPrefix(link.URL, h.url)}
+		return grant{s.Token, s.Traffic, volume(key, "GET", "/volumes/"+notes, "").Token, strings.TrimPrefix(link.URL,
+			h.url)}
 	}
 	leaked, mine := ask("sk-leaked"), ask("sk-mine")
 	if leaked.access != made.Token || leaked.traffic != made.Traffic {
@@ -71,10 +73,12 @@ func TestSandboxTokensEndWithTheKey(t *testing.T) {
 	try := func(who string, g grant, valid bool) {
 		t.Helper()
 		at := func(port, token, value string) map[string]string {
-			return map[string]string{"E2b-Sandbox-Id": made.ID, "E2b-Sandbox-Port": port, token: value, "E2b-Traffic-Access-Token": g.traffic}
+			return map[string]string{"E2b-Sandbox-Id": made.ID, "E2b-Sandbox-Port": port, token: value,
+				"E2b-Traffic-Access-Token": g.traffic}
 		}
 		sum := sha256.Sum256([]byte(file + ":write::" + g.access))
-		signed := "/files?" + url.Values{"path": {file}, "signature": {"v1_" + base64.RawStdEncoding.EncodeToString(sum[:])}}.Encode()
+		signed := "/files?" + url.Values{"path": {file},
+			"signature": {"v1_" + base64.RawStdEncoding.EncodeToString(sum[:])}}.Encode()
 		for _, tt := range []struct {
 			method, path, body string
 			header             map[string]string
@@ -85,7 +89,8 @@ func TestSandboxTokensEndWithTheKey(t *testing.T) {
 			{"GET", "/contexts", "", at("49999", "X-Other", "x"), 200},
 			{"GET", "/", "", at("1", "X-Other", "x"), 502},
 			{"POST", signed, "x", map[string]string{"Content-Type": "application/octet-stream"}, 200},
-			{"GET", "/volumecontent/" + notes + "/dir?path=/", "", map[string]string{"Authorization": "Bearer " + g.volume}, 200},
+			{"GET", "/volumecontent/" + notes + "/dir?path=/", "", map[string]string{"Authorization": "Bearer " +
+				g.volume}, 200},
 			{"PUT", g.upload, "an archive", nil, 200},
 		} {
 			status, text := h.sandboxCall(tt.method, tt.path, tt.body, tt.header)
@@ -102,7 +107,8 @@ func TestSandboxTokensEndWithTheKey(t *testing.T) {
 	try("the other key", mine, true)
 	altered := mine
 	altered.access = leaked.access[:64] + mine.access[64:]
-	if status, _ := h.sandboxCall("POST", "/process.Process/List", "{}", map[string]string{"E2b-Sandbox-Id": made.ID, "X-Access-Token": altered.access}); status != 401 {
+	if status, _ := h.sandboxCall("POST", "/process.Process/List", "{}", map[string]string{"E2b-Sandbox-Id": made.ID,
+		"X-Access-Token": altered.access}); status != 401 {
 		t.Errorf("a token that names another key: got %d", status)
 	}
 }
@@ -119,7 +125,8 @@ func TestStreamsEndWithTheKey(t *testing.T) {
 	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	port := streamServer(t)
 	var link struct{ URL string }
-	status, text := h.sandboxCall("POST", "/v1/containers/cntr_"+s.ID+"/ports/"+port, "{}", map[string]string{"Authorization": "Bearer sk-mine"})
+	status, text := h.sandboxCall("POST", "/v1/containers/cntr_"+s.ID+"/ports/"+port, "{}",
+		map[string]string{"Authorization": "Bearer sk-mine"})
 	if status != http.StatusOK {
 		t.Fatalf("got %d %s", status, text)
 	}
@@ -146,9 +153,10 @@ func TestStreamsEndWithTheKey(t *testing.T) {
 	atPort := h.url + "/v1/containers/cntr_" + s.ID + "/ports/" + port + "/"
 	mine := map[string]*bufio.Reader{}
 	for name, st := range map[string]stream{
-		"a key":           {atPort, map[string]string{"Authorization": "Bearer sk-mine"}},
-		"a link":          {link.URL, nil},
-		"a traffic token": {h.url + "/", map[string]string{"E2b-Sandbox-Id": s.ID, "E2b-Sandbox-Port": port, "E2b-Traffic-Access-Token": s.Traffic}},
+		"a key":  {atPort, map[string]string{"Authorization": "Bearer sk-mine"}},
+		"a link": {link.URL, nil},
+		"a traffic token": {h.url + "/", map[string]string{"E2b-Sandbox-Id": s.ID, "E2b-Sandbox-Port": port,
+			"E2b-Traffic-Access-Token": s.Traffic}},
 	} {
 		mine[name] = open(st)
 	}

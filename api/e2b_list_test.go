@@ -22,7 +22,8 @@ func TestSandboxListFilters(t *testing.T) {
 		return url.QueryEscape(time.Now().Add(n * time.Hour).UTC().Format(time.RFC3339))
 	}
 	for query, want := range map[string]int{
-		"startedAfter=" + hour(-1): 1, "startedAfter=" + hour(1): 0, "template=base": 1, "template=other": 0, "order=asc": 1,
+		"startedAfter=" + hour(-1): 1, "startedAfter=" + hour(1): 0, "template=base": 1, "template=other": 0,
+		"order=asc": 1,
 	} {
 		status, text := h.sandboxCall("GET", "/v2/sandboxes?"+query, "", key)
 		var list []struct {
@@ -98,7 +99,8 @@ func TestSandboxLogLines(t *testing.T) {
 	if line.Level != "info" || line.Logger == "" || !strings.Contains(line.Message, "echo hello") {
 		t.Errorf("the line is %+v", line)
 	}
-	if status, text := h.sandboxCall("GET", "/sandboxes/"+s.ID+"/logs?bogus=1", "", key); status != http.StatusBadRequest {
+	if status, text := h.sandboxCall("GET", "/sandboxes/"+s.ID+"/logs?bogus=1", "",
+		key); status != http.StatusBadRequest {
 		t.Errorf("an unknown parameter: got %d %s", status, text)
 	}
 }

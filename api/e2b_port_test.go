@@ -39,7 +39,8 @@ func echoServer(t *testing.T) string {
 		w.Header().Set("Access-Control-Allow-Origin", "*")
 		w.Header().Set("Strict-Transport-Security", "max-age=1")
 		fmt.Fprintf(w, "%s %s host=%s", r.Method, r.RequestURI, r.Host)
-		for _, name := range []string{"Authorization", "Origin", "X-Access-Token", "X-Api-Key", "E2b-Sandbox-Id", "E2b-Traffic-Access-Token", "X-Forwarded-For", "Cookie"} {
+		for _, name := range []string{"Authorization", "Origin", "X-Access-Token", "X-Api-Key", "E2b-Sandbox-Id",
+			"E2b-Traffic-Access-Token", "X-Forwarded-For", "Cookie"} {
 			if v := r.Header.Get(name); v != "" {
 				fmt.Fprintf(w, " %s=%s", strings.ToLower(name), v)
 			}
@@ -64,26 +65,37 @@ func TestSandboxPorts(t *testing.T) {
 		header []string
 		want   string
 	}{
-		"by host":               {host, nil, "GET /a%2Fb?q host=localhost:" + port},
-		"by host in capitals":   {strings.ToUpper(port + "-" + s.ID + ".sandboxes.example."), nil, "GET /a%2Fb?q host=localhost:" + port},
-		"by headers":            {"", []string{"E2b-Sandbox-Id", s.ID, "E2b-Sandbox-Port", port}, "GET /a%2Fb?q host=localhost:" + port},
-		"a host beats headers":  {host, []string{"E2b-Sandbox-Id", strings.Repeat("0", 48), "E2b-Sandbox-Port", "1"}, "GET /a%2Fb?q host=localhost:" + port},
-		"its own authorization": {host, []string{"Authorization", "Bearer theirs", "X-Api-Key", "theirs"}, "GET /a%2Fb?q host=localhost:" + port + " authorization=Bearer theirs x-api-key=theirs"},
-		"no secret of Berth": {host, []string{"Authorization", "Bearer sk-mine", "X-Api-Key", "sk-mine", "X-Access-Token", s.Token, "E2b-Traffic-Access-Token", "x", "X-Forwarded-For", "1.2.3.4"},
+		"by host": {host, nil, "GET /a%2Fb?q host=localhost:" + port},
+		"by host in capitals": {strings.ToUpper(port + "-" + s.ID + ".sandboxes.example."), nil,
 			"GET /a%2Fb?q host=localhost:" + port},
-		"its own page":   {host, []string{"Origin", "https://" + host}, "GET /a%2Fb?q host=localhost:" + port + " origin=http://localhost:" + port},
-		"another's page": {host, []string{"Origin", "https://shop.example"}, "GET /a%2Fb?q host=localhost:" + port + " origin=https://shop.example"},
+		"by headers": {"", []string{"E2b-Sandbox-Id", s.ID, "E2b-Sandbox-Port", port},
+			"GET /a%2Fb?q host=localhost:" + port},
+		"a host beats headers": {host, []string{"E2b-Sandbox-Id", strings.Repeat("0", 48), "E2b-Sandbox-Port", "1"},
+			"GET /a%2Fb?q host=localhost:" + port},
+		"its own authorization": {host, []string{"Authorization", "Bearer theirs", "X-Api-Key", "theirs"},
+			"GET /a%2Fb?q host=localhost:" + port + " authorization=Bearer theirs x-api-key=theirs"},
+		"no secret of Berth": {host, []string{"Authorization", "Bearer sk-mine", "X-Api-Key", "sk-mine",
+			"X-Access-Token", s.Token, "E2b-Traffic-Access-Token", "x", "X-Forwarded-For", "1.2.3.4"},
+			"GET /a%2Fb?q host=localhost:" + port},
+		"its own page": {host, []string{"Origin", "https://" + host}, "GET /a%2Fb?q host=localhost:" + port +
+			" origin=http://localhost:" + port},
+		"another's page": {host, []string{"Origin", "https://shop.example"}, "GET /a%2Fb?q host=localhost:" + port +
+			" origin=https://shop.example"},
 	} {
 		resp, text := visitHost(t, "GET", h.url, tt.host, "/a%2Fb?q", tt.header...)
 		if resp.StatusCode != 200 || text != tt.want {
 			t.Errorf("%s: got %d %q, want %q", name, resp.StatusCode, text, tt.want)
 		}
-		if resp.Header.Get("Access-Control-Allow-Origin") != "*" || (resp.Header.Get("Content-Security-Policy") != "") != (tt.host == "") || resp.Header.Get("Strict-Transport-Security") != "" {
+		if resp.Header.Get("Access-Control-Allow-Origin") != "*" ||
+			(resp.Header.Get("Content-Security-Policy") != "") != (tt.host == "") ||
+			resp.Header.Get("Strict-Transport-Security") != "" {
 			t.Errorf("%s: the headers are %v", name, resp.Header)
 		}
 	}
-	for name, header := range map[string]http.Header{"host": {"Host": {host}}, "headers": {"E2b-Sandbox-Id": {s.ID}, "E2b-Sandbox-Port": {port}}} {
-		conn, _, err := websocket.Dial(t.Context(), h.url+"/socket", &websocket.DialOptions{Host: header.Get("Host"), HTTPHeader: header})
+	for name, header := range map[string]http.Header{"host": {"Host": {host}},
+		"headers": {"E2b-Sandbox-Id": {s.ID}, "E2b-Sandbox-Port": {port}}} {
+		conn, _, err := websocket.Dial(t.Context(), h.url+"/socket", &websocket.DialOptions{Host: header.Get("Host"),
+			HTTPHeader: header})
 		if err != nil {
 			t.Errorf("a WebSocket by %s: %v", name, err)
 			continue
@@ -100,7 +112,8 @@ func TestSandboxPorts(t *testing.T) {
 			t.Errorf("a redirect to %s: got %d, want %d", to, resp.StatusCode, want)
 		}
 	}
-	if resp, text := visitHost(t, "GET", h.url, host, "/?to=https://example.com/", "X-Access-Token", s.Token); resp.StatusCode != 502 || !strings.HasPrefix(text, `{"code":502,`) {
+	if resp, text := visitHost(t, "GET", h.url, host, "/?to=https://example.com/", "X-Access-Token",
+		s.Token); resp.StatusCode != 502 || !strings.HasPrefix(text, `{"code":502,`) {
 		t.Errorf("a redirect with a secret: got %d %s", resp.StatusCode, text)
 	}
 	// envd has a host too, and its own paths and token.
@@ -131,10 +144,15 @@ func TestSandboxPortsRefuse(t *testing.T) {
 		status int
 		text   string
 	}{
-		"a guessed id":                {port + "-" + none + ".sandboxes.example", nil, 502, `{"sandboxId":"` + none + `","message":"The sandbox was not found","code":502}`},
-		"a guessed id in the header":  {"", []string{"E2b-Sandbox-Id", none, "E2b-Sandbox-Port", port}, 502, `{"sandboxId":"` + none + `","message":"The sandbox was not found","code":502}`},
-		"a container, not a sandbox":  {port + "-" + strings.TrimPrefix(plain, "cntr_") + ".sandboxes.example", nil, 502, ""},
-		"a closed port":               {portOf(closed) + "-" + s.ID + ".sandboxes.example", nil, 502, `{"sandboxId":"` + s.ID + `","message":"The sandbox is running but port is not open","port":` + portOf(closed) + `,"code":502}`},
+		"a guessed id": {port + "-" + none + ".sandboxes.example", nil, 502, `{"sandboxId":"` + none +
+			`","message":"The sandbox was not found","code":502}`},
+		"a guessed id in the header": {"", []string{"E2b-Sandbox-Id", none, "E2b-Sandbox-Port", port}, 502,
+			`{"sandboxId":"` + none + `","message":"The sandbox was not found","code":502}`},
+		"a container, not a sandbox": {port + "-" + strings.TrimPrefix(plain, "cntr_") + ".sandboxes.example", nil,
+			502, ""},
+		"a closed port": {portOf(closed) + "-" + s.ID + ".sandboxes.example", nil, 502, `{"sandboxId":"` +
+			s.ID + `","message":"The sandbox is running but port is not open","port":` + portOf(closed) +
+			`,"code":502}`},
 		"port 0":                      {"0-" + s.ID + ".sandboxes.example", nil, 400, ""},
 		"port 65536":                  {"65536-" + s.ID + ".sandboxes.example", nil, 400, ""},
 		"a port with a zero":          {"0" + port + "-" + s.ID + ".sandboxes.example", nil, 400, ""},
@@ -144,9 +162,11 @@ func TestSandboxPortsRefuse(t *testing.T) {
 		"a name below":                {"x." + port + "-" + s.ID + ".sandboxes.example", nil, 404, ""},
 		"a name before":               {port + "-" + s.ID + ".x.sandboxes.example", nil, 404, ""},
 		"localhost beside the domain": {port + "-" + s.ID + ".localhost", nil, 404, ""},
-		"a forwarded host":            {"", []string{"X-Forwarded-Host", port + "-" + s.ID + ".sandboxes.example"}, 404, ""},
+		"a forwarded host": {"", []string{"X-Forwarded-Host", port + "-" + s.ID + ".sandboxes.example"}, 404,
+			""},
 	} {
-		resp, text := visitHost(t, "GET", h.url, tt.host, "/nothing-here", append(tt.header, "Authorization", "Bearer sk-theirs")...)
+		resp, text := visitHost(t, "GET", h.url, tt.host, "/nothing-here", append(tt.header, "Authorization",
+			"Bearer sk-theirs")...)
 		if resp.StatusCode != tt.status || tt.text != "" && text != tt.text {
 			t.Errorf("%s: got %d %s, want %d %s", name, resp.StatusCode, text, tt.status, tt.text)
 		}
@@ -176,17 +196,21 @@ func TestSandboxAnswerByHeader(t *testing.T) {
 	for _, at := range []string{port, "1", "49983", "49999", "none"} {
 		resp, text := visitHost(t, "GET", h.url, "", "/console/", "E2b-Sandbox-Id", s.ID, "E2b-Sandbox-Port", at)
 		policy, vary := resp.Header.Values("Content-Security-Policy"), resp.Header.Values("Vary")
-		if resp.Header.Get("Cache-Control") != "no-store" || !slices.Contains(policy, "sandbox") || !slices.Contains(vary, "E2b-Sandbox-Id, E2b-Sandbox-Port") {
+		if resp.Header.Get("Cache-Control") != "no-store" || !slices.Contains(policy, "sandbox") ||
+			!slices.Contains(vary, "E2b-Sandbox-Id, E2b-Sandbox-Port") {
 			t.Errorf("port %s: got %d %.40s with %v", at, resp.StatusCode, text, resp.Header)
 		}
-		if at == port && (resp.StatusCode != 200 || !slices.Contains(policy, "default-src 'self'") || !slices.Contains(vary, "Accept")) {
+		if at == port && (resp.StatusCode != 200 || !slices.Contains(policy, "default-src 'self'") ||
+			!slices.Contains(vary, "Accept")) {
 			t.Errorf("the server's own headers are gone: got %d with %v", resp.StatusCode, resp.Header)
 		}
 	}
-	if resp, _ := visitHost(t, "GET", h.url, port+"-"+s.ID+".localhost", "/"); !strings.Contains(resp.Header.Get("Cache-Control"), "max-age=86400") {
+	if resp, _ := visitHost(t, "GET", h.url, port+"-"+s.ID+".localhost",
+		"/"); !strings.Contains(resp.Header.Get("Cache-Control"), "max-age=86400") {
 		t.Errorf("at the port's own host: got %v", resp.Header)
 	}
-	resp, _ := visitHost(t, "OPTIONS", h.url, "", "/", "Origin", "http://app.example", "Access-Control-Request-Method", "GET",
+	resp, _ := visitHost(t, "OPTIONS", h.url, "", "/", "Origin", "http://app.example", "Access-Control-Request-Method",
+		"GET",
 		"Access-Control-Request-Headers", "authorization, e2b-sandbox-id,E2B-Sandbox-Port,x-app")
 	if got := resp.Header.Get("Access-Control-Allow-Headers"); got != "authorization,x-app" {
 		t.Errorf("a page may send %q", got)
@@ -199,10 +223,12 @@ func TestSandboxTrafficToken(t *testing.T) {
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
-	s := h.newSandbox("sk-mine", `{"templateID":"base","network":{"allowPublicTraffic":false,"maskRequestHost":"app.test:${PORT}"}}`)
+	s := h.newSandbox("sk-mine",
+		`{"templateID":"base","network":{"allowPublicTraffic":false,"maskRequestHost":"app.test:${PORT}"}}`)
 	other := h.newSandbox("sk-mine", `{"templateID":"base","network":{"allowPublicTraffic":false}}`)
 	public := h.newSandbox("sk-mine", `{"templateID":"base"}`)
-	if s.Traffic == "" || s.Traffic == other.Traffic || s.Traffic == s.Token || public.Traffic == "" || !strings.HasPrefix(s.Domain, "localhost:") {
+	if s.Traffic == "" || s.Traffic == other.Traffic || s.Traffic == s.Token || public.Traffic == "" ||
+		!strings.HasPrefix(s.Domain, "localhost:") {
 		t.Fatalf("got %+v, %+v and %+v", s, other, public)
 	}
 	port := echoServer(t)
@@ -210,8 +236,11 @@ func TestSandboxTrafficToken(t *testing.T) {
 	for name, tt := range map[string]struct {
 		token string
 		want  int
-	}{"its token": {s.Traffic, 200}, "none": {"", 403}, "another sandbox's": {other.Traffic, 403}, "its access token": {s.Token, 403}, "an API key": {"sk-mine", 403}, "a forged one": {s.Traffic[:len(s.Traffic)-1] + "x", 403}} {
-		resp, text := visitHost(t, "GET", h.url, host, "/", "E2b-Traffic-Access-Token", tt.token, "X-Access-Token", s.Token)
+	}{"its token": {s.Traffic, 200}, "none": {"", 403}, "another sandbox's": {other.Traffic, 403},
+		"its access token": {s.Token, 403}, "an API key": {"sk-mine", 403},
+		"a forged one": {s.Traffic[:len(s.Traffic)-1] + "x", 403}} {
+		resp, text := visitHost(t, "GET", h.url, host, "/", "E2b-Traffic-Access-Token", tt.token, "X-Access-Token",
+			s.Token)
 		if resp.StatusCode != tt.want {
 			t.Errorf("%s: got %d %s, want %d", name, resp.StatusCode, text, tt.want)
 		}
@@ -224,10 +253,12 @@ func TestSandboxTrafficToken(t *testing.T) {
 	}
 	// A second server knows the settings from the store.
 	key := map[string]string{"X-API-Key": "sk-mine"}
-	if status, text := h.sandboxCall("POST", "/v2/sandboxes/"+s.ID+"/connect", "", key); status != 200 || !strings.Contains(text, s.Traffic) {
+	if status, text := h.sandboxCall("POST", "/v2/sandboxes/"+s.ID+"/connect", "", key); status != 200 ||
+		!strings.Contains(text, s.Traffic) {
 		t.Errorf("connect: got %d %s", status, text)
 	}
-	if status, text := h.sandboxCall("GET", "/sandboxes/"+s.ID, "", key); status != 200 || strings.Contains(text, s.Traffic) {
+	if status, text := h.sandboxCall("GET", "/sandboxes/"+s.ID, "", key); status != 200 || strings.Contains(text,
+		s.Traffic) {
 		t.Errorf("info: got %d %s", status, text)
 	}
 }
@@ -238,11 +269,14 @@ func TestSandboxHTTPSPort(t *testing.T) {
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
-	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "secret ", r.TLS != nil) }))
+	srv := httptest.NewTLSServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		fmt.Fprint(w, "secret ", r.TLS != nil)
+	}))
 	t.Cleanup(srv.Close)
 	port := portOf(srv.Listener)
 	s := h.newSandbox("sk-mine", `{"templateID":"base","network":{"httpsPorts":[`+port+`]}}`)
-	if resp, text := visitHost(t, "GET", h.url, port+"-"+s.ID+".localhost", "/"); resp.StatusCode != 200 || text != "secret true" {
+	if resp, text := visitHost(t, "GET", h.url, port+"-"+s.ID+".localhost", "/"); resp.StatusCode != 200 ||
+		text != "secret true" {
 		t.Errorf("got %d %s", resp.StatusCode, text)
 	}
 }

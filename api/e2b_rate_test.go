@@ -28,7 +28,8 @@ func TestSandboxRate(t *testing.T) {
 	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	template, _ := h.newTemplate("sk-mine", `{"name":"app"}`)
 	var link struct{ URL string }
-	_, text := h.sandboxCall("GET", "/templates/"+template+"/files/"+strings.Repeat("a", 64), "", map[string]string{"X-API-Key": "sk-mine"})
+	_, text := h.sandboxCall("GET", "/templates/"+template+"/files/"+strings.Repeat("a", 64), "",
+		map[string]string{"X-API-Key": "sk-mine"})
 	check(t, json.Unmarshal([]byte(text), &link))
 	at := func(port string) map[string]string {
 		return map[string]string{"E2b-Sandbox-Id": s.ID, "E2b-Sandbox-Port": port, "X-Access-Token": s.Token}
@@ -56,7 +57,8 @@ func TestSandboxRate(t *testing.T) {
 		{"POST", "/process.Process/SendInput", at("49983"), false},
 		{"GET", "/contexts", at("49999"), false},
 	} {
-		if status, text := h.sandboxCall(tt.method, tt.path, "{}", tt.header); (status == http.StatusTooManyRequests) != tt.limited {
+		if status, text := h.sandboxCall(tt.method, tt.path, "{}",
+			tt.header); (status == http.StatusTooManyRequests) != tt.limited {
 			t.Errorf("%s %.40s: got %d %s", tt.method, tt.path, status, text)
 		}
 	}

@@ -51,7 +51,8 @@ func TestSandboxSecrets(t *testing.T) {
 	var made, got e2bSecret
 	text := call("sk-mine", 201, "POST", "/secrets", `{"name":"Vendor Key","value":"`+value+`"}`)
 	check(t, json.Unmarshal([]byte(text), &made))
-	if made.Name != "vendor key" || made.Version != 1 || made.Metadata == nil || made.CreatedAt == "" || strings.Contains(text, value) {
+	if made.Name != "vendor key" || made.Version != 1 || made.Metadata == nil || made.CreatedAt == "" ||
+		strings.Contains(text, value) {
 		t.Errorf("created %s", text)
 	}
 	call("sk-mine", 409, "POST", "/secrets", `{"name":"vendor key","value":"`+value+`"}`)
@@ -70,7 +71,8 @@ func TestSandboxSecrets(t *testing.T) {
 		call("sk-theirs", 404, "POST", "/secrets/"+ref, `{"value":"another"}`)
 		call("sk-theirs", 404, "DELETE", "/secrets/"+ref, "")
 	}
-	check(t, json.Unmarshal([]byte(call("sk-mine", 200, "POST", "/secrets/"+made.ID, `{"value":"next-value","metadata":{"a":"b"}}`)), &got))
+	check(t, json.Unmarshal([]byte(call("sk-mine", 200, "POST", "/secrets/"+made.ID,
+		`{"value":"next-value","metadata":{"a":"b"}}`)), &got))
 	if got.Version != 2 || got.Metadata["a"] != "b" || got.ID != made.ID {
 		t.Errorf("updated %+v", got)
 	}
@@ -127,18 +129,23 @@ func TestSandboxRules(t *testing.T) {
 	var s e2bSandbox
 	check(t, json.Unmarshal([]byte(call("sk-mine", 201, "POST", "/v2/sandboxes", body(rules))), &s))
 	check(t, json.Unmarshal([]byte(call("sk-mine", 200, "GET", "/sandboxes/"+s.ID, "")), &shown))
-	if string(shown.Network.Rules) != rules || len(shown.Network.DenyOut) != 1 || !shown.Network.Public || shown.Network.Host != "x" || shown.Internet == nil || *shown.Internet {
+	if string(shown.Network.Rules) != rules || len(shown.Network.DenyOut) != 1 || !shown.Network.Public ||
+		shown.Network.Host != "x" || shown.Internet == nil || *shown.Internet {
 		t.Errorf("the sandbox has the network %+v with the rules %s", shown, shown.Network.Rules)
 	}
 	call("sk-mine", 204, "PUT", "/sandboxes/"+s.ID+"/network", `{"denyOut":["::/0"]}`)
 	text := call("sk-mine", 200, "GET", "/sandboxes/"+s.ID, "")
-	if strings.Contains(text, "rules") || strings.Contains(text, "allowInternetAccess") || !strings.Contains(text, `"denyOut":["::/0"]`) {
+	if strings.Contains(text, "rules") || strings.Contains(text, "allowInternetAccess") || !strings.Contains(text,
+		`"denyOut":["::/0"]`) {
 		t.Errorf("after a change without rules: %s", text)
 	}
 	for _, bad := range []string{
-		`{"*":[]}`, `{"example.com:443":[]}`, `{"10.0.0.1":[]}`, `{"a b":[]}`, `{"example.com":[],"EXAMPLE.com":[]}`, `{"example.com":{}}`, `[]`,
-		`{"example.com":[{"transform":{"headers":{"Host":"evil.example"}}}]}`, `{"example.com":[{"transform":{"headers":{"A":"b\r\nC: d"}}}]}`,
-		`{"example.com":[{"transform":{"headers":{"A":"${e2b.identity.tokens.aws}"}}}]}`, `{"example.com":[{"transform":{"headers":{"A":1}}}]}`,
+		`{"*":[]}`, `{"example.com:443":[]}`, `{"10.0.0.1":[]}`, `{"a b":[]}`, `{"example.com":[],"EXAMPLE.com":[]}`,
+		`{"example.com":{}}`, `[]`,
+		`{"example.com":[{"transform":{"headers":{"Host":"evil.example"}}}]}`,
+		`{"example.com":[{"transform":{"headers":{"A":"b\r\nC: d"}}}]}`,
+		`{"example.com":[{"transform":{"headers":{"A":"${e2b.identity.tokens.aws}"}}}]}`,
+		`{"example.com":[{"transform":{"headers":{"A":1}}}]}`,
 		`{"example.com":[{"transform":{"url":"x"}}]}`, `{"example.com":[{"other":{}}]}`,
 	} {
 		text := call("sk-mine", 400, "POST", "/v2/sandboxes", body(bad))

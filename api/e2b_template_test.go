@@ -38,8 +38,10 @@ func TestE2BTemplateIsolation(t *testing.T) {
 	h.key("sk-mine", "proj_mine")
 	theirs, build := h.newTemplate("sk-theirs", `{"name":"secret-app:v1"}`)
 	none := strings.Repeat("0", len(theirs))
-	for _, route := range []string{"GET /templates/ID", "DELETE /templates/ID", "GET /templates/ID/tags", `PATCH /v2/templates/ID {"public":false}`,
-		"GET /templates/ID/files/" + strings.Repeat("a", 64), "GET /templates/ID/builds/BUILD/status", "GET /templates/ID/builds/BUILD/logs",
+	for _, route := range []string{"GET /templates/ID", "DELETE /templates/ID", "GET /templates/ID/tags",
+		`PATCH /v2/templates/ID {"public":false}`,
+		"GET /templates/ID/files/" + strings.Repeat("a", 64), "GET /templates/ID/builds/BUILD/status",
+		"GET /templates/ID/builds/BUILD/logs",
 		`POST /v2/templates/ID/builds/BUILD {"fromTemplate":"base"}`, "GET /templates/aliases/ID",
 		`POST /templates/tags {"target":"ID:v1","tags":["x"]}`, `DELETE /templates/tags {"name":"ID","tags":["v1"]}`} {
 		method, rest, _ := strings.Cut(route, " ")
@@ -47,7 +49,9 @@ func TestE2BTemplateIsolation(t *testing.T) {
 		answers := map[string]string{}
 		for _, id := range []string{theirs, none} {
 			fill := strings.NewReplacer("ID", id, "BUILD", build)
-			status, text := h.sandboxCall(method, strings.Replace(fill.Replace(path), "template"+id, "templateID", 1), strings.Replace(fill.Replace(body), "template"+id, "templateID", 1), map[string]string{"X-API-Key": "sk-mine"})
+			status, text := h.sandboxCall(method, strings.Replace(fill.Replace(path), "template"+id, "templateID", 1),
+				strings.Replace(fill.Replace(body), "template"+id, "templateID", 1),
+				map[string]string{"X-API-Key": "sk-mine"})
 			if status != http.StatusNotFound || !strings.HasPrefix(text, `{"code":404,`) {
 				t.Errorf("%s with %s: got %d %s", route, id, status, text)
 			}
@@ -59,12 +63,14 @@ func TestE2BTemplateIsolation(t *testing.T) {
 	}
 	for _, path := range []string{"/v2/templates", "/templates", "/snapshots"} {
 		status, text := h.sandboxCall("GET", path, "", map[string]string{"X-API-Key": "sk-mine"})
-		if names := regexp.MustCompile(`"names":\[[^]]*\]`).FindAllString(text, -1); status != 200 || path == "/snapshots" && text != "[]" ||
+		if names := regexp.MustCompile(`"names":\[[^]]*\]`).FindAllString(text, -1); status != 200 ||
+			path == "/snapshots" && text != "[]" ||
 			path != "/snapshots" && !slices.Equal(names, []string{`"names":["base"]`}) {
 			t.Errorf("%s: got %d %s", path, status, text)
 		}
 	}
-	if status, _ := h.sandboxCall("GET", "/templates/aliases/secret-app", "", map[string]string{"X-API-Key": "sk-mine"}); status != 404 {
+	if status, _ := h.sandboxCall("GET", "/templates/aliases/secret-app", "",
+		map[string]string{"X-API-Key": "sk-mine"}); status != 404 {
 		t.Errorf("its name: got %d", status)
 	}
 	if mine, _ := h.newTemplate("sk-mine", `{"name":"secret-app"}`); mine == theirs {
@@ -80,10 +86,13 @@ func TestE2BTemplateRequests(t *testing.T) {
 	h.key("sk-mine", "proj_mine")
 	key := map[string]string{"X-API-Key": "sk-mine"}
 	for body, want := range map[string]string{
-		`{}`: "'name'", `{"name":":v1"}`: "'name'", `{"name":"a b"}`: "not the name", `{"name":"a:b c"}`: "not a tag", `{"name":"../a"}`: "not the name",
-		`{"name":"base"}`: "default template", `{"name":"a","tags":["x y"]}`: "not a tag", `{"name":"a","memoryMB":1000000}`: "'memoryMB'", `{"name":"a","surprise":1}`: "Unknown parameter",
+		`{}`: "'name'", `{"name":":v1"}`: "'name'", `{"name":"a b"}`: "not the name", `{"name":"a:b c"}`: "not a tag",
+		`{"name":"../a"}`: "not the name",
+		`{"name":"base"}`: "default template", `{"name":"a","tags":["x y"]}`: "not a tag",
+		`{"name":"a","memoryMB":1000000}`: "'memoryMB'", `{"name":"a","surprise":1}`: "Unknown parameter",
 	} {
-		if status, text := h.sandboxCall("POST", "/v3/templates", body, key); status != 400 || !strings.Contains(text, want) {
+		if status, text := h.sandboxCall("POST", "/v3/templates", body, key); status != 400 || !strings.Contains(text,
+			want) {
 			t.Errorf("%s: got %d %s, want %q", body, status, text, want)
 		}
 	}
@@ -96,19 +105,25 @@ func TestE2BTemplateRequests(t *testing.T) {
 		`{"fromTemplate":"base","steps":[{"type":"RUN","args":[]}]}`:                                                         "at least 1",
 		`{"fromTemplate":"base","steps":[{"type":"RUN","args":["true","a; rm -rf /"]}]}`:                                     "name of a user",
 		`{"fromTemplate":"base","steps":[{"type":"COPY","args":["a","b"]}]}`:                                                 "hexadecimal",
-		`{"fromTemplate":"base","steps":[{"type":"COPY","args":["../../etc/passwd","b"],"filesHash":"` + hash + `"}]}`:       "leaves the directory",
-		`{"fromTemplate":"base","steps":[{"type":"COPY","args":["/etc/passwd","b"],"filesHash":"` + hash + `"}]}`:            "leaves the directory",
-		`{"fromTemplate":"base","steps":[{"type":"COPY","args":["a","b","root","u+s"],"filesHash":"` + hash + `"}]}`:         "permissions",
-		`{"fromTemplate":"base","steps":[{"type":"ENV","args":["A=B","c"]}]}`:                                                "name of a variable",
+		`{"fromTemplate":"base","steps":[{"type":"COPY","args":["../../etc/passwd","b"],"filesHash":"` + hash +
+			`"}]}`: "leaves the directory",
+		`{"fromTemplate":"base","steps":[{"type":"COPY","args":["/etc/passwd","b"],"filesHash":"` + hash +
+			`"}]}`: "leaves the directory",
+		`{"fromTemplate":"base","steps":[{"type":"COPY","args":["a","b","root","u+s"],"filesHash":"` + hash +
+			`"}]}`: "permissions",
+		`{"fromTemplate":"base","steps":[{"type":"ENV","args":["A=B","c"]}]}`: "name of a variable",
 	} {
-		if status, text := h.sandboxCall("POST", "/v2/templates/"+template+"/builds/"+build, body, key); status != 400 || !strings.Contains(text, want) {
+		if status, text := h.sandboxCall("POST", "/v2/templates/"+template+"/builds/"+build, body,
+			key); status != 400 || !strings.Contains(text, want) {
 			t.Errorf("%s: got %d %s, want %q", body, status, text, want)
 		}
 	}
-	if status, text := h.sandboxCall("POST", "/v2/sandboxes", `{"templateID":"app","allow_internet_access":false}`, key); status != 404 || !strings.Contains(text, "default") {
+	if status, text := h.sandboxCall("POST", "/v2/sandboxes", `{"templateID":"app","allow_internet_access":false}`,
+		key); status != 404 || !strings.Contains(text, "default") {
 		t.Errorf("a sandbox of a template without a build: got %d %s", status, text)
 	}
-	if status, text := h.sandboxCall("GET", "/templates/"+template+"/builds/"+build+"/status", "", key); status != 200 || !strings.Contains(text, `"status":"waiting"`) {
+	if status, text := h.sandboxCall("GET", "/templates/"+template+"/builds/"+build+"/status", "",
+		key); status != 200 || !strings.Contains(text, `"status":"waiting"`) {
 		t.Errorf("status: got %d %s", status, text)
 	}
 	if status, _ := h.sandboxCall("DELETE", "/templates/app", "", key); status != 204 {
@@ -182,7 +197,8 @@ func TestE2BUpload(t *testing.T) {
 	if status := put(url); status != http.StatusOK {
 		t.Errorf("upload again: got %d", status)
 	}
-	if text := log.String(); strings.Contains(text, url[strings.LastIndex(url, "/"):]) || !strings.Contains(text, "path=/e2b/uploads/ ") {
+	if text := log.String(); strings.Contains(text, url[strings.LastIndex(url, "/"):]) || !strings.Contains(text,
+		"path=/e2b/uploads/ ") {
 		t.Errorf("the log is %s", text)
 	}
 }

@@ -28,8 +28,12 @@ func withSandboxes(t *testing.T, stop *context.CancelFunc) func(*api.Options) {
 // withSandboxOptions is withSandboxes with other options.
 func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*e2b.Options)) func(*api.Options) {
 	return func(o *api.Options) {
-		opts := e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes, Objects: o.Store.Objects, Webhooks: o.Webhooks, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2, Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
-			Check: func(context.Context, berth.ProjectID) error { return nil }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now}
+		opts := e2b.Options{Containers: o.Containers, Snapshots: o.Snapshots, Files: o.Files, Volumes: o.Volumes,
+			Objects: o.Store.Objects, Webhooks: o.Webhooks, Secret: [32]byte{1}, MaxIdle: time.Hour, CPU: 2,
+			Disk: 1 << 30, Domain: o.Preview.Domain, Keys: o.Exchange.Keys,
+			Check: func(context.Context, berth.ProjectID) error {
+				return nil
+			}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now}
 		change(&opts)
 		o.Sandboxes = e2b.New(opts)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -86,27 +90,37 @@ func TestSandboxIsolation(t *testing.T) {
 	theirs := h.newSandbox("sk-theirs", `{"templateID":"base"}`)
 	mine := h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	none := strings.Repeat("0", len(theirs.ID))
-	for _, route := range []string{"GET /sandboxes/ID", "DELETE /sandboxes/ID", "GET /sandboxes/ID/metrics", `POST /sandboxes/ID/timeout {"timeout":0}`, "POST /sandboxes/ID/refreshes",
-		"POST /sandboxes/ID/pause", "POST /sandboxes/ID/snapshots", "POST /sandboxes/ID/fork", "GET /sandboxes/ID/logs", "GET /v2/sandboxes/ID/logs", "POST /sandboxes/ID/resume", "POST /sandboxes/ID/connect", "POST /v2/sandboxes/ID/connect"} {
+	for _, route := range []string{"GET /sandboxes/ID", "DELETE /sandboxes/ID", "GET /sandboxes/ID/metrics",
+		`POST /sandboxes/ID/timeout {"timeout":0}`, "POST /sandboxes/ID/refreshes",
+		"POST /sandboxes/ID/pause", "POST /sandboxes/ID/snapshots", "POST /sandboxes/ID/fork", "GET /sandboxes/ID/logs",
+		"GET /v2/sandboxes/ID/logs", "POST /sandboxes/ID/resume", "POST /sandboxes/ID/connect",
+		"POST /v2/sandboxes/ID/connect"} {
 		method, rest, _ := strings.Cut(route, " ")
 		path, body, _ := strings.Cut(rest, " ")
 		for _, id := range []string{theirs.ID, none} {
-			status, text := h.sandboxCall(method, strings.Replace(path, "ID", id, 1), body, map[string]string{"X-API-Key": "sk-mine"})
-			if want := `{"code":404,"message":"Sandbox '` + id + `' not found."}`; status != http.StatusNotFound || text != want {
+			status, text := h.sandboxCall(method, strings.Replace(path, "ID", id, 1), body,
+				map[string]string{"X-API-Key": "sk-mine"})
+			if want := `{"code":404,"message":"Sandbox '` + id + `' not found."}`; status != http.StatusNotFound ||
+				text != want {
 				t.Errorf("%s: got %d %s", route, status, text)
 			}
 		}
 	}
-	if _, text := h.sandboxCall("GET", "/v2/sandboxes", "", map[string]string{"X-API-Key": "sk-mine"}); strings.Contains(text, theirs.ID) || !strings.Contains(text, mine.ID) {
+	if _, text := h.sandboxCall("GET", "/v2/sandboxes", "",
+		map[string]string{"X-API-Key": "sk-mine"}); strings.Contains(text, theirs.ID) || !strings.Contains(text,
+		mine.ID) {
 		t.Errorf("the list is %s", text)
 	}
 	// Programs in containers get this header from other routes, so it must not have a key there.
 	for _, path := range []string{"/v1/containers", "/v1/containers/cntr_" + mine.ID + "/ports/80/"} {
-		if status, text := h.sandboxCall("GET", path, "", map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusUnauthorized {
+		if status, text := h.sandboxCall("GET", path, "",
+			map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusUnauthorized {
 			t.Errorf("%s with X-API-Key: got %d %s", path, status, text)
 		}
 	}
-	if status, text := h.sandboxCall("GET", "/v2/sandboxes", "", map[string]string{"X-API-Key": "sk-wrong"}); status != http.StatusUnauthorized || !strings.HasPrefix(text, `{"code":401,`) {
+	if status, text := h.sandboxCall("GET", "/v2/sandboxes", "",
+		map[string]string{"X-API-Key": "sk-wrong"}); status != http.StatusUnauthorized || !strings.HasPrefix(text,
+		`{"code":401,`) {
 		t.Errorf("with a wrong key: got %d %s", status, text)
 	}
 }
@@ -150,11 +164,13 @@ func TestSandboxTokens(t *testing.T) {
 			t.Errorf("%s: got %d %s, want %d", name, status, text, tt.status)
 		}
 	}
-	if status, _ := h.sandboxCall("DELETE", "/v1/containers/cntr_"+s.ID, "", map[string]string{"Authorization": "Bearer sk-mine"}); status != 200 {
+	if status, _ := h.sandboxCall("DELETE", "/v1/containers/cntr_"+s.ID, "",
+		map[string]string{"Authorization": "Bearer sk-mine"}); status != 200 {
 		t.Errorf("deleting its container: got %d", status)
 	}
 	for path, want := range map[string]int{"/health": 502, list: 502} {
-		if status, text := h.sandboxCall("POST", path, "{}", map[string]string{"X-Access-Token": s.Token, "E2b-Sandbox-Id": s.ID}); status != want {
+		if status, text := h.sandboxCall("POST", path, "{}", map[string]string{"X-Access-Token": s.Token,
+			"E2b-Sandbox-Id": s.ID}); status != want {
 			t.Errorf("%s after its end: got %d %s", path, status, text)
 		}
 	}
@@ -172,13 +188,16 @@ func TestSandboxSignedURL(t *testing.T) {
 	check(t, os.WriteFile(filepath.Join(dir, name), []byte("secret"), 0o600))
 	signed := func(path string) string {
 		sum := sha256.Sum256([]byte(path + ":read::" + s.Token))
-		return "/files?" + url.Values{"path": {path}, "signature": {"v1_" + base64.RawStdEncoding.EncodeToString(sum[:])}}.Encode()
+		return "/files?" + url.Values{"path": {path},
+			"signature": {"v1_" + base64.RawStdEncoding.EncodeToString(sum[:])}}.Encode()
 	}
 	if status, text := h.sandboxCall("GET", signed(name)+"&root="+url.QueryEscape(dir), "", nil); status != 404 {
 		t.Errorf("with a root: got %d %s", status, text)
 	}
-	for _, header := range []map[string]string{nil, {"Authorization": "Basic bm8tc3VjaC11c2VyOg=="}, {"Berth-User": "no-such-user"}, {"Berth-Root": "/etc"}} {
-		if status, text := h.sandboxCall("GET", signed(filepath.Join(dir, name)), "", header); status != 200 || text != "secret" {
+	for _, header := range []map[string]string{nil, {"Authorization": "Basic bm8tc3VjaC11c2VyOg=="},
+		{"Berth-User": "no-such-user"}, {"Berth-Root": "/etc"}} {
+		if status, text := h.sandboxCall("GET", signed(filepath.Join(dir, name)), "", header); status != 200 ||
+			text != "secret" {
 			t.Errorf("with %v: got %d %s", header, status, text)
 		}
 	}
@@ -201,12 +220,15 @@ func TestSandboxRequests(t *testing.T) {
 		`{"templateID":"base","allow_internet_access":false,"envVars":{"A=B\u0000":"x"}}`: "environment variable",
 	} {
 		status, text := h.sandboxCall("POST", "/v2/sandboxes", body, map[string]string{"X-API-Key": "sk-mine"})
-		if status != http.StatusBadRequest || !strings.HasPrefix(text, `{"code":400,"message":`) || !strings.Contains(text, want) {
+		if status != http.StatusBadRequest || !strings.HasPrefix(text, `{"code":400,"message":`) ||
+			!strings.Contains(text, want) {
 			t.Errorf("%s: got %d %s, want %q", body, status, text, want)
 		}
 	}
-	for query, want := range map[string]int{"limit=0": 400, "limit=101": 400, "state=dead": 400, "metadata=%25zz": 400, "nextToken=cntr_x": 400, "limit=1&state=running,paused": 200} {
-		if status, text := h.sandboxCall("GET", "/v2/sandboxes?"+query, "", map[string]string{"X-API-Key": "sk-mine"}); status != want {
+	for query, want := range map[string]int{"limit=0": 400, "limit=101": 400, "state=dead": 400, "metadata=%25zz": 400,
+		"nextToken=cntr_x": 400, "limit=1&state=running,paused": 200} {
+		if status, text := h.sandboxCall("GET", "/v2/sandboxes?"+query, "",
+			map[string]string{"X-API-Key": "sk-mine"}); status != want {
 			t.Errorf("%s: got %d %s", query, status, text)
 		}
 	}
@@ -223,7 +245,8 @@ func TestSandboxDeadline(t *testing.T) {
 	ended := func(s e2bSandbox) {
 		t.Helper()
 		for {
-			if status, _ := h.sandboxCall("GET", "/v1/containers/cntr_"+s.ID, "", map[string]string{"Authorization": "Bearer sk-mine"}); status == http.StatusNotFound {
+			if status, _ := h.sandboxCall("GET", "/v1/containers/cntr_"+s.ID, "",
+				map[string]string{"Authorization": "Bearer sk-mine"}); status == http.StatusNotFound {
 				return
 			}
 			if t.Context().Err() != nil {
@@ -233,14 +256,16 @@ func TestSandboxDeadline(t *testing.T) {
 	}
 	ended(h.newSandbox("sk-mine", `{"templateID":"base","timeout":0}`))
 	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
-	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":0}`, key); status != http.StatusNoContent {
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":0}`,
+		key); status != http.StatusNoContent {
 		t.Errorf("got %d %s", status, text)
 	}
 	ended(s)
 
 	s = h.newSandbox("sk-mine", `{"templateID":"base","timeout":3600}`)
 	stop()
-	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":0}`, key); status != http.StatusNoContent {
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":0}`,
+		key); status != http.StatusNoContent {
 		t.Errorf("got %d %s", status, text)
 	}
 	// Nothing has ended it yet, but its clients see one state.
@@ -249,10 +274,12 @@ func TestSandboxDeadline(t *testing.T) {
 			t.Errorf("GET %s after the deadline: got %d %s", path, status, text)
 		}
 	}
-	if status, text := h.sandboxCall("GET", "/v2/sandboxes", "", key); status != http.StatusOK || strings.Contains(text, s.ID) {
+	if status, text := h.sandboxCall("GET", "/v2/sandboxes", "", key); status != http.StatusOK || strings.Contains(text,
+		s.ID) {
 		t.Errorf("the list after the deadline: got %d %s", status, text)
 	}
-	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":60}`, key); status != http.StatusNotFound {
+	if status, text := h.sandboxCall("POST", "/sandboxes/"+s.ID+"/timeout", `{"timeout":60}`,
+		key); status != http.StatusNotFound {
 		t.Errorf("another deadline after the deadline: got %d %s", status, text)
 	}
 	withSandboxes(t, &stop)(&opts) // the next server
@@ -272,7 +299,8 @@ func TestSandboxPages(t *testing.T) {
 	h.newSandbox("sk-mine", `{"templateID":"base"}`)
 	var got []string
 	for next := ""; ; {
-		req, err := http.NewRequestWithContext(t.Context(), "GET", h.url+"/v2/sandboxes?limit=2&order=asc&metadata=a%3Db%252520c&nextToken="+next, nil)
+		req, err := http.NewRequestWithContext(t.Context(), "GET",
+			h.url+"/v2/sandboxes?limit=2&order=asc&metadata=a%3Db%252520c&nextToken="+next, nil)
 		check(t, err)
 		req.Header.Set("X-API-Key", "sk-mine")
 		resp, err := http.DefaultClient.Do(req)
@@ -299,10 +327,12 @@ func TestSandboxReports(t *testing.T) {
 	var stop context.CancelFunc
 	h := newHouse(t, withSandboxes(t, &stop))
 	h.key("sk-mine", "proj_mine")
-	s, other := h.newSandbox("sk-mine", `{"templateID":"base","envVars":{"A":"1=2","B":""}}`), h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	s, other := h.newSandbox("sk-mine", `{"templateID":"base","envVars":{"A":"1=2","B":""}}`), h.newSandbox("sk-mine",
+		`{"templateID":"base"}`)
 	get := func(want int, path, token string) string {
 		t.Helper()
-		status, text := h.sandboxCall("GET", path, "", map[string]string{"E2b-Sandbox-Id": s.ID, "X-Access-Token": token})
+		status, text := h.sandboxCall("GET", path, "", map[string]string{"E2b-Sandbox-Id": s.ID,
+			"X-Access-Token": token})
 		if status != want {
 			t.Errorf("%s: got %d %s, want %d", path, status, text, want)
 		}

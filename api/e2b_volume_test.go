@@ -53,11 +53,13 @@ func TestSandboxVolumes(t *testing.T) {
 		call("sk-mine", 400, "POST", "/v2/sandboxes", at(path))
 	}
 	s := h.newSandbox("sk-mine", `{"templateID":"base","volumeMounts":[{"name":"data","path":"/mnt/volumes/d"}]}`)
-	if text := call("sk-mine", 200, "GET", "/sandboxes/"+s.ID, ""); !strings.Contains(text, `"volumeMounts":[{"name":"data","path":"/mnt/volumes/d"}]`) {
+	if text := call("sk-mine", 200, "GET", "/sandboxes/"+s.ID, ""); !strings.Contains(text,
+		`"volumeMounts":[{"name":"data","path":"/mnt/volumes/d"}]`) {
 		t.Errorf("the sandbox is %s", text)
 	}
 	elsewhere := h.newSandbox("sk-mine", `{"templateID":"base","volumeMounts":[{"name":"data","path":"/mnt/my-data"}]}`)
-	if text := call("sk-mine", 200, "GET", "/sandboxes/"+elsewhere.ID, ""); !strings.Contains(text, `"path":"/mnt/my-data"`) {
+	if text := call("sk-mine", 200, "GET", "/sandboxes/"+elsewhere.ID, ""); !strings.Contains(text,
+		`"path":"/mnt/my-data"`) {
 		t.Errorf("the sandbox is %s", text)
 	}
 	call("sk-mine", 204, "DELETE", "/sandboxes/"+elsewhere.ID, "")
@@ -87,7 +89,8 @@ func TestVolumeContent(t *testing.T) {
 	v, theirs := create("sk-mine"), create("sk-theirs")
 	call := func(want int, method, rest, body string) string {
 		t.Helper()
-		status, text := h.sandboxCall(method, "/volumecontent/"+v.ID+"/"+rest, body, map[string]string{"Authorization": "Bearer " + v.Token})
+		status, text := h.sandboxCall(method, "/volumecontent/"+v.ID+"/"+rest, body,
+			map[string]string{"Authorization": "Bearer " + v.Token})
 		if status != want {
 			t.Errorf("%s %s: got %d %s, want %d", method, rest, status, text, want)
 		}
@@ -97,13 +100,15 @@ func TestVolumeContent(t *testing.T) {
 	if os.Getuid() == 0 {
 		owner = `"uid":1000,"gid":1000`
 	}
-	if text := call(201, "PUT", "file?path=a.txt", "hello"); !strings.HasPrefix(text, `{"name":"a.txt","type":"file","path":"/a.txt","size":5,"mode":420,`+owner+`,"atime":"20`) {
+	if text := call(201, "PUT", "file?path=a.txt", "hello"); !strings.HasPrefix(text,
+		`{"name":"a.txt","type":"file","path":"/a.txt","size":5,"mode":420,`+owner+`,"atime":"20`) {
 		t.Errorf("a written file is %s", text)
 	}
 	if text := call(200, "GET", "file?path=/a.txt", ""); text != "hello" {
 		t.Errorf("read %q", text)
 	}
-	if text := call(409, "PUT", "file?path=a.txt", "x"); !strings.HasPrefix(text, `{"code":"conflict","message":"Path \"/a.txt\" exists already.`) {
+	if text := call(409, "PUT", "file?path=a.txt", "x"); !strings.HasPrefix(text,
+		`{"code":"conflict","message":"Path \"/a.txt\" exists already.`) {
 		t.Errorf("a second write: got %s", text)
 	}
 	call(201, "PUT", "file?path=a.txt&force=true", "")
@@ -112,23 +117,29 @@ func TestVolumeContent(t *testing.T) {
 	}
 	call(201, "POST", "dir?path=/d&mode=448", "")
 	call(201, "PUT", "file?path=d/e/b%0Ac&force=true&mode=384", "b")
-	if text := call(200, "GET", "dir?path=/&depth=3", ""); strings.Count(text, `"name":`) != 4 || !strings.Contains(text, `"path":"/d/e/b\nc","size":1,"mode":384`) || !strings.Contains(text, `"path":"/d","size":`) {
+	if text := call(200, "GET", "dir?path=/&depth=3", ""); strings.Count(text, `"name":`) != 4 ||
+		!strings.Contains(text, `"path":"/d/e/b\nc","size":1,"mode":384`) || !strings.Contains(text,
+		`"path":"/d","size":`) {
 		t.Errorf("the list is %s", text)
 	}
-	if text := call(200, "PATCH", "path?path=d", `{"mode":493}`); !strings.Contains(text, `"type":"directory"`) || !strings.Contains(text, `"mode":493`) {
+	if text := call(200, "PATCH", "path?path=d", `{"mode":493}`); !strings.Contains(text, `"type":"directory"`) ||
+		!strings.Contains(text, `"mode":493`) {
 		t.Errorf("a changed directory is %s", text)
 	}
 	call(204, "DELETE", "path?path=d", "")
 	if text := call(404, "GET", "path?path=d", ""); text != `{"code":"not_found","message":"Path \"/d\" not found."}` {
 		t.Errorf("a removed directory: got %s", text)
 	}
-	if text := call(200, "GET", "path?path=/", ""); !strings.HasPrefix(text, `{"name":"/","type":"directory","path":"/"`) {
+	if text := call(200, "GET", "path?path=/", ""); !strings.HasPrefix(text,
+		`{"name":"/","type":"directory","path":"/"`) {
 		t.Errorf("the root is %s", text)
 	}
-	for _, rest := range []string{"path", "path?path=a.txt&mode=1", "path?path=../../etc/passwd", "path?path=%00", "dir?path=/&depth=101", "dir?path=a.txt", "file?path=/"} {
+	for _, rest := range []string{"path", "path?path=a.txt&mode=1", "path?path=../../etc/passwd", "path?path=%00",
+		"dir?path=/&depth=101", "dir?path=a.txt", "file?path=/"} {
 		call(400, "GET", rest, "")
 	}
-	for _, rest := range []string{"file?path=b&mode=2048", "file?path=b&uid=-1", "file?path=b&uid=4294967295", "file?path=b&force=maybe", "file?path=../b&force=true"} {
+	for _, rest := range []string{"file?path=b&mode=2048", "file?path=b&uid=-1", "file?path=b&uid=4294967295",
+		"file?path=b&force=maybe", "file?path=../b&force=true"} {
 		call(400, "PUT", rest, "x")
 	}
 	call(400, "PATCH", "path?path=a.txt", `{"mode":"0644"}`)
@@ -137,15 +148,18 @@ func TestVolumeContent(t *testing.T) {
 	call(405, "DELETE", "file?path=a.txt", "")
 
 	parts := strings.Split(v.Token, ".")
-	for token, want := range map[string]int{"": 401, "none": 401, "sk-mine": 401, "sk-theirs": 401, ".": 401, v.Token + "0": 401, parts[0] + "." + theirs.ID + "." + parts[2]: 401,
+	for token, want := range map[string]int{"": 401, "none": 401, "sk-mine": 401, "sk-theirs": 401, ".": 401,
+		v.Token + "0": 401, parts[0] + "." + theirs.ID + "." + parts[2]: 401,
 		"proj_theirs." + v.ID + "." + parts[2]: 401, theirs.Token: 404} {
 		for _, id := range []string{v.ID, "vol_none"} {
-			if status, text := h.sandboxCall("GET", "/volumecontent/"+id+"/file?path=a.txt", "", map[string]string{"Authorization": "Bearer " + token, "X-API-Key": "sk-theirs"}); status != want {
+			if status, text := h.sandboxCall("GET", "/volumecontent/"+id+"/file?path=a.txt", "",
+				map[string]string{"Authorization": "Bearer " + token, "X-API-Key": "sk-theirs"}); status != want {
 				t.Errorf("%s with the token %q: got %d %s, want %d", id, token, status, text, want)
 			}
 		}
 	}
-	if status, _ := h.sandboxCall("DELETE", "/volumes/"+v.ID, "", map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNoContent {
+	if status, _ := h.sandboxCall("DELETE", "/volumes/"+v.ID, "",
+		map[string]string{"X-API-Key": "sk-mine"}); status != http.StatusNoContent {
 		t.Errorf("deletion: got %d", status)
 	}
 	call(404, "GET", "file?path=a.txt", "")
@@ -159,8 +173,10 @@ func TestNoVolumeContent(t *testing.T) {
 		o.Volumes = nil
 		withSandboxes(t, &stop)(o)
 	})
-	status, text := h.sandboxCall("GET", "/volumecontent/vol_a/file?path=a", "", map[string]string{"Authorization": "Bearer x"})
-	if want := `{"code":"not_implemented","message":"This server cannot store volumes."}`; status != http.StatusNotImplemented || text != want {
+	status, text := h.sandboxCall("GET", "/volumecontent/vol_a/file?path=a", "",
+		map[string]string{"Authorization": "Bearer x"})
+	if want := `{"code":"not_implemented","message":"This server cannot store volumes."}`; status != http.StatusNotImplemented ||
+		text != want {
 		t.Errorf("got %d %s", status, text)
 	}
 }

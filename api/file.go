@@ -21,7 +21,9 @@ func (h *storedFiles) create(x *exchange.Exchange, r *http.Request, c berth.Call
 		return err
 	}
 	// OpenAI's clients send the file before the purpose field, so the request is read last.
-	file, err := h.files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) { return fileRequest(f) })
+	file, err := h.files.Receive(r.Context(), c.Project, f, func() (files.CreateRequest, error) {
+		return fileRequest(f)
+	})
 	if err != nil {
 		return err
 	}
@@ -51,7 +53,8 @@ func fileRequest(f *exchange.Form) (files.CreateRequest, error) {
 	}
 	n, err := strconv.ParseInt(seconds, 10, 64)
 	if err != nil {
-		return req, rule.Errorf("invalid_type", "expires_after.seconds", "Invalid type for 'expires_after.seconds': expected an integer, but got '%s' instead.", rule.Clip(seconds))
+		return req, rule.Errorf("invalid_type", "expires_after.seconds",
+			"Invalid type for 'expires_after.seconds': expected an integer, but got '%s' instead.", rule.Clip(seconds))
 	}
 	req.ExpiresAfterSeconds = n
 	return req, rule.InRange("expires_after.seconds", "integer", seconds, n, 3600, 2592000)

@@ -63,7 +63,8 @@ func TestForm(t *testing.T) {
 	file, purpose := part{"file", "a b.csv", "1,2\r\n--edg\r\n"}, part{"purpose", "", "user_data"}
 	anchor, seconds := part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "3600"}
 	for name, parts := range map[string][]part{
-		"the file first": {file, purpose, anchor, seconds}, "the file last": {seconds, anchor, purpose, file}, "the file between": {purpose, file, seconds, anchor},
+		"the file first": {file, purpose, anchor, seconds}, "the file last": {seconds, anchor, purpose, file},
+		"the file between": {purpose, file, seconds, anchor},
 	} {
 		t.Run(name, func(t *testing.T) {
 			req, data, err := readFileForm(formRequest(multipartBody(false, parts...)))
@@ -73,7 +74,8 @@ func TestForm(t *testing.T) {
 			}
 		})
 	}
-	if req, data, err := readFileForm(formRequest(multipartBody(false, purpose, part{"file", "empty", ""}))); err != nil || data != "" || req.Filename != "empty" {
+	if req, data, err := readFileForm(formRequest(multipartBody(false, purpose,
+		part{"file", "empty", ""}))); err != nil || data != "" || req.Filename != "empty" {
 		t.Errorf("an empty file: got %+v, %q, %v, want it taken", req, data, err)
 	}
 }
@@ -86,32 +88,50 @@ func TestFormErrors(t *testing.T) {
 		{"nothing", "--edge--\r\n", "Missing required parameter: 'file'.", "file"},
 		{"no file", multipartBody(false, purpose), "Missing required parameter: 'file'.", "file"},
 		{"no purpose", multipartBody(false, file), "Missing required parameter: 'purpose'.", "purpose"},
-		{"purpose", multipartBody(false, file, part{"purpose", "", "fun"}), "Invalid value: 'fun'. Supported values are: 'assistants', 'batch', 'fine-tune', 'vision', 'user_data', and 'evals'.", "purpose"},
-		{"unknown field before", multipartBody(false, part{"color", "", "red"}, purpose, file), "Unknown parameter: 'color'.", "color"},
+		{"purpose", multipartBody(false, file, part{"purpose", "", "fun"}),
+			"Invalid value: 'fun'. Supported values are: 'assistants', 'batch', 'fine-tune', 'vision', 'user_data', and 'evals'.",
+			"purpose"},
+		{"unknown field before", multipartBody(false, part{"color", "", "red"}, purpose, file),
+			"Unknown parameter: 'color'.", "color"},
 		{"unknown field after", with(part{"color", "", "red"}), "Unknown parameter: 'color'.", "color"},
 		{"two files", with(file), "Duplicate parameter: 'file'.", "file"},
 		{"two purposes", with(purpose), "Duplicate parameter: 'purpose'.", "purpose"},
-		{"a long field", with(part{"expires_after[anchor]", "", strings.Repeat("x", 64<<10+1)}), "Invalid 'expires_after[anchor]': string too long. Expected a string of at most 65536 bytes.", "expires_after[anchor]"},
-		{"half an expiry", with(part{"expires_after[anchor]", "", "created_at"}), "Missing required parameter: 'expires_after.seconds'.", "expires_after.seconds"},
-		{"the other half", with(part{"expires_after[seconds]", "", "3600"}), "Missing required parameter: 'expires_after.anchor'.", "expires_after.anchor"},
-		{"anchor", with(part{"expires_after[anchor]", "", "now"}, part{"expires_after[seconds]", "", "3600"}), "Invalid value: 'now'. Supported values are: 'created_at'.", "expires_after.anchor"},
-		{"seconds", with(part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "9"}), "Invalid 'expires_after.seconds': integer below minimum value. Expected a value >= 3600, but got 9 instead.", "expires_after.seconds"},
-		{"seconds of a wrong type", with(part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "soon"}), "Invalid type for 'expires_after.seconds': expected an integer, but got 'soon' instead.", "expires_after.seconds"},
-		{"cut in the file", multipartBody(true, purpose, file)[:150], "The multipart body is malformed or incomplete.", ""},
-		{"cut after the file", multipartBody(true, purpose, file), "The multipart body is malformed or incomplete.", ""},
-		{"a field where the file should be", multipartBody(false, part{"file", "", "x"}), "Missing required parameter: 'file.filename'.", "file.filename"},
+		{"a long field", with(part{"expires_after[anchor]", "", strings.Repeat("x", 64<<10+1)}),
+			"Invalid 'expires_after[anchor]': string too long. Expected a string of at most 65536 bytes.",
+			"expires_after[anchor]"},
+		{"half an expiry", with(part{"expires_after[anchor]", "", "created_at"}),
+			"Missing required parameter: 'expires_after.seconds'.", "expires_after.seconds"},
+		{"the other half", with(part{"expires_after[seconds]", "", "3600"}),
+			"Missing required parameter: 'expires_after.anchor'.", "expires_after.anchor"},
+		{"anchor", with(part{"expires_after[anchor]", "", "now"}, part{"expires_after[seconds]", "", "3600"}),
+			"Invalid value: 'now'. Supported values are: 'created_at'.", "expires_after.anchor"},
+		{"seconds", with(part{"expires_after[anchor]", "", "created_at"}, part{"expires_after[seconds]", "", "9"}),
+			"Invalid 'expires_after.seconds': integer below minimum value. Expected a value >= 3600, but got 9 instead.",
+			"expires_after.seconds"},
+		{"seconds of a wrong type", with(part{"expires_after[anchor]", "", "created_at"},
+			part{"expires_after[seconds]", "", "soon"}),
+			"Invalid type for 'expires_after.seconds': expected an integer, but got 'soon' instead.",
+			"expires_after.seconds"},
+		{"cut in the file", multipartBody(true, purpose, file)[:150], "The multipart body is malformed or incomplete.",
+			""},
+		{"cut after the file", multipartBody(true, purpose, file), "The multipart body is malformed or incomplete.",
+			""},
+		{"a field where the file should be", multipartBody(false, part{"file", "", "x"}),
+			"Missing required parameter: 'file.filename'.", "file.filename"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			_, _, err := readFileForm(formRequest(tt.body))
-			if got := clientError(t, err); got.Message != tt.message || got.Param != nil != (tt.param != "") || got.Param != nil && *got.Param != tt.param {
+			if got := clientError(t, err); got.Message != tt.message || got.Param != nil != (tt.param != "") ||
+				got.Param != nil && *got.Param != tt.param {
 				t.Errorf("got %+v (param %v), want %s (%s)", got, got.Param, tt.message, tt.param)
 			}
 		})
 	}
 	r := formRequest(with())
 	r.Header.Set("Content-Type", "application/json")
-	if _, _, err := readFileForm(r); clientError(t, err).Message != "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'." {
+	if _, _, err := readFileForm(r); clientError(t,
+		err).Message != "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'." {
 		t.Errorf("JSON: got %v, want it refused", err)
 	}
 }

@@ -44,8 +44,9 @@ func inputRule(at string, v any) error {
 }
 
 var (
-	embeddingsRule = rule.OpenObject(rule.Fields{"model": rule.Text(1, 256), "input": inputRule, "encoding_format": rule.OneOf(embedding.Float, embedding.Base64),
-		"dimensions": rule.Integer(1, math.MaxInt32), "user": rule.AnyText}, "model", "input")
+	embeddingsRule = rule.OpenObject(rule.Fields{"model": rule.Text(1, 256), "input": inputRule,
+		"encoding_format": rule.OneOf(embedding.Float, embedding.Base64),
+		"dimensions":      rule.Integer(1, math.MaxInt32), "user": rule.AnyText}, "model", "input")
 	moderationsRule = rule.OpenObject(rule.Fields{"model": rule.Text(1, 256), "input": inputRule}, "input")
 )
 
@@ -58,7 +59,8 @@ func (h *forwards) embeddings(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err != nil {
 		return err
 	}
-	req := engine.ForwardRequest{Usage: store.UsageEmbedding, Forwarded: model.Forwarded{Endpoint: "embeddings", Fields: fields}}
+	req := engine.ForwardRequest{Usage: store.UsageEmbedding,
+		Forwarded: model.Forwarded{Endpoint: "embeddings", Fields: fields}}
 	format, dimensions := "", 0
 	for name, to := range map[string]any{"model": &req.Model, "encoding_format": &format, "dimensions": &dimensions} {
 		if raw := fields[name]; raw != nil {
@@ -106,7 +108,8 @@ func (h *forwards) moderations(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err != nil {
 		return err
 	}
-	req := engine.ForwardRequest{Model: defaultModeration, Usage: store.UsageModeration, Forwarded: model.Forwarded{Endpoint: "moderations", Fields: fields}}
+	req := engine.ForwardRequest{Model: defaultModeration, Usage: store.UsageModeration,
+		Forwarded: model.Forwarded{Endpoint: "moderations", Fields: fields}}
 	if raw := fields["model"]; raw != nil {
 		if err := json.Unmarshal(raw, &req.Model); err != nil {
 			return err // it was checked

@@ -51,7 +51,8 @@ func newEmbedServer(t *testing.T, s *embedServer) *embedServer {
 	mux.HandleFunc("POST /v1/embeddings", s.embeddings)
 	mux.HandleFunc("POST /v1/moderations", func(w http.ResponseWriter, r *http.Request) {
 		if s.read(w, r) != nil {
-			io.WriteString(w, `{"id":"modr-1","model":"omni-moderation-2024-09-26","results":[{"flagged":true,"categories":{"violence":true},"category_scores":{"violence":0.9}}]}`)
+			io.WriteString(w,
+				`{"id":"modr-1","model":"omni-moderation-2024-09-26","results":[{"flagged":true,"categories":{"violence":true},"category_scores":{"violence":0.9}}]}`)
 		}
 	})
 	s.Server = httptest.NewServer(mux)
@@ -86,7 +87,8 @@ func (s *embedServer) embeddings(w http.ResponseWriter, r *http.Request) {
 	}
 	if s.strict && body["encoding_format"] != nil {
 		w.WriteHeader(400)
-		io.WriteString(w, `{"error":{"message":"encoding_format is not supported","type":"invalid_request_error","param":"encoding_format","code":null}}`)
+		io.WriteString(w,
+			`{"error":{"message":"encoding_format is not supported","type":"invalid_request_error","param":"encoding_format","code":null}}`)
 		return
 	}
 	if body["model"] == "unknown" {
@@ -134,7 +136,8 @@ func (s *embedServer) rule(t *testing.T, match string) model.Rule {
 	t.Helper()
 	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: s.URL + "/v1", APIKey: "sk-upstream"}})
 	check(t, err)
-	u, err := balance.NewUpstream(balance.UpstreamOptions{Name: "vectors", Keys: []balance.Key{{Name: "KEY", Provider: p}},
+	u, err := balance.NewUpstream(balance.UpstreamOptions{Name: "vectors",
+		Keys:   []balance.Key{{Name: "KEY", Provider: p}},
 		Prices: balance.Prices{Currency: "usd", Models: map[string]balance.Price{"*": {Input: 1_000_000_000}}}})
 	check(t, err)
 	g, err := balance.New(balance.Options{Primaries: []balance.Target{{Upstream: u, Model: "inner"}}})
@@ -143,7 +146,8 @@ func (s *embedServer) rule(t *testing.T, match string) model.Rule {
 }
 
 func (h *house) openai(options ...option.RequestOption) openai.Client {
-	return openai.NewClient(append([]option.RequestOption{option.WithBaseURL(h.url + "/v1"), option.WithAPIKey("sk-mine"), option.WithMaxRetries(0)}, options...)...)
+	return openai.NewClient(append([]option.RequestOption{option.WithBaseURL(h.url + "/v1"),
+		option.WithAPIKey("sk-mine"), option.WithMaxRetries(0)}, options...)...)
 }
 
 // embed requests vectors of two texts and returns them.
@@ -167,12 +171,14 @@ func TestEmbeddings(t *testing.T) {
 	s := newEmbedServer(t, &embedServer{failing: 1})
 	h := newHouse(t, nil, s.rule(t, "embed"))
 	start := time.Now().Add(-time.Hour).Unix()
-	got, err := embed(t, h.openai(), openai.EmbeddingNewParams{Dimensions: openai.Int(3), User: openai.String("u"), EncodingFormat: "float"})
+	got, err := embed(t, h.openai(), openai.EmbeddingNewParams{Dimensions: openai.Int(3), User: openai.String("u"),
+		EncodingFormat: "float"})
 	check(t, err)
 	if diff := cmp.Diff([][]float64{{0, 0.5, 0.5}, {1, 0.5, 0.5}}, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
-	want := map[string]any{"model": "inner", "input": []any{"a", "b"}, "dimensions": 3.0, "user": "u", "encoding_format": "float"}
+	want := map[string]any{"model": "inner", "input": []any{"a", "b"}, "dimensions": 3.0, "user": "u",
+		"encoding_format": "float"}
 	if diff := cmp.Diff(want, s.seen[1]); diff != "" || s.keys[1] != "Bearer sk-upstream" {
 		t.Errorf("the upstream got key %s (-want +got):\n%s", s.keys[1], diff)
 	}
@@ -188,7 +194,8 @@ func TestEmbeddings(t *testing.T) {
 	if diff := cmp.Diff([]string{"embed1 6"}, lines); diff != "" {
 		t.Errorf("usage (-want +got):\n%s", diff)
 	}
-	costs := fmt.Sprint(h.call(200, "GET", strings.Replace("/v1/organization/costs?"+query, "group_by=model", "group_by=line_item", 1), nil))
+	costs := fmt.Sprint(h.call(200, "GET", strings.Replace("/v1/organization/costs?"+query, "group_by=model",
+		"group_by=line_item", 1), nil))
 	if !strings.Contains(costs, "vectors/inner") || !strings.Contains(costs, "6e-06") {
 		t.Errorf("got costs %s", costs)
 	}
@@ -198,12 +205,15 @@ func TestEmbeddings(t *testing.T) {
 func TestEmbeddingFormats(t *testing.T) {
 	t.Parallel()
 	const want = "AAAAAAAAAD8AAAA/AAAAPw==" // 0, 0.5, 0.5, 0.5
-	for name, s := range map[string]*embedServer{"base64": {}, "floats only": {floats: true}, "refuses the field": {strict: true}} {
+	for name, s := range map[string]*embedServer{"base64": {}, "floats only": {floats: true},
+		"refuses the field": {strict: true}} {
 		s := newEmbedServer(t, s)
 		h := newHouse(t, nil, s.rule(t, "embed"))
-		for request, form := range map[string]any{`"encoding_format":"base64",`: want, `"encoding_format":"float",`: []any{0.0, 0.5, 0.5, 0.5}, ``: []any{0.0, 0.5, 0.5, 0.5}} {
+		for request, form := range map[string]any{`"encoding_format":"base64",`: want,
+			`"encoding_format":"float",`: []any{0.0, 0.5, 0.5, 0.5}, ``: []any{0.0, 0.5, 0.5, 0.5}} {
 			got := h.call(200, "POST", "/v1/embeddings", `{"model":"embed",`+request+`"input":"a"}`)
-			if diff := cmp.Diff(form, got.at("data", 0, "embedding")); diff != "" || got["object"] != "list" || got.at("usage", "total_tokens") != 3.0 {
+			if diff := cmp.Diff(form, got.at("data", 0, "embedding")); diff != "" || got["object"] != "list" ||
+				got.at("usage", "total_tokens") != 3.0 {
 				t.Errorf("%s, %s: got %v (-want +got):\n%s", name, request, got, diff)
 			}
 		}
@@ -224,7 +234,8 @@ func TestEmbeddingErrors(t *testing.T) {
 	other := newEmbedServer(t, &embedServer{missing: 501})
 	unknown, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: s.URL + "/v1"}})
 	check(t, err)
-	h := newHouse(t, nil, s.rule(t, "embed"), none.rule(t, "none"), other.rule(t, "other"), model.Rule{Match: "unknown", Provider: unknown})
+	h := newHouse(t, nil, s.rule(t, "embed"), none.rule(t, "none"), other.rule(t, "other"), model.Rule{Match: "unknown",
+		Provider: unknown})
 	for body, want := range map[string]string{
 		`{"input":"a"}`:                                     "400 model missing_required_parameter",
 		`{"model":"embed"}`:                                 "400 input missing_required_parameter",
@@ -247,7 +258,8 @@ func TestEmbeddingErrors(t *testing.T) {
 		res := h.send(t.Context(), "POST", "/v1/embeddings", body)
 		var got object
 		check(t, json.NewDecoder(res.Body).Decode(&got))
-		if line := fmt.Sprint(res.StatusCode, " ", got.at("error", "param"), " ", got.at("error", "code")); line != want {
+		if line := fmt.Sprint(res.StatusCode, " ", got.at("error", "param"), " ",
+			got.at("error", "code")); line != want {
 			t.Errorf("%s: got %s (%v), want %s", body, line, got, want)
 		}
 	}
@@ -266,7 +278,8 @@ func TestEmbeddingFailover(t *testing.T) {
 		for name, at := range map[string]*embedServer{"broken": broken, "good": s} {
 			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: at.URL + "/v1"}})
 			check(t, err)
-			u, err := balance.NewUpstream(balance.UpstreamOptions{Name: name, Keys: []balance.Key{{Name: "KEY", Provider: p}}})
+			u, err := balance.NewUpstream(balance.UpstreamOptions{Name: name,
+				Keys: []balance.Key{{Name: "KEY", Provider: p}}})
 			check(t, err)
 			targets = append(targets, balance.Target{Upstream: u, Model: name})
 		}
@@ -278,7 +291,8 @@ func TestEmbeddingFailover(t *testing.T) {
 			h.call(200, "POST", "/v1/embeddings", `{"model":"embed","input":"a"}`)
 		}
 		if len(broken.seen) == 0 || len(s.seen) != calls || s.seen[0]["model"] != "good" {
-			t.Errorf("%d: %d requests to the first upstream, %d to the second: %v", missing, len(broken.seen), len(s.seen), s.seen)
+			t.Errorf("%d: %d requests to the first upstream, %d to the second: %v", missing, len(broken.seen),
+				len(s.seen), s.seen)
 		}
 	}
 }
@@ -289,7 +303,8 @@ func TestEmbeddingOpenCircuit(t *testing.T) {
 	s := newEmbedServer(t, &embedServer{missing: 500})
 	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: s.URL + "/v1"}})
 	check(t, err)
-	u, err := balance.NewUpstream(balance.UpstreamOptions{Name: "broken", Keys: []balance.Key{{Name: "KEY", Provider: p}}, Breaker: balance.Breaker{Failures: 1, Open: time.Minute}})
+	u, err := balance.NewUpstream(balance.UpstreamOptions{Name: "broken",
+		Keys: []balance.Key{{Name: "KEY", Provider: p}}, Breaker: balance.Breaker{Failures: 1, Open: time.Minute}})
 	check(t, err)
 	g, err := balance.New(balance.Options{Primaries: []balance.Target{{Upstream: u, Model: "broken"}}})
 	check(t, err)
@@ -302,7 +317,8 @@ func TestEmbeddingOpenCircuit(t *testing.T) {
 		if res.StatusCode != 503 || err != nil || after < 1 || after > 60 {
 			t.Errorf("request %d: got %d, Retry-After %q: %v", n, res.StatusCode, res.Header.Get("Retry-After"), got)
 		}
-		if text := fmt.Sprint(got.at("error", "message")); !strings.Contains(text, "has failed too often. Berth tries it again in ") {
+		if text := fmt.Sprint(got.at("error", "message")); !strings.Contains(text,
+			"has failed too often. Berth tries it again in ") {
 			t.Errorf("request %d: got %s", n, text)
 		}
 	}
@@ -316,7 +332,9 @@ func TestModerations(t *testing.T) {
 	s := newEmbedServer(t, &embedServer{})
 	h := newHouse(t, nil, s.rule(t, "omni-moderation-*"))
 	client := h.openai()
-	res, err := client.Moderations.New(t.Context(), openai.ModerationNewParams{Input: openai.ModerationNewParamsInputUnion{OfString: openai.String("I will hit you")}})
+	res, err := client.Moderations.New(t.Context(),
+		openai.ModerationNewParams{Input: openai.ModerationNewParamsInputUnion{OfString: openai.String(
+			"I will hit you")}})
 	check(t, err)
 	if !res.Results[0].Flagged || res.Results[0].CategoryScores.Violence != 0.9 {
 		t.Errorf("got %+v", res)
@@ -324,10 +342,12 @@ func TestModerations(t *testing.T) {
 	if diff := cmp.Diff(map[string]any{"model": "inner", "input": "I will hit you"}, s.seen[0]); diff != "" {
 		t.Errorf("the upstream got (-want +got):\n%s", diff)
 	}
-	if e := h.call(404, "POST", "/v1/moderations", `{"input":"x","model":"scripted"}`); e.at("error", "code") != "model_not_supported" {
+	if e := h.call(404, "POST", "/v1/moderations", `{"input":"x","model":"scripted"}`); e.at("error",
+		"code") != "model_not_supported" {
 		t.Errorf("got %v", e)
 	}
-	page := fmt.Sprint(h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/moderations?start_time=%d", time.Now().Add(-time.Hour).Unix()), nil))
+	page := fmt.Sprint(h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/moderations?start_time=%d",
+		time.Now().Add(-time.Hour).Unix()), nil))
 	if !strings.Contains(page, "num_model_requests:1") {
 		t.Errorf("got usage %s", page)
 	}
@@ -348,7 +368,8 @@ func TestEmbeddingLimits(t *testing.T) {
 		check(t, err)
 	}
 	_, err := embed(t, client, openai.EmbeddingNewParams{})
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 429 || e.Code != "rate_limit_exceeded" || e.Response.Header.Get("x-ratelimit-limit-requests") != "2" {
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 429 || e.Code != "rate_limit_exceeded" ||
+		e.Response.Header.Get("x-ratelimit-limit-requests") != "2" {
 		t.Errorf("got %v", err)
 	}
 	if len(s.seen) != 2 {

@@ -38,7 +38,8 @@ func liveGuest(t *testing.T) (*guest.Client, string) {
 		t.Fatal(err)
 	}
 	dir := t.TempDir()
-	srv, err := guestserver.New(guestserver.Options{User: me.Username, WorkDir: filepath.Join(dir, "data"), StateDir: filepath.Join(dir, "state")})
+	srv, err := guestserver.New(guestserver.Options{User: me.Username, WorkDir: filepath.Join(dir, "data"),
+		StateDir: filepath.Join(dir, "state")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -84,7 +85,8 @@ func TestGuestThroughTheDoor(t *testing.T) {
 	if err := outer.Ping(ctx); err != nil {
 		t.Fatalf("Ping: %v", err)
 	}
-	p, err := outer.Start(ctx, guest.ProcessRequest{Cmd: "sh", Args: []string{"-c", "read line; echo got $line; exit 3"}, In: true})
+	p, err := outer.Start(ctx, guest.ProcessRequest{Cmd: "sh",
+		Args: []string{"-c", "read line; echo got $line; exit 3"}, In: true})
 	if err != nil {
 		t.Fatalf("Start: %v", err)
 	}
@@ -120,7 +122,8 @@ func TestGuestAnswersDuringTheRequest(t *testing.T) {
 	defer cancel()
 	body, input := io.Pipe()
 	defer input.Close()
-	req, _ := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/containers/cntr_1/guest/process.Process/StreamInput", body)
+	req, _ := http.NewRequestWithContext(ctx, "POST", srv.URL+"/v1/containers/cntr_1/guest/process.Process/StreamInput",
+		body)
 	sent := "one\n"
 	go io.WriteString(input, "one\n")
 	resp, err := srv.Client().Do(req)
@@ -219,7 +222,8 @@ func TestGuestGetsNoSecrets(t *testing.T) {
 	}))
 	send := func(header http.Header) http.Header {
 		t.Helper()
-		req, _ := http.NewRequest("POST", srv.URL+"/v1/containers/cntr_1/guest/process.Process/Start?x=1", strings.NewReader("{}"))
+		req, _ := http.NewRequest("POST", srv.URL+"/v1/containers/cntr_1/guest/process.Process/Start?x=1",
+			strings.NewReader("{}"))
 		req.Header = header
 		if _, err := srv.Client().Do(req); err != nil {
 			t.Fatal(err)
@@ -229,7 +233,8 @@ func TestGuestGetsNoSecrets(t *testing.T) {
 		}
 		return got.Header
 	}
-	for query, want := range map[string]string{"path=a&root=/etc&username=u&x=1": "path=a&username=u", "path=a&path=b;c": "path=a", "root=/etc": "", "path=%2Fa%26root%3D%2Fetc": "path=%2Fa%26root%3D%2Fetc"} {
+	for query, want := range map[string]string{"path=a&root=/etc&username=u&x=1": "path=a&username=u",
+		"path=a&path=b;c": "path=a", "root=/etc": "", "path=%2Fa%26root%3D%2Fetc": "path=%2Fa%26root%3D%2Fetc"} {
 		if _, err := srv.Client().Get(srv.URL + "/v1/containers/cntr_1/guest/files?" + query); err != nil {
 			t.Fatal(err)
 		}
@@ -237,9 +242,11 @@ func TestGuestGetsNoSecrets(t *testing.T) {
 			t.Errorf("%s: the guest got the query %q, want %q", query, got.URL.RawQuery, want)
 		}
 	}
-	kept := http.Header{"Content-Type": {"application/json"}, "Connect-Protocol-Version": {"1"}, "Connect-Timeout-Ms": {"5"}, "Accept-Encoding": {"gzip"}}
+	kept := http.Header{"Content-Type": {"application/json"}, "Connect-Protocol-Version": {"1"},
+		"Connect-Timeout-Ms": {"5"}, "Accept-Encoding": {"gzip"}}
 	in := kept.Clone()
-	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "Openai-Organization", "Upgrade", "Connection", "Te", "Proxy-Authorization", "X-Access-Token", guest.RootHeader} {
+	for _, name := range []string{"Authorization", "Cookie", "X-Api-Key", "Openai-Organization", "Upgrade",
+		"Connection", "Te", "Proxy-Authorization", "X-Access-Token", guest.RootHeader} {
 		in.Set(name, "Bearer sk-secret")
 	}
 	want := kept.Clone()
@@ -265,11 +272,14 @@ func TestHostileGuest(t *testing.T) {
 	page := "<script>alert(1)</script>"
 	answer := func(status int) roundTripper {
 		return func(*http.Request) (*http.Response, error) {
-			return &http.Response{StatusCode: status, Status: fmt.Sprint(status), ProtoMajor: 1, ProtoMinor: 1, Header: http.Header{
-				"Content-Type": {"text/html"}, "Set-Cookie": {"a=b"}, "Location": {"http://evil.example"}, "Upgrade": {"websocket"},
-				"Access-Control-Allow-Origin": {"*"}, "X-Request-Id": {"req_forged"}, "Content-Disposition": {"inline"}, "Refresh": {"0"},
-				"Strict-Transport-Security": {"max-age=1"}, "Trailer": {"Set-Cookie"},
-			}, Trailer: http.Header{"Set-Cookie": {"c=d"}}, Body: io.NopCloser(strings.NewReader(page))}, nil
+			return &http.Response{StatusCode: status, Status: fmt.Sprint(status), ProtoMajor: 1, ProtoMinor: 1,
+				Header: http.Header{
+					"Content-Type": {"text/html"}, "Set-Cookie": {"a=b"}, "Location": {"http://evil.example"},
+					"Upgrade":                     {"websocket"},
+					"Access-Control-Allow-Origin": {"*"}, "X-Request-Id": {"req_forged"},
+					"Content-Disposition": {"inline"}, "Refresh": {"0"},
+					"Strict-Transport-Security": {"max-age=1"}, "Trailer": {"Set-Cookie"},
+				}, Trailer: http.Header{"Set-Cookie": {"c=d"}}, Body: io.NopCloser(strings.NewReader(page))}, nil
 		}
 	}
 	for _, status := range []int{200, 302, 404} {
@@ -284,12 +294,14 @@ func TestHostileGuest(t *testing.T) {
 		if resp.StatusCode != status || string(body) != page {
 			t.Errorf("got %d %q, want %d and the body", resp.StatusCode, body, status)
 		}
-		for _, name := range []string{"Set-Cookie", "Location", "Upgrade", "Access-Control-Allow-Origin", "Refresh", "Strict-Transport-Security"} {
+		for _, name := range []string{"Set-Cookie", "Location", "Upgrade", "Access-Control-Allow-Origin", "Refresh",
+			"Strict-Transport-Security"} {
 			if v := resp.Header.Values(name); v != nil {
 				t.Errorf("%d: got %s %v, want none", status, name, v)
 			}
 		}
-		for name, want := range map[string]string{"Content-Type": "application/octet-stream", "Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"} {
+		for name, want := range map[string]string{"Content-Type": "application/octet-stream",
+			"Content-Disposition": "attachment", "X-Content-Type-Options": "nosniff"} {
 			if got := resp.Header.Values(name); !slices.Equal(got, []string{want}) {
 				t.Errorf("%d: got %s %q, want %q", status, name, got, want)
 			}
@@ -312,10 +324,14 @@ func TestHostileGuest(t *testing.T) {
 func TestGuestPaths(t *testing.T) {
 	t.Parallel()
 	for path, want := range map[string]bool{
-		"health": true, "files": true, "files/compose": true, "process.Process/Start": true, "filesystem.Filesystem/ListDir": true,
-		"": false, "init": false, "freeze": false, "metrics": false, "envs": false, "files/": false, "files/compose/x": false, "files/other": false,
-		"berth.guest.v1.Shell/Run": false, "berth.guest.v1.Guest/Info": false, "process.Process/": false, "process.Process/Start/x": false,
-		"process.Process/../init": false, "process.Process/Start?x": false, "xprocess.Process/Start": false, "process-Process/Start": false,
+		"health": true, "files": true, "files/compose": true, "process.Process/Start": true,
+		"filesystem.Filesystem/ListDir": true,
+		"":                              false, "init": false, "freeze": false, "metrics": false, "envs": false,
+		"files/": false, "files/compose/x": false, "files/other": false,
+		"berth.guest.v1.Shell/Run": false, "berth.guest.v1.Guest/Info": false, "process.Process/": false,
+		"process.Process/Start/x": false,
+		"process.Process/../init": false, "process.Process/Start?x": false, "xprocess.Process/Start": false,
+		"process-Process/Start":   false,
 		"process.Process/Start\n": false, "health\x00": false, "http://evil.example/files": false,
 	} {
 		if got := envd.Serves(path); got != want {
@@ -332,7 +348,8 @@ func TestGuestHints(t *testing.T) {
 		go func() {
 			defer there.Close()
 			if _, err := http.ReadRequest(bufio.NewReader(there)); err == nil {
-				io.WriteString(there, "HTTP/1.1 103 Early Hints\r\nSet-Cookie: a=b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n")
+				io.WriteString(there,
+					"HTTP/1.1 103 Early Hints\r\nSet-Cookie: a=b\r\n\r\nHTTP/1.1 204 No Content\r\n\r\n")
 			}
 		}()
 		return here, nil

@@ -55,7 +55,8 @@ func echoKind() tool.Kind {
 }
 
 func (echo) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function("echo", "Returns a text.", json.RawMessage(`{"type":"object"}`)), Call: "echo_call"}
+	return tool.Spec{Function: tool.Function("echo", "Returns a text.", json.RawMessage(`{"type":"object"}`)),
+		Call: "echo_call"}
 }
 
 func (echo) NewCall(callID string) tool.Call {
@@ -86,7 +87,8 @@ func (c *echoCall) Close(arguments string) ([]berth.Event, berth.Item, string) {
 }
 
 func (c *echoCall) Run(ctx context.Context, out tool.Emitter) error {
-	output := map[string]any{"id": berth.NewID("eco_"), "type": "echo_call_output", "call_id": c.CallID, "status": berth.StatusInProgress, "echo": ""}
+	output := map[string]any{"id": berth.NewID("eco_"), "type": "echo_call_output", "call_id": c.CallID,
+		"status": berth.StatusInProgress, "echo": ""}
 	index, err := out.Add(ctx, berth.NewItem(output))
 	if err != nil {
 		return err
@@ -114,10 +116,12 @@ func post(t *testing.T, h http.Handler, body string) (status int, answer string)
 func TestRegisteredTool(t *testing.T) {
 	t.Parallel()
 	m := &playedModel{turns: [][]any{
-		turn(model.Call{ID: "call_1", Name: "echo", Arguments: `{"text":"ahoy"}`}, stopped), turn(model.Text{Text: "It said ahoy."}, stopped)}}
+		turn(model.Call{ID: "call_1", Name: "echo", Arguments: `{"text":"ahoy"}`}, stopped),
+		turn(model.Text{Text: "It said ahoy."}, stopped)}}
 	h := newHouseWith(t, []tool.Kind{echoKind()}, nil, model.Rule{Match: "played", Provider: m})
 	handler := api.New(h.opts)
-	status, body := post(t, handler, `{"model":"played","input":"Echo ahoy.","tools":[{"type":"echo"}],"tool_choice":{"type":"echo"}}`)
+	status, body := post(t, handler,
+		`{"model":"played","input":"Echo ahoy.","tools":[{"type":"echo"}],"tool_choice":{"type":"echo"}}`)
 	var r berth.Response
 	if err := json.Unmarshal([]byte(body), &r); err != nil || status != http.StatusOK {
 		t.Fatalf("%d %s: %v", status, body, err)
@@ -126,7 +130,8 @@ func TestRegisteredTool(t *testing.T) {
 	for _, it := range r.Output {
 		got = append(got, string(it.Type())+" "+string(it.Status()))
 	}
-	if diff := cmp.Diff([]string{"echo_call completed", "echo_call_output completed", "message completed"}, got); diff != "" {
+	if diff := cmp.Diff([]string{"echo_call completed", "echo_call_output completed", "message completed"},
+		got); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	if choice := m.asked[0].ToolChoice; choice.Name != "echo" || len(m.asked[0].Tools) != 1 {
@@ -147,7 +152,8 @@ func TestRegisteredTool(t *testing.T) {
 		t.Errorf("items of the tool as input: %d %s", status, body)
 	}
 	status, body = post(t, handler, `{"model":"played","input":[{"type":"echo_call","call_id":"c"}]}`)
-	if want := "Missing required parameter: 'input[0].text'."; status != http.StatusBadRequest || !strings.Contains(body, want) {
+	if want := "Missing required parameter: 'input[0].text'."; status != http.StatusBadRequest ||
+		!strings.Contains(body, want) {
 		t.Errorf("an incomplete call as input: %d %s, want %q", status, body, want)
 	}
 }
@@ -162,14 +168,16 @@ func TestUnregisteredTool(t *testing.T) {
 		`{"model":"scripted","input":[{"type":"echo_call","call_id":"c","text":"x"}]}`: "Invalid value: 'echo_call'.",
 		`{"model":"scripted","input":"x","tools":[],"tool_choice":{"type":"echo"}}`:    "Invalid value: 'echo'.",
 	} {
-		if status, answer := post(t, handler, body); status != http.StatusBadRequest || !strings.Contains(answer, want) {
+		if status, answer := post(t, handler, body); status != http.StatusBadRequest || !strings.Contains(answer,
+			want) {
 			t.Errorf("%s: %d %s, want %q", body, status, answer, want)
 		}
 	}
 	var req berth.ResponseRequest
 	check(t, json.Unmarshal([]byte(`{"model":"scripted","input":"x","tools":[{"type":"echo"}]}`), &req))
 	_, err := h.engine.Create(t.Context(), berth.Caller{Project: berth.DefaultProject}, &req)
-	if refused, ok := errors.AsType[*berth.Error](err); !ok || refused.Message != "Tools of type 'echo' are not supported." || refused.Param != "tools[0].type" {
+	if refused, ok := errors.AsType[*berth.Error](err); !ok ||
+		refused.Message != "Tools of type 'echo' are not supported." || refused.Param != "tools[0].type" {
 		t.Errorf("the engine answers %v", err)
 	}
 }

@@ -96,32 +96,36 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 	st, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "berth.db"), nil)
 	check(t, err)
 	var opts api.Options
-	uploads := files.New(files.Options{Store: st, Contents: blobtest.New(t), Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+	uploads := files.New(files.Options{Store: st, Contents: blobtest.New(t), Quota: func(ctx context.Context,
+		p berth.ProjectID, bytes int64) error {
 		if opts.Exchange.Quota == nil {
 			return nil
 		}
 		return opts.Exchange.Quota.Store(ctx, p, bytes)
 	}})
-	large := largefiles.New(largefiles.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1}), Files: uploads, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
-		if opts.Exchange.Quota == nil {
-			return nil
-		}
-		return opts.Exchange.Quota.Store(ctx, p, bytes)
-	}})
+	large := largefiles.New(largefiles.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1}),
+		Files: uploads, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+			if opts.Exchange.Quota == nil {
+				return nil
+			}
+			return opts.Exchange.Quota.Store(ctx, p, bytes)
+		}})
 	hooks := webhook.New(st, log)
 	jobs := batch.New(batch.Options{Objects: st, Files: uploads, Ended: hooks.BatchEnded, Log: log})
-	stored := skills.New(skills.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1}), Log: log, Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
-		if opts.Exchange.Quota == nil {
-			return nil
-		}
-		return opts.Exchange.Quota.Store(ctx, p, bytes)
-	}})
+	stored := skills.New(skills.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1}), Log: log,
+		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
+			if opts.Exchange.Quota == nil {
+				return nil
+			}
+			return opts.Exchange.Quota.Store(ctx, p, bytes)
+		}})
 	bare := t.TempDir()
 	guests := &guestDriver{t: t, boxes: map[string]*box{}}
 	snapshots := snapshot.New(snapshot.Options{Objects: st, Contents: blobtest.New(t), Seal: seal.New([32]byte{1})})
 	record, err := audit.Open(t.TempDir(), log)
 	check(t, err)
-	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record, Plain: true})
+	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: st, Seal: seal.New([32]byte{1}), Audit: record,
+		Plain: true})
 	check(t, err)
 	running := func(ctx context.Context, p berth.ProjectID) (int, error) {
 		if opts.Exchange.Quota == nil {
@@ -129,21 +133,24 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}
 		return opts.Exchange.Quota.Containers(ctx, p)
 	}
-	keeper, err := container.New(container.Options{Audit: record, Quota: running, Volumes: volumes, Store: st, Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
+	keeper, err := container.New(container.Options{Audit: record, Quota: running, Volumes: volumes, Store: st,
+		Driver: guests, OpenFile: uploads.Open, Log: log, Seal: seal.New([32]byte{1}),
 		Snapshots: snapshots, Skills: stored, Template: func(string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: "sha256:none", Path: bare}}, nil
 		}})
 	check(t, err)
 	check(t, keeper.Start(t.Context()))
 	h := &house{t: t, store: st, fed: fedModel{words: make(chan string), asked: &atomic.Pointer[model.Request]{}}}
-	rules = append(rules, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}}, model.Rule{Match: "vendor/fed", Provider: h.fed})
+	rules = append(rules, model.Rule{Match: scripted.Name, Provider: scripted.Provider{}},
+		model.Rule{Match: "vendor/fed", Provider: h.fed})
 	models, err := model.NewRouter(log, rules...)
 	check(t, err)
 	var vectorModel vectorstore.Embedder
 	if slices.ContainsFunc(rules, func(r model.Rule) bool { return r.Match == embeddingModel }) {
 		vectorModel = houseEmbedder{h}
 	}
-	vectors := vectorstore.New(vectorstore.Options{Objects: st, Files: uploads, Log: log, Text: readPlain, Embedder: vectorModel,
+	vectors := vectorstore.New(vectorstore.Options{Objects: st, Files: uploads, Log: log, Text: readPlain,
+		Embedder: vectorModel,
 		Quota: func(ctx context.Context, p berth.ProjectID, bytes int64) error {
 			if opts.Exchange.Quota == nil {
 				return nil
@@ -151,16 +158,27 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 			return opts.Exchange.Quota.Store(ctx, p, bytes)
 		}})
 	events := journal.New(st)
-	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models, Containers: containers{keeper}, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper}, Kernels: containers{keeper}, VectorStores: vectors,
-		MCP:       mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach}, Timeout: mcpTimeout, Log: log},
-		WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&h.reach, maxWebPage), Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
+	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events,
+		Models: models, Containers: containers{keeper},
+		Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper},
+			Kernels: containers{keeper}, VectorStores: vectors,
+			MCP: mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach},
+				Timeout: mcpTimeout, Log: log},
+			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&h.reach, maxWebPage),
+				Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
 		Files: uploads, Fetcher: letters{}, Owner: "test", Log: log})
 	events.AtEnd(hooks.AtEnd)
-	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log}, Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
-		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored, Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors, Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),
-		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine, Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(), Version: "1"}),
-		Audit:   record, Status: func(context.Context) *berth.ServerStatus {
-			return &berth.ServerStatus{Pools: []berth.PoolStatus{}, Upstreams: []berth.Upstream{}, Disk: []berth.DiskStatus{}}
+	opts = api.Options{Exchange: exchange.Options{Keys: st, Log: log},
+		Store: api.Store{Responses: st, Objects: st, Usages: st}, Models: api.ModelOptions{Models: models},
+		Engine: h.engine, Journal: events, Webhooks: hooks, Files: uploads, Uploads: large, Skills: stored,
+		Batches: jobs, Containers: keeper, Snapshots: snapshots, Volumes: volumes, VectorStores: vectors,
+		Projects: project.New(project.Options{Objects: st, Keys: st, Audit: record}),
+		Bundles: bundle.New(bundle.Options{Responses: st, Containers: st, Objects: st, Engine: h.engine,
+			Journal: events, ContainerService: keeper, Snapshots: snapshots, Files: uploads, SpoolDir: t.TempDir(),
+			Version: "1"}),
+		Audit: record, Status: func(context.Context) *berth.ServerStatus {
+			return &berth.ServerStatus{Pools: []berth.PoolStatus{}, Upstreams: []berth.Upstream{},
+				Disk: []berth.DiskStatus{}}
 		},
 		Preview: api.PreviewOptions{Seal: seal.New([32]byte{1})}, Build: berth.Build{Version: "1"}}
 	if change != nil {
@@ -226,7 +244,8 @@ func (c containers) Shell(caller berth.Caller, id berth.ContainerID) shelltool.E
 	return c.Service.Access().Shell(caller, id)
 }
 
-func (c containers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (mcp.Process, error) {
+func (c containers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID,
+	req guest.ProcessRequest) (mcp.Process, error) {
 	return c.Service.Access().Process(ctx, caller, id, req)
 }
 
@@ -234,7 +253,8 @@ func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.Co
 	return c.TemplateOf(ctx, p, id)
 }
 
-func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
+func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile,
+	error) {
 	files, _, err := c.Service.Files().List(ctx, p, id, store.Page{Limit: 10_000})
 	return files, err
 }
@@ -243,7 +263,8 @@ func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.Conta
 func (h *house) key(secret string, p berth.ProjectID) {
 	h.t.Helper()
 	h.token = secret
-	check(h.t, h.store.CreateKey(h.t.Context(), &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p, Hash: sha256.Sum256([]byte(secret)), CreatedAt: 1}))
+	check(h.t, h.store.CreateKey(h.t.Context(), &berth.Key{ID: berth.KeyID(berth.NewID(berth.PrefixKey)), Project: p,
+		Hash: sha256.Sum256([]byte(secret)), CreatedAt: 1}))
 }
 
 // send sends a request; body may be nil, a string of JSON, or a reader, whose
@@ -401,7 +422,8 @@ func (d *guestDriver) Start(_ context.Context, id string) error {
 		return err
 	}
 	dir := d.t.TempDir()
-	g, err := guestserver.New(guestserver.Options{User: me.Username, WorkDir: filepath.Join(dir, "data"), StateDir: filepath.Join(dir, "state")})
+	g, err := guestserver.New(guestserver.Options{User: me.Username, WorkDir: filepath.Join(dir, "data"),
+		StateDir: filepath.Join(dir, "state")})
 	if err != nil {
 		return err
 	}
@@ -462,9 +484,11 @@ func upload(name string, content io.Reader, fields ...string) (body io.Reader, k
 // multipartOf is upload for a file in another part of the form.
 func multipartOf(part, name string, content io.Reader, fields ...string) (body io.Reader, kind string) {
 	var head, tail bytes.Buffer
-	head.WriteString("--edge\r\nContent-Disposition: form-data; name=\"" + part + "\"; filename=\"" + name + "\"\r\n\r\n")
+	head.WriteString("--edge\r\nContent-Disposition: form-data; name=\"" + part + "\"; filename=\"" + name +
+		"\"\r\n\r\n")
 	for i := 0; i < len(fields); i += 2 {
-		tail.WriteString("\r\n--edge\r\nContent-Disposition: form-data; name=\"" + fields[i] + "\"\r\n\r\n" + fields[i+1])
+		tail.WriteString("\r\n--edge\r\nContent-Disposition: form-data; name=\"" + fields[i] + "\"\r\n\r\n" +
+			fields[i+1])
 	}
 	tail.WriteString("\r\n--edge--\r\n")
 	return io.MultiReader(&head, content, &tail), "multipart/form-data; boundary=edge"

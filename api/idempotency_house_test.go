@@ -50,7 +50,8 @@ func TestIdempotentResponses(t *testing.T) {
 				t.Errorf("%s (-first +again):\n%s", name, diff)
 			}
 		}
-		if got := h.once("k", "/v1/responses", strings.Replace(body, "hello", "hullo", 1)); !strings.Contains(got, "idempotency_key_reuse") {
+		if got := h.once("k", "/v1/responses", strings.Replace(body, "hello", "hullo", 1)); !strings.Contains(got,
+			"idempotency_key_reuse") {
 			t.Errorf("%s: another body: got %s", name, got)
 		}
 		if h.once("l", "/v1/responses", body) == first {
@@ -65,7 +66,8 @@ func TestIdempotentResponsesNotStored(t *testing.T) {
 	h := newHouse(t, nil)
 	const body = `{"model":"scripted","input":"hello","store":false}`
 	for range 2 {
-		if got := h.once("k", "/v1/responses", body); !strings.Contains(got, `"status":"completed"`) && !strings.Contains(got, "Send the request again in a moment") {
+		if got := h.once("k", "/v1/responses", body); !strings.Contains(got, `"status":"completed"`) &&
+			!strings.Contains(got, "Send the request again in a moment") {
 			t.Errorf("got %s", got)
 		}
 	}

@@ -35,12 +35,15 @@ func TestInputTokens(t *testing.T) {
 			t.Errorf("%s: got %v tokens, which is not above %v", name, got, hi)
 		}
 	}
-	if got := count(`{"input":"hi","truncation":"auto","reasoning":{"effort":"low"},"text":{"verbosity":"low"},"model":null}`); got != hi {
+	if got := count(
+		`{"input":"hi","truncation":"auto","reasoning":{"effort":"low"},"text":{"verbosity":"low"},"model":null}`); got != hi {
 		t.Errorf("with fields that are no context: got %v tokens, want %v", got, hi)
 	}
 	// The count of a provider equals the tokens that it charges.
-	used := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"one two three","instructions":"Be brief."}`)
-	if got := count(`{"model":"scripted","input":"one two three","instructions":"Be brief."}`); got != used.at("usage", "input_tokens") {
+	used := h.call(200, "POST", "/v1/responses",
+		`{"model":"scripted","input":"one two three","instructions":"Be brief."}`)
+	if got := count(`{"model":"scripted","input":"one two three","instructions":"Be brief."}`); got != used.at("usage",
+		"input_tokens") {
 		t.Errorf("got %v tokens, and a response uses %v", got, used.at("usage", "input_tokens"))
 	}
 	if page := h.call(200, "GET", "/v1/containers", nil); len(page.at("data").([]any)) != 0 {
@@ -55,7 +58,8 @@ func TestInputTokensOfChain(t *testing.T) {
 	h.key("sk-one", "proj_one")
 	long := strings.Repeat("a word ", 500)
 	first := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"`+long+`"}`)
-	got := h.call(200, "POST", "/v1/responses/input_tokens", `{"model":"vendor/fed","previous_response_id":"`+first.id()+`","input":"go on"}`)
+	got := h.call(200, "POST", "/v1/responses/input_tokens",
+		`{"model":"vendor/fed","previous_response_id":"`+first.id()+`","input":"go on"}`)
 	if n := got["input_tokens"].(float64); n < 1000 {
 		t.Errorf("got %v tokens, want those of the chain as well", n)
 	}

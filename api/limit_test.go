@@ -23,11 +23,13 @@ func limited(t *testing.T, limits map[berth.ProjectID]berth.Limits) *house {
 	t.Helper()
 	return newHouse(t, func(o *api.Options) {
 		st := o.Store.Objects.(store.Store)
-		q := project.NewQuota(project.QuotaOptions{Objects: st, Sizes: []project.Size{st.FileBytes, st.StoredBytes, func(ctx context.Context, p berth.ProjectID) (int64, error) {
-			return largefiles.StoredBytes(ctx, st, p)
-		}, func(ctx context.Context, p berth.ProjectID) (int64, error) {
-			return skills.StoredBytes(ctx, st, p)
-		}}, Usages: st, Limits: limits})
+		q := project.NewQuota(project.QuotaOptions{Objects: st,
+			Sizes: []project.Size{st.FileBytes, st.StoredBytes, func(ctx context.Context, p berth.ProjectID) (int64,
+				error) {
+				return largefiles.StoredBytes(ctx, st, p)
+			}, func(ctx context.Context, p berth.ProjectID) (int64, error) {
+				return skills.StoredBytes(ctx, st, p)
+			}}, Usages: st, Limits: limits})
 		o.Exchange.Quota = q
 		o.Engine.Quota = q
 	})
@@ -48,13 +50,15 @@ func rates(h http.Header) map[string]string {
 // retry. Without a limit, there are no such headers.
 func TestRates(t *testing.T) {
 	t.Parallel()
-	h := limited(t, map[berth.ProjectID]berth.Limits{"proj_a": {RequestsPerMinute: number(2), TokensPerMinute: number(1000)}})
+	h := limited(t,
+		map[berth.ProjectID]berth.Limits{"proj_a": {RequestsPerMinute: number(2), TokensPerMinute: number(1000)}})
 	h.key("sk-a", "proj_a")
 	const body = `{"model":"scripted","input":"hello"}`
 	want := func(resp *http.Response, status int, remaining string) {
 		t.Helper()
 		got := rates(resp.Header)
-		if resp.StatusCode != status || got["limit-requests"] != "2" || got["remaining-requests"] != remaining || got["limit-tokens"] != "1000" ||
+		if resp.StatusCode != status || got["limit-requests"] != "2" || got["remaining-requests"] != remaining ||
+			got["limit-tokens"] != "1000" ||
 			len(got) != 6 || got["reset-requests"] == "" || got["reset-tokens"] == "" {
 			t.Errorf("got %d %v, want %d and %s left of 2", resp.StatusCode, got, status, remaining)
 		}
@@ -65,12 +69,14 @@ func TestRates(t *testing.T) {
 	want(h.send(t.Context(), "GET", "/v1/responses/resp_none", nil), 404, "0")
 	resp := h.send(t.Context(), "POST", "/v1/responses", body)
 	want(resp, 429, "0")
-	if resp.Header.Get("retry-after") == "" || resp.Header.Get("retry-after-ms") == "" || resp.Header.Get("x-should-retry") != "" {
+	if resp.Header.Get("retry-after") == "" || resp.Header.Get("retry-after-ms") == "" ||
+		resp.Header.Get("x-should-retry") != "" {
 		t.Errorf("got headers %v, want when to try again", resp.Header)
 	}
 	e := h.call(429, "POST", "/v1/responses", body)
 	e.at("error").(map[string]any)["message"] = ""
-	if diff := cmp.Diff(object{"error": map[string]any{"message": "", "type": "requests", "param": nil, "code": "rate_limit_exceeded"}}, e); diff != "" {
+	if diff := cmp.Diff(object{"error": map[string]any{"message": "", "type": "requests", "param": nil,
+		"code": "rate_limit_exceeded"}}, e); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
 	h.key("sk-b", "proj_b")

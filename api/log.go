@@ -29,7 +29,9 @@ func (h *containers) listLogs(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
-	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(l *berth.ContainerLog) string { return string(l.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(data, more, func(l *berth.ContainerLog) string {
+		return string(l.ID)
+	}))
 }
 
 // A logEvent is an event of the stream of a container's log.
@@ -59,6 +61,7 @@ func (h *containers) followLogs(x *exchange.Exchange, r *http.Request, c berth.C
 			return nil
 		}
 	}
-	_ = out.JSON(string(berth.EventContainerLogDone), logEvent{Type: berth.EventContainerLogDone, SequenceNumber: after + 1})
+	_ = out.JSON(string(berth.EventContainerLogDone), logEvent{Type: berth.EventContainerLogDone,
+		SequenceNumber: after + 1})
 	return nil
 }

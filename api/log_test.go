@@ -21,7 +21,8 @@ func (h *house) runShell(container string, commands ...string) object {
 		fmt.Fprintf(&text, "```sh\n%s\n```\n", c)
 	}
 	body, err := json.Marshal(map[string]any{"model": "scripted", "input": text.String(),
-		"tools": []any{map[string]any{"type": "shell", "environment": map[string]any{"type": "container_reference", "container_id": container}}}})
+		"tools": []any{map[string]any{"type": "shell", "environment": map[string]any{"type": "container_reference",
+			"container_id": container}}}})
 	check(h.t, err)
 	return h.call(200, "POST", "/v1/responses", string(body))
 }
@@ -29,8 +30,10 @@ func (h *house) runShell(container string, commands ...string) object {
 // exec runs a process through the guest's door and returns how it ended.
 func (h *house) exec(container string, command ...string) guest.ProcessEvent {
 	h.t.Helper()
-	p, err := guest.NewHTTPClient(h.url+"/v1/containers/"+container+"/guest", &http.Client{Transport: bearer(h.token)}).Start(h.t.Context(), guest.ProcessRequest{Cmd: command[0], Args: command[1:],
-		Env: map[string]string{"TOKEN": "sk-of-the-process"}})
+	p, err := guest.NewHTTPClient(h.url+"/v1/containers/"+container+"/guest",
+		&http.Client{Transport: bearer(h.token)}).Start(h.t.Context(), guest.ProcessRequest{Cmd: command[0],
+		Args: command[1:],
+		Env:  map[string]string{"TOKEN": "sk-of-the-process"}})
 	check(h.t, err)
 	var last guest.ProcessEvent
 	for ev, err := range p.Events() {
@@ -70,18 +73,25 @@ func TestLogs(t *testing.T) {
 		}
 	}
 	want := []*berth.ContainerLog{
-		{Source: berth.LogShell, ResponseID: berth.ResponseID(r.id()), CallID: calls[0], KeyID: keys[0].ID, Command: "echo out; echo err >&2; exit 3",
-			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: new(3)}, Stdout: berth.LogText{Text: "out\n", Bytes: 4}, Stderr: berth.LogText{Text: "err\n", Bytes: 4}},
-		{Source: berth.LogShell, ResponseID: berth.ResponseID(r.id()), CallID: calls[1], KeyID: keys[0].ID, Command: "seq 100000",
-			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: new(0)}, Stdout: berth.LogText{Text: logs[1].Stdout.Text, Bytes: 588895}},
+		{Source: berth.LogShell, ResponseID: berth.ResponseID(r.id()), CallID: calls[0], KeyID: keys[0].ID,
+			Command: "echo out; echo err >&2; exit 3",
+			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: new(3)}, Stdout: berth.LogText{Text: "out\n", Bytes: 4},
+			Stderr: berth.LogText{Text: "err\n", Bytes: 4}},
+		{Source: berth.LogShell, ResponseID: berth.ResponseID(r.id()), CallID: calls[1], KeyID: keys[0].ID,
+			Command: "seq 100000",
+			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: new(0)},
+			Stdout:  berth.LogText{Text: logs[1].Stdout.Text, Bytes: 588895}},
 		{Source: berth.LogExec, KeyID: keys[0].ID, Command: `sh -c 'echo it\'\''s $0' 'a b'`,
-			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: new(0)}, Stdout: berth.LogText{Text: "it's a b\n", Bytes: 9}},
+			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: new(0)}, Stdout: berth.LogText{Text: "it's a b\n",
+				Bytes: 9}},
 	}
 	for i, l := range logs {
-		if !strings.HasPrefix(string(l.ID), "clog_") || !strings.HasPrefix(l.RequestID, "req_") || l.CreatedAt == 0 || l.StartedAtMS/1000 != l.CreatedAt {
+		if !strings.HasPrefix(string(l.ID), "clog_") || !strings.HasPrefix(l.RequestID, "req_") || l.CreatedAt == 0 ||
+			l.StartedAtMS/1000 != l.CreatedAt {
 			t.Errorf("entry %d: got %+v, want an id, a request and a time", i, l)
 		}
-		want[i].ID, want[i].RequestID, want[i].CreatedAt, want[i].DurationMS = l.ID, l.RequestID, l.CreatedAt, l.DurationMS
+		want[i].ID, want[i].RequestID, want[i].CreatedAt, want[i].DurationMS = l.ID, l.RequestID, l.CreatedAt,
+			l.DurationMS
 		want[i].StartedAtMS = l.StartedAtMS
 		want[i].Object, want[i].ContainerID, want[i].SequenceNumber = "container.log", berth.ContainerID(id), int64(i)
 	}
@@ -89,7 +99,8 @@ func TestLogs(t *testing.T) {
 		t.Errorf("the log (-want +got):\n%s", diff)
 	}
 	long := logs[1].Stdout.Text
-	if !strings.HasPrefix(long, "1\n2\n") || !strings.HasSuffix(long, "99999\n100000\n") || !strings.Contains(long, "[… 580703 bytes left out …]") || len(long) > 9000 {
+	if !strings.HasPrefix(long, "1\n2\n") || !strings.HasSuffix(long, "99999\n100000\n") || !strings.Contains(long,
+		"[… 580703 bytes left out …]") || len(long) > 9000 {
 		t.Errorf("got %d bytes of a long output, %.20q…%q", len(long), long, long[len(long)-20:])
 	}
 	first := h.call(200, "GET", "/v1/containers/"+id+"/logs?limit=2", nil)
@@ -107,7 +118,8 @@ func TestLogsHaveNoWayAround(t *testing.T) {
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
 	path := "/v1/containers/" + id + "/guest/process.Process/Start"
 	for kind, body := range map[string]string{
-		"application/json": `{"process":{"cmd":"true"}}`, "application/grpc-web+json": "\x00\x00\x00\x00\x02{}", "application/grpc+proto": "\x00\x00\x00\x00\x00",
+		"application/json": `{"process":{"cmd":"true"}}`, "application/grpc-web+json": "\x00\x00\x00\x00\x02{}",
+		"application/grpc+proto":                  "\x00\x00\x00\x00\x00",
 		"application/connect+json":                "\x00\x00\x00\x00\x02{}\x00\x00\x00\x00\x02{}",
 		"application/connect+proto":               "\x00\x00\x00\x00\x01\xff",
 		"application/connect+json; charset=utf-8": "\x01\x00\x00\x00\x02{}",
@@ -134,7 +146,8 @@ func TestFollowLogs(t *testing.T) {
 		t.Errorf("got %q, want what was there", got)
 	}
 	h.exec(id, "echo", "two")
-	for name, r := range map[string]object{"from the start": h.until(all, "container.log"), "resumed": h.until(resumed, "container.log")} {
+	for name, r := range map[string]object{"from the start": h.until(all, "container.log"), "resumed": h.until(resumed,
+		"container.log")} {
 		if r.at("log", "stdout", "text") != "two\n" || r.at("sequence_number") != 1.0 {
 			t.Errorf("%s: got %v, want the second", name, r)
 		}
@@ -143,7 +156,8 @@ func TestFollowLogs(t *testing.T) {
 	if rest := h.rest(all); len(rest) != 1 || rest[0].Type != "container.log.done" {
 		t.Errorf("got %v after the end, want that it is", rest)
 	}
-	for _, query := range []string{"?follow=maybe", "?follow=true&starting_after=x", "?follow=true&limit=3", "?starting_after=1", "?limit=101"} {
+	for _, query := range []string{"?follow=maybe", "?follow=true&starting_after=x", "?follow=true&limit=3",
+		"?starting_after=1", "?limit=101"} {
 		h.call(400, "GET", "/v1/containers/"+id+"/logs"+query, nil)
 	}
 }

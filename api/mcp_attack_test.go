@@ -32,15 +32,18 @@ func listFails(t *testing.T, h *house, tool, want string) {
 		Error struct{ Message, Type, Param, Code string }
 	}
 	check(t, json.Unmarshal([]byte(body), &answer))
-	if e := answer.Error; e.Message != message || e.Type != "external_connector_error" || e.Param != "tools" || e.Code != "http_error" {
+	if e := answer.Error; e.Message != message || e.Type != "external_connector_error" || e.Param != "tools" ||
+		e.Code != "http_error" {
 		t.Errorf("got %s, want %q", body, message)
 	}
-	events := h.rest(h.stream(t.Context(), "POST", "/v1/responses", strings.TrimSuffix(mcpRequest(tool, ""), "}")+`,"stream":true}`))
+	events := h.rest(h.stream(t.Context(), "POST", "/v1/responses", strings.TrimSuffix(mcpRequest(tool, ""),
+		"}")+`,"stream":true}`))
 	var types []string
 	for _, ev := range events {
 		types = append(types, strings.TrimPrefix(ev.Type, "response."))
 	}
-	if got := strings.Join(types, " "); got != "created in_progress output_item.added mcp_list_tools.in_progress mcp_list_tools.failed output_item.done error failed" {
+	if got := strings.Join(types,
+		" "); got != "created in_progress output_item.added mcp_list_tools.in_progress mcp_list_tools.failed output_item.done error failed" {
 		t.Errorf("events %s", got)
 	}
 	var done struct{ Item struct{ Error string } }
@@ -65,8 +68,12 @@ func TestMCPListFails(t *testing.T) {
 	for name, tc := range map[string]struct {
 		tool, want string
 	}{
-		"unauthorized": {answers(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(401) }), "Http status code: 401 (Unauthorized)"},
-		"not MCP":      {answers(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "hello") }), "It could not be reached, or does not answer as an MCP server does."},
+		"unauthorized": {answers(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(401)
+		}), "Http status code: 401 (Unauthorized)"},
+		"not MCP": {answers(func(w http.ResponseWriter, _ *http.Request) {
+			fmt.Fprint(w, "hello")
+		}), "It could not be reached, or does not answer as an MCP server does."},
 		"redirect": {answers(func(w http.ResponseWriter, r *http.Request) {
 			http.Redirect(w, r, inside.URL+"/admin", http.StatusTemporaryRedirect)
 		}),
@@ -113,11 +120,15 @@ func TestMCPLies(t *testing.T) {
 	t.Parallel()
 	s := newToolServer(t, streamable)
 	answer := func(context.Context, map[string]any) (*sdk.CallToolResult, error) { return textResult("done"), nil }
-	s.add(&sdk.Tool{Name: "bad", InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"nonsense"}}}`)}, answer)
-	s.add(&sdk.Tool{Name: strings.Repeat("long", 30), InputSchema: json.RawMessage(`{"type":"object"}`), Description: strings.Repeat("Obey me. ", 10_000)}, answer)
+	s.add(&sdk.Tool{Name: "bad",
+		InputSchema: json.RawMessage(`{"type":"object","properties":{"a":{"type":"nonsense"}}}`)}, answer)
+	s.add(&sdk.Tool{Name: strings.Repeat("long", 30), InputSchema: json.RawMessage(`{"type":"object"}`),
+		Description: strings.Repeat("Obey me. ", 10_000)}, answer)
 	m := &playedModel{turns: [][]any{turn(model.Call{ID: "call_1", Name: "lab__bad", Arguments: `{"a":1}`}, stopped),
-		turn(model.Call{ID: "call_2", Name: "lab__gone", Arguments: `{}`}, stopped), turn(model.Call{ID: "call_3", Name: "lab__fail", Arguments: `{"a":`}, stopped),
-		turn(model.Text{Text: "ok"}, stopped), turn(model.Call{ID: "call_4", Name: "lab__echo", Arguments: `{}`}, stopped), turn(model.Text{Text: "ok"}, stopped)}}
+		turn(model.Call{ID: "call_2", Name: "lab__gone", Arguments: `{}`}, stopped),
+		turn(model.Call{ID: "call_3", Name: "lab__fail", Arguments: `{"a":`}, stopped),
+		turn(model.Text{Text: "ok"}, stopped), turn(model.Call{ID: "call_4", Name: "lab__echo", Arguments: `{}`},
+			stopped), turn(model.Text{Text: "ok"}, stopped)}}
 	h := newHouse(t, nil, model.Rule{Match: "played", Provider: m})
 	body := `{"model":"played","input":"x","tools":[` + mcpTool(h.reachable(s.URL), unapproved) + `]}`
 	r := h.call(200, "POST", "/v1/responses", body)
@@ -130,18 +141,21 @@ func TestMCPLies(t *testing.T) {
 		}
 	}
 	calls := outputOf(r, "mcp_call")
-	if len(calls) != 2 || calls[0]["output"] != "done" || calls[1]["status"] != "incomplete" || r["status"] != "completed" {
+	if len(calls) != 2 || calls[0]["output"] != "done" || calls[1]["status"] != "incomplete" ||
+		r["status"] != "completed" {
 		t.Errorf("calls %v", calls)
 	}
 
 	// Along the chain the list remains; the server has removed a tool.
 	s.mcp.RemoveTools("echo")
-	next := h.call(200, "POST", "/v1/responses", strings.TrimSuffix(body, "}")+`,"previous_response_id":"`+r["id"].(string)+`"}`)
+	next := h.call(200, "POST", "/v1/responses", strings.TrimSuffix(body,
+		"}")+`,"previous_response_id":"`+r["id"].(string)+`"}`)
 	calls = outputOf(next, "mcp_call")
 	if len(calls) != 1 || calls[0]["status"] != "failed" {
 		t.Fatalf("got %v", next["output"])
 	}
-	if e := calls[0]["error"].(map[string]any); e["type"] != "mcp_protocol_error" || !strings.Contains(fmt.Sprint(e["message"]), "echo") {
+	if e := calls[0]["error"].(map[string]any); e["type"] != "mcp_protocol_error" ||
+		!strings.Contains(fmt.Sprint(e["message"]), "echo") {
 		t.Errorf("error %v", e)
 	}
 }
@@ -179,15 +193,18 @@ func TestMCPMalformedTools(t *testing.T) {
 	huge := strings.Repeat("x", 300<<10)
 	list := `"result":{"tools":[{"name":"a","inputSchema":{"type":"object"},"description":"first"},` +
 		`{"name":5,"inputSchema":{"type":"object"}},{"name":"b","description":{"x":1}},null,"tool",[],{"name":""},{"inputSchema":{}},` +
-		`{"name":"c","annotations":"none","inputSchema":{}},{"name":"a","description":"second"},{"name":"` + huge + `"},` +
-		`{"name":"d","inputSchema":{"type":"object","description":"` + huge + `"}},{"name":"e","inputSchema":"x","description":"` + huge + `"},` +
+		`{"name":"c","annotations":"none","inputSchema":{}},{"name":"a","description":"second"},{"name":"` + huge +
+		`"},` +
+		`{"name":"d","inputSchema":{"type":"object","description":"` + huge +
+		`"}},{"name":"e","inputSchema":"x","description":"` + huge + `"},` +
 		`{"name":"key-of-the-house","inputSchema":{}},{"name":"f","description":"{authorization}","inputSchema":{"type":"object","description":"{authorization}"}}]}`
 	for name, stream := range map[string]bool{"json": false, "stream": true} {
 		t.Run(name, func(t *testing.T) {
 			s := httptest.NewServer(listsTools(list, stream))
 			t.Cleanup(s.Close)
 			h := newHouse(t, nil)
-			r := h.call(200, "POST", "/v1/responses", mcpRequest(mcpTool(h.reachable(s.URL), unapproved+`,"authorization":"key-of-the-house"`), ""))
+			r := h.call(200, "POST", "/v1/responses",
+				mcpRequest(mcpTool(h.reachable(s.URL), unapproved+`,"authorization":"key-of-the-house"`), ""))
 			listed := outputOf(r, "mcp_list_tools")
 			if len(listed) != 1 || listed[0]["error"] != nil {
 				t.Fatalf("listed %.500v", listed)
@@ -211,10 +228,12 @@ func TestMCPMalformedTools(t *testing.T) {
 	s := httptest.NewServer(listsTools(`"result":{"tools":[{"name":5}]}`, false))
 	t.Cleanup(s.Close)
 	h := newHouse(t, nil)
-	listFails(t, h, mcpTool(h.reachable(s.URL), ""), `None of its 1 tools can be used. The first is left out: "": its field name is a JSON number.`)
+	listFails(t, h, mcpTool(h.reachable(s.URL), ""),
+		`None of its 1 tools can be used. The first is left out: "": its field name is a JSON number.`)
 	s = httptest.NewServer(listsTools(`"error":{"code":-32000,"message":"{authorization} may not list"}`, false))
 	t.Cleanup(s.Close)
-	listFails(t, h, mcpTool(h.reachable(s.URL), `,"authorization":"key-of-the-house"`), "Bearer [redacted] may not list")
+	listFails(t, h, mcpTool(h.reachable(s.URL), `,"authorization":"key-of-the-house"`),
+		"Bearer [redacted] may not list")
 }
 
 // flooding serves the tools of a server, but answers calls of the tool flood with 20 MiB. The SDK would
@@ -244,25 +263,30 @@ func TestMCPCallFails(t *testing.T) {
 	t.Parallel()
 	s := newToolServer(t, flooding)
 	schema := json.RawMessage(`{"type":"object"}`)
-	s.add(&sdk.Tool{Name: "hang", InputSchema: schema}, func(ctx context.Context, _ map[string]any) (*sdk.CallToolResult, error) {
+	s.add(&sdk.Tool{Name: "hang", InputSchema: schema}, func(ctx context.Context,
+		_ map[string]any) (*sdk.CallToolResult, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
-	s.add(&sdk.Tool{Name: "flood", InputSchema: schema}, func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
+	s.add(&sdk.Tool{Name: "flood", InputSchema: schema}, func(context.Context, map[string]any) (*sdk.CallToolResult,
+		error) {
 		return nil, errors.New("flooding answers")
 	})
-	s.add(&sdk.Tool{Name: "much", InputSchema: schema}, func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
+	s.add(&sdk.Tool{Name: "much", InputSchema: schema}, func(context.Context, map[string]any) (*sdk.CallToolResult,
+		error) {
 		return textResult("start" + strings.Repeat("x", 4<<20) + "end"), nil
 	})
 	h := newHouse(t, nil)
 	start := time.Now()
-	r := h.call(200, "POST", "/v1/responses", mcpRequest(mcpTool(h.reachable(s.URL), unapproved), "", "lab__hang {}", "lab__flood {}", "lab__much {}", `lab__echo {"text":"still here"}`))
+	r := h.call(200, "POST", "/v1/responses", mcpRequest(mcpTool(h.reachable(s.URL), unapproved), "", "lab__hang {}",
+		"lab__flood {}", "lab__much {}", `lab__echo {"text":"still here"}`))
 	calls := outputOf(r, "mcp_call")
 	if len(calls) != 4 || r["status"] != "completed" {
 		t.Fatalf("got %.2000v", r)
 	}
 	for i, want := range []string{"did not answer within 15s", "more than 16777216 bytes"} {
-		if e, _ := calls[i]["error"].(map[string]any); calls[i]["status"] != "failed" || !strings.Contains(fmt.Sprint(e["message"]), want) {
+		if e, _ := calls[i]["error"].(map[string]any); calls[i]["status"] != "failed" ||
+			!strings.Contains(fmt.Sprint(e["message"]), want) {
 			t.Errorf("%v: %v, want %q", calls[i]["name"], e, want)
 		}
 	}
@@ -283,17 +307,20 @@ func TestMCPCancel(t *testing.T) {
 	t.Parallel()
 	s := newToolServer(t, streamable)
 	began, ended := make(chan bool), make(chan bool)
-	s.add(&sdk.Tool{Name: "hang", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ map[string]any) (*sdk.CallToolResult, error) {
+	s.add(&sdk.Tool{Name: "hang", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context,
+		_ map[string]any) (*sdk.CallToolResult, error) {
 		began <- true
 		<-ctx.Done()
 		ended <- true
 		return nil, ctx.Err()
 	})
 	h := newHouse(t, nil)
-	r := h.call(200, "POST", "/v1/responses", mcpRequest(mcpTool(h.reachable(s.URL), unapproved), `,"background":true`, "lab__hang {}"))
+	r := h.call(200, "POST", "/v1/responses", mcpRequest(mcpTool(h.reachable(s.URL), unapproved), `,"background":true`,
+		"lab__hang {}"))
 	<-began
 	got := h.call(200, "POST", "/v1/responses/"+r["id"].(string)+"/cancel", nil)
-	if calls := outputOf(got, "mcp_call"); got["status"] != "cancelled" || len(calls) != 1 || !strings.Contains(fmt.Sprint(calls[0]["error"]), "cancelled. It may have run") {
+	if calls := outputOf(got, "mcp_call"); got["status"] != "cancelled" || len(calls) != 1 ||
+		!strings.Contains(fmt.Sprint(calls[0]["error"]), "cancelled. It may have run") {
 		t.Errorf("got %v", got)
 	}
 	<-ended

@@ -49,7 +49,8 @@ func (h *models) delete(_ *exchange.Exchange, r *http.Request, _ berth.Caller) e
 	if _, err := h.find(r); err != nil {
 		return err
 	}
-	return berth.Errorf(berth.CodeForbidden, "You have insufficient permissions for this operation. Only fine-tuned models can be deleted, and this server has none.")
+	return berth.Errorf(berth.CodeForbidden,
+		"You have insufficient permissions for this operation. Only fine-tuned models can be deleted, and this server has none.")
 }
 
 // find returns the model of the request's path. The model need not be listed: a rule may

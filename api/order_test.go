@@ -41,16 +41,20 @@ func TestEventOrder(t *testing.T) {
 		t.Run(r.name, func(t *testing.T) {
 			t.Parallel()
 			double := modeltest.NewChatServer(t, func(n int, _ *modeltest.Request) modeltest.Turn {
-				return modeltest.Turn{Steps: append([][]modeltest.Step{r.says, r.then}[min(n, 1)], model.Finish{Reason: model.FinishStop}), Refusal: r.fails}
+				return modeltest.Turn{Steps: append([][]modeltest.Step{r.says, r.then}[min(n, 1)],
+					model.Finish{Reason: model.FinishStop}), Refusal: r.fails}
 			})
-			asks, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL, Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
+			asks, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: double.URL,
+				Log: slog.New(slog.NewTextHandler(t.Output(), nil))}})
 			check(t, err)
-			h := newHouse(t, nil, model.Rule{Match: "chat", Provider: asks}, model.Rule{Match: "played", Provider: played(r.plays)})
+			h := newHouse(t, nil, model.Rule{Match: "chat", Provider: asks}, model.Rule{Match: "played",
+				Provider: played(r.plays)})
 			name := "chat"
 			if r.plays != nil {
 				name = "played"
 			}
-			events := h.rest(h.stream(t.Context(), "POST", "/v1/responses", `{"model":"`+name+`","stream":true,`+r.request+`}`))
+			events := h.rest(h.stream(t.Context(), "POST", "/v1/responses",
+				`{"model":"`+name+`","stream":true,`+r.request+`}`))
 			if diff := cmp.Diff(r.want, shapes(t, events)); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}

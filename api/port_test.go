@@ -68,8 +68,10 @@ func TestPort(t *testing.T) {
 		}
 	}
 	for path, want := range map[string]int{
-		"/v1/containers/" + id + "/ports/0/": 400, "/v1/containers/" + id + "/ports/65536/": 400, "/v1/containers/" + id + "/ports/http/": 400,
-		"/v1/containers/" + id + "/ports/+80/": 400, "/v1/containers/" + id + "/ports/080/": 400, "/v1/containers/cntr_none/ports/80/": 404, base: 426,
+		"/v1/containers/" + id + "/ports/0/": 400, "/v1/containers/" + id + "/ports/65536/": 400, "/v1/containers/" +
+			id + "/ports/http/": 400,
+		"/v1/containers/" + id + "/ports/+80/": 400, "/v1/containers/" + id + "/ports/080/": 400,
+		"/v1/containers/cntr_none/ports/80/": 404, base: 426,
 	} {
 		h.call(want, "GET", path, nil)
 	}
@@ -96,7 +98,8 @@ func TestRedirectOfPort(t *testing.T) {
 	})
 	base := "/v1/containers/" + id + "/ports/" + port + "/"
 	at := strings.Replace(h.url, "http://127.0.0.1", "", 1)
-	for _, to := range []string{"http://127.1" + at + "/v1/containers/" + id, "http://ⓛocalhost" + at + "/v1/files", h.url + "/v1/files", "https://example.com/", "/%2e%2e/%2e%2e/%2e%2e/" + id} {
+	for _, to := range []string{"http://127.1" + at + "/v1/containers/" + id, "http://ⓛocalhost" + at + "/v1/files",
+		h.url + "/v1/files", "https://example.com/", "/%2e%2e/%2e%2e/%2e%2e/" + id} {
 		e := h.call(502, "DELETE", base+"?to="+url.QueryEscape(to), nil)
 		if e.at("error", "code") != "redirect_refused" {
 			t.Errorf("to %s: got %v, want redirect_refused", to, e)
@@ -133,9 +136,11 @@ func TestPortLink(t *testing.T) {
 		http.SetCookie(w, &http.Cookie{Name: "s", Value: "1", Path: "/"})
 		fmt.Fprint(w, "page "+r.RequestURI)
 	})
-	link := h.call(200, "POST", "/v1/containers/"+id+"/ports/"+port, `{"expires_after":{"anchor":"created_at","seconds":60}}`)
+	link := h.call(200, "POST", "/v1/containers/"+id+"/ports/"+port,
+		`{"expires_after":{"anchor":"created_at","seconds":60}}`)
 	at, _ := link["url"].(string)
-	if !strings.HasPrefix(at, h.url+"/preview/") || link.at("expires_at") != float64(c.Now().Unix()+60) || strings.Contains(at, "secret") {
+	if !strings.HasPrefix(at, h.url+"/preview/") || link.at("expires_at") != float64(c.Now().Unix()+60) ||
+		strings.Contains(at, "secret") {
 		t.Fatalf("got %v, want a link for a minute", link)
 	}
 	resp, text := visit(t, at+"x?y", "Authorization", "Bearer sk-secret", "Cookie", "house=sk-secret", "Referer", at)
@@ -155,7 +160,8 @@ func TestPortLink(t *testing.T) {
 			t.Errorf("%s: got %d, want it refused", other, resp.StatusCode)
 		}
 	}
-	if resp, _ := visit(t, h.url+"/v1/containers/"+id, "Cookie", resp.Header.Get("Set-Cookie")); resp.StatusCode != 401 {
+	if resp, _ := visit(t, h.url+"/v1/containers/"+id, "Cookie",
+		resp.Header.Get("Set-Cookie")); resp.StatusCode != 401 {
 		t.Errorf("the API with the link's cookie: got %d, want 401", resp.StatusCode)
 	}
 	if text := log.String(); strings.Contains(text, word) || strings.Contains(text, "sk-secret") {
@@ -187,17 +193,20 @@ func TestPortLinkRequest(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	id := h.call(200, "POST", "/v1/containers", `{"name":"x"}`).id()
-	for _, body := range []string{`{"expires_after":{"anchor":"created_at","seconds":9}}`, `{"expires_after":{"anchor":"created_at","seconds":604801}}`,
+	for _, body := range []string{`{"expires_after":{"anchor":"created_at","seconds":9}}`,
+		`{"expires_after":{"anchor":"created_at","seconds":604801}}`,
 		`{"expires_after":{"anchor":"last_active_at","seconds":60}}`, `{"port":1}`, `[]`} {
 		h.call(400, "POST", "/v1/containers/"+id+"/ports/80", body)
 	}
 	// Without keys, pages are refused; but every caller may use a link.
 	port := served(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "page") })
 	at := h.call(200, "POST", "/v1/containers/"+id+"/ports/"+port, nil)["url"].(string)
-	if resp, text := visit(t, at, "Sec-Fetch-Site", "cross-site", "Origin", "null"); resp.StatusCode != 200 || text != "page" {
+	if resp, text := visit(t, at, "Sec-Fetch-Site", "cross-site", "Origin", "null"); resp.StatusCode != 200 ||
+		text != "page" {
 		t.Errorf("a page's own request: got %d %q, want an answer", resp.StatusCode, text)
 	}
-	if resp, _ := visit(t, h.url+"/v1/containers/"+id+"/ports/"+port+"/", "Sec-Fetch-Site", "cross-site"); resp.StatusCode != 403 {
+	if resp, _ := visit(t, h.url+"/v1/containers/"+id+"/ports/"+port+"/", "Sec-Fetch-Site",
+		"cross-site"); resp.StatusCode != 403 {
 		t.Errorf("a page's request to the API: got %d, want 403", resp.StatusCode)
 	}
 	if resp, _ := visit(t, at, "X-Forwarded-For", "203.0.113.7"); resp.StatusCode != 401 {
@@ -219,7 +228,9 @@ func tunnel(t *testing.T, h *house, path string) (net.Conn, *http.Response) {
 	conn, err := net.Dial("tcp", u.Host)
 	check(t, err)
 	t.Cleanup(func() { conn.Close() })
-	fmt.Fprintf(conn, "GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n", path, u.Host, h.token)
+	fmt.Fprintf(conn,
+		"GET %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nConnection: Upgrade\r\nUpgrade: tcp\r\n\r\n", path,
+		u.Host, h.token)
 	in := bufio.NewReaderSize(conn, 16)
 	resp, err := http.ReadResponse(in, nil)
 	check(t, err)

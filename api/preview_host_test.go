@@ -79,13 +79,15 @@ func newHostHouse(t *testing.T) *hostHouse {
 		w.Header().Set("Content-Security-Policy", "default-src 'self'")
 		fmt.Fprint(w, "page "+r.RequestURI)
 	})
-	link := h.call(200, "POST", "/v1/containers/"+h.id+"/ports/"+h.port, `{"expires_after":{"anchor":"created_at","seconds":60}}`)
+	link := h.call(200, "POST", "/v1/containers/"+h.id+"/ports/"+h.port,
+		`{"expires_after":{"anchor":"created_at","seconds":60}}`)
 	text, _ := link["host_url"].(string)
 	var err error
 	h.link, err = url.Parse(text)
 	check(t, err)
 	h.token = h.link.Query().Get("berth_preview")
-	if want := h.port + "-" + strings.Replace(h.id, "_", "-", 1) + ".preview.example"; h.link.Hostname() != want || h.link.Scheme != "http" || h.token == "" {
+	if want := h.port + "-" + strings.Replace(h.id, "_", "-", 1) + ".preview.example"; h.link.Hostname() != want ||
+		h.link.Scheme != "http" || h.token == "" {
 		t.Fatalf("got %s, want a token and the host %s", text, want)
 	}
 	return h
@@ -112,7 +114,8 @@ func TestPreviewHost(t *testing.T) {
 		t.Errorf("another project's key: got %d, want 404", resp.StatusCode)
 	}
 	resp, text := get("/a%2Fb?q", "Authorization", "Bearer sk-secret", "Cookie", "house=sk-secret")
-	if flat := fmt.Sprint(<-h.seen); resp.StatusCode != 200 || text != "page /a%2Fb?q" || strings.Contains(flat, "sk-secret") {
+	if flat := fmt.Sprint(<-h.seen); resp.StatusCode != 200 || text != "page /a%2Fb?q" || strings.Contains(flat,
+		"sk-secret") {
 		t.Errorf("with the key: got %d %s; the sandbox got %s", resp.StatusCode, text, flat)
 	}
 
@@ -130,22 +133,27 @@ func TestPreviewHost(t *testing.T) {
 	resp, text = get("/x?a=1", "Cookie", permission+"; house=other", "Authorization", "Bearer of-the-page")
 	seen := <-h.seen
 	if resp.StatusCode != 200 || text != "page /x?a=1" || seen.Get("Authorization") != "Bearer of-the-page" {
-		t.Errorf("with the cookie: got %d %s, and the page's own authorization %q", resp.StatusCode, text, seen.Get("Authorization"))
+		t.Errorf("with the cookie: got %d %s, and the page's own authorization %q", resp.StatusCode, text,
+			seen.Get("Authorization"))
 	}
 	if flat := fmt.Sprint(seen); strings.Contains(flat, h.token) || strings.Contains(flat, "house") {
 		t.Errorf("the sandbox got %s", flat)
 	}
-	if flat := strings.Join(resp.Header.Values("Set-Cookie"), "\n"); strings.Contains(flat, "Domain") || strings.Contains(flat, "\nberth_preview=") || strings.HasPrefix(flat, "berth_preview=") {
+	if flat := strings.Join(resp.Header.Values("Set-Cookie"), "\n"); strings.Contains(flat, "Domain") ||
+		strings.Contains(flat, "\nberth_preview=") || strings.HasPrefix(flat, "berth_preview=") {
 		t.Errorf("the sandbox has set %s", flat)
 	}
-	if got := resp.Header.Get("Content-Security-Policy"); got != "default-src 'self'" || resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" || resp.Header.Get("X-Frame-Options") != "SAMEORIGIN" {
+	if got := resp.Header.Get("Content-Security-Policy"); got != "default-src 'self'" ||
+		resp.Header.Get("Cross-Origin-Resource-Policy") != "same-origin" ||
+		resp.Header.Get("X-Frame-Options") != "SAMEORIGIN" {
 		t.Errorf("got %v", resp.Header)
 	}
 	get("/x", "Cookie", permission, "Authorization", "Bearer sk-secret")
 	if got := (<-h.seen).Get("Authorization"); got != "" {
 		t.Errorf("a key with the cookie: the sandbox got %s", got)
 	}
-	if resp, text := get("/x?berth_preview="+h.token, "Accept", "*/*"); resp.StatusCode != 200 || text != "page /x" { // a program's
+	// a program's
+	if resp, text := get("/x?berth_preview="+h.token, "Accept", "*/*"); resp.StatusCode != 200 || text != "page /x" {
 		t.Errorf("got %d %s", resp.StatusCode, text)
 	}
 	if resp, _ := get("/own", "Cookie", permission); resp.Header.Get("Location") != "/there" {
@@ -164,12 +172,14 @@ func TestPreviewHost(t *testing.T) {
 		{502, []string{"Authorization", "Bearer sk-secret"}},
 	} {
 		if resp, text := get("/public", c.header...); resp.StatusCode != c.status {
-			t.Errorf("a redirect to a public host with %q: got %d %s, want %d", c.header, resp.StatusCode, text, c.status)
+			t.Errorf("a redirect to a public host with %q: got %d %s, want %d", c.header, resp.StatusCode, text,
+				c.status)
 		}
 	}
 
 	resp, _ = get("/?berth_preview="+h.token, "Accept", "text/html", "X-Forwarded-Proto", "https")
-	if c := resp.Header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-berth_preview=") || !strings.Contains(c, "; Secure") {
+	if c := resp.Header.Get("Set-Cookie"); !strings.HasPrefix(c, "__Host-berth_preview=") ||
+		!strings.Contains(c, "; Secure") {
 		t.Errorf("over HTTPS: got the cookie %q", c)
 	}
 }
@@ -183,7 +193,9 @@ func TestPreviewHostBounds(t *testing.T) {
 	other := served(t, func(w http.ResponseWriter, r *http.Request) { fmt.Fprint(w, "other") })
 	name := strings.TrimPrefix(h.link.Host, h.port)
 	for what, got := range map[string]func() (*http.Response, string){
-		"another port": func() (*http.Response, string) { return visitHost(t, "GET", h.url, other+name, "/", "Cookie", cookie) },
+		"another port": func() (*http.Response, string) {
+			return visitHost(t, "GET", h.url, other+name, "/", "Cookie", cookie)
+		},
 		"its token there": func() (*http.Response, string) {
 			return visitHost(t, "GET", h.url, other+name, "/?berth_preview="+h.token)
 		},
@@ -200,15 +212,19 @@ func TestPreviewHostBounds(t *testing.T) {
 	}
 	for what, header := range map[string][]string{
 		"a WebSocket of another page": {"Origin", "http://" + other + name},
-		"a script of another page":    {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest", "script"},
-		"a frame of another page":     {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest", "iframe"},
+		"a script of another page": {"Sec-Fetch-Site", "same-site", "Sec-Fetch-Mode", "no-cors", "Sec-Fetch-Dest",
+			"script"},
+		"a frame of another page": {"Sec-Fetch-Site", "cross-site", "Sec-Fetch-Mode", "navigate", "Sec-Fetch-Dest",
+			"iframe"},
 	} {
-		if resp, text := visitHost(t, "GET", h.url, h.link.Host, "/", append(header, "Cookie", cookie)...); resp.StatusCode != 403 {
+		if resp, text := visitHost(t, "GET", h.url, h.link.Host, "/", append(header, "Cookie",
+			cookie)...); resp.StatusCode != 403 {
 			t.Errorf("%s: got %d %s, want 403", what, resp.StatusCode, text)
 		}
 	}
 	for _, host := range []string{"x.preview.example", "1-cntr-1.preview.example", "api." + h.link.Host} {
-		if resp, text := visitHost(t, "GET", h.url, host, "/v1/models", "Authorization", "Bearer sk-secret"); resp.StatusCode != 404 {
+		if resp, text := visitHost(t, "GET", h.url, host, "/v1/models", "Authorization",
+			"Bearer sk-secret"); resp.StatusCode != 404 {
 			t.Errorf("%s: got %d %s, want 404 and nothing of the API", host, resp.StatusCode, text)
 		}
 	}

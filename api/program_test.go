@@ -119,7 +119,8 @@ func TestProgramOrder(t *testing.T) {
 // askProgram sends a request that runs a program.
 func (h *house) askProgram(code, fields string) object {
 	h.t.Helper()
-	return h.call(http.StatusOK, "POST", "/v1/responses", `{"model":"scripted","input":`+programInput(code)+`,`+fields+`}`)
+	return h.call(http.StatusOK, "POST", "/v1/responses",
+		`{"model":"scripted","input":`+programInput(code)+`,`+fields+`}`)
 }
 
 // resultOfProgram returns the result of the only program of an answer.
@@ -138,9 +139,10 @@ func TestProgramHosted(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	lab := newToolServer(t, streamable)
-	lab.add(&sdk.Tool{Name: "ports", InputSchema: json.RawMessage(`{"type":"object"}`)}, func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
-		return textResult(`[{"name":"Brest","ships":3},{"name":"Kiel","ships":5}]`), nil
-	})
+	lab.add(&sdk.Tool{Name: "ports", InputSchema: json.RawMessage(`{"type":"object"}`)},
+		func(context.Context, map[string]any) (*sdk.CallToolResult, error) {
+			return textResult(`[{"name":"Brest","ships":3},{"name":"Kiel","ships":5}]`), nil
+		})
 	tools := `"tools":[{"type":"programmatic_tool_calling"},{"type":"shell","environment":{"type":"container_auto"},"allowed_callers":["programmatic"]},` +
 		mcpTool(h.reachable(lab.URL), unapproved+`,"allowed_callers":["direct","programmatic"]`) + `]`
 	answer := h.askProgram(`
@@ -155,17 +157,20 @@ func TestProgramHosted(t *testing.T) {
 	for n, it := range answer["output"].([]any) {
 		it := it.(map[string]any)
 		types = append(types, it["type"].(string))
-		if caller, ok := it["caller"].(map[string]any); n > 1 && n < 8 && (!ok || caller["type"] != "program" || caller["caller_id"] != callsOf(answer, "program")[0]["call_id"]) {
+		if caller, ok := it["caller"].(map[string]any); n > 1 && n < 8 && (!ok || caller["type"] != "program" ||
+			caller["caller_id"] != callsOf(answer, "program")[0]["call_id"]) {
 			t.Errorf("item %d has the caller %v", n, it["caller"])
 		}
 	}
-	if want := "mcp_list_tools program mcp_call shell_call shell_call shell_call_output shell_call_output mcp_call program_output message"; strings.Join(types, " ") != want {
+	if want := "mcp_list_tools program mcp_call shell_call shell_call shell_call_output shell_call_output mcp_call program_output message"; strings.Join(types,
+		" ") != want {
 		t.Errorf("items: %v", types)
 	}
 	if got := lab.received(); !slices.Equal(got, []string{"ports{}", "fail{}"}) {
 		t.Errorf("the server received %v", got)
 	}
-	next := h.call(http.StatusOK, "POST", "/v1/responses", marshal(t, object{"model": "vendor/fed", "input": "And?", "previous_response_id": answer["id"], "background": true}))
+	next := h.call(http.StatusOK, "POST", "/v1/responses", marshal(t, object{"model": "vendor/fed", "input": "And?",
+		"previous_response_id": answer["id"], "background": true}))
 	h.fed.words <- ""
 	close(h.fed.words)
 	var shown []string
@@ -188,23 +193,34 @@ func TestProgramRefusals(t *testing.T) {
 	shell := `,{"type":"shell","environment":{"type":"container_auto"},"allowed_callers":["programmatic"]}`
 	caught := func(call string) string { return "try { await " + call + " } catch (e) { text(e.message) }" }
 	for name, c := range map[string]struct{ code, fields, want string }{
-		"unknown tool":  {caught("tools.unknown()"), tools(""), "There is no tool named unknown. There are: f"},
-		"not allowed":   {caught("tools.direct()"), tools(""), "Programs cannot call direct: its allowed_callers do not include them. Call it directly."},
-		"itself":        {caught(`tools.programmatic_tool_calling({code: "1"})`), tools(""), "Programs cannot call programmatic_tool_calling"},
-		"approval":      {caught(`tools.shell({commands: ["id"]})`), tools(shell) + `,"berth":{"require_approval":"always"}`, "needs the user's approval"},
-		"server's":      {caught("tools.lab__echo({text: 1})"), tools("," + mcpTool(h.reachable(lab.URL), `,"allowed_callers":["programmatic"]`)), "needs the user's approval"},
-		"max calls":     {caught(`tools.shell({commands: ["id"]})`), tools(shell) + `,"max_tool_calls":1`, "max_tool_calls is reached"},
-		"syntax error":  {"const a = 1\nconst b = )", tools(""), "[The program failed] SyntaxError: program: Line 2:11"},
-		"exception":     {"text('so far')\nlet a\na.b.c()", tools(""), "so far\n[The program failed] TypeError: Cannot read property 'b' of undefined\n    at program:3"},
-		"no arguments":  {`await tools.shell({})`, tools(shell), ""},
-		"allowed tools": {caught("tools.f()"), tools("") + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"programmatic_tool_calling"}]}`, "Programs cannot call f"},
+		"unknown tool": {caught("tools.unknown()"), tools(""), "There is no tool named unknown. There are: f"},
+		"not allowed": {caught("tools.direct()"), tools(""),
+			"Programs cannot call direct: its allowed_callers do not include them. Call it directly."},
+		"itself": {caught(`tools.programmatic_tool_calling({code: "1"})`), tools(""),
+			"Programs cannot call programmatic_tool_calling"},
+		"approval": {caught(`tools.shell({commands: ["id"]})`),
+			tools(shell) + `,"berth":{"require_approval":"always"}`, "needs the user's approval"},
+		"server's": {caught("tools.lab__echo({text: 1})"),
+			tools("," + mcpTool(h.reachable(lab.URL), `,"allowed_callers":["programmatic"]`)),
+			"needs the user's approval"},
+		"max calls": {caught(`tools.shell({commands: ["id"]})`), tools(shell) + `,"max_tool_calls":1`,
+			"max_tool_calls is reached"},
+		"syntax error": {"const a = 1\nconst b = )", tools(""),
+			"[The program failed] SyntaxError: program: Line 2:11"},
+		"exception": {"text('so far')\nlet a\na.b.c()", tools(""),
+			"so far\n[The program failed] TypeError: Cannot read property 'b' of undefined\n    at program:3"},
+		"no arguments": {`await tools.shell({})`, tools(shell), ""},
+		"allowed tools": {caught("tools.f()"),
+			tools("") + `,"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"programmatic_tool_calling"}]}`,
+			"Programs cannot call f"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			answer := h.askProgram(c.code, c.fields)
 			if got := resultOfProgram(t, answer); !strings.Contains(got, c.want) {
 				t.Errorf("got %q, want %q", got, c.want)
 			}
-			if failed := strings.Contains(c.want, "[The program"); failed != (callsOf(answer, "program_output")[0]["status"] == "incomplete") {
+			if failed := strings.Contains(c.want, "[The program"); failed != (callsOf(answer,
+				"program_output")[0]["status"] == "incomplete") {
 				t.Errorf("the output is %v", callsOf(answer, "program_output")[0])
 			}
 		})
@@ -212,7 +228,8 @@ func TestProgramRefusals(t *testing.T) {
 	if got := lab.received(); len(got) > 0 {
 		t.Errorf("the server received %v", got)
 	}
-	answer := h.call(http.StatusOK, "POST", "/v1/responses", `{"model":"scripted","input":"`+"```json f\\n{}\\n```"+`",`+tools("")+`}`)
+	answer := h.call(http.StatusOK, "POST", "/v1/responses",
+		`{"model":"scripted","input":"`+"```json f\\n{}\\n```"+`",`+tools("")+`}`)
 	if types := callsOf(answer, "function_call"); len(types) > 0 || answer["status"] != "completed" {
 		t.Errorf("a direct call of a tool for programs: %v", answer["output"])
 	}
@@ -227,20 +244,26 @@ func TestProgramRequests(t *testing.T) {
 		{"type":"function_call","call_id":"c","name":"f","arguments":"{}","caller":{"type":"program","caller_id":"p"}},{"type":"function_call_output","call_id":"c","output":"1"}`
 	const f = `{"type":"function","name":"f","allowed_callers":["programmatic"]}`
 	for body, want := range map[string]string{
-		`"input":"x","tools":[` + f + `]`: "Only programs can call 'f', by its 'allowed_callers'. Add a tool of type 'programmatic_tool_calling' to 'tools', or 'direct' to the 'allowed_callers'.",
-		`"input":"x","tools":[{"type":"programmatic_tool_calling"},` + f + `],"tool_choice":{"type":"function","name":"f"}`: "Tool choice 'f' can be called by programs only. Choose 'programmatic_tool_calling'.",
-		`"input":[` + item + `]`: "The input has outputs for calls of program 'cm_1'. Add a tool of type 'programmatic_tool_calling' to 'tools'.",
-		`"input":[` + item + `],"tools":[{"type":"programmatic_tool_calling"},` + f + `]`:                                      "The fingerprint of program 'cm_1' was not made by this server.",
+		`"input":"x","tools":[` + f +
+			`]`: "Only programs can call 'f', by its 'allowed_callers'. Add a tool of type 'programmatic_tool_calling' to 'tools', or 'direct' to the 'allowed_callers'.",
+		`"input":"x","tools":[{"type":"programmatic_tool_calling"},` + f +
+			`],"tool_choice":{"type":"function","name":"f"}`: "Tool choice 'f' can be called by programs only. Choose 'programmatic_tool_calling'.",
+		`"input":[` + item +
+			`]`: "The input has outputs for calls of program 'cm_1'. Add a tool of type 'programmatic_tool_calling' to 'tools'.",
+		`"input":[` + item + `],"tools":[{"type":"programmatic_tool_calling"},` + f +
+			`]`: "The fingerprint of program 'cm_1' was not made by this server.",
 		`"input":[{"type":"program_output","id":"cmo_1","call_id":"p","status":"completed","result":""}]`:                      "No tool call found for program output with call_id p.",
 		`"input":"x","tools":[{"type":"programmatic_tool_calling"},{"type":"programmatic_tool_calling"}]`:                      "Duplicate tool",
 		`"input":"x","tools":[{"type":"programmatic_tool_calling"},{"type":"file_search","allowed_callers":["programmatic"]}]`: "Unknown parameter: 'tools[1].allowed_callers'.",
 	} {
-		if status, answer := post(t, handler, `{"model":"scripted",`+body+`}`); status != http.StatusBadRequest || !strings.Contains(answer, want) {
+		if status, answer := post(t, handler, `{"model":"scripted",`+body+`}`); status != http.StatusBadRequest ||
+			!strings.Contains(answer, want) {
 			t.Errorf("%s: %d %s, want %q", body, status, answer, want)
 		}
 	}
 	// The program's output from another server needs no fingerprint of this one.
-	done := strings.TrimSuffix(strings.Split(item, ",\n")[0], ",") + `,{"type":"program_output","id":"cmo_1","call_id":"p","status":"completed","result":"2"},{"role":"user","content":"y"}`
+	done := strings.TrimSuffix(strings.Split(item, ",\n")[0], ",") +
+		`,{"type":"program_output","id":"cmo_1","call_id":"p","status":"completed","result":"2"},{"role":"user","content":"y"}`
 	if status, answer := post(t, handler, `{"model":"scripted","input":[`+done+`]}`); status != http.StatusOK {
 		t.Errorf("an ended program: %d %s", status, answer)
 	}
@@ -258,7 +281,8 @@ func TestProgramRound(t *testing.T) {
 		const [s, a, b, n, c] = await Promise.all([tools.shell({commands: ["echo here"]}), tools.f({n: 1}), tools.f({n: 2}), tools.note("a line"), tools.crm__find({q: "x"})])
 		text([s.output[0].stdout, a, b.x, n, c, Math.random(), Date.now()])`, tools)
 	calls := slices.Concat(callsOf(first, "function_call"), callsOf(first, "custom_tool_call"))
-	if len(calls) != 4 || calls[2]["namespace"] != "crm" || calls[3]["input"] != "a line" || len(callsOf(first, "shell_call_output")) != 1 {
+	if len(calls) != 4 || calls[2]["namespace"] != "crm" || calls[3]["input"] != "a line" ||
+		len(callsOf(first, "shell_call_output")) != 1 {
 		t.Fatalf("output: %v", first["output"])
 	}
 	note := outputFor(calls[3], "noted")
@@ -267,11 +291,13 @@ func TestProgramRound(t *testing.T) {
 	var request object
 	check(t, json.Unmarshal([]byte(`{"model":"scripted",`+tools+`}`), &request))
 	request["previous_response_id"], request["input"] = first["id"], input
-	h.wantError(http.StatusBadRequest, "POST", "/v1/responses", marshal(t, request), "No tool output found for function call "+calls[2]["call_id"].(string)+".", "input", "")
+	h.wantError(http.StatusBadRequest, "POST", "/v1/responses", marshal(t, request),
+		"No tool output found for function call "+calls[2]["call_id"].(string)+".", "input", "")
 	request["input"] = append(input, outputFor(calls[2], "found"))
 	var results []string
 	for range 2 { // the program is continued twice, with the same clock and random numbers
-		results = append(results, resultOfProgram(t, h.call(http.StatusOK, "POST", "/v1/responses", marshal(t, request))))
+		results = append(results, resultOfProgram(t, h.call(http.StatusOK, "POST", "/v1/responses",
+			marshal(t, request))))
 	}
 	var values []any
 	check(t, json.Unmarshal([]byte(results[0]), &values))

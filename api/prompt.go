@@ -33,7 +33,8 @@ const (
 
 // promptBody returns the rule for a prompt.
 func (h *prompts) promptBody(required ...string) rule.Rule {
-	return rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": h.rules.Template, "metadata": rule.Metadata}, required...)
+	return rule.Object(rule.Fields{"name": rule.Text(1, 256), "template": h.rules.Template, "metadata": rule.Metadata},
+		required...)
 }
 
 // create serves POST /v1/prompts.
@@ -42,7 +43,8 @@ func (h *prompts) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err := x.Decode(r, h.promptBody("name", "template"), &p); err != nil {
 		return err
 	}
-	p.ID, p.Object, p.CreatedAt, p.Version = berth.PromptID(berth.NewID(berth.PrefixPrompt)), "prompt", time.Now().Unix(), "1"
+	p.ID, p.Object, p.CreatedAt, p.Version = berth.PromptID(berth.NewID(berth.PrefixPrompt)), "prompt",
+		time.Now().Unix(), "1"
 	if p.Metadata == nil {
 		p.Metadata = map[string]string{}
 	}
@@ -54,7 +56,8 @@ func (h *prompts) create(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 	if err != nil {
 		return err
 	}
-	if err := h.objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: promptKey(p.ID), CreatedAt: p.CreatedAt, Body: body}); err != nil {
+	if err := h.objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: promptKey(p.ID),
+		CreatedAt: p.CreatedAt, Body: body}); err != nil {
 		return err
 	}
 	return x.JSON(http.StatusOK, &p)
@@ -100,7 +103,8 @@ var errOvertaken = errors.New("another request has changed the prompt")
 
 // change stores the current version as an old one, then replaces it. It returns
 // errOvertaken if the prompt is no longer the same as old.
-func (h *prompts) change(ctx context.Context, project berth.ProjectID, old *store.Object, change *promptChange) (*berth.Prompt, error) {
+func (h *prompts) change(ctx context.Context, project berth.ProjectID, old *store.Object,
+	change *promptChange) (*berth.Prompt, error) {
 	var p berth.Prompt
 	if err := json.Unmarshal(old.Body, &p); err != nil {
 		return nil, err
@@ -177,7 +181,8 @@ func (h *prompts) listVersions(x *exchange.Exchange, r *http.Request, c berth.Ca
 	if err != nil {
 		return promptError(id, err)
 	}
-	versions, _, err := h.objects.ListObjects(r.Context(), c.Project, kindPromptVersion, id, store.Page{Limit: maxVersions, Ascending: true})
+	versions, _, err := h.objects.ListObjects(r.Context(), c.Project, kindPromptVersion, id,
+		store.Page{Limit: maxVersions, Ascending: true})
 	if err != nil {
 		return err
 	}
@@ -186,7 +191,8 @@ func (h *prompts) listVersions(x *exchange.Exchange, r *http.Request, c berth.Ca
 		return err
 	}
 	newest.ID = p.Version
-	versions = slices.DeleteFunc(versions, func(o *store.Object) bool { return o.ID == p.Version }) // left by an interrupted change
+	// left by an interrupted change
+	versions = slices.DeleteFunc(versions, func(o *store.Object) bool { return o.ID == p.Version })
 	list, more, err := exchange.PageOf(append(versions, newest), page, func(o *store.Object) string { return o.ID })
 	if err != nil {
 		return err
@@ -208,7 +214,8 @@ func (h *prompts) delete(x *exchange.Exchange, r *http.Request, c berth.Caller) 
 }
 
 // find returns a version of a prompt. An empty version means the newest.
-func (h *prompts) find(ctx context.Context, project berth.ProjectID, id berth.PromptID, version string) (*berth.Prompt, error) {
+func (h *prompts) find(ctx context.Context, project berth.ProjectID, id berth.PromptID, version string) (*berth.Prompt,
+	error) {
 	var p berth.Prompt
 	o, err := h.objects.GetObject(ctx, project, promptKey(id))
 	if err == nil {
@@ -239,7 +246,8 @@ func versionKey(id berth.PromptID, version string) store.ObjectKey {
 
 func promptError(id string, err error) error {
 	if errors.Is(err, store.ErrNotFound) {
-		return &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found", Message: "Prompt with id '" + rule.Clip(id) + "' not found."}
+		return &berth.Error{Code: berth.CodeNotFound, Wire: "prompt_not_found", Message: "Prompt with id '" +
+			rule.Clip(id) + "' not found."}
 	}
 	return err
 }

@@ -15,15 +15,17 @@ func TestPrompts(t *testing.T) {
 	h := newHouse(t, nil)
 	made := h.call(200, "POST", "/v1/prompts", greeting)
 	path := "/v1/prompts/" + made.id()
-	if made["version"] != "1" || fmt.Sprint(made["variables"]) != "[language name picture]" || made["object"] != "prompt" {
+	if made["version"] != "1" || fmt.Sprint(made["variables"]) != "[language name picture]" ||
+		made["object"] != "prompt" {
 		t.Errorf("got %v", made)
 	}
 	go func() {
 		h.fed.words <- "Bonjour"
 		h.fed.words <- ""
 	}()
-	answer := h.call(200, "POST", "/v1/responses", `{"input":"now","temperature":1,"prompt":{"id":"`+made.id()+`","variables":{`+
-		`"language":"French","name":{"type":"input_text","text":"{{language}}"},"picture":{"type":"input_image","image_url":"data:image/png;base64,AA=="}}}}`)
+	answer := h.call(200, "POST", "/v1/responses",
+		`{"input":"now","temperature":1,"prompt":{"id":"`+made.id()+`","variables":{`+
+			`"language":"French","name":{"type":"input_text","text":"{{language}}"},"picture":{"type":"input_image","image_url":"data:image/png;base64,AA=="}}}}`)
 	asked := h.fed.asked.Load()
 	if asked.Instructions != "Speak French." || *asked.Temperature != 1 || len(asked.Items) != 2 {
 		t.Errorf("the model got %+v", asked)
@@ -34,7 +36,8 @@ func TestPrompts(t *testing.T) {
 			t.Errorf("the first item is %s, want %s in it", content, want)
 		}
 	}
-	if answer.at("prompt", "version") != "1" || answer["model"] != "vendor/fed" || answer.at("instructions", 0, "role") != "developer" || answer.at("instructions", 1, "role") != "user" {
+	if answer.at("prompt", "version") != "1" || answer["model"] != "vendor/fed" || answer.at("instructions", 0,
+		"role") != "developer" || answer.at("instructions", 1, "role") != "user" {
 		t.Errorf("the response shows prompt %v, instructions %v", answer["prompt"], answer["instructions"])
 	}
 	if items := h.call(200, "GET", "/v1/responses/"+answer.id()+"/input_items", nil); len(items["data"].([]any)) != 1 {
@@ -45,10 +48,12 @@ func TestPrompts(t *testing.T) {
 	if second["version"] != "2" || second["name"] != "greeting" || fmt.Sprint(second["variables"]) != "[]" {
 		t.Errorf("a new template: got %v", second)
 	}
-	if renamed := h.call(200, "POST", path, `{"name":"other"}`); renamed["version"] != "2" || renamed["name"] != "other" {
+	if renamed := h.call(200, "POST", path, `{"name":"other"}`); renamed["version"] != "2" ||
+		renamed["name"] != "other" {
 		t.Errorf("a new name: got %v", renamed)
 	}
-	if old := h.call(200, "GET", path+"?version=1", nil); old["version"] != "1" || old.at("template", "temperature") != 0.5 {
+	if old := h.call(200, "GET", path+"?version=1", nil); old["version"] != "1" ||
+		old.at("template", "temperature") != 0.5 {
 		t.Errorf("the first version: got %v", old)
 	}
 	for version, want := range map[string]string{"null": "2", `"2"`: "2"} {
@@ -58,17 +63,20 @@ func TestPrompts(t *testing.T) {
 		}
 	}
 	versions := h.call(200, "GET", path+"/versions?order=asc", nil)
-	if versions.at("data", 0, "version") != "1" || versions.at("data", 1, "version") != "2" || versions.at("data", 2) != nil {
+	if versions.at("data", 0, "version") != "1" || versions.at("data", 1, "version") != "2" ||
+		versions.at("data", 2) != nil {
 		t.Errorf("versions: got %v", versions)
 	}
-	if list := h.call(200, "GET", "/v1/prompts", nil); list.at("data", 0, "id") != made.id() || list.at("data", 1) != nil {
+	if list := h.call(200, "GET", "/v1/prompts", nil); list.at("data", 0, "id") != made.id() ||
+		list.at("data", 1) != nil {
 		t.Errorf("prompts: got %v", list)
 	}
 	h.call(200, "DELETE", path, nil)
 	for _, gone := range []string{path, path + "?version=1", path + "/versions"} {
 		h.call(404, "GET", gone, nil)
 	}
-	if again := h.call(200, "GET", "/v1/responses/"+answer.id(), nil); again.at("instructions", 0, "role") != "developer" {
+	if again := h.call(200, "GET", "/v1/responses/"+answer.id(), nil); again.at("instructions", 0,
+		"role") != "developer" {
 		t.Errorf("a response whose prompt is gone: %v", again)
 	}
 }
@@ -110,8 +118,11 @@ func TestPromptErrors(t *testing.T) {
 		{"/v1/responses", `{"input":"x","prompt":{"id":"pmpt_none"}}`, 404, "", "'pmpt_none' not found"},
 		{"/v1/responses", use(`,"version":"7"`), 404, "", "no version '7'"},
 		{"/v1/responses", use(``), 400, "prompt.variables", "Missing prompt variable: 'language'"},
-		{"/v1/responses", use(`,"variables":{"language":"a","name":"b","picture":"c","more":"d"}`), 400, "prompt.variables", "Unknown prompt variable: 'more'"},
-		{"/v1/responses", use(`,"variables":{"language":{"type":"input_image","image_url":"https://x"},"name":"b","picture":"c"}`), 400, "prompt.variables.language", "an image or a file"},
+		{"/v1/responses", use(`,"variables":{"language":"a","name":"b","picture":"c","more":"d"}`), 400,
+			"prompt.variables", "Unknown prompt variable: 'more'"},
+		{"/v1/responses",
+			use(`,"variables":{"language":{"type":"input_image","image_url":"https://x"},"name":"b","picture":"c"}`),
+			400, "prompt.variables.language", "an image or a file"},
 		{"/v1/responses", use(`,"variables":{"language":7}`), 400, "prompt.variables.language", ""},
 		{"/v1/responses", `{"input":"x"}`, 400, "model", ""},
 	} {

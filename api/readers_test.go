@@ -24,13 +24,16 @@ import (
 // saved saves a completed response of a project with a long text. It returns the id.
 func saved(t *testing.T, st store.Store, p berth.ProjectID, text string) berth.ResponseID {
 	t.Helper()
-	body := berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 1, &berth.ResponseRequest{Model: "m"})
-	item := berth.NewItem(berth.Message{ID: berth.NewID(berth.PrefixMessage), Type: berth.ItemMessage, Role: "assistant", Status: berth.StatusCompleted,
+	body := berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 1,
+		&berth.ResponseRequest{Model: "m"})
+	item := berth.NewItem(berth.Message{ID: berth.NewID(berth.PrefixMessage), Type: berth.ItemMessage,
+		Role: "assistant", Status: berth.StatusCompleted,
 		Content: []berth.Content{{Type: "output_text", Text: text}}})
 	zero := 0
 	events := []berth.Event{{Type: berth.EventCreated, Response: body},
 		{Type: berth.EventOutputItemAdded, OutputIndex: &zero, Item: &item},
-		{Type: berth.EventOutputTextDone, ItemID: item.ID(), OutputIndex: &zero, ContentIndex: &zero, Text: &text, Logprobs: &[]json.RawMessage{}},
+		{Type: berth.EventOutputTextDone, ItemID: item.ID(), OutputIndex: &zero, ContentIndex: &zero, Text: &text,
+			Logprobs: &[]json.RawMessage{}},
 		{Type: berth.EventOutputItemDone, OutputIndex: &zero, Item: &item}}
 	ended := *body
 	ended.Status, ended.Output = berth.StatusCompleted, []berth.Item{item}
@@ -86,7 +89,9 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 		check(t, err)
 		defer conn.Close()
 		check(t, conn.(*net.TCPConn).SetReadBuffer(4<<10))
-		_, err = fmt.Fprintf(conn, "GET /v1/responses/%s%s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer sk-a\r\n\r\n", long, paths[i%len(paths)])
+		_, err = fmt.Fprintf(conn,
+			"GET /v1/responses/%s%s HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer sk-a\r\n\r\n", long,
+			paths[i%len(paths)])
 		check(t, err)
 	}
 	peak := uint64(0)
@@ -121,7 +126,8 @@ func TestReadersThatDoNotReadTakeBoundedMemory(t *testing.T) {
 		if n != 5 {
 			t.Errorf("a reader of another project got %d events of 5", n)
 		}
-		if size, err := io.Copy(io.Discard, get("sk-other", "/v1/responses/"+string(other))); err != nil || size < text {
+		if size, err := io.Copy(io.Discard, get("sk-other", "/v1/responses/"+string(other))); err != nil ||
+			size < text {
 			t.Errorf("a reader of another project got %d bytes, %v", size, err)
 		}
 		if _, err := io.Copy(io.Discard, get("sk-a", "/v1/responses/"+string(short))); err != nil {
@@ -158,11 +164,13 @@ func TestReaderGetsRetryTime(t *testing.T) {
 	}
 	// A stream that has started ends with an error event.
 	events := h.rest(h.stream(t.Context(), "GET", "/v1/responses/"+string(long)+"?stream=true", nil))
-	if last := events[len(events)-1]; len(events) != 2 || last.Type != "error" || !strings.Contains(string(last.Data), "server_overloaded") {
+	if last := events[len(events)-1]; len(events) != 2 || last.Type != "error" || !strings.Contains(string(last.Data),
+		"server_overloaded") {
 		t.Errorf("got %d events, the last %s", len(events), last.Data)
 	}
 	holder.Close()
-	if events := h.rest(h.stream(t.Context(), "GET", "/v1/responses/"+string(long)+"?stream=true", nil)); len(events) != 5 {
+	if events := h.rest(h.stream(t.Context(), "GET", "/v1/responses/"+string(long)+"?stream=true",
+		nil)); len(events) != 5 {
 		t.Errorf("got %d events of 5", len(events))
 	}
 	if bound.Held() != 0 {
@@ -177,9 +185,11 @@ func TestListsArePagedByBytes(t *testing.T) {
 	conv := h.call(200, "POST", "/v1/conversations", `{}`).id()
 	const size = 5 << 19
 	for range 4 {
-		item := berth.NewItem(berth.Message{ID: berth.NewID(berth.PrefixMessage), Type: berth.ItemMessage, Role: "user", Status: berth.StatusCompleted,
+		item := berth.NewItem(berth.Message{ID: berth.NewID(berth.PrefixMessage), Type: berth.ItemMessage, Role: "user",
+			Status:  berth.StatusCompleted,
 			Content: []berth.Content{{Type: "input_text", Text: strings.Repeat("z", size)}}})
-		check(t, h.store.CreateObjects(t.Context(), berth.DefaultProject, engine.ConversationItems(berth.ConversationID(conv), []berth.Item{item})...))
+		check(t, h.store.CreateObjects(t.Context(), berth.DefaultProject,
+			engine.ConversationItems(berth.ConversationID(conv), []berth.Item{item})...))
 	}
 	pages, items, after := 0, 0, ""
 	for more := true; more && pages < 10; pages++ {

@@ -55,7 +55,8 @@ var indexPage = template.Must(template.New("index").Parse(indexText))
 
 // index serves GET /: as a page if the client prefers one, as browsers do, and otherwise as JSON.
 func (h *health) index(w http.ResponseWriter, r *http.Request) {
-	index := serverIndex{Name: "Berth", Version: h.build.Version, API: "/v1", OpenAPI: "/openapi.json", Health: "/healthz", Ready: "/readyz", Build: "/version",
+	index := serverIndex{Name: "Berth", Version: h.build.Version, API: "/v1", OpenAPI: "/openapi.json",
+		Health: "/healthz", Ready: "/readyz", Build: "/version",
 		Description:   "A self-hosted server for OpenAI's Responses API that gives each response a sandboxed Linux container. Set the base URL of your client to this address with /v1.",
 		Documentation: "https://github.com/berth-run/berth/tree/main/docs"}
 	if h.console {
@@ -67,7 +68,8 @@ func (h *health) index(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/html; charset=utf-8")
-	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
+	w.Header().Set("Content-Security-Policy",
+		"default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	_ = indexPage.Execute(w, index)
 }
@@ -131,7 +133,8 @@ type healthStatus struct {
 // descriptors.
 func (h *health) healthz(w http.ResponseWriter, _ *http.Request) {
 	if err := nofile.Available(); err != nil {
-		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, healthStatus{"the server has no file descriptors left", h.build.Version})
+		_ = exchange.WriteJSON(w, http.StatusServiceUnavailable, healthStatus{"the server has no file descriptors left",
+			h.build.Version})
 		return
 	}
 	_ = exchange.WriteJSON(w, http.StatusOK, healthStatus{"ok", h.build.Version})

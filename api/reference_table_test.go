@@ -24,7 +24,8 @@ var (
 	textParameter = func(name, text string) reference.Parameter {
 		return reference.Parameter{Name: name, Type: "string", Description: text}
 	}
-	anyMethod = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete, http.MethodOptions}
+	anyMethod = []string{http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch,
+		http.MethodDelete, http.MethodOptions}
 )
 
 // described are the sections of the reference: every route, each once. OpenAI's need a summary
@@ -44,7 +45,8 @@ func described() []reference.Section {
 		{Name: "Snapshots", Routes: snapshotRoutes()},
 		{Name: "Templates", Routes: []*reference.Route{
 			route("GET /v1/templates", "List templates", "templates.md").Gives(listOf[*berth.Template]()),
-			route("GET /v1/templates/{template}", "Get a template by name or id", "templates.md").Gives(berth.Template{}),
+			route("GET /v1/templates/{template}", "Get a template by name or id",
+				"templates.md").Gives(berth.Template{}),
 		}},
 		{Name: "Files and uploads", Routes: fileRoutes()},
 		{Name: "Batches", Routes: batchRoutes()},
@@ -63,10 +65,14 @@ func described() []reference.Section {
 func serverRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("GET /{$}", "Describe the server, to browsers as a page", "").Keyless().Gives(serverIndex{}),
-		route("GET /openapi.json", "Get the OpenAPI document of all routes", "").Keyless().Gives(map[string]json.RawMessage{}),
-		route("GET /version", "Get the version of the server", "observe.md#health-and-readiness").Keyless().Gives(berth.Build{}),
-		route("GET /healthz", "Check that the server runs", "observe.md#health-and-readiness").Keyless().Gives(healthStatus{}),
-		route("GET /readyz", "Check that the server can start containers and store data", "observe.md#health-and-readiness").Keyless().Gives(readyStatus{}),
+		route("GET /openapi.json", "Get the OpenAPI document of all routes",
+			"").Keyless().Gives(map[string]json.RawMessage{}),
+		route("GET /version", "Get the version of the server",
+			"observe.md#health-and-readiness").Keyless().Gives(berth.Build{}),
+		route("GET /healthz", "Check that the server runs",
+			"observe.md#health-and-readiness").Keyless().Gives(healthStatus{}),
+		route("GET /readyz", "Check that the server can start containers and store data",
+			"observe.md#health-and-readiness").Keyless().Gives(readyStatus{}),
 	}
 }
 
@@ -74,7 +80,11 @@ func responseRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("POST /v1/responses", "Create a response", "life-of-a-response.md"),
 		route("GET /v1/responses", "List stored responses, or open a WebSocket", "websocket.md").
-			Query(append([]reference.Parameter{textParameter("status", "queued, in_progress, completed, incomplete, failed or cancelled."), textParameter("model", "The model of the request."), textParameter("search", "Words in the messages, commands or code of the response. A page has those of its limit of responses that contain them, so it may be empty although another follows.")}, reference.Paging...)...).
+			Query(append([]reference.Parameter{textParameter("status",
+				"queued, in_progress, completed, incomplete, failed or cancelled."), textParameter("model",
+				"The model of the request."), textParameter("search",
+				"Words in the messages, commands or code of the response. A page has those of its limit of responses that contain them, so it may be empty although another follows.")},
+				reference.Paging...)...).
 			Gives(listOf[*responseSummary]()),
 		route("POST /v1/responses/input_tokens", "Count the tokens of a request", ""),
 		route("POST /v1/responses/compact", "Compact a context", "life-of-a-response.md#the-context"),
@@ -84,15 +94,18 @@ func responseRoutes() []*reference.Route {
 		route("GET /v1/responses/{response}/input_items", "List the input items of a response", ""),
 		route("GET /v1/responses/{response}/bundle", "Export a session", "session.md").
 			Query(flag("container", "Include the container. Default: true.")).GivesBytes(bundle.ContentType),
-		route("POST /v1/responses/{response}/replay", "Replay a session", "session.md").Takes(replayBody, replayRequest{}).Gives(bundle.Replay{}),
-		route("POST /v1/bundles", "Import a session", "session.md").TakesBytes(bundle.ContentType).Gives(bundle.Imported{}),
+		route("POST /v1/responses/{response}/replay", "Replay a session", "session.md").Takes(replayBody,
+			replayRequest{}).Gives(bundle.Replay{}),
+		route("POST /v1/bundles", "Import a session",
+			"session.md").TakesBytes(bundle.ContentType).Gives(bundle.Imported{}),
 	}
 }
 
 func conversationRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("POST /v1/conversations", "Create a conversation", ""),
-		route("GET /v1/conversations", "List conversations", "").Query(reference.Paging...).Gives(listOf[*berth.Conversation]()),
+		route("GET /v1/conversations", "List conversations",
+			"").Query(reference.Paging...).Gives(listOf[*berth.Conversation]()),
 		route("GET /v1/conversations/{conversation}", "Get a conversation", ""),
 		route("POST /v1/conversations/{conversation}", "Update a conversation", ""),
 		route("DELETE /v1/conversations/{conversation}", "Delete a conversation", ""),
@@ -127,32 +140,50 @@ func containerRoutes() []*reference.Route {
 		route("GET /v1/containers/{container}/files/{file}", "Get a file of a container", ""),
 		route("GET /v1/containers/{container}/files/{file}/content", "Download a file of a container", ""),
 		route("DELETE /v1/containers/{container}/files/{file}", "Delete a file of a container", ""),
-		route("GET /v1/containers/{container}/watch", "Watch the files of a container", "observe.md").Streams(berth.ContainerFileEvent{}),
+		route("GET /v1/containers/{container}/watch", "Watch the files of a container",
+			"observe.md").Streams(berth.ContainerFileEvent{}),
 		route("GET /v1/containers/{container}/archive", "Download the files of a container as an archive", "").
-			Query(textParameter("path", "The directory or file: absolute, or below /mnt/data. Default: /mnt/data."), reference.Parameter{Name: "format", Type: "string", Enum: []string{"tar", "tar.gz", "zip"}, Description: "Default: tar."}).
+			Query(textParameter("path", "The directory or file: absolute, or below /mnt/data. Default: /mnt/data."),
+				reference.Parameter{Name: "format", Type: "string", Enum: []string{"tar", "tar.gz", "zip"},
+					Description: "Default: tar."}).
 			GivesBytes("application/x-tar", "application/gzip", "application/zip"),
-		route("GET /v1/containers/{container}/logs", "List the commands that ran in a container, or follow them", "observe.md").
+		route("GET /v1/containers/{container}/logs", "List the commands that ran in a container, or follow them",
+			"observe.md").
 			Query(reference.Paging...).
-			Query(flag("follow", "Stream the commands until the container ends."), reference.Parameter{Name: "starting_after", Type: "integer", Description: "With follow: the sequence number to start after."}).
+			Query(flag("follow", "Stream the commands until the container ends."),
+				reference.Parameter{Name: "starting_after", Type: "integer",
+					Description: "With follow: the sequence number to start after."}).
 			Gives(listOf[*berth.ContainerLog]()).Streams(logEvent{}),
-		route("GET /v1/containers/{container}/stats", "Get the resource usage of a container", "observe.md").Gives(berth.ContainerStats{}),
-		route("GET /v1/containers/{container}/audit", "Get the audit entries of a container", "audit.md").Gives(containerAudit{}),
-		route("POST /v1/containers/{container}/snapshots", "Take a snapshot of a container", "snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Snapshot{}),
-		route("POST /v1/containers/{container}/fork", "Copy a container", "snapshots.md").MayTake(forkBody, container.ForkRequest{}).Gives(berth.Container{}),
+		route("GET /v1/containers/{container}/stats", "Get the resource usage of a container",
+			"observe.md").Gives(berth.ContainerStats{}),
+		route("GET /v1/containers/{container}/audit", "Get the audit entries of a container",
+			"audit.md").Gives(containerAudit{}),
+		route("POST /v1/containers/{container}/snapshots", "Take a snapshot of a container",
+			"snapshots.md").MayTake(snapshotBody, container.SnapshotRequest{}).Gives(berth.Snapshot{}),
+		route("POST /v1/containers/{container}/fork", "Copy a container", "snapshots.md").MayTake(forkBody,
+			container.ForkRequest{}).Gives(berth.Container{}),
 		route("POST /v1/containers/{container}/pause", "Pause a container", "snapshots.md").Gives(berth.Container{}),
-		route("POST /v1/containers/{container}/resume", "Resume a paused container", "snapshots.md").Gives(berth.Container{}),
-		route("POST /v1/containers/{container}/ports/{port}", "Create a link to a port of a container", "observe.md#ports").MayTake(preview.LinkBody, preview.LinkRequest{}).Gives(preview.PortLink{}),
-		route("GET /v1/containers/{container}/ports/{port}", "Open a WebSocket to a port of a container", "observe.md#ports").Upgrades(),
-		route("/v1/containers/{container}/ports/{port}/{path...}", "Forward a request to a port of a container", "observe.md#ports").Methods(anyMethod...).GivesBytes("application/octet-stream"),
-		route("/v1/containers/{container}/guest/{path...}", "Use E2B's envd services in a container", "cli.md").Methods(http.MethodGet, http.MethodPost).GivesBytes("application/octet-stream"),
-		route("/preview/{link}/{path...}", "Forward a request to a port by a link", "observe.md#ports").Keyless().Methods(anyMethod...).GivesBytes("application/octet-stream"),
+		route("POST /v1/containers/{container}/resume", "Resume a paused container",
+			"snapshots.md").Gives(berth.Container{}),
+		route("POST /v1/containers/{container}/ports/{port}", "Create a link to a port of a container",
+			"observe.md#ports").MayTake(preview.LinkBody, preview.LinkRequest{}).Gives(preview.PortLink{}),
+		route("GET /v1/containers/{container}/ports/{port}", "Open a WebSocket to a port of a container",
+			"observe.md#ports").Upgrades(),
+		route("/v1/containers/{container}/ports/{port}/{path...}", "Forward a request to a port of a container",
+			"observe.md#ports").Methods(anyMethod...).GivesBytes("application/octet-stream"),
+		route("/v1/containers/{container}/guest/{path...}", "Use E2B's envd services in a container",
+			"cli.md").Methods(http.MethodGet, http.MethodPost).GivesBytes("application/octet-stream"),
+		route("/preview/{link}/{path...}", "Forward a request to a port by a link",
+			"observe.md#ports").Keyless().Methods(anyMethod...).GivesBytes("application/octet-stream"),
 	}
 }
 
 func volumeRoutes() []*reference.Route {
 	return []*reference.Route{
-		route("POST /v1/volumes", "Create a volume", "volumes.md").Takes(volumeBody, volumeRequest{}).Gives(berth.Volume{}),
-		route("GET /v1/volumes", "List volumes", "volumes.md").Query(reference.Paging...).Gives(listOf[*berth.Volume]()),
+		route("POST /v1/volumes", "Create a volume", "volumes.md").Takes(volumeBody,
+			volumeRequest{}).Gives(berth.Volume{}),
+		route("GET /v1/volumes", "List volumes",
+			"volumes.md").Query(reference.Paging...).Gives(listOf[*berth.Volume]()),
 		route("GET /v1/volumes/{volume}", "Get a volume", "volumes.md").Gives(berth.Volume{}),
 		route("DELETE /v1/volumes/{volume}", "Delete a volume", "volumes.md").Gives(exchange.Deletion{}),
 	}
@@ -160,7 +191,8 @@ func volumeRoutes() []*reference.Route {
 
 func snapshotRoutes() []*reference.Route {
 	return []*reference.Route{
-		route("GET /v1/snapshots", "List snapshots", "snapshots.md").Query(reference.Paging...).Gives(listOf[*berth.Snapshot]()),
+		route("GET /v1/snapshots", "List snapshots",
+			"snapshots.md").Query(reference.Paging...).Gives(listOf[*berth.Snapshot]()),
 		route("GET /v1/snapshots/{snapshot}", "Get a snapshot", "snapshots.md").Gives(berth.Snapshot{}),
 		route("DELETE /v1/snapshots/{snapshot}", "Delete a snapshot", "snapshots.md").Gives(exchange.Deletion{}),
 	}
@@ -169,27 +201,39 @@ func snapshotRoutes() []*reference.Route {
 func promptRoutes() []*reference.Route {
 	h := &prompts{rules: rules}
 	return []*reference.Route{
-		route("POST /v1/prompts", "Create a prompt", "prompts.md").Takes(h.promptBody("name", "template"), promptChange{}).Gives(berth.Prompt{}),
-		route("GET /v1/prompts", "List prompts", "prompts.md").Query(reference.Paging...).Gives(listOf[*berth.Prompt]()),
-		route("GET /v1/prompts/{prompt}", "Get a prompt", "prompts.md").Query(textParameter("version", "Default: the newest.")).Gives(berth.Prompt{}),
-		route("POST /v1/prompts/{prompt}", "Update a prompt", "prompts.md").Takes(h.promptBody(), promptChange{}).Gives(berth.Prompt{}),
+		route("POST /v1/prompts", "Create a prompt", "prompts.md").Takes(h.promptBody("name", "template"),
+			promptChange{}).Gives(berth.Prompt{}),
+		route("GET /v1/prompts", "List prompts",
+			"prompts.md").Query(reference.Paging...).Gives(listOf[*berth.Prompt]()),
+		route("GET /v1/prompts/{prompt}", "Get a prompt", "prompts.md").Query(textParameter("version",
+			"Default: the newest.")).Gives(berth.Prompt{}),
+		route("POST /v1/prompts/{prompt}", "Update a prompt", "prompts.md").Takes(h.promptBody(),
+			promptChange{}).Gives(berth.Prompt{}),
 		route("DELETE /v1/prompts/{prompt}", "Delete a prompt", "prompts.md").Gives(exchange.Deletion{}),
-		route("GET /v1/prompts/{prompt}/versions", "List the versions of a prompt", "prompts.md").Query(reference.Paging...).Gives(listOf[*berth.Prompt]()),
+		route("GET /v1/prompts/{prompt}/versions", "List the versions of a prompt",
+			"prompts.md").Query(reference.Paging...).Gives(listOf[*berth.Prompt]()),
 	}
 }
 
 func webhookRoutes() []*reference.Route {
 	const page = "tenancy.md#webhooks"
 	return []*reference.Route{
-		route("POST /v1/webhook_endpoints", "Create a webhook endpoint", page).Takes(createWebhook, webhook.EndpointRequest{}).Gives(berth.WebhookEndpoint{}),
-		route("GET /v1/webhook_endpoints", "List webhook endpoints", page).Query(reference.Paging...).Gives(listOf[*berth.WebhookEndpoint]()),
+		route("POST /v1/webhook_endpoints", "Create a webhook endpoint", page).Takes(createWebhook,
+			webhook.EndpointRequest{}).Gives(berth.WebhookEndpoint{}),
+		route("GET /v1/webhook_endpoints", "List webhook endpoints",
+			page).Query(reference.Paging...).Gives(listOf[*berth.WebhookEndpoint]()),
 		route("GET /v1/webhook_endpoints/{webhook}", "Get a webhook endpoint", page).Gives(berth.WebhookEndpoint{}),
-		route("POST /v1/webhook_endpoints/{webhook}", "Update a webhook endpoint", page).MayTake(updateWebhook, webhook.EndpointRequest{}).Gives(berth.WebhookEndpoint{}),
+		route("POST /v1/webhook_endpoints/{webhook}", "Update a webhook endpoint", page).MayTake(updateWebhook,
+			webhook.EndpointRequest{}).Gives(berth.WebhookEndpoint{}),
 		route("DELETE /v1/webhook_endpoints/{webhook}", "Delete a webhook endpoint", page).Gives(exchange.Deletion{}),
-		route("POST /v1/webhook_endpoints/{webhook}/rotate_secret", "Replace the secret of a webhook endpoint", page).MayTake(rotateWebhook, rotateRequest{}).Gives(berth.WebhookEndpoint{}),
-		route("POST /v1/webhook_endpoints/{webhook}/test", "Send a sample event to a webhook endpoint", page).Takes(testWebhookBody, testWebhookRequest{}).Gives(webhookTest{}),
-		route("GET /v1/webhook_endpoints/{webhook}/deliveries", "List the deliveries of a webhook endpoint", page).Query(reference.Paging...).Gives(listOf[*webhookDelivery]()),
-		route("POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver", "Send a delivery again", page).Gives(webhookDelivery{}),
+		route("POST /v1/webhook_endpoints/{webhook}/rotate_secret", "Replace the secret of a webhook endpoint",
+			page).MayTake(rotateWebhook, rotateRequest{}).Gives(berth.WebhookEndpoint{}),
+		route("POST /v1/webhook_endpoints/{webhook}/test", "Send a sample event to a webhook endpoint",
+			page).Takes(testWebhookBody, testWebhookRequest{}).Gives(webhookTest{}),
+		route("GET /v1/webhook_endpoints/{webhook}/deliveries", "List the deliveries of a webhook endpoint",
+			page).Query(reference.Paging...).Gives(listOf[*webhookDelivery]()),
+		route("POST /v1/webhook_endpoints/{webhook}/deliveries/{delivery}/redeliver", "Send a delivery again",
+			page).Gives(webhookDelivery{}),
 		route("GET /v1/webhook_event_types", "List the types of events", page).Gives(eventTypeList{}),
 	}
 }
@@ -197,10 +241,12 @@ func webhookRoutes() []*reference.Route {
 func traceRoutes() []*reference.Route {
 	const page = "monitoring.md#traces-of-agents"
 	return []*reference.Route{
-		route("POST /v1/traces/ingest", "Store traces of OpenAI's Agents SDK", page).Takes(ingestTracesBody, ingestTracesRequest{}).Status(http.StatusNoContent),
+		route("POST /v1/traces/ingest", "Store traces of OpenAI's Agents SDK", page).Takes(ingestTracesBody,
+			ingestTracesRequest{}).Status(http.StatusNoContent),
 		route("GET /v1/traces", "List traces", page).Query(reference.Paging...).Gives(listOf[*berth.Trace]()),
 		route("GET /v1/traces/{trace}", "Get a trace", page).Gives(berth.Trace{}),
-		route("GET /v1/traces/{trace}/spans", "List the spans of a trace", page).Query(reference.Paging...).Gives(listOf[*berth.TraceSpan]()),
+		route("GET /v1/traces/{trace}/spans", "List the spans of a trace",
+			page).Query(reference.Paging...).Gives(listOf[*berth.TraceSpan]()),
 		route("DELETE /v1/traces/{trace}", "Delete a trace with its spans", page).Gives(exchange.Deletion{}),
 	}
 }
@@ -210,7 +256,8 @@ func usageRoutes() []*reference.Route {
 	return []*reference.Route{
 		route("GET /v1/organization/costs", "Get costs", "models.md#prices"),
 		route("GET /v1/organization/spend", "Get what projects and keys have spent this month", "tenancy.md#limits").
-			Query(textParameter("project_ids", "Of these projects only."), reference.Paging[0], reference.Paging[2]).Gives(listOf[spendObject]()),
+			Query(textParameter("project_ids", "Of these projects only."), reference.Paging[0],
+				reference.Paging[2]).Gives(listOf[spendObject]()),
 		route("GET /v1/organization/usage/completions", "Get the usage of models", page),
 		route("GET /v1/organization/usage/embeddings", "Get the usage of embeddings", page),
 		route("GET /v1/organization/usage/moderations", "Get the usage of moderations", page),
@@ -221,9 +268,12 @@ func usageRoutes() []*reference.Route {
 func adminRoutes() []*reference.Route {
 	const page = "tenancy.md#administration"
 	return []*reference.Route{
-		route("GET /v1/organization/status", "Get the state of the server, also for keys of the default project", page).Gives(berth.ServerStatus{}),
+		route("GET /v1/organization/status", "Get the state of the server, also for keys of the default project",
+			page).Gives(berth.ServerStatus{}),
 		route("GET /v1/organization/audit", "List the entries of the audit record, the newest first", "audit.md").
-			Query(textParameter("project_id", "Of this project only."), textParameter("container_id", "Of this container only."), textParameter("action", "Such as key.created."), reference.Paging[0], reference.Paging[2]).Gives(auditList{}),
+			Query(textParameter("project_id", "Of this project only."), textParameter("container_id",
+				"Of this container only."), textParameter("action", "Such as key.created."), reference.Paging[0],
+				reference.Paging[2]).Gives(auditList{}),
 		route("POST /v1/organization/audit/verify", "Verify the audit record", "audit.md").Gives(auditVerification{}),
 		route("POST /v1/organization/admin_api_keys", "Create an admin key", page),
 		route("GET /v1/organization/admin_api_keys", "List admin keys", page),
@@ -234,10 +284,12 @@ func adminRoutes() []*reference.Route {
 		route("GET /v1/organization/projects/{project}", "Get a project", page),
 		route("POST /v1/organization/projects/{project}", "Rename or limit a project", page),
 		route("POST /v1/organization/projects/{project}/archive", "Archive a project and erase its data", page),
-		route("POST /v1/organization/projects/{project}/api_keys", "Create a key of a project", page).Takes(createKeyBody, createKeyRequest{}).Gives(projectKey{}),
+		route("POST /v1/organization/projects/{project}/api_keys", "Create a key of a project",
+			page).Takes(createKeyBody, createKeyRequest{}).Gives(projectKey{}),
 		route("GET /v1/organization/projects/{project}/api_keys", "List the keys of a project", page),
 		route("GET /v1/organization/projects/{project}/api_keys/{key}", "Get a key of a project", page),
-		route("POST /v1/organization/projects/{project}/api_keys/{key}", "Limit a key of a project", page).Takes(updateKeyBody, updateKeyRequest{}).Gives(projectKey{}),
+		route("POST /v1/organization/projects/{project}/api_keys/{key}", "Limit a key of a project",
+			page).Takes(updateKeyBody, updateKeyRequest{}).Gives(projectKey{}),
 		route("DELETE /v1/organization/projects/{project}/api_keys/{key}", "Delete a key of a project", page),
 	}
 }
@@ -247,6 +299,7 @@ func modelRoutes() []*reference.Route {
 		route("GET /v1/models", "List models", "models.md"),
 		route("GET /v1/models/{model...}", "Get a model", "models.md"),
 		route("DELETE /v1/models/{model...}", "Refuse to delete a model", "divergences.md"),
-		route("GET /v1/upstreams", "List the upstreams of models, for keys of the default project", "models.md").Gives(upstreamList{}),
+		route("GET /v1/upstreams", "List the upstreams of models, for keys of the default project",
+			"models.md").Gives(upstreamList{}),
 	}
 }

@@ -52,10 +52,12 @@ func openAPIDocument(t *testing.T) []byte {
 		Special: map[reflect.Type]map[string]any{
 			reflect.TypeFor[berth.Amount](): {"type": "number"},
 			reflect.TypeFor[execCommand](): {"description": "A program with its arguments, or a line for /bin/sh.",
-				"anyOf": []any{map[string]any{"type": "string"}, map[string]any{"type": "array", "items": map[string]any{"type": "string"}}}},
+				"anyOf": []any{map[string]any{"type": "string"},
+					map[string]any{"type": "array", "items": map[string]any{"type": "string"}}}},
 			reflect.TypeFor[berth.ApprovalPolicy](): {"description": "always, never, or an object: see docs/agents.md."},
 		},
-		Extensions: map[string]any{"CreateResponse": berth.RequestBerth{}, "Response": berth.ResponseBerth{}, "Model": berth.ModelBerth{},
+		Extensions: map[string]any{"CreateResponse": berth.RequestBerth{}, "Response": berth.ResponseBerth{},
+			"Model":               berth.ModelBerth{},
 			"CreateContainerBody": berth.ContainerSource{}, "ContainerResource": berth.ContainerBerth{}},
 	})
 	if err != nil {

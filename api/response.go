@@ -61,7 +61,8 @@ func (h *responses) decode(x *exchange.Exchange, r *http.Request) (*berth.Respon
 }
 
 // start creates a response for a complete request from a POST or a WebSocket.
-func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest, options ...engine.Option) (*berth.Response, error) {
+func (h *responses) start(ctx context.Context, c berth.Caller, req *berth.ResponseRequest,
+	options ...engine.Option) (*berth.Response, error) {
 	if err := h.inherit(ctx, c.Project, req); err != nil {
 		return nil, err
 	}
@@ -79,7 +80,8 @@ func (h *responses) inherit(ctx context.Context, p berth.ProjectID, req *berth.R
 	rec, err := h.store.GetResponse(ctx, p, req.PreviousResponseID)
 	if errors.Is(err, store.ErrNotFound) || err == nil && !rec.Body.Store {
 		return &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_found",
-			Message: fmt.Sprintf("Previous response with id '%s' not found. 'berth.inherit' needs one that is stored.", req.PreviousResponseID)}
+			Message: fmt.Sprintf("Previous response with id '%s' not found. 'berth.inherit' needs one that is stored.",
+				req.PreviousResponseID)}
 	}
 	if err != nil {
 		return err
@@ -91,7 +93,8 @@ func (h *responses) inherit(ctx context.Context, p berth.ProjectID, req *berth.R
 // failed before it made any call, final returns the failure as an error, as OpenAI does,
 // and clients retry. A response that has made calls is not an error: a retry would repeat
 // them.
-func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID, answer func(json.RawMessage) error) error {
+func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
+	answer func(json.RawMessage) error) error {
 	var failure berth.Event
 	for ev, err := range h.journal.Follow(ctx, p, id, -1) {
 		if err != nil {
@@ -126,7 +129,8 @@ func (h *responses) final(ctx context.Context, p berth.ProjectID, id berth.Respo
 
 // stream streams the events of a response after a sequence number until its end, at the
 // client's pace. It sends errors as an error event; its own error is only logged.
-func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64, obfuscate bool) error {
+func (h *responses) stream(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ResponseID, after int64,
+	obfuscate bool) error {
 	out, ctx := x.Stream(r, obfuscate)
 	defer out.Close()
 	for events, err := range h.journal.FollowPages(ctx, p, id, after) {
@@ -162,7 +166,8 @@ func (h *responses) get(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		return err
 	}
 	if !stream && r.URL.Query().Has("starting_after") {
-		return berth.Invalid("starting_after", "The 'starting_after' parameter is only allowed when 'stream' is enabled.")
+		return berth.Invalid("starting_after",
+			"The 'starting_after' parameter is only allowed when 'stream' is enabled.")
 	}
 	id := berth.ResponseID(r.PathValue("response"))
 	state, err := h.store.ResponseState(r.Context(), c.Project, id)

@@ -31,9 +31,11 @@ type responseSummary struct {
 const maxSearch = 1000
 
 func summaryOf(r *berth.Response) *responseSummary {
-	s := &responseSummary{ID: r.ID, Object: "response.summary", CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt, Status: r.Status, Background: r.Background,
-		Model: r.Model, Conversation: r.Conversation, PreviousResponseID: r.PreviousResponseID, Error: r.Error, IncompleteDetails: r.IncompleteDetails,
-		Usage: r.Usage, Metadata: r.Metadata}
+	s := &responseSummary{ID: r.ID, Object: "response.summary", CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt,
+		Status: r.Status, Background: r.Background,
+		Model: r.Model, Conversation: r.Conversation, PreviousResponseID: r.PreviousResponseID, Error: r.Error,
+		IncompleteDetails: r.IncompleteDetails,
+		Usage:             r.Usage, Metadata: r.Metadata}
 	if s.Metadata == nil {
 		s.Metadata = map[string]string{}
 	}
@@ -58,8 +60,10 @@ func (h *handlers) listOrConnect(x *exchange.Exchange, r *http.Request, c berth.
 func (h *responses) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.Page(20, 100)
-	query := store.ResponseQuery{Model: q.Text("model"), After: berth.ResponseID(page.After), Ascending: page.Ascending, Limit: page.Limit,
-		Status: berth.Status(q.OneOf("status", string(berth.StatusQueued), string(berth.StatusInProgress), string(berth.StatusCompleted),
+	query := store.ResponseQuery{Model: q.Text("model"), After: berth.ResponseID(page.After), Ascending: page.Ascending,
+		Limit: page.Limit,
+		Status: berth.Status(q.OneOf("status", string(berth.StatusQueued), string(berth.StatusInProgress),
+			string(berth.StatusCompleted),
 			string(berth.StatusIncomplete), string(berth.StatusFailed), string(berth.StatusCancelled)))}
 	words := q.Text("search")
 	if len(words) > maxSearch {

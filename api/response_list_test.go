@@ -20,7 +20,8 @@ func TestListResponses(t *testing.T) {
 		t.Helper()
 		return h.call(200, "POST", "/v1/responses", body).id()
 	}
-	first := create(`{"model":"scripted","input":"canary in","instructions":"canary instructions","metadata":{"k":"v"}}`)
+	first := create(
+		`{"model":"scripted","input":"canary in","instructions":"canary instructions","metadata":{"k":"v"}}`)
 	create(`{"model":"scripted","input":"x","store":false}`)
 	second := create(fmt.Sprintf(`{"model":"scripted","input":"x","previous_response_id":%q}`, first))
 	waiting := h.call(200, "POST", "/v1/responses", `{"model":"vendor/fed","input":"x","background":true}`).id()
@@ -62,11 +63,14 @@ func TestListResponses(t *testing.T) {
 	if s := text(one); strings.Contains(s, "canary") {
 		t.Errorf("the list has content: %s", s)
 	}
-	if r := object(one.at("data", 0).(map[string]any)); r["object"] != "response.summary" || r["status"] != "completed" || r.at("metadata", "k") != "v" ||
-		r.at("usage", "total_tokens") == nil || r["previous_response_id"] != nil || r["completed_at"] == nil || r["model"] != "scripted" {
+	if r := object(one.at("data", 0).(map[string]any)); r["object"] != "response.summary" ||
+		r["status"] != "completed" || r.at("metadata", "k") != "v" ||
+		r.at("usage", "total_tokens") == nil || r["previous_response_id"] != nil || r["completed_at"] == nil ||
+		r["model"] != "scripted" {
 		t.Errorf("got %v", r)
 	}
-	for query, param := range map[string]string{"?status=done": "status", "?limit=0": "limit", "?order=up": "order", "?after=resp_none": "after", "?after=" + gone: "after", "?what=1": "what"} {
+	for query, param := range map[string]string{"?status=done": "status", "?limit=0": "limit", "?order=up": "order",
+		"?after=resp_none": "after", "?after=" + gone: "after", "?what=1": "what"} {
 		if e := h.call(400, "GET", "/v1/responses"+query, nil); e.at("error", "param") != param {
 			t.Errorf("%s: got %v, want an error about %s", query, e, param)
 		}
@@ -88,11 +92,13 @@ func TestListResponsesOfManyOthers(t *testing.T) {
 	id := func(i int) berth.ResponseID { return berth.ResponseID(fmt.Sprintf("resp_%048d", i)) }
 	const n = store.MaxRead + 5
 	for i := range n {
-		body := &berth.Response{ID: id(i), Object: "response", Model: "common", Status: berth.StatusCompleted, Store: true}
+		body := &berth.Response{ID: id(i), Object: "response", Model: "common", Status: berth.StatusCompleted,
+			Store: true}
 		if i == 2 {
 			body.Model = "rare"
 		}
-		check(t, h.store.CreateResponse(t.Context(), &store.Response{Project: berth.DefaultProject, Body: body, Request: &berth.ResponseRequest{}}, nil, store.Lease{}))
+		check(t, h.store.CreateResponse(t.Context(), &store.Response{Project: berth.DefaultProject, Body: body,
+			Request: &berth.ResponseRequest{}}, nil, store.Lease{}))
 	}
 	page := h.call(200, "GET", "/v1/responses?model=rare", nil)
 	if len(page["data"].([]any)) != 0 || page["has_more"] != true || page["last_id"] != string(id(5)) {

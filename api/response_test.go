@@ -31,18 +31,21 @@ func TestPlainResponse(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("Ahoy.", `"metadata":{"ship":"Vasa"}`))
-	if r.at("status") != "completed" || r.at("output", 0, "role") != "assistant" || r.at("metadata", "ship") != "Vasa" || r.at("usage", "total_tokens") == nil {
+	if r.at("status") != "completed" || r.at("output", 0, "role") != "assistant" ||
+		r.at("metadata", "ship") != "Vasa" || r.at("usage", "total_tokens") == nil {
 		t.Errorf("got %v, want a completed answer", r)
 	}
 	if diff := cmp.Diff(r, h.call(200, "GET", "/v1/responses/"+r.id(), nil)); diff != "" {
 		t.Errorf("GET (-POST +GET):\n%s", diff)
 	}
-	if got := h.call(200, "DELETE", "/v1/responses/"+r.id(), nil); !cmp.Equal(got, object{"id": r.id(), "object": "response", "deleted": true}) {
+	if got := h.call(200, "DELETE", "/v1/responses/"+r.id(), nil); !cmp.Equal(got,
+		object{"id": r.id(), "object": "response", "deleted": true}) {
 		t.Errorf("DELETE: got %v", got)
 	}
 	for _, path := range []string{r.id(), r.id() + "?stream=true", r.id() + "/input_items"} {
 		got := h.call(404, "GET", "/v1/responses/"+path, nil)
-		want := object{"error": map[string]any{"message": "Response with id '" + r.id() + "' not found.", "type": "invalid_request_error", "param": nil, "code": nil}}
+		want := object{"error": map[string]any{"message": "Response with id '" + r.id() +
+			"' not found.", "type": "invalid_request_error", "param": nil, "code": nil}}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("GET %s after DELETE (-want +got):\n%s", path, diff)
 		}
@@ -53,7 +56,8 @@ func TestResponseInShell(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	r := h.call(200, "POST", "/v1/responses", say("```sh\necho ahoy; exit 3\n```", shell))
-	if r.at("output", 1, "output", 0, "stdout") != "ahoy\n" || r.at("output", 1, "output", 0, "outcome", "exit_code") != 3.0 {
+	if r.at("output", 1, "output", 0, "stdout") != "ahoy\n" || r.at("output", 1, "output", 0, "outcome",
+		"exit_code") != 3.0 {
 		t.Errorf("got %v, want what the command printed", r.at("output"))
 	}
 	id, _ := r.at("tools", 0, "environment", "container_id").(string)
@@ -77,7 +81,8 @@ func TestNotStored(t *testing.T) {
 func TestStreamAndResume(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	events := h.rest(h.stream(t.Context(), "POST", "/v1/responses", say("```sh\necho ahoy\n```", shell, `"stream":true`, `"stream_options":{"include_obfuscation":false}`)))
+	events := h.rest(h.stream(t.Context(), "POST", "/v1/responses", say("```sh\necho ahoy\n```", shell, `"stream":true`,
+		`"stream_options":{"include_obfuscation":false}`)))
 	var final object
 	for i, ev := range events {
 		var head struct {
@@ -137,7 +142,8 @@ func TestStreamHeaders(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	resp := h.send(t.Context(), "POST", "/v1/responses", say("Ahoy.", `"stream":true`))
-	for name, want := range map[string]string{"Content-Type": "text/event-stream; charset=utf-8", "Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Openai-Version": "2020-10-01"} {
+	for name, want := range map[string]string{"Content-Type": "text/event-stream; charset=utf-8",
+		"Cache-Control": "no-cache", "X-Accel-Buffering": "no", "Openai-Version": "2020-10-01"} {
 		if got := resp.Header.Get(name); got != want {
 			t.Errorf("got %s %q, want %q", name, got, want)
 		}
@@ -178,7 +184,8 @@ func TestLeavingAPlainAnswerCancelsItsRun(t *testing.T) {
 	ctx, leave := context.WithCancel(t.Context())
 	asked := make(chan error)
 	go func() {
-		req, _ := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/responses", strings.NewReader(`{"model":"vendor/fed","input":"x"}`))
+		req, _ := http.NewRequestWithContext(ctx, "POST", h.url+"/v1/responses",
+			strings.NewReader(`{"model":"vendor/fed","input":"x"}`))
 		req.Header.Set("Content-Type", "application/json")
 		_, err := http.DefaultClient.Do(req)
 		asked <- err
@@ -192,7 +199,8 @@ func TestLeavingAPlainAnswerCancelsItsRun(t *testing.T) {
 	if err := <-asked; !errors.Is(err, context.Canceled) {
 		t.Fatalf("got %v, want the request cancelled", err)
 	}
-	h.until(h.stream(t.Context(), "GET", "/v1/responses/"+string(runs[0].Response)+"?stream=true", nil), "response.cancelled")
+	h.until(h.stream(t.Context(), "GET", "/v1/responses/"+string(runs[0].Response)+"?stream=true", nil),
+		"response.cancelled")
 }
 
 func TestBackground(t *testing.T) {
@@ -221,7 +229,9 @@ func TestBackgroundOutlivesItsStream(t *testing.T) {
 	h := newHouse(t, nil)
 	ctx, leave := context.WithCancel(t.Context())
 	defer leave()
-	id := h.until(h.stream(ctx, "POST", "/v1/responses", `{"model":"vendor/fed","input":"x","stream":true,"background":true}`), "response.created").at("response", "id").(string)
+	id := h.until(h.stream(ctx, "POST", "/v1/responses",
+		`{"model":"vendor/fed","input":"x","stream":true,"background":true}`), "response.created").at("response",
+		"id").(string)
 	leave()
 	h.fed.words <- "one"
 	h.fed.words <- ""
@@ -293,7 +303,8 @@ func TestDeletedWhileStreamed(t *testing.T) {
 	events := h.rest(stream)
 	// Deletion ends the run first: the reader gets that end, or an error that the response is gone.
 	last := events[len(events)-1]
-	if last.Type != "response.cancelled" && (last.Type != "error" || !strings.Contains(string(last.Data), "not found")) {
+	if last.Type != "response.cancelled" && (last.Type != "error" || !strings.Contains(string(last.Data),
+		"not found")) {
 		t.Errorf("got %s %s last, want an end", last.Type, last.Data)
 	}
 }
@@ -319,7 +330,8 @@ func TestServerStops(t *testing.T) {
 func TestInputItems(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":[{"role":"developer","content":"a"},{"role":"user","content":"b"},{"role":"user","content":[{"type":"input_text","text":"c"}]}]}`)
+	r := h.call(200, "POST", "/v1/responses",
+		`{"model":"scripted","input":[{"role":"developer","content":"a"},{"role":"user","content":"b"},{"role":"user","content":[{"type":"input_text","text":"c"}]}]}`)
 	list := func(query string) (texts string, page object) {
 		page = h.call(200, "GET", "/v1/responses/"+r.id()+"/input_items"+query, nil)
 		for i := range page.at("data").([]any) {
@@ -328,10 +340,12 @@ func TestInputItems(t *testing.T) {
 		return texts, page
 	}
 	texts, all := list("?order=asc")
-	if texts != "abc" || all.at("object") != "list" || all.at("has_more") != false || all.at("first_id") != all.at("data", 0, "id") || all.at("last_id") != all.at("data", 2, "id") {
+	if texts != "abc" || all.at("object") != "list" || all.at("has_more") != false ||
+		all.at("first_id") != all.at("data", 0, "id") || all.at("last_id") != all.at("data", 2, "id") {
 		t.Errorf("got %v, want three items in order", all)
 	}
-	if all.at("data", 0, "type") != "message" || all.at("data", 0, "status") != "completed" || !strings.HasPrefix(fmt.Sprint(all.at("data", 0, "id")), "msg_") {
+	if all.at("data", 0, "type") != "message" || all.at("data", 0, "status") != "completed" ||
+		!strings.HasPrefix(fmt.Sprint(all.at("data", 0, "id")), "msg_") {
 		t.Errorf("got %v, want the full form", all.at("data", 0))
 	}
 	if texts, _ := list(""); texts != "cba" {
@@ -345,7 +359,8 @@ func TestInputItems(t *testing.T) {
 	if texts != "a" || page.at("has_more") != false {
 		t.Errorf("got %s, more %v, want a and no more", texts, page.at("has_more"))
 	}
-	if _, page = list("?after=" + page.at("last_id").(string)); page.at("first_id") != nil || len(page.at("data").([]any)) != 0 {
+	if _, page = list("?after=" + page.at("last_id").(string)); page.at("first_id") != nil ||
+		len(page.at("data").([]any)) != 0 {
 		t.Errorf("got %v, want an empty page with null ids", page)
 	}
 }
@@ -372,7 +387,8 @@ func TestQueryErrors(t *testing.T) {
 			h.until(h.stream(t.Context(), "GET", "/v1/responses/"+r.id()+query, nil), "response.completed")
 			continue
 		}
-		if e := h.call(400, "GET", "/v1/responses/"+r.id()+query, nil); !strings.HasPrefix(fmt.Sprint(e.at("error", "message")), want) {
+		if e := h.call(400, "GET", "/v1/responses/"+r.id()+query, nil); !strings.HasPrefix(fmt.Sprint(e.at("error",
+			"message")), want) {
 			t.Errorf("%s: got %v, want %s", query, e, want)
 		}
 	}
@@ -426,13 +442,16 @@ func TestProjectsAreApart(t *testing.T) {
 
 	h.key("sk-b", "proj_b")
 	for _, path := range []string{
-		"GET /v1/responses/" + r.id(), "GET /v1/responses/" + r.id() + "?stream=true", "GET /v1/responses/" + r.id() + "/input_items",
+		"GET /v1/responses/" + r.id(), "GET /v1/responses/" + r.id() + "?stream=true", "GET /v1/responses/" + r.id() +
+			"/input_items",
 		"POST /v1/responses/" + r.id() + "/cancel", "DELETE /v1/responses/" + r.id(),
 		"GET /v1/files/" + f.id(), "GET /v1/files/" + f.id() + "/content", "DELETE /v1/files/" + f.id(),
 		"GET /v1/containers/" + container, "DELETE /v1/containers/" + container,
 		"GET /v1/containers/" + container + "/files", "GET /v1/containers/" + container + "/files/" + cf.id(),
-		"GET /v1/containers/" + container + "/files/" + cf.id() + "/content", "DELETE /v1/containers/" + container + "/files/" + cf.id(),
-		"GET /v1/containers/" + container + "/guest/health", "GET /v1/containers/" + container + "/guest/files?path=/etc/passwd",
+		"GET /v1/containers/" + container + "/files/" + cf.id() + "/content", "DELETE /v1/containers/" + container +
+			"/files/" + cf.id(),
+		"GET /v1/containers/" + container + "/guest/health", "GET /v1/containers/" + container +
+			"/guest/files?path=/etc/passwd",
 	} {
 		method, path, _ := strings.Cut(path, " ")
 		h.call(404, method, path, nil)
@@ -443,7 +462,8 @@ func TestProjectsAreApart(t *testing.T) {
 		say("x", `"tools":[{"type":"shell","environment":{"type":"container_auto","file_ids":["`+f.id()+`"]}}]`),
 		`{"model":"scripted","input":[{"role":"user","content":[{"type":"input_file","file_id":"` + f.id() + `"}]}]}`,
 	} {
-		if resp := h.send(t.Context(), "POST", "/v1/responses", body); resp.StatusCode != 400 && resp.StatusCode != 404 {
+		if resp := h.send(t.Context(), "POST", "/v1/responses", body); resp.StatusCode != 400 &&
+			resp.StatusCode != 404 {
 			t.Errorf("%s: got %d, want it refused", body, resp.StatusCode)
 		}
 	}

@@ -24,10 +24,15 @@ type sdkProbe struct {
 }
 
 var sdkProbes = []sdkProbe{
-	{"/responses", map[string]any{"model": "scripted", "input": "hello"}, reflect.TypeFor[responses.ResponseNewParams]()},
-	{"/responses/compact", map[string]any{"model": "scripted", "input": "hello"}, reflect.TypeFor[responses.ResponseCompactParams]()},
-	{"/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"}, reflect.TypeFor[responses.InputTokenCountParams]()},
-	{"/chat/completions", map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}}, reflect.TypeFor[openai.ChatCompletionNewParams]()},
+	{"/responses", map[string]any{"model": "scripted", "input": "hello"},
+		reflect.TypeFor[responses.ResponseNewParams]()},
+	{"/responses/compact", map[string]any{"model": "scripted", "input": "hello"},
+		reflect.TypeFor[responses.ResponseCompactParams]()},
+	{"/responses/input_tokens", map[string]any{"model": "scripted", "input": "hello"},
+		reflect.TypeFor[responses.InputTokenCountParams]()},
+	{"/chat/completions",
+		map[string]any{"model": "scripted", "messages": []any{map[string]any{"role": "user", "content": "hello"}}},
+		reflect.TypeFor[openai.ChatCompletionNewParams]()},
 	{"/conversations", map[string]any{}, reflect.TypeFor[conversations.ConversationNewParams]()},
 	{"/containers", map[string]any{"name": "x"}, reflect.TypeFor[openai.ContainerNewParams]()},
 }
@@ -55,7 +60,8 @@ func TestSDKFields(t *testing.T) {
 			if strings.Contains(at, "[].tools[].environment") {
 				return // a container is settled with the request's own tools only
 			}
-			badType := e.Error.Code == "invalid_value" && strings.HasSuffix(e.Error.Param, "type") && strings.Contains(e.Error.Message, "Supported values")
+			badType := e.Error.Code == "invalid_value" && strings.HasSuffix(e.Error.Param, "type") &&
+				strings.Contains(e.Error.Message, "Supported values")
 			if e.Error.Code == "unknown_parameter" || badType {
 				unknown[at+": "+e.Error.Message] = true
 			}
@@ -86,7 +92,8 @@ func TestSDKEvents(t *testing.T) {
 			if strings.HasPrefix(kind, "response.audio") { // of another API
 				continue
 			}
-			if err := op.Event("", []byte(`{"type":"`+kind+`"}`)); err != nil && strings.Contains(err.Error(), "value must be") {
+			if err := op.Event("", []byte(`{"type":"`+kind+`"}`)); err != nil && strings.Contains(err.Error(),
+				"value must be") {
 				missing = append(missing, kind)
 			}
 		}

@@ -88,7 +88,8 @@ func (h *storedSkills) createVersion(x *exchange.Exchange, r *http.Request, c be
 		}
 		makeDefault, err := strconv.ParseBool(text)
 		if err != nil {
-			return false, rule.Errorf("invalid_type", "default", "Invalid type for 'default': expected a boolean, but got '%s' instead.", rule.Clip(text))
+			return false, rule.Errorf("invalid_type", "default",
+				"Invalid type for 'default': expected a boolean, but got '%s' instead.", rule.Clip(text))
 		}
 		return makeDefault, nil
 	})

@@ -55,21 +55,27 @@ func TestSkills(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	client := h.client()
-	skill, err := client.Skills.New(t.Context(), openai.SkillNewParams{Files: openai.SkillNewParamsFilesUnion{OfFileArray: []io.Reader{
-		openai.File(strings.NewReader(fmt.Sprintf(manifest, "tides", "Compute tides.")), "tides/SKILL.md", "text/markdown"),
-		openai.File(strings.NewReader("more"), "tides/more.md", "text/markdown"),
-	}}})
+	skill, err := client.Skills.New(t.Context(),
+		openai.SkillNewParams{Files: openai.SkillNewParamsFilesUnion{OfFileArray: []io.Reader{
+			openai.File(strings.NewReader(fmt.Sprintf(manifest, "tides", "Compute tides.")), "tides/SKILL.md",
+				"text/markdown"),
+			openai.File(strings.NewReader("more"), "tides/more.md", "text/markdown"),
+		}}})
 	check(t, err)
-	if skill.Name != "tides" || skill.Description != "Compute tides." || skill.DefaultVersion != "1" || skill.LatestVersion != "1" || !strings.HasPrefix(skill.ID, "skill_") {
+	if skill.Name != "tides" || skill.Description != "Compute tides." || skill.DefaultVersion != "1" ||
+		skill.LatestVersion != "1" || !strings.HasPrefix(skill.ID, "skill_") {
 		t.Errorf("got %s", skill.RawJSON())
 	}
-	second, err := client.Skills.Versions.New(t.Context(), skill.ID, openai.SkillVersionNewParams{Files: openai.SkillVersionNewParamsFilesUnion{
-		OfFile: openai.File(bytes.NewReader(skillZip(t, "tides-2")), "tides.zip", "application/zip")}})
+	second, err := client.Skills.Versions.New(t.Context(), skill.ID,
+		openai.SkillVersionNewParams{Files: openai.SkillVersionNewParamsFilesUnion{
+			OfFile: openai.File(bytes.NewReader(skillZip(t, "tides-2")), "tides.zip", "application/zip")}})
 	check(t, err)
-	third, err := client.Skills.Versions.New(t.Context(), skill.ID, openai.SkillVersionNewParams{Default: openai.Bool(true), Files: openai.SkillVersionNewParamsFilesUnion{
-		OfFile: openai.File(bytes.NewReader(skillZip(t, "tides-3")), "tides.zip", "application/zip")}})
+	third, err := client.Skills.Versions.New(t.Context(), skill.ID,
+		openai.SkillVersionNewParams{Default: openai.Bool(true), Files: openai.SkillVersionNewParamsFilesUnion{
+			OfFile: openai.File(bytes.NewReader(skillZip(t, "tides-3")), "tides.zip", "application/zip")}})
 	check(t, err)
-	if second.Version != "2" || third.Version != "3" || third.SkillID != skill.ID || !strings.HasPrefix(third.ID, "skillver_") {
+	if second.Version != "2" || third.Version != "3" || third.SkillID != skill.ID || !strings.HasPrefix(third.ID,
+		"skillver_") {
 		t.Errorf("got %s and %s", second.RawJSON(), third.RawJSON())
 	}
 	got, err := client.Skills.Get(t.Context(), skill.ID)
@@ -77,11 +83,13 @@ func TestSkills(t *testing.T) {
 	if got.Name != "tides-3" || got.DefaultVersion != "3" || got.LatestVersion != "3" {
 		t.Errorf("got %s", got.RawJSON())
 	}
-	if got, err = client.Skills.Update(t.Context(), skill.ID, openai.SkillUpdateParams{DefaultVersion: "1"}); err != nil || got.DefaultVersion != "1" || got.Name != "tides" {
+	if got, err = client.Skills.Update(t.Context(), skill.ID,
+		openai.SkillUpdateParams{DefaultVersion: "1"}); err != nil || got.DefaultVersion != "1" || got.Name != "tides" {
 		t.Errorf("got %v, %v", got, err)
 	}
 	var order []string
-	for pages := client.Skills.Versions.ListAutoPaging(t.Context(), skill.ID, openai.SkillVersionListParams{Limit: openai.Int(1), Order: "asc"}); pages.Next(); {
+	for pages := client.Skills.Versions.ListAutoPaging(t.Context(), skill.ID,
+		openai.SkillVersionListParams{Limit: openai.Int(1), Order: "asc"}); pages.Next(); {
 		order = append(order, pages.Current().Version)
 	}
 	if fmt.Sprint(order) != "[1 2 3]" {
@@ -89,7 +97,8 @@ func TestSkills(t *testing.T) {
 	}
 	content, err := client.Skills.Versions.Content.Get(t.Context(), skill.ID, "2")
 	check(t, err)
-	if data, err := io.ReadAll(content.Body); err != nil || !bytes.Equal(data, skillZip(t, "tides-2")) || content.Header.Get("Content-Type") != "application/zip" {
+	if data, err := io.ReadAll(content.Body); err != nil || !bytes.Equal(data, skillZip(t, "tides-2")) ||
+		content.Header.Get("Content-Type") != "application/zip" {
 		t.Errorf("got %d bytes of %s, %v", len(data), content.Header.Get("Content-Type"), err)
 	}
 	if content, err = client.Skills.Content.Get(t.Context(), skill.ID); err != nil {
@@ -114,8 +123,9 @@ func TestSkills(t *testing.T) {
 		t.Errorf("got %v, %v, want 2 as the latest version", got, err)
 	}
 	// A number is not used twice.
-	fourth, err := client.Skills.Versions.New(t.Context(), skill.ID, openai.SkillVersionNewParams{Files: openai.SkillVersionNewParamsFilesUnion{
-		OfFile: openai.File(bytes.NewReader(skillZip(t, "tides-4")), "tides.zip", "application/zip")}})
+	fourth, err := client.Skills.Versions.New(t.Context(), skill.ID,
+		openai.SkillVersionNewParams{Files: openai.SkillVersionNewParamsFilesUnion{
+			OfFile: openai.File(bytes.NewReader(skillZip(t, "tides-4")), "tides.zip", "application/zip")}})
 	if err != nil || fourth.Version != "4" {
 		t.Errorf("got %v, %v, want version 4", fourth, err)
 	}
@@ -140,7 +150,8 @@ func TestSkillPages(t *testing.T) {
 	}
 	client := h.client()
 	var got []string
-	for pages := client.Skills.ListAutoPaging(t.Context(), openai.SkillListParams{Limit: openai.Int(2)}); pages.Next(); {
+	for pages := client.Skills.ListAutoPaging(t.Context(),
+		openai.SkillListParams{Limit: openai.Int(2)}); pages.Next(); {
 		got = append(got, pages.Current().ID)
 	}
 	if want := []string{ids[2], ids[1], ids[0]}; fmt.Sprint(got) != fmt.Sprint(want) {
@@ -161,13 +172,19 @@ func TestSkillRefused(t *testing.T) {
 		parts []part
 		want  string
 	}{
-		"nothing":               {nil, "Missing required parameter: 'files'."},
-		"another field":         {append(folder("a", "d"), part{"color", "", "", "red"}), "Unknown parameter: 'color'."},
-		"no SKILL.md":           {[]part{{"files[]", "a/x", "", "x"}}, "The skill is refused: it has no SKILL.md in its top folder."},
-		"a path":                {append(folder("a", "d"), part{"files[]", "a/../../x", "", "x"}), "The skill is refused: the path \"a/../../x\" has an empty part, '.' or '..'."},
-		"an absolute path":      {append(folder("a", "d"), part{"files[]", "/etc/x", "", "x"}), "The skill is refused: the path \"/etc/x\" is not relative."},
-		"an archive and more":   {[]part{archive, {"files", "x", "", "x"}}, "Invalid 'files': a zip archive must be the only file. Send all files of the skill, or one archive of them."},
-		"not an archive":        {[]part{{"files", "a.zip", "application/zip", "PK"}}, "The skill is refused: it is not a valid zip archive."},
+		"nothing": {nil, "Missing required parameter: 'files'."},
+		"another field": {append(folder("a", "d"), part{"color", "", "", "red"}),
+			"Unknown parameter: 'color'."},
+		"no SKILL.md": {[]part{{"files[]", "a/x", "", "x"}},
+			"The skill is refused: it has no SKILL.md in its top folder."},
+		"a path": {append(folder("a", "d"), part{"files[]", "a/../../x", "", "x"}),
+			"The skill is refused: the path \"a/../../x\" has an empty part, '.' or '..'."},
+		"an absolute path": {append(folder("a", "d"), part{"files[]", "/etc/x", "", "x"}),
+			"The skill is refused: the path \"/etc/x\" is not relative."},
+		"an archive and more": {[]part{archive, {"files", "x", "", "x"}},
+			"Invalid 'files': a zip archive must be the only file. Send all files of the skill, or one archive of them."},
+		"not an archive": {[]part{{"files", "a.zip", "application/zip", "PK"}},
+			"The skill is refused: it is not a valid zip archive."},
 		"a file without a name": {[]part{{"files", "", "", "x"}}, "Missing required parameter: 'files.filename'."},
 	} {
 		for _, path := range []string{"/v1/skills", "/v1/skills/" + id + "/versions"} {
@@ -182,7 +199,8 @@ func TestSkillRefused(t *testing.T) {
 	h.call(400, "POST", "/v1/skills/"+id+"/versions", form, kind)
 	form, kind = skillForm(folder("a", "d")...)
 	h.call(404, "POST", "/v1/skills/skill_none/versions", form, kind)
-	for _, path := range []string{"/v1/skills/" + id + "/versions/2", "/v1/skills/" + id + "/versions/2/content", "/v1/skills/skill_none"} {
+	for _, path := range []string{"/v1/skills/" + id + "/versions/2", "/v1/skills/" + id + "/versions/2/content",
+		"/v1/skills/skill_none"} {
 		h.call(404, "GET", path, nil)
 	}
 	h.call(400, "GET", "/v1/skills/"+id+"/versions/01", nil)
@@ -194,7 +212,9 @@ func TestSkillRefused(t *testing.T) {
 		t.Errorf("refused uploads left %v", v)
 	}
 	// Containers of the test have no file system of their own.
-	if got := h.call(400, "POST", "/v1/containers", `{"name":"x","skills":[{"type":"skill_reference","skill_id":"`+id+`"}]}`).at("error", "param"); got != "skills" {
+	if got := h.call(400, "POST", "/v1/containers",
+		`{"name":"x","skills":[{"type":"skill_reference","skill_id":"`+id+`"}]}`).at("error",
+		"param"); got != "skills" {
 		t.Errorf("got %v", got)
 	}
 }

@@ -16,7 +16,8 @@ type snapshots struct{ service *snapshot.Service }
 // Rules for the bodies of POST /v1/containers/{container}/snapshots and of /fork.
 var (
 	snapshotBody = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean})
-	forkBody     = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean, "unique_name": rule.Boolean})
+	forkBody     = rule.Object(rule.Fields{"name": rule.Text(1, 256), "memory": rule.Boolean,
+		"unique_name": rule.Boolean})
 )
 
 // snapshot serves POST /v1/containers/{container}/snapshots.

@@ -13,7 +13,8 @@ import (
 func (h *house) content(container string) string {
 	h.t.Helper()
 	list := h.call(200, "GET", "/v1/containers/"+container+"/files", nil)
-	resp := h.send(h.t.Context(), "GET", fmt.Sprintf("/v1/containers/%s/files/%s/content", container, list.at("data", 0, "id")), nil)
+	resp := h.send(h.t.Context(), "GET", fmt.Sprintf("/v1/containers/%s/files/%s/content", container,
+		list.at("data", 0, "id")), nil)
 	got, err := io.ReadAll(resp.Body)
 	if err != nil {
 		h.t.Fatal(err)
@@ -28,15 +29,18 @@ func TestSnapshots(t *testing.T) {
 	body, kind := upload("hail.txt", strings.NewReader("ahoy"))
 	h.call(200, "POST", "/v1/containers/"+c.id()+"/files", body, kind)
 	s := h.call(200, "POST", "/v1/containers/"+c.id()+"/snapshots", `{"name":"monday"}`)
-	if !strings.HasPrefix(s.id(), "snap_") || s.at("object") != "container.snapshot" || s.at("container_id") != c.id() || s.at("name") != "monday" ||
-		s.at("cause") != "requested" || s.at("bytes") != 4.0 || s.at("expires_at") != nil || s.at("template") != "sha256:none" {
+	if !strings.HasPrefix(s.id(), "snap_") || s.at("object") != "container.snapshot" ||
+		s.at("container_id") != c.id() || s.at("name") != "monday" ||
+		s.at("cause") != "requested" || s.at("bytes") != 4.0 || s.at("expires_at") != nil ||
+		s.at("template") != "sha256:none" {
 		t.Errorf("got %v, want the snapshot", s)
 	}
 	if diff := cmp.Diff(s, h.call(200, "GET", "/v1/snapshots/"+s.id(), nil)); diff != "" {
 		t.Errorf("GET (-POST +GET):\n%s", diff)
 	}
 	h.call(200, "DELETE", "/v1/containers/"+c.id(), nil)
-	unnamed := h.call(200, "POST", "/v1/containers", `{"name":"again","berth":{"snapshot_id":"`+s.id()+`","on_expiry":"snapshot"}}`)
+	unnamed := h.call(200, "POST", "/v1/containers",
+		`{"name":"again","berth":{"snapshot_id":"`+s.id()+`","on_expiry":"snapshot"}}`)
 	if unnamed.at("berth", "from_snapshot") != s.id() || unnamed.at("berth", "on_expiry") != "snapshot" {
 		t.Errorf("got %v, want where it is from", unnamed)
 	}
@@ -48,7 +52,8 @@ func TestSnapshots(t *testing.T) {
 	if page.at("object") != "list" || page.at("first_id") != second.id() || page.at("has_more") != true {
 		t.Errorf("got %v, want the newest of two", page)
 	}
-	if page = h.call(200, "GET", "/v1/snapshots?after="+second.id(), nil); page.at("first_id") != s.id() || page.at("has_more") != false {
+	if page = h.call(200, "GET", "/v1/snapshots?after="+second.id(), nil); page.at("first_id") != s.id() ||
+		page.at("has_more") != false {
 		t.Errorf("got %v, want the other one", page)
 	}
 	h.call(400, "GET", "/v1/snapshots?after=snap_none", nil)
@@ -57,7 +62,8 @@ func TestSnapshots(t *testing.T) {
 		t.Errorf("DELETE (-want +got):\n%s", diff)
 	}
 	for _, method := range []string{"GET", "DELETE"} {
-		if got := h.call(404, method, "/v1/snapshots/"+s.id(), nil); got.at("error", "message") != "Snapshot with id '"+s.id()+"' not found." {
+		if got := h.call(404, method, "/v1/snapshots/"+s.id(), nil); got.at("error",
+			"message") != "Snapshot with id '"+s.id()+"' not found." {
 			t.Errorf("%s after DELETE: got %v", method, got)
 		}
 	}
@@ -73,7 +79,8 @@ func TestSnapshots(t *testing.T) {
 			t.Errorf("%s: got %d %s, want an error about %s", body, resp.StatusCode, text, param)
 		}
 	}
-	if got := h.call(400, "POST", "/v1/containers/"+unnamed.id()+"/snapshots", `{"nam":"x"}`); got.at("error", "param") != "nam" {
+	if got := h.call(400, "POST", "/v1/containers/"+unnamed.id()+"/snapshots", `{"nam":"x"}`); got.at("error",
+		"param") != "nam" {
 		t.Errorf("got %v", got)
 	}
 }
@@ -85,7 +92,8 @@ func TestForkAndPause(t *testing.T) {
 	body, kind := upload("hail.txt", strings.NewReader("ahoy"))
 	h.call(200, "POST", "/v1/containers/"+c.id()+"/files", body, kind)
 	for range 2 {
-		if got := h.call(200, "POST", "/v1/containers/"+c.id()+"/pause", nil); got.at("berth", "paused") != true || got.at("status") != "running" {
+		if got := h.call(200, "POST", "/v1/containers/"+c.id()+"/pause", nil); got.at("berth", "paused") != true ||
+			got.at("status") != "running" {
 			t.Errorf("got %v, want it paused", got)
 		}
 	}
@@ -100,7 +108,8 @@ func TestForkAndPause(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	fork := h.call(200, "POST", "/v1/containers/"+c.id()+"/fork", `{"name":"other"}`)
-	if fork.id() == c.id() || fork.at("name") != "other" || fork.at("memory_limit") != "4g" || fork.at("berth", "forked_from") != c.id() {
+	if fork.id() == c.id() || fork.at("name") != "other" || fork.at("memory_limit") != "4g" ||
+		fork.at("berth", "forked_from") != c.id() {
 		t.Errorf("got %v, want a fork", fork)
 	}
 	if got := h.call(200, "POST", "/v1/containers/"+c.id()+"/fork", nil); got.at("name") != "dock" {

@@ -83,7 +83,8 @@ func (l *line) ask(fields string) object {
 func (l *line) wantError(status int, code, param any) object {
 	l.h.t.Helper()
 	ev := l.next()
-	if ev.at("type") != "error" || ev.at("status") != float64(status) || ev.at("error", "code") != code || ev.at("error", "param") != param {
+	if ev.at("type") != "error" || ev.at("status") != float64(status) || ev.at("error", "code") != code ||
+		ev.at("error", "param") != param {
 		l.h.t.Errorf("got %v, want an error with status %d, code %v, param %v", ev, status, code, param)
 	}
 	if id, _ := ev.at("error", "headers", "x-request-id").(string); !strings.HasPrefix(id, "req_") {

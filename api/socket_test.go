@@ -33,7 +33,8 @@ func TestSocketAnswers(t *testing.T) {
 		}
 	}
 	var want []string
-	for _, ev := range h.rest(h.stream(t.Context(), "POST", "/v1/responses", `{"model":"scripted","input":"Ahoy","stream":true}`)) {
+	for _, ev := range h.rest(h.stream(t.Context(), "POST", "/v1/responses",
+		`{"model":"scripted","input":"Ahoy","stream":true}`)) {
 		want = append(want, ev.Type)
 	}
 	if got := strings.Join(kinds, " "); got != strings.Join(want, " ") {
@@ -74,7 +75,8 @@ func TestSocketIsSequential(t *testing.T) {
 	l.wantError(400, "missing_required_parameter", "input")
 	fourth, _ := l.until("response.completed")
 	for i, ev := range []object{first, second, fourth} {
-		if got, want := ev.at("response", "output", 0, "content", 0, "text"), []string{"one", "2", "4"}[i]; got != want {
+		if got, want := ev.at("response", "output", 0, "content", 0, "text"), []string{"one", "2",
+			"4"}[i]; got != want {
 			t.Errorf("response %d: got %v, want %s", i, got, want)
 		}
 	}
@@ -106,7 +108,8 @@ func TestSocketLanes(t *testing.T) {
 	// A lane can continue another's latest response. If that fails, the other lane can still
 	// continue it.
 	id := quick.at("response", "id").(string)
-	l.send(`{"type":"response.create","stream_id":"fork","model":"scripted","store":false,"previous_response_id":"` + id + `","input":[{"type":"function_call_output","call_id":"call_none","output":"x"}]}`)
+	l.send(`{"type":"response.create","stream_id":"fork","model":"scripted","store":false,"previous_response_id":"` +
+		id + `","input":[{"type":"function_call_output","call_id":"call_none","output":"x"}]}`)
 	if ev := l.wantError(400, nil, "input"); ev.at("stream_id") != "fork" {
 		t.Errorf("got %v, want it to name its lane", ev)
 	}
@@ -139,7 +142,8 @@ func TestSocketContinues(t *testing.T) {
 	h.eventually(first.id(), gone)
 	h.call(404, "GET", "/v1/responses/"+first.id(), nil)
 
-	answer := `"store":false,` + tool + `,"previous_response_id":"` + first.id() + `","input":[{"type":"function_call_output","call_id":"` + call + `","output":"a ship"}]`
+	answer := `"store":false,` + tool + `,"previous_response_id":"` + first.id() +
+		`","input":[{"type":"function_call_output","call_id":"` + call + `","output":"a ship"}]`
 	// On another connection, it is unknown: the client must send everything again.
 	other := h.connect()
 	other.send(`{"type":"response.create","model":"scripted",` + answer + `}`)
@@ -167,11 +171,13 @@ func TestSocketEvicts(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := h.connect()
 			first := l.ask(`"store":false,"input":"x"`)
-			l.send(`{"type":"response.create","model":"scripted","store":false,"previous_response_id":"` + first.id() + `",` + bad + `}`)
+			l.send(`{"type":"response.create","model":"scripted","store":false,"previous_response_id":"` + first.id() +
+				`",` + bad + `}`)
 			if ev := l.next(); ev.at("status") != 400.0 {
 				t.Errorf("got %v, want it refused", ev)
 			}
-			l.send(`{"type":"response.create","model":"scripted","store":false,"input":"x","previous_response_id":"` + first.id() + `"}`)
+			l.send(`{"type":"response.create","model":"scripted","store":false,"input":"x","previous_response_id":"` +
+				first.id() + `"}`)
 			l.wantError(400, "previous_response_not_found", "previous_response_id")
 			// A new chain starts with the whole context.
 			l.ask(`"store":false,"input":[{"role":"user","content":"x"},{"role":"assistant","content":"x"},{"role":"user","content":"y"}]`)
@@ -190,11 +196,13 @@ func TestSocketPrepares(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	l := h.connect()
-	ready := l.ask(`"store":false,"generate":false,"input":"` + "```json look\\n{}\\n```" + `","tools":[{"type":"function","name":"look"}]`)
+	ready := l.ask(`"store":false,"generate":false,"input":"` + "```json look\\n{}\\n```" +
+		`","tools":[{"type":"function","name":"look"}]`)
 	if out, _ := ready.at("output").([]any); len(out) != 0 {
 		t.Errorf("got %v, want no output", ready)
 	}
-	next := l.ask(`"store":false,"generate":true,"input":[],"previous_response_id":"` + ready.id() + `","tools":[{"type":"function","name":"look"}]`)
+	next := l.ask(`"store":false,"generate":true,"input":[],"previous_response_id":"` + ready.id() +
+		`","tools":[{"type":"function","name":"look"}]`)
 	if next.at("output", 0, "name") != "look" {
 		t.Errorf("got %v, want the answer to what was prepared", next)
 	}
@@ -210,7 +218,8 @@ func TestSocketCompacts(t *testing.T) {
 	h := newHouse(t, nil, rule)
 	l := h.connect()
 	old := l.ask(`"model":"chat","store":false,"input":"a task"`)
-	compacted := h.call(200, "POST", "/v1/responses/compact", `{"model":"chat","input":[{"role":"user","content":"a task"},{"role":"assistant","content":"one"}]}`)
+	compacted := h.call(200, "POST", "/v1/responses/compact",
+		`{"model":"chat","input":[{"role":"user","content":"a task"},{"role":"assistant","content":"one"}]}`)
 	window := strings.TrimSuffix(marshal(t, compacted["output"]), "]") + `,{"role":"user","content":"and now?"}]`
 	first := l.ask(`"model":"chat","store":false,"previous_response_id":null,"input":` + window)
 	l.ask(`"model":"chat","store":false,"input":"and then?","previous_response_id":"` + first.id() + `"`)
@@ -218,10 +227,12 @@ func TestSocketCompacts(t *testing.T) {
 	for _, m := range double.Requests()[3].Messages {
 		seen = append(seen, m.Role+" "+m.Text[max(0, len(m.Text)-9):])
 	}
-	if got := strings.Join(seen, ", "); !strings.HasPrefix(got, "user a task, user ") || !strings.HasSuffix(got, "SUM, user and now?, assistant two, user and then?") {
+	if got := strings.Join(seen, ", "); !strings.HasPrefix(got, "user a task, user ") || !strings.HasSuffix(got,
+		"SUM, user and now?, assistant two, user and then?") {
 		t.Errorf("the model saw %q, want the task, the summary, and the new chain", got)
 	}
-	l.send(`{"type":"response.create","model":"chat","store":false,"input":"x","previous_response_id":"` + old.id() + `"}`)
+	l.send(`{"type":"response.create","model":"chat","store":false,"input":"x","previous_response_id":"` + old.id() +
+		`"}`)
 	l.wantError(400, "previous_response_not_found", "previous_response_id")
 }
 
@@ -235,13 +246,19 @@ func TestSocketRefuses(t *testing.T) {
 		`{}`:                         {"missing_required_parameter", "type"},
 		`{"type":"response.cancel"}`: {"invalid_value", "type"},
 		`{"type":7}`:                 {"invalid_type", "type"},
-		`{"type":"response.create","model":"scripted","input":"x","stream":false}`:                        {"unsupported_value", "stream"},
-		`{"type":"response.create","model":"scripted","input":"x","background":true}`:                     {"unsupported_parameter", "background"},
-		`{"type":"response.create","model":"scripted","input":"x","response":{}}`:                         {"unknown_parameter", "response"},
-		`{"type":"response.create","model":"scripted","input":"x","stream_id":""}`:                        {"invalid_stream_id", "stream_id"},
-		`{"type":"response.create","model":"scripted","input":"x","generate":"no"}`:                       {"invalid_type", "generate"},
-		`{"type":"response.create","model":"scripted","input":"x","type":"response.create"}`:              {nil, nil},
-		`{"type":"response.create","model":"scripted","input":"x","previous_response_id":"resp_unknown"}`: {"previous_response_not_found", "previous_response_id"},
+		`{"type":"response.create","model":"scripted","input":"x","stream":false}`: {"unsupported_value",
+			"stream"},
+		`{"type":"response.create","model":"scripted","input":"x","background":true}`: {"unsupported_parameter",
+			"background"},
+		`{"type":"response.create","model":"scripted","input":"x","response":{}}`: {"unknown_parameter",
+			"response"},
+		`{"type":"response.create","model":"scripted","input":"x","stream_id":""}`: {"invalid_stream_id",
+			"stream_id"},
+		`{"type":"response.create","model":"scripted","input":"x","generate":"no"}`: {"invalid_type",
+			"generate"},
+		`{"type":"response.create","model":"scripted","input":"x","type":"response.create"}`: {nil, nil},
+		`{"type":"response.create","model":"scripted","input":"x","previous_response_id":"resp_unknown"}`: {"previous_response_not_found",
+			"previous_response_id"},
 	} {
 		l.send(event)
 		if ev := l.wantError(400, want[0], want[1]); t.Failed() {
@@ -251,7 +268,8 @@ func TestSocketRefuses(t *testing.T) {
 	check(t, l.conn.Write(t.Context(), websocket.MessageBinary, []byte(`{"type":"response.create"}`)))
 	l.wantError(400, nil, nil)
 	l.send(`{"type":"response.steer","previous_response_id":"resp_1","input":"left"}`)
-	if ev := l.next(); ev.at("type") != "response.steer.failed" || ev.at("error", "code") != "steering_not_supported" || ev.at("steer", "input") != "left" {
+	if ev := l.next(); ev.at("type") != "response.steer.failed" || ev.at("error", "code") != "steering_not_supported" ||
+		ev.at("steer", "input") != "left" {
 		t.Errorf("got %v, want the steering given back", ev)
 	}
 	l.ask(`"input":"it is still there"`)
@@ -281,10 +299,12 @@ func TestSocketIdentity(t *testing.T) {
 		for i, id := range []string{theirs[prefix], prefix + "_unknown"} {
 			l.send(`{"type":"response.create","model":"scripted",` + fmt.Sprintf(fields, id) + `}`)
 			ev := l.next()
-			answers[i] = strings.ReplaceAll(fmt.Sprint(ev.at("type"), ev.at("status"), ev.at("error", "code"), ev.at("error", "param"), ev.at("error", "message")), id, "ID")
+			answers[i] = strings.ReplaceAll(fmt.Sprint(ev.at("type"), ev.at("status"), ev.at("error", "code"),
+				ev.at("error", "param"), ev.at("error", "message")), id, "ID")
 		}
 		if answers[0] != answers[1] || !strings.HasPrefix(answers[0], "error") {
-			t.Errorf("another project's %s: got %s, want as for one that is not there: %s", prefix, answers[0], answers[1])
+			t.Errorf("another project's %s: got %s, want as for one that is not there: %s", prefix, answers[0],
+				answers[1])
 		}
 	}
 }
@@ -337,7 +357,8 @@ func TestSocketHandshake(t *testing.T) {
 	dial := func(change func(http.Header)) (*http.Response, error) {
 		header := http.Header{}
 		change(header)
-		conn, resp, err := websocket.Dial(t.Context(), h.url+"/v1/responses", &websocket.DialOptions{HTTPHeader: header, Host: header.Get("Host")})
+		conn, resp, err := websocket.Dial(t.Context(), h.url+"/v1/responses", &websocket.DialOptions{HTTPHeader: header,
+			Host: header.Get("Host")})
 		if err == nil {
 			conn.CloseNow()
 		}
@@ -362,7 +383,8 @@ func TestSocketHandshake(t *testing.T) {
 	refused, err := http.DefaultClient.Do(req)
 	check(t, err)
 	defer refused.Body.Close()
-	if body, err := io.ReadAll(refused.Body); err != nil || refused.StatusCode != http.StatusUpgradeRequired || !strings.Contains(string(body), `"upgrade_required"`) {
+	if body, err := io.ReadAll(refused.Body); err != nil || refused.StatusCode != http.StatusUpgradeRequired ||
+		!strings.Contains(string(body), `"upgrade_required"`) {
 		t.Errorf("got %s %s, %v", refused.Status, body, err)
 	}
 }
@@ -372,7 +394,8 @@ func TestSocketNeedsAKey(t *testing.T) {
 	h := newHouse(t, nil)
 	h.key("sk-a", "proj_a")
 	for _, authorization := range []string{"", "Bearer sk-b"} {
-		_, resp, err := websocket.Dial(t.Context(), h.url+"/v1/responses", &websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {authorization}}})
+		_, resp, err := websocket.Dial(t.Context(), h.url+"/v1/responses",
+			&websocket.DialOptions{HTTPHeader: http.Header{"Authorization": {authorization}}})
 		if err == nil || resp.StatusCode != http.StatusUnauthorized {
 			t.Errorf("with %q: got %v, %v, want 401", authorization, resp, err)
 		}

@@ -44,7 +44,9 @@ func (h *spend) list(x *exchange.Exchange, r *http.Request, c berth.Caller) erro
 		of = ""
 	}
 	if h.quota == nil {
-		return x.JSON(http.StatusOK, exchange.ListOf([]spendObject{}, false, func(o spendObject) string { return o.ID }))
+		return x.JSON(http.StatusOK, exchange.ListOf([]spendObject{}, false, func(o spendObject) string {
+			return o.ID
+		}))
 	}
 	spent, start, end, err := h.quota.Spending(r.Context(), of)
 	if err != nil {
@@ -56,12 +58,14 @@ func (h *spend) list(x *exchange.Exchange, r *http.Request, c berth.Caller) erro
 		if len(projects) > 0 && !slices.Contains(projects, string(s.Project)) {
 			continue
 		}
-		o := spendObject{ID: cmp.Or(string(s.Key), string(s.Project)), Object: "organization.spend", ProjectID: s.Project, APIKeyID: exchange.OrNull(string(s.Key)),
+		o := spendObject{ID: cmp.Or(string(s.Key), string(s.Project)), Object: "organization.spend",
+			ProjectID: s.Project, APIKeyID: exchange.OrNull(string(s.Key)),
 			Used: berth.Cost{Value: s.Used, Currency: currency}, PeriodStart: start.Unix(), PeriodEnd: end.Unix()}
 		if s.Limit != nil {
 			o.Limit = &berth.Cost{Value: *s.Limit, Currency: currency}
 			if h.priced != nil && !h.priced() {
-				o.Warning = exchange.OrNull("No model of this server has a price, so no costs are counted and the limit has no effect.")
+				o.Warning = exchange.OrNull(
+					"No model of this server has a price, so no costs are counted and the limit has no effect.")
 			}
 		}
 		data = append(data, o)

@@ -20,8 +20,10 @@ type priced struct{}
 func (priced) Stream(context.Context, *model.Request) iter.Seq2[model.Delta, error] {
 	return func(yield func(model.Delta, error) bool) {
 		_ = yield(model.Text{Text: "ok"}, nil) &&
-			yield(model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 1, OutputTokens: 1, TotalTokens: 2},
-				Origin: model.Origin{Upstream: "a", Model: "m"}, Cost: &berth.Cost{Value: 600_000_000, Currency: "eur"}}, nil)
+			yield(model.Finish{Reason: model.FinishStop,
+				Usage:  berth.Usage{InputTokens: 1, OutputTokens: 1, TotalTokens: 2},
+				Origin: model.Origin{Upstream: "a", Model: "m"}, Cost: &berth.Cost{Value: 600_000_000,
+					Currency: "eur"}}, nil)
 	}
 }
 
@@ -54,19 +56,23 @@ func TestBudgetOfMonth(t *testing.T) {
 
 	h.token = first["value"].(string)
 	const body = `{"model":"priced","input":"x","messages":[{"role":"user","content":"x"}]}`
-	response, chat := strings.Replace(body, `,"messages":[{"role":"user","content":"x"}]`, "", 1), strings.Replace(body, `"input":"x",`, "", 1)
+	response, chat := strings.Replace(body, `,"messages":[{"role":"user","content":"x"}]`, "", 1),
+		strings.Replace(body, `"input":"x",`, "", 1)
 	h.call(200, "POST", "/v1/responses", response)
 	want := func(e object, says string) {
 		t.Helper()
-		if m, _ := e.at("error", "message").(string); e.at("error", "code") != "insufficient_quota" || e.at("error", "type") != "insufficient_quota" || !strings.Contains(m, says) {
+		if m, _ := e.at("error", "message").(string); e.at("error", "code") != "insufficient_quota" ||
+			e.at("error", "type") != "insufficient_quota" || !strings.Contains(m, says) {
 			t.Errorf("got %v, want %q", e, says)
 		}
 	}
-	ofKey := "You exceeded your current quota. API key " + first.id() + " has spent 0.6 eur in this month and its limit is 0.6."
+	ofKey := "You exceeded your current quota. API key " + first.id() +
+		" has spent 0.6 eur in this month and its limit is 0.6."
 	want(h.call(429, "POST", "/v1/responses", response), ofKey)
 	want(h.call(429, "POST", "/v1/chat/completions", chat), ofKey)
 	want(h.call(429, "POST", "/v1/responses/compact", response), ofKey)
-	if resp := h.send(t.Context(), "POST", "/v1/responses", response); resp.Header.Get("x-should-retry") != "false" && !strings.HasSuffix(time.Now().UTC().Add(2*time.Minute).Format("02T"), "01T") {
+	if resp := h.send(t.Context(), "POST", "/v1/responses", response); resp.Header.Get("x-should-retry") != "false" &&
+		!strings.HasSuffix(time.Now().UTC().Add(2*time.Minute).Format("02T"), "01T") {
 		t.Errorf("got headers %v, want no retry", resp.Header)
 	}
 	h.call(200, "GET", "/v1/models", nil)
@@ -74,7 +80,8 @@ func TestBudgetOfMonth(t *testing.T) {
 	h.token = second["value"].(string)
 	h.call(200, "POST", "/v1/chat/completions", chat)
 	h.call(200, "POST", "/v1/responses", response) // begins with 1.2 of 1.5
-	want(h.call(429, "POST", "/v1/responses", response), "Project "+p.id()+" has spent 1.8 eur in this month and its limit is 1.5.")
+	want(h.call(429, "POST", "/v1/responses", response),
+		"Project "+p.id()+" has spent 1.8 eur in this month and its limit is 1.5.")
 
 	line := func(o object) string {
 		limit := any("none")
@@ -82,7 +89,8 @@ func TestBudgetOfMonth(t *testing.T) {
 			limit = l["value"]
 		}
 		month, next := store.Month(time.Now())
-		if o["period_start"] != float64(month.Unix()) || o["period_end"] != float64(next.Unix()) || o.at("used", "currency") != "eur" || o["object"] != "organization.spend" {
+		if o["period_start"] != float64(month.Unix()) || o["period_end"] != float64(next.Unix()) ||
+			o.at("used", "currency") != "eur" || o["object"] != "organization.spend" {
 			t.Errorf("got %v", o)
 		}
 		return text([]any{o["project_id"], o["api_key_id"], o.at("used", "value"), limit})
@@ -99,7 +107,8 @@ func TestBudgetOfMonth(t *testing.T) {
 			t.Errorf("a server with prices warns: %v", warning)
 		}
 	}
-	own := strings.Join([]string{text([]any{p.id(), nil, 1.8, 1.5}), text([]any{p.id(), first.id(), 0.6, 0.6}), text([]any{p.id(), second.id(), 1.2, "none"})}, " ")
+	own := strings.Join([]string{text([]any{p.id(), nil, 1.8, 1.5}), text([]any{p.id(), first.id(), 0.6, 0.6}),
+		text([]any{p.id(), second.id(), 1.2, "none"})}, " ")
 	if got := strings.Join(lines(""), " "); got != own {
 		t.Errorf("the project's key sees %s, want %s", got, own)
 	}
@@ -107,7 +116,8 @@ func TestBudgetOfMonth(t *testing.T) {
 	if got := strings.Join(lines("?project_ids="+p.id()), " "); got != own {
 		t.Errorf("the admin key sees %s, want %s", got, own)
 	}
-	if got := strings.Join(lines("?limit=2&project_ids[]="+p.id()+"&after="+first.id()), " "); !strings.HasPrefix(got, text([]any{p.id(), second.id(), 1.2, "none"})) {
+	if got := strings.Join(lines("?limit=2&project_ids[]="+p.id()+"&after="+first.id()), " "); !strings.HasPrefix(got,
+		text([]any{p.id(), second.id(), 1.2, "none"})) {
 		t.Errorf("the second page is %s", got)
 	}
 	h.key("sk-other", "proj_other")
@@ -119,7 +129,8 @@ func TestBudgetOfMonth(t *testing.T) {
 	// More money, and the limit of the key gone: it works again.
 	h.token = "sk-admin"
 	h.call(200, "POST", path, `{"limits":{"cost_per_month":-1}}`)
-	if got := h.call(200, "POST", path+"/api_keys/"+first.id(), `{"limits":{}}`); len(got["limits"].(map[string]any)) != 0 {
+	if got := h.call(200, "POST", path+"/api_keys/"+first.id(),
+		`{"limits":{}}`); len(got["limits"].(map[string]any)) != 0 {
 		t.Errorf("got %v", got)
 	}
 	h.token = first["value"].(string)

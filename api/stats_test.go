@@ -13,7 +13,8 @@ func TestContainerStats(t *testing.T) {
 			t.Errorf("%s: got the limit %v, want %v", path, got, want)
 		}
 	}
-	if s["object"] != "container.stats" || s["container_id"] != id || s.at("pids", "limit") != 512.0 || s.at("egress", "refused") != 0.0 {
+	if s["object"] != "container.stats" || s["container_id"] != id || s.at("pids", "limit") != 512.0 ||
+		s.at("egress", "refused") != 0.0 {
 		t.Errorf("got %v", s)
 	}
 	h.call(400, "GET", "/v1/containers/"+id+"/stats?x=1", nil)

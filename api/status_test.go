@@ -10,14 +10,17 @@ import (
 func TestOperator(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	if s := h.call(200, "GET", "/v1/organization/status", nil); s["object"] != "organization.status" || s["version"] != "1" { // a server without keys
+	// a server without keys
+	if s := h.call(200, "GET", "/v1/organization/status", nil); s["object"] != "organization.status" ||
+		s["version"] != "1" {
 		t.Errorf("got %v", s)
 	}
 	h.call(200, "GET", "/v1/organization/audit", nil)
 	h.key("sk-admin", berth.AdminProject)
 	h.key("sk-theirs", "proj_theirs")
 	h.key("sk-default", berth.DefaultProject)
-	for token, want := range map[string][2]int{"sk-admin": {200, 200}, "sk-theirs": {404, 403}, "sk-default": {200, 403}} {
+	for token, want := range map[string][2]int{"sk-admin": {200, 200}, "sk-theirs": {404, 403},
+		"sk-default": {200, 403}} {
 		h.token = token
 		h.call(want[0], "GET", "/v1/organization/status", nil)
 		h.call(want[1], "GET", "/v1/organization/audit", nil)
@@ -35,10 +38,12 @@ func TestOperator(t *testing.T) {
 	if rest.at("data", 0, "name") != "a" || rest["has_more"] != false {
 		t.Errorf("got %v", rest)
 	}
-	if empty := h.call(200, "GET", "/v1/organization/audit?container_id=cntr_none", nil); len(empty["data"].([]any)) != 0 || empty["last_id"] != nil {
+	if empty := h.call(200, "GET", "/v1/organization/audit?container_id=cntr_none",
+		nil); len(empty["data"].([]any)) != 0 || empty["last_id"] != nil {
 		t.Errorf("got %v", empty)
 	}
-	if v := h.call(200, "POST", "/v1/organization/audit/verify", nil); v["valid"] != true || v["entries"].(float64) < 3 || v["checkpoint"] == "" {
+	if v := h.call(200, "POST", "/v1/organization/audit/verify", nil); v["valid"] != true ||
+		v["entries"].(float64) < 3 || v["checkpoint"] == "" {
 		t.Errorf("got %v", v)
 	}
 	h.call(400, "GET", "/v1/organization/audit?limit=0", nil)

@@ -12,8 +12,10 @@ import (
 // oneTemplate is a library of one template.
 type oneTemplate struct{}
 
-var theTemplate = berth.Template{ID: "sha256:" + strings.Repeat("0", 64), Object: "template", CreatedAt: 1, Names: []string{"geo"}, Bytes: 7,
-	Source: berth.TemplateSource{Type: "image", Image: "registry.example/geo:1", Digest: "sha256:1", Platform: "linux/amd64"}}
+var theTemplate = berth.Template{ID: "sha256:" + strings.Repeat("0", 64), Object: "template", CreatedAt: 1,
+	Names: []string{"geo"}, Bytes: 7,
+	Source: berth.TemplateSource{Type: "image", Image: "registry.example/geo:1", Digest: "sha256:1",
+		Platform: "linux/amd64"}}
 
 func (oneTemplate) Templates(context.Context, berth.ProjectID) ([]berth.Template, error) {
 	return []berth.Template{theTemplate}, nil
@@ -32,7 +34,8 @@ func TestTemplates(t *testing.T) {
 	list := h.call(200, "GET", "/v1/templates", nil)
 	for _, ref := range []string{"geo", theTemplate.ID} {
 		one := h.call(200, "GET", "/v1/templates/"+ref, nil)
-		if one.at("object") != "template" || one.at("id") != theTemplate.ID || one.at("names", 0) != "geo" || one.at("source", "type") != "image" {
+		if one.at("object") != "template" || one.at("id") != theTemplate.ID || one.at("names", 0) != "geo" ||
+			one.at("source", "type") != "image" {
 			t.Errorf("%s is %v", ref, one)
 		}
 	}

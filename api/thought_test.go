@@ -13,7 +13,8 @@ import (
 func TestEncryptedReasoningOverChat(t *testing.T) {
 	t.Parallel()
 	rule, double := chatRule(t, 0, modeltest.Play(
-		modeltest.Reply(model.Thought{Text: "I should look."}, model.Call{ID: "call_1", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop}),
+		modeltest.Reply(model.Thought{Text: "I should look."}, model.Call{ID: "call_1", Name: "look", Arguments: "{}"},
+			model.Finish{Reason: model.FinishStop}),
 		finished("found")))
 	double.Reasoning = "reasoning_content"
 	h := newHouse(t, nil, rule)
@@ -23,8 +24,9 @@ func TestEncryptedReasoningOverChat(t *testing.T) {
 	if sealed == "" || strings.Contains(sealed, "look") {
 		t.Fatalf("got %v", first["output"])
 	}
-	second := h.call(200, "POST", "/v1/responses", head+`,{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"`+sealed+`"},`+
-		marshal(t, first.at("output", 1))+`,{"type":"function_call_output","call_id":"call_1","output":"here"}]}`)
+	second := h.call(200, "POST", "/v1/responses",
+		head+`,{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"`+sealed+`"},`+
+			marshal(t, first.at("output", 1))+`,{"type":"function_call_output","call_id":"call_1","output":"here"}]}`)
 	if second["status"] != "completed" {
 		t.Errorf("got %v", second)
 	}
@@ -32,7 +34,9 @@ func TestEncryptedReasoningOverChat(t *testing.T) {
 		t.Errorf("the upstream heard %+v", got)
 	}
 	altered := strings.Replace(sealed, sealed[10:14], "AAAA", 1)
-	if e := h.call(400, "POST", "/v1/responses", head+`,{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"`+altered+`"}]}`); e.at("error", "code") != "invalid_encrypted_content" {
+	if e := h.call(400, "POST", "/v1/responses",
+		head+`,{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"`+altered+`"}]}`); e.at("error",
+		"code") != "invalid_encrypted_content" {
 		t.Errorf("got %v", e)
 	}
 }

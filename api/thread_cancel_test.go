@@ -28,13 +28,15 @@ func TestCancelRun(t *testing.T) {
 		t.Errorf("cancel: got %v, want it cancelling", got)
 	}
 	events := h.rest(stream)
-	want := []string{"thread.run.cancelling", "thread.message.incomplete", "thread.run.step.cancelled", "thread.run.cancelled", "done"}
+	want := []string{"thread.run.cancelling", "thread.message.incomplete", "thread.run.step.cancelled",
+		"thread.run.cancelled", "done"}
 	if diff := cmp.Diff(want, names(events)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
 	}
 	var message object
 	check(t, json.Unmarshal(events[1].Data, &message))
-	if message.at("incomplete_details", "reason") != "run_cancelled" || message.at("content", 0, "text", "value") != "Half a " {
+	if message.at("incomplete_details", "reason") != "run_cancelled" || message.at("content", 0, "text",
+		"value") != "Half a " {
 		t.Errorf("got message %v, want its text and run_cancelled", message)
 	}
 	run := h.call(200, "GET", path, nil)
@@ -60,7 +62,8 @@ func TestCancelWaitingRun(t *testing.T) {
 	if got := h.call(200, "GET", path+"/steps", nil); got.at("data", 0, "status") != "cancelled" {
 		t.Errorf("got step %v, want it cancelled", got.at("data", 0))
 	}
-	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[{"tool_call_id":"`+call+`","output":"x"}]}`, `Runs in status "cancelled" do not accept tool outputs.`)
+	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[{"tool_call_id":"`+call+`","output":"x"}]}`,
+		`Runs in status "cancelled" do not accept tool outputs.`)
 }
 
 // Of concurrent requests, one starts a run on the thread and one submits the outputs.
@@ -97,7 +100,8 @@ func TestRunsAtOnce(t *testing.T) {
 	path := thread + "/runs/" + runs[0].id()
 	for range 2 {
 		call := h.polled(path).at("required_action", "submit_tool_outputs", "tool_calls", 0, "id").(string)
-		if got := atOnce(path+"/submit_tool_outputs", `{"tool_outputs":[{"tool_call_id":"`+call+`","output":"rain"}]}`); len(got) != 1 {
+		if got := atOnce(path+"/submit_tool_outputs",
+			`{"tool_outputs":[{"tool_call_id":"`+call+`","output":"rain"}]}`); len(got) != 1 {
 			t.Fatalf("%d submissions were accepted, want 1", len(got))
 		}
 	}
@@ -117,7 +121,8 @@ func TestDeleteThread(t *testing.T) {
 	thread := h.thread("hi")
 	stream := h.stream(t.Context(), "POST", thread+"/runs", `{"assistant_id":"`+a+`","stream":true}`)
 	path := thread + "/runs/" + h.until(stream, "thread.run.in_progress").id()
-	objects, _, err := h.store.ListObjects(t.Context(), berth.DefaultProject, "thread.run", thread[len("/v1/threads/"):], store.Page{Limit: 10})
+	objects, _, err := h.store.ListObjects(t.Context(), berth.DefaultProject, "thread.run",
+		thread[len("/v1/threads/"):], store.Page{Limit: 10})
 	check(t, err)
 	var kept struct {
 		Legs []struct{ Response berth.ResponseID }
@@ -129,7 +134,8 @@ func TestDeleteThread(t *testing.T) {
 	h.call(404, "GET", path, nil)
 	events := h.rest(stream)
 	// It may have seen the end of the response before that of the thread.
-	if got := names(events); !slices.Contains([]string{"error", "done"}, got[len(got)-1]) || slices.Contains(got, "thread.run.completed") {
+	if got := names(events); !slices.Contains([]string{"error", "done"}, got[len(got)-1]) ||
+		slices.Contains(got, "thread.run.completed") {
 		t.Errorf("the stream ends with %v", got)
 	}
 }
@@ -141,14 +147,16 @@ func TestResponseOfRunDeleted(t *testing.T) {
 	thread := h.thread(asks)
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant(forecast)+`"}`)
 	h.polled(thread + "/runs/" + run.id())
-	objects, _, err := h.store.ListObjects(t.Context(), berth.DefaultProject, "thread.run", thread[len("/v1/threads/"):], store.Page{Limit: 10})
+	objects, _, err := h.store.ListObjects(t.Context(), berth.DefaultProject, "thread.run",
+		thread[len("/v1/threads/"):], store.Page{Limit: 10})
 	check(t, err)
 	var kept struct {
 		Legs []struct{ Response berth.ResponseID }
 	}
 	check(t, json.Unmarshal(objects[0].Body, &kept))
 	h.call(200, "DELETE", "/v1/responses/"+string(kept.Legs[0].Response), nil)
-	if got := h.call(200, "GET", thread+"/runs/"+run.id(), nil); got["status"] != "failed" || !strings.Contains(got.at("last_error", "message").(string), "deleted") {
+	if got := h.call(200, "GET", thread+"/runs/"+run.id(), nil); got["status"] != "failed" ||
+		!strings.Contains(got.at("last_error", "message").(string), "deleted") {
 		t.Errorf("got %v, want it failed", got)
 	}
 	h.call(200, "GET", thread+"/runs/"+run.id()+"/steps", nil)
@@ -158,8 +166,10 @@ func TestResponseOfRunDeleted(t *testing.T) {
 // The requests of a run to the model.
 func TestRunRequest(t *testing.T) {
 	t.Parallel()
-	h, m := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, stopped), turn(model.Text{Text: "Rain."}, stopped), turn(model.Text{Text: "Aye."}, stopped))
-	a := h.call(200, "POST", "/v1/assistants", `{"model":"missing","instructions":"Steer.","temperature":0.2,"reasoning_effort":"low",`+forecast+`}`).id()
+	h, m := playing(t, turn(model.Call{ID: "call_1", Name: "weather"}, model.Call{Arguments: "{}"}, stopped),
+		turn(model.Text{Text: "Rain."}, stopped), turn(model.Text{Text: "Aye."}, stopped))
+	a := h.call(200, "POST", "/v1/assistants",
+		`{"model":"missing","instructions":"Steer.","temperature":0.2,"reasoning_effort":"low",`+forecast+`}`).id()
 	thread := h.thread("one")
 	h.call(200, "POST", thread+"/messages", `{"role":"assistant","content":"two"}`)
 	gone := h.call(200, "POST", thread+"/messages", `{"role":"user","content":"gone"}`).id()
@@ -177,17 +187,20 @@ func TestRunRequest(t *testing.T) {
 	if got := outlineItems(first.Items); got != "user one|assistant two|user https://x/y.png" {
 		t.Errorf("the first leg reads %q", got)
 	}
-	if got := outlineItems(second.Items); got != "user one|assistant two|user https://x/y.png|function_call|function_call_output" {
+	if got := outlineItems(
+		second.Items); got != "user one|assistant two|user https://x/y.png|function_call|function_call_output" {
 		t.Errorf("the second leg reads %q", got)
 	}
-	if first.Instructions != "Steer.\nHo." || *first.Temperature != 0.2 || *first.TopP != 0.5 || first.ParallelToolCalls || first.MaxOutputTokens != 1000 || *first.Reasoning.Effort != "low" {
+	if first.Instructions != "Steer.\nHo." || *first.Temperature != 0.2 || *first.TopP != 0.5 ||
+		first.ParallelToolCalls || first.MaxOutputTokens != 1000 || *first.Reasoning.Effort != "low" {
 		t.Errorf("got %+v", first)
 	}
 	if diff := cmp.Diff(model.ToolChoice{Mode: "function", Name: "weather"}, first.ToolChoice); diff != "" {
 		t.Errorf("choice of the first leg (-want +got):\n%s", diff)
 	}
 	if second.ToolChoice.Mode != "auto" || second.MaxOutputTokens != 998 {
-		t.Errorf("second leg: choice %v of at most %d tokens, want auto and what is left", second.ToolChoice, second.MaxOutputTokens)
+		t.Errorf("second leg: choice %v of at most %d tokens, want auto and what is left", second.ToolChoice,
+			second.MaxOutputTokens)
 	}
 	if strict := first.Tools[0].Strict; strict == nil || *strict {
 		t.Error("a function without strict is strict")
@@ -202,7 +215,8 @@ func TestRunRequest(t *testing.T) {
 		t.Errorf("got format %s", first.Text.Format)
 	}
 
-	next := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+a+`","model":"played","truncation_strategy":{"type":"last_messages","last_messages":2}}`)
+	next := h.call(200, "POST", thread+"/runs",
+		`{"assistant_id":"`+a+`","model":"played","truncation_strategy":{"type":"last_messages","last_messages":2}}`)
 	h.polled(thread + "/runs/" + next.id())
 	if got := outlineItems(m.asked[2].Items); got != "user https://x/y.png|assistant Rain." {
 		t.Errorf("with last_messages 2 the run reads %q", got)
@@ -233,12 +247,14 @@ func TestRunBudgets(t *testing.T) {
 	thread := h.thread(long)
 	h.call(200, "POST", thread+"/messages", `{"role":"user","content":"Short."}`)
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+a+`","max_prompt_tokens":300}`)
-	if got := h.polled(thread + "/runs/" + run.id()); got["status"] != "completed" || got.at("usage", "prompt_tokens") != 1.0 {
+	if got := h.polled(thread + "/runs/" + run.id()); got["status"] != "completed" ||
+		got.at("usage", "prompt_tokens") != 1.0 {
 		t.Errorf("got %v, want the short message read alone", got)
 	}
 	// A single message that does not fit is not sent to the model.
 	thread = h.thread(long)
-	events := h.rest(h.stream(t.Context(), "POST", thread+"/runs", `{"assistant_id":"`+a+`","max_prompt_tokens":300,"stream":true}`))
+	events := h.rest(h.stream(t.Context(), "POST", thread+"/runs",
+		`{"assistant_id":"`+a+`","max_prompt_tokens":300,"stream":true}`))
 	if got := outlineRun(t, events); got != begun+"incomplete max_prompt_tokens\n" {
 		t.Errorf("got events %s", got)
 	}
@@ -253,7 +269,8 @@ func TestRunBudgets(t *testing.T) {
 	if got["status"] != "incomplete" || got.at("incomplete_details", "reason") != "max_completion_tokens" {
 		t.Errorf("got %v, want it incomplete", got)
 	}
-	if steps := h.call(200, "GET", path+"/steps", nil); steps.at("data", 0, "status") != "cancelled" || steps.at("data", 1, "status") != "completed" {
+	if steps := h.call(200, "GET", path+"/steps", nil); steps.at("data", 0, "status") != "cancelled" ||
+		steps.at("data", 1, "status") != "completed" {
 		t.Errorf("got steps %v, want the last one cancelled", steps)
 	}
 }

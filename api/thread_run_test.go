@@ -18,14 +18,16 @@ const forecast = `"tools":[{"type":"function","function":{"name":"weather","para
 // assistant creates an assistant with the scripted model and more fields.
 func (h *house) assistant(more ...string) string {
 	h.t.Helper()
-	return h.call(200, "POST", "/v1/assistants", `{"model":"scripted"`+strings.Join(append([]string{""}, more...), ",")+`}`).id()
+	return h.call(200, "POST", "/v1/assistants", `{"model":"scripted"`+strings.Join(append([]string{""}, more...),
+		",")+`}`).id()
 }
 
 // thread creates a thread with a user's message and returns its path.
 func (h *house) thread(text string) string {
 	h.t.Helper()
 	content, _ := json.Marshal(text)
-	return "/v1/threads/" + h.call(200, "POST", "/v1/threads", `{"messages":[{"role":"user","content":`+string(content)+`}]}`).id()
+	return "/v1/threads/" + h.call(200, "POST", "/v1/threads",
+		`{"messages":[{"role":"user","content":`+string(content)+`}]}`).id()
 }
 
 // polled retrieves a run until it has ended or waits for outputs.
@@ -70,16 +72,19 @@ func TestRun(t *testing.T) {
 	h := newHouse(t, nil)
 	thread := h.thread("Ahoy there, harbour.")
 	a := h.assistant(`"instructions":"Be brief."`)
-	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+a+`","additional_instructions":"Be kind.","metadata":{"ship":"Vasa"}}`)
+	run := h.call(200, "POST", thread+"/runs",
+		`{"assistant_id":"`+a+`","additional_instructions":"Be kind.","metadata":{"ship":"Vasa"}}`)
 	if run.at("status") != "queued" || run.at("instructions") != "Be brief.\nBe kind." || run.at("usage") != nil {
 		t.Errorf("got %v, want it queued", run)
 	}
 	run = h.polled(thread + "/runs/" + run.id())
-	if run.at("status") != "completed" || run.at("usage", "total_tokens").(float64) == 0 || run.at("completed_at") == nil || run.at("metadata", "ship") != "Vasa" {
+	if run.at("status") != "completed" || run.at("usage", "total_tokens").(float64) == 0 ||
+		run.at("completed_at") == nil || run.at("metadata", "ship") != "Vasa" {
 		t.Errorf("got %v, want it completed", run)
 	}
 	messages := h.call(200, "GET", thread+"/messages", nil)
-	if diff := cmp.Diff([]string{"assistant: Ahoy there, harbour.", "user: Ahoy there, harbour."}, texts(messages)); diff != "" {
+	if diff := cmp.Diff([]string{"assistant: Ahoy there, harbour.", "user: Ahoy there, harbour."},
+		texts(messages)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	said := messages.at("data", 0).(map[string]any)
@@ -87,13 +92,15 @@ func TestRun(t *testing.T) {
 		t.Errorf("got %v, want it the run's", said)
 	}
 	steps := h.call(200, "GET", thread+"/runs/"+run.id()+"/steps", nil)
-	if steps.at("data", 0, "step_details", "message_creation", "message_id") != said["id"] || steps.at("data", 0, "status") != "completed" || len(steps["data"].([]any)) != 1 {
+	if steps.at("data", 0, "step_details", "message_creation", "message_id") != said["id"] ||
+		steps.at("data", 0, "status") != "completed" || len(steps["data"].([]any)) != 1 {
 		t.Errorf("steps: got %v, want one that made %v", steps, said["id"])
 	}
 	if diff := cmp.Diff(run.at("usage"), steps.at("data", 0, "usage")); diff != "" {
 		t.Errorf("usage (-run +step):\n%s", diff)
 	}
-	if got := h.call(200, "GET", thread+"/runs/"+run.id()+"/steps/"+steps.at("data", 0, "id").(string), nil); !cmp.Equal(any(map[string]any(got)), steps.at("data", 0)) {
+	if got := h.call(200, "GET", thread+"/runs/"+run.id()+"/steps/"+steps.at("data", 0, "id").(string),
+		nil); !cmp.Equal(any(map[string]any(got)), steps.at("data", 0)) {
 		t.Errorf("got step %v, want the one listed", got)
 	}
 }
@@ -101,9 +108,11 @@ func TestRun(t *testing.T) {
 func TestRunStream(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	events := h.rest(h.stream(t.Context(), "POST", "/v1/threads/runs", `{"stream":true,"assistant_id":"`+h.assistant()+`","thread":{"messages":[{"role":"user","content":"Ahoy there, harbour."}]}}`))
+	events := h.rest(h.stream(t.Context(), "POST", "/v1/threads/runs",
+		`{"stream":true,"assistant_id":"`+h.assistant()+`","thread":{"messages":[{"role":"user","content":"Ahoy there, harbour."}]}}`))
 	want := []string{"thread.created", "thread.run.created", "thread.run.queued", "thread.run.in_progress",
-		"thread.run.step.created", "thread.run.step.in_progress", "thread.message.created", "thread.message.in_progress",
+		"thread.run.step.created", "thread.run.step.in_progress", "thread.message.created",
+		"thread.message.in_progress",
 		"thread.message.delta", "thread.message.completed", "thread.run.step.completed", "thread.run.completed", "done"}
 	if diff := cmp.Diff(want, names(events)); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)
@@ -122,10 +131,12 @@ func TestRunStream(t *testing.T) {
 		t.Errorf("got %q and %s at the end, want the echo and [DONE]", text.String(), events[len(events)-1].Data)
 	}
 	thread := "/v1/threads/" + last["thread.created"].id()
-	if diff := cmp.Diff(last["thread.run.completed"], h.call(200, "GET", thread+"/runs/"+last["thread.run.completed"].id(), nil)); diff != "" {
+	if diff := cmp.Diff(last["thread.run.completed"],
+		h.call(200, "GET", thread+"/runs/"+last["thread.run.completed"].id(), nil)); diff != "" {
 		t.Errorf("the run (-sent +stored):\n%s", diff)
 	}
-	if diff := cmp.Diff(last["thread.message.completed"], h.call(200, "GET", thread+"/messages/"+last["thread.message.completed"].id(), nil)); diff != "" {
+	if diff := cmp.Diff(last["thread.message.completed"],
+		h.call(200, "GET", thread+"/messages/"+last["thread.message.completed"].id(), nil)); diff != "" {
 		t.Errorf("the message (-sent +stored):\n%s", diff)
 	}
 }
@@ -141,24 +152,31 @@ func TestToolOutputs(t *testing.T) {
 	for _, city := range []string{"Kiel", "Oslo"} {
 		run = h.polled(path)
 		call := run.at("required_action", "submit_tool_outputs", "tool_calls", 0)
-		if run.at("status") != "requires_action" || run.at("expires_at") == nil || !strings.Contains(fmt.Sprint(call), city) {
+		if run.at("status") != "requires_action" || run.at("expires_at") == nil || !strings.Contains(fmt.Sprint(call),
+			city) {
 			t.Fatalf("got %v, want a call for the weather of %s", run, city)
 		}
 		id := call.(map[string]any)["id"].(string)
-		h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`, "Expected tool outputs for call_ids ['"+id+"'], got []")
-		h.refused(400, "POST", thread+"/messages", `{"role":"user","content":"x"}`, "Can't add messages to "+thread[len("/v1/threads/"):]+" while a run "+run.id()+" is active.")
-		h.refused(400, "POST", thread+"/runs", `{"assistant_id":"`+run.at("assistant_id").(string)+`"}`, "Thread "+thread[len("/v1/threads/"):]+" already has an active run "+run.id()+".")
+		h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`,
+			"Expected tool outputs for call_ids ['"+id+"'], got []")
+		h.refused(400, "POST", thread+"/messages", `{"role":"user","content":"x"}`,
+			"Can't add messages to "+thread[len("/v1/threads/"):]+" while a run "+run.id()+" is active.")
+		h.refused(400, "POST", thread+"/runs", `{"assistant_id":"`+run.at("assistant_id").(string)+`"}`,
+			"Thread "+thread[len("/v1/threads/"):]+" already has an active run "+run.id()+".")
 		outputs := `{"tool_outputs":[{"tool_call_id":"` + id + `","output":"rain in ` + city + `"}]`
 		if city == "Kiel" {
-			if got := h.call(200, "POST", path+"/submit_tool_outputs", outputs+`}`); got.at("status") != "queued" || got.at("required_action") != nil {
+			if got := h.call(200, "POST", path+"/submit_tool_outputs", outputs+`}`); got.at("status") != "queued" ||
+				got.at("required_action") != nil {
 				t.Errorf("got %v, want it queued", got)
 			}
 			continue
 		}
 		events := h.rest(h.stream(t.Context(), "POST", path+"/submit_tool_outputs", outputs+`,"stream":true}`))
 		want := []string{"thread.run.step.completed", "thread.run.queued", "thread.run.in_progress",
-			"thread.run.step.created", "thread.run.step.in_progress", "thread.message.created", "thread.message.in_progress",
-			"thread.message.delta", "thread.message.completed", "thread.run.step.completed", "thread.run.completed", "done"}
+			"thread.run.step.created", "thread.run.step.in_progress", "thread.message.created",
+			"thread.message.in_progress",
+			"thread.message.delta", "thread.message.completed", "thread.run.step.completed", "thread.run.completed",
+			"done"}
 		if diff := cmp.Diff(want, names(events)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
@@ -168,16 +186,19 @@ func TestToolOutputs(t *testing.T) {
 			t.Errorf("the step sent first has output %v", got)
 		}
 	}
-	if got := texts(h.call(200, "GET", thread+"/messages?limit=1", nil)); !cmp.Equal(got, []string{"assistant: 1. weather: rain in Kiel\n2. weather: rain in Oslo"}) {
+	if got := texts(h.call(200, "GET", thread+"/messages?limit=1", nil)); !cmp.Equal(got,
+		[]string{"assistant: 1. weather: rain in Kiel\n2. weather: rain in Oslo"}) {
 		t.Errorf("got %q", got)
 	}
 	steps := h.call(200, "GET", path+"/steps?order=asc", nil)
 	for i, want := range []string{"rain in Kiel", "rain in Oslo"} {
-		if got := steps.at("data", i, "step_details", "tool_calls", 0, "function", "output"); got != want || steps.at("data", i, "status") != "completed" {
+		if got := steps.at("data", i, "step_details", "tool_calls", 0, "function", "output"); got != want ||
+			steps.at("data", i, "status") != "completed" {
 			t.Errorf("step %d: got %v, want output %q", i, steps.at("data", i), want)
 		}
 	}
-	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`, `Runs in status "completed" do not accept tool outputs.`)
+	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`,
+		`Runs in status "completed" do not accept tool outputs.`)
 	h.refused(400, "POST", path+"/cancel", nil, "Cannot cancel run with status 'completed'.")
 }
 
@@ -203,13 +224,16 @@ func TestRunExpires(t *testing.T) {
 	}
 	clock.add(2 * time.Minute) // the run was created by the real clock, some time after the test began
 	run = h.call(200, "GET", path, nil)
-	if run.at("status") != "expired" || run.at("required_action") != nil || run.at("expires_at") != waiting.at("expires_at") || run.at("usage") == nil {
+	if run.at("status") != "expired" || run.at("required_action") != nil ||
+		run.at("expires_at") != waiting.at("expires_at") || run.at("usage") == nil {
 		t.Errorf("after 10 minutes: got %v, want it expired", run)
 	}
-	if step := h.call(200, "GET", path+"/steps", nil); step.at("data", 0, "status") != "expired" || step.at("data", 0, "expired_at") != run.at("expires_at") {
+	if step := h.call(200, "GET", path+"/steps", nil); step.at("data", 0, "status") != "expired" ||
+		step.at("data", 0, "expired_at") != run.at("expires_at") {
 		t.Errorf("got step %v, want it expired", step)
 	}
-	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`, `Runs in status "expired" do not accept tool outputs.`)
+	h.refused(400, "POST", path+"/submit_tool_outputs", `{"tool_outputs":[]}`,
+		`Runs in status "expired" do not accept tool outputs.`)
 	h.call(200, "POST", thread+"/messages", `{"role":"user","content":"Go on."}`)
 	next := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant()+`"}`)
 	if got := h.polled(thread + "/runs/" + next.id()); got.at("status") != "completed" {
@@ -228,7 +252,8 @@ func TestThreadAndRunMetadata(t *testing.T) {
 		t.Errorf("the thread: got %v", got)
 	}
 	run := h.call(200, "POST", thread+"/runs", `{"assistant_id":"`+h.assistant()+`"}`)
-	if got := h.call(200, "POST", thread+"/runs/"+run.id(), `{"metadata":{"b":"2"}}`); got.at("metadata", "b") != "2" || got.id() != run.id() {
+	if got := h.call(200, "POST", thread+"/runs/"+run.id(), `{"metadata":{"b":"2"}}`); got.at("metadata", "b") != "2" ||
+		got.id() != run.id() {
 		t.Errorf("the run: got %v", got)
 	}
 }

@@ -25,8 +25,10 @@ var (
 	nullText = orNull(rule.Text(0, 1024))
 
 	ingestTracesBody = rule.Object(rule.Fields{"data": rule.List(rule.ByField("object", map[string]rule.Rule{
-		"trace": rule.OpenObject(rule.Fields{"id": traceID, "workflow_name": nullText, "group_id": nullText, "metadata": orNull(rule.AnyObject)}, "id"),
-		"trace.span": rule.OpenObject(rule.Fields{"id": spanID, "trace_id": traceID, "parent_id": orNull(spanID), "started_at": nullText, "ended_at": nullText,
+		"trace": rule.OpenObject(rule.Fields{"id": traceID, "workflow_name": nullText, "group_id": nullText,
+			"metadata": orNull(rule.AnyObject)}, "id"),
+		"trace.span": rule.OpenObject(rule.Fields{"id": spanID, "trace_id": traceID, "parent_id": orNull(spanID),
+			"started_at": nullText, "ended_at": nullText,
 			"span_data": rule.AnyObject}, "id", "trace_id", "span_data"),
 	}), maxTraceItems)}, "data")
 )
@@ -102,7 +104,8 @@ func (h *traces) start(r *http.Request, c berth.Caller, id string, it *tracedIte
 	if err != nil {
 		return fmt.Errorf("encode trace: %w", err)
 	}
-	err = h.objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: traceKey(id), CreatedAt: now, ExpiresAt: t.ExpiresAt, Body: body})
+	err = h.objects.CreateObjects(r.Context(), c.Project, &store.Object{ObjectKey: traceKey(id), CreatedAt: now,
+		ExpiresAt: t.ExpiresAt, Body: body})
 	switch {
 	case errors.Is(err, store.ErrExists) && it != nil:
 		return h.change(r, c, id, func(t *berth.Trace) { describe(t, it) })
@@ -172,14 +175,16 @@ func (h *traces) add(r *http.Request, c berth.Caller, id string, spans []*berth.
 }
 
 // save saves spans and returns those that were not saved before.
-func (h *traces) save(r *http.Request, c berth.Caller, id string, spans []*berth.TraceSpan) (added []*berth.TraceSpan, err error) {
+func (h *traces) save(r *http.Request, c berth.Caller, id string, spans []*berth.TraceSpan) (added []*berth.TraceSpan,
+	err error) {
 	objects := make([]*store.Object, len(spans))
 	for i, s := range spans {
 		body, err := json.Marshal(s)
 		if err != nil {
 			return nil, fmt.Errorf("encode span: %w", err)
 		}
-		objects[i] = &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindTraceSpan, Parent: id, ID: s.ID}, CreatedAt: time.Now().Unix(), Body: body}
+		objects[i] = &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindTraceSpan, Parent: id, ID: s.ID},
+			CreatedAt: time.Now().Unix(), Body: body}
 	}
 	err = h.objects.CreateObjects(r.Context(), c.Project, objects...)
 	if !errors.Is(err, store.ErrExists) {
@@ -229,7 +234,8 @@ func milliseconds(text *string) (ms int64, ok bool) {
 
 // spanOf returns a span as it is stored.
 func spanOf(it *tracedItem) *berth.TraceSpan {
-	s := &berth.TraceSpan{ID: it.ID, Object: "trace.span", TraceID: it.TraceID, ParentID: it.ParentID, StartedAt: it.StartedAt, EndedAt: it.EndedAt, SpanData: it.SpanData}
+	s := &berth.TraceSpan{ID: it.ID, Object: "trace.span", TraceID: it.TraceID, ParentID: it.ParentID,
+		StartedAt: it.StartedAt, EndedAt: it.EndedAt, SpanData: it.SpanData}
 	if string(it.Error) != "null" {
 		s.Error = it.Error
 	}
@@ -265,7 +271,9 @@ func (h *traces) list(x *exchange.Exchange, r *http.Request, c berth.Caller) err
 	if err := q.End(); err != nil {
 		return err
 	}
-	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTrace}, page, func(t *berth.Trace) string { return t.ID })
+	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTrace}, page, func(t *berth.Trace) string {
+		return t.ID
+	})
 }
 
 // get serves GET /v1/traces/{trace}.
@@ -292,7 +300,10 @@ func (h *traces) listSpans(x *exchange.Exchange, r *http.Request, c berth.Caller
 	if _, err := h.objects.GetObject(r.Context(), c.Project, traceKey(trace)); err != nil {
 		return traceError(r, err)
 	}
-	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTraceSpan, Parent: trace}, page, func(s *berth.TraceSpan) string { return s.ID })
+	return listObjects(h.objects, x, r, c, store.ObjectKey{Kind: store.KindTraceSpan, Parent: trace}, page,
+		func(s *berth.TraceSpan) string {
+			return s.ID
+		})
 }
 
 // delete serves DELETE /v1/traces/{trace}: it deletes the trace with its spans.
@@ -312,7 +323,8 @@ func traceError(r *http.Request, err error) error {
 }
 
 // listObjects answers with a page of the objects of a kind.
-func listObjects[T any](objects store.Objects, x *exchange.Exchange, r *http.Request, c berth.Caller, of store.ObjectKey, page store.Page, id func(*T) string) error {
+func listObjects[T any](objects store.Objects, x *exchange.Exchange, r *http.Request, c berth.Caller,
+	of store.ObjectKey, page store.Page, id func(*T) string) error {
 	found, more, err := objects.ListObjects(r.Context(), c.Project, of.Kind, of.Parent, page)
 	if err != nil {
 		return exchange.ListError(err, page)

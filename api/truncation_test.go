@@ -26,7 +26,8 @@ func TestTruncationOverChat(t *testing.T) {
 	t.Parallel()
 	tooLong := modeltest.Turn{Refusal: &modeltest.Refusal{Status: http.StatusBadRequest, Code: "400",
 		Message: "This model's maximum context length is 4096 tokens. However, you requested 5000 tokens."}}
-	input := `[{"role":"user","content":"` + strings.Repeat("old ", 900) + `"},{"role":"assistant","content":"yes"},{"role":"user","content":"new"}]`
+	input := `[{"role":"user","content":"` + strings.Repeat("old ", 900) +
+		`"},{"role":"assistant","content":"yes"},{"role":"user","content":"new"}]`
 	answer := modeltest.Reply(model.Text{Text: "fine"}, model.Finish{Reason: model.FinishStop})
 
 	rule, double := chatRule(t, 0, modeltest.Play(tooLong, answer))
@@ -35,7 +36,8 @@ func TestTruncationOverChat(t *testing.T) {
 	if got["status"] != "completed" || got["truncation"] != "auto" {
 		t.Errorf("got %v", got)
 	}
-	if heard := double.Requests(); len(heard) != 2 || len(heard[1].Messages) != 1 || heard[1].Messages[0].Text != "new" {
+	if heard := double.Requests(); len(heard) != 2 || len(heard[1].Messages) != 1 ||
+		heard[1].Messages[0].Text != "new" {
 		t.Errorf("the upstream got %d requests, last %+v", len(heard), heard[len(heard)-1].Messages)
 	}
 
@@ -49,7 +51,8 @@ func TestTruncationOverChat(t *testing.T) {
 	rule, double = chatRule(t, 100, modeltest.Play(answer))
 	h = newHouse(t, nil, rule)
 	got = h.call(400, "POST", "/v1/responses", `{"model":"chat","input":`+input+`}`)
-	if got.at("error", "code") != "context_length_exceeded" || got.at("error", "type") != "invalid_request_error" || len(double.Requests()) != 0 {
+	if got.at("error", "code") != "context_length_exceeded" || got.at("error", "type") != "invalid_request_error" ||
+		len(double.Requests()) != 0 {
 		t.Errorf("got %v", got)
 	}
 }

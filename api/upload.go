@@ -17,10 +17,13 @@ type largeFiles struct{ service *uploads.Service }
 const maxUploadParts = 10_000
 
 var (
-	fileExpiry = rule.Object(rule.Fields{"anchor": rule.OneOf("created_at"), "seconds": rule.Integer(3600, 2592000)}, "anchor", "seconds")
-	uploadBody = rule.Object(rule.Fields{"filename": rule.Text(1, 255), "purpose": rule.OneOf(files.Purposes...), "bytes": rule.Integer(1, uploads.MaxBytes),
+	fileExpiry = rule.Object(rule.Fields{"anchor": rule.OneOf("created_at"), "seconds": rule.Integer(3600, 2592000)},
+		"anchor", "seconds")
+	uploadBody = rule.Object(rule.Fields{"filename": rule.Text(1, 255), "purpose": rule.OneOf(files.Purposes...),
+		"bytes":     rule.Integer(1, uploads.MaxBytes),
 		"mime_type": rule.Text(1, 255), "expires_after": fileExpiry}, "filename", "purpose", "bytes", "mime_type")
-	uploadParts = rule.Object(rule.Fields{"part_ids": rule.AtLeastOne(rule.List(rule.Text(1, 256), maxUploadParts)), "md5": rule.Matching("^[0-9a-fA-F]{32}$", 32)}, "part_ids")
+	uploadParts = rule.Object(rule.Fields{"part_ids": rule.AtLeastOne(rule.List(rule.Text(1, 256), maxUploadParts)),
+		"md5": rule.Matching("^[0-9a-fA-F]{32}$", 32)}, "part_ids")
 )
 
 // expiresAfter is the expiry of a file in the body of a request.
@@ -39,7 +42,8 @@ func (h *largeFiles) create(x *exchange.Exchange, r *http.Request, c berth.Calle
 	if err := x.Decode(r, uploadBody, &body); err != nil {
 		return err
 	}
-	u, err := h.service.Create(r.Context(), c.Project, uploads.CreateRequest{Filename: body.Filename, Purpose: body.Purpose, Bytes: body.Bytes,
+	u, err := h.service.Create(r.Context(), c.Project, uploads.CreateRequest{Filename: body.Filename,
+		Purpose: body.Purpose, Bytes: body.Bytes,
 		ExpiresAfterSeconds: body.ExpiresAfter.Seconds})
 	if err != nil {
 		return err

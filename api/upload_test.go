@@ -28,7 +28,8 @@ func TestUpload(t *testing.T) {
 	client := h.client()
 	pieces := []string{strings.Repeat("a", 100_000), "", "the end"}
 	whole := strings.Join(pieces, "")
-	u, err := client.Uploads.New(t.Context(), openai.UploadNewParams{Filename: "big.txt", Purpose: openai.FilePurposeUserData, MimeType: "text/plain", Bytes: int64(len(whole)),
+	u, err := client.Uploads.New(t.Context(), openai.UploadNewParams{Filename: "big.txt",
+		Purpose: openai.FilePurposeUserData, MimeType: "text/plain", Bytes: int64(len(whole)),
 		ExpiresAfter: openai.UploadNewParamsExpiresAfter{Seconds: 3600}})
 	check(t, err)
 	if u.Status != openai.UploadStatusPending || u.Bytes != int64(len(whole)) || u.ExpiresAt != u.CreatedAt+3600 {
@@ -36,7 +37,8 @@ func TestUpload(t *testing.T) {
 	}
 	ids := make([]string, len(pieces))
 	for _, i := range []int{2, 0, 1} {
-		part, err := client.Uploads.Parts.New(t.Context(), u.ID, openai.UploadPartNewParams{Data: strings.NewReader(pieces[i])})
+		part, err := client.Uploads.Parts.New(t.Context(), u.ID,
+			openai.UploadPartNewParams{Data: strings.NewReader(pieces[i])})
 		check(t, err)
 		ids[i] = part.ID
 	}
@@ -53,9 +55,11 @@ func TestUpload(t *testing.T) {
 		}
 	}
 	for range 2 { // the second is a repeated request
-		u, err = client.Uploads.Complete(t.Context(), u.ID, openai.UploadCompleteParams{PartIDs: ids, Md5: openai.String(hex.EncodeToString(sum[:]))})
+		u, err = client.Uploads.Complete(t.Context(), u.ID, openai.UploadCompleteParams{PartIDs: ids,
+			Md5: openai.String(hex.EncodeToString(sum[:]))})
 		check(t, err)
-		if u.Status != openai.UploadStatusCompleted || u.File.Bytes != int64(len(whole)) || u.File.Filename != "big.txt" || u.File.ExpiresAt != u.File.CreatedAt+3600 {
+		if u.Status != openai.UploadStatusCompleted || u.File.Bytes != int64(len(whole)) ||
+			u.File.Filename != "big.txt" || u.File.ExpiresAt != u.File.CreatedAt+3600 {
 			t.Errorf("got %s", u.RawJSON())
 		}
 	}
@@ -67,7 +71,8 @@ func TestUpload(t *testing.T) {
 	if list := h.call(200, "GET", "/v1/files", nil); len(list["data"].([]any)) != 1 {
 		t.Errorf("got files %v, want one", list)
 	}
-	if _, err := client.Uploads.Parts.New(t.Context(), u.ID, openai.UploadPartNewParams{Data: strings.NewReader("late")}); status(err) != http.StatusBadRequest {
+	if _, err := client.Uploads.Parts.New(t.Context(), u.ID,
+		openai.UploadPartNewParams{Data: strings.NewReader("late")}); status(err) != http.StatusBadRequest {
 		t.Errorf("a part after the end: got %v, want 400", err)
 	}
 	if _, err := client.Uploads.Cancel(t.Context(), u.ID); status(err) != http.StatusBadRequest {
@@ -79,7 +84,8 @@ func TestUploadCancel(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
 	client := h.client()
-	u, err := client.Uploads.New(t.Context(), openai.UploadNewParams{Filename: "a.txt", Purpose: openai.FilePurposeUserData, MimeType: "text/plain", Bytes: 1})
+	u, err := client.Uploads.New(t.Context(), openai.UploadNewParams{Filename: "a.txt",
+		Purpose: openai.FilePurposeUserData, MimeType: "text/plain", Bytes: 1})
 	check(t, err)
 	part, err := client.Uploads.Parts.New(t.Context(), u.ID, openai.UploadPartNewParams{Data: strings.NewReader("a")})
 	check(t, err)
@@ -90,7 +96,8 @@ func TestUploadCancel(t *testing.T) {
 			t.Errorf("got %s", u.RawJSON())
 		}
 	}
-	if _, err := client.Uploads.Complete(t.Context(), u.ID, openai.UploadCompleteParams{PartIDs: []string{part.ID}}); status(err) != http.StatusBadRequest {
+	if _, err := client.Uploads.Complete(t.Context(), u.ID,
+		openai.UploadCompleteParams{PartIDs: []string{part.ID}}); status(err) != http.StatusBadRequest {
 		t.Errorf("complete after cancel: got %v, want 400", err)
 	}
 }
@@ -102,14 +109,15 @@ func TestUploadRefused(t *testing.T) {
 		status int
 		body   string
 	}{
-		"too large":       {400, `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":8589934593}`},
-		"empty":           {400, `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":0}`},
-		"a path":          {400, `{"filename":"../a","purpose":"user_data","mime_type":"a/b","bytes":1}`},
-		"a purpose":       {400, `{"filename":"a.jsonl","purpose":"batch_output","mime_type":"a/b","bytes":1}`},
-		"not lines":       {400, `{"filename":"a.txt","purpose":"batch","mime_type":"a/b","bytes":1}`},
-		"a large batch":   {413, `{"filename":"a.jsonl","purpose":"batch","mime_type":"a/b","bytes":209715201}`},
-		"no type":         {400, `{"filename":"a","purpose":"user_data","bytes":1}`},
-		"expires at once": {400, `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":1,"expires_after":{"anchor":"created_at","seconds":1}}`},
+		"too large":     {400, `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":8589934593}`},
+		"empty":         {400, `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":0}`},
+		"a path":        {400, `{"filename":"../a","purpose":"user_data","mime_type":"a/b","bytes":1}`},
+		"a purpose":     {400, `{"filename":"a.jsonl","purpose":"batch_output","mime_type":"a/b","bytes":1}`},
+		"not lines":     {400, `{"filename":"a.txt","purpose":"batch","mime_type":"a/b","bytes":1}`},
+		"a large batch": {413, `{"filename":"a.jsonl","purpose":"batch","mime_type":"a/b","bytes":209715201}`},
+		"no type":       {400, `{"filename":"a","purpose":"user_data","bytes":1}`},
+		"expires at once": {400,
+			`{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":1,"expires_after":{"anchor":"created_at","seconds":1}}`},
 	} {
 		t.Run(name, func(t *testing.T) { h.call(c.status, "POST", "/v1/uploads", c.body) })
 	}
@@ -118,7 +126,8 @@ func TestUploadRefused(t *testing.T) {
 	if e := h.call(400, "POST", "/v1/uploads/"+id+"/parts", form, kind); e.at("error", "param") != "data" {
 		t.Errorf("a part larger than the upload: got %v", e)
 	}
-	large := h.call(200, "POST", "/v1/uploads", `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":100000000}`).id()
+	large := h.call(200, "POST", "/v1/uploads",
+		`{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":100000000}`).id()
 	form, kind = multipartOf("data", "x", io.LimitReader(zeros{}, 64<<20+1))
 	h.call(413, "POST", "/v1/uploads/"+large+"/parts", form, kind)
 	form, kind = upload("x", strings.NewReader("a"))
@@ -142,7 +151,8 @@ func TestUploadQuota(t *testing.T) {
 	h := limited(t, map[berth.ProjectID]berth.Limits{"": {StorageBytes: number(150_000)}})
 	create := func(status int, bytes string) object {
 		t.Helper()
-		return h.call(status, "POST", "/v1/uploads", `{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":`+bytes+`}`)
+		return h.call(status, "POST", "/v1/uploads",
+			`{"filename":"a","purpose":"user_data","mime_type":"a/b","bytes":`+bytes+`}`)
 	}
 	create(429, "200000")
 	id := create(200, "100000").id()

@@ -27,7 +27,8 @@ type bucketWidth struct {
 	limit, most int64
 }
 
-var bucketWidths = map[string]bucketWidth{"1m": {time.Minute, 60, 1440}, "1h": {time.Hour, 24, 168}, "1d": {24 * time.Hour, 7, 31}}
+var bucketWidths = map[string]bucketWidth{"1m": {time.Minute, 60, 1440}, "1h": {time.Hour, 24, 168},
+	"1d": {24 * time.Hour, 7, 31}}
 
 // costWidths are the widths of the buckets of costs.
 var costWidths = map[string]bucketWidth{"1d": {24 * time.Hour, 7, 180}}
@@ -96,10 +97,12 @@ type sessionsUsage struct {
 // completions serves GET /v1/organization/usage/completions. A key sees its own project
 // only.
 func (h *usage) completions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return h.answer(x, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch", "service_tier"},
+	return h.answer(x, r, c, store.UsageResponse, []string{"project_id", "user_id", "api_key_id", "model", "batch",
+		"service_tier"},
 		func(group []string, used []*store.Usage) any {
 			u := &completionsUsage{Object: "organization.usage.completions.result"}
-			u.ProjectID, u.APIKeyID, u.Model = exchange.OrNull(group[0]), exchange.OrNull(group[1]), exchange.OrNull(group[2])
+			u.ProjectID, u.APIKeyID, u.Model = exchange.OrNull(group[0]), exchange.OrNull(group[1]),
+				exchange.OrNull(group[2])
 			var cost berth.Amount
 			for _, of := range used {
 				u.NumModelRequests += of.Count
@@ -138,34 +141,40 @@ func (h *usage) moderations(x *exchange.Exchange, r *http.Request, c berth.Calle
 	return h.forwarded(x, r, c, store.UsageModeration, "organization.usage.moderations.result")
 }
 
-func (h *usage) forwarded(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, object string) error {
-	return h.answer(x, r, c, kind, []string{"project_id", "user_id", "api_key_id", "model"}, func(group []string, used []*store.Usage) any {
-		u := &forwardedUsage{Object: object, ProjectID: exchange.OrNull(group[0]), APIKeyID: exchange.OrNull(group[1]), Model: exchange.OrNull(group[2])}
-		for _, of := range used {
-			u.NumModelRequests += of.Count
-			u.InputTokens += of.InputTokens
-		}
-		return u
-	})
+func (h *usage) forwarded(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind,
+	object string) error {
+	return h.answer(x, r, c, kind, []string{"project_id", "user_id", "api_key_id", "model"},
+		func(group []string, used []*store.Usage) any {
+			u := &forwardedUsage{Object: object, ProjectID: exchange.OrNull(group[0]),
+				APIKeyID: exchange.OrNull(group[1]), Model: exchange.OrNull(group[2])}
+			for _, of := range used {
+				u.NumModelRequests += of.Count
+				u.InputTokens += of.InputTokens
+			}
+			return u
+		})
 }
 
 // sessions serves GET /v1/organization/usage/code_interpreter_sessions, whose
 // sessions are containers.
 func (h *usage) sessions(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	return h.answer(x, r, c, store.UsageContainer, []string{"project_id"}, func(group []string, used []*store.Usage) any {
-		u := &sessionsUsage{Object: "organization.usage.code_interpreter_sessions.result", ProjectID: exchange.OrNull(group[0])}
-		u.Berth.Seconds = map[string]int64{}
-		for _, of := range used {
-			u.NumSessions += of.Count
-			u.Berth.Seconds[of.Name] += of.Seconds
-		}
-		return u
-	})
+	return h.answer(x, r, c, store.UsageContainer, []string{"project_id"},
+		func(group []string, used []*store.Usage) any {
+			u := &sessionsUsage{Object: "organization.usage.code_interpreter_sessions.result",
+				ProjectID: exchange.OrNull(group[0])}
+			u.Berth.Seconds = map[string]int64{}
+			for _, of := range used {
+				u.NumSessions += of.Count
+				u.Berth.Seconds[of.Name] += of.Seconds
+			}
+			return u
+		})
 }
 
 // answer answers with a page of buckets. result sums the usage of one group in a bucket. A
 // group has the values of project, key and model; "" means any.
-func (h *usage) answer(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string, result func(group []string, used []*store.Usage) any) error {
+func (h *usage) answer(x *exchange.Exchange, r *http.Request, c berth.Caller, kind store.UsageKind, groupable []string,
+	result func(group []string, used []*store.Usage) any) error {
 	req, err := readUsageRequest(r, kind, groupable)
 	if err != nil {
 		return err
@@ -181,12 +190,14 @@ func (h *usage) answer(x *exchange.Exchange, r *http.Request, c berth.Caller, ki
 	if c.Admin() {
 		whose = "" // all projects
 	}
-	used, err := h.used.Usage(r.Context(), store.UsageQuery{Project: whose, Kind: kind, From: req.start, To: end, Width: req.width})
+	used, err := h.used.Usage(r.Context(), store.UsageQuery{Project: whose, Kind: kind, From: req.start, To: end,
+		Width: req.width})
 	if err != nil {
 		return err
 	}
 	for start := req.start; start.Before(end); start = start.Add(req.width) {
-		b := usageBucket{Object: "bucket", StartTime: start.Unix(), EndTime: min(start.Add(req.width).Unix(), max(req.end, start.Unix()+1)), Results: []any{}}
+		b := usageBucket{Object: "bucket", StartTime: start.Unix(), EndTime: min(start.Add(req.width).Unix(),
+			max(req.end, start.Unix()+1)), Results: []any{}}
 		n := slices.IndexFunc(used, func(u *store.Usage) bool { return u.Start != b.StartTime })
 		if n < 0 {
 			n = len(used)
@@ -236,12 +247,14 @@ func readUsageRequest(r *http.Request, kind store.UsageKind, groupable []string)
 	from := q.Integer("start_time", 0, 0, latest)
 	req.end = q.Integer("end_time", time.Now().Unix(), 0, latest)
 	req.limit = q.Integer("limit", width.limit, 1, width.most)
-	req.from, req.to = time.Unix(from, 0).Truncate(req.width), time.Unix(req.end+int64(req.width/time.Second)-1, 0).Truncate(req.width)
+	req.from, req.to = time.Unix(from, 0).Truncate(req.width), time.Unix(req.end+int64(req.width/time.Second)-1,
+		0).Truncate(req.width)
 	req.start = req.from
 	if cursor := q.Text("page"); cursor != "" {
 		at, err := strconv.ParseInt(strings.TrimPrefix(cursor, "page_"), 10, 64)
 		req.start = time.Unix(at, 0)
-		if err != nil || at < 0 || at > latest || req.start.Before(req.from) || !req.start.Equal(req.start.Truncate(req.width)) {
+		if err != nil || at < 0 || at > latest || req.start.Before(req.from) ||
+			!req.start.Equal(req.start.Truncate(req.width)) {
 			q.Fail(berth.Invalid("page", "Invalid 'page'. Expected the 'next_page' of a previous page of this list."))
 		}
 	}
@@ -262,11 +275,13 @@ func (req *usageRequest) groupsOf(used []*store.Usage) []*group {
 	any := func(of []string, s string) bool { return len(of) == 0 || slices.Contains(of, s) }
 	var groups []*group
 	for _, u := range used {
-		if req.impossible || !any(req.projects, string(u.Project)) || !any(req.keys, string(u.Key)) || !any(req.models, u.Name) {
+		if req.impossible || !any(req.projects, string(u.Project)) || !any(req.keys, string(u.Key)) ||
+			!any(req.models, u.Name) {
 			continue
 		}
 		name := make([]string, 3)
-		for i, by := range []struct{ group, name string }{{"project_id", string(u.Project)}, {"api_key_id", string(u.Key)}, {"model", u.Name}, {"line_item", u.Name}} {
+		for i, by := range []struct{ group, name string }{{"project_id", string(u.Project)},
+			{"api_key_id", string(u.Key)}, {"model", u.Name}, {"line_item", u.Name}} {
 			if slices.Contains(req.groups, by.group) {
 				name[min(i, 2)] = by.name
 			}

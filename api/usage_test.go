@@ -33,22 +33,27 @@ func TestCompletionsUsage(t *testing.T) {
 	// results requests two buckets, in case a day ends during the test.
 	results := func(query string) []string {
 		t.Helper()
-		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&end_time=%d&%s", from, time.Now().Unix()+60, query), nil)
+		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&end_time=%d&%s", from,
+			time.Now().Unix()+60, query), nil)
 		var lines []string
 		for _, b := range page.at("data").([]any) {
 			for _, r := range object(b.(map[string]any)).at("results").([]any) {
 				r := object(r.(map[string]any))
-				lines = append(lines, fmt.Sprint(r["project_id"], " ", r["api_key_id"], " ", r["model"], ": ", r["num_model_requests"], ", ", r["input_tokens"], " (",
-					r["input_cached_tokens"], ", ", r["input_uncached_tokens"], ") ", r["output_tokens"], " (", r.at("berth", "reasoning_tokens"), ")"))
+				lines = append(lines, fmt.Sprint(r["project_id"], " ", r["api_key_id"], " ", r["model"], ": ",
+					r["num_model_requests"], ", ", r["input_tokens"], " (",
+					r["input_cached_tokens"], ", ", r["input_uncached_tokens"], ") ", r["output_tokens"], " (",
+					r.at("berth", "reasoning_tokens"), ")"))
 			}
 		}
 		return lines
 	}
 	for query, want := range map[string][]string{
-		"":                                       {"<nil> <nil> <nil>: 4, 1110 (555, 555) 9 (3)"},
-		"group_by[]=model":                       {"<nil> <nil> large: 1, 100 (50, 50) 3 (1)", "<nil> <nil> small: 3, 1010 (505, 505) 6 (2)"},
-		"group_by=project_id":                    {"proj_a <nil> <nil>: 4, 1110 (555, 555) 9 (3)"},
-		"group_by=api_key_id,model&models=small": {"<nil> key_1 small: 2, 10 (5, 5) 3 (1)", "<nil> key_2 small: 1, 1000 (500, 500) 3 (1)"},
+		"": {"<nil> <nil> <nil>: 4, 1110 (555, 555) 9 (3)"},
+		"group_by[]=model": {"<nil> <nil> large: 1, 100 (50, 50) 3 (1)",
+			"<nil> <nil> small: 3, 1010 (505, 505) 6 (2)"},
+		"group_by=project_id": {"proj_a <nil> <nil>: 4, 1110 (555, 555) 9 (3)"},
+		"group_by=api_key_id,model&models=small": {"<nil> key_1 small: 2, 10 (5, 5) 3 (1)",
+			"<nil> key_2 small: 1, 1000 (500, 500) 3 (1)"},
 		"api_key_ids[]=key_2&group_by[]=user_id": {"<nil> <nil> <nil>: 1, 1000 (500, 500) 3 (1)"},
 		"project_ids=proj_b":                     nil, // another's is as one that is not
 		"project_ids=proj_none":                  nil,
@@ -61,9 +66,12 @@ func TestCompletionsUsage(t *testing.T) {
 		}
 	}
 	for query, param := range map[string]string{
-		"": "start_time", "start_time=x": "start_time", "start_time=5&end_time=5": "end_time", "start_time=5&bucket_width=2d": "bucket_width",
-		"start_time=5&limit=32": "limit", "start_time=5&bucket_width=1h&limit=169": "limit", "start_time=5&group_by=colour": "group_by",
-		"start_time=5&page=x": "page", "start_time=86400&page=page_0": "page", "start_time=5&page=page_7": "page", "start_time=5&what=1": "what",
+		"": "start_time", "start_time=x": "start_time", "start_time=5&end_time=5": "end_time",
+		"start_time=5&bucket_width=2d": "bucket_width",
+		"start_time=5&limit=32":        "limit", "start_time=5&bucket_width=1h&limit=169": "limit",
+		"start_time=5&group_by=colour": "group_by",
+		"start_time=5&page=x":          "page", "start_time=86400&page=page_0": "page",
+		"start_time=5&page=page_7": "page", "start_time=5&what=1": "what",
 	} {
 		if e := h.call(400, "GET", "/v1/organization/usage/completions?"+query, nil); e.at("error", "param") != param {
 			t.Errorf("%s: got %v, want an error about %s", query, e, param)
@@ -77,7 +85,8 @@ func TestCosts(t *testing.T) {
 	h := newHouse(t, func(o *api.Options) { o.Models.Currency = "eur" })
 	h.key("sk-a", "proj_a")
 	spent := func(p berth.ProjectID, key berth.KeyID, name string, cost berth.Amount) {
-		check(t, h.store.AddUsage(t.Context(), &store.Usage{Project: p, Kind: store.UsageUpstream, Key: key, Name: name, Count: 1, InputTokens: 10, OutputTokens: 5, Cost: cost}))
+		check(t, h.store.AddUsage(t.Context(), &store.Usage{Project: p, Kind: store.UsageUpstream, Key: key, Name: name,
+			Count: 1, InputTokens: 10, OutputTokens: 5, Cost: cost}))
 	}
 	start := time.Now().Add(-time.Hour).Unix()
 	spent("proj_a", "key_1", "azure/big", 1_500_000_000)
@@ -86,20 +95,23 @@ func TestCosts(t *testing.T) {
 	spent("proj_b", "key_3", "azure/big", 1_000_000_000)
 	results := func(query string) []string {
 		t.Helper()
-		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/costs?start_time=%d&end_time=%d&%s", start, time.Now().Unix()+60, query), nil)
+		page := h.call(200, "GET", fmt.Sprintf("/v1/organization/costs?start_time=%d&end_time=%d&%s", start,
+			time.Now().Unix()+60, query), nil)
 		var lines []string
 		for _, b := range page.at("data").([]any) {
 			for _, r := range object(b.(map[string]any)).at("results").([]any) {
 				r := object(r.(map[string]any))
-				lines = append(lines, fmt.Sprintf("%v %v %v: %.9f %v, %v %v", r["project_id"], r["api_key_id"], r["line_item"],
+				lines = append(lines, fmt.Sprintf("%v %v %v: %.9f %v, %v %v", r["project_id"], r["api_key_id"],
+					r["line_item"],
 					r.at("amount", "value"), r.at("amount", "currency"), r["quantity"], r["quantity_unit"]))
 			}
 		}
 		return lines
 	}
 	for query, want := range map[string][]string{
-		"":                     {"<nil> <nil> <nil>: 1.500000001 eur, <nil> <nil>"},
-		"group_by[]=line_item": {"<nil> <nil> azure/big: 1.500000001 eur, 30 tokens", "<nil> <nil> local/vendor/free: 0.000000000 eur, 15 tokens"},
+		"": {"<nil> <nil> <nil>: 1.500000001 eur, <nil> <nil>"},
+		"group_by[]=line_item": {"<nil> <nil> azure/big: 1.500000001 eur, 30 tokens",
+			"<nil> <nil> local/vendor/free: 0.000000000 eur, 15 tokens"},
 		"group_by=project_id,api_key_id&bucket_width=1d&api_key_ids=key_2": {"proj_a key_2 <nil>: 0.000000000 eur, <nil> <nil>"},
 		"project_ids=proj_b": nil,
 	} {
@@ -110,8 +122,10 @@ func TestCosts(t *testing.T) {
 	for _, query := range []string{"bucket_width=1h", "group_by=model", "limit=181", "models=a"} {
 		h.call(400, "GET", fmt.Sprintf("/v1/organization/costs?start_time=%d&%s", start, query), nil)
 	}
-	check(t, h.store.AddUsage(t.Context(), &store.Usage{Project: "proj_a", Kind: store.UsageResponse, Name: "m", Count: 1, Cost: 7}))
-	page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&end_time=%d", start, time.Now().Unix()+60), nil)
+	check(t, h.store.AddUsage(t.Context(), &store.Usage{Project: "proj_a", Kind: store.UsageResponse, Name: "m",
+		Count: 1, Cost: 7}))
+	page := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?start_time=%d&end_time=%d", start,
+		time.Now().Unix()+60), nil)
 	if !strings.Contains(fmt.Sprint(page), "cost:map[currency:eur value:7e-09]") {
 		t.Errorf("usage has no cost: %v", page)
 	}
@@ -128,7 +142,9 @@ func TestUsagePages(t *testing.T) {
 	var times []int64
 	tokens := 0.0
 	for page := ""; ; {
-		got := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/completions?bucket_width=1m&limit=7&start_time=%d&end_time=%d%s", start, end, page), nil)
+		got := h.call(200, "GET",
+			fmt.Sprintf("/v1/organization/usage/completions?bucket_width=1m&limit=7&start_time=%d&end_time=%d%s", start,
+				end, page), nil)
 		data := got.at("data").([]any)
 		if len(data) > 7 {
 			t.Fatalf("got a page of %d buckets", len(data))
@@ -158,7 +174,8 @@ func TestUsagePages(t *testing.T) {
 		}
 	}
 	if n := len(times); times[0] > start || times[n-1]+60 < end || n > 182 || tokens != 10 {
-		t.Errorf("got %d buckets from %d to %d with %v tokens, want %d to %d with 10", n, times[0], times[n-1]+60, tokens, start, end)
+		t.Errorf("got %d buckets from %d to %d with %v tokens, want %d to %d with 10", n, times[0], times[n-1]+60,
+			tokens, start, end)
 	}
 }
 
@@ -170,8 +187,9 @@ func TestSessionsUsage(t *testing.T) {
 	h.used("proj_a", store.UsageContainer, "key_1", "1g", 2, 0)
 	h.used("proj_b", store.UsageContainer, "key_1", "1g", 2, 0)
 	h.call(200, "DELETE", "/v1/containers/"+c.id(), nil)
-	got := h.call(200, "GET", fmt.Sprintf("/v1/organization/usage/code_interpreter_sessions?group_by=project_id&start_time=%d&end_time=%d",
-		time.Now().Unix()-60, time.Now().Unix()+60), nil)
+	got := h.call(200, "GET",
+		fmt.Sprintf("/v1/organization/usage/code_interpreter_sessions?group_by=project_id&start_time=%d&end_time=%d",
+			time.Now().Unix()-60, time.Now().Unix()+60), nil)
 	sessions, minutes := 0.0, 0.0
 	for _, b := range got.at("data").([]any) {
 		for _, r := range b.(map[string]any)["results"].([]any) {
@@ -186,7 +204,8 @@ func TestSessionsUsage(t *testing.T) {
 	if sessions != 3 || minutes != 1 {
 		t.Errorf("got %v sessions and %v minutes, want 3 and 1", sessions, minutes)
 	}
-	if e := h.call(400, "GET", "/v1/organization/usage/code_interpreter_sessions?start_time=5&group_by=model", nil); !strings.Contains(fmt.Sprint(e), "group_by") {
+	if e := h.call(400, "GET", "/v1/organization/usage/code_interpreter_sessions?start_time=5&group_by=model",
+		nil); !strings.Contains(fmt.Sprint(e), "group_by") {
 		t.Errorf("got %v", e)
 	}
 }

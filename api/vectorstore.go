@@ -14,25 +14,31 @@ import (
 type vectorStores struct{ service *vectorstore.Service }
 
 var (
-	vectorExpiry = rule.Object(rule.Fields{"anchor": rule.OneOf("last_active_at"), "days": rule.Integer(1, 365)}, "anchor", "days")
+	vectorExpiry = rule.Object(rule.Fields{"anchor": rule.OneOf("last_active_at"), "days": rule.Integer(1, 365)},
+		"anchor", "days")
 
 	vectorStoreBody = rule.Object(rule.Fields{
-		"name": rule.Text(0, 256), "description": rule.Text(0, 512), "file_ids": rule.List(rule.Text(1, 256), 500), "expires_after": vectorExpiry,
+		"name": rule.Text(0, 256), "description": rule.Text(0, 512), "file_ids": rule.List(rule.Text(1, 256), 500),
+		"expires_after":     vectorExpiry,
 		"chunking_strategy": vectorstore.ChunkingRule, "metadata": rule.Metadata,
 	})
-	vectorStoreChange = rule.Object(rule.Fields{"name": rule.Text(0, 256), "expires_after": vectorExpiry, "metadata": rule.Metadata})
-	vectorFileBody    = rule.Object(vectorFileFields, "file_id")
-	vectorFileChange  = rule.Object(rule.Fields{"attributes": vectorstore.AttributesRule})
-	vectorBatchBody   = rule.OneSource([]string{"file_ids", "files"}, rule.Object(rule.Fields{
-		"file_ids": rule.AtLeastOne(rule.List(rule.Text(1, 256), 2000)), "files": rule.AtLeastOne(rule.List(vectorFileBody, 2000)),
+	vectorStoreChange = rule.Object(rule.Fields{"name": rule.Text(0, 256), "expires_after": vectorExpiry,
+		"metadata": rule.Metadata})
+	vectorFileBody   = rule.Object(vectorFileFields, "file_id")
+	vectorFileChange = rule.Object(rule.Fields{"attributes": vectorstore.AttributesRule})
+	vectorBatchBody  = rule.OneSource([]string{"file_ids", "files"}, rule.Object(rule.Fields{
+		"file_ids":          rule.AtLeastOne(rule.List(rule.Text(1, 256), 2000)),
+		"files":             rule.AtLeastOne(rule.List(vectorFileBody, 2000)),
 		"chunking_strategy": vectorstore.ChunkingRule, "attributes": vectorstore.AttributesRule,
 	}))
 	vectorSearchBody = rule.Object(rule.Fields{
-		"query": searchQuery, "rewrite_query": rule.Boolean, "max_num_results": rule.Integer(1, 50), "filters": vectorstore.FilterRule,
+		"query": searchQuery, "rewrite_query": rule.Boolean, "max_num_results": rule.Integer(1, 50),
+		"filters":         vectorstore.FilterRule,
 		"ranking_options": vectorstore.RankingRule,
 	}, "query")
 
-	vectorFileFields = rule.Fields{"file_id": rule.Text(1, 256), "chunking_strategy": vectorstore.ChunkingRule, "attributes": vectorstore.AttributesRule}
+	vectorFileFields = rule.Fields{"file_id": rule.Text(1, 256), "chunking_strategy": vectorstore.ChunkingRule,
+		"attributes": vectorstore.AttributesRule}
 )
 
 // searchQuery allows a string or a list of strings.
@@ -187,7 +193,8 @@ func newSearchPage(query []string, found *vectorstore.Results) searchPage {
 		page.Berth.Degraded = berth.SearchDegraded
 	}
 	for _, f := range found.List {
-		page.Data = append(page.Data, searchEntry{f.FileID, f.Filename, f.Score, f.Attributes, []textContent{{"text", f.Text}}})
+		page.Data = append(page.Data, searchEntry{f.FileID, f.Filename, f.Score, f.Attributes,
+			[]textContent{{"text", f.Text}}})
 	}
 	return page
 }

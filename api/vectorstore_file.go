@@ -33,7 +33,8 @@ func (h *vectorStores) createFile(x *exchange.Exchange, r *http.Request, c berth
 func (h *vectorStores) listFiles(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	q := exchange.NewQuery(r)
 	page := q.PageBoth()
-	status := q.OneOf("filter", berth.VectorInProgress, berth.VectorCompleted, berth.VectorFailed, berth.VectorCancelled)
+	status := q.OneOf("filter", berth.VectorInProgress, berth.VectorCompleted, berth.VectorFailed,
+		berth.VectorCancelled)
 	if err := q.End(); err != nil {
 		return err
 	}
@@ -66,7 +67,8 @@ func (h *vectorStores) updateFile(x *exchange.Exchange, r *http.Request, c berth
 	if err := x.Decode(r, vectorFileChange, &body); err != nil {
 		return err
 	}
-	f, err := h.service.UpdateFile(r.Context(), c.Project, vectorStoreID(r), berth.FileID(r.PathValue("file")), body.Attributes)
+	f, err := h.service.UpdateFile(r.Context(), c.Project, vectorStoreID(r), berth.FileID(r.PathValue("file")),
+		body.Attributes)
 	if err != nil {
 		return err
 	}
@@ -116,7 +118,8 @@ func (h *vectorStores) createBatch(x *exchange.Exchange, r *http.Request, c bert
 		files = append(files, vectorstore.FileRequest(f))
 	}
 	for _, id := range body.FileIDs {
-		files = append(files, vectorstore.FileRequest{FileID: id, ChunkingStrategy: body.ChunkingStrategy, Attributes: body.Attributes})
+		files = append(files, vectorstore.FileRequest{FileID: id, ChunkingStrategy: body.ChunkingStrategy,
+			Attributes: body.Attributes})
 	}
 	b, err := h.service.CreateBatch(r.Context(), c.Project, vectorStoreID(r), files)
 	if err != nil {

@@ -39,46 +39,65 @@ func TestVectorStore(t *testing.T) {
 	tides := h.fileOf("tides.md", "# Tides\n\nHigh water at the north quay is at noon.")
 	knots := h.fileOf("knots.md", "# Knots\n\nA bowline does not slip. It is easy to untie.")
 	broken := h.fileOf("data.bin", "x")
-	v := h.call(200, "POST", "/v1/vector_stores", fmt.Sprintf(`{"name":"harbour","file_ids":[%q],"metadata":{"a":"b"},"expires_after":{"anchor":"last_active_at","days":7}}`, tides))
+	v := h.call(200, "POST", "/v1/vector_stores",
+		fmt.Sprintf(
+			`{"name":"harbour","file_ids":[%q],"metadata":{"a":"b"},"expires_after":{"anchor":"last_active_at","days":7}}`,
+			tides))
 	path := "/v1/vector_stores/" + v.id()
-	if v.at("status") != "in_progress" || v.at("file_counts", "in_progress") != 1.0 || v.at("name") != "harbour" || v.at("expires_at") == nil {
+	if v.at("status") != "in_progress" || v.at("file_counts", "in_progress") != 1.0 || v.at("name") != "harbour" ||
+		v.at("expires_at") == nil {
 		t.Errorf("created: got %v", v)
 	}
-	f := h.call(200, "POST", path+"/files", fmt.Sprintf(`{"file_id":%q,"attributes":{"topic":"rope","year":2020,"old":false},"chunking_strategy":{"type":"static","static":{"max_chunk_size_tokens":100,"chunk_overlap_tokens":50}}}`, knots))
-	if f.at("status") != "in_progress" || f.at("chunking_strategy", "static", "max_chunk_size_tokens") != 100.0 || f.at("attributes", "year") != 2020.0 {
+	f := h.call(200, "POST", path+"/files",
+		fmt.Sprintf(
+			`{"file_id":%q,"attributes":{"topic":"rope","year":2020,"old":false},"chunking_strategy":{"type":"static","static":{"max_chunk_size_tokens":100,"chunk_overlap_tokens":50}}}`,
+			knots))
+	if f.at("status") != "in_progress" || f.at("chunking_strategy", "static", "max_chunk_size_tokens") != 100.0 ||
+		f.at("attributes", "year") != 2020.0 {
 		t.Errorf("added: got %v", f)
 	}
 	h.call(200, "POST", path+"/files", fmt.Sprintf(`{"file_id":%q}`, broken))
 	h.readAll()
 	v = h.call(200, "GET", path, nil)
-	if v.at("status") != "completed" || v.at("file_counts", "completed") != 2.0 || v.at("file_counts", "failed") != 1.0 || v.at("file_counts", "total") != 3.0 || v.at("usage_bytes").(float64) < 50 {
+	if v.at("status") != "completed" || v.at("file_counts", "completed") != 2.0 ||
+		v.at("file_counts", "failed") != 1.0 || v.at("file_counts", "total") != 3.0 ||
+		v.at("usage_bytes").(float64) < 50 {
 		t.Errorf("read: got %v", v)
 	}
-	if bad := h.call(200, "GET", path+"/files/"+broken, nil); bad.at("status") != "failed" || bad.at("last_error", "code") != "unsupported_file" {
+	if bad := h.call(200, "GET", path+"/files/"+broken, nil); bad.at("status") != "failed" ||
+		bad.at("last_error", "code") != "unsupported_file" {
 		t.Errorf("a file without text: got %v", bad)
 	}
-	if list := h.call(200, "GET", path+"/files?filter=completed&order=asc&limit=1", nil); list.at("data", 0, "id") != tides || list.at("has_more") != true {
+	if list := h.call(200, "GET", path+"/files?filter=completed&order=asc&limit=1", nil); list.at("data", 0,
+		"id") != tides || list.at("has_more") != true {
 		t.Errorf("list: got %v", list)
 	}
-	if content := h.call(200, "GET", path+"/files/"+knots+"/content", nil); !strings.Contains(content.at("data", 0, "text").(string), "bowline") {
+	if content := h.call(200, "GET", path+"/files/"+knots+"/content", nil); !strings.Contains(content.at("data", 0,
+		"text").(string), "bowline") {
 		t.Errorf("content: got %v", content)
 	}
 	found := h.call(200, "POST", path+"/search", `{"query":"When is high water?"}`)
-	if found.at("data", 0, "file_id") != tides || found.at("data", 0, "filename") != "tides.md" || found.at("berth", "search") != "bm25" || found.at("search_query", 0) != "When is high water?" {
+	if found.at("data", 0, "file_id") != tides || found.at("data", 0, "filename") != "tides.md" ||
+		found.at("berth", "search") != "bm25" || found.at("search_query", 0) != "When is high water?" {
 		t.Errorf("search: got %v", found)
 	}
 	score := found.at("data", 0, "score").(float64)
 	if score <= 0 || score > 1 {
 		t.Errorf("score: got %v", score)
 	}
-	if none := h.call(200, "POST", path+"/search", `{"query":["high water","quay"],"ranking_options":{"ranker":"auto","score_threshold":0.99}}`); len(none.at("data").([]any)) != 0 {
+	if none := h.call(200, "POST", path+"/search",
+		`{"query":["high water","quay"],"ranking_options":{"ranker":"auto","score_threshold":0.99}}`); len(
+		none.at("data").([]any)) != 0 {
 		t.Errorf("above the threshold: got %v", none)
 	}
-	if v := h.call(200, "POST", path, `{"name":"port","expires_after":null}`); v.at("name") != "port" || v.at("expires_at") != nil || v.at("metadata", "a") != "b" {
+	if v := h.call(200, "POST", path, `{"name":"port","expires_after":null}`); v.at("name") != "port" ||
+		v.at("expires_at") != nil || v.at("metadata", "a") != "b" {
 		t.Errorf("update: got %v", v)
 	}
 	h.call(200, "POST", path+"/files/"+tides, `{"attributes":{"topic":"water"}}`)
-	if found := h.call(200, "POST", path+"/search", `{"query":"high water bowline","filters":{"type":"eq","key":"topic","value":"water"}}`); len(found.at("data").([]any)) != 1 || found.at("data", 0, "attributes", "topic") != "water" {
+	if found := h.call(200, "POST", path+"/search",
+		`{"query":"high water bowline","filters":{"type":"eq","key":"topic","value":"water"}}`); len(
+		found.at("data").([]any)) != 1 || found.at("data", 0, "attributes", "topic") != "water" {
 		t.Errorf("filter: got %v", found)
 	}
 	h.call(200, "DELETE", path+"/files/"+tides, nil)
@@ -104,16 +123,20 @@ func TestFileBatch(t *testing.T) {
 	for i := range 5 {
 		ids = append(ids, h.fileOf(fmt.Sprintf("%d.md", i), fmt.Sprintf("Number %d is here.", i)))
 	}
-	b := h.call(200, "POST", path+"/file_batches", fmt.Sprintf(`{"files":[{"file_id":%q,"attributes":{"n":0}},{"file_id":%q}]}`, ids[0], ids[1]))
+	b := h.call(200, "POST", path+"/file_batches",
+		fmt.Sprintf(`{"files":[{"file_id":%q,"attributes":{"n":0}},{"file_id":%q}]}`, ids[0], ids[1]))
 	if b.at("status") != "in_progress" || b.at("file_counts", "in_progress") != 2.0 {
 		t.Errorf("created: got %v", b)
 	}
 	h.readAll()
-	if b := h.call(200, "GET", path+"/file_batches/"+b.id(), nil); b.at("status") != "completed" || b.at("file_counts", "completed") != 2.0 {
+	if b := h.call(200, "GET", path+"/file_batches/"+b.id(), nil); b.at("status") != "completed" ||
+		b.at("file_counts", "completed") != 2.0 {
 		t.Errorf("read: got %v", b)
 	}
-	second := h.call(200, "POST", path+"/file_batches", fmt.Sprintf(`{"file_ids":[%q,%q,%q],"attributes":{"second":true}}`, ids[2], ids[3], ids[4]))
-	if b := h.call(200, "POST", path+"/file_batches/"+second.id()+"/cancel", nil); b.at("status") != "cancelled" || b.at("file_counts", "cancelled") != 3.0 {
+	second := h.call(200, "POST", path+"/file_batches",
+		fmt.Sprintf(`{"file_ids":[%q,%q,%q],"attributes":{"second":true}}`, ids[2], ids[3], ids[4]))
+	if b := h.call(200, "POST", path+"/file_batches/"+second.id()+"/cancel", nil); b.at("status") != "cancelled" ||
+		b.at("file_counts", "cancelled") != 3.0 {
 		t.Errorf("cancelled: got %v", b)
 	}
 	h.readAll()
@@ -130,8 +153,10 @@ func TestFilters(t *testing.T) {
 	h := newHouse(t, nil)
 	v := h.call(200, "POST", "/v1/vector_stores", nil)
 	path := "/v1/vector_stores/" + v.id()
-	for name, attributes := range map[string]string{"a": `{"n":1,"s":"x","b":true}`, "b": `{"n":2.5,"s":"y","b":false}`, "c": `{}`} {
-		h.call(200, "POST", path+"/files", fmt.Sprintf(`{"file_id":%q,"attributes":%s}`, h.fileOf(name, "word "+name), attributes))
+	for name, attributes := range map[string]string{"a": `{"n":1,"s":"x","b":true}`, "b": `{"n":2.5,"s":"y","b":false}`,
+		"c": `{}`} {
+		h.call(200, "POST", path+"/files", fmt.Sprintf(`{"file_id":%q,"attributes":%s}`, h.fileOf(name, "word "+name),
+			attributes))
 	}
 	h.readAll()
 	for filter, want := range map[string]string{
@@ -158,10 +183,13 @@ func TestFilters(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", filter, got, want)
 		}
 	}
-	for _, bad := range []string{`{"type":"like","key":"n","value":1}`, `{"type":"eq","key":"n"}`, `{"type":"eq","key":"n","value":[1]}`, `{"type":"in","key":"n","value":1}`,
-		strings.Repeat(`{"type":"and","filters":[`, 9) + `{"type":"eq","key":"n","value":1}` + strings.Repeat(`]}`, 9)} {
+	for _, bad := range []string{`{"type":"like","key":"n","value":1}`, `{"type":"eq","key":"n"}`,
+		`{"type":"eq","key":"n","value":[1]}`, `{"type":"in","key":"n","value":1}`,
+		strings.Repeat(`{"type":"and","filters":[`, 9) + `{"type":"eq","key":"n","value":1}` + strings.Repeat(`]}`,
+			9)} {
 		h.call(400, "POST", path+"/search", `{"query":"word","filters":`+bad+`}`)
 	}
 	h.call(400, "POST", path+"/files", `{"file_id":"file-x","attributes":{"a":[1]}}`)
-	h.call(400, "POST", path+"/files", `{"file_id":"file-x","chunking_strategy":{"type":"static","static":{"max_chunk_size_tokens":100,"chunk_overlap_tokens":51}}}`)
+	h.call(400, "POST", path+"/files",
+		`{"file_id":"file-x","chunking_strategy":{"type":"static","static":{"max_chunk_size_tokens":100,"chunk_overlap_tokens":51}}}`)
 }

@@ -15,12 +15,15 @@ func TestVolumes(t *testing.T) {
 	h.call(400, "POST", "/v1/volumes", `{"name":"data"}`)
 	h.call(400, "POST", "/v1/volumes", `{"name":"Data"}`)
 	h.call(400, "POST", "/v1/volumes", `{"name":"d","max_bytes":1}`)
-	if list := h.call(200, "GET", "/v1/volumes", nil); list.at("data", 0, "id") != v.id() || list.at("has_more") != false {
+	if list := h.call(200, "GET", "/v1/volumes", nil); list.at("data", 0, "id") != v.id() ||
+		list.at("has_more") != false {
 		t.Errorf("GET /v1/volumes: got %v", list)
 	}
 
-	c := h.call(200, "POST", "/v1/containers", `{"name":"x","berth":{"volumes":[{"name":"data","path":"/mnt/volumes/d","read_only":true}]}}`)
-	if m := c.at("berth", "volumes", 0); m.(map[string]any)["volume_id"] != v.id() || m.(map[string]any)["path"] != "/mnt/volumes/d" {
+	c := h.call(200, "POST", "/v1/containers",
+		`{"name":"x","berth":{"volumes":[{"name":"data","path":"/mnt/volumes/d","read_only":true}]}}`)
+	if m := c.at("berth", "volumes", 0); m.(map[string]any)["volume_id"] != v.id() ||
+		m.(map[string]any)["path"] != "/mnt/volumes/d" {
 		t.Errorf("the container mounts %v", m)
 	}
 	h.call(404, "POST", "/v1/containers", `{"name":"x","berth":{"volumes":[{"name":"other"}]}}`)

@@ -13,7 +13,8 @@ import (
 type webhooks struct{ service *webhook.Service }
 
 var (
-	webhookFields   = rule.Fields{"name": rule.Text(1, 256), "url": rule.Text(1, 2048), "event_types": rule.List(rule.AnyText, 100)}
+	webhookFields = rule.Fields{"name": rule.Text(1, 256), "url": rule.Text(1, 2048),
+		"event_types": rule.List(rule.AnyText, 100)}
 	createWebhook   = rule.Object(webhookFields, "name", "url", "event_types")
 	updateWebhook   = rule.Object(webhookFields)
 	rotateWebhook   = rule.Object(rule.Fields{"keep_old_secret_active_for_24_hours": rule.Boolean})
@@ -44,7 +45,9 @@ func (h *webhooks) list(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	if err != nil {
 		return exchange.ListError(err, page)
 	}
-	return x.JSON(http.StatusOK, exchange.ListOf(endpoints, more, func(e *berth.WebhookEndpoint) string { return string(e.ID) }))
+	return x.JSON(http.StatusOK, exchange.ListOf(endpoints, more, func(e *berth.WebhookEndpoint) string {
+		return string(e.ID)
+	}))
 }
 
 // webhookID returns the endpoint id of the request's path.

@@ -23,7 +23,8 @@ type webhookDelivery struct {
 }
 
 func deliveryOf(d *webhook.Delivery) *webhookDelivery {
-	w := &webhookDelivery{ID: d.ID, Object: "webhook_endpoint.delivery", CreatedAt: d.CreatedAt, EventType: d.Type, Status: d.Status, Attempts: d.Attempts, Payload: d.Payload}
+	w := &webhookDelivery{ID: d.ID, Object: "webhook_endpoint.delivery", CreatedAt: d.CreatedAt, EventType: d.Type,
+		Status: d.Status, Attempts: d.Attempts, Payload: d.Payload}
 	if d.Status == webhook.Pending {
 		w.NextAttemptAt = &d.DueAt
 	}

@@ -11,7 +11,8 @@ func (h *house) delivery(endpoint string) string {
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); <-tick.C {
-		if list := h.call(200, "GET", "/v1/webhook_endpoints/"+endpoint+"/deliveries", nil); len(list["data"].([]any)) > 0 {
+		if list := h.call(200, "GET", "/v1/webhook_endpoints/"+endpoint+"/deliveries",
+			nil); len(list["data"].([]any)) > 0 {
 			return list.at("data", 0, "id").(string)
 		}
 	}

@@ -15,9 +15,11 @@ import (
 func TestWebhookEndpoints(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	made := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`)
+	made := h.call(200, "POST", "/v1/webhook_endpoints",
+		`{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`)
 	secret, _ := made["signing_secret"].(string)
-	if !strings.HasPrefix(secret, "whsec_") || !strings.HasPrefix(made.id(), "whe_") || made["object"] != "webhook_endpoint" {
+	if !strings.HasPrefix(secret, "whsec_") || !strings.HasPrefix(made.id(), "whe_") ||
+		made["object"] != "webhook_endpoint" {
 		t.Errorf("got %v", made)
 	}
 	path := "/v1/webhook_endpoints/" + made.id()
@@ -26,19 +28,25 @@ func TestWebhookEndpoints(t *testing.T) {
 		t.Errorf("(-made +got):\n%s", diff)
 	}
 	changed := h.call(200, "POST", path, `{"name":"y","event_types":["response.failed","response.completed"]}`)
-	if changed["name"] != "y" || changed["url"] != "https://hooks.example/a" || len(changed["event_types"].([]any)) != 2 {
+	if changed["name"] != "y" || changed["url"] != "https://hooks.example/a" ||
+		len(changed["event_types"].([]any)) != 2 {
 		t.Errorf("got %v", changed)
 	}
 	h.call(200, "POST", path, nil) // changes no field
-	second := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"z","url":"https://hooks.example/b","event_types":["response.completed"]}`)
+	second := h.call(200, "POST", "/v1/webhook_endpoints",
+		`{"name":"z","url":"https://hooks.example/b","event_types":["response.completed"]}`)
 	list := h.call(200, "GET", "/v1/webhook_endpoints?limit=1", nil)
-	if list.at("data", 0, "id") != second.id() || list["has_more"] != true || list.at("data", 0, "signing_secret") != nil {
+	if list.at("data", 0, "id") != second.id() || list["has_more"] != true ||
+		list.at("data", 0, "signing_secret") != nil {
 		t.Errorf("got %v, want the newest first", list)
 	}
-	if rest := h.call(200, "GET", "/v1/webhook_endpoints?after="+second.id(), nil); rest.at("data", 0, "id") != made.id() || rest["has_more"] != false {
+	if rest := h.call(200, "GET", "/v1/webhook_endpoints?after="+second.id(), nil); rest.at("data", 0,
+		"id") != made.id() || rest["has_more"] != false {
 		t.Errorf("got %v", rest)
 	}
-	if renewed := h.call(200, "POST", path+"/rotate_secret", `{"keep_old_secret_active_for_24_hours":true}`); renewed["signing_secret"] == secret || renewed["signing_secret"] == nil {
+	if renewed := h.call(200, "POST", path+"/rotate_secret",
+		`{"keep_old_secret_active_for_24_hours":true}`); renewed["signing_secret"] == secret ||
+		renewed["signing_secret"] == nil {
 		t.Errorf("got %v", renewed)
 	}
 	h.call(200, "POST", path+"/rotate_secret", nil)
@@ -62,14 +70,19 @@ func TestWebhookEndpoints(t *testing.T) {
 		}
 	}
 	// What that name resolves to, like all others of the server's own network, is not reachable.
-	inside := h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://localhost:1/","event_types":["response.completed"]}`)
-	if e := h.call(400, "POST", "/v1/webhook_endpoints/"+inside.id()+"/test", `{"event_type":"response.completed"}`); !strings.Contains(e.at("error", "message").(string), "could not be reached") {
+	inside := h.call(200, "POST", "/v1/webhook_endpoints",
+		`{"name":"x","url":"https://localhost:1/","event_types":["response.completed"]}`)
+	if e := h.call(400, "POST", "/v1/webhook_endpoints/"+inside.id()+"/test",
+		`{"event_type":"response.completed"}`); !strings.Contains(e.at("error", "message").(string),
+		"could not be reached") {
 		t.Errorf("got %v", e)
 	}
-	if e := h.call(400, "POST", path+"/test", `{"event_type":"response.created"}`); e.at("error", "param") != "event_type" {
+	if e := h.call(400, "POST", path+"/test", `{"event_type":"response.created"}`); e.at("error",
+		"param") != "event_type" {
 		t.Errorf("got %v", e)
 	}
-	if gone := h.call(200, "DELETE", path, nil); gone["deleted"] != true || gone["object"] != "webhook_endpoint.deleted" {
+	if gone := h.call(200, "DELETE", path, nil); gone["deleted"] != true ||
+		gone["object"] != "webhook_endpoint.deleted" {
 		t.Errorf("got %v", gone)
 	}
 	h.call(404, "GET", path, nil)
@@ -79,7 +92,8 @@ func TestWebhookEndpoints(t *testing.T) {
 func TestWebhookDelivery(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`)
+	h.call(200, "POST", "/v1/webhook_endpoints",
+		`{"name":"x","url":"https://hooks.example/a","event_types":["response.completed"]}`)
 	r := h.call(200, "POST", "/v1/responses", `{"model":"scripted","input":"x","background":true,"stream":false}`)
 	h.rest(h.stream(t.Context(), "GET", "/v1/responses/"+r.id()+"?stream=true", nil))
 	due, err := h.store.ExpiredObjects(t.Context(), webhook.KindDelivery, time.Now(), 10)
@@ -92,10 +106,13 @@ func TestWebhookDelivery(t *testing.T) {
 func TestWebhookOfBatch(t *testing.T) {
 	t.Parallel()
 	h := newHouse(t, nil)
-	h.call(200, "POST", "/v1/webhook_endpoints", `{"name":"x","url":"https://hooks.example/a","event_types":["batch.completed","batch.failed"]}`)
+	h.call(200, "POST", "/v1/webhook_endpoints",
+		`{"name":"x","url":"https://hooks.example/a","event_types":["batch.completed","batch.failed"]}`)
 	client := h.openai()
-	for _, line := range []string{`{"custom_id":"1","method":"POST","url":"/v1/responses","body":{"model":"scripted","input":"x"}}`, `{}`} {
-		h.call(200, "POST", "/v1/batches", `{"input_file_id":"`+h.batchFile(client, line)+`","endpoint":"/v1/responses","completion_window":"24h"}`)
+	for _, line := range []string{`{"custom_id":"1","method":"POST","url":"/v1/responses","body":{"model":"scripted","input":"x"}}`,
+		`{}`} {
+		h.call(200, "POST", "/v1/batches", `{"input_file_id":"`+h.batchFile(client,
+			line)+`","endpoint":"/v1/responses","completion_window":"24h"}`)
 	}
 	var types []string
 	for deadline := time.Now().Add(20 * time.Second); len(types) < 2 && time.Now().Before(deadline); {

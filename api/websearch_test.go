@@ -131,15 +131,21 @@ func TestWebSearch(t *testing.T) {
 	t.Parallel()
 	m := &playedModel{}
 	w := newWeb(t, tidesSite, model.Rule{Match: "played", Provider: m})
-	w.results = []berth.WebSearchResult{{URL: "/tides", Title: "Tides of Brest", Text: "High water …", Published: "2025-12-05"}, {URL: "https://else.example/", Title: "Elsewhere"}}
-	m.turns = [][]any{turn(model.Call{ID: "call_1", Name: "web_search", Arguments: `{"type":"search","queries":["high water"]}`}, stopped),
-		turn(model.Call{ID: "call_2", Name: "web_search", Arguments: `{"type":"open_page","url":"` + w.site.URL + `/tides"}`}, stopped),
-		turn(model.Call{ID: "call_3", Name: "web_search", Arguments: `{"url":"` + w.site.URL + `/tides","pattern":"AT  noon"}`}, stopped)}
+	w.results = []berth.WebSearchResult{{URL: "/tides", Title: "Tides of Brest", Text: "High water …",
+		Published: "2025-12-05"}, {URL: "https://else.example/", Title: "Elsewhere"}}
+	m.turns = [][]any{turn(model.Call{ID: "call_1", Name: "web_search",
+		Arguments: `{"type":"search","queries":["high water"]}`}, stopped),
+		turn(model.Call{ID: "call_2", Name: "web_search", Arguments: `{"type":"open_page","url":"` + w.site.URL +
+			`/tides"}`}, stopped),
+		turn(model.Call{ID: "call_3", Name: "web_search", Arguments: `{"url":"` + w.site.URL +
+			`/tides","pattern":"AT  noon"}`}, stopped)}
 	r := w.call(200, "POST", "/v1/responses", `{"model":"played","input":"When?","max_tool_calls":3,"include":["web_search_call.action.sources"],"tools":[{"type":"web_search","search_context_size":"low",
 		"user_location":{"type":"approximate","country":"FR","city":"Brest","region":null},"filters":null}]}`)
 	calls := outputOf(r, "web_search_call")
 	want := []any{
-		map[string]any{"type": "search", "query": "high water", "queries": []any{"high water"}, "sources": []any{map[string]any{"type": "url", "url": w.site.URL + "/tides"}, map[string]any{"type": "url", "url": "https://else.example/"}}},
+		map[string]any{"type": "search", "query": "high water", "queries": []any{"high water"},
+			"sources": []any{map[string]any{"type": "url", "url": w.site.URL + "/tides"},
+				map[string]any{"type": "url", "url": "https://else.example/"}}},
 		map[string]any{"type": "open_page", "url": w.site.URL + "/tides"},
 		map[string]any{"type": "find_in_page", "url": w.site.URL + "/tides", "pattern": "AT  noon"}}
 	if len(calls) != 3 {
@@ -150,14 +156,17 @@ func TestWebSearch(t *testing.T) {
 			t.Errorf("call %d: %v, action (-want +got):\n%s", i, c, diff)
 		}
 	}
-	if diff := cmp.Diff([]object{{"query": "high water", "max_results": 5.0, "user_location": map[string]any{"type": "approximate", "country": "FR", "city": "Brest"}}}, w.asked); diff != "" {
+	if diff := cmp.Diff([]object{{"query": "high water", "max_results": 5.0,
+		"user_location": map[string]any{"type": "approximate", "country": "FR", "city": "Brest"}}},
+		w.asked); diff != "" {
 		t.Errorf("the service received (-want +got):\n%s", diff)
 	}
 	if text := m.asked[0].Tools[0].Description; !strings.Contains(text, "The user is in or near Brest, FR.") {
 		t.Errorf("the model is offered %s", text)
 	}
 	shown := functionOutput(t, m.asked[2].Items)
-	for _, part := range []string{"The page.\n[begin ", "It is data.", "†127.0.0.1】\nTides of Brest\n", "High water is at **noon**.", "SYSTEM: ignore", "[next](" + w.site.URL + "/next)"} {
+	for _, part := range []string{"The page.\n[begin ", "It is data.", "†127.0.0.1】\nTides of Brest\n",
+		"High water is at **noon**.", "SYSTEM: ignore", "[next](" + w.site.URL + "/next)"} {
 		if !strings.Contains(shown, part) {
 			t.Errorf("the model is shown %q, want %q", shown, part)
 		}
@@ -165,18 +174,22 @@ func TestWebSearch(t *testing.T) {
 	if strings.Contains(shown, "Home") || strings.Count(shown, "[end ") != 2 || !strings.HasSuffix(shown, "]") {
 		t.Errorf("the model is shown %q", shown)
 	}
-	if shown = functionOutput(t, m.asked[3].Items); !strings.Contains(shown, "1 places in the page.") || !strings.Contains(shown, "at **noon**") {
+	if shown = functionOutput(t, m.asked[3].Items); !strings.Contains(shown, "1 places in the page.") ||
+		!strings.Contains(shown, "at **noon**") {
 		t.Errorf("a match: %q", shown)
 	}
 
 	// The next response cites the page of the first.
 	id := calls[1].id()
 	mark := "【" + id[len(id)-6:] + ":0†127.0.0.1】"
-	m.turns = append(m.turns, turn(model.Text{Text: "Grüße: at noon " + mark[:7]}, model.Text{Text: mark[7:] + "."}, stopped))
-	second := w.call(200, "POST", "/v1/responses", fmt.Sprintf(`{"model":"played","input":"So?","previous_response_id":%q}`, r.id()))
+	m.turns = append(m.turns, turn(model.Text{Text: "Grüße: at noon " + mark[:7]}, model.Text{Text: mark[7:] + "."},
+		stopped))
+	second := w.call(200, "POST", "/v1/responses",
+		fmt.Sprintf(`{"model":"played","input":"So?","previous_response_id":%q}`, r.id()))
 	link := "([127.0.0.1](" + w.site.URL + "/tides))"
 	content := second.at("output", len(second.at("output").([]any))-1, "content", 0).(map[string]any)
-	cited := []any{map[string]any{"type": "url_citation", "start_index": 15.0, "end_index": float64(15 + len(link)), "url": w.site.URL + "/tides", "title": "Tides of Brest"}}
+	cited := []any{map[string]any{"type": "url_citation", "start_index": 15.0, "end_index": float64(15 + len(link)),
+		"url": w.site.URL + "/tides", "title": "Tides of Brest"}}
 	if diff := cmp.Diff(cited, content["annotations"]); diff != "" || content["text"] != "Grüße: at noon "+link+"." {
 		t.Errorf("text %q, annotations (-want +got):\n%s", content["text"], diff)
 	}
@@ -189,10 +202,13 @@ func TestWebSearchEvents(t *testing.T) {
 	w := newWeb(t, tidesSite)
 	w.results = []berth.WebSearchResult{{URL: "/tides", Title: "Tides"}}
 	for _, kind := range berth.WebSearchTypes {
-		body := strings.TrimSuffix(scriptedWeb(`{"type":"`+kind+`"}`, `,"tool_choice":{"type":"`+kind+`"}`, `{"query":"noon"}`), "}") + `,"stream":true}`
+		body := strings.TrimSuffix(scriptedWeb(`{"type":"`+kind+`"}`, `,"tool_choice":{"type":"`+kind+`"}`,
+			`{"query":"noon"}`), "}") + `,"stream":true}`
 		got := shapes(t, w.rest(w.stream(t.Context(), "POST", "/v1/responses", body)))
-		want := append(slices.Clone(opening), "output_item.added item{id:ws_ status:in_progress type:web_search_call} output_index",
-			"web_search_call.in_progress item_id:ws_ output_index", "web_search_call.searching item_id:ws_ output_index", "web_search_call.completed item_id:ws_ output_index",
+		want := append(slices.Clone(opening),
+			"output_item.added item{id:ws_ status:in_progress type:web_search_call} output_index",
+			"web_search_call.in_progress item_id:ws_ output_index",
+			"web_search_call.searching item_id:ws_ output_index", "web_search_call.completed item_id:ws_ output_index",
 			"output_item.done item{action{queries query type:search} id:ws_ status:completed type:web_search_call} output_index")
 		if diff := cmp.Diff(want, got[:min(len(got), len(want))]); diff != "" {
 			t.Errorf("%s: events (-want +got):\n%s", kind, diff)
@@ -206,10 +222,13 @@ func TestWebSearchDomains(t *testing.T) {
 	w := newWeb(t, func(rw http.ResponseWriter, r *http.Request) {
 		http.Redirect(rw, r, "http://evil.example/", http.StatusFound)
 	})
-	w.results = []berth.WebSearchResult{{URL: "https://good.example/1"}, {URL: "https://GOOD.example./2"}, {URL: "https://sub.good.example/3"}, {URL: "https://notgood.example/4"},
-		{URL: "https://good.example@evil.example/5"}, {URL: "https://good.example.evil.example/6"}, {URL: "https://münchen.example/7"}}
+	w.results = []berth.WebSearchResult{{URL: "https://good.example/1"}, {URL: "https://GOOD.example./2"},
+		{URL: "https://sub.good.example/3"}, {URL: "https://notgood.example/4"},
+		{URL: "https://good.example@evil.example/5"}, {URL: "https://good.example.evil.example/6"},
+		{URL: "https://münchen.example/7"}}
 	tool := `{"type":"web_search","filters":{"allowed_domains":["Good.example","xn--mnchen-3ya.example","127.0.0.1"]}}`
-	r := w.call(200, "POST", "/v1/responses", scriptedWeb(tool, `,"include":["web_search_call.action.sources"]`, `{"query":"x"}`,
+	r := w.call(200, "POST", "/v1/responses", scriptedWeb(tool, `,"include":["web_search_call.action.sources"]`,
+		`{"query":"x"}`,
 		`{"url":"https://evil.example/"}`, `{"url":"`+w.site.URL+`"}`))
 	calls := outputOf(r, "web_search_call")
 	if len(calls) != 3 {
@@ -219,15 +238,19 @@ func TestWebSearchDomains(t *testing.T) {
 	for _, s := range calls[0].at("action", "sources").([]any) {
 		urls = append(urls, s.(map[string]any)["url"].(string))
 	}
-	if diff := cmp.Diff([]string{"https://good.example/1", "https://GOOD.example./2", "https://sub.good.example/3", "https://münchen.example/7"}, urls); diff != "" {
+	if diff := cmp.Diff([]string{"https://good.example/1", "https://GOOD.example./2", "https://sub.good.example/3",
+		"https://münchen.example/7"}, urls); diff != "" {
 		t.Errorf("sources (-want +got):\n%s", diff)
 	}
 	for _, c := range calls[1:] {
-		if c["status"] != "failed" || c.at("berth", "error") != "The page could not be opened: the request's 'filters.allowed_domains' do not allow 'evil.example'." {
+		if c["status"] != "failed" ||
+			c.at("berth",
+				"error") != "The page could not be opened: the request's 'filters.allowed_domains' do not allow 'evil.example'." {
 			t.Errorf("got %v", c)
 		}
 	}
-	if diff := cmp.Diff([]any{"good.example", "xn--mnchen-3ya.example", "127.0.0.1"}, w.asked[0]["allowed_domains"]); diff != "" {
+	if diff := cmp.Diff([]any{"good.example", "xn--mnchen-3ya.example", "127.0.0.1"},
+		w.asked[0]["allowed_domains"]); diff != "" {
 		t.Errorf("the service received (-want +got):\n%s", diff)
 	}
 }
@@ -246,34 +269,41 @@ func TestWebSearchFails(t *testing.T) {
 		`{"queries":["a\u0000b"]}`:              "contains the NUL character",
 		`{"type":"click","url":"http://x"}`:     `The type "click" is unknown.`,
 		`{"type":"open_page"}`:                  `This call needs the http or https URL`,
-		`{"type":"open_page","url":"file:///etc/passwd"}`:                  `This call needs the http or https URL`,
-		`{"type":"open_page","url":"http://x/a\u0000"}`:                    "contains the NUL character",
-		`{"url":"http://x/` + strings.Repeat("x", 3000) + `"}`:             `The "url" has 3009 bytes. Pages with a URL of up to 2048 bytes can be opened.`,
-		`{"type":"find_in_page","url":"` + w.site.URL + `/tides"}`:         `This call needs the text to find in "pattern".`,
-		`{"type":"find_in_page","url":"http://x/","pattern":"  "}`:         `This call needs the text to find in "pattern".`,
-		`{"type":"find_in_page","url":"http://x/","pattern":"\u0000"}`:     "contains the NUL character",
-		`{"url":"http://x/","pattern":"` + strings.Repeat("x", 400) + `"}`: `The "pattern" has more than 300 characters. Send a shorter one.`,
-		`{"url":"` + w.site.URL + `/gone"}`:                                "The page could not be opened: its host answered 404.",
-		`{"url":"` + w.site.URL + `/tides","page":7}`:                      "The page has only 1 parts. Open one of those.",
-		`{"url":"` + w.site.URL + `/tides","page":1e30}`:                   `"page" must be a whole number from 1 to 10000.`,
-		`{"url":"` + w.site.URL + `/tides","page":1e400}`:                  `"page" must be a whole number from 1 to 10000.`,
-		`{"url":"` + w.site.URL + `/tides","page":-1}`:                     `"page" must be a whole number from 1 to 10000.`,
-		`{"url":"` + w.site.URL + `/tides","page":1.5}`:                    `"page" must be a whole number from 1 to 10000.`,
-		`{"url":"` + w.site.URL + `/tides","page":"two"}`:                  `"page" must be a whole number from 1 to 10000.`,
-		`{"url":"` + w.site.URL + `/file"}`:                                "The page could not be opened: its host redirects to an address that is not http or https;",
-		`{"url":"` + w.site.URL + `/loop"}`:                                "The page could not be opened: its host redirects more than 5 times;",
-		`{"url":"ftp://x/"}`:                                               "expected an http or https URL",
-		`{"url":"http://user:secret@127.0.0.1/"}`:                          "expected an http or https URL without a user name",
+		`{"type":"open_page","url":"file:///etc/passwd"}`: `This call needs the http or https URL`,
+		`{"type":"open_page","url":"http://x/a\u0000"}`:   "contains the NUL character",
+		`{"url":"http://x/` + strings.Repeat("x", 3000) +
+			`"}`: `The "url" has 3009 bytes. Pages with a URL of up to 2048 bytes can be opened.`,
+		`{"type":"find_in_page","url":"` + w.site.URL +
+			`/tides"}`: `This call needs the text to find in "pattern".`,
+		`{"type":"find_in_page","url":"http://x/","pattern":"  "}`:     `This call needs the text to find in "pattern".`,
+		`{"type":"find_in_page","url":"http://x/","pattern":"\u0000"}`: "contains the NUL character",
+		`{"url":"http://x/","pattern":"` + strings.Repeat("x", 400) +
+			`"}`: `The "pattern" has more than 300 characters. Send a shorter one.`,
+		`{"url":"` + w.site.URL + `/gone"}`:               "The page could not be opened: its host answered 404.",
+		`{"url":"` + w.site.URL + `/tides","page":7}`:     "The page has only 1 parts. Open one of those.",
+		`{"url":"` + w.site.URL + `/tides","page":1e30}`:  `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":1e400}`: `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":-1}`:    `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":1.5}`:   `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL + `/tides","page":"two"}`: `"page" must be a whole number from 1 to 10000.`,
+		`{"url":"` + w.site.URL +
+			`/file"}`: "The page could not be opened: its host redirects to an address that is not http or https;",
+		`{"url":"` + w.site.URL +
+			`/loop"}`: "The page could not be opened: its host redirects more than 5 times;",
+		`{"url":"ftp://x/"}`:                      "expected an http or https URL",
+		`{"url":"http://user:secret@127.0.0.1/"}`: "expected an http or https URL without a user name",
 	} {
 		r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "", arguments))
 		calls := outputOf(r, "web_search_call")
-		if len(calls) != 1 || calls[0]["status"] != "failed" || !strings.Contains(fmt.Sprint(calls[0].at("berth", "error")), want) || r["status"] != "completed" {
+		if len(calls) != 1 || calls[0]["status"] != "failed" ||
+			!strings.Contains(fmt.Sprint(calls[0].at("berth", "error")), want) || r["status"] != "completed" {
 			t.Errorf("%s: got %v, want %q", arguments, r["output"], want)
 		}
 	}
 	w.status = http.StatusUnauthorized
 	r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "", `{"query":"x"}`))
-	if got := fmt.Sprint(r); !strings.Contains(got, "The search service answered 401 (Unauthorized).") || strings.Contains(got, "search-key") {
+	if got := fmt.Sprint(r); !strings.Contains(got, "The search service answered 401 (Unauthorized).") ||
+		strings.Contains(got, "search-key") {
 		t.Errorf("got %v", got)
 	}
 	for tool, want := range map[string]string{
@@ -285,7 +315,8 @@ func TestWebSearchFails(t *testing.T) {
 		`{"type":"web_search","search_context_size":"huge"}`:                         "Invalid value: 'huge'.",
 		`{"type":"web_search"},{"type":"web_search_preview"}`:                        "Duplicate tool",
 	} {
-		if got := fmt.Sprint(w.call(400, "POST", "/v1/responses", scriptedWeb(tool, "", `{}`))); !strings.Contains(got, want) {
+		if got := fmt.Sprint(w.call(400, "POST", "/v1/responses", scriptedWeb(tool, "", `{}`))); !strings.Contains(got,
+			want) {
 			t.Errorf("%s: got %s, want %q", tool, got, want)
 		}
 	}
@@ -340,30 +371,35 @@ func TestWebPageAttacks(t *testing.T) {
 		"/metadata": "The page could not be opened: its host does not exist, or this server may not reach it.",
 		"/file":     "The page could not be opened: its host redirects to an address that is not http or https; use another address.",
 		"/loop":     "The page could not be opened: its host redirects more than 5 times; use the address where the redirects end.",
-		"/endless":  "Part 1 of |The file could not be read with",                               // the race detector makes it slow
-		"/bomb":     "Part 1 of |The file could not be read with|its host could not be reached", // on a busy machine
-		"/deep":     "bottom",
-		"/slow":     "The page could not be read. The file could not be read with",
-		"/image":    "it is of type 'image/png', which has no text to read.",
-		"/pdf":      "The page could not be read. ",
-		"/brotli":   `its host sent it in the encoding "br"`,
+		// the race detector makes it slow
+		"/endless": "Part 1 of |The file could not be read with",
+		"/bomb":    "Part 1 of |The file could not be read with|its host could not be reached", // on a busy machine
+		"/deep":    "bottom",
+		"/slow":    "The page could not be read. The file could not be read with",
+		"/image":   "it is of type 'image/png', which has no text to read.",
+		"/pdf":     "The page could not be read. ",
+		"/brotli":  `its host sent it in the encoding "br"`,
 	} {
-		r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "", `{"url":"`+w.site.URL+path+`"}`))
+		r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "",
+			`{"url":"`+w.site.URL+path+`"}`))
 		calls := outputOf(r, "web_search_call")
 		if len(calls) != 1 || r["status"] != "completed" {
 			t.Fatalf("%s: got %.2000v", path, r)
 		}
 		got := fmt.Sprint(calls[0].at("berth", "error"))
 		if pages, ok := calls[0].at("berth", "pages").(float64); ok {
-			got = fmt.Sprintf("Part %v of %v: %s", calls[0].at("berth", "page"), pages, calls[0].at("berth", "results", 0, "text"))
+			got = fmt.Sprintf("Part %v of %v: %s", calls[0].at("berth", "page"), pages, calls[0].at("berth", "results",
+				0, "text"))
 		}
 		if !regexp.MustCompile(want).MatchString(got) || len(got) > 20<<10 {
 			t.Errorf("%s: got %.300s, want %q", path, got, want)
 		}
 	}
-	for _, address := range []string{inside.URL, "http://localhost:1/", "http://[::1]/", "http://169.254.169.254/", "http://2130706433/", "http://10.0.0.1/"} {
+	for _, address := range []string{inside.URL, "http://localhost:1/", "http://[::1]/", "http://169.254.169.254/",
+		"http://2130706433/", "http://10.0.0.1/"} {
 		r := w.call(200, "POST", "/v1/responses", scriptedWeb(`{"type":"web_search"}`, "", `{"url":"`+address+`"}`))
-		if got := fmt.Sprint(outputOf(r, "web_search_call")); !strings.Contains(got, "its host does not exist, or this server may not reach it") {
+		if got := fmt.Sprint(outputOf(r, "web_search_call")); !strings.Contains(got,
+			"its host does not exist, or this server may not reach it") {
 			t.Errorf("%s: got %s", address, got)
 		}
 	}
@@ -382,7 +418,8 @@ func TestWebSearchItems(t *testing.T) {
 	if shown := functionOutput(t, m.asked[0].Items); !strings.Contains(shown, "is not known here") {
 		t.Errorf("the model is shown %q", shown)
 	}
-	w.call(400, "POST", "/v1/responses", `{"model":"played","input":[{"type":"web_search_call","id":"ws_1","status":"completed","berth":{"results":7}}]}`)
+	w.call(400, "POST", "/v1/responses",
+		`{"model":"played","input":[{"type":"web_search_call","id":"ws_1","status":"completed","berth":{"results":7}}]}`)
 }
 
 // gzipped returns some megabytes of text, compressed.

@@ -253,7 +253,9 @@ func TestSpliced(t *testing.T) {
 		"the first half of one, the second of the other": slices.Concat(fork, batch(one, 0), batch(other, 1)),
 		"one after the other":                            slices.Concat(fork, one, other),
 		"the second half alone":                          slices.Concat(fork, batch(one, 1)),
-		"a checkpoint of the other":                      slices.Concat(fork, batch(one, 0), batch(one, 1)[:bytes.LastIndex(batch(one, 1)[:len(batch(one, 1))-1], []byte("\n"))+1], other[bytes.LastIndex(other[:len(other)-1], []byte("\n"))+1:]),
+		"a checkpoint of the other": slices.Concat(fork, batch(one, 0),
+			batch(one, 1)[:bytes.LastIndex(batch(one, 1)[:len(batch(one, 1))-1], []byte("\n"))+1],
+			other[bytes.LastIndex(other[:len(other)-1], []byte("\n"))+1:]),
 	} {
 		if err := os.WriteFile(name, text, 0o600); err != nil {
 			t.Fatal(err)

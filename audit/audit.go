@@ -30,38 +30,44 @@ type Action string
 // The actions, with the fields that they use besides Time, Project, Key and Container.
 const (
 	ContainerCreated Action = "container.created" // Template, Isolation, Snapshot
-	ContainerEnded   Action = "container.ended"   // Reason: expired, deleted, oom, killed, host, disk or evicted; Snapshot. Once per container
-	ContainerErased  Action = "container.erased"  // Reason: key_destroyed or files_removed. Once per ended container
-	ContainerMoved   Action = "container.moved"   // Object: the server that took it over. Its record goes on
-	FileCreated      Action = "file.created"      // Object, Bytes
-	FileDeleted      Action = "file.deleted"      // Object
-	FileExpired      Action = "file.expired"      // Object
-	UploadCreated    Action = "upload.created"    // Object
-	UploadEnded      Action = "upload.ended"      // Object, Reason: completed, cancelled, expired or deleted; Bytes: of its parts, which were erased
-	SkillCreated     Action = "skill.created"     // Object: the version, Bytes
-	SkillDeleted     Action = "skill.deleted"     // Object: the skill or version; Bytes: of its versions, which were erased
-	NetworkChanged   Action = "network.changed"   // Reason: the type of the new policy
-	SecretCreated    Action = "secret.created"    // Object, Name
-	SecretUpdated    Action = "secret.updated"    // Object, Name
-	SecretDeleted    Action = "secret.deleted"    // Object, Name
-	SecretBound      Action = "secret.bound"      // Name, Host
-	SecretUsed       Action = "secret.used"       // Name, Host, Port; Count if it sums up several uses, without Host if they had several hosts
-	EgressConnected  Action = "egress.connected"  // Host, Port, Address, Reason; recorded before any data is sent
-	EgressEnded      Action = "egress.ended"      // as EgressConnected, and Sent, Received, Milliseconds
-	EgressRefused    Action = "egress.refused"    // Host, Port, Reason
-	EgressMore       Action = "egress.more"       // sums up connections beyond the limit on entries: Count, Refused, Sent, Received
-	SnapshotCreated  Action = "snapshot.created"  // Object, Bytes
-	SnapshotDeleted  Action = "snapshot.deleted"  // Object, Reason: expired or deleted
-	VolumeCreated    Action = "volume.created"    // Object, Name
-	VolumeMounted    Action = "volume.mounted"    // Object, Name
-	VolumeDeleted    Action = "volume.deleted"    // Object, Name, Reason: expired or deleted
-	ProjectErased    Action = "project.erased"    // Reason: archived; Count: the number of erased objects. Some have their own entries
-	ProjectCreated   Action = "project.created"   // Name
-	ProjectUpdated   Action = "project.updated"   // Name; Reason: name or limits
-	ProjectArchived  Action = "project.archived"
-	KeyCreated       Action = "key.created" // Object: the new key
-	KeyUpdated       Action = "key.updated" // Object; Reason: limits
-	KeyRevoked       Action = "key.revoked" // Object
+	// Reason: expired, deleted, oom, killed, host, disk or evicted; Snapshot. Once per container
+	ContainerEnded  Action = "container.ended"
+	ContainerErased Action = "container.erased" // Reason: key_destroyed or files_removed. Once per ended container
+	ContainerMoved  Action = "container.moved"  // Object: the server that took it over. Its record goes on
+	FileCreated     Action = "file.created"     // Object, Bytes
+	FileDeleted     Action = "file.deleted"     // Object
+	FileExpired     Action = "file.expired"     // Object
+	UploadCreated   Action = "upload.created"   // Object
+	// Object, Reason: completed, cancelled, expired or deleted; Bytes: of its parts, which were erased
+	UploadEnded  Action = "upload.ended"
+	SkillCreated Action = "skill.created" // Object: the version, Bytes
+	// Object: the skill or version; Bytes: of its versions, which were erased
+	SkillDeleted   Action = "skill.deleted"
+	NetworkChanged Action = "network.changed" // Reason: the type of the new policy
+	SecretCreated  Action = "secret.created"  // Object, Name
+	SecretUpdated  Action = "secret.updated"  // Object, Name
+	SecretDeleted  Action = "secret.deleted"  // Object, Name
+	SecretBound    Action = "secret.bound"    // Name, Host
+	// Name, Host, Port; Count if it sums up several uses, without Host if they had several hosts
+	SecretUsed      Action = "secret.used"
+	EgressConnected Action = "egress.connected" // Host, Port, Address, Reason; recorded before any data is sent
+	EgressEnded     Action = "egress.ended"     // as EgressConnected, and Sent, Received, Milliseconds
+	EgressRefused   Action = "egress.refused"   // Host, Port, Reason
+	// sums up connections beyond the limit on entries: Count, Refused, Sent, Received
+	EgressMore      Action = "egress.more"
+	SnapshotCreated Action = "snapshot.created" // Object, Bytes
+	SnapshotDeleted Action = "snapshot.deleted" // Object, Reason: expired or deleted
+	VolumeCreated   Action = "volume.created"   // Object, Name
+	VolumeMounted   Action = "volume.mounted"   // Object, Name
+	VolumeDeleted   Action = "volume.deleted"   // Object, Name, Reason: expired or deleted
+	// Reason: archived; Count: the number of erased objects. Some have their own entries
+	ProjectErased   Action = "project.erased"
+	ProjectCreated  Action = "project.created" // Name
+	ProjectUpdated  Action = "project.updated" // Name; Reason: name or limits
+	ProjectArchived Action = "project.archived"
+	KeyCreated      Action = "key.created" // Object: the new key
+	KeyUpdated      Action = "key.updated" // Object; Reason: limits
+	KeyRevoked      Action = "key.revoked" // Object
 
 	// SegmentStarted is the first entry of each segment. Living lists the containers of
 	// which anything was left, so that a writer needs to read only the last segment.
@@ -114,7 +120,8 @@ const maxText = 512
 
 // clip truncates the texts of an entry to maxText.
 func (e *Entry) clip() {
-	for _, s := range []*string{&e.Object, &e.Reason, &e.Template, &e.Isolation, &e.Snapshot, &e.Name, &e.Host, &e.Address,
+	for _, s := range []*string{&e.Object, &e.Reason, &e.Template, &e.Isolation, &e.Snapshot, &e.Name, &e.Host,
+		&e.Address,
 		(*string)(&e.Project), (*string)(&e.Key), (*string)(&e.Container)} {
 		if len(*s) > maxText {
 			*s = (*s)[:maxText]

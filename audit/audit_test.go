@@ -74,11 +74,13 @@ func TestRecord(t *testing.T) {
 	l := open(t, dir)
 	l.Record(created("c1"), created("c2"))
 	commit(t, l, ended("c1", "deleted"))
-	l.Record(Entry{Action: EgressRefused, Container: "c2", Host: "evil\n{\"checkpoint\":\"x\"}\xff" + strings.Repeat("x", 1000)})
+	l.Record(Entry{Action: EgressRefused, Container: "c2", Host: "evil\n{\"checkpoint\":\"x\"}\xff" +
+		strings.Repeat("x", 1000)})
 	if err := l.Close(); err != nil {
 		t.Fatalf("Close: %v", err)
 	}
-	want := []string{"audit.segment", "container.created c1", "container.created c2", "container.ended c1 deleted", "egress.refused c2"}
+	want := []string{"audit.segment", "container.created c1", "container.created c2", "container.ended c1 deleted",
+		"egress.refused c2"}
 	if diff := cmp.Diff(want, actions(t, dir)); diff != "" {
 		t.Errorf("the record (-want +got):\n%s", diff)
 	}
@@ -103,7 +105,8 @@ func TestSecondEnd(t *testing.T) {
 	if diff := cmp.Diff(want, actions(t, dir)); diff != "" {
 		t.Errorf("the record (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[berth.ContainerID]Life{"c1": {"proj_a", true}, "c2": {"proj_a", false}}, l.Living()); diff != "" {
+	if diff := cmp.Diff(map[berth.ContainerID]Life{"c1": {"proj_a", true}, "c2": {"proj_a", false}},
+		l.Living()); diff != "" {
 		t.Errorf("Living (-want +got):\n%s", diff)
 	}
 }
@@ -249,7 +252,8 @@ func TestOfContainer(t *testing.T) {
 		if got, err := l.OfContainer(t.Context(), "proj_b", id, 10); err != nil || len(got) != 0 {
 			t.Errorf("OfContainer of another project: got %d entries, %v, want none", len(got), err)
 		}
-		if got, err := l.OfContainer(t.Context(), "proj_a", id, 1); err != nil || len(got) != 1 || got[0].Action != ContainerEnded {
+		if got, err := l.OfContainer(t.Context(), "proj_a", id, 1); err != nil || len(got) != 1 ||
+			got[0].Action != ContainerEnded {
 			t.Errorf("OfContainer, one: got %v, %v, want the last", got, err)
 		}
 	}
@@ -292,7 +296,8 @@ func BenchmarkCommit(b *testing.B) {
 	l := open(b, b.TempDir())
 	b.RunParallel(func(pb *testing.PB) {
 		for pb.Next() {
-			if err := l.Commit(b.Context(), created("cntr_0123456789abcdef0123456789abcdef0123456789abcdef")); err != nil {
+			if err := l.Commit(b.Context(),
+				created("cntr_0123456789abcdef0123456789abcdef0123456789abcdef")); err != nil {
 				b.Error(err)
 			}
 		}
@@ -302,6 +307,7 @@ func BenchmarkCommit(b *testing.B) {
 func BenchmarkRecord(b *testing.B) {
 	l := open(b, b.TempDir())
 	for b.Loop() {
-		l.Record(Entry{Project: "proj_default", Action: EgressConnected, Container: "cntr_0123456789abcdef", Host: "registry.npmjs.org", Port: 443, Sent: 1, Received: 2})
+		l.Record(Entry{Project: "proj_default", Action: EgressConnected, Container: "cntr_0123456789abcdef",
+			Host: "registry.npmjs.org", Port: 443, Sent: 1, Received: 2})
 	}
 }

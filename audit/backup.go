@@ -25,7 +25,8 @@ func Backup(ctx context.Context, dir, to string) (err error) {
 		return err
 	}
 	for _, first := range segments[:max(0, len(segments)-1)] { // all but the last are final
-		if err := statefile.Copy(ctx, filepath.Join(dir, segmentName(first)), filepath.Join(to, segmentName(first))); err != nil {
+		if err := statefile.Copy(ctx, filepath.Join(dir, segmentName(first)),
+			filepath.Join(to, segmentName(first))); err != nil {
 			return err
 		}
 		copied[first] = true

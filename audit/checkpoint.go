@@ -43,7 +43,8 @@ func OpenCheckpoint(signed []byte, key note.Verifier) (Checkpoint, error) {
 		return c, errors.New("not a checkpoint of this record")
 	}
 	c.Origin = lines[0]
-	if c.Size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || c.Size < 1 || strconv.FormatInt(c.Size, 10) != lines[1] {
+	if c.Size, err = strconv.ParseInt(lines[1], 10, 64); err != nil || c.Size < 1 || strconv.FormatInt(c.Size,
+		10) != lines[1] {
 		return c, errors.New("checkpoint has no valid size")
 	}
 	hash, err := base64.StdEncoding.Strict().DecodeString(lines[2])

@@ -57,7 +57,8 @@ func makeKey(dir string) ([]byte, error) {
 		return nil, err
 	}
 	if len(segments) > 0 {
-		return nil, fmt.Errorf("%s has entries but no key: restore the file %q, or move the record away to start a new one", dir, keyFile)
+		return nil, fmt.Errorf(
+			"%s has entries but no key: restore the file %q, or move the record away to start a new one", dir, keyFile)
 	}
 	var name [8]byte
 	rand.Read(name[:])

@@ -18,7 +18,8 @@ type Query struct {
 }
 
 func (q *Query) matches(e *Entry) bool {
-	return e.Seq < q.Before && (q.Project == "" || e.Project == q.Project) && (q.Container == "" || e.Container == q.Container) &&
+	return e.Seq < q.Before && (q.Project == "" || e.Project == q.Project) &&
+		(q.Container == "" || e.Container == q.Container) &&
 		(q.Action == "" || e.Action == q.Action)
 }
 

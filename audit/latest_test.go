@@ -48,7 +48,8 @@ func TestLatest(t *testing.T) {
 	if !slices.Equal(got, want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
-	if found, more, err := l.Latest(t.Context(), Query{Action: KeyRevoked, Before: math.MaxInt64, Limit: 5}); err != nil || more || len(found) > 0 {
+	if found, more, err := l.Latest(t.Context(), Query{Action: KeyRevoked, Before: math.MaxInt64,
+		Limit: 5}); err != nil || more || len(found) > 0 {
 		t.Errorf("got %v, %v, %v", found, more, err)
 	}
 	report, err := l.Verify(t.Context())

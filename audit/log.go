@@ -69,7 +69,8 @@ func Open(dir string, log *slog.Logger) (*Log, error) {
 	if err := w.write(nil); err != nil { // repairs the record if necessary
 		return nil, errors.Join(fmt.Errorf("audit: %w", err), w.Close())
 	}
-	l := &Log{w: w, log: log, done: make(chan struct{}), wake: make(chan struct{}, 1), rush: make(chan struct{}, 1), search: make(chan struct{}, 1)}
+	l := &Log{w: w, log: log, done: make(chan struct{}), wake: make(chan struct{}, 1), rush: make(chan struct{}, 1),
+		search: make(chan struct{}, 1)}
 	l.room.L = &l.mu
 	go l.run()
 	return l, nil
@@ -172,7 +173,8 @@ func (l *Log) run() {
 		l.queue = nil
 		l.mu.Unlock()
 		err := l.w.write(batch)
-		if makeRoom := l.makeRoom.Load(); makeRoom != nil && (errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT)) && (*makeRoom)() {
+		if makeRoom := l.makeRoom.Load(); makeRoom != nil && (errors.Is(err, unix.ENOSPC) ||
+			errors.Is(err, unix.EDQUOT)) && (*makeRoom)() {
 			err = l.w.write(batch)
 		}
 		left := l.settle(batch, err)

@@ -82,7 +82,8 @@ func Follow(ctx context.Context, dir string, container berth.ContainerID) iter.S
 
 // entries yields the entries of a segment from offset up to limit, or to the end if limit is
 // negative. It returns the offset where it stopped, and whether the caller wants more.
-func entries(dir string, segment, offset, limit int64, container berth.ContainerID, yield func(*Entry, error) bool) (int64, bool) {
+func entries(dir string, segment, offset, limit int64, container berth.ContainerID,
+	yield func(*Entry, error) bool) (int64, bool) {
 	f, err := statefile.Open(filepath.Join(dir, segmentName(segment)))
 	if err != nil {
 		return offset, yield(nil, err)

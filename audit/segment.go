@@ -112,7 +112,8 @@ func (r *segmentReader) line(line []byte, end int64) error {
 			return r.broken(r.chain.next-1, "invalid checkpoint after it: %v", err)
 		}
 		if c.Size != r.chain.next || c.Hash != r.chain.prev {
-			return r.broken(min(r.signed.next, c.Size-1), "from here on, the entries differ from the %d that were signed", c.Size)
+			return r.broken(min(r.signed.next, c.Size-1),
+				"from here on, the entries differ from the %d that were signed", c.Size)
 		}
 		r.signed, r.checkpoint, r.end = r.chain, signed, end
 		if r.seal != nil {

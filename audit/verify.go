@@ -81,7 +81,8 @@ func (v *verifier) verify() (*Report, error) {
 	at := chain{next: segments[0]}
 	for i, first := range segments {
 		if first != at.next {
-			return nil, &BrokenError{File: segmentName(first), Seq: at.next, Why: "missing, like all entries up to this segment"}
+			return nil, &BrokenError{File: segmentName(first), Seq: at.next,
+				Why: "missing, like all entries up to this segment"}
 		}
 		limit := int64(math.MaxInt64)
 		if i == len(segments)-1 {
@@ -94,9 +95,11 @@ func (v *verifier) verify() (*Report, error) {
 	report.Entries = at.next - report.First
 	if v.since != nil && !v.seen {
 		if v.since.Size <= report.First {
-			return nil, fmt.Errorf("the older checkpoint is for entry %d, but the record starts at entry %d", v.since.Size-1, report.First)
+			return nil, fmt.Errorf("the older checkpoint is for entry %d, but the record starts at entry %d",
+				v.since.Size-1, report.First)
 		}
-		return nil, &BrokenError{File: segmentName(segments[len(segments)-1]), Seq: at.next, Why: fmt.Sprintf("the older checkpoint covers entries up to %d, which are missing", v.since.Size-1)}
+		return nil, &BrokenError{File: segmentName(segments[len(segments)-1]), Seq: at.next,
+			Why: fmt.Sprintf("the older checkpoint covers entries up to %d, which are missing", v.since.Size-1)}
 	}
 	return report, nil
 }
@@ -125,7 +128,9 @@ func (v *verifier) segment(at chain, oldest bool, limit int64) (chain, string, e
 		return at, "", err
 	}
 	if rest > 0 {
-		return at, "", r.broken(r.signed.next, "the last %d bytes are not signed: a crash leaves this until the next start, otherwise the record was changed", rest)
+		return at, "", r.broken(r.signed.next,
+			"the last %d bytes are not signed: a crash leaves this until the next start, otherwise the record was changed",
+			rest)
 	}
 	return r.chain, string(r.checkpoint), nil
 }
@@ -137,7 +142,8 @@ func (v *verifier) each(e *Entry) error {
 	}
 	v.seen = true
 	if e.Hash != v.since.Hash {
-		return &BrokenError{File: v.dir, Seq: e.Seq, Why: "this entry, or one before it, differs from the older checkpoint"}
+		return &BrokenError{File: v.dir, Seq: e.Seq,
+			Why: "this entry, or one before it, differs from the older checkpoint"}
 	}
 	return nil
 }

@@ -128,7 +128,8 @@ func usageOf(body []byte) (u berth.Usage) {
 		return u // an upstream's usage may have any form
 	}
 	a := answer.Usage
-	u.InputTokens, u.OutputTokens, u.TotalTokens = a.InputTokens+a.PromptTokens, a.OutputTokens+a.CompletionTokens, a.TotalTokens
+	u.InputTokens, u.OutputTokens, u.TotalTokens = a.InputTokens+a.PromptTokens, a.OutputTokens+a.CompletionTokens,
+		a.TotalTokens
 	u.InputTokenDetails.CachedTokens = a.InputDetails.CachedTokens + a.PromptDetails.CachedTokens
 	u.OutputTokenDetails.ReasoningTokens = a.OutputDetails.ReasoningTokens + a.CompletionDetails.ReasoningTokens
 	return u

@@ -76,7 +76,8 @@ func (m *mortal) CreateObjects(ctx context.Context, p berth.ProjectID, objects .
 	})
 }
 
-func (m *mortal) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (o *store.Object, err error) {
+func (m *mortal) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey,
+	change func(*store.Object) error) (o *store.Object, err error) {
 	err = m.write(func() error {
 		o, err = m.Store.UpdateObject(ctx, p, key, change)
 		return err
@@ -139,28 +140,32 @@ func (h *house) execute(_ context.Context, _ berth.Caller, it batch.Execution) b
 	if strings.HasSuffix(it.CustomID, "bad") {
 		return batch.Answer{Status: 400, RequestID: "req_1", Body: []byte(`{"error":{"message":"bad"}}`)}
 	}
-	return batch.Answer{Status: 200, RequestID: "req_1", Body: []byte(`{"usage":{"input_tokens":2,"output_tokens":1,"total_tokens":3}}`)}
+	return batch.Answer{Status: 200, RequestID: "req_1",
+		Body: []byte(`{"usage":{"input_tokens":2,"output_tokens":1,"total_tokens":3}}`)}
 }
 
 // input stores an input file with a line for each custom id.
 func (h *house) input(ids ...string) berth.FileID {
 	var text strings.Builder
 	for _, id := range ids {
-		fmt.Fprintf(&text, `{"custom_id":%q,"method":"POST","url":"/v1/responses","body":{"model":"m","input":"x"}}`+"\n", id)
+		fmt.Fprintf(&text,
+			`{"custom_id":%q,"method":"POST","url":"/v1/responses","body":{"model":"m","input":"x"}}`+"\n", id)
 	}
 	return h.file(text.String())
 }
 
 func (h *house) file(text string) berth.FileID {
 	h.t.Helper()
-	f, err := h.files.Create(h.t.Context(), mine, files.CreateRequest{Filename: "in.jsonl", Purpose: "batch"}, strings.NewReader(text))
+	f, err := h.files.Create(h.t.Context(), mine, files.CreateRequest{Filename: "in.jsonl", Purpose: "batch"},
+		strings.NewReader(text))
 	check(h.t, err)
 	return f.ID
 }
 
 func (h *house) create(s *batch.Service, input berth.FileID) *berth.Batch {
 	h.t.Helper()
-	b, err := s.Create(h.t.Context(), berth.Caller{Project: mine}, batch.CreateRequest{Endpoint: "/v1/responses", InputFileID: input})
+	b, err := s.Create(h.t.Context(), berth.Caller{Project: mine}, batch.CreateRequest{Endpoint: "/v1/responses",
+		InputFileID: input})
 	check(h.t, err)
 	return b
 }
@@ -251,7 +256,8 @@ func TestBatch(t *testing.T) {
 	s, stop := h.start(h.execute)
 	b := h.create(s, h.input(ids(50)...))
 	b = h.until(s, b.ID, berth.BatchCompleted, berth.BatchFailed)
-	if b.RequestCounts != (berth.BatchRequestCounts{Total: 50, Completed: 40, Failed: 10}) || b.Usage.TotalTokens != 120 || *b.Model != "m" ||
+	if b.RequestCounts != (berth.BatchRequestCounts{Total: 50, Completed: 40, Failed: 10}) ||
+		b.Usage.TotalTokens != 120 || *b.Model != "m" ||
 		b.InProgressAt == nil || b.FinalizingAt == nil || b.CompletedAt == nil || b.FailedAt != nil {
 		t.Errorf("got %+v", b)
 	}
@@ -261,7 +267,8 @@ func TestBatch(t *testing.T) {
 		if bad {
 			l = failed[id]
 		}
-		if l.Response == nil || l.Error != nil || (l.Response.StatusCode != 200) != bad || l.Response.RequestID != "req_1" || h.ran[id] != 1 || !strings.HasPrefix(l.ID, "batch_req_") {
+		if l.Response == nil || l.Error != nil || (l.Response.StatusCode != 200) != bad ||
+			l.Response.RequestID != "req_1" || h.ran[id] != 1 || !strings.HasPrefix(l.ID, "batch_req_") {
 			t.Errorf("%s ran %d times: %+v", id, h.ran[id], l)
 		}
 	}
@@ -302,7 +309,8 @@ func surviveDeaths(t *testing.T, after bool) {
 		s, stop = h.start(h.execute)
 		b = h.until(s, b.ID, berth.BatchCompleted)
 		out, failed := h.lines(b.OutputFileID), h.lines(b.ErrorFileID)
-		if len(out) != 5 || len(failed) != 1 || b.RequestCounts != (berth.BatchRequestCounts{Total: 6, Completed: 5, Failed: 1}) || b.Usage.TotalTokens != 15 {
+		if len(out) != 5 || len(failed) != 1 || b.RequestCounts != (berth.BatchRequestCounts{Total: 6, Completed: 5,
+			Failed: 1}) || b.Usage.TotalTokens != 15 {
 			t.Errorf("death at write %d: got %d and %d lines, %+v", deaths, len(out), len(failed), b)
 		}
 		h.clean()
@@ -359,7 +367,8 @@ func TestCancel(t *testing.T) {
 	}
 	b = h.until(s, b.ID, berth.BatchCancelled)
 	out, failed := h.lines(b.OutputFileID), h.lines(b.ErrorFileID)
-	if len(out) != 1 || len(failed) != 3 || failed["request-2"].Error.Code != "batch_cancelled" || failed["request-2"].Response != nil ||
+	if len(out) != 1 || len(failed) != 3 || failed["request-2"].Error.Code != "batch_cancelled" ||
+		failed["request-2"].Response != nil ||
 		b.RequestCounts != (berth.BatchRequestCounts{Total: 4, Completed: 1, Failed: 3}) {
 		t.Errorf("got %v, %v, %+v", out, failed, b)
 	}
@@ -402,7 +411,8 @@ func TestExpire(t *testing.T) {
 	s, stop = h.start(h.execute)
 	defer stop()
 	b = h.until(s, b.ID, berth.BatchExpired)
-	if out, failed := h.lines(b.OutputFileID), h.lines(b.ErrorFileID); len(out) != 1 || len(failed) != 1 || failed["request-1"].Error.Code != "batch_expired" ||
+	if out, failed := h.lines(b.OutputFileID), h.lines(b.ErrorFileID); len(out) != 1 || len(failed) != 1 ||
+		failed["request-1"].Error.Code != "batch_expired" ||
 		b.ExpiredAt == nil || h.ran["request-1"] != 0 {
 		t.Errorf("got %v, %v, %+v", out, failed, b)
 	}
@@ -430,7 +440,8 @@ func TestRetry(t *testing.T) {
 	b := h.create(s, h.input("limited", "broken", "exhausted"))
 	b = h.until(s, b.ID, berth.BatchCompleted)
 	out, failed := h.lines(b.OutputFileID), h.lines(b.ErrorFileID)
-	if len(out) != 1 || h.ran["limited"] != 10 || h.ran["broken"] != 4 || h.ran["exhausted"] != 1 || string(failed["broken"].Response.Body) != `"\u003chtml\u003e"` {
+	if len(out) != 1 || h.ran["limited"] != 10 || h.ran["broken"] != 4 || h.ran["exhausted"] != 1 ||
+		string(failed["broken"].Response.Body) != `"\u003chtml\u003e"` {
 		t.Errorf("got %v, %v, %v", out, failed, h.ran)
 	}
 }
@@ -457,7 +468,8 @@ func TestConcurrency(t *testing.T) {
 	f, err := h.files.Create(t.Context(), "proj_theirs", files.CreateRequest{Filename: "in.jsonl", Purpose: "batch"},
 		strings.NewReader(`{"custom_id":"theirs","method":"POST","url":"/v1/responses","body":{"model":"m"}}`))
 	check(t, err)
-	other, err := s.Create(t.Context(), berth.Caller{Project: "proj_theirs"}, batch.CreateRequest{Endpoint: "/v1/responses", InputFileID: f.ID})
+	other, err := s.Create(t.Context(), berth.Caller{Project: "proj_theirs"},
+		batch.CreateRequest{Endpoint: "/v1/responses", InputFileID: f.ID})
 	check(t, err)
 	for other.Status == berth.BatchValidating {
 		other, err = s.Get(t.Context(), "proj_theirs", other.ID)
@@ -486,7 +498,8 @@ func TestLinesInMemory(t *testing.T) {
 	var text strings.Builder
 	padding := strings.Repeat("x", 9<<20)
 	for n := range 5 {
-		fmt.Fprintf(&text, `{"custom_id":"%d","method":"POST","url":"/v1/responses","body":{"model":"m","input":%q}}`+"\n", n, padding)
+		fmt.Fprintf(&text,
+			`{"custom_id":"%d","method":"POST","url":"/v1/responses","body":{"model":"m","input":%q}}`+"\n", n, padding)
 	}
 	long, short := h.file(text.String()), h.input("a", "b")
 	var mu sync.Mutex
@@ -530,7 +543,8 @@ func TestReportedEnd(t *testing.T) {
 	reports := make(chan berth.BatchStatus, 10)
 	failures := 1
 	h.opts.Ended = func(_ context.Context, p berth.ProjectID, b *berth.Batch) error {
-		if _, err := h.store.GetObject(t.Context(), p, store.ObjectKey{Kind: store.KindBatchJob, ID: string(b.ID)}); err != nil {
+		if _, err := h.store.GetObject(t.Context(), p, store.ObjectKey{Kind: store.KindBatchJob,
+			ID: string(b.ID)}); err != nil {
 			t.Errorf("the job of a batch whose end is reported: %v", err)
 		}
 		reports <- b.Status

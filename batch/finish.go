@@ -69,8 +69,9 @@ func (s *Service) load(ctx context.Context, r *run) error {
 
 // unfinished are the reasons in the error file for requests without a result.
 var unfinished = map[berth.BatchStatus]*reason{
-	berth.BatchExpired:   {"batch_expired", "This request could not be executed before the completion window expired."},
-	berth.BatchCancelled: {"batch_cancelled", "This request was not executed to its end, because the batch was cancelled."},
+	berth.BatchExpired: {"batch_expired", "This request could not be executed before the completion window expired."},
+	berth.BatchCancelled: {"batch_cancelled",
+		"This request was not executed to its end, because the batch was cancelled."},
 }
 
 // finish writes the files of a batch and saves its last status.
@@ -87,7 +88,9 @@ func (s *Service) finish(ctx context.Context, r *run, rec *record, status berth.
 	}
 	var made struct{ output, errors *berth.FileID }
 	if r.counts.Completed > 0 {
-		if err := s.write(ctx, r, rec, rec.OutputID, "output", func(w io.Writer) error { return s.copyResults(ctx, w, r.key, false) }); err != nil {
+		if err := s.write(ctx, r, rec, rec.OutputID, "output", func(w io.Writer) error {
+			return s.copyResults(ctx, w, r.key, false)
+		}); err != nil {
 			return err
 		}
 		made.output = &rec.OutputID
@@ -129,7 +132,8 @@ const maxOutput = 1 << 40
 
 // write makes a file of a batch, unless an earlier attempt has made it. The quota does not count
 // it: its content replaces the results, and a batch must be able to end in a full project.
-func (s *Service) write(ctx context.Context, r *run, rec *record, id berth.FileID, kind string, content func(io.Writer) error) error {
+func (s *Service) write(ctx context.Context, r *run, rec *record, id berth.FileID, kind string,
+	content func(io.Writer) error) error {
 	_, err := s.opts.Files.Get(ctx, r.project, id)
 	if berth.ErrorCode(err) != berth.CodeNotFound {
 		return err
@@ -141,7 +145,8 @@ func (s *Service) write(ctx context.Context, r *run, rec *record, id berth.FileI
 		buffer := bufio.NewWriterSize(out, 64<<10)
 		out.CloseWithError(errors.Join(content(buffer), buffer.Flush()))
 	}()
-	_, err = s.opts.Files.Create(ctx, r.project, files.CreateRequest{ID: id, Filename: string(r.id) + "_" + kind + ".jsonl", Purpose: files.PurposeBatchOutput,
+	_, err = s.opts.Files.Create(ctx, r.project, files.CreateRequest{ID: id, Filename: string(r.id) + "_" + kind +
+		".jsonl", Purpose: files.PurposeBatchOutput,
 		ExpiresAfterSeconds: rec.Expiry, MaxBytes: maxOutput, Replaces: maxOutput}, in)
 	in.CloseWithError(io.ErrClosedPipe) // ends the goroutine after an error
 	<-written
@@ -197,7 +202,8 @@ func (s *Service) writeUnfinished(ctx context.Context, w io.Writer, r *run, rec 
 		if err != nil {
 			return fmt.Errorf("parse validated line %d: %w", number, err)
 		}
-		text, err := json.Marshal(output{ID: berth.NewID(berth.PrefixBatchRequest), CustomID: request.CustomID, Error: why})
+		text, err := json.Marshal(output{ID: berth.NewID(berth.PrefixBatchRequest), CustomID: request.CustomID,
+			Error: why})
 		if err != nil {
 			return fmt.Errorf("encode result: %w", err)
 		}
@@ -220,12 +226,14 @@ func (s *Service) end(ctx context.Context, k key, rec *record) error {
 // clean deletes the results and the job of a batch that has ended.
 func (s *Service) clean(ctx context.Context, k key) error {
 	for {
-		list, more, err := s.opts.Objects.ListObjects(ctx, k.project, store.KindBatchLine, string(k.id), store.Page{Limit: pageObjects, Bytes: pageBytes})
+		list, more, err := s.opts.Objects.ListObjects(ctx, k.project, store.KindBatchLine, string(k.id),
+			store.Page{Limit: pageObjects, Bytes: pageBytes})
 		if err != nil {
 			return fmt.Errorf("list results: %w", err)
 		}
 		for _, o := range list {
-			if err := s.opts.Objects.DeleteObject(ctx, k.project, o.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
+			if err := s.opts.Objects.DeleteObject(ctx, k.project, o.ObjectKey); err != nil &&
+				!errors.Is(err, store.ErrNotFound) {
 				return fmt.Errorf("delete result: %w", err)
 			}
 		}

@@ -119,13 +119,15 @@ func parse(line []byte, number int, endpoint string) (*Request, error) {
 		case string:
 			texts[i] = value
 		default:
-			return nil, &fault{"invalid_request", name, fmt.Sprintf("Invalid type for '%s': expected a string, but got a %s instead.", name, kindOf(value))}
+			return nil, &fault{"invalid_request", name,
+				fmt.Sprintf("Invalid type for '%s': expected a string, but got a %s instead.", name, kindOf(value))}
 		}
 	}
 	for _, name := range slices.Sorted(maps.Keys(fields)) {
 		if !slices.Contains(lineFields, name) {
 			name = rule.Clip(name)
-			return nil, &fault{"unknown_parameter", name, "Unknown parameter: '" + name + "'. A line has the fields custom_id, method, url and body."}
+			return nil, &fault{"unknown_parameter", name, "Unknown parameter: '" + name +
+				"'. A line has the fields custom_id, method, url and body."}
 		}
 	}
 	id, method, url, body := texts[0], texts[1], texts[2], fields["body"]
@@ -133,13 +135,15 @@ func parse(line []byte, number int, endpoint string) (*Request, error) {
 	case len(body) == 0 || string(body) == "null":
 		return nil, missing("body")
 	case id == "" || len(id) > maxID:
-		return nil, &fault{"invalid_request", "custom_id", fmt.Sprintf("Invalid 'custom_id': expected a string of 1 to %d bytes.", maxID)}
+		return nil, &fault{"invalid_request", "custom_id",
+			fmt.Sprintf("Invalid 'custom_id': expected a string of 1 to %d bytes.", maxID)}
 	case method != "POST":
 		return nil, &fault{"invalid_method", "method", "Invalid 'method': expected 'POST'."}
 	case url != endpoint:
 		message := "The URL provided for this request does not match the batch endpoint " + endpoint + "."
 		if !slices.Contains(Endpoints, url) {
-			message = "The URL provided for this request is not supported in batches. Expected the batch endpoint " + endpoint + "."
+			message = "The URL provided for this request is not supported in batches. Expected the batch endpoint " +
+				endpoint + "."
 		}
 		return nil, &fault{"url_mismatch", "url", message}
 	}
@@ -180,9 +184,11 @@ func (r *Request) check() error {
 	if len(body.Model) > 0 && json.Unmarshal(body.Model, &r.Model) != nil {
 		return &fault{"invalid_request", "body.model", "Invalid type for 'body.model': expected a string."}
 	}
-	for name, value := range map[string]json.RawMessage{"body.stream": body.Stream, "body.background": body.Background} {
+	for name, value := range map[string]json.RawMessage{"body.stream": body.Stream,
+		"body.background": body.Background} {
 		if text := string(value); text != "" && text != "false" && text != "null" {
-			return &fault{"unsupported_parameter", name, "Unsupported parameter: '" + name + "'. A batch waits for the whole answer itself."}
+			return &fault{"unsupported_parameter", name, "Unsupported parameter: '" + name +
+				"'. A batch waits for the whole answer itself."}
 		}
 	}
 	return nil

@@ -82,7 +82,8 @@ func (s *Service) Run(ctx context.Context) {
 
 // startDue starts batches that have a job, at most maxRunning of a project.
 func (s *Service) startDue(ctx context.Context, runs *sync.WaitGroup) error {
-	refs, err := s.opts.Objects.ExpiredObjects(ctx, store.KindBatchJob, s.opts.Now().Add(time.Hour), maxJobs) // the clock may have been set back
+	// the clock may have been set back
+	refs, err := s.opts.Objects.ExpiredObjects(ctx, store.KindBatchJob, s.opts.Now().Add(time.Hour), maxJobs)
 	if err != nil {
 		return fmt.Errorf("list jobs: %w", err)
 	}
@@ -168,7 +169,8 @@ func (s *Service) validate(ctx, requests context.Context, k key, rec *record) er
 		switch {
 		case b.Status != berth.BatchValidating: // cancelled
 		case len(found.errors) > 0:
-			b.Status, b.FailedAt, b.Errors = berth.BatchFailed, &now, &berth.BatchErrors{Object: "list", Data: found.errors}
+			b.Status, b.FailedAt, b.Errors = berth.BatchFailed, &now, &berth.BatchErrors{Object: "list",
+				Data: found.errors}
 		default:
 			b.Status, b.InProgressAt, b.RequestCounts.Total = berth.BatchInProgress, &now, found.requests
 			if found.model != "" {
@@ -216,14 +218,16 @@ func (s *Service) advance(ctx, requests context.Context, r *run, rec *record) er
 	case errors.Is(context.Cause(requests), errExpired):
 		ending = berth.BatchExpired
 	case isGone(err):
-		ending, failure = berth.BatchFailed, &berth.BatchErrors{Object: "list", Data: []berth.BatchError{errInput.report(0)}}
+		ending, failure = berth.BatchFailed, &berth.BatchErrors{Object: "list",
+			Data: []berth.BatchError{errInput.report(0)}}
 	case err != nil:
 		return err
 	}
 	now := s.opts.Now().Unix()
 	_, err = s.update(ctx, r.key, func(rec *record) error {
 		if rec.Batch.Status == berth.BatchInProgress {
-			rec.Batch.Status, rec.Batch.FinalizingAt, rec.Ending, rec.Batch.Errors = berth.BatchFinalizing, &now, ending, failure
+			rec.Batch.Status, rec.Batch.FinalizingAt, rec.Ending, rec.Batch.Errors = berth.BatchFinalizing, &now,
+				ending, failure
 		}
 		return nil
 	})
@@ -381,7 +385,8 @@ func (s *Service) save(ctx context.Context, r *run, request *Request, answer *An
 	if err != nil {
 		return fmt.Errorf("encode result: %w", err)
 	}
-	object := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindBatchLine, Parent: string(r.id), ID: lineID(request.Line)}, CreatedAt: s.opts.Now().Unix(), Body: body}
+	object := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindBatchLine, Parent: string(r.id),
+		ID: lineID(request.Line)}, CreatedAt: s.opts.Now().Unix(), Body: body}
 	delays := backoff.Delays{First: time.Second, Max: time.Minute}
 	for {
 		err := s.opts.Objects.CreateObjects(ctx, r.project, object)
@@ -394,7 +399,8 @@ func (s *Service) save(ctx context.Context, r *run, request *Request, answer *An
 		if errors.Is(err, store.ErrNotFound) || ctx.Err() != nil { // the batch was deleted with its project
 			return fmt.Errorf("save result: %w", err)
 		}
-		s.opts.Log.Warn("failed to save the result of a batch's request; will retry", "batch", r.id, "line", request.Line, "err", err)
+		s.opts.Log.Warn("failed to save the result of a batch's request; will retry", "batch", r.id, "line",
+			request.Line, "err", err)
 		if err := backoff.Sleep(ctx, delays.Next()); err != nil {
 			return err
 		}

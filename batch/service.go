@@ -100,10 +100,13 @@ func New(opts Options) *Service {
 		opts.Now = time.Now
 	}
 	if opts.Pace == nil {
-		opts.Pace = func(context.Context, berth.ProjectID) (Pace, error) { return Pace{Requests: opts.Concurrency}, nil }
+		opts.Pace = func(context.Context, berth.ProjectID) (Pace, error) {
+			return Pace{Requests: opts.Concurrency}, nil
+		}
 	}
 	memory := ration.New(ration.Options{Total: maxBodies, Wait: Window, Waiting: math.MaxInt})
-	return &Service{opts: opts, wake: make(chan struct{}, 1), memory: memory, running: map[key]*run{}, lines: map[berth.ProjectID]int{}, freed: make(chan struct{})}
+	return &Service{opts: opts, wake: make(chan struct{}, 1), memory: memory, running: map[key]*run{},
+		lines: map[berth.ProjectID]int{}, freed: make(chan struct{})}
 }
 
 // Handle sets the function that executes requests. It must be called before Run.
@@ -149,25 +152,36 @@ func (s *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest)
 		return nil, fmt.Errorf("find input of batch: %w", err)
 	}
 	if input.Purpose != files.PurposeBatch {
-		return nil, berth.Invalid("input_file_id", "Invalid 'input_file_id': file %s has the purpose '%s'. Upload the file with the purpose '%s'.", input.ID, input.Purpose, files.PurposeBatch)
+		return nil, berth.Invalid("input_file_id",
+			"Invalid 'input_file_id': file %s has the purpose '%s'. Upload the file with the purpose '%s'.", input.ID,
+			input.Purpose, files.PurposeBatch)
 	}
-	if _, more, err := s.opts.Objects.ListObjects(ctx, c.Project, store.KindBatchJob, "", store.Page{Limit: maxUnended}); err != nil {
+	if _, more, err := s.opts.Objects.ListObjects(ctx, c.Project, store.KindBatchJob, "",
+		store.Page{Limit: maxUnended}); err != nil {
 		return nil, fmt.Errorf("count batches: %w", err)
 	} else if more {
-		return nil, &berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: "requests", RetryAfter: -1,
-			Message: fmt.Sprintf("The project has more than %d batches that have not ended. Wait for some of them, or cancel them.", maxUnended)}
+		return nil, &berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: "requests",
+			RetryAfter: -1,
+			Message: fmt.Sprintf(
+				"The project has more than %d batches that have not ended. Wait for some of them, or cancel them.",
+				maxUnended)}
 	}
 	now := s.opts.Now()
-	r := record{Key: c.Key, Expiry: req.ExpiresAfterSeconds, OutputID: berth.FileID(berth.NewID(berth.PrefixFile)), ErrorID: berth.FileID(berth.NewID(berth.PrefixFile)),
-		Batch: berth.Batch{ID: berth.BatchID(berth.NewID(berth.PrefixBatch)), Object: "batch", Endpoint: req.Endpoint, InputFileID: req.InputFileID,
-			CompletionWindow: "24h", Status: berth.BatchValidating, CreatedAt: now.Unix(), ExpiresAt: now.Add(Window).Unix(), Metadata: req.Metadata}}
+	r := record{Key: c.Key, Expiry: req.ExpiresAfterSeconds, OutputID: berth.FileID(berth.NewID(berth.PrefixFile)),
+		ErrorID: berth.FileID(berth.NewID(berth.PrefixFile)),
+		Batch: berth.Batch{ID: berth.BatchID(berth.NewID(berth.PrefixBatch)), Object: "batch", Endpoint: req.Endpoint,
+			InputFileID:      req.InputFileID,
+			CompletionWindow: "24h", Status: berth.BatchValidating, CreatedAt: now.Unix(),
+			ExpiresAt: now.Add(Window).Unix(), Metadata: req.Metadata}}
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode batch: %w", err)
 	}
 	k := key{c.Project, r.Batch.ID}
-	err = s.opts.Objects.CreateObjects(ctx, c.Project, &store.Object{ObjectKey: k.object(), CreatedAt: now.Unix(), Body: body},
-		&store.Object{ObjectKey: k.job(), CreatedAt: now.Unix(), ExpiresAt: now.Unix(), Body: []byte("{}")}) // the expiry lists it at a start
+	err = s.opts.Objects.CreateObjects(ctx, c.Project, &store.Object{ObjectKey: k.object(), CreatedAt: now.Unix(),
+		Body: body},
+		// the expiry lists it at a start
+		&store.Object{ObjectKey: k.job(), CreatedAt: now.Unix(), ExpiresAt: now.Unix(), Body: []byte("{}")})
 	if err != nil {
 		return nil, fmt.Errorf("save batch: %w", err)
 	}
@@ -220,7 +234,8 @@ func (s *Service) update(ctx context.Context, k key, change func(*record) error)
 }
 
 func notFound(id berth.BatchID) error {
-	return &berth.Error{Code: berth.CodeNotFound, Param: "batch_id", Message: fmt.Sprintf("No batch found with id '%s'.", id)}
+	return &berth.Error{Code: berth.CodeNotFound, Param: "batch_id",
+		Message: fmt.Sprintf("No batch found with id '%s'.", id)}
 }
 
 // Get returns a batch.
@@ -241,7 +256,8 @@ func (s *Service) current(k key, r *record) *berth.Batch {
 	b := &r.Batch
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if run := s.running[k]; run != nil && run.counted && (b.Status == berth.BatchInProgress || b.Status == berth.BatchCancelling || b.Status == berth.BatchFinalizing) {
+	if run := s.running[k]; run != nil && run.counted && (b.Status == berth.BatchInProgress ||
+		b.Status == berth.BatchCancelling || b.Status == berth.BatchFinalizing) {
 		b.RequestCounts.Completed, b.RequestCounts.Failed = run.counts.Completed, run.counts.Failed
 		usage := run.usage
 		b.Usage = &usage
@@ -281,7 +297,8 @@ func (s *Service) Cancel(ctx context.Context, p berth.ProjectID, id berth.BatchI
 			r.Batch.Status, r.Batch.CancellingAt = berth.BatchCancelling, &now
 		case berth.BatchCancelling, berth.BatchCancelled:
 		default:
-			return &berth.Error{Code: berth.CodeInvalid, Param: "batch_id", Message: fmt.Sprintf("Cannot cancel a batch with status '%s'.", r.Batch.Status)}
+			return &berth.Error{Code: berth.CodeInvalid, Param: "batch_id",
+				Message: fmt.Sprintf("Cannot cancel a batch with status '%s'.", r.Batch.Status)}
 		}
 		return nil
 	})

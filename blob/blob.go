@@ -163,7 +163,8 @@ func (c *Collection) Expire(ctx context.Context, now time.Time, remove func(cont
 			switch err := remove(ctx, r); {
 			case err == nil:
 				removed++
-			case errors.Is(err, store.ErrNotFound), berth.ErrorCode(err) == berth.CodeNotFound, berth.ErrorCode(err) == berth.CodeConflict:
+			case errors.Is(err, store.ErrNotFound), berth.ErrorCode(err) == berth.CodeNotFound,
+				berth.ErrorCode(err) == berth.CodeConflict:
 			default:
 				failed = errors.Join(failed, err)
 			}

@@ -34,7 +34,8 @@ func newHarness(t *testing.T) *harness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &harness{t: t, bucket: blobtest.New(t), records: blob.Objects[note]{Store: db, Kind: "note", HideExpired: true}}
+	s := &harness{t: t, bucket: blobtest.New(t),
+		records: blob.Objects[note]{Store: db, Kind: "note", HideExpired: true}}
 	t.Cleanup(func() {
 		db.Close()
 	})
@@ -153,7 +154,8 @@ func TestCreateFails(t *testing.T) {
 func TestExpire(t *testing.T) {
 	s := newHarness(t)
 	now := time.Now().Unix()
-	for ref, at := range map[blob.Ref]int64{{Project: "p", ID: "used"}: now - 3, {Project: "p", ID: "old"}: now - 2, {Project: "p", ID: "never"}: 0, {Project: "p", ID: "later"}: now + 1000} {
+	for ref, at := range map[blob.Ref]int64{{Project: "p", ID: "used"}: now - 3, {Project: "p", ID: "old"}: now - 2,
+		{Project: "p", ID: "never"}: 0, {Project: "p", ID: "later"}: now + 1000} {
 		if err := s.create(ref, blob.NewKey(), "a", at); err != nil {
 			t.Fatal(err)
 		}

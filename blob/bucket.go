@@ -113,7 +113,9 @@ func (b *Bucket) open(ctx context.Context, r Ref, stored int64) (io.ReadSeekClos
 func (b *Bucket) damaged(r Ref, err error) error {
 	b.log.Error("stored content is missing or damaged", b.noun, r.ID, "err", err)
 	return &berth.Error{Code: berth.CodeCorrupt, Err: err,
-		Message: fmt.Sprintf("The content of %s '%s' is missing or damaged on this server. Its operator can restore it from a backup.", b.noun, r.ID)}
+		Message: fmt.Sprintf(
+			"The content of %s '%s' is missing or damaged on this server. Its operator can restore it from a backup.",
+			b.noun, r.ID)}
 }
 
 // Remove removes a content. It returns nil if the content does not exist.

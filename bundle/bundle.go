@@ -104,10 +104,11 @@ type Options struct {
 	// Quota returns an error for the client if a project may not store this number of
 	// further bytes; nil means no limit.
 	Quota    func(ctx context.Context, p berth.ProjectID, bytes int64) error
-	Decoding *ration.Pool  // bounds the memory for decoded bundles; nil means no limit
-	SpoolDir string        // of temporary files; default os.TempDir()
-	Longest  time.Duration // of an import, after which Recover takes it for interrupted; default 0: Recover runs before imports only
-	Version  string        // of this server
+	Decoding *ration.Pool // bounds the memory for decoded bundles; nil means no limit
+	SpoolDir string       // of temporary files; default os.TempDir()
+	// of an import, after which Recover takes it for interrupted; default 0: Recover runs before imports only
+	Longest time.Duration
+	Version string // of this server
 }
 
 // A Service exports, imports and replays chains. It is safe for concurrent use. Errors for

@@ -40,8 +40,10 @@ type Export struct {
 // Export collects the chain that ends with a response and, with withContainer, a snapshot
 // of its container. It returns an error for the client if a response is in progress. ctx
 // must last until the bundle has been written.
-func (c *Service) Export(ctx context.Context, p berth.ProjectID, id berth.ResponseID, withContainer bool) (_ *Export, err error) {
-	x := &Export{service: c, project: p, ctx: ctx, named: map[string]bool{}, Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
+func (c *Service) Export(ctx context.Context, p berth.ProjectID, id berth.ResponseID, withContainer bool) (_ *Export,
+	err error) {
+	x := &Export{service: c, project: p, ctx: ctx, named: map[string]bool{},
+		Manifest: Manifest{Format: Format, CreatedAt: time.Now().Unix(), Server: c.opts.Version}}
 	defer func() {
 		if err != nil {
 			x.Close()
@@ -64,7 +66,9 @@ func (c *Service) Export(ctx context.Context, p berth.ProjectID, id berth.Respon
 			return nil, err
 		}
 		if !rec.Body.Store || !rec.Body.Status.Final() {
-			return nil, &berth.Error{Code: berth.CodeConflict, Message: fmt.Sprintf("Response with id '%s' is still in progress. Wait for its end, or cancel it.", l.ID)}
+			return nil, &berth.Error{Code: berth.CodeConflict,
+				Message: fmt.Sprintf("Response with id '%s' is still in progress. Wait for its end, or cancel it.",
+					l.ID)}
 		}
 		if i == 0 {
 			if err := x.before(ctx, rec); err != nil {
@@ -125,7 +129,8 @@ func (x *Export) add(ctx context.Context, rec *store.Response) error {
 	}
 }
 
-func (x *Export) put(body *berth.Response, req *berth.ResponseRequest, input []berth.Item, events []json.RawMessage) error {
+func (x *Export) put(body *berth.Response, req *berth.ResponseRequest, input []berth.Item,
+	events []json.RawMessage) error {
 	r := response{Input: input, Events: events}
 	var err error
 	if r.Body, err = json.Marshal(body); err != nil {
@@ -148,7 +153,8 @@ func (x *Export) put(body *berth.Response, req *berth.ResponseRequest, input []b
 	for _, m := range fileID.FindAllSubmatch(doc, -1) {
 		x.named[string(m[1])] = true
 	}
-	x.Manifest.Responses = append(x.Manifest.Responses, ManifestEntry{Path: fmt.Sprintf("responses/%05d.json", len(x.documents.ends)),
+	x.Manifest.Responses = append(x.Manifest.Responses, ManifestEntry{Path: fmt.Sprintf("responses/%05d.json",
+		len(x.documents.ends)),
 		ID: string(body.ID), Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: int64(len(doc))})
 	return nil
 }
@@ -172,7 +178,8 @@ func (x *Export) files(ctx context.Context) error {
 			return err
 		}
 		x.Manifest.Files = append(x.Manifest.Files, ManifestFile{Filename: f.Filename, Purpose: f.Purpose,
-			ManifestEntry: ManifestEntry{Path: "files/" + id, ID: id, Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil)), Bytes: f.Bytes}})
+			ManifestEntry: ManifestEntry{Path: "files/" + id, ID: id, Digest: "sha256:" +
+				hex.EncodeToString(sum.Sum(nil)), Bytes: f.Bytes}})
 	}
 	return nil
 }
@@ -235,7 +242,8 @@ func (x *Export) spool(ctx context.Context, m *ManifestContainer, rec *snapshot.
 		return err
 	}
 	m.Bytes = x.layer.Size()
-	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)), rec.Snapshot.Digest, rec.Files
+	m.Path, m.Digest, m.Layer, m.Files = "container/layer.tar.zst", "sha256:"+hex.EncodeToString(sum.Sum(nil)),
+		rec.Snapshot.Digest, rec.Files
 	m.Skills = withoutIDs(rec.Skills)
 	m.Template = rec.Snapshot.Template
 	return nil

@@ -20,7 +20,8 @@ func sparse(t *testing.T, sizes ...uint64) []byte {
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
 	for i := range sizes {
-		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("mnt/data/%d", i), Mode: 0o600, Typeflag: tar.TypeReg, Format: tar.FormatGNU}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: fmt.Sprintf("mnt/data/%d", i), Mode: 0o600, Typeflag: tar.TypeReg,
+			Format: tar.FormatGNU}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -30,7 +31,8 @@ func sparse(t *testing.T, sizes ...uint64) []byte {
 	for i, size := range sizes {
 		head := out.Bytes()[512*i : 512*(i+1)]
 		head[156] = 'S'
-		size := fmt.Appendf(nil, "\x80\x00\x00\x00%s", []byte{byte(size >> 56), byte(size >> 48), byte(size >> 40), byte(size >> 32), byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)})
+		size := fmt.Appendf(nil, "\x80\x00\x00\x00%s", []byte{byte(size >> 56), byte(size >> 48), byte(size >> 40),
+			byte(size >> 32), byte(size >> 24), byte(size >> 16), byte(size >> 8), byte(size)})
 		copy(head[483:], size)
 		copy(head[148:156], "        ")
 		sum := 0
@@ -78,8 +80,10 @@ func TestHostileLayer(t *testing.T) {
 		h     *tar.Header
 		words string
 	}{
-		"the root is removed":     {&tar.Header{Typeflag: tar.TypeReg, Name: ".wh..wh..opq"}, "removes the whole file system"},
-		"setuid and a capability": {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su", Mode: 0o4755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}, "malformed"},
+		"the root is removed": {&tar.Header{Typeflag: tar.TypeReg, Name: ".wh..wh..opq"},
+			"removes the whole file system"},
+		"setuid and a capability": {&tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su", Mode: 0o4755,
+			PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}, "malformed"},
 	} {
 		var plain, packed bytes.Buffer
 		w := tar.NewWriter(&plain)

@@ -27,8 +27,10 @@ func newCarrier(t testing.TB) *Service {
 	}
 	t.Cleanup(func() { db.Close() })
 	j := journal.New(db)
-	e := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: j, Owner: "test", Usages: db, Log: slog.New(slog.DiscardHandler)})
-	return New(Options{Responses: db, Containers: db, Objects: db, Engine: e, Journal: j, Files: files.New(files.Options{Store: db, Contents: blobtest.New(t)}), SpoolDir: t.TempDir()})
+	e := engine.New(engine.Options{Responses: db, Runs: db, Objects: db, Journal: j, Owner: "test", Usages: db,
+		Log: slog.New(slog.DiscardHandler)})
+	return New(Options{Responses: db, Containers: db, Objects: db, Engine: e, Journal: j,
+		Files: files.New(files.Options{Store: db, Contents: blobtest.New(t)}), SpoolDir: t.TempDir()})
 }
 
 const (
@@ -43,10 +45,13 @@ const (
 func packed(t testing.TB, change func(*Manifest), first, second, content string) []byte {
 	entry := func(path, id, body string) ManifestEntry {
 		sum := sha256.Sum256([]byte(body))
-		return ManifestEntry{Path: path, ID: id, Digest: "sha256:" + hex.EncodeToString(sum[:]), Bytes: int64(len(body))}
+		return ManifestEntry{Path: path, ID: id, Digest: "sha256:" + hex.EncodeToString(sum[:]),
+			Bytes: int64(len(body))}
 	}
-	m := Manifest{Format: Format, Responses: []ManifestEntry{entry("responses/00001.json", someResponse, first), entry("responses/00002.json", "resp_2", second)},
-		Files: []ManifestFile{{Filename: "a.txt", Purpose: "user_data", ManifestEntry: entry("files/"+someFile, someFile, content)}}}
+	m := Manifest{Format: Format, Responses: []ManifestEntry{entry("responses/00001.json", someResponse, first),
+		entry("responses/00002.json", "resp_2", second)},
+		Files: []ManifestFile{{Filename: "a.txt", Purpose: "user_data", ManifestEntry: entry("files/"+someFile,
+			someFile, content)}}}
 	change(&m)
 	manifest, err := json.Marshal(m)
 	if err != nil {
@@ -54,7 +59,8 @@ func packed(t testing.TB, change func(*Manifest), first, second, content string)
 	}
 	var out bytes.Buffer
 	w := tar.NewWriter(&out)
-	for _, f := range [][2]string{{"manifest.json", string(manifest)}, {"responses/00001.json", first}, {"responses/00002.json", second}, {"files/" + someFile, content}} {
+	for _, f := range [][2]string{{"manifest.json", string(manifest)}, {"responses/00001.json", first},
+		{"responses/00002.json", second}, {"files/" + someFile, content}} {
 		if err := w.WriteHeader(&tar.Header{Name: f[0], Mode: 0o600, Size: int64(len(f[1]))}); err != nil {
 			t.Fatal(err)
 		}
@@ -78,7 +84,8 @@ func FuzzImport(f *testing.F) {
 	f.Add(goodDocument, goodDocument, "", "a.txt", 0)
 	f.Add(goodDocument, `null`, "", "../a", 1)
 	f.Add(`{"body":null,"request":null,"input":null,"events":[{"type":"response.completed"}]}`, second, "", "a.txt", 2)
-	f.Add(strings.ReplaceAll(goodDocument, `"output":[]`, `"output":[{"type":"reasoning","id":"rs_1","encrypted_content":"x"}]`), second, "", "a.txt", 3)
+	f.Add(strings.ReplaceAll(goodDocument, `"output":[]`,
+		`"output":[{"type":"reasoning","id":"rs_1","encrypted_content":"x"}]`), second, "", "a.txt", 3)
 	f.Add(strings.ReplaceAll(goodDocument, `"response":{`, `"answer":{`), second, "", "a.txt", 0)
 	f.Fuzz(func(t *testing.T, first, second, content, filename string, spoil int) {
 		c := newCarrier(t)
@@ -129,7 +136,8 @@ func TestImportOfTooMuch(t *testing.T) {
 		"responses": func(m *Manifest) { m.Responses = make([]ManifestEntry, maxResponses+1) },
 		"none":      func(m *Manifest) { m.Responses = nil },
 	} {
-		_, err := c.Import(t.Context(), berth.Caller{Project: "proj_1"}, bytes.NewReader(packed(t, change, goodDocument, goodDocument, "")))
+		_, err := c.Import(t.Context(), berth.Caller{Project: "proj_1"}, bytes.NewReader(packed(t, change, goodDocument,
+			goodDocument, "")))
 		if berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("%s: got %v", name, err)
 		}

@@ -45,7 +45,8 @@ func invalid(format string, args ...any) error {
 // then be continued like any other. Its container is created again from the snapshot when
 // a response first uses it.
 func (c *Service) Import(ctx context.Context, caller berth.Caller, r io.Reader) (_ *Imported, err error) {
-	m := &importing{service: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project, in: tar.NewReader(r), ids: map[string]string{}}
+	m := &importing{service: c, ctx: ctx, held: c.opts.Decoding.Open(string(caller.Project)), project: caller.Project,
+		in: tar.NewReader(r), ids: map[string]string{}}
 	defer m.held.Close()
 	defer func() {
 		if err != nil {
@@ -209,29 +210,38 @@ func (m *importing) readFile(ctx context.Context, f ManifestFile, id berth.FileI
 	if err != nil {
 		return err
 	}
-	_, err = m.service.opts.Files.Create(ctx, m.project, files.CreateRequest{ID: id, Filename: f.Filename, Purpose: f.Purpose}, r)
+	_, err = m.service.opts.Files.Create(ctx, m.project, files.CreateRequest{ID: id, Filename: f.Filename,
+		Purpose: f.Purpose}, r)
 	return err
 }
 
 func (m *importing) readContainer(ctx context.Context, k *ManifestContainer) error {
 	o := m.service.opts
 	if o.Snapshots == nil {
-		return berth.Invalid("bundle", "This server does not store snapshots, and the bundle has one. Export it without its container.")
+		return berth.Invalid("bundle",
+			"This server does not store snapshots, and the bundle has one. Export it without its container.")
 	}
 	r, err := m.next(k.ManifestEntry)
 	if err != nil {
 		return err
 	}
 	id := m.making.Container
-	snap := &snapshot.Record{Files: k.Files, Skills: k.Skills, Snapshot: &berth.Snapshot{ID: m.making.Snapshot, ContainerID: id, Name: "import", Cause: berth.SnapshotImported, Template: k.Template}}
-	if err := o.Snapshots.Create(ctx, m.project, snap, func(w io.Writer) (layer.Made, error) { return unpack(w, r, k.Layer) }); err != nil {
+	snap := &snapshot.Record{Files: k.Files, Skills: k.Skills,
+		Snapshot: &berth.Snapshot{ID: m.making.Snapshot, ContainerID: id, Name: "import", Cause: berth.SnapshotImported,
+			Template: k.Template}}
+	if err := o.Snapshots.Create(ctx, m.project, snap, func(w io.Writer) (layer.Made, error) {
+		return unpack(w, r, k.Layer)
+	}); err != nil {
 		return err
 	}
 	now := time.Now().Unix()
-	m.container = &berth.Container{ID: id, Object: "container", CreatedAt: now, LastActiveAt: now, Status: berth.ContainerExpired,
-		Name: "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter,
-		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains, Denied: k.Network.Denied}, // without secrets
-		Berth:         berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: snap.Snapshot.ID}}
+	m.container = &berth.Container{ID: id, Object: "container", CreatedAt: now, LastActiveAt: now,
+		Status: berth.ContainerExpired,
+		Name:   "import", MemoryLimit: k.MemoryLimit, ExpiresAfter: k.ExpiresAfter,
+		// without secrets
+		NetworkPolicy: berth.NetworkPolicy{Type: k.Network.Type, AllowedDomains: k.Network.AllowedDomains,
+			Denied: k.Network.Denied},
+		Berth: berth.ContainerBerth{Template: k.Template, Reason: "imported", LastSnapshot: snap.Snapshot.ID}}
 	m.done.SnapshotID, m.done.ContainerID, m.done.Template = snap.Snapshot.ID, id, k.Template
 	m.done.Missing = o.Templates != nil && !o.Templates(ctx, m.project, k.Template)
 	return nil
@@ -305,7 +315,8 @@ func (m *importing) save(ctx context.Context, caller berth.Caller) error {
 		return err
 	}
 	if m.container != nil {
-		if err := o.Containers.CreateContainer(ctx, &store.Container{Project: m.project, Key: caller.Key, Body: m.container}); err != nil {
+		if err := o.Containers.CreateContainer(ctx, &store.Container{Project: m.project, Key: caller.Key,
+			Body: m.container}); err != nil {
 			return err
 		}
 	}
@@ -324,7 +335,8 @@ func (m *importing) save(ctx context.Context, caller berth.Caller) error {
 		}
 		previous = rec.Body.ID
 	}
-	m.done.Object, m.done.ResponseID, m.done.Responses, m.done.Files = "response.bundle", previous, all, len(m.making.Files)
+	m.done.Object, m.done.ResponseID, m.done.Responses, m.done.Files = "response.bundle", previous, all,
+		len(m.making.Files)
 	return nil
 }
 
@@ -375,7 +387,8 @@ func (m *importing) recordOf(doc []byte, previous berth.ResponseID) (*store.Resp
 		}
 		r.Events[n] = nil // frees the memory of the original
 		var ev berth.Event
-		if err := json.Unmarshal(data, &ev); err != nil || ev.SequenceNumber != int64(n) || ev.Type.Final() != (n == len(r.Events)-1) {
+		if err := json.Unmarshal(data, &ev); err != nil || ev.SequenceNumber != int64(n) ||
+			ev.Type.Final() != (n == len(r.Events)-1) {
 			return nil, nil, invalid("event %d of response %s is out of order", n, b.ID)
 		}
 		events = append(events, store.Event{SequenceNumber: int64(n), Type: ev.Type, Data: data})

@@ -43,7 +43,8 @@ func (m *importing) intend(ctx context.Context) error {
 		return err
 	}
 	now := time.Now().Unix()
-	o := &store.Object{ObjectKey: store.ObjectKey{Kind: kindImport, ID: berth.NewID("import_")}, CreatedAt: now, ExpiresAt: now + int64(m.service.opts.Longest/time.Second), Body: raw}
+	o := &store.Object{ObjectKey: store.ObjectKey{Kind: kindImport, ID: berth.NewID("import_")}, CreatedAt: now,
+		ExpiresAt: now + int64(m.service.opts.Longest/time.Second), Body: raw}
 	if err := m.service.opts.Objects.CreateObjects(ctx, m.project, o); err != nil {
 		return err
 	}
@@ -126,7 +127,8 @@ func (c *Service) Recover(ctx context.Context, log *slog.Logger) error {
 			if err != nil {
 				return fmt.Errorf("remove interrupted import: %w", err)
 			}
-			log.Info("removed interrupted import", "project", ref.Project, "files", len(made.Files), "responses", len(made.Responses))
+			log.Info("removed interrupted import", "project", ref.Project, "files", len(made.Files), "responses",
+				len(made.Responses))
 		}
 		if len(refs) < recoverBatch {
 			return nil

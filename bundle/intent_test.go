@@ -27,7 +27,8 @@ func (deadObjects) DeleteObject(context.Context, berth.ProjectID, store.ObjectKe
 	return errDead
 }
 
-func (r *deadResponses) CreateResponse(ctx context.Context, rec *store.Response, events []store.Event, lease store.Lease, objects ...*store.Object) error {
+func (r *deadResponses) CreateResponse(ctx context.Context, rec *store.Response, events []store.Event,
+	lease store.Lease, objects ...*store.Object) error {
 	r.made = append(r.made, rec.Body.ID)
 	return r.Responses.CreateResponse(ctx, rec, events, lease, objects...)
 }
@@ -74,7 +75,8 @@ func TestRecover(t *testing.T) {
 	if err != nil || len(files) != 1 {
 		t.Errorf("got %d files, %v, want that which was imported before", len(files), err)
 	}
-	if refs, err := c.opts.Objects.ExpiredObjects(t.Context(), kindImport, time.Now().Add(time.Hour), 10); err != nil || len(refs) != 0 {
+	if refs, err := c.opts.Objects.ExpiredObjects(t.Context(), kindImport, time.Now().Add(time.Hour), 10); err != nil ||
+		len(refs) != 0 {
 		t.Errorf("records of imports: got %v, %v, want none", refs, err)
 	}
 }

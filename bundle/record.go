@@ -70,7 +70,8 @@ func deltasOf(tools *tool.Registry, it berth.Item) []model.Delta {
 		if it.Decode(&r) != nil {
 			return nil
 		}
-		return []model.Delta{model.Call{ID: berth.NewID(berth.PrefixCall), Name: tool.ApprovalFunction(r), Arguments: r.Arguments}}
+		return []model.Delta{model.Call{ID: berth.NewID(berth.PrefixCall), Name: tool.ApprovalFunction(r),
+			Arguments: r.Arguments}}
 	case tools.IsCall(it) && it.Status() != berth.StatusIncomplete:
 		low, err := tools.Lower(it)
 		var call berth.FunctionCall

@@ -65,7 +65,8 @@ func (c *Service) Replay(ctx context.Context, caller berth.Caller, id berth.Resp
 			return nil, err
 		}
 		if !rec.Body.Status.Final() {
-			return nil, &berth.Error{Code: berth.CodeConflict, Message: fmt.Sprintf("Response with id '%s' is still in progress.", l.ID)}
+			return nil, &berth.Error{Code: berth.CodeConflict,
+				Message: fmt.Sprintf("Response with id '%s' is still in progress.", l.ID)}
 		}
 		r, err := c.again(ctx, caller, rec, place, model)
 		if err != nil {
@@ -80,7 +81,8 @@ func (c *Service) Replay(ctx context.Context, caller berth.Caller, id berth.Resp
 }
 
 // again repeats one response.
-func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Response, place *place, model string) (*ReplayResponse, error) {
+func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Response, place *place,
+	model string) (*ReplayResponse, error) {
 	before, err := c.opts.Engine.Before(ctx, rec)
 	if err != nil {
 		return nil, err
@@ -101,7 +103,8 @@ func (c *Service) again(ctx context.Context, caller berth.Caller, rec *store.Res
 	} else {
 		req.Model = model
 	}
-	out := &ReplayResponse{ID: rec.Body.ID, Recorded: outline(c.opts.Engine.Tools, rec.Body.Output), Replayed: []string{}}
+	out := &ReplayResponse{ID: rec.Body.ID, Recorded: outline(c.opts.Engine.Tools, rec.Body.Output),
+		Replayed: []string{}}
 	ctx, end := context.WithCancel(ctx)
 	defer end() // which removes the response, because it is not stored
 	made, err := c.opts.Engine.Create(ctx, caller, &req, options...)

@@ -89,12 +89,16 @@ func (c *Cluster) awaitFormer(ctx context.Context) error {
 		if err != nil {
 			return fmt.Errorf("list members: %w", err)
 		}
-		former := slices.IndexFunc(list, func(m store.Member) bool { return m.ID == c.Self.ID && m.Alive() && m.Address != c.Self.Address })
+		former := slices.IndexFunc(list, func(m store.Member) bool {
+			return m.ID == c.Self.ID && m.Alive() && m.Address != c.Self.Address
+		})
 		if former < 0 {
 			return nil
 		}
 		if time.Now().After(until) {
-			return fmt.Errorf("%w: %s is alive at %s; give each server a state directory of its own, and never copy more than seal.key into it", ErrTaken, c.Self.ID, list[former].Address)
+			return fmt.Errorf(
+				"%w: %s is alive at %s; give each server a state directory of its own, and never copy more than seal.key into it",
+				ErrTaken, c.Self.ID, list[former].Address)
 		}
 		if err := backoff.Sleep(ctx, c.Lease/10); err != nil {
 			return err
@@ -153,7 +157,9 @@ func (c *Cluster) refresh(ctx context.Context) error {
 		members[m.ID] = m
 	}
 	if own, ok := members[c.Self.ID]; ok && own.Address != c.Self.Address {
-		c.Log.Error("another server has joined with the id of this one; one of the two has a copy of the other's state directory", "server", own.ID, "address", own.Address)
+		c.Log.Error(
+			"another server has joined with the id of this one; one of the two has a copy of the other's state directory",
+			"server", own.ID, "address", own.Address)
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -178,7 +184,8 @@ func (c *Cluster) RemoveSilent(ctx context.Context) (removed []string, err error
 		if err != nil {
 			return removed, fmt.Errorf("remove member %s: %w", m.ID, err)
 		}
-		c.Log.Warn("removed a server that has been silent for too long", "server", m.ID, "address", m.Address, "silent", m.Silent.Round(time.Second))
+		c.Log.Warn("removed a server that has been silent for too long", "server", m.ID, "address", m.Address, "silent",
+			m.Silent.Round(time.Second))
 		removed = append(removed, m.ID)
 	}
 	if len(removed) == 0 {

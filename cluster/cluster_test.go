@@ -32,7 +32,8 @@ func openStore(t *testing.T) *sqlite.DB {
 }
 
 // join joins a server. leave ends its lease; it may be called again.
-func join(t *testing.T, st store.Members, id string, removed func(context.Context) error) (c *cluster.Cluster, leave func()) {
+func join(t *testing.T, st store.Members, id string, removed func(context.Context) error) (c *cluster.Cluster,
+	leave func()) {
 	t.Helper()
 	c, err := cluster.Join(t.Context(), cluster.Options{Store: st, Self: store.Member{ID: id, Address: id + ":7000"},
 		Lease: lease, Silence: 2 * lease, Log: slog.New(slog.DiscardHandler), Removed: removed})
@@ -203,8 +204,10 @@ func TestSameID(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := openStore(t)
 		join(t, db, "a", nil)
-		copied := cluster.Options{Store: db, Self: store.Member{ID: "a", Address: "elsewhere:7000"}, Lease: lease, Silence: 2 * lease, Log: slog.New(slog.DiscardHandler)}
-		if _, err := cluster.Join(t.Context(), copied); !errors.Is(err, cluster.ErrTaken) || !strings.Contains(err.Error(), "a:7000") {
+		copied := cluster.Options{Store: db, Self: store.Member{ID: "a", Address: "elsewhere:7000"}, Lease: lease,
+			Silence: 2 * lease, Log: slog.New(slog.DiscardHandler)}
+		if _, err := cluster.Join(t.Context(), copied); !errors.Is(err, cluster.ErrTaken) ||
+			!strings.Contains(err.Error(), "a:7000") {
 			t.Errorf("a copy: got error %v", err)
 		}
 		if err := db.JoinMember(t.Context(), store.Member{ID: "crashed", Address: "before:7000"}, lease); err != nil {

@@ -121,7 +121,8 @@ func branchesOf(all []*summary, id berth.ResponseID) []*branch {
 }
 
 // grow returns the branch that starts with a response.
-func grow(s *summary, id berth.ResponseID, next map[berth.ResponseID][]*summary, grown map[berth.ResponseID]bool, depth int) *branch {
+func grow(s *summary, id berth.ResponseID, next map[berth.ResponseID][]*summary, grown map[berth.ResponseID]bool,
+	depth int) *branch {
 	b := &branch{}
 	for {
 		grown[s.ID] = true

@@ -14,10 +14,12 @@ func TestBranches(t *testing.T) {
 	for name, test := range map[string]struct{ list, id, want string }{
 		"a fork": {`[{"id":"x"},{"id":"f","previous_response_id":"e"},{"id":"e","previous_response_id":"b"},{"id":"d","previous_response_id":"c"},{"id":"c","previous_response_id":"b"},{"id":"b","previous_response_id":"a"},{"id":"a"}]`,
 			"d", "a-b(c-d* e-f)"},
-		"no fork":                      {`[{"id":"b","previous_response_id":"a"},{"id":"a"}]`, "a", "a-b*"},
-		"the first is not in the list": {`[{"id":"c","previous_response_id":"a"},{"id":"b","previous_response_id":"a"}]`, "b", "b* c"},
-		"a circle":                     {`[{"id":"b","previous_response_id":"a"},{"id":"a","previous_response_id":"b"}]`, "a", "a-b*"},
-		"not in the list":              {`[{"id":"b"}]`, "a", ""},
+		"no fork": {`[{"id":"b","previous_response_id":"a"},{"id":"a"}]`, "a", "a-b*"},
+		"the first is not in the list": {`[{"id":"c","previous_response_id":"a"},{"id":"b","previous_response_id":"a"}]`,
+			"b", "b* c"},
+		"a circle": {`[{"id":"b","previous_response_id":"a"},{"id":"a","previous_response_id":"b"}]`, "a",
+			"a-b*"},
+		"not in the list": {`[{"id":"b"}]`, "a", ""},
 	} {
 		var all []*summary
 		if err := json.Unmarshal([]byte(test.list), &all); err != nil {

@@ -47,7 +47,8 @@ type chainsPage struct {
 
 // Statuses returns the values of the filter.
 func (chainsPage) Statuses() []berth.Status {
-	return []berth.Status{berth.StatusQueued, berth.StatusInProgress, berth.StatusCompleted, berth.StatusIncomplete, berth.StatusFailed, berth.StatusCancelled}
+	return []berth.Status{berth.StatusQueued, berth.StatusInProgress, berth.StatusCompleted, berth.StatusIncomplete,
+		berth.StatusFailed, berth.StatusCancelled}
 }
 
 // show serves GET /console/responses: chains of responses, the newest first. With an

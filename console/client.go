@@ -95,7 +95,8 @@ func problem(body io.Reader) (message string, ok bool) {
 
 // do sends a request to the API with the key of the visit and header, and returns the answer.
 // Closing its body ends the request.
-func (v *visit) do(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response, error) {
+func (v *visit) do(ctx context.Context, method, path string, header http.Header, body io.Reader) (*http.Response,
+	error) {
 	ctx, cancel := context.WithCancel(ctx)
 	r, err := http.NewRequestWithContext(ctx, method, path, body)
 	if err != nil {
@@ -127,8 +128,10 @@ func (v *visit) do(ctx context.Context, method, path string, header http.Header,
 	a := &answer{header: http.Header{}, body: out, started: make(chan struct{}), ended: make(chan struct{})}
 	go a.serve(v.console.api, r)
 	<-a.started
-	return &http.Response{StatusCode: a.status, Status: http.StatusText(a.status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: a.sent, Trailer: http.Header{}, Body: &answerBody{in, cancel, a.ended}, ContentLength: lengthOf(a.sent), Request: r}, nil
+	return &http.Response{StatusCode: a.status, Status: http.StatusText(a.status), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     a.sent, Trailer: http.Header{}, Body: &answerBody{in, cancel, a.ended},
+		ContentLength: lengthOf(a.sent), Request: r}, nil
 }
 
 // lengthOf returns the Content-Length of a header; -1 without one.
@@ -166,7 +169,8 @@ func (p passage) RoundTrip(r *http.Request) (*http.Response, error) {
 
 // guestOf returns a client for the guest of a container, which the API connects to.
 func guestOf(v *visit, id berth.ContainerID) *guest.Client {
-	return guest.NewHTTPClient("http://api/v1/containers/"+url.PathEscape(string(id))+"/guest", &http.Client{Transport: passage{v}})
+	return guest.NewHTTPClient("http://api/v1/containers/"+url.PathEscape(string(id))+"/guest",
+		&http.Client{Transport: passage{v}})
 }
 
 // passed reports whether a header of a browser's request is sent to the API as well: those

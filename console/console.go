@@ -37,7 +37,8 @@ type Console struct {
 
 // New returns a console that shows what api answers. It logs its own failures to log.
 func New(api http.Handler, log *slog.Logger) *Console {
-	c := &Console{api: api, log: log, secret: []byte(rand.Text()), origins: http.NewCrossOriginProtection(), mux: http.NewServeMux()}
+	c := &Console{api: api, log: log, secret: []byte(rand.Text()), origins: http.NewCrossOriginProtection(),
+		mux: http.NewServeMux()}
 	c.on("GET /console/{$}", handle((*containersPage).show))
 	c.on("GET /console/containers/{container}", handle((*containerPage).show))
 	c.on("GET /console/containers/{container}/files", handle((*filesPage).show))

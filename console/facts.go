@@ -88,7 +88,8 @@ func (f *containerFacts) barsOf(r *berth.Response, end int64) []bar {
 	var bars []bar
 	began := r.CreatedAt * 1000
 	if start := f.Container.Berth.Start; start != nil && start.RequestedAtMS >= began && start.RequestedAtMS <= end {
-		bars = append(bars, bar{Kind: "container", Name: "start container (" + start.How + ")", Link: "/console/containers/" + string(f.Container.ID),
+		bars = append(bars, bar{Kind: "container", Name: "start container (" + start.How + ")",
+			Link:  "/console/containers/" + string(f.Container.ID),
 			Start: start.RequestedAtMS, Took: start.DurationMS})
 	}
 	for _, l := range f.Log {
@@ -108,9 +109,11 @@ func (f *containerFacts) barsOf(r *berth.Response, end int64) []bar {
 		}
 		switch flow.Action {
 		case "egress.ended":
-			bars = append(bars, bar{Kind: "network", Name: flow.Host + " (" + size(flow.Sent) + " sent, " + size(flow.Received) + " received)", Depth: 2, Start: at, Took: flow.Milliseconds})
+			bars = append(bars, bar{Kind: "network", Name: flow.Host + " (" + size(flow.Sent) + " sent, " +
+				size(flow.Received) + " received)", Depth: 2, Start: at, Took: flow.Milliseconds})
 		case "egress.refused":
-			bars = append(bars, bar{Kind: "network", Name: flow.Host, Error: "refused: " + flow.Reason, Depth: 2, Start: at})
+			bars = append(bars, bar{Kind: "network", Name: flow.Host, Error: "refused: " + flow.Reason, Depth: 2,
+				Start: at})
 		}
 	}
 	return bars

@@ -148,10 +148,12 @@ func fileFailure(err error) error {
 	if f, ok := errors.AsType[*failure](err); ok {
 		return f
 	}
-	for cause, status := range map[error]int{fs.ErrNotExist: http.StatusNotFound, fs.ErrPermission: http.StatusForbidden, fs.ErrExist: http.StatusConflict,
+	for cause, status := range map[error]int{fs.ErrNotExist: http.StatusNotFound,
+		fs.ErrPermission: http.StatusForbidden, fs.ErrExist: http.StatusConflict,
 		fs.ErrInvalid: http.StatusBadRequest, guest.ErrNoSpace: http.StatusInsufficientStorage} {
 		if errors.Is(err, cause) {
-			return &failure{status, "The container answered: " + strings.TrimPrefix(err.Error(), cause.Error()+": ") + "."}
+			return &failure{status, "The container answered: " + strings.TrimPrefix(err.Error(), cause.Error()+": ") +
+				"."}
 		}
 	}
 	return err
@@ -191,7 +193,8 @@ func (*filesPage) change(v *visit) error {
 	if err != nil {
 		return fileFailure(err)
 	}
-	return v.redirect("/console/containers/" + url.PathEscape(string(id)) + "/files?" + url.Values{"path": {at}}.Encode())
+	return v.redirect("/console/containers/" + url.PathEscape(string(id)) + "/files?" +
+		url.Values{"path": {at}}.Encode())
 }
 
 // saveFiles saves the files of the form in a directory, as they come.
@@ -218,7 +221,8 @@ func saveFiles(v *visit, client *guest.Client, id berth.ContainerID, work, dir s
 // saveFile saves one file. The API lists those in the working directory as the user's.
 func saveFile(v *visit, client *guest.Client, id berth.ContainerID, work, to string, file io.Reader) error {
 	if within(work, to) && work == berth.WorkDir {
-		return upload(v, "/v1/containers/"+url.PathEscape(string(id))+"/files", strings.TrimPrefix(to, work+"/"), nil, file, &struct{}{})
+		return upload(v, "/v1/containers/"+url.PathEscape(string(id))+"/files", strings.TrimPrefix(to, work+"/"), nil,
+			file, &struct{}{})
 	}
 	if err := client.WriteFile(v.r.Context(), "", to, "", file); err != nil {
 		return fmt.Errorf("write file: %w", err)

@@ -10,7 +10,8 @@ import (
 
 // TestPathOf: a path is absolute and clean, whatever was asked for.
 func TestPathOf(t *testing.T) {
-	for asked, want := range map[string]string{"": "/mnt/data", "/": "/", "/etc": "/etc", "etc": "/etc", "/mnt/data/../../etc": "/etc", "../../..": "/", "/a/./b//c/": "/a/b/c",
+	for asked, want := range map[string]string{"": "/mnt/data", "/": "/", "/etc": "/etc", "etc": "/etc",
+		"/mnt/data/../../etc": "/etc", "../../..": "/", "/a/./b//c/": "/a/b/c",
 		"/a\x00b": "error", "/a\nb": "error", "/\xff": "error", "/" + strings.Repeat("x", 5000): "error"} {
 		got, err := pathOf(asked, "/mnt/data")
 		if err != nil {
@@ -34,8 +35,10 @@ func TestFill(t *testing.T) {
 	}{
 		{"/a.txt", "hello", previewText, "hello", nil, false},
 		{"/a.txt", "", previewText, "", nil, false},
-		{"/a.txt", "a\x00b", previewBinary, "00000000  61 00 62                                          |a.b|\n", nil, false},
-		{"/a.html", "\xff", previewBinary, "00000000  ff                                                |.|\n", nil, false},
+		{"/a.txt", "a\x00b", previewBinary, "00000000  61 00 62                                          |a.b|\n", nil,
+			false},
+		{"/a.html", "\xff", previewBinary, "00000000  ff                                                |.|\n", nil,
+			false},
 		{"/a.txt", long, previewText, long[:maxPreview], nil, true},
 		{"/a.txt", "x" + long, previewText, ("x" + long)[:maxPreview-1], nil, true},
 		{"/a.CSV", "a,\"b, c\"\n1", previewTable, "", [][]string{{"a", "b, c"}, {"1"}}, false},

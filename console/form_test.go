@@ -122,7 +122,8 @@ func TestUploadIsNotSpooled(t *testing.T) {
 		}
 	}
 	c, token := newUploadConsole(t, api)
-	f := newTestForm().field("form", token).field("text", "a task").file("a.txt", 1<<20).field("instructions", "short").file("b/c.txt", 3)
+	f := newTestForm().field("form", token).field("text", "a task").file("a.txt", 1<<20).field("instructions",
+		"short").file("b/c.txt", 3)
 	f.file("", 0).Close() // as browsers send an input without a file
 	if w := f.send(c, &f.Buffer); w.Code != http.StatusSeeOther {
 		t.Fatalf("status %d: %s", w.Code, w.Body)
@@ -139,8 +140,10 @@ func TestUploadIsNotSpooled(t *testing.T) {
 func TestUploadWithoutToken(t *testing.T) {
 	api := &uploadAPI{}
 	c, token := newUploadConsole(t, api)
-	for name, f := range map[string]*testForm{"none": newTestForm().field("text", "a"), "a false one": newTestForm().field("form", strings.Repeat("0", 64)),
-		"after the file": newTestForm().file("early", 1<<20).field("form", token), "as a file": newTestForm().file(token, 0)} {
+	for name, f := range map[string]*testForm{"none": newTestForm().field("text", "a"),
+		"a false one":    newTestForm().field("form", strings.Repeat("0", 64)),
+		"after the file": newTestForm().file("early", 1<<20).field("form", token),
+		"as a file":      newTestForm().file(token, 0)} {
 		f.file("a", 4<<20).Close()
 		body := &countingReader{Reader: &f.Buffer}
 		if w := f.send(c, body); w.Code != http.StatusForbidden || body.n > maxForm || len(api.files) > 0 {
@@ -154,7 +157,8 @@ func TestUploadCutOff(t *testing.T) {
 	api := &uploadAPI{}
 	c, token := newUploadConsole(t, api)
 	f := newTestForm().field("form", token).field("text", "a task").file("a", 1<<20)
-	if w := f.send(c, io.LimitReader(&f.Buffer, 512<<10)); w.Code != http.StatusBadRequest || len(api.files) > 0 || api.broken != 1 || len(api.created) > 0 {
+	if w := f.send(c, io.LimitReader(&f.Buffer, 512<<10)); w.Code != http.StatusBadRequest || len(api.files) > 0 ||
+		api.broken != 1 || len(api.created) > 0 {
 		t.Errorf("status %d, files %v, %d broken requests, responses %v", w.Code, api.files, api.broken, api.created)
 	}
 }
@@ -195,7 +199,8 @@ func TestShowAsCode(t *testing.T) {
 	r := httptest.NewRequest(http.MethodPost, "/console/new?show=code", &f.Buffer)
 	r.Header.Set("Content-Type", f.FormDataContentType())
 	w := httptest.NewRecorder()
-	if c.ServeHTTP(w, r); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "be short</textarea>") || len(api.files) > 0 || len(api.created) > 0 {
+	if c.ServeHTTP(w, r); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "be short</textarea>") ||
+		len(api.files) > 0 || len(api.created) > 0 {
 		t.Errorf("status %d, files %v, responses %v: %s", w.Code, api.files, api.created, w.Body)
 	}
 }

@@ -83,7 +83,8 @@ func (p *keysPage) create(v *visit) error {
 	if limit := strings.TrimSpace(v.form.fields.Get("limit")); limit != "" {
 		amount, err := berth.ParseAmount(limit)
 		if err != nil {
-			return &failure{Status: http.StatusBadRequest, Message: "The limit is not a number. Go back and correct it."}
+			return &failure{Status: http.StatusBadRequest,
+				Message: "The limit is not a number. Go back and correct it."}
 		}
 		req["limits"] = map[string]any{"cost_per_month": amount}
 	}

@@ -28,7 +28,8 @@ const (
 // one with its id, or is added at the end. Deltas that come faster than redraw share an
 // element.
 func (*responsePage) follow(v *visit) error {
-	body, err := v.send(http.MethodGet, "/v1/responses/"+url.PathEscape(v.r.PathValue("response"))+"?stream=true&include_obfuscation=false", nil, "")
+	body, err := v.send(http.MethodGet,
+		"/v1/responses/"+url.PathEscape(v.r.PathValue("response"))+"?stream=true&include_obfuscation=false", nil, "")
 	if err != nil {
 		return err
 	}
@@ -137,7 +138,8 @@ func (o *liveWriter) draw(s *story) error {
 		}
 	}
 	if s.head && s.Status.Final() {
-		if err := templates().ExecuteTemplate(&b, "next", next{&s.Response, o.visit.formToken(), o.models}); err != nil {
+		if err := templates().ExecuteTemplate(&b, "next", next{&s.Response, o.visit.formToken(),
+			o.models}); err != nil {
 			return o.failed(err)
 		}
 	}

@@ -111,8 +111,9 @@ func (p *newPage) create(v *visit) error {
 // fill shows what is entered in the form of the visit.
 func (p *newPage) fill(v *visit, models []string) {
 	in := v.form.fields
-	*p = newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"), Instructions: v.text("instructions"),
-		Effort: in.Get("effort"), Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
+	*p = newPage{Form: v.formToken(), Models: models, Model: in.Get("model"), Text: v.text("text"),
+		Instructions: v.text("instructions"),
+		Effort:       in.Get("effort"), Tools: in["tool"], Approve: in.Get("approve") != "", Hosts: in.Get("hosts")}
 }
 
 // request returns the body of POST /v1/responses. The files are in the container, or if there is
@@ -129,7 +130,9 @@ func (p newPage) request(files []berth.FileID) map[string]any {
 	if len(files) > 0 {
 		container["file_ids"] = files
 	}
-	if hosts := strings.FieldsFunc(p.Hosts, func(r rune) bool { return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t' }); len(hosts) > 0 {
+	if hosts := strings.FieldsFunc(p.Hosts, func(r rune) bool {
+		return r == ',' || r == ' ' || r == '\n' || r == '\r' || r == '\t'
+	}); len(hosts) > 0 {
 		container["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: hosts}
 	}
 	var tools []any
@@ -177,7 +180,8 @@ func uploadAll(v *visit) ([]berth.FileID, error) {
 	for v.form.next != nil {
 		file := v.form.next
 		var created struct{ ID berth.FileID }
-		if err := upload(v, "/v1/files", file.FileName(), map[string]string{"purpose": "user_data"}, file, &created); err != nil {
+		if err := upload(v, "/v1/files", file.FileName(), map[string]string{"purpose": "user_data"}, file,
+			&created); err != nil {
 			return nil, cmp.Or(file.err, err)
 		}
 		ids = append(ids, created.ID)
@@ -231,8 +235,10 @@ func codeOf(req map[string]any) ([]codeView, error) {
 	quoted := strings.ReplaceAll(body, "'", `'\''`)
 	return []codeView{
 		{"curl", "curl \"$OPENAI_BASE_URL/responses\" -H \"Authorization: Bearer $OPENAI_API_KEY\" -H 'Content-Type: application/json' -d '" + quoted + "'"},
-		{"Python", "from openai import OpenAI\n\nresponse = OpenAI().responses.create(" + pythonArguments(req) + ")\nprint(response.output_text)"},
-		{"JavaScript", "import OpenAI from \"openai\";\n\nconst response = await new OpenAI().responses.create(" + body + ");\nconsole.log(response.output_text);"},
+		{"Python", "from openai import OpenAI\n\nresponse = OpenAI().responses.create(" + pythonArguments(req) +
+			")\nprint(response.output_text)"},
+		{"JavaScript", "import OpenAI from \"openai\";\n\nconst response = await new OpenAI().responses.create(" +
+			body + ");\nconsole.log(response.output_text);"},
 	}, nil
 }
 

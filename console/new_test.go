@@ -21,9 +21,11 @@ func TestForms(t *testing.T) {
 		_, _ = io.WriteString(w, `{"data":[],"id":"resp_1"}`)
 	})
 	c := New(api, slog.New(slog.DiscardHandler))
-	for _, path := range []string{"responses/resp_1/cancel", "responses/resp_1/continue", "responses/resp_1/approvals", "new", "sign-in", "sign-out"} {
+	for _, path := range []string{"responses/resp_1/cancel", "responses/resp_1/continue", "responses/resp_1/approvals",
+		"new", "sign-in", "sign-out"} {
 		for _, token := range []string{"", "form=", "form=" + strings.Repeat("0", 64)} {
-			r := httptest.NewRequest(http.MethodPost, "/console/"+path, strings.NewReader(token+"&text=x&mcpr_1=approve"))
+			r := httptest.NewRequest(http.MethodPost, "/console/"+path,
+				strings.NewReader(token+"&text=x&mcpr_1=approve"))
 			r.Header.Set("Content-Type", "application/x-www-form-urlencoded")
 			w := httptest.NewRecorder()
 			if c.ServeHTTP(w, r); w.Code != http.StatusForbidden || posts != 0 {
@@ -64,7 +66,8 @@ func TestUploadOfStrangers(t *testing.T) {
 // TestCode: a request as a program has the text of the user, whatever it contains.
 func TestCode(t *testing.T) {
 	text := `It's "quoted" \ $(id) ` + "`x` </script> \u2028 \n end"
-	p := newPage{Model: "m", Text: text, Tools: []string{"shell", "code_interpreter"}, Approve: true, Hosts: "a.example, *.b.example"}
+	p := newPage{Model: "m", Text: text, Tools: []string{"shell", "code_interpreter"}, Approve: true,
+		Hosts: "a.example, *.b.example"}
 	codes, err := codeOf(p.request(nil))
 	if err != nil {
 		t.Fatal(err)
@@ -80,7 +83,8 @@ func TestCode(t *testing.T) {
 			}
 		}
 	}
-	if got := python(map[string]any{"a": []any{true, nil, 1.5, "x"}, "b": false}); got != `{"a": [True, None, 1.5, "x"], "b": False}` {
+	if got := python(map[string]any{"a": []any{true, nil, 1.5, "x"},
+		"b": false}); got != `{"a": [True, None, 1.5, "x"], "b": False}` {
 		t.Errorf("got %s", got)
 	}
 }

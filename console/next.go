@@ -86,7 +86,8 @@ func (*responsePage) answer(v *visit) error {
 	}
 	slices.SortFunc(answers, func(a, b answer) int { return strings.Compare(a.ID, b.ID) })
 	if len(answers) == 0 {
-		return &failure{Status: http.StatusBadRequest, Message: "The form has no answer. Go back and approve or deny each call."}
+		return &failure{Status: http.StatusBadRequest,
+			Message: "The form has no answer. Go back and approve or deny each call."}
 	}
 	return continueResponse(v, "", answers, "console-approvals-"+v.r.PathValue("response"))
 }
@@ -94,7 +95,8 @@ func (*responsePage) answer(v *visit) error {
 // continueResponse creates the response that continues the one of the path, and shows it. If once is not
 // empty, it does so once: later, it shows the same response.
 func continueResponse(v *visit, model string, input any, once string) error {
-	req := map[string]any{"previous_response_id": v.r.PathValue("response"), "input": input, "background": true, "berth": map[string]any{"inherit": true}}
+	req := map[string]any{"previous_response_id": v.r.PathValue("response"), "input": input, "background": true,
+		"berth": map[string]any{"inherit": true}}
 	if model != "" {
 		req["model"] = model
 	}

@@ -30,7 +30,8 @@ func TestDisks(t *testing.T) {
 func TestFailures(t *testing.T) {
 	failed := &summary{Response: berth.Response{ID: "resp_1", Status: berth.StatusFailed, Model: "<b>"}}
 	var b bytes.Buffer
-	if err := templates().ExecuteTemplate(&b, "overview", page{Data: overviewPage{Project: &projectOverview{Failed: []*summary{failed}}}}); err != nil {
+	if err := templates().ExecuteTemplate(&b, "overview",
+		page{Data: overviewPage{Project: &projectOverview{Failed: []*summary{failed}}}}); err != nil {
 		t.Fatal(err)
 	}
 	for _, want := range []string{"Of the latest 100 responses.", "/console/responses/resp_1", "&lt;b&gt;"} {

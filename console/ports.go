@@ -43,7 +43,8 @@ func (p *portsPage) open(v *visit) error {
 		p.Error = message
 		return v.show(status, "ports", "Ports", p)
 	}
-	if p.Port, err = strconv.Atoi(strings.TrimSpace(v.form.fields.Get("port"))); err != nil || p.Port < 1 || p.Port > 65535 {
+	if p.Port, err = strconv.Atoi(strings.TrimSpace(v.form.fields.Get("port"))); err != nil || p.Port < 1 ||
+		p.Port > 65535 {
 		p.Port = 0
 		return show(http.StatusBadRequest, "A port is a number from 1 to 65535.")
 	}
@@ -52,7 +53,8 @@ func (p *portsPage) open(v *visit) error {
 		HostURL   string `json:"host_url"`
 		ExpiresAt int64  `json:"expires_at"`
 	}
-	if err := v.post("/v1/containers/"+url.PathEscape(string(c.ID))+"/ports/"+strconv.Itoa(p.Port), struct{}{}, &link); err != nil {
+	if err := v.post("/v1/containers/"+url.PathEscape(string(c.ID))+"/ports/"+strconv.Itoa(p.Port), struct{}{},
+		&link); err != nil {
 		return err
 	}
 	at, err := url.Parse(link.URL)

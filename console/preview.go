@@ -51,7 +51,8 @@ const (
 )
 
 // imageTypes are the images that browsers show, by extension.
-var imageTypes = map[string]string{".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg", ".gif": "image/gif", ".webp": "image/webp",
+var imageTypes = map[string]string{".png": "image/png", ".jpg": "image/jpeg", ".jpeg": "image/jpeg",
+	".gif": "image/gif", ".webp": "image/webp",
 	".avif": "image/avif", ".bmp": "image/bmp", ".ico": "image/x-icon", ".svg": "image/svg+xml"}
 
 // kindOf returns how a file is shown, by its extension. Text may turn out to be binary.
@@ -82,7 +83,8 @@ func newPreview(v *visit, client *guest.Client, at guest.Entry) (*preview, error
 	}
 	switch p.Kind {
 	case previewImage, previewPDF, previewHTML:
-		p.Source = "/console/containers/" + url.PathEscape(v.r.PathValue("container")) + "/files/raw?" + url.Values{"path": {at.Path}}.Encode()
+		p.Source = "/console/containers/" + url.PathEscape(v.r.PathValue("container")) + "/files/raw?" +
+			url.Values{"path": {at.Path}}.Encode()
 	}
 	if p.Kind == previewImage || p.Kind == previewPDF {
 		return p, nil
@@ -177,6 +179,7 @@ func (*filesPage) raw(v *visit) error {
 	h.Set("Content-Security-Policy", csp)
 	h.Set("X-Frame-Options", "SAMEORIGIN")
 	h.Set("Referrer-Policy", "no-referrer")
-	from := "/v1/containers/" + url.PathEscape(v.r.PathValue("container")) + "/guest/files?" + url.Values{"path": {at}}.Encode()
+	from := "/v1/containers/" + url.PathEscape(v.r.PathValue("container")) + "/guest/files?" +
+		url.Values{"path": {at}}.Encode()
 	return passFile(v, from, kind, "inline", path.Base(at))
 }

@@ -35,7 +35,8 @@ func (p *projectsPage) show(v *visit) error {
 // create serves POST /console/projects.
 func (*projectsPage) create(v *visit) error {
 	var created berth.Project
-	if err := v.post("/v1/organization/projects", map[string]any{"name": strings.TrimSpace(v.form.fields.Get("name"))}, &created); err != nil {
+	if err := v.post("/v1/organization/projects", map[string]any{"name": strings.TrimSpace(v.form.fields.Get("name"))},
+		&created); err != nil {
 		return err
 	}
 	return v.redirect("/console/projects/" + url.PathEscape(string(created.ID)))

@@ -185,8 +185,12 @@ func chartsOf(taken []sample) []chart {
 	received := rise(func(s berth.ContainerStats) float64 { return float64(s.Egress.BytesReceived) })
 	return []chart{
 		draw("CPU", "", percent, 1, series{"", rise(func(s berth.ContainerStats) float64 { return s.CPUSeconds })}),
-		draw("Memory", size(last.Memory.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 { return s.Memory.Bytes })}),
-		draw("Disk", size(last.Disk.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 { return s.Disk.Bytes })}),
+		draw("Memory", size(last.Memory.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 {
+			return s.Memory.Bytes
+		})}),
+		draw("Disk", size(last.Disk.LimitBytes), bytes, 1<<20, series{"", level(func(s berth.ContainerStats) int64 {
+			return s.Disk.Bytes
+		})}),
 		draw("Egress", "", rate, 1<<10, series{"sent", sent}, series{"received", received}),
 	}
 }

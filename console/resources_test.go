@@ -22,11 +22,16 @@ func TestCharts(t *testing.T) {
 	got := chartsOf(taken)
 	for i, want := range []chart{
 		{Name: "CPU", Now: "150 %", Top: "150 %", Lines: []plot{{"", "296.6,60.0 298.3,60.0 300.0,0.0"}}},
-		{Name: "Memory", Now: "2.0 MB", Limit: "1.0 GB", Top: "4.0 MB", Lines: []plot{{"", "296.6,45.0 298.3,0.0 300.0,30.0"}}},
-		{Name: "Disk", Now: "0 B", Limit: "0 B", Top: "1.0 MB", Lines: []plot{{"", "296.6,60.0 298.3,60.0 300.0,60.0"}}},
-		{Name: "Egress", Now: "sent 0 B/s, received 0 B/s", Top: "2.0 kB/s", Lines: []plot{{"sent", "296.6,60.0 298.3,0.0 300.0,60.0"}, {"received", "296.6,60.0 298.3,60.0 300.0,60.0"}}},
+		{Name: "Memory", Now: "2.0 MB", Limit: "1.0 GB", Top: "4.0 MB",
+			Lines: []plot{{"", "296.6,45.0 298.3,0.0 300.0,30.0"}}},
+		{Name: "Disk", Now: "0 B", Limit: "0 B", Top: "1.0 MB",
+			Lines: []plot{{"", "296.6,60.0 298.3,60.0 300.0,60.0"}}},
+		{Name: "Egress", Now: "sent 0 B/s, received 0 B/s", Top: "2.0 kB/s",
+			Lines: []plot{{"sent", "296.6,60.0 298.3,0.0 300.0,60.0"},
+				{"received", "296.6,60.0 298.3,60.0 300.0,60.0"}}},
 	} {
-		if got[i].Name != want.Name || got[i].Now != want.Now || got[i].Limit != want.Limit || got[i].Top != want.Top || got[i].Lines[0] != want.Lines[0] ||
+		if got[i].Name != want.Name || got[i].Now != want.Now || got[i].Limit != want.Limit || got[i].Top != want.Top ||
+			got[i].Lines[0] != want.Lines[0] ||
 			got[i].Lines[len(got[i].Lines)-1] != want.Lines[len(want.Lines)-1] {
 			t.Errorf("got %+v, want %+v", got[i], want)
 		}
@@ -34,7 +39,8 @@ func TestCharts(t *testing.T) {
 	for len(taken) < samples {
 		taken = append(taken, taken[0])
 	}
-	if points := chartsOf(taken)[1].Lines[0].Points; !strings.HasPrefix(points, "0.0,") || !strings.Contains(points, " 300.0,") {
+	if points := chartsOf(taken)[1].Lines[0].Points; !strings.HasPrefix(points, "0.0,") || !strings.Contains(points,
+		" 300.0,") {
 		t.Errorf("a full chart does not reach from edge to edge: %s", points)
 	}
 }

@@ -170,8 +170,9 @@ func overHTTPS(r *http.Request) bool {
 // cookie returns the cookie of a session; an empty token deletes it. A browser sends it with
 // requests of this host's own pages only, and shows it to no script.
 func cookie(r *http.Request, token string) *http.Cookie {
-	c := &http.Cookie{Name: plainCookie, Value: token, Path: strings.TrimSuffix(Path, "/"), HttpOnly: true, SameSite: http.SameSiteStrictMode,
-		MaxAge: int(sessionLife.Seconds())}
+	c := &http.Cookie{Name: plainCookie, Value: token, Path: strings.TrimSuffix(Path, "/"), HttpOnly: true,
+		SameSite: http.SameSiteStrictMode,
+		MaxAge:   int(sessionLife.Seconds())}
 	if overHTTPS(r) {
 		c.Name, c.Path, c.Secure = secureCookie, "/", true
 	}
@@ -196,6 +197,7 @@ func tokenOf(r *http.Request) (string, error) {
 	case 1:
 		return found[0].Value, nil
 	}
-	return "", &failure{http.StatusBadRequest, "The browser has sent two sessions of this console, so another page has set one of them. " +
-		"Delete the cookies of this site, then sign in again."}
+	return "", &failure{http.StatusBadRequest,
+		"The browser has sent two sessions of this console, so another page has set one of them. " +
+			"Delete the cookies of this site, then sign in again."}
 }

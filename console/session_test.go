@@ -55,11 +55,13 @@ func TestSessionsBounded(t *testing.T) {
 
 func TestCookie(t *testing.T) {
 	r := httptest.NewRequest("POST", "http://berth.example/console/sign-in", nil)
-	if got, want := cookie(r, "t").String(), "berth_console=t; Path=/console; Max-Age=43200; HttpOnly; SameSite=Strict"; got != want {
+	if got, want := cookie(r,
+		"t").String(), "berth_console=t; Path=/console; Max-Age=43200; HttpOnly; SameSite=Strict"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	r.Header.Set("X-Forwarded-Proto", "https")
-	if got, want := cookie(r, "").String(), "__Host-berth_console=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict"; got != want {
+	if got, want := cookie(r,
+		"").String(), "__Host-berth_console=; Path=/; Max-Age=0; HttpOnly; Secure; SameSite=Strict"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 }
@@ -72,7 +74,8 @@ func TestAccounts(t *testing.T) {
 	l, _ := s.find(token, now)
 	s.change(token, l.using(account{"sk-bbbb", true}))
 	l, ok := s.find(token, now)
-	if !ok || len(l.All) != 2 || l.Used != 1 || l.All[1].Label() != "Admin key …bbbb" || l.All[0].Label() != "Key …aaaa" {
+	if !ok || len(l.All) != 2 || l.Used != 1 || l.All[1].Label() != "Admin key …bbbb" ||
+		l.All[0].Label() != "Key …aaaa" {
 		t.Errorf("got %+v, %v", l, ok)
 	}
 	if again := l.using(account{Key: "sk-aaaa"}); len(again.All) != 2 || again.All[again.Used].Key != "sk-aaaa" {

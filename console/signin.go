@@ -71,7 +71,8 @@ func (p *signInPage) signIn(v *visit) error {
 	}
 	v.key = strings.TrimSpace(v.form.fields.Get("key"))
 	admin, err := probeKey(v)
-	if f, ok := errors.AsType[*failure](err); ok && (f.Status == http.StatusUnauthorized || f.Status == http.StatusForbidden) {
+	if f, ok := errors.AsType[*failure](err); ok && (f.Status == http.StatusUnauthorized ||
+		f.Status == http.StatusForbidden) {
 		p.Error = f.Message
 		return v.show(f.Status, "signin", "Sign in", p)
 	}
@@ -117,7 +118,8 @@ func signOut(v *visit) error {
 // safeNext returns where to go after signing in, if that is a page of the console.
 func safeNext(next string) string {
 	u, err := url.Parse(next)
-	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(next, Path) || strings.ContainsAny(next, "\\\r\n\t") ||
+	if err != nil || u.Scheme != "" || u.Host != "" || u.User != nil || !strings.HasPrefix(next, Path) ||
+		strings.ContainsAny(next, "\\\r\n\t") ||
 		strings.Contains(u.Path, "..") {
 		return Path
 	}

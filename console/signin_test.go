@@ -67,15 +67,19 @@ func TestPlantedCookie(t *testing.T) {
 		label   string // of the key that the page to add one shows
 	}{
 		{"http://berth.test/", []string{"berth_console=" + mine}, http.StatusOK, "mine"},
-		{"http://berth.test/", []string{"berth_console=" + planted + "; berth_console=" + mine}, http.StatusBadRequest, ""},
-		{"http://berth.test/", []string{"berth_console=" + mine, "berth_console=" + planted}, http.StatusBadRequest, ""},
+		{"http://berth.test/", []string{"berth_console=" + planted + "; berth_console=" + mine}, http.StatusBadRequest,
+			""},
+		{"http://berth.test/", []string{"berth_console=" + mine, "berth_console=" + planted}, http.StatusBadRequest,
+			""},
 		{"http://berth.test/", []string{"berth_console=" + mine + "; berth_console=x"}, http.StatusBadRequest, ""},
 		{"https://berth.test/", []string{"__Host-berth_console=" + mine}, http.StatusOK, "mine"},
-		{"https://berth.test/", []string{"berth_console=" + planted + "; __Host-berth_console=" + mine}, http.StatusOK, "mine"},
+		{"https://berth.test/", []string{"berth_console=" + planted + "; __Host-berth_console=" + mine}, http.StatusOK,
+			"mine"},
 		{"https://berth.test/", []string{"berth_console=" + planted}, http.StatusOK, ""},
 	} {
 		w := ask(c, test.url+"console/sign-in?add=1", nil, test.cookies...)
-		if w.Code != test.status || test.label != "" && !strings.Contains(w.Body.String(), "Key …"+test.label) || strings.Contains(w.Body.String(), "nted") {
+		if w.Code != test.status || test.label != "" && !strings.Contains(w.Body.String(), "Key …"+test.label) ||
+			strings.Contains(w.Body.String(), "nted") {
 			t.Errorf("%s %q: status %d: %s", test.url, test.cookies, w.Code, w.Body)
 		}
 	}
@@ -87,7 +91,8 @@ func TestAddKey(t *testing.T) {
 	token := c.sessions.start(keyOf("sk-first"), time.Now())
 	cookie := "berth_console=" + token
 	page := ask(c, "http://berth.test/console/sign-in?add=1", nil, cookie).Body.String()
-	if !strings.Contains(page, "<li>Key …irst</li>") || strings.Contains(page, "sk-first") || !strings.Contains(page, `name="own"`) {
+	if !strings.Contains(page, "<li>Key …irst</li>") || strings.Contains(page, "sk-first") || !strings.Contains(page,
+		`name="own"`) {
 		t.Errorf("the page does not ask for a key of the session: %s", page)
 	}
 	r := httptest.NewRequest(http.MethodGet, "/console/", nil)

@@ -43,7 +43,8 @@ func (*snapshotsPage) change(v *visit) error {
 			name = "restored"
 		}
 		var made berth.Container
-		if err := v.post("/v1/containers", map[string]any{"name": name, "berth": berth.ContainerSource{SnapshotID: berth.SnapshotID(id)}}, &made); err != nil {
+		if err := v.post("/v1/containers", map[string]any{"name": name,
+			"berth": berth.ContainerSource{SnapshotID: berth.SnapshotID(id)}}, &made); err != nil {
 			return err
 		}
 		return v.redirect("/console/containers/" + url.PathEscape(string(made.ID)))

@@ -42,19 +42,22 @@ func TestStory(t *testing.T) {
 	if len(s.changed) != 4 || !s.head {
 		t.Errorf("got %d changed entries, head %v, want 4 and the head", len(s.changed), s.head)
 	}
-	for i, want := range []string{"<p>I think.</p>", "</span>uname</pre>", ">Linux</pre>", "<p><strong>Done</strong></p>"} {
+	for i, want := range []string{"<p>I think.</p>", "</span>uname</pre>", ">Linux</pre>",
+		"<p><strong>Done</strong></p>"} {
 		var b bytes.Buffer
 		if err := templates().ExecuteTemplate(&b, "entry", s.entries[i]); err != nil {
 			t.Fatal(err)
 		}
-		if got := b.String(); !strings.Contains(got, want) || !strings.Contains(got, `id="item-`+s.entries[i].ID()+`"`) {
+		if got := b.String(); !strings.Contains(got, want) || !strings.Contains(got,
+			`id="item-`+s.entries[i].ID()+`"`) {
 			t.Errorf("entry %d: got %s, want %s", i, got, want)
 		}
 		if busy := strings.Contains(b.String(), "aria-busy"); busy != (i > 0) {
 			t.Errorf("entry %d: running is %v", i, busy)
 		}
 	}
-	if err := s.apply(&berth.Event{Type: berth.EventOutputItemAdded, OutputIndex: new(7), Item: &berth.Item{}}); err == nil {
+	if err := s.apply(&berth.Event{Type: berth.EventOutputItemAdded, OutputIndex: new(7),
+		Item: &berth.Item{}}); err == nil {
 		t.Error("an item out of order was accepted")
 	}
 }
@@ -71,7 +74,8 @@ func TestGrowBounded(t *testing.T) {
 	}
 	e.grow(&berth.Event{Type: berth.EventShellOutputDelta, Delta: delta, CommandIndex: new(1 << 30)})
 	e.grow(&berth.Event{Type: berth.EventShellOutputDelta, Delta: delta, CommandIndex: new(-1)})
-	if out := e.Outputs(); len(out) != 1 || len(out[0].Stdout) > shownGrowing+len("…") || !strings.HasPrefix(out[0].Stdout, "…é") {
+	if out := e.Outputs(); len(out) != 1 || len(out[0].Stdout) > shownGrowing+len("…") ||
+		!strings.HasPrefix(out[0].Stdout, "…é") {
 		t.Errorf("got %d outputs, the first of %d bytes", len(out), len(out[0].Stdout))
 	}
 }
@@ -99,7 +103,8 @@ func TestPictures(t *testing.T) {
 	if strings.Count(got, "<img") != 1 || !strings.Contains(got, `src="data:image/png;base64,`+pixel+`"`) {
 		t.Errorf("got %s, want one picture", got)
 	}
-	for _, want := range []string{"<summary>1 changed file</summary>", "created <code>/mnt/data/&lt;b&gt;.csv</code> 12 B", ">done\n</pre>"} {
+	for _, want := range []string{"<summary>1 changed file</summary>",
+		"created <code>/mnt/data/&lt;b&gt;.csv</code> 12 B", ">done\n</pre>"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("got %s, want %s", got, want)
 		}
@@ -110,7 +115,8 @@ func TestPictures(t *testing.T) {
 func TestGrowingEntry(t *testing.T) {
 	call, output := &entry{growing: true}, &entry{growing: true}
 	for i := range 500 {
-		call.grow(&berth.Event{Type: berth.EventShellCommandAdded, CommandIndex: &i, Command: new(strings.Repeat("c", 10<<10))})
+		call.grow(&berth.Event{Type: berth.EventShellCommandAdded, CommandIndex: &i,
+			Command: new(strings.Repeat("c", 10<<10))})
 		delta, err := json.Marshal(berth.ShellDelta{Stdout: strings.Repeat("o", 10<<10)})
 		if err != nil {
 			t.Fatal(err)
@@ -136,7 +142,8 @@ func TestGrowingEntry(t *testing.T) {
 
 // An item with deep JSON is shown without indents, which would be far longer than it.
 func TestDeepItem(t *testing.T) {
-	raw := `{"id":"x","type":"mcp_list_tools","tools":` + strings.Repeat("[", 5000) + strings.Repeat("1,", 5000) + "1" + strings.Repeat("]", 5000) + "}"
+	raw := `{"id":"x","type":"mcp_list_tools","tools":` + strings.Repeat("[", 5000) + strings.Repeat("1,", 5000) + "1" +
+		strings.Repeat("]", 5000) + "}"
 	var item berth.Item
 	if err := json.Unmarshal([]byte(raw), &item); err != nil {
 		t.Fatal(err)
@@ -153,7 +160,9 @@ func TestRender(t *testing.T) {
 		t.Fatal(err)
 	}
 	var item berth.Item
-	if err := json.Unmarshal([]byte(`{"id":"m","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":`+string(text)+`}]}`), &item); err != nil {
+	if err := json.Unmarshal(
+		[]byte(`{"id":"m","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":`+string(text)+`}]}`),
+		&item); err != nil {
 		t.Fatal(err)
 	}
 	e := &entry{Item: item}

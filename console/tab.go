@@ -26,7 +26,8 @@ type tabLink struct{ Name, Label string }
 
 // Tabs returns the pages of the container.
 func (tab) Tabs() []tabLink {
-	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"resources", "Resources"}, {"ports", "Ports"}}
+	return []tabLink{{"", "Overview"}, {"files", "Files"}, {"terminals", "Terminals"}, {"resources", "Resources"},
+		{"ports", "Ports"}}
 }
 
 // readContainer returns the container of the visit's path.

@@ -64,7 +64,8 @@ func (p *terminalsPage) show(v *visit) error {
 // for a page to join it.
 func (*terminalsPage) create(v *visit) error {
 	id := berth.ContainerID(v.r.PathValue("container"))
-	p, err := guestOf(v, id).Start(v.r.Context(), guest.ProcessRequest{Cmd: "/bin/bash", Args: []string{"-l", "-i"}, Env: map[string]string{"TERM": "xterm-256color"},
+	p, err := guestOf(v, id).Start(v.r.Context(), guest.ProcessRequest{Cmd: "/bin/bash", Args: []string{"-l", "-i"},
+		Env: map[string]string{"TERM": "xterm-256color"},
 		TTY: &guest.Size{Cols: 80, Rows: 24}, In: true, Tag: guest.TerminalTag + "-" + rand.Text()})
 	if err != nil {
 		return fileFailure(err)

@@ -196,7 +196,9 @@ func traceBars(spans []berth.TraceSpan) (bars []bar, ordered []*berth.TraceSpan)
 	var walk func(id string, depth int)
 	walk = func(id string, depth int) {
 		of := children[id]
-		slices.SortStableFunc(of, func(a, b *berth.TraceSpan) int { return cmp.Compare(unixMilli(a.StartedAt), unixMilli(b.StartedAt)) })
+		slices.SortStableFunc(of, func(a, b *berth.TraceSpan) int {
+			return cmp.Compare(unixMilli(a.StartedAt), unixMilli(b.StartedAt))
+		})
 		for _, s := range of {
 			if seen[s.ID] {
 				continue

@@ -27,9 +27,11 @@ func TestTraceBars(t *testing.T) {
 	w := newWaterfall("x", bars, true)
 	var got []string
 	for i, b := range w.Bars {
-		got = append(got, fmt.Sprintf("%s %d+%d %s %d %s %s %s", ordered[i].ID, b.Start, b.Took, b.Kind, b.Depth, b.Name, b.Tokens, b.Error))
+		got = append(got, fmt.Sprintf("%s %d+%d %s %d %s %s %s", ordered[i].ID, b.Start, b.Took, b.Kind, b.Depth,
+			b.Name, b.Tokens, b.Error))
 	}
-	want := []string{"z 0+0 other 0 handoff: A to B  ", "a 0+4000 agent 0 Harbour  ", "b 250+750 tool 1 tide  error: no", "c 2000+1000 model 1 response resp_1 7 in, 2 out ",
+	want := []string{"z 0+0 other 0 handoff: A to B  ", "a 0+4000 agent 0 Harbour  ",
+		"b 250+750 tool 1 tide  error: no", "c 2000+1000 model 1 response resp_1 7 in, 2 out ",
 		"x 0+0 other 0 turn 2  ", "y 0+0 other 0 span  "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))

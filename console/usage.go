@@ -90,7 +90,8 @@ func (p *usagePage) show(v *visit) error {
 		p.By = by
 	}
 	now := time.Now().UTC()
-	query := url.Values{"start_time": {strconv.FormatInt(now.Truncate(24*time.Hour).AddDate(0, 0, 1-p.Days).Unix(), 10)}, "end_time": {strconv.FormatInt(now.Unix()+1, 10)},
+	query := url.Values{"start_time": {strconv.FormatInt(now.Truncate(24*time.Hour).AddDate(0, 0, 1-p.Days).Unix(),
+		10)}, "end_time": {strconv.FormatInt(now.Unix()+1, 10)},
 		"bucket_width": {"1d"}, "limit": {strconv.Itoa(p.Days)}, "group_by": {p.By}}
 	var found usageBuckets
 	if err := v.get("/v1/organization/usage/completions?"+query.Encode(), &found); err != nil {
@@ -106,12 +107,14 @@ func (p *usagePage) sum(found usageBuckets) {
 	for day, b := range found.Data {
 		for _, r := range b.Results {
 			name := ""
-			if id := map[string]*string{"model": r.Model, "api_key_id": r.APIKeyID, "project_id": r.ProjectID}[p.By]; id != nil {
+			if id := map[string]*string{"model": r.Model, "api_key_id": r.APIKeyID,
+				"project_id": r.ProjectID}[p.By]; id != nil {
 				name = *id
 			}
 			g := byName[name]
 			if g == nil {
-				g = &usageGroup{Name: cmp.Or(name, "none"), days: make([]berth.Cost, len(found.Data)), used: make([]int64, len(found.Data))}
+				g = &usageGroup{Name: cmp.Or(name, "none"), days: make([]berth.Cost, len(found.Data)),
+					used: make([]int64, len(found.Data))}
 				byName[name] = g
 				p.Groups = append(p.Groups, g)
 			}
@@ -132,7 +135,8 @@ func (p *usagePage) sum(found usageBuckets) {
 	}
 	p.Priced = p.Total.Cost.Value > 0
 	slices.SortFunc(p.Groups, func(a, b *usageGroup) int {
-		return cmp.Or(cmp.Compare(b.Cost.Value, a.Cost.Value), cmp.Compare(b.Input+b.Output, a.Input+a.Output), cmp.Compare(a.Name, b.Name))
+		return cmp.Or(cmp.Compare(b.Cost.Value, a.Cost.Value), cmp.Compare(b.Input+b.Output, a.Input+a.Output),
+			cmp.Compare(a.Name, b.Name))
 	})
 	for i, g := range p.Groups {
 		g.Colour = "series" + strconv.Itoa(min(i, maxSeries))
@@ -157,7 +161,8 @@ func (p *usagePage) draw(found usageBuckets) {
 		most = max(most, sums[day])
 	}
 	for day, b := range found.Data {
-		c := column{Day: time.Unix(b.StartTime, 0).UTC().Format(time.DateOnly), X: day * 20, Amount: count64(sums[day]) + " tokens"}
+		c := column{Day: time.Unix(b.StartTime, 0).UTC().Format(time.DateOnly), X: day * 20,
+			Amount: count64(sums[day]) + " tokens"}
 		if p.Priced {
 			c.Amount = money(berth.Cost{Value: berth.Amount(sums[day]), Currency: p.Total.Cost.Currency})
 		}

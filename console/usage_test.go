@@ -20,12 +20,16 @@ func TestUsageSums(t *testing.T) {
 	p.sum(found)
 	var got []string
 	for _, g := range append(p.Groups, &p.Total) {
-		got = append(got, fmt.Sprintf("%s %s: %d, %d in, %d out, %s", g.Name, g.Colour, g.Requests, g.Input, g.Output, g.Cost.Value))
+		got = append(got, fmt.Sprintf("%s %s: %d, %d in, %d out, %s", g.Name, g.Colour, g.Requests, g.Input, g.Output,
+			g.Cost.Value))
 	}
-	if want := []string{"a series0: 3, 11 in, 5 out, 1.5", "b series1: 1, 100 in, 0 out, 0", "none series2: 1, 7 in, 0 out, 0", " : 5, 118 in, 5 out, 1.5"}; !slices.Equal(got, want) {
+	if want := []string{"a series0: 3, 11 in, 5 out, 1.5", "b series1: 1, 100 in, 0 out, 0",
+		"none series2: 1, 7 in, 0 out, 0", " : 5, 118 in, 5 out, 1.5"}; !slices.Equal(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if len(p.Chart) != 2 || p.Chart[0].Parts[0] != (part{"series0", 50, 50}) || p.Chart[1].Parts[0] != (part{"series0", 0, 100}) || p.Chart[1].Day != "1970-01-02" || p.Chart[1].Amount != "1 USD" {
+	if len(p.Chart) != 2 || p.Chart[0].Parts[0] != (part{"series0", 50, 50}) ||
+		p.Chart[1].Parts[0] != (part{"series0", 0, 100}) || p.Chart[1].Day != "1970-01-02" ||
+		p.Chart[1].Amount != "1 USD" {
 		t.Errorf("got %+v", p.Chart)
 	}
 	unpriced := usagePage{By: "api_key_id"}

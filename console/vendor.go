@@ -12,7 +12,8 @@ import (
 // Its version is in its name, so browsers may keep it.
 func serveVendor(w http.ResponseWriter, r *http.Request) {
 	name := r.PathValue("file")
-	kind, ok := map[string]string{"mjs": "text/javascript; charset=utf-8", "css": "text/css; charset=utf-8"}[name[strings.LastIndexByte(name, '.')+1:]]
+	kind, ok := map[string]string{"mjs": "text/javascript; charset=utf-8",
+		"css": "text/css; charset=utf-8"}[name[strings.LastIndexByte(name, '.')+1:]]
 	packed, err := fs.ReadFile(content, "assets/vendor/"+name+".gz")
 	if err != nil || !ok {
 		http.NotFound(w, r)

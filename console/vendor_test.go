@@ -60,13 +60,15 @@ func TestVendorServed(t *testing.T) {
 	plain := get("xterm-6.0.0.mjs", "").Body.Bytes()
 	packed := get("xterm-6.0.0.mjs", "br, gzip")
 	in, err := gzip.NewReader(packed.Body)
-	if err != nil || packed.Header().Get("Content-Encoding") != "gzip" || !strings.HasPrefix(packed.Header().Get("Content-Type"), "text/javascript") {
+	if err != nil || packed.Header().Get("Content-Encoding") != "gzip" ||
+		!strings.HasPrefix(packed.Header().Get("Content-Type"), "text/javascript") {
 		t.Fatalf("%v: %v", err, packed.Header())
 	}
 	if unpacked, err := io.ReadAll(in); err != nil || !bytes.Equal(unpacked, plain) || len(plain) < 100_000 {
 		t.Errorf("%v: the two differ, or have only %d bytes", err, len(plain))
 	}
-	for _, name := range []string{"SHA256SUMS", "xterm-6.0.0.LICENSE", "xterm-6.0.0.mjs.gz", "none.mjs", "..%2Fconsole.css"} {
+	for _, name := range []string{"SHA256SUMS", "xterm-6.0.0.LICENSE", "xterm-6.0.0.mjs.gz", "none.mjs",
+		"..%2Fconsole.css"} {
 		if w := get(name, ""); w.Code != http.StatusNotFound {
 			t.Errorf("%s: got status %d", name, w.Code)
 		}

@@ -41,7 +41,8 @@ type page struct {
 // Here returns the attribute of a link of the header if the page is one of paths, or below one of them.
 func (p page) Here(paths ...string) template.HTMLAttr {
 	for _, path := range paths {
-		if p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") || path == Path && strings.HasPrefix(p.Path, Path+"containers/") {
+		if p.Path == path || path != Path && strings.HasPrefix(p.Path, path+"/") || path == Path &&
+			strings.HasPrefix(p.Path, Path+"containers/") {
 			return ` aria-current="page"`
 		}
 	}
@@ -93,7 +94,8 @@ func (v *visit) checkForm(most int64) error {
 // show answers with a page.
 func (v *visit) show(status int, name, title string, data any) error {
 	var b bytes.Buffer
-	p := page{Title: title, Form: v.formToken(), SignedIn: v.token != "", Admin: v.admin(), Signed: v.signed, Path: v.r.URL.Path, Data: data}
+	p := page{Title: title, Form: v.formToken(), SignedIn: v.token != "", Admin: v.admin(), Signed: v.signed,
+		Path: v.r.URL.Path, Data: data}
 	if err := templates().ExecuteTemplate(&b, name, p); err != nil {
 		return fmt.Errorf("render page %s: %w", name, err)
 	}
@@ -123,7 +125,8 @@ func (v *visit) fail(err error) {
 			return
 		}
 		v.console.log.Error("console failed", "path", v.r.URL.Path, "err", err)
-		f = &failure{Status: http.StatusInternalServerError, Message: "The console failed. The server's log has the reason."}
+		f = &failure{Status: http.StatusInternalServerError,
+			Message: "The console failed. The server's log has the reason."}
 	}
 	if f.Status == http.StatusUnauthorized {
 		v.endSession()

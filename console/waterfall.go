@@ -23,7 +23,8 @@ type waterfall struct {
 
 // A bar is a step. Times are in milliseconds; Start counts from the first step's start.
 type bar struct {
-	Kind   string // a class of the style sheet, and a word for the summary: model, tool, command, container, network, agent, other
+	// a class of the style sheet, and a word for the summary: model, tool, command, container, network, agent, other
+	Kind   string
 	Name   string
 	Link   string // path of a page about it, or ""
 	Depth  int    // of its parents
@@ -62,7 +63,9 @@ func newWaterfall(id string, bars []bar, ordered bool) waterfall {
 		return w
 	}
 	if !ordered {
-		slices.SortStableFunc(bars, func(a, b bar) int { return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Depth, b.Depth)) })
+		slices.SortStableFunc(bars, func(a, b bar) int {
+			return cmp.Or(cmp.Compare(a.Start, b.Start), cmp.Compare(a.Depth, b.Depth))
+		})
 	}
 	first, last := bars[0].Start, int64(0)
 	for _, b := range bars {
@@ -105,7 +108,9 @@ func (w waterfall) Shares() []share {
 		}
 		shares = append(shares, s)
 	}
-	slices.SortFunc(shares, func(a, b share) int { return cmp.Or(cmp.Compare(b.Took, a.Took), strings.Compare(a.Kind, b.Kind)) })
+	slices.SortFunc(shares, func(a, b share) int {
+		return cmp.Or(cmp.Compare(b.Took, a.Took), strings.Compare(a.Kind, b.Kind))
+	})
 	return shares
 }
 

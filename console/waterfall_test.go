@@ -25,19 +25,24 @@ func TestWaterfall(t *testing.T) {
 	at := func(ms int64) time.Time { return time.UnixMilli(ms) }
 	code := 2
 	facts := &containerFacts{Log: []berth.ContainerLog{
-		{ResponseID: "resp_1", Command: "make", StartedAtMS: 100600, DurationMS: 300, Outcome: berth.ShellOutcome{Type: "exit", ExitCode: &code}},
+		{ResponseID: "resp_1", Command: "make", StartedAtMS: 100600, DurationMS: 300,
+			Outcome: berth.ShellOutcome{Type: "exit", ExitCode: &code}},
 		{ResponseID: "resp_2", Command: "other", StartedAtMS: 100700}},
-		Flows: []flow{{Time: at(100900), Action: "egress.ended", Host: "example.com", Milliseconds: 200}, {Time: at(100950), Action: "egress.refused", Host: "evil.example", Reason: "policy"},
+		Flows: []flow{{Time: at(100900), Action: "egress.ended", Host: "example.com", Milliseconds: 200},
+			{Time: at(100950), Action: "egress.refused", Host: "evil.example", Reason: "policy"},
 			{Time: at(99000), Action: "egress.ended", Host: "before.example"}}}
 	facts.Container.Berth.Start = &berth.ContainerStart{How: "cold", RequestedAtMS: 100000, DurationMS: 250}
 	turn := &turnView{Response: &r, Output: entriesOf(r.Output)}
 	w := newWaterfall("time-resp_1", barsOf(turn, map[berth.ContainerID]*containerFacts{"cntr_1": facts}), false)
 	var got []string
 	for _, b := range w.Bars {
-		got = append(got, fmt.Sprintf("%d+%d %s %d %s %s %s", b.Start, b.Took, b.Kind, b.Depth, b.Name, b.Error, b.Tokens))
+		got = append(got, fmt.Sprintf("%d+%d %s %d %s %s %s", b.Start, b.Took, b.Kind, b.Depth, b.Name, b.Error,
+			b.Tokens))
 	}
-	want := []string{"0+250 container 0 start container (cold)  ", "100+400 model 0 up/m  1\u202f200 in, 80 out", "500+500 tool 0 shell: make  ", "600+300 command 1 make exit 2 ",
-		"700+200 network 2 example.com (0 B sent, 0 B received)  ", "950+0 network 2 evil.example refused: policy ", "1000+100 model 0 m rate_limited "}
+	want := []string{"0+250 container 0 start container (cold)  ", "100+400 model 0 up/m  1\u202f200 in, 80 out",
+		"500+500 tool 0 shell: make  ", "600+300 command 1 make exit 2 ",
+		"700+200 network 2 example.com (0 B sent, 0 B received)  ", "950+0 network 2 evil.example refused: policy ",
+		"1000+100 model 0 m rate_limited "}
 	if !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
@@ -51,7 +56,8 @@ func TestWaterfall(t *testing.T) {
 	if err := templates().ExecuteTemplate(&b, "waterfall", w); err != nil {
 		t.Fatal(err)
 	}
-	for _, part := range []string{`<rect class="bar" x="90" y="2" width="363"`, "0.25 USD", `href="#item-sh_1"`, "first token after 100 ms"} {
+	for _, part := range []string{`<rect class="bar" x="90" y="2" width="363"`, "0.25 USD", `href="#item-sh_1"`,
+		"first token after 100 ms"} {
 		if !strings.Contains(b.String(), part) {
 			t.Errorf("%q is missing in %s", part, b.String())
 		}
@@ -65,7 +71,8 @@ func TestWaterfallBounded(t *testing.T) {
 		t.Errorf("got %d bars, %d more, width %d", len(w.Bars), w.More, w.Bars[0].Width())
 	}
 	var b bytes.Buffer
-	if err := templates().ExecuteTemplate(&b, "waterfall", newWaterfall("x", nil, false)); err != nil || strings.Contains(b.String(), "table") {
+	if err := templates().ExecuteTemplate(&b, "waterfall", newWaterfall("x", nil, false)); err != nil ||
+		strings.Contains(b.String(), "table") {
 		t.Errorf("%v: %s", err, b.String())
 	}
 }

@@ -67,7 +67,8 @@ func (p *webhooksPage) show(v *visit) error {
 // secret.
 func (p *webhooksPage) create(v *visit) error {
 	in := v.form.fields
-	req := map[string]any{"name": strings.TrimSpace(in.Get("name")), "url": strings.TrimSpace(in.Get("url")), "event_types": append([]string{}, in["type"]...)}
+	req := map[string]any{"name": strings.TrimSpace(in.Get("name")), "url": strings.TrimSpace(in.Get("url")),
+		"event_types": append([]string{}, in["type"]...)}
 	var created berth.WebhookEndpoint
 	if err := v.post("/v1/webhook_endpoints", req, &created); err != nil {
 		return err
@@ -131,7 +132,8 @@ func (p *webhookPage) test(v *visit) error {
 
 // redeliver serves POST /console/webhooks/{webhook}/redeliver.
 func (*webhookPage) redeliver(v *visit) error {
-	if err := v.post(webhookPath(v)+"/deliveries/"+url.PathEscape(v.form.fields.Get("delivery"))+"/redeliver", struct{}{}, &struct{}{}); err != nil {
+	if err := v.post(webhookPath(v)+"/deliveries/"+url.PathEscape(v.form.fields.Get("delivery"))+"/redeliver",
+		struct{}{}, &struct{}{}); err != nil {
 		return err
 	}
 	return v.redirect("/console/webhooks/" + url.PathEscape(v.r.PathValue("webhook")))

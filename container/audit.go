@@ -58,7 +58,8 @@ const maxHistory = 1000
 
 // History returns up to maxHistory of a container's newest audit entries, and the log's last
 // signed checkpoint. The container may be deleted.
-func (svc *Service) History(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*audit.Entry, string, error) {
+func (svc *Service) History(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*audit.Entry, string,
+	error) {
 	entries, err := svc.opts.Audit.OfContainer(ctx, p, id, maxHistory)
 	if err == nil && len(entries) == 0 {
 		if _, err = svc.opts.Store.GetContainer(ctx, p, id); errors.Is(err, store.ErrNotFound) {
@@ -100,8 +101,9 @@ func (t *trail) recordMissed(running []*store.Container) {
 	living := t.opts.Audit.Living()
 	for _, rec := range running {
 		if _, ok := living[rec.Body.ID]; !ok {
-			t.opts.Audit.Record(audit.Entry{Action: audit.ContainerCreated, Project: rec.Project, Container: rec.Body.ID,
-				Template: rec.Body.Berth.Template, Isolation: rec.Body.Berth.Isolation, Recovered: true})
+			t.opts.Audit.Record(audit.Entry{Action: audit.ContainerCreated, Project: rec.Project,
+				Container: rec.Body.ID,
+				Template:  rec.Body.Berth.Template, Isolation: rec.Body.Berth.Isolation, Recovered: true})
 		}
 	}
 }

@@ -173,14 +173,16 @@ func TestAuditedFlows(t *testing.T) {
 	id := h.ready()
 	s := h.k.index.lookup(mine, id)
 	for i := range 5000 {
-		f := egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.evil.example", i), Port: 443}, Reason: "the name is not allowed"}
+		f := egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.evil.example", i), Port: 443},
+			Reason: "the name is not allowed"}
 		if i%2 == 0 {
 			f.Allowed, f.Addr, f.Sent = true, netip.MustParseAddr("192.0.2.1"), 10
 		}
 		h.k.trail.recordFlow(s, f)
 	}
 	for i := range 2000 { // with an unlimited number of hosts below a name with a secret
-		h.k.trail.recordFlow(s, egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.api.example", i), Port: 443}, Allowed: true, Secrets: []string{"TOKEN", "OTHER"}})
+		h.k.trail.recordFlow(s, egress.Flow{Target: egress.Target{Host: fmt.Sprintf("%d.api.example", i), Port: 443},
+			Allowed: true, Secrets: []string{"TOKEN", "OTHER"}})
 	}
 	if err := h.k.Delete(t.Context(), mine, id); err != nil {
 		t.Fatal(err)
@@ -202,6 +204,7 @@ func TestAuditedFlows(t *testing.T) {
 		sent += e.Sent
 	}
 	if n > 700 || sent != 25_000 || count != 7000 || secrets != 4000 {
-		t.Errorf("got %d entries of %d connections that sent %d bytes, with %d uses of secrets; want at most 700, 7000, 25000 and 4000", n, count, sent, secrets)
+		t.Errorf("got %d entries of %d connections that sent %d bytes, with %d uses of secrets; want at most 700, 7000, 25000 and 4000",
+			n, count, sent, secrets)
 	}
 }

@@ -44,11 +44,13 @@ func pools(p ...container.PoolOptions) func(*container.Options) {
 	return func(o *container.Options) { o.Pools = p }
 }
 
-func newGVisorServicesOn(tb testing.TB, rootfs string, options ...func(*container.Options)) (*container.Service, *snapshot.Service) {
+func newGVisorServicesOn(tb testing.TB, rootfs string, options ...func(*container.Options)) (*container.Service,
+	*snapshot.Service) {
 	tb.Helper()
 	state := drivertest.StateDir(tb)
 	log := slog.New(slog.NewTextHandler(io.Discard, nil))
-	d, err := gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: drivertest.Runsc(tb), GuestPath: drivertest.Guest(tb), Logger: log})
+	d, err := gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: drivertest.Runsc(tb),
+		GuestPath: drivertest.Guest(tb), Logger: log})
 	if err != nil {
 		tb.Fatal(err)
 	}
@@ -57,9 +59,11 @@ func newGVisorServicesOn(tb testing.TB, rootfs string, options ...func(*containe
 		tb.Fatal(err)
 	}
 	kept := snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(tb), Seal: seal.New([32]byte{1})})
-	opts := container.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(files.Options{Store: db}).Open, Log: log, Seal: seal.New([32]byte{1}),
+	opts := container.Options{Snapshots: kept, Store: db, Driver: d, OpenFile: files.New(files.Options{Store: db}).Open,
+		Log: log, Seal: seal.New([32]byte{1}),
 		Template: func(ref string) (container.Template, error) {
-			return container.Template{Template: sandbox.Template{Digest: cmp.Or(ref, "sha256:bench"), Path: rootfs}}, nil
+			return container.Template{Template: sandbox.Template{Digest: cmp.Or(ref, "sha256:bench"),
+				Path: rootfs}}, nil
 		}}
 	for _, o := range options {
 		o(&opts)

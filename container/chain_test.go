@@ -49,7 +49,8 @@ func (h *harness) asks() func(command, fields string) (*berth.Response, error) {
 	}
 	events := journal.New(st)
 	e := engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models,
-		Containers: shells{h.k}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: shells{h.k}})...), Files: noUploads{}, Owner: "test", Log: h.opts.Log})
+		Containers: shells{h.k}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: shells{h.k}})...),
+		Files: noUploads{}, Owner: "test", Log: h.opts.Log})
 	h.t.Cleanup(func() {
 		if err := e.Close(context.Background()); err != nil {
 			h.t.Error(err)
@@ -110,7 +111,8 @@ func TestChainContinues(t *testing.T) {
 	// A request that names the container gets the reason of its end.
 	settled, _ := json.Marshal(second.Tools)
 	_, err = ask("cat f", `,"tools":`+string(settled)+`,"previous_response_id":"`+string(second.ID)+`"`)
-	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "its files are in the snapshot 'snap_")
+	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes",
+		"its files are in the snapshot 'snap_")
 	for _, s := range a.list(t, mine) {
 		if err := a.Delete(t.Context(), mine, s.ID); err != nil {
 			t.Fatal(err)
@@ -118,12 +120,15 @@ func TestChainContinues(t *testing.T) {
 	}
 	// A lost snapshot is an error, not a silent new container.
 	_, err = ask("ls -A", autoShell+`,"previous_response_id":"`+string(second.ID)+`"`)
-	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "in the snapshot 'snap_", "which is gone too", "'berth.on_lost'")
-	empty, err := ask("ls -A", strings.Replace(autoShell, `"snapshot"`, `"snapshot","on_lost":"new"`, 1)+`,"previous_response_id":"`+string(second.ID)+`"`)
+	wantError(t, err, berth.CodeInvalid, "container_expired", "not used for 20 minutes", "in the snapshot 'snap_",
+		"which is gone too", "'berth.on_lost'")
+	empty, err := ask("ls -A", strings.Replace(autoShell, `"snapshot"`, `"snapshot","on_lost":"new"`,
+		1)+`,"previous_response_id":"`+string(second.ID)+`"`)
 	if err != nil || !strings.Contains(outputOf(empty), `"stdout":""`) {
 		t.Fatalf("got %s, %v", outputOf(empty), err)
 	}
-	if again, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(empty.ID)+`"`); err != nil || !strings.Contains(outputOf(again), `"stdout":""`) {
+	if again, err := ask("ls -A", autoShell+`,"previous_response_id":"`+string(empty.ID)+`"`); err != nil ||
+		!strings.Contains(outputOf(again), `"stdout":""`) {
 		t.Errorf("its continuation: got %s, %v", outputOf(again), err)
 	}
 }

@@ -77,12 +77,14 @@ func (fl *Files) apply(ctx context.Context, s *instance, changes []guest.FileCha
 // isListed reports whether a scan lists a regular file of this name. The guest reports
 // names that are not UTF-8 with replacement characters.
 func isListed(name string) bool {
-	return strings.Count(name, "/") < maxDepth && !strings.HasPrefix(path.Base(name), tempPrefix) && !strings.ContainsRune(name, utf8.RuneError)
+	return strings.Count(name, "/") < maxDepth && !strings.HasPrefix(path.Base(name), tempPrefix) &&
+		!strings.ContainsRune(name, utf8.RuneError)
 }
 
 // gone returns the rows of deleted files. It reads each file again, because a new one may
 // be at its path.
-func (fl *Files) gone(ctx context.Context, s *instance, deleted map[string]bool) (gone []*berth.ContainerFile, err error) {
+func (fl *Files) gone(ctx context.Context, s *instance, deleted map[string]bool) (gone []*berth.ContainerFile,
+	err error) {
 	if len(deleted) == 0 {
 		return nil, nil
 	}

@@ -56,10 +56,12 @@ func TestFilesOfCallsAreFollowed(t *testing.T) {
 	}
 	list := h.listed(id)
 	slices.Sort(list)
-	if want := []string{"/mnt/data/background 1 assistant", "/mnt/data/d/e/second 3 assistant", "/mnt/data/first 7 assistant"}; !slices.Equal(list, want) {
+	if want := []string{"/mnt/data/background 1 assistant", "/mnt/data/d/e/second 3 assistant",
+		"/mnt/data/first 7 assistant"}; !slices.Equal(list, want) {
 		t.Errorf("listed: got %q, want %q", list, want)
 	}
-	after := h.stored(id, "/mnt/data/background assistant", "/mnt/data/d/e/second assistant", "/mnt/data/first assistant")
+	after := h.stored(id, "/mnt/data/background assistant", "/mnt/data/d/e/second assistant",
+		"/mnt/data/first assistant")
 	if after["/mnt/data/d/e/second"] != then["/mnt/data/d/e/second"] {
 		t.Error("the id of a file changed when it was listed")
 	}
@@ -72,7 +74,8 @@ func TestFilesOfCallsAreFollowed(t *testing.T) {
 	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant", "/mnt/data/given assistant")
 	h.put(id, "given", "again")
 	h.sh(id, "echo more >>given; echo new >new")
-	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant", "/mnt/data/given user", "/mnt/data/new assistant")
+	h.stored(id, "/mnt/data/d/third assistant", "/mnt/data/first assistant", "/mnt/data/given user",
+		"/mnt/data/new assistant")
 }
 
 // A deletion that is reported late does not remove the row of a file that exists again.

@@ -14,8 +14,9 @@ import (
 // A CreateRequest describes a container. The parameters in errors about it are
 // those of OpenAI's request.
 type CreateRequest struct {
-	Name          string
-	UniqueName    bool                  // refuse the request if a running container of the project has Name as its unique name
+	Name string
+	// refuse the request if a running container of the project has Name as its unique name
+	UniqueName    bool
 	MemoryLimit   string                // 1g, 4g, 16g or 64g; default 1g
 	ExpiresAfter  *berth.ExpiresAfter   // default ExpiryOptions.IdleMinutes
 	NetworkPolicy *berth.NetworkPolicy  // default disabled
@@ -70,7 +71,8 @@ type registration struct {
 }
 
 // register registers the container of a plan, and saves and starts it unless it is reserved.
-func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan, how registration) (_ *instance, err error) {
+func (svc *Service) register(ctx context.Context, caller berth.Caller, pl *plan, how registration) (_ *instance,
+	err error) {
 	p, body := caller.Project, pl.body
 	var s *instance
 	if !how.cold && !pl.withMemory() && len(body.Berth.Volumes) == 0 { // both must be known when the sandbox is created
@@ -157,12 +159,15 @@ func (svc *Service) nameTaken(ctx context.Context, p berth.ProjectID, name strin
 		for _, c := range named {
 			if c.Body.Berth.UniqueName && c.Body.Status == berth.ContainerRunning {
 				return &berth.Error{Code: berth.CodeConflict, Param: "name", Err: cause,
-					Message: fmt.Sprintf("The name '%s' is taken by container with id '%s'. Delete it, or choose another name.", name, c.Body.ID)}
+					Message: fmt.Sprintf(
+						"The name '%s' is taken by container with id '%s'. Delete it, or choose another name.", name,
+						c.Body.ID)}
 			}
 		}
 		if !more || len(named) == 0 {
 			return &berth.Error{Code: berth.CodeConflict, Param: "name", Err: cause,
-				Message: fmt.Sprintf("The name '%s' was taken by a container that has just ended. Send the request again.", name)}
+				Message: fmt.Sprintf(
+					"The name '%s' was taken by a container that has just ended. Send the request again.", name)}
 		}
 		page.After = string(named[len(named)-1].Body.ID)
 	}
@@ -195,7 +200,8 @@ func (o *Options) container(ctx context.Context, p berth.ProjectID, id berth.Con
 
 // List returns one page of containers and whether there are more. If name is not empty,
 // only containers with that name are listed.
-func (svc *Service) List(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*berth.Container, bool, error) {
+func (svc *Service) List(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*berth.Container,
+	bool, error) {
 	recs, more, err := svc.opts.Store.ListContainers(ctx, p, name, page)
 	if err != nil {
 		return nil, false, fmt.Errorf("list containers: %w", err)

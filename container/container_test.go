@@ -20,7 +20,8 @@ import (
 
 func TestCreate(t *testing.T) {
 	h := newHarness(t)
-	c := h.create(CreateRequest{Name: "mine", MemoryLimit: "4g", Env: []string{"A=1"}, ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}})
+	c := h.create(CreateRequest{Name: "mine", MemoryLimit: "4g", Env: []string{"A=1"},
+		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}})
 	want := `{"id":"` + string(c.ID) + `","object":"container","created_at":1800000000,"status":"running",` +
 		`"expires_after":{"anchor":"last_active_at","minutes":5},"last_active_at":1800000000,"memory_limit":"4g","name":"mine",` +
 		`"network_policy":{"type":"disabled"},"berth":{"isolation":"none","template":"sha256:1","starting":true}}`
@@ -38,7 +39,8 @@ func TestCreate(t *testing.T) {
 		t.Errorf("got %+v, %v; want it running and no longer starting", c, err)
 	}
 	spec := h.driver.box(string(c.ID)).spec
-	wantSpec := sandbox.Spec{ID: string(c.ID), Template: sandbox.Template{Digest: "sha256:1", Path: "/templates/1"}, Limits: sandbox.Limits{Memory: 4 << 30}.WithDefaults()}
+	wantSpec := sandbox.Spec{ID: string(c.ID), Template: sandbox.Template{Digest: "sha256:1", Path: "/templates/1"},
+		Limits: sandbox.Limits{Memory: 4 << 30}.WithDefaults()}
 	if diff := cmp.Diff(wantSpec, spec); diff != "" {
 		t.Errorf("spec (-want +got):\n%s", diff)
 	}
@@ -64,19 +66,28 @@ func TestCreateRefused(t *testing.T) {
 		code  berth.Code
 		param string
 	}{
-		"memory":           {CreateRequest{MemoryLimit: "2g"}, berth.CodeInvalid, "memory_limit"},
-		"anchor":           {CreateRequest{ExpiresAfter: minutes("created_at", 5)}, berth.CodeInvalid, "expires_after.anchor"},
-		"no time":          {CreateRequest{ExpiresAfter: minutes("last_active_at", 0)}, berth.CodeInvalid, "expires_after.minutes"},
-		"long time":        {CreateRequest{ExpiresAfter: minutes("last_active_at", 10_081)}, berth.CodeInvalid, "expires_after.minutes"},
-		"network":          {CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "bridge"}}, berth.CodeInvalid, "network_policy.type"},
-		"domains":          {allowlist("a.example", "10.0.0.1"), berth.CodeInvalid, "network_policy.allowed_domains[1]"},
-		"no domain":        {allowlist(), berth.CodeInvalid, "network_policy.allowed_domains"},
-		"secret elsewhere": {secret(berth.DomainSecret{Domain: "b.example", Name: "KEY", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].domain"},
-		"secret's name":    {secret(berth.DomainSecret{Domain: "a.example", Name: "A=B", Value: "value"}), berth.CodeInvalid, "network_policy.domain_secrets[0].name"},
-		"secret's value":   {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "abc"}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
-		"secret's length":  {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: strings.Repeat("x", maxSecret+1)}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
-		"file":             {CreateRequest{FileIDs: []berth.FileID{"file-none"}}, berth.CodeNotFound, "file_ids[0]"},
-		"env":              {CreateRequest{Env: []string{"A=1", "=2"}}, berth.CodeInvalid, "env"},
+		"memory": {CreateRequest{MemoryLimit: "2g"}, berth.CodeInvalid, "memory_limit"},
+		"anchor": {CreateRequest{ExpiresAfter: minutes("created_at", 5)}, berth.CodeInvalid,
+			"expires_after.anchor"},
+		"no time": {CreateRequest{ExpiresAfter: minutes("last_active_at", 0)}, berth.CodeInvalid,
+			"expires_after.minutes"},
+		"long time": {CreateRequest{ExpiresAfter: minutes("last_active_at", 10_081)}, berth.CodeInvalid,
+			"expires_after.minutes"},
+		"network": {CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "bridge"}}, berth.CodeInvalid,
+			"network_policy.type"},
+		"domains": {allowlist("a.example", "10.0.0.1"), berth.CodeInvalid,
+			"network_policy.allowed_domains[1]"},
+		"no domain": {allowlist(), berth.CodeInvalid, "network_policy.allowed_domains"},
+		"secret elsewhere": {secret(berth.DomainSecret{Domain: "b.example", Name: "KEY", Value: "value"}),
+			berth.CodeInvalid, "network_policy.domain_secrets[0].domain"},
+		"secret's name": {secret(berth.DomainSecret{Domain: "a.example", Name: "A=B", Value: "value"}),
+			berth.CodeInvalid, "network_policy.domain_secrets[0].name"},
+		"secret's value": {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "abc"}),
+			berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
+		"secret's length": {secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: strings.Repeat("x",
+			maxSecret+1)}), berth.CodeInvalid, "network_policy.domain_secrets[0].value"},
+		"file": {CreateRequest{FileIDs: []berth.FileID{"file-none"}}, berth.CodeNotFound, "file_ids[0]"},
+		"env":  {CreateRequest{Env: []string{"A=1", "=2"}}, berth.CodeInvalid, "env"},
 	} {
 		_, err := h.k.Create(t.Context(), byMe, tc.req)
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != tc.code || e.Param != tc.param {
@@ -143,8 +154,10 @@ func TestCreateNotSaved(t *testing.T) {
 			if _, err := h.k.Create(t.Context(), byMe, CreateRequest{}); !errors.Is(err, fault) {
 				t.Errorf("got %v, want %v", err, fault)
 			}
-			if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 || len(h.k.index.all()) > 0 || h.driver.count("create") > 0 {
-				t.Errorf("left behind: %d rows, %d instances, %d sandboxes", len(recs), len(h.k.index.all()), h.driver.count("create"))
+			if recs, err := h.store.RunningContainers(t.Context()); err != nil || len(recs) > 0 ||
+				len(h.k.index.all()) > 0 || h.driver.count("create") > 0 {
+				t.Errorf("left behind: %d rows, %d instances, %d sandboxes", len(recs), len(h.k.index.all()),
+					h.driver.count("create"))
 			}
 		})
 	}
@@ -180,7 +193,8 @@ func TestFirstUseWaits(t *testing.T) {
 
 // A container whose start meets a full volume starts when there is room, with its files.
 func TestStartWaitsForRoom(t *testing.T) {
-	for _, place := range []string{"driver create", "driver start", "driver by a program", "store update", "store file"} {
+	for _, place := range []string{"driver create", "driver start", "driver by a program", "store update",
+		"store file"} {
 		t.Run(place, func(t *testing.T) {
 			h := newHarness(t)
 			h.uploads["file-1"] = upload{"a.txt", "content"}
@@ -207,7 +221,8 @@ func TestStartWaitsForRoom(t *testing.T) {
 				return nil
 			}
 			h.driver.fail = func(_ context.Context, op, _ string) error {
-				if err := full("driver "+op, fmt.Errorf("write the specification: %w", unix.ENOSPC)); err != nil || op != "start" {
+				if err := full("driver "+op, fmt.Errorf("write the specification: %w", unix.ENOSPC)); err != nil ||
+					op != "start" {
 					return err
 				}
 				return full("driver by a program", errHost)
@@ -244,7 +259,8 @@ func TestDeleteWhileStartWaitsForRoom(t *testing.T) {
 }
 
 func TestStartFails(t *testing.T) {
-	for op, words := range map[string]string{"create": "could not be created", "start": "did not start", "dial": "guest did not answer"} {
+	for op, words := range map[string]string{"create": "could not be created", "start": "did not start",
+		"dial": "guest did not answer"} {
 		t.Run(op, func(t *testing.T) {
 			h := newHarness(t)
 			h.driver.fail = func(_ context.Context, o, _ string) error {
@@ -263,7 +279,8 @@ func TestStartFails(t *testing.T) {
 				t.Error("the log lacks the cause")
 			}
 			h.driver.until(0)
-			if got := h.get(c.ID); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" || got.Berth.Starting {
+			if got := h.get(c.ID); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" ||
+				got.Berth.Starting {
 				t.Errorf("got %s, reason %q, starting %v", got.Status, got.Berth.Reason, got.Berth.Starting)
 			}
 			_, err = h.trySh(t.Context(), c.ID, "call_1", "true")
@@ -327,7 +344,8 @@ func TestProjectsApart(t *testing.T) {
 		"get":    func(p berth.ProjectID, id berth.ContainerID) error { _, err := h.k.Get(ctx, p, id); return err },
 		"delete": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.Delete(ctx, p, id) },
 		"shell": func(p berth.ProjectID, id berth.ContainerID) (err error) {
-			for _, err = range h.k.access.Shell(berth.Caller{Project: p}, id).Shell(ctx, guest.ShellCall{CallID: "c", Commands: []string{"true"}}) {
+			for _, err = range h.k.access.Shell(berth.Caller{Project: p}, id).Shell(ctx, guest.ShellCall{CallID: "c",
+				Commands: []string{"true"}}) {
 			}
 			return err
 		},
@@ -352,7 +370,8 @@ func TestProjectsApart(t *testing.T) {
 		},
 		"remove": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.files.Delete(ctx, p, id, f.ID) },
 		"provide": func(p berth.ProjectID, id berth.ContainerID) error {
-			_, err := h.k.Provide(ctx, berth.Caller{Project: p}, berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: id}, "")
+			_, err := h.k.Provide(ctx, berth.Caller{Project: p},
+				berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: id}, "")
 			return err
 		},
 	} {

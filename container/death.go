@@ -99,7 +99,8 @@ func (d *deaths) settle(s *instance, clientErr error) {
 // save saves the end of a container if it is not saved yet.
 func (d *deaths) save(ctx context.Context, s *instance) error {
 	s.mu.Lock()
-	reason, recorded, left, active := s.death.reason, s.death.recorded, s.expiry.snapshot, s.lastActiveLocked(d.opts.clock.Now()).Unix()
+	reason, recorded, left, active := s.death.reason, s.death.recorded, s.expiry.snapshot,
+		s.lastActiveLocked(d.opts.clock.Now()).Unix()
 	s.mu.Unlock()
 	if recorded {
 		return nil
@@ -120,7 +121,8 @@ func (d *deaths) save(ctx context.Context, s *instance) error {
 			if c.Status != berth.ContainerRunning {
 				return errUnchanged // another server has ended it, and what it saved stands
 			}
-			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason, left
+			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason,
+				left
 			c.Berth.Paused = false
 			c.LastActiveAt = max(c.LastActiveAt, active)
 			return nil

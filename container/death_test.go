@@ -14,7 +14,8 @@ import (
 )
 
 func TestDeathIsNoticed(t *testing.T) {
-	words := map[sandbox.Reason]string{sandbox.ReasonOOM: "memory limit of 1g", sandbox.ReasonKilled: "killed", sandbox.ReasonHost: "machine"}
+	words := map[sandbox.Reason]string{sandbox.ReasonOOM: "memory limit of 1g", sandbox.ReasonKilled: "killed",
+		sandbox.ReasonHost: "machine"}
 	for reason, word := range words {
 		for how, notice := range map[string]func(h *harness, id berth.ContainerID) error{
 			"at use": func(h *harness, id berth.ContainerID) error {
@@ -126,7 +127,8 @@ func TestCreateDeleteRace(t *testing.T) {
 			}
 		})
 		all.Go(func() {
-			if _, err := h.trySh(t.Context(), c.ID, "c", "true"); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+			if _, err := h.trySh(t.Context(), c.ID, "c", "true"); err != nil &&
+				berth.ErrorCode(err) != berth.CodeNotFound {
 				t.Errorf("use: %v", err)
 			}
 		})

@@ -68,7 +68,8 @@ type box struct {
 }
 
 func newDriver(t *testing.T) *memDriver {
-	return &memDriver{t: t, boxes: map[string]*box{}, busy: map[string]string{}, ops: map[string]int{}, changed: make(chan struct{})}
+	return &memDriver{t: t, boxes: map[string]*box{}, busy: map[string]string{}, ops: map[string]int{},
+		changed: make(chan struct{})}
 }
 
 // do starts a call about a sandbox; the function it returns ends it.

@@ -20,7 +20,9 @@ func (sw *sweeper) expire(s *instance) {
 		sw.expireToSnapshot(s)
 		return
 	}
-	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool { return s.idleLocked(sw.opts.clock.Now()) })
+	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool {
+		return s.idleLocked(sw.opts.clock.Now())
+	})
 }
 
 // expireToSnapshot makes a snapshot of an idle container in the background, and ends the
@@ -42,7 +44,8 @@ func (sw *sweeper) expireToSnapshot(s *instance) {
 			sw.snapshotFailed(s, err)
 			return
 		}
-		made, err := sw.snapshots.take(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired, ExpiresAt: &expires})
+		made, err := sw.snapshots.take(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired,
+			ExpiresAt: &expires})
 		if err != nil {
 			sw.snapshotFailed(s, err)
 			return
@@ -72,7 +75,8 @@ func (sw *sweeper) snapshotFailed(s *instance, err error) {
 		return // it has ended for another reason
 	}
 	s.mu.Lock()
-	if berth.ErrorCode(err) != berth.CodeInsufficientStorage && !errors.Is(err, snapshot.ErrUnavailable) { // its files remain until the snapshot can be stored
+	// its files remain until the snapshot can be stored
+	if berth.ErrorCode(err) != berth.CodeInsufficientStorage && !errors.Is(err, snapshot.ErrUnavailable) {
 		s.expiry.attempts++
 	}
 	last := s.expiry.attempts >= snapshotAttempts
@@ -80,8 +84,11 @@ func (sw *sweeper) snapshotFailed(s *instance, err error) {
 		s.usage.graceUntil = sw.opts.clock.Now().Add(snapshotRetry)
 	}
 	s.mu.Unlock()
-	sw.opts.Log.Error("failed to make a snapshot of an expiring container", "container", s.id, "project", s.project, "retry", !last, "err", err)
+	sw.opts.Log.Error("failed to make a snapshot of an expiring container", "container", s.id, "project", s.project,
+		"retry", !last, "err", err)
 	if last {
-		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool { return s.idleLocked(sw.opts.clock.Now()) })
+		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool {
+			return s.idleLocked(sw.opts.clock.Now())
+		})
 	}
 }

@@ -27,7 +27,8 @@ type Files struct {
 // List returns one page of the regular files in a container's working directory and below, as
 // they are now, and whether there are more. It sees the first Bounds.Files files. For an
 // unknown page.After it returns store.ErrNotFound.
-func (fl *Files) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerFile, bool, error) {
+func (fl *Files) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	page store.Page) ([]*berth.ContainerFile, bool, error) {
 	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, false, err
@@ -60,7 +61,8 @@ func cut(files []*berth.ContainerFile, page store.Page) ([]*berth.ContainerFile,
 }
 
 // Get returns a file in a container as it is now.
-func (fl *Files) Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (*berth.ContainerFile, error) {
+func (fl *Files) Get(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	cfile berth.CFileID) (*berth.ContainerFile, error) {
 	body, f, err := fl.Open(ctx, p, id, cfile)
 	if err != nil {
 		return nil, err
@@ -70,7 +72,8 @@ func (fl *Files) Get(ctx context.Context, p berth.ProjectID, id berth.ContainerI
 
 // Open opens a file in a container. The body has exactly f.Bytes bytes, or ends with an
 // error. The caller closes it; until then the container does not expire.
-func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID, cfile berth.CFileID) (body io.ReadCloser, f *berth.ContainerFile, err error) {
+func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	cfile berth.CFileID) (body io.ReadCloser, f *berth.ContainerFile, err error) {
 	s, ctx, release, err := fl.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, nil, err
@@ -141,7 +144,8 @@ func (o *openFile) Close() error {
 
 // Put writes a file below a container's working directory. It creates the directories in
 // name, and replaces a file of that name atomically. The content is streamed.
-func (fl *Files) Put(ctx context.Context, p berth.ProjectID, id berth.ContainerID, name string, r io.Reader) (*berth.ContainerFile, error) {
+func (fl *Files) Put(ctx context.Context, p berth.ProjectID, id berth.ContainerID, name string,
+	r io.Reader) (*berth.ContainerFile, error) {
 	if err := checkName(name); err != nil {
 		return nil, err
 	}
@@ -208,7 +212,9 @@ func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reade
 			Message: fmt.Sprintf("File '%s' does not fit: the disk of container '%s' is full.", name, s.id)}
 	case isAnswer(err):
 		return 0, &berth.Error{Code: berth.CodeInvalid, Param: "file", Err: err,
-			Message: fmt.Sprintf("File '%s' cannot be written: a directory, a link or another file in container '%s' is in the way.", name, s.id)}
+			Message: fmt.Sprintf(
+				"File '%s' cannot be written: a directory, a link or another file in container '%s' is in the way.",
+				name, s.id)}
 	}
 	return 0, fl.leases.explain(ctx, s, err)
 }

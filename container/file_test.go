@@ -26,7 +26,8 @@ func (h *harness) listed(id berth.ContainerID) []string {
 	}
 	var out []string
 	for _, f := range files {
-		if f.Object != "container.file" || f.ContainerID != id || f.CreatedAt < h.get(id).CreatedAt || f.CreatedAt > h.time().Unix() {
+		if f.Object != "container.file" || f.ContainerID != id || f.CreatedAt < h.get(id).CreatedAt ||
+			f.CreatedAt > h.time().Unix() {
 			h.t.Errorf("invalid file %+v", f)
 		}
 		out = append(out, fmt.Sprint(f.Path, " ", f.Bytes, " ", f.Source))
@@ -62,7 +63,8 @@ func TestFilesFollowTheDirectory(t *testing.T) {
 	h.put(id, "in.csv", "1,2\n")
 	h.sh(id, `mkdir -p out/deep && wc in.csv >out/deep/count && echo chart >chart.png
 		ln -s /etc/passwd link; ln -s /etc dir; ln -s in.csv inner; mkfifo pipe; mkdir empty; touch $'new\nline'`)
-	want := []string{"/mnt/data/in.csv 4 user", "/mnt/data/chart.png 6 assistant", "/mnt/data/out/deep/count 13 assistant"}
+	want := []string{"/mnt/data/in.csv 4 user", "/mnt/data/chart.png 6 assistant",
+		"/mnt/data/out/deep/count 13 assistant"}
 	got := h.listed(id)
 	if diff := cmp.Diff(sorted(want), sorted(got)); diff != "" {
 		t.Errorf("files (-want +got):\n%s", diff)
@@ -87,7 +89,8 @@ func TestFilesFollowTheDirectory(t *testing.T) {
 		t.Errorf("read %q, %v", got, err)
 	}
 	_, err = h.read(id, ids["/mnt/data/chart.png"])
-	wantError(t, err, berth.CodeNotFound, "", "File "+string(ids["/mnt/data/chart.png"])+" not found on container "+string(id)+".")
+	wantError(t, err, berth.CodeNotFound, "",
+		"File "+string(ids["/mnt/data/chart.png"])+" not found on container "+string(id)+".")
 	_, err = h.k.files.Get(t.Context(), mine, id, "cfile_none")
 	wantError(t, err, berth.CodeNotFound, "", "cfile_none")
 }
@@ -131,7 +134,8 @@ func TestFilesPages(t *testing.T) {
 			t.Errorf("ascending %v: got %s, want %s", ascending, s, want)
 		}
 	}
-	if _, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 1, After: "cfile_none"}); !errors.Is(err, store.ErrNotFound) {
+	if _, _, err := h.k.files.List(t.Context(), mine, id, store.Page{Limit: 1, After: "cfile_none"}); !errors.Is(err,
+		store.ErrNotFound) {
 		t.Errorf("after an unknown file: got %v", err)
 	}
 }
@@ -160,7 +164,8 @@ func TestCallCollectsFiles(t *testing.T) {
 func TestPutFile(t *testing.T) {
 	h := newHarness(t)
 	id := h.ready()
-	for _, name := range []string{"a.txt", "a b/c d.txt", "ümläut/日本.txt", ".hidden", "..a", "a..b/c", strings.Repeat("x", 255)} {
+	for _, name := range []string{"a.txt", "a b/c d.txt", "ümläut/日本.txt", ".hidden", "..a", "a..b/c",
+		strings.Repeat("x", 255)} {
 		f := h.put(id, name, "content of "+name)
 		if f.Path != "/mnt/data/"+name || f.Source != "user" || f.Bytes != int64(len("content of "+name)) {
 			t.Errorf("%s: got %+v", name, f)
@@ -184,8 +189,10 @@ func TestPutFileNames(t *testing.T) {
 	h := newHarness(t)
 	id := h.ready()
 	outside := filepath.Join(h.driver.box(string(id)).dir, "outside")
-	for _, name := range []string{"", ".", "..", "/", "/etc/passwd", "/mnt/data/a", "../outside", "a/../../outside", "a/..", "a//b", "a/", "./a",
-		"a\x00b", "a\nb", "a\x1b[2J", "a\u0085b", "a\xffb", "a\x7f", strings.Repeat("x", 256), strings.Repeat("x/", 40) + "x", strings.Repeat("a/b", 2000), ".berth-X", "d/.berth-X"} {
+	for _, name := range []string{"", ".", "..", "/", "/etc/passwd", "/mnt/data/a", "../outside", "a/../../outside",
+		"a/..", "a//b", "a/", "./a",
+		"a\x00b", "a\nb", "a\x1b[2J", "a\u0085b", "a\xffb", "a\x7f", strings.Repeat("x", 256),
+		strings.Repeat("x/", 40) + "x", strings.Repeat("a/b", 2000), ".berth-X", "d/.berth-X"} {
 		_, err := h.k.files.Put(t.Context(), mine, id, name, strings.NewReader("bad"))
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid || e.Param != "file" {
 			t.Errorf("%.40q: got %v, want it refused", name, err)
@@ -267,7 +274,9 @@ func TestAddFiles(t *testing.T) {
 	all := []berth.FileID{"file-1", "file-2", "file-3", "file-4", "file-5", "file-1"}
 	id := h.create(CreateRequest{FileIDs: all}).ID
 	long := strings.Repeat("ä", 98) + ".csv"
-	if got, want := h.sh(id, `for f in *; do echo "$f=$(cat "$f")"; done`), "cron=three\ndata-2.csv=two\ndata.csv=one\nfile-4=four\n"+long+"=five\n"; got != want {
+	if got, want := h.sh(id,
+		`for f in *; do echo "$f=$(cat "$f")"; done`),
+		"cron=three\ndata-2.csv=two\ndata.csv=one\nfile-4=four\n"+long+"=five\n"; got != want {
 		t.Errorf("at the first use:\n%s\nwant:\n%s", got, want)
 	}
 	h.sh(id, "echo changed >data.csv; mv data-2.csv renamed.csv; touch data-2.csv")
@@ -276,7 +285,8 @@ func TestAddFiles(t *testing.T) {
 	if err := h.k.files.Add(t.Context(), mine, id, all); err != nil {
 		t.Fatal(err)
 	}
-	if got := h.sh(id, "cat data.csv data-2.csv data-3.csv 2>&1"); !strings.HasPrefix(got, "changed\n") || strings.Contains(got, "one") {
+	if got := h.sh(id, "cat data.csv data-2.csv data-3.csv 2>&1"); !strings.HasPrefix(got, "changed\n") ||
+		strings.Contains(got, "one") {
 		t.Errorf("a changed file became %q", got)
 	}
 	_, err := h.k.Create(t.Context(), byMe, CreateRequest{FileIDs: []berth.FileID{"file-1", "file-none"}})
@@ -310,7 +320,8 @@ func TestFileVanishesBeforeStart(t *testing.T) {
 	h := newHarness(t)
 	h.uploads["file-1"] = upload{"a", "one"}
 	asked := 0
-	h.k.opts.OpenFile = func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+	h.k.opts.OpenFile = func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File,
+		error) {
 		if asked++; asked > 1 {
 			return nil, nil, berth.Errorf(berth.CodeNotFound, "No such File object: %s", id)
 		}
@@ -318,7 +329,8 @@ func TestFileVanishesBeforeStart(t *testing.T) {
 	}
 	id := h.create(CreateRequest{FileIDs: []berth.FileID{"file-1"}}).ID
 	_, err := h.trySh(t.Context(), id, "c", "true")
-	wantError(t, err, berth.CodeUnavailable, "container_start_failed", "its files could not be copied in: No such File object: file-1.")
+	wantError(t, err, berth.CodeUnavailable, "container_start_failed",
+		"its files could not be copied in: No such File object: file-1.")
 	h.driver.until(0)
 }
 
@@ -363,7 +375,8 @@ func FuzzNames(f *testing.F) {
 		f.Add(s)
 	}
 	f.Fuzz(func(t *testing.T, s string) {
-		if name := plainName(s, "file-1"); checkName(name) != nil || strings.ContainsAny(name, `/\`) || len(name) > 200 {
+		if name := plainName(s, "file-1"); checkName(name) != nil || strings.ContainsAny(name, `/\`) ||
+			len(name) > 200 {
 			t.Errorf("%q became %q", s, name)
 		}
 		if checkName(s) == nil {

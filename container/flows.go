@@ -47,7 +47,8 @@ func (fs *flows) add(s *instance, f egress.Flow, now time.Time) []audit.Entry {
 	defer fs.mu.Unlock()
 	var entries []audit.Entry
 	if fs.often == nil {
-		fs.often, fs.used = rate.NewLimiter(rate.Every(flowInterval), flowBurst), rate.NewLimiter(rate.Every(flowInterval), flowBurst)
+		fs.often, fs.used = rate.NewLimiter(rate.Every(flowInterval), flowBurst),
+			rate.NewLimiter(rate.Every(flowInterval), flowBurst)
 		fs.uses = map[use]int64{}
 	}
 	for _, name := range f.Secrets {

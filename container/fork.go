@@ -18,7 +18,8 @@ import (
 // The content is copied from one sandbox into the other and is not stored in between. Fork
 // returns when the fork runs: until then its content exists only in the source, which may
 // change afterwards. An interrupted fork is not repeated; it ends.
-func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.ContainerID, req ForkRequest) (*berth.Container, error) {
+func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.ContainerID,
+	req ForkRequest) (*berth.Container, error) {
 	from, held, release, err := svc.leases.use(ctx, caller.Project, id)
 	if err != nil {
 		return nil, err
@@ -71,8 +72,10 @@ func (svc *Service) discardFork(p berth.ProjectID, id berth.ContainerID) {
 // planFork returns the plan of a fork.
 func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *copying, req ForkRequest) (*plan, error) {
 	from, policy, name := &c.from.body, c.from.networkPolicy(), cmp.Or(req.Name, c.from.body.Name)
-	pl, err := pn.planFrom(ctx, p, CreateRequest{Name: name, UniqueName: req.UniqueName, MemoryLimit: from.MemoryLimit, ExpiresAfter: &from.ExpiresAfter,
-		NetworkPolicy: &policy, Source: berth.ContainerSource{OnExpiry: from.Berth.OnExpiry, KeepAwake: from.Berth.KeepAwake, Volumes: from.Berth.Volumes}}, c)
+	pl, err := pn.planFrom(ctx, p, CreateRequest{Name: name, UniqueName: req.UniqueName, MemoryLimit: from.MemoryLimit,
+		ExpiresAfter:  &from.ExpiresAfter,
+		NetworkPolicy: &policy, Source: berth.ContainerSource{OnExpiry: from.Berth.OnExpiry,
+			KeepAwake: from.Berth.KeepAwake, Volumes: from.Berth.Volumes}}, c)
 	if err != nil {
 		return nil, err
 	}

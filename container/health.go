@@ -38,7 +38,8 @@ type health struct {
 
 // noAnswer returns the error for clients of a container that does not answer.
 func noAnswer(id berth.ContainerID, err error) *berth.Error {
-	return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: fmt.Sprintf("Container with id '%s' does not answer.", id)}
+	return &berth.Error{Code: berth.CodeUnavailable, Err: err,
+		Message: fmt.Sprintf("Container with id '%s' does not answer.", id)}
 }
 
 // errSilent is the cause of errors of silent containers.
@@ -78,7 +79,8 @@ func (ls *leases) probeIfDue(s *instance) {
 	if h.fresh {
 		h.fresh, h.answered = false, now
 	}
-	due := s.pause.over == nil && !h.probing && (h.silent || s.usage.holds > 0 && now.Sub(h.answered) >= probeInterval && now.Sub(h.probed) >= probeInterval)
+	due := s.pause.over == nil && !h.probing && (h.silent || s.usage.holds > 0 &&
+		now.Sub(h.answered) >= probeInterval && now.Sub(h.probed) >= probeInterval)
 	if due {
 		h.probing, h.probed = true, now
 	}
@@ -128,7 +130,8 @@ func (ls *leases) markSilent(s *instance, within time.Duration) {
 	}
 	s.mu.Unlock()
 	if becomes {
-		ls.opts.Log.Warn("guest does not answer; calls to it fail until it does", "container", s.id, "project", s.project)
+		ls.opts.Log.Warn("guest does not answer; calls to it fail until it does", "container", s.id, "project",
+			s.project)
 		s.client.Disconnect() // ends the calls that wait on its connection
 	}
 }

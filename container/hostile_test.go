@@ -35,15 +35,18 @@ type hostileGuest struct {
 	run     func(*connect.ServerStream[v1.RunResponse]) error
 }
 
-func (g *hostileGuest) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse], error) {
+func (g *hostileGuest) Info(context.Context, *connect.Request[v1.InfoRequest]) (*connect.Response[v1.InfoResponse],
+	error) {
 	return connect.NewResponse(&v1.InfoResponse{Workdir: g.workDir}), nil
 }
 
-func (g *hostileGuest) ListDir(_ context.Context, req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
+func (g *hostileGuest) ListDir(_ context.Context,
+	req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
 	return connect.NewResponse(&pb.ListDirResponse{Entries: g.list(req.Msg)}), nil
 }
 
-func (g *hostileGuest) Run(_ context.Context, _ *connect.Request[v1.RunRequest], stream *connect.ServerStream[v1.RunResponse]) error {
+func (g *hostileGuest) Run(_ context.Context, _ *connect.Request[v1.RunRequest],
+	stream *connect.ServerStream[v1.RunResponse]) error {
 	return g.run(stream)
 }
 
@@ -75,10 +78,13 @@ func newHostileHarness(t *testing.T, g *hostileGuest) (*harness, berth.Container
 func TestHostileListing(t *testing.T) {
 	var entries []*pb.EntryInfo
 	file := func(path string, size, at int64) {
-		entries = append(entries, &pb.EntryInfo{Path: path, Type: pb.FileType_FILE_TYPE_FILE, Size: size, ModifiedTime: &timestamppb.Timestamp{Seconds: at}})
+		entries = append(entries, &pb.EntryInfo{Path: path, Type: pb.FileType_FILE_TYPE_FILE, Size: size,
+			ModifiedTime: &timestamppb.Timestamp{Seconds: at}})
 	}
-	for _, path := range []string{"/etc/passwd", "relative", "", "/", "/mnt/data", "/mnt/data/", "/mnt/data/..", "/mnt/data/../../etc/shadow", "/mnt/data//b",
-		"/mnt/data/./c", "/mnt/data/a\x1b[2J", "/mnt/data/nul\x00", "/mnt/database/x", "/mnt/data/" + strings.Repeat("d/", 40) + "deep",
+	for _, path := range []string{"/etc/passwd", "relative", "", "/", "/mnt/data", "/mnt/data/", "/mnt/data/..",
+		"/mnt/data/../../etc/shadow", "/mnt/data//b",
+		"/mnt/data/./c", "/mnt/data/a\x1b[2J", "/mnt/data/nul\x00", "/mnt/database/x",
+		"/mnt/data/" + strings.Repeat("d/", 40) + "deep",
 		"/mnt/data/" + strings.Repeat("y", 5000)} {
 		file(path, 1, 0)
 	}
@@ -90,7 +96,8 @@ func TestHostileListing(t *testing.T) {
 	g := &hostileGuest{list: func(*pb.ListDirRequest) []*pb.EntryInfo { return entries }}
 	h, id := newHostileHarness(t, g)
 	got := h.listed(id) // which checks the times
-	want := []string{"/mnt/data/early 1 assistant", fmt.Sprint("/mnt/data/late ", int64(math.MaxInt64), " assistant"), "/mnt/data/twice 2 assistant"}
+	want := []string{"/mnt/data/early 1 assistant", fmt.Sprint("/mnt/data/late ", int64(math.MaxInt64), " assistant"),
+		"/mnt/data/twice 2 assistant"}
 	if len(got) != len(want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -195,7 +202,8 @@ func TestHostileFileContent(t *testing.T) {
 
 // A guest that reports another working directory can only serve its own files.
 func TestHostileWorkDir(t *testing.T) {
-	for _, dir := range []string{"relative", "/", "/mnt/data/../..", "/a//b", "/" + strings.Repeat("x", 2000), "/\xff"} {
+	for _, dir := range []string{"relative", "/", "/mnt/data/../..", "/a//b", "/" + strings.Repeat("x", 2000),
+		"/\xff"} {
 		t.Run(fmt.Sprintf("%.10q", dir), func(t *testing.T) {
 			h := newHarness(t)
 			h.driver.serve = (&hostileGuest{workDir: dir}).serve
@@ -222,7 +230,9 @@ func TestHostileShell(t *testing.T) {
 		},
 	} {
 		t.Run(name, func(t *testing.T) {
-			h, id := newHostileHarness(t, &hostileGuest{run: run, list: func(*pb.ListDirRequest) []*pb.EntryInfo { return nil }})
+			h, id := newHostileHarness(t, &hostileGuest{run: run, list: func(*pb.ListDirRequest) []*pb.EntryInfo {
+				return nil
+			}})
 			_, err := h.trySh(t.Context(), id, "c", "true")
 			wantError(t, err, berth.CodeUnavailable, "", "does not answer")
 			if e := err.(*berth.Error); strings.Contains(e.Message, "ignore") {

@@ -26,12 +26,16 @@ func (x *index) register(s *instance, limit, most int) error {
 		return errStopping
 	}
 	if len(x.instances) >= limit {
-		return berth.Errorf(berth.CodeRateLimited, "%d containers are running, the limit of this server. Delete one, or wait until one expires.", len(x.instances))
+		return berth.Errorf(berth.CodeRateLimited,
+			"%d containers are running, the limit of this server. Delete one, or wait until one expires.",
+			len(x.instances))
 	}
 	if most >= 0 {
 		if n := x.countLocked(s.project); n >= most {
 			return &berth.Error{Code: berth.CodeRateLimited, Type: "requests", RetryAfter: 10 * time.Second,
-				Message: fmt.Sprintf("Rate limit reached for project %s on containers: Limit %d, Used %d, Requested 1. Delete one, or wait until one expires.", s.project, most, n)}
+				Message: fmt.Sprintf(
+					"Rate limit reached for project %s on containers: Limit %d, Used %d, Requested 1. Delete one, or wait until one expires.",
+					s.project, most, n)}
 		}
 	}
 	x.instances[s.id] = s

@@ -97,10 +97,14 @@ type expiry struct {
 
 // newInstance returns the instance of a container. It is not registered yet.
 func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instance {
-	s := &instance{id: body.ID, clock: ls.opts.clock, started: make(chan struct{}), driver: newSlots(1), policy: policyState{lock: newSlots(1)}, files: fileState{lock: newSlots(1)}, log: newCommandLog(), health: health{checked: ls.opts.clock.Now()}}
+	s := &instance{id: body.ID, clock: ls.opts.clock, started: make(chan struct{}), driver: newSlots(1),
+		policy: policyState{lock: newSlots(1)}, files: fileState{lock: newSlots(1)}, log: newCommandLog(),
+		health: health{checked: ls.opts.clock.Now()}}
 	s.assign(p, body)
 	s.life, s.end = context.WithCancelCause(ls.work.life)
-	s.client = guest.NewSleepingClient(func(ctx context.Context) (net.Conn, error) { return ls.dial(ctx, s) }, &sleeper{ls, s})
+	s.client = guest.NewSleepingClient(func(ctx context.Context) (net.Conn, error) {
+		return ls.dial(ctx, s)
+	}, &sleeper{ls, s})
 	return s
 }
 

@@ -122,7 +122,8 @@ func (st *starter) whenRoom(s *instance, step func() error) error {
 			return err
 		}
 		if !logged {
-			st.opts.Log.Warn("volume is full; container start waits", "container", s.id, "project", s.project, "err", err)
+			st.opts.Log.Warn("volume is full; container start waits", "container", s.id, "project", s.project, "err",
+				err)
 		}
 		if clock.Sleep(s.life, s.clock, delays.Next()) != nil {
 			return err
@@ -134,7 +135,8 @@ func (st *starter) whenRoom(s *instance, step func() error) error {
 // is full. Programs that a driver runs report it in words only, so any failure counts while
 // there is no room.
 func (st *starter) lacksRoom(err error) bool {
-	return errors.Is(err, store.ErrStorage) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) || st.opts.Disk.Room() != nil
+	return errors.Is(err, store.ErrStorage) || errors.Is(err, unix.ENOSPC) || errors.Is(err, unix.EDQUOT) ||
+		st.opts.Disk.Room() != nil
 }
 
 // fill prepares the sandbox with its volumes, snapshot, environment and files.
@@ -193,7 +195,8 @@ func (st *starter) wake(ctx context.Context, s *instance, spec sandbox.Spec, mem
 //
 // A sandbox that is not ready may have the container's environment, so it must not return to its pool.
 func (st *starter) ready(ctx context.Context, s *instance, pl *plan) bool {
-	if s.pool == nil || s.network.Load() != nil || pl.from != nil || pl.copies != nil || len(pl.files) > 0 || len(pl.skills) > 0 {
+	if s.pool == nil || s.network.Load() != nil || pl.from != nil || pl.copies != nil || len(pl.files) > 0 ||
+		len(pl.skills) > 0 {
 		return false
 	}
 	ctx, cancel := st.opts.clock.WithTimeout(ctx, pingTimeout)

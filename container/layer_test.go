@@ -30,12 +30,18 @@ func TestHostileLayer(t *testing.T) {
 		entries []*tar.Header
 		words   string // of the error; "" if the command runs
 	}{
-		"the root is removed":       {[]*tar.Header{file(".wh..wh..opq")}, "sh"},
-		"the guest is removed":      {[]*tar.Header{file(".wh..berth"), file(".wh.proc"), file(".wh.dev"), file(".wh.sys")}, ""},
-		"the programs are removed":  {[]*tar.Header{file(".wh.usr"), file(".wh.bin"), file(".wh.lib"), file(".wh.lib64")}, "sh"},
-		"mounts are replaced":       {[]*tar.Header{file("proc"), file("dev"), {Typeflag: tar.TypeSymlink, Name: "sys", Linkname: "/tmp"}}, ""},
-		"the kernel is written to":  {[]*tar.Header{file("proc/sys/kernel/hostname"), file("dev/null"), file("sys/x")}, ""},
-		"a capability is malformed": {[]*tar.Header{{Typeflag: tar.TypeReg, Name: "su", Mode: 0o4755, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}}, "could not be started: its snapshot could not be restored"},
+		"the root is removed": {[]*tar.Header{file(".wh..wh..opq")}, "sh"},
+		"the guest is removed": {[]*tar.Header{file(".wh..berth"), file(".wh.proc"), file(".wh.dev"),
+			file(".wh.sys")}, ""},
+		"the programs are removed": {[]*tar.Header{file(".wh.usr"), file(".wh.bin"), file(".wh.lib"),
+			file(".wh.lib64")}, "sh"},
+		"mounts are replaced": {[]*tar.Header{file("proc"), file("dev"),
+			{Typeflag: tar.TypeSymlink, Name: "sys", Linkname: "/tmp"}}, ""},
+		"the kernel is written to": {[]*tar.Header{file("proc/sys/kernel/hostname"), file("dev/null"), file("sys/x")},
+			""},
+		"a capability is malformed": {[]*tar.Header{{Typeflag: tar.TypeReg, Name: "su", Mode: 0o4755,
+			PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}},
+			"could not be started: its snapshot could not be restored"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()

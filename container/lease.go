@@ -25,7 +25,8 @@ type leases struct {
 
 // hold returns the running instance of a container. It waits for the start, resumes a
 // paused container, and prevents expiry until release is called.
-func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (s *instance, release func(), err error) {
+func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (s *instance, release func(),
+	err error) {
 	if s, err = ls.find(ctx, p, id); err != nil {
 		return nil, nil, err
 	}
@@ -52,7 +53,8 @@ func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 }
 
 // use is hold with a context that also ends when the sandbox does.
-func (ls *leases) use(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, context.Context, func(), error) {
+func (ls *leases) use(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*instance, context.Context, func(),
+	error) {
 	s, release, err := ls.hold(ctx, p, id)
 	if err != nil {
 		return nil, nil, nil, err

@@ -127,7 +127,8 @@ func (l *Logs) saveRunning(ctx context.Context, s *instance) error {
 	}
 	key := runningKey(s.id)
 	if !s.log.created {
-		err := l.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key, CreatedAt: l.opts.clock.Now().Unix(), Body: body})
+		err := l.opts.Store.CreateObjects(ctx, s.project, &store.Object{ObjectKey: key,
+			CreatedAt: l.opts.clock.Now().Unix(), Body: body})
 		if s.log.created = err == nil || errors.Is(err, store.ErrExists); !errors.Is(err, store.ErrExists) {
 			return err
 		}
@@ -272,7 +273,8 @@ func (l *Logs) recover(ctx context.Context, s *instance, lives bool) error {
 }
 
 // List returns one page of a container's log and whether there is more.
-func (l *Logs) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerLog, bool, error) {
+func (l *Logs) List(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	page store.Page) ([]*berth.ContainerLog, bool, error) {
 	if err := l.exists(ctx, p, id); err != nil {
 		return nil, false, err
 	}
@@ -284,7 +286,8 @@ func (l *Logs) exists(ctx context.Context, p berth.ProjectID, id berth.Container
 	return err
 }
 
-func (l *Logs) page(ctx context.Context, p berth.ProjectID, id berth.ContainerID, page store.Page) ([]*berth.ContainerLog, bool, error) {
+func (l *Logs) page(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	page store.Page) ([]*berth.ContainerLog, bool, error) {
 	objects, more, err := l.opts.Store.ListObjects(ctx, p, kindLog, string(id), page)
 	if err != nil {
 		return nil, false, err
@@ -302,7 +305,8 @@ func (l *Logs) page(ctx context.Context, p berth.ProjectID, id berth.ContainerID
 // Follow yields the entries of a container's log with sequence numbers above after, and
 // then new ones, until the container or ctx ends or the service closes. An error is the
 // last element.
-func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.ContainerID, after int64) iter.Seq2[*berth.ContainerLog, error] {
+func (l *Logs) Follow(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	after int64) iter.Seq2[*berth.ContainerLog, error] {
 	return func(yield func(*berth.ContainerLog, error) bool) {
 		if err := l.exists(ctx, p, id); err != nil {
 			yield(nil, err)

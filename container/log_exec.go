@@ -43,7 +43,8 @@ func commandLine(req guest.ProcessRequest) string {
 
 func quoted(word string) string {
 	plain := func(c rune) bool {
-		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || strings.ContainsRune("_-./:=,@%+", c)
+		return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' ||
+			strings.ContainsRune("_-./:=,@%+", c)
 	}
 	if word != "" && strings.IndexFunc(word, func(c rune) bool { return !plain(c) }) < 0 {
 		return word

@@ -26,7 +26,8 @@ type shellLog struct {
 func (sh Shell) startLog(ctx context.Context, s *instance, call guest.ShellCall) shellLog {
 	entries := make([]berth.ContainerLog, len(call.Commands))
 	for i, text := range call.Commands {
-		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID, Command: text,
+		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID,
+			Command:    text,
 			ResponseID: sh.caller.Response, KeyID: sh.caller.Key, RequestID: sh.caller.RequestID}
 	}
 	l := shellLog{sh.access.logs.register(ctx, s, entries), &sync.WaitGroup{}}
@@ -86,7 +87,8 @@ func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 			c.out = [2]excerpt{} // the guest sends all output again
 		}
 		logged := loggedEvents(call)
-		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands, Kernel: call.Kernel, Desktop: call.Desktop, Known: true}) {
+		for ev, err := range s.client.Shell(ctx, guest.ShellCall{CallID: call.CallID, Commands: call.Commands,
+			Kernel: call.Kernel, Desktop: call.Desktop, Known: true}) {
 			if err == nil {
 				log.record(logged(ev))
 			}
@@ -121,7 +123,8 @@ func (a *Access) endAbandoned(s *instance) {
 			defer cancel()
 			if err := sh.Cancel(ctx, id); err != nil {
 				if ctx.Err() == nil {
-					a.opts.Log.Error("failed to end a call whose client is gone", "container", s.id, "call", id, "err", err)
+					a.opts.Log.Error("failed to end a call whose client is gone", "container", s.id, "call", id, "err",
+						err)
 				}
 				return
 			}

@@ -140,7 +140,8 @@ func TestLogOfADeath(t *testing.T) {
 	if err != nil || len(objects) != 0 {
 		t.Errorf("got %d log entries of a deleted container, %v", len(objects), err)
 	}
-	if err := h.k.logs.save(t.Context(), h.k.leases.newInstance(mine, &berth.Container{ID: id}), berth.ContainerLog{ID: "clog_late"}); err != nil {
+	if err := h.k.logs.save(t.Context(), h.k.leases.newInstance(mine, &berth.Container{ID: id}),
+		berth.ContainerLog{ID: "clog_late"}); err != nil {
 		t.Errorf("a late entry: got %v, want it dropped", err)
 	}
 }
@@ -151,12 +152,14 @@ func TestLogIsBounded(t *testing.T) {
 	id := h.ready()
 	s := h.k.index.lookup(mine, id)
 	for i := range maxLogs + 3*logSlack {
-		if err := h.k.logs.save(t.Context(), s, berth.ContainerLog{ID: berth.LogID(fmt.Sprintf("clog_%d", i))}); err != nil {
+		if err := h.k.logs.save(t.Context(), s,
+			berth.ContainerLog{ID: berth.LogID(fmt.Sprintf("clog_%d", i))}); err != nil {
 			t.Fatal(err)
 		}
 	}
 	logs, _, err := h.k.logs.List(t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
-	if n := len(logs); err != nil || n > maxLogs+logSlack || n < maxLogs || logs[n-1].SequenceNumber != maxLogs+3*logSlack-1 {
+	if n := len(logs); err != nil || n > maxLogs+logSlack || n < maxLogs ||
+		logs[n-1].SequenceNumber != maxLogs+3*logSlack-1 {
 		t.Errorf("got %d entries, %v, want the last %d or a few more", n, err, maxLogs)
 	}
 }

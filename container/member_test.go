@@ -90,6 +90,7 @@ func TestReservedByMember(t *testing.T) {
 func (h *harness) resumes(id berth.ContainerID, want bool) {
 	h.t.Helper()
 	if got, err := h.k.Resumes(h.t.Context(), mine, id); err != nil || got != want {
-		h.t.Errorf("server %s resumes the responses of the container: got %t, %v, want %t", h.opts.Server, got, err, want)
+		h.t.Errorf("server %s resumes the responses of the container: got %t, %v, want %t", h.opts.Server, got, err,
+			want)
 	}
 }

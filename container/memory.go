@@ -32,7 +32,9 @@ func (sn *snapshots) memoryOf(s *instance, pl *plan) memory {
 func (sn *snapshots) driver(param string) (sandbox.Snapshotter, error) {
 	d, ok := sn.opts.Driver.(sandbox.Snapshotter)
 	if !ok {
-		return nil, berth.Invalid(param, "Snapshots on this server cannot include memory: its driver, %s, does not support it.", sn.opts.Driver.Features().Isolation)
+		return nil, berth.Invalid(param,
+			"Snapshots on this server cannot include memory: its driver, %s, does not support it.",
+			sn.opts.Driver.Features().Isolation)
 	}
 	return d, nil
 }
@@ -62,7 +64,8 @@ func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) e
 	}
 	s.mu.Unlock()
 	if busy {
-		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: its memory can be saved once its calls have ended.", s.id)
+		return berth.Errorf(berth.CodeConflict,
+			"Container with id '%s' is in use: its memory can be saved once its calls have ended.", s.id)
 	}
 	defer func() { s.markResumed(sn.opts.clock.Now()) }()
 	asleep, cancel := sn.opts.clock.WithTimeout(ctx, sleepTimeout)

@@ -85,7 +85,8 @@ func TestMemoryRoutes(t *testing.T) {
 		t.Errorf("a new connection of the original: got %q", got)
 	}
 
-	same := inhabit(t, k, container.CreateRequest{Source: from, NetworkPolicy: policy("another secret", "198.51.100.0/24:7")})
+	same := inhabit(t, k, container.CreateRequest{Source: from, NetworkPolicy: policy("another secret",
+		"198.51.100.0/24:7")})
 	ends(same)
 	if got := same.sh(until("/tmp/again")); got != "7 hello" {
 		t.Errorf("a new connection after the restore: got %q", got)

@@ -40,7 +40,8 @@ func settle(tb testing.TB, k *container.Service, c *berth.Container) inhabited {
 }
 
 func (c inhabited) try(ctx context.Context, command string) (out string, err error) {
-	call := guest.ShellCall{CallID: berth.NewID(berth.PrefixShellCall), Commands: []string{command}, Timeout: time.Minute}
+	call := guest.ShellCall{CallID: berth.NewID(berth.PrefixShellCall), Commands: []string{command},
+		Timeout: time.Minute}
 	for ev, err := range c.k.Access().Shell(byBench, c.id).Shell(ctx, call) {
 		if err != nil {
 			return out, err
@@ -105,7 +106,8 @@ func TestMemory(t *testing.T) {
 			t.Errorf("from the snapshot: got %q, want %q", got, want)
 		}
 	}
-	forked, err := k.Fork(t.Context(), byBench, first.id, container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: true}})
+	forked, err := k.Fork(t.Context(), byBench, first.id,
+		container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -126,9 +128,11 @@ func TestMemory(t *testing.T) {
 	defer content.Close()
 	image, err := io.ReadAll(content)
 	if err != nil || !bytes.Contains(image, []byte(placeholder)) || bytes.Contains(image, []byte(value)) {
-		t.Errorf("%v; its memory has the placeholder: %v, and the secret: %v", err, bytes.Contains(image, []byte(placeholder)), bytes.Contains(image, []byte(value)))
+		t.Errorf("%v; its memory has the placeholder: %v, and the secret: %v", err,
+			bytes.Contains(image, []byte(placeholder)), bytes.Contains(image, []byte(value)))
 	}
-	_, err = k.Create(t.Context(), byBench, container.CreateRequest{MemoryLimit: "4g", Source: berth.ContainerSource{SnapshotID: s.ID}})
+	_, err = k.Create(t.Context(), byBench, container.CreateRequest{MemoryLimit: "4g",
+		Source: berth.ContainerSource{SnapshotID: s.ID}})
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Param != "memory_limit" {
 		t.Errorf("with another limit: got %v", err)
 	}
@@ -232,10 +236,12 @@ func benchmarkLifecycle(b *testing.B, rootfs string, size int) {
 				check(k.Delete(b.Context(), p, next.id))
 			}
 			start("restore"+kind, func() (*berth.Container, error) {
-				return k.Create(b.Context(), byBench, container.CreateRequest{Source: berth.ContainerSource{SnapshotID: s.ID}})
+				return k.Create(b.Context(), byBench,
+					container.CreateRequest{Source: berth.ContainerSource{SnapshotID: s.ID}})
 			})
 			start("fork"+kind, func() (*berth.Container, error) {
-				return k.Fork(b.Context(), byBench, c.id, container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: memory}})
+				return k.Fork(b.Context(), byBench, c.id,
+					container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: memory}})
 			})
 		}
 	}
@@ -258,7 +264,8 @@ func TestMemoryHostile(t *testing.T) {
 s = socket.socket(socket.AF_UNIX); s.bind("/.berth/run/x"); s.listen(); open("/mnt/data/bound", "w"); time.sleep(600)' >/dev/null 2>&1 </dev/null &
 until test -e bound; do sleep .01; done`)
 	_, err := k.Snapshot(t.Context(), byBench.Project, c.id, container.SnapshotRequest{Memory: true})
-	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable && e.Wire != "container_expired" || strings.Contains(e.Message, "runsc") {
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable &&
+		e.Wire != "container_expired" || strings.Contains(e.Message, "runsc") {
 		t.Errorf("got %v, want the error of a failed save or of an ended container", err)
 	}
 	if out, err := c.try(t.Context(), "echo on"); out != "on\n" && berth.ErrorCode(err) != berth.CodeInvalid {

@@ -48,7 +48,8 @@ func (svc *Service) TakeOver(ctx context.Context, member func(server string) boo
 	failures := make([]error, len(recs))
 	for i, rec := range recs {
 		server := rec.Body.Berth.Server
-		ours := server == svc.opts.Server && svc.index.lookup(rec.Project, rec.Body.ID) == nil // taken over, but not claimed
+		// taken over, but not claimed
+		ours := server == svc.opts.Server && svc.index.lookup(rec.Project, rec.Body.ID) == nil
 		if server == "" || !ours && (server == svc.opts.Server || member(server)) {
 			continue
 		}
@@ -200,7 +201,8 @@ func (d *deaths) saveMoved(ctx context.Context, s *instance, server string) erro
 	if err := d.trail.recordMoved(ctx, s, server); err != nil {
 		return fmt.Errorf("audit move: %w", err)
 	}
-	d.opts.Log.Info("another server has taken the container over", "container", s.id, "project", s.project, "server", server)
+	d.opts.Log.Info("another server has taken the container over", "container", s.id, "project", s.project, "server",
+		server)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.death.moved, s.death.recorded = server, true

@@ -123,7 +123,8 @@ func only(name string) func(string) bool { return func(server string) bool { ret
 func TestTakeOver(t *testing.T) {
 	a, b, audits := twoServers(t)
 	id := a.ready()
-	if out := a.sh(id, "echo kept >file; (while [ ! -e stop ]; do sleep 0.01; done; echo once >>counter) >/dev/null 2>&1 &"); out != "" {
+	if out := a.sh(id,
+		"echo kept >file; (while [ ! -e stop ]; do sleep 0.01; done; echo once >>counter) >/dev/null 2>&1 &"); out != "" {
 		t.Fatalf("got %q", out)
 	}
 	if err := b.k.TakeOver(t.Context(), func(string) bool { return true }); err != nil {
@@ -140,7 +141,8 @@ func TestTakeOver(t *testing.T) {
 	if got := b.get(id); got.Berth.Server != "b" || got.Berth.Moves != 1 || got.Status != berth.ContainerRunning {
 		t.Fatalf("after it was taken over: %+v", got)
 	}
-	if out := b.sh(id, "cat file; touch stop; while [ ! -s counter ]; do sleep 0.01; done; cat counter"); out != "kept\nonce\n" {
+	if out := b.sh(id,
+		"cat file; touch stop; while [ ! -s counter ]; do sleep 0.01; done; cat counter"); out != "kept\nonce\n" {
 		t.Errorf("the container has %q", out)
 	}
 	// The former server wakes up: it would end the idle container.
@@ -156,7 +158,8 @@ func TestTakeOver(t *testing.T) {
 	if out := b.sh(id, "cat counter"); out != "once\n" {
 		t.Errorf("after all of it the container has %q", out)
 	}
-	for server, want := range map[string][]string{"a": {"container.created", "container.moved"}, "b": {"container.created"}} {
+	for server, want := range map[string][]string{"a": {"container.created", "container.moved"},
+		"b": {"container.created"}} {
 		map[string]*harness{"a": a, "b": b}[server].opts.Audit.Settled()
 		if got := auditEntries(t, audits[server], id); !slices.Equal(got, want) {
 			t.Errorf("the audit record of %s: got %q, want %q", server, got, want)
@@ -314,7 +317,8 @@ func TestReturnBeforeClaim(t *testing.T) {
 	if out := b.sh(id, "cat file"); out != "kept\n" {
 		t.Errorf("the container has %q", out)
 	}
-	if got, want := auditEntries(t, audits["a"], id), []string{"container.created", "container.moved"}; !slices.Equal(got, want) {
+	if got, want := auditEntries(t, audits["a"], id), []string{"container.created",
+		"container.moved"}; !slices.Equal(got, want) {
 		t.Errorf("the audit record of the former server: got %q, want %q", got, want)
 	}
 }

@@ -203,7 +203,8 @@ func (ns *networks) gates(s *instance, n *network) func(access) *egress.Gate {
 	if ns.opts.Network.Secret != nil {
 		value = func(ctx context.Context, name string) (string, error) {
 			value, err := ns.opts.Network.Secret(ctx, s.project, name)
-			if err != nil && !errors.Is(err, egress.ErrNoSecret) && !errors.Is(err, context.Canceled) && seldom.Allow() {
+			if err != nil && !errors.Is(err, egress.ErrNoSecret) && !errors.Is(err, context.Canceled) &&
+				seldom.Allow() {
 				log.Error("failed to read a secret for a network rule", "err", err)
 			}
 			return value, err
@@ -211,7 +212,8 @@ func (ns *networks) gates(s *instance, n *network) func(access) *egress.Gate {
 	}
 	return func(a access) *egress.Gate {
 		return &egress.Gate{Policy: a.policy, Secrets: n.secrets, Transforms: a.transforms, Value: value, CA: a.ca,
-			Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: record, Traffic: &n.traffic, Slots: ns.opts.Network.Slots}
+			Lookup: ns.opts.Network.Lookup, Dial: ns.opts.Network.Dial, Record: record, Traffic: &n.traffic,
+			Slots: ns.opts.Network.Slots}
 	}
 }
 
@@ -247,7 +249,8 @@ func (ns *networks) recorder(s *instance, log *slog.Logger) func(egress.Flow) {
 	often := rate.NewLimiter(rate.Every(time.Second), 20)
 	return func(f egress.Flow) {
 		if !f.Opening && often.Allow() {
-			log.Info("egress", "target", f.Target.String(), "allowed", f.Allowed, "reason", f.Reason, "sent", f.Sent, "received", f.Received)
+			log.Info("egress", "target", f.Target.String(), "allowed", f.Allowed, "reason", f.Reason, "sent", f.Sent,
+				"received", f.Received)
 		}
 		ns.trail.recordFlow(s, f)
 		if ns.opts.Network.Record != nil {

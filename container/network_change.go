@@ -13,7 +13,8 @@ import (
 // SetNetworkPolicy replaces a container's network policy and transforms. All its connections end, and the new policy
 // decides about later ones, also those of processes that run already. Secrets are bound to a policy, so
 // neither the old nor the new one may have any. If the policy cannot be saved, nothing changes.
-func (svc *Service) SetNetworkPolicy(ctx context.Context, c berth.Caller, id berth.ContainerID, want *berth.NetworkPolicy, transforms []egress.Transform) error {
+func (svc *Service) SetNetworkPolicy(ctx context.Context, c berth.Caller, id berth.ContainerID,
+	want *berth.NetworkPolicy, transforms []egress.Transform) error {
 	s, err := svc.leases.find(ctx, c.Project, id)
 	if err != nil {
 		return err
@@ -33,7 +34,8 @@ func (svc *Service) SetNetworkPolicy(ctx context.Context, c berth.Caller, id ber
 	}
 	present := s.network.Load()
 	if present != nil && len(present.secrets) > 0 || next != nil && len(next.secrets) > 0 {
-		return berth.Invalid("network_policy.domain_secrets", "The network policy of a container with secrets cannot be changed.")
+		return berth.Invalid("network_policy.domain_secrets",
+			"The network policy of a container with secrets cannot be changed.")
 	}
 	if present != nil && next != nil && len(next.access.transforms) > 0 {
 		// Programs that run trust the present authority.
@@ -88,7 +90,8 @@ func (ns *networks) replace(ctx context.Context, s *instance, present, next *net
 		return nil
 	}
 	if err := s.client.SetNetwork(ctx, ns.settings(present)); err != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "The network policy is in force, but the sandbox could not be prepared for it."}
+		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
+			Message: "The network policy is in force, but the sandbox could not be prepared for it."}
 	}
 	return nil
 }

@@ -39,7 +39,8 @@ type NetworkOptions struct {
 	// Authorities are certificates in PEM that all containers trust beside their own: those of
 	// this machine, for networks that inspect TLS.
 	Authorities []byte
-	// Secret returns the present value of a secret of a project, for transforms, or egress.ErrNoSecret. Nil: there are none.
+	// Secret returns the present value of a secret of a project, for transforms, or egress.ErrNoSecret. Nil: there are
+	// none.
 	Secret func(ctx context.Context, p berth.ProjectID, name string) (string, error)
 	// Record receives connections. Like egress.Gate.Record it is waited for. It is called
 	// concurrently and may be nil.
@@ -54,15 +55,19 @@ type NetworkOptions struct {
 }
 
 // parse validates a policy and returns its network with transforms, or nil if the policy opens no network.
-func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transforms []egress.Transform) (*network, error) {
+func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transforms []egress.Transform) (*network,
+	error) {
 	if n == nil || n.Type == networkDisabled {
 		return nil, nil
 	}
 	if ns.opts.Driver.Features().Network {
-		return nil, berth.Invalid("network_policy.type", "The network policy '%s' cannot be enforced by this server's driver, which does not isolate networks.", n.Type)
+		return nil, berth.Invalid("network_policy.type",
+			"The network policy '%s' cannot be enforced by this server's driver, which does not isolate networks.",
+			n.Type)
 	}
 	if len(n.Denied) > 0 && n.Type != networkOpen {
-		return nil, berth.Invalid("network_policy.denied_addresses", "Only the network policy 'open' has 'denied_addresses'.")
+		return nil, berth.Invalid("network_policy.denied_addresses",
+			"Only the network policy 'open' has 'denied_addresses'.")
 	}
 	policy := &egress.Policy{}
 	out := &network{access: access{policy: policy, transforms: transforms}}
@@ -86,7 +91,8 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transfor
 			return nil, err
 		}
 	default:
-		return nil, berth.Invalid("network_policy.type", "Invalid value: '%s'. Supported values are: 'disabled', 'allowlist', and 'open'.", n.Type)
+		return nil, berth.Invalid("network_policy.type",
+			"Invalid value: '%s'. Supported values are: 'disabled', 'allowlist', and 'open'.", n.Type)
 	}
 	if err := out.add(n.DomainSecrets); err != nil {
 		return nil, err
@@ -103,7 +109,8 @@ func (ns *networks) parse(id berth.ContainerID, n *berth.NetworkPolicy, transfor
 // addRules adds the rules of a policy's domains.
 func (ns *networks) addRules(p *egress.Policy, domains []string) error {
 	if len(domains) == 0 || len(domains) > maxDomains {
-		return berth.Invalid("network_policy.allowed_domains", "Invalid 'network_policy.allowed_domains': expected 1 to %d domains, but got %d.", maxDomains, len(domains))
+		return berth.Invalid("network_policy.allowed_domains",
+			"Invalid 'network_policy.allowed_domains': expected 1 to %d domains, but got %d.", maxDomains, len(domains))
 	}
 	for i, domain := range domains {
 		at := fmt.Sprintf("network_policy.allowed_domains[%d]", i)
@@ -112,7 +119,9 @@ func (ns *networks) addRules(p *egress.Policy, domains []string) error {
 			return berth.Invalid(at, "Invalid domain: %v.", err)
 		}
 		if r.Prefix.IsValid() && !ns.opts.Driver.Features().Routes {
-			return berth.Invalid(at, "The address '%s' cannot be reached with this server's driver, which has no route for addresses.", domain)
+			return berth.Invalid(at,
+				"The address '%s' cannot be reached with this server's driver, which has no route for addresses.",
+				domain)
 		}
 		r.Private = egress.Covers(ns.opts.Network.Private, r)
 		if !r.Private && !ns.permits(r) {
@@ -132,7 +141,9 @@ func denied(addresses []string) ([]netip.Prefix, error) {
 			prefix, err = netip.PrefixFrom(addr.Unmap(), addr.Unmap().BitLen()), nil
 		}
 		if err != nil || prefix.Addr().Is4In6() {
-			return nil, berth.Invalid(fmt.Sprintf("network_policy.denied_addresses[%d]", i), "Invalid address '%s': expected an address such as '198.51.100.7' or a prefix such as '198.51.100.0/24'.", text)
+			return nil, berth.Invalid(fmt.Sprintf("network_policy.denied_addresses[%d]", i),
+				"Invalid address '%s': expected an address such as '198.51.100.7' or a prefix such as '198.51.100.0/24'.",
+				text)
 		}
 		all = append(all, prefix.Masked())
 	}
@@ -163,19 +174,24 @@ func (n *network) add(secrets []berth.DomainSecret) error {
 		if err != nil || r.Name == "" || r.Name == "*" || len(r.Ports) > 0 {
 			return berth.Invalid(at+".domain", "Invalid domain: expected a name or *.name.")
 		}
-		if !n.access.policy.Open && !slices.ContainsFunc(n.access.policy.Rules, func(a egress.Rule) bool { a.Ports = nil; return egress.Covers([]egress.Rule{a}, r) }) {
+		if !n.access.policy.Open && !slices.ContainsFunc(n.access.policy.Rules, func(a egress.Rule) bool {
+			a.Ports = nil
+			return egress.Covers([]egress.Rule{a}, r)
+		}) {
 			return berth.Invalid(at+".domain", "The domain '%s' of a secret is not among 'allowed_domains'.", s.Domain)
 		}
 		if !variableName.MatchString(s.Name) || strings.HasPrefix(s.Name, "BERTH_") {
 			return berth.Invalid(at+".name", "Invalid name: expected the name of an environment variable.")
 		}
 		if len(s.Value) < 4 || strings.ContainsAny(s.Value, "\x00\r\n") {
-			return berth.Invalid(at+".value", "Invalid value: a secret has at least 4 characters, on one line.") // a shorter one would be masked everywhere
+			// a shorter one would be masked everywhere
+			return berth.Invalid(at+".value", "Invalid value: a secret has at least 4 characters, on one line.")
 		}
 		if len(s.Value) > maxSecret {
 			return berth.Invalid(at+".value", "Invalid value: a secret has at most %d bytes on this server.", maxSecret)
 		}
-		n.secrets = append(n.secrets, egress.Secret{Domain: r.Name, Name: s.Name, Value: s.Value, Placeholder: egress.NewPlaceholder(s.Name)})
+		n.secrets = append(n.secrets, egress.Secret{Domain: r.Name, Name: s.Name, Value: s.Value,
+			Placeholder: egress.NewPlaceholder(s.Name)})
 	}
 	return nil
 }
@@ -187,7 +203,8 @@ func (s *instance) accepts(want *berth.NetworkPolicy) bool {
 		return true
 	}
 	have := s.networkPolicy()
-	if want.Type != have.Type || !slices.Equal(want.AllowedDomains, have.AllowedDomains) || !slices.Equal(want.Denied, have.Denied) {
+	if want.Type != have.Type || !slices.Equal(want.AllowedDomains, have.AllowedDomains) || !slices.Equal(want.Denied,
+		have.Denied) {
 		return false
 	}
 	var secrets []egress.Secret

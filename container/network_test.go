@@ -50,20 +50,24 @@ func TestAddressPolicies(t *testing.T) {
 		{rules("8.8.8.0/24:53/udp"), nil, "8.8.8.8:53", false},
 		{rules(), rules("10.0.0.0/8"), "10.0.0.1", true},
 	} {
-		ns := &networks{opts: &Options{Driver: routedDriver{}, Network: NetworkOptions{Allowed: c.allowed, Private: c.private}}}
+		ns := &networks{opts: &Options{Driver: routedDriver{},
+			Network: NetworkOptions{Allowed: c.allowed, Private: c.private}}}
 		if c.allowed != nil && len(c.allowed) == 0 {
 			ns.opts.Network.Allowed = []egress.Rule{}
 		}
-		_, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}}, nil)
+		_, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{c.domain}},
+			nil)
 		if (err == nil) != c.want {
 			t.Errorf("%s, with %v allowed and %v private: got %v", c.domain, c.allowed, c.private, err)
 		}
-		if e, ok := errors.AsType[*berth.Error](err); err != nil && (!ok || e.Param != "network_policy.allowed_domains[0]") {
+		if e, ok := errors.AsType[*berth.Error](err); err != nil &&
+			(!ok || e.Param != "network_policy.allowed_domains[0]") {
 			t.Errorf("%s: got %v", c.domain, err)
 		}
 	}
 	ns := &networks{opts: &Options{Driver: newDriver(t)}}
-	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}}, nil); err == nil {
+	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"8.8.8.8"}},
+		nil); err == nil {
 		t.Error("a driver without routes accepts an address")
 	}
 }
@@ -71,18 +75,23 @@ func TestAddressPolicies(t *testing.T) {
 // TestDeniedAddresses checks which addresses an open policy may deny.
 func TestDeniedAddresses(t *testing.T) {
 	ns := &networks{opts: &Options{Driver: routedDriver{}}}
-	for address, want := range map[string]string{"198.51.100.7": "198.51.100.7/32", "198.51.100.7/24": "198.51.100.0/24", "::ffff:198.51.100.7": "198.51.100.7/32", "2001:db8::/32": "2001:db8::/32",
-		"example.com": "", "198.51.100.7:443": "", "::ffff:0:0/96": "", "fe80::1%eth0": "", "": ""} {
-		n, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkOpen, AllowedDomains: []string{"api.example.com"}, Denied: []string{address}}, nil)
+	for address, want := range map[string]string{"198.51.100.7": "198.51.100.7/32",
+		"198.51.100.7/24": "198.51.100.0/24", "::ffff:198.51.100.7": "198.51.100.7/32",
+		"2001:db8::/32": "2001:db8::/32",
+		"example.com":   "", "198.51.100.7:443": "", "::ffff:0:0/96": "", "fe80::1%eth0": "", "": ""} {
+		n, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkOpen,
+			AllowedDomains: []string{"api.example.com"}, Denied: []string{address}}, nil)
 		got := ""
 		if err == nil {
 			got = n.access.policy.Denied[0].String()
 		}
-		if e, ok := errors.AsType[*berth.Error](err); got != want || err != nil && (!ok || e.Param != "network_policy.denied_addresses[0]") {
+		if e, ok := errors.AsType[*berth.Error](err); got != want || err != nil &&
+			(!ok || e.Param != "network_policy.denied_addresses[0]") {
 			t.Errorf("%s: got %q, %v, want %q", address, got, err, want)
 		}
 	}
-	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"a.example"}, Denied: []string{"198.51.100.7"}}, nil); err == nil {
+	if _, err := ns.parse("cntr_1", &berth.NetworkPolicy{Type: networkAllowlist, AllowedDomains: []string{"a.example"},
+		Denied: []string{"198.51.100.7"}}, nil); err == nil {
 		t.Error("an allowlist ignores what it denies")
 	}
 	want := &berth.NetworkPolicy{Type: networkOpen, Denied: []string{"198.51.100.7"}}

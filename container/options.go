@@ -147,7 +147,8 @@ func (o Options) withDefaults() (Options, error) {
 	o.Bounds.Files = cmp.Or(o.Bounds.Files, 10_000)
 	o.Bounds.Starts = cmp.Or(o.Bounds.Starts, runtime.NumCPU())
 	if o.Expiry.IdleMinutes < 1 || o.Expiry.IdleMinutes > o.Expiry.MaxIdleMinutes {
-		return o, fmt.Errorf("container: containers expire after %d minutes, which must be between 1 and %d", o.Expiry.IdleMinutes, o.Expiry.MaxIdleMinutes)
+		return o, fmt.Errorf("container: containers expire after %d minutes, which must be between 1 and %d",
+			o.Expiry.IdleMinutes, o.Expiry.MaxIdleMinutes)
 	}
 	return o, nil
 }

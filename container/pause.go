@@ -18,7 +18,8 @@ import (
 func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
 	features := svc.opts.Driver.Features()
 	if !features.Pause {
-		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, does not support it.", features.Isolation)
+		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, does not support it.",
+			features.Isolation)
 	}
 	s, err := svc.leases.find(ctx, p, id)
 	if err != nil {
@@ -57,7 +58,8 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	}
 	if s.pause.over != nil || s.usage.holds > 0 || s.expiry.running.Load() {
 		s.mu.Unlock()
-		return berth.Errorf(berth.CodeConflict, "Container with id '%s' is in use: it can be paused once its calls have ended.", s.id)
+		return berth.Errorf(berth.CodeConflict,
+			"Container with id '%s' is in use: it can be paused once its calls have ended.", s.id)
 	}
 	s.pause.over = make(chan struct{}) // from here on users resume it first
 	s.mu.Unlock()
@@ -74,7 +76,8 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 				return context.Cause(ctx)
 			}
 		}
-		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be paused."}
+		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) +
+			"' could not be paused."}
 	}
 	s.client.Disconnect() // the connection would end only later otherwise
 	return nil
@@ -119,7 +122,8 @@ func (ls *leases) resume(ctx context.Context, s *instance) error {
 	if ls.deaths.check(s); s.life.Err() != nil {
 		return context.Cause(s.life)
 	}
-	return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) + "' could not be resumed."}
+	return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) +
+		"' could not be resumed."}
 }
 
 // savePaused saves whether a client paused the sandbox. If that fails, a server that starts while
@@ -132,15 +136,17 @@ func (ls *leases) savePaused(ctx context.Context, s *instance, paused bool) {
 	if was == paused {
 		return
 	}
-	_, err := ls.opts.Store.UpdateContainer(context.WithoutCancel(ctx), s.project, s.id, func(c *berth.Container) error {
-		if c.Status != berth.ContainerRunning || c.Berth.Paused == paused {
-			return errUnchanged
-		}
-		c.Berth.Paused = paused
-		return nil
-	})
+	_, err := ls.opts.Store.UpdateContainer(context.WithoutCancel(ctx), s.project, s.id,
+		func(c *berth.Container) error {
+			if c.Status != berth.ContainerRunning || c.Berth.Paused == paused {
+				return errUnchanged
+			}
+			c.Berth.Paused = paused
+			return nil
+		})
 	if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, store.ErrNotFound) {
-		ls.opts.Log.Error("failed to save whether a container is paused", "container", s.id, "paused", paused, "err", err)
+		ls.opts.Log.Error("failed to save whether a container is paused", "container", s.id, "paused", paused, "err",
+			err)
 	}
 }
 

@@ -188,7 +188,8 @@ func TestPausedCrash(t *testing.T) {
 func TestFork(t *testing.T) {
 	h, a := newArchive(t)
 	five := &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 5}
-	id := h.create(CreateRequest{Name: "first", MemoryLimit: "4g", ExpiresAfter: five, Source: berth.ContainerSource{Template: "other", OnExpiry: berth.OnExpirySnapshot}}).ID
+	id := h.create(CreateRequest{Name: "first", MemoryLimit: "4g", ExpiresAfter: five,
+		Source: berth.ContainerSource{Template: "other", OnExpiry: berth.OnExpirySnapshot}}).ID
 	h.sh(id, "echo one >f")
 	c, err := h.k.Fork(t.Context(), byMe, id, ForkRequest{})
 	if err != nil {
@@ -201,7 +202,8 @@ func TestFork(t *testing.T) {
 	if got := h.sh(id, "cat f"); got != "two\n" {
 		t.Errorf("got %q: the fork shares a file", got)
 	}
-	if c.Name != "first" || c.MemoryLimit != "4g" || c.ExpiresAfter != *five || c.Berth.ForkedFrom != id || c.Berth.OnExpiry != berth.OnExpirySnapshot || c.Berth.Template != "sha256:2" || c.Berth.FromSnapshot != "" {
+	if c.Name != "first" || c.MemoryLimit != "4g" || c.ExpiresAfter != *five || c.Berth.ForkedFrom != id ||
+		c.Berth.OnExpiry != berth.OnExpirySnapshot || c.Berth.Template != "sha256:2" || c.Berth.FromSnapshot != "" {
 		t.Errorf("got %+v", c)
 	}
 	<-h.k.index.lookup(mine, c.ID).started
@@ -223,7 +225,8 @@ func TestForkNetwork(t *testing.T) {
 	h, _ := newArchive(t)
 	id := h.ready()
 	s := h.k.index.lookup(mine, id)
-	n, err := h.k.networks.parse(id, secret(berth.DomainSecret{Domain: "a.example", Name: "KEY", Value: "value"}).NetworkPolicy, nil)
+	n, err := h.k.networks.parse(id, secret(berth.DomainSecret{Domain: "a.example", Name: "KEY",
+		Value: "value"}).NetworkPolicy, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -239,12 +242,14 @@ func TestForkNetwork(t *testing.T) {
 		t.Fatal(err)
 	}
 	c := pl.body
-	if got := fork.network.Load(); got == n || len(got.secrets) != 1 || got.secrets[0] != n.secrets[0] || got.access.ca != n.access.ca || c.NetworkPolicy.Type != "allowlist" {
+	if got := fork.network.Load(); got == n || len(got.secrets) != 1 || got.secrets[0] != n.secrets[0] ||
+		got.access.ca != n.access.ca || c.NetworkPolicy.Type != "allowlist" {
 		t.Errorf("got %+v, want that of the source", c)
 	}
 	// Its sealed secrets outlive the server.
 	again := &instance{project: mine, id: c.ID, body: *c}
-	if err := h.k.networks.load(t.Context(), again); err != nil || len(again.network.Load().secrets) != 1 || again.network.Load().secrets[0] != n.secrets[0] {
+	if err := h.k.networks.load(t.Context(), again); err != nil || len(again.network.Load().secrets) != 1 ||
+		again.network.Load().secrets[0] != n.secrets[0] {
 		t.Errorf("got %v", err)
 	}
 	if err := h.k.Delete(t.Context(), mine, c.ID); err != nil {

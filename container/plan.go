@@ -41,7 +41,8 @@ type plan struct {
 
 // started describes a start that ends now.
 func (pl *plan) started(how string, now time.Time) *berth.ContainerStart {
-	return &berth.ContainerStart{How: how, RequestedAtMS: pl.requestedAt.UnixMilli(), DurationMS: max(0, now.Sub(pl.requestedAt).Milliseconds())}
+	return &berth.ContainerStart{How: how, RequestedAtMS: pl.requestedAt.UnixMilli(),
+		DurationMS: max(0, now.Sub(pl.requestedAt).Milliseconds())}
 }
 
 // planner validates requests for containers.
@@ -66,19 +67,24 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 		CreatedAt: now, Status: berth.ContainerRunning, LastActiveAt: now, Name: req.Name, MemoryLimit: req.MemoryLimit,
 		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: pn.opts.Expiry.IdleMinutes},
 		NetworkPolicy: withoutSecrets(req.NetworkPolicy),
-		Berth:         berth.ContainerBerth{Isolation: pn.opts.Driver.Features().Isolation, Starting: true, Server: pn.opts.Server, UniqueName: req.UniqueName}}
+		Berth: berth.ContainerBerth{Isolation: pn.opts.Driver.Features().Isolation, Starting: true,
+			Server: pn.opts.Server, UniqueName: req.UniqueName}}
 	if c.MemoryLimit == "" {
 		c.MemoryLimit = defaultMemory
 	}
 	if berth.MemoryLimits[c.MemoryLimit] == 0 {
-		return nil, berth.Invalid("memory_limit", "Invalid value: '%s'. Supported values are: '1g', '4g', '16g', and '64g'.", req.MemoryLimit)
+		return nil, berth.Invalid("memory_limit",
+			"Invalid value: '%s'. Supported values are: '1g', '4g', '16g', and '64g'.", req.MemoryLimit)
 	}
 	if e := req.ExpiresAfter; e != nil {
 		if e.Anchor != "last_active_at" {
-			return nil, berth.Invalid("expires_after.anchor", "Invalid value: '%s'. Supported values are: 'last_active_at'.", e.Anchor)
+			return nil, berth.Invalid("expires_after.anchor",
+				"Invalid value: '%s'. Supported values are: 'last_active_at'.", e.Anchor)
 		}
 		if e.Minutes < 1 || e.Minutes > pn.opts.Expiry.MaxIdleMinutes {
-			return nil, berth.Invalid("expires_after.minutes", "Invalid value: %d. Containers of this server expire after 1 to %d minutes.", e.Minutes, pn.opts.Expiry.MaxIdleMinutes)
+			return nil, berth.Invalid("expires_after.minutes",
+				"Invalid value: %d. Containers of this server expire after 1 to %d minutes.", e.Minutes,
+				pn.opts.Expiry.MaxIdleMinutes)
 		}
 		c.ExpiresAfter = *e
 	}
@@ -90,7 +96,8 @@ func (pn *planner) planFrom(ctx context.Context, p berth.ProjectID, req CreateRe
 	}); i >= 0 {
 		return nil, berth.Invalid("env", "An environment variable has no name or contains a NUL byte.")
 	}
-	pl := &plan{requestedAt: pn.opts.clock.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs, policy: req.NetworkPolicy, transforms: req.Transforms, copies: copies}
+	pl := &plan{requestedAt: pn.opts.clock.Now(), body: c, env: req.Env, requestEnv: req.Env, files: req.FileIDs,
+		policy: req.NetworkPolicy, transforms: req.Transforms, copies: copies}
 	if err := pn.source(ctx, p, pl, req.Source); err != nil {
 		return nil, err
 	}
@@ -137,7 +144,8 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 	case berth.OnExpiryDelete, berth.OnExpirySnapshot:
 		c.Berth.OnExpiry = src.OnExpiry
 	default:
-		return berth.Invalid("berth.on_expiry", "Invalid value: '%s'. Supported values are: 'delete' and 'snapshot'.", src.OnExpiry)
+		return berth.Invalid("berth.on_expiry", "Invalid value: '%s'. Supported values are: 'delete' and 'snapshot'.",
+			src.OnExpiry)
 	}
 	if c.Berth.OnExpiry == berth.OnExpirySnapshot && pn.opts.Snapshots == nil {
 		return errNoSnapshots
@@ -148,7 +156,8 @@ func (pn *planner) source(ctx context.Context, p berth.ProjectID, pl *plan, src 
 	}
 	t, err := pn.opts.Template(ref)
 	if err != nil {
-		return asUnavailable(err, "This server has no template to start containers from. Its operator can build one with berth image build.")
+		return asUnavailable(err,
+			"This server has no template to start containers from. Its operator can build one with berth image build.")
 	}
 	c.Berth.Template, pl.template, pl.env = t.Digest, t.Template, slices.Concat(t.Env, pl.env)
 	return nil
@@ -186,10 +195,14 @@ func (pn *planner) checkMemory(pl *plan, limit string) error {
 		return berth.Invalid("berth.volumes", "A container that starts from the memory of another cannot have volumes.")
 	}
 	if have := pn.opts.Driver.Features().Isolation; r.Isolation != have {
-		return berth.Invalid("berth.snapshot_id", "Snapshot '%s' has the memory of a sandbox of %s, which %s cannot restore.", r.Snapshot.ID, r.Isolation, have)
+		return berth.Invalid("berth.snapshot_id",
+			"Snapshot '%s' has the memory of a sandbox of %s, which %s cannot restore.", r.Snapshot.ID, r.Isolation,
+			have)
 	}
 	if limit != "" && limit != r.Snapshot.MemoryLimit {
-		return berth.Invalid("memory_limit", "Invalid value: '%s'. A container that starts from the memory of another must have the same limit, '%s'.", limit, r.Snapshot.MemoryLimit)
+		return berth.Invalid("memory_limit",
+			"Invalid value: '%s'. A container that starts from the memory of another must have the same limit, '%s'.",
+			limit, r.Snapshot.MemoryLimit)
 	}
 	pl.body.MemoryLimit = r.Snapshot.MemoryLimit
 	return nil

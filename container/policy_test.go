@@ -41,7 +41,8 @@ func TestPolicyOfAChain(t *testing.T) {
 		"another value":     {changed(func(s *berth.DomainSecret) { s.Value = "value-2" }), false},
 		"another name":      {changed(func(s *berth.DomainSecret) { s.Name = "KEY_2" }), false},
 		"at another domain": {changed(func(s *berth.DomainSecret) { s.Domain = "b.example" }), false},
-		"one secret more":   {policy(both, secret, berth.DomainSecret{Domain: "b.example", Name: "B", Value: "value-2"}), false},
+		"one secret more": {policy(both, secret,
+			berth.DomainSecret{Domain: "b.example", Name: "B", Value: "value-2"}), false},
 	} {
 		got, err := h.k.Provide(t.Context(), byMe, env(c.want), first)
 		if err != nil {
@@ -50,7 +51,8 @@ func TestPolicyOfAChain(t *testing.T) {
 		if (got == first) != c.same {
 			t.Errorf("%s: got the same container: %v, want %v", name, got == first, c.same)
 		}
-		if body, err := h.k.Get(t.Context(), mine, got); err != nil || c.want != nil && body.NetworkPolicy.Type != c.want.Type || len(body.NetworkPolicy.DomainSecrets) > 0 {
+		if body, err := h.k.Get(t.Context(), mine, got); err != nil || c.want != nil &&
+			body.NetworkPolicy.Type != c.want.Type || len(body.NetworkPolicy.DomainSecrets) > 0 {
 			t.Errorf("%s: the container has %+v, %v", name, body, err)
 		}
 	}

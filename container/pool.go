@@ -64,7 +64,8 @@ func (p *pool) report() {
 	p.reported = stats
 	p.mu.Unlock()
 	if changed {
-		p.group.opts.Log.Info("pool", "template", p.Template, "memory_limit", p.MemoryLimit, "size", p.Size, "ready", stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
+		p.group.opts.Log.Info("pool", "template", p.Template, "memory_limit", p.MemoryLimit, "size", p.Size, "ready",
+			stats.Ready, "hits", stats.Hits, "misses", stats.Misses)
 	}
 }
 
@@ -138,7 +139,8 @@ func (p *pool) run() {
 			return
 		case err != nil:
 			wait = retries.Next()
-			p.group.opts.Log.Warn("failed to add a sandbox to a pool; retrying", "template", p.Template, "memory_limit", p.MemoryLimit, "err", err, "in", wait)
+			p.group.opts.Log.Warn("failed to add a sandbox to a pool; retrying", "template", p.Template, "memory_limit",
+				p.MemoryLimit, "err", err, "in", wait)
 		case full:
 			retries.Reset()
 			select {
@@ -287,7 +289,8 @@ func (p *pool) drain() {
 		g.Go(func() error {
 			p.group.disown(s)
 			if err := p.group.deaths.remove(s); err != nil {
-				p.group.opts.Log.Warn("failed to remove a pooled sandbox; the next start removes it", "sandbox", s.id, "err", err)
+				p.group.opts.Log.Warn("failed to remove a pooled sandbox; the next start removes it", "sandbox", s.id,
+					"err", err)
 			}
 			return nil
 		})

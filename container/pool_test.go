@@ -64,7 +64,8 @@ func TestPool(t *testing.T) {
 	h := newPoolHarness(t, 2)
 	h.uploads["file-1"] = upload{"a.txt", "hello"}
 	before := h.full()
-	c := h.create(CreateRequest{Name: "mine", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue", "BERTH_USER=root"}})
+	c := h.create(CreateRequest{Name: "mine", FileIDs: []berth.FileID{"file-1"},
+		Env: []string{"COLOUR=blue", "BERTH_USER=root"}})
 	if !slices.Contains(before, string(c.ID)) {
 		t.Errorf("got %s, want one of %v", c.ID, before)
 	}
@@ -72,7 +73,8 @@ func TestPool(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	got := h.get(c.ID)
-	if got.Berth.Starting || got.Name != "mine" || got.Berth.Template != "sha256:1" || got.CreatedAt != h.time().Unix() {
+	if got.Berth.Starting || got.Name != "mine" || got.Berth.Template != "sha256:1" ||
+		got.CreatedAt != h.time().Unix() {
 		t.Errorf("got %+v", got)
 	}
 	h.wantPool(1, 0)
@@ -101,7 +103,8 @@ func TestPoolHandOver(t *testing.T) {
 		box := h.driver.box(string(c.ID))
 		h.crash()
 		h.start()
-		if got, want := h.sh(c.ID, "echo ${COLOUR-no}"), cmp.Or(strings.TrimPrefix(strings.Join(env, ""), "COLOUR="), "no")+"\n"; got != want {
+		if got, want := h.sh(c.ID, "echo ${COLOUR-no}"), cmp.Or(strings.TrimPrefix(strings.Join(env, ""), "COLOUR="),
+			"no")+"\n"; got != want {
 			t.Errorf("%v: got %q, want %q", env, got, want)
 		}
 		if h.driver.box(string(c.ID)) != box {

@@ -36,10 +36,14 @@ func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st 
 	for _, o := range opts.Pools {
 		o.MemoryLimit = cmp.Or(o.MemoryLimit, defaultMemory)
 		if o.Size < 0 || berth.MemoryLimits[o.MemoryLimit] == 0 {
-			return nil, fmt.Errorf("container: invalid pool of %d sandboxes with memory limit %q", o.Size, o.MemoryLimit)
+			return nil, fmt.Errorf("container: invalid pool of %d sandboxes with memory limit %q", o.Size,
+				o.MemoryLimit)
 		}
-		if slices.ContainsFunc(ps.all, func(p *pool) bool { return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit }) {
-			return nil, fmt.Errorf("container: two pools have template %q and memory limit %s", o.Template, o.MemoryLimit)
+		if slices.ContainsFunc(ps.all, func(p *pool) bool {
+			return p.Template == o.Template && p.MemoryLimit == o.MemoryLimit
+		}) {
+			return nil, fmt.Errorf("container: two pools have template %q and memory limit %s", o.Template,
+				o.MemoryLimit)
 		}
 		if o.Size > 0 {
 			ps.all = append(ps.all, &pool{PoolOptions: o, group: ps, wake: make(chan struct{}, 1)})

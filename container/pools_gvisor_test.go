@@ -14,7 +14,8 @@ import (
 // Pools with real sandboxes of two memory limits and two templates serve matching requests. A
 // program in the sandbox sees the container's limit.
 func TestPoolsOnGVisor(t *testing.T) {
-	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), pools(container.PoolOptions{Size: 1}, container.PoolOptions{MemoryLimit: "4g", Size: 1}, container.PoolOptions{Template: "sha256:other", Size: 1}))
+	k, _ := newGVisorServicesOn(t, drivertest.Rootfs(t), pools(container.PoolOptions{Size: 1},
+		container.PoolOptions{MemoryLimit: "4g", Size: 1}, container.PoolOptions{Template: "sha256:other", Size: 1}))
 	full := func() {
 		for end := time.Now().Add(2 * time.Minute); ; time.Sleep(10 * time.Millisecond) {
 			ready := 0
@@ -30,13 +31,15 @@ func TestPoolsOnGVisor(t *testing.T) {
 		}
 	}
 	full()
-	for i, req := range []container.CreateRequest{{}, {MemoryLimit: "4g"}, {Source: berth.ContainerSource{Template: "sha256:other"}}} {
+	for i, req := range []container.CreateRequest{{}, {MemoryLimit: "4g"},
+		{Source: berth.ContainerSource{Template: "sha256:other"}}} {
 		c, err := k.Create(t.Context(), byBench, req)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var memory strings.Builder
-		for ev, err := range k.Access().Shell(byBench, c.ID).Shell(t.Context(), guest.ShellCall{CallID: "first", Commands: []string{"awk '/^MemTotal/{print $2}' /proc/meminfo"}}) {
+		for ev, err := range k.Access().Shell(byBench, c.ID).Shell(t.Context(), guest.ShellCall{CallID: "first",
+			Commands: []string{"awk '/^MemTotal/{print $2}' /proc/meminfo"}}) {
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -36,7 +36,8 @@ func TestPools(t *testing.T) {
 	templates := &shelf{digests: map[string]string{"": "sha256:1", "python": "sha256:2"}}
 	h := newHarness(t, func(o *Options) {
 		o.Template = templates.find
-		o.Pools = []PoolOptions{{Size: 1}, {Template: "python", Size: 2}, {MemoryLimit: "4g", Size: 1}, {Template: "none", MemoryLimit: "16g"}}
+		o.Pools = []PoolOptions{{Size: 1}, {Template: "python", Size: 2}, {MemoryLimit: "4g", Size: 1},
+			{Template: "none", MemoryLimit: "16g"}}
 	})
 	if n := len(h.k.Pools()); n != 3 {
 		t.Fatalf("got %d pools, want 3: one has size 0", n)
@@ -54,7 +55,8 @@ func TestPools(t *testing.T) {
 		got := h.create(CreateRequest{MemoryLimit: c.memory, Source: berth.ContainerSource{Template: c.template}})
 		h.sh(got.ID, "true")
 		spec := h.driver.box(string(got.ID)).spec
-		if want := templates.digests[c.template]; spec.Template.Path != "/templates/"+want || spec.Limits.Memory != berth.MemoryLimits[got.MemoryLimit] {
+		if want := templates.digests[c.template]; spec.Template.Path != "/templates/"+want ||
+			spec.Limits.Memory != berth.MemoryLimits[got.MemoryLimit] {
 			t.Errorf("%d: got %s with %d", i, spec.Template.Path, spec.Limits.Memory)
 		}
 		if from := strings.Contains(strings.Join(spare, " "), string(got.ID)); from != (c.pool >= 0) {
@@ -145,11 +147,13 @@ func TestMayName(t *testing.T) {
 		want     berth.Code
 	}{{byMe, "", ""}, {byMe, "python", ""}, {byMe, "gpu", berth.CodeNotFound}, {other, "gpu", ""}} {
 		src := berth.ContainerSource{Template: c.template}
-		if _, err := h.k.Create(t.Context(), c.caller, CreateRequest{Source: src}); berth.ErrorCode(err) != c.want && (err != nil || c.want != "") {
+		if _, err := h.k.Create(t.Context(), c.caller, CreateRequest{Source: src}); berth.ErrorCode(err) != c.want &&
+			(err != nil || c.want != "") {
 			t.Errorf("%s creates on %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
 		}
 		env := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, Berth: &src}
-		if _, err := h.k.Provide(t.Context(), c.caller, env, ""); berth.ErrorCode(err) != c.want && (err != nil || c.want != "") {
+		if _, err := h.k.Provide(t.Context(), c.caller, env, ""); berth.ErrorCode(err) != c.want &&
+			(err != nil || c.want != "") {
 			t.Errorf("%s is provided with %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
 		}
 	}

@@ -21,7 +21,8 @@ type Process struct {
 // Process starts a process in a container for the caller's response, once the container
 // runs. It first ends the process with the same tag, which an earlier server process may have
 // left. The container does not expire until the process ends. The caller must read Events.
-func (a *Access) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (*Process, error) {
+func (a *Access) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID,
+	req guest.ProcessRequest) (*Process, error) {
 	s, release, err := a.leases.hold(ctx, caller.Project, id)
 	if err != nil {
 		return nil, err
@@ -39,8 +40,9 @@ func (a *Access) Process(ctx context.Context, caller berth.Caller, id berth.Cont
 		free()
 		return nil, a.leases.explain(ctx, s, err)
 	}
-	entry := berth.ContainerLog{ID: berth.LogID(berth.NewID(berth.PrefixContainerLog)), Source: berth.LogExec, ResponseID: caller.Response,
-		KeyID: caller.Key, RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}
+	entry := berth.ContainerLog{ID: berth.LogID(berth.NewID(berth.PrefixContainerLog)), Source: berth.LogExec,
+		ResponseID: caller.Response,
+		KeyID:      caller.Key, RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}
 	return &Process{Process: p, log: execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}, free: free}, nil
 }
 

@@ -18,7 +18,8 @@ import (
 // Failing to query sandboxes, because the machine lacks resources, ends none of them, whatever
 // calls are made meanwhile.
 func TestErrorsOfTheMachineEndNothing(t *testing.T) {
-	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO, unix.EACCES, context.DeadlineExceeded} {
+	for _, errno := range []error{unix.EMFILE, unix.ENFILE, unix.ENOMEM, unix.EIO, unix.EACCES,
+		context.DeadlineExceeded} {
 		t.Run(errno.Error(), func(t *testing.T) {
 			h := newHarness(t)
 			id := h.ready()

@@ -21,12 +21,14 @@ const autoName = "container_auto"
 //
 // A new container without settings is reserved only: the first use creates it. The caller must
 // call Release once for each container when it does not need it any more.
-func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
+func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment,
+	last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
 		return env.ContainerID, svc.leases.reserve(ctx, p, env.ContainerID)
 	}
-	req := CreateRequest{Name: autoName, MemoryLimit: env.MemoryLimit, NetworkPolicy: env.NetworkPolicy, FileIDs: env.FileIDs}
+	req := CreateRequest{Name: autoName, MemoryLimit: env.MemoryLimit, NetworkPolicy: env.NetworkPolicy,
+		FileIDs: env.FileIDs}
 	if env.Berth != nil {
 		req.Source = *env.Berth
 	}
@@ -85,7 +87,8 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 // continued returns the request for a container that replaces one that has ended. If the old
 // one has a snapshot, the new one starts from it, and takes the settings that the request lacks
 // from the old one.
-func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRequest, last berth.ContainerID) (CreateRequest, error) {
+func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRequest,
+	last berth.ContainerID) (CreateRequest, error) {
 	rec, err := svc.opts.Store.GetContainer(ctx, p, last)
 	if errors.Is(err, store.ErrNotFound) {
 		return req, nil
@@ -109,7 +112,8 @@ func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req Create
 	default:
 		return req, nil
 	}
-	req.Source = berth.ContainerSource{SnapshotID: was.Berth.LastSnapshot, OnExpiry: cmp.Or(req.Source.OnExpiry, was.Berth.OnExpiry),
+	req.Source = berth.ContainerSource{SnapshotID: was.Berth.LastSnapshot, OnExpiry: cmp.Or(req.Source.OnExpiry,
+		was.Berth.OnExpiry),
 		KeepAwake: req.Source.KeepAwake || was.Berth.KeepAwake}
 	req.MemoryLimit = cmp.Or(req.MemoryLimit, was.MemoryLimit)
 	if req.ExpiresAfter == nil {

@@ -71,7 +71,8 @@ func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
 		}
 		ended = append(ended, w.s)
 		if err := svc.kill(ctx, freezer, w.s); err != nil {
-			svc.opts.Log.Error("failed to end the processes of a container that fills the disk", "container", w.s.id, "err", err)
+			svc.opts.Log.Error("failed to end the processes of a container that fills the disk", "container", w.s.id,
+				"err", err)
 		}
 	}
 	for _, s := range ended {
@@ -88,7 +89,8 @@ func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
 }
 
 func (w diskUse) cause(need int64) error {
-	return fmt.Errorf("its disk has %d bytes, %d more than at the last check, and the volume lacks %d bytes", w.bytes, w.growth, need)
+	return fmt.Errorf("its disk has %d bytes, %d more than at the last check, and the volume lacks %d bytes", w.bytes,
+		w.growth, need)
 }
 
 // relieveOf ends one container of a driver that cannot freeze.
@@ -114,7 +116,8 @@ func (svc *Service) freezeAll(ctx context.Context, freezer sandbox.Freezer, uses
 	for _, u := range uses {
 		g.Go(func() error {
 			if err := svc.freeze(ctx, freezer, u.s); err != nil {
-				svc.opts.Log.Warn("failed to freeze a container while the disk is full", "container", u.s.id, "err", err)
+				svc.opts.Log.Warn("failed to freeze a container while the disk is full", "container", u.s.id, "err",
+					err)
 			}
 			return nil
 		})
@@ -147,7 +150,8 @@ func (svc *Service) killEnded(ctx context.Context, freezer sandbox.Freezer) {
 			continue
 		}
 		if err := svc.kill(ctx, freezer, s); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
-			svc.opts.Log.Error("failed to end the processes of a container that has ended", "container", s.id, "err", err)
+			svc.opts.Log.Error("failed to end the processes of a container that has ended", "container", s.id, "err",
+				err)
 		}
 	}
 }

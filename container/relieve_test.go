@@ -21,7 +21,8 @@ func TestWriters(t *testing.T) {
 		need int64
 		want []*instance
 	}{
-		"Growth":    {[]diskUse{{a, 900 * mb, 0}, {c, 300 * mb, 20 * mb}, {b, 100 * mb, 90 * mb}}, 10 * mb, []*instance{b, c}},
+		"Growth": {[]diskUse{{a, 900 * mb, 0}, {c, 300 * mb, 20 * mb}, {b, 100 * mb, 90 * mb}}, 10 * mb,
+			[]*instance{b, c}},
 		"Size":      {[]diskUse{{b, 100 * mb, 2 * mb}, {a, 900 * mb, mb}}, 10 * mb, []*instance{a, b}},
 		"Together":  {[]diskUse{{b, 20 * mb, 0}, {a, 30 * mb, 0}, {c, mb, 0}}, 50 * mb, []*instance{a, b}},
 		"Shrinking": {[]diskUse{{a, 900 * mb, -100 * mb}, {b, 7 * mb, 0}}, 10 * mb, []*instance{a}},

@@ -184,7 +184,8 @@ func (svc *Service) save(ctx context.Context, s *instance, pl *plan, caller bert
 	}
 	if err := svc.saveNew(ctx, s, pl, caller.Key); err != nil {
 		// It may have been saved nevertheless, but its id is not known to the client.
-		return errors.Join(err, ignoreNotFound(svc.opts.Store.DeleteContainer(context.WithoutCancel(ctx), s.project, s.id)))
+		return errors.Join(err, ignoreNotFound(svc.opts.Store.DeleteContainer(context.WithoutCancel(ctx), s.project,
+			s.id)))
 	}
 	svc.trail.recordCreated(s, caller.Key)
 	if ready {

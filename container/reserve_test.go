@@ -73,7 +73,8 @@ func TestReservedUse(t *testing.T) {
 		"begin": func(h *harness, id berth.ContainerID) error { return h.k.Begin(h.t.Context(), mine, id) },
 		"files": func(h *harness, id berth.ContainerID) error {
 			h.uploads["file-1"] = upload{"data.csv", "1,2"}
-			_, err := h.k.Provide(h.t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, FileIDs: []berth.FileID{"file-1"}}, id)
+			_, err := h.k.Provide(h.t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto,
+				FileIDs: []berth.FileID{"file-1"}}, id)
 			return err
 		},
 	} {

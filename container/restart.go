@@ -40,7 +40,8 @@ type startRecords struct{ opts *Options }
 
 // errStartRecord is the error for a start record that is damaged or sealed with another
 // server's key.
-var errStartRecord = stepError{"its start record cannot be read", errors.New("start record is damaged or sealed with another key")}
+var errStartRecord = stepError{"its start record cannot be read",
+	errors.New("start record is damaged or sealed with another key")}
 
 func startKey(id berth.ContainerID) store.ObjectKey {
 	return store.ObjectKey{Kind: kindStart, Parent: string(id), ID: "start"}
@@ -54,7 +55,8 @@ func startLabel(s *instance) []byte {
 // object returns the start record of a plan as an object. The environment may hold
 // secrets, so it is sealed.
 func (sr *startRecords) object(s *instance, pl *plan) (*store.Object, error) {
-	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Skills: pl.skills, Memory: pl.withMemory(), Fork: pl.copies != nil, RequestID: s.requestID}
+	rec := startRecord{Env: pl.requestEnv, Files: pl.files, Skills: pl.skills, Memory: pl.withMemory(),
+		Fork: pl.copies != nil, RequestID: s.requestID}
 	if pl.from != nil {
 		rec.Snapshot = pl.from.Snapshot.ID
 	}
@@ -100,7 +102,8 @@ func (sr *startRecords) delete(ctx context.Context, s *instance) error {
 
 // replan returns the plan that repeats an interrupted start.
 func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*plan, error) {
-	pl := &plan{requestedAt: st.opts.clock.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files, skills: rec.Skills, restarted: true}
+	pl := &plan{requestedAt: st.opts.clock.Now(), body: &s.body, requestEnv: rec.Env, files: rec.Files,
+		skills: rec.Skills, restarted: true}
 	if rec.Memory && !s.body.Berth.Starting {
 		pl.networkOnly = true
 		return pl, nil
@@ -120,7 +123,8 @@ func (st *starter) replan(ctx context.Context, s *instance, rec *startRecord) (*
 		return pl, stepError{"its snapshot could not be read", errNoSnapshots}
 	}
 	// The snapshot may have expired while no server ran.
-	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot, st.opts.clock.Now().Add(restartSnapshotLife)); err != nil {
+	if err := st.opts.Snapshots.Extend(ctx, s.project, rec.Snapshot,
+		st.opts.clock.Now().Add(restartSnapshotLife)); err != nil {
 		return pl, stepError{"its snapshot could not be read", err}
 	}
 	if pl.from, err = st.snapshots.get(ctx, s.project, rec.Snapshot); err != nil {

@@ -32,7 +32,8 @@ type crasher struct {
 func newCrasher(h *harness) *crasher {
 	c := &crasher{harness: h}
 	open := h.opts.OpenFile
-	h.opts.OpenFile = func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+	h.opts.OpenFile = func(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File,
+		error) {
 		body, f, err := open(ctx, p, id)
 		return &slowFile{ReadCloser: body, pass: c.pass}, f, err
 	}
@@ -106,14 +107,16 @@ func (f *slowFile) Read(p []byte) (int, error) {
 }
 
 // startPlaces are the places in every start of a sandbox.
-var startPlaces = []string{"before create", "after create", "before start", "after start", "before dial", "after dial", "in a file", "before store update", "after store update"}
+var startPlaces = []string{"before create", "after create", "before start", "after start", "before dial", "after dial",
+	"in a file", "before store update", "after store update"}
 
 // wantStarted checks that a container has all requested parts, in the only sandbox that exists,
 // and that its first command runs once.
 func (c *crasher) wantStarted(id berth.ContainerID, files string) {
 	c.t.Helper()
 	const command = `echo ran >>ran; cat a.txt old ran 2>/dev/null; echo "$COLOUR"`
-	if got, err := c.trySh(c.t.Context(), id, berth.NewID(berth.PrefixShellCall), command); err != nil || got != files+"ran\nblue\n" {
+	if got, err := c.trySh(c.t.Context(), id, berth.NewID(berth.PrefixShellCall), command); err != nil ||
+		got != files+"ran\nblue\n" {
 		c.t.Fatalf("got %q, %v, want %q", got, err, files+"ran\nblue\n")
 	}
 	got := c.get(id)
@@ -142,7 +145,8 @@ func TestCrashDuringStart(t *testing.T) {
 			c := newCrasher(newHarness(t))
 			c.uploads["file-1"] = upload{"a.txt", "hello "}
 			c.stopAt(place)
-			id := c.create(CreateRequest{Name: "mine", MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
+			id := c.create(CreateRequest{Name: "mine", MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"},
+				Env: []string{"COLOUR=blue"}}).ID
 			c.die()
 			if place != "after store update" { // otherwise it has been started
 				c.stopAt(place)
@@ -165,7 +169,8 @@ func TestCrashDuringStartFromPool(t *testing.T) {
 			c.full()
 			c.uploads["file-1"] = upload{"a.txt", "hello "}
 			c.stopAt(place)
-			id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}, Env: []string{"COLOUR=blue"}}).ID
+			id := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"},
+				Env: []string{"COLOUR=blue"}}).ID
 			c.die()
 			c.start()
 			c.wantStarted(id, "hello ")
@@ -186,7 +191,8 @@ func TestCrashDuringStartFromSnapshot(t *testing.T) {
 			first := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}}).ID
 			c.sh(first, "echo old >old")
 			now := time.Now().Unix()
-			s, err := c.k.snapshots.take(t.Context(), c.k.index.lookup(mine, first), &berth.Snapshot{Cause: berth.SnapshotExpired, ExpiresAt: new(now + 3600)})
+			s, err := c.k.snapshots.take(t.Context(), c.k.index.lookup(mine, first),
+				&berth.Snapshot{Cause: berth.SnapshotExpired, ExpiresAt: new(now + 3600)})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -206,7 +212,8 @@ func TestCrashDuringStartFromSnapshot(t *testing.T) {
 // TestCrashDuringFork kills the server at each step of a fork. The fork is whole if its start was
 // saved, and otherwise it has ended and nothing of it is left; the source continues.
 func TestCrashDuringFork(t *testing.T) {
-	for place, whole := range map[string]bool{"before create": false, "after start": false, "after dial": false, "before store file": false,
+	for place, whole := range map[string]bool{"before create": false, "after start": false, "after dial": false,
+		"before store file":   false,
 		"before store update": false, "after store update": true} {
 		t.Run(place, func(t *testing.T) {
 			h, a := newArchive(t)
@@ -260,10 +267,11 @@ func TestCrashDuringFork(t *testing.T) {
 func (a *archive) expireAll(t *testing.T, db Store) {
 	t.Helper()
 	for _, s := range a.list(t, mine) {
-		_, err := db.UpdateObject(t.Context(), mine, store.ObjectKey{Kind: snapshot.Kind, ID: string(s.ID)}, func(o *store.Object) error {
-			o.ExpiresAt = time.Now().Unix() - 1
-			return nil
-		})
+		_, err := db.UpdateObject(t.Context(), mine, store.ObjectKey{Kind: snapshot.Kind, ID: string(s.ID)},
+			func(o *store.Object) error {
+				o.ExpiresAt = time.Now().Unix() - 1
+				return nil
+			})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -301,12 +309,17 @@ func (d memoryDriver) Restore(ctx context.Context, id string, r io.Reader) error
 // TestCrashDuringRestore kills the server while it restores a container's memory. The restored
 // processes have no network before the restore is saved, and are not restored again afterwards.
 func TestCrashDuringRestore(t *testing.T) {
-	for place, restores := range map[string]int{"before create": 1, "after start": 2, "before store update": 2, "after store update": 1} {
+	for place, restores := range map[string]int{"before create": 1, "after start": 2, "before store update": 2,
+		"after store update": 1} {
 		t.Run(place, func(t *testing.T) {
 			h, a := newArchive(t, func(o *Options) { o.Driver = memoryDriver{o.Driver.(*memDriver)} })
 			c := newCrasher(h)
-			r := &snapshot.Record{Isolation: "none", Snapshot: &berth.Snapshot{Memory: true, MemoryLimit: "4g", Template: "sha256:1", Cause: berth.SnapshotRequested}}
-			err := a.Create(t.Context(), mine, r, func(w io.Writer) (layer.Made, error) { return layer.Make(w, emptyTar(), t.TempDir(), layer.Limits{}) })
+			r := &snapshot.Record{Isolation: "none",
+				Snapshot: &berth.Snapshot{Memory: true, MemoryLimit: "4g", Template: "sha256:1",
+					Cause: berth.SnapshotRequested}}
+			err := a.Create(t.Context(), mine, r, func(w io.Writer) (layer.Made, error) {
+				return layer.Make(w, emptyTar(), t.TempDir(), layer.Limits{})
+			})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -357,7 +370,8 @@ func TestCrashDuringStartWithVolume(t *testing.T) {
 	c.start()
 	c.sh(id, "true")
 	mounts := c.driver.box(string(id)).spec.Mounts
-	if want := (sandbox.Mount{Name: "data", Volume: string(v.ID), Path: filepath.Join(dir, string(mine), string(v.ID), "content")}); len(mounts) != 1 || mounts[0] != want {
+	if want := (sandbox.Mount{Name: "data", Volume: string(v.ID), Path: filepath.Join(dir, string(mine), string(v.ID),
+		"content")}); len(mounts) != 1 || mounts[0] != want {
 		t.Errorf("got %+v, want %+v", mounts, want)
 	}
 	wantError(t, volumes.Delete(t.Context(), byMe, v.ID), berth.CodeConflict, "")
@@ -369,8 +383,12 @@ func TestCrashDuringStartThatFails(t *testing.T) {
 		meanwhile func(c *crasher, id berth.ContainerID)
 		words     string
 	}{
-		"the upload is gone":   {func(c *crasher, _ berth.ContainerID) { delete(c.uploads, "file-1") }, "its files could not be copied in"},
-		"the template is gone": {func(c *crasher, _ berth.ContainerID) { c.opts.Template = noTemplate }, "its template is gone"},
+		"the upload is gone": {func(c *crasher, _ berth.ContainerID) {
+			delete(c.uploads, "file-1")
+		}, "its files could not be copied in"},
+		"the template is gone": {func(c *crasher, _ berth.ContainerID) {
+			c.opts.Template = noTemplate
+		}, "its template is gone"},
 		"the driver fails": {func(c *crasher, _ berth.ContainerID) {
 			c.driver.fail = func(_ context.Context, op, _ string) error {
 				if op == "start" {
@@ -411,7 +429,8 @@ func TestCrashDuringStartThatFails(t *testing.T) {
 			for c.get(id).Status == berth.ContainerRunning {
 				time.Sleep(time.Millisecond)
 			}
-			if got := c.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" || got.Berth.Starting {
+			if got := c.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != "host" ||
+				got.Berth.Starting {
 				t.Errorf("got %s %+v", got.Status, got.Berth)
 			}
 			if !strings.Contains(c.log.String(), tc.words) {
@@ -477,7 +496,8 @@ func TestCrashDuringStartFinishedLate(t *testing.T) {
 		late.Do(func() {
 			c.driver.mu.Lock()
 			defer c.driver.mu.Unlock()
-			c.driver.boxes[string(id)] = &box{spec: sandbox.Spec{ID: string(id)}, state: sandbox.StateCreated, dir: t.TempDir()}
+			c.driver.boxes[string(id)] = &box{spec: sandbox.Spec{ID: string(id)}, state: sandbox.StateCreated,
+				dir: t.TempDir()}
 		})
 	}
 	c.driver.mu.Unlock()

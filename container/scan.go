@@ -193,7 +193,8 @@ func (w *walker) each(ctx context.Context, c *guest.Client) error {
 		switch {
 		case err == nil:
 			w.add(entries)
-		case errors.Is(err, guest.ErrNoSpace), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission), errors.Is(err, fs.ErrInvalid):
+		case errors.Is(err, guest.ErrNoSpace), errors.Is(err, fs.ErrNotExist), errors.Is(err, fs.ErrPermission),
+			errors.Is(err, fs.ErrInvalid):
 			w.whole = false
 		default:
 			return err

@@ -66,16 +66,19 @@ func New(options Options) (*Service, error) {
 	svc.trail = &trail{opts}
 	svc.networks = &networks{opts, svc.trail}
 	svc.records = &startRecords{opts}
-	svc.deaths = &deaths{opts: opts, work: work, index: svc.index, trail: svc.trail, networks: svc.networks, records: svc.records}
+	svc.deaths = &deaths{opts: opts, work: work, index: svc.index, trail: svc.trail, networks: svc.networks,
+		records: svc.records}
 	svc.meter = &meter{opts, svc.index}
 	svc.leases = &leases{opts, work, svc.index, svc.deaths, svc.meter}
 	svc.files = &Files{opts, work, svc.leases, svc.meter}
 	svc.logs = &Logs{opts, svc.index}
 	svc.access = &Access{opts, work, svc.leases, svc.logs, svc.files}
-	svc.snapshots = &snapshots{opts: opts, work: work, leases: svc.leases, deaths: svc.deaths, slots: newSlots(opts.Bounds.Starts), stall: stallTimeout}
+	svc.snapshots = &snapshots{opts: opts, work: work, leases: svc.leases, deaths: svc.deaths,
+		slots: newSlots(opts.Bounds.Starts), stall: stallTimeout}
 	svc.planner = &planner{opts, svc.networks, svc.volumes, svc.snapshots, svc.files}
-	svc.starter = &starter{opts: opts, work: work, deaths: svc.deaths, networks: svc.networks, records: svc.records, volumes: svc.volumes,
-		files: svc.files, snapshots: svc.snapshots, slots: newSlots(opts.Bounds.Starts)}
+	svc.starter = &starter{opts: opts, work: work, deaths: svc.deaths, networks: svc.networks, records: svc.records,
+		volumes: svc.volumes,
+		files:   svc.files, snapshots: svc.snapshots, slots: newSlots(opts.Bounds.Starts)}
 	if svc.pools, err = newPools(opts, work, svc.index, svc.leases, svc.deaths, svc.starter); err != nil {
 		return nil, err
 	}

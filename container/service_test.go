@@ -54,7 +54,9 @@ func newHarness(t *testing.T, options ...func(*Options)) *harness {
 	}
 	h := &harness{t: t, driver: newDriver(t), store: &spyStore{Store: db}, uploads: map[berth.FileID]upload{},
 		log: &safeBuffer{}, now: time.Unix(1_800_000_000, 0)}
-	h.opts = Options{pressure: func() float64 { return 0 }, Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
+	h.opts = Options{pressure: func() float64 {
+		return 0
+	}, Store: h.store, Driver: h.driver, OpenFile: h.openUpload, Seal: seal.New([32]byte{1}),
 		Template: func(string) (Template, error) {
 			return Template{Template: sandbox.Template{Digest: "sha256:1", Path: "/templates/1"}}, nil
 		},
@@ -123,12 +125,14 @@ func (h *harness) pass(d time.Duration) {
 // settle waits until no work of the service runs in the background.
 func (h *harness) settle() { h.k.work.settle() }
 
-func (h *harness) openUpload(_ context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+func (h *harness) openUpload(_ context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File,
+	error) {
 	u, ok := h.uploads[id]
 	if !ok || p != mine {
 		return nil, nil, berth.Errorf(berth.CodeNotFound, "No such File object: %s", id)
 	}
-	return io.NopCloser(strings.NewReader(u.content)), &berth.File{ID: id, Filename: u.name, Bytes: int64(len(u.content))}, nil
+	return io.NopCloser(strings.NewReader(u.content)), &berth.File{ID: id, Filename: u.name,
+		Bytes: int64(len(u.content))}, nil
 }
 
 func (h *harness) create(req CreateRequest) *berth.Container {
@@ -176,7 +180,8 @@ func (h *harness) sh(id berth.ContainerID, command string) string {
 
 func (h *harness) trySh(ctx context.Context, id berth.ContainerID, callID, command string) (string, error) {
 	var out strings.Builder
-	for ev, err := range h.k.access.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: callID, Commands: []string{command}, Timeout: time.Minute}) {
+	for ev, err := range h.k.access.Shell(berth.Caller{Project: mine}, id).Shell(ctx, guest.ShellCall{CallID: callID,
+		Commands: []string{command}, Timeout: time.Minute}) {
 		if err != nil {
 			return out.String(), err
 		}
@@ -209,7 +214,8 @@ func (h *harness) runFor(caller berth.Caller, id berth.ContainerID) *running {
 		var err error
 		var ev guest.ShellEvent
 		once := sync.OnceFunc(func() { close(begun) })
-		for ev, err = range h.k.access.Shell(caller, id).Shell(ctx, guest.ShellCall{CallID: r.callID, Commands: []string{untilReleased}}) {
+		for ev, err = range h.k.access.Shell(caller, id).Shell(ctx, guest.ShellCall{CallID: r.callID,
+			Commands: []string{untilReleased}}) {
 			if bytes.Contains(ev.Data, []byte("go")) {
 				once()
 			}
@@ -263,7 +269,8 @@ func (s *spyStore) reading(f func()) {
 	s.read = f
 }
 
-func (s *spyStore) ContainerFiles(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
+func (s *spyStore) ContainerFiles(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile,
+	error) {
 	s.mu.Lock()
 	read := s.read
 	s.read = nil
@@ -306,7 +313,8 @@ func (s *spyStore) CreateContainer(ctx context.Context, c *store.Container, also
 	return s.Store.CreateContainer(ctx, c, also...)
 }
 
-func (s *spyStore) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
+func (s *spyStore) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	change func(*berth.Container) error) (*store.Container, error) {
 	if err := s.write("update"); err != nil {
 		return nil, err
 	}

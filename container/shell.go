@@ -45,7 +45,8 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 		defer stop()
 		if call.Timeout > 0 {
 			var cancel context.CancelFunc
-			ctx, cancel = sh.access.opts.clock.WithTimeoutCause(ctx, call.Timeout+shellGrace, errors.New("guest did not end the commands"))
+			ctx, cancel = sh.access.opts.clock.WithTimeoutCause(ctx, call.Timeout+shellGrace,
+				errors.New("guest did not end the commands"))
 			defer cancel()
 		}
 		log := sh.startLog(ctx, s, call)

@@ -39,7 +39,8 @@ func (pn *planner) checkSkills() error {
 		return berth.Invalid("skills", "This server does not store skills.")
 	}
 	if pn.opts.Driver.Features().Isolation == "none" {
-		return berth.Invalid("skills", "This server's driver runs commands without a file system of their own, so its containers cannot have skills. Use another driver.")
+		return berth.Invalid("skills",
+			"This server's driver runs commands without a file system of their own, so its containers cannot have skills. Use another driver.")
 	}
 	return nil
 }
@@ -52,7 +53,9 @@ func mergeSkills(have []berth.ContainerSkill, more []*skills.Install) ([]berth.C
 	}
 	merged := slices.Clone(have)
 	for _, it := range more {
-		i := slices.IndexFunc(merged, func(old berth.ContainerSkill) bool { return strings.EqualFold(old.Name, it.Skill.Name) })
+		i := slices.IndexFunc(merged, func(old berth.ContainerSkill) bool {
+			return strings.EqualFold(old.Name, it.Skill.Name)
+		})
 		if i < 0 {
 			merged = append(merged, it.Skill)
 		} else {
@@ -60,7 +63,8 @@ func mergeSkills(have []berth.ContainerSkill, more []*skills.Install) ([]berth.C
 		}
 	}
 	if len(merged) > maxSkills {
-		return nil, berth.Invalid("skills", "A container has at most %d skills; this one would have %d.", maxSkills, len(merged))
+		return nil, berth.Invalid("skills", "A container has at most %d skills; this one would have %d.", maxSkills,
+			len(merged))
 	}
 	return merged, nil
 }
@@ -139,7 +143,9 @@ func (svc *Service) addSkills(ctx context.Context, p berth.ProjectID, id berth.C
 	}
 	defer s.files.lock.release()
 	have := s.listSkills()
-	missing := slices.DeleteFunc(slices.Clone(pl.skills), func(it *skills.Install) bool { return slices.Contains(have, it.Skill) })
+	missing := slices.DeleteFunc(slices.Clone(pl.skills), func(it *skills.Install) bool {
+		return slices.Contains(have, it.Skill)
+	})
 	merged, err := mergeSkills(have, missing)
 	if err != nil || len(missing) == 0 {
 		return err
@@ -169,7 +175,8 @@ func skillParams(env berth.ShellToolEnvironment) ([]berth.SkillParam, error) {
 	}
 	var list []berth.SkillParam
 	if err := json.Unmarshal(env.Skills, &list); err != nil {
-		return nil, &berth.Error{Code: berth.CodeInvalid, Param: "skills", Err: err, Message: "Invalid 'skills': expected a list of skills."}
+		return nil, &berth.Error{Code: berth.CodeInvalid, Param: "skills", Err: err,
+			Message: "Invalid 'skills': expected a list of skills."}
 	}
 	return list, nil
 }

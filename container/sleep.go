@@ -47,7 +47,8 @@ type quiet struct {
 // concerned.
 func (s *instance) mayLocked() bool {
 	q := &s.quiet
-	return q.sending.Load() == 0 && q.frames.Load() == q.counted && s.usage.holds == 0 && !s.dyingLocked() && !s.expiry.running.Load()
+	return q.sending.Load() == 0 && q.frames.Load() == q.counted && s.usage.holds == 0 && !s.dyingLocked() &&
+		!s.expiry.running.Load()
 }
 
 // awakeLocked records that the sandbox is not quiet.
@@ -147,7 +148,8 @@ func (ls *leases) sleep(ctx context.Context, s *instance) {
 	again := ls.opts.Driver.Resume(context.WithoutCancel(ctx), string(s.id))
 	s.markResumed(ls.opts.clock.Now())
 	if s.life.Err() == nil {
-		ls.opts.Log.Warn("failed to pause a quiet container; trying again later", "container", s.id, "err", err, "resume", again)
+		ls.opts.Log.Warn("failed to pause a quiet container; trying again later", "container", s.id, "err", err,
+			"resume", again)
 	}
 }
 

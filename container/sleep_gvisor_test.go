@@ -176,7 +176,9 @@ func TestSleepKeepsEgressOnGVisor(t *testing.T) {
 					return theirs, nil
 				}
 			})
-			in := inhabit(t, k, container.CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "allowlist", AllowedDomains: []string{c.domain}}})
+			in := inhabit(t, k,
+				container.CreateRequest{NetworkPolicy: &berth.NetworkPolicy{Type: "allowlist",
+					AllowedDomains: []string{c.domain}}})
 			in.sh(strings.ReplaceAll(`cat >/tmp/talk.py <<'END'
 import socket
 s = socket.create_connection(("HOST", 7))

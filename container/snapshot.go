@@ -46,13 +46,15 @@ type snapshots struct {
 // Snapshot saves the file system of a container, or with req.Memory its whole state.
 // Commands are stopped meanwhile. The snapshot has been read back and verified when
 // Snapshot returns.
-func (svc *Service) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID, req SnapshotRequest) (*berth.Snapshot, error) {
+func (svc *Service) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	req SnapshotRequest) (*berth.Snapshot, error) {
 	s, ctx, release, err := svc.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return svc.snapshots.take(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory, Cause: berth.SnapshotRequested})
+	return svc.snapshots.take(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory,
+		Cause: berth.SnapshotRequested})
 }
 
 // take makes the snapshot to of a sandbox.
@@ -100,7 +102,8 @@ func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) 
 	if err != nil {
 		return nil, sn.explain(ctx, s, err)
 	}
-	sn.opts.Log.Info("snapshot made", "snapshot", to.ID, "container", s.id, "project", s.project, "cause", to.Cause, "bytes", to.Bytes, "stored_bytes", to.StoredBytes)
+	sn.opts.Log.Info("snapshot made", "snapshot", to.ID, "container", s.id, "project", s.project, "cause", to.Cause,
+		"bytes", to.Bytes, "stored_bytes", to.StoredBytes)
 	return to, nil
 }
 
@@ -108,9 +111,11 @@ func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) 
 func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error {
 	switch {
 	case errors.Is(err, layer.ErrTooLarge):
-		return &berth.Error{Code: berth.CodeTooLarge, Err: err, Message: fmt.Sprintf("Container with id '%s' has changed more than a snapshot can hold: %v.", s.id, err)}
+		return &berth.Error{Code: berth.CodeTooLarge, Err: err,
+			Message: fmt.Sprintf("Container with id '%s' has changed more than a snapshot can hold: %v.", s.id, err)}
 	case errors.Is(err, guest.ErrMoves):
-		return &berth.Error{Code: berth.CodeInvalid, Err: err, Message: fmt.Sprintf("A snapshot of container with id '%s' cannot be made: %v.", s.id, err)}
+		return &berth.Error{Code: berth.CodeInvalid, Err: err,
+			Message: fmt.Sprintf("A snapshot of container with id '%s' cannot be made: %v.", s.id, err)}
 	case errors.Is(err, guest.ErrBusy):
 		return berth.Errorf(berth.CodeConflict, "A snapshot of container with id '%s' is being made.", s.id)
 	}
@@ -118,7 +123,8 @@ func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error 
 		if sn.deaths.check(s); s.life.Err() != nil {
 			return context.Cause(s.life)
 		}
-		return &berth.Error{Code: berth.CodeUnavailable, Err: e, Message: fmt.Sprintf("The memory of container with id '%s' could not be saved.", s.id)}
+		return &berth.Error{Code: berth.CodeUnavailable, Err: e,
+			Message: fmt.Sprintf("The memory of container with id '%s' could not be saved.", s.id)}
 	}
 	return sn.leases.explain(ctx, s, err)
 }
@@ -222,7 +228,8 @@ func (p progress) Read(b []byte) (int, error) {
 
 // restoreFiles saves rows of the files that users uploaded into another container, whose
 // content the sandbox has.
-func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan, files []*berth.ContainerFile, of berth.ContainerID) error {
+func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan, files []*berth.ContainerFile,
+	of berth.ContainerID) error {
 	// If the request names an upload again, the file gets the upload's id, so that it is not
 	// added twice.
 	again := map[berth.CFileID]berth.CFileID{}

@@ -42,7 +42,8 @@ func newArchive(t *testing.T, options ...func(*Options)) (*harness, *archive) {
 			case "other", "sha256:2":
 				return Template{Template: sandbox.Template{Digest: "sha256:2", Path: rootfs}}, nil
 			}
-			return Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: "Template '" + ref + "' not found."}
+			return Template{}, &berth.Error{Code: berth.CodeNotFound, Param: "berth.template", Message: "Template '" +
+				ref + "' not found."}
 		}
 	}}, options...)...)
 	h.mu.Lock()
@@ -103,7 +104,8 @@ func TestSnapshot(t *testing.T) {
 	h.put(first, "dir/put", "p")
 	h.sh(first, "mkdir -p dir && echo made >dir/made && ln -s made dir/link")
 	h.listed(first)
-	want := berth.Snapshot{Object: "container.snapshot", ContainerID: first, Name: "saved", Cause: berth.SnapshotRequested, Template: "sha256:2", Bytes: 9}
+	want := berth.Snapshot{Object: "container.snapshot", ContainerID: first, Name: "saved",
+		Cause: berth.SnapshotRequested, Template: "sha256:2", Bytes: 9}
 	s := h.snapshot(first)
 	got := *s
 	got.ID, got.CreatedAt, got.Digest, got.StoredBytes = "", 0, "", 0
@@ -119,7 +121,9 @@ func TestSnapshot(t *testing.T) {
 		if c.Berth.FromSnapshot != s.ID || c.Berth.Template != "sha256:2" {
 			t.Errorf("got %+v, want it from %s on its template", c.Berth, s.ID)
 		}
-		if got, want := h.sh(c.ID, "find . -type f | sort; readlink dir/link; cat dir/link data.csv"), "./data.csv\n./dir/made\n./dir/put\nmade\nmade\n1,2"; got != want {
+		if got, want := h.sh(c.ID,
+			"find . -type f | sort; readlink dir/link; cat dir/link data.csv"),
+			"./data.csv\n./dir/made\n./dir/put\nmade\nmade\n1,2"; got != want {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		files := []string{"/mnt/data/data.csv 3 user", "/mnt/data/dir/made 5 assistant", "/mnt/data/dir/put 1 user"}
@@ -185,10 +189,12 @@ func TestExpiryLeavesSnapshot(t *testing.T) {
 	h.pass(time.Second)
 	h.driver.until(0)
 	all := a.list(t, mine)
-	if len(all) != 1 || all[0].Cause != berth.SnapshotExpired || all[0].ContainerID != id || *all[0].ExpiresAt != h.time().Add(30*24*time.Hour).Unix() {
+	if len(all) != 1 || all[0].Cause != berth.SnapshotExpired || all[0].ContainerID != id ||
+		*all[0].ExpiresAt != h.time().Add(30*24*time.Hour).Unix() {
 		t.Fatalf("got %+v", all)
 	}
-	if got := h.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != "expired" || got.Berth.LastSnapshot != all[0].ID {
+	if got := h.get(id); got.Status != berth.ContainerExpired || got.Berth.Reason != "expired" ||
+		got.Berth.LastSnapshot != all[0].ID {
 		t.Errorf("got %+v", got)
 	}
 	_, err := h.trySh(t.Context(), id, "c", "true")
@@ -207,7 +213,9 @@ func TestExpiryLeavesSnapshot(t *testing.T) {
 
 // Options.OnExpiry applies to containers without on_expiry.
 func TestExpiryDefault(t *testing.T) {
-	h, a := newArchive(t, func(o *Options) { o.Expiry.Action, o.Expiry.SnapshotLife = berth.OnExpirySnapshot, time.Hour })
+	h, a := newArchive(t, func(o *Options) {
+		o.Expiry.Action, o.Expiry.SnapshotLife = berth.OnExpirySnapshot, time.Hour
+	})
 	h.ready()
 	h.readyFrom(berth.ContainerSource{OnExpiry: berth.OnExpiryDelete})
 	h.pass(time.Hour)
@@ -304,7 +312,8 @@ func TestProvideContinues(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	was, is := h.get(first), h.get(second)
-	if is.Berth.FromSnapshot != was.Berth.LastSnapshot || is.MemoryLimit != "4g" || is.Berth.OnExpiry != berth.OnExpirySnapshot || is.Berth.Template != "sha256:2" {
+	if is.Berth.FromSnapshot != was.Berth.LastSnapshot || is.MemoryLimit != "4g" ||
+		is.Berth.OnExpiry != berth.OnExpirySnapshot || is.Berth.Template != "sha256:2" {
 		t.Errorf("got %+v after %+v", is, was)
 	}
 	if _, err := h.store.UpdateContainer(ctx, mine, first, func(c *berth.Container) error {
@@ -313,7 +322,8 @@ func TestProvideContinues(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if req, err := h.k.continued(ctx, mine, CreateRequest{}, first); err != nil || req.NetworkPolicy.Type != "allowlist" || req.ExpiresAfter.Minutes != 20 {
+	if req, err := h.k.continued(ctx, mine, CreateRequest{}, first); err != nil ||
+		req.NetworkPolicy.Type != "allowlist" || req.ExpiresAfter.Minutes != 20 {
 		t.Errorf("got %+v, %v, want the policy of the container that ended", req, err)
 	}
 	h.pass(time.Hour)
@@ -377,7 +387,8 @@ func TestImportedTemplate(t *testing.T) {
 		cause    berth.SnapshotCause
 		template string
 		want     berth.Code
-	}{{berth.SnapshotImported, "other", berth.CodeNotFound}, {berth.SnapshotImported, "sha256:1", ""}, {berth.SnapshotImported, "", ""}, {berth.SnapshotRequested, "other", ""}} {
+	}{{berth.SnapshotImported, "other", berth.CodeNotFound}, {berth.SnapshotImported, "sha256:1", ""},
+		{berth.SnapshotImported, "", ""}, {berth.SnapshotRequested, "other", ""}} {
 		r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Cause: c.cause, Template: c.template}}
 		if err := a.Service.Create(t.Context(), mine, r, func(w io.Writer) (layer.Made, error) {
 			sum := sha256.New()

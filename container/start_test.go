@@ -50,7 +50,8 @@ func TestStartReconciles(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if err := h.store.DeleteObject(t.Context(), mine, startKey(half)); err != nil { // as older servers did, which had none
+	// as older servers did, which had none
+	if err := h.store.DeleteObject(t.Context(), mine, startKey(half)); err != nil {
 		t.Fatal(err)
 	}
 	h.mu.Lock()

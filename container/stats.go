@@ -30,11 +30,14 @@ func (svc *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.Conta
 func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, error) {
 	limits := m.opts.limitsOf(s.body.MemoryLimit)
 	now := m.opts.clock.Now()
-	out := &berth.ContainerStats{Object: "container.stats", ContainerID: s.id, At: now.Unix(), UptimeSeconds: max(0, now.Unix()-s.body.CreatedAt),
-		Memory: berth.MemoryStats{LimitBytes: limits.Memory}, Disk: berth.DiskStats{LimitBytes: limits.Disk}, PIDs: berth.PIDStats{Limit: limits.PIDs}}
+	out := &berth.ContainerStats{Object: "container.stats", ContainerID: s.id, At: now.Unix(),
+		UptimeSeconds: max(0, now.Unix()-s.body.CreatedAt),
+		Memory:        berth.MemoryStats{LimitBytes: limits.Memory}, Disk: berth.DiskStats{LimitBytes: limits.Disk},
+		PIDs: berth.PIDStats{Limit: limits.PIDs}}
 	if n := s.network.Load(); n != nil {
 		t := n.traffic.Totals()
-		out.Egress = berth.EgressStats{BytesSent: t.Sent, BytesReceived: t.Received, Allowed: t.Allowed, Refused: t.Refused, Open: t.Open}
+		out.Egress = berth.EgressStats{BytesSent: t.Sent, BytesReceived: t.Received, Allowed: t.Allowed,
+			Refused: t.Refused, Open: t.Open}
 	}
 	if !s.running() {
 		return out, nil
@@ -43,7 +46,8 @@ func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, 
 	if err != nil {
 		return nil, err
 	}
-	out.CPUSeconds, out.Memory.Bytes, out.Disk.Bytes, out.PIDs.Count = read.CPU.Seconds(), read.Memory, read.Disk, read.PIDs
+	out.CPUSeconds, out.Memory.Bytes, out.Disk.Bytes, out.PIDs.Count = read.CPU.Seconds(), read.Memory, read.Disk,
+		read.PIDs
 	out.Memory.PeakBytes = max(read.MemoryPeak, read.Memory)
 	return out, nil
 }
@@ -91,7 +95,8 @@ func (m *meter) readings(ctx context.Context) []Reading {
 			if stats, err := m.stats(ctx, s); err == nil {
 				mu.Lock()
 				defer mu.Unlock()
-				all = append(all, Reading{s.project, s.body.MemoryLimit, s.body.Berth.Isolation, s.quiet.asleep.Load(), stats})
+				all = append(all, Reading{s.project, s.body.MemoryLimit, s.body.Berth.Isolation, s.quiet.asleep.Load(),
+					stats})
 			}
 			return nil
 		})

@@ -26,7 +26,8 @@ func TestExpiry(t *testing.T) {
 	}
 	_, err := h.trySh(t.Context(), id, "c", "true")
 	wantExpired(t, err, id, "not used for 20 minutes")
-	if !strings.Contains(h.log.String(), `msg="container ended" container=`+string(id)+" project=proj_mine reason=expired") {
+	if !strings.Contains(h.log.String(),
+		`msg="container ended" container=`+string(id)+" project=proj_mine reason=expired") {
 		t.Errorf("the log lacks the death:\n%s", h.log)
 	}
 	if got, err := h.k.Get(t.Context(), mine, id); err != nil || got.Status != berth.ContainerExpired {

@@ -58,7 +58,8 @@ func (fl *Files) add(ctx context.Context, s *instance, ids []berth.FileID) error
 	return nil
 }
 
-func (fl *Files) addOne(ctx context.Context, s *instance, id berth.FileID, taken map[string]bool) (*berth.ContainerFile, error) {
+func (fl *Files) addOne(ctx context.Context, s *instance, id berth.FileID, taken map[string]bool) (*berth.ContainerFile,
+	error) {
 	body, upload, err := fl.opts.OpenFile(ctx, s.project, id)
 	if err != nil {
 		return nil, err

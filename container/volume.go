@@ -16,7 +16,8 @@ type volumes struct {
 }
 
 // resolve validates the volumes of a request and sets them in c.
-func (v *volumes) resolve(ctx context.Context, p berth.ProjectID, c *berth.Container, want []berth.VolumeMount) (err error) {
+func (v *volumes) resolve(ctx context.Context, p berth.ProjectID, c *berth.Container,
+	want []berth.VolumeMount) (err error) {
 	if len(want) == 0 {
 		return nil
 	}

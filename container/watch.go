@@ -22,7 +22,8 @@ const (
 // with the existing files as created. Each event has the file as it is at the end of a burst of
 // changes, so a file that is created and deleted within one is not reported. An error, such as
 // the container's end, is the last element. Watching does not prevent expiry.
-func (fl *Files) Watch(ctx context.Context, p berth.ProjectID, id berth.ContainerID) iter.Seq2[*berth.ContainerFileEvent, error] {
+func (fl *Files) Watch(ctx context.Context, p berth.ProjectID,
+	id berth.ContainerID) iter.Seq2[*berth.ContainerFileEvent, error] {
 	return func(yield func(*berth.ContainerFileEvent, error) bool) {
 		s, release, err := fl.leases.hold(ctx, p, id)
 		if err != nil {

@@ -258,7 +258,8 @@ func (g *Guard) tend(v *volume) {
 	case held < g.reserve.want && v.own-(g.reserve.want-held) >= v.critical:
 		if err := g.reserve.allocate(); err != nil {
 			if !full(err) {
-				g.opts.Log.Warn("failed to allocate the reserve of disk space", "path", g.reserve.path, "bytes", g.reserve.want, "err", err)
+				g.opts.Log.Warn("failed to allocate the reserve of disk space", "path", g.reserve.path, "bytes",
+					g.reserve.want, "err", err)
 				g.reserve.want = 0 // the file system does not support it
 			}
 			return
@@ -284,7 +285,8 @@ func (g *Guard) giveUp(v *volume, leave int64) bool {
 	}
 	g.reserve.given = true
 	_ = v.measure()
-	g.opts.Log.Error("disk full: released the reserve; only deletions and ends are saved until there is space", "dir", v.dir, "free_bytes", v.own, "reserve_bytes", held-leave)
+	g.opts.Log.Error("disk full: released the reserve; only deletions and ends are saved until there is space", "dir",
+		v.dir, "free_bytes", v.own, "reserve_bytes", held-leave)
 	return true
 }
 

@@ -26,7 +26,8 @@ func open(t *testing.T, dir string) *diskspace.Guard { return openWith(t, dir, n
 
 func openWith(t *testing.T, dir string, reserve *int64) *diskspace.Guard {
 	t.Helper()
-	g, err := diskspace.Open(diskspace.Options{Dir: dir, Areas: map[diskspace.Area]string{diskspace.Sandboxes: filepath.Join(dir, "sandboxes")},
+	g, err := diskspace.Open(diskspace.Options{Dir: dir,
+		Areas:   map[diskspace.Area]string{diskspace.Sandboxes: filepath.Join(dir, "sandboxes")},
 		Reserve: reserve, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
@@ -61,7 +62,8 @@ func TestFloors(t *testing.T) {
 	r := g.Readings()[0]
 	filler := disktest.Fill(t, dir, r.Low-1<<20)
 	if err := g.Admit(); !refused(err) || g.Refusals() != 1 {
-		t.Errorf("below the low floor: got %v and %d refusals, want %s", err, g.Refusals(), berth.CodeInsufficientStorage)
+		t.Errorf("below the low floor: got %v and %d refusals, want %s", err, g.Refusals(),
+			berth.CodeInsufficientStorage)
 	}
 	if err := g.Refuse(); err != nil {
 		t.Errorf("below the low floor the database returns: %v", err)
@@ -115,7 +117,8 @@ func TestCalm(t *testing.T) {
 	held, _ := g.Reserve()
 	filler := disktest.Fill(t, dir, 0)
 	calmed := false
-	g, err := diskspace.Open(diskspace.Options{Dir: dir, Areas: map[diskspace.Area]string{diskspace.Sandboxes: filepath.Join(dir, "sandboxes")},
+	g, err := diskspace.Open(diskspace.Options{Dir: dir,
+		Areas: map[diskspace.Area]string{diskspace.Sandboxes: filepath.Join(dir, "sandboxes")},
 		Calm: func(need func() int64) {
 			calmed = true
 			var st unix.Stat_t
@@ -179,7 +182,8 @@ func TestFullVolume(t *testing.T) {
 	}
 	db, record := openAll()
 	object := func(i int) *store.Object {
-		return &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)}, Body: []byte(`"` + strings.Repeat("x", 64<<10) + `"`)}
+		return &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)},
+			Body: []byte(`"` + strings.Repeat("x", 64<<10) + `"`)}
 	}
 	n := 0
 	for ; n < 50; n++ {
@@ -231,7 +235,8 @@ func TestFullVolume(t *testing.T) {
 	if err := db.CreateObjects(t.Context(), "p", object(5000)); err == nil && disktest.Free(t, dir) < 64<<10 {
 		t.Error("a new object was stored")
 	}
-	if err := db.DeleteObject(t.Context(), "p", object(1000).ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := db.DeleteObject(t.Context(), "p", object(1000).ObjectKey); err != nil &&
+		!errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a deletion after a start on a full volume: %v", err)
 	}
 	if err := os.Remove(filler); err != nil {

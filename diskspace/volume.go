@@ -41,7 +41,8 @@ func openVolume(dir string, opts Options) (*volume, error) {
 		return nil, err
 	}
 	v.low = or(opts.Low, Low(v.size))
-	v.critical = min(or(opts.Critical, min(clamp(v.size/criticalShare, criticalLeast, criticalMost), v.size/smallShare/4)), v.low)
+	v.critical = min(or(opts.Critical, min(clamp(v.size/criticalShare, criticalLeast, criticalMost),
+		v.size/smallShare/4)), v.low)
 	v.lowInodes = or(opts.Inodes, min(v.inodes/inodeShare, inodeMost))
 	return v, nil
 }
@@ -84,7 +85,8 @@ func (v *volume) isLow() bool {
 // report logs when the volume falls below a floor or rises above it.
 func (v *volume) report(log *slog.Logger) {
 	low, bad := v.isLow(), v.free < v.critical
-	attrs := []any{"dir", v.dir, "free_bytes", v.free, "low_bytes", v.low, "critical_bytes", v.critical, "free_inodes", v.inodesFree, "low_inodes", v.lowInodes}
+	attrs := []any{"dir", v.dir, "free_bytes", v.free, "low_bytes", v.low, "critical_bytes", v.critical, "free_inodes",
+		v.inodesFree, "low_inodes", v.lowInodes}
 	switch {
 	case bad && !v.wasBad:
 		log.Error("the disk is full: nothing new is stored, and the largest writer is ended", attrs...)

@@ -70,14 +70,16 @@ func (f *Fetcher) Fetch(ctx context.Context, address string) (name string, conte
 	case ctx.Err() != nil && err != nil:
 		return "", nil, context.Cause(ctx)
 	case why != "":
-		return "", nil, &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_file_url", Message: "The file could not be downloaded: " + why + ".", Err: err}
+		return "", nil, &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_file_url",
+			Message: "The file could not be downloaded: " + why + ".", Err: err}
 	}
 	return nameOf(resp), content, nil
 }
 
 // get reads an address. If it cannot, why is the reason for the client, and err may be its
 // cause.
-func (f *Fetcher) get(ctx context.Context, client *http.Client, address string) (resp *http.Response, content []byte, why string, err error) {
+func (f *Fetcher) get(ctx context.Context, client *http.Client, address string) (resp *http.Response, content []byte,
+	why string, err error) {
 	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
 	if err != nil {
 		return nil, nil, "the URL is malformed", fmt.Errorf("make request: %w", err)
@@ -88,7 +90,8 @@ func (f *Fetcher) get(ctx context.Context, client *http.Client, address string) 
 	case errors.Is(err, egress.ErrRefused):
 		return nil, nil, "its host does not exist, or this server may not reach it", err
 	case errors.Is(err, errRedirects):
-		return nil, nil, fmt.Sprintf("its host redirects more than %d times; use the address where the redirects end", maxRedirects), err
+		return nil, nil, fmt.Sprintf("its host redirects more than %d times; use the address where the redirects end",
+			maxRedirects), err
 	case errors.Is(err, errScheme):
 		return nil, nil, "its host redirects to an address that is not http or https; use another address", err
 	case errors.Is(err, errUser):

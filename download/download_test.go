@@ -70,7 +70,8 @@ func TestFetch(t *testing.T) {
 		}
 		w.Header().Set("Content-Type", "application/pdf")
 		_, _ = w.Write([]byte("%PDF"))
-	}, open, map[string]string{"files.example": "93.184.216.34", "inside.example": "10.0.0.7", "cloud.example": "169.254.169.254"})
+	}, open, map[string]string{"files.example": "93.184.216.34", "inside.example": "10.0.0.7",
+		"cloud.example": "169.254.169.254"})
 	for url, want := range map[string]string{
 		"http://files.example/a/letter.pdf":      "letter.pdf",
 		"http://files.example/letter":            "letter.pdf",
@@ -122,7 +123,8 @@ func TestFetchPolicy(t *testing.T) {
 		t.Errorf("another host: got %v", err)
 	}
 	closed, dialled := host(t, serve, &egress.Policy{}, names)
-	if _, _, err := closed.Fetch(t.Context(), "http://files.example/"); !errors.Is(err, egress.ErrRefused) || *dialled != 0 {
+	if _, _, err := closed.Fetch(t.Context(), "http://files.example/"); !errors.Is(err, egress.ErrRefused) ||
+		*dialled != 0 {
 		t.Errorf("closed: got %v after %d connections", err, *dialled)
 	}
 }

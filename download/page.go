@@ -25,7 +25,8 @@ var errHost = errors.New("the host is not allowed")
 func (f *Fetcher) Page(ctx context.Context, address string, allow func(host string) bool) (Page, error) {
 	u, err := url.Parse(address)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" || u.User != nil {
-		return Page{}, berth.Invalid("", "The page could not be opened: expected an http or https URL without a user name.")
+		return Page{},
+			berth.Invalid("", "The page could not be opened: expected an http or https URL without a user name.")
 	}
 	if !allow(u.Hostname()) {
 		return Page{}, refused(u.Hostname())
@@ -47,15 +48,19 @@ func (f *Fetcher) Page(ctx context.Context, address string, allow func(host stri
 	case errors.Is(err, errHost):
 		return Page{}, refused(host)
 	case why != "":
-		return Page{}, &berth.Error{Code: berth.CodeInvalid, Message: "The page could not be opened: " + why + ".", Err: err}
+		return Page{}, &berth.Error{Code: berth.CodeInvalid, Message: "The page could not be opened: " + why + ".",
+			Err: err}
 	}
 	if coding := resp.Header.Get("Content-Encoding"); coding != "" && !strings.EqualFold(coding, "identity") {
-		return Page{}, berth.Invalid("", "The page could not be opened: its host sent it in the encoding %q, which was not requested.", coding)
+		return Page{},
+			berth.Invalid("",
+				"The page could not be opened: its host sent it in the encoding %q, which was not requested.", coding)
 	}
 	content = content[:min(int64(len(content)), f.most)]
 	return Page{URL: resp.Request.URL.String(), MediaType: resp.Header.Get("Content-Type"), Content: content}, nil
 }
 
 func refused(host string) error {
-	return berth.Invalid("", "The page could not be opened: the request's 'filters.allowed_domains' do not allow '%s'.", host)
+	return berth.Invalid("", "The page could not be opened: the request's 'filters.allowed_domains' do not allow '%s'.",
+		host)
 }

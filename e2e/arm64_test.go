@@ -28,7 +28,8 @@ func TestARM64(t *testing.T) {
 	if out, err := build.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
-	if out, err := exec.Command(emulator, program, "version").CombinedOutput(); err != nil || !strings.Contains(string(out), "linux/arm64") {
+	if out, err := exec.Command(emulator, program, "version").CombinedOutput(); err != nil ||
+		!strings.Contains(string(out), "linux/arm64") {
 		t.Errorf("berth version: %v: %s", err, out)
 	}
 	config := filepath.Join(t.TempDir(), "berth.yaml")
@@ -36,16 +37,19 @@ func TestARM64(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Setenv("BERTH_BIN", program)
-	s := &server{t: t, state: t.TempDir(), wrap: []string{emulator}, args: []string{"--config", config}, log: &logBuffer{}}
+	s := &server{t: t, state: t.TempDir(), wrap: []string{emulator}, args: []string{"--config", config},
+		log: &logBuffer{}}
 	s.start()
 	t.Cleanup(s.close)
-	r, err := s.client().Responses.New(t.Context(), responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("hello")}})
+	r, err := s.client().Responses.New(t.Context(), responses.ResponseNewParams{Model: "scripted",
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("hello")}})
 	if err != nil || !strings.Contains(r.OutputText(), "hello") {
 		t.Fatalf("got %v, %v", r, err)
 	}
 	s.kill()
 	s.start()
-	if again, err := s.client().Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{}); err != nil || again.OutputText() != r.OutputText() {
+	if again, err := s.client().Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{}); err != nil ||
+		again.OutputText() != r.OutputText() {
 		t.Errorf("after a kill: got %v, %v", again, err)
 	}
 }

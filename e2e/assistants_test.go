@@ -28,7 +28,9 @@ func (u *slowUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	u.mu.Unlock()
 	w.Header().Set("Content-Type", "text/event-stream")
 	say := func(delta, finish string) {
-		fmt.Fprintf(w, "data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"slow\",\"choices\":[{\"index\":0,\"delta\":{%s},\"finish_reason\":%s}]}\n\n", delta, finish)
+		fmt.Fprintf(w,
+			"data: {\"id\":\"c\",\"object\":\"chat.completion.chunk\",\"created\":1,\"model\":\"slow\",\"choices\":[{\"index\":0,\"delta\":{%s},\"finish_reason\":%s}]}\n\n",
+			delta, finish)
 		w.(http.Flusher).Flush()
 	}
 	say(`"role":"assistant","content":"Half "`, "null")
@@ -45,7 +47,8 @@ func (u *slowUpstream) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func messagesOf(t *testing.T, c *openai.Client, thread string) []string {
 	t.Helper()
 	var out []string
-	page := c.Beta.Threads.Messages.ListAutoPaging(t.Context(), thread, openai.BetaThreadMessageListParams{Order: openai.BetaThreadMessageListParamsOrderAsc, Limit: openai.Int(1)})
+	page := c.Beta.Threads.Messages.ListAutoPaging(t.Context(), thread,
+		openai.BetaThreadMessageListParams{Order: openai.BetaThreadMessageListParamsOrderAsc, Limit: openai.Int(1)})
 	for page.Next() {
 		m := page.Current()
 		out = append(out, fmt.Sprintf("%s %s: %s", m.Role, m.Status, m.Content[0].Text.Value))
@@ -67,11 +70,14 @@ func TestGoAssistants(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	a, err := c.Beta.Assistants.New(ctx, openai.BetaAssistantNewParams{Model: "scripted", Tools: []openai.AssistantToolUnionParam{
-		{OfFunction: &openai.FunctionToolParam{Function: shared.FunctionDefinitionParam{Name: "add"}}}}})
+	a, err := c.Beta.Assistants.New(ctx, openai.BetaAssistantNewParams{Model: "scripted",
+		Tools: []openai.AssistantToolUnionParam{
+			{OfFunction: &openai.FunctionToolParam{Function: shared.FunctionDefinitionParam{Name: "add"}}}}})
 	must(err)
 	thread, err := c.Beta.Threads.New(ctx, openai.BetaThreadNewParams{Messages: []openai.BetaThreadNewParamsMessage{
-		{Role: "user", Content: openai.BetaThreadNewParamsMessageContentUnion{OfString: openai.String("```json add\n[1,2]\n```")}}}})
+		{Role: "user",
+			Content: openai.BetaThreadNewParamsMessageContentUnion{OfString: openai.String(
+				"```json add\n[1,2]\n```")}}}})
 	must(err)
 	stream := c.Beta.Threads.Runs.NewStreaming(ctx, thread.ID, openai.BetaThreadRunNewParams{AssistantID: a.ID})
 	var run openai.Run
@@ -92,11 +98,13 @@ func TestGoAssistants(t *testing.T) {
 	if diff := cmp.Diff(run.RawJSON(), kept.RawJSON()); diff != "" {
 		t.Errorf("after a crash (-sent +stored):\n%s", diff)
 	}
-	_, err = c.Beta.Threads.Messages.New(ctx, thread.ID, openai.BetaThreadMessageNewParams{Role: "user", Content: openai.BetaThreadMessageNewParamsContentUnion{OfString: openai.String("x")}})
+	_, err = c.Beta.Threads.Messages.New(ctx, thread.ID, openai.BetaThreadMessageNewParams{Role: "user",
+		Content: openai.BetaThreadMessageNewParamsContentUnion{OfString: openai.String("x")}})
 	wantStatus(t, "a message to a run that waits", err, http.StatusBadRequest)
 	call := kept.RequiredAction.SubmitToolOutputs.ToolCalls[0]
 	_, err = c.Beta.Threads.Runs.SubmitToolOutputs(ctx, thread.ID, run.ID, openai.BetaThreadRunSubmitToolOutputsParams{
-		ToolOutputs: []openai.BetaThreadRunSubmitToolOutputsParamsToolOutput{{ToolCallID: openai.String(call.ID), Output: openai.String("3")}}})
+		ToolOutputs: []openai.BetaThreadRunSubmitToolOutputsParamsToolOutput{{ToolCallID: openai.String(call.ID),
+			Output: openai.String("3")}}})
 	must(err)
 	s.waitUntil("the run is complete", func() bool {
 		kept, err = c.Beta.Threads.Runs.Get(ctx, thread.ID, run.ID)
@@ -107,7 +115,8 @@ func TestGoAssistants(t *testing.T) {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}
 	var steps []string
-	for page := c.Beta.Threads.Runs.Steps.ListAutoPaging(ctx, thread.ID, run.ID, openai.BetaThreadRunStepListParams{Limit: openai.Int(1)}); page.Next(); {
+	for page := c.Beta.Threads.Runs.Steps.ListAutoPaging(ctx, thread.ID, run.ID,
+		openai.BetaThreadRunStepListParams{Limit: openai.Int(1)}); page.Next(); {
 		steps = append(steps, string(page.Current().Type)+" "+string(page.Current().Status))
 	}
 	if diff := cmp.Diff([]string{"message_creation completed", "tool_calls completed"}, steps); diff != "" {
@@ -126,8 +135,10 @@ func TestAssistantsCrash(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := c.Beta.Threads.NewAndRunStreaming(ctx, openai.BetaThreadNewAndRunParams{AssistantID: a.ID, Thread: openai.BetaThreadNewAndRunParamsThread{
-		Messages: []openai.BetaThreadNewAndRunParamsThreadMessage{{Role: "user", Content: openai.BetaThreadNewAndRunParamsThreadMessageContentUnion{OfString: openai.String("hi")}}}}})
+	stream := c.Beta.Threads.NewAndRunStreaming(ctx, openai.BetaThreadNewAndRunParams{AssistantID: a.ID,
+		Thread: openai.BetaThreadNewAndRunParamsThread{
+			Messages: []openai.BetaThreadNewAndRunParamsThreadMessage{{Role: "user",
+				Content: openai.BetaThreadNewAndRunParamsThreadMessageContentUnion{OfString: openai.String("hi")}}}}})
 	var thread, run, message string
 	for stream.Next() {
 		switch ev := stream.Current(); ev.Event {
@@ -150,7 +161,8 @@ func TestAssistantsCrash(t *testing.T) {
 	})
 	_, err = c.Beta.Threads.Messages.Get(ctx, thread, message)
 	wantStatus(t, "the message that was half said", err, http.StatusNotFound)
-	if _, err := c.Beta.Threads.Messages.New(ctx, thread, openai.BetaThreadMessageNewParams{Role: "user", Content: openai.BetaThreadMessageNewParamsContentUnion{OfString: openai.String("and?")}}); err != nil {
+	if _, err := c.Beta.Threads.Messages.New(ctx, thread, openai.BetaThreadMessageNewParams{Role: "user",
+		Content: openai.BetaThreadMessageNewParamsContentUnion{OfString: openai.String("and?")}}); err != nil {
 		t.Fatal(err)
 	}
 	next, err := c.Beta.Threads.Runs.New(ctx, thread, openai.BetaThreadRunNewParams{AssistantID: a.ID})
@@ -161,7 +173,8 @@ func TestAssistantsCrash(t *testing.T) {
 		r, err := c.Beta.Threads.Runs.Get(ctx, thread, next.ID)
 		return err == nil && r.Status == openai.RunStatusCompleted
 	})
-	want := []string{"user completed: hi", "assistant completed: Half and half.", "user completed: and?", "assistant completed: Half and half."}
+	want := []string{"user completed: hi", "assistant completed: Half and half.", "user completed: and?",
+		"assistant completed: Half and half."}
 	if diff := cmp.Diff(want, messagesOf(t, c, thread)); diff != "" {
 		t.Errorf("messages (-want +got):\n%s", diff)
 	}

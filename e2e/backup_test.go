@@ -27,12 +27,15 @@ func (l *legacy) load(s *server) (mark func(), stop func()) {
 		all.Go(func() {
 			c := s.client()
 			for !ended.Load() {
-				f, err := c.Files.New(s.t.Context(), openai.FileNewParams{File: openai.File(strings.NewReader(strings.Repeat("x", 100_000)), "f.txt", "text/plain"), Purpose: openai.FilePurposeUserData})
+				f, err := c.Files.New(s.t.Context(),
+					openai.FileNewParams{File: openai.File(strings.NewReader(strings.Repeat("x", 100_000)), "f.txt",
+						"text/plain"), Purpose: openai.FilePurposeUserData})
 				if err != nil {
 					s.t.Errorf("upload: %v", err)
 					return
 				}
-				r, err := c.Responses.New(s.t.Context(), responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("hello")}})
+				r, err := c.Responses.New(s.t.Context(), responses.ResponseNewParams{Model: "scripted",
+					Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("hello")}})
 				if err != nil {
 					s.t.Errorf("respond: %v", err)
 					return
@@ -170,7 +173,8 @@ func TestBackupKilled(t *testing.T) {
 		if ended || err != nil {
 			continue // it was complete
 		}
-		next.refuses("run berth restore again", append([]string{"serve", "--listen", "127.0.0.1:0", "--state", state}, next.args...)...)
+		next.refuses("run berth restore again", append([]string{"serve", "--listen", "127.0.0.1:0", "--state", state},
+			next.args...)...)
 		next.refuses("run berth restore again", "key", "list", "--state", state)
 		if _, err := os.Stat(filepath.Join(state, "store_url")); err == nil {
 			continue // the database is complete, and a restore needs an empty one

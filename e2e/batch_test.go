@@ -34,23 +34,30 @@ func TestBatchKilled(t *testing.T) {
 	const requests = 24
 	var input strings.Builder
 	for i := range requests {
-		body, err := json.Marshal(map[string]any{"model": "scripted", "input": fence(fmt.Sprintf("echo %d >>/mnt/data/ran; sleep 0.3", i)),
-			"tools": []any{map[string]any{"type": "shell", "environment": map[string]any{"type": "container_reference", "container_id": box.ID}}}})
+		body, err := json.Marshal(map[string]any{"model": "scripted",
+			"input": fence(fmt.Sprintf("echo %d >>/mnt/data/ran; sleep 0.3", i)),
+			"tools": []any{map[string]any{"type": "shell", "environment": map[string]any{"type": "container_reference",
+				"container_id": box.ID}}}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		fmt.Fprintf(&input, `{"custom_id":"%d","method":"POST","url":"/v1/responses","body":%s}`+"\n", i, body)
 	}
-	f, err := c.Files.New(t.Context(), openai.FileNewParams{File: openai.File(strings.NewReader(input.String()), "in.jsonl", "application/jsonl"), Purpose: openai.FilePurposeBatch})
+	f, err := c.Files.New(t.Context(), openai.FileNewParams{File: openai.File(strings.NewReader(input.String()),
+		"in.jsonl", "application/jsonl"), Purpose: openai.FilePurposeBatch})
 	if err != nil {
 		t.Fatal(err)
 	}
-	b, err := c.Batches.New(t.Context(), openai.BatchNewParams{CompletionWindow: openai.BatchNewParamsCompletionWindow24h, Endpoint: openai.BatchNewParamsEndpointV1Responses, InputFileID: f.ID})
+	b, err := c.Batches.New(t.Context(),
+		openai.BatchNewParams{CompletionWindow: openai.BatchNewParamsCompletionWindow24h,
+			Endpoint: openai.BatchNewParamsEndpointV1Responses, InputFileID: f.ID})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, done := range []int64{1, 4, 8, 14, 20} {
-		s.waitUntil("some requests have a result", func() bool { return batchEnd(t, s, b.ID).RequestCounts.Completed >= done })
+		s.waitUntil("some requests have a result", func() bool {
+			return batchEnd(t, s, b.ID).RequestCounts.Completed >= done
+		})
 		if i%2 == 0 {
 			s.kill()
 		} else {

@@ -30,8 +30,10 @@ func newBrowser(t *testing.T, width int) *browser {
 	if err != nil {
 		t.Skip("no chromium: pages are not tested")
 	}
-	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox, chromedp.DisableGPU,
-		chromedp.Flag("disable-dev-shm-usage", true), chromedp.UserDataDir(t.TempDir()), chromedp.WSURLReadTimeout(2*time.Minute))
+	options := append(chromedp.DefaultExecAllocatorOptions[:], chromedp.ExecPath(path), chromedp.NoSandbox,
+		chromedp.DisableGPU,
+		chromedp.Flag("disable-dev-shm-usage", true), chromedp.UserDataDir(t.TempDir()),
+		chromedp.WSURLReadTimeout(2*time.Minute))
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Minute)
 	t.Cleanup(cancel)
 	ctx, stop := chromedp.NewExecAllocator(ctx, options...)
@@ -47,7 +49,8 @@ func newBrowser(t *testing.T, width int) *browser {
 // listen notes exceptions and what a policy refused.
 func (b *browser) listen(messages iter.Seq2[chromedp.ConsoleMessage, error]) {
 	for m, err := range messages {
-		if err == nil && (m.IsException() || m.Source == "security" || strings.Contains(m.Text, "Content Security Policy")) {
+		if err == nil && (m.IsException() || m.Source == "security" || strings.Contains(m.Text,
+			"Content Security Policy")) {
 			b.mu.Lock()
 			b.complaints = append(b.complaints, m.Text)
 			b.mu.Unlock()

@@ -48,7 +48,8 @@ func newcomer(t *testing.T, dir string, env ...string) *server {
 	if os.Getuid() != 0 {
 		t.Skip("gVisor sandboxes need root")
 	}
-	return &server{t: t, state: t.TempDir(), log: &logBuffer{}, env: append([]string{"BERTH_BUILD_TEMPLATE=auto", "PATH=" + dir + ":" + os.Getenv("PATH")}, env...)}
+	return &server{t: t, state: t.TempDir(), log: &logBuffer{},
+		env: append([]string{"BERTH_BUILD_TEMPLATE=auto", "PATH=" + dir + ":" + os.Getenv("PATH")}, env...)}
 }
 
 // exists reports whether there is a file.
@@ -85,11 +86,14 @@ func TestServeBuildsTemplate(t *testing.T) {
 	}} {
 		s.start()
 		s.waitUntil("the build begins", func() bool { return exists(dir, "begun") })
-		if !s.logs("msg=serving", "template=building") || !s.logs("building the base template in the background") || s.logs("containers cannot start without a template") {
+		if !s.logs("msg=serving", "template=building") || !s.logs("building the base template in the background") ||
+			s.logs("containers cannot start without a template") {
 			t.Errorf("the log does not say what happens:\n%s", s.log)
 		}
 		_, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "x"})
-		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != http.StatusServiceUnavailable || !strings.Contains(e.Message, "The base template is being built (since ") || e.Response.Header.Get("Retry-After") == "" {
+		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != http.StatusServiceUnavailable ||
+			!strings.Contains(e.Message, "The base template is being built (since ") ||
+			e.Response.Header.Get("Retry-After") == "" {
 			t.Errorf("a container meanwhile: got %v", err)
 		}
 		end()
@@ -111,7 +115,8 @@ func TestServeBuildsTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err, errs)
 	}
-	if out, errs, err := s.berth("exec", strings.TrimSpace(id), "python3", "-c", "print(6*7)"); err != nil || out != "42\n" {
+	if out, errs, err := s.berth("exec", strings.TrimSpace(id), "python3", "-c", "print(6*7)"); err != nil ||
+		out != "42\n" {
 		t.Errorf("got %q, %v: %s", out, err, errs)
 	}
 }
@@ -128,8 +133,10 @@ func TestServeWithoutTemplate(t *testing.T) {
 		env string
 		log []string
 	}{
-		"fails": {"BERTH_BUILD_TEMPLATE=auto", []string{"failed to build the base template", `next="berth image build --state`, "no archive"}},
-		"never": {"BERTH_BUILD_TEMPLATE=never", []string{"containers cannot start without a template", "berth image build"}},
+		"fails": {"BERTH_BUILD_TEMPLATE=auto",
+			[]string{"failed to build the base template", `next="berth image build --state`, "no archive"}},
+		"never": {"BERTH_BUILD_TEMPLATE=never",
+			[]string{"containers cannot start without a template", "berth image build"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_ = os.Remove(filepath.Join(dir, "begun"))

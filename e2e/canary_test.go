@@ -36,7 +36,8 @@ func newVolume(t *testing.T) volume {
 	}
 	dir := t.TempDir()
 	v := volume{filepath.Join(dir, "volume"), filepath.Join(dir, "image")}
-	if err := errors.Join(os.Mkdir(v.dir, 0o700), os.WriteFile(v.image, nil, 0o600), os.Truncate(v.image, 4<<30)); err != nil {
+	if err := errors.Join(os.Mkdir(v.dir, 0o700), os.WriteFile(v.image, nil, 0o600),
+		os.Truncate(v.image, 4<<30)); err != nil {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
@@ -191,30 +192,44 @@ func plant(t *testing.T, v volume, minutes int) *planted {
 		t.Errorf("the secret is %q in the container, want a placeholder", got)
 	}
 	c := p.client()
-	if _, err := c.Containers.Files.New(t.Context(), work, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(word("inside")), word("path"), "text/plain")}); err != nil {
+	if _, err := c.Containers.Files.New(t.Context(), work,
+		openai.ContainerFileNewParams{File: openai.File(strings.NewReader(word("inside")), word("path"),
+			"text/plain")}); err != nil {
 		t.Fatal(err)
 	}
 	p.want("the container's files", p.call("GET", "/containers/"+work+"/files", ""), word("path"))
-	p.want("a file in the container", p.shell(work, "cp /mnt/data/canary* /tmp/a; cp /tmp/a /dev/shm/b; cp /tmp/a /mnt/volumes/deep/c; sync; cat /mnt/volumes/deep/c"), word("inside"))
+	p.want("a file in the container",
+		p.shell(work,
+			"cp /mnt/data/canary* /tmp/a; cp /tmp/a /dev/shm/b; cp /tmp/a /mnt/volumes/deep/c; sync; cat /mnt/volumes/deep/c"),
+		word("inside"))
 	p.shell(work, "echo "+word("log"))
 	p.want("the container's log", p.call("GET", "/containers/"+work+"/logs", ""), word("log"))
 
 	frozen := p.create("/containers", `{"name":"frozen",`+life+`}`)
-	p.shell(frozen, "echo "+word("snapshot")+" >/mnt/data/s; W="+word("memory")+" nohup python3 -c 'import os, time; w = os.environ[\"W\"] * 1000; time.sleep(1000)' >/dev/null 2>&1 &")
+	p.shell(frozen,
+		"echo "+word("snapshot")+" >/mnt/data/s; W="+word(
+			"memory")+" nohup python3 -c 'import os, time; w = os.environ[\"W\"] * 1000; time.sleep(1000)' >/dev/null 2>&1 &")
 	p.snapshot = p.create("/containers/"+frozen+"/snapshots", `{"name":"s","memory":true}`)
-	thawed := p.create("/containers", `{"name":"thawed",`+life+`,"memory_limit":"1g","berth":{"snapshot_id":"`+p.snapshot+`"}}`)
-	p.want("what starts from the snapshot", p.shell(thawed, "cat /mnt/data/s; tr '\\0' ' ' </proc/$(pgrep -f time.sleep | head -1)/environ"), word("snapshot"))
+	thawed := p.create("/containers",
+		`{"name":"thawed",`+life+`,"memory_limit":"1g","berth":{"snapshot_id":"`+p.snapshot+`"}}`)
+	p.want("what starts from the snapshot",
+		p.shell(thawed, "cat /mnt/data/s; tr '\\0' ' ' </proc/$(pgrep -f time.sleep | head -1)/environ"),
+		word("snapshot"))
 	p.containers = []string{work, frozen, thawed}
 
-	f, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData, File: openai.File(strings.NewReader(strings.Repeat(word("upload")+" ", 20_000)), word("filename"), "text/plain")})
+	f, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData,
+		File: openai.File(strings.NewReader(strings.Repeat(word("upload")+" ", 20_000)), word("filename"),
+			"text/plain")})
 	if err != nil {
 		t.Fatal(err)
 	}
 	p.file = f.ID
 	p.want("the uploaded file", p.call("GET", "/files/"+f.ID+"/content", ""), word("upload"))
-	p.conversation = p.create("/conversations", `{"items":[{"type":"message","role":"user","content":"`+word("conversation")+`"}]}`)
+	p.conversation = p.create("/conversations",
+		`{"items":[{"type":"message","role":"user","content":"`+word("conversation")+`"}]}`)
 	p.want("the conversation", p.call("GET", "/conversations/"+p.conversation+"/items", ""), word("conversation"))
-	r, err := c.Responses.New(t.Context(), responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(word("question"))}})
+	r, err := c.Responses.New(t.Context(), responses.ResponseNewParams{Model: "scripted",
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(word("question"))}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -229,7 +244,8 @@ func (p *planted) deleteAll() {
 	for _, id := range p.containers {
 		p.call("DELETE", "/containers/"+id, "")
 	}
-	for _, path := range []string{"/volumes/" + p.volumeID, "/snapshots/" + p.snapshot, "/files/" + p.file, "/conversations/" + p.conversation, "/responses/" + p.response} {
+	for _, path := range []string{"/volumes/" + p.volumeID, "/snapshots/" + p.snapshot, "/files/" + p.file,
+		"/conversations/" + p.conversation, "/responses/" + p.response} {
 		p.call("DELETE", path, "")
 	}
 }

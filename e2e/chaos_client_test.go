@@ -34,7 +34,8 @@ type persistent struct {
 
 func newPersistent(ctx context.Context, base string) *persistent {
 	// A request that is never answered is as lost as one that is refused for ever.
-	return &persistent{base: base + "/v1", ctx: ctx, http: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
+	return &persistent{base: base + "/v1", ctx: ctx,
+		http: &http.Client{Timeout: patience, Transport: &http.Transport{MaxIdleConnsPerHost: 32}}}
 }
 
 // A refusal is an answer that repeating does not mend.
@@ -193,7 +194,8 @@ func (p *persistent) stream(req map[string]any) (*outcome, error) {
 	for deadline := time.Now().Add(patience); time.Now().Before(deadline); p.repeats.Add(1) {
 		method, path, payload := http.MethodPost, "/responses", body
 		if s.id != "" {
-			method, path, payload = http.MethodGet, fmt.Sprintf("/responses/%s?stream=true&starting_after=%d", s.id, s.next-1), nil
+			method, path, payload = http.MethodGet, fmt.Sprintf("/responses/%s?stream=true&starting_after=%d", s.id,
+				s.next-1), nil
 		}
 		resp, err := p.send(method, path, "application/json", key, payload)
 		if err == nil && resp.StatusCode != http.StatusOK {
@@ -255,7 +257,8 @@ func (s *streamed) read(body io.Reader) error {
 			return fmt.Errorf("the stream was broken off: %.300s", ev.Data)
 		}
 		if e.SequenceNumber != s.next {
-			return &gap{fmt.Sprintf("stream %s: event %d follows event %d: %.300s", s.id, e.SequenceNumber, s.next-1, ev.Data)}
+			return &gap{fmt.Sprintf("stream %s: event %d follows event %d: %.300s", s.id, e.SequenceNumber, s.next-1,
+				ev.Data)}
 		}
 		s.next++
 		at := [2]int{e.OutputIndex, e.ContentIndex + e.CommandIndex}

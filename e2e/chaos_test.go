@@ -102,8 +102,10 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 	stop := make(chan struct{})
 	done := &tally{counts: map[string]int{}}
 	var work sync.WaitGroup
-	for i, do := range []func(*worker) error{(*worker).chain, (*worker).chain, (*worker).begin, (*worker).begin, (*worker).files, (*worker).copies, (*worker).talk} {
-		w := &worker{persistent: client, name: fmt.Sprintf("w%d", i), stop: stop, done: done, rand: rand.New(rand.NewPCG(random.Uint64(), uint64(i)))}
+	for i, do := range []func(*worker) error{(*worker).chain, (*worker).chain, (*worker).begin, (*worker).begin,
+		(*worker).files, (*worker).copies, (*worker).talk} {
+		w := &worker{persistent: client, name: fmt.Sprintf("w%d", i), stop: stop, done: done,
+			rand: rand.New(rand.NewPCG(random.Uint64(), uint64(i)))}
 		work.Go(func() {
 			if err := do(w); err != nil {
 				t.Errorf("%s: %v", w.name, err)
@@ -135,8 +137,10 @@ func runChaos(t *testing.T, sc scarcity, kills int, random *rand.Rand) {
 	}
 	close(stop)
 	work.Wait()
-	t.Logf("%d kills; %v; %d requests repeated, %d of them as asked for", killed, done, client.repeats.Load(), client.refused.Load())
-	for _, kind := range []string{"responses in chains", "containers begun", "files uploaded", "copies of containers", "messages in conversations"} {
+	t.Logf("%d kills; %v; %d requests repeated, %d of them as asked for", killed, done, client.repeats.Load(),
+		client.refused.Load())
+	for _, kind := range []string{"responses in chains", "containers begun", "files uploaded", "copies of containers",
+		"messages in conversations"} {
 		if done.counts[kind] == 0 && !t.Failed() {
 			t.Errorf("no %s: the load did not get anywhere", kind)
 		}
@@ -228,7 +232,8 @@ func takeDescriptors(t *testing.T, s *server) {
 
 // takeMemory sends large bodies of many small values at once.
 func takeMemory(t *testing.T, s *server) {
-	body := `{"model":"scripted","input":"` + strings.Repeat("x ", 8<<20) + `","metadata":[` + strings.Repeat("1,", 500_000) + `1]}`
+	body := `{"model":"scripted","input":"` + strings.Repeat("x ", 8<<20) + `","metadata":[` + strings.Repeat("1,",
+		500_000) + `1]}`
 	var sends sync.WaitGroup
 	for range 6 {
 		sends.Go(func() {

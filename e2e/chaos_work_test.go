@@ -77,7 +77,10 @@ func (w *worker) chain() error {
 		var commands, outputs []string
 		for n := range 1 + w.rand.IntN(3) {
 			line := fmt.Sprintf("%s.%d.%d", w.name, turn, n)
-			commands = append(commands, fmt.Sprintf(persist("echo %s >>log")+" for i in 1 2 3; do echo $i %s; sleep 0.0%d; done; echo $LAST; export LAST=%s", line, line, w.rand.IntN(10), line))
+			commands = append(commands,
+				fmt.Sprintf(
+					persist("echo %s >>log")+" for i in 1 2 3; do echo $i %s; sleep 0.0%d; done; echo $LAST; export LAST=%s",
+					line, line, w.rand.IntN(10), line))
 			last := lastLine(want.String())
 			outputs = append(outputs, fmt.Sprintf("1 %[1]s\n2 %[1]s\n3 %[1]s\n%[2]s\n", line, last))
 			fmt.Fprintln(&want, line)
@@ -198,7 +201,8 @@ func (w *worker) copies() error {
 	for n := 0; !w.stopped(); n++ {
 		word := fmt.Sprintf("%s.%d", w.name, n)
 		sum := fmt.Sprintf("%x", sha256.Sum256([]byte(word)))
-		r, err := w.foreground(shell(inContainer(string(c.ID)), fence(fmt.Sprintf(persist("printf %s >word && head -c 300000 /dev/urandom >noise && sync"), word))))
+		r, err := w.foreground(shell(inContainer(string(c.ID)),
+			fence(fmt.Sprintf(persist("printf %s >word && head -c 300000 /dev/urandom >noise && sync"), word))))
 		if err != nil {
 			return err
 		}
@@ -211,7 +215,8 @@ func (w *worker) copies() error {
 		} else {
 			var s berth.Snapshot
 			if err = w.post("/containers/"+string(c.ID)+"/snapshots", map[string]any{}, &s); err == nil {
-				err = w.post("/containers", map[string]any{"name": w.name, "berth": map[string]any{"snapshot_id": s.ID}}, &made)
+				err = w.post("/containers", map[string]any{"name": w.name,
+					"berth": map[string]any{"snapshot_id": s.ID}}, &made)
 			}
 			defer func() { _ = w.remove("/snapshots/" + string(s.ID)) }() // others may use it until then
 		}

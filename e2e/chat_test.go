@@ -19,7 +19,8 @@ func chatTask(messages ...openai.ChatCompletionMessageParamUnion) openai.ChatCom
 func TestGoChat(t *testing.T) {
 	s := newServer(t)
 	c := s.client().Chat.Completions
-	task := chatTask(openai.SystemMessage("Add."), openai.UserMessage("```json add\n{\"a\":1,\"b\":2}\n```\n```json add\n{\"a\":3,\"b\":4}\n```"))
+	task := chatTask(openai.SystemMessage("Add."),
+		openai.UserMessage("```json add\n{\"a\":1,\"b\":2}\n```\n```json add\n{\"a\":3,\"b\":4}\n```"))
 	task.Tools = []openai.ChatCompletionToolUnionParam{openai.ChatCompletionFunctionTool(shared.FunctionDefinitionParam{
 		Name: "add", Parameters: shared.FunctionParameters{"type": "object"}})}
 	for _, output := range []string{"3", "7"} {
@@ -38,7 +39,8 @@ func TestGoChat(t *testing.T) {
 			t.Fatal(err)
 		}
 		choice := all.Choices[0]
-		if choice.FinishReason != "tool_calls" || called.Name != "add" || called.ID == "" || called.ID != choice.Message.ToolCalls[0].ID {
+		if choice.FinishReason != "tool_calls" || called.Name != "add" || called.ID == "" ||
+			called.ID != choice.Message.ToolCalls[0].ID {
 			t.Fatalf("got %+v, %+v", choice, called)
 		}
 		task.Messages = append(task.Messages, choice.Message.ToParam(), openai.ToolMessage(output, called.ID))
@@ -60,7 +62,8 @@ func TestGoChat(t *testing.T) {
 		t.Errorf("stored (-want +got):\n%s", diff)
 	}
 	var roles []string
-	for page := c.Messages.ListAutoPaging(t.Context(), last.ID, openai.ChatCompletionMessageListParams{Limit: openai.Int(2)}); page.Next(); {
+	for page := c.Messages.ListAutoPaging(t.Context(), last.ID,
+		openai.ChatCompletionMessageListParams{Limit: openai.Int(2)}); page.Next(); {
 		roles = append(roles, string(page.Current().Role))
 	}
 	if diff := cmp.Diff([]string{"system", "user", "assistant", "tool", "assistant", "tool"}, roles); diff != "" {
@@ -69,7 +72,8 @@ func TestGoChat(t *testing.T) {
 	s.kill()
 	s.start() // elsewhere: the address is another one
 	c = s.client().Chat.Completions
-	if got, err := c.Get(t.Context(), last.ID); err != nil || got.Choices[0].Message.Content != last.Choices[0].Message.Content {
+	if got, err := c.Get(t.Context(), last.ID); err != nil ||
+		got.Choices[0].Message.Content != last.Choices[0].Message.Content {
 		t.Errorf("after a crash: got %+v, %v", got, err)
 	}
 	if _, err := c.Delete(t.Context(), last.ID); err != nil {

@@ -29,14 +29,17 @@ func runCLI(t *testing.T, dir, stdin, program string, args ...string) {
 	defer cancel()
 	cmd := exec.CommandContext(ctx, program, args...)
 	cmd.Dir, cmd.Stdin = dir, strings.NewReader(stdin)
-	cmd.Env = append(os.Environ(), "PWD="+dir, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home, "XDG_CACHE_HOME="+home, "XDG_STATE_HOME="+home,
+	cmd.Env = append(os.Environ(), "PWD="+dir, "HOME="+home, "XDG_DATA_HOME="+home, "XDG_CONFIG_HOME="+home,
+		"XDG_CACHE_HOME="+home, "XDG_STATE_HOME="+home,
 		// What these clients would fetch, or send to their makers.
-		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1", "CONTINUE_CLI_ENABLE_TELEMETRY=0")
+		"OPENCODE_DISABLE_AUTOUPDATE=1", "OPENCODE_DISABLE_MODELS_FETCH=1", "OPENCODE_DISABLE_LSP_DOWNLOAD=1",
+		"CONTINUE_CLI_ENABLE_TELEMETRY=0")
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		t.Fatalf("%v\n%s", err, out)
 	}
-	if got := read(t, filepath.Join(dir, "m.txt")); got != "42\n" || !strings.Contains(string(out), "It came to this: 42") {
+	if got := read(t, filepath.Join(dir, "m.txt")); got != "42\n" || !strings.Contains(string(out),
+		"It came to this: 42") {
 		t.Errorf("the sum is %q; it printed:\n%s", got, out)
 	}
 }

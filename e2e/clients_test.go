@@ -27,28 +27,36 @@ type client struct {
 func clients() []client {
 	var all []client
 	for _, c := range pythonClients {
-		all = append(all, client{name: c.name, registry: "PyPI", lock: c.lock(), programs: []string{filepath.Join("python", c.program)}, everyday: c.everyday})
+		all = append(all, client{name: c.name, registry: "PyPI", lock: c.lock(),
+			programs: []string{filepath.Join("python", c.program)}, everyday: c.everyday})
 	}
 	for _, c := range nodeClients {
 		var programs []string
 		for _, test := range c.tests {
 			programs = append(programs, filepath.Join(c.dir, test))
 		}
-		all = append(all, client{name: c.name, registry: "npm", lock: filepath.Join(c.dir, "package-lock.json"), alias: c.alias, programs: programs, everyday: c.everyday})
+		all = append(all, client{name: c.name, registry: "npm", lock: filepath.Join(c.dir, "package-lock.json"),
+			alias: c.alias, programs: programs, everyday: c.everyday})
 	}
 	for _, c := range goClients {
-		all = append(all, client{name: c.name, registry: "Go", lock: "goclients/go.mod", programs: []string{filepath.Join("goclients", c.file)}})
+		all = append(all, client{name: c.name, registry: "Go", lock: "goclients/go.mod",
+			programs: []string{filepath.Join("goclients", c.file)}})
 	}
 	return append(all,
-		client{name: "@openai/codex", registry: "npm", lock: "codex/package-lock.json", programs: []string{"codex_test.go"}},
-		client{name: "opencode-ai", alias: "opencode-linux-x64", registry: "npm", lock: "opencode/package-lock.json", programs: []string{"opencode_test.go"}},
-		client{name: "@continuedev/cli", registry: "npm", lock: "continue/package-lock.json", programs: []string{"continue_test.go"}},
+		client{name: "@openai/codex", registry: "npm", lock: "codex/package-lock.json",
+			programs: []string{"codex_test.go"}},
+		client{name: "opencode-ai", alias: "opencode-linux-x64", registry: "npm", lock: "opencode/package-lock.json",
+			programs: []string{"opencode_test.go"}},
+		client{name: "@continuedev/cli", registry: "npm", lock: "continue/package-lock.json",
+			programs: []string{"continue_test.go"}},
 		client{name: "github.com/openai/openai-go/v3", registry: "Go", lock: "../go.mod", everyday: true,
-			programs: []string{"go_test.go", "go_tools_test.go", "chat_test.go", "conversation_test.go", "assistants_test.go", "socket_test.go"}},
+			programs: []string{"go_test.go", "go_tools_test.go", "chat_test.go", "conversation_test.go",
+				"assistants_test.go", "socket_test.go"}},
 	)
 }
 
-// logAtEnd returns a function that keeps what a failed client printed. The test logs it once more at its end, after the log of its
+// logAtEnd returns a function that keeps what a failed client printed. The test logs it once more at its end, after the
+// log of its
 // server: who sees only the end of a long output sees this. Call it before the server is started.
 func logAtEnd(t *testing.T) (keep func(name, output string)) {
 	var all strings.Builder
@@ -129,7 +137,8 @@ func (c client) exercised(t *testing.T) string {
 
 // TestClientsTable compares the table in docs/clients.md with the tests.
 func TestClientsTable(t *testing.T) {
-	const path, begin, end = "../docs/clients.md", "<!-- written by go test ./e2e -run TestClientsTable -update -->\n", "<!-- end -->\n"
+	const path, begin, end = "../docs/clients.md", "<!-- written by go test ./e2e -run TestClientsTable -update -->\n",
+		"<!-- end -->\n"
 	table := "| client | version | exercised |\n|---|---|---|\n"
 	for _, c := range clients() {
 		name := fmt.Sprintf("`%s` (%s)", c.name, c.registry)

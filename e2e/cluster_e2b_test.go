@@ -12,7 +12,8 @@ import (
 func TestClusterE2B(t *testing.T) {
 	f := newFleet(t, "1m")
 	c := nodeClient{name: "e2b", dir: "node", tests: []string{"e2b-cluster.test.mjs"}}
-	c.run(t, &server{t: t, url: f.url, state: f.servers[0].state}, "SANDBOX_DIR="+t.TempDir()) // the driver does not isolate files
+	// the driver does not isolate files
+	c.run(t, &server{t: t, url: f.url, state: f.servers[0].state}, "SANDBOX_DIR="+t.TempDir())
 	if t.Failed() {
 		return
 	}

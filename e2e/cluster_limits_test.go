@@ -59,7 +59,8 @@ func TestClusterLimits(t *testing.T) {
 	if _, err := call(ctx, "POST", f.servers[1].url+"/v1/containers", "", third, nil); err != nil {
 		t.Errorf("a container in place of a deleted one: %v", err)
 	}
-	if _, err := call(ctx, "POST", f.servers[2].url+"/v1/responses/"+running[1].ID+"/cancel", "", nil, nil); err != nil {
+	if _, err := call(ctx, "POST", f.servers[2].url+"/v1/responses/"+running[1].ID+"/cancel", "", nil,
+		nil); err != nil {
 		t.Error(err)
 	}
 	once := map[string]any{"model": "scripted", "input": "hello"}

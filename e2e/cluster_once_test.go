@@ -25,7 +25,8 @@ func TestClusterOnce(t *testing.T) {
 	for i := range 9 {
 		all.Go(func() {
 			var c struct{ ID string }
-			if _, err := call(ctx, "POST", f.servers[i%3].url+"/v1/containers", "at-once", map[string]any{"name": "once"}, &c); err != nil {
+			if _, err := call(ctx, "POST", f.servers[i%3].url+"/v1/containers", "at-once",
+				map[string]any{"name": "once"}, &c); err != nil {
 				t.Error(err)
 			}
 			mu.Lock()
@@ -60,17 +61,20 @@ func TestClusterOnce(t *testing.T) {
 
 	// A conversation has one writer.
 	var conversation struct{ ID string }
-	if _, err := call(ctx, "POST", f.servers[0].url+"/v1/conversations", "", map[string]any{}, &conversation); err != nil {
+	if _, err := call(ctx, "POST", f.servers[0].url+"/v1/conversations", "", map[string]any{},
+		&conversation); err != nil {
 		t.Fatal(err)
 	}
-	first, next := task("sleep 600"), map[string]any{"model": "scripted", "input": "hello", "conversation": conversation.ID}
+	first, next := task("sleep 600"), map[string]any{"model": "scripted", "input": "hello",
+		"conversation": conversation.ID}
 	first["conversation"] = conversation.ID
 	var r memberAnswer
 	if _, err := call(ctx, "POST", f.servers[1].url+"/v1/responses", "", first, &r); err != nil {
 		t.Fatal(err)
 	}
 	for i, s := range f.servers {
-		if status, err := call(ctx, "POST", s.url+"/v1/responses", "", next, nil); status != http.StatusConflict || err == nil || !strings.Contains(err.Error(), "conversation_locked") {
+		if status, err := call(ctx, "POST", s.url+"/v1/responses", "", next, nil); status != http.StatusConflict ||
+			err == nil || !strings.Contains(err.Error(), "conversation_locked") {
 			t.Errorf("server %d, while a response is in the conversation: status %d, %v", i, status, err)
 		}
 	}
@@ -99,6 +103,7 @@ func TestClusterOnce(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	copied.refuses("another server has the id of this one", append([]string{"serve", "--listen", "127.0.0.1:0", "--state", copied.state}, copied.args...)...)
+	copied.refuses("another server has the id of this one", append([]string{"serve", "--listen", "127.0.0.1:0",
+		"--state", copied.state}, copied.args...)...)
 	f.verify()
 }

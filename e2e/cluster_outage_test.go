@@ -43,8 +43,10 @@ func TestClusterOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		for i, s := range f.servers {
-			status, err := call(ctx, "POST", s.url+"/v1/responses", "", map[string]any{"model": "scripted", "input": "hello"}, nil)
-			if status != http.StatusServiceUnavailable || err == nil || !strings.Contains(err.Error(), `"code"`) || strings.Contains(err.Error(), pgtest.Password) {
+			status, err := call(ctx, "POST", s.url+"/v1/responses", "", map[string]any{"model": "scripted",
+				"input": "hello"}, nil)
+			if status != http.StatusServiceUnavailable || err == nil || !strings.Contains(err.Error(), `"code"`) ||
+				strings.Contains(err.Error(), pgtest.Password) {
 				t.Errorf("server %d without a database: status %d, %v", i, status, err)
 			}
 		}

@@ -18,7 +18,8 @@ func TestClusterPaused(t *testing.T) {
 	a, b := f.servers[0], f.servers[1]
 	done := filepath.Join(t.TempDir(), "done")
 	var r memberAnswer
-	if _, err := call(ctx, "POST", a.url+"/v1/responses", "", task("echo begun >> "+f.counter+"; sleep 4; echo late > "+done), &r); err != nil {
+	if _, err := call(ctx, "POST", a.url+"/v1/responses", "",
+		task("echo begun >> "+f.counter+"; sleep 4; echo late > "+done), &r); err != nil {
 		t.Fatal(err)
 	}
 	a.waitUntil("the command runs", func() bool { _, err := os.Stat(f.counter); return err == nil })
@@ -34,7 +35,10 @@ func TestClusterPaused(t *testing.T) {
 	if last, err := follow(ctx, b.url, r.ID, nil); err != nil || last != "response.completed" {
 		t.Fatalf("the response of a paused server: last event %q, %v", last, err)
 	}
-	b.waitUntil("the command ends in the sandbox of the paused server", func() bool { _, err := os.Stat(done); return err == nil })
+	b.waitUntil("the command ends in the sandbox of the paused server", func() bool {
+		_, err := os.Stat(done)
+		return err == nil
+	})
 	type answer map[string]any
 	read := func(at string) (response, container answer) {
 		t.Helper()

@@ -101,11 +101,13 @@ func (f *fleet) check(ctx context.Context, i int, j job) error {
 	if container := j.answers[0].container(); j.want > 0 {
 		var out struct{ Stdout string }
 		at := f.servers[i%len(f.servers)].url + "/v1/containers/" + container
-		if err := patiently(ctx, "POST", at+"/exec", "", map[string]any{"command": "cat /mnt/data/runs"}, &out); err != nil || out.Stdout != fmt.Sprintln(j.want) {
+		if err := patiently(ctx, "POST", at+"/exec", "", map[string]any{"command": "cat /mnt/data/runs"},
+			&out); err != nil || out.Stdout != fmt.Sprintln(j.want) {
 			return fmt.Errorf("the counter in the container is %q, %v, want %d", out.Stdout, err, j.want)
 		}
 		// It would need memory until its expiry. An attempt without an answer may have deleted it.
-		if err := patiently(ctx, "DELETE", at, "", nil, nil); err != nil && !strings.Contains(err.Error(), "404 Not Found") {
+		if err := patiently(ctx, "DELETE", at, "", nil, nil); err != nil && !strings.Contains(err.Error(),
+			"404 Not Found") {
 			return err
 		}
 	}
@@ -143,7 +145,8 @@ func same(ctx context.Context, j job, servers []*server) error {
 func (f *fleet) run(ctx context.Context, s *server, container, command, want string) {
 	f.t.Helper()
 	var out struct{ Stdout, Stderr string }
-	if err := patiently(ctx, "POST", s.url+"/v1/containers/"+container+"/exec", "", map[string]any{"command": command}, &out); err != nil || out.Stdout != want {
+	if err := patiently(ctx, "POST", s.url+"/v1/containers/"+container+"/exec", "", map[string]any{"command": command},
+		&out); err != nil || out.Stdout != want {
 		f.t.Errorf("%s: got %q, %q, %v, want %q", command, out.Stdout, out.Stderr, err, want)
 	}
 }
@@ -262,7 +265,9 @@ func TestClusterProof(t *testing.T) {
 	lost.waitUntil("there is load", func() bool {
 		var list struct{ Data []struct{ Status string } }
 		_, err := call(ctx, "GET", f.servers[0].url+"/v1/containers?limit=100", "", nil, &list)
-		return err == nil && slices.ContainsFunc(list.Data, func(c struct{ Status string }) bool { return c.Status == "running" })
+		return err == nil && slices.ContainsFunc(list.Data, func(c struct{ Status string }) bool {
+			return c.Status == "running"
+		})
 	})
 	lost.kill()
 	select {

@@ -34,12 +34,14 @@ func TestClusterSandboxes(t *testing.T) {
 			}
 		}))
 		defer hook.Close()
-		if _, errs, err := a.berth("webhook", "create", "--state", a.state, "--event", "sandbox.lifecycle.killed", "--event", "sandbox.lifecycle.updated", hook.URL); err != nil {
+		if _, errs, err := a.berth("webhook", "create", "--state", a.state, "--event", "sandbox.lifecycle.killed",
+			"--event", "sandbox.lifecycle.updated", hook.URL); err != nil {
 			t.Fatalf("%v: %s", err, errs)
 		}
 		for _, killed := range []bool{false, true} {
 			var one e2bSandbox
-			send(t, b, http.StatusCreated, "POST", "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 600}, &one)
+			send(t, b, http.StatusCreated, "POST", "/v2/sandboxes", map[string]any{"templateID": "base",
+				"timeout": 600}, &one)
 			path := "/sandboxes/" + one.SandboxID
 			send(t, c, http.StatusNoContent, "POST", path+"/timeout", map[string]any{"timeout": 900}, nil)
 			if killed {
@@ -59,7 +61,8 @@ func TestClusterSandboxes(t *testing.T) {
 					}
 					mu.Lock()
 					defer mu.Unlock()
-					return slices.Equal(types, []string{"sandbox.lifecycle.killed", "sandbox.lifecycle.updated", "sandbox.lifecycle.created"}) &&
+					return slices.Equal(types, []string{"sandbox.lifecycle.killed", "sandbox.lifecycle.updated",
+						"sandbox.lifecycle.created"}) &&
 						received[events[0].ID] == 1 && received[events[1].ID] == 1
 				})
 			}
@@ -77,8 +80,10 @@ func TestClusterSandboxes(t *testing.T) {
 			CurrentVersion int
 		}
 		var made, found secret
-		send(t, a, http.StatusCreated, "POST", "/secrets", map[string]string{"name": "vendor", "value": "a-value"}, &made)
-		send(t, b, http.StatusConflict, "POST", "/secrets", map[string]string{"name": "vendor", "value": "a-value"}, nil)
+		send(t, a, http.StatusCreated, "POST", "/secrets", map[string]string{"name": "vendor", "value": "a-value"},
+			&made)
+		send(t, b, http.StatusConflict, "POST", "/secrets", map[string]string{"name": "vendor", "value": "a-value"},
+			nil)
 		send(t, b, http.StatusOK, "POST", "/secrets/"+made.SecretID, map[string]string{"value": "another-value"}, nil)
 		if send(t, c, http.StatusOK, "GET", "/secrets/vendor", nil, &found); found != (secret{made.SecretID, 2}) {
 			t.Errorf("another server has %+v, want version 2 of %s", found, made.SecretID)
@@ -95,7 +100,8 @@ func TestClusterSandboxes(t *testing.T) {
 		tab := newBrowser(t, 1200)
 		tab.open(page + "/files?path=/mnt/data/note.txt")
 		tab.shows(".preview pre", "from-another")
-		if _, text := a.fetch("/console/containers/" + id + "/files/download?path=/mnt/data/note.txt"); text != "from-another\n" {
+		if _, text := a.fetch("/console/containers/" + id +
+			"/files/download?path=/mnt/data/note.txt"); text != "from-another\n" {
 			t.Errorf("the download: got %q", text)
 		}
 		tab.open(page + "/terminals")

@@ -82,7 +82,8 @@ func (k *clusterSocket) ends(n int) map[string]socketEnd {
 		}
 		next[ev.StreamID]++
 		switch {
-		case ev.Type == "response.completed", ev.Type == "response.failed", ev.Type == "response.incomplete", ev.Type == "error" && ev.Number == nil:
+		case ev.Type == "response.completed", ev.Type == "response.failed", ev.Type == "response.incomplete",
+			ev.Type == "error" && ev.Number == nil:
 			all[ev.StreamID] = ev
 		}
 	}
@@ -110,10 +111,12 @@ func TestClusterSocket(t *testing.T) {
 	k.send("away", continued(r.ID, false, "cat knot; echo twice >> knot"))
 	k.send("here", task("echo local"))
 	ends := k.ends(2)
-	if away := ends["away"].Response; away.Status != "completed" || away.container() != r.container() || !strings.Contains(jsonText(away), "moored") {
+	if away := ends["away"].Response; away.Status != "completed" || away.container() != r.container() ||
+		!strings.Contains(jsonText(away), "moored") {
 		t.Errorf("in the container of another server: %+v", ends["away"])
 	}
-	if here := ends["here"].Response; here.Status != "completed" || here.container() == r.container() || !strings.Contains(jsonText(here), "local") {
+	if here := ends["here"].Response; here.Status != "completed" || here.container() == r.container() ||
+		!strings.Contains(jsonText(here), "local") {
 		t.Errorf("in a container of its own: %+v", ends["here"])
 	}
 
@@ -129,7 +132,8 @@ func TestClusterSocket(t *testing.T) {
 	k.send("", continued(r.ID, true, "wc -l < knot"))
 	end := k.ends(1)[""].Response
 	var stored memberAnswer
-	if _, err := call(ctx, "GET", f.servers[2].url+"/v1/responses/"+end.ID, "", nil, &stored); err != nil || !strings.Contains(jsonText(stored), "2") {
+	if _, err := call(ctx, "GET", f.servers[2].url+"/v1/responses/"+end.ID, "", nil, &stored); err != nil ||
+		!strings.Contains(jsonText(stored), "2") {
 		t.Errorf("a stored response: %+v, %v", stored, err)
 	}
 
@@ -187,11 +191,13 @@ func TestClusterStreams(t *testing.T) {
 		t.Errorf("berth exec: %v: %s", err, errs.String())
 	}
 
-	body, err := json.Marshal(map[string]any{"command": "echo one; until [ -e go ]; do sleep 0.05; done; echo two", "stream": true})
+	body, err := json.Marshal(map[string]any{"command": "echo one; until [ -e go ]; do sleep 0.05; done; echo two",
+		"stream": true})
 	if err != nil {
 		t.Fatal(err)
 	}
-	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/v1/containers/"+c.ID+"/exec", bytes.NewReader(body))
+	r, err := http.NewRequestWithContext(ctx, http.MethodPost, b.url+"/v1/containers/"+c.ID+"/exec",
+		bytes.NewReader(body))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -204,7 +210,8 @@ func TestClusterStreams(t *testing.T) {
 	events := bufio.NewScanner(resp.Body)
 	for events.Scan() && !strings.Contains(events.Text(), "one") {
 	}
-	if _, err := call(ctx, "POST", b.url+"/v1/containers/"+c.ID+"/exec", "", map[string]any{"command": "touch go"}, nil); err != nil {
+	if _, err := call(ctx, "POST", b.url+"/v1/containers/"+c.ID+"/exec", "", map[string]any{"command": "touch go"},
+		nil); err != nil {
 		t.Fatal(err)
 	}
 	for events.Scan() && !strings.Contains(events.Text(), "two") {
@@ -260,8 +267,10 @@ func TestClusterAssistant(t *testing.T) {
 	python := func(code string) any {
 		return []any{map[string]any{"role": "user", "content": "```python\n" + code + "\n```\n"}}
 	}
-	assistant := beta(a, "POST", "/v1/assistants", map[string]any{"model": "scripted", "tools": []any{map[string]any{"type": "code_interpreter"}}})
-	run := beta(a, "POST", "/v1/threads/runs", map[string]any{"assistant_id": assistant.ID, "thread": map[string]any{"messages": python("print(1)")}})
+	assistant := beta(a, "POST", "/v1/assistants", map[string]any{"model": "scripted",
+		"tools": []any{map[string]any{"type": "code_interpreter"}}})
+	run := beta(a, "POST", "/v1/threads/runs", map[string]any{"assistant_id": assistant.ID,
+		"thread": map[string]any{"messages": python("print(1)")}})
 	path := "/v1/threads/" + run.ThreadID + "/runs"
 	wait := func(s *server, id string) {
 		t.Helper()
@@ -277,9 +286,11 @@ func TestClusterAssistant(t *testing.T) {
 	wait(a, run.ID)
 	one := beta(a, "GET", "/v1/containers", nil)
 	for _, s := range []*server{b, f.servers[2], a} {
-		next := beta(s, "POST", path, map[string]any{"assistant_id": assistant.ID, "additional_messages": python("print(2)")})
+		next := beta(s, "POST", path, map[string]any{"assistant_id": assistant.ID,
+			"additional_messages": python("print(2)")})
 		wait(s, next.ID)
-		if steps := beta(s, "GET", path+"/"+next.ID+"/steps", nil); !strings.Contains(fmt.Sprintf("%s", steps.Data), "code_interpreter") {
+		if steps := beta(s, "GET", path+"/"+next.ID+"/steps", nil); !strings.Contains(fmt.Sprintf("%s", steps.Data),
+			"code_interpreter") {
 			t.Errorf("the steps have no call: %s", steps.Data)
 		}
 	}

@@ -204,7 +204,8 @@ func task(commands ...string) map[string]any {
 func follow(ctx context.Context, at, id string, started func()) (last string, err error) {
 	next := int64(0)
 	for ctx.Err() == nil {
-		r, err := http.NewRequestWithContext(ctx, http.MethodGet, fmt.Sprintf("%s/v1/responses/%s?stream=true&starting_after=%d", at, id, next-1), nil)
+		r, err := http.NewRequestWithContext(ctx, http.MethodGet,
+			fmt.Sprintf("%s/v1/responses/%s?stream=true&starting_after=%d", at, id, next-1), nil)
 		if err != nil {
 			return "", err
 		}
@@ -272,7 +273,8 @@ func (f *fleet) verify() {
 		rest = append(rest, filepath.Join(s.state, "audit"))
 	}
 	verify := []string{"audit", "verify", "--cluster", "--state", first.state}
-	if out, errs, err := first.berth(append(verify, rest...)...); err != nil || strings.Count(out, "valid and signed") != len(f.servers) {
+	if out, errs, err := first.berth(append(verify, rest...)...); err != nil ||
+		strings.Count(out, "valid and signed") != len(f.servers) {
 		f.t.Errorf("audit verify --cluster: %v: %s%s", err, out, errs)
 	}
 	// The record of a server that was not named is missed.
@@ -309,15 +311,18 @@ func TestClusterDivides(t *testing.T) {
 	container := r.container()
 	var ran struct{ Stdout string }
 	for ctx.Err() == nil && ran.Stdout != "first\n" { // the command may not have run yet, nor its container exist
-		err := patiently(ctx, "POST", c.url+"/v1/containers/"+container+"/exec", "", map[string]any{"command": "cat note"}, &ran)
+		err := patiently(ctx, "POST", c.url+"/v1/containers/"+container+"/exec", "",
+			map[string]any{"command": "cat note"}, &ran)
 		if err != nil && !strings.Contains(err.Error(), "404 Not Found") {
 			t.Fatal(err)
 		}
 	}
-	if _, err := call(ctx, "POST", c.url+"/v1/responses/"+r.ID+"/cancel", "", nil, &r); err != nil || r.Status != "cancelled" {
+	if _, err := call(ctx, "POST", c.url+"/v1/responses/"+r.ID+"/cancel", "", nil, &r); err != nil ||
+		r.Status != "cancelled" {
 		t.Errorf("cancelled on the third server: %s, %v", r.Status, err)
 	}
-	if end := receive(t, last, "the stream ends"); end != "response.cancelled" && end != "response.incomplete" && end != "response.failed" {
+	if end := receive(t, last, "the stream ends"); end != "response.cancelled" && end != "response.incomplete" &&
+		end != "response.failed" {
 		t.Logf("the last event is %s", end)
 	}
 
@@ -462,7 +467,8 @@ func TestClusterLoses(t *testing.T) {
 	ctx := within(t, 3*time.Minute)
 	a, b := f.servers[0], f.servers[1]
 	var r memberAnswer
-	if _, err := call(ctx, "POST", a.url+"/v1/responses", "", task("echo begun >> "+f.counter+"; sleep 600"), &r); err != nil {
+	if _, err := call(ctx, "POST", a.url+"/v1/responses", "", task("echo begun >> "+f.counter+"; sleep 600"),
+		&r); err != nil {
 		t.Fatal(err)
 	}
 	a.waitUntil("the command runs", func() bool { _, err := os.Stat(f.counter); return err == nil })
@@ -475,13 +481,15 @@ func TestClusterLoses(t *testing.T) {
 		Status string
 		Berth  struct{ Reason string }
 	}
-	if _, err := call(ctx, "GET", b.url+"/v1/containers/"+r.container(), "", nil, &lost); err != nil || lost.Status != "expired" || lost.Berth.Reason != "host" {
+	if _, err := call(ctx, "GET", b.url+"/v1/containers/"+r.container(), "", nil, &lost); err != nil ||
+		lost.Status != "expired" || lost.Berth.Reason != "host" {
 		t.Errorf("the container of a lost server: %+v, %v", lost, err)
 	}
 	next := task("echo again")
 	next["previous_response_id"], next["background"] = r.ID, false
 	var got memberAnswer
-	if _, err := call(ctx, "POST", b.url+"/v1/responses", "", next, &got); err != nil || cmp.Or(got.container(), r.container()) == r.container() {
+	if _, err := call(ctx, "POST", b.url+"/v1/responses", "", next, &got); err != nil || cmp.Or(got.container(),
+		r.container()) == r.container() {
 		t.Errorf("the chain of a lost container: container %s, %v", got.container(), err)
 	}
 	if n := f.lines()["begun"]; n != 1 {

@@ -42,19 +42,24 @@ func TestClusterUpgrade(t *testing.T) {
 	for _, s := range f.servers {
 		var l live
 		var created struct{ ID string }
-		if _, err := call(ctx, "POST", s.url+"/v1/containers", "", map[string]any{"name": "live"}, &created); err != nil {
+		if _, err := call(ctx, "POST", s.url+"/v1/containers", "", map[string]any{"name": "live"},
+			&created); err != nil {
 			t.Fatal(err)
 		}
 		l.container = created.ID
-		f.run(ctx, s, l.container, "echo mine >/mnt/data/file; setsid sh -c 'while :; do date >/tmp/beat; sleep 0.1; done' >/dev/null 2>&1 & echo $! >/mnt/data/pid", "")
+		f.run(ctx, s, l.container,
+			"echo mine >/mnt/data/file; setsid sh -c 'while :; do date >/tmp/beat; sleep 0.1; done' >/dev/null 2>&1 & echo $! >/mnt/data/pid", "")
 		var r memberAnswer
-		if _, err := call(ctx, "POST", s.url+"/v1/responses", "", task("echo begun >>/mnt/data/counter; until [ -e /mnt/data/go ]; do sleep 0.05; done; cat /mnt/data/counter", "cat /mnt/data/counter"), &r); err != nil {
+		if _, err := call(ctx, "POST", s.url+"/v1/responses", "",
+			task("echo begun >>/mnt/data/counter; until [ -e /mnt/data/go ]; do sleep 0.05; done; cat /mnt/data/counter",
+				"cat /mnt/data/counter"), &r); err != nil {
 			t.Fatal(err)
 		}
 		l.busy, l.response = r.container(), r.ID
 		s.waitUntil("the command has begun", func() bool {
 			var out struct{ Stdout string }
-			_, err := call(ctx, "POST", s.url+"/v1/containers/"+l.busy+"/exec", "", map[string]any{"command": "cat /mnt/data/counter"}, &out)
+			_, err := call(ctx, "POST", s.url+"/v1/containers/"+l.busy+"/exec", "",
+				map[string]any{"command": "cat /mnt/data/counter"}, &out)
 			return err == nil && out.Stdout == "begun\n"
 		})
 		lives = append(lives, l)
@@ -99,7 +104,9 @@ func TestClusterUpgrade(t *testing.T) {
 			t.Errorf("server %d still is %s", i, after)
 		}
 		l := lives[i]
-		f.run(ctx, f.servers[(i+1)%3], l.container, "kill -0 $(cat /mnt/data/pid) && rm /tmp/beat && until [ -e /tmp/beat ]; do sleep 0.05; done; cat /mnt/data/file", "mine\n")
+		f.run(ctx, f.servers[(i+1)%3], l.container,
+			"kill -0 $(cat /mnt/data/pid) && rm /tmp/beat && until [ -e /tmp/beat ]; do sleep 0.05; done; cat /mnt/data/file",
+			"mine\n")
 		f.run(ctx, f.servers[(i+2)%3], l.busy, "touch /mnt/data/go", "")
 		if last, err := follow(ctx, f.url, l.response, nil); err != nil || last != "response.completed" {
 			t.Errorf("the response of server %d: last event %q, %v", i, last, err)
@@ -118,7 +125,8 @@ func TestClusterUpgrade(t *testing.T) {
 	s := f.servers[2]
 	_ = s.cmd.Process.Signal(syscall.SIGTERM)
 	_ = s.cmd.Wait()
-	out, err := exec.Command(previous, slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--state", s.state}, s.args)...).CombinedOutput()
+	out, err := exec.Command(previous, slices.Concat([]string{"serve", "--listen", "127.0.0.1:0", "--state", s.state},
+		s.args)...).CombinedOutput()
 	if err == nil || !strings.Contains(string(out), "written by a later version of Berth") {
 		t.Errorf("the former server on the newer database: %v: %s", err, out)
 	}

@@ -58,7 +58,8 @@ func codeTask(previous string, blocks ...string) responses.ResponseNewParams {
 	for _, code := range blocks {
 		b.WriteString("```python\n" + code + "\n```\n")
 	}
-	p := responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(b.String())},
+	p := responses.ResponseNewParams{Model: "scripted",
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(b.String())},
 		Tools: []responses.ToolUnionParam{{OfCodeInterpreter: &responses.ToolCodeInterpreterParam{
 			Container: responses.ToolCodeInterpreterContainerUnionParam{OfCodeInterpreterToolAuto: &responses.ToolCodeInterpreterContainerCodeInterpreterContainerAutoParam{}}}}}}
 	if previous != "" {
@@ -98,19 +99,23 @@ func TestCodeInterpreter(t *testing.T) {
 	if all[0].logs() != "started\n21" || all[1].logs() != "21" {
 		t.Errorf("outputs: %q, %q", all[0].logs(), all[1].logs())
 	}
-	if all[2].Berth.Outcome != "error" || !strings.Contains(all[2].logs(), "ZeroDivisionError: division by zero") || strings.Contains(all[2].logs(), "\x1b") {
+	if all[2].Berth.Outcome != "error" || !strings.Contains(all[2].logs(), "ZeroDivisionError: division by zero") ||
+		strings.Contains(all[2].logs(), "\x1b") {
 		t.Errorf("an exception: %+v", all[2])
 	}
 	second, all := runCode(t, s, first.ID,
 		"import matplotlib.pyplot as plt\nprint('before')\nplt.bar(['a', 'b'], [3, 5], color='red')\nplt.show()\nprint('after')",
 		"import pandas as pd\npd.DataFrame({'a': [x]})")
 	checkChart(t, all[0])
-	if len(all[1].Berth.Results) != 1 || all[1].Berth.Results[0]["text/html"] == nil || !strings.Contains(all[1].logs(), "21") {
+	if len(all[1].Berth.Results) != 1 || all[1].Berth.Results[0]["text/html"] == nil || !strings.Contains(all[1].logs(),
+		"21") {
 		t.Errorf("a table: %+v", all[1])
 	}
-	third, all := runCode(t, s, second.ID, "import time\ntime.sleep(600)", "x", "import subprocess\nsubprocess.run(['sleep', '600'])", "x")
+	third, all := runCode(t, s, second.ID, "import time\ntime.sleep(600)", "x",
+		"import subprocess\nsubprocess.run(['sleep', '600'])", "x")
 	for _, i := range []int{0, 2} {
-		if all[i].Berth.Outcome != "timeout" || !strings.Contains(all[i].logs(), "interrupted after 15s") || all[i+1].logs() != "21" {
+		if all[i].Berth.Outcome != "timeout" || !strings.Contains(all[i].logs(), "interrupted after 15s") ||
+			all[i+1].logs() != "21" {
 			t.Errorf("code that takes too long: %+v, then %+v", all[i], all[i+1])
 		}
 	}
@@ -118,7 +123,8 @@ func TestCodeInterpreter(t *testing.T) {
 	if all[0].logs() != "a\ufffdb" && all[0].logs() != "a\ufffdb\n" {
 		t.Errorf("half of a surrogate pair: %q", all[0].logs())
 	}
-	if long := all[1].logs(); !strings.HasPrefix(long, "xxxx") || !strings.Contains(long, "left out") || strings.TrimSpace(all[2].logs()) != "next" {
+	if long := all[1].logs(); !strings.HasPrefix(long, "xxxx") || !strings.Contains(long, "left out") ||
+		strings.TrimSpace(all[2].logs()) != "next" {
 		t.Errorf("20 MB in one message: %.100q, then %q", long, all[2].logs())
 	}
 	_, all = runCode(t, s, third.ID,
@@ -141,7 +147,8 @@ func TestCodeInterpreter(t *testing.T) {
 // checkChart opens the chart of a call and looks for its red bars.
 func checkChart(t *testing.T, c cell) {
 	t.Helper()
-	if len(c.Outputs) != 3 || c.Outputs[0].Logs != "before" || c.Outputs[1].Type != "image" || c.Outputs[2].Logs != "after" {
+	if len(c.Outputs) != 3 || c.Outputs[0].Logs != "before" || c.Outputs[1].Type != "image" ||
+		c.Outputs[2].Logs != "after" {
 		t.Fatalf("outputs: %.300v", c.Outputs)
 	}
 	data, ok := strings.CutPrefix(c.Outputs[1].URL, "data:image/png;base64,")
@@ -203,7 +210,8 @@ func TestCodeCrash(t *testing.T) {
 	s.kill()
 	s.start()
 	c := s.client()
-	if _, err := c.Containers.Files.New(t.Context(), all[0].Container, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
+	if _, err := c.Containers.Files.New(t.Context(), all[0].Container,
+		openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
 		t.Fatalf("the container did not outlive the server: %v", err)
 	}
 	s.waitUntil("the response has ended", func() bool {

@@ -23,13 +23,15 @@ func (c *codexTask) run(model, task string) string {
 	c.t.Helper()
 	ctx, cancel := context.WithTimeout(c.t.Context(), 2*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, "codex/node_modules/.bin/codex", "exec", "--skip-git-repo-check", "--dangerously-bypass-approvals-and-sandbox",
+	cmd := exec.CommandContext(ctx, "codex/node_modules/.bin/codex", "exec", "--skip-git-repo-check",
+		"--dangerously-bypass-approvals-and-sandbox",
 		"--cd", c.dir, "--model", model, "--config", "model_provider=berth",
 		"--config", `model_providers.berth={name="Berth",base_url="`+c.url+`/v1",wire_api="responses"}`,
 		"--config", `web_search="disabled"`, // the server under test has no search service
 		task)
 	home := codexHome(c.t)
-	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home) // codex runs login shells, which read the user's profile
+	// codex runs login shells, which read the user's profile
+	cmd.Env = append(os.Environ(), "CODEX_HOME="+home, "HOME="+home)
 	out, err := cmd.CombinedOutput()
 	if err != nil {
 		c.t.Fatalf("%v\n%s", err, out)
@@ -78,7 +80,8 @@ func TestClientsCodex(t *testing.T) {
 	}
 
 	t.Run("with a shell", func(t *testing.T) {
-		out := c.run("reciter", block("exec_command", map[string]string{"cmd": "sed -i s/calm/breeze/ log.md && cat log.md"}))
+		out := c.run("reciter",
+			block("exec_command", map[string]string{"cmd": "sed -i s/calm/breeze/ log.md && cat log.md"}))
 		if got := read(t, log); got != "# Log\n\nbreeze\n" || !strings.Contains(out, "It came to this:") {
 			t.Errorf("the file is %q; codex said:\n%s", got, out)
 		}
@@ -87,12 +90,14 @@ func TestClientsCodex(t *testing.T) {
 	// grammar, and a search for more tools.
 	t.Run("with a patch", func(t *testing.T) {
 		patch := "*** Begin Patch\n*** Update File: log.md\n@@\n # Log\n \n-breeze\n+storm\n*** Add File: new.md\n+# New\n*** End Patch\n"
-		c.run("gpt-5.5", block("apply_patch", map[string]string{"input": patch})+block("tool_search", map[string]string{"query": "agents"}))
+		c.run("gpt-5.5", block("apply_patch", map[string]string{"input": patch})+block("tool_search",
+			map[string]string{"query": "agents"}))
 		if got, want := read(t, log)+read(t, filepath.Join(c.dir, "new.md")), "# Log\n\nstorm\n# New\n"; got != want {
 			t.Errorf("the files are %q, want %q", got, want)
 		}
 		last := upstream.Requests()[len(upstream.Requests())-1]
-		if n := len(last.Messages); !strings.Contains(last.Messages[n-1].Text, "These can be called now: ") || !strings.Contains(last.Messages[n-3].Text, "M log.md") {
+		if n := len(last.Messages); !strings.Contains(last.Messages[n-1].Text, "These can be called now: ") ||
+			!strings.Contains(last.Messages[n-3].Text, "M log.md") {
 			t.Errorf("the model saw %+v", last.Messages[n-4:])
 		}
 	})

@@ -54,7 +54,10 @@ func TestConsoleAccessible(t *testing.T) {
 // checkAccessible fails the test for what axe-core, which the page has, finds serious or critical.
 func (b *browser) checkAccessible(where string) {
 	b.t.Helper()
-	raw, err := chromedp.Run(b.ctx, chromedp.Evaluate[string](`axe.run({resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((v) => ({id: v.id, impact: v.impact, nodes: v.nodes.map((n) => n.html)}))))`, chromedp.EvalAwaitPromise))
+	raw, err := chromedp.Run(b.ctx,
+		chromedp.Evaluate[string](
+			`axe.run({resultTypes: ["violations"]}).then((r) => JSON.stringify(r.violations.map((v) => ({id: v.id, impact: v.impact, nodes: v.nodes.map((n) => n.html)}))))`,
+			chromedp.EvalAwaitPromise))
 	if err != nil {
 		b.t.Fatalf("%s: %v", where, err)
 	}
@@ -91,7 +94,8 @@ func TestConsoleKeyboard(t *testing.T) {
 		for range 80 {
 			press(kb.Tab)
 			if evaluate[bool](b, fmt.Sprintf("document.activeElement.matches(%q)", selector)) {
-				if !evaluate[bool](b, `getComputedStyle(document.activeElement).outlineStyle !== "none" || document.activeElement.matches("input, select, textarea")`) {
+				if !evaluate[bool](b,
+					`getComputedStyle(document.activeElement).outlineStyle !== "none" || document.activeElement.matches("input, select, textarea")`) {
 					t.Errorf("the focus on %s is not visible", selector)
 				}
 				return

@@ -47,14 +47,18 @@ func TestConsoleChains(t *testing.T) {
 		t.Fatal(err)
 	}
 	b.until(`document.querySelector("#chains a").pathname.endsWith("` + second.ID + `")`)
-	if rows := evaluate[[]string](b, `[...document.querySelectorAll("#chains tbody tr")].map((r) => r.cells[0].innerText + "|" + r.cells[3].innerText)`); len(rows) != 1 || rows[0] != "Build the harbour|2" {
+	if rows := evaluate[[]string](b,
+		`[...document.querySelectorAll("#chains tbody tr")].map((r) => r.cells[0].innerText + "|" + r.cells[3].innerText)`); len(rows) != 1 ||
+		rows[0] != "Build the harbour|2" {
 		t.Errorf("got the rows %q, want one chain of two responses with the title of the first", rows)
 	}
 
 	endless := s.inBackground(attack + fence("sleep 1000"))
 	b.shows("#chains tr", "window.pwned=1") // it is shown as text
-	checkHarmless(b, "the list", `main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.search):not(.ask)`)
-	for filter, want := range map[string]int{"status=completed": 1, "status=in_progress": 1, "status=failed": 0, "model=" + url.QueryEscape(endless.Model): 2, "model=unknown": 0,
+	checkHarmless(b, "the list",
+		`main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.search):not(.ask)`)
+	for filter, want := range map[string]int{"status=completed": 1, "status=in_progress": 1, "status=failed": 0,
+		"model=" + url.QueryEscape(endless.Model): 2, "model=unknown": 0,
 		"after=" + second.ID: 1} {
 		b.open(s.url + "/console/responses?" + filter)
 		if rows := evaluate[int](b, `document.querySelectorAll("#chains tbody tr").length`); rows != want {

@@ -16,7 +16,8 @@ import (
 func TestConsoleResources(t *testing.T) {
 	s := newServer(t)
 	c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "box"},
-		option.WithJSONSet("network_policy", map[string]any{"type": "allowlist", "allowed_domains": []string{"allowed.example"}}))
+		option.WithJSONSet("network_policy", map[string]any{"type": "allowlist",
+			"allowed_domains": []string{"allowed.example"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -35,7 +36,8 @@ func TestConsoleResources(t *testing.T) {
 	b.shows("#flows .bad", "refused")
 	b.until(`document.querySelector("#flows tr:has(.bad) [data-label=Reason]").innerText.trim() !== ""`)
 	b.checkQuiet()
-	if _, text := s.fetch("/console/containers/" + id + "/resources"); !strings.Contains(text, "refused.example") || !strings.Contains(text, "<polyline") {
+	if _, text := s.fetch("/console/containers/" + id + "/resources"); !strings.Contains(text, "refused.example") ||
+		!strings.Contains(text, "<polyline") {
 		t.Error("without scripts, the page lacks the connections or the charts")
 	}
 	b.run(chromedp.EmulateViewport(360, 800))
@@ -51,7 +53,8 @@ func TestConsolePorts(t *testing.T) {
 	s := newServer(t)
 	id := s.namedContainer("box")
 	cmd := s.command("exec", "-i", id, "--", "tee", "index.html")
-	cmd.Stdin = strings.NewReader(strings.ReplaceAll(probeHTML, `["out", "https://berth.invalid/"]`, `["out", "/console/sign-out"]`))
+	cmd.Stdin = strings.NewReader(strings.ReplaceAll(probeHTML, `["out", "https://berth.invalid/"]`,
+		`["out", "/console/sign-out"]`))
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
@@ -64,7 +67,8 @@ func TestConsolePorts(t *testing.T) {
 	b.write("#port", "8123")
 	b.until(`document.querySelector(".port iframe") !== null`)
 	got := reports(b)
-	for _, want := range []string{"parent:refused", "top:refused", "cookie:refused", "storage:refused", "origin=null", "from null"} {
+	for _, want := range []string{"parent:refused", "top:refused", "cookie:refused", "storage:refused", "origin=null",
+		"from null"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the port reports %q, want %q", got, want)
 		}

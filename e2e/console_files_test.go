@@ -87,7 +87,8 @@ func TestConsoleFiles(t *testing.T) {
 	s.in(id, `mkdir -p out/deep many && `+pixel+` > pixel.gif && printf 'name,n\n"<b id=item-x>a</b>, b",1\nc,2\n' > out/table.csv &&
 		printf 'hello\n' > out/deep/a.txt && printf '%%PDF-1.4\n' > a.pdf && printf 'a\000b' > binary && printf '# Title\n\n<script>window.pwned=1</script>\n' > read.md &&
 		ln -s /etc/passwd link && for i in $(seq 600); do : > many/f$i; done`)
-	for name, text := range map[string]string{hostile: attack, "page.html": probeHTML, "evil.svg": `<svg xmlns="http://www.w3.org/2000/svg" onload="window.pwned=1"><script>parent.pwned=1</script></svg>`} {
+	for name, text := range map[string]string{hostile: attack, "page.html": probeHTML,
+		"evil.svg": `<svg xmlns="http://www.w3.org/2000/svg" onload="window.pwned=1"><script>parent.pwned=1</script></svg>`} {
 		cmd := s.command("exec", "-i", id, "--", "tee", name)
 		cmd.Stdin = strings.NewReader(text)
 		if out, err := cmd.CombinedOutput(); err != nil {
@@ -103,7 +104,8 @@ func TestConsoleFiles(t *testing.T) {
 	b.shows(".filetree", "pixel.gif")
 	b.shows(".filetree", "onerror") // a name is shown as text
 	checkHarmless(b, "the tree", `main script, main img, main iframe, main svg, main style, #item-x`)
-	evaluate[bool](b, `document.querySelector('.filetree a[href$="out"]').focus() === undefined`) // by keyboard; the page may replace the node at any time
+	// by keyboard; the page may replace the node at any time
+	evaluate[bool](b, `document.querySelector('.filetree a[href$="out"]').focus() === undefined`)
 	b.run(chromedp.KeyEvent("\r"))
 	b.shows(".filetree", "table.csv")
 	b.click(`.filetree a[href$="table.csv"]`)
@@ -144,7 +146,8 @@ func TestConsoleFiles(t *testing.T) {
 	// A page of the container has an origin without rights, in its frame and in a window.
 	b.open(at("/mnt/data/page.html"))
 	got := reports(b)
-	for _, want := range []string{"parent:refused", "top:refused", "cookie:refused", "storage:refused", "fetch:refused", "api:refused", "out:refused", "origin=null", "from null"} {
+	for _, want := range []string{"parent:refused", "top:refused", "cookie:refused", "storage:refused", "fetch:refused",
+		"api:refused", "out:refused", "origin=null", "from null"} {
 		if !strings.Contains(got, want) {
 			t.Errorf("the preview reports %q, want %q", got, want)
 		}
@@ -153,11 +156,14 @@ func TestConsoleFiles(t *testing.T) {
 		t.Errorf("the preview has moved the console to %s", where)
 	}
 	raw := strings.Replace(page, s.url, "", 1) + "/raw?path="
-	for name, want := range map[string]string{"page.html": "text/html", "evil.svg": "image/svg+xml", "read.md": "text/plain", "a.pdf": "application/pdf"} {
+	for name, want := range map[string]string{"page.html": "text/html", "evil.svg": "image/svg+xml",
+		"read.md": "text/plain", "a.pdf": "application/pdf"} {
 		resp, _ := s.fetch(raw + "/mnt/data/" + name)
 		csp := resp.Header.Get("Content-Security-Policy")
-		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), want) || !strings.Contains(csp, "default-src 'none'") ||
-			strings.Contains(csp, "allow-same-origin") || strings.Contains(csp, "sandbox") == (name == "a.pdf") || resp.Header.Get("X-Content-Type-Options") != "nosniff" {
+		if resp.StatusCode != http.StatusOK || !strings.HasPrefix(resp.Header.Get("Content-Type"), want) ||
+			!strings.Contains(csp, "default-src 'none'") ||
+			strings.Contains(csp, "allow-same-origin") || strings.Contains(csp, "sandbox") == (name == "a.pdf") ||
+			resp.Header.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("%s: got %s with %v", name, resp.Status, resp.Header)
 		}
 	}
@@ -170,7 +176,8 @@ func TestConsoleFiles(t *testing.T) {
 	checkHarmless(b, "a dropped name", `main script, main img, main iframe, main svg, main style`)
 	download := strings.Replace(page, s.url, "", 1) + "/download?path="
 	resp, body := s.fetch(download + "/mnt/data/out/drop.txt")
-	if body != "dropped" || resp.Header.Get("Content-Disposition") != `attachment; filename=drop.txt` || resp.Header.Get("Content-Type") != "application/octet-stream" {
+	if body != "dropped" || resp.Header.Get("Content-Disposition") != `attachment; filename=drop.txt` ||
+		resp.Header.Get("Content-Type") != "application/octet-stream" {
 		t.Errorf("got %q with %v", body, resp.Header)
 	}
 	_, body = s.fetch(download + "/mnt/data/out&format=zip")
@@ -182,10 +189,13 @@ func TestConsoleFiles(t *testing.T) {
 	for _, f := range archive.File {
 		names = append(names, f.Name)
 	}
-	if got := strings.Join(names, " "); !strings.Contains(got, "out/drop.txt") || !strings.Contains(got, "out/deep/a.txt") {
+	if got := strings.Join(names, " "); !strings.Contains(got, "out/drop.txt") || !strings.Contains(got,
+		"out/deep/a.txt") {
 		t.Errorf("the archive has %s", got)
 	}
-	if files, err := s.client().Containers.Files.List(t.Context(), id, openai.ContainerFileListParams{Limit: openai.Int(1), Order: "desc"}); err != nil || len(files.Data) != 1 || files.Data[0].Source != "user" {
+	if files, err := s.client().Containers.Files.List(t.Context(), id,
+		openai.ContainerFileListParams{Limit: openai.Int(1), Order: "desc"}); err != nil || len(files.Data) != 1 ||
+		files.Data[0].Source != "user" {
 		t.Errorf("%v, %+v: want a file of the user", err, files)
 	}
 
@@ -194,7 +204,8 @@ func TestConsoleFiles(t *testing.T) {
 	b.click("details:has(#name) summary")
 	b.write("#name", "new one")
 	b.shows(".preview h2", "/tmp/new one")
-	b.run(chromedp.Evaluate[chromedp.Void](`(() => { const f = new DataTransfer(); f.items.add(new File(["elsewhere"], "e.txt")); document.querySelector("#file").files = f.files; })()`))
+	b.run(chromedp.Evaluate[chromedp.Void](
+		`(() => { const f = new DataTransfer(); f.items.add(new File(["elsewhere"], "e.txt")); document.querySelector("#file").files = f.files; })()`))
 	b.click("form:has(#file) button")
 	b.shows(".filetree", "e.txt")
 	if out := s.in(id, `cat '/tmp/new one/e.txt'; stat -c %U '/tmp/new one'`); out != "elsewhereuser\n" {
@@ -206,7 +217,8 @@ func TestConsoleFiles(t *testing.T) {
 	s.in(id, `test ! -e '/tmp/new one'`)
 
 	b.run(chromedp.EmulateViewport(360, 800))
-	for _, path := range []string{"/mnt/data", "/mnt/data/out/table.csv", "/mnt/data/" + hostile, "/mnt/data/page.html"} {
+	for _, path := range []string{"/mnt/data", "/mnt/data/out/table.csv", "/mnt/data/" + hostile,
+		"/mnt/data/page.html"} {
 		b.open(at(path))
 		if width := evaluate[int](b, "document.documentElement.scrollWidth"); width > 360 {
 			t.Errorf("%s is %d pixels wide in a window of 360", path, width)
@@ -224,7 +236,8 @@ func TestConsoleContainerAttacks(t *testing.T) {
 	_, other := twoProjects(t, s)
 	id := s.namedContainer("box")
 	s.in(id, "echo secret > a.txt")
-	paths := []string{"", "/files", "/files?path=/mnt/data/a.txt", "/files/raw?path=/mnt/data/a.txt", "/files/download?path=/mnt/data/a.txt", "/terminals", "/resources", "/ports"}
+	paths := []string{"", "/files", "/files?path=/mnt/data/a.txt", "/files/raw?path=/mnt/data/a.txt",
+		"/files/download?path=/mnt/data/a.txt", "/terminals", "/resources", "/ports"}
 	b := newBrowser(t, 800)
 	b.open(s.url + "/console/")
 	b.write("#key", other)
@@ -234,7 +247,10 @@ func TestConsoleContainerAttacks(t *testing.T) {
 		b.shows("h1", "Error 404")
 	}
 	for _, path := range []string{"/resources/events", "/terminals/1/socket"} {
-		if status := evaluate[int](b, fmt.Sprintf(`(() => { const r = new XMLHttpRequest(); r.open("GET", "/console/containers/%s%s", false); r.send(); return r.status; })()`, id, path)); status < 400 {
+		if status := evaluate[int](b,
+			fmt.Sprintf(
+				`(() => { const r = new XMLHttpRequest(); r.open("GET", "/console/containers/%s%s", false); r.send(); return r.status; })()`,
+				id, path)); status < 400 {
 			t.Errorf("%s: got status %d", path, status)
 		}
 	}
@@ -247,8 +263,12 @@ func TestConsoleContainerAttacks(t *testing.T) {
 		}
 	}
 	for _, path := range forms {
-		for name, change := range map[string]func(*http.Request){"without a token": func(*http.Request) {}, "of another site": func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") }} {
-			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/console/containers/"+id+path, strings.NewReader("form=&do=delete"))
+		for name, change := range map[string]func(*http.Request){"without a token": func(*http.Request) {},
+			"of another site": func(r *http.Request) {
+				r.Header.Set("Sec-Fetch-Site", "cross-site")
+			}} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/console/containers/"+id+path,
+				strings.NewReader("form=&do=delete"))
 			if err != nil {
 				t.Fatal(err)
 			}

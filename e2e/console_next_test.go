@@ -21,7 +21,8 @@ func (s *server) asking(input string) *responses.Response {
 	s.t.Helper()
 	task := shellTask(input)
 	task.Background = openai.Bool(true)
-	r, err := s.client().Responses.New(s.t.Context(), task, option.WithJSONSet("berth", map[string]any{"require_approval": "always"}))
+	r, err := s.client().Responses.New(s.t.Context(), task, option.WithJSONSet("berth",
+		map[string]any{"require_approval": "always"}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -84,12 +85,14 @@ func TestConsoleNew(t *testing.T) {
 	b.open(s.url + "/console/new")
 	b.click("form.ask button")
 	b.shows("h1", "New response") // the task is required
-	b.run(chromedp.SendKeys(chromedp.CSS("#text"), fence("cat /mnt/data/*.csv; until [ -e go ]; do sleep 0.05; done; echo went")),
+	b.run(chromedp.SendKeys(chromedp.CSS("#text"),
+		fence("cat /mnt/data/*.csv; until [ -e go ]; do sleep 0.05; done; echo went")),
 		chromedp.SetUploadFiles(chromedp.CSS("#file"), []string{file}))
 	b.click("form.ask button")
 	b.shows(".shell_call_output pre", "1,2")
 	b.shows(".state", "in_progress")
-	container := evaluate[string](b, `document.querySelector('main a[href^="/console/containers/"]')?.textContent ?? ""`)
+	container := evaluate[string](b,
+		`document.querySelector('main a[href^="/console/containers/"]')?.textContent ?? ""`)
 	if container == "" {
 		list, err := s.client().Containers.List(t.Context(), openai.ContainerListParams{})
 		if err != nil || len(list.Data) != 1 {
@@ -131,7 +134,8 @@ func TestConsoleNew(t *testing.T) {
 	}
 	cmd := exec.Command("sh", "-c", code("curl"))
 	cmd.Env = append(os.Environ(), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none")
-	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "mcp_approval_request") || !strings.Contains(code("curl"), `"*.example.org"`) {
+	if out, err := cmd.Output(); err != nil || !strings.Contains(string(out), "mcp_approval_request") ||
+		!strings.Contains(code("curl"), `"*.example.org"`) {
 		t.Errorf("curl: %v: %s", err, out)
 	}
 	check := exec.Command("python3", "-c", "import ast, sys; ast.parse(sys.stdin.read())")
@@ -155,10 +159,14 @@ func TestConsoleNew(t *testing.T) {
 // model in the same container.
 func TestConsoleOtherModel(t *testing.T) {
 	upstream := modeltest.NewChatServer(t, recite)
-	s := newServerWith(t, fmt.Sprintf("containers: {pool: 0}\nupstreams:\n  other: {provider: chat, base_url: %q, api_key: none}\nmodels:\n  - {match: other-model, upstreams: [{name: other}]}\n", upstream.URL))
+	s := newServerWith(t,
+		fmt.Sprintf(
+			"containers: {pool: 0}\nupstreams:\n  other: {provider: chat, base_url: %q, api_key: none}\nmodels:\n  - {match: other-model, upstreams: [{name: other}]}\n",
+			upstream.URL))
 	b := newBrowser(t, 1000)
 	b.open(s.url + "/console/new")
-	b.run(chromedp.SendKeys(chromedp.CSS("#text"), fence("sort *.txt > sorted.csv")), chromedp.SetValue(chromedp.CSS("#next-model"), "scripted"))
+	b.run(chromedp.SendKeys(chromedp.CSS("#text"), fence("sort *.txt > sorted.csv")),
+		chromedp.SetValue(chromedp.CSS("#next-model"), "scripted"))
 	evaluate[bool](b, `(() => { const files = new DataTransfer(); files.items.add(new File(["b\na\n"], "boats.txt"));
 		document.querySelector("form.ask").dispatchEvent(new DragEvent("drop", {dataTransfer: files, bubbles: true, cancelable: true})); return true; })()`)
 	b.shows("h1", "New response") // it is not sent yet
@@ -169,7 +177,8 @@ func TestConsoleOtherModel(t *testing.T) {
 	b.shows(".turn:has(+ #next) .state", "completed")
 
 	b.until(`document.querySelector("#next-model") !== null`)
-	b.run(chromedp.SetValue(chromedp.CSS("#next-model"), "other-model"), chromedp.SendKeys(chromedp.CSS("#text"), "```shell\n"+`{"commands":["cat sorted.csv"]}`+"\n```"))
+	b.run(chromedp.SetValue(chromedp.CSS("#next-model"), "other-model"), chromedp.SendKeys(chromedp.CSS("#text"),
+		"```shell\n"+`{"commands":["cat sorted.csv"]}`+"\n```"))
 	b.click("#text ~ button")
 	b.until(`document.querySelectorAll(".turn").length === 2`)
 	b.shows(".turn:has(+ #next) .shell_call_output pre", "a\nb")

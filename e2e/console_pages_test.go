@@ -26,10 +26,13 @@ func TestConsoleTime(t *testing.T) {
 	b.shows(".waterfall tr.tool", "shell: sleep 0.3")
 	b.shows(".waterfall tr.command", "exit 3")
 	b.shows(".waterfall tr.model", " in, ")
-	if order := evaluate[bool](b, `[...document.querySelectorAll(".waterfall rect.bar")].map((r) => +r.getAttribute("x")).every((x, i, all) => i === 0 || x >= all[i - 1])`); !order {
+	if order := evaluate[bool](b,
+		`[...document.querySelectorAll(".waterfall rect.bar")].map((r) => +r.getAttribute("x")).every((x, i, all) => i === 0 || x >= all[i - 1])`); !order {
 		t.Error("the bars are not in the order of their starts")
 	}
-	if widths := evaluate[[]float64](b, `["command", "tool"].map((k) => document.querySelector(".waterfall tr." + k + " rect.bar").width.baseVal.value)`); widths[0] > widths[1] || widths[0] < 10 {
+	if widths := evaluate[[]float64](b,
+		`["command", "tool"].map((k) => document.querySelector(".waterfall tr." + k + " rect.bar").width.baseVal.value)`); widths[0] > widths[1] ||
+		widths[0] < 10 {
 		t.Errorf("the command is %v wide in a tool of %v", widths[0], widths[1])
 	}
 
@@ -37,7 +40,9 @@ func TestConsoleTime(t *testing.T) {
 	s.goOn(third, "Anchor")
 	b.open(s.url + "/console/responses/" + second + "/branches")
 	b.shows(".tree > li > a", "Measure the harbour")
-	if branches := evaluate[[]string](b, `[...document.querySelectorAll(".tree .tree a")].map((a) => a.innerText)`); len(branches) != 2 || branches[0] != "Sail to the north" || branches[1] != "Sail to the south" {
+	if branches := evaluate[[]string](b,
+		`[...document.querySelectorAll(".tree .tree a")].map((a) => a.innerText)`); len(branches) != 2 ||
+		branches[0] != "Sail to the north" || branches[1] != "Sail to the south" {
 		t.Errorf("got the branches %q", branches)
 	}
 	b.shows(".tree .tree li:last-child", "2 responses")
@@ -72,9 +77,12 @@ func TestConsoleOperations(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 1200)
 	received := make(chan string, 10)
-	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { received <- r.Header.Get("webhook-id") }))
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		received <- r.Header.Get("webhook-id")
+	}))
 	t.Cleanup(hook.Close)
-	if out, errs, err := s.berth("webhook", "create", "--state", s.state, "--name", `<img src=x onerror="window.pwned=1">`, hook.URL); err != nil {
+	if out, errs, err := s.berth("webhook", "create", "--state", s.state, "--name",
+		`<img src=x onerror="window.pwned=1">`, hook.URL); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	ended := s.inBackground("calm")

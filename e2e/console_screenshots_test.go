@@ -46,7 +46,8 @@ func (b *browser) take(dir string, s *server, pages []consolePage) {
 				if err != nil {
 					b.t.Fatal(err)
 				}
-				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", page.name, width, scheme)), picture, 0o644); err != nil {
+				if err := os.WriteFile(filepath.Join(dir, fmt.Sprintf("%s-%d-%s.png", page.name, width, scheme)),
+					picture, 0o644); err != nil {
 					b.t.Fatal(err)
 				}
 			}

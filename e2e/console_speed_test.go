@@ -16,7 +16,9 @@ import (
 func (s *server) chain(turns int) (last string) {
 	s.t.Helper()
 	for i := range turns {
-		task := responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(fmt.Sprintf("Turn %d: what is in the harbour?", i+1))}}
+		task := responses.ResponseNewParams{Model: "scripted",
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(
+				fmt.Sprintf("Turn %d: what is in the harbour?", i+1))}}
 		if last != "" {
 			task.PreviousResponseID = openai.String(last)
 		}
@@ -48,7 +50,9 @@ func (b *browser) scroll(turns int) {
 	for i := range want {
 		want[i] = fmt.Sprintf("Turn %d: what is in the harbour?", i+1)
 	}
-	if got := evaluate[[]string](b, `[...document.querySelectorAll(".turn .user .text")].map((e) => e.textContent.trim())`); !slices.Equal(got, want) {
+	if got := evaluate[[]string](b,
+		`[...document.querySelectorAll(".turn .user .text")].map((e) => e.textContent.trim())`); !slices.Equal(got,
+		want) {
 		b.t.Errorf("the page shows %d messages of the user, want %d in their order: %q", len(got), turns, got)
 	}
 }
@@ -61,17 +65,21 @@ func TestConsoleEarlier(t *testing.T) {
 	b := newBrowser(t, 1200)
 	b.open(s.url + "/console/responses/" + last)
 	b.until(`document.querySelectorAll(".turn").length >= 40`)
-	if top := evaluate[float64](b, `[...document.querySelectorAll(".turn")].find((e) => e.textContent.includes("Turn 26:")).getBoundingClientRect().top`); top < 0 || top > 600 {
+	if top := evaluate[float64](b,
+		`[...document.querySelectorAll(".turn")].find((e) => e.textContent.includes("Turn 26:")).getBoundingClientRect().top`); top < 0 ||
+		top > 600 {
 		t.Errorf("what was the first response is now at %v pixels", top)
 	}
 	b.scroll(turns)
-	if n := evaluate[int](b, `[...document.querySelectorAll(".turn a")].filter((a) => a.textContent === "Continue from here").length`); n != turns-1 {
+	if n := evaluate[int](b,
+		`[...document.querySelectorAll(".turn a")].filter((a) => a.textContent === "Continue from here").length`); n != turns-1 {
 		t.Errorf("%d responses can be continued from, want all %d but the last", n, turns-1)
 	}
 	b.click(`.turn a[href^="/console/responses/"]:not(:has(code))`)
 	b.until(`document.querySelectorAll(".turn").length === 1`)
 	b.checkQuiet()
-	if _, page := s.fetch("/console/responses/" + last); strings.Count(page, `class="turn"`) != 20 || !strings.Contains(page, "Earlier responses of the chain</a>") {
+	if _, page := s.fetch("/console/responses/" + last); strings.Count(page, `class="turn"`) != 20 ||
+		!strings.Contains(page, "Earlier responses of the chain</a>") {
 		t.Error("without scripts, the page does not lead to the earlier responses")
 	}
 }
@@ -86,15 +94,19 @@ func TestConsoleLongChain(t *testing.T) {
 	b := newBrowser(t, 1200)
 	b.open(s.url + "/console/responses/" + last) // parses the templates
 	// The first is a line of text, to compare with.
-	for _, path := range []string{"/healthz", "/console/responses/" + last, "/console/responses", "/console/", "/console/overview", "/console/new"} {
+	for _, path := range []string{"/healthz", "/console/responses/" + last, "/console/responses", "/console/",
+		"/console/overview", "/console/new"} {
 		b.open(s.url + path)
 		b.until(`performance.getEntriesByName("first-contentful-paint").length > 0`)
-		t.Logf("%.20s: first paint after %.0f ms; the server took %.0f ms", path, evaluate[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`),
+		t.Logf("%.20s: first paint after %.0f ms; the server took %.0f ms", path,
+			evaluate[float64](b, `performance.getEntriesByName("first-contentful-paint")[0].startTime`),
 			evaluate[float64](b, `performance.getEntriesByType("navigation")[0].responseEnd`))
 	}
 	b.open(s.url + "/console/responses/" + last)
 	b.scroll(turns)
 	const sorted = "frames_.toSorted((a, b) => a - b)"
-	t.Logf("scrolling up: %.0f frames, the median after %.1f ms, 99 of 100 within %.1f ms, the slowest after %.1f ms", evaluate[float64](b, "frames_.length"),
-		evaluate[float64](b, sorted+"[frames_.length >> 1]"), evaluate[float64](b, sorted+"[Math.floor(frames_.length * .99)]"), evaluate[float64](b, "Math.max(...frames_)"))
+	t.Logf("scrolling up: %.0f frames, the median after %.1f ms, 99 of 100 within %.1f ms, the slowest after %.1f ms",
+		evaluate[float64](b, "frames_.length"),
+		evaluate[float64](b, sorted+"[frames_.length >> 1]"),
+		evaluate[float64](b, sorted+"[Math.floor(frames_.length * .99)]"), evaluate[float64](b, "Math.max(...frames_)"))
 }

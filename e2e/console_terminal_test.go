@@ -100,7 +100,8 @@ func TestConsoleTerminals(t *testing.T) {
 	b.screens(".pane:last-of-type", "$")
 	b.types("echo $((7*9))")
 	b.screens(".pane:last-of-type", "\n63\n")
-	if wide := evaluate[bool](b, `(() => { const [a, b] = [...document.querySelectorAll(".pane")].map((s) => s.getBoundingClientRect()); return a.top === b.top && a.left < b.left; })()`); !wide {
+	if wide := evaluate[bool](b,
+		`(() => { const [a, b] = [...document.querySelectorAll(".pane")].map((s) => s.getBoundingClientRect()); return a.top === b.top && a.left < b.left; })()`); !wide {
 		t.Error("the terminals are not side by side")
 	}
 	b.click(`.pane:last-of-type .bar button`)
@@ -114,7 +115,8 @@ func TestConsoleTerminals(t *testing.T) {
 	b.until(`[...document.querySelectorAll(".xterm-rows span")].some((e) => e.textContent === "coloured" && getComputedStyle(e).color !== getComputedStyle(document.body).color)`)
 
 	// Focus leaves a terminal by keyboard.
-	b.run(chromedp.Evaluate[chromedp.Void](`document.querySelector(".pane textarea").dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", shiftKey: true, bubbles: true}))`))
+	b.run(chromedp.Evaluate[chromedp.Void](
+		`document.querySelector(".pane textarea").dispatchEvent(new KeyboardEvent("keydown", {key: "Escape", shiftKey: true, bubbles: true}))`))
 	b.until(`document.activeElement.matches(".pane .bar button")`)
 
 	list, errs, err := s.berth("attach", id, "--list")
@@ -129,7 +131,9 @@ func TestConsoleTerminals(t *testing.T) {
 	}
 	b.screens(".pane", "\nfrom-kept-cli\n")
 	b.types("echo from-$X-page")
-	s.waitUntil("berth attach shows what the page has typed", func() bool { return strings.Contains(l.text(), "from-kept-page") })
+	s.waitUntil("berth attach shows what the page has typed", func() bool {
+		return strings.Contains(l.text(), "from-kept-page")
+	})
 
 	// The page joins a terminal that berth attach has opened.
 	own := s.attach(id)
@@ -163,8 +167,10 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	hostile := "\x1b]0;pwned-title\x07\x1b]2;pwned-title\x1b\\" + // a title
 		"\x1b[21t\x1b[20t\x1b[14t\x1b[18t" + // and its report as input, and those of windows
 		"\x1b]52;c;cHduZWQ=\x07\x1b]52;c;?\x07" + // the clipboard, written and read
-		"\x1b]8;;javascript:window.pwned=1\x1b\\one\x1b]8;;\x1b\\ \x1b]8;;data:text/html,x\x1b\\two\x1b]8;;\x1b\\ \x1b]8;;https://berth.invalid/\"onmouseover=\"pwned\x1b\\three\x1b]8;;\x1b\\" + // links
-		"\x1bP$q\"p\x1b\\\x1bP+q544e\x1b\\\x1b[5i\x1b]1337;File=inline=1:aGk=\x07\x1b]50;pwned\x07\x05" + // settings, printing, files, fonts, the answer to an enquiry
+		// links
+		"\x1b]8;;javascript:window.pwned=1\x1b\\one\x1b]8;;\x1b\\ \x1b]8;;data:text/html,x\x1b\\two\x1b]8;;\x1b\\ \x1b]8;;https://berth.invalid/\"onmouseover=\"pwned\x1b\\three\x1b]8;;\x1b\\" +
+		// settings, printing, files, fonts, the answer to an enquiry
+		"\x1bP$q\"p\x1b\\\x1bP+q544e\x1b\\\x1b[5i\x1b]1337;File=inline=1:aGk=\x07\x1b]50;pwned\x07\x05" +
 		"<img src=x onerror=\"window.pwned=1\">\r\n"
 	cmd := s.command("exec", "-i", id, "--", "tee", "hostile")
 	cmd.Stdin = strings.NewReader(hostile)
@@ -189,7 +195,8 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 		if evaluate[bool](b, `window.pwned !== undefined || document.title.includes("pwned")`) {
 			t.Errorf("%s: the program has changed the page", where)
 		}
-		if found := evaluate[string](b, `[...document.querySelectorAll("main img, main iframe, main a[href^=javascript], main a[href^=data]")].map((e) => e.outerHTML).join()`); found != "" {
+		if found := evaluate[string](b,
+			`[...document.querySelectorAll("main img, main iframe, main a[href^=javascript], main a[href^=data]")].map((e) => e.outerHTML).join()`); found != "" {
 			t.Errorf("%s: the page has %s", where, found)
 		}
 	}
@@ -201,7 +208,8 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	links := evaluate[string](b, `(() => { const asked = []; window.confirm = (text) => { asked.push(text); return false; }; window.open = () => { asked.push("opened"); };
 		const handler = document.querySelector(".pane").terminal.options.linkHandler;
 		for (const to of ["javascript:window.pwned=1", "data:text/html,x", "file:///etc/passwd", "no link", "https://berth.invalid/"]) handler.activate(new MouseEvent("click"), to); return asked.join(); })()`)
-	if !strings.Contains(links, "https://berth.invalid/") || strings.Contains(links, "javascript") || strings.Contains(links, "opened") || strings.Contains(links, "file:") {
+	if !strings.Contains(links, "https://berth.invalid/") || strings.Contains(links, "javascript") ||
+		strings.Contains(links, "opened") || strings.Contains(links, "file:") {
 		t.Errorf("links: got %q", links)
 	}
 	checkQuietPage("links")
@@ -220,7 +228,8 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	if _, resp, err := dial("https://evil.example"); err == nil || resp == nil || resp.StatusCode < 400 {
 		t.Errorf("another origin: got %v, %v", resp, err)
 	}
-	for name, first := range map[string]any{"without a token": map[string]any{"cols": 80, "rows": 24}, "with a wrong token": map[string]any{"form": strings.Repeat("0", 64)}, "binary": nil} {
+	for name, first := range map[string]any{"without a token": map[string]any{"cols": 80, "rows": 24},
+		"with a wrong token": map[string]any{"form": strings.Repeat("0", 64)}, "binary": nil} {
 		conn, _, err := dial(s.url)
 		if err != nil {
 			t.Fatal(err)
@@ -277,7 +286,8 @@ func TestConsoleTerminalAttacks(t *testing.T) {
 	conn.CloseNow()
 
 	conn = join()
-	if err := conn.Write(t.Context(), websocket.MessageBinary, []byte("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo do''ne\r")); err != nil {
+	if err := conn.Write(t.Context(), websocket.MessageBinary,
+		[]byte("head -c 3000000 /dev/zero | tr '\\0' x; echo; echo do''ne\r")); err != nil {
 		t.Fatal(err)
 	}
 	for err == nil {

@@ -101,11 +101,13 @@ func TestConsoleText(t *testing.T) {
 	s := newServer(t)
 	b := newBrowser(t, 800)
 	c := s.client()
-	named, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: `"><img src=x onerror="window.pwned=1">`})
+	named, err := c.Containers.New(t.Context(),
+		openai.ContainerNewParams{Name: `"><img src=x onerror="window.pwned=1">`})
 	if err != nil {
 		t.Fatal(err)
 	}
-	live := s.inBackground(attack + fence("cat >file <<'END'\n"+attack+"END\ncat file; cat file >&2; while [ ! -e go ]; do sleep 0.05; done; cp file '<img src=x onerror=window.pwned=1>'") + attack)
+	live := s.inBackground(attack +
+		fence("cat >file <<'END'\n"+attack+"END\ncat file; cat file >&2; while [ ! -e go ]; do sleep 0.05; done; cp file '<img src=x onerror=window.pwned=1>'") + attack)
 	b.open(s.url + "/console/responses/" + live.ID)
 	b.shows(".shell_call_output .stderr", "window.pwned")
 	containers := c.Containers.ListAutoPaging(t.Context(), openai.ContainerListParams{})
@@ -115,10 +117,13 @@ func TestConsoleText(t *testing.T) {
 				t.Fatalf("%v: %s%s", err, out, errs)
 			}
 			b.shows(".state", "completed")
-			checkHarmless(b, "while it runs", `main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.ask)`)
-			for _, path := range []string{"responses/" + live.ID, "containers/" + id, "containers/" + named.ID, "", "?name=" + `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`} {
+			checkHarmless(b, "while it runs",
+				`main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.ask)`)
+			for _, path := range []string{"responses/" + live.ID, "containers/" + id, "containers/" + named.ID, "",
+				"?name=" + `%22%3E%3Cimg%20src=x%20onerror=window.pwned=1%3E`} {
 				b.open(s.url + "/console/" + path)
-				checkHarmless(b, path, `main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.search):not(.ask)`)
+				checkHarmless(b, path,
+					`main script, main img, main iframe, main svg:not(.chart svg), main style, main form:not(.search):not(.ask)`)
 			}
 		}
 	}
@@ -134,7 +139,8 @@ func checkHarmless(b *browser, where, elements string) {
 	if evaluate[bool](b, "window.pwned !== undefined") {
 		b.t.Errorf("%s: text ran as a script", where)
 	}
-	if found := evaluate[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.outerHTML).join("\n")`, elements)); found != "" {
+	if found := evaluate[string](b, fmt.Sprintf(`[...document.querySelectorAll(%q)].map((e) => e.outerHTML).join("\n")`,
+		elements)); found != "" {
 		b.t.Errorf("%s: the page has\n%s", where, found)
 	}
 	if found := evaluate[string](b, `[...document.querySelectorAll("*")].filter((e) => [...e.attributes].some((a) => a.name.startsWith("on") || a.name === "style" ||
@@ -187,7 +193,8 @@ func TestConsoleKeys(t *testing.T) {
 	b.shows("h1", "Sign in")
 	b.write("#key", mine)
 	b.shows(".shell_call pre", "sleep 1000")
-	if evaluate[bool](b, fmt.Sprintf("document.documentElement.outerHTML.includes(%q) || document.cookie !== ''", mine)) {
+	if evaluate[bool](b, fmt.Sprintf("document.documentElement.outerHTML.includes(%q) || document.cookie !== ''",
+		mine)) {
 		t.Error("scripts of the page can read the key or the session")
 	}
 	b.checkQuiet()
@@ -195,7 +202,8 @@ func TestConsoleKeys(t *testing.T) {
 	// A page of another site sends the form of a signed-in user.
 	evil := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/html")
-		_, _ = io.WriteString(w, `<iframe src="`+s.url+path+`"></iframe><form method="post" action="`+s.url+path+`/cancel"><button>win</button></form>`)
+		_, _ = io.WriteString(w,
+			`<iframe src="`+s.url+path+`"></iframe><form method="post" action="`+s.url+path+`/cancel"><button>win</button></form>`)
 	}))
 	defer evil.Close()
 	b.open(strings.Replace(evil.URL, "127.0.0.1", "localhost", 1))
@@ -240,14 +248,16 @@ func TestConsoleKeys(t *testing.T) {
 // TestConsoleRequests sends the console what no browser sends.
 func TestConsoleRequests(t *testing.T) {
 	s := newServerWith(t, "preview: {domain: localhost}\n")
-	for _, path := range []string{"", "sign-in", "responses", "responses/resp_unknown", "containers/cntr_unknown", "assets/console.js", "unknown"} {
+	for _, path := range []string{"", "sign-in", "responses", "responses/resp_unknown", "containers/cntr_unknown",
+		"assets/console.js", "unknown"} {
 		resp, err := http.Get(s.url + "/console/" + path)
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
 		h := resp.Header
-		if csp := h.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") || !strings.Contains(csp, "frame-ancestors 'none'") || strings.Contains(csp, "unsafe") ||
+		if csp := h.Get("Content-Security-Policy"); !strings.Contains(csp, "default-src 'none'") ||
+			!strings.Contains(csp, "frame-ancestors 'none'") || strings.Contains(csp, "unsafe") ||
 			h.Get("X-Frame-Options") != "DENY" || h.Get("X-Content-Type-Options") != "nosniff" {
 			t.Errorf("/console/%s: got the headers %v", path, h)
 		}
@@ -256,15 +266,18 @@ func TestConsoleRequests(t *testing.T) {
 		}
 	}
 	for name, change := range map[string]func(*http.Request){
-		"without a token":         func(*http.Request) {},
-		"of another site":         func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
-		"of another origin":       func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
-		"with another's token":    func(r *http.Request) { r.Body = io.NopCloser(strings.NewReader("form=" + strings.Repeat("0", 64))) },
+		"without a token":   func(*http.Request) {},
+		"of another site":   func(r *http.Request) { r.Header.Set("Sec-Fetch-Site", "cross-site") },
+		"of another origin": func(r *http.Request) { r.Header.Set("Origin", "https://evil.example") },
+		"with another's token": func(r *http.Request) {
+			r.Body = io.NopCloser(strings.NewReader("form=" + strings.Repeat("0", 64)))
+		},
 		"for another name":        func(r *http.Request) { r.Host = "rebound.example" },
 		"for a port's host":       func(r *http.Request) { r.Host = "8000-cntr1.localhost" },
 		"that a proxy has passed": func(r *http.Request) { r.Header.Set("X-Forwarded-For", "192.0.2.1") },
 	} {
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/console/responses/resp_x/cancel", strings.NewReader("form="))
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.url+"/console/responses/resp_x/cancel",
+			strings.NewReader("form="))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -276,7 +289,8 @@ func TestConsoleRequests(t *testing.T) {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if resp.StatusCode != http.StatusForbidden && (name != "for a port's host" || resp.StatusCode != http.StatusNotFound) {
+		if resp.StatusCode != http.StatusForbidden && (name != "for a port's host" ||
+			resp.StatusCode != http.StatusNotFound) {
 			t.Errorf("a form %s: got %s", name, resp.Status)
 		}
 	}

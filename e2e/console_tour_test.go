@@ -18,27 +18,33 @@ type consolePage struct{ name, path, complete string }
 // operator with a key.
 func tour(s *server, b *browser) []consolePage {
 	s.t.Helper()
-	first := s.inBackground("Count the boats in the harbour\n" + fence("seq 3; echo 'no such boat' >&2; sleep 0.2", "printf 'name,length\\nAda,12\\n' > boats.csv; exit 3"))
+	first := s.inBackground("Count the boats in the harbour\n" + fence("seq 3; echo 'no such boat' >&2; sleep 0.2",
+		"printf 'name,length\\nAda,12\\n' > boats.csv; exit 3"))
 	s.waitUntil("the response has ended", func() bool {
 		out, _, err := s.berth("response", "ls", "--json")
 		return err == nil && strings.Contains(out, `"completed"`)
 	})
-	last := s.goOn(first.ID, "# Report\n\n| name | length |\n|---|---|\n| Ada | 12 |\n\nSee `boats.csv` and [the list](https://example.com).")
+	last := s.goOn(first.ID,
+		"# Report\n\n| name | length |\n|---|---|\n| Ada | 12 |\n\nSee `boats.csv` and [the list](https://example.com).")
 	s.goOn(first.ID, "And the ferries?")
 	asks := s.asking(fence("touch asked"))
 	s.trace(`{"object":"trace","id":"trace_1","workflow_name":"Harbour master","group_id":"morning","metadata":null},` +
 		tracedSpan("span_1", "", 0, 2400, `{"type":"agent","name":"Harbour master"}`) + "," +
-		tracedSpan("span_2", "span_1", 10, 1100, `{"type":"response","response_id":"`+last+`","usage":{"input_tokens":812,"output_tokens":96}}`) + "," +
+		tracedSpan("span_2", "span_1", 10, 1100,
+			`{"type":"response","response_id":"`+last+`","usage":{"input_tokens":812,"output_tokens":96}}`) + "," +
 		tracedSpan("span_3", "span_1", 1120, 1500, `{"type":"function","name":"tide"}`) + "," +
-		tracedSpan("span_4", "span_1", 1510, 2390, `{"type":"generation","model":"scripted","usage":{"input_tokens":990,"output_tokens":41}}`))
-	if out, errs, err := s.berth("webhook", "create", "--state", s.state, "--name", "harbour", "http://127.0.0.1:9/"); err != nil {
+		tracedSpan("span_4", "span_1", 1510, 2390,
+			`{"type":"generation","model":"scripted","usage":{"input_tokens":990,"output_tokens":41}}`))
+	if out, errs, err := s.berth("webhook", "create", "--state", s.state, "--name", "harbour",
+		"http://127.0.0.1:9/"); err != nil {
 		s.t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	b.open(s.url + "/console/webhooks")
 	webhook := evaluate[string](b, `document.querySelector('main a[href^="/console/webhooks/"]').pathname`)
 
 	c, err := s.client().Containers.New(s.t.Context(), openai.ContainerNewParams{Name: "harbour"},
-		option.WithJSONSet("network_policy", map[string]any{"type": "allowlist", "allowed_domains": []string{"tides.example"}}))
+		option.WithJSONSet("network_policy", map[string]any{"type": "allowlist",
+			"allowed_domains": []string{"tides.example"}}))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -56,13 +62,18 @@ func tour(s *server, b *browser) []consolePage {
 	b.shows("td", "before the storm")
 
 	return []consolePage{
-		{"containers", "", ""}, {"container", container, ""}, {"files", container + "/files", ""}, {"file-table", container + "/files?path=/mnt/data/boats.csv", ""},
-		{"file-html", container + "/files?path=/mnt/data/tides.html", ""}, {"terminals", container + "/terminals", ""}, {"resources", container + "/resources", `document.querySelector("#charts polyline").getAttribute("points").split(" ").length > 5`},
+		{"containers", "", ""}, {"container", container, ""}, {"files", container + "/files", ""},
+		{"file-table", container + "/files?path=/mnt/data/boats.csv", ""},
+		{"file-html", container + "/files?path=/mnt/data/tides.html", ""}, {"terminals", container + "/terminals", ""},
+		{"resources", container + "/resources",
+			`document.querySelector("#charts polyline").getAttribute("points").split(" ").length > 5`},
 		{"ports", container + "/ports", ""}, {"snapshots", "snapshots", ""},
-		{"responses", "responses", ""}, {"response", "responses/" + last, ""}, {"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
+		{"responses", "responses", ""}, {"response", "responses/" + last, ""},
+		{"response-first", "responses/" + first.ID, ""}, {"approval", "responses/" + asks.ID, ""},
 		{"branches", "responses/" + last + "/branches", ""}, {"new", "new", ""},
 		{"overview", "overview", ""}, {"usage", "usage", ""}, {"traces", "traces", ""}, {"trace", "traces/trace_1", ""},
-		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"), ""}, {"audit", "audit", ""},
+		{"storage", "storage", ""}, {"webhooks", "webhooks", ""}, {"webhook", strings.TrimPrefix(webhook, "/console/"),
+			""}, {"audit", "audit", ""},
 		{"unknown", "unknown", ""},
 	}
 }
@@ -78,7 +89,8 @@ func operatorTour(s *server, b *browser) []consolePage {
 	b.write("#name", "laptop")
 	b.shows(".once", "not shown again")
 	project := strings.TrimPrefix(evaluate[string](b, "location.pathname"), "/console/")
-	return []consolePage{{"operator-overview", "overview", ""}, {"operator-usage", "usage", ""}, {"projects", "projects", ""}, {"project", project, ""},
+	return []consolePage{{"operator-overview", "overview", ""}, {"operator-usage", "usage", ""},
+		{"projects", "projects", ""}, {"project", project, ""},
 		{"admin-keys", "admin-keys", ""}, {"operator-audit", "audit", ""}, {"sign-in", "sign-in?add=1", ""}}
 }
 
@@ -124,5 +136,7 @@ func tracedSpan(id, parent string, start, end int, data string) string {
 	if parent != "" {
 		above = `"` + parent + `"`
 	}
-	return fmt.Sprintf(`{"object":"trace.span","id":%q,"trace_id":"trace_1","parent_id":%s,"started_at":%q,"ended_at":%q,"span_data":%s,"error":null}`, id, above, at(start), at(end), data)
+	return fmt.Sprintf(
+		`{"object":"trace.span","id":%q,"trace_id":"trace_1","parent_id":%s,"started_at":%q,"ended_at":%q,"span_data":%s,"error":null}`,
+		id, above, at(start), at(end), data)
 }

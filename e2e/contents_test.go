@@ -32,28 +32,34 @@ func TestContents(t *testing.T) {
 	if err := remote.Write(ref, tinyImage(t, "")); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(binary(t), "image", "pull", ref.Name(), "--insecure", "--state", s.state).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary(t), "image", "pull", ref.Name(), "--insecure", "--state",
+		s.state).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	for _, tc := range []struct {
 		template, tool string
 		has, lacks     []string
 	}{
-		{"base", "shell", []string{"its own bash", "sudo works", "Python (with pandas", "Node.js", "git", "ripgrep"}, []string{"LibreOffice"}},
-		{"base", "code_interpreter", []string{"Runs Python code", "python3", "matplotlib", "openpyxl"}, []string{"no Jupyter"}},
+		{"base", "shell", []string{"its own bash", "sudo works", "Python (with pandas", "Node.js", "git", "ripgrep"},
+			[]string{"LibreOffice"}},
+		{"base", "code_interpreter", []string{"Runs Python code", "python3", "matplotlib", "openpyxl"},
+			[]string{"no Jupyter"}},
 		{"tiny-1", "shell", []string{"shell (sh)", "what is installed. Look"}, []string{"Python", "sudo", "bash"}},
 		{"tiny-1", "code_interpreter", []string{"no Jupyter kernel"}, []string{"Python", "matplotlib"}},
 	} {
-		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "contents"}, option.WithJSONSet("berth", map[string]any{"template": tc.template}))
+		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "contents"},
+			option.WithJSONSet("berth", map[string]any{"template": tc.template}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		entry := map[string]any{"type": "shell", "environment": map[string]string{"type": "container_reference", "container_id": c.ID}}
+		entry := map[string]any{"type": "shell",
+			"environment": map[string]string{"type": "container_reference", "container_id": c.ID}}
 		if tc.tool == "code_interpreter" {
 			entry = map[string]any{"type": tc.tool, "container": c.ID}
 		}
 		before := len(double.Requests())
-		if _, err := s.client().Responses.New(t.Context(), responses.ResponseNewParams{Model: "reciter", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("x")}},
+		if _, err := s.client().Responses.New(t.Context(), responses.ResponseNewParams{Model: "reciter",
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String("x")}},
 			option.WithJSONSet("tools", []any{entry})); err != nil {
 			t.Fatal(err)
 		}

@@ -16,7 +16,9 @@ func TestClientsContinue(t *testing.T) {
 	s := newServer(t, env...)
 	t.Run("two commands over Chat Completions", func(t *testing.T) {
 		dir := t.TempDir()
-		config := fmt.Sprintf("name: berth\nversion: 1.0.0\nschema: v1\nmodels:\n  - {name: reciter, provider: openai, model: reciter, apiBase: %q, apiKey: none, capabilities: [tool_use]}\n", s.url+"/v1")
+		config := fmt.Sprintf(
+			"name: berth\nversion: 1.0.0\nschema: v1\nmodels:\n  - {name: reciter, provider: openai, model: reciter, apiBase: %q, apiKey: none, capabilities: [tool_use]}\n",
+			s.url+"/v1")
 		if err := os.WriteFile(filepath.Join(dir, "config.yaml"), []byte(config), 0o600); err != nil {
 			t.Fatal(err)
 		}

@@ -21,7 +21,8 @@ func userItem(text string) responses.ResponseInputItemUnionParam {
 func itemTypes(t *testing.T, c *openai.Client, id string) []string {
 	t.Helper()
 	types := []string{}
-	page := c.Conversations.Items.ListAutoPaging(t.Context(), id, conversations.ItemListParams{Order: conversations.ItemListParamsOrderAsc, Limit: openai.Int(2)})
+	page := c.Conversations.Items.ListAutoPaging(t.Context(), id,
+		conversations.ItemListParams{Order: conversations.ItemListParamsOrderAsc, Limit: openai.Int(2)})
 	for page.Next() {
 		types = append(types, page.Current().Type)
 	}
@@ -56,12 +57,15 @@ func TestGoConversation(t *testing.T) {
 	if diff := cmp.Diff(conv.RawJSON(), got.RawJSON()); diff != "" {
 		t.Errorf("Get (-New +Get):\n%s", diff)
 	}
-	got, err = c.Conversations.Update(ctx, conv.ID, conversations.ConversationUpdateParams{Metadata: shared.Metadata{"port": "Kiel"}})
+	got, err = c.Conversations.Update(ctx, conv.ID,
+		conversations.ConversationUpdateParams{Metadata: shared.Metadata{"port": "Kiel"}})
 	must(err)
 	if diff := cmp.Diff(any(map[string]any{"port": "Kiel"}), got.Metadata); diff != "" {
 		t.Errorf("metadata (-want +got):\n%s", diff)
 	}
-	added, err := c.Conversations.Items.New(ctx, conv.ID, conversations.ItemNewParams{Items: []responses.ResponseInputItemUnionParam{userItem("And?"), userItem("Well?")}})
+	added, err := c.Conversations.Items.New(ctx, conv.ID,
+		conversations.ItemNewParams{Items: []responses.ResponseInputItemUnionParam{userItem("And?"),
+			userItem("Well?")}})
 	must(err)
 	item, err := c.Conversations.Items.Get(ctx, conv.ID, added.FirstID, conversations.ItemGetParams{})
 	must(err)
@@ -119,7 +123,8 @@ func TestConversationCrash(t *testing.T) {
 	if got := itemTypes(t, c, conv.ID); len(got) != 0 {
 		t.Errorf("before the end the conversation is %q", got)
 	}
-	if _, err := c.Containers.Files.New(ctx, container, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
+	if _, err := c.Containers.Files.New(ctx, container,
+		openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
 		t.Fatal(err)
 	}
 	s.waitUntil("the response has ended", func() bool {

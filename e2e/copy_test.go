@@ -37,13 +37,15 @@ func TestCopiedState(t *testing.T) {
 	c := &planted{server: dup}
 	for _, id := range []string{id, other} {
 		c.want("a container of the copy", c.call("GET", "/containers/"+id, ""), `"reason":"host"`)
-		if out, errs, err := dup.berth("exec", id, "--", "true"); err == nil || !strings.Contains(errs, "failure of its machine") {
+		if out, errs, err := dup.berth("exec", id, "--", "true"); err == nil || !strings.Contains(errs,
+			"failure of its machine") {
 			t.Errorf("a command in a container of the copy: got %q, %v, %s", out, err, errs)
 		}
 	}
 	c.call("DELETE", "/containers/"+id, "")
 	own := c.create("/containers", `{"name":"own","berth":{"volumes":[{"name":"shelf"}]}}`)
-	c.want("a volume of the copy", c.shell(own, "cat /mnt/volumes/shelf/file; echo changed >/mnt/volumes/shelf/file"), "kept")
+	c.want("a volume of the copy", c.shell(own, "cat /mnt/volumes/shelf/file; echo changed >/mnt/volumes/shelf/file"),
+		"kept")
 	c.call("DELETE", "/containers/"+own, "")
 	c.call("DELETE", "/volumes/"+volume, "")
 	dup.kill()

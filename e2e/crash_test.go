@@ -37,7 +37,8 @@ func crash(t *testing.T, s *server) {
 	stream.Close()
 	s.start()
 	c = s.client()
-	if _, err := c.Containers.Files.New(t.Context(), container, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
+	if _, err := c.Containers.Files.New(t.Context(), container,
+		openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
 		t.Fatalf("the container did not outlive the server: %v", err)
 	}
 	rest := c.Responses.GetStreaming(t.Context(), id, responses.ResponseGetParams{StartingAfter: openai.Int(seen)})

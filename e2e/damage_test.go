@@ -43,7 +43,8 @@ func TestDamagedState(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, damage := range damages {
-		f, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData, File: openai.File(strings.NewReader("content"), "f.txt", "text/plain")})
+		f, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData,
+			File: openai.File(strings.NewReader("content"), "f.txt", "text/plain")})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -65,15 +66,20 @@ func TestDamagedState(t *testing.T) {
 		_, err = c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "with", FileIDs: []string{f.ID}})
 		refused(name+" file for a container", f.ID, err)
 		task := shellTask("Say hello.")
-		_, err = c.Responses.New(t.Context(), task, option.WithJSONSet("input", []any{map[string]any{"role": "user", "content": []any{map[string]string{"type": "input_file", "file_id": f.ID}}}}))
+		_, err = c.Responses.New(t.Context(), task, option.WithJSONSet("input",
+			[]any{map[string]any{"role": "user",
+				"content": []any{map[string]string{"type": "input_file", "file_id": f.ID}}}}))
 		refused(name+" file for a response", f.ID, err)
 
-		from, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "from"}, option.WithJSONSet("berth.snapshot_id", kept.ID))
+		from, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "from"},
+			option.WithJSONSet("berth.snapshot_id", kept.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
-		_, err = c.Containers.Files.List(t.Context(), from.ID, openai.ContainerFileListParams{}, option.WithMaxRetries(0))
-		if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_start_failed" && e.Code != "container_expired" {
+		_, err = c.Containers.Files.List(t.Context(), from.ID, openai.ContainerFileListParams{},
+			option.WithMaxRetries(0))
+		if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_start_failed" &&
+			e.Code != "container_expired" {
 			t.Errorf("%s snapshot: got %v", name, err)
 		}
 		var at berth.Container

@@ -73,7 +73,8 @@ func TestDeaths(t *testing.T) {
 		if !hasLine(record, "container.ended", id, "reason=killed") || strings.Count(record, "container.ended") != 2 {
 			t.Errorf("the record does not have the reason of the end of %s once:\n%s", id, record)
 		}
-		if got := fetch(t, s.url+"/v1/containers/"+id+"/archive?path=x"); !strings.Contains(got, "container_expired") || !strings.Contains(got, "was killed") {
+		if got := fetch(t, s.url+"/v1/containers/"+id+"/archive?path=x"); !strings.Contains(got, "container_expired") ||
+			!strings.Contains(got, "was killed") {
 			t.Errorf("the files of %s: got %.300s", id, got)
 		}
 	}

@@ -35,7 +35,8 @@ func TestDemoAsUser(t *testing.T) {
 	}
 	t.Cleanup(func() { os.RemoveAll(home) })
 	_ = exec.Command("userdel", demoUser).Run() // of a killed test
-	if out, err := exec.Command("useradd", "--no-create-home", "--home-dir", home, "--shell", "/bin/sh", demoUser).CombinedOutput(); err != nil {
+	if out, err := exec.Command("useradd", "--no-create-home", "--home-dir", home, "--shell", "/bin/sh",
+		demoUser).CombinedOutput(); err != nil {
 		t.Fatalf("useradd: %v: %s", err, out)
 	}
 	t.Cleanup(func() {
@@ -68,8 +69,10 @@ func TestDemoAsUser(t *testing.T) {
 	demo := func() (string, error) {
 		cmd := exec.CommandContext(t.Context(), clone+"/scripts/demo")
 		cmd.Dir = clone
-		cmd.Env = append(os.Environ(), "BERTH_DEMO_BIN=bin", "HOME="+home, "USER="+demoUser, "BERTH_STATE=", "BERTH_GUEST=", "BERTH_RUNSC=")
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, Pdeathsig: syscall.SIGKILL}
+		cmd.Env = append(os.Environ(), "BERTH_DEMO_BIN=bin", "HOME="+home, "USER="+demoUser, "BERTH_STATE=",
+			"BERTH_GUEST=", "BERTH_RUNSC=")
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+			Pdeathsig: syscall.SIGKILL}
 		out, err := cmd.CombinedOutput()
 		return string(out), err
 	}
@@ -83,14 +86,16 @@ func TestDemoAsUser(t *testing.T) {
 			t.Errorf("the demo has not made %s:\n%s", name, out)
 		}
 	}
-	if out, err := exec.Command("usermod", "--del-subuids", "1-4000000000", "--del-subgids", "1-4000000000", demoUser).CombinedOutput(); err != nil {
+	if out, err := exec.Command("usermod", "--del-subuids", "1-4000000000", "--del-subgids", "1-4000000000",
+		demoUser).CombinedOutput(); err != nil {
 		t.Fatalf("usermod: %v: %s", err, out)
 	}
 	if err := os.RemoveAll(filepath.Join(clone, ".demo-state")); err != nil {
 		t.Fatal(err)
 	}
 	out, err = demo()
-	if lines := strings.Split(strings.TrimSpace(out), "\n"); err == nil || !strings.Contains(lines[len(lines)-1], "as root, run usermod --add-subuids ") {
+	if lines := strings.Split(strings.TrimSpace(out), "\n"); err == nil || !strings.Contains(lines[len(lines)-1],
+		"as root, run usermod --add-subuids ") {
 		t.Errorf("without subordinate ids: got %v\n%s", err, out)
 	}
 }

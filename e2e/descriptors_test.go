@@ -55,7 +55,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 		s.run(made.ID, "echo precious >/mnt/data/file")
 		ids = append(ids, made.ID)
 	}
-	stream := c.Responses.NewStreaming(t.Context(), shellTask(fence("echo begun; until [ -e go ]; do sleep 0.05; done; echo went")))
+	stream := c.Responses.NewStreaming(t.Context(),
+		shellTask(fence("echo begun; until [ -e go ]; do sleep 0.05; done; echo went")))
 	defer stream.Close()
 	var busy string
 	for stream.Next() {
@@ -77,7 +78,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 				}
 			}
 		}
-		if _, err := c.Containers.Files.New(t.Context(), busy, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
+		if _, err := c.Containers.Files.New(t.Context(), busy,
+			openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
 			t.Errorf("an upload during the attack: %v", err)
 		}
 		var final string
@@ -97,7 +99,8 @@ func TestDescriptorsRunOut(t *testing.T) {
 			t.Errorf("after the attack: got %+v, %v, want that it runs", got, err)
 		}
 	}
-	if log := s.log.String(); !strings.Contains(log, "connection limit reached") || strings.Contains(log, "container ended") {
+	if log := s.log.String(); !strings.Contains(log, "connection limit reached") ||
+		strings.Contains(log, "container ended") {
 		t.Errorf("the log does not tell of the connections, or tells of an end")
 	}
 }
@@ -156,7 +159,8 @@ func (s *server) withoutDescriptors(ids []string) {
 		// Stats have the driver asked, as the sweeper does every ten seconds.
 		ask("/v1/containers/" + id + "/stats")
 		ask("/v1/containers/" + id + "/archive?path=/mnt/data/file")
-		if status, body := ask("/v1/containers/" + id); status != http.StatusOK || !strings.Contains(body, `"status":"running"`) {
+		if status, body := ask("/v1/containers/" + id); status != http.StatusOK || !strings.Contains(body,
+			`"status":"running"`) {
 			s.t.Errorf("a container without descriptors: got %d %s", status, body)
 		}
 	}
@@ -242,7 +246,8 @@ func (s *server) hoard(f func()) {
 	defer health.Body.Close()
 	var said struct{ Status string }
 	if err := json.NewDecoder(health.Body).Decode(&said); err == nil && said.Status == "ok" {
-		if _, err := s.client(option.WithMaxRetries(10)).Containers.List(s.t.Context(), openai.ContainerListParams{}); err != nil {
+		if _, err := s.client(option.WithMaxRetries(10)).Containers.List(s.t.Context(),
+			openai.ContainerListParams{}); err != nil {
 			s.t.Errorf("healthz says ok, and a list of containers: %v", err)
 		}
 	}

@@ -68,7 +68,8 @@ func (d *desk) use(blocks ...string) []seen {
 
 func (d *desk) create(blocks ...string) *responses.Response {
 	d.t.Helper()
-	p := responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(strings.Join(blocks, "\n"))}}
+	p := responses.ResponseNewParams{Model: "scripted",
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(strings.Join(blocks, "\n"))}}
 	if d.previous != "" {
 		p.PreviousResponseID = openai.String(d.previous)
 	}
@@ -134,7 +135,8 @@ func (d *desk) await(x, y int, want color.RGBA) seen {
 			_, data, _ := strings.Cut(all[0].Output.ImageURL, ";base64,")
 			raw, _ := base64.StdEncoding.DecodeString(data)
 			_ = os.WriteFile(path, raw, 0o600)
-			d.t.Fatalf("pixel (%d, %d) is %v, want %v; %+v; the screen is in %s", x, y, all[0].at(x, y), want, all[0].Berth, path)
+			d.t.Fatalf("pixel (%d, %d) is %v, want %v; %+v; the screen is in %s", x, y, all[0].at(x, y), want,
+				all[0].Berth, path)
 		}
 	}
 }
@@ -169,7 +171,8 @@ addEventListener('contextmenu', (e) => { e.preventDefault(); if (e.clientX === 6
 // openPage returns a block that serves a page in the container and shows it in a browser without a
 // frame, so that coordinates of the page are those of the screen.
 func openPage(page string) string {
-	return sh("mkdir -p www && base64 -d >www/index.html <<'END'\n" + base64.StdEncoding.EncodeToString([]byte(page)) + "\nEND\n" +
+	return sh("mkdir -p www && base64 -d >www/index.html <<'END'\n" + base64.StdEncoding.EncodeToString([]byte(page)) +
+		"\nEND\n" +
 		"(cd www && setsid python3 -m http.server 8000 >/dev/null 2>&1 &)\n" +
 		"setsid chromium --kiosk http://127.0.0.1:8000/ >/tmp/chromium.log 2>&1 &")
 }
@@ -180,7 +183,8 @@ func TestDesktop(t *testing.T) {
 	s := newDesktopServer(t, "")
 	d := &desk{t: t, s: s}
 	first := d.use(act(`{"type": "screenshot"}`))
-	if len(first) != 1 || first[0].Berth.Outcome != "" || first[0].picture.Bounds().Dx() != 1024 || first[0].picture.Bounds().Dy() != 768 {
+	if len(first) != 1 || first[0].Berth.Outcome != "" || first[0].picture.Bounds().Dx() != 1024 ||
+		first[0].picture.Bounds().Dy() != 768 {
 		t.Fatalf("the first screen is %+v", first)
 	}
 	d.use(openPage(desktopPage))
@@ -193,7 +197,8 @@ func TestDesktop(t *testing.T) {
 		{"scroll", `{"type": "scroll", "x": 600, "y": 500, "scroll_x": 0, "scroll_y": 600}`},
 		{"drag", `{"type": "drag", "path": [{"x": 300, "y": 400}, {"x": 500, "y": 450}, {"x": 700, "y": 500}]}`},
 		{"keys", `{"type": "keypress", "keys": ["CTRL", "SHIFT", "Y"]}`},
-		{"right click", `{"type": "click", "button": "right", "x": 650, "y": 50}, {"type": "move", "x": 900, "y": 700}`},
+		{"right click",
+			`{"type": "click", "button": "right", "x": 650, "y": 50}, {"type": "move", "x": 900, "y": 700}`},
 	} {
 		t.Log(input.name)
 		for tries := 0; tries < 5; tries++ { // a browser that is slow to begin with ignores clicks
@@ -213,7 +218,8 @@ func TestDesktop(t *testing.T) {
 			strings.Repeat(`{"type": "move", "x": 1, "y": 1}, `, 200) + `{"type": "wait"}`: "100 are allowed",
 		} {
 			all := d.use(act(action))
-			if len(all) != 1 || all[0].Berth.Outcome != "failed" || !strings.Contains(all[0].Berth.Message, want) || all[0].at(50, 20) != blue {
+			if len(all) != 1 || all[0].Berth.Outcome != "failed" || !strings.Contains(all[0].Berth.Message, want) ||
+				all[0].at(50, 20) != blue {
 				t.Errorf("%.60s: %+v, want %q and the screen", action, all[0].Berth, want)
 			}
 		}
@@ -224,9 +230,13 @@ func TestDesktop(t *testing.T) {
 		if before.at(75, 150) == blue {
 			t.Fatal("the page has counted two clicks")
 		}
-		p := responses.ResponseNewParams{Model: "scripted", Background: openai.Bool(true), PreviousResponseID: openai.String(d.previous),
-			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(act(`{"type": "click", "x": 50, "y": 50}`, `{"type": "wait"}`, `{"type": "wait"}`, `{"type": "wait"}`))}}
-		r, err := s.client().Responses.New(t.Context(), p, option.WithJSONSet("tools", []any{map[string]any{"type": "computer", "environment": map[string]any{"type": "container_auto"}}}))
+		p := responses.ResponseNewParams{Model: "scripted", Background: openai.Bool(true),
+			PreviousResponseID: openai.String(d.previous),
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(
+				act(`{"type": "click", "x": 50, "y": 50}`, `{"type": "wait"}`, `{"type": "wait"}`,
+					`{"type": "wait"}`))}}
+		r, err := s.client().Responses.New(t.Context(), p, option.WithJSONSet("tools",
+			[]any{map[string]any{"type": "computer", "environment": map[string]any{"type": "container_auto"}}}))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -295,27 +305,33 @@ func TestDesktopHostile(t *testing.T) {
 		d := &desk{t: t, s: s}
 		d.use(act(`{"type": "screenshot"}`), openPage(hostilePage))
 		start := d.use(act(`{"type": "screenshot"}`))[0]
-		for deadline := time.Now().Add(2 * time.Minute); start.at(500, 300) == start.at(505, 380) && start.at(100, 100) == start.at(900, 600); {
+		for deadline := time.Now().Add(2 * time.Minute); start.at(500, 300) == start.at(505, 380) &&
+			start.at(100, 100) == start.at(900, 600); {
 			if start = d.use(act(`{"type": "screenshot"}`))[0]; time.Now().After(deadline) {
 				t.Fatal("the page was not drawn")
 			}
 		}
-		for _, shot := range d.use(act(`{"type": "click", "x": 500, "y": 300}`), act(`{"type": "wait"}`), act(`{"type": "keypress", "keys": ["ENTER"]}`)) {
+		for _, shot := range d.use(act(`{"type": "click", "x": 500, "y": 300}`), act(`{"type": "wait"}`),
+			act(`{"type": "keypress", "keys": ["ENTER"]}`)) {
 			if shot.Berth.Outcome != "" || shot.picture.Bounds().Dx() != 1024 {
 				t.Errorf("%+v", shot.Berth)
 			}
 		}
 	})
 	for name, tc := range map[string]struct{ code, want string }{
-		"noise":       {"c.sendall(os.urandom(1 << 20))", "call failed"},
-		"closes":      {"c.close()", "call failed"},
-		"huge screen": {"c.sendall(b'\\x01\\0\\x0b\\0\\0\\0' + struct.pack('<H', 20) + bytes(4) + bytes(16) + b'\\x01\\x01\\0\\0\\0\\0\\x08\\xff' + bytes(4) + bytes(8) + bytes(20) + b'\\xff' * 4 + bytes(14) + b'\\x18' + bytes(1))", "call failed"},
+		"noise":  {"c.sendall(os.urandom(1 << 20))", "call failed"},
+		"closes": {"c.close()", "call failed"},
+		"huge screen": {"c.sendall(b'\\x01\\0\\x0b\\0\\0\\0' + struct.pack('<H', 20) + bytes(4) + bytes(16) + b'\\x01\\x01\\0\\0\\0\\0\\x08\\xff' + bytes(4) + bytes(8) + bytes(20) + b'\\xff' * 4 + bytes(14) + b'\\x18' + bytes(1))",
+			"call failed"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			d := &desk{t: t, s: s}
 			fake := "import os, socket, struct\ns = socket.socket(socket.AF_UNIX)\ns.bind('\\0/tmp/.X11-unix/X0')\ns.listen(50)\nopen('/tmp/ready', 'w')\nwhile True:\n    c, _ = s.accept()\n    try:\n        " + tc.code + "\n    except OSError:\n        pass\n"
-			all := d.use(sh("cat >fake.py <<'END'\n"+fake+"END\nsetsid python3 fake.py >/dev/null 2>&1 &\nuntil [ -e /tmp/ready ]; do sleep 0.1; done"), act(`{"type": "screenshot"}`))
-			if len(all) != 1 || all[0].Berth.Outcome != "failed" || !all[0].Berth.Blank || !strings.Contains(all[0].Berth.Message, tc.want) {
+			all := d.use(
+				sh("cat >fake.py <<'END'\n"+fake+"END\nsetsid python3 fake.py >/dev/null 2>&1 &\nuntil [ -e /tmp/ready ]; do sleep 0.1; done"),
+				act(`{"type": "screenshot"}`))
+			if len(all) != 1 || all[0].Berth.Outcome != "failed" || !all[0].Berth.Blank ||
+				!strings.Contains(all[0].Berth.Message, tc.want) {
 				t.Errorf("got %+v", all)
 			}
 			if all := d.use(sh("echo still here")); len(all) != 0 {
@@ -334,9 +350,12 @@ func TestDesktopHostile(t *testing.T) {
 func TestDesktopTemplates(t *testing.T) {
 	s := newServer(t)
 	tools := func(template string) option.RequestOption {
-		return option.WithJSONSet("tools", []any{map[string]any{"type": "computer", "environment": map[string]any{"type": "container_auto", "berth": map[string]any{"template": template}}}})
+		return option.WithJSONSet("tools",
+			[]any{map[string]any{"type": "computer", "environment": map[string]any{"type": "container_auto",
+				"berth": map[string]any{"template": template}}}})
 	}
-	p := responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(act(`{"type": "screenshot"}`))}}
+	p := responses.ResponseNewParams{Model: "scripted",
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(act(`{"type": "screenshot"}`))}}
 	r, err := s.client().Responses.New(t.Context(), p, tools("base"))
 	if err != nil {
 		t.Fatal(err)

@@ -84,7 +84,8 @@ func (s *server) place(container, command string) string {
 // dialVNC opens a session with the VNC server behind a page of berth desktop.
 func dialVNC(t *testing.T, page string) net.Conn {
 	t.Helper()
-	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(page, "http")+"websockify", &websocket.DialOptions{Subprotocols: []string{"binary"}})
+	ws, _, err := websocket.Dial(t.Context(), "ws"+strings.TrimPrefix(page, "http")+"websockify",
+		&websocket.DialOptions{Subprotocols: []string{"binary"}})
 	if err != nil {
 		t.Fatal(err)
 	}

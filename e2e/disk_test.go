@@ -106,7 +106,8 @@ func containerFills(t *testing.T, p *planted, more ...string) {
 	defer g.Wait()
 	g.Go(func() { // the others meanwhile
 		for !ended.Load() {
-			for _, request := range [][2]string{{"POST", "/responses"}, {"GET", "/containers/" + good}, {"POST", "/conversations"}} {
+			for _, request := range [][2]string{{"POST", "/responses"}, {"GET", "/containers/" + good},
+				{"POST", "/conversations"}} {
 				a := p.ask(request[0], request[1], map[string]string{"POST": hello, "GET": ""}[request[0]])
 				if request[1] == "/conversations" && a.status == http.StatusBadRequest {
 					continue // its body is not one
@@ -120,8 +121,10 @@ func containerFills(t *testing.T, p *planted, more ...string) {
 	var writers sync.WaitGroup
 	for _, id := range evil {
 		writers.Go(func() {
-			for strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"status":"running"`) && t.Context().Err() == nil {
-				_, _, err := p.berth("exec", id, "--", "sh", "-c", "while :; do dd if=/dev/zero bs=1M count=20000 status=none >>/mnt/data/big; done 2>/dev/null")
+			for strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"status":"running"`) &&
+				t.Context().Err() == nil {
+				_, _, err := p.berth("exec", id, "--", "sh", "-c",
+					"while :; do dd if=/dev/zero bs=1M count=20000 status=none >>/mnt/data/big; done 2>/dev/null")
 				if err == nil {
 					t.Errorf("%s wrote all of it", id)
 				}
@@ -141,7 +144,9 @@ func containerFills(t *testing.T, p *planted, more ...string) {
 	if said := p.log.String(); strings.Count(said, "insufficient_storage") > 5 {
 		t.Errorf("the log has a line for each refusal")
 	}
-	p.waitUntil("there is space again", func() bool { return p.ask("POST", "/responses", hello).status == http.StatusOK })
+	p.waitUntil("there is space again", func() bool {
+		return p.ask("POST", "/responses", hello).status == http.StatusOK
+	})
 	if got := p.shell(good, "cat /mnt/data/file"); got != "kept\n" {
 		t.Errorf("the other container's file: got %q", got)
 	}
@@ -180,7 +185,8 @@ func TestManyFillTheVolume(t *testing.T) {
 	defer starts.Wait()
 	for _, id := range ids {
 		starts.Go(func() { // a command may have to wait, or fail, while the disk is full
-			for strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"status":"running"`) && t.Context().Err() == nil {
+			for strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"status":"running"`) &&
+				t.Context().Err() == nil {
 				if _, _, err := p.berth("exec", id, "--", "sh", "-c", "echo >go"); err == nil {
 					return
 				}
@@ -188,7 +194,9 @@ func TestManyFillTheVolume(t *testing.T) {
 		})
 	}
 	for _, id := range ids {
-		p.waitUntil("the container is ended", func() bool { return strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"reason":"disk"`) })
+		p.waitUntil("the container is ended", func() bool {
+			return strings.Contains(p.ask("GET", "/containers/"+id, "").text, `"reason":"disk"`)
+		})
 	}
 	p.waitUntil("there is space again", p.ready)
 	for _, id := range ids {
@@ -218,7 +226,8 @@ func TestVolumeFilledWithoutServer(t *testing.T) {
 	p.waitUntil("the server says that it is ready", p.ready)
 
 	fill()
-	if said, failed, err := p.berth("stop", "--all", "--yes", "--state", p.state); err != nil || !strings.Contains(said, "2 containers ended") {
+	if said, failed, err := p.berth("stop", "--all", "--yes", "--state", p.state); err != nil || !strings.Contains(said,
+		"2 containers ended") {
 		t.Errorf("stop --all on a full disk: got %q %q, %v", said, failed, err)
 	}
 	p.start()
@@ -238,11 +247,15 @@ func TestFullDisk(t *testing.T) {
 
 	refused := func() {
 		t.Helper()
-		for path, body := range map[string]string{"/responses": hello, "/conversations": "{}", "/containers": `{"name":"x"}`, "/volumes": `{"name":"more"}`,
-			"/containers/" + second + "/snapshots": "{}", "/containers/" + second + "/fork": "{}", "/containers/" + second + "/files": "{}", "/files": "", "/threads": "{}"} {
+		for path, body := range map[string]string{"/responses": hello, "/conversations": "{}",
+			"/containers": `{"name":"x"}`, "/volumes": `{"name":"more"}`,
+			"/containers/" + second + "/snapshots": "{}", "/containers/" + second + "/fork": "{}", "/containers/" +
+				second + "/files": "{}", "/files": "", "/threads": "{}"} {
 			a := p.ask("POST", path, body)
-			if a.status != http.StatusInsufficientStorage || a.code() != "insufficient_storage" || a.header.Get("retry-after") == "" {
-				t.Errorf("POST %s on a full disk: got %d, retry-after %q, %.300s", path, a.status, a.header.Get("retry-after"), a.text)
+			if a.status != http.StatusInsufficientStorage || a.code() != "insufficient_storage" ||
+				a.header.Get("retry-after") == "" {
+				t.Errorf("POST %s on a full disk: got %d, retry-after %q, %.300s", path, a.status,
+					a.header.Get("retry-after"), a.text)
 			}
 		}
 	}
@@ -263,7 +276,8 @@ func TestFullDisk(t *testing.T) {
 	if got := p.shell(second, "cat /mnt/data/file"); got != "kept\n" {
 		t.Errorf("the file of a container that lived on: got %q", got)
 	}
-	for _, path := range []string{"/responses/" + response, "/snapshots/" + snapshot, "/volumes/" + volume, "/containers/" + second} {
+	for _, path := range []string{"/responses/" + response, "/snapshots/" + snapshot, "/volumes/" + volume,
+		"/containers/" + second} {
 		p.call("DELETE", path, "")
 	}
 	fillers, err := filepath.Glob(filepath.Join(filepath.Dir(filler), "filler-*"))
@@ -273,7 +287,9 @@ func TestFullDisk(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	p.waitUntil("there is space again", func() bool { return p.ask("POST", "/responses", hello).status == http.StatusOK })
+	p.waitUntil("there is space again", func() bool {
+		return p.ask("POST", "/responses", hello).status == http.StatusOK
+	})
 	p.shell(p.create("/containers", `{"name":"new"}`), "true")
 	p.waitUntil("the server says that it is ready", p.ready)
 }

@@ -43,7 +43,8 @@ func snippets(page, text string) (all []snippet) {
 			}
 			if len(all) > 0 && direct && open.skip == "" {
 				last := all[len(all)-1]
-				open.output = last.skip == "" && (m[3] == "" && slices.Contains([]string{"sh", "python", "js"}, last.language) || m[3] == "json" && last.language == "sh")
+				open.output = last.skip == "" && (m[3] == "" && slices.Contains([]string{"sh", "python", "js"},
+					last.language) || m[3] == "json" && last.language == "sh")
 			}
 		case open != nil && m != nil && len(m[2]) >= len(fence) && m[3]+m[4] == "":
 			all = append(all, *open)
@@ -61,7 +62,8 @@ func snippets(page, text string) (all []snippet) {
 func pages(t *testing.T) map[string][]snippet {
 	t.Helper()
 	all := map[string][]snippet{}
-	for _, pattern := range []string{"../docs/*.md", "../README.md", "../HACKING.md", "../SECURITY.md", "../examples/README.md"} {
+	for _, pattern := range []string{"../docs/*.md", "../README.md", "../HACKING.md", "../SECURITY.md",
+		"../examples/README.md"} {
 		paths, err := filepath.Glob(pattern)
 		if err != nil || len(paths) == 0 {
 			t.Fatalf("no page is %s: %v", pattern, err)
@@ -75,7 +77,8 @@ func pages(t *testing.T) map[string][]snippet {
 }
 
 func TestSnippets(t *testing.T) {
-	got := snippets("p", "# P\n\n```sh\nls\n```\n\n```\nfile\n```\n\ntext\n\n````sh\necho '```'\n````\n1. List:\n   <!-- not run: no reason -->\n   ```yaml\n   a: 1\n   ```\n")
+	got := snippets("p",
+		"# P\n\n```sh\nls\n```\n\n```\nfile\n```\n\ntext\n\n````sh\necho '```'\n````\n1. List:\n   <!-- not run: no reason -->\n   ```yaml\n   a: 1\n   ```\n")
 	want := []snippet{
 		{page: "p", line: 4, language: "sh", text: "ls\n"},
 		{page: "p", line: 8, text: "file\n", output: true},
@@ -108,7 +111,8 @@ func TestDocsParse(t *testing.T) {
 				}
 			case slices.Contains([]string{"json", "python", "js", "yaml"}, s.language), s.output, s.skip != "":
 			default:
-				t.Errorf("%s:%d: no test runs a block of language %q: name one, or write <!-- not run: REASON --> above it", s.page, s.line, s.language)
+				t.Errorf("%s:%d: no test runs a block of language %q: name one, or write <!-- not run: REASON --> above it",
+					s.page, s.line, s.language)
 			}
 		}
 	}
@@ -122,8 +126,9 @@ func bashCheck(script string) ([]byte, error) {
 }
 
 var (
-	berthLine = regexp.MustCompile(`(?m)^(?:sudo )?(?:[A-Z_]+=\S+ )*(?:docker compose run --rm )?berth ([a-z]+)(?: ([a-z]+))?([^#\n]*)`)
-	longFlag  = regexp.MustCompile(`--[a-z][a-z-]*`)
+	berthLine = regexp.MustCompile(
+		`(?m)^(?:sudo )?(?:[A-Z_]+=\S+ )*(?:docker compose run --rm )?berth ([a-z]+)(?: ([a-z]+))?([^#\n]*)`)
+	longFlag = regexp.MustCompile(`--[a-z][a-z-]*`)
 )
 
 // checkFlags compares the commands of a block that is not run, and their flags, with the

@@ -97,15 +97,19 @@ func newAnyModel(t *testing.T) *httptest.Server {
 	double := modeltest.NewChatHandler(func(n int, got *modeltest.Request) modeltest.Turn {
 		last := got.Messages[len(got.Messages)-1]
 		if len(got.Tools) > 0 && got.Tools[0].Name == "shell" && last.Role == "user" && !fenced.MatchString(last.Text) {
-			return modeltest.Reply(model.Call{ID: fmt.Sprintf("call_%024d", n), Name: "shell", Arguments: `{"commands":["echo 8 >chart.png"]}`},
-				model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}})
+			return modeltest.Reply(model.Call{ID: fmt.Sprintf("call_%024d", n), Name: "shell",
+				Arguments: `{"commands":["echo 8 >chart.png"]}`},
+				model.Finish{Reason: model.FinishStop,
+					Usage: berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}})
 		}
 		return recite(n, got)
 	})
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/images/generations", func(w http.ResponseWriter, _ *http.Request) {
 		w.Header().Set("Content-Type", "application/json")
-		_ = json.NewEncoder(w).Encode(map[string]any{"created": 1, "data": []any{map[string]string{"b64_json": base64.StdEncoding.EncodeToString([]byte("\x89PNG\r\n\x1a\n"))}}})
+		_ = json.NewEncoder(w).Encode(map[string]any{"created": 1,
+			"data": []any{map[string]string{"b64_json": base64.StdEncoding.EncodeToString(
+				[]byte("\x89PNG\r\n\x1a\n"))}}})
 	})
 	mux.Handle("/", double)
 	server := httptest.NewServer(mux)
@@ -185,7 +189,8 @@ func (r *reader) shell(all []snippet, during func()) {
 	script.WriteString(strings.Replace(prelude, `~~~\n`, "```sh\\necho one >one.txt\\n```", 1))
 	for _, s := range all {
 		if s.language == "sh" {
-			fmt.Fprintf(&script, "BLOCK=%s:%d\nprintf '%s%%s\\n' $BLOCK\n%s\n", s.page, s.line, mark, r.here(fillIn(s.text)))
+			fmt.Fprintf(&script, "BLOCK=%s:%d\nprintf '%s%%s\\n' $BLOCK\n%s\n", s.page, s.line, mark,
+				r.here(fillIn(s.text)))
 		}
 	}
 	ctx, cancel := context.WithTimeout(r.t.Context(), 3*time.Minute)
@@ -240,7 +245,8 @@ func (r *reader) here(text string) string {
 }
 
 func (r *reader) env() []string {
-	return append(os.Environ(), "BERTH_URL="+r.s.url, "BERTH_STATE="+r.s.state, "OPENAI_BASE_URL="+r.s.url+"/v1", "OPENAI_API_KEY=none",
+	return append(os.Environ(), "BERTH_URL="+r.s.url, "BERTH_STATE="+r.s.state, "OPENAI_BASE_URL="+r.s.url+"/v1",
+		"OPENAI_API_KEY=none",
 		"HOME="+r.dir, "XDG_CONFIG_HOME="+r.dir)
 }
 

@@ -13,7 +13,8 @@ import (
 func doctor(t *testing.T, programs, state string, args ...string) (out, errs string, code int) {
 	t.Helper()
 	cmd := exec.Command(binary(t), append([]string{"doctor", "--state", state}, args...)...)
-	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "OPENAI_BASE_URL=", "OPENAI_API_KEY=", "ANTHROPIC_API_KEY=", "GEMINI_API_KEY=", "GOOGLE_API_KEY=")
+	cmd.Env = append(os.Environ(), "PATH="+programs+":"+os.Getenv("PATH"), "OPENAI_BASE_URL=", "OPENAI_API_KEY=",
+		"ANTHROPIC_API_KEY=", "GEMINI_API_KEY=", "GOOGLE_API_KEY=")
 	var stdout, stderr bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &stdout, &stderr
 	err := cmd.Run()
@@ -48,10 +49,12 @@ func TestDoctorFix(t *testing.T) {
 		t.Fatal(err)
 	}
 	out, errs, code = doctor(t, dir, state, "--fix")
-	if code != 0 || !strings.HasPrefix(out, "This machine is ready: containers start.\n") || strings.Count(errs, "running: ") != 1 {
+	if code != 0 || !strings.HasPrefix(out, "This machine is ready: containers start.\n") ||
+		strings.Count(errs, "running: ") != 1 {
 		t.Errorf("--fix: got %d\n%s%s", code, out, errs)
 	}
-	if out, _, code := doctor(t, dir, state); code != 0 || !strings.Contains(out, "ok    template") || !strings.Contains(out, "started a sandbox") {
+	if out, _, code := doctor(t, dir, state); code != 0 || !strings.Contains(out, "ok    template") ||
+		!strings.Contains(out, "started a sandbox") {
 		t.Errorf("afterwards: got %d\n%s", code, out)
 	}
 }

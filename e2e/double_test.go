@@ -37,12 +37,14 @@ func recite(n int, h *modeltest.Request) modeltest.Turn {
 			outputs = append(outputs, m.Text)
 		}
 	}
-	finish := model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}}
+	finish := model.Finish{Reason: model.FinishStop,
+		Usage: berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}}
 	blocks := fenced.FindAllStringSubmatch(task, -1)
 	if done := len(outputs); done < len(blocks) {
 		name, arguments := blocks[done][1], blocks[done][2]
 		half := len(arguments) / 2
-		return modeltest.Reply(model.Call{ID: fmt.Sprintf("call_%024d", n), Name: name, Arguments: arguments[:half]}, model.Call{Arguments: arguments[half:]}, finish)
+		return modeltest.Reply(model.Call{ID: fmt.Sprintf("call_%024d", n), Name: name, Arguments: arguments[:half]},
+			model.Call{Arguments: arguments[half:]}, finish)
 	}
 	if only, ok := strings.CutPrefix(task, "Say only this: "); ok {
 		return modeltest.Reply(model.Text{Text: only}, finish)

@@ -55,7 +55,8 @@ func testDriver(t *testing.T, driver, config string, finds ...string) {
 	if err := remote.Write(ref, tinyImage(t, "")); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(binary(t), "image", "pull", ref.Name(), "--insecure", "--state", state).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary(t), "image", "pull", ref.Name(), "--insecure", "--state",
+		state).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	config = "driver: " + driver + "\ntemplate: tiny-1\ncontainers:\n  pool: 0\n" + config
@@ -64,7 +65,8 @@ func testDriver(t *testing.T, driver, config string, finds ...string) {
 	s := startServer(t, state, config)
 	create := func(berth map[string]any) string {
 		t.Helper()
-		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"}, option.WithJSONSet("berth", berth))
+		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"},
+			option.WithJSONSet("berth", berth))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -98,7 +100,8 @@ func testDriver(t *testing.T, driver, config string, finds ...string) {
 	must("rm", other, fork) // which has the volume as well
 	must("volume", "rm", volume)
 
-	if out, err := exec.Command(binary(t), "image", "build", "--from-snapshot", snap, "frozen", "--state", state).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary(t), "image", "build", "--from-snapshot", snap, "frozen", "--state",
+		state).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	sh(create(map[string]any{"template": "frozen"}), "greet; cat /mnt/data/file", "hello from an image\nmine\n")

@@ -62,8 +62,10 @@ func (s *server) e2bBuild(name, command string) (template, status string) {
 	if got := s.e2bCall("POST", "/v3/templates", map[string]any{"name": name}, &made); got != http.StatusAccepted {
 		s.t.Fatalf("got %d", got)
 	}
-	build := map[string]any{"fromTemplate": "base", "steps": []any{map[string]any{"type": "RUN", "args": []string{command}}}}
-	if got := s.e2bCall("POST", "/v2/templates/"+made.TemplateID+"/builds/"+made.BuildID, build, nil); got != http.StatusAccepted {
+	build := map[string]any{"fromTemplate": "base",
+		"steps": []any{map[string]any{"type": "RUN", "args": []string{command}}}}
+	if got := s.e2bCall("POST", "/v2/templates/"+made.TemplateID+"/builds/"+made.BuildID, build,
+		nil); got != http.StatusAccepted {
 		s.t.Fatalf("got %d", got)
 	}
 	return made.TemplateID, "/templates/" + made.TemplateID + "/builds/" + made.BuildID + "/status"
@@ -97,7 +99,8 @@ func TestE2BBuildKilled(t *testing.T) {
 	s.start()
 	for _, path := range []string{running, waiting} {
 		var b e2bBuild
-		if s.e2bCall("GET", path, nil, &b); b.Status != "error" || !strings.Contains(b.Reason.Message, "The server stopped") {
+		if s.e2bCall("GET", path, nil, &b); b.Status != "error" || !strings.Contains(b.Reason.Message,
+			"The server stopped") {
 			t.Errorf("after the start: got %+v", b)
 		}
 	}
@@ -122,7 +125,8 @@ func TestE2BBuildLimit(t *testing.T) {
 	if got := s.e2bCall("GET", deleted, nil, nil); got != http.StatusNotFound {
 		t.Errorf("its status: got %d", got)
 	}
-	if b := s.buildEnds(slow); b.Status != "error" || b.Reason.Message != "The build took longer than 20s, the limit of this server." {
+	if b := s.buildEnds(slow); b.Status != "error" ||
+		b.Reason.Message != "The build took longer than 20s, the limit of this server." {
 		t.Errorf("after %s: got %+v", time.Since(began), b)
 	}
 	if out, _, err := s.berth("ps", "--all"); err != nil || strings.Contains(out, "e2b-build") {
@@ -151,7 +155,8 @@ func TestE2BBuildImages(t *testing.T) {
 		}
 		return path + "/status", resp.StatusCode, string(body)
 	}
-	for _, ref := range []string{"file:///x", "-x", "app/-x", "--help", "../x", "/etc/passwd", "App", "registry.example:x/app", "a//b"} {
+	for _, ref := range []string{"file:///x", "-x", "app/-x", "--help", "../x", "/etc/passwd", "App",
+		"registry.example:x/app", "a//b"} {
 		if _, status, text := start(ref); status != http.StatusBadRequest || !strings.Contains(text, "'"+ref+"'") {
 			t.Errorf("%s: got %d %s", ref, status, text)
 		}
@@ -161,7 +166,8 @@ func TestE2BBuildImages(t *testing.T) {
 		t.Fatalf("got %d %s", status, text)
 	}
 	b := s.buildEnds(path)
-	if message := b.Reason.Message; b.Status != "error" || !strings.Contains(message, "'registry.invalid'") || strings.Contains(message, ":53") || strings.Contains(message, "lookup") {
+	if message := b.Reason.Message; b.Status != "error" || !strings.Contains(message, "'registry.invalid'") ||
+		strings.Contains(message, ":53") || strings.Contains(message, "lookup") {
 		t.Errorf("got %+v", b)
 	}
 }

@@ -18,7 +18,8 @@ type e2bSandbox struct {
 }
 
 // execute runs code with the code interpreter of a sandbox, and returns the lines of the answer as they come.
-func (s *server) execute(ctx context.Context, of e2bSandbox, code string) (lines *bufio.Scanner, done func(), err error) {
+func (s *server) execute(ctx context.Context, of e2bSandbox, code string) (lines *bufio.Scanner, done func(),
+	err error) {
 	s.t.Helper()
 	body, err := json.Marshal(map[string]string{"code": code})
 	if err != nil {
@@ -45,11 +46,13 @@ func (s *server) execute(ctx context.Context, of e2bSandbox, code string) (lines
 func TestE2BCodeKilled(t *testing.T) {
 	s := newServer(t)
 	var sandbox e2bSandbox
-	if got := s.e2bCall("POST", "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 600}, &sandbox); got != http.StatusCreated {
+	if got := s.e2bCall("POST", "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 600},
+		&sandbox); got != http.StatusCreated {
 		t.Fatalf("got %d", got)
 	}
 	ctx := within(t, 4*time.Minute)
-	lines, done, err := s.execute(ctx, sandbox, "x = 40 + 2\nprint('it runs', flush=True)\nimport time\ntime.sleep(100000)")
+	lines, done, err := s.execute(ctx, sandbox,
+		"x = 40 + 2\nprint('it runs', flush=True)\nimport time\ntime.sleep(100000)")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -72,7 +75,8 @@ func TestE2BCodeKilled(t *testing.T) {
 	for lines.Scan() {
 		all = append(all, lines.Text())
 	}
-	if text := strings.Join(all, "\n"); lines.Err() != nil || !strings.Contains(text, `"text":"42"`) || !strings.Contains(text, "end_of_execution") {
+	if text := strings.Join(all, "\n"); lines.Err() != nil || !strings.Contains(text, `"text":"42"`) ||
+		!strings.Contains(text, "end_of_execution") {
 		t.Fatalf("the next code: %v: %s", lines.Err(), text)
 	}
 	s.waitUntil("the log has the end of the code", func() bool {
@@ -82,6 +86,7 @@ func TestE2BCodeKilled(t *testing.T) {
 		}
 		defer resp.Body.Close()
 		text, err := io.ReadAll(resp.Body)
-		return err == nil && strings.Contains(string(text), "time.sleep") && strings.Contains(string(text), "KeyboardInterrupt")
+		return err == nil && strings.Contains(string(text), "time.sleep") && strings.Contains(string(text),
+			"KeyboardInterrupt")
 	})
 }

@@ -9,7 +9,8 @@ import (
 	"testing"
 )
 
-// TestE2BEventsKilled kills the server while sandboxes are deleted. After the next start each of them has one event of its
+// TestE2BEventsKilled kills the server while sandboxes are deleted. After the next start each of them has one event of
+// its
 // end, and the webhook has received each of these events.
 func TestE2BEventsKilled(t *testing.T) {
 	s := newServer(t)
@@ -24,12 +25,14 @@ func TestE2BEventsKilled(t *testing.T) {
 		}
 	}))
 	defer hook.Close()
-	if _, errs, err := s.berth("webhook", "create", "--state", s.state, "--event", "sandbox.lifecycle.killed", hook.URL); err != nil {
+	if _, errs, err := s.berth("webhook", "create", "--state", s.state, "--event", "sandbox.lifecycle.killed",
+		hook.URL); err != nil {
 		t.Fatalf("%v: %s", err, errs)
 	}
 	var sandboxes [4]e2bSandbox
 	for i := range sandboxes {
-		if got := s.e2bCall("POST", "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 600}, &sandboxes[i]); got != http.StatusCreated {
+		if got := s.e2bCall("POST", "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 600},
+			&sandboxes[i]); got != http.StatusCreated {
 			t.Fatalf("got %d", got)
 		}
 	}
@@ -69,7 +72,8 @@ func TestE2BEventsKilled(t *testing.T) {
 			}
 			mu.Lock()
 			defer mu.Unlock()
-			return slices.Equal(types, []string{"sandbox.lifecycle.killed", "sandbox.lifecycle.created"}) && received[events[0].ID]
+			return slices.Equal(types, []string{"sandbox.lifecycle.killed", "sandbox.lifecycle.created"}) &&
+				received[events[0].ID]
 		})
 	}
 }

@@ -70,11 +70,13 @@ func TestE2BNetwork(t *testing.T) {
 		return answer
 	}
 	var made struct{ SandboxID string }
-	if err := json.Unmarshal(send("POST", "/v2/sandboxes", `{"templateID":"base","allow_internet_access":false}`, http.StatusCreated), &made); err != nil {
+	if err := json.Unmarshal(send("POST", "/v2/sandboxes", `{"templateID":"base","allow_internet_access":false}`,
+		http.StatusCreated), &made); err != nil {
 		t.Fatal(err)
 	}
 	id, network := "cntr_"+made.SandboxID, "/sandboxes/"+made.SandboxID+"/network"
-	get := fmt.Sprintf(`python3 -c 'import urllib.request as u; print(u.urlopen("http://%s/", timeout=30).read().decode())' 2>/dev/null || echo refused`, at)
+	get := fmt.Sprintf(
+		`python3 -c 'import urllib.request as u; print(u.urlopen("http://%s/", timeout=30).read().decode())' 2>/dev/null || echo refused`, at)
 	reaches := func(when, want string) {
 		t.Helper()
 		if got := strings.TrimSpace(s.in(id, get)); got != want {
@@ -116,7 +118,8 @@ func TestE2BNetwork(t *testing.T) {
 			AllowedDomains []string `json:"allowed_domains"`
 		} `json:"network_policy"`
 	}
-	if err := json.Unmarshal(send("GET", "/v1/containers/"+id, "", http.StatusOK), &shown); err != nil || shown.NetworkPolicy.Type != "allowlist" || len(shown.NetworkPolicy.AllowedDomains) != len(places) {
+	if err := json.Unmarshal(send("GET", "/v1/containers/"+id, "", http.StatusOK), &shown); err != nil ||
+		shown.NetworkPolicy.Type != "allowlist" || len(shown.NetworkPolicy.AllowedDomains) != len(places) {
 		t.Errorf("the container has the policy %+v, %v", shown, err)
 	}
 	var record struct{ Data []audit.Entry }

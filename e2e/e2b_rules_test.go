@@ -42,19 +42,25 @@ func newSecureSite(t *testing.T) *secureSite {
 	if err != nil {
 		t.Fatal(err)
 	}
-	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"}, DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "test"},
+		DNSNames: []string{host}, NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, err := tls.Listen("tcp", ":0", &tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}}, MinVersion: tls.VersionTLS12})
+	l, err := tls.Listen("tcp", ":0",
+		&tls.Config{Certificates: []tls.Certificate{{Certificate: [][]byte{der}, PrivateKey: key}},
+			MinVersion: tls.VersionTLS12})
 	if err != nil {
 		t.Fatal(err)
 	}
 	port := fmt.Sprint(l.Addr().(*net.TCPAddr).Port)
-	s := &secureSite{host: host, at: net.JoinHostPort(host, port), authority: filepath.Join(t.TempDir(), "authority.pem"), got: make(chan string, 100)}
-	if err := os.WriteFile(s.authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600); err != nil {
+	s := &secureSite{host: host, at: net.JoinHostPort(host, port), authority: filepath.Join(t.TempDir(),
+		"authority.pem"), got: make(chan string, 100)}
+	if err := os.WriteFile(s.authority, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	addresses, err := net.LookupHost(host)
@@ -70,7 +76,8 @@ func newSecureSite(t *testing.T) *secureSite {
 		t.Fatal(err)
 	}
 	s.places = string(list)
-	site := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	site := &http.Server{ReadHeaderTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter,
+		r *http.Request) {
 		s.got <- r.Header.Get("Authorization")
 		_, _ = io.WriteString(w, "you sent "+r.Header.Get("Authorization"))
 	})}
@@ -80,10 +87,12 @@ func newSecureSite(t *testing.T) *secureSite {
 }
 
 // TestE2BRules has the server send a stored secret to the host of a rule. The sandbox never sees it: neither in its
-// environment nor in the echo of the host, with whatever it sends, after the secret was replaced and after the server was killed.
+// environment nor in the echo of the host, with whatever it sends, after the secret was replaced and after the server
+// was killed.
 func TestE2BRules(t *testing.T) {
 	site := newSecureSite(t)
-	s := newServerWith(t, fmt.Sprintf("containers: {network: {private: %s}}\n", site.places), "SSL_CERT_FILE="+site.authority)
+	s := newServerWith(t, fmt.Sprintf("containers: {network: {private: %s}}\n", site.places),
+		"SSL_CERT_FILE="+site.authority)
 	send := func(method, path, body string, status int) (answer string) {
 		t.Helper()
 		r, err := http.NewRequestWithContext(t.Context(), method, s.url+path, strings.NewReader(body))
@@ -105,9 +114,11 @@ func TestE2BRules(t *testing.T) {
 	const first, second = "first-value-of-the-secret", "second-value-of-the-secret"
 	send("POST", "/secrets", `{"name":"Vendor","value":"`+first+`"}`, http.StatusCreated)
 	network := fmt.Sprintf(`"allowOut":%s,"denyOut":["0.0.0.0/0"]`, site.places)
-	rules := fmt.Sprintf(`,"rules":{"%s":[{"transform":{"headers":{"authorization":"Bearer ${e2b.secrets.vendor}"}}}]}`, site.host)
+	rules := fmt.Sprintf(`,"rules":{"%s":[{"transform":{"headers":{"authorization":"Bearer ${e2b.secrets.vendor}"}}}]}`,
+		site.host)
 	var made struct{ SandboxID string }
-	if err := json.Unmarshal([]byte(send("POST", "/v2/sandboxes", `{"templateID":"base","network":{`+network+rules+`}}`, http.StatusCreated)), &made); err != nil {
+	if err := json.Unmarshal([]byte(send("POST", "/v2/sandboxes", `{"templateID":"base","network":{`+network+rules+`}}`,
+		http.StatusCreated)), &made); err != nil {
 		t.Fatal(err)
 	}
 	id, path := "cntr_"+made.SandboxID, "/sandboxes/"+made.SandboxID+"/network"
@@ -123,7 +134,8 @@ except Exception as e: print(e, getattr(e, "read", lambda: b"")().decode())' 2>&
 		case got = <-site.got:
 		default:
 		}
-		if got != want || !strings.Contains(shown, seen) || strings.Contains(shown, first) || strings.Contains(shown, second) {
+		if got != want || !strings.Contains(shown, seen) || strings.Contains(shown, first) || strings.Contains(shown,
+			second) {
 			t.Errorf("%s: the host got %q, want %q; the sandbox saw %q, want %q", when, got, want, shown, seen)
 		}
 	}
@@ -140,7 +152,8 @@ except Exception as e: print(e, getattr(e, "read", lambda: b"")().decode())' 2>&
 	asks("without the secret", "", `names the secret "vendor", which does not exist`)
 
 	send("PUT", path, `{`+network+`}`, http.StatusNoContent)
-	asks("without rules", "", "self-signed certificate") // it is not intercepted: the sandbox sees the host's own certificate
+	// it is not intercepted: the sandbox sees the host's own certificate
+	asks("without rules", "", "self-signed certificate")
 	send("POST", "/secrets", `{"name":"vendor","value":"`+first+`"}`, http.StatusCreated)
 	send("PUT", path, `{`+network+rules+`}`, http.StatusNoContent)
 	asks("with rules again", "Bearer "+first, "you sent Bearer ${e2b.secrets.vendor}")
@@ -151,7 +164,8 @@ except Exception as e: print(e, getattr(e, "read", lambda: b"")().decode())' 2>&
 	var fork []struct {
 		Sandbox struct{ SandboxID string }
 	}
-	if err := json.Unmarshal([]byte(send("POST", "/sandboxes/"+made.SandboxID+"/fork", `{}`, http.StatusCreated)), &fork); err != nil || len(fork) != 1 || fork[0].Sandbox.SandboxID == "" {
+	if err := json.Unmarshal([]byte(send("POST", "/sandboxes/"+made.SandboxID+"/fork", `{}`, http.StatusCreated)),
+		&fork); err != nil || len(fork) != 1 || fork[0].Sandbox.SandboxID == "" {
 		t.Fatalf("fork: %+v, %v", fork, err)
 	}
 	original := id

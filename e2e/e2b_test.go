@@ -34,17 +34,20 @@ func TestE2BRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := remote.Write(ref, tinyImage(t, ""), remote.WithAuth(&authn.Basic{Username: "robot", Password: "secret-of-the-registry"})); err != nil {
+	if err := remote.Write(ref, tinyImage(t, ""), remote.WithAuth(&authn.Basic{Username: "robot",
+		Password: "secret-of-the-registry"})); err != nil {
 		t.Fatal(err)
 	}
 	state := t.TempDir() // the pulled images do not stay among those of other tests
-	cmd := exec.Command(binary(t), "image", "pull", ref.Name(), "--insecure", "--state", state, "--username", "robot", "--password-stdin")
+	cmd := exec.Command(binary(t), "image", "pull", ref.Name(), "--insecure", "--state", state, "--username", "robot",
+		"--password-stdin")
 	cmd.Stdin = strings.NewReader("secret-of-the-registry\n")
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s := startServer(t, state, "template: tiny-1\ne2b:\n  registries: ['"+host+"']\n")
-	nodeClient{name: "e2b", dir: "node", tests: []string{"e2b-registry.test.mjs"}}.run(t, s, "BERTH_E2B_IMAGE="+ref.Name())
+	nodeClient{name: "e2b", dir: "node", tests: []string{"e2b-registry.test.mjs"}}.run(t, s,
+		"BERTH_E2B_IMAGE="+ref.Name())
 	if s.logs("secret-of-the-registry") {
 		t.Error("the log has the password of the registry")
 	}

@@ -217,7 +217,8 @@ func (s *server) launch() {
 	}
 	args := append([]string{binary(s.t), "serve", "--listen", addr, "--state", s.state}, s.args...)
 	if s.boot != "" {
-		args = append([]string{"unshare", "--mount", "sh", "-c", `mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`, s.boot}, args...)
+		args = append([]string{"unshare", "--mount", "sh", "-c",
+			`mount --bind "$0" /proc/sys/kernel/random/boot_id && exec "$@"`, s.boot}, args...)
 	}
 	args = append(slices.Clone(s.wrap), args...)
 	s.cmd = exec.Command(args[0], args[1:]...)
@@ -295,7 +296,8 @@ func receive[T any](t *testing.T, from <-chan T, what string) (v T) {
 }
 
 func (s *server) client(opts ...option.RequestOption) *openai.Client {
-	c := openai.NewClient(append([]option.RequestOption{option.WithBaseURL(s.url + "/v1"), option.WithAPIKey(cmp.Or(s.key, "none")), option.WithMaxRetries(0)}, opts...)...)
+	c := openai.NewClient(append([]option.RequestOption{option.WithBaseURL(s.url + "/v1"),
+		option.WithAPIKey(cmp.Or(s.key, "none")), option.WithMaxRetries(0)}, opts...)...)
 	return &c
 }
 

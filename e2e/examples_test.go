@@ -61,7 +61,8 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"go.mod", "go.sum"} {
-		if err := os.WriteFile(filepath.Join(r.dir, path), []byte(read(t, filepath.Join("..", path))), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(r.dir, path), []byte(read(t, filepath.Join("..", path))),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -127,7 +128,8 @@ func newExample(t *testing.T, example string) (r *reader, during func()) {
 		}
 	case "switch-vendor":
 		addr := freeport.Addr(t)
-		r.s = newExampleServer(t, addr, "models: [{match: second, provider: chat, base_url: 'http://"+addr+"/v1', upstream: scripted, api_key: none}]\n")
+		r.s = newExampleServer(t, addr,
+			"models: [{match: second, provider: chat, base_url: 'http://"+addr+"/v1', upstream: scripted, api_key: none}]\n")
 	default:
 		r.s = newServer(t)
 	}

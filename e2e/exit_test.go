@@ -89,7 +89,9 @@ func TestRunInterrupted(t *testing.T) {
 	if code := exitCode(t, cmd.Wait()); code != 130 {
 		t.Errorf("got exit code %d, want 130", code)
 	}
-	if text := string(rest); !strings.Contains(text, "interrupted; the response is cancelled") || !strings.Contains(text, "resp_") || !strings.Contains(text, "cntr_") || !strings.Contains(text, "to go on: berth run --previous resp_") {
+	if text := string(rest); !strings.Contains(text, "interrupted; the response is cancelled") ||
+		!strings.Contains(text, "resp_") || !strings.Contains(text, "cntr_") || !strings.Contains(text,
+		"to go on: berth run --previous resp_") {
 		t.Errorf("got %q", text)
 	}
 }

@@ -19,7 +19,8 @@ func TestFallback(t *testing.T) {
 	var asked [2]atomic.Int64
 	failing := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		asked[0].Add(1)
-		http.Error(w, `{"error":{"message":"down, says `+r.Header.Get("Authorization")+`"}}`, http.StatusInternalServerError)
+		http.Error(w, `{"error":{"message":"down, says `+r.Header.Get("Authorization")+`"}}`,
+			http.StatusInternalServerError)
 	}))
 	t.Cleanup(failing.Close)
 	breaking := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
@@ -52,7 +53,8 @@ retry: {attempts: 1}
 		t.Errorf("got %s with %q", r.Status, got)
 	}
 	if asked[0].Load() == 0 || asked[1].Load() == 0 || len(spare.Requests()) < 2 {
-		t.Errorf("the upstreams were asked %d, %d and %d times", asked[0].Load(), asked[1].Load(), len(spare.Requests()))
+		t.Errorf("the upstreams were asked %d, %d and %d times", asked[0].Load(), asked[1].Load(),
+			len(spare.Requests()))
 	}
 	told, _, err := s.berth("models")
 	if err != nil || !strings.Contains(told, "failing") || !strings.Contains(told, "spare") {

@@ -66,7 +66,8 @@ func TestGo(t *testing.T) {
 		t.Errorf("second response (-want +got):\n%s", diff)
 	}
 	_, err = c.Responses.Get(t.Context(), "resp_none", responses.ResponseGetParams{})
-	if apiErr, ok := errors.AsType[*openai.Error](err); !ok || apiErr.StatusCode != http.StatusNotFound || apiErr.Type != "invalid_request_error" {
+	if apiErr, ok := errors.AsType[*openai.Error](err); !ok || apiErr.StatusCode != http.StatusNotFound ||
+		apiErr.Type != "invalid_request_error" {
 		t.Errorf("an unknown response: got %v", err)
 	}
 }
@@ -94,7 +95,8 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	container := berth.ContainerID(r.Tools[0].AsShell().Environment.ContainerID)
-	f, err := a.Files.New(t.Context(), openai.FileNewParams{File: strings.NewReader("private"), Purpose: openai.FilePurposeUserData})
+	f, err := a.Files.New(t.Context(), openai.FileNewParams{File: strings.NewReader("private"),
+		Purpose: openai.FilePurposeUserData})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -105,7 +107,10 @@ func TestKeys(t *testing.T) {
 	byContainer := shellTask("hello")
 	byContainer.Tools[0].OfShell.Environment = responses.FunctionShellToolEnvironmentUnionParam{OfContainerReference: &responses.ContainerReferenceParam{ContainerID: string(container)}}
 	for what, try := range map[string]func() error{
-		"get a response":      func() error { _, err := b.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{}); return err },
+		"get a response": func() error {
+			_, err := b.Responses.Get(t.Context(), r.ID, responses.ResponseGetParams{})
+			return err
+		},
 		"cancel a response":   func() error { _, err := b.Responses.Cancel(t.Context(), r.ID); return err },
 		"delete a response":   func() error { return b.Responses.Delete(t.Context(), r.ID) },
 		"continue a response": func() error { _, err := b.Responses.New(t.Context(), next); return err },
@@ -115,7 +120,8 @@ func TestKeys(t *testing.T) {
 		"get a file":          func() error { _, err := b.Files.Get(t.Context(), f.ID); return err },
 		"use a file":          func() error { _, err := b.Responses.New(t.Context(), byFile); return err },
 	} {
-		if apiErr, ok := errors.AsType[*openai.Error](try()); !ok || apiErr.StatusCode != http.StatusNotFound && apiErr.StatusCode != http.StatusBadRequest {
+		if apiErr, ok := errors.AsType[*openai.Error](try()); !ok || apiErr.StatusCode != http.StatusNotFound &&
+			apiErr.StatusCode != http.StatusBadRequest {
 			t.Errorf("another project can %s: %v", what, try())
 		}
 	}

@@ -23,7 +23,8 @@ func TestClientsGo(t *testing.T) {
 	list := exec.Command("go", "list", "-deps", "-test", ".")
 	list.Dir, list.Env = "goclients", append(os.Environ(), "GOPROXY=off")
 	if out, err := list.CombinedOutput(); err != nil {
-		t.Skipf("skipped: the modules of goclients are not downloaded; make test-clients downloads them: %v\n%s", err, out)
+		t.Skipf("skipped: the modules of goclients are not downloaded; make test-clients downloads them: %v\n%s", err,
+			out)
 	}
 	test := filepath.Join(t.TempDir(), "goclients.test")
 	build := exec.Command("go", "test", "-c", "-o", test, ".")

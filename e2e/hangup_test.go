@@ -18,7 +18,8 @@ func TestHangup(t *testing.T) {
 	s.kill()
 	p := &planted{server: s}
 	id, reloads := "", 0
-	for _, signals := range []string{"--ignore-signal=HUP", "--default-signal=HUP"} { // as nohup does; and for parents that ignore it
+	// as nohup does; and for parents that ignore it
+	for _, signals := range []string{"--ignore-signal=HUP", "--default-signal=HUP"} {
 		s.attr = &syscall.SysProcAttr{Setsid: true}
 		s.wrap = []string{"env", signals}
 		s.start()

@@ -28,7 +28,8 @@ func (s *server) bootAnew() {
 	}
 	var id [16]byte
 	rand.Read(id[:])
-	if err := os.WriteFile(s.boot, fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", id[:4], id[4:6], id[6:8], id[8:10], id[10:]), 0o600); err != nil {
+	if err := os.WriteFile(s.boot, fmt.Appendf(nil, "%x-%x-%x-%x-%x\n", id[:4], id[4:6], id[6:8], id[8:10], id[10:]),
+		0o600); err != nil {
 		s.t.Fatal(err)
 	}
 }
@@ -90,7 +91,9 @@ func TestHostFails(t *testing.T) {
 	p.create("/volumes", `{"name":"shelf"}`)
 	work := p.create("/containers", `{"name":"work","berth":{"volumes":[{"name":"shelf"}]},"network_policy":{"type":"allowlist",
 		"allowed_domains":["example.com"],"domain_secrets":[{"domain":"example.com","name":"TOKEN","value":"`+p.word+`"}]}}`)
-	if _, err := c.Containers.Files.New(t.Context(), work, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(p.word), "inside", "text/plain")}); err != nil {
+	if _, err := c.Containers.Files.New(t.Context(), work,
+		openai.ContainerFileNewParams{File: openai.File(strings.NewReader(p.word), "inside",
+			"text/plain")}); err != nil {
 		t.Fatal(err)
 	}
 	p.shell(work, "cp inside /tmp/elsewhere; echo kept >/mnt/volumes/shelf/file; sync")
@@ -115,8 +118,10 @@ func TestHostFails(t *testing.T) {
 	s.wantNothing(p.word)
 	for _, id := range ids {
 		p.want("the container", p.call("GET", "/containers/"+id, ""), `"reason":"host"`)
-		_, err := c.Containers.Files.New(t.Context(), id, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "late", "text/plain")})
-		if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, "failure of its machine") {
+		_, err := c.Containers.Files.New(t.Context(), id,
+			openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "late", "text/plain")})
+		if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" ||
+			!strings.Contains(e.Message, "failure of its machine") {
 			t.Errorf("a file for %s: got %v, want container_expired and why", id, err)
 		}
 	}
@@ -133,10 +138,13 @@ func TestHostFails(t *testing.T) {
 	next := p.create("/containers", `{"name":"next","berth":{"volumes":[{"name":"shelf"}]}}`)
 	p.want("the volume", p.shell(next, "cat /mnt/volumes/shelf/file"), "kept")
 	_, err = c.Responses.New(t.Context(), after(asked, shellTask(fence("cat f"))), keep)
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || e.Param != "tools[0].environment" || !strings.Contains(e.Message, "failure of its machine; its files are gone. To get a new container instead, set 'berth.on_lost'") {
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" ||
+		e.Param != "tools[0].environment" || !strings.Contains(e.Message,
+		"failure of its machine; its files are gone. To get a new container instead, set 'berth.on_lost'") {
 		t.Errorf("a chain whose files were to be kept: got %v, want container_expired and what can be done", err)
 	}
-	if _, out := s.answer(after(asked, shellTask(fence("cat f || echo gone"))), keep, option.WithJSONSet("tools.0.environment.berth.on_lost", "new")); len(out) != 1 || out[0] != "gone\n" {
+	if _, out := s.answer(after(asked, shellTask(fence("cat f || echo gone"))), keep,
+		option.WithJSONSet("tools.0.environment.berth.on_lost", "new")); len(out) != 1 || out[0] != "gone\n" {
 		t.Errorf("a chain that would have any container goes on with %q", out)
 	}
 	// As with the hosted service, a chain that asked for nothing else goes on in a new container.
@@ -232,7 +240,8 @@ func (s *server) wantNothing(word string) {
 		}
 	}
 	// But for volumes, which are kept, and large.
-	out, err := exec.Command("grep", "--recursive", "--files-with-matches", "--text", "--fixed-strings", "--exclude-dir=volumes", "-e", word, s.state).Output()
+	out, err := exec.Command("grep", "--recursive", "--files-with-matches", "--text", "--fixed-strings",
+		"--exclude-dir=volumes", "-e", word, s.state).Output()
 	if e, ok := errors.AsType[*exec.ExitError](err); !ok || e.ExitCode() != 1 { // it found nothing, and could read all
 		s.t.Errorf("what was in a sandbox: %v, found in %q", err, out)
 	}

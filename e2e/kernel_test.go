@@ -14,9 +14,11 @@ const newKernel = "import json, pathlib\nd = pathlib.Path.home() / '.local/share
 // have no Unix sockets.
 func TestKernelOverTCP(t *testing.T) {
 	s := newServerWith(t, "shell: {timeout: 10s}\n")
-	own := fmt.Sprintf(newKernel, "mine", `{"argv": ["python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "javascript"}`)
+	own := fmt.Sprintf(newKernel, "mine",
+		`{"argv": ["python3", "-m", "ipykernel_launcher", "-f", "{connection_file}"], "language": "javascript"}`)
 	first, _ := runCode(t, s, "", own)
-	_, all := runCode(t, s, first.ID, "%%kernel mine\nimport socket\nx = 41", "%%kernel mine\nx + 1", "%%kernel mine\nimport time\ntime.sleep(600)", "%%kernel mine\nx + 2", "'x' in globals()")
+	_, all := runCode(t, s, first.ID, "%%kernel mine\nimport socket\nx = 41", "%%kernel mine\nx + 1",
+		"%%kernel mine\nimport time\ntime.sleep(600)", "%%kernel mine\nx + 2", "'x' in globals()")
 	for i, want := range map[int]string{1: "42", 3: "43", 4: "False"} {
 		if got := all[i].logs(); got != want {
 			t.Errorf("call %d: %q, want %q", i, got, want)
@@ -35,13 +37,16 @@ func TestDeno(t *testing.T) {
 		t.Skip("skipped: BERTH_TEST_DENO does not name the program deno")
 	}
 	s := newServerWith(t, "shell: {timeout: 10s}\n")
-	own := fmt.Sprintf(newKernel, "javascript", `{"argv": ["/mnt/data/deno", "jupyter", "--kernel", "--conn", "{connection_file}"], "language": "typescript", "env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}}`)
+	own := fmt.Sprintf(newKernel, "javascript",
+		`{"argv": ["/mnt/data/deno", "jupyter", "--kernel", "--conn", "{connection_file}"], "language": "typescript", "env": {"NO_COLOR": "1", "DENO_NO_UPDATE_CHECK": "1"}}`)
 	first, all := runCode(t, s, "", own)
 	if out, errs, err := s.berth("cp", path, all[0].Container+":/mnt/data/deno"); err != nil {
 		t.Fatal(out, errs, err)
 	}
-	_, all = runCode(t, s, first.ID, "!chmod +x /mnt/data/deno", "%%kernel javascript\nlet x: number = 41", "%%kernel javascript\nx + 1", "%%kernel javascript\nconsole.log('hi', x)",
-		"%%kernel javascript\nthrow new Error('bad')", "%%kernel javascript\nwhile (true) {}", "%%kernel javascript\nx + 2")
+	_, all = runCode(t, s, first.ID, "!chmod +x /mnt/data/deno", "%%kernel javascript\nlet x: number = 41",
+		"%%kernel javascript\nx + 1", "%%kernel javascript\nconsole.log('hi', x)",
+		"%%kernel javascript\nthrow new Error('bad')", "%%kernel javascript\nwhile (true) {}",
+		"%%kernel javascript\nx + 2")
 	for i, c := range all {
 		t.Logf("%d: %s %+v %q", i, c.Container, c.Berth, c.logs())
 	}

@@ -60,7 +60,9 @@ func layerOf(t *testing.T, path string, size int) v1.Layer {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -120,7 +122,8 @@ func TestPullKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s := &stalling{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), blob: last.String(), stalled: make(chan struct{}), got: map[string]int{}}
+	s := &stalling{Handler: registry.New(registry.Logger(log.New(io.Discard, "", 0))), blob: last.String(),
+		stalled: make(chan struct{}), got: map[string]int{}}
 	srv := httptest.NewServer(s)
 	defer srv.Close()
 	ref, err := name.ParseReference(strings.TrimPrefix(srv.URL, "http://") + "/tiny:1")
@@ -147,14 +150,16 @@ func TestPullKilled(t *testing.T) {
 		t.Fatal(err)
 	}
 	_ = killed.Wait()
-	if out, err := berth("image", "ls").CombinedOutput(); err != nil || strings.Contains(string(out), "tiny") { // which sweeps
+	// which sweeps
+	if out, err := berth("image", "ls").CombinedOutput(); err != nil || strings.Contains(string(out), "tiny") {
 		t.Errorf("templates: got %s, %v, want none", out, err)
 	}
 	left, err := filepath.Glob(filepath.Join(state, "images", "building-*"))
 	if err != nil || len(left) > 0 {
 		t.Errorf("got %v, %v, want nothing of the pull", left, err)
 	}
-	blobs := strings.Join(filesBelow(t, filepath.Join(state, "images", "blobs"), filepath.Join(state, "images", "templates"), temp), "\n")
+	blobs := strings.Join(filesBelow(t, filepath.Join(state, "images", "blobs"), filepath.Join(state, "images",
+		"templates"), temp), "\n")
 	if strings.Contains(blobs, last.Hex) || strings.Contains(blobs, "rootfs") || strings.Contains(blobs, temp) {
 		t.Errorf("got %s, want no layer that is not whole, and no template", blobs)
 	}
@@ -227,7 +232,8 @@ func TestRestoreKilled(t *testing.T) {
 	}
 	var ids []string
 	for _, after := range []time.Duration{0, 150 * time.Millisecond, 300 * time.Millisecond} {
-		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "restored"}, option.WithJSONSet("berth.snapshot_id", kept.ID))
+		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "restored"},
+			option.WithJSONSet("berth.snapshot_id", kept.ID))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -283,7 +289,8 @@ func TestVolumesKilled(t *testing.T) {
 				default:
 				}
 				var v berth.Volume
-				if c.Post(t.Context(), "volumes", map[string]string{"name": fmt.Sprintf("v%d-%d", round, n)}, &v) != nil {
+				if c.Post(t.Context(), "volumes", map[string]string{"name": fmt.Sprintf("v%d-%d", round, n)},
+					&v) != nil {
 					continue
 				}
 				made[v.ID] = true
@@ -328,17 +335,21 @@ func TestVolumesKilled(t *testing.T) {
 		if err := s.client().Get(t.Context(), "volumes/"+string(id), nil, &v); err != nil {
 			t.Fatal(err)
 		}
-		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "user"}, option.WithJSONSet("berth.volumes.0.name", v.Name))
+		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "user"},
+			option.WithJSONSet("berth.volumes.0.name", v.Name))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, errs, err := s.berth("exec", c.ID, "--", "sh", "-c", "cd /mnt/volumes/"+v.Name+" && echo mine >f && cat f"); err != nil || out != "mine\n" {
+		if out, errs, err := s.berth("exec", c.ID, "--", "sh", "-c",
+			"cd /mnt/volumes/"+v.Name+" && echo mine >f && cat f"); err != nil || out != "mine\n" {
 			t.Errorf("%s: got %q, %v %s", id, out, err, errs)
 		}
 		if err := s.client().Containers.Delete(t.Context(), c.ID); err != nil {
 			t.Fatal(err)
 		}
-		s.waitUntil("a volume is removed", func() bool { return s.client().Delete(t.Context(), "volumes/"+string(id), nil, nil) == nil })
+		s.waitUntil("a volume is removed", func() bool {
+			return s.client().Delete(t.Context(), "volumes/"+string(id), nil, nil) == nil
+		})
 	}
 	for line := range strings.Lines(string(mounts)) {
 		for id := range removed {
@@ -357,11 +368,13 @@ func TestVolumesKilled(t *testing.T) {
 func TestImportKilled(t *testing.T) {
 	here := newServer(t)
 	c := here.client()
-	f, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData, File: openai.File(strings.NewReader("from far"), "far", "text/plain")})
+	f, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData,
+		File: openai.File(strings.NewReader("from far"), "far", "text/plain")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	one, _ := here.answer(shellTask(fence("head -c 3000000 /dev/urandom >f; sha256sum f >sum")), option.WithJSONSet("metadata.names", f.ID))
+	one, _ := here.answer(shellTask(fence("head -c 3000000 /dev/urandom >f; sha256sum f >sum")),
+		option.WithJSONSet("metadata.names", f.ID))
 	path := filepath.Join(t.TempDir(), "chain.tar")
 	if _, said, err := here.berth("session", "export", one.ID, "-o", path); err != nil {
 		t.Fatalf("%v: %s", err, said)
@@ -419,7 +432,8 @@ func TestImportKilled(t *testing.T) {
 				t.Errorf("%s: got %d, want none", what, n)
 			}
 		}
-		if left := filesBelow(t, temp, filepath.Join(there.state, "spool"), filepath.Join(there.state, "files"), filepath.Join(there.state, "snapshots")); len(left) > 0 {
+		if left := filesBelow(t, temp, filepath.Join(there.state, "spool"), filepath.Join(there.state, "files"),
+			filepath.Join(there.state, "snapshots")); len(left) > 0 {
 			t.Errorf("left behind: %v", left)
 		}
 	}
@@ -450,7 +464,8 @@ func TestImportKilled(t *testing.T) {
 	if id == "" { // it was whole, and the server died before it said so
 		return
 	}
-	on, got := there.answer(after(one, shellTask(fence("sha256sum -c sum"))), option.WithJSONSet("previous_response_id", id))
+	on, got := there.answer(after(one, shellTask(fence("sha256sum -c sum"))), option.WithJSONSet("previous_response_id",
+		id))
 	if len(got) != 1 || got[0] != "f: OK\n" {
 		t.Errorf("%s: got %q", on.ID, got)
 	}

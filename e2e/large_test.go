@@ -69,18 +69,21 @@ func TestLargeFiles(t *testing.T) {
 	}
 	before := s.peak()
 
-	uploaded, err := c.Files.New(ctx, openai.FileNewParams{File: named{content(small), "large.bin"}, Purpose: openai.FilePurposeUserData})
+	uploaded, err := c.Files.New(ctx, openai.FileNewParams{File: named{content(small), "large.bin"},
+		Purpose: openai.FilePurposeUserData})
 	if err != nil {
 		t.Fatal(err)
 	}
-	inside, err := c.Containers.Files.New(ctx, container.ID, openai.ContainerFileNewParams{FileID: openai.String(uploaded.ID)})
+	inside, err := c.Containers.Files.New(ctx, container.ID,
+		openai.ContainerFileNewParams{FileID: openai.String(uploaded.ID)})
 	if err != nil {
 		t.Fatal(err)
 	}
 	if inside.Bytes != small {
 		t.Fatalf("got %d bytes in the container, want %d", inside.Bytes, small)
 	}
-	direct, err := c.Containers.Files.New(ctx, container.ID, openai.ContainerFileNewParams{File: named{content(size), "direct.bin"}})
+	direct, err := c.Containers.Files.New(ctx, container.ID,
+		openai.ContainerFileNewParams{File: named{content(size), "direct.bin"}})
 	if e, ok := errors.AsType[*openai.Error](err); ok {
 		t.Fatal(e.RawJSON())
 	} else if err != nil {

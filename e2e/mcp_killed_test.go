@@ -20,14 +20,15 @@ func TestMCPKilled(t *testing.T) {
 	received := make(chan string, 10)
 	server := sdk.NewServer(&sdk.Implementation{Name: "lab", Version: "1"}, nil)
 	for _, name := range []string{"hang", "echo"} {
-		server.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)}, func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
-			received <- name
-			if name == "hang" {
-				<-ctx.Done()
-				return nil, ctx.Err()
-			}
-			return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "still here"}}}, nil
-		})
+		server.AddTool(&sdk.Tool{Name: name, InputSchema: json.RawMessage(`{"type":"object"}`)},
+			func(ctx context.Context, _ *sdk.CallToolRequest) (*sdk.CallToolResult, error) {
+				received <- name
+				if name == "hang" {
+					<-ctx.Done()
+					return nil, ctx.Err()
+				}
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "still here"}}}, nil
+			})
 	}
 	lab := httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil))
 	t.Cleanup(func() { lab.CloseClientConnections(); lab.Close() })
@@ -54,7 +55,8 @@ func TestMCPKilled(t *testing.T) {
 			shown = append(shown, call.Name+" "+string(call.Status)+" "+call.Output)
 		}
 	}
-	if got := strings.Join(shown, ", "); r.Status != "completed" || got != "hang failed , echo completed still here" || !strings.Contains(r.RawJSON(), "may have run") {
+	if got := strings.Join(shown, ", "); r.Status != "completed" || got != "hang failed , echo completed still here" ||
+		!strings.Contains(r.RawJSON(), "may have run") {
 		t.Errorf("%s: %s", got, r.RawJSON())
 	}
 	if next := receive(t, received, "the second call is received"); next != "echo" || len(received) > 0 {

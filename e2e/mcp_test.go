@@ -37,7 +37,8 @@ func mcpTask(tool map[string]any, calls ...string) (responses.ResponseNewParams,
 	for k, v := range tool {
 		all[k] = v
 	}
-	return responses.ResponseNewParams{Model: "scripted", Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(input.String())}},
+	return responses.ResponseNewParams{Model: "scripted",
+			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(input.String())}},
 		option.WithJSONSet("tools", []any{all})
 }
 
@@ -112,10 +113,13 @@ func TestClientsMCP(t *testing.T) {
 	sse := serveMCP(t, "", "node", everythingServer, "sse")
 	tides := serveMCP(t, "", python, "python/serve_tides.py", "PORT")
 	s := newServerWith(t, fmt.Sprintf("mcp: {private: ['%s', '%s', '%s']}\n", streamable, sse, tides))
-	for name, url := range map[string]string{"npm, streamable HTTP": "http://" + streamable + "/mcp", "npm, SSE": "http://" + sse + "/sse"} {
+	for name, url := range map[string]string{"npm, streamable HTTP": "http://" + streamable + "/mcp",
+		"npm, SSE": "http://" + sse + "/sse"} {
 		t.Run(name, func(t *testing.T) {
-			all := callMCP(t, s, map[string]any{"server_url": url}, `echo {"message":"ahoy"}`, `get-sum {"a":2,"b":40}`, `get-tiny-image {}`, `echo {"tide":1}`)
-			if all[0].Output != "Echo: ahoy" || !strings.Contains(all[1].Output, "42") || !strings.Contains(all[2].Output, "image/png") {
+			all := callMCP(t, s, map[string]any{"server_url": url}, `echo {"message":"ahoy"}`, `get-sum {"a":2,"b":40}`,
+				`get-tiny-image {}`, `echo {"tide":1}`)
+			if all[0].Output != "Echo: ahoy" || !strings.Contains(all[1].Output, "42") ||
+				!strings.Contains(all[2].Output, "image/png") {
 				t.Errorf("got %+q", all[:3])
 			}
 			if all[3].Status != "failed" || !strings.Contains(string(all[3].Error), "message") {
@@ -124,7 +128,8 @@ func TestClientsMCP(t *testing.T) {
 		})
 	}
 	t.Run("PyPI, SSE", func(t *testing.T) {
-		if all := callMCP(t, s, map[string]any{"server_url": "http://" + tides + "/sse"}, `tide {"port":"Brest"}`); all[0].Output != "high at noon in Brest" {
+		if all := callMCP(t, s, map[string]any{"server_url": "http://" + tides + "/sse"},
+			`tide {"port":"Brest"}`); all[0].Output != "high at noon in Brest" {
 			t.Errorf("got %+q", all)
 		}
 	})
@@ -138,16 +143,21 @@ func TestClientsMCPInContainer(t *testing.T) {
 	s := newServer(t)
 	id := newBox(t, s)
 	putDirectory(t, s, id, "mcp/node_modules", "/mnt/data/node_modules")
-	if out, errs, err := s.berth("exec", id, "--", "sh", "-c", "mkdir /mnt/data/notes && echo ahoy >/mnt/data/notes/a.txt"); err != nil {
+	if out, errs, err := s.berth("exec", id, "--", "sh", "-c",
+		"mkdir /mnt/data/notes && echo ahoy >/mnt/data/notes/a.txt"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	in := func(command ...string) map[string]any {
-		return map[string]any{"berth": map[string]any{"command": command, "environment": map[string]any{"type": "container_reference", "container_id": id}}}
+		return map[string]any{"berth": map[string]any{"command": command,
+			"environment": map[string]any{"type": "container_reference", "container_id": id}}}
 	}
 	t.Run("npm", func(t *testing.T) {
-		files := in("node", "/mnt/data/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js", "/mnt/data/notes")
-		all := callMCP(t, s, files, `read_text_file {"path":"/mnt/data/notes/a.txt"}`, `write_file {"path":"/mnt/data/notes/b.txt","content":"calm"}`, `read_text_file {"path":"/etc/passwd"}`)
-		if strings.TrimSpace(all[0].Output) != "ahoy" || all[1].Status != "completed" || all[2].Status != "failed" || !strings.Contains(string(all[2].Error), "outside allowed directories") {
+		files := in("node", "/mnt/data/node_modules/@modelcontextprotocol/server-filesystem/dist/index.js",
+			"/mnt/data/notes")
+		all := callMCP(t, s, files, `read_text_file {"path":"/mnt/data/notes/a.txt"}`,
+			`write_file {"path":"/mnt/data/notes/b.txt","content":"calm"}`, `read_text_file {"path":"/etc/passwd"}`)
+		if strings.TrimSpace(all[0].Output) != "ahoy" || all[1].Status != "completed" || all[2].Status != "failed" ||
+			!strings.Contains(string(all[2].Error), "outside allowed directories") {
 			t.Errorf("got %+q", all)
 		}
 		if out, _, err := s.berth("exec", id, "--", "cat", "/mnt/data/notes/b.txt"); err != nil || out != "calm" {
@@ -155,7 +165,8 @@ func TestClientsMCPInContainer(t *testing.T) {
 		}
 	})
 	t.Run("PyPI", func(t *testing.T) {
-		packages, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(python)), "lib", "python*", "site-packages"))
+		packages, err := filepath.Glob(filepath.Join(filepath.Dir(filepath.Dir(python)), "lib", "python*",
+			"site-packages"))
 		if err != nil || len(packages) != 1 {
 			t.Fatalf("packages in %v: %v", packages, err)
 		}
@@ -164,8 +175,11 @@ func TestClientsMCPInContainer(t *testing.T) {
 			t.Skipf("skipped: the packages are for %s, which the template lacks: %s", version, out)
 		}
 		putDirectory(t, s, id, packages[0], "/mnt/data/packages")
-		clock := in("env", "PYTHONPATH=/mnt/data/packages", "python3", "-m", "mcp_server_time", "--local-timezone", "UTC")
-		all := callMCP(t, s, clock, `convert_time {"source_timezone":"UTC","time":"12:00","target_timezone":"Asia/Tokyo"}`, `get_current_time {"timezone":"Nowhere"}`)
+		clock := in("env", "PYTHONPATH=/mnt/data/packages", "python3", "-m", "mcp_server_time", "--local-timezone",
+			"UTC")
+		all := callMCP(t, s, clock,
+			`convert_time {"source_timezone":"UTC","time":"12:00","target_timezone":"Asia/Tokyo"}`,
+			`get_current_time {"timezone":"Nowhere"}`)
 		if !strings.Contains(all[0].Output, "21:00") || all[1].Status != "failed" {
 			t.Errorf("got %+q", all)
 		}
@@ -189,11 +203,13 @@ func putDirectory(t *testing.T, s *server, id, from, to string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	f, err := s.client().Containers.Files.New(t.Context(), id, openai.ContainerFileNewParams{File: openai.File(bytes.NewReader(packed), "packed.tgz", "application/gzip")})
+	f, err := s.client().Containers.Files.New(t.Context(), id,
+		openai.ContainerFileNewParams{File: openai.File(bytes.NewReader(packed), "packed.tgz", "application/gzip")})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, errs, err := s.berth("exec", id, "--", "sh", "-c", fmt.Sprintf("mkdir -p %s && tar xzf %s -C %[1]s --no-same-owner && rm %[2]s", to, f.Path)); err != nil {
+	if out, errs, err := s.berth("exec", id, "--", "sh", "-c",
+		fmt.Sprintf("mkdir -p %s && tar xzf %s -C %[1]s --no-same-owner && rm %[2]s", to, f.Path)); err != nil {
 		t.Fatalf("unpack: %v: %s%s", err, out, errs)
 	}
 }
@@ -222,14 +238,16 @@ func TestMCPHostileCommand(t *testing.T) {
 	} {
 		all := callMCP(t, s, hostile, tc.call, "echo {}")
 		got := all[0]
-		if tc.failure == "" && (got.Status != "completed" || !strings.Contains(got.Output, tc.output)) || tc.failure != "" && (got.Status != "failed" || !strings.Contains(string(got.Error), tc.failure)) {
+		if tc.failure == "" && (got.Status != "completed" || !strings.Contains(got.Output, tc.output)) ||
+			tc.failure != "" && (got.Status != "failed" || !strings.Contains(string(got.Error), tc.failure)) {
 			t.Errorf("%s: got %+q", tc.call, got)
 		}
 		if all[1].Output != "still here" {
 			t.Errorf("after %s: %+q", tc.call, all[1])
 		}
 	}
-	if out, _, _ := s.berth("exec", id, "--", "sh", "-c", "cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[h]ostile.py'"); strings.TrimSpace(out) != "0" {
+	if out, _, _ := s.berth("exec", id, "--", "sh", "-c",
+		"cat /proc/[0-9]*/cmdline | tr '\\0' ' ' | grep -c '[h]ostile.py'"); strings.TrimSpace(out) != "0" {
 		t.Errorf("%s servers still run", strings.TrimSpace(out))
 	}
 }

@@ -49,7 +49,8 @@ func (s *server) must(args ...string) string {
 // refuses runs the command line, which must fail with a message.
 func (s *server) refuses(want string, args ...string) {
 	s.t.Helper()
-	if out, errs, err := s.berth(args...); err == nil || !strings.Contains(errs, want) || strings.Contains(errs, pgtest.Password) {
+	if out, errs, err := s.berth(args...); err == nil || !strings.Contains(errs, want) || strings.Contains(errs,
+		pgtest.Password) {
 		s.t.Errorf("berth %q: got %v, %s%s, want %q", args, err, out, errs, want)
 	}
 }
@@ -69,13 +70,16 @@ func newLegacy(s *server) *legacy {
 	s.t.Helper()
 	l := &legacy{files: map[string]string{}}
 	c := s.client()
-	conversation, err := c.Conversations.New(s.t.Context(), conversations.ConversationNewParams{Items: []responses.ResponseInputItemUnionParam{userItem("one"), userItem("two")}})
+	conversation, err := c.Conversations.New(s.t.Context(),
+		conversations.ConversationNewParams{Items: []responses.ResponseInputItemUnionParam{userItem("one"),
+			userItem("two")}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
 	l.conversation = conversation.ID
 	for _, content := range []string{"a small file\n", strings.Repeat("a large file ", 2<<20), "a deleted file"} {
-		f, err := c.Files.New(s.t.Context(), openai.FileNewParams{File: openai.File(strings.NewReader(content), "f.txt", "text/plain"), Purpose: openai.FilePurposeUserData})
+		f, err := c.Files.New(s.t.Context(), openai.FileNewParams{File: openai.File(strings.NewReader(content), "f.txt",
+			"text/plain"), Purpose: openai.FilePurposeUserData})
 		if err != nil {
 			s.t.Fatal(err)
 		}
@@ -116,7 +120,8 @@ func (l *legacy) check(s *server, containersLive bool) {
 	s.t.Helper()
 	c := s.client()
 	for _, id := range l.responses {
-		if r, err := c.Responses.Get(s.t.Context(), id, responses.ResponseGetParams{}); err != nil || r.Status != "completed" {
+		if r, err := c.Responses.Get(s.t.Context(), id, responses.ResponseGetParams{}); err != nil ||
+			r.Status != "completed" {
 			s.t.Errorf("response %s: got %v, %v", id, r, err)
 		}
 	}
@@ -168,7 +173,8 @@ func TestMove(t *testing.T) {
 	s.configure("store: " + url + "\n")
 	s.start()
 	l.check(s, true)
-	if left, err := filepath.Glob(filepath.Join(s.state, "berth.db*")); err != nil || len(left) != 1 || !strings.Contains(left[0], ".copied-") {
+	if left, err := filepath.Glob(filepath.Join(s.state, "berth.db*")); err != nil || len(left) != 1 ||
+		!strings.Contains(left[0], ".copied-") {
 		t.Errorf("the state directory has %v, %v", left, err)
 	}
 	s.refuses("another server", "store", "copy", url, "sqlite", "--state", s.state)

@@ -30,7 +30,8 @@ func newOwner(t *testing.T) *modeltest.OpenAIHandler {
 // useOwn calls the first tool that the upstream has itself, once after each message of a user,
 // and then says what came of it.
 func useOwn(n int, got *modeltest.Request) modeltest.Turn {
-	finish := model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}}
+	finish := model.Finish{Reason: model.FinishStop,
+		Usage: berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}}
 	if last := got.Messages[len(got.Messages)-1]; last.Role == "tool" {
 		var screen berth.ComputerCallOutput
 		if json.Unmarshal([]byte(last.Text), &screen) == nil && screen.Output.Type != "" {
@@ -42,23 +43,32 @@ func useOwn(n int, got *modeltest.Request) modeltest.Turn {
 		switch {
 		case tool.Native != nil && tool.Name == berth.ToolImageGeneration:
 			id := fmt.Sprintf("ig_%d", n)
-			return modeltest.Reply(owned(`response.output_item.added`, `"item":{"id":"`+id+`","type":"image_generation_call","status":"in_progress"}`),
-				owned(`response.image_generation_call.in_progress`, `"item_id":"`+id+`"`), owned(`response.image_generation_call.generating`, `"item_id":"`+id+`"`),
-				owned(`response.image_generation_call.partial_image`, `"item_id":"`+id+`","partial_image_index":0,"partial_image_b64":"cGFydA==","size":"1024x1024","output_format":"png"`),
+			return modeltest.Reply(owned(`response.output_item.added`,
+				`"item":{"id":"`+id+`","type":"image_generation_call","status":"in_progress"}`),
+				owned(`response.image_generation_call.in_progress`, `"item_id":"`+id+`"`),
+				owned(`response.image_generation_call.generating`, `"item_id":"`+id+`"`),
+				owned(`response.image_generation_call.partial_image`,
+					`"item_id":"`+id+`","partial_image_index":0,"partial_image_b64":"cGFydA==","size":"1024x1024","output_format":"png"`),
 				owned(`response.image_generation_call.completed`, `"item_id":"`+id+`"`),
-				owned(`response.output_item.done`, `"item":{"id":"`+id+`","type":"image_generation_call","status":"completed","output_format":"png","result":"aW1n","revised_prompt":"A ship.","size":"1024x1024"}`),
-				model.Text{Text: fmt.Sprintf("%d images came before.", strings.Count(string(got.Body), `"result":"aW1n"`))}, finish)
+				owned(`response.output_item.done`,
+					`"item":{"id":"`+id+`","type":"image_generation_call","status":"completed","output_format":"png","result":"aW1n","revised_prompt":"A ship.","size":"1024x1024"}`),
+				model.Text{Text: fmt.Sprintf("%d images came before.", strings.Count(string(got.Body),
+					`"result":"aW1n"`))}, finish)
 		case tool.Native != nil:
 			act := `"actions":[{"type":"click","button":"left","x":10,"y":20},{"type":"screenshot"}]`
 			if tool.Name == berth.ToolComputerPreview {
 				act = `"action":{"type":"click","button":"left","x":10,"y":20}`
 			}
 			call := func(status string) string {
-				return fmt.Sprintf(`"item":{"id":"cu_%d","type":"computer_call","status":"%s","call_id":"call_%d",%s,"pending_safety_checks":[{"id":"cu_sc_%d","code":"malicious_instructions","message":"It looks odd."}]}`, n, status, n, act, n)
+				return fmt.Sprintf(
+					`"item":{"id":"cu_%d","type":"computer_call","status":"%s","call_id":"call_%d",%s,"pending_safety_checks":[{"id":"cu_sc_%d","code":"malicious_instructions","message":"It looks odd."}]}`,
+					n, status, n, act, n)
 			}
-			return modeltest.Reply(owned(`response.output_item.added`, call("in_progress")), owned(`response.output_item.done`, call("completed")), finish)
+			return modeltest.Reply(owned(`response.output_item.added`, call("in_progress")),
+				owned(`response.output_item.done`, call("completed")), finish)
 		case tool.Custom != nil:
-			return modeltest.Reply(model.Item{Item: berth.NewItem(berth.CustomToolCall{ID: fmt.Sprintf("ctc_%d", n), Type: berth.ItemCustomToolCall, Status: berth.StatusCompleted,
+			return modeltest.Reply(model.Item{Item: berth.NewItem(berth.CustomToolCall{ID: fmt.Sprintf("ctc_%d", n),
+				Type: berth.ItemCustomToolCall, Status: berth.StatusCompleted,
 				CallID: fmt.Sprintf("call_%d", n), Name: tool.Name, Input: "SELECT name FROM ships;"})}, finish)
 		}
 	}
@@ -110,6 +120,7 @@ func serveImages(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"created": 1, "data": []any{map[string]string{"b64_json": base64.StdEncoding.EncodeToString([]byte("GIF89a" + drawn))}},
+	_ = json.NewEncoder(w).Encode(map[string]any{"created": 1,
+		"data":  []any{map[string]string{"b64_json": base64.StdEncoding.EncodeToString([]byte("GIF89a" + drawn))}},
 		"usage": map[string]int{"input_tokens": 3, "output_tokens": 4, "total_tokens": 7}})
 }

@@ -23,9 +23,12 @@ type nodeClient struct {
 
 var nodeClients = []nodeClient{
 	{name: "openai", dir: "node", everyday: true,
-		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs", "files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs", "tools.test.mjs", "stores.test.mjs", "skills.test.mjs"}},
+		tests: []string{"responses.test.mjs", "chat.test.mjs", "conversations.test.mjs", "assistants.test.mjs",
+			"files.test.mjs", "context.test.mjs", "socket.test.mjs", "webhooks.test.mjs", "tools.test.mjs",
+			"stores.test.mjs", "skills.test.mjs"}},
 	{name: "@openai/agents", dir: "node", tests: []string{"agents.test.mjs"}, everyday: true},
-	{name: "e2b", dir: "node", tests: []string{"e2b.test.mjs", "e2b-ports.test.mjs", "e2b-templates.test.mjs", "e2b-many.test.mjs"}, everyday: true},
+	{name: "e2b", dir: "node", tests: []string{"e2b.test.mjs", "e2b-ports.test.mjs", "e2b-templates.test.mjs",
+		"e2b-many.test.mjs"}, everyday: true},
 	{name: "@e2b/desktop", dir: "desktop", tests: []string{"desktop.test.mjs"}},
 	{name: "@openai/agents-extensions", dir: "node", tests: []string{"e2b-agents.test.mjs"}},
 	{name: "@e2b/code-interpreter", dir: "node", tests: []string{"interpreter.test.mjs"}, everyday: true},
@@ -72,7 +75,9 @@ func (c nodeClient) run(t *testing.T, s *server, env ...string) string {
 	if os.Getenv("BERTH_TEST_CLIENTS") != "" {
 		env = append([]string{"BERTH_E2B_RUNS=100"}, env...)
 	}
-	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+s.url, "E2B_SANDBOX_URL="+s.url, "E2B_VOLUME_API_URL="+s.url, "E2B_API_KEY=e2b_"+strings.Repeat("0", 40), "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
+	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+s.url+"/v1", "OPENAI_API_KEY=none",
+		"E2B_API_URL="+s.url, "E2B_SANDBOX_URL="+s.url, "E2B_VOLUME_API_URL="+s.url,
+		"E2B_API_KEY=e2b_"+strings.Repeat("0", 40), "BERTH_BIN="+binary(t), "BERTH_STATE="+s.state,
 		// What these clients would send to their makers.
 		"MASTRA_TELEMETRY_DISABLED=1", "LANGSMITH_TRACING=false")
 	out, err := cmd.CombinedOutput()

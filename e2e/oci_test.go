@@ -30,7 +30,8 @@ func TestDockerImage(t *testing.T) {
 	longtest.Skip(t)
 	docker := dockerCLI(t)
 	archive := filepath.Join(t.TempDir(), "berth.tar")
-	make := exec.Command("go", "run", "./packaging/oci", "-tag", "berth:e2e", "-o", archive, runtime.GOARCH+"="+binary(t))
+	make := exec.Command("go", "run", "./packaging/oci", "-tag", "berth:e2e", "-o", archive,
+		runtime.GOARCH+"="+binary(t))
 	make.Dir = ".."
 	if out, err := make.CombinedOutput(); err != nil {
 		t.Fatalf("packaging/oci: %v: %s", err, out)
@@ -48,8 +49,9 @@ func TestDockerImage(t *testing.T) {
 		t.Fatal(err)
 	}
 	for what, flags := range map[string][]string{
-		"privileged":   {"--privileged"},
-		"capabilities": {"--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--cap-add=SYS_PTRACE", "--security-opt=seccomp=unconfined", "--cgroupns=host", "--volume=/sys/fs/cgroup:/sys/fs/cgroup"},
+		"privileged": {"--privileged"},
+		"capabilities": {"--cap-add=SYS_ADMIN", "--cap-add=NET_ADMIN", "--cap-add=SYS_PTRACE",
+			"--security-opt=seccomp=unconfined", "--cgroupns=host", "--volume=/sys/fs/cgroup:/sys/fs/cgroup"},
 	} {
 		t.Run(what, func(t *testing.T) {
 			// The engine of the test has no network of its own.
@@ -62,11 +64,14 @@ func TestDockerImage(t *testing.T) {
 				}
 				return strings.TrimSpace(out)
 			}
-			if out, err := docker(append(append([]string{"run", "--rm"}, flags...), "berth:e2e", "version")...); err != nil && strings.Contains(out, "unable to apply caps") {
-				t.Skipf("skipped: this machine lacks a capability that the engine gives to privileged containers: %s", out)
+			if out, err := docker(append(append([]string{"run", "--rm"}, flags...), "berth:e2e",
+				"version")...); err != nil && strings.Contains(out, "unable to apply caps") {
+				t.Skipf("skipped: this machine lacks a capability that the engine gives to privileged containers: %s",
+					out)
 			}
 			run("--rm", "berth:e2e", "image", "pull", ref.Name(), "--insecure", "--name", "base")
-			if out := run("--rm", "berth:e2e", "doctor"); !strings.HasPrefix(out, "This machine is ready: containers start.") || !strings.Contains(out, "mkfs.ext4 is not installed") {
+			if out := run("--rm", "berth:e2e", "doctor"); !strings.HasPrefix(out,
+				"This machine is ready: containers start.") || !strings.Contains(out, "mkfs.ext4 is not installed") {
 				t.Errorf("berth doctor: %s", out)
 			}
 			s := &server{t: t, addr: freeport.Addr(t), log: &logBuffer{}}
@@ -83,11 +88,13 @@ func TestDockerImage(t *testing.T) {
 			})
 			for _, when := range []string{"at first", "after a restart"} {
 				s.waitUntil("the server answers "+when, s.healthy)
-				if out, errs, err := s.berth("run", "--model", "scripted", fence("greet; echo $((6*7))")); err != nil || !strings.Contains(out+errs, "hello from an image") || !strings.Contains(out+errs, "42") {
+				if out, errs, err := s.berth("run", "--model", "scripted", fence("greet; echo $((6*7))")); err != nil ||
+					!strings.Contains(out+errs, "hello from an image") || !strings.Contains(out+errs, "42") {
 					t.Errorf("a response %s: got %v: %s%s", when, err, out, errs)
 				}
 				box := s.newContainer()
-				if out, errs, err := s.berth("exec", box, "--", "/bin/sh", "-c", "greet; id -u"); err != nil || out != "hello from an image\n1000\n" {
+				if out, errs, err := s.berth("exec", box, "--", "/bin/sh", "-c", "greet; id -u"); err != nil ||
+					out != "hello from an image\n1000\n" {
 					t.Errorf("a command %s: got %q, %v: %s", when, out, err, errs)
 				}
 				if out, err := docker("restart", id); err != nil {
@@ -98,7 +105,8 @@ func TestDockerImage(t *testing.T) {
 			if out, err := docker("stop", "--time=60", id); err != nil {
 				t.Errorf("docker stop: %v: %s", err, out)
 			}
-			if out, err := docker("inspect", "--format={{.State.ExitCode}}", id); err != nil || strings.TrimSpace(out) != "0" {
+			if out, err := docker("inspect", "--format={{.State.ExitCode}}", id); err != nil ||
+				strings.TrimSpace(out) != "0" {
 				t.Errorf("the exit code after docker stop: got %s, %v", out, err)
 			}
 		})
@@ -146,7 +154,8 @@ func TestCompose(t *testing.T) {
 	}
 	service, ok := file.Services["berth"]
 	if _, named := file.Volumes["state"]; !ok || !named || service.Image != "berth:latest" || !service.Privileged ||
-		strings.Join(service.Ports, " ") != "127.0.0.1:8080:8080" || strings.Join(service.Volumes, " ") != "state:/var/lib/berth" {
+		strings.Join(service.Ports, " ") != "127.0.0.1:8080:8080" || strings.Join(service.Volumes,
+		" ") != "state:/var/lib/berth" {
 		t.Errorf("compose.yaml: got %+v", file)
 	}
 	checkCompose(t, "../compose.yaml")
@@ -193,8 +202,10 @@ func TestComposeCluster(t *testing.T) {
 	for i, name := range []string{"berth1", "berth2"} {
 		s := file.Services[name]
 		state := "state" + strconv.Itoa(i+1)
-		if _, named := file.Volumes[state]; !named || s.Image != "berth:latest" || strings.Join(s.Command, " ") != "serve --config /etc/berth/berth.yaml" ||
-			!slices.Equal(s.Volumes, []string{state + ":/var/lib/berth", "./seal.key:/var/lib/berth/seal.key:ro", "./packaging/compose-berth.yaml:/etc/berth/berth.yaml:ro"}) ||
+		if _, named := file.Volumes[state]; !named || s.Image != "berth:latest" || strings.Join(s.Command,
+			" ") != "serve --config /etc/berth/berth.yaml" ||
+			!slices.Equal(s.Volumes, []string{state + ":/var/lib/berth", "./seal.key:/var/lib/berth/seal.key:ro",
+				"./packaging/compose-berth.yaml:/etc/berth/berth.yaml:ro"}) ||
 			s.Environment["BERTH_CLUSTER_ADDRESS"] != name+":7443" {
 			t.Errorf("%s: got %+v", name, s)
 		}

@@ -74,7 +74,8 @@ func testPodsProof(t *testing.T, namespace string, count, last int) {
 	if down != nil {
 		down.start()
 	}
-	t.Logf("%d jobs in %v, %d kills, %d times a server took a Pod over", count, time.Since(began).Round(time.Second), kills, moved)
+	t.Logf("%d jobs in %v, %d kills, %d times a server took a Pod over", count, time.Since(began).Round(time.Second),
+		kills, moved)
 	if kills > 2 && moved == 0 {
 		t.Error("no server took a Pod over")
 	}
@@ -110,7 +111,8 @@ func testPodsProof(t *testing.T, namespace string, count, last int) {
 	t.Logf("%d jobs with a lost node, %d with an interrupted command", last, interrupted)
 	f.servers[0].waitUntil("the container says that its host was lost", func() bool {
 		text, err := get(ctx, f.servers[0].url+"/v1/containers/"+stays)
-		return err == nil && strings.Contains(string(text), `"reason":"host"`) && strings.Contains(string(text), `"status":"expired"`)
+		return err == nil && strings.Contains(string(text), `"reason":"host"`) && strings.Contains(string(text),
+			`"status":"expired"`)
 	})
 	f.verify()
 }
@@ -120,13 +122,15 @@ func (f *fleet) onNode(ctx context.Context, c *kubetest.Cluster, namespace, node
 	f.t.Helper()
 	for range 20 {
 		var made struct{ ID string }
-		if err := patiently(ctx, "POST", f.servers[0].url+"/v1/containers", "", map[string]any{"name": "stays"}, &made); err != nil {
+		if err := patiently(ctx, "POST", f.servers[0].url+"/v1/containers", "", map[string]any{"name": "stays"},
+			&made); err != nil {
 			f.t.Fatal(err)
 		}
 		f.run(ctx, f.servers[0], made.ID, "echo up", "up\n")
 		var all [2]objects // a Sandbox and its Pod have the same name, and the Sandbox has the id
 		for i, path := range []string{podsPath(namespace), objectsPath(namespace)} {
-			if err := c.Request(http.MethodGet, path+"?labelSelector=run.berth/kind=sandbox", nil, &all[i]); err != nil {
+			if err := c.Request(http.MethodGet, path+"?labelSelector=run.berth/kind=sandbox", nil,
+				&all[i]); err != nil {
 				f.t.Fatal(err)
 			}
 		}

@@ -20,7 +20,8 @@ func TestPodsPaused(t *testing.T) {
 	a, b := f.servers[0], f.servers[1]
 	for round := range 3 {
 		var r memberAnswer
-		if _, err := call(ctx, "POST", a.url+"/v1/responses", "", task("echo x >> count; while [ ! -e go ]; do id >/dev/null; done; cat count"), &r); err != nil {
+		if _, err := call(ctx, "POST", a.url+"/v1/responses", "",
+			task("echo x >> count; while [ ! -e go ]; do id >/dev/null; done; cat count"), &r); err != nil {
 			t.Fatal(err)
 		}
 		container := r.container()
@@ -30,14 +31,16 @@ func TestPodsPaused(t *testing.T) {
 				var ran struct{ Stdout string }
 				few, cancel := context.WithTimeout(ctx, 2*time.Second) // a stopped server does not answer
 				defer cancel()
-				_, err := call(few, "POST", s.url+"/v1/containers/"+container+"/exec", "", map[string]any{"command": script}, &ran)
+				_, err := call(few, "POST", s.url+"/v1/containers/"+container+"/exec", "",
+					map[string]any{"command": script}, &ran)
 				return err == nil && ran.Stdout == want
 			})
 		}
 		sh(a, "cat count", "x\n")
 		first, moves, err := f.has(ctx, a.url, container)
 		if err != nil || f.serverOf(first) != a || moves != 0 {
-			t.Fatalf("the container is on %s and moved %d times, %v; want the server that created it", first, moves, err)
+			t.Fatalf("the container is on %s and moved %d times, %v; want the server that created it", first, moves,
+				err)
 		}
 		if err := a.cmd.Process.Signal(syscall.SIGSTOP); err != nil {
 			t.Fatal(err)
@@ -60,7 +63,8 @@ func TestPodsPaused(t *testing.T) {
 			if err := patiently(ctx, "GET", s.url+"/v1/responses/"+r.ID, "", nil, &done); err != nil {
 				t.Fatal(err)
 			}
-			if text := jsonText(done); !strings.Contains(text, `"stdout":"x\n"`) || strings.Contains(text, "interrupted") || strings.Contains(text, "cancelled") {
+			if text := jsonText(done); !strings.Contains(text, `"stdout":"x\n"`) || strings.Contains(text,
+				"interrupted") || strings.Contains(text, "cancelled") {
 				t.Errorf("round %d, server %d: the response is %s", round, i, text)
 			}
 		}

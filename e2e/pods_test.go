@@ -50,15 +50,18 @@ kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, mem
 		if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(s.state, "seal.key"), []byte(strings.Repeat("5e", 32)+"\n"), 0o600); err != nil {
+		if err := os.WriteFile(filepath.Join(s.state, "seal.key"), []byte(strings.Repeat("5e", 32)+"\n"),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
-		pull := exec.Command(binary(t), "image", "pull", tiny.Name(), "--insecure", "--if-missing", "--name", "tiny", "--state", s.state)
+		pull := exec.Command(binary(t), "image", "pull", tiny.Name(), "--insecure", "--if-missing", "--name", "tiny",
+			"--state", s.state)
 		for range 2 { // the second time does nothing
 			if out, err := pull.CombinedOutput(); err != nil {
 				t.Fatalf("image pull: %v: %s", err, out)
 			}
-			pull = exec.Command(binary(t), "image", "pull", "127.0.0.1:1/none:1", "--insecure", "--if-missing", "--name", "tiny", "--state", s.state)
+			pull = exec.Command(binary(t), "image", "pull", "127.0.0.1:1/none:1", "--insecure", "--if-missing",
+				"--name", "tiny", "--state", s.state)
 		}
 		s.args, s.addr = []string{"--config", config}, freeport.Addr(t)
 		s.start()
@@ -92,7 +95,8 @@ func (f *fleet) has(ctx context.Context, at, container string) (string, int, err
 func (f *fleet) serverOf(node string) *server {
 	f.t.Helper()
 	for _, s := range f.servers {
-		if id, err := os.ReadFile(filepath.Join(s.state, "node_id")); err == nil && strings.TrimSpace(string(id)) == node {
+		if id, err := os.ReadFile(filepath.Join(s.state, "node_id")); err == nil &&
+			strings.TrimSpace(string(id)) == node {
 			return s
 		}
 	}
@@ -140,15 +144,18 @@ func testPodsStart(t *testing.T, namespace string) {
 					ID    string
 					Berth struct{ Start struct{ How string } }
 				}
-				if _, err := call(ctx, "POST", s.url+"/v1/containers", "", map[string]any{"name": "timed"}, &made); err != nil {
+				if _, err := call(ctx, "POST", s.url+"/v1/containers", "", map[string]any{"name": "timed"},
+					&made); err != nil {
 					t.Fatal(err)
 				}
 				f.run(ctx, s, made.ID, "echo up", "up\n")
 				if i > 0 { // the first one pushes and pulls the image
 					took = append(took, time.Since(began).Round(time.Millisecond))
-					t.Logf("from the request that creates a container to the output of its first command: %v", took[len(took)-1])
+					t.Logf("from the request that creates a container to the output of its first command: %v",
+						took[len(took)-1])
 				}
-				if err := patiently(ctx, "GET", s.url+"/v1/containers/"+made.ID, "", nil, &made); err != nil || made.Berth.Start.How != how {
+				if err := patiently(ctx, "GET", s.url+"/v1/containers/"+made.ID, "", nil, &made); err != nil ||
+					made.Berth.Start.How != how {
 					t.Errorf("the container started %q, %v, want %q", made.Berth.Start.How, err, how)
 				}
 				if _, err := call(ctx, "DELETE", s.url+"/v1/containers/"+made.ID, "", nil, nil); err != nil {
@@ -179,7 +186,8 @@ func testPodsMove(t *testing.T, namespace string) {
 	a, b := f.servers[0], f.servers[1]
 	began := time.Now()
 	var r memberAnswer
-	if _, err := call(ctx, "POST", a.url+"/v1/responses", "", task("echo x >> count; while [ ! -e go ]; do id >/dev/null; done; cat count", "cat count"), &r); err != nil {
+	if _, err := call(ctx, "POST", a.url+"/v1/responses", "",
+		task("echo x >> count; while [ ! -e go ]; do id >/dev/null; done; cat count", "cat count"), &r); err != nil {
 		t.Fatal(err)
 	}
 	container := r.container()
@@ -187,11 +195,13 @@ func testPodsMove(t *testing.T, namespace string) {
 		t.Helper()
 		var ran struct{ Stdout string }
 		for {
-			err := patiently(ctx, "POST", s.url+"/v1/containers/"+container+"/exec", "", map[string]any{"command": script}, &ran)
+			err := patiently(ctx, "POST", s.url+"/v1/containers/"+container+"/exec", "",
+				map[string]any{"command": script}, &ran)
 			if err == nil {
 				return ran.Stdout
 			}
-			if ctx.Err() != nil || !strings.Contains(err.Error(), "404 Not Found") { // the container is created at its first use
+			// the container is created at its first use
+			if ctx.Err() != nil || !strings.Contains(err.Error(), "404 Not Found") {
 				t.Fatal(err)
 			}
 		}
@@ -210,12 +220,14 @@ func testPodsMove(t *testing.T, namespace string) {
 		alive = f.servers[2]
 	}
 	sh(alive, "echo >go")
-	t.Logf("from the kill to a command in the same Pod on another server: %v", time.Since(killed).Round(10*time.Millisecond))
+	t.Logf("from the kill to a command in the same Pod on another server: %v",
+		time.Since(killed).Round(10*time.Millisecond))
 	if last, err := follow(ctx, alive.url, r.ID, nil); err != nil || last != "response.completed" {
 		t.Errorf("the response: last event %q, %v", last, err)
 	}
 	var done memberAnswer
-	if _, err := call(ctx, "GET", alive.url+"/v1/responses/"+r.ID, "", nil, &done); err != nil || strings.Count(jsonText(done), `x\n`) < 2 || strings.Contains(jsonText(done), `x\nx`) {
+	if _, err := call(ctx, "GET", alive.url+"/v1/responses/"+r.ID, "", nil, &done); err != nil ||
+		strings.Count(jsonText(done), `x\n`) < 2 || strings.Contains(jsonText(done), `x\nx`) {
 		t.Errorf("the commands printed %s, %v", jsonText(done), err)
 	}
 	second, moves, err := f.has(ctx, alive.url, container)
@@ -248,7 +260,8 @@ func testPodsMove(t *testing.T, namespace string) {
 	f.verify()
 	for _, path := range []string{podsPath(namespace), objectsPath(namespace)} {
 		var left struct{ Items []any }
-		if err := c.Request(http.MethodGet, path+"?labelSelector=run.berth/kind=sandbox", nil, &left); err != nil || len(left.Items) > 0 {
+		if err := c.Request(http.MethodGet, path+"?labelSelector=run.berth/kind=sandbox", nil, &left); err != nil ||
+			len(left.Items) > 0 {
 			t.Errorf("%s: %d remain, %v", path, len(left.Items), err)
 		}
 	}

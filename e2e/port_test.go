@@ -34,7 +34,8 @@ func (s *server) newContainer(files ...string) (id string) {
 			s.t.Fatal(err)
 		}
 		defer f.Close()
-		if _, err := c.Containers.Files.New(s.t.Context(), container.ID, openai.ContainerFileNewParams{File: openai.File(f, name, "text/plain")}); err != nil {
+		if _, err := c.Containers.Files.New(s.t.Context(), container.ID,
+			openai.ContainerFileNewParams{File: openai.File(f, name, "text/plain")}); err != nil {
 			s.t.Fatal(err)
 		}
 	}
@@ -45,7 +46,8 @@ func (s *server) newContainer(files ...string) (id string) {
 func TestPorts(t *testing.T) {
 	s := newServer(t)
 	id := s.newContainer("served.py", "page.html", "module.js")
-	if out, errs, err := s.berth("exec", id, "--", "sh", "-c", "echo hello > data.txt; nohup python3 served.py >served.log 2>&1 &"); err != nil {
+	if out, errs, err := s.berth("exec", id, "--", "sh", "-c",
+		"echo hello > data.txt; nohup python3 served.py >served.log 2>&1 &"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	base := s.url + "/v1/containers/" + id + "/ports/8000/"
@@ -65,7 +67,8 @@ func TestPorts(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer posted.Body.Close()
-		if sum, _ := io.ReadAll(posted.Body); string(sum) != "9bc1b2a288b26af7257a36277ae3816a7d4f16e89c1e7e77d0a5c48bad62b360" {
+		if sum, _ := io.ReadAll(posted.Body); string(
+			sum) != "9bc1b2a288b26af7257a36277ae3816a7d4f16e89c1e7e77d0a5c48bad62b360" {
 			t.Errorf("got the digest %s of what was sent", sum)
 		}
 	})
@@ -145,7 +148,8 @@ func testBrowser(t *testing.T, page string) {
 	}
 	ctx, cancel := context.WithTimeout(t.Context(), 5*time.Minute)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
+	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--user-data-dir="+t.TempDir(),
 		"--virtual-time-budget=10000", "--dump-dom", page)
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	dom, err := cmd.Output()
@@ -153,7 +157,8 @@ func testBrowser(t *testing.T, page string) {
 		t.Fatal(err)
 	}
 	var told map[string]string
-	if m := toldPattern.FindSubmatch(dom); m == nil || json.Unmarshal([]byte(html.UnescapeString(string(m[1]))), &told) != nil {
+	if m := toldPattern.FindSubmatch(dom); m == nil || json.Unmarshal([]byte(html.UnescapeString(string(m[1]))),
+		&told) != nil {
 		t.Fatalf("the page reported nothing:\n%s", dom)
 	}
 	want := map[string]string{"origin": "null", "own file": "hello", "own post": "200", "the API": "refused",

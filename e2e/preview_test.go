@@ -22,7 +22,8 @@ import (
 func TestPreviewHost(t *testing.T) {
 	s := newServerWith(t, "preview: {domain: localhost}\n")
 	id := s.newContainer("served.py", "host.html")
-	if out, errs, err := s.berth("exec", id, "--", "sh", "-c", "echo hello > data.txt; nohup python3 served.py >served.log 2>&1 &"); err != nil {
+	if out, errs, err := s.berth("exec", id, "--", "sh", "-c",
+		"echo hello > data.txt; nohup python3 served.py >served.log 2>&1 &"); err != nil {
 		t.Fatalf("%v: %s%s", err, out, errs)
 	}
 	base := s.url + "/v1/containers/" + id + "/ports/8000/"
@@ -41,7 +42,8 @@ func TestPreviewHost(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	conn, _, err := websocket.Dial(t.Context(), s.url+"/?"+socket.RawQuery, &websocket.DialOptions{Host: socket.Host, HTTPHeader: http.Header{"Origin": {"http://" + socket.Host}}})
+	conn, _, err := websocket.Dial(t.Context(), s.url+"/?"+socket.RawQuery, &websocket.DialOptions{Host: socket.Host,
+		HTTPHeader: http.Header{"Origin": {"http://" + socket.Host}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -60,7 +62,8 @@ func TestPreviewHost(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 	defer cancel()
 	page.Path = "/host.html"
-	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--user-data-dir="+t.TempDir(),
+	cmd := exec.CommandContext(ctx, chromium, "--headless", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage",
+		"--user-data-dir="+t.TempDir(),
 		"--virtual-time-budget=10000", "--dump-dom", page.String())
 	cmd.Env = append(os.Environ(), "HOME="+t.TempDir())
 	dom, err := cmd.Output()
@@ -68,7 +71,8 @@ func TestPreviewHost(t *testing.T) {
 		t.Fatal(err)
 	}
 	var told map[string]string
-	if m := toldPattern.FindSubmatch(dom); m == nil || json.Unmarshal([]byte(html.UnescapeString(string(m[1]))), &told) != nil {
+	if m := toldPattern.FindSubmatch(dom); m == nil || json.Unmarshal([]byte(html.UnescapeString(string(m[1]))),
+		&told) != nil {
 		t.Fatalf("the page reported nothing:\n%s", dom)
 	}
 	// What is asked of the API is asked of the page's own server; the permission is
@@ -78,7 +82,8 @@ func TestPreviewHost(t *testing.T) {
 	if diff := cmp.Diff(want, told); diff != "" {
 		t.Errorf("what the page could do (-want +got):\n%s", diff)
 	}
-	if bytes.Contains(dom, []byte(page.Query().Get("berth_preview"))) || strings.Contains(s.log.String(), page.Query().Get("berth_preview")) {
+	if bytes.Contains(dom, []byte(page.Query().Get("berth_preview"))) || strings.Contains(s.log.String(),
+		page.Query().Get("berth_preview")) {
 		t.Error("the token is in the page or in the log")
 	}
 }

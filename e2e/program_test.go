@@ -14,7 +14,8 @@ import (
 // programTools are the tools of a request whose programs call a shell and a function.
 var programTools = option.WithJSONSet("tools", []any{
 	map[string]any{"type": "programmatic_tool_calling"},
-	map[string]any{"type": "shell", "environment": map[string]any{"type": "container_auto"}, "allowed_callers": []string{"programmatic"}},
+	map[string]any{"type": "shell", "environment": map[string]any{"type": "container_auto"},
+		"allowed_callers": []string{"programmatic"}},
 	map[string]any{"type": "function", "name": "ships", "allowed_callers": []string{"programmatic"}},
 })
 
@@ -110,7 +111,8 @@ func TestProgramKilled(t *testing.T) {
 	s.kill()
 	s.start()
 	next := responses.ResponseNewParams{Model: "scripted", PreviousResponseID: openai.String(r.ID)}
-	answer := option.WithJSONSet("input", []any{map[string]any{"type": "function_call_output", "call_id": last.CallID, "output": `{"number": 3}`}})
+	answer := option.WithJSONSet("input",
+		[]any{map[string]any{"type": "function_call_output", "call_id": last.CallID, "output": `{"number": 3}`}})
 	if r, err = s.client().Responses.New(t.Context(), next, programTools, answer); err != nil {
 		t.Fatal(err)
 	}

@@ -64,9 +64,12 @@ func (c pythonClient) run(t *testing.T, url string, env ...string) string {
 	cmd := exec.CommandContext(ctx, c.python(t), "-W", "ignore", c.program)
 	cmd.Dir = "python"
 	home := t.TempDir()
-	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none", "E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_VOLUME_API_URL="+url, "HOME="+home, "XDG_CACHE_HOME="+home, "XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
+	cmd.Env = append(append(os.Environ(), env...), "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none",
+		"E2B_API_URL="+url, "E2B_SANDBOX_URL="+url, "E2B_VOLUME_API_URL="+url, "HOME="+home, "XDG_CACHE_HOME="+home,
+		"XDG_DATA_HOME="+home, "PYTHONDONTWRITEBYTECODE=1",
 		// What these clients would send to their makers.
-		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true", "LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false")
+		"CREWAI_DISABLE_TELEMETRY=true", "CREWAI_TRACING_ENABLED=false", "OTEL_SDK_DISABLED=true",
+		"LANGSMITH_TRACING=false", "ANONYMIZED_TELEMETRY=false")
 	var out bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &out
 	if err := cmd.Run(); err != nil {
@@ -89,7 +92,8 @@ func (c pythonClient) python(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	dir := filepath.Join(cache, "berth-test", "python", fmt.Sprintf("%s-%.6x", c.env, sha256.Sum256([]byte(read(t, c.lock())))))
+	dir := filepath.Join(cache, "berth-test", "python", fmt.Sprintf("%s-%.6x", c.env,
+		sha256.Sum256([]byte(read(t, c.lock())))))
 	if _, err := os.Stat(filepath.Join(dir, ".complete")); err != nil {
 		t.Skipf("skipped: what %s locks is not installed; make test-clients installs it", c.lock())
 	}

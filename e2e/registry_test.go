@@ -36,23 +36,30 @@ func TestRegistries(t *testing.T) {
 	hosts := hostsOf(t, append([]string{npm, tar}, debian...)...)
 	// Where a mirror is inside, its operator says so.
 	s := newServerWith(t, "containers:\n  network:\n    private: ["+strings.Join(hosts, ", ")+"]\n")
-	c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "packages", MemoryLimit: openai.ContainerNewParamsMemoryLimit4g,
+	c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "packages",
+		MemoryLimit:   openai.ContainerNewParamsMemoryLimit4g,
 		NetworkPolicy: openai.ContainerNewParamsNetworkPolicyUnion{OfAllowlist: &responses.ContainerNetworkPolicyAllowlistParam{AllowedDomains: hosts}}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	type step struct{ what, script, want string }
 	steps := []step{
-		{"apt-get", "sudo apt-get update -qq && sudo apt-get install -y -qq hello >/dev/null && hello", "Hello, world!"},
-		{"urllib", `python3 -c "import sys, urllib.request as u; print(len(u.urlopen(sys.argv[1]).read()) > 1000)" ` + tar, "True"},
+		{"apt-get", "sudo apt-get update -qq && sudo apt-get install -y -qq hello >/dev/null && hello",
+			"Hello, world!"},
+		{"urllib", `python3 -c "import sys, urllib.request as u; print(len(u.urlopen(sys.argv[1]).read()) > 1000)" ` +
+			tar, "True"},
 		{"requests", `python3 -c "import sys, requests; print(requests.get(sys.argv[1]).status_code)" ` + tar, "200"},
 		{"curl", "curl -sSf " + tar + " | tar xz -C /tmp && echo there", "there"},
-		{"npm", "cd /tmp && node package/bin/npm-cli.js install --silent --prefix app --registry " + npm + ` is-number && cd app && node -p 'require("is-number")(7)'`, "true"},
+		{"npm", "cd /tmp && node package/bin/npm-cli.js install --silent --prefix app --registry " + npm +
+			` is-number && cd app && node -p 'require("is-number")(7)'`, "true"},
 		{"fetch of Node", `node -e "fetch(process.argv[1]).then(r => console.log(r.status))" ` + tar, "200"},
 		{"another host", "curl -sS -m 20 https://example.com/ || echo refused", "refused"},
 	}
 	if longtest.Enabled() { // 150 MB
-		steps = append(steps, step{"Java", "sudo mkdir -p /usr/share/man/man1 && sudo apt-get install -y -qq openjdk-17-jdk-headless >/dev/null 2>&1; cat >/tmp/Get.java <<'EOF'\n" + javaGet + "EOF\njava /tmp/Get.java " + tar, "200"})
+		steps = append(steps,
+			step{"Java",
+				"sudo mkdir -p /usr/share/man/man1 && sudo apt-get install -y -qq openjdk-17-jdk-headless >/dev/null 2>&1; cat >/tmp/Get.java <<'EOF'\n" + javaGet + "EOF\njava /tmp/Get.java " + tar,
+				"200"})
 	}
 	for _, step := range steps {
 		t.Run(step.what, func(t *testing.T) {
@@ -92,7 +99,8 @@ func debianMirrors(t *testing.T) []string {
 	var found []string
 	for _, path := range append(files, "/etc/apt/sources.list") {
 		text, _ := os.ReadFile(path)
-		found = append(found, regexp.MustCompile(`(?m)^(?:deb|URIs:)\s.*?(https?://\S+/debian\S*)`).FindAllString(string(text), -1)...)
+		found = append(found, regexp.MustCompile(`(?m)^(?:deb|URIs:)\s.*?(https?://\S+/debian\S*)`).FindAllString(
+			string(text), -1)...)
 	}
 	for i, line := range found {
 		found[i] = line[strings.Index(line, "http"):]

@@ -25,7 +25,8 @@ func TestMain(m *testing.M) {
 // set and the configuration names neither. `make test-remote` thus runs tests of one machine with both.
 func withRemote(t *testing.T, config string) string {
 	t.Helper()
-	if os.Getenv("BERTH_TEST_REMOTE") == "" || strings.Contains(config, "store:") || strings.Contains(config, "blobs:") {
+	if os.Getenv("BERTH_TEST_REMOTE") == "" || strings.Contains(config, "store:") || strings.Contains(config,
+		"blobs:") {
 		return config
 	}
 	return config + "store: " + pgtest.URL(t) + "\nblobs: " + s3test.Start(t).Bucket("berth") + "\n"

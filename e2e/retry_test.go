@@ -45,7 +45,9 @@ func TestRetryAfterCrash(t *testing.T) {
 			if ev.Response.ID != id {
 				t.Errorf("got response %s, want %s again", ev.Response.ID, id)
 			}
-			if _, err := s.client().Containers.Files.New(t.Context(), container, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
+			if _, err := s.client().Containers.Files.New(t.Context(), container,
+				openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go",
+					"text/plain")}); err != nil {
 				t.Fatal(err)
 			}
 		case "response.shell_call_output_content.delta":
@@ -61,7 +63,8 @@ func TestRetryAfterCrash(t *testing.T) {
 	}
 	// Another request with that key is refused.
 	_, err := s.client().Responses.New(t.Context(), shellTask("something else"), key)
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != http.StatusBadRequest || e.Code != "idempotency_key_reuse" {
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != http.StatusBadRequest ||
+		e.Code != "idempotency_key_reuse" {
 		t.Errorf("got %v", err)
 	}
 }

@@ -12,7 +12,8 @@ import (
 // goes on at another with the files that it had.
 func TestSession(t *testing.T) {
 	here := newServer(t)
-	first, err := here.client().Responses.New(t.Context(), shellTask(fence("echo one > made; mkdir -p d; ln -s ../made d/link; chmod 700 made")))
+	first, err := here.client().Responses.New(t.Context(),
+		shellTask(fence("echo one > made; mkdir -p d; ln -s ../made d/link; chmod 700 made")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -26,7 +27,8 @@ func TestSession(t *testing.T) {
 	if _, said, err := here.berth("session", "export", last.ID, "-o", chain); err != nil {
 		t.Fatalf("%v: %s", err, said)
 	}
-	if told, said, err := here.berth("session", "replay", last.ID); err != nil || !strings.Contains(told, "2 responses, no difference") {
+	if told, said, err := here.berth("session", "replay", last.ID); err != nil || !strings.Contains(told,
+		"2 responses, no difference") {
 		t.Errorf("replay: got %s%s, %v", told, said, err)
 	}
 
@@ -44,7 +46,8 @@ func TestSession(t *testing.T) {
 	if got := stdouts(on); len(got) != 1 || !strings.HasPrefix(got[0], "one\ntwo\none\ntwo\n700\n") {
 		t.Errorf("at the other server: got %q", got)
 	}
-	if told, said, err := there.berth("session", "replay", on.ID); err != nil || !strings.Contains(told, "3 responses, no difference") {
+	if told, said, err := there.berth("session", "replay", on.ID); err != nil || !strings.Contains(told,
+		"3 responses, no difference") {
 		t.Errorf("replay there: got %s%s, %v", told, said, err)
 	}
 }

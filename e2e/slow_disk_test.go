@@ -91,7 +91,8 @@ func (l *slowLoad) check(when string) {
 	l.p.t.Helper()
 	for path, word := range l.stored {
 		if strings.HasPrefix(path, "/responses/") {
-			if got := l.p.ask("GET", path, ""); got.status != http.StatusOK || !strings.Contains(got.text, `"completed"`) {
+			if got := l.p.ask("GET", path, ""); got.status != http.StatusOK || !strings.Contains(got.text,
+				`"completed"`) {
 				l.p.t.Errorf("%s %s: got %d %.300s", path, when, got.status, got.text)
 			}
 			path += "/input_items"
@@ -126,11 +127,13 @@ func TestSlowDisk(t *testing.T) {
 	}
 	unstoredTook := time.Since(began)
 	if stored, failed := slow.count(); stored+failed == 24 {
-		t.Errorf("all requests were answered in %v: the disk is not slow, or unstored responses wait for it", unstoredTook)
+		t.Errorf("all requests were answered in %v: the disk is not slow, or unstored responses wait for it",
+			unstoredTook)
 	}
 	slow.done.Wait()
 	stored, failed := slow.count()
-	t.Logf("a slow disk: %d requests stored and %d failed in %v; ten unstored ones took %v", stored, failed, time.Since(began), unstoredTook)
+	t.Logf("a slow disk: %d requests stored and %d failed in %v; ten unstored ones took %v", stored, failed,
+		time.Since(began), unstoredTook)
 	if stored == 0 {
 		t.Error("a slow disk stored nothing")
 	}

@@ -27,8 +27,9 @@ func TestRealModel(t *testing.T) {
 	s := newServer(t, "OPENAI_BASE_URL="+url+"/v1", "OPENAI_API_KEY=none")
 	c := s.client().Responses
 	ask := func(input string, most int64) responses.ResponseNewParams {
-		return responses.ResponseNewParams{Model: "smollm2", Temperature: openai.Float(0), MaxOutputTokens: openai.Int(most),
-			Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(input)}}
+		return responses.ResponseNewParams{Model: "smollm2", Temperature: openai.Float(0),
+			MaxOutputTokens: openai.Int(most),
+			Input:           responses.ResponseNewParamsInputUnion{OfString: openai.String(input)}}
 	}
 
 	t.Run("stream", func(t *testing.T) {
@@ -43,26 +44,33 @@ func TestRealModel(t *testing.T) {
 				text += last.Delta
 			}
 		}
-		if err := stream.Err(); err != nil || last.Type != "response.completed" || deltas < 2 || text != last.Response.OutputText() {
-			t.Errorf("%d deltas make %q, the response ended with %s and says %q: %v", deltas, text, last.Type, last.Response.OutputText(), err)
+		if err := stream.Err(); err != nil || last.Type != "response.completed" || deltas < 2 ||
+			text != last.Response.OutputText() {
+			t.Errorf("%d deltas make %q, the response ended with %s and says %q: %v", deltas, text, last.Type,
+				last.Response.OutputText(), err)
 		}
 		// llama.cpp's server for Python reports no usage in a stream: it is estimated.
-		if u := last.Response.Usage; u.InputTokens < 3 || u.OutputTokens < 1 || u.TotalTokens != u.InputTokens+u.OutputTokens {
+		if u := last.Response.Usage; u.InputTokens < 3 || u.OutputTokens < 1 ||
+			u.TotalTokens != u.InputTokens+u.OutputTokens {
 			t.Errorf("the usage is %s", u.RawJSON())
 		}
 	})
 
 	t.Run("output that its bound cuts", func(t *testing.T) {
 		r, err := c.New(t.Context(), ask("Tell a long story.", 16))
-		if err != nil || r.Status != "incomplete" || r.IncompleteDetails.Reason != "max_output_tokens" || r.OutputText() == "" {
+		if err != nil || r.Status != "incomplete" || r.IncompleteDetails.Reason != "max_output_tokens" ||
+			r.OutputText() == "" {
 			t.Errorf("got %+v, %v", r, err)
 		}
 	})
 
 	t.Run("forced call", func(t *testing.T) {
 		task := ask("When is the tide high in Brest?", 200)
-		task.Tools = []responses.ToolUnionParam{{OfFunction: &responses.FunctionToolParam{Name: "tide", Parameters: map[string]any{
-			"type": "object", "properties": map[string]any{"port": map[string]any{"type": "string", "enum": []string{"Brest", "Kiel"}}}, "required": []string{"port"}}}}}
+		task.Tools = []responses.ToolUnionParam{{OfFunction: &responses.FunctionToolParam{Name: "tide",
+			Parameters: map[string]any{
+				"type": "object",
+				"properties": map[string]any{"port": map[string]any{"type": "string",
+					"enum": []string{"Brest", "Kiel"}}}, "required": []string{"port"}}}}}
 		task.ToolChoice = responses.ResponseNewParamsToolChoiceUnion{OfFunctionTool: &responses.ToolChoiceFunctionParam{Name: "tide"}}
 		r, err := c.New(t.Context(), task)
 		if err != nil {
@@ -73,7 +81,8 @@ func TestRealModel(t *testing.T) {
 		}
 		var arguments struct{ Port string }
 		call := r.Output[0].AsFunctionCall()
-		if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil || call.Name != "tide" || arguments.Port == "" {
+		if err := json.Unmarshal([]byte(call.Arguments), &arguments); err != nil || call.Name != "tide" ||
+			arguments.Port == "" {
 			t.Errorf("called %s with %q: %v", call.Name, call.Arguments, err)
 		}
 	})
@@ -101,12 +110,15 @@ func TestRealModel(t *testing.T) {
 
 	t.Run("Chat Completions", func(t *testing.T) {
 		var all openai.ChatCompletionAccumulator
-		stream := s.client().Chat.Completions.NewStreaming(t.Context(), openai.ChatCompletionNewParams{Model: shared.ChatModel("smollm2"),
-			Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Tell a long story.")}, MaxCompletionTokens: openai.Int(8)})
+		stream := s.client().Chat.Completions.NewStreaming(t.Context(),
+			openai.ChatCompletionNewParams{Model: shared.ChatModel("smollm2"),
+				Messages:            []openai.ChatCompletionMessageParamUnion{openai.UserMessage("Tell a long story.")},
+				MaxCompletionTokens: openai.Int(8)})
 		for stream.Next() {
 			all.AddChunk(stream.Current())
 		}
-		if err := stream.Err(); err != nil || len(all.Choices) != 1 || all.Choices[0].FinishReason != "length" || all.Choices[0].Message.Content == "" {
+		if err := stream.Err(); err != nil || len(all.Choices) != 1 || all.Choices[0].FinishReason != "length" ||
+			all.Choices[0].Message.Content == "" {
 			t.Errorf("got %+v, %v", all.Choices, err)
 		}
 	})

@@ -36,7 +36,8 @@ func after(r *responses.Response, task responses.ResponseNewParams) responses.Re
 	return task
 }
 
-func (s *server) answer(task responses.ResponseNewParams, opts ...option.RequestOption) (*responses.Response, []string) {
+func (s *server) answer(task responses.ResponseNewParams, opts ...option.RequestOption) (*responses.Response,
+	[]string) {
 	s.t.Helper()
 	c := s.client()
 	r, err := c.Responses.New(s.t.Context(), task, opts...)
@@ -68,13 +69,15 @@ func TestForkedChain(t *testing.T) {
 	one, _ := s.answer(shellTask(fence("echo one >f; export STEP=1")))
 	var fork berth.Container
 	c := s.client()
-	if err := c.Post(t.Context(), "containers/"+containerOf(one)+"/fork", map[string]string{"name": "fork"}, &fork); err != nil {
+	if err := c.Post(t.Context(), "containers/"+containerOf(one)+"/fork", map[string]string{"name": "fork"},
+		&fork); err != nil {
 		t.Fatal(err)
 	}
 	_, forked := s.answer(after(one, in(string(fork.ID), shellTask(fence("cat f; echo $STEP; echo fork >>f")))))
 	_, own := s.answer(after(one, shellTask(fence("cat f; echo own >>f"))))
 	_, again := s.answer(after(one, in(string(fork.ID), shellTask(fence("cat f")))))
-	if diff := cmp.Diff([][]string{{"one\n1\n"}, {"one\n"}, {"one\nfork\n"}}, [][]string{forked, own, again}); diff != "" {
+	if diff := cmp.Diff([][]string{{"one\n1\n"}, {"one\n"}, {"one\nfork\n"}}, [][]string{forked, own,
+		again}); diff != "" {
 		t.Errorf("output (-want +got):\n%s", diff)
 	}
 	if left := s.snapshots(); len(left) > 0 {
@@ -97,7 +100,8 @@ func TestExpiredChain(t *testing.T) {
 	var was berth.Container
 	c := s.client()
 	s.waitUntil("the container has ended", func() bool {
-		return c.Get(t.Context(), "containers/"+containerOf(one), nil, &was) == nil && was.Status == berth.ContainerExpired
+		return c.Get(t.Context(), "containers/"+containerOf(one), nil, &was) == nil &&
+			was.Status == berth.ContainerExpired
 	})
 	if was.Berth.LastSnapshot != s.snapshots()[0].ID {
 		t.Errorf("got %+v, want the snapshot %s", was.Berth, s.snapshots()[0].ID)
@@ -114,14 +118,16 @@ func TestExpiredChain(t *testing.T) {
 		t.Error("it goes on in a container that has expired")
 	}
 	_, err := c.Responses.New(t.Context(), after(one, in(containerOf(one), shellTask(fence("true")))))
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, string(was.Berth.LastSnapshot)) {
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message,
+		string(was.Berth.LastSnapshot)) {
 		t.Errorf("a request that names the container: got %v, want container_expired and where its files are", err)
 	}
 	if err := c.Delete(t.Context(), "snapshots/"+string(was.Berth.LastSnapshot), nil, nil); err != nil {
 		t.Fatal(err)
 	}
 	_, err = c.Responses.New(t.Context(), after(one, shellTask(fence("cat f"))))
-	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message, "which is gone too") {
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.Code != "container_expired" || !strings.Contains(e.Message,
+		"which is gone too") {
 		t.Errorf("a chain whose snapshot is gone: got %v, want container_expired and that it is", err)
 	}
 }
@@ -148,7 +154,8 @@ func TestSnapshotCrash(t *testing.T) {
 			busy.Go(func() {
 				for ctx.Err() == nil {
 					var made berth.Snapshot
-					if err := c.Post(ctx, "containers/"+source+"/snapshots", map[string]any{"memory": memory}, &made); err == nil {
+					if err := c.Post(ctx, "containers/"+source+"/snapshots", map[string]any{"memory": memory},
+						&made); err == nil {
 						mu.Lock()
 						acknowledged[made.ID] = true
 						mu.Unlock()
@@ -229,13 +236,15 @@ func (s *server) whole(source string, kept []berth.Snapshot) {
 	c := s.client()
 	check := func(container string) {
 		s.t.Helper()
-		if _, out := s.answer(in(container, shellTask(fence("sha256sum -c sum")))); len(out) != 1 || out[0] != "f: OK\n" {
+		if _, out := s.answer(in(container, shellTask(fence("sha256sum -c sum")))); len(out) != 1 ||
+			out[0] != "f: OK\n" {
 			s.t.Errorf("%s: got %q", container, out)
 		}
 	}
 	check(source)
 	for _, k := range kept {
-		made, err := c.Containers.New(s.t.Context(), openai.ContainerNewParams{Name: "restored"}, option.WithJSONSet("berth.snapshot_id", k.ID))
+		made, err := c.Containers.New(s.t.Context(), openai.ContainerNewParams{Name: "restored"},
+			option.WithJSONSet("berth.snapshot_id", k.ID))
 		if err != nil {
 			s.t.Errorf("%s: %v", k.ID, err)
 			continue

@@ -98,7 +98,8 @@ func TestStopWithSockets(t *testing.T) {
 	}
 	defer conn.CloseNow()
 	conn.SetReadLimit(-1)
-	request, err := json.Marshal(map[string]any{"type": "response.create", "model": "scripted", "input": fence("echo one; until [ -e go ]; do sleep 0.05; done; echo two"),
+	request, err := json.Marshal(map[string]any{"type": "response.create", "model": "scripted",
+		"input": fence("echo one; until [ -e go ]; do sleep 0.05; done; echo two"),
 		"tools": []any{map[string]any{"type": "shell", "environment": map[string]any{"type": "container_auto"}}}})
 	if err != nil {
 		t.Fatal(err)

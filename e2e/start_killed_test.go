@@ -28,7 +28,8 @@ const startKilledRounds = 2
 func TestStartKilled(t *testing.T) {
 	s := newServerWith(t, "containers: {pool: 1}\n")
 	c := s.client(option.WithRequestTimeout(2 * time.Minute))
-	upload, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData, File: openai.File(strings.NewReader("uploaded\n"), "in.txt", "text/plain")})
+	upload, err := c.Files.New(t.Context(), openai.FileNewParams{Purpose: openai.FilePurposeUserData,
+		File: openai.File(strings.NewReader("uploaded\n"), "in.txt", "text/plain")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -40,7 +41,8 @@ func TestStartKilled(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, _, err := s.berth("exec", base.ID, "--", "sh", "-c", "echo uploaded >in.txt && cat in.txt"); err != nil || out != "uploaded\n" {
+	if out, _, err := s.berth("exec", base.ID, "--", "sh", "-c", "echo uploaded >in.txt && cat in.txt"); err != nil ||
+		out != "uploaded\n" {
 		t.Fatalf("got %q, %v", out, err)
 	}
 	var kept berth.Snapshot
@@ -75,7 +77,8 @@ func TestStartKilled(t *testing.T) {
 		}
 		create := func(opts ...option.RequestOption) func() (string, error) {
 			return func() (string, error) {
-				made, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "mine", FileIDs: []string{upload.ID}}, opts...)
+				made, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "mine",
+					FileIDs: []string{upload.ID}}, opts...)
 				if err != nil {
 					return "", err
 				}
@@ -90,19 +93,24 @@ func TestStartKilled(t *testing.T) {
 			}
 		}
 		add(create(), &containers)
-		add(create(option.WithJSONSet("network_policy", map[string]any{"type": "allowlist", "allowed_domains": []string{"a.example"},
-			"domain_secrets": []map[string]string{{"domain": "a.example", "name": "KEY", "value": secretValue}}})), &containers, secrets)
+		add(create(option.WithJSONSet("network_policy", map[string]any{"type": "allowlist",
+			"allowed_domains": []string{"a.example"},
+			"domain_secrets":  []map[string]string{{"domain": "a.example", "name": "KEY", "value": secretValue}}})),
+			&containers, secrets)
 		add(create(option.WithJSONSet("berth.volumes.0.name", "shared")), &containers, mounts)
 		add(func() (string, error) {
 			var made berth.Container
-			err := c.Post(t.Context(), "containers", map[string]any{"name": "restored", "berth": map[string]any{"snapshot_id": kept.ID}}, &made)
+			err := c.Post(t.Context(), "containers", map[string]any{"name": "restored",
+				"berth": map[string]any{"snapshot_id": kept.ID}}, &made)
 			return string(made.ID), err
 		}, &containers)
 		add(fork(rand.IntN(2) == 0), &containers)
 		for range 2 {
 			add(func() (string, error) {
-				task := background(shellTask(fence("echo ran >>counter; cat in.txt counter", "echo ran >>second; cat second")))
-				r, err := c.Responses.New(t.Context(), task, option.WithJSONSet("tools.0.environment", map[string]any{"type": "container_auto", "file_ids": []string{upload.ID}}))
+				task := background(shellTask(fence("echo ran >>counter; cat in.txt counter",
+					"echo ran >>second; cat second")))
+				r, err := c.Responses.New(t.Context(), task, option.WithJSONSet("tools.0.environment",
+					map[string]any{"type": "container_auto", "file_ids": []string{upload.ID}}))
 				if err != nil {
 					return "", err
 				}

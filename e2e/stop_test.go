@@ -20,11 +20,13 @@ func (s *server) newVolumeContainer(volume string) (id string) {
 	if err := c.Post(s.t.Context(), "volumes", map[string]any{"name": volume, "max_bytes": 32 << 20}, nil); err != nil {
 		s.t.Fatal(err)
 	}
-	made, err := c.Containers.New(s.t.Context(), openai.ContainerNewParams{Name: volume}, option.WithJSONSet("berth.volumes.0.name", volume))
+	made, err := c.Containers.New(s.t.Context(), openai.ContainerNewParams{Name: volume},
+		option.WithJSONSet("berth.volumes.0.name", volume))
 	if err != nil {
 		s.t.Fatal(err)
 	}
-	if out, errs, err := s.berth("exec", made.ID, "--", "sh", "-c", "echo "+volume+" >/mnt/volumes/"+volume+"/f"); err != nil {
+	if out, errs, err := s.berth("exec", made.ID, "--", "sh", "-c",
+		"echo "+volume+" >/mnt/volumes/"+volume+"/f"); err != nil {
 		s.t.Fatalf("%q, %v %s", out, err, errs)
 	}
 	return made.ID
@@ -58,7 +60,8 @@ func (s *server) processes() (found []string) {
 	for _, dir := range all {
 		line, _ := os.ReadFile(dir + "/cmdline")
 		cwd, _ := os.Readlink(dir + "/cwd")
-		if strings.Contains(string(line), s.state) || strings.HasPrefix(cwd, s.state) || len(s.mountsIn(filepath.Base(dir), "")) > 0 {
+		if strings.Contains(string(line), s.state) || strings.HasPrefix(cwd, s.state) ||
+			len(s.mountsIn(filepath.Base(dir), "")) > 0 {
 			found = append(found, dir+" "+string(line))
 		}
 	}
@@ -87,14 +90,17 @@ func TestStopUnmountsVolumes(t *testing.T) {
 	}
 	s.waitUntil("a loop device is detached", func() bool { return len(s.loops()) == 1 })
 	s.start()
-	if out, errs, err := s.berth("exec", used, "--", "sh", "-c", "cat /mnt/volumes/used/f"); err != nil || out != "used\n" {
+	if out, errs, err := s.berth("exec", used, "--", "sh", "-c", "cat /mnt/volumes/used/f"); err != nil ||
+		out != "used\n" {
 		t.Errorf("got %q, %v %s", out, err, errs)
 	}
-	again, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "again"}, option.WithJSONSet("berth.volumes", []map[string]string{{"name": "gone"}, {"name": "used"}}))
+	again, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "again"},
+		option.WithJSONSet("berth.volumes", []map[string]string{{"name": "gone"}, {"name": "used"}}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	if out, errs, err := s.berth("exec", again.ID, "--", "sh", "-c", "cat /mnt/volumes/*/f"); err != nil || out != "gone\nused\n" {
+	if out, errs, err := s.berth("exec", again.ID, "--", "sh", "-c", "cat /mnt/volumes/*/f"); err != nil ||
+		out != "gone\nused\n" {
 		t.Errorf("got %q, %v %s", out, err, errs)
 	}
 	if got := s.loops(); len(got) != 2 {
@@ -136,14 +142,17 @@ func TestStopAll(t *testing.T) {
 		}
 		s.start()
 		var c berth.Container
-		if err := s.client().Get(t.Context(), "containers/"+id, nil, &c); err != nil || c.Status != berth.ContainerExpired || c.Berth.Reason != "host" {
+		if err := s.client().Get(t.Context(), "containers/"+id, nil, &c); err != nil ||
+			c.Status != berth.ContainerExpired || c.Berth.Reason != "host" {
 			t.Errorf("got %+v, %v", c, err)
 		}
-		next, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "next"}, option.WithJSONSet("berth.volumes.0.name", "data"))
+		next, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "next"},
+			option.WithJSONSet("berth.volumes.0.name", "data"))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, errs, err := s.berth("exec", next.ID, "--", "cat", "/mnt/volumes/data/f"); err != nil || out != "data\n" {
+		if out, errs, err := s.berth("exec", next.ID, "--", "cat", "/mnt/volumes/data/f"); err != nil ||
+			out != "data\n" {
 			t.Errorf("got %q, %v %s", out, err, errs)
 		}
 		if out, errs, err := s.berth("audit", "verify", "--state", s.state); err != nil {
@@ -155,7 +164,8 @@ func TestStopAll(t *testing.T) {
 // TestStopRefuses stops what is no state directory, and a server that does not end.
 func TestStopRefuses(t *testing.T) {
 	s := newServer(t)
-	if _, errs, err := s.berth("stop", "--all", "--yes", "--state", t.TempDir()); err == nil || !strings.Contains(errs, "is not a state directory") {
+	if _, errs, err := s.berth("stop", "--all", "--yes", "--state", t.TempDir()); err == nil || !strings.Contains(errs,
+		"is not a state directory") {
 		t.Errorf("an empty directory: got %v, %s", err, errs)
 	}
 	if err := s.cmd.Process.Signal(syscall.SIGSTOP); err != nil {

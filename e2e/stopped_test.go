@@ -29,8 +29,10 @@ func TestGuestIsStopped(t *testing.T) {
 	c := s.client(option.WithMaxRetries(0))
 	began = time.Now()
 	for range 5 {
-		_, err := c.Containers.Files.New(t.Context(), id, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "late", "text/plain")})
-		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 503 || !strings.Contains(e.Message, "does not answer") {
+		_, err := c.Containers.Files.New(t.Context(), id,
+			openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "late", "text/plain")})
+		if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 503 || !strings.Contains(e.Message,
+			"does not answer") {
 			t.Errorf("a call that follows: got %v, want 503 and that it does not answer", err)
 		}
 	}

@@ -69,7 +69,8 @@ func programs(t *testing.T, w *tar.Writer, paths ...string) {
 
 func put(t *testing.T, w *tar.Writer, path, content string) {
 	t.Helper()
-	err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path, "/"), Mode: 0o755, Size: int64(len(content))})
+	err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: strings.TrimPrefix(path, "/"), Mode: 0o755,
+		Size: int64(len(content))})
 	if err == nil {
 		_, err = w.Write([]byte(content))
 	}
@@ -90,13 +91,16 @@ func tinyImage(t *testing.T, user string) v1.Image {
 	if err := w.Close(); err != nil {
 		t.Fatal(err)
 	}
-	return imageOf(t, buf.Bytes(), v1.Config{User: user, Env: []string{"PATH=/opt/tiny:/usr/bin:/bin", "GREETING=hello"}})
+	return imageOf(t, buf.Bytes(),
+		v1.Config{User: user, Env: []string{"PATH=/opt/tiny:/usr/bin:/bin", "GREETING=hello"}})
 }
 
 // imageOf returns an image of one layer, an archive.
 func imageOf(t *testing.T, layer []byte, config v1.Config) v1.Image {
 	t.Helper()
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(layer)), nil })
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(layer)), nil
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,32 +144,39 @@ func TestTemplates(t *testing.T) {
 
 	t.Run("default", func(t *testing.T) {
 		id := s.newContainer()
-		for script, want := range map[string]string{"greet": "hello from an image\n", "id -u": "1000\n", "echo $HOME $USER": "/home/user user\n", "echo x > /mnt/data/x && cat x": "x\n"} {
+		for script, want := range map[string]string{"greet": "hello from an image\n", "id -u": "1000\n",
+			"echo $HOME $USER": "/home/user user\n", "echo x > /mnt/data/x && cat x": "x\n"} {
 			if out, errs, err := s.berth("exec", id, "--", "/bin/sh", "-c", script); err != nil || out != want {
 				t.Errorf("%s: got %q, %v, %s, want %q", script, out, err, errs, want)
 			}
 		}
 	})
 	t.Run("by name", func(t *testing.T) {
-		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"}, option.WithJSONSet("berth", map[string]any{"template": "tiny-app"}))
+		c, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"},
+			option.WithJSONSet("berth", map[string]any{"template": "tiny-app"}))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if out, errs, err := s.berth("exec", c.ID, "--", "/bin/sh", "-c", "id -u; echo $HOME; echo y > y; greet"); err != nil || out != "4711\n/srv\nhello from an image\n" {
+		if out, errs, err := s.berth("exec", c.ID, "--", "/bin/sh", "-c",
+			"id -u; echo $HOME; echo y > y; greet"); err != nil || out != "4711\n/srv\nhello from an image\n" {
 			t.Errorf("got %q, %v, %s", out, err, errs)
 		}
 		var got struct{ Berth struct{ Template string } }
-		if err := json.Unmarshal([]byte(c.RawJSON()), &got); err != nil || !strings.HasPrefix(got.Berth.Template, "sha256:") {
+		if err := json.Unmarshal([]byte(c.RawJSON()), &got); err != nil || !strings.HasPrefix(got.Berth.Template,
+			"sha256:") {
 			t.Errorf("the container's template is %q, %v", got.Berth.Template, err)
 		}
-		_, err = s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"}, option.WithJSONSet("berth", map[string]any{"template": got.Berth.Template}))
+		_, err = s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"},
+			option.WithJSONSet("berth", map[string]any{"template": got.Berth.Template}))
 		if err != nil {
 			t.Errorf("by digest: %v", err)
 		}
 	})
 	t.Run("unknown", func(t *testing.T) {
-		_, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"}, option.WithJSONSet("berth", map[string]any{"template": "none"}))
-		if e, ok := err.(*openai.Error); !ok || e.StatusCode != 404 || e.Param != "berth.template" || !strings.Contains(e.Message, "'none'") {
+		_, err := s.client().Containers.New(t.Context(), openai.ContainerNewParams{Name: "test"},
+			option.WithJSONSet("berth", map[string]any{"template": "none"}))
+		if e, ok := err.(*openai.Error); !ok || e.StatusCode != 404 || e.Param != "berth.template" ||
+			!strings.Contains(e.Message, "'none'") {
 			t.Errorf("got %v", err)
 		}
 	})
@@ -178,7 +189,8 @@ func TestBusyBox(t *testing.T) {
 	w := tar.NewWriter(&buf)
 	programs(t, w, "/bin/busybox")
 	for _, applet := range []string{"sh", "cat", "id", "env"} {
-		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet, Linkname: "busybox"}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeSymlink, Name: "bin/" + applet,
+			Linkname: "busybox"}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -190,15 +202,18 @@ func TestBusyBox(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := tarball.WriteToFile(archive, ref, imageOf(t, buf.Bytes(), v1.Config{Env: []string{"PATH=/bin"}})); err != nil {
+	if err := tarball.WriteToFile(archive, ref, imageOf(t, buf.Bytes(),
+		v1.Config{Env: []string{"PATH=/bin"}})); err != nil {
 		t.Fatal(err)
 	}
-	if out, err := exec.Command(binary(t), "image", "load", "-i", archive, "--state", state).CombinedOutput(); err != nil {
+	if out, err := exec.Command(binary(t), "image", "load", "-i", archive, "--state",
+		state).CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)
 	}
 	s := startServer(t, state, "containers:\n  pool: 0\n")
 	first, _ := s.answer(shellTask(fence("echo kept >f; export STEP=1; cd /tmp")))
-	if _, got := s.answer(after(first, shellTask(fence("echo $STEP; pwd", "cat /mnt/data/f; exit 3", "cat missing")))); len(got) != 3 || got[0] != "1\n/tmp\n" || got[1] != "kept\n" {
+	if _, got := s.answer(after(first, shellTask(fence("echo $STEP; pwd", "cat /mnt/data/f; exit 3",
+		"cat missing")))); len(got) != 3 || got[0] != "1\n/tmp\n" || got[1] != "kept\n" {
 		t.Errorf("got %q", got)
 	}
 }

@@ -32,22 +32,27 @@ func newServices(t *testing.T) services {
 	double, _ := newUpstream(t)
 	double.Models = append(double.Models, embedder)
 	tides := sdk.NewServer(&sdk.Implementation{Name: "tides", Version: "1"}, nil)
-	sdk.AddTool(tides, &sdk.Tool{Name: "tide", Description: "Says when the tide is high."}, func(_ context.Context, _ *sdk.CallToolRequest, in struct {
-		Port string `json:"port"`
-	}) (*sdk.CallToolResult, any, error) {
-		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "high at noon in " + in.Port}}}, nil, nil
+	sdk.AddTool(tides, &sdk.Tool{Name: "tide", Description: "Says when the tide is high."}, func(_ context.Context,
+		_ *sdk.CallToolRequest, in struct {
+			Port string `json:"port"`
+		}) (*sdk.CallToolResult, any, error) {
+		return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: "high at noon in " + in.Port}}},
+			nil, nil
 	})
 	upstream := http.NewServeMux()
 	upstream.HandleFunc("POST /v1/embeddings", serveEmbeddings)
 	upstream.HandleFunc("POST /v1/images/", serveImages)
 	upstream.Handle("/", double)
 	s := services{
-		owner:    newOwner(t),
-		mcp:      httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return tides }, nil)),
+		owner: newOwner(t),
+		mcp: httptest.NewServer(sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server {
+			return tides
+		}, nil)),
 		upstream: httptest.NewServer(upstream),
 		site: httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", "text/html")
-			_, _ = io.WriteString(w, "<html><head><title>Tides of Brest</title></head><body><main><h1>Tides</h1><p>High water is at noon.</p></main></body></html>")
+			_, _ = io.WriteString(w,
+				"<html><head><title>Tides of Brest</title></head><body><main><h1>Tides</h1><p>High water is at noon.</p></main></body></html>")
 		})),
 	}
 	s.search = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -57,7 +62,8 @@ func newServices(t *testing.T) services {
 		}
 		w.Header().Set("Content-Type", "application/json")
 		_ = json.NewEncoder(w).Encode(map[string]any{"query": r.FormValue("q"), "results": []any{
-			map[string]any{"url": s.site.URL + "/tides", "title": "Tides of Brest", "content": "High water is at noon.", "engine": "test"}}})
+			map[string]any{"url": s.site.URL + "/tides", "title": "Tides of Brest", "content": "High water is at noon.",
+				"engine": "test"}}})
 	}))
 	for _, server := range []*httptest.Server{s.mcp, s.site, s.search, s.upstream} {
 		t.Cleanup(func() { server.CloseClientConnections(); server.Close() })
@@ -97,16 +103,21 @@ func serveEmbeddings(w http.ResponseWriter, r *http.Request) {
 		data = append(data, map[string]any{"object": "embedding", "index": i, "embedding": embedding})
 	}
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "model": embedder, "data": data, "usage": map[string]int{"prompt_tokens": 3, "total_tokens": 3}})
+	_ = json.NewEncoder(w).Encode(map[string]any{"object": "list", "model": embedder, "data": data,
+		"usage": map[string]int{"prompt_tokens": 3, "total_tokens": 3}})
 }
 
 // server starts a server that may reach the services.
 func (s services) server(t *testing.T) *server {
 	t.Helper()
 	host := func(of *httptest.Server) string { return strings.TrimPrefix(of.URL, "http://") }
-	config := fmt.Sprintf("mcp: {private: ['%s']}\nweb_search: {backend: searxng, url: '%s', private: ['%s']}\nimage_generation: {model: %s}\nmodels:\n", host(s.mcp), s.search.URL, host(s.site), painter)
+	config := fmt.Sprintf(
+		"mcp: {private: ['%s']}\nweb_search: {backend: searxng, url: '%s', private: ['%s']}\nimage_generation: {model: %s}\nmodels:\n",
+		host(s.mcp), s.search.URL, host(s.site), painter)
 	for _, name := range []string{drawer, clicker} {
-		config += fmt.Sprintf("- {match: %s, provider: openai, base_url: '%s', api_key: none, custom_tools: native, native_tools: [image_generation, computer, computer_use_preview]}\n", name, s.owner.URL)
+		config += fmt.Sprintf(
+			"- {match: %s, provider: openai, base_url: '%s', api_key: none, custom_tools: native, native_tools: [image_generation, computer, computer_use_preview]}\n",
+			name, s.owner.URL)
 	}
 	config += fmt.Sprintf("- {match: '*', base_url: '%s/v1', api_key: none}\n", s.upstream.URL)
 	return newServerWith(t, config)

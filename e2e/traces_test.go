@@ -80,8 +80,10 @@ func TestTraces(t *testing.T) {
 		OfContainerAuto: &responses.ContainerAutoParam{NetworkPolicy: responses.ContainerAutoNetworkPolicyUnionParam{
 			OfAllowlist: &responses.ContainerNetworkPolicyAllowlistParam{AllowedDomains: []string{"api.example.com"}}}}}}}
 	var answer *http.Response
-	r, err := s.client().Responses.New(t.Context(), responses.ResponseNewParams{Model: "scripted", Tools: []responses.ToolUnionParam{shell},
-		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(fence("python3 -c 'import socket; socket.create_connection((\"refused.example.org\", 443))'; echo confidential"))}},
+	r, err := s.client().Responses.New(t.Context(), responses.ResponseNewParams{Model: "scripted",
+		Tools: []responses.ToolUnionParam{shell},
+		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(
+			fence("python3 -c 'import socket; socket.create_connection((\"refused.example.org\", 443))'; echo confidential"))}},
 		option.WithHeader("traceparent", "00-"+trace+"-b7ad6b7169203331-01"), option.WithResponseInto(&answer))
 	if err != nil || r.Status != responses.ResponseStatusCompleted {
 		t.Fatalf("got %v, %v", r, err)
@@ -91,7 +93,8 @@ func TestTraces(t *testing.T) {
 	}
 	const response = "POST /v1/responses > invoke_agent"
 	const call = response + " > execute_tool shell_call"
-	want := []string{"POST /v1/responses", response, response + " > chat scripted", call, call + " > exec", call + " > exec > connect", "POST /v1/responses > start container"}
+	want := []string{"POST /v1/responses", response, response + " > chat scripted", call, call + " > exec",
+		call + " > exec > connect", "POST /v1/responses > start container"}
 	t.Cleanup(func() {
 		if t.Failed() {
 			t.Logf("the collector has %q", collector.names(trace))

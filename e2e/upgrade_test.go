@@ -121,7 +121,8 @@ func testUpgrade(t *testing.T, stop func(*server)) {
 	sh(paused.ID, "echo asleep >/mnt/data/file", "")
 	must("pause", paused.ID)
 	snapshot := must("snapshot", "create", one)
-	file, err := c.Files.New(t.Context(), openai.FileNewParams{File: openai.File(strings.NewReader("a file\n"), "a.txt", "text/plain"), Purpose: "user_data"})
+	file, err := c.Files.New(t.Context(), openai.FileNewParams{File: openai.File(strings.NewReader("a file\n"), "a.txt",
+		"text/plain"), Purpose: "user_data"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,12 +163,15 @@ func testUpgrade(t *testing.T, stop func(*server)) {
 			t.Errorf("berth ps: %s is not listed:\n%s", id, listed)
 		}
 	}
-	sh(one, "kill -0 $(cat /mnt/data/pid) && rm /tmp/beat && until [ -e /tmp/beat ]; do sleep 0.05; done; cat /mnt/data/file /mnt/volumes/shelf/f", "mine\nshelf")
+	sh(one, "kill -0 $(cat /mnt/data/pid) && rm /tmp/beat && until [ -e /tmp/beat ]; do sleep 0.05; done; cat /mnt/data/file /mnt/volumes/shelf/f",
+		"mine\nshelf")
 	_, outputs := s.answer(after(first, in(one, shellTask(fence("echo $STEP; pwd; echo more >>/mnt/data/file")))))
 	if diff := cmp.Diff([]string{"1\n/tmp\n"}, outputs); diff != "" {
 		t.Errorf("the shell of the container (-want +got):\n%s", diff)
 	}
-	if _, err := c.Containers.Files.New(t.Context(), one, openai.ContainerFileNewParams{File: openai.File(bytes.NewReader(make([]byte, 4<<20)), "big", "text/plain")}); err != nil {
+	if _, err := c.Containers.Files.New(t.Context(), one,
+		openai.ContainerFileNewParams{File: openai.File(bytes.NewReader(make([]byte, 4<<20)), "big",
+			"text/plain")}); err != nil {
 		t.Errorf("upload into the container: %v", err)
 	}
 	sh(one, "stat -c %s /mnt/data/big", "4194304")
@@ -177,7 +181,8 @@ func testUpgrade(t *testing.T, stop func(*server)) {
 	must("resume", paused.ID)
 
 	// The response goes on: its command, which outlived the server, ran once.
-	if _, err := c.Containers.Files.New(t.Context(), busy, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
+	if _, err := c.Containers.Files.New(t.Context(), busy,
+		openai.ContainerFileNewParams{File: openai.File(strings.NewReader(""), "go", "text/plain")}); err != nil {
 		t.Fatalf("upload into the busy container: %v", err)
 	}
 	s.waitUntil("the response has ended", func() bool {
@@ -189,7 +194,8 @@ func testUpgrade(t *testing.T, stop func(*server)) {
 	}
 
 	// What was stored is there, and old and new containers can be derived from the old.
-	if stored, err := c.Responses.Get(t.Context(), first.ID, responses.ResponseGetParams{}); err != nil || len(stdouts(stored)) != 1 || stdouts(stored)[0] != "mine\n" {
+	if stored, err := c.Responses.Get(t.Context(), first.ID, responses.ResponseGetParams{}); err != nil ||
+		len(stdouts(stored)) != 1 || stdouts(stored)[0] != "mine\n" {
 		t.Errorf("the stored response: %v, %v", stored, err)
 	}
 	if content, err := c.Files.Content(t.Context(), file.ID); err != nil {
@@ -202,7 +208,8 @@ func testUpgrade(t *testing.T, stop func(*server)) {
 		t.Fatalf("fork: %v", err)
 	}
 	sh(string(fork.ID), "cat /mnt/data/file", "mine\nmore")
-	restored, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "restored"}, option.WithJSONSet("berth.snapshot_id", strings.Fields(snapshot)[0]))
+	restored, err := c.Containers.New(t.Context(), openai.ContainerNewParams{Name: "restored"},
+		option.WithJSONSet("berth.snapshot_id", strings.Fields(snapshot)[0]))
 	if err != nil {
 		t.Fatalf("restore the former release's snapshot: %v", err)
 	}

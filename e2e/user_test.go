@@ -67,7 +67,8 @@ func TestOrdinaryUser(t *testing.T) {
 	if err != nil {
 		t.Fatalf("doctor: %v: %s", err, out)
 	}
-	for _, want := range []string{"ordinary user (uid 54321)", "volumes", "cpu limit", "ran a command and destroyed it"} {
+	for _, want := range []string{"ordinary user (uid 54321)", "volumes", "cpu limit",
+		"ran a command and destroyed it"} {
 		if !strings.Contains(out, want) {
 			t.Errorf("the doctor does not say %q:\n%s", want, out)
 		}
@@ -96,7 +97,8 @@ func TestOrdinaryUser(t *testing.T) {
 		t.Fatalf("fork: %v: %s", err, errs)
 	}
 	must("kept\n", "exec", strings.Fields(fork)[0], "--", "/bin/cat", "/mnt/data/file")
-	if _, errs, err := s.berth("volume", "create", "data"); err == nil || !strings.Contains(errs, "cannot store volumes") {
+	if _, errs, err := s.berth("volume", "create", "data"); err == nil || !strings.Contains(errs,
+		"cannot store volumes") {
 		t.Errorf("volume create: got %v, %q, want that there are none", err, errs)
 	}
 	must("", "rm", id)

@@ -20,7 +20,8 @@ func useVendorTools(n int, got *modeltest.Request) modeltest.Turn {
 	for _, tool := range got.Tools {
 		offered[tool.Name] = tool.Type
 	}
-	if offered["bash"] != "bash_20250124" || offered["str_replace_based_edit_tool"] != "text_editor_20250728" || offered["shell"] != "" {
+	if offered["bash"] != "bash_20250124" || offered["str_replace_based_edit_tool"] != "text_editor_20250728" ||
+		offered["shell"] != "" {
 		return modeltest.Turn{Refusal: &modeltest.Refusal{Status: 400, Message: fmt.Sprintf("offered %v", offered)}}
 	}
 	var task string
@@ -36,7 +37,8 @@ func useVendorTools(n int, got *modeltest.Request) modeltest.Turn {
 	finish := model.Finish{Reason: model.FinishStop}
 	if lines := strings.Split(task, "\n"); results < len(lines) {
 		name, input, _ := strings.Cut(lines[results], " ")
-		return modeltest.Reply(model.Call{ID: fmt.Sprintf("toolu_%02d", n), Name: name, Arguments: input[:len(input)/2]}, model.Call{Arguments: input[len(input)/2:]}, finish)
+		return modeltest.Reply(model.Call{ID: fmt.Sprintf("toolu_%02d", n), Name: name,
+			Arguments: input[:len(input)/2]}, model.Call{Arguments: input[len(input)/2:]}, finish)
 	}
 	return modeltest.Reply(model.Text{Text: "Done."}, finish)
 }
@@ -85,18 +87,29 @@ models:
 	}
 	steps := []result{
 		{`bash {"command":"mkdir -p src && cd src && export COLOUR='red' && pwd"}`, "/mnt/data/src\n", "", 0},
-		{editor(map[string]any{"command": "create", "path": "/mnt/data/src/a.py", "file_text": "def f():\n    return 'EOF'\nEOF\n$(id)\n"}), "Created /mnt/data/src/a.py with 4 lines.\n", "", 0},
-		{editor(map[string]any{"command": "view", "path": "a.py", "view_range": []int{1, 2}}), "     1\tdef f():\n     2\t    return 'EOF'\n", "", 0},
-		{editor(map[string]any{"command": "str_replace", "path": "a.py", "old_str": "'EOF'\nEOF\n$(id)", "new_str": "\"`é`\""}), "Changed a.py. It now reads:\n     1\tdef f():\n     2\t    return \"`é`\"\n", "", 0},
-		{editor(map[string]any{"command": "insert", "path": "/mnt/data/src/a.py", "insert_line": 0, "insert_text": "# one"}), "Changed /mnt/data/src/a.py. It now reads:\n     1\t# one\n     2\tdef f():\n     3\t    return \"`é`\"\n", "", 0},
+		{editor(map[string]any{"command": "create", "path": "/mnt/data/src/a.py",
+			"file_text": "def f():\n    return 'EOF'\nEOF\n$(id)\n"}), "Created /mnt/data/src/a.py with 4 lines.\n",
+			"", 0},
+		{editor(map[string]any{"command": "view", "path": "a.py", "view_range": []int{1, 2}}),
+			"     1\tdef f():\n     2\t    return 'EOF'\n", "", 0},
+		{editor(map[string]any{"command": "str_replace", "path": "a.py", "old_str": "'EOF'\nEOF\n$(id)",
+			"new_str": "\"`é`\""}), "Changed a.py. It now reads:\n     1\tdef f():\n     2\t    return \"`é`\"\n",
+			"", 0},
+		{editor(map[string]any{"command": "insert", "path": "/mnt/data/src/a.py", "insert_line": 0,
+			"insert_text": "# one"}),
+			"Changed /mnt/data/src/a.py. It now reads:\n     1\t# one\n     2\tdef f():\n     3\t    return \"`é`\"\n",
+			"", 0},
 		{`bash {"command":"cat a.py; echo $COLOUR; exit 3"}`, "# one\ndef f():\n    return \"`é`\"\nred\n", "", 3},
 		{`bash {"restart":true}`, "The shell was restarted.\n", "", 0},
 		{`bash {"command":"pwd; echo [$COLOUR]"}`, "/mnt/data\n[]\n", "", 0},
-		{editor(map[string]any{"command": "str_replace", "path": "src/a.py", "old_str": "none", "new_str": "x"}), "", "does not occur", 1},
+		{editor(map[string]any{"command": "str_replace", "path": "src/a.py", "old_str": "none", "new_str": "x"}), "",
+			"does not occur", 1},
 		{editor(map[string]any{"command": "view", "path": "/bin/true"}), "", "binary file", 1},
 		{editor(map[string]any{"command": "view", "path": "../../etc/shadow"}), "", "ermission denied", 1},
-		{editor(map[string]any{"command": "create", "path": "/mnt/data/../../etc/passwd", "file_text": "x"}), "", "cannot", 1},
-		{editor(map[string]any{"command": "str_replace", "path": "src/a.py", "old_str": strings.Repeat("x", 1<<20), "new_str": ""}), "", "Nothing was run", 2},
+		{editor(map[string]any{"command": "create", "path": "/mnt/data/../../etc/passwd", "file_text": "x"}), "",
+			"cannot", 1},
+		{editor(map[string]any{"command": "str_replace", "path": "src/a.py", "old_str": strings.Repeat("x", 1<<20),
+			"new_str": ""}), "", "Nothing was run", 2},
 		{`bash {"command":"cut`, "", "not valid", 2},
 		{`str_replace_based_edit_tool {"command":"create","path":"/mnt/data/half`, "", "not valid", 2},
 	}
@@ -122,8 +135,10 @@ models:
 		t.Fatalf("got %d results of calls %v, want %d:\n%s", len(got), ids, len(steps), first.RawJSON())
 	}
 	for i, want := range steps {
-		if o := got[i]; o.Stdout != want.out || !strings.Contains(o.Stderr, want.errs) || o.Outcome.AsExit().ExitCode != want.code {
-			t.Errorf("%.200s:\ngot  %q, %q, %d\nwant %q, %q, %d", want.line, o.Stdout, o.Stderr, o.Outcome.AsExit().ExitCode, want.out, want.errs, want.code)
+		if o := got[i]; o.Stdout != want.out || !strings.Contains(o.Stderr, want.errs) ||
+			o.Outcome.AsExit().ExitCode != want.code {
+			t.Errorf("%.200s:\ngot  %q, %q, %d\nwant %q, %q, %d", want.line, o.Stdout, o.Stderr,
+				o.Outcome.AsExit().ExitCode, want.out, want.errs, want.code)
 		}
 	}
 	results := map[string]string{}
@@ -132,17 +147,21 @@ models:
 			results[m.CallID] = m.Text
 		}
 	}
-	if results["toolu_00"] != "/mnt/data/src\n" || !strings.HasSuffix(results["toolu_05"], "red\nexit code 3") || !strings.HasPrefix(results["toolu_09"], "Error: ") {
+	if results["toolu_00"] != "/mnt/data/src\n" || !strings.HasSuffix(results["toolu_05"], "red\nexit code 3") ||
+		!strings.HasPrefix(results["toolu_09"], "Error: ") {
 		t.Errorf("the model reads %q", results)
 	}
 	// Others see calls of the shell with the same ids, and may use the editor as they see it used.
-	for name, double := range map[string]*modeltest.Double{"qwen3-32b": chat.Double, "gemini-3.5-flash": gemini.Double} {
-		arguments, err := json.Marshal(map[string]any{"commands": []string{"cat src/a.py", "str_replace_based_edit_tool <<'EOF'\n" + `{"command":"view","path":"src"}` + "\nEOF"}})
+	for name, double := range map[string]*modeltest.Double{"qwen3-32b": chat.Double,
+		"gemini-3.5-flash": gemini.Double} {
+		arguments, err := json.Marshal(map[string]any{"commands": []string{"cat src/a.py",
+			"str_replace_based_edit_tool <<'EOF'\n" + `{"command":"view","path":"src"}` + "\nEOF"}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		r := ask(name, "```shell\n"+string(arguments)+"\n```")
-		if outs := stdouts(r); len(outs) != 2 || !strings.HasPrefix(outs[0], "# one\n") || !strings.Contains(outs[1], "src/a.py\n") {
+		if outs := stdouts(r); len(outs) != 2 || !strings.HasPrefix(outs[0], "# one\n") || !strings.Contains(outs[1],
+			"src/a.py\n") {
 			t.Errorf("%s: got %q", name, outs)
 		}
 		calls := double.Requests()[0].Messages

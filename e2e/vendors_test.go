@@ -25,7 +25,8 @@ models:
 `, chat.URL, native.URL, claude.URL, gemini.URL))
 	c := s.client()
 	var trail, previous, container string
-	for _, model := range []string{"qwen3-32b", "claude-opus-5-5", "gemini-3.5-flash", "gpt-5.5", "claude-opus-5-5", "qwen3-32b"} {
+	for _, model := range []string{"qwen3-32b", "claude-opus-5-5", "gemini-3.5-flash", "gpt-5.5", "claude-opus-5-5",
+		"qwen3-32b"} {
 		task := shellTask("```shell\n" + `{"commands":["echo ` + model + ` >> trail; cat trail"]}` + "\n```")
 		task.Model = model
 		if previous != "" {

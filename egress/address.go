@@ -9,9 +9,11 @@ import (
 
 // metadata are the addresses of the clouds' metadata services, which serve credentials.
 var metadata = []netip.Addr{
-	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"), netip.MustParseAddr("169.254.169.123"),
+	netip.MustParseAddr("169.254.169.254"), netip.MustParseAddr("169.254.170.2"),
+	netip.MustParseAddr("169.254.169.123"),
 	netip.MustParseAddr("100.100.100.200"), netip.MustParseAddr("168.63.129.16"), netip.MustParseAddr("192.0.0.192"),
-	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd00:42::42"), netip.MustParseAddr("fd20:ce::254"),
+	netip.MustParseAddr("fd00:ec2::254"), netip.MustParseAddr("fd00:ec2::23"), netip.MustParseAddr("fd00:42::42"),
+	netip.MustParseAddr("fd20:ce::254"),
 }
 
 // inside are the ranges, besides those that netip knows, that are not on the public Internet

@@ -33,7 +33,8 @@ func TestAddresses(t *testing.T) {
 		w.host("", a, 80, plain)
 	}
 	for _, a := range []string{"10.1.2.3", "93.184.216.34", "[::ffff:10.1.2.3]"} {
-		if status, body := get(t, w.httpClient(nil), "http://"+a+"/", "Host", "any.test"); status != 200 || body != "any.test" {
+		if status, body := get(t, w.httpClient(nil), "http://"+a+"/", "Host", "any.test"); status != 200 ||
+			body != "any.test" {
 			t.Errorf("%s: got %d %s", a, status, body)
 		}
 		conn, _ := w.connect(a + ":443")

@@ -45,7 +45,8 @@ func TestSmuggledRequests(t *testing.T) {
 	w.host("example.com", "93.184.216.34", 8080, listen(t, func(c net.Conn) { // a lenient host
 		_ = c.SetReadDeadline(time.Now().Add(100 * time.Millisecond))
 		b, _ := io.ReadAll(c)
-		if head, _, _ := strings.Cut(string(b), "\r\n\r\nG"); strings.Contains(head, "/evil") || strings.Contains(head, "\nHost: evil") {
+		if head, _, _ := strings.Cut(string(b), "\r\n\r\nG"); strings.Contains(head, "/evil") || strings.Contains(head,
+			"\nHost: evil") {
 			mu.Lock()
 			defer mu.Unlock()
 			seen = append(seen, string(b))
@@ -89,7 +90,8 @@ func TestSmuggledRequests(t *testing.T) {
 		}
 	}
 	// Valid requests pass, even unusual ones.
-	for _, words := range []string{"BREW /good HTTP/1.1\r\nHost: example.com\r\n\r\n", "PROPFIND /good HTTP/1.1\r\nHost: EXAMPLE.com.\r\n\r\n"} {
+	for _, words := range []string{"BREW /good HTTP/1.1\r\nHost: example.com\r\n\r\n",
+		"PROPFIND /good HTTP/1.1\r\nHost: EXAMPLE.com.\r\n\r\n"} {
 		if answer := w.exchange("example.com:80", words); !strings.HasPrefix(answer, "HTTP/1.1 200") || len(seen) != 1 {
 			t.Errorf("%q: got %q", words, answer)
 		}
@@ -153,7 +155,8 @@ func TestUpgradeToHTTP2(t *testing.T) {
 	})
 	w.host("example.com", "93.184.216.34", 80, addr)
 	for _, upgrade := range []string{"h2c", "H2C", "websocket, h2c"} {
-		answer := w.exchange("example.com:80", "GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
+		answer := w.exchange("example.com:80",
+			"GET / HTTP/1.1\r\nHost: example.com\r\nConnection: Upgrade, HTTP2-Settings\r\nUpgrade: "+upgrade+"\r\nHTTP2-Settings: AAMAAABkAAQCAAAAAAIAAAAA\r\n\r\n")
 		if !strings.Contains(answer, "plain") {
 			t.Errorf("%s: got %q", upgrade, answer)
 		}
@@ -166,7 +169,8 @@ func hello(t testing.TB, name string) []byte {
 	proper := "x" + strings.Repeat("y", max(0, len(name)-3)) + "zz"
 	sent := &tapped{Reader: strings.NewReader("")}
 	var out bytes.Buffer
-	_ = tls.Client(&written{sent, &out}, &tls.Config{ServerName: proper[:len(name)], InsecureSkipVerify: true}).Handshake()
+	_ = tls.Client(&written{sent, &out}, &tls.Config{ServerName: proper[:len(name)],
+		InsecureSkipVerify: true}).Handshake()
 	b := bytes.Replace(out.Bytes(), []byte(proper[:len(name)]), []byte(name), 1)
 	if !bytes.Contains(b, []byte(name)) {
 		t.Fatalf("the hello does not name %s", name)
@@ -229,10 +233,14 @@ func TestHandshakesThatCannotBeRead(t *testing.T) {
 func TestRedirects(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
 	to := ""
-	addr, _ := serve(t, false, func(rw http.ResponseWriter, r *http.Request) { http.Redirect(rw, r, to, http.StatusFound) })
+	addr, _ := serve(t, false, func(rw http.ResponseWriter, r *http.Request) {
+		http.Redirect(rw, r, to, http.StatusFound)
+	})
 	w.host("example.com", "93.184.216.34", 80, addr)
-	for _, to = range []string{"http://evil.com/", "http://169.254.169.254/latest/meta-data/", "http://[fd00:ec2::254]/", "http://127.0.0.1/",
-		"http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://2130706433/", "http://0x7f.1/", "http://017700000001/", "http://example.com:22/", "http://metadata.google.internal/"} {
+	for _, to = range []string{"http://evil.com/", "http://169.254.169.254/latest/meta-data/",
+		"http://[fd00:ec2::254]/", "http://127.0.0.1/",
+		"http://[::1]/", "http://[::ffff:127.0.0.1]/", "http://2130706433/", "http://0x7f.1/", "http://017700000001/",
+		"http://example.com:22/", "http://metadata.google.internal/"} {
 		if status, body := get(t, w.httpClient(nil), "http://example.com/"); status != 0 {
 			t.Errorf("%s: got %d %s", to, status, body)
 		}
@@ -285,17 +293,22 @@ func TestOwnAddresses(t *testing.T) {
 // A name that only looks like an allowed one is refused.
 func TestLookalikeNames(t *testing.T) {
 	for name, want := range map[string]string{
-		"EXAMPLE.com": "example.com", "example.com.": "example.com", "xn--bcher-kva.example": "xn--bcher-kva.example", "XN--BCHER-KVA.Example.": "xn--bcher-kva.example",
-		"\u212aube.example": "", "b\u00fccher.example": "", "example\u3002com": "", "e\u00adxample.com": "", "example.com..": "", ".example.com": "", "example..com": "",
-		"example.com\x00.evil.com": "", "example.com evil.com": "", "example.com/": "", "example.com:80": "", "exam\tple.com": "", "[::1]": "", "0x7f.1": "", "127.1": "", "1.2.3.0x4": "", "*.example.com": "",
+		"EXAMPLE.com": "example.com", "example.com.": "example.com", "xn--bcher-kva.example": "xn--bcher-kva.example",
+		"XN--BCHER-KVA.Example.": "xn--bcher-kva.example",
+		"\u212aube.example":      "", "b\u00fccher.example": "", "example\u3002com": "", "e\u00adxample.com": "",
+		"example.com..": "", ".example.com": "", "example..com": "",
+		"example.com\x00.evil.com": "", "example.com evil.com": "", "example.com/": "", "example.com:80": "",
+		"exam\tple.com": "", "[::1]": "", "0x7f.1": "", "127.1": "", "1.2.3.0x4": "", "*.example.com": "",
 	} {
 		if got, ok := CanonicalName(name); got != want || ok != (want != "") {
 			t.Errorf("%q: got %q, want %q", name, got, want)
 		}
 	}
 	p := policy(t, false, "*.example.com", "xn--bcher-kva.example")
-	for name, want := range map[string]bool{"a.example.com": true, "a.b.EXAMPLE.com.": true, "xn--bcher-kva.EXAMPLE": true, "b\u00fccher.example": false,
-		"example.com": false, "aexample.com": false, "a.example.com.evil.com": false, ".example.com": false, "a.example.comx": false} {
+	for name, want := range map[string]bool{"a.example.com": true, "a.b.EXAMPLE.com.": true,
+		"xn--bcher-kva.EXAMPLE": true, "b\u00fccher.example": false,
+		"example.com": false, "aexample.com": false, "a.example.com.evil.com": false, ".example.com": false,
+		"a.example.comx": false} {
 		if got := Decide(p, Target{Host: name, Port: 443}).Allow; got != want || p.Names(name) != want {
 			t.Errorf("%q: got %v, want %v", name, got, want)
 		}
@@ -305,7 +318,8 @@ func TestLookalikeNames(t *testing.T) {
 // An address of a metadata service, which may be public, requires a rule of the operator's for
 // exactly that address.
 func TestMetadataAddresses(t *testing.T) {
-	for _, a := range append(slices.Clone(metadata), netip.MustParseAddr("169.254.170.23"), netip.MustParseAddr("fe80::a9fe:a9fe")) {
+	for _, a := range append(slices.Clone(metadata), netip.MustParseAddr("169.254.170.23"),
+		netip.MustParseAddr("fe80::a9fe:a9fe")) {
 		at := netip.PrefixFrom(a, a.BitLen())
 		wide := netip.PrefixFrom(a, 8).Masked()
 		target := Target{Host: a.String(), Port: 80}
@@ -323,7 +337,8 @@ func TestMetadataAddresses(t *testing.T) {
 			t.Errorf("%s, named by the operator: got %+v", a, d)
 		}
 		named := &Policy{Rules: []Rule{{Name: "metadata.corp", Private: true}}}
-		if d := Decide(named, Target{Host: "metadata.corp", Port: 80}); named.mayDial(d, Target{Host: "metadata.corp", Port: 80}, a) {
+		if d := Decide(named, Target{Host: "metadata.corp", Port: 80}); named.mayDial(d, Target{Host: "metadata.corp",
+			Port: 80}, a) {
 			t.Errorf("%s: reached by a name", a)
 		}
 	}

@@ -107,7 +107,8 @@ func (a *Authority) issue(host string) (*tls.Certificate, error) {
 	}
 	template := &x509.Certificate{
 		Subject: pkix.Name{CommonName: clipName(host)}, DNSNames: []string{host}, SerialNumber: serial(),
-		NotBefore: a.cert.NotBefore, NotAfter: time.Now().Add(365 * 24 * time.Hour), // clients refuse certificates valid for years
+		// clients refuse certificates valid for years
+		NotBefore: a.cert.NotBefore, NotAfter: time.Now().Add(365 * 24 * time.Hour),
 		KeyUsage: x509.KeyUsageDigitalSignature, ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, a.cert, key.Public(), a.key)

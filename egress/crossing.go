@@ -314,5 +314,6 @@ func (c *counted) CloseWrite() error { return closeWrite(c.Conn) }
 func (c *counted) replay(seen []byte) net.Conn {
 	c.crossing.sent.Add(-int64(len(seen)))
 	c.crossing.gate.Traffic.moved(-len(seen), 0)
-	return &counted{Conn: c.Conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(seen), c.in)), crossing: c.crossing}
+	return &counted{Conn: c.Conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(seen), c.in)),
+		crossing: c.crossing}
 }

@@ -77,8 +77,11 @@ func TestEchoes(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w, c, placeholder := secretWorld(t, echoOf(form))
 			conn, _ := w.connect("api.example.com:443")
-			own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
-			fmt.Fprintf(own, "GET / HTTP/1.1\r\nHost: api.example.com\r\nTE: trailers\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n", placeholder)
+			own := tls.Client(conn, &tls.Config{ServerName: "api.example.com",
+				RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+			fmt.Fprintf(own,
+				"GET / HTTP/1.1\r\nHost: api.example.com\r\nTE: trailers\r\nConnection: close\r\nAuthorization: Bearer %s\r\n\r\n",
+				placeholder)
 			raw, _ := io.ReadAll(own)
 			if !strings.HasPrefix(string(raw), "HTTP/1.1 ") {
 				t.Fatalf("got %q", raw)
@@ -93,9 +96,11 @@ func TestEchoes(t *testing.T) {
 // leaked returns the form in which raw contains the value, or "".
 func leaked(raw []byte) string {
 	b64 := func(s string) string { return base64.StdEncoding.EncodeToString([]byte(s)) }
-	forms := map[string]string{"the value": value, "HTML": html.EscapeString(value), "hex": hex.EncodeToString([]byte(value)),
+	forms := map[string]string{"the value": value, "HTML": html.EscapeString(value),
+		"hex":           hex.EncodeToString([]byte(value)),
 		"the end of it": value[5:], "escaped slashes": strings.NewReplacer(`"`, `\"`, `/`, `\/`).Replace(value),
-		"base64, shifted by 0": b64(value[:12]), "base64, shifted by 1": b64(value[2:11]), "base64, shifted by 2": b64(value[1:13])}
+		"base64, shifted by 0": b64(value[:12]), "base64, shifted by 1": b64(value[2:11]),
+		"base64, shifted by 2": b64(value[1:13])}
 	text := strings.ToLower(string(raw))
 	for name, form := range forms {
 		if strings.Contains(text, strings.ToLower(form)) {
@@ -122,15 +127,20 @@ func TestWebSocketEcho(t *testing.T) {
 			return
 		}
 		defer conn.Close()
-		io.WriteString(conn, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: "+r.Header.Get("Authorization")+"\r\n\r\n")
+		io.WriteString(conn,
+			"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nX-Key: "+r.Header.Get(
+				"Authorization")+"\r\n\r\n")
 		word, _ := in.ReadString('!')
 		for _, b := range frame(0x81, "key="+r.Header.Get("Authorization")+"; got "+word) {
 			conn.Write([]byte{b})
 		}
 	})
 	conn, _ := w.connect("api.example.com:443")
-	own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
-	fmt.Fprintf(own, "GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\nAuthorization: %s\r\n\r\n", placeholder)
+	own := tls.Client(conn, &tls.Config{ServerName: "api.example.com",
+		RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+	fmt.Fprintf(own,
+		"GET / HTTP/1.1\r\nHost: api.example.com\r\nConnection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Extensions: permessage-deflate\r\nAuthorization: %s\r\n\r\n",
+		placeholder)
 	in := bufio.NewReader(own)
 	resp, err := http.ReadResponse(in, nil)
 	if err != nil || resp.StatusCode != http.StatusSwitchingProtocols {
@@ -151,7 +161,8 @@ func TestWebSocketEcho(t *testing.T) {
 func TestSecretsInTheClear(t *testing.T) {
 	w, _, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) {})
 	w.gate.Policy = policy(t, false, "api.example.com", "api.example.com:8080", "private vault.corp")
-	w.gate.Secrets = append(w.gate.Secrets, Secret{Domain: "vault.corp", Name: "API_KEY", Value: value, Placeholder: placeholder})
+	w.gate.Secrets = append(w.gate.Secrets, Secret{Domain: "vault.corp", Name: "API_KEY", Value: value,
+		Placeholder: placeholder})
 	got := ""
 	addr, _ := serve(t, false, func(_ http.ResponseWriter, r *http.Request) { got = r.Header.Get("Authorization") })
 	w.host("api.example.com", "93.184.216.34", 80, addr)
@@ -191,14 +202,20 @@ func TestFilledBodies(t *testing.T) {
 	}
 	filled, plain := "key="+value, "key="+placeholder
 	for name, c2 := range map[string]struct{ fields, body, want string }{
-		"whole":      {"Content-Type: text/plain\r\nContent-Length: " + fmt.Sprint(len(plain)), plain, fmt.Sprintf("<nil> %d %s", len(filled), filled)},
-		"in chunks":  {"Content-Type: text/plain\r\nTransfer-Encoding: chunked", chunks(plain), fmt.Sprintf("<nil> %d %s", len(filled), filled)},
-		"not text":   {"Content-Type: image/png\r\nContent-Length: " + fmt.Sprint(len(plain)), plain, fmt.Sprintf("<nil> %d %s", len(plain), plain)},
-		"compressed": {"Content-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: " + fmt.Sprint(len(zipped(plain))), zipped(plain), fmt.Sprintf("<nil> %d %s", len(zipped(plain)), zipped(plain))},
+		"whole": {"Content-Type: text/plain\r\nContent-Length: " + fmt.Sprint(len(plain)), plain,
+			fmt.Sprintf("<nil> %d %s", len(filled), filled)},
+		"in chunks": {"Content-Type: text/plain\r\nTransfer-Encoding: chunked", chunks(plain),
+			fmt.Sprintf("<nil> %d %s", len(filled), filled)},
+		"not text": {"Content-Type: image/png\r\nContent-Length: " + fmt.Sprint(len(plain)), plain,
+			fmt.Sprintf("<nil> %d %s", len(plain), plain)},
+		"compressed": {"Content-Type: text/plain\r\nContent-Encoding: gzip\r\nContent-Length: " +
+			fmt.Sprint(len(zipped(plain))), zipped(plain), fmt.Sprintf("<nil> %d %s", len(zipped(plain)),
+			zipped(plain))},
 	} {
 		got = ""
 		conn, _ := w.connect("api.example.com:443")
-		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com",
+			RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
 		fmt.Fprintf(own, "POST / HTTP/1.1\r\nHost: api.example.com\r\nConnection: close\r\n%s\r\n\r\n", c2.fields)
 		for _, b := range []byte(c2.body) { // one packet for each byte
 			own.Write([]byte{b})
@@ -226,16 +243,19 @@ func TestFillingIsBounded(t *testing.T) {
 	})
 	w.gate.Secrets[0].Value = strings.Repeat("0123456789abcdef", 512)
 	for _, n := range []int{1, 1000, 60000} {
-		resp, err := c.Post("https://api.example.com/?"+strings.Repeat(placeholder, min(n, 300)), "text/plain", strings.NewReader(strings.Repeat(placeholder, n)))
+		resp, err := c.Post("https://api.example.com/?"+strings.Repeat(placeholder, min(n, 300)), "text/plain",
+			strings.NewReader(strings.Repeat(placeholder, n)))
 		if err != nil {
 			t.Fatal(err)
 		}
 		resp.Body.Close()
-		if head, body := <-heads, <-bodies; head > 2*maxHeaderFill || body > 2*maxFilled || n == 1 && (head < 8<<10 || body != 8<<10) {
+		if head, body := <-heads, <-bodies; head > 2*maxHeaderFill || body > 2*maxFilled || n == 1 &&
+			(head < 8<<10 || body != 8<<10) {
 			t.Errorf("%d placeholders: the host got a header of %d bytes and a body of %d", n, head, body)
 		}
 	}
-	if status, _ := get(t, c, "https://api.example.com/", "X-Long", strings.Repeat("x", 2*maxHeader)); status != http.StatusRequestHeaderFieldsTooLarge {
+	if status, _ := get(t, c, "https://api.example.com/", "X-Long",
+		strings.Repeat("x", 2*maxHeader)); status != http.StatusRequestHeaderFieldsTooLarge {
 		t.Errorf("a long header: got %d", status)
 	}
 }

@@ -84,7 +84,8 @@ func (g *Gate) mask() *mask {
 // maxStored bounds the values of stored secrets that a gate masks: a secret may be replaced often.
 const maxStored = 64
 
-// hideValue masks a value in all that is not yet sent to the sandbox. A value that has been replaced stays masked: a host
+// hideValue masks a value in all that is not yet sent to the sandbox. A value that has been replaced stays masked: a
+// host
 // may answer with it later.
 func (g *Gate) hideValue(s Secret) {
 	m := g.mask()
@@ -201,7 +202,8 @@ func (g *Gate) connect(w http.ResponseWriter, r *http.Request) {
 	}
 	// The server's own reader must not be used: EOF or a timeout in it ends the request.
 	first, _ := buffered.Reader.Peek(buffered.Reader.Buffered())
-	err = c.serve(&counted{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)), crossing: c}, host)
+	err = c.serve(&counted{Conn: conn, in: bufio.NewReader(io.MultiReader(bytes.NewReader(first), conn)), crossing: c},
+		host)
 	if err != nil && !c.answered {
 		reset(conn)
 	}

@@ -204,7 +204,9 @@ func get(t testing.TB, c *http.Client, url string, header ...string) (int, strin
 // httptest's certificate is for example.com and *.example.com.
 func TestTLSPassesUnopened(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
-	addr, roots := serve(t, true, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, strings.Repeat(r.Host, 1<<16)) })
+	addr, roots := serve(t, true, func(w http.ResponseWriter, r *http.Request) {
+		io.WriteString(w, strings.Repeat(r.Host, 1<<16))
+	})
 	w.host("example.com", "93.184.216.34", 443, addr)
 	status, body := get(t, w.httpClient(roots), "https://example.com/") // the host's own certificate is seen
 	if status != 200 || len(body) != 11<<16 {
@@ -218,7 +220,8 @@ func TestHTTP(t *testing.T) {
 	w.host("example.com", "93.184.216.34", 80, addr)
 	w.host("example.com", "93.184.216.34", 8080, addr)
 	c := w.httpClient(nil)
-	for url, want := range map[string]string{"http://example.com/a": "example.com/a", "http://example.com:8080/b": "example.com:8080/b"} {
+	for url, want := range map[string]string{"http://example.com/a": "example.com/a",
+		"http://example.com:8080/b": "example.com:8080/b"} {
 		if status, body := get(t, c, url); status != 200 || body != want {
 			t.Errorf("%s: got %d %s", url, status, body)
 		}
@@ -232,7 +235,8 @@ func TestHTTP(t *testing.T) {
 // A refused name is neither looked up nor dialled.
 func TestRefusedNames(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com"))
-	for _, target := range []string{"secret.data.evil.com:443", "example.com:22", "10.0.0.1:443", "[::1]:80", "169.254.169.254:80", "127.0.0.1:80", "localhost:80", "2130706433:80"} {
+	for _, target := range []string{"secret.data.evil.com:443", "example.com:22", "10.0.0.1:443", "[::1]:80",
+		"169.254.169.254:80", "127.0.0.1:80", "localhost:80", "2130706433:80"} {
 		if _, status := w.connect(target); status != http.StatusForbidden {
 			t.Errorf("%s: got %d", target, status)
 		}
@@ -250,7 +254,8 @@ func TestRefusedNames(t *testing.T) {
 func TestRebinding(t *testing.T) {
 	w := newWorld(t, policy(t, false, "example.com", "private inside.corp"))
 	addr, _ := serve(t, false, func(w http.ResponseWriter, r *http.Request) { io.WriteString(w, "inside") })
-	for _, a := range []string{"10.0.0.7", "127.0.0.1", "169.254.169.254", "::ffff:127.0.0.1", "fd12::1", "64:ff9b::7f00:1"} {
+	for _, a := range []string{"10.0.0.7", "127.0.0.1", "169.254.169.254", "::ffff:127.0.0.1", "fd12::1",
+		"64:ff9b::7f00:1"} {
 		w.hosts["example.com"] = nil
 		w.host("example.com", a, 80, addr)
 		if status, body := get(t, w.httpClient(nil), "http://example.com/"); status == 200 {
@@ -282,21 +287,24 @@ func TestOtherNamesOnTheWire(t *testing.T) {
 	}
 	for _, port := range []string{"443", "8443"} {
 		conn, _ := w.connect("example.com:" + port)
-		if err := tls.Client(conn, &tls.Config{ServerName: "evil.com", InsecureSkipVerify: true}).Handshake(); err == nil {
+		if err := tls.Client(conn, &tls.Config{ServerName: "evil.com",
+			InsecureSkipVerify: true}).Handshake(); err == nil {
 			t.Errorf("port %s: a handshake for another name succeeded", port)
 		}
 		w.refused("names another host: evil.com")
 	}
 	for _, port := range []string{"80", "8080"} {
 		c := w.httpClient(nil)
-		if status, body := get(t, c, "http://example.com:"+port+"/", "Host", "evil.com"); status != http.StatusForbidden {
+		if status, body := get(t, c, "http://example.com:"+port+"/", "Host",
+			"evil.com"); status != http.StatusForbidden {
 			t.Errorf("port %s: another Host: got %d %s", port, status, body)
 		}
 		w.refused("names another host: evil.com")
 		if status, body := get(t, c, "http://example.com:"+port+"/"); status != 200 {
 			t.Errorf("port %s: got %d %s", port, status, body)
 		}
-		if status, body := get(t, c, "http://example.com:"+port+"/", "Host", "evil.com"); status != http.StatusForbidden {
+		if status, body := get(t, c, "http://example.com:"+port+"/", "Host",
+			"evil.com"); status != http.StatusForbidden {
 			t.Errorf("port %s: another Host on the same connection: got %d %s", port, status, body)
 		}
 		w.refused("names another host: evil.com")

@@ -34,7 +34,8 @@ func (c *crossing) serveHTTP(client *counted, what fills, host net.Conn) error {
 // intercept terminates the client's TLS with a certificate that only its container trusts,
 // and opens another TLS connection to the host.
 func (c *crossing) intercept(client net.Conn, what fills) error {
-	own := tls.Server(client, &tls.Config{GetCertificate: c.gate.CA.certificate(c.target.Host), NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
+	own := tls.Server(client, &tls.Config{GetCertificate: c.gate.CA.certificate(c.target.Host),
+		NextProtos: []string{"http/1.1"}, MinVersion: tls.VersionTLS12})
 	ctx, cancel := context.WithTimeout(context.Background(), firstTime)
 	defer cancel()
 	if err := own.HandshakeContext(ctx); err != nil {
@@ -53,10 +54,12 @@ const (
 
 // proxy serves the requests on one connection of a client. It returns the last refusal, if
 // any.
-func (c *crossing) proxy(client net.Conn, scheme string, what fills, dial func(context.Context) (net.Conn, error)) error {
+func (c *crossing) proxy(client net.Conn, scheme string, what fills, dial func(context.Context) (net.Conn,
+	error)) error {
 	transport := &http.Transport{
-		DialContext:           func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
-		TLSClientConfig:       &tls.Config{RootCAs: c.gate.Roots, ServerName: c.target.Host, MinVersion: tls.VersionTLS12},
+		DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return dial(ctx) },
+		TLSClientConfig: &tls.Config{RootCAs: c.gate.Roots, ServerName: c.target.Host,
+			MinVersion: tls.VersionTLS12},
 		DisableCompression:    true,
 		MaxIdleConnsPerHost:   1,
 		ResponseHeaderTimeout: idleTime,
@@ -76,7 +79,8 @@ func (c *crossing) proxy(client net.Conn, scheme string, what fills, dial func(c
 		ModifyResponse: f.hide,
 		ErrorHandler:   f.fail,
 	}
-	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader, ErrorLog: log.New(io.Discard, "", 0), Handler: f}
+	server := &http.Server{ReadHeaderTimeout: firstTime, IdleTimeout: 2 * time.Minute, MaxHeaderBytes: maxHeader,
+		ErrorLog: log.New(io.Discard, "", 0), Handler: f}
 	only := newOneListener(gathered)
 	server.ConnState = func(_ net.Conn, s http.ConnState) {
 		if s == http.StateClosed {
@@ -122,7 +126,8 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	f.mask.header(w.Header()) // the trailer, not yet written
 }
 
-// rewrite directs a request to the host, fills in secrets and sets the fields of a transform. The fields that the request's
+// rewrite directs a request to the host, fills in secrets and sets the fields of a transform. The fields that the
+// request's
 // Connection field names are already gone, so a sandbox cannot have them removed.
 func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	target := f.crossing.target

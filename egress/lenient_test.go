@@ -41,7 +41,8 @@ s.serve_forever()`
 // lenientHosts starts the HTTP servers of other languages and returns their addresses.
 func lenientHosts(t *testing.T) map[string]string {
 	hosts := map[string]string{}
-	for name, command := range map[string][]string{"node": {"node", "-e", nodeHost}, "python": {"python3", "-c", pythonHost}} {
+	for name, command := range map[string][]string{"node": {"node", "-e", nodeHost},
+		"python": {"python3", "-c", pythonHost}} {
 		if _, err := exec.LookPath(command[0]); err != nil {
 			t.Logf("%s is not installed", command[0])
 			continue
@@ -114,7 +115,8 @@ func oddRequests() map[string]string {
 		"line feeds only":        strings.ReplaceAll("LOCK /admin HTTP/1.1"+fields, "\r", ""),
 		"a folded field":         "GET /admin HTTP/1.1\r\nX: a\r\n b" + fields,
 		"a preface of a proxy":   "PROXY TCP4 192.0.2.1 192.0.2.2 1 2\r\n" + get,
-		"a binary preface":       proxyPreface + "\x21\x11\x00\x0c\x01\x02\x03\x04\x05\x06\x07\x08\x00\x01\x00\x02" + get,
+		"a binary preface": proxyPreface + "\x21\x11\x00\x0c\x01\x02\x03\x04\x05\x06\x07\x08\x00\x01\x00\x02" +
+			get,
 	}
 	for _, c := range []byte(" \t\v\f\x1c\x1d\x1e\x1f\x85\xa0\x7f") {
 		odd[fmt.Sprintf("%#x before", c)] = string([]byte{c}) + get
@@ -172,9 +174,11 @@ func TestRandomRequestsToLenientHosts(t *testing.T) {
 	}
 	for range 400 {
 		line := pick("", "", "\r\n", "\n", " ", "\t", "\r\n\r\n", "\x00", "\xa0", "\r", "# \n") +
-			pick("GET", "get", "LOCK", "BREW", "PLAY", "SOURCE", "M-SEARCH", "G\x00T", "PRI", "PROXY", "OPTIONS", "QUERY", "x") + space() +
+			pick("GET", "get", "LOCK", "BREW", "PLAY", "SOURCE", "M-SEARCH", "G\x00T", "PRI", "PROXY", "OPTIONS",
+				"QUERY", "x") + space() +
 			pick("/", "*", "a://b/", "rtsp://b", "http://b/", "admin", "?x", "/a\x00b", "/a b", "TCP4") + space() +
-			pick("HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "http/1.1", "RTSP/1.0", "ICE/1.0", "HTTP/0.9", "", "HTTP/1.1 ", "HTTP/01.1", "X") + pick("\r\n", "\r\n", "\n", "\r")
+			pick("HTTP/1.1", "HTTP/1.0", "HTTP/2.0", "http/1.1", "RTSP/1.0", "ICE/1.0", "HTTP/0.9", "", "HTTP/1.1 ",
+				"HTTP/01.1", "X") + pick("\r\n", "\r\n", "\n", "\r")
 		words := line + "Host: evil.com\r\nConnection: close\r\n\r\n"
 		for kind, addr := range hosts {
 			conn, err := net.Dial("tcp", addr)
@@ -244,7 +248,8 @@ func (b blocked) Read([]byte) (int, error) {
 // FuzzSniff checks that a verdict does not change with more bytes, does not depend on how the
 // bytes are split, and is never notHTTP for what a lenient host accepts as a request.
 func FuzzSniff(f *testing.F) {
-	for _, s := range []string{"GET / HTTP/1.1\r\n", "BREW /x HTTP/1.1\r\n", "\r\nx http://h/ HTTP/1.1\n", "EHLO mail.example.com\r\n", "*1\r\n$4\r\nPING\r\n", "x /y\r\n"} {
+	for _, s := range []string{"GET / HTTP/1.1\r\n", "BREW /x HTTP/1.1\r\n", "\r\nx http://h/ HTTP/1.1\n",
+		"EHLO mail.example.com\r\n", "*1\r\n$4\r\nPING\r\n", "x /y\r\n"} {
 		f.Add([]byte(s))
 	}
 	for _, s := range oddRequests() {

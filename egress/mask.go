@@ -60,7 +60,8 @@ func newWords(secrets []Secret) *words {
 				m.begins[strings.ToUpper(form)[0]] = true
 			}
 		}
-		for _, value := range []string{s.Value, strings.Trim(s.Value, " \t")} { // HTTP removes white space around a field's value
+		// HTTP removes white space around a field's value
+		for _, value := range []string{s.Value, strings.Trim(s.Value, " \t")} {
 			for _, form := range forms(value) {
 				add(form, false)
 			}
@@ -109,8 +110,10 @@ func (m *mask) replace(text string) string {
 	return string(ready)
 }
 
-// hide masks secrets in a text. If the text is not complete, rest is its end in which a secret may have begun. What rest has
-// depends on line feeds and lengths only: if it depended on how the end resembles a secret, a host that repeats what the
+// hide masks secrets in a text. If the text is not complete, rest is its end in which a secret may have begun. What
+// rest has
+// depends on line feeds and lengths only: if it depended on how the end resembles a secret, a host that repeats what
+// the
 // sandbox sends would tell the sandbox whether it guessed the first bytes of one.
 func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 	words := m.words.Load()
@@ -155,7 +158,8 @@ func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 	return append(out, text[from:until]...), text[until:]
 }
 
-// decided returns the number of bytes at the start of an incomplete text at which a secret begins or not, whatever follows: those
+// decided returns the number of bytes at the start of an incomplete text at which a secret begins or not, whatever
+// follows: those
 // of whole lines, and those that the longest spelling separates from the end.
 func (w *words) decided(text []byte) int {
 	n := max(0, len(text)-max(0, w.longest-1))
@@ -226,7 +230,8 @@ func (m *mask) response(r *http.Response) {
 		text := "egress: cannot mask secrets in the host's response: " + reason + "\n"
 		r.Body = io.NopCloser(strings.NewReader(text))
 		r.StatusCode, r.ContentLength, r.Trailer = http.StatusBadGateway, int64(len(text)), nil
-		r.Header = http.Header{"Content-Type": {"text/plain; charset=utf-8"}, "Content-Length": {strconv.Itoa(len(text))}}
+		r.Header = http.Header{"Content-Type": {"text/plain; charset=utf-8"},
+			"Content-Length": {strconv.Itoa(len(text))}}
 		return
 	}
 	r.Body = struct {
@@ -234,7 +239,8 @@ func (m *mask) response(r *http.Response) {
 		io.Closer
 	}{&maskedReader{mask: m, from: r.Body}, r.Body}
 	r.ContentLength = -1
-	for _, name := range []string{"Content-Length", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest", "Accept-Ranges"} {
+	for _, name := range []string{"Content-Length", "Content-Md5", "Digest", "Content-Digest", "Repr-Digest",
+		"Accept-Ranges"} {
 		r.Header.Del(name)
 	}
 }
@@ -246,13 +252,16 @@ var partial = []string{"Range", "If-Range", "Request-Range", "X-Ms-Range", "A-Im
 // unreadable returns why a response cannot be masked, or "" if it can. The request asked for
 // none of these forms.
 func unreadable(r *http.Response) string {
-	if slices.ContainsFunc(r.Header["Content-Encoding"], func(s string) bool { return s != "" && !strings.EqualFold(s, "identity") }) {
+	if slices.ContainsFunc(r.Header["Content-Encoding"], func(s string) bool {
+		return s != "" && !strings.EqualFold(s, "identity")
+	}) {
 		return "it is compressed"
 	}
 	kind, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
 	ofBytes := func(s string) bool {
 		unit, which, _ := strings.Cut(strings.ToLower(strings.TrimSpace(s)), " ")
-		refused := r.StatusCode == http.StatusRequestedRangeNotSatisfiable && unit == "bytes" && strings.HasPrefix(strings.TrimSpace(which), "*/")
+		refused := r.StatusCode == http.StatusRequestedRangeNotSatisfiable && unit == "bytes" &&
+			strings.HasPrefix(strings.TrimSpace(which), "*/")
 		return strings.HasPrefix(unit, "bytes") && !refused
 	}
 	if r.StatusCode == http.StatusPartialContent || r.StatusCode == http.StatusIMUsed ||

@@ -35,7 +35,8 @@ func TestNamesOfTheMachineAreInside(t *testing.T) {
 	served := listen(t, func(c net.Conn) { io.WriteString(c, "ready") })
 	_, port, _ := net.SplitHostPort(served)
 	n, _ := strconv.Atoi(port)
-	for _, rules := range [][]string{{"localhost:" + port}, {"private localhost:" + port}, {"localhost:" + port, "private 127.0.0.1:" + port}} {
+	for _, rules := range [][]string{{"localhost:" + port}, {"private localhost:" + port},
+		{"localhost:" + port, "private 127.0.0.1:" + port}} {
 		w := newWorld(t, policy(t, false, rules...))
 		w.gate.Lookup, w.gate.Dial = nil, nil
 		if _, status := w.connect(fmt.Sprintf("localhost:%d", n)); status != 403 {

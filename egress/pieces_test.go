@@ -25,7 +25,8 @@ func TestSecretByRanges(t *testing.T) {
 	})
 	for _, name := range []string{"Range", "range"} {
 		for _, ranges := range []string{"bytes=0-3", "bytes=4-7", "bytes=-3", "bytes=0-3,5-8"} {
-			status, body := get(t, c, "https://api.example.com/", "Authorization", placeholder, name, ranges, "If-Range", `"x"`)
+			status, body := get(t, c, "https://api.example.com/", "Authorization", placeholder, name, ranges,
+				"If-Range", `"x"`)
 			if status != http.StatusOK || body != placeholder {
 				t.Errorf("%s: %s: got %d %q, want the complete text, masked", name, ranges, status, body)
 			}
@@ -106,8 +107,10 @@ func rawHost(t *testing.T, answer string) (send func(fields string) string) {
 	w.gate.Secrets[0].Value = rawKey
 	return func(fields string) string {
 		conn, _ := w.connect("api.example.com:443")
-		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
-		fmt.Fprintf(own, "GET / HTTP/1.1\r\nHost: api.example.com\r\nTE: trailers\r\n%sAuthorization: %s\r\n\r\n", fields, placeholder)
+		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com",
+			RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+		fmt.Fprintf(own, "GET / HTTP/1.1\r\nHost: api.example.com\r\nTE: trailers\r\n%sAuthorization: %s\r\n\r\n",
+			fields, placeholder)
 		raw, _ := io.ReadAll(own)
 		return string(raw)
 	}
@@ -126,14 +129,20 @@ func TestSecretAroundAnswers(t *testing.T) {
 		"reason of a 101":         {upgrade, "HTTP/1.1 101 KEY\r\n" + upgrade + "\r\n"},
 		"reason of a 200":         {onceFor, "HTTP/1.1 200 KEY\r\nContent-Length: 0\r\n\r\n"},
 		"reason of an odd status": {onceFor, "HTTP/1.1 299 KEY\r\nContent-Length: 0\r\n\r\n"},
-		"reason of a hint":        {onceFor, "HTTP/1.1 103 KEY\r\nLink: KEY\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
-		"reason of a processing":  {onceFor, "HTTP/1.1 102 KEY\r\nX-KEY: KEY\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
-		"trailer of a 101":        {upgrade, "HTTP/1.1 101 x\r\nTransfer-Encoding: chunked\r\nTrailer: X-KEY\r\n" + upgrade + "\r\n"},
-		"chunk extension":         {onceFor, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;KEY=KEY\r\nx\r\n0;KEY\r\n\r\n"},
-		"announced trailer":       {onceFor, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-KEY\r\n\r\n1\r\nx\r\n0\r\nX-KEY: KEY\r\n\r\n"},
-		"folded field":            {onceFor, "HTTP/1.1 200 OK\r\nX-A: a\r\n KEY\r\nContent-Length: 0\r\n\r\n"},
-		"cut off":                 {onceFor, "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n" + rawKey[:len(rawKey)-1]},
-		"cut off in a chunk":      {onceFor, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n" + rawKey[:len(rawKey)-1]},
+		"reason of a hint": {onceFor,
+			"HTTP/1.1 103 KEY\r\nLink: KEY\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		"reason of a processing": {onceFor,
+			"HTTP/1.1 102 KEY\r\nX-KEY: KEY\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"},
+		"trailer of a 101": {upgrade, "HTTP/1.1 101 x\r\nTransfer-Encoding: chunked\r\nTrailer: X-KEY\r\n" +
+			upgrade + "\r\n"},
+		"chunk extension": {onceFor,
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1;KEY=KEY\r\nx\r\n0;KEY\r\n\r\n"},
+		"announced trailer": {onceFor,
+			"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\nTrailer: X-KEY\r\n\r\n1\r\nx\r\n0\r\nX-KEY: KEY\r\n\r\n"},
+		"folded field": {onceFor, "HTTP/1.1 200 OK\r\nX-A: a\r\n KEY\r\nContent-Length: 0\r\n\r\n"},
+		"cut off":      {onceFor, "HTTP/1.1 200 OK\r\nContent-Length: 900\r\n\r\n" + rawKey[:len(rawKey)-1]},
+		"cut off in a chunk": {onceFor, "HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n40\r\n" +
+			rawKey[:len(rawKey)-1]},
 		"cut off frame":           {upgrade, switching + "\r\n\x81\x7d" + rawKey[:len(rawKey)-1]},
 		"close frame":             {upgrade, switching + "\r\n\x88\x16\x03\xe8KEY"},
 		"ping":                    {upgrade, switching + "\r\n\x89\x14KEY"},
@@ -150,7 +159,8 @@ func TestSecretAroundAnswers(t *testing.T) {
 		if !strings.HasPrefix(got, "HTTP/1.1 ") && !(got == "" && strings.HasPrefix(name, "cut off")) {
 			t.Errorf("%s: got %q", name, got)
 		}
-		if text := strings.ToLower(got); strings.Contains(text, rawKey) || strings.Contains(text, rawKey[:len(rawKey)-1]) || strings.Contains(text, rawKey[10:]) {
+		if text := strings.ToLower(got); strings.Contains(text, rawKey) || strings.Contains(text,
+			rawKey[:len(rawKey)-1]) || strings.Contains(text, rawKey[10:]) {
 			t.Errorf("%s: leaked the secret in %q", name, got)
 		}
 	}
@@ -216,7 +226,8 @@ func messages(t *testing.T, raw []byte) (all []string, control []string) {
 func TestFramesAreMaskedAsMessages(t *testing.T) {
 	random := rand.New(rand.NewPCG(1, 2))
 	mask := newMask([]Secret{{Value: rawKey, Placeholder: "P"}, {Value: "aab", Placeholder: "Q"}}).sameLength()
-	parts := []string{rawKey, rawKey[:7], rawKey[5:], "aab", "aa", "b", "", "hello ", strings.Repeat("x", 130), strings.Repeat("aa", 40000)}
+	parts := []string{rawKey, rawKey[:7], rawKey[5:], "aab", "aa", "b", "", "hello ", strings.Repeat("x", 130),
+		strings.Repeat("aa", 40000)}
 	for range 300 {
 		var raw bytes.Buffer
 		var want, control []string

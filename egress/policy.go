@@ -207,7 +207,8 @@ func ParseRule(s string) (Rule, error) {
 	whole := s
 	s, r.UDP = strings.CutSuffix(s, "/udp")
 	host := s
-	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && strings.Count(s, ":") == 1 || strings.Contains(s, "]:") {
+	if i := strings.LastIndexByte(s, ':'); i >= 0 && !strings.HasSuffix(s, "]") && strings.Count(s, ":") == 1 ||
+		strings.Contains(s, "]:") {
 		port, err := strconv.Atoi(s[i+1:])
 		if err != nil || port < 1 || port > 65535 {
 			return r, fmt.Errorf("%q must end in a port from 1 to 65535", s)

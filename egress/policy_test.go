@@ -24,7 +24,8 @@ func policy(t testing.TB, open bool, rules ...string) *Policy {
 }
 
 func TestDecide(t *testing.T) {
-	p := policy(t, false, "example.com", "*.pypi.org", "private db.internal:5432", "private 10.1.0.0/16:443", "private [fd12::7]:8080", "[::/0]:9", "0.0.0.0/0:9", "10.3.0.0/16:443", "private 169.254.169.254:80")
+	p := policy(t, false, "example.com", "*.pypi.org", "private db.internal:5432", "private 10.1.0.0/16:443",
+		"private [fd12::7]:8080", "[::/0]:9", "0.0.0.0/0:9", "10.3.0.0/16:443", "private 169.254.169.254:80")
 	for _, c := range []struct {
 		host string
 		port int
@@ -79,8 +80,10 @@ func TestDecide(t *testing.T) {
 		t.Error("the zero policy allows something")
 	}
 	open := policy(t, true)
-	for target, want := range map[string]bool{"any.example:443": true, "any.example:25": false, "8.8.8.8:443": true, "8.8.8.8:53": false, "[2606:4700::1]:80": true,
-		"10.0.0.1:443": false, "127.0.0.1:80": false, "[::ffff:127.0.0.1]:80": false, "169.254.169.254:80": false, "0.0.0.0:80": false, "[fe80::1]:80": false, "100.64.0.1:443": false} {
+	for target, want := range map[string]bool{"any.example:443": true, "any.example:25": false, "8.8.8.8:443": true,
+		"8.8.8.8:53": false, "[2606:4700::1]:80": true,
+		"10.0.0.1:443": false, "127.0.0.1:80": false, "[::ffff:127.0.0.1]:80": false, "169.254.169.254:80": false,
+		"0.0.0.0:80": false, "[fe80::1]:80": false, "100.64.0.1:443": false} {
 		at, _ := parseTarget(target)
 		if d := Decide(open, at); d.Allow != want {
 			t.Errorf("open, %s: got %+v", target, d)
@@ -94,7 +97,8 @@ func TestDenied(t *testing.T) {
 	for _, s := range []string{"93.184.216.0/24", "2606:2800::/32"} {
 		p.Denied = append(p.Denied, netip.MustParsePrefix(s))
 	}
-	for target, want := range map[string]bool{"93.184.216.34:443": false, "[::ffff:93.184.216.34]:443": false, "[2606:2800::1]:80": false, "93.184.217.1:443": true,
+	for target, want := range map[string]bool{"93.184.216.34:443": false, "[::ffff:93.184.216.34]:443": false,
+		"[2606:2800::1]:80": false, "93.184.217.1:443": true,
 		"93.184.216.35:443": true, "any.example:443": true} {
 		at, _ := parseTarget(target)
 		if d := Decide(p, at); d.Allow != want {
@@ -109,8 +113,10 @@ func TestDenied(t *testing.T) {
 	w.host("mapped.example", "::ffff:93.184.216.34", 80, addr)
 	w.host("api.example.com", "93.184.216.34", 80, addr)
 	c := w.httpClient(nil)
-	for name, want := range map[string]string{"denied.example": "no address that may be dialled", "mapped.example": "no address that may be dialled", "both.example": "here", "api.example.com": "here"} {
-		if _, body := get(t, c, "http://"+name+"/"); !strings.Contains(body, want) && !strings.Contains(w.last().Reason, want) {
+	for name, want := range map[string]string{"denied.example": "no address that may be dialled",
+		"mapped.example": "no address that may be dialled", "both.example": "here", "api.example.com": "here"} {
+		if _, body := get(t, c, "http://"+name+"/"); !strings.Contains(body, want) && !strings.Contains(w.last().Reason,
+			want) {
 			t.Errorf("%s: got %q, %+v, want %q", name, body, w.last(), want)
 		}
 	}
@@ -127,8 +133,10 @@ func TestDenied(t *testing.T) {
 
 func TestDecideDatagrams(t *testing.T) {
 	p := policy(t, true, "8.8.8.0/24:53/udp", "8.8.4.4:443", "private [fd12::7]:514/udp", "db.internal:5432")
-	for target, want := range map[string]bool{"8.8.8.8:53/udp": true, "8.8.8.8:53": false, "8.8.4.4:443": true, "8.8.4.4:443/udp": false, "1.1.1.1:443/udp": false,
-		"[fd12::7]:514/udp": true, "[fd12::8]:514/udp": false, "db.internal:5432/udp": false, "example.com:443/udp": false} {
+	for target, want := range map[string]bool{"8.8.8.8:53/udp": true, "8.8.8.8:53": false, "8.8.4.4:443": true,
+		"8.8.4.4:443/udp": false, "1.1.1.1:443/udp": false,
+		"[fd12::7]:514/udp": true, "[fd12::8]:514/udp": false, "db.internal:5432/udp": false,
+		"example.com:443/udp": false} {
 		s, udp := strings.CutSuffix(target, "/udp")
 		at, _ := parseTarget(s)
 		at.UDP = udp
@@ -167,13 +175,17 @@ func TestCovers(t *testing.T) {
 }
 
 func TestRules(t *testing.T) {
-	for _, s := range []string{"a.b:0", "a.b:70000", "a.b:x", "10.0.0.1/8", "*.*.a", "a*.b", "http://a.b", "a..b", "-a.b", "*.", "1.2.3", "a b", "", "a.b:53/udp", "1.2.3.4/udp", "1.2.3.4:53/tcp", "::ffff:0:0/96", "fe80::1%eth0"} {
+	for _, s := range []string{"a.b:0", "a.b:70000", "a.b:x", "10.0.0.1/8", "*.*.a", "a*.b", "http://a.b", "a..b",
+		"-a.b", "*.", "1.2.3", "a b", "", "a.b:53/udp", "1.2.3.4/udp", "1.2.3.4:53/tcp", "::ffff:0:0/96",
+		"fe80::1%eth0"} {
 		if r, err := ParseRule(s); err == nil {
 			t.Errorf("ParseRule(%q) = %+v, want an error", s, r)
 		}
 	}
-	for s, want := range map[string]string{"Example.COM.": "example.com", "*.A.b": "*.a.b", "a.b:81": "a.b:81", "10.0.0.0/8": "10.0.0.0/8", "::1": "::1", "*": "*",
-		"10.0.0.0/8:53/udp": "10.0.0.0/8:53/udp", "[fd12::]:80": "[fd12::]:80", "[fd12::/16]:80": "[fd12::/16]:80", "::ffff:1.2.3.4": "1.2.3.4"} {
+	for s, want := range map[string]string{"Example.COM.": "example.com", "*.A.b": "*.a.b", "a.b:81": "a.b:81",
+		"10.0.0.0/8": "10.0.0.0/8", "::1": "::1", "*": "*",
+		"10.0.0.0/8:53/udp": "10.0.0.0/8:53/udp", "[fd12::]:80": "[fd12::]:80", "[fd12::/16]:80": "[fd12::/16]:80",
+		"::ffff:1.2.3.4": "1.2.3.4"} {
 		if r, err := ParseRule(s); err != nil || r.String() != want {
 			t.Errorf("%q: got %s, %v, want %s", s, r, err, want)
 		}
@@ -186,10 +198,14 @@ func TestMayDial(t *testing.T) {
 	plain, private := Decision{Allow: true}, Decision{Allow: true, Private: true}
 	for addr, want := range map[string][2]bool{ // for a plain rule, for a private rule
 		"93.184.216.34": {true, true}, "2606:2800:220:1::1": {true, true},
-		"10.0.0.1": {false, true}, "192.168.1.1": {false, true}, "172.16.0.1": {false, true}, "100.64.0.1": {false, true}, "fd12::1": {false, true},
-		"203.0.113.1": {false, true}, "::ffff:10.0.0.1": {false, true}, "64:ff9b::a00:1": {false, true}, "2002:a00:1::": {false, true},
-		"127.0.0.1": {false, false}, "::1": {false, false}, "169.254.169.254": {false, false}, "::ffff:169.254.169.254": {false, false},
-		"fe80::1%eth0": {false, false}, "0.0.0.0": {false, false}, "::": {false, false}, "224.0.0.1": {false, false}, "ff02::1": {false, false},
+		"10.0.0.1": {false, true}, "192.168.1.1": {false, true}, "172.16.0.1": {false, true},
+		"100.64.0.1": {false, true}, "fd12::1": {false, true},
+		"203.0.113.1": {false, true}, "::ffff:10.0.0.1": {false, true}, "64:ff9b::a00:1": {false, true},
+		"2002:a00:1::": {false, true},
+		"127.0.0.1":    {false, false}, "::1": {false, false}, "169.254.169.254": {false, false},
+		"::ffff:169.254.169.254": {false, false},
+		"fe80::1%eth0":           {false, false}, "0.0.0.0": {false, false}, "::": {false, false},
+		"224.0.0.1": {false, false}, "ff02::1": {false, false},
 	} {
 		a := netip.MustParseAddr(addr)
 		if got := [2]bool{p.mayDial(plain, db, a), p.mayDial(private, db, a)}; got != want {

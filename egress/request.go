@@ -54,7 +54,8 @@ const proxyPreface = "\r\n\r\n\x00\r\nQUIT\n"
 
 // httpMethods are common methods of HTTP/1, and PRI of HTTP/2 without TLS. A line that
 // starts with one is a request.
-var httpMethods = []string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "PROPFIND", "REPORT", "PRI"}
+var httpMethods = []string{"GET", "POST", "PUT", "HEAD", "DELETE", "PATCH", "OPTIONS", "CONNECT", "TRACE", "PROPFIND",
+	"REPORT", "PRI"}
 
 // add reads the next bytes of the connection and returns the verdict.
 func (s *sniffer) add(b []byte) verdict {
@@ -171,5 +172,6 @@ func isBlank(c byte) bool {
 
 // isToken reports whether a byte may be in the name of a method: RFC 9110, 5.6.2.
 func isToken(c byte) bool {
-	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c < 0x80 && strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
+	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c < 0x80 &&
+		strings.IndexByte("!#$%&'*+-.^_`|~", c) >= 0
 }

@@ -63,11 +63,13 @@ func TestSecretsAreFilledIn(t *testing.T) {
 	if got.bearer != "Bearer "+value || got.query != value || got.path != "/v1/"+value+"/x" {
 		t.Errorf("got %+v", got)
 	}
-	get(t, c, "https://api.example.com/", "Authorization", "Basic "+base64.StdEncoding.EncodeToString([]byte("user:"+placeholder)))
+	get(t, c, "https://api.example.com/", "Authorization",
+		"Basic "+base64.StdEncoding.EncodeToString([]byte("user:"+placeholder)))
 	if got.basic != value {
 		t.Errorf("basic: got %q", got.basic)
 	}
-	for kind, body := range map[string]string{"application/json": `{"key":"` + placeholder + `"}`, "application/x-www-form-urlencoded": "key=" + placeholder} {
+	for kind, body := range map[string]string{"application/json": `{"key":"` + placeholder + `"}`,
+		"application/x-www-form-urlencoded": "key=" + placeholder} {
 		resp, err := c.Post("https://api.example.com/", kind, strings.NewReader(body))
 		if err != nil {
 			t.Fatal(err)
@@ -85,7 +87,8 @@ func TestEchoedSecretsAreMasked(t *testing.T) {
 		key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer ")
 		w.Header().Set("X-Key", "it is "+key)
 		flush := w.(http.Flusher)
-		for _, b := range []byte("raw " + key + " escaped " + url.QueryEscape(key) + " json " + inJSON(key) + " base64 " + base64.StdEncoding.EncodeToString([]byte(key)) + " end") {
+		for _, b := range []byte("raw " + key + " escaped " + url.QueryEscape(key) + " json " + inJSON(key) +
+			" base64 " + base64.StdEncoding.EncodeToString([]byte(key)) + " end") {
 			w.Write([]byte{b})
 			flush.Flush()
 		}
@@ -116,7 +119,8 @@ func TestCompressedEcho(t *testing.T) {
 		w.Header().Set("X-Other", "1")
 		io.WriteString(w, "anything")
 	})
-	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusBadGateway || strings.Contains(body, "anything") {
+	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusBadGateway || strings.Contains(body,
+		"anything") {
 		t.Errorf("got %d %q", status, body)
 	}
 }
@@ -167,10 +171,12 @@ func TestPlaceholdersElsewhere(t *testing.T) {
 func TestInterceptedHostIsChecked(t *testing.T) {
 	w, c, placeholder := secretWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("the request was sent") })
 	w.gate.Roots = x509.NewCertPool()
-	if status, body := get(t, c, "https://api.example.com/", "Authorization", placeholder); status != http.StatusBadGateway || strings.Contains(body, value) {
+	if status, body := get(t, c, "https://api.example.com/", "Authorization",
+		placeholder); status != http.StatusBadGateway || strings.Contains(body, value) {
 		t.Errorf("got %d %s", status, body)
 	}
-	if status, body := get(t, c, "https://api.example.com/", "Host", "other.example.com"); status != http.StatusForbidden {
+	if status, body := get(t, c, "https://api.example.com/", "Host",
+		"other.example.com"); status != http.StatusForbidden {
 		t.Errorf("another Host inside TLS: got %d %s", status, body)
 	}
 }
@@ -188,7 +194,8 @@ func TestWebSocketPasses(t *testing.T) {
 		_ = conn.Write(r.Context(), kind, append([]byte("echo "), b...))
 		conn.CloseNow()
 	})
-	conn, _, err := websocket.Dial(t.Context(), "wss://api.example.com/", &websocket.DialOptions{HTTPClient: c, HTTPHeader: http.Header{"Authorization": {placeholder}}})
+	conn, _, err := websocket.Dial(t.Context(), "wss://api.example.com/", &websocket.DialOptions{HTTPClient: c,
+		HTTPHeader: http.Header{"Authorization": {placeholder}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -201,7 +208,8 @@ func TestWebSocketPasses(t *testing.T) {
 	}
 }
 
-// What is held back of an answer must not tell whether its end resembles a secret: a host that repeats the text of the sandbox
+// What is held back of an answer must not tell whether its end resembles a secret: a host that repeats the text of the
+// sandbox
 // would help it to guess the secret byte by byte.
 func TestMaskIsNoOracle(t *testing.T) {
 	m := newMask([]Secret{{Value: value, Placeholder: "PLACE"}})
@@ -209,7 +217,8 @@ func TestMaskIsNoOracle(t *testing.T) {
 		var in io.Reader = &maskedReader{mask: m, from: iotest.OneByteReader(strings.NewReader(text))}
 		if framed {
 			half := len(text) / 2
-			host := io.MultiReader(bytes.NewReader(frame(opText, text[:half])), iotest.OneByteReader(bytes.NewReader(frame(frameFinal, text[half:]))))
+			host := io.MultiReader(bytes.NewReader(frame(opText, text[:half])),
+				iotest.OneByteReader(bytes.NewReader(frame(frameFinal, text[half:]))))
 			in = &frames{ReadWriteCloser: hostSays{Reader: host}, mask: m.sameLength()}
 		}
 		b := make([]byte, 1<<16)
@@ -223,7 +232,8 @@ func TestMaskIsNoOracle(t *testing.T) {
 			}
 		}
 	}
-	for _, form := range []string{value, url.QueryEscape(value), inJSON(value), base64.StdEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value))} {
+	for _, form := range []string{value, url.QueryEscape(value), inJSON(value),
+		base64.StdEncoding.EncodeToString([]byte(value)), hex.EncodeToString([]byte(value))} {
 		for n := 1; n < len(form); n++ {
 			for _, start := range []string{"", "a line\n", strings.Repeat("x", 2000)} {
 				right, wrong := start+form[:n], start+form[:n-1]+"~"
@@ -255,7 +265,8 @@ func (n neverEnds) Read([]byte) (int, error) {
 // HTTP removes white space around the value of a field, so a host may echo a secret without it.
 func TestSecretWithSpaces(t *testing.T) {
 	m := newMask([]Secret{{Value: " padded-value\t", Placeholder: "PLACE"}})
-	if got := m.replace("it is padded-value, " + hex.EncodeToString([]byte("padded-value"))); got != "it is PLACE, PLACE" {
+	if got := m.replace("it is padded-value, " +
+		hex.EncodeToString([]byte("padded-value"))); got != "it is PLACE, PLACE" {
 		t.Errorf("got %q", got)
 	}
 }

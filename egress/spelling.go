@@ -59,9 +59,12 @@ func spell(text string) []*spelled {
 }
 
 // named are the HTML names of characters that occur in secrets.
-var named = map[rune]string{'&': "amp", '<': "lt", '>': "gt", '"': "quot", '\'': "apos", '+': "plus", '/': "sol", '=': "equals", '_': "lowbar",
-	'#': "num", '!': "excl", '%': "percnt", '$': "dollar", '(': "lpar", ')': "rpar", '*': "ast", ',': "comma", '.': "period", ':': "colon",
-	';': "semi", '?': "quest", '@': "commat", '[': "lsqb", ']': "rsqb", '\\': "bsol", '^': "hat", '`': "grave", '{': "lcub", '|': "vert",
+var named = map[rune]string{'&': "amp", '<': "lt", '>': "gt", '"': "quot", '\'': "apos", '+': "plus", '/': "sol",
+	'=': "equals", '_': "lowbar",
+	'#': "num", '!': "excl", '%': "percnt", '$': "dollar", '(': "lpar", ')': "rpar", '*': "ast", ',': "comma",
+	'.': "period", ':': "colon",
+	';': "semi", '?': "quest", '@': "commat", '[': "lsqb", ']': "rsqb", '\\': "bsol", '^': "hat", '`': "grave",
+	'{': "lcub", '|': "vert",
 	'}': "rcub", '\t': "tab", '\n': "newline"}
 
 // short are JSON's escapes by a single letter.
@@ -117,7 +120,8 @@ func spelling(r rune, raw string) spelled {
 		}
 		for zeros := range 4 {
 			zero := strings.Repeat("0", zeros)
-			add(fmt.Sprintf("%sx%s%x;", hash, zero, r), fmt.Sprintf("%s%s%d;", hash, zero, r), fmt.Sprintf("%sx%s%x%%3b", hash, zero, r), fmt.Sprintf("%s%s%d%%3b", hash, zero, r))
+			add(fmt.Sprintf("%sx%s%x;", hash, zero, r), fmt.Sprintf("%s%s%d;", hash, zero, r),
+				fmt.Sprintf("%sx%s%x%%3b", hash, zero, r), fmt.Sprintf("%s%s%d%%3b", hash, zero, r))
 		}
 		if name, ok := named[r]; ok {
 			add(and+name+";", and+name+"%3b")
@@ -146,7 +150,8 @@ func longest(word []*spelled) int {
 func match(word []*spelled, text []byte, fold bool) int {
 	// Fast path for unencoded characters.
 	n := 0
-	for !fold && n < len(word) && len(text) > 0 && len(word[n].raw) == 1 && text[0] == word[n].raw[0] && !isLead[text[0]] {
+	for !fold && n < len(word) && len(text) > 0 && len(word[n].raw) == 1 && text[0] == word[n].raw[0] &&
+		!isLead[text[0]] {
 		text, n = text[1:], n+1
 	}
 	switch {

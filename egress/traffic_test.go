@@ -35,9 +35,11 @@ func TestFlowsOfAConnection(t *testing.T) {
 	got := append(opened, w.last())
 	want := []Flow{
 		{Target: Target{Host: "v2.example.com", Port: 443}, Opening: true, Allowed: true, Reason: "rule *.example.com"},
-		{Target: Target{Host: "v2.example.com", Port: 443}, Allowed: true, Reason: "rule *.example.com", Secrets: []string{"TOKEN"}},
+		{Target: Target{Host: "v2.example.com", Port: 443}, Allowed: true, Reason: "rule *.example.com",
+			Secrets: []string{"TOKEN"}},
 	}
-	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Flow{}, "Addr", "Started", "Took", "Sent", "Received")); diff != "" {
+	if diff := cmp.Diff(want, got, cmpopts.IgnoreFields(Flow{}, "Addr", "Started", "Took", "Sent",
+		"Received")); diff != "" {
 		t.Errorf("flows (-want +got):\n%s", diff)
 	}
 	if got[0].Addr.String() != "93.184.216.40" || got[1].Sent == 0 || got[1].Received == 0 {

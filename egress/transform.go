@@ -18,7 +18,8 @@ import (
 // secrets in them. It is a rule of E2B's network configuration, and grants no access.
 type Transform struct {
 	Host string // as Rule.Name: exact, or "*." and a domain for all names below it
-	// Headers has a value for each name. "${e2b.secrets.NAME}" in a value stands for the present value of a stored secret.
+	// Headers has a value for each name. "${e2b.secrets.NAME}" in a value stands for the present value of a stored
+	// secret.
 	Headers map[string]string
 }
 
@@ -35,9 +36,11 @@ const (
 	maxFieldValue = 4 << 10
 )
 
-// unset are the header fields that a transform must not set. They frame or route the request, or ask for a response that
+// unset are the header fields that a transform must not set. They frame or route the request, or ask for a response
+// that
 // cannot be masked.
-var unset = append([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Te", "Trailer", "Upgrade", "Expect",
+var unset = append([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Te", "Trailer",
+	"Upgrade", "Expect",
 	"Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Accept-Encoding", "Http2-Settings"}, partial...)
 
 // ParseTransform returns the transform of a host in any case. Its errors are for the client.
@@ -60,14 +63,16 @@ func ParseTransform(host string, headers map[string]string) (Transform, error) {
 		case !httpguts.ValidHeaderFieldValue(value):
 			return Transform{}, fmt.Errorf("the value of the header field %q must be one line", canonical)
 		case len(value) > maxFieldValue:
-			return Transform{}, fmt.Errorf("the value of the header field %q has more than %d bytes", canonical, maxFieldValue)
+			return Transform{}, fmt.Errorf("the value of the header field %q has more than %d bytes", canonical,
+				maxFieldValue)
 		}
 		if _, twice := t.Headers[canonical]; twice {
 			return Transform{}, fmt.Errorf("the header field %q is set twice", canonical)
 		}
 		for _, found := range placeholders.FindAllStringSubmatch(value, -1) {
 			if name, ok := strings.CutPrefix(found[1], ofSecrets); !ok || name == "" {
-				return Transform{}, fmt.Errorf("the header field %q has an unknown placeholder: %s", canonical, clip(found[0]))
+				return Transform{}, fmt.Errorf("the header field %q has an unknown placeholder: %s", canonical,
+					clip(found[0]))
 			}
 		}
 		if rest := placeholders.ReplaceAllString(value, ""); strings.Contains(strings.ToLower(rest), "${e2b") {
@@ -105,7 +110,8 @@ func (g *Gate) transformFor(host string) *Transform {
 	return found
 }
 
-// fields returns the header fields that a transform sets in one request. The values of secrets are looked up each time, so
+// fields returns the header fields that a transform sets in one request. The values of secrets are looked up each time,
+// so
 // that a new value is used at once. They are masked in what the gate's hosts answer from now on.
 func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
@@ -142,7 +148,8 @@ func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error
 	return h, nil
 }
 
-// set sets fields in the header of a request. It removes what many hosts read as the same field: CGI and its heirs do not
+// set sets fields in the header of a request. It removes what many hosts read as the same field: CGI and its heirs do
+// not
 // distinguish "_" from "-".
 func set(h, fields http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {

@@ -55,7 +55,8 @@ func transformWorld(t *testing.T, h http.HandlerFunc, transforms ...Transform) (
 	return w, c, v
 }
 
-var bearer = Transform{"API.example.com", map[string]string{"authorization": "Bearer ${e2b.secrets.key}", "X-Team": "a"}}
+var bearer = Transform{"API.example.com",
+	map[string]string{"authorization": "Bearer ${e2b.secrets.key}", "X-Team": "a"}}
 
 // A transform sets fields in place of the sandbox's, which has no way to keep or remove them.
 func TestTransform(t *testing.T) {
@@ -64,7 +65,8 @@ func TestTransform(t *testing.T) {
 	ask := func(fields string) http.Header {
 		t.Helper()
 		conn, _ := w.connect("api.example.com:443")
-		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
+		own := tls.Client(conn, &tls.Config{ServerName: "api.example.com",
+			RootCAs: c.Transport.(*http.Transport).TLSClientConfig.RootCAs})
 		fmt.Fprintf(own, "GET / HTTP/1.1\r\nHost: api.example.com\r\n%s\r\n", fields)
 		resp, err := http.ReadResponse(bufio.NewReader(own), nil)
 		if err != nil {
@@ -115,8 +117,10 @@ func TestTransformFor(t *testing.T) {
 		}
 		g.Transforms = append(g.Transforms, tr)
 	}
-	for host, want := range map[string]string{"example.com": "*.com", "a.example.com": "*.example.com", "a.b.example.com": "*.example.com",
-		"api.example.com": "api.example.com", "x.api.example.com": "*.api.example.com", "com": "", "example.org": "", "evilexample.com": "*.com", "93.184.216.34": ""} {
+	for host, want := range map[string]string{"example.com": "*.com", "a.example.com": "*.example.com",
+		"a.b.example.com": "*.example.com",
+		"api.example.com": "api.example.com", "x.api.example.com": "*.api.example.com", "com": "", "example.org": "",
+		"evilexample.com": "*.com", "93.184.216.34": ""} {
 		got := ""
 		if tr := g.transformFor(host); tr != nil {
 			got = tr.Host
@@ -147,7 +151,8 @@ func TestTransformOfAnotherName(t *testing.T) {
 	conn, _ := w.connect("api.example.com:443")
 	own := tls.Client(conn, &tls.Config{ServerName: "api.example.com", RootCAs: roots})
 	fmt.Fprint(own, "GET / HTTP/1.1\r\nHost: evil.example.com\r\n\r\n")
-	if resp, err := http.ReadResponse(bufio.NewReader(own), nil); err != nil || resp.StatusCode != http.StatusForbidden {
+	if resp, err := http.ReadResponse(bufio.NewReader(own), nil); err != nil ||
+		resp.StatusCode != http.StatusForbidden {
 		t.Errorf("another Host: got %v, %v", resp, err)
 	}
 	conn, _ = w.connect("api.example.com:443")
@@ -160,17 +165,20 @@ func TestTransformOfAnotherName(t *testing.T) {
 func TestTransformWithoutItsSecret(t *testing.T) {
 	w, c, v := transformWorld(t, func(http.ResponseWriter, *http.Request) { t.Error("the host was asked") }, bearer)
 	delete(v.values, "key")
-	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusForbidden || !strings.Contains(body, `names the secret "key", which does not exist`) {
+	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusForbidden || !strings.Contains(body,
+		`names the secret "key", which does not exist`) {
 		t.Errorf("no secret: got %d %s", status, body)
 	}
 	v.set("key", value)
 	v.down = true
-	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusForbidden || strings.Contains(body, value) {
+	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusForbidden || strings.Contains(body,
+		value) {
 		t.Errorf("store away: got %d %s", status, body)
 	}
 	v.down = false
 	v.set("key", "two\r\nX-Evil: lines")
-	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusForbidden || strings.Contains(body, "Evil") {
+	if status, body := get(t, c, "https://api.example.com/"); status != http.StatusForbidden || strings.Contains(body,
+		"Evil") {
 		t.Errorf("two lines: got %d %s", status, body)
 	}
 	v.set("key", strings.Repeat("x", maxHeaderFill))

@@ -29,7 +29,8 @@ type admission struct {
 func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, error) {
 	e, r, req, p := a.engine, a.run, a.req, a.caller.Project
 	if req.Background && !req.Stored() {
-		return nil, berth.Invalid("background", "Background responses must be stored. Set 'store' to true or 'background' to false.")
+		return nil, berth.Invalid("background",
+			"Background responses must be stored. Set 'store' to true or 'background' to false.")
 	}
 	for _, option := range chosen {
 		option(r)
@@ -183,7 +184,8 @@ func (a *admission) provideContainers(ctx context.Context) error {
 		if environment == nil {
 			continue
 		}
-		id, err := e.Containers.Provide(ctx, a.caller, *environment, cmp.Or(r.record.Container, r.transcript.Chain.Container, r.options.container))
+		id, err := e.Containers.Provide(ctx, a.caller, *environment, cmp.Or(r.record.Container,
+			r.transcript.Chain.Container, r.options.container))
 		if err != nil {
 			return atEnvironment(err, cmp.Or(kind.Container.Param, "environment"), i)
 		}
@@ -266,7 +268,8 @@ func checkIDs(input, chain []berth.Item) error {
 }
 
 func duplicateItem(id string) error {
-	return berth.Invalid("input", "Duplicate item found with id %s. Remove duplicate items from your input and try again.", id)
+	return berth.Invalid("input",
+		"Duplicate item found with id %s. Remove duplicate items from your input and try again.", id)
 }
 
 // checkCalls refuses a context with a client's call without output, or with an output
@@ -298,7 +301,10 @@ func checkCalls(tools *tool.Registry, items []berth.Item) error {
 
 // checkOutputs lets the tools check the outputs of their calls.
 func checkOutputs(tools *tool.Registry, items []berth.Item) error {
-	if !slices.ContainsFunc(items, func(it berth.Item) bool { c := tools.CallsOf(it); return c != nil && c.CheckOutput != nil }) {
+	if !slices.ContainsFunc(items, func(it berth.Item) bool {
+		c := tools.CallsOf(it)
+		return c != nil && c.CheckOutput != nil
+	}) {
 		return nil
 	}
 	for call, output := range transcript.Outputs(tools, items) {

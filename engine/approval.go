@@ -34,7 +34,8 @@ func (h *heldCall) Close(arguments string) (events []berth.Event, item berth.Ite
 		return events, item, refusal
 	}
 	h.waits = true
-	h.opened = berth.NewItem(berth.ApprovalRequest{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalRequest,
+	h.opened = berth.NewItem(berth.ApprovalRequest{ID: berth.NewID(berth.PrefixApproval),
+		Type:      berth.ItemApprovalRequest,
 		Arguments: arguments, Name: h.name, ServerLabel: h.label})
 	return nil, h.opened, ""
 }
@@ -53,10 +54,12 @@ func (g *guard) hold(c tool.Call, t *boundTool) tool.Call {
 	if (policy == nil || commands == nil) && asks == nil {
 		return c
 	}
-	return &heldCall{Call: c, label: tool.ApprovalLabel, name: t.Spec().Function.Name, requires: func(closed berth.Item) bool {
-		// An invalid call needs no approval: its output is the error.
-		return closed.Status() == berth.StatusCompleted && (asks != nil && asks(closed) || commands != nil && slices.ContainsFunc(commands(closed), policy.Requires))
-	}}
+	return &heldCall{Call: c, label: tool.ApprovalLabel, name: t.Spec().Function.Name,
+		requires: func(closed berth.Item) bool {
+			// An invalid call needs no approval: its output is the error.
+			return closed.Status() == berth.StatusCompleted && (asks != nil && asks(closed) || commands != nil &&
+				slices.ContainsFunc(commands(closed), policy.Requires))
+		}}
 }
 
 // checkApprovals refuses an approval response without a request, a second response to one
@@ -92,13 +95,19 @@ func checkApprovals(kinds *tool.Registry, chain, input []berth.Item, tools tools
 
 // checkApproved refuses the approval of a call whose tool is not offered.
 func (s *toolset) checkApproved(request berth.ApprovalRequest) error {
-	if s.hosted(tool.ApprovalFunction(request)) != nil || slices.ContainsFunc(s.sources, func(b *boundSource) bool { return b.Label() == request.ServerLabel }) {
+	if s.hosted(tool.ApprovalFunction(request)) != nil || slices.ContainsFunc(s.sources, func(b *boundSource) bool {
+		return b.Label() == request.ServerLabel
+	}) {
 		return nil
 	}
 	if request.ServerLabel == tool.ApprovalLabel {
-		return berth.Invalid("tools", "Approval request '%s' is for a call that runs in a container. Add a tool of type '%s' with a container to 'tools'.", request.ID, request.Name)
+		return berth.Invalid("tools",
+			"Approval request '%s' is for a call that runs in a container. Add a tool of type '%s' with a container to 'tools'.",
+			request.ID, request.Name)
 	}
-	return berth.Invalid("tools", "Approval request '%s' is for a tool of the server '%s'. Add the tool with this server_label to 'tools'.", request.ID, request.ServerLabel)
+	return berth.Invalid("tools",
+		"Approval request '%s' is for a tool of the server '%s'. Add the tool with this server_label to 'tools'.",
+		request.ID, request.ServerLabel)
 }
 
 // newlyApproved returns the requests among items that a response in the input approves of
@@ -111,7 +120,8 @@ func (g *guard) newlyApproved(items, input []berth.Item) []berth.ApprovalRequest
 	var approved []berth.ApprovalRequest
 	for _, it := range input {
 		var answer berth.ApprovalResponse
-		if isApprovalResponse(it) && it.Decode(&answer) == nil && answer.Approve && !all.Made[answer.ApprovalRequestID] {
+		if isApprovalResponse(it) && it.Decode(&answer) == nil && answer.Approve &&
+			!all.Made[answer.ApprovalRequestID] {
 			approved = append(approved, all.Requests[answer.ApprovalRequestID])
 		}
 	}

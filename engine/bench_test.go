@@ -34,7 +34,9 @@ func benchHouse(b *testing.B) (*engine.Engine, *journal.Journal) {
 		b.Fatal(err)
 	}
 	j := journal.New(st)
-	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Journal: j, Models: instant{&playedModel{}}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{})...), Files: fewFiles{}, Owner: "bench", Log: slog.New(slog.DiscardHandler)})
+	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Journal: j, Models: instant{&playedModel{}},
+		Tools: tool.NewRegistry(standard.Kinds(standard.Options{})...), Files: fewFiles{}, Owner: "bench",
+		Log: slog.New(slog.DiscardHandler)})
 	b.Cleanup(func() {
 		e.Close(context.Background())
 		st.Close()
@@ -43,7 +45,8 @@ func benchHouse(b *testing.B) (*engine.Engine, *journal.Journal) {
 }
 
 // ask creates a response and returns its id and how long its first token took.
-func ask(b *testing.B, e *engine.Engine, j *journal.Journal, change func(*berth.ResponseRequest)) (berth.ResponseID, time.Duration) {
+func ask(b *testing.B, e *engine.Engine, j *journal.Journal, change func(*berth.ResponseRequest)) (berth.ResponseID,
+	time.Duration) {
 	var req berth.ResponseRequest
 	if err := json.Unmarshal([]byte(`{"model":"instant","input":"a question of some words"}`), &req); err != nil {
 		b.Fatal(err)
@@ -120,7 +123,9 @@ func BenchmarkWindow(b *testing.B) {
 			var total time.Duration
 			count := 0
 			for b.Loop() {
-				_, first := ask(b, e, j, func(r *berth.ResponseRequest) { r.PreviousResponseID, r.Truncation = previous, "auto" })
+				_, first := ask(b, e, j, func(r *berth.ResponseRequest) {
+					r.PreviousResponseID, r.Truncation = previous, "auto"
+				})
 				total += first
 				count++
 			}
@@ -163,7 +168,8 @@ func newBenchConversation(b *testing.B, e *engine.Engine, n int) berth.Conversat
 		items[i] = message(berth.NewID(berth.PrefixMessage), "a question of some words")
 	}
 	conv := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: string(id)}, Body: []byte(`{}`)}
-	if err := e.Objects.CreateObjects(b.Context(), project, append([]*store.Object{conv}, engine.ConversationItems(id, items)...)...); err != nil {
+	if err := e.Objects.CreateObjects(b.Context(), project, append([]*store.Object{conv}, engine.ConversationItems(id,
+		items)...)...); err != nil {
 		b.Fatal(err)
 	}
 	return id

@@ -38,15 +38,20 @@ func TestEndlessAnswer(t *testing.T) {
 	t.Parallel()
 	long := strings.Repeat("x", 1000)
 	for name, piece := range map[string]func(int) model.Delta{
-		"text":         func(int) model.Delta { return model.Text{Text: long} },
-		"refusal":      func(int) model.Delta { return model.Refusal{Text: long} },
-		"reasoning":    func(int) model.Delta { return model.Thought{Text: long} },
-		"arguments":    func(int) model.Delta { return model.Call{ID: "call_1", Name: "shell", Arguments: `["` + long} },
+		"text":      func(int) model.Delta { return model.Text{Text: long} },
+		"refusal":   func(int) model.Delta { return model.Refusal{Text: long} },
+		"reasoning": func(int) model.Delta { return model.Thought{Text: long} },
+		"arguments": func(int) model.Delta {
+			return model.Call{ID: "call_1", Name: "shell", Arguments: `["` + long}
+		},
 		"empty pieces": func(int) model.Delta { return model.Text{} },
 		"empty calls":  func(n int) model.Delta { return model.Call{Index: n, Name: "nope"} },
-		"calls":        func(n int) model.Delta { return model.Call{Index: n, Name: "shell", Arguments: `{"commands":["x"]}`} },
+		"calls": func(n int) model.Delta {
+			return model.Call{Index: n, Name: "shell", Arguments: `{"commands":["x"]}`}
+		},
 		"items": func(n int) model.Delta {
-			return model.Item{Item: berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "assistant", Content: []berth.Content{{Type: "output_text", Text: fmt.Sprint(n)}}})}
+			return model.Item{Item: berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "assistant",
+				Content: []berth.Content{{Type: "output_text", Text: fmt.Sprint(n)}}})}
 		},
 	} {
 		runInBubble(t, name, func(t *testing.T) {

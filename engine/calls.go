@@ -41,7 +41,8 @@ func (w *turnWriter) open(d model.Call) *openCall {
 		return c
 	}
 	if !t.callers.Model {
-		c.Call = tool.Refused(fmt.Sprintf("Only programs can call %q. Call it in the code of %s.", d.Name, berth.ToolProgrammatic))
+		c.Call = tool.Refused(fmt.Sprintf("Only programs can call %q. Call it in the code of %s.", d.Name,
+			berth.ToolProgrammatic))
 		return c
 	}
 	if c.hosted = !t.Spec().Client; c.hosted {

@@ -46,7 +46,8 @@ func TestClientCalls(t *testing.T) {
 			`{"type":"function_call_output","call_id":"call_1","output":"2"}`, `"2"`, ""},
 		{"custom", "sql", `{"input":"SELECT \"x\""}`,
 			`{"type":"custom_tool_call","status":"completed","call_id":"call_1","input":"SELECT \"x\"","name":"sql"}`,
-			`{"type":"custom_tool_call_output","call_id":"call_1","output":[{"type":"input_text","text":"row"}]}`, `[{"type":"input_text","text":"row"}]`, ""},
+			`{"type":"custom_tool_call_output","call_id":"call_1","output":[{"type":"input_text","text":"row"}]}`,
+			`[{"type":"input_text","text":"row"}]`, ""},
 		{"custom in a namespace", "crm__note", `{"input":"n"}`,
 			`{"type":"custom_tool_call","status":"completed","call_id":"call_1","input":"n","name":"note","namespace":"crm"}`,
 			`{"type":"custom_tool_call_output","call_id":"call_1","output":"ok"}`, `"ok"`, ""},
@@ -61,20 +62,24 @@ func TestClientCalls(t *testing.T) {
 			`{"type":"local_shell_call_output","call_id":"call_1","output":"."}`, `"."`, ""},
 		{"local shell with a line", "local_shell", `{"command":"ls | wc"}`,
 			`{"type":"local_shell_call","status":"completed","action":{"type":"exec","command":["bash","-lc","ls | wc"],"env":{}},"call_id":"call_1"}`,
-			`{"type":"local_shell_call_output","call_id":"call_1","output":"0"}`, `"0"`, `{"command":["bash","-lc","ls | wc"]}`},
+			`{"type":"local_shell_call_output","call_id":"call_1","output":"0"}`, `"0"`,
+			`{"command":["bash","-lc","ls | wc"]}`},
 		{"create a file", "apply_patch", `{"type":"create_file","path":"a","diff":"+x\n"}`,
 			`{"type":"apply_patch_call","status":"completed","call_id":"call_1","operation":{"type":"create_file","diff":"+x\n","path":"a"}}`,
 			`{"type":"apply_patch_call_output","call_id":"call_1","status":"completed"}`, `"completed"`, ""},
 		{"create an empty file", "apply_patch", `{"type":"create_file","path":"a"}`,
 			`{"type":"apply_patch_call","status":"completed","call_id":"call_1","operation":{"type":"create_file","diff":"","path":"a"}}`,
-			`{"type":"apply_patch_call_output","call_id":"call_1","status":"completed","output":null}`, `"completed"`, `{"type":"create_file","diff":"","path":"a"}`},
+			`{"type":"apply_patch_call_output","call_id":"call_1","status":"completed","output":null}`, `"completed"`,
+			`{"type":"create_file","diff":"","path":"a"}`},
 		{"delete a file", "apply_patch", `{"path":"a","type":"delete_file"}`,
 			`{"type":"apply_patch_call","status":"completed","call_id":"call_1","operation":{"type":"delete_file","path":"a"}}`,
-			`{"type":"apply_patch_call_output","call_id":"call_1","status":"failed","output":"no such file"}`, `"failed: no such file"`, ""},
+			`{"type":"apply_patch_call_output","call_id":"call_1","status":"failed","output":"no such file"}`,
+			`"failed: no such file"`, ""},
 		{"shell", "shell", `{"commands":["ls"]}`,
 			`{"type":"shell_call","status":"completed","action":{"commands":["ls"],"max_output_length":null,"timeout_ms":null},"call_id":"call_1","environment":{"type":"local"}}`,
 			`{"type":"shell_call_output","call_id":"call_1","output":[{"outcome":{"type":"exit","exit_code":0},"stderr":"","stdout":"."}]}`,
-			`"{\"output\":[{\"outcome\":{\"type\":\"exit\",\"exit_code\":0},\"stderr\":\"\",\"stdout\":\".\"}]}"`, `{"commands":["ls"],"max_output_length":null,"timeout_ms":null}`},
+			`"{\"output\":[{\"outcome\":{\"type\":\"exit\",\"exit_code\":0},\"stderr\":\"\",\"stdout\":\".\"}]}"`,
+			`{"commands":["ls"],"max_output_length":null,"timeout_ms":null}`},
 	} {
 		runInBubble(t, tc.name, func(t *testing.T) {
 			h := newHouse(t, call("call_1", tc.function, tc.arguments), say("thanks"))
@@ -93,11 +98,13 @@ func TestClientCalls(t *testing.T) {
 			}
 			previous := `,"previous_response_id":"` + string(first.ID) + `"}`
 			words := strings.ReplaceAll(got["type"].(string), "_", " ")
-			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"well?"`+previous); err == nil || !strings.Contains(err.Error(), "No tool output found for "+words+" call_1.") {
+			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"well?"`+previous); err == nil ||
+				!strings.Contains(err.Error(), "No tool output found for "+words+" call_1.") {
 				t.Errorf("without the output: got %v", err)
 			}
 			stray := strings.ReplaceAll(tc.output, "call_1", "call_x")
-			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":[`+stray+`]`+previous); err == nil || !strings.Contains(err.Error(), "No tool call found for "+words+" output with call_id call_x.") {
+			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":[`+stray+`]`+previous); err == nil ||
+				!strings.Contains(err.Error(), "No tool call found for "+words+" output with call_id call_x.") {
 				t.Errorf("an output without its call: got %v", err)
 			}
 			h.final(h.create(`{` + withClients + `,"input":[` + tc.output + `]` + previous).ID)
@@ -148,15 +155,19 @@ func TestRefusedCalls(t *testing.T) {
 		{"local shell that is cut", "local_shell", `{"command":["ls`, "not valid", nil},
 		{"local shell with a bad timeout", "local_shell", `{"command":["ls"],"timeout_ms":0}`, "timeout_ms", nil},
 		{"patch of no kind", "apply_patch", `{"path":"a","diff":"+x"}`, "create_file, update_file or delete_file", nil},
-		{"patch of an unknown kind", "apply_patch", `{"type":"rename_file","path":"a","diff":"+x"}`, "create_file, update_file or delete_file", nil},
+		{"patch of an unknown kind", "apply_patch", `{"type":"rename_file","path":"a","diff":"+x"}`,
+			"create_file, update_file or delete_file", nil},
 		{"patch of no file", "apply_patch", `{"type":"delete_file","path":""}`, "path", nil},
-		{"update without a diff", "apply_patch", `{"type":"update_file","path":"a"}`, "needs a", []string{"apply_patch_call incomplete"}},
-		{"patch that is cut", "apply_patch", `{"type":"create_file","path":"a","diff":"+x`, "end within", []string{"apply_patch_call incomplete"}},
+		{"update without a diff", "apply_patch", `{"type":"update_file","path":"a"}`, "needs a",
+			[]string{"apply_patch_call incomplete"}},
+		{"patch that is cut", "apply_patch", `{"type":"create_file","path":"a","diff":"+x`, "end within",
+			[]string{"apply_patch_call incomplete"}},
 		{"custom input that is cut", "sql", `{"input":"SEL`, "end within", []string{"custom_tool_call incomplete"}},
 		{"shell without commands", "shell", `{}`, "no commands", []string{"shell_call incomplete "}},
 	} {
 		runInBubble(t, tc.name, func(t *testing.T) {
-			h := newHouse(t, append(turn{model.Text{Text: "Let me see."}}, call("call_1", tc.function, tc.arguments)...), say("sorry"))
+			h := newHouse(t, append(turn{model.Text{Text: "Let me see."}}, call("call_1", tc.function,
+				tc.arguments)...), say("sorry"))
 			r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
 			want := append(append([]string{"message completed Let me see."}, tc.shown...), "message completed sorry")
 			if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
@@ -166,7 +177,8 @@ func TestRefusedCalls(t *testing.T) {
 				t.Fatalf("the model was called %d times, want twice", len(h.model.requests))
 			}
 			items := h.model.requests[1].Items
-			if len(items) != 4 || items[2].Type() != berth.ItemFunctionCall || items[3].CallID() != items[2].CallID() || !strings.Contains(string(items[3].Raw()), tc.want) {
+			if len(items) != 4 || items[2].Type() != berth.ItemFunctionCall || items[3].CallID() != items[2].CallID() ||
+				!strings.Contains(string(items[3].Raw()), tc.want) {
 				t.Errorf("the model saw %s, want the call and an output with %q", asJSON(t, items), tc.want)
 			}
 			h.model.turns = []turn{say("on")}
@@ -201,7 +213,8 @@ func TestRefusedBesideGood(t *testing.T) {
 			model.Call{Index: 1, ID: "call_2", Name: "add", Arguments: "{}"},
 		})
 		r := h.final(h.create(`{` + withClients + `,"input":"x"}`).ID)
-		if diff := cmp.Diff([]string{"function_call completed add{}"}, outline(t, r.Output)); r.Status != berth.StatusCompleted || diff != "" {
+		if diff := cmp.Diff([]string{"function_call completed add{}"},
+			outline(t, r.Output)); r.Status != berth.StatusCompleted || diff != "" {
 			t.Errorf("status %s, output (-want +got):\n%s", r.Status, diff)
 		}
 	})
@@ -220,7 +233,8 @@ func TestRefusedAndResumed(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := h.final(r.ID)
-		if diff := cmp.Diff([]string{"message completed sorry"}, outline(t, got.Output)); got.Status != berth.StatusCompleted || diff != "" {
+		if diff := cmp.Diff([]string{"message completed sorry"},
+			outline(t, got.Output)); got.Status != berth.StatusCompleted || diff != "" {
 			t.Errorf("status %s, output (-want +got):\n%s", got.Status, diff)
 		}
 		if n := len(h.model.requests[2].Items); n != 1 {
@@ -261,13 +275,16 @@ func TestToolChoices(t *testing.T) {
 		}{
 			{`"required"`, model.ToolChoice{Mode: "required"}, 7},
 			{`{"type":"function","name":"add"}`, model.ToolChoice{Mode: "function", Name: "add"}, 7},
-			{`{"type":"function","name":"add","namespace":"crm"}`, model.ToolChoice{Mode: "function", Name: "crm__add"}, 7},
+			{`{"type":"function","name":"add","namespace":"crm"}`,
+				model.ToolChoice{Mode: "function", Name: "crm__add"}, 7},
 			{`{"type":"custom","name":"sql"}`, model.ToolChoice{Mode: "function", Name: "sql"}, 7},
 			{`{"type":"apply_patch"}`, model.ToolChoice{Mode: "function", Name: "apply_patch"}, 7},
 			{`{"type":"local_shell"}`, model.ToolChoice{Mode: "function", Name: "local_shell"}, 7},
 			{`{"type":"shell"}`, model.ToolChoice{Mode: "function", Name: "shell"}, 7},
-			{`{"type":"allowed_tools","mode":"required","tools":[{"type":"custom","name":"sql"},{"type":"shell"},{"type":"apply_patch"},{"type":"local_shell"}]}`, model.ToolChoice{Mode: "required"}, 4},
-			{`{"type":"allowed_tools","mode":"auto","tools":[{"type":"namespace","name":"crm"},{"type":"function","name":"add"}]}`, model.ToolChoice{Mode: "auto"}, 3},
+			{`{"type":"allowed_tools","mode":"required","tools":[{"type":"custom","name":"sql"},{"type":"shell"},{"type":"apply_patch"},{"type":"local_shell"}]}`,
+				model.ToolChoice{Mode: "required"}, 4},
+			{`{"type":"allowed_tools","mode":"auto","tools":[{"type":"namespace","name":"crm"},{"type":"function","name":"add"}]}`,
+				model.ToolChoice{Mode: "auto"}, 3},
 		} {
 			h := newHouse(t, say("ok"))
 			h.final(h.create(`{` + withClients + `,"input":"x","tool_choice":` + tc.choice + `}`).ID)
@@ -279,11 +296,14 @@ func TestToolChoices(t *testing.T) {
 			}
 		}
 		for _, choice := range []string{
-			`{"type":"custom","name":"add"}`, `{"type":"function","name":"sql"}`, `{"type":"function","name":"note","namespace":"crm"}`,
+			`{"type":"custom","name":"add"}`, `{"type":"function","name":"sql"}`,
+			`{"type":"function","name":"note","namespace":"crm"}`,
 			`{"type":"allowed_tools","mode":"auto","tools":[{"type":"custom","name":"nope"}]}`,
 		} {
 			h := newHouse(t)
-			if _, err := h.tryCreate(t.Context(), `{`+withClients+`,"input":"x","tool_choice":`+choice+`}`); err == nil || !strings.Contains(err.Error(), "not found in 'tools'") {
+			if _, err := h.tryCreate(t.Context(),
+				`{`+withClients+`,"input":"x","tool_choice":`+choice+`}`); err == nil || !strings.Contains(err.Error(),
+				"not found in 'tools'") {
 				t.Errorf("%s: got %v", choice, err)
 			}
 		}
@@ -305,12 +325,14 @@ func TestTruncatedArguments(t *testing.T) {
 		if diff := cmp.Diff([]string{`call_1 incomplete {"a":`, `call_2 completed {"a":1}`}, got); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
-		if again := asJSON(t, h.model.requests[1].Items); r.Status != berth.StatusCompleted || !strings.Contains(again, "not valid JSON") {
+		if again := asJSON(t, h.model.requests[1].Items); r.Status != berth.StatusCompleted || !strings.Contains(again,
+			"not valid JSON") {
 			t.Errorf("status %s; the model was shown %s", r.Status, again)
 		}
 		previous := `,"previous_response_id":"` + string(r.ID) + `"}`
 		h.model.turns = append(h.model.turns, say("ok"))
-		next := h.final(h.create(`{` + withClients + `,"input":[{"type":"function_call_output","call_id":"call_2","output":"2"}]` + previous).ID)
+		next := h.final(h.create(`{` + withClients +
+			`,"input":[{"type":"function_call_output","call_id":"call_2","output":"2"}]` + previous).ID)
 		if next.Status != berth.StatusCompleted {
 			t.Errorf("after the output: %v", next)
 		}
@@ -324,7 +346,8 @@ func TestRequiredWithoutTools(t *testing.T) {
 			h := newHouse(t, say("ok"))
 			_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tool_choice":"required"`+tools+`}`)
 			e, ok := errors.AsType[*berth.Error](err)
-			if !ok || e.Code != berth.CodeInvalid || e.Param != "tool_choice" || e.Message != "Tool choice 'required' must be specified with 'tools' parameter." {
+			if !ok || e.Code != berth.CodeInvalid || e.Param != "tool_choice" ||
+				e.Message != "Tool choice 'required' must be specified with 'tools' parameter." {
 				t.Errorf("tools %q: got %v", tools, err)
 			}
 		}
@@ -340,12 +363,14 @@ func TestDuplicateTools(t *testing.T) {
 			{`{"type":"shell"},{"type":"function","name":"shell"}`, "shell", "tools[1].name"},
 			{`{"type":"shell"},{"type":"shell"}`, "shell", "tools[1]"},
 			{`{"type":"local_shell"},{"type":"local_shell"}`, "local_shell", "tools[1]"},
-			{`{"type":"function","name":"n__f"},{"type":"namespace","name":"n","description":"","tools":[` + custom + `]}`, "n__f", "tools[1].tools[0].name"},
+			{`{"type":"function","name":"n__f"},{"type":"namespace","name":"n","description":"","tools":[` + custom +
+				`]}`, "n__f", "tools[1].tools[0].name"},
 		} {
 			h := newHouse(t)
 			_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[`+tc.tools+`]}`)
 			e, ok := errors.AsType[*berth.Error](err)
-			if !ok || e.Param != tc.param || e.Wire != "invalid_value" || !strings.Contains(e.Message, "Duplicate tool: more than one tool is named '"+tc.name+"'.") {
+			if !ok || e.Param != tc.param || e.Wire != "invalid_value" || !strings.Contains(e.Message,
+				"Duplicate tool: more than one tool is named '"+tc.name+"'.") {
 				t.Errorf("%s: got %v", tc.tools, err)
 			}
 		}
@@ -387,7 +412,8 @@ func TestFileInOutput(t *testing.T) {
 		h := newHouse(t, say("a cat"))
 		h.final(h.create(`{"model":"played","input":[{"type":"custom_tool_call","call_id":"c","name":"f","input":""},
 		{"type":"custom_tool_call_output","call_id":"c","output":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
-		if got := asJSON(t, h.model.requests[0].Items[1]); !strings.Contains(got, `"data:image/png;base64,bWVvdw=="`) || strings.Contains(got, "file_id") {
+		if got := asJSON(t, h.model.requests[0].Items[1]); !strings.Contains(got, `"data:image/png;base64,bWVvdw=="`) ||
+			strings.Contains(got, "file_id") {
 			t.Errorf("the model saw %s", got)
 		}
 		_, err := h.tryCreate(t.Context(), `{"model":"played","input":[{"type":"function_call","call_id":"c","name":"f","arguments":""},
@@ -404,7 +430,8 @@ func TestToolSearch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const tools = `"model":"played","tools":[{"type":"function","name":"tide","defer_loading":true},{"type":"function","name":"add"},
 		{"type":"tool_search","execution":"client","description":"Finds tools.","parameters":{"type":"object"}}]`
-		h := newHouse(t, call("call_1", "tool_search", `{"goal":"tides"}`), call("call_2", "tide", `{}`), call("call_3", "crm__note", `{"input":"x"}`), say("ok"))
+		h := newHouse(t, call("call_1", "tool_search", `{"goal":"tides"}`), call("call_2", "tide", `{}`),
+			call("call_3", "crm__note", `{"input":"x"}`), say("ok"))
 		offered := func(turn int) string {
 			var names []string
 			for _, f := range h.model.requests[turn].Tools {
@@ -418,7 +445,8 @@ func TestToolSearch(t *testing.T) {
 		}
 		var search berth.ToolSearchCall
 		decode(t, first.Output[0], &search)
-		if search.Type != berth.ItemToolSearchCall || search.Execution != "client" || string(search.Arguments) != `{"goal":"tides"}` || search.Status != berth.StatusCompleted {
+		if search.Type != berth.ItemToolSearchCall || search.Execution != "client" ||
+			string(search.Arguments) != `{"goal":"tides"}` || search.Status != berth.StatusCompleted {
 			t.Errorf("the call is %+v", search)
 		}
 		second := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(first.ID) + `","input":[{"type":"tool_search_output","call_id":"call_1","tools":[
@@ -427,17 +455,20 @@ func TestToolSearch(t *testing.T) {
 		if got, want := offered(1), "add tool_search tide crm__note"; got != want {
 			t.Errorf("offered %q, want %q", got, want)
 		}
-		if got := string(h.model.requests[1].Items[2].Raw()); !strings.Contains(got, "These can be called now: tide, add, crm__note") {
+		if got := string(h.model.requests[1].Items[2].Raw()); !strings.Contains(got,
+			"These can be called now: tide, add, crm__note") {
 			t.Errorf("the model saw %s", got)
 		}
 		if diff := cmp.Diff([]string{"function_call completed tide{}"}, outline(t, second.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
-		third := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(second.ID) + `","input":[{"type":"function_call_output","call_id":"call_2","output":"high"}]}`).ID)
+		third := h.final(h.create(`{` + tools + `,"previous_response_id":"` + string(second.ID) +
+			`","input":[{"type":"function_call_output","call_id":"call_2","output":"high"}]}`).ID)
 		if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, third.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
-		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[{"type":"function","name":"tide","defer_loading":true}]}`)
+		_, err := h.tryCreate(t.Context(),
+			`{"model":"played","input":"x","tools":[{"type":"function","name":"tide","defer_loading":true}]}`)
 		if err == nil || !strings.Contains(err.Error(), "need a tool of type 'tool_search'") {
 			t.Errorf("a deferred tool without a search: got %v", err)
 		}

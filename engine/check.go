@@ -29,7 +29,9 @@ func (s *toolset) checkChecks(kinds *tool.Registry, req *berth.ResponseRequest) 
 	if req.Berth == nil || req.Berth.Checks == nil || s.runner() != nil {
 		return nil
 	}
-	return berth.Invalid("berth.checks", "Checks run in a container. Add a tool of type '%s' with a container to 'tools'.", strings.Join(kinds.Runners(), "' or '"))
+	return berth.Invalid("berth.checks",
+		"Checks run in a container. Add a tool of type '%s' with a container to 'tools'.", strings.Join(kinds.Runners(),
+			"' or '"))
 }
 
 // instructed returns the model's instructions with a description of the checks.
@@ -84,7 +86,9 @@ func (g *guard) verdict(output []berth.Item) verdict {
 		return notChecked
 	}
 	result := output[len(output)-1]
-	i := slices.IndexFunc(output, func(it berth.Item) bool { return checkRound(g.kinds, it) > 0 && it.CallID() == result.CallID() })
+	i := slices.IndexFunc(output, func(it berth.Item) bool {
+		return checkRound(g.kinds, it) > 0 && it.CallID() == result.CallID()
+	})
 	switch {
 	case i < 0:
 		return notChecked

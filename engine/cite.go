@@ -74,8 +74,10 @@ func citations(text string, files []*berth.ContainerFile) []berth.ContainerFileC
 			start -= len(linkScheme)
 		}
 		startRune := utf8.RuneCountInString(text[:start])
-		found = append(found, berth.ContainerFileCitation{Type: "container_file_citation", ContainerID: f.ContainerID, FileID: f.ID,
-			Filename: path.Base(f.Path), StartIndex: startRune, EndIndex: startRune + utf8.RuneCountInString(text[start:at])})
+		found = append(found, berth.ContainerFileCitation{Type: "container_file_citation", ContainerID: f.ContainerID,
+			FileID:   f.ID,
+			Filename: path.Base(f.Path), StartIndex: startRune, EndIndex: startRune +
+				utf8.RuneCountInString(text[start:at])})
 	}
 	return found
 }
@@ -83,14 +85,17 @@ func citations(text string, files []*berth.ContainerFile) []berth.ContainerFileC
 // mentioned returns the file whose path is at the start of a text, and the length of the
 // mention in bytes. The path may be escaped as in the target of a link. It returns nil if
 // there is no such file.
-func mentioned(text string, longest []*berth.ContainerFile, byPath map[string]*berth.ContainerFile) (*berth.ContainerFile, int) {
+func mentioned(text string, longest []*berth.ContainerFile,
+	byPath map[string]*berth.ContainerFile) (*berth.ContainerFile, int) {
 	for _, f := range longest {
 		if strings.HasPrefix(text, f.Path) && endsName(text[len(f.Path):]) {
 			return f, len(f.Path)
 		}
 	}
 	target := text
-	if i := strings.IndexFunc(text, func(r rune) bool { return unicode.IsSpace(r) || strings.ContainsRune("()<>[]\"'`", r) }); i >= 0 {
+	if i := strings.IndexFunc(text, func(r rune) bool {
+		return unicode.IsSpace(r) || strings.ContainsRune("()<>[]\"'`", r)
+	}); i >= 0 {
 		target = text[:i]
 	}
 	if name, err := url.PathUnescape(target); err == nil && byPath[name] != nil {

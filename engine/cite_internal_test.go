@@ -14,21 +14,30 @@ func TestCitations(t *testing.T) {
 	t.Parallel()
 	var files []*berth.ContainerFile
 	for _, name := range []string{"a.txt", "a.txt.gz", "out/report 1.html", "naïve.csv", "x", "(odd).png"} {
-		files = append(files, &berth.ContainerFile{ID: berth.CFileID("cfile_" + name), ContainerID: "cntr_1", Path: berth.WorkDir + "/" + name})
+		files = append(files, &berth.ContainerFile{ID: berth.CFileID("cfile_" + name), ContainerID: "cntr_1",
+			Path: berth.WorkDir + "/" + name})
 	}
 	type cited struct{ File, Text, Name string }
 	for _, c := range []struct {
 		name, text string
 		want       []cited
 	}{
-		{"a link", "Here’s [it](sandbox:/mnt/data/a.txt).", []cited{{"cfile_a.txt", "sandbox:/mnt/data/a.txt", "a.txt"}}},
-		{"a bare path at the end of a sentence", "It is in /mnt/data/a.txt.", []cited{{"cfile_a.txt", "/mnt/data/a.txt", "a.txt"}}},
-		{"the longer of two names", "/mnt/data/a.txt.gz", []cited{{"cfile_a.txt.gz", "/mnt/data/a.txt.gz", "a.txt.gz"}}},
-		{"a longer name that is not there", "/mnt/data/a.txt.bz2 /mnt/data/a.txt-old /mnt/data/a.txt/b /mnt/data/xx", nil},
-		{"a space, as it is", "See `/mnt/data/out/report 1.html`", []cited{{"cfile_out/report 1.html", "/mnt/data/out/report 1.html", "report 1.html"}}},
-		{"a space, as in a link", "[r](sandbox:/mnt/data/out/report%201.html)", []cited{{"cfile_out/report 1.html", "sandbox:/mnt/data/out/report%201.html", "report 1.html"}}},
-		{"a name in brackets", "/mnt/data/(odd).png!", []cited{{"cfile_(odd).png", "/mnt/data/(odd).png", "(odd).png"}}},
-		{"several, and letters of many bytes before", "Größe: “/mnt/data/x”, “/mnt/data/naïve.csv”", []cited{{"cfile_x", "/mnt/data/x", "x"}, {"cfile_naïve.csv", "/mnt/data/naïve.csv", "naïve.csv"}}},
+		{"a link", "Here’s [it](sandbox:/mnt/data/a.txt).",
+			[]cited{{"cfile_a.txt", "sandbox:/mnt/data/a.txt", "a.txt"}}},
+		{"a bare path at the end of a sentence", "It is in /mnt/data/a.txt.",
+			[]cited{{"cfile_a.txt", "/mnt/data/a.txt", "a.txt"}}},
+		{"the longer of two names", "/mnt/data/a.txt.gz",
+			[]cited{{"cfile_a.txt.gz", "/mnt/data/a.txt.gz", "a.txt.gz"}}},
+		{"a longer name that is not there", "/mnt/data/a.txt.bz2 /mnt/data/a.txt-old /mnt/data/a.txt/b /mnt/data/xx",
+			nil},
+		{"a space, as it is", "See `/mnt/data/out/report 1.html`",
+			[]cited{{"cfile_out/report 1.html", "/mnt/data/out/report 1.html", "report 1.html"}}},
+		{"a space, as in a link", "[r](sandbox:/mnt/data/out/report%201.html)",
+			[]cited{{"cfile_out/report 1.html", "sandbox:/mnt/data/out/report%201.html", "report 1.html"}}},
+		{"a name in brackets", "/mnt/data/(odd).png!",
+			[]cited{{"cfile_(odd).png", "/mnt/data/(odd).png", "(odd).png"}}},
+		{"several, and letters of many bytes before", "Größe: “/mnt/data/x”, “/mnt/data/naïve.csv”",
+			[]cited{{"cfile_x", "/mnt/data/x", "x"}, {"cfile_naïve.csv", "/mnt/data/naïve.csv", "naïve.csv"}}},
 		{"twice", "/mnt/data/x /mnt/data/x", []cited{{"cfile_x", "/mnt/data/x", "x"}, {"cfile_x", "/mnt/data/x", "x"}}},
 		{"nothing of the container", "/mnt/data/ /mnt/data/none /mnt/data/%zz /etc/a.txt", nil},
 	} {

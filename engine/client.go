@@ -73,7 +73,8 @@ func (e *Engine) existing(ctx context.Context, caller berth.Caller) (*berth.Resp
 		}
 	}
 	if r == nil && !created.Response.Store {
-		return nil, berth.Errorf(berth.CodeUnavailable, "The response to this request was not stored and is being deleted. Send the request again in a moment.")
+		return nil, berth.Errorf(berth.CodeUnavailable,
+			"The response to this request was not stored and is being deleted. Send the request again in a moment.")
 	}
 	return created.Response, nil
 }

@@ -31,7 +31,8 @@ func (h *house) ask(ctx context.Context, p berth.ProjectID, body string) (*berth
 // state, after a restart as well. The model is called once.
 func TestNamedResponse(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		for _, body := range []string{`{"model":"played","input":"x"}`, `{"model":"played","input":"x","background":true}`} {
+		for _, body := range []string{`{"model":"played","input":"x"}`,
+			`{"model":"played","input":"x","background":true}`} {
 			h := newHouse(t, say("ok"), say("a second time"))
 			first, err := h.ask(t.Context(), project, body)
 			if err != nil {
@@ -70,7 +71,8 @@ func TestNamedResponseAtOnce(t *testing.T) {
 		var wg sync.WaitGroup
 		for range 8 {
 			wg.Go(func() {
-				if r, err := h.ask(t.Context(), project, `{"model":"played","input":"x"}`); err != nil || r.ID != named {
+				if r, err := h.ask(t.Context(), project, `{"model":"played","input":"x"}`); err != nil ||
+					r.ID != named {
 					t.Errorf("got %v, %v", r, err)
 				}
 			})

@@ -39,10 +39,14 @@ func seenBy(t *testing.T, items []berth.Item) []string {
 func TestCompactionAfterTheAnswer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, say("an answer"), say("SUM one"), say("another"))
-		first := h.final(h.create(`{` + compacting + `,"instructions":"Be brief.","tools":[{"type":"function","name":"f"}],"input":[` + user("a", 1500) + `]}`).ID)
+		first := h.final(h.create(`{` + compacting +
+			`,"instructions":"Be brief.","tools":[{"type":"function","name":"f"}],"input":[` + user("a", 1500) +
+			`]}`).ID)
 		events := h.events(first.ID)
-		want := []string{"response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
-			"response.output_text.delta", "response.output_text.done", "response.content_part.done", "response.output_item.done",
+		want := []string{"response.created", "response.in_progress", "response.output_item.added",
+			"response.content_part.added",
+			"response.output_text.delta", "response.output_text.done", "response.content_part.done",
+			"response.output_item.done",
 			"response.output_item.added", "response.output_item.done", "response.completed"}
 		if diff := cmp.Diff(want, types(events)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
@@ -50,22 +54,26 @@ func TestCompactionAfterTheAnswer(t *testing.T) {
 		it := first.Output[len(first.Output)-1]
 		var fields map[string]string
 		decode(t, it, &fields)
-		if len(first.Output) != 2 || len(fields) != 3 || fields["type"] != "compaction" || !strings.HasPrefix(fields["id"], "cmp_") || strings.Contains(asJSON(t, it), "SUM one") {
+		if len(first.Output) != 2 || len(fields) != 3 || fields["type"] != "compaction" ||
+			!strings.HasPrefix(fields["id"], "cmp_") || strings.Contains(asJSON(t, it), "SUM one") {
 			t.Errorf("got %v", fields)
 		}
 		if first.Usage.TotalTokens != 30 {
 			t.Errorf("got usage %+v, want that of both turns", first.Usage)
 		}
 		asked := h.model.requests[1]
-		if got := seenBy(t, asked.Items); len(got) != 3 || got[0] != "user a" && got[0] != "user a word" || got[1] != "assistant an answer" || got[2] != "user The conversation" {
+		if got := seenBy(t, asked.Items); len(got) != 3 || got[0] != "user a" && got[0] != "user a word" ||
+			got[1] != "assistant an answer" || got[2] != "user The conversation" {
 			t.Errorf("to be summed up: %q", got)
 		}
 		if asked.ToolChoice.Mode != "none" || len(asked.Tools) != 1 || asked.Instructions != "Be brief." {
 			t.Errorf("asked with %+v, %d tools, %q", asked.ToolChoice, len(asked.Tools), asked.Instructions)
 		}
 
-		h.final(h.create(`{"model":"played","previous_response_id":"` + string(first.ID) + `","input":[` + user("b", 2) + `]}`).ID)
-		if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "user b word"}, seenBy(t, h.model.requests[2].Items)); diff != "" {
+		h.final(h.create(`{"model":"played","previous_response_id":"` + string(first.ID) + `","input":[` + user("b",
+			2) + `]}`).ID)
+		if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "user b word"},
+			seenBy(t, h.model.requests[2].Items)); diff != "" {
 			t.Errorf("the chain after it (-want +got):\n%s", diff)
 		}
 		if kept := model.EstimateItem(h.model.requests[2].Items[0]); kept < 200 || kept > 300 {
@@ -99,20 +107,25 @@ func TestCompactionCarriedByTheClient(t *testing.T) {
 // After a compaction between turns, the next turn continues from the summary.
 func TestCompactionBetweenTurns(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := newHouse(t, shell("call_1", `{"commands":["ls"]}`), say("SUM one"), shell("call_2", `{"commands":["pwd"]}`), say("done"))
+		h := newHouse(t, shell("call_1", `{"commands":["ls"]}`), say("SUM one"),
+			shell("call_2", `{"commands":["pwd"]}`), say("done"))
 		h.containers.commands["ls"] = func(c *fakeCall) { c.print(words(1500)); c.exit(0) }
-		got := h.final(h.create(`{` + compacting + `,` + withShell[len(`"model":"played",`):] + `,"input":[` + user("a", 100) + `]}`).ID)
+		got := h.final(h.create(`{` + compacting + `,` + withShell[len(`"model":"played",`):] + `,"input":[` + user("a",
+			100) + `]}`).ID)
 		var kinds []string
 		for _, it := range got.Output {
 			kinds = append(kinds, string(it.Type()))
 		}
-		if diff := cmp.Diff([]string{"shell_call", "shell_call_output", "compaction", "shell_call", "shell_call_output", "message"}, kinds); diff != "" {
+		if diff := cmp.Diff([]string{"shell_call", "shell_call_output", "compaction", "shell_call", "shell_call_output",
+			"message"}, kinds); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"user a word", "user summary: SUM"}, seenBy(t, h.model.requests[2].Items)); diff != "" {
+		if diff := cmp.Diff([]string{"user a word", "user summary: SUM"},
+			seenBy(t, h.model.requests[2].Items)); diff != "" {
 			t.Errorf("the turn after it (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "function_call", "function_call_output"}, seenBy(t, h.model.requests[3].Items)); diff != "" {
+		if diff := cmp.Diff([]string{"user a word", "user summary: SUM", "function_call", "function_call_output"},
+			seenBy(t, h.model.requests[3].Items)); diff != "" {
 			t.Errorf("the turn after that (-want +got):\n%s", diff)
 		}
 	})
@@ -133,7 +146,8 @@ func TestCompactionOfTheClientsCalls(t *testing.T) {
 		if len(second.Output) != 2 || second.Output[0].Type() != berth.ItemCompaction {
 			t.Errorf("the second response has %v", outline(t, second.Output))
 		}
-		if diff := cmp.Diff([]string{"user a word", "user summary: SUM"}, seenBy(t, h.model.requests[2].Items)); diff != "" {
+		if diff := cmp.Diff([]string{"user a word", "user summary: SUM"},
+			seenBy(t, h.model.requests[2].Items)); diff != "" {
 			t.Errorf("the turn after it (-want +got):\n%s", diff)
 		}
 	})
@@ -145,14 +159,16 @@ func TestCompactionForRoom(t *testing.T) {
 		tooLong := turn{model.TooLong("")}
 		h := newHouse(t, tooLong, tooLong, say("SUM one"), say("done"))
 		input := user("a", 400) + "," + assistantMessage("b", 100) + "," + user("c", 10)
-		got := h.final(h.create(`{"model":"played","context_management":[{"type":"compaction"}],"input":[` + input + `]}`).ID)
+		got := h.final(h.create(`{"model":"played","context_management":[{"type":"compaction"}],"input":[` + input +
+			`]}`).ID)
 		if got.Status != berth.StatusCompleted || len(got.Output) != 2 || got.Output[0].Type() != berth.ItemCompaction {
 			t.Errorf("got %s with %v", got.Status, outline(t, got.Output))
 		}
 		if seen := seenBy(t, h.model.requests[2].Items); len(seen) != 2 {
 			t.Errorf("to be summed up after a refusal: %v, want less", seen)
 		}
-		if diff := cmp.Diff([]string{"user c word", "user summary: SUM"}, seenBy(t, h.model.requests[3].Items)[1:]); diff != "" {
+		if diff := cmp.Diff([]string{"user c word", "user summary: SUM"},
+			seenBy(t, h.model.requests[3].Items)[1:]); diff != "" {
 			t.Errorf("the turn after it (-want +got):\n%s", diff)
 		}
 	})
@@ -163,7 +179,8 @@ func TestCompactionInAKnownWindow(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, say("SUM one"), say("done"))
 		h.model.window = 2000
-		got := h.final(h.create(`{"model":"played","context_management":[{"type":"compaction"}],"input":[` + user("a", 3000) + "," + assistantMessage("b", 100) + "," + user("c", 10) + `]}`).ID)
+		got := h.final(h.create(`{"model":"played","context_management":[{"type":"compaction"}],"input":[` + user("a",
+			3000) + "," + assistantMessage("b", 100) + "," + user("c", 10) + `]}`).ID)
 		if got.Status != berth.StatusCompleted || len(got.Output) != 2 || got.Output[0].Type() != berth.ItemCompaction {
 			t.Errorf("got %s with %v", got.Status, outline(t, got.Output))
 		}
@@ -176,7 +193,8 @@ func TestCompactionFails(t *testing.T) {
 		refusal := turn{berth.Invalid("input", "No.")}
 		h := newHouse(t, say("an answer"), refusal)
 		got := h.final(h.create(`{` + compacting + `,"input":[` + user("a", 1500) + `]}`).ID)
-		if diff := cmp.Diff([]string{"message completed an answer"}, outline(t, got.Output)); diff != "" || got.Status != berth.StatusCompleted {
+		if diff := cmp.Diff([]string{"message completed an answer"}, outline(t, got.Output)); diff != "" ||
+			got.Status != berth.StatusCompleted {
 			t.Errorf("got %s (-want +got):\n%s", got.Status, diff)
 		}
 	})
@@ -210,7 +228,8 @@ func TestForeignCompaction(t *testing.T) {
 		decode(t, first.Output[1], &c)
 		try := func(caller berth.Caller, content string) error {
 			_, err := h.engine.Create(t.Context(), caller, &berth.ResponseRequest{Model: "played",
-				Input: berth.Input{berth.NewItem(berth.Compaction{ID: "cmp_1", Type: berth.ItemCompaction, EncryptedContent: content})}})
+				Input: berth.Input{berth.NewItem(berth.Compaction{ID: "cmp_1", Type: berth.ItemCompaction,
+					EncryptedContent: content})}})
 			return err
 		}
 		for name, err := range map[string]error{
@@ -218,7 +237,8 @@ func TestForeignCompaction(t *testing.T) {
 			"foreign":         try(caller, "gAAAAABplLP75yhVf0v4856Geb"),
 			"another project": try(berth.Caller{Project: "proj_other"}, c.EncryptedContent),
 		} {
-			if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid || e.Wire != "invalid_encrypted_content" {
+			if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid ||
+				e.Wire != "invalid_encrypted_content" {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}
@@ -235,14 +255,17 @@ func TestCompact(t *testing.T) {
 		h := newHouse(t, say("SUM one"), say("done"), say("done"))
 		var req berth.ResponseRequest
 		req.Model = "played"
-		if err := req.Input.UnmarshalJSON([]byte(`[` + user("a", 10) + "," + assistantMessage("b", 10) + "," + called("x", 10) + "," + user("c", 10) + `]`)); err != nil {
+		if err := req.Input.UnmarshalJSON([]byte(`[` + user("a", 10) + "," + assistantMessage("b", 10) + "," +
+			called("x", 10) + "," + user("c", 10) + `]`)); err != nil {
 			t.Fatal(err)
 		}
 		got, err := h.engine.Compact(t.Context(), caller, &req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if len(got.Output) != 3 || ids(got.Output[:2]) != "msg_a msg_c" || got.Output[2].Type() != berth.ItemCompaction || got.Usage.TotalTokens != 15 || got.Object != "response.compaction" {
+		if len(got.Output) != 3 || ids(got.Output[:2]) != "msg_a msg_c" ||
+			got.Output[2].Type() != berth.ItemCompaction || got.Usage.TotalTokens != 15 ||
+			got.Object != "response.compaction" {
 			t.Errorf("got %s", asJSON(t, got))
 		}
 		for i, output := range [][]berth.Item{got.Output, got.Output[2:]} {
@@ -251,14 +274,16 @@ func TestCompact(t *testing.T) {
 				input = append(input, string(it.Raw()))
 			}
 			h.final(h.create(`{"model":"played","input":[` + strings.Join(input, ",") + "," + user("d", 1) + `]}`).ID)
-			if diff := cmp.Diff([]string{"user a word", "user c word", "user summary: SUM", "user d word"}, seenBy(t, h.model.requests[1+i].Items)); diff != "" {
+			if diff := cmp.Diff([]string{"user a word", "user c word", "user summary: SUM", "user d word"},
+				seenBy(t, h.model.requests[1+i].Items)); diff != "" {
 				t.Errorf("(-want +got):\n%s", diff)
 			}
 		}
 		// What the client leaves out of the window or puts into it stays so.
 		h.model.turns = []turn{say("done")}
 		h.final(h.create(`{"model":"played","input":[` + user("new", 1) + "," + string(got.Output[2].Raw()) + `]}`).ID)
-		if diff := cmp.Diff([]string{"user new word", "user summary: SUM"}, seenBy(t, h.model.requests[3].Items)); diff != "" {
+		if diff := cmp.Diff([]string{"user new word", "user summary: SUM"},
+			seenBy(t, h.model.requests[3].Items)); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
 	})
@@ -267,8 +292,11 @@ func TestCompact(t *testing.T) {
 // A summary is requested again after a temporary error, and an empty one is an error.
 func TestCompactRetries(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := newHouse(t, turn{berth.Errorf(berth.CodeUpstream, "down")}, turn{model.Call{ID: "call_1", Name: "f", Arguments: "{}"}}, say("SUM one"))
-		req := &berth.ResponseRequest{Model: "played", Input: berth.Input{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
+		h := newHouse(t, turn{berth.Errorf(berth.CodeUpstream, "down")},
+			turn{model.Call{ID: "call_1", Name: "f", Arguments: "{}"}}, say("SUM one"))
+		req := &berth.ResponseRequest{Model: "played",
+			Input: berth.Input{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+				Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
 		got, err := h.engine.Compact(t.Context(), caller, req)
 		if err != nil || len(h.model.requests) != 3 || got.Usage.TotalTokens != 30 {
 			t.Errorf("got %+v, %v after %d turns", got, err, len(h.model.requests))
@@ -308,7 +336,8 @@ func TestCompactionTrigger(t *testing.T) {
 			}
 		}
 		h.model.turns = []turn{{berth.Invalid("input", "No.")}}
-		if got := h.final(h.create(`{"model":"played","input":[` + input + "," + trigger + `]}`).ID); got.Status != berth.StatusFailed {
+		if got := h.final(h.create(`{"model":"played","input":[` + input + "," + trigger +
+			`]}`).ID); got.Status != berth.StatusFailed {
 			t.Errorf("without a summary: got %s", got.Status)
 		}
 	})

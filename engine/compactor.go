@@ -147,8 +147,9 @@ func (c *compactor) compact(ctx context.Context) error {
 		return err
 	}
 	threshold, _ := c.threshold()
-	it := r.engine.transcripts.Compaction(r.record.Project, transcript.Checkpoint{Summary: text, Replaces: c.ownsWindow(),
-		Kept: transcript.Survivors(view.Items, s.window.Kept(threshold))})
+	it := r.engine.transcripts.Compaction(r.record.Project, transcript.Checkpoint{Summary: text,
+		Replaces: c.ownsWindow(),
+		Kept:     transcript.Survivors(view.Items, s.window.Kept(threshold))})
 	c.counted = 0
 	r.writer.SetUsage(r.usage, s.turns...)
 	return r.writer.Update(ctx, func(body berth.Response) []berth.Event {

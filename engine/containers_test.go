@@ -29,7 +29,8 @@ func TestContainerWithoutCalls(t *testing.T) {
 		h := newHouse(t, say("four"))
 		h.final(h.create(`{` + withShell + `,"input":"2+2?"}`).ID)
 		h.wantHistory("release cntr_1")
-		_, err := h.tryCreate(t.Context(), `{`+strings.Replace(withShell, `"tools":[`, `"tools":[{"type":"shell","environment":{"type":"container_auto"}},`, 1)+`,"input":"x"}`)
+		_, err := h.tryCreate(t.Context(), `{`+strings.Replace(withShell, `"tools":[`,
+			`"tools":[{"type":"shell","environment":{"type":"container_auto"}},`, 1)+`,"input":"x"}`)
 		if berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("two shells: got %v", err)
 		}
@@ -66,9 +67,12 @@ func TestContainerResumed(t *testing.T) {
 		turns      []turn
 		want       []string
 	}{
-		{"unused", withShell, []turn{{model.Text{Text: "I was about"}, hang{}}, say("done")}, []string{"release cntr_1", "reserve cntr_1", "release cntr_1"}},
-		{"used", withShell, []turn{shell("call_1", `{"commands":["ls"]}`), {hang{}}, say("done")}, []string{"begin cntr_1", "release cntr_1"}},
-		{"with settings", strings.Replace(withShell, `"container_auto"`, `"container_auto","memory_limit":"4g"`, 1), []turn{{hang{}}, say("done")}, []string{"release cntr_1"}},
+		{"unused", withShell, []turn{{model.Text{Text: "I was about"}, hang{}}, say("done")},
+			[]string{"release cntr_1", "reserve cntr_1", "release cntr_1"}},
+		{"used", withShell, []turn{shell("call_1", `{"commands":["ls"]}`), {hang{}}, say("done")},
+			[]string{"begin cntr_1", "release cntr_1"}},
+		{"with settings", strings.Replace(withShell, `"container_auto"`, `"container_auto","memory_limit":"4g"`, 1),
+			[]turn{{hang{}}, say("done")}, []string{"release cntr_1"}},
 	} {
 		runInBubble(t, tt.name, func(t *testing.T) {
 			h := newHouse(t, tt.turns...)

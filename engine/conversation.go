@@ -26,7 +26,8 @@ func (e *Engine) DeleteConversation(ctx context.Context, caller berth.Caller, id
 
 // DeleteConversationItem deletes an item of a conversation. It returns store.ErrNotFound
 // if the item does not exist.
-func (e *Engine) DeleteConversationItem(ctx context.Context, caller berth.Caller, id berth.ConversationID, item string) error {
+func (e *Engine) DeleteConversationItem(ctx context.Context, caller berth.Caller, id berth.ConversationID,
+	item string) error {
 	return e.forget(ctx, caller, transcript.ConversationItemKey(id, item))
 }
 

@@ -22,7 +22,8 @@ const inConversation = `"model":"played","conversation":"conv_1"`
 // newConversation makes conv_1 with one message.
 func (h *house) newConversation(p berth.ProjectID) {
 	h.t.Helper()
-	conv := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, CreatedAt: 1, Body: []byte(`{}`)}
+	conv := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, CreatedAt: 1,
+		Body: []byte(`{}`)}
 	h.add(p, conv)
 	h.add(p, engine.ConversationItems("conv_1", []berth.Item{message("msg_0", "Welcome.")})...)
 }
@@ -35,19 +36,22 @@ func (h *house) add(p berth.ProjectID, objects ...*store.Object) {
 }
 
 func message(id, text string) berth.Item {
-	return berth.NewItem(berth.Message{ID: id, Type: berth.ItemMessage, Role: "user", Status: berth.StatusCompleted, Content: []berth.Content{{Type: "input_text", Text: text}}})
+	return berth.NewItem(berth.Message{ID: id, Type: berth.ItemMessage, Role: "user", Status: berth.StatusCompleted,
+		Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
 // says returns a request in the conversation with one message.
 func says(text, more string) string {
-	return fmt.Sprintf(`{%s,"input":[{"type":"message","id":"msg_%s","role":"user","status":"completed","content":[{"type":"input_text","text":%q}]}]%s}`,
+	return fmt.Sprintf(
+		`{%s,"input":[{"type":"message","id":"msg_%s","role":"user","status":"completed","content":[{"type":"input_text","text":%q}]}]%s}`,
 		inConversation, strings.ReplaceAll(text, " ", "_"), text, more)
 }
 
 // held returns the items of conv_1 in short.
 func (h *house) held() []string {
 	h.t.Helper()
-	objects, _, err := h.store.ListObjects(h.t.Context(), project, store.KindConversationItem, "conv_1", store.Page{Limit: 10_000, Ascending: true})
+	objects, _, err := h.store.ListObjects(h.t.Context(), project, store.KindConversationItem, "conv_1",
+		store.Page{Limit: 10_000, Ascending: true})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -98,19 +102,23 @@ func TestConversation(t *testing.T) {
 		if first.Conversation == nil || first.Conversation.ID != "conv_1" {
 			t.Errorf("the response shows conversation %v", first.Conversation)
 		}
-		afterFirst := []string{"Welcome.", "make it", "shell_call completed make", "shell_call_output completed [make ran exit 0]", "Made."}
+		afterFirst := []string{"Welcome.", "make it", "shell_call completed make",
+			"shell_call_output completed [make ran exit 0]", "Made."}
 		wantLines(t, "after the first response", h.held(), afterFirst...)
 		h.add(project, engine.ConversationItems("conv_1", []berth.Item{message("msg_note", "A note.")})...)
 		second := h.final(h.create(strings.Replace(says("and so", ""), `"model":"played"`, withShell, 1)).ID)
 		wantLines(t, "after the second response", h.held(), append(afterFirst, "A note.", "and so", "Indeed.")...)
-		if got := texts(t, h.model.requests[2].Items); len(got) != 7 || got[0] != "Welcome." || got[5] != "A note." || got[6] != "and so" {
+		if got := texts(t, h.model.requests[2].Items); len(got) != 7 || got[0] != "Welcome." || got[5] != "A note." ||
+			got[6] != "and so" {
 			t.Errorf("the model saw %q", got)
 		}
 		if a, b := asJSON(t, first.Tools), asJSON(t, second.Tools); a != b || !strings.Contains(a, "cntr_1") {
 			t.Errorf("the second response has the tools %s, want the container of the first", b)
 		}
 		wantError(t, "an item again", h.refused(says("and so", "")), berth.CodeInvalid, "")
-		wantError(t, "one item twice", h.refused(`{"model":"played","input":[{"type":"message","id":"m","role":"user","content":"a"},{"type":"message","id":"m","role":"user","content":"b"}]}`), berth.CodeInvalid, "")
+		wantError(t, "one item twice",
+			h.refused(`{"model":"played","input":[{"type":"message","id":"m","role":"user","content":"a"},{"type":"message","id":"m","role":"user","content":"b"}]}`),
+			berth.CodeInvalid, "")
 	})
 }
 
@@ -156,7 +164,8 @@ func TestConversationLocked(t *testing.T) {
 // conversation.
 func TestConversationAfterFailure(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := newHouse(t, turn{&berth.Error{Code: berth.CodeInvalid, Message: "no"}}, turn{hang{}}, turn{model.Text{Text: "Half of"}, model.Finish{Reason: model.FinishLength}}, say("fine"))
+		h := newHouse(t, turn{&berth.Error{Code: berth.CodeInvalid, Message: "no"}}, turn{hang{}},
+			turn{model.Text{Text: "Half of"}, model.Finish{Reason: model.FinishLength}}, say("fine"))
 		h.newConversation(project)
 		if got := h.final(h.create(says("fails", "")).ID); got.Status != berth.StatusFailed {
 			t.Fatalf("got %s, want failed", got.Status)
@@ -170,7 +179,8 @@ func TestConversationAfterFailure(t *testing.T) {
 		h.final(h.create(says("stops", "")).ID)
 		wantLines(t, "after an incomplete response", h.held(), "Welcome.", "stops", "message incomplete Half of")
 		h.final(h.create(says("ends", `,"store":false`)).ID)
-		wantLines(t, "after one that is not stored", h.held(), "Welcome.", "stops", "message incomplete Half of", "ends", "fine")
+		wantLines(t, "after one that is not stored", h.held(), "Welcome.", "stops", "message incomplete Half of",
+			"ends", "fine")
 	})
 }
 
@@ -191,14 +201,16 @@ func TestConversationResumed(t *testing.T) {
 		if err := h.engine.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		wantError(t, "beside a resumed run", h.refused(says("meanwhile", "")), berth.CodeConflict, "conversation_locked")
+		wantError(t, "beside a resumed run", h.refused(says("meanwhile", "")), berth.CodeConflict,
+			"conversation_locked")
 		h.model.gate <- struct{}{}
 		h.final(r.ID)
 		wantLines(t, "seen by the resumed run", texts(t, h.model.requests[1].Items), "Welcome.", "begin")
 		wantLines(t, "the conversation", h.held(), "Welcome.", "Too late.", "begin", "Done.")
 		close(h.model.gate)
 		h.final(h.create(says("go on", "")).ID)
-		wantLines(t, "seen by the next", texts(t, h.model.requests[2].Items), "Welcome.", "Too late.", "begin", "Done.", "go on")
+		wantLines(t, "seen by the next", texts(t, h.model.requests[2].Items), "Welcome.", "Too late.", "begin", "Done.",
+			"go on")
 	})
 }
 
@@ -211,7 +223,8 @@ func TestConversationCompacted(t *testing.T) {
 		h.final(h.create(`{` + inConversation + `,"input":[{"type":"compaction_trigger","id":"item_1"}]}`).ID)
 		wantLines(t, "the conversation", h.held(), "Welcome.", "compaction ")
 		h.final(h.create(says("and so", "")).ID)
-		if got := texts(t, h.model.requests[1].Items); len(got) != 3 || !strings.Contains(got[1], "They said welcome.") || got[2] != "and so" {
+		if got := texts(t, h.model.requests[1].Items); len(got) != 3 || !strings.Contains(got[1],
+			"They said welcome.") || got[2] != "and so" {
 			t.Errorf("the model saw %q", got)
 		}
 	})
@@ -225,7 +238,8 @@ type dyingStore struct {
 
 var errKilled = errors.New("killed")
 
-func (s dyingStore) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (s dyingStore) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string,
+	events []store.Event, body *berth.Response, also ...*store.Object) error {
 	if body != nil && body.Status.Final() {
 		select {
 		case <-s.died:
@@ -256,7 +270,8 @@ func TestConversationKilled(t *testing.T) {
 		h.stop()
 		wantLines(t, "after the death", h.held(), "Welcome.")
 		h.start()
-		wantError(t, "before the run is resumed", h.refused(says("early", "")), berth.CodeConflict, "conversation_locked")
+		wantError(t, "before the run is resumed", h.refused(says("early", "")), berth.CodeConflict,
+			"conversation_locked")
 		if err := h.engine.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -292,7 +307,8 @@ func TestContinueOutOfConversation(t *testing.T) {
 		second := h.final(h.create(says("second", "")).ID)
 		late := engine.ConversationItems("conv_1", []berth.Item{message("msg_late", "Too late.")})
 		h.add(project, late...)
-		branch := h.final(h.create(`{"model":"played","input":"branch","previous_response_id":"` + string(second.ID) + `"}`).ID)
+		branch := h.final(h.create(`{"model":"played","input":"branch","previous_response_id":"` + string(second.ID) +
+			`"}`).ID)
 		want := []string{"Welcome.", "first", "One.", "second", "Two."}
 		if got := texts(t, h.model.requests[2].Items); len(got) != 6 || !cmp.Equal(got[:5], want) {
 			t.Errorf("the branch saw %q, want %q and its own", got, want)
@@ -349,7 +365,8 @@ func TestConversationDeleted(t *testing.T) {
 		if got := h.final(r.ID); got.Status != berth.StatusCompleted {
 			t.Errorf("the response in the deleted conversation is %s", got.Status)
 		}
-		holds, _, err := h.store.ListObjects(t.Context(), project, store.KindConversationHold, "conv_1", store.Page{Limit: 1})
+		holds, _, err := h.store.ListObjects(t.Context(), project, store.KindConversationHold, "conv_1",
+			store.Page{Limit: 1})
 		if got := h.held(); len(got) != 0 || len(holds) != 0 || err != nil {
 			t.Errorf("left are the items %q and holds %v, %v", got, holds, err)
 		}

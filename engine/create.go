@@ -18,7 +18,8 @@ import (
 //
 // If the caller names the response and it exists, Create returns it as it was created. Its
 // run then ends with the last of its callers (client.go).
-func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options ...Option) (*berth.Response, error) {
+func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest,
+	options ...Option) (*berth.Response, error) {
 	if caller.Response == "" {
 		return e.create(ctx, caller, req, options)
 	}
@@ -38,7 +39,8 @@ func (e *Engine) Create(ctx context.Context, caller berth.Caller, req *berth.Res
 	return created, err
 }
 
-func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest, options []Option) (_ *berth.Response, err error) {
+func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest,
+	options []Option) (_ *berth.Response, err error) {
 	if req.Stored() {
 		if err := e.Room(); err != nil {
 			return nil, err
@@ -188,7 +190,8 @@ func (e *Engine) stop(ctx context.Context, rec *store.Response, cause error) err
 
 func notCancelled(id berth.ResponseID, err error) error {
 	return &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
-		Message: "Response '" + string(id) + "' cannot be cancelled at the moment, because the server cannot store its end. Try again later."}
+		Message: "Response '" + string(id) +
+			"' cannot be cancelled at the moment, because the server cannot store its end. Try again later."}
 }
 
 // createError returns an error of Journal.Create as the client sees it. A response in a

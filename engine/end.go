@@ -64,7 +64,8 @@ func (e *ending) finish(ctx context.Context, status berth.Status, incomplete str
 
 // breakOff ends a response in the middle of a turn. It closes the open items as incomplete and
 // reports the failure, unless that is nil.
-func (e *ending) breakOff(ctx context.Context, open drafts, status berth.Status, incomplete string, failure error) error {
+func (e *ending) breakOff(ctx context.Context, open drafts, status berth.Status, incomplete string,
+	failure error) error {
 	return e.writer.Update(ctx, func(body berth.Response) []berth.Event {
 		events := abandon(body, open, nil)
 		body = fold(body, events)

@@ -45,7 +45,8 @@ type Containers interface {
 	// container of the chain, if that still runs, and otherwise a new container. Errors for
 	// the client are *berth.Error. A new container need not exist before its first use, and
 	// is dropped if it is not used. Release must follow for each call that succeeds.
-	Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error)
+	Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment,
+		last berth.ContainerID) (berth.ContainerID, error)
 	// Reserve is Provide for a new container that was provided before a crash, under its
 	// id. It does nothing if the container exists. Release must follow.
 	Reserve(ctx context.Context, caller berth.Caller, id berth.ContainerID) error
@@ -137,7 +138,8 @@ func New(opts Options) *Engine {
 		opts.Room = func() error { return nil }
 	}
 	e := &Engine{Options: opts, live: newRegistry()}
-	e.transcripts = transcript.New(transcript.Options{Responses: opts.Responses, Objects: opts.Objects, Files: opts.Files,
+	e.transcripts = transcript.New(transcript.Options{Responses: opts.Responses, Objects: opts.Objects,
+		Files:   opts.Files,
 		Fetcher: opts.Fetcher, Tools: opts.Tools, Cache: opts.Limits.Cache, Key: opts.Key})
 	e.base, e.detach = context.WithCancelCause(context.Background())
 	opts.Journal.AtEnd(addToConversation)

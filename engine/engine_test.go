@@ -107,8 +107,13 @@ func (h *house) startOn(responses store.Responses) {
 	if h.follow > 0 {
 		h.journal.SetPatience(h.follow)
 	}
-	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store, Quota: h.quota, Tracer: h.tracer, Retry: h.retry, Journal: h.journal, Models: h.model,
-		Containers: h.containers, Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers, Desktops: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner, "test"), Others: h.others, Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output}, Log: slog.New(slog.NewTextHandler(h.log, nil))})
+	h.engine = engine.New(engine.Options{Responses: responses, Runs: h.store, Objects: h.store, Usages: h.store,
+		Quota: h.quota, Tracer: h.tracer, Retry: h.retry, Journal: h.journal, Models: h.model,
+		Containers: h.containers,
+		Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers,
+			Desktops: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner,
+			"test"), Others: h.others, Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output},
+		Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 
 func (h *house) stop() {
@@ -356,7 +361,8 @@ func (m *playedModel) Stream(ctx context.Context, req *model.Request) iter.Seq2[
 			t, m.turns = m.turns[0], m.turns[1:]
 		}
 		m.mu.Unlock()
-		finish := model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}}
+		finish := model.Finish{Reason: model.FinishStop,
+			Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}}
 		for _, d := range t {
 			switch d := d.(type) {
 			case error:
@@ -407,7 +413,8 @@ type countedFiles struct {
 	opened atomic.Int64
 }
 
-func (f *countedFiles) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File, error) {
+func (f *countedFiles) Open(ctx context.Context, p berth.ProjectID, id berth.FileID) (io.ReadCloser, *berth.File,
+	error) {
 	f.opened.Add(1)
 	return f.fewFiles.Open(ctx, p, id)
 }
@@ -459,7 +466,8 @@ func (f *fakeContainers) Files(context.Context, berth.ProjectID, berth.Container
 	return f.files, nil
 }
 
-func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.ShellToolEnvironment, last berth.ContainerID) (berth.ContainerID, error) {
+func (f *fakeContainers) Provide(_ context.Context, _ berth.Caller, env berth.ShellToolEnvironment,
+	last berth.ContainerID) (berth.ContainerID, error) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	if env.ContainerID != "" {

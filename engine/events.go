@@ -58,5 +58,6 @@ func turnsOf(f model.Finish) []berth.UpstreamUsage {
 	if f.Origin.Upstream == "" {
 		return nil
 	}
-	return []berth.UpstreamUsage{{Upstream: f.Origin.Upstream, Model: f.Origin.Model, Turns: 1, Usage: f.Usage, Cost: f.Cost}}
+	return []berth.UpstreamUsage{{Upstream: f.Origin.Upstream, Model: f.Origin.Model, Turns: 1, Usage: f.Usage,
+		Cost: f.Cost}}
 }

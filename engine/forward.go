@@ -55,7 +55,8 @@ func (e *Engine) Embed(ctx context.Context, p berth.ProjectID, name string, text
 // Images sends a request of /v1/images/generations or /v1/images/edits to the upstream of a
 // model, and yields the JSON of its answer, or of each event if its fields request a stream. It counts as usage of
 // the project. It does not retry: an image costs too much to be made twice.
-func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, image model.Forwarded) iter.Seq2[[]byte, error] {
+func (e *Engine) Images(ctx context.Context, caller berth.Caller, name string, image model.Forwarded) iter.Seq2[[]byte,
+	error] {
 	return func(yield func([]byte, error) bool) {
 		provider, upstream, err := e.Models.Route(name)
 		if err != nil {
@@ -109,7 +110,8 @@ func (e *Engine) forward(ctx context.Context, caller berth.Caller, req ForwardRe
 		if ctx.Err() != nil || !more {
 			return nil, berth.Usage{}, err
 		}
-		log.Warn("retrying request to upstream", "endpoint", req.Forwarded.Endpoint, "attempt", attempts.number+1, "after", after, "err", err)
+		log.Warn("retrying request to upstream", "endpoint", req.Forwarded.Endpoint, "attempt", attempts.number+1,
+			"after", after, "err", err)
 		if err := backoff.Sleep(ctx, after); err != nil {
 			return nil, berth.Usage{}, err
 		}
@@ -138,7 +140,9 @@ func answerOf(ctx context.Context, p model.Provider, req *model.Request) (body [
 			body = d.JSON
 		case model.Finish:
 			if u := d.Usage; u.InputTokens < 0 || u.OutputTokens < 0 || u.TotalTokens < 0 {
-				return nil, model.Finish{}, broken{berth.Errorf(berth.CodeUpstream, "The upstream sent an answer with a negative number of tokens.")}
+				return nil, model.Finish{},
+					broken{berth.Errorf(berth.CodeUpstream,
+						"The upstream sent an answer with a negative number of tokens.")}
 			}
 			return body, d, nil
 		}

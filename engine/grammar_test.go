@@ -21,7 +21,8 @@ func TestGrammar(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct{ name, function, wrong, want, right string }{
 		{"lark", "sql", "SELECT 1;", `line 1, column 8: found \"1\", expected NAME`, "SELECT a;"},
-		{"lark at the end", "sql", "SELECT a", `line 1, column 9: the input ends, expected \";\" or the rest of NAME`, "SELECT ab;"},
+		{"lark at the end", "sql", "SELECT a", `line 1, column 9: the input ends, expected \";\" or the rest of NAME`,
+			"SELECT ab;"},
 		{"regex", "date", "2026-1x", `line 1, column 7: found \"x\"`, "2026-11"},
 	} {
 		runInBubble(t, tc.name, func(t *testing.T) {
@@ -29,14 +30,16 @@ func TestGrammar(t *testing.T) {
 			h := newHouse(t, call("call_1", tc.function, input(tc.wrong)), call("call_2", tc.function, input(tc.right)))
 			id := h.create(`{` + withGrammar + `,"input":"x"}`).ID
 			r := h.final(id)
-			if diff := cmp.Diff([]string{"custom_tool_call completed"}, outline(t, r.Output)); r.Status != berth.StatusCompleted || diff != "" {
+			if diff := cmp.Diff([]string{"custom_tool_call completed"},
+				outline(t, r.Output)); r.Status != berth.StatusCompleted || diff != "" {
 				t.Fatalf("status %s, output (-want +got):\n%s", r.Status, diff)
 			}
 			var made berth.CustomToolCall
 			if err := r.Output[0].Decode(&made); err != nil || made.Input != tc.right || made.CallID != "call_2" {
 				t.Errorf("the call is %s", r.Output[0])
 			}
-			if saw := asJSON(t, h.model.requests[1].Items); !strings.Contains(strings.ReplaceAll(saw, `\\\"`, `\"`), tc.want) {
+			if saw := asJSON(t, h.model.requests[1].Items); !strings.Contains(strings.ReplaceAll(saw, `\\\"`, `\"`),
+				tc.want) {
 				t.Errorf("the model saw %s, want %s", saw, tc.want)
 			}
 			var events []string
@@ -45,7 +48,8 @@ func TestGrammar(t *testing.T) {
 					events = append(events, string(ev.Type))
 				}
 			}
-			want := []string{"response.output_item.added", "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done", "response.output_item.done"}
+			want := []string{"response.output_item.added", "response.custom_tool_call_input.delta",
+				"response.custom_tool_call_input.done", "response.output_item.done"}
 			if diff := cmp.Diff(want, events); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}
@@ -62,7 +66,8 @@ func TestGrammarForEver(t *testing.T) {
 		}
 		h := newHouse(t, turns...)
 		r := h.final(h.create(`{` + withGrammar + `,"input":"x"}`).ID)
-		if r.Status != berth.StatusFailed || !strings.Contains(r.Error.Message, "does not match the tool's grammar") || len(r.Output) != 0 {
+		if r.Status != berth.StatusFailed || !strings.Contains(r.Error.Message, "does not match the tool's grammar") ||
+			len(r.Output) != 0 {
 			t.Errorf("status %s, error %v, output %v", r.Status, r.Error, r.Output)
 		}
 		if got := len(h.model.requests); got != 5 {
@@ -75,9 +80,11 @@ func TestGrammarForEver(t *testing.T) {
 func TestInvalidGrammar(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t)
-		_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"start: A"}}]}`)
+		_, err := h.tryCreate(t.Context(),
+			`{"model":"played","input":"x","tools":[{"type":"custom","name":"c","format":{"type":"grammar","syntax":"lark","definition":"start: A"}}]}`)
 		e, ok := err.(*berth.Error)
-		if !ok || e.Code != berth.CodeInvalid || e.Param != "tools[0].format.definition" || !strings.Contains(e.Message, `line 1, column 8: "A" is not defined`) {
+		if !ok || e.Code != berth.CodeInvalid || e.Param != "tools[0].format.definition" || !strings.Contains(e.Message,
+			`line 1, column 8: "A" is not defined`) {
 			t.Errorf("error %v", err)
 		}
 	})
@@ -99,12 +106,17 @@ func TestLargeGrammars(t *testing.T) {
 		tools := func(n int) string {
 			var all []string
 			for i := range n {
-				all = append(all, fmt.Sprintf(`{"type":"custom","name":"t%d","format":{"type":"grammar","syntax":"lark","definition":%q}}`, i, largeGrammar()))
+				all = append(all,
+					fmt.Sprintf(
+						`{"type":"custom","name":"t%d","format":{"type":"grammar","syntax":"lark","definition":%q}}`, i,
+						largeGrammar()))
 			}
 			return `"model":"played","input":"x","tools":[` + strings.Join(all, ",") + `]`
 		}
-		h := newHouse(t, call("call_1", "t0", `{"input":"kkkk"}`), call("call_2", "t0", `{"input":"kkkkkkkkkkkkkkkkkkkk1234"}`))
-		if _, err := h.tryCreate(t.Context(), `{`+tools(100)+`}`); err == nil || !strings.Contains(err.Error(), "1048576 bytes together") {
+		h := newHouse(t, call("call_1", "t0", `{"input":"kkkk"}`),
+			call("call_2", "t0", `{"input":"kkkkkkkkkkkkkkkkkkkk1234"}`))
+		if _, err := h.tryCreate(t.Context(), `{`+tools(100)+`}`); err == nil || !strings.Contains(err.Error(),
+			"1048576 bytes together") {
 			t.Errorf("a hundred large grammars: got %v", err)
 		}
 

@@ -48,5 +48,6 @@ func (g *guard) openCall(place int, name, arguments string, mark berth.CallBerth
 	opened := with(call.Item(), map[string]any{"berth": mark})
 	events, item, _ := call.Close(arguments)
 	mark.Invalid = g.kinds.MarkOf(item).Invalid
-	return append(append([]berth.Event{added(place, opened)}, at(place, events)...), done(place, with(item, map[string]any{"berth": mark}))), call
+	return append(append([]berth.Event{added(place, opened)}, at(place, events)...),
+		done(place, with(item, map[string]any{"berth": mark}))), call
 }

@@ -102,5 +102,6 @@ func toolTiming(call berth.Item, outcome string, start time.Time) berth.Timing {
 
 // timingSince returns a timing from start until now.
 func timingSince(kind berth.TimingType, start time.Time) berth.Timing {
-	return berth.Timing{Type: kind, StartedAtMS: start.UnixMilli(), DurationMS: max(0, time.Since(start).Milliseconds())}
+	return berth.Timing{Type: kind, StartedAtMS: start.UnixMilli(),
+		DurationMS: max(0, time.Since(start).Milliseconds())}
 }

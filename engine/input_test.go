@@ -18,11 +18,13 @@ func TestFilesByID(t *testing.T) {
 		var m berth.Message
 		decode(t, h.model.requests[0].Items[0], &m)
 		const url = "data:image/png;base64,bWVvdw=="
-		if len(m.Content) != 3 || m.Content[1].ImageURL != url || m.Content[1].Detail != "low" || m.Content[2].FileData != url || m.Content[2].Filename != "cat.png" {
+		if len(m.Content) != 3 || m.Content[1].ImageURL != url || m.Content[1].Detail != "low" ||
+			m.Content[2].FileData != url || m.Content[2].Filename != "cat.png" {
 			t.Errorf("the model saw %+v", m.Content)
 		}
 		rec, err := h.store.GetResponse(t.Context(), project, r.ID)
-		if err != nil || !strings.Contains(asJSON(t, rec.Input), "file-cat") || strings.Contains(asJSON(t, rec.Input), "base64") {
+		if err != nil || !strings.Contains(asJSON(t, rec.Input), "file-cat") || strings.Contains(asJSON(t, rec.Input),
+			"base64") {
 			t.Errorf("the record: %v, %v", rec.Input, err)
 		}
 	})
@@ -37,8 +39,10 @@ func TestTextAsImage(t *testing.T) {
 		h := newHouse(t, say("a cat"))
 		_, err := h.tryCreate(t.Context(), image("file-text"))
 		const at = "input[1].content[1].file_id"
-		const want = "Invalid '" + at + "': the file 'file-text' is not an image. Send it as a part of type 'input_file'."
-		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid || e.Param != at || e.Message != want {
+		const want = "Invalid '" + at +
+			"': the file 'file-text' is not an image. Send it as a part of type 'input_file'."
+		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeInvalid || e.Param != at ||
+			e.Message != want {
 			t.Errorf("got %v, want %s", err, want)
 		}
 		h.final(h.create(image("file-gif")).ID)

@@ -15,7 +15,8 @@ import (
 func TestRequestIDInTheLog(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		upstream := berth.Errorf(berth.CodeUpstream, "no answer")
-		h := newHouse(t, turn{upstream}, say("one"), turn{model.Text{Text: "two"}, hang{}}, turn{berth.Invalid("input", "no")})
+		h := newHouse(t, turn{upstream}, say("one"), turn{model.Text{Text: "two"}, hang{}},
+			turn{berth.Invalid("input", "no")})
 		h.stop()
 		var log bytes.Buffer
 		h.log = io.MultiWriter(t.Output(), &log)
@@ -26,7 +27,8 @@ func TestRequestIDInTheLog(t *testing.T) {
 			if err := json.Unmarshal([]byte(body), &req); err != nil {
 				t.Fatal(err)
 			}
-			r, err := h.engine.Create(t.Context(), berth.Caller{Project: project, Key: "key_1", RequestID: requestID}, &req)
+			r, err := h.engine.Create(t.Context(), berth.Caller{Project: project, Key: "key_1", RequestID: requestID},
+				&req)
 			if err != nil {
 				t.Fatal(err)
 			}

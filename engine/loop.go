@@ -33,7 +33,9 @@ func (r *run) loadSources(ctx context.Context) error {
 
 // begun reports whether the response has output besides the lists of its tools.
 func (r *run) begun() bool {
-	return slices.ContainsFunc(r.writer.Body().Output, func(it berth.Item) bool { return !r.engine.Tools.IsListing(it) })
+	return slices.ContainsFunc(r.writer.Body().Output, func(it berth.Item) bool {
+		return !r.engine.Tools.IsListing(it)
+	})
 }
 
 // addFound adds the tools that searches of the server have found in this response.
@@ -72,7 +74,8 @@ func (r *run) openApproved(ctx context.Context) error {
 			if r.tools.hosted(function) == nil {
 				continue // its server has it no more; the model reads that the call was not run
 			}
-			events, call := r.guard.openCall(next, function, request.Arguments, berth.CallBerth{ApprovalRequestID: request.ID})
+			events, call := r.guard.openCall(next, function, request.Arguments,
+				berth.CallBerth{ApprovalRequestID: request.ID})
 			all = append(all, events...)
 			r.pending = append(r.pending, pendingCall{Call: call, index: next})
 			next++

@@ -16,7 +16,10 @@ var marked = map[string]tool.Citable{}
 
 func init() {
 	for _, key := range []string{"a:0", "a:1"} {
-		marked[key] = tool.Citable{Mark: tool.MarkStart + key + "†notes.md" + tool.MarkEnd, Annotation: func(int, int) json.RawMessage { return json.RawMessage(`"` + key + `"`) }}
+		marked[key] = tool.Citable{Mark: tool.MarkStart + key + "†notes.md" + tool.MarkEnd,
+			Annotation: func(int, int) json.RawMessage {
+				return json.RawMessage(`"` + key + `"`)
+			}}
 	}
 }
 
@@ -81,7 +84,9 @@ func FuzzMarks(f *testing.F) {
 // The text of a citable replaces its mark, and its annotation has the place of that text.
 func TestMarkWithText(t *testing.T) {
 	t.Parallel()
-	link := tool.Citable{Mark: "【w:0】", Text: "(link)", Annotation: func(start, end int) json.RawMessage { return json.RawMessage(fmt.Sprintf("[%d,%d]", start, end)) }}
+	link := tool.Citable{Mark: "【w:0】", Text: "(link)", Annotation: func(start, end int) json.RawMessage {
+		return json.RawMessage(fmt.Sprintf("[%d,%d]", start, end))
+	}}
 	m := &openMessage{marks: markReader{citables: map[string]tool.Citable{"w:0": link}}}
 	var got []string
 	for _, ev := range m.writeMarked("Grüße 【w:0】. 【w:0】", nil) {

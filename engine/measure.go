@@ -12,7 +12,8 @@ import (
 )
 
 // foresee returns the first request that a model would get for a request of a client, without a run.
-func (e *Engine) foresee(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (o outlook, first *model.Request, view transcript.View, err error) {
+func (e *Engine) foresee(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (o outlook,
+	first *model.Request, view transcript.View, err error) {
 	if req.Model != "" {
 		if err = o.route(e.Models, req.Model); err != nil {
 			return o, nil, view, err
@@ -26,7 +27,8 @@ func (e *Engine) foresee(ctx context.Context, caller berth.Caller, req *berth.Re
 		return o, nil, view, err
 	}
 	body := berth.NewResponse("", 0, req)
-	if err = o.configure(e.Tools, tool.Context{Caller: caller, Include: req.Include, Native: o.hasTool}, body); err != nil {
+	if err = o.configure(e.Tools, tool.Context{Caller: caller, Include: req.Include, Native: o.hasTool},
+		body); err != nil {
 		return o, nil, view, err
 	}
 	first, view, err = o.firstRequest(ctx, req, body)
@@ -49,7 +51,8 @@ func (e *Engine) CountTokens(ctx context.Context, caller berth.Caller, req *bert
 
 // Compact returns a shorter context for a request: a summary and the messages that remain
 // verbatim. It stores nothing but the usage.
-func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (*berth.CompactedResponse, error) {
+func (e *Engine) Compact(ctx context.Context, caller berth.Caller,
+	req *berth.ResponseRequest) (*berth.CompactedResponse, error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	defer context.AfterFunc(e.base, func() { cancel(errStopping) })()
@@ -63,7 +66,8 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	if err != nil {
 		return nil, err
 	}
-	s := summarizer{provider: o.provider, window: e.transcripts.Window(e.Models.Window(req.Model)), attempts: newTurnAttempts(e.Retry), log: e.Log.With("request_id", caller.RequestID)}
+	s := summarizer{provider: o.provider, window: e.transcripts.Window(e.Models.Window(req.Model)),
+		attempts: newTurnAttempts(e.Retry), log: e.Log.With("request_id", caller.RequestID)}
 	text, usage, err := s.summarize(ctx, first)
 	e.count(ctx, caller, req.Model, usage, s.turns)
 	if err != nil {
@@ -71,6 +75,7 @@ func (e *Engine) Compact(ctx context.Context, caller berth.Caller, req *berth.Re
 	}
 	kept := transcript.Survivors(view.Items, s.window.Kept(0))
 	it := e.transcripts.Compaction(caller.Project, transcript.Checkpoint{Summary: text, Kept: kept})
-	return &berth.CompactedResponse{ID: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Object: "response.compaction",
+	return &berth.CompactedResponse{ID: berth.ResponseID(berth.NewID(berth.PrefixResponse)),
+		Object:    "response.compaction",
 		CreatedAt: time.Now().Unix(), Output: append(slices.Clone(kept), it), Usage: usage}, nil
 }

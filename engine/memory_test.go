@@ -28,7 +28,8 @@ func (h *house) within(m *engine.Memory, body string, options ...engine.Option) 
 }
 
 func continuing(id berth.ResponseID, input, more string) string {
-	return `{"model":"played","store":false,"input":"` + input + `","previous_response_id":"` + string(id) + `"` + more + `}`
+	return `{"model":"played","store":false,"input":"` + input + `","previous_response_id":"` + string(id) + `"` +
+		more + `}`
 }
 
 func wantWire(t *testing.T, err error, code, param string) {
@@ -51,7 +52,8 @@ func TestMemory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := outline(t, h.model.requests[1].Items), []string{"message  first", "message completed one", "message  second"}; !slices.Equal(got, want) {
+		if got, want := outline(t, h.model.requests[1].Items), []string{"message  first", "message completed one",
+			"message  second"}; !slices.Equal(got, want) {
 			t.Errorf("the model received %q, want %q", got, want)
 		}
 
@@ -119,14 +121,17 @@ func TestPrepared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ready.Status != berth.StatusCompleted || len(ready.Output) != 0 || ready.Usage == nil || ready.Usage.TotalTokens != 0 || len(h.model.requests) != 0 {
-			t.Errorf("got %s with %d items, usage %v, %d questions, want completed with none", ready.Status, len(ready.Output), ready.Usage, len(h.model.requests))
+		if ready.Status != berth.StatusCompleted || len(ready.Output) != 0 || ready.Usage == nil ||
+			ready.Usage.TotalTokens != 0 || len(h.model.requests) != 0 {
+			t.Errorf("got %s with %d items, usage %v, %d questions, want completed with none", ready.Status,
+				len(ready.Output), ready.Usage, len(h.model.requests))
 		}
 		next, err := h.within(m, continuing(ready.ID, "second", shell))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got, want := outline(t, h.model.requests[0].Items), []string{"message  first", "message  second"}; !slices.Equal(got, want) {
+		if got, want := outline(t, h.model.requests[0].Items), []string{"message  first",
+			"message  second"}; !slices.Equal(got, want) {
 			t.Errorf("the model received %q, want %q", got, want)
 		}
 		if got, want := asJSON(t, next.Tools), asJSON(t, ready.Tools); got != want {
@@ -136,7 +141,8 @@ func TestPrepared(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := types(h.events(stored.ID)); !slices.Equal(got, []string{"response.created", "response.in_progress", "response.completed"}) {
+		if got := types(h.events(stored.ID)); !slices.Equal(got, []string{"response.created", "response.in_progress",
+			"response.completed"}) {
 			t.Errorf("got events %q", got)
 		}
 	})

@@ -93,7 +93,8 @@ type openMessage struct {
 func (w *turnWriter) writeText(events []berth.Event, kind string, d model.Text) []berth.Event {
 	if w.message == nil {
 		events = append(events, w.closeWhole(nil)...)
-		w.message = &openMessage{id: berth.NewID(berth.PrefixMessage), phase: d.Phase, marks: markReader{citables: w.citables}}
+		w.message = &openMessage{id: berth.NewID(berth.PrefixMessage), phase: d.Phase,
+			marks: markReader{citables: w.citables}}
 		events = append(events, w.place(&w.message.index, w.message.item(berth.StatusInProgress)))
 	}
 	m := w.message
@@ -183,7 +184,8 @@ func (w *turnWriter) writeThought(events []berth.Event, d model.Thought) []berth
 		events = append(events, w.closeWhole(nil)...)
 		t := &openThought{id: berth.NewID(berth.PrefixReasoning), summary: d.Summary, seal: w.run.sealThought()}
 		w.thought = t
-		events = append(events, w.place(&t.index, t.item(false)), t.part(berth.EventContentPartAdded, berth.EventReasoningSummaryPartAdded, ""))
+		events = append(events, w.place(&t.index, t.item(false)), t.part(berth.EventContentPartAdded,
+			berth.EventReasoningSummaryPartAdded, ""))
 	}
 	w.thought.text.WriteString(d.Text)
 	return append(events, w.thought.event(berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta,
@@ -266,7 +268,8 @@ func (m *openMessage) writeMarked(text string, logprobs []json.RawMessage) []ber
 			if piece.citable.Text != "" {
 				events = append(events, m.writeDelta(piece.citable.Text, nil))
 			}
-			events = append(events, m.annotate(piece.citable.Annotation(start, start+utf8.RuneCountInString(piece.citable.Text))))
+			events = append(events,
+				m.annotate(piece.citable.Annotation(start, start+utf8.RuneCountInString(piece.citable.Text))))
 		}
 	}
 	return events
@@ -276,7 +279,8 @@ func (m *openMessage) writeMarked(text string, logprobs []json.RawMessage) []ber
 func (m *openMessage) writeDelta(text string, logprobs []json.RawMessage) berth.Event {
 	m.text.WriteString(text)
 	m.logprobs = append(m.logprobs, logprobs...)
-	return m.event(berth.Event{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta(text), Logprobs: list(logprobs)})
+	return m.event(berth.Event{Type: berth.EventOutputTextDelta, Delta: berth.StringDelta(text),
+		Logprobs: list(logprobs)})
 }
 
 // annotate adds an annotation to the open part.
@@ -340,8 +344,10 @@ func (w *turnWriter) refuse(c *openCall, reason string) {
 	w.refusal = reason
 	id := berth.NewID(berth.PrefixCall) // a new one, because the shown part of the call has no output
 	w.run.refusals = append(w.run.refusals, refusal{w.next, [2]berth.Item{
-		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Status: berth.StatusCompleted, CallID: id, Name: c.name, Arguments: c.text.String()}),
-		berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: id, Output: berth.StringDelta(reason)}),
+		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Status: berth.StatusCompleted, CallID: id,
+			Name: c.name, Arguments: c.text.String()}),
+		berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted,
+			CallID: id, Output: berth.StringDelta(reason)}),
 	}})
 }
 

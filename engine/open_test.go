@@ -24,7 +24,9 @@ func TestFilesAreOpenedOnce(t *testing.T) {
 		{"plain", asking(""), []turn{say("A cat.")}, 0, 1},
 		{"with a check of the window", asking(""), []turn{say("A cat.")}, 1100, 1},
 		{"with truncation", asking(`,"truncation":"auto"`), []turn{say("A cat.")}, 1100, 1},
-		{"with a second attempt", asking(""), []turn{{model.WithRetryAfter(&berth.Error{Code: berth.CodeUpstream, Message: "down"}, time.Millisecond)}, say("A cat.")}, 0, 1},
+		{"with a second attempt", asking(""),
+			[]turn{{model.WithRetryAfter(&berth.Error{Code: berth.CodeUpstream, Message: "down"}, time.Millisecond)},
+				say("A cat.")}, 0, 1},
 		{"with two turns", asking(`,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]`),
 			[]turn{shell("call_1", `{"commands":["ls"]}`), say("A cat.")}, 0, 2},
 	} {
@@ -43,7 +45,8 @@ func TestFilesAreOpenedOnce(t *testing.T) {
 func TestFilesOfAChainAreOpenedOnce(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, say("A cat."), say("Still a cat."))
-		first := h.final(h.create(`{"model":"played","input":[{"role":"user","content":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
+		first := h.final(
+			h.create(`{"model":"played","input":[{"role":"user","content":[{"type":"input_image","file_id":"file-cat"}]}]}`).ID)
 		h.files.opened.Store(0)
 		h.model.window = 1100
 		h.final(h.create(fmt.Sprintf(`{"model":"played","input":"And now?","previous_response_id":%q}`, first.ID)).ID)

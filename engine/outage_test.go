@@ -58,7 +58,8 @@ func (o *outage) fails() bool {
 	return true
 }
 
-func (o *outage) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (o *outage) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string,
+	events []store.Event, body *berth.Response, also ...*store.Object) error {
 	if !o.fails() {
 		return o.Store.AppendEvents(ctx, p, id, owner, events, body, also...)
 	}
@@ -69,7 +70,8 @@ func (o *outage) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.R
 	return errDiskFull
 }
 
-func (o *outage) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+func (o *outage) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease,
+	now time.Time) error {
 	if o.fails() {
 		return errDiskFull
 	}
@@ -166,7 +168,8 @@ func TestOutageDuringCommand(t *testing.T) {
 			words <- "four"
 			close(words)
 			got := h.final(r.ID)
-			want := []string{"shell_call completed count", "shell_call_output completed [one two three four exit 0]", "message completed counted"}
+			want := []string{"shell_call completed count", "shell_call_output completed [one two three four exit 0]",
+				"message completed counted"}
 			if diff := cmp.Diff(want, outline(t, got.Output)); diff != "" {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
@@ -313,7 +316,8 @@ func TestLapsedLease(t *testing.T) {
 		h.waitFor(r.ID, berth.EventShellOutputDelta)
 		o.start() // from now on the first server can renew nothing
 		first := h.engine
-		other := &house{t: t, log: t.Output(), store: o.Store, model: h.model, containers: h.containers, lease: h.lease, owner: "other"}
+		other := &house{t: t, log: t.Output(), store: o.Store, model: h.model, containers: h.containers, lease: h.lease,
+			owner: "other"}
 		other.start()
 		defer other.stop()
 		if err := other.engine.Recover(t.Context()); err != nil {
@@ -321,14 +325,16 @@ func TestLapsedLease(t *testing.T) {
 		}
 		words <- "two "
 		time.Sleep(2 * h.lease)
-		if err := o.Store.AcquireRun(t.Context(), project, r.ID, store.Lease{Owner: "test", Until: time.Now()}, time.Now()); !errors.Is(err, store.ErrConflict) {
+		if err := o.Store.AcquireRun(t.Context(), project, r.ID, store.Lease{Owner: "test", Until: time.Now()},
+			time.Now()); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("the other server has not resumed the run: %v", err)
 		}
 		o.end()
 		words <- "three"
 		close(words)
 		got := other.final(r.ID)
-		want := []string{"shell_call completed count", "shell_call_output completed [one two three exit 0]", "message completed counted"}
+		want := []string{"shell_call completed count", "shell_call_output completed [one two three exit 0]",
+			"message completed counted"}
 		if diff := cmp.Diff(want, outline(t, got.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
@@ -387,7 +393,8 @@ func TestMovedDuringOutage(t *testing.T) {
 		}
 		words <- "three"
 		close(words)
-		want := []string{"shell_call completed count", "shell_call_output completed [one two three exit 0]", "message completed counted"}
+		want := []string{"shell_call completed count", "shell_call_output completed [one two three exit 0]",
+			"message completed counted"}
 		if diff := cmp.Diff(want, outline(t, other.final(r.ID).Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
@@ -431,7 +438,8 @@ func TestPausedBeyondLease(t *testing.T) {
 		s.paused.Store(false)
 		words <- "two"
 		close(words)
-		want := []string{"shell_call completed count", "shell_call_output completed [one two exit 0]", "message completed counted"}
+		want := []string{"shell_call completed count", "shell_call_output completed [one two exit 0]",
+			"message completed counted"}
 		if diff := cmp.Diff(want, outline(t, h.final(r.ID).Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
@@ -455,11 +463,13 @@ func TestRecoverDuringOutage(t *testing.T) {
 			t.Fatal(err)
 		}
 		o.end()
-		if err := h.store.AcquireRun(t.Context(), project, r.ID, store.Lease{Owner: "test", Until: time.Now()}, time.Now()); err != nil {
+		if err := h.store.AcquireRun(t.Context(), project, r.ID, store.Lease{Owner: "test", Until: time.Now()},
+			time.Now()); err != nil {
 			t.Fatal(err) // the lease of the first life, which is long, ends
 		}
 		got := h.final(r.ID)
-		if diff := cmp.Diff([]string{"message incomplete I was about", "message completed Here I am."}, outline(t, got.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"message incomplete I was about", "message completed Here I am."},
+			outline(t, got.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
 	})

@@ -38,7 +38,8 @@ func (o *outlook) hasTool(toolType string) bool {
 }
 
 // read makes the transcript of a request that continues a chain.
-func (o *outlook) read(ctx context.Context, s *transcript.Service, p berth.ProjectID, chain transcript.Chain, req *berth.ResponseRequest) (err error) {
+func (o *outlook) read(ctx context.Context, s *transcript.Service, p berth.ProjectID, chain transcript.Chain,
+	req *berth.ResponseRequest) (err error) {
 	o.transcript, err = s.Prepare(ctx, p, chain, req.PromptItems, req.Input)
 	return err
 }
@@ -62,7 +63,8 @@ func (o *outlook) bind(kinds *tool.Registry, c tool.Context, body *berth.Respons
 }
 
 // firstRequest returns the provider's request for the first turn.
-func (o *outlook) firstRequest(ctx context.Context, req *berth.ResponseRequest, body *berth.Response) (*model.Request, transcript.View, error) {
+func (o *outlook) firstRequest(ctx context.Context, req *berth.ResponseRequest, body *berth.Response) (*model.Request,
+	transcript.View, error) {
 	view, err := o.transcript.View(ctx, nil)
 	if err != nil {
 		return nil, view, err

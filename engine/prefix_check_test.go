@@ -102,7 +102,8 @@ func (p *playhouse) checkEvents(r *berth.Response) {
 		case berth.EventShellCommandDelta:
 			_ = json.Unmarshal(ev.Delta, &text)
 			add(fmt.Sprintf("command %d", *ev.CommandIndex), text)
-		case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventReasoningTextDelta, berth.EventReasoningSummaryDelta,
+		case berth.EventOutputTextDelta, berth.EventRefusalDelta, berth.EventReasoningTextDelta,
+			berth.EventReasoningSummaryDelta,
 			berth.EventFunctionArgumentsDelta, berth.EventCustomInputDelta, berth.EventPatchDiffDelta:
 			_ = json.Unmarshal(ev.Delta, &text)
 			add("text", text)

@@ -18,7 +18,8 @@ func (p *playhouse) Files(context.Context, berth.ProjectID, berth.ContainerID) (
 	return nil, nil
 }
 
-func (p *playhouse) Provide(context.Context, berth.Caller, berth.ShellToolEnvironment, berth.ContainerID) (berth.ContainerID, error) {
+func (p *playhouse) Provide(context.Context, berth.Caller, berth.ShellToolEnvironment,
+	berth.ContainerID) (berth.ContainerID, error) {
 	return "cntr_1", nil
 }
 

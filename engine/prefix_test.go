@@ -143,18 +143,25 @@ func text(pieces ...string) turn {
 
 var scenes = map[string]scene{
 	"text": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{{0, text("Häl", "lo ", "wörld")}}},
-	"reasoning": {requests: []string{`{` + ofShell + `,"input":"x","include":["reasoning.encrypted_content"]}`}, stages: []stage{
-		{0, slices.Concat(turn{model.Thought{Text: "First ", Summary: true}, model.Thought{Text: "this."}, model.Thought{Text: " That."}}, text("So ", "be it."), pieces(0, "shell", commands("a"), 9))},
-		{1, slices.Concat(turn{model.Thought{Text: "Hm"}, model.Thought{Text: "m."}}, text("Done."))}}},
-	"refusal": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{{0, turn{model.Text{Text: "I "}, model.Text{Text: "must: "}, model.Refusal{Text: "No"}, model.Refusal{Text: "!"}}}}},
+	"reasoning": {requests: []string{`{` + ofShell + `,"input":"x","include":["reasoning.encrypted_content"]}`},
+		stages: []stage{
+			{0, slices.Concat(turn{model.Thought{Text: "First ", Summary: true}, model.Thought{Text: "this."},
+				model.Thought{Text: " That."}}, text("So ", "be it."), pieces(0, "shell", commands("a"), 9))},
+			{1, slices.Concat(turn{model.Thought{Text: "Hm"}, model.Thought{Text: "m."}}, text("Done."))}}},
+	"refusal": {requests: []string{`{` + ofShell + `,"input":"x"}`},
+		stages: []stage{{0, turn{model.Text{Text: "I "}, model.Text{Text: "must: "}, model.Refusal{Text: "No"},
+			model.Refusal{Text: "!"}}}}},
 	"one call": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{
 		{0, pieces(0, "shell", commands("pröbe"), 5)}, {1, text("Done.")}}},
 	"several turns": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{
-		{0, slices.Concat(text("Now."), pieces(0, "shell", commands("a"), 7))}, {1, pieces(0, "shell", commands("b"), 50)}, {2, pieces(0, "shell", commands("c"), 3)}, {3, text("Do", "ne.")}}},
+		{0, slices.Concat(text("Now."), pieces(0, "shell", commands("a"), 7))},
+		{1, pieces(0, "shell", commands("b"), 50)}, {2, pieces(0, "shell", commands("c"), 3)}, {3, text("Do", "ne.")}}},
 	"parallel calls": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{
-		{0, slices.Concat(pieces(0, "shell", commands("a"), 9), pieces(1, "shell", commands("b"), 9), pieces(2, "shell", commands("c"), 9))}, {3, text("Done.")}}},
+		{0, slices.Concat(pieces(0, "shell", commands("a"), 9), pieces(1, "shell", commands("b"), 9),
+			pieces(2, "shell", commands("c"), 9))}, {3, text("Done.")}}},
 	"interleaved calls": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{
-		{0, turn{model.Call{Index: 0, ID: "call_a", Name: "shell", Arguments: `{"commands":["a`}, model.Call{Index: 1, ID: "call_b", Name: "shell", Arguments: `{"commands":["b"`},
+		{0, turn{model.Call{Index: 0, ID: "call_a", Name: "shell", Arguments: `{"commands":["a`},
+			model.Call{Index: 1, ID: "call_b", Name: "shell", Arguments: `{"commands":["b"`},
 			model.Call{Index: 0, Arguments: `"]}`}, model.Call{Index: 1, Arguments: `]}`}}}, {2, text("Done.")}}},
 	"many commands": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{
 		{0, pieces(0, "shell", commands("a", "b", "long ünicode", "d"), 11)}, {1, text("Done.")}}},
@@ -162,25 +169,33 @@ var scenes = map[string]scene{
 		{0, pieces(0, "shell", `{"commands":["long one"],"max_output_length":20}`, 30)}, {1, text("Done.")}}},
 	"functions": {partial: true, requests: []string{`{` + ofClient + `,"input":"x"}`}, stages: []stage{
 		{0, slices.Concat(text("Add."), pieces(0, "add", `{"a":1,"b":2}`, 4), pieces(1, "add", `{"a":3}`, 4))}}},
-	"custom tool": {requests: []string{`{` + ofClient + `,"input":"x"}`}, stages: []stage{{0, pieces(0, "write", `{"input":"some words"}`, 6)}}},
+	"custom tool": {requests: []string{`{` + ofClient + `,"input":"x"}`},
+		stages: []stage{{0, pieces(0, "write", `{"input":"some words"}`, 6)}}},
 	"patch": {requests: []string{`{` + ofClient + `,"input":"x"}`}, stages: []stage{
-		{0, slices.Concat(text("Patch."), pieces(0, "apply_patch", `{"type":"update_file","path":"a","diff":"+x\n+y"}`, 12))}}},
+		{0, slices.Concat(text("Patch."), pieces(0, "apply_patch", `{"type":"update_file","path":"a","diff":"+x\n+y"}`,
+			12))}}},
 	"shell and function": {partial: true, requests: []string{`{` + ofBoth + `,"input":"x"}`}, stages: []stage{
 		{0, slices.Concat(pieces(0, "add", `{"a":1}`, 4), pieces(1, "shell", commands("a"), 9))}, {1, text("never")}}},
 	"invalid calls": {requests: []string{`{` + ofShell + `,"input":"x"}`}, stages: []stage{
-		{0, slices.Concat(pieces(0, "shell", noCommands, 6), pieces(1, "shell", commands("a"), 9), pieces(2, "shell", `{"commands":["cut","off`, 9))}, {3, text("Done.")}}},
+		{0, slices.Concat(pieces(0, "shell", noCommands, 6), pieces(1, "shell", commands("a"), 9),
+			pieces(2, "shell", `{"commands":["cut","off`, 9))}, {3, text("Done.")}}},
 	"refused calls": {forgets: true, requests: []string{`{` + ofBoth + `,"input":"x"}`}, stages: []stage{
-		{0, slices.Concat(text("Try."), pieces(0, "nope", `{}`, 4))}, {1, pieces(0, "shell", commands("a"), 9)}, {2, text("Done.")}}},
+		{0, slices.Concat(text("Try."), pieces(0, "nope", `{}`, 4))}, {1, pieces(0, "shell", commands("a"), 9)},
+		{2, text("Done.")}}},
 	"broken upstream": {requests: []string{`{` + ofShell + `,"input":"x","max_tool_calls":1}`}, stages: []stage{
-		{0, slices.Concat(text("Run."), pieces(0, "shell", commands("a"), 4), text("x"), turn{errOnce})}, {1, text("Done.")}}},
+		{0, slices.Concat(text("Run."), pieces(0, "shell", commands("a"), 4), text("x"), turn{errOnce})},
+		{1, text("Done.")}}},
 	"broken call": {requests: []string{`{` + ofShell + `,"input":"x","max_tool_calls":1}`}, stages: []stage{
 		{0, slices.Insert(pieces(0, "shell", commands("a"), 9), 1, any(errOnce))}, {1, text("Done.")}}},
-	"checks": {requests: []string{`{` + ofShell + `,"input":"x","berth":{"checks":{"commands":["check"]}}}`}, stages: []stage{
-		{0, text("Done.")}, {1, pieces(0, "shell", commands("mend"), 9)}, {2, text("Now.")}}},
+	"checks": {requests: []string{`{` + ofShell + `,"input":"x","berth":{"checks":{"commands":["check"]}}}`},
+		stages: []stage{
+			{0, text("Done.")}, {1, pieces(0, "shell", commands("mend"), 9)}, {2, text("Now.")}}},
 	"approval": {approve: true, requests: []string{
 		`{` + ofShell + `,"input":"x","berth":{"require_approval":"always"}}`,
-		`{` + ofShell + `,"previous_response_id":"%s","input":[{"type":"mcp_approval_response","approval_request_id":"%s","approve":true}],"berth":{"require_approval":"always"}}`}, stages: []stage{
-		{0, slices.Concat(text("May I?"), pieces(0, "shell", commands("rm a"), 9))}, {1, text("Done.")}}},
+		`{` + ofShell +
+			`,"previous_response_id":"%s","input":[{"type":"mcp_approval_response","approval_request_id":"%s","approve":true}],"berth":{"require_approval":"always"}}`},
+		stages: []stage{
+			{0, slices.Concat(text("May I?"), pieces(0, "shell", commands("rm a"), 9))}, {1, text("Done.")}}},
 	"program": {requests: []string{`{` + ofProgram + `,"input":"x"}`}, stages: []stage{
 		{0, slices.Concat(text("Run."), pieces(0, "programmatic_tool_calling", code(`
 			const [a, b] = await Promise.all(["a", "b"].map(c => tools.shell({commands: [c]})))
@@ -188,19 +203,26 @@ var scenes = map[string]scene{
 			const c = await tools.shell({commands: [a.output[0].stdout.length + b.output[0].stdout.length + ""]})
 			text([c.output[0].outcome, Date.now() > 0])`), 40), pieces(1, "shell", commands("z"), 9))}, {2, text("Done.")}}},
 	"program of the client": {requests: []string{`{` + ofProgram + `,"input":"x"}`}, stages: []stage{
-		{0, pieces(0, "programmatic_tool_calling", code(`await Promise.all([tools.shell({commands: ["a"]}), tools.add({a: 1}), tools.add({a: 2})])`), 40)}, {1, text("never")}}},
+		{0, pieces(0, "programmatic_tool_calling",
+			code(`await Promise.all([tools.shell({commands: ["a"]}), tools.add({a: 1}), tools.add({a: 2})])`), 40)},
+		{1, text("never")}}},
 	"program continued": {approve: true, requests: []string{`{` + ofProgram + `,"input":"x"}`,
-		`{` + ofProgram + `,"previous_response_id":"%s","input":[{"type":"function_call_output","call_id":"%s","output":"{\"sum\":3}"}]}`}, stages: []stage{
-		{0, pieces(0, "programmatic_tool_calling", code(`
+		`{` + ofProgram +
+			`,"previous_response_id":"%s","input":[{"type":"function_call_output","call_id":"%s","output":"{\"sum\":3}"}]}`},
+		stages: []stage{
+			{0, pieces(0, "programmatic_tool_calling", code(`
 			const before = await tools.shell({commands: ["a"]})
 			const {sum} = await tools.add({a: 1})
 			const after = await tools.shell({commands: ["b" + sum]})
 			text([before.output[0].stdout, sum, after.output[0].stdout])`), 40)}, {1, text("Done.")}}},
-	"approval asked": {requests: []string{`{` + ofShell + `,"input":"x","berth":{"require_approval":"always"}}`}, stages: []stage{
-		{0, slices.Concat(text("May I?"), pieces(0, "shell", commands("rm a"), 9))}}},
-	"compaction": {requests: []string{`{` + ofShell + compacted + `,"input":[` + user("a", 1500) + `]}`}, stages: []stage{
-		{0, pieces(0, "shell", commands("a"), 9)}, {1, text("Done.")}}},
-	"chain": {requests: []string{`{` + ofShell + `,"input":"x"}`, `{` + ofShell + `,"input":"y","previous_response_id":"%s"}`}, stages: []stage{
+	"approval asked": {requests: []string{`{` + ofShell + `,"input":"x","berth":{"require_approval":"always"}}`},
+		stages: []stage{
+			{0, slices.Concat(text("May I?"), pieces(0, "shell", commands("rm a"), 9))}}},
+	"compaction": {requests: []string{`{` + ofShell + compacted + `,"input":[` + user("a", 1500) + `]}`},
+		stages: []stage{
+			{0, pieces(0, "shell", commands("a"), 9)}, {1, text("Done.")}}},
+	"chain": {requests: []string{`{` + ofShell + `,"input":"x"}`, `{` + ofShell +
+		`,"input":"y","previous_response_id":"%s"}`}, stages: []stage{
 		{0, pieces(0, "shell", commands("a"), 9)}, {1, pieces(0, "shell", commands("b"), 9)}, {2, text("Done.")}}},
 }
 
@@ -231,7 +253,8 @@ func (m *mortal) dead() bool {
 	}
 }
 
-func (m *mortal) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (m *mortal) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string,
+	events []store.Event, body *berth.Response, also ...*store.Object) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.left == 0 && !m.dead() {
@@ -245,7 +268,8 @@ func (m *mortal) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.R
 	return m.Store.AppendEvents(ctx, p, id, owner, events, body, also...)
 }
 
-func (m *mortal) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+func (m *mortal) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease,
+	now time.Time) error {
 	if m.dead() {
 		return errDead
 	}
@@ -304,7 +328,8 @@ func (p *playhouse) compare(want play, kills []int) {
 		missing := func(all, some []string) bool {
 			return slices.ContainsFunc(some, func(line string) bool { return !slices.Contains(all, line) })
 		}
-		if got.status != want.status || missing(want.items, got.items) || missing(want.ran, got.ran) || len(got.items) > len(want.items) || len(got.ran) > len(want.ran) {
+		if got.status != want.status || missing(want.items, got.items) || missing(want.ran, got.ran) ||
+			len(got.items) > len(want.items) || len(got.ran) > len(want.ran) {
 			p.t.Errorf("killed after %v appends: got %+v, want at most %+v", kills, got, want)
 		}
 		return
@@ -355,8 +380,11 @@ func (p *playhouse) respond(body string, lives []int) (r *berth.Response, append
 	for _, left := range lives {
 		m := &mortal{Store: p.store, left: left, dying: make(chan struct{})}
 		j := journal.New(m)
-		e := engine.New(engine.Options{Responses: m, Runs: m, Objects: m, Usages: m, Journal: j, Models: p, Containers: p, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: p})...), Files: fewFiles{},
-			Retry: engine.Retry{Patience: time.Second}, Owner: "test", Key: [32]byte{1}, Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
+		e := engine.New(engine.Options{Responses: m, Runs: m, Objects: m, Usages: m, Journal: j, Models: p,
+			Containers: p, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: p})...),
+			Files: fewFiles{},
+			Retry: engine.Retry{Patience: time.Second}, Owner: "test", Key: [32]byte{1},
+			Log: slog.New(slog.NewTextHandler(io.Discard, nil))})
 		if id == "" {
 			var req berth.ResponseRequest
 			if err := json.Unmarshal([]byte(body), &req); err != nil {
@@ -422,7 +450,9 @@ func (p *playhouse) Stream(_ context.Context, req *model.Request) iter.Seq2[mode
 			_, _ = fmt.Sscan(seen, &outputs)
 		}
 	}
-	if p.scene.forgets && outputs > 0 && !slices.ContainsFunc(req.Items, func(it berth.Item) bool { return strings.Contains(string(it.Raw()), `"nope"`) }) {
+	if p.scene.forgets && outputs > 0 && !slices.ContainsFunc(req.Items, func(it berth.Item) bool {
+		return strings.Contains(string(it.Raw()), `"nope"`)
+	}) {
 		outputs++
 	}
 	var said turn
@@ -446,6 +476,7 @@ func (p *playhouse) Stream(_ context.Context, req *model.Request) iter.Seq2[mode
 				return
 			}
 		}
-		yield(model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}}, nil)
+		yield(model.Finish{Reason: model.FinishStop,
+			Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}}, nil)
 	}
 }

@@ -61,7 +61,8 @@ func (p *programs) stop() {
 // resume adds the programs of the context that go on in this response: those without output
 // whose calls have an answer in the input.
 func (p *programs) resume() error {
-	calls, err := p.run.resumable(p.run.engine.Tools, p.run.transcript.Input, slices.Concat(p.run.transcript.Items(), p.run.writer.Body().Output))
+	calls, err := p.run.resumable(p.run.engine.Tools, p.run.transcript.Input, slices.Concat(p.run.transcript.Items(),
+		p.run.writer.Body().Output))
 	if err != nil {
 		return err
 	}
@@ -89,12 +90,16 @@ func (o *outlook) resumable(kinds *tool.Registry, input, items []berth.Item) ([]
 			continue
 		}
 		made, _ := transcript.ProgramCalls(kinds, items, it.CallID())
-		if !slices.ContainsFunc(slices.Collect(maps.Values(made)), func(n int) bool { return answered[items[n].CallID()] }) {
+		if !slices.ContainsFunc(slices.Collect(maps.Values(made)), func(n int) bool {
+			return answered[items[n].CallID()]
+		}) {
 			continue
 		}
 		t := o.hostedTool(kinds, it)
 		if t == nil {
-			return nil, berth.Invalid("tools", "The input has outputs for calls of program '%s'. Add a tool of type '%s' to 'tools'.", it.ID(), berth.ToolProgrammatic)
+			return nil, berth.Invalid("tools",
+				"The input has outputs for calls of program '%s'. Add a tool of type '%s' to 'tools'.", it.ID(),
+				berth.ToolProgrammatic)
 		}
 		call, err := t.ResumeCall(it, berth.Item{}, nil)
 		if err != nil {
@@ -190,7 +195,8 @@ func (p *programs) answers(c *program) (answers []tool.Answer, complete bool, er
 			}
 			answers = append(answers, a)
 		case kinds.IsHosted(items[n]) || items[n].Status() == berth.StatusIncomplete:
-			answers = append(answers, tool.Answer{Error: "This call was interrupted. It is not known what it has done."})
+			answers = append(answers,
+				tool.Answer{Error: "This call was interrupted. It is not known what it has done."})
 		default:
 			return nil, false, nil
 		}
@@ -217,7 +223,8 @@ func (p *programs) open(ctx context.Context, c *program, calls []tool.ProgramCal
 			}
 			opened := openedCall{refusal: "This call was not made: the program did not make it before it was interrupted."}
 			if c.made > last {
-				opened = p.openCall(&berth.ToolCaller{Type: berth.CallerProgram, CallerID: c.id, Berth: &berth.CallerBerth{Call: c.made}}, call, next)
+				opened = p.openCall(&berth.ToolCaller{Type: berth.CallerProgram, CallerID: c.id,
+					Berth: &berth.CallerBerth{Call: c.made}}, call, next)
 			}
 			if opened.refusal != "" {
 				c.round = append(c.round, roundCall{answer: tool.Answer{Error: opened.refusal}})
@@ -270,7 +277,9 @@ func (p *programs) openCall(caller *berth.ToolCaller, c tool.ProgramCall, place 
 	closed, item, refusal := call.Close(c.Arguments)
 	if h, ok := call.(*heldCall); ok {
 		if h.waits {
-			return openedCall{refusal: fmt.Sprintf("This call of %s needs the user's approval. Programs cannot make such calls: call it directly.", c.Name)}
+			return openedCall{refusal: fmt.Sprintf(
+				"This call of %s needs the user's approval. Programs cannot make such calls: call it directly.",
+				c.Name)}
 		}
 		call, opened = h.Call, h.opened
 	}

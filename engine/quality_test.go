@@ -16,7 +16,8 @@ import (
 
 // asks returns a request with a shell in a container and more fields in "berth".
 func asks(extension string, fields ...string) string {
-	return `{"model":"played","input":"work","tools":[{"type":"shell","environment":{"type":"container_auto"}}],"berth":` + extension + strings.Join(fields, "") + `}`
+	return `{"model":"played","input":"work","tools":[{"type":"shell","environment":{"type":"container_auto"}}],"berth":` + extension + strings.Join(fields,
+		"") + `}`
 }
 
 func run(command string) turn { return shell("", `{"commands":[`+quoted(command)+`]}`) }
@@ -44,15 +45,19 @@ func TestChecks(t *testing.T) {
 		reason    string
 	}{
 		{"passes", `{"checks":{"commands":["test"]}}`, []turn{say("done")}, exits(0, "ok"),
-			[]string{"message completed done", "shell_call completed test", "shell_call_output completed [ok exit 0]"}, berth.StatusCompleted, ""},
+			[]string{"message completed done", "shell_call completed test", "shell_call_output completed [ok exit 0]"},
+			berth.StatusCompleted, ""},
 		{"is mended", `{"checks":{"commands":["test"]}}`, []turn{say("done"), run("mend"), say("now")}, inTurn(1, 0),
 			[]string{"message completed done", "shell_call completed test", "shell_call_output completed [ exit 1]",
 				"shell_call completed mend", "shell_call_output completed [mend ran exit 0]", "message completed now",
 				"shell_call completed test", "shell_call_output completed [ exit 0]"}, berth.StatusCompleted, ""},
-		{"is not mended", `{"checks":{"commands":["test"],"max_rounds":2}}`, []turn{say("done"), say("again")}, exits(3, ""),
+		{"is not mended", `{"checks":{"commands":["test"],"max_rounds":2}}`, []turn{say("done"), say("again")},
+			exits(3, ""),
 			[]string{"message completed done", "shell_call completed test", "shell_call_output completed [ exit 3]",
-				"message completed again", "shell_call completed test", "shell_call_output completed [ exit 3]"}, berth.StatusIncomplete, berth.ReasonChecksFailed},
-		{"an answer that was cut is not checked", `{"checks":{"commands":["test"]}}`, []turn{{model.Text{Text: "do"}, model.Finish{Reason: model.FinishLength}}}, exits(0, ""),
+				"message completed again", "shell_call completed test", "shell_call_output completed [ exit 3]"},
+			berth.StatusIncomplete, berth.ReasonChecksFailed},
+		{"an answer that was cut is not checked", `{"checks":{"commands":["test"]}}`,
+			[]turn{{model.Text{Text: "do"}, model.Finish{Reason: model.FinishLength}}}, exits(0, ""),
 			[]string{"message incomplete do"}, berth.StatusIncomplete, "max_output_tokens"},
 	} {
 		runInBubble(t, c.name, func(t *testing.T) {
@@ -108,7 +113,8 @@ func TestChecksNeedAContainer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t)
 		for _, tools := range []string{`[]`, `[{"type":"shell"}]`} {
-			_, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","tools":`+tools+`,"berth":{"checks":{"commands":["true"]}}}`)
+			_, err := h.tryCreate(t.Context(),
+				`{"model":"played","input":"x","tools":`+tools+`,"berth":{"checks":{"commands":["true"]}}}`)
 			if berth.ErrorCode(err) != berth.CodeInvalid {
 				t.Errorf("tools %s: got %v", tools, err)
 			}
@@ -130,11 +136,15 @@ func TestBudget(t *testing.T) {
 		{"tokens", `{"max_total_tokens":30}`, waits, 2, berth.ReasonTokens},
 		{"the same failure", `{"max_repeated_failures":4}`, again, 4, berth.ReasonFailures},
 		{"the same failure, by default", `{}`, again, 10, berth.ReasonFailures},
-		{"a success between", `{"max_repeated_failures":3}`, []turn{run("fails"), run("fails"), run("waits"), run("fails"), run("fails")}, 5, ""},
-		{"other failures between", `{"max_repeated_failures":2}`, []turn{run("fails"), run("fails too"), run("fails"), run("fails too")}, 4, ""},
+		{"a success between", `{"max_repeated_failures":3}`,
+			[]turn{run("fails"), run("fails"), run("waits"), run("fails"), run("fails")}, 5, ""},
+		{"other failures between", `{"max_repeated_failures":2}`,
+			[]turn{run("fails"), run("fails too"), run("fails"), run("fails too")}, 4, ""},
 		{"nothing new", `{"max_repeated_calls":3}`, waits, 4, berth.ReasonRepeats},
-		{"nothing new, in turns", `{"max_repeated_calls":3}`, []turn{run("a"), run("b"), run("a"), run("b"), run("a"), run("b")}, 5, berth.ReasonRepeats},
-		{"something new", `{"max_repeated_calls":3}`, []turn{run("a"), run("a"), run("a"), run("new"), run("a"), run("a")}, 6, ""},
+		{"nothing new, in turns", `{"max_repeated_calls":3}`,
+			[]turn{run("a"), run("b"), run("a"), run("b"), run("a"), run("b")}, 5, berth.ReasonRepeats},
+		{"something new", `{"max_repeated_calls":3}`,
+			[]turn{run("a"), run("a"), run("a"), run("new"), run("a"), run("a")}, 6, ""},
 		{"no bound", `{"max_repeated_failures":-1,"max_repeated_calls":-1}`, again, 20, ""},
 	} {
 		runInBubble(t, c.name, func(t *testing.T) {
@@ -163,7 +173,9 @@ func TestBudgetOfCost(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}, Origin: model.Origin{Upstream: "a", Model: "m"}}
+		f := model.Finish{Reason: model.FinishStop,
+			Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}, Origin: model.Origin{Upstream: "a",
+				Model: "m"}}
 		if value > 0 {
 			f.Cost = &berth.Cost{Value: value, Currency: "usd"}
 		}
@@ -224,34 +236,46 @@ func TestBudgetOfTime(t *testing.T) {
 func TestApprovals(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const policy = `{"require_approval":{"always":{"commands":["rm *"]}}}`
-		h := newHouse(t, turn{model.Text{Text: "I clean up."}, model.Call{Index: 0, ID: "call_1", Name: "shell", Arguments: `{"commands":["rm -r x"]}`},
-			model.Call{Index: 1, ID: "call_2", Name: "shell", Arguments: `{"commands":["ls"]}`}}, say("gone"), run("rm y"), say("well"))
+		h := newHouse(t, turn{model.Text{Text: "I clean up."},
+			model.Call{Index: 0, ID: "call_1", Name: "shell", Arguments: `{"commands":["rm -r x"]}`},
+			model.Call{Index: 1, ID: "call_2", Name: "shell", Arguments: `{"commands":["ls"]}`}}, say("gone"),
+			run("rm y"), say("well"))
 		first := h.final(h.create(asks(policy)).ID)
-		if diff := cmp.Diff([]string{"message completed I clean up.", "mcp_approval_request ", "shell_call completed ls", "shell_call_output completed [ls ran exit 0]"}, outline(t, first.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"message completed I clean up.", "mcp_approval_request ",
+			"shell_call completed ls", "shell_call_output completed [ls ran exit 0]"},
+			outline(t, first.Output)); diff != "" {
 			t.Fatalf("output (-want +got):\n%s", diff)
 		}
 		wantEnd(t, first, berth.StatusCompleted, "")
 		var request berth.ApprovalRequest
 		decode(t, first.Output[1], &request)
-		if request.Name != "shell" || request.Arguments != `{"commands":["rm -r x"]}` || request.ServerLabel != "berth" {
+		if request.Name != "shell" || request.Arguments != `{"commands":["rm -r x"]}` ||
+			request.ServerLabel != "berth" {
 			t.Errorf("got %+v", request)
 		}
 		answer := func(previous *berth.Response, id string, approve bool, more string) string {
-			raw, _ := json.Marshal(berth.ApprovalResponse{ID: berth.NewID(berth.PrefixApproval), Type: berth.ItemApprovalResponse, ApprovalRequestID: id, Approve: approve, Reason: more})
+			raw, _ := json.Marshal(berth.ApprovalResponse{ID: berth.NewID(berth.PrefixApproval),
+				Type: berth.ItemApprovalResponse, ApprovalRequestID: id, Approve: approve, Reason: more})
 			return `,"previous_response_id":` + quoted(string(previous.ID)) + `,"input":[` + string(raw) + `]`
 		}
 		second := h.final(h.create(asks(policy, answer(first, request.ID, true, ""))).ID)
-		if diff := cmp.Diff([]string{"shell_call completed rm -r x", "shell_call_output completed [rm -r x ran exit 0]", "message completed gone"}, outline(t, second.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"shell_call completed rm -r x", "shell_call_output completed [rm -r x ran exit 0]",
+			"message completed gone"}, outline(t, second.Output)); diff != "" {
 			t.Errorf("output after approval (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"message  work", "message completed I clean up.", "function_call completed shell{\"commands\":[\"ls\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed",
-			"function_call completed shell{\"commands\":[\"rm -r x\"],\"max_output_length\":null,\"timeout_ms\":null}", "function_call_output completed"}, lowered(t, h.model.requests[1].Items)); diff != "" {
+		if diff := cmp.Diff([]string{"message  work", "message completed I clean up.",
+			"function_call completed shell{\"commands\":[\"ls\"],\"max_output_length\":null,\"timeout_ms\":null}",
+			"function_call_output completed",
+			"function_call completed shell{\"commands\":[\"rm -r x\"],\"max_output_length\":null,\"timeout_ms\":null}",
+			"function_call_output completed"}, lowered(t, h.model.requests[1].Items)); diff != "" {
 			t.Errorf("the model saw (-want +got):\n%s", diff)
 		}
-		if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, request.ID, true, ""))); berth.ErrorCode(err) != berth.CodeInvalid {
+		if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, request.ID, true, ""))); berth.ErrorCode(
+			err) != berth.CodeInvalid {
 			t.Errorf("a second answer: got %v", err)
 		}
-		if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, "mcpr_none", true, ""))); berth.ErrorCode(err) != berth.CodeInvalid {
+		if _, err := h.tryCreate(t.Context(), asks(policy, answer(second, "mcpr_none", true, ""))); berth.ErrorCode(
+			err) != berth.CodeInvalid {
 			t.Errorf("an answer to nothing: got %v", err)
 		}
 
@@ -259,11 +283,13 @@ func TestApprovals(t *testing.T) {
 		decode(t, third.Output[0], &request)
 		ran := len(h.containers.ran)
 		fourth := h.final(h.create(asks(policy, answer(third, request.ID, false, "Keep y."))).ID)
-		if diff := cmp.Diff([]string{"message completed well"}, outline(t, fourth.Output)); diff != "" || len(h.containers.ran) != ran {
+		if diff := cmp.Diff([]string{"message completed well"}, outline(t, fourth.Output)); diff != "" ||
+			len(h.containers.ran) != ran {
 			t.Errorf("after a refusal %v ran, output (-want +got):\n%s", h.containers.ran[ran:], diff)
 		}
 		seen := h.model.requests[3].Items
-		if last := string(seen[len(seen)-1].Raw()); !strings.Contains(last, "did not approve") || !strings.Contains(last, "Keep y.") {
+		if last := string(seen[len(seen)-1].Raw()); !strings.Contains(last, "did not approve") ||
+			!strings.Contains(last, "Keep y.") {
 			t.Errorf("the model was shown %s", last)
 		}
 		if slices.Contains(h.containers.ran, "rm y") {

@@ -85,7 +85,8 @@ func TestQuota(t *testing.T) {
 
 		l.refuse = berth.Errorf(berth.CodeRateLimited, "no more")
 		asked := len(h.model.requests)
-		if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x"}`); berth.ErrorCode(err) != berth.CodeRateLimited {
+		if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x"}`); berth.ErrorCode(
+			err) != berth.CodeRateLimited {
 			t.Errorf("got %v, want the error of the quota", err)
 		}
 		if len(h.model.requests) != asked {
@@ -100,16 +101,19 @@ func TestUsage(t *testing.T) {
 		h := newHouse(t, say("ok"))
 		who := caller
 		who.Key = "key_1"
-		r, err := h.engine.Create(t.Context(), who, &berth.ResponseRequest{Model: "played", Input: berth.Input{berth.NewItem(berth.Message{Type: "message", Role: "user"})}})
+		r, err := h.engine.Create(t.Context(), who, &berth.ResponseRequest{Model: "played",
+			Input: berth.Input{berth.NewItem(berth.Message{Type: "message", Role: "user"})}})
 		if err != nil {
 			t.Fatal(err)
 		}
 		h.final(r.ID)
-		used, err := h.store.Usage(t.Context(), store.UsageQuery{Project: project, Kind: store.UsageResponse, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
+		used, err := h.store.Usage(t.Context(), store.UsageQuery{Project: project, Kind: store.UsageResponse,
+			From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []*store.Usage{{Project: project, Kind: store.UsageResponse, Key: "key_1", Name: "played", Count: 1, InputTokens: 10, OutputTokens: 5}}
+		want := []*store.Usage{{Project: project, Kind: store.UsageResponse, Key: "key_1", Name: "played", Count: 1,
+			InputTokens: 10, OutputTokens: 5}}
 		if diff := cmp.Diff(want, used); diff != "" {
 			t.Errorf("(-want +got):\n%s", diff)
 		}
@@ -123,7 +127,8 @@ func TestUnreportedUsage(t *testing.T) {
 		h := newHouse(t, turn{model.Text{Text: words}, noUsage{}})
 		r := h.final(h.create(`{"model":"played","input":"` + words + `"}`).ID)
 		u := r.Usage
-		if u == nil || u.InputTokens < 90 || u.InputTokens > 150 || u.OutputTokens < len(words)/4 || u.OutputTokens > len(words)/3 || u.TotalTokens != u.InputTokens+u.OutputTokens {
+		if u == nil || u.InputTokens < 90 || u.InputTokens > 150 || u.OutputTokens < len(words)/4 ||
+			u.OutputTokens > len(words)/3 || u.TotalTokens != u.InputTokens+u.OutputTokens {
 			t.Errorf("the usage is %+v", u)
 		}
 	})

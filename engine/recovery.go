@@ -121,7 +121,8 @@ func (t *recovery) due(ref store.RunRef, now time.Time) bool {
 // already.
 func (e *Engine) Recover(ctx context.Context) error {
 	if err := e.Runs.ReleaseOwner(ctx, e.Owner); err != nil {
-		e.Log.Error("failed to release leases of the last start; their responses are resumed when the leases lapse", "err", err)
+		e.Log.Error("failed to release leases of the last start; their responses are resumed when the leases lapse",
+			"err", err)
 	}
 	t := newRecovery(e)
 	err := t.sweep(ctx)

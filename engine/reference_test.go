@@ -26,7 +26,8 @@ func TestReferences(t *testing.T) {
 			t.Errorf("the model saw %s", asJSON(t, seen))
 		}
 		// What the chain has already is not there twice.
-		h.final(h.create(`{` + withClients + `,"input":[` + ref(third.Output[0]) + `,` + ref(second.Output[0]) + `],"previous_response_id":"` + string(third.ID) + `"}`).ID)
+		h.final(h.create(`{` + withClients + `,"input":[` + ref(third.Output[0]) + `,` + ref(second.Output[0]) +
+			`],"previous_response_id":"` + string(third.ID) + `"}`).ID)
 		if n := len(h.model.requests[3].Items); n != 5 {
 			t.Errorf("the model saw %d items, want 5", n)
 		}
@@ -40,7 +41,9 @@ func TestReferences(t *testing.T) {
 		}{
 			{"none", `{` + withClients + `,"input":[{"type":"item_reference","id":"msg_none"}]}`, caller, nil},
 			{"another project's", gone, berth.Caller{Project: "proj_other"}, nil},
-			{"a deleted response's", gone, caller, func() error { return h.engine.Delete(t.Context(), caller, first.ID) }},
+			{"a deleted response's", gone, caller, func() error {
+				return h.engine.Delete(t.Context(), caller, first.ID)
+			}},
 		} {
 			if try.prior != nil {
 				if err := try.prior(); err != nil {
@@ -53,12 +56,14 @@ func TestReferences(t *testing.T) {
 			}
 			_, err := h.engine.Create(t.Context(), try.caller, &req)
 			e, ok := errors.AsType[*berth.Error](err)
-			if !ok || e.Code != berth.CodeNotFound || e.Param != "input" || !strings.HasPrefix(e.Message, "Item with id 'msg_") {
+			if !ok || e.Code != berth.CodeNotFound || e.Param != "input" || !strings.HasPrefix(e.Message,
+				"Item with id 'msg_") {
 				t.Errorf("%s: got %v", try.what, err)
 			}
 		}
 		h.model.turns = []turn{say("again")}
-		again := h.final(h.create(`{"model":"played","input":[` + ref(third.Output[0]) + `,{"role":"user","content":"so?"}]}`).ID)
+		again := h.final(h.create(`{"model":"played","input":[` + ref(third.Output[0]) +
+			`,{"role":"user","content":"so?"}]}`).ID)
 		if diff := cmp.Diff([]string{"message completed again"}, outline(t, again.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}

@@ -17,7 +17,8 @@ type registry struct {
 }
 
 func newRegistry() *registry {
-	return &registry{runs: map[berth.ResponseID]*run{}, claims: map[berth.ResponseID]chan struct{}{}, awaited: map[berth.ResponseID]int{}}
+	return &registry{runs: map[berth.ResponseID]*run{}, claims: map[berth.ResponseID]chan struct{}{},
+		awaited: map[berth.ResponseID]int{}}
 }
 
 func (g *registry) add(r *run) {

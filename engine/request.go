@@ -33,7 +33,8 @@ func (r *run) request(ctx context.Context, first bool, limit int) (*model.Reques
 // waitsForClient reports whether the response has calls that the client must answer or
 // approve. It must only be called when no hosted call is pending.
 func (r *run) waitsForClient(body berth.Response) bool {
-	return slices.ContainsFunc(body.Output, needsApproval) || slices.ContainsFunc(transcript.Unanswered(r.engine.Tools, body.Output), func(it berth.Item) bool {
+	return slices.ContainsFunc(body.Output, needsApproval) || slices.ContainsFunc(transcript.Unanswered(r.engine.Tools,
+		body.Output), func(it berth.Item) bool {
 		return it.Status() == berth.StatusCompleted
 	})
 }

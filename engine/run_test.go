@@ -22,8 +22,10 @@ func TestText(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, turn{model.Text{Text: "Hel"}, model.Text{Text: "lo"}})
 		r := h.create(`{"model":"played","input":"hi"}`)
-		want := []string{"response.created", "response.in_progress", "response.output_item.added", "response.content_part.added",
-			"response.output_text.delta", "response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed"}
+		want := []string{"response.created", "response.in_progress", "response.output_item.added",
+			"response.content_part.added",
+			"response.output_text.delta", "response.output_text.done", "response.content_part.done",
+			"response.output_item.done", "response.completed"}
 		if diff := cmp.Diff(want, types(h.events(r.ID))); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
@@ -31,7 +33,8 @@ func TestText(t *testing.T) {
 		if diff := cmp.Diff([]string{"message completed Hello"}, outline(t, got.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
-		if got.Status != berth.StatusCompleted || got.CompletedAt == nil || got.Usage == nil || got.Usage.TotalTokens != 15 {
+		if got.Status != berth.StatusCompleted || got.CompletedAt == nil || got.Usage == nil ||
+			got.Usage.TotalTokens != 15 {
 			t.Errorf("status %s, completed at %v, usage %v", got.Status, got.CompletedAt, got.Usage)
 		}
 	})
@@ -46,9 +49,11 @@ func TestShell(t *testing.T) {
 		want := []string{"response.created", "response.in_progress",
 			"response.output_item.added", "response.shell_call_command.added", "response.shell_call_command.delta",
 			"response.shell_call_command.done", "response.output_item.done",
-			"response.output_item.added", "response.shell_call_output_content.delta", "response.shell_call_output_content.done", "response.output_item.done",
+			"response.output_item.added", "response.shell_call_output_content.delta",
+			"response.shell_call_output_content.done", "response.output_item.done",
 			"response.output_item.added", "response.content_part.added", "response.output_text.delta",
-			"response.output_text.done", "response.content_part.done", "response.output_item.done", "response.completed"}
+			"response.output_text.done", "response.content_part.done", "response.output_item.done",
+			"response.completed"}
 		if diff := cmp.Diff(want, types(events)); diff != "" {
 			t.Errorf("events (-want +got):\n%s", diff)
 		}
@@ -58,14 +63,17 @@ func TestShell(t *testing.T) {
 			}
 		}
 		got := h.final(r.ID)
-		if diff := cmp.Diff([]string{"shell_call completed ls", "shell_call_output completed [ls ran exit 0]", "message completed done"}, outline(t, got.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"shell_call completed ls", "shell_call_output completed [ls ran exit 0]",
+			"message completed done"}, outline(t, got.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
-		if tools := asJSON(t, got.Tools); !strings.Contains(tools, `"container_reference"`) || !strings.Contains(tools, `"cntr_1"`) {
+		if tools := asJSON(t, got.Tools); !strings.Contains(tools, `"container_reference"`) || !strings.Contains(tools,
+			`"cntr_1"`) {
 			t.Errorf("tools do not name the container: %s", tools)
 		}
 		second := h.model.requests[1].Items
-		if n := len(second); n != 3 || second[1].Type() != berth.ItemFunctionCall || second[2].Type() != berth.ItemFunctionCallOutput {
+		if n := len(second); n != 3 || second[1].Type() != berth.ItemFunctionCall ||
+			second[2].Type() != berth.ItemFunctionCallOutput {
 			t.Errorf("the second turn saw %d items: %v", n, second)
 		}
 	})
@@ -76,7 +84,8 @@ func TestChainAndFork(t *testing.T) {
 		h := newHouse(t, shell("call_1", `{"commands":["one"]}`), say("first"), say("left"), say("right"))
 		first := h.final(h.create(`{` + withShell + `,"input":"a"}`).ID)
 		for _, answer := range []string{"left", "right"} {
-			child := h.final(h.create(`{` + withShell + `,"input":"b","previous_response_id":"` + string(first.ID) + `"}`).ID)
+			child := h.final(h.create(`{` + withShell + `,"input":"b","previous_response_id":"` + string(first.ID) +
+				`"}`).ID)
 			if diff := cmp.Diff([]string{"message completed " + answer}, outline(t, child.Output)); diff != "" {
 				t.Errorf("output (-want +got):\n%s", diff)
 			}
@@ -98,9 +107,11 @@ func TestChainAndFork(t *testing.T) {
 func TestFunctionRoundTrip(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		const tools = `"model":"played","tools":[{"type":"function","name":"add","parameters":{}}]`
-		h := newHouse(t, turn{model.Text{Text: "Let me add."}, model.Call{ID: "call_a", Name: "add", Arguments: `{"a":`}, model.Call{Arguments: `1}`}}, say("2"))
+		h := newHouse(t, turn{model.Text{Text: "Let me add."},
+			model.Call{ID: "call_a", Name: "add", Arguments: `{"a":`}, model.Call{Arguments: `1}`}}, say("2"))
 		r := h.final(h.create(`{` + tools + `,"input":"1+1"}`).ID)
-		if diff := cmp.Diff([]string{"message completed Let me add.", `function_call completed add{"a":1}`}, outline(t, r.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"message completed Let me add.", `function_call completed add{"a":1}`},
+			outline(t, r.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
 		previous := `,"previous_response_id":"` + string(r.ID) + `"}`
@@ -108,11 +119,14 @@ func TestFunctionRoundTrip(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), "No tool output found for function call call_a.") {
 			t.Errorf("a call without output: got %v", err)
 		}
-		_, err = h.tryCreate(t.Context(), `{`+tools+`,"input":[{"type":"function_call_output","call_id":"call_x","output":"2"}]`+previous)
-		if err == nil || !strings.Contains(err.Error(), "No tool call found for function call output with call_id call_x.") {
+		_, err = h.tryCreate(t.Context(),
+			`{`+tools+`,"input":[{"type":"function_call_output","call_id":"call_x","output":"2"}]`+previous)
+		if err == nil || !strings.Contains(err.Error(),
+			"No tool call found for function call output with call_id call_x.") {
 			t.Errorf("an output without call: got %v", err)
 		}
-		r = h.final(h.create(`{` + tools + `,"input":[{"type":"function_call_output","call_id":"call_a","output":"2"}]` + previous).ID)
+		r = h.final(h.create(`{` + tools +
+			`,"input":[{"type":"function_call_output","call_id":"call_a","output":"2"}]` + previous).ID)
 		if diff := cmp.Diff([]string{"message completed 2"}, outline(t, r.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
@@ -129,7 +143,8 @@ func TestParallelCalls(t *testing.T) {
 		}, say("ok"))
 		r := h.final(h.create(`{` + withShell + `,"input":"x"}`).ID)
 		want := []string{"shell_call completed a", "shell_call completed b",
-			"shell_call_output completed [a ran exit 0]", "shell_call_output completed [b ran exit 0]", "message completed ok"}
+			"shell_call_output completed [a ran exit 0]", "shell_call_output completed [b ran exit 0]",
+			"message completed ok"}
 		if diff := cmp.Diff(want, outline(t, r.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
@@ -177,7 +192,8 @@ func TestMaxToolCalls(t *testing.T) {
 		if diff := cmp.Diff([]string{"a"}, h.containers.ran); diff != "" {
 			t.Errorf("commands run (-want +got):\n%s", diff)
 		}
-		if diff := cmp.Diff([]string{"shell_call completed a", "shell_call_output completed [a ran exit 0]"}, outline(t, r.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"shell_call completed a", "shell_call_output completed [a ran exit 0]"},
+			outline(t, r.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
 		if n := len(h.model.requests[1].Tools); n != 0 {
@@ -192,10 +208,12 @@ func TestToolChoice(t *testing.T) {
 		h := newHouse(t, shell("call_1", `{"commands":["a"]}`), say("ok"))
 		h.final(h.create(`{` + withShell + `,"input":"x","tool_choice":{"type":"shell"}}`).ID)
 		want := []model.ToolChoice{{Mode: "function", Name: "shell"}, {Mode: "auto"}}
-		if diff := cmp.Diff(want, []model.ToolChoice{h.model.requests[0].ToolChoice, h.model.requests[1].ToolChoice}); diff != "" {
+		if diff := cmp.Diff(want, []model.ToolChoice{h.model.requests[0].ToolChoice,
+			h.model.requests[1].ToolChoice}); diff != "" {
 			t.Errorf("choices (-want +got):\n%s", diff)
 		}
-		_, err := h.tryCreate(t.Context(), `{`+withShell+`,"input":"x","tool_choice":{"type":"function","name":"nope"}}`)
+		_, err := h.tryCreate(t.Context(),
+			`{`+withShell+`,"input":"x","tool_choice":{"type":"function","name":"nope"}}`)
 		if berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("a choice that is not offered: got %v", err)
 		}
@@ -206,19 +224,22 @@ func TestOutputLimit(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, turn{model.Text{Text: "long"}, model.Finish{Reason: model.FinishLength}})
 		r := h.final(h.create(`{"model":"played","input":"x","max_output_tokens":16}`).ID)
-		if r.Status != berth.StatusIncomplete || r.IncompleteDetails == nil || r.IncompleteDetails.Reason != "max_output_tokens" {
+		if r.Status != berth.StatusIncomplete || r.IncompleteDetails == nil ||
+			r.IncompleteDetails.Reason != "max_output_tokens" {
 			t.Errorf("got %s %v", r.Status, r.IncompleteDetails)
 		}
 		if got := outline(t, r.Output); !slices.Equal(got, []string{"message incomplete long"}) {
 			t.Errorf("the message that was cut: got %q", got)
 		}
 		// A call that was cut does not run, and the bound is over all turns together.
-		h = newHouse(t, turn{model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["rm`}, model.Finish{Reason: model.FinishLength}})
+		h = newHouse(t, turn{model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["rm`},
+			model.Finish{Reason: model.FinishLength}})
 		r = h.final(h.create(`{` + withShell + `,"input":"x"}`).ID)
 		if r.Status != berth.StatusIncomplete || len(h.containers.ran) > 0 {
 			t.Errorf("got %s, ran %q", r.Status, h.containers.ran)
 		}
-		h = newHouse(t, shell("call_1", `{"commands":["a"]}`), shell("call_2", `{"commands":["b"]}`), shell("call_3", `{"commands":["c"]}`), shell("call_4", `{"commands":["d"]}`))
+		h = newHouse(t, shell("call_1", `{"commands":["a"]}`), shell("call_2", `{"commands":["b"]}`),
+			shell("call_3", `{"commands":["c"]}`), shell("call_4", `{"commands":["d"]}`))
 		r = h.final(h.create(`{` + withShell + `,"input":"x","max_output_tokens":16}`).ID)
 		if limit := h.model.requests[1].MaxOutputTokens; r.Status != berth.StatusIncomplete || limit != 11 {
 			t.Errorf("got %s; the second turn was allowed %d tokens, want 11", r.Status, limit)
@@ -255,18 +276,27 @@ func TestConfigurationUpdate(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, say("one"), say("two"), say("three"))
 		update := `{"type":"configuration_update","id":"cu_1","reasoning":{"effort":"low"},"text":{"format":{"type":"json_schema","name":"n","schema":{"type":"object"}}}}`
-		first := h.final(h.create(`{"model":"played","reasoning":{"effort":"high"},"input":[{"role":"user","content":"x"},` + update + `]}`).ID)
-		second := h.final(h.create(`{"model":"played","reasoning":{"effort":"high"},"input":"y","previous_response_id":"` + string(first.ID) + `"}`).ID)
+		first := h.final(
+			h.create(`{"model":"played","reasoning":{"effort":"high"},"input":[{"role":"user","content":"x"},` +
+				update + `]}`).ID)
+		second := h.final(
+			h.create(`{"model":"played","reasoning":{"effort":"high"},"input":"y","previous_response_id":"` +
+				string(first.ID) + `"}`).ID)
 		back := `{"type":"configuration_update","id":"cu_2","reasoning":{"effort":"medium"},"text":{"format":{"type":"text"}}}`
-		third := h.final(h.create(`{"model":"played","input":[` + back + `,{"role":"user","content":"z"}],"previous_response_id":"` + string(second.ID) + `"}`).ID)
-		for i, want := range []struct{ effort, format string }{{"low", "json_schema"}, {"low", "json_schema"}, {"medium", "text"}} {
+		third := h.final(h.create(`{"model":"played","input":[` + back +
+			`,{"role":"user","content":"z"}],"previous_response_id":"` + string(second.ID) + `"}`).ID)
+		for i, want := range []struct{ effort, format string }{{"low", "json_schema"}, {"low", "json_schema"},
+			{"medium", "text"}} {
 			r := []*berth.Response{first, second, third}[i]
 			asked := h.model.requests[i]
-			if r.Reasoning.Effort == nil || *r.Reasoning.Effort != want.effort || !strings.Contains(string(r.Text.Format), want.format) {
+			if r.Reasoning.Effort == nil || *r.Reasoning.Effort != want.effort ||
+				!strings.Contains(string(r.Text.Format), want.format) {
 				t.Errorf("response %d shows %v and %s, want %v", i, r.Reasoning.Effort, r.Text.Format, want)
 			}
-			if asked.Reasoning.Effort == nil || *asked.Reasoning.Effort != want.effort || !strings.Contains(string(asked.Text.Format), want.format) {
-				t.Errorf("turn %d was called with %v and %s, want %v", i, asked.Reasoning.Effort, asked.Text.Format, want)
+			if asked.Reasoning.Effort == nil || *asked.Reasoning.Effort != want.effort ||
+				!strings.Contains(string(asked.Text.Format), want.format) {
+				t.Errorf("turn %d was called with %v and %s, want %v", i, asked.Reasoning.Effort, asked.Text.Format,
+					want)
 			}
 			for _, it := range asked.Items {
 				if it.Type() == berth.ItemConfigurationUpdate {
@@ -284,7 +314,8 @@ func TestUpstreamErrors(t *testing.T) {
 	runInBubble(t, "retried", func(t *testing.T) {
 		h := newHouse(t, turn{limited}, turn{model.Text{Text: "half"}, cut}, say("whole"))
 		r := h.final(h.create(`{"model":"played","input":"x"}`).ID)
-		if diff := cmp.Diff([]string{"message incomplete half", "message completed whole"}, outline(t, r.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"message incomplete half", "message completed whole"},
+			outline(t, r.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
 		if last := h.model.requests[2].Items; len(last) != 1 {
@@ -292,7 +323,8 @@ func TestUpstreamErrors(t *testing.T) {
 		}
 	})
 	runInBubble(t, "finished calls are facts", func(t *testing.T) {
-		h := newHouse(t, append(append(shell("call_1", `{"commands":["a"]}`), model.Call{Index: 1, ID: "call_2", Name: "shell", Arguments: `{"c`}), cut), say("ok"))
+		h := newHouse(t, append(append(shell("call_1", `{"commands":["a"]}`), model.Call{Index: 1, ID: "call_2",
+			Name: "shell", Arguments: `{"c`}), cut), say("ok"))
 		r := h.final(h.create(`{` + withShell + `,"input":"x"}`).ID)
 		if r.Status != berth.StatusCompleted || !slices.Equal(h.containers.ran, []string{"a"}) {
 			t.Errorf("got %s, ran %q", r.Status, h.containers.ran)
@@ -311,7 +343,8 @@ func TestUpstreamErrors(t *testing.T) {
 	})
 	runInBubble(t, "faults of the house stay inside", func(t *testing.T) {
 		h := newHouse(t, turn{errors.New("secret path /etc")})
-		if got := h.final(h.create(`{"model":"played","input":"x"}`).ID); got.Error == nil || strings.Contains(got.Error.Message, "secret") {
+		if got := h.final(h.create(`{"model":"played","input":"x"}`).ID); got.Error == nil ||
+			strings.Contains(got.Error.Message, "secret") {
 			t.Errorf("error: got %v", got.Error)
 		}
 	})
@@ -331,7 +364,8 @@ func TestCancel(t *testing.T) {
 		if got.Status != berth.StatusCancelled {
 			t.Errorf("status: got %s", got.Status)
 		}
-		if _, err := h.engine.Cancel(t.Context(), berth.Caller{Project: "proj_other"}, r.ID); berth.ErrorCode(err) != berth.CodeNotFound {
+		if _, err := h.engine.Cancel(t.Context(), berth.Caller{Project: "proj_other"},
+			r.ID); berth.ErrorCode(err) != berth.CodeNotFound {
 			t.Errorf("another project's cancel: got %v", err)
 		}
 		lines := outline(t, h.final(r.ID).Output)
@@ -388,12 +422,15 @@ func TestNotStored(t *testing.T) {
 		if _, err := h.engine.Cancel(t.Context(), caller, r.ID); berth.ErrorCode(err) != berth.CodeNotFound {
 			t.Errorf("it can be found: %v", err)
 		}
-		if _, err := h.tryCreate(ctx, `{"model":"played","input":"x","previous_response_id":"`+string(r.ID)+`"}`); !strings.Contains(err.Error(), "not found") {
+		if _, err := h.tryCreate(ctx, `{"model":"played","input":"x","previous_response_id":"`+string(
+			r.ID)+`"}`); !strings.Contains(err.Error(), "not found") {
 			t.Errorf("it can be continued: %v", err)
 		}
 		leave()
 		wantGone(t, h.store, r.ID)
-		if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","store":false,"background":true}`); berth.ErrorCode(err) != berth.CodeInvalid {
+		if _, err := h.tryCreate(t.Context(),
+			`{"model":"played","input":"x","store":false,"background":true}`); berth.ErrorCode(
+			err) != berth.CodeInvalid {
 			t.Errorf("background without store: got %v", err)
 		}
 	})
@@ -404,9 +441,11 @@ func TestRefused(t *testing.T) {
 		h := newHouse(t)
 		for _, tc := range []struct{ body, want string }{
 			{`{"model":"other","input":"x"}`, "no such model"},
-			{`{"model":"played","input":"x","previous_response_id":"resp_x"}`, "Previous response with id 'resp_x' not found."},
+			{`{"model":"played","input":"x","previous_response_id":"resp_x"}`,
+				"Previous response with id 'resp_x' not found."},
 			{`{"model":"played","input":[{"type":"item_reference","id":"msg_x"}]}`, "Item with id 'msg_x' not found."},
-			{`{"model":"played","input":[{"type":"message","role":"user","content":[{"type":"input_file","file_id":"file-x"}]}]}`, "No such File object"},
+			{`{"model":"played","input":[{"type":"message","role":"user","content":[{"type":"input_file","file_id":"file-x"}]}]}`,
+				"No such File object"},
 			{`{"model":"played","input":"x","tools":[{"type":"telepathy"}]}`, "not supported"},
 		} {
 			if _, err := h.tryCreate(t.Context(), tc.body); err == nil || !strings.Contains(err.Error(), tc.want) {
@@ -420,7 +459,8 @@ func TestRefused(t *testing.T) {
 // only the output that was not stored yet, and continues.
 func TestResume(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := newHouse(t, turn{model.Text{Text: "I will count."}, model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["count"]}`}}, say("counted"))
+		h := newHouse(t, turn{model.Text{Text: "I will count."},
+			model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["count"]}`}}, say("counted"))
 		printed, goOn := make(chan struct{}), make(chan struct{})
 		h.containers.commands["count"] = func(c *fakeCall) {
 			c.print("one ")
@@ -439,7 +479,8 @@ func TestResume(t *testing.T) {
 		}
 		close(goOn)
 		got := h.final(r.ID)
-		want := []string{"message completed I will count.", "shell_call completed count", "shell_call_output completed [one two exit 0]", "message completed counted"}
+		want := []string{"message completed I will count.", "shell_call completed count",
+			"shell_call_output completed [one two exit 0]", "message completed counted"}
 		if diff := cmp.Diff(want, outline(t, got.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
@@ -475,7 +516,8 @@ func TestResumeMidSentence(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := h.final(r.ID)
-		if diff := cmp.Diff([]string{"message incomplete I was about", "message completed Here I am."}, outline(t, got.Output)); diff != "" {
+		if diff := cmp.Diff([]string{"message incomplete I was about", "message completed Here I am."},
+			outline(t, got.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}
 	})
@@ -486,15 +528,18 @@ func TestDeletedAncestor(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, say("one"), say("two"), say("three"), say("four"))
 		one := h.final(h.create(`{"model":"played","input":"first secret"}`).ID)
-		two := h.final(h.create(`{"model":"played","input":"second","previous_response_id":"` + string(one.ID) + `"}`).ID)
+		two := h.final(h.create(`{"model":"played","input":"second","previous_response_id":"` + string(one.ID) +
+			`"}`).ID)
 		if err := h.engine.Delete(t.Context(), caller, one.ID); err != nil {
 			t.Fatal(err)
 		}
 		h.final(h.create(`{"model":"played","input":"third","previous_response_id":"` + string(two.ID) + `"}`).ID)
-		if got := asJSON(t, h.model.requests[2].Items); strings.Contains(got, "secret") || !strings.Contains(got, "second") {
+		if got := asJSON(t, h.model.requests[2].Items); strings.Contains(got, "secret") || !strings.Contains(got,
+			"second") {
 			t.Errorf("the model saw %s", got)
 		}
-		if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","previous_response_id":"`+string(one.ID)+`"}`); berth.ErrorCode(err) != berth.CodeInvalid {
+		if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"x","previous_response_id":"`+string(
+			one.ID)+`"}`); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("a deleted response was continued: %v", err)
 		}
 	})
@@ -508,7 +553,8 @@ func TestCreateAs(t *testing.T) {
 		if err != nil || r.ID != "resp_noted" {
 			t.Fatalf("got %v, %v, want resp_noted", r, err)
 		}
-		if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"y","background":true}`, engine.As("resp_noted")); !errors.Is(err, store.ErrExists) {
+		if _, err := h.tryCreate(t.Context(), `{"model":"played","input":"y","background":true}`,
+			engine.As("resp_noted")); !errors.Is(err, store.ErrExists) {
 			t.Errorf("an id again: got %v, want %v", err, store.ErrExists)
 		}
 		if got := h.final("resp_noted"); got.Status != berth.StatusCompleted || len(got.Output) != 1 {

@@ -20,7 +20,8 @@ const withDeferred = `"model":"played","tools":[{"type":"function","name":"add"}
 func TestServerToolSearch(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, call("call_1", "tool_search", `{"paths":["tide"]}`), call("call_2", "tide", `{}`),
-			call("call_3", "tool_search", `{"paths":["crm.note","nothing"]}`), call("call_4", "crm__note", `{"input":"x"}`), say("ok"))
+			call("call_3", "tool_search", `{"paths":["crm.note","nothing"]}`), call("call_4", "crm__note",
+				`{"input":"x"}`), say("ok"))
 		offered := func(turn int) string {
 			var names []string
 			for _, f := range h.model.requests[turn].Tools {
@@ -58,10 +59,12 @@ func TestServerToolSearch(t *testing.T) {
 		var o berth.FunctionCallOutput
 		decode(t, h.model.requests[1].Items[1], &c)
 		decode(t, h.model.requests[1].Items[2], &o)
-		if c.CallID == "" || c.CallID != o.CallID || !strings.Contains(string(o.Output), "These can be called now: tide") {
+		if c.CallID == "" || c.CallID != o.CallID || !strings.Contains(string(o.Output),
+			"These can be called now: tide") {
 			t.Errorf("the model saw %s and %s", h.model.requests[1].Items[1], h.model.requests[1].Items[2])
 		}
-		second := h.final(h.create(`{` + withDeferred + `,"previous_response_id":"` + string(first.ID) + `","input":[{"type":"function_call_output","call_id":"call_2","output":"high"}]}`).ID)
+		second := h.final(h.create(`{` + withDeferred + `,"previous_response_id":"` + string(first.ID) +
+			`","input":[{"type":"function_call_output","call_id":"call_2","output":"high"}]}`).ID)
 		want = []string{"tool_search_call completed", "tool_search_output completed", "custom_tool_call completed"}
 		if diff := cmp.Diff(want, outline(t, second.Output)); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
@@ -75,10 +78,12 @@ func TestServerToolSearch(t *testing.T) {
 // A search by words finds the tools that have one of them; one without a result reports it.
 func TestServerToolSearchByWords(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h := newHouse(t, call("call_1", "tool_search", `{"query":"a letter to Ada"}`), call("call_2", "tool_search", `{"paths":["weather"]}`),
+		h := newHouse(t, call("call_1", "tool_search", `{"query":"a letter to Ada"}`), call("call_2", "tool_search",
+			`{"paths":["weather"]}`),
 			call("call_3", "tool_search", `{"paths":7}`), say("ok"))
 		h.final(h.create(`{` + withDeferred + `,"input":"x"}`).ID)
-		for turn, want := range map[int]string{1: "These can be called now: mail", 2: "No tools were found.", 3: "No tools were found."} {
+		for turn, want := range map[int]string{1: "These can be called now: mail", 2: "No tools were found.",
+			3: "No tools were found."} {
 			items := h.model.requests[turn].Items
 			if got := items[len(items)-1].String(); !strings.Contains(got, want) {
 				t.Errorf("in turn %d the model saw %s, want %q", turn, got, want)

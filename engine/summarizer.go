@@ -76,13 +76,15 @@ func (s *summarizer) stream(ctx context.Context, req *model.Request) (string, be
 		switch d := delta.(type) {
 		case model.Text:
 			if text.WriteString(d.Text); text.Len() > 4*maxSummary {
-				return "", berth.Usage{}, berth.Errorf(berth.CodeUpstream, "The model's summary of the conversation is too long.")
+				return "", berth.Usage{}, berth.Errorf(berth.CodeUpstream,
+					"The model's summary of the conversation is too long.")
 			}
 		case model.Finish:
 			s.turns = append(s.turns, turnsOf(d)...)
 			summary := strings.TrimSpace(text.String())
 			if summary == "" {
-				return "", d.Usage, berth.Errorf(berth.CodeUpstream, "The model returned an empty summary of the conversation.")
+				return "", d.Usage, berth.Errorf(berth.CodeUpstream,
+					"The model returned an empty summary of the conversation.")
 			}
 			return strings.ToValidUTF8(summary[:min(len(summary), maxSummary)], ""), d.Usage, nil
 		}

@@ -21,22 +21,27 @@ func thinking(thought, answer string) turn {
 func TestEncryptedReasoning(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, thinking("deep", "so"), say("on"))
-		first := h.final(h.create(`{"model":"played","store":true,"include":["reasoning.encrypted_content"],"input":[` + user("a", 1) + `]}`).ID)
+		first := h.final(h.create(`{"model":"played","store":true,"include":["reasoning.encrypted_content"],"input":[` +
+			user("a", 1) + `]}`).ID)
 		var r berth.Reasoning
 		decode(t, first.Output[0], &r)
 		if r.EncryptedContent == "" || strings.Contains(r.EncryptedContent, "deep") {
 			t.Errorf("got %s", first.Output[0].Raw())
 		}
 		for _, ev := range h.events(first.ID) {
-			if ev.Type == berth.EventOutputItemAdded && ev.Item.Type() == berth.ItemReasoning && !strings.Contains(string(ev.Item.Raw()), "encrypted_content") {
+			if ev.Type == berth.EventOutputItemAdded && ev.Item.Type() == berth.ItemReasoning &&
+				!strings.Contains(string(ev.Item.Raw()), "encrypted_content") {
 				t.Errorf("it opens as %s", ev.Item.Raw())
 			}
 		}
-		carried, _ := json.Marshal(map[string]any{"id": r.ID, "type": "reasoning", "summary": []any{}, "encrypted_content": r.EncryptedContent})
-		h.final(h.create(`{"model":"played","input":[` + user("a", 1) + "," + string(carried) + "," + string(first.Output[1].Raw()) + "," + user("b", 1) + `]}`).ID)
+		carried, _ := json.Marshal(map[string]any{"id": r.ID, "type": "reasoning", "summary": []any{},
+			"encrypted_content": r.EncryptedContent})
+		h.final(h.create(`{"model":"played","input":[` + user("a", 1) + "," + string(carried) + "," +
+			string(first.Output[1].Raw()) + "," + user("b", 1) + `]}`).ID)
 		var seen berth.Reasoning
 		decode(t, h.model.requests[1].Items[1], &seen)
-		want := berth.Reasoning{ID: r.ID, Type: berth.ItemReasoning, Summary: []berth.Content{}, Content: []berth.Content{{Type: "reasoning_text", Text: "deep"}}}
+		want := berth.Reasoning{ID: r.ID, Type: berth.ItemReasoning, Summary: []berth.Content{},
+			Content: []berth.Content{{Type: "reasoning_text", Text: "deep"}}}
 		if diff := cmp.Diff(want, seen); diff != "" {
 			t.Errorf("the model sees (-want +got):\n%s", diff)
 		}
@@ -59,11 +64,13 @@ func TestPlainReasoning(t *testing.T) {
 // A provider's own encrypted_content passes both ways unchanged.
 func TestProvidersReasoning(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		item := berth.NewItem(map[string]any{"id": "rs_1", "type": "reasoning", "summary": []any{}, "encrypted_content": "gAAAAtheirs"})
+		item := berth.NewItem(map[string]any{"id": "rs_1", "type": "reasoning", "summary": []any{},
+			"encrypted_content": "gAAAAtheirs"})
 		h := newHouse(t, turn{model.Item{Item: item}, model.Text{Text: "so"}}, say("on"))
 		first := h.final(h.create(`{"model":"played","include":["reasoning.encrypted_content"],"input":"x"}`).ID)
 		h.final(h.create(`{"model":"played","previous_response_id":"` + string(first.ID) + `","input":"y"}`).ID)
-		for at, it := range map[string]berth.Item{"output": first.Output[0], "next turn": h.model.requests[1].Items[1]} {
+		for at, it := range map[string]berth.Item{"output": first.Output[0],
+			"next turn": h.model.requests[1].Items[1]} {
 			var r berth.Reasoning
 			decode(t, it, &r)
 			if r.EncryptedContent != "gAAAAtheirs" {
@@ -82,14 +89,16 @@ func TestForeignReasoning(t *testing.T) {
 		decode(t, first.Output[0], &r)
 		try := func(caller berth.Caller, content string) error {
 			_, err := h.engine.Create(t.Context(), caller, &berth.ResponseRequest{Model: "played", Input: berth.Input{
-				berth.NewItem(berth.Reasoning{ID: "rs_1", Type: berth.ItemReasoning, Summary: []berth.Content{}, EncryptedContent: content})}})
+				berth.NewItem(berth.Reasoning{ID: "rs_1", Type: berth.ItemReasoning, Summary: []berth.Content{},
+					EncryptedContent: content})}})
 			return err
 		}
 		for name, err := range map[string]error{
 			"altered":         try(caller, r.EncryptedContent[:len(r.EncryptedContent)-2]+"xx"),
 			"another project": try(berth.Caller{Project: "proj_other"}, r.EncryptedContent),
 		} {
-			if e, ok := errors.AsType[*berth.Error](err); !ok || e.Wire != "invalid_encrypted_content" || e.Param != "input[0].encrypted_content" {
+			if e, ok := errors.AsType[*berth.Error](err); !ok || e.Wire != "invalid_encrypted_content" ||
+				e.Param != "input[0].encrypted_content" {
 				t.Errorf("%s: got %v", name, err)
 			}
 		}

@@ -13,7 +13,8 @@ import (
 // the store.
 func TestTimings(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h, _, tracer := traced(t, turn{berth.Errorf(berth.CodeUpstream, "broken")}, shell("call_1", `{"commands":["fail"]}`), say("done"))
+		h, _, tracer := traced(t, turn{berth.Errorf(berth.CodeUpstream, "broken")},
+			shell("call_1", `{"commands":["fail"]}`), say("done"))
 		h.retry.Attempts = 2
 		h.containers.commands["fail"] = func(c *fakeCall) { c.exit(3) }
 		ctx, request := tracer.Start(t.Context(), "request")
@@ -30,7 +31,8 @@ func TestTimings(t *testing.T) {
 			if tm.Usage != nil {
 				line += fmt.Sprintf(" %d", tm.Usage.InputTokens)
 			}
-			if tm.StartedAtMS < last || tm.DurationMS < 0 || tm.StartedAtMS+tm.DurationMS > time.Now().UnixMilli()+1 || (tm.FirstTokenMS != nil) != (tm.Usage != nil) {
+			if tm.StartedAtMS < last || tm.DurationMS < 0 || tm.StartedAtMS+tm.DurationMS > time.Now().UnixMilli()+1 ||
+				(tm.FirstTokenMS != nil) != (tm.Usage != nil) {
 				t.Errorf("got %+v after %d", tm, last)
 			}
 			last = tm.StartedAtMS
@@ -39,7 +41,8 @@ func TestTimings(t *testing.T) {
 			}
 			got = append(got, line)
 		}
-		if want := []string{"model  upstream_error", "model   10", "tool shell_call failed", "model   10"}; !slices.Equal(got, want) {
+		if want := []string{"model  upstream_error", "model   10", "tool shell_call failed",
+			"model   10"}; !slices.Equal(got, want) {
 			t.Errorf("got %q, want %q", got, want)
 		}
 		if id := request.SpanContext().TraceID().String(); final.Berth.TraceID != id {
@@ -56,7 +59,8 @@ func TestTimingsBounded(t *testing.T) {
 		b = b.AddTiming(berth.Timing{StartedAtMS: int64(i)})
 	}
 	one, other := b, b.AddTiming(berth.Timing{})
-	if len(one.Timings) != berth.MaxTimings || len(other.Timings) != berth.MaxTimings || one.Timings[berth.MaxTimings-1].StartedAtMS != berth.MaxTimings-1 {
+	if len(one.Timings) != berth.MaxTimings || len(other.Timings) != berth.MaxTimings ||
+		one.Timings[berth.MaxTimings-1].StartedAtMS != berth.MaxTimings-1 {
 		t.Errorf("got %d and %d timings", len(one.Timings), len(other.Timings))
 	}
 }

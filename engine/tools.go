@@ -103,7 +103,9 @@ func (s *toolset) checkProgrammatic() error {
 	if hidden == "" {
 		return nil
 	}
-	return berth.Invalid("tools", "Only programs can call '%s', by its 'allowed_callers'. Add a tool of type '%s' to 'tools', or 'direct' to the 'allowed_callers'.", hidden, berth.ToolProgrammatic)
+	return berth.Invalid("tools",
+		"Only programs can call '%s', by its 'allowed_callers'. Add a tool of type '%s' to 'tools', or 'direct' to the 'allowed_callers'.",
+		hidden, berth.ToolProgrammatic)
 }
 
 // bind adds an entry of "tools", or the tools that it groups.
@@ -128,7 +130,8 @@ func (s *toolset) bind(kinds *tool.Registry, c tool.Context, t berth.Tool) error
 		if err != nil {
 			return err
 		}
-		return s.add(toolRef{Type: t.Type(), Name: t.Name(), Namespace: c.Namespace}, &boundTool{bound, kind, tool.CallersOf(t)})
+		return s.add(toolRef{Type: t.Type(), Name: t.Name(), Namespace: c.Namespace}, &boundTool{bound, kind,
+			tool.CallersOf(t)})
 	}
 	namespace, tools, err := kind.Group(t)
 	if err != nil {
@@ -161,7 +164,9 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 	}
 	if f.Custom != nil && f.Custom.Format != nil {
 		if s.grammars += len(f.Custom.Format.Definition); s.grammars > maxGrammars {
-			return berth.Invalid("format.definition", "The grammars of the tools have more than %d bytes together. Send fewer or smaller grammars.", maxGrammars)
+			return berth.Invalid("format.definition",
+				"The grammars of the tools have more than %d bytes together. Send fewer or smaller grammars.",
+				maxGrammars)
 		}
 	}
 	if s.byName[f.Name] != nil {
@@ -170,7 +175,9 @@ func (s *toolset) add(ref toolRef, t *boundTool) error {
 			at = ""
 		}
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_value", Param: at,
-			Message: fmt.Sprintf("Duplicate tool: more than one tool is named '%s'. The names of functions and hosted tools must differ.", f.Name)}
+			Message: fmt.Sprintf(
+				"Duplicate tool: more than one tool is named '%s'. The names of functions and hosted tools must differ.",
+				f.Name)}
 	}
 	s.byName[f.Name] = t
 	s.order = append(s.order, f.Name)
@@ -218,8 +225,11 @@ func (s *toolset) choose(kinds *tool.Registry, raw json.RawMessage) error {
 	}
 	if c.Type != "allowed_tools" {
 		names, err := s.chosen(kinds, c.toolRef)
-		if i := slices.IndexFunc(names, func(name string) bool { return !s.byName[name].callers.Model }); err == nil && i >= 0 {
-			return berth.Invalid("tool_choice", "Tool choice '%s' can be called by programs only. Choose '%s'.", names[i], berth.ToolProgrammatic)
+		if i := slices.IndexFunc(names, func(name string) bool {
+			return !s.byName[name].callers.Model
+		}); err == nil && i >= 0 {
+			return berth.Invalid("tool_choice", "Tool choice '%s' can be called by programs only. Choose '%s'.",
+				names[i], berth.ToolProgrammatic)
 		}
 		if len(names) == 1 {
 			s.choice = model.ToolChoice{Mode: "function", Name: names[0]}
@@ -333,7 +343,9 @@ type boundSource struct {
 func (s *toolset) addSource(kind *tool.Kind, callers tool.Callers, source tool.Source, items []berth.Item) error {
 	if s.source(kind.Type, source.Label()) != nil {
 		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_value", Param: "server_label",
-			Message: fmt.Sprintf("Duplicate tool: more than one tool of type '%s' has the server_label '%s'. Labels must differ.", kind.Type, source.Label())}
+			Message: fmt.Sprintf(
+				"Duplicate tool: more than one tool of type '%s' has the server_label '%s'. Labels must differ.",
+				kind.Type, source.Label())}
 	}
 	b := &boundSource{Source: source, kind: kind, callers: callers}
 	s.sources = append(s.sources, b)
@@ -356,7 +368,8 @@ func (s *toolset) source(kind, label string) *boundSource {
 func (s *toolset) addListed(b *boundSource, listed []tool.Listed) error {
 	b.loaded = true
 	for _, l := range listed {
-		if err := s.add(toolRef{Type: b.kind.Type, Name: l.Name, Namespace: b.Label()}, &boundTool{l.Tool, b.kind, b.callers}); err != nil {
+		if err := s.add(toolRef{Type: b.kind.Type, Name: l.Name, Namespace: b.Label()}, &boundTool{l.Tool, b.kind,
+			b.callers}); err != nil {
 			return err
 		}
 	}
@@ -418,7 +431,9 @@ func (s *toolset) offered(first, withheld bool) ([]berth.FunctionTool, model.Too
 		choice = model.ToolChoice{Mode: "auto"}
 	}
 	if first && s.only != nil {
-		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool { return !slices.Contains(s.only, f.Name) })
+		specs = slices.DeleteFunc(slices.Clone(specs), func(f berth.FunctionTool) bool {
+			return !slices.Contains(s.only, f.Name)
+		})
 	}
 	if withheld {
 		hosted := func(name string) bool { return s.hosted(name) != nil }

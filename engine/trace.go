@@ -29,8 +29,10 @@ func (r *run) trace(ctx context.Context) {
 		return
 	}
 	body := r.record.Body
-	r.span.SetAttributes(semconv.GenAIOperationNameInvokeAgent, semconv.GenAIResponseID(string(body.ID)), semconv.GenAIRequestModel(body.Model),
-		attribute.String("berth.project.id", string(r.record.Project)), attribute.String("berth.request.id", r.record.RequestID))
+	r.span.SetAttributes(semconv.GenAIOperationNameInvokeAgent, semconv.GenAIResponseID(string(body.ID)),
+		semconv.GenAIRequestModel(body.Model),
+		attribute.String("berth.project.id", string(r.record.Project)), attribute.String("berth.request.id",
+			r.record.RequestID))
 	if body.Conversation != nil {
 		r.span.SetAttributes(semconv.GenAIConversationID(string(body.Conversation.ID)))
 	}
@@ -57,7 +59,8 @@ func (r *run) endSpan() {
 		return
 	}
 	body := r.writer.Body()
-	r.span.SetAttributes(attribute.String("berth.response.status", string(body.Status)), attribute.Int("berth.response.turns", turns(r.engine.Tools, body.Output)))
+	r.span.SetAttributes(attribute.String("berth.response.status", string(body.Status)),
+		attribute.Int("berth.response.turns", turns(r.engine.Tools, body.Output)))
 	r.span.SetAttributes(usageOf(r.usage)...)
 	if body.Error != nil {
 		span.Fail(r.span, body.Error.Code)
@@ -106,7 +109,8 @@ func chatError(err error) string {
 }
 
 func usageOf(u berth.Usage) []attribute.KeyValue {
-	return []attribute.KeyValue{semconv.GenAIUsageInputTokens(u.InputTokens), semconv.GenAIUsageOutputTokens(u.OutputTokens),
+	return []attribute.KeyValue{semconv.GenAIUsageInputTokens(u.InputTokens),
+		semconv.GenAIUsageOutputTokens(u.OutputTokens),
 		attribute.Int("berth.usage.cached_input_tokens", u.InputTokenDetails.CachedTokens)}
 }
 
@@ -114,7 +118,8 @@ func usageOf(u berth.Usage) []attribute.KeyValue {
 func traceCall(ctx context.Context, it berth.Item) (context.Context, trace.Span) {
 	ctx, s := span.Start(ctx, "execute_tool "+string(it.Type()))
 	if s.IsRecording() {
-		s.SetAttributes(semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(string(it.Type())), semconv.GenAIToolType("extension"))
+		s.SetAttributes(semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(string(it.Type())),
+			semconv.GenAIToolType("extension"))
 		if id := it.CallID(); id != "" {
 			s.SetAttributes(semconv.GenAIToolCallID(id))
 		}

@@ -36,7 +36,8 @@ func outlineOf(spans []sdktrace.ReadOnlySpan, parent trace.SpanID, indent string
 		line := indent + s.Name()
 		for _, kv := range s.Attributes() {
 			switch kv.Key {
-			case "gen_ai.usage.input_tokens", "gen_ai.response.finish_reasons", "gen_ai.tool.call.id", "berth.response.status", "error.type":
+			case "gen_ai.usage.input_tokens", "gen_ai.response.finish_reasons", "gen_ai.tool.call.id",
+				"berth.response.status", "error.type":
 				line += fmt.Sprintf(" %s=%s", kv.Key, kv.Value.String())
 			}
 		}
@@ -48,7 +49,8 @@ func outlineOf(spans []sdktrace.ReadOnlySpan, parent trace.SpanID, indent string
 // A response is a span with a child for each call of the model, failed ones too, and each hosted call.
 func TestSpans(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
-		h, recorder, tracer := traced(t, turn{berth.Errorf(berth.CodeUpstream, "broken")}, shell("call_1", `{"commands":["fail"]}`), say("secret answer"))
+		h, recorder, tracer := traced(t, turn{berth.Errorf(berth.CodeUpstream, "broken")},
+			shell("call_1", `{"commands":["fail"]}`), say("secret answer"))
 		h.retry.Attempts = 2
 		h.containers.commands["fail"] = func(c *fakeCall) { c.exit(3) }
 		ctx, request := tracer.Start(t.Context(), "request")
@@ -90,7 +92,8 @@ func TestSpansOfResumed(t *testing.T) {
 		}
 		h.stop()
 		got := outlineOf(recorder.Ended(), trace.SpanID{}, "")
-		if len(got) != 4 || !strings.HasPrefix(got[0], "invoke_agent berth.response.status=in_progress") || !strings.HasPrefix(got[2], "invoke_agent berth.response.status=completed") {
+		if len(got) != 4 || !strings.HasPrefix(got[0], "invoke_agent berth.response.status=in_progress") ||
+			!strings.HasPrefix(got[2], "invoke_agent berth.response.status=completed") {
 			t.Errorf("got %q", got)
 		}
 		h.start()

@@ -73,7 +73,8 @@ func (r *run) prepare(ctx context.Context, first bool, limit, attempt int) (*mod
 // before it does.
 //
 //go:noinline
-func (r *run) afterFailure(ctx context.Context, req *model.Request, attempts *turnAttempts, err error) (again bool, _ error) {
+func (r *run) afterFailure(ctx context.Context, req *model.Request, attempts *turnAttempts, err error) (again bool,
+	_ error) {
 	w := r.turnWriter
 	if model.IsTooLong(err) && !w.begun && r.compactor.makeRoom(ctx, req) {
 		r.log().Info("retrying turn with less context", "err", err)

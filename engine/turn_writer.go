@@ -70,7 +70,8 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 			over = true
 			open := abandon(body, w.drafts, nil)
 			body = fold(body, open)
-			reason := map[model.FinishReason]string{model.FinishLength: "max_output_tokens", model.FinishContentFilter: "content_filter"}[f.Reason]
+			reason := map[model.FinishReason]string{model.FinishLength: "max_output_tokens",
+				model.FinishContentFilter: "content_filter"}[f.Reason]
 			return append(append(events, open...), r.final(body, berth.StatusIncomplete, reason))
 		case len(r.pending) > 0, w.ignored && !r.withheld(), w.refusal != "":
 			return events
@@ -91,7 +92,9 @@ func (w *turnWriter) finish(ctx context.Context, f model.Finish) (over bool, err
 		r.refusedTurns = 0
 	}
 	if err == nil && r.refusedTurns == maxRefusedTurns {
-		err = berth.Errorf(berth.CodeUpstream, "The model made only invalid calls in %d consecutive turns. The last error was: %s", maxRefusedTurns, w.refusal)
+		err = berth.Errorf(berth.CodeUpstream,
+			"The model made only invalid calls in %d consecutive turns. The last error was: %s", maxRefusedTurns,
+			w.refusal)
 	}
 	if concluding && err == nil {
 		err = r.conclude(ctx)

@@ -26,7 +26,8 @@ func (e *Engine) book(ctx context.Context, c berth.Caller, req *berth.ResponseRe
 }
 
 // count records the usage of a request that makes no response.
-func (e *Engine) count(ctx context.Context, caller berth.Caller, name string, u berth.Usage, turns []berth.UpstreamUsage) {
+func (e *Engine) count(ctx context.Context, caller berth.Caller, name string, u berth.Usage,
+	turns []berth.UpstreamUsage) {
 	body := &berth.Response{Model: name, Usage: &u}
 	for _, turn := range turns {
 		body.Berth = body.Berth.AddTurn(turn)

@@ -23,12 +23,17 @@ func whole(json string) berth.Item {
 func TestWholeItems(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t, turn{
-			model.Item{Item: whole(`{"type":"reasoning","summary":[],"encrypted_content":"sealed"}`), Ends: true}, // without a piece
+			// without a piece
+			model.Item{Item: whole(`{"type":"reasoning","summary":[],"encrypted_content":"sealed"}`), Ends: true},
 			model.Thought{Text: "Hm.", Summary: true},
-			model.Item{Item: whole(`{"type":"reasoning","id":"theirs","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"signed"}`), Ends: true},
+			model.Item{Item: whole(
+				`{"type":"reasoning","id":"theirs","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"signed"}`),
+				Ends: true},
 			model.Thought{Text: "So.", Summary: true},
 			model.Text{Text: "a"},
-			model.Item{Item: whole(`{"type":"message","id":"theirs","role":"assistant","status":"in_progress","phase":"commentary","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}`), Ends: true},
+			model.Item{Item: whole(
+				`{"type":"message","id":"theirs","role":"assistant","status":"in_progress","phase":"commentary","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}`),
+				Ends: true},
 			model.Text{Text: "b"},
 			model.Item{Item: whole(`{"type":"novelty","id":"nv_1","colour":"red"}`)},
 			model.Text{Text: "c"},
@@ -60,13 +65,15 @@ func TestWholeItems(t *testing.T) {
 				Summary   []berth.Content
 			}
 			decode(t, it, &fields)
-			line := string(it.Type()) + " " + string(it.Status()) + " " + fields.Encrypted + fields.Phase + fields.Colour
+			line := string(it.Type()) + " " + string(it.Status()) + " " + fields.Encrypted + fields.Phase +
+				fields.Colour
 			for _, c := range append(fields.Content, fields.Summary...) {
 				line += " " + c.Text
 			}
 			got = append(got, line)
 		}
-		want := []string{"reasoning  sealed", "reasoning  signed Hm.", "reasoning   So.", "message completed commentary a", "message completed  b", "novelty  red", "message completed  c"}
+		want := []string{"reasoning  sealed", "reasoning  signed Hm.", "reasoning   So.",
+			"message completed commentary a", "message completed  b", "novelty  red", "message completed  c"}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("output (-want +got):\n%s", diff)
 		}

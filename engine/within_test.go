@@ -25,7 +25,8 @@ func mirrorKind(m mirror) tool.Kind {
 	return tool.Kind{
 		Type: "mirror", Name: "mirror",
 		Rules: func(*tool.Registry) tool.Rules {
-			return tool.Rules{Tool: rule.Object(rule.Fields{"type": rule.AnyText}), Call: rule.Item(rule.Fields{"text": rule.AnyText}, "text")}
+			return tool.Rules{Tool: rule.Object(rule.Fields{"type": rule.AnyText}),
+				Call: rule.Item(rule.Fields{"text": rule.AnyText}, "text")}
 		},
 		Bind: func(tool.Context, berth.Tool) (tool.Tool, error) { return m, nil },
 		Calls: &tool.Calls{Call: "mirror_call", CallPrefix: "mi_", Hosted: func(berth.Item) bool { return true },
@@ -45,7 +46,8 @@ func mirrorKind(m mirror) tool.Kind {
 }
 
 func (mirror) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function("mirror", "Mirrors a text.", json.RawMessage(`{"type":"object"}`)), Call: "mirror_call"}
+	return tool.Spec{Function: tool.Function("mirror", "Mirrors a text.", json.RawMessage(`{"type":"object"}`)),
+		Call: "mirror_call"}
 }
 
 func (m mirror) NewCall(string) tool.Call {
@@ -89,7 +91,8 @@ func (c *mirrorCall) Close(arguments string) ([]berth.Event, berth.Item, string)
 
 func (c *mirrorCall) Run(ctx context.Context, out tool.Emitter) error {
 	if !c.again {
-		if err := out.Emit(ctx, out.Call(), berth.Event{Type: mirrorStarted, ItemID: c.ID, Arguments: &c.Text}); err != nil {
+		if err := out.Emit(ctx, out.Call(), berth.Event{Type: mirrorStarted, ItemID: c.ID,
+			Arguments: &c.Text}); err != nil {
 			return err
 		}
 	}
@@ -159,7 +162,8 @@ func TestCallThatHoldsItsOutput(t *testing.T) {
 		id := map[string]string{r.Output[0].ID(): "first", r.Output[1].ID(): "second"}[f.CallID]
 		shown = append(shown, strings.TrimSpace(string(it.Type())+" "+id+" "+f.Arguments+f.Output))
 	}
-	want = []string{`function_call first {"text":"ab"}`, "function_call_output first ba", `function_call second {"text":"cd"}`, "function_call_output second dc"}
+	want = []string{`function_call first {"text":"ab"}`, "function_call_output first ba",
+		`function_call second {"text":"cd"}`, "function_call_output second dc"}
 	if diff := cmp.Diff(want, shown); diff != "" {
 		t.Errorf("the model sees (-want +got):\n%s", diff)
 	}
@@ -187,7 +191,8 @@ func TestResumeCallThatHoldsItsOutput(t *testing.T) {
 	}
 	close(gate)
 	r := h.final(id)
-	want := []string{"mirror_call completed ab ba", "mirror_call incomplete", "mirror_call completed cd dc", "message completed"}
+	want := []string{"mirror_call completed ab ba", "mirror_call incomplete", "mirror_call completed cd dc",
+		"message completed"}
 	if diff := cmp.Diff(want, mirrors(t, r.Output)); diff != "" || r.Status != berth.StatusCompleted {
 		t.Errorf("status %s, output (-want +got):\n%s", r.Status, diff)
 	}

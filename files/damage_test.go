@@ -26,17 +26,23 @@ func TestDamagedContent(t *testing.T) {
 		damage func(path string) error
 		late   bool // Open succeeds
 	}{
-		"missing":              {os.Remove, false},
-		"cut":                  {func(p string) error { return os.Truncate(p, 100_000) }, false},
-		"empty":                {func(p string) error { return os.Truncate(p, 0) }, false},
-		"longer":               {func(p string) error { return os.Truncate(p, 300_000) }, false},
-		"a directory":          {func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) }, false},
-		"a FIFO":               {func(p string) error { return errors.Join(os.Remove(p), unix.Mkfifo(p, 0o600)) }, false},
-		"a link to a device":   {func(p string) error { return errors.Join(os.Remove(p), os.Symlink("/dev/zero", p)) }, false},
-		"other at the start":   {func(p string) error { return flip(p, 10) }, false},
-		"other in the middle":  {func(p string) error { return flip(p, 150_000) }, true},
-		"other in the last":    {func(p string) error { return flip(p, size) }, true},
-		"another file's bytes": {func(p string) error { return os.WriteFile(p, make([]byte, size+4*16), 0o600) }, false},
+		"missing":     {os.Remove, false},
+		"cut":         {func(p string) error { return os.Truncate(p, 100_000) }, false},
+		"empty":       {func(p string) error { return os.Truncate(p, 0) }, false},
+		"longer":      {func(p string) error { return os.Truncate(p, 300_000) }, false},
+		"a directory": {func(p string) error { return errors.Join(os.Remove(p), os.Mkdir(p, 0o700)) }, false},
+		"a FIFO": {func(p string) error {
+			return errors.Join(os.Remove(p), unix.Mkfifo(p, 0o600))
+		}, false},
+		"a link to a device": {func(p string) error {
+			return errors.Join(os.Remove(p), os.Symlink("/dev/zero", p))
+		}, false},
+		"other at the start":  {func(p string) error { return flip(p, 10) }, false},
+		"other in the middle": {func(p string) error { return flip(p, 150_000) }, true},
+		"other in the last":   {func(p string) error { return flip(p, size) }, true},
+		"another file's bytes": {func(p string) error {
+			return os.WriteFile(p, make([]byte, size+4*16), 0o600)
+		}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -51,7 +57,8 @@ func TestDamagedContent(t *testing.T) {
 			defer db.Close()
 			var log bytes.Buffer
 			s := files.New(files.Options{Store: db, Contents: storage, Log: slog.New(slog.NewTextHandler(&log, nil))})
-			f, err := s.Create(t.Context(), "proj_mine", files.CreateRequest{Filename: "f", Purpose: "user_data"}, strings.NewReader(strings.Repeat("x", size)))
+			f, err := s.Create(t.Context(), "proj_mine", files.CreateRequest{Filename: "f", Purpose: "user_data"},
+				strings.NewReader(strings.Repeat("x", size)))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +80,8 @@ func TestDamagedContent(t *testing.T) {
 			if e == nil || e.Code != berth.CodeCorrupt || !strings.Contains(e.Message, string(f.ID)) {
 				t.Errorf("got %v, want an error that names the file", err)
 			}
-			if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got, "file="+string(f.ID)) {
+			if got := log.String(); strings.Count(got, "level=ERROR") != 1 || !strings.Contains(got,
+				"file="+string(f.ID)) {
 				t.Errorf("got log %q, want one line with the file", got)
 			}
 		})

@@ -48,7 +48,8 @@ type Service struct {
 func New(opts Options) *Service {
 	opts.MaxBytes = cmp.Or(opts.MaxBytes, DefaultMaxBytes)
 	s := &Service{opts: opts, contents: blob.NewBucket(opts.Contents, "file", opts.Log)}
-	s.blobs = blob.NewCollection(blob.Options{Noun: "file", Records: records{opts.Store}, Remove: s.contents.Remove, Audit: opts.Audit})
+	s.blobs = blob.NewCollection(blob.Options{Noun: "file", Records: records{opts.Store}, Remove: s.contents.Remove,
+		Audit: opts.Audit})
 	return s
 }
 
@@ -78,12 +79,14 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 func newID() berth.FileID { return berth.FileID(berth.NewID(berth.PrefixFile)) }
 
 // Receive is like Create for a request that is complete only after r has been read.
-func (s *Service) Receive(ctx context.Context, p berth.ProjectID, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
+func (s *Service) Receive(ctx context.Context, p berth.ProjectID, r io.Reader, request func() (CreateRequest,
+	error)) (*berth.File, error) {
 	return s.receive(ctx, p, CreateRequest{ID: newID(), MaxBytes: s.opts.MaxBytes}, r, request)
 }
 
 // receive stores the bytes of r. known has the ID and the limits, request returns the rest.
-func (s *Service) receive(ctx context.Context, p berth.ProjectID, known CreateRequest, r io.Reader, request func() (CreateRequest, error)) (*berth.File, error) {
+func (s *Service) receive(ctx context.Context, p berth.ProjectID, known CreateRequest, r io.Reader,
+	request func() (CreateRequest, error)) (*berth.File, error) {
 	id := known.ID
 	f := &berth.File{ID: id, Object: "file", CreatedAt: time.Now().Unix(), Status: "processed"}
 	key := blob.NewKey()
@@ -113,13 +116,15 @@ func (s *Service) receive(ctx context.Context, p berth.ProjectID, known CreateRe
 }
 
 // write copies r, of at most limit bytes, to w and sets the fields of f from the request.
-func (s *Service) write(w io.Writer, r io.Reader, limit int64, f *berth.File, request func() (CreateRequest, error)) error {
+func (s *Service) write(w io.Writer, r io.Reader, limit int64, f *berth.File, request func() (CreateRequest,
+	error)) error {
 	n, err := io.Copy(w, r)
 	if err != nil {
 		return err
 	}
 	if n > limit {
-		return &berth.Error{Code: berth.CodeTooLarge, Param: "file", Message: fmt.Sprintf("The file is larger than the limit of %d bytes.", limit)}
+		return &berth.Error{Code: berth.CodeTooLarge, Param: "file",
+			Message: fmt.Sprintf("The file is larger than the limit of %d bytes.", limit)}
 	}
 	req, err := request()
 	if err != nil {
@@ -168,7 +173,8 @@ func notFound(id berth.FileID) error {
 }
 
 // List returns one page of files and whether there are more.
-func (s *Service) List(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
+func (s *Service) List(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool,
+	error) {
 	files, more, err := s.opts.Store.ListFiles(ctx, p, purpose, page)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, false, berth.Invalid("after", "No such File object: %s", page.After)
@@ -219,7 +225,9 @@ func (s *Service) delete(ctx context.Context, r blob.Ref, action audit.Action) e
 
 // Expire deletes the files of all projects that have expired by now.
 func (s *Service) Expire(ctx context.Context, now time.Time) error {
-	return s.blobs.Expire(ctx, now, func(ctx context.Context, r blob.Ref) error { return s.delete(ctx, r, audit.FileExpired) })
+	return s.blobs.Expire(ctx, now, func(ctx context.Context, r blob.Ref) error {
+		return s.delete(ctx, r, audit.FileExpired)
+	})
 }
 
 // Sweep removes bytes without a file, which a crash may leave. It must not run while files

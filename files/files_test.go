@@ -41,7 +41,8 @@ func open(t *testing.T, change ...func(*files.Options)) (*files.Service, *blobte
 
 func TestFile(t *testing.T) {
 	s, bucket, _ := open(t)
-	f, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "ports.csv", Purpose: "user_data"}, strings.NewReader("a,b"))
+	f, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "ports.csv", Purpose: "user_data"},
+		strings.NewReader("a,b"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +57,8 @@ func TestFile(t *testing.T) {
 	if _, _, err := s.Open(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound {
 		t.Errorf("another project's Open: got %v", err)
 	}
-	if err := s.Delete(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound || len(bucket.Keys()) != 1 {
+	if err := s.Delete(t.Context(), theirs, f.ID); berth.ErrorCode(err) != berth.CodeNotFound ||
+		len(bucket.Keys()) != 1 {
 		t.Errorf("another project's Delete: got %v", err)
 	}
 	if err := s.Delete(t.Context(), mine, f.ID); err != nil || len(bucket.Keys()) != 0 {
@@ -69,17 +71,21 @@ func TestFile(t *testing.T) {
 
 func TestRefused(t *testing.T) {
 	s, bucket, db := open(t)
-	for _, name := range []string{"", ".", "..", "a/b", "/etc/passwd", `a\b`, "a\x00b", "a\nb", "\xff", strings.Repeat("x", 256)} {
-		if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: name}, strings.NewReader("x")); berth.ErrorCode(err) != berth.CodeInvalid {
+	for _, name := range []string{"", ".", "..", "a/b", "/etc/passwd", `a\b`, "a\x00b", "a\nb", "\xff",
+		strings.Repeat("x", 256)} {
+		if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: name},
+			strings.NewReader("x")); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("the name %q: got %v", name, err)
 		}
 	}
 	s = files.New(files.Options{Store: db, Contents: bucket, MaxBytes: 4})
-	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, strings.NewReader("12345")); berth.ErrorCode(err) != berth.CodeTooLarge {
+	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"},
+		strings.NewReader("12345")); berth.ErrorCode(err) != berth.CodeTooLarge {
 		t.Errorf("a file that is too large: got %v", err)
 	}
 	broken := errors.New("broken")
-	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, io.MultiReader(strings.NewReader("12"), failing{broken})); !errors.Is(err, broken) {
+	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, io.MultiReader(strings.NewReader("12"),
+		failing{broken})); !errors.Is(err, broken) {
 		t.Errorf("an upload that fails halfway: got %v", err)
 	}
 	if n := len(bucket.Keys()); n != 0 {
@@ -94,7 +100,8 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 // Sweep removes bytes without an object, and Expire removes expired files.
 func TestSweep(t *testing.T) {
 	s, bucket, db := open(t)
-	current, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "current", ExpiresAfterSeconds: 3600}, strings.NewReader("c"))
+	current, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "current", ExpiresAfterSeconds: 3600},
+		strings.NewReader("c"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,12 +167,15 @@ func TestQuota(t *testing.T) {
 	}
 	wg.Wait()
 	if made.Load() != 2 || refused.Load() != 6 || len(bucket.Keys()) != 2 {
-		t.Errorf("got %d files, %d refusals and %d in the bucket, want 2, 6 and 2", made.Load(), refused.Load(), len(bucket.Keys()))
+		t.Errorf("got %d files, %d refusals and %d in the bucket, want 2, 6 and 2", made.Load(), refused.Load(),
+			len(bucket.Keys()))
 	}
-	s = files.New(files.Options{Store: db, Contents: bucket, Quota: func(context.Context, berth.ProjectID, int64) error {
+	s = files.New(files.Options{Store: db, Contents: bucket, Quota: func(context.Context, berth.ProjectID,
+		int64) error {
 		return berth.Errorf(berth.CodeRateLimited, "full")
 	}})
-	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"}, failing{errors.New("read")}); berth.ErrorCode(err) != berth.CodeRateLimited {
+	if _, err := s.Create(t.Context(), mine, files.CreateRequest{Filename: "a"},
+		failing{errors.New("read")}); berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("got %v, want a refusal before a byte is read", err)
 	}
 }
@@ -181,7 +191,8 @@ func TestSealed(t *testing.T) {
 	at := "proj_mine/" + string(f.ID)
 	stored := bucket.Get(at)
 	if len(stored) < len(text) || strings.Contains(string(stored), "canary") {
-		t.Errorf("%d bytes are stored of %d, in the clear %t", len(stored), len(text), strings.Contains(string(stored), "canary"))
+		t.Errorf("%d bytes are stored of %d, in the clear %t", len(stored), len(text), strings.Contains(string(stored),
+			"canary"))
 	}
 	// The reader can seek.
 	r, _, err := s.Open(t.Context(), mine, f.ID)

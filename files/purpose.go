@@ -39,7 +39,9 @@ func Check(purpose, filename string, bytes int64) error {
 		return berth.Invalid("file", "Invalid file format for Fine-Tuning API. Must be .jsonl")
 	case purpose == PurposeBatch && bytes > MaxBatchBytes:
 		return &berth.Error{Code: berth.CodeTooLarge, Param: "file",
-			Message: fmt.Sprintf("The file is larger than the limit of %d bytes of files with the purpose 'batch'. Split it into several batches.", MaxBatchBytes)}
+			Message: fmt.Sprintf(
+				"The file is larger than the limit of %d bytes of files with the purpose 'batch'. Split it into several batches.",
+				MaxBatchBytes)}
 	}
 	return nil
 }

@@ -104,7 +104,8 @@ func NewHTTPClient(base string, hc *http.Client) *Client {
 }
 
 func (c *Client) connect() {
-	opts := []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil, nil), connect.WithInterceptors(terse{})}
+	opts := []connect.ClientOption{connect.WithReadMaxBytes(maxMessage), connect.WithAcceptCompression("gzip", nil,
+		nil), connect.WithInterceptors(terse{})}
 	c.shell = guestv1connect.NewShellClient(c.http, c.base, opts...)
 	c.guest = guestv1connect.NewGuestClient(c.http, c.base, opts...)
 	c.process = processconnect.NewProcessClient(c.http, c.base, opts...)

@@ -78,8 +78,9 @@ func (d *Door) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func refuse(r *http.Request, status int) *http.Response {
-	return &http.Response{StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{}, Body: http.NoBody, Request: r}
+	return &http.Response{StatusCode: status, Status: http.StatusText(status), Proto: "HTTP/1.1", ProtoMajor: 1,
+		ProtoMinor: 1,
+		Header:     http.Header{}, Body: http.NoBody, Request: r}
 }
 
 // A codec decodes the messages of one content type.
@@ -100,7 +101,8 @@ const (
 // startRequest decodes the single message of a request.
 func startRequest(h http.Header, body []byte, decode codec) (ProcessRequest, error) {
 	var req ProcessRequest
-	if len(body) < headSize || len(body) > maxStart || int64(binary.BigEndian.Uint32(body[1:])) != int64(len(body)-headSize) {
+	if len(body) < headSize || len(body) > maxStart ||
+		int64(binary.BigEndian.Uint32(body[1:])) != int64(len(body)-headSize) {
 		return req, errors.New("not one message")
 	}
 	payload := body[headSize:]
@@ -121,7 +123,8 @@ func startRequest(h http.Header, body []byte, decode codec) (ProcessRequest, err
 		return req, err
 	}
 	p := m.GetProcess()
-	return ProcessRequest{User: requestUser(h), Cmd: p.GetCmd(), Args: p.GetArgs(), Env: p.GetEnvs(), Dir: p.GetCwd()}, nil
+	return ProcessRequest{User: requestUser(h), Cmd: p.GetCmd(), Args: p.GetArgs(), Env: p.GetEnvs(),
+		Dir: p.GetCwd()}, nil
 }
 
 // requestUser returns the user that a request acts for, as set by setUser.

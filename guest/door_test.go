@@ -70,13 +70,15 @@ func TestTap(t *testing.T) {
 		"":                                                                           "left",
 		"\x00\x00":                                                                   "left",
 	} {
-		for name, r := range map[string]io.Reader{"whole": strings.NewReader(in), "byte by byte": iotest.OneByteReader(strings.NewReader(in))} {
+		for name, r := range map[string]io.Reader{"whole": strings.NewReader(in),
+			"byte by byte": iotest.OneByteReader(strings.NewReader(in))} {
 			var h heard
 			body := &tap{ReadCloser: io.NopCloser(r), to: &h, codec: proto.Unmarshal}
 			out, err := io.ReadAll(body)
 			body.Close()
 			if got := h.text.String(); got != want || string(out) != in || err != nil || h.ended != 1 {
-				t.Errorf("%q, %s: got %q %d times, want %q; passed %d bytes, %v", in, name, got, h.ended, want, len(out), err)
+				t.Errorf("%q, %s: got %q %d times, want %q; passed %d bytes, %v", in, name, got, h.ended, want,
+					len(out), err)
 			}
 		}
 	}

@@ -45,7 +45,8 @@ func (c *Client) List(ctx context.Context, dir string, depth int) ([]Entry, erro
 		link := e.SymlinkTarget != nil
 		out = append(out, Entry{Path: e.Path, Size: e.Size, Modified: e.ModifiedTime.AsTime(),
 			Dir:     e.Type == pb.FileType_FILE_TYPE_DIRECTORY && !link,
-			Regular: e.Type == pb.FileType_FILE_TYPE_FILE && !link, Perm: fs.FileMode(e.Mode).Perm(), Link: e.GetSymlinkTarget()})
+			Regular: e.Type == pb.FileType_FILE_TYPE_FILE && !link, Perm: fs.FileMode(e.Mode).Perm(),
+			Link: e.GetSymlinkTarget()})
 	}
 	return out, nil
 }
@@ -58,8 +59,10 @@ func (c *Client) Stat(ctx context.Context, path string) (Entry, error) {
 		return Entry{}, asFileError(err)
 	}
 	e := resp.Msg.GetEntry()
-	return Entry{Path: path, Size: e.GetSize(), Modified: e.GetModifiedTime().AsTime(), Dir: e.GetType() == pb.FileType_FILE_TYPE_DIRECTORY,
-		Regular: e.GetType() == pb.FileType_FILE_TYPE_FILE, Perm: fs.FileMode(e.GetMode()).Perm(), Link: e.GetSymlinkTarget()}, nil
+	return Entry{Path: path, Size: e.GetSize(), Modified: e.GetModifiedTime().AsTime(),
+		Dir:     e.GetType() == pb.FileType_FILE_TYPE_DIRECTORY,
+		Regular: e.GetType() == pb.FileType_FILE_TYPE_FILE, Perm: fs.FileMode(e.GetMode()).Perm(),
+		Link: e.GetSymlinkTarget()}, nil
 }
 
 // MakeDir makes a directory and those above it, owned by the default user. It returns an error if
@@ -123,7 +126,8 @@ func (c *Client) ReadFile(ctx context.Context, root, path, user string) (io.Read
 	return resp.Body, resp.ContentLength, nil
 }
 
-func (c *Client) filesRequest(ctx context.Context, method, root, path, user string, body io.Reader) (*http.Response, error) {
+func (c *Client) filesRequest(ctx context.Context, method, root, path, user string, body io.Reader) (*http.Response,
+	error) {
 	req, err := http.NewRequestWithContext(ctx, method, filesURL(c.base, root, path, user), body)
 	if err != nil {
 		return nil, err

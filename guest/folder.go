@@ -39,14 +39,16 @@ func (c *Client) Folder(ctx context.Context, root, path string) iter.Seq2[*File,
 			if errors.Is(err, io.EOF) {
 				return
 			}
-			if err == nil && (h.Typeflag != tar.TypeReg || !Below(root, strings.TrimSuffix(root, "/")+"/"+h.Name)) { // the guest is not trusted
+			// the guest is not trusted
+			if err == nil && (h.Typeflag != tar.TypeReg || !Below(root, strings.TrimSuffix(root, "/")+"/"+h.Name)) {
 				err = fmt.Errorf("the guest's folder has an entry %.200q of type %q", h.Name, h.Typeflag)
 			}
 			if err != nil {
 				yield(nil, err)
 				return
 			}
-			f := &File{Path: strings.TrimSuffix(root, "/") + "/" + h.Name, Size: h.Size, Modified: h.ModTime, Executable: h.Mode&0o111 != 0, Content: in}
+			f := &File{Path: strings.TrimSuffix(root, "/") + "/" + h.Name, Size: h.Size, Modified: h.ModTime,
+				Executable: h.Mode&0o111 != 0, Content: in}
 			if !yield(f, nil) {
 				return
 			}

@@ -34,7 +34,8 @@ func TestNoRoomForState(t *testing.T) {
 	}
 	for range 2 {
 		got := one(t, c, "cd / && export X=1 && echo done")
-		if got.Stdout != "done\n" || got.Exit != 0 || !strings.Contains(got.Stderr, "working directory and exported variables do not carry over") {
+		if got.Stdout != "done\n" || got.Exit != 0 || !strings.Contains(got.Stderr,
+			"working directory and exported variables do not carry over") {
 			t.Errorf("without room: got %+v", got)
 		}
 		if got := one(t, c, `echo "$PWD ${X-unset} $KEPT"; exec true`); got.Stdout != b.dir+" unset 1\n" {

@@ -139,14 +139,16 @@ func TestProcessDeadline(t *testing.T) {
 		t.Fatal(err)
 	}
 	cancel()
-	if got := one(t, c, fmt.Sprintf("timeout 20 sh -c 'while kill -0 %d; do sleep 0.1; done' 2>/dev/null; echo $?", p.PID)); got.Stdout != "0\n" {
+	if got := one(t, c, fmt.Sprintf("timeout 20 sh -c 'while kill -0 %d; do sleep 0.1; done' 2>/dev/null; echo $?",
+		p.PID)); got.Stdout != "0\n" {
 		t.Errorf("the process lives on: %+v", got)
 	}
 }
 
 func TestProcess(t *testing.T) {
 	c := newBox(t).client(t)
-	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "sh", Args: []string{"-c", "read x; echo $X-$x; echo e >&2; exit 4"}, Env: map[string]string{"X": "env"}, In: true})
+	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "sh",
+		Args: []string{"-c", "read x; echo $X-$x; echo e >&2; exit 4"}, Env: map[string]string{"X": "env"}, In: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -160,7 +162,8 @@ func TestProcess(t *testing.T) {
 	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "no-such-program"}); err == nil {
 		t.Error("a missing program was started")
 	}
-	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "true", Dir: "/no/such"}); err == nil || !strings.Contains(err.Error(), "cwd '/no/such' does not exist") {
+	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "true", Dir: "/no/such"}); err == nil ||
+		!strings.Contains(err.Error(), "cwd '/no/such' does not exist") {
 		t.Errorf("a missing directory: got %v", err)
 	}
 }
@@ -192,7 +195,8 @@ func TestProcessPath(t *testing.T) {
 		if err := os.MkdirAll(dir, 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := os.WriteFile(filepath.Join(dir, "berth-probe"), []byte("#!/bin/sh\necho "+name+"\n"), 0o755); err != nil {
+		if err := os.WriteFile(filepath.Join(dir, "berth-probe"), []byte("#!/bin/sh\necho "+name+"\n"),
+			0o755); err != nil {
 			t.Fatal(err)
 		}
 		return dir
@@ -220,14 +224,16 @@ func TestProcessPath(t *testing.T) {
 	if err := os.WriteFile(filepath.Join(b.dir, "relative-probe"), []byte("#!/bin/sh\n"), 0o755); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "relative-probe", Env: map[string]string{"PATH": ".:" + filepath.Base(b.dir)}}); err == nil {
+	if _, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "relative-probe", Env: map[string]string{"PATH": ".:" +
+		filepath.Base(b.dir)}}); err == nil {
 		t.Error("a relative PATH was searched")
 	}
 }
 
 func TestTerminal(t *testing.T) {
 	c := newBox(t).client(t)
-	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"}, TTY: &guest.Size{Cols: 91, Rows: 17}, In: true})
+	p, err := c.Start(t.Context(), guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"},
+		TTY: &guest.Size{Cols: 91, Rows: 17}, In: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -343,7 +349,8 @@ func TestFilesHaveNoRootInQuery(t *testing.T) {
 		t.Fatal(err)
 	}
 	for header, want := range map[string]int{"": http.StatusNotFound, b.dir: http.StatusOK} {
-		r, err := http.NewRequestWithContext(t.Context(), "GET", "http://guest/files?path=only-below-the-root&root="+url.QueryEscape(b.dir), nil)
+		r, err := http.NewRequestWithContext(t.Context(), "GET",
+			"http://guest/files?path=only-below-the-root&root="+url.QueryEscape(b.dir), nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -360,8 +367,10 @@ func TestFilesHaveNoRootInQuery(t *testing.T) {
 }
 
 func TestBelow(t *testing.T) {
-	for path, want := range map[string]bool{"/d/a": true, "/d/a/b": true, "/d": false, "/d/": false, "/d/../e": false, "/d/a/../../e": false,
-		"/e/a": false, "/da": false, "d/a": false, "/d/a\n": false, "/d/\x00": false, "/d/\xff": false, "/d//a": false, "/d/ü": true} {
+	for path, want := range map[string]bool{"/d/a": true, "/d/a/b": true, "/d": false, "/d/": false, "/d/../e": false,
+		"/d/a/../../e": false,
+		"/e/a":         false, "/da": false, "d/a": false, "/d/a\n": false, "/d/\x00": false, "/d/\xff": false,
+		"/d//a": false, "/d/ü": true} {
 		if got := guest.Below("/d", path); got != want {
 			t.Errorf("Below(/d, %q): got %v", path, got)
 		}
@@ -373,7 +382,8 @@ func TestBigFile(t *testing.T) {
 	c := b.client(t)
 	const size = 100 << 20
 	sum := sha256.New()
-	if err := c.WriteFile(t.Context(), b.dir, "big", "", io.TeeReader(io.LimitReader(rand.Reader, size), sum)); err != nil {
+	if err := c.WriteFile(t.Context(), b.dir, "big", "", io.TeeReader(io.LimitReader(rand.Reader, size),
+		sum)); err != nil {
 		t.Fatal(err)
 	}
 	r, _, err := c.ReadFile(t.Context(), b.dir, "big", "")
@@ -404,10 +414,15 @@ func (errReader) Read([]byte) (int, error) { return 0, errors.New("broken") }
 
 func TestDialPort(t *testing.T) {
 	c := newBox(t).client(t)
-	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { io.WriteString(w, "inside") }))
+	web := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "inside")
+	}))
 	defer web.Close()
 	port := web.Listener.Addr().(*net.TCPAddr).Port
-	hc := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _, _ string) (net.Conn, error) { return c.DialPort(ctx, port) }}}
+	hc := http.Client{Transport: &http.Transport{DisableKeepAlives: true, DialContext: func(ctx context.Context, _,
+		_ string) (net.Conn, error) {
+		return c.DialPort(ctx, port)
+	}}}
 	resp, err := hc.Get("http://sandbox/")
 	if err != nil {
 		t.Fatal(err)

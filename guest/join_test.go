@@ -32,7 +32,8 @@ func TestJoin(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	start := func(tag string) *guest.Process {
-		p, err := c.Start(ctx, guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"}, TTY: &guest.Size{Cols: 80, Rows: 24}, In: true, Tag: tag})
+		p, err := c.Start(ctx, guest.ProcessRequest{Cmd: "bash", Args: []string{"--norc", "-i"},
+			TTY: &guest.Size{Cols: 80, Rows: 24}, In: true, Tag: tag})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,8 @@ func TestJoin(t *testing.T) {
 	reads(t, p, "42\r\n") // and leaves
 
 	found, err := c.Terminals(t.Context())
-	if err != nil || len(found) != 1 || found[0].PID != p.PID || strings.Join(found[0].Command, " ") != "bash --norc -i" {
+	if err != nil || len(found) != 1 || found[0].PID != p.PID || strings.Join(found[0].Command,
+		" ") != "bash --norc -i" {
 		t.Fatalf("got %+v, %v, want the tagged process", found, err)
 	}
 	second, err := c.Join(ctx, p.PID)

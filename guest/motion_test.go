@@ -87,7 +87,8 @@ func TestStrangeFiles(t *testing.T) {
 	mknod("full", syscall.S_IFCHR, unix.Mkdev(1, 7))
 	mknod("disk", syscall.S_IFBLK, unix.Mkdev(1, 0))
 	mknod("socket", syscall.S_IFSOCK, 0)
-	for name, target := range map[string]string{"environ": "/proc/1/environ", "self": "/proc/self", "null": "/dev/null", "fd": "/proc/self/fd/0", "loop": "loop"} {
+	for name, target := range map[string]string{"environ": "/proc/1/environ", "self": "/proc/self", "null": "/dev/null",
+		"fd": "/proc/self/fd/0", "loop": "loop"} {
 		if err := os.Symlink(target, filepath.Join(b.dir, name)); err != nil {
 			t.Fatal(err)
 		}
@@ -102,7 +103,8 @@ func TestStrangeFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for _, name := range []string{"zero", "full", "disk", "socket", "environ", "self/environ", "self/root/etc/passwd", "null", "fd", "loop"} {
+	for _, name := range []string{"zero", "full", "disk", "socket", "environ", "self/environ", "self/root/etc/passwd",
+		"null", "fd", "loop"} {
 		if r, _, err := c.ReadFile(t.Context(), b.dir, name, ""); err == nil {
 			got, _ := io.ReadAll(io.LimitReader(r, 100))
 			r.Close()
@@ -124,7 +126,9 @@ func TestStrangeFiles(t *testing.T) {
 		}
 		names = append(names, strings.TrimPrefix(f.Path, b.dir+"/"))
 	}
-	if !slices.Contains(names, "ok") || slices.ContainsFunc(names, func(n string) bool { return strings.ContainsAny(n, "\n\t") || !utf8.ValidString(n) }) {
+	if !slices.Contains(names, "ok") || slices.ContainsFunc(names, func(n string) bool {
+		return strings.ContainsAny(n, "\n\t") || !utf8.ValidString(n)
+	}) {
 		t.Errorf("the folder has %q", names)
 	}
 	entries, err := c.List(t.Context(), b.dir, 1)

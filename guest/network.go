@@ -65,10 +65,12 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 	if err != nil {
 		return nil, err
 	}
-	server := &http.Server{Handler: out, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10, IdleTimeout: time.Minute,
-		ErrorLog: log.New(io.Discard, "", 0)}
+	server := &http.Server{Handler: out, ReadHeaderTimeout: 10 * time.Second, MaxHeaderBytes: 8 << 10,
+		IdleTimeout: time.Minute,
+		ErrorLog:    log.New(io.Discard, "", 0)}
 	alive, end := context.WithCancel(ctx)
-	server.BaseContext = func(net.Listener) context.Context { return alive } // the end of alive distinguishes a lost stream from one closed for writing
+	// the end of alive distinguishes a lost stream from one closed for writing
+	server.BaseContext = func(net.Listener) context.Context { return alive }
 	go func() { <-session.Done(); end() }()
 	go func() { _ = server.Serve(session) }() // ends with the session
 	if err := c.SetNetwork(ctx, n); err != nil {
@@ -83,7 +85,8 @@ func (c *Client) outward(ctx context.Context, out http.Handler, n Network) (lost
 func (c *Client) SetNetwork(ctx context.Context, n Network) error {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
 	defer cancel()
-	answer, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities, Environment: n.Environment, Addresses: n.Addresses != NotNeeded}))
+	answer, err := c.guest.SetNetwork(ctx, connect.NewRequest(&v1.SetNetworkRequest{Authorities: n.Authorities,
+		Environment: n.Environment, Addresses: n.Addresses != NotNeeded}))
 	if err == nil && answer.Msg.Unroutable != "" && n.Addresses == Needed {
 		err = fmt.Errorf("the sandbox has no route for addresses: %s", fewWords(answer.Msg.Unroutable))
 	}

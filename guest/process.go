@@ -111,7 +111,8 @@ const ReplayHeader = "Berth-Replay"
 // The process continues when the caller stops to read Events; a caller that does not read holds up
 // the terminal.
 func (c *Client) Join(ctx context.Context, pid int) (*Process, error) {
-	r := connect.NewRequest(&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: uint32(pid)}}})
+	r := connect.NewRequest(
+		&pb.ConnectRequest{Process: &pb.ProcessSelector{Selector: &pb.ProcessSelector_Pid{Pid: uint32(pid)}}})
 	r.Header().Set(ReplayHeader, "1")
 	stream, err := c.process.Connect(ctx, r)
 	if err != nil {
@@ -139,7 +140,8 @@ func (c *Client) Terminals(ctx context.Context) ([]Terminal, error) {
 	var found []Terminal
 	for _, p := range resp.Msg.Processes {
 		if strings.HasPrefix(p.GetTag(), TerminalTag) {
-			found = append(found, Terminal{int(p.Pid), append([]string{p.GetConfig().GetCmd()}, p.GetConfig().GetArgs()...)})
+			found = append(found, Terminal{int(p.Pid), append([]string{p.GetConfig().GetCmd()},
+				p.GetConfig().GetArgs()...)})
 		}
 	}
 	slices.SortFunc(found, func(a, b Terminal) int { return cmp.Compare(a.PID, b.PID) })
@@ -209,7 +211,8 @@ func (p *Process) Write(ctx context.Context, data []byte) error {
 	if p.tty {
 		in.Input = &pb.ProcessInput_Pty{Pty: data}
 	}
-	_, err := p.client.process.SendInput(ctx, connect.NewRequest(&pb.SendInputRequest{Process: p.selector(), Input: in}))
+	_, err := p.client.process.SendInput(ctx, connect.NewRequest(&pb.SendInputRequest{Process: p.selector(),
+		Input: in}))
 	return err
 }
 
@@ -236,6 +239,7 @@ func (p *Process) Terminate(ctx context.Context) error {
 func (p *Process) Kill(ctx context.Context) error { return p.signal(ctx, pb.Signal_SIGNAL_SIGKILL) }
 
 func (p *Process) signal(ctx context.Context, s pb.Signal) error {
-	_, err := p.client.process.SendSignal(ctx, connect.NewRequest(&pb.SendSignalRequest{Process: p.selector(), Signal: s}))
+	_, err := p.client.process.SendSignal(ctx, connect.NewRequest(&pb.SendSignalRequest{Process: p.selector(),
+		Signal: s}))
 	return err
 }

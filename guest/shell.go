@@ -23,9 +23,13 @@ type ShellCall struct {
 	Commands []string      // empty: only resume a known call
 	Timeout  time.Duration // of each command, in whole milliseconds; 0: no limit
 	Known    bool          // the call was started before: a guest that does not know it runs nothing
-	Kernel   string        // the commands are code for this Jupyter kernel, and stdout is jupyter.Events as lines of JSON; empty: shell commands
-	Desktop  *Desktop      // the commands are JSON of lists of desktop.Action, stdout is the screenshot, and stderr the reason of a failure; nil: they are none
-	Keep     int64         // bytes of output above which the guest stores a command's output in files; 0: never
+	// the commands are code for this Jupyter kernel, and stdout is jupyter.Events as lines of JSON; empty: shell
+	// commands
+	Kernel string
+	// the commands are JSON of lists of desktop.Action, stdout is the screenshot, and stderr the reason of a failure;
+	// nil: they are none
+	Desktop *Desktop
+	Keep    int64 // bytes of output above which the guest stores a command's output in files; 0: never
 }
 
 // A Desktop is the size of a sandbox's desktop in pixels. Zero means that of one that runs, or the
@@ -48,7 +52,8 @@ const (
 	ShellStderr                            // Data
 	ShellExit                              // ExitCode; the command's last event
 	ShellTimeout                           // the command was ended at its timeout; its last event
-	ShellChanges                           // Files and MoreFiles, of all commands; the call's last event; missing if there are too many files
+	// Files and MoreFiles, of all commands; the call's last event; missing if there are too many files
+	ShellChanges
 )
 
 // A ShellEvent is output of a command of a call, its end, or the call's file changes.
@@ -157,7 +162,8 @@ func (c *Client) Shell(ctx context.Context, call ShellCall) iter.Seq2[ShellEvent
 // connectionLost reports whether a retry may succeed after an RPC error.
 func connectionLost(err error) bool {
 	switch connect.CodeOf(err) {
-	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeCanceled, connect.CodeInternal, connect.CodeDeadlineExceeded:
+	case connect.CodeUnavailable, connect.CodeUnknown, connect.CodeCanceled, connect.CodeInternal,
+		connect.CodeDeadlineExceeded:
 		return true
 	}
 	return false
@@ -180,7 +186,8 @@ func (s *shellStream) follow(ctx context.Context, yield func(ShellEvent, error) 
 		commands = nil
 	}
 	stream, err := s.client.shell.Run(ctx, connect.NewRequest(&v1.RunRequest{CallId: s.call.CallID,
-		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen, KeepAbove: s.call.Keep, Kernel: s.call.Kernel, Desktop: s.call.Desktop.message()}))
+		Commands: commands, TimeoutMs: s.call.Timeout.Milliseconds(), Seen: s.seen, KeepAbove: s.call.Keep,
+		Kernel: s.call.Kernel, Desktop: s.call.Desktop.message()}))
 	if err != nil {
 		return true, false, err
 	}
@@ -214,11 +221,13 @@ func (s *shellStream) event(m *v1.RunResponse) (ShellEvent, bool, error) {
 		return ev, true, nil
 	}
 	if i >= len(s.seen) {
-		return ev, false, connect.NewError(connect.CodeDataLoss, fmt.Errorf("guest sent an event of command %d of %d", i, len(s.seen)))
+		return ev, false, connect.NewError(connect.CodeDataLoss, fmt.Errorf("guest sent an event of command %d of %d",
+			i, len(s.seen)))
 	}
 	seen := s.seen[i]
 	if seen.Ended {
-		return ev, false, connect.NewError(connect.CodeDataLoss, errors.New("guest sent an event of a command that had ended"))
+		return ev, false, connect.NewError(connect.CodeDataLoss,
+			errors.New("guest sent an event of a command that had ended"))
 	}
 	switch e := m.Event.(type) {
 	case *v1.RunResponse_Stdout:

@@ -20,7 +20,8 @@ import (
 func TestShell(t *testing.T) {
 	c := newBox(t).client(t)
 	got := run(t, c, 0, "echo out; echo err >&2; exit 3", "kill -9 $$", "syntax (", "printf '\\0\\377'", "cat")
-	want := []result{{Stdout: "out\n", Stderr: "err\n", Exit: 3}, {Exit: 137}, {Stderr: got[2].Stderr, Exit: 2}, {Stdout: "\x00\xff"}, {}}
+	want := []result{{Stdout: "out\n", Stderr: "err\n", Exit: 3}, {Exit: 137}, {Stderr: got[2].Stderr, Exit: 2},
+		{Stdout: "\x00\xff"}, {}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("(-want +got):\n%s", diff)
 	}
@@ -111,7 +112,8 @@ func TestStateBesideTrap(t *testing.T) {
 func TestParallel(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
-	got := run(t, c, 30*time.Second, "mkfifo p 2>/dev/null; echo ping > p", "until [ -p p ]; do sleep 0.01; done; cat p")
+	got := run(t, c, 30*time.Second, "mkfifo p 2>/dev/null; echo ping > p",
+		"until [ -p p ]; do sleep 0.01; done; cat p")
 	if got[1].Stdout != "ping\n" {
 		t.Errorf("two commands that wait for each other: got %+v", got)
 	}
@@ -122,7 +124,8 @@ func TestTimeoutEndsTree(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
 	mark := fmt.Sprintf("31%d", os.Getpid())
-	got := run(t, c, time.Second, "echo before; sleep "+mark+".1 & setsid sleep "+mark+".2 & (setsid sh -c 'sleep "+mark+".3 & sleep "+mark+".4' &) ; nohup sleep "+mark+".5 & trap '' TERM; sleep "+mark+".6")
+	got := run(t, c, time.Second,
+		"echo before; sleep "+mark+".1 & setsid sleep "+mark+".2 & (setsid sh -c 'sleep "+mark+".3 & sleep "+mark+".4' &) ; nohup sleep "+mark+".5 & trap '' TERM; sleep "+mark+".6")
 	if !got[0].Timeout || got[0].Stdout != "before\n" {
 		t.Errorf("got %+v", got[0])
 	}
@@ -184,7 +187,8 @@ func TestKeptOutput(t *testing.T) {
 			t.Errorf("%q: %v bytes stay, want %v", call.Commands[i], got, want)
 		}
 	}
-	all := one(t, c, "wc -l < "+ends[0].Stdout.Path+"; tail -n1 "+ends[0].Stdout.Path+"; cat "+ends[0].Stderr.Path+"; wc -c < "+ends[3].Stdout.Path)
+	all := one(t, c,
+		"wc -l < "+ends[0].Stdout.Path+"; tail -n1 "+ends[0].Stdout.Path+"; cat "+ends[0].Stderr.Path+"; wc -c < "+ends[3].Stdout.Path)
 	if all.Stdout != "20000\n20000\nproblem\n67108864\n" {
 		t.Errorf("the files have %q %q", all.Stdout, all.Stderr)
 	}
@@ -194,7 +198,8 @@ func TestKeptOutput(t *testing.T) {
 	}
 	for range 5 { // the oldest files are removed, by number of bytes
 		calls++
-		collect(t, c, guest.ShellCall{CallID: fmt.Sprintf("kept-%d", calls), Keep: 1, Commands: []string{"head -c 60000000 /dev/zero"}})
+		collect(t, c, guest.ShellCall{CallID: fmt.Sprintf("kept-%d", calls), Keep: 1,
+			Commands: []string{"head -c 60000000 /dev/zero"}})
 	}
 	if names := files(t, dir); len(names) != 4 {
 		t.Errorf("then there are %q", names)
@@ -220,13 +225,15 @@ func TestChanges(t *testing.T) {
 	changes := func(commands ...string) (files []guest.FileChange, more int64) {
 		t.Helper()
 		calls++
-		for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: fmt.Sprintf("change-%d", calls), Commands: commands}) {
+		for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: fmt.Sprintf("change-%d", calls),
+			Commands: commands}) {
 			if err != nil {
 				t.Fatal(err)
 			}
 			if ev.Kind == guest.ShellChanges {
 				for i, f := range ev.Files {
-					if now := time.Now().Unix(); f.Kind == guest.FileDeleted && f.Modified != 0 || f.Kind == guest.FileCreated && (f.Modified < now-60 || f.Modified > now) {
+					if now := time.Now().Unix(); f.Kind == guest.FileDeleted && f.Modified != 0 ||
+						f.Kind == guest.FileCreated && (f.Modified < now-60 || f.Modified > now) {
 						t.Errorf("%+v was modified then?", f)
 					}
 					ev.Files[i].Modified = 0
@@ -241,12 +248,16 @@ func TestChanges(t *testing.T) {
 		commands []string
 		want     []guest.FileChange
 	}{
-		{"created", []string{"mkdir -p d/e; printf abc > d/e/f", "printf 1 > a; ln -s a link; mkfifo p"}, []guest.FileChange{{"a", guest.FileCreated, 1, 0}, {"d/e/f", guest.FileCreated, 3, 0}}},
+		{"created", []string{"mkdir -p d/e; printf abc > d/e/f", "printf 1 > a; ln -s a link; mkfifo p"},
+			[]guest.FileChange{{"a", guest.FileCreated, 1, 0}, {"d/e/f", guest.FileCreated, 3, 0}}},
 		{"nothing", []string{"cat a; touch /tmp/elsewhere; cd d; rm /tmp/elsewhere"}, nil},
-		{"updated, and made and removed", []string{"printf 22 >> a; touch gone; rm gone"}, []guest.FileChange{{"a", guest.FileUpdated, 3, 0}}},
-		{"replaced by one of the same size and time", []string{"cp -p a b; printf xyz > b; touch -r a b; mv b a"}, []guest.FileChange{{"a", guest.FileUpdated, 3, 0}}},
+		{"updated, and made and removed", []string{"printf 22 >> a; touch gone; rm gone"},
+			[]guest.FileChange{{"a", guest.FileUpdated, 3, 0}}},
+		{"replaced by one of the same size and time", []string{"cp -p a b; printf xyz > b; touch -r a b; mv b a"},
+			[]guest.FileChange{{"a", guest.FileUpdated, 3, 0}}},
 		{"changed by others before", nil, nil},
-		{"moved", []string{"mv d/e d/g"}, []guest.FileChange{{"d/e/f", guest.FileDeleted, 3, 0}, {"d/g/f", guest.FileCreated, 3, 0}}},
+		{"moved", []string{"mv d/e d/g"},
+			[]guest.FileChange{{"d/e/f", guest.FileDeleted, 3, 0}, {"d/g/f", guest.FileCreated, 3, 0}}},
 		{"killed", []string{"printf x > k; kill -9 $$"}, []guest.FileChange{{"k", guest.FileCreated, 1, 0}}},
 	} {
 		if test.commands == nil {
@@ -265,10 +276,12 @@ func TestChanges(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", test.name, files, test.want)
 		}
 	}
-	if files, more := changes("cd " + b.dir + "; for i in $(seq 1 300); do : > many$i; done"); len(files) != 200 || more != 100 {
+	if files, more := changes("cd " + b.dir + "; for i in $(seq 1 300); do : > many$i; done"); len(files) != 200 ||
+		more != 100 {
 		t.Errorf("of 300 files %d are reported, and %d are not", len(files), more)
 	}
-	if files, more := changes("cd " + b.dir + "; mkdir lots; cd lots; seq 1 11000 | xargs touch"); len(files) != 200 || more != 10_800 {
+	if files, more := changes("cd " + b.dir + "; mkdir lots; cd lots; seq 1 11000 | xargs touch"); len(files) != 200 ||
+		more != 10_800 {
 		t.Errorf("of 11000 files %d are reported, and %d are not", len(files), more)
 	}
 }
@@ -277,7 +290,8 @@ func TestChanges(t *testing.T) {
 // its id without a gap, and it runs once.
 func TestTakeUp(t *testing.T) {
 	b := newBox(t)
-	call := guest.ShellCall{CallID: "take-up", Commands: []string{"echo ran >> count; echo first; until [ -e go ]; do sleep 0.01; done; echo second"}}
+	call := guest.ShellCall{CallID: "take-up",
+		Commands: []string{"echo ran >> count; echo first; until [ -e go ]; do sleep 0.01; done; echo second"}}
 	first := guest.NewClient(b.dial)
 	for ev, err := range first.Shell(t.Context(), call) {
 		if err != nil {
@@ -323,7 +337,8 @@ func TestReconnect(t *testing.T) {
 	})
 	defer c.Close()
 	var out bytes.Buffer
-	for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: "broken", Commands: []string{"for i in 1 2 3 4 5; do echo $i; sleep 0.05; done"}}) {
+	for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: "broken",
+		Commands: []string{"for i in 1 2 3 4 5; do echo $i; sleep 0.05; done"}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -342,7 +357,8 @@ func TestReconnect(t *testing.T) {
 func TestCancel(t *testing.T) {
 	b := newBox(t)
 	c := b.client(t)
-	for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: "cancel", Commands: []string{"echo on; sleep 300"}}) {
+	for ev, err := range c.Shell(t.Context(), guest.ShellCall{CallID: "cancel",
+		Commands: []string{"echo on; sleep 300"}}) {
 		switch {
 		case err != nil:
 			t.Fatal(err)

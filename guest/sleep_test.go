@@ -33,7 +33,8 @@ func TestSleep(t *testing.T) {
 		t.Fatal(err)
 	}
 	c, other := b.client(t), b.client(t)
-	one(t, other, "(touch ran; until test -e go; do sleep .01; done; touch went) >/dev/null 2>&1 & until test -e ran; do :; done")
+	one(t, other,
+		"(touch ran; until test -e go; do sleep .01; done; touch went) >/dev/null 2>&1 & until test -e ran; do :; done")
 	for range 2 { // again and again
 		if err := c.Sleep(t.Context()); err != nil {
 			t.Fatal(err)

@@ -90,7 +90,8 @@ func TestEndlessHead(t *testing.T) {
 					defer stream.Close()
 					_, _ = stream.Read(make([]byte, 1<<10))
 					_, _ = io.WriteString(stream, "HTTP/1.1 200 OK\r\n")
-					for line := []byte("X-Long: " + strings.Repeat("x", 4<<10) + "\r\n"); sent.Load() < 64<<20; sent.Add(int64(len(line))) {
+					for line := []byte("X-Long: " + strings.Repeat("x", 4<<10) +
+						"\r\n"); sent.Load() < 64<<20; sent.Add(int64(len(line))) {
 						if _, err := stream.Write(line); err != nil {
 							return
 						}

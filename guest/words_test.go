@@ -27,7 +27,8 @@ type verbose struct {
 
 var novel = strings.Repeat("words\n", 1<<18)
 
-func (verbose) SetNetwork(context.Context, *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
+func (verbose) SetNetwork(context.Context,
+	*connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
 	return connect.NewResponse(&v1.SetNetworkResponse{Unroutable: novel}), nil
 }
 

@@ -72,7 +72,8 @@ func (a *adding) writeBlob(ctx context.Context, b Blob, content io.Reader, progr
 // smallBlob reads a manifest or a configuration from a directory of blobs into memory.
 func smallBlob(dir string, b Blob) ([]byte, error) {
 	if b.Size > MaxDocument {
-		return nil, fmt.Errorf("%s has %d bytes; the limit for a manifest or a configuration is %d", b.Digest, b.Size, MaxDocument)
+		return nil, fmt.Errorf("%s has %d bytes; the limit for a manifest or a configuration is %d", b.Digest, b.Size,
+			MaxDocument)
 	}
 	text, err := statefile.ReadFile(blobPath(dir, b.Digest))
 	if errors.Is(err, fs.ErrNotExist) {

@@ -48,12 +48,14 @@ func (l *Store) Build(ctx context.Context, r Recipe, progress func(Progress)) (T
 	}
 	defer os.RemoveAll(dir)
 
-	b := &build{recipe: r, tool: tool, dir: dir, cache: filepath.Join(l.dir, "cache", r.Suite), lock: lock, meter: newMeter(progress)}
+	b := &build{recipe: r, tool: tool, dir: dir, cache: filepath.Join(l.dir, "cache", r.Suite), lock: lock,
+		meter: newMeter(progress)}
 	if err := b.run(ctx); err != nil {
 		return Template{}, err
 	}
 	b.meter.finish("reading the built files")
-	return l.install(ctx, name{name: r.Name, recipe: recipe}, Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Config: Config{Env: r.Env}}, b.template())
+	return l.install(ctx, name{name: r.Name, recipe: recipe},
+		Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Config: Config{Env: r.Env}}, b.template())
 }
 
 // install moves a template from dir into the store and names it. It computes the digest,

@@ -78,7 +78,8 @@ func TestBuildCannotWriteHostLists(t *testing.T) {
 		return
 	}
 	tool := filepath.Join(t.TempDir(), "tool")
-	script := "#!/bin/sh\n" + `rm -rf /var/lib/apt/lists/*; touch /var/cache/apt/new && exit 3; touch /var/lib/dpkg/new && exit 4; echo finished`
+	script := "#!/bin/sh\n" +
+		`rm -rf /var/lib/apt/lists/*; touch /var/cache/apt/new && exit 3; touch /var/lib/dpkg/new && exit 4; echo finished`
 	if err := os.WriteFile(tool, []byte(script), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -88,7 +89,8 @@ func TestBuildCannotWriteHostLists(t *testing.T) {
 	}
 	defer lock.Close()
 	dir := t.TempDir()
-	b := &build{recipe: Recipe{Suite: "bookworm"}, tool: tool, dir: dir, cache: filepath.Join(dir, "cache"), lock: lock, meter: newMeter(nil)}
+	b := &build{recipe: Recipe{Suite: "bookworm"}, tool: tool, dir: dir, cache: filepath.Join(dir, "cache"), lock: lock,
+		meter: newMeter(nil)}
 	if err := os.MkdirAll(filepath.Join(b.template(), "rootfs"), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +123,8 @@ func TestDebian(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if unpacked := seen[Unpack]; unpacked.Done == 0 || unpacked.Done > unpacked.Total || seen[Configure].Done == 0 || seen[Finish].Elapsed == 0 {
+	if unpacked := seen[Unpack]; unpacked.Done == 0 || unpacked.Done > unpacked.Total || seen[Configure].Done == 0 ||
+		seen[Finish].Elapsed == 0 {
 		t.Errorf("progress was last %+v", seen)
 	}
 	if len(first.Packages) < 60 || first.Bytes < 50<<20 {
@@ -194,7 +197,8 @@ func checkContent(t *testing.T, root string) {
 	if head, err := os.ReadFile(compiled[0]); err != nil || len(head) < 8 || string(head[4:8]) != "\x00\x00\x00\x00" {
 		t.Errorf("%s starts with %x, %v", compiled[0], head[:min(8, len(head))], err)
 	}
-	for _, none := range []string{"usr/share/man/*/*", "usr/share/locale/*/*", "var/log/*.log", "var/cache/apt/archives/*.deb", "tmp/*", "root/.cache"} {
+	for _, none := range []string{"usr/share/man/*/*", "usr/share/locale/*/*", "var/log/*.log",
+		"var/cache/apt/archives/*.deb", "tmp/*", "root/.cache"} {
 		if found, _ := filepath.Glob(filepath.Join(root, none)); len(found) != 0 {
 			t.Errorf("the template has %v", found)
 		}
@@ -303,7 +307,8 @@ func TestEnvironment(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if strings.Contains(string(env), "secret") || !strings.Contains(string(env), "https_proxy=http://proxy.example:3128\n") {
+	if strings.Contains(string(env), "secret") || !strings.Contains(string(env),
+		"https_proxy=http://proxy.example:3128\n") {
 		t.Errorf("the environment is\n%s", env)
 	}
 }

@@ -23,7 +23,8 @@ var small = Recipe{
 	Name:     "small",
 	Packages: []string{"sudo"},
 	Files:    []File{{Path: "/etc/berth/it's here", Mode: 0o640, Content: "$HOME\n"}},
-	Run:      []string{`rm -f /usr/local/man`, `test "$(cat "/etc/berth/it's here")" = '$HOME' && echo 'ran' >/etc/ran`},
+	Run: []string{`rm -f /usr/local/man`,
+		`test "$(cat "/etc/berth/it's here")" = '$HOME' && echo 'ran' >/etc/ran`},
 }
 
 // builderEnv names the directory in which the test program, run as an ordinary user, builds.
@@ -61,7 +62,8 @@ func TestBuildAsUser(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := syscall.Mount("etc", "/etc", "overlay", 0, "lowerdir=/etc,upperdir="+upper+"/upper,workdir="+upper+"/work"); err != nil {
+	if err := syscall.Mount("etc", "/etc", "overlay", 0,
+		"lowerdir=/etc,upperdir="+upper+"/upper,workdir="+upper+"/work"); err != nil {
 		t.Skipf("skipped: no overlay file system for /etc: %v", err)
 	}
 	home, err := os.MkdirTemp("/var/tmp", "berth-builder-")
@@ -93,7 +95,8 @@ func TestBuildAsUser(t *testing.T) {
 		cmd := exec.CommandContext(t.Context(), program, "-test.run=^TestBuildAsUser$", "-test.v", "-test.timeout=0")
 		cmd.Dir = home
 		cmd.Env = append(os.Environ(), builderEnv+"="+work, "HOME="+home, "TMPDIR="+home)
-		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid}, Pdeathsig: syscall.SIGKILL}
+		cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uid, Gid: uid},
+			Pdeathsig: syscall.SIGKILL}
 		out, err := cmd.CombinedOutput()
 		if err != nil {
 			t.Fatalf("%s: %v\n%s", work, err, out)
@@ -138,7 +141,8 @@ func buildAsUser(t *testing.T, work string) {
 	}
 	if work == "refuse" {
 		_, err := l.Build(t.Context(), small, nil)
-		if err == nil || !strings.Contains(err.Error(), "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 berth-builder") {
+		if err == nil || !strings.Contains(err.Error(),
+			"usermod --add-subuids 100000-165535 --add-subgids 100000-165535 berth-builder") {
 			t.Errorf("without subordinate ids: got %v", err)
 		}
 		return
@@ -158,11 +162,13 @@ func buildAsUser(t *testing.T, work string) {
 	}
 	for path, want := range map[string]unix.Stat_t{
 		"etc/berth/it's here": {Mode: unix.S_IFREG | 0o640}, "usr/bin/sudo": {Mode: unix.S_IFREG | 0o4755},
-		"mnt/data": {Uid: 1000, Gid: 1000, Mode: unix.S_IFDIR | 0o755}, "etc/shadow": {Gid: 42, Mode: unix.S_IFREG | 0o640},
+		"mnt/data": {Uid: 1000, Gid: 1000, Mode: unix.S_IFDIR | 0o755}, "etc/shadow": {Gid: 42,
+			Mode: unix.S_IFREG | 0o640},
 	} {
 		got, err := owners.Lstat(filepath.Join(made.Rootfs, path))
 		if err != nil || got.Uid != want.Uid || got.Gid != want.Gid || got.Mode != want.Mode {
-			t.Errorf("%s: got %d:%d %o, %v, want %d:%d %o", path, got.Uid, got.Gid, got.Mode, err, want.Uid, want.Gid, want.Mode)
+			t.Errorf("%s: got %d:%d %o, %v, want %d:%d %o", path, got.Uid, got.Gid, got.Mode, err, want.Uid, want.Gid,
+				want.Mode)
 		}
 	}
 

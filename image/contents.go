@@ -23,21 +23,29 @@ type Contents struct {
 // names under which they are listed.
 var programs = []struct{ file, name string }{
 	{"bash", "bash"}, {"sudo", "sudo"},
-	{"python3", "Python"}, {"node", "Node.js"}, {"deno", "Deno"}, {"bun", "Bun"}, {"Rscript", "R"}, {"julia", "Julia"}, {"go", "Go"},
-	{"javac", "Java"}, {"ruby", "Ruby"}, {"php", "PHP"}, {"perl", "Perl"}, {"lua", "Lua"}, {"dotnet", ".NET"}, {"gcc", "C"}, {"g++", "C++"}, {"rustc", "Rust"},
+	{"python3", "Python"}, {"node", "Node.js"}, {"deno", "Deno"}, {"bun", "Bun"}, {"Rscript", "R"}, {"julia", "Julia"},
+	{"go", "Go"},
+	{"javac", "Java"}, {"ruby", "Ruby"}, {"php", "PHP"}, {"perl", "Perl"}, {"lua", "Lua"}, {"dotnet", ".NET"},
+	{"gcc", "C"}, {"g++", "C++"}, {"rustc", "Rust"},
 	{"pip3", "pip"}, {"uv", "uv"}, {"npm", "npm"}, {"cargo", "cargo"}, {"make", "make"}, {"cmake", "CMake"},
-	{"git", "git"}, {"gh", "gh"}, {"jq", "jq"}, {"sqlite3", "sqlite3"}, {"psql", "psql"}, {"curl", "curl"}, {"wget", "wget"}, {"rg", "ripgrep"},
+	{"git", "git"}, {"gh", "gh"}, {"jq", "jq"}, {"sqlite3", "sqlite3"}, {"psql", "psql"}, {"curl", "curl"},
+	{"wget", "wget"}, {"rg", "ripgrep"},
 	{"bc", "bc"}, {"zip", "zip"}, {"unzip", "unzip"}, {"7z", "7-Zip"}, {"nano", "nano"}, {"vim", "Vim"},
-	{"soffice", "LibreOffice"}, {"pandoc", "pandoc"}, {"pdftotext", "poppler-utils"}, {"qpdf", "qpdf"}, {"gs", "Ghostscript"}, {"tesseract", "Tesseract"},
-	{"dot", "Graphviz"}, {"convert", "ImageMagick"}, {"magick", "ImageMagick"}, {"rsvg-convert", "rsvg-convert"}, {"ffmpeg", "FFmpeg"},
+	{"soffice", "LibreOffice"}, {"pandoc", "pandoc"}, {"pdftotext", "poppler-utils"}, {"qpdf", "qpdf"},
+	{"gs", "Ghostscript"}, {"tesseract", "Tesseract"},
+	{"dot", "Graphviz"}, {"convert", "ImageMagick"}, {"magick", "ImageMagick"}, {"rsvg-convert", "rsvg-convert"},
+	{"ffmpeg", "FFmpeg"},
 	{"chromium", "Chromium"}, {"xdotool", "xdotool"}, {"busybox", "BusyBox"},
 }
 
 // pythonPackages are the Python packages that are looked for, by their normalized names.
 var pythonPackages = []string{
-	"pandas", "polars", "numpy", "scipy", "sympy", "matplotlib", "seaborn", "plotly", "statsmodels", "scikit-learn", "networkx", "torch", "tensorflow", "transformers",
-	"pyarrow", "duckdb", "sqlalchemy", "requests", "httpx", "beautifulsoup4", "lxml", "pyyaml", "openpyxl", "xlsxwriter", "python-docx", "python-pptx",
-	"pypdf", "pdfplumber", "reportlab", "pillow", "opencv-python", "pytesseract", "tabulate", "jinja2", "markdown", "pytest", "flask", "fastapi", "django",
+	"pandas", "polars", "numpy", "scipy", "sympy", "matplotlib", "seaborn", "plotly", "statsmodels", "scikit-learn",
+	"networkx", "torch", "tensorflow", "transformers",
+	"pyarrow", "duckdb", "sqlalchemy", "requests", "httpx", "beautifulsoup4", "lxml", "pyyaml", "openpyxl",
+	"xlsxwriter", "python-docx", "python-pptx",
+	"pypdf", "pdfplumber", "reportlab", "pillow", "opencv-python", "pytesseract", "tabulate", "jinja2", "markdown",
+	"pytest", "flask", "fastapi", "django",
 }
 
 // Bounds on the search.
@@ -96,7 +104,8 @@ func programDirs(config Config) []string {
 			continue
 		}
 		for dir := range strings.SplitSeq(list, ":") {
-			if dir = strings.TrimPrefix(path.Clean(dir), "/"); path.IsAbs("/"+dir) && dir != "" && len(dirs) < maxPath && !slices.Contains(dirs, dir) {
+			if dir = strings.TrimPrefix(path.Clean(dir), "/"); path.IsAbs("/"+dir) && dir != "" &&
+				len(dirs) < maxPath && !slices.Contains(dirs, dir) {
 				dirs = append(dirs, dir)
 			}
 		}
@@ -122,7 +131,8 @@ func (r rootDir) kernels() []string {
 	var names []string
 	for _, dir := range []string{"usr/local/share/jupyter/kernels", "usr/share/jupyter/kernels"} {
 		for _, name := range r.entries(dir) {
-			if kernelPattern.MatchString(name) && !slices.Contains(names, name) && r.isFile(path.Join(dir, name, "kernel.json"), 0) {
+			if kernelPattern.MatchString(name) && !slices.Contains(names, name) &&
+				r.isFile(path.Join(dir, name, "kernel.json"), 0) {
 				names = append(names, name)
 			}
 		}

@@ -55,7 +55,8 @@ func (b *build) run(ctx context.Context) error {
 	cmd.Stdout, cmd.Stderr = b.meter, b.meter
 	// Its own process and mount namespaces end with it, so that neither processes nor
 	// mounts remain when it exits or is killed.
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS, Setpgid: true}
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: syscall.CLONE_NEWPID, Unshareflags: syscall.CLONE_NEWNS,
+		Setpgid: true}
 	// It inherits the lock: if this process is killed and mmdebstrap lives on, no other
 	// process removes its directory.
 	cmd.ExtraFiles = []*os.File{b.lock}
@@ -120,13 +121,17 @@ var options = []string{"--verbose", rootMode, "--variant=minbase", directoryForm
 // args returns mmdebstrap's arguments for root.
 func (b *build) args() []string {
 	archives := `"$1/var/cache/apt/archives"`
-	before := []string{"--setup-hook=mkdir -p " + archives + "; find " + quote(b.cache) + " -name '*.deb' -exec cp -l -t " + archives + " {} +"}
+	before := []string{"--setup-hook=mkdir -p " + archives + "; find " + quote(b.cache) +
+		" -name '*.deb' -exec cp -l -t " + archives + " {} +"}
 	var files []string
 	for i, f := range b.recipe.Files {
-		files = append(files, fmt.Sprintf(`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%%/*}" && cat >"$0" && chmod "$1" "$0"' %s %s <%s`,
-			quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
+		files = append(files,
+			fmt.Sprintf(
+				`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%%/*}" && cat >"$0" && chmod "$1" "$0"' %s %s <%s`,
+				quote(f.Path), strconv.FormatUint(uint64(f.Mode), 8), quote(b.file(i))))
 	}
-	after := []string{"--customize-hook=find " + archives + " -maxdepth 1 -name '*.deb' -exec cp -l -t " + quote(b.debs()) + " {} +"}
+	after := []string{"--customize-hook=find " + archives + " -maxdepth 1 -name '*.deb' -exec cp -l -t " +
+		quote(b.debs()) + " {} +"}
 	args := append(b.common(before, files, after), b.recipe.Suite, filepath.Join(b.template(), "rootfs"))
 	return append(args, b.recipe.Mirrors...)
 }
@@ -145,12 +150,16 @@ func (b *build) common(before, files, after []string) []string {
 	args = append(args, files...)
 	// autoclean drops packages that the archive has superseded. Without mmdebstrap's
 	// configuration, apt-get would use this machine's.
-	args = append(args, `--customize-hook=[ ! -s "$MMDEBSTRAP_APT_CONFIG" ] || APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean`)
+	args = append(args,
+		`--customize-hook=[ ! -s "$MMDEBSTRAP_APT_CONFIG" ] || APT_CONFIG="$MMDEBSTRAP_APT_CONFIG" apt-get -q autoclean`)
 	args = append(args, after...)
 	// Commands may download, perhaps through a proxy that has its own certificate authority.
-	args = append(args, `--customize-hook=[ ! -e `+hostCertificates+` ] || cp `+hostCertificates+` "$1`+certificates+`"`)
+	args = append(args,
+		`--customize-hook=[ ! -e `+hostCertificates+` ] || cp `+hostCertificates+` "$1`+certificates+`"`)
 	for _, command := range b.recipe.Run {
-		args = append(args, `--customize-hook=PIP_CERT=`+certificates+` NODE_EXTRA_CA_CERTS=`+certificates+` chroot "$1" sh -c `+quote(command))
+		args = append(args,
+			`--customize-hook=PIP_CERT=`+certificates+` NODE_EXTRA_CA_CERTS=`+certificates+` chroot "$1" sh -c `+quote(
+				command))
 	}
 	return append(args, "--customize-hook="+cleanup)
 }

@@ -97,13 +97,15 @@ func unpackTree(ctx context.Context, root string, archive io.Reader) error {
 func (b *build) userArgs() []string {
 	var before, files, after []string
 	if old := filepath.Join(b.cache, cachedDebs); exists(old) {
-		before = []string{`--setup-hook=mkdir -p "$1/var/cache/apt"`, "--setup-hook=tar-in " + quote(old) + " /var/cache/apt"}
+		before = []string{`--setup-hook=mkdir -p "$1/var/cache/apt"`, "--setup-hook=tar-in " + quote(old) +
+			" /var/cache/apt"}
 	}
 	for i, f := range b.recipe.Files {
 		files = append(files,
 			`--customize-hook=chroot "$1" sh -c 'mkdir -p "${0%/*}"' `+quote(f.Path),
 			"--customize-hook=upload "+quote(b.file(i))+" "+quote(f.Path),
-			`--customize-hook=chroot "$1" sh -c 'chmod "$1" "$0"' `+quote(f.Path)+" "+strconv.FormatUint(uint64(f.Mode), 8))
+			`--customize-hook=chroot "$1" sh -c 'chmod "$1" "$0"' `+quote(f.Path)+" "+strconv.FormatUint(
+				uint64(f.Mode), 8))
 	}
 	after = []string{
 		// apt gives these directories to its own user, except if root builds.
@@ -155,7 +157,9 @@ func CheckBuild() error {
 	}
 	for _, program := range []string{"newuidmap", "newgidmap"} {
 		if _, err := exec.LookPath(program); err != nil {
-			return fmt.Errorf("building a template without root needs %s: as root, run apt-get install uidmap; or use an image: berth image pull", program)
+			return fmt.Errorf(
+				"building a template without root needs %s: as root, run apt-get install uidmap; or use an image: berth image pull",
+				program)
 		}
 	}
 	return checkSubordinate("/etc", strconv.Itoa(os.Getuid()))
@@ -175,7 +179,8 @@ func checkSubordinate(dir, uid string) error {
 	}
 	if name == "" {
 		if name = os.Getenv("USER"); name == "" { // of a directory service
-			return fmt.Errorf("building a template without root needs an account with subordinate ids, and the user id %s has none; use an image instead: berth image pull", uid)
+			return fmt.Errorf(
+				"building a template without root needs an account with subordinate ids, and the user id %s has none; use an image instead: berth image pull", uid)
 		}
 	}
 	have, free := map[string]int{}, 100000
@@ -199,9 +204,13 @@ func checkSubordinate(dir, uid string) error {
 	for _, kind := range []string{"subuid", "subgid"} {
 		switch n, ok := have[kind]; {
 		case !ok:
-			return fmt.Errorf("building a template without root needs subordinate ids: as root, run usermod --add-subuids %s --add-subgids %s %s; or use an image: berth image pull", ids, ids, name)
+			return fmt.Errorf(
+				"building a template without root needs subordinate ids: as root, run usermod --add-subuids %s --add-subgids %s %s; or use an image: berth image pull",
+				ids, ids, name)
 		case n < neededIDs:
-			return fmt.Errorf("building a template without root needs %d subordinate ids, and the first line of %s in /etc/%s has %d: correct it as root; or use an image: berth image pull", neededIDs, name, kind, n)
+			return fmt.Errorf(
+				"building a template without root needs %d subordinate ids, and the first line of %s in /etc/%s has %d: correct it as root; or use an image: berth image pull",
+				neededIDs, name, kind, n)
 		}
 	}
 	return nil

@@ -12,11 +12,13 @@ import (
 func TestSubordinate(t *testing.T) {
 	const passwd = "root:x:0:0::/root:/bin/sh\nada:x:1001:1001::/home/ada:/bin/sh\n"
 	for name, c := range map[string]struct{ subuid, subgid, want string }{
-		"enough":    {"bob:100000:65536\nada:165536:65536\n", "ada:165536:65536\n", ""},
-		"none":      {"", "", "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ada"},
-		"of others": {"bob:100000:65536\n", "bob:100000:65536\neve:165536:1000\n", "usermod --add-subuids 166536-232071 --add-subgids 166536-232071 ada"},
+		"enough": {"bob:100000:65536\nada:165536:65536\n", "ada:165536:65536\n", ""},
+		"none":   {"", "", "usermod --add-subuids 100000-165535 --add-subgids 100000-165535 ada"},
+		"of others": {"bob:100000:65536\n", "bob:100000:65536\neve:165536:1000\n",
+			"usermod --add-subuids 166536-232071 --add-subgids 166536-232071 ada"},
 		"no groups": {"ada:100000:65536\n", "", "usermod --add-subuids 165536-231071 --add-subgids 165536-231071 ada"},
-		"few":       {"ada:100000:1000\nada:200000:65536\n", "ada:100000:65536\n", "the first line of ada in /etc/subuid has 1000"},
+		"few": {"ada:100000:1000\nada:200000:65536\n", "ada:100000:65536\n",
+			"the first line of ada in /etc/subuid has 1000"},
 		"malformed": {"ada\nada:x:y\n\n", "ada:1:2:3\n", "usermod --add-subuids 100000-165535"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -36,7 +38,8 @@ func TestSubordinate(t *testing.T) {
 		})
 	}
 	t.Setenv("USER", "")
-	if err := checkSubordinate(t.TempDir(), "54321"); err == nil || !strings.Contains(err.Error(), "user id 54321 has none") {
+	if err := checkSubordinate(t.TempDir(), "54321"); err == nil || !strings.Contains(err.Error(),
+		"user id 54321 has none") {
 		t.Errorf("without an account: got %v", err)
 	}
 }
@@ -50,10 +53,12 @@ func TestSharedTemp(t *testing.T) {
 	t.Cleanup(func() { os.RemoveAll(top) })
 	open, closed := filepath.Join(top, "open"), filepath.Join(top, "closed")
 	below := filepath.Join(closed, "below")
-	if err := errors.Join(os.Chmod(top, 0o755), os.MkdirAll(open, 0o755), os.MkdirAll(below, 0o755), os.Chmod(closed, 0o700)); err != nil {
+	if err := errors.Join(os.Chmod(top, 0o755), os.MkdirAll(open, 0o755), os.MkdirAll(below, 0o755),
+		os.Chmod(closed, 0o700)); err != nil {
 		t.Fatal(err)
 	}
-	for dir, want := range map[string]string{open: open, closed: "/var/tmp", below: "/var/tmp", "": "/var/tmp", "tmp": "/var/tmp", "/no/such": "/var/tmp"} {
+	for dir, want := range map[string]string{open: open, closed: "/var/tmp", below: "/var/tmp", "": "/var/tmp",
+		"tmp": "/var/tmp", "/no/such": "/var/tmp"} {
 		if got := sharedTemp(dir); got != want {
 			t.Errorf("%q: got %s, want %s", dir, got, want)
 		}

@@ -16,7 +16,8 @@ import (
 func TestDerive(t *testing.T) {
 	needRoot(t)
 	l := open(t, t.TempDir())
-	base, err := l.Add(t.Context(), "base", newOCI(archive(shell, "etc/motd=hello", "opt/a=1", "opt/b=2", "big="+strings.Repeat("x", 1<<20))).image(), AddOptions{})
+	base, err := l.Add(t.Context(), "base", newOCI(archive(shell, "etc/motd=hello", "opt/a=1", "opt/b=2",
+		"big="+strings.Repeat("x", 1<<20))).image(), AddOptions{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -24,8 +25,10 @@ func TestDerive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	change := archive("etc/motd=goodbye", "opt/.wh.b=", "mnt/data/made=3", ".berth/state=secret", tar.Header{Typeflag: tar.TypeDir, Name: "opt/", Mode: 0o700})
-	got, err := l.Derive(t.Context(), "mine", Change{Template: base.Digest, Digest: sumOf(change)}, bytes.NewReader(change))
+	change := archive("etc/motd=goodbye", "opt/.wh.b=", "mnt/data/made=3", ".berth/state=secret",
+		tar.Header{Typeflag: tar.TypeDir, Name: "opt/", Mode: 0o700})
+	got, err := l.Derive(t.Context(), "mine", Change{Template: base.Digest, Digest: sumOf(change)},
+		bytes.NewReader(change))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -54,7 +54,8 @@ func digest(root string, c Config) (sum string, bytes int64, err error) {
 		if err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(manifest, "%q %o %d:%d %d %x %q\n", path[len(root):], st.Mode, st.Uid, st.Gid, st.Rdev, capabilities, content)
+		_, err = fmt.Fprintf(manifest, "%q %o %d:%d %d %x %q\n", path[len(root):], st.Mode, st.Uid, st.Gid, st.Rdev,
+			capabilities, content)
 		return err
 	})
 	if c.Env != nil || c.User != "" || c.WorkingDir != "" {

@@ -20,13 +20,19 @@ func TestDigest(t *testing.T) {
 		{what: "times", change: func(root string) error {
 			return os.Chtimes(filepath.Join(root, "a/file"), time.Unix(1, 0), time.Unix(2, 0))
 		}, same: true},
-		{what: "content", change: func(root string) error { return os.WriteFile(filepath.Join(root, "a/file"), []byte("XX"), 0o644) }},
+		{what: "content", change: func(root string) error {
+			return os.WriteFile(filepath.Join(root, "a/file"), []byte("XX"), 0o644)
+		}},
 		{what: "mode", change: func(root string) error { return os.Chmod(filepath.Join(root, "a/file"), 0o755) }},
-		{what: "setuid", change: func(root string) error { return os.Chmod(filepath.Join(root, "a/file"), 0o644|os.ModeSetuid) }},
+		{what: "setuid", change: func(root string) error {
+			return os.Chmod(filepath.Join(root, "a/file"), 0o644|os.ModeSetuid)
+		}},
 		{what: "name", change: func(root string) error {
 			return os.Rename(filepath.Join(root, "a/file"), filepath.Join(root, "a/fila"))
 		}},
-		{what: "place", change: func(root string) error { return os.Rename(filepath.Join(root, "a/file"), filepath.Join(root, "file")) }},
+		{what: "place", change: func(root string) error {
+			return os.Rename(filepath.Join(root, "a/file"), filepath.Join(root, "file"))
+		}},
 		{what: "target of a link", change: func(root string) error {
 			if err := os.Remove(filepath.Join(root, "link")); err != nil {
 				return err
@@ -34,9 +40,12 @@ func TestDigest(t *testing.T) {
 			return os.Symlink("a/other", filepath.Join(root, "link"))
 		}},
 		{what: "empty directory", change: func(root string) error { return os.Mkdir(filepath.Join(root, "b"), 0o755) }},
-		{what: "owner", change: func(root string) error { return os.Lchown(filepath.Join(root, "link"), 1000, 0) }, root: true},
+		{what: "owner", change: func(root string) error {
+			return os.Lchown(filepath.Join(root, "link"), 1000, 0)
+		}, root: true},
 		{what: "capabilities", change: func(root string) error {
-			return unix.Setxattr(filepath.Join(root, "a/file"), "security.capability", []byte("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)
+			return unix.Setxattr(filepath.Join(root, "a/file"), "security.capability",
+				[]byte("\x01\x00\x00\x02\x00\x20\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00"), 0)
 		}, root: true},
 	} {
 		t.Run(tc.what, func(t *testing.T) {

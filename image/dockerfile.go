@@ -23,7 +23,8 @@ const buildGrace = 10 * time.Second
 // Dockerfile builds an image from the Dockerfile in a directory with this machine's Docker or
 // Podman, and creates a template from it. It passes args to the build command and writes the
 // command's output to out. The image stays in the builder's cache, untagged.
-func (l *Store) Dockerfile(ctx context.Context, as, dir string, args []string, out io.Writer, opts AddOptions) (Template, error) {
+func (l *Store) Dockerfile(ctx context.Context, as, dir string, args []string, out io.Writer,
+	opts AddOptions) (Template, error) {
 	if !namePattern.MatchString(as) {
 		return Template{}, fmt.Errorf("the name %q must match %s", as, namePattern)
 	}

@@ -31,17 +31,20 @@ func TestDockerfile(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v; builder output:\n%s", err, &out)
 	}
-	if text, err := os.ReadFile(filepath.Join(got.Rootfs, "etc/motd")); err != nil || string(text) != "from a Dockerfile" {
+	if text, err := os.ReadFile(filepath.Join(got.Rootfs, "etc/motd")); err != nil ||
+		string(text) != "from a Dockerfile" {
 		t.Errorf("content: got %q, %v", text, err)
 	}
-	if c := got.Config; c.User != "app" || c.WorkingDir != "/srv" || !strings.Contains(strings.Join(c.Env, " "), "WHO=me") {
+	if c := got.Config; c.User != "app" || c.WorkingDir != "/srv" || !strings.Contains(strings.Join(c.Env, " "),
+		"WHO=me") {
 		t.Errorf("configuration: got %+v", c)
 	}
 	if err := os.WriteFile(filepath.Join(dir, "Dockerfile"), []byte("FROM scratch\nCOPY none /\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	out.Reset()
-	if _, err := l.Dockerfile(t.Context(), "failed", dir, nil, &out, AddOptions{}); err == nil || !strings.Contains(out.String(), "none") {
+	if _, err := l.Dockerfile(t.Context(), "failed", dir, nil, &out, AddOptions{}); err == nil ||
+		!strings.Contains(out.String(), "none") {
 		t.Errorf("failing build: got %v; builder output:\n%s", err, &out)
 	}
 	if left := append(entries(t, l, "building-*"), entries(t, l, "names/failed")...); len(left) != 0 {
@@ -56,7 +59,8 @@ func TestNoBuilder(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "apt-get install docker.io") {
 		t.Errorf("without a builder: %v", err)
 	}
-	if _, err := l.Dockerfile(t.Context(), "x", "/none", nil, nil, AddOptions{}); err == nil || !strings.Contains(err.Error(), "not a directory") {
+	if _, err := l.Dockerfile(t.Context(), "x", "/none", nil, nil, AddOptions{}); err == nil ||
+		!strings.Contains(err.Error(), "not a directory") {
 		t.Errorf("without a directory: %v", err)
 	}
 }

@@ -38,7 +38,8 @@ func fit(root, imageUser string) error {
 	if err := checkShell(r); err != nil {
 		return err
 	}
-	for name, mode := range map[string]uint32{"proc": 0o555, "sys": 0o555, "dev": 0o755, "etc": 0o755, "run": 0o755, "mnt": 0o755} {
+	for name, mode := range map[string]uint32{"proc": 0o555, "sys": 0o555, "dev": 0o755, "etc": 0o755, "run": 0o755,
+		"mnt": 0o755} {
 		if there, err := r.has(name); err != nil {
 			return err
 		} else if there {
@@ -66,7 +67,8 @@ func fit(root, imageUser string) error {
 		return err
 	}
 	if sudo {
-		if err := r.write("etc/sudoers.d/user", []byte("Defaults !fqdn\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n"), 0o440); err != nil {
+		if err := r.write("etc/sudoers.d/user", []byte("Defaults !fqdn\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n"),
+			0o440); err != nil {
 			return err
 		}
 	}
@@ -156,7 +158,8 @@ func (r rootDir) account(imageUser string) (account, error) {
 		return account{}, err
 	}
 	if !slices.ContainsFunc(groups, func(g account) bool { return g.gid == who.gid || g.name == userName }) {
-		if err := r.write("etc/group", append(endLine(group), fmt.Sprintf("%s:x:%d:\n", userName, who.gid)...), 0o644); err != nil {
+		if err := r.write("etc/group", append(endLine(group), fmt.Sprintf("%s:x:%d:\n", userName, who.gid)...),
+			0o644); err != nil {
 			return account{}, err
 		}
 	}
@@ -275,7 +278,8 @@ func usableEnv(env []string) []string {
 	seen := map[string]bool{}
 	for _, kv := range slices.Backward(env) {
 		name, _, ok := strings.Cut(kv, "=")
-		if !ok || name == "" || seen[name] || strings.ContainsRune(kv, 0) || strings.HasPrefix(name, "BERTH_") || slices.Contains(loginEnv, name) || len(usable) == maxEnv || len(kv) > maxEnvLine {
+		if !ok || name == "" || seen[name] || strings.ContainsRune(kv, 0) || strings.HasPrefix(name, "BERTH_") ||
+			slices.Contains(loginEnv, name) || len(usable) == maxEnv || len(kv) > maxEnvLine {
 			continue
 		}
 		seen[name] = true

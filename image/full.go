@@ -10,19 +10,23 @@ func Full() Recipe {
 	r.Name = "full"
 	r.Packages = slices.Concat(r.Packages, []string{
 		// documents
-		"libreoffice-writer-nogui", "libreoffice-calc-nogui", "libreoffice-impress-nogui", "pandoc", "poppler-utils", "qpdf", "ghostscript",
+		"libreoffice-writer-nogui", "libreoffice-calc-nogui", "libreoffice-impress-nogui", "pandoc", "poppler-utils",
+		"qpdf", "ghostscript",
 		"tesseract-ocr", "graphviz",
 		// images, sound and video
 		"imagemagick", "librsvg2-bin", "ffmpeg",
 		"fonts-liberation2", "fonts-noto-core", "fonts-noto-cjk", "fonts-noto-color-emoji",
 		// languages
-		"r-base-core", "r-cran-irkernel", "r-cran-ggplot2", "r-cran-dplyr", "golang-go", "default-jdk-headless", "ruby", "php-cli", "npm", "gcc", "g++",
+		"r-base-core", "r-cran-irkernel", "r-cran-ggplot2", "r-cran-dplyr", "golang-go", "default-jdk-headless", "ruby",
+		"php-cli", "npm", "gcc", "g++",
 		"vim-tiny", "p7zip-full",
 		// Python
-		"python3-sklearn", "python3-seaborn", "python3-statsmodels", "python3-plotly", "python3-networkx", "python3-sympy", "python3-reportlab",
+		"python3-sklearn", "python3-seaborn", "python3-statsmodels", "python3-plotly", "python3-networkx",
+		"python3-sympy", "python3-reportlab",
 		"python3-html5lib", "python3-markdown",
 	})
-	r.Files = append(r.Files, File{Path: "/usr/local/share/jupyter/kernels/javascript/kernel.json", Content: javascriptKernel})
+	r.Files = append(r.Files, File{Path: "/usr/local/share/jupyter/kernels/javascript/kernel.json",
+		Content: javascriptKernel})
 	r.Run = append([]string{
 		"python3 -m pip install --no-cache-dir python-pptx==1.0.2 pdfplumber==0.11.10 pytesseract==0.3.13 bash_kernel==0.10.0 deno==2.9.8",
 		"python3 -m bash_kernel.install --prefix /usr/local",

@@ -133,7 +133,8 @@ func missing(ref string, names map[string]name) error {
 	if len(names) == 0 {
 		return fmt.Errorf("%w: %q; run berth image build to create one", ErrNotFound, ref)
 	}
-	return fmt.Errorf("%w: %q; available templates: %s", ErrNotFound, ref, strings.Join(slices.Sorted(maps.Keys(names)), ", "))
+	return fmt.Errorf("%w: %q; available templates: %s", ErrNotFound, ref, strings.Join(slices.Sorted(maps.Keys(names)),
+		", "))
 }
 
 // List returns all templates by name, unnamed ones first. A template with several names

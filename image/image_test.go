@@ -90,7 +90,8 @@ func TestListAndRemove(t *testing.T) {
 		}
 	}
 	check("", "alias", "base")
-	if _, err := l.Get("nope"); err == nil || err.Error() != `no such template: "nope"; available templates: alias, base` {
+	if _, err := l.Get("nope"); err == nil ||
+		err.Error() != `no such template: "nope"; available templates: alias, base` {
 		t.Errorf("got %v, want the available templates", err)
 	}
 	for _, step := range []struct {
@@ -120,7 +121,8 @@ func TestDamaged(t *testing.T) {
 	l := open(t, t.TempDir())
 	broken := keep(t, l, "broken", "1")
 	keep(t, l, "whole", "2")
-	if err := os.WriteFile(filepath.Join(filepath.Dir(broken.Rootfs), "template.json"), []byte("{"), 0o644); err != nil {
+	if err := os.WriteFile(filepath.Join(filepath.Dir(broken.Rootfs), "template.json"), []byte("{"),
+		0o644); err != nil {
 		t.Fatal(err)
 	}
 	all, err := l.List()

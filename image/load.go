@@ -94,7 +94,8 @@ type archived struct {
 func (a *archived) others() string { return filepath.Join(string(a.dir), "others.tar") }
 
 func newArchived(dir, platform string) *archived {
-	return &archived{dir: layout.Path(dir), platform: platform, blobs: map[string]int64{}, sizes: map[string]int64{}, links: map[string]string{}}
+	return &archived{dir: layout.Path(dir), platform: platform, blobs: map[string]int64{}, sizes: map[string]int64{},
+		links: map[string]string{}}
 }
 
 // read unpacks an archive. It returns ErrTooLarge if the files together exceed maxBytes.
@@ -138,7 +139,8 @@ func (a *archived) read(r io.Reader, maxBytes int64) error {
 func (a *archived) file(h *tar.Header, content io.Reader, others *tar.Writer) error {
 	name := strings.TrimPrefix(path.Clean("/"+h.Name), "/")
 	hex, isBlob := strings.CutPrefix(name, blobDir)
-	if isBlob = isBlob && digestPattern.MatchString("sha256:"+hex); h.Typeflag == tar.TypeReg && (isBlob || name == indexFile) {
+	if isBlob = isBlob && digestPattern.MatchString("sha256:"+hex); h.Typeflag == tar.TypeReg &&
+		(isBlob || name == indexFile) {
 		if isBlob {
 			a.blobs["sha256:"+hex] = h.Size
 		} else if h.Size > MaxDocument {

@@ -43,15 +43,18 @@ func TestSaveLoad(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got.Name != "app-1" || got.Digest != made.Digest || got.Image.Manifest != made.Image.Manifest || got.Image.Ref != made.Image.Ref {
+	if got.Name != "app-1" || got.Digest != made.Digest || got.Image.Manifest != made.Image.Manifest ||
+		got.Image.Ref != made.Image.Ref {
 		t.Errorf("loaded: got %+v, want %+v", got, made)
 	}
 
 	// Save writes a template without an image as an image of one layer.
 	made = keep(t, here, "debian", "hello\n")
 	root := made.Rootfs
-	for path, content := range map[string]string{"bin/sh": "#!", "etc/passwd": "user:x:1000:1000::/home/user:/bin/sh\n", "etc/group": "user:x:1000:\n"} {
-		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755), os.WriteFile(filepath.Join(root, path), []byte(content), 0o755)); err != nil {
+	for path, content := range map[string]string{"bin/sh": "#!", "etc/passwd": "user:x:1000:1000::/home/user:/bin/sh\n",
+		"etc/group": "user:x:1000:\n"} {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(filepath.Join(root, path)), 0o755),
+			os.WriteFile(filepath.Join(root, path), []byte(content), 0o755)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +115,8 @@ func dockerArchive(o *ociImage, tags ...string) []byte {
 	entry := tarball.Descriptor{Config: "cfg.json", RepoTags: tags}
 	for i, l := range o.layers {
 		dir := string(rune('a' + i))
-		files = append(files, dir+"/=", dir+"/VERSION=1.0", "store/"+dir+".tar="+string(l), dir+"/layer.tar=-> ../store/"+dir+".tar")
+		files = append(files, dir+"/=", dir+"/VERSION=1.0", "store/"+dir+".tar="+string(l),
+			dir+"/layer.tar=-> ../store/"+dir+".tar")
 		entry.Layers = append(entry.Layers, dir+"/layer.tar")
 	}
 	text, _ := json.Marshal(tarball.Manifest{entry})
@@ -150,9 +154,10 @@ func TestLoadDockerForms(t *testing.T) {
 	blob := blobDir + strings.TrimPrefix(sumOf(config), "sha256:")
 	for name, text := range map[string][]byte{
 		"compressed": archive(manifest("c.json", "l.tar.gz"), "c.json="+string(config), "l.tar.gz="+packed),
-		"hard link":  archive("c.json="+string(config), "store/l="+plain, tar.Header{Typeflag: tar.TypeLink, Name: "a/l", Linkname: "store/l"}, manifest("c.json", "a/l")),
-		"blobs":      archive(manifest(blob, blobDir+"l.tar"), blob+"="+string(config), blobDir+"l.tar="+plain),
-		"twice":      archive("c.json="+string(config), "c.json=x", "l="+plain, manifest("c.json", "l")),
+		"hard link": archive("c.json="+string(config), "store/l="+plain, tar.Header{Typeflag: tar.TypeLink,
+			Name: "a/l", Linkname: "store/l"}, manifest("c.json", "a/l")),
+		"blobs": archive(manifest(blob, blobDir+"l.tar"), blob+"="+string(config), blobDir+"l.tar="+plain),
+		"twice": archive("c.json="+string(config), "c.json=x", "l="+plain, manifest("c.json", "l")),
 	} {
 		got, err := open(t, t.TempDir()).Load(t.Context(), bytes.NewReader(text), LoadOptions{})
 		if err != nil {
@@ -174,9 +179,11 @@ func TestLoadLargeDocuments(t *testing.T) {
 		"index":    archive(named("index.json")),
 		"manifest": archive(named("manifest.json")),
 		"config":   archive(named("c"), `manifest.json=[{"Config":"c","Layers":["c"]}]`),
-		"blob":     archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`, named(blobDir+strings.TrimPrefix(sumOf(nil), "sha256:"))),
+		"blob": archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`,
+			named(blobDir+strings.TrimPrefix(sumOf(nil), "sha256:"))),
 	} {
-		if _, err := open(t, t.TempDir()).Load(t.Context(), bytes.NewReader(text), LoadOptions{Name: "app"}); !errors.Is(err, ErrTooLarge) {
+		if _, err := open(t, t.TempDir()).Load(t.Context(), bytes.NewReader(text),
+			LoadOptions{Name: "app"}); !errors.Is(err, ErrTooLarge) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrTooLarge)
 		}
 	}
@@ -193,33 +200,40 @@ func TestLoadHostile(t *testing.T) {
 		archive []byte
 		want    string
 	}{
-		"empty":       {archive(), "not an image archive"},
-		"not tar":     {[]byte(strings.Repeat("no", 1000)), "invalid tar"},
-		"nothing":     {nil, "not an image archive"},
-		"no images":   {archive(`index.json={"manifests":[]}`), "0 images"},
-		"two":         {archive(`manifest.json=[{"RepoTags":["a:1"]},{"RepoTags":["b:1"]}]`), `"a:1", "b:1"`},
-		"dots":        {archive(`index.json={"manifests":[{"digest":"sha256:../../../../../../../../etc/passwd"}]}`), "no valid index"},
-		"docker dots": {archive(`manifest.json=[{"Config":"../../../../../../../../etc/passwd","Layers":["/etc/passwd"]}]`), "archive lacks"},
+		"empty":     {archive(), "not an image archive"},
+		"not tar":   {[]byte(strings.Repeat("no", 1000)), "invalid tar"},
+		"nothing":   {nil, "not an image archive"},
+		"no images": {archive(`index.json={"manifests":[]}`), "0 images"},
+		"two":       {archive(`manifest.json=[{"RepoTags":["a:1"]},{"RepoTags":["b:1"]}]`), `"a:1", "b:1"`},
+		"dots": {archive(`index.json={"manifests":[{"digest":"sha256:../../../../../../../../etc/passwd"}]}`),
+			"no valid index"},
+		"docker dots": {archive(
+			`manifest.json=[{"Config":"../../../../../../../../etc/passwd","Layers":["/etc/passwd"]}]`),
+			"archive lacks"},
 		"docker link": {archive("c=-> /etc/passwd", `manifest.json=[{"Config":"c"}]`), "archive lacks"},
 		"link loop":   {archive("c=-> c", `manifest.json=[{"Config":"c"}]`), "archive lacks"},
-		"forged":      {archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`, blob("")+"={}"), "another digest"},
-		"no layers":   {layout(`{"config":{},"layers":[]}`), "0 layers"},
-		"platform":    {layout(`{"manifests":[{"platform":{"os":"linux","architecture":"s390x"}}]}`), "no image for linux/"},
-		"loop":        {layout(loop), "no valid manifest"},
-		"long":        {archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20}), "too large"},
-		"bomb":        {gzipped(archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20})), "too large"},
-		"document":    {archive("index.json=" + strings.Repeat(" ", 900_000) + "x"), `parse "index.json"`},
-		"bad name":    {dockerArchive(newOCI(archive(shell)), "A B"), "must match"},
-		"no name":     {dockerArchive(newOCI(archive(shell))), "set a name"},
+		"forged": {archive(`index.json={"manifests":[{"digest":"`+sumOf(nil)+`"}]}`, blob("")+"={}"),
+			"another digest"},
+		"no layers": {layout(`{"config":{},"layers":[]}`), "0 layers"},
+		"platform": {layout(`{"manifests":[{"platform":{"os":"linux","architecture":"s390x"}}]}`),
+			"no image for linux/"},
+		"loop":     {layout(loop), "no valid manifest"},
+		"long":     {archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20}), "too large"},
+		"bomb":     {gzipped(archive(tar.Header{Typeflag: tar.TypeReg, Name: "x", Size: 2 << 20})), "too large"},
+		"document": {archive("index.json=" + strings.Repeat(" ", 900_000) + "x"), `parse "index.json"`},
+		"bad name": {dockerArchive(newOCI(archive(shell)), "A B"), "must match"},
+		"no name":  {dockerArchive(newOCI(archive(shell))), "set a name"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			l := open(t, t.TempDir())
 			as := map[bool]string{true: "", false: "app"}[strings.HasSuffix(name, " name")]
-			_, err := l.Load(t.Context(), bytes.NewReader(c.archive), LoadOptions{Name: as, AddOptions: AddOptions{MaxBytes: 1 << 20}})
+			_, err := l.Load(t.Context(), bytes.NewReader(c.archive),
+				LoadOptions{Name: as, AddOptions: AddOptions{MaxBytes: 1 << 20}})
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Load: got %v, want an error with %q", err, c.want)
 			}
-			if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"), entries(t, l, "names/*")...)...); len(left) != 0 {
+			if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"),
+				entries(t, l, "names/*")...)...); len(left) != 0 {
 				t.Errorf("leftovers: got %v, want none", left)
 			}
 		})

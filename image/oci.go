@@ -93,7 +93,8 @@ func (l *Store) Add(ctx context.Context, as string, img Image, opts AddOptions) 
 		return Template{}, err
 	}
 	defer os.RemoveAll(dir)
-	a := &adding{store: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes, gauge: newGauge(opts.Progress), blobs: filepath.Join(l.dir, "blobs"), private: opts.Private, grow: opts.Grow}
+	a := &adding{store: l, image: img, origin: origin, dir: dir, platform: opts.Platform, max: opts.MaxBytes,
+		gauge: newGauge(opts.Progress), blobs: filepath.Join(l.dir, "blobs"), private: opts.Private, grow: opts.Grow}
 	if a.grow == nil {
 		a.grow = func(int64) error { return nil }
 	}
@@ -163,7 +164,8 @@ func CheckDocument(text []byte) error {
 }
 
 func isLayer(mediaType string) bool {
-	return (strings.Contains(mediaType, "layer") || strings.Contains(mediaType, "rootfs")) && !strings.Contains(mediaType, "encrypted")
+	return (strings.Contains(mediaType, "layer") || strings.Contains(mediaType, "rootfs")) &&
+		!strings.Contains(mediaType, "encrypted")
 }
 
 // An adding is one run of Add.
@@ -202,7 +204,8 @@ func (a *adding) run(ctx context.Context) (Template, error) {
 		return Template{}, fmt.Errorf("prepare file system: %w", err)
 	}
 	return Template{CreatedAt: time.Now().UTC().Truncate(time.Second), Image: &a.origin,
-		Config: Config{Env: usableEnv(config.Config.Env), User: config.Config.User, WorkingDir: config.Config.WorkingDir}}, nil
+		Config: Config{Env: usableEnv(config.Config.Env), User: config.Config.User,
+			WorkingDir: config.Config.WorkingDir}}, nil
 }
 
 // fetch fetches the blobs that the store lacks.

@@ -72,7 +72,8 @@ func (o *ociImage) image() Image {
 		m.Layers = append(m.Layers, o.add(media, l))
 	}
 	raw, _ := json.Marshal(m)
-	return Image{Ref: "registry.example/app:1", Manifest: raw, Open: func(_ context.Context, b Blob) (io.ReadCloser, error) {
+	return Image{Ref: "registry.example/app:1", Manifest: raw, Open: func(_ context.Context, b Blob) (io.ReadCloser,
+		error) {
 		o.mu.Lock()
 		defer o.mu.Unlock()
 		o.opened[b.Digest]++
@@ -147,7 +148,8 @@ func TestAdd(t *testing.T) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]string{
-		"etc/motd": "goodbye", "opt/a/c": "2", "etc/passwd": "user:x:1000:1000::/home/user:/bin/bash\n", "etc/group": "user:x:1000:\n",
+		"etc/motd": "goodbye", "opt/a/c": "2", "etc/passwd": "user:x:1000:1000::/home/user:/bin/bash\n",
+		"etc/group":          "user:x:1000:\n",
 		"etc/sudoers.d/user": "Defaults !fqdn\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n",
 	} {
 		if text, err := os.ReadFile(filepath.Join(got.Rootfs, path)); err != nil || string(text) != want {
@@ -160,7 +162,8 @@ func TestAdd(t *testing.T) {
 		}
 	}
 	for _, path := range []string{"mnt/data", "home/user", "usr/local/bin"} {
-		if info, err := os.Stat(filepath.Join(got.Rootfs, path)); err != nil || info.Sys().(*syscall.Stat_t).Uid != 1000 {
+		if info, err := os.Stat(filepath.Join(got.Rootfs, path)); err != nil ||
+			info.Sys().(*syscall.Stat_t).Uid != 1000 {
 			t.Errorf("%s does not belong to the user: %v", path, err)
 		}
 	}
@@ -168,7 +171,8 @@ func TestAdd(t *testing.T) {
 	if diff := cmp.Diff(want, got.Config); diff != "" {
 		t.Errorf("config (-want +got):\n%s", diff)
 	}
-	if o := got.Image; o == nil || o.Ref != img.Ref || o.Digest != sumOf(img.Manifest) || o.Platform != "linux/"+runtime.GOARCH || len(o.Blobs) != 4 {
+	if o := got.Image; o == nil || o.Ref != img.Ref || o.Digest != sumOf(img.Manifest) ||
+		o.Platform != "linux/"+runtime.GOARCH || len(o.Blobs) != 4 {
 		t.Errorf("origin: got %+v", o)
 	}
 	if last := seen[len(seen)-1]; last.Phase != Finish || seen[0].Phase != Download {
@@ -237,7 +241,8 @@ func TestCutOff(t *testing.T) {
 	if n := o.opened[sumOf(big)]; n != attempts {
 		t.Errorf("the broken blob was tried %d times, want %d", n, attempts)
 	}
-	if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"), entries(t, l, "names/*")...)...); len(left) != 0 {
+	if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"),
+		entries(t, l, "names/*")...)...); len(left) != 0 {
 		t.Errorf("leftovers: got %v, want none", left)
 	}
 	o.reader = func(r io.Reader) io.Reader { return io.LimitReader(r, 100<<10) }
@@ -282,16 +287,40 @@ func TestHostileImage(t *testing.T) {
 		"shell a fifo": {func() *ociImage {
 			return newOCI(archive(tar.Header{Typeflag: tar.TypeFifo, Name: "bin/sh", Mode: 0o755}))
 		}, "/bin/sh is not an executable"},
-		"bomb":         {func() *ociImage { return newOCI(gzipped(bomb(20 << 20))) }, "too large"},
-		"zstd bomb":    {func() *ociImage { return newOCI(zstded(bomb(20 << 20))) }, "too large"},
-		"zeros":        {func() *ociImage { return newOCI(gzipped(append(archive(shell), make([]byte, 20<<20)...))) }, "too large"},
-		"two bombs":    {func() *ociImage { return newOCI(gzipped(bomb(700<<10)), gzipped(bomb(700<<10))) }, "too large"},
-		"other digest": {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs[0] = hashOf(nil); return o }, "the image lists"},
-		"no diff ids":  {func() *ociImage { o := newOCI(archive(shell)); o.config.RootFS.DiffIDs = nil; return o }, "lists 0 layers"},
-		"platform":     {func() *ociImage { o := newOCI(archive(shell)); o.config.Architecture = "s390x"; return o }, "linux/s390x"},
-		"windows":      {func() *ociImage { o := newOCI(archive(shell)); o.config.OS = "windows"; return o }, "windows"},
-		"no user":      {func() *ociImage { o := newOCI(archive(shell)); o.config.Config.User = "nobody"; return o }, "not in its /etc/passwd"},
-		"no group":     {func() *ociImage { o := newOCI(archive(shell)); o.config.Config.User = "0:wheel"; return o }, "not in its /etc/group"},
+		"bomb":      {func() *ociImage { return newOCI(gzipped(bomb(20 << 20))) }, "too large"},
+		"zstd bomb": {func() *ociImage { return newOCI(zstded(bomb(20 << 20))) }, "too large"},
+		"zeros": {func() *ociImage {
+			return newOCI(gzipped(append(archive(shell), make([]byte, 20<<20)...)))
+		}, "too large"},
+		"two bombs": {func() *ociImage {
+			return newOCI(gzipped(bomb(700<<10)), gzipped(bomb(700<<10)))
+		}, "too large"},
+		"other digest": {func() *ociImage {
+			o := newOCI(archive(shell))
+			o.config.RootFS.DiffIDs[0] = hashOf(nil)
+			return o
+		}, "the image lists"},
+		"no diff ids": {func() *ociImage {
+			o := newOCI(archive(shell))
+			o.config.RootFS.DiffIDs = nil
+			return o
+		}, "lists 0 layers"},
+		"platform": {func() *ociImage {
+			o := newOCI(archive(shell))
+			o.config.Architecture = "s390x"
+			return o
+		}, "linux/s390x"},
+		"windows": {func() *ociImage { o := newOCI(archive(shell)); o.config.OS = "windows"; return o }, "windows"},
+		"no user": {func() *ociImage {
+			o := newOCI(archive(shell))
+			o.config.Config.User = "nobody"
+			return o
+		}, "not in its /etc/passwd"},
+		"no group": {func() *ociImage {
+			o := newOCI(archive(shell))
+			o.config.Config.User = "0:wheel"
+			return o
+		}, "not in its /etc/group"},
 		"encrypted": {func() *ociImage {
 			o := newOCI(archive(shell))
 			o.media = []types.MediaType{types.OCIUncompressedLayer + "+encrypted"}
@@ -312,7 +341,8 @@ func TestHostileImage(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), c.want) {
 				t.Errorf("Add: got %v, want an error with %q", err, c.want)
 			}
-			if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"), entries(t, l, "names/*")...)...); len(left) != 0 {
+			if left := append(entries(t, l, "building-*"), append(entries(t, l, "templates/*"),
+				entries(t, l, "names/*")...)...); len(left) != 0 {
 				t.Errorf("leftovers: got %v, want none", left)
 			}
 			if got, _ := filepath.Glob(filepath.Join(dir, "*")); len(got) != 1 {
@@ -324,12 +354,17 @@ func TestHostileImage(t *testing.T) {
 	o := newOCI(archive(shell))
 	img := o.image()
 	o.blobs[sumOf(o.layers[0])] = archive(shell, "more=1")
-	if _, err := l.Add(t.Context(), "app", img, AddOptions{}); err == nil || !strings.Contains(err.Error(), "has another digest") {
+	if _, err := l.Add(t.Context(), "app", img, AddOptions{}); err == nil || !strings.Contains(err.Error(),
+		"has another digest") {
 		t.Errorf("Add of a forged blob: %v", err)
 	}
-	for what, raw := range map[string]string{"none": "", "index": `{"mediaType":"application/vnd.oci.image.index.v1+json"}`,
-		"digest": `{"config":{"digest":"../x"},"layers":[{}]}`, "size": fmt.Sprintf(`{"config":{"digest":%q,"size":-1},"layers":[{}]}`, sumOf(nil)),
-		"huge": fmt.Sprintf(`{"config":{"digest":%q,"size":9223372036854775807},"layers":[{"digest":%[1]q,"size":9223372036854775807}]}`, sumOf(nil))} {
+	for what, raw := range map[string]string{"none": "",
+		"index":  `{"mediaType":"application/vnd.oci.image.index.v1+json"}`,
+		"digest": `{"config":{"digest":"../x"},"layers":[{}]}`,
+		"size":   fmt.Sprintf(`{"config":{"digest":%q,"size":-1},"layers":[{}]}`, sumOf(nil)),
+		"huge": fmt.Sprintf(
+			`{"config":{"digest":%q,"size":9223372036854775807},"layers":[{"digest":%[1]q,"size":9223372036854775807}]}`,
+			sumOf(nil))} {
 		if _, err := l.Add(t.Context(), "app", Image{Manifest: []byte(raw)}, AddOptions{}); err == nil {
 			t.Errorf("%s: Add accepted the manifest %s", what, raw)
 		}
@@ -339,15 +374,19 @@ func TestHostileImage(t *testing.T) {
 // Add names the layer and the path in its errors.
 func TestErrorNamesPath(t *testing.T) {
 	needRoot(t)
-	capability := tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su2", Mode: 0o755, Format: tar.FormatPAX, PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}
+	capability := tar.Header{Typeflag: tar.TypeReg, Name: "usr/bin/su2", Mode: 0o755, Format: tar.FormatPAX,
+		PAXRecords: map[string]string{"SCHILY.xattr.security.capability": "x"}}
 	for what, c := range map[string]struct {
 		layers [][]byte
 		want   []string
 	}{
-		"a malformed capability": {[][]byte{archive(shell), archive(capability)}, []string{"registry.example/app:1", "layer 2 of 2, sha256:", `"usr/bin/su2"`, "security.capability", "malformed"}},
-		"a climbing name":        {[][]byte{archive(shell), archive("a/../../b=1")}, []string{"layer 2 of 2", `"a/../../b"`}},
-		"etc to nowhere":         {[][]byte{archive(shell, "etc=-> /elsewhere")}, []string{`etc is a symbolic link to "/elsewhere"`}},
-		"etc as a file":          {[][]byte{archive(shell, "etc=1")}, []string{"etc/passwd: not a directory"}},
+		"a malformed capability": {[][]byte{archive(shell), archive(capability)},
+			[]string{"registry.example/app:1", "layer 2 of 2, sha256:", `"usr/bin/su2"`, "security.capability",
+				"malformed"}},
+		"a climbing name": {[][]byte{archive(shell), archive("a/../../b=1")}, []string{"layer 2 of 2", `"a/../../b"`}},
+		"etc to nowhere": {[][]byte{archive(shell, "etc=-> /elsewhere")},
+			[]string{`etc is a symbolic link to "/elsewhere"`}},
+		"etc as a file": {[][]byte{archive(shell, "etc=1")}, []string{"etc/passwd: not a directory"}},
 	} {
 		_, err := open(t, t.TempDir()).Add(t.Context(), "app", newOCI(c.layers...).image(), AddOptions{})
 		for _, want := range c.want {
@@ -367,14 +406,18 @@ func TestFitHostile(t *testing.T) {
 		t.Fatal(err)
 	}
 	l := open(t, filepath.Join(dir, "library"))
-	got, err := l.Add(t.Context(), "app", newOCI(archive(shell, "etc/passwd=-> "+outside, "etc/group=-> /../../../../etc/group", "var/lib/dpkg/status=-> /etc/hostname",
-		"mnt/data=-> ../../../../../"+outside, "usr/local/x=-> "+outside, "etc/sudoers.d=-> /real", "real/=", "tmp=-> var/tmp",
+	got, err := l.Add(t.Context(), "app", newOCI(archive(shell, "etc/passwd=-> "+outside,
+		"etc/group=-> /../../../../etc/group", "var/lib/dpkg/status=-> /etc/hostname",
+		"mnt/data=-> ../../../../../"+outside, "usr/local/x=-> "+outside, "etc/sudoers.d=-> /real", "real/=",
+		"tmp=-> var/tmp",
 		tar.Header{Typeflag: tar.TypeBlock, Name: "dev/sda", Devmajor: 8})).image(), AddOptions{})
 	if err == nil {
 		t.Errorf("Add with a dangling link as working directory: got %s", got.Digest)
 	}
-	got, err = l.Add(t.Context(), "app", newOCI(archive(shell, "etc/passwd=-> "+outside, "etc/group=-> /../../../../etc/group2", "etc/group2=app:x:7:\n", "var/lib/dpkg/status=-> /etc/hostname",
-		"mnt/data=-> ../../../../../srv", "srv/=", "usr/local/x=-> "+outside, "etc/sudoers.d=-> /real", "real/=", "var/tmp/=", "tmp=-> var/tmp",
+	got, err = l.Add(t.Context(), "app", newOCI(archive(shell, "etc/passwd=-> "+outside,
+		"etc/group=-> /../../../../etc/group2", "etc/group2=app:x:7:\n", "var/lib/dpkg/status=-> /etc/hostname",
+		"mnt/data=-> ../../../../../srv", "srv/=", "usr/local/x=-> "+outside, "etc/sudoers.d=-> /real", "real/=",
+		"var/tmp/=", "tmp=-> var/tmp",
 		tar.Header{Typeflag: tar.TypeBlock, Name: "dev/sda", Devmajor: 8})).image(), AddOptions{})
 	if err != nil {
 		t.Fatal(err)
@@ -388,7 +431,8 @@ func TestFitHostile(t *testing.T) {
 	if _, err := os.Lstat(filepath.Join(got.Rootfs, "dev/sda")); err == nil {
 		t.Error("the template has a device")
 	}
-	for path, want := range map[string]string{"etc/passwd": "user:x:1000:1000::/home/user:/bin/sh\n", "etc/group": "app:x:7:\nuser:x:1000:\n", "real/user": "Defaults !fqdn\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n"} {
+	for path, want := range map[string]string{"etc/passwd": "user:x:1000:1000::/home/user:/bin/sh\n",
+		"etc/group": "app:x:7:\nuser:x:1000:\n", "real/user": "Defaults !fqdn\nuser ALL=(ALL:ALL) NOPASSWD: ALL\n"} {
 		if text, err := os.ReadFile(filepath.Join(got.Rootfs, path)); err != nil || string(text) != want {
 			t.Errorf("%s is %q, %v, want %q", path, text, err, want)
 		}
@@ -411,8 +455,11 @@ func TestUser(t *testing.T) {
 		{"root", passwd, "root:x:0:\n", passwd + "user:x:0:0::/root:/bin/sh\n", "root:x:0:\n"},
 		{"0", "", "", "user:x:0:0::/home/user:/bin/sh\n", "user:x:0:\n"},
 		{"4711:12", passwd, "x:x:1:", passwd + "user:x:4711:12::/home/user:/bin/sh\n", "x:x:1:\nuser:x:12:\n"},
-		{"app", "user:x:9:9::/u:/bin/sh\napp:x:5:6::/srv/app:/bin/sh\n", "a:x:6:\n", "user:x:5:6::/srv/app:/bin/sh\nuser:x:9:9::/u:/bin/sh\napp:x:5:6::/srv/app:/bin/sh\n", "a:x:6:\n"},
-		{"", "noise\n:::\nbad:x:-1:0::/:/bin/sh\nlast:x:8:8::/:/bin/sh", "x:x:1:\n", "noise\n:::\nbad:x:-1:0::/:/bin/sh\nlast:x:8:8::/:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n", "x:x:1:\nuser:x:1000:\n"},
+		{"app", "user:x:9:9::/u:/bin/sh\napp:x:5:6::/srv/app:/bin/sh\n", "a:x:6:\n",
+			"user:x:5:6::/srv/app:/bin/sh\nuser:x:9:9::/u:/bin/sh\napp:x:5:6::/srv/app:/bin/sh\n", "a:x:6:\n"},
+		{"", "noise\n:::\nbad:x:-1:0::/:/bin/sh\nlast:x:8:8::/:/bin/sh", "x:x:1:\n",
+			"noise\n:::\nbad:x:-1:0::/:/bin/sh\nlast:x:8:8::/:/bin/sh\nuser:x:1000:1000::/home/user:/bin/sh\n",
+			"x:x:1:\nuser:x:1000:\n"},
 	} {
 		files := map[string]string{"bin/sh": "#!"}
 		if c.passwd != "" {

@@ -50,7 +50,8 @@ func TestProgress(t *testing.T) {
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("in pieces of %d (-want +got):\n%s", size, diff)
 		}
-		if tail := m.output(); !strings.HasSuffix(tail, "success in 17.0 seconds") || strings.Count(tail, "\n") != tailLines-1 {
+		if tail := m.output(); !strings.HasSuffix(tail, "success in 17.0 seconds") ||
+			strings.Count(tail, "\n") != tailLines-1 {
 			t.Errorf("output:\n%s", tail)
 		}
 	}

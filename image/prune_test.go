@@ -77,7 +77,8 @@ func TestPruneBlobs(t *testing.T) {
 	needRoot(t)
 	l := open(t, t.TempDir())
 	base := gzipped(archive(shell))
-	for name, o := range map[string]*ociImage{"one": newOCI(base, archive("one=1")), "two": newOCI(base, archive("two=2"))} {
+	for name, o := range map[string]*ociImage{"one": newOCI(base, archive("one=1")),
+		"two": newOCI(base, archive("two=2"))} {
 		if _, err := l.Add(t.Context(), name, o.image(), AddOptions{}); err != nil {
 			t.Fatal(err)
 		}

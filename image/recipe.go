@@ -19,10 +19,11 @@ import (
 // on the building machine, isolated only by chroot. If an ordinary user builds, they run as root
 // of a user namespace.
 type Recipe struct {
-	Name     string   `yaml:"name"`                  // of the template: lower case letters, digits, . _ -
-	From     string   `yaml:"from"`                  // base to start from: "debian", the default
-	Suite    string   `yaml:"suite"`                 // Debian release; default: this machine's, or else bookworm
-	Mirrors  []string `yaml:"mirrors"`               // apt source lines; default: this machine's for Debian, or else deb.debian.org
+	Name  string `yaml:"name"`  // of the template: lower case letters, digits, . _ -
+	From  string `yaml:"from"`  // base to start from: "debian", the default
+	Suite string `yaml:"suite"` // Debian release; default: this machine's, or else bookworm
+	// apt source lines; default: this machine's for Debian, or else deb.debian.org
+	Mirrors  []string `yaml:"mirrors"`
 	Packages []string `yaml:"packages"`              // Debian packages to add to the required ones
 	Files    []File   `yaml:"files"`                 // written after the packages are installed
 	Run      []string `yaml:"run"`                   // sh commands, run last, as root in the template
@@ -44,10 +45,13 @@ func Base() Recipe {
 		Name: "base",
 		Packages: []string{
 			"bash", "coreutils", "findutils", "grep", "sed", "gawk", "bc", "procps", "iproute2", "sudo",
-			"less", "file", "tree", "zip", "unzip", "xz-utils", "curl", "wget", "ca-certificates", "git", "jq", "sqlite3",
+			"less", "file", "tree", "zip", "unzip", "xz-utils", "curl", "wget", "ca-certificates", "git", "jq",
+			"sqlite3",
 			"make", "nano", "ripgrep", "fonts-dejavu-core", "nodejs",
-			"python3", "python-is-python3", "python3-venv", "python3-pip", "python3-ipykernel", "python3-pandas", "python3-matplotlib", "python3-scipy",
-			"python3-requests", "python3-openpyxl", "python3-xlsxwriter", "python3-docx", "python3-pypdf", "python3-bs4",
+			"python3", "python-is-python3", "python3-venv", "python3-pip", "python3-ipykernel", "python3-pandas",
+			"python3-matplotlib", "python3-scipy",
+			"python3-requests", "python3-openpyxl", "python3-xlsxwriter", "python3-docx", "python3-pypdf",
+			"python3-bs4",
 			"python3-yaml", "python3-tabulate",
 		},
 		Run: []string{
@@ -122,7 +126,9 @@ func (r Recipe) complete() (Recipe, error) {
 			r.Files[i].Mode = 0o644
 		}
 	}
-	if i := slices.IndexFunc(r.Env, func(kv string) bool { return strings.Index(kv, "=") < 1 || strings.ContainsRune(kv, 0) }); i >= 0 {
+	if i := slices.IndexFunc(r.Env, func(kv string) bool {
+		return strings.Index(kv, "=") < 1 || strings.ContainsRune(kv, 0)
+	}); i >= 0 {
 		return r, fmt.Errorf("%q in \"env\" is not KEY=value", r.Env[i])
 	}
 	if slices.ContainsFunc(r.Run, func(s string) bool { return strings.TrimSpace(s) == "" }) {

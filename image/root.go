@@ -93,7 +93,8 @@ func (r rootDir) write(name string, content []byte, mode uint32) error {
 	if err := unix.Unlinkat(int(dir.Fd()), base, 0); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return &os.PathError{Op: "replace", Path: name, Err: err}
 	}
-	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC, mode)
+	fd, err := unix.Openat(int(dir.Fd()), base, unix.O_WRONLY|unix.O_CREAT|unix.O_EXCL|unix.O_NOFOLLOW|unix.O_CLOEXEC,
+		mode)
 	if err != nil {
 		return &os.PathError{Op: "create", Path: name, Err: err}
 	}
@@ -116,7 +117,9 @@ func (r rootDir) dir(name string) (*os.File, error) {
 	if err := unix.Mkdirat(int(up.Fd()), path.Base(name), 0o755); err != nil {
 		target := make([]byte, 200)
 		if n, lerr := unix.Readlinkat(int(up.Fd()), path.Base(name), target); lerr == nil {
-			return nil, fmt.Errorf("%s is a symbolic link to %q, which does not exist in the image; it must be a directory", name, target[:n])
+			return nil, fmt.Errorf(
+				"%s is a symbolic link to %q, which does not exist in the image; it must be a directory", name,
+				target[:n])
 		}
 		return nil, &os.PathError{Op: "mkdir", Path: name, Err: err}
 	}

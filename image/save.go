@@ -86,7 +86,8 @@ func (l *Store) appendImage(to layout.Path, t Template, name string) error {
 	for _, b := range append([]Blob{t.Image.Manifest}, t.Image.Blobs...) {
 		err := os.Link(l.blobPath(b.Digest), filepath.Join(string(to), member(b.Digest)))
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("blob %s of %s is missing from the store: pull or load the image again", b.Digest, t.Digest)
+			return fmt.Errorf("blob %s of %s is missing from the store: pull or load the image again", b.Digest,
+				t.Digest)
 		}
 		if err != nil && !errors.Is(err, fs.ErrExist) { // the image may repeat a layer
 			return err
@@ -97,7 +98,8 @@ func (l *Store) appendImage(to layout.Path, t Template, name string) error {
 	if err != nil {
 		return err
 	}
-	return to.AppendDescriptor(v1.Descriptor{MediaType: types.MediaType(m.MediaType), Size: m.Size, Digest: digest, Annotations: annotations(name)})
+	return to.AppendDescriptor(v1.Descriptor{MediaType: types.MediaType(m.MediaType), Size: m.Size, Digest: digest,
+		Annotations: annotations(name)})
 }
 
 // appendTree adds an image to a layout whose only layer is a template's tree.
@@ -108,12 +110,15 @@ func appendTree(ctx context.Context, to layout.Path, t Template, name string) er
 		in.CloseWithError(err)
 	}()
 	defer from.Close()
-	img, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1), &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH,
-		Config: v1.Config{Env: t.Config.Env, User: t.Config.User, WorkingDir: t.Config.WorkingDir}, RootFS: v1.RootFS{Type: "layers"}})
+	img, err := mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
+		types.OCIManifestSchema1), &v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH,
+		Config: v1.Config{Env: t.Config.Env, User: t.Config.User, WorkingDir: t.Config.WorkingDir},
+		RootFS: v1.RootFS{Type: "layers"}})
 	if err != nil {
 		return err
 	}
-	if img, err = mutate.AppendLayers(img, stream.NewLayer(from, stream.WithMediaType(types.OCILayer), stream.WithCompressionLevel(gzip.BestSpeed))); err != nil {
+	if img, err = mutate.AppendLayers(img, stream.NewLayer(from, stream.WithMediaType(types.OCILayer),
+		stream.WithCompressionLevel(gzip.BestSpeed))); err != nil {
 		return err
 	}
 	return to.AppendImage(img, layout.WithAnnotations(annotations(name)))
@@ -190,7 +195,8 @@ func writeFile(ctx context.Context, out *tar.Writer, path, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(), ModTime: time.Unix(0, 0)}); err != nil {
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: info.Size(),
+		ModTime: time.Unix(0, 0)}); err != nil {
 		return err
 	}
 	_, err = io.Copy(out, until(ctx, f, nil))

@@ -29,7 +29,8 @@ func hostSuite() string {
 // publicSources returns the public sources of a suite.
 func publicSources(suite string) string {
 	const debian = "http://deb.debian.org/debian"
-	return fmt.Sprintf("deb %[1]s %[2]s main\ndeb %[1]s %[2]s-updates main\ndeb %[1]s-security %[2]s-security main\n", debian, suite)
+	return fmt.Sprintf("deb %[1]s %[2]s main\ndeb %[1]s %[2]s-updates main\ndeb %[1]s-security %[2]s-security main\n",
+		debian, suite)
 }
 
 // hostMirrors returns the apt sources in dir (/etc/apt) for a suite of Debian, updates and
@@ -105,7 +106,8 @@ func stanzas(text string) []source {
 	var all []source
 	for stanza := range strings.SplitSeq(text, "\n\n") {
 		field := fields(stanza)
-		if !slices.Contains(strings.Fields(field["types"]), "deb") || slices.Contains([]string{"no", "false"}, field["enabled"]) {
+		if !slices.Contains(strings.Fields(field["types"]), "deb") || slices.Contains([]string{"no", "false"},
+			field["enabled"]) {
 			continue
 		}
 		for _, uri := range strings.Fields(field["uris"]) {

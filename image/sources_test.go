@@ -72,7 +72,8 @@ func FuzzSources(f *testing.F) {
 	f.Add("deb [] x]")
 	f.Fuzz(func(t *testing.T, text string) {
 		for _, s := range append(stanzas(text), oneLiners(text)...) {
-			if line := s.String(); s.ofDebian(s.suite) && (strings.ContainsAny(line, "\n\r") || !strings.HasPrefix(line, "deb [signed-by=/")) {
+			if line := s.String(); s.ofDebian(s.suite) && (strings.ContainsAny(line, "\n\r") || !strings.HasPrefix(line,
+				"deb [signed-by=/")) {
 				t.Errorf("%q becomes %q", text, line)
 			}
 		}

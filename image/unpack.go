@@ -32,7 +32,8 @@ func (a *adding) unpack(ctx context.Context, root string, diffIDs []v1.Hash) err
 		return err
 	}
 	defer r.Close()
-	applier := &layer.Applier{Root: r, Owners: isRoot(), Notes: !isRoot(), Limits: layer.Limits{Bytes: a.max}, Grow: a.grow}
+	applier := &layer.Applier{Root: r, Owners: isRoot(), Notes: !isRoot(), Limits: layer.Limits{Bytes: a.max},
+		Grow: a.grow}
 	left := a.max + a.max/4 // bytes of archives, whose headers come on top of the files
 	for i, b := range a.origin.Blobs[1:] {
 		a.gauge.step(Unpack, "unpacking "+shortDigest(b.Digest), int64(i), int64(len(diffIDs)))
@@ -86,7 +87,8 @@ func decompress(r io.Reader) (io.ReadCloser, error) {
 	case bytes.HasPrefix(head, []byte{0x1f, 0x8b}):
 		return gzip.NewReader(in)
 	case bytes.Equal(head, []byte{0x28, 0xb5, 0x2f, 0xfd}):
-		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderConcurrency(1))
+		d, err := zstd.NewReader(in, zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderMaxMemory(maxWindow),
+			zstd.WithDecoderConcurrency(1))
 		if err != nil {
 			return nil, err
 		}

@@ -111,7 +111,8 @@ func addAsUser(t *testing.T, dir string) {
 	// A derived template has the same owners.
 	var change bytes.Buffer
 	w := tar.NewWriter(&change)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "srv/new", Mode: 0o600, Uid: 7, Gid: 8}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "srv/new", Mode: 0o600, Uid: 7,
+		Gid: 8}); err != nil {
 		t.Fatal(err)
 	}
 	if err := w.Close(); err != nil {
@@ -126,13 +127,15 @@ func addAsUser(t *testing.T, dir string) {
 		t.Fatal(err)
 	}
 	for path, want := range map[string]unix.Stat_t{
-		"srv": {Uid: 33, Gid: 33, Mode: unix.S_IFDIR | 0o2550}, "srv/file": {Uid: 33, Gid: 34, Mode: unix.S_IFREG | 0o604},
+		"srv": {Uid: 33, Gid: 33, Mode: unix.S_IFDIR | 0o2550}, "srv/file": {Uid: 33, Gid: 34,
+			Mode: unix.S_IFREG | 0o604},
 		"srv/new": {Uid: 7, Gid: 8, Mode: unix.S_IFREG | 0o600}, "bin/su": {Mode: unix.S_IFREG | 0o4755},
 		"usr/local/bin/tool": {Uid: 1000, Gid: 1000, Mode: unix.S_IFREG | 0o6755},
 	} {
 		got, err := owners.Lstat(filepath.Join(derived.Rootfs, path))
 		if err != nil || got.Uid != want.Uid || got.Gid != want.Gid || got.Mode != want.Mode {
-			t.Errorf("%s: got %d:%d %o, %v, want %d:%d %o", path, got.Uid, got.Gid, got.Mode, err, want.Uid, want.Gid, want.Mode)
+			t.Errorf("%s: got %d:%d %o, %v, want %d:%d %o", path, got.Uid, got.Gid, got.Mode, err, want.Uid, want.Gid,
+				want.Mode)
 		}
 	}
 	for _, ref := range []string{"app", "derived"} { // its user can remove it

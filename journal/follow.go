@@ -31,7 +31,8 @@ const page = 512
 // deleted, the cause of ctx's end, or berth.CodeUnavailable. The latter means that the pool
 // has no room, or that the writer in this process has failed to store events for longer
 // than the journal's patience.
-func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[store.Event, error] {
+func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
+	after int64) iter.Seq2[store.Event, error] {
 	return func(yield func(store.Event, error) bool) {
 		for events, err := range j.FollowPages(ctx, p, id, after) {
 			if err != nil {
@@ -49,7 +50,8 @@ func (j *Journal) Follow(ctx context.Context, p berth.ProjectID, id berth.Respon
 
 // FollowPages is Follow for readers that handle events faster together. A page has the
 // events that are there at that moment, at least one, and is valid until the next.
-func (j *Journal) FollowPages(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64) iter.Seq2[[]store.Event, error] {
+func (j *Journal) FollowPages(ctx context.Context, p berth.ProjectID, id berth.ResponseID,
+	after int64) iter.Seq2[[]store.Event, error] {
 	return func(yield func([]store.Event, error) bool) {
 		var watch <-chan struct{} // for the writer of another server
 		for more := true; more; {
@@ -59,7 +61,8 @@ func (j *Journal) FollowPages(ctx context.Context, p berth.ProjectID, id berth.R
 			if more && after == start {
 				if err := j.live(p, id).failure(j.patience); err != nil {
 					yield(nil, &berth.Error{Code: berth.CodeUnavailable, Err: err, RetryAfter: time.Second,
-						Message: "The server cannot store the rest of response '" + string(id) + "' at the moment. Retrieve it again later."})
+						Message: "The server cannot store the rest of response '" + string(id) +
+							"' at the moment. Retrieve it again later."})
 					return
 				}
 				if wake == nil && watch == nil && j.watcher != nil {
@@ -79,7 +82,8 @@ func (j *Journal) FollowPages(ctx context.Context, p berth.ProjectID, id berth.R
 
 // followPage yields the next page of events. It returns the last sequence number, a
 // channel that is closed when there are more events, and whether to continue.
-func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, yield func([]store.Event, error) bool) (last int64, wake <-chan struct{}, more bool) {
+func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64,
+	yield func([]store.Event, error) bool) (last int64, wake <-chan struct{}, more bool) {
 	held := j.readers.Open(string(p))
 	defer held.Close()
 	events, wake := j.live(p, id).after(after)
@@ -102,7 +106,8 @@ func (j *Journal) followPage(ctx context.Context, p berth.ProjectID, id berth.Re
 
 // stored reads the next events from the store. If there are none, it reports whether the
 // response has ended. A live response, which has a writer in this process, has not.
-func (j *Journal) stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, live bool) (events []store.Event, ended bool, err error) {
+func (j *Journal) stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64,
+	live bool) (events []store.Event, ended bool, err error) {
 	events, err = j.store.Events(ctx, p, id, after, page)
 	if err != nil || len(events) > 0 || live {
 		return events, false, err

@@ -69,7 +69,8 @@ func (j *Journal) ending(r *store.Response, body *berth.Response) (also []*store
 // Create stores a new response with its first events and further objects, and opens its
 // journal for the lease's owner. Events are numbered from 0. It returns errors of
 // store.Responses.CreateResponse.
-func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lease, events []berth.Event, also ...*store.Object) (*Writer, error) {
+func (j *Journal) Create(ctx context.Context, r *store.Response, lease store.Lease, events []berth.Event,
+	also ...*store.Object) (*Writer, error) {
 	w := j.writer(r, lease.Owner)
 	records, err := w.number(&w.body, events)
 	if err != nil {

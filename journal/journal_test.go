@@ -259,7 +259,8 @@ func TestEnding(t *testing.T) {
 func TestEndingAtOnce(t *testing.T) {
 	st := open(t)
 	j := journal.New(st)
-	ended, begun := store.ObjectKey{Kind: "ended", ID: "1"}, &store.Object{ObjectKey: store.ObjectKey{Kind: "begun", ID: "1"}, Body: []byte("1")}
+	ended, begun := store.ObjectKey{Kind: "ended", ID: "1"},
+		&store.Object{ObjectKey: store.ObjectKey{Kind: "begun", ID: "1"}, Body: []byte("1")}
 	j.AtEnd(func(*store.Response, *berth.Response) []*store.Object {
 		return []*store.Object{{ObjectKey: ended, Body: []byte("2")}}
 	})
@@ -283,7 +284,8 @@ type countingStore struct {
 	reads atomic.Int64
 }
 
-func (s *countingStore) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]store.Event, error) {
+func (s *countingStore) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64,
+	limit int) ([]store.Event, error) {
 	s.reads.Add(1)
 	return s.Store.Events(ctx, p, id, after, limit)
 }

@@ -195,7 +195,8 @@ func (w *Writer) write() {
 		b := w.queue
 		w.queue = batch{}
 		w.mu.Unlock()
-		err := w.journal.store.AppendEvents(b.ctx, w.record.Project, w.record.Body.ID, w.owner, b.events, b.body, b.also...)
+		err := w.journal.store.AppendEvents(b.ctx, w.record.Project, w.record.Body.ID, w.owner, b.events, b.body,
+			b.also...)
 		w.mu.Lock()
 		if err != nil {
 			w.err = fmt.Errorf("append events: %w", err)

@@ -477,7 +477,8 @@ func (a *Applier) setAttributes(h *tar.Header, at string) error {
 	for name, value := range xattrs {
 		err := unix.Fsetxattr(int(f.Fd()), name, []byte(value), 0)
 		if errors.Is(err, unix.EINVAL) {
-			return fmt.Errorf("%w: the value of its extended attribute %.100q, %d bytes, is malformed", ErrInvalid, name, len(value))
+			return fmt.Errorf("%w: the value of its extended attribute %.100q, %d bytes, is malformed", ErrInvalid,
+				name, len(value))
 		}
 		if err != nil && !errors.Is(err, unix.ENOTSUP) && !errors.Is(err, fs.ErrPermission) {
 			return fmt.Errorf("set the extended attribute %.100q: %w", name, err)
@@ -504,5 +505,7 @@ func (a *Applier) setTime(at string, to time.Time) error {
 		to = time.Unix(0, 0)
 	}
 	ts := []unix.Timespec{unix.NsecToTimespec(to.UnixNano()), unix.NsecToTimespec(to.UnixNano())}
-	return a.inDir(at, func(dir int, base string) error { return unix.UtimesNanoAt(dir, base, ts, unix.AT_SYMLINK_NOFOLLOW) })
+	return a.inDir(at, func(dir int, base string) error {
+		return unix.UtimesNanoAt(dir, base, ts, unix.AT_SYMLINK_NOFOLLOW)
+	})
 }

@@ -21,7 +21,8 @@ func TestDiffBelow(t *testing.T) {
 	sh(t, lower, "mkdir -p a/b c/d e; echo 1 >a/b/f; echo 2 >c/d/f; echo 3 >a/g")
 	created := time.Now().Add(10 * time.Millisecond)
 	time.Sleep(time.Until(created.Add(10 * time.Millisecond))) // the kernel's clock for files is coarse
-	if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+"/,workdir="+work); err != nil {
+	if err := unix.Mount("overlay", root, "overlay", 0,
+		"lowerdir="+lower+",upperdir="+upper+"/,workdir="+work); err != nil {
 		t.Skipf("skipped: no overlay can be mounted: %v", err)
 	}
 	t.Cleanup(func() { _ = unix.Unmount(root, 0) })
@@ -30,7 +31,8 @@ func TestDiffBelow(t *testing.T) {
 		t.Helper()
 		var out bytes.Buffer
 		w := tar.NewWriter(&out)
-		if err := errors.Join((&layer.Differ{Root: root, Since: created, Below: below}).Diff(w), w.Close()); err != nil {
+		if err := errors.Join((&layer.Differ{Root: root, Since: created, Below: below}).Diff(w),
+			w.Close()); err != nil {
 			t.Fatal(err)
 		}
 		for in := tar.NewReader(&out); ; {

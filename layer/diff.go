@@ -128,8 +128,9 @@ func (d *Differ) child(w *tar.Writer, path, name string) error {
 		id := inode{st.Dev, st.Ino}
 		if first := d.links[id]; first != "" {
 			// Some engines apply the link's mode and owner to the file.
-			return w.WriteHeader(&tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeLink, Name: name, Linkname: first, Mode: int64(st.Mode & permissions),
-				Uid: int(st.Uid), Gid: int(st.Gid), ModTime: modified(&st)})
+			return w.WriteHeader(&tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeLink, Name: name, Linkname: first,
+				Mode: int64(st.Mode & permissions),
+				Uid:  int(st.Uid), Gid: int(st.Gid), ModTime: modified(&st)})
 		}
 		d.links[id] = name
 	}

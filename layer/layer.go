@@ -77,7 +77,8 @@ func attributes(h *tar.Header) (map[string]string, error) {
 			return nil, fmt.Errorf("%w: %s of %.200q is malformed", ErrInvalid, name, h.Name)
 		}
 		if len(name) > maxElement {
-			return nil, fmt.Errorf("%w: the name of an attribute of %.200q is longer than %d bytes", ErrInvalid, h.Name, maxElement)
+			return nil, fmt.Errorf("%w: the name of an attribute of %.200q is longer than %d bytes", ErrInvalid, h.Name,
+				maxElement)
 		}
 		found[name] = value
 		size += len(name) + len(value)

@@ -67,7 +67,8 @@ func tree(t *testing.T, root string) []string {
 				return err
 			}
 		}
-		all = append(all, fmt.Sprintf("%s %o %d:%d %d %x %q", name, st.Mode, st.Uid, st.Gid, st.Mtim.Sec, st.Rdev, content))
+		all = append(all, fmt.Sprintf("%s %o %d:%d %d %x %q", name, st.Mode, st.Uid, st.Gid, st.Mtim.Sec, st.Rdev,
+			content))
 		return nil
 	})
 	if err != nil {
@@ -215,7 +216,8 @@ func apply(t testing.TB, prepare string, layers ...[]byte) (root string, err err
 	}
 	defer r.Close()
 	for _, l := range layers {
-		if err = (&layer.Applier{Root: r, Limits: layer.Limits{Bytes: 1 << 20, Entries: 1000}}).Apply(bytes.NewReader(l)); err != nil {
+		if err = (&layer.Applier{Root: r, Limits: layer.Limits{Bytes: 1 << 20, Entries: 1000}}).Apply(
+			bytes.NewReader(l)); err != nil {
 			break
 		}
 	}
@@ -223,8 +225,10 @@ func apply(t testing.TB, prepare string, layers ...[]byte) (root string, err err
 	secret, serr := os.ReadFile(filepath.Join(outside, "secret"))
 	var st unix.Stat_t
 	_ = unix.Stat(filepath.Join(outside, "secret"), &st)
-	if rerr != nil || serr != nil || len(left) != 2 || string(secret) != "secret" || st.Nlink != 1 || st.Mode&0o777 != 0o600 {
-		t.Fatalf("changed outside of the root: %v, %q, %d links, mode %o (%v, %v)", left, secret, st.Nlink, st.Mode, rerr, serr)
+	if rerr != nil || serr != nil || len(left) != 2 || string(secret) != "secret" || st.Nlink != 1 ||
+		st.Mode&0o777 != 0o600 {
+		t.Fatalf("changed outside of the root: %v, %q, %d links, mode %o (%v, %v)", left, secret, st.Nlink, st.Mode,
+			rerr, serr)
 	}
 	return root, err
 }
@@ -263,24 +267,34 @@ func TestApply(t *testing.T) {
 		layers  [][]byte
 		want    string
 	}{
-		"dots before names":          {"", [][]byte{archive(file("./a"), file("/b"))}, "a=./a b=/b"},
-		"missing directories":        {"", [][]byte{archive(file("a/b/c"))}, "a a/b a/b/c=a/b/c"},
-		"through a link":             {"mkdir -p usr/bin; ln -s usr/bin bin", [][]byte{archive(file("bin/x"))}, "bin->usr/bin usr usr/bin usr/bin/x=bin/x"},
-		"through an absolute link":   {"mkdir -p run; mkdir var; ln -s /run var/run", [][]byte{archive(file("var/run/x"))}, "run run/x=var/run/x var var/run->/run"},
-		"a file for a directory":     {"mkdir -p a/b; echo >a/b/c", [][]byte{archive(file("a"))}, "a=a"},
-		"a directory for a file":     {"echo >a", [][]byte{archive(dir("a"), file("a/b"))}, "a a/b=a/b"},
-		"a directory for a link":     {"mkdir d; ln -s d a", [][]byte{archive(dir("a"), file("a/b"))}, "a a/b=a/b d"},
-		"a directory stays":          {"mkdir a; printf x >a/x", [][]byte{archive(dir("a"), file("a/b"))}, "a a/b=a/b a/x=x"},
-		"whiteout":                   {"mkdir a; printf x >a/x; printf y >a/y", [][]byte{archive(file("a/.wh.x"))}, "a a/y=y"},
+		"dots before names":   {"", [][]byte{archive(file("./a"), file("/b"))}, "a=./a b=/b"},
+		"missing directories": {"", [][]byte{archive(file("a/b/c"))}, "a a/b a/b/c=a/b/c"},
+		"through a link": {"mkdir -p usr/bin; ln -s usr/bin bin", [][]byte{archive(file("bin/x"))},
+			"bin->usr/bin usr usr/bin usr/bin/x=bin/x"},
+		"through an absolute link": {"mkdir -p run; mkdir var; ln -s /run var/run",
+			[][]byte{archive(file("var/run/x"))}, "run run/x=var/run/x var var/run->/run"},
+		"a file for a directory": {"mkdir -p a/b; echo >a/b/c", [][]byte{archive(file("a"))}, "a=a"},
+		"a directory for a file": {"echo >a", [][]byte{archive(dir("a"), file("a/b"))}, "a a/b=a/b"},
+		"a directory for a link": {"mkdir d; ln -s d a", [][]byte{archive(dir("a"), file("a/b"))}, "a a/b=a/b d"},
+		"a directory stays": {"mkdir a; printf x >a/x", [][]byte{archive(dir("a"), file("a/b"))},
+			"a a/b=a/b a/x=x"},
+		"whiteout": {"mkdir a; printf x >a/x; printf y >a/y", [][]byte{archive(file("a/.wh.x"))},
+			"a a/y=y"},
 		"whiteout of nothing":        {"", [][]byte{archive(dir("a"), file("a/.wh.x"))}, "a"},
 		"whiteout of the same layer": {"", [][]byte{archive(file("x"), file(".wh.x"))}, "x=x"},
-		"opaque":                     {"mkdir -p a/d; echo >a/x", [][]byte{archive(dir("a"), file("a/.wh..wh..opq"), file("a/y"))}, "a a/y=a/y"},
-		"opaque, listed late":        {"mkdir -p a/d; echo >a/x", [][]byte{archive(file("a/d/y"), file("a/.wh..wh..opq"))}, "a a/d a/d/y=a/d/y"},
-		"a whiteout-like name  ":     {"", [][]byte{archive(file("a/.wh..wh.plnk"))}, "a"},
-		"a link replaced and used":   {"mkdir d e", [][]byte{archive(symlink("a", "d"), file("a/1"), symlink("a", "e"), file("a/2"))}, "a->e d d/1=a/1 e e/2=a/2"},
-		"hard link":                  {"", [][]byte{archive(file("a"), hardlink("b", "a")), archive(hardlink("c", "/b"))}, "a=a b=a c=a"},
-		"twice":                      {"", [][]byte{archive(file("a"), symlink("a", "b"), file("a"))}, "a=a"},
-		"devices":                    {"", [][]byte{archive(tar.Header{Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3}, file("a"))}, "a=a"},
+		"opaque": {"mkdir -p a/d; echo >a/x",
+			[][]byte{archive(dir("a"), file("a/.wh..wh..opq"), file("a/y"))}, "a a/y=a/y"},
+		"opaque, listed late": {"mkdir -p a/d; echo >a/x",
+			[][]byte{archive(file("a/d/y"), file("a/.wh..wh..opq"))}, "a a/d a/d/y=a/d/y"},
+		"a whiteout-like name  ": {"", [][]byte{archive(file("a/.wh..wh.plnk"))}, "a"},
+		"a link replaced and used": {"mkdir d e",
+			[][]byte{archive(symlink("a", "d"), file("a/1"), symlink("a", "e"), file("a/2"))},
+			"a->e d d/1=a/1 e e/2=a/2"},
+		"hard link": {"", [][]byte{archive(file("a"), hardlink("b", "a")), archive(hardlink("c", "/b"))},
+			"a=a b=a c=a"},
+		"twice": {"", [][]byte{archive(file("a"), symlink("a", "b"), file("a"))}, "a=a"},
+		"devices": {"", [][]byte{archive(tar.Header{Typeflag: tar.TypeChar, Name: "null", Devmajor: 1, Devminor: 3},
+			file("a"))}, "a=a"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			root, err := apply(t, c.prepare, c.layers...)
@@ -309,16 +323,17 @@ func TestApplyHostile(t *testing.T) {
 		"hard link out":         archive(hardlink("a", "../secret")),
 		"hard link over a link": archive(symlink("a", ".."), hardlink("b", "a/secret"), file("b")),
 		"hard link to a link":   archive(symlink("a", "../secret"), hardlink("b", "a"), file("b")),
-		"mode of a link":        archive(symlink("a", "../secret"), tar.Header{Typeflag: tar.TypeLink, Name: "b", Linkname: "a", Mode: 0o777}),
-		"whiteout up":           archive(file(".wh...")),
-		"whiteout of dots":      archive(file(".wh..")),
-		"whiteout over a link":  archive(symlink("a", ".."), file("a/.wh.secret")),
-		"opaque over a link":    archive(symlink("a", ".."), file("a/.wh..wh..opq")),
-		"root is a link":        archive(symlink(".", "..")),
-		"root is a file":        archive(file(".")),
-		"type":                  archive(tar.Header{Typeflag: 'B', Name: "a"}),
-		"too many bytes":        archive(tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 2 << 20}),
-		"cut off":               archive(file("a"), tar.Header{Typeflag: tar.TypeReg, Name: "b", Size: 9000})[:3000],
+		"mode of a link": archive(symlink("a", "../secret"), tar.Header{Typeflag: tar.TypeLink, Name: "b",
+			Linkname: "a", Mode: 0o777}),
+		"whiteout up":          archive(file(".wh...")),
+		"whiteout of dots":     archive(file(".wh..")),
+		"whiteout over a link": archive(symlink("a", ".."), file("a/.wh.secret")),
+		"opaque over a link":   archive(symlink("a", ".."), file("a/.wh..wh..opq")),
+		"root is a link":       archive(symlink(".", "..")),
+		"root is a file":       archive(file(".")),
+		"type":                 archive(tar.Header{Typeflag: 'B', Name: "a"}),
+		"too many bytes":       archive(tar.Header{Typeflag: tar.TypeReg, Name: "a", Size: 2 << 20}),
+		"cut off":              archive(file("a"), tar.Header{Typeflag: tar.TypeReg, Name: "b", Size: 9000})[:3000],
 	} {
 		t.Run(name, func(t *testing.T) { _, _ = apply(t, "", hostile) })
 	}
@@ -361,12 +376,14 @@ func TestMakeWhiteouts(t *testing.T) {
 	sh(t, base, "mkdir -p a/b d; echo >a/x; echo >a/y; echo >d/z; ln -s a l; ln -s /etc e")
 	listed := func(name string) tar.Header { return tar.Header{Typeflag: 'B', Name: name} }
 	var out bytes.Buffer
-	in := archive(dir("a"), listed("a/x"), dir("d"), dir("e"), dir("l"), dir("none"), dir("d/../d/z/")) // the last is refused
+	// the last is refused
+	in := archive(dir("a"), listed("a/x"), dir("d"), dir("e"), dir("l"), dir("none"), dir("d/../d/z/"))
 	if _, err := layer.Make(&out, bytes.NewReader(in), base, layer.Limits{}); !errors.Is(err, layer.ErrInvalid) {
 		t.Fatalf("got %v", err)
 	}
 	out.Reset()
-	if _, err := layer.Make(&out, bytes.NewReader(archive(dir("a"), listed("a/x"), dir("d"), dir("e"), dir("l"), dir("none"))), base, layer.Limits{}); err != nil {
+	if _, err := layer.Make(&out, bytes.NewReader(archive(dir("a"), listed("a/x"), dir("d"), dir("e"), dir("l"),
+		dir("none"))), base, layer.Limits{}); err != nil {
 		t.Fatal(err)
 	}
 	var got []string
@@ -397,7 +414,8 @@ func FuzzMake(f *testing.F) {
 	f.Add(archive(dir("a"), tar.Header{Typeflag: 'B', Name: "a/b"}, file("a/b")))
 	f.Fuzz(func(t *testing.T, raw []byte) {
 		var out bytes.Buffer
-		if _, err := layer.Make(&out, bytes.NewReader(raw), "", layer.Limits{Bytes: 1 << 20, Entries: 1000}); err != nil {
+		if _, err := layer.Make(&out, bytes.NewReader(raw), "", layer.Limits{Bytes: 1 << 20,
+			Entries: 1000}); err != nil {
 			return
 		}
 		if _, err := apply(t, "", out.Bytes()); errors.Is(err, layer.ErrInvalid) {

@@ -18,7 +18,8 @@ func TestLinksHaveTheModeOfTheirFile(t *testing.T) {
 	needRoot(t)
 	dir := t.TempDir()
 	first, second := filepath.Join(dir, "first"), filepath.Join(dir, "second")
-	if err := errors.Join(os.WriteFile(first, nil, 0o600), os.Chmod(first, 0o755), os.Chown(first, 1234, 4321), os.Link(first, second)); err != nil {
+	if err := errors.Join(os.WriteFile(first, nil, 0o600), os.Chmod(first, 0o755), os.Chown(first, 1234, 4321),
+		os.Link(first, second)); err != nil {
 		t.Fatal(err)
 	}
 	var diff, made bytes.Buffer

@@ -152,11 +152,13 @@ func (m *maker) entry(h *tar.Header, name string) error {
 // header returns the header of an entry as it is written. It counts the bytes of a file,
 // and opens a directory for the names of its children.
 func (m *maker) header(h *tar.Header, name string) (*tar.Header, error) {
-	out := &tar.Header{Format: tar.FormatPAX, Typeflag: h.Typeflag, Name: name, Mode: h.Mode & permissions, Uid: h.Uid, Gid: h.Gid, ModTime: h.ModTime}
+	out := &tar.Header{Format: tar.FormatPAX, Typeflag: h.Typeflag, Name: name, Mode: h.Mode & permissions, Uid: h.Uid,
+		Gid: h.Gid, ModTime: h.ModTime}
 	switch h.Typeflag {
 	case tar.TypeReg:
 		out.Size = h.Size
-		if m.done.Bytes += h.Size; h.Size < 0 || m.done.Bytes < 0 || m.limits.Bytes > 0 && m.done.Bytes > m.limits.Bytes {
+		if m.done.Bytes += h.Size; h.Size < 0 || m.done.Bytes < 0 || m.limits.Bytes > 0 &&
+			m.done.Bytes > m.limits.Bytes {
 			return nil, fmt.Errorf("%w: more than %d bytes", ErrTooLarge, m.limits.Bytes)
 		}
 	case tar.TypeDir:
@@ -169,7 +171,8 @@ func (m *maker) header(h *tar.Header, name string) (*tar.Header, error) {
 		}
 		out.Linkname = target
 	case tar.TypeSymlink:
-		if out.Linkname = h.Linkname; len(h.Linkname) == 0 || len(h.Linkname) > maxName || strings.ContainsRune(h.Linkname, 0) {
+		if out.Linkname = h.Linkname; len(h.Linkname) == 0 || len(h.Linkname) > maxName ||
+			strings.ContainsRune(h.Linkname, 0) {
 			return nil, fmt.Errorf("%w: the target of %.200q", ErrInvalid, name)
 		}
 	case tar.TypeChar, tar.TypeBlock:
@@ -217,7 +220,8 @@ func (m *maker) whiteouts() error {
 		if m.siblings[e.Name()] {
 			continue
 		}
-		if err := m.out.WriteHeader(&tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: join(m.dir, whiteout+e.Name())}); err != nil {
+		if err := m.out.WriteHeader(&tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg,
+			Name: join(m.dir, whiteout+e.Name())}); err != nil {
 			return err
 		}
 	}

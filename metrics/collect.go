@@ -41,14 +41,18 @@ func (m *Metrics) Collect(s Sources) {
 		part{containerDescs(), func(ctx context.Context, emit emitFunc) { emitContainers(ctx, s.Containers, emit) }},
 		part{poolDescs, func(_ context.Context, emit emitFunc) { emitPools(s.Containers.Pools(), emit) }},
 		part{upstreamDescs, func(_ context.Context, emit emitFunc) { emitUpstreams(s.Upstreams(), emit) }},
-		part{[]*prometheus.Desc{descSnapshots, descSnapshotBytes}, func(ctx context.Context, emit emitFunc) { emitSnapshots(ctx, s, emit) }},
+		part{[]*prometheus.Desc{descSnapshots, descSnapshotBytes}, func(ctx context.Context, emit emitFunc) {
+			emitSnapshots(ctx, s, emit)
+		}},
 		part{[]*prometheus.Desc{descAudited, descAuditFailed}, func(_ context.Context, emit emitFunc) {
 			entries, failures := s.Audit()
 			emit(descAudited, prometheus.CounterValue, float64(entries))
 			emit(descAuditFailed, prometheus.CounterValue, float64(failures))
 		}},
 		part{spaceDescs, func(_ context.Context, emit emitFunc) { emitSpace(s.Space, emit) }},
-		part{[]*prometheus.Desc{descSpent, descSpendLimit}, func(ctx context.Context, emit emitFunc) { emitSpending(ctx, s, emit) }},
+		part{[]*prometheus.Desc{descSpent, descSpendLimit}, func(ctx context.Context, emit emitFunc) {
+			emitSpending(ctx, s, emit)
+		}},
 		part{[]*prometheus.Desc{descSeconds}, (&seconds{Sources: s, projects: &m.projects}).emit},
 	)
 }
@@ -62,7 +66,8 @@ func (m *Metrics) Running(count func() int) {
 
 // Connections reports the counts of client connections from now on. It must be called once.
 func (m *Metrics) Connections(counts func() conns.Counts) {
-	m.registry.MustRegister(part{[]*prometheus.Desc{descConnections, descRefused, descClosed}, func(_ context.Context, emit emitFunc) {
+	m.registry.MustRegister(part{[]*prometheus.Desc{descConnections, descRefused, descClosed}, func(_ context.Context,
+		emit emitFunc) {
 		n := counts()
 		emit(descConnections, prometheus.GaugeValue, float64(n.WithKey), "yes")
 		emit(descConnections, prometheus.GaugeValue, float64(n.WithoutKey), "no")
@@ -103,10 +108,11 @@ var (
 	descSnapshots     = describe("snapshots", "Stored snapshots.")
 	descSnapshotBytes = describe("snapshot_bytes", "Bytes of stored snapshots.")
 	descAudited       = describe("audit_entries_total", "Entries written to the audit record.")
-	descConnections   = describe("connections", "Client connections; key is yes if a request on the connection had a valid key.", "key")
-	descRefused       = describe("connections_refused_total", "Client connections refused because there were too many.")
-	descClosed        = describe("connections_closed_total", "Client connections closed to make room for others.")
-	descAuditFailed   = describe("audit_failures_total", "Failed writes to the audit record.")
+	descConnections   = describe("connections",
+		"Client connections; key is yes if a request on the connection had a valid key.", "key")
+	descRefused     = describe("connections_refused_total", "Client connections refused because there were too many.")
+	descClosed      = describe("connections_closed_total", "Client connections closed to make room for others.")
+	descAuditFailed = describe("audit_failures_total", "Failed writes to the audit record.")
 )
 
 // emitSnapshots emits nothing if the snapshots cannot be read.

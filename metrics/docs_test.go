@@ -39,7 +39,8 @@ func TestDocsListEveryFamily(t *testing.T) {
 		t.Fatal(err)
 	}
 	listed := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(berth_[a-z_]+)` \\| [a-z]+ \\| ([^|]*) \\|").FindAllStringSubmatch(string(text), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(berth_[a-z_]+)` \\| [a-z]+ \\| ([^|]*) \\|").FindAllStringSubmatch(
+		string(text), -1) {
 		labels := strings.ReplaceAll(strings.TrimSpace(m[2]), ", ", ",")
 		if labels == "–" {
 			labels = ""

@@ -68,26 +68,36 @@ func New(version string) *Metrics {
 		return prometheus.NewGaugeVec(prometheus.GaugeOpts{Name: "berth_" + name, Help: help}, labels)
 	}
 	histogram := func(name, help string, buckets []float64, labels ...string) *prometheus.HistogramVec {
-		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "berth_" + name, Help: help, Buckets: buckets}, labels)
+		return prometheus.NewHistogramVec(prometheus.HistogramOpts{Name: "berth_" + name, Help: help, Buckets: buckets},
+			labels)
 	}
 	m := &Metrics{registry: prometheus.NewRegistry(), models: names{max: maxModels}, projects: names{max: maxProjects},
-		responses:    counter("responses_total", "Ended responses.", "model", "status"),
-		tokens:       counter("tokens_total", "Tokens of ended responses; cached tokens also count as input, reasoning tokens as output.", "model", "kind"),
-		duration:     histogram("response_duration_seconds", "Time from a response's creation, in whole seconds, to its end.", whole, "status"),
-		turns:        histogram("response_turns", "Turns of the model in ended responses.", turns, "status"),
-		firstToken:   histogram("time_to_first_token_seconds", "Time from the request to an upstream to its first token.", brisk, "upstream", "model"),
-		calls:        counter("tool_calls_total", "Tool calls that were answered or passed to the client.", "tool", "outcome"),
-		callDuration: histogram("tool_call_duration_seconds", "Duration of tool calls that the server answered, including the wait for a container.", slow, "tool"),
-		starts:       histogram("container_start_duration_seconds", "Time from the request for a container until it is ready.", brisk, "start"),
-		ends:         counter("containers_ended_total", "Ended containers.", "reason"),
-		commands:     histogram("exec_duration_seconds", "Duration of commands in containers.", slow, "source", "outcome"),
-		requests:     counter("http_requests_total", "Answered API requests.", "route", "status"),
-		streams:      gauge("http_streams", "Open event streams, WebSockets and tunnels.", "kind"),
-		commits:      histogram("store_commit_duration_seconds", "Time to save events of a response, including the wait for other commits.", quick, "operation"),
+		responses: counter("responses_total", "Ended responses.", "model", "status"),
+		tokens: counter("tokens_total",
+			"Tokens of ended responses; cached tokens also count as input, reasoning tokens as output.", "model",
+			"kind"),
+		duration: histogram("response_duration_seconds",
+			"Time from a response's creation, in whole seconds, to its end.", whole, "status"),
+		turns: histogram("response_turns", "Turns of the model in ended responses.", turns, "status"),
+		firstToken: histogram("time_to_first_token_seconds",
+			"Time from the request to an upstream to its first token.", brisk, "upstream", "model"),
+		calls: counter("tool_calls_total", "Tool calls that were answered or passed to the client.", "tool",
+			"outcome"),
+		callDuration: histogram("tool_call_duration_seconds",
+			"Duration of tool calls that the server answered, including the wait for a container.", slow, "tool"),
+		starts: histogram("container_start_duration_seconds",
+			"Time from the request for a container until it is ready.", brisk, "start"),
+		ends:     counter("containers_ended_total", "Ended containers.", "reason"),
+		commands: histogram("exec_duration_seconds", "Duration of commands in containers.", slow, "source", "outcome"),
+		requests: counter("http_requests_total", "Answered API requests.", "route", "status"),
+		streams:  gauge("http_streams", "Open event streams, WebSockets and tunnels.", "kind"),
+		commits: histogram("store_commit_duration_seconds",
+			"Time to save events of a response, including the wait for other commits.", quick, "operation"),
 	}
 	build := gauge("build_info", "1, labelled with the running version.", "version", "go")
 	build.WithLabelValues(version, runtime.Version()).Set(1)
-	m.registry.MustRegister(m.responses, m.tokens, m.duration, m.turns, m.firstToken, m.calls, m.callDuration, m.starts, m.ends, m.commands,
+	m.registry.MustRegister(m.responses, m.tokens, m.duration, m.turns, m.firstToken, m.calls, m.callDuration, m.starts,
+		m.ends, m.commands,
 		m.requests, m.streams, m.commits, build,
 		collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return m

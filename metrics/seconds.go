@@ -12,7 +12,9 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-var descSeconds = describe("container_seconds_total", "Running time of containers, counted each minute in the store, so that restarts do not reset it.", "project", "memory_limit", "isolation")
+var descSeconds = describe("container_seconds_total",
+	"Running time of containers, counted each minute in the store, so that restarts do not reset it.", "project",
+	"memory_limit", "isolation")
 
 // The store's counts are read completely at intervals, because late counts may be added to the
 // past. In between, only recent counts are read.
@@ -68,8 +70,10 @@ func (s *seconds) read(ctx context.Context, now time.Time) (map[allowance]int64,
 }
 
 // sum adds the seconds used in a period to before.
-func (s *seconds) sum(ctx context.Context, from, to time.Time, before map[allowance]int64) (map[allowance]int64, error) {
-	used, err := s.Usages.Usage(ctx, store.UsageQuery{Kind: store.UsageContainer, From: from, To: to, Width: 100 * 365 * 24 * time.Hour})
+func (s *seconds) sum(ctx context.Context, from, to time.Time, before map[allowance]int64) (map[allowance]int64,
+	error) {
+	used, err := s.Usages.Usage(ctx, store.UsageQuery{Kind: store.UsageContainer, From: from, To: to,
+		Width: 100 * 365 * 24 * time.Hour})
 	if err != nil {
 		return nil, err
 	}

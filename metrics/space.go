@@ -14,16 +14,21 @@ type Space interface {
 }
 
 var (
-	descStateBytes    = describe("state_bytes", "Size of the volume of a part of the state.", "area")
-	descStateFree     = describe("state_free_bytes", "Free bytes of the volume of a part of the state.", "area")
-	descStateFloor    = describe("state_floor_bytes", "Free bytes below which writes are refused (low), or the container that writes most is ended (critical).", "area", "floor")
-	descStateInodes   = describe("state_free_inodes", "Free inodes of the volume of a part of the state, for file systems with a fixed number.", "area")
-	descStateLow      = describe("state_low", "1 if writes to a part of the state are refused for lack of bytes or inodes.", "area")
+	descStateBytes = describe("state_bytes", "Size of the volume of a part of the state.", "area")
+	descStateFree  = describe("state_free_bytes", "Free bytes of the volume of a part of the state.", "area")
+	descStateFloor = describe("state_floor_bytes",
+		"Free bytes below which writes are refused (low), or the container that writes most is ended (critical).",
+		"area", "floor")
+	descStateInodes = describe("state_free_inodes",
+		"Free inodes of the volume of a part of the state, for file systems with a fixed number.", "area")
+	descStateLow = describe("state_low",
+		"1 if writes to a part of the state are refused for lack of bytes or inodes.", "area")
 	descStateReserve  = describe("state_reserve_bytes", "Bytes reserved for deletions.")
 	descStateReserved = describe("state_reserve_target_bytes", "Configured size of the reserve for deletions.")
 	descStateRefused  = describe("state_refused_total", "Writes refused for lack of disk space.")
 
-	spaceDescs = []*prometheus.Desc{descStateBytes, descStateFree, descStateFloor, descStateInodes, descStateLow, descStateReserve, descStateReserved, descStateRefused}
+	spaceDescs = []*prometheus.Desc{descStateBytes, descStateFree, descStateFloor, descStateInodes, descStateLow,
+		descStateReserve, descStateReserved, descStateRefused}
 )
 
 // emitSpace emits the free space of all areas.

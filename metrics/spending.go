@@ -10,7 +10,9 @@ import (
 const maxSpending = 500
 
 var (
-	descSpent      = describe("spent_this_month", "Cost of models in the present month (UTC) of projects and keys with a limit, in the currency of the prices. Key is empty for a project.", "project", "key")
+	descSpent = describe("spent_this_month",
+		"Cost of models in the present month (UTC) of projects and keys with a limit, in the currency of the prices. Key is empty for a project.",
+		"project", "key")
 	descSpendLimit = describe("cost_per_month_limit", "The limit of that cost.", "project", "key")
 )
 

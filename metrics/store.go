@@ -16,14 +16,16 @@ type responses struct {
 	metrics *Metrics
 }
 
-func (r responses) CreateResponse(ctx context.Context, rec *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
+func (r responses) CreateResponse(ctx context.Context, rec *store.Response, events []store.Event, lease store.Lease,
+	also ...*store.Object) error {
 	start := time.Now()
 	err := r.Responses.CreateResponse(ctx, rec, events, lease, also...)
 	r.metrics.committed("create", start, err)
 	return err
 }
 
-func (r responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (r responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string,
+	events []store.Event, body *berth.Response, also ...*store.Object) error {
 	start := time.Now()
 	err := r.Responses.AppendEvents(ctx, p, id, owner, events, body, also...)
 	r.metrics.committed("append", start, err)

@@ -7,7 +7,9 @@ import (
 )
 
 var (
-	descCircuit   = describe("upstream_circuit", "1 for the state of the upstream's breaker: closed, half-open, or open (the upstream is skipped).", "upstream", "state")
+	descCircuit = describe("upstream_circuit",
+		"1 for the state of the upstream's breaker: closed, half-open, or open (the upstream is skipped).", "upstream",
+		"state")
 	descInFlight  = describe("upstream_in_flight", "Turns in progress at the upstream.", "upstream")
 	descWaiting   = describe("upstream_waiting", "Turns that wait for the upstream's limits.", "upstream")
 	descResting   = describe("upstream_keys_resting", "Keys of the upstream that are skipped for a while.", "upstream")
@@ -15,7 +17,8 @@ var (
 	descCompleted = describe("upstream_completed_total", "Turns that the upstream completed.", "upstream")
 	descFailed    = describe("upstream_failed_total", "Turns that the upstream failed.", "upstream")
 
-	upstreamDescs = []*prometheus.Desc{descCircuit, descInFlight, descWaiting, descResting, descTurns, descCompleted, descFailed}
+	upstreamDescs = []*prometheus.Desc{descCircuit, descInFlight, descWaiting, descResting, descTurns, descCompleted,
+		descFailed}
 )
 
 // emitUpstreams emits the samples of each upstream name. Upstreams that models describe

@@ -11,7 +11,8 @@ import (
 )
 
 func message(role, text string) berth.Item {
-	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role, Content: []berth.Content{{Type: "input_text", Text: text}}})
+	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: role,
+		Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
 // Token counts of text equal those of OpenAI's tokenizer for o200k_base.
@@ -33,11 +34,13 @@ func TestEstimateText(t *testing.T) {
 func TestEstimateRequest(t *testing.T) {
 	bare := model.Estimate(&model.Request{})
 	image := func(detail string) berth.Item {
-		return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_image", ImageURL: "data:image/png;base64,AA", Detail: detail}}})
+		return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+			Content: []berth.Content{{Type: "input_image", ImageURL: "data:image/png;base64,AA", Detail: detail}}})
 	}
 	file := func(kind, data string) berth.Item {
-		return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_file",
-			FileData: "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString([]byte(data))}}})
+		return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+			Content: []berth.Content{{Type: "input_file",
+				FileData: "data:" + kind + ";base64," + base64.StdEncoding.EncodeToString([]byte(data))}}})
 	}
 	for name, c := range map[string]struct {
 		req  model.Request
@@ -45,17 +48,24 @@ func TestEstimateRequest(t *testing.T) {
 	}{
 		"instructions": {model.Request{Instructions: "hello world"}, 3 + 2},
 		"message":      {model.Request{Items: []berth.Item{message("user", "hello world")}}, 3 + 2},
-		"tool":         {model.Request{Tools: []berth.FunctionTool{{Name: "hello", Description: "hello world"}}}, 8 + 1 + 2},
-		"schema":       {model.Request{Text: berth.TextConfig{Format: json.RawMessage(`{"type":"json_schema","schema":{}}`)}}, 1},
-		"image":        {model.Request{Items: []berth.Item{image("auto")}}, 3 + 765},
-		"glance":       {model.Request{Items: []berth.Item{image("low")}}, 3 + 85},
-		"text file":    {model.Request{Items: []berth.Item{file("text/plain; charset=utf-8", "hello world")}}, 3 + 2},
-		"other file":   {model.Request{Items: []berth.Item{file("application/pdf", strings.Repeat("x", 3000))}}, 3 + 60},
-		"call":         {model.Request{Items: []berth.Item{berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Name: "hello", Arguments: "{}"})}}, 6 + 1 + 1},
-		"output": {model.Request{Items: []berth.Item{berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput,
-			Output: json.RawMessage(`"hello world"`)})}}, 3 + 2},
-		"parts": {model.Request{Items: []berth.Item{berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput,
-			Output: json.RawMessage(`[{"type":"input_text","text":"hello world"},{"type":"input_image","image_url":"data:,"}]`)})}}, 3 + 2 + 765},
+		"tool": {model.Request{Tools: []berth.FunctionTool{{Name: "hello", Description: "hello world"}}},
+			8 + 1 + 2},
+		"schema": {model.Request{Text: berth.TextConfig{Format: json.RawMessage(
+			`{"type":"json_schema","schema":{}}`)}}, 1},
+		"image":      {model.Request{Items: []berth.Item{image("auto")}}, 3 + 765},
+		"glance":     {model.Request{Items: []berth.Item{image("low")}}, 3 + 85},
+		"text file":  {model.Request{Items: []berth.Item{file("text/plain; charset=utf-8", "hello world")}}, 3 + 2},
+		"other file": {model.Request{Items: []berth.Item{file("application/pdf", strings.Repeat("x", 3000))}}, 3 + 60},
+		"call": {model.Request{Items: []berth.Item{berth.NewItem(
+			berth.FunctionCall{Type: berth.ItemFunctionCall, Name: "hello", Arguments: "{}"})}}, 6 + 1 + 1},
+		"output": {model.Request{Items: []berth.Item{berth.NewItem(
+			berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput,
+				Output: json.RawMessage(`"hello world"`)})}}, 3 + 2},
+		"parts": {model.Request{Items: []berth.Item{berth.NewItem(
+			berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput,
+				Output: json.RawMessage(
+					`[{"type":"input_text","text":"hello world"},{"type":"input_image","image_url":"data:,"}]`)})}},
+			3 + 2 + 765},
 		"reasoning": {model.Request{Items: []berth.Item{berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning,
 			Content: []berth.Content{{Type: "reasoning_text", Text: "hello world"}}})}}, 2},
 	} {
@@ -78,7 +88,8 @@ func TestEstimateLong(t *testing.T) {
 }
 
 func BenchmarkEstimate(b *testing.B) {
-	req := &model.Request{Items: []berth.Item{message("user", strings.Repeat("The quick brown fox jumps over the lazy dog. ", 10_000))}}
+	req := &model.Request{Items: []berth.Item{message("user",
+		strings.Repeat("The quick brown fox jumps over the lazy dog. ", 10_000))}}
 	b.SetBytes(450_000)
 	for b.Loop() {
 		model.Estimate(req)

@@ -66,5 +66,6 @@ func Forward(ctx context.Context, p Provider, req *Request) iter.Seq2[Delta, err
 // NoEndpoint returns the error for a model whose upstream does not have an endpoint.
 func NoEndpoint(endpoint, model string) error {
 	return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_supported", Param: "model", Message: fmt.Sprintf(
-		"The model `%s` is not supported in the v1/%s endpoint: its upstream does not offer it. Choose a model whose upstream does.", model, endpoint)}
+		"The model `%s` is not supported in the v1/%s endpoint: its upstream does not offer it. Choose a model whose upstream does.",
+		model, endpoint)}
 }

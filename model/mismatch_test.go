@@ -35,10 +35,12 @@ func TestMismatch(t *testing.T) {
 		"gemini":    "data: {\"candidates\":[{\"content\":{\"parts\":[]}}]}\n\n",
 	}
 	open := map[string]func(upstream.Options) (model.Provider, error){
-		"chat":      func(o upstream.Options) (model.Provider, error) { return chat.New(chat.Options{Options: o}) },
-		"openai":    func(o upstream.Options) (model.Provider, error) { return openai.New(openai.Options{Options: o}) },
-		"anthropic": func(o upstream.Options) (model.Provider, error) { return anthropic.New(anthropic.Options{Options: o}) },
-		"gemini":    func(o upstream.Options) (model.Provider, error) { return gemini.New(gemini.Options{Options: o}) },
+		"chat":   func(o upstream.Options) (model.Provider, error) { return chat.New(chat.Options{Options: o}) },
+		"openai": func(o upstream.Options) (model.Provider, error) { return openai.New(openai.Options{Options: o}) },
+		"anthropic": func(o upstream.Options) (model.Provider, error) {
+			return anthropic.New(anthropic.Options{Options: o})
+		},
+		"gemini": func(o upstream.Options) (model.Provider, error) { return gemini.New(gemini.Options{Options: o}) },
 	}
 	for name := range starts {
 		other := starts["gemini"]
@@ -66,8 +68,10 @@ func TestMismatch(t *testing.T) {
 					t.Fatal(err)
 				}
 				_, err = modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{
-					berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}})
-				if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream || e.Message != tt.want {
+					berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+						Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}})
+				if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream ||
+					e.Message != tt.want {
 					t.Errorf("got %v, want %q", err, tt.want)
 				}
 			})

@@ -29,7 +29,8 @@ func vendors(t *testing.T) []vendor {
 	t.Helper()
 	return vendorsThatReply(t, func(n int, _ *modeltest.Request) modeltest.Turn {
 		id := fmt.Sprintf("call_%d", n) // the same for every vendor
-		return modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: id, Name: "look", Arguments: `{"at":"<tide>"}`},
+		return modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."},
+			model.Call{ID: id, Name: "look", Arguments: `{"at":"<tide>"}`},
 			model.Call{Index: 1, ID: id + "b", Name: "look", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})
 	})
 }
@@ -38,7 +39,8 @@ func vendors(t *testing.T) []vendor {
 func vendorsThatReply(t *testing.T, script modeltest.Script) []vendor {
 	t.Helper()
 	at := func(h http.Handler) upstream.Options {
-		return upstream.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: h}}}
+		return upstream.Options{BaseURL: "http://double/v1",
+			HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: h}}}
 	}
 	must := func(p model.Provider, err error) model.Provider {
 		if err != nil {
@@ -46,14 +48,16 @@ func vendorsThatReply(t *testing.T, script modeltest.Script) []vendor {
 		}
 		return p
 	}
-	c, o, a, g := modeltest.NewChatHandler(script), modeltest.NewOpenAIHandler(script), modeltest.NewAnthropicHandler(script), modeltest.NewGeminiHandler(script)
+	c, o, a, g := modeltest.NewChatHandler(script), modeltest.NewOpenAIHandler(script),
+		modeltest.NewAnthropicHandler(script), modeltest.NewGeminiHandler(script)
 	plain := at(g)
 	plain.BaseURL = "http://double"
 	return []vendor{
 		{"chat", "qwen3-32b", must(chat.New(chat.Options{Options: at(c)})), c.Double},
 		{"openai", "gpt-5.5", must(openai.New(openai.Options{Options: at(o)})), o.Double},
 		{"anthropic", "claude-opus-5-5", must(anthropic.New(anthropic.Options{Options: at(a)})), a.Double},
-		{"anthropic, older model", "claude-sonnet-4-5", must(anthropic.New(anthropic.Options{Options: at(a)})), a.Double},
+		{"anthropic, older model", "claude-sonnet-4-5", must(anthropic.New(anthropic.Options{Options: at(a)})),
+			a.Double},
 		{"gemini", "gemini-3.5-flash", must(gemini.New(gemini.Options{Options: plain})), g.Double},
 	}
 }
@@ -67,8 +71,10 @@ func TestPortability(t *testing.T) {
 		for second := range all {
 			for third := range all {
 				order := []vendor{all[first], all[second], all[third], all[first]}
-				req := &model.Request{Instructions: "Be brief.", Items: []berth.Item{message("user", "What is the tide?")}, ParallelToolCalls: true,
-					Tools: []berth.FunctionTool{{Type: "function", Name: "look"}}, Reasoning: berth.ReasoningConfig{Effort: &high}}
+				req := &model.Request{Instructions: "Be brief.",
+					Items: []berth.Item{message("user", "What is the tide?")}, ParallelToolCalls: true,
+					Tools:     []berth.FunctionTool{{Type: "function", Name: "look"}},
+					Reasoning: berth.ReasoningConfig{Effort: &high}}
 				var path []string
 				for n, v := range order {
 					path = append(path, v.name)
@@ -84,8 +90,9 @@ func TestPortability(t *testing.T) {
 					wantTurns(t, path, v.double.Requests()[before], n)
 					req.Items = append(req.Items, a.Items...)
 					for i, c := range a.Calls {
-						req.Items = append(req.Items, berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: c.CallID,
-							Output: berth.StringDelta(fmt.Sprintf("output %d.%d", n, i))}))
+						req.Items = append(req.Items,
+							berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: c.CallID,
+								Output: berth.StringDelta(fmt.Sprintf("output %d.%d", n, i))}))
 					}
 				}
 			}
@@ -105,13 +112,15 @@ func wantTurns(t *testing.T, path []string, got *modeltest.Request, n int) {
 			outputs = append(outputs, m.Text)
 		}
 		for _, c := range m.Calls {
-			if c.Name != "look" || c.Arguments != `{"at":"<tide>"}` && c.Arguments != "{}" && c.Arguments != `{"at":"\u003ctide\u003e"}` {
+			if c.Name != "look" || c.Arguments != `{"at":"<tide>"}` && c.Arguments != "{}" &&
+				c.Arguments != `{"at":"\u003ctide\u003e"}` {
 				t.Errorf("%s: got %+v", strings.Join(path, " → "), c)
 			}
 		}
 	}
 	if got.System != "Be brief." || calls != 2*n || texts != n || len(outputs) != 2*n {
-		t.Errorf("%s: got %q, %d calls, %d texts and outputs %q after %d turns", strings.Join(path, " → "), got.System, calls, texts, outputs, n)
+		t.Errorf("%s: got %q, %d calls, %d texts and outputs %q after %d turns", strings.Join(path, " → "), got.System,
+			calls, texts, outputs, n)
 	}
 	for i, o := range outputs {
 		if want := fmt.Sprintf("output %d.%d", i/2, i%2); o != want {

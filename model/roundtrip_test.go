@@ -24,7 +24,8 @@ type randomTurn struct {
 }
 
 // words are the parts of random texts. Dialects escape, split or trim some of them.
-var words = []string{"a", "tide ", "\n", "\"", "\\", "{}", "é", "船", "👩‍🚀", "</x>", "\t", "  ", "null", "```sh\nls\n```", "\u2028", "%s", "&amp;"}
+var words = []string{"a", "tide ", "\n", "\"", "\\", "{}", "é", "船", "👩‍🚀", "</x>", "\t", "  ", "null",
+	"```sh\nls\n```", "\u2028", "%s", "&amp;"}
 
 func someText(r *rand.Rand, most int) string {
 	var b strings.Builder
@@ -39,7 +40,8 @@ func someText(r *rand.Rand, most int) string {
 func someArguments(r *rand.Rand) string {
 	fields := map[string]any{}
 	for n := range r.IntN(4) {
-		fields[fmt.Sprintf("f%d", n)] = []any{someText(r, 5), r.IntN(1000), 1.5, true, nil, []any{someText(r, 2)}, map[string]any{"deep": someText(r, 3)}}[r.IntN(7)]
+		fields[fmt.Sprintf("f%d", n)] = []any{someText(r, 5), r.IntN(1000), 1.5, true, nil, []any{someText(r, 2)},
+			map[string]any{"deep": someText(r, 3)}}[r.IntN(7)]
 	}
 	raw, err := json.Marshal(fields)
 	if err != nil {
@@ -51,7 +53,8 @@ func someArguments(r *rand.Rand) string {
 func someTurn(r *rand.Rand) randomTurn {
 	s := randomTurn{user: someText(r, 8), text: someText(r, 8)}
 	for range r.IntN(4) {
-		s.calls = append(s.calls, modeltest.Call{Name: []string{"look", "find_it", "f-2"}[r.IntN(3)], Arguments: someArguments(r)})
+		s.calls = append(s.calls, modeltest.Call{Name: []string{"look", "find_it", "f-2"}[r.IntN(3)],
+			Arguments: someArguments(r)})
 		s.outputs = append(s.outputs, someText(r, 8))
 	}
 	return s
@@ -155,7 +158,8 @@ func roundTrip(t *testing.T, seed uint64) {
 	var next modeltest.Turn
 	all := vendorsThatReply(t, func(int, *modeltest.Request) modeltest.Turn { return next })
 	req := &model.Request{Instructions: someText(r, 4), ParallelToolCalls: true,
-		Tools: []berth.FunctionTool{{Type: "function", Name: "look"}, {Type: "function", Name: "find_it"}, {Type: "function", Name: "f-2"}}}
+		Tools: []berth.FunctionTool{{Type: "function", Name: "look"}, {Type: "function", Name: "find_it"},
+			{Type: "function", Name: "f-2"}}}
 	var want, path []string
 	for range 1 + r.IntN(5) {
 		s, v := someTurn(r), all[r.IntN(len(all))]
@@ -167,14 +171,16 @@ func roundTrip(t *testing.T, seed uint64) {
 			t.Fatalf("seed %d, %v: %v", seed, path, err)
 		}
 		if a.Text != s.text || len(a.Calls) != len(s.calls) {
-			t.Fatalf("seed %d, %v: the model sent %q and %d calls, the provider yielded %q and %d calls", seed, path, s.text, len(s.calls), a.Text, len(a.Calls))
+			t.Fatalf("seed %d, %v: the model sent %q and %d calls, the provider yielded %q and %d calls", seed, path,
+				s.text, len(s.calls), a.Text, len(a.Calls))
 		}
 		req.Items = append(req.Items, a.Items...)
 		for i, c := range a.Calls {
 			if c.Name != s.calls[i].Name || compact(c.Arguments) != compact(s.calls[i].Arguments) {
 				t.Fatalf("seed %d, %v: call %d is %s %s, want %+v", seed, path, i, c.Name, c.Arguments, s.calls[i])
 			}
-			req.Items = append(req.Items, berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: c.CallID, Output: berth.StringDelta(s.outputs[i])}))
+			req.Items = append(req.Items, berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput,
+				CallID: c.CallID, Output: berth.StringDelta(s.outputs[i])}))
 		}
 		want = append(want, s.lines()...)
 	}

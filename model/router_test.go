@@ -46,7 +46,8 @@ func TestRouter(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{"alias": "a a-1", "b-7": "b b-7", "vendor/x": "a vendor/x", "gone-1": "silent gone-1"} {
+	for name, want := range map[string]string{"alias": "a a-1", "b-7": "b b-7", "vendor/x": "a vendor/x",
+		"gone-1": "silent gone-1"} {
 		p, upstream, err := r.Route(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -62,7 +63,8 @@ func TestRouter(t *testing.T) {
 		}
 	}
 	_, _, err = r.Route("a-1")
-	want := &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Message: "The model `a-1` does not exist or you do not have access to it."}
+	want := &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model",
+		Message: "The model `a-1` does not exist or you do not have access to it."}
 	if diff := cmp.Diff(error(want), err); diff != "" {
 		t.Errorf("a name without a rule (-want +got):\n%s", diff)
 	}
@@ -99,8 +101,10 @@ func TestModelsAreBounded(t *testing.T) {
 func TestModelDescriptions(t *testing.T) {
 	yes := true
 	r, err := model.NewRouter(slog.New(slog.DiscardHandler),
-		model.Rule{Match: "coder", Provider: &named{}, Window: 8192, About: berth.ModelBerth{Provider: "chat", Modalities: []string{"text", "image"}, Tools: &yes}},
-		model.Rule{Match: "*", Provider: &named{models: []string{"coder", "other"}}, About: berth.ModelBerth{Provider: "anthropic"}})
+		model.Rule{Match: "coder", Provider: &named{}, Window: 8192,
+			About: berth.ModelBerth{Provider: "chat", Modalities: []string{"text", "image"}, Tools: &yes}},
+		model.Rule{Match: "*", Provider: &named{models: []string{"coder", "other"}},
+			About: berth.ModelBerth{Provider: "anthropic"}})
 	if err != nil {
 		t.Fatal(err)
 	}

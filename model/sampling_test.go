@@ -10,7 +10,8 @@ import (
 
 func TestRefuseSampling(t *testing.T) {
 	half, seed := 0.5, int64(7)
-	all := berth.Sampling{Stop: []string{"x"}, FrequencyPenalty: &half, PresencePenalty: &half, Seed: &seed, LogitBias: map[string]int{"1": 2}}
+	all := berth.Sampling{Stop: []string{"x"}, FrequencyPenalty: &half, PresencePenalty: &half, Seed: &seed,
+		LogitBias: map[string]int{"1": 2}}
 	known := []string{}
 	for _, name := range []string{"stop", "frequency_penalty", "presence_penalty", "seed", "logit_bias"} {
 		err := model.RefuseSampling(all, known...)

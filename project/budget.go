@@ -52,7 +52,8 @@ func (q *Quota) funds(ctx context.Context, p *bounded, c berth.Caller) error {
 
 // unfunded returns the error for a spent budget.
 func (q *Quota) unfunded(who string, spent, limit berth.Amount, next time.Time) error {
-	return insufficient(time.Until(next), "%s has spent %s %s in this month and its limit is %s. The next month starts at %s.",
+	return insufficient(time.Until(next),
+		"%s has spent %s %s in this month and its limit is %s. The next month starts at %s.",
 		who, spent, q.opts.Currency, limit, next.Format(time.RFC3339))
 }
 

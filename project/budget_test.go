@@ -25,18 +25,21 @@ func TestCostPerMonth(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer func() { db.Close() }()
-		limits := map[berth.ProjectID]berth.Limits{"proj_a": {CostPerMonth: money(100)}, "proj_zero": {CostPerMonth: money(0)}}
+		limits := map[berth.ProjectID]berth.Limits{"proj_a": {CostPerMonth: money(100)},
+			"proj_zero": {CostPerMonth: money(0)}}
 		quota := func() *Quota {
 			return NewQuota(QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: limits, Currency: "eur"})
 		}
 		for i, id := range []berth.KeyID{"key_1", "key_2"} {
-			if err := db.CreateKey(ctx, &berth.Key{ID: id, Project: "proj_a", Hash: [32]byte{byte(i)}, CreatedAt: int64(i)}); err != nil {
+			if err := db.CreateKey(ctx, &berth.Key{ID: id, Project: "proj_a", Hash: [32]byte{byte(i)},
+				CreatedAt: int64(i)}); err != nil {
 				t.Fatal(err)
 			}
 		}
 		spend := func(p berth.ProjectID, key berth.KeyID, cost berth.Amount) {
 			t.Helper()
-			if err := db.AddUsage(ctx, &store.Usage{Project: p, Kind: store.UsageResponse, Key: key, Name: "m", Count: 1, Cost: cost}); err != nil {
+			if err := db.AddUsage(ctx, &store.Usage{Project: p, Kind: store.UsageResponse, Key: key, Name: "m",
+				Count: 1, Cost: cost}); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -58,11 +61,14 @@ func TestCostPerMonth(t *testing.T) {
 			if !ok || e.RetryAfter != time.Until(next) {
 				t.Fatalf("%s, %s: got %#v, want an error until %v", p, key, err, next)
 			}
-			wantError(t, err, "insufficient_quota", "insufficient_quota", "You exceeded your current quota. "+says+" The next month starts at "+next.Format(time.RFC3339)+".", e.RetryAfter)
+			wantError(t, err, "insufficient_quota", "insufficient_quota",
+				"You exceeded your current quota. "+says+" The next month starts at "+next.Format(time.RFC3339)+".",
+				e.RetryAfter)
 		}
 		begin("proj_zero", "", "Project proj_zero has spent 0 eur in this month and its limit is 0.")
 		begin("proj_a", "key_1", "")
-		if err := New(Options{Objects: db, Keys: db}).LimitKey(ctx, "key_1", berth.KeyLimits{CostPerMonth: money(10)}); err != nil {
+		if err := New(Options{Objects: db, Keys: db}).LimitKey(ctx, "key_1",
+			berth.KeyLimits{CostPerMonth: money(10)}); err != nil {
 			t.Fatal(err)
 		}
 		spend("proj_a", "key_1", 9)
@@ -83,7 +89,8 @@ func TestCostPerMonth(t *testing.T) {
 		}
 		q = quota()
 		begin("proj_a", "key_2", "Project proj_a has spent 0.0000001 eur in this month and its limit is 0.0000001.")
-		if _, err := New(Options{Objects: db, Keys: db}).SetLimits(ctx, "proj_a", berth.Limits{CostPerMonth: money(-1)}); err != nil {
+		if _, err := New(Options{Objects: db, Keys: db}).SetLimits(ctx, "proj_a",
+			berth.Limits{CostPerMonth: money(-1)}); err != nil {
 			t.Fatal(err)
 		}
 		q = quota()
@@ -94,9 +101,12 @@ func TestCostPerMonth(t *testing.T) {
 		}
 		spend("proj_a", "key_2", 3)
 
-		own := []Spend{{Project: "proj_a", Used: 103}, {Project: "proj_a", Key: "key_1", Used: 10, Limit: money(10)}, {Project: "proj_a", Key: "key_2", Used: 3}}
-		everyone := append(own, Spend{Project: berth.DefaultProject}, Spend{Project: "proj_b", Used: 1_000_000_000}, Spend{Project: "proj_b", Key: "key_b", Used: 1_000_000_000})
-		for id, want := range map[berth.ProjectID][]Spend{"proj_a": own, "": everyone, "proj_zero": {{Project: "proj_zero", Limit: money(0)}}} {
+		own := []Spend{{Project: "proj_a", Used: 103}, {Project: "proj_a", Key: "key_1", Used: 10, Limit: money(10)},
+			{Project: "proj_a", Key: "key_2", Used: 3}}
+		everyone := append(own, Spend{Project: berth.DefaultProject}, Spend{Project: "proj_b", Used: 1_000_000_000},
+			Spend{Project: "proj_b", Key: "key_b", Used: 1_000_000_000})
+		for id, want := range map[berth.ProjectID][]Spend{"proj_a": own, "": everyone,
+			"proj_zero": {{Project: "proj_zero", Limit: money(0)}}} {
 			got, month, next, err := q.Spending(ctx, id)
 			if err != nil || month.Day() != 1 || next.Day() != 1 || month.After(time.Now()) || !next.After(time.Now()) {
 				t.Fatalf("got %v to %v, %v", month, next, err)

@@ -19,7 +19,8 @@ const erasePage = 100
 type Source func(ctx context.Context, p berth.ProjectID, limit int) ([]func() error, error)
 
 // NewSource returns a Source that removes the objects of list.
-func NewSource[T any](list func(ctx context.Context, p berth.ProjectID, limit int) ([]T, error), remove func(ctx context.Context, p berth.ProjectID, one T) error) Source {
+func NewSource[T any](list func(ctx context.Context, p berth.ProjectID, limit int) ([]T, error),
+	remove func(ctx context.Context, p berth.ProjectID, one T) error) Source {
 	return func(ctx context.Context, p berth.ProjectID, limit int) ([]func() error, error) {
 		all, err := list(ctx, p, limit)
 		deletions := make([]func() error, len(all))
@@ -51,7 +52,8 @@ func (e *Eraser) EraseArchived(ctx context.Context) error {
 		}
 		n, err := e.Erase(ctx, p.ID)
 		if err == nil {
-			err = e.Audit.Commit(ctx, audit.Entry{Action: audit.ProjectErased, Project: p.ID, Reason: "archived", Count: n})
+			err = e.Audit.Commit(ctx, audit.Entry{Action: audit.ProjectErased, Project: p.ID, Reason: "archived",
+				Count: n})
 		}
 		if err == nil {
 			err = e.Projects.markErased(ctx, p.ID)

@@ -23,7 +23,8 @@ var ErrArchived = errors.New("the project is archived")
 // CreateKey creates an API key of a project, or an admin key of AdminProject, and returns it with
 // its secret. It stores only the secret's SHA-256. A lifetime of 0 means that the key does not
 // expire.
-func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration, limits berth.KeyLimits) (k *berth.Key, secret string, err error) {
+func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string, lifetime time.Duration,
+	limits berth.KeyLimits) (k *berth.Key, secret string, err error) {
 	owner, err := s.Get(ctx, p)
 	if err != nil {
 		return nil, "", err
@@ -41,7 +42,8 @@ func (s *Service) CreateKey(ctx context.Context, p berth.ProjectID, name string,
 	if err := s.opts.Keys.CreateKey(ctx, k); err != nil {
 		return nil, "", fmt.Errorf("create key: %w", err)
 	}
-	if err := s.commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: p, Object: string(k.ID), Name: name}); err != nil {
+	if err := s.commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: p, Object: string(k.ID),
+		Name: name}); err != nil {
 		return nil, "", errors.Join(err, s.opts.Keys.DeleteKey(context.WithoutCancel(ctx), k.ID))
 	}
 	return k, secret, nil

@@ -53,7 +53,9 @@ func TestKeys(t *testing.T) {
 		t.Fatal(err)
 	}
 	all, err := s.ListAll(ctx)
-	if err != nil || len(all) != 4 || all[3].ID != berth.DefaultProject || all[0].ID != "proj_c" || all[0].Keys != 0 || all[1].Keys != 1 || all[2].Keys != 1 || all[1].ID == all[2].ID { // keys created at the same time have no order
+	// keys created at the same time have no order
+	if err != nil || len(all) != 4 || all[3].ID != berth.DefaultProject || all[0].ID != "proj_c" || all[0].Keys != 0 ||
+		all[1].Keys != 1 || all[2].Keys != 1 || all[1].ID == all[2].ID {
 		t.Errorf("ListAll: got %+v, %v", all, err)
 	}
 	if _, err := s.Archive(ctx, "proj_c"); err != nil {
@@ -84,7 +86,8 @@ func TestKeys(t *testing.T) {
 			t.Errorf("RevokeKeys %v: got %d, %v, want %d, %v", c.ids, left, err, c.left, c.want)
 		}
 	}
-	if n := len(log.entries); n != 6 || log.entries[5].Action != audit.KeyRevoked || log.entries[5].Object != string(b.ID) {
+	if n := len(log.entries); n != 6 || log.entries[5].Action != audit.KeyRevoked ||
+		log.entries[5].Object != string(b.ID) {
 		t.Errorf("got %d entries: %+v", n, log.entries)
 	}
 }

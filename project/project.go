@@ -81,7 +81,8 @@ func (s *Service) create(ctx context.Context, p *berth.Project) error {
 	if err != nil {
 		return fmt.Errorf("encode project %s: %w", p.ID, err)
 	}
-	return s.opts.Objects.CreateObjects(ctx, house, &store.Object{ObjectKey: key(p.ID), CreatedAt: p.CreatedAt, Body: body})
+	return s.opts.Objects.CreateObjects(ctx, house, &store.Object{ObjectKey: key(p.ID), CreatedAt: p.CreatedAt,
+		Body: body})
 }
 
 // Get returns a project. A project without a record is active.
@@ -175,7 +176,8 @@ func (s *Service) ClearLimits(ctx context.Context, id berth.ProjectID) (*berth.P
 }
 
 // change updates a project and records what was changed.
-func (s *Service) change(ctx context.Context, id berth.ProjectID, what string, change func(*berth.Project)) (*berth.Project, error) {
+func (s *Service) change(ctx context.Context, id berth.ProjectID, what string,
+	change func(*berth.Project)) (*berth.Project, error) {
 	p, err := s.update(ctx, id, change)
 	if err != nil {
 		return nil, err

@@ -63,7 +63,8 @@ func TestProject(t *testing.T) {
 	if err != nil || first.Status != berth.ProjectArchived || first.ArchivedAt == nil || first.Name != "research" {
 		t.Errorf("got %+v, %v", first, err)
 	}
-	if second, err := New(Options{Objects: db}).Archive(ctx, "proj_a"); err != nil || *second.ArchivedAt != *first.ArchivedAt {
+	if second, err := New(Options{Objects: db}).Archive(ctx, "proj_a"); err != nil ||
+		*second.ArchivedAt != *first.ArchivedAt {
 		t.Errorf("a second time: got %+v, %v", second, err)
 	}
 	all, err := New(Options{Objects: db}).List(ctx)

@@ -34,7 +34,8 @@ type QuotaOptions struct {
 }
 
 // A Quota limits what projects use. Rates and responses in progress are counted in this
-// process and start at zero with it, unless servers of a cluster share them (Share). The usage of a day and the stored bytes come from the
+// process and start at zero with it, unless servers of a cluster share them (Share). The usage of a day and the stored
+// bytes come from the
 // store; if it cannot be read, requests are refused.
 //
 // A Quota is safe for concurrent use. Its errors for clients are *berth.Error:
@@ -165,8 +166,9 @@ func (q *Quota) Begin(ctx context.Context, c berth.Caller, tokens int) (end func
 		switch wait := p.tokens.wait(need); {
 		case wait == math.MaxInt64:
 			return nil, again(&berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: "tokens",
-				Message: fmt.Sprintf("Request too large for project %s on tokens per min (TPM): Limit %d, Requested %d. "+
-					"The input or output tokens must be reduced in order to run successfully.", id, n, need)}, wait)
+				Message: fmt.Sprintf(
+					"Request too large for project %s on tokens per min (TPM): Limit %d, Requested %d. "+
+						"The input or output tokens must be reduced in order to run successfully.", id, n, need)}, wait)
 		case wait > 0:
 			return nil, again(exceeded("tokens", id, "tokens per min (TPM)", n, p.tokens.used(), need), wait)
 		}
@@ -261,7 +263,8 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 	if n, limited := bound(limits.ContainerMinutes); limited {
 		day := time.Now().UTC().Truncate(24 * time.Hour)
 		tomorrow := day.Add(24 * time.Hour)
-		used, err := q.opts.Usages.Usage(ctx, store.UsageQuery{Project: id, Kind: store.UsageContainer, From: day, To: tomorrow, Width: 24 * time.Hour})
+		used, err := q.opts.Usages.Usage(ctx, store.UsageQuery{Project: id, Kind: store.UsageContainer, From: day,
+			To: tomorrow, Width: 24 * time.Hour})
 		if err != nil {
 			return 0, err
 		}
@@ -270,7 +273,8 @@ func (q *Quota) Containers(ctx context.Context, id berth.ProjectID) (most int, e
 			seconds += u.Seconds
 		}
 		if seconds/60 >= n {
-			return 0, insufficient(time.Until(tomorrow), "The containers of project %s have used all %d minutes of today (UTC). Try again tomorrow.", id, n)
+			return 0, insufficient(time.Until(tomorrow),
+				"The containers of project %s have used all %d minutes of today (UTC). Try again tomorrow.", id, n)
 		}
 	}
 	n, limited := bound(limits.Containers)
@@ -354,7 +358,9 @@ func (q *Quota) room(ctx context.Context, id berth.ProjectID, bytes int64, admit
 			if since != 0 {
 				continue
 			}
-			return nil, insufficient(0, "Project %s stores %d bytes and its limit is %d. Delete responses, conversations, files, snapshots or volumes that are no longer needed.", id, stored, n)
+			return nil, insufficient(0,
+				"Project %s stores %d bytes and its limit is %d. Delete responses, conversations, files, snapshots or volumes that are no longer needed.",
+				id, stored, n)
 		}
 		admitted(p)
 		q.mu.Unlock()
@@ -413,7 +419,9 @@ func (q *Quota) Snapshots(ctx context.Context, id berth.ProjectID, stored int) e
 	n, limited := bound(p.limits.Snapshots)
 	q.mu.Unlock()
 	if limited && int64(stored) >= n {
-		return insufficient(0, "Project %s has %d snapshots and its limit is %d. Delete snapshots that are no longer needed.", id, stored, n)
+		return insufficient(0,
+			"Project %s has %d snapshots and its limit is %d. Delete snapshots that are no longer needed.", id,
+			stored, n)
 	}
 	return nil
 }
@@ -445,7 +453,8 @@ func size(limit *int64) int64 {
 // exceeded returns the error for an exceeded rate limit, in OpenAI's words.
 func exceeded(kind string, id berth.ProjectID, what string, limit, used, requested int64) *berth.Error {
 	return &berth.Error{Code: berth.CodeRateLimited, Wire: "rate_limit_exceeded", Type: kind,
-		Message: fmt.Sprintf("Rate limit reached for project %s on %s: Limit %d, Used %d, Requested %d.", id, what, limit, used, requested)}
+		Message: fmt.Sprintf("Rate limit reached for project %s on %s: Limit %d, Used %d, Requested %d.", id, what,
+			limit, used, requested)}
 }
 
 // again adds the time of a retry to an error. A wait of math.MaxInt64 means that a retry is useless.
@@ -461,6 +470,7 @@ func again(err *berth.Error, wait time.Duration) *berth.Error {
 
 // insufficient returns the error for an exhausted quota. A wait of 0 means that a retry is useless.
 func insufficient(wait time.Duration, format string, args ...any) *berth.Error {
-	return &berth.Error{Code: berth.CodeRateLimited, Wire: "insufficient_quota", Type: "insufficient_quota", RetryAfter: cmp.Or(wait, -1),
-		Message: "You exceeded your current quota. " + fmt.Sprintf(format, args...)}
+	return &berth.Error{Code: berth.CodeRateLimited, Wire: "insufficient_quota", Type: "insufficient_quota",
+		RetryAfter: cmp.Or(wait, -1),
+		Message:    "You exceeded your current quota. " + fmt.Sprintf(format, args...)}
 }

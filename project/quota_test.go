@@ -39,7 +39,8 @@ func (r *records) GetObject(_ context.Context, _ berth.ProjectID, key store.Obje
 func wantError(t *testing.T, err error, wire, kind, says string, after time.Duration) {
 	t.Helper()
 	e, ok := errors.AsType[*berth.Error](err)
-	if !ok || e.Code != berth.CodeRateLimited || e.Wire != wire || e.Type != kind || !strings.Contains(e.Message, says) || e.RetryAfter != after {
+	if !ok || e.Code != berth.CodeRateLimited || e.Wire != wire || e.Type != kind || !strings.Contains(e.Message,
+		says) || e.RetryAfter != after {
 		t.Errorf("got %#v, want %s, %s, %q, after %v", err, wire, kind, says, after)
 	}
 }
@@ -47,7 +48,8 @@ func wantError(t *testing.T, err error, wire, kind, says string, after time.Dura
 func TestRequests(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{
-			"": {RequestsPerMinute: number(3)}, "proj_free": {RequestsPerMinute: number(-1)}, "proj_none": {RequestsPerMinute: number(0)}}})
+			"": {RequestsPerMinute: number(3)}, "proj_free": {RequestsPerMinute: number(-1)},
+			"proj_none": {RequestsPerMinute: number(0)}}})
 		begin := func(p berth.ProjectID) error {
 			end, err := q.Begin(t.Context(), berth.Caller{Project: p}, 1000)
 			if err == nil {
@@ -64,7 +66,8 @@ func TestRequests(t *testing.T) {
 			}
 		}
 		wantError(t, begin("proj_a"), "rate_limit_exceeded", "requests",
-			"Rate limit reached for project proj_a on requests per min (RPM): Limit 3, Used 3, Requested 1. Please try again in 20s.", 20*time.Second)
+			"Rate limit reached for project proj_a on requests per min (RPM): Limit 3, Used 3, Requested 1. Please try again in 20s.",
+			20*time.Second)
 		if r, tok := q.Rates("proj_a"); *r != (Rate{3, 0, time.Minute}) || tok != nil {
 			t.Errorf("got %v, %v", r, tok)
 		}
@@ -94,7 +97,8 @@ func TestRequests(t *testing.T) {
 // Begin books the estimated tokens; end corrects them to the tokens used.
 func TestTokens(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {TokensPerMinute: number(6000)}}})
+		q := NewQuota(QuotaOptions{Objects: &records{},
+			Limits: map[berth.ProjectID]berth.Limits{"": {TokensPerMinute: number(6000)}}})
 		begin := func(tokens int) func(int) {
 			t.Helper()
 			end, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, tokens)
@@ -113,9 +117,11 @@ func TestTokens(t *testing.T) {
 		left(2000)
 		_, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 3000)
 		wantError(t, err, "rate_limit_exceeded", "tokens",
-			"Rate limit reached for project proj_a on tokens per min (TPM): Limit 6000, Used 4000, Requested 3000. Please try again in 10s.", 10*time.Second)
+			"Rate limit reached for project proj_a on tokens per min (TPM): Limit 6000, Used 4000, Requested 3000. Please try again in 10s.",
+			10*time.Second)
 		_, err = q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 7000)
-		wantError(t, err, "rate_limit_exceeded", "tokens", "Request too large for project proj_a on tokens per min (TPM): Limit 6000, Requested 7000.", -1)
+		wantError(t, err, "rate_limit_exceeded", "tokens",
+			"Request too large for project proj_a on tokens per min (TPM): Limit 6000, Requested 7000.", -1)
 		end(1000)
 		left(5000)
 		end = begin(5000)
@@ -135,14 +141,16 @@ func TestTokens(t *testing.T) {
 }
 
 func TestResponses(t *testing.T) {
-	q := NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": {Responses: number(2)}}})
+	q := NewQuota(QuotaOptions{Objects: &records{},
+		Limits: map[berth.ProjectID]berth.Limits{"": {Responses: number(2)}}})
 	resumed := q.Resume("proj_a")
 	end, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
 	if err != nil {
 		t.Fatal(err)
 	}
 	_, err = q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
-	wantError(t, err, "rate_limit_exceeded", "requests", "on responses in progress: Limit 2, Used 2, Requested 1.", time.Second)
+	wantError(t, err, "rate_limit_exceeded", "requests", "on responses in progress: Limit 2, Used 2, Requested 1.",
+		time.Second)
 	for _, end := range []func(int){end, resumed} {
 		end(5)
 		again, err := q.Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
@@ -160,7 +168,8 @@ func TestRecords(t *testing.T) {
 		r := &records{projects: map[berth.ProjectID]string{"proj_a": `{"status":"active","limits":{"requests_per_minute":7}}`}}
 		q := NewQuota(QuotaOptions{Objects: r, Limits: map[berth.ProjectID]berth.Limits{
 			"":       {RequestsPerMinute: number(5), TokensPerMinute: number(50)},
-			"proj_a": {RequestsPerMinute: number(6), TokensPerMinute: number(60)}, "proj_b": {TokensPerMinute: number(-1)}}})
+			"proj_a": {RequestsPerMinute: number(6), TokensPerMinute: number(60)},
+			"proj_b": {TokensPerMinute: number(-1)}}})
 		rates := func(p berth.ProjectID) string {
 			if err := q.Check(t.Context(), p); err != nil {
 				t.Fatal(err)
@@ -171,7 +180,8 @@ func TestRecords(t *testing.T) {
 			}
 			return fmt.Sprint(requests.Remaining, " of ", requests.Limit, ", ", tokens.Limit)
 		}
-		for p, want := range map[berth.ProjectID]string{"proj_a": "7 of 7, 60", "proj_b": "5 of 5", "proj_c": "5 of 5, 50"} {
+		for p, want := range map[berth.ProjectID]string{"proj_a": "7 of 7, 60", "proj_b": "5 of 5",
+			"proj_c": "5 of 5, 50"} {
 			if got := rates(p); got != want {
 				t.Errorf("%s: got %s, want %s", p, got, want)
 			}
@@ -191,7 +201,8 @@ func TestRecords(t *testing.T) {
 		r.projects["proj_a"] = `{"status":"archived"}`
 		time.Sleep(time.Second)
 		err := q.Check(t.Context(), "proj_a")
-		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnauthorized || e.Wire != "project_archived" {
+		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnauthorized ||
+			e.Wire != "project_archived" {
 			t.Errorf("archived: got %v", err)
 		}
 		// If the store fails, requests are refused.
@@ -217,8 +228,10 @@ func TestContainersAndStorage(t *testing.T) {
 			t.Fatal(err)
 		}
 		defer db.Close()
-		q := NewQuota(QuotaOptions{Objects: db, Sizes: []Size{db.FileBytes}, Usages: db, Limits: map[berth.ProjectID]berth.Limits{
-			"proj_a": {Containers: number(2), ContainerMinutes: number(2), StorageBytes: number(100), Snapshots: number(2)}}})
+		q := NewQuota(QuotaOptions{Objects: db, Sizes: []Size{db.FileBytes}, Usages: db,
+			Limits: map[berth.ProjectID]berth.Limits{
+				"proj_a": {Containers: number(2), ContainerMinutes: number(2), StorageBytes: number(100),
+					Snapshots: number(2)}}})
 		containers := func(p berth.ProjectID, want int) {
 			t.Helper()
 			if got, err := q.Containers(ctx, p); err != nil || got != want {
@@ -228,7 +241,8 @@ func TestContainersAndStorage(t *testing.T) {
 		containers("proj_a", 2)
 		containers("proj_b", -1)
 		// A container that has run for three minutes.
-		c := &store.Container{Project: "proj_a", Body: &berth.Container{ID: "cntr_1", Status: berth.ContainerRunning, MemoryLimit: "1g", CreatedAt: time.Now().Unix() - 180}}
+		c := &store.Container{Project: "proj_a", Body: &berth.Container{ID: "cntr_1", Status: berth.ContainerRunning,
+			MemoryLimit: "1g", CreatedAt: time.Now().Unix() - 180}}
 		if err := errors.Join(db.CreateContainer(ctx, c), db.CountContainers(ctx)); err != nil {
 			t.Fatal(err)
 		}
@@ -243,7 +257,8 @@ func TestContainersAndStorage(t *testing.T) {
 		if err := errors.Join(q.Snapshots(ctx, "proj_a", 1), q.Snapshots(ctx, "proj_b", 1000)); err != nil {
 			t.Error(err)
 		}
-		wantError(t, q.Snapshots(ctx, "proj_a", 2), "insufficient_quota", "insufficient_quota", "has 2 snapshots and its limit is 2.", -1)
+		wantError(t, q.Snapshots(ctx, "proj_a", 2), "insufficient_quota", "insufficient_quota",
+			"has 2 snapshots and its limit is 2.", -1)
 
 		if err := db.CreateFile(ctx, "proj_a", &berth.File{ID: "file-1", Bytes: 60}, nil); err != nil {
 			t.Fatal(err)
@@ -252,16 +267,19 @@ func TestContainersAndStorage(t *testing.T) {
 			project berth.ProjectID
 			bytes   int64
 			ok      bool
-		}{{"proj_a", 40, true}, {"proj_a", 41, false}, {"proj_a", math.MaxInt64, false}, {"proj_b", math.MaxInt64, true}} {
+		}{{"proj_a", 40, true}, {"proj_a", 41, false}, {"proj_a", math.MaxInt64, false},
+			{"proj_b", math.MaxInt64, true}} {
 			err := q.Store(ctx, tt.project, tt.bytes)
 			if (err == nil) != tt.ok {
 				t.Errorf("%d bytes for %s: got %v", tt.bytes, tt.project, err)
 			}
 			if !tt.ok {
-				wantError(t, err, "insufficient_quota", "insufficient_quota", "stores 60 bytes and its limit is 100.", -1)
+				wantError(t, err, "insufficient_quota", "insufficient_quota",
+					"stores 60 bytes and its limit is 100.", -1)
 			}
 		}
-		if _, err := New(Options{Objects: db}).SetLimits(ctx, "proj_b", berth.Limits{StorageBytes: number(5)}); err != nil {
+		if _, err := New(Options{Objects: db}).SetLimits(ctx, "proj_b",
+			berth.Limits{StorageBytes: number(5)}); err != nil {
 			t.Fatal(err)
 		}
 	})

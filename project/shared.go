@@ -59,7 +59,8 @@ func newShare() *share { return &share{flight: make(chan struct{}, 1)} }
 // Share makes the limits hold for all servers of a cluster together, until ctx ends. running
 // returns how many containers of a project this server has. It must be called before the first
 // request.
-func (q *Quota) Share(ctx context.Context, s store.Shares, server string, running func(berth.ProjectID) int, log *slog.Logger) error {
+func (q *Quota) Share(ctx context.Context, s store.Shares, server string, running func(berth.ProjectID) int,
+	log *slog.Logger) error {
 	if err := s.ForgetShares(ctx, server); err != nil {
 		return fmt.Errorf("forget former shares: %w", err)
 	}
@@ -110,7 +111,8 @@ func (q *Quota) draw(ctx context.Context, p *bounded, wants func() []store.Want)
 			return nil, fmt.Errorf("draw a share of the limits: %w", context.Cause(ctx))
 		}
 		full, err := q.drawOnce(ctx, p, wants)
-		if err == nil && (!full || wait > drawAgainMost || wait > drawAgain && time.Since(p.share.full) < settleInterval) {
+		if err == nil && (!full || wait > drawAgainMost || wait > drawAgain &&
+			time.Since(p.share.full) < settleInterval) {
 			return drawn, nil
 		}
 		if full && wait*2 > drawAgainMost {
@@ -270,7 +272,9 @@ func (p *bounded) surplusLocked(s *shares) (wants []store.Want) {
 		}
 	}
 	number(store.ShareResponses, p.limits.Responses, func() int64 { return p.responses }, p.share.responses)
-	number(store.ShareContainers, p.limits.Containers, func() int64 { return int64(s.running(p.id)) }, p.share.containers)
+	number(store.ShareContainers, p.limits.Containers, func() int64 {
+		return int64(s.running(p.id))
+	}, p.share.containers)
 	rate := func(b *bucket, kind store.ShareKind, limit *int64) {
 		size, limited := bound(limit)
 		if !limited {
@@ -313,7 +317,9 @@ func (q *Quota) AdmitContainer(ctx context.Context, id berth.ProjectID, register
 	}
 	if running() >= most {
 		return &berth.Error{Code: berth.CodeRateLimited, Type: "requests", RetryAfter: 10 * time.Second,
-			Message: fmt.Sprintf("Rate limit reached for project %s on containers: Limit %d, Used %d, Requested 1. Delete one, or wait until one expires.", id, n, max(n, running()))}
+			Message: fmt.Sprintf(
+				"Rate limit reached for project %s on containers: Limit %d, Used %d, Requested 1. Delete one, or wait until one expires.",
+				id, n, max(n, running()))}
 	}
 	return register(int(min(most, math.MaxInt32)))
 }

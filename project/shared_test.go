@@ -36,7 +36,8 @@ type countedShares struct {
 	err   atomic.Pointer[error]
 }
 
-func (c *countedShares) Draw(ctx context.Context, server string, p berth.ProjectID, wants ...store.Want) ([]store.Share, error) {
+func (c *countedShares) Draw(ctx context.Context, server string, p berth.ProjectID, wants ...store.Want) ([]store.Share,
+	error) {
 	c.draws.Add(1)
 	if err := c.err.Load(); err != nil {
 		return nil, *err
@@ -63,7 +64,8 @@ type sharedRate struct {
 	at   time.Time
 }
 
-func (m *memoryShares) Draw(_ context.Context, server string, p berth.ProjectID, wants ...store.Want) (shares []store.Share, err error) {
+func (m *memoryShares) Draw(_ context.Context, server string, p berth.ProjectID,
+	wants ...store.Want) (shares []store.Share, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	for _, w := range wants {
@@ -128,8 +130,11 @@ func clusterOn(t *testing.T, shared store.Shares, servers int, limits berth.Limi
 	t.Helper()
 	for i := range servers {
 		id := string(rune('a' + i))
-		q := &clusterQuota{Quota: NewQuota(QuotaOptions{Objects: &records{}, Limits: map[berth.ProjectID]berth.Limits{"": limits}}), shares: &countedShares{Shares: shared}}
-		if err := q.Share(t.Context(), q.shares, id, func(berth.ProjectID) int { return int(q.running.Load()) }, slog.New(slog.DiscardHandler)); err != nil {
+		q := &clusterQuota{Quota: NewQuota(QuotaOptions{Objects: &records{},
+			Limits: map[berth.ProjectID]berth.Limits{"": limits}}), shares: &countedShares{Shares: shared}}
+		if err := q.Share(t.Context(), q.shares, id, func(berth.ProjectID) int {
+			return int(q.running.Load())
+		}, slog.New(slog.DiscardHandler)); err != nil {
 			t.Fatal(err)
 		}
 		all = append(all, q)
@@ -207,7 +212,8 @@ func testSharedResponses(t *testing.T, servers []*clusterQuota, limit int64) {
 		})
 	}
 	all.Wait()
-	if n := int64(len(ends)); n > limit || n < limit-2*(limit/sharesPerLimit+1) && limit > 64 || limit < 64 && n != limit {
+	if n := int64(len(ends)); n > limit || n < limit-2*(limit/sharesPerLimit+1) && limit > 64 || limit < 64 &&
+		n != limit {
 		t.Errorf("three servers started %d responses of %d; %d were refused", n, limit, refused)
 	}
 	for _, end := range ends {
@@ -234,7 +240,8 @@ func TestSharedRates(t *testing.T) {
 			end, err := servers[i%3].Begin(t.Context(), berth.Caller{Project: "proj_a"}, 10)
 			if limited(t, err) {
 				e, _ := errors.AsType[*berth.Error](err)
-				if !strings.Contains(e.Message, "requests per min (RPM): Limit 30") || e.RetryAfter <= 0 || e.RetryAfter > 4*time.Second {
+				if !strings.Contains(e.Message, "requests per min (RPM): Limit 30") || e.RetryAfter <= 0 ||
+					e.RetryAfter > 4*time.Second {
 					t.Fatalf("refused with %v, after %v", err, e.RetryAfter)
 				}
 				continue
@@ -257,10 +264,12 @@ func TestSharedRates(t *testing.T) {
 		}
 		end(20_000)
 		time.Sleep(2 * settleInterval)
-		if _, err := servers[1].Begin(t.Context(), berth.Caller{Project: "proj_b"}, 10); !limited(t, err) || !strings.Contains(err.Error(), "tokens per min (TPM)") {
+		if _, err := servers[1].Begin(t.Context(), berth.Caller{Project: "proj_b"}, 10); !limited(t, err) ||
+			!strings.Contains(err.Error(), "tokens per min (TPM)") {
 			t.Fatalf("another server does not know the tokens that were used: %v", err)
 		}
-		if _, tokens := servers[1].Rates("proj_b"); tokens == nil || tokens.Remaining != 0 || tokens.Reset < time.Minute {
+		if _, tokens := servers[1].Rates("proj_b"); tokens == nil || tokens.Remaining != 0 ||
+			tokens.Reset < time.Minute {
 			t.Errorf("another server reports %+v", tokens)
 		}
 	})
@@ -269,7 +278,8 @@ func TestSharedRates(t *testing.T) {
 // TestSharedForward forwards a request to another server, which counts it alone.
 func TestSharedForward(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		servers := cluster(t, 2, berth.Limits{RequestsPerMinute: number(11), Responses: number(1)}) // one may be on its way back
+		// one may be on its way back
+		servers := cluster(t, 2, berth.Limits{RequestsPerMinute: number(11), Responses: number(1)})
 		for i := range 10 {
 			end, err := servers[0].Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
 			if err != nil {
@@ -327,7 +337,8 @@ func TestSharedOutage(t *testing.T) {
 		}
 		outage := store.ErrUnavailable
 		servers[0].shares.err.Store(&outage)
-		if _, err := servers[0].Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1); !errors.Is(err, store.ErrUnavailable) {
+		if _, err := servers[0].Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1); !errors.Is(err,
+			store.ErrUnavailable) {
 			t.Errorf("without a database: %v", err)
 		}
 		end(1) // cannot be reported now
@@ -345,7 +356,8 @@ func TestSharedOutage(t *testing.T) {
 		}
 		servers[0].Resume("proj_a")
 		eventually(t, "the count", func() error {
-			got, err := servers[0].shares.Draw(t.Context(), "x", "proj_a", store.Want{Kind: store.ShareResponses, Limit: 2})
+			got, err := servers[0].shares.Draw(t.Context(), "x", "proj_a", store.Want{Kind: store.ShareResponses,
+				Limit: 2})
 			if err == nil && got[0].Left != -1 {
 				err = &berth.Error{Code: berth.CodeRateLimited}
 			}

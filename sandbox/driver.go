@@ -125,7 +125,8 @@ type Template struct {
 // on this host.
 func (t Template) Directory() (string, error) {
 	if fi, err := os.Stat(t.Path); err != nil || !fi.IsDir() || !filepath.IsAbs(t.Path) {
-		return "", fmt.Errorf("template %s: root file system %q is not an absolute path of a directory", cmp.Or(t.Ref, t.Digest, "without a name"), t.Path)
+		return "", fmt.Errorf("template %s: root file system %q is not an absolute path of a directory",
+			cmp.Or(t.Ref, t.Digest, "without a name"), t.Path)
 	}
 	return t.Path, nil
 }
@@ -157,7 +158,8 @@ func CheckMounts(mounts []Mount) error {
 		}
 		seen[m.Name] = true
 		if fi, err := os.Stat(m.Path); err != nil || !fi.IsDir() || !filepath.IsAbs(m.Path) {
-			return fmt.Errorf("mount %q: the path %q of volume %q is not an absolute path of a directory", m.Name, m.Path, m.Volume)
+			return fmt.Errorf("mount %q: the path %q of volume %q is not an absolute path of a directory", m.Name,
+				m.Path, m.Volume)
 		}
 	}
 	return nil

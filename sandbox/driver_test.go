@@ -88,7 +88,8 @@ func TestTemplateDirectory(t *testing.T) {
 		t.Errorf("got %q, %v, want %q", got, err, dir)
 	}
 	for _, path := range []string{"", ".", filepath.Join(dir, "missing")} {
-		if _, err := (Template{Ref: "base", Path: path}).Directory(); err == nil || !strings.Contains(err.Error(), "base") {
+		if _, err := (Template{Ref: "base", Path: path}).Directory(); err == nil || !strings.Contains(err.Error(),
+			"base") {
 			t.Errorf("path %q: got %v, want an error that names the template", path, err)
 		}
 	}

@@ -22,10 +22,11 @@ func TestImages(t *testing.T) {
 	made := 0
 	get := func(name, digest string) string {
 		t.Helper()
-		path, err := images.Get(Template{Path: filepath.Join(dir, name), Digest: digest}, func(path, rootfs string) error {
-			made++
-			return os.WriteFile(path, []byte(rootfs), 0o600)
-		})
+		path, err := images.Get(Template{Path: filepath.Join(dir, name), Digest: digest},
+			func(path, rootfs string) error {
+				made++
+				return os.WriteFile(path, []byte(rootfs), 0o600)
+			})
 		if err != nil {
 			t.Fatal(err)
 		}

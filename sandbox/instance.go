@@ -93,7 +93,8 @@ func directoryIdentity(dir string) (string, error) {
 	if err := unix.Statx(unix.AT_FDCWD, dir, 0, unix.STATX_INO|unix.STATX_BTIME, &st); err != nil {
 		return "", &os.PathError{Op: "statx", Path: dir, Err: err}
 	}
-	return fmt.Sprintf("device %d:%d inode %d birth %d.%09d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec, st.Btime.Nsec), nil
+	return fmt.Sprintf("device %d:%d inode %d birth %d.%09d\n", st.Dev_major, st.Dev_minor, st.Ino, st.Btime.Sec,
+		st.Btime.Nsec), nil
 }
 
 // Discard removes the content of a directory. It returns an error if anything is mounted below,

@@ -27,7 +27,8 @@ func TestInstance(t *testing.T) {
 	}
 	copyTo := func(to string, from ...string) {
 		t.Helper()
-		if out, err := exec.Command("cp", append(append([]string{"-a"}, from...), at(to))...).CombinedOutput(); err != nil {
+		if out, err := exec.Command("cp", append(append([]string{"-a"}, from...),
+			at(to))...).CombinedOutput(); err != nil {
 			t.Fatalf("cp: %v: %s", err, out)
 		}
 	}
@@ -88,7 +89,9 @@ func TestInstanceOfFormerVersion(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if got, err := Instance(dir, func() error { return errors.New("it is not a copy") }); err != nil || got != "0123456789ab" {
+		if got, err := Instance(dir, func() error {
+			return errors.New("it is not a copy")
+		}); err != nil || got != "0123456789ab" {
 			t.Errorf("got %q, %v", got, err)
 		}
 	}
@@ -96,7 +99,8 @@ func TestInstanceOfFormerVersion(t *testing.T) {
 
 func TestMountedBelow(t *testing.T) {
 	const info = "29 1 8:1 / / rw - ext4 /dev/sda1 rw\n40 29 0:5 / /srv/my\\040state/x rw shared:1 - tmpfs berth rw\n41 29 0:5 / /srv/other rw - tmpfs berth rw\n"
-	for dir, want := range map[string]string{"/srv/my state": "/srv/my state/x", "/srv/my state/x": "", "/srv/oth": "", "/srv/other": ""} {
+	for dir, want := range map[string]string{"/srv/my state": "/srv/my state/x", "/srv/my state/x": "", "/srv/oth": "",
+		"/srv/other": ""} {
 		if got := mountedBelow([]byte(info), dir); got != want {
 			t.Errorf("%s: got %q, want %q", dir, got, want)
 		}

@@ -1,4 +1,5 @@
-// Package secrets stores the secrets of projects. A value can be replaced, but no request reads it: it is only filled in
+// Package secrets stores the secrets of projects. A value can be replaced, but no request reads it: it is only filled
+// in
 // where a network rule of a sandbox names it (package egress).
 package secrets
 
@@ -75,14 +76,16 @@ func (svc *Service) Create(ctx context.Context, c berth.Caller, name string, req
 		return nil, err
 	}
 	now := time.Now().UnixMilli()
-	rec := &record{Secret: Secret{ID: berth.SecretID(berth.NewID(berth.PrefixSecret)), Name: name, Version: 1, Metadata: map[string]string{}, CreatedAt: now, UpdatedAt: now}}
+	rec := &record{Secret: Secret{ID: berth.SecretID(berth.NewID(berth.PrefixSecret)), Name: name, Version: 1,
+		Metadata: map[string]string{}, CreatedAt: now, UpdatedAt: now}}
 	maps.Copy(rec.Metadata, req.Metadata)
 	svc.seal(c.Project, rec, req.Value)
 	body, err := json.Marshal(rec)
 	if err != nil {
 		return nil, fmt.Errorf("encode secret: %w", err)
 	}
-	err = svc.opts.Objects.CreateObjects(ctx, c.Project, &store.Object{ObjectKey: keyOf(name), CreatedAt: now / 1000, Body: body})
+	err = svc.opts.Objects.CreateObjects(ctx, c.Project, &store.Object{ObjectKey: keyOf(name), CreatedAt: now / 1000,
+		Body: body})
 	if errors.Is(err, store.ErrExists) {
 		return nil, berth.Errorf(berth.CodeConflict, "The project has a secret with the name '%s' already.", name)
 	}
@@ -163,7 +166,8 @@ func (svc *Service) byID(ctx context.Context, p berth.ProjectID, id berth.Secret
 	return nil, notFound(string(id))
 }
 
-// List returns one page of secrets, in the order of their creation, and whether there are more. For an unknown page.After it returns
+// List returns one page of secrets, in the order of their creation, and whether there are more. For an unknown
+// page.After it returns
 // store.ErrNotFound.
 func (svc *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*Secret, bool, error) {
 	objects, more, err := svc.opts.Objects.ListObjects(ctx, p, store.KindSecret, "", page)
@@ -231,7 +235,8 @@ func bound(p berth.ProjectID, rec *record) []byte {
 
 func (svc *Service) record(c berth.Caller, action audit.Action, s *Secret) {
 	if svc.opts.Audit != nil {
-		svc.opts.Audit.Record(audit.Entry{Action: action, Project: c.Project, Key: c.Key, Object: string(s.ID), Name: s.Name})
+		svc.opts.Audit.Record(audit.Entry{Action: action, Project: c.Project, Key: c.Key, Object: string(s.ID),
+			Name: s.Name})
 	}
 }
 
@@ -260,7 +265,9 @@ func checkName(name string) error {
 	switch {
 	case name == "" || len(name) > maxName:
 		return berth.Invalid("name", "Invalid 'name': expected 1 to %d bytes.", maxName)
-	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool { return r == '{' || r == '}' || unicode.IsControl(r) }):
+	case !utf8.ValidString(name) || strings.ContainsFunc(name, func(r rune) bool {
+		return r == '{' || r == '}' || unicode.IsControl(r)
+	}):
 		return berth.Invalid("name", "Invalid 'name': braces and control characters are not allowed.")
 	case strings.HasPrefix(strings.ToLower(name), berth.PrefixSecret):
 		return berth.Invalid("name", "Invalid 'name': names that begin with '%s' are ids.", berth.PrefixSecret)
@@ -270,22 +277,28 @@ func checkName(name string) error {
 
 // check checks a request. Its errors do not contain the value.
 func (r Request) check() error {
-	if len(r.Value) < minValue || len(r.Value) > maxValue || strings.ContainsFunc(r.Value, unicode.IsControl) || strings.TrimSpace(r.Value) != r.Value {
+	if len(r.Value) < minValue || len(r.Value) > maxValue || strings.ContainsFunc(r.Value, unicode.IsControl) ||
+		strings.TrimSpace(r.Value) != r.Value {
 		// HTTP removes white space around the value of a header field, so it would not arrive as it is.
-		return berth.Invalid("value", "Invalid 'value': expected %d to %d bytes on one line, without white space at the start or the end.", minValue, maxValue)
+		return berth.Invalid("value",
+			"Invalid 'value': expected %d to %d bytes on one line, without white space at the start or the end.",
+			minValue, maxValue)
 	}
 	if len(r.Metadata) > maxEntries {
-		return berth.Invalid("metadata", "Invalid 'metadata': expected at most %d entries, but got %d.", maxEntries, len(r.Metadata))
+		return berth.Invalid("metadata", "Invalid 'metadata': expected at most %d entries, but got %d.", maxEntries,
+			len(r.Metadata))
 	}
 	sum := 0
 	for key, text := range r.Metadata {
 		if len(key) > maxKey || len(text) > maxText {
-			return berth.Invalid("metadata", "Invalid 'metadata': a key has at most %d bytes, and a value %d.", maxKey, maxText)
+			return berth.Invalid("metadata", "Invalid 'metadata': a key has at most %d bytes, and a value %d.", maxKey,
+				maxText)
 		}
 		sum += len(key) + len(text)
 	}
 	if sum > maxMetadata {
-		return berth.Invalid("metadata", "Invalid 'metadata': expected at most %d bytes in all, but got %d.", maxMetadata, sum)
+		return berth.Invalid("metadata", "Invalid 'metadata': expected at most %d bytes in all, but got %d.",
+			maxMetadata, sum)
 	}
 	return nil
 }

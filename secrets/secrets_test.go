@@ -52,11 +52,13 @@ func wantCode(t *testing.T, err error, code berth.Code) {
 func TestLife(t *testing.T) {
 	svc, db, record := newService(t)
 	ctx := t.Context()
-	made, err := svc.Create(ctx, me, "OpenAI-Key", secrets.Request{Value: value, Metadata: map[string]string{"team": "a"}})
+	made, err := svc.Create(ctx, me, "OpenAI-Key", secrets.Request{Value: value,
+		Metadata: map[string]string{"team": "a"}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if made.Name != "openai-key" || made.Version != 1 || made.Metadata["team"] != "a" || !strings.HasPrefix(string(made.ID), "sec_") {
+	if made.Name != "openai-key" || made.Version != 1 || made.Metadata["team"] != "a" ||
+		!strings.HasPrefix(string(made.ID), "sec_") {
 		t.Errorf("got %+v", made)
 	}
 	_, err = svc.Create(ctx, me, "openai-KEY", secrets.Request{Value: value})
@@ -102,7 +104,8 @@ func TestLife(t *testing.T) {
 	if got, err := svc.Value(ctx, them.Project, "openai-key"); err != nil || got != "another project's" {
 		t.Errorf("the other project's value is %q, %v", got, err)
 	}
-	if err := record.Commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: them.Project}); err != nil { // all before are written
+	// all before are written
+	if err := record.Commit(ctx, audit.Entry{Action: audit.KeyCreated, Project: them.Project}); err != nil {
 		t.Fatal(err)
 	}
 	entries, _, err := record.Latest(ctx, audit.Query{Project: me.Project, Limit: 10, Before: math.MaxInt64})
@@ -112,16 +115,19 @@ func TestLife(t *testing.T) {
 	var actions []audit.Action
 	for _, e := range entries {
 		actions = append(actions, e.Action)
-		if e.Object != string(made.ID) || e.Name != "openai-key" || e.Key != me.Key || strings.Contains(fmt.Sprintf("%+v", e), value) {
+		if e.Object != string(made.ID) || e.Name != "openai-key" || e.Key != me.Key ||
+			strings.Contains(fmt.Sprintf("%+v", e), value) {
 			t.Errorf("the entry %+v", e)
 		}
 	}
-	if want := []audit.Action{audit.SecretDeleted, audit.SecretUpdated, audit.SecretUpdated, audit.SecretCreated}; !cmp.Equal(actions, want) {
+	if want := []audit.Action{audit.SecretDeleted, audit.SecretUpdated, audit.SecretUpdated,
+		audit.SecretCreated}; !cmp.Equal(actions, want) {
 		t.Errorf("the record has %v, want %v", actions, want)
 	}
 }
 
-// Whoever can write to the database cannot bring back an earlier value, or have the value of one secret sent as another.
+// Whoever can write to the database cannot bring back an earlier value, or have the value of one secret sent as
+// another.
 func TestSealedValueIsBound(t *testing.T) {
 	svc, db, _ := newService(t)
 	ctx := t.Context()
@@ -143,7 +149,10 @@ func TestSealedValueIsBound(t *testing.T) {
 		"another secret's": func(o *store.Object) { o.Body = a.Body },
 		"another version":  func(o *store.Object) { o.Body = forged },
 	} {
-		if _, err := db.UpdateObject(ctx, me.Project, key("b"), func(o *store.Object) error { forge(o); return nil }); err != nil {
+		if _, err := db.UpdateObject(ctx, me.Project, key("b"), func(o *store.Object) error {
+			forge(o)
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 		if got, err := svc.Value(ctx, me.Project, "b"); err == nil {
@@ -166,27 +175,30 @@ func TestBadRequests(t *testing.T) {
 		name string
 		req  secrets.Request
 	}{
-		"no name":        {"", secrets.Request{Value: value}},
-		"a long name":    {strings.Repeat("x", 129), secrets.Request{Value: value}},
-		"a brace":        {"a}b", secrets.Request{Value: value}},
-		"a line end":     {"a\nb", secrets.Request{Value: value}},
-		"not UTF-8":      {"a\xff", secrets.Request{Value: value}},
-		"an id as name":  {"SEC_a", secrets.Request{Value: value}},
-		"a short value":  {"a", secrets.Request{Value: "abc"}},
-		"a long value":   {"a", secrets.Request{Value: strings.Repeat("x", 16<<10+1)}},
-		"two lines":      {"a", secrets.Request{Value: value + "\nX: y"}},
-		"a space":        {"a", secrets.Request{Value: value + " "}},
-		"a control":      {"a", secrets.Request{Value: value + "\x7fa"}},
-		"many entries":   {"a", secrets.Request{Value: value, Metadata: many}},
-		"a long key":     {"a", secrets.Request{Value: value, Metadata: map[string]string{strings.Repeat("x", 129): ""}}},
-		"a long text":    {"a", secrets.Request{Value: value, Metadata: map[string]string{"a": strings.Repeat("x", 1025)}}},
+		"no name":       {"", secrets.Request{Value: value}},
+		"a long name":   {strings.Repeat("x", 129), secrets.Request{Value: value}},
+		"a brace":       {"a}b", secrets.Request{Value: value}},
+		"a line end":    {"a\nb", secrets.Request{Value: value}},
+		"not UTF-8":     {"a\xff", secrets.Request{Value: value}},
+		"an id as name": {"SEC_a", secrets.Request{Value: value}},
+		"a short value": {"a", secrets.Request{Value: "abc"}},
+		"a long value":  {"a", secrets.Request{Value: strings.Repeat("x", 16<<10+1)}},
+		"two lines":     {"a", secrets.Request{Value: value + "\nX: y"}},
+		"a space":       {"a", secrets.Request{Value: value + " "}},
+		"a control":     {"a", secrets.Request{Value: value + "\x7fa"}},
+		"many entries":  {"a", secrets.Request{Value: value, Metadata: many}},
+		"a long key": {"a",
+			secrets.Request{Value: value, Metadata: map[string]string{strings.Repeat("x", 129): ""}}},
+		"a long text": {"a",
+			secrets.Request{Value: value, Metadata: map[string]string{"a": strings.Repeat("x", 1025)}}},
 		"large metadata": {"a", secrets.Request{Value: value, Metadata: large}},
 	} {
 		if _, err := svc.Create(t.Context(), me, bad.name, bad.req); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("%s: got %v", name, err)
 		}
 	}
-	if list, _, err := svc.List(t.Context(), me.Project, store.Page{Limit: 10, Ascending: true}); err != nil || len(list) > 0 {
+	if list, _, err := svc.List(t.Context(), me.Project, store.Page{Limit: 10, Ascending: true}); err != nil ||
+		len(list) > 0 {
 		t.Errorf("got %v, %v", list, err)
 	}
 }

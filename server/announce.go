@@ -25,7 +25,8 @@ func (s *Server) announce(o Options, address string, building bool) {
 	if s.open {
 		keys = "none"
 	}
-	s.log.Info("serving", "url", s.scheme()+"://"+address+"/v1", "models", strings.Join(models, " "), "driver", c.Driver, "template", name,
+	s.log.Info("serving", "url", s.scheme()+"://"+address+"/v1", "models", strings.Join(models, " "), "driver",
+		c.Driver, "template", name,
 		"keys", keys, "state", o.State, "version", o.Build.Version)
 	for _, w := range c.Warnings() {
 		s.log.Warn("configuration is probably not as meant", "problem", w)
@@ -34,9 +35,11 @@ func (s *Server) announce(o Options, address string, building bool) {
 		s.log.Warn("a project or a key has a limit of costs that "+withoutPrices, "next", "docs/models.md#prices")
 	}
 	if building {
-		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready", "off", "BERTH_BUILD_TEMPLATE=never")
+		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready",
+			"off", "BERTH_BUILD_TEMPLATE=never")
 	} else if missing != nil {
-		s.log.Warn("containers cannot start without a template", "template", c.Template, "next", c.templateAdvice(o.State), "err", missing)
+		s.log.Warn("containers cannot start without a template", "template", c.Template, "next",
+			c.templateAdvice(o.State), "err", missing)
 	}
 	if len(models) == 1 {
 		s.log.Warn("no model upstream is configured: only the demo model scripted answers",

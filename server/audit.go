@@ -16,7 +16,9 @@ const AuditDir = "audit"
 func openRecord(state string, log *slog.Logger) (*audit.Log, error) {
 	record, err := audit.Open(filepath.Join(state, AuditDir), log)
 	if audit.Broken(err) {
-		return nil, fmt.Errorf("%w\nrun berth audit verify, save a copy of the directory %s, and find out what has changed it", err, filepath.Join(state, AuditDir))
+		return nil, fmt.Errorf(
+			"%w\nrun berth audit verify, save a copy of the directory %s, and find out what has changed it", err,
+			filepath.Join(state, AuditDir))
 	}
 	if err != nil {
 		return nil, err

@@ -42,13 +42,16 @@ func (s *Server) saveCheckpoints(b *base) error {
 		}
 		c, err := audit.OpenCheckpoint([]byte(signed), key)
 		if err == nil {
-			err = db.SaveCheckpoint(ctx, store.Checkpoint{Origin: c.Origin, Server: b.node, PublicKey: public, Size: c.Size, Signed: signed})
+			err = db.SaveCheckpoint(ctx, store.Checkpoint{Origin: c.Origin, Server: b.node, PublicKey: public,
+				Size: c.Size, Signed: signed})
 		}
 		switch {
 		case err == nil:
 			saved = signed
 		case errors.Is(err, store.ErrConflict):
-			b.Log.Error("the audit record has fewer entries than this server has signed; run berth audit verify --cluster", "entries", c.Size)
+			b.Log.Error(
+				"the audit record has fewer entries than this server has signed; run berth audit verify --cluster",
+				"entries", c.Size)
 			saved = signed // reported once
 		case ctx.Err() == nil:
 			b.Log.Error("failed to save the checkpoint of the audit record; will retry", "err", err)
@@ -101,7 +104,8 @@ func VerifyRecords(ctx context.Context, state string, dirs []string) ([]Verified
 		case err != nil:
 			records = append(records, VerifiedRecord{Dir: dir, Err: fmt.Errorf("read public key: %w", err)})
 		case !known:
-			records = append(records, VerifiedRecord{Dir: dir, Err: errors.New("no server of the cluster has signed this record")})
+			records = append(records, VerifiedRecord{Dir: dir,
+				Err: errors.New("no server of the cluster has signed this record")})
 		default:
 			dirOf[public] = dir
 		}

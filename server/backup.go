@@ -58,7 +58,8 @@ func Backup(ctx context.Context, state, to, version string, progress func(what s
 	if progress == nil {
 		progress = func(string) {}
 	}
-	b := &backup{progress: progress, state: state, to: work, db: db, m: Manifest{Format: manifestFormat, Berth: version, CreatedAt: time.Now().UTC().Truncate(time.Second)}}
+	b := &backup{progress: progress, state: state, to: work, db: db,
+		m: Manifest{Format: manifestFormat, Berth: version, CreatedAt: time.Now().UTC().Truncate(time.Second)}}
 	if err := errors.Join(b.copyAll(ctx), db.Close()); err != nil {
 		return nil, err
 	}
@@ -223,7 +224,8 @@ func copyVolumes(ctx context.Context, from, to string) error {
 		if err := os.MkdirAll(mount, 0o700); err != nil {
 			return err
 		}
-		if err := copyVolume(ctx, image, strings.TrimSuffix(image, ".img"), filepath.Join(to, rel)); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		if err := copyVolume(ctx, image, strings.TrimSuffix(image, ".img"), filepath.Join(to, rel)); err != nil &&
+			!errors.Is(err, fs.ErrNotExist) {
 			return err
 		}
 	}
@@ -250,7 +252,8 @@ func copyVolume(ctx context.Context, image, dir, to string) (err error) {
 		}
 		defer d.Close()
 		if err := unix.IoctlSetInt(int(d.Fd()), fiFreeze, 0); errors.Is(err, unix.EBUSY) {
-			return fmt.Errorf("%s is frozen: another backup is being made, or one was killed; then restart the server, or run fsfreeze --unfreeze on it", dir)
+			return fmt.Errorf(
+				"%s is frozen: another backup is being made, or one was killed; then restart the server, or run fsfreeze --unfreeze on it", dir)
 		} else if err != nil {
 			return &os.PathError{Op: "freeze", Path: dir, Err: err}
 		}

@@ -74,12 +74,14 @@ func TestBackup(t *testing.T) {
 	const config = "driver: unsafe-local\ncontainers: {pool: 0}\n"
 	_, web := testServer(t, state, config)
 	defer destroyAll(t, state)
-	container, err := idOf(send("POST", web.URL+"/v1/containers", "application/json", strings.NewReader(`{"name":"mine"}`)))
+	container, err := idOf(send("POST", web.URL+"/v1/containers", "application/json",
+		strings.NewReader(`{"name":"mine"}`)))
 	if err != nil {
 		t.Fatal(err)
 	}
 	response := func(i int) (string, error) {
-		return idOf(send("POST", web.URL+"/v1/responses", "application/json", strings.NewReader(fmt.Sprintf(`{"model":"scripted","input":"number %d."}`, i))))
+		return idOf(send("POST", web.URL+"/v1/responses", "application/json",
+			strings.NewReader(fmt.Sprintf(`{"model":"scripted","input":"number %d."}`, i))))
 	}
 	var mu sync.Mutex
 	responses, files := map[string]int{}, map[string]string{} // acknowledged ones
@@ -134,7 +136,8 @@ func TestBackup(t *testing.T) {
 	}
 	var steps []string
 	_, err = Backup(t.Context(), state, to, "test", func(what string) { steps = append(steps, what) })
-	if want := "the database, files and snapshots, volumes, the audit record, keys, checksums"; strings.Join(steps, ", ") != want {
+	if want := "the database, files and snapshots, volumes, the audit record, keys, checksums"; strings.Join(steps,
+		", ") != want {
 		t.Errorf("progress: got %q, want %s", steps, want)
 	}
 	ended.Store(true)
@@ -179,13 +182,15 @@ func TestBackup(t *testing.T) {
 			t.Errorf("file uploaded during the backup: %v", err)
 		}
 	}
-	if text, err := send("GET", copied.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text, `"reason":"host"`) {
+	if text, err := send("GET", copied.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text,
+		`"reason":"host"`) {
 		t.Errorf("the container at the copy: got %s, %v, want an ended container", text, err)
 	}
 	if _, err := send("DELETE", copied.URL+"/v1/containers/"+container, "", nil); err != nil {
 		t.Error(err)
 	}
-	if text, err := send("GET", web.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text, `"status":"running"`) {
+	if text, err := send("GET", web.URL+"/v1/containers/"+container, "", nil); err != nil || !strings.Contains(text,
+		`"status":"running"`) {
 		t.Errorf("the container at the original: got %s, %v, want a running container", text, err)
 	}
 	copied.Close()
@@ -210,7 +215,8 @@ func TestBackupOfFrozenVolume(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer unix.IoctlSetInt(int(d.Fd()), fiThaw, 0)
-	err = copyVolume(t.Context(), filepath.Join(filepath.Dir(dir), "image"), dir, filepath.Join(t.TempDir(), "copy.img"))
+	err = copyVolume(t.Context(), filepath.Join(filepath.Dir(dir), "image"), dir, filepath.Join(t.TempDir(),
+		"copy.img"))
 	if err == nil || !strings.Contains(err.Error(), "fsfreeze --unfreeze") {
 		t.Errorf("got %v", err)
 	}
@@ -221,7 +227,8 @@ func TestBackupInState(t *testing.T) {
 	state := t.TempDir()
 	testServer(t, state, "driver: unsafe-local\ncontainers: {pool: 0}\n")
 	defer destroyAll(t, state)
-	if _, err := Backup(t.Context(), state, filepath.Join(state, "backup"), "test", nil); err == nil || !strings.Contains(err.Error(), "outside of it") {
+	if _, err := Backup(t.Context(), state, filepath.Join(state, "backup"), "test", nil); err == nil ||
+		!strings.Contains(err.Error(), "outside of it") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -262,7 +269,9 @@ func TestLostKeysAreRefused(t *testing.T) {
 			if err := errors.Join(db.Close(), os.Remove(filepath.Join(state, name))); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"}, Build: berth.Build{Version: "test"}, Log: slog.New(slog.DiscardHandler)}); err == nil || !strings.Contains(err.Error(), "from the same backup") {
+			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"},
+				Build: berth.Build{Version: "test"}, Log: slog.New(slog.DiscardHandler)}); err == nil ||
+				!strings.Contains(err.Error(), "from the same backup") {
 				t.Errorf("got %v, want an error that names the file to restore", err)
 			}
 		})

@@ -52,8 +52,10 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 	if b.key, err = sealKey(o.State); err != nil {
 		return nil, err
 	}
-	b.disk, err = openDatabase(ctx, o.State, databaseUse{Options: sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space}, url: o.Config.Store.URL,
-		serve: true, shared: o.Config.Cluster.Listen != ""})
+	b.disk, err = openDatabase(ctx, o.State,
+		databaseUse{Options: sqlite.Options{Synchronous: o.Config.Store.Synchronous, Log: o.Log, Room: b.space},
+			url:   o.Config.Store.URL,
+			serve: true, shared: o.Config.Cluster.Listen != ""})
 	if err != nil {
 		return nil, err
 	}
@@ -94,7 +96,8 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 
 // newQuota returns the quota of projects.
 func newQuota(db store.Store, state string, config *Config) *project.Quota {
-	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.limits(), Sizes: storedSizes(db, state), Currency: config.Currency})
+	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.limits(),
+		Sizes: storedSizes(db, state), Currency: config.Currency})
 }
 
 // spending returns what all projects and their keys have spent in the present month.

@@ -13,7 +13,8 @@ import (
 
 // newBatches opens the batches. Their Run executes them.
 func newBatches(b *base, data *blobs, hooks *webhook.Service) *batch.Service {
-	return batch.New(batch.Options{Objects: b.db, Files: data.files, Concurrency: b.Config.Batches.Concurrency, Log: b.Log, Ended: hooks.BatchEnded,
+	return batch.New(batch.Options{Objects: b.db, Files: data.files, Concurrency: b.Config.Batches.Concurrency,
+		Log: b.Log, Ended: hooks.BatchEnded,
 		Pace: func(ctx context.Context, p berth.ProjectID) (batch.Pace, error) { return pace(ctx, b.quota, p) }})
 }
 

@@ -37,7 +37,8 @@ func TestPace(t *testing.T) {
 			}
 			end(1)
 		}
-		if now, err := pace(t.Context(), q, c.project); c.project == "proj_a" && (err != nil || now.Wait <= 0 || now.Wait > time.Minute/2) {
+		if now, err := pace(t.Context(), q, c.project); c.project == "proj_a" && (err != nil || now.Wait <= 0 ||
+			now.Wait > time.Minute/2) {
 			t.Errorf("%s: got %+v, %v, want to wait", c.project, now, err)
 		}
 	}

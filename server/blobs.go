@@ -47,14 +47,21 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 		buckets[name] = bucket
 	}
 	all := &blobs{contents: contents}
-	all.skills = skills.New(skills.Options{Objects: b.db, Contents: buckets["skills"], Seal: b.seal(), Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
-	all.files = files.New(files.Options{Store: b.db, Contents: buckets["files"], Audit: b.audit, Log: b.Log, Quota: within(b.space, diskspace.Files, b.quota.Store)})
-	all.uploads = uploads.New(uploads.Options{Objects: b.db, Contents: buckets["uploads"], Seal: b.seal(), Files: all.files, Audit: b.audit, Log: b.Log,
+	all.skills = skills.New(skills.Options{Objects: b.db, Contents: buckets["skills"], Seal: b.seal(), Audit: b.audit,
+		Log: b.Log, Quota: within(b.space, diskspace.Skills, b.quota.Store)})
+	all.files = files.New(files.Options{Store: b.db, Contents: buckets["files"], Audit: b.audit, Log: b.Log,
+		Quota: within(b.space, diskspace.Files, b.quota.Store)})
+	all.uploads = uploads.New(uploads.Options{Objects: b.db, Contents: buckets["uploads"], Seal: b.seal(),
+		Files: all.files, Audit: b.audit, Log: b.Log,
 		Quota: within(b.space, diskspace.Uploads, b.quota.Store)})
-	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Contents: buckets["snapshots"], Seal: b.seal(), Audit: b.audit, Log: b.Log,
+	all.snapshots = snapshot.New(snapshot.Options{Objects: b.db, Contents: buckets["snapshots"], Seal: b.seal(),
+		Audit: b.audit, Log: b.Log,
 		Count: b.quota.Snapshots, Quota: within(b.space, diskspace.Snapshots, b.quota.Store)})
-	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(), Audit: b.audit, Log: b.Log,
-		Space: func() error { return b.space.Admit(diskspace.Volumes) }, Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
+	all.volumes, err = volume.New(volume.Options{Dir: filepath.Join(b.State, "volumes"), Objects: b.db, Seal: b.seal(),
+		Audit: b.audit, Log: b.Log,
+		Space: func() error {
+			return b.space.Admit(diskspace.Volumes)
+		}, Quota: within(b.space, diskspace.Volumes, b.quota.Store)})
 	if err != nil {
 		return nil, err
 	}
@@ -72,7 +79,8 @@ func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 		all.totals = cached(all.snapshots.Totals, totalsEvery)
 		s.later(b.startOneWorker("blobs", collectDelay, collectEvery, func(ctx context.Context) {
 			if err := all.collect(ctx, time.Now().Add(-orphanAge)); err != nil && ctx.Err() == nil {
-				b.Log.Error("failed to collect orphaned blobs; will retry", "bucket", contents.bucket.String(), "err", err)
+				b.Log.Error("failed to collect orphaned blobs; will retry", "bucket", contents.bucket.String(), "err",
+					err)
 			}
 		}))
 	}
@@ -96,7 +104,8 @@ func (all *blobs) collect(ctx context.Context, before time.Time) error {
 		return err
 	}
 	err := bucket.AbortUploads(ctx, before)
-	for _, collect := range []func(context.Context, time.Time) error{all.files.Collect, all.uploads.Collect, all.skills.Collect, all.snapshots.Collect} {
+	for _, collect := range []func(context.Context, time.Time) error{all.files.Collect, all.uploads.Collect,
+		all.skills.Collect, all.snapshots.Collect} {
 		err = errors.Join(err, collect(ctx, before))
 	}
 	return err
@@ -106,7 +115,8 @@ func (all *blobs) collect(ctx context.Context, before time.Time) error {
 const totalsEvery = time.Hour
 
 // cached returns count with a cache of its last result.
-func cached(count func(context.Context) (int, int64, error), lifetime time.Duration) func(context.Context) (int, int64, error) {
+func cached(count func(context.Context) (int, int64, error), lifetime time.Duration) func(context.Context) (int, int64,
+	error) {
 	var mu sync.Mutex
 	var at time.Time
 	var n int

@@ -69,7 +69,8 @@ func placeOf(is place, at string) (place, error) {
 		return place{State: is.State}, nil
 	}
 	if _, err := remote.Parse(at); err != nil {
-		return place{}, fmt.Errorf("a place is %q, which means the state directory, or the URL of a bucket: %w", BlobsLocal, err)
+		return place{}, fmt.Errorf("a place is %q, which means the state directory, or the URL of a bucket: %w",
+			BlobsLocal, err)
 	}
 	return place{State: is.State, URL: at, Claimed: true}, nil
 }

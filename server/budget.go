@@ -11,23 +11,26 @@ import (
 // lower the limits, and may set the last two to anything. Default: no limits, except for the
 // last two.
 type BudgetConfig struct {
-	MaxTurns    int           `yaml:"max_turns"`
-	MaxTokens   int           `yaml:"max_total_tokens"`      // input and output of all turns
-	MaxTime     time.Duration `yaml:"max_time"`              // since the response was created
-	MaxCost     string        `yaml:"max_cost"`              // in the currency of the prices, such as 2.50
-	MaxFailures int           `yaml:"max_repeated_failures"` // of the same call in a row; -1 means no limit. Default: 10
-	MaxRepeats  int           `yaml:"max_repeated_calls"`    // calls in a row without a new result; -1 means no limit. Default: 50
+	MaxTurns  int           `yaml:"max_turns"`
+	MaxTokens int           `yaml:"max_total_tokens"` // input and output of all turns
+	MaxTime   time.Duration `yaml:"max_time"`         // since the response was created
+	MaxCost   string        `yaml:"max_cost"`         // in the currency of the prices, such as 2.50
+	// of the same call in a row; -1 means no limit. Default: 10
+	MaxFailures int `yaml:"max_repeated_failures"`
+	MaxRepeats  int `yaml:"max_repeated_calls"` // calls in a row without a new result; -1 means no limit. Default: 50
 }
 
 // budget returns the limits, or an error that names the invalid key.
 func (c BudgetConfig) budget() (b berth.Budget, err error) {
-	b = berth.Budget{Turns: c.MaxTurns, Tokens: c.MaxTokens, Seconds: int(c.MaxTime / time.Second), Failures: c.MaxFailures, Repeats: c.MaxRepeats}
+	b = berth.Budget{Turns: c.MaxTurns, Tokens: c.MaxTokens, Seconds: int(c.MaxTime / time.Second),
+		Failures: c.MaxFailures, Repeats: c.MaxRepeats}
 	if c.MaxCost != "" {
 		if b.Cost, err = berth.ParseAmount(c.MaxCost); err != nil {
 			return b, fmt.Errorf("budget.max_cost: %w", err)
 		}
 	}
-	for name, n := range map[string]int64{"max_turns": int64(b.Turns), "max_total_tokens": int64(b.Tokens), "max_time": int64(c.MaxTime), "max_cost": int64(b.Cost)} {
+	for name, n := range map[string]int64{"max_turns": int64(b.Turns), "max_total_tokens": int64(b.Tokens),
+		"max_time": int64(c.MaxTime), "max_cost": int64(b.Cost)} {
 		if n < 0 {
 			return b, fmt.Errorf("budget.%s must not be negative", name)
 		}

@@ -116,7 +116,8 @@ func (c *calm) freeze(need func() int64) error {
 		if !c.all && lack <= 0 {
 			break
 		}
-		c.log.Error("ending a container that fills the disk", "container", id, "disk_bytes", sizes[id], "need_bytes", lack)
+		c.log.Error("ending a container that fills the disk", "container", id, "disk_bytes", sizes[id], "need_bytes",
+			lack)
 		if err := sandboxes.Kill(ctx, id); err != nil {
 			errs = append(errs, err)
 			continue

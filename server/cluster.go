@@ -55,14 +55,19 @@ func (c *Config) checkCluster() error {
 	}
 	var wrong []error
 	if c.Store.URL == "" {
-		wrong = append(wrong, errors.New("cluster: servers share a database: set store to the URL of a PostgreSQL database"))
+		wrong = append(wrong,
+			errors.New("cluster: servers share a database: set store to the URL of a PostgreSQL database"))
 	}
 	if c.Blobs == "" {
-		wrong = append(wrong, errors.New("cluster: servers share files and snapshots: set blobs to the URL of a bucket"))
+		wrong = append(wrong,
+			errors.New("cluster: servers share files and snapshots: set blobs to the URL of a bucket"))
 	}
 	host, port, err := net.SplitHostPort(k.address())
-	if ip := net.ParseIP(host); err != nil || host == "" || port == "" || port == "0" || ip != nil && ip.IsUnspecified() {
-		wrong = append(wrong, fmt.Errorf("cluster.address: %q is not an address that other servers can connect to; set it to host:port", k.address()))
+	if ip := net.ParseIP(host); err != nil || host == "" || port == "" || port == "0" || ip != nil &&
+		ip.IsUnspecified() {
+		wrong = append(wrong,
+			fmt.Errorf("cluster.address: %q is not an address that other servers can connect to; set it to host:port",
+				k.address()))
 	}
 	return errors.Join(wrong...)
 }
@@ -104,7 +109,8 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 			}
 		}
 	}}
-	m.Cluster, err = cluster.Join(ctx, cluster.Options{Store: db, Self: store.Member{ID: b.node, Address: config.address(), Version: b.Build.Version},
+	m.Cluster, err = cluster.Join(ctx, cluster.Options{Store: db,
+		Self:  store.Member{ID: b.node, Address: config.address(), Version: b.Build.Version},
 		Lease: m.lease, Silence: silence, Log: b.Log,
 		Removed: func(ctx context.Context) error {
 			if quota := m.quota.Load(); quota != nil {

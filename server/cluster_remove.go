@@ -92,7 +92,8 @@ func (m remover) serveRemove(w http.ResponseWriter, r *http.Request) {
 		err = m.engine.Delete(r.Context(), berth.Caller{Project: what.Project}, what.Response)
 	}
 	if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-		m.cluster.Log.Error("failed to remove for another server", "container", what.Container, "response", what.Response, "err", err)
+		m.cluster.Log.Error("failed to remove for another server", "container", what.Container, "response",
+			what.Response, "err", err)
 		http.Error(w, "the removal failed", http.StatusInternalServerError)
 		return
 	}

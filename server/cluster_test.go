@@ -13,13 +13,16 @@ func TestClusterConfig(t *testing.T) {
 		cluster    ClusterConfig
 		want       string
 	}{
-		"none":               {},
-		"complete":           {url: shared, blobs: "s3://b", cluster: ClusterConfig{Listen: "0.0.0.0:7443", Address: "10.0.0.1:7443"}},
-		"one address":        {url: shared, blobs: "s3://b", cluster: ClusterConfig{Listen: "10.0.0.1:7443"}},
-		"no database":        {blobs: "s3://b", cluster: ClusterConfig{Listen: "10.0.0.1:7443"}, want: "set store"},
-		"no bucket":          {url: shared, cluster: ClusterConfig{Listen: "10.0.0.1:7443"}, want: "set blobs"},
-		"any address":        {url: shared, blobs: "s3://b", cluster: ClusterConfig{Listen: "0.0.0.0:7443"}, want: "cluster.address"},
-		"no port":            {url: shared, blobs: "s3://b", cluster: ClusterConfig{Listen: "0.0.0.0:7443", Address: "host"}, want: "cluster.address"},
+		"none": {},
+		"complete": {url: shared, blobs: "s3://b",
+			cluster: ClusterConfig{Listen: "0.0.0.0:7443", Address: "10.0.0.1:7443"}},
+		"one address": {url: shared, blobs: "s3://b", cluster: ClusterConfig{Listen: "10.0.0.1:7443"}},
+		"no database": {blobs: "s3://b", cluster: ClusterConfig{Listen: "10.0.0.1:7443"}, want: "set store"},
+		"no bucket":   {url: shared, cluster: ClusterConfig{Listen: "10.0.0.1:7443"}, want: "set blobs"},
+		"any address": {url: shared, blobs: "s3://b", cluster: ClusterConfig{Listen: "0.0.0.0:7443"},
+			want: "cluster.address"},
+		"no port": {url: shared, blobs: "s3://b",
+			cluster: ClusterConfig{Listen: "0.0.0.0:7443", Address: "host"}, want: "cluster.address"},
 		"address, no listen": {cluster: ClusterConfig{Address: "10.0.0.1:7443"}, want: "cluster.listen"},
 	} {
 		c := &Config{Store: StoreConfig{URL: tc.url}, Blobs: tc.blobs, Cluster: tc.cluster}

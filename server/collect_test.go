@@ -20,7 +20,8 @@ func TestCollectOrphans(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	orphans := []string{"files/proj_default/file-lost", "uploads/proj_default/part_lost", "skills/proj_default/skill_lost", "snapshots/proj_default/snap_lost"}
+	orphans := []string{"files/proj_default/file-lost", "uploads/proj_default/part_lost",
+		"skills/proj_default/skill_lost", "snapshots/proj_default/snap_lost"}
 	for _, key := range orphans {
 		path := s3.Path("berth", key)
 		if err := os.MkdirAll(path[:strings.LastIndex(path, "/")], 0o755); err != nil {

@@ -110,8 +110,9 @@ type ListenConfig struct {
 
 // ResponsesConfig bounds the memory of responses.
 type ResponsesConfig struct {
-	MaxOutput Bytes `yaml:"max_output"` // output of the model in one response, which then ends as incomplete. Default: 16m
-	History   Bytes `yaml:"history"`    // cache of chains and conversations. Default: 64m
+	// output of the model in one response, which then ends as incomplete. Default: 16m
+	MaxOutput Bytes `yaml:"max_output"`
+	History   Bytes `yaml:"history"` // cache of chains and conversations. Default: 64m
 }
 
 // DockerConfig configures the driver docker.
@@ -145,14 +146,17 @@ type ContainersConfig struct {
 	Disk    Bytes         `yaml:"disk"`     // bytes that a container may write. Default: 10g
 	Idle    time.Duration `yaml:"idle"`     // expiry of an unused container, unless its request sets one. Default: 20m
 	MaxIdle time.Duration `yaml:"max_idle"` // maximum that a request may set. Default: 168h
-	Sleep   time.Duration `yaml:"sleep"`    // time without activity after which a container is paused until its next use; 0: never. Default: 30s
-	Pool    int           `yaml:"pool"`     // ready sandboxes of the default template with 1g. Default: 2
-	Pools   []PoolConfig  `yaml:"pools"`    // ready sandboxes of other templates or sizes
+	// time without activity after which a container is paused until its next use; 0: never. Default: 30s
+	Sleep   time.Duration `yaml:"sleep"`
+	Pool    int           `yaml:"pool"`  // ready sandboxes of the default template with 1g. Default: 2
+	Pools   []PoolConfig  `yaml:"pools"` // ready sandboxes of other templates or sizes
 	Network NetworkConfig `yaml:"network"`
-	Starts  int           `yaml:"starts"` // concurrent starts of sandboxes and creations of snapshots; further ones wait. Default: one per CPU
+	// concurrent starts of sandboxes and creations of snapshots; further ones wait. Default: one per CPU
+	Starts int `yaml:"starts"`
 
-	OnExpiry     berth.OnExpiry `yaml:"on_expiry"`     // default for containers: delete or snapshot. Default: delete
-	SnapshotLife time.Duration  `yaml:"snapshot_life"` // of the snapshot that an expired container leaves. Default: 720h
+	OnExpiry berth.OnExpiry `yaml:"on_expiry"` // default for containers: delete or snapshot. Default: delete
+	// of the snapshot that an expired container leaves. Default: 720h
+	SnapshotLife time.Duration `yaml:"snapshot_life"`
 }
 
 // ShellConfig bounds shell calls.
@@ -191,16 +195,18 @@ type BatchesConfig struct {
 type RetryConfig struct {
 	Attempts int           `yaml:"attempts"` // per turn; each may try several upstreams. Default: 4
 	Patience time.Duration `yaml:"patience"` // total time to wait between attempts. Default: 2m
-	Continue string        `yaml:"continue"` // after an answer is cut off: start the turn "again" (the default), or "fail"
+	// after an answer is cut off: start the turn "again" (the default), or "fail"
+	Continue string `yaml:"continue"`
 }
 
 // ModelConfig routes models to named upstreams, or to one described inline.
 type ModelConfig struct {
 	Match string `yaml:"match"` // a name or a pattern: qwen3-32b, gpt-*, *
 
-	Upstreams  []TargetConfig `yaml:"upstreams"`   // share the turns by weight
-	Fallbacks  []TargetConfig `yaml:"fallbacks"`   // tried in this order when all upstreams fail
-	HedgeAfter time.Duration  `yaml:"hedge_after"` // wait for the first token before also trying another upstream. Default: never
+	Upstreams []TargetConfig `yaml:"upstreams"` // share the turns by weight
+	Fallbacks []TargetConfig `yaml:"fallbacks"` // tried in this order when all upstreams fail
+	// wait for the first token before also trying another upstream. Default: never
+	HedgeAfter time.Duration `yaml:"hedge_after"`
 
 	// ContextWindow is the model's limit on input and output tokens together. With it,
 	// truncation "auto" drops old items before a turn. Default: unknown; then the
@@ -273,8 +279,10 @@ func (c *Config) limits() map[berth.ProjectID]berth.Limits {
 // check validates what keyRules cannot express. It returns all errors that it finds.
 func (c *Config) check() error {
 	_, err := c.Budget.budget()
-	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(), c.checkAddresses(), c.checkState(), c.checkStore(), c.checkCluster(), err,
-		c.checkLimits(), c.checkBlobs(), c.checkKubernetes(), c.checkCORS(), c.checkTraces(), c.checkPreview(), c.WebSearch.check(), c.checkModels())
+	return errors.Join(c.checkTogether(), c.checkPools(machineMemory()), c.Server.check(), c.Server.TLS.check(),
+		c.checkAddresses(), c.checkState(), c.checkStore(), c.checkCluster(), err,
+		c.checkLimits(), c.checkBlobs(), c.checkKubernetes(), c.checkCORS(), c.checkTraces(), c.checkPreview(),
+		c.WebSearch.check(), c.checkModels())
 }
 
 func (c *Config) checkBlobs() error {

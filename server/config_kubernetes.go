@@ -55,9 +55,12 @@ type KubernetesConfig struct {
 
 // options returns the options of the driver.
 func (c KubernetesConfig) options(state, guest string, log *slog.Logger) kubernetes.Options {
-	return kubernetes.Options{StateDir: state, GuestPath: guest, Kubeconfig: c.Kubeconfig, Context: c.Context, Namespace: c.Namespace,
-		Registry: c.Registry, PullSecrets: c.PullSecrets, RuntimeClass: c.RuntimeClass, NodeSelector: c.NodeSelector, Tolerations: c.Tolerations,
-		CPURequest: c.CPURequest, MemoryRequest: c.MemoryRequest, Root: c.Root, AgentSandbox: c.AgentSandbox, Logger: log}
+	return kubernetes.Options{StateDir: state, GuestPath: guest, Kubeconfig: c.Kubeconfig, Context: c.Context,
+		Namespace: c.Namespace,
+		Registry:  c.Registry, PullSecrets: c.PullSecrets, RuntimeClass: c.RuntimeClass, NodeSelector: c.NodeSelector,
+		Tolerations: c.Tolerations,
+		CPURequest:  c.CPURequest, MemoryRequest: c.MemoryRequest, Root: c.Root, AgentSandbox: c.AgentSandbox,
+		Logger: log}
 }
 
 // sharedInstance returns the names with which the driver kubernetes labels what the servers of a
@@ -87,7 +90,8 @@ func (c *Config) sharedInstance(state string) (server, instance string, err erro
 // checkKubernetes returns an error if the driver kubernetes lacks a setting.
 func (c *Config) checkKubernetes() error {
 	if c.Driver == "kubernetes" && c.Kubernetes.Registry == "" {
-		return errors.New("kubernetes.registry: the driver kubernetes needs a repository to which Berth may push, and from which the nodes pull, such as registry.example.com/berth")
+		return errors.New(
+			"kubernetes.registry: the driver kubernetes needs a repository to which Berth may push, and from which the nodes pull, such as registry.example.com/berth")
 	}
 	return nil
 }

@@ -14,7 +14,9 @@ func TestSharedInstance(t *testing.T) {
 		t.Helper()
 		dir := t.TempDir()
 		path := filepath.Join(dir, "berth.yaml")
-		if err := os.WriteFile(path, []byte("driver: kubernetes\nkubernetes: {registry: r.example/b}\nstore: postgres://berth@db/berth\n"+config), 0o600); err != nil {
+		if err := os.WriteFile(path,
+			[]byte("driver: kubernetes\nkubernetes: {registry: r.example/b}\nstore: postgres://berth@db/berth\n"+config),
+			0o600); err != nil {
 			t.Fatal(err)
 		}
 		c, err := LoadConfig(path)
@@ -22,7 +24,8 @@ func TestSharedInstance(t *testing.T) {
 			t.Fatal(err)
 		}
 		if seal != "" {
-			if err := os.WriteFile(filepath.Join(dir, "seal.key"), []byte(strings.Repeat(seal, 32)+"\n"), 0o600); err != nil {
+			if err := os.WriteFile(filepath.Join(dir, "seal.key"), []byte(strings.Repeat(seal, 32)+"\n"),
+				0o600); err != nil {
 				t.Fatal(err)
 			}
 		}
@@ -39,12 +42,14 @@ func TestSharedInstance(t *testing.T) {
 	if a == "" || a == b || len(of) != 12 || of != same {
 		t.Errorf("two servers: %q of %q, %q of %q", a, of, b, same)
 	}
-	for what, config := range map[string][2]string{"another key": {"5f", bucket + member}, "another bucket": {"5e", other + member}} {
+	for what, config := range map[string][2]string{"another key": {"5f", bucket + member},
+		"another bucket": {"5e", other + member}} {
 		if _, got := names(config[0], config[1]); got == of || len(got) != 12 {
 			t.Errorf("%s: got %q", what, got)
 		}
 	}
-	for what, config := range map[string][2]string{"no cluster": {"5e", bucket}, "no server's directory": {"", bucket + member}} {
+	for what, config := range map[string][2]string{"no cluster": {"5e", bucket}, "no server's directory": {"", bucket +
+		member}} {
 		if server, got := names(config[0], config[1]); server != "" || got != "" {
 			t.Errorf("%s: got %q of %q", what, server, got)
 		}

@@ -52,7 +52,8 @@ pprof: {listen: '0.0.0.0:1'}
 		}
 	}
 	_, err = readConfig(t, "models:\n"+strings.Repeat("- matsch: a\n", 50))
-	if n := strings.Count(fmt.Sprint(err), "\n"); n != maxProblems || !strings.HasSuffix(fmt.Sprint(err), "\nand 31 more") {
+	if n := strings.Count(fmt.Sprint(err), "\n"); n != maxProblems || !strings.HasSuffix(fmt.Sprint(err),
+		"\nand 31 more") {
 		t.Errorf("50 errors: got %v", err)
 	}
 }
@@ -74,8 +75,10 @@ web_search: {backend: tavily, api_key_env: BERTH_TEST_MISSING}
 		t.Fatal(err)
 	}
 	err = c.Verify()
-	for i, want := range []string{"berth.yaml:2: upstreams.a.api_key_env: BERTH_TEST_MISSING is not set", "berth.yaml:3: upstreams.b.api_key_file: open /no/such/file",
-		"berth.yaml:7: models[0].tls.ca_file: open /no/such/ca", "berth.yaml:10: web_search.api_key_env: BERTH_TEST_MISSING is not set"} {
+	for i, want := range []string{"berth.yaml:2: upstreams.a.api_key_env: BERTH_TEST_MISSING is not set",
+		"berth.yaml:3: upstreams.b.api_key_file: open /no/such/file",
+		"berth.yaml:7: models[0].tls.ca_file: open /no/such/ca",
+		"berth.yaml:10: web_search.api_key_env: BERTH_TEST_MISSING is not set"} {
 		if lines := strings.Split(fmt.Sprint(err), "\n"); len(lines) != 4 || !strings.Contains(lines[i], want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
@@ -161,14 +164,16 @@ budget: {max_cost: 1}
 
 // Show writes no sections without keys.
 func TestShowNoEmptySections(t *testing.T) {
-	for _, text := range []string{"", "limits: {default: {}}\n", "upstreams: {a: {provider: openai, timeouts: {connect: 3s}}}\n"} {
+	for _, text := range []string{"", "limits: {default: {}}\n",
+		"upstreams: {a: {provider: openai, timeouts: {connect: 3s}}}\n"} {
 		c, err := readConfig(t, text)
 		if err != nil {
 			t.Fatal(err)
 		}
 		lines := strings.Split(string(c.Show()), "\n")
 		for i, line := range lines[:len(lines)-1] {
-			if indent := indentOf(line); strings.HasSuffix(strings.TrimSpace(line), ":") && indentOf(lines[i+1]) <= indent {
+			if indent := indentOf(line); strings.HasSuffix(strings.TrimSpace(line), ":") &&
+				indentOf(lines[i+1]) <= indent {
 				t.Errorf("%q: %q has nothing below it in\n%s", text, line, c.Show())
 			}
 		}

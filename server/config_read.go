@@ -147,7 +147,8 @@ func (r keyReader) mapping(n *yaml.Node, t reflect.Type, at keyPath) {
 		if fields == nil {
 			of, below = t.Elem(), at.element("."+k.Value)
 		} else if of = fields[k.Value]; of == nil {
-			r.fail(v, &keyError{k.Line, fmt.Sprintf(unknownKey+"%s; %s", below.name, similarKey(k.Value, fields, at.name == ""))})
+			r.fail(v, &keyError{k.Line, fmt.Sprintf(unknownKey+"%s; %s", below.name, similarKey(k.Value, fields,
+				at.name == ""))})
 			continue
 		}
 		r.lines[below.name] = k.Line
@@ -197,7 +198,9 @@ func scalarError(n *yaml.Node, t reflect.Type, at keyPath) error {
 	if n.Kind != yaml.ScalarNode {
 		return wrong(n, at, "must be a single value")
 	}
-	if (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !reflect.PointerTo(t).Implements(unmarshalerType) && t != durationType && n.ShortTag() == "!!float" { // yaml would truncate it
+	// yaml would truncate it
+	if (t.Kind() == reflect.Int || t.Kind() == reflect.Int64) && !reflect.PointerTo(t).Implements(unmarshalerType) &&
+		t != durationType && n.ShortTag() == "!!float" {
 		return wrong(n, at, "must be a whole number")
 	}
 	v := reflect.New(t)

@@ -24,7 +24,9 @@ func numericKeys(t reflect.Type, at keyPath, wrap func(string) string, into map[
 		}
 		return
 	case k == reflect.Map:
-		numericKeys(t.Elem(), at.element(".default"), func(v string) string { return wrap("{default: " + v + "}") }, into)
+		numericKeys(t.Elem(), at.element(".default"), func(v string) string {
+			return wrap("{default: " + v + "}")
+		}, into)
 		return
 	case k == reflect.Slice:
 		numericKeys(t.Elem(), at.element("[0]"), func(v string) string { return wrap("[" + v + "]") }, into)
@@ -130,7 +132,8 @@ func TestRefusedValues(t *testing.T) {
 		_, err := readConfig(t, text)
 		if err == nil || !strings.Contains(err.Error(), "berth.yaml:") || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
-		} else if s := fmt.Sprint(err); strings.Contains(s, "server.") && !strings.Contains(text, "server") || strings.Contains(s, "!!") {
+		} else if s := fmt.Sprint(err); strings.Contains(s, "server.") && !strings.Contains(text, "server") ||
+			strings.Contains(s, "!!") {
 			t.Errorf("%q: got %v, which mentions Go types", text, err)
 		}
 	}
@@ -140,20 +143,25 @@ func TestRefusedValues(t *testing.T) {
 	if c, err := readConfig(t, "x-common: 1"); err == nil {
 		t.Errorf("got %+v", c)
 	}
-	if c, err := readConfig(t, "upstreams: {a: &a {provider: openai, limits: {concurrency: 3}}, b: {<<: *a, base_url: 'http://x'}}\ncontainers: ~\n"); err != nil || c.Upstreams["b"].Limits.Concurrency != 3 {
+	if c, err := readConfig(t,
+		"upstreams: {a: &a {provider: openai, limits: {concurrency: 3}}, b: {<<: *a, base_url: 'http://x'}}\ncontainers: ~\n"); err != nil ||
+		c.Upstreams["b"].Limits.Concurrency != 3 {
 		t.Errorf("merged keys: %+v, %v", c, err)
 	}
 }
 
 // An upstream whose key is missing from the environment is refused.
 func TestUnsetKey(t *testing.T) {
-	for _, text := range []string{"upstreams: {a: {provider: openai, api_key_env: BERTH_TEST_MISSING}}", "upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_MISSING]}}",
-		"models: [{match: a, base_url: 'http://x', api_key_env: BERTH_TEST_MISSING}]", "web_search: {backend: tavily, api_key_env: BERTH_TEST_MISSING}"} {
+	for _, text := range []string{"upstreams: {a: {provider: openai, api_key_env: BERTH_TEST_MISSING}}",
+		"upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_MISSING]}}",
+		"models: [{match: a, base_url: 'http://x', api_key_env: BERTH_TEST_MISSING}]",
+		"web_search: {backend: tavily, api_key_env: BERTH_TEST_MISSING}"} {
 		c, err := readConfig(t, text)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := c.Verify(); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: ") || !strings.Contains(err.Error(), ": BERTH_TEST_MISSING is not set in the environment") {
+		if err := c.Verify(); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: ") ||
+			!strings.Contains(err.Error(), ": BERTH_TEST_MISSING is not set in the environment") {
 			t.Errorf("%s: got %v", text, err)
 		}
 	}

@@ -57,7 +57,8 @@ func (c *Config) derived() *Config {
 // derive sets defaults that depend on the machine, and those that nil stands for.
 func (c *Config) derive() {
 	l := c.Server.limits()
-	c.Server.Connections, c.Server.PerAddress, c.Server.WithoutKey, c.Server.WithoutKeyPerAddress = l.Total, l.PerAddress, l.WithoutKey, l.WithoutKeyAddress
+	c.Server.Connections, c.Server.PerAddress, c.Server.WithoutKey, c.Server.WithoutKeyPerAddress = l.Total,
+		l.PerAddress, l.WithoutKey, l.WithoutKeyAddress
 	c.Containers.Starts = cmp.Or(c.Containers.Starts, runtime.NumCPU())
 	n := &c.Containers.Network
 	n.Connections = cmp.Or(n.Connections, defaultEgress())
@@ -222,7 +223,8 @@ func masked(name, value string) string {
 		return value
 	}
 	u, err := url.Parse(value)
-	if err != nil || u.Fragment != "" || strings.Count(value, "@") > 1 || u.User == nil && strings.Contains(value, "@") {
+	if err != nil || u.Fragment != "" || strings.Count(value, "@") > 1 || u.User == nil && strings.Contains(value,
+		"@") {
 		return mask // a part of a password may be in another part of the address
 	}
 	if u.User != nil {

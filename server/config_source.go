@@ -36,10 +36,13 @@ var Settings = []Setting{
 	{"state", "state", "directory for all state"},
 	{"build-template", "build_template", "build the base template by itself if there is none: auto or never"},
 	{"store", "store.url", "URL of a PostgreSQL database (postgres://…) in place of a file in the state directory"},
-	{"preview-domain", "preview.domain", "domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.net"},
-	{"cluster-address", "cluster.address", "address at which the other servers of the cluster reach this one, host:port"},
+	{"preview-domain", "preview.domain",
+		"domain that gives container ports host names, PORT-CONTAINER.DOMAIN, such as localhost or preview.example.net"},
+	{"cluster-address", "cluster.address",
+		"address at which the other servers of the cluster reach this one, host:port"},
 	{"metrics-listen", "metrics.listen", "address for Prometheus to scrape /metrics: all projects, without a key"},
-	{"traces-endpoint", "traces.endpoint", "URL of an OpenTelemetry collector for traces (OTLP over HTTP), such as http://127.0.0.1:4318"},
+	{"traces-endpoint", "traces.endpoint",
+		"URL of an OpenTelemetry collector for traces (OTLP over HTTP), such as http://127.0.0.1:4318"},
 	{"pprof-listen", "pprof.listen", "loopback address of Go profiles at /debug/pprof/"},
 	{"log-level", "log.level", "debug, info, warn or error"},
 	{"log-format", "log.format", "text or json"},
@@ -101,7 +104,8 @@ func defaultConfig() *Config {
 		Server: ServerConfig{Listen: "127.0.0.1:8080"},
 
 		Kubernetes: KubernetesConfig{CPURequest: 0.1, MemoryRequest: 1},
-		Containers: ContainersConfig{CPU: 2, PIDs: 512, Disk: 10 << 30, Idle: 20 * time.Minute, MaxIdle: 7 * 24 * time.Hour, Sleep: 30 * time.Second,
+		Containers: ContainersConfig{CPU: 2, PIDs: 512, Disk: 10 << 30, Idle: 20 * time.Minute,
+			MaxIdle: 7 * 24 * time.Hour, Sleep: 30 * time.Second,
 			Pool: defaultPool, OnExpiry: berth.OnExpiryDelete, SnapshotLife: 30 * 24 * time.Hour},
 		Shell:     ShellConfig{Timeout: 10 * time.Minute, MaxTimeout: time.Hour, Output: 32768},
 		Responses: ResponsesConfig{MaxOutput: 16 << 20, History: 64 << 20},
@@ -195,7 +199,8 @@ func (c *Config) set(key, value string, from origin) []error {
 	n := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: value}
 	parts := strings.Split(key, ".")
 	for i := len(parts) - 1; i >= 0; i-- {
-		n = &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: parts[i]}, n}}
+		n = &yaml.Node{Kind: yaml.MappingNode,
+			Content: []*yaml.Node{{Kind: yaml.ScalarNode, Tag: "!!str", Value: parts[i]}, n}}
 	}
 	c.origins[key] = from
 	r := keyReader{lines: map[string]int{}, problems: new([]error)}
@@ -225,7 +230,8 @@ func (c *Config) decode(text []byte) []error {
 		return []error{invalidYAML(err, text)}
 	}
 	if err := d.Decode(&second); err == nil {
-		return []error{&keyError{max(second.Line, 1), "a second YAML document begins here; put all keys into one, without a line ---"}}
+		return []error{&keyError{max(second.Line, 1),
+			"a second YAML document begins here; put all keys into one, without a line ---"}}
 	} else if !errors.Is(err, io.EOF) {
 		return []error{invalidYAML(err, text)}
 	}
@@ -250,9 +256,11 @@ func expandStore(top *yaml.Node) {
 		return
 	}
 	for i := 0; i+1 < len(top.Content); i += 2 {
-		if v := top.Content[i+1]; top.Content[i].Value == "store" && v.Kind == yaml.ScalarNode && v.ShortTag() == "!!str" {
+		if v := top.Content[i+1]; top.Content[i].Value == "store" && v.Kind == yaml.ScalarNode &&
+			v.ShortTag() == "!!str" {
 			key := &yaml.Node{Kind: yaml.ScalarNode, Tag: "!!str", Value: "url", Line: v.Line}
-			top.Content[i+1] = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{key, v}, Line: v.Line}
+			top.Content[i+1] = &yaml.Node{Kind: yaml.MappingNode, Tag: "!!map", Content: []*yaml.Node{key, v},
+				Line: v.Line}
 		}
 	}
 }
@@ -278,7 +286,8 @@ func (c *Config) in(err error) error {
 	}
 	for key := begins; key != ""; {
 		if o, set := c.origins[key]; set && o.line == 0 { // a variable or a flag stands for the key
-			return &placedError{errors.New(o.name + strings.TrimPrefix(err.Error(), key)), begins, 0, strings.HasPrefix(o.name, "--")}
+			return &placedError{errors.New(o.name + strings.TrimPrefix(err.Error(), key)), begins, 0,
+				strings.HasPrefix(o.name, "--")}
 		} else if set {
 			return &placedError{fmt.Errorf("%s: %w", o, err), begins, o.line, false}
 		}
@@ -317,21 +326,26 @@ func isPort(text string) bool {
 // checkAddresses checks the addresses to listen on.
 func (c *Config) checkAddresses() error {
 	var wrong []error
-	for _, a := range []struct{ key, address string }{{"server.listen", c.Server.Listen}, {"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}, {"server.tls.acme.listen", c.Server.TLS.ACME.Listen}} {
+	for _, a := range []struct{ key, address string }{{"server.listen", c.Server.Listen},
+		{"metrics.listen", c.Metrics.Listen}, {"pprof.listen", c.Pprof.Listen}, {"server.tls.acme.listen",
+			c.Server.TLS.ACME.Listen}} {
 		if a.address == "" && a.key != "server.listen" {
 			continue
 		}
 		_, port, err := net.SplitHostPort(a.address)
 		if problem := portProblem(port); err == nil && problem != "" {
-			wrong = append(wrong, fmt.Errorf("%s: %q has %s; write one from 0 to 65535, such as %s", a.key, a.address, problem, "127.0.0.1:8080"))
+			wrong = append(wrong, fmt.Errorf("%s: %q has %s; write one from 0 to 65535, such as %s", a.key, a.address,
+				problem, "127.0.0.1:8080"))
 		} else if err != nil {
 			example := "127.0.0.1:8080"
 			if _, err := strconv.ParseUint(a.address, 10, 16); err == nil {
 				example = "127.0.0.1:" + a.address
 			}
-			wrong = append(wrong, fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", a.key, a.address, example))
+			wrong = append(wrong, fmt.Errorf("%s: %q is not an address; write HOST:PORT, such as %s", a.key, a.address,
+				example))
 		} else if a.key == "pprof.listen" && !isLoopback(a.address) {
-			wrong = append(wrong, fmt.Errorf("pprof.listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", a.address))
+			wrong = append(wrong,
+				fmt.Errorf("pprof.listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", a.address))
 		}
 	}
 	return errors.Join(wrong...)

@@ -17,7 +17,9 @@ import (
 // A flag wins over a variable, a variable over the file.
 func TestSources(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "berth.yaml")
-	if err := os.WriteFile(path, []byte("server: {listen: 127.0.0.1:1}\nmetrics: {listen: 127.0.0.1:2}\nlog:\n  level: debug\n"), 0o600); err != nil {
+	if err := os.WriteFile(path,
+		[]byte("server: {listen: 127.0.0.1:1}\nmetrics: {listen: 127.0.0.1:2}\nlog:\n  level: debug\n"),
+		0o600); err != nil {
 		t.Fatal(err)
 	}
 	t.Setenv("BERTH_LISTEN", "127.0.0.1:11")
@@ -27,15 +29,18 @@ func TestSources(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if c.Server.Listen != "127.0.0.1:21" || c.Metrics.Listen != "127.0.0.1:12" || c.Log.Level != "debug" || c.Log.Format != "text" {
+	if c.Server.Listen != "127.0.0.1:21" || c.Metrics.Listen != "127.0.0.1:12" || c.Log.Level != "debug" ||
+		c.Log.Format != "text" {
 		t.Errorf("got %+v", c)
 	}
-	for key, want := range map[string]string{"server.listen": "--listen", "metrics.listen": "BERTH_METRICS_LISTEN", "log.level": path + ":4", "log.format": "default"} {
+	for key, want := range map[string]string{"server.listen": "--listen", "metrics.listen": "BERTH_METRICS_LISTEN",
+		"log.level": path + ":4", "log.format": "default"} {
 		if got := c.origins[key].String(); got != want {
 			t.Errorf("%s comes from %q, want %q", key, got, want)
 		}
 	}
-	for name, value := range map[string]string{"BERTH_LISTEN": "8080", "BERTH_PPROF_LISTEN": "0.0.0.0:1", "BERTH_PREVIEW_DOMAIN": "127.0.0.1"} {
+	for name, value := range map[string]string{"BERTH_LISTEN": "8080", "BERTH_PPROF_LISTEN": "0.0.0.0:1",
+		"BERTH_PREVIEW_DOMAIN": "127.0.0.1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, value)
 			if _, err := LoadConfig(path); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
@@ -54,9 +59,11 @@ func TestSettingsManual(t *testing.T) {
 	_, table, _ := strings.Cut(string(manual), "| flag | variable | key |")
 	table, _, _ = strings.Cut(table, "\n\n")
 	for _, s := range Settings {
-		if row := fmt.Sprintf("\n| `--%s` | `%s` | `%s` | ", s.Flag, s.Variable(), s.Key); !strings.Contains(table, row) {
+		if row := fmt.Sprintf("\n| `--%s` | `%s` | `%s` | ", s.Flag, s.Variable(), s.Key); !strings.Contains(table,
+			row) {
 			t.Errorf("the table has no row %q", row)
-		} else if s.Flag != "state" && s.Default() != "" && !strings.Contains(strings.SplitAfter(strings.Split(table, row)[1], "\n")[0], "`"+s.Default()+"`") {
+		} else if s.Flag != "state" && s.Default() != "" &&
+			!strings.Contains(strings.SplitAfter(strings.Split(table, row)[1], "\n")[0], "`"+s.Default()+"`") {
 			t.Errorf("the row of --%s does not show the default %s", s.Flag, s.Default())
 		}
 	}
@@ -77,14 +84,16 @@ func TestStarter(t *testing.T) {
 	if err != nil {
 		t.Fatalf("%v in\n%s", err, text)
 	}
-	if len(c.Models) != 2 || c.Server.TLS.KeyFile == "" || c.Metrics.Listen == "" || *c.Limits["default"].Responses != 50 {
+	if len(c.Models) != 2 || c.Server.TLS.KeyFile == "" || c.Metrics.Listen == "" ||
+		*c.Limits["default"].Responses != 50 {
 		t.Errorf("got %+v", c)
 	}
 }
 
 // What Show writes is a configuration with the same values, without secrets.
 func TestShow(t *testing.T) {
-	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL",
+		"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("ANTHROPIC_API_KEY", "hunter")
@@ -92,7 +101,8 @@ func TestShow(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if text := string(c.Show()); !strings.Contains(text, "match: \"claude-*\"") || !strings.Contains(text, "api_key_env: ANTHROPIC_API_KEY") || strings.Contains(text, "hunter") {
+	if text := string(c.Show()); !strings.Contains(text, "match: \"claude-*\"") || !strings.Contains(text,
+		"api_key_env: ANTHROPIC_API_KEY") || strings.Contains(text, "hunter") {
 		t.Errorf("models of the environment: got\n%s", text)
 	}
 	for _, page := range []string{"../docs/configuration.md", "../docs/models.md"} {
@@ -123,12 +133,16 @@ func TestShow(t *testing.T) {
 				t.Errorf("%s, example %d: %v in\n%s", page, i, err, c.Show())
 				continue
 			}
-			if diff := cmp.Diff(c.derived(), again, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmp.Comparer(func(a, b EgressRule) bool { return a.String() == b.String() })); diff != "" {
+			if diff := cmp.Diff(c.derived(), again, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(),
+				cmp.Comparer(func(a, b EgressRule) bool {
+					return a.String() == b.String()
+				})); diff != "" {
 				t.Errorf("%s, example %d:\n%s", page, i, diff)
 			}
 		}
 	}
-	c, err = readConfig(t, "upstreams: {a: {base_url: 'https://u:hunter1@x.test/v1?key=hunter2', api_key: hunter3, headers: {X-Auth.a: hunter4}, proxy: 'http://p:hunter5@y'}}\nweb_search: {backend: brave, api_key: hunter6}\n")
+	c, err = readConfig(t,
+		"upstreams: {a: {base_url: 'https://u:hunter1@x.test/v1?key=hunter2', api_key: hunter3, headers: {X-Auth.a: hunter4}, proxy: 'http://p:hunter5@y'}}\nweb_search: {backend: brave, api_key: hunter6}\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -56,5 +56,6 @@ func (c *Config) VerifyState(ctx context.Context) error {
 
 // noKey is the error for a server without an API key at an address that other machines reach.
 func noKey(state, listen string) error {
-	return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s", listen, state)
+	return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s",
+		listen, state)
 }

@@ -67,13 +67,15 @@ func readsAsYAML(text []byte) bool {
 // syntaxWords are plain words for the parser's problems.
 var syntaxWords = []struct{ problem, words string }{
 	{"a tab character", "indent with spaces, not with tabs"},
-	{"mapping values are not allowed", `the value contains ": " or the line is indented too far; quote the value, or indent the key like those beside it`},
+	{"mapping values are not allowed",
+		`the value contains ": " or the line is indented too far; quote the value, or indent the key like those beside it`},
 	{"expected ',' or", "a [ or { is not closed, or a comma is missing between elements"},
 	{"expected node content", "a value is missing, or a bracket is not opened or not closed"},
 	{"unexpected end of stream", "a quote is opened but not closed"},
 	{"could not find expected ':'", "expected KEY: VALUE"},
 	{"did not find expected key", "the line does not continue the keys above it; check its indentation and its quotes"},
-	{"expected '-' indicator", "the line does not continue the list above it; indent it like the other elements, or begin it with -"},
+	{"expected '-' indicator",
+		"the line does not continue the list above it; indent it like the other elements, or begin it with -"},
 	{"unknown anchor", `a value that begins with * must be quoted, such as "*"`},
 	{"expected alphabetic or numeric character", `a value that begins with * or & must be quoted, such as "*"`},
 	{"block sequence entries", "a list begins on a line of its own below its key"},

@@ -41,14 +41,18 @@ func TestManual(t *testing.T) {
 		all.Containers.Network.Private, all.Fetch.Private, all.MCP.Private, all.WebSearch.Private = nil, nil, nil, nil
 		all.Vectors.EmbeddingModel, all.CORS.Origins = "", nil
 	}
-	if diff := cmp.Diff(normal, &shown, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(), cmp.Comparer(func(a, b EgressRule) bool { return a.String() == b.String() })); diff != "" {
+	if diff := cmp.Diff(normal, &shown, cmpopts.IgnoreUnexported(Config{}), cmpopts.EquateEmpty(),
+		cmp.Comparer(func(a, b EgressRule) bool {
+			return a.String() == b.String()
+		})); diff != "" {
 		t.Errorf("the defaults differ from those of docs/configuration.md:\n%s", diff)
 	}
 	if c.Containers.Disk != 10<<30 || c.Containers.MaxIdle != 168*time.Hour || c.Retry.Patience != 2*time.Minute {
 		t.Errorf("got %+v", c)
 	}
 	limits := c.limits()
-	if l := limits["proj_research"].Or(limits[""]); *l.RequestsPerMinute != -1 || *l.Containers != 20 || *l.StorageBytes != 100<<30 || *l.ContainerMinutes != 7200 || *l.CostPerMonth != 500_000_000_000 {
+	if l := limits["proj_research"].Or(limits[""]); *l.RequestsPerMinute != -1 || *l.Containers != 20 ||
+		*l.StorageBytes != 100<<30 || *l.ContainerMinutes != 7200 || *l.CostPerMonth != 500_000_000_000 {
 		t.Errorf("limits: got %s", fmt.Sprint(l))
 	}
 }
@@ -110,8 +114,9 @@ func TestConfig(t *testing.T) {
 }
 
 func TestLoopback(t *testing.T) {
-	for addr, want := range map[string]bool{"127.0.0.1:8080": true, "localhost:1": true, "[::1]:1": true, "127.8.8.8:1": true,
-		":8080": false, "0.0.0.0:1": false, "10.0.0.1:1": false, "example.com:1": false, "nonsense": false} {
+	for addr, want := range map[string]bool{"127.0.0.1:8080": true, "localhost:1": true, "[::1]:1": true,
+		"127.8.8.8:1": true,
+		":8080":       false, "0.0.0.0:1": false, "10.0.0.1:1": false, "example.com:1": false, "nonsense": false} {
 		if got := isLoopback(addr); got != want {
 			t.Errorf("%s: got %v", addr, got)
 		}

@@ -18,7 +18,8 @@ import (
 
 // variables are the environment variables of Berth's programs that do not set a key of the
 // configuration.
-var variables = []string{ConfigVariable, "BERTH_URL", "BERTH_API_KEY", "BERTH_MODEL", "BERTH_PLAIN_HTTP", "BERTH_GUEST", "BERTH_RUNSC", "BERTH_BIN", "BERTH_DEMO_MODEL"}
+var variables = []string{ConfigVariable, "BERTH_URL", "BERTH_API_KEY", "BERTH_MODEL", "BERTH_PLAIN_HTTP", "BERTH_GUEST",
+	"BERTH_RUNSC", "BERTH_BIN", "BERTH_DEMO_MODEL"}
 
 const variablePrefix = "BERTH_"
 
@@ -28,7 +29,8 @@ var foreignVariable = regexp.MustCompile(`^(TEST_.*|SERVICE_(HOST|PORT).*|PORT(_
 
 // Warnings returns what is allowed in the configuration and the environment, but probably not meant.
 func (c *Config) Warnings() []string {
-	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.unpricedBudgets(), c.readableKeys(), c.sharedSite(), c.unknownVariables(os.Environ()))
+	return slices.Concat(c.unusedUpstreams(), c.shadowedModels(), c.unpricedBudgets(), c.readableKeys(), c.sharedSite(),
+		c.unknownVariables(os.Environ()))
 }
 
 func (c *Config) unusedUpstreams() (found []string) {
@@ -51,7 +53,8 @@ func (c *Config) shadowedModels() (found []string) {
 	for i, m := range c.Models {
 		for j, earlier := range c.Models[:i] {
 			if matched, _ := path.Match(earlier.Match, m.Match); matched {
-				found = append(found, fmt.Sprintf("%sis not used: models[%d], which matches %q, comes first", c.at(fmt.Sprintf("models[%d]", i)), j, earlier.Match))
+				found = append(found, fmt.Sprintf("%sis not used: models[%d], which matches %q, comes first",
+					c.at(fmt.Sprintf("models[%d]", i)), j, earlier.Match))
 				break
 			}
 		}
@@ -97,7 +100,8 @@ func (c *Config) MachineWarnings(ctx context.Context) (found []string) {
 		if f.Fix != nil {
 			advice = "berth " + strings.Join(f.Fix, " ")
 		}
-		found = append(found, strings.TrimSuffix(fmt.Sprintf("%scannot be used on this machine: %s: %s; %s", c.at(key), f.What, f.Detail, advice), "; "))
+		found = append(found, strings.TrimSuffix(fmt.Sprintf("%scannot be used on this machine: %s: %s; %s", c.at(key),
+			f.What, f.Detail, advice), "; "))
 	}
 	return found
 }
@@ -107,7 +111,9 @@ func (c *Config) keyWarning() []string {
 	if isLoopback(c.Server.Listen) || HasDatabase(c.State) || c.Store.URL != "" {
 		return nil
 	}
-	return []string{c.at("server.listen") + "needs an API key before the first start, because it is not a loopback address: berth key create --state " + c.State}
+	return []string{c.at("server.listen") +
+		"needs an API key before the first start, because it is not a loopback address: berth key create --state " +
+		c.State}
 }
 
 func (c *Config) templateWarning() []string {
@@ -118,7 +124,9 @@ func (c *Config) templateWarning() []string {
 		return nil // not this machine's, or not this user's
 	}
 	if _, f := checkTemplate(c.State, c); !f.OK {
-		return []string{fmt.Sprintf("%s%q does not exist in %s, so containers cannot start; berth image ls lists the templates", c.at("template"), c.Template, c.State)}
+		return []string{fmt.Sprintf(
+			"%s%q does not exist in %s, so containers cannot start; berth image ls lists the templates",
+			c.at("template"), c.Template, c.State)}
 	}
 	return nil
 }
@@ -166,7 +174,9 @@ func (c *Config) readableKeys() []string {
 	if !keys || err != nil || st.Mode()&fs.FileMode(0o004) == 0 {
 		return nil
 	}
-	return []string{fmt.Sprintf("%s contains an API key and all users can read it: chmod 600 %s, or use api_key_env or api_key_file", c.path, c.path)}
+	return []string{fmt.Sprintf(
+		"%s contains an API key and all users can read it: chmod 600 %s, or use api_key_env or api_key_file", c.path,
+		c.path)}
 }
 
 // unknownVariables returns warnings about variables that begin like Berth's own.
@@ -186,9 +196,12 @@ func (c *Config) unknownVariables(environ []string) (found []string) {
 			continue
 		}
 		if s := mostSimilar(own, known); s != "" {
-			found = append(found, fmt.Sprintf("the environment variable %s is not used; did you mean %s%s?", name, variablePrefix, s))
+			found = append(found, fmt.Sprintf("the environment variable %s is not used; did you mean %s%s?", name,
+				variablePrefix, s))
 		} else {
-			found = append(found, fmt.Sprintf("the environment variable %s is not used; those of berth serve are in docs/configuration.md", name))
+			found = append(found,
+				fmt.Sprintf(
+					"the environment variable %s is not used; those of berth serve are in docs/configuration.md", name))
 		}
 	}
 	return found

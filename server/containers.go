@@ -42,7 +42,8 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return t.Name, err
 	}
 	warnOfPools(images, b.Config, b.Log)
-	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits), secrets: secrets.New(secrets.Options{Objects: b.db, Seal: b.seal(), Audit: b.audit})}
+	c := &containers{templates: newTemplates(images, b.Config, b.quota.Limits),
+		secrets: secrets.New(secrets.Options{Objects: b.db, Seal: b.seal(), Audit: b.audit})}
 	s.templates = c.templates
 	if c.driver, err = OpenDriver(b.State, b.Config, b.Log); err != nil {
 		return nil, err
@@ -61,7 +62,9 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	}
 	b.start.calm.thawed()
 	s.later(func(context.Context) error { return data.volumes.Close() }) // volumes of running containers stay mounted
-	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) { return references(ctx, b.db, data.snapshots) }, c.service, b.Log))
+	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) {
+		return references(ctx, b.db, data.snapshots)
+	}, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
 	s.later(func(context.Context) error { return b.space.Close() })
 	if b.cluster != nil {
@@ -77,7 +80,8 @@ func warnOfPools(images *image.Store, config *Config, log *slog.Logger) {
 			continue
 		}
 		if _, err := images.Get(p.Template); err != nil {
-			log.Warn("a pool stays empty without its template", "key", fmt.Sprintf("containers.pools[%d].template", i), "template", p.Template, "err", err)
+			log.Warn("a pool stays empty without its template", "key", fmt.Sprintf("containers.pools[%d].template", i),
+				"template", p.Template, "err", err)
 		}
 	}
 }
@@ -104,8 +108,10 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	if b.cluster != nil {
 		shares = b.quota
 	}
-	return container.Options{Server: server, Shares: shares, Store: b.db, Driver: c.driver, OpenFile: data.files.Open, Log: b.Log,
-		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots, Skills: data.skills,
+	return container.Options{Server: server, Shares: shares, Store: b.db, Driver: c.driver, OpenFile: data.files.Open,
+		Log:     b.Log,
+		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots,
+		Skills:   data.skills,
 		Template: c.templates.find, MayName: c.templates.mayName,
 		Expiry: container.ExpiryOptions{Action: config.OnExpiry, SnapshotLife: config.SnapshotLife,
 			IdleMinutes: int(config.Idle / time.Minute), MaxIdleMinutes: int(config.MaxIdle / time.Minute)},

@@ -139,7 +139,8 @@ func adoptContents(ctx context.Context, db store.Objects, state, url string, log
 	want := place{State: is.State, URL: url, Claimed: is.Claimed && url != ""}
 	if want.where() != is.where() {
 		if is.URL != "" {
-			return nil, fmt.Errorf("blobs: the blobs of this state are in %s, not in %s; configure that", is.where(), want.where())
+			return nil, fmt.Errorf("blobs: the blobs of this state are in %s, not in %s; configure that", is.where(),
+				want.where())
 		}
 		some, err := hasContents(state)
 		if err != nil {
@@ -173,7 +174,8 @@ func adoptContents(ctx context.Context, db store.Objects, state, url string, log
 		}
 		return nil, fmt.Errorf("blobs: the bucket, its address or the credentials are wrong: %w", remote.Cause(err))
 	default:
-		log.Error("the bucket of blobs cannot be reached; requests that need it fail until it can", "bucket", c.bucket.String(), "err", err)
+		log.Error("the bucket of blobs cannot be reached; requests that need it fail until it can", "bucket",
+			c.bucket.String(), "err", err)
 		return c, nil
 	}
 }

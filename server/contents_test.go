@@ -51,7 +51,8 @@ func startsNot(t *testing.T, state, config, want string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), Options{State: state, Config: c, Build: berth.Build{Version: "test"}, Log: slog.New(slog.DiscardHandler)})
+	s, err := New(t.Context(), Options{State: state, Config: c, Build: berth.Build{Version: "test"},
+		Log: slog.New(slog.DiscardHandler)})
 	if err == nil || !strings.Contains(err.Error(), want) {
 		t.Errorf("got %v, want an error with %q", err, want)
 	}
@@ -81,7 +82,8 @@ func TestBlobsOnBucket(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	snapshot, err := idOf(send("POST", web.URL+"/v1/containers/"+box+"/snapshots", "application/json", strings.NewReader("{}")))
+	snapshot, err := idOf(send("POST", web.URL+"/v1/containers/"+box+"/snapshots", "application/json",
+		strings.NewReader("{}")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +141,8 @@ func TestBucketOutage(t *testing.T) {
 	s3.Stop()
 	down := func(web *httptest.Server) {
 		t.Helper()
-		if status, text := sent(t, "GET", web.URL+"/v1/files/"+ids[0]+"/content"); status != 503 || !strings.Contains(text, "storage") {
+		if status, text := sent(t, "GET", web.URL+"/v1/files/"+ids[0]+"/content"); status != 503 ||
+			!strings.Contains(text, "storage") {
 			t.Errorf("a download: got %d %s, want 503", status, text)
 		}
 		if _, err := upload(web.URL, "later"); err == nil || !strings.Contains(err.Error(), "503") {
@@ -149,7 +152,8 @@ func TestBucketOutage(t *testing.T) {
 		var ready struct {
 			Checks map[string]struct{ Status, Message string }
 		}
-		if err := json.Unmarshal([]byte(text), &ready); err != nil || status != 503 || ready.Checks["blobs"].Status == "ok" {
+		if err := json.Unmarshal([]byte(text), &ready); err != nil || status != 503 ||
+			ready.Checks["blobs"].Status == "ok" {
 			t.Errorf("/readyz: got %d %s, %v", status, text, err)
 		}
 		if status, text := sent(t, "GET", web.URL+"/v1/files/"+ids[0]); status != 200 {
@@ -240,7 +244,8 @@ func TestPlaceAfterRefusal(t *testing.T) {
 func TestExamineBucket(t *testing.T) {
 	s3, state := s3test.Start(t), t.TempDir()
 	at := s3.Bucket("berth")
-	if f := examineBucket(t.Context(), state, at); !f.OK || !strings.Contains(f.Detail, "not in use yet") || len(s3.Objects("berth")) > 0 {
+	if f := examineBucket(t.Context(), state, at); !f.OK || !strings.Contains(f.Detail, "not in use yet") ||
+		len(s3.Objects("berth")) > 0 {
 		t.Errorf("a new bucket: got %+v, objects %q", f, s3.Objects("berth"))
 	}
 	s, web := testServer(t, state, onBucket(at))

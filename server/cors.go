@@ -25,8 +25,10 @@ func (c *Config) checkCORS() error {
 			continue
 		}
 		u, err := url.Parse(strings.ToLower(origin))
-		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.Contains(u.Host, "*") || u.Scheme+"://"+u.Host != strings.ToLower(origin) {
-			wrong = append(wrong, fmt.Errorf("cors.origins[%d]: %q is not an origin such as https://app.example", i, origin))
+		if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || strings.Contains(u.Host,
+			"*") || u.Scheme+"://"+u.Host != strings.ToLower(origin) {
+			wrong = append(wrong, fmt.Errorf("cors.origins[%d]: %q is not an origin such as https://app.example", i,
+				origin))
 			continue
 		}
 		if port := u.Port(); u.Scheme == "https" && port == "443" || u.Scheme == "http" && port == "80" {

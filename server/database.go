@@ -64,8 +64,10 @@ func openDatabase(ctx context.Context, state string, use databaseUse) (database,
 		return nil, err
 	}
 	host, _ := os.Hostname()
-	db, err := postgres.Open(ctx, at, &postgres.Options{Keys: sqlite.KeysPath(filepath.Join(state, "berth.db")), Key: key,
-		Claim: use.serve, Shared: use.serve && use.shared, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()), Log: use.Log})
+	db, err := postgres.Open(ctx, at, &postgres.Options{Keys: sqlite.KeysPath(filepath.Join(state, "berth.db")),
+		Key:   key,
+		Claim: use.serve, Shared: use.serve && use.shared, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()),
+		Log: use.Log})
 	if err != nil {
 		return nil, fmt.Errorf("open database %s: %w", masked("store.url", at), err)
 	}
@@ -90,7 +92,8 @@ func storeURL(state, configured string) (string, error) {
 	}
 	_, err = os.Stat(filepath.Join(state, "berth.db"))
 	if err == nil {
-		return "", fmt.Errorf("the state directory %s has a database of its own, berth.db; use a new state directory with store", state)
+		return "", fmt.Errorf(
+			"the state directory %s has a database of its own, berth.db; use a new state directory with store", state)
 	}
 	if !errors.Is(err, fs.ErrNotExist) {
 		return "", err
@@ -146,7 +149,8 @@ func (c *Config) checkStore() error {
 	if c.Store.URL == "" || postgres.ValidURL(c.Store.URL) {
 		return nil
 	}
-	return errors.New("store.url must be the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full, with special characters of the password percent-encoded")
+	return errors.New(
+		"store.url must be the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full, with special characters of the password percent-encoded")
 }
 
 // checkDatabase checks whether the database can be used.
@@ -162,9 +166,11 @@ func checkDatabase(ctx context.Context, state string, c *Config) []Finding {
 	info, err := postgres.Inspect(ctx, at)
 	switch {
 	case err != nil:
-		return []Finding{{What: "store", Detail: shown + ": " + err.Error(), Advice: "the server cannot start without its database; see docs/postgres.md"}}
+		return []Finding{{What: "store", Detail: shown + ": " +
+			err.Error(), Advice: "the server cannot start without its database; see docs/postgres.md"}}
 	case info.Holder != "":
-		return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s, in use by %s", shown, info.Version, info.Holder)}}
+		return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s, in use by %s", shown,
+			info.Version, info.Holder)}}
 	}
 	return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s", shown, info.Version)}}
 }

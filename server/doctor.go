@@ -34,7 +34,8 @@ type Finding struct {
 	Fix []string `json:"fix,omitempty"`
 }
 
-// Examine checks what this machine can run, and whether its models answer. err is the error of the configuration, if any.
+// Examine checks what this machine can run, and whether its models answer. err is the error of the configuration, if
+// any.
 func Examine(ctx context.Context, state string, c *Config, err error) []Finding {
 	all := []Finding{kernel()}
 	if err != nil || c.Driver != "docker" && c.Driver != "kubernetes" { // their sandboxes may be on other machines
@@ -56,7 +57,8 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 	if err != nil {
 		return append(all, Finding{What: "configuration", Detail: err.Error()})
 	}
-	all = append(all, Finding{What: "configuration", OK: true, Detail: "driver " + c.Driver + ", template " + c.Template, Advice: strings.Join(c.Warnings(), "\n")})
+	all = append(all, Finding{What: "configuration", OK: true, Detail: "driver " + c.Driver + ", template " +
+		c.Template, Advice: strings.Join(c.Warnings(), "\n")})
 	all = append(all, checkUpstreams(ctx, c, upstreamWait)...)
 	if c.Blobs != "" {
 		all = append(all, examineBucket(ctx, state, c.Blobs))
@@ -101,7 +103,8 @@ func kernel() Finding {
 	if err := unix.Uname(&u); err != nil {
 		return Finding{What: "kernel", Detail: err.Error()}
 	}
-	return Finding{What: "kernel", OK: true, Detail: unix.ByteSliceToString(u.Sysname[:]) + " " + unix.ByteSliceToString(u.Release[:])}
+	return Finding{What: "kernel", OK: true, Detail: unix.ByteSliceToString(u.Sysname[:]) + " " +
+		unix.ByteSliceToString(u.Release[:])}
 }
 
 func controlGroups() Finding {
@@ -144,7 +147,8 @@ func existing(state string) string {
 
 // erasure reports whether the data of deleted containers becomes unreadable.
 func erasure(state string) Finding {
-	f := Finding{What: "erasure", OK: true, Detail: "a container's data is encrypted with a key that is destroyed with the container"}
+	f := Finding{What: "erasure", OK: true,
+		Detail: "a container's data is encrypted with a key that is destroyed with the container"}
 	if err := host.CanSeal(existing(state)); err != nil {
 		f.Detail = "deleted files of containers may remain readable on the raw volume"
 		f.Advice = "enable encryption on ext4 (tune2fs -O encrypt DEVICE, also while mounted), or put the state directory on an encrypted volume; see docs/audit.md"
@@ -167,7 +171,9 @@ func disk(state string, c *Config) Finding {
 		f.OK, f.Detail = false, fmt.Sprintf("the disk is full or nearly full: %s free for %s", inGB(free), state)
 	}
 	if free < low+4<<30 {
-		f.Advice = fmt.Sprintf("below %s nothing new is stored (disk.low in the configuration); a base template takes 1.2 GB, a container up to its disk limit", inGB(low))
+		f.Advice = fmt.Sprintf(
+			"below %s nothing new is stored (disk.low in the configuration); a base template takes 1.2 GB, a container up to its disk limit",
+			inGB(low))
 	}
 	return f
 }
@@ -195,7 +201,9 @@ func trySandbox(ctx context.Context, state string, c *Config, t image.Template) 
 	if err := runSandbox(ctx, state, c, t); err != nil {
 		return Finding{What: c.Driver, Detail: err.Error(), Advice: "containers cannot start on this machine"}
 	}
-	return Finding{What: c.Driver, OK: true, Detail: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms", time.Since(start).Milliseconds())}
+	return Finding{What: c.Driver, OK: true,
+		Detail: fmt.Sprintf("started a sandbox, ran a command and destroyed it in %d ms",
+			time.Since(start).Milliseconds())}
 }
 
 func runSandbox(ctx context.Context, state string, config *Config, t image.Template) error {

@@ -38,11 +38,14 @@ func examineBucket(ctx context.Context, state, url string) Finding {
 	took := time.Since(began).Milliseconds()
 	switch {
 	case err != nil:
-		f.Detail, f.Advice = remote.Cause(err).Error(), "check the address, the bucket's name, the region and the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
+		f.Detail, f.Advice = remote.Cause(err).Error(),
+			"check the address, the bucket's name, the region and the credentials (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY)"
 	case is.URL != "" && is.where() != want.where():
-		f.Detail, f.Advice = fmt.Sprintf("the blobs of this state are in %s, not in %s", is.where(), want.where()), "correct blobs in the configuration"
+		f.Detail, f.Advice = fmt.Sprintf("the blobs of this state are in %s, not in %s", is.where(), want.where()),
+			"correct blobs in the configuration"
 	case owner != "" && owner != is.State:
-		f.Detail, f.Advice = want.where()+" belongs to another state", "use a bucket or a prefix of its own for each server's state"
+		f.Detail, f.Advice = want.where()+" belongs to another state",
+			"use a bucket or a prefix of its own for each server's state"
 	case owner == "":
 		f.OK, f.Detail = true, fmt.Sprintf("%s answered in %d ms and is not in use yet", want.where(), took)
 	default:

@@ -20,7 +20,8 @@ func kubernetesCluster(ctx context.Context, state string, config *Config) Findin
 		var c kubernetes.Cluster
 		if c, err = queryCluster(ctx, dir, config); err == nil {
 			f.OK = true
-			f.Detail = fmt.Sprintf("Kubernetes %s at %s, namespace %s, runtime %s; network policies are enforced; %s", c.Version, c.Host, c.Namespace, c.Runtime, c.Pods)
+			f.Detail = fmt.Sprintf("Kubernetes %s at %s, namespace %s, runtime %s; network policies are enforced; %s",
+				c.Version, c.Host, c.Namespace, c.Runtime, c.Pods)
 			f.Advice = strings.Join(c.Lacks, "; ")
 			return f
 		}

@@ -20,7 +20,8 @@ func dockerEngine(ctx context.Context, state string, config *Config) Finding {
 		var e docker.Engine
 		if e, err = queryEngine(ctx, dir, config); err == nil {
 			f.OK = true
-			f.Detail = fmt.Sprintf("%s at %s (%s), runtime %s, storage %s", e.Version, e.Host, e.System, e.Runtime, e.Storage)
+			f.Detail = fmt.Sprintf("%s at %s (%s), runtime %s, storage %s", e.Version, e.Host, e.System, e.Runtime,
+				e.Storage)
 			f.Advice = strings.Join(e.Lacks, "; ")
 			return f
 		}

@@ -13,7 +13,8 @@ func machines(state string, config *Config) []Finding {
 	qemu := Finding{What: "qemu", OK: true}
 	path, err := microvm.FindQEMU(config.MicroVM.QEMU)
 	if qemu.Detail = path; err != nil {
-		qemu = Finding{What: "qemu", Detail: err.Error(), Advice: "apt-get install --no-install-recommends qemu-system-x86"}
+		qemu = Finding{What: "qemu", Detail: err.Error(),
+			Advice: "apt-get install --no-install-recommends qemu-system-x86"}
 	}
 	kernel := Finding{What: "vm kernel", OK: true}
 	k, err := microvm.FindKernel(kernelDir(state, config))

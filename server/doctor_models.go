@@ -93,7 +93,8 @@ func (p *probe) add(model string) {
 func (p *probe) check(ctx context.Context, wait time.Duration) []Finding {
 	secrets, err := p.config.secrets()
 	if err != nil {
-		return []Finding{{What: "upstream " + p.name, Models: true, Detail: strings.TrimPrefix(err.Error(), "."), Advice: "see berth config check"}}
+		return []Finding{{What: "upstream " + p.name, Models: true, Detail: strings.TrimPrefix(err.Error(), "."),
+			Advice: "see berth config check"}}
 	}
 	var all []Finding
 	for _, s := range secrets {
@@ -125,7 +126,8 @@ func (p *probe) checkKey(ctx context.Context, key secret, wait time.Duration) Fi
 	default:
 		f.OK, f.Detail = true, p.answered(key, len(listed))
 		if missing := p.missing(listed); len(missing) > 0 {
-			f.Advice = fmt.Sprintf("it does not list %s, but %s; correct the name in models if requests fail", strings.Join(missing, ", "), shownModels(listed))
+			f.Advice = fmt.Sprintf("it does not list %s, but %s; correct the name in models if requests fail",
+				strings.Join(missing, ", "), shownModels(listed))
 		}
 	}
 	return f

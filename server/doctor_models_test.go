@@ -14,7 +14,8 @@ import (
 // berth doctor finds out whether each upstream answers, accepts its key and has its models, within a
 // bounded time and without printing a key.
 func TestCheckUpstreams(t *testing.T) {
-	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL",
+		"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
 		t.Setenv(name, "")
 	}
 	t.Setenv("BERTH_TEST_KEY", "sk-secret-good")
@@ -30,13 +31,15 @@ func TestCheckUpstreams(t *testing.T) {
 			fmt.Fprint(w, "<html>a login page</html>")
 		case strings.HasPrefix(r.URL.Path, "/elsewhere/"):
 			http.NotFound(w, r)
-		case r.Header.Get("Authorization") != "Bearer sk-secret-good" && r.Header.Get("X-Api-Key") != "sk-secret-good" && r.Header.Get("X-Goog-Api-Key") != "sk-secret-good":
+		case r.Header.Get("Authorization") != "Bearer sk-secret-good" &&
+			r.Header.Get("X-Api-Key") != "sk-secret-good" && r.Header.Get("X-Goog-Api-Key") != "sk-secret-good":
 			w.WriteHeader(http.StatusUnauthorized)
 			fmt.Fprintf(w, `{"error":{"message":"Incorrect API key provided: %s"}}`, r.Header.Get("Authorization"))
 		case strings.HasPrefix(r.URL.Path, "/gemini/"):
 			fmt.Fprint(w, `{"models":[{"name":"models/gemini-9"}]}`)
 		default:
-			fmt.Fprint(w, `{"object":"list","data":[{"id":"qwen3:latest"},{"id":"a"},{"id":"b"},{"id":"c"},{"id":"d"},{"id":"e"},{"id":"f"}],"has_more":false}`)
+			fmt.Fprint(w,
+				`{"object":"list","data":[{"id":"qwen3:latest"},{"id":"a"},{"id":"b"},{"id":"c"},{"id":"d"},{"id":"e"},{"id":"f"}],"has_more":false}`)
 		}
 	}))
 	defer up.Close()
@@ -49,20 +52,32 @@ func TestCheckUpstreams(t *testing.T) {
 		detail string
 		advice string
 	}{
-		"good":        {"base_url: URL/v1, api_key_env: BERTH_TEST_KEY", "[{match: qwen3, upstreams: [{name: up}]}, {match: 'gpt-*', upstreams: [{name: up}]}]", true, "answers and lists 7 models; accepts the key of BERTH_TEST_KEY", ""},
-		"wrong key":   {"base_url: URL/v1, api_key_env: BERTH_TEST_WRONG", only, false, "refused the API key configured for it (401)", "put a valid key into BERTH_TEST_WRONG"},
-		"inline key":  {"base_url: URL/v1, api_key: sk-secret-wrong", only, false, "refused the API key", "put a valid key into api_key"},
-		"no model":    {"base_url: URL/v1, api_key: sk-secret-good", "[{match: qwen9, upstreams: [{name: up}]}, {match: x, upstreams: [{name: up, model: a}]}]", true, "lists 7 models", "it does not list qwen9, but qwen3:latest, a, b, c, d, 2 more; correct the name"},
-		"anthropic":   {"provider: anthropic, base_url: URL, api_key: sk-secret-good", only, true, "lists 7 models", ""},
-		"gemini":      {"provider: gemini, base_url: URL/gemini, api_key: sk-secret-good", "[{match: gemini-9, upstreams: [{name: up}]}]", true, "lists 1 model", ""},
-		"unreachable": {"base_url: 'http://CLOSED/v1', api_key: sk-secret-good", only, false, "could not be reached", "check base_url and the network"},
-		"hangs":       {"base_url: URL/hangs/v1", only, false, "no answer within 300ms", "check base_url and the network"},
-		"fails":       {"base_url: URL/fails/v1, api_key: sk-secret-good", only, false, "failed (500)", "check base_url"},
-		"html":        {"base_url: URL/html/v1, api_key: sk-secret-good", only, false, "Check its base_url", "check base_url"},
-		"no list":     {"base_url: URL/elsewhere, api_key: sk-secret-good", only, true, "cannot list its models: ", "check that base_url is right"},
+		"good": {"base_url: URL/v1, api_key_env: BERTH_TEST_KEY",
+			"[{match: qwen3, upstreams: [{name: up}]}, {match: 'gpt-*', upstreams: [{name: up}]}]", true,
+			"answers and lists 7 models; accepts the key of BERTH_TEST_KEY", ""},
+		"wrong key": {"base_url: URL/v1, api_key_env: BERTH_TEST_WRONG", only, false,
+			"refused the API key configured for it (401)", "put a valid key into BERTH_TEST_WRONG"},
+		"inline key": {"base_url: URL/v1, api_key: sk-secret-wrong", only, false, "refused the API key",
+			"put a valid key into api_key"},
+		"no model": {"base_url: URL/v1, api_key: sk-secret-good",
+			"[{match: qwen9, upstreams: [{name: up}]}, {match: x, upstreams: [{name: up, model: a}]}]", true,
+			"lists 7 models", "it does not list qwen9, but qwen3:latest, a, b, c, d, 2 more; correct the name"},
+		"anthropic": {"provider: anthropic, base_url: URL, api_key: sk-secret-good", only, true, "lists 7 models",
+			""},
+		"gemini": {"provider: gemini, base_url: URL/gemini, api_key: sk-secret-good",
+			"[{match: gemini-9, upstreams: [{name: up}]}]", true, "lists 1 model", ""},
+		"unreachable": {"base_url: 'http://CLOSED/v1', api_key: sk-secret-good", only, false, "could not be reached",
+			"check base_url and the network"},
+		"hangs": {"base_url: URL/hangs/v1", only, false, "no answer within 300ms", "check base_url and the network"},
+		"fails": {"base_url: URL/fails/v1, api_key: sk-secret-good", only, false, "failed (500)", "check base_url"},
+		"html": {"base_url: URL/html/v1, api_key: sk-secret-good", only, false, "Check its base_url",
+			"check base_url"},
+		"no list": {"base_url: URL/elsewhere, api_key: sk-secret-good", only, true, "cannot list its models: ",
+			"check that base_url is right"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := readConfig(t, strings.NewReplacer("URL", up.URL, "CLOSED", freeport.Addr(t)).Replace("upstreams: {up: {"+c.text+"}}\nmodels: "+c.models+"\n"))
+			config, err := readConfig(t, strings.NewReplacer("URL", up.URL, "CLOSED",
+				freeport.Addr(t)).Replace("upstreams: {up: {"+c.text+"}}\nmodels: "+c.models+"\n"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -75,7 +90,8 @@ func TestCheckUpstreams(t *testing.T) {
 				t.Fatalf("got %+v", found)
 			}
 			f := found[0]
-			if f.What != "upstream up" || f.OK != c.ok || !strings.Contains(f.Detail, c.detail) || !strings.Contains(f.Advice, c.advice) || (f.Advice == "") != (c.advice == "") {
+			if f.What != "upstream up" || f.OK != c.ok || !strings.Contains(f.Detail, c.detail) ||
+				!strings.Contains(f.Advice, c.advice) || (f.Advice == "") != (c.advice == "") {
 				t.Errorf("got %+v, want %+v", f, c)
 			}
 			if strings.Contains(fmt.Sprintf("%+v", f), "secret") {
@@ -87,19 +103,22 @@ func TestCheckUpstreams(t *testing.T) {
 
 // The upstreams of the environment are checked too; without any, doctor says which variables to set.
 func TestCheckUpstreamsOfEnvironment(t *testing.T) {
-	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL",
+		"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
 		t.Setenv(name, "")
 	}
 	c, err := readConfig(t, "")
 	if err != nil {
 		t.Fatal(err)
 	}
-	if f := checkUpstreams(t.Context(), c, time.Minute); len(f) != 1 || !f[0].OK || !strings.Contains(f[0].Advice, "OPENAI_BASE_URL") {
+	if f := checkUpstreams(t.Context(), c, time.Minute); len(f) != 1 || !f[0].OK || !strings.Contains(f[0].Advice,
+		"OPENAI_BASE_URL") {
 		t.Errorf("without any: got %+v", f)
 	}
 	addr := freeport.Addr(t)
 	t.Setenv("OPENAI_BASE_URL", "http://"+addr+"/v1")
-	if f := checkUpstreams(t.Context(), c, time.Minute); len(f) != 1 || f[0].OK || f[0].What != "upstream "+addr || !strings.Contains(f[0].Detail, "could not be reached") {
+	if f := checkUpstreams(t.Context(), c, time.Minute); len(f) != 1 || f[0].OK || f[0].What != "upstream "+addr ||
+		!strings.Contains(f[0].Detail, "could not be reached") {
 		t.Errorf("unreachable: got %+v", f)
 	}
 }

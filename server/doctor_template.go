@@ -31,7 +31,8 @@ func (c *Config) templateAdvice(state string) string {
 	if _, standard := image.Standard()[c.Template]; standard {
 		return strings.Join(append([]string{templateCommand()}, inState(state)...), " ")
 	}
-	return strings.Join(append([]string{"berth image ls"}, inState(state)...), " ") + " lists the templates; name one of them in the configuration, or build or pull this one"
+	return strings.Join(append([]string{"berth image ls"}, inState(state)...), " ") +
+		" lists the templates; name one of them in the configuration, or build or pull this one"
 }
 
 // defaultTemplate returns the default template of a configuration: the one that it names, or the

@@ -30,10 +30,13 @@ func privileges(driver string) Finding {
 // losses reports what the gvisor driver lacks without root.
 func losses() (all []Finding) {
 	for _, l := range []struct{ what, says, advice string }{
-		{"cpu limit", "not enforced: a container sees its number of processors but may use more", "run as root, or limit this user's CPU with the system's own means"},
-		{"memory limit", "enforced by a process that measures 2 to 200 times a second, not by the kernel: a container that grows faster than 2 GB/s may briefly exceed it", ""},
+		{"cpu limit", "not enforced: a container sees its number of processors but may use more",
+			"run as root, or limit this user's CPU with the system's own means"},
+		{"memory limit",
+			"enforced by a process that measures 2 to 200 times a second, not by the kernel: a container that grows faster than 2 GB/s may briefly exceed it", ""},
 		{"volumes", "not available: they need mounts and file owners, which require root", ""},
-		{"uids", "gVisor's processes run as this user, in namespaces, without capabilities; under root they run as the user nobody", "run Berth as a dedicated user"},
+		{"uids", "gVisor's processes run as this user, in namespaces, without capabilities; under root they run as the user nobody",
+			"run Berth as a dedicated user"},
 		{"templates", "berth image build, pull and load drop owners of links, file capabilities and device nodes", ""},
 	} {
 		all = append(all, Finding{What: l.what, OK: true, Detail: l.says, Advice: l.advice})

@@ -23,12 +23,15 @@ type driverFunc func(state string, programs embedded.Programs, config *Config, l
 // drivers maps driver names in the configuration to drivers. To add a driver, add its line.
 var drivers = map[string]driverFunc{
 	"gvisor": func(state string, programs embedded.Programs, _ *Config, log *slog.Logger) (sandbox.Driver, error) {
-		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc, GuestPath: programs.Guest, Logger: log})
+		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc,
+			GuestPath: programs.Guest, Logger: log})
 	},
 	"docker": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
-		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest, Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
+		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest,
+			Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
 	},
-	"kubernetes": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
+	"kubernetes": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver,
+		error) {
 		opts := config.Kubernetes.options(filepath.Join(state, "kubernetes"), programs.Guest, log)
 		var err error
 		if opts.Server, opts.Instance, err = config.sharedInstance(state); err != nil {
@@ -36,12 +39,16 @@ var drivers = map[string]driverFunc{
 		}
 		return kubernetes.Open(opts)
 	},
-	"microvm": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
-		return microvm.Open(microvm.Options{StateDir: filepath.Join(state, "microvm"), GuestPath: programs.Guest, QEMUPath: config.MicroVM.QEMU,
+	"microvm": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver,
+		error) {
+		return microvm.Open(microvm.Options{StateDir: filepath.Join(state, "microvm"), GuestPath: programs.Guest,
+			QEMUPath:  config.MicroVM.QEMU,
 			KernelDir: kernelDir(state, config), Accel: config.MicroVM.Accel, Logger: log})
 	},
-	local.Name: func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
-		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"), GuestPath: programs.Guest, Logger: log})
+	local.Name: func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver,
+		error) {
+		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"),
+			GuestPath: programs.Guest, Logger: log})
 	},
 }
 
@@ -52,7 +59,8 @@ var movable = map[string]bool{"kubernetes": true}
 func OpenDriver(state string, config *Config, log *slog.Logger) (sandbox.Driver, error) {
 	open, ok := drivers[config.Driver]
 	if !ok {
-		return nil, fmt.Errorf("unknown driver %q: use one of %s", config.Driver, strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
+		return nil, fmt.Errorf("unknown driver %q: use one of %s", config.Driver,
+			strings.Join(slices.Sorted(maps.Keys(drivers)), ", "))
 	}
 	programs, err := embedded.Extract(filepath.Join(state, "bin"))
 	if err != nil {

@@ -46,7 +46,8 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 		return nil, err
 	}
 	r := &responses{models: models.router, upstreams: models.statuses, memory: limitMemory(b.Log).pools()}
-	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals, Audit: b.audit.Written, Usages: b.db,
+	s.metrics.Collect(metrics.Sources{Containers: c.service, Upstreams: r.upstreams, Snapshots: data.totals,
+		Audit: b.audit.Written, Usages: b.db,
 		Spending: b.spending, Space: b.space, Isolation: c.driver.Features().Isolation})
 	s.reloader.models = models
 	r.journal = journal.New(s.metrics.Responses(b.db))
@@ -65,9 +66,11 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 		return nil, err
 	}
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
-	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service}, data.files
+	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service},
+		data.files
 	pictures := &images{}
-	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, pictures, r.memory.decoding, b.Log); err != nil {
+	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, pictures, r.memory.decoding,
+		b.Log); err != nil {
 		return nil, err
 	}
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
@@ -96,8 +99,10 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, pictures *images, decoding *ration.Pool, log *slog.Logger) (*tool.Registry, error) {
-	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout, Output: config.Shell.Output}
+func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, pictures *images,
+	decoding *ration.Pool, log *slog.Logger) (*tool.Registry, error) {
+	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout,
+		Output: config.Shell.Output}
 	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout, Decoding: decoding, Log: log}
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
 		servers.Gate = &egress.Gate{Policy: policy}
@@ -106,8 +111,10 @@ func tools(config *Config, containers engineContainers, vectors *vectorstore.Ser
 	if err != nil {
 		return nil, config.in(err)
 	}
-	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers, Desktops: containers, Shell: limits, Computer: computer.Limits{Timeout: config.Shell.Timeout},
-		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors, MCP: servers, WebSearch: web,
+	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers,
+		Desktops: containers, Shell: limits, Computer: computer.Limits{Timeout: config.Shell.Timeout},
+		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors,
+		MCP: servers, WebSearch: web,
 		Images: imagegeneration.Options{Model: config.Images.Model, Images: pictures, Log: log}})...), nil
 }
 
@@ -117,8 +124,10 @@ func engineOptions(config *Config) (engine.Options, error) {
 	if err != nil {
 		return engine.Options{}, err
 	}
-	opts := engine.Options{Limits: engine.Limits{Budget: budget, Output: int64(config.Responses.MaxOutput), Cache: int64(config.Responses.History)},
-		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience, Final: config.Retry.Continue == "fail"}}
+	opts := engine.Options{Limits: engine.Limits{Budget: budget, Output: int64(config.Responses.MaxOutput),
+		Cache: int64(config.Responses.History)},
+		Retry: engine.Retry{Attempts: config.Retry.Attempts, Patience: config.Retry.Patience,
+			Final: config.Retry.Continue == "fail"}}
 	if policy := policyOf(config.Fetch.Allowed, config.Fetch.Private); policy != nil {
 		opts.Fetcher = download.New(policy, engine.MaxInlineFile)
 	}
@@ -132,7 +141,8 @@ func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) shell
 	return c.Service.Access().Shell(caller, id)
 }
 
-func (c engineContainers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (mcp.Process, error) {
+func (c engineContainers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID,
+	req guest.ProcessRequest) (mcp.Process, error) {
 	return c.Service.Access().Process(ctx, caller, id, req)
 }
 
@@ -148,7 +158,8 @@ func (c engineContainers) Template(ctx context.Context, p berth.ProjectID, id be
 	return c.Service.TemplateOf(ctx, p, id)
 }
 
-func (c engineContainers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile, error) {
+func (c engineContainers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile,
+	error) {
 	files, _, err := c.Service.Files().List(ctx, p, id, store.Page{Limit: 10_000})
 	return files, err
 }

@@ -71,7 +71,8 @@ func (e *erasable) sources() []project.Source {
 		}, func(ctx context.Context, p berth.ProjectID, f *berth.File) error {
 			return e.blobs.files.Delete(ctx, p, f.ID)
 		}),
-		project.NewSource(e.db.ProjectResponses, func(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
+		project.NewSource(e.db.ProjectResponses, func(ctx context.Context, p berth.ProjectID,
+			id berth.ResponseID) error {
 			return e.responses.Delete(ctx, berth.Caller{Project: p}, id)
 		}),
 		project.NewSource(e.db.ProjectObjects, e.db.DeleteObject),

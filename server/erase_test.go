@@ -30,7 +30,8 @@ import (
 // storedContainers is a container service without sandboxes.
 type storedContainers struct{ *sqlite.DB }
 
-func (s storedContainers) List(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*berth.Container, bool, error) {
+func (s storedContainers) List(ctx context.Context, p berth.ProjectID, name string,
+	page store.Page) ([]*berth.Container, bool, error) {
 	recs, more, err := s.ListContainers(ctx, p, name, page)
 	var list []*berth.Container
 	for _, r := range recs {
@@ -70,27 +71,34 @@ func TestErase(t *testing.T) {
 	defer record.Close()
 	stored := files.New(files.Options{Store: db, Contents: blobtest.New(t), Audit: record})
 	parts := blobtest.New(t)
-	large := uploads.New(uploads.Options{Objects: db, Contents: parts, Seal: seal.New([32]byte{}), Files: stored, Audit: record})
+	large := uploads.New(uploads.Options{Objects: db, Contents: parts, Seal: seal.New([32]byte{}), Files: stored,
+		Audit: record})
 	folders := blobtest.New(t)
 	taught := skills.New(skills.Options{Objects: db, Contents: folders, Seal: seal.New([32]byte{}), Audit: record})
-	snapshots := snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{}), Audit: record})
-	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db, Seal: seal.New([32]byte{}), Audit: record})
+	snapshots := snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{}),
+		Audit: record})
+	volumes, err := volume.New(volume.Options{Dir: filepath.Join(dir, "volumes"), Objects: db,
+		Seal: seal.New([32]byte{}), Audit: record})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: stored, uploads: large, skills: taught, snapshots: snapshots, volumes: volumes}}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db},
+		blobs: &blobs{files: stored, uploads: large, skills: taught, snapshots: snapshots, volumes: volumes}}
 	projects := project.New(project.Options{Objects: db})
 	e := &project.Eraser{Projects: projects, Sources: data.sources(), Audit: record}
 	fill := func(p berth.ProjectID, tag string) {
 		t.Helper()
 		_, err1 := stored.Create(ctx, p, files.CreateRequest{Filename: "a"}, strings.NewReader("a"))
-		err2 := snapshots.Create(ctx, p, &snapshot.Record{Snapshot: &berth.Snapshot{}}, func(w io.Writer) (layer.Made, error) {
+		err2 := snapshots.Create(ctx, p, &snapshot.Record{Snapshot: &berth.Snapshot{}}, func(w io.Writer) (layer.Made,
+			error) {
 			sum := sha256.New()
 			err := tar.NewWriter(io.MultiWriter(w, sum)).Close()
 			return layer.Made{Digest: "sha256:" + hex.EncodeToString(sum.Sum(nil))}, err
 		})
-		err3 := db.CreateContainer(ctx, &store.Container{Project: p, Body: &berth.Container{ID: berth.ContainerID("cntr_" + tag)}})
-		err4 := db.CreateObjects(ctx, p, &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte("{}")})
+		err3 := db.CreateContainer(ctx, &store.Container{Project: p,
+			Body: &berth.Container{ID: berth.ContainerID("cntr_" + tag)}})
+		err4 := db.CreateObjects(ctx, p,
+			&store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte("{}")})
 		_, err6 := taught.Create(ctx, p, &oneFile{name: "SKILL.md", text: "---\nname: a\ndescription: d\n---\n"})
 		part, err5 := large.Create(ctx, p, uploads.CreateRequest{Filename: "a", Purpose: "user_data", Bytes: 1})
 		if err := errors.Join(err1, err2, err3, err4, err5, err6); err != nil {
@@ -101,7 +109,8 @@ func TestErase(t *testing.T) {
 		}
 		req := &berth.ResponseRequest{Model: "m"}
 		body := berth.NewResponse(berth.ResponseID("resp_"+tag), 1, req)
-		if err := db.CreateResponse(ctx, &store.Response{Project: p, Request: req, Body: body}, nil, store.Lease{}); err != nil {
+		if err := db.CreateResponse(ctx, &store.Response{Project: p, Request: req, Body: body}, nil,
+			store.Lease{}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -156,7 +165,8 @@ func TestErase(t *testing.T) {
 			entries = append(entries, entry)
 		}
 	}
-	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" || entries[1].Count != 7 || entries[1].Reason != "archived" {
+	if len(entries) != 2 || entries[0].Action != audit.FileDeleted || entries[1].Project != "proj_old" ||
+		entries[1].Count != 7 || entries[1].Reason != "archived" {
 		t.Errorf("entries: got %+v, want one for the file and one for the project", entries)
 	}
 }
@@ -170,17 +180,20 @@ func TestEraseDuringResponse(t *testing.T) {
 	}
 	defer db.Close()
 	req := &berth.ResponseRequest{Model: "m"}
-	if err := db.CreateResponse(ctx, &store.Response{Project: "proj_old", Request: req, Body: berth.NewResponse("resp_unstored", 1, req)}, nil, store.Lease{}); err != nil {
+	if err := db.CreateResponse(ctx, &store.Response{Project: "proj_old", Request: req,
+		Body: berth.NewResponse("resp_unstored", 1, req)}, nil, store.Lease{}); err != nil {
 		t.Fatal(err)
 	}
 	volumes, err := volume.New(volume.Options{Dir: t.TempDir(), Objects: db, Seal: seal.New([32]byte{})})
 	if err != nil {
 		t.Fatal(err)
 	}
-	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db}, blobs: &blobs{files: files.New(files.Options{Store: db, Contents: blobtest.New(t)}),
-		skills:    skills.New(skills.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}),
-		uploads:   uploads.New(uploads.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}),
-		snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}), volumes: volumes}}
+	data := &erasable{db: db, containers: storedContainers{db}, responses: storedResponses{db},
+		blobs: &blobs{files: files.New(files.Options{Store: db, Contents: blobtest.New(t)}),
+			skills:  skills.New(skills.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}),
+			uploads: uploads.New(uploads.Options{Objects: db, Contents: blobtest.New(t), Seal: seal.New([32]byte{})}),
+			snapshots: snapshot.New(snapshot.Options{Objects: db, Contents: blobtest.New(t),
+				Seal: seal.New([32]byte{})}), volumes: volumes}}
 	e := &project.Eraser{Sources: data.sources()}
 	if n, err := e.Erase(ctx, "proj_old"); n != 0 || err != nil {
 		t.Errorf("got %d, %v", n, err)

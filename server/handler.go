@@ -24,7 +24,8 @@ import (
 const longestImport = time.Hour
 
 // newHandler creates the API, after undoing imports that a crash interrupted.
-func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses, batches *batch.Service) (http.Handler, error) {
+func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *containers, r *responses,
+	batches *batch.Service) (http.Handler, error) {
 	spool := filepath.Join(b.State, "spool") // not /tmp, which may be in memory
 	if err := os.MkdirAll(spool, 0o700); err != nil {
 		return nil, fmt.Errorf("create spool directory: %w", err)
@@ -33,7 +34,8 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	if b.cluster != nil {
 		longest = longestImport
 	}
-	bundles := bundle.New(bundle.Options{Longest: longest, Responses: b.db, Containers: b.db, Objects: b.db, Engine: r.engine, Journal: r.journal,
+	bundles := bundle.New(bundle.Options{Longest: longest, Responses: b.db, Containers: b.db, Objects: b.db,
+		Engine: r.engine, Journal: r.journal,
 		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.has,
 		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Build.Version})
 	if b.cluster != nil {
@@ -58,28 +60,38 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		pages = func(api http.Handler) http.Handler { return console.New(api, b.Log) }
 	}
 	_, memory := c.driver.(sandbox.Snapshotter)
-	images := &puller{templates: c.templates, registries: b.Config.E2B.Registries, userAgent: "berth/" + b.Build.Version,
+	images := &puller{templates: c.templates, registries: b.Config.E2B.Registries, userAgent: "berth/" +
+		b.Build.Version,
 		room:  func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Images, diskspace.Snapshots) },
 		quota: b.quota, most: int64(b.Config.E2B.ImageSize)}
 	var alive func(context.Context, string) (bool, error)
 	if b.cluster != nil {
 		alive = b.cluster.works
 	}
-	sandboxes := e2b.New(e2b.Options{Images: images, Builds: e2b.BuildLimits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}, Server: b.node, Alive: alive,
-		Containers: c.service, Remove: remover{c.service, r.engine, b.cluster}.Delete, Snapshots: data.snapshots, Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Objects: b.db, Webhooks: r.webhooks, Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
-		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain, Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
+	sandboxes := e2b.New(e2b.Options{Images: images,
+		Builds: e2b.BuildLimits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}, Server: b.node,
+		Alive:      alive,
+		Containers: c.service, Remove: remover{c.service, r.engine, b.cluster}.Delete, Snapshots: data.snapshots,
+		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Objects: b.db, Webhooks: r.webhooks,
+		Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
+		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,
+		Keys: b.db, Check: b.quota.Check, Log: b.Log, Now: time.Now})
 	s.later(inBackground(sandboxes.Run))
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
 		Console:   pages,
-		Exchange: exchange.Options{Peers: peers, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins, Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
+		Exchange: exchange.Options{Peers: peers, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins,
+			Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},
 		Engine: r.engine, Journal: r.journal, Webhooks: r.webhooks, Containers: c.service, Templates: c.templates,
-		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Snapshots: data.snapshots, Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
+		Files: data.files, Uploads: data.uploads, Skills: data.skills, Batches: batches, Snapshots: data.snapshots,
+		Volumes: volumes, Bundles: bundles, VectorStores: data.vectors,
 		Projects: project.New(project.Options{Objects: b.db, Keys: b.db, Audit: b.audit}),
-		Models:   api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency, Priced: s.priced.Load},
-		Preview:  api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
-		Status:   r.status.get, Audit: b.audit,
-		Ready: newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get, Build: b.Build}), nil
+		Models: api.ModelOptions{Models: r.models, Upstreams: r.upstreams, Currency: b.Config.Currency,
+			Priced: s.priced.Load},
+		Preview: api.PreviewOptions{Seal: b.seal(), Domain: b.Config.Preview.Domain},
+		Status:  r.status.get, Audit: b.audit,
+		Ready: newReadiness(b.disk, c.driver, c.templates.find, b.space, data.contents.bucket, b.Log).get,
+		Build: b.Build}), nil
 }

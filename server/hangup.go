@@ -12,7 +12,8 @@ import (
 // and a channel that receives from SIGHUP to a server without a terminal, which conventionally
 // reloads the configuration. Under nohup, which ignores SIGHUP, the end of the terminal does not stop the
 // server, so there each SIGHUP reloads.
-func OnHangup(ctx context.Context, log *slog.Logger) (_ context.Context, reloads <-chan struct{}, stop context.CancelFunc) {
+func OnHangup(ctx context.Context, log *slog.Logger) (_ context.Context, reloads <-chan struct{},
+	stop context.CancelFunc) {
 	ctx, cancel := context.WithCancel(ctx)
 	terminal := false
 	if signal.Ignored(syscall.SIGHUP) {

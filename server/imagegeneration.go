@@ -35,12 +35,14 @@ func (i *images) use(config *Config, models *model.Router, by *engine.Engine) er
 }
 
 // Generate implements imagegeneration.Images.
-func (i *images) Generate(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage) iter.Seq2[[]byte, error] {
+func (i *images) Generate(ctx context.Context, caller berth.Caller, name string,
+	fields map[string]json.RawMessage) iter.Seq2[[]byte, error] {
 	return i.engine.Images(ctx, caller, name, model.Forwarded{Endpoint: "images/generations", Fields: fields})
 }
 
 // Edit implements imagegeneration.Images.
-func (i *images) Edit(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage, pictures []imagegeneration.Picture, mask *imagegeneration.Picture) iter.Seq2[[]byte, error] {
+func (i *images) Edit(ctx context.Context, caller berth.Caller, name string, fields map[string]json.RawMessage,
+	pictures []imagegeneration.Picture, mask *imagegeneration.Picture) iter.Seq2[[]byte, error] {
 	edit := model.Forwarded{Endpoint: "images/edits", Fields: fields}
 	field := "image[]"
 	if len(pictures) == 1 {
@@ -57,5 +59,6 @@ func (i *images) Edit(ctx context.Context, caller berth.Caller, name string, fie
 
 // formFile returns a picture as a file of a form. name is without its suffix.
 func formFile(field, name string, p imagegeneration.Picture) model.FormFile {
-	return model.FormFile{Field: field, Name: name + "." + strings.TrimPrefix(p.MediaType, "image/"), MediaType: p.MediaType, Content: p.Content}
+	return model.FormFile{Field: field, Name: name + "." + strings.TrimPrefix(p.MediaType, "image/"),
+		MediaType: p.MediaType, Content: p.Content}
 }

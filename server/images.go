@@ -78,20 +78,24 @@ const maxPulled = 20
 // Check implements e2b.Images.
 func (pl *puller) Check(ref string) error {
 	if registry.Host(ref) == "" {
-		return berth.Invalid("fromImage", "Invalid image: '%s'. Expected a reference such as 'python:3.12' or 'registry.example.com/app:v1'.", rule.Clip(ref))
+		return berth.Invalid("fromImage",
+			"Invalid image: '%s'. Expected a reference such as 'python:3.12' or 'registry.example.com/app:v1'.",
+			rule.Clip(ref))
 	}
 	return nil
 }
 
 // Pull implements e2b.Images. The registry is asked each time, so that a project gets no image that
 // its credentials do not open.
-func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (string, error) {
+func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (string,
+	error) {
 	if err := pl.Check(ref); err != nil {
 		return "", err
 	}
 	host := registry.Host(ref)
 	listed := slices.Contains(pl.registries, host)
-	found, err := registry.Find(ctx, ref, registry.Options{Username: user, Password: password, Anonymous: true, Insecure: listed, Dial: pl.dial(host, listed), UserAgent: pl.userAgent})
+	found, err := registry.Find(ctx, ref, registry.Options{Username: user, Password: password, Anonymous: true,
+		Insecure: listed, Dial: pl.dial(host, listed), UserAgent: pl.userAgent})
 	if err != nil {
 		return "", pullError(ctx, ref, err)
 	}
@@ -112,7 +116,8 @@ func (pl *puller) Pull(ctx context.Context, p berth.ProjectID, ref, user, passwo
 		log("Pulling " + found.Digest)
 		growth := &imageGrowth{ctx: ctx, project: p, quota: pl.quota, room: pl.room, most: pl.most}
 		defer growth.release()
-		t, err = pl.templates.images.Add(ctx, name, found, image.AddOptions{MaxBytes: pl.most, Grow: growth.grow, Private: true})
+		t, err = pl.templates.images.Add(ctx, name, found, image.AddOptions{MaxBytes: pl.most, Grow: growth.grow,
+			Private: true})
 	}
 	if err != nil {
 		return "", pullError(ctx, ref, err)
@@ -200,7 +205,9 @@ func (pl *puller) admit(p berth.ProjectID) error {
 		}
 	}
 	if pulled >= maxPulled {
-		return berth.Errorf(berth.CodeInvalid, "The project has reached the limit of %d images. Those that no template uses are removed after a day.", maxPulled)
+		return berth.Errorf(berth.CodeInvalid,
+			"The project has reached the limit of %d images. Those that no template uses are removed after a day.",
+			maxPulled)
 	}
 	return pl.room()
 }
@@ -213,7 +220,8 @@ func pullError(ctx context.Context, ref string, err error) error {
 	if refused, ok := errors.AsType[*berth.Error](err); ok {
 		return refused // by the quota or for want of disk space
 	}
-	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err, Message: fmt.Sprintf("The image '%s' could not be pulled: %s", rule.Clip(ref), registry.Explain(err))}
+	return &berth.Error{Code: berth.CodeInvalid, Param: "fromImage", Err: err,
+		Message: fmt.Sprintf("The image '%s' could not be pulled: %s", rule.Clip(ref), registry.Explain(err))}
 }
 
 // dial returns a function that connects to public addresses, except those of this machine, and to a

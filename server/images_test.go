@@ -69,8 +69,9 @@ func newPulling(t *testing.T, storage int64, door func(w http.ResponseWriter, r 
 	}))
 	t.Cleanup(srv.Close)
 	host := strings.TrimPrefix(srv.URL, "http://")
-	return &pulling{host: host, state: state, quota: quota, puller: &puller{templates: ts, registries: []string{host}, quota: quota, most: 1 << 30,
-		room: func() error { return nil }}}
+	return &pulling{host: host, state: state, quota: quota,
+		puller: &puller{templates: ts, registries: []string{host}, quota: quota, most: 1 << 30,
+			room: func() error { return nil }}}
 }
 
 // push makes an image with a file of zeros, which its registry sends in a few kilobytes.
@@ -195,7 +196,8 @@ func TestPulledImageSize(t *testing.T) {
 	p := newPulling(t, -1, nil)
 	p.most = 2 * mebibyte
 	ref := p.push(t, "large", 8*mebibyte)
-	if _, err := p.Pull(t.Context(), "proj_a", ref, "", "", func(string) {}); berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), "2097152") {
+	if _, err := p.Pull(t.Context(), "proj_a", ref, "", "",
+		func(string) {}); berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), "2097152") {
 		t.Errorf("got %v, want that it exceeds 2097152 bytes", err)
 	}
 }

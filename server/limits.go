@@ -15,14 +15,17 @@ import (
 // For a limit that is not set, the default of all projects applies, which is no limit unless
 // configured.
 type LimitsConfig struct {
-	RequestsPerMinute *Amount `yaml:"requests_per_minute"` // for responses; other requests that change data have a second budget of this size
-	TokensPerMinute   *Amount `yaml:"tokens_per_minute"`   // input and output of models
-	Responses         *Amount `yaml:"responses"`           // in progress at once
-	Containers        *Amount `yaml:"containers"`          // running at once
-	ContainerMinutes  *Amount `yaml:"container_minutes"`   // of all containers per day (UTC)
-	Storage           *Amount `yaml:"storage"`             // bytes of all stored data: responses, conversations, files, snapshots, volumes …
-	Snapshots         *Amount `yaml:"snapshots"`           // stored at once
-	CostPerMonth      *Money  `yaml:"cost_per_month"`      // of models in a calendar month (UTC), in the currency of the prices, such as 2.50
+	// for responses; other requests that change data have a second budget of this size
+	RequestsPerMinute *Amount `yaml:"requests_per_minute"`
+	TokensPerMinute   *Amount `yaml:"tokens_per_minute"` // input and output of models
+	Responses         *Amount `yaml:"responses"`         // in progress at once
+	Containers        *Amount `yaml:"containers"`        // running at once
+	ContainerMinutes  *Amount `yaml:"container_minutes"` // of all containers per day (UTC)
+	// bytes of all stored data: responses, conversations, files, snapshots, volumes …
+	Storage   *Amount `yaml:"storage"`
+	Snapshots *Amount `yaml:"snapshots"` // stored at once
+	// of models in a calendar month (UTC), in the currency of the prices, such as 2.50
+	CostPerMonth *Money `yaml:"cost_per_month"`
 	// Templates are the templates that containers may name besides the default one: names,
 	// patterns such as py-*, digests. Default: all templates of the server.
 	Templates []string `yaml:"templates"`
@@ -30,8 +33,10 @@ type LimitsConfig struct {
 
 // Limits returns the limits of a project.
 func (c LimitsConfig) Limits() berth.Limits {
-	return berth.Limits{RequestsPerMinute: (*int64)(c.RequestsPerMinute), TokensPerMinute: (*int64)(c.TokensPerMinute), Responses: (*int64)(c.Responses),
-		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes), StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots),
+	return berth.Limits{RequestsPerMinute: (*int64)(c.RequestsPerMinute), TokensPerMinute: (*int64)(c.TokensPerMinute),
+		Responses:  (*int64)(c.Responses),
+		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes),
+		StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots),
 		CostPerMonth: (*berth.Amount)(c.CostPerMonth), Templates: c.Templates}
 }
 

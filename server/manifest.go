@@ -120,7 +120,8 @@ func readManifest(ctx context.Context, dir string) (*Manifest, error) {
 		return nil, fmt.Errorf("%s of %s is damaged: %w", manifestFile, dir, err)
 	}
 	if m.Format > manifestFormat {
-		return nil, fmt.Errorf("the backup was made by a later version of Berth (%s); restore it with that version", m.Berth)
+		return nil, fmt.Errorf("the backup was made by a later version of Berth (%s); restore it with that version",
+			m.Berth)
 	}
 	sum, _, err := sumFile(ctx, filepath.Join(dir, sumsFile))
 	if err != nil {

@@ -47,7 +47,8 @@ func limitMemory(log *slog.Logger) memoryPlan {
 	if os.Getenv("GOMEMLIMIT") == "" {
 		debug.SetMemoryLimit(plan.limit)
 	}
-	log.Debug("set memory limits", "available", available, "limit", plan.limit, "answers", plan.readers, "bodies", plan.bodies, "decoding", plan.decoding)
+	log.Debug("set memory limits", "available", available, "limit", plan.limit, "answers", plan.readers, "bodies",
+		plan.bodies, "decoding", plan.decoding)
 	return plan
 }
 

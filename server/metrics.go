@@ -23,7 +23,8 @@ func (s *Server) serveMetrics(listen string) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.Handler())
-	hs := &http.Server{Handler: noPages(mux, isLoopback(l.Addr().String())), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
+	hs := &http.Server{Handler: noPages(mux, isLoopback(l.Addr().String())), ReadHeaderTimeout: 10 * time.Second,
+		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	bounded := conns.Limit(l, conns.DefaultLimits(metricsFiles), s.log)
 	bounded.Attach(hs)

@@ -31,7 +31,8 @@ func testServer(t *testing.T, state, config string) (*Server, *httptest.Server) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	s, err := New(t.Context(), Options{State: state, Config: c, Build: berth.Build{Version: "test"}, Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
+	s, err := New(t.Context(), Options{State: state, Config: c, Build: berth.Build{Version: "test"},
+		Log: slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelWarn}))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,9 +79,13 @@ func eventually(t *testing.T, s *Server, want ...string) string {
 func TestMetricsOfAConversation(t *testing.T) {
 	state := t.TempDir()
 	up := modeltest.NewChatServer(t, modeltest.Play(
-		modeltest.Reply(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true","exit 3"]}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 7, OutputTokens: 2, TotalTokens: 9}}),
-		modeltest.Reply(model.Text{Text: "done"}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 9, OutputTokens: 1, TotalTokens: 10}})))
-	s, web := testServer(t, state, "driver: unsafe-local\ncontainers: {pool: 0}\nupstreams: {up: {base_url: '"+up.URL+"', api_key: '"+modeltest.Key+"'}}\nmodels: [{match: m, upstreams: [{name: up}]}]\n")
+		modeltest.Reply(model.Call{ID: "call_1", Name: "shell", Arguments: `{"commands":["true","exit 3"]}`},
+			model.Finish{Reason: model.FinishStop,
+				Usage: berth.Usage{InputTokens: 7, OutputTokens: 2, TotalTokens: 9}}),
+		modeltest.Reply(model.Text{Text: "done"}, model.Finish{Reason: model.FinishStop,
+			Usage: berth.Usage{InputTokens: 9, OutputTokens: 1, TotalTokens: 10}})))
+	s, web := testServer(t, state,
+		"driver: unsafe-local\ncontainers: {pool: 0}\nupstreams: {up: {base_url: '"+up.URL+"', api_key: '"+modeltest.Key+"'}}\nmodels: [{match: m, upstreams: [{name: up}]}]\n")
 	defer destroyAll(t, state)
 	resp, err := http.Post(web.URL+"/v1/responses", "application/json", strings.NewReader(
 		`{"model":"m","input":"go","stream":true,"tools":[{"type":"shell","environment":{"type":"container_auto"}}]}`))
@@ -101,12 +106,16 @@ func TestMetricsOfAConversation(t *testing.T) {
 		`berth_tool_calls_total\{outcome="failed",tool="shell_call"\} 1`,
 		`berth_tool_call_duration_seconds_count\{tool="shell_call"\} 1`,
 		`berth_upstream_circuit\{state="closed",upstream="up"\} 1`,
-		`berth_upstream_turns_total\{upstream="up"\} 2`, `berth_upstream_completed_total\{upstream="up"\} 2`, `berth_upstream_in_flight\{upstream="up"\} 0`,
+		`berth_upstream_turns_total\{upstream="up"\} 2`, `berth_upstream_completed_total\{upstream="up"\} 2`,
+		`berth_upstream_in_flight\{upstream="up"\} 0`,
 		`berth_container_start_duration_seconds_count\{start="cold"\} 1`,
-		`berth_exec_duration_seconds_count\{outcome="ok",source="shell"\} 1`, `berth_exec_duration_seconds_count\{outcome="failed",source="shell"\} 1`,
+		`berth_exec_duration_seconds_count\{outcome="ok",source="shell"\} 1`,
+		`berth_exec_duration_seconds_count\{outcome="failed",source="shell"\} 1`,
 		`berth_containers\{isolation="none",memory_limit="1g"\} 1`,
-		`berth_store_commit_duration_seconds_count\{operation="create"\} 1`, `berth_store_commit_duration_seconds_count\{operation="append"\} [1-9][0-9]*`,
-		`berth_http_requests_total\{route="POST /v1/responses",status="200"\} 1`, `berth_http_streams\{kind="events"\} 0`,
+		`berth_store_commit_duration_seconds_count\{operation="create"\} 1`,
+		`berth_store_commit_duration_seconds_count\{operation="append"\} [1-9][0-9]*`,
+		`berth_http_requests_total\{route="POST /v1/responses",status="200"\} 1`,
+		`berth_http_streams\{kind="events"\} 0`,
 		`berth_audit_entries_total [1-9][0-9]*`, `berth_audit_failures_total 0`, `berth_snapshots 0`)
 	problems, err := promlint.New(strings.NewReader(text)).Lint()
 	if err != nil {
@@ -137,7 +146,8 @@ func TestContainerSecondsSurvive(t *testing.T) {
 	const config = "driver: unsafe-local\ncontainers: {pool: 0}\n"
 	s, web := testServer(t, state, config)
 	defer destroyAll(t, state)
-	resp, err := http.Post(web.URL+"/v1/containers", "application/json", strings.NewReader(`{"name":"one","memory_limit":"4g"}`))
+	resp, err := http.Post(web.URL+"/v1/containers", "application/json",
+		strings.NewReader(`{"name":"one","memory_limit":"4g"}`))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,13 +173,15 @@ func TestContainerSecondsSurvive(t *testing.T) {
 	if text := scrape(t, again); !strings.Contains(text, line) {
 		t.Errorf("%s is missing after a restart:\n%s", line, text)
 	}
-	resp, err = http.Get(fmt.Sprintf("%s/v1/organization/usage/code_interpreter_sessions?bucket_width=1d&start_time=%d", web.URL, created.Unix()))
+	resp, err = http.Get(fmt.Sprintf("%s/v1/organization/usage/code_interpreter_sessions?bucket_width=1d&start_time=%d",
+		web.URL, created.Unix()))
 	if err != nil {
 		t.Fatal(err)
 	}
 	body, _ = io.ReadAll(resp.Body)
 	resp.Body.Close()
-	if usage := `"seconds":{"4g":` + line[strings.LastIndex(line, " ")+1:] + `}`; !strings.Contains(string(body), usage) {
+	if usage := `"seconds":{"4g":` + line[strings.LastIndex(line, " ")+1:] + `}`; !strings.Contains(string(body),
+		usage) {
 		t.Errorf("got %s, want %s", body, usage)
 	}
 }

@@ -47,10 +47,12 @@ var providers = map[string]providerKind{
 		return openai.New(opts)
 	}, []string{"reasoning", "custom_tools", "native_tools"}},
 	providerChat: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
-		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens, Reasoning: m.Reasoning, CallIDLength: m.CallIDLength, CustomTools: m.CustomTools})
+		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens,
+			Reasoning: m.Reasoning, CallIDLength: m.CallIDLength, CustomTools: m.CustomTools})
 	}, []string{"system_role", "max_tokens", "reasoning", "call_id_length", "custom_tools"}},
 	providerAnthropic: {func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
-		opts := anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking, Structured: m.Structured, Cache: m.Cache}
+		opts := anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking,
+			Structured: m.Structured, Cache: m.Cache}
 		if m.NativeTools != nil {
 			opts.NativeTools = append([]string{}, *m.NativeTools...)
 		}
@@ -67,8 +69,11 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 		name string
 		set  bool
 	}{
-		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""}, {"call_id_length", m.CallIDLength != 0}, {"custom_tools", m.CustomTools != ""}, {"native_tools", m.NativeTools != nil},
-		{"max_output_tokens", m.MaxOutputTokens != 0}, {"thinking", m.Thinking != ""}, {"structured", m.Structured != ""}, {"cache", m.Cache != ""},
+		{"system_role", m.SystemRole != ""}, {"max_tokens", m.MaxTokens != ""}, {"reasoning", m.Reasoning != ""},
+		{"call_id_length", m.CallIDLength != 0}, {"custom_tools", m.CustomTools != ""},
+		{"native_tools", m.NativeTools != nil},
+		{"max_output_tokens", m.MaxOutputTokens != 0}, {"thinking", m.Thinking != ""},
+		{"structured", m.Structured != ""}, {"cache", m.Cache != ""},
 	} {
 		if k.set {
 			keys = append(keys, k.name)
@@ -79,8 +84,10 @@ func (m *UpstreamConfig) dialect() (keys []string) {
 
 // route returns the routes of models, and the upstreams, sorted by name. Those among open are not
 // opened again. The error names all upstreams and models that are wrong.
-func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upstream) (*model.Router, []*balance.Upstream, error) {
-	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{}, About: berth.ModelBerth{Provider: scripted.Name}}}
+func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upstream) (*model.Router,
+	[]*balance.Upstream, error) {
+	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{},
+		About: berth.ModelBerth{Provider: scripted.Name}}}
 	var all []*balance.Upstream
 	var wrong []error
 	named := map[string]*balance.Upstream{}
@@ -157,7 +164,8 @@ func (m *ModelConfig) group(named map[string]*balance.Upstream, log *slog.Logger
 	if len(primaries) == 0 {
 		primaries = []TargetConfig{{Model: m.Upstream}}
 	}
-	return balance.New(balance.Options{Primaries: targets(primaries), Fallbacks: targets(m.Fallbacks), HedgeAfter: m.HedgeAfter, Log: log.With("model", m.Match)})
+	return balance.New(balance.Options{Primaries: targets(primaries), Fallbacks: targets(m.Fallbacks),
+		HedgeAfter: m.HedgeAfter, Log: log.With("model", m.Match)})
 }
 
 // kind returns the name of the provider of the model's first upstream.
@@ -182,13 +190,17 @@ func environmentModels(getenv func(string) string) []ModelConfig {
 		return set
 	}
 	if k, base := key("ANTHROPIC_API_KEY"), getenv("ANTHROPIC_BASE_URL"); k != "" || base != "" {
-		found = append(found, ModelConfig{Match: "claude-*", UpstreamConfig: UpstreamConfig{Provider: providerAnthropic, BaseURL: base, APIKeyEnv: k}})
+		found = append(found, ModelConfig{Match: "claude-*",
+			UpstreamConfig: UpstreamConfig{Provider: providerAnthropic, BaseURL: base, APIKeyEnv: k}})
 	}
 	if k, base := key("GEMINI_API_KEY", "GOOGLE_API_KEY"), getenv("GOOGLE_GEMINI_BASE_URL"); k != "" || base != "" {
-		found = append(found, ModelConfig{Match: "gemini-*", UpstreamConfig: UpstreamConfig{Provider: providerGemini, BaseURL: base, APIKeyEnv: k}})
+		found = append(found, ModelConfig{Match: "gemini-*",
+			UpstreamConfig: UpstreamConfig{Provider: providerGemini, BaseURL: base, APIKeyEnv: k}})
 	}
 	if k, base := key("OPENAI_API_KEY"), getenv("OPENAI_BASE_URL"); k != "" || base != "" {
-		found = append(found, ModelConfig{Match: "*", UpstreamConfig: UpstreamConfig{BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"), APIKeyEnv: k}})
+		found = append(found, ModelConfig{Match: "*",
+			UpstreamConfig: UpstreamConfig{BaseURL: strings.TrimSuffix(cmp.Or(base, openai.BaseURL), "/"),
+				APIKeyEnv: k}})
 	}
 	return found
 }

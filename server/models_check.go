@@ -28,7 +28,8 @@ func (c *Config) checkModels() error {
 		u := c.Upstreams[name]
 		switch {
 		case !upstreamName.MatchString(name):
-			wrong = append(wrong, fmt.Errorf("upstreams: %q is not a name of lower case letters, digits, - and _", name))
+			wrong = append(wrong, fmt.Errorf("upstreams: %q is not a name of lower case letters, digits, - and _",
+				name))
 		case u == nil || u.BaseURL == "" && u.provider() == providerChat:
 			wrong = append(wrong, fmt.Errorf("upstreams.%s needs base_url, or a provider that has one", name))
 		default:
@@ -53,10 +54,13 @@ func (c *Config) checkModel(m *ModelConfig) error {
 	}
 	if len(m.Upstreams) == 0 {
 		if c.Upstreams[m.Upstream] != nil && reflect.DeepEqual(m.UpstreamConfig, UpstreamConfig{}) {
-			return fmt.Errorf(".upstream is the model's name at an inline upstream; for the upstream %s write upstreams: [{name: %[1]s}]", m.Upstream)
+			return fmt.Errorf(
+				".upstream is the model's name at an inline upstream; for the upstream %s write upstreams: [{name: %[1]s}]",
+				m.Upstream)
 		}
 		if m.Match == "" || m.BaseURL == "" && (m.provider() == providerChat) {
-			return errors.New(" needs match and base_url, or match and upstreams, such as {match: gpt-*, upstreams: [{name: openai}]}")
+			return errors.New(
+				" needs match and base_url, or match and upstreams, such as {match: gpt-*, upstreams: [{name: openai}]}")
 		}
 		if len(m.Prices) > 0 {
 			return errors.New(".prices: an upstream with prices needs a name; move it to upstreams")
@@ -69,7 +73,8 @@ func (c *Config) checkModel(m *ModelConfig) error {
 	if m.Match == "" {
 		return errors.New(" needs match")
 	}
-	if m.Upstream != "" || m.FirstToken != 0 || m.Silence != 0 || !reflect.DeepEqual(m.UpstreamConfig, UpstreamConfig{}) {
+	if m.Upstream != "" || m.FirstToken != 0 || m.Silence != 0 || !reflect.DeepEqual(m.UpstreamConfig,
+		UpstreamConfig{}) {
 		return errors.New(" has upstreams and also keys of an inline upstream; move these keys to upstreams")
 	}
 	if err := c.checkTargets("upstreams", m.Upstreams); err != nil {

@@ -18,15 +18,20 @@ func TestEnvironmentModels(t *testing.T) {
 	}{
 		"nothing": {nil, map[string]string{"gpt-5": "", "scripted": "scripted"}},
 		"all": {map[string]string{"OPENAI_API_KEY": "a", "ANTHROPIC_API_KEY": "b", "GEMINI_API_KEY": "c"},
-			map[string]string{"gpt-5": providerOpenAI, "claude-sonnet-4-5": providerAnthropic, "gemini-3-pro": providerGemini, "o5": providerOpenAI}},
+			map[string]string{"gpt-5": providerOpenAI, "claude-sonnet-4-5": providerAnthropic,
+				"gemini-3-pro": providerGemini, "o5": providerOpenAI}},
 		"local": {map[string]string{"OPENAI_BASE_URL": "http://localhost:8000/v1"},
 			map[string]string{"claude-sonnet-4-5": providerChat, "qwen3": providerChat}},
-		"OpenAI's server by name": {map[string]string{"OPENAI_BASE_URL": "https://api.openai.com/v1/"}, map[string]string{"gpt-5": providerOpenAI}},
-		"a gateway to Google":     {map[string]string{"GOOGLE_GEMINI_BASE_URL": "http://localhost:1"}, map[string]string{"gemini-3-pro": providerGemini}},
-		"google's other name":     {map[string]string{"GOOGLE_API_KEY": "c"}, map[string]string{"gemini-3-pro": providerGemini, "gpt-5": ""}},
+		"OpenAI's server by name": {map[string]string{"OPENAI_BASE_URL": "https://api.openai.com/v1/"},
+			map[string]string{"gpt-5": providerOpenAI}},
+		"a gateway to Google": {map[string]string{"GOOGLE_GEMINI_BASE_URL": "http://localhost:1"},
+			map[string]string{"gemini-3-pro": providerGemini}},
+		"google's other name": {map[string]string{"GOOGLE_API_KEY": "c"},
+			map[string]string{"gemini-3-pro": providerGemini, "gpt-5": ""}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			for _, key := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL", "GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
+			for _, key := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "ANTHROPIC_BASE_URL",
+				"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
 				t.Setenv(key, c.env[key])
 			}
 			r, err := newRouting(&Config{}, nil, slog.New(slog.DiscardHandler))
@@ -36,7 +41,9 @@ func TestEnvironmentModels(t *testing.T) {
 			models := environmentModels(os.Getenv)
 			for id, want := range c.want {
 				got := ""
-				if n := slices.IndexFunc(models, func(m ModelConfig) bool { return model.Matches(m.Match, id) }); n >= 0 {
+				if n := slices.IndexFunc(models, func(m ModelConfig) bool {
+					return model.Matches(m.Match, id)
+				}); n >= 0 {
 					got = models[n].provider()
 				}
 				if id == scripted.Name {

@@ -112,7 +112,8 @@ func rules(from []EgressRule) []egress.Rule {
 }
 
 // bundles are the files in which distributions store trusted certificate authorities.
-var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt", "/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
+var bundles = []string{"/etc/ssl/certs/ca-certificates.crt", "/etc/pki/tls/certs/ca-bundle.crt",
+	"/etc/ssl/ca-bundle.pem", "/etc/ssl/cert.pem"}
 
 // hostAuthorities returns the certificates that this machine trusts, in PEM, or nil if it has
 // none.

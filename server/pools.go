@@ -27,7 +27,8 @@ func (c *Config) pools() []container.PoolOptions {
 		if p.Template == c.Template {
 			p.Template = ""
 		}
-		all = append(all, container.PoolOptions{Template: p.Template, MemoryLimit: cmp.Or(p.MemoryLimit, "1g"), Size: p.Size})
+		all = append(all, container.PoolOptions{Template: p.Template, MemoryLimit: cmp.Or(p.MemoryLimit, "1g"),
+			Size: p.Size})
 	}
 	return all
 }
@@ -59,7 +60,8 @@ func (c *Config) checkPools(memory int64) error {
 		configured, at = true, "containers.pools"
 	}
 	if configured && memory > 0 && sum > memory {
-		return fmt.Errorf("%s: the sandboxes may use %.1fG of memory in total, but this machine has %.1fG", at, gigabytes(sum), gigabytes(memory))
+		return fmt.Errorf("%s: the sandboxes may use %.1fG of memory in total, but this machine has %.1fG", at,
+			gigabytes(sum), gigabytes(memory))
 	}
 	return nil
 }

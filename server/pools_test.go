@@ -13,11 +13,13 @@ import (
 )
 
 func TestPoolsConfig(t *testing.T) {
-	c, err := readConfig(t, "template: main\ncontainers:\n  pool: 1\n  pools: [{template: main, memory_limit: 4g, size: 1}, {template: python, size: 1}]\n")
+	c, err := readConfig(t,
+		"template: main\ncontainers:\n  pool: 1\n  pools: [{template: main, memory_limit: 4g, size: 1}, {template: python, size: 1}]\n")
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []container.PoolOptions{{MemoryLimit: "1g", Size: 1}, {MemoryLimit: "4g", Size: 1}, {Template: "python", MemoryLimit: "1g", Size: 1}}
+	want := []container.PoolOptions{{MemoryLimit: "1g", Size: 1}, {MemoryLimit: "4g", Size: 1},
+		{Template: "python", MemoryLimit: "1g", Size: 1}}
 	if diff := cmp.Diff(want, c.pools()); diff != "" {
 		t.Error(diff)
 	}

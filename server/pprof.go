@@ -36,8 +36,9 @@ func (s *Server) servePprof(listen string) (net.Addr, error) {
 	mux.HandleFunc("GET /debug/pprof/profile", pprof.Profile)
 	mux.HandleFunc("GET /debug/pprof/symbol", pprof.Symbol)
 	mux.HandleFunc("GET /debug/pprof/trace", pprof.Trace)
-	hs := &http.Server{Handler: noPages(mux, true), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Minute,
-		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
+	hs := &http.Server{Handler: noPages(mux, true), ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout: 10 * time.Minute,
+		ErrorLog:     slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	go func() { _ = hs.Serve(l) }()
 	s.later(func(context.Context) error { return hs.Close() })
 	s.log.Info("serving profiles", "url", "http://"+l.Addr().String()+"/debug/pprof/")

@@ -35,7 +35,8 @@ func TestProfiles(t *testing.T) {
 		}
 		body, err := io.ReadAll(resp.Body)
 		resp.Body.Close()
-		if err != nil || resp.StatusCode != status || (status == http.StatusOK) != strings.Contains(string(body), "goroutine profile") {
+		if err != nil || resp.StatusCode != status || (status == http.StatusOK) != strings.Contains(string(body),
+			"goroutine profile") {
 			t.Errorf("%s: got %d %.200s, %v; want %d", host, resp.StatusCode, body, err, status)
 		}
 	}

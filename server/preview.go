@@ -43,8 +43,11 @@ func (c *Config) sharedSite() (found []string) {
 			continue // the previews'
 		}
 		if other, err := publicsuffix.EffectiveTLDPlusOne(name); err == nil && other == site {
-			found = append(found, fmt.Sprintf("%sshares the site %s with this server's name %s, so a page in a sandbox can set cookies for it, "+
-				"the console's over plain HTTP included: use a separate domain (docs/observe.md#a-host-for-each-port)", c.at("preview.domain"), site, name))
+			found = append(found,
+				fmt.Sprintf(
+					"%sshares the site %s with this server's name %s, so a page in a sandbox can set cookies for it, "+
+						"the console's over plain HTTP included: use a separate domain (docs/observe.md#a-host-for-each-port)",
+					c.at("preview.domain"), site, name))
 		}
 	}
 	return found

@@ -12,8 +12,10 @@ func TestPreviewConfig(t *testing.T) {
 	if err != nil || c.Preview.Domain != "preview.example.com" {
 		t.Errorf("got %+v, %v", c, err)
 	}
-	for _, domain := range []string{".example.com", "*.example.com", "127.0.0.1", "example.com:80", "a_b.example", strings.Repeat("a.", 100) + "example"} {
-		if _, err := readConfig(t, "preview: {domain: '"+domain+"'}\n"); err == nil || !strings.Contains(err.Error(), "preview.domain") {
+	for _, domain := range []string{".example.com", "*.example.com", "127.0.0.1", "example.com:80", "a_b.example",
+		strings.Repeat("a.", 100) + "example"} {
+		if _, err := readConfig(t, "preview: {domain: '"+domain+"'}\n"); err == nil || !strings.Contains(err.Error(),
+			"preview.domain") {
 			t.Errorf("%s: got %v", domain, err)
 		}
 	}
@@ -39,7 +41,8 @@ func TestPreviewSharesSite(t *testing.T) {
 			t.Fatal(err)
 		}
 		got := c.sharedSite()
-		if len(got) != min(1, len(test.name)) || test.name != "" && !strings.Contains(got[0], "berth.yaml:1: preview.domain shares the site ") ||
+		if len(got) != min(1, len(test.name)) || test.name != "" && !strings.Contains(got[0],
+			"berth.yaml:1: preview.domain shares the site ") ||
 			test.name != "" && !strings.Contains(got[0], " this server's name "+test.name+",") {
 			t.Errorf("%s with %s: got %q, want %q", test.domain, test.tls, got, test.name)
 		}

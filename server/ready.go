@@ -42,15 +42,26 @@ type readyCheck struct {
 	full     string // replaces the advice if the disk is full
 }
 
-func newReadiness(db database, d sandbox.Driver, template func(string) (container.Template, error), space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
+func newReadiness(db database, d sandbox.Driver, template func(string) (container.Template, error),
+	space *diskspace.Guard, bucket *remote.Bucket, log *slog.Logger) *readiness {
 	checks := []readyCheck{
-		{name: "store", check: db.CheckWrite, advice: "The database is not writable.", full: "The disk is full, so the database is not writable."},
-		{name: "driver", check: func(ctx context.Context) error { _, err := d.List(ctx); return err }, advice: "The container driver does not respond."},
-		{name: "template", check: func(context.Context) error { _, err := template(""); return err }, advice: "The default template is missing. Run berth image build.", explains: true},
-		{name: "disk", check: func(context.Context) error { return space.Err() }, advice: "The disk is full or nearly full, so new data is refused."},
+		{name: "store", check: db.CheckWrite, advice: "The database is not writable.",
+			full: "The disk is full, so the database is not writable."},
+		{name: "driver", check: func(ctx context.Context) error {
+			_, err := d.List(ctx)
+			return err
+		}, advice: "The container driver does not respond."},
+		{name: "template", check: func(context.Context) error {
+			_, err := template("")
+			return err
+		}, advice: "The default template is missing. Run berth image build.", explains: true},
+		{name: "disk", check: func(context.Context) error {
+			return space.Err()
+		}, advice: "The disk is full or nearly full, so new data is refused."},
 	}
 	if bucket != nil {
-		checks = append(checks, readyCheck{name: "blobs", check: bucket.Check, advice: "The bucket of files and snapshots cannot be used."})
+		checks = append(checks, readyCheck{name: "blobs", check: bucket.Check,
+			advice: "The bucket of files and snapshots cannot be used."})
 	}
 	return &readiness{log: log, checks: checks}
 }

@@ -97,8 +97,9 @@ func TestNotReady(t *testing.T) {
 func TestReadyWhileBuilding(t *testing.T) {
 	state := t.TempDir()
 	b := &templateBuild{}
-	r := &readiness{log: slog.New(slog.DiscardHandler), checks: []readyCheck{{name: "template", explains: true, advice: "Build one.",
-		check: func(context.Context) error { return b.unavailable() }}}}
+	r := &readiness{log: slog.New(slog.DiscardHandler),
+		checks: []readyCheck{{name: "template", explains: true, advice: "Build one.",
+			check: func(context.Context) error { return b.unavailable() }}}}
 	for _, tt := range []struct {
 		status     *buildStatus
 		want       string
@@ -106,7 +107,8 @@ func TestReadyWhileBuilding(t *testing.T) {
 	}{
 		{nil, "", 0},
 		{&buildStatus{Since: 1_800_000_000}, "The base template is being built (since 08:00:00 UTC)", buildRetry},
-		{&buildStatus{Since: 1_800_000_000, Failed: reason(errors.New("build: first\nE: no archive in "+state+"."), state)}, "The base template could not be built: E: no archive in ….", 0},
+		{&buildStatus{Since: 1_800_000_000, Failed: reason(errors.New("build: first\nE: no archive in "+state+"."),
+			state)}, "The base template could not be built: E: no archive in ….", 0},
 	} {
 		b.set(state, tt.status)
 		r.at = time.Time{}
@@ -118,7 +120,8 @@ func TestReadyWhileBuilding(t *testing.T) {
 			t.Fatal(err)
 		}
 		_, found := checkTemplate(state, defaultConfig())
-		if tt.want != "" && !strings.HasPrefix(found.Detail, tt.want) || found.OK || (found.Fix == nil) != (tt.retryAfter > 0) {
+		if tt.want != "" && !strings.HasPrefix(found.Detail, tt.want) || found.OK ||
+			(found.Fix == nil) != (tt.retryAfter > 0) {
 			t.Errorf("doctor: got %+v, want %q", found, tt.want)
 		}
 		if err := os.Remove(filepath.Join(state, "lock")); err != nil {
@@ -134,8 +137,11 @@ func TestReadyWhileBuilding(t *testing.T) {
 func TestReadinessLogsChanges(t *testing.T) {
 	var text bytes.Buffer
 	var err error
-	r := &readiness{log: slog.New(slog.NewTextHandler(&text, nil)), checks: []readyCheck{{name: "template", check: func(context.Context) error { return err }, advice: "Build one."},
-		{name: "store", check: func(context.Context) error { return nil }}}}
+	r := &readiness{log: slog.New(slog.NewTextHandler(&text, nil)),
+		checks: []readyCheck{{name: "template", check: func(context.Context) error {
+			return err
+		}, advice: "Build one."},
+			{name: "store", check: func(context.Context) error { return nil }}}}
 	for _, failing := range []bool{false, true, true, true, false, false, true} {
 		if err = nil; failing {
 			err = errors.New("not built yet")
@@ -145,8 +151,10 @@ func TestReadinessLogsChanges(t *testing.T) {
 			t.Errorf("failing %t: got %v", failing, got)
 		}
 	}
-	if got, want := regexp.MustCompile(`level=\w+ msg="[a-z ]+" check=\w+`).FindAllString(text.String(), -1), []string{`level=WARN msg="not ready" check=template`,
-		`level=INFO msg="ready again" check=template`, `level=WARN msg="not ready" check=template`}; !slices.Equal(got, want) {
+	if got, want := regexp.MustCompile(`level=\w+ msg="[a-z ]+" check=\w+`).FindAllString(text.String(),
+		-1), []string{`level=WARN msg="not ready" check=template`,
+		`level=INFO msg="ready again" check=template`, `level=WARN msg="not ready" check=template`}; !slices.Equal(got,
+		want) {
 		t.Errorf("got %v, want %v", got, want)
 	}
 }
@@ -154,10 +162,12 @@ func TestReadinessLogsChanges(t *testing.T) {
 // GET / says what this server is, without a key: to a browser as a page.
 func TestIndex(t *testing.T) {
 	_, web := testServer(t, t.TempDir(), "driver: unsafe-local\ncontainers: {pool: 0}\n")
-	if status, text := get(t, web.URL+"/"); status != 200 || !strings.Contains(text, `"name":"Berth"`) || !strings.Contains(text, `"api":"/v1"`) {
+	if status, text := get(t, web.URL+"/"); status != 200 || !strings.Contains(text, `"name":"Berth"`) ||
+		!strings.Contains(text, `"api":"/v1"`) {
 		t.Errorf("got %d %s", status, text)
 	}
-	for accept, kind := range map[string]string{"": "application/json", "*/*": "application/json", "application/json, text/plain": "application/json",
+	for accept, kind := range map[string]string{"": "application/json", "*/*": "application/json",
+		"application/json, text/plain":                                    "application/json",
 		"text/html,application/xhtml+xml,application/xml;q=0.9,*/*;q=0.8": "text/html"} {
 		req, err := http.NewRequestWithContext(t.Context(), "GET", web.URL+"/", nil)
 		if err != nil {
@@ -174,12 +184,15 @@ func TestIndex(t *testing.T) {
 			t.Fatal(err)
 		}
 		got, _, _ := strings.Cut(resp.Header.Get("Content-Type"), ";")
-		if got != kind || resp.Header.Get("Vary") != "Accept" || kind == "text/html" && (!strings.Contains(string(page), "<title>Berth</title>") ||
-			!strings.Contains(string(page), `href="/openapi.json"`) || !strings.HasPrefix(resp.Header.Get("Content-Security-Policy"), "default-src 'none'")) {
+		if got != kind || resp.Header.Get("Vary") != "Accept" || kind == "text/html" &&
+			(!strings.Contains(string(page), "<title>Berth</title>") ||
+				!strings.Contains(string(page), `href="/openapi.json"`) ||
+				!strings.HasPrefix(resp.Header.Get("Content-Security-Policy"), "default-src 'none'")) {
 			t.Errorf("accept %q: got %s, %v\n%s", accept, got, resp.Header, page)
 		}
 	}
-	if status, text := get(t, web.URL+"/version"); status != 200 || !strings.Contains(text, `"version":`) || !strings.Contains(text, `"go":`) {
+	if status, text := get(t, web.URL+"/version"); status != 200 || !strings.Contains(text, `"version":`) ||
+		!strings.Contains(text, `"go":`) {
 		t.Errorf("version: got %d %s", status, text)
 	}
 	if status, _ := get(t, web.URL+"/nonesuch"); status != 404 {

@@ -81,7 +81,8 @@ func (s *Server) Reload(c *Config) error {
 // unrouted returns an error for each model that the server itself uses and that no upstream has. An
 // empty name is no model.
 func unrouted(router *model.Router, images, embeddings string) (wrong []error) {
-	for _, used := range []struct{ key, model string }{{"image_generation.model", images}, {"vector_stores.embedding_model", embeddings}} {
+	for _, used := range []struct{ key, model string }{{"image_generation.model", images},
+		{"vector_stores.embedding_model", embeddings}} {
 		if used.model == "" {
 			continue
 		}
@@ -113,7 +114,8 @@ func changedKeys(a, b reflect.Value, at string) (keys []string) {
 	if a.Kind() == reflect.Struct {
 		if before := fieldsOf(a); len(before) > 0 {
 			for i, after := range fieldsOf(b) {
-				keys = append(keys, changedKeys(before[i].value, after.value, strings.TrimPrefix(at+"."+after.key, "."))...)
+				keys = append(keys, changedKeys(before[i].value, after.value, strings.TrimPrefix(at+"."+after.key,
+					"."))...)
 			}
 			return keys
 		}

@@ -14,7 +14,8 @@ import (
 // Reload applies what it can apply, keeps upstreams that have not changed, and changes nothing if
 // anything is wrong.
 func TestReload(t *testing.T) {
-	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY", "GOOGLE_API_KEY"} {
+	for _, name := range []string{"OPENAI_API_KEY", "OPENAI_BASE_URL", "ANTHROPIC_API_KEY", "GEMINI_API_KEY",
+		"GOOGLE_API_KEY"} {
 		t.Setenv(name, "")
 	}
 	key := filepath.Join(t.TempDir(), "key")
@@ -55,10 +56,13 @@ func TestReload(t *testing.T) {
 		t.Fatal(err)
 	}
 	after := *s.reloader.models.upstreams.Load()
-	if serves("two") || !serves("three") || responses() != 6 || s.level.Level() != slog.LevelWarn || after[0] != before[0] || after[1] != before[1] {
-		t.Errorf("after a reload: two %v, three %v, responses %d, level %v, upstreams %v and %v", serves("two"), serves("three"), responses(), s.level, before, after)
+	if serves("two") || !serves("three") || responses() != 6 || s.level.Level() != slog.LevelWarn ||
+		after[0] != before[0] || after[1] != before[1] {
+		t.Errorf("after a reload: two %v, three %v, responses %d, level %v, upstreams %v and %v", serves("two"),
+			serves("three"), responses(), s.level, before, after)
 	}
-	if text := log.String(); !strings.Contains(text, `changed="[log.level limits models]"`) || !strings.Contains(text, `next start only" keys=[containers.pool]`) {
+	if text := log.String(); !strings.Contains(text, `changed="[log.level limits models]"`) || !strings.Contains(text,
+		`next start only" keys=[containers.pool]`) {
 		t.Errorf("got the log\n%s", text)
 	}
 
@@ -71,7 +75,8 @@ func TestReload(t *testing.T) {
 	}
 
 	write("")
-	if err := s.Reload(config(3, 7, "debug", "four")); err == nil || !strings.Contains(err.Error(), "upstreams.b.api_key_file: "+key+" is empty") {
+	if err := s.Reload(config(3, 7, "debug", "four")); err == nil || !strings.Contains(err.Error(),
+		"upstreams.b.api_key_file: "+key+" is empty") {
 		t.Errorf("an empty key: got %v", err)
 	}
 	if !serves("three") || serves("four") || responses() != 6 || s.level.Level() != slog.LevelWarn {
@@ -88,12 +93,16 @@ func TestWrongReload(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(done)
-		s.serveReloads(ctx, Options{Reloads: reloads, Load: func() (*Config, error) { return readConfig(t, "drvier: gvisor\n") }})
+		s.serveReloads(ctx, Options{Reloads: reloads, Load: func() (*Config, error) {
+			return readConfig(t, "drvier: gvisor\n")
+		}})
 	}()
 	reloads <- struct{}{}
 	cancel()
 	<-done
-	if text := log.String(); !strings.Contains(text, "failed to reload the configuration; the old one stays in effect") || !strings.Contains(text, "berth.yaml:1: unknown key drvier; did you mean driver?") {
+	if text := log.String(); !strings.Contains(text,
+		"failed to reload the configuration; the old one stays in effect") || !strings.Contains(text,
+		"berth.yaml:1: unknown key drvier; did you mean driver?") {
 		t.Errorf("got the log\n%s", text)
 	}
 }

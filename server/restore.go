@@ -102,7 +102,8 @@ func startRestore(m *Manifest, state string) (*restoring, error) {
 			continue
 		}
 		if !interrupted {
-			return nil, fmt.Errorf("the state directory %s is not empty (it has %s); nothing is ever replaced", state, e.Name())
+			return nil, fmt.Errorf("the state directory %s is not empty (it has %s); nothing is ever replaced", state,
+				e.Name())
 		}
 		if err := os.RemoveAll(filepath.Join(state, e.Name())); err != nil {
 			return nil, err

@@ -58,13 +58,23 @@ func TestRestoreRefuses(t *testing.T) {
 		spoil func(dir string)
 		want  string
 	}{
-		"a changed file":     {func(dir string) { change(content(dir), func(s string) string { return s[1:] + "x" }) }, "differs from its checksum"},
-		"a lost file":        {func(dir string) { os.Remove(content(dir)) }, "no such file"},
-		"changed checksums":  {func(dir string) { change(filepath.Join(dir, sumsFile), func(s string) string { return s + s }) }, "was changed"},
-		"no manifest":        {func(dir string) { os.Remove(filepath.Join(dir, manifestFile)) }, "not a complete backup"},
-		"a damaged manifest": {func(dir string) { change(filepath.Join(dir, manifestFile), func(s string) string { return s[:20] }) }, "is damaged"},
+		"a changed file": {func(dir string) {
+			change(content(dir), func(s string) string { return s[1:] + "x" })
+		}, "differs from its checksum"},
+		"a lost file": {func(dir string) { os.Remove(content(dir)) }, "no such file"},
+		"changed checksums": {func(dir string) {
+			change(filepath.Join(dir, sumsFile), func(s string) string { return s + s })
+		}, "was changed"},
+		"no manifest": {func(dir string) {
+			os.Remove(filepath.Join(dir, manifestFile))
+		}, "not a complete backup"},
+		"a damaged manifest": {func(dir string) {
+			change(filepath.Join(dir, manifestFile), func(s string) string { return s[:20] })
+		}, "is damaged"},
 		"a later format": {func(dir string) {
-			change(filepath.Join(dir, manifestFile), func(s string) string { return strings.Replace(s, `"format": 1`, `"format": 2`, 1) })
+			change(filepath.Join(dir, manifestFile), func(s string) string {
+				return strings.Replace(s, `"format": 1`, `"format": 2`, 1)
+			})
 		}, "later version of Berth"},
 		"a later schema": {func(dir string) { later(t, filepath.Join(dir, "berth.db")) }, "later version of Berth"},
 	} {
@@ -78,11 +88,13 @@ func TestRestoreRefuses(t *testing.T) {
 		}
 	}
 	dir := made()
-	if _, err := Restore(t.Context(), dir, state, "", ""); err == nil || !strings.Contains(err.Error(), "is not empty") {
+	if _, err := Restore(t.Context(), dir, state, "", ""); err == nil || !strings.Contains(err.Error(),
+		"is not empty") {
 		t.Errorf("to a directory in use: got %v", err)
 	}
 	used, to := pgtest.URL(t), filepath.Join(t.TempDir(), "state")
-	if db, err := postgres.Open(t.Context(), used, &postgres.Options{Keys: filepath.Join(t.TempDir(), "k")}); err != nil {
+	if db, err := postgres.Open(t.Context(), used, &postgres.Options{Keys: filepath.Join(t.TempDir(),
+		"k")}); err != nil {
 		t.Fatal(err)
 	} else if err := db.Close(); err != nil {
 		t.Fatal(err)

@@ -31,7 +31,8 @@ type routing struct {
 
 // newRouting opens the configured upstreams. firstToken, if not nil, is called at the first token
 // of each turn.
-func newRouting(config *Config, firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*routing, error) {
+func newRouting(config *Config, firstToken func(upstream, model string, took time.Duration),
+	log *slog.Logger) (*routing, error) {
 	r := &routing{currency: config.Currency, firstToken: firstToken, log: log}
 	return r.next(config)
 }
@@ -39,7 +40,8 @@ func newRouting(config *Config, firstToken func(upstream, model string, took tim
 // next returns the routing for another configuration. It shares the upstreams that have not
 // changed, with their breakers and limits.
 func (r *routing) next(config *Config) (*routing, error) {
-	n := &routing{opened: map[[sha256.Size]byte]*balance.Upstream{}, currency: r.currency, firstToken: r.firstToken, log: r.log}
+	n := &routing{opened: map[[sha256.Size]byte]*balance.Upstream{}, currency: r.currency, firstToken: r.firstToken,
+		log: r.log}
 	router, all, err := n.route(config, r.opened)
 	n.router = router
 	n.upstreams.Store(&all)
@@ -64,7 +66,8 @@ func (r *routing) statuses() []berth.Upstream {
 }
 
 // open returns the upstream of a configuration: one of those that are open already, or a new one.
-func (r *routing) open(u *UpstreamConfig, name string, anonymous bool, open map[[sha256.Size]byte]*balance.Upstream) (*balance.Upstream, error) {
+func (r *routing) open(u *UpstreamConfig, name string, anonymous bool,
+	open map[[sha256.Size]byte]*balance.Upstream) (*balance.Upstream, error) {
 	print, err := u.fingerprint(name, anonymous)
 	if err != nil {
 		return nil, err

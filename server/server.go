@@ -45,7 +45,8 @@ type Server struct {
 
 // New creates a server and its parts. If it fails, it closes the parts already created.
 func New(ctx context.Context, o Options) (s *Server, err error) {
-	s = &Server{log: o.Log, level: o.Level, reloader: reloader{started: o.Config, now: o.Config}, metrics: metrics.New(o.Build.Version), config: o.Config.Server}
+	s = &Server{log: o.Log, level: o.Level, reloader: reloader{started: o.Config, now: o.Config},
+		metrics: metrics.New(o.Build.Version), config: o.Config.Server}
 	s.priced.Store(o.Config.Priced())
 	nofile.Reserve()
 	defer func() {
@@ -72,7 +73,8 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 	}
 	remover := remover{containers.service, responses.engine, base.cluster}
 	data := &erasable{db: base.db, containers: remover, responses: responsesRemover{remover}, blobs: blobs}
-	s.later(startErasing(base, &project.Eraser{Projects: project.New(project.Options{Objects: base.db}), Sources: data.sources(), Audit: base.audit}))
+	s.later(startErasing(base, &project.Eraser{Projects: project.New(project.Options{Objects: base.db}),
+		Sources: data.sources(), Audit: base.audit}))
 	batches := newBatches(base, blobs, responses.webhooks)
 	if s.handler, err = s.newHandler(ctx, base, blobs, containers, responses, batches); err != nil {
 		return s, err

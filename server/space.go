@@ -39,10 +39,12 @@ func openSpace(state string, c *Config, log *slog.Logger, calm func(need func() 
 	}
 	return diskspace.Open(diskspace.Options{Dir: state, Log: log, Calm: calm,
 		Areas: map[diskspace.Area]string{
-			diskspace.Files: filepath.Join(state, "files"), diskspace.Uploads: filepath.Join(state, "uploads"), diskspace.Skills: filepath.Join(state, "skills"), diskspace.Snapshots: filepath.Join(state, "snapshots"),
+			diskspace.Files: filepath.Join(state, "files"), diskspace.Uploads: filepath.Join(state, "uploads"),
+			diskspace.Skills: filepath.Join(state, "skills"), diskspace.Snapshots: filepath.Join(state, "snapshots"),
 			diskspace.Sandboxes: filepath.Join(state, sandboxes), diskspace.Volumes: filepath.Join(state, "volumes"),
 			diskspace.Images: filepath.Join(state, "images")},
-		Low: (*int64)(c.Disk.Low), Critical: (*int64)(c.Disk.Critical), Reserve: (*int64)(c.Disk.Reserve), Inodes: c.Disk.Inodes})
+		Low: (*int64)(c.Disk.Low), Critical: (*int64)(c.Disk.Critical), Reserve: (*int64)(c.Disk.Reserve),
+		Inodes: c.Disk.Inodes})
 }
 
 // A quotaFunc returns an error for the client if a project may not store bytes more.

@@ -56,7 +56,8 @@ func lockState(state string) (unlock func() error, err error) {
 	if err != nil {
 		return nil, fmt.Errorf("lock state directory: %w", err)
 	}
-	for began := time.Now(); unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(10 * time.Millisecond) {
+	for began := time.Now(); unix.Flock(int(f.Fd()), unix.LOCK_EX|unix.LOCK_NB) != nil; time.Sleep(
+		10 * time.Millisecond) {
 		text, _ := os.ReadFile(f.Name())
 		holder := strings.TrimSpace(string(text))
 		if runs(holder) || time.Since(began) > lockPatience {

@@ -39,8 +39,10 @@ func (s *statuses) atEnd(_ *store.Response, final *berth.Response) []*store.Obje
 
 // get returns the present state.
 func (s *statuses) get(ctx context.Context) *berth.ServerStatus {
-	out := &berth.ServerStatus{At: time.Now().Unix(), StartedAt: s.started.Unix(), Upstreams: s.upstreams(), Pools: []berth.PoolStatus{}, Disk: []berth.DiskStatus{},
-		Responses: berth.ResponseCounts{Running: s.running(), Completed: s.completed.Load(), Incomplete: s.incomplete.Load(), Failed: s.failed.Load(), Cancelled: s.cancelled.Load()}}
+	out := &berth.ServerStatus{At: time.Now().Unix(), StartedAt: s.started.Unix(), Upstreams: s.upstreams(),
+		Pools: []berth.PoolStatus{}, Disk: []berth.DiskStatus{},
+		Responses: berth.ResponseCounts{Running: s.running(), Completed: s.completed.Load(),
+			Incomplete: s.incomplete.Load(), Failed: s.failed.Load(), Cancelled: s.cancelled.Load()}}
 	if out.Upstreams == nil {
 		out.Upstreams = []berth.Upstream{}
 	}
@@ -51,10 +53,12 @@ func (s *statuses) get(ctx context.Context) *berth.ServerStatus {
 		}
 	}
 	for _, p := range s.containers.Pools() {
-		out.Pools = append(out.Pools, berth.PoolStatus{Template: p.Template, MemoryLimit: p.MemoryLimit, Size: p.Size, Ready: p.Ready, Hits: p.Hits, Misses: p.Misses})
+		out.Pools = append(out.Pools, berth.PoolStatus{Template: p.Template, MemoryLimit: p.MemoryLimit, Size: p.Size,
+			Ready: p.Ready, Hits: p.Hits, Misses: p.Misses})
 	}
 	for _, r := range s.space.Readings() {
-		out.Disk = append(out.Disk, berth.DiskStatus{Area: string(r.Area), Bytes: r.Bytes, FreeBytes: r.Free, Low: r.IsLow})
+		out.Disk = append(out.Disk, berth.DiskStatus{Area: string(r.Area), Bytes: r.Bytes, FreeBytes: r.Free,
+			Low: r.IsLow})
 	}
 	return out
 }

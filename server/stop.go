@@ -39,7 +39,10 @@ func Stop(ctx context.Context, state string, patience time.Duration) (pid int, u
 	text, err := io.ReadAll(io.LimitReader(f, 32))
 	pid, perr := strconv.Atoi(strings.TrimSpace(string(text)))
 	if err != nil || perr != nil || pid <= 1 {
-		return 0, nil, errors.Join(fmt.Errorf("%s is in use by a process that its lock file does not name; stop that process first", state), f.Close())
+		return 0, nil,
+			errors.Join(
+				fmt.Errorf("%s is in use by a process that its lock file does not name; stop that process first",
+					state), f.Close())
 	}
 	if err := unix.Kill(pid, unix.SIGTERM); err != nil && !errors.Is(err, unix.ESRCH) {
 		return 0, nil, errors.Join(fmt.Errorf("stop process %d: %w", pid, err), f.Close())
@@ -78,7 +81,8 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 			return 0, err
 		}
 	}
-	db, err := openDatabase(ctx, state, databaseUse{Options: sqlite.Options{Log: log, Room: space}, url: config.Store.URL, serve: true, shared: server != ""})
+	db, err := openDatabase(ctx, state, databaseUse{Options: sqlite.Options{Log: log, Room: space},
+		url: config.Store.URL, serve: true, shared: server != ""})
 	if err != nil {
 		return 0, err
 	}
@@ -89,7 +93,8 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 	}
 	defer record.Close()
 	record.OnFull(space.MakeRoom)
-	volumes, err := volume.New(volume.Options{Dir: filepath.Join(state, "volumes"), Objects: db, Seal: seal.New(key), Audit: record, Log: log})
+	volumes, err := volume.New(volume.Options{Dir: filepath.Join(state, "volumes"), Objects: db, Seal: seal.New(key),
+		Audit: record, Log: log})
 	if err != nil {
 		return 0, err
 	}
@@ -100,7 +105,8 @@ func EndContainers(ctx context.Context, state string, config *Config, log *slog.
 	if err != nil {
 		return 0, err
 	}
-	containers, err := container.New(container.Options{Server: server, Store: db, Driver: isolation, Log: log, Seal: seal.New(key), Audit: record, Volumes: volumes,
+	containers, err := container.New(container.Options{Server: server, Store: db, Driver: isolation, Log: log,
+		Seal: seal.New(key), Audit: record, Volumes: volumes,
 		Template: func(string) (container.Template, error) { return container.Template{}, errEnding },
 		OpenFile: func(context.Context, berth.ProjectID, berth.FileID) (io.ReadCloser, *berth.File, error) {
 			return nil, nil, errEnding

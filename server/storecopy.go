@@ -22,7 +22,8 @@ const StoreFile = "sqlite"
 type StoreCopy struct {
 	Tables []transfer.Result
 	Uses   string // the database that the state directory now uses, without a password
-	Former string // the former one: the path of its file, which is useless because its keys have moved; or without a password
+	// the former one: the path of its file, which is useless because its keys have moved; or without a password
+	Former string
 }
 
 // CopyStore copies the database of a state directory to another one, which must be empty, and makes
@@ -52,7 +53,9 @@ func CopyStore(ctx context.Context, state, from, to string) (*StoreCopy, error) 
 func checkStoreCopy(state, from, to string) error {
 	for _, at := range []string{from, to} {
 		if at != StoreFile && !postgres.ValidURL(at) {
-			return fmt.Errorf("a database is %q, which means berth.db in the state directory, or the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full", StoreFile)
+			return fmt.Errorf(
+				"a database is %q, which means berth.db in the state directory, or the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full",
+				StoreFile)
 		}
 	}
 	if from == to {
@@ -168,7 +171,9 @@ func errInUse(ctx context.Context, db store.Members, name string) error {
 	}
 	for _, m := range members {
 		if m.Alive() {
-			return fmt.Errorf("the server %s at %s uses %s; stop it first (a server that was killed counts for up to a minute)", m.ID, m.Address, name)
+			return fmt.Errorf(
+				"the server %s at %s uses %s; stop it first (a server that was killed counts for up to a minute)", m.ID,
+				m.Address, name)
 		}
 	}
 	return nil

@@ -21,7 +21,8 @@ func storedSizes(db store.Store, state string) []project.Size {
 	sum := func(stored func(context.Context, store.Objects, berth.ProjectID) (int64, error)) project.Size {
 		return func(ctx context.Context, p berth.ProjectID) (int64, error) { return stored(ctx, db, p) }
 	}
-	return []project.Size{db.StoredBytes, db.FileBytes, sum(uploads.StoredBytes), sum(skills.StoredBytes), sum(snapshot.StoredBytes), sum(volume.StoredBytes),
+	return []project.Size{db.StoredBytes, db.FileBytes, sum(uploads.StoredBytes), sum(skills.StoredBytes),
+		sum(snapshot.StoredBytes), sum(volume.StoredBytes),
 		func(_ context.Context, p berth.ProjectID) (int64, error) {
 			return image.NamedBytes(imagesDir(state), pulledPrefix(p))
 		}}
@@ -59,8 +60,10 @@ func (c Contents) String() string {
 		}
 		return fmt.Sprintf("%d %s", n, many)
 	}
-	return fmt.Sprintf("%s, %s, %s and %s (snapshots, volumes, conversations …), %d bytes", count(c.Containers, "container", "containers"),
-		count(c.Responses, "response", "responses"), count(c.Files, "file", "files"), count(c.Objects, "other object", "other objects"), c.Bytes)
+	return fmt.Sprintf("%s, %s, %s and %s (snapshots, volumes, conversations …), %d bytes",
+		count(c.Containers, "container", "containers"),
+		count(c.Responses, "response", "responses"), count(c.Files, "file", "files"), count(c.Objects, "other object",
+			"other objects"), c.Bytes)
 }
 
 // Contents counts the objects of a project.
@@ -74,7 +77,8 @@ func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, er
 	if err := errors.Join(err, ferr, rerr, oerr, berr); err != nil {
 		return c, fmt.Errorf("list contents of %s: %w", p, err)
 	}
-	return Contents{Containers: len(containers), Responses: len(responses), Files: len(files), Objects: len(objects), Bytes: bytes}, nil
+	return Contents{Containers: len(containers), Responses: len(responses), Files: len(files), Objects: len(objects),
+		Bytes: bytes}, nil
 }
 
 // Spending returns what a project and its keys have spent in the present month, and all if p

@@ -49,7 +49,8 @@ func sweep(ctx context.Context, objects store.Objects, kind store.Kind, now time
 			return fmt.Errorf("list expired objects: %w", err)
 		}
 		for _, ref := range refs {
-			if err := objects.DeleteObject(ctx, ref.Project, ref.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
+			if err := objects.DeleteObject(ctx, ref.Project, ref.ObjectKey); err != nil &&
+				!errors.Is(err, store.ErrNotFound) {
 				return fmt.Errorf("delete expired object %s: %w", ref.ID, err)
 			}
 		}

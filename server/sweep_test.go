@@ -20,7 +20,8 @@ func TestSweep(t *testing.T) {
 	defer db.Close()
 	now := time.Now()
 	object := func(kind store.Kind, n int, expires int64) *store.Object {
-		return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, ID: fmt.Sprint(n)}, ExpiresAt: expires, Body: []byte("{}")}
+		return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, ID: fmt.Sprint(n)}, ExpiresAt: expires,
+			Body: []byte("{}")}
 	}
 	var objects []*store.Object
 	for n := range sweepBatch + 10 {

@@ -52,7 +52,8 @@ func (s *buildStatus) String() string {
 	if s.Failed != "" {
 		return "The base template could not be built: " + s.Failed + "."
 	}
-	return "The base template is being built (since " + time.Unix(s.Since, 0).UTC().Format("15:04:05 UTC") + "), which takes some minutes."
+	return "The base template is being built (since " + time.Unix(s.Since, 0).UTC().Format("15:04:05 UTC") +
+		"), which takes some minutes."
 }
 
 func buildStatusFile(state string) string { return filepath.Join(state, "template-build.json") }
@@ -149,9 +150,11 @@ func (b *templateBuild) unavailable() error {
 	case s == nil:
 		return nil
 	case s.Failed != "":
-		return &berth.Error{Code: berth.CodeUnavailable, Message: s.String() + " The operator of this server can build one with berth image build."}
+		return &berth.Error{Code: berth.CodeUnavailable, Message: s.String() +
+			" The operator of this server can build one with berth image build."}
 	}
-	return &berth.Error{Code: berth.CodeUnavailable, RetryAfter: buildRetry, Message: s.String() + " Containers start when it is ready; try again later."}
+	return &berth.Error{Code: berth.CodeUnavailable, RetryAfter: buildRetry, Message: s.String() +
+		" Containers start when it is ready; try again later."}
 }
 
 // startBuild starts building the base template if it is missing and can be built. It reports whether

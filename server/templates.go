@@ -46,8 +46,10 @@ type heldTemplate struct {
 	requested time.Time
 }
 
-func newTemplates(images *image.Store, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits, error)) *templates {
-	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{}, scanned: map[string]*image.Contents{}}
+func newTemplates(images *image.Store, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits,
+	error)) *templates {
+	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{},
+		scanned: map[string]*image.Contents{}}
 }
 
 // find returns and holds the template with a name or a digest. "" selects the default template.
@@ -131,7 +133,8 @@ func (t *templates) release(used map[string]bool, since time.Time) {
 func (t *templates) Close() { t.release(nil, time.Now()) }
 
 // references returns the digests that running containers and snapshots of all projects refer to.
-func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool, error) {
+func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool,
+	error) {
 	digests, err := snapshots.Templates(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list templates of snapshots: %w", err)
@@ -144,7 +147,8 @@ func references(ctx context.Context, containers store.Containers, snapshots *sna
 }
 
 // sweep removes templates and layers without references.
-func (t *templates) sweep(ctx context.Context, referenced func(context.Context) (map[string]bool, error), inUse map[string]bool, now time.Time, log *slog.Logger) error {
+func (t *templates) sweep(ctx context.Context, referenced func(context.Context) (map[string]bool, error),
+	inUse map[string]bool, now time.Time, log *slog.Logger) error {
 	t.release(inUse, now.Add(-holdGrace))
 	refs, err := referenced(ctx)
 	if err != nil {
@@ -167,7 +171,8 @@ func (t *templates) sweep(ctx context.Context, referenced func(context.Context) 
 
 // startPruning removes unused templates in the background. stop waits for it, and releases
 // all templates.
-func (t *templates) startPruning(referenced func(context.Context) (map[string]bool, error), containers *container.Service, log *slog.Logger) (stop func(context.Context) error) {
+func (t *templates) startPruning(referenced func(context.Context) (map[string]bool, error),
+	containers *container.Service, log *slog.Logger) (stop func(context.Context) error) {
 	worker := startWorker(pruneInterval, pruneInterval, func(ctx context.Context) {
 		if err := t.sweep(ctx, referenced, containers.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
 			log.Error("failed to prune templates", "err", err)

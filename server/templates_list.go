@@ -22,14 +22,17 @@ func (t *templates) Templates(ctx context.Context, p berth.ProjectID) ([]berth.T
 	own := pulledPrefix(p)
 	for i := range all {
 		pulled := slices.ContainsFunc(all[i].Names, pulledName.MatchString)
-		all[i].Names = slices.DeleteFunc(all[i].Names, func(name string) bool { return pulledName.MatchString(name) && !strings.HasPrefix(name, own) })
+		all[i].Names = slices.DeleteFunc(all[i].Names, func(name string) bool {
+			return pulledName.MatchString(name) && !strings.HasPrefix(name, own)
+		})
 		if pulled && len(all[i].Names) == 0 { // only other projects pulled it
 			all[i].ID = ""
 		}
 	}
 	all = slices.DeleteFunc(all, func(one berth.Template) bool { return one.ID == "" })
 	return slices.DeleteFunc(all, func(one berth.Template) bool {
-		return !slices.Contains(append(one.Names, one.ID), t.config.Template) && !limits.AllowTemplate(append(one.Names, one.ID)...)
+		return !slices.Contains(append(one.Names, one.ID), t.config.Template) &&
+			!limits.AllowTemplate(append(one.Names, one.ID)...)
 	}), err
 }
 
@@ -64,7 +67,9 @@ func (t *templates) mayName(ctx context.Context, p berth.ProjectID, ref string) 
 	if err != nil {
 		return err
 	}
-	if slices.ContainsFunc(all, func(one berth.Template) bool { return one.ID == ref || slices.Contains(one.Names, ref) }) {
+	if slices.ContainsFunc(all, func(one berth.Template) bool {
+		return one.ID == ref || slices.Contains(one.Names, ref)
+	}) {
 		return nil
 	}
 	return templateNotFound("berth.template", ref, all)
@@ -128,13 +133,15 @@ func (t *templates) all() ([]berth.Template, error) {
 // publicTemplate returns a template for clients. It omits what belongs to the host, and the
 // project of a snapshot.
 func publicTemplate(t image.Template) berth.Template {
-	public := berth.Template{ID: t.Digest, Object: "template", CreatedAt: t.CreatedAt.Unix(), Names: []string{}, Bytes: t.Bytes,
+	public := berth.Template{ID: t.Digest, Object: "template", CreatedAt: t.CreatedAt.Unix(), Names: []string{},
+		Bytes:  t.Bytes,
 		Source: berth.TemplateSource{Type: "recipe", Digest: t.Recipe}}
 	switch {
 	case t.Snapshot != nil:
 		public.Source = berth.TemplateSource{Type: "snapshot", Digest: t.Snapshot.Digest, Template: t.Snapshot.Template}
 	case t.Image != nil:
-		public.Source = berth.TemplateSource{Type: "image", Image: t.Image.Ref, Digest: t.Image.Digest, Platform: t.Image.Platform}
+		public.Source = berth.TemplateSource{Type: "image", Image: t.Image.Ref, Digest: t.Image.Digest,
+			Platform: t.Image.Platform}
 	}
 	return public
 }

@@ -25,17 +25,22 @@ func TestTemplatesAllowed(t *testing.T) {
 	for name, d := range map[string]string{"base": "0", "py-3.12": "1", "snake": "1", "gpu": "2"} {
 		giveTemplate(t, dir, name, digest(d))
 	}
-	allowed := map[berth.ProjectID][]string{"proj_some": {"py-*"}, "proj_none": {}, "proj_digest": {digest("2")}, "proj_star": {"*"}}
-	ts := newTemplates(images, &Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits, error) {
+	allowed := map[berth.ProjectID][]string{"proj_some": {"py-*"}, "proj_none": {}, "proj_digest": {digest("2")},
+		"proj_star": {"*"}}
+	ts := newTemplates(images, &Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits,
+		error) {
 		return berth.Limits{Templates: allowed[p]}, nil
 	})
 	defer ts.Close()
-	refs := map[string][]string{"0": {"base", digest("0")}, "1": {"py-3.12", "snake", digest("1")}, "2": {"gpu", digest("2")}}
-	for p, want := range map[berth.ProjectID]string{"proj_any": "012", "proj_star": "012", "proj_some": "01", "proj_none": "0", "proj_digest": "02"} {
+	refs := map[string][]string{"0": {"base", digest("0")}, "1": {"py-3.12", "snake", digest("1")},
+		"2": {"gpu", digest("2")}}
+	for p, want := range map[berth.ProjectID]string{"proj_any": "012", "proj_star": "012", "proj_some": "01",
+		"proj_none": "0", "proj_digest": "02"} {
 		for d, names := range refs {
 			for _, ref := range names {
 				err := ts.mayName(t.Context(), p, ref)
-				if may := strings.Contains(want, d); (err == nil) != may || err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+				if may := strings.Contains(want, d); (err == nil) != may || err != nil &&
+					berth.ErrorCode(err) != berth.CodeNotFound {
 					t.Errorf("%s names %s: got %v, want allowed: %v", p, ref, err, may)
 				}
 				if got := ts.has(t.Context(), p, ref); got != (err == nil) {
@@ -71,7 +76,8 @@ func TestTemplatesAllowed(t *testing.T) {
 }
 
 func TestTemplatesConfig(t *testing.T) {
-	c, err := readConfig(t, "limits:\n  default: {templates: [py-*]}\n  proj_a: {templates: []}\n  proj_b: {containers: 1}\n")
+	c, err := readConfig(t,
+		"limits:\n  default: {templates: [py-*]}\n  proj_a: {templates: []}\n  proj_b: {containers: 1}\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -103,7 +109,8 @@ func TestPulledTemplates(t *testing.T) {
 		giveTemplate(t, dir, name, digest(d))
 	}
 	limited := []string{"base"}
-	ts := newTemplates(images, &Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits, error) {
+	ts := newTemplates(images, &Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits,
+		error) {
 		if p == "proj_limited" {
 			return berth.Limits{Templates: limited}, nil
 		}
@@ -116,7 +123,8 @@ func TestPulledTemplates(t *testing.T) {
 		may     bool
 	}{
 		{"proj_a", own, true}, {"proj_a", digest("1"), true}, {"proj_a", shared, true},
-		{"proj_b", own, false}, {"proj_b", digest("1"), false}, {"proj_b", shared, false}, {"proj_b", "public", true}, {"proj_b", digest("2"), true},
+		{"proj_b", own, false}, {"proj_b", digest("1"), false}, {"proj_b", shared, false}, {"proj_b", "public", true},
+		{"proj_b", digest("2"), true},
 		{"proj_limited", digest("1"), false}, {"proj_limited", "public", false},
 	} {
 		err := ts.mayName(t.Context(), tt.project, tt.ref)
@@ -137,10 +145,13 @@ func TestPulledTemplates(t *testing.T) {
 	if err := pl.admit("proj_c"); err == nil || !strings.Contains(err.Error(), "limit of 20 images") {
 		t.Errorf("an image of a project at its limit: got %v", err)
 	}
-	for ref, want := range map[string]string{"127.0.0.1:1/app:1": "no public address", "localhost:1/app": "", "::": "Invalid image", "file:///x": "'file:///x'", "-x": "'-x'", "app/-x": "'app/-x'", "--help": "'--help'", "../x": "'../x'",
+	for ref, want := range map[string]string{"127.0.0.1:1/app:1": "no public address", "localhost:1/app": "",
+		"::": "Invalid image", "file:///x": "'file:///x'", "-x": "'-x'", "app/-x": "'app/-x'", "--help": "'--help'",
+		"../x":                             "'../x'",
 		"169.254.169.254/latest/meta-data": ""} {
 		_, err := pl.Pull(t.Context(), "proj_a", ref, "", "", func(string) {})
-		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), want) && !strings.Contains(err.Error(), "require HTTPS") {
+		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(err.Error(), want) &&
+			!strings.Contains(err.Error(), "require HTTPS") {
 			t.Errorf("pull of %s: got %v, want %q", ref, err, want)
 		}
 	}

@@ -22,7 +22,8 @@ func giveTemplate(t *testing.T, dir, name, digest string) {
 		filepath.Join("names", name):                                         digest + "\n",
 	} {
 		path = filepath.Join(dir, path)
-		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text), 0o600)); err != nil {
+		if err := errors.Join(os.MkdirAll(filepath.Dir(path), 0o700), os.WriteFile(path, []byte(text),
+			0o600)); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -112,7 +113,8 @@ func TestOnlyTemplate(t *testing.T) {
 		t.Errorf("one template of another name than the configured one: got %v", err)
 	}
 	giveTemplate(t, dir, "node", second)
-	if _, err := normal.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) || !strings.Contains(err.Error(), "name one in the configuration") {
+	if _, err := normal.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) || !strings.Contains(err.Error(),
+		"name one in the configuration") {
 		t.Errorf("two templates: got %v", err)
 	}
 	giveTemplate(t, dir, "base", second)

@@ -36,8 +36,10 @@ type ACMEConfig struct {
 	Domains   []string `yaml:"domains"`   // of the certificates
 	Email     string   `yaml:"email"`     // for the authority's messages
 	Directory string   `yaml:"directory"` // URL of the authority. Default: Let's Encrypt
-	CAFile    string   `yaml:"ca_file"`   // authorities that Directory's own certificate is verified with. Default: this machine's
-	Listen    string   `yaml:"listen"`    // address for challenges over plain HTTP, such as :80, which redirects all else to HTTPS. Default: none
+	// authorities that Directory's own certificate is verified with. Default: this machine's
+	CAFile string `yaml:"ca_file"`
+	// address for challenges over plain HTTP, such as :80, which redirects all else to HTTPS. Default: none
+	Listen string `yaml:"listen"`
 }
 
 var acmeDomain = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
@@ -84,7 +86,8 @@ func readCertificate(c ServerTLSConfig) (*tls.Certificate, error) {
 		return nil, fmt.Errorf("server.tls.cert_file: %w", err)
 	}
 	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("server.tls.cert_file: the certificate expired at %s", pair.Leaf.NotAfter.Format(time.RFC3339))
+		return nil, fmt.Errorf("server.tls.cert_file: the certificate expired at %s",
+			pair.Leaf.NotAfter.Format(time.RFC3339))
 	}
 	return &pair, nil
 }
@@ -146,7 +149,8 @@ func (c ACMEConfig) manager(state string) (*autocert.Manager, error) {
 		if !roots.AppendCertsFromPEM(pem) {
 			return nil, fmt.Errorf("server.tls.acme.ca_file: %s contains no certificate", c.CAFile)
 		}
-		client.HTTPClient.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment, TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
+		client.HTTPClient.Transport = &http.Transport{Proxy: http.ProxyFromEnvironment,
+			TLSClientConfig: &tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}}
 	}
 	return &autocert.Manager{Prompt: autocert.AcceptTOS, Cache: autocert.DirCache(filepath.Join(state, "acme")),
 		HostPolicy: autocert.HostWhitelist(c.Domains...), Client: client, Email: c.Email}, nil
@@ -185,7 +189,8 @@ func (s *Server) serveChallenges(m *autocert.Manager, listen string) error {
 		}
 		challenges.ServeHTTP(w, r)
 	})
-	hs := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second, WriteTimeout: 10 * time.Second,
+	hs := &http.Server{Handler: handler, ReadHeaderTimeout: 10 * time.Second, ReadTimeout: 10 * time.Second,
+		WriteTimeout:   10 * time.Second,
 		MaxHeaderBytes: 16 << 10, ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
 	bounded.Attach(hs)
 	go func() { _ = hs.Serve(bounded) }()

@@ -41,8 +41,10 @@ func certificate(t *testing.T, cert, key string, names ...string) *x509.Certific
 	if err != nil {
 		t.Fatal(err)
 	}
-	body := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names, IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
-		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+	body := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: names[0]}, DNSNames: names,
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+		NotBefore:   time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour), IsCA: true,
+		BasicConstraintsValid: true}
 	der, err := x509.CreateCertificate(rand.Reader, body, body, private.Public(), private)
 	if err != nil {
 		t.Fatal(err)
@@ -51,7 +53,8 @@ func certificate(t *testing.T, cert, key string, names ...string) *x509.Certific
 	if err != nil {
 		t.Fatal(err)
 	}
-	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der}, key: {Type: "PRIVATE KEY", Bytes: secret}} {
+	for path, block := range map[string]*pem.Block{cert: {Type: "CERTIFICATE", Bytes: der},
+		key: {Type: "PRIVATE KEY", Bytes: secret}} {
 		if err := os.WriteFile(path, pem.EncodeToMemory(block), 0o600); err != nil {
 			t.Fatal(err)
 		}
@@ -90,10 +93,12 @@ func serveTLS(t *testing.T, s *Server, c *Config, state, address string) string 
 // certificate that the server has shown.
 func visit(t *testing.T, address, host string, roots *x509.CertPool) (*x509.Certificate, error) {
 	t.Helper()
-	client := &http.Client{Timeout: time.Minute, Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true, TLSClientConfig: &tls.Config{RootCAs: roots},
-		DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
-			return (&net.Dialer{}).DialContext(ctx, network, address)
-		}}}
+	client := &http.Client{Timeout: time.Minute,
+		Transport: &http.Transport{DisableKeepAlives: true, ForceAttemptHTTP2: true,
+			TLSClientConfig: &tls.Config{RootCAs: roots},
+			DialContext: func(ctx context.Context, network, _ string) (net.Conn, error) {
+				return (&net.Dialer{}).DialContext(ctx, network, address)
+			}}}
 	resp, err := client.Get("https://" + host + "/healthz")
 	if err != nil {
 		return nil, err
@@ -110,7 +115,8 @@ func TestTLS(t *testing.T) {
 	dir := t.TempDir()
 	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	first := certificate(t, cert, key, "berth.test")
-	config := "driver: unsafe-local\ncontainers: {pool: 0}\nserver: {tls: {cert_file: '" + cert + "', key_file: '" + key + "'}}\n"
+	config := "driver: unsafe-local\ncontainers: {pool: 0}\nserver: {tls: {cert_file: '" + cert + "', key_file: '" +
+		key + "'}}\n"
 	s, _ := testServer(t, filepath.Join(dir, "state"), config)
 	c := s.reloader.started
 	address := serveTLS(t, s, c, dir, "127.0.0.1:0")
@@ -159,8 +165,11 @@ func TestTLSConnections(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	bounded := conns.Limit(l, conns.Limits{Total: 8, PerAddress: 8, WithoutKey: 8, WithoutKeyAddress: 8}, slog.New(slog.DiscardHandler))
-	hs := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) { conns.Known(r.Context()) })}
+	bounded := conns.Limit(l, conns.Limits{Total: 8, PerAddress: 8, WithoutKey: 8, WithoutKeyAddress: 8},
+		slog.New(slog.DiscardHandler))
+	hs := &http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		conns.Known(r.Context())
+	})}
 	bounded.Attach(hs)
 	pair, err := tls.LoadX509KeyPair(cert, key)
 	if err != nil {
@@ -189,7 +198,8 @@ func TestTLSConfig(t *testing.T) {
 		"{acme: {domains: ['*.x.y']}}":                        `server.tls.acme.domains[0]: "*.x.y" is not a domain`,
 		"{acme: {domains: [x.y], listen: 80}}":                `server.tls.acme.listen: "80" is not an address`,
 	} {
-		if _, err := readConfig(t, "server: {tls: "+text+"}\n"); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: "+want) {
+		if _, err := readConfig(t, "server: {tls: "+text+"}\n"); err == nil || !strings.Contains(err.Error(),
+			"berth.yaml:1: "+want) {
 			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
 	}
@@ -197,7 +207,8 @@ func TestTLSConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Verify(); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: server.tls.cert_file: open /no/such") {
+	if err := c.Verify(); err == nil || !strings.Contains(err.Error(),
+		"berth.yaml:1: server.tls.cert_file: open /no/such") {
 		t.Errorf("a missing file: got %v", err)
 	}
 }
@@ -236,12 +247,15 @@ func TestACME(t *testing.T) {
 			if _, err := visit(t, address, "other.test", a.roots(t)); err == nil {
 				t.Error("a name that is not configured got a certificate")
 			}
-			resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}).Get("http://127.0.0.1:" + challenges + "/v1/models")
+			resp, err := (&http.Client{CheckRedirect: func(*http.Request, []*http.Request) error {
+				return http.ErrUseLastResponse
+			}}).Get("http://127.0.0.1:" + challenges + "/v1/models")
 			if err != nil {
 				t.Fatal(err)
 			}
 			resp.Body.Close()
-			if to := resp.Header.Get("Location"); resp.StatusCode != http.StatusFound || !strings.HasPrefix(to, "https://") {
+			if to := resp.Header.Get("Location"); resp.StatusCode != http.StatusFound || !strings.HasPrefix(to,
+				"https://") {
 				t.Errorf("plain HTTP: got %s to %s", resp.Status, to)
 			}
 			m, err := s.reloader.started.Server.TLS.ACME.manager(filepath.Join(dir, "state"))
@@ -249,7 +263,11 @@ func TestACME(t *testing.T) {
 				t.Fatal(err)
 			}
 			m.Client.DirectoryURL = "http://127.0.0.1:1" // the stored certificate needs no authority
-			pair, err := m.GetCertificate(&tls.ClientHelloInfo{ServerName: "berth.test", SupportedVersions: []uint16{tls.VersionTLS13}, SignatureSchemes: []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256}, CipherSuites: []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256}, SupportedCurves: []tls.CurveID{tls.CurveP256}})
+			pair, err := m.GetCertificate(&tls.ClientHelloInfo{ServerName: "berth.test",
+				SupportedVersions: []uint16{tls.VersionTLS13},
+				SignatureSchemes:  []tls.SignatureScheme{tls.ECDSAWithP256AndSHA256},
+				CipherSuites:      []uint16{tls.TLS_ECDHE_ECDSA_WITH_AES_128_GCM_SHA256},
+				SupportedCurves:   []tls.CurveID{tls.CurveP256}})
 			if err != nil || !pair.Leaf.Equal(got) {
 				t.Errorf("after a restart: got %v", err)
 			}
@@ -275,8 +293,9 @@ func (a *authority) start(t *testing.T) {
 	listen, management := "127.0.0.1:"+freeport.Port(t), "127.0.0.1:"+freeport.Port(t)
 	a.directory, a.management = "https://"+listen+"/dir", "https://"+management
 	port := func(text string) json.Number { return json.Number(text) }
-	config, err := json.Marshal(map[string]any{"pebble": map[string]any{"listenAddress": listen, "managementListenAddress": management,
-		"certificate": cert, "privateKey": key, "httpPort": port(a.http), "tlsPort": port(a.tls),
+	config, err := json.Marshal(map[string]any{"pebble": map[string]any{"listenAddress": listen,
+		"managementListenAddress": management,
+		"certificate":             cert, "privateKey": key, "httpPort": port(a.http), "tlsPort": port(a.tls),
 		"profiles": map[string]any{"default": map[string]any{"description": "default", "validityPeriod": 7776000}}}})
 	if err != nil {
 		t.Fatal(err)
@@ -365,7 +384,8 @@ func answerQuery(c net.Conn) error {
 	}
 	m.Response, m.Additionals = true, nil
 	if q := m.Questions[0]; q.Type == dnsmessage.TypeA {
-		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1}, Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}}}}
+		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: q.Name, Class: q.Class, TTL: 1},
+			Body: &dnsmessage.AResource{A: [4]byte{127, 0, 0, 1}}}}
 	}
 	answer, err := m.Pack()
 	if err != nil {

@@ -20,7 +20,8 @@ type TracesConfig struct {
 	Endpoint string `yaml:"endpoint"`
 
 	Headers map[string]string `yaml:"headers"` // sent with each request. Default: those of OTEL_EXPORTER_OTLP_HEADERS
-	Sample  float64           `yaml:"sample"`  // share of the requests to trace, if the client has not decided. Default: 1
+	// share of the requests to trace, if the client has not decided. Default: 1
+	Sample float64 `yaml:"sample"`
 }
 
 // headersVariable is OpenTelemetry's variable for headers.
@@ -37,7 +38,8 @@ func (c TracesConfig) allHeaders() (map[string]string, error) {
 		name, value, ok := strings.Cut(pair, "=")
 		value, err := url.PathUnescape(strings.TrimSpace(value))
 		if name = strings.TrimSpace(name); !ok || err != nil || name == "" {
-			return nil, errors.New(headersVariable + ": the value is not NAME=VALUE pairs with commas between them") // it may be a secret
+			// it may be a secret
+			return nil, errors.New(headersVariable + ": the value is not NAME=VALUE pairs with commas between them")
 		}
 		all[name] = value
 	}
@@ -52,8 +54,10 @@ func (c *Config) checkTraces() error {
 		}
 		return nil
 	}
-	if u, err := url.Parse(c.Traces.Endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" {
-		return errors.New("traces.endpoint: the value is not a URL such as http://127.0.0.1:4318") // it may contain a secret
+	if u, err := url.Parse(c.Traces.Endpoint); err != nil || u.Scheme != "https" && u.Scheme != "http" ||
+		u.Hostname() == "" {
+		// it may contain a secret
+		return errors.New("traces.endpoint: the value is not a URL such as http://127.0.0.1:4318")
 	}
 	_, err := c.Traces.allHeaders()
 	return err

@@ -9,12 +9,15 @@ import (
 // Mistakes are found before the start, and no error shows a secret.
 func TestTracesConfig(t *testing.T) {
 	tests := map[string]struct{ config, variable, want string }{
-		"none":           {"", "", ""},
-		"endpoint":       {"traces: {endpoint: 'http://127.0.0.1:4318', sample: 0.5}", "", ""},
-		"no URL":         {"traces: {endpoint: 's3cret:4318'}", "", "traces.endpoint: the value is not a URL such as http://127.0.0.1:4318"},
-		"sample":         {"traces: {endpoint: 'http://127.0.0.1:4318', sample: 2}", "", "traces.sample"},
-		"no endpoint":    {"traces: {headers: {Authorization: s3cret}}", "", "traces.headers: headers without traces.endpoint have no effect"},
-		"wrong variable": {"traces: {endpoint: 'http://127.0.0.1:4318'}", "s3cret", "OTEL_EXPORTER_OTLP_HEADERS: the value is not NAME=VALUE pairs"},
+		"none":     {"", "", ""},
+		"endpoint": {"traces: {endpoint: 'http://127.0.0.1:4318', sample: 0.5}", "", ""},
+		"no URL": {"traces: {endpoint: 's3cret:4318'}", "",
+			"traces.endpoint: the value is not a URL such as http://127.0.0.1:4318"},
+		"sample": {"traces: {endpoint: 'http://127.0.0.1:4318', sample: 2}", "", "traces.sample"},
+		"no endpoint": {"traces: {headers: {Authorization: s3cret}}", "",
+			"traces.headers: headers without traces.endpoint have no effect"},
+		"wrong variable": {"traces: {endpoint: 'http://127.0.0.1:4318'}", "s3cret",
+			"OTEL_EXPORTER_OTLP_HEADERS: the value is not NAME=VALUE pairs"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {

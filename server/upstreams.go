@@ -24,34 +24,47 @@ import (
 
 // UpstreamConfig configures a model server.
 type UpstreamConfig struct {
-	Provider   string            `yaml:"provider"`     // its API: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
-	BaseURL    string            `yaml:"base_url"`     // such as http://localhost:8000/v1. Default: the vendor's; required for chat
+	// its API: openai, chat, anthropic or gemini. Default: openai for api.openai.com, else chat
+	Provider string `yaml:"provider"`
+	// such as http://localhost:8000/v1. Default: the vendor's; required for chat
+	BaseURL    string            `yaml:"base_url"`
 	APIKey     string            `yaml:"api_key"`      // or:
 	APIKeyEnv  string            `yaml:"api_key_env"`  // name of the environment variable with the key, or:
 	APIKeyEnvs []string          `yaml:"api_key_envs"` // several keys of one account, which share the load, or:
 	APIKeyFile string            `yaml:"api_key_file"` // path of a file with the key
 	Headers    map[string]string `yaml:"headers"`      // sent with each request
-	Proxy      string            `yaml:"proxy"`        // address of an HTTP or SOCKS5 proxy, or none. Default: from the environment
-	TLS        TLSConfig         `yaml:"tls"`
-	Timeouts   TimeoutsConfig    `yaml:"timeouts"`
-	Limits     UpstreamLimits    `yaml:"limits"`
-	Breaker    BreakerConfig     `yaml:"breaker"`
+	// address of an HTTP or SOCKS5 proxy, or none. Default: from the environment
+	Proxy    string         `yaml:"proxy"`
+	TLS      TLSConfig      `yaml:"tls"`
+	Timeouts TimeoutsConfig `yaml:"timeouts"`
+	Limits   UpstreamLimits `yaml:"limits"`
+	Breaker  BreakerConfig  `yaml:"breaker"`
 
 	// Prices are the upstream's prices for a million tokens, by its model names or patterns.
 	// Default: unknown; then no cost is shown.
 	Prices map[string]PriceConfig `yaml:"prices"`
 
 	// Settings of the provider's dialect; see the provider's Options.
-	SystemRole      string    `yaml:"system_role"`       // chat: system (the default) or developer
-	MaxTokens       string    `yaml:"max_tokens"`        // chat: max_tokens or max_completion_tokens. Default: by the upstream
-	Reasoning       string    `yaml:"reasoning"`         // chat: the field that accepts reasoning in input, reasoning_content (DeepSeek) or reasoning; openai: encrypted (the default) or all
-	CustomTools     string    `yaml:"custom_tools"`      // openai and chat: native or function. Default: native for OpenAI's own server
-	NativeTools     *[]string `yaml:"native_tools"`      // openai: hosted tools that the upstream runs itself, of image_generation, computer and computer_use_preview. Default: those of OpenAI's models for OpenAI's own server; anthropic: tools that models get in Anthropic's form, of shell, code_interpreter and computer. Default: all for Claude
-	CallIDLength    int       `yaml:"call_id_length"`    // chat: maximum length of call ids. Default: 40; Mistral requires 9
-	MaxOutputTokens int       `yaml:"max_output_tokens"` // anthropic: limit for requests without one. Default: the model's
-	Thinking        string    `yaml:"thinking"`          // anthropic: budget or adaptive; gemini: budget or level. Default: by the model
-	Structured      string    `yaml:"structured"`        // anthropic: how to enforce a JSON schema, format or tool. Default: by the model
-	Cache           string    `yaml:"cache"`             // anthropic: how long the context is cached, 5m (the default), 1h or off
+	SystemRole string `yaml:"system_role"` // chat: system (the default) or developer
+	// chat: max_tokens or max_completion_tokens. Default: by the upstream
+	MaxTokens string `yaml:"max_tokens"`
+	// chat: the field that accepts reasoning in input, reasoning_content (DeepSeek) or reasoning; openai: encrypted
+	// (the default) or all
+	Reasoning string `yaml:"reasoning"`
+	// openai and chat: native or function. Default: native for OpenAI's own server
+	CustomTools string `yaml:"custom_tools"`
+	// openai: hosted tools that the upstream runs itself, of image_generation, computer and computer_use_preview.
+	// Default: those of OpenAI's models for OpenAI's own server; anthropic: tools that models get in Anthropic's form,
+	// of shell, code_interpreter and computer. Default: all for Claude
+	NativeTools *[]string `yaml:"native_tools"`
+	// chat: maximum length of call ids. Default: 40; Mistral requires 9
+	CallIDLength    int `yaml:"call_id_length"`
+	MaxOutputTokens int `yaml:"max_output_tokens"` // anthropic: limit for requests without one. Default: the model's
+	// anthropic: budget or adaptive; gemini: budget or level. Default: by the model
+	Thinking string `yaml:"thinking"`
+	// anthropic: how to enforce a JSON schema, format or tool. Default: by the model
+	Structured string `yaml:"structured"`
+	Cache      string `yaml:"cache"` // anthropic: how long the context is cached, 5m (the default), 1h or off
 }
 
 // TLSConfig configures the verification of an upstream's certificate, and Berth's own
@@ -125,7 +138,8 @@ func (u *UpstreamConfig) check() error {
 		}
 	}
 	if u.TLS.Insecure && !u.local() {
-		return errors.New(".tls.insecure is allowed only for a server on this machine; set ca_file to its certificate authority instead")
+		return errors.New(
+			".tls.insecure is allowed only for a server on this machine; set ca_file to its certificate authority instead")
 	}
 	if (u.TLS.CertFile == "") != (u.TLS.KeyFile == "") {
 		return errors.New(".tls needs both cert_file and key_file")
@@ -136,8 +150,10 @@ func (u *UpstreamConfig) check() error {
 	if err := u.checkKeys(); err != nil {
 		return err
 	}
-	if base, err := url.Parse(u.BaseURL); u.BaseURL != "" && (err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https") {
-		return errors.New(".base_url must be an http or https address, such as http://localhost:8000/v1") // omits the value, which may contain a password
+	if base, err := url.Parse(u.BaseURL); u.BaseURL != "" && (err != nil || base.Host == "" || base.Scheme != "http" &&
+		base.Scheme != "https") {
+		// omits the value, which may contain a password
+		return errors.New(".base_url must be an http or https address, such as http://localhost:8000/v1")
 	}
 	return nil
 }
@@ -267,7 +283,8 @@ func (u *UpstreamConfig) secrets() ([]secret, error) {
 
 // open creates the upstream. An anonymous upstream belongs to one model and has no name of its
 // own. The error continues the upstream's key.
-func (u *UpstreamConfig) open(name string, anonymous bool, currency string, firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
+func (u *UpstreamConfig) open(name string, anonymous bool, currency string, firstToken func(upstream, model string,
+	took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
 	shown := name
 	if anonymous { // name is a pattern of models
 		shown = u.provider()
@@ -289,10 +306,11 @@ func (u *UpstreamConfig) open(name string, anonymous bool, currency string, firs
 		}
 		keys = append(keys, balance.Key{Name: s.name, Provider: p})
 	}
-	opened, err := balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log, FirstToken: firstToken,
-		Limits:  balance.Limits(u.Limits),
-		Breaker: balance.Breaker(u.Breaker),
-		Prices:  balance.Prices{Currency: currency, Models: u.prices()}})
+	opened, err := balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log,
+		FirstToken: firstToken,
+		Limits:     balance.Limits(u.Limits),
+		Breaker:    balance.Breaker(u.Breaker),
+		Prices:     balance.Prices{Currency: currency, Models: u.prices()}})
 	if err != nil {
 		return nil, fmt.Errorf(": %w", err)
 	}
@@ -302,7 +320,8 @@ func (u *UpstreamConfig) open(name string, anonymous bool, currency string, firs
 func (u *UpstreamConfig) prices() map[string]balance.Price {
 	all := map[string]balance.Price{}
 	for name, p := range u.Prices {
-		all[name] = balance.Price{Input: berth.Amount(p.Input), CachedInput: (*berth.Amount)(p.CachedInput), CacheWrite: (*berth.Amount)(p.CacheWrite), Output: berth.Amount(p.Output)}
+		all[name] = balance.Price{Input: berth.Amount(p.Input), CachedInput: (*berth.Amount)(p.CachedInput),
+			CacheWrite: (*berth.Amount)(p.CacheWrite), Output: berth.Amount(p.Output)}
 	}
 	return all
 }

@@ -40,21 +40,25 @@ func TestModelsManual(t *testing.T) {
 		}
 		configs = append(configs, c)
 	}
-	if c := configs[0]; len(c.Models) != 3 || c.Models[2].Upstream != "qwen3-32b" || c.Models[2].ContextWindow != 131072 || c.Models[2].own().Timeouts.Silence != 10*time.Minute {
+	if c := configs[0]; len(c.Models) != 3 || c.Models[2].Upstream != "qwen3-32b" ||
+		c.Models[2].ContextWindow != 131072 || c.Models[2].own().Timeouts.Silence != 10*time.Minute {
 		t.Errorf("got %+v", c.Models)
 	}
 	c := configs[1]
 	azure := c.Upstreams["azure"]
-	if price := azure.prices()["gpt-5"]; price.Input.String() != "1.25" || price.CachedInput.String() != "0.125" || price.CacheWrite != nil || c.Currency != "usd" {
+	if price := azure.prices()["gpt-5"]; price.Input.String() != "1.25" || price.CachedInput.String() != "0.125" ||
+		price.CacheWrite != nil || c.Currency != "usd" {
 		t.Errorf("got price %+v", price)
 	}
 	if c := configs[3]; !c.Priced() || len(c.Warnings()) > 0 || c.Limits[defaultLimits].CostPerMonth == nil {
 		t.Errorf("got %+v, %v", c, c.Warnings())
 	}
-	if c := configs[2]; len(c.Models) != 2 || c.Models[0].Match != "text-embedding-*" || c.Models[0].own().provider() != providerOpenAI || c.Models[1].own().BaseURL == "" {
+	if c := configs[2]; len(c.Models) != 2 || c.Models[0].Match != "text-embedding-*" ||
+		c.Models[0].own().provider() != providerOpenAI || c.Models[1].own().BaseURL == "" {
 		t.Errorf("got %+v", c.Models)
 	}
-	if azure.Limits.Wait != 10*time.Second || azure.TLS.KeyFile == "" || c.Models[0].Fallbacks[0].Model != "openai/gpt-5" || c.Models[1].HedgeAfter != 3*time.Second {
+	if azure.Limits.Wait != 10*time.Second || azure.TLS.KeyFile == "" ||
+		c.Models[0].Fallbacks[0].Model != "openai/gpt-5" || c.Models[1].HedgeAfter != 3*time.Second {
 		t.Errorf("got %+v", c)
 	}
 }
@@ -101,7 +105,9 @@ func TestUpstreamsConfig(t *testing.T) {
 	if c, err := readConfig(t, "currency: EUR\n"+ok); err != nil || c.Currency != "eur" {
 		t.Errorf("got %v, %v", c, err)
 	}
-	if c, err := readConfig(t, "upstreams: {a: {base_url: 'https://localhost:1', tls: {insecure: true}}}"); err != nil || !c.Upstreams["a"].TLS.Insecure {
+	if c, err := readConfig(t,
+		"upstreams: {a: {base_url: 'https://localhost:1', tls: {insecure: true}}}"); err != nil ||
+		!c.Upstreams["a"].TLS.Insecure {
 		t.Errorf("an insecure upstream on this machine: %v", err)
 	}
 	t.Setenv("BERTH_TEST_THERE", "x")
@@ -109,7 +115,8 @@ func TestUpstreamsConfig(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := newRouting(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(), "upstreams.a.api_key_envs: BERTH_TEST_MISSING is not set") {
+	if _, err := newRouting(c, nil, slog.New(slog.DiscardHandler)); err == nil || !strings.Contains(err.Error(),
+		"upstreams.a.api_key_envs: BERTH_TEST_MISSING is not set") {
 		t.Errorf("missing key: got %v", err)
 	}
 }
@@ -132,10 +139,13 @@ func route(t *testing.T, text string) model.Provider {
 	return p
 }
 
-var hello = modeltest.Always(modeltest.Reply(model.Text{Text: "hello"}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 1000, OutputTokens: 100, TotalTokens: 1100}}))
+var hello = modeltest.Always(modeltest.Reply(model.Text{Text: "hello"}, model.Finish{Reason: model.FinishStop,
+	Usage: berth.Usage{InputTokens: 1000, OutputTokens: 100, TotalTokens: 1100}}))
 
 func greeting() *model.Request {
-	return &model.Request{Model: "m", Items: []berth.Item{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
+	return &model.Request{Model: "m",
+		Items: []berth.Item{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+			Content: []berth.Content{{Type: "input_text", Text: "hi"}}})}}
 }
 
 // Over real sockets: a group uses the second key, the next upstream, that upstream's name for the
@@ -143,7 +153,8 @@ func greeting() *model.Request {
 func TestUpstreams(t *testing.T) {
 	t.Setenv("BERTH_TEST_KEY_A", "sk-wrong-0123456789")
 	t.Setenv("BERTH_TEST_KEY_B", modeltest.Key)
-	first := modeltest.NewChatServer(t, modeltest.Always(modeltest.Turn{Refusal: &modeltest.Refusal{Status: 503, Message: "busy"}}))
+	first := modeltest.NewChatServer(t,
+		modeltest.Always(modeltest.Turn{Refusal: &modeltest.Refusal{Status: 503, Message: "busy"}}))
 	second := modeltest.NewChatServer(t, func(n int, heard *modeltest.Request) modeltest.Turn {
 		if heard.Header.Get("Authorization") != "Bearer "+modeltest.Key {
 			return modeltest.Turn{Refusal: &modeltest.Refusal{Status: 401, Message: "who?"}}
@@ -161,12 +172,14 @@ models:
 	if err != nil || a.Text != "hello" {
 		t.Fatalf("got %+v, %v", a, err)
 	}
-	if got := a.Finish; got.Origin != (model.Origin{Upstream: "second", Key: "BERTH_TEST_KEY_B", Model: "vendor/m-1"}) || got.Cost == nil || got.Cost.Value.String() != "0.0035" {
+	if got := a.Finish; got.Origin != (model.Origin{Upstream: "second", Key: "BERTH_TEST_KEY_B",
+		Model: "vendor/m-1"}) || got.Cost == nil || got.Cost.Value.String() != "0.0035" {
 		t.Errorf("got %+v, cost %v", got.Origin, got.Cost)
 	}
 	heard := second.Requests()
 	if len(first.Requests()) != 1 || heard[len(heard)-1].Model != "vendor/m-1" {
-		t.Errorf("the first upstream got %d requests, the second one for %s", len(first.Requests()), heard[len(heard)-1].Model)
+		t.Errorf("the first upstream got %d requests, the second one for %s", len(first.Requests()),
+			heard[len(heard)-1].Model)
 	}
 }
 
@@ -208,7 +221,8 @@ models:
 func TestUpstreamTLS(t *testing.T) {
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte(`data: {"choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"))
+		_, _ = w.Write([]byte(`data: {"choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":"stop"}]}` +
+			"\n\ndata: [DONE]\n\n"))
 	}))
 	server.TLS = &tls.Config{ClientAuth: tls.RequireAnyClientCert}
 	server.Config.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, 0)
@@ -233,8 +247,10 @@ func TestUpstreamTLS(t *testing.T) {
 		"tls: {ca_file: " + ca + ", cert_file: " + ca + ", key_file: " + private + "}": "",
 		"tls: {insecure: true, cert_file: " + ca + ", key_file: " + private + "}":      "",
 	} {
-		p := route(t, `{upstreams: {a: {base_url: "`+server.URL+`", `+conf+`}}, models: [{match: m, upstreams: [{name: a}]}]}`)
-		if a, err := modeltest.Collect(t, p, greeting()); berth.ErrorCode(err) != want || err == nil && a.Text != "hello" {
+		p := route(t,
+			`{upstreams: {a: {base_url: "`+server.URL+`", `+conf+`}}, models: [{match: m, upstreams: [{name: a}]}]}`)
+		if a, err := modeltest.Collect(t, p, greeting()); berth.ErrorCode(err) != want || err == nil &&
+			a.Text != "hello" {
 			t.Errorf("%s: got %+v, %v", conf, a, err)
 		}
 	}
@@ -271,16 +287,19 @@ func TestUpstreamProxy(t *testing.T) {
 	defer proxy.Close()
 	through := strings.Replace(proxy.URL, "http://", "http://berth:pass-0123456789@", 1)
 	conf := func(proxy string) string {
-		return `{upstreams: {a: {base_url: "` + double.URL + `", api_key: "` + modeltest.Key + `", proxy: "` + proxy + `"}}, models: [{match: m, upstreams: [{name: a}]}]}`
+		return `{upstreams: {a: {base_url: "` + double.URL + `", api_key: "` + modeltest.Key + `", proxy: "` + proxy +
+			`"}}, models: [{match: m, upstreams: [{name: a}]}]}`
 	}
-	if a, err := modeltest.Collect(t, route(t, conf(through)), greeting()); err != nil || a.Text != "hello" || asked != 1 {
+	if a, err := modeltest.Collect(t, route(t, conf(through)), greeting()); err != nil || a.Text != "hello" ||
+		asked != 1 {
 		t.Errorf("got %+v, %v; the proxy got %d requests", a, err, asked)
 	}
 	if _, err := modeltest.Collect(t, route(t, conf("none")), greeting()); err != nil || asked != 1 {
 		t.Errorf("without a proxy: got %v; the proxy got %d requests", err, asked)
 	}
 	_, err := modeltest.Collect(t, route(t, conf("http://berth:pass-0123456789@127.0.0.1:1")), greeting())
-	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream || strings.Contains(e.Message+e.Err.Error(), "pass-0123456789") {
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUpstream ||
+		strings.Contains(e.Message+e.Err.Error(), "pass-0123456789") {
 		t.Errorf("missing proxy: got %v", err)
 	}
 }

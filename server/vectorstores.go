@@ -16,7 +16,8 @@ import (
 // exist yet: startEngine sets the embedder's.
 func openVectorStores(b *base, data *blobs) {
 	config := b.Config.Vectors
-	opts := vectorstore.Options{Objects: b.db, Files: data.files, Quota: within(b.space, diskspace.Files, b.quota.Store),
+	opts := vectorstore.Options{Objects: b.db, Files: data.files, Quota: within(b.space, diskspace.Files,
+		b.quota.Store),
 		Text: func(ctx context.Context, name string, content io.Reader) (string, error) {
 			return document.Text(ctx, document.Child{}, name, content)
 		},

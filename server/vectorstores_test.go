@@ -12,7 +12,8 @@ import (
 
 // An embedding model that nothing serves stops the start, not the first search.
 func TestEmbedderNeedsARoute(t *testing.T) {
-	router, err := model.NewRouter(slog.New(slog.DiscardHandler), model.Rule{Match: "known", Provider: scripted.Provider{}})
+	router, err := model.NewRouter(slog.New(slog.DiscardHandler), model.Rule{Match: "known",
+		Provider: scripted.Provider{}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -23,7 +24,8 @@ func TestEmbedderNeedsARoute(t *testing.T) {
 		t.Error(err)
 	}
 	err = (&embedder{model: "lost"}).use(&Config{}, router, nil)
-	if err == nil || !strings.Contains(err.Error(), `vector_stores.embedding_model: no entry of models matches "lost"`) {
+	if err == nil || !strings.Contains(err.Error(),
+		`vector_stores.embedding_model: no entry of models matches "lost"`) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -54,7 +54,8 @@ func TestVerifyMachine(t *testing.T) {
 	if err := os.Mkdir(filepath.Join(state, "images"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if got := c.StateWarnings(); len(got) != 1 || !strings.Contains(got[0], `berth.yaml:1: template "nope" does not exist in `+state) {
+	if got := c.StateWarnings(); len(got) != 1 || !strings.Contains(got[0],
+		`berth.yaml:1: template "nope" does not exist in `+state) {
 		t.Errorf("got %q", got)
 	}
 	if c.Template = image.Base().Name; len(c.StateWarnings()) != 1 {
@@ -125,14 +126,16 @@ func TestVerifyState(t *testing.T) {
 	if err := c.VerifyState(t.Context()); err != nil {
 		t.Errorf("of a state directory that a server has not used: %v", err)
 	}
-	if got := c.StateWarnings(); len(got) != 1 || !strings.Contains(got[0], "berth.yaml:1: server.listen needs an API key before the first start") {
+	if got := c.StateWarnings(); len(got) != 1 || !strings.Contains(got[0],
+		"berth.yaml:1: server.listen needs an API key before the first start") {
 		t.Errorf("got %q", got)
 	}
 	open, err := Open(t.Context(), state)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.VerifyState(t.Context()); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: server.listen: there is no API key, but 0.0.0.0:8080 is not a loopback address") {
+	if err := c.VerifyState(t.Context()); err == nil || !strings.Contains(err.Error(),
+		"berth.yaml:1: server.listen: there is no API key, but 0.0.0.0:8080 is not a loopback address") {
 		t.Errorf("without a key: got %v", err)
 	}
 	if _, _, err := open.Projects.CreateKey(t.Context(), "proj_y", "", 0, berth.KeyLimits{}); err != nil {
@@ -148,7 +151,8 @@ func TestVerifyState(t *testing.T) {
 		t.Errorf("with a key: %v", err)
 	}
 	for _, path := range []string{"/etc/passwd", "/etc/passwd/state"} {
-		if _, err := readConfig(t, "state: "+path+"\n"); err == nil || !strings.Contains(err.Error(), "state: /etc/passwd is not a directory") {
+		if _, err := readConfig(t, "state: "+path+"\n"); err == nil || !strings.Contains(err.Error(),
+			"state: /etc/passwd is not a directory") {
 			t.Errorf("%s: got %v", path, err)
 		}
 	}
@@ -170,7 +174,8 @@ server: {listen: '127.0.0.1:99999'}
 	if err == nil {
 		t.Fatal("accepted")
 	}
-	for _, want := range []string{"yaml:1: unknown key nope", "BERTH_TEST_UNSET", "yaml:4: containers.idle: 20 needs a unit", "yaml:5: server.listen"} {
+	for _, want := range []string{"yaml:1: unknown key nope", "BERTH_TEST_UNSET",
+		"yaml:4: containers.idle: 20 needs a unit", "yaml:5: server.listen"} {
 		if !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %s", err, want)
 		}

@@ -73,13 +73,15 @@ func (c *WebSearchConfig) options(log *slog.Logger) (websearch.Options, error) {
 		}
 	}
 	var err error
-	if o.Backend, err = backend.New(backend.Options{Name: c.Backend, URL: c.URL, Key: key, Timeout: c.Timeout, Log: log}); err != nil {
+	if o.Backend, err = backend.New(backend.Options{Name: c.Backend, URL: c.URL, Key: key, Timeout: c.Timeout,
+		Log: log}); err != nil {
 		return o, fmt.Errorf("web_search.%w", err)
 	}
 	if policy := policyOf(c.Allowed, c.Private); policy != nil {
 		o.Fetcher = download.New(policy, websearch.MaxPage)
 	}
-	o.Markdown = func(ctx context.Context, address, mediaType string, content io.Reader) (title, markdown string, err error) {
+	o.Markdown = func(ctx context.Context, address, mediaType string, content io.Reader) (title, markdown string,
+		err error) {
 		title, markdown, err = document.WebPage(ctx, document.Child{CPU: pageCPU}, address, mediaType, content)
 		return title, markdown, forModel(err)
 	}

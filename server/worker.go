@@ -48,6 +48,7 @@ func (b *base) startOnce(name string, run func(context.Context)) (stop func(cont
 }
 
 // startOneWorker is startWorker on one server of the cluster at a time.
-func (b *base) startOneWorker(name string, delay, interval time.Duration, work func(context.Context)) (stop func(context.Context) error) {
+func (b *base) startOneWorker(name string, delay, interval time.Duration,
+	work func(context.Context)) (stop func(context.Context) error) {
 	return b.startOnce(name, func(ctx context.Context) { repeat(ctx, delay, interval, work) })
 }

@@ -116,7 +116,9 @@ func checkPath(name string) error {
 	switch {
 	case name == "", strings.HasPrefix(name, "/"):
 		return wrong("is not relative")
-	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool { return unicode.IsControl(r) || r == '\\' || r == utf8.RuneError }):
+	case !utf8.ValidString(name), strings.ContainsFunc(name, func(r rune) bool {
+		return unicode.IsControl(r) || r == '\\' || r == utf8.RuneError
+	}):
 		return wrong("contains a backslash or control characters, or is not UTF-8")
 	case len(name) > maxPath:
 		return wrong(fmt.Sprintf("is longer than %d bytes", maxPath))
@@ -166,7 +168,8 @@ func (f *folder) check() error {
 			// A file and a path below it fold to the same key too.
 			key := fold(at)
 			if other, taken := kinds[key]; taken && (other != kind || kind == file.path) {
-				return invalidf("the paths %.200q and %.200q are the same on some systems", strings.TrimSuffix(other, "/"), at)
+				return invalidf("the paths %.200q and %.200q are the same on some systems", strings.TrimSuffix(other,
+					"/"), at)
 			}
 			kinds[key] = kind
 		}

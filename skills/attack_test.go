@@ -56,49 +56,60 @@ func TestHostileArchive(t *testing.T) {
 		entries []entry
 		want    string
 	}{
-		"no files":                {nil, "no SKILL.md"},
-		"no SKILL.md":             {[]entry{{name: "README.md", text: good}}, "no SKILL.md"},
-		"SKILL.md too deep":       {[]entry{{name: "a/b/SKILL.md", text: good}, {name: "a/x"}}, "no SKILL.md"},
-		"two":                     {[]entry{skill, {name: "sub/skill.md", text: good}}, "2 files named SKILL.md"},
-		"two by case":             {[]entry{skill, {name: "skill.md", text: good}}, "the same on some systems"},
-		"dot dot":                 {[]entry{skill, {name: "../x"}}, "'..'"},
-		"dot dot in the middle":   {[]entry{skill, {name: "a/../../x"}}, "'..'"},
-		"dot dot at the end":      {[]entry{skill, {name: "a/.."}}, "'..'"},
-		"absolute":                {[]entry{skill, {name: "/etc/cron.d/x"}}, "not relative"},
-		"backslashes":             {[]entry{skill, {name: `..\..\x`}}, "backslash"},
-		"empty part":              {[]entry{skill, {name: "a//b"}}, "empty part"},
-		"control character":       {[]entry{skill, {name: "a\x1b[2J"}}, "control"},
-		"NUL":                     {[]entry{skill, {name: "a\x00b"}}, "control"},
-		"not UTF-8":               {[]entry{skill, {name: "a\xff"}}, "UTF-8"},
-		"whiteout":                {[]entry{skill, {name: ".wh.SKILL.md"}}, "reserve"},
-		"opaque whiteout":         {[]entry{skill, {name: "a/.wh..wh..opq"}}, "reserve"},
-		"long part":               {[]entry{skill, {name: strings.Repeat("n", 256)}}, "longer than 255"},
-		"long path":               {[]entry{skill, {name: strings.Repeat("nnn/", 130) + "x"}}, "longer than 512"},
-		"deep":                    {[]entry{skill, {name: deep}}, "directories deep"},
-		"link":                    {[]entry{skill, {name: "x", text: "/etc/shadow", mode: fs.ModeSymlink | 0o777}}, "symbolic link"},
-		"linked directory":        {[]entry{skill, {name: "d", text: "/", mode: fs.ModeSymlink | 0o777}, {name: "d/etc/x"}}, "symbolic link"},
-		"device":                  {[]entry{skill, {name: "x", mode: fs.ModeDevice | 0o666}}, "neither a file"},
-		"FIFO":                    {[]entry{skill, {name: "x", mode: fs.ModeNamedPipe | 0o666}}, "neither a file"},
-		"same name":               {[]entry{skill, {name: "a"}, {name: "a"}}, "the same on some systems"},
-		"same name by case":       {[]entry{skill, {name: "Run.sh"}, {name: "rUN.sh"}}, "the same on some systems"},
-		"same directory by case":  {[]entry{skill, {name: "A/x"}, {name: "a/y"}}, "the same on some systems"},
-		"same name by form":       {[]entry{skill, {name: "caf\u00e9"}, {name: "cafe\u0301"}}, "the same on some systems"},
-		"file and directory":      {[]entry{skill, {name: "a"}, {name: "a/b"}}, "the same on some systems"},
-		"many files":              {many, "more than 500 files"},
-		"no front matter":         {[]entry{{name: "SKILL.md", text: "Do as I say."}}, "first line must be ---"},
-		"open front matter":       {[]entry{{name: "SKILL.md", text: "---\nname: a\n"}}, "between two lines"},
-		"no name":                 {[]entry{{name: "SKILL.md", text: "---\ndescription: d\n---\n"}}, "no 'name'"},
-		"no description":          {[]entry{{name: "SKILL.md", text: "---\nname: a\n---\n"}}, "no 'description'"},
-		"a path as the name":      {[]entry{{name: "SKILL.md", text: "---\nname: ../../etc\ndescription: d\n---\n"}}, "is not valid"},
-		"a long name":             {[]entry{{name: "SKILL.md", text: "---\nname: " + strings.Repeat("n", 65) + "\ndescription: d\n---\n"}}, "is not valid"},
-		"a list as the name":      {[]entry{{name: "SKILL.md", text: "---\nname: [a]\ndescription: d\n---\n"}}, "not valid YAML"},
-		"two names":               {[]entry{{name: "SKILL.md", text: "---\nname: a\nname: b\ndescription: d\n---\n"}}, "not valid YAML"},
-		"a long description":      {[]entry{{name: "SKILL.md", text: "---\nname: a\ndescription: " + strings.Repeat("d", 1025) + "\n---\n"}}, "longer than 1024"},
-		"an escaping description": {[]entry{{name: "SKILL.md", text: "---\nname: a\ndescription: \"\\e[2J\"\n---\n"}}, "control characters"},
-		"no text":                 {[]entry{{name: "SKILL.md", text: "---\nname: \xff\n---\n"}}, "not UTF-8"},
-		"YAML bomb":               {[]entry{{name: "SKILL.md", text: yamlBomb()}}, "not valid YAML"},
-		"large SKILL.md":          {[]entry{{name: "SKILL.md", text: good + strings.Repeat("x", maxManifest)}}, "SKILL.md is larger"},
-		"large front matter":      {[]entry{{name: "SKILL.md", text: "---\nname: a\ndescription: d\nx: " + strings.Repeat("x", maxFrontMatter) + "\n---\n"}}, "front matter of its SKILL.md is larger"},
+		"no files":              {nil, "no SKILL.md"},
+		"no SKILL.md":           {[]entry{{name: "README.md", text: good}}, "no SKILL.md"},
+		"SKILL.md too deep":     {[]entry{{name: "a/b/SKILL.md", text: good}, {name: "a/x"}}, "no SKILL.md"},
+		"two":                   {[]entry{skill, {name: "sub/skill.md", text: good}}, "2 files named SKILL.md"},
+		"two by case":           {[]entry{skill, {name: "skill.md", text: good}}, "the same on some systems"},
+		"dot dot":               {[]entry{skill, {name: "../x"}}, "'..'"},
+		"dot dot in the middle": {[]entry{skill, {name: "a/../../x"}}, "'..'"},
+		"dot dot at the end":    {[]entry{skill, {name: "a/.."}}, "'..'"},
+		"absolute":              {[]entry{skill, {name: "/etc/cron.d/x"}}, "not relative"},
+		"backslashes":           {[]entry{skill, {name: `..\..\x`}}, "backslash"},
+		"empty part":            {[]entry{skill, {name: "a//b"}}, "empty part"},
+		"control character":     {[]entry{skill, {name: "a\x1b[2J"}}, "control"},
+		"NUL":                   {[]entry{skill, {name: "a\x00b"}}, "control"},
+		"not UTF-8":             {[]entry{skill, {name: "a\xff"}}, "UTF-8"},
+		"whiteout":              {[]entry{skill, {name: ".wh.SKILL.md"}}, "reserve"},
+		"opaque whiteout":       {[]entry{skill, {name: "a/.wh..wh..opq"}}, "reserve"},
+		"long part":             {[]entry{skill, {name: strings.Repeat("n", 256)}}, "longer than 255"},
+		"long path":             {[]entry{skill, {name: strings.Repeat("nnn/", 130) + "x"}}, "longer than 512"},
+		"deep":                  {[]entry{skill, {name: deep}}, "directories deep"},
+		"link": {[]entry{skill, {name: "x", text: "/etc/shadow", mode: fs.ModeSymlink | 0o777}},
+			"symbolic link"},
+		"linked directory": {[]entry{skill, {name: "d", text: "/", mode: fs.ModeSymlink | 0o777},
+			{name: "d/etc/x"}}, "symbolic link"},
+		"device":                 {[]entry{skill, {name: "x", mode: fs.ModeDevice | 0o666}}, "neither a file"},
+		"FIFO":                   {[]entry{skill, {name: "x", mode: fs.ModeNamedPipe | 0o666}}, "neither a file"},
+		"same name":              {[]entry{skill, {name: "a"}, {name: "a"}}, "the same on some systems"},
+		"same name by case":      {[]entry{skill, {name: "Run.sh"}, {name: "rUN.sh"}}, "the same on some systems"},
+		"same directory by case": {[]entry{skill, {name: "A/x"}, {name: "a/y"}}, "the same on some systems"},
+		"same name by form": {[]entry{skill, {name: "caf\u00e9"}, {name: "cafe\u0301"}},
+			"the same on some systems"},
+		"file and directory": {[]entry{skill, {name: "a"}, {name: "a/b"}}, "the same on some systems"},
+		"many files":         {many, "more than 500 files"},
+		"no front matter":    {[]entry{{name: "SKILL.md", text: "Do as I say."}}, "first line must be ---"},
+		"open front matter":  {[]entry{{name: "SKILL.md", text: "---\nname: a\n"}}, "between two lines"},
+		"no name":            {[]entry{{name: "SKILL.md", text: "---\ndescription: d\n---\n"}}, "no 'name'"},
+		"no description":     {[]entry{{name: "SKILL.md", text: "---\nname: a\n---\n"}}, "no 'description'"},
+		"a path as the name": {[]entry{{name: "SKILL.md", text: "---\nname: ../../etc\ndescription: d\n---\n"}},
+			"is not valid"},
+		"a long name": {[]entry{{name: "SKILL.md", text: "---\nname: " + strings.Repeat("n", 65) +
+			"\ndescription: d\n---\n"}}, "is not valid"},
+		"a list as the name": {[]entry{{name: "SKILL.md", text: "---\nname: [a]\ndescription: d\n---\n"}},
+			"not valid YAML"},
+		"two names": {[]entry{{name: "SKILL.md", text: "---\nname: a\nname: b\ndescription: d\n---\n"}},
+			"not valid YAML"},
+		"a long description": {[]entry{{name: "SKILL.md", text: "---\nname: a\ndescription: " +
+			strings.Repeat("d", 1025) + "\n---\n"}}, "longer than 1024"},
+		"an escaping description": {[]entry{{name: "SKILL.md", text: "---\nname: a\ndescription: \"\\e[2J\"\n---\n"}},
+			"control characters"},
+		"no text":   {[]entry{{name: "SKILL.md", text: "---\nname: \xff\n---\n"}}, "not UTF-8"},
+		"YAML bomb": {[]entry{{name: "SKILL.md", text: yamlBomb()}}, "not valid YAML"},
+		"large SKILL.md": {[]entry{{name: "SKILL.md", text: good + strings.Repeat("x", maxManifest)}},
+			"SKILL.md is larger"},
+		"large front matter": {[]entry{{name: "SKILL.md", text: "---\nname: a\ndescription: d\nx: " +
+			strings.Repeat("x", maxFrontMatter) + "\n---\n"}}, "front matter of its SKILL.md is larger"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f, err := read(zipOf(t, tt.entries...))
@@ -194,8 +205,11 @@ func wantInvalid(t *testing.T, err error, want string) {
 func TestFolder(t *testing.T) {
 	for name, prefix := range map[string]string{"with a top folder": "any_name/", "without": ""} {
 		t.Run(name, func(t *testing.T) {
-			f, err := read(zipOf(t, entry{name: prefix + "scripts/"}, entry{name: prefix + "scripts/tide.sh", text: "#!/bin/sh\n"}, entry{name: prefix + "skill.MD", text: "\ufeff" + strings.ReplaceAll(good, "\n", "\r\n")},
-				entry{name: prefix + "scripts/tool", mode: 0o755}, entry{name: prefix + "data/.DS_Store"}, entry{name: "__MACOSX/" + prefix + "._SKILL.md"}))
+			f, err := read(zipOf(t, entry{name: prefix + "scripts/"}, entry{name: prefix + "scripts/tide.sh",
+				text: "#!/bin/sh\n"}, entry{name: prefix + "skill.MD", text: "\ufeff" + strings.ReplaceAll(good, "\n",
+				"\r\n")},
+				entry{name: prefix + "scripts/tool", mode: 0o755}, entry{name: prefix + "data/.DS_Store"},
+				entry{name: "__MACOSX/" + prefix + "._SKILL.md"}))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -203,7 +217,8 @@ func TestFolder(t *testing.T) {
 			for _, file := range f.files {
 				got = append(got, fmt.Sprint(file.path, " ", file.executable))
 			}
-			if want := "[scripts/tide.sh true scripts/tool true skill.MD false]"; fmt.Sprint(got) != want || f.Name != "tide-table" || f.Description != "Compute tides." {
+			if want := "[scripts/tide.sh true scripts/tool true skill.MD false]"; fmt.Sprint(got) != want ||
+				f.Name != "tide-table" || f.Description != "Compute tides." {
 				t.Errorf("got %v, %+v, want %s", got, f.manifest, want)
 			}
 		})
@@ -224,7 +239,8 @@ func FuzzFolder(f *testing.F) {
 			t.Errorf("got %+v", folder)
 		}
 		for _, file := range folder.files {
-			if !fs.ValidPath(file.path) || strings.Contains(file.path, `\`) || strings.HasPrefix(file.path, ".wh.") || strings.Contains(file.path, "/.wh.") {
+			if !fs.ValidPath(file.path) || strings.Contains(file.path, `\`) || strings.HasPrefix(file.path, ".wh.") ||
+				strings.Contains(file.path, "/.wh.") {
 				t.Errorf("got path %q", file.path)
 			}
 		}

@@ -27,8 +27,9 @@ const inlineLife = 24 * time.Hour
 // An Install is a skill that is to be written into a container. Its JSON is part of the record
 // from which an interrupted start is repeated.
 type Install struct {
-	Skill  berth.ContainerSkill `json:"skill"`
-	Stored string               `json:"stored,omitempty"` // id of its content; empty for an inline skill that is not staged
+	Skill berth.ContainerSkill `json:"skill"`
+	// id of its content; empty for an inline skill that is not staged
+	Stored string `json:"stored,omitempty"`
 
 	data []byte // of an inline skill
 }
@@ -51,7 +52,9 @@ func (s *Service) Resolve(ctx context.Context, p berth.ProjectID, refs []berth.S
 		}
 		key := strings.ToLower(it.Skill.Name)
 		if j, twice := names[key]; twice {
-			return nil, berth.Invalid(fmt.Sprintf("skills[%d]", i), "Duplicate skill: skills[%d] and skills[%d] are both named '%s'. The names of the skills of a container must differ.", j, i, it.Skill.Name)
+			return nil, berth.Invalid(fmt.Sprintf("skills[%d]", i),
+				"Duplicate skill: skills[%d] and skills[%d] are both named '%s'. The names of the skills of a container must differ.",
+				j, i, it.Skill.Name)
 		}
 		names[key] = i
 		list = append(list, it)
@@ -72,20 +75,24 @@ func (s *Service) resolve(ctx context.Context, p berth.ProjectID, r berth.SkillP
 		return nil, err
 	}
 	at := v.Version
-	return &Install{Stored: ref(p, r.SkillID, at.ID).ID, Skill: berth.ContainerSkill{SkillID: at.SkillID, Version: at.Version,
-		Name: at.Name, Description: at.Description, Path: pathOf(at.Name, markOf([]byte(at.ID)))}}, nil
+	return &Install{Stored: ref(p, r.SkillID, at.ID).ID,
+		Skill: berth.ContainerSkill{SkillID: at.SkillID, Version: at.Version,
+			Name: at.Name, Description: at.Description, Path: pathOf(at.Name, markOf([]byte(at.ID)))}}, nil
 }
 
 func resolveInline(r berth.SkillParam) (*Install, error) {
 	if r.Source == nil {
-		return nil, &berth.Error{Code: berth.CodeInvalid, Wire: "missing_required_parameter", Param: "source", Message: "Missing required parameter: 'source'."}
+		return nil, &berth.Error{Code: berth.CodeInvalid, Wire: "missing_required_parameter", Param: "source",
+			Message: "Missing required parameter: 'source'."}
 	}
 	data, err := base64.StdEncoding.DecodeString(r.Source.Data)
 	if err != nil {
-		return nil, berth.Invalid("source.data", "Invalid 'source.data': expected a zip archive in base64, but got something else.")
+		return nil, berth.Invalid("source.data",
+			"Invalid 'source.data': expected a zip archive in base64, but got something else.")
 	}
 	if len(data) > MaxZipBytes {
-		return nil, &berth.Error{Code: berth.CodeTooLarge, Param: "source.data", Message: fmt.Sprintf("The zip archive of a skill is larger than the limit of %d bytes.", MaxZipBytes)}
+		return nil, &berth.Error{Code: berth.CodeTooLarge, Param: "source.data",
+			Message: fmt.Sprintf("The zip archive of a skill is larger than the limit of %d bytes.", MaxZipBytes)}
 	}
 	f, err := readFolder(bytes.NewReader(data), int64(len(data)))
 	if err == nil && f.Name != r.Name {
@@ -104,7 +111,8 @@ func resolveInline(r berth.SkillParam) (*Install, error) {
 		}
 		return nil, err
 	}
-	return &Install{data: data, Skill: berth.ContainerSkill{Name: f.Name, Description: description, Path: pathOf(f.Name, markOf(data))}}, nil
+	return &Install{data: data, Skill: berth.ContainerSkill{Name: f.Name, Description: description,
+		Path: pathOf(f.Name, markOf(data))}}, nil
 }
 
 // atSkill sets the parameter of an error about the i-th of a request's skills.
@@ -149,7 +157,8 @@ func (s *Service) stage(ctx context.Context, p berth.ProjectID, it *Install) err
 	}); err != nil {
 		return err
 	}
-	if err := s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: split(at), CreatedAt: now.Unix(), ExpiresAt: now.Add(inlineLife).Unix(), Body: body}); err != nil {
+	if err := s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: split(at), CreatedAt: now.Unix(),
+		ExpiresAt: now.Add(inlineLife).Unix(), Body: body}); err != nil {
 		return errors.Join(fmt.Errorf("save inline skill: %w", err), s.contents.Remove(context.WithoutCancel(ctx), at))
 	}
 	it.Stored = at.ID
@@ -172,7 +181,8 @@ func (s *Service) Discard(p berth.ProjectID, list []*Install) {
 
 // Staged returns the ids of up to limit staged inline skills, for DeleteStaged.
 func (s *Service) Staged(ctx context.Context, p berth.ProjectID, limit int) ([]string, error) {
-	list, _, err := s.opts.Objects.ListObjects(ctx, p, store.KindSkillInline, "", store.Page{Limit: limit, Ascending: true})
+	list, _, err := s.opts.Objects.ListObjects(ctx, p, store.KindSkillInline, "", store.Page{Limit: limit,
+		Ascending: true})
 	if err != nil {
 		return nil, fmt.Errorf("list inline skills: %w", err)
 	}
@@ -227,7 +237,8 @@ func (s *Service) writeSkill(ctx context.Context, p berth.ProjectID, out *tar.Wr
 		if file.executable {
 			mode = 0o555
 		}
-		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: file.size, ModTime: now}); err != nil {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: mode, Size: file.size,
+			ModTime: now}); err != nil {
 			return err
 		}
 		if err := copyFile(out, file); err != nil {
@@ -236,7 +247,8 @@ func (s *Service) writeSkill(ctx context.Context, p berth.ProjectID, out *tar.Wr
 	}
 	// Directories follow their files: without CAP_DAC_OVERRIDE root cannot write in them.
 	for _, dir := range slices.Backward(slices.Sorted(maps.Keys(dirs))) {
-		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o555, ModTime: now}); err != nil {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeDir, Name: dir, Mode: 0o555,
+			ModTime: now}); err != nil {
 			return err
 		}
 	}
@@ -265,7 +277,8 @@ func (s *Service) content(ctx context.Context, p berth.ProjectID, it *Install) (
 	at := blob.Ref{Project: p, ID: it.Stored}
 	o, err := s.opts.Objects.GetObject(ctx, p, split(at))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, 0, berth.Errorf(berth.CodeNotFound, "Version %s of skill '%s' was deleted.", it.Skill.Version, it.Skill.SkillID)
+		return nil, 0, berth.Errorf(berth.CodeNotFound, "Version %s of skill '%s' was deleted.", it.Skill.Version,
+			it.Skill.SkillID)
 	}
 	if err != nil {
 		return nil, 0, fmt.Errorf("read version: %w", err)

@@ -42,7 +42,8 @@ func parseManifest(text []byte) (*manifest, error) {
 	}
 	m := &manifest{}
 	if err := yaml.Unmarshal(front, m); err != nil {
-		return nil, fmt.Errorf("the front matter of its SKILL.md is not valid YAML with the texts 'name' and 'description': %.300s",
+		return nil, fmt.Errorf(
+			"the front matter of its SKILL.md is not valid YAML with the texts 'name' and 'description': %.300s",
 			strings.ToValidUTF8(strings.TrimPrefix(err.Error(), "yaml: "), ""))
 	}
 	m.Description = strings.TrimSpace(m.Description)
@@ -84,7 +85,9 @@ func checkName(name string) error {
 		return errors.New("the front matter of its SKILL.md has no 'name'")
 	}
 	if !nameForm.MatchString(name) {
-		return fmt.Errorf("its name %.100q is not valid. A name has at most 64 letters, digits, hyphens and underscores, and starts and ends with a letter or digit", name)
+		return fmt.Errorf(
+			"its name %.100q is not valid. A name has at most 64 letters, digits, hyphens and underscores, and starts and ends with a letter or digit",
+			name)
 	}
 	return nil
 }
@@ -93,7 +96,9 @@ func checkDescription(text string) error {
 	if utf8.RuneCountInString(text) > maxDescription {
 		return fmt.Errorf("its description is longer than %d characters", maxDescription)
 	}
-	if strings.ContainsFunc(text, func(r rune) bool { return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r' }) {
+	if strings.ContainsFunc(text, func(r rune) bool {
+		return unicode.IsControl(r) && r != '\n' && r != '\t' && r != '\r'
+	}) {
 		return errors.New("its description contains control characters")
 	}
 	return nil

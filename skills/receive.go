@@ -26,7 +26,8 @@ type Source interface {
 func receive(w io.Writer, src Source) (int64, error) {
 	name, mediaType, content, err := src.Next()
 	if errors.Is(err, io.EOF) {
-		return 0, &berth.Error{Code: berth.CodeInvalid, Wire: "missing_required_parameter", Param: "files", Message: "Missing required parameter: 'files'."}
+		return 0, &berth.Error{Code: berth.CodeInvalid, Wire: "missing_required_parameter", Param: "files",
+			Message: "Missing required parameter: 'files'."}
 	}
 	if err != nil {
 		return 0, err
@@ -45,7 +46,8 @@ func isArchive(name, mediaType string) bool {
 	if strings.Contains(name, "/") || strings.EqualFold(name, manifestName) {
 		return false
 	}
-	return strings.EqualFold(path.Ext(name), ".zip") || strings.HasPrefix(mediaType, "application/zip") || strings.HasPrefix(mediaType, "application/x-zip")
+	return strings.EqualFold(path.Ext(name), ".zip") || strings.HasPrefix(mediaType, "application/zip") ||
+		strings.HasPrefix(mediaType, "application/x-zip")
 }
 
 func receiveArchive(w io.Writer, src Source, content io.Reader) error {
@@ -62,7 +64,8 @@ func receiveArchive(w io.Writer, src Source, content io.Reader) error {
 	case err != nil:
 		return err
 	}
-	return berth.Invalid("files", "Invalid 'files': a zip archive must be the only file. Send all files of the skill, or one archive of them.")
+	return berth.Invalid("files",
+		"Invalid 'files': a zip archive must be the only file. Send all files of the skill, or one archive of them.")
 }
 
 func receiveFiles(w io.Writer, src Source, name string, content io.Reader) error {
@@ -117,7 +120,8 @@ func tooLarge(format string, args ...any) error {
 // refused returns the client's error for what is wrong with a skill.
 func refused(err error) error {
 	if e, ok := errors.AsType[invalid](err); ok {
-		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_skill", Param: "files", Message: "The skill is refused: " + e.Error() + "."}
+		return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_skill", Param: "files",
+			Message: "The skill is refused: " + e.Error() + "."}
 	}
 	return err
 }

@@ -58,7 +58,8 @@ func New(opts Options) *Service {
 		opts.Now = time.Now
 	}
 	s := &Service{opts: opts, contents: blob.NewBucket(opts.Contents, "skill", opts.Log)}
-	s.blobs = blob.NewCollection(blob.Options{Noun: "skill", Records: records{opts.Objects}, Remove: s.contents.Remove, Audit: opts.Audit})
+	s.blobs = blob.NewCollection(blob.Options{Noun: "skill", Records: records{opts.Objects}, Remove: s.contents.Remove,
+		Audit: opts.Audit})
 	return s
 }
 
@@ -95,12 +96,15 @@ func versionKey(id berth.SkillID, version berth.SkillVersionID) store.ObjectKey 
 }
 
 func notFound(id berth.SkillID) error {
-	return &berth.Error{Code: berth.CodeNotFound, Param: "skill_id", Message: fmt.Sprintf("No such Skill object: %.100s", id)}
+	return &berth.Error{Code: berth.CodeNotFound, Param: "skill_id",
+		Message: fmt.Sprintf("No such Skill object: %.100s", id)}
 }
 
 func versionNotFound(id berth.SkillID, number string) error {
 	return &berth.Error{Code: berth.CodeNotFound, Param: "version",
-		Message: fmt.Sprintf("Skill '%.100s' has no version '%.100s'. It may have been deleted; list the versions of the skill.", id, number)}
+		Message: fmt.Sprintf(
+			"Skill '%.100s' has no version '%.100s'. It may have been deleted; list the versions of the skill.", id,
+			number)}
 }
 
 // A stored is a skill with its versions, the oldest first. It has at least one version.
@@ -127,7 +131,8 @@ func (s *Service) complete(ctx context.Context, p berth.ProjectID, o *store.Obje
 	if err := json.Unmarshal(o.Body, r); err != nil {
 		return nil, fmt.Errorf("decode skill %s: %w", o.ID, err)
 	}
-	list, _, err := s.opts.Objects.ListObjects(ctx, p, store.KindSkillVersion, o.ID, store.Page{Limit: maxVersions, Ascending: true})
+	list, _, err := s.opts.Objects.ListObjects(ctx, p, store.KindSkillVersion, o.ID, store.Page{Limit: maxVersions,
+		Ascending: true})
 	if err != nil {
 		return nil, fmt.Errorf("list versions: %w", err)
 	}
@@ -177,7 +182,8 @@ func (t *stored) find(number string) (*version, error) {
 	}
 	n, err := strconv.Atoi(number)
 	if err != nil || n < 1 || strconv.Itoa(n) != number {
-		return nil, berth.Invalid("version", "Invalid 'version': '%.100s'. Expected the number of a version, or 'latest'.", number)
+		return nil, berth.Invalid("version",
+			"Invalid 'version': '%.100s'. Expected the number of a version, or 'latest'.", number)
 	}
 	if v := t.number(n); v != nil {
 		return v, nil
@@ -188,8 +194,10 @@ func (t *stored) find(number string) (*version, error) {
 // skill returns the skill on the wire.
 func (t *stored) skill() *berth.Skill {
 	standard := t.standard()
-	return &berth.Skill{ID: t.record.ID, Object: "skill", Name: standard.Version.Name, Description: standard.Version.Description,
-		CreatedAt: t.record.CreatedAt, DefaultVersion: standard.Version.Version, LatestVersion: t.latest().Version.Version}
+	return &berth.Skill{ID: t.record.ID, Object: "skill", Name: standard.Version.Name,
+		Description: standard.Version.Description,
+		CreatedAt:   t.record.CreatedAt, DefaultVersion: standard.Version.Version,
+		LatestVersion: t.latest().Version.Version}
 }
 
 // Get returns a skill.
@@ -236,7 +244,8 @@ func (s *Service) Versions(ctx context.Context, p berth.ProjectID, id berth.Skil
 }
 
 // Version returns a version of a skill by its number, or "latest".
-func (s *Service) Version(ctx context.Context, p berth.ProjectID, id berth.SkillID, number string) (*berth.SkillVersion, error) {
+func (s *Service) Version(ctx context.Context, p berth.ProjectID, id berth.SkillID, number string) (*berth.SkillVersion,
+	error) {
 	all, err := s.load(ctx, p, id)
 	if err != nil {
 		return nil, err
@@ -249,7 +258,8 @@ func (s *Service) Version(ctx context.Context, p berth.ProjectID, id berth.Skill
 }
 
 // SetDefault makes a version the default one.
-func (s *Service) SetDefault(ctx context.Context, p berth.ProjectID, id berth.SkillID, number string) (*berth.Skill, error) {
+func (s *Service) SetDefault(ctx context.Context, p berth.ProjectID, id berth.SkillID, number string) (*berth.Skill,
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, err := s.load(ctx, p, id)
@@ -274,7 +284,8 @@ func (s *Service) SetDefault(ctx context.Context, p berth.ProjectID, id berth.Sk
 }
 
 // update changes the record of a skill. s.mu is held.
-func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.SkillID, change func(*record) error) (*record, error) {
+func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.SkillID, change func(*record) error) (*record,
+	error) {
 	var r *record
 	_, err := s.opts.Objects.UpdateObject(ctx, p, skillKey(id), func(o *store.Object) (err error) {
 		r = &record{}

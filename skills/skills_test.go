@@ -49,7 +49,8 @@ func (b brittle) CreateObjects(ctx context.Context, p berth.ProjectID, objects .
 	return b.Store.CreateObjects(ctx, p, objects...)
 }
 
-func (b brittle) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (*store.Object, error) {
+func (b brittle) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey,
+	change func(*store.Object) error) (*store.Object, error) {
 	if *b.update {
 		return nil, errBroken
 	}
@@ -65,7 +66,10 @@ func newHouse(t *testing.T) *house {
 		db.Close()
 	})
 	h := &house{t: t, objects: brittle{db, new(bool), new(bool)}, bucket: bucket, now: time.Now()}
-	h.Service = skills.New(skills.Options{Objects: h.objects, Contents: bucket, Seal: seal.New([32]byte{1}), Now: func() time.Time { return h.now }})
+	h.Service = skills.New(skills.Options{Objects: h.objects, Contents: bucket, Seal: seal.New([32]byte{1}),
+		Now: func() time.Time {
+			return h.now
+		}})
 	return h
 }
 
@@ -100,7 +104,8 @@ func (u *upload) Next() (string, string, io.Reader, error) {
 }
 
 func tides(name string) *upload {
-	return &upload{files: map[string]string{"tides/SKILL.md": "---\nname: " + name + "\ndescription: d\n---\n", "tides/scripts/run.sh": "#!/bin/sh\n", "tides/more.md": "canary"}}
+	return &upload{files: map[string]string{"tides/SKILL.md": "---\nname: " + name +
+		"\ndescription: d\n---\n", "tides/scripts/run.sh": "#!/bin/sh\n", "tides/more.md": "canary"}}
 }
 
 func never() (bool, error)  { return false, nil }
@@ -124,7 +129,8 @@ func TestInterruptedVersion(t *testing.T) {
 	h := newHouse(t)
 	skill, err := h.Create(t.Context(), mine, tides("one"))
 	check(t, err)
-	for name, broken := range map[string]*bool{"before its number": h.objects.update, "after its number": h.objects.create} {
+	for name, broken := range map[string]*bool{"before its number": h.objects.update,
+		"after its number": h.objects.create} {
 		*broken = true
 		if _, err := h.CreateVersion(t.Context(), mine, skill.ID, tides("two"), always); !errors.Is(err, errBroken) {
 			t.Errorf("%s: got %v", name, err)
@@ -138,7 +144,8 @@ func TestInterruptedVersion(t *testing.T) {
 	}
 	v, err := h.CreateVersion(t.Context(), mine, skill.ID, tides("three"), never)
 	check(t, err)
-	if got, err := h.Get(t.Context(), mine, skill.ID); err != nil || v.Version != "3" || got.DefaultVersion != "1" || got.LatestVersion != "3" {
+	if got, err := h.Get(t.Context(), mine, skill.ID); err != nil || v.Version != "3" || got.DefaultVersion != "1" ||
+		got.LatestVersion != "3" {
 		t.Errorf("got version %s, %+v, %v", v.Version, got, err)
 	}
 	_, second, err := h.Open(t.Context(), mine, skill.ID, "latest")
@@ -165,10 +172,12 @@ func TestDelete(t *testing.T) {
 	check(t, err)
 	_, err = h.DeleteVersion(t.Context(), mine, skill.ID, "1")
 	check(t, err)
-	if _, _, err := h.Open(t.Context(), mine, skill.ID, "1"); berth.ErrorCode(err) != berth.CodeNotFound || h.contents() != 1 {
+	if _, _, err := h.Open(t.Context(), mine, skill.ID, "1"); berth.ErrorCode(err) != berth.CodeNotFound ||
+		h.contents() != 1 {
 		t.Errorf("got %v and %d contents", err, h.contents())
 	}
-	check(t, h.objects.DeleteObject(t.Context(), mine, store.ObjectKey{Kind: store.KindSkill, ID: string(skill.ID)})) // as a crash after the first step
+	// as a crash after the first step
+	check(t, h.objects.DeleteObject(t.Context(), mine, store.ObjectKey{Kind: store.KindSkill, ID: string(skill.ID)}))
 	if h.contents() != 1 {
 		t.Errorf("got %d contents", h.contents())
 	}
@@ -196,7 +205,8 @@ func inline(t *testing.T, name string) berth.SkillParam {
 	check(t, err)
 	fmt.Fprintf(f, "---\nname: %s\ndescription: d\n---\n", name)
 	check(t, w.Close())
-	return berth.SkillParam{Type: berth.SkillInline, Name: name, Description: "D.", Source: &berth.SkillSource{Data: base64.StdEncoding.EncodeToString(data.Bytes())}}
+	return berth.SkillParam{Type: berth.SkillInline, Name: name, Description: "D.",
+		Source: &berth.SkillSource{Data: base64.StdEncoding.EncodeToString(data.Bytes())}}
 }
 
 // layer returns the entries of the layer of skills, after their record was stored.
@@ -225,7 +235,8 @@ func TestInstall(t *testing.T) {
 	h := newHouse(t)
 	skill, err := h.Create(t.Context(), mine, tides("one"))
 	check(t, err)
-	list, err := h.Resolve(t.Context(), mine, []berth.SkillParam{{Type: berth.SkillReference, SkillID: skill.ID}, inline(t, "horn")})
+	list, err := h.Resolve(t.Context(), mine, []berth.SkillParam{{Type: berth.SkillReference, SkillID: skill.ID},
+		inline(t, "horn")})
 	check(t, err)
 	check(t, h.Stage(t.Context(), mine, list))
 	if h.contents() != 2 {
@@ -233,7 +244,8 @@ func TestInstall(t *testing.T) {
 	}
 	one, horn := strings.TrimPrefix(list[0].Skill.Path, "/"), strings.TrimPrefix(list[1].Skill.Path, "/")
 	at := "home/oai/skills/"
-	want := []string{at + ".wh." + filepath.Base(one) + " 0 0", one + "/SKILL.md 444 0", one + "/more.md 444 0", one + "/scripts/run.sh 555 0", one + "/scripts 555 0", one + " 555 0",
+	want := []string{at + ".wh." + filepath.Base(one) + " 0 0", one + "/SKILL.md 444 0", one + "/more.md 444 0",
+		one + "/scripts/run.sh 555 0", one + "/scripts 555 0", one + " 555 0",
 		at + ".wh." + filepath.Base(horn) + " 0 0", horn + "/SKILL.md 444 0", horn + " 555 0"}
 	if got := h.layer(list); !slices.Equal(got, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
@@ -267,14 +279,17 @@ func TestInstall(t *testing.T) {
 func TestCheck(t *testing.T) {
 	good := berth.ContainerSkill{Name: "a", Description: "d", Path: berth.SkillsDir + "/a-" + strings.Repeat("0", 32)}
 	check(t, skills.Check(good))
-	for _, path := range []string{"", "/etc", good.Path + "/..", berth.SkillsDir + "/b-" + strings.Repeat("0", 32), good.Path + "\n"} {
+	for _, path := range []string{"", "/etc", good.Path + "/..", berth.SkillsDir + "/b-" + strings.Repeat("0", 32),
+		good.Path + "\n"} {
 		bad := good
 		bad.Path = path
 		if skills.Check(bad) == nil {
 			t.Errorf("path %q is accepted", path)
 		}
 	}
-	for _, bad := range []berth.ContainerSkill{{Name: "../a", Path: good.Path}, {Name: "a", Description: "\x1b", Path: good.Path}, {Name: "a", Description: strings.Repeat("d", 1025), Path: good.Path}} {
+	for _, bad := range []berth.ContainerSkill{{Name: "../a", Path: good.Path},
+		{Name: "a", Description: "\x1b", Path: good.Path}, {Name: "a", Description: strings.Repeat("d", 1025),
+			Path: good.Path}} {
 		if skills.Check(bad) == nil {
 			t.Errorf("%+v is accepted", bad)
 		}

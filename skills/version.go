@@ -40,7 +40,8 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, src Source) (*b
 
 // CreateVersion stores the upload of a new version. isDefault reports whether it becomes the
 // default one; it is called when src has been read.
-func (s *Service) CreateVersion(ctx context.Context, p berth.ProjectID, id berth.SkillID, src Source, isDefault func() (bool, error)) (*berth.SkillVersion, error) {
+func (s *Service) CreateVersion(ctx context.Context, p berth.ProjectID, id berth.SkillID, src Source,
+	isDefault func() (bool, error)) (*berth.SkillVersion, error) {
 	if _, err := s.load(ctx, p, id); err != nil {
 		return nil, err
 	}
@@ -58,7 +59,8 @@ func (s *Service) CreateVersion(ctx context.Context, p berth.ProjectID, id berth
 }
 
 // saveVersion gives a version its number and saves it.
-func (s *Service) saveVersion(ctx context.Context, p berth.ProjectID, id berth.SkillID, v *version, makeDefault bool) error {
+func (s *Service) saveVersion(ctx context.Context, p berth.ProjectID, id berth.SkillID, v *version,
+	makeDefault bool) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, err := s.load(ctx, p, id)
@@ -66,7 +68,8 @@ func (s *Service) saveVersion(ctx context.Context, p berth.ProjectID, id berth.S
 		return err
 	}
 	if len(all.versions) >= maxVersions {
-		return berth.Invalid("skill_id", "Skill '%s' has %d versions, which is the limit. Delete old ones.", id, maxVersions)
+		return berth.Invalid("skill_id", "Skill '%s' has %d versions, which is the limit. Delete old ones.", id,
+			maxVersions)
 	}
 	if _, err := s.update(ctx, p, id, func(r *record) error {
 		r.Last++
@@ -105,8 +108,10 @@ func object(key store.ObjectKey, created int64, body any) (*store.Object, error)
 }
 
 // store receives the upload of a version, validates it and saves it with save.
-func (s *Service) store(ctx context.Context, p berth.ProjectID, id berth.SkillID, src Source, save func(context.Context, *version) error) (*version, error) {
-	v := &version{Version: berth.SkillVersion{ID: berth.SkillVersionID(berth.NewID(berth.PrefixSkillVersion)), Object: "skill.version", SkillID: id, CreatedAt: s.opts.Now().Unix()}}
+func (s *Service) store(ctx context.Context, p berth.ProjectID, id berth.SkillID, src Source, save func(context.Context,
+	*version) error) (*version, error) {
+	v := &version{Version: berth.SkillVersion{ID: berth.SkillVersionID(berth.NewID(berth.PrefixSkillVersion)),
+		Object: "skill.version", SkillID: id, CreatedAt: s.opts.Now().Unix()}}
 	at, secret := ref(p, id, v.Version.ID), blob.NewKey()
 	v.Key = blob.SealKey(s.opts.Seal, secret[:], bound(at))
 	err := s.blobs.Create(ctx, blob.Creation{Ref: at,
@@ -145,7 +150,8 @@ func bound(at blob.Ref) []byte { return []byte("skill\x00" + at.String()) }
 
 // Open opens the zip archive of a version, which is given by its number, "latest", or "" for
 // the default version. The caller must close it.
-func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.SkillID, number string) (io.ReadSeekCloser, *berth.SkillVersion, error) {
+func (s *Service) Open(ctx context.Context, p berth.ProjectID, id berth.SkillID, number string) (io.ReadSeekCloser,
+	*berth.SkillVersion, error) {
 	all, err := s.load(ctx, p, id)
 	if err != nil {
 		return nil, nil, err
@@ -167,7 +173,8 @@ func (s *Service) open(ctx context.Context, at blob.Ref, key []byte, size int64)
 }
 
 // DeleteVersion deletes a version. Containers that have it keep their copy.
-func (s *Service) DeleteVersion(ctx context.Context, p berth.ProjectID, id berth.SkillID, number string) (*berth.SkillVersion, error) {
+func (s *Service) DeleteVersion(ctx context.Context, p berth.ProjectID, id berth.SkillID,
+	number string) (*berth.SkillVersion, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all, err := s.load(ctx, p, id)
@@ -181,9 +188,11 @@ func (s *Service) DeleteVersion(ctx context.Context, p berth.ProjectID, id berth
 	case v.Version.Version != number:
 		return nil, berth.Invalid("version", "Invalid 'version': '%.100s'. Expected the number of a version.", number)
 	case len(all.versions) == 1:
-		return nil, berth.Invalid("version", "Version %s is the only one of skill '%s'. Delete the skill instead.", number, id)
+		return nil, berth.Invalid("version", "Version %s is the only one of skill '%s'. Delete the skill instead.",
+			number, id)
 	case v == all.standard():
-		return nil, berth.Invalid("version", "Version %s is the default version of skill '%s'. Set another default version first.", number, id)
+		return nil, berth.Invalid("version",
+			"Version %s is the default version of skill '%s'. Set another default version first.", number, id)
 	}
 	if err := s.remove(ctx, ref(p, id, v.Version.ID)); err != nil && !errors.Is(err, store.ErrNotFound) {
 		return nil, err
@@ -194,7 +203,8 @@ func (s *Service) DeleteVersion(ctx context.Context, p berth.ProjectID, id berth
 	}); err != nil {
 		return nil, err
 	}
-	return &v.Version, s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.SkillDeleted, Project: p, Object: string(v.Version.ID), Bytes: v.Bytes})
+	return &v.Version, s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.SkillDeleted, Project: p,
+		Object: string(v.Version.ID), Bytes: v.Bytes})
 }
 
 // Delete deletes a skill with all its versions. Containers that have one keep their copy.
@@ -219,5 +229,6 @@ func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.SkillI
 		}
 		bytes += v.Bytes
 	}
-	return s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.SkillDeleted, Project: p, Object: string(id), Bytes: bytes})
+	return s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.SkillDeleted, Project: p, Object: string(id),
+		Bytes: bytes})
 }

@@ -28,9 +28,11 @@ func (q ResponseQuery) Selects(r *berth.Response) bool {
 
 // Summary returns what a list shows of a response. It has a bounded size.
 func Summary(r *berth.Response) *berth.Response {
-	return &berth.Response{ID: r.ID, Object: r.Object, CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt, Status: r.Status, Background: r.Background, Model: r.Model,
-		Conversation: r.Conversation, PreviousResponseID: r.PreviousResponseID, Error: r.Error, IncompleteDetails: r.IncompleteDetails,
-		Usage: r.Usage, Metadata: r.Metadata, Berth: r.Berth}
+	return &berth.Response{ID: r.ID, Object: r.Object, CreatedAt: r.CreatedAt, CompletedAt: r.CompletedAt,
+		Status: r.Status, Background: r.Background, Model: r.Model,
+		Conversation: r.Conversation, PreviousResponseID: r.PreviousResponseID, Error: r.Error,
+		IncompleteDetails: r.IncompleteDetails,
+		Usage:             r.Usage, Metadata: r.Metadata, Berth: r.Berth}
 }
 
 // Open reports whether the query selects only responses in progress, or only those that have
@@ -52,7 +54,8 @@ type FoundResponse struct {
 // List implements ListResponses above two functions of a database. find returns at most n
 // responses after q.After, in the query's order, which need not have its model and status. read
 // returns the body of one, or ErrNotFound if it was deleted meanwhile.
-func (q ResponseQuery) List(ctx context.Context, find func(q ResponseQuery, n int64) ([]FoundResponse, error), read func(id string) (*berth.Response, error)) (list []*berth.Response, next berth.ResponseID, err error) {
+func (q ResponseQuery) List(ctx context.Context, find func(q ResponseQuery, n int64) ([]FoundResponse, error),
+	read func(id string) (*berth.Response, error)) (list []*berth.Response, next berth.ResponseID, err error) {
 	const batch = 100
 	for n := 0; ; {
 		found, err := find(q, batch)
@@ -81,7 +84,8 @@ func (q ResponseQuery) List(ctx context.Context, find func(q ResponseQuery, n in
 
 // read returns the summary of a response, or nil if it was deleted meanwhile. The memory to read
 // it is reserved until it returns.
-func (f FoundResponse) read(ctx context.Context, read func(id string) (*berth.Response, error)) (*berth.Response, error) {
+func (f FoundResponse) read(ctx context.Context, read func(id string) (*berth.Response, error)) (*berth.Response,
+	error) {
 	if err := Reserve(ctx, f.Bytes); err != nil {
 		return nil, err
 	}

@@ -127,7 +127,8 @@ type Responses interface {
 	// number follows the last stored one and owner holds the run's lease. Concurrent
 	// calls share a commit. Objects are saved in the same transaction, except those
 	// whose key is taken or whose parent does not exist.
-	AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []Event, body *berth.Response, also ...*Object) error
+	AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []Event,
+		body *berth.Response, also ...*Object) error
 
 	// ResponseState returns the state of a response without reading its content.
 	ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (ResponseState, error)
@@ -136,7 +137,8 @@ type Responses interface {
 	// their creation, as Summary returns them. It reads at most MaxRead responses. next
 	// is the After of the next page; it is empty if there is none. It returns
 	// ErrNotFound if q.After does not exist.
-	ListResponses(ctx context.Context, p berth.ProjectID, q ResponseQuery) (list []*berth.Response, next berth.ResponseID, err error)
+	ListResponses(ctx context.Context, p berth.ProjectID, q ResponseQuery) (list []*berth.Response,
+		next berth.ResponseID, err error)
 
 	// ReadResponse returns the JSON of the Body of GetResponse, in consecutive pieces.
 	ReadResponse(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (pieces [][]byte, err error)
@@ -244,7 +246,8 @@ type Containers interface {
 	// UpdateContainer reads the container, calls change, and saves the result, in one
 	// transaction. If change returns an error, UpdateContainer returns it and saves
 	// nothing. change may run while the store is locked, so it must not block.
-	UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*Container, error)
+	UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+		change func(*berth.Container) error) (*Container, error)
 	// DeleteContainer removes the container, the rows of its files, and all its
 	// objects.
 	DeleteContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error
@@ -262,7 +265,8 @@ type ContainerFiles interface {
 	// PutContainerFile saves a file. A known path retains its id, created_at and,
 	// unless the new source is "user", its source. f is updated to the stored record.
 	PutContainerFile(ctx context.Context, p berth.ProjectID, f *berth.ContainerFile) error
-	GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) (*berth.ContainerFile, error)
+	GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID,
+		id berth.CFileID) (*berth.ContainerFile, error)
 	// ContainerFiles returns all files of a container, oldest first.
 	ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error)
 	DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error

@@ -56,7 +56,8 @@ func ResponseUsage(p berth.ProjectID, key berth.KeyID, body *berth.Response, at 
 
 // ForwardedUsage returns the usage of a request that was forwarded to an upstream: one of
 // kind, and one of UsageUpstream if the upstream has a name.
-func ForwardedUsage(c berth.Caller, kind UsageKind, model string, t berth.Usage, turns []berth.UpstreamUsage, at time.Time) []*Usage {
+func ForwardedUsage(c berth.Caller, kind UsageKind, model string, t berth.Usage, turns []berth.UpstreamUsage,
+	at time.Time) []*Usage {
 	all := requestUsage(c.Project, c.Key, kind, model, t, turns, at)
 	for _, of := range all[1:] {
 		all[0].Cost += of.Cost
@@ -65,7 +66,8 @@ func ForwardedUsage(c berth.Caller, kind UsageKind, model string, t berth.Usage,
 }
 
 // requestUsage returns the usage of a request without its cost, and that of its turns.
-func requestUsage(p berth.ProjectID, key berth.KeyID, kind UsageKind, model string, total berth.Usage, turns []berth.UpstreamUsage, at time.Time) []*Usage {
+func requestUsage(p berth.ProjectID, key berth.KeyID, kind UsageKind, model string, total berth.Usage,
+	turns []berth.UpstreamUsage, at time.Time) []*Usage {
 	of := func(kind UsageKind, name string, count int, t berth.Usage) *Usage {
 		return &Usage{Project: p, Kind: kind, Key: key, Name: name, Start: UsageMinute(at), Count: int64(count),
 			InputTokens: int64(t.InputTokens), CachedTokens: int64(t.InputTokenDetails.CachedTokens),
@@ -84,7 +86,8 @@ func requestUsage(p berth.ProjectID, key berth.KeyID, kind UsageKind, model stri
 
 // CreatedUsage returns the usage of creating a container.
 func CreatedUsage(c *Container, at time.Time) *Usage {
-	return &Usage{Project: c.Project, Kind: UsageContainer, Key: c.Key, Name: c.Body.MemoryLimit, Start: UsageMinute(at), Count: 1}
+	return &Usage{Project: c.Project, Kind: UsageContainer, Key: c.Key, Name: c.Body.MemoryLimit,
+		Start: UsageMinute(at), Count: 1}
 }
 
 // A Running is the data needed to count a container's seconds.
@@ -103,7 +106,8 @@ func (r Running) Usage(to int64) []*Usage {
 	var all []*Usage
 	for from := max(r.Counted, to-month); from < to; {
 		end := min(to, from-from%hour+hour)
-		all = append(all, &Usage{Project: r.Project, Kind: UsageContainer, Key: r.Key, Name: r.MemoryLimit, Start: from - from%60, Seconds: end - from})
+		all = append(all, &Usage{Project: r.Project, Kind: UsageContainer, Key: r.Key, Name: r.MemoryLimit,
+			Start: from - from%60, Seconds: end - from})
 		from = end
 	}
 	return all
@@ -147,7 +151,8 @@ type UsageQuery struct {
 
 // Usages counts usage. A response is counted with its last event or with its deletion,
 // whichever is first. A container is counted when it is created, by CountContainers,
-// and when it ends. What a usage spends is added to its month with it. Deleting rows does not change past usage. ResponseUsage,
+// and when it ends. What a usage spends is added to its month with it. Deleting rows does not change past usage.
+// ResponseUsage,
 // CreatedUsage and Running define the amounts. A database adds them in the transaction
 // of the change.
 type Usages interface {
@@ -156,7 +161,8 @@ type Usages interface {
 	AddUsage(ctx context.Context, u *Usage) error
 	// Spent returns what a project and one of its keys have spent in a month, in the
 	// currency of the configuration.
-	Spent(ctx context.Context, p berth.ProjectID, key berth.KeyID, month time.Time) (ofProject, ofKey berth.Amount, err error)
+	Spent(ctx context.Context, p berth.ProjectID, key berth.KeyID, month time.Time) (ofProject, ofKey berth.Amount,
+		err error)
 	// Spending returns what the keys of a project have spent in a month, or those of all
 	// projects if p is empty, in the order of Project and Key.
 	Spending(ctx context.Context, p berth.ProjectID, month time.Time) ([]*Spending, error)

@@ -24,7 +24,8 @@ type Rules struct {
 // Unserved are the tools of OpenAI's document that are refused by name unless a registered
 // kind serves them.
 var Unserved = []string{
-	"code_interpreter", "computer", "computer_use", "computer_use_preview", "file_search", "image_generation", "mcp", "programmatic_tool_calling",
+	"code_interpreter", "computer", "computer_use", "computer_use_preview", "file_search", "image_generation", "mcp",
+	"programmatic_tool_calling",
 	"web_search", "web_search_2025_08_26", "web_search_preview", "web_search_preview_2025_03_11",
 }
 

@@ -95,5 +95,6 @@ type Emitter interface {
 // Function returns the function of a tool that Berth describes to the model.
 func Function(name, description string, parameters json.RawMessage) berth.FunctionTool {
 	strict := false
-	return berth.FunctionTool{Type: berth.ToolFunction, Name: name, Description: description, Parameters: parameters, Strict: &strict}
+	return berth.FunctionTool{Type: berth.ToolFunction, Name: name, Description: description, Parameters: parameters,
+		Strict: &strict}
 }

@@ -41,10 +41,12 @@ func New(ctx context.Context, opts Options) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("tracing: %w", err)
 	}
-	about := resource.NewSchemaless(attribute.String("service.name", "berth"), attribute.String("service.version", opts.Version),
+	about := resource.NewSchemaless(attribute.String("service.name", "berth"), attribute.String("service.version",
+		opts.Version),
 		attribute.String("service.instance.id", opts.Instance))
 	return &Exporter{sdktrace.NewTracerProvider(
-		sdktrace.WithBatcher(logged{sender, opts.Log}, sdktrace.WithExportTimeout(patience)), sdktrace.WithResource(about),
+		sdktrace.WithBatcher(logged{sender, opts.Log}, sdktrace.WithExportTimeout(patience)),
+		sdktrace.WithResource(about),
 		sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(opts.Sample))))}, nil
 }
 

@@ -81,8 +81,10 @@ func (p inProcess) RoundTrip(r *http.Request) (*http.Response, error) {
 
 func open(t *testing.T, c *collector, log io.Writer, change func(*tracing.Options)) *tracing.Exporter {
 	t.Helper()
-	opts := tracing.Options{Endpoint: &url.URL{Scheme: "http", Host: "collector.test:4318"}, Headers: map[string]string{"Authorization": "Bearer s3cret"},
-		Sample: 1, Version: "1.2.3", Instance: "node-1", Client: &http.Client{Transport: inProcess{c}}, Log: slog.New(slog.NewTextHandler(log, nil))}
+	opts := tracing.Options{Endpoint: &url.URL{Scheme: "http", Host: "collector.test:4318"},
+		Headers: map[string]string{"Authorization": "Bearer s3cret"},
+		Sample:  1, Version: "1.2.3", Instance: "node-1", Client: &http.Client{Transport: inProcess{c}},
+		Log: slog.New(slog.NewTextHandler(log, nil))}
 	if change != nil {
 		change(&opts)
 	}
@@ -121,16 +123,20 @@ func TestExport(t *testing.T) {
 			t.Errorf("%s is not a child of parent", s.Name)
 		}
 	}
-	if k.StartTimeUnixNano != uint64(began.UnixNano()) || k.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR || k.Status.GetMessage() != "timeout" {
+	if k.StartTimeUnixNano != uint64(began.UnixNano()) || k.Status.GetCode() != tracepb.Status_STATUS_CODE_ERROR ||
+		k.Status.GetMessage() != "timeout" {
 		t.Errorf("got %v", k)
 	}
-	if got := k.Attributes; len(got) != 2 || got[0].Key != "size" || got[0].Value.GetIntValue() != 7 || got[1].Key != "error.type" {
+	if got := k.Attributes; len(got) != 2 || got[0].Key != "size" || got[0].Value.GetIntValue() != 7 ||
+		got[1].Key != "error.type" {
 		t.Errorf("got attributes %v", got)
 	}
-	if c.resource["service.name"] != "berth" || c.resource["service.version"] != "1.2.3" || c.resource["service.instance.id"] != "node-1" {
+	if c.resource["service.name"] != "berth" || c.resource["service.version"] != "1.2.3" ||
+		c.resource["service.instance.id"] != "node-1" {
 		t.Errorf("got resource %v", c.resource)
 	}
-	if r := c.requests[0]; r.URL.Path != "/v1/traces" || r.Header.Get("Authorization") != "Bearer s3cret" || r.Header.Get("Content-Type") != "application/x-protobuf" {
+	if r := c.requests[0]; r.URL.Path != "/v1/traces" || r.Header.Get("Authorization") != "Bearer s3cret" ||
+		r.Header.Get("Content-Type") != "application/x-protobuf" {
 		t.Errorf("got %s %v", r.URL, r.Header)
 	}
 }
@@ -170,7 +176,8 @@ func TestFailures(t *testing.T) {
 				if err := e.Close(t.Context()); err != nil {
 					t.Error(err)
 				}
-				if len(c.requests) != tt.requests || len(c.received) != tt.spans || !strings.Contains(log.String(), tt.log) || tt.log == "" && log.Len() > 0 {
+				if len(c.requests) != tt.requests || len(c.received) != tt.spans || !strings.Contains(log.String(),
+					tt.log) || tt.log == "" && log.Len() > 0 {
 					t.Errorf("got %d requests, %d spans and the log %q", len(c.requests), len(c.received), log.String())
 				}
 				if strings.Contains(log.String(), "s3cret") {
@@ -184,7 +191,9 @@ func TestFailures(t *testing.T) {
 // The client's decision about sampling wins over the configured share.
 func TestSample(t *testing.T) {
 	parent := func(flags trace.TraceFlags) context.Context {
-		return trace.ContextWithRemoteSpanContext(t.Context(), trace.NewSpanContext(trace.SpanContextConfig{TraceID: [16]byte{1}, SpanID: [8]byte{2}, TraceFlags: flags, Remote: true}))
+		return trace.ContextWithRemoteSpanContext(t.Context(),
+			trace.NewSpanContext(trace.SpanContextConfig{TraceID: [16]byte{1}, SpanID: [8]byte{2}, TraceFlags: flags,
+				Remote: true}))
 	}
 	tests := map[string]struct {
 		sample float64

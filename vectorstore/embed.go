@@ -48,7 +48,8 @@ func (s *Service) vectors(ctx context.Context, p berth.ProjectID, texts []string
 		err = fmt.Errorf("got %d vectors for %d texts", len(all), len(texts))
 	}
 	if err != nil {
-		if berth.ErrorCode(err) != berth.CodeInvalid && (ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
+		if berth.ErrorCode(err) != berth.CodeInvalid &&
+			(ctx.Err() == nil || errors.Is(ctx.Err(), context.DeadlineExceeded)) {
 			s.mu.Lock()
 			s.rest = s.opts.Now().Add(embedRest)
 			s.mu.Unlock()
@@ -154,7 +155,8 @@ func (s *Service) embedAll(ctx context.Context, k jobKey, r *record, segments []
 
 func (s *Service) unembedded(k jobKey, err error) {
 	if !errors.Is(err, errResting) {
-		s.opts.Log.Warn("failed to embed file of vector store; its words are searched, will retry", "store", k.store, "file", k.file, "err", err)
+		s.opts.Log.Warn("failed to embed file of vector store; its words are searched, will retry", "store", k.store,
+			"file", k.file, "err", err)
 	}
 }
 
@@ -170,7 +172,8 @@ func (s *Service) embedLater(ctx context.Context, p berth.ProjectID, files map[b
 	var jobs []*store.Object
 	for id, r := range files {
 		if s.lacksVectors(r) {
-			jobs = append(jobs, &store.Object{ObjectKey: jobKey{p, r.File.VectorStoreID, id}.object(), CreatedAt: now, ExpiresAt: now, Body: json.RawMessage(`{}`)})
+			jobs = append(jobs, &store.Object{ObjectKey: jobKey{p, r.File.VectorStoreID, id}.object(), CreatedAt: now,
+				ExpiresAt: now, Body: json.RawMessage(`{}`)})
 		}
 	}
 	for batch := range slices.Chunk(jobs, 500) {
@@ -241,10 +244,11 @@ func (s *Service) saveVectors(ctx context.Context, k jobKey, f *shelf, r *record
 		if err != nil {
 			return fmt.Errorf("encode text of file: %w", err)
 		}
-		_, err = s.opts.Objects.UpdateObject(ctx, k.project, segmentKey(k.store, k.file, n), func(o *store.Object) error {
-			o.Body = body
-			return nil
-		})
+		_, err = s.opts.Objects.UpdateObject(ctx, k.project, segmentKey(k.store, k.file, n),
+			func(o *store.Object) error {
+				o.Body = body
+				return nil
+			})
 		if err != nil {
 			return fmt.Errorf("save vectors of file: %w", err)
 		}

@@ -43,7 +43,8 @@ func (e *fakeEmbedder) Embed(_ context.Context, _ berth.ProjectID, texts []strin
 
 func (s *shop) search(id berth.VectorStoreID, query string, weights *berth.HybridSearch) string {
 	s.t.Helper()
-	got, err := s.Search(s.t.Context(), mine, []berth.VectorStoreID{id}, Query{Queries: []string{query}, Limit: 1, Ranking: berth.RankingOptions{HybridSearch: weights}})
+	got, err := s.Search(s.t.Context(), mine, []berth.VectorStoreID{id}, Query{Queries: []string{query}, Limit: 1,
+		Ranking: berth.RankingOptions{HybridSearch: weights}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -61,7 +62,8 @@ func (s *shop) read() {
 	}
 }
 
-var harbour = map[berth.FileID]string{"file-a": "a ship in the harbour", "file-b": "nets and ropes", "file-c": "harbour, harbour"}
+var harbour = map[berth.FileID]string{"file-a": "a ship in the harbour", "file-b": "nets and ropes",
+	"file-c": "harbour, harbour"}
 
 func TestHybridSearch(t *testing.T) {
 	e := &fakeEmbedder{name: "m"}
@@ -148,7 +150,8 @@ func TestEmbedOldStores(t *testing.T) {
 func TestRefusedTexts(t *testing.T) {
 	e := &fakeEmbedder{name: "m", longest: 1000}
 	s := newShop(t, func(o *Options) { o.Embedder = e })
-	id := s.stock(map[berth.FileID]string{"file-a": "ship " + strings.Repeat("sail ", 300), "file-b": strings.Repeat("net ", 3000)})
+	id := s.stock(map[berth.FileID]string{"file-a": "ship " + strings.Repeat("sail ", 300),
+		"file-b": strings.Repeat("net ", 3000)})
 	if got := s.search(id, "boats", nil); got != "hybrid false file-a" {
 		t.Errorf("got %s", got)
 	}

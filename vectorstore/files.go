@@ -31,7 +31,8 @@ func (s *Service) checkFiles(ctx context.Context, p berth.ProjectID, files []Fil
 
 // AddFile adds a file to a vector store. It is read in the background. A file that is in
 // the store already is read again.
-func (s *Service) AddFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, req FileRequest) (*berth.VectorStoreFile, error) {
+func (s *Service) AddFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+	req FileRequest) (*berth.VectorStoreFile, error) {
 	if _, err := s.active(ctx, p, id); err != nil {
 		return nil, err
 	}
@@ -41,7 +42,8 @@ func (s *Service) AddFile(ctx context.Context, p berth.ProjectID, id berth.Vecto
 	return s.addFile(ctx, p, id, req, "")
 }
 
-func (s *Service) addFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, req FileRequest, batch berth.FileBatchID) (*berth.VectorStoreFile, error) {
+func (s *Service) addFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, req FileRequest,
+	batch berth.FileBatchID) (*berth.VectorStoreFile, error) {
 	file, err := s.opts.Files.Get(ctx, p, req.FileID)
 	if err != nil {
 		return nil, err
@@ -50,7 +52,8 @@ func (s *Service) addFile(ctx context.Context, p berth.ProjectID, id berth.Vecto
 	if err != nil {
 		return nil, err
 	}
-	strategy := &berth.ChunkingStrategy{Type: "static", Static: &berth.StaticChunking{MaxChunkSizeTokens: defaultMaxChunk, ChunkOverlapTokens: defaultOverlap}}
+	strategy := &berth.ChunkingStrategy{Type: "static",
+		Static: &berth.StaticChunking{MaxChunkSizeTokens: defaultMaxChunk, ChunkOverlapTokens: defaultOverlap}}
 	if req.ChunkingStrategy != nil && req.ChunkingStrategy.Static != nil {
 		strategy = req.ChunkingStrategy
 	}
@@ -58,13 +61,15 @@ func (s *Service) addFile(ctx context.Context, p berth.ProjectID, id berth.Vecto
 		req.Attributes = berth.Attributes{}
 	}
 	now := s.opts.Now().Unix()
-	r := &record{Filename: file.Filename, Batch: batch, File: berth.VectorStoreFile{ID: file.ID, Object: "vector_store.file", CreatedAt: now,
-		VectorStoreID: id, Status: berth.VectorInProgress, ChunkingStrategy: strategy, Attributes: req.Attributes}}
+	r := &record{Filename: file.Filename, Batch: batch,
+		File: berth.VectorStoreFile{ID: file.ID, Object: "vector_store.file", CreatedAt: now,
+			VectorStoreID: id, Status: berth.VectorInProgress, ChunkingStrategy: strategy, Attributes: req.Attributes}}
 	shelf.mu.Lock()
 	defer shelf.mu.Unlock()
 	old := shelf.files[file.ID]
 	if old == nil && len(shelf.files) >= maxFiles {
-		return nil, berth.Errorf(berth.CodeInvalid, "Vector store '%s' has %d files, which is the maximum. Use another one.", id, maxFiles)
+		return nil, berth.Errorf(berth.CodeInvalid,
+			"Vector store '%s' has %d files, which is the maximum. Use another one.", id, maxFiles)
 	}
 	if old != nil {
 		r.File.CreatedAt, r.Segments = old.File.CreatedAt, old.Segments
@@ -87,7 +92,8 @@ func (s *Service) saveNew(ctx context.Context, p berth.ProjectID, r *record, kno
 		return fmt.Errorf("encode file of vector store: %w", err)
 	}
 	id, now := r.File.VectorStoreID, s.opts.Now().Unix()
-	job := &store.Object{ObjectKey: jobKey{p, id, r.File.ID}.object(), CreatedAt: now, ExpiresAt: now, Body: json.RawMessage(`{}`)}
+	job := &store.Object{ObjectKey: jobKey{p, id, r.File.ID}.object(), CreatedAt: now, ExpiresAt: now,
+		Body: json.RawMessage(`{}`)}
 	objects := []*store.Object{{ObjectKey: fileKey(id, r.File.ID), CreatedAt: r.File.CreatedAt, Body: body}, job}
 	if known {
 		if err := s.save(ctx, p, r); err != nil {
@@ -139,7 +145,8 @@ func fileNotFound(id berth.VectorStoreID, file berth.FileID) error {
 }
 
 // File returns a file of a vector store.
-func (s *Service) File(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID) (*berth.VectorStoreFile, error) {
+func (s *Service) File(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+	file berth.FileID) (*berth.VectorStoreFile, error) {
 	r, err := s.record(ctx, p, id, file)
 	if err != nil {
 		return nil, err
@@ -148,7 +155,8 @@ func (s *Service) File(ctx context.Context, p berth.ProjectID, id berth.VectorSt
 }
 
 // record returns a copy of the record of a file.
-func (s *Service) record(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID) (record, error) {
+func (s *Service) record(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID) (record,
+	error) {
 	if _, err := s.read(ctx, p, id); err != nil {
 		return record{}, err
 	}
@@ -167,7 +175,8 @@ func (s *Service) record(ctx context.Context, p berth.ProjectID, id berth.Vector
 
 // ListFiles returns the files of a vector store, or of a batch of it, in the order of their
 // creation. status "" matches any.
-func (s *Service) ListFiles(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, batch berth.FileBatchID, status string) ([]*berth.VectorStoreFile, error) {
+func (s *Service) ListFiles(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, batch berth.FileBatchID,
+	status string) ([]*berth.VectorStoreFile, error) {
 	if _, err := s.read(ctx, p, id); err != nil {
 		return nil, err
 	}
@@ -190,7 +199,8 @@ func (s *Service) ListFiles(ctx context.Context, p berth.ProjectID, id berth.Vec
 }
 
 // UpdateFile replaces the attributes of a file.
-func (s *Service) UpdateFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID, attributes berth.Attributes) (*berth.VectorStoreFile, error) {
+func (s *Service) UpdateFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID,
+	attributes berth.Attributes) (*berth.VectorStoreFile, error) {
 	if attributes == nil {
 		attributes = berth.Attributes{}
 	}
@@ -201,7 +211,8 @@ func (s *Service) UpdateFile(ctx context.Context, p berth.ProjectID, id berth.Ve
 }
 
 // change changes the record of a file, unless change returns false.
-func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID, change func(*record) bool) (*berth.VectorStoreFile, error) {
+func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID,
+	change func(*record) bool) (*berth.VectorStoreFile, error) {
 	if _, err := s.read(ctx, p, id); err != nil {
 		return nil, err
 	}
@@ -244,7 +255,8 @@ func (s *Service) RemoveFile(ctx context.Context, p berth.ProjectID, id berth.Ve
 	if err := s.deleteSegments(ctx, p, id, file, r.Segments); err != nil {
 		return err
 	}
-	if err := s.opts.Objects.DeleteObject(ctx, p, jobKey{p, id, file}.object()); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := s.opts.Objects.DeleteObject(ctx, p, jobKey{p, id, file}.object()); err != nil &&
+		!errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("remove file %s from vector store: %w", file, err)
 	}
 	err = s.opts.Objects.DeleteObject(ctx, p, fileKey(id, file))
@@ -256,7 +268,8 @@ func (s *Service) RemoveFile(ctx context.Context, p berth.ProjectID, id berth.Ve
 }
 
 // Content returns the text of a file.
-func (s *Service) Content(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID) ([]string, error) {
+func (s *Service) Content(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID) ([]string,
+	error) {
 	r, err := s.record(ctx, p, id, file)
 	if err != nil {
 		return nil, err
@@ -280,14 +293,16 @@ type storedBatch struct {
 }
 
 // CreateBatch adds files to a vector store.
-func (s *Service) CreateBatch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, files []FileRequest) (*berth.FileBatch, error) {
+func (s *Service) CreateBatch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+	files []FileRequest) (*berth.FileBatch, error) {
 	if _, err := s.active(ctx, p, id); err != nil {
 		return nil, err
 	}
 	if err := s.checkFiles(ctx, p, files); err != nil {
 		return nil, err
 	}
-	b := storedBatch{Batch: berth.FileBatch{ID: berth.FileBatchID(berth.NewID(berth.PrefixFileBatch)), Object: "vector_store.files_batch",
+	b := storedBatch{Batch: berth.FileBatch{ID: berth.FileBatchID(berth.NewID(berth.PrefixFileBatch)),
+		Object:    "vector_store.files_batch",
 		CreatedAt: s.opts.Now().Unix(), VectorStoreID: id, Status: berth.VectorInProgress}}
 	for _, f := range files {
 		b.Files = append(b.Files, f.FileID)
@@ -296,7 +311,8 @@ func (s *Service) CreateBatch(ctx context.Context, p berth.ProjectID, id berth.V
 	if err != nil {
 		return nil, fmt.Errorf("encode file batch: %w", err)
 	}
-	if err := s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: batchKey(id, b.Batch.ID), CreatedAt: b.Batch.CreatedAt, Body: body}); err != nil {
+	if err := s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: batchKey(id, b.Batch.ID),
+		CreatedAt: b.Batch.CreatedAt, Body: body}); err != nil {
 		return nil, fmt.Errorf("create file batch: %w", err)
 	}
 	for _, f := range files {
@@ -311,10 +327,12 @@ func batchKey(id berth.VectorStoreID, batch berth.FileBatchID) store.ObjectKey {
 	return store.ObjectKey{Kind: store.KindVectorBatch, Parent: string(id), ID: string(batch)}
 }
 
-func (s *Service) readBatch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, batch berth.FileBatchID) (*storedBatch, error) {
+func (s *Service) readBatch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+	batch berth.FileBatchID) (*storedBatch, error) {
 	o, err := s.opts.Objects.GetObject(ctx, p, batchKey(id, batch))
 	if errors.Is(err, store.ErrNotFound) {
-		return nil, berth.Errorf(berth.CodeNotFound, "No file batch found with id '%s' in vector store '%s'.", batch, id)
+		return nil, berth.Errorf(berth.CodeNotFound, "No file batch found with id '%s' in vector store '%s'.",
+			batch, id)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read file batch %s: %w", batch, err)
@@ -327,7 +345,8 @@ func (s *Service) readBatch(ctx context.Context, p berth.ProjectID, id berth.Vec
 }
 
 // Batch returns a batch of a vector store.
-func (s *Service) Batch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, batch berth.FileBatchID) (*berth.FileBatch, error) {
+func (s *Service) Batch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+	batch berth.FileBatchID) (*berth.FileBatch, error) {
 	if _, err := s.read(ctx, p, id); err != nil {
 		return nil, err
 	}
@@ -362,7 +381,8 @@ func (s *Service) Batch(ctx context.Context, p berth.ProjectID, id berth.VectorS
 }
 
 // CancelBatch stops reading the files of a batch. Those that were read remain.
-func (s *Service) CancelBatch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, batch berth.FileBatchID) (*berth.FileBatch, error) {
+func (s *Service) CancelBatch(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+	batch berth.FileBatchID) (*berth.FileBatch, error) {
 	now, err := s.Batch(ctx, p, id, batch)
 	if err != nil || now.Status != berth.VectorInProgress {
 		return now, err

@@ -50,7 +50,8 @@ func filterRule(depth int) rule.Rule {
 		if c == "in" || c == "nin" {
 			value = rule.List(scalar, maxValues)
 		}
-		kinds[c] = rule.Object(rule.Fields{"type": rule.AnyText, "key": rule.Text(1, 64), "value": value}, "key", "value")
+		kinds[c] = rule.Object(rule.Fields{"type": rule.AnyText, "key": rule.Text(1, 64), "value": value}, "key",
+			"value")
 	}
 	inner := func(at string, _ any) error {
 		return berth.Invalid(at, "Invalid '%s': filters are nested too deeply. Use at most %d levels.", at, maxDepth)
@@ -80,7 +81,9 @@ func AttributesRule(at string, v any) error {
 		return rule.WrongType(at, "an object", v)
 	}
 	if len(obj) > 16 {
-		return rule.Errorf("object_above_max_properties", at, "Invalid '%s': too many properties. Expected an object with at most 16 properties, but got an object with %d properties instead.", at, len(obj))
+		return rule.Errorf("object_above_max_properties", at,
+			"Invalid '%s': too many properties. Expected an object with at most 16 properties, but got an object with %d properties instead.",
+			at, len(obj))
 	}
 	for name, value := range obj {
 		if err := rule.Text(1, 64)(at, name); err != nil {
@@ -185,7 +188,8 @@ func ChunkingRule(at string, v any) error {
 		return nil
 	}
 	size, _ := static["max_chunk_size_tokens"].(json.Number).Int64()
-	return rule.Integer(0, size/2)(rule.Join(rule.Join(at, "static"), "chunk_overlap_tokens"), static["chunk_overlap_tokens"])
+	return rule.Integer(0, size/2)(rule.Join(rule.Join(at, "static"), "chunk_overlap_tokens"),
+		static["chunk_overlap_tokens"])
 }
 
 var chunkingShape = rule.ByType(map[string]rule.Rule{
@@ -204,7 +208,8 @@ var RankingRule = rule.Object(rule.Fields{
 // hybridRule checks "hybrid_search". One of the weights must be above 0.
 func hybridRule(at string, v any) error {
 	weight := rule.Decimal(0, 1000)
-	if err := rule.Object(rule.Fields{"embedding_weight": weight, "text_weight": weight}, "embedding_weight", "text_weight")(at, v); err != nil {
+	if err := rule.Object(rule.Fields{"embedding_weight": weight, "text_weight": weight}, "embedding_weight",
+		"text_weight")(at, v); err != nil {
 		return err
 	}
 	for _, w := range v.(map[string]any) {

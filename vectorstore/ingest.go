@@ -158,7 +158,8 @@ func (s *Service) work(ctx context.Context, k jobKey) error {
 			return err
 		}
 	}
-	if err := s.opts.Objects.DeleteObject(ctx, k.project, k.object()); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := s.opts.Objects.DeleteObject(ctx, k.project, k.object()); err != nil &&
+		!errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("end job: %w", err)
 	}
 	return nil
@@ -191,7 +192,8 @@ func isFinal(err error) bool {
 
 // fail records why a file could not be read.
 func (s *Service) fail(ctx context.Context, k jobKey, cause error) error {
-	reason := &berth.VectorStoreError{Code: "server_error", Message: "The server had an error while processing the file."}
+	reason := &berth.VectorStoreError{Code: "server_error",
+		Message: "The server had an error while processing the file."}
 	var unreadable *Unreadable
 	var known *berth.Error
 	switch {
@@ -244,7 +246,8 @@ func (s *Service) ingest(ctx context.Context, k jobKey) error {
 		if err != nil {
 			return fmt.Errorf("encode text of file: %w", err)
 		}
-		if err := s.opts.Objects.CreateObjects(ctx, k.project, &store.Object{ObjectKey: segmentKey(k.store, k.file, n), CreatedAt: s.opts.Now().Unix(), Body: body}); err != nil {
+		if err := s.opts.Objects.CreateObjects(ctx, k.project, &store.Object{ObjectKey: segmentKey(k.store, k.file, n),
+			CreatedAt: s.opts.Now().Unix(), Body: body}); err != nil {
 			return fmt.Errorf("save text of file: %w", err)
 		}
 	}
@@ -305,7 +308,9 @@ func (s *Service) readText(ctx context.Context, k jobKey, r *record) ([]*segment
 		return nil, err
 	}
 	if len(text) > s.opts.MaxText {
-		return nil, &Unreadable{"invalid_file", fmt.Sprintf("The file has %d bytes of text, above the limit of %d. Divide it into several files.", len(text), s.opts.MaxText)}
+		return nil, &Unreadable{"invalid_file",
+			fmt.Sprintf("The file has %d bytes of text, above the limit of %d. Divide it into several files.",
+				len(text), s.opts.MaxText)}
 	}
 	chunks := split(plainText(text), *r.File.ChunkingStrategy.Static)
 	if len(chunks) == 0 {

@@ -105,7 +105,8 @@ func (s *Service) Search(ctx context.Context, p berth.ProjectID, ids []berth.Vec
 }
 
 // searchOne searches a store, whose index may have been dropped since it was built.
-func (s *Service) searchOne(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, query string, vector []float32, q Query) ([]found, error) {
+func (s *Service) searchOne(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, query string,
+	vector []float32, q Query) ([]found, error) {
 	for {
 		shelf, err := s.indexed(ctx, p, id)
 		if err != nil {
@@ -189,7 +190,8 @@ func (f *shelf) hits(ctx context.Context, query string, vector []float32, q Quer
 func (f *shelf) ranked(hits []index.Hit, limit int) []index.Hit {
 	slices.SortFunc(hits, func(a, b index.Hit) int {
 		x, y := f.places[a.Key], f.places[b.Key]
-		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(x.file, y.file), cmp.Compare(x.segment, y.segment), cmp.Compare(x.chunk, y.chunk))
+		return cmp.Or(cmp.Compare(b.Score, a.Score), cmp.Compare(x.file, y.file), cmp.Compare(x.segment, y.segment),
+			cmp.Compare(x.chunk, y.chunk))
 	})
 	return hits[:min(limit, len(hits))]
 }
@@ -216,7 +218,8 @@ func fuse(byText, byVector []index.Hit, weights berth.HybridSearch) []index.Hit 
 }
 
 // results reads the text of hits.
-func (s *Service) results(ctx context.Context, p berth.ProjectID, hits []found, q Query) ([]berth.FileSearchResult, error) {
+func (s *Service) results(ctx context.Context, p berth.ProjectID, hits []found, q Query) ([]berth.FileSearchResult,
+	error) {
 	list := []berth.FileSearchResult{}
 	type at struct {
 		store berth.VectorStoreID
@@ -242,8 +245,9 @@ func (s *Service) results(ctx context.Context, p berth.ProjectID, hits []found, 
 		if where.chunk >= len(seg.Chunks) {
 			return nil, fmt.Errorf("text of file %s has changed", where.file)
 		}
-		list = append(list, berth.FileSearchResult{FileID: where.file, Filename: r.Filename, Attributes: r.File.Attributes,
-			Score: h.score, Text: seg.Chunks[where.chunk]})
+		list = append(list, berth.FileSearchResult{FileID: where.file, Filename: r.Filename,
+			Attributes: r.File.Attributes,
+			Score:      h.score, Text: seg.Chunks[where.chunk]})
 	}
 	return list, nil
 }

@@ -87,7 +87,8 @@ func New(opts Options) *Service {
 	if opts.Quota == nil {
 		opts.Quota = func(context.Context, berth.ProjectID, int64) error { return nil }
 	}
-	return &Service{opts: opts, shelves: newShelves(opts.Memory), wake: make(chan struct{}, 1), running: map[jobKey]context.CancelFunc{}}
+	return &Service{opts: opts, shelves: newShelves(opts.Memory), wake: make(chan struct{}, 1),
+		running: map[jobKey]context.CancelFunc{}}
 }
 
 // A CreateRequest describes a vector store.
@@ -103,7 +104,8 @@ type CreateRequest struct {
 // Create creates a vector store with files.
 func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateRequest) (*berth.VectorStore, error) {
 	now := s.opts.Now().Unix()
-	v := &berth.VectorStore{ID: berth.VectorStoreID(berth.NewID(berth.PrefixVectorStore)), Object: "vector_store", CreatedAt: now, Name: req.Name,
+	v := &berth.VectorStore{ID: berth.VectorStoreID(berth.NewID(berth.PrefixVectorStore)), Object: "vector_store",
+		CreatedAt: now, Name: req.Name,
 		Description: req.Description, ExpiresAfter: req.ExpiresAfter, LastActiveAt: &now, Metadata: req.Metadata}
 	if v.Metadata == nil {
 		v.Metadata = map[string]string{}
@@ -180,7 +182,8 @@ func (s *Service) decodeStore(o *store.Object) (*berth.VectorStore, error) {
 func (s *Service) active(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*berth.VectorStore, error) {
 	v, err := s.read(ctx, p, id)
 	if err == nil && v.Status == berth.VectorExpired {
-		err = berth.Errorf(berth.CodeInvalid, "Vector store '%s' has expired. Create a new one and add its files again.", id)
+		err = berth.Errorf(berth.CodeInvalid,
+			"Vector store '%s' has expired. Create a new one and add its files again.", id)
 	}
 	return v, err
 }
@@ -253,7 +256,8 @@ type Change struct {
 }
 
 // Update changes a vector store.
-func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, c Change) (*berth.VectorStore, error) {
+func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, c Change) (*berth.VectorStore,
+	error) {
 	err := s.update(ctx, p, id, func(v *berth.VectorStore) {
 		if c.Name != nil {
 			v.Name = *c.Name
@@ -274,7 +278,8 @@ func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.Vector
 	return s.Get(ctx, p, id)
 }
 
-func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, change func(*berth.VectorStore)) error {
+func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+	change func(*berth.VectorStore)) error {
 	_, err := s.opts.Objects.UpdateObject(ctx, p, storeKey(id), func(o *store.Object) error {
 		v, err := s.decodeStore(o)
 		if err != nil {
@@ -328,7 +333,8 @@ func (s *Service) Expire(ctx context.Context) error {
 			return fmt.Errorf("list expired vector stores: %w", err)
 		}
 		for _, r := range refs {
-			if err := s.expire(ctx, r.Project, berth.VectorStoreID(r.ID)); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+			if err := s.expire(ctx, r.Project, berth.VectorStoreID(r.ID)); err != nil &&
+				berth.ErrorCode(err) != berth.CodeNotFound {
 				return err
 			}
 		}

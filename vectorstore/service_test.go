@@ -62,7 +62,9 @@ func newShop(t *testing.T, change func(*Options)) *shop {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { s.db.Close() })
-	s.opts = Options{Objects: s.db, Files: filesOf{s}, Now: func() time.Time { return s.now }, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+	s.opts = Options{Objects: s.db, Files: filesOf{s}, Now: func() time.Time {
+		return s.now
+	}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
 		Text: func(_ context.Context, _ string, r io.Reader) (string, error) {
 			raw, err := io.ReadAll(r)
 			return string(raw), err
@@ -77,7 +79,8 @@ func newShop(t *testing.T, change func(*Options)) *shop {
 // stock creates a vector store with files and reads them.
 func (s *shop) stock(files map[berth.FileID]string) berth.VectorStoreID {
 	s.t.Helper()
-	v, err := s.Create(s.t.Context(), mine, CreateRequest{ExpiresAfter: &berth.VectorExpiry{Anchor: "last_active_at", Days: 1}})
+	v, err := s.Create(s.t.Context(), mine,
+		CreateRequest{ExpiresAfter: &berth.VectorExpiry{Anchor: "last_active_at", Days: 1}})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -171,7 +174,8 @@ func TestPoison(t *testing.T) {
 		}
 	}
 	f, err := s.File(t.Context(), mine, id, "file-a")
-	if err != nil || f.Status != berth.VectorFailed || f.LastError.Code != "server_error" || strings.Contains(f.LastError.Message, "gone") {
+	if err != nil || f.Status != berth.VectorFailed || f.LastError.Code != "server_error" ||
+		strings.Contains(f.LastError.Message, "gone") {
 		t.Errorf("got %+v, %v", f, err)
 	}
 }
@@ -201,10 +205,12 @@ func TestExpire(t *testing.T) {
 	if err != nil || v.Status != berth.VectorExpired || v.FileCounts.Total != 0 {
 		t.Errorf("expired: got %+v, %v", v, err)
 	}
-	if list, _, err := s.db.ListObjects(t.Context(), mine, store.KindVectorText, string(id), store.Page{Limit: 10}); err != nil || len(list) != 0 {
+	if list, _, err := s.db.ListObjects(t.Context(), mine, store.KindVectorText, string(id),
+		store.Page{Limit: 10}); err != nil || len(list) != 0 {
 		t.Errorf("%d texts are left, %v", len(list), err)
 	}
-	if _, err := s.Search(t.Context(), mine, []berth.VectorStoreID{id}, Query{Queries: []string{"x"}, Limit: 1}); berth.ErrorCode(err) != berth.CodeInvalid {
+	if _, err := s.Search(t.Context(), mine, []berth.VectorStoreID{id}, Query{Queries: []string{"x"},
+		Limit: 1}); berth.ErrorCode(err) != berth.CodeInvalid {
 		t.Errorf("search: got %v", err)
 	}
 }
@@ -327,7 +333,8 @@ func TestEqualPassages(t *testing.T) {
 					t.Fatal(err)
 				}
 			}
-			got, err := s.Search(t.Context(), mine, []berth.VectorStoreID{id}, Query{Queries: []string{"tide"}, Limit: 4})
+			got, err := s.Search(t.Context(), mine, []berth.VectorStoreID{id}, Query{Queries: []string{"tide"},
+				Limit: 4})
 			if err != nil {
 				t.Fatal(err)
 			}

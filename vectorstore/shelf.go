@@ -72,7 +72,8 @@ func (f *shelf) list() []*record {
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b *record) int {
-		return cmp.Or(cmp.Compare(a.File.CreatedAt, b.File.CreatedAt), strings.Compare(string(a.File.ID), string(b.File.ID)))
+		return cmp.Or(cmp.Compare(a.File.CreatedAt, b.File.CreatedAt), strings.Compare(string(a.File.ID),
+			string(b.File.ID)))
 	})
 	return all
 }
@@ -305,7 +306,8 @@ func (s *Service) model() string {
 }
 
 // segment reads a part of a file's text.
-func (s *Service) segment(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID, n int) (*segment, error) {
+func (s *Service) segment(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID,
+	n int) (*segment, error) {
 	o, err := s.opts.Objects.GetObject(ctx, p, segmentKey(id, file, n))
 	if err != nil {
 		return nil, fmt.Errorf("read text of file %s: %w", file, err)
@@ -323,7 +325,8 @@ func segmentKey(id berth.VectorStoreID, file berth.FileID, n int) store.ObjectKe
 
 // deleteSegments deletes the stored text of a file: n parts, and what an interrupted reading
 // left above them.
-func (s *Service) deleteSegments(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID, n int) error {
+func (s *Service) deleteSegments(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, file berth.FileID,
+	n int) error {
 	remove := func(n int) error {
 		err := s.opts.Objects.DeleteObject(ctx, p, segmentKey(id, file, n))
 		if err != nil && !errors.Is(err, store.ErrNotFound) {

@@ -58,14 +58,18 @@ type Attempt struct {
 // AtEnd returns the deliveries to save with the last event of a response. It implements
 // journal.AtEnd. Only background responses have deliveries, as at OpenAI.
 func (s *Service) AtEnd(r *store.Response, final *berth.Response) []*store.Object {
-	kind := map[berth.Status]berth.EventType{berth.StatusCompleted: berth.EventCompleted, berth.StatusFailed: berth.EventFailed,
+	kind := map[berth.Status]berth.EventType{berth.StatusCompleted: berth.EventCompleted,
+		berth.StatusFailed:     berth.EventFailed,
 		berth.StatusIncomplete: berth.EventIncomplete, berth.StatusCancelled: berth.EventCancelled}[final.Status]
 	if !final.Background || kind == "" {
 		return nil
 	}
-	out, err := s.deliveries(context.Background(), r.Project, kind, string(final.ID), func(berth.WebhookID) string { return berth.NewID(berth.PrefixDelivery) })
+	out, err := s.deliveries(context.Background(), r.Project, kind, string(final.ID), func(berth.WebhookID) string {
+		return berth.NewID(berth.PrefixDelivery)
+	})
 	if err != nil {
-		s.log.Error("failed to list webhook endpoints; no webhook is sent", "response", final.ID, "request_id", r.RequestID, "err", err)
+		s.log.Error("failed to list webhook endpoints; no webhook is sent", "response", final.ID, "request_id",
+			r.RequestID, "err", err)
 	}
 	return out
 }
@@ -73,7 +77,8 @@ func (s *Service) AtEnd(r *store.Response, final *berth.Response) []*store.Objec
 // BatchEnded saves the deliveries about a batch that has its last status. It may be called
 // again after an error or a crash: the deliveries are saved once.
 func (s *Service) BatchEnded(ctx context.Context, p berth.ProjectID, b *berth.Batch) error {
-	kind := map[berth.BatchStatus]berth.EventType{berth.BatchCompleted: berth.EventBatchCompleted, berth.BatchFailed: berth.EventBatchFailed,
+	kind := map[berth.BatchStatus]berth.EventType{berth.BatchCompleted: berth.EventBatchCompleted,
+		berth.BatchFailed:  berth.EventBatchFailed,
 		berth.BatchExpired: berth.EventBatchExpired, berth.BatchCancelled: berth.EventBatchCancelled}[b.Status]
 	list, err := s.deliveries(ctx, p, kind, string(b.ID), func(to berth.WebhookID) string {
 		sum := sha256.Sum256([]byte(string(to) + "\x00" + string(b.ID)))
@@ -92,13 +97,16 @@ func (s *Service) BatchEnded(ctx context.Context, p berth.ProjectID, b *berth.Ba
 
 // deliveries returns the deliveries of an event to the endpoints for its type. id returns the
 // id of the delivery to an endpoint.
-func (s *Service) deliveries(ctx context.Context, p berth.ProjectID, kind berth.EventType, about string, id func(berth.WebhookID) string) ([]*store.Object, error) {
-	objects, _, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints, Ascending: true})
+func (s *Service) deliveries(ctx context.Context, p berth.ProjectID, kind berth.EventType, about string,
+	id func(berth.WebhookID) string) ([]*store.Object, error) {
+	objects, _, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints,
+		Ascending: true})
 	if err != nil {
 		return nil, err
 	}
 	now := time.Now()
-	payload, _ := json.Marshal(newEvent(kind, about, now)) // strings and numbers always marshal; shared by all endpoints
+	// strings and numbers always marshal; shared by all endpoints
+	payload, _ := json.Marshal(newEvent(kind, about, now))
 	var out []*store.Object
 	for _, e := range receivers(objects, kind) {
 		out = append(out, newDelivery(id(e.ID), e.ID, kind, payload, now))
@@ -117,8 +125,10 @@ func receivers(objects []*store.Object, kind berth.EventType) (found []*endpoint
 }
 
 // SandboxEvent returns the deliveries to save with an event of a sandbox.
-func (s *Service) SandboxEvent(ctx context.Context, p berth.ProjectID, event *berth.SandboxEvent) ([]*store.Object, error) {
-	objects, _, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints, Ascending: true})
+func (s *Service) SandboxEvent(ctx context.Context, p berth.ProjectID, event *berth.SandboxEvent) ([]*store.Object,
+	error) {
+	objects, _, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", store.Page{Limit: 2 * maxEndpoints,
+		Ascending: true})
 	if err != nil {
 		return nil, fmt.Errorf("list webhook endpoints: %w", err)
 	}
@@ -174,7 +184,8 @@ func retryDelay(attempts int) time.Duration {
 }
 
 // Log returns one page of an endpoint's deliveries and whether there is more.
-func (s *Service) Log(ctx context.Context, p berth.ProjectID, id berth.WebhookID, page store.Page) ([]*Delivery, bool, error) {
+func (s *Service) Log(ctx context.Context, p berth.ProjectID, id berth.WebhookID, page store.Page) ([]*Delivery, bool,
+	error) {
 	if _, err := s.get(ctx, p, id); err != nil {
 		return nil, false, err
 	}
@@ -233,7 +244,8 @@ func (s *Service) deliver(ctx context.Context, ref store.ObjectRef) error {
 	a := Attempt{At: start.Unix(), Milliseconds: time.Since(start).Milliseconds(), Status: status}
 	if failure != nil {
 		a.Error = failure.Error()
-		s.log.Warn("webhook delivery failed", "project", ref.Project, "endpoint", e.ID, "delivery", d.ID, "attempt", len(d.Attempts)+1, "err", failure)
+		s.log.Warn("webhook delivery failed", "project", ref.Project, "endpoint", e.ID, "delivery", d.ID, "attempt",
+			len(d.Attempts)+1, "err", failure)
 	}
 	_, err = s.objects.UpdateObject(ctx, ref.Project, ref.ObjectKey, func(o *store.Object) error {
 		d, err := decodeDelivery(o)

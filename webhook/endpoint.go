@@ -2,7 +2,8 @@
 // the endpoints of projects.
 //
 // A delivery is saved with the response's last event, before a batch's job ends, or with the event of a sandbox. It is
-// retried, across restarts, until the endpoint accepts it. Payloads and signatures are those of OpenAI, which follow the
+// retried, across restarts, until the endpoint accepts it. Payloads and signatures are those of OpenAI, which follow
+// the
 // Standard Webhooks specification. Those of sandboxes are E2B's.
 package webhook
 
@@ -38,7 +39,8 @@ var EventTypes = []berth.EventType{berth.EventCompleted, berth.EventFailed, bert
 	berth.EventBatchCompleted, berth.EventBatchFailed, berth.EventBatchExpired, berth.EventBatchCancelled}
 
 // SandboxEventTypes are the events that endpoints of E2B's API can receive.
-var SandboxEventTypes = []berth.EventType{berth.EventSandboxCreated, berth.EventSandboxUpdated, berth.EventSandboxPaused,
+var SandboxEventTypes = []berth.EventType{berth.EventSandboxCreated, berth.EventSandboxUpdated,
+	berth.EventSandboxPaused,
 	berth.EventSandboxResumed, berth.EventSandboxCheckpointed, berth.EventSandboxKilled}
 
 // A Service stores endpoints and, once started, delivers events to them. It is safe for
@@ -53,7 +55,8 @@ type Service struct {
 
 // New returns a service that stores endpoints and deliveries in objects.
 func New(objects store.Objects, log *slog.Logger) *Service {
-	return &Service{objects: objects, log: log, sender: newSender(), anywhere: newClient(false), public: newClient(true)}
+	return &Service{objects: objects, log: log, sender: newSender(), anywhere: newClient(false),
+		public: newClient(true)}
 }
 
 // endpoint is the stored form of an endpoint.
@@ -96,7 +99,9 @@ func (e *endpoint) apply(req EndpointRequest) error {
 		u, err := url.Parse(*req.URL)
 		switch {
 		case err != nil || u.Host == "" || u.User != nil || u.Fragment != "" || len(*req.URL) > maxURL:
-			return berth.Invalid("url", "Invalid 'url': expected an absolute URL of at most %d characters, without a name, password or fragment.", maxURL)
+			return berth.Invalid("url",
+				"Invalid 'url': expected an absolute URL of at most %d characters, without a name, password or fragment.",
+				maxURL)
 		case u.Scheme != "https" && !(u.Scheme == "http" && req.Anywhere):
 			return berth.Invalid("url", "Invalid 'url': expected an https URL.")
 		}
@@ -111,11 +116,14 @@ func (e *endpoint) apply(req EndpointRequest) error {
 	if req.EventTypes != nil {
 		known, name := req.types()
 		if len(req.EventTypes) == 0 {
-			return berth.Invalid(name, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", name)
+			return berth.Invalid(name,
+				"Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+				name)
 		}
 		for i, t := range req.EventTypes {
 			if !slices.Contains(known, t) {
-				return berth.Invalid(fmt.Sprintf("%s[%d]", name, i), "Invalid value: '%s'. Supported values are: %s.", t, words(known))
+				return berth.Invalid(fmt.Sprintf("%s[%d]", name, i), "Invalid value: '%s'. Supported values are: %s.",
+					t, words(known))
 			}
 		}
 		e.EventTypes = slices.Compact(slices.Sorted(slices.Values(req.EventTypes)))
@@ -138,7 +146,8 @@ func checkHost(u *url.URL, anywhere bool) error {
 		}
 	}
 	if a, err := netip.ParseAddr(u.Hostname()); err == nil && !anywhere && !reachable(a) {
-		return berth.Invalid("url", "Invalid 'url': webhooks are sent to public addresses only, and '%s' is not one. The operator of this server can create the endpoint with 'berth webhook create'.", a)
+		return berth.Invalid("url",
+			"Invalid 'url': webhooks are sent to public addresses only, and '%s' is not one. The operator of this server can create the endpoint with 'berth webhook create'.", a)
 	}
 	return nil
 }
@@ -160,14 +169,17 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req EndpointReq
 		return nil, err
 	}
 	if len(list) >= maxEndpoints {
-		return nil, berth.Errorf(berth.CodeInvalid, "The project has reached the limit of %d webhook endpoints. Delete one that is no longer needed.", maxEndpoints)
+		return nil, berth.Errorf(berth.CodeInvalid,
+			"The project has reached the limit of %d webhook endpoints. Delete one that is no longer needed.",
+			maxEndpoints)
 	}
 	now := time.Now().Unix()
 	id := berth.NewID(berth.PrefixWebhook)
 	if req.Sandboxes {
 		id = berth.UUID(id)
 	}
-	e := &endpoint{WebhookEndpoint: berth.WebhookEndpoint{ID: berth.WebhookID(id), Object: "webhook_endpoint", CreatedAt: now, UpdatedAt: now}}
+	e := &endpoint{WebhookEndpoint: berth.WebhookEndpoint{ID: berth.WebhookID(id), Object: "webhook_endpoint",
+		CreatedAt: now, UpdatedAt: now}}
 	e.renew(false)
 	if err := e.apply(req); err != nil {
 		return nil, err
@@ -176,7 +188,8 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req EndpointReq
 	if err != nil {
 		return nil, err
 	}
-	if err := s.objects.CreateObjects(ctx, p, &store.Object{ObjectKey: endpointKey(e.ID), CreatedAt: now, Body: body}); err != nil {
+	if err := s.objects.CreateObjects(ctx, p, &store.Object{ObjectKey: endpointKey(e.ID), CreatedAt: now,
+		Body: body}); err != nil {
 		return nil, err
 	}
 	e.SigningSecret = e.Secret
@@ -232,7 +245,8 @@ func (s *Service) Get(ctx context.Context, p berth.ProjectID, id berth.WebhookID
 }
 
 // List returns one page of endpoints and whether there are more.
-func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.WebhookEndpoint, bool, error) {
+func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*berth.WebhookEndpoint, bool,
+	error) {
 	objects, more, err := s.objects.ListObjects(ctx, p, KindEndpoint, "", page)
 	if err != nil {
 		return nil, false, err
@@ -249,7 +263,8 @@ func (s *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 }
 
 // Update changes the fields of an endpoint that the request sets.
-func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.WebhookID, req EndpointRequest) (*berth.WebhookEndpoint, error) {
+func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.WebhookID,
+	req EndpointRequest) (*berth.WebhookEndpoint, error) {
 	e, err := s.change(ctx, p, id, func(e *endpoint) error {
 		req.Sandboxes = e.OfSandboxes()
 		return e.apply(req)
@@ -262,10 +277,12 @@ func (s *Service) Update(ctx context.Context, p berth.ProjectID, id berth.Webhoo
 
 // RotateSecret replaces the secret of an endpoint and returns the endpoint with the new
 // one. If keep is true, the old one still signs for a day.
-func (s *Service) RotateSecret(ctx context.Context, p berth.ProjectID, id berth.WebhookID, keep bool) (*berth.WebhookEndpoint, error) {
+func (s *Service) RotateSecret(ctx context.Context, p berth.ProjectID, id berth.WebhookID,
+	keep bool) (*berth.WebhookEndpoint, error) {
 	e, err := s.change(ctx, p, id, func(e *endpoint) error {
 		if e.OfSandboxes() {
-			return berth.Invalid("", "The secret of an endpoint of E2B's API is the client's. Change it with 'PATCH /events/webhooks/%s'.", id)
+			return berth.Invalid("",
+				"The secret of an endpoint of E2B's API is the client's. Change it with 'PATCH /events/webhooks/%s'.", id)
 		}
 		e.renew(keep)
 		return nil
@@ -277,7 +294,8 @@ func (s *Service) RotateSecret(ctx context.Context, p berth.ProjectID, id berth.
 	return &e.WebhookEndpoint, nil
 }
 
-func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.WebhookID, change func(*endpoint) error) (e *endpoint, err error) {
+func (s *Service) change(ctx context.Context, p berth.ProjectID, id berth.WebhookID,
+	change func(*endpoint) error) (e *endpoint, err error) {
 	_, err = s.objects.UpdateObject(ctx, p, endpointKey(id), func(o *store.Object) error {
 		if e, err = decode(o); err != nil {
 			return err

@@ -60,10 +60,12 @@ func TestOwnPublicAddress(t *testing.T) {
 	_, port, _ := net.SplitHostPort(l.Addr().String())
 	for _, host := range []string{own, "[::ffff:" + own + "]"} {
 		url := fmt.Sprintf("https://%s:%s/", host, port)
-		if _, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: &url, EventTypes: EventTypes}); berth.ErrorCode(err) != berth.CodeInvalid {
+		if _, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: &url,
+			EventTypes: EventTypes}); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("%s: got %v, want a refusal", host, err)
 		}
-		if status, err := h.svc.Test(t.Context(), mine, h.stored(url), berth.EventCompleted); status != 0 || err == nil || strings.Contains(err.Error(), "not public") {
+		if status, err := h.svc.Test(t.Context(), mine, h.stored(url), berth.EventCompleted); status != 0 ||
+			err == nil || strings.Contains(err.Error(), "not public") {
 			t.Errorf("%s: got %d, %v, want an error that it could not be reached", host, status, err)
 		}
 	}

@@ -46,7 +46,8 @@ func newClient(public bool) *http.Client {
 		}
 	}
 	return &http.Client{Timeout: postTime,
-		Transport:     &http.Transport{Proxy: proxy, DialContext: dialer.DialContext, MaxIdleConnsPerHost: atOnce, IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
+		Transport: &http.Transport{Proxy: proxy, DialContext: dialer.DialContext, MaxIdleConnsPerHost: atOnce,
+			IdleConnTimeout: time.Minute, ForceAttemptHTTP2: true},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
 
@@ -80,7 +81,8 @@ func (s *Service) post(ctx context.Context, e *endpoint, d *Delivery) (status in
 }
 
 // Test sends a sample event to an endpoint once. It returns the HTTP status of the answer.
-func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookID, kind berth.EventType) (status int, err error) {
+func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookID, kind berth.EventType) (status int,
+	err error) {
 	e, err := s.get(ctx, p, id)
 	if err != nil {
 		return 0, err
@@ -96,7 +98,8 @@ func (s *Service) Test(ctx context.Context, p berth.ProjectID, id berth.WebhookI
 	status, failure := s.post(ctx, e, &Delivery{ID: berth.NewID(berth.PrefixDelivery), Payload: payload})
 	if status == 0 {
 		s.log.Info("failed to send test webhook", "project", p, "endpoint", id, "err", failure)
-		return 0, berth.Errorf(berth.CodeInvalid, "The webhook endpoint could not be reached. Check that its URL is correct and accepts connections from this server.")
+		return 0, berth.Errorf(berth.CodeInvalid,
+			"The webhook endpoint could not be reached. Check that its URL is correct and accepts connections from this server.")
 	}
 	return status, nil
 }

@@ -129,7 +129,8 @@ func (d *sender) acquire(ref store.ObjectRef, to address) verdict {
 
 func (s *Service) run(ref store.ObjectRef, to address) {
 	if err := s.deliver(s.sender.ctx, ref); err != nil && s.sender.ctx.Err() == nil {
-		s.log.Error("failed to read or save webhook delivery; retrying", "project", ref.Project, "delivery", ref.ID, "err", err)
+		s.log.Error("failed to read or save webhook delivery; retrying", "project", ref.Project, "delivery", ref.ID,
+			"err", err)
 		_ = backoff.Sleep(s.sender.ctx, faultTime) // it is still due: without the wait, it would start again at once
 	}
 	d := &s.sender

@@ -57,7 +57,8 @@ func TestOutageIsLoggedOnce(t *testing.T) {
 	}()
 	stop()
 	<-ended
-	if got := text.String(); strings.Count(got, "failed to list due webhook deliveries") != 1 || strings.Count(got, "webhook deliveries continue") != 1 {
+	if got := text.String(); strings.Count(got, "failed to list due webhook deliveries") != 1 ||
+		strings.Count(got, "webhook deliveries continue") != 1 {
 		t.Errorf("the log is\n%s", got)
 	}
 }

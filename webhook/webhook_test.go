@@ -94,7 +94,8 @@ func (h *house) create(p berth.ProjectID, types ...berth.EventType) *berth.Webho
 	if types == nil {
 		types = EventTypes
 	}
-	e, err := h.svc.Create(h.t.Context(), p, EndpointRequest{Name: ptr("test"), URL: ptr(h.srv.URL + "/hook"), EventTypes: types, Anywhere: true})
+	e, err := h.svc.Create(h.t.Context(), p, EndpointRequest{Name: ptr("test"), URL: ptr(h.srv.URL + "/hook"),
+		EventTypes: types, Anywhere: true})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -107,14 +108,16 @@ func ptr[T any](v T) *T { return &v }
 func (h *house) end(p berth.ProjectID, status berth.Status) berth.ResponseID {
 	h.t.Helper()
 	id := berth.ResponseID(berth.NewID(berth.PrefixResponse))
-	r := &store.Response{Project: p, Body: berth.NewResponse(id, 1, &berth.ResponseRequest{Model: "m", Background: true}), Request: &berth.ResponseRequest{}}
+	r := &store.Response{Project: p, Body: berth.NewResponse(id, 1,
+		&berth.ResponseRequest{Model: "m", Background: true}), Request: &berth.ResponseRequest{}}
 	lease := store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}
 	if err := h.db.CreateResponse(h.t.Context(), r, nil, lease); err != nil {
 		h.t.Fatal(err)
 	}
 	final := *r.Body
 	final.Status = status
-	err := h.db.AppendEvents(h.t.Context(), p, id, "me", []store.Event{{Type: berth.EventCompleted, Data: []byte("{}")}}, &final, h.svc.AtEnd(r, &final)...)
+	err := h.db.AppendEvents(h.t.Context(), p, id, "me",
+		[]store.Event{{Type: berth.EventCompleted, Data: []byte("{}")}}, &final, h.svc.AtEnd(r, &final)...)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -178,7 +181,8 @@ func TestDelivery(t *testing.T) {
 	}
 	delete(got, "id")
 	delete(got, "created_at")
-	if diff := cmp.Diff(map[string]any{"object": "event", "type": "response.completed", "data": map[string]any{"id": string(id)}}, got); diff != "" {
+	if diff := cmp.Diff(map[string]any{"object": "event", "type": "response.completed",
+		"data": map[string]any{"id": string(id)}}, got); diff != "" {
 		t.Errorf("payload (-want +got):\n%s", diff)
 	}
 	if m.header.Get("Content-Type") != "application/json" || !strings.HasPrefix(m.header.Get("webhook-id"), "wh_") {
@@ -189,7 +193,8 @@ func TestDelivery(t *testing.T) {
 		t.Error("the signature is valid with another secret")
 	}
 	list := h.log(e.ID, func(l []*Delivery) bool { return len(l) == 1 && l[0].Status == Delivered })
-	if a := list[0].Attempts; len(a) != 1 || a[0].Status != 200 || a[0].Error != "" || list[0].ID != m.header.Get("webhook-id") {
+	if a := list[0].Attempts; len(a) != 1 || a[0].Status != 200 || a[0].Error != "" ||
+		list[0].ID != m.header.Get("webhook-id") {
 		t.Errorf("got log %+v", list[0])
 	}
 
@@ -209,7 +214,8 @@ func TestBatchDelivery(t *testing.T) {
 	other := h.create(mine, berth.EventCompleted)
 	h.start()
 	client := openai.NewClient(option.WithAPIKey("none"), option.WithWebhookSecret(e.SigningSecret))
-	for n, status := range []berth.BatchStatus{berth.BatchCompleted, berth.BatchFailed, berth.BatchExpired, berth.BatchCancelled} {
+	for n, status := range []berth.BatchStatus{berth.BatchCompleted, berth.BatchFailed, berth.BatchExpired,
+		berth.BatchCancelled} {
 		b := &berth.Batch{ID: berth.BatchID(berth.NewID(berth.PrefixBatch)), Status: status}
 		for range 2 {
 			if err := h.svc.BatchEnded(t.Context(), mine, b); err != nil {
@@ -222,8 +228,10 @@ func TestBatchDelivery(t *testing.T) {
 		if err != nil {
 			t.Fatalf("the client refuses the delivery: %v", err)
 		}
-		id := map[berth.BatchStatus]string{berth.BatchCompleted: event.AsBatchCompleted().Data.ID, berth.BatchFailed: event.AsBatchFailed().Data.ID,
-			berth.BatchExpired: event.AsBatchExpired().Data.ID, berth.BatchCancelled: event.AsBatchCancelled().Data.ID}[status]
+		id := map[berth.BatchStatus]string{berth.BatchCompleted: event.AsBatchCompleted().Data.ID,
+			berth.BatchFailed:    event.AsBatchFailed().Data.ID,
+			berth.BatchExpired:   event.AsBatchExpired().Data.ID,
+			berth.BatchCancelled: event.AsBatchCancelled().Data.ID}[status]
 		if event.Type != "batch."+string(status) || id != string(b.ID) {
 			t.Errorf("got %s about %s, want batch.%s about %s", event.Type, id, status, b.ID)
 		}
@@ -268,12 +276,14 @@ func TestRetry(t *testing.T) {
 		h.wait(1)
 		list := h.log(e.ID, func(l []*Delivery) bool { return len(l[0].Attempts) == n })
 		if n == 3 {
-			if a := list[0].Attempts; list[0].Status != Delivered || a[0].Status != 500 || a[1].Status != 307 || a[2].Status != 200 || a[0].Error == "" {
+			if a := list[0].Attempts; list[0].Status != Delivered || a[0].Status != 500 || a[1].Status != 307 ||
+				a[2].Status != 200 || a[0].Error == "" {
 				t.Errorf("got %+v", list[0])
 			}
 			break
 		}
-		if wait := time.Duration(list[0].DueAt-time.Now().Unix()) * time.Second; list[0].Status != Pending || wait < 2*time.Second || wait > 19*time.Second {
+		if wait := time.Duration(list[0].DueAt-time.Now().Unix()) * time.Second; list[0].Status != Pending ||
+			wait < 2*time.Second || wait > 19*time.Second {
 			t.Errorf("after attempt %d: %s, the next in %v", n, list[0].Status, wait)
 		}
 		h.hurry(e.ID, list[0].ID)
@@ -290,10 +300,11 @@ func TestRetry(t *testing.T) {
 // hurry makes a delivery due.
 func (h *house) hurry(to berth.WebhookID, id string) {
 	h.t.Helper()
-	_, err := h.db.UpdateObject(h.t.Context(), mine, store.ObjectKey{Kind: KindDelivery, Parent: string(to), ID: id}, func(o *store.Object) error {
-		o.ExpiresAt = 1
-		return nil
-	})
+	_, err := h.db.UpdateObject(h.t.Context(), mine, store.ObjectKey{Kind: KindDelivery, Parent: string(to), ID: id},
+		func(o *store.Object) error {
+			o.ExpiresAt = 1
+			return nil
+		})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -350,7 +361,8 @@ func TestSlowEndpoint(t *testing.T) {
 		mu.Unlock()
 	}
 	fast := h.create(theirs)
-	if _, err := h.svc.Update(t.Context(), theirs, fast.ID, EndpointRequest{URL: ptr(h.srv.URL + "/fast"), Anywhere: true}); err != nil {
+	if _, err := h.svc.Update(t.Context(), theirs, fast.ID, EndpointRequest{URL: ptr(h.srv.URL + "/fast"),
+		Anywhere: true}); err != nil {
 		t.Fatal(err)
 	}
 	h.end(theirs, berth.StatusCompleted)
@@ -384,7 +396,8 @@ func TestBackoff(t *testing.T) {
 		if d.Status != Failed || len(waits) < 15 || len(waits) > 40 {
 			t.Errorf("got %s after %d attempts", d.Status, len(d.Attempts))
 		}
-		if age := time.Duration(time.Now().Unix()-d.CreatedAt) * time.Second; age > retryTime || age < retryTime-2*maxWait {
+		if age := time.Duration(time.Now().Unix()-d.CreatedAt) * time.Second; age > retryTime ||
+			age < retryTime-2*maxWait {
 			t.Errorf("failed after %v, want %v", age, retryTime)
 		}
 		for i, w := range waits {
@@ -410,7 +423,8 @@ func TestDeliveriesAreDeleted(t *testing.T) {
 	if err := h.svc.Delete(t.Context(), mine, e.ID); err != nil {
 		t.Fatal(err)
 	}
-	if refs, err := h.db.ExpiredObjects(t.Context(), KindDelivery, time.Now().Add(time.Hour), 10); err != nil || len(refs) != 0 {
+	if refs, err := h.db.ExpiredObjects(t.Context(), KindDelivery, time.Now().Add(time.Hour), 10); err != nil ||
+		len(refs) != 0 {
 		t.Errorf("%d deliveries outlived their endpoint, %v", len(refs), err)
 	}
 	if n := len(h.received); n != 1 {
@@ -422,7 +436,8 @@ func TestEndpoint(t *testing.T) {
 	h := newHouse(t)
 	ctx := t.Context()
 	e := h.create(mine, berth.EventFailed, berth.EventCompleted, berth.EventFailed)
-	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(e.SigningSecret, "whsec_")); err != nil || len(key) != 32 {
+	if key, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(e.SigningSecret, "whsec_")); err != nil ||
+		len(key) != 32 {
 		t.Errorf("got secret %s", e.SigningSecret)
 	}
 	got, err := h.svc.Get(ctx, mine, e.ID)
@@ -460,12 +475,15 @@ func TestEndpoint(t *testing.T) {
 		}
 	}
 	changed, err := h.svc.Update(ctx, mine, e.ID, EndpointRequest{Name: ptr("other")})
-	if err != nil || changed.Name != "other" || changed.URL != e.URL || !slices.Equal(changed.EventTypes, got.EventTypes) {
+	if err != nil || changed.Name != "other" || changed.URL != e.URL || !slices.Equal(changed.EventTypes,
+		got.EventTypes) {
 		t.Errorf("got %+v, %v", changed, err)
 	}
 	for _, bad := range []EndpointRequest{
-		{URL: ptr("")}, {URL: ptr("/hook")}, {URL: ptr("https:///x")}, {URL: ptr("ftp://a/"), Anywhere: true}, {URL: ptr("http://a.example/")},
-		{URL: ptr("https://me:secret@a.example/")}, {URL: ptr("https://a.example/" + strings.Repeat("x", maxURL))}, {URL: ptr("https://a.example/#x")}, {URL: ptr("https://a\x00/")},
+		{URL: ptr("")}, {URL: ptr("/hook")}, {URL: ptr("https:///x")}, {URL: ptr("ftp://a/"), Anywhere: true},
+		{URL: ptr("http://a.example/")},
+		{URL: ptr("https://me:secret@a.example/")}, {URL: ptr("https://a.example/" + strings.Repeat("x", maxURL))},
+		{URL: ptr("https://a.example/#x")}, {URL: ptr("https://a\x00/")},
 		{EventTypes: []berth.EventType{}}, {EventTypes: []berth.EventType{"response.created"}},
 	} {
 		if _, err := h.svc.Update(ctx, mine, e.ID, bad); berth.ErrorCode(err) != berth.CodeInvalid {
@@ -475,7 +493,8 @@ func TestEndpoint(t *testing.T) {
 	for range maxEndpoints - 1 {
 		h.create(mine)
 	}
-	if _, err := h.svc.Create(ctx, mine, EndpointRequest{URL: ptr("https://a.example/"), EventTypes: EventTypes}); berth.ErrorCode(err) != berth.CodeInvalid {
+	if _, err := h.svc.Create(ctx, mine, EndpointRequest{URL: ptr("https://a.example/"),
+		EventTypes: EventTypes}); berth.ErrorCode(err) != berth.CodeInvalid {
 		t.Errorf("one too many: got %v", err)
 	}
 }
@@ -513,7 +532,8 @@ func TestPublicAddresses(t *testing.T) {
 	_, port, _ := strings.Cut(strings.TrimPrefix(srv.URL, "https://"), ":")
 	for _, host := range []string{"127.0.0.1", "localhost", "[::1]", "0.0.0.0"} {
 		id := h.stored(fmt.Sprintf("https://%s:%s/", host, port))
-		if status, err := h.svc.Test(t.Context(), mine, id, berth.EventCompleted); status != 0 || err == nil || strings.Contains(err.Error(), "not public") {
+		if status, err := h.svc.Test(t.Context(), mine, id, berth.EventCompleted); status != 0 || err == nil ||
+			strings.Contains(err.Error(), "not public") {
 			t.Errorf("%s: got %d, %v", host, status, err)
 		}
 	}
@@ -525,7 +545,8 @@ func TestPublicAddresses(t *testing.T) {
 // stored stores an endpoint with a URL that Create may refuse, as earlier versions did not, and returns its id.
 func (h *house) stored(url string) berth.WebhookID {
 	h.t.Helper()
-	e, err := h.svc.Create(h.t.Context(), mine, EndpointRequest{URL: ptr("https://hooks.example/"), EventTypes: EventTypes})
+	e, err := h.svc.Create(h.t.Context(), mine, EndpointRequest{URL: ptr("https://hooks.example/"),
+		EventTypes: EventTypes})
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -543,8 +564,10 @@ func (h *house) stored(url string) berth.WebhookID {
 func TestUnreachableAddresses(t *testing.T) {
 	h := newHouse(t)
 	e := h.create(mine)
-	for _, host := range []string{"127.0.0.1", "127.0.0.1:8080", "10.1.2.3", "192.168.1.1:443", "169.254.169.254", "0.0.0.0", "[::1]", "[::1]:443", "[::ffff:127.0.0.1]", "[fd00::1]",
-		"[fe80::1%25eth0]", "100.64.0.1", "224.0.0.1", "hooks.example:65536", "hooks.example:0", "8.8.8.8:99999999999999999999"} {
+	for _, host := range []string{"127.0.0.1", "127.0.0.1:8080", "10.1.2.3", "192.168.1.1:443", "169.254.169.254",
+		"0.0.0.0", "[::1]", "[::1]:443", "[::ffff:127.0.0.1]", "[fd00::1]",
+		"[fe80::1%25eth0]", "100.64.0.1", "224.0.0.1", "hooks.example:65536", "hooks.example:0",
+		"8.8.8.8:99999999999999999999"} {
 		req := EndpointRequest{URL: ptr("https://" + host + "/hook"), EventTypes: EventTypes}
 		_, err := h.svc.Create(t.Context(), mine, req)
 		_, updateErr := h.svc.Update(t.Context(), mine, e.ID, req)
@@ -555,7 +578,8 @@ func TestUnreachableAddresses(t *testing.T) {
 		}
 	}
 	for _, host := range []string{"8.8.8.8", "8.8.8.8:65535", "[2606:4700:4700::1111]:8443", "hooks.example:1"} {
-		if _, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: ptr("https://" + host + "/hook"), EventTypes: EventTypes}); err != nil {
+		if _, err := h.svc.Create(t.Context(), mine, EndpointRequest{URL: ptr("https://" + host + "/hook"),
+			EventTypes: EventTypes}); err != nil {
 			t.Errorf("%s: %v", host, err)
 		}
 	}

@@ -82,11 +82,13 @@ func (r *Record) annotated(id berth.ResponseID, item int, c berth.Content) *Text
 	marks := t.Annotations
 	for _, a := range all {
 		file := citedID(id, a.FileID)
-		if a.Type != containerFileCitation || !r.Files[file] || a.StartIndex < 0 || a.EndIndex < a.StartIndex || a.EndIndex > len(text) {
+		if a.Type != containerFileCitation || !r.Files[file] || a.StartIndex < 0 || a.EndIndex < a.StartIndex ||
+			a.EndIndex > len(text) {
 			continue
 		}
 		start := a.StartIndex + shift(all, marks, a.StartIndex)
-		t.Annotations = append(t.Annotations, Annotation{Type: "file_path", Text: string(text[a.StartIndex:a.EndIndex]), FilePath: &FileReference{file},
+		t.Annotations = append(t.Annotations, Annotation{Type: "file_path", Text: string(text[a.StartIndex:a.EndIndex]),
+			FilePath:   &FileReference{file},
 			StartIndex: start, EndIndex: start + a.EndIndex - a.StartIndex})
 	}
 	return t

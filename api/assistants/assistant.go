@@ -66,7 +66,8 @@ func (l *Catalog) List(ctx context.Context, p berth.ProjectID, page store.Page) 
 }
 
 // UpdateAssistant sets the fields of a request. It does not affect existing runs.
-func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Assistant, error) {
+func (s *Service) UpdateAssistant(ctx context.Context, p berth.ProjectID, id string,
+	request json.RawMessage) (*Assistant, error) {
 	var resources struct {
 		ToolResources Resources `json:"tool_resources"`
 	}

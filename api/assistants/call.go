@@ -165,7 +165,9 @@ func (r *Record) toolCalls(leg *berth.Response, p *part, given *answer) []ToolCa
 		if given == nil || !p.needsClient() {
 			continue
 		}
-		if n := slices.IndexFunc(given.outputs, func(o ToolOutput) bool { return o.ToolCallID == it.CallID() }); n >= 0 {
+		if n := slices.IndexFunc(given.outputs, func(o ToolOutput) bool {
+			return o.ToolCallID == it.CallID()
+		}); n >= 0 {
 			calls[i].Function.Output = &given.outputs[n].Output
 		}
 	}

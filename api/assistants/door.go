@@ -28,7 +28,9 @@ func NewDoor(s *Service) *Door { return &Door{s} }
 func Beta(h exchange.Handler) exchange.Handler {
 	return func(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 		for _, value := range r.Header.Values("OpenAI-Beta") {
-			if slices.ContainsFunc(strings.Split(value, ","), func(v string) bool { return strings.TrimSpace(v) == assistantsBeta }) {
+			if slices.ContainsFunc(strings.Split(value, ","), func(v string) bool {
+				return strings.TrimSpace(v) == assistantsBeta
+			}) {
 				return h(x, r, c)
 			}
 		}

@@ -10,7 +10,8 @@ import (
 // Follow yields the events of a run's last leg until its end. If thread is not nil, the
 // first event is its creation. content is whether search results have their content. An
 // error is yielded last.
-func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, content bool) iter.Seq2[Event, error] {
+func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, content bool) iter.Seq2[Event,
+	error] {
 	return func(yield func(Event, error) bool) {
 		err := s.follow(ctx, c, r, thread, content, func(events ...Event) bool {
 			for _, ev := range events {
@@ -27,7 +28,8 @@ func (s *Service) Follow(ctx context.Context, c berth.Caller, r *Record, thread 
 }
 
 // follow calls emit with the events of Follow, until emit returns false.
-func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, content bool, emit func(...Event) bool) error {
+func (s *Service) follow(ctx context.Context, c berth.Caller, r *Record, thread *Thread, content bool,
+	emit func(...Event) bool) error {
 	t, err := s.eventStream(ctx, c.Project, r)
 	if err != nil {
 		return err

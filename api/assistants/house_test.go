@@ -39,14 +39,17 @@ func newHouse(t *testing.T, turns ...[]model.Delta) *house {
 	m := &playedModel{turns: turns}
 	events := journal.New(st)
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Usages: st, Journal: events, Models: m, Containers: noContainers{}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{})...), Files: noFiles{}, Owner: "test", Log: log})
+	e := engine.New(engine.Options{Responses: st, Runs: st, Objects: st, Usages: st, Journal: events, Models: m,
+		Containers: noContainers{}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{})...), Files: noFiles{},
+		Owner: "test", Log: log})
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
 		defer cancel()
 		check(t, e.Close(ctx))
 		check(t, st.Close())
 	})
-	s := New(Options{Objects: st, Responses: st, Engine: e, Journal: events, Files: noFiles{}, ContainerFiles: noContainerFiles{}, Log: log})
+	s := New(Options{Objects: st, Responses: st, Engine: e, Journal: events, Files: noFiles{},
+		ContainerFiles: noContainerFiles{}, Log: log})
 	return &house{s, t, st, m}
 }
 
@@ -61,7 +64,8 @@ func check(t *testing.T, err error) {
 func (h *house) thread() string {
 	h.t.Helper()
 	text := &Text{Value: "hi"}
-	th, err := h.CreateThread(h.t.Context(), caller.Project, &ThreadRequest{Messages: []MessageRequest{{Role: "user", Content: Contents{{Type: "text", Text: text}}}}})
+	th, err := h.CreateThread(h.t.Context(), caller.Project,
+		&ThreadRequest{Messages: []MessageRequest{{Role: "user", Content: Contents{{Type: "text", Text: text}}}}})
 	check(h.t, err)
 	return th.ID
 }
@@ -171,13 +175,15 @@ func (m *playedModel) Stream(ctx context.Context, _ *model.Request) iter.Seq2[mo
 				return
 			}
 		}
-		yield(model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, OutputTokens: 2, TotalTokens: 5}}, nil)
+		yield(model.Finish{Reason: model.FinishStop,
+			Usage: berth.Usage{InputTokens: 3, OutputTokens: 2, TotalTokens: 5}}, nil)
 	}
 }
 
 type noContainers struct{}
 
-func (noContainers) Provide(context.Context, berth.Caller, berth.ShellToolEnvironment, berth.ContainerID) (berth.ContainerID, error) {
+func (noContainers) Provide(context.Context, berth.Caller, berth.ShellToolEnvironment,
+	berth.ContainerID) (berth.ContainerID, error) {
 	return "", errors.ErrUnsupported
 }
 
@@ -211,7 +217,8 @@ func (noFiles) Create(context.Context, berth.ProjectID, files.CreateRequest, io.
 
 type noContainerFiles struct{}
 
-func (noContainerFiles) Open(context.Context, berth.ProjectID, berth.ContainerID, berth.CFileID) (io.ReadCloser, *berth.ContainerFile, error) {
+func (noContainerFiles) Open(context.Context, berth.ProjectID, berth.ContainerID, berth.CFileID) (io.ReadCloser,
+	*berth.ContainerFile, error) {
 	return nil, nil, errors.ErrUnsupported
 }
 

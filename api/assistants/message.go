@@ -145,15 +145,18 @@ func (m *Message) item() berth.Item {
 			parts = append(parts, berth.Content{Type: "refusal", Refusal: *c.Refusal})
 		case c.ImageFile != nil && m.Role == "assistant": // no model reads images of its own messages
 		case c.ImageFile != nil:
-			parts = append(parts, berth.Content{Type: "input_image", FileID: string(c.ImageFile.FileID), Detail: c.ImageFile.Detail})
+			parts = append(parts, berth.Content{Type: "input_image", FileID: string(c.ImageFile.FileID),
+				Detail: c.ImageFile.Detail})
 		case c.ImageURL != nil:
-			parts = append(parts, berth.Content{Type: "input_image", ImageURL: c.ImageURL.URL, Detail: c.ImageURL.Detail})
+			parts = append(parts, berth.Content{Type: "input_image", ImageURL: c.ImageURL.URL,
+				Detail: c.ImageURL.Detail})
 		}
 	}
 	if len(parts) == 0 {
 		return berth.Item{}
 	}
-	return berth.NewItem(berth.Message{ID: m.ID, Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: m.Role, Content: parts})
+	return berth.NewItem(berth.Message{ID: m.ID, Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: m.Role,
+		Content: parts})
 }
 
 // contentOf returns the content of an item of the model, which is or was the message of a

@@ -18,7 +18,8 @@ func messageKey(thread, id string) store.ObjectKey {
 
 // newMessages returns the messages of requests and the objects to save. at is the field
 // that contains the requests, "" for the body itself.
-func (s *Service) newMessages(ctx context.Context, p berth.ProjectID, thread string, reqs []MessageRequest, at string) ([]*Message, []*store.Object, error) {
+func (s *Service) newMessages(ctx context.Context, p berth.ProjectID, thread string, reqs []MessageRequest,
+	at string) ([]*Message, []*store.Object, error) {
 	var messages []*Message
 	var objects []*store.Object
 	for i := range reqs {
@@ -52,7 +53,8 @@ func (s *Service) checkFiles(ctx context.Context, p berth.ProjectID, req *Messag
 
 // CreateMessage adds a message to a thread. It returns an error if the thread has an active
 // run.
-func (s *Service) CreateMessage(ctx context.Context, c berth.Caller, thread string, req *MessageRequest) (*Message, error) {
+func (s *Service) CreateMessage(ctx context.Context, c berth.Caller, thread string, req *MessageRequest) (*Message,
+	error) {
 	t, err := s.Thread(ctx, c.Project, thread)
 	if err != nil {
 		return nil, err
@@ -66,7 +68,8 @@ func (s *Service) CreateMessage(ctx context.Context, c berth.Caller, thread stri
 		return nil, err
 	}
 	if run != nil && run.Status.Active() {
-		return nil, berth.Errorf(berth.CodeInvalid, "Can't add messages to %s while a run %s is active.", thread, run.ID)
+		return nil, berth.Errorf(berth.CodeInvalid, "Can't add messages to %s while a run %s is active.", thread,
+			run.ID)
 	}
 	var made newStores
 	defer func() { s.discardOf(ctx, c.Project, thread, made, err) }()
@@ -92,7 +95,8 @@ func (s *Service) Message(ctx context.Context, c berth.Caller, thread, id string
 
 // Messages returns one page of a thread's messages and whether there are more. If run is not
 // empty, it returns only the messages of that run.
-func (s *Service) Messages(ctx context.Context, c berth.Caller, thread, run string, page store.Page) ([]*Message, bool, error) {
+func (s *Service) Messages(ctx context.Context, c berth.Caller, thread, run string, page store.Page) ([]*Message, bool,
+	error) {
 	if err := s.upToDate(ctx, c, thread); err != nil {
 		return nil, false, err
 	}
@@ -103,7 +107,8 @@ func (s *Service) Messages(ctx context.Context, c berth.Caller, thread, run stri
 }
 
 // messagesOf is Messages for one run. It filters the thread's messages.
-func (s *Service) messagesOf(ctx context.Context, p berth.ProjectID, thread, run string, page store.Page) ([]*Message, bool, error) {
+func (s *Service) messagesOf(ctx context.Context, p berth.ProjectID, thread, run string, page store.Page) ([]*Message,
+	bool, error) {
 	limit := page.Limit
 	page.Limit = 1000
 	backwards := page.After == "" && page.Before != ""
@@ -113,7 +118,9 @@ func (s *Service) messagesOf(ctx context.Context, p berth.ProjectID, thread, run
 		if err != nil {
 			return nil, false, err
 		}
-		found := slices.DeleteFunc(slices.Clone(all), func(m *Message) bool { return m.RunID == nil || *m.RunID != run })
+		found := slices.DeleteFunc(slices.Clone(all), func(m *Message) bool {
+			return m.RunID == nil || *m.RunID != run
+		})
 		if backwards {
 			out = append(found, out...)
 		} else {
@@ -135,7 +142,8 @@ func (s *Service) messagesOf(ctx context.Context, p berth.ProjectID, thread, run
 }
 
 // UpdateMessage changes a message's metadata.
-func (s *Service) UpdateMessage(ctx context.Context, c berth.Caller, thread, id string, request json.RawMessage) (*Message, error) {
+func (s *Service) UpdateMessage(ctx context.Context, c berth.Caller, thread, id string,
+	request json.RawMessage) (*Message, error) {
 	metadata, err := metadataOf(request)
 	if err != nil {
 		return nil, err

@@ -26,7 +26,8 @@ type output struct {
 
 // ContainerFiles opens files of containers; *container.Files implements it.
 type ContainerFiles interface {
-	Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID, file berth.CFileID) (io.ReadCloser, *berth.ContainerFile, error)
+	Open(ctx context.Context, p berth.ProjectID, id berth.ContainerID, file berth.CFileID) (io.ReadCloser,
+		*berth.ContainerFile, error)
 }
 
 // imageID returns the id of the file for an image: output n of a call, which is the item at
@@ -68,10 +69,11 @@ func (s *Service) outputsOf(p berth.ProjectID, leg *berth.Response) []output {
 				if a.Type != containerFileCitation {
 					continue
 				}
-				all = append(all, output{citedID(leg.ID, a.FileID), a.Filename, func(ctx context.Context) (io.ReadCloser, error) {
-					content, _, err := s.ContainerFiles.Open(ctx, p, a.ContainerID, berth.CFileID(a.FileID))
-					return content, err
-				}})
+				all = append(all, output{citedID(leg.ID, a.FileID), a.Filename,
+					func(ctx context.Context) (io.ReadCloser, error) {
+						content, _, err := s.ContainerFiles.Open(ctx, p, a.ContainerID, berth.CFileID(a.FileID))
+						return content, err
+					}})
 			}
 		}
 	}
@@ -109,7 +111,8 @@ func (s *Service) saveOutputs(ctx context.Context, c berth.Caller, r *Record, le
 			return fmt.Errorf("save output of run: %w", err)
 		}
 		if err != nil {
-			s.Log.Warn("failed to save an output of a run", "run", r.Run.ID, "name", o.name, "request_id", c.RequestID, "err", err)
+			s.Log.Warn("failed to save an output of a run", "run", r.Run.ID, "name", o.name, "request_id", c.RequestID,
+				"err", err)
 		}
 		if saved == nil {
 			saved = map[berth.FileID]bool{}
@@ -148,7 +151,8 @@ func (s *Service) saveOutput(ctx context.Context, p berth.ProjectID, o output) e
 		}
 		defer content.Close()
 		source := &sourceReader{Reader: content}
-		_, err = s.Files.Create(ctx, p, files.CreateRequest{ID: o.id, Filename: o.name, Purpose: files.PurposeAssistantsOutput}, source)
+		_, err = s.Files.Create(ctx, p, files.CreateRequest{ID: o.id, Filename: o.name,
+			Purpose: files.PurposeAssistantsOutput}, source)
 		if source.err != nil {
 			return nil, &lostError{source.err}
 		}

@@ -108,13 +108,16 @@ func TestEngineRefuses(t *testing.T) {
 		thread, a := h.thread(), h.assistant()
 		for _, err := range []*berth.Error{busy, gone} {
 			h.model.fail(err)
-			if _, got := h.CreateRun(t.Context(), caller, thread, &RunRequest{AssistantID: a.ID}); berth.ErrorCode(got) != err.Code {
+			if _, got := h.CreateRun(t.Context(), caller, thread, &RunRequest{AssistantID: a.ID}); berth.ErrorCode(
+				got) != err.Code {
 				t.Errorf("got %v, want %v", got, err)
 			}
-			if runs, _, err := h.Runs(t.Context(), caller, thread, store.Page{Limit: 10}); err != nil || len(runs) != 0 {
+			if runs, _, err := h.Runs(t.Context(), caller, thread, store.Page{Limit: 10}); err != nil ||
+				len(runs) != 0 {
 				t.Errorf("got runs %v, %v, want none", runs, err)
 			}
-			if _, _, got := h.CreateThreadAndRun(t.Context(), caller, &RunRequest{AssistantID: a.ID}); berth.ErrorCode(got) != err.Code {
+			if _, _, got := h.CreateThreadAndRun(t.Context(), caller, &RunRequest{AssistantID: a.ID}); berth.ErrorCode(
+				got) != err.Code {
 				t.Errorf("with a thread: got %v, want %v", got, err)
 			}
 		}
@@ -128,7 +131,8 @@ func TestEngineRefuses(t *testing.T) {
 		r := h.noted()
 		h.until(r, RequiresAction)
 		h.model.fail(busy)
-		if _, err := h.SubmitToolOutputs(t.Context(), caller, r.Run.ThreadID, r.Run.ID, rain); berth.ErrorCode(err) != busy.Code {
+		if _, err := h.SubmitToolOutputs(t.Context(), caller, r.Run.ThreadID, r.Run.ID,
+			rain); berth.ErrorCode(err) != busy.Code {
 			t.Errorf("got %v, want %v", err, busy)
 		}
 		h.until(r, RequiresAction)
@@ -139,7 +143,8 @@ func TestEngineRefuses(t *testing.T) {
 		h.model.fail(gone)
 		ended, err := h.SubmitToolOutputs(t.Context(), caller, r.Run.ThreadID, r.Run.ID, rain)
 		check(t, err)
-		if ended.Run.Status != Failed || ended.Run.LastError.Message != gone.Message || ended.Run.Usage.TotalTokens != 10 {
+		if ended.Run.Status != Failed || ended.Run.LastError.Message != gone.Message ||
+			ended.Run.Usage.TotalTokens != 10 {
 			t.Errorf("got %+v, want it failed", ended.Run)
 		}
 	})

@@ -33,11 +33,16 @@ type RunRequest struct {
 // newRecord returns the run of a request. Fields that the request omits are those of the
 // assistant. Its tools may also use the resources of the thread.
 func newRecord(a *Assistant, thread *Thread, req *RunRequest, now int64) *Record {
-	run := Run{ID: berth.NewID(prefixRun), Object: string(kindRun), CreatedAt: now, AssistantID: a.ID, ThreadID: thread.ID,
-		Status: Queued, Model: a.Model, Tools: a.Tools, ToolResources: a.ToolResources, Metadata: orEmptyMap(req.Metadata),
-		Temperature: a.Temperature, TopP: a.TopP, MaxCompletionTokens: req.MaxCompletionTokens, MaxPromptTokens: req.MaxPromptTokens,
-		TruncationStrategy: Truncation{Type: "auto"}, ResponseFormat: orRaw(req.ResponseFormat, string(a.ResponseFormat)),
-		ToolChoice: orRaw(req.ToolChoice, `"auto"`), ParallelToolCalls: req.ParallelToolCalls == nil || *req.ParallelToolCalls,
+	run := Run{ID: berth.NewID(prefixRun), Object: string(kindRun), CreatedAt: now, AssistantID: a.ID,
+		ThreadID: thread.ID,
+		Status:   Queued, Model: a.Model, Tools: a.Tools, ToolResources: a.ToolResources,
+		Metadata:    orEmptyMap(req.Metadata),
+		Temperature: a.Temperature, TopP: a.TopP, MaxCompletionTokens: req.MaxCompletionTokens,
+		MaxPromptTokens:    req.MaxPromptTokens,
+		TruncationStrategy: Truncation{Type: "auto"}, ResponseFormat: orRaw(req.ResponseFormat,
+			string(a.ResponseFormat)),
+		ToolChoice: orRaw(req.ToolChoice, `"auto"`), ParallelToolCalls: req.ParallelToolCalls == nil ||
+			*req.ParallelToolCalls,
 		ReasoningEffort: a.ReasoningEffort}
 	if req.Model != "" {
 		run.Model = req.Model
@@ -110,8 +115,10 @@ func (r *Record) Request(items []berth.Item) (*berth.ResponseRequest, error) {
 	if n := len(r.Legs); n > 1 {
 		req.PreviousResponseID = r.Legs[n-2].Response
 		for _, o := range r.last().Outputs {
-			req.Input = append(req.Input, berth.NewItem(berth.FunctionCallOutput{ID: berth.NewID(berth.PrefixFunctionOutput),
-				Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: o.ToolCallID, Output: berth.StringDelta(o.Output)}))
+			req.Input = append(req.Input,
+				berth.NewItem(berth.FunctionCallOutput{ID: berth.NewID(berth.PrefixFunctionOutput),
+					Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: o.ToolCallID,
+					Output: berth.StringDelta(o.Output)}))
 		}
 	}
 	return req, nil
@@ -157,7 +164,8 @@ func searchTool(t berth.Tool, r *Record) ([]berth.Tool, error) {
 	if err != nil || len(stores) == 0 {
 		return nil, err
 	}
-	search := berth.FileSearchTool{Type: berth.ToolFileSearch, VectorStoreIDs: stores, MaxNumResults: options.MaxNumResults}
+	search := berth.FileSearchTool{Type: berth.ToolFileSearch, VectorStoreIDs: stores,
+		MaxNumResults: options.MaxNumResults}
 	if o := options.RankingOptions; o != nil {
 		search.RankingOptions = &berth.RankingOptions{ScoreThreshold: o.ScoreThreshold}
 	}
@@ -167,7 +175,8 @@ func searchTool(t berth.Tool, r *Record) ([]berth.Tool, error) {
 // rankingOf returns the ranking of a run's file search.
 func rankingOf(run *Run) SearchRanking {
 	for _, t := range run.Tools {
-		if options, err := searchOptionsOf(t); err == nil && t.Type() == berth.ToolFileSearch && options.RankingOptions != nil {
+		if options, err := searchOptionsOf(t); err == nil && t.Type() == berth.ToolFileSearch &&
+			options.RankingOptions != nil {
 			return SearchRanking{cmp.Or(options.RankingOptions.Ranker, "auto"), options.RankingOptions.ScoreThreshold}
 		}
 	}

@@ -47,7 +47,8 @@ type VectorStores interface {
 	Check(ctx context.Context, p berth.ProjectID, ids []berth.VectorStoreID) error
 	Get(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) (*berth.VectorStore, error)
 	Create(ctx context.Context, p berth.ProjectID, req vectorstore.CreateRequest) (*berth.VectorStore, error)
-	AddFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID, req vectorstore.FileRequest) (*berth.VectorStoreFile, error)
+	AddFile(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID,
+		req vectorstore.FileRequest) (*berth.VectorStoreFile, error)
 	Delete(ctx context.Context, p berth.ProjectID, id berth.VectorStoreID) error
 }
 
@@ -75,12 +76,15 @@ func (s *Service) discardOf(ctx context.Context, p berth.ProjectID, thread strin
 	}
 	_, failed := update(context.WithoutCancel(ctx), s.Objects, p, threadKey(thread), func(t *Thread) error {
 		if f := t.ToolResources.FileSearch; f != nil {
-			f.VectorStoreIDs = slices.DeleteFunc(f.VectorStoreIDs, func(id berth.VectorStoreID) bool { return slices.Contains(made, id) })
+			f.VectorStoreIDs = slices.DeleteFunc(f.VectorStoreIDs, func(id berth.VectorStoreID) bool {
+				return slices.Contains(made, id)
+			})
 		}
 		return nil
 	})
 	if failed != nil && berth.ErrorCode(failed) != berth.CodeNotFound {
-		s.Log.Error("failed to remove a vector store from a thread after a refused request", "thread", thread, "err", failed)
+		s.Log.Error("failed to remove a vector store from a thread after a refused request", "thread", thread, "err",
+			failed)
 		return
 	}
 	s.discard(ctx, p, made, err)
@@ -119,11 +123,13 @@ func (s *Service) settle(ctx context.Context, p berth.ProjectID, r *Resources, a
 	}
 	for i, v := range f.VectorStores {
 		for n, id := range v.FileIDs {
-			if err := s.checkFile(ctx, p, id, fmt.Sprintf("%s.file_search.vector_stores[%d].file_ids[%d]", at, i, n)); err != nil {
+			if err := s.checkFile(ctx, p, id, fmt.Sprintf("%s.file_search.vector_stores[%d].file_ids[%d]", at, i,
+				n)); err != nil {
 				return err
 			}
 		}
-		created, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: v.FileIDs, ChunkingStrategy: v.ChunkingStrategy, Metadata: v.Metadata})
+		created, err := s.VectorStores.Create(ctx, p, vectorstore.CreateRequest{FileIDs: v.FileIDs,
+			ChunkingStrategy: v.ChunkingStrategy, Metadata: v.Metadata})
 		if err != nil {
 			return err
 		}
@@ -184,7 +190,8 @@ func union[T comparable](a, b []T) []T {
 // attach returns the resources of a thread with the attachments of new messages added. The
 // files for the file search are in a vector store of the thread, which attach creates, and
 // appends to made, if there is none.
-func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, reqs []MessageRequest, made *newStores) (Resources, error) {
+func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, reqs []MessageRequest,
+	made *newStores) (Resources, error) {
 	var code, search []berth.FileID
 	for _, req := range reqs {
 		for _, a := range req.Attachments {
@@ -202,7 +209,9 @@ func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, re
 	if len(code) > 0 {
 		more.CodeInterpreter = &CodeResources{code}
 		if n := len(union(r.code(), code)); n > maxCodeFiles {
-			return r, berth.Invalid("attachments", "This thread would have %d files for the code interpreter; %d are allowed. Remove files from its 'tool_resources', or use another thread.", n, maxCodeFiles)
+			return r, berth.Invalid("attachments",
+				"This thread would have %d files for the code interpreter; %d are allowed. Remove files from its 'tool_resources', or use another thread.",
+				n, maxCodeFiles)
 		}
 	}
 	search = union(nil, search)
@@ -228,7 +237,8 @@ func (s *Service) attach(ctx context.Context, p berth.ProjectID, r Resources, re
 
 // attachTo adds the attachments of new messages to the resources of a stored thread. It
 // appends vector stores that it creates to made.
-func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, reqs []MessageRequest, made *newStores) error {
+func (s *Service) attachTo(ctx context.Context, p berth.ProjectID, t *Thread, reqs []MessageRequest,
+	made *newStores) error {
 	if !slices.ContainsFunc(reqs, func(r MessageRequest) bool { return len(r.Attachments) > 0 }) {
 		return nil
 	}

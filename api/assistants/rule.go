@@ -16,7 +16,8 @@ import (
 // in toolKinds.
 var assistantTools = rule.ByType(map[string]rule.Rule{
 	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.OpenObject(rule.Fields{
-		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
+		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "parameters": rule.AnyObject,
+		"strict": rule.Boolean,
 	}, "name")}, "function"),
 	berth.ToolCode: typeOnly,
 	berth.ToolFileSearch: rule.Object(rule.Fields{"type": rule.AnyText, "file_search": rule.Object(rule.Fields{
@@ -33,7 +34,8 @@ var (
 	codeResources  = rule.Object(rule.Fields{"file_ids": rule.List(rule.Text(1, 256), maxCodeFiles)})
 	vectorStoreIDs = rule.List(rule.Text(1, 256), 1)
 	newVectorStore = rule.Object(rule.Fields{
-		"file_ids": rule.List(rule.Text(1, 256), 10_000), "chunking_strategy": vectorstore.ChunkingRule, "metadata": rule.Metadata,
+		"file_ids": rule.List(rule.Text(1, 256), 10_000), "chunking_strategy": vectorstore.ChunkingRule,
+		"metadata": rule.Metadata,
 	})
 
 	// newResources may create a vector store, toolResources only name one.
@@ -61,11 +63,13 @@ func searchResources(at string, v any) error {
 	return nil
 }
 
-var searchShape = rule.Object(rule.Fields{"vector_store_ids": vectorStoreIDs, "vector_stores": rule.List(newVectorStore, 1)})
+var searchShape = rule.Object(rule.Fields{"vector_store_ids": vectorStoreIDs, "vector_stores": rule.List(newVectorStore,
+	1)})
 
 var messageAttachment = rule.Object(rule.Fields{
 	"file_id": rule.Text(1, 256),
-	"tools":   rule.List(rule.ByType(map[string]rule.Rule{berth.ToolCode: typeOnly, berth.ToolFileSearch: typeOnly}), 0),
+	"tools": rule.List(rule.ByType(map[string]rule.Rule{berth.ToolCode: typeOnly,
+		berth.ToolFileSearch: typeOnly}), 0),
 }, "file_id", "tools")
 
 var (
@@ -93,7 +97,8 @@ var (
 	metadataUpdate = rule.Object(rule.Fields{"metadata": rule.Metadata})
 
 	messageFields = rule.Fields{
-		"role": rule.OneOf("user", "assistant"), "content": rule.Anything, "attachments": rule.List(messageAttachment, 0), "metadata": rule.Metadata,
+		"role": rule.OneOf("user", "assistant"), "content": rule.Anything, "attachments": rule.List(messageAttachment,
+			0), "metadata": rule.Metadata,
 	}
 )
 
@@ -109,7 +114,9 @@ func messageRequest(at string, v any) error {
 		return rule.Text(1, maxMessageText)(where, content)
 	case []any:
 		if len(content) == 0 {
-			return rule.Errorf("empty_array", where, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", where)
+			return rule.Errorf("empty_array", where,
+				"Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.",
+				where)
 		}
 	default:
 		return rule.WrongType(where, "one of an array or a string", content)
@@ -127,7 +134,9 @@ func messageRequest(at string, v any) error {
 		length += utf8.RuneCountInString(text)
 	}
 	if length > maxMessageText {
-		return rule.Errorf("string_above_max_length", where, "Invalid '%s': text too long. Expected parts with a total text length of at most %d, but got a total length of %d instead.", where, maxMessageText, length)
+		return rule.Errorf("string_above_max_length", where,
+			"Invalid '%s': text too long. Expected parts with a total text length of at most %d, but got a total length of %d instead.",
+			where, maxMessageText, length)
 	}
 	return nil
 }
@@ -177,7 +186,8 @@ var (
 	}), "assistant_id")
 
 	toolOutputsRequest = rule.Object(rule.Fields{
-		"tool_outputs": rule.List(rule.Object(rule.Fields{"tool_call_id": rule.Text(1, 256), "output": rule.AnyText}), 0), "stream": rule.Boolean,
+		"tool_outputs": rule.List(rule.Object(rule.Fields{"tool_call_id": rule.Text(1, 256), "output": rule.AnyText}),
+			0), "stream": rule.Boolean,
 	}, "tool_outputs")
 )
 
@@ -199,7 +209,8 @@ func truncationStrategy(at string, v any) error {
 	return nil
 }
 
-var truncationShape = rule.Object(rule.Fields{"type": rule.OneOf("auto", "last_messages"), "last_messages": rule.Integer(1, math.MaxInt32)}, "type")
+var truncationShape = rule.Object(rule.Fields{"type": rule.OneOf("auto", "last_messages"),
+	"last_messages": rule.Integer(1, math.MaxInt32)}, "type")
 
 // runToolChoice allows a mode or one tool.
 func runToolChoice(at string, v any) error {
@@ -210,7 +221,8 @@ func runToolChoice(at string, v any) error {
 }
 
 var runToolChoices = rule.ByType(map[string]rule.Rule{
-	berth.ToolFunction:   rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")}, "function"),
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText,
+		"function": rule.Object(rule.Fields{"name": rule.Text(1, 64)}, "name")}, "function"),
 	berth.ToolCode:       typeOnly,
 	berth.ToolFileSearch: typeOnly,
 })
@@ -227,7 +239,8 @@ var runFormats = rule.ByType(map[string]rule.Rule{
 	"text":        rule.Object(rule.Fields{"type": rule.AnyText}),
 	"json_object": rule.Object(rule.Fields{"type": rule.AnyText}),
 	"json_schema": rule.Object(rule.Fields{"type": rule.AnyText, "json_schema": rule.Object(rule.Fields{
-		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "schema": rule.AnyObject, "strict": rule.Boolean,
+		"name": rule.Matching("^[a-zA-Z0-9_-]+$", 64), "description": rule.AnyText, "schema": rule.AnyObject,
+		"strict": rule.Boolean,
 	}, "name")}, "json_schema"),
 })
 

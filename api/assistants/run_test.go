@@ -15,7 +15,8 @@ import (
 // leg returns a response that ended at second 100 and used the given number of tokens.
 func leg(status berth.Status, items ...berth.Item) *berth.Response {
 	end := int64(100)
-	r := &berth.Response{ID: "resp_1", CreatedAt: 90, Status: status, Output: items, Usage: &berth.Usage{InputTokens: 300, OutputTokens: 20, TotalTokens: 320}}
+	r := &berth.Response{ID: "resp_1", CreatedAt: 90, Status: status, Output: items,
+		Usage: &berth.Usage{InputTokens: 300, OutputTokens: 20, TotalTokens: 320}}
 	switch status {
 	case berth.StatusCompleted:
 		r.CompletedAt = &end
@@ -28,11 +29,13 @@ func leg(status berth.Status, items ...berth.Item) *berth.Response {
 }
 
 func functionCall(status berth.Status) berth.Item {
-	return berth.NewItem(berth.FunctionCall{ID: "fc_1", Type: berth.ItemFunctionCall, Status: status, CallID: "call_1", Name: "weather", Arguments: "{}"})
+	return berth.NewItem(berth.FunctionCall{ID: "fc_1", Type: berth.ItemFunctionCall, Status: status, CallID: "call_1",
+		Name: "weather", Arguments: "{}"})
 }
 
 func message(status berth.Status) berth.Item {
-	return berth.NewItem(berth.Message{ID: "msg_1", Type: berth.ItemMessage, Status: status, Role: "assistant", Content: []berth.Content{{Type: "output_text", Text: "Aye."}}})
+	return berth.NewItem(berth.Message{ID: "msg_1", Type: berth.ItemMessage, Status: status, Role: "assistant",
+		Content: []berth.Content{{Type: "output_text", Text: "Aye."}}})
 }
 
 // The state of a run follows from its responses, the actions of the client, and the clock.
@@ -53,16 +56,25 @@ func TestView(t *testing.T) {
 		{"in progress", leg(berth.StatusInProgress), nil, 100, "in_progress"},
 		{"to be cancelled", leg(berth.StatusInProgress), func(r *Record) { r.CancelAt = 95 }, 100, "cancelling"},
 		{"completed", leg(berth.StatusCompleted, message(berth.StatusCompleted)), nil, 200, "completed at 100"},
-		{"completed before it was cancelled", leg(berth.StatusCompleted), func(r *Record) { r.CancelAt = 150 }, 200, "completed at 100"},
+		{"completed before it was cancelled", leg(berth.StatusCompleted), func(r *Record) {
+			r.CancelAt = 150
+		}, 200, "completed at 100"},
 		{"incomplete", leg(berth.StatusIncomplete), nil, 200, "incomplete: max_completion_tokens"},
 		{"failed", leg(berth.StatusFailed), nil, 200, "failed at 200: rate_limit_exceeded"},
 		{"cancelled", leg(berth.StatusCancelled), nil, 200, "cancelled at 200"},
 		{"waiting", calls, nil, 699, "requires_action until 700"},
 		{"waited in vain", calls, nil, 700, "expired until 700"},
 		{"cancelled while it waited", calls, func(r *Record) { r.CancelAt = 650 }, 800, "cancelled at 650"},
-		{"prompt used up", calls, func(r *Record) { r.Run.MaxPromptTokens = &few }, 110, "incomplete: max_prompt_tokens"},
-		{"prompt not used up", calls, func(r *Record) { r.Run.MaxPromptTokens = &many }, 110, "requires_action until 700"},
-		{"completion used up", calls, func(r *Record) { n := 20; r.Run.MaxCompletionTokens = &n }, 110, "incomplete: max_completion_tokens"},
+		{"prompt used up", calls, func(r *Record) {
+			r.Run.MaxPromptTokens = &few
+		}, 110, "incomplete: max_prompt_tokens"},
+		{"prompt not used up", calls, func(r *Record) {
+			r.Run.MaxPromptTokens = &many
+		}, 110, "requires_action until 700"},
+		{"completion used up", calls, func(r *Record) {
+			n := 20
+			r.Run.MaxCompletionTokens = &n
+		}, 110, "incomplete: max_completion_tokens"},
 		{"ended", calls, func(r *Record) { r.Ended, r.Run.Status = true, Completed }, 110, "completed"},
 	}
 	for _, tt := range tests {
@@ -74,7 +86,8 @@ func TestView(t *testing.T) {
 		if got := outline(&run); got != tt.want {
 			t.Errorf("%s: got %s, want %s", tt.name, got, tt.want)
 		}
-		if (run.RequiredAction != nil) != (run.Status == RequiresAction) || !r.Ended && (run.Usage == nil) != run.Status.Active() {
+		if (run.RequiredAction != nil) != (run.Status == RequiresAction) || !r.Ended &&
+			(run.Usage == nil) != run.Status.Active() {
 			t.Errorf("%s: action %v, usage %v with status %s", tt.name, run.RequiredAction, run.Usage, run.Status)
 		}
 	}
@@ -109,18 +122,24 @@ func TestSteps(t *testing.T) {
 		now  int64
 		want []string
 	}{
-		{"in progress", leg(berth.StatusInProgress, message(berth.StatusInProgress)), 95, []string{"message_creation in_progress"}},
+		{"in progress", leg(berth.StatusInProgress, message(berth.StatusInProgress)), 95,
+			[]string{"message_creation in_progress"}},
 		{"complete", leg(berth.StatusCompleted, whole), 200, []string{"message_creation completed"}},
-		{"interrupted and repeated", leg(berth.StatusCompleted, broken, whole), 200, []string{"message_creation completed"}},
+		{"interrupted and repeated", leg(berth.StatusCompleted, broken, whole), 200,
+			[]string{"message_creation completed"}},
 		{"interrupted, not repeated yet", leg(berth.StatusInProgress, broken), 95, nil},
 		{"broken off twice", leg(berth.StatusFailed, broken, broken), 200, []string{"message_creation failed"}},
 		{"cut", leg(berth.StatusIncomplete, broken), 200, []string{"message_creation completed"}},
 		{"cancelled", leg(berth.StatusCancelled, broken), 200, []string{"message_creation cancelled"}},
-		{"waiting", leg(berth.StatusCompleted, whole, call, call), 200, []string{"message_creation completed", "tool_calls in_progress"}},
+		{"waiting", leg(berth.StatusCompleted, whole, call, call), 200,
+			[]string{"message_creation completed", "tool_calls in_progress"}},
 		{"expired", leg(berth.StatusCompleted, call), 900, []string{"tool_calls expired"}},
-		{"a call cut", leg(berth.StatusIncomplete, functionCall(berth.StatusIncomplete)), 200, []string{"tool_calls cancelled"}},
-		{"calls of a failed turn", leg(berth.StatusFailed, call, functionCall(berth.StatusIncomplete)), 200, []string{"tool_calls failed"}},
-		{"apart", leg(berth.StatusCompleted, call, whole, call), 200, []string{"tool_calls in_progress", "message_creation completed", "tool_calls in_progress"}},
+		{"a call cut", leg(berth.StatusIncomplete, functionCall(berth.StatusIncomplete)), 200,
+			[]string{"tool_calls cancelled"}},
+		{"calls of a failed turn", leg(berth.StatusFailed, call, functionCall(berth.StatusIncomplete)), 200,
+			[]string{"tool_calls failed"}},
+		{"apart", leg(berth.StatusCompleted, call, whole, call), 200,
+			[]string{"tool_calls in_progress", "message_creation completed", "tool_calls in_progress"}},
 	} {
 		r := &Record{Run: Run{Status: Queued}, Legs: []Leg{{Response: "resp_1", At: 90, Started: true}}}
 		run := r.View(tt.leg, time.Unix(tt.now, 0))
@@ -135,7 +154,8 @@ func TestSteps(t *testing.T) {
 					ended++
 				}
 			}
-			if s.Status == InProgress && (ended != 0 || s.Usage != nil) || s.Status != InProgress && (ended != 1 || s.Usage == nil) {
+			if s.Status == InProgress && (ended != 0 || s.Usage != nil) || s.Status != InProgress &&
+				(ended != 1 || s.Usage == nil) {
 				t.Errorf("%s: %+v", tt.name, s)
 			}
 		}
@@ -153,7 +173,8 @@ func TestStartedAt(t *testing.T) {
 		"msg_68dcd0f9a3a48190b8b7e1a1f0d8a9c50f1e2d3c4b5a6978": at - 5, // another house's
 		"msg_zzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzzz": at - 5,
 	} {
-		r := &berth.Response{CreatedAt: at - 5, CompletedAt: &end, Output: []berth.Item{berth.NewItem(berth.Message{ID: id, Type: berth.ItemMessage})}}
+		r := &berth.Response{CreatedAt: at - 5, CompletedAt: &end,
+			Output: []berth.Item{berth.NewItem(berth.Message{ID: id, Type: berth.ItemMessage})}}
 		if got := startedAt(r, 0); got < want || got > want+1 {
 			t.Errorf("%q: got %d, want %d", id, got, want)
 		}
@@ -177,7 +198,8 @@ func TestPageOfSteps(t *testing.T) {
 			for _, after := range places {
 				for _, before := range places {
 					page := store.Page{Limit: limit, After: after, Before: before, Ascending: ascending}
-					want, wantMore, wantErr := list[Step](t.Context(), h.Service.Objects, caller.Project, "step", "", page)
+					want, wantMore, wantErr := list[Step](t.Context(), h.Service.Objects, caller.Project, "step", "",
+						page)
 					got, more, err := PageOfSteps(steps, page)
 					if (err == nil) != (wantErr == nil) || more != wantMore || len(got) != len(want) {
 						t.Fatalf("%+v: got %v, %v, %v, want %v, %v, %v", page, got, more, err, want, wantMore, wantErr)
@@ -195,7 +217,9 @@ func TestPageOfSteps(t *testing.T) {
 
 // A decoded message survives an encoding and decoding unchanged.
 func FuzzContents(f *testing.F) {
-	for _, s := range []string{`"hi"`, `[{"type":"text","text":"hi"}]`, `[{"type":"image_file","image_file":{"file_id":"file-1"}}]`, `[{"type":"text","text":{"value":"x","annotations":[]}}]`, `null`, `[null]`, `{}`} {
+	for _, s := range []string{`"hi"`, `[{"type":"text","text":"hi"}]`,
+		`[{"type":"image_file","image_file":{"file_id":"file-1"}}]`,
+		`[{"type":"text","text":{"value":"x","annotations":[]}}]`, `null`, `[null]`, `{}`} {
 		f.Add([]byte(s))
 	}
 	f.Fuzz(func(t *testing.T, b []byte) {

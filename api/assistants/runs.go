@@ -28,7 +28,8 @@ func nextKey(thread, prev string) store.ObjectKey {
 
 // CreateRun starts a run of an assistant on a thread. It returns an error if the thread has
 // an active run.
-func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (started *Record, err error) {
+func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, req *RunRequest) (started *Record,
+	err error) {
 	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, err
@@ -73,7 +74,8 @@ func (s *Service) CreateRun(ctx context.Context, c berth.Caller, thread string, 
 
 // before returns the run that precedes a new one on a thread, or "", and its container. It
 // returns an error if that run is active.
-func (s *Service) before(ctx context.Context, c berth.Caller, thread string) (run string, container berth.ContainerID, err error) {
+func (s *Service) before(ctx context.Context, c berth.Caller, thread string) (run string, container berth.ContainerID,
+	err error) {
 	r, last, err := s.latest(ctx, c, thread)
 	if err != nil || last == nil {
 		return "", "", err
@@ -86,7 +88,8 @@ func (s *Service) before(ctx context.Context, c berth.Caller, thread string) (ru
 }
 
 // CreateThreadAndRun creates a thread and starts a run of an assistant on it.
-func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (t *Thread, r *Record, err error) {
+func (s *Service) CreateThreadAndRun(ctx context.Context, c berth.Caller, req *RunRequest) (t *Thread, r *Record,
+	err error) {
 	a, err := s.catalog.Get(ctx, c.Project, req.AssistantID)
 	if err != nil {
 		return nil, nil, err
@@ -140,8 +143,10 @@ func (s *Service) startNew(ctx context.Context, c berth.Caller, r *Record, made 
 	}
 	// Delete the slot before the run: as long as the run exists, no other run takes the slot.
 	for _, o := range made {
-		if err := s.Objects.DeleteObject(ctx, c.Project, o.ObjectKey); err != nil && !errors.Is(err, store.ErrNotFound) {
-			s.Log.Error("failed to delete objects of a refused run", "run", r.Run.ID, "request_id", c.RequestID, "err", err)
+		if err := s.Objects.DeleteObject(ctx, c.Project, o.ObjectKey); err != nil &&
+			!errors.Is(err, store.ErrNotFound) {
+			s.Log.Error("failed to delete objects of a refused run", "run", r.Run.ID, "request_id", c.RequestID, "err",
+				err)
 		}
 	}
 	return nil, err
@@ -176,7 +181,8 @@ func (s *Service) Runs(ctx context.Context, c berth.Caller, thread string, page 
 }
 
 // UpdateRun changes a run's metadata.
-func (s *Service) UpdateRun(ctx context.Context, c berth.Caller, thread, id string, request json.RawMessage) (*Run, error) {
+func (s *Service) UpdateRun(ctx context.Context, c berth.Caller, thread, id string, request json.RawMessage) (*Run,
+	error) {
 	metadata, err := metadataOf(request)
 	if err != nil {
 		return nil, err
@@ -222,7 +228,8 @@ func (s *Service) CancelRun(ctx context.Context, c berth.Caller, thread, id stri
 
 // SubmitToolOutputs continues a run that waits for the outputs of its calls. outputs must
 // contain one for each call.
-func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread, id string, outputs []ToolOutput) (*Record, error) {
+func (s *Service) SubmitToolOutputs(ctx context.Context, c berth.Caller, thread, id string,
+	outputs []ToolOutput) (*Record, error) {
 	r, err := get[Record](ctx, s.Objects, c.Project, runKey(thread, id))
 	if err != nil {
 		return nil, err

@@ -158,7 +158,8 @@ func (s *sentStep) hosted(i int, c ToolCall, p *part) []Event {
 		for n := range numbered {
 			numbered[n].Index = &n
 		}
-		events = append(events, s.delta(callDelta{Index: i, Type: c.Type, CodeInterpreter: map[string]any{"outputs": numbered}})...)
+		events = append(events,
+			s.delta(callDelta{Index: i, Type: c.Type, CodeInterpreter: map[string]any{"outputs": numbered}})...)
 	}
 	return events
 }
@@ -184,7 +185,8 @@ func (s *sentStep) catchUpCalls(calls []ToolCall, p *part) []Event {
 		}
 		if i == len(s.calls) {
 			s.calls = append(s.calls, "")
-			events = append(events, s.delta(callDelta{Index: i, ID: c.ID, Type: c.Type, Function: Function{Name: c.Function.Name}})...)
+			events = append(events, s.delta(callDelta{Index: i, ID: c.ID, Type: c.Type,
+				Function: Function{Name: c.Function.Name}})...)
 		}
 		if more := rest(c.Function.Arguments, s.calls[i]); more != "" && p.calls[i].Status() == berth.StatusCompleted {
 			events = append(events, s.arguments(i, more)...)
@@ -231,7 +233,8 @@ func (s *sentStep) end() []Event {
 // content of its message. Lists of steps do not contain such a step.
 func (s *sentStep) abandon(content []Content, now int64) []Event {
 	s.step.Status, s.step.FailedAt, s.step.Usage = Failed, &now, &Usage{}
-	s.step.LastError = &LastError{Code: "server_error", Message: "The answer was interrupted and is being generated again."}
+	s.step.LastError = &LastError{Code: "server_error",
+		Message: "The answer was interrupted and is being generated again."}
 	if s.message != nil {
 		m := *s.message
 		m.Content = content

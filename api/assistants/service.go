@@ -56,11 +56,13 @@ func New(opts Options) *Service {
 // objectOf returns the stored object with the JSON of v.
 func objectOf(kind store.Kind, parent, id string, createdAt int64, v any) (*store.Object, error) {
 	body, err := json.Marshal(v)
-	return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, CreatedAt: createdAt, Body: body}, err
+	return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, CreatedAt: createdAt,
+		Body: body}, err
 }
 
 // what holds the names of kinds for messages.
-var what = map[store.Kind]string{kindAssistant: "assistant", kindThread: "thread", kindMessage: "message", kindRun: "run"}
+var what = map[store.Kind]string{kindAssistant: "assistant", kindThread: "thread", kindMessage: "message",
+	kindRun: "run"}
 
 // get reads an object.
 func get[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, key store.ObjectKey) (*T, error) {
@@ -87,7 +89,8 @@ func absent(err error, key store.ObjectKey) error {
 }
 
 // list reads a page of objects.
-func list[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*T, bool, error) {
+func list[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, kind store.Kind, parent string,
+	page store.Page) ([]*T, bool, error) {
 	found, more, err := objects.ListObjects(ctx, p, kind, parent, page)
 	if err != nil {
 		return nil, false, err
@@ -102,7 +105,8 @@ func list[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, 
 }
 
 // update changes an object in one transaction.
-func update[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, key store.ObjectKey, change func(*T) error) (*T, error) {
+func update[T any](ctx context.Context, objects store.Objects, p berth.ProjectID, key store.ObjectKey,
+	change func(*T) error) (*T, error) {
 	var v *T
 	_, err := objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
 		var err error

@@ -35,7 +35,9 @@ func (s *Service) start(ctx context.Context, c berth.Caller, r *Record) (*Record
 	if fits, err := s.fit(ctx, c, req, r.Run.MaxPromptTokens); err != nil {
 		return nil, err
 	} else if !fits {
-		return s.endAs(ctx, c, r, func(run *Run) { run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: "max_prompt_tokens"} })
+		return s.endAs(ctx, c, r, func(run *Run) {
+			run.Status, run.IncompleteDetails = Incomplete, &Details{Reason: "max_prompt_tokens"}
+		})
 	}
 	_, err = s.Engine.Create(ctx, c, req, engine.As(r.last().Response), engine.InContainer(r.Container))
 	if err != nil && !errors.Is(err, store.ErrExists) {

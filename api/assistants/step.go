@@ -76,7 +76,8 @@ func (r *Record) answer(n int, rec *store.Response) *answer {
 		for _, it := range rec.Input {
 			var o berth.FunctionCallOutput
 			var text string
-			if it.Type() == berth.ItemFunctionCallOutput && it.Decode(&o) == nil && json.Unmarshal(o.Output, &text) == nil {
+			if it.Type() == berth.ItemFunctionCallOutput && it.Decode(&o) == nil && json.Unmarshal(o.Output,
+				&text) == nil {
 				a.outputs = append(a.outputs, ToolOutput{o.CallID, text})
 			}
 		}
@@ -88,10 +89,12 @@ func (r *Record) answer(n int, rec *store.Response) *answer {
 // given is the client's answer to the leg, or nil.
 func (r *Record) newStep(run *Run, leg *berth.Response, p *part, last bool, given *answer) Step {
 	s := Step{ID: derivedID(prefixStep, leg.ID, p.index), Object: "thread.run.step", CreatedAt: startedAt(leg, p.index),
-		RunID: run.ID, AssistantID: run.AssistantID, ThreadID: run.ThreadID, Status: InProgress, Metadata: map[string]string{}}
+		RunID: run.ID, AssistantID: run.AssistantID, ThreadID: run.ThreadID, Status: InProgress,
+		Metadata: map[string]string{}}
 	if p.calls == nil {
 		s.Type = "message_creation"
-		s.StepDetails = StepDetails{Type: s.Type, MessageCreation: &MessageCreation{derivedID(berth.PrefixMessage, leg.ID, p.index)}}
+		s.StepDetails = StepDetails{Type: s.Type,
+			MessageCreation: &MessageCreation{derivedID(berth.PrefixMessage, leg.ID, p.index)}}
 	} else {
 		s.Type = "tool_calls"
 		calls := r.toolCalls(leg, p, given)
@@ -163,14 +166,17 @@ func (r *Record) messagesOf(run *Run, leg *berth.Response) []*Message {
 
 // messageOf returns the message of a part.
 func (r *Record) messageOf(run *Run, leg *berth.Response, p *part) *Message {
-	m := &Message{ID: derivedID(berth.PrefixMessage, leg.ID, p.index), Object: string(kindMessage), CreatedAt: startedAt(leg, p.index),
-		AssistantID: &run.AssistantID, ThreadID: run.ThreadID, RunID: &run.ID, Status: berth.StatusInProgress, Role: "assistant",
+	m := &Message{ID: derivedID(berth.PrefixMessage, leg.ID, p.index), Object: string(kindMessage),
+		CreatedAt:   startedAt(leg, p.index),
+		AssistantID: &run.AssistantID, ThreadID: run.ThreadID, RunID: &run.ID, Status: berth.StatusInProgress,
+		Role:    "assistant",
 		Content: r.contentOf(leg.ID, p, p.message), Attachments: []Attachment{}, Metadata: map[string]string{}}
 	at := endedAt(leg, p.index)
 	switch {
 	case p.open:
 	case p.broken():
-		m.Status, m.IncompleteAt, m.IncompleteDetails = berth.StatusIncomplete, &at, &Details{Reason: messageReason(leg)}
+		m.Status, m.IncompleteAt, m.IncompleteDetails = berth.StatusIncomplete, &at,
+			&Details{Reason: messageReason(leg)}
 	default:
 		m.Status, m.CompletedAt = berth.StatusCompleted, &at
 	}

@@ -48,8 +48,10 @@ func (s *Service) CreateThread(ctx context.Context, p berth.ProjectID, req *Thre
 // newThread returns a thread and the objects to save. at is the field of the request with
 // the thread, "" for the body itself. Vector stores that newThread creates are appended to
 // made.
-func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, at string, made *newStores) (*Thread, []*store.Object, error) {
-	t := &Thread{ID: berth.NewID(prefixThread), CreatedAt: s.Now().Unix(), Metadata: req.Metadata, ToolResources: req.ToolResources}
+func (s *Service) newThread(ctx context.Context, p berth.ProjectID, req *ThreadRequest, at string,
+	made *newStores) (*Thread, []*store.Object, error) {
+	t := &Thread{ID: berth.NewID(prefixThread), CreatedAt: s.Now().Unix(), Metadata: req.Metadata,
+		ToolResources: req.ToolResources}
 	t.complete()
 	_, more, err := s.newMessages(ctx, p, t.ID, req.Messages, rule.Join(at, "messages"))
 	if err != nil {
@@ -71,7 +73,8 @@ func (s *Service) Thread(ctx context.Context, p berth.ProjectID, id string) (*Th
 }
 
 // UpdateThread sets the fields of a request.
-func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Thread, error) {
+func (s *Service) UpdateThread(ctx context.Context, p berth.ProjectID, id string, request json.RawMessage) (*Thread,
+	error) {
 	var resources ThreadRequest
 	if err := json.Unmarshal(request, &resources); err != nil {
 		return nil, err
@@ -104,7 +107,8 @@ func (s *Service) DeleteThread(ctx context.Context, c berth.Caller, id string) e
 		}
 		for _, r := range runs {
 			for _, leg := range slices.Backward(r.Legs) {
-				if err := s.Engine.Delete(ctx, c, leg.Response); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+				if err := s.Engine.Delete(ctx, c, leg.Response); err != nil &&
+					berth.ErrorCode(err) != berth.CodeNotFound {
 					return err
 				}
 			}

@@ -17,15 +17,20 @@ const picture = "data:image/png;base64,"
 
 // toolLeg returns a response that called the hosted tools and cites what they found.
 func toolLeg(text string, annotations ...string) *berth.Response {
-	code := berth.NewItem(berth.CodeInterpreterCall{ID: "ci_1", Type: berth.ItemCodeInterpreterCall, Status: berth.StatusCompleted, Code: "plot()", ContainerID: "cntr_1",
-		Outputs: []berth.CodeInterpreterOutput{{Type: "logs", Logs: "42"}, {Type: "image", URL: picture + base64.StdEncoding.EncodeToString([]byte("png"))}}})
-	search := berth.NewItem(berth.FileSearchCall{ID: "fs_1", Type: berth.ItemFileSearchCall, Status: "completed", Queries: []string{"tide"},
-		Berth: &berth.FileSearchBerth{Results: []berth.FileSearchResult{{FileID: "file-9", Filename: "tides.md", Score: 0.5, Text: "noon"}}}})
+	code := berth.NewItem(berth.CodeInterpreterCall{ID: "ci_1", Type: berth.ItemCodeInterpreterCall,
+		Status: berth.StatusCompleted, Code: "plot()", ContainerID: "cntr_1",
+		Outputs: []berth.CodeInterpreterOutput{{Type: "logs", Logs: "42"},
+			{Type: "image", URL: picture + base64.StdEncoding.EncodeToString([]byte("png"))}}})
+	search := berth.NewItem(berth.FileSearchCall{ID: "fs_1", Type: berth.ItemFileSearchCall, Status: "completed",
+		Queries: []string{"tide"},
+		Berth: &berth.FileSearchBerth{Results: []berth.FileSearchResult{{FileID: "file-9", Filename: "tides.md",
+			Score: 0.5, Text: "noon"}}}})
 	content := berth.Content{Type: "output_text", Text: text}
 	for _, a := range annotations {
 		content.Annotations = append(content.Annotations, json.RawMessage(a))
 	}
-	return leg(berth.StatusCompleted, code, search, berth.NewItem(berth.Message{ID: "msg_1", Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: "assistant", Content: []berth.Content{content}}))
+	return leg(berth.StatusCompleted, code, search, berth.NewItem(berth.Message{ID: "msg_1", Type: berth.ItemMessage,
+		Status: berth.StatusCompleted, Role: "assistant", Content: []berth.Content{content}}))
 }
 
 const (
@@ -39,14 +44,21 @@ const (
 func TestToolSteps(t *testing.T) {
 	l := toolLeg("Ahé! /a.csv.", citesTides, citesAgain, citesTable)
 	image, table := imageID(l.ID, 0, 1), citedID(l.ID, "cfile_7")
-	r := &Record{Run: Run{Status: Queued, Tools: []berth.Tool{berth.NewTool(map[string]any{"type": "file_search", "file_search": map[string]any{"ranking_options": map[string]any{"score_threshold": 0.25}}})}},
-		Legs: []Leg{{Response: "resp_1", At: 90, Started: true}}, Files: map[berth.FileID]bool{image: true, table: true}}
+	r := &Record{Run: Run{Status: Queued,
+		Tools: []berth.Tool{berth.NewTool(map[string]any{"type": "file_search",
+			"file_search": map[string]any{"ranking_options": map[string]any{"score_threshold": 0.25}}})}},
+		Legs: []Leg{{Response: "resp_1", At: 90, Started: true}}, Files: map[berth.FileID]bool{image: true,
+			table: true}}
 	run := r.View(l, time.Unix(200, 0))
 	steps := r.Steps(&run, []*store.Response{{Body: l}})
 	logs := "42"
 	want := []ToolCall{
-		{ID: "call_1", Type: "code_interpreter", CodeInterpreter: &CodeInterpreter{Input: "plot()", Outputs: []CodeOutput{{Type: "logs", Logs: &logs}, {Type: "image", Image: &FileReference{image}}}}},
-		{ID: "call_1", Type: "file_search", FileSearch: &FileSearch{&SearchRanking{"auto", 0.25}, []SearchResult{{"file-9", "tides.md", 0.5, []SearchContent{{"text", "noon"}}}}}},
+		{ID: "call_1", Type: "code_interpreter",
+			CodeInterpreter: &CodeInterpreter{Input: "plot()",
+				Outputs: []CodeOutput{{Type: "logs", Logs: &logs}, {Type: "image", Image: &FileReference{image}}}}},
+		{ID: "call_1", Type: "file_search",
+			FileSearch: &FileSearch{&SearchRanking{"auto", 0.25},
+				[]SearchResult{{"file-9", "tides.md", 0.5, []SearchContent{{"text", "noon"}}}}}},
 	}
 	if len(steps) != 3 {
 		t.Fatalf("got %d steps", len(steps))
@@ -56,11 +68,13 @@ func TestToolSteps(t *testing.T) {
 			t.Errorf("step %d (-want +got):\n%s", i, diff)
 		}
 	}
-	if bare := steps[1].withoutContent(); (*bare.StepDetails.ToolCalls)[0].FileSearch.Results[0].Content != nil || (*steps[1].StepDetails.ToolCalls)[0].FileSearch.Results[0].Content == nil {
+	if bare := steps[1].withoutContent(); (*bare.StepDetails.ToolCalls)[0].FileSearch.Results[0].Content != nil ||
+		(*steps[1].StepDetails.ToolCalls)[0].FileSearch.Results[0].Content == nil {
 		t.Error("withoutContent must remove the content from a copy")
 	}
 	m := r.messagesOf(&run, l)[0]
-	if len(m.Content) != 2 || m.Content[0].ImageFile.FileID != image || m.Content[1].Text.Value != "Ahé【2:0†source】【2:1†source】! /a.csv." {
+	if len(m.Content) != 2 || m.Content[0].ImageFile.FileID != image ||
+		m.Content[1].Text.Value != "Ahé【2:0†source】【2:1†source】! /a.csv." {
 		t.Fatalf("message: got %+v", m.Content)
 	}
 	text := []rune(m.Content[1].Text.Value)
@@ -69,7 +83,8 @@ func TestToolSteps(t *testing.T) {
 			t.Errorf("annotation %q stands for %q", a.Text, got)
 		}
 	}
-	if last := m.Content[1].Text.Annotations[2]; last.Type != "file_path" || last.Text != "/a.cs" || last.FilePath.FileID != table {
+	if last := m.Content[1].Text.Annotations[2]; last.Type != "file_path" || last.Text != "/a.cs" ||
+		last.FilePath.FileID != table {
 		t.Errorf("got %+v", last)
 	}
 	var input berth.Message
@@ -86,7 +101,8 @@ func TestToolSteps(t *testing.T) {
 // A stream has what the message and the steps have, however much of the text it has sent
 // when the message ends.
 func TestToolStream(t *testing.T) {
-	for name, deltas := range map[string][]string{"in pieces": {"Ah", "é", citesTides, "! /a.csv."}, "at the end": nil, "broken off": {"Ahé", citesTides}} {
+	for name, deltas := range map[string][]string{"in pieces": {"Ah", "é", citesTides, "! /a.csv."}, "at the end": nil,
+		"broken off": {"Ahé", citesTides}} {
 		l := toolLeg("Ahé! /a.csv.", citesTides, citesTable)
 		r := &Record{Run: Run{Status: Queued}, Legs: []Leg{{Response: "resp_1", At: 90, Started: true}},
 			Files: map[berth.FileID]bool{imageID(l.ID, 0, 1): true, citedID(l.ID, "cfile_7"): true}}
@@ -109,14 +125,17 @@ func TestToolStream(t *testing.T) {
 			open["status"], open["content"], open["outputs"], open["code"] = "in_progress", []any{}, []any{}, ""
 			send(berth.Event{Type: berth.EventOutputItemAdded, OutputIndex: &i, Item: new(berth.NewItem(open))})
 			if i == at {
-				send(berth.Event{Type: berth.EventContentPartAdded, OutputIndex: &at, ContentIndex: &zero, Part: &berth.Content{Type: "output_text"}})
+				send(berth.Event{Type: berth.EventContentPartAdded, OutputIndex: &at, ContentIndex: &zero,
+					Part: &berth.Content{Type: "output_text"}})
 				n := 0
 				for _, d := range deltas {
 					if d == citesTides {
-						send(berth.Event{Type: berth.EventAnnotationAdded, OutputIndex: &at, ContentIndex: &zero, AnnotationIndex: &n, Annotation: json.RawMessage(d)})
+						send(berth.Event{Type: berth.EventAnnotationAdded, OutputIndex: &at, ContentIndex: &zero,
+							AnnotationIndex: &n, Annotation: json.RawMessage(d)})
 						continue
 					}
-					send(berth.Event{Type: berth.EventOutputTextDelta, OutputIndex: &at, ContentIndex: &zero, Delta: berth.StringDelta(d)})
+					send(berth.Event{Type: berth.EventOutputTextDelta, OutputIndex: &at, ContentIndex: &zero,
+						Delta: berth.StringDelta(d)})
 				}
 			}
 			send(berth.Event{Type: berth.EventOutputItemDone, OutputIndex: &i, Item: &it})

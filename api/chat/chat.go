@@ -92,7 +92,8 @@ func (d *Door) start(ctx context.Context, c berth.Caller, req *completionRequest
 		return nil, err
 	}
 	a := &answer{request: req, head: completion{ID: berth.NewID(prefixCompletion), Object: "chat.completion",
-		Created: time.Now().Unix(), Model: req.Model, ServiceTier: "default", SystemFingerprint: d.systemFingerprint(req.Model), Metadata: req.Metadata}}
+		Created: time.Now().Unix(), Model: req.Model, ServiceTier: "default",
+		SystemFingerprint: d.systemFingerprint(req.Model), Metadata: req.Metadata}}
 	n := 1
 	if req.N != nil {
 		n = *req.N
@@ -136,7 +137,8 @@ func (a *answer) fail(h http.Header, err error) error {
 // chosen follows the responses of all choices concurrently and yields the chunks of a
 // stream, until all have ended or one has failed. A failure is yielded last. After the
 // iteration, the choices do not change.
-func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*completionChoice) iter.Seq2[[]chunkChoice, error] {
+func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*completionChoice) iter.Seq2[[]chunkChoice,
+	error] {
 	type update struct {
 		chunks []chunkChoice
 		err    error
@@ -179,7 +181,8 @@ func (d *Door) chosen(ctx context.Context, p berth.ProjectID, choices []*complet
 
 // followChoice calls emit with a choice's chunks until its end. Chunks of events that are
 // there at the same time come together.
-func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completionChoice, emit func([]chunkChoice, error) bool) {
+func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completionChoice, emit func([]chunkChoice,
+	error) bool) {
 	for events, err := range d.Journal.FollowPages(ctx, p, c.response, -1) {
 		if err != nil {
 			emit(nil, followError(ctx, err))
@@ -202,7 +205,8 @@ func (d *Door) followChoice(ctx context.Context, p berth.ProjectID, c *completio
 // followError returns the client's error for a failed read of a response's events.
 func followError(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "The server is stopping. Send the request again in a moment."}
+		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
+			Message: "The server is stopping. Send the request again in a moment."}
 	}
 	return err
 }

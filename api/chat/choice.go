@@ -55,7 +55,8 @@ const (
 )
 
 // newCompletionChoice returns the choice of a response. The tools of r must be final.
-func newCompletionChoice(index int, request *completionRequest, r *berth.Response, tools *tool.Registry) *completionChoice {
+func newCompletionChoice(index int, request *completionRequest, r *berth.Response,
+	tools *tool.Registry) *completionChoice {
 	c := &completionChoice{index: index, response: r.ID, request: request}
 	for _, t := range r.Tools {
 		if t.Type() == berth.ToolFunction || t.Type() == berth.ToolCustom {
@@ -244,7 +245,9 @@ func (c *completionChoice) gap(p *choicePiece) string {
 
 // write adds to the arguments or the input of a call.
 func (c *completionChoice) write(ev *berth.Event) []chunkChoice {
-	i := slices.IndexFunc(c.pieces, func(p *choicePiece) bool { return p.kind == pieceCall && p.item == *ev.OutputIndex })
+	i := slices.IndexFunc(c.pieces, func(p *choicePiece) bool {
+		return p.kind == pieceCall && p.item == *ev.OutputIndex
+	})
 	if i < 0 {
 		return nil // add has skipped the call
 	}

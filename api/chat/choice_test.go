@@ -20,24 +20,30 @@ func events(bytes []byte) []berth.Event {
 		at := i
 		said := func(kind berth.EventType) {
 			for n := range b >> 6 {
-				out = append(out, berth.Event{Type: kind, OutputIndex: &at, Delta: berth.StringDelta(strings.Repeat("ü", int(n)))})
+				out = append(out, berth.Event{Type: kind, OutputIndex: &at, Delta: berth.StringDelta(strings.Repeat("ü",
+					int(n)))})
 			}
 		}
-		it := berth.NewItem(berth.Message{ID: "msg_1", Type: berth.ItemMessage, Role: "assistant", Content: []berth.Content{}, Status: berth.StatusInProgress})
+		it := berth.NewItem(berth.Message{ID: "msg_1", Type: berth.ItemMessage, Role: "assistant",
+			Content: []berth.Content{}, Status: berth.StatusInProgress})
 		kind := berth.EventOutputTextDelta
 		switch b & 7 {
 		case 1:
 			kind = berth.EventRefusalDelta
 		case 2:
-			it, kind = berth.NewItem(berth.Reasoning{ID: "rs_1", Type: berth.ItemReasoning, Summary: []berth.Content{}}), berth.EventReasoningTextDelta
+			it, kind = berth.NewItem(berth.Reasoning{ID: "rs_1", Type: berth.ItemReasoning,
+				Summary: []berth.Content{}}), berth.EventReasoningTextDelta
 		case 3, 4:
-			it = berth.NewItem(berth.FunctionCall{ID: "fc_1", Type: berth.ItemFunctionCall, CallID: fmt.Sprintf("call_%d", i), Name: "f"})
+			it = berth.NewItem(berth.FunctionCall{ID: "fc_1", Type: berth.ItemFunctionCall,
+				CallID: fmt.Sprintf("call_%d", i), Name: "f"})
 			kind = berth.EventFunctionArgumentsDelta
 		case 5:
-			it = berth.NewItem(berth.CustomToolCall{ID: "ctc_1", Type: berth.ItemCustomToolCall, CallID: fmt.Sprintf("call_%d", i), Name: "c"})
+			it = berth.NewItem(berth.CustomToolCall{ID: "ctc_1", Type: berth.ItemCustomToolCall,
+				CallID: fmt.Sprintf("call_%d", i), Name: "c"})
 			kind = berth.EventCustomInputDelta
 		case 6:
-			it, kind = berth.NewItem(berth.ShellCall{ID: "sh_1", Type: berth.ItemShellCall}), berth.EventShellCommandAdded
+			it, kind = berth.NewItem(berth.ShellCall{ID: "sh_1", Type: berth.ItemShellCall}),
+				berth.EventShellCommandAdded
 		}
 		out = append(out, berth.Event{Type: berth.EventOutputItemAdded, OutputIndex: &at, Item: &it})
 		said(kind)
@@ -53,7 +59,8 @@ func events(bytes []byte) []berth.Event {
 	}
 	last := berth.Event{Type: berth.EventCompleted, Response: &berth.Response{}}
 	if len(bytes) > 0 && bytes[0]&16 != 0 {
-		last = berth.Event{Type: berth.EventIncomplete, Response: &berth.Response{IncompleteDetails: &berth.IncompleteDetails{Reason: "max_output_tokens"}}}
+		last = berth.Event{Type: berth.EventIncomplete,
+			Response: &berth.Response{IncompleteDetails: &berth.IncompleteDetails{Reason: "max_output_tokens"}}}
 	}
 	return append(out, last)
 }
@@ -120,7 +127,8 @@ func FuzzCompletionChoice(f *testing.F) {
 			if formed {
 				asked.ResponseFormat = json.RawMessage(`{"type":"json_object"}`)
 			}
-			c := newCompletionChoice(0, asked, &berth.Response{Tools: []berth.Tool{berth.NewTool(berth.ShellTool{Type: berth.ToolShell})}}, nil)
+			c := newCompletionChoice(0, asked,
+				&berth.Response{Tools: []berth.Tool{berth.NewTool(berth.ShellTool{Type: berth.ToolShell})}}, nil)
 			var chunks []chunkChoice
 			for _, ev := range events(items) {
 				more, err := c.apply(&ev)

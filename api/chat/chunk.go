@@ -11,16 +11,17 @@ import (
 
 // A completionChunk is one event of a completion's stream.
 type completionChunk struct {
-	ID                string          `json:"id"`
-	Object            string          `json:"object"` // "chat.completion.chunk"
-	Created           int64           `json:"created"`
-	Model             string          `json:"model"`
-	ServiceTier       string          `json:"service_tier"`
-	SystemFingerprint string          `json:"system_fingerprint"`
-	Choices           []chunkChoice   `json:"choices"`
-	Usage             json.RawMessage `json:"usage,omitempty"` // absent without include_usage; null except in the last chunk
-	Moderation        *moderation     `json:"moderation,omitempty"`
-	Obfuscation       string          `json:"obfuscation,omitempty"`
+	ID                string        `json:"id"`
+	Object            string        `json:"object"` // "chat.completion.chunk"
+	Created           int64         `json:"created"`
+	Model             string        `json:"model"`
+	ServiceTier       string        `json:"service_tier"`
+	SystemFingerprint string        `json:"system_fingerprint"`
+	Choices           []chunkChoice `json:"choices"`
+	// absent without include_usage; null except in the last chunk
+	Usage       json.RawMessage `json:"usage,omitempty"`
+	Moderation  *moderation     `json:"moderation,omitempty"`
+	Obfuscation string          `json:"obfuscation,omitempty"`
 }
 
 type chunkChoice struct {

@@ -14,13 +14,18 @@ import (
 
 // completionMessageRule checks an entry of "messages" by its role.
 var completionMessageRule = rule.ByField("role", map[string]rule.Rule{
-	"developer": rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "name": rule.Text(0, 256)}, "content"),
-	"system":    rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "name": rule.Text(0, 256)}, "content"),
-	"user":      rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(userParts), "name": rule.Text(0, 256)}, "content"),
+	"developer": rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "name": rule.Text(0, 256)},
+		"content"),
+	"system": rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "name": rule.Text(0, 256)},
+		"content"),
+	"user": rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(userParts), "name": rule.Text(0, 256)},
+		"content"),
 	"assistant": assistantMessage,
 	// OpenAI's guide of 2023 put the function's name here, and LangGraph still sends it.
-	"tool":     rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "tool_call_id": rule.Text(1, 256), "name": rule.Text(0, 256)}, "content", "tool_call_id"),
-	"function": rule.Object(rule.Fields{"role": rule.AnyText, "content": rule.AnyText, "name": rule.Text(1, 64)}, "name"),
+	"tool": rule.Object(rule.Fields{"role": rule.AnyText, "content": textOr(textParts), "tool_call_id": rule.Text(1,
+		256), "name": rule.Text(0, 256)}, "content", "tool_call_id"),
+	"function": rule.Object(rule.Fields{"role": rule.AnyText, "content": rule.AnyText, "name": rule.Text(1, 64)},
+		"name"),
 })
 
 // assistantMessage allows the fields of answers, so that clients can send answers back.
@@ -37,8 +42,9 @@ func assistantMessage(at string, v any) error {
 
 var assistantFields = rule.Object(rule.Fields{
 	"role": rule.AnyText, "content": textOr(assistantParts), "name": rule.Text(0, 256), "refusal": rule.AnyText,
-	"tool_calls":        rule.List(rule.ByType(completionCalls), 128),
-	"function_call":     rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name", "arguments"),
+	"tool_calls": rule.List(rule.ByType(completionCalls), 128),
+	"function_call": rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name",
+		"arguments"),
 	"annotations":       rule.List(rule.AnyObject, 0), // of an answer; ignored
 	"reasoning_content": rule.AnyText,                 // of an answer with include_reasoning
 	"audio":             rule.Unsupported,
@@ -47,14 +53,19 @@ var assistantFields = rule.Object(rule.Fields{
 // completionCalls also allows the index of streamed calls, because clients that join chunks
 // do not remove it.
 var completionCalls = map[string]rule.Rule{
-	"function": rule.Object(rule.Fields{"id": rule.Text(1, 256), "type": rule.AnyText, "index": rule.Integer(0, math.MaxInt32),
-		"function": rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name", "arguments")}, "id", "function"),
-	"custom": rule.Object(rule.Fields{"id": rule.Text(1, 256), "type": rule.AnyText, "index": rule.Integer(0, math.MaxInt32),
-		"custom": rule.Object(rule.Fields{"name": rule.Text(1, 64), "input": rule.AnyText}, "name", "input")}, "id", "custom"),
+	"function": rule.Object(rule.Fields{"id": rule.Text(1, 256), "type": rule.AnyText, "index": rule.Integer(0,
+		math.MaxInt32),
+		"function": rule.Object(rule.Fields{"name": rule.Text(1, 64), "arguments": rule.AnyText}, "name", "arguments")},
+		"id", "function"),
+	"custom": rule.Object(rule.Fields{"id": rule.Text(1, 256), "type": rule.AnyText, "index": rule.Integer(0,
+		math.MaxInt32),
+		"custom": rule.Object(rule.Fields{"name": rule.Text(1, 64), "input": rule.AnyText}, "name", "input")}, "id",
+		"custom"),
 }
 
 var (
-	textPart  = rule.Object(rule.Fields{"type": rule.AnyText, "text": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported}, "text")
+	textPart = rule.Object(rule.Fields{"type": rule.AnyText, "text": rule.AnyText,
+		"prompt_cache_breakpoint": rule.Unsupported}, "text")
 	textParts = map[string]rule.Rule{"text": textPart}
 
 	assistantParts = map[string]rule.Rule{
@@ -64,12 +75,14 @@ var (
 
 	userParts = map[string]rule.Rule{
 		"text": textPart,
-		"image_url": rule.Object(rule.Fields{"type": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported, "image_url": rule.Object(rule.Fields{
-			"url": rule.ImageURL, "detail": rule.OneOf("auto", "low", "high"),
-		}, "url")}, "image_url"),
-		"file": rule.Object(rule.Fields{"type": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported, "file": rule.OneSource([]string{"file_data", "file_id"}, rule.Object(rule.Fields{
-			"file_data": rule.AnyText, "file_id": rule.Text(1, 256), "filename": rule.Text(0, 1024),
-		}))}, "file"),
+		"image_url": rule.Object(rule.Fields{"type": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported,
+			"image_url": rule.Object(rule.Fields{
+				"url": rule.ImageURL, "detail": rule.OneOf("auto", "low", "high"),
+			}, "url")}, "image_url"),
+		"file": rule.Object(rule.Fields{"type": rule.AnyText, "prompt_cache_breakpoint": rule.Unsupported,
+			"file": rule.OneSource([]string{"file_data", "file_id"}, rule.Object(rule.Fields{
+				"file_data": rule.AnyText, "file_id": rule.Text(1, 256), "filename": rule.Text(0, 1024),
+			}))}, "file"),
 		"input_audio": rule.UnsupportedKind("parts"),
 	}
 )
@@ -191,14 +204,16 @@ func (t *transcript) answered() error {
 	if len(t.waiting) == 0 {
 		return nil
 	}
-	return berth.Invalid(t.at, "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s",
+	return berth.Invalid(t.at,
+		"An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: %s",
 		rule.Clip(strings.Join(t.waiting, ", ")))
 }
 
 func (t *transcript) output(id string, m *completionMessage) error {
 	n := slices.Index(t.waiting, id)
 	if n < 0 {
-		return berth.Invalid(t.at, "Invalid parameter: messages with role '%s' must be a response to a preceding message with '%s'.",
+		return berth.Invalid(t.at,
+			"Invalid parameter: messages with role '%s' must be a response to a preceding message with '%s'.",
 			m.Role, map[string]string{"tool": "tool_calls", "function": "function_call"}[m.Role])
 	}
 	t.waiting = slices.Delete(t.waiting, n, n+1)
@@ -226,7 +241,8 @@ func (t *transcript) output(id string, m *completionMessage) error {
 // assistant adds the items of one turn of the model: reasoning, a message and calls.
 func (t *transcript) assistant(m *completionMessage) error {
 	if m.ReasoningContent != "" {
-		t.add(berth.Reasoning{ID: berth.NewID(berth.PrefixReasoning), Type: berth.ItemReasoning, Summary: []berth.Content{},
+		t.add(berth.Reasoning{ID: berth.NewID(berth.PrefixReasoning), Type: berth.ItemReasoning,
+			Summary: []berth.Content{},
 			Content: []berth.Content{{Type: "reasoning_text", Text: m.ReasoningContent}}})
 	}
 	content, err := m.parts("output_text")
@@ -245,7 +261,8 @@ func (t *transcript) assistant(m *completionMessage) error {
 			continue
 		}
 		t.waiting = append(t.waiting, c.ID)
-		t.add(berth.CustomToolCall{Type: berth.ItemCustomToolCall, CallID: c.ID, Name: c.Custom.Name, Input: c.Custom.Input})
+		t.add(berth.CustomToolCall{Type: berth.ItemCustomToolCall, CallID: c.ID, Name: c.Custom.Name,
+			Input: c.Custom.Input})
 	}
 	if m.FunctionCall != nil {
 		id := berth.NewID(berth.PrefixCall)
@@ -292,7 +309,8 @@ func (m *completionMessage) parts(words string) ([]berth.Content, error) {
 		case "image_url":
 			out[i] = berth.Content{Type: "input_image", ImageURL: p.ImageURL.URL, Detail: p.ImageURL.Detail}
 		case "file":
-			out[i] = berth.Content{Type: "input_file", FileData: p.File.FileData, FileID: p.File.FileID, Filename: p.File.Filename}
+			out[i] = berth.Content{Type: "input_file", FileData: p.File.FileData, FileID: p.File.FileID,
+				Filename: p.File.Filename}
 		}
 	}
 	return out, nil

@@ -49,12 +49,13 @@ var completionFields = rule.Fields{
 	"stop":                   stopRule,
 	"store":                  rule.Boolean,
 	"stream":                 rule.Boolean,
-	"stream_options":         rule.Object(rule.Fields{"include_usage": rule.Boolean, "include_obfuscation": rule.Boolean}),
-	"temperature":            rule.Decimal(0, 2),
-	"top_logprobs":           rule.Integer(0, 20),
-	"top_p":                  rule.Decimal(0, 1),
-	"user":                   rule.Text(0, 1024),
-	"verbosity":              rule.OneOf("low", "medium", "high"),
+	"stream_options": rule.Object(rule.Fields{"include_usage": rule.Boolean,
+		"include_obfuscation": rule.Boolean}),
+	"temperature":  rule.Decimal(0, 2),
+	"top_logprobs": rule.Integer(0, 20),
+	"top_p":        rule.Decimal(0, 1),
+	"user":         rule.Text(0, 1024),
+	"verbosity":    rule.OneOf("low", "medium", "high"),
 
 	"moderation":           request.Moderation,
 	"prompt_cache_options": request.PromptCacheOptions,
@@ -144,7 +145,8 @@ func onlyText(at string, v any) error {
 	if err := rule.OneOf("text", "audio")(at, v); err != nil || v == "text" {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'audio'. This server supports text only.", at)
+	return rule.Errorf("unsupported_value", at,
+		"Unsupported value: '%s' cannot be 'audio'. This server supports text only.", at)
 }
 
 // logitBias allows an object of numbers from -100 to 100 by token id.
@@ -154,7 +156,9 @@ func logitBias(at string, v any) error {
 		return rule.WrongType(at, "an object", v)
 	}
 	if len(bias) > 1024 {
-		return rule.Errorf("object_above_max_properties", at, "Invalid '%s': too many properties. Expected an object with at most 1024 properties, but got an object with %d properties instead.", at, len(bias))
+		return rule.Errorf("object_above_max_properties", at,
+			"Invalid '%s': too many properties. Expected an object with at most 1024 properties, but got an object with %d properties instead.",
+			at, len(bias))
 	}
 	for token, n := range bias {
 		if err := rule.Matching("^[0-9]+$", 16)(at, token); err != nil {
@@ -181,23 +185,32 @@ func (c *completionRequest) check() error {
 	offered := len(c.Tools) + len(c.Functions)
 	switch {
 	case c.StreamOptions != nil && !c.Stream:
-		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+		return berth.Invalid("stream_options",
+			"The 'stream_options' parameter is only allowed when 'stream' is enabled.")
 	case c.TopLogprobs != nil && !c.Logprobs:
 		return berth.Invalid("top_logprobs", "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled.")
 	case c.MaxTokens != nil && c.MaxCompletionTokens != nil:
-		return rule.Errorf("invalid_parameter_combination", "max_tokens", "Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
+		return rule.Errorf("invalid_parameter_combination", "max_tokens",
+			"Setting 'max_tokens' and 'max_completion_tokens' at the same time is not supported.")
 	case len(c.Functions) > 0 && (len(c.Tools) > 0 || given(c.ToolChoice)):
-		return berth.Invalid("functions", "The deprecated 'functions' cannot be used together with 'tools' and 'tool_choice'.")
+		return berth.Invalid("functions",
+			"The deprecated 'functions' cannot be used together with 'tools' and 'tool_choice'.")
 	case given(c.ToolChoice) && offered == 0:
-		return berth.Invalid("tool_choice", "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
+		return berth.Invalid("tool_choice",
+			"Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified.")
 	case given(c.FunctionCall) && len(c.Functions) == 0:
-		return berth.Invalid("function_call", "Invalid value for 'function_call': 'function_call' is only allowed when 'functions' are specified.")
+		return berth.Invalid("function_call",
+			"Invalid value for 'function_call': 'function_call' is only allowed when 'functions' are specified.")
 	case c.ParallelToolCalls != nil && offered == 0:
-		return berth.Invalid("parallel_tool_calls", "Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.")
+		return berth.Invalid("parallel_tool_calls",
+			"Invalid value for 'parallel_tool_calls': 'parallel_tool_calls' is only allowed when 'tools' are specified.")
 	case slices.Contains(c.Stop, ""):
 		return berth.Invalid("stop", "Invalid 'stop': empty string.")
-	case request.IsJSONObject(c.ResponseFormat) && !slices.ContainsFunc(c.Messages, func(m completionMessage) bool { return request.MentionsJSON(m.Content) }):
-		return berth.Invalid("messages", "'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.")
+	case request.IsJSONObject(c.ResponseFormat) && !slices.ContainsFunc(c.Messages, func(m completionMessage) bool {
+		return request.MentionsJSON(m.Content)
+	}):
+		return berth.Invalid("messages",
+			"'messages' must contain the word 'json' in some form, to use 'response_format' of type 'json_object'.")
 	}
 	return nil
 }

@@ -78,19 +78,25 @@ func TestCompletionRequest(t *testing.T) {
 			`"tools":[{"type":"function","name":"f","description":"F","parameters":{"type":"object"},"strict":false},{"type":"function","name":"g","strict":true},
 			{"type":"custom","name":"c","description":"C","format":{"type":"grammar","syntax":"lark","definition":"start: X"}},{"type":"custom","name":"d","format":{"type":"text"}},
 			{"type":"shell","environment":{"type":"container_auto"}}],"tool_choice":"required","parallel_tool_calls":false,"store":false`},
-		{"a tool that is chosen", `"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}}],"tool_choice":{"type":"shell"}`,
+		{"a tool that is chosen",
+			`"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}}],"tool_choice":{"type":"shell"}`,
 			`"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}}],"tool_choice":{"type":"shell"},"store":false`},
-		{"a function that is chosen", `"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}}`,
+		{"a function that is chosen",
+			`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"function","function":{"name":"f"}}`,
 			`"tools":[{"type":"function","name":"f","strict":false}],"tool_choice":{"type":"function","name":"f"},"store":false`},
-		{"tools that are allowed", `"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"c"}},{"type":"shell"}]}}`,
+		{"tools that are allowed",
+			`"tools":[{"type":"function","function":{"name":"f"}}],"tool_choice":{"type":"allowed_tools","allowed_tools":{"mode":"auto","tools":[{"type":"function","function":{"name":"f"}},{"type":"custom","custom":{"name":"c"}},{"type":"shell"}]}}`,
 			`"tools":[{"type":"function","name":"f","strict":false}],"tool_choice":{"type":"allowed_tools","mode":"auto","tools":[{"type":"function","name":"f"},{"type":"custom","name":"c"},{"type":"shell"}]},"store":false`},
 		{"functions", `"functions":[{"name":"f","parameters":{}}],"function_call":{"name":"f"}`,
 			`"tools":[{"type":"function","name":"f","parameters":{},"strict":false}],"tool_choice":{"type":"function","name":"f"},"parallel_tool_calls":false,"store":false`},
-		{"a schema", `"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{"type":"object","additionalProperties":false},"strict":true}},"verbosity":"low"`,
+		{"a schema",
+			`"response_format":{"type":"json_schema","json_schema":{"name":"n","description":"d","schema":{"type":"object","additionalProperties":false},"strict":true}},"verbosity":"low"`,
 			`"text":{"format":{"description":"d","name":"n","schema":{"type":"object","additionalProperties":false},"strict":true,"type":"json_schema"},"verbosity":"low"},"store":false`},
 		{"a schema that is left out", `"response_format":{"type":"json_schema","json_schema":{"name":"n"}}`,
 			`"text":{"format":{"name":"n","schema":{},"type":"json_schema"},"verbosity":""},"store":false`},
-		{"an object", `"messages":[{"role":"system","content":"Answer in JSON."}],"response_format":{"type":"json_object"}`, `"input":[{"content":[{"type":"input_text","text":"Answer in JSON."}],"id":"msg","role":"system","status":"completed","type":"message"}],"text":{"format":{"type":"json_object"},"verbosity":""},"store":false`},
+		{"an object",
+			`"messages":[{"role":"system","content":"Answer in JSON."}],"response_format":{"type":"json_object"}`,
+			`"input":[{"content":[{"type":"input_text","text":"Answer in JSON."}],"id":"msg","role":"system","status":"completed","type":"message"}],"text":{"format":{"type":"json_object"},"verbosity":""},"store":false`},
 		{"parameters",
 			`"max_completion_tokens":5,"temperature":0.5,"top_p":0.25,"logprobs":true,"top_logprobs":2,"reasoning_effort":"low","service_tier":"flex","user":"u","safety_identifier":"s",
 			"prompt_cache_key":"k","prompt_cache_retention":"24h","stop":["a","b"],"frequency_penalty":-1,"presence_penalty":1,"seed":-3,"logit_bias":{"5":-100},"modalities":["text"],"n":2,"store":true,"metadata":{"a":"b"}`,
@@ -137,40 +143,62 @@ func decodedJSON(t *testing.T, s string) (v any) {
 func TestCompletionRequestErrors(t *testing.T) {
 	const call = `{"role":"assistant","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]}`
 	tests := []struct{ fields, param, code, message string }{
-		{`"messages":[]`, "messages", "empty_array", "Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead."},
-		{`"messages":[{"content":"x"}]`, "messages[0].role", "missing_required_parameter", "Missing required parameter: 'messages[0].role'."},
-		{`"messages":[{"role":"bot","content":"x"}]`, "messages[0].role", "invalid_value", "Invalid value: 'bot'. Supported values are: 'assistant', 'developer', 'function', 'system', 'tool', and 'user'."},
-		{`"messages":[{"role":"user","content":7}]`, "messages[0].content", "invalid_type", "Invalid type for 'messages[0].content': expected one of a string or array of objects, but got an integer instead."},
+		{`"messages":[]`, "messages", "empty_array",
+			"Invalid 'messages': empty array. Expected an array with minimum length 1, but got an empty array instead."},
+		{`"messages":[{"content":"x"}]`, "messages[0].role", "missing_required_parameter",
+			"Missing required parameter: 'messages[0].role'."},
+		{`"messages":[{"role":"bot","content":"x"}]`, "messages[0].role", "invalid_value",
+			"Invalid value: 'bot'. Supported values are: 'assistant', 'developer', 'function', 'system', 'tool', and 'user'."},
+		{`"messages":[{"role":"user","content":7}]`, "messages[0].content", "invalid_type",
+			"Invalid type for 'messages[0].content': expected one of a string or array of objects, but got an integer instead."},
 		{`"messages":[{"role":"user","content":[]}]`, "messages[0].content", "empty_array", ""},
-		{`"messages":[{"role":"user","content":"x","parsed":1}]`, "messages[0].parsed", "unknown_parameter", "Unknown parameter: 'messages[0].parsed'."},
-		{`"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"","format":"wav"}}]}]`, "messages[0].content[0].type", "unsupported_value", ""},
+		{`"messages":[{"role":"user","content":"x","parsed":1}]`, "messages[0].parsed", "unknown_parameter",
+			"Unknown parameter: 'messages[0].parsed'."},
+		{`"messages":[{"role":"user","content":[{"type":"input_audio","input_audio":{"data":"","format":"wav"}}]}]`,
+			"messages[0].content[0].type", "unsupported_value", ""},
 		{`"messages":[{"role":"assistant"}]`, "messages[0].content", "missing_required_parameter", ""},
-		{`"messages":[{"role":"tool","tool_call_id":"a","content":"x"}]`, "messages.[0].role", "", "Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'."},
-		{`"messages":[` + call + `,{"role":"user","content":"x"}]`, "messages.[1].role", "", "An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: a"},
+		{`"messages":[{"role":"tool","tool_call_id":"a","content":"x"}]`, "messages.[0].role", "",
+			"Invalid parameter: messages with role 'tool' must be a response to a preceding message with 'tool_calls'."},
+		{`"messages":[` + call + `,{"role":"user","content":"x"}]`, "messages.[1].role", "",
+			"An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: a"},
 		{`"messages":[` + call + `]`, "messages.[0].role", "", ""},
-		{`"messages":[` + call + `,{"role":"tool","tool_call_id":"a","content":"x"},{"role":"tool","tool_call_id":"a","content":"x"}]`, "messages.[2].role", "", ""},
-		{`"messages":[{"role":"function","name":"f","content":"x"}]`, "messages.[0].role", "", "Invalid parameter: messages with role 'function' must be a response to a preceding message with 'function_call'."},
-		{`"n":9`, "n", "integer_above_max_value", "Invalid 'n': integer above maximum value. Expected a value <= 8, but got 9 instead."},
+		{`"messages":[` + call +
+			`,{"role":"tool","tool_call_id":"a","content":"x"},{"role":"tool","tool_call_id":"a","content":"x"}]`,
+			"messages.[2].role", "", ""},
+		{`"messages":[{"role":"function","name":"f","content":"x"}]`, "messages.[0].role", "",
+			"Invalid parameter: messages with role 'function' must be a response to a preceding message with 'function_call'."},
+		{`"n":9`, "n", "integer_above_max_value",
+			"Invalid 'n': integer above maximum value. Expected a value <= 8, but got 9 instead."},
 		{`"stop":["a","b","c","d","e"]`, "stop", "array_above_max_length", ""},
-		{`"stop":7`, "stop", "invalid_type", "Invalid type for 'stop': expected one of a string or array of strings, but got an integer instead."},
-		{`"stream_options":{}`, "stream_options", "", "The 'stream_options' parameter is only allowed when 'stream' is enabled."},
-		{`"top_logprobs":1`, "top_logprobs", "", "The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled."},
+		{`"stop":7`, "stop", "invalid_type",
+			"Invalid type for 'stop': expected one of a string or array of strings, but got an integer instead."},
+		{`"stream_options":{}`, "stream_options", "",
+			"The 'stream_options' parameter is only allowed when 'stream' is enabled."},
+		{`"top_logprobs":1`, "top_logprobs", "",
+			"The 'top_logprobs' parameter is only allowed when 'logprobs' is enabled."},
 		{`"max_tokens":1,"max_completion_tokens":1`, "max_tokens", "invalid_parameter_combination", ""},
-		{`"tool_choice":"auto"`, "tool_choice", "", "Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."},
+		{`"tool_choice":"auto"`, "tool_choice", "",
+			"Invalid value for 'tool_choice': 'tool_choice' is only allowed when 'tools' are specified."},
 		{`"parallel_tool_calls":true`, "parallel_tool_calls", "", ""},
 		{`"function_call":"auto"`, "function_call", "", ""},
 		{`"functions":[{"name":"f"}],"tools":[{"type":"shell"}]`, "functions", "", ""},
 		{`"functions":[]`, "functions", "empty_array", ""},
-		{`"tools":[{"type":"shell","environment":{"type":"local"}}]`, "tools[0].environment.type", "unsupported_value", ""},
-		{`"tools":[{"type":"apply_patch"}]`, "tools[0].type", "unsupported_value", "Unsupported value: 'apply_patch' tools are not supported by this server."},
+		{`"tools":[{"type":"shell","environment":{"type":"local"}}]`, "tools[0].environment.type", "unsupported_value",
+			""},
+		{`"tools":[{"type":"apply_patch"}]`, "tools[0].type", "unsupported_value",
+			"Unsupported value: 'apply_patch' tools are not supported by this server."},
 		{`"tools":[{"type":"web_search"}]`, "tools[0].type", "unsupported_value", ""},
 		{`"tools":[{"type":"function","name":"f"}]`, "tools[0].name", "unknown_parameter", ""},
 		{`"modalities":["text","audio"]`, "modalities[1]", "unsupported_value", ""},
-		{`"audio":{}`, "audio", "unsupported_parameter", "Unsupported parameter: 'audio' is not supported by this server."},
+		{`"audio":{}`, "audio", "unsupported_parameter",
+			"Unsupported parameter: 'audio' is not supported by this server."},
 		{`"prediction":{}`, "prediction", "unsupported_parameter", ""},
-		{`"web_search_options":{"search_context_size":"huge"}`, "web_search_options.search_context_size", "invalid_value", ""},
-		{`"web_search_options":{"user_location":{"type":"approximate"}}`, "web_search_options.user_location.approximate", "missing_required_parameter", ""},
-		{`"web_search_options":{"user_location":{"type":"exact","approximate":{}}}`, "web_search_options.user_location.type", "invalid_value", ""},
+		{`"web_search_options":{"search_context_size":"huge"}`, "web_search_options.search_context_size",
+			"invalid_value", ""},
+		{`"web_search_options":{"user_location":{"type":"approximate"}}`,
+			"web_search_options.user_location.approximate", "missing_required_parameter", ""},
+		{`"web_search_options":{"user_location":{"type":"exact","approximate":{}}}`,
+			"web_search_options.user_location.type", "invalid_value", ""},
 		{`"logit_bias":{"x":1}`, "logit_bias", "invalid_value", ""},
 		{`"logit_bias":{"1":101}`, "logit_bias.1", "integer_above_max_value", ""},
 		{`"frequency_penalty":3`, "frequency_penalty", "decimal_above_max_value", ""},
@@ -192,15 +220,18 @@ func TestCompletionRequestErrors(t *testing.T) {
 
 func TestCompletionParam(t *testing.T) {
 	for param, want := range map[string]string{
-		"input": "messages", "input[0].content": "messages[0].content", "inputs": "inputs", "max_output_tokens": "max_completion_tokens",
-		"text.format.schema": "response_format.schema", "reasoning.effort": "reasoning_effort", "tools[3].name": "tools[3].function.name",
+		"input": "messages", "input[0].content": "messages[0].content", "inputs": "inputs",
+		"max_output_tokens":  "max_completion_tokens",
+		"text.format.schema": "response_format.schema", "reasoning.effort": "reasoning_effort",
+		"tools[3].name":                     "tools[3].function.name",
 		"tools[0].environment.container_id": "tools[0].environment.container_id", "model": "model", "": "",
 	} {
 		if got := new(completionRequest).param(param); got != want {
 			t.Errorf("%s: got %s, want %s", param, got, want)
 		}
 	}
-	if got := (&completionRequest{Functions: []json.RawMessage{nil}}).param("tools[3].name"); got != "functions[3].name" {
+	if got := (&completionRequest{Functions: []json.RawMessage{nil}}).param(
+		"tools[3].name"); got != "functions[3].name" {
 		t.Errorf("of a function: got %s", got)
 	}
 }
@@ -230,7 +261,8 @@ func FuzzCompletionRequest(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if err := rule.List(rules.request.Item, 0)("input", tree.(map[string]any)["input"]); err != nil && len(r.Input) > 0 {
+		if err := rule.List(rules.request.Item, 0)("input", tree.(map[string]any)["input"]); err != nil &&
+			len(r.Input) > 0 {
 			t.Fatalf("%s became items that Responses refuses: %s: %v", body, raw, err)
 		}
 		for i := range c.Messages {

@@ -54,9 +54,12 @@ func (d *Door) save(ctx context.Context, p berth.ProjectID, a *answer, requestID
 		return nil
 	}
 	req := a.request
-	saved := storedCompletion{completion: a.whole(), Metadata: req.Metadata, RequestID: requestID, ToolChoice: req.ToolChoice, Tools: req.Tools,
-		ResponseFormat: req.ResponseFormat, Seed: req.Seed, TopP: valueOr(req.TopP, 1), Temperature: valueOr(req.Temperature, 1),
-		PresencePenalty: valueOr(req.PresencePenalty, 0), FrequencyPenalty: valueOr(req.FrequencyPenalty, 0), InputUser: req.User}
+	saved := storedCompletion{completion: a.whole(), Metadata: req.Metadata, RequestID: requestID,
+		ToolChoice: req.ToolChoice, Tools: req.Tools,
+		ResponseFormat: req.ResponseFormat, Seed: req.Seed, TopP: valueOr(req.TopP, 1),
+		Temperature:     valueOr(req.Temperature, 1),
+		PresencePenalty: valueOr(req.PresencePenalty, 0), FrequencyPenalty: valueOr(req.FrequencyPenalty, 0),
+		InputUser: req.User}
 	if saved.Metadata == nil {
 		saved.Metadata = map[string]string{}
 	}
@@ -71,7 +74,9 @@ func (d *Door) save(ctx context.Context, p berth.ProjectID, a *answer, requestID
 		if err != nil {
 			return err
 		}
-		objects = append(objects, &store.Object{ObjectKey: store.ObjectKey{Kind: kindCompletionMessage, Parent: saved.ID, ID: m.ID}, CreatedAt: saved.Created, Body: body})
+		objects = append(objects,
+			&store.Object{ObjectKey: store.ObjectKey{Kind: kindCompletionMessage, Parent: saved.ID, ID: m.ID},
+				CreatedAt: saved.Created, Body: body})
 	}
 	return d.Objects.CreateObjects(ctx, p, objects...)
 }
@@ -191,7 +196,8 @@ func isOf(o *store.Object, model string, wanted map[string]string) bool {
 }
 
 // listSome returns a page of the objects for which fits is true. A nil fits means all.
-func (d *Door) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page, fits func(*store.Object) bool) ([]*store.Object, bool, error) {
+func (d *Door) listSome(ctx context.Context, p berth.ProjectID, kind store.Kind, page store.Page,
+	fits func(*store.Object) bool) ([]*store.Object, bool, error) {
 	if fits == nil {
 		return d.Objects.ListObjects(ctx, p, kind, "", page)
 	}

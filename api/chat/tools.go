@@ -34,15 +34,18 @@ func newRules(tools *tool.Registry) *completionRules {
 
 // clientTools check the entries of "tools" that Chat Completions has by itself.
 var clientTools = rule.WithUnsupported(map[string]rule.Rule{
-	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText, "function": rule.StrictFunction(rule.OpenObject(rule.Fields{
-		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject, "strict": rule.Boolean,
-	}, "name"))}, "function"),
+	berth.ToolFunction: rule.Object(rule.Fields{"type": rule.AnyText,
+		"function": rule.StrictFunction(rule.OpenObject(rule.Fields{
+			"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "parameters": rule.AnyObject,
+			"strict": rule.Boolean,
+		}, "name"))}, "function"),
 	berth.ToolCustom: rule.Object(rule.Fields{"type": rule.AnyText, "custom": rule.Object(rule.Fields{
 		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText,
 		"format": rule.ByType(map[string]rule.Rule{
 			"text": rule.Object(rule.Fields{"type": rule.AnyText}),
 			"grammar": rule.Object(rule.Fields{"type": rule.AnyText,
-				"grammar": rule.Object(rule.Fields{"syntax": rule.OneOf("lark", "regex"), "definition": rule.Text(1, 1<<16)}, "syntax", "definition"),
+				"grammar": rule.Object(rule.Fields{"syntax": rule.OneOf("lark", "regex"), "definition": rule.Text(1,
+					1<<16)}, "syntax", "definition"),
 			}, "grammar"),
 		}),
 	}, "name")}, "custom"),
@@ -51,7 +54,8 @@ var clientTools = rule.WithUnsupported(map[string]rule.Rule{
 // notInCompletions are the tools of Responses that are refused by name: those that this
 // server does not serve, and those whose client would have to answer in a form that Chat
 // Completions lacks.
-var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace}, tool.Unserved...)
+var notInCompletions = append([]string{berth.ToolApplyPatch, berth.ToolLocalShell, berth.ToolNamespace},
+	tool.Unserved...)
 
 // legacyFunction checks an entry of "functions".
 var legacyFunction = rule.OpenObject(rule.Fields{
@@ -94,9 +98,11 @@ func functionChoice(at string, v any) error {
 var responseFormats = map[string]rule.Rule{
 	"text":        rule.Object(rule.Fields{"type": rule.AnyText}),
 	"json_object": rule.Object(rule.Fields{"type": rule.AnyText}),
-	"json_schema": rule.Object(rule.Fields{"type": rule.AnyText, "json_schema": rule.StrictFormat(rule.Object(rule.Fields{
-		"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "schema": rule.AnyObject, "strict": rule.Boolean,
-	}, "name"))}, "json_schema"),
+	"json_schema": rule.Object(rule.Fields{"type": rule.AnyText,
+		"json_schema": rule.StrictFormat(rule.Object(rule.Fields{
+			"name": rule.Matching(rule.NamePattern, 64), "description": rule.AnyText, "schema": rule.AnyObject,
+			"strict": rule.Boolean,
+		}, "name"))}, "json_schema"),
 }
 
 // tools returns the tools in the form of Responses, whose fields are one level up. A

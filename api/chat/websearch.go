@@ -18,7 +18,8 @@ var webSearchRule = rule.Object(rule.Fields{
 	"user_location": rule.Object(rule.Fields{
 		"type": rule.OneOf("approximate"),
 		"approximate": rule.Object(rule.Fields{
-			"country": rule.Text(0, 64), "region": rule.Text(0, 128), "city": rule.Text(0, 128), "timezone": rule.Text(0, 64),
+			"country": rule.Text(0, 64), "region": rule.Text(0, 128), "city": rule.Text(0, 128),
+			"timezone": rule.Text(0, 64),
 		}),
 	}, "type", "approximate"),
 })

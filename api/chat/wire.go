@@ -117,7 +117,8 @@ func (c *completionChoice) whole() wholeChoice {
 	if refusal != "" {
 		answer.Refusal = &refusal
 	}
-	return wholeChoice{Index: c.index, Message: answer, Logprobs: newChoiceLogprobs(c.logprobs()), FinishReason: c.finish, Berth: c.extensions()}
+	return wholeChoice{Index: c.index, Message: answer, Logprobs: newChoiceLogprobs(c.logprobs()),
+		FinishReason: c.finish, Berth: c.extensions()}
 }
 
 func (c *completionChoice) extensions() *choiceExtensions {

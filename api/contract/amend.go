@@ -61,25 +61,36 @@ var amendments = []struct {
 	{"/schemas/ListRunsResponse/properties/last_id", nullable, "an empty page has none"},
 	{"/schemas/ListRunStepsResponse/properties/first_id", nullable, "an empty page has none"},
 	{"/schemas/ListRunStepsResponse/properties/last_id", nullable, "an empty page has none"},
-	{"/schemas/ChatCompletionResponseMessage/properties/role/enum", dropped, "messages of a request are listed in the same form"},
-	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/minimum", dropped, "rounded, it does not fit into 64 bits"},
-	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/maximum", dropped, "rounded, it does not fit into 64 bits"},
+	{"/schemas/ChatCompletionResponseMessage/properties/role/enum", dropped,
+		"messages of a request are listed in the same form"},
+	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/minimum", dropped,
+		"rounded, it does not fit into 64 bits"},
+	{"/schemas/CreateChatCompletionRequest/allOf/1/properties/seed/anyOf/0/maximum", dropped,
+		"rounded, it does not fit into 64 bits"},
 	{"/schemas/CreateChatCompletionStreamResponse/properties/usage", nullable, "null in all chunks except the last"},
-	{"/schemas/Response/allOf/2/properties/incomplete_details/anyOf/0/properties/reason/enum", dropped, "Berth has reasons of its own: docs/agents.md"},
-	{"/schemas/ContainerResource/properties/network_policy/properties/type/enum", with("open"), "Berth has a policy of its own: docs/network.md"},
+	{"/schemas/Response/allOf/2/properties/incomplete_details/anyOf/0/properties/reason/enum", dropped,
+		"Berth has reasons of its own: docs/agents.md"},
+	{"/schemas/ContainerResource/properties/network_policy/properties/type/enum", with("open"),
+		"Berth has a policy of its own: docs/network.md"},
 	{"/schemas/ContainerNetworkPolicyDisabledParam/properties/type/enum", with("open"), "the same"},
 	{"/schemas/VectorStoreSearchResultsPage/additionalProperties", dropped, "Berth adds the field berth"},
 	{"/schemas/Embedding/properties/embedding", orString, "with encoding_format base64"},
 	{"/schemas/CreateModerationResponse/properties/results/items/required", dropped, "those of the upstream's model"},
 	{"/schemas/CreateModerationResponse/properties/results/items/properties/categories/required", dropped, "the same"},
-	{"/schemas/CreateModerationResponse/properties/results/items/properties/category_scores/required", dropped, "the same"},
-	{"/schemas/CreateModerationResponse/properties/results/items/properties/category_applied_input_types/required", dropped, "the same"},
+	{"/schemas/CreateModerationResponse/properties/results/items/properties/category_scores/required", dropped,
+		"the same"},
+	{"/schemas/CreateModerationResponse/properties/results/items/properties/category_applied_input_types/required",
+		dropped, "the same"},
 	{"/schemas/WebSearchToolCall/required", without("action"), "an item that was just added has none"},
-	{"/schemas/WebSearchToolCall/properties/status/enum", with("incomplete"), "a call that the model did not finish is incomplete"},
-	{"/schemas/ToolChoiceTypes/properties/type/enum", with("web_search", "web_search_2025_08_26"), "the tools that the document describes beside their preview"},
-	{"/schemas/MCPApprovalResponse/required", without("request_id"), "no such field is described, and no client sends it"},
+	{"/schemas/WebSearchToolCall/properties/status/enum", with("incomplete"),
+		"a call that the model did not finish is incomplete"},
+	{"/schemas/ToolChoiceTypes/properties/type/enum", with("web_search", "web_search_2025_08_26"),
+		"the tools that the document describes beside their preview"},
+	{"/schemas/MCPApprovalResponse/required", without("request_id"),
+		"no such field is described, and no client sends it"},
 	{"/schemas/MCPApprovalResponseResource/required", without("request_id"), "no such field is described"},
-	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped, "a custom tool's call has the type custom"},
+	{"/schemas/ChatCompletionMessageToolCallChunk/properties/type/enum", dropped,
+		"a custom tool's call has the type custom"},
 }
 
 // extensions are the types of events that the document lacks: Berth's own, explained in
@@ -111,7 +122,8 @@ func with(values ...any) func(any) any {
 
 // assistantStreams are operations with a stream that the document describes only by its
 // events.
-var assistantStreams = []string{"/threads/runs", "/threads/{thread_id}/runs", "/threads/{thread_id}/runs/{run_id}/submit_tool_outputs"}
+var assistantStreams = []string{"/threads/runs", "/threads/{thread_id}/runs",
+	"/threads/{thread_id}/runs/{run_id}/submit_tool_outputs"}
 
 const assistantEvents = "#/schemas/AssistantStreamEvent"
 
@@ -158,11 +170,13 @@ func amend(tree map[string]any) {
 			op["answers"].(map[string]any)["200"].(map[string]any)[stream] = map[string]any{"$ref": assistantEvents}
 		}
 		if op["method"] == "GET" && op["path"] == "/responses/{response_id}" {
-			op["answers"].(map[string]any)["200"].(map[string]any)[stream] = map[string]any{"$ref": "#/schemas/ResponseStreamEvent"}
+			ok := op["answers"].(map[string]any)["200"].(map[string]any)
+			ok[stream] = map[string]any{"$ref": "#/schemas/ResponseStreamEvent"}
 		}
 		if op["path"] == "/chat/completions" && op["method"] == "POST" {
 			answer := op["answers"].(map[string]any)["200"].(map[string]any)
-			answer[stream] = map[string]any{"anyOf": []any{answer[stream], map[string]any{"$ref": "#/schemas/ErrorResponse"}}}
+			failure := map[string]any{"$ref": "#/schemas/ErrorResponse"}
+			answer[stream] = map[string]any{"anyOf": []any{answer[stream], failure}}
 		}
 	}
 }

@@ -94,7 +94,8 @@ func load(tree map[string]any) (*Document, error) {
 func (d *Document) Find(method, path string) *Operation {
 	var found *Operation
 	for _, op := range d.Operations {
-		if op.Method == method && op.matches(path) && (found == nil || strings.Count(op.Path, "{") < strings.Count(found.Path, "{")) {
+		if op.Method == method && op.matches(path) &&
+			(found == nil || strings.Count(op.Path, "{") < strings.Count(found.Path, "{")) {
 			found = op
 		}
 	}

@@ -34,7 +34,8 @@ func TestSchemas(t *testing.T) {
 	for _, op := range d.Operations {
 		for status, kinds := range op.Answers {
 			for kind := range kinds {
-				if _, err := d.compile(op.pointer + "/answers/" + status + "/" + strings.ReplaceAll(kind, "/", "~1")); err != nil {
+				if _, err := d.compile(op.pointer + "/answers/" + status + "/" + strings.ReplaceAll(kind, "/",
+					"~1")); err != nil {
 					t.Errorf("%s: %v", op, err)
 				}
 			}
@@ -62,7 +63,8 @@ func TestEvent(t *testing.T) {
 func TestEventOfAnAssistant(t *testing.T) {
 	op := Load().Find("POST", "/threads/runs")
 	thread := `{"id":"thread_1","object":"thread","created_at":1,"metadata":{},"tool_resources":{}}`
-	for name, want := range map[string]string{"thread.created": "", "thread.run.created": "value must be", "thread.nonsense": "value must be"} {
+	for name, want := range map[string]string{"thread.created": "", "thread.run.created": "value must be",
+		"thread.nonsense": "value must be"} {
 		err := op.Event(name, []byte(thread))
 		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("%s: got %v, want %q", name, err, want)

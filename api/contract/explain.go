@@ -21,7 +21,8 @@ func explain(err error) error {
 	}
 	cause, _ := deepest(e)
 	_, schema, _ := strings.Cut(cause.SchemaURL, "#")
-	return fmt.Errorf("at /%s: %s (%s)", strings.Join(cause.InstanceLocation, "/"), cause.ErrorKind.LocalizedString(english), schema)
+	return fmt.Errorf("at /%s: %s (%s)", strings.Join(cause.InstanceLocation, "/"),
+		cause.ErrorKind.LocalizedString(english), schema)
 }
 
 // deepest returns the leaf of the cause tree that is deepest in the value, and its rank. A

@@ -11,7 +11,8 @@ import (
 // Own reads the operations of an OpenAPI document that are marked x-berth, those that are not
 // OpenAI's, as far as they answer with JSON or events.
 func Own(openapi []byte) (*Document, error) {
-	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(bytes.ReplaceAll(openapi, []byte("#/components/schemas/"), []byte("#/schemas/"))))
+	tree, err := jsonschema.UnmarshalJSON(bytes.NewReader(bytes.ReplaceAll(openapi, []byte("#/components/schemas/"),
+		[]byte("#/schemas/"))))
 	if err != nil {
 		return nil, fmt.Errorf("read document: %w", err)
 	}
@@ -24,7 +25,8 @@ func Own(openapi []byte) (*Document, error) {
 			if !below || op["x-berth"] != true || strings.HasSuffix(path, "/{path}") {
 				continue
 			}
-			operations = append(operations, map[string]any{"method": strings.ToUpper(method), "path": path, "answers": answers(op["responses"])})
+			operations = append(operations, map[string]any{"method": strings.ToUpper(method), "path": path,
+				"answers": answers(op["responses"])})
 		}
 	}
 	return load(map[string]any{"operations": operations, "schemas": doc["components"].(map[string]any)["schemas"]})

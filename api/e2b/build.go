@@ -31,7 +31,8 @@ type Images interface {
 	Check(ref string) error
 	// Pull returns the digest of a template of an image, which only this project may use. log
 	// receives progress. Errors for clients are *berth.Error.
-	Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (digest string, err error)
+	Pull(ctx context.Context, p berth.ProjectID, ref, user, password string, log func(string)) (digest string,
+		err error)
 }
 
 // builds are the builds that run or wait on this server.
@@ -66,7 +67,9 @@ func (b *builds) add(p berth.ProjectID, id string, run *running) (end func(), er
 		return nil, startedAlready(id)
 	}
 	if b.count[p] >= maxStarted {
-		return nil, berth.Errorf(berth.CodeRateLimited, "%d builds of this project run or wait already. Wait until one has ended, or delete its template.", maxStarted)
+		return nil, berth.Errorf(berth.CodeRateLimited,
+			"%d builds of this project run or wait already. Wait until one has ended, or delete its template.",
+			maxStarted)
 	}
 	b.all[key] = run
 	b.count[p]++
@@ -162,14 +165,18 @@ func (r *running) log(now time.Time, level, step, text string) {
 }
 
 // stepRule checks a step of a build.
-var stepRule = rule.Object(rule.Fields{"type": rule.Text(1, 32), "args": rule.List(rule.Text(0, 1<<20), 1000), "filesHash": rule.Text(0, 64),
-	"force": rule.Boolean, "forceUpload": rule.Boolean, "resolveSymlinks": rule.Boolean, "gzip": rule.Boolean}, "type")
+var stepRule = rule.Object(rule.Fields{"type": rule.Text(1, 32), "args": rule.List(rule.Text(0, 1<<20), 1000),
+	"filesHash": rule.Text(0, 64),
+	"force":     rule.Boolean, "forceUpload": rule.Boolean, "resolveSymlinks": rule.Boolean, "gzip": rule.Boolean},
+	"type")
 
 // startBody checks the body of POST /v2/templates/{template}/builds/{build}.
 var startBody = rule.Object(rule.Fields{
 	"fromImage": rule.Text(0, 1024), "fromTemplate": rule.Text(0, 256), "force": rule.Boolean,
-	"fromImageRegistry": rule.Object(rule.Fields{"type": rule.Text(1, 32), "username": rule.Text(0, 4096), "password": rule.Text(0, 1<<16),
-		"awsAccessKeyId": rule.Text(0, 256), "awsSecretAccessKey": rule.Text(0, 256), "awsRegion": rule.Text(0, 64), "serviceAccountJson": rule.Text(0, 1<<16)}, "type"),
+	"fromImageRegistry": rule.Object(rule.Fields{"type": rule.Text(1, 32), "username": rule.Text(0, 4096),
+		"password":       rule.Text(0, 1<<16),
+		"awsAccessKeyId": rule.Text(0, 256), "awsSecretAccessKey": rule.Text(0, 256), "awsRegion": rule.Text(0, 64),
+		"serviceAccountJson": rule.Text(0, 1<<16)}, "type"),
 	"steps": rule.List(stepRule, maxSteps), "startCmd": rule.Text(0, 1<<16), "readyCmd": rule.Text(0, 1<<16),
 })
 
@@ -199,7 +206,9 @@ func (req *buildRequest) credentials() (user, password string, err error) {
 	case reg.Type == "gcp": // a registry of Google takes the key of an account as a password
 		return "_json_key", reg.Account, nil
 	default:
-		return "", "", berth.Invalid("fromImageRegistry.type", "This server cannot use credentials of type '%s'. Use a user and a password, such as those of 'aws ecr get-login-password'.", rule.Clip(reg.Type))
+		return "", "", berth.Invalid("fromImageRegistry.type",
+			"This server cannot use credentials of type '%s'. Use a user and a password, such as those of 'aws ecr get-login-password'.",
+			rule.Clip(reg.Type))
 	}
 }
 
@@ -285,8 +294,10 @@ func (d *Door) runBuild(ctx context.Context, c berth.Caller, run *running, req *
 	if err != nil {
 		message := w.explain(err)
 		run.log(now, "error", w.step, message)
-		why = &reason{Message: message, Step: w.step, Logs: []logEntry{{rfc3339(now.UnixMilli()), "error", message, w.step}}}
-		d.Log.Info("template build failed", "template", run.build.Template, "build", run.build.ID, "project", c.Project, "err", err)
+		why = &reason{Message: message, Step: w.step,
+			Logs: []logEntry{{rfc3339(now.UnixMilli()), "error", message, w.step}}}
+		d.Log.Info("template build failed", "template", run.build.Template, "build", run.build.ID, "project", c.Project,
+			"err", err)
 	} else {
 		run.log(now, "info", "finalize", "Build finished")
 	}
@@ -307,7 +318,8 @@ func (d *Door) runBuild(ctx context.Context, c berth.Caller, run *running, req *
 	}
 	saveErr := d.saveRunning(ctx, c.Project, ended)
 	if saveErr != nil && !errors.Is(saveErr, errBuildDeleted) && !errors.Is(saveErr, errBuildEnded) {
-		d.Log.Error("failed to save the end of a template build", "template", run.build.Template, "build", run.build.ID, "project", c.Project, "err", saveErr)
+		d.Log.Error("failed to save the end of a template build", "template", run.build.Template, "build", run.build.ID,
+			"project", c.Project, "err", saveErr)
 	}
 }
 
@@ -318,7 +330,11 @@ func (d *Door) finish(ctx context.Context, p berth.ProjectID, run *running) erro
 	err := d.saveRunning(ctx, p, b) // before its tags: a tag selects only what is ready
 	var t *template
 	if err == nil {
-		t, err = d.updateTemplate(ctx, p, b.Template, func(t *template) error { t.tag(b.ID, b.Tags); t.UpdatedAt = d.Now().UnixMilli(); return nil })
+		t, err = d.updateTemplate(ctx, p, b.Template, func(t *template) error {
+			t.tag(b.ID, b.Tags)
+			t.UpdatedAt = d.Now().UnixMilli()
+			return nil
+		})
 	}
 	if err != nil {
 		d.dropSnapshot(p, b.Snapshot)
@@ -348,7 +364,8 @@ func (d *Door) saveWhileBuilding(ctx context.Context, p berth.ProjectID, run *ru
 			run.cancel(err)
 			return
 		case err != nil && ctx.Err() == nil:
-			d.Log.Warn("failed to save a template build that runs; will retry", "build", run.build.ID, "project", p, "err", err)
+			d.Log.Warn("failed to save a template build that runs; will retry", "build", run.build.ID, "project", p,
+				"err", err)
 		}
 	}
 }
@@ -357,7 +374,8 @@ func (d *Door) saveWhileBuilding(ctx context.Context, p berth.ProjectID, run *ru
 func (w *worker) explain(err error) string {
 	switch {
 	case errors.Is(err, errBuildTime):
-		return fmt.Sprintf("The build took longer than %s, the limit of this server.", shortDuration(w.door.Builds.Time))
+		return fmt.Sprintf("The build took longer than %s, the limit of this server.",
+			shortDuration(w.door.Builds.Time))
 	case errors.Is(err, errBuildDeleted):
 		return "The template was deleted while it was being built."
 	case errors.Is(err, errServerStops), errors.Is(err, errBuildEnded):
@@ -369,7 +387,8 @@ func (w *worker) explain(err error) string {
 	if e, ok := errors.AsType[*stepError](err); ok {
 		return e.Error()
 	}
-	w.door.Log.Error("failed to build a template", "template", w.run.build.Template, "build", w.run.build.ID, "project", w.caller.Project, "err", err)
+	w.door.Log.Error("failed to build a template", "template", w.run.build.Template, "build", w.run.build.ID, "project",
+		w.caller.Project, "err", err)
 	return "The build failed because of an internal error. The log of the server has more."
 }
 

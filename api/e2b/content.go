@@ -29,9 +29,12 @@ type contentFailure struct {
 
 // contentCodes are the codes of such errors by their status.
 var contentCodes = map[int]string{
-	http.StatusBadRequest: "invalid_request", http.StatusUnauthorized: "unauthorized", http.StatusForbidden: "forbidden", http.StatusNotFound: "not_found",
-	http.StatusMethodNotAllowed: "method_not_allowed", http.StatusConflict: "conflict", http.StatusRequestEntityTooLarge: "too_large",
-	http.StatusNotImplemented: "not_implemented", http.StatusServiceUnavailable: "unavailable", http.StatusInsufficientStorage: "insufficient_storage",
+	http.StatusBadRequest: "invalid_request", http.StatusUnauthorized: "unauthorized",
+	http.StatusForbidden: "forbidden", http.StatusNotFound: "not_found",
+	http.StatusMethodNotAllowed: "method_not_allowed", http.StatusConflict: "conflict",
+	http.StatusRequestEntityTooLarge: "too_large",
+	http.StatusNotImplemented:        "not_implemented", http.StatusServiceUnavailable: "unavailable",
+	http.StatusInsufficientStorage: "insufficient_storage",
 }
 
 func writeContentError(x *exchange.Exchange, status int, e exchange.Error) {
@@ -108,7 +111,8 @@ func (d *Door) serveContent(x *exchange.Exchange, r *http.Request) error {
 	}
 	if !ok {
 		x.Header().Set("WWW-Authenticate", "Bearer")
-		return contentRefusal(http.StatusUnauthorized, "This request needs the token of the volume, which Volume.create and Volume.connect return, in the header Authorization: Bearer.")
+		return contentRefusal(http.StatusUnauthorized,
+			"This request needs the token of the volume, which Volume.create and Volume.connect return, in the header Authorization: Bearer.")
 	}
 	if string(id) != name {
 		return contentRefusal(http.StatusNotFound, "Volume '"+rule.Clip(name)+"' not found.")
@@ -166,7 +170,8 @@ func statPath(_ context.Context, x *exchange.Exchange, r *http.Request, c *volum
 }
 
 // changeBody checks the body of PATCH path.
-var changeBody = rule.Object(rule.Fields{"uid": rule.Integer(0, maxID), "gid": rule.Integer(0, maxID), "mode": rule.Integer(0, volume.MaxMode)})
+var changeBody = rule.Object(rule.Fields{"uid": rule.Integer(0, maxID), "gid": rule.Integer(0, maxID),
+	"mode": rule.Integer(0, volume.MaxMode)})
 
 // changePath serves PATCH path: a file gets another owner or mode.
 func changePath(_ context.Context, x *exchange.Exchange, r *http.Request, c *volume.Content) error {
@@ -294,7 +299,8 @@ func entryOf(e *volume.Entry) volumeEntry {
 	case fs.ModeSymlink:
 		kind = "symlink"
 	}
-	return volumeEntry{path.Base(e.Path), kind, e.Path, e.Size, e.Mode.Perm(), e.UID, e.GID, e.Accessed.UTC(), e.Modified.UTC(), e.Changed.UTC(), e.Target}
+	return volumeEntry{path.Base(e.Path), kind, e.Path, e.Size, e.Mode.Perm(), e.UID, e.GID, e.Accessed.UTC(),
+		e.Modified.UTC(), e.Changed.UTC(), e.Target}
 }
 
 // answerEntry answers with a file, or returns the error.

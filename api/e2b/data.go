@@ -81,7 +81,8 @@ func (d *Door) Data(x *exchange.Exchange, r *http.Request) bool {
 // where no browser may keep it or run its scripts.
 func byHeader(h http.Header) {
 	h.Set("Cache-Control", "no-store")
-	for name, value := range map[string]string{"Vary": idHeader + ", " + portHeader, "Content-Security-Policy": "sandbox"} {
+	for name, value := range map[string]string{"Vary": idHeader + ", " + portHeader,
+		"Content-Security-Policy": "sandbox"} {
 		if !slices.Contains(h.Values(name), value) { // another server of the cluster may have set it
 			h.Add(name, value)
 		}
@@ -155,7 +156,8 @@ func portClosed(to address) error {
 // serve forwards a request to the sandbox that it names.
 func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if to.port == 0 {
-		return &refusal{http.StatusBadRequest, failure{http.StatusBadRequest, "Invalid port '" + rule.Clip(to.text) + "'. Expected a number from 1 to 65535."}}
+		return &refusal{http.StatusBadRequest, failure{http.StatusBadRequest, "Invalid port '" + rule.Clip(to.text) +
+			"'. Expected a number from 1 to 65535."}}
 	}
 	id, s, err := d.locate(r, to.sandbox)
 	if err != nil {
@@ -190,7 +192,8 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	}
 	own := ownPath(r, path)
 	if !own && !envd.Serves(path) {
-		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method + " /" + path + "."}}
+		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method +
+			" /" + path + "."}}
 	}
 	if err := d.awake(r, s.project, id, path == "health"); err != nil {
 		return err
@@ -213,9 +216,11 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	return envd.Pass(x, r, path, door, d.Log)
 }
 
-// envdChange matches the paths of envd with which a client starts or changes something. Input to a process that runs and
+// envdChange matches the paths of envd with which a client starts or changes something. Input to a process that runs
+// and
 // reads are not counted, because a terminal sends each key alone.
-var envdChange = regexp.MustCompile(`^(files|files/compose|process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
+var envdChange = regexp.MustCompile(
+	`^(files|files/compose|process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
 
 // locate returns the container of the sandbox that a request names or was signed for.
 func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, live, error) {
@@ -268,7 +273,8 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 	return err
 }
 
-// authorize checks the access token of a request, or the signature of its URL, and returns the key of its holder. What a
+// authorize checks the access token of a request, or the signature of its URL, and returns the key of its holder. What
+// a
 // signature does not cover has no effect: authorize removes the user that the header names.
 func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerID, path string) (berth.KeyID, error) {
 	if path == "health" {

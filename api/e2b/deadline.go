@@ -77,7 +77,8 @@ func (d *Door) sweep(ctx context.Context) {
 // readAll reads sandboxes, so that those whose containers have ended are deleted.
 func (d *Door) readAll(ctx context.Context, all map[berth.ContainerID]berth.ProjectID) {
 	for id, p := range all {
-		if _, _, err := d.readStored(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound && ctx.Err() == nil {
+		if _, _, err := d.readStored(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound &&
+			ctx.Err() == nil {
 			d.Log.Error("failed to read a sandbox; will retry", "container", id, "project", p, "err", err)
 		}
 	}
@@ -100,7 +101,8 @@ func (d *Door) endDue(ctx context.Context) time.Duration {
 	d.mu.Unlock()
 	for id, s := range due {
 		if err := d.timeOut(ctx, s.project, id, now); err != nil && ctx.Err() == nil {
-			d.Log.Error("failed to end a sandbox at its deadline; will retry", "container", id, "project", s.project, "err", err)
+			d.Log.Error("failed to end a sandbox at its deadline; will retry", "container", id, "project", s.project,
+				"err", err)
 		}
 	}
 	return next

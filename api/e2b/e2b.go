@@ -31,28 +31,31 @@ const envdVersion = "0.6.4"
 // Options are what the door needs.
 type Options struct {
 	Containers *container.Service
-	Remove     func(context.Context, berth.ProjectID, berth.ContainerID) error // deletes a container of any server; nil: Containers.Delete
-	Snapshots  *snapshot.Service                                               // of the containers
-	Files      *files.Service                                                  // for files of template builds
-	Volumes    *volume.Service                                                 // nil: the driver does not support volumes
-	Secrets    *secrets.Service                                                // nil stores none
-	Images     Images                                                          // nil pulls no images
-	Builds     BuildLimits
-	Server     string                                      // this server's id, which survives a restart
-	Alive      func(context.Context, string) (bool, error) // whether another server of the cluster works; nil: there are no others
-	Memory     bool                                        // whether the driver can store the memory of containers
-	MaxUpload  int64                                       // bytes of the files of a step of a build; 0 means the limit of files
-	Objects    store.Objects
-	Webhooks   *webhook.Service                             // nil sends no events
-	Secret     [32]byte                                     // from which access tokens are made
-	MaxIdle    time.Duration                                // the longest that a container may be idle
-	CPU        float64                                      // cores of a container
-	Disk       int64                                        // bytes that a container may write
-	Domain     string                                       // parent domain of the host names of ports; empty serves them below localhost
-	Keys       store.Keys                                   // keys of the API, which no sandbox may see
-	Check      func(context.Context, berth.ProjectID) error // refuses archived projects
-	Log        *slog.Logger
-	Now        func() time.Time
+	// deletes a container of any server; nil: Containers.Delete
+	Remove    func(context.Context, berth.ProjectID, berth.ContainerID) error
+	Snapshots *snapshot.Service // of the containers
+	Files     *files.Service    // for files of template builds
+	Volumes   *volume.Service   // nil: the driver does not support volumes
+	Secrets   *secrets.Service  // nil stores none
+	Images    Images            // nil pulls no images
+	Builds    BuildLimits
+	Server    string // this server's id, which survives a restart
+	// whether another server of the cluster works; nil: there are no others
+	Alive     func(context.Context, string) (bool, error)
+	Memory    bool  // whether the driver can store the memory of containers
+	MaxUpload int64 // bytes of the files of a step of a build; 0 means the limit of files
+	Objects   store.Objects
+	Webhooks  *webhook.Service // nil sends no events
+	Secret    [32]byte         // from which access tokens are made
+	MaxIdle   time.Duration    // the longest that a container may be idle
+	CPU       float64          // cores of a container
+	Disk      int64            // bytes that a container may write
+	// parent domain of the host names of ports; empty serves them below localhost
+	Domain string
+	Keys   store.Keys                                   // keys of the API, which no sandbox may see
+	Check  func(context.Context, berth.ProjectID) error // refuses archived projects
+	Log    *slog.Logger
+	Now    func() time.Time
 }
 
 // A Door serves sandboxes. It is safe for concurrent use.
@@ -64,10 +67,11 @@ type Door struct {
 	life   context.Context // ends when the server stops, which ends builds
 	stop   context.CancelCauseFunc
 
-	mu      sync.Mutex
-	live    map[berth.ContainerID]live
-	loaded  time.Time                             // when live was read from the store
-	changed chan struct{}                         // receives a value when an earlier deadline was set, or a container has ended
+	mu     sync.Mutex
+	live   map[berth.ContainerID]live
+	loaded time.Time // when live was read from the store
+	// receives a value when an earlier deadline was set, or a container has ended
+	changed chan struct{}
 	ended   map[berth.ContainerID]berth.ProjectID // sandboxes whose containers have ended
 
 	keyring     keyring
@@ -94,7 +98,8 @@ func New(opts Options) *Door {
 	if opts.Remove == nil {
 		opts.Remove = opts.Containers.Delete
 	}
-	d := &Door{Options: opts, builds: newBuilds(opts.Builds), life: life, stop: stop, proxy: preview.New(opts.Log), live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1),
+	d := &Door{Options: opts, builds: newBuilds(opts.Builds), life: life, stop: stop, proxy: preview.New(opts.Log),
+		live: map[berth.ContainerID]live{}, changed: make(chan struct{}, 1),
 		discovery: newDiscovery(), ended: map[berth.ContainerID]berth.ProjectID{}}
 	opts.Containers.OnEnded(d.containerEnded)
 	return d

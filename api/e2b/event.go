@@ -13,7 +13,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// An event is saved twice. It is first part of the record of its sandbox, in the write that changes the sandbox, so that a
+// An event is saved twice. It is first part of the record of its sandbox, in the write that changes the sandbox, so
+// that a
 // crash loses neither without the other. Then it becomes an object of its own, together with its
 // deliveries to webhooks, and leaves the record. What a crash leaves in a record, the next load saves.
 // Its number makes the id of the object, so it is saved once.
@@ -44,7 +45,8 @@ func eventID(id berth.ContainerID, number string) string {
 func eventKey(id string) store.ObjectKey { return store.ObjectKey{Kind: store.KindE2BEvent, ID: id} }
 
 // emit adds an event to a record that is being changed, and returns it. fill may be nil.
-func (d *Door) emit(p berth.ProjectID, id berth.ContainerID, rec *record, kind berth.EventType, fill func(*berth.SandboxEventData)) *event {
+func (d *Door) emit(p berth.ProjectID, id berth.ContainerID, rec *record, kind berth.EventType,
+	fill func(*berth.SandboxEventData)) *event {
 	now := d.Now()
 	number := strconv.Itoa(rec.Events)
 	if kind == berth.EventSandboxKilled {
@@ -61,8 +63,10 @@ func (d *Door) emit(p berth.ProjectID, id berth.ContainerID, rec *record, kind b
 	if size <= maxEventMetadata {
 		data.Metadata = rec.Metadata
 	}
-	if ends := kind == berth.EventSandboxPaused || kind == berth.EventSandboxKilled; ends && !rec.Paused && rec.ExecutedAt > 0 {
-		data.Execution = &berth.SandboxExecution{StartedAt: rfc3339(rec.ExecutedAt), CPUCount: max(1, int(d.CPU)), MemoryMB: rec.MemoryMB, Time: max(0, e.At-rec.ExecutedAt)}
+	if ends := kind == berth.EventSandboxPaused || kind == berth.EventSandboxKilled; ends && !rec.Paused &&
+		rec.ExecutedAt > 0 {
+		data.Execution = &berth.SandboxExecution{StartedAt: rfc3339(rec.ExecutedAt), CPUCount: max(1, int(d.CPU)),
+			MemoryMB: rec.MemoryMB, Time: max(0, e.At-rec.ExecutedAt)}
 	}
 	if fill != nil {
 		fill(data)
@@ -92,7 +96,8 @@ func (d *Door) setResumed(p berth.ProjectID, id berth.ContainerID, rec *record, 
 
 // during makes a change that is not part of the record of a sandbox, with its event. The event is in the record
 // before the change, so that a crash does not lose it.
-func (d *Door) during(ctx context.Context, p berth.ProjectID, id berth.ContainerID, kind berth.EventType, change func() error) error {
+func (d *Door) during(ctx context.Context, p berth.ProjectID, id berth.ContainerID, kind berth.EventType,
+	change func() error) error {
 	var number int
 	_, err := d.update(ctx, p, id, func(rec *record) error {
 		e := d.emit(p, id, rec, kind, nil)
@@ -117,7 +122,8 @@ func (d *Door) during(ctx context.Context, p berth.ProjectID, id berth.Container
 		return nil
 	})
 	if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-		d.Log.Error("failed to save an event of a sandbox; will retry", "container", id, "project", p, "type", kind, "err", err)
+		d.Log.Error("failed to save an event of a sandbox; will retry", "container", id, "project", p, "type", kind,
+			"err", err)
 	}
 	return failed
 }
@@ -186,7 +192,8 @@ func (d *Door) saveEvent(ctx context.Context, p berth.ProjectID, e *event, also 
 	if err != nil {
 		return fmt.Errorf("encode event: %w", err)
 	}
-	object := &store.Object{ObjectKey: eventKey(e.ID), CreatedAt: e.At / 1000, ExpiresAt: e.At/1000 + int64(eventLife/time.Second), Body: body}
+	object := &store.Object{ObjectKey: eventKey(e.ID), CreatedAt: e.At / 1000, ExpiresAt: e.At/1000 +
+		int64(eventLife/time.Second), Body: body}
 	for try := 1; ; try++ {
 		objects := append(slices.Clone(also), object)
 		if d.Webhooks != nil {

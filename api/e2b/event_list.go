@@ -50,8 +50,9 @@ func (d *Door) eventPageOf(r *http.Request) (*eventPage, error) {
 	for i, t := range webhook.SandboxEventTypes {
 		known[i] = string(t)
 	}
-	page := &eventPage{offset: q.Integer("offset", 0, 0, math.MaxInt32), limit: q.Integer("limit", 10, 1, 100), ascending: q.Boolean("orderAsc", false),
-		types: q.List("types", known), after: d.Now().Add(-eventLife).UnixMilli(), found: []listedEvent{}}
+	page := &eventPage{offset: q.Integer("offset", 0, 0, math.MaxInt32), limit: q.Integer("limit", 10, 1, 100),
+		ascending: q.Boolean("orderAsc", false),
+		types:     q.List("types", known), after: d.Now().Add(-eventLife).UnixMilli(), found: []listedEvent{}}
 	return page, q.End()
 }
 
@@ -79,7 +80,8 @@ func (d *Door) listEvents(x *exchange.Exchange, r *http.Request, c berth.Caller)
 			return err
 		}
 		err = d.scan(r.Context(), c.Project, page)
-		if errors.Is(err, store.ErrNotFound) && again { // the last event of a part expired before the next part was read
+		// the last event of a part expired before the next part was read
+		if errors.Is(err, store.ErrNotFound) && again {
 			continue
 		}
 		if err != nil {

@@ -172,24 +172,33 @@ func withEnvironment(language, code string, env map[string]string) (string, erro
 		}
 		switch language {
 		case "python":
-			fmt.Fprintf(&before, "globals().setdefault('_berth_env', {})[%[1]q] = __import__('os').environ.get(%[1]q); __import__('os').environ[%[1]q] = %[2]s\n", name, quoted)
-			fmt.Fprintf(&after, "(lambda v: __import__('os').environ.pop(%[1]q, None) if v is None else __import__('os').environ.__setitem__(%[1]q, v))(_berth_env.pop(%[1]q))\n", name)
+			fmt.Fprintf(&before,
+				"globals().setdefault('_berth_env', {})[%[1]q] = __import__('os').environ.get(%[1]q); __import__('os').environ[%[1]q] = %[2]s\n",
+				name, quoted)
+			fmt.Fprintf(&after,
+				"(lambda v: __import__('os').environ.pop(%[1]q, None) if v is None else __import__('os').environ.__setitem__(%[1]q, v))(_berth_env.pop(%[1]q))\n",
+				name)
 		case "javascript", "typescript":
-			fmt.Fprintf(&before, "(globalThis._berthEnv ??= {})[%[1]q] = Deno.env.get(%[1]q); Deno.env.set(%[1]q, %[2]s);\n",
+			fmt.Fprintf(&before,
+				"(globalThis._berthEnv ??= {})[%[1]q] = Deno.env.get(%[1]q); Deno.env.set(%[1]q, %[2]s);\n",
 				name, quoted)
 			fmt.Fprintf(&after, "((v) => v === undefined ? Deno.env.delete(%[1]q) : Deno.env.set(%[1]q, v))"+
 				"(globalThis._berthEnv[%[1]q]);\n", name)
 		case "r":
-			fmt.Fprintf(&before, ".berth_env_%[1]s <- Sys.getenv(%[1]q, unset = NA); Sys.setenv(%[1]s = %[2]s)\n", name, quoted)
-			fmt.Fprintf(&after, "if (is.na(.berth_env_%[1]s)) Sys.unsetenv(%[1]q) else Sys.setenv(%[1]s = .berth_env_%[1]s); "+
-				"rm(.berth_env_%[1]s)\n", name)
+			fmt.Fprintf(&before, ".berth_env_%[1]s <- Sys.getenv(%[1]q, unset = NA); Sys.setenv(%[1]s = %[2]s)\n", name,
+				quoted)
+			fmt.Fprintf(&after,
+				"if (is.na(.berth_env_%[1]s)) Sys.unsetenv(%[1]q) else Sys.setenv(%[1]s = .berth_env_%[1]s); "+
+					"rm(.berth_env_%[1]s)\n", name)
 		case "bash":
-			fmt.Fprintf(&before, "unset _berth_env_%[1]s; [ -z \"${%[1]s+x}\" ] || _berth_env_%[1]s=$%[1]s; export %[1]s=%[2]s\n",
+			fmt.Fprintf(&before,
+				"unset _berth_env_%[1]s; [ -z \"${%[1]s+x}\" ] || _berth_env_%[1]s=$%[1]s; export %[1]s=%[2]s\n",
 				name, quote(value))
 			fmt.Fprintf(&after, "if [ -n \"${_berth_env_%[1]s+x}\" ]; then export %[1]s=\"$_berth_env_%[1]s\"; "+
 				"unset _berth_env_%[1]s; else unset %[1]s; fi\n", name)
 		default:
-			return "", berth.Invalid("env_vars", "Environment variables of one execution are not supported for '%s'.", language)
+			return "", berth.Invalid("env_vars", "Environment variables of one execution are not supported for '%s'.",
+				language)
 		}
 	}
 	if language == "python" {
@@ -259,9 +268,11 @@ func (w *jsonLines) line(v any) error {
 }
 
 // resultNames are the names of a result's fields, by media type.
-var resultNames = map[string]string{"text/plain": "text", "text/html": "html", "text/markdown": "markdown", "image/svg+xml": "svg", "image/png": "png",
-	"image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex", "application/json": "json", "application/javascript": "javascript",
-	"e2b/data": "data", "e2b/chart": "chart"}
+var resultNames = map[string]string{"text/plain": "text", "text/html": "html", "text/markdown": "markdown",
+	"image/svg+xml": "svg", "image/png": "png",
+	"image/jpeg": "jpeg", "application/pdf": "pdf", "text/latex": "latex", "application/json": "json",
+	"application/javascript": "javascript",
+	"e2b/data":               "data", "e2b/chart": "chart"}
 
 // write writes the line of an event, if it has one.
 func (w *jsonLines) write(e jupyter.Event) error {

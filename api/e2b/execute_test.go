@@ -18,10 +18,12 @@ func TestWithEnvironment(t *testing.T) {
 		print string
 	}{
 		"bash": {[]string{"bash"}, "export OWN='of the sandbox'\nunset NONE\n", "echo \"$OWN|${NONE-unset}\"\n"},
-		"python": {[]string{"python3", "-"}, "import os; os.environ['OWN'] = 'of the sandbox'; os.environ.pop('NONE', None)\n",
+		"python": {[]string{"python3", "-"},
+			"import os; os.environ['OWN'] = 'of the sandbox'; os.environ.pop('NONE', None)\n",
 			"print(os.environ['OWN'] + '|' + os.environ.get('NONE', 'unset'))\n"},
-		"javascript": {[]string{"node", "-"}, "globalThis.Deno = {env: {get: (n) => process.env[n], set: (n, v) => { process.env[n] = v }, " +
-			"delete: (n) => { delete process.env[n] }}}; process.env.OWN = 'of the sandbox'; delete process.env.NONE;\n",
+		"javascript": {[]string{"node", "-"},
+			"globalThis.Deno = {env: {get: (n) => process.env[n], set: (n, v) => { process.env[n] = v }, " +
+				"delete: (n) => { delete process.env[n] }}}; process.env.OWN = 'of the sandbox'; delete process.env.NONE;\n",
 			"console.log(process.env.OWN + '|' + (process.env.NONE ?? 'unset'));\n"},
 	} {
 		if _, err := exec.LookPath(tt.argv[0]); err != nil {

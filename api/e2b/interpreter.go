@@ -96,11 +96,13 @@ func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language s
 	if contents == nil || slices.Contains(contents.Kernels, kernelOf(language)) {
 		return nil
 	}
-	return berth.Invalid("language", "The template of this sandbox has no kernel for '%s'. It has: %s.", language, strings.Join(contents.Kernels, ", "))
+	return berth.Invalid("language", "The template of this sandbox has no kernel for '%s'. It has: %s.", language,
+		strings.Join(contents.Kernels, ", "))
 }
 
 // mayInterpret returns the key of the holder of a token of the sandbox, without which a request to the code
-// interpreter may only ask for its health: each context is a process, and its id names what it keeps. E2B's SDKs send the access token with code, but
+// interpreter may only ask for its health: each context is a process, and its id names what it keeps. E2B's SDKs send
+// the access token with code, but
 // only the traffic token with requests for contexts. Therefore every sandbox has a traffic token.
 func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.ContainerID) (berth.KeyID, error) {
 	if r.Method == http.MethodGet && r.URL.Path == "/health" {
@@ -116,7 +118,8 @@ func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.Contain
 	case r.URL.Path == "/execute":
 		return "", unauthorized("The access token is missing or wrong.")
 	}
-	return "", unauthorized("The code interpreter needs a token of the sandbox, in the header " + tokenHeader + " or " + trafficHeader +
+	return "", unauthorized("The code interpreter needs a token of the sandbox, in the header " + tokenHeader + " or " +
+		trafficHeader +
 		". Recent versions of E2B's SDKs send it.")
 }
 
@@ -147,7 +150,8 @@ func (d *Door) interpret(x *exchange.Exchange, r *http.Request, p berth.ProjectI
 	case r.Method == http.MethodPost && restart:
 		return in.restart(x, r, name)
 	}
-	return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "The code interpreter does not serve " + route + "."}}
+	return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "The code interpreter does not serve " + route +
+		"."}}
 }
 
 // An interpreter is the code interpreter of one sandbox, for one request.
@@ -204,7 +208,9 @@ func (in interpreter) byLanguage(ctx context.Context, language string) (found *c
 func (in interpreter) add(ctx context.Context, c codeContext) (*codeContext, error) {
 	c.ID = strings.TrimPrefix(berth.NewID("ctx_"), "ctx_")
 	_, err := in.door.update(ctx, in.project, in.id, func(rec *record) error {
-		if i := slices.IndexFunc(rec.Contexts, func(o codeContext) bool { return c.Default && o.Default && o.Language == c.Language }); i >= 0 {
+		if i := slices.IndexFunc(rec.Contexts, func(o codeContext) bool {
+			return c.Default && o.Default && o.Language == c.Language
+		}); i >= 0 {
 			c = rec.Contexts[i]
 			return nil
 		}
@@ -270,7 +276,8 @@ func (in interpreter) create(x *exchange.Exchange, r *http.Request) error {
 func (in interpreter) kernel(ctx context.Context, c *codeContext, code string) error {
 	ctx, cancel := context.WithTimeout(ctx, contextStart)
 	defer cancel()
-	call := guest.ShellCall{CallID: berth.NewID("kernel_"), Commands: []string{code}, Kernel: c.instance(), Timeout: contextStart}
+	call := guest.ShellCall{CallID: berth.NewID("kernel_"), Commands: []string{code}, Kernel: c.instance(),
+		Timeout: contextStart}
 	var lines jupyter.Decoder
 	var said strings.Builder
 	for ev, err := range in.shell.Shell(ctx, call) {
@@ -338,7 +345,8 @@ func (in interpreter) end(ctx context.Context, c *codeContext) error {
 func decodeBody(x *exchange.Exchange, r *http.Request, v any) error {
 	raw, err := io.ReadAll(x.Body(r, maxExecution))
 	if _, large := errors.AsType[*http.MaxBytesError](err); large {
-		return &refusal{http.StatusRequestEntityTooLarge, failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request may have %d bytes.", maxExecution)}}
+		return &refusal{http.StatusRequestEntityTooLarge,
+			failure{http.StatusRequestEntityTooLarge, fmt.Sprintf("A request may have %d bytes.", maxExecution)}}
 	}
 	if err != nil {
 		return berth.Invalid("", "The body could not be read: %v.", err)

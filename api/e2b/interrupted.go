@@ -30,7 +30,9 @@ func (d *Door) saveStarted(ctx context.Context, p berth.ProjectID, b *build) err
 // saveRunning saves the state of a build that this server works on. It returns errBuildDeleted if there is no such
 // build any more, and errBuildEnded if another server works on it, or has ended it.
 func (d *Door) saveRunning(ctx context.Context, p berth.ProjectID, b *build) error {
-	return d.saveIf(ctx, p, b, func(saved *build) bool { return saved.Server == b.Server && saved.Status != statusError })
+	return d.saveIf(ctx, p, b, func(saved *build) bool {
+		return saved.Server == b.Server && saved.Status != statusError
+	})
 }
 
 // saveIf saves a build if it is saved as expected.
@@ -98,7 +100,8 @@ func (d *Door) endInterrupted(ctx context.Context) {
 	}
 	for _, ref := range refs {
 		if err := d.endIfInterrupted(ctx, ref); err != nil && ctx.Err() == nil {
-			d.Log.Error("failed to end an interrupted template build; will retry", "build", ref.ID, "project", ref.Project, "err", err)
+			d.Log.Error("failed to end an interrupted template build; will retry", "build", ref.ID, "project",
+				ref.Project, "err", err)
 		}
 	}
 }
@@ -145,7 +148,8 @@ func (d *Door) endIfInterrupted(ctx context.Context, ref store.ObjectRef) error 
 		if err != nil {
 			return err
 		}
-		d.Log.Info("ended an interrupted template build", "template", b.Template, "build", b.ID, "project", ref.Project, "server", server)
+		d.Log.Info("ended an interrupted template build", "template", b.Template, "build", b.ID, "project", ref.Project,
+			"server", server)
 	}
 	if gone, err := d.dropContainer(ctx, ref.Project, b.Container); err != nil || !gone || b.Container == "" {
 		return err

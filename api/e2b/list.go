@@ -48,7 +48,8 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	}
 	for _, s := range states {
 		if s != "running" && s != "paused" {
-			return berth.Invalid("state", "Invalid 'state': '%s'. Supported values are: 'running' and 'paused'.", rule.Clip(s))
+			return berth.Invalid("state", "Invalid 'state': '%s'. Supported values are: 'running' and 'paused'.",
+				rule.Clip(s))
 		}
 	}
 	if len(states) == 0 && r.URL.Path == "/sandboxes" {
@@ -62,14 +63,16 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	if text := q.Text("startedAfter"); text != "" {
 		at, err := time.Parse(time.RFC3339, text)
 		if err != nil {
-			return berth.Invalid("startedAfter", "Invalid 'startedAfter': '%s'. Expected a time such as '2026-01-31T12:00:00Z'.",
+			return berth.Invalid("startedAfter",
+				"Invalid 'startedAfter': '%s'. Expected a time such as '2026-01-31T12:00:00Z'.",
 				rule.Clip(text))
 		}
 		after = at.UnixMilli()
 	}
 	template, order := q.Text("template"), q.Text("order")
 	if order != "" && order != "asc" && order != "desc" {
-		return berth.Invalid("order", "Invalid 'order': '%s'. Supported values are: 'asc' and 'desc'.", rule.Clip(order))
+		return berth.Invalid("order", "Invalid 'order': '%s'. Supported values are: 'asc' and 'desc'.",
+			rule.Clip(order))
 	}
 	page := store.Page{Limit: 100, After: q.Text("nextToken"), Ascending: order == "asc"}
 	if err := q.End(); err != nil {

@@ -48,9 +48,11 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return err
 	}
 	if direction != "" && direction != "forward" && direction != "backward" {
-		return berth.Invalid("direction", "Invalid 'direction': '%s'. Supported values are: 'forward' and 'backward'.", rule.Clip(direction))
+		return berth.Invalid("direction", "Invalid 'direction': '%s'. Supported values are: 'forward' and 'backward'.",
+			rule.Clip(direction))
 	}
-	list, _, err := d.Containers.Logs().List(r.Context(), c.Project, id, store.Page{Limit: maxSandboxLogs, Ascending: direction != "backward"})
+	list, _, err := d.Containers.Logs().List(r.Context(), c.Project, id, store.Page{Limit: maxSandboxLogs,
+		Ascending: direction != "backward"})
 	if err != nil {
 		return err
 	}
@@ -92,7 +94,8 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 // logOf returns an entry of a container's log as one of a sandbox.
 func logOf(l *berth.ContainerLog) sandboxLog {
 	entry := sandboxLog{rfc3339(l.CreatedAt * 1000), "info", l.Command, map[string]string{
-		"outcome": l.Outcome.Type, "duration_ms": strconv.FormatInt(l.DurationMS, 10), "stdout": l.Stdout.Text, "stderr": l.Stderr.Text}}
+		"outcome": l.Outcome.Type, "duration_ms": strconv.FormatInt(l.DurationMS, 10), "stdout": l.Stdout.Text,
+		"stderr": l.Stderr.Text}}
 	if l.User != "" {
 		entry.Fields["user"] = l.User
 	}

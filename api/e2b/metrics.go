@@ -56,7 +56,8 @@ func (d *Door) metricOf(ctx context.Context, p berth.ProjectID, id berth.Contain
 		return metric{}, err
 	}
 	now := d.Now()
-	m := metric{At: now.UTC().Format(time.RFC3339), AtUnix: now.Unix(), CPUCount: max(1, int(d.CPU)), MemUsed: s.Memory.Bytes, MemTotal: s.Memory.LimitBytes,
+	m := metric{At: now.UTC().Format(time.RFC3339), AtUnix: now.Unix(), CPUCount: max(1, int(d.CPU)),
+		MemUsed: s.Memory.Bytes, MemTotal: s.Memory.LimitBytes,
 		DiskUsed: s.Disk.Bytes, DiskTotal: s.Disk.LimitBytes}
 	if s.UptimeSeconds > 0 {
 		m.CPUUsedPct = 100 * s.CPUSeconds / float64(s.UptimeSeconds)
@@ -76,7 +77,8 @@ func (d *Door) allMetrics(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		ids = append(ids, strings.Split(text, ",")...)
 	}
 	if len(ids) > maxMetrics {
-		return berth.Invalid("sandbox_ids", "Invalid 'sandbox_ids': expected at most %d, but got %d.", maxMetrics, len(ids))
+		return berth.Invalid("sandbox_ids", "Invalid 'sandbox_ids': expected at most %d, but got %d.", maxMetrics,
+			len(ids))
 	}
 	for _, name := range ids {
 		rec, _, err := d.read(r.Context(), c.Project, idOf(name))

@@ -66,7 +66,8 @@ func requestHost(at string, v any) error {
 		return rule.WrongType(at, "a string", v)
 	}
 	if text != "" && !hostHeader.MatchString(text) {
-		return berth.Invalid(at, "Invalid '%s': '%s'. Expected a host such as 'localhost:${PORT}'.", at, rule.Clip(text))
+		return berth.Invalid(at, "Invalid '%s': '%s'. Expected a host such as 'localhost:${PORT}'.", at,
+			rule.Clip(text))
 	}
 	return nil
 }
@@ -84,7 +85,8 @@ type outward struct {
 	Rules    map[string][]headerRule `json:"rules,omitempty"`
 }
 
-// policy returns the network policy and the transforms of a container. What a client allows beats what it denies. A denial of
+// policy returns the network policy and the transforms of a container. What a client allows beats what it denies. A
+// denial of
 // all addresses leaves what is allowed.
 func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
 	transforms, err := transforms(o.Rules)
@@ -94,15 +96,18 @@ func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
 	for i, to := range o.DenyOut {
 		if !isAddresses(to) {
 			at := fmt.Sprintf("network.denyOut[%d]", i)
-			return nil, nil, berth.Invalid(at, "Invalid '%s': '%s'. Expected an address or a range such as '10.0.0.0/8'.",
-				at, rule.Clip(to))
+			return nil, nil,
+				berth.Invalid(at, "Invalid '%s': '%s'. Expected an address or a range such as '10.0.0.0/8'.",
+					at, rule.Clip(to))
 		}
 	}
-	denied := o.Internet != nil && !*o.Internet || slices.Contains(o.DenyOut, "0.0.0.0/0") || slices.Contains(o.DenyOut, "::/0")
+	denied := o.Internet != nil && !*o.Internet || slices.Contains(o.DenyOut, "0.0.0.0/0") || slices.Contains(o.DenyOut,
+		"::/0")
 	if i := slices.IndexFunc(o.AllowOut, func(to string) bool { return !isAddresses(to) }); i >= 0 && !denied {
 		at := fmt.Sprintf("network.allowOut[%d]", i)
-		return nil, nil, berth.Invalid(at, "Invalid '%s': the name '%s' has no effect while all other hosts are allowed. "+
-			"Add '0.0.0.0/0' to 'denyOut'.", at, rule.Clip(o.AllowOut[i]))
+		return nil, nil,
+			berth.Invalid(at, "Invalid '%s': the name '%s' has no effect while all other hosts are allowed. "+
+				"Add '0.0.0.0/0' to 'denyOut'.", at, rule.Clip(o.AllowOut[i]))
 	}
 	switch {
 	case !denied:
@@ -162,11 +167,13 @@ type networkInfo struct {
 }
 
 func (rec *record) network() *networkInfo {
-	return &networkInfo{rec.Outward.AllowOut, rec.Outward.DenyOut, rec.Outward.Rules, !rec.Ports.Private, rec.Ports.Host, rec.Ports.TLS}
+	return &networkInfo{rec.Outward.AllowOut, rec.Outward.DenyOut, rec.Outward.Rules, !rec.Ports.Private,
+		rec.Ports.Host, rec.Ports.TLS}
 }
 
 // networkBody checks the body of PUT /sandboxes/{sandbox}/network.
-var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean, "allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
+var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean,
+	"allowOut": rule.List(rule.Text(1, 256), 100), "denyOut": rule.List(rule.Text(1, 64), 100),
 	"rules": rulesBody, "egressProxy": rule.Unsupported})
 
 // setNetwork serves PUT /sandboxes/{sandbox}/network: it replaces all rules for connections to the

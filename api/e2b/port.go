@@ -81,7 +81,8 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 			SandboxID string `json:"sandboxId"`
 			Message   string `json:"message"`
 			Code      int    `json:"code"`
-		}{to.sandbox, "The traffic access token is missing or invalid: send it in the header '" + strings.ToLower(trafficHeader) + "'.", http.StatusForbidden}}
+		}{to.sandbox, "The traffic access token is missing or invalid: send it in the header '" +
+			strings.ToLower(trafficHeader) + "'.", http.StatusForbidden}}
 	}
 	if to.port == interpreterPort {
 		if key, err = d.mayInterpret(r, s.project, id); err != nil {
@@ -128,8 +129,10 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 	defer done()
 	out := x.Patient()
 	defer out.Renew() // the server sends the last bytes after the handler returns
-	err = d.proxy.Serve(out, r, preview.Target{Container: id, Port: to.port, Dial: dial, Path: r.URL.EscapedPath(), Own: true, Public: true, Keyed: keyed,
-		Host: strings.ReplaceAll(s.ports.Host, "${PORT}", strconv.Itoa(to.port)), TLS: slices.Contains(s.ports.TLS, to.port)})
+	err = d.proxy.Serve(out, r, preview.Target{Container: id, Port: to.port, Dial: dial, Path: r.URL.EscapedPath(),
+		Own: true, Public: true, Keyed: keyed,
+		Host: strings.ReplaceAll(s.ports.Host, "${PORT}", strconv.Itoa(to.port)), TLS: slices.Contains(s.ports.TLS,
+			to.port)})
 	if e, ok := errors.AsType[*berth.Error](err); ok && e.Wire == "port_not_open" {
 		return portClosed(to)
 	}

@@ -64,7 +64,8 @@ func decode(o *store.Object) (*record, error) {
 // save saves the record of a new sandbox with the event of its creation. made is its container.
 func (d *Door) save(ctx context.Context, p berth.ProjectID, made *berth.Container, rec *record) error {
 	id := made.ID
-	rec.Events, rec.Outbox, rec.Executions, rec.ExecutedAt, rec.MemoryMB = 0, nil, 0, rec.StartedAt, berth.MemoryLimits[made.MemoryLimit]>>20
+	rec.Events, rec.Outbox, rec.Executions, rec.ExecutedAt, rec.MemoryMB = 0, nil, 0, rec.StartedAt,
+		berth.MemoryLimits[made.MemoryLimit]>>20
 	if rec.Build == "" {
 		rec.Build = made.Berth.Template
 	}
@@ -99,7 +100,8 @@ func (d *Door) read(ctx context.Context, p berth.ProjectID, id berth.ContainerID
 
 // readStored returns a sandbox whose container runs, and its container. A sandbox whose container has
 // ended is gone: readStored deletes its record.
-func (d *Door) readStored(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*record, *berth.Container, error) {
+func (d *Door) readStored(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*record, *berth.Container,
+	error) {
 	o, err := d.Objects.GetObject(ctx, p, keyOf(id))
 	if errors.Is(err, store.ErrNotFound) {
 		return nil, nil, notFound(id)
@@ -130,7 +132,8 @@ func (d *Door) container(ctx context.Context, p berth.ProjectID, id berth.Contai
 }
 
 // update changes the record of a sandbox, and saves the events that change has emitted.
-func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*record) error) (*record, error) {
+func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	change func(*record) error) (*record, error) {
 	var rec *record
 	_, err := d.Objects.UpdateObject(ctx, p, keyOf(id), func(o *store.Object) (err error) {
 		if rec, err = decode(o); err != nil {
@@ -154,7 +157,8 @@ func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.Container
 	return rec, nil
 }
 
-// forget deletes the record of a sandbox whose container has ended, after it has saved the event of the end. After a crash
+// forget deletes the record of a sandbox whose container has ended, after it has saved the event of the end. After a
+// crash
 // in between, the next call does the rest.
 func (d *Door) forget(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	d.mu.Lock()

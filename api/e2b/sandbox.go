@@ -121,14 +121,17 @@ type lifecycle struct {
 
 // sandbox describes a sandbox to the holder of a key, with its tokens.
 func (d *Door) sandbox(r *http.Request, key berth.KeyID, id berth.ContainerID, rec *record) sandbox {
-	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", Alias: rec.Alias, EnvdVersion: envdVersion,
-		AccessToken: d.give(accessPurpose, string(id), key), TrafficToken: d.give(trafficPurpose, string(id), key), Domain: d.domain(r)}
+	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", Alias: rec.Alias,
+		EnvdVersion: envdVersion,
+		AccessToken: d.give(accessPurpose, string(id), key), TrafficToken: d.give(trafficPurpose, string(id), key),
+		Domain: d.domain(r)}
 }
 
 // detail describes a sandbox without its tokens.
 func (d *Door) detail(r *http.Request, rec *record, c *berth.Container) detail {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
-	out := detail{sandbox: d.sandbox(r, "", c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout), EndAt: time.Unix(rec.deadline, 0).UTC().Format(layout),
+	out := detail{sandbox: d.sandbox(r, "", c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout),
+		EndAt:    time.Unix(rec.deadline, 0).UTC().Format(layout),
 		CPUCount: max(1, int(d.CPU)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: d.Disk >> 20,
 		State: "running", Metadata: rec.Metadata, Volumes: mountsIn(c.Berth.Volumes)}
 	out.AccessToken, out.TrafficToken = "", ""
@@ -160,14 +163,16 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if body.Timeout != nil {
 		timeout = *body.Timeout
 	}
-	outward := outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut, Rules: body.Network.Rules}
+	outward := outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut,
+		Rules: body.Network.Rules}
 	policy, transforms, err := outward.policy()
 	if err != nil {
 		return err
 	}
 	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Transforms: transforms,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
-	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill, AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
+	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill,
+		AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
 	req.Env = environment(nil, body.Env)
 	req.Source.Volumes = mountsOf(body.Volumes)
 	t, from, err := d.resolve(r.Context(), c.Project, body.Template)
@@ -181,7 +186,8 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 		if len(t.Names) > 0 {
 			rec.Alias = t.Names[0]
 		}
-		req.Source.SnapshotID, rec.Template, rec.Build, rec.User, rec.Dir = from.Snapshot, t.ID, from.ID, from.User, from.Dir
+		req.Source.SnapshotID, rec.Template, rec.Build, rec.User, rec.Dir = from.Snapshot, t.ID, from.ID, from.User,
+			from.Dir
 		req.Env = environment(from.Env, body.Env)
 		if !from.Memory {
 			req.MemoryLimit = from.MemorySize
@@ -251,9 +257,11 @@ func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID
 	client := guest.NewHTTPClient("http://guest", &http.Client{Transport: door})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	_, err = client.Start(ctx, guest.ProcessRequest{User: b.User, Cmd: "/bin/sh", Args: []string{"-l", "-c", b.StartCmd}, Dir: b.Dir})
+	_, err = client.Start(ctx, guest.ProcessRequest{User: b.User, Cmd: "/bin/sh",
+		Args: []string{"-l", "-c", b.StartCmd}, Dir: b.Dir})
 	if err != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "The start command of the template could not be started."}
+		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
+			Message: "The start command of the template could not be started."}
 	}
 	return nil
 }
@@ -289,7 +297,8 @@ func (d *Door) setTimeout(x *exchange.Exchange, r *http.Request, c berth.Caller)
 	var body struct {
 		Timeout int64 `json:"timeout"`
 	}
-	if err := x.Decode(r, rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout)}, "timeout"), &body); err != nil {
+	if err := x.Decode(r, rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout)}, "timeout"),
+		&body); err != nil {
 		return err
 	}
 	return d.setDeadline(x, r, c, func(int64) int64 { return d.Now().Unix() + body.Timeout })
@@ -311,7 +320,8 @@ func (d *Door) refresh(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	return d.setDeadline(x, r, c, func(now int64) int64 { return max(now, d.Now().Unix()+seconds) })
 }
 
-func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller, change func(deadline int64) int64) error {
+func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller,
+	change func(deadline int64) int64) error {
 	id := sandboxOf(r)
 	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
 		return err
@@ -330,7 +340,8 @@ func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller
 }
 
 // connectBody checks the body of connect and resume.
-var connectBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "autoPause": rule.Boolean, "memory": rule.Boolean})
+var connectBody = rule.Object(rule.Fields{"timeout": rule.Integer(0, maxTimeout), "autoPause": rule.Boolean,
+	"memory": rule.Boolean})
 
 // connect serves POST /sandboxes/{sandbox}/connect and /resume: it resumes a paused sandbox, and
 // never brings the deadline of a running one forward.

@@ -60,7 +60,8 @@ func (d *Door) createSecret(x *exchange.Exchange, r *http.Request, c berth.Calle
 	return x.JSON(http.StatusCreated, secretOf(s))
 }
 
-// listSecrets serves GET /secrets: those of the project, the oldest first. A token of the next page is the last name in base64.
+// listSecrets serves GET /secrets: those of the project, the oldest first. A token of the next page is the last name in
+// base64.
 func (d *Door) listSecrets(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	if d.Secrets == nil {
 		return errNoSecrets
@@ -109,7 +110,8 @@ func (d *Door) updateSecret(x *exchange.Exchange, r *http.Request, c berth.Calle
 	if d.Secrets == nil {
 		return errNoSecrets
 	}
-	s, err := d.Secrets.Update(r.Context(), c, r.PathValue("secret"), secrets.Request{Value: req.Value, Metadata: req.Metadata})
+	s, err := d.Secrets.Update(r.Context(), c, r.PathValue("secret"), secrets.Request{Value: req.Value,
+		Metadata: req.Metadata})
 	if err != nil {
 		return err
 	}

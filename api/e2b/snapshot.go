@@ -52,13 +52,15 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	err = d.during(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
 		var made *berth.Snapshot
 		err := whenQuiet(r.Context(), func() (err error) {
-			made, err = d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
+			made, err = d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name,
+				Memory: d.Memory})
 			return err
 		})
 		if err != nil {
 			return err
 		}
-		b := build{ID: newBuildID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(), Snapshot: made.ID, Memory: made.Memory,
+		b := build{ID: newBuildID(), Status: statusReady, CreatedAt: d.Now().UnixMilli(), EndedAt: d.Now().UnixMilli(),
+			Snapshot: made.ID, Memory: made.Memory,
 			Env: rec.Env, User: rec.User, Dir: rec.Dir}
 		if t == nil {
 			t = &template{ID: newID(), Sandbox: nameOf(id), CreatedAt: b.CreatedAt}
@@ -91,7 +93,8 @@ func (d *Door) listSnapshots(x *exchange.Exchange, r *http.Request, c berth.Call
 	found := []snapshotInfo{}
 	after := q.Get("nextToken")
 	for _, t := range all {
-		if t.Sandbox == "" || q.Get("sandboxID") != "" && t.Sandbox != q.Get("sandboxID") || q.Get("name") != "" && !t.named(q.Get("name")) {
+		if t.Sandbox == "" || q.Get("sandboxID") != "" && t.Sandbox != q.Get("sandboxID") || q.Get("name") != "" &&
+			!t.named(q.Get("name")) {
 			continue
 		}
 		if after != "" {
@@ -183,10 +186,12 @@ type saved struct {
 }
 
 // forkOne creates a fork of a sandbox.
-func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *record, timeout int64) (saved, error) {
+func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *record, timeout int64) (saved,
+	error) {
 	var made *berth.Container
 	err := whenQuiet(ctx, func() (err error) {
-		made, err = d.Containers.Fork(ctx, c, id, container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: d.Memory}})
+		made, err = d.Containers.Fork(ctx, c, id,
+			container.ForkRequest{SnapshotRequest: container.SnapshotRequest{Memory: d.Memory}})
 		return err
 	})
 	if err != nil {

@@ -40,7 +40,9 @@ func (s step) check(at string) error {
 	fewest := map[string]int{"COPY": 2, "RUN": 1, "ENV": 2, "WORKDIR": 1, "USER": 1}[strings.ToUpper(s.Type)]
 	switch {
 	case fewest == 0:
-		return berth.Invalid(at+".type", "Invalid '%s.type': '%s'. Supported values are: 'COPY', 'RUN', 'ENV', 'WORKDIR' and 'USER'.", at, rule.Clip(s.Type))
+		return berth.Invalid(at+".type",
+			"Invalid '%s.type': '%s'. Supported values are: 'COPY', 'RUN', 'ENV', 'WORKDIR' and 'USER'.", at,
+			rule.Clip(s.Type))
 	case len(s.Args) < fewest:
 		return berth.Invalid(at+".args", "Invalid '%s.args': %s has at least %d arguments.", at, s.Type, fewest)
 	}
@@ -66,7 +68,8 @@ func (s step) check(at string) error {
 			return berth.Invalid(at+".args", "Invalid '%s.args': '%s' are not permissions.", at, rule.Clip(arg(3)))
 		}
 		if from := path.Clean(arg(0)); path.IsAbs(from) || from == ".." || strings.HasPrefix(from, "../") {
-			return berth.Invalid(at+".args", "Invalid '%s.args': the source '%s' leaves the directory of the files.", at, rule.Clip(arg(0)))
+			return berth.Invalid(at+".args", "Invalid '%s.args': the source '%s' leaves the directory of the files.",
+				at, rule.Clip(arg(0)))
 		}
 	case "RUN":
 		user = arg(1)
@@ -78,7 +81,8 @@ func (s step) check(at string) error {
 		}
 		for i := 0; i < len(s.Args); i += 2 {
 			if !variable.MatchString(s.Args[i]) {
-				return berth.Invalid(at+".args", "Invalid '%s.args': '%s' is not the name of a variable.", at, rule.Clip(s.Args[i]))
+				return berth.Invalid(at+".args", "Invalid '%s.args': '%s' is not the name of a variable.", at,
+					rule.Clip(s.Args[i]))
 			}
 		}
 	}
@@ -109,7 +113,8 @@ func (w *worker) execute(ctx context.Context, s step) error {
 		return w.setDir(ctx, s.Args[0])
 	case "USER":
 		name, _, _ := strings.Cut(s.Args[0], ":")
-		if _, err := w.command(ctx, "id -u "+quote(name)+" >/dev/null 2>&1 || useradd --create-home --shell "+quote(w.shell)+" "+quote(name), "root", "/", true); err != nil {
+		if _, err := w.command(ctx, "id -u "+quote(name)+" >/dev/null 2>&1 || useradd --create-home --shell "+quote(
+			w.shell)+" "+quote(name), "root", "/", true); err != nil {
 			return err
 		}
 		w.state.User = name
@@ -154,7 +159,8 @@ func (w *worker) variable(ctx context.Context, name string) (string, error) {
 
 // setPath makes login shells use the PATH of a build: /etc/profile replaces the one of their environment.
 func (w *worker) setPath(ctx context.Context, value string) error {
-	script := "mkdir -p /etc/profile.d && printf 'export PATH=%s\n' " + quote(quote(value)) + " >/etc/profile.d/template-path.sh"
+	script := "mkdir -p /etc/profile.d && printf 'export PATH=%s\n' " + quote(quote(value)) +
+		" >/etc/profile.d/template-path.sh"
 	_, err := w.command(ctx, script, "root", "/", false)
 	return err
 }
@@ -228,7 +234,8 @@ func (w *worker) copy(ctx context.Context, s step) error {
 		permissions = s.Args[3]
 	}
 	req := w.process(copyScript, "root", w.state.Dir)
-	for name, value := range map[string]string{"ARCHIVE": archive + ".tar", "UNPACK": archive, "SOURCE": withoutGlob(s.Args[0]), "TARGET": s.Args[1], "OWNER": owner, "MODE": permissions} {
+	for name, value := range map[string]string{"ARCHIVE": archive + ".tar", "UNPACK": archive,
+		"SOURCE": withoutGlob(s.Args[0]), "TARGET": s.Args[1], "OWNER": owner, "MODE": permissions} {
 		req.Env[name] = value
 	}
 	_, err = w.wait(ctx, req, s.String(), true)

@@ -121,7 +121,10 @@ func splitRef(at, ref string) (name, tag string, err error) {
 	}
 	name = strings.ToLower(name)
 	if name != "" && !namePattern.MatchString(name) {
-		return "", "", berth.Invalid(at, "Invalid '%s': '%s' is not the name of a template. Expected letters, digits, '-', '_' and '.'.", at, rule.Clip(name))
+		return "", "",
+			berth.Invalid(at,
+				"Invalid '%s': '%s' is not the name of a template. Expected letters, digits, '-', '_' and '.'.", at,
+				rule.Clip(name))
 	}
 	if !tagPattern.MatchString(tag) {
 		return "", "", berth.Invalid(at, "Invalid '%s': '%s' is not a tag.", at, rule.Clip(tag))
@@ -234,7 +237,8 @@ func (d *Door) resolve(ctx context.Context, p berth.ProjectID, ref string) (*tem
 		id, ok = tag, true
 	}
 	if !ok {
-		return nil, nil, berth.Errorf(berth.CodeNotFound, "Template '%s' has no build with the tag '%s'.", name, rule.Clip(tag))
+		return nil, nil, berth.Errorf(berth.CodeNotFound, "Template '%s' has no build with the tag '%s'.", name,
+			rule.Clip(tag))
 	}
 	b, err := d.readBuild(ctx, p, t.ID, id)
 	if err == nil && b.Status != statusReady {
@@ -245,7 +249,8 @@ func (d *Door) resolve(ctx context.Context, p berth.ProjectID, ref string) (*tem
 
 // addBuild saves a build, with the template if it is new, and moves tags to the build if it is
 // ready.
-func (d *Door) addBuild(ctx context.Context, p berth.ProjectID, t *template, b build, tags []string) (*template, error) {
+func (d *Door) addBuild(ctx context.Context, p berth.ProjectID, t *template, b build, tags []string) (*template,
+	error) {
 	b.Template, b.Tags = t.ID, tags
 	body, err := json.Marshal(b)
 	if err != nil {
@@ -258,7 +263,8 @@ func (d *Door) addBuild(ctx context.Context, p berth.ProjectID, t *template, b b
 			return nil, err
 		}
 		if len(all) >= maxTemplates {
-			return nil, berth.Errorf(berth.CodeInvalid, "The project has reached the limit of %d templates.", maxTemplates)
+			return nil, berth.Errorf(berth.CodeInvalid, "The project has reached the limit of %d templates.",
+				maxTemplates)
 		}
 		made := *t
 		made.add(b)
@@ -266,7 +272,8 @@ func (d *Door) addBuild(ctx context.Context, p berth.ProjectID, t *template, b b
 		if err != nil {
 			return nil, fmt.Errorf("encode template: %w", err)
 		}
-		err = d.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: templateKey(t.ID), CreatedAt: t.CreatedAt / 1000, Body: text}, object)
+		err = d.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: templateKey(t.ID), CreatedAt: t.CreatedAt / 1000,
+			Body: text}, object)
 		if err != nil {
 			return nil, fmt.Errorf("save template: %w", err)
 		}
@@ -297,7 +304,8 @@ func (t *template) tag(build string, tags []string) {
 }
 
 // updateTemplate changes the record of a template.
-func (d *Door) updateTemplate(ctx context.Context, p berth.ProjectID, id string, change func(*template) error) (*template, error) {
+func (d *Door) updateTemplate(ctx context.Context, p berth.ProjectID, id string,
+	change func(*template) error) (*template, error) {
 	var t *template
 	_, err := d.Objects.UpdateObject(ctx, p, templateKey(id), func(o *store.Object) (err error) {
 		if t, err = decodeInto[template](o); err != nil {
@@ -345,7 +353,8 @@ func (d *Door) prune(ctx context.Context, p berth.ProjectID, t *template) error 
 		}
 		if b != nil {
 			d.dropSnapshot(p, b.Snapshot)
-			if err := d.Objects.DeleteObject(ctx, p, buildKey(t.ID, id)); err != nil && !errors.Is(err, store.ErrNotFound) {
+			if err := d.Objects.DeleteObject(ctx, p, buildKey(t.ID, id)); err != nil &&
+				!errors.Is(err, store.ErrNotFound) {
 				return fmt.Errorf("delete build: %w", err)
 			}
 		}

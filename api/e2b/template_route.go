@@ -19,7 +19,8 @@ import (
 
 // templateBody checks the body of POST /v3/templates and /v2/templates.
 var templateBody = rule.Object(rule.Fields{
-	"name": rule.Text(1, 256), "alias": rule.Text(1, 256), "tags": rule.List(rule.Text(1, 128), maxTags), "teamID": rule.Text(0, 256),
+	"name": rule.Text(1, 256), "alias": rule.Text(1, 256), "tags": rule.List(rule.Text(1, 128), maxTags),
+	"teamID":   rule.Text(0, 256),
 	"cpuCount": rule.Integer(1, 1024), "memoryMB": rule.Integer(128, 1<<20), "minFreeDiskMb": rule.Integer(0, 1<<20),
 })
 
@@ -57,7 +58,8 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 		return berth.Invalid("name", "Missing required parameter: 'name'.")
 	}
 	if serverTemplate(name) == "" {
-		return berth.Invalid("name", "Invalid 'name': '%s' is the server's default template. Choose another name.", name)
+		return berth.Invalid("name", "Invalid 'name': '%s' is the server's default template. Choose another name.",
+			name)
 	}
 	tags := slices.Clone(body.Tags)
 	for _, one := range tags {
@@ -85,7 +87,8 @@ func (d *Door) createTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if t.Sandbox != "" {
 		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a snapshot.", name)
 	}
-	b := build{ID: newBuildID(), Status: statusWaiting, CreatedAt: now, CPUCount: body.CPUCount, MemoryMB: body.MemoryMB, MemorySize: size}
+	b := build{ID: newBuildID(), Status: statusWaiting, CreatedAt: now, CPUCount: body.CPUCount,
+		MemoryMB: body.MemoryMB, MemorySize: size}
 	if t, err = d.addBuild(r.Context(), c.Project, t, b, tags); err != nil {
 		return err
 	}
@@ -159,7 +162,8 @@ func (d *Door) assignTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		Target string   `json:"target"`
 		Tags   []string `json:"tags"`
 	}
-	if err := x.Decode(r, rule.Object(rule.Fields{"target": rule.Text(1, 256), "tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), maxTags))}, "target", "tags"), &body); err != nil {
+	if err := x.Decode(r, rule.Object(rule.Fields{"target": rule.Text(1, 256),
+		"tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), maxTags))}, "target", "tags"), &body); err != nil {
 		return err
 	}
 	for _, tag := range body.Tags {
@@ -196,7 +200,8 @@ func (d *Door) removeTags(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		Name string   `json:"name"`
 		Tags []string `json:"tags"`
 	}
-	if err := x.Decode(r, rule.Object(rule.Fields{"name": rule.Text(1, 256), "tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), maxTags))}, "name", "tags"), &body); err != nil {
+	if err := x.Decode(r, rule.Object(rule.Fields{"name": rule.Text(1, 256),
+		"tags": rule.AtLeastOne(rule.List(rule.Text(1, 128), maxTags))}, "name", "tags"), &body); err != nil {
 		return err
 	}
 	t, err := d.mustTemplate(r.Context(), c.Project, body.Name)
@@ -241,7 +246,8 @@ type templateDetail struct {
 
 // describe returns a template with its newest build.
 func (d *Door) describe(ctx context.Context, p berth.ProjectID, t *template) (templateDetail, error) {
-	out := templateDetail{TemplateID: t.ID, CPUCount: max(1, int(d.CPU)), DiskSizeMB: d.Disk >> 20, Aliases: names(t), Names: names(t), CreatedAt: rfc3339(t.CreatedAt), UpdatedAt: rfc3339(t.UpdatedAt),
+	out := templateDetail{TemplateID: t.ID, CPUCount: max(1, int(d.CPU)), DiskSizeMB: d.Disk >> 20, Aliases: names(t),
+		Names: names(t), CreatedAt: rfc3339(t.CreatedAt), UpdatedAt: rfc3339(t.UpdatedAt),
 		SpawnCount: t.Spawned, BuildCount: len(t.Builds), EnvdVersion: envdVersion, BuildStatus: statusWaiting}
 	if t.SpawnedAt != 0 {
 		out.LastSpawnedAt = new(rfc3339(t.SpawnedAt))
@@ -321,7 +327,8 @@ func (d *Door) getTemplate(x *exchange.Exchange, r *http.Request, c berth.Caller
 		if err != nil {
 			return err
 		}
-		of := built{b.ID, b.Status, rfc3339(b.CreatedAt), rfc3339(max(b.CreatedAt, b.EndedAt)), nil, one.CPUCount, b.MemoryMB, envdVersion}
+		of := built{b.ID, b.Status, rfc3339(b.CreatedAt), rfc3339(max(b.CreatedAt, b.EndedAt)), nil, one.CPUCount,
+			b.MemoryMB, envdVersion}
 		if b.EndedAt != 0 {
 			of.FinishedAt = new(rfc3339(b.EndedAt))
 		}
@@ -343,7 +350,8 @@ func (d *Door) patchTemplate(x *exchange.Exchange, r *http.Request, c berth.Call
 		return err
 	}
 	if body.Public {
-		return berth.Invalid("public", "A template belongs to its project. Make a template of the server with 'berth image build' for all projects.")
+		return berth.Invalid("public",
+			"A template belongs to its project. Make a template of the server with 'berth image build' for all projects.")
 	}
 	return x.JSON(http.StatusOK, struct {
 		Names []string `json:"names"`
@@ -376,12 +384,14 @@ func (d *Door) deleteTemplate(x *exchange.Exchange, r *http.Request, c berth.Cal
 			}
 		}
 		if b.Snapshot != "" {
-			if err := d.Snapshots.Delete(r.Context(), c.Project, b.Snapshot); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
+			if err := d.Snapshots.Delete(r.Context(), c.Project, b.Snapshot); err != nil &&
+				berth.ErrorCode(err) != berth.CodeNotFound {
 				return err
 			}
 		}
 	}
-	if err := d.Objects.DeleteObject(r.Context(), c.Project, templateKey(t.ID)); err != nil && !errors.Is(err, store.ErrNotFound) {
+	if err := d.Objects.DeleteObject(r.Context(), c.Project, templateKey(t.ID)); err != nil &&
+		!errors.Is(err, store.ErrNotFound) {
 		return fmt.Errorf("delete template: %w", err)
 	}
 	x.WriteHeader(http.StatusNoContent)
@@ -457,7 +467,8 @@ func wholeNumber(r *http.Request, name string, otherwise, most int) (int, error)
 	}
 	n, err := strconv.Atoi(text)
 	if err != nil || n < 0 || n > most {
-		return 0, berth.Invalid(name, "Invalid '%s': '%s'. Expected an integer from 0 to %d.", name, rule.Clip(text), most)
+		return 0, berth.Invalid(name, "Invalid '%s': '%s'. Expected an integer from 0 to %d.", name, rule.Clip(text),
+			most)
 	}
 	return n, nil
 }

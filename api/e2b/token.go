@@ -52,7 +52,8 @@ func (d *Door) minted(p purpose, of, token string) (key berth.KeyID, ok bool) {
 }
 
 // holder returns the key of the holder of a token. It reports false if the token is wrong or its key is not valid.
-func (d *Door) holder(ctx context.Context, p purpose, project berth.ProjectID, of, token string) (key berth.KeyID, ok bool, err error) {
+func (d *Door) holder(ctx context.Context, p purpose, project berth.ProjectID, of, token string) (key berth.KeyID,
+	ok bool, err error) {
 	key, ok = d.minted(p, of, token)
 	if !ok {
 		return "", false, nil
@@ -70,7 +71,8 @@ func (d *Door) holder(ctx context.Context, p purpose, project berth.ProjectID, o
 }
 
 // signerOf returns the key whose access token of a sandbox has signed the URL of a file.
-func (d *Door) signerOf(ctx context.Context, project berth.ProjectID, id berth.ContainerID, method string, q url.Values) (key berth.KeyID, ok bool, err error) {
+func (d *Door) signerOf(ctx context.Context, project berth.ProjectID, id berth.ContainerID, method string,
+	q url.Values) (key berth.KeyID, ok bool, err error) {
 	valid, err := d.keyring.of(ctx, d, project, false)
 	if err != nil {
 		return "", false, err
@@ -113,7 +115,8 @@ func (k *keyring) expect(key berth.KeyID) {
 }
 
 // of returns the valid keys of a project. A server without keys has the empty one. fresh reads them from the store.
-func (k *keyring) of(ctx context.Context, d *Door, project berth.ProjectID, fresh bool) (valid []berth.KeyID, err error) {
+func (k *keyring) of(ctx context.Context, d *Door, project berth.ProjectID, fresh bool) (valid []berth.KeyID,
+	err error) {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := d.Now()

@@ -70,7 +70,8 @@ func (d *Door) cache(ctx context.Context, p berth.ProjectID, key store.ObjectKey
 	if err != nil {
 		return fmt.Errorf("encode cached result: %w", err)
 	}
-	err = d.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: key, CreatedAt: d.Now().Unix(), ExpiresAt: d.Now().Add(cacheLife).Unix(), Body: body})
+	err = d.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: key, CreatedAt: d.Now().Unix(),
+		ExpiresAt: d.Now().Add(cacheLife).Unix(), Body: body})
 	if err != nil {
 		return fmt.Errorf("save cached result: %w", err)
 	}
@@ -169,7 +170,8 @@ func (d *Door) upload(x *exchange.Exchange, r *http.Request) error {
 	if err := d.Check(r.Context(), p); err != nil {
 		return err
 	}
-	made, err := d.Files.Create(r.Context(), p, files.CreateRequest{Filename: "template-" + hash[:12] + ".tar.gz", Purpose: "user_data", MaxBytes: d.MaxUpload}, r.Body)
+	made, err := d.Files.Create(r.Context(), p, files.CreateRequest{Filename: "template-" + hash[:12] + ".tar.gz",
+		Purpose: "user_data", MaxBytes: d.MaxUpload}, r.Body)
 	if err != nil {
 		return err
 	}

@@ -14,7 +14,8 @@ import (
 var errNoVolumes = berth.Errorf(berth.CodeUnavailable, "This server cannot store volumes.")
 
 // mountsBody checks volumeMounts.
-var mountsBody = rule.List(rule.Object(rule.Fields{"name": rule.Text(1, 63), "path": rule.Text(1, 256)}, "name", "path"), 16)
+var mountsBody = rule.List(rule.Object(rule.Fields{"name": rule.Text(1, 63), "path": rule.Text(1, 256)}, "name",
+	"path"), 16)
 
 // A mount is a volume of a sandbox.
 type mount struct {

@@ -15,7 +15,8 @@ import (
 var errNoWebhooks = berth.Errorf(berth.CodeUnavailable, "This server sends no events.")
 
 var (
-	hookFields = rule.Fields{"name": rule.Text(1, 256), "url": rule.Text(1, 2048), "events": rule.List(rule.AnyText, 100), "enabled": rule.Boolean,
+	hookFields = rule.Fields{"name": rule.Text(1, 256), "url": rule.Text(1, 2048), "events": rule.List(rule.AnyText,
+		100), "enabled": rule.Boolean,
 		"signatureSecret": rule.Text(1, 256)}
 	createHook = rule.Object(hookFields, "name", "url", "events", "signatureSecret")
 	patchHook  = rule.Object(hookFields)
@@ -31,7 +32,8 @@ type hookRequest struct {
 }
 
 func (req *hookRequest) endpoint() webhook.EndpointRequest {
-	return webhook.EndpointRequest{Name: req.Name, URL: req.URL, EventTypes: req.Events, Sandboxes: true, Secret: req.Secret, Enabled: req.Enabled}
+	return webhook.EndpointRequest{Name: req.Name, URL: req.URL, EventTypes: req.Events, Sandboxes: true,
+		Secret: req.Secret, Enabled: req.Enabled}
 }
 
 // A hook is an endpoint that receives the events of sandboxes.

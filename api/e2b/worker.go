@@ -23,7 +23,8 @@ const (
 )
 
 // ownImages are images of E2B that this server's default template replaces.
-var ownImages = []string{"e2bdev/base", "e2bdev/base:latest", "e2bdev/code-interpreter", "e2bdev/code-interpreter:latest"}
+var ownImages = []string{"e2bdev/base", "e2bdev/base:latest", "e2bdev/code-interpreter",
+	"e2bdev/code-interpreter:latest"}
 
 // A worker builds a template in a container: its steps are hostile code as any other command is.
 type worker struct {
@@ -54,7 +55,9 @@ func (w *worker) log(level, text string) { w.run.log(w.door.Now(), level, w.step
 // ctx ends, or the build takes too long, it returns the cause.
 func (w *worker) build(ctx context.Context) error {
 	w.step = "base"
-	release, err := w.door.builds.queue.acquire(ctx, w.caller.Project, func() { w.log("info", "Waiting for other builds") })
+	release, err := w.door.builds.queue.acquire(ctx, w.caller.Project, func() {
+		w.log("info", "Waiting for other builds")
+	})
 	if err != nil {
 		return err
 	}
@@ -115,7 +118,8 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 		if t != nil {
 			w.state = stepState{Env: b.Env, User: b.User, Dir: b.Dir}
 			if b.Memory {
-				return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid, "Template '%s' runs a start command. Build from a template without one.", ref)
+				return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid,
+					"Template '%s' runs a start command. Build from a template without one.", ref)
 			}
 			return berth.ContainerSource{SnapshotID: b.Snapshot}, b.ID, nil
 		}
@@ -127,7 +131,8 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 		return berth.ContainerSource{}, "template", nil
 	}
 	if d.Images == nil {
-		return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid, "This server does not pull images. Use 'fromTemplate'.")
+		return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid,
+			"This server does not pull images. Use 'fromTemplate'.")
 	}
 	user, password, err := w.req.credentials()
 	if err != nil {
@@ -167,7 +172,8 @@ func (w *worker) lastCached(ctx context.Context, keys []string) (int, *cached, e
 // start starts the container of the build.
 func (w *worker) start(ctx context.Context, source berth.ContainerSource) error {
 	d := w.door
-	req := container.CreateRequest{Name: "e2b-build", NetworkPolicy: &berth.NetworkPolicy{Type: "open"}, Source: source, MemoryLimit: w.run.build.MemorySize,
+	req := container.CreateRequest{Name: "e2b-build", NetworkPolicy: &berth.NetworkPolicy{Type: "open"}, Source: source,
+		MemoryLimit:  w.run.build.MemorySize,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 10}}
 	made, err := d.Containers.Create(ctx, w.caller, req)
 	if e, ok := err.(*berth.Error); ok && strings.HasPrefix(e.Param, "network_policy") {
@@ -180,7 +186,8 @@ func (w *worker) start(ctx context.Context, source berth.ContainerSource) error 
 	}
 	w.container = made.ID
 	w.run.change(func(b *build) { b.Container = made.ID })
-	if err := d.saveRunning(ctx, w.caller.Project, w.run.state()); err != nil { // so that a crash leaves no container behind
+	// so that a crash leaves no container behind
+	if err := d.saveRunning(ctx, w.caller.Project, w.run.state()); err != nil {
 		w.discard()
 		return err
 	}
@@ -203,8 +210,10 @@ func (w *worker) discard() {
 	if w.container != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), discardTimeout)
 		defer cancel()
-		if err := w.door.Containers.Delete(ctx, w.caller.Project, w.container); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-			w.door.Log.Error("failed to delete the container of a template build; will retry", "container", w.container, "err", err)
+		if err := w.door.Containers.Delete(ctx, w.caller.Project, w.container); err != nil &&
+			berth.ErrorCode(err) != berth.CodeNotFound {
+			w.door.Log.Error("failed to delete the container of a template build; will retry", "container", w.container,
+				"err", err)
 			return
 		}
 		w.container = ""
@@ -237,7 +246,8 @@ func (w *worker) steps(ctx context.Context, first int, keys []string) error {
 			if ctx.Err() != nil {
 				return err
 			}
-			w.door.Log.Warn("failed to cache a step of a template build", "build", w.run.build.ID, "project", w.caller.Project, "err", err)
+			w.door.Log.Warn("failed to cache a step of a template build", "build", w.run.build.ID, "project",
+				w.caller.Project, "err", err)
 		}
 		began = time.Now()
 	}
@@ -281,7 +291,8 @@ func (w *worker) finalize(ctx context.Context) error {
 	w.log("info", "Saving the template")
 	var made *berth.Snapshot
 	err := whenQuiet(ctx, func() (err error) {
-		made, err = d.Containers.Snapshot(ctx, w.caller.Project, w.container, container.SnapshotRequest{Name: "e2b template", Memory: memory})
+		made, err = d.Containers.Snapshot(ctx, w.caller.Project, w.container,
+			container.SnapshotRequest{Name: "e2b template", Memory: memory})
 		return err
 	})
 	if err != nil {
@@ -357,7 +368,8 @@ func (w *worker) awaitReady(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case time.Now().After(deadline):
-			return &stepError{"ready command '" + w.req.ReadyCmd + "'", fmt.Sprintf("it did not succeed within %v", readyTimeout)}
+			return &stepError{"ready command '" + w.req.ReadyCmd + "'", fmt.Sprintf("it did not succeed within %v",
+				readyTimeout)}
 		}
 		select {
 		case <-time.After(readyInterval):

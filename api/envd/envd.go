@@ -19,15 +19,18 @@ import (
 
 // guestPaths matches the services of a guest that clients may use: E2B's envd services for
 // processes and files. The guest's other services are for this server only.
-var guestPaths = regexp.MustCompile(`^(health|files|files/compose|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
+var guestPaths = regexp.MustCompile(
+	`^(health|files|files/compose|process\.Process/[A-Za-z]+|filesystem\.Filesystem/[A-Za-z]+)$`)
 
 // The headers of a request and of an answer that are forwarded, in lower case. Other headers
 // of the request could contain the caller's key; those of the answer are under the control
 // of programs in the sandbox.
 var (
-	guestRequestHeader = regexp.MustCompile(`^(accept|accept-encoding|berth-directory|berth-replay|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
-	guestAnswerHeader  = regexp.MustCompile(`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
-	guestAnswerType    = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
+	guestRequestHeader = regexp.MustCompile(
+		`^(accept|accept-encoding|berth-directory|berth-replay|connect-.+|content-encoding|content-type|if-.+|keepalive-ping-interval|range|x-metadata-.+)$`)
+	guestAnswerHeader = regexp.MustCompile(
+		`^(accept-ranges|connect-.+|content-encoding|content-length|content-range|content-type|etag|last-modified|vary)$`)
+	guestAnswerType = regexp.MustCompile(`^application/(json|proto|connect\+json|connect\+proto)$`)
 )
 
 // UserHeader selects the user in the sandbox for a request to the guest. E2B's protocol uses
@@ -95,7 +98,8 @@ func rewriteForGuest(pr *httputil.ProxyRequest, path string) {
 		pr.Out.SetBasicAuth(user, "")
 	}
 	pr.Out.Host = "guest"
-	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: queryForGuest(pr.In.URL.Query(), path)}
+	pr.Out.URL = &url.URL{Scheme: "http", Host: "guest", Path: "/" + path, RawQuery: queryForGuest(pr.In.URL.Query(),
+		path)}
 }
 
 // cleanGuestAnswer removes headers from the guest's answer with which programs in the sandbox

@@ -76,7 +76,8 @@ func bodyError(err error) error {
 	if e, ok := errors.AsType[*berth.Error](err); ok {
 		return e
 	}
-	return &berth.Error{Code: berth.CodeInvalid, Message: "The request body is incomplete or does not match its Content-Encoding.", Err: err}
+	return &berth.Error{Code: berth.CodeInvalid,
+		Message: "The request body is incomplete or does not match its Content-Encoding.", Err: err}
 }
 
 // IsJSON reports whether the Content-Type of a request is application/json or absent.

@@ -88,7 +88,8 @@ func TestDownloadBreaksOff(t *testing.T) {
 // A client that stops sending or reading is disconnected.
 func TestPatience(t *testing.T) {
 	result := make(chan error, 1)
-	opts := Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: Limits{Patience: 50 * time.Millisecond}}
+	opts := Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Limits: Limits{Patience: 50 * time.Millisecond}}
 	srv := httptest.NewServer(handleWith(opts, func(x *Exchange, r *http.Request, _ berth.Caller) error {
 		if r.Method == "POST" {
 			_, err := io.ReadAll(x.Body(r, 0))

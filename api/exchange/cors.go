@@ -19,7 +19,8 @@ var headerNames = regexp.MustCompile(`^[A-Za-z0-9-]+( *, *[A-Za-z0-9-]+)*$`)
 
 const maxHeaderNames = 4096 // bytes
 
-// foreign are headers that choose the answer of a program in a sandbox, at an address of the API. No page may send them.
+// foreign are headers that choose the answer of a program in a sandbox, at an address of the API. No page may send
+// them.
 var foreign = []string{"e2b-sandbox-id", "e2b-sandbox-port"}
 
 // allowed returns the headers that a page may send, of those that it wants to send.
@@ -61,7 +62,8 @@ func (s *Server) CORS(mux *http.ServeMux, w http.ResponseWriter, r *http.Request
 		return false
 	}
 	h.Set("Access-Control-Allow-Methods", "GET, POST, DELETE")
-	if names := r.Header.Get("Access-Control-Request-Headers"); len(names) <= maxHeaderNames && headerNames.MatchString(names) {
+	if names := r.Header.Get("Access-Control-Request-Headers"); len(names) <= maxHeaderNames &&
+		headerNames.MatchString(names) {
 		h.Set("Access-Control-Allow-Headers", allowed(names))
 		h.Add("Vary", "Access-Control-Request-Headers")
 	}

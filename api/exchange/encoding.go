@@ -25,11 +25,14 @@ func decoded(r *http.Request, in io.Reader) io.Reader {
 		return &lazyReader{open: func() (io.Reader, error) { return gzip.NewReader(in) }}
 	case "zstd":
 		return &lazyReader{open: func() (io.Reader, error) {
-			return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow), zstd.WithDecoderLowmem(true))
+			return zstd.NewReader(in, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxWindow(maxWindow),
+				zstd.WithDecoderLowmem(true))
 		}}
 	default:
 		return &lazyReader{open: func() (io.Reader, error) {
-			return nil, berth.Errorf(berth.CodeUnsupportedMedia, "The content encoding '%s' is not supported. Send the body with gzip, with zstd or without an encoding.", rule.Clip(encoding))
+			return nil, berth.Errorf(berth.CodeUnsupportedMedia,
+				"The content encoding '%s' is not supported. Send the body with gzip, with zstd or without an encoding.",
+				rule.Clip(encoding))
 		}}
 	}
 }

@@ -62,7 +62,8 @@ func Describe(err error, requestID string) (int, Error) {
 	case lacksStorage(err, e):
 		e = diskspace.Refused(err)
 	case errors.Is(err, store.ErrUnavailable) && (!ok || e.Code == berth.CodeInternal):
-		e = &berth.Error{Code: berth.CodeUnavailable, Message: "The server's database is not available at the moment. Send the request again later."}
+		e = &berth.Error{Code: berth.CodeUnavailable,
+			Message: "The server's database is not available at the moment. Send the request again later."}
 	case !ok || e.Code == berth.CodeInternal:
 		e = &berth.Error{Code: berth.CodeInternal,
 			Message: "The server had an error while processing your request. Its log has the details under request ID " + requestID + "."}
@@ -75,7 +76,8 @@ func Describe(err error, requestID string) (int, Error) {
 	if code == "" {
 		code = as.wireCode
 	}
-	return as.status, Error{Message: e.Message, Type: cmp.Or(e.Type, as.wireType), Param: OrNull(e.Param), Code: OrNull(code)}
+	return as.status, Error{Message: e.Message, Type: cmp.Or(e.Type, as.wireType), Param: OrNull(e.Param),
+		Code: OrNull(code)}
 }
 
 // lacksStorage reports whether an error of the server is due to a full or failing disk of

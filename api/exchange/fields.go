@@ -30,7 +30,8 @@ func (x *Exchange) DecodeFields(r *http.Request, raw string, shape rule.Rule) (m
 	if !utf8.Valid(body) {
 		return nil, invalidJSON("it is not valid UTF-8")
 	}
-	if err := x.decoding.Reserve(r.Context(), 3*int64(len(body))); err != nil { // the fields, and the upstream's request
+	// the fields, and the upstream's request
+	if err := x.decoding.Reserve(r.Context(), 3*int64(len(body))); err != nil {
 		return nil, err
 	}
 	var fields map[string]json.RawMessage

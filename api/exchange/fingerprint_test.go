@@ -52,7 +52,8 @@ func FuzzFingerprint(f *testing.F) {
 		if (err1 == nil) != (err2 == nil) || first != second {
 			t.Errorf("with another boundary: got %s, %v and %s, %v", first, err1, second, err2)
 		}
-		if third, err := print(one, form(one, other)); err == nil && err1 == nil && (third == first) != bytes.Equal(content, other) {
+		if third, err := print(one, form(one, other)); err == nil && err1 == nil &&
+			(third == first) != bytes.Equal(content, other) {
 			t.Errorf("contents %q and %q: got %s and %s", content, other, first, third)
 		}
 		_, _ = print("one", raw)

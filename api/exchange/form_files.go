@@ -35,7 +35,8 @@ func (x *Exchange) FormFiles(r *http.Request, part string, known ...string) (*Fo
 func (x *Exchange) multipart(r *http.Request) (*multipart.Reader, error) {
 	kind, params, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
 	if err != nil || kind != "multipart/form-data" || params["boundary"] == "" {
-		return nil, berth.Errorf(berth.CodeInvalid, "The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'.")
+		return nil, berth.Errorf(berth.CodeInvalid,
+			"The request body must be multipart/form-data. Send it with the header 'Content-Type: multipart/form-data'.")
 	}
 	body := bufio.NewReaderSize(x.Body(r, 0), formBuffer) // the form's own is 4 KiB
 	return multipart.NewReader(body, params["boundary"]), nil
@@ -84,7 +85,8 @@ func fieldText(name string, part io.Reader) (string, error) {
 		return "", malformed(err)
 	}
 	if len(value) > maxField {
-		return "", rule.Errorf("string_above_max_length", name, "Invalid '%s': string too long. Expected a string of at most %d bytes.", name, maxField)
+		return "", rule.Errorf("string_above_max_length", name,
+			"Invalid '%s': string too long. Expected a string of at most %d bytes.", name, maxField)
 	}
 	return string(value), nil
 }

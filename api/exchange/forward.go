@@ -83,7 +83,8 @@ func (x *Exchange) ToContainer(r *http.Request, p berth.ProjectID, id berth.Cont
 	return x.toContainer(r, p, id, nil)
 }
 
-func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.ContainerID, c *berth.Caller) (done bool, err error) {
+func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.ContainerID, c *berth.Caller) (done bool,
+	err error) {
 	peers := x.server.Peers
 	if peers == nil {
 		return false, nil

@@ -55,7 +55,8 @@ type stored struct {
 func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Route) error {
 	name := r.Header.Get(idempotencyKey)
 	if len(name) > idempotencyLength || strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header. Expected at most %d printable ASCII characters.", idempotencyKey, idempotencyLength)
+		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header. Expected at most %d printable ASCII characters.",
+			idempotencyKey, idempotencyLength)
 	}
 	sum := sha256.Sum256([]byte(r.URL.Path + "\x00" + name))
 	key := store.ObjectKey{Kind: KindIdempotency, ID: hex.EncodeToString(sum[:])}
@@ -83,7 +84,8 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 			return err
 		}
 		defer release()
-		if before, err = i.find(r.Context(), c.Project, key); err != nil { // another server may have stored it meanwhile
+		// another server may have stored it meanwhile
+		if before, err = i.find(r.Context(), c.Project, key); err != nil {
 			return err
 		}
 	}
@@ -118,8 +120,10 @@ var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_
 // nameResponse runs a handler that creates one response, with the response id that is
 // stored for the key. If the handler fails and a retry may succeed, nameResponse stores a
 // new id for the retry.
-func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, fingerprint string, h Handler) error {
-	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)), Server: x.server.self()}
+func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey,
+	fingerprint string, h Handler) error {
+	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)),
+		Server: x.server.self()}
 	err := i.save(r.Context(), c.Project, key, name)
 	if errors.Is(err, store.ErrExists) {
 		var before *stored
@@ -144,7 +148,8 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 	if failure == nil || x.status != 0 || r.Context().Err() != nil {
 		return failure // it was answered, or the client is gone
 	}
-	if status, _ := Describe(failure, ""); status < http.StatusInternalServerError && status != http.StatusTooManyRequests {
+	if status, _ := Describe(failure, ""); status < http.StatusInternalServerError &&
+		status != http.StatusTooManyRequests {
 		return failure
 	}
 	if err := i.rename(context.WithoutCancel(r.Context()), c.Project, key, name); err != nil {
@@ -155,7 +160,8 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 
 // creator returns the other server that a repeated request must be forwarded to: it has the
 // response of the key in its memory only. If that server is dead, this one takes its place.
-func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, key store.ObjectKey, name stored) (server string, err error) {
+func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, key store.ObjectKey,
+	name stored) (server string, err error) {
 	peers := x.server.Peers
 	if peers == nil || x.forwarded || name.Server == peers.Self() {
 		return "", nil
@@ -184,17 +190,21 @@ func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, k
 }
 
 // assign stores which server creates the response of a key.
-func (i *idempotency) assign(ctx context.Context, p berth.ProjectID, key store.ObjectKey, name stored, server string) error {
+func (i *idempotency) assign(ctx context.Context, p berth.ProjectID, key store.ObjectKey, name stored,
+	server string) error {
 	return i.change(ctx, p, key, name, func(now *stored) { now.Server = server })
 }
 
 // rename stores a new response id for a key, unless another request has already done so.
 func (i *idempotency) rename(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored) error {
-	return i.change(ctx, p, key, was, func(now *stored) { now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse)) })
+	return i.change(ctx, p, key, was, func(now *stored) {
+		now.Response = berth.ResponseID(berth.NewID(berth.PrefixResponse))
+	})
 }
 
 // change changes the stored value of a key, unless it names another response than was.
-func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored, f func(*stored)) error {
+func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.ObjectKey, was stored,
+	f func(*stored)) error {
 	_, err := i.objects.UpdateObject(ctx, p, key, func(o *store.Object) error {
 		var now stored
 		if err := json.Unmarshal(o.Body, &now); err != nil || now.Response != was.Response {
@@ -209,7 +219,8 @@ func (i *idempotency) change(ctx context.Context, p berth.ProjectID, key store.O
 }
 
 // storeAnswer runs a handler, stores its answer and then sends it.
-func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint, sealer sealer, h Handler) error {
+func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey, print *fingerprint,
+	sealer sealer, h Handler) error {
 	buffer := &buffered{ResponseWriter: x.ResponseWriter, patience: x.server.Limits.Patience}
 	x.ResponseWriter = buffer
 	defer func() {
@@ -221,7 +232,8 @@ func (i *idempotency) storeAnswer(x *Exchange, r *http.Request, c berth.Caller, 
 	}
 	if buffer.status/100 == 2 && !buffer.through && print.finish() == nil {
 		// Store the answer even if the client is gone: the request has been executed.
-		err := i.save(context.WithoutCancel(r.Context()), c.Project, key, stored{Fingerprint: print.sum(), Status: buffer.status,
+		err := i.save(context.WithoutCancel(r.Context()), c.Project, key, stored{Fingerprint: print.sum(),
+			Status:      buffer.status,
 			ContentType: x.Header().Get("Content-Type"), Answer: sealer.seal(buffer.body.Bytes())})
 		if err != nil {
 			i.log.Error("failed to store an answer for its Idempotency-Key", "request_id", x.requestID, "err", err)

@@ -74,9 +74,11 @@ func (p pair) Acquire(ctx context.Context, name string) (func(), error) {
 // newPair returns two servers with a route that does.
 func newPair(t *testing.T, traits Traits, does func(server string) Handler) (a, b http.Handler, _ *shared) {
 	db := database(t)
-	s := &shared{locks: map[string]chan struct{}{}, at: map[string]http.Handler{}, dead: map[string]bool{}, stored: map[berth.ResponseID]bool{}}
+	s := &shared{locks: map[string]chan struct{}{}, at: map[string]http.Handler{}, dead: map[string]bool{},
+		stored: map[berth.ResponseID]bool{}}
 	for _, name := range []string{"a", "b"} {
-		server := New(Options{Keys: &keyring{}, Objects: db, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: Limits{MaxBody: 1 << 20}, Peers: pair{name, s}})
+		server := New(Options{Keys: &keyring{}, Objects: db, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+			Limits: Limits{MaxBody: 1 << 20}, Peers: pair{name, s}})
 		mux := http.NewServeMux()
 		rt := Route{Method: "POST", Path: "/v1/things", Handle: does(name), Traits: ReadsQuery | traits}
 		mux.HandleFunc(rt.Pattern(), server.Route(rt))
@@ -129,11 +131,13 @@ func TestIdempotencyOfUnstoredResponses(t *testing.T) {
 		}
 	})
 	for _, h := range []http.Handler{a, b, b} {
-		if w := post(h, "/v1/things", "k", asJSON, `{"store":false}`); w.Code != http.StatusOK || !strings.Contains(w.Body.String(), "store") {
+		if w := post(h, "/v1/things", "k", asJSON, `{"store":false}`); w.Code != http.StatusOK ||
+			!strings.Contains(w.Body.String(), "store") {
 			t.Errorf("got %d %s", w.Code, w.Body)
 		}
 	}
-	if id := ran["a"][0]; len(ran["a"]) != 3 || len(ran["b"]) != 0 || fmt.Sprint(ran["a"]) != fmt.Sprint([]berth.ResponseID{id, id, id}) || s.sent != 2 {
+	if id := ran["a"][0]; len(ran["a"]) != 3 || len(ran["b"]) != 0 ||
+		fmt.Sprint(ran["a"]) != fmt.Sprint([]berth.ResponseID{id, id, id}) || s.sent != 2 {
 		t.Errorf("got %v, %d forwarded", ran, s.sent)
 	}
 	if w := post(b, "/v1/things", "k", asJSON, `{"store":true}`); w.Code != http.StatusBadRequest {
@@ -173,7 +177,8 @@ func TestIdempotencyFollowsForwarding(t *testing.T) {
 	})
 	first := post(a, "/v1/things", "k", asJSON, `{"store":false}`)
 	for _, h := range []http.Handler{a, b} {
-		if w := post(h, "/v1/things", "k", asJSON, `{"store":false}`); w.Code != http.StatusOK || w.Body.String() != first.Body.String() {
+		if w := post(h, "/v1/things", "k", asJSON, `{"store":false}`); w.Code != http.StatusOK ||
+			w.Body.String() != first.Body.String() {
 			t.Errorf("got %d %s, want %s", w.Code, w.Body, first.Body)
 		}
 	}

@@ -59,7 +59,8 @@ func counting(t *testing.T, objects store.Objects, keys store.Keys, c *counter) 
 }
 
 func countingServer(t *testing.T, objects store.Objects, keys store.Keys, c *counter) (http.Handler, *Server) {
-	s := New(Options{Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: Limits{MaxBody: 1 << 20}})
+	s := New(Options{Keys: keys, Objects: objects, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Limits: Limits{MaxBody: 1 << 20}})
 	mux := http.NewServeMux()
 	rt := Route{Method: "POST", Path: "/v1/things/{thing}", Handle: c.handle, Traits: ReadsQuery}
 	mux.HandleFunc(rt.Pattern(), s.Route(rt))
@@ -105,7 +106,8 @@ func TestIdempotency(t *testing.T) {
 		{"the first once more", "/v1/things/1", "k", `{"x":1}`, a, 201, `{"n":1}`},
 		{"without a key", "/v1/things/1", "", `{"x":1}`, a, 201, `{"n":5}`},
 		{"without a key again", "/v1/things/1", "", `{"x":1}`, a, 201, `{"n":6}`},
-		{"a key that is too long", "/v1/things/1", strings.Repeat("k", 256), `{}`, a, 400, "at most 255 printable ASCII characters"},
+		{"a key that is too long", "/v1/things/1", strings.Repeat("k", 256), `{}`, a, 400,
+			"at most 255 printable ASCII characters"},
 		{"a key of other characters", "/v1/things/1", "k\x80", `{}`, a, 400, "ASCII"},
 		{"without an API key", "/v1/things/1", "k", `{"x":1}`, nil, 401, "API key"},
 	}
@@ -128,7 +130,10 @@ func TestIdempotency(t *testing.T) {
 		t.Fatalf("got %d objects that expire within a day, %v, want 4", len(expired), err)
 	}
 	for _, o := range expired {
-		if _, err := db.UpdateObject(t.Context(), o.Project, o.ObjectKey, func(o *store.Object) error { o.ExpiresAt = 1; return nil }); err != nil {
+		if _, err := db.UpdateObject(t.Context(), o.Project, o.ObjectKey, func(o *store.Object) error {
+			o.ExpiresAt = 1
+			return nil
+		}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -214,8 +219,10 @@ func TestIdempotencyLeaving(t *testing.T) {
 
 // boundedBody is a form with a file; boundaries differ as clients make them.
 func boundedBody(boundary, name, content string) (kind, body string) {
-	return "multipart/form-data; boundary=" + boundary, fmt.Sprintf("--%[1]s\r\nContent-Disposition: form-data; name=\"file\"; filename=%[2]q\r\n"+
-		"Content-Type: application/octet-stream\r\n\r\n%[3]s\r\n--%[1]s\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nvision\r\n--%[1]s--\r\n", boundary, name, content)
+	return "multipart/form-data; boundary=" + boundary,
+		fmt.Sprintf("--%[1]s\r\nContent-Disposition: form-data; name=\"file\"; filename=%[2]q\r\n"+
+			"Content-Type: application/octet-stream\r\n\r\n%[3]s\r\n--%[1]s\r\nContent-Disposition: form-data; name=\"purpose\"\r\n\r\nvision\r\n--%[1]s--\r\n",
+			boundary, name, content)
 }
 
 // Forms with different boundaries are the same, and a form is not held in memory.
@@ -237,7 +244,8 @@ func TestIdempotencyOfForms(t *testing.T) {
 		kind, body := boundedBody(tt.boundary, tt.name, tt.content)
 		w := post(s, "/v1/things/1", "k", kind, body)
 		if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.want) {
-			t.Errorf("boundary %s, file %s of %d bytes: got %d %s, want %d %s", tt.boundary, tt.name, len(tt.content), w.Code, w.Body, tt.status, tt.want)
+			t.Errorf("boundary %s, file %s of %d bytes: got %d %s, want %d %s", tt.boundary, tt.name, len(tt.content),
+				w.Code, w.Body, tt.status, tt.want)
 		}
 	}
 	// A handler that does not read its form leaves no goroutine.

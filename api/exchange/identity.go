@@ -59,9 +59,11 @@ func checkScope(c berth.Caller, t Traits) error {
 	const insufficient = "You have insufficient permissions for this operation. "
 	switch {
 	case t&ForAdmin != 0 && !c.Admin():
-		return berth.Errorf(berth.CodeForbidden, insufficient+"Use an admin key, which 'berth key create --admin' on the server creates.")
+		return berth.Errorf(berth.CodeForbidden,
+			insufficient+"Use an admin key, which 'berth key create --admin' on the server creates.")
 	case t&(ForAdmin|AlsoForAdmin) == 0 && c.Admin():
-		return berth.Errorf(berth.CodeForbidden, insufficient+"An admin key only serves routes under /v1/organization. Use a key of a project.")
+		return berth.Errorf(berth.CodeForbidden,
+			insufficient+"An admin key only serves routes under /v1/organization. Use a key of a project.")
 	}
 	return nil
 }
@@ -191,7 +193,9 @@ func CheckPeer(r *http.Request) error {
 // forwarded reports whether a proxy has forwarded the request. Its origin is then unknown.
 func forwarded(h http.Header) bool {
 	for name := range h {
-		if slices.Contains(proxyHeaders, name) || slices.ContainsFunc(proxyPrefixes, func(p string) bool { return strings.HasPrefix(name, p) }) {
+		if slices.Contains(proxyHeaders, name) || slices.ContainsFunc(proxyPrefixes, func(p string) bool {
+			return strings.HasPrefix(name, p)
+		}) {
 			return true
 		}
 	}
@@ -200,9 +204,12 @@ func forwarded(h http.Header) bool {
 
 // Headers that proxies and tunnels add, in canonical form.
 var (
-	proxyHeaders = []string{"Forwarded", "Via", "Cdn-Loop", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip", "True-Client-Ip",
-		"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Host", "X-Original-Forwarded-For",
-		"X-Original-Host", "X-Original-Url", "X-Originating-Ip", "X-Proxyuser-Ip", "X-Real-Ip", "X-Remote-Addr", "X-Remote-Ip", "X-Rewrite-Url"}
+	proxyHeaders = []string{"Forwarded", "Via", "Cdn-Loop", "Client-Ip", "Fastly-Client-Ip", "Fly-Client-Ip",
+		"True-Client-Ip",
+		"X-Amzn-Trace-Id", "X-Appengine-User-Ip", "X-Client-Ip", "X-Cluster-Client-Ip", "X-Host",
+		"X-Original-Forwarded-For",
+		"X-Original-Host", "X-Original-Url", "X-Originating-Ip", "X-Proxyuser-Ip", "X-Real-Ip", "X-Remote-Addr",
+		"X-Remote-Ip", "X-Rewrite-Url"}
 	proxyPrefixes = []string{"Cf-", "X-Arr-", "X-Azure-", "X-Envoy-", "X-Forwarded", "X-Proxy-", "Tailscale-"}
 )
 

@@ -103,7 +103,8 @@ func TestIdentityWithKeys(t *testing.T) {
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			w := ask(h, tt.from, host, "Authorization", tt.authorization, "OpenAI-Project", "proj_b", "OpenAI-Organization", "org_b", "Origin", "http://page.example")
+			w := ask(h, tt.from, host, "Authorization", tt.authorization, "OpenAI-Project", "proj_b",
+				"OpenAI-Organization", "org_b", "Origin", "http://page.example")
 			if w.Code != tt.status || !strings.Contains(w.Body.String(), tt.message) {
 				t.Errorf("got %d %s, want %d %s", w.Code, w.Body, tt.status, tt.message)
 			}
@@ -113,7 +114,8 @@ func TestIdentityWithKeys(t *testing.T) {
 		})
 	}
 	w := ask(h, far, host, "Authorization", "Bearer sk-berth-bad")
-	if !strings.Contains(w.Body.String(), `"code":"invalid_api_key"`) || w.Header().Get("WWW-Authenticate") != "Bearer" {
+	if !strings.Contains(w.Body.String(), `"code":"invalid_api_key"`) ||
+		w.Header().Get("WWW-Authenticate") != "Bearer" {
 		t.Errorf("got %s, %v, want code invalid_api_key and WWW-Authenticate", w.Body, w.Header())
 	}
 }
@@ -137,15 +139,19 @@ func TestIdentityWithoutKeys(t *testing.T) {
 		{"over IPv6", "[::1]:5", "[::1]:8080", nil, 200, ""},
 		{"over IPv6 without a port", "[::1]:5", "[::1]", nil, 200, ""},
 		{"over mapped IPv4", "[::ffff:127.0.0.1]:5", "127.0.0.2:8080", nil, 200, ""},
-		{"a page of the server's own", near, host, []string{"Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin"}, 200, ""},
+		{"a page of the server's own", near, host,
+			[]string{"Origin", "http://127.0.0.1:8080", "Sec-Fetch-Site", "same-origin"}, 200, ""},
 		{"an address typed into a browser", near, host, []string{"Sec-Fetch-Site", "none"}, 200, ""},
 
 		{"another machine", "192.0.2.7:5", host, nil, 401, "berth key create"},
-		{"another machine with any token", "192.0.2.7:5", host, []string{"Authorization", "Bearer x"}, 401, "berth key create"},
+		{"another machine with any token", "192.0.2.7:5", host, []string{"Authorization", "Bearer x"}, 401,
+			"berth key create"},
 		{"no address", "@", host, nil, 401, "berth key create"},
-		{"another machine that claims to be near", "192.0.2.7:5", host, []string{"X-Forwarded-For", "127.0.0.1"}, 401, "berth key create"},
+		{"another machine that claims to be near", "192.0.2.7:5", host, []string{"X-Forwarded-For", "127.0.0.1"}, 401,
+			"berth key create"},
 		{"behind a proxy", near, host, []string{"X-Forwarded-For", "192.0.2.7"}, 401, "berth key create"},
-		{"behind a proxy with the standard header", near, host, []string{"Forwarded", "for=192.0.2.7"}, 401, "berth key create"},
+		{"behind a proxy with the standard header", near, host, []string{"Forwarded", "for=192.0.2.7"}, 401,
+			"berth key create"},
 
 		{"a name that was rebound", near, "evil.example:8080", nil, 403, "host_not_allowed"},
 		{"a name like localhost", near, "localhost.evil.example", nil, 403, "host_not_allowed"},
@@ -154,9 +160,12 @@ func TestIdentityWithoutKeys(t *testing.T) {
 		{"no name", near, "", nil, 403, "host_not_allowed"},
 		{"a page elsewhere", near, host, []string{"Origin", "https://evil.example"}, 403, "origin_not_allowed"},
 		{"a page in a sandboxed frame", near, host, []string{"Origin", "null"}, 403, "origin_not_allowed"},
-		{"a page of another local server", near, host, []string{"Origin", "http://127.0.0.1:3000"}, 403, "origin_not_allowed"},
-		{"an image in a page elsewhere", near, host, []string{"Sec-Fetch-Site", "cross-site"}, 403, "origin_not_allowed"},
-		{"an image in a page of the same site", near, host, []string{"Sec-Fetch-Site", "same-site"}, 403, "origin_not_allowed"},
+		{"a page of another local server", near, host, []string{"Origin", "http://127.0.0.1:3000"}, 403,
+			"origin_not_allowed"},
+		{"an image in a page elsewhere", near, host, []string{"Sec-Fetch-Site", "cross-site"}, 403,
+			"origin_not_allowed"},
+		{"an image in a page of the same site", near, host, []string{"Sec-Fetch-Site", "same-site"}, 403,
+			"origin_not_allowed"},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -206,7 +215,8 @@ func TestFirstKeyClosesTheDoor(t *testing.T) {
 func TestBrokenStoreClosesTheDoor(t *testing.T) {
 	h := door(t, &keyring{err: errors.New("disk on fire")})
 	for _, authorization := range []string{"", "Bearer sk-berth-first"} {
-		if w := ask(h, "127.0.0.1:5", "localhost", "Authorization", authorization); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "fire") {
+		if w := ask(h, "127.0.0.1:5", "localhost", "Authorization",
+			authorization); w.Code != http.StatusInternalServerError || strings.Contains(w.Body.String(), "fire") {
 			t.Errorf("got %d %s from a broken store, want 500 and no word of why", w.Code, w.Body)
 		}
 	}
@@ -223,8 +233,10 @@ func TestRemovedKeysOpenNothing(t *testing.T) {
 // A request with a header that proxies add is not regarded as local.
 func TestProxiesAreSeen(t *testing.T) {
 	h := door(t, &keyring{})
-	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port", "X-Forwarded-Server", "X-Forwarded", "Forwarded", "Via",
-		"X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Ray", "X-Envoy-External-Address", "X-Original-Host", "Fly-Client-IP", "CDN-Loop", "Tailscale-User-Login"} {
+	for _, name := range []string{"X-Forwarded-For", "X-Forwarded-Host", "X-Forwarded-Proto", "X-Forwarded-Port",
+		"X-Forwarded-Server", "X-Forwarded", "Forwarded", "Via",
+		"X-Real-IP", "X-Client-IP", "True-Client-IP", "CF-Connecting-IP", "CF-Ray", "X-Envoy-External-Address",
+		"X-Original-Host", "Fly-Client-IP", "CDN-Loop", "Tailscale-User-Login"} {
 		if w := ask(h, "127.0.0.1:5", "localhost", name, "x"); w.Code != http.StatusUnauthorized {
 			t.Errorf("%s: got %d, want 401", name, w.Code)
 		}

@@ -51,7 +51,8 @@ func (x *Exchange) Decode(r *http.Request, shape rule.Rule, v any) error {
 
 // notJSON returns the error for a body of another content type.
 func notJSON() error {
-	return berth.Errorf(berth.CodeInvalid, "Unsupported content type. This API method only accepts 'application/json' requests. Send the body with the header 'Content-Type: application/json'.")
+	return berth.Errorf(berth.CodeInvalid,
+		"Unsupported content type. This API method only accepts 'application/json' requests. Send the body with the header 'Content-Type: application/json'.")
 }
 
 // DecodeOptional is like Decode, but does nothing if the request has no body.
@@ -69,7 +70,8 @@ func ScanJSON(body []byte) (values int, err error) {
 	values, err = jsonscan.Check(body, most, jsonscan.MaxDepth)
 	switch {
 	case errors.Is(err, jsonscan.ErrValues):
-		return 0, berth.Errorf(berth.CodeTooLarge, "The request body has too many JSON values. Expected at most %d in a body of %d bytes.", most, len(body))
+		return 0, berth.Errorf(berth.CodeTooLarge,
+			"The request body has too many JSON values. Expected at most %d in a body of %d bytes.", most, len(body))
 	case err != nil:
 		return 0, invalidJSON(fmt.Sprintf("it is nested more than %d deep", jsonscan.MaxDepth))
 	}

@@ -14,8 +14,10 @@ import (
 // ParseJSON returns the value that encoding/json decodes from the same text.
 func FuzzParseJSON(f *testing.F) {
 	for _, seed := range []string{
-		`{}`, `[]`, ` { "a" : [ 1 , -2.5e+3 , true , false , null , "x\ny\u00e9\ud83d\ude00\ud800" ] , "b" : { } } `, `"x"`, `0`, `{"a":1,"a":2}`,
-		`{"a":1,}`, `[1,]`, `{"\u0061":1,"b":{"a\"":"}"}}`, `{"a":1}{}`, `[[[[]]]]`, `{"a"`, "\xff", `{"a":01}`, "[\"\x01\"]", `[1 2]`, `{"":""}`, "",
+		`{}`, `[]`, ` { "a" : [ 1 , -2.5e+3 , true , false , null , "x\ny\u00e9\ud83d\ude00\ud800" ] , "b" : { } } `,
+		`"x"`, `0`, `{"a":1,"a":2}`,
+		`{"a":1,}`, `[1,]`, `{"\u0061":1,"b":{"a\"":"}"}}`, `{"a":1}{}`, `[[[[]]]]`, `{"a"`, "\xff", `{"a":01}`,
+		"[\"\x01\"]", `[1 2]`, `{"":""}`, "",
 	} {
 		f.Add([]byte(seed))
 	}
@@ -40,7 +42,8 @@ func FuzzParseJSON(f *testing.F) {
 			return
 		}
 		// It is stricter about names, UTF-8 and limits.
-		if msg := err.Error(); wrong == nil && !strings.Contains(msg, " twice") && !strings.Contains(msg, "UTF-8") && !strings.Contains(msg, "nested") && !strings.Contains(msg, "values") {
+		if msg := err.Error(); wrong == nil && !strings.Contains(msg, " twice") && !strings.Contains(msg, "UTF-8") &&
+			!strings.Contains(msg, "nested") && !strings.Contains(msg, "values") {
 			t.Fatalf("%q: got %v, encoding/json takes it", text, err)
 		}
 	})

@@ -59,7 +59,8 @@ func AfterNotFound(id string) error {
 // Documents returns a page with the JSON of stored objects.
 func Documents(list []*store.Object, more bool) Listing[json.RawMessage] {
 	ids := ListOf(list, more, func(o *store.Object) string { return o.ID })
-	page := Listing[json.RawMessage]{Object: ids.Object, Data: []json.RawMessage{}, FirstID: ids.FirstID, LastID: ids.LastID, HasMore: more}
+	page := Listing[json.RawMessage]{Object: ids.Object, Data: []json.RawMessage{}, FirstID: ids.FirstID,
+		LastID: ids.LastID, HasMore: more}
 	for _, o := range list {
 		page.Data = append(page.Data, o.Body)
 	}
@@ -83,7 +84,8 @@ func PageOf[T any](all []T, page store.Page, id func(T) string) ([]T, bool, erro
 	if page.Before != "" {
 		n := slices.IndexFunc(all, func(v T) bool { return id(v) == page.Before })
 		if n < 0 {
-			return nil, false, rule.Errorf("invalid_value", "before", "Invalid 'before': no object with id '%s' in this list.", rule.Clip(page.Before))
+			return nil, false, rule.Errorf("invalid_value", "before",
+				"Invalid 'before': no object with id '%s' in this list.", rule.Clip(page.Before))
 		}
 		if all = all[:n]; page.After == "" && n > page.Limit {
 			return all[n-page.Limit:], true, nil

@@ -29,7 +29,8 @@ func (noObserver) Answered(string, int, time.Duration) {}
 // opened reports the start of the answer to the observer, if it is a stream.
 func (x *Exchange) opened(status int) {
 	kind := ""
-	if t, _, _ := mime.ParseMediaType(x.Header().Get("Content-Type")); status == http.StatusOK && t == "text/event-stream" {
+	if t, _, _ := mime.ParseMediaType(x.Header().Get("Content-Type")); status == http.StatusOK &&
+		t == "text/event-stream" {
 		kind = StreamEvents
 	}
 	if status == http.StatusSwitchingProtocols {

@@ -72,7 +72,8 @@ func (q *Query) Boolean(name string, otherwise bool) bool {
 	case "false":
 		return false
 	default:
-		q.Fail(rule.Errorf("invalid_type", name, "Invalid type for '%s': expected a boolean, but got '%s' instead.", name, rule.Clip(v)))
+		q.Fail(rule.Errorf("invalid_type", name, "Invalid type for '%s': expected a boolean, but got '%s' instead.",
+			name, rule.Clip(v)))
 		return otherwise
 	}
 }
@@ -86,7 +87,8 @@ func (q *Query) Integer(name string, otherwise, least, most int64) int64 {
 	}
 	n, err := strconv.ParseInt(v, 10, 64)
 	if err != nil {
-		q.Fail(rule.Errorf("invalid_type", name, "Invalid type for '%s': expected an integer, but got '%s' instead.", name, rule.Clip(v)))
+		q.Fail(rule.Errorf("invalid_type", name, "Invalid type for '%s': expected an integer, but got '%s' instead.",
+			name, rule.Clip(v)))
 	} else if err := rule.InRange(name, "integer", v, n, least, most); err != nil {
 		q.Fail(err)
 	}

@@ -37,7 +37,8 @@ const (
 	ReadsQuery                          // checks its query itself; other routes have no parameters
 	ForAdmin                            // refuses keys of projects
 	AlsoForAdmin                        // accepts admin keys beside those of projects
-	KeyInHeader                         // the key may be in X-API-Key, as E2B's clients send it; nothing may be forwarded to a container
+	// the key may be in X-API-Key, as E2B's clients send it; nothing may be forwarded to a container
+	KeyInHeader
 )
 
 // On returns the route of a pattern of http.ServeMux.

@@ -14,7 +14,8 @@ import (
 var errKeyEnded = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_key",
 	Message: "The API key of this request was deleted or has expired."}
 
-// running are the requests that were let in by a key, among them streams and WebSockets that may last for days. The zero
+// running are the requests that were let in by a key, among them streams and WebSockets that may last for days. The
+// zero
 // value is empty.
 type running struct {
 	mu    sync.Mutex

@@ -106,12 +106,14 @@ func TestRequestThatEndsWithItsKeyIsRefused(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var keys mutableKeys
 		keys.add("sk-1", "proj_a")
-		h := handleWith(Options{Keys: &keys, Log: slog.New(slog.DiscardHandler)}, func(_ *Exchange, r *http.Request, _ berth.Caller) error {
+		h := handleWith(Options{Keys: &keys, Log: slog.New(slog.DiscardHandler)}, func(_ *Exchange, r *http.Request,
+			_ berth.Caller) error {
 			keys.set(nil, &berth.Key{ID: "key_2"})
 			<-r.Context().Done()
 			return r.Context().Err()
 		})
-		if got := ask(h, "127.0.0.1:1", "localhost", "Authorization", "Bearer sk-1"); got.Code != http.StatusUnauthorized {
+		if got := ask(h, "127.0.0.1:1", "localhost", "Authorization",
+			"Bearer sk-1"); got.Code != http.StatusUnauthorized {
 			t.Errorf("got %d %s", got.Code, got.Body)
 		}
 		time.Sleep(10 * time.Second)

@@ -143,7 +143,8 @@ func (s *Server) end(x *Exchange, r *http.Request) {
 	}
 	x.observe(r)
 	x.endSpan(r)
-	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", s.pathForLog(r)), slog.Int("status", x.status),
+	line := []slog.Attr{slog.String("method", r.Method), slog.String("path", s.pathForLog(r)),
+		slog.Int("status", x.status),
 		slog.Duration("duration", time.Since(x.start)), slog.String("project", string(x.caller.Project)),
 		slog.String("key", string(x.caller.Key)), slog.String("request_id", x.requestID)}
 	level := logLevel(r, x.status)
@@ -193,7 +194,8 @@ const clientRequestID = "X-Client-Request-Id"
 func checkClientID(id string) error {
 	const most = 512
 	if len(id) > most || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header. Expected at most %d printable ASCII characters.", clientRequestID, most)
+		return berth.Errorf(berth.CodeInvalid, "Invalid '%s' header. Expected at most %d printable ASCII characters.",
+			clientRequestID, most)
 	}
 	return nil
 }
@@ -289,7 +291,8 @@ func (s *Server) LogFailure(ctx context.Context, requestID, path string, err err
 func Fallback(mux *http.ServeMux) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
 		var allowed []string
-		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete} {
+		for _, method := range []string{http.MethodGet, http.MethodPost, http.MethodPut, http.MethodPatch,
+			http.MethodDelete} {
 			probe := http.Request{Method: method, URL: r.URL, Host: r.Host}
 			if _, pattern := mux.Handler(&probe); pattern != "/" {
 				allowed = append(allowed, method)

@@ -47,7 +47,8 @@ func TestLog(t *testing.T) {
 	for _, key := range []string{"time", "level", "duration"} {
 		delete(line, key)
 	}
-	want := map[string]any{"msg": "request", "method": "GET", "path": "/v1/models", "status": 500.0, "project": "proj_default", "key": "",
+	want := map[string]any{"msg": "request", "method": "GET", "path": "/v1/models", "status": 500.0,
+		"project": "proj_default", "key": "",
 		"request_id": w.Header().Get("x-request-id")}
 	if diff := cmp.Diff(want, line); diff != "" {
 		t.Errorf("line (-want +got):\n%s", diff)
@@ -66,9 +67,12 @@ func TestLogLevel(t *testing.T) {
 		method, path string
 		status       int
 		want         slog.Level
-	}{{"GET", "/v1/models", 200, slog.LevelDebug}, {"HEAD", "/v1/models", 304, slog.LevelDebug}, {"GET", "/v1/responses", 101, slog.LevelInfo},
-		{"GET", "/v1/models", 404, slog.LevelInfo}, {"GET", "/v1/models", 503, slog.LevelInfo}, {"POST", "/v1/responses", 200, slog.LevelInfo},
-		{"DELETE", "/v1/files/f", 200, slog.LevelInfo}, {"POST", "/v1/containers/c/guest/filesystem.Filesystem/Stat", 200, slog.LevelDebug},
+	}{{"GET", "/v1/models", 200, slog.LevelDebug}, {"HEAD", "/v1/models", 304, slog.LevelDebug},
+		{"GET", "/v1/responses", 101, slog.LevelInfo},
+		{"GET", "/v1/models", 404, slog.LevelInfo}, {"GET", "/v1/models", 503, slog.LevelInfo},
+		{"POST", "/v1/responses", 200, slog.LevelInfo},
+		{"DELETE", "/v1/files/f", 200, slog.LevelInfo}, {"POST", "/v1/containers/c/guest/filesystem.Filesystem/Stat",
+			200, slog.LevelDebug},
 		{"POST", "/v1/containers/c/guest/filesystem.Filesystem/Stat", 404, slog.LevelInfo},
 		{"POST", "/v1/containers/c/guest/process.Process/Start", 200, slog.LevelInfo}} {
 		if got := logLevel(httptest.NewRequest(c.method, c.path, nil), c.status); got != c.want {
@@ -79,8 +83,11 @@ func TestLogLevel(t *testing.T) {
 
 func TestPanicBeforeTheAnswer(t *testing.T) {
 	var log bytes.Buffer
-	w := ask(handle(&log, func(*Exchange, *http.Request, berth.Caller) error { panic("oh") }), "127.0.0.1:5", "localhost")
-	if w.Code != 500 || !strings.Contains(w.Body.String(), `"type":"server_error"`) || strings.Contains(w.Body.String(), "oh") {
+	w := ask(handle(&log, func(*Exchange, *http.Request, berth.Caller) error {
+		panic("oh")
+	}), "127.0.0.1:5", "localhost")
+	if w.Code != 500 || !strings.Contains(w.Body.String(), `"type":"server_error"`) || strings.Contains(w.Body.String(),
+		"oh") {
 		t.Errorf("got %d %s, want 500 in shape", w.Code, w.Body)
 	}
 	if !strings.Contains(log.String(), `"panic":"oh"`) || !strings.Contains(log.String(), "server_test.go") {

@@ -234,7 +234,8 @@ func (b *batch) end() error {
 // Obfuscates reports whether the stream of a request hides the lengths of tokens, which is
 // the default.
 func Obfuscates(req *berth.ResponseRequest) bool {
-	return req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil || *req.StreamOptions.IncludeObfuscation
+	return req.StreamOptions == nil || req.StreamOptions.IncludeObfuscation == nil ||
+		*req.StreamOptions.IncludeObfuscation
 }
 
 // Obfuscate adds an "obfuscation" field of random characters to an event with a text delta,
@@ -251,7 +252,8 @@ func Obfuscate(data []byte) (event, tail []byte) {
 		return data, nil
 	}
 	length := utf8.RuneCount(data[start:end]) - len(`""`)
-	if length < 4<<10 && bytes.IndexByte(data[start:end], '\\') >= 0 { // for a longer text, the exact padding does not matter
+	// for a longer text, the exact padding does not matter
+	if length < 4<<10 && bytes.IndexByte(data[start:end], '\\') >= 0 {
 		var delta string
 		if json.Unmarshal(data[start:end], &delta) != nil {
 			return data, nil

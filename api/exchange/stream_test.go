@@ -51,7 +51,8 @@ data: {"type":"error","sequence_number":2,"error":{"type":"server_error","code":
 func pieces(data, tail []byte) [][]byte { return [][]byte{data, tail} }
 
 func TestObfuscated(t *testing.T) {
-	for _, text := range []string{"", "a", "ü\n\"", strings.Repeat("x", 15), strings.Repeat("x", 16), strings.Repeat("x", 40)} {
+	for _, text := range []string{"", "a", "ü\n\"", strings.Repeat("x", 15), strings.Repeat("x", 16),
+		strings.Repeat("x", 40)} {
 		delta, _ := json.Marshal(text)
 		data := `{"type":"response.output_text.delta","delta":` + string(delta) + `,"sequence_number":4}`
 		var got struct {

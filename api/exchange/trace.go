@@ -42,7 +42,8 @@ func (x *Exchange) endSpan(r *http.Request) {
 		x.span.SetAttributes(semconv.HTTPRoute(r.Pattern))
 	}
 	x.span.SetAttributes(semconv.HTTPRequestMethodKey.String(r.Method), semconv.HTTPResponseStatusCode(x.status),
-		attribute.String("berth.request.id", x.requestID), attribute.String("berth.project.id", string(x.caller.Project)))
+		attribute.String("berth.request.id", x.requestID), attribute.String("berth.project.id",
+			string(x.caller.Project)))
 	if x.status >= http.StatusInternalServerError {
 		span.Fail(x.span, http.StatusText(x.status))
 	}

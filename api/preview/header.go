@@ -11,7 +11,8 @@ import (
 // private matches the request headers that the sandbox must not get, in lower case: above
 // all the caller's key and location. A client that needs to send an Authorization to the
 // server in the sandbox uses AuthorizationHeader.
-var private = regexp.MustCompile(`^(authorization|cookie|proxy-.*|forwarded|via|x-forwarded-.*|x-real-ip|x-client-ip|true-client-ip|cf-.*|referer|origin|openai-.*|berth-.*|x-amz-.*|x-goog-.*|x-accel-.*)$`)
+var private = regexp.MustCompile(
+	`^(authorization|cookie|proxy-.*|forwarded|via|x-forwarded-.*|x-real-ip|x-client-ip|true-client-ip|cf-.*|referer|origin|openai-.*|berth-.*|x-amz-.*|x-goog-.*|x-accel-.*)$`)
 
 // AuthorizationHeader is forwarded as the Authorization header, because the request's own
 // contains the API key.
@@ -71,18 +72,21 @@ func hopByHop(h http.Header, name string) bool {
 // passes matches the headers of an answer that are forwarded to the client, in lower case:
 // those about the answer itself. Headers that apply to a whole origin (its transport,
 // storage, reports or alternative services) have other names, which do not start with x-.
-var passes = regexp.MustCompile(`^(accept-ranges|age|allow|cache-control|content-(disposition|encoding|language|length|range|type)|date|etag|expires|last-modified|location|permissions-policy|retry-after|server-timing|sourcemap|vary|x-.+|mcp-.+|connect-.+|grpc-.+)$`)
+var passes = regexp.MustCompile(
+	`^(accept-ranges|age|allow|cache-control|content-(disposition|encoding|language|length|range|type)|date|etag|expires|last-modified|location|permissions-policy|retry-after|server-timing|sourcemap|vary|x-.+|mcp-.+|connect-.+|grpc-.+)$`)
 
 // ownPasses matches headers that are also forwarded from a target with its own host. They
 // affect that host only.
-var ownPasses = regexp.MustCompile(`^(content-security-policy(-report-only)?|cross-origin-(opener|embedder|resource)-policy|service-worker-allowed|link|referrer-policy)$`)
+var ownPasses = regexp.MustCompile(
+	`^(content-security-policy(-report-only)?|cross-origin-(opener|embedder|resource)-policy|service-worker-allowed|link|referrer-policy)$`)
 
 // publicPasses matches headers that are also forwarded from a target that anyone may use: with
 // them its server lets pages of other origins read its answers.
 var publicPasses = regexp.MustCompile(`^(access-control-.+|timing-allow-origin)$`)
 
 // orders matches x- headers that are commands to a proxy in front of Berth, or Berth's own.
-var orders = regexp.MustCompile(`^x-(accel-.*|sendfile.*|lighttpd-.*|litespeed-.*|reproxy-.*|request-id|ratelimit-.*|should-retry|content-security-policy.*|webkit-csp.*)$`)
+var orders = regexp.MustCompile(
+	`^x-(accel-.*|sendfile.*|lighttpd-.*|litespeed-.*|reproxy-.*|request-id|ratelimit-.*|should-retry|content-security-policy.*|webkit-csp.*)$`)
 
 // upgraded matches the headers of the answer to a WebSocket request.
 var upgraded = regexp.MustCompile(`^(connection|upgrade|sec-websocket-(accept|protocol|extensions))$`)
@@ -137,7 +141,8 @@ func clean(resp *http.Response, r *http.Request, t Target) error {
 // decides otherwise. The pages of sibling hosts belong to other sandboxes, but to the same
 // site.
 func confine(h http.Header) {
-	for name, value := range map[string]string{"Cross-Origin-Resource-Policy": "same-origin", "X-Frame-Options": "SAMEORIGIN", "Referrer-Policy": "same-origin"} {
+	for name, value := range map[string]string{"Cross-Origin-Resource-Policy": "same-origin",
+		"X-Frame-Options": "SAMEORIGIN", "Referrer-Policy": "same-origin"} {
 		if h.Get(name) == "" {
 			h.Set(name, value)
 		}

@@ -59,7 +59,8 @@ const (
 
 // PermissionCookie returns a cookie that stores a link for the current host only.
 func PermissionCookie(word string, seconds int64, secure bool) *http.Cookie {
-	c := &http.Cookie{Name: plainCookie, Value: word, Path: "/", MaxAge: int(max(1, seconds)), HttpOnly: true, SameSite: http.SameSiteLaxMode}
+	c := &http.Cookie{Name: plainCookie, Value: word, Path: "/", MaxAge: int(max(1, seconds)), HttpOnly: true,
+		SameSite: http.SameSiteLaxMode}
 	if secure {
 		c.Name, c.Secure = secureCookie, true
 	}

@@ -12,7 +12,8 @@ var hostID = berth.ContainerID("cntr_" + strings.Repeat("0a", 24))
 
 func TestHost(t *testing.T) {
 	at := Host(hostID, 8080, "preview.example")
-	if want := "8080-cntr-" + strings.Repeat("0a", 24) + ".preview.example"; at != want || len(strings.Split(at, ".")[0]) > 63 {
+	if want := "8080-cntr-" + strings.Repeat("0a", 24) + ".preview.example"; at != want ||
+		len(strings.Split(at, ".")[0]) > 63 {
 		t.Errorf("got %s, want %s", at, want)
 	}
 	if got := Host(hostID, 65535, "d"); len(strings.Split(got, ".")[0]) > 63 {
@@ -30,8 +31,10 @@ func TestHost(t *testing.T) {
 	}{
 		at: {8080, true}, at + ":443": {8080, true}, strings.ToUpper(at): {8080, true}, at + ".": {8080, true},
 		strings.Replace(at, "-cntr-", "-cntr_", 1): {8080, true}, // as E2B's clients make it
-		"preview.example":                          {}, "api.example": {}, "": {}, at + ".evil.example": {}, name + ".notpreview.example": {},
-		"x.preview.example": {0, true}, "x." + at: {0, true}, "0" + at: {0, true}, "70000" + at[4:]: {0, true}, at[4:]: {0, true},
+		"preview.example":                          {}, "api.example": {}, "": {}, at + ".evil.example": {},
+		name + ".notpreview.example": {},
+		"x.preview.example":          {0, true}, "x." + at: {0, true}, "0" + at: {0, true}, "70000" + at[4:]: {0, true},
+		at[4:]:                             {0, true},
 		strings.Replace(at, "0a", "0g", 1): {0, true},
 	} {
 		id, port, below := ParseHost(host, "preview.example")
@@ -46,7 +49,8 @@ func TestHost(t *testing.T) {
 
 func TestTakeToken(t *testing.T) {
 	for query, want := range map[string][2]string{
-		"": {"", ""}, "a=1&b": {"", "a=1&b"}, "berth_preview=x": {"x", ""}, "a=1&berth_preview=x&b=%20": {"x", "a=1&b=%20"},
+		"": {"", ""}, "a=1&b": {"", "a=1&b"}, "berth_preview=x": {"x", ""}, "a=1&berth_preview=x&b=%20": {"x",
+			"a=1&b=%20"},
 		"berth_preview=x&berth_preview=y": {"y", ""}, "xberth_preview=x": {"", "xberth_preview=x"},
 	} {
 		if word, rest := TakeToken(query); word != want[0] || rest != want[1] {
@@ -72,7 +76,8 @@ func TestOwnPage(t *testing.T) {
 		{"POST", "", "cross-site", "navigate", "document", false},
 	} {
 		r := &http.Request{Method: c.method, Host: "h:1", Header: http.Header{}}
-		for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site, "Sec-Fetch-Mode": c.mode, "Sec-Fetch-Dest": c.dest} {
+		for name, value := range map[string]string{"Origin": c.origin, "Sec-Fetch-Site": c.site,
+			"Sec-Fetch-Mode": c.mode, "Sec-Fetch-Dest": c.dest} {
 			if value != "" {
 				r.Header.Set(name, value)
 			}

@@ -62,7 +62,8 @@ func toASCII(name string) (string, error) {
 	}
 	for label := range strings.SplitSeq(ascii, ".") {
 		// Clients disagree on labels that need no encoding, such as xn--localhost-.
-		if code, ok := strings.CutPrefix(label, "xn--"); ok && (code == "" || strings.HasSuffix(code, "-") || decodesToASCII(label)) {
+		if code, ok := strings.CutPrefix(label, "xn--"); ok && (code == "" || strings.HasSuffix(code, "-") ||
+			decodesToASCII(label)) {
 			return "", fmt.Errorf("not an internationalized name: %q", label)
 		}
 	}

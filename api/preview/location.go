@@ -35,7 +35,8 @@ func relocate(h http.Header, r *http.Request, t Target) error {
 	case own:
 		h.Set("Location", outside(to, t.Prefix))
 		return nil
-	case t.Keyed || !host.public() || host.name == hostname(r.Host) || strings.HasSuffix(host.name, "."+hostname(r.Host)):
+	case t.Keyed || !host.public() || host.name == hostname(r.Host) || strings.HasSuffix(host.name,
+		"."+hostname(r.Host)):
 		return refuseRedirect(line, t)
 	}
 	port := to.Port()
@@ -49,7 +50,8 @@ func relocate(h http.Header, r *http.Request, t Target) error {
 // readLocation parses a Location relative to the URL that the target's server has got.
 func readLocation(line string, t Target) (*url.URL, host, error) {
 	path, query, _ := strings.Cut(t.Path, "?")
-	at := &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", strconv.Itoa(t.Port)), RawPath: path, RawQuery: query}
+	at := &url.URL{Scheme: "http", Host: net.JoinHostPort("localhost", strconv.Itoa(t.Port)), RawPath: path,
+		RawQuery: query}
 	at.Path, _ = url.PathUnescape(path)
 	end := strings.IndexAny(line, "?#")
 	if end < 0 {
@@ -93,7 +95,8 @@ func refuseRedirect(line string, t Target) error {
 		rule = "With an API key, only redirects to the same port are allowed. Create a link to the port to follow redirects to public hosts."
 	}
 	return &berth.Error{Code: berth.CodeUpstream, Wire: "redirect_refused", Message: fmt.Sprintf(
-		"The server on port %d of container with id '%s' redirected to %s. %s", t.Port, t.Container, strconv.QuoteToASCII(line), rule)}
+		"The server on port %d of container with id '%s' redirected to %s. %s", t.Port, t.Container,
+		strconv.QuoteToASCII(line), rule)}
 }
 
 // A host is the host of a URL: an address, or a name in lower case.
@@ -128,7 +131,8 @@ func (h host) public() bool {
 
 // notPublic are top-level labels that are not in the public DNS and that networks use for
 // their own machines.
-var notPublic = []string{"localhost", "localdomain", "local", "internal", "intranet", "private", "lan", "home", "corp", "mail", "test", "invalid"}
+var notPublic = []string{"localhost", "localdomain", "local", "internal", "intranet", "private", "lan", "home", "corp",
+	"mail", "test", "invalid"}
 
 // climbs reports whether an unescaped path contains "..", with which it could leave its prefix.
 func climbs(path string) bool {

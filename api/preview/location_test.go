@@ -109,10 +109,14 @@ func TestRedirectWithKey(t *testing.T) {
 // loopbackSpellings are host names that clients interpret as the loopback, most of them
 // after mapping characters or numbers.
 var loopbackSpellings = []string{
-	"localhost", "LOCALHOST", "localhost.", "ⓛocalhost", "ｌｏｃａｌｈｏｓｔ", "%E2%93%9Bocalhost", "%6cocalhost", "%6Cocalhost", "lo\u00adcalhost", "localho\u017ft", "xn--localhost-",
-	"127.1", "127.0.1", "127.0.0.1.", "0x7f.1", "0X7F.0.0.1", "0x7f000001", "2130706433", "017700000001", "0177.0.0.1", "0177.1", "127.0.0.0x1", "127.0.0.01",
-	"１２７.0.0.1", "127。0。0。1", "127%2e0%2e0%2e1", "⑫7.0.0.1", "0", "0x", "0.0.0.0", "0x0", "[::1]", "[::ffff:127.0.0.1]", "[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]", "[::]", "[::127.0.0.1]",
-	"a@127.0.0.1", "a:b@localhost", "127.0.0.1\\@example.com", "example.com\\@127.0.0.1", "127.0.0.1#@example.com", "127.0.0.1?@example.com",
+	"localhost", "LOCALHOST", "localhost.", "ⓛocalhost", "ｌｏｃａｌｈｏｓｔ", "%E2%93%9Bocalhost", "%6cocalhost", "%6Cocalhost",
+	"lo\u00adcalhost", "localho\u017ft", "xn--localhost-",
+	"127.1", "127.0.1", "127.0.0.1.", "0x7f.1", "0X7F.0.0.1", "0x7f000001", "2130706433", "017700000001", "0177.0.0.1",
+	"0177.1", "127.0.0.0x1", "127.0.0.01",
+	"１２７.0.0.1", "127。0。0。1", "127%2e0%2e0%2e1", "⑫7.0.0.1", "0", "0x", "0.0.0.0", "0x0", "[::1]", "[::ffff:127.0.0.1]",
+	"[::ffff:7f00:1]", "[0:0:0:0:0:0:0:1]", "[::]", "[::127.0.0.1]",
+	"a@127.0.0.1", "a:b@localhost", "127.0.0.1\\@example.com", "example.com\\@127.0.0.1", "127.0.0.1#@example.com",
+	"127.0.0.1?@example.com",
 }
 
 // redirects returns Locations that lead clients to a port of the loopback.
@@ -121,9 +125,12 @@ func redirects(port string) []string {
 	for _, name := range loopbackSpellings {
 		all = append(all, "http://"+name+":"+port+"/v1/away", "//"+name+":"+port+"/v1/away")
 	}
-	return append(all, "/../../v1/away", "/%2e%2e/%2e%2e/v1/away", `/..\..\v1/away`, "/.%2e/%2E./v1/away", "..%2f..%2fv1/away", "//../../v1/away",
-		"http:/v1/away", "http:../../v1/away", "http:///v1/away", `\\127.0.0.1:`+port+`/v1/away`, `/\127.0.0.1:`+port+`/v1/away`, `\/127.0.0.1:`+port+`/v1/away`,
-		"///127.0.0.1:"+port+"/v1/away", "h\tttp://127.0.0.1:"+port+"/v1/away", "http://127.0.0.1\t:"+port+"/v1/away", "/\t/127.0.0.1:"+port+"/v1/away")
+	return append(all, "/../../v1/away", "/%2e%2e/%2e%2e/v1/away", `/..\..\v1/away`, "/.%2e/%2E./v1/away",
+		"..%2f..%2fv1/away", "//../../v1/away",
+		"http:/v1/away", "http:../../v1/away", "http:///v1/away", `\\127.0.0.1:`+port+`/v1/away`,
+		`/\127.0.0.1:`+port+`/v1/away`, `\/127.0.0.1:`+port+`/v1/away`,
+		"///127.0.0.1:"+port+"/v1/away", "h\tttp://127.0.0.1:"+port+"/v1/away", "http://127.0.0.1\t:"+port+"/v1/away",
+		"/\t/127.0.0.1:"+port+"/v1/away")
 }
 
 // Real clients that follow redirects reach only the port, with a key and through a link.
@@ -148,7 +155,8 @@ func TestClientsFollowRedirects(t *testing.T) {
 		below, ok := strings.CutPrefix(r.URL.Path, "/p/")
 		if !ok {
 			mu.Lock()
-			away = append(away, r.Method+" "+r.RequestURI+" at "+r.Host+", Authorization: "+r.Header.Get("Authorization"))
+			away = append(away,
+				r.Method+" "+r.RequestURI+" at "+r.Host+", Authorization: "+r.Header.Get("Authorization"))
 			mu.Unlock()
 			return
 		}
@@ -157,7 +165,9 @@ func TestClientsFollowRedirects(t *testing.T) {
 		dial := func(ctx context.Context) (net.Conn, error) {
 			return new(net.Dialer).DialContext(ctx, "tcp", inner.Listener.Addr().String())
 		}
-		err := p.Serve(w, r, Target{Container: "cntr_1", Port: 8000, Prefix: prefix, Path: strings.TrimPrefix(r.URL.EscapedPath(), prefix), Dial: dial, Link: kind == "link", Keyed: kind == "key"})
+		err := p.Serve(w, r, Target{Container: "cntr_1", Port: 8000, Prefix: prefix,
+			Path: strings.TrimPrefix(r.URL.EscapedPath(), prefix), Dial: dial, Link: kind == "link",
+			Keyed: kind == "key"})
 		if err != nil {
 			http.Error(w, err.Error(), http.StatusBadGateway)
 		}
@@ -185,7 +195,8 @@ func TestClientsFollowRedirects(t *testing.T) {
 					await fetch(base + kind + "/" + i, {method: "DELETE", headers: {Authorization: "Bearer sk-berth-test"}});
 				} catch {} // an invalid URL
 			})));`
-		if out, err := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", script, base, strconv.Itoa(len(locations))).CombinedOutput(); err != nil {
+		if out, err := exec.CommandContext(t.Context(), node, "--input-type=module", "-e", script, base,
+			strconv.Itoa(len(locations))).CombinedOutput(); err != nil {
 			t.Fatalf("%v\n%s", err, out)
 		}
 		check(t)
@@ -198,7 +209,8 @@ func TestClientsFollowRedirects(t *testing.T) {
 		for _, at := range []string{base, strings.Replace(base, "localhost", "127.0.0.1", 1)} {
 			urls := at + "{key,link}/[0-" + strconv.Itoa(len(locations)-1) + "]"
 			// An error of one URL does not stop the others; its status is the last one's.
-			out, err := exec.CommandContext(t.Context(), curl, "-sSL", "--noproxy", "*", "-o", "/dev/null", "-d", "{}", "-H", "Authorization: Bearer sk-berth-test", urls).CombinedOutput()
+			out, err := exec.CommandContext(t.Context(), curl, "-sSL", "--noproxy", "*", "-o", "/dev/null", "-d", "{}",
+				"-H", "Authorization: Bearer sk-berth-test", urls).CombinedOutput()
 			if _, exited := err.(*exec.ExitError); err != nil && !exited {
 				t.Fatalf("%v\n%s", err, out)
 			}
@@ -236,14 +248,18 @@ func TestHostsAsBrowsersReadThem(t *testing.T) {
 	}
 	target := Target{Container: "cntr_1", Port: 8000, Prefix: "/p/x", Path: "/", Link: true}
 	var passed []string
-	for _, name := range append(loopbackSpellings, "bücher.example", "faß.de", "EXAMPLE.com", "ＥＸＡＭＰＬＥ.com", "example。com", "1.1.1.1", "xn--fa-hia.de", "a.b.c.example.org.", "☃.net",
-		"ab--c.example.com", "xn--a.example.com", "-a.example.com", "0x7f.0.0.example", "9.9.9", "1.1.1.1.1", "a.0x", "2606:4700::1") {
+	for _, name := range append(loopbackSpellings, "bücher.example", "faß.de", "EXAMPLE.com", "ＥＸＡＭＰＬＥ.com",
+		"example。com", "1.1.1.1", "xn--fa-hia.de", "a.b.c.example.org.", "☃.net",
+		"ab--c.example.com", "xn--a.example.com", "-a.example.com", "0x7f.0.0.example", "9.9.9", "1.1.1.1.1", "a.0x",
+		"2606:4700::1") {
 		if got := locate("http://"+name+"/", target); got != refused {
 			passed = append(passed, got)
 		}
 	}
 	in, _ := json.Marshal(passed)
-	out, err := exec.CommandContext(t.Context(), node, "-e", `console.log(JSON.stringify(JSON.parse(process.argv[1]).map(u => new URL(u, "http://api.test:8080/p/x/").href)))`, string(in)).Output()
+	out, err := exec.CommandContext(t.Context(), node, "-e",
+		`console.log(JSON.stringify(JSON.parse(process.argv[1]).map(u => new URL(u, "http://api.test:8080/p/x/").href)))`,
+		string(in)).Output()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -272,7 +288,8 @@ func FuzzLocation(f *testing.F) {
 		target := Target{Container: "cntr_1", Port: 8000, Prefix: "/p/x", Path: "/dir/page", Keyed: true}
 		if got := locate(line, target); got != refused && got != "" {
 			to, err := base.Parse(got)
-			if err != nil || to.Host != base.Host || !strings.HasPrefix(to.Path, "/p/x/") || !strings.HasPrefix(got, "/p/x/") {
+			if err != nil || to.Host != base.Host || !strings.HasPrefix(to.Path, "/p/x/") || !strings.HasPrefix(got,
+				"/p/x/") {
 				t.Errorf("Location: %q: got %q, which leaves the port", line, got)
 			}
 		}

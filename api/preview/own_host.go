@@ -33,7 +33,9 @@ func (d *Door) AtHost(x *exchange.Exchange, r *http.Request) bool {
 // to the port, or the cookie that was set when the link was first used.
 func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.ContainerID, port int) error {
 	if port == 0 {
-		return berth.Errorf(berth.CodeNotFound, "Invalid host name. Expected PORT-CONTAINER.%s, where CONTAINER is the container's ID with a hyphen instead of the underscore.", d.Domain)
+		return berth.Errorf(berth.CodeNotFound,
+			"Invalid host name. Expected PORT-CONTAINER.%s, where CONTAINER is the container's ID with a hyphen instead of the underscore.",
+			d.Domain)
 	}
 	word, query := TakeToken(r.URL.RawQuery)
 	r.URL.RawQuery = query
@@ -46,7 +48,8 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 		if Visits(r) {
 			x.Header().Set("Cache-Control", "no-store")
 			x.Header().Set("Referrer-Policy", "no-referrer")
-			http.Redirect(x, r, "//"+r.Host+r.URL.RequestURI(), http.StatusSeeOther) // removes the token from the address bar and the history
+			// removes the token from the address bar and the history
+			http.Redirect(x, r, "//"+r.Host+r.URL.RequestURI(), http.StatusSeeOther)
 			return nil
 		}
 	}
@@ -75,12 +78,14 @@ func (d *Door) showHost(x *exchange.Exchange, r *http.Request, container berth.C
 		r.Header.Del("Authorization") // the caller's key
 		keyed = true
 	}
-	return d.show(x, r, project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true, Keyed: keyed})
+	return d.show(x, r, project, Target{Container: container, Port: port, Path: r.URL.EscapedPath(), Own: true,
+		Keyed: keyed})
 }
 
 // hostLink returns the link of a request, that of its token or of a cookie, and the link's key. It returns an
 // error for an invalid token, and nil if there is neither a token nor a valid cookie.
-func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerID, port int) (*Link, berth.KeyID, error) {
+func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerID, port int) (*Link, berth.KeyID,
+	error) {
 	open := func(word string) (l Link, key berth.KeyID, err error) {
 		l, err = Open(d.Box, word, d.Now())
 		if err == nil && (l.Container != container || l.Port != port) {
@@ -94,7 +99,8 @@ func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerI
 	if word != "" {
 		l, key, err := open(word)
 		if err != nil {
-			return nil, "", &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
+			return nil, "", &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err,
+				Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
 		}
 		return &l, key, nil
 	}
@@ -104,7 +110,8 @@ func (d *Door) hostLink(r *http.Request, word string, container berth.ContainerI
 			continue
 		}
 		if !OwnPage(r) {
-			return nil, "", &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Requests from pages of other hosts are not allowed. Open this URL directly in the browser."}
+			return nil, "", &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed",
+				Message: "Requests from pages of other hosts are not allowed. Open this URL directly in the browser."}
 		}
 		return &l, key, nil
 	}
@@ -125,7 +132,8 @@ func (d *Door) identifyHost(r *http.Request) (berth.Caller, error) {
 		return berth.Caller{}, err
 	}
 	if site := r.Header.Get("Sec-Fetch-Site"); !OwnPage(r) || site != "" && site != "same-origin" && site != "none" {
-		return berth.Caller{}, &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed", Message: "Without API keys, requests from pages of other hosts are not allowed. Run 'berth key create' and use a link to the port."}
+		return berth.Caller{}, &berth.Error{Code: berth.CodeForbidden, Wire: "origin_not_allowed",
+			Message: "Without API keys, requests from pages of other hosts are not allowed. Run 'berth key create' and use a link to the port."}
 	}
 	return berth.Caller{Project: berth.DefaultProject}, nil
 }

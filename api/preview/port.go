@@ -28,7 +28,8 @@ const LinkPath = "/preview/"
 
 // LinkBody checks the body of POST /v1/containers/{container}/ports/{port}.
 var LinkBody = rule.Object(rule.Fields{
-	"expires_after": rule.Object(rule.Fields{"anchor": rule.OneOf("created_at"), "seconds": rule.Integer(10, maxLinkLife)}, "anchor", "seconds"),
+	"expires_after": rule.Object(rule.Fields{"anchor": rule.OneOf("created_at"), "seconds": rule.Integer(10,
+		maxLinkLife)}, "anchor", "seconds"),
 })
 
 // A LinkRequest is the body of POST /v1/containers/{container}/ports/{port}.
@@ -83,7 +84,8 @@ func (d *Door) Port(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return err
 	}
 	prefix, rest := cutPath(r, 5) // v1, containers, its id, ports, the number
-	return d.show(x, r, c.Project, Target{Container: containerOf(r), Port: port, Prefix: prefix, Path: rest, Keyed: true})
+	return d.show(x, r, c.Project, Target{Container: containerOf(r), Port: port, Prefix: prefix, Path: rest,
+		Keyed: true})
 }
 
 // cutPath splits the escaped path of a URL after its first n segments.
@@ -150,7 +152,8 @@ func (d *Door) CreateLink(x *exchange.Exchange, r *http.Request, c berth.Caller)
 		l.Key = hash[:]
 	}
 	word := l.Seal(d.Box)
-	return x.JSON(http.StatusOK, PortLink{"container.port", l.Container, l.Port, Origin(r) + LinkPath + word + "/", d.hostURL(r, l, word), l.ExpiresAt})
+	return x.JSON(http.StatusOK, PortLink{"container.port", l.Container, l.Port, Origin(r) + LinkPath + word + "/",
+		d.hostURL(r, l, word), l.ExpiresAt})
 }
 
 // Origin returns this server's origin as the request states it, unverified.
@@ -171,13 +174,15 @@ func (d *Door) ShowLink(w http.ResponseWriter, r *http.Request) {
 			key, err = d.checkLink(r, l)
 		}
 		if err != nil {
-			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err, Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
+			return &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_link", Err: err,
+				Message: "This link is invalid or has expired. Create a new one with POST /v1/containers/{container_id}/ports/{port}."}
 		}
 		r, release := x.WhileValid(r, berth.Caller{Project: l.Project, Key: key})
 		defer release()
 		x.SetCaller(berth.Caller{Project: l.Project})
 		prefix, rest := cutPath(r, 2) // preview, the link
-		return d.show(x, r, l.Project, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest, Link: true, Keyed: exchange.Token(r) != ""})
+		return d.show(x, r, l.Project, Target{Container: l.Container, Port: l.Port, Prefix: prefix, Path: rest,
+			Link: true, Keyed: exchange.Token(r) != ""})
 	}()
 	if err != nil {
 		x.Fail(r.Context(), LinkPath, err)

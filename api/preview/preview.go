@@ -114,7 +114,9 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 		return nil
 	}
 	if !p.enter(t.Container) {
-		return berth.Errorf(berth.CodeRateLimited, "Container with id '%s' has reached the limit of %d concurrent requests to its ports. Try again later.", t.Container, maxRequests)
+		return berth.Errorf(berth.CodeRateLimited,
+			"Container with id '%s' has reached the limit of %d concurrent requests to its ports. Try again later.",
+			t.Container, maxRequests)
 	}
 	defer p.leave(t.Container)
 
@@ -139,7 +141,8 @@ func (p *Proxy) Serve(w http.ResponseWriter, r *http.Request, t Target) error {
 		return e
 	}
 	return &berth.Error{Code: berth.CodeUpstream, Wire: "port_failed", Err: failed,
-		Message: "The server on port " + strconv.Itoa(t.Port) + " of container with id '" + string(t.Container) + "' did not send a valid HTTP answer."}
+		Message: "The server on port " + strconv.Itoa(t.Port) + " of container with id '" + string(t.Container) +
+			"' did not send a valid HTTP answer."}
 }
 
 func (p *Proxy) enter(id berth.ContainerID) bool {
@@ -171,7 +174,8 @@ func rewrite(pr *httputil.ProxyRequest, t Target) {
 	}
 	pr.Out.Host = host
 	// The transport reuses idle connections by the host of the URL.
-	pr.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(string(t.Container), strconv.Itoa(t.Port)), RawQuery: pr.In.URL.RawQuery}
+	pr.Out.URL = &url.URL{Scheme: "http", Host: net.JoinHostPort(string(t.Container), strconv.Itoa(t.Port)),
+		RawQuery: pr.In.URL.RawQuery}
 	if t.TLS {
 		pr.Out.URL.Scheme = "https"
 	}

@@ -81,12 +81,17 @@ func TestRequestKeepsSecrets(t *testing.T) {
 	var got http.Request
 	srv, target := show(t, http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { got = *r }), true)
 	prefix := cookiePrefix(target)
-	get(t, srv.URL+"/p/x/a%2Fb/%2e?q=1;2", "Authorization", "Bearer sk-secret", "Cookie", "house=sk-secret; "+prefix+"own=1; "+prefix+"__Host-two=2",
-		"Cookie", "berth_other_a=sk-secret", "Proxy-Authorization", "sk-secret", "X-Forwarded-For", "203.0.113.7", "Forwarded", "for=203.0.113.7",
-		"Referer", "http://host/preview/sk-secret/", "Origin", "null", "OpenAI-Project", "sk-secret", "X-Client-Request-Id", "mine",
-		"Berth-User", "root", "Berth-Authorization", "Basic app", "Connection", "X-Hop", "X-Hop", "1", "X-App", "2", "User-Agent", "curl")
-	want := http.Header{"Authorization": {"Basic app"}, "Cookie": {"own=1; __Host-two=2"}, "Origin": {"http://localhost:8000"},
-		"X-App": {"2"}, "X-Client-Request-Id": {"mine"}, "User-Agent": {"curl"}, "Accept-Encoding": {"gzip"}}
+	get(t, srv.URL+"/p/x/a%2Fb/%2e?q=1;2", "Authorization", "Bearer sk-secret", "Cookie",
+		"house=sk-secret; "+prefix+"own=1; "+prefix+"__Host-two=2",
+		"Cookie", "berth_other_a=sk-secret", "Proxy-Authorization", "sk-secret", "X-Forwarded-For", "203.0.113.7",
+		"Forwarded", "for=203.0.113.7",
+		"Referer", "http://host/preview/sk-secret/", "Origin", "null", "OpenAI-Project", "sk-secret",
+		"X-Client-Request-Id", "mine",
+		"Berth-User", "root", "Berth-Authorization", "Basic app", "Connection", "X-Hop", "X-Hop", "1", "X-App", "2",
+		"User-Agent", "curl")
+	want := http.Header{"Authorization": {"Basic app"}, "Cookie": {"own=1; __Host-two=2"},
+		"Origin": {"http://localhost:8000"},
+		"X-App":  {"2"}, "X-Client-Request-Id": {"mine"}, "User-Agent": {"curl"}, "Accept-Encoding": {"gzip"}}
 	if diff := cmp.Diff(want, got.Header); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
@@ -99,13 +104,20 @@ func TestRequestKeepsSecrets(t *testing.T) {
 // removed.
 func TestAnswerSpeaksForItself(t *testing.T) {
 	hostile := map[string]string{
-		"Strict-Transport-Security": "max-age=1", "Clear-Site-Data": `"*"`, "Service-Worker-Allowed": "/", "Alt-Svc": `h3="evil:443"`,
-		"NEL": "{}", "Report-To": "{}", "Reporting-Endpoints": "x", "Public-Key-Pins": "x", "Expect-CT": "x", "Set-Cookie2": "a=b",
-		"Access-Control-Allow-Origin": "https://evil", "Access-Control-Allow-Credentials": "true", "WWW-Authenticate": "Basic", "Origin-Agent-Cluster": "?1",
-		"Content-Security-Policy": "default-src *; report-uri http://evil", "Accept-CH": "x", "Critical-CH": "x", "Speculation-Rules": "x", "Set-Login": "x",
-		"Secure-Session-Registration": "x", "Refresh": "0;url=/v1", "Link": "</v1>; rel=preload", "X-Accel-Redirect": "/etc/passwd", "X-Sendfile": "/etc/passwd",
-		"X-Request-Id": "forged", "X-Ratelimit-Remaining-Requests": "0", "OpenAI-Version": "forged", "Use-As-Dictionary": `match="/*"`, "Content-Location": "/v1",
-		"CDN-Cache-Control": "public", "Surrogate-Control": "public", "Server": "x", "Via": "x", "Proxy-Authenticate": "Basic", "Referrer-Policy": "unsafe-url",
+		"Strict-Transport-Security": "max-age=1", "Clear-Site-Data": `"*"`, "Service-Worker-Allowed": "/",
+		"Alt-Svc": `h3="evil:443"`,
+		"NEL":     "{}", "Report-To": "{}", "Reporting-Endpoints": "x", "Public-Key-Pins": "x", "Expect-CT": "x",
+		"Set-Cookie2":                 "a=b",
+		"Access-Control-Allow-Origin": "https://evil", "Access-Control-Allow-Credentials": "true",
+		"WWW-Authenticate": "Basic", "Origin-Agent-Cluster": "?1",
+		"Content-Security-Policy": "default-src *; report-uri http://evil", "Accept-CH": "x", "Critical-CH": "x",
+		"Speculation-Rules": "x", "Set-Login": "x",
+		"Secure-Session-Registration": "x", "Refresh": "0;url=/v1", "Link": "</v1>; rel=preload",
+		"X-Accel-Redirect": "/etc/passwd", "X-Sendfile": "/etc/passwd",
+		"X-Request-Id": "forged", "X-Ratelimit-Remaining-Requests": "0", "OpenAI-Version": "forged",
+		"Use-As-Dictionary": `match="/*"`, "Content-Location": "/v1",
+		"CDN-Cache-Control": "public", "Surrogate-Control": "public", "Server": "x", "Via": "x",
+		"Proxy-Authenticate": "Basic", "Referrer-Policy": "unsafe-url",
 	}
 	for _, link := range []bool{false, true} {
 		srv, _ := show(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -123,13 +135,16 @@ func TestAnswerSpeaksForItself(t *testing.T) {
 		}), link)
 		resp := get(t, srv.URL+"/p/x/")
 		text, err := io.ReadAll(resp.Body)
-		want := http.Header{"Content-Type": {"text/html"}, "X-Total": {"3"}, "Cache-Control": {"private, max-age=5"}, "Content-Security-Policy": {policy},
-			"Referrer-Policy": {"no-referrer"}, "X-Robots-Tag": {"noindex, nofollow"}, "Date": resp.Header["Date"]}
+		want := http.Header{"Content-Type": {"text/html"}, "X-Total": {"3"}, "Cache-Control": {"private, max-age=5"},
+			"Content-Security-Policy": {policy},
+			"Referrer-Policy":         {"no-referrer"}, "X-Robots-Tag": {"noindex, nofollow"},
+			"Date": resp.Header["Date"]}
 		if link {
 			want["Access-Control-Allow-Origin"], want["Access-Control-Expose-Headers"] = []string{"*"}, []string{"*"}
 			want["Cross-Origin-Resource-Policy"] = []string{"cross-origin"}
 		}
-		if diff := cmp.Diff(want, resp.Header); diff != "" || resp.StatusCode != 404 || string(text) != "page" || err != nil {
+		if diff := cmp.Diff(want, resp.Header); diff != "" || resp.StatusCode != 404 || string(text) != "page" ||
+			err != nil {
 			t.Errorf("link %v: got %d %q %v, header (-want +got):\n%s", link, resp.StatusCode, text, err, diff)
 		}
 		if len(resp.Trailer) > 0 {
@@ -140,7 +155,8 @@ func TestAnswerSpeaksForItself(t *testing.T) {
 
 // The policy lacks the keywords that would give the page the API's origin.
 func TestPolicyKeepsTheOrigin(t *testing.T) {
-	if !strings.HasPrefix(policy, "sandbox ") || strings.Contains(policy, "allow-same-origin") || strings.Contains(policy, "allow-popups-to-escape") || strings.Contains(policy, "top-navigation") {
+	if !strings.HasPrefix(policy, "sandbox ") || strings.Contains(policy, "allow-same-origin") ||
+		strings.Contains(policy, "allow-popups-to-escape") || strings.Contains(policy, "top-navigation") {
 		t.Errorf("got %q, want a sandbox of its own origin", policy)
 	}
 }
@@ -159,7 +175,8 @@ func TestCookies(t *testing.T) {
 	p := cookiePrefix(target)
 	resp := get(t, srv.URL+"/p/x/")
 	want := []string{p + "a=1; Path=/p/x/; HttpOnly; SameSite=Lax", p + "b=2; Path=/p/x/../../v1",
-		p + "__Host-c=3; Path=/p/x/; Max-Age=60; Secure; SameSite=None", p + "evil=1; Path=/p/x/v1", p + "d=4; Path=/p/x/sub"}
+		p + "__Host-c=3; Path=/p/x/; Max-Age=60; Secure; SameSite=None", p + "evil=1; Path=/p/x/v1",
+		p + "d=4; Path=/p/x/sub"}
 	if diff := cmp.Diff(want, resp.Header["Set-Cookie"]); diff != "" {
 		t.Errorf("Set-Cookie (-want +got):\n%s", diff)
 	}
@@ -201,7 +218,8 @@ func TestInvalidAnswers(t *testing.T) {
 		}
 	}
 	// Bytes after the answer are ignored.
-	srv, _ := showConn(t, raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), true)
+	srv, _ := showConn(t,
+		raw(t, "HTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nokHTTP/1.1 200 OK\r\nContent-Length: 4\r\n\r\nevil"), true)
 	for range 3 {
 		resp := get(t, srv.URL+"/p/x/")
 		if text, _ := io.ReadAll(resp.Body); string(text) != "ok" {
@@ -245,7 +263,8 @@ func TestPreflight(t *testing.T) {
 	}
 	link, _ := show(t, handler, true)
 	resp := ask(link)
-	if resp.StatusCode != 204 || resp.Header.Get("Access-Control-Allow-Origin") != "*" || resp.Header.Get("Access-Control-Allow-Methods") != "PUT" || reached != 0 {
+	if resp.StatusCode != 204 || resp.Header.Get("Access-Control-Allow-Origin") != "*" ||
+		resp.Header.Get("Access-Control-Allow-Methods") != "PUT" || reached != 0 {
 		t.Errorf("through a link: got %d %v, want leave", resp.StatusCode, resp.Header)
 	}
 	keyed, _ := show(t, handler, false)
@@ -281,7 +300,8 @@ func TestBodies(t *testing.T) {
 		t.Errorf("got %d bytes back, %v, want %d", n, err, 32<<20)
 	}
 	part := get(t, srv.URL+"/p/x/range", "Range", "bytes=3-5")
-	if text, _ := io.ReadAll(part.Body); part.StatusCode != 206 || string(text) != "345" || part.Header.Get("Content-Range") != "bytes 3-5/10" {
+	if text, _ := io.ReadAll(part.Body); part.StatusCode != 206 || string(text) != "345" ||
+		part.Header.Get("Content-Range") != "bytes 3-5/10" {
 		t.Errorf("got %d %q %v, want a part", part.StatusCode, text, part.Header)
 	}
 	go func() { next <- "one" }()
@@ -319,7 +339,8 @@ func TestWebSocket(t *testing.T) {
 			}
 		}
 	}), true)
-	conn, resp, err := websocket.Dial(t.Context(), srv.URL+"/p/x/ws", &websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"null"}, "Authorization": {"Bearer sk"}}})
+	conn, resp, err := websocket.Dial(t.Context(), srv.URL+"/p/x/ws",
+		&websocket.DialOptions{HTTPHeader: http.Header{"Origin": {"null"}, "Authorization": {"Bearer sk"}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -378,7 +399,8 @@ func TestRequestsAtOnce(t *testing.T) {
 
 func TestLinks(t *testing.T) {
 	box, now := seal.New([32]byte{1}), time.Unix(1000, 0)
-	want := Link{Project: "proj_1", Container: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Port: 65535, ExpiresAt: 1001, Key: make([]byte, 32)}
+	want := Link{Project: "proj_1", Container: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Port: 65535,
+		ExpiresAt: 1001, Key: make([]byte, 32)}
 	word := want.Seal(box)
 	got, err := Open(box, word, now)
 	if diff := cmp.Diff(want, got); err != nil || diff != "" || len(word) > 400 {
@@ -387,7 +409,8 @@ func TestLinks(t *testing.T) {
 	if strings.Contains(word, "proj") {
 		t.Error("the link can be read")
 	}
-	broken := map[string]string{"": "empty", word + "A": "longer", word[:len(word)-1]: "shorter", "!": "no base64", strings.Repeat("A", 5000): "long"}
+	broken := map[string]string{"": "empty", word + "A": "longer", word[:len(word)-1]: "shorter", "!": "no base64",
+		strings.Repeat("A", 5000): "long"}
 	for i := range len(word) {
 		c := byte('A')
 		if word[i] == c {
@@ -410,8 +433,10 @@ func TestLinks(t *testing.T) {
 
 // Interim answers, whose headers are not checked, do not reach the client.
 func TestHints(t *testing.T) {
-	srv, _ := showConn(t, raw(t, "HTTP/1.1 103 Early Hints\r\nLink: </v1>; rel=preload\r\nSet-Cookie: house=evil\r\nX-Accel-Redirect: /etc/passwd\r\n\r\n"+
-		"HTTP/1.1 102 Processing\r\nClear-Site-Data: \"*\"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"), false)
+	srv, _ := showConn(t,
+		raw(t, "HTTP/1.1 103 Early Hints\r\nLink: </v1>; rel=preload\r\nSet-Cookie: house=evil\r\nX-Accel-Redirect: /etc/passwd\r\n\r\n"+
+			"HTTP/1.1 102 Processing\r\nClear-Site-Data: \"*\"\r\n\r\nHTTP/1.1 200 OK\r\nContent-Length: 2\r\n\r\nok"),
+		false)
 	conn, err := net.Dial("tcp", srv.Listener.Addr().String())
 	if err != nil {
 		t.Fatal(err)
@@ -419,7 +444,8 @@ func TestHints(t *testing.T) {
 	defer conn.Close()
 	io.WriteString(conn, "GET /p/x/ HTTP/1.1\r\nHost: a\r\nConnection: close\r\n\r\n")
 	got, err := io.ReadAll(conn)
-	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(string(got), "\r\n\r\nok") {
+	if err != nil || !strings.HasPrefix(string(got), "HTTP/1.1 200 OK\r\n") || !strings.HasSuffix(string(got),
+		"\r\n\r\nok") {
 		t.Errorf("got %q, %v, want the answer alone", got, err)
 	}
 	for _, no := range []string{"house", "X-Accel", "Clear-Site"} {

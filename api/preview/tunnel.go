@@ -22,10 +22,12 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 	if err != nil {
 		return err
 	}
-	if !r.ProtoAtLeast(1, 1) || !exchange.HeaderHas(r.Header, "Connection", "upgrade") || !exchange.HeaderHas(r.Header, "Upgrade", tunnelProtocol) {
+	if !r.ProtoAtLeast(1, 1) || !exchange.HeaderHas(r.Header, "Connection", "upgrade") || !exchange.HeaderHas(r.Header,
+		"Upgrade", tunnelProtocol) {
 		x.Header().Set("Connection", "Upgrade")
 		x.Header().Set("Upgrade", tunnelProtocol)
-		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),
+		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid,
+			Code:    exchange.OrNull("upgrade_required"),
 			Message: "Upgrade required. Send the headers 'Connection: Upgrade' and 'Upgrade: tcp' for a TCP connection, request a path below this one for HTTP, or use POST to create a link."})
 		return nil
 	}
@@ -45,7 +47,8 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 		return err
 	}
 	defer outer.Close()
-	if _, err := io.WriteString(outer, "HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tunnelProtocol+"\r\n\r\n"); err != nil {
+	if _, err := io.WriteString(outer,
+		"HTTP/1.1 101 Switching Protocols\r\nConnection: Upgrade\r\nUpgrade: "+tunnelProtocol+"\r\n\r\n"); err != nil {
 		return nil
 	}
 	carry(r.Context(), outer, inner)

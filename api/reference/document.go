@@ -19,7 +19,8 @@ import (
 type Options struct {
 	Root, Module string                  // the directory and the path of the Go module, for comments
 	Special      map[reflect.Type]object // schemas of types that marshal themselves
-	Extensions   map[string]any          // by the name of a schema of OpenAI's: a value of the type of its field "berth"
+	// by the name of a schema of OpenAI's: a value of the type of its field "berth"
+	Extensions map[string]any
 }
 
 const description = "Berth serves OpenAI's API for responses, containers and more, and routes of its own beside it. " +
@@ -40,7 +41,8 @@ type document struct {
 func Document(sections []Section, opts Options) ([]byte, error) {
 	tree := contract.Tree()
 	schemas := rename(tree["schemas"]).(object)
-	d := &document{operations: map[string]map[string]object{}, ids: map[string]string{}, bodies: map[reflect.Type]string{}}
+	d := &document{operations: map[string]map[string]object{}, ids: map[string]string{},
+		bodies: map[reflect.Type]string{}}
 	d.schemer = schemer{components: schemas, taken: map[string]bool{}, names: map[named]string{}, special: opts.Special,
 		comments: &comments{opts.Root, opts.Module, map[string]map[string]string{}}}
 	for name := range schemas {
@@ -61,7 +63,8 @@ func Document(sections []Section, opts Options) ([]byte, error) {
 			for _, method := range r.methods {
 				op := theirs[method+" "+unnamed(r.path())]
 				if (op == nil) != r.own() {
-					d.problems = append(d.problems, fmt.Sprintf("%s: describe the types of Berth's own routes, and of no others", r.Pattern))
+					d.problems = append(d.problems,
+						fmt.Sprintf("%s: describe the types of Berth's own routes, and of no others", r.Pattern))
 					continue
 				}
 				d.add(section, r, method, op)
@@ -99,7 +102,8 @@ func (d *document) add(section Section, r *Route, method string, theirs object) 
 		op["security"] = []any{}
 	}
 	if was, taken := d.ids[op["operationId"].(string)]; taken {
-		d.problems = append(d.problems, fmt.Sprintf("%s and %s have the same operation id %s", was, r.Pattern, op["operationId"]))
+		d.problems = append(d.problems, fmt.Sprintf("%s and %s have the same operation id %s", was, r.Pattern,
+			op["operationId"]))
 	}
 	d.ids[op["operationId"].(string)] = r.Pattern
 	d.parameters(op, r, path, theirs)
@@ -149,7 +153,8 @@ func (d *document) parameters(op object, r *Route, path string, theirs object) {
 		if p.Enum != nil {
 			schema["enum"] = p.Enum
 		}
-		all = append(all, object{"name": p.Name, "in": "query", "required": p.Required, "schema": schema, "description": p.Description})
+		all = append(all, object{"name": p.Name, "in": "query", "required": p.Required, "schema": schema,
+			"description": p.Description})
 	}
 	if theirs != nil {
 		query, _ := theirs["query"].([]any)
@@ -178,7 +183,8 @@ func (d *document) request(op object, r *Route, method string, theirs object) {
 	if r.body.value != nil {
 		schema = d.bodySchema(r)
 	}
-	op["requestBody"] = object{"required": r.body.required, "content": object{r.body.mediaType: object{"schema": schema}}}
+	op["requestBody"] = object{"required": r.body.required,
+		"content": object{r.body.mediaType: object{"schema": schema}}}
 }
 
 // bodySchema returns the schema of a JSON body, with the fields that its rule requires. If two
@@ -244,7 +250,8 @@ func (d *document) responses(op object, r *Route, theirs object) {
 	}
 	out[strconv.Itoa(r.status)] = answer
 	if r.upgrades && len(content) > 0 {
-		out["200"], out["101"] = object{"description": "Success", "content": content}, object{"description": "The connection is a WebSocket"}
+		out["200"], out["101"] = object{"description": "Success", "content": content},
+			object{"description": "The connection is a WebSocket"}
 	}
 }
 
@@ -316,8 +323,12 @@ func (d *document) write(tags []any) ([]byte, error) {
 		line(before+strconv.Quote(path)+":", d.operations[path])
 		before = ",\n"
 	}
-	line("},\n\"components\":{\"securitySchemes\":", object{"key": object{"type": "http", "scheme": "bearer", "description": "An API key. A server without keys needs none."}})
-	line(",\n\"responses\":", object{"Error": object{"description": "Failure", "content": media(object{"application/json": object{"$ref": "#/components/schemas/ErrorResponse"}})}})
+	line("},\n\"components\":{\"securitySchemes\":",
+		object{"key": object{"type": "http", "scheme": "bearer",
+			"description": "An API key. A server without keys needs none."}})
+	line(",\n\"responses\":",
+		object{"Error": object{"description": "Failure",
+			"content": media(object{"application/json": object{"$ref": "#/components/schemas/ErrorResponse"}})}})
 	before = ",\n\"schemas\":{\n"
 	for _, name := range slices.Sorted(maps.Keys(d.components)) {
 		line(before+strconv.Quote(name)+":", d.components[name])

@@ -52,7 +52,8 @@ type Parameter struct {
 // Paging are the parameters of lists.
 var Paging = []Parameter{
 	{Name: "limit", Type: "integer", Description: "The number of objects on the page, 1 to 100. Default: 20."},
-	{Name: "order", Type: "string", Enum: []string{"asc", "desc"}, Description: "By creation. Default: desc, the newest first."},
+	{Name: "order", Type: "string", Enum: []string{"asc", "desc"},
+		Description: "By creation. Default: desc, the newest first."},
 	{Name: "after", Type: "string", Description: "The id of the last object of the page before."},
 }
 

@@ -25,14 +25,18 @@ type thing struct {
 }
 
 func document1(routes ...*Route) ([]byte, error) {
-	return Document([]Section{{Name: "Things", Routes: routes}}, Options{Root: "../..", Module: "github.com/berth-run/berth"})
+	return Document([]Section{{Name: "Things", Routes: routes}}, Options{Root: "../..",
+		Module: "github.com/berth-run/berth"})
 }
 
 func TestDocument(t *testing.T) {
-	check := rule.Object(rule.Fields{"name": rule.AnyText, "note": rule.AnyText, "shared": rule.AnyText, "extra": rule.Boolean, "labels": rule.AnyObject,
+	check := rule.Object(rule.Fields{"name": rule.AnyText, "note": rule.AnyText, "shared": rule.AnyText,
+		"extra": rule.Boolean, "labels": rule.AnyObject,
 		"parts": rule.AnyText, "raw": rule.AnyText}, "name", "note")
-	doc, err := document1(On("POST /v1/things/{thing}", "Make a thing, or two", "things.md").Takes(check, thing{}).Gives(thing{}),
-		On("/v1/things/{thing}/x/{path...}", "Forward to a thing", "").Methods("GET", "PUT").GivesBytes("application/zip"))
+	doc, err := document1(On("POST /v1/things/{thing}", "Make a thing, or two", "things.md").Takes(check,
+		thing{}).Gives(thing{}),
+		On("/v1/things/{thing}/x/{path...}", "Forward to a thing", "").Methods("GET",
+			"PUT").GivesBytes("application/zip"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -47,11 +51,13 @@ func TestDocument(t *testing.T) {
 		t.Fatal(err)
 	}
 	post := got.Paths["/v1/things/{thing_id}"]["post"]
-	if post["operationId"] != "makeThing" || got.Paths["/v1/things/{thing_id}/x/{path}"]["put"]["operationId"] != "forwardToThingByPut" {
+	if post["operationId"] != "makeThing" ||
+		got.Paths["/v1/things/{thing_id}/x/{path}"]["put"]["operationId"] != "forwardToThingByPut" {
 		t.Errorf("got %v", got.Paths)
 	}
 	for name, want := range map[string]string{
-		"Thing": `"parts":{"items":{"$ref":"#/components/schemas/ThingParam"},"type":"array"},"raw":{},"shared":{"type":"string"}},"required":["name","note"]`, // of the request
+		// of the request
+		"Thing": `"parts":{"items":{"$ref":"#/components/schemas/ThingParam"},"type":"array"},"raw":{},"shared":{"type":"string"}},"required":["name","note"]`,
 		"BerthThing": `{"properties":{"extra":{"type":"integer"},"labels":{"additionalProperties":{"type":"string"},"type":"object"},"name":{"type":"string"},` +
 			`"note":{"type":["string","null"]},"parts":{"items":{"$ref":"#/components/schemas/BerthThing"},"type":"array"},"raw":{},"shared":{"type":"string"}},` +
 			`"required":["name","note","parts","raw","shared"],"type":"object"}`,
@@ -67,10 +73,12 @@ func TestProblems(t *testing.T) {
 		route *Route
 		want  string
 	}{
-		"no types":           {On("GET /v1/things", "List things", ""), "describe the types"},
-		"types of OpenAI's":  {On("GET /v1/files", "List files", "").Gives(thing{}), "describe the types"},
-		"a field too many":   {On("POST /v1/things", "Make", "").Takes(rule.Object(rule.Fields{"name": rule.AnyText}), thing{}), "which its rule refuses"},
-		"the same operation": {On("/v1/things", "Make", "").Methods("GET", "GET").Gives(thing{}), "the same operation id"},
+		"no types":          {On("GET /v1/things", "List things", ""), "describe the types"},
+		"types of OpenAI's": {On("GET /v1/files", "List files", "").Gives(thing{}), "describe the types"},
+		"a field too many": {On("POST /v1/things", "Make", "").Takes(rule.Object(rule.Fields{"name": rule.AnyText}),
+			thing{}), "which its rule refuses"},
+		"the same operation": {On("/v1/things", "Make", "").Methods("GET", "GET").Gives(thing{}),
+			"the same operation id"},
 	} {
 		if _, err := document1(tt.route); err == nil || !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: got %v, want %q", name, err, tt.want)

@@ -14,7 +14,8 @@ import (
 func checkTrigger(input []berth.Item) error {
 	for i, it := range input[:max(0, len(input)-1)] {
 		if it.Type() == berth.ItemCompactionTrigger {
-			return berth.Invalid(fmt.Sprintf("input[%d]", i), "Invalid 'input[%d]': a compaction_trigger must be the last input item.", i)
+			return berth.Invalid(fmt.Sprintf("input[%d]", i),
+				"Invalid 'input[%d]': a compaction_trigger must be the last input item.", i)
 		}
 	}
 	return nil
@@ -25,7 +26,8 @@ func checkTrigger(input []berth.Item) error {
 func (r *Rules) CheckItemID(at string, it berth.Item) error {
 	// An output may have the prefix of its call.
 	if prefix := strings.TrimRight(r.prefix(it.Type()), "o_"); !strings.HasPrefix(it.ID(), prefix) {
-		return rule.Errorf("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at, rule.Clip(it.ID()), prefix)
+		return rule.Errorf("invalid_value", at, "Invalid '%s': '%s'. Expected an ID that begins with '%s'.", at,
+			rule.Clip(it.ID()), prefix)
 	}
 	return nil
 }
@@ -45,7 +47,8 @@ func MentionsJSON(text []byte) bool { return wordJSON.Match(text) }
 // input contain the word JSON, because models then write endless white space. It does not
 // check requests with a stored chain, a conversation or a prompt.
 func checkMentionsJSON(req *berth.ResponseRequest) error {
-	if req.Text == nil || !IsJSONObject(req.Text.Format) || req.PreviousResponseID != "" || req.Conversation != nil || req.Prompt != nil {
+	if req.Text == nil || !IsJSONObject(req.Text.Format) || req.PreviousResponseID != "" || req.Conversation != nil ||
+		req.Prompt != nil {
 		return nil
 	}
 	if req.Instructions != nil && wordJSON.MatchString(*req.Instructions) {
@@ -56,5 +59,6 @@ func checkMentionsJSON(req *berth.ResponseRequest) error {
 			return nil
 		}
 	}
-	return berth.Invalid("input", "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.")
+	return berth.Invalid("input",
+		"Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.")
 }

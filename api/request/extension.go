@@ -25,7 +25,8 @@ var requestBerth = rule.Object(rule.Fields{
 	"inherit":          rule.Boolean,
 })
 
-var commandPatterns = rule.Object(rule.Fields{"commands": rule.AtLeastOne(rule.List(rule.Text(1, 1024), 256))}, "commands")
+var commandPatterns = rule.Object(rule.Fields{"commands": rule.AtLeastOne(rule.List(rule.Text(1, 1024), 256))},
+	"commands")
 
 var approvalFilters = rule.Object(rule.Fields{"always": commandPatterns, "never": commandPatterns})
 

@@ -49,20 +49,24 @@ func ownItems(tools *tool.Registry) map[string]rule.Rule {
 		}, "role", "tools"),
 		string(berth.ItemReasoning): rule.Item(rule.Fields{
 			"encrypted_content": rule.AnyText,
-			"summary":           rule.List(rule.Part(rule.Fields{"type": rule.OneOf("summary_text")}, "type", "text"), 0),
-			"content":           rule.List(rule.Part(rule.Fields{"type": rule.OneOf("reasoning_text")}, "type", "text"), 0),
+			"summary": rule.List(rule.Part(rule.Fields{"type": rule.OneOf("summary_text")}, "type",
+				"text"), 0),
+			"content": rule.List(rule.Part(rule.Fields{"type": rule.OneOf("reasoning_text")}, "type", "text"), 0),
 		}, "summary"),
 		string(berth.ItemApprovalRequest): approvalRequest(tools, rule.Item(rule.Fields{
-			"id": rule.Text(1, 256), "arguments": rule.Text(0, 1<<20), "name": rule.Text(1, 256), "server_label": rule.Text(1, 256),
+			"id": rule.Text(1, 256), "arguments": rule.Text(0, 1<<20), "name": rule.Text(1, 256),
+			"server_label": rule.Text(1, 256),
 		}, "id", "arguments", "name", "server_label")),
 		string(berth.ItemApprovalResponse): rule.Item(rule.Fields{
 			"approval_request_id": rule.Text(1, 256), "approve": rule.Boolean, "reason": rule.Text(0, 16<<10),
 		}, "approval_request_id", "approve"),
-		string(berth.ItemCompaction):        rule.Item(rule.Fields{"encrypted_content": rule.Text(1, 20<<20)}, "encrypted_content"),
+		string(berth.ItemCompaction): rule.Item(rule.Fields{"encrypted_content": rule.Text(1, 20<<20)},
+			"encrypted_content"),
 		string(berth.ItemCompactionTrigger): rule.Item(rule.Fields{}),
 		string(berth.ItemConfigurationUpdate): rule.Item(rule.Fields{
 			"reasoning": rule.Object(rule.Fields{"effort": reasoningEffort}),
-			"text":      rule.Object(rule.Fields{"format": rule.ByType(map[string]rule.Rule{"text": textFormats["text"], "json_schema": textFormats["json_schema"]})}, "format"),
+			"text": rule.Object(rule.Fields{"format": rule.ByType(map[string]rule.Rule{"text": textFormats["text"],
+				"json_schema": textFormats["json_schema"]})}, "format"),
 		}),
 	}
 }
@@ -118,7 +122,8 @@ var idPrefixes = map[berth.ItemType]string{
 }
 
 // stateless are the types of items without a status.
-var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true, berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true,
+var stateless = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemCompaction: true,
+	berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true,
 	berth.ItemApprovalRequest: true, berth.ItemApprovalResponse: true}
 
 // Normalize returns a checked input item in its full form: with a type, an id, a status,

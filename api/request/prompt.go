@@ -77,7 +77,9 @@ func (r *Rules) Merge(req *berth.ResponseRequest, p *berth.Prompt) error {
 	}
 	for _, name := range slices.Sorted(maps.Keys(f.values)) {
 		if !f.names[name] {
-			return berth.Invalid("prompt.variables", "Unknown prompt variable: '%s'. The variables of this prompt are: %s.", rule.Clip(name), quotedList(p.Variables))
+			return berth.Invalid("prompt.variables",
+				"Unknown prompt variable: '%s'. The variables of this prompt are: %s.", rule.Clip(name),
+				quotedList(p.Variables))
 		}
 	}
 	if err := r.Fill(&t); err != nil { // again, for the values of variables
@@ -231,7 +233,9 @@ func (f *filler) text(words string) (string, error) {
 		}
 		var part struct{ Text *string }
 		if json.Unmarshal(raw, &part) != nil || part.Text == nil {
-			failed = berth.Invalid(fmt.Sprintf("prompt.variables.%s", name), "Invalid prompt variable '%s': the instructions of a prompt cannot contain an image or a file. Use a string or an 'input_text'.", name)
+			failed = berth.Invalid(fmt.Sprintf("prompt.variables.%s", name),
+				"Invalid prompt variable '%s': the instructions of a prompt cannot contain an image or a file. Use a string or an 'input_text'.",
+				name)
 			return found
 		}
 		return *part.Text

@@ -41,13 +41,14 @@ var responseFields = rule.Fields{
 	"stream":                 rule.Boolean,
 	"stream_options":         rule.Object(rule.Fields{"include_obfuscation": rule.Boolean}),
 	"temperature":            rule.Decimal(0, 2),
-	"text":                   rule.Object(rule.Fields{"format": rule.ByType(textFormats), "verbosity": rule.OneOf("low", "medium", "high")}),
-	"top_logprobs":           rule.Integer(0, 20),
-	"top_p":                  rule.Decimal(0, 1),
-	"truncation":             rule.OneOf("auto", "disabled"),
-	"context_management":     rule.List(rule.ByType(contextManagement), 0),
-	"user":                   rule.Text(0, 1024),
-	"berth":                  requestBerth,
+	"text": rule.Object(rule.Fields{"format": rule.ByType(textFormats), "verbosity": rule.OneOf("low",
+		"medium", "high")}),
+	"top_logprobs":       rule.Integer(0, 20),
+	"top_p":              rule.Decimal(0, 1),
+	"truncation":         rule.OneOf("auto", "disabled"),
+	"context_management": rule.List(rule.ByType(contextManagement), 0),
+	"user":               rule.Text(0, 1024),
+	"berth":              requestBerth,
 
 	// Hints, which do not change answers.
 	"access_programs":      accessPrograms,
@@ -58,7 +59,8 @@ var responseFields = rule.Fields{
 
 var (
 	// PromptCacheOptions allows "prompt_cache_options".
-	PromptCacheOptions = rule.Object(rule.Fields{"mode": rule.OneOf("implicit", "explicit"), "ttl": rule.OneOf("30m", "12h"),
+	PromptCacheOptions = rule.Object(rule.Fields{"mode": rule.OneOf("implicit", "explicit"), "ttl": rule.OneOf("30m",
+		"12h"),
 		"comparison_response_id": rule.Text(0, 256), // requests diagnostics, which this server does not have
 		"prewarm":                rule.OnlyFalse})
 
@@ -69,7 +71,8 @@ var (
 	accessPrograms = rule.Object(rule.Fields{"cyber": rule.OneOf("standard", "daybreak_blue", "daybreak_red")})
 
 	// Moderation allows "moderation" with scores, but not a policy that blocks.
-	Moderation       = rule.Object(rule.Fields{"model": rule.Text(1, 256), "policy": rule.Object(rule.Fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
+	Moderation = rule.Object(rule.Fields{"model": rule.Text(1, 256),
+		"policy": rule.Object(rule.Fields{"input": moderationPolicy, "output": moderationPolicy})}, "model")
 	moderationPolicy = rule.Object(rule.Fields{"mode": moderationMode}, "mode")
 )
 
@@ -77,14 +80,16 @@ func compression(at string, v any) error {
 	if err := rule.OneOf("auto", "enabled", "disabled")(at, v); err != nil || v != "enabled" {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'enabled'. This server does not compress images.", at)
+	return rule.Errorf("unsupported_value", at,
+		"Unsupported value: '%s' cannot be 'enabled'. This server does not compress images.", at)
 }
 
 func moderationMode(at string, v any) error {
 	if err := rule.OneOf("score", "block")(at, v); err != nil || v == "score" {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'block'. This server does not moderate; check the input with a moderation service of your own.", at)
+	return rule.Errorf("unsupported_value", at,
+		"Unsupported value: '%s' cannot be 'block'. This server does not moderate; check the input with a moderation service of your own.", at)
 }
 
 // Includable are the values of "include". Those of unsupported tools have no effect;
@@ -107,7 +112,8 @@ var reasoning = rule.Object(rule.Fields{
 
 // contextManagement are the rules of entries of "context_management", by type.
 var contextManagement = map[string]rule.Rule{
-	"compaction": rule.Object(rule.Fields{"type": rule.AnyText, "compact_threshold": rule.Integer(1000, math.MaxInt32)}),
+	"compaction": rule.Object(rule.Fields{"type": rule.AnyText, "compact_threshold": rule.Integer(1000,
+		math.MaxInt32)}),
 }
 
 var textFormats = map[string]rule.Rule{
@@ -123,7 +129,8 @@ var textFormats = map[string]rule.Rule{
 func (r *Rules) Complete(req *berth.ResponseRequest) error {
 	inherits := req.Berth != nil && req.Berth.Inherit
 	if inherits && req.PreviousResponseID == "" {
-		return berth.Invalid("berth.inherit", "Invalid 'berth.inherit': there is no response to inherit from. Set 'previous_response_id'.")
+		return berth.Invalid("berth.inherit",
+			"Invalid 'berth.inherit': there is no response to inherit from. Set 'previous_response_id'.")
 	}
 	if req.Model == "" && req.Prompt == nil && !inherits {
 		return rule.Missing("model")
@@ -135,7 +142,8 @@ func (r *Rules) Complete(req *berth.ResponseRequest) error {
 		return err
 	}
 	if req.StreamOptions != nil && !req.Stream {
-		return berth.Invalid("stream_options", "The 'stream_options' parameter is only allowed when 'stream' is enabled.")
+		return berth.Invalid("stream_options",
+			"The 'stream_options' parameter is only allowed when 'stream' is enabled.")
 	}
 	return r.Fill(req)
 }

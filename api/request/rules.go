@@ -42,7 +42,8 @@ func New(tools *tool.Registry) *Rules {
 		"conversation", "input", "instructions", "model", "parallel_tool_calls", "previous_response_id",
 		"reasoning", "text", "tool_choice", "tools", "truncation"))
 	inPrompt := maps.Clone(known)
-	for _, name := range []string{"background", "conversation", "metadata", "previous_response_id", "prompt", "safety_identifier",
+	for _, name := range []string{"background", "conversation", "metadata", "previous_response_id", "prompt",
+		"safety_identifier",
 		"store", "stream", "stream_options", "user", "berth"} {
 		delete(inPrompt, name)
 	}

@@ -90,7 +90,8 @@ func (k *socket) far(server string, c berth.Caller) (f *far, known bool, err err
 	if f != nil {
 		return f, true, nil
 	}
-	conn, _, err := websocket.Dial(k.ctx, "https://"+server+k.request.URL.Path, &websocket.DialOptions{HTTPClient: k.door.Exchange.Peers.Client(c, server)})
+	conn, _, err := websocket.Dial(k.ctx, "https://"+server+k.request.URL.Path,
+		&websocket.DialOptions{HTTPClient: k.door.Exchange.Peers.Client(c, server)})
 	if err != nil {
 		lost := *errFarLost
 		lost.Err = err

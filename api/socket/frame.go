@@ -46,7 +46,8 @@ var laneNames = regexp.MustCompile(`^[A-Za-z0-9_.-]{1,256}$`)
 
 func laneName(at string, v any) error {
 	if name, ok := v.(string); !ok || !laneNames.MatchString(name) {
-		return rule.Errorf("invalid_stream_id", at, "The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, numbers, underscores, hyphens, and periods.")
+		return rule.Errorf("invalid_stream_id", at,
+			"The 'stream_id' field must be a non-empty string with at most 256 characters and may only contain letters, numbers, underscores, hyphens, and periods.")
 	}
 	return nil
 }
@@ -102,10 +103,12 @@ func decodeCreate(rules *request.Rules, data []byte, obj map[string]any) (*berth
 		return nil, err
 	}
 	if stream, given := obj["stream"].(bool); given && !stream {
-		return nil, rule.Errorf("unsupported_value", "stream", "Unsupported value: 'stream' cannot be false over a WebSocket, where every response is streamed.")
+		return nil, rule.Errorf("unsupported_value", "stream",
+			"Unsupported value: 'stream' cannot be false over a WebSocket, where every response is streamed.")
 	}
 	if obj["background"] == true {
-		return nil, rule.Errorf("unsupported_parameter", "background", "Unsupported parameter: 'background' is not supported over a WebSocket.")
+		return nil, rule.Errorf("unsupported_parameter", "background",
+			"Unsupported parameter: 'background' is not supported over a WebSocket.")
 	}
 	var req berth.ResponseRequest
 	if err := json.Unmarshal(data, &req); err != nil {

@@ -26,7 +26,8 @@ func FuzzFrame(f *testing.F) {
 		`{"type":"response.create","model":"m","input":"x","stream":true,"stream_options":{"include_obfuscation":false},"client_metadata":{"a":"b"}}`,
 		`{"type":"response.create","model":"m","input":"x","background":true}`,
 		`{"type":"response.steer","previous_response_id":"resp_1","input":[{"role":"user","content":"x"}]}`,
-		`{"type":"response.steer"}`, `{"type":null}`, `{"type":{}}`, `[]`, `{`, ``, `{"type":"response.create","type":"response.steer"}`,
+		`{"type":"response.steer"}`, `{"type":null}`, `{"type":{}}`, `[]`, `{`, ``,
+		`{"type":"response.create","type":"response.steer"}`,
 	} {
 		f.Add([]byte(seed))
 	}
@@ -46,7 +47,8 @@ func FuzzFrame(f *testing.F) {
 		if err != nil || fr.err != nil || fr.steer != nil {
 			return
 		}
-		if fr.req == nil || fr.req.Model == "" && fr.req.Prompt == nil || !fr.req.Stream || fr.req.Background || fr.previous != fr.req.PreviousResponseID {
+		if fr.req == nil || fr.req.Model == "" && fr.req.Prompt == nil || !fr.req.Stream || fr.req.Background ||
+			fr.previous != fr.req.PreviousResponseID {
 			t.Fatalf("got frame %+v with request %+v", fr, fr.req)
 		}
 		shown := fr.shown([]byte(`{"type":"response.output_text.delta","delta":"x"}`))
@@ -61,7 +63,8 @@ func FuzzFrame(f *testing.F) {
 
 func TestFrameLane(t *testing.T) {
 	// An error of the request is sent when it is the frame's turn, in its lane.
-	f, err := decodeFrame(rules, []byte(`{"type":"response.create","stream_id":"a","previous_response_id":"resp_1","model":7,"input":"x"}`))
+	f, err := decodeFrame(rules,
+		[]byte(`{"type":"response.create","stream_id":"a","previous_response_id":"resp_1","model":7,"input":"x"}`))
 	if err != nil || f.err == nil || f.lane != "a" || f.previous != "resp_1" {
 		t.Errorf("got %+v, %v, want its error in the frame", f, err)
 	}

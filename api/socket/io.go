@@ -35,7 +35,8 @@ func (k *socket) readFrame() error {
 	var f frame
 	decoding := k.door.Exchange.Memory.Decoding.Open(string(k.project))
 	if !text {
-		err = berth.Errorf(berth.CodeInvalid, "Invalid message: expected a text message with a JSON event, but got a binary message instead.")
+		err = berth.Errorf(berth.CodeInvalid,
+			"Invalid message: expected a text message with a JSON event, but got a binary message instead.")
 	} else {
 		f, err = k.decode(data, decoding)
 	}

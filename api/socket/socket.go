@@ -54,8 +54,10 @@ func (d *Door) Connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 		x.Header().Set("Connection", "Upgrade")
 		x.Header().Set("Upgrade", "websocket")
 		x.Header().Set("Sec-WebSocket-Version", "13")
-		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid, Code: exchange.OrNull("upgrade_required"),
-			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path + "). Use POST, or connect with a WebSocket."})
+		x.Error(http.StatusUpgradeRequired, exchange.Error{Type: exchange.TypeInvalid,
+			Code: exchange.OrNull("upgrade_required"),
+			Message: "Invalid method for URL (" + r.Method + " " + r.URL.Path +
+				"). Use POST, or connect with a WebSocket."})
 		return nil
 	}
 	// The origin need not be checked here. Without keys, Identify refuses other origins. With
@@ -177,7 +179,8 @@ func (k *socket) watch(left <-chan struct{}) {
 	}
 	if expired {
 		k.sendError("", rule.Errorf("websocket_connection_limit_reached", "",
-			"Responses websocket connection limit reached (%d minutes). Create a new websocket connection to continue.", int(k.door.Life.Minutes())), k.id)
+			"Responses websocket connection limit reached (%d minutes). Create a new websocket connection to continue.",
+			int(k.door.Life.Minutes())), k.id)
 	}
 	_ = k.conn.Close(code, reason)
 }
@@ -204,7 +207,8 @@ func (k *socket) enqueue(f frame) error {
 		}
 		if f.lane != "" && named == maxLanes {
 			return rule.Errorf("websocket_stream_limit_reached", "stream_id",
-				"This WebSocket connection has reached its maximum number of distinct stream IDs (%d). Reuse an existing stream_id or open a new WebSocket connection.", maxLanes)
+				"This WebSocket connection has reached its maximum number of distinct stream IDs (%d). Reuse an existing stream_id or open a new WebSocket connection.",
+				maxLanes)
 		}
 		k.lanes[f.lane] = &lane{}
 	}
@@ -213,7 +217,8 @@ func (k *socket) enqueue(f frame) error {
 		size += other.size
 	}
 	if len(k.waiting) == maxWaiting || size > k.door.Exchange.Limits.MaxBody {
-		return berth.Errorf(berth.CodeRateLimited, "Too many events are queued on this connection. Wait for a response to end before you send more.")
+		return berth.Errorf(berth.CodeRateLimited,
+			"Too many events are queued on this connection. Wait for a response to end before you send more.")
 	}
 	k.waiting = append(k.waiting, f)
 	k.start()

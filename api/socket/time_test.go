@@ -46,7 +46,8 @@ func (pipes) Addr() net.Addr { return &net.TCPAddr{} }
 // reader. ended is closed when the server has finished the connection.
 func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan struct{}) {
 	t.Helper()
-	ex := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Limits: exchange.Limits{MaxBody: 1 << 20}})
+	ex := exchange.New(exchange.Options{Keys: noKeys{}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
+		Limits: exchange.Limits{MaxBody: 1 << 20}})
 	route := ex.Route(exchange.On("GET /v1/responses", New(Options{Exchange: ex}).Connect))
 	handler := ex.Handler(func(x *exchange.Exchange, r *http.Request) { route(x, r) })
 	done := make(chan struct{})
@@ -58,8 +59,12 @@ func dialPipe(t *testing.T) (conn *websocket.Conn, raw net.Conn, ended <-chan st
 	go server.Serve(listener)
 	near, far := net.Pipe()
 	listener <- piped{far}
-	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn, error) { return near, nil }}}
-	conn, _, err := websocket.Dial(t.Context(), "ws://localhost/v1/responses", &websocket.DialOptions{HTTPClient: client})
+	client := &http.Client{Transport: &http.Transport{DialContext: func(context.Context, string, string) (net.Conn,
+		error) {
+		return near, nil
+	}}}
+	conn, _, err := websocket.Dial(t.Context(), "ws://localhost/v1/responses",
+		&websocket.DialOptions{HTTPClient: client})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +147,8 @@ func TestSocketSlowUpload(t *testing.T) {
 func TestSocketSlowReader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		conn, raw, ended := dialPipe(t)
-		steer := `{"type":"response.steer","previous_response_id":"resp_1","input":"` + strings.Repeat("x", 320<<10) + `"}`
+		steer := `{"type":"response.steer","previous_response_id":"resp_1","input":"` + strings.Repeat("x", 320<<10) +
+			`"}`
 		if err := conn.Write(t.Context(), websocket.MessageText, []byte(steer)); err != nil {
 			t.Fatal(err)
 		}

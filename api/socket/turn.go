@@ -50,7 +50,8 @@ func (k *socket) turn(l *lane, f frame) {
 	func() {
 		defer func() {
 			if p := recover(); p != nil {
-				k.door.Exchange.Log.Error("handler panicked", "request_id", t.requestID, "panic", p, "stack", string(debug.Stack()))
+				k.door.Exchange.Log.Error("handler panicked", "request_id", t.requestID, "panic", p, "stack",
+					string(debug.Stack()))
 				t.err = errors.New("panic")
 			}
 		}()
@@ -63,8 +64,10 @@ func (k *socket) turn(l *lane, f frame) {
 	}
 	k.settle(l, &t)
 	k.door.Exchange.Log.LogAttrs(k.ctx, slog.LevelInfo, "response", slog.String("response", string(t.response)),
-		slog.Int("status", status), slog.String("end", string(t.final)), slog.Duration("duration", time.Since(t.startedAt)),
-		slog.String("project", string(t.caller.Project)), slog.String("key", string(t.caller.Key)), slog.String("request_id", t.requestID), slog.String("connection", k.id))
+		slog.Int("status", status), slog.String("end", string(t.final)), slog.Duration("duration",
+			time.Since(t.startedAt)),
+		slog.String("project", string(t.caller.Project)), slog.String("key", string(t.caller.Key)),
+		slog.String("request_id", t.requestID), slog.String("connection", k.id))
 }
 
 // A turn is the answer to one frame.
@@ -120,7 +123,8 @@ func (t *turn) answer() error {
 		return t.answerAt(server)
 	}
 	if err != nil && ctx.Err() != nil {
-		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Try again in a moment.", Err: err}
+		return &berth.Error{Code: berth.CodeUnavailable, Message: "The server is stopping. Try again in a moment.",
+			Err: err}
 	}
 	if err != nil {
 		return err

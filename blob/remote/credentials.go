@@ -60,7 +60,8 @@ func (c *chain) RetrieveWithCredContext(cc *credentials.CredContext) (credential
 	return credentials.Value{}, fmt.Errorf("%w: %w", errNoCredentials, all)
 }
 
-var errNoCredentials = errors.New("no credentials of the bucket are found, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+var errNoCredentials = errors.New(
+	"no credentials of the bucket are found, such as AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 
 // Retrieve implements credentials.Provider.
 func (c *chain) Retrieve() (credentials.Value, error) { return c.RetrieveWithCredContext(nil) }

@@ -23,8 +23,9 @@ func unavailable(err error) error {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: fmt.Errorf("%w: %w", blob.ErrUnavailable, err),
 			Message: "The storage of this server refuses its requests. Its operator has to correct the bucket or the credentials."}
 	}
-	return &berth.Error{Code: berth.CodeUnavailable, Err: fmt.Errorf("%w: %w", blob.ErrUnavailable, err), RetryAfter: retryAfter,
-		Message: "The storage of this server cannot be reached. Send the request again in a moment."}
+	return &berth.Error{Code: berth.CodeUnavailable, Err: fmt.Errorf("%w: %w", blob.ErrUnavailable, err),
+		RetryAfter: retryAfter,
+		Message:    "The storage of this server cannot be reached. Send the request again in a moment."}
 }
 
 const retryAfter = 5 * time.Second
@@ -87,7 +88,9 @@ const (
 // newTransport returns a transport that notices a service that is gone.
 func newTransport() http.RoundTripper {
 	t := http.DefaultTransport.(*http.Transport).Clone()
-	dialer := &net.Dialer{Timeout: dialTimeout, KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second, Count: 3}}
+	dialer := &net.Dialer{Timeout: dialTimeout,
+		KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 15 * time.Second, Interval: 15 * time.Second,
+			Count: 3}}
 	t.DialContext, t.ResponseHeaderTimeout = dialer.DialContext, headerTimeout
 	t.MaxIdleConns, t.MaxIdleConnsPerHost = 64, 64
 	t.DisableCompression = true // contents do not compress
@@ -127,7 +130,8 @@ func (b *body) Read(p []byte) (int, error) {
 	if cause := context.Cause(b.ctx); errors.Is(cause, errStalled) {
 		err = cause
 	}
-	return n, unavailable(fmt.Errorf("read answer: %v", err)) // not wrapped, since io.ErrUnexpectedEOF means a damaged content
+	// not wrapped, since io.ErrUnexpectedEOF means a damaged content
+	return n, unavailable(fmt.Errorf("read answer: %v", err))
 }
 
 func (b *body) Close() error {

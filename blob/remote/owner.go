@@ -78,7 +78,8 @@ func (b *Bucket) check(ctx context.Context) (err error) {
 		}
 	}
 	if err == nil && found.Owner != b.owner {
-		err = fmt.Errorf("%w: %s belongs to %q since %s; this state is %q", ErrOwner, b, found.Owner, found.Since.Format(time.RFC3339), b.owner)
+		err = fmt.Errorf("%w: %s belongs to %q since %s; this state is %q", ErrOwner, b, found.Owner,
+			found.Since.Format(time.RFC3339), b.owner)
 	}
 	switch {
 	case errors.Is(err, ErrOwner):
@@ -127,7 +128,8 @@ func (b *Bucket) Probe(ctx context.Context) (string, error) {
 func (b *Bucket) claim(ctx context.Context) (*owner, error) {
 	listing, stop := context.WithCancel(ctx)
 	defer stop()
-	for o := range b.client.ListObjectsIter(listing, b.at.bucket, minio.ListObjectsOptions{Prefix: b.at.prefix, Recursive: true, MaxKeys: 1}) {
+	for o := range b.client.ListObjectsIter(listing, b.at.bucket, minio.ListObjectsOptions{Prefix: b.at.prefix,
+		Recursive: true, MaxKeys: 1}) {
 		if o.Err != nil {
 			return nil, fmt.Errorf("list objects: %w", b.translate(ctx, o.Err))
 		}

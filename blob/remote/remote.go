@@ -48,13 +48,15 @@ type Location struct {
 func Parse(text string) (*Location, error) {
 	u, err := url.Parse(text)
 	if err != nil {
-		return nil, fmt.Errorf("not a URL such as s3://my-bucket?region=eu-central-1") // err quotes the text, which may contain a secret
+		// err quotes the text, which may contain a secret
+		return nil, fmt.Errorf("not a URL such as s3://my-bucket?region=eu-central-1")
 	}
 	switch {
 	case u.Scheme != "s3":
 		return nil, fmt.Errorf("the scheme is %q, want s3, as in s3://my-bucket?region=eu-central-1", u.Scheme)
 	case u.User != nil:
-		return nil, fmt.Errorf("the URL contains credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use a role or a profile")
+		return nil, fmt.Errorf(
+			"the URL contains credentials; set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or use a role or a profile")
 	case u.Host == "":
 		return nil, fmt.Errorf("the URL has no bucket, as in s3://my-bucket")
 	case strings.Trim(u.Path, "/") != "":
@@ -95,7 +97,8 @@ var parameters = map[string]func(l *Location, value string) error{
 	},
 	"endpoint": func(l *Location, value string) error {
 		e, err := url.Parse(value)
-		if err != nil || e.Host == "" || e.User != nil || (e.Scheme != "http" && e.Scheme != "https") || strings.Trim(e.Path, "/") != "" {
+		if err != nil || e.Host == "" || e.User != nil || (e.Scheme != "http" && e.Scheme != "https") ||
+			strings.Trim(e.Path, "/") != "" {
 			return fmt.Errorf("want a URL such as https://s3.example.com")
 		}
 		l.endpoint = e
@@ -120,7 +123,8 @@ var parameters = map[string]func(l *Location, value string) error{
 		return nil
 	},
 	"role": func(*Location, string) error {
-		return fmt.Errorf("is not supported; set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE, or a profile whose credential_process assumes the role")
+		return fmt.Errorf(
+			"is not supported; set AWS_ROLE_ARN and AWS_WEB_IDENTITY_TOKEN_FILE, or a profile whose credential_process assumes the role")
 	},
 	"fips": func(*Location, string) error {
 		return fmt.Errorf("is not supported; set endpoint=https://s3-fips.REGION.amazonaws.com")
@@ -189,7 +193,8 @@ const attempts = 3
 // Open returns a bucket. It does not contact the service, and reads credentials when they are first
 // needed.
 func Open(o Options) (*Bucket, error) {
-	opts := &minio.Options{Creds: findCredentials(o.At.profile), Secure: true, Transport: newTransport(), Region: o.At.region,
+	opts := &minio.Options{Creds: findCredentials(o.At.profile), Secure: true, Transport: newTransport(),
+		Region:          o.At.region,
 		TrailingHeaders: o.At.checksums, MaxRetries: attempts, BucketLookup: minio.BucketLookupDNS}
 	if opts.Region == "" {
 		opts.Region = cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), "us-east-1")
@@ -234,7 +239,8 @@ func (b *Bucket) put(contentType string) minio.PutObjectOptions {
 func (b *Bucket) putWhole(ctx context.Context, key string, content []byte, opts minio.PutObjectOptions) error {
 	if b.at.checksums {
 		sum := crc32.Checksum(content, crc32.MakeTable(crc32.Castagnoli))
-		opts.UserMetadata = map[string]string{"X-Amz-Checksum-Crc32c": base64.StdEncoding.EncodeToString(binary.BigEndian.AppendUint32(nil, sum))}
+		opts.UserMetadata = map[string]string{"X-Amz-Checksum-Crc32c": base64.StdEncoding.EncodeToString(
+			binary.BigEndian.AppendUint32(nil, sum))}
 	}
 	opts.DisableMultipart = true
 	_, err := b.client.PutObject(ctx, b.at.bucket, key, bytes.NewReader(content), int64(len(content)), opts)

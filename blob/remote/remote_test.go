@@ -82,7 +82,8 @@ func TestContents(t *testing.T) {
 			if got, err := read(t.Context(), c, mine, key, size); err != nil || !bytes.Equal(got, content) {
 				t.Errorf("got %d bytes, %v, want those written", len(got), err)
 			}
-			if want := []string{"below/berth-owner.json", "below/notes/proj_mine/note_1"}; !slices.Equal(s3.Objects(name+"-bucket"), want) {
+			if want := []string{"below/berth-owner.json", "below/notes/proj_mine/note_1"}; !slices.Equal(
+				s3.Objects(name+"-bucket"), want) {
 				t.Errorf("objects: got %q, want %q", s3.Objects(name+"-bucket"), want)
 			}
 			raw, err := os.ReadFile(s3.Path(name+"-bucket", "below/notes/proj_mine/note_1"))
@@ -132,7 +133,9 @@ func TestWriteFails(t *testing.T) {
 			t.Errorf("got %v", err)
 		}
 	}
-	if got := s3.Objects("notes"); slices.ContainsFunc(got, func(k string) bool { return strings.Contains(k, "note_1") }) {
+	if got := s3.Objects("notes"); slices.ContainsFunc(got, func(k string) bool {
+		return strings.Contains(k, "note_1")
+	}) {
 		t.Errorf("objects: got %q", got)
 	}
 }
@@ -234,10 +237,12 @@ func TestRefused(t *testing.T) {
 		t.Errorf("Check with a wrong key: got %v", err)
 	}
 	_, err := read(t.Context(), section(t, wrong, nil), mine, key, 100)
-	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable || e.RetryAfter != 0 || !strings.Contains(e.Message, "refuses its requests") {
+	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable || e.RetryAfter != 0 ||
+		!strings.Contains(e.Message, "refuses its requests") {
 		t.Errorf("read with a wrong key: got %v", err)
 	}
-	if text := remote.Cause(wrong.Check(t.Context())).Error(); strings.Contains(text, "Its operator") || !strings.Contains(text, "signature") {
+	if text := remote.Cause(wrong.Check(t.Context())).Error(); strings.Contains(text, "Its operator") ||
+		!strings.Contains(text, "signature") {
 		t.Errorf("the operator reads %q", text)
 	}
 }
@@ -271,16 +276,19 @@ func TestRequests(t *testing.T) {
 	}
 	begun, parts := 0, 0
 	for _, r := range proxy.seen() {
-		creates := r.Method == "PUT" && !r.URL.Query().Has("partNumber") || r.Method == "POST" && r.URL.Query().Has("uploads")
+		creates := r.Method == "PUT" && !r.URL.Query().Has("partNumber") || r.Method == "POST" &&
+			r.URL.Query().Has("uploads")
 		if creates {
 			begun++
-			if got := r.Header.Get("X-Amz-Server-Side-Encryption") + " " + r.Header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"); got != "aws:kms key-1" {
+			if got := r.Header.Get("X-Amz-Server-Side-Encryption") + " " +
+				r.Header.Get("X-Amz-Server-Side-Encryption-Aws-Kms-Key-Id"); got != "aws:kms key-1" {
 				t.Errorf("%s %s: encryption %q", r.Method, r.URL, got)
 			}
 		}
 		if r.Method == "PUT" {
 			parts++
-			if !strings.HasPrefix(r.Header.Get("X-Amz-Trailer"), "x-amz-checksum-") && r.Header.Get("X-Amz-Checksum-Crc32c") == "" {
+			if !strings.HasPrefix(r.Header.Get("X-Amz-Trailer"), "x-amz-checksum-") &&
+				r.Header.Get("X-Amz-Checksum-Crc32c") == "" {
 				t.Errorf("%s %s has no checksum: %v", r.Method, r.URL, r.Header)
 			}
 		}
@@ -411,15 +419,18 @@ func TestClaim(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	for text, want := range map[string]string{
-		"s3://b": "s3://b", "s3://b?prefix=/a/b/": "s3://b/a/b", "s3://b?region=eu-central-1&endpoint=http%3A%2F%2F127.0.0.1%3A9000": "s3://b",
+		"s3://b": "s3://b", "s3://b?prefix=/a/b/": "s3://b/a/b",
+		"s3://b?region=eu-central-1&endpoint=http%3A%2F%2F127.0.0.1%3A9000": "s3://b",
 		"s3://b?ssetype=AES256": "s3://b", "s3://b?ssetype=aws:kms&kmskeyid=k": "s3://b",
 	} {
 		if l, err := remote.Parse(text); err != nil || l.String() != want {
 			t.Errorf("%s: got %v, %v, want %s", text, l, err, want)
 		}
 	}
-	for _, text := range []string{"", "b", "gs://b", "s3://", "s3://b/path", "s3://AKIA:hunter2@b", "s3://b?regoin=x", "s3://b?endpoint=host:1", "s3://b?endpoint=http://u:hunter2@h",
-		"s3://b?ssetype=rot13", "s3://b?kmskeyid=k", "s3://b?use_path_style=maybe", "s3://b?anonymous=true", "s3://b:hunter2%zz@", "s3://b?a=hunter2;b=%zz"} {
+	for _, text := range []string{"", "b", "gs://b", "s3://", "s3://b/path", "s3://AKIA:hunter2@b", "s3://b?regoin=x",
+		"s3://b?endpoint=host:1", "s3://b?endpoint=http://u:hunter2@h",
+		"s3://b?ssetype=rot13", "s3://b?kmskeyid=k", "s3://b?use_path_style=maybe", "s3://b?anonymous=true",
+		"s3://b:hunter2%zz@", "s3://b?a=hunter2;b=%zz"} {
 		if l, err := remote.Parse(text); err == nil || strings.Contains(err.Error(), "hunter2") {
 			t.Errorf("%s: got %v, %v", text, l, err)
 		}

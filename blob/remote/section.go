@@ -95,7 +95,8 @@ func (s *section) Remove(ctx context.Context, key string) error {
 	if err := s.bucket.verify(ctx); err != nil {
 		return err
 	}
-	return s.bucket.translate(ctx, s.bucket.client.RemoveObject(ctx, s.bucket.at.bucket, s.prefix+key, minio.RemoveObjectOptions{}))
+	return s.bucket.translate(ctx, s.bucket.client.RemoveObject(ctx, s.bucket.at.bucket, s.prefix+key,
+		minio.RemoveObjectOptions{}))
 }
 
 // All implements blob.Storage. It does not include objects that are being written.
@@ -107,7 +108,8 @@ func (s *section) All(ctx context.Context) iter.Seq2[blob.Stored, error] {
 		}
 		ctx, cancel := context.WithCancel(ctx) // ends the listing
 		defer cancel()
-		for o := range s.bucket.client.ListObjectsIter(ctx, s.bucket.at.bucket, minio.ListObjectsOptions{Prefix: s.prefix, Recursive: true}) {
+		for o := range s.bucket.client.ListObjectsIter(ctx, s.bucket.at.bucket,
+			minio.ListObjectsOptions{Prefix: s.prefix, Recursive: true}) {
 			if err := s.bucket.translate(ctx, o.Err); err != nil {
 				yield(blob.Stored{}, err)
 				return

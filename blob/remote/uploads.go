@@ -21,7 +21,8 @@ func (b *Bucket) AbortUploads(ctx context.Context, before time.Time) error {
 	var failed error
 	for page := (minio.ListMultipartUploadsResult{IsTruncated: true}); page.IsTruncated; {
 		var err error
-		page, err = b.core().ListMultipartUploads(ctx, b.at.bucket, b.at.prefix, page.NextKeyMarker, page.NextUploadIDMarker, "", uploadsPage)
+		page, err = b.core().ListMultipartUploads(ctx, b.at.bucket, b.at.prefix, page.NextKeyMarker,
+			page.NextUploadIDMarker, "", uploadsPage)
 		if err != nil {
 			return fmt.Errorf("list uploads of %s: %w", b, b.translate(ctx, err))
 		}

@@ -53,7 +53,8 @@ func TestCopy(t *testing.T) {
 	}
 	expect("to the bucket", from, between, n, 0)
 	expect("to the bucket again", from, between, 0, n)
-	for path, content := range map[string]string{"proj_1/file-1": "x", "proj_a/file-large": string(noise[1:]) + "x"} { // of the same size
+	// of the same size
+	for path, content := range map[string]string{"proj_1/file-1": "x", "proj_a/file-large": string(noise[1:]) + "x"} {
 		if path == "proj_1/file-1" {
 			content = string(bytes.Repeat([]byte("x"), len(contents[path])))
 		}

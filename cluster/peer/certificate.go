@@ -46,7 +46,8 @@ func newIdentity(key [32]byte, name string) (*identity, error) {
 	}
 	signer := ed25519.NewKeyFromSeed(seed)
 	ca := &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "Berth cluster"},
-		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC), // as RFC 5280 writes "no end"
+		// as RFC 5280 writes "no end"
+		NotBefore: time.Unix(0, 0), NotAfter: time.Date(9999, 12, 31, 23, 59, 59, 0, time.UTC),
 		IsCA: true, BasicConstraintsValid: true, MaxPathLenZero: true, KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, ca, ca, signer.Public(), signer)
 	if err != nil {
@@ -70,7 +71,8 @@ func (id *identity) issue(now time.Time) (*tls.Certificate, error) {
 	if err != nil {
 		return nil, fmt.Errorf("create a serial number: %w", err)
 	}
-	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: id.name}, DNSNames: []string{id.name},
+	template := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: id.name},
+		DNSNames:  []string{id.name},
 		NotBefore: now.Add(-skew), NotAfter: now.Add(validity), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth}}
 	der, err := x509.CreateCertificate(rand.Reader, template, id.ca, key.Public(), id.signer)
@@ -88,7 +90,8 @@ var errNotPeer = errors.New("the other side has no certificate of this cluster")
 
 // verify returns the name in the certificate of the other side.
 func verify(state tls.ConnectionState) (string, error) {
-	if len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 || len(state.PeerCertificates[0].DNSNames) != 1 {
+	if len(state.VerifiedChains) == 0 || len(state.PeerCertificates) == 0 ||
+		len(state.PeerCertificates[0].DNSNames) != 1 {
 		return "", errNotPeer
 	}
 	return state.PeerCertificates[0].DNSNames[0], nil

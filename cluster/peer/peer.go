@@ -48,9 +48,12 @@ func New(key [32]byte, name string, address Address) (*Node, error) {
 	first, second := &http.Protocols{}, &http.Protocols{}
 	first.SetHTTP1(true)
 	second.SetHTTP2(true)
-	n.upgrader = &http.Transport{DialTLSContext: n.dial("http/1.1"), Protocols: first, DisableKeepAlives: true, DisableCompression: true}
-	n.client = &http.Transport{DialTLSContext: n.dial("h2"), Protocols: second, MaxIdleConnsPerHost: 16, IdleConnTimeout: 90 * time.Second,
-		HTTP2: &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: pingTimeout}, DisableCompression: true}
+	n.upgrader = &http.Transport{DialTLSContext: n.dial("http/1.1"), Protocols: first, DisableKeepAlives: true,
+		DisableCompression: true}
+	n.client = &http.Transport{DialTLSContext: n.dial("h2"), Protocols: second, MaxIdleConnsPerHost: 16,
+		IdleConnTimeout:    90 * time.Second,
+		HTTP2:              &http.HTTP2Config{SendPingTimeout: pingEvery, PingTimeout: pingTimeout},
+		DisableCompression: true}
 	return n, nil
 }
 
@@ -87,7 +90,8 @@ func (n *Node) connect(ctx context.Context, network, address, protocol string) (
 	}
 	ctx, cancel := context.WithTimeout(ctx, dialTimeout)
 	defer cancel()
-	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: n.identity.pool, ServerName: name, NextProtos: []string{protocol},
+	d := tls.Dialer{Config: &tls.Config{MinVersion: tls.VersionTLS13, RootCAs: n.identity.pool, ServerName: name,
+		NextProtos:           []string{protocol},
 		GetClientCertificate: func(*tls.CertificateRequestInfo) (*tls.Certificate, error) { return n.certificate() }}}
 	conn, err := d.DialContext(ctx, network, at)
 	if err != nil {
@@ -112,7 +116,8 @@ func (n *Node) RoundTrip(r *http.Request) (*http.Response, error) {
 // Serve serves requests of other servers on l until Close. The handler's request has the name of
 // the calling server, see Caller.
 func (n *Node) Serve(l net.Listener, h http.Handler, log *slog.Logger) {
-	config := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert, ClientCAs: n.identity.pool, NextProtos: []string{"h2", "http/1.1"},
+	config := &tls.Config{MinVersion: tls.VersionTLS13, ClientAuth: tls.RequireAndVerifyClientCert,
+		ClientCAs: n.identity.pool, NextProtos: []string{"h2", "http/1.1"},
 		GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return n.certificate() }}
 	n.server = &http.Server{TLSConfig: config, ReadHeaderTimeout: dialTimeout, IdleTimeout: 2 * time.Minute,
 		HTTP2:    &http.HTTP2Config{MaxConcurrentStreams: 10_000, SendPingTimeout: pingEvery, PingTimeout: pingTimeout},

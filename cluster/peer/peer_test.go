@@ -80,7 +80,8 @@ func TestPeers(t *testing.T) {
 	if err != nil || got != "node_b called by node_a with HTTP/2.0" {
 		t.Errorf("got %q, %v", got, err)
 	}
-	if _, err := get(t, node(t, ours, "node_a", at), "gone"); err == nil || !strings.Contains(err.Error(), "no such server") {
+	if _, err := get(t, node(t, ours, "node_a", at), "gone"); err == nil || !strings.Contains(err.Error(),
+		"no such server") {
 		t.Errorf("a server without an address: got error %v", err)
 	}
 }
@@ -90,10 +91,13 @@ func TestPeers(t *testing.T) {
 func TestStrangers(t *testing.T) {
 	at := start(t, ours, "node_b")
 	for name, rt := range map[string]http.RoundTripper{
-		"another cluster's server":            node(t, theirs, "node_a", at),
-		"a client without a certificate":      &http.Transport{DialTLSContext: stranger(at, nil)},
-		"a client with its own certificate":   &http.Transport{DialTLSContext: stranger(at, selfSigned(t))},
-		"a client that speaks plain HTTP":     &http.Transport{DialTLSContext: func(ctx context.Context, network, _ string) (net.Conn, error) { return net.Dial(network, at) }},
+		"another cluster's server":          node(t, theirs, "node_a", at),
+		"a client without a certificate":    &http.Transport{DialTLSContext: stranger(at, nil)},
+		"a client with its own certificate": &http.Transport{DialTLSContext: stranger(at, selfSigned(t))},
+		"a client that speaks plain HTTP": &http.Transport{DialTLSContext: func(ctx context.Context, network,
+			_ string) (net.Conn, error) {
+			return net.Dial(network, at)
+		}},
 		"a server with an address of another": renamed{node(t, ours, "node_a", at)},
 	} {
 		if got, err := get(t, rt, "node_b"); err == nil && strings.Contains(got, "called by") {
@@ -133,7 +137,8 @@ func selfSigned(t *testing.T) *tls.Certificate {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"node_a"}, NotAfter: time.Now().Add(time.Hour),
+	c := &x509.Certificate{SerialNumber: big.NewInt(1), DNSNames: []string{"node_a"},
+		NotAfter:    time.Now().Add(time.Hour),
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth}}
 	c.Subject.CommonName = "Berth cluster"
 	der, err := x509.CreateCertificate(rand.Reader, c, c, key.Public(), key)

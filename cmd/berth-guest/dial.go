@@ -67,7 +67,8 @@ func sendEpoch(conn net.Conn, epoch string) error {
 
 func dialGuest(socket string) (net.Conn, error) {
 	for end := time.Now().Add(dialTime); ; time.Sleep(time.Millisecond) {
-		fresh := empty(filepath.Dir(socket), filepath.Base(socket)) // read before dialling: the guest may start to listen at any time
+		// read before dialling: the guest may start to listen at any time
+		fresh := empty(filepath.Dir(socket), filepath.Base(socket))
 		conn, err := net.Dial("unix", socket)
 		early := errors.Is(err, fs.ErrNotExist) || errors.Is(err, unix.ECONNREFUSED)
 		if !early || !fresh || time.Now().After(end) {

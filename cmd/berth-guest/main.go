@@ -75,11 +75,16 @@ func run() error {
 	state := flag.String("state", os.Getenv("BERTH_STATE_DIR"), "directory for shell state and output")
 	memory := flag.Int64("memory-limit", number("BERTH_MEMORY_LIMIT"), "memory limit of all processes, in bytes")
 	pids := flag.Int64("pids-limit", number("BERTH_PIDS_LIMIT"), "maximum number of processes")
-	watch := flag.Bool("watch", number("BERTH_WATCH") != 0, "track changes below the working directory with the kernel, which must belong to the sandbox alone")
-	epochs := flag.Bool("epochs", number("BERTH_EPOCHS") != 0, "connections begin with an epoch, because several servers can reach the sandbox")
-	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"), "file that replaces the standard streams once the guest listens")
-	created := flag.Int64("created", number("BERTH_CREATED"), "Unix time before which nothing was written above the template; 0 if unknown")
-	threads := flag.Int64("threads", number("BERTH_THREADS"), "threads to create at start, in case the process limit prevents it later")
+	watch := flag.Bool("watch", number("BERTH_WATCH") != 0,
+		"track changes below the working directory with the kernel, which must belong to the sandbox alone")
+	epochs := flag.Bool("epochs", number("BERTH_EPOCHS") != 0,
+		"connections begin with an epoch, because several servers can reach the sandbox")
+	log := flag.String("log", os.Getenv("BERTH_GUEST_LOG"),
+		"file that replaces the standard streams once the guest listens")
+	created := flag.Int64("created", number("BERTH_CREATED"),
+		"Unix time before which nothing was written above the template; 0 if unknown")
+	threads := flag.Int64("threads", number("BERTH_THREADS"),
+		"threads to create at start, in case the process limit prevents it later")
 	flag.Parse()
 	ports := int(number(boot.PortsEnv))
 	if *socket == "" && ports <= 0 {
@@ -98,7 +103,8 @@ func run() error {
 		catchIgnored()
 	}
 	s, err := server.New(server.Options{User: *user, WorkDir: *workdir, StateDir: *state, MemoryLimit: *memory,
-		PIDsLimit: int(*pids), Watch: *watch, Epochs: *epochs, Created: unixTime(*created), Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
+		PIDsLimit: int(*pids), Watch: *watch, Epochs: *epochs, Created: unixTime(*created),
+		Log: slog.New(slog.NewTextHandler(os.Stderr, nil))})
 	if err != nil {
 		return err
 	}

@@ -60,7 +60,8 @@ func startPIDOne(t testing.TB) *pidOne {
 		t.Fatal(err)
 	}
 	socket := filepath.Join(dir, "s")
-	cmd := exec.Command("/proc/self/exe", "-user", me.Username, "-workdir", filepath.Join(dir, "work"), "-state", filepath.Join(dir, "state"))
+	cmd := exec.Command("/proc/self/exe", "-user", me.Username, "-workdir", filepath.Join(dir, "work"), "-state",
+		filepath.Join(dir, "state"))
 	cmd.Env = append(os.Environ(), childEnv+"=1", "BERTH_GUEST_SOCKET="+socket)
 	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS, Pdeathsig: unix.SIGKILL}
 	cmd.Stderr = os.Stderr
@@ -91,7 +92,8 @@ func (p *pidOne) sh(script string) string {
 	defer cancel()
 	p.calls++
 	var out strings.Builder
-	for ev, err := range p.client.Shell(ctx, guest.ShellCall{CallID: fmt.Sprintf("call-%d", p.calls), Commands: []string{script}, Timeout: 20 * time.Second}) {
+	for ev, err := range p.client.Shell(ctx, guest.ShellCall{CallID: fmt.Sprintf("call-%d", p.calls),
+		Commands: []string{script}, Timeout: 20 * time.Second}) {
 		if err != nil {
 			p.t.Fatalf("%s: %v", script, err)
 		}
@@ -108,7 +110,8 @@ func TestCommandsHearSignals(t *testing.T) {
 	p := startPIDOne(t)
 	const library = 1<<31 | 1<<32 // signals 32 and 33 are the C library's own
 	got := p.sh("grep SigIgn /proc/self/status")
-	if ignored, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(got, "SigIgn:")), 16, 64); err != nil || ignored&^library != 0 {
+	if ignored, err := strconv.ParseUint(strings.TrimSpace(strings.TrimPrefix(got, "SigIgn:")), 16, 64); err != nil ||
+		ignored&^library != 0 {
 		t.Errorf("a command ignores signals: %s, %v", got, err)
 	}
 	if got := p.sh("yes | head -1"); got != "y\n" {
@@ -134,7 +137,8 @@ func TestSignalsFromInside(t *testing.T) {
 // and its output is still held open.
 func TestReap(t *testing.T) {
 	p := startPIDOne(t)
-	proc, err := p.client.Start(t.Context(), guest.ProcessRequest{Cmd: "sh", Args: []string{"-c", "sleep 300 & echo up"}})
+	proc, err := p.client.Start(t.Context(), guest.ProcessRequest{Cmd: "sh",
+		Args: []string{"-c", "sleep 300 & echo up"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,7 +146,8 @@ func TestReap(t *testing.T) {
 		break
 	}
 	p.sh("for i in 1 2 3 4 5; do (sh -c 'sleep 0.01 & exit' &); done")
-	if got := p.sh("for i in $(seq 500); do n=$(ps -eo stat= | grep -c Z); [ $n = 0 ] && break; sleep 0.01; done; echo $n"); got != "0\n" {
+	if got := p.sh(
+		"for i in $(seq 500); do n=$(ps -eo stat= | grep -c Z); [ $n = 0 ] && break; sleep 0.01; done; echo $n"); got != "0\n" {
 		t.Errorf("zombies left: %s", got)
 	}
 }

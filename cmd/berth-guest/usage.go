@@ -36,8 +36,9 @@ func readUsage(dir string) usage {
 		}
 	}
 	return usage{
-		CPU:        time.Duration(single(dir, "cpuacct/cpuacct.usage")),
-		Memory:     max(0, single(dir, "memory/memory.usage_in_bytes")-field(dir, "memory/memory.stat", "total_inactive_file")),
+		CPU: time.Duration(single(dir, "cpuacct/cpuacct.usage")),
+		Memory: max(0, single(dir, "memory/memory.usage_in_bytes")-field(dir, "memory/memory.stat",
+			"total_inactive_file")),
 		MemoryPeak: single(dir, "memory/memory.max_usage_in_bytes"),
 		PIDs:       single(dir, "pids/pids.current"),
 	}

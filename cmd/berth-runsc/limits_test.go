@@ -8,7 +8,8 @@ import (
 )
 
 func TestWithLimits(t *testing.T) {
-	boot := []string{"runsc-sandbox", "--platform=systrap", "boot", "--spec-fd=7", "--setup-root", "--total-memory", "99", "s"}
+	boot := []string{"runsc-sandbox", "--platform=systrap", "boot", "--spec-fd=7", "--setup-root", "--total-memory",
+		"99", "s"}
 	spec := `{"ociVersion":"1.1.0","linux":{"resources":{"memory":{"limit":1024},"cpu":{"quota":1500,"period":1000}}}}`
 
 	for _, tt := range []struct {
@@ -18,7 +19,9 @@ func TestWithLimits(t *testing.T) {
 		want []string // inserted before the last argument
 	}{
 		{"OK", boot, spec, []string{"--total-memory=1024", "--cpu-num=2"}},
-		{"SecondExecution", slices.DeleteFunc(slices.Clone(boot), func(a string) bool { return a == "--setup-root" }), spec, nil},
+		{"SecondExecution", slices.DeleteFunc(slices.Clone(boot), func(a string) bool {
+			return a == "--setup-root"
+		}), spec, nil},
 		{"OtherCommand", []string{"runsc", "run", "--spec-fd=7", "--setup-root", "s"}, spec, nil},
 		{"NoResources", boot, `{"ociVersion":"1.1.0"}`, nil},
 		{"NoFile", boot, "", nil},

@@ -49,7 +49,8 @@ func restoreRootless(conf *config.Config, f *flag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	c, err := container.New(conf, container.Args{ID: f.Arg(0), Spec: spec, BundleDir: value("bundle"), PIDFile: value("pid-file")})
+	c, err := container.New(conf, container.Args{ID: f.Arg(0), Spec: spec, BundleDir: value("bundle"),
+		PIDFile: value("pid-file")})
 	if err != nil {
 		return err
 	}

@@ -62,7 +62,8 @@ func newAuditLog(where func() string) *cobra.Command {
 	return cmd
 }
 
-func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Entry, error], kept *conditions, asJSON bool) error {
+func printEntries(ctx context.Context, w io.Writer, entries iter.Seq2[*audit.Entry, error], kept *conditions,
+	asJSON bool) error {
 	for e, err := range entries {
 		if err != nil {
 			return err
@@ -95,11 +96,14 @@ func entryText(e *audit.Entry) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%d %s %s", e.Seq, e.Time.Format("2006-01-02T15:04:05.000Z"), e.Action)
 	for _, f := range []struct{ name, value string }{
-		{"project", string(e.Project)}, {"key", string(e.Key)}, {"container", string(e.Container)}, {"object", e.Object},
+		{"project", string(e.Project)}, {"key", string(e.Key)}, {"container", string(e.Container)},
+		{"object", e.Object},
 		{"reason", e.Reason}, {"name", e.Name}, {"host", e.Host}, {"address", e.Address}, {"isolation", e.Isolation},
 		{"template", e.Template}, {"snapshot", e.Snapshot},
 	} {
-		if f.value != "" && strings.ContainsFunc(f.value, func(r rune) bool { return r <= ' ' || r > '~' || r == '"' }) {
+		if f.value != "" && strings.ContainsFunc(f.value, func(r rune) bool {
+			return r <= ' ' || r > '~' || r == '"'
+		}) {
 			fmt.Fprintf(&b, " %s=%q", f.name, f.value)
 		} else if f.value != "" {
 			fmt.Fprintf(&b, " %s=%s", f.name, f.value)
@@ -108,7 +112,8 @@ func entryText(e *audit.Entry) string {
 	for _, f := range []struct {
 		name  string
 		value int64
-	}{{"port", int64(e.Port)}, {"bytes", e.Bytes}, {"sent", e.Sent}, {"received", e.Received}, {"milliseconds", e.Milliseconds},
+	}{{"port", int64(e.Port)}, {"bytes", e.Bytes}, {"sent", e.Sent}, {"received", e.Received},
+		{"milliseconds", e.Milliseconds},
 		{"count", e.Count}, {"refused", e.Refused}, {"living", int64(len(e.Living))}} {
 		if f.value != 0 {
 			fmt.Fprintf(&b, " %s=%d", f.name, f.value)
@@ -140,7 +145,8 @@ error.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if all {
 				if key != "" || since != "" {
-					return usageError{errors.New("--cluster reads keys and checkpoints from the database; omit --key and --since")}
+					return usageError{errors.New(
+						"--cluster reads keys and checkpoints from the database; omit --key and --since")}
 				}
 				return verifyCluster(cmd, *state, append([]string{where()}, args...))
 			}
@@ -166,9 +172,11 @@ error.`,
 			}
 			out := cmd.OutOrStdout()
 			if !quiet {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d entries from %d on in %d segments are valid and signed.\n", report.Entries, report.First, report.Segments)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d entries from %d on in %d segments are valid and signed.\n",
+					report.Entries, report.First, report.Segments)
 				if key == "" {
-					fmt.Fprintln(cmd.ErrOrStderr(), "The key was read from beside the record; pass a copy stored elsewhere with --key.")
+					fmt.Fprintln(cmd.ErrOrStderr(),
+						"The key was read from beside the record; pass a copy stored elsewhere with --key.")
 				}
 			}
 			_, err = io.WriteString(out, report.Checkpoint)
@@ -199,7 +207,9 @@ func verifyCluster(cmd *cobra.Command, state string, dirs []string) error {
 			fmt.Fprintf(cmd.OutOrStdout(), "%s: %v\n", name, r.Err)
 			continue
 		}
-		fmt.Fprintf(cmd.OutOrStdout(), "%s: %d entries from %d on are valid and signed; the saved checkpoint covers %d\n", name, r.Report.Entries, r.Report.First, r.Size)
+		fmt.Fprintf(cmd.OutOrStdout(),
+			"%s: %d entries from %d on are valid and signed; the saved checkpoint covers %d\n", name, r.Report.Entries,
+			r.Report.First, r.Size)
 	}
 	if wrong > 0 {
 		return fmt.Errorf("%d of %d records are missing or broken", wrong, len(records))

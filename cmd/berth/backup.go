@@ -28,12 +28,14 @@ docs/backup.md. A mounted volume is frozen while it is copied.`,
 			if !server.HasDatabase(state) {
 				return noState(state)
 			}
-			m, err := server.Backup(cmd.Context(), state, args[0], thisBuild().Version, backupProgress(cmd.ErrOrStderr()))
+			m, err := server.Backup(cmd.Context(), state, args[0], thisBuild().Version,
+				backupProgress(cmd.ErrOrStderr()))
 			if err != nil {
 				return err
 			}
 			if m.Gone > 0 {
-				fmt.Fprintf(cmd.ErrOrStderr(), "%d files were deleted during the backup; it shows them as deleted\n", m.Gone)
+				fmt.Fprintf(cmd.ErrOrStderr(), "%d files were deleted during the backup; it shows them as deleted\n",
+					m.Gone)
 			}
 			_, err = fmt.Fprintf(cmd.OutOrStdout(), "%s\n", args[0])
 			return err
@@ -74,7 +76,8 @@ If it is interrupted, run it again. No server starts in the directory before it 
 			if err != nil {
 				return err
 			}
-			_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored the backup of %s: %d files, %d bytes\n", m.CreatedAt.Format("2006-01-02 15:04:05 MST"), m.Files, m.Bytes)
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "restored the backup of %s: %d files, %d bytes\n",
+				m.CreatedAt.Format("2006-01-02 15:04:05 MST"), m.Files, m.Bytes)
 			return err
 		},
 	}

@@ -42,7 +42,8 @@ content is verified. FROM remains as it is.`,
 			if err := out.Flush(); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "set or remove blobs in the configuration accordingly; the contents at the former place are no longer used and can be deleted\n")
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"set or remove blobs in the configuration accordingly; the contents at the former place are no longer used and can be deleted\n")
 			return nil
 		},
 	}
@@ -66,7 +67,10 @@ does not know: never take a bucket that another server uses.`,
 				if yes || owner == "" {
 					return nil
 				}
-				return confirm(fmt.Sprintf("The bucket belongs to %s. Servers of that state will stop using it, and what only their database knows will be deleted.", owner), "take")
+				return confirm(
+					fmt.Sprintf(
+						"The bucket belongs to %s. Servers of that state will stop using it, and what only their database knows will be deleted.",
+						owner), "take")
 			})
 		},
 	}

@@ -34,7 +34,8 @@ type client struct {
 // clientFlags adds --url and --plain-http to a command, and returns a function that creates the
 // client they select.
 func clientFlags(cmd *cobra.Command) func() *client {
-	base := cmd.Flags().String("url", os.Getenv("BERTH_URL"), "URL of the server (default: of the current context, or "+defaultURL+")")
+	base := cmd.Flags().String("url", os.Getenv("BERTH_URL"),
+		"URL of the server (default: of the current context, or "+defaultURL+")")
 	plain := plainFlag(cmd)
 	return func() *client { return newClient(*base, *plain) }
 }
@@ -91,7 +92,8 @@ func baseURL(s string) string {
 // subdomains, to other ports and without encryption.
 func sameOrigin(req *http.Request, via []*http.Request) error {
 	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || req.URL.User != nil {
-		return fmt.Errorf("the server redirects to %s://%s; if that is the right server, set --url to it", req.URL.Scheme, req.URL.Host)
+		return fmt.Errorf("the server redirects to %s://%s; if that is the right server, set --url to it",
+			req.URL.Scheme, req.URL.Host)
 	}
 	if len(via) >= 10 {
 		return errors.New("too many redirects")
@@ -125,7 +127,8 @@ func (c *client) do(ctx context.Context, method, path, kind string, body io.Read
 	}
 	resp, err := c.http.Do(req)
 	if rest, ok := strings.CutPrefix(c.base, "https://"); ok && errors.Is(err, http.ErrSchemeMismatch) {
-		return nil, fmt.Errorf("the server at %s speaks HTTP without TLS; use http://%s, or its HTTPS port", c.base, rest)
+		return nil, fmt.Errorf("the server at %s speaks HTTP without TLS; use http://%s, or its HTTPS port", c.base,
+			rest)
 	}
 	if err != nil {
 		return nil, c.unreachable(err)
@@ -172,7 +175,9 @@ func (c *client) authorize(req *http.Request) error {
 		return nil
 	}
 	if req.URL.Scheme != "https" && !c.plain && !loopback(req.URL.Hostname()) {
-		return fmt.Errorf("refusing to send BERTH_API_KEY to %s unencrypted; use https, or --plain-http (BERTH_PLAIN_HTTP=1) if you trust the network", req.URL.Host)
+		return fmt.Errorf(
+			"refusing to send BERTH_API_KEY to %s unencrypted; use https, or --plain-http (BERTH_PLAIN_HTTP=1) if you trust the network",
+			req.URL.Host)
 	}
 	req.Header.Set("Authorization", "Bearer "+c.key)
 	return nil
@@ -190,7 +195,8 @@ func loopback(host string) bool {
 // answerError returns the error of a response, in the server's words.
 func (c *client) answerError(resp *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-	if rest, ok := strings.CutPrefix(c.base, "http://"); ok && resp.StatusCode == http.StatusBadRequest && bytes.Contains(text, []byte("an HTTP request to an HTTPS server")) {
+	if rest, ok := strings.CutPrefix(c.base, "http://"); ok && resp.StatusCode == http.StatusBadRequest &&
+		bytes.Contains(text, []byte("an HTTP request to an HTTPS server")) {
 		return fmt.Errorf("the server at %s speaks HTTPS; use https://%s", c.base, rest)
 	}
 	err := serverError(resp.StatusCode, text)
@@ -221,7 +227,8 @@ func (c *client) withoutKey(status int, err error) error {
 	if os.Getenv("OPENAI_API_KEY") == "" {
 		return &apiError{needed, status}
 	}
-	return &apiError{fmt.Sprintf("%s (OPENAI_API_KEY is for the upstream and is not sent to %s.)", needed, c.base), status}
+	return &apiError{fmt.Sprintf("%s (OPENAI_API_KEY is for the upstream and is not sent to %s.)", needed, c.base),
+		status}
 }
 
 // send sends a body and decodes the response into out, if that is not nil.
@@ -283,7 +290,8 @@ func (c *client) guest(container, user string) *guest.Client {
 		resp.Body = io.NopCloser(bytes.NewReader(text)) // an error of the guest
 		return resp, err
 	})
-	return guest.NewHTTPClient(c.base+"/v1/containers/"+url.PathEscape(container)+"/guest", &http.Client{Transport: transport, CheckRedirect: sameOrigin})
+	return guest.NewHTTPClient(c.base+"/v1/containers/"+url.PathEscape(container)+"/guest",
+		&http.Client{Transport: transport, CheckRedirect: sameOrigin})
 }
 
 // maxErrorBody bounds the part of an error response that is read.

@@ -73,15 +73,19 @@ func TestVendorKeysAreNotSent(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, args := range [][]string{
-		{"ps"}, {"top"}, {"rm", "cntr_1"}, {"logs", "cntr_1"}, {"models"}, {"volume", "ls"}, {"snapshot", "ls"}, {"fork", "cntr_1"}, {"pause", "cntr_1"},
-		{"exec", "cntr_1", "--", "true"}, {"cp", file, "cntr_1:/x"}, {"cp", "cntr_1:/x", file}, {"port", "--link", "cntr_1", "80"},
-		{"session", "export", "-o", filepath.Join(t.TempDir(), "x"), "resp_1"}, {"session", "import", file}, {"session", "replay", "resp_1"}, {"run", "summarise"}, {"run", "--file", file, "summarise"},
+		{"ps"}, {"top"}, {"rm", "cntr_1"}, {"logs", "cntr_1"}, {"models"}, {"volume", "ls"}, {"snapshot", "ls"},
+		{"fork", "cntr_1"}, {"pause", "cntr_1"},
+		{"exec", "cntr_1", "--", "true"}, {"cp", file, "cntr_1:/x"}, {"cp", "cntr_1:/x", file},
+		{"port", "--link", "cntr_1", "80"},
+		{"session", "export", "-o", filepath.Join(t.TempDir(), "x"), "resp_1"}, {"session", "import", file},
+		{"session", "replay", "resp_1"}, {"run", "summarise"}, {"run", "--file", file, "summarise"},
 	} {
 		l := listen(t, http.StatusUnauthorized)
 		t.Setenv("BERTH_URL", l.URL)
 		code, stderr := commandLine(t, args...)
 		if code != 1 || !strings.Contains(stderr, "OPENAI_API_KEY is for the upstream and is not sent") {
-			t.Errorf("berth %s: got %d %s, want an error that names the missing key", strings.Join(args, " "), code, stderr)
+			t.Errorf("berth %s: got %d %s, want an error that names the missing key", strings.Join(args, " "), code,
+				stderr)
 		}
 		if seen := l.requests(); len(seen) == 0 || strings.Contains(strings.Join(seen, "\n"), "secret") {
 			t.Errorf("berth %s: the listener received %q", strings.Join(args, " "), seen)
@@ -108,8 +112,10 @@ func TestProbeHasNoKey(t *testing.T) {
 func TestKeyIsNotSentInTheClear(t *testing.T) {
 	t.Setenv("BERTH_API_KEY", "sk-berth-secret")
 	for url, want := range map[string]bool{
-		"https://berth.example.com": true, "http://127.0.0.1:8080": true, "http://127.9.9.9": true, "http://[::1]:8080": true, "http://localhost:8080": true,
-		"http://berth.example.com": false, "http://10.0.0.1:8080": false, "http://localhost.example.com": false, "http://0x7f.1:8080": false,
+		"https://berth.example.com": true, "http://127.0.0.1:8080": true, "http://127.9.9.9": true,
+		"http://[::1]:8080": true, "http://localhost:8080": true,
+		"http://berth.example.com": false, "http://10.0.0.1:8080": false, "http://localhost.example.com": false,
+		"http://0x7f.1:8080": false,
 	} {
 		for _, plain := range []bool{false, true} {
 			c := newClient(url, plain)
@@ -140,8 +146,10 @@ func TestKeyStaysWithTheOrigin(t *testing.T) {
 	}))
 	defer server.Close()
 	t.Setenv("BERTH_URL", server.URL)
-	for _, args := range [][]string{{"ps"}, {"cp", "cntr_1:/x", "-"}, {"exec", "cntr_1", "--", "true"}, {"rm", "cntr_1"}} {
-		if code, stderr := commandLine(t, args...); code != 1 || !strings.Contains(stderr, "redirects to "+other.URL) || len(other.requests()) > 0 {
+	for _, args := range [][]string{{"ps"}, {"cp", "cntr_1:/x", "-"}, {"exec", "cntr_1", "--", "true"},
+		{"rm", "cntr_1"}} {
+		if code, stderr := commandLine(t, args...); code != 1 || !strings.Contains(stderr, "redirects to "+other.URL) ||
+			len(other.requests()) > 0 {
 			t.Errorf("berth %s: got %d %s, %q", args[0], code, stderr, other.requests())
 		}
 	}

@@ -111,7 +111,8 @@ func serveFlags(cmd *cobra.Command) {
 
 // configFlag adds the flag --config.
 func configFlag(cmd *cobra.Command) {
-	cmd.Flags().String("config", os.Getenv(server.ConfigVariable), "configuration file (YAML; see docs/configuration.md)")
+	cmd.Flags().String("config", os.Getenv(server.ConfigVariable),
+		"configuration file (YAML; see docs/configuration.md)")
 }
 
 // loadConfig loads the configuration for the flags of a command: --config, and those of

@@ -38,13 +38,18 @@ func newPs() *cobra.Command {
 func printContainers(w io.Writer, l *listing, all []*berth.Container) error {
 	now := time.Now()
 	// Where all containers have the same isolation, it is no news.
-	isolation := l.full || slices.ContainsFunc(all, func(c *berth.Container) bool { return c.Berth.Isolation != all[0].Berth.Isolation })
+	isolation := l.full || slices.ContainsFunc(all, func(c *berth.Container) bool {
+		return c.Berth.Isolation != all[0].Berth.Isolation
+	})
 	head := "ID\tNAME\tSTATUS\tMEMORY\tAGE\tIDLE"
 	if isolation {
 		head += "\tISOLATION"
 	}
-	return printList(w, l, all, func(c *berth.Container) string { return string(c.ID) }, head, func(c *berth.Container) string {
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s of %dm", l.id(string(c.ID)), l.cut(inLine(c.Name), 24), containerStatus(c),
+	return printList(w, l, all, func(c *berth.Container) string {
+		return string(c.ID)
+	}, head, func(c *berth.Container) string {
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s of %dm", l.id(string(c.ID)), l.cut(inLine(c.Name), 24),
+			containerStatus(c),
 			c.MemoryLimit, age(now, c.CreatedAt), age(now, c.LastActiveAt), c.ExpiresAfter.Minutes)
 		if isolation {
 			row += "\t" + c.Berth.Isolation
@@ -97,7 +102,8 @@ command asks first, and without a terminal it needs --yes.`}
 				refs = append(refs, string(one.ID))
 			}
 			if len(refs) > 0 && !*yes {
-				if err := confirm(fmt.Sprintf("Delete %s with their files: %s?", counted(len(refs), "container"), someOf(refs)), "yes"); err != nil {
+				if err := confirm(fmt.Sprintf("Delete %s with their files: %s?", counted(len(refs), "container"),
+					someOf(refs)), "yes"); err != nil {
 					return err
 				}
 			}

@@ -147,23 +147,25 @@ func readKey(cmd *cobra.Command, host string) (string, error) {
 func newContext() *cobra.Command {
 	cmd := &cobra.Command{Use: "context", Short: "List, select and remove the servers of berth login"}
 	cmd.AddCommand(newContextLs(),
-		&cobra.Command{Use: "use NAME", Short: "Select the context that commands use", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-			return changeContexts(args[0], func(s *savedContexts) { s.Current = args[0] })
-		}},
-		&cobra.Command{Use: "rm NAME", Short: "Remove a context and its key", Args: cobra.ExactArgs(1), RunE: func(_ *cobra.Command, args []string) error {
-			return changeContexts(args[0], func(s *savedContexts) {
-				var left []savedContext
-				for _, one := range s.Contexts {
-					if one.Name != args[0] {
-						left = append(left, one)
+		&cobra.Command{Use: "use NAME", Short: "Select the context that commands use", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error {
+				return changeContexts(args[0], func(s *savedContexts) { s.Current = args[0] })
+			}},
+		&cobra.Command{Use: "rm NAME", Short: "Remove a context and its key", Args: cobra.ExactArgs(1),
+			RunE: func(_ *cobra.Command, args []string) error {
+				return changeContexts(args[0], func(s *savedContexts) {
+					var left []savedContext
+					for _, one := range s.Contexts {
+						if one.Name != args[0] {
+							left = append(left, one)
+						}
 					}
-				}
-				s.Contexts = left
-				if s.Current == args[0] {
-					s.Current = ""
-				}
-			})
-		}})
+					s.Contexts = left
+					if s.Current == args[0] {
+						s.Current = ""
+					}
+				})
+			}})
 	return cmd
 }
 
@@ -186,7 +188,9 @@ func newContextLs() *cobra.Command {
 		for _, one := range saved.Contexts {
 			rows = append(rows, contextRow{one.Name, one.URL, one.Name == saved.Current})
 		}
-		return printList(cmd.OutOrStdout(), l, rows, func(r contextRow) string { return r.Name }, "CURRENT\tNAME\tURL", func(r contextRow) string {
+		return printList(cmd.OutOrStdout(), l, rows, func(r contextRow) string {
+			return r.Name
+		}, "CURRENT\tNAME\tURL", func(r contextRow) string {
 			mark := ""
 			if r.Current {
 				mark = "*"

@@ -38,14 +38,16 @@ func newConversationLs() *cobra.Command {
 				for _, key := range slices.Sorted(maps.Keys(c.Metadata)) {
 					pairs = append(pairs, inLine(key+"="+c.Metadata[key]))
 				}
-				return fmt.Sprintf("%s\t%s\t%s", l.id(string(c.ID)), l.since(now, c.CreatedAt), l.cut(strings.Join(pairs, " "), 48))
+				return fmt.Sprintf("%s\t%s\t%s", l.id(string(c.ID)), l.since(now, c.CreatedAt),
+					l.cut(strings.Join(pairs, " "), 48))
 			})
 	}
 	return cmd
 }
 
 func newConversationRm() *cobra.Command {
-	cmd := &cobra.Command{Use: "rm CONVERSATION...", Aliases: []string{"delete"}, Short: "Delete conversations with their items", Args: cobra.MinimumNArgs(1)}
+	cmd := &cobra.Command{Use: "rm CONVERSATION...", Aliases: []string{"delete"},
+		Short: "Delete conversations with their items", Args: cobra.MinimumNArgs(1)}
 	connect := clientFlags(cmd)
 	cmd.ValidArgsFunction = conversations.complete(connect, -1)
 	cmd.RunE = func(cmd *cobra.Command, refs []string) error {

@@ -76,7 +76,8 @@ func (t *treeCopy) makeExecutable(ctx context.Context, files []string) error {
 	const most = 100 // files a command
 	for len(files) > 0 {
 		n := min(len(files), most)
-		p, err := t.guest.Start(ctx, guest.ProcessRequest{Cmd: "chmod", Args: append([]string{"+x", "--"}, files[:n]...)})
+		p, err := t.guest.Start(ctx, guest.ProcessRequest{Cmd: "chmod", Args: append([]string{"+x", "--"},
+			files[:n]...)})
 		if err != nil {
 			return refusal(err)
 		}
@@ -143,9 +144,11 @@ func (t *treeCopy) directoryName(given, from string) (string, error) {
 	name := path.Base(from)
 	switch {
 	case name == "." || name == ".." || strings.ContainsAny(name, `\`):
-		return "", fmt.Errorf("the container's directory %q has no name; name a local directory that does not exist", from)
+		return "", fmt.Errorf("the container's directory %q has no name; name a local directory that does not exist",
+			from)
 	case name != path.Base(given) && !t.hidden && isHidden(name):
-		return "", fmt.Errorf("the container calls its directory %q; use --hidden, or name a local directory that does not exist", from)
+		return "", fmt.Errorf(
+			"the container calls its directory %q; use --hidden, or name a local directory that does not exist", from)
 	}
 	return name, nil
 }

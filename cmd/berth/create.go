@@ -34,19 +34,26 @@ type containerOptions struct {
 // containerFlags adds the flags for a new container to a command.
 func containerFlags(cmd *cobra.Command) *containerOptions {
 	o := &containerOptions{}
-	cmd.Flags().StringVar(&o.name, "name", "", "name of the new container, which no other running one may have; commands accept it in place of the id")
+	cmd.Flags().StringVar(&o.name, "name", "",
+		"name of the new container, which no other running one may have; commands accept it in place of the id")
 	cmd.Flags().BoolVar(&o.replace, "replace", false, "first delete the running container with the name")
 	cmd.Flags().StringVar(&o.memory, "memory", "", "memory: 1g, 4g, 16g or 64g (default: 1g)")
-	cmd.Flags().DurationVar(&o.idle, "idle", 0, "time without use after which the container expires, such as 1h (default: the server's)")
-	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil, "environment variable of all commands, NAME=VALUE; NAME takes the value from the environment; may be repeated")
-	cmd.Flags().StringArrayVar(&o.secrets, "secret", nil, "HOST=NAME: allow the host, and send it the value of the environment variable NAME where the container sends $NAME, which holds a placeholder; may be repeated")
-	cmd.Flags().StringArrayVar(&o.allow, "allow", nil, "host that the container may reach, such as pypi.org or *.example.com:443; may be repeated")
+	cmd.Flags().DurationVar(&o.idle, "idle", 0,
+		"time without use after which the container expires, such as 1h (default: the server's)")
+	cmd.Flags().StringArrayVarP(&o.env, "env", "e", nil,
+		"environment variable of all commands, NAME=VALUE; NAME takes the value from the environment; may be repeated")
+	cmd.Flags().StringArrayVar(&o.secrets, "secret", nil,
+		"HOST=NAME: allow the host, and send it the value of the environment variable NAME where the container sends $NAME, which holds a placeholder; may be repeated")
+	cmd.Flags().StringArrayVar(&o.allow, "allow", nil,
+		"host that the container may reach, such as pypi.org or *.example.com:443; may be repeated")
 	cmd.Flags().BoolVar(&o.open, "open-network", false, "allow every public host")
 	cmd.Flags().StringArrayVar(&o.files, "file", nil, "file to upload into /mnt/data; may be repeated")
-	cmd.Flags().StringArrayVar(&o.volumes, "volume", nil, "volume to mount, NAME[:PATH][:ro]; by default at /mnt/volumes/NAME; may be repeated")
+	cmd.Flags().StringArrayVar(&o.volumes, "volume", nil,
+		"volume to mount, NAME[:PATH][:ro]; by default at /mnt/volumes/NAME; may be repeated")
 	cmd.Flags().StringVar(&o.source.Template, "template", "", "template to start from")
 	cmd.Flags().StringVar((*string)(&o.source.SnapshotID), "snapshot", "", "snapshot to start from")
-	cmd.Flags().StringVar((*string)(&o.source.OnExpiry), "on-expiry", "", "what the container leaves when it expires: delete or snapshot")
+	cmd.Flags().StringVar((*string)(&o.source.OnExpiry), "on-expiry", "",
+		"what the container leaves when it expires: delete or snapshot")
 	cmd.Flags().BoolVar(&o.source.KeepAwake, "keep-awake", false, "do not pause the container when it is quiet")
 	cmd.MarkFlagsMutuallyExclusive("allow", "open-network")
 	cmd.MarkFlagsMutuallyExclusive("secret", "open-network")
@@ -123,7 +130,9 @@ func (o *containerOptions) check() error {
 		}
 		value := os.Getenv(name)
 		if value == "" {
-			return badUsage("--secret %s: the environment variable %s is not set; it has the value that the container does not see", one, name)
+			return badUsage(
+				"--secret %s: the environment variable %s is not set; it has the value that the container does not see",
+				one, name)
 		}
 		o.domainSecrets = append(o.domainSecrets, berth.DomainSecret{Domain: host, Name: name, Value: value})
 		if !slices.Contains(o.allow, host) {
@@ -134,9 +143,12 @@ func (o *containerOptions) check() error {
 		name, readOnly := strings.CutSuffix(v, ":ro")
 		name, at, _ := strings.Cut(name, ":")
 		if name == "" || strings.Contains(name, "/") || at != "" && !path.IsAbs(at) {
-			return badUsage("--volume %s: must be NAME, NAME:PATH, NAME:ro or NAME:PATH:ro, such as --volume data:/srv/data; without a path, the volume is mounted at %s/NAME", v, berth.VolumeDir)
+			return badUsage(
+				"--volume %s: must be NAME, NAME:PATH, NAME:ro or NAME:PATH:ro, such as --volume data:/srv/data; without a path, the volume is mounted at %s/NAME",
+				v, berth.VolumeDir)
 		}
-		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name, Path: cmp.Or(at, path.Join(berth.VolumeDir, name)), ReadOnly: readOnly})
+		o.source.Volumes = append(o.source.Volumes, berth.VolumeMount{Name: name,
+			Path: cmp.Or(at, path.Join(berth.VolumeDir, name)), ReadOnly: readOnly})
 	}
 	return nil
 }
@@ -150,7 +162,8 @@ func (o *containerOptions) body(ctx context.Context, c *client) (map[string]any,
 	if o.open {
 		body["network_policy"] = berth.NetworkPolicy{Type: "open"}
 	} else if len(o.allow) > 0 {
-		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.allow, DomainSecrets: o.domainSecrets}
+		body["network_policy"] = berth.NetworkPolicy{Type: "allowlist", AllowedDomains: o.allow,
+			DomainSecrets: o.domainSecrets}
 	}
 	if o.source.SnapshotID != "" {
 		id, err := snapshots.resolve(ctx, c, string(o.source.SnapshotID))
@@ -175,7 +188,8 @@ func (o *containerOptions) body(ctx context.Context, c *client) (map[string]any,
 // extends reports whether the options need the field "berth" of a request.
 func (o *containerOptions) extends() bool {
 	s := o.source
-	return s.Template != "" || s.SnapshotID != "" || s.OnExpiry != "" || s.OnLost != "" || s.KeepAwake || len(s.Volumes) > 0
+	return s.Template != "" || s.SnapshotID != "" || s.OnExpiry != "" || s.OnLost != "" || s.KeepAwake ||
+		len(s.Volumes) > 0
 }
 
 // create creates the container.
@@ -214,7 +228,8 @@ func (c *client) removeNamed(ctx context.Context, name string) error {
 		if one.Status != berth.ContainerRunning || !one.Berth.UniqueName {
 			continue
 		}
-		if err := c.call(ctx, http.MethodDelete, "/v1/containers/"+url.PathEscape(string(one.ID)), nil, nil); err != nil && !isNotFound(err) {
+		if err := c.call(ctx, http.MethodDelete, "/v1/containers/"+url.PathEscape(string(one.ID)), nil,
+			nil); err != nil && !isNotFound(err) {
 			return err
 		}
 	}

@@ -47,7 +47,8 @@ container needs the template "desktop" or programs like it; the desktop starts i
 			ExitCode *int `json:"exit_code"`
 			Stderr   string
 		}
-		body := map[string]any{"command": "command -v berth-desktop-view >/dev/null || exit 127; exec berth-desktop-view " + mode, "timeout_ms": 60_000}
+		body := map[string]any{"command": "command -v berth-desktop-view >/dev/null || exit 127; exec berth-desktop-view " + mode,
+			"timeout_ms": 60_000}
 		if err := c.call(cmd.Context(), "POST", "/v1/containers/"+id+"/exec", body, &out); err != nil {
 			return err
 		}
@@ -55,7 +56,8 @@ container needs the template "desktop" or programs like it; the desktop starts i
 		case out.ExitCode == nil:
 			return errors.New("the desktop did not start within a minute")
 		case *out.ExitCode == 127:
-			return errors.New("the container has no desktop; create it with the template \"desktop\" (berth image build desktop)")
+			return errors.New(
+				"the container has no desktop; create it with the template \"desktop\" (berth image build desktop)")
 		case *out.ExitCode != 0:
 			return fmt.Errorf("failed to serve the desktop: %s", strings.Map(printable, strings.TrimSpace(out.Stderr)))
 		}

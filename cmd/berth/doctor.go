@@ -110,11 +110,13 @@ func verdict(findings []server.Finding) string {
 	}
 	switch {
 	case len(failed) == 0 && len(models) > 0:
-		return "This machine is ready: containers start. Not all models answer; see: " + strings.Join(models, ", ") + "."
+		return "This machine is ready: containers start. Not all models answer; see: " + strings.Join(models,
+			", ") + "."
 	case len(failed) == 0:
 		return "This machine is ready: containers start."
 	case len(failed) == len(fixable):
-		return "This machine can run Berth; still missing: " + strings.Join(failed, ", ") + ".\nnext: berth " + strings.Join(fixOf(findings), " ") + "   (or berth doctor --fix)"
+		return "This machine can run Berth; still missing: " + strings.Join(failed, ", ") + ".\nnext: berth " +
+			strings.Join(fixOf(findings), " ") + "   (or berth doctor --fix)"
 	}
 	return "This machine cannot start containers yet; see: " + strings.Join(failed, ", ") + "."
 }

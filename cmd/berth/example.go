@@ -65,11 +65,13 @@ func withUsage(cmd *cobra.Command, err error) error {
 	if example != "" {
 		example = "\nexample: " + example
 	}
-	return fmt.Errorf("%w\nusage: %s%s\nberth%s --help shows more", err, cmd.UseLine(), example, strings.TrimPrefix(cmd.CommandPath(), "berth"))
+	return fmt.Errorf("%w\nusage: %s%s\nberth%s --help shows more", err, cmd.UseLine(), example,
+		strings.TrimPrefix(cmd.CommandPath(), "berth"))
 }
 
 // countError matches the errors of Cobra about the number of arguments.
-var countError = regexp.MustCompile(`^(accepts .* arg\(s\), received|requires at least \d+ arg\(s\)|unknown command .* for )`)
+var countError = regexp.MustCompile(
+	`^(accepts .* arg\(s\), received|requires at least \d+ arg\(s\)|unknown command .* for )`)
 
 // argumentError returns an error about the number of arguments that names the missing or the
 // superfluous ones. It returns other errors unchanged.

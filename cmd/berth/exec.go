@@ -111,7 +111,8 @@ set titles, clear the screen and, if your terminal allows it, write to the clipb
 		}
 		err = execute(cmd.Context(), c.guest(id, o.user), []string{"/bin/bash", "-l", "-i"}, o)
 		if errors.Is(err, errLost) {
-			return fmt.Errorf("%w; to find this terminal: berth attach %s --list; to open another one: berth attach %s", err, shortID(id), shortID(id))
+			return fmt.Errorf("%w; to find this terminal: berth attach %s --list; to open another one: berth attach %s",
+				err, shortID(id), shortID(id))
 		}
 		return err
 	}
@@ -121,7 +122,8 @@ set titles, clear the screen and, if your terminal allows it, write to the clipb
 
 // execute runs a process to its end, connected to the input and output of this command.
 func execute(ctx context.Context, c *guest.Client, command []string, o execOptions) error {
-	req := guest.ProcessRequest{Cmd: command[0], Args: command[1:], Dir: o.dir, In: o.input, Tag: o.tag, Env: map[string]string{}}
+	req := guest.ProcessRequest{Cmd: command[0], Args: command[1:], Dir: o.dir, In: o.input, Tag: o.tag,
+		Env: map[string]string{}}
 	for _, kv := range o.env {
 		k, v, ok := strings.Cut(kv, "=")
 		if !ok {

@@ -32,7 +32,8 @@ func newFileLs() *cobra.Command {
 				if f.ExpiresAt != nil {
 					expires = l.until(now, *f.ExpiresAt)
 				}
-				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", l.id(string(f.ID)), l.cut(inLine(f.Filename), 24), inLine(f.Purpose), size(f.Bytes), l.since(now, f.CreatedAt), expires)
+				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", l.id(string(f.ID)), l.cut(inLine(f.Filename), 24),
+					inLine(f.Purpose), size(f.Bytes), l.since(now, f.CreatedAt), expires)
 			})
 	}
 	return cmd

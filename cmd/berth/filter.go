@@ -31,7 +31,8 @@ type conditions struct {
 // listings.
 func filterFlag[T any](cmd *cobra.Command, example string) *conditions {
 	c := &conditions{example: example, fields: fieldsOf(reflect.TypeFor[T]())}
-	cmd.Flags().Var(c, "filter", "print only those with this value, such as "+example+"; != excludes, * matches any text; all of several must match")
+	cmd.Flags().Var(c, "filter",
+		"print only those with this value, such as "+example+"; != excludes, * matches any text; all of several must match")
 	if err := cmd.RegisterFlagCompletionFunc("filter", c.complete); err != nil {
 		panic(err) // the flag exists
 	}
@@ -49,7 +50,9 @@ func (c *conditions) Set(text string) error {
 	if _, err := path.Match(value, ""); !ok || one.field == "" || err != nil {
 		return fmt.Errorf("expected FIELD=VALUE or FIELD!=VALUE, such as %s", c.example)
 	}
-	if !slices.ContainsFunc(c.fields, func(known string) bool { return known == one.field || within(known, one.field) }) {
+	if !slices.ContainsFunc(c.fields, func(known string) bool {
+		return known == one.field || within(known, one.field)
+	}) {
 		return fmt.Errorf("unknown field %q; the fields are %s", one.field, strings.Join(c.fields, ", "))
 	}
 	c.all = append(c.all, one)

@@ -18,7 +18,8 @@ func TestEveryListingFilters(t *testing.T) {
 		for _, sub := range cmd.Commands() {
 			walk(sub)
 		}
-		lists := cmd.Name() == "ls" || cmd.Name() == "ps" || cmd.Name() == "models" || cmd.CommandPath() == "berth webhook log"
+		lists := cmd.Name() == "ls" || cmd.Name() == "ps" || cmd.Name() == "models" ||
+			cmd.CommandPath() == "berth webhook log"
 		if !lists {
 			return
 		}
@@ -46,9 +47,11 @@ func TestEveryListingFilters(t *testing.T) {
 
 func TestConditions(t *testing.T) {
 	const id = "cntr_01a204bc01a204bc01a204bc01a204bc01a204bc5c0b6f7d"
-	snapshot := &berth.Snapshot{ID: "snap_1", Name: "data.before-upgrade", ContainerID: id, Cause: berth.SnapshotExpired, StoredBytes: 2_000_000}
+	snapshot := &berth.Snapshot{ID: "snap_1", Name: "data.before-upgrade", ContainerID: id,
+		Cause: berth.SnapshotExpired, StoredBytes: 2_000_000}
 	conversation := &berth.Conversation{ID: "conv_1", Metadata: map[string]string{"team": "red", "a.b": "c"}}
-	container := &berth.Container{Status: berth.ContainerRunning, Berth: berth.ContainerBerth{Volumes: []berth.VolumeMount{{Name: "data"}, {Name: "code"}}}}
+	container := &berth.Container{Status: berth.ContainerRunning,
+		Berth: berth.ContainerBerth{Volumes: []berth.VolumeMount{{Name: "data"}, {Name: "code"}}}}
 	for _, c := range []struct {
 		object  any
 		filters string // separated by blanks
@@ -83,7 +86,8 @@ func TestConditions(t *testing.T) {
 		{container, "berth.volumes=other", false},
 		{container, "berth.volumes!=code", false},
 	} {
-		where := conditions{fields: []string{"cause", "name", "container_id", "stored_bytes", "memory", "expires_at", "metadata.*", "berth.volumes", "filename"}}
+		where := conditions{fields: []string{"cause", "name", "container_id", "stored_bytes", "memory", "expires_at",
+			"metadata.*", "berth.volumes", "filename"}}
 		for _, f := range strings.Fields(c.filters) {
 			if err := where.Set(f); err != nil {
 				t.Fatal(err)

@@ -14,7 +14,8 @@ func TestHostileID(t *testing.T) {
 	}))
 	t.Cleanup(srv.Close)
 	c := &client{base: srv.URL, http: srv.Client()}
-	if id, err := responses.resolve(t.Context(), c, "abcd1234"); err == nil || !strings.Contains(err.Error(), "is no id") {
+	if id, err := responses.resolve(t.Context(), c, "abcd1234"); err == nil || !strings.Contains(err.Error(),
+		"is no id") {
 		t.Errorf("got %q, %v, want that it is no id", id, err)
 	}
 }

@@ -101,7 +101,9 @@ func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error
 		if live := alive(found); len(live) > 0 {
 			found = live
 		}
-		if handle := slices.IndexFunc(found, func(o *object) bool { return o.Name == ref && o.Berth.UniqueName && !o.ended() }); handle >= 0 {
+		if handle := slices.IndexFunc(found, func(o *object) bool {
+			return o.Name == ref && o.Berth.UniqueName && !o.ended()
+		}); handle >= 0 {
 			return found[handle].ID, nil
 		}
 		switch len(found) {
@@ -113,12 +115,14 @@ func (k kind) resolve(ctx context.Context, c *client, ref string) (string, error
 		return "", k.ambiguous(ref, found)
 	}
 	if k.newest > 0 && len(all) >= k.newest {
-		return "", fmt.Errorf("%s %q %w: no id of the newest %d starts or ends with it; use the full id", k.what, ref, errNotFound, k.newest)
+		return "", fmt.Errorf("%s %q %w: no id of the newest %d starts or ends with it; use the full id", k.what, ref,
+			errNotFound, k.newest)
 	}
 	if k.what == responses.what {
 		return "", fmt.Errorf("%s %q %w: no id starts or ends with it", k.what, ref, errNotFound)
 	}
-	return "", fmt.Errorf("%s %q %w: no id starts or ends with it, and no %s has that name", k.what, ref, errNotFound, k.what)
+	return "", fmt.Errorf("%s %q %w: no id starts or ends with it, and no %s has that name", k.what, ref, errNotFound,
+		k.what)
 }
 
 func alive(objects []*object) []*object {

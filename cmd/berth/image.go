@@ -39,7 +39,8 @@ func newImage() *cobra.Command {
 		}
 		return image.Open(filepath.Join(*state, "images"), slog.New(slog.NewTextHandler(os.Stderr, nil)))
 	}
-	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(existing), newImageLoad(open), newImageLs(existing), newImageInspect(existing),
+	cmd.AddCommand(newImageBuild(open, state), newImagePull(open), newImageSave(existing), newImageLoad(open),
+		newImageLs(existing), newImageInspect(existing),
 		newImageRm(existing, state), newImagePrune(existing, state), newImageKernel(state))
 	return cmd
 }
@@ -88,11 +89,13 @@ subordinate ids (/etc/subuid); commands then run as root of a user namespace.`,
 		},
 	}
 	cmd.Flags().StringVar(&file, "file", "", "recipe (YAML)")
-	cmd.Flags().StringVar(&dockerfile, "dockerfile", "", "directory with a Dockerfile; arguments after -- go to its builder")
+	cmd.Flags().StringVar(&dockerfile, "dockerfile", "",
+		"directory with a Dockerfile; arguments after -- go to its builder")
 	cmd.Flags().StringVar(&snap, "from-snapshot", "", "snapshot (snap_…)")
 	cmd.Flags().StringVar(&project, "project", string(berth.DefaultProject), "project of the snapshot")
 	cmd.MarkFlagsMutuallyExclusive("file", "dockerfile", "from-snapshot")
-	cmd.Flags().BoolVar(&ifChanged, "if-changed", false, "build only if the template is missing or its recipe has changed")
+	cmd.Flags().BoolVar(&ifChanged, "if-changed", false,
+		"build only if the template is missing or its recipe has changed")
 	return cmd
 }
 
@@ -178,7 +181,8 @@ func newImageLs(open func() (*image.Store, error)) *cobra.Command {
 				if !l.full {
 					digest = fmt.Sprintf("%.19s", digest)
 				}
-				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", l.cut(inLine(cmp.Or(t.Name, "-")), 24), digest, t.Bytes>>20, t.Packages, l.since(now, t.CreatedAt.Unix()))
+				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s", l.cut(inLine(cmp.Or(t.Name, "-")), 24), digest, t.Bytes>>20,
+					t.Packages, l.since(now, t.CreatedAt.Unix()))
 			})
 	}
 	return cmd

@@ -16,7 +16,8 @@ func buildDockerfile(cmd *cobra.Command, images *image.Store, dir, as string, ar
 	if as == "" {
 		return errors.New("a template from a Dockerfile needs a name: berth image build --dockerfile DIR NAME")
 	}
-	t, err := images.Dockerfile(cmd.Context(), as, dir, args, cmd.ErrOrStderr(), image.AddOptions{Progress: showProgress})
+	t, err := images.Dockerfile(cmd.Context(), as, dir, args, cmd.ErrOrStderr(),
+		image.AddOptions{Progress: showProgress})
 	if err != nil {
 		return err
 	}
@@ -46,7 +47,8 @@ func buildSnapshot(cmd *cobra.Command, images *image.Store, state, owner, id, as
 		return err
 	}
 	defer content.Close()
-	t, err := images.Derive(cmd.Context(), as, image.Change{Template: record.Snapshot.Template, Digest: record.Snapshot.Digest}, content)
+	t, err := images.Derive(cmd.Context(), as, image.Change{Template: record.Snapshot.Template,
+		Digest: record.Snapshot.Digest}, content)
 	if err != nil {
 		return err
 	}

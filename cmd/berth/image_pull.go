@@ -64,7 +64,8 @@ see docs/templates.md.`,
 			if err != nil {
 				return err
 			}
-			t, err := images.Add(cmd.Context(), as, img, image.AddOptions{Platform: opts.Platform, MaxBytes: int64(size), Progress: showProgress})
+			t, err := images.Add(cmd.Context(), as, img, image.AddOptions{Platform: opts.Platform,
+				MaxBytes: int64(size), Progress: showProgress})
 			if err != nil {
 				return err
 			}
@@ -73,7 +74,8 @@ see docs/templates.md.`,
 	}
 	cmd.Flags().StringVar(&as, "name", "", "name of the template (default: the image's name and tag)")
 	cmd.Flags().BoolVar(&missing, "if-missing", false, "do nothing if there is a template with that name")
-	cmd.Flags().StringVar(&opts.Platform, "platform", "", "platform of the image, such as linux/arm64 (default: this machine's)")
+	cmd.Flags().StringVar(&opts.Platform, "platform", "",
+		"platform of the image, such as linux/arm64 (default: this machine's)")
 	cmd.Flags().BoolVar(&opts.Insecure, "insecure", false, "allow plain HTTP to a registry on this machine")
 	cmd.Flags().StringVar(&opts.Username, "username", "", "user name for the registry")
 	cmd.Flags().BoolVar(&stdin, "password-stdin", false, "read the password for the registry from standard input")

@@ -59,7 +59,8 @@ last use.`,
 			for _, digest := range done.Templates {
 				fmt.Fprintln(cmd.OutOrStdout(), digest)
 			}
-			fmt.Fprintf(cmd.OutOrStdout(), "%d templates, %d layers and documents, %d MB\n", len(done.Templates), done.Blobs, done.Bytes>>20)
+			fmt.Fprintf(cmd.OutOrStdout(), "%d templates, %d layers and documents, %d MB\n", len(done.Templates),
+				done.Blobs, done.Bytes>>20)
 			return err
 		},
 	}

@@ -72,7 +72,8 @@ as berth image save and many builders write it, or the output of docker save.`,
 	cmd.Flags().StringVarP(&input, "input", "i", "", "file (default: standard input)")
 	cmd.Flags().StringVar(&opts.Name, "name", "", "name of the template (default: the image's name in the archive)")
 	cmd.Flags().StringVar(&opts.Ref, "image", "", "image to load from an archive with several")
-	cmd.Flags().StringVar(&opts.Platform, "platform", "", "platform of the image, such as linux/arm64 (default: this machine's)")
+	cmd.Flags().StringVar(&opts.Platform, "platform", "",
+		"platform of the image, such as linux/arm64 (default: this machine's)")
 	sizeFlag(cmd, &size)
 	return cmd
 }

@@ -52,7 +52,8 @@ A key belongs to a project. An admin key belongs to none: it serves the routes u
 				if err != nil {
 					return err
 				}
-				k, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires, berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost())})
+				k, secret, err := state.Projects.CreateKey(cmd.Context(), owner, name, expires,
+					berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost())})
 				if err != nil {
 					return err
 				}
@@ -138,7 +139,8 @@ func newKeyLs(open opener) *cobra.Command {
 					if k.ExpiresAt != nil {
 						expires = l.until(now, *k.ExpiresAt)
 					}
-					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", l.id(string(k.ID)), l.cut(l.id(string(k.Project)), 16), l.cut(inLine(k.Name), 12), k.Tail, l.since(now, k.CreatedAt), expires)
+					line := fmt.Sprintf("%s\t%s\t%s\t…%s\t%s\t%s", l.id(string(k.ID)), l.cut(l.id(string(k.Project)),
+						16), l.cut(inLine(k.Name), 12), k.Tail, l.since(now, k.CreatedAt), expires)
 					if limited {
 						line += "\t" + amount(k.Limits.CostPerMonth)
 					}
@@ -195,13 +197,15 @@ machine, and listens on loopback addresses only.`,
 				}
 				left, err := state.Projects.RevokeKeys(cmd.Context(), ids, last)
 				if errors.Is(err, project.ErrLastKey) {
-					return errors.New("this is the last key: a server started without a key serves every user of this machine; create another key first, or use --last")
+					return errors.New(
+						"this is the last key: a server started without a key serves every user of this machine; create another key first, or use --last")
 				}
 				if err != nil {
 					return err
 				}
 				if left == 0 {
-					fmt.Fprintln(cmd.ErrOrStderr(), "No key is left: a running server refuses every request; a server started now serves every user of this machine.")
+					fmt.Fprintln(cmd.ErrOrStderr(),
+						"No key is left: a running server refuses every request; a server started now serves every user of this machine.")
 				}
 				return nil
 			})

@@ -19,12 +19,23 @@ type limitFlag struct {
 }
 
 var limitFlags = []limitFlag{
-	{"requests-per-minute", "requests for responses per minute", func(c *server.LimitsConfig) **server.Amount { return &c.RequestsPerMinute }},
-	{"tokens-per-minute", "input and output tokens of models per minute", func(c *server.LimitsConfig) **server.Amount { return &c.TokensPerMinute }},
-	{"responses", "responses in progress at once", func(c *server.LimitsConfig) **server.Amount { return &c.Responses }},
+	{"requests-per-minute", "requests for responses per minute", func(c *server.LimitsConfig) **server.Amount {
+		return &c.RequestsPerMinute
+	}},
+	{"tokens-per-minute", "input and output tokens of models per minute", func(c *server.LimitsConfig) **server.Amount {
+		return &c.TokensPerMinute
+	}},
+	{"responses", "responses in progress at once", func(c *server.LimitsConfig) **server.Amount {
+		return &c.Responses
+	}},
 	{"containers", "containers running at once", func(c *server.LimitsConfig) **server.Amount { return &c.Containers }},
-	{"container-minutes", "minutes of all containers per day (UTC)", func(c *server.LimitsConfig) **server.Amount { return &c.ContainerMinutes }},
-	{"storage", "bytes of all stored data: responses, conversations, files, snapshots, volumes; such as 10g", func(c *server.LimitsConfig) **server.Amount { return &c.Storage }},
+	{"container-minutes", "minutes of all containers per day (UTC)", func(c *server.LimitsConfig) **server.Amount {
+		return &c.ContainerMinutes
+	}},
+	{"storage", "bytes of all stored data: responses, conversations, files, snapshots, volumes; such as 10g",
+		func(c *server.LimitsConfig) **server.Amount {
+			return &c.Storage
+		}},
 	{"snapshots", "snapshots stored at once", func(c *server.LimitsConfig) **server.Amount { return &c.Snapshots }},
 }
 
@@ -37,7 +48,8 @@ func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
 		cmd.Flags().Var(&amounts[i], f.name, f.usage)
 	}
 	cost := costFlag(cmd, "cost of models per calendar month (UTC), in the currency of the prices, such as 2.50")
-	templates := cmd.Flags().StringSlice("templates", nil, "templates that containers may name besides the default one: names, patterns, digests; * allows all, an empty list none")
+	templates := cmd.Flags().StringSlice("templates", nil,
+		"templates that containers may name besides the default one: names, patterns, digests; * allows all, an empty list none")
 	return func() (c server.LimitsConfig) {
 		c.CostPerMonth = cost()
 		if cmd.Flags().Changed("templates") {
@@ -77,15 +89,18 @@ func warnUnpriced(w io.Writer, budget *server.Money) {
 	case path == "" || err != nil:
 		fmt.Fprintln(w, "note: only models with prices in the server's configuration count (docs/models.md#prices)")
 	case !c.Priced():
-		fmt.Fprintf(w, "warning: the budget limits nothing, because no upstream in %s has prices (docs/models.md#prices)\n", path)
+		fmt.Fprintf(w,
+			"warning: the budget limits nothing, because no upstream in %s has prices (docs/models.md#prices)\n", path)
 	}
 }
 
 // inWords formats the limits that are set, with the names of their flags.
 func inWords(l berth.Limits) string {
-	c := server.LimitsConfig{RequestsPerMinute: (*server.Amount)(l.RequestsPerMinute), TokensPerMinute: (*server.Amount)(l.TokensPerMinute),
-		Responses: (*server.Amount)(l.Responses), Containers: (*server.Amount)(l.Containers), ContainerMinutes: (*server.Amount)(l.ContainerMinutes),
-		Storage: (*server.Amount)(l.StorageBytes), Snapshots: (*server.Amount)(l.Snapshots)}
+	c := server.LimitsConfig{RequestsPerMinute: (*server.Amount)(l.RequestsPerMinute),
+		TokensPerMinute: (*server.Amount)(l.TokensPerMinute),
+		Responses:       (*server.Amount)(l.Responses), Containers: (*server.Amount)(l.Containers),
+		ContainerMinutes: (*server.Amount)(l.ContainerMinutes),
+		Storage:          (*server.Amount)(l.StorageBytes), Snapshots: (*server.Amount)(l.Snapshots)}
 	var words []string
 	for _, f := range limitFlags {
 		if a := *f.of(&c); a != nil {

@@ -66,7 +66,8 @@ type listing struct {
 // example is a filter for the help text. limit is the default of --limit.
 func listFlags[T any](cmd *cobra.Command, example string, limit int) *listing {
 	l := &listing{where: conditions{example: example, fields: fieldsOf(reflect.TypeFor[T]())}}
-	cmd.Flags().VarP(&l.where, "filter", "f", "list only objects with this value, such as "+example+"; != excludes, * matches any text; all of several must match")
+	cmd.Flags().VarP(&l.where, "filter", "f",
+		"list only objects with this value, such as "+example+"; != excludes, * matches any text; all of several must match")
 	if err := cmd.RegisterFlagCompletionFunc("filter", l.where.complete); err != nil {
 		panic(err) // the flag exists
 	}

@@ -109,10 +109,11 @@ func (c *client) followLogs(cmd *cobra.Command, path string, after int64, show f
 	const tries = 10
 	lost := 0
 	for {
-		err := c.followOnce(cmd.Context(), fmt.Sprintf("%s?follow=true&starting_after=%d", path, after), func(l *berth.ContainerLog) error {
-			after, lost = l.SequenceNumber, 0
-			return show(l)
-		})
+		err := c.followOnce(cmd.Context(), fmt.Sprintf("%s?follow=true&starting_after=%d", path, after),
+			func(l *berth.ContainerLog) error {
+				after, lost = l.SequenceNumber, 0
+				return show(l)
+			})
 		if lost++; cmd.Context().Err() != nil {
 			return nil
 		}

@@ -94,10 +94,13 @@ Environment:
 		id, title string
 		commands  []*cobra.Command
 	}{
-		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newConversation(), newSession(), newFile(), newModels(), newLogin(), newContext()}},
-		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(), newCp(), newPort(), newDesktop(), newLogs(), newTop(),
+		{"work", "Work with a server:", []*cobra.Command{newRun(), newResponse(), newConversation(), newSession(),
+			newFile(), newModels(), newLogin(), newContext()}},
+		{"container", "Containers:", []*cobra.Command{newCreate(), newPs(), newInspect(), newExec(), newAttach(),
+			newCp(), newPort(), newDesktop(), newLogs(), newTop(),
 			newPause(), newResume(), newFork(), newSnapshot(), newVolume(), newRm()}},
-		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(), newKey(), newProject(), newUsage(), newWebhook(),
+		{"operate", "Operate a server:", []*cobra.Command{newServe(), newConfig(), newStop(), newDoctor(), newImage(),
+			newKey(), newProject(), newUsage(), newWebhook(),
 			newAudit(), newBackup(), newRestore(), newStore(), newBlobs(), newDB(), newVersion()}},
 	} {
 		root.AddGroup(&cobra.Group{ID: g.id, Title: g.title})

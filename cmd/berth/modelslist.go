@@ -56,7 +56,8 @@ the default project see upstreams.`,
 					resting = append(resting, fmt.Sprintf("%s (%d s)", k.Name, k.RestSeconds))
 				}
 			}
-			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", u.Name, u.Circuit, u.InFlight, u.Waiting, u.Turns, u.Failed, cmp.Or(strings.Join(resting, ", "), "-"))
+			fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%s\n", u.Name, u.Circuit, u.InFlight, u.Waiting, u.Turns, u.Failed,
+				cmp.Or(strings.Join(resting, ", "), "-"))
 		}
 		return w.Flush()
 	}

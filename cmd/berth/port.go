@@ -88,7 +88,8 @@ func portPath(container string, port int) string {
 
 func printLinks(cmd *cobra.Command, c *client, container string, forwards []forward, life time.Duration) error {
 	for _, f := range forwards {
-		body := map[string]any{"expires_after": map[string]any{"anchor": "created_at", "seconds": int64(life / time.Second)}}
+		body := map[string]any{"expires_after": map[string]any{"anchor": "created_at",
+			"seconds": int64(life / time.Second)}}
 		var link struct {
 			URL     string
 			HostURL string `json:"host_url"`

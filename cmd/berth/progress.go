@@ -38,7 +38,8 @@ type progress struct {
 const foldedLines = 30
 
 func newProgress(w *os.File) *progress {
-	return &progress{w: w, started: time.Now(), output: map[int]time.Time{}, atStart: true, fold: foldedLines, colour: term.IsTerminal(int(w.Fd())) && os.Getenv("NO_COLOR") == ""}
+	return &progress{w: w, started: time.Now(), output: map[int]time.Time{}, atStart: true, fold: foldedLines,
+		colour: term.IsTerminal(int(w.Fd())) && os.Getenv("NO_COLOR") == ""}
 }
 
 func (p *progress) paint(code, s string) string {
@@ -79,7 +80,8 @@ func (p *progress) show(ev *berth.Event) {
 			p.turn++
 		}
 		p.calls = append(p.calls, *ev.Command)
-		p.line("%s %s", p.paint("36", fmt.Sprintf("[%d] %5.1fs $", p.turn, time.Since(p.started).Seconds())), firstLine(*ev.Command))
+		p.line("%s %s", p.paint("36", fmt.Sprintf("[%d] %5.1fs $", p.turn, time.Since(p.started).Seconds())),
+			firstLine(*ev.Command))
 	case berth.EventOutputItemAdded:
 		if ev.Item.Type() == berth.ItemShellCallOutput {
 			p.output[*ev.OutputIndex] = time.Now()

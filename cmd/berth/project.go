@@ -91,7 +91,8 @@ func newProjectLs(open opener) *cobra.Command {
 					if l.full {
 						stored = strconv.FormatInt(p.StoredBytes, 10)
 					}
-					return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", l.id(string(p.ID)), l.cut(inLine(p.Name), 12), p.Status, p.Keys, created, stored, l.cut(inWords(p.Limits), 20))
+					return fmt.Sprintf("%s\t%s\t%s\t%d\t%s\t%s\t%s", l.id(string(p.ID)), l.cut(inLine(p.Name), 12),
+						p.Status, p.Keys, created, stored, l.cut(inWords(p.Limits), 20))
 				})
 		})
 	}
@@ -111,7 +112,8 @@ func findProject(ctx context.Context, state *server.State, ref string) (berth.Pr
 func knownProject(ctx context.Context, state *server.State, ref string) (berth.ProjectID, error) {
 	id, known, err := lookupProject(ctx, state, ref)
 	if err == nil && !known {
-		err = fmt.Errorf("project %q %w: it has no record and no key; berth project ls lists the projects", ref, errNotFound)
+		err = fmt.Errorf("project %q %w: it has no record and no key; berth project ls lists the projects", ref,
+			errNotFound)
 	}
 	return id, err
 }
@@ -138,7 +140,9 @@ func lookupProject(ctx context.Context, state *server.State, ref string) (id ber
 	case project.ValidID(ref):
 		return berth.ProjectID(ref), false, nil
 	}
-	return "", false, fmt.Errorf("project %q %w: it is neither an id nor the name of a project; berth project ls lists them", ref, errNotFound)
+	return "", false,
+		fmt.Errorf("project %q %w: it is neither an id nor the name of a project; berth project ls lists them", ref,
+			errNotFound)
 }
 
 // findKeys returns the keys that refs select: ids, or the starts or ends of ids.
@@ -236,7 +240,9 @@ project is still reported.`,
 					return err
 				}
 				if !*yes {
-					if err := confirm(fmt.Sprintf("Archive %s? Its keys are refused and all its data is deleted, for ever.", id), args[0]); err != nil {
+					if err := confirm(
+						fmt.Sprintf("Archive %s? Its keys are refused and all its data is deleted, for ever.", id),
+						args[0]); err != nil {
 						return err
 					}
 				}

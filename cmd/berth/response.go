@@ -57,7 +57,8 @@ store: false are not stored.`,
 		Args: cobra.NoArgs,
 	}
 	connect, l := clientFlags(cmd), listFlags[responseRow](cmd, "background=true", 50)
-	cmd.Flags().StringVar(&status, "status", "", "only those that are queued, in_progress, completed, incomplete, failed or cancelled")
+	cmd.Flags().StringVar(&status, "status", "",
+		"only those that are queued, in_progress, completed, incomplete, failed or cancelled")
 	cmd.Flags().StringVar(&model, "model", "", "only those of a model")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		query := url.Values{}
@@ -77,7 +78,8 @@ store: false are not stored.`,
 				if r.Usage != nil {
 					tokens = strconv.Itoa(r.Usage.TotalTokens)
 				}
-				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.id(string(r.ID)), inLine(string(r.Status)), l.clip(inLine(r.Model)), tokens, l.since(now, r.CreatedAt))
+				return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.id(string(r.ID)), inLine(string(r.Status)),
+					l.clip(inLine(r.Model)), tokens, l.since(now, r.CreatedAt))
 			})
 	}
 	return cmd

@@ -99,12 +99,14 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 	cmd.Flags().StringVar(&t.model, "model", os.Getenv("BERTH_MODEL"), "model (default: the only one of the server)")
 	t.made = containerFlags(cmd)
 	cmd.Flags().StringArrayVar(&t.tools, "tool", nil, toolUsage)
-	cmd.Flags().BoolVar(&t.background, "background", false, "print the id of the response and let it run on the server; berth response get shows its answer")
+	cmd.Flags().BoolVar(&t.background, "background", false,
+		"print the id of the response and let it run on the server; berth response get shows its answer")
 	cmd.Flags().StringVar(&t.out.dir, "out", "", "new or empty directory for the created files")
 	cmd.Flags().BoolVar(&t.out.force, "force", false, "let --out replace files in a non-empty directory")
 	cmd.Flags().BoolVar(&t.out.hidden, "hidden", false, "let --out also save hidden files, such as .git/config")
 	cmd.Flags().StringVar(&t.container, "container", "", "container to use")
-	cmd.Flags().StringVar((*string)(&t.made.source.OnLost), "on-lost", "", "if the container of --previous is lost with its files: fail, or new for a new one")
+	cmd.Flags().StringVar((*string)(&t.made.source.OnLost), "on-lost", "",
+		"if the container of --previous is lost with its files: fail, or new for a new one")
 	cmd.Flags().StringVar(&t.previous, "previous", "", "response to continue")
 	cmd.Flags().StringVar(&t.instructions, "instructions", "", "system message")
 	cmd.Flags().BoolVar(&t.noContainer, "no-container", false, "give the model no shell and no container")
@@ -112,10 +114,12 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 	cmd.Flags().BoolVar(&t.json, "json", false, "print the response as a line of JSON in place of the answer")
 	cmd.Flags().BoolVar(&t.full, "full", false, "show all output of commands")
 	cmd.MarkFlagsMutuallyExclusive("quiet", "full")
-	for _, flag := range []string{"container", "name", "env", "secret", "allow", "open-network", "volume", "memory", "idle", "template", "snapshot", "file", "out"} {
+	for _, flag := range []string{"container", "name", "env", "secret", "allow", "open-network", "volume", "memory",
+		"idle", "template", "snapshot", "file", "out"} {
 		cmd.MarkFlagsMutuallyExclusive("no-container", flag)
 	}
-	for _, flag := range []string{"name", "env", "secret", "allow", "open-network", "volume", "memory", "idle", "template", "snapshot", "on-expiry", "keep-awake"} {
+	for _, flag := range []string{"name", "env", "secret", "allow", "open-network", "volume", "memory", "idle",
+		"template", "snapshot", "on-expiry", "keep-awake"} {
 		cmd.MarkFlagsMutuallyExclusive("container", flag)
 	}
 	for _, flag := range []string{"out", "full", "quiet"} {
@@ -157,7 +161,8 @@ func (t *task) resolve(ctx context.Context, c *client) error {
 	}
 	switch len(ids) {
 	case 0:
-		return errors.New("the server has no model: configure one (docs/models.md), or use --model scripted, which runs the fenced sh blocks of the task")
+		return errors.New(
+			"the server has no model: configure one (docs/models.md), or use --model scripted, which runs the fenced sh blocks of the task")
 	case 1:
 		t.model = ids[0]
 		return nil
@@ -166,7 +171,8 @@ func (t *task) resolve(ctx context.Context, c *client) error {
 	if len(ids) > most {
 		ids = append(ids[:most], "…")
 	}
-	return fmt.Errorf("the server has several models: select one with --model or BERTH_MODEL: %s", strings.Join(ids, ", "))
+	return fmt.Errorf("the server has several models: select one with --model or BERTH_MODEL: %s",
+		strings.Join(ids, ", "))
 }
 
 // oneTask requires exactly one argument, the task.

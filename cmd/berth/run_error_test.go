@@ -20,10 +20,13 @@ func TestRunNamesFailedRequest(t *testing.T) {
 			w.WriteHeader(http.StatusServiceUnavailable)
 			fmt.Fprint(w, `{"error":{"message":"The upstream 'a' failed."}}`)
 		}, "berth: The upstream 'a' failed. (request req_1)\n"},
-		{"no JSON", func(w http.ResponseWriter) { w.WriteHeader(http.StatusBadGateway) }, "berth: the server returned 502 Bad Gateway (request req_1)\n"},
+		{"no JSON", func(w http.ResponseWriter) {
+			w.WriteHeader(http.StatusBadGateway)
+		}, "berth: the server returned 502 Bad Gateway (request req_1)\n"},
 		{"failed later", func(w http.ResponseWriter) {
 			w.Header().Set("Content-Type", "text/event-stream")
-			fmt.Fprint(w, `data: {"type":"response.failed","sequence_number":0,"response":{"id":"resp_1","status":"failed","output":[],"error":{"code":"server_error","message":"It broke."}}}`+"\n\n")
+			fmt.Fprint(w,
+				`data: {"type":"response.failed","sequence_number":0,"response":{"id":"resp_1","status":"failed","output":[],"error":{"code":"server_error","message":"It broke."}}}`+"\n\n")
 		}, "berth: It broke. (request req_1)\n"},
 		{"the client's fault", func(w http.ResponseWriter) {
 			w.WriteHeader(http.StatusBadRequest)

@@ -47,7 +47,8 @@ func (o *outDir) check() error {
 	case err != nil:
 		return err
 	}
-	return fmt.Errorf("--out %s: the directory is not empty; name a new one, or use --force to replace files in it", o.dir)
+	return fmt.Errorf("--out %s: the directory is not empty; name a new one, or use --force to replace files in it",
+		o.dir)
 }
 
 // fetch saves the files that commands have created since a time. A file that cannot be saved
@@ -102,7 +103,8 @@ func (o *outDir) fetch(ctx context.Context, c *client, container berth.Container
 		}
 	}
 	if hidden > 0 {
-		fmt.Fprintf(os.Stderr, "%d hidden files stay in the container; use --hidden to save them all, or berth cp to copy one\n", hidden)
+		fmt.Fprintf(os.Stderr,
+			"%d hidden files stay in the container; use --hidden to save them all, or berth cp to copy one\n", hidden)
 	}
 	if failed > 0 {
 		return fmt.Errorf("%d files were not saved", failed)

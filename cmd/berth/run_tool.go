@@ -38,7 +38,9 @@ func parseTools(values []string) ([]map[string]any, error) {
 		case name == "mcp" && label != "" && strings.Contains(address, "://"):
 			tool = map[string]any{"type": berth.ToolMCP, "server_label": label, "server_url": address}
 		default:
-			return nil, badUsage("--tool %s: must be web_search, code_interpreter, image_generation, computer, file_search=STORE, mcp=LABEL=URL, or a tool as JSON", value)
+			return nil, badUsage(
+				"--tool %s: must be web_search, code_interpreter, image_generation, computer, file_search=STORE, mcp=LABEL=URL, or a tool as JSON",
+				value)
 		}
 		tools = append(tools, tool)
 	}

@@ -106,7 +106,8 @@ func kindOf(mode fs.FileMode) string {
 // configuration, and names that look like others or that some file systems treat alike.
 func isHidden(name string) bool {
 	for part := range strings.SplitSeq(name, "/") {
-		if strings.HasPrefix(part, ".") || strings.EqualFold(part, "HEAD") || strings.HasPrefix(strings.ToLower(part), "git~") {
+		if strings.HasPrefix(part, ".") || strings.EqualFold(part, "HEAD") || strings.HasPrefix(strings.ToLower(part),
+			"git~") {
 			return true
 		}
 		if !utf8.ValidString(part) || strings.ContainsFunc(part, invisible) {

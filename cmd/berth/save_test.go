@@ -28,13 +28,16 @@ func made(t *testing.T, files [][2]string, output ...string) {
 	})
 	mux.HandleFunc("POST /v1/responses", func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Content-Type", "text/event-stream")
-		fmt.Fprint(w, `data: {"type":"response.completed","sequence_number":1,"response":{"id":"resp_1","object":"response","status":"completed","created_at":1,"output":[`+strings.Join(output, ",")+`],`+
-			`"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}}]}}`+"\n\n")
+		fmt.Fprint(w,
+			`data: {"type":"response.completed","sequence_number":1,"response":{"id":"resp_1","object":"response","status":"completed","created_at":1,"output":[`+strings.Join(output,
+				",")+`],`+
+				`"tools":[{"type":"shell","environment":{"type":"container_reference","container_id":"cntr_1"}}]}}`+"\n\n")
 	})
 	mux.HandleFunc("GET /v1/containers/cntr_1/files", func(w http.ResponseWriter, r *http.Request) {
 		var list []berth.ContainerFile
 		for i, f := range files {
-			list = append(list, berth.ContainerFile{ID: berth.CFileID(strconv.Itoa(i)), Path: berth.WorkDir + "/" + f[0], Source: "assistant", CreatedAt: 1, Bytes: int64(len(f[1]))})
+			list = append(list, berth.ContainerFile{ID: berth.CFileID(strconv.Itoa(i)), Path: berth.WorkDir + "/" +
+				f[0], Source: "assistant", CreatedAt: 1, Bytes: int64(len(f[1]))})
 		}
 		json.NewEncoder(w).Encode(map[string]any{"data": list})
 	})
@@ -86,7 +89,8 @@ func TestOutputIsNotExecutedByGit(t *testing.T) {
 		if dir == "bare/" {
 			worktree += "\tworktree = .\n"
 		}
-		evil = append(evil, [2]string{dir + "config", worktree}, [2]string{dir + "HEAD", "ref: refs/heads/main\n"}, [2]string{dir + "objects/info/x", ""}, [2]string{dir + "refs/heads/x", ""})
+		evil = append(evil, [2]string{dir + "config", worktree}, [2]string{dir + "HEAD", "ref: refs/heads/main\n"},
+			[2]string{dir + "objects/info/x", ""}, [2]string{dir + "refs/heads/x", ""})
 	}
 	evil = append(evil, [2]string{".envrc", "x"}, [2]string{".vscode/tasks.json", "x"}, [2]string{"result.txt", "fine"})
 	made(t, evil)
@@ -95,7 +99,8 @@ func TestOutputIsNotExecutedByGit(t *testing.T) {
 	write(t, filepath.Join(project, "Makefile"), "mine")
 	run(project, "init", "-q")
 	before := read(t, filepath.Join(project, ".git/config"))
-	if code, stderr := commandLine(t, "run", "--out", project, "x"); code != 1 || !strings.Contains(stderr, "not empty") {
+	if code, stderr := commandLine(t, "run", "--out", project, "x"); code != 1 || !strings.Contains(stderr,
+		"not empty") {
 		t.Errorf("into a repository: got %d %s, want an error", code, stderr)
 	}
 	fresh := filepath.Join(home, "fresh")
@@ -130,24 +135,30 @@ func TestOutputIsNotExecutedByGit(t *testing.T) {
 
 // berth run replaces no existing files, and with --force only regular files.
 func TestOutputReplacesNothing(t *testing.T) {
-	made(t, [][2]string{{"a", "new"}, {"dir/b", "new"}, {"link", "new"}, {"pipe", "new"}, {"a/c", "new"}, {"../up", "new"}, {"/abs", "new"}})
+	made(t, [][2]string{{"a", "new"}, {"dir/b", "new"}, {"link", "new"}, {"pipe", "new"}, {"a/c", "new"},
+		{"../up", "new"}, {"/abs", "new"}})
 	dir := filepath.Join(t.TempDir(), "out")
 	outside := filepath.Join(t.TempDir(), "outside")
 	write(t, outside, "mine")
 	write(t, filepath.Join(dir, "a"), "mine")
-	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"), 0o600)); err != nil {
+	if err := errors.Join(os.Symlink(outside, filepath.Join(dir, "link")), unix.Mkfifo(filepath.Join(dir, "pipe"),
+		0o600)); err != nil {
 		t.Fatal(err)
 	}
-	if code, stderr := commandLine(t, "run", "--out", dir, "x"); code != 1 || !strings.Contains(stderr, "not empty") || read(t, filepath.Join(dir, "a")) != "mine" {
+	if code, stderr := commandLine(t, "run", "--out", dir, "x"); code != 1 || !strings.Contains(stderr, "not empty") ||
+		read(t, filepath.Join(dir, "a")) != "mine" {
 		t.Errorf("got %d %s, want an error", code, stderr)
 	}
 	code, stderr := commandLine(t, "run", "--out", dir, "--force", "x")
-	for _, want := range []string{"link  not saved: a symbolic link of this name already exists", "pipe  not saved: a pipe of this name already exists", "a/c  not saved", "up  not saved: invalid file name", "5 files were not saved"} {
+	for _, want := range []string{"link  not saved: a symbolic link of this name already exists",
+		"pipe  not saved: a pipe of this name already exists", "a/c  not saved", "up  not saved: invalid file name",
+		"5 files were not saved"} {
 		if code != 1 || !strings.Contains(stderr, want) {
 			t.Errorf("--force: got %d %s, want %q", code, stderr, want)
 		}
 	}
-	if read(t, filepath.Join(dir, "a")) != "new" || read(t, filepath.Join(dir, "dir/b")) != "new" || read(t, outside) != "mine" {
+	if read(t, filepath.Join(dir, "a")) != "new" || read(t, filepath.Join(dir, "dir/b")) != "new" ||
+		read(t, outside) != "mine" {
 		t.Error("--force: replaced the wrong files")
 	}
 	left, err := filepath.Glob(filepath.Join(dir, ".berth-*"))
@@ -192,7 +203,8 @@ func TestSavedFiles(t *testing.T) {
 			t.Errorf("link, force %v: replaced", force)
 		}
 	}
-	if _, err := saveAt(os.DevNull, strings.NewReader("new"), 0o666, true); err == nil || !strings.Contains(err.Error(), "device") {
+	if _, err := saveAt(os.DevNull, strings.NewReader("new"), 0o666, true); err == nil || !strings.Contains(err.Error(),
+		"device") {
 		t.Errorf("device: got %v", err)
 	}
 	if got := read(t, victim); got != "mine" {

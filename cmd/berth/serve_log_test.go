@@ -66,7 +66,8 @@ func TestUnsolicitedAnswers(t *testing.T) {
 			t.Fatal("the connection stays open")
 		}
 	}
-	if got := fine.String(); !strings.Contains(got, "level=DEBUG msg=\"Unsolicited response") || strings.Count(got, "\n") != 1 {
+	if got := fine.String(); !strings.Contains(got, "level=DEBUG msg=\"Unsolicited response") ||
+		strings.Count(got, "\n") != 1 {
 		t.Errorf("at debug level: got %q, want one line", got)
 	}
 	if got := usual.String(); got != "" {

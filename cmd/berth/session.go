@@ -93,7 +93,9 @@ func newSessionImport() *cobra.Command {
 			return err
 		}
 		if done.Missing {
-			fmt.Fprintf(cmd.ErrOrStderr(), "this server lacks the template %s; copy it with berth image save and load before using the container\n", inLine(done.Template))
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"this server lacks the template %s; copy it with berth image save and load before using the container\n",
+				inLine(done.Template))
 		}
 		fmt.Fprintln(cmd.OutOrStdout(), done.ResponseID)
 		return nil
@@ -124,7 +126,8 @@ is called instead, and its output is shown beside the record.`,
 		if *model != "" {
 			body["model"] = *model
 		}
-		if err := c.call(cmd.Context(), "POST", "/v1/responses/"+url.PathEscape(id)+"/replay", body, &done); err != nil {
+		if err := c.call(cmd.Context(), "POST", "/v1/responses/"+url.PathEscape(id)+"/replay", body,
+			&done); err != nil {
 			return err
 		}
 		if *model != "" {

@@ -74,7 +74,8 @@ func printSnapshots(w io.Writer, l *listing, all []*berth.Snapshot) error {
 			if s.ExpiresAt != nil {
 				expires = l.until(now, *s.ExpiresAt)
 			}
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.id(string(s.ID)), l.cut(inLine(s.Name), 14), l.id(string(s.ContainerID)), s.Cause, memory,
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", l.id(string(s.ID)), l.cut(inLine(s.Name), 14),
+				l.id(string(s.ContainerID)), s.Cause, memory,
 				size(s.StoredBytes), l.since(now, s.CreatedAt), expires)
 		})
 }

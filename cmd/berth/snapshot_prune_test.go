@@ -10,11 +10,13 @@ import (
 
 func TestPruning(t *testing.T) {
 	now := time.Unix(1_000_000, 0)
-	snap := func(id berth.SnapshotID, container berth.ContainerID, hours int64, cause berth.SnapshotCause) berth.Snapshot {
+	snap := func(id berth.SnapshotID, container berth.ContainerID, hours int64,
+		cause berth.SnapshotCause) berth.Snapshot {
 		return berth.Snapshot{ID: id, ContainerID: container, CreatedAt: now.Unix() - hours*3600, Cause: cause}
 	}
 	all := []berth.Snapshot{
-		snap("a1", "a", 1, berth.SnapshotRequested), snap("b5", "b", 5, berth.SnapshotRequested), snap("a6", "a", 6, berth.SnapshotExpired),
+		snap("a1", "a", 1, berth.SnapshotRequested), snap("b5", "b", 5, berth.SnapshotRequested),
+		snap("a6", "a", 6, berth.SnapshotExpired),
 		snap("a7", "a", 7, berth.SnapshotRequested), snap("a9", "a", 9, berth.SnapshotRequested),
 	}
 	for _, tt := range []struct {

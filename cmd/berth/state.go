@@ -39,7 +39,9 @@ func (o opener) withNew(ctx context.Context, f func(*server.State) error) error 
 		return o.call(ctx, f)
 	}
 	if _, err := os.Stat(*o.state); errors.Is(err, fs.ErrNotExist) && o.cmd.PersistentFlags().Changed("state") {
-		return fmt.Errorf("the state directory %s does not exist; correct --state, or create the directory first: mkdir -m 700 %[1]s", *o.state)
+		return fmt.Errorf(
+			"the state directory %s does not exist; correct --state, or create the directory first: mkdir -m 700 %[1]s",
+			*o.state)
 	}
 	fmt.Fprintf(o.cmd.ErrOrStderr(), "creating a new state directory at %s\n", *o.state)
 	return o.call(ctx, f)

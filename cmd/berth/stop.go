@@ -37,7 +37,8 @@ volumes. No server needs to run. The command asks first, and without a terminal 
 				return err
 			}
 			if all && !*yes {
-				if err := confirm(fmt.Sprintf("End all containers of %s? Their files are lost.", state), "yes"); err != nil {
+				if err := confirm(fmt.Sprintf("End all containers of %s? Their files are lost.", state),
+					"yes"); err != nil {
 					return err
 				}
 			}
@@ -54,7 +55,8 @@ volumes. No server needs to run. The command asks first, and without a terminal 
 			if !all {
 				return nil
 			}
-			n, err := server.EndContainers(ctx, state, c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), &slog.HandlerOptions{Level: slog.LevelWarn})))
+			n, err := server.EndContainers(ctx, state, c, slog.New(slog.NewTextHandler(cmd.ErrOrStderr(),
+				&slog.HandlerOptions{Level: slog.LevelWarn})))
 			if err != nil {
 				return err
 			}

@@ -43,8 +43,9 @@ FROM remains as it is. If the command fails, the state directory still uses FROM
 			if err := out.Flush(); err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "the state directory %s now uses %s; set or remove store in the configuration accordingly\n"+
-				"%s is the former database; delete it when the copy has proved itself\n", state, c.Uses, c.Former)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"the state directory %s now uses %s; set or remove store in the configuration accordingly\n"+
+					"%s is the former database; delete it when the copy has proved itself\n", state, c.Uses, c.Former)
 			return nil
 		},
 	}

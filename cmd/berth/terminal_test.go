@@ -48,10 +48,14 @@ func TestNoOrdersToTerminals(t *testing.T) {
 		out.WriteString(line)
 	}
 	_ = differs(&out, &bundle.Replay{Divergence: &bundle.Divergence{Recorded: name, Replayed: name}})
-	_ = printBoth(&out, &bundle.Replay{Responses: []bundle.ReplayResponse{{Recorded: []string{name}, Replayed: []string{name}, Error: name}}})
+	_ = printBoth(&out,
+		&bundle.Replay{Responses: []bundle.ReplayResponse{{Recorded: []string{name}, Replayed: []string{name},
+			Error: name}}})
 	p := progress{w: &out}
 	p.text(name)
-	if i := strings.IndexFunc(out.String(), func(r rune) bool { return r != '\n' && r != '\t' && printable(r) < 0 }); i >= 0 {
+	if i := strings.IndexFunc(out.String(), func(r rune) bool {
+		return r != '\n' && r != '\t' && printable(r) < 0
+	}); i >= 0 {
 		t.Errorf("got %q", out.String()[max(0, i-40):i+10])
 	}
 }
@@ -85,9 +89,11 @@ func onPTY(t *testing.T, args ...string) string {
 func TestAnswersGiveNoOrders(t *testing.T) {
 	evil := orders + "\x1b]52;c;Y3VybA==\x07"
 	text, _ := json.Marshal(evil)
-	made(t, [][2]string{{"bidi\u202egpj.sh", ""}, {"sub\u009b2J/x", ""}}, `{"type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"text":`+string(text)+`}]}`)
+	made(t, [][2]string{{"bidi\u202egpj.sh", ""}, {"sub\u009b2J/x", ""}},
+		`{"type":"message","status":"completed","role":"assistant","content":[{"type":"output_text","annotations":[],"text":`+string(text)+`}]}`)
 	got := onPTY(t, "run", "--out", filepath.Join(t.TempDir(), "x"), "--hidden", "x")
-	if strings.ContainsAny(got, "\x1b\x07\x7f\u009b\u202e") || !strings.Contains(got, "52;c;Y3VybA==") || !strings.Contains(got, "bidigpj.sh") {
+	if strings.ContainsAny(got, "\x1b\x07\x7f\u009b\u202e") || !strings.Contains(got, "52;c;Y3VybA==") ||
+		!strings.Contains(got, "bidigpj.sh") {
 		t.Errorf("terminal: got %q", got)
 	}
 	r, w, err := os.Pipe()
@@ -135,14 +141,17 @@ func TestLogGivesNoOrders(t *testing.T) {
 		os.Stderr = w
 		log, _ := newLogger(server.LogConfig{Format: format})
 		os.Stderr = old
-		log.Info("name "+orders, "name", orders+"\nlevel=ERROR msg=forged", orders, "key", "group", slog.GroupValue(slog.String("x", orders)), "err", errors.New(orders))
+		log.Info("name "+orders, "name", orders+"\nlevel=ERROR msg=forged", orders, "key", "group",
+			slog.GroupValue(slog.String("x", orders)), "err", errors.New(orders))
 		w.Close()
 		text, err := io.ReadAll(r)
-		if err != nil || strings.Count(string(text), "\n") != 1 || strings.ContainsAny(string(text), "\x1b\r\x07\x7f\u009b\u202e") {
+		if err != nil || strings.Count(string(text), "\n") != 1 || strings.ContainsAny(string(text),
+			"\x1b\r\x07\x7f\u009b\u202e") {
 			t.Errorf("%s: got %q, %v", format, text, err)
 		}
 		var record map[string]any
-		if format == "json" && (json.Unmarshal(text, &record) != nil || record["name"] != orders+"\nlevel=ERROR msg=forged") {
+		if format == "json" && (json.Unmarshal(text, &record) != nil ||
+			record["name"] != orders+"\nlevel=ERROR msg=forged") {
 			t.Errorf("got %q, want the complete name, escaped", text)
 		}
 	}
@@ -161,7 +170,8 @@ func TestErrorsGiveNoOrders(t *testing.T) {
 	os.Stderr = old
 	w.Close()
 	stderr, err := io.ReadAll(r)
-	if err != nil || code != 1 || len(stderr) == 0 || strings.ContainsAny(string(stderr), "\x1b\r\x07\x7f\u009b\u202e") {
+	if err != nil || code != 1 || len(stderr) == 0 || strings.ContainsAny(string(stderr),
+		"\x1b\r\x07\x7f\u009b\u202e") {
 		t.Errorf("got %q, %d, %v", stderr, code, err)
 	}
 }

@@ -91,7 +91,8 @@ var topOrders = map[string]func(a, b topLine) int{
 	"memory": func(a, b topLine) int { return cmp.Compare(b.stats.Memory.Bytes, a.stats.Memory.Bytes) },
 	"disk":   func(a, b topLine) int { return cmp.Compare(b.stats.Disk.Bytes, a.stats.Disk.Bytes) },
 	"egress": func(a, b topLine) int {
-		return cmp.Compare(b.stats.Egress.BytesSent+b.stats.Egress.BytesReceived, a.stats.Egress.BytesSent+a.stats.Egress.BytesReceived)
+		return cmp.Compare(b.stats.Egress.BytesSent+b.stats.Egress.BytesReceived,
+			a.stats.Egress.BytesSent+a.stats.Egress.BytesReceived)
 	},
 	"age": func(a, b topLine) int { return cmp.Compare(a.container.CreatedAt, b.container.CreatedAt) },
 }
@@ -108,7 +109,8 @@ func (c *client) top(ctx context.Context, before map[berth.ContainerID]topLine) 
 	for i, container := range containers {
 		g.Go(func() error {
 			l := topLine{container: container}
-			if c.call(ctx, "GET", "/v1/containers/"+url.PathEscape(string(container.ID))+"/stats", nil, &l.stats) != nil {
+			if c.call(ctx, "GET", "/v1/containers/"+url.PathEscape(string(container.ID))+"/stats", nil,
+				&l.stats) != nil {
 				return nil // the container has ended
 			}
 			l.read = time.Now()
@@ -161,8 +163,10 @@ func printTop(out io.Writer, lines []topLine, refresh bool, l *listing) error {
 	fmt.Fprintln(w, "ID\tNAME\tCPU\tMEMORY\tLIMIT\tDISK\tPIDS\tSENT\tRECEIVED\tAGE")
 	for _, line := range lines {
 		s := line.stats
-		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.id(string(line.container.ID)), l.cut(inLine(line.container.Name), 12), line.cpu,
-			size(s.Memory.Bytes), size(s.Memory.LimitBytes), size(s.Disk.Bytes), s.PIDs.Count, size(s.Egress.BytesSent), size(s.Egress.BytesReceived),
+		fmt.Fprintf(w, "%s\t%s\t%.1f%%\t%s\t%s\t%s\t%d\t%s\t%s\t%s\n", l.id(string(line.container.ID)),
+			l.cut(inLine(line.container.Name), 12), line.cpu,
+			size(s.Memory.Bytes), size(s.Memory.LimitBytes), size(s.Disk.Bytes), s.PIDs.Count, size(s.Egress.BytesSent),
+			size(s.Egress.BytesReceived),
 			duration(time.Duration(s.UptimeSeconds)*time.Second))
 	}
 	w.Flush()

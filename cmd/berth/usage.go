@@ -41,7 +41,8 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 	cmd.Flags().DurationVar(&since, "since", 30*24*time.Hour, "how far to go back")
 	cmd.Flags().DurationVar(&width, "width", 0, "group by periods of this width, such as 1h or 24h")
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print each line as a JSON object")
-	cmd.Flags().BoolVar(&full, "no-trunc", false, "print full ids and names, exact numbers, and cached and reasoning tokens")
+	cmd.Flags().BoolVar(&full, "no-trunc", false,
+		"print full ids and names, exact numbers, and cached and reasoning tokens")
 	cmd.RunE = func(cmd *cobra.Command, _ []string) error {
 		if width%time.Minute != 0 || width < 0 || since < time.Minute {
 			return badUsage("--since and --width must be whole minutes")
@@ -62,8 +63,10 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 					return err
 				}
 			}
-			r := usageReport{state: state, config: config, out: cmd.OutOrStdout(), wide: width != 0, listing: &listing{json: asJSON, full: full},
-				query: store.UsageQuery{Project: p, From: now.Add(-since).Truncate(time.Minute), To: now.Add(time.Minute),
+			r := usageReport{state: state, config: config, out: cmd.OutOrStdout(), wide: width != 0,
+				listing: &listing{json: asJSON, full: full},
+				query: store.UsageQuery{Project: p, From: now.Add(-since).Truncate(time.Minute),
+					To:    now.Add(time.Minute),
 					Width: cmp.Or(width, 1<<26*time.Minute)}} // one period covers all of history
 			return r.write(cmd.Context())
 		})
@@ -101,12 +104,14 @@ func (r *usageReport) write(ctx context.Context) error {
 	r.query.Kind = store.UsageResponse
 	heading := "TOKENS IN\tTOKENS OUT\t" + r.cost()
 	tokens := func(u *store.Usage) string {
-		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.name(u), rounded(u.Count), rounded(u.InputTokens), rounded(u.OutputTokens), u.Cost)
+		return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", r.name(u), rounded(u.Count), rounded(u.InputTokens),
+			rounded(u.OutputTokens), u.Cost)
 	}
 	if r.full {
 		heading = "TOKENS IN\tCACHED\tTOKENS OUT\tREASONING\t" + r.cost()
 		tokens = func(u *store.Usage) string {
-			return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%s", r.name(u), u.Count, u.InputTokens, u.CachedTokens, u.OutputTokens, u.ReasoningTokens, u.Cost)
+			return fmt.Sprintf("%s\t%d\t%d\t%d\t%d\t%d\t%s", r.name(u), u.Count, u.InputTokens, u.CachedTokens,
+				u.OutputTokens, u.ReasoningTokens, u.Cost)
 		}
 	}
 	if err := r.table(ctx, "MODEL\tRESPONSES\t"+heading, tokens); err != nil {
@@ -159,7 +164,8 @@ func (r *usageReport) spending(ctx context.Context) error {
 	spent = slices.DeleteFunc(spent, func(s project.Spend) bool { return s.Used == 0 && s.Limit == nil })
 	if r.json {
 		for _, s := range spent {
-			if err := r.object(map[string]any{"kind": "spend", "project": s.Project, "key": s.Key, "cost": s.Used, "limit": s.Limit}); err != nil {
+			if err := r.object(map[string]any{"kind": "spend", "project": s.Project, "key": s.Key, "cost": s.Used,
+				"limit": s.Limit}); err != nil {
 				return err
 			}
 		}

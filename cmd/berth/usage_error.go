@@ -34,7 +34,9 @@ func strict(cmd *cobra.Command) {
 	if example := examples[cmd.CommandPath()]; example != "" && cmd.Example == "" {
 		cmd.Example = "  " + example
 	}
-	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error { return usageError{withUsage(cmd, flagError(err))} })
+	cmd.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
+		return usageError{withUsage(cmd, flagError(err))}
+	})
 	if cmd.HasSubCommands() && cmd.RunE == nil {
 		cmd.Args = cobra.ArbitraryArgs
 		cmd.RunE = func(cmd *cobra.Command, args []string) error {

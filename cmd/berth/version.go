@@ -33,7 +33,8 @@ func newVersion() *cobra.Command {
 		if b.Modified {
 			changed = " (modified)"
 		}
-		_, err := fmt.Fprintf(cmd.OutOrStdout(), "berth    %s\ncommit   %s%s\ndate     %s\ngo       %s\ngvisor   %s\nplatform %s\n",
+		_, err := fmt.Fprintf(cmd.OutOrStdout(),
+			"berth    %s\ncommit   %s%s\ndate     %s\ngo       %s\ngvisor   %s\nplatform %s\n",
 			b.Version, orDash(b.Commit), changed, orDash(b.Date), b.Go, orDash(b.GVisor), b.Platform)
 		return err
 	}
@@ -52,7 +53,8 @@ var pseudoVersion = regexp.MustCompile(`[.-](\d{14})-([0-9a-f]{12})(?:\+dirty)?$
 
 // thisBuild describes this binary.
 func thisBuild() berth.Build {
-	b := berth.Build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH, GVisor: gVisor}
+	b := berth.Build{Version: version, Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH,
+		GVisor: gVisor}
 	b.Commit = commit
 	info, _ := debug.ReadBuildInfo()
 	if info == nil {

@@ -27,7 +27,8 @@ func newVolumeCreate() *cobra.Command {
 	cmd := &cobra.Command{Use: "create NAME", Short: "Create a volume and print its id", Args: cobra.ExactArgs(1)}
 	connect, created := clientFlags(cmd), createdFlag(cmd)
 	size := cmd.Flags().String("size", "", "size, such as 500m or 10g (default: 10g)")
-	expires := cmd.Flags().Duration("expires", 0, "lifetime while no container uses it, such as 720h; 0 means no expiry")
+	expires := cmd.Flags().Duration("expires", 0,
+		"lifetime while no container uses it, such as 720h; 0 means no expiry")
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{"name": args[0]}
 		if *size != "" {
@@ -64,7 +65,8 @@ func newVolumeLs() *cobra.Command {
 				if v.ExpiresAt != nil {
 					expires = l.until(now, *v.ExpiresAt)
 				}
-				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%s", l.id(string(v.ID)), l.cut(v.Name, 24), v.Bytes>>20, v.MaxBytes>>20, l.since(now, v.CreatedAt), expires)
+				return fmt.Sprintf("%s\t%s\t%d\t%d\t%s\t%s", l.id(string(v.ID)), l.cut(v.Name, 24), v.Bytes>>20,
+					v.MaxBytes>>20, l.since(now, v.CreatedAt), expires)
 			})
 	}
 	return cmd

@@ -22,7 +22,8 @@ import (
 )
 
 // A webhookFunc is a command on the webhook endpoints of a project.
-type webhookFunc func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error
+type webhookFunc func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID,
+	args []string) error
 
 // onWebhooks returns a command's RunE that opens the endpoints of --project for f.
 type onWebhooks func(f webhookFunc) func(*cobra.Command, []string) error
@@ -59,8 +60,10 @@ API, signed as that API has it.`,
 			})
 		}
 	}
-	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"}, Short: "Delete endpoints with their logs and pending deliveries", Args: cobra.MinimumNArgs(1),
-		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID, ids []string) error {
+	rm := &cobra.Command{Use: "rm WEBHOOK...", Aliases: []string{"delete"},
+		Short: "Delete endpoints with their logs and pending deliveries", Args: cobra.MinimumNArgs(1),
+		RunE: on(func(ctx context.Context, _ *cobra.Command, s *webhook.Service, p berth.ProjectID,
+			ids []string) error {
 			for _, ref := range ids {
 				id, err := findEndpoint(ctx, s, p, ref)
 				if err != nil {
@@ -77,11 +80,14 @@ API, signed as that API has it.`,
 }
 
 func newWebhookCreate(on onWebhooks) *cobra.Command {
-	cmd := &cobra.Command{Use: "create URL", Short: "Create an endpoint and print its id and its secret, once", Args: cobra.ExactArgs(1)}
+	cmd := &cobra.Command{Use: "create URL", Short: "Create an endpoint and print its id and its secret, once",
+		Args: cobra.ExactArgs(1)}
 	created := createdFlag(cmd)
 	title := cmd.Flags().String("name", "", "name of the endpoint")
-	events := cmd.Flags().StringSlice("event", nil, "type of event to send, such as response.completed; may be repeated; default all")
-	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
+	events := cmd.Flags().StringSlice("event", nil,
+		"type of event to send, such as response.completed; may be repeated; default all")
+	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID,
+		args []string) error {
 		req := webhook.EndpointRequest{Name: title, URL: &args[0], EventTypes: webhook.EventTypes, Anywhere: true}
 		if len(*events) > 0 {
 			req.EventTypes = nil
@@ -98,7 +104,8 @@ func newWebhookCreate(on onWebhooks) *cobra.Command {
 			return err
 		}
 		if u, err := url.Parse(e.URL); err == nil && u.Scheme == "http" && !loopback(u.Hostname()) {
-			fmt.Fprintf(cmd.ErrOrStderr(), "warning: events are sent to %s unencrypted; use https unless you trust the network\n", u.Host)
+			fmt.Fprintf(cmd.ErrOrStderr(),
+				"warning: events are sent to %s unencrypted; use https unless you trust the network\n", u.Host)
 		}
 		return nil
 	})
@@ -108,7 +115,8 @@ func newWebhookCreate(on onWebhooks) *cobra.Command {
 func newWebhookLog(on onWebhooks) *cobra.Command {
 	cmd := &cobra.Command{Use: "log WEBHOOK", Short: "Show recent and pending deliveries", Args: cobra.ExactArgs(1)}
 	l := listFlags[webhook.Delivery](cmd, "status=pending", 50)
-	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, args []string) error {
+	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID,
+		args []string) error {
 		id, err := findEndpoint(ctx, s, p, args[0])
 		if err != nil {
 			return err
@@ -133,7 +141,8 @@ func findEndpoint(ctx context.Context, s *webhook.Service, p berth.ProjectID, re
 		if string(e.ID) == ref {
 			return e.ID, nil
 		}
-		if e.Name == ref && ref != "" || matches(strings.TrimPrefix(string(e.ID), berth.PrefixWebhook), strings.TrimPrefix(ref, berth.PrefixWebhook)) {
+		if e.Name == ref && ref != "" || matches(strings.TrimPrefix(string(e.ID), berth.PrefixWebhook),
+			strings.TrimPrefix(ref, berth.PrefixWebhook)) {
 			found = append(found, string(e.ID))
 		}
 	}
@@ -157,7 +166,8 @@ func asPlain(err error) error {
 func newWebhookLs(on onWebhooks) *cobra.Command {
 	cmd := &cobra.Command{Use: "ls", Short: "List endpoints", Args: cobra.NoArgs}
 	l := listFlags[berth.WebhookEndpoint](cmd, "name=ci", 0)
-	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID, _ []string) error {
+	cmd.RunE = on(func(ctx context.Context, cmd *cobra.Command, s *webhook.Service, p berth.ProjectID,
+		_ []string) error {
 		endpoints, _, err := s.List(ctx, p, store.Page{Limit: 1000, Ascending: true})
 		if err != nil {
 			return err
@@ -173,7 +183,8 @@ func newWebhookLs(on onWebhooks) *cobra.Command {
 				for _, t := range e.EventTypes {
 					types = append(types, string(t))
 				}
-				row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.id(string(e.ID)), l.cut(inLine(e.Name), 10), l.cut(inLine(e.URL), 22), l.cut(strings.Join(types, ","), 18), l.since(now, e.CreatedAt))
+				row := fmt.Sprintf("%s\t%s\t%s\t%s\t%s", l.id(string(e.ID)), l.cut(inLine(e.Name), 10),
+					l.cut(inLine(e.URL), 22), l.cut(strings.Join(types, ","), 18), l.since(now, e.CreatedAt))
 				if l.full {
 					row += "\t" + e.SigningSecretHint
 				}
@@ -189,7 +200,9 @@ func printDeliveries(w io.Writer, l *listing, all []*webhook.Delivery) error {
 	if l.full {
 		head += "\tDELIVERY"
 	}
-	return printList(w, l, all, func(d *webhook.Delivery) string { return d.ID }, head, func(d *webhook.Delivery) string {
+	return printList(w, l, all, func(d *webhook.Delivery) string {
+		return d.ID
+	}, head, func(d *webhook.Delivery) string {
 		var event struct {
 			berth.WebhookEvent
 			Sandbox string `json:"sandbox_id"` // of a berth.SandboxEvent
@@ -205,7 +218,8 @@ func printDeliveries(w io.Writer, l *listing, all []*webhook.Delivery) error {
 		if l.full && d.Status == webhook.Pending {
 			status += " until " + utc(d.DueAt)
 		}
-		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s", l.since(now, d.CreatedAt), l.id(subject), d.Type, status, len(d.Attempts), last)
+		row := fmt.Sprintf("%s\t%s\t%s\t%s\t%d\t%s", l.since(now, d.CreatedAt), l.id(subject), d.Type, status,
+			len(d.Attempts), last)
 		if l.full {
 			row += "\t" + d.ID
 		}

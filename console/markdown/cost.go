@@ -45,7 +45,8 @@ func costOf(text string) (c cost) {
 		}
 		start := strings.TrimLeft(line, "> \t-*+")
 		markers := line[:len(line)-len(start)]
-		depth := strings.Count(markers, ">") + strings.Count(markers, "- ") + strings.Count(markers, "* ") + strings.Count(markers, "+ ")
+		depth := strings.Count(markers, ">") + strings.Count(markers, "- ") + strings.Count(markers, "* ") +
+			strings.Count(markers, "+ ")
 		c.depth = max(c.depth, depth)
 		for i := range len(start) {
 			if strings.IndexByte("*_~[]`<", start[i]) >= 0 {

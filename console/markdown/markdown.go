@@ -88,5 +88,6 @@ func convert(text string, most int) (out template.HTML, ok bool) {
 // converter is made when the first text is shown.
 var converter = sync.OnceValue(func() goldmark.Markdown {
 	return goldmark.New(goldmark.WithExtensions(boundedTables{}, extension.Strikethrough, extension.Linkify),
-		goldmark.WithRendererOptions(html.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(safeNodes{}, 1))))
+		goldmark.WithRendererOptions(html.WithHardWraps(), renderer.WithNodeRenderers(util.Prioritized(safeNodes{},
+			1))))
 })

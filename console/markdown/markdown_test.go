@@ -41,12 +41,16 @@ func TestMarkdown(t *testing.T) {
 // FuzzMarkdown checks that a browser finds no element and no attribute in a text's HTML but
 // those of Markdown.
 func FuzzMarkdown(f *testing.F) {
-	for _, seed := range []string{"<script>alert(1)</script>", "[a](javascript:alert(1))", "[a](JaVaScRiPt&colon;alert(1))", "[a](data:text/html,x \"t\")", "![a](x \"onerror=y\")",
-		"<a href=x", "```\"><img src=x onerror=y>\nx\n```", "| a | b |\n|:-|-:|\n| <b> | `|` |", "<!-- x --> <![CDATA[ x ]]> <?x?> <!X>", "<svg><![CDATA[><img src=x onerror=y>]]>",
-		"<https://x/\"onmouseover=\"y>", "[x]: javascript:y\n[x]", "\\<img src=x\\>", "&lt;img src=x onerror=y&gt;", "1. a\n   - b\n\n> c\n\n---\n", "\x00<scr\x00ipt>"} {
+	for _, seed := range []string{"<script>alert(1)</script>", "[a](javascript:alert(1))",
+		"[a](JaVaScRiPt&colon;alert(1))", "[a](data:text/html,x \"t\")", "![a](x \"onerror=y\")",
+		"<a href=x", "```\"><img src=x onerror=y>\nx\n```", "| a | b |\n|:-|-:|\n| <b> | `|` |",
+		"<!-- x --> <![CDATA[ x ]]> <?x?> <!X>", "<svg><![CDATA[><img src=x onerror=y>]]>",
+		"<https://x/\"onmouseover=\"y>", "[x]: javascript:y\n[x]", "\\<img src=x\\>", "&lt;img src=x onerror=y&gt;",
+		"1. a\n   - b\n\n> c\n\n---\n", "\x00<scr\x00ipt>"} {
 		f.Add(seed)
 	}
-	elements := strings.Fields("html head body p h1 h2 h3 h4 h5 h6 em strong code pre del br hr ul ol li blockquote a span table thead tbody tr th td")
+	elements := strings.Fields(
+		"html head body p h1 h2 h3 h4 h5 h6 em strong code pre del br hr ul ol li blockquote a span table thead tbody tr th td")
 	f.Fuzz(func(t *testing.T, text string) {
 		out := render(t, text)
 		root, err := html.Parse(strings.NewReader(out))
@@ -71,7 +75,8 @@ func FuzzMarkdown(f *testing.F) {
 						t.Errorf("an attribute %s=%q of %s in %q", a.Key, a.Val, n.Data, out)
 					}
 				case "href":
-					if u, err := url.Parse(a.Val); err != nil || !slices.Contains([]string{"http", "https", "mailto"}, u.Scheme) {
+					if u, err := url.Parse(a.Val); err != nil || !slices.Contains([]string{"http", "https", "mailto"},
+						u.Scheme) {
 						t.Errorf("a link to %q", a.Val)
 					}
 				default:
@@ -84,16 +89,20 @@ func FuzzMarkdown(f *testing.F) {
 
 // A text that would keep the converter busy is shown as it is. Long texts as people write them are not.
 func TestExcessive(t *testing.T) {
-	for name, text := range map[string]string{"marks": strings.Repeat("*a_", 100_000), "links": strings.Repeat("[", 100_000), "quotes": strings.Repeat(">", 100_000),
-		"quotes with spaces": strings.Repeat("> ", 50_000) + "a", "lists": strings.Repeat("- ", 50_000) + "a", "lines": strings.Repeat("*a_\n", 50_000),
+	for name, text := range map[string]string{"marks": strings.Repeat("*a_", 100_000), "links": strings.Repeat("[",
+		100_000), "quotes": strings.Repeat(">", 100_000),
+		"quotes with spaces": strings.Repeat("> ", 50_000) + "a", "lists": strings.Repeat("- ", 50_000) + "a",
+		"lines": strings.Repeat("*a_\n", 50_000),
 		"marks after a line of other white space": strings.Repeat("*a_ \n\u00a0\n", 10_000)} {
 		if got := render(t, text); !strings.HasPrefix(got, "<pre>") {
 			t.Errorf("%s: got %.80q", name, got)
 		}
 	}
-	for name, text := range map[string]string{"a list": strings.Repeat("* an *item*\n", 500), "a table": "| a | b |\n|---|---|\n" + strings.Repeat("| 1 | 2 |\n", 1000),
-		"paragraphs":    strings.Repeat("Some **bold** text with `code` and [a link](https://example.com/).\n\n", 2000),
-		"a large table": strings.Repeat("|a", 19) + "\n" + strings.Repeat("|-", 19) + "\n" + strings.Repeat("|1|2\n", 1000)} {
+	for name, text := range map[string]string{"a list": strings.Repeat("* an *item*\n", 500),
+		"a table":    "| a | b |\n|---|---|\n" + strings.Repeat("| 1 | 2 |\n", 1000),
+		"paragraphs": strings.Repeat("Some **bold** text with `code` and [a link](https://example.com/).\n\n", 2000),
+		"a large table": strings.Repeat("|a", 19) + "\n" + strings.Repeat("|-", 19) + "\n" + strings.Repeat("|1|2\n",
+			1000)} {
 		if got := render(t, text); strings.HasPrefix(got, "<pre>") {
 			t.Errorf("%s: got %.80q", name, got)
 		}
@@ -106,13 +115,16 @@ var growing = map[string]func(n int) string{
 		return strings.Repeat("|a", n/8) + "\n" + strings.Repeat("|-", n/8) + "\n" + strings.Repeat("|\n", n/4)
 	},
 	"a table in a quote": func(n int) string {
-		return "> " + strings.Repeat("|a", n/10) + "\n> " + strings.Repeat("|-", n/10) + "\n" + strings.Repeat("> |\n", n/8)
+		return "> " + strings.Repeat("|a", n/10) + "\n> " + strings.Repeat("|-", n/10) + "\n" + strings.Repeat("> |\n",
+			n/8)
 	},
 	"a table in a list": func(n int) string {
-		return "1. " + strings.Repeat("|a", n/10) + "\n   " + strings.Repeat("|:-:", n/10) + "\n" + strings.Repeat("   |\n", n/10)
+		return "1. " + strings.Repeat("|a", n/10) + "\n   " + strings.Repeat("|:-:", n/10) + "\n" +
+			strings.Repeat("   |\n", n/10)
 	},
 	"many tables": func(n int) string {
-		return strings.Repeat(strings.Repeat("|a", 100)+"\n"+strings.Repeat("|-", 100)+"\n"+strings.Repeat("|\n", 100)+"\n", n/600)
+		return strings.Repeat(strings.Repeat("|a", 100)+"\n"+strings.Repeat("|-", 100)+"\n"+strings.Repeat("|\n",
+			100)+"\n", n/600)
 	},
 	"tables of one paragraph": func(n int) string { return strings.Repeat("|a|b\n|-|-\n", n/10) },
 	"links to a long address": func(n int) string {
@@ -130,7 +142,8 @@ var growing = map[string]func(n int) string{
 	"deep items":      func(n int) string { return deepList(n) },
 	"headings":        func(n int) string { return strings.Repeat("#\n", n/2) },
 	"pipes in code": func(n int) string {
-		return strings.Repeat("`\\|`|", 300) + "\n" + strings.Repeat("-|", 300) + "\n" + strings.Repeat("`\\|`|\n\n", n/8)
+		return strings.Repeat("`\\|`|", 300) + "\n" + strings.Repeat("-|", 300) + "\n" + strings.Repeat("`\\|`|\n\n",
+			n/8)
 	},
 	"HTML":        func(n int) string { return strings.Repeat("<p>\n\n", n/5) },
 	"definitions": func(n int) string { return strings.Repeat("[a]: b\n", n/7) },
@@ -212,7 +225,8 @@ func TestChild(t *testing.T) {
 	}
 	ended, end := context.WithCancel(t.Context())
 	end()
-	if got := Render(ended, []string{"**a**", long}); got[0] != "<p><strong>a</strong></p>\n" || !strings.HasPrefix(string(got[1]), "<pre>*a*") {
+	if got := Render(ended, []string{"**a**", long}); got[0] != "<p><strong>a</strong></p>\n" ||
+		!strings.HasPrefix(string(got[1]), "<pre>*a*") {
 		t.Errorf("without a child: got %q and %.40q", got[0], got[1])
 	}
 }

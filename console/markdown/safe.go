@@ -15,7 +15,8 @@ type safeNodes struct{}
 
 // RegisterFuncs implements renderer.NodeRenderer.
 func (safeNodes) RegisterFuncs(on renderer.NodeRendererFuncRegisterer) {
-	on.Register(ast.KindHTMLBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	on.Register(ast.KindHTMLBlock, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus,
+		error) {
 		block := n.(*ast.HTMLBlock)
 		if !entering {
 			return ast.WalkContinue, nil
@@ -31,7 +32,8 @@ func (safeNodes) RegisterFuncs(on renderer.NodeRendererFuncRegisterer) {
 		_, _ = w.WriteString("</pre>\n")
 		return ast.WalkSkipChildren, nil
 	})
-	on.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	on.Register(ast.KindRawHTML, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus,
+		error) {
 		if entering {
 			_, _ = w.Write(util.EscapeHTML(n.(*ast.RawHTML).Segments.Value(source)))
 		}
@@ -43,7 +45,8 @@ func (safeNodes) RegisterFuncs(on renderer.NodeRendererFuncRegisterer) {
 	on.Register(ast.KindImage, func(w util.BufWriter, _ []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
 		return ast.WalkContinue, link(w, string(n.(*ast.Image).Destination), entering)
 	})
-	on.Register(ast.KindAutoLink, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus, error) {
+	on.Register(ast.KindAutoLink, func(w util.BufWriter, source []byte, n ast.Node, entering bool) (ast.WalkStatus,
+		error) {
 		auto := n.(*ast.AutoLink)
 		if !entering {
 			return ast.WalkSkipChildren, nil

@@ -36,7 +36,8 @@ func (b tableBound) Transform(node *ast.Paragraph, reader text.Reader, pc parser
 	columns, rows := 0, node.Lines().Len()
 	for i := range rows {
 		line := node.Lines().At(i)
-		if raw := line.Value(reader.Source()); bytes.IndexByte(raw, '-') >= 0 && len(bytes.Trim(raw, "|:- \t\v\f\r\n")) == 0 {
+		if raw := line.Value(reader.Source()); bytes.IndexByte(raw, '-') >= 0 &&
+			len(bytes.Trim(raw, "|:- \t\v\f\r\n")) == 0 {
 			columns = max(columns, bytes.Count(raw, []byte("|"))+1)
 		}
 	}

@@ -30,7 +30,8 @@ func BenchmarkCreate(b *testing.B) {
 		b.SetBytes(size)
 		defer reportCPU(b)()
 		for b.Loop() {
-			last = &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Cause: berth.SnapshotRequested, Template: "sha256:1"}}
+			last = &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Cause: berth.SnapshotRequested,
+				Template: "sha256:1"}}
 			if err := h.l.Create(b.Context(), mine, last, func(w io.Writer) (layer.Made, error) {
 				return layer.Make(w, bytes.NewReader(in.Bytes()), "", layer.Limits{})
 			}); err != nil {

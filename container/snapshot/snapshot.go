@@ -59,8 +59,10 @@ type Service struct {
 
 // New returns a service.
 func New(opts Options) *Service {
-	s := &Service{opts: opts, records: records(opts.Objects), contents: blob.NewBucket(opts.Contents, "snapshot", opts.Log)}
-	s.blobs = blob.NewCollection(blob.Options{Noun: "snapshot", Records: s.records, Remove: s.contents.Remove, Audit: opts.Audit})
+	s := &Service{opts: opts, records: records(opts.Objects), contents: blob.NewBucket(opts.Contents, "snapshot",
+		opts.Log)}
+	s.blobs = blob.NewCollection(blob.Options{Noun: "snapshot", Records: s.records, Remove: s.contents.Remove,
+		Audit: opts.Audit})
 	return s
 }
 
@@ -92,9 +94,11 @@ func bound(r blob.Ref) []byte { return []byte("container.snapshot\x00" + r.Strin
 // Create stores a snapshot. It sets Object, CreatedAt, Digest, Bytes and StoredBytes, and ID if
 // it is empty. The content is the layer, or other tar archive, that write writes. Create reads
 // the content back before it returns.
-func (s *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made, error)) error {
+func (s *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, write func(io.Writer) (layer.Made,
+	error)) error {
 	snap := r.Snapshot
-	snap.ID, snap.Object, snap.CreatedAt = cmp.Or(snap.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))), "container.snapshot", time.Now().Unix()
+	snap.ID, snap.Object, snap.CreatedAt = cmp.Or(snap.ID, berth.SnapshotID(berth.NewID(berth.PrefixSnapshot))),
+		"container.snapshot", time.Now().Unix()
 	at, key := ref(p, snap.ID), blob.NewKey()
 	return s.blobs.Create(ctx, blob.Creation{Ref: at,
 		Admit: func(ctx context.Context) error { return s.admit(ctx, p, snap) },
@@ -110,7 +114,8 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, r *Record, writ
 			return s.records.Create(ctx, at, snap.CreatedAt, snap.ExpiresAt, r)
 		},
 		Entry: func() audit.Entry {
-			return audit.Entry{Action: audit.SnapshotCreated, Project: p, Container: snap.ContainerID, Object: at.ID, Bytes: snap.Bytes}
+			return audit.Entry{Action: audit.SnapshotCreated, Project: p, Container: snap.ContainerID, Object: at.ID,
+				Bytes: snap.Bytes}
 		}})
 }
 
@@ -253,7 +258,8 @@ func (s *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 }
 
 func (s *Service) delete(ctx context.Context, r blob.Ref, reason string) error {
-	return s.blobs.Delete(ctx, r, audit.Entry{Action: audit.SnapshotDeleted, Project: r.Project, Object: r.ID, Reason: reason})
+	return s.blobs.Delete(ctx, r, audit.Entry{Action: audit.SnapshotDeleted, Project: r.Project, Object: r.ID,
+		Reason: reason})
 }
 
 // Expire deletes the snapshots of all projects that have expired by now.

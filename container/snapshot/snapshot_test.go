@@ -63,7 +63,8 @@ func content(text string) func(io.Writer) (layer.Made, error) {
 
 func (h *harness) create(text string) *berth.Snapshot {
 	h.t.Helper()
-	r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Name: "mine", Cause: berth.SnapshotRequested, Template: "sha256:1"}}
+	r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_1", Name: "mine", Cause: berth.SnapshotRequested,
+		Template: "sha256:1"}}
 	if err := h.l.Create(h.t.Context(), mine, r, content(text)); err != nil {
 		h.t.Fatal(err)
 	}
@@ -158,7 +159,8 @@ func TestSealed(t *testing.T) {
 		if bytes.Contains(raw, []byte("canary")) || bytes.Contains(raw, noise[:64]) {
 			t.Errorf("%s is not encrypted", at)
 		}
-		for _, changed := range [][]byte{raw[:len(raw)-1], raw[:100_000], append(bytes.Clone(raw[:50_000]), raw[50_001:]...)} {
+		for _, changed := range [][]byte{raw[:len(raw)-1], raw[:100_000], append(bytes.Clone(raw[:50_000]),
+			raw[50_001:]...)} {
 			h.bucket.Put(at, changed)
 			body, err := h.l.Open(t.Context(), mine, r)
 			if err == nil {
@@ -206,11 +208,13 @@ func TestCreateFails(t *testing.T) {
 			if c.room != nil {
 				h.opts.Quota = func(_ context.Context, p berth.ProjectID, n int64) error { return c.room(n) }
 			}
-			err := snapshot.New(h.opts).Create(t.Context(), mine, &snapshot.Record{Snapshot: &berth.Snapshot{}}, c.write)
+			err := snapshot.New(h.opts).Create(t.Context(), mine, &snapshot.Record{Snapshot: &berth.Snapshot{}},
+				c.write)
 			if err == nil || c.want != nil && !errors.Is(err, c.want) {
 				t.Errorf("got %v, want %v", err, c.want)
 			}
-			if list, _, err := h.l.List(t.Context(), mine, store.Page{Limit: 10}); err != nil || len(list) > 0 || len(h.blobs()) > 0 {
+			if list, _, err := h.l.List(t.Context(), mine, store.Page{Limit: 10}); err != nil || len(list) > 0 ||
+				len(h.blobs()) > 0 {
 				t.Errorf("left: %v, %d contents, %v", list, len(h.blobs()), err)
 			}
 		})

@@ -13,7 +13,8 @@ import (
 func TestTemplates(t *testing.T) {
 	h := newHarness(t)
 	first := h.create("one")
-	r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_2", Cause: berth.SnapshotRequested, Template: "sha256:2"}}
+	r := &snapshot.Record{Snapshot: &berth.Snapshot{ContainerID: "cntr_2", Cause: berth.SnapshotRequested,
+		Template: "sha256:2"}}
 	if err := h.l.Create(t.Context(), theirs, r, content("two")); err != nil {
 		t.Fatal(err)
 	}

@@ -31,7 +31,8 @@ type visit struct{ end context.CancelFunc }
 
 // Visit mounts a volume and calls f with its content, which f must not use after it returns. The
 // volume stays mounted meanwhile. The context that f is given ends when the volume is to be deleted.
-func (l *Service) Visit(ctx context.Context, p berth.ProjectID, id berth.VolumeID, f func(context.Context, *Content) error) error {
+func (l *Service) Visit(ctx context.Context, p berth.ProjectID, id berth.VolumeID, f func(context.Context,
+	*Content) error) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	v := &visit{cancel}
@@ -135,7 +136,8 @@ func fault(op, name string, err error) error {
 	case errors.Is(err, unix.ENOENT):
 		return berth.Errorf(berth.CodeNotFound, "Path %q not found.", at)
 	case errors.Is(err, unix.EEXIST):
-		return berth.Errorf(berth.CodeConflict, "Path %q exists already. Set 'force' to replace a file, or to accept a directory.", at)
+		return berth.Errorf(berth.CodeConflict,
+			"Path %q exists already. Set 'force' to replace a file, or to accept a directory.", at)
 	case errors.Is(err, unix.ENOTDIR):
 		return invalid("is not a directory, or leads through a file")
 	case errors.Is(err, unix.EISDIR):
@@ -151,7 +153,8 @@ func fault(op, name string, err error) error {
 	case errors.Is(err, unix.ENOSPC), errors.Is(err, unix.EDQUOT):
 		return &berth.Error{Code: berth.CodeInsufficientStorage, Message: "The volume is full. Remove files from it."}
 	case errors.Is(err, context.Canceled):
-		return &berth.Error{Code: berth.CodeConflict, Message: "The request was cancelled, or the volume is being deleted.", Err: err}
+		return &berth.Error{Code: berth.CodeConflict,
+			Message: "The request was cancelled, or the volume is being deleted.", Err: err}
 	}
 	return fmt.Errorf("%s in volume: %w", op, err)
 }
@@ -256,7 +259,8 @@ func (l *lister) names(ctx context.Context, folder string) ([]string, error) {
 		all = append(all, some...)
 		switch {
 		case len(l.entries)+len(all) > MaxEntries:
-			return nil, berth.Invalid("path", "The list has more than %d files. List a directory below it, or with a smaller 'depth'.", MaxEntries)
+			return nil, berth.Invalid("path",
+				"The list has more than %d files. List a directory below it, or with a smaller 'depth'.", MaxEntries)
 		case len(some) == 0:
 			return all, nil // errors are io.EOF or those of a removed directory
 		case err != nil:
@@ -283,7 +287,8 @@ func (c *Content) Open(name string) (*os.File, error) {
 			default:
 				return errNotRegular
 			}
-			f, err = os.OpenFile(held, os.O_RDONLY|unix.O_NONBLOCK, 0) // nonblocking: a sandbox may have a lease on the file
+			// nonblocking: a sandbox may have a lease on the file
+			f, err = os.OpenFile(held, os.O_RDONLY|unix.O_NONBLOCK, 0)
 			return err
 		})
 	})

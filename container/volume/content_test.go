@@ -56,14 +56,16 @@ func TestContent(t *testing.T) {
 		}
 		e, err := write("/a.txt", "one", volume.Attributes{}, false)
 		s.check(err)
-		if e.Path != "/a.txt" || e.Size != 3 || e.Mode != 0o644 || e.UID != 1000 || e.GID != 1000 || time.Since(e.Modified) > time.Minute || time.Since(e.Changed) > time.Minute {
+		if e.Path != "/a.txt" || e.Size != 3 || e.Mode != 0o644 || e.UID != 1000 || e.GID != 1000 ||
+			time.Since(e.Modified) > time.Minute || time.Since(e.Changed) > time.Minute {
 			t.Errorf("a written file is %+v", e)
 		}
 		_, err = write("a.txt", "two", volume.Attributes{}, false)
 		s.wantCode("a second write", err, berth.CodeConflict)
 		_, err = c.Set("a.txt", volume.Attributes{UID: new(uint32(0)), Mode: new(uint32(0o600))})
 		s.check(err)
-		if e, err = write("a.txt", "three", volume.Attributes{}, true); err != nil || e.UID != 0 || e.GID != 1000 || e.Mode != 0o600 || e.Size != 5 {
+		if e, err = write("a.txt", "three", volume.Attributes{}, true); err != nil || e.UID != 0 || e.GID != 1000 ||
+			e.Mode != 0o600 || e.Size != 5 {
 			t.Errorf("a replaced file is %+v, %v", e, err)
 		}
 		_, err = write("no/such/b", "x", volume.Attributes{}, false)
@@ -79,7 +81,8 @@ func TestContent(t *testing.T) {
 		s.wantCode("a file over a directory", err, berth.CodeInvalid)
 		_, err = c.Mkdir("deep", volume.Attributes{}, false)
 		s.wantCode("a second directory", err, berth.CodeConflict)
-		if e, err = c.Mkdir("deep", volume.Attributes{Mode: new(uint32(0o700))}, true); err != nil || e.Mode.Perm() != 0o755 {
+		if e, err = c.Mkdir("deep", volume.Attributes{Mode: new(uint32(0o700))}, true); err != nil ||
+			e.Mode.Perm() != 0o755 {
 			t.Errorf("a directory that exists is %+v, %v", e, err)
 		}
 		_, err = c.Mkdir("a.txt", volume.Attributes{}, true)
@@ -111,7 +114,8 @@ func TestContent(t *testing.T) {
 		if got := fmt.Sprintf("%q", list("/", 1)); got != `["/a.txt" "/deep" "/line\nbreak"]` {
 			t.Errorf("the list is %s", got)
 		}
-		if got := fmt.Sprintf("%q", list("", 3)); got != `["/a.txt" "/deep" "/deep/er" "/deep/er/b" "/deep/link" "/line\nbreak"]` {
+		if got := fmt.Sprintf("%q",
+			list("", 3)); got != `["/a.txt" "/deep" "/deep/er" "/deep/er/b" "/deep/link" "/line\nbreak"]` {
 			t.Errorf("the list to depth 3 is %s", got)
 		}
 		_, err = c.List(ctx, "a.txt", 1)
@@ -138,7 +142,10 @@ func TestContent(t *testing.T) {
 			t.Errorf("failed writes have left %q", got)
 		}
 	})
-	s.wantCode("another project's visit", s.l.Visit(t.Context(), them.Project, v.ID, func(context.Context, *volume.Content) error { return nil }), berth.CodeNotFound)
+	s.wantCode("another project's visit", s.l.Visit(t.Context(), them.Project, v.ID,
+		func(context.Context, *volume.Content) error {
+			return nil
+		}), berth.CodeNotFound)
 }
 
 // No file of a volume makes the server read or change anything outside, or wait.
@@ -151,7 +158,8 @@ func TestContentAttacks(t *testing.T) {
 	secret := filepath.Join(outside, "secret")
 	s.check(os.WriteFile(secret, []byte("secret"), 0o600))
 	up := strings.Repeat("../", 20)
-	for name, target := range map[string]string{"abs": secret, "rel": up + secret[1:], "absdir": outside, "reldir": up + outside[1:], "proc": "/proc/self/root",
+	for name, target := range map[string]string{"abs": secret, "rel": up + secret[1:], "absdir": outside,
+		"reldir": up + outside[1:], "proc": "/proc/self/root",
 		"loop": "loop", "one": "two/..", "two": "absdir", "image": "../../" + string(v.ID) + ".img"} {
 		s.check(os.Symlink(target, filepath.Join(dir, name)))
 	}
@@ -159,7 +167,8 @@ func TestContentAttacks(t *testing.T) {
 	s.check(unix.Mknod(filepath.Join(dir, "device"), unix.S_IFCHR|0o666, int(unix.Mkdev(1, 3))))
 	s.check(unix.Mknod(filepath.Join(dir, "socket"), unix.S_IFSOCK|0o666, 0))
 	s.visit(v, func(ctx context.Context, c *volume.Content) {
-		for _, name := range []string{"abs", "rel", "absdir/secret", "reldir/secret", "proc/etc/passwd", "loop", "one/secret", "two/secret", "image", "fifo", "device", "socket",
+		for _, name := range []string{"abs", "rel", "absdir/secret", "reldir/secret", "proc/etc/passwd", "loop",
+			"one/secret", "two/secret", "image", "fifo", "device", "socket",
 			"..", "../..", "/../x", "a/../../x", "x\x00y", strings.Repeat("x/", 3000), strings.Repeat("x", 300)} {
 			for op, do := range map[string]func() error{
 				"read": func() error { _, err := read(c, name); return err },
@@ -223,7 +232,8 @@ func TestContentSwapped(t *testing.T) {
 			case <-stop:
 				return
 			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "d"), unix.AT_FDCWD, filepath.Join(dir, "link"), unix.RENAME_EXCHANGE)
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(dir, "d"), unix.AT_FDCWD, filepath.Join(dir, "link"),
+					unix.RENAME_EXCHANGE)
 			}
 		}
 	})
@@ -343,5 +353,8 @@ func TestVisit(t *testing.T) {
 		s.check(c.Remove(ctx, "d"))
 	})
 	s.check(s.l.Delete(t.Context(), me, v.ID))
-	s.wantCode("a visit of a deleted volume", s.l.Visit(t.Context(), me.Project, v.ID, func(context.Context, *volume.Content) error { return nil }), berth.CodeNotFound)
+	s.wantCode("a visit of a deleted volume", s.l.Visit(t.Context(), me.Project, v.ID,
+		func(context.Context, *volume.Content) error {
+			return nil
+		}), berth.CodeNotFound)
 }

@@ -233,7 +233,8 @@ func copyTo(ctx context.Context, to *os.File, from io.Reader) error {
 			return nil
 		}
 		if err != nil {
-			return &berth.Error{Code: berth.CodeInvalid, Message: "The request body is incomplete or does not match its Content-Encoding.", Err: err}
+			return &berth.Error{Code: berth.CodeInvalid,
+				Message: "The request body is incomplete or does not match its Content-Encoding.", Err: err}
 		}
 	}
 }

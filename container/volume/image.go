@@ -49,7 +49,8 @@ func (i image) create(ctx context.Context, size int64, key host.SealKey) (err er
 	if err := errors.Join(f.Truncate(size), f.Close()); err != nil {
 		return err
 	}
-	mkfs := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-m", "0", "-O", "encrypt", "-E", "lazy_itable_init=1,root_owner=0:0", i.path)
+	mkfs := exec.CommandContext(ctx, "mkfs.ext4", "-q", "-m", "0", "-O", "encrypt", "-E",
+		"lazy_itable_init=1,root_owner=0:0", i.path)
 	if out, err := mkfs.CombinedOutput(); err != nil {
 		return fmt.Errorf("mkfs.ext4: %w: %.500s", err, out)
 	}
@@ -118,7 +119,8 @@ func (i image) thaw() error {
 		return err
 	}
 	defer d.Close()
-	if err := unix.IoctlSetInt(int(d.Fd()), fiThaw, 0); err != nil && !errors.Is(err, unix.EINVAL) { // EINVAL: not frozen
+	// EINVAL: not frozen
+	if err := unix.IoctlSetInt(int(d.Fd()), fiThaw, 0); err != nil && !errors.Is(err, unix.EINVAL) {
 		return &os.PathError{Op: "thaw", Path: i.dir, Err: err}
 	}
 	return nil
@@ -191,7 +193,8 @@ func openLoop(device string, number int) (*os.File, error) {
 	loop, err := os.OpenFile(device, os.O_RDWR, 0)
 	if errors.Is(err, fs.ErrNotExist) {
 		const major = 7
-		if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(major, uint32(number)))); err != nil && !errors.Is(err, unix.EEXIST) {
+		if err := unix.Mknod(device, unix.S_IFBLK|0o600, int(unix.Mkdev(major, uint32(number)))); err != nil &&
+			!errors.Is(err, unix.EEXIST) {
 			return nil, &os.PathError{Op: "mknod", Path: device, Err: err}
 		}
 		loop, err = os.OpenFile(device, os.O_RDWR, 0)

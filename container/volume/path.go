@@ -24,7 +24,8 @@ const maxMountPath = 256
 var reserved = []string{"/.berth", "/dev", "/proc", "/sys", berth.VolumeDir}
 
 // system are the directories that a volume cannot replace. One below them can be replaced.
-var system = []string{"/", "/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/mnt", "/opt", "/root", "/run",
+var system = []string{"/", "/bin", "/boot", "/etc", "/home", "/lib", "/lib32", "/lib64", "/libx32", "/mnt", "/opt",
+	"/root", "/run",
 	"/sbin", "/srv", "/tmp", "/usr", "/usr/bin", "/usr/lib", "/usr/lib64", "/usr/sbin", "/var"}
 
 // checkPath returns why a volume cannot be at a path, or "".
@@ -37,7 +38,8 @@ func checkPath(p string) string {
 	}
 	switch {
 	case !path.IsAbs(p) || path.Clean(p) != p || len(p) > maxMountPath || strings.ContainsRune(p, 0):
-		return fmt.Sprintf("expected an absolute path of at most %d bytes without '.', '..' and a slash at the end", maxMountPath)
+		return fmt.Sprintf("expected an absolute path of at most %d bytes without '.', '..' and a slash at the end",
+			maxMountPath)
 	case slices.Contains(system, p):
 		return "a volume cannot replace this directory"
 	case slices.ContainsFunc(strings.Split(p, "/"), func(name string) bool { return strings.HasPrefix(name, ".wh.") }):
@@ -90,7 +92,8 @@ func WriteLinks(w io.Writer, mounts []berth.VolumeMount, now time.Time) (bool, e
 		if err != nil {
 			return false, err
 		}
-		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(at, "/"), Linkname: target, Mode: 0o777, ModTime: now}
+		h := &tar.Header{Typeflag: tar.TypeSymlink, Name: strings.TrimPrefix(at, "/"), Linkname: target, Mode: 0o777,
+			ModTime: now}
 		if err := out.WriteHeader(h); err != nil {
 			return false, err
 		}

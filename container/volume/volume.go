@@ -125,16 +125,19 @@ type CreateRequest struct {
 
 // Create makes a volume.
 func (l *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest) (*berth.Volume, error) {
-	v := &berth.Volume{ID: berth.VolumeID(berth.NewID(berth.PrefixVolume)), Object: "volume", CreatedAt: time.Now().Unix(),
+	v := &berth.Volume{ID: berth.VolumeID(berth.NewID(berth.PrefixVolume)), Object: "volume",
+		CreatedAt: time.Now().Unix(),
 		ExpiresAt: req.ExpiresAt, Name: req.Name, MaxBytes: req.MaxBytes}
 	if v.MaxBytes == 0 {
 		v.MaxBytes = DefaultBytes
 	}
 	switch {
 	case !namePattern.MatchString(v.Name):
-		return nil, berth.Invalid("name", "Invalid 'name': expected a string that matches the pattern '%s'.", namePattern)
+		return nil, berth.Invalid("name", "Invalid 'name': expected a string that matches the pattern '%s'.",
+			namePattern)
 	case v.MaxBytes < MinBytes || v.MaxBytes > MaxBytes:
-		return nil, berth.Invalid("max_bytes", "Invalid 'max_bytes': expected an integer from %d to %d.", MinBytes, int64(MaxBytes))
+		return nil, berth.Invalid("max_bytes", "Invalid 'max_bytes': expected an integer from %d to %d.", MinBytes,
+			int64(MaxBytes))
 	case v.ExpiresAt != nil && *v.ExpiresAt <= v.CreatedAt:
 		return nil, berth.Invalid("expires_at", "Invalid 'expires_at': expected a time in the future.")
 	}
@@ -149,9 +152,11 @@ func (l *Service) Create(ctx context.Context, c berth.Caller, req CreateRequest)
 	}
 	err := l.save(ctx, c.Project, v, k)
 	if err != nil {
-		return nil, errors.Join(err, l.image(c.Project, v.ID).remove(context.WithoutCancel(ctx))) // if the removal fails, the next Sweep removes it
+		// if the removal fails, the next Sweep removes it
+		return nil, errors.Join(err, l.image(c.Project, v.ID).remove(context.WithoutCancel(ctx)))
 	}
-	l.opts.Audit.Record(audit.Entry{Action: audit.VolumeCreated, Project: c.Project, Key: c.Key, Object: string(v.ID), Name: v.Name, Bytes: v.MaxBytes})
+	l.opts.Audit.Record(audit.Entry{Action: audit.VolumeCreated, Project: c.Project, Key: c.Key, Object: string(v.ID),
+		Name: v.Name, Bytes: v.MaxBytes})
 	return v, nil
 }
 
@@ -269,12 +274,15 @@ func (l *Service) delete(ctx context.Context, c berth.Caller, r *record, reason 
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if n := len(l.users[id]); n > 0 {
-		return berth.Errorf(berth.CodeConflict, "Volume with id '%s' is in use by %d containers. Delete them first.", id, n)
+		return berth.Errorf(berth.CodeConflict, "Volume with id '%s' is in use by %d containers. Delete them first.",
+			id, n)
 	}
 	if l.endVisits(id) {
-		return berth.Errorf(berth.CodeConflict, "Volume with id '%s' is in use by requests for its files, which end now. Send the request again in a moment.", id)
+		return berth.Errorf(berth.CodeConflict,
+			"Volume with id '%s' is in use by requests for its files, which end now. Send the request again in a moment.", id)
 	}
-	err := l.blobs.Delete(ctx, ref(c.Project, id), audit.Entry{Action: audit.VolumeDeleted, Project: c.Project, Key: c.Key, Object: string(id), Name: r.Volume.Name, Reason: reason})
+	err := l.blobs.Delete(ctx, ref(c.Project, id), audit.Entry{Action: audit.VolumeDeleted, Project: c.Project,
+		Key: c.Key, Object: string(id), Name: r.Volume.Name, Reason: reason})
 	if errors.Is(err, store.ErrNotFound) {
 		return berth.NotFound("Volume", id)
 	}
@@ -309,11 +317,13 @@ func (l *Service) Sweep(ctx context.Context) error {
 		return err
 	}
 	for _, path := range paths {
-		at := blob.Ref{Project: berth.ProjectID(filepath.Base(filepath.Dir(path))), ID: strings.TrimSuffix(filepath.Base(path), imageSuffix)}
+		at := blob.Ref{Project: berth.ProjectID(filepath.Base(filepath.Dir(path))),
+			ID: strings.TrimSuffix(filepath.Base(path), imageSuffix)}
 		exists, err := l.records.Exists(ctx, at)
 		if err == nil && !exists {
 			if err = l.remove(ctx, at); err == nil && !strings.HasSuffix(path, imageSuffix) {
-				err = l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.VolumeDeleted, Project: at.Project, Object: at.ID, Reason: "deleted", Recovered: true})
+				err = l.opts.Audit.Commit(ctx, audit.Entry{Action: audit.VolumeDeleted, Project: at.Project,
+					Object: at.ID, Reason: "deleted", Recovered: true})
 			}
 		}
 		if err == nil && exists && strings.HasSuffix(path, imageSuffix) {
@@ -327,7 +337,8 @@ func (l *Service) Sweep(ctx context.Context) error {
 }
 
 // Resolve checks the mounts of a container and completes them.
-func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth.VolumeMount) ([]berth.VolumeMount, error) {
+func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth.VolumeMount) ([]berth.VolumeMount,
+	error) {
 	if len(mounts) > maxMounts {
 		return nil, berth.Invalid("berth.volumes", "A container has at most %d volumes.", maxMounts)
 	}
@@ -343,7 +354,8 @@ func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 	for i, m := range mounts {
 		at := fmt.Sprintf("berth.volumes[%d]", i)
 		if m.VolumeID = ids[m.Name]; m.VolumeID == "" {
-			return nil, &berth.Error{Code: berth.CodeNotFound, Param: at + ".name", Message: fmt.Sprintf("Volume '%s' not found.", m.Name)}
+			return nil, &berth.Error{Code: berth.CodeNotFound, Param: at + ".name",
+				Message: fmt.Sprintf("Volume '%s' not found.", m.Name)}
 		}
 		if m.Path == "" {
 			m.Path = path.Join(berth.VolumeDir, m.Name)
@@ -353,7 +365,8 @@ func (l *Service) Resolve(ctx context.Context, p berth.ProjectID, mounts []berth
 		}
 		for _, other := range resolved[:i] {
 			if within(m.Path, other.Path) || within(other.Path, m.Path) {
-				return nil, berth.Invalid(at+".path", "Invalid path '%s': it is, contains or is below that of another volume, '%s'.", m.Path, other.Path)
+				return nil, berth.Invalid(at+".path",
+					"Invalid path '%s': it is, contains or is below that of another volume, '%s'.", m.Path, other.Path)
 			}
 		}
 		resolved[i] = m
@@ -406,7 +419,8 @@ func (l *Service) Release(c berth.ContainerID) {
 }
 
 // Open mounts the volumes of a container on the host. The container must hold them.
-func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.ContainerID, mounts []berth.VolumeMount) ([]sandbox.Mount, error) {
+func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.ContainerID,
+	mounts []berth.VolumeMount) ([]sandbox.Mount, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	var ready []sandbox.Mount
@@ -420,8 +434,10 @@ func (l *Service) Open(ctx context.Context, p berth.ProjectID, c berth.Container
 		if err != nil {
 			return nil, err
 		}
-		ready = append(ready, sandbox.Mount{Name: names[i], Volume: string(m.VolumeID), Path: dir, ReadOnly: m.ReadOnly})
-		l.opts.Audit.Record(audit.Entry{Action: audit.VolumeMounted, Project: p, Container: c, Object: string(m.VolumeID), Name: m.Name})
+		ready = append(ready, sandbox.Mount{Name: names[i], Volume: string(m.VolumeID), Path: dir,
+			ReadOnly: m.ReadOnly})
+		l.opts.Audit.Record(audit.Entry{Action: audit.VolumeMounted, Project: p, Container: c,
+			Object: string(m.VolumeID), Name: m.Name})
 	}
 	return ready, nil
 }

@@ -45,7 +45,8 @@ func newHarness(t *testing.T) *harness {
 	s.check(err)
 	record, err := audit.Open(s.dir, slog.New(slog.DiscardHandler))
 	s.check(err)
-	s.opts = volume.Options{Dir: filepath.Join(t.TempDir(), "volumes"), Objects: db, Seal: seal.New([32]byte{1}), Audit: record}
+	s.opts = volume.Options{Dir: filepath.Join(t.TempDir(), "volumes"), Objects: db, Seal: seal.New([32]byte{1}),
+		Audit: record}
 	s.restart()
 	t.Cleanup(func() {
 		s.unmount()
@@ -106,10 +107,12 @@ func (s *harness) mount(name string) string {
 func TestVolume(t *testing.T) {
 	s := newHarness(t)
 	v := s.create("data")
-	if _, err := s.l.Create(t.Context(), me, volume.CreateRequest{Name: "data"}); berth.ErrorCode(err) != berth.CodeInvalid {
+	if _, err := s.l.Create(t.Context(), me, volume.CreateRequest{Name: "data"}); berth.ErrorCode(
+		err) != berth.CodeInvalid {
 		t.Errorf("Create of the same name: got %v", err)
 	}
-	for _, req := range []volume.CreateRequest{{Name: ""}, {Name: "../x"}, {Name: "x", MaxBytes: 1}, {Name: "x", MaxBytes: 1 << 50}, {Name: "x", ExpiresAt: new(int64(1))}} {
+	for _, req := range []volume.CreateRequest{{Name: ""}, {Name: "../x"}, {Name: "x", MaxBytes: 1},
+		{Name: "x", MaxBytes: 1 << 50}, {Name: "x", ExpiresAt: new(int64(1))}} {
 		if _, err := s.l.Create(t.Context(), me, req); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("Create(%+v): got %v", req, err)
 		}
@@ -213,12 +216,15 @@ func TestFrozen(t *testing.T) {
 func TestResolve(t *testing.T) {
 	s := newHarness(t)
 	s.create("a")
-	for _, path := range []string{"/", "/mnt/volumes", "/mnt/volumes/", "/mnt/volumes/..", "/mnt/volumes/a/b", "/etc", "/mnt/volumes/A", "/mnt/volumes/../volumes/a"} {
-		if _, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "a", Path: path}}); berth.ErrorCode(err) != berth.CodeInvalid {
+	for _, path := range []string{"/", "/mnt/volumes", "/mnt/volumes/", "/mnt/volumes/..", "/mnt/volumes/a/b", "/etc",
+		"/mnt/volumes/A", "/mnt/volumes/../volumes/a"} {
+		if _, err := s.l.Resolve(t.Context(), me.Project,
+			[]berth.VolumeMount{{Name: "a", Path: path}}); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("a mount at %q: got %v", path, err)
 		}
 	}
-	if _, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "a"}, {Name: "a"}}); berth.ErrorCode(err) != berth.CodeInvalid {
+	if _, err := s.l.Resolve(t.Context(), me.Project, []berth.VolumeMount{{Name: "a"}, {Name: "a"}}); berth.ErrorCode(
+		err) != berth.CodeInvalid {
 		t.Errorf("two mounts at one path: got %v", err)
 	}
 }

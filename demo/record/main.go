@@ -135,7 +135,8 @@ text { font: 14px ui-monospace, SFMono-Regular, Menlo, Consolas, monospace; fill
 		if l.command {
 			class = ` class="c"`
 		}
-		fmt.Fprintf(&b, `<text x="%d" y="%d"%s style="animation-delay:%.2fs">%s</text>`+"\n", margin, margin+(i+1)*lineHeight-5, class, l.at.Seconds(), html.EscapeString(l.text))
+		fmt.Fprintf(&b, `<text x="%d" y="%d"%s style="animation-delay:%.2fs">%s</text>`+"\n", margin,
+			margin+(i+1)*lineHeight-5, class, l.at.Seconds(), html.EscapeString(l.text))
 	}
 	b.WriteString("</svg>\n")
 	return b.String()

@@ -59,8 +59,10 @@ func (d *demo) code(ctx context.Context) error {
 		return err
 	}
 	auto := responses.ToolCodeInterpreterContainerCodeInterpreterContainerAutoParam{FileIDs: []string{data}}
-	r, err := d.respond(ctx, "demo/4-code.md", responses.ToolUnionParam{OfCodeInterpreter: &responses.ToolCodeInterpreterParam{
-		Container: responses.ToolCodeInterpreterContainerUnionParam{OfCodeInterpreterToolAuto: &auto}}}, responses.ResponseIncludableCodeInterpreterCallOutputs)
+	r, err := d.respond(ctx, "demo/4-code.md",
+		responses.ToolUnionParam{OfCodeInterpreter: &responses.ToolCodeInterpreterParam{
+			Container: responses.ToolCodeInterpreterContainerUnionParam{OfCodeInterpreterToolAuto: &auto}}},
+		responses.ResponseIncludableCodeInterpreterCallOutputs)
 	if err != nil {
 		return err
 	}
@@ -115,12 +117,14 @@ func (d *demo) search(ctx context.Context) error {
 		}
 		ids = append(ids, id)
 	}
-	batch, err := d.client.VectorStores.FileBatches.NewAndPoll(ctx, store.ID, openai.VectorStoreFileBatchNewParams{FileIDs: ids}, 50)
+	batch, err := d.client.VectorStores.FileBatches.NewAndPoll(ctx, store.ID,
+		openai.VectorStoreFileBatchNewParams{FileIDs: ids}, 50)
 	if err != nil {
 		return fmt.Errorf("add files: %w", err)
 	}
 	fmt.Printf("vector store: %d files are read\n", batch.FileCounts.Completed)
-	r, err := d.respond(ctx, "demo/5-search.md", responses.ToolUnionParam{OfFileSearch: &responses.FileSearchToolParam{VectorStoreIDs: []string{store.ID}}},
+	r, err := d.respond(ctx, "demo/5-search.md",
+		responses.ToolUnionParam{OfFileSearch: &responses.FileSearchToolParam{VectorStoreIDs: []string{store.ID}}},
 		responses.ResponseIncludableFileSearchCallResults)
 	if err != nil {
 		return err
@@ -167,7 +171,8 @@ func (d *demo) upload(ctx context.Context, path string) (string, error) {
 
 // respond sends a task with a tool. Of the task's file, a real model gets the text above the
 // blocks.
-func (d *demo) respond(ctx context.Context, path string, tool responses.ToolUnionParam, include responses.ResponseIncludable) (*responses.Response, error) {
+func (d *demo) respond(ctx context.Context, path string, tool responses.ToolUnionParam,
+	include responses.ResponseIncludable) (*responses.Response, error) {
 	task, err := os.ReadFile(path)
 	if err != nil {
 		return nil, err
@@ -176,8 +181,10 @@ func (d *demo) respond(ctx context.Context, path string, tool responses.ToolUnio
 	if d.model != "scripted" {
 		text, _, _ = strings.Cut(text, "\n```")
 	}
-	r, err := d.client.Responses.New(ctx, responses.ResponseNewParams{Model: d.model, Tools: []responses.ToolUnionParam{tool},
-		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(text)}, Include: []responses.ResponseIncludable{include}})
+	r, err := d.client.Responses.New(ctx, responses.ResponseNewParams{Model: d.model,
+		Tools:   []responses.ToolUnionParam{tool},
+		Input:   responses.ResponseNewParamsInputUnion{OfString: openai.String(text)},
+		Include: []responses.ResponseIncludable{include}})
 	if err != nil {
 		return nil, fmt.Errorf("create a response: %w", err)
 	}

@@ -51,13 +51,16 @@ func measureChain(ctx context.Context, b *bench) (err error) {
 	for i, depth := range chainDepths {
 		through, direct := figures[2*i], figures[2*i+1]
 		share := through.whole.minus(direct.whole.percentile(50))
-		t.add(row{what: fmt.Sprintf("turn %d", depth), unit: "ms", series: through.whole, beside: "the model alone", other: direct.whole})
+		t.add(row{what: fmt.Sprintf("turn %d", depth), unit: "ms", series: through.whole, beside: "the model alone",
+			other: direct.whole})
 		if i == 0 {
 			first, firstShare = through.processor, share
 			continue
 		}
-		t.add(row{what: fmt.Sprintf("turn %d: own share", depth), unit: "ms", series: share, beside: "of turn 1", other: firstShare, target: "1.5×"})
-		t.add(row{what: fmt.Sprintf("turn %d: processor time of the server", depth), unit: "ms", series: through.processor, beside: "of turn 1", other: first})
+		t.add(row{what: fmt.Sprintf("turn %d: own share", depth), unit: "ms", series: share, beside: "of turn 1",
+			other: firstShare, target: "1.5×"})
+		t.add(row{what: fmt.Sprintf("turn %d: processor time of the server", depth), unit: "ms",
+			series: through.processor, beside: "of turn 1", other: first})
 	}
 	return nil
 }
@@ -92,12 +95,15 @@ func chainTargets(s *server, model string, ids []string, depth int) []target {
 		in["previous_response_id"] = ids[depth-2]
 	}
 	for range depth - 1 {
-		messages = append(messages, map[string]any{"role": "user", "content": chainQuestion}, map[string]any{"role": "assistant", "content": plainText})
+		messages = append(messages, map[string]any{"role": "user", "content": chainQuestion},
+			map[string]any{"role": "assistant", "content": plainText})
 	}
 	messages = append(messages, map[string]any{"role": "user", "content": chainQuestion})
 	want := fmt.Sprintf(`"%d word`, depth)
 	return []target{
-		{name: fmt.Sprintf("turn %d", depth), url: s.url + "/v1/responses", body: mustJSON(in), want: want, pids: []int{s.cmd.Process.Pid}},
-		{name: fmt.Sprintf("turn %d, the model alone", depth), url: model + "/v1/chat/completions", body: mustJSON(map[string]any{"model": "m", "messages": messages}), want: want},
+		{name: fmt.Sprintf("turn %d", depth), url: s.url + "/v1/responses", body: mustJSON(in), want: want,
+			pids: []int{s.cmd.Process.Pid}},
+		{name: fmt.Sprintf("turn %d, the model alone", depth), url: model + "/v1/chat/completions",
+			body: mustJSON(map[string]any{"model": "m", "messages": messages}), want: want},
 	}
 }

@@ -28,7 +28,8 @@ func sandboxesIn(state string) []string {
 
 // openDriver opens the gVisor driver on a state directory as a server has it.
 func (b *bench) openDriver(state string) (*gvisor.Driver, error) {
-	return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: filepath.Join(b.bin, "berth-runsc"),
+	return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: filepath.Join(b.bin,
+		"berth-runsc"),
 		GuestPath: filepath.Join(b.bin, "berth-guest"), Logger: slog.New(slog.DiscardHandler)})
 }
 
@@ -98,7 +99,8 @@ func endServer(state string) error {
 // serves reports whether a process is a server on a state directory.
 func serves(pid int, state string) bool {
 	args, err := os.ReadFile(fmt.Sprintf("/proc/%d/cmdline", pid))
-	return err == nil && bytes.Contains(args, []byte("\x00serve\x00")) && bytes.Contains(args, []byte("\x00"+state+"\x00"))
+	return err == nil && bytes.Contains(args, []byte("\x00serve\x00")) &&
+		bytes.Contains(args, []byte("\x00"+state+"\x00"))
 }
 
 // destroyAll destroys all sandboxes of a state directory that no server has.

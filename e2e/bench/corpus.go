@@ -83,7 +83,8 @@ func documentsIn(dir string) (paths []string, err error) {
 			return err
 		}
 		switch {
-		case strings.Contains(path, "/share/man/man"), strings.Contains(path, "/git-doc/") && filepath.Ext(path) == ".txt",
+		case strings.Contains(path, "/share/man/man"), strings.Contains(path, "/git-doc/") &&
+			filepath.Ext(path) == ".txt",
 			strings.Contains(path, "/postgresql-doc-") && filepath.Ext(path) == ".html":
 			relative, err := filepath.Rel(dir, path)
 			paths = append(paths, relative)
@@ -136,7 +137,8 @@ func manual(ctx context.Context, mandoc string, raw []byte) (string, error) {
 	cmd := exec.CommandContext(ctx, mandoc, "-T", "utf8", "-O", "width=100")
 	cmd.Stdin = bytes.NewReader(source)
 	text, err := cmd.Output()
-	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) { // it exits with 1 to 4 after warnings as well
+	// it exits with 1 to 4 after warnings as well
+	if exit := new(exec.ExitError); err != nil && !errors.As(err, &exit) {
 		return "", err
 	}
 	return overstruck.ReplaceAllString(string(text), ""), nil
@@ -148,10 +150,12 @@ var (
 	manualName = regexp.MustCompile(`(?s)\nNAME\n.*? [-–—] (.*?)\n\n`)
 	gitName    = regexp.MustCompile(`(?s)\nNAME\n----\n.*? - (.*?)\n\n`)
 	purpose    = regexp.MustCompile(`(?s)<div class="refnamediv">.*?<p>.*? — (.*?)</p></div>`)
-	htmlTitle  = regexp.MustCompile(`(?s)<title>(?:(?:Chapter|Appendix|Part)[\s\x{a0}]+)?(?:[0-9A-Z.]+\.[\s\x{a0}]+)?(.*?)</title>`)
+	htmlTitle  = regexp.MustCompile(
+		`(?s)<title>(?:(?:Chapter|Appendix|Part)[\s\x{a0}]+)?(?:[0-9A-Z.]+\.[\s\x{a0}]+)?(.*?)</title>`)
 	heading    = regexp.MustCompile(`(?s)<h\d class="title".*?</h\d>`)
-	navigation = regexp.MustCompile(`(?s)<div class="navheader">.*?<hr /></div>|<div class="navfooter">.*$|<link rel="[^"]*" href="[^"]*" title="[^"]*" />`)
-	tag        = regexp.MustCompile(`<[^>]*>`)
+	navigation = regexp.MustCompile(
+		`(?s)<div class="navheader">.*?<hr /></div>|<div class="navfooter">.*$|<link rel="[^"]*" href="[^"]*" title="[^"]*" />`)
+	tag = regexp.MustCompile(`<[^>]*>`)
 )
 
 // withoutMatch returns the first group of what an expression finds in a text, and the text

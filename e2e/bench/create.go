@@ -109,13 +109,15 @@ func (b *bench) createCold(ctx context.Context, t *table) (err error) {
 		defer func() { deleted.took(timed(func() error { return s.delete(ctx, id) })) }()
 		return err
 	}, func() error { return alone(ctx) })
-	t.add(row{what: "cold, one after another", unit: "ms", series: cold, beside: "`runsc run` of true", other: run, target: "110 ms"})
+	t.add(row{what: "cold, one after another", unit: "ms", series: cold, beside: "`runsc run` of true", other: run,
+		target: "110 ms"})
 
 	ids := make([]string, b.n)
 	began := time.Now()
 	crowd := atOnce(b.n, b.n, func(i int) (err error) { ids[i], err = s.first(ctx, nil); return err })
 	whole := time.Since(began)
-	t.add(row{what: fmt.Sprintf("cold, %d at once", b.n), unit: "ms", series: crowd, target: fmt.Sprintf("%d of %d", b.n, b.n)})
+	t.add(row{what: fmt.Sprintf("cold, %d at once", b.n), unit: "ms", series: crowd, target: fmt.Sprintf("%d of %d",
+		b.n, b.n)})
 	t.add(row{what: "until the last of them", unit: "s", series: one(whole.Seconds()), target: "8 s of 100"})
 	crowd = atOnce(b.n, b.n, func(i int) error { return s.delete(ctx, ids[i]) })
 	t.add(row{what: "DELETE of one", unit: "ms", series: deleted})
@@ -179,7 +181,8 @@ func (b *bench) runsc() (run func(context.Context) error, remove func(), err err
 	n := 0
 	return func(ctx context.Context) error {
 		n++
-		return host(ctx, filepath.Join(b.bin, "berth-runsc"), "--root="+filepath.Join(dir, "root"), "--network=none", "--ignore-cgroups",
+		return host(ctx, filepath.Join(b.bin, "berth-runsc"), "--root="+filepath.Join(dir, "root"), "--network=none",
+			"--ignore-cgroups",
 			"--overlay2=root:memory", "run", "--bundle="+dir, fmt.Sprintf("c%d", n))
 	}, func() { os.RemoveAll(dir) }, os.WriteFile(filepath.Join(dir, "config.json"), raw, 0o600)
 }

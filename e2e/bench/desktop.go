@@ -22,7 +22,8 @@ const desktopRuns = 5
 func measureDesktop(ctx context.Context, b *bench) (err error) {
 	t := &table{title: "The computer tool in a container"}
 	if _, err := os.Stat(filepath.Join(b.images, "names", "desktop")); err != nil {
-		return errors.New("the template desktop is missing: bin/berth image build desktop --state " + filepath.Dir(b.images))
+		return errors.New("the template desktop is missing: bin/berth image build desktop --state " +
+			filepath.Dir(b.images))
 	}
 	defer b.show(t)
 	s, err := b.serve(ctx, desktopPool)
@@ -33,7 +34,10 @@ func measureDesktop(ctx context.Context, b *bench) (err error) {
 	var first, still, acted series
 	last := ""
 	for range desktopRuns {
-		if err := s.await(ctx, 2*time.Minute, func() bool { n, err := s.figure(ctx, "berth_pool_ready"); return err == nil && n >= 2 }); err != nil {
+		if err := s.await(ctx, 2*time.Minute, func() bool {
+			n, err := s.figure(ctx, "berth_pool_ready")
+			return err == nil && n >= 2
+		}); err != nil {
 			return fmt.Errorf("the pool is not filled: %w", err)
 		}
 		first.took(timed(func() (err error) {

@@ -21,7 +21,10 @@ func measureE2B(ctx context.Context, b *bench) (err error) {
 	defer stopped(s, &err)
 	var sandboxes, containers, killed series
 	for done := 0; done < b.n && ctx.Err() == nil; {
-		if err := s.await(ctx, time.Minute, func() bool { n, err := s.figure(ctx, "berth_pool_ready"); return err == nil && n >= pooled }); err != nil {
+		if err := s.await(ctx, time.Minute, func() bool {
+			n, err := s.figure(ctx, "berth_pool_ready")
+			return err == nil && n >= pooled
+		}); err != nil {
 			return fmt.Errorf("the pool is not filled: %w", err)
 		}
 		for range min(pooled/2, b.n-done) {
@@ -35,7 +38,8 @@ func measureE2B(ctx context.Context, b *bench) (err error) {
 			done++
 		}
 	}
-	t.add(row{what: "from the pool, one after another", unit: "ms", series: sandboxes, beside: "`POST /v1/containers`", other: containers})
+	t.add(row{what: "from the pool, one after another", unit: "ms", series: sandboxes, beside: "`POST /v1/containers`",
+		other: containers})
 	t.add(row{what: "kill", unit: "ms", series: killed})
 	misses, err := s.figure(ctx, "berth_pool_misses_total")
 	if misses > 0 {
@@ -50,7 +54,8 @@ func (s *server) firstSandbox(ctx context.Context) (id string, err error) {
 		ID    string `json:"sandboxID"`
 		Token string `json:"envdAccessToken"`
 	}
-	if err := s.do(ctx, http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 300}, &made); err != nil {
+	if err := s.do(ctx, http.MethodPost, "/v2/sandboxes", map[string]any{"templateID": "base", "timeout": 300},
+		&made); err != nil {
 		return "", err
 	}
 	client := guest.NewHTTPClient(s.url, &http.Client{Transport: inSandbox{s.http.Transport, made.ID, made.Token}})

@@ -39,12 +39,14 @@ func measureEgress(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	s, err := b.serveWith(ctx, "containers: {pool: 0, network: {private: "+string(quoted)+"}}\n", addr.String()+" "+outsideName+"\n")
+	s, err := b.serveWith(ctx, "containers: {pool: 0, network: {private: "+string(quoted)+"}}\n",
+		addr.String()+" "+outsideName+"\n")
 	if err != nil {
 		return err
 	}
 	defer stopped(s, &err)
-	id, err := s.first(ctx, map[string]any{"network_policy": map[string]any{"type": "allowlist", "allowed_domains": allowed}})
+	id, err := s.first(ctx,
+		map[string]any{"network_policy": map[string]any{"type": "allowlist", "allowed_domains": allowed}})
 	if err != nil {
 		return err
 	}
@@ -56,7 +58,8 @@ func measureEgress(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	direct, err := decodeWay(output(ctx, "chroot", append([]string{rootfs, "/usr/bin/python3"}, o.program(addr.String(), addr.String())...)...))
+	direct, err := decodeWay(output(ctx, "chroot", append([]string{rootfs, "/usr/bin/python3"}, o.program(addr.String(),
+		addr.String())...)...))
 	if err != nil {
 		return err
 	}
@@ -70,13 +73,16 @@ func measureEgress(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	t.addWay("by address", byAddress, direct)
-	t.add(row{what: "a datagram and its answer", unit: "ms", series: worked(byAddress.Datagram), beside: "direct", other: worked(direct.Datagram)})
+	t.add(row{what: "a datagram and its answer", unit: "ms", series: worked(byAddress.Datagram), beside: "direct",
+		other: worked(direct.Datagram)})
 	return nil
 }
 
 func (t *table) addWay(by string, in, direct way) {
-	t.add(row{what: by + ": connection and one request", unit: "ms", series: worked(in.Connect), beside: "direct", other: worked(direct.Connect)})
-	t.add(row{what: by + ": download", unit: "MB/s", series: worked(in.Down), beside: "direct", other: worked(direct.Down)})
+	t.add(row{what: by + ": connection and one request", unit: "ms", series: worked(in.Connect), beside: "direct",
+		other: worked(direct.Connect)})
+	t.add(row{what: by + ": download", unit: "MB/s", series: worked(in.Down), beside: "direct",
+		other: worked(direct.Down)})
 	t.add(row{what: by + ": upload", unit: "MB/s", series: worked(in.Up), beside: "direct", other: worked(direct.Up)})
 }
 
@@ -161,6 +167,7 @@ func serveOutside(addr netip.Addr) (*outside, error) {
 			_, _ = datagrams.WriteTo(buf[:n], from)
 		}
 	}()
-	return &outside{port: uint16(l.Addr().(*net.TCPAddr).Port), udpPort: uint16(datagrams.LocalAddr().(*net.UDPAddr).Port),
-		close: func() { hs.Close(); datagrams.Close() }}, nil
+	return &outside{port: uint16(l.Addr().(*net.TCPAddr).Port),
+		udpPort: uint16(datagrams.LocalAddr().(*net.UDPAddr).Port),
+		close:   func() { hs.Close(); datagrams.Close() }}, nil
 }

@@ -52,7 +52,8 @@ func measureExec(ctx context.Context, b *bench) (err error) {
 // commands in a sandbox: the same one.
 func (b *bench) execByRunsc(ctx context.Context, t *table, s *server, id string) error {
 	direct := func() error {
-		cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "berth-runsc"), "--root=sealed/runsc", "exec", "s", "/bin/true")
+		cmd := exec.CommandContext(ctx, filepath.Join(b.bin, "berth-runsc"), "--root=sealed/runsc", "exec", "s",
+			"/bin/true")
 		cmd.Dir = filepath.Join(s.state, "gvisor", "sandboxes", id)
 		out, err := cmd.CombinedOutput()
 		if err != nil {
@@ -61,7 +62,8 @@ func (b *bench) execByRunsc(ctx context.Context, t *table, s *server, id string)
 		return err
 	}
 	in, out := inTurn(ctx, min(b.n, 30), func() error { _, err := s.exec(ctx, id, "/bin/true"); return err }, direct)
-	t.add(row{what: "`true`, and by runsc in the same sandbox", unit: "ms", series: in, beside: "`runsc exec`", other: out})
+	t.add(row{what: "`true`, and by runsc in the same sandbox", unit: "ms", series: in, beside: "`runsc exec`",
+		other: out})
 
 	crowd := atOnce(10, b.n, func(int) error { _, err := s.exec(ctx, id, "/bin/true"); return err })
 	t.add(row{what: "`true`, 10 at a time", unit: "ms", series: crowd})
@@ -75,7 +77,8 @@ func (b *bench) execByModel(ctx context.Context, t *table, s *server, id string)
 		return func() error {
 			var r struct{ Status string }
 			err := s.do(ctx, http.MethodPost, "/v1/responses", map[string]any{"model": "scripted", "input": input,
-				"tools": []any{map[string]any{"type": "shell", "environment": map[string]any{"type": "container_reference", "container_id": id}}}}, &r)
+				"tools": []any{map[string]any{"type": "shell",
+					"environment": map[string]any{"type": "container_reference", "container_id": id}}}}, &r)
 			if err == nil && r.Status != "completed" {
 				err = fmt.Errorf("the response is %s", r.Status)
 			}
@@ -83,6 +86,7 @@ func (b *bench) execByModel(ctx context.Context, t *table, s *server, id string)
 		}
 	}
 	with, without := inTurn(ctx, b.n, ask("```sh\ntrue\n```"), ask("Say something."))
-	t.add(row{what: "a response with one shell call of `true`", unit: "ms", series: with, beside: "one without", other: without, target: "12 ms"})
+	t.add(row{what: "a response with one shell call of `true`", unit: "ms", series: with, beside: "one without",
+		other: without, target: "12 ms"})
 	return ctx.Err()
 }

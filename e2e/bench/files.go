@@ -57,10 +57,13 @@ func measureFiles(ctx context.Context, b *bench) (err error) {
 		guestOut.add(b.speed(func() error {
 			return s.download(ctx, "/v1/containers/"+id+"/guest/files?path=/mnt/data/large", b.size)
 		}))
-		if _, err := s.sh(ctx, id, "test $(stat -c %s /mnt/data/large) = "+strconv.FormatInt(b.size, 10)+" && rm /mnt/data/large"); err != nil {
+		if _, err := s.sh(ctx, id, "test $(stat -c %s /mnt/data/large) = "+strconv.FormatInt(b.size,
+			10)+" && rm /mnt/data/large"); err != nil {
 			return fmt.Errorf("the file did not come whole: %w", err)
 		}
-		disk.add(b.speed(func() error { return errors.Join(host(ctx, "cp", large, large+".copy"), os.Remove(large+".copy")) }))
+		disk.add(b.speed(func() error {
+			return errors.Join(host(ctx, "cp", large, large+".copy"), os.Remove(large+".copy"))
+		}))
 	}
 	t.add(row{what: "in: POST …/files", unit: "MB/s", series: in, beside: "`cp` on the host", other: disk})
 	t.add(row{what: "out: GET …/content", unit: "MB/s", series: out, beside: "`cp` on the host", other: disk})
@@ -70,7 +73,8 @@ func measureFiles(ctx context.Context, b *bench) (err error) {
 	if err != nil {
 		return err
 	}
-	t.add(row{what: "memory of the server at its peak", unit: "MB", series: one(peak.peak), beside: "before", other: one(idle.resident)})
+	t.add(row{what: "memory of the server at its peak", unit: "MB", series: one(peak.peak), beside: "before",
+		other: one(idle.resident)})
 	return b.small(ctx, t, s, id)
 }
 

@@ -40,7 +40,10 @@ func measureIdle(ctx context.Context, b *bench) (err error) {
 	var alone series
 	for _, n := range steps(b.n) {
 		started := make([]string, n-len(ids))
-		if err := errors.Join(atOnce(8, len(started), func(i int) (err error) { started[i], err = s.first(ctx, nil); return err }).errs...); err != nil {
+		if err := errors.Join(atOnce(8, len(started), func(i int) (err error) {
+			started[i], err = s.first(ctx, nil)
+			return err
+		}).errs...); err != nil {
 			return err
 		}
 		ids = append(ids, started...)
@@ -137,11 +140,16 @@ func (s *server) watchIdle(ctx context.Context, t *table, ids []string, before o
 	if err != nil {
 		return err
 	}
-	t.add(row{what: fmt.Sprintf("processor of %d, %s, in %s", len(ids), state, idleTime), unit: "% of a core", series: one((theirsNow - theirs) / took * 100), target: "3 with the server"})
-	t.add(row{what: "processor of the server", unit: "% of a core", series: one((itsNow - its) / took * 100), target: "3 with them"})
-	t.add(row{what: fmt.Sprintf("memory (PSS) of each of %d, %s", len(ids), state), unit: "MB", series: each, target: "20 MB"})
-	t.add(row{what: fmt.Sprintf("memory of the server with %d", len(ids)), unit: "MB", series: one(now.memory), beside: "with none", other: one(before.memory)})
-	t.add(row{what: fmt.Sprintf("goroutines of the server with %d", len(ids)), series: one(now.goroutines), beside: "with none", other: one(before.goroutines)})
+	t.add(row{what: fmt.Sprintf("processor of %d, %s, in %s", len(ids), state, idleTime), unit: "% of a core",
+		series: one((theirsNow - theirs) / took * 100), target: "3 with the server"})
+	t.add(row{what: "processor of the server", unit: "% of a core", series: one((itsNow - its) / took * 100),
+		target: "3 with them"})
+	t.add(row{what: fmt.Sprintf("memory (PSS) of each of %d, %s", len(ids), state), unit: "MB", series: each,
+		target: "20 MB"})
+	t.add(row{what: fmt.Sprintf("memory of the server with %d", len(ids)), unit: "MB", series: one(now.memory),
+		beside: "with none", other: one(before.memory)})
+	t.add(row{what: fmt.Sprintf("goroutines of the server with %d", len(ids)), series: one(now.goroutines),
+		beside: "with none", other: one(before.goroutines)})
 	return nil
 }
 
@@ -171,12 +179,14 @@ func (s *server) compareAfter(ctx context.Context, t *table, what string, before
 		now, err = s.own(ctx)
 		return err == nil && now.goroutines <= before.goroutines
 	})
-	r := row{what: what + "goroutines of the server when all is gone", series: one(now.goroutines), beside: "before", other: one(before.goroutines)}
+	r := row{what: what + "goroutines of the server when all is gone", series: one(now.goroutines), beside: "before",
+		other: one(before.goroutines)}
 	if err != nil && ctx.Err() == nil {
 		t.note("Within %s the server has not ended %.0f goroutines.", settleTime, now.goroutines-before.goroutines)
 	}
 	t.add(r)
-	t.add(row{what: what + "memory of the server when all is gone", unit: "MB", series: one(now.memory), beside: "before", other: one(before.memory)})
+	t.add(row{what: what + "memory of the server when all is gone", unit: "MB", series: one(now.memory),
+		beside: "before", other: one(before.memory)})
 	return ctx.Err()
 }
 

@@ -32,10 +32,13 @@ func measureLife(ctx context.Context, b *bench) (err error) {
 	}
 	// Content that cannot be compressed, on disk; and as much in a process's memory.
 	if _, err := s.sh(ctx, full, fmt.Sprintf("head -c %dM /dev/urandom >/mnt/data/ballast; nohup python3 -c "+
-		`"import os, time; b = os.urandom(%d << 20); open('/mnt/data/held', 'w'); time.sleep(1e6)" >/dev/null 2>&1 & until [ -e /mnt/data/held ]; do sleep 0.05; done`, ballast, ballast)); err != nil {
+		`"import os, time; b = os.urandom(%d << 20); open('/mnt/data/held', 'w'); time.sleep(1e6)" >/dev/null 2>&1 & until [ -e /mnt/data/held ]; do sleep 0.05; done`,
+		ballast, ballast)); err != nil {
 		return err
 	}
-	paused, resumed := inTurn(ctx, b.n, func() error { return l.post(ctx, empty, "pause") }, func() error { return l.post(ctx, empty, "resume") })
+	paused, resumed := inTurn(ctx, b.n, func() error {
+		return l.post(ctx, empty, "pause")
+	}, func() error { return l.post(ctx, empty, "resume") })
 	t.add(row{what: "pause", unit: "ms", series: paused})
 	t.add(row{what: "resume", unit: "ms", series: resumed})
 	var woken series

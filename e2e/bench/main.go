@@ -60,14 +60,20 @@ var subjects = []subject{
 	{name: "ports", what: "what a container serves", measure: measurePorts},
 	{name: "life", what: "pause, resume, snapshot, restore, fork", measure: measureLife},
 	{name: "idle", what: "what idle containers cost", measure: measureIdle},
-	{name: "desktop", what: "the computer tool in a container; needs the template desktop", measure: measureDesktop, named: true},
-	{name: "overhead", what: "what Berth adds to a model that answers at once, beside a reverse proxy", measure: measureOverhead},
+	{name: "desktop", what: "the computer tool in a container; needs the template desktop", measure: measureDesktop,
+		named: true},
+	{name: "overhead", what: "what Berth adds to a model that answers at once, beside a reverse proxy",
+		measure: measureOverhead},
 	{name: "chain", what: "turns of a chain of stored responses, beside the model alone", measure: measureChain},
-	{name: "scale", what: "1, 2 and 3 servers on one PostgreSQL, beside one with SQLite; containers as Pods", measure: measureScale, named: true},
-	{name: "million", what: "a new response when 1,000,000 are stored, and the space that deletions return", measure: measureMillion, named: true},
+	{name: "scale", what: "1, 2 and 3 servers on one PostgreSQL, beside one with SQLite; containers as Pods",
+		measure: measureScale, named: true},
+	{name: "million", what: "a new response when 1,000,000 are stored, and the space that deletions return",
+		measure: measureMillion, named: true},
 	{name: "peers", what: "the same work through OGX, LiteLLM and agentic-api", measure: measurePeers, named: true},
-	{name: "search", what: "how well vector stores find 1,200 documents of Debian, with a real embedding model", measure: measureSearch, named: true},
-	{name: "profile", what: "profiles of the server under the load of overhead and of a long chain, into -profiles", measure: measureProfile, named: true},
+	{name: "search", what: "how well vector stores find 1,200 documents of Debian, with a real embedding model",
+		measure: measureSearch, named: true},
+	{name: "profile", what: "profiles of the server under the load of overhead and of a long chain, into -profiles",
+		measure: measureProfile, named: true},
 	{name: "stream", what: "what many streams at once cost", measure: measureStream},
 	{name: "parts", what: "Go benchmarks of the engine, a model's adapter and the store", measure: measureParts},
 }
@@ -81,7 +87,8 @@ func main() {
 
 func run() error {
 	b := &bench{out: os.Stdout}
-	only := flag.String("only", os.Getenv("BENCH"), "subjects to measure, with commas between them; default all but those measured only if named")
+	only := flag.String("only", os.Getenv("BENCH"),
+		"subjects to measure, with commas between them; default all but those measured only if named")
 	flag.IntVar(&b.n, "n", 100, "how often what is quick is done, and how many containers there are at once")
 	megabytes := flag.Int64("mb", 1000, "size of the large file, in MB")
 	flag.IntVar(&b.rows, "rows", 1_000_000, "how many responses are stored for the subject million")
@@ -121,7 +128,8 @@ func run() error {
 		}
 		defer f.Close()
 		b.saved = f
-		fmt.Fprintf(f, "# %s, %d cores, %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(), load())
+		fmt.Fprintf(f, "# %s, %d cores, %s\n", time.Now().UTC().Format("2006-01-02 15:04 UTC"), runtime.NumCPU(),
+			load())
 	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM, syscall.SIGHUP)
 	defer stop()

@@ -67,10 +67,12 @@ func (b *bench) fill(ctx context.Context, t *table, s *server) (ids []string, er
 	if err != nil {
 		return nil, err
 	}
-	t.add(row{what: fmt.Sprintf("disk space of a response of %d words, answered by the server", answerWords+1), unit: "KB", series: one((before - empty) / 1e3 / float64(answered)), target: "6 KB"})
+	t.add(row{what: fmt.Sprintf("disk space of a response of %d words, answered by the server", answerWords+1),
+		unit: "KB", series: one((before - empty) / 1e3 / float64(answered)), target: "6 KB"})
 	began := time.Now()
 	copies, err := seed(ctx, s.state, ids[0], b.rows-answered)
-	t.add(row{what: "copies written by the store", unit: "/s", series: one(float64(len(copies)) / time.Since(began).Seconds())})
+	t.add(row{what: "copies written by the store", unit: "/s",
+		series: one(float64(len(copies)) / time.Since(began).Seconds())})
 	if err != nil {
 		return nil, fmt.Errorf("fill the store: %w", err)
 	}
@@ -95,7 +97,8 @@ func (b *bench) newResponses(ctx context.Context, t *table, empty, full *server)
 		width int
 	}{
 		{"new response", mustJSON(map[string]any{"model": "m", "input": seedQuestion}), 1},
-		{"new response, streamed, 16 at once", mustJSON(map[string]any{"model": "m", "input": seedQuestion, "stream": true}), 16},
+		{"new response, streamed, 16 at once",
+			mustJSON(map[string]any{"model": "m", "input": seedQuestion, "stream": true}), 16},
 	}
 	for _, kind := range kinds {
 		var figures [2]overheadFigures
@@ -104,15 +107,19 @@ func (b *bench) newResponses(ctx context.Context, t *table, empty, full *server)
 				if ctx.Err() != nil {
 					return ctx.Err()
 				}
-				at := target{name: kind.what, url: s.url + "/v1/responses", body: kind.body, stream: kind.width > 1, pids: []int{s.cmd.Process.Pid}}
-				if got := at.load(ctx, s.http, kind.width, 4*b.n); round > 0 { // the first opens connections and fills caches
+				at := target{name: kind.what, url: s.url + "/v1/responses", body: kind.body, stream: kind.width > 1,
+					pids: []int{s.cmd.Process.Pid}}
+				// the first opens connections and fills caches
+				if got := at.load(ctx, s.http, kind.width, 4*b.n); round > 0 {
 					figures[i].join(got)
 				}
 			}
 		}
 		without, with := figures[0], figures[1]
-		t.add(row{what: kind.what, unit: "ms", series: with.whole, beside: "with none", other: without.whole, target: "1.2×"})
-		t.add(row{what: kind.what + ": processor time", unit: "ms", series: with.processor, beside: "with none", other: without.processor, target: "1.2×"})
+		t.add(row{what: kind.what, unit: "ms", series: with.whole, beside: "with none", other: without.whole,
+			target: "1.2×"})
+		t.add(row{what: kind.what + ": processor time", unit: "ms", series: with.processor, beside: "with none",
+			other: without.processor, target: "1.2×"})
 	}
 	return nil
 }
@@ -148,7 +155,8 @@ func (b *bench) deleteMany(ctx context.Context, t *table, s *server, ids []strin
 		}
 	}
 	content := before * float64(len(ids)) / float64(b.rows)
-	t.add(row{what: "space returned to the disk", unit: "MB", series: one((before - least) / 1e6), beside: "share of what was deleted", other: one(content / 1e6)})
+	t.add(row{what: "space returned to the disk", unit: "MB", series: one((before - least) / 1e6),
+		beside: "share of what was deleted", other: one(content / 1e6)})
 	t.add(row{what: "until it was returned", unit: "s", series: one(since.Sub(began).Seconds())})
 	return nil
 }

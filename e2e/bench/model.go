@@ -117,17 +117,23 @@ func (d *dialect) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 // completion returns an answer in the dialect Chat Completions.
 func completion(p prompt) []byte {
 	usage := fmt.Sprintf(`{"prompt_tokens":5,"completion_tokens":%d,"total_tokens":%d}`, answerWords, answerWords+5)
-	call := fmt.Sprintf(`{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_#","type":"function","function":{"name":%q,"arguments":%q}}]}`, p.tool, p.args)
+	call := fmt.Sprintf(
+		`{"role":"assistant","content":null,"tool_calls":[{"index":0,"id":"call_#","type":"function","function":{"name":%q,"arguments":%q}}]}`,
+		p.tool, p.args)
 	if !p.stream {
 		message, reason := fmt.Sprintf(`{"role":"assistant","content":%q}`, p.text), "stop"
 		if p.tool != "" {
 			message, reason = call, "tool_calls"
 		}
-		return fmt.Appendf(nil, `{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":%s,"finish_reason":%q}],"usage":%s}`, message, reason, usage)
+		return fmt.Appendf(nil,
+			`{"id":"c","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":%s,"finish_reason":%q}],"usage":%s}`,
+			message, reason, usage)
 	}
 	var b bytes.Buffer
 	chunk := func(choices, usage string) {
-		fmt.Fprintf(&b, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":%s,"usage":%s}`+"\n\n", choices, usage)
+		fmt.Fprintf(&b,
+			`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":%s,"usage":%s}`+"\n\n",
+			choices, usage)
 	}
 	reason := "stop"
 	if p.tool != "" {
@@ -151,13 +157,21 @@ func words(text string) iter.Seq[string] {
 
 // response returns an answer in the dialect Responses.
 func response(p prompt) []byte {
-	item := fmt.Sprintf(`{"id":"msg_#","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q,"annotations":[]}]}`, p.text)
+	item := fmt.Sprintf(
+		`{"id":"msg_#","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":%q,"annotations":[]}]}`,
+		p.text)
 	if p.tool != "" {
-		item = fmt.Sprintf(`{"id":"fc_#","type":"function_call","call_id":"call_#","status":"completed","name":%q,"arguments":%q}`, p.tool, p.args)
+		item = fmt.Sprintf(
+			`{"id":"fc_#","type":"function_call","call_id":"call_#","status":"completed","name":%q,"arguments":%q}`,
+			p.tool, p.args)
 	}
-	usage := fmt.Sprintf(`{"input_tokens":5,"input_tokens_details":{"cached_tokens":0},"output_tokens":%d,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}`, answerWords, answerWords+5)
+	usage := fmt.Sprintf(
+		`{"input_tokens":5,"input_tokens_details":{"cached_tokens":0},"output_tokens":%d,"output_tokens_details":{"reasoning_tokens":0},"total_tokens":%d}`,
+		answerWords, answerWords+5)
 	whole := func(status, output, usage string) string {
-		return fmt.Sprintf(`{"id":"resp_#","object":"response","created_at":1,"status":%q,"model":"m","output":[%s],"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"error":null,"incomplete_details":null,"instructions":null,"metadata":{},"temperature":1,"top_p":1,"usage":%s}`, status, output, usage)
+		return fmt.Sprintf(
+			`{"id":"resp_#","object":"response","created_at":1,"status":%q,"model":"m","output":[%s],"parallel_tool_calls":true,"tool_choice":"auto","tools":[],"error":null,"incomplete_details":null,"instructions":null,"metadata":{},"temperature":1,"top_p":1,"usage":%s}`,
+			status, output, usage)
 	}
 	if !p.stream {
 		return []byte(whole("completed", item, usage))
@@ -171,18 +185,23 @@ func response(p prompt) []byte {
 	event("response.created", `"response":`+whole("in_progress", "", "null"))
 	if p.tool != "" {
 		at := `"item_id":"fc_#","output_index":0,`
-		event("response.output_item.added", fmt.Sprintf(`"output_index":0,"item":{"id":"fc_#","type":"function_call","call_id":"call_#","status":"in_progress","name":%q,"arguments":""}`, p.tool))
+		event("response.output_item.added",
+			fmt.Sprintf(
+				`"output_index":0,"item":{"id":"fc_#","type":"function_call","call_id":"call_#","status":"in_progress","name":%q,"arguments":""}`,
+				p.tool))
 		event("response.function_call_arguments.delta", at+fmt.Sprintf(`"delta":%q`, p.args))
 		event("response.function_call_arguments.done", at+fmt.Sprintf(`"name":%q,"arguments":%q`, p.tool, p.args))
 	} else {
 		at := `"item_id":"msg_#","output_index":0,"content_index":0,`
-		event("response.output_item.added", `"output_index":0,"item":{"id":"msg_#","type":"message","role":"assistant","status":"in_progress","content":[]}`)
+		event("response.output_item.added",
+			`"output_index":0,"item":{"id":"msg_#","type":"message","role":"assistant","status":"in_progress","content":[]}`)
 		event("response.content_part.added", at+`"part":{"type":"output_text","text":"","annotations":[]}`)
 		for word := range words(p.text) {
 			event("response.output_text.delta", at+fmt.Sprintf(`"delta":%q,"logprobs":[]`, word))
 		}
 		event("response.output_text.done", at+fmt.Sprintf(`"text":%q,"logprobs":[]`, p.text))
-		event("response.content_part.done", at+fmt.Sprintf(`"part":{"type":"output_text","text":%q,"annotations":[]}`, p.text))
+		event("response.content_part.done", at+fmt.Sprintf(`"part":{"type":"output_text","text":%q,"annotations":[]}`,
+			p.text))
 	}
 	event("response.output_item.done", `"output_index":0,"item":`+item)
 	event("response.completed", `"response":`+whole("completed", item, usage))

@@ -79,7 +79,8 @@ func overheadConfig(model string) string {
 
 func overheadTargets(model string, proxy *proxy, s *server) []target {
 	chat := func(stream bool) []byte {
-		return mustJSON(map[string]any{"model": "m", "stream": stream, "messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}})
+		return mustJSON(map[string]any{"model": "m", "stream": stream,
+			"messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}})
 	}
 	response := func(store, stream bool) []byte {
 		return mustJSON(map[string]any{"model": "m", "store": store, "stream": stream, "input": "Answer at once."})
@@ -91,18 +92,25 @@ func overheadTargets(model string, proxy *proxy, s *server) []target {
 		{name: "the model alone", url: model + "/v1/chat/completions", body: chat(false)},
 		{name: "the model alone, streamed", url: model + "/v1/chat/completions", body: chat(true), stream: true},
 		{name: "reverse proxy", url: proxy.url + "/v1/chat/completions", body: chat(false), pids: proxied},
-		{name: "reverse proxy, streamed", url: proxy.url + "/v1/chat/completions", body: chat(true), stream: true, pids: proxied},
+		{name: "reverse proxy, streamed", url: proxy.url + "/v1/chat/completions", body: chat(true), stream: true,
+			pids: proxied},
 		{name: "chat", url: s.url + "/v1/chat/completions", body: chat(false), pids: berth, goals: unstored},
-		{name: "chat, streamed", url: s.url + "/v1/chat/completions", body: chat(true), stream: true, pids: berth, goals: unstored},
-		{name: "response, store false", url: s.url + "/v1/responses", body: response(false, false), pids: berth, goals: unstored},
-		{name: "response, store false, streamed", url: s.url + "/v1/responses", body: response(false, true), stream: true, pids: berth, goals: unstored},
-		{name: "response, stored", url: s.url + "/v1/responses", body: response(true, false), pids: berth, goals: stored},
-		{name: "response, stored, streamed", url: s.url + "/v1/responses", body: response(true, true), stream: true, pids: berth, goals: stored},
+		{name: "chat, streamed", url: s.url + "/v1/chat/completions", body: chat(true), stream: true, pids: berth,
+			goals: unstored},
+		{name: "response, store false", url: s.url + "/v1/responses", body: response(false, false), pids: berth,
+			goals: unstored},
+		{name: "response, store false, streamed", url: s.url + "/v1/responses", body: response(false, true),
+			stream: true, pids: berth, goals: unstored},
+		{name: "response, stored", url: s.url + "/v1/responses", body: response(true, false), pids: berth,
+			goals: stored},
+		{name: "response, stored, streamed", url: s.url + "/v1/responses", body: response(true, true), stream: true,
+			pids: berth, goals: stored},
 	}
 }
 
 // overheadAt sends requests to each target, width at a time, in turn.
-func (b *bench) overheadAt(ctx context.Context, client *http.Client, targets []target, width int) ([]overheadFigures, error) {
+func (b *bench) overheadAt(ctx context.Context, client *http.Client, targets []target, width int) ([]overheadFigures,
+	error) {
 	n := max(width, 2*b.n) // of a target in a round
 	figures := make([]overheadFigures, len(targets))
 	for round := range overheadRounds + 1 {
@@ -161,7 +169,8 @@ func (t *target) request(ctx context.Context, client *http.Client) (first time.D
 		return 0, err
 	}
 	if resp.StatusCode != http.StatusOK || got.words < answerWords || t.stream && got.deltas < 2 || !got.found {
-		return 0, fmt.Errorf("%s: %s with %d words in %d deltas, at last %.300s", t.name, resp.Status, got.words, got.deltas, got.last)
+		return 0, fmt.Errorf("%s: %s with %d words in %d deltas, at last %.300s", t.name, resp.Status, got.words,
+			got.deltas, got.last)
 	}
 	return first, nil
 }
@@ -216,9 +225,11 @@ func (b *bench) showOverhead(targets []target, figures []overheadFigures, width 
 			t.add(row{what: at.name + ": answers a second", unit: "/s", series: f.rate})
 			continue
 		}
-		t.add(row{what: at.name + ": whole answer", unit: "ms", series: f.whole, beside: "the model alone", other: direct.whole})
+		t.add(row{what: at.name + ": whole answer", unit: "ms", series: f.whole, beside: "the model alone",
+			other: direct.whole})
 		if at.stream {
-			r := row{what: at.name + ": added to the first delta", unit: "ms", series: f.first.minus(direct.first.percentile(50)), beside: "the model alone", other: direct.first}
+			r := row{what: at.name + ": added to the first delta", unit: "ms",
+				series: f.first.minus(direct.first.percentile(50)), beside: "the model alone", other: direct.first}
 			switch width {
 			case 1:
 				r.target = at.goals.first
@@ -228,14 +239,17 @@ func (b *bench) showOverhead(targets []target, figures []overheadFigures, width 
 			t.add(r)
 			if width == 1 {
 				tail := f.first.percentile(99) - direct.first.percentile(99)
-				t.add(row{what: at.name + ": added to the p99 of the first delta", unit: "ms", series: one(tail), beside: "the model alone", other: one(direct.first.percentile(99)), target: at.goals.tail})
+				t.add(row{what: at.name + ": added to the p99 of the first delta", unit: "ms", series: one(tail),
+					beside: "the model alone", other: one(direct.first.percentile(99)), target: at.goals.tail})
 			}
 		}
-		rate := row{what: at.name + ": answers a second", unit: "/s", series: f.rate, beside: "reverse proxy", other: proxied.rate}
+		rate := row{what: at.name + ": answers a second", unit: "/s", series: f.rate, beside: "reverse proxy",
+			other: proxied.rate}
 		if width == 16 {
 			rate.target = at.goals.rate
 		}
 		t.add(rate)
-		t.add(row{what: at.name + ": processor time of one", unit: "ms", series: f.processor, beside: "reverse proxy", other: proxied.processor, target: at.goals.processor})
+		t.add(row{what: at.name + ": processor time of one", unit: "ms", series: f.processor, beside: "reverse proxy",
+			other: proxied.processor, target: at.goals.processor})
 	}
 }

@@ -41,7 +41,8 @@ var peerKinds = []peerKind{
 	{
 		name: "OGX", version: "1.5.0", lock: "ogx", model: "openai/m", config: ogxConfig,
 		command: func(bin, dir, _, port string) []string {
-			return []string{filepath.Join(bin, "ogx"), "run", filepath.Join(dir, "config.yaml"), "--port", port, "--insecure"}
+			return []string{filepath.Join(bin, "ogx"), "run", filepath.Join(dir, "config.yaml"), "--port", port,
+				"--insecure"}
 		},
 		env: []string{"OGX_HOST=127.0.0.1"},
 	},
@@ -49,14 +50,16 @@ var peerKinds = []peerKind{
 		name: "LiteLLM", version: "1.102.4", lock: "litellm", model: "m",
 		config: "model_list:\n  - {model_name: m, litellm_params: {model: openai/m, api_base: '%[1]s/v1', api_key: none}}\n",
 		command: func(bin, dir, _, port string) []string {
-			return []string{filepath.Join(bin, "litellm"), "--config", filepath.Join(dir, "config.yaml"), "--host", "127.0.0.1", "--port", port}
+			return []string{filepath.Join(bin, "litellm"), "--config", filepath.Join(dir, "config.yaml"), "--host",
+				"127.0.0.1", "--port", port}
 		},
 		env: []string{"LITELLM_LOCAL_MODEL_COST_MAP=True", "LITELLM_TELEMETRY=False"},
 	},
 	{
 		name: "agentic-api", version: "0.9.0", lock: "agentic", model: "m",
 		command: func(bin, dir, model, port string) []string {
-			return []string{filepath.Join(bin, "agentic-server"), "--llm-api-base", model, "--gateway-host", "127.0.0.1", "--gateway-port", port, "--db-url", "sqlite://" + filepath.Join(dir, "agentic.db")}
+			return []string{filepath.Join(bin, "agentic-server"), "--llm-api-base", model, "--gateway-host",
+				"127.0.0.1", "--gateway-port", port, "--db-url", "sqlite://" + filepath.Join(dir, "agentic.db")}
 		},
 		env: []string{"AGENTIC_CODE_INTERPRETER_ENABLED=true"},
 	},
@@ -109,7 +112,8 @@ func (b *bench) startPeer(ctx context.Context, kind peerKind, model string) (*pe
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), fmt.Appendf(nil, kind.config, model, dir), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(dir, "config.yaml"), fmt.Appendf(nil, kind.config, model, dir),
+		0o600); err != nil {
 		return nil, err
 	}
 	log, err := os.Create(filepath.Join(dir, "log"))
@@ -128,13 +132,15 @@ func (b *bench) startPeer(ctx context.Context, kind peerKind, model string) (*pe
 	p.cmd = exec.Command(command[0], command[1:]...)
 	p.cmd.Dir, p.cmd.Stdout, p.cmd.Stderr = dir, log, log
 	// Nothing of this program's environment, which may have keys.
-	p.cmd.Env = append([]string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + dir, "AGENTIC_API_HOME=" + dir}, kind.env...)
+	p.cmd.Env = append([]string{"PATH=" + bin + ":/usr/local/bin:/usr/bin:/bin", "HOME=" + dir, "AGENTIC_API_HOME=" +
+		dir}, kind.env...)
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	began := time.Now()
 	if err := p.cmd.Start(); err != nil {
 		return nil, err
 	}
-	if err := errors.Join(os.WriteFile(filepath.Join(dir, "pid"), fmt.Append(nil, p.cmd.Process.Pid), 0o600), p.await(ctx, kind.ready)); err != nil {
+	if err := errors.Join(os.WriteFile(filepath.Join(dir, "pid"), fmt.Append(nil, p.cmd.Process.Pid), 0o600),
+		p.await(ctx, kind.ready)); err != nil {
 		p.stop()
 		raw, _ := os.ReadFile(log.Name())
 		return nil, fmt.Errorf("%w: it logged %s", err, raw[max(0, len(raw)-1000):])

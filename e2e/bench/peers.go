@@ -92,7 +92,8 @@ func measurePeers(ctx context.Context, b *bench) (err error) {
 // drive does all work with all peers, in turn, in some rounds. The first index of the results is that of the
 // peer, the second that of the work.
 func drive(ctx context.Context, peers []*peer, rounds int) ([][]peerResult, error) {
-	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true}, Timeout: time.Minute}
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 100, DisableCompression: true},
+		Timeout: time.Minute}
 	defer client.CloseIdleConnections()
 	results := make([][]peerResult, len(peers))
 	for i, p := range peers {
@@ -158,7 +159,8 @@ func (b *bench) showPeers(peers []*peer, results [][]peerResult) {
 				beside += " cannot"
 			}
 			if w.width > 1 {
-				many.add(row{what: w.what, unit: "/s", series: own.rate, beside: beside, other: r.rate, target: w.target})
+				many.add(row{what: w.what, unit: "/s", series: own.rate, beside: beside, other: r.rate,
+					target: w.target})
 			} else {
 				one.add(row{what: w.what, unit: "ms", series: own.whole, beside: beside, other: r.whole})
 			}
@@ -171,11 +173,13 @@ func (b *bench) showPeers(peers []*peer, results [][]peerResult) {
 }
 
 func (p *peer) chat(ctx context.Context, client *http.Client) error {
-	return p.ask(ctx, client, "/v1/chat/completions", map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}}, false)
+	return p.ask(ctx, client, "/v1/chat/completions",
+		map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}}, false)
 }
 
 func (p *peer) chatStreamed(ctx context.Context, client *http.Client) error {
-	return p.ask(ctx, client, "/v1/chat/completions", map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}}, true)
+	return p.ask(ctx, client, "/v1/chat/completions",
+		map[string]any{"messages": []any{map[string]any{"role": "user", "content": "Answer at once."}}}, true)
 }
 
 func (p *peer) respond(ctx context.Context, client *http.Client) error {

@@ -37,14 +37,16 @@ func (b *bench) measurePods(ctx context.Context) error {
 	defer b.show(t)
 	program := os.Getenv(kubetest.ProgramEnv)
 	if program == "" {
-		t.note("Skipped: %s names no program of a cluster. scripts/test-cluster builds it as bin/cluster.", kubetest.ProgramEnv)
+		t.note("Skipped: %s names no program of a cluster. scripts/test-cluster builds it as bin/cluster.",
+			kubetest.ProgramEnv)
 		return nil
 	}
 	state, err := os.MkdirTemp(b.state, "pods-")
 	if err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-pods", state, "-bin", b.bin, "-images", b.images, "-n", strconv.Itoa(min(b.n, maxPods)))
+	cmd := exec.CommandContext(ctx, "/proc/self/exe", "-pods", state, "-bin", b.bin, "-images", b.images, "-n",
+		strconv.Itoa(min(b.n, maxPods)))
 	for _, name := range []string{kubetest.ProgramEnv, kubetest.AgentSandboxEnv} {
 		if path := os.Getenv(name); path != "" {
 			if path, err = filepath.Abs(path); err != nil { // the components run in directories of their own
@@ -72,7 +74,8 @@ func (b *bench) measurePods(ctx context.Context) error {
 			cold.add(0, errors.New(text))
 		}
 		t.add(row{what: r.Kind + ", cold", unit: "ms", series: cold})
-		t.add(row{what: r.Kind + ", from the pool", unit: "ms", series: pooled, beside: "cold", other: series{values: r.Cold}})
+		t.add(row{what: r.Kind + ", from the pool", unit: "ms", series: pooled, beside: "cold",
+			other: series{values: r.Cold}})
 	}
 	t.note("API server, controllers, kubelet, containerd, PostgreSQL, bucket and server share the machine. The node has the template's image.")
 	return nil
@@ -116,7 +119,9 @@ func (b *bench) podsIn(ctx context.Context) (all []podResults, err error) {
 	defer func() { err = errors.Join(err, bucket.stop()) }()
 	for _, kind := range kinds {
 		shared := fmt.Sprintf("store: %s\nblobs: %s\ndriver: kubernetes\n", at, blobs) +
-			fmt.Sprintf("kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, memory_request: 0.1}\n", c.Kubeconfig, kind.namespace, kubetest.Registry)
+			fmt.Sprintf(
+				"kubernetes: {kubeconfig: %q, namespace: %s, registry: %s, cpu_request: 0.01, memory_request: 0.1}\n",
+				c.Kubeconfig, kind.namespace, kubetest.Registry)
 		r := podResults{Kind: kind.name}
 		cold, err := b.podsCold(ctx, shared+noPool)
 		if err != nil {
@@ -145,7 +150,8 @@ func (b *bench) servePods(ctx context.Context, config string) (*server, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := os.WriteFile(filepath.Join(s.state, "seal.key"), []byte(strings.Repeat("5e", 32)+"\n"), 0o600); err != nil {
+	if err := os.WriteFile(filepath.Join(s.state, "seal.key"), []byte(strings.Repeat("5e", 32)+"\n"),
+		0o600); err != nil {
 		return nil, err
 	}
 	return s, s.start(ctx)

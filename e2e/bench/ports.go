@@ -44,11 +44,14 @@ func measurePorts(ctx context.Context, b *bench) (err error) {
 		return err
 	}
 	base := s.url + "/v1/containers/" + id + "/ports/" + servedPort
-	if err := s.await(ctx, 30*time.Second, func() bool { return fetch(ctx, s.http, base+"/small", 5) == nil }); err != nil {
+	if err := s.await(ctx, 30*time.Second, func() bool {
+		return fetch(ctx, s.http, base+"/small", 5) == nil
+	}); err != nil {
 		return fmt.Errorf("the program in the container does not serve: %w", err)
 	}
 	var link struct{ URL string }
-	if err := s.do(ctx, http.MethodPost, "/v1/containers/"+id+"/ports/"+servedPort, map[string]any{}, &link); err != nil {
+	if err := s.do(ctx, http.MethodPost, "/v1/containers/"+id+"/ports/"+servedPort, map[string]any{},
+		&link); err != nil {
 		return err
 	}
 	direct, end, err := b.serveHere(ctx)

@@ -49,7 +49,8 @@ func (b *bench) measureServers(ctx context.Context) (err error) {
 		if err != nil {
 			return err
 		}
-		s, err := b.newServer(fmt.Sprintf("%sstore: %s\nblobs: %s\ncluster: {listen: %q}\n", overheadConfig(model.URL), at, blobs, ports[0]), "")
+		s, err := b.newServer(fmt.Sprintf("%sstore: %s\nblobs: %s\ncluster: {listen: %q}\n", overheadConfig(model.URL),
+			at, blobs, ports[0]), "")
 		if err != nil {
 			return err
 		}
@@ -143,7 +144,8 @@ func (b *bench) scaleFollow(ctx context.Context, single *server, servers []*serv
 	run := func(create, follow *server) func() error {
 		return func() error {
 			var r struct{ ID string }
-			if err := create.do(ctx, http.MethodPost, "/v1/responses", map[string]any{"model": "m", "background": true, "input": "Answer at once."}, &r); err != nil {
+			if err := create.do(ctx, http.MethodPost, "/v1/responses", map[string]any{"model": "m", "background": true,
+				"input": "Answer at once."}, &r); err != nil {
 				return err
 			}
 			resp, err := follow.send(ctx, http.MethodGet, "/v1/responses/"+r.ID+"?stream=true", "", nil)
@@ -160,7 +162,8 @@ func (b *bench) scaleFollow(ctx context.Context, single *server, servers []*serv
 	}
 	there, here := inTurn(ctx, b.n, run(servers[0], servers[1]), run(servers[0], servers[0]))
 	alone, _ := inTurn(ctx, b.n, run(single, single), func() error { return nil })
-	t.add(row{what: "created on one, followed on another", unit: "ms", series: there, beside: "on the same", other: here})
+	t.add(row{what: "created on one, followed on another", unit: "ms", series: there, beside: "on the same",
+		other: here})
 	t.add(row{what: "created and followed on one, SQLite", unit: "ms", series: alone})
 	return nil
 }

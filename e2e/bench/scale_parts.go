@@ -65,7 +65,8 @@ func (b *bench) startPostgres(ctx context.Context) (_ *part, at string, err erro
 	uid, _ := strconv.Atoi(as.Uid)
 	gid, _ := strconv.Atoi(as.Gid)
 	p := &part{}
-	if p.dir, err = os.MkdirTemp("", "berth-bench-postgres-"); err != nil { // its user cannot enter the directory of the run
+	// its user cannot enter the directory of the run
+	if p.dir, err = os.MkdirTemp("", "berth-bench-postgres-"); err != nil {
 		return nil, "", err
 	}
 	defer func() {
@@ -76,9 +77,11 @@ func (b *bench) startPostgres(ctx context.Context) (_ *part, at string, err erro
 	if err := os.Chown(p.dir, uid, gid); err != nil {
 		return nil, "", err
 	}
-	attributes := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)}, Setpgid: true, Pdeathsig: syscall.SIGQUIT}
+	attributes := &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: uint32(uid), Gid: uint32(gid)},
+		Setpgid: true, Pdeathsig: syscall.SIGQUIT}
 	bin, data := filepath.Dir(found[len(found)-1]), filepath.Join(p.dir, "data")
-	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata", data, "--username=berth", "--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions")
+	initdb := exec.CommandContext(ctx, filepath.Join(bin, "initdb"), "--pgdata", data, "--username=berth",
+		"--auth=trust", "--encoding=UTF8", "--locale=C.UTF-8", "--no-instructions")
 	initdb.Dir, initdb.SysProcAttr = p.dir, attributes
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, "", fmt.Errorf("initdb: %w: %s", err, out)
@@ -91,7 +94,8 @@ func (b *bench) startPostgres(ctx context.Context) (_ *part, at string, err erro
 	if err != nil {
 		return nil, "", err
 	}
-	p.cmd = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=")
+	p.cmd = exec.Command(filepath.Join(bin, "postgres"), "-D", data, "-p", port, "-c", "listen_addresses=127.0.0.1",
+		"-c", "unix_socket_directories=")
 	p.cmd.Dir, p.cmd.SysProcAttr = p.dir, attributes
 	ready := exec.Command(filepath.Join(bin, "pg_isready"), "-q", "-h", "127.0.0.1", "-p", port)
 	err = p.run(ctx, func() bool {
@@ -119,12 +123,14 @@ func (b *bench) startBucket(ctx context.Context) (_ *part, at string, err error)
 	ports, err := freePorts(1)
 	if err == nil {
 		err = errors.Join(os.MkdirAll(filepath.Join(p.dir, "data", "berth"), 0o755),
-			os.Setenv("AWS_ACCESS_KEY_ID", "bench"), os.Setenv("AWS_SECRET_ACCESS_KEY", "bench-secret"), os.Setenv("AWS_EC2_METADATA_DISABLED", "true"))
+			os.Setenv("AWS_ACCESS_KEY_ID", "bench"), os.Setenv("AWS_SECRET_ACCESS_KEY", "bench-secret"),
+			os.Setenv("AWS_EC2_METADATA_DISABLED", "true"))
 	}
 	if err != nil {
 		return nil, "", errors.Join(err, os.RemoveAll(p.dir))
 	}
-	p.cmd = exec.Command(program, "--quiet", "--access", "bench", "--secret", "bench-secret", "--port", ports[0], "--health", "/health", "posix", filepath.Join(p.dir, "data"))
+	p.cmd = exec.Command(program, "--quiet", "--access", "bench", "--secret", "bench-secret", "--port", ports[0],
+		"--health", "/health", "posix", filepath.Join(p.dir, "data"))
 	p.cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true, Pdeathsig: syscall.SIGKILL}
 	err = p.run(ctx, func() bool {
 		resp, err := http.Get("http://" + ports[0] + "/health")

@@ -59,9 +59,11 @@ func measureSearch(ctx context.Context, b *bench) error {
 		what string
 		*finding
 	}{{"hybrid", &found.both}, {"vectors alone", &found.vectors}} {
-		t.add(row{what: "recall@5: " + way.what, series: one(float64(way.hits) / n), beside: "BM25", other: one(float64(found.words.hits) / n)})
+		t.add(row{what: "recall@5: " + way.what, series: one(float64(way.hits) / n), beside: "BM25",
+			other: one(float64(found.words.hits) / n)})
 		t.add(row{what: "MRR: " + way.what, series: one(way.mrr / n), beside: "BM25", other: one(found.words.mrr / n)})
-		t.add(row{what: "one search: " + way.what, unit: "ms", series: way.whole, beside: "BM25", other: found.words.whole})
+		t.add(row{what: "one search: " + way.what, unit: "ms", series: way.whole, beside: "BM25",
+			other: found.words.whole})
 	}
 	b.show(t)
 	return nil
@@ -87,7 +89,9 @@ func (b *bench) searchDebian(ctx context.Context) (found *findings, err error) {
 		return nil, err
 	}
 	before := cpuOf(model.processes())
-	config := fmt.Sprintf("containers: {pool: 0}\nmodels:\n- {match: %s, base_url: '%s/v1', api_key: none}\nvector_stores: {embedding_model: %[1]s}\n", searchModel, model.url)
+	config := fmt.Sprintf(
+		"containers: {pool: 0}\nmodels:\n- {match: %s, base_url: '%s/v1', api_key: none}\nvector_stores: {embedding_model: %[1]s}\n",
+		searchModel, model.url)
 	both, err := b.library(ctx, config, "hybrid", documents)
 	if both != nil {
 		defer stopped(both.server, &err)
@@ -96,10 +100,13 @@ func (b *bench) searchDebian(ctx context.Context) (found *findings, err error) {
 		return nil, err
 	}
 	t := &table{title: fmt.Sprintf("Indexing %d documents of Debian", len(documents))}
-	t.add(row{what: "upload and reading, with vectors", unit: "s", series: one(both.read.Seconds()), beside: "without", other: one(words.read.Seconds())})
-	t.add(row{what: "processor time of the server", unit: "s", series: one(both.cpu), beside: "without", other: one(words.cpu)})
+	t.add(row{what: "upload and reading, with vectors", unit: "s", series: one(both.read.Seconds()), beside: "without",
+		other: one(words.read.Seconds())})
+	t.add(row{what: "processor time of the server", unit: "s", series: one(both.cpu), beside: "without",
+		other: one(words.cpu)})
 	t.add(row{what: "processor time of the embedding model", unit: "s", series: one(cpuOf(model.processes()) - before)})
-	t.add(row{what: "first search, which builds the index", unit: "ms", series: one(ms(both.first)), beside: "without", other: one(ms(words.first))})
+	t.add(row{what: "first search, which builds the index", unit: "ms", series: one(ms(both.first)), beside: "without",
+		other: one(ms(words.first))})
 	b.show(t)
 	return find(ctx, words, both, documents)
 }
@@ -114,7 +121,8 @@ func find(ctx context.Context, words, both *library, documents []document) (*fin
 		found.queries++
 		for _, err := range []error{
 			found.words.search(ctx, words, d.query, i, "bm25", nil),
-			found.vectors.search(ctx, both, d.query, i, "vector", map[string]any{"embedding_weight": 1, "text_weight": 0}),
+			found.vectors.search(ctx, both, d.query, i, "vector", map[string]any{"embedding_weight": 1,
+				"text_weight": 0}),
 			found.both.search(ctx, both, d.query, i, "hybrid", nil),
 		} {
 			if err != nil {
@@ -126,7 +134,8 @@ func find(ctx context.Context, words, both *library, documents []document) (*fin
 }
 
 // search searches once, for the document with a number.
-func (f *finding) search(ctx context.Context, l *library, query string, wanted int, search string, weights map[string]any) error {
+func (f *finding) search(ctx context.Context, l *library, query string, wanted int, search string,
+	weights map[string]any) error {
 	var ranks []int
 	took, err := timed(func() (err error) {
 		ranks, err = l.search(ctx, query, search, weights)
@@ -206,7 +215,8 @@ func (l *library) fill(ctx context.Context, documents []document) error {
 		ids = append(ids, id)
 	}
 	for some := range slices.Chunk(ids, 500) {
-		if err := l.do(ctx, http.MethodPost, "/v1/vector_stores/"+l.store+"/file_batches", map[string]any{"file_ids": some}, nil); err != nil {
+		if err := l.do(ctx, http.MethodPost, "/v1/vector_stores/"+l.store+"/file_batches",
+			map[string]any{"file_ids": some}, nil); err != nil {
 			return err
 		}
 	}
@@ -272,7 +282,8 @@ func (l *library) add(ctx context.Context, d document) (string, error) {
 var embedderKind = peerKind{
 	name: "all-MiniLM-L6-v2", lock: "search", model: searchModel,
 	command: func(bin, dir, model, port string) []string {
-		return []string{filepath.Join(bin, "python"), "-X", "pycache_prefix=" + filepath.Join(dir, "cache"), model, port}
+		return []string{filepath.Join(bin, "python"), "-X", "pycache_prefix=" + filepath.Join(dir, "cache"), model,
+			port}
 	},
 	ready: func(p *peer, ctx context.Context, client *http.Client) error {
 		req, err := http.NewRequestWithContext(ctx, http.MethodGet, p.url+"/v1/models", nil)

@@ -66,13 +66,16 @@ func (b *bench) newServer(config, hosts string, flags ...string) (*server, error
 	if err != nil {
 		return nil, err
 	}
-	s := &server{url: "http://" + ports[0], metrics: "http://" + ports[1] + "/metrics", state: state, log: filepath.Join(state, "log"),
+	s := &server{url: "http://" + ports[0], metrics: "http://" + ports[1] + "/metrics", state: state,
+		log:  filepath.Join(state, "log"),
 		http: &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: 2000, DisableCompression: true}}}
 	file := filepath.Join(state, "berth.yaml")
-	if err := errors.Join(os.Symlink(b.images, filepath.Join(state, "images")), os.WriteFile(file, []byte(config), 0o600)); err != nil {
+	if err := errors.Join(os.Symlink(b.images, filepath.Join(state, "images")), os.WriteFile(file, []byte(config),
+		0o600)); err != nil {
 		return nil, err
 	}
-	command := []string{filepath.Join(b.bin, "berth"), "serve", "--listen", ports[0], "--metrics-listen", ports[1], "--state", state, "--config", file}
+	command := []string{filepath.Join(b.bin, "berth"), "serve", "--listen", ports[0], "--metrics-listen", ports[1],
+		"--state", state, "--config", file}
 	command = append(command, flags...)
 	if hosts != "" {
 		path := filepath.Join(state, "hosts")
@@ -103,7 +106,9 @@ func (s *server) start(ctx context.Context) error {
 	cmd, ended := s.cmd, make(chan error, 1)
 	s.ended = ended
 	go func() { ended <- cmd.Wait() }()
-	if err := s.await(ctx, startTime, func() bool { return s.do(ctx, http.MethodGet, "/healthz", nil, nil) == nil }); err != nil {
+	if err := s.await(ctx, startTime, func() bool {
+		return s.do(ctx, http.MethodGet, "/healthz", nil, nil) == nil
+	}); err != nil {
 		return errors.Join(fmt.Errorf("the server does not answer: %w", err), s.stop())
 	}
 	return nil

@@ -30,7 +30,8 @@ func measureStream(ctx context.Context, b *bench) error {
 		what, path string
 		body       map[string]any
 	}{
-		{"chat", "/v1/chat/completions", map[string]any{"messages": []any{map[string]any{"role": "user", "content": slowly}}}},
+		{"chat", "/v1/chat/completions",
+			map[string]any{"messages": []any{map[string]any{"role": "user", "content": slowly}}}},
 		{"response, store false", "/v1/responses", map[string]any{"input": slowly, "store": false}},
 		{"response, stored", "/v1/responses", map[string]any{"input": slowly, "store": true}},
 	} {
@@ -70,15 +71,19 @@ func (b *bench) crowd(ctx context.Context, t *table, what, path string, body []b
 	used, began := cpuOf([]int{s.cmd.Process.Pid}), time.Now()
 	all := atOnce(n, n, func(int) error { return at.stayOpen(ctx, s.http, func() { first.Add(1) }) })
 	used, took := cpuOf([]int{s.cmd.Process.Pid})-used, time.Since(began)
-	t.add(row{what: fmt.Sprintf("%s: whole answers of %s", what, crowdTokens*crowdPause), unit: "ms", series: all, target: fmt.Sprintf("%d of %d", n, n)})
-	t.add(row{what: what + ": processor of the server meanwhile", unit: "% of a core", series: one(used / took.Seconds() * 100)})
+	t.add(row{what: fmt.Sprintf("%s: whole answers of %s", what, crowdTokens*crowdPause), unit: "ms", series: all,
+		target: fmt.Sprintf("%d of %d", n, n)})
+	t.add(row{what: what + ": processor of the server meanwhile", unit: "% of a core",
+		series: one(used / took.Seconds() * 100)})
 	most, err := memoryOf(s.cmd.Process.Pid)
 	if err != nil {
 		return err
 	}
-	t.add(row{what: what + ": memory of the server at its peak", unit: "MB", series: one(most.peak), beside: "with none", other: one(before.memory), target: "150 MB"})
+	t.add(row{what: what + ": memory of the server at its peak", unit: "MB", series: one(most.peak),
+		beside: "with none", other: one(before.memory), target: "150 MB"})
 	if during, ok := <-looked; ok {
-		t.add(row{what: what + ": goroutines of the server", series: one(during.goroutines), beside: "with none", other: one(before.goroutines)})
+		t.add(row{what: what + ": goroutines of the server", series: one(during.goroutines), beside: "with none",
+			other: one(before.goroutines)})
 	}
 	model.CloseClientConnections() // the server keeps some for the next turn
 	return s.compareAfter(ctx, t, what+": ", before)
@@ -114,7 +119,8 @@ func (t *target) stayOpen(ctx context.Context, client *http.Client, begun func()
 	if err := lines.Err(); err != nil {
 		return err
 	}
-	if resp.StatusCode != http.StatusOK || words < crowdTokens || !strings.Contains(last, "[DONE]") && !strings.Contains(last, `"response.completed"`) {
+	if resp.StatusCode != http.StatusOK || words < crowdTokens || !strings.Contains(last, "[DONE]") &&
+		!strings.Contains(last, `"response.completed"`) {
 		return fmt.Errorf("%s: %s, %d words, at last %.300s", t.name, resp.Status, words, last)
 	}
 	return nil
@@ -125,7 +131,9 @@ func completeSlowly(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.Copy(io.Discard, r.Body)
 	w.Header().Set("Content-Type", "text/event-stream")
 	send := func(delta, reason string) {
-		fmt.Fprintf(w, `data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n", delta, reason)
+		fmt.Fprintf(w,
+			`data: {"id":"c","object":"chat.completion.chunk","created":1,"model":"m","choices":[{"index":0,"delta":%s,"finish_reason":%s}]}`+"\n\n",
+			delta, reason)
 		w.(http.Flusher).Flush()
 	}
 	for range crowdTokens {

@@ -131,7 +131,8 @@ func (r row) cells() []string {
 	beside, ratio := "–", "–"
 	if r.beside != "" {
 		beside = fmt.Sprintf("%s: %s", r.beside, measured(r.other.percentile(50), r.unit))
-		if quotient := r.series.percentile(50) / r.other.percentile(50); !math.IsNaN(quotient) && !math.IsInf(quotient, 0) {
+		if quotient := r.series.percentile(50) / r.other.percentile(50); !math.IsNaN(quotient) &&
+			!math.IsInf(quotient, 0) {
 			ratio = number(quotient) + "×"
 		}
 	}

@@ -51,7 +51,8 @@ FAILED 1×: no thing: refused
 }
 
 func TestNumber(t *testing.T) {
-	for want, v := range map[string]float64{"0.012": 0.0123, "0.500": 0.5, "1.23": 1.234, "12.3": 12.34, "123": 123.4, "1235": 1234.6} {
+	for want, v := range map[string]float64{"0.012": 0.0123, "0.500": 0.5, "1.23": 1.234, "12.3": 12.34, "123": 123.4,
+		"1235": 1234.6} {
 		if got := number(v); got != want {
 			t.Errorf("number(%v): got %s, want %s", v, got, want)
 		}
@@ -59,7 +60,8 @@ func TestNumber(t *testing.T) {
 }
 
 func TestChoose(t *testing.T) {
-	if got, err := choose("files, create"); err != nil || len(got) != 2 || got[0].name != "files" || got[1].name != "create" {
+	if got, err := choose("files, create"); err != nil || len(got) != 2 || got[0].name != "files" ||
+		got[1].name != "create" {
 		t.Errorf("got %v, %v, want files and create", got, err)
 	}
 	var unnamed []string

@@ -15,17 +15,20 @@ import (
 )
 
 func TestEino(t *testing.T) {
-	model, err := openai.NewChatModel(t.Context(), &openai.ChatModelConfig{BaseURL: baseURL(t), APIKey: "none", Model: reciter})
+	model, err := openai.NewChatModel(t.Context(), &openai.ChatModelConfig{BaseURL: baseURL(t), APIKey: "none",
+		Model: reciter})
 	if err != nil {
 		t.Fatal(err)
 	}
-	high, err := utils.InferTool("tide", "Says when the tide is high.", func(_ context.Context, p port) (string, error) {
+	high, err := utils.InferTool("tide", "Says when the tide is high.", func(_ context.Context, p port) (string,
+		error) {
 		return "high at noon in " + p.Port, nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	agent, err := react.NewAgent(t.Context(), &react.AgentConfig{ToolCallingModel: model, ToolsConfig: compose.ToolsNodeConfig{Tools: []tool.BaseTool{high}}})
+	agent, err := react.NewAgent(t.Context(), &react.AgentConfig{ToolCallingModel: model,
+		ToolsConfig: compose.ToolsNodeConfig{Tools: []tool.BaseTool{high}}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -55,4 +55,5 @@ func tide(arguments string) string {
 }
 
 // parameters are those of the function tide.
-var parameters = map[string]any{"type": "object", "properties": map[string]any{"port": map[string]any{"type": "string"}}, "required": []string{"port"}}
+var parameters = map[string]any{"type": "object",
+	"properties": map[string]any{"port": map[string]any{"type": "string"}}, "required": []string{"port"}}

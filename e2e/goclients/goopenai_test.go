@@ -17,9 +17,10 @@ func TestGoOpenAI(t *testing.T) {
 	function := &openai.FunctionDefinition{Name: "tide", Parameters: parameters}
 
 	t.Run("Chat Completions: tool over several turns, streamed, with usage", func(t *testing.T) {
-		request := openai.ChatCompletionRequest{Model: reciter, StreamOptions: &openai.StreamOptions{IncludeUsage: true},
-			Messages: []openai.ChatCompletionMessage{{Role: openai.ChatMessageRoleUser, Content: twoTides}},
-			Tools:    []openai.Tool{{Type: openai.ToolTypeFunction, Function: function}}}
+		request := openai.ChatCompletionRequest{Model: reciter,
+			StreamOptions: &openai.StreamOptions{IncludeUsage: true},
+			Messages:      []openai.ChatCompletionMessage{{Role: openai.ChatMessageRoleUser, Content: twoTides}},
+			Tools:         []openai.Tool{{Type: openai.ToolTypeFunction, Function: function}}}
 		for range 2 {
 			message, _ := stream(t, c, request)
 			if len(message.ToolCalls) != 1 {
@@ -27,7 +28,8 @@ func TestGoOpenAI(t *testing.T) {
 			}
 			call := message.ToolCalls[0]
 			request.Messages = append(request.Messages, message,
-				openai.ChatCompletionMessage{Role: openai.ChatMessageRoleTool, ToolCallID: call.ID, Name: "tide", Content: tide(call.Function.Arguments)})
+				openai.ChatCompletionMessage{Role: openai.ChatMessageRoleTool, ToolCallID: call.ID, Name: "tide",
+					Content: tide(call.Function.Arguments)})
 		}
 		message, usage := stream(t, c, request)
 		if message.Content != atKiel || usage == nil || usage.TotalTokens != 7 {
@@ -36,19 +38,23 @@ func TestGoOpenAI(t *testing.T) {
 	})
 
 	t.Run("Responses: shell in a container, several turns", func(t *testing.T) {
-		tools := []openai.ResponseTool{{Type: "shell", Parameters: map[string]any{"environment": map[string]any{"type": "container_auto"}}}}
-		one, err := c.CreateResponse(t.Context(), openai.CreateResponseRequest{Model: scripted, Input: sh("echo 41 > n"), Tools: tools})
+		tools := []openai.ResponseTool{{Type: "shell",
+			Parameters: map[string]any{"environment": map[string]any{"type": "container_auto"}}}}
+		one, err := c.CreateResponse(t.Context(), openai.CreateResponseRequest{Model: scripted,
+			Input: sh("echo 41 > n"), Tools: tools})
 		if err != nil {
 			t.Fatal(err)
 		}
-		two, err := c.CreateResponse(t.Context(), openai.CreateResponseRequest{Model: scripted, Input: sh("echo $(($(cat n) + 1))"), Tools: tools, PreviousResponseID: one.ID})
+		two, err := c.CreateResponse(t.Context(), openai.CreateResponseRequest{Model: scripted,
+			Input: sh("echo $(($(cat n) + 1))"), Tools: tools, PreviousResponseID: one.ID})
 		if err != nil {
 			t.Fatal(err)
 		}
 		if got := two.GetOutputText(); got != "1. exit 0: 42" {
 			t.Errorf("got %q", got)
 		}
-		if kept, err := c.RetrieveResponse(t.Context(), two.ID); err != nil || kept.GetOutputText() != two.GetOutputText() {
+		if kept, err := c.RetrieveResponse(t.Context(), two.ID); err != nil ||
+			kept.GetOutputText() != two.GetOutputText() {
 			t.Errorf("retrieved %+v, %v", kept, err)
 		}
 		if _, err := c.DeleteResponse(t.Context(), two.ID); err != nil {
@@ -57,7 +63,8 @@ func TestGoOpenAI(t *testing.T) {
 	})
 
 	t.Run("Responses: stream", func(t *testing.T) {
-		events, err := c.CreateResponseStream(t.Context(), openai.CreateResponseRequest{Model: scripted, Input: "calm sea, light wind"})
+		events, err := c.CreateResponseStream(t.Context(), openai.CreateResponseRequest{Model: scripted,
+			Input: "calm sea, light wind"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -81,7 +88,8 @@ func TestGoOpenAI(t *testing.T) {
 	})
 
 	t.Run("files", func(t *testing.T) {
-		f, err := c.CreateFileBytes(t.Context(), openai.FileBytesRequest{Name: "n.txt", Bytes: []byte("41"), Purpose: "user_data"})
+		f, err := c.CreateFileBytes(t.Context(), openai.FileBytesRequest{Name: "n.txt", Bytes: []byte("41"),
+			Purpose: "user_data"})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -103,8 +111,10 @@ func TestGoOpenAI(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		run, err := c.CreateThreadAndRun(t.Context(), openai.CreateThreadAndRunRequest{RunRequest: openai.RunRequest{AssistantID: a.ID},
-			Thread: openai.ThreadRequest{Messages: []openai.ThreadMessage{{Role: openai.ThreadMessageRoleUser, Content: "calm sea"}}}})
+		run, err := c.CreateThreadAndRun(t.Context(),
+			openai.CreateThreadAndRunRequest{RunRequest: openai.RunRequest{AssistantID: a.ID},
+				Thread: openai.ThreadRequest{Messages: []openai.ThreadMessage{{Role: openai.ThreadMessageRoleUser,
+					Content: "calm sea"}}}})
 		for err == nil && (run.Status == openai.RunStatusQueued || run.Status == openai.RunStatusInProgress) {
 			run, err = c.RetrieveRun(t.Context(), run.ThreadID, run.ID)
 		}
@@ -120,14 +130,16 @@ func TestGoOpenAI(t *testing.T) {
 	t.Run("errors", func(t *testing.T) {
 		_, err := c.CreateResponse(t.Context(), openai.CreateResponseRequest{Model: "none such", Input: "x"})
 		var refused *openai.APIError
-		if !errors.As(err, &refused) || refused.HTTPStatusCode != http.StatusNotFound || refused.Code != "model_not_found" {
+		if !errors.As(err, &refused) || refused.HTTPStatusCode != http.StatusNotFound ||
+			refused.Code != "model_not_found" {
 			t.Errorf("got %v", err)
 		}
 	})
 }
 
 // stream asks for a completion and puts its chunks together.
-func stream(t *testing.T, c *openai.Client, request openai.ChatCompletionRequest) (openai.ChatCompletionMessage, *openai.Usage) {
+func stream(t *testing.T, c *openai.Client, request openai.ChatCompletionRequest) (openai.ChatCompletionMessage,
+	*openai.Usage) {
 	t.Helper()
 	chunks, err := c.CreateChatCompletionStream(t.Context(), request)
 	if err != nil {

@@ -13,14 +13,16 @@ func TestLangChainGo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	tools := llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{Name: "tide", Parameters: parameters}}})
+	tools := llms.WithTools([]llms.Tool{{Type: "function", Function: &llms.FunctionDefinition{Name: "tide",
+		Parameters: parameters}}})
 
 	t.Run("text and stream", func(t *testing.T) {
 		var streamed string
-		got, err := llms.GenerateFromSinglePrompt(t.Context(), llm, "calm sea", llms.WithStreamingFunc(func(_ context.Context, chunk []byte) error {
-			streamed += string(chunk)
-			return nil
-		}))
+		got, err := llms.GenerateFromSinglePrompt(t.Context(), llm, "calm sea",
+			llms.WithStreamingFunc(func(_ context.Context, chunk []byte) error {
+				streamed += string(chunk)
+				return nil
+			}))
 		if err != nil || got != "You said: calm sea" || streamed != got {
 			t.Errorf("got %q, streamed %q, %v", got, streamed, err)
 		}
@@ -39,7 +41,9 @@ func TestLangChainGo(t *testing.T) {
 			call := r.Choices[0].ToolCalls[0]
 			messages = append(messages,
 				llms.MessageContent{Role: llms.ChatMessageTypeAI, Parts: []llms.ContentPart{call}},
-				llms.MessageContent{Role: llms.ChatMessageTypeTool, Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "tide", Content: tide(call.FunctionCall.Arguments)}}})
+				llms.MessageContent{Role: llms.ChatMessageTypeTool,
+					Parts: []llms.ContentPart{llms.ToolCallResponse{ToolCallID: call.ID, Name: "tide",
+						Content: tide(call.FunctionCall.Arguments)}}})
 		}
 		r, err := llm.GenerateContent(t.Context(), messages, tools)
 		if err != nil || r.Choices[0].Content != atKiel {

@@ -67,8 +67,10 @@ func settled(tools *tool.Registry, items []berth.Item) []berth.Item {
 		}
 		callID := berth.PrefixCall + request.ID
 		out = append(out,
-			berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Status: berth.StatusCompleted, CallID: callID, Name: tool.ApprovalFunction(request), Arguments: request.Arguments}),
-			berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted, CallID: callID, Output: berth.StringDelta(words)}))
+			berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, Status: berth.StatusCompleted,
+				CallID: callID, Name: tool.ApprovalFunction(request), Arguments: request.Arguments}),
+			berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, Status: berth.StatusCompleted,
+				CallID: callID, Output: berth.StringDelta(words)}))
 	}
 	return out
 }

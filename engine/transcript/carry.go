@@ -49,7 +49,8 @@ func (s *Service) Seal(p berth.ProjectID, doc json.RawMessage) (json.RawMessage,
 }
 
 // rewriteSealed changes the encrypted_content of all items in a document, at any depth.
-func rewriteSealed(doc json.RawMessage, change func(kind berth.ItemType, content string) (string, error)) (json.RawMessage, error) {
+func rewriteSealed(doc json.RawMessage, change func(kind berth.ItemType, content string) (string,
+	error)) (json.RawMessage, error) {
 	if !bytes.Contains(doc, []byte(`"encrypted_content"`)) {
 		return doc, nil
 	}

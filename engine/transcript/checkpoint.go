@@ -61,7 +61,8 @@ func (t *Transcript) unfold(items []berth.Item) ([]berth.Item, error) {
 				}
 			}
 		}
-		out = append(out, berth.NewItem(berth.Message{ID: it.ID(), Type: berth.ItemMessage, Status: berth.StatusCompleted, Role: "user",
+		out = append(out, berth.NewItem(berth.Message{ID: it.ID(), Type: berth.ItemMessage,
+			Status: berth.StatusCompleted, Role: "user",
 			Content: []berth.Content{{Type: "input_text", Text: compactedPrompt + "\n" + c.Summary}}}))
 	}
 	return out, nil

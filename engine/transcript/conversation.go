@@ -125,7 +125,8 @@ func (s conversation) readUntil(ctx context.Context, svc *Service, p berth.Proje
 
 // objects returns the items after the item with an id, the oldest first. An empty id
 // returns all.
-func (s conversation) objects(ctx context.Context, svc *Service, p berth.ProjectID, after string) ([]*store.Object, error) {
+func (s conversation) objects(ctx context.Context, svc *Service, p berth.ProjectID, after string) ([]*store.Object,
+	error) {
 	page := store.Page{Limit: 10_000, After: after, Ascending: true}
 	var all []*store.Object
 	for {
@@ -160,7 +161,8 @@ func (c *Chain) Hold(rec *store.Response) []*store.Object {
 	}
 	body, _ := json.Marshal(h) // strings always marshal
 	return []*store.Object{{CreatedAt: rec.Body.CreatedAt, Body: body,
-		ObjectKey: store.ObjectKey{Kind: store.KindConversationHold, Parent: string(c.conversation), ID: strconv.Itoa(c.holds + 1)}}}
+		ObjectKey: store.ObjectKey{Kind: store.KindConversationHold, Parent: string(c.conversation),
+			ID: strconv.Itoa(c.holds + 1)}}}
 }
 
 // ConversationItems returns new items of a conversation as objects of the store.

@@ -49,7 +49,8 @@ func FuzzDropOldest(f *testing.F) {
 			t.Errorf("%s by %d: the last item is dropped", shape, excess)
 		}
 		if excess <= 0 && len(items) > 0 && items[0].Role() == "user" && len(kept) != len(items) {
-			t.Errorf("%s by %d: %d of %d items are left, though nothing was too much", shape, excess, len(kept), len(items))
+			t.Errorf("%s by %d: %d of %d items are left, though nothing was too much", shape, excess, len(kept),
+				len(items))
 		}
 	})
 }

@@ -57,7 +57,9 @@ func (s *Service) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.
 		param := fmt.Sprintf("input[%d].%s[%d].file_url", at, field, n)
 		if s.Fetcher == nil {
 			return it, &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_parameter", Param: param,
-				Message: fmt.Sprintf("Unsupported parameter: '%s' is not supported by this server. Upload the file and send its 'file_id'.", param)}
+				Message: fmt.Sprintf(
+					"Unsupported parameter: '%s' is not supported by this server. Upload the file and send its 'file_id'.",
+					param)}
 		}
 		name, content, err := s.Fetcher.Fetch(ctx, url)
 		if known, ok := errors.AsType[*berth.Error](err); ok {
@@ -69,7 +71,8 @@ func (s *Service) fetchFiles(ctx context.Context, it berth.Item, at int) (berth.
 			return it, fmt.Errorf("fetch file: %w", err)
 		}
 		if len(content) > MaxInlineFile {
-			return it, berth.Errorf(berth.CodeTooLarge, "The file at '%s' is larger than %d bytes, the limit for a file in a message.", param, MaxInlineFile)
+			return it, berth.Errorf(berth.CodeTooLarge,
+				"The file at '%s' is larger than %d bytes, the limit for a file in a message.", param, MaxInlineFile)
 		}
 		part["file_data"] = berth.StringDelta(dataURL(mediaType(name), content))
 		if part["filename"] == nil {
@@ -98,7 +101,8 @@ func dataURL(mediaType string, content []byte) string {
 // sniffImage returns the media type of an image by its first bytes, or "" for content that
 // models do not accept as an image.
 func sniffImage(content []byte) string {
-	for prefix, media := range map[string]string{"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff": "image/jpeg", "GIF87a": "image/gif", "GIF89a": "image/gif"} {
+	for prefix, media := range map[string]string{"\x89PNG\r\n\x1a\n": "image/png", "\xff\xd8\xff": "image/jpeg",
+		"GIF87a": "image/gif", "GIF89a": "image/gif"} {
 		if bytes.HasPrefix(content, []byte(prefix)) {
 			return media
 		}

@@ -124,5 +124,6 @@ func (t *Transcript) native(ctx context.Context, it berth.Item) (berth.Item, err
 	if err := low.Decode(&lowered); err != nil || len(lowered.Output) == 0 {
 		return it, fmt.Errorf("decode screenshot: %w", err)
 	}
-	return it.With(map[string]any{"output": map[string]any{"type": out.Output.Type, "image_url": lowered.Output[0].ImageURL}})
+	return it.With(map[string]any{"output": map[string]any{"type": out.Output.Type,
+		"image_url": lowered.Output[0].ImageURL}})
 }

@@ -53,5 +53,6 @@ func (s *Service) resolve(ctx context.Context, p berth.ProjectID, input, chain [
 
 func itemNotFound(id string) error {
 	return &berth.Error{Code: berth.CodeNotFound, Param: "input",
-		Message: "Item with id '" + id + "' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."}
+		Message: "Item with id '" + id +
+			"' not found. Items are not persisted when `store` is set to false. Try again with `store` set to true, or remove this item from your input."}
 }

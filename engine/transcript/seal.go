@@ -58,7 +58,9 @@ func (s sealer) open(p berth.ProjectID, it berth.Item, v any) error {
 		}
 	}
 	return &berth.Error{Code: berth.CodeInvalid, Wire: "invalid_encrypted_content", Param: "input",
-		Message: fmt.Sprintf("The encrypted content for item %s could not be verified. Reason: Encrypted content could not be decrypted or parsed.", it.ID())}
+		Message: fmt.Sprintf(
+			"The encrypted content for item %s could not be verified. Reason: Encrypted content could not be decrypted or parsed.",
+			it.ID())}
 }
 
 // boundTo returns the additional data that binds sealed content to a project and a type.

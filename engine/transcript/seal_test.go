@@ -29,13 +29,23 @@ func TestSeal(t *testing.T) {
 	for name, open := range map[string]func() error{
 		"another project": func() error { return s.open("proj_b", sealedItem(berth.ItemReasoning, box), &got) },
 		"another type":    func() error { return s.open("proj_a", sealedItem(berth.ItemMessage, box), &got) },
-		"another server":  func() error { return newSealer([32]byte{2}).open("proj_a", sealedItem(berth.ItemReasoning, box), &got) },
-		"a random key":    func() error { return newSealer([32]byte{}).open("proj_a", sealedItem(berth.ItemReasoning, box), &got) },
-		"altered":         func() error { return s.open("proj_a", sealedItem(berth.ItemReasoning, string(flipped)), &got) },
-		"cut":             func() error { return s.open("proj_a", sealedItem(berth.ItemReasoning, box[:len(box)-4]), &got) },
-		"empty":           func() error { return s.open("proj_a", sealedItem(berth.ItemReasoning, ""), &got) },
-		"a mark":          func() error { return s.open("proj_a", sealedItem(berth.ItemReasoning, sealMark), &got) },
-		"without mark":    func() error { return s.open("proj_a", sealedItem(berth.ItemReasoning, box[len(sealMark):]), &got) },
+		"another server": func() error {
+			return newSealer([32]byte{2}).open("proj_a", sealedItem(berth.ItemReasoning, box), &got)
+		},
+		"a random key": func() error {
+			return newSealer([32]byte{}).open("proj_a", sealedItem(berth.ItemReasoning, box), &got)
+		},
+		"altered": func() error {
+			return s.open("proj_a", sealedItem(berth.ItemReasoning, string(flipped)), &got)
+		},
+		"cut": func() error {
+			return s.open("proj_a", sealedItem(berth.ItemReasoning, box[:len(box)-4]), &got)
+		},
+		"empty":  func() error { return s.open("proj_a", sealedItem(berth.ItemReasoning, ""), &got) },
+		"a mark": func() error { return s.open("proj_a", sealedItem(berth.ItemReasoning, sealMark), &got) },
+		"without mark": func() error {
+			return s.open("proj_a", sealedItem(berth.ItemReasoning, box[len(sealMark):]), &got)
+		},
 		"foreign": func() error {
 			return s.open("proj_a", sealedItem(berth.ItemReasoning, "gAAAAABplLP75yhVf0v4856Geb"), &got)
 		},

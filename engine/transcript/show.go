@@ -16,7 +16,8 @@ import (
 const MaxInlineFile = 32 << 20
 
 // unseen are the types of items that a model is not shown.
-var unseen = map[berth.ItemType]bool{berth.ItemCompactionTrigger: true, berth.ItemAdditionalTools: true, berth.ItemConfigurationUpdate: true}
+var unseen = map[berth.ItemType]bool{berth.ItemCompactionTrigger: true, berth.ItemAdditionalTools: true,
+	berth.ItemConfigurationUpdate: true}
 
 // lower returns items in the form of a provider's request: calls of tools are function
 // calls, file ids are replaced by data, and unfinished items are removed.
@@ -32,7 +33,8 @@ func (t *Transcript) lower(ctx context.Context, items []berth.Item) ([]berth.Ite
 	out := make([]berth.Item, 0, len(items))
 	for i, it := range items {
 		_, answered := outputs[i]
-		if it.Status() == berth.StatusIncomplete && !answered && !tools.IsOutput(it) && !wasCut(tools, items, i) || unseen[it.Type()] || tools.IsListing(it) {
+		if it.Status() == berth.StatusIncomplete && !answered && !tools.IsOutput(it) && !wasCut(tools, items, i) ||
+			unseen[it.Type()] || tools.IsListing(it) {
 			continue
 		}
 		show := t.lowerItem
@@ -175,14 +177,17 @@ func (s *Service) inline(ctx context.Context, p berth.ProjectID, it berth.Item) 
 }
 
 // openInline returns a file's name and its content.
-func (s *Service) openInline(ctx context.Context, p berth.ProjectID, id berth.FileID) (name string, content []byte, err error) {
+func (s *Service) openInline(ctx context.Context, p berth.ProjectID, id berth.FileID) (name string, content []byte,
+	err error) {
 	body, f, err := s.Files.Open(ctx, p, id)
 	if err != nil {
 		return "", nil, err
 	}
 	defer body.Close()
 	if f.Bytes > MaxInlineFile {
-		return "", nil, berth.Errorf(berth.CodeTooLarge, "File '%s' has %d bytes, above the limit of %d for a file in a message. Pass it to a container with 'file_ids' instead.", id, f.Bytes, MaxInlineFile)
+		return "", nil, berth.Errorf(berth.CodeTooLarge,
+			"File '%s' has %d bytes, above the limit of %d for a file in a message. Pass it to a container with 'file_ids' instead.",
+			id, f.Bytes, MaxInlineFile)
 	}
 	content, err = io.ReadAll(io.LimitReader(body, MaxInlineFile))
 	return f.Filename, content, err

@@ -82,7 +82,8 @@ func (s previousResponse) read(ctx context.Context, svc *Service, p berth.Projec
 		return c, err
 	}
 	if !rec.Body.Status.Final() {
-		return c, &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id", Wire: "previous_response_not_completed",
+		return c, &berth.Error{Code: berth.CodeInvalid, Param: "previous_response_id",
+			Wire:    "previous_response_not_completed",
 			Message: fmt.Sprintf("Previous response with id '%s' is still in progress.", id)}
 	}
 	if cached {

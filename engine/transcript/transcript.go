@@ -71,7 +71,8 @@ type Transcript struct {
 // Prepare returns the transcript of a request that continues a chain. It checks sealed
 // content in the input, replaces references by their items and fetches files. Errors are
 // for the client.
-func (s *Service) Prepare(ctx context.Context, p berth.ProjectID, chain Chain, prompt, input []berth.Item) (*Transcript, error) {
+func (s *Service) Prepare(ctx context.Context, p berth.ProjectID, chain Chain, prompt, input []berth.Item) (*Transcript,
+	error) {
 	if err := s.checkSeals(p, input); err != nil {
 		return nil, err
 	}
@@ -88,7 +89,8 @@ func (s *Service) Restore(rec *store.Response, chain Chain) *Transcript {
 }
 
 func (s *Service) transcript(p berth.ProjectID, chain Chain, prompt, input []berth.Item) *Transcript {
-	t := &Transcript{Chain: chain, Input: input, service: s, project: p, prompt: prompt, items: slices.Concat(chain.Items, input)}
+	t := &Transcript{Chain: chain, Input: input, service: s, project: p, prompt: prompt,
+		items: slices.Concat(chain.Items, input)}
 	t.Forget()
 	return t
 }

@@ -108,7 +108,8 @@ func (m *Unstored) chain(ctx context.Context, key Key) (Chain, bool, error) {
 // Before returns the chain before a request's input, from m or from the store. A request
 // that continues a response that was not stored cannot be stored either, because its chain
 // would lack the beginning.
-func (s *Service) Before(ctx context.Context, p berth.ProjectID, m *Unstored, req *berth.ResponseRequest) (Chain, error) {
+func (s *Service) Before(ctx context.Context, p berth.ProjectID, m *Unstored, req *berth.ResponseRequest) (Chain,
+	error) {
 	c, held, err := m.chain(ctx, Key{p, string(req.PreviousResponseID)})
 	if err != nil {
 		return c, err
@@ -117,16 +118,20 @@ func (s *Service) Before(ctx context.Context, p berth.ProjectID, m *Unstored, re
 		return sourceOf(req.PreviousResponseID, req.Conversation).read(ctx, s, p)
 	}
 	if req.Stored() {
-		return c, berth.Invalid("store", "Previous response with id '%s' was not stored. Set 'store' to false to continue it.", req.PreviousResponseID)
+		return c, berth.Invalid("store",
+			"Previous response with id '%s' was not stored. Set 'store' to false to continue it.",
+			req.PreviousResponseID)
 	}
 	return c, nil
 }
 
 // Remember holds the chain up to an ended response, for those that continue it: in m if
 // the response is not stored, else in the cache.
-func (s *Service) Remember(t *Transcript, m *Unstored, body *berth.Response, container berth.ContainerID, origin model.Origin) {
+func (s *Service) Remember(t *Transcript, m *Unstored, body *berth.Response, container berth.ContainerID,
+	origin model.Origin) {
 	key := Key{t.project, string(body.ID)}
-	left := Chain{Items: sinceCompaction(slices.Clip(t.items), body.Output), Container: t.Chain.Container, Origin: origin}
+	left := Chain{Items: sinceCompaction(slices.Clip(t.items), body.Output), Container: t.Chain.Container,
+		Origin: origin}
 	if container != "" {
 		left.Container = container
 	}

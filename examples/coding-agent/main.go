@@ -45,7 +45,9 @@ func run(ctx context.Context) error {
 	}
 	defer func() { _ = client.Containers.Delete(context.WithoutCancel(ctx), box.ID) }()
 	for name, content := range map[string]string{"roman.py": module, "test_roman.py": test} {
-		if _, err := client.Containers.Files.New(ctx, box.ID, openai.ContainerFileNewParams{File: openai.File(strings.NewReader(content), name, "text/x-python")}); err != nil {
+		if _, err := client.Containers.Files.New(ctx, box.ID,
+			openai.ContainerFileNewParams{File: openai.File(strings.NewReader(content), name,
+				"text/x-python")}); err != nil {
 			return err
 		}
 	}
@@ -58,10 +60,12 @@ func run(ctx context.Context) error {
 		Model: model,
 		Input: responses.ResponseNewParamsInputUnion{OfString: openai.String(input)},
 		Tools: []responses.ToolUnionParam{{OfShell: &responses.FunctionShellToolParam{
-			Environment: responses.FunctionShellToolEnvironmentUnionParam{OfContainerReference: &responses.ContainerReferenceParam{ContainerID: box.ID}},
+			Environment: responses.FunctionShellToolEnvironmentUnionParam{
+				OfContainerReference: &responses.ContainerReferenceParam{ContainerID: box.ID}},
 		}}},
 	},
-		option.WithJSONSet("berth.checks", map[string]any{"commands": []string{"python3 -m unittest -q"}, "max_rounds": 3}),
+		option.WithJSONSet("berth.checks", map[string]any{"commands": []string{"python3 -m unittest -q"},
+			"max_rounds": 3}),
 		option.WithJSONSet("berth.budget", map[string]any{"max_turns": 20, "max_seconds": 600}))
 	if err != nil {
 		return err

@@ -42,7 +42,8 @@ func split(r blob.Ref) store.ObjectKey {
 
 // AddPart stores the bytes of r as a part of an upload. It streams r. A part that alone is
 // larger than the upload is refused.
-func (s *Service) AddPart(ctx context.Context, p berth.ProjectID, upload berth.UploadID, r io.Reader) (*berth.UploadPart, error) {
+func (s *Service) AddPart(ctx context.Context, p berth.ProjectID, upload berth.UploadID,
+	r io.Reader) (*berth.UploadPart, error) {
 	before, err := s.get(ctx, p, upload)
 	if err == nil {
 		err = before.pending()
@@ -50,7 +51,8 @@ func (s *Service) AddPart(ctx context.Context, p berth.ProjectID, upload berth.U
 	if err != nil {
 		return nil, err
 	}
-	it := &part{Part: berth.UploadPart{ID: berth.PartID(berth.NewID(berth.PrefixPart)), Object: "upload.part", CreatedAt: s.opts.Now().Unix(), UploadID: upload}}
+	it := &part{Part: berth.UploadPart{ID: berth.PartID(berth.NewID(berth.PrefixPart)), Object: "upload.part",
+		CreatedAt: s.opts.Now().Unix(), UploadID: upload}}
 	at, secret := ref(p, upload, it.Part.ID), blob.NewKey()
 	it.Key = blob.SealKey(s.opts.Seal, secret[:], []byte(at.String()))
 	err = s.parts.Create(ctx, blob.Creation{Ref: at,
@@ -63,9 +65,12 @@ func (s *Service) AddPart(ctx context.Context, p berth.ProjectID, upload berth.U
 				case err != nil || it.Bytes <= limit:
 					return err
 				case limit < MaxPartBytes:
-					return berth.Invalid("data", "This part is larger than the upload, which was created with 'bytes' %d. Create an upload with the size of the whole file.", limit)
+					return berth.Invalid("data",
+						"This part is larger than the upload, which was created with 'bytes' %d. Create an upload with the size of the whole file.",
+						limit)
 				}
-				return &berth.Error{Code: berth.CodeTooLarge, Param: "data", Message: fmt.Sprintf("The part is larger than the limit of %d bytes.", MaxPartBytes)}
+				return &berth.Error{Code: berth.CodeTooLarge, Param: "data",
+					Message: fmt.Sprintf("The part is larger than the limit of %d bytes.", MaxPartBytes)}
 			})
 		},
 		Save:  func(ctx context.Context) error { return s.savePart(ctx, p, it) },
@@ -85,7 +90,9 @@ func (s *Service) savePart(ctx context.Context, p berth.ProjectID, it *part) err
 		}
 		if r.Received+it.Bytes > MaxBytes || r.Parts == maxParts {
 			return &berth.Error{Code: berth.CodeTooLarge, Param: "data",
-				Message: fmt.Sprintf("The parts of an upload must not exceed %d bytes and %d parts. Cancel the upload and create another.", int64(MaxBytes), maxParts)}
+				Message: fmt.Sprintf(
+					"The parts of an upload must not exceed %d bytes and %d parts. Cancel the upload and create another.",
+					int64(MaxBytes), maxParts)}
 		}
 		r.Parts, r.Received = r.Parts+1, r.Received+it.Bytes
 		return nil
@@ -96,7 +103,8 @@ func (s *Service) savePart(ctx context.Context, p berth.ProjectID, it *part) err
 	if err != nil {
 		return fmt.Errorf("encode part: %w", err)
 	}
-	err = s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: partKey(it.Part.UploadID, it.Part.ID), CreatedAt: it.Part.CreatedAt, Body: body})
+	err = s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: partKey(it.Part.UploadID, it.Part.ID),
+		CreatedAt: it.Part.CreatedAt, Body: body})
 	if errors.Is(err, store.ErrNotFound) {
 		return notFound(it.Part.UploadID)
 	}
@@ -108,7 +116,8 @@ func (s *Service) erase(ctx context.Context, p berth.ProjectID, id berth.UploadI
 	var bytes int64
 	for {
 		const batch = 1000
-		list, more, err := s.opts.Objects.ListObjects(ctx, p, store.KindUploadPart, string(id), store.Page{Limit: batch})
+		list, more, err := s.opts.Objects.ListObjects(ctx, p, store.KindUploadPart, string(id),
+			store.Page{Limit: batch})
 		if err != nil {
 			return fmt.Errorf("list parts: %w", err)
 		}
@@ -127,14 +136,16 @@ func (s *Service) erase(ctx context.Context, p berth.ProjectID, id berth.UploadI
 			bytes += it.Bytes
 		}
 		if !more {
-			return s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.UploadEnded, Project: p, Object: string(id), Reason: reason, Bytes: bytes})
+			return s.opts.Audit.Commit(ctx, audit.Entry{Action: audit.UploadEnded, Project: p, Object: string(id),
+				Reason: reason, Bytes: bytes})
 		}
 	}
 }
 
 // Complete joins parts of an upload, in the given order, to a file. sum is the MD5 of the file in
 // hexadecimal digits, or empty. A completed upload is returned again.
-func (s *Service) Complete(ctx context.Context, p berth.ProjectID, id berth.UploadID, ids []berth.PartID, sum string) (*berth.Upload, error) {
+func (s *Service) Complete(ctx context.Context, p berth.ProjectID, id berth.UploadID, ids []berth.PartID,
+	sum string) (*berth.Upload, error) {
 	release, err := s.acquire(id)
 	if err != nil {
 		return nil, err
@@ -164,13 +175,15 @@ func (s *Service) Complete(ctx context.Context, p berth.ProjectID, id berth.Uplo
 }
 
 // join makes the file of an upload.
-func (s *Service) join(ctx context.Context, p berth.ProjectID, r *record, ids []berth.PartID, sum string) (*berth.File, error) {
+func (s *Service) join(ctx context.Context, p berth.ProjectID, r *record, ids []berth.PartID, sum string) (*berth.File,
+	error) {
 	list := make([]*part, len(ids))
 	seen, total := map[berth.PartID]bool{}, int64(0)
 	for i, id := range ids {
 		o, err := s.opts.Objects.GetObject(ctx, p, partKey(r.Upload.ID, id))
 		if errors.Is(err, store.ErrNotFound) || err == nil && seen[id] {
-			return nil, berth.Invalid(fmt.Sprintf("part_ids[%d]", i), "Invalid 'part_ids[%d]': '%s' is not a part of this upload, or is listed twice.", i, id)
+			return nil, berth.Invalid(fmt.Sprintf("part_ids[%d]", i),
+				"Invalid 'part_ids[%d]': '%s' is not a part of this upload, or is listed twice.", i, id)
 		}
 		if err != nil {
 			return nil, fmt.Errorf("read part: %w", err)
@@ -182,7 +195,9 @@ func (s *Service) join(ctx context.Context, p berth.ProjectID, r *record, ids []
 		list[i], seen[id], total = it, true, total+it.Bytes
 	}
 	if total != r.Upload.Bytes {
-		return nil, berth.Invalid("part_ids", "The parts have %d bytes together, but the upload was created with %d bytes. Add the missing parts, or list others.", total, r.Upload.Bytes)
+		return nil, berth.Invalid("part_ids",
+			"The parts have %d bytes together, but the upload was created with %d bytes. Add the missing parts, or list others.",
+			total, r.Upload.Bytes)
 	}
 	content := &joined{open: func(it *part) (io.ReadCloser, error) { return s.open(ctx, p, it) }, rest: list}
 	defer content.Close()
@@ -191,12 +206,14 @@ func (s *Service) join(ctx context.Context, p berth.ProjectID, r *record, ids []
 		hash := md5.New() // a checksum that the client chose, not a protection
 		in = &checked{r: io.TeeReader(content, hash), check: func() error {
 			if got := hex.EncodeToString(hash.Sum(nil)); !strings.EqualFold(got, sum) {
-				return berth.Invalid("md5", "The MD5 of the parts is %s, but the request has %s. Upload the damaged part again.", got, sum)
+				return berth.Invalid("md5",
+					"The MD5 of the parts is %s, but the request has %s. Upload the damaged part again.", got, sum)
 			}
 			return nil
 		}}
 	}
-	return s.opts.Files.Create(ctx, p, files.CreateRequest{ID: r.FileID, Filename: r.Upload.Filename, Purpose: r.Upload.Purpose,
+	return s.opts.Files.Create(ctx, p, files.CreateRequest{ID: r.FileID, Filename: r.Upload.Filename,
+		Purpose:             r.Upload.Purpose,
 		ExpiresAfterSeconds: r.ExpiresAfter, MaxBytes: MaxBytes, Replaces: r.Received}, in)
 }
 

@@ -68,7 +68,8 @@ func New(opts Options) *Service {
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
-	s := &Service{opts: opts, contents: blob.NewBucket(opts.Contents, "part", opts.Log), busy: map[berth.UploadID]bool{}}
+	s := &Service{opts: opts, contents: blob.NewBucket(opts.Contents, "part", opts.Log),
+		busy: map[berth.UploadID]bool{}}
 	s.parts = blob.NewCollection(blob.Options{Noun: "part", Records: parts{opts.Objects}, Remove: s.contents.Remove})
 	return s
 }
@@ -107,13 +108,16 @@ func (s *Service) Create(ctx context.Context, p berth.ProjectID, req CreateReque
 	}
 	now := s.opts.Now()
 	r := record{FileID: berth.FileID(berth.NewID(berth.PrefixFile)), ExpiresAfter: req.ExpiresAfterSeconds,
-		Upload: berth.Upload{ID: berth.UploadID(berth.NewID(berth.PrefixUpload)), Object: "upload", Bytes: req.Bytes, CreatedAt: now.Unix(),
-			ExpiresAt: now.Add(lifetime).Unix(), Filename: req.Filename, Purpose: req.Purpose, Status: berth.UploadPending}}
+		Upload: berth.Upload{ID: berth.UploadID(berth.NewID(berth.PrefixUpload)), Object: "upload", Bytes: req.Bytes,
+			CreatedAt: now.Unix(),
+			ExpiresAt: now.Add(lifetime).Unix(), Filename: req.Filename, Purpose: req.Purpose,
+			Status: berth.UploadPending}}
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, fmt.Errorf("encode upload: %w", err)
 	}
-	if err := s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: key(r.Upload.ID), CreatedAt: r.Upload.CreatedAt, ExpiresAt: r.Upload.ExpiresAt, Body: body}); err != nil {
+	if err := s.opts.Objects.CreateObjects(ctx, p, &store.Object{ObjectKey: key(r.Upload.ID),
+		CreatedAt: r.Upload.CreatedAt, ExpiresAt: r.Upload.ExpiresAt, Body: body}); err != nil {
 		return nil, fmt.Errorf("save upload: %w", err)
 	}
 	s.opts.Audit.Record(audit.Entry{Action: audit.UploadCreated, Project: p, Object: string(r.Upload.ID)})
@@ -153,7 +157,8 @@ func notFound(id berth.UploadID) error {
 }
 
 // update changes the record of an upload.
-func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.UploadID, change func(*record) error) (*record, error) {
+func (s *Service) update(ctx context.Context, p berth.ProjectID, id berth.UploadID,
+	change func(*record) error) (*record, error) {
 	var r *record
 	_, err := s.opts.Objects.UpdateObject(ctx, p, key(id), func(o *store.Object) (err error) {
 		if r, err = decode(o); err != nil {
@@ -184,7 +189,8 @@ func (s *Service) acquire(id berth.UploadID) (release func(), err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.busy[id] {
-		return nil, berth.Errorf(berth.CodeConflict, "Upload %s is being completed or cancelled by another request. Try again when that has ended.", id)
+		return nil, berth.Errorf(berth.CodeConflict,
+			"Upload %s is being completed or cancelled by another request. Try again when that has ended.", id)
 	}
 	s.busy[id] = true
 	return func() {
@@ -222,7 +228,8 @@ func (s *Service) Cancel(ctx context.Context, p berth.ProjectID, id berth.Upload
 }
 
 // end sets the final status of an upload and deletes its parts.
-func (s *Service) end(ctx context.Context, p berth.ProjectID, id berth.UploadID, status string, f *berth.File) (*record, error) {
+func (s *Service) end(ctx context.Context, p berth.ProjectID, id berth.UploadID, status string, f *berth.File) (*record,
+	error) {
 	if _, err := s.update(ctx, p, id, func(r *record) error {
 		r.Upload.Status, r.Upload.File = status, f
 		return nil

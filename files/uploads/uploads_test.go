@@ -37,7 +37,8 @@ type brittle struct {
 
 var errBroken = errors.New("broken")
 
-func (b brittle) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (*store.Object, error) {
+func (b brittle) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey,
+	change func(*store.Object) error) (*store.Object, error) {
 	if *b.broken {
 		return nil, errBroken
 	}
@@ -52,8 +53,12 @@ func newHouse(t *testing.T) *house {
 	t.Cleanup(func() {
 		db.Close()
 	})
-	h := &house{t: t, files: files.New(files.Options{Store: db, Contents: whole, MaxBytes: 4}), objects: brittle{db, new(bool)}, bucket: parts, now: time.Now()}
-	h.Service = uploads.New(uploads.Options{Objects: h.objects, Contents: parts, Seal: seal.New([32]byte{1}), Files: h.files, Now: func() time.Time { return h.now }})
+	h := &house{t: t, files: files.New(files.Options{Store: db, Contents: whole, MaxBytes: 4}),
+		objects: brittle{db, new(bool)}, bucket: parts, now: time.Now()}
+	h.Service = uploads.New(uploads.Options{Objects: h.objects, Contents: parts, Seal: seal.New([32]byte{1}),
+		Files: h.files, Now: func() time.Time {
+			return h.now
+		}})
 	return h
 }
 
@@ -142,7 +147,8 @@ func TestBrokenPart(t *testing.T) {
 		t.Errorf("got %v, want the reader's error", err)
 	}
 	h.contents(1, 6)
-	if _, err := h.AddPart(t.Context(), "proj_theirs", id, strings.NewReader("x")); berth.ErrorCode(err) != berth.CodeNotFound {
+	if _, err := h.AddPart(t.Context(), "proj_theirs", id, strings.NewReader("x")); berth.ErrorCode(
+		err) != berth.CodeNotFound {
 		t.Errorf("another project: got %v, want not found", err)
 	}
 	h.contents(1, 6)

@@ -169,7 +169,8 @@ var settings = map[string]string{
 // harden applies the settings that the kernel has.
 func harden() error {
 	for name, value := range settings {
-		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil && !errors.Is(err, os.ErrNotExist) {
+		if err := os.WriteFile(filepath.Join("/proc/sys", name), []byte(value), 0); err != nil &&
+			!errors.Is(err, os.ErrNotExist) {
 			return fmt.Errorf("set %s: %w", name, err)
 		}
 	}
@@ -224,7 +225,8 @@ func mountDisks() (Config, error) {
 	}
 	// Without redirects the overlay copies a directory of the template that is renamed, so
 	// that a scan finds its content changed and snapshots contain it.
-	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,redirect_dir=off,xino=on,volatile", templateDir, diskDir, diskDir)
+	options := fmt.Sprintf("lowerdir=%s,upperdir=%s/upper,workdir=%s/work,redirect_dir=off,xino=on,volatile",
+		templateDir, diskDir, diskDir)
 	return c, mount("overlay", rootDir, "overlay", unix.MS_NODEV, options)
 }
 
@@ -322,7 +324,8 @@ func startGuest(c Config, ports []*os.File, cgroup *os.File) error {
 	cmd := &exec.Cmd{Path: "/proc/self/exe", Args: []string{childName}, Env: env,
 		Stdout: os.Stdout, Stderr: os.Stderr, ExtraFiles: ports,
 		SysProcAttr: &syscall.SysProcAttr{
-			Cloneflags:  unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC | unix.CLONE_NEWCGROUP,
+			Cloneflags: unix.CLONE_NEWPID | unix.CLONE_NEWNS | unix.CLONE_NEWUTS | unix.CLONE_NEWIPC |
+				unix.CLONE_NEWCGROUP,
 			UseCgroupFD: true, CgroupFD: int(cgroup.Fd()), Setsid: true,
 		}}
 	raw, err := json.Marshal(c)

@@ -52,11 +52,14 @@ func filter() []unix.SockFilter {
 		give(refuse),
 	}
 	for _, number := range refused {
-		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: 1}, give(refuse))
+		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: number, Jf: 1},
+			give(refuse))
 	}
-	program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_SOCKET, Jf: uint8(1 + 2*len(families))}, load(familyOffset))
+	program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: unix.SYS_SOCKET,
+		Jf: uint8(1 + 2*len(families))}, load(familyOffset))
 	for _, family := range families {
-		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: family, Jf: 1}, give(refuse))
+		program = append(program, unix.SockFilter{Code: unix.BPF_JMP | unix.BPF_JEQ | unix.BPF_K, K: family, Jf: 1},
+			give(refuse))
 	}
 	return append(program, give(unix.SECCOMP_RET_ALLOW))
 }
@@ -65,7 +68,8 @@ func filter() []unix.SockFilter {
 func FilterCalls() error {
 	program := filter()
 	prog := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0, 0); err != nil {
+	if err := unix.Prctl(unix.PR_SET_SECCOMP, unix.SECCOMP_MODE_FILTER, uintptr(unsafe.Pointer(&prog)), 0,
+		0); err != nil {
 		return fmt.Errorf("filter system calls: %w", err)
 	}
 	return nil

@@ -98,7 +98,8 @@ func becomeGuest() error {
 		return err
 	}
 	// The initial file system cannot be unmounted; the new root covers it.
-	if err := errors.Join(os.Chdir(rootDir), unix.Mount(rootDir, "/", "", unix.MS_MOVE, ""), unix.Chroot("."), os.Chdir("/")); err != nil {
+	if err := errors.Join(os.Chdir(rootDir), unix.Mount(rootDir, "/", "", unix.MS_MOVE, ""), unix.Chroot("."),
+		os.Chdir("/")); err != nil {
 		return fmt.Errorf("changing the root: %w", err)
 	}
 	null, err := os.Open(os.DevNull)
@@ -178,7 +179,8 @@ func mask() error {
 		if err := unix.Mount(path, path, "", unix.MS_BIND|unix.MS_REC, ""); err != nil {
 			return fmt.Errorf("binding %s: %w", path, err)
 		}
-		if err := unix.Mount("", path, "", unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
+		if err := unix.Mount("", path, "",
+			unix.MS_BIND|unix.MS_REMOUNT|unix.MS_RDONLY|unix.MS_NOSUID|unix.MS_NODEV|unix.MS_NOEXEC, ""); err != nil {
 			return fmt.Errorf("making %s read-only: %w", path, err)
 		}
 	}
@@ -215,7 +217,8 @@ func makeDevices(dir string) error {
 		return err
 	}
 	tun := filepath.Join(dir, "net/tun")
-	if err := errors.Join(os.Mkdir(filepath.Dir(tun), 0o755), unix.Mknod(tun, unix.S_IFCHR|0o600, int(unix.Mkdev(10, 200)))); err != nil {
+	if err := errors.Join(os.Mkdir(filepath.Dir(tun), 0o755), unix.Mknod(tun, unix.S_IFCHR|0o600,
+		int(unix.Mkdev(10, 200)))); err != nil {
 		return err
 	}
 	for name, target := range map[string]string{"ptmx": "pts/ptmx", "fd": "/proc/self/fd",
@@ -232,9 +235,10 @@ func makeDevices(dir string) error {
 var rootCapabilities = map[uintptr]bool{
 	unix.CAP_AUDIT_WRITE: true, unix.CAP_CHOWN: true, unix.CAP_DAC_OVERRIDE: true, unix.CAP_FOWNER: true,
 	unix.CAP_FSETID: true, unix.CAP_KILL: true, unix.CAP_NET_BIND_SERVICE: true,
-	unix.CAP_SETFCAP: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETUID: true, unix.CAP_SYS_CHROOT: true,
-	unix.CAP_SYS_TIME:  true, // for SetClock: the clock is the machine's own
-	unix.CAP_NET_ADMIN: true, // for the route for addresses
+	unix.CAP_SETFCAP: true, unix.CAP_SETGID: true, unix.CAP_SETPCAP: true, unix.CAP_SETUID: true,
+	unix.CAP_SYS_CHROOT: true,
+	unix.CAP_SYS_TIME:   true, // for SetClock: the clock is the machine's own
+	unix.CAP_NET_ADMIN:  true, // for the route for addresses
 }
 
 // giveUp sets the limits of a process and drops capabilities. It also drops them from the

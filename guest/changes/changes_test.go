@@ -212,7 +212,8 @@ func TestChangesOfCallsAtOnce(t *testing.T) {
 		second := tr.Begin()
 		must(t, os.Remove(filepath.Join(tr.root, "old")))
 		write("b")
-		if diff := cmp.Diff(map[string]string{"a": "CREATED 1", "b": "CREATED 1", "old": "DELETED 3"}, told(tr.End(first))); diff != "" {
+		if diff := cmp.Diff(map[string]string{"a": "CREATED 1", "b": "CREATED 1", "old": "DELETED 3"},
+			told(tr.End(first))); diff != "" {
 			t.Errorf("the first (-want +got):\n%s", diff)
 		}
 		write("a")

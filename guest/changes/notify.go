@@ -203,7 +203,8 @@ func (t *Tree) watch(f *folder, fd int) {
 	})
 	if t.events != nil && !foreign {
 		// Its path may lead to another directory by now.
-		if wd, err := unix.InotifyAddWatch(t.events.inotify, fmt.Sprintf("/proc/self/fd/%d", fd), watchMask); err == nil {
+		if wd, err := unix.InotifyAddWatch(t.events.inotify, fmt.Sprintf("/proc/self/fd/%d", fd),
+			watchMask); err == nil {
 			// A directory has one watch. If another folder has it, the directory was moved,
 			// or one of the two paths leads through a link that has replaced a folder.
 			if g := t.watched[int32(wd)]; g != nil && g != f {

@@ -91,7 +91,8 @@ type folder struct {
 
 // New returns a Tree of the directory root. With notify it uses inotify.
 func New(root string, notify bool) *Tree {
-	t := &Tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, clock: clock.System, turn: make(chan struct{}, 1), scenes: map[*Scene]bool{}}
+	t := &Tree{root: filepath.Clean(root), notify: notify, limits: usualLimits, clock: clock.System,
+		turn: make(chan struct{}, 1), scenes: map[*Scene]bool{}}
 	t.reset()
 	return t
 }

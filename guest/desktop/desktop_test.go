@@ -68,10 +68,12 @@ func TestHostileServer(t *testing.T) {
 		answer func(net.Conn)
 		want   string
 	}{
-		"closes":     {func(net.Conn) {}, "connect to display"},
-		"noise":      {func(c net.Conn) { _, _ = c.Write(bytes.Repeat([]byte{0xff}, 1<<20)) }, "refused"},
-		"refuses":    {func(c net.Conn) { _, _ = c.Write([]byte{0, 0, 11, 0, 0, 0, 0, 0}) }, "refused"},
-		"too short":  {func(c net.Conn) { _, _ = c.Write([]byte{1, 0, 11, 0, 0, 0, 1, 0, 0, 0, 0, 0}) }, "invalid description"},
+		"closes":  {func(net.Conn) {}, "connect to display"},
+		"noise":   {func(c net.Conn) { _, _ = c.Write(bytes.Repeat([]byte{0xff}, 1<<20)) }, "refused"},
+		"refuses": {func(c net.Conn) { _, _ = c.Write([]byte{0, 0, 11, 0, 0, 0, 0, 0}) }, "refused"},
+		"too short": {func(c net.Conn) {
+			_, _ = c.Write([]byte{1, 0, 11, 0, 0, 0, 1, 0, 0, 0, 0, 0})
+		}, "invalid description"},
 		"huge":       {func(c net.Conn) { _, _ = c.Write(welcome(65535, 65535, 24)) }, "4096 × 4096 are allowed"},
 		"empty":      {func(c net.Conn) { _, _ = c.Write(welcome(0, 768, 24)) }, "are allowed"},
 		"monochrome": {func(c net.Conn) { _, _ = c.Write(welcome(1024, 768, 1)) }, "24 are needed"},
@@ -205,9 +207,11 @@ func TestActions(t *testing.T) {
 	if w, h := s.Size(); w != 320 || h != 240 || !s.Alive() {
 		t.Fatalf("the display has %d × %d pixels", w, h)
 	}
-	err := s.Act([]Action{{Type: "move", X: 11, Y: 22}, {Type: "scroll", X: 30, Y: 40, ScrollY: 500, ScrollX: -10}, {Type: "double_click", X: 5, Y: 5},
+	err := s.Act([]Action{{Type: "move", X: 11, Y: 22}, {Type: "scroll", X: 30, Y: 40, ScrollY: 500, ScrollX: -10},
+		{Type: "double_click", X: 5, Y: 5},
 		{Type: "keypress", Keys: []string{"CTRL", "A"}}, {Type: "type", Text: "Hello, wörld! €🙂\n"}, {Type: "wait"},
-		{Type: "drag", Path: []Point{{1, 1}, {50, 60}}}, {Type: "click", X: 319, Y: 239, Button: "right", Keys: []string{"SHIFT"}}}, never)
+		{Type: "drag", Path: []Point{{1, 1}, {50, 60}}}, {Type: "click", X: 319, Y: 239, Button: "right",
+			Keys: []string{"SHIFT"}}}, never)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -223,7 +227,8 @@ func TestActions(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if img, err := png.Decode(bytes.NewReader(shot)); err != nil || img.Bounds().Dx() != 320 || img.Bounds().Dy() != 240 {
+	if img, err := png.Decode(bytes.NewReader(shot)); err != nil || img.Bounds().Dx() != 320 ||
+		img.Bounds().Dy() != 240 {
 		t.Errorf("the screenshot is %v, %v", img, err)
 	}
 	many := make([]Action, maxActions+1)
@@ -249,7 +254,8 @@ func TestActions(t *testing.T) {
 func TestPace(t *testing.T) {
 	s := start(t, "320x240x24")
 	began := time.Now()
-	if err := s.Act([]Action{{Type: "click", X: 1, Y: 1}, {Type: "screenshot"}, {Type: "click", X: 5, Y: 5}, {Type: "move", X: 9, Y: 9}}, never); err != nil {
+	if err := s.Act([]Action{{Type: "click", X: 1, Y: 1}, {Type: "screenshot"}, {Type: "click", X: 5, Y: 5},
+		{Type: "move", X: 9, Y: 9}}, never); err != nil {
 		t.Fatal(err)
 	}
 	if took := time.Since(began); took < 2*between {
@@ -268,7 +274,8 @@ func TestTypeManySymbols(t *testing.T) {
 	if err := s.Act([]Action{{Type: "type", Text: text.String()}}, never); err != nil {
 		t.Fatal(err)
 	}
-	fresh := &display{conn: s.display.conn, in: s.display.in, seq: s.display.seq, minKey: s.display.minKey, maxKey: s.display.maxKey}
+	fresh := &display{conn: s.display.conn, in: s.display.in, seq: s.display.seq, minKey: s.display.minKey,
+		maxKey: s.display.maxKey}
 	k, err := fresh.keyboard()
 	if err != nil {
 		t.Fatal(err)
@@ -282,7 +289,9 @@ func TestTypeManySymbols(t *testing.T) {
 func TestStopped(t *testing.T) {
 	s := start(t, "320x240x24")
 	stop := fmt.Errorf("stop")
-	if err := s.Act([]Action{{Type: "wait"}, {Type: "wait"}}, func() error { return stop }); err == nil || Refused(err) {
+	if err := s.Act([]Action{{Type: "wait"}, {Type: "wait"}}, func() error {
+		return stop
+	}); err == nil || Refused(err) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -18,16 +18,23 @@ const (
 
 // symbols are the keysyms of keys that models name, in lower case without _ and -.
 var symbols = map[string]keysym{
-	"ctrl": 0xffe3, "control": 0xffe3, "ctrlleft": 0xffe3, "controlleft": 0xffe3, "ctrlright": 0xffe4, "controlright": 0xffe4, "controll": 0xffe3, "controlr": 0xffe4,
+	"ctrl": 0xffe3, "control": 0xffe3, "ctrlleft": 0xffe3, "controlleft": 0xffe3, "ctrlright": 0xffe4,
+	"controlright": 0xffe4, "controll": 0xffe3, "controlr": 0xffe4,
 	"shift": symShift, "shiftleft": symShift, "shiftl": symShift, "shiftright": 0xffe2, "shiftr": 0xffe2,
-	"alt": 0xffe9, "option": 0xffe9, "altleft": 0xffe9, "altl": 0xffe9, "altright": 0xffea, "altr": 0xffea, "altgr": 0xfe03,
-	"cmd": 0xffeb, "command": 0xffeb, "meta": 0xffeb, "super": 0xffeb, "win": 0xffeb, "windows": 0xffeb, "superl": 0xffeb, "superr": 0xffec,
-	"enter": symReturn, "return": symReturn, "tab": symTab, "esc": 0xff1b, "escape": 0xff1b, "space": ' ', "spacebar": ' ',
+	"alt": 0xffe9, "option": 0xffe9, "altleft": 0xffe9, "altl": 0xffe9, "altright": 0xffea, "altr": 0xffea,
+	"altgr": 0xfe03,
+	"cmd":   0xffeb, "command": 0xffeb, "meta": 0xffeb, "super": 0xffeb, "win": 0xffeb, "windows": 0xffeb,
+	"superl": 0xffeb, "superr": 0xffec,
+	"enter": symReturn, "return": symReturn, "tab": symTab, "esc": 0xff1b, "escape": 0xff1b, "space": ' ',
+	"spacebar":  ' ',
 	"backspace": 0xff08, "del": 0xffff, "delete": 0xffff, "insert": 0xff63, "home": 0xff50, "end": 0xff57,
 	"pageup": 0xff55, "pgup": 0xff55, "prior": 0xff55, "pagedown": 0xff56, "pgdn": 0xff56, "next": 0xff56,
-	"left": 0xff51, "up": 0xff52, "right": 0xff53, "down": 0xff54, "arrowleft": 0xff51, "arrowup": 0xff52, "arrowright": 0xff53, "arrowdown": 0xff54,
-	"capslock": 0xffe5, "numlock": 0xff7f, "scrolllock": 0xff14, "pause": 0xff13, "printscreen": 0xff61, "print": 0xff61, "menu": 0xff67, "contextmenu": 0xff67,
-	"plus": '+', "minus": '-', "comma": ',', "period": '.', "slash": '/', "backslash": '\\', "equal": '=', "semicolon": ';',
+	"left": 0xff51, "up": 0xff52, "right": 0xff53, "down": 0xff54, "arrowleft": 0xff51, "arrowup": 0xff52,
+	"arrowright": 0xff53, "arrowdown": 0xff54,
+	"capslock": 0xffe5, "numlock": 0xff7f, "scrolllock": 0xff14, "pause": 0xff13, "printscreen": 0xff61,
+	"print": 0xff61, "menu": 0xff67, "contextmenu": 0xff67,
+	"plus": '+', "minus": '-', "comma": ',', "period": '.', "slash": '/', "backslash": '\\', "equal": '=',
+	"semicolon": ';',
 }
 
 func init() {

@@ -260,7 +260,8 @@ func (d *display) rearm() error {
 // means nothing.
 func (d *display) image() ([]byte, error) {
 	size := 4 * d.width * d.height
-	reply, err := d.ask(request(opGetImage, zPixmap, u32(d.root), u16(0), u16(0), u16(d.width), u16(d.height), u32(0xffffffff)), size)
+	reply, err := d.ask(request(opGetImage, zPixmap, u32(d.root), u16(0), u16(0), u16(d.width), u16(d.height),
+		u32(0xffffffff)), size)
 	if err != nil {
 		return nil, err
 	}
@@ -272,7 +273,8 @@ func (d *display) image() ([]byte, error) {
 
 // fake makes an input event.
 func (d *display) fake(kind, detail byte, x, y int) error {
-	return d.send(request(d.test, 2, []byte{kind, detail, 0, 0}, u32(0), u32(d.root), u32(0), u32(0), u16(x), u16(y), u32(0), u32(0)))
+	return d.send(request(d.test, 2, []byte{kind, detail, 0, 0}, u32(0), u32(d.root), u32(0), u32(0), u16(x), u16(y),
+		u32(0), u32(0)))
 }
 
 // The kinds of events that fake makes.

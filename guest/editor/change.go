@@ -31,7 +31,9 @@ func (c *command) replace(out io.Writer) error {
 		return fmt.Errorf("old_str does not occur in %s. It must match exactly, white space included.%s", c.Path, hint)
 	}
 	if more := places(text, old, at); len(more) > 1 {
-		return fmt.Errorf("old_str occurs more than once in %s, in lines %s. Add lines around it, so that it occurs once", c.Path, strings.Join(more, ", "))
+		return fmt.Errorf(
+			"old_str occurs more than once in %s, in lines %s. Add lines around it, so that it occurs once", c.Path,
+			strings.Join(more, ", "))
 	}
 	after := text[:at] + replacement + text[at+len(old):]
 	return c.change(out, text, after, lineAt(text, at), len(splitLines(replacement)))
@@ -89,7 +91,8 @@ func (c *command) insert(out io.Writer) error {
 // change writes the new text and shows it around the n changed lines from first on.
 func (c *command) change(out io.Writer, before, after string, first, n int) error {
 	if len(after) > maxFile {
-		return fmt.Errorf("%s would have %d bytes; the editor takes files of up to %d bytes", c.Path, len(after), maxFile)
+		return fmt.Errorf("%s would have %d bytes; the editor takes files of up to %d bytes", c.Path, len(after),
+			maxFile)
 	}
 	if err := overwrite(c.Path, []byte(before), []byte(after)); err != nil {
 		return err

@@ -87,7 +87,8 @@ func (c *command) read() (string, error) {
 	case !info.Mode().IsRegular():
 		return "", fmt.Errorf("%s is not a regular file", c.Path)
 	case info.Size() > maxFile:
-		return "", fmt.Errorf("%s has %d bytes; the editor takes files of up to %d bytes. Use the shell", c.Path, info.Size(), maxFile)
+		return "", fmt.Errorf("%s has %d bytes; the editor takes files of up to %d bytes. Use the shell", c.Path,
+			info.Size(), maxFile)
 	}
 	text, err := plainfile.Read(c.Path, unix.O_NONBLOCK, maxFile+1)
 	switch {
@@ -129,7 +130,8 @@ func (c *command) create(out io.Writer) error {
 		if err := overwrite(c.Path, before, []byte(text)); err != nil {
 			return err
 		}
-		_, err = fmt.Fprintf(out, "Replaced the whole file %s, which existed: it now has %s.\n", c.Path, countLines(text))
+		_, err = fmt.Fprintf(out, "Replaced the whole file %s, which existed: it now has %s.\n", c.Path,
+			countLines(text))
 		return err
 	case !errors.Is(err, fs.ErrNotExist):
 		return fmt.Errorf("cannot create %s: %w", c.Path, cause(err))

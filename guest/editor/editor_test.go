@@ -104,7 +104,8 @@ func TestReplace(t *testing.T) {
 	} {
 		path := write(t, tc.before)
 		got, err := edit(t, "command", "str_replace", "path", path, "old_str", tc.old, "new_str", tc.replacement)
-		if tc.refusal == "" && err != nil || tc.refusal != "" && (err == nil || !strings.Contains(err.Error(), tc.refusal)) {
+		if tc.refusal == "" && err != nil || tc.refusal != "" && (err == nil || !strings.Contains(err.Error(),
+			tc.refusal)) {
 			t.Errorf("%s: got %q, %v, want error %q", tc.name, got, err, tc.refusal)
 		}
 		if after := content(t, path); after != tc.after {
@@ -138,18 +139,21 @@ func TestInsert(t *testing.T) {
 			want = tc.before
 		}
 		if after := content(t, path); after != want || (err != nil) != (tc.after == "") {
-			t.Errorf("%q after line %d of %q: got %q, %q, %v, want %q", tc.text, tc.line, tc.before, after, got, err, want)
+			t.Errorf("%q after line %d of %q: got %q, %q, %v, want %q", tc.text, tc.line, tc.before, after, got, err,
+				want)
 		}
 	}
 	path := write(t, "a\n")
-	if _, err := edit(t, "command", "insert", "path", path, "insert_line", 1, "new_str", "b"); err != nil || content(t, path) != "a\nb\n" {
+	if _, err := edit(t, "command", "insert", "path", path, "insert_line", 1, "new_str", "b"); err != nil ||
+		content(t, path) != "a\nb\n" {
 		t.Errorf("with new_str: %v, %q", err, content(t, path))
 	}
 }
 
 func TestCreate(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "new", "dir", "a.txt")
-	if _, err := edit(t, "command", "create", "path", path, "file_text", "one\n"); err != nil || content(t, path) != "one\n" {
+	if _, err := edit(t, "command", "create", "path", path, "file_text", "one\n"); err != nil ||
+		content(t, path) != "one\n" {
 		t.Fatalf("created: %v", err)
 	}
 	got, err := edit(t, "command", "create", "path", path, "file_text", "2")
@@ -167,7 +171,8 @@ func TestCreate(t *testing.T) {
 // What is not a text file is refused, without waiting for it and without changing it.
 func TestOtherFiles(t *testing.T) {
 	dir := t.TempDir()
-	fifo, binary, large, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "binary"), filepath.Join(dir, "large"), filepath.Join(dir, "link")
+	fifo, binary, large, link := filepath.Join(dir, "fifo"), filepath.Join(dir, "binary"), filepath.Join(dir, "large"),
+		filepath.Join(dir, "link")
 	if err := unix.Mkfifo(fifo, 0o600); err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +190,8 @@ func TestOtherFiles(t *testing.T) {
 	}
 	for _, path := range []string{fifo, binary, large, link, "/dev/zero", filepath.Join(dir, "none"), "a\x00b", ""} {
 		for _, command := range []string{"view", "str_replace", "insert"} {
-			got, err := edit(t, "command", command, "path", path, "old_str", "a", "new_str", "b", "insert_line", 0, "insert_text", "x")
+			got, err := edit(t, "command", command, "path", path, "old_str", "a", "new_str", "b", "insert_line", 0,
+				"insert_text", "x")
 			if err == nil || got != "" {
 				t.Errorf("%s %q: got %q, %v, want an error", command, path, got, err)
 			}
@@ -202,8 +208,10 @@ func TestOtherFiles(t *testing.T) {
 }
 
 func TestInvalidCommands(t *testing.T) {
-	for _, input := range []string{"", "{", "[]", `"view"`, "{}", `{"command":"undo_edit","path":"/a"}`, `{"command":5,"path":"/a"}`,
-		`{"command":"view","path":"/a","view_range":"all"}`, `{"command":"view","path":"` + strings.Repeat("a", maxInput) + `"}`} {
+	for _, input := range []string{"", "{", "[]", `"view"`, "{}", `{"command":"undo_edit","path":"/a"}`,
+		`{"command":5,"path":"/a"}`,
+		`{"command":"view","path":"/a","view_range":"all"}`, `{"command":"view","path":"` + strings.Repeat("a",
+			maxInput) + `"}`} {
 		var out strings.Builder
 		if err := Run(strings.NewReader(input), &out); err == nil || out.Len() > 0 {
 			t.Errorf("%.40q: got %q, %v, want an error", input, out.String(), err)
@@ -218,7 +226,8 @@ func TestLink(t *testing.T) {
 	if err := os.Symlink(path, link); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := edit(t, "command", "str_replace", "path", link, "old_str", "one", "new_str", "two"); err != nil || content(t, path) != "two" {
+	if _, err := edit(t, "command", "str_replace", "path", link, "old_str", "one", "new_str", "two"); err != nil ||
+		content(t, path) != "two" {
 		t.Errorf("got %v, %q", err, content(t, path))
 	}
 	if info, err := os.Lstat(link); err != nil || info.Mode()&os.ModeSymlink == 0 {
@@ -234,7 +243,8 @@ func FuzzRun(f *testing.F) {
 		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, err := edit(t, "command", command, "path", path, "old_str", old, "new_str", replacement, "insert_line", line, "insert_text", replacement, "view_range", []int{line, line})
+		_, err := edit(t, "command", command, "path", path, "old_str", old, "new_str", replacement, "insert_line", line,
+			"insert_text", replacement, "view_range", []int{line, line})
 		if after := content(t, path); err != nil && after != text {
 			t.Errorf("a failed %s changed %q to %q", command, text, after)
 		}

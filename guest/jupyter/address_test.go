@@ -10,7 +10,8 @@ import (
 // which differ.
 func TestAddress(t *testing.T) {
 	t.Parallel()
-	for language, transport := range map[string]string{"python": "ipc", "R": "ipc", "bash": "ipc", "typescript": "tcp", "": "tcp"} {
+	for language, transport := range map[string]string{"python": "ipc", "R": "ipc", "bash": "ipc", "typescript": "tcp",
+		"": "tcp"} {
 		a, err := NewAddress(t.TempDir(), Spec{Language: language})
 		if err != nil {
 			t.Fatal(err)
@@ -30,7 +31,8 @@ func TestAddress(t *testing.T) {
 		if file.Transport != transport || file.Key == "" || (transport == "tcp") != (file.IP == "127.0.0.1") {
 			t.Errorf("%s: the file is %s", language, content)
 		}
-		ports := map[int]bool{file.Shell: true, file.IOPub: true, file.Stdin: true, file.Control: true, file.Heartbeat: true}
+		ports := map[int]bool{file.Shell: true, file.IOPub: true, file.Stdin: true, file.Control: true,
+			file.Heartbeat: true}
 		if len(ports) != 5 || transport == "ipc" && file.Control != controlChannel {
 			t.Errorf("%s: the ports are %v", language, ports)
 		}

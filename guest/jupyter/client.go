@@ -67,7 +67,8 @@ func (a Address) ConnectionFile() (name string, content []byte) {
 	if a.ports != nil {
 		fields["transport"], fields["ip"] = "tcp", loopback
 	}
-	for i, name := range []string{"shell_port", "iopub_port", "stdin_port", "control_port", "hb_port"} { // in the order of the channels
+	// in the order of the channels
+	for i, name := range []string{"shell_port", "iopub_port", "stdin_port", "control_port", "hb_port"} {
 		fields[name] = i + 1
 		if a.ports != nil {
 			fields[name] = a.ports[i]
@@ -97,7 +98,8 @@ const dialPause = 10 * time.Millisecond
 
 // Connect waits until a kernel that was started listens and answers, or ctx ends.
 func Connect(ctx context.Context, a Address) (*Client, error) {
-	c := &Client{key: a.key, session: randomID(), replies: make(chan Message, 16), messages: make(chan Message, 64), closed: make(chan struct{})}
+	c := &Client{key: a.key, session: randomID(), replies: make(chan Message, 16), messages: make(chan Message, 64),
+		closed: make(chan struct{})}
 	for _, s := range []struct {
 		to      **socket
 		channel int
@@ -225,7 +227,8 @@ func (c *Client) ExecuteSilently(ctx context.Context, code string) (Reply, error
 
 func (c *Client) execute(ctx context.Context, code string, silent bool, each func(Message)) (Reply, error) {
 	id := randomID()
-	err := c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": silent, "store_history": !silent,
+	err := c.request(c.shell, id, "execute_request", map[string]any{"code": code, "silent": silent,
+		"store_history":    !silent,
 		"user_expressions": struct{}{}, "allow_stdin": false, "stop_on_error": true})
 	if err != nil {
 		return Reply{}, err

@@ -42,14 +42,16 @@ const (
 
 // media are the media types of results that are passed on, with their limits.
 var media = map[string]int{"text/plain": maxData, "text/html": maxData, "text/markdown": maxData, "text/latex": maxData,
-	"application/json": maxData, "application/javascript": maxData, "application/pdf": maxPNG, "e2b/data": maxData, "e2b/chart": maxData,
+	"application/json": maxData, "application/javascript": maxData, "application/pdf": maxPNG, "e2b/data": maxData,
+	"e2b/chart":     maxData,
 	"image/svg+xml": maxData, "image/png": maxPNG, "image/jpeg": maxPNG, "image/gif": maxPNG}
 
 // Events returns what a message of the iopub channel means; most mean nothing.
 func Events(m Message) []Event {
 	if m.Content == nil && m.Type == "stream" {
 		if text := startOfText(m.Start); text != "" {
-			return []Event{{Type: Stream, Text: text}, {Type: Notice, Text: "The rest of this output is above the size limit and was left out."}}
+			return []Event{{Type: Stream, Text: text},
+				{Type: Notice, Text: "The rest of this output is above the size limit and was left out."}}
 		}
 	}
 	if m.Content == nil {
@@ -124,7 +126,8 @@ func results(kind EventType, data map[string]json.RawMessage) []Event {
 		switch {
 		case !ok:
 		case len(value) > limit:
-			events = append(events, Event{Type: Notice, Text: "A result of type " + name + " above the size limit was left out."})
+			events = append(events, Event{Type: Notice, Text: "A result of type " + name +
+				" above the size limit was left out."})
 		default:
 			kept[name] = value
 		}

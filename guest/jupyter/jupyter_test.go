@@ -44,11 +44,15 @@ func TestEvents(t *testing.T) {
 	for _, c := range []struct{ kind, content, want string }{
 		{"stream", `{"name":"stdout","text":"a\n"}`, `[{"type":"stream","text":"a\n"}]`},
 		{"status", `{"execution_state":"busy"}`, `null`},
-		{"error", `{"ename":"E","evalue":"v","traceback":["\u001b[31mline\u001b[0m","E: v"]}`, `[{"type":"error","text":"line\nE: v","name":"E","value":"v"}]`},
+		{"error", `{"ename":"E","evalue":"v","traceback":["\u001b[31mline\u001b[0m","E: v"]}`,
+			`[{"type":"error","text":"line\nE: v","name":"E","value":"v"}]`},
 		{"error", `{"ename":"E","evalue":"v"}`, `[{"type":"error","text":"E: v","name":"E","value":"v"}]`},
-		{"execute_result", `{"data":{"text/plain":"1","application/x-unknown":{}}}`, `[{"type":"result","data":{"text/plain":"1"}}]`},
-		{"display_data", `{"data":{"application/json":{"a":[1]}}}`, `[{"type":"display","data":{"application/json":{"a":[1]}}}]`},
-		{"display_data", `{"data":{"text/html":"` + strings.Repeat("x", maxData) + `"}}`, `[{"type":"notice","text":"A result of type text/html above the size limit was left out."}]`},
+		{"execute_result", `{"data":{"text/plain":"1","application/x-unknown":{}}}`,
+			`[{"type":"result","data":{"text/plain":"1"}}]`},
+		{"display_data", `{"data":{"application/json":{"a":[1]}}}`,
+			`[{"type":"display","data":{"application/json":{"a":[1]}}}]`},
+		{"display_data", `{"data":{"text/html":"` + strings.Repeat("x", maxData) + `"}}`,
+			`[{"type":"notice","text":"A result of type text/html above the size limit was left out."}]`},
 		{"display_data", `{"data":7}`, `null`},
 	} {
 		got, _ := json.Marshal(Events(Message{Type: c.kind, Content: json.RawMessage(c.content)}))
@@ -62,7 +66,8 @@ func TestDecoder(t *testing.T) {
 	t.Parallel()
 	var d Decoder
 	var got []Event
-	for _, piece := range []string{`{"type":"str`, `eam","text":"a"}` + "\n{bad}\n", `{"type":"notice","text":"b"}` + "\n"} {
+	for _, piece := range []string{`{"type":"str`, `eam","text":"a"}` + "\n{bad}\n", `{"type":"notice","text":"b"}` +
+		"\n"} {
 		got = append(got, d.Write([]byte(piece), 0)...)
 	}
 	got = append(got, d.Write([]byte(`ed"}`+"\n"+`{"type":"stream","text":"c"}`+"\n"), 1000)...)
@@ -85,7 +90,8 @@ func TestDecoder(t *testing.T) {
 func TestFind(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	if _, err := Find([]string{dir}, "python3"); err == nil || !strings.Contains(err.Error(), "no Jupyter kernel is installed") {
+	if _, err := Find([]string{dir}, "python3"); err == nil || !strings.Contains(err.Error(),
+		"no Jupyter kernel is installed") {
 		t.Errorf("without kernels: %v", err)
 	}
 	write := func(name, text string) {
@@ -111,7 +117,8 @@ func TestFind(t *testing.T) {
 // Of a text that is too long for a message, the start is kept, up to a whole character.
 func TestLongStream(t *testing.T) {
 	t.Parallel()
-	frames, err := encode("k", "s", "i", "stream", map[string]any{"name": "stdout", "text": strings.Repeat("é\n", maxFrame/3)})
+	frames, err := encode("k", "s", "i", "stream", map[string]any{"name": "stdout", "text": strings.Repeat("é\n",
+		maxFrame/3)})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +146,8 @@ func TestLongStream(t *testing.T) {
 func TestStartOfText(t *testing.T) {
 	t.Parallel()
 	for start, want := range map[string]string{
-		`{"name":"stdout","text":"ab`: "ab", `{"text": "a\`: "a", `{"text": "a\u00e`: "a", `{"text": "a\u00e9`: "aé", "{\"text\": \"a\xc3": "a",
+		`{"name":"stdout","text":"ab`: "ab", `{"text": "a\`: "a", `{"text": "a\u00e`: "a", `{"text": "a\u00e9`: "aé",
+		"{\"text\": \"a\xc3":      "a",
 		`{"text": "a\"b", "x": "`: `a"b`, `{"other":"\"text\":`: "", `{"text": 7`: "", ``: "", `{"text": "a\qb`: "",
 	} {
 		if got := startOfText([]byte(start)); got != want {
@@ -159,11 +167,14 @@ func TestHostileSocket(t *testing.T) {
 		fails  bool
 		frames int
 	}{
-		"another protocol":  {[]byte(strings.Repeat("HTTP/1.1 200 OK\r\n", 8)), true, 0},
-		"no ready":          {append(bytes.Clone(greeting), 0, 1, 'x'), true, 0},
-		"an endless frame":  {append(append(bytes.Clone(greeting), ready...), 0x02, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff), true, 0},
-		"a frame too long":  {append(append(append(append(bytes.Clone(greeting), ready...), long...), make([]byte, maxFrame+1)...), 0, 1, 'x'), false, 1},
-		"too many frames":   {append(append(bytes.Clone(greeting), ready...), bytes.Repeat([]byte{flagMore, 0}, maxFrames+1)...), true, 0},
+		"another protocol": {[]byte(strings.Repeat("HTTP/1.1 200 OK\r\n", 8)), true, 0},
+		"no ready":         {append(bytes.Clone(greeting), 0, 1, 'x'), true, 0},
+		"an endless frame": {append(append(bytes.Clone(greeting), ready...), 0x02, 0x7f, 0xff, 0xff, 0xff, 0xff, 0xff,
+			0xff, 0xff), true, 0},
+		"a frame too long": {append(append(append(append(bytes.Clone(greeting), ready...), long...),
+			make([]byte, maxFrame+1)...), 0, 1, 'x'), false, 1},
+		"too many frames": {append(append(bytes.Clone(greeting), ready...), bytes.Repeat([]byte{flagMore, 0},
+			maxFrames+1)...), true, 0},
 		"the end of a file": {append(append(bytes.Clone(greeting), ready...), 0, 9, 'x'), true, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

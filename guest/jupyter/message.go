@@ -45,7 +45,8 @@ func randomID() string {
 
 // encode returns the frames of a request.
 func encode(key, session, id, kind string, content any) ([][]byte, error) {
-	head, err := json.Marshal(header{MsgID: id, Session: session, Username: "berth", Date: time.Now().UTC().Format(time.RFC3339Nano), MsgType: kind, Version: "5.3"})
+	head, err := json.Marshal(header{MsgID: id, Session: session, Username: "berth",
+		Date: time.Now().UTC().Format(time.RFC3339Nano), MsgType: kind, Version: "5.3"})
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,8 @@ type Spec struct {
 
 // Dirs returns the directories in which kernels are installed, the preferred ones first.
 func Dirs(home string) []string {
-	return []string{filepath.Join(home, ".local/share/jupyter/kernels"), "/usr/local/share/jupyter/kernels", "/usr/share/jupyter/kernels"}
+	return []string{filepath.Join(home, ".local/share/jupyter/kernels"), "/usr/local/share/jupyter/kernels",
+		"/usr/share/jupyter/kernels"}
 }
 
 // maxSpec bounds a kernel.json in bytes.
@@ -37,9 +38,11 @@ func Find(dirs []string, name string) (Spec, error) {
 	}
 	names := Names(dirs)
 	if len(names) == 0 {
-		return Spec{}, fmt.Errorf("no Jupyter kernel is installed in this container; install ipykernel, or use a template that has it")
+		return Spec{},
+			fmt.Errorf("no Jupyter kernel is installed in this container; install ipykernel, or use a template that has it")
 	}
-	return Spec{}, fmt.Errorf("no Jupyter kernel %q is installed in this container; there are: %s", name, strings.Join(names, ", "))
+	return Spec{}, fmt.Errorf("no Jupyter kernel %q is installed in this container; there are: %s", name,
+		strings.Join(names, ", "))
 }
 
 // Names returns the sorted names of the installed kernels.

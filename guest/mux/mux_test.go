@@ -255,15 +255,16 @@ func wire(kind byte, flags uint16, id, length uint32, body string) []byte {
 func TestBrokenProtocol(t *testing.T) {
 	open := wire(kindData, flagSYN, 2, 0, "")
 	for name, said := range map[string][]byte{
-		"another version":         {1, kindData, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0},
-		"an unknown kind":         wire(9, 0, 2, 0, ""),
-		"it goes away":            wire(kindGoAway, 0, 0, 0, ""),
-		"one of our streams":      wire(kindData, flagSYN, 3, 0, ""),
-		"stream 0":                wire(kindData, flagSYN, 0, 0, ""),
-		"a stream twice":          append(open, open...),
-		"more than the window":    append(open, wire(kindData, 0, 2, firstWindow+1, "")...),
-		"an endless frame":        append(open, wire(kindData, 0, 2, 1<<32-1, "")...),
-		"a window that overflows": append(append(open, wire(kindWindow, 0, 2, 1<<31-1, "")...), wire(kindWindow, 0, 2, 1<<31-1, "")...),
+		"another version":      {1, kindData, 0, 0, 0, 0, 0, 2, 0, 0, 0, 0},
+		"an unknown kind":      wire(9, 0, 2, 0, ""),
+		"it goes away":         wire(kindGoAway, 0, 0, 0, ""),
+		"one of our streams":   wire(kindData, flagSYN, 3, 0, ""),
+		"stream 0":             wire(kindData, flagSYN, 0, 0, ""),
+		"a stream twice":       append(open, open...),
+		"more than the window": append(open, wire(kindData, 0, 2, firstWindow+1, "")...),
+		"an endless frame":     append(open, wire(kindData, 0, 2, 1<<32-1, "")...),
+		"a window that overflows": append(append(open, wire(kindWindow, 0, 2, 1<<31-1, "")...), wire(kindWindow, 0, 2,
+			1<<31-1, "")...),
 	} {
 		t.Run(name, func(t *testing.T) {
 			pool := &Pool{Max: 16 << 20}
@@ -287,9 +288,11 @@ func TestBrokenProtocol(t *testing.T) {
 func TestStrangeFrames(t *testing.T) {
 	s, theirs := hostile(t, &Pool{Max: 16 << 20})
 	for _, f := range [][]byte{
-		wire(kindData, 0, 77, 3, "abc"), wire(kindData, flagRST, 78, 3, "abc"), wire(kindWindow, flagFIN|flagACK|flagRST, 79, 9, ""),
+		wire(kindData, 0, 77, 3, "abc"), wire(kindData, flagRST, 78, 3, "abc"),
+		wire(kindWindow, flagFIN|flagACK|flagRST, 79, 9, ""),
 		wire(kindPing, flagACK, 0, 0, ""), wire(kindWindow, flagACK, 1, 0, ""),
-		wire(kindData, flagSYN|flagACK|flagFIN, 2, 3, "abc"), wire(kindWindow, flagFIN, 2, 0, ""), wire(kindData, 0, 2, 3, "def"),
+		wire(kindData, flagSYN|flagACK|flagFIN, 2, 3, "abc"), wire(kindWindow, flagFIN, 2, 0, ""),
+		wire(kindData, 0, 2, 3, "def"),
 		wire(kindData, flagSYN|flagRST, 4, 0, ""), wire(kindData, flagRST, 4, 0, ""),
 	} {
 		if _, err := theirs.Write(f); err != nil {

@@ -144,7 +144,8 @@ func Guest(conn net.Conn) *Session {
 
 func newSession(conn net.Conn, in io.Reader, pool *Pool) *Session {
 	s := &Session{conn: conn, in: bufio.NewReaderSize(in, 4<<10),
-		opening: make(chan struct{}, maxOpening), replies: make(chan reply, maxReplies), accept: make(chan *Stream, MaxAccepted),
+		opening: make(chan struct{}, maxOpening), replies: make(chan reply, maxReplies), accept: make(chan *Stream,
+			MaxAccepted),
 		done: make(chan struct{}), turn: make(chan struct{}, 1), streams: map[uint32]*Stream{}}
 	s.held = account{session: s, pool: pool, freed: make(chan struct{}, 1)}
 	s.share.kick = make(chan struct{}, 1)
@@ -231,7 +232,8 @@ func (s *Session) Open(ctx context.Context) (*Stream, error) {
 	s.streams[st.id] = st
 	s.mu.Unlock()
 	sent := make(chan error, 1)
-	go func() { sent <- s.send(ctx.Done(), kindWindow, flagSYN, st.id, 0, nil) }() // send blocks while the guest does not read
+	// send blocks while the guest does not read
+	go func() { sent <- s.send(ctx.Done(), kindWindow, flagSYN, st.id, 0, nil) }()
 	select {
 	case err := <-sent:
 		if err == nil {
@@ -325,7 +327,8 @@ func (s *Session) receive() error {
 		if _, err := io.ReadFull(s.in, head[:]); err != nil {
 			return err
 		}
-		r := reply{head[1], binary.BigEndian.Uint16(head[2:]), binary.BigEndian.Uint32(head[4:]), binary.BigEndian.Uint32(head[8:])}
+		r := reply{head[1], binary.BigEndian.Uint16(head[2:]), binary.BigEndian.Uint32(head[4:]),
+			binary.BigEndian.Uint32(head[8:])}
 		if s.sleeper != nil && r.kind != kindPing {
 			s.sleeper.Received()
 		}

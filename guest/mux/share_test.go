@@ -126,7 +126,8 @@ func TestSharedRetires(t *testing.T) {
 	before := arenas.Load()
 	s, guest, st, other := shared(t)
 	for range 2 {
-		for end := time.Now().Add(10 * time.Second); s.share.arena.Load() != nil || guest.share.arena.Load() != nil; time.Sleep(time.Millisecond) {
+		for end := time.Now().Add(10 * time.Second); s.share.arena.Load() != nil ||
+			guest.share.arena.Load() != nil; time.Sleep(time.Millisecond) {
 			if s.share.tick(s); time.Now().After(end) {
 				t.Fatal("the arena is still there")
 			}

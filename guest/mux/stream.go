@@ -285,7 +285,8 @@ func (st *Stream) lost(cause error) {
 	st.mu.Lock()
 	defer st.mu.Unlock()
 	if st.err == nil {
-		st.err = fmt.Errorf("%w: %s", ErrLost, cause.Error()) // which is no error of the stream: an end of the connection is not io.EOF
+		// which is no error of the stream: an end of the connection is not io.EOF
+		st.err = fmt.Errorf("%w: %s", ErrLost, cause.Error())
 	}
 	for i, c := range st.queue { // the memory belongs to the session
 		if c.arena != nil {

@@ -93,7 +93,8 @@ func addRoute(nl int, a netip.Addr, index uint32) error {
 		return err
 	}
 	route := make([]byte, unix.SizeofRtMsg)
-	route[0], route[4], route[5], route[6], route[7] = family, unix.RT_TABLE_MAIN, unix.RTPROT_BOOT, unix.RT_SCOPE_UNIVERSE, unix.RTN_UNICAST
+	route[0], route[4], route[5], route[6], route[7] = family, unix.RT_TABLE_MAIN, unix.RTPROT_BOOT,
+		unix.RT_SCOPE_UNIVERSE, unix.RTN_UNICAST
 	route = attribute(route, unix.RTA_DST, make([]byte, a.BitLen()/8)) // all addresses
 	route = attribute(route, unix.RTA_OIF, binary.NativeEndian.AppendUint32(nil, index))
 	return ask(nl, unix.RTM_NEWROUTE, unix.NLM_F_CREATE, route)

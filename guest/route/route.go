@@ -109,8 +109,10 @@ func Open(out Out) (_ *Route, err error) {
 			return nil, stackError{err}
 		}
 	}
-	r.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic}, {Destination: header.IPv6EmptySubnet, NIC: nic}})
-	r.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(r.stack, 0, maxPending, r.connection).HandlePacket)
+	r.stack.SetRouteTable([]tcpip.Route{{Destination: header.IPv4EmptySubnet, NIC: nic},
+		{Destination: header.IPv6EmptySubnet, NIC: nic}})
+	r.stack.SetTransportProtocolHandler(tcp.ProtocolNumber, tcp.NewForwarder(r.stack, 0, maxPending,
+		r.connection).HandlePacket)
 	r.stack.SetTransportProtocolHandler(udp.ProtocolNumber, udp.NewForwarder(r.stack, r.datagrams).HandlePacket)
 	r.sender.Go(r.send)
 	r.receiver.Go(r.receive)
@@ -193,7 +195,8 @@ func opens(protocol tcpip.NetworkProtocolNumber, p []byte) (id stack.TransportEn
 		}
 		id.LocalAddress, id.RemoteAddress, segment = h.DestinationAddress(), h.SourceAddress(), header.TCP(h.Payload())
 	}
-	if len(segment) < header.TCPMinimumSize || segment.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
+	if len(segment) < header.TCPMinimumSize ||
+		segment.Flags()&(header.TCPFlagSyn|header.TCPFlagAck) != header.TCPFlagSyn {
 		return id, false
 	}
 	id.LocalPort, id.RemotePort = segment.DestinationPort(), segment.SourcePort()

@@ -45,7 +45,8 @@ func TestAdmit(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: got %v, want %v", what, got, c.want)
 		}
-		if want := map[byte]int{4: int(ipv4.ProtocolNumber), 6: int(ipv6.ProtocolNumber)}; got && int(protocol) != want[c.packet[0]>>4] {
+		if want := map[byte]int{4: int(ipv4.ProtocolNumber), 6: int(ipv6.ProtocolNumber)}; got &&
+			int(protocol) != want[c.packet[0]>>4] {
 			t.Errorf("%s: got protocol %d", what, protocol)
 		}
 	}
@@ -93,7 +94,9 @@ func TestOpens(t *testing.T) {
 		if got != c.want {
 			t.Errorf("%s: got %v, want %v", what, got, c.want)
 		}
-		if got && (id.RemotePort != 1 || id.LocalPort != 2 || id.RemoteAddress.AsSlice()[id.RemoteAddress.Len()-1] != 1 || id.LocalAddress.AsSlice()[id.LocalAddress.Len()-1] != 2) {
+		if got && (id.RemotePort != 1 || id.LocalPort != 2 ||
+			id.RemoteAddress.AsSlice()[id.RemoteAddress.Len()-1] != 1 ||
+			id.LocalAddress.AsSlice()[id.LocalAddress.Len()-1] != 2) {
 			t.Errorf("%s: got %+v", what, id)
 		}
 	}

@@ -246,7 +246,8 @@ func FuzzReadFrame(f *testing.F) {
 	f.Fuzz(func(t *testing.T, b []byte) {
 		good := appendFrame(nil, data, []byte("good"))
 		// After any data and the padding, a frame is read.
-		r := newReader(io.MultiReader(bytes.NewReader(b), bytes.NewReader(make([]byte, headerSize+maxPayload)), bytes.NewReader(good)))
+		r := newReader(io.MultiReader(bytes.NewReader(b), bytes.NewReader(make([]byte, headerSize+maxPayload)),
+			bytes.NewReader(good)))
 		for {
 			_, payload, err := readFrame(r)
 			if err == errFrame {

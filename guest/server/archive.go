@@ -63,12 +63,16 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	defer a.busy.Unlock()
-	if root, _ := a.tree(); isOverlay(root) && redirects(readString("/proc/self/mountinfo"), root, readString(redirectDefault)) {
-		http.Error(w, `{"code":501,"message":"the overlay moves directories without copying what is in them"}`, http.StatusNotImplemented)
+	if root, _ := a.tree(); isOverlay(root) && redirects(readString("/proc/self/mountinfo"), root,
+		readString(redirectDefault)) {
+		http.Error(w, `{"code":501,"message":"the overlay moves directories without copying what is in them"}`,
+			http.StatusNotImplemented)
 		return
 	}
 	// A write to a stream without a reader blocks, and fails only after a while.
-	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(r.Context(), func() {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
+	})()
 	defer a.server.freeze()()
 	w.Header().Set("Content-Type", "application/x-tar")
 	out := bufio.NewWriterSize(w, archivePiece)
@@ -80,7 +84,8 @@ func (a *archiver) get(w http.ResponseWriter, r *http.Request) {
 
 func (a *archiver) write(out *tar.Writer) error {
 	root, prefix := a.tree()
-	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip(), Unprivileged: os.Getuid() != 0}
+	d := layer.Differ{Root: root, Prefix: prefix, Since: a.server.started.Add(-clockSlack), Skip: a.skip(),
+		Unprivileged: os.Getuid() != 0}
 	if isOverlay(root) {
 		d.Below = a.server.opts.Created
 	}
@@ -89,7 +94,8 @@ func (a *archiver) write(out *tar.Writer) error {
 	}
 	// The state's paths are valid only in a sandbox of its own.
 	if state := a.server.shell.state.read(); len(state) > 0 && prefix == "" {
-		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stateName, Mode: 0o600, Size: int64(len(state))}); err != nil {
+		if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: stateName, Mode: 0o600,
+			Size: int64(len(state))}); err != nil {
 			return err
 		}
 		if _, err := out.Write(state); err != nil {
@@ -126,7 +132,8 @@ func (a *archiver) apply(body io.Reader) error {
 			fixed[strings.TrimPrefix(at, "/")] = true
 		}
 	}
-	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0, Unprivileged: os.Getuid() != 0, Fixed: fixed,
+	to := layer.Applier{Root: root, Prefix: prefix, Owners: os.Getuid() == 0, Unprivileged: os.Getuid() != 0,
+		Fixed: fixed,
 		Take: func(name string, h *tar.Header, content io.Reader) (bool, error) {
 			if name == stateName && h.Typeflag == tar.TypeReg {
 				return true, a.server.shell.state.restore(io.LimitReader(content, maxState+1))

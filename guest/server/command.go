@@ -63,7 +63,8 @@ func (c *command) finish() {
 // run runs the command until its shell ends.
 func (s *shell) run(c *command, before string) {
 	if c.index == 0 && s.state.forgotten() {
-		fmt.Fprint(c.stderr, "berth: the working directory and the exported variables of the previous call were lost: the container's disk was full\n")
+		fmt.Fprint(c.stderr,
+			"berth: the working directory and the exported variables of the previous call were lost: the container's disk was full\n")
 	}
 	end, err := s.exec(c, before)
 	if err != nil {
@@ -154,7 +155,8 @@ func (s *shell) prepare(c *command, before string) (*exec.Cmd, *outputs, error) 
 		path, bash = "/bin/sh", false
 	}
 	// BusyBox chooses what it does by the name that it is called by.
-	cmd := &exec.Cmd{Path: path, Args: []string{filepath.Base(path), "-c", s.state.script(c, before, bash)}, Dir: s.server.opts.WorkDir,
+	cmd := &exec.Cmd{Path: path, Args: []string{filepath.Base(path), "-c", s.state.script(c, before, bash)},
+		Dir:         s.server.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if s.null != nil {
 		cmd.Stdin = s.null

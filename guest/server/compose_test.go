@@ -14,7 +14,8 @@ import (
 func TestCompose(t *testing.T) {
 	dir := t.TempDir()
 	at := func(name string) string { return filepath.Join(dir, name) }
-	s := &Server{owner: identity{name: "me", home: dir, uid: os.Getuid(), gid: os.Getgid()}, opts: Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
+	s := &Server{owner: identity{name: "me", home: dir, uid: os.Getuid(), gid: os.Getgid()},
+		opts: Options{Log: slog.New(slog.NewTextHandler(t.Output(), nil))}}
 	write := func(name, text string) {
 		t.Helper()
 		if err := os.WriteFile(at(name), []byte(text), 0o600); err != nil {
@@ -34,7 +35,9 @@ func TestCompose(t *testing.T) {
 	write("a", "one,")
 	write("b", "")
 	write("c", long)
-	if got, want := compose(200, `{"source_paths":["a","~/b","`+at("c")+`"],"destination":"new/dir/all"}`), `{"name":"all","path":"`+at("new/dir/all")+`","type":"file"}`+"\n"; got != want {
+	if got, want := compose(200,
+		`{"source_paths":["a","~/b","`+at("c")+`"],"destination":"new/dir/all"}`),
+		`{"name":"all","path":"`+at("new/dir/all")+`","type":"file"}`+"\n"; got != want {
 		t.Errorf("got %s, want %s", got, want)
 	}
 	if text, err := os.ReadFile(at("new/dir/all")); err != nil || string(text) != "one,"+long {

@@ -46,7 +46,8 @@ func basicUser(h http.Header) (string, error) {
 }
 
 // SetEnvironment implements berth.guest.v1.Guest.
-func (s *Server) SetEnvironment(_ context.Context, req *connect.Request[v1.SetEnvironmentRequest]) (*connect.Response[v1.SetEnvironmentResponse], error) {
+func (s *Server) SetEnvironment(_ context.Context, req *connect.Request[v1.SetEnvironmentRequest],
+) (*connect.Response[v1.SetEnvironmentResponse], error) {
 	s.environment.Store(&req.Msg.Environment)
 	s.shell.state.outdated()
 	return connect.NewResponse(&v1.SetEnvironmentResponse{}), nil

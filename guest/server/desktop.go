@@ -104,7 +104,9 @@ func (d *desktops) act(c *command, stopped func() error) error {
 		return nil
 	}
 	if w, h := d.screen.Size(); size.Width > 0 && size.Height > 0 && (w != int(size.Width) || h != int(size.Height)) {
-		return fmt.Errorf("the container's desktop has %d × %d pixels, not %d × %d: it keeps the size with which it was started", w, h, size.Width, size.Height)
+		return fmt.Errorf(
+			"the container's desktop has %d × %d pixels, not %d × %d: it keeps the size with which it was started", w,
+			h, size.Width, size.Height)
 	}
 	failure := d.screen.Act(actions, stopped)
 	if failure != nil && !desktop.Refused(failure) {
@@ -195,13 +197,15 @@ func (d *desktops) start(size *v1.Desktop) (over <-chan struct{}, printed func()
 	if width == 0 || height == 0 {
 		width, height = desktopWidth, desktopHeight
 	}
-	cmd := &exec.Cmd{Path: path, Args: []string{desktopProgram, strconv.Itoa(width), strconv.Itoa(height)}, Env: env, Dir: s.opts.WorkDir,
+	cmd := &exec.Cmd{Path: path, Args: []string{desktopProgram, strconv.Itoa(width), strconv.Itoa(height)}, Env: env,
+		Dir:         s.opts.WorkDir,
 		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	if s.shell.null != nil {
 		cmd.Stdin = s.shell.null
 	}
 	s.become(cmd, s.owner)
-	out := &spool{name: filepath.Join(s.opts.StateDir, "output", "desktop-"+strconv.FormatInt(time.Now().UnixNano(), 36)), ring: func() {}}
+	out := &spool{name: filepath.Join(s.opts.StateDir, "output", "desktop-"+strconv.FormatInt(time.Now().UnixNano(),
+		36)), ring: func() {}}
 	pipes, err := newOutputs(cmd, out, out)
 	if err != nil {
 		return nil, nil, fmt.Errorf("start the desktop: %w", err)

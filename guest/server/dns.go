@@ -109,7 +109,8 @@ func (n *network) serveStream(conn net.Conn) {
 			return
 		}
 		_ = conn.SetDeadline(time.Now().Add(dnsIdle))
-		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...)); err != nil {
+		if _, err := conn.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))),
+			answer...)); err != nil {
 			return
 		}
 	}
@@ -150,7 +151,8 @@ func reply(head dnsmessage.Header, question *dnsmessage.Question, code dnsmessag
 		m.Questions = []dnsmessage.Question{*question}
 	}
 	if addr.IsValid() {
-		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: question.Name, Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET, TTL: dnsTTL},
+		m.Answers = []dnsmessage.Resource{{Header: dnsmessage.ResourceHeader{Name: question.Name,
+			Type: dnsmessage.TypeA, Class: dnsmessage.ClassINET, TTL: dnsTTL},
 			Body: &dnsmessage.AResource{A: addr.As4()}}}
 	}
 	answer, err := m.Pack()

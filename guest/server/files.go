@@ -42,7 +42,8 @@ func (s *Server) download(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	if !st.Mode().IsRegular() {
-		http.Error(w, fmt.Sprintf(`{"code":400,"message":"path '%s' is not a regular file"}`, filepath.Base(path)), http.StatusBadRequest)
+		http.Error(w, fmt.Sprintf(`{"code":400,"message":"path '%s' is not a regular file"}`, filepath.Base(path)),
+			http.StatusBadRequest)
 		return
 	}
 	w.Header().Set("Content-Disposition", mime.FormatMediaType("inline", map[string]string{"filename": st.Name()}))
@@ -154,7 +155,8 @@ func (s *Server) saveFile(root, path string, id identity, body io.Reader,
 		full = filepath.Join(root, path)
 	}
 	if !filepath.IsLocal(path) || path == "." {
-		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("not the path of a file below %s: %s", root, path))
+		return "", connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("not the path of a file below %s: %s", root,
+			path))
 	}
 	top, err := beneath.Open(root)
 	if err != nil {

@@ -37,7 +37,8 @@ func (f *filesystem) path(req connect.AnyRequest, path string) (string, identity
 }
 
 // Stat implements filesystem.Filesystem.
-func (f *filesystem) Stat(_ context.Context, req *connect.Request[pb.StatRequest]) (*connect.Response[pb.StatResponse], error) {
+func (f *filesystem) Stat(_ context.Context, req *connect.Request[pb.StatRequest]) (*connect.Response[pb.StatResponse],
+	error) {
 	path, _, err := f.path(req, req.Msg.Path)
 	if err != nil {
 		return nil, err
@@ -50,7 +51,8 @@ func (f *filesystem) Stat(_ context.Context, req *connect.Request[pb.StatRequest
 }
 
 // MakeDir implements filesystem.Filesystem.
-func (f *filesystem) MakeDir(_ context.Context, req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
+func (f *filesystem) MakeDir(_ context.Context,
+	req *connect.Request[pb.MakeDirRequest]) (*connect.Response[pb.MakeDirResponse], error) {
 	path, id, err := f.path(req, req.Msg.Path)
 	if err != nil {
 		return nil, err
@@ -59,7 +61,8 @@ func (f *filesystem) MakeDir(_ context.Context, req *connect.Request[pb.MakeDirR
 		if st.IsDir() {
 			return nil, connect.NewError(connect.CodeAlreadyExists, fmt.Errorf("directory already exists: %s", path))
 		}
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path exists and is not a directory: %s", path))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("path exists and is not a directory: %s",
+			path))
 	}
 	if err := mkdirAll(path, id); err != nil {
 		return nil, fileError(err)
@@ -95,7 +98,8 @@ func chown(path string, id identity) error {
 }
 
 // Move implements filesystem.Filesystem.
-func (f *filesystem) Move(_ context.Context, req *connect.Request[pb.MoveRequest]) (*connect.Response[pb.MoveResponse], error) {
+func (f *filesystem) Move(_ context.Context, req *connect.Request[pb.MoveRequest]) (*connect.Response[pb.MoveResponse],
+	error) {
 	from, id, err := f.path(req, req.Msg.Source)
 	if err != nil {
 		return nil, err
@@ -118,7 +122,8 @@ func (f *filesystem) Move(_ context.Context, req *connect.Request[pb.MoveRequest
 }
 
 // ListDir implements filesystem.Filesystem. Links to directories are listed, not followed.
-func (f *filesystem) ListDir(_ context.Context, req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
+func (f *filesystem) ListDir(_ context.Context,
+	req *connect.Request[pb.ListDirRequest]) (*connect.Response[pb.ListDirResponse], error) {
 	path, _, err := f.path(req, req.Msg.Path)
 	if err != nil {
 		return nil, err
@@ -156,7 +161,8 @@ func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 		}
 		out.Entries = append(out.Entries, e)
 		if depth > 1 && d.IsDir() {
-			if err := list(path, depth-1, names, out); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, fs.ErrNotExist) {
+			if err := list(path, depth-1, names, out); err != nil && !errors.Is(err, fs.ErrPermission) &&
+				!errors.Is(err, fs.ErrNotExist) {
 				return err
 			}
 		}
@@ -165,7 +171,8 @@ func list(dir string, depth int, names owners, out *pb.ListDirResponse) error {
 }
 
 // Remove implements filesystem.Filesystem. It succeeds if the file does not exist.
-func (f *filesystem) Remove(_ context.Context, req *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
+func (f *filesystem) Remove(_ context.Context,
+	req *connect.Request[pb.RemoveRequest]) (*connect.Response[pb.RemoveResponse], error) {
 	path, _, err := f.path(req, req.Msg.Path)
 	if err != nil {
 		return nil, err
@@ -205,7 +212,9 @@ func refuseKernels(path string) error {
 
 // beneathAny reports whether a path is one of the trees, or below one.
 func beneathAny(path string, trees ...string) bool {
-	return slices.ContainsFunc(trees, func(tree string) bool { return path == tree || strings.HasPrefix(path, tree+"/") })
+	return slices.ContainsFunc(trees, func(tree string) bool {
+		return path == tree || strings.HasPrefix(path, tree+"/")
+	})
 }
 
 // rootHeader is guest.RootHeader.
@@ -234,7 +243,8 @@ func describe(path string, names owners) (*pb.EntryInfo, error) {
 	if err != nil {
 		return nil, err
 	}
-	e := &pb.EntryInfo{Name: link.Name(), Path: path, Size: link.Size(), Mode: mode(link), Permissions: link.Mode().String(),
+	e := &pb.EntryInfo{Name: link.Name(), Path: path, Size: link.Size(), Mode: mode(link),
+		Permissions:  link.Mode().String(),
 		ModifiedTime: timestamppb.New(link.ModTime()), Type: fileType(link)}
 	if st, ok := link.Sys().(*syscall.Stat_t); ok {
 		owner, group := names.of(st.Uid, st.Gid)

@@ -36,7 +36,9 @@ func (s *Server) folder(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	// A write to a stream without a reader blocks, and fails only after a while.
-	defer context.AfterFunc(r.Context(), func() { _ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0)) })()
+	defer context.AfterFunc(r.Context(), func() {
+		_ = http.NewResponseController(w).SetWriteDeadline(time.Unix(1, 0))
+	})()
 	w.Header().Set("Content-Type", "application/x-tar")
 	out := tar.NewWriter(w)
 	if err := writeFolder(out, root, at); err != nil {
@@ -61,7 +63,9 @@ func writeFolder(out *tar.Writer, root *beneath.Root, at string) error {
 // sayable reports whether a client can name a file: in UTF-8, without control characters.
 // Lists leave out other files as well.
 func sayable(name string) bool {
-	return len(name) < maxPath && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool { return r < ' ' || r == 0x7f })
+	return len(name) < maxPath && utf8.ValidString(name) && !strings.ContainsFunc(name, func(r rune) bool {
+		return r < ' ' || r == 0x7f
+	})
 }
 
 // maxPath is below the server's limit for paths, whatever the directory.
@@ -81,7 +85,8 @@ func writeRegular(out *tar.Writer, root *beneath.Root, name string) error {
 	if err != nil || !st.Mode().IsRegular() {
 		return err
 	}
-	h := &tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: name, Mode: int64(st.Mode().Perm()), Size: st.Size(), ModTime: st.ModTime()}
+	h := &tar.Header{Format: tar.FormatPAX, Typeflag: tar.TypeReg, Name: name, Mode: int64(st.Mode().Perm()),
+		Size: st.Size(), ModTime: st.ModTime()}
 	if err := out.WriteHeader(h); err != nil {
 		return err
 	}

@@ -104,7 +104,8 @@ func (ks *kernels) runIn(c *command, out *kernelOutput) *v1.End {
 	case <-c.stopped:
 		return &v1.End{ExitCode: 128 + int32(unix.SIGINT)}
 	case <-late:
-		out.write(jupyter.Event{Type: jupyter.Interrupted, Text: "The kernel was busy with another call. Nothing was run."})
+		out.write(jupyter.Event{Type: jupyter.Interrupted,
+			Text: "The kernel was busy with another call. Nothing was run."})
 		return &v1.End{Timeout: true}
 	}
 	defer func() { k.turn <- struct{}{} }()
@@ -165,7 +166,8 @@ func (k *kernel) start(c *command) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeoutCause(context.Background(), kernelStart, fmt.Errorf("it did not answer within %v", kernelStart))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), kernelStart, fmt.Errorf("it did not answer within %v",
+		kernelStart))
 	defer cancel()
 	go func() {
 		select {
@@ -237,7 +239,8 @@ func (p *kernelProcess) start(s *Server, spec jupyter.Spec, place kernelPlace, c
 		return err
 	}
 	if strings.Contains(strings.Join(argv, " "), "ipykernel") {
-		argv = append(argv, "--HistoryManager.enabled=False", "--InteractiveShell.colors=NoColor", "--IPKernelApp.log_level=CRITICAL",
+		argv = append(argv, "--HistoryManager.enabled=False", "--InteractiveShell.colors=NoColor",
+			"--IPKernelApp.log_level=CRITICAL",
 			"--IPKernelApp.exec_lines="+packSurrogates+"\n"+place.setup)
 	}
 	p.cmd = &exec.Cmd{Path: path, Args: argv, Env: env, Dir: place.dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
@@ -351,7 +354,8 @@ func (k *kernel) execute(c *command, out *kernelOutput) *v1.End {
 	}
 	switch {
 	case err == nil && why == errKernelTime:
-		out.write(jupyter.Event{Type: jupyter.Interrupted, Text: fmt.Sprintf("The code was interrupted after %v. Variables are kept.", c.timeout)})
+		out.write(jupyter.Event{Type: jupyter.Interrupted,
+			Text: fmt.Sprintf("The code was interrupted after %v. Variables are kept.", c.timeout)})
 		return &v1.End{Timeout: true}
 	case err == nil && why == errKernelStop:
 		return &v1.End{ExitCode: 128 + int32(unix.SIGINT)}

@@ -85,7 +85,8 @@ func (o *kernelOutput) finish() {
 		o.tail, o.dropped = o.tail[over:], o.dropped+over
 	}
 	if o.dropped > 0 {
-		o.write(jupyter.Event{Type: jupyter.Notice, Text: fmt.Sprintf("\n[%d bytes of output were left out]\n", o.dropped)})
+		o.write(jupyter.Event{Type: jupyter.Notice, Text: fmt.Sprintf("\n[%d bytes of output were left out]\n",
+			o.dropped)})
 	}
 	if len(o.tail) > 0 {
 		for len(o.tail) > 0 && !utf8.RuneStart(o.tail[0]) {
@@ -94,7 +95,8 @@ func (o *kernelOutput) finish() {
 		o.write(jupyter.Event{Type: jupyter.Stream, Text: strings.ToValidUTF8(string(o.tail), "\uFFFD")})
 	}
 	if o.full {
-		o.write(jupyter.Event{Type: jupyter.Notice, Text: "\n[more results were left out: their sizes exceed the limit of a call]\n"})
+		o.write(jupyter.Event{Type: jupyter.Notice,
+			Text: "\n[more results were left out: their sizes exceed the limit of a call]\n"})
 	}
 }
 

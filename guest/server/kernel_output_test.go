@@ -37,7 +37,8 @@ func recorded(t *testing.T, add func(o *kernelOutput)) (text string, results []m
 func TestKernelText(t *testing.T) {
 	all := "HEAD" + strings.Repeat("ü", kernelHead) + "TAIL"
 	text, _ := recorded(t, func(o *kernelOutput) { o.print(jupyter.Event{Type: jupyter.Stream, Text: all}) })
-	if !strings.HasPrefix(text, "HEADü") || !strings.HasSuffix(text, "üTAIL") || !strings.Contains(text, "bytes of output were left out]") ||
+	if !strings.HasPrefix(text, "HEADü") || !strings.HasSuffix(text, "üTAIL") || !strings.Contains(text,
+		"bytes of output were left out]") ||
 		len(text) < kernelHead || len(text) > kernelHead+kernelTail+100 || strings.Contains(text, "\uFFFD") {
 		t.Errorf("got %d bytes: %.40q … %q", len(text), text, text[max(0, len(text)-40):])
 	}
@@ -46,14 +47,16 @@ func TestKernelText(t *testing.T) {
 // A result that is too large does not displace those after it.
 func TestKernelResults(t *testing.T) {
 	value := func(n int) jupyter.Event {
-		return jupyter.Event{Type: jupyter.Result, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"` + strings.Repeat("x", n) + `"`)}}
+		return jupyter.Event{Type: jupyter.Result, Data: map[string]json.RawMessage{"text/plain": json.RawMessage(`"` +
+			strings.Repeat("x", n) + `"`)}}
 	}
 	text, results := recorded(t, func(o *kernelOutput) {
 		for _, n := range []int{kernelData / 2, kernelData, 2} {
 			o.results(value(n))
 		}
 	})
-	if len(results) != 2 || string(results[1]["text/plain"]) != `"xx"` || !strings.Contains(text, "more results were left out") {
+	if len(results) != 2 || string(results[1]["text/plain"]) != `"xx"` || !strings.Contains(text,
+		"more results were left out") {
 		t.Errorf("got %d results, %q", len(results), text)
 	}
 }

@@ -24,7 +24,8 @@ func TestKeystore(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		template := &x509.Certificate{SerialNumber: big.NewInt(int64(i) + 1), NotAfter: time.Now().Add(time.Hour), IsCA: true, BasicConstraintsValid: true}
+		template := &x509.Certificate{SerialNumber: big.NewInt(int64(i) + 1), NotAfter: time.Now().Add(time.Hour),
+			IsCA: true, BasicConstraintsValid: true}
 		der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 		if err != nil {
 			t.Fatal(err)

@@ -110,7 +110,8 @@ func (s *Server) watchProcesses() {
 		}
 	}
 	if worst != nil {
-		fmt.Fprintf(worst.stderr, "berth: the limit of %d processes was reached; the command was ended\n", s.opts.PIDsLimit)
+		fmt.Fprintf(worst.stderr, "berth: the limit of %d processes was reached; the command was ended\n",
+			s.opts.PIDsLimit)
 		worst.kill()
 	}
 	rest := processList()

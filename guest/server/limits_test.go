@@ -21,13 +21,17 @@ func TestGroupMemory(t *testing.T) {
 		"Nothing": {nil, none},
 		"Version2": {map[string]string{"memory.max": "1000\n", "memory.current": "900\n",
 			"memory.stat": "anon 1\ninactive_file 300\nactive_file 5\n"}, 600},
-		"Version2Unlimited": {map[string]string{"memory.max": "max\n", "memory.current": "900\n", "memory.stat": "inactive_file 300\n"}, none},
-		"Version1": {map[string]string{"memory/memory.limit_in_bytes": "1000\n", "memory/memory.usage_in_bytes": "900\n",
-			"memory/memory.stat": "inactive_file 1\ntotal_inactive_file 200\n"}, 700},
+		"Version2Unlimited": {map[string]string{"memory.max": "max\n", "memory.current": "900\n",
+			"memory.stat": "inactive_file 300\n"}, none},
+		"Version1": {map[string]string{"memory/memory.limit_in_bytes": "1000\n",
+			"memory/memory.usage_in_bytes": "900\n",
+			"memory/memory.stat":           "inactive_file 1\ntotal_inactive_file 200\n"}, 700},
 		"Version1Unlimited": {map[string]string{"memory/memory.limit_in_bytes": "9223372036854771712\n",
 			"memory/memory.usage_in_bytes": "900\n", "memory/memory.stat": "total_inactive_file 200\n"}, none},
-		"MoreCacheThanUsed": {map[string]string{"memory.max": "1000", "memory.current": "1", "memory.stat": "inactive_file 2"}, 0},
-		"Nonsense":          {map[string]string{"memory.max": "1000", "memory.current": "x", "memory.stat": "inactive_file 2"}, none},
+		"MoreCacheThanUsed": {map[string]string{"memory.max": "1000", "memory.current": "1",
+			"memory.stat": "inactive_file 2"}, 0},
+		"Nonsense": {map[string]string{"memory.max": "1000", "memory.current": "x", "memory.stat": "inactive_file 2"},
+			none},
 	} {
 		root := t.TempDir()
 		for file, content := range tt.files {

@@ -17,10 +17,13 @@ func TestMerged(t *testing.T) {
 		{"one only", []string{"anything"}, "anything"},
 		{"each its own", []string{strings.Replace(before, "1", "2", 1), before + "declare -x C\n"},
 			"declare -x A=\"2\"\ndeclare -x B=\"x\ny\"\ndeclare -x PWD=\"/\"\ndeclare -x C\n"},
-		{"unset by the first", []string{"declare -x A=\"1\"\ndeclare -x PWD=\"/\"\n", before}, "declare -x A=\"1\"\ndeclare -x PWD=\"/\"\n"},
-		{"unset, then set", []string{"declare -x A=\"1\"\ndeclare -x PWD=\"/\"\n", strings.Replace(before, "x\ny", "z", 1)},
+		{"unset by the first", []string{"declare -x A=\"1\"\ndeclare -x PWD=\"/\"\n", before},
+			"declare -x A=\"1\"\ndeclare -x PWD=\"/\"\n"},
+		{"unset, then set", []string{"declare -x A=\"1\"\ndeclare -x PWD=\"/\"\n", strings.Replace(before, "x\ny", "z",
+			1)},
 			"declare -x A=\"1\"\ndeclare -x B=\"z\"\ndeclare -x PWD=\"/\"\n"},
-		{"both, the last holds", []string{strings.Replace(before, "1", "2", 1), strings.Replace(before, "1", "3", 1)}, strings.Replace(before, "1", "3", 1)},
+		{"both, the last holds", []string{strings.Replace(before, "1", "2", 1), strings.Replace(before, "1", "3", 1)},
+			strings.Replace(before, "1", "3", 1)},
 		{"not export's", []string{"declare -x A=\"2\"\n", "rm -rf /\n"}, "declare -x A=\"2\"\nrm -rf /\n"},
 		{"never ends", []string{"declare -x A=\"2\n", before}, "declare -x A=\"2\n" + before},
 	} {
@@ -32,7 +35,8 @@ func TestMerged(t *testing.T) {
 
 // The output of real shells for difficult values is split at the right places.
 func TestDeclarations(t *testing.T) {
-	values := []string{"plain", "two\nlines", "tab\tand \x01 control", `it's "q" $x \ and \`, "$'ansi'", "'", "\"", "declare -x Z=\"1\"\nexport Y='2'\n"}
+	values := []string{"plain", "two\nlines", "tab\tand \x01 control", `it's "q" $x \ and \`, "$'ansi'", "'", "\"",
+		"declare -x Z=\"1\"\nexport Y='2'\n"}
 	for _, sh := range []string{"bash", "sh"} {
 		cmd := exec.Command(sh, "-c", "export -p")
 		for i, v := range values {

@@ -30,7 +30,8 @@ func eachPart(body io.Reader, boundary, path string, save func(path string, body
 			to = params["filename"]
 		}
 		if to == "" {
-			return connect.NewError(connect.CodeInvalidArgument, errors.New("a file part has no name and the request no path"))
+			return connect.NewError(connect.CodeInvalidArgument,
+				errors.New("a file part has no name and the request no path"))
 		}
 		if err := save(to, part); err != nil {
 			return err

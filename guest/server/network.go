@@ -64,7 +64,8 @@ type outsider struct {
 type sessionKey struct{}
 
 // SetNetwork implements berth.guest.v1.Guest.
-func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
+func (s *Server) SetNetwork(ctx context.Context,
+	req *connect.Request[v1.SetNetworkRequest]) (*connect.Response[v1.SetNetworkResponse], error) {
 	session, _ := ctx.Value(sessionKey{}).(*mux.Session)
 	if session == nil || os.Getpid() != 1 {
 		return nil, connect.NewError(connect.CodeFailedPrecondition, errors.New("this guest has no sandbox of its own"))
@@ -74,7 +75,8 @@ func (s *Server) SetNetwork(ctx context.Context, req *connect.Request[v1.SetNetw
 			s.shell.state.outdated()
 		}
 		if err := os.Setenv(name, value); err != nil {
-			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("environment variable %q: %w", name, err))
+			return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("environment variable %q: %w", name,
+				err))
 		}
 	}
 	if err := trust(req.Msg.Authorities, s.opts.StateDir); err != nil {
@@ -211,7 +213,8 @@ func (n *network) ask(ctx context.Context, name string) ([]int, error) {
 			}
 			return stream, nil
 		}}}
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/resolve?name="+url.QueryEscape(name), nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://server/resolve?name="+url.QueryEscape(name),
+		nil)
 	if err != nil {
 		return nil, err
 	}
@@ -383,7 +386,9 @@ func splice(conn route.Conn, out net.Conn) {
 // setResolver makes programs send lookups to this guest. A guest that may not write the file
 // accepts one that does the same.
 func setResolver(path string) error {
-	err := os.WriteFile(path, []byte("nameserver 127.0.0.1\noptions timeout:"+strconv.Itoa(int(outTime/time.Second))+" attempts:1 no-aaaa\n"), 0o644)
+	err := os.WriteFile(path,
+		[]byte("nameserver 127.0.0.1\noptions timeout:"+strconv.Itoa(int(outTime/time.Second))+" attempts:1 no-aaaa\n"),
+		0o644)
 	if !errors.Is(err, fs.ErrPermission) && !errors.Is(err, unix.EROFS) {
 		return err
 	}

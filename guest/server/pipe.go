@@ -20,7 +20,8 @@ func newPipe(ours int) (r, w *os.File, err error) {
 	if err := unix.Pipe2(fds[:], unix.O_CLOEXEC); err != nil {
 		return nil, nil, os.NewSyscallError("pipe2", err)
 	}
-	if _, err := unix.FcntlInt(uintptr(fds[ours]), unix.F_SETFL, unix.O_NONBLOCK); err != nil { // a new pipe has no other flags
+	// a new pipe has no other flags
+	if _, err := unix.FcntlInt(uintptr(fds[ours]), unix.F_SETFL, unix.O_NONBLOCK); err != nil {
 		unix.Close(fds[0])
 		unix.Close(fds[1])
 		return nil, nil, os.NewSyscallError("fcntl", err)

@@ -59,12 +59,14 @@ const replayHeader = "Berth-Replay"
 const maxRecent = 256 << 10
 
 // Start implements process.Process.
-func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartRequest], stream *connect.ServerStream[pb.StartResponse]) error {
+func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartRequest],
+	stream *connect.ServerStream[pb.StartResponse]) error {
 	id, err := ps.server.requestUser(req.Header())
 	if err != nil {
 		return err
 	}
-	if dir := req.Header().Get(directoryHeader); dir != "" && req.Msg.GetProcess() != nil && req.Msg.GetProcess().GetCwd() == "" {
+	if dir := req.Header().Get(directoryHeader); dir != "" && req.Msg.GetProcess() != nil &&
+		req.Msg.GetProcess().GetCwd() == "" {
 		if dir == "home" {
 			dir = "~"
 		}
@@ -80,7 +82,8 @@ func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartReq
 	if deadline, ok := ctx.Deadline(); ok {
 		go p.killAt(deadline)
 	}
-	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.cmd.Process.Pid)}}}
+	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(
+		p.cmd.Process.Pid)}}}
 	if err := stream.Send(&pb.StartResponse{Event: start}); err != nil {
 		return err
 	}
@@ -88,20 +91,23 @@ func (ps *processes) Start(ctx context.Context, req *connect.Request[pb.StartReq
 }
 
 // Connect implements process.Process.
-func (ps *processes) Connect(ctx context.Context, req *connect.Request[pb.ConnectRequest], stream *connect.ServerStream[pb.ConnectResponse]) error {
+func (ps *processes) Connect(ctx context.Context, req *connect.Request[pb.ConnectRequest],
+	stream *connect.ServerStream[pb.ConnectResponse]) error {
 	p, err := ps.find(req.Msg.Process)
 	if err != nil {
 		return err
 	}
 	events, recent, stop := p.listen(ctx)
 	defer stop()
-	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(p.cmd.Process.Pid)}}}
+	start := &pb.ProcessEvent{Event: &pb.ProcessEvent_Start{Start: &pb.ProcessEvent_StartEvent{Pid: uint32(
+		p.cmd.Process.Pid)}}}
 	if err := stream.Send(&pb.ConnectResponse{Event: start}); err != nil {
 		return err
 	}
 	if req.Header().Get(replayHeader) != "" { // also if it is empty, so that the client can tell it from what follows
 		data := &pb.ProcessEvent_DataEvent{Output: &pb.ProcessEvent_DataEvent_Pty{Pty: recent}}
-		if err := stream.Send(&pb.ConnectResponse{Event: &pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: data}}}); err != nil {
+		if err := stream.Send(
+			&pb.ConnectResponse{Event: &pb.ProcessEvent{Event: &pb.ProcessEvent_Data{Data: data}}}); err != nil {
 			return err
 		}
 	}
@@ -114,7 +120,8 @@ func (ps *processes) begin(req *pb.StartRequest, id identity) (*process, map[str
 	if err != nil {
 		return nil, nil, err
 	}
-	p := &process{config: req.Process, tag: req.Tag, cmd: cmd, listeners: map[chan *pb.ProcessEvent]context.Context{}, done: make(chan struct{})}
+	p := &process{config: req.Process, tag: req.Tag, cmd: cmd, listeners: map[chan *pb.ProcessEvent]context.Context{},
+		done: make(chan struct{})}
 	var theirs []*os.File
 	readers := map[string]*os.File{}
 	closeAll := func(files ...*os.File) {
@@ -185,7 +192,8 @@ func (ps *processes) command(c *pb.ProcessConfig, id identity) (*exec.Cmd, error
 	if err != nil {
 		return nil, connect.NewError(connect.CodeInvalidArgument, err)
 	}
-	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Cmd}, c.Args...), Env: env, Dir: dir, SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
+	cmd := &exec.Cmd{Path: path, Args: append([]string{c.Cmd}, c.Args...), Env: env, Dir: dir,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true}}
 	ps.server.become(cmd, id)
 	return cmd, nil
 }
@@ -301,7 +309,8 @@ func (p *process) stream(ctx context.Context, events <-chan *pb.ProcessEvent, se
 				return err
 			}
 		case <-silence.C:
-			if err := send(&pb.ProcessEvent{Event: &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}}); err != nil {
+			alive := &pb.ProcessEvent_Keepalive{Keepalive: &pb.ProcessEvent_KeepAlive{}}
+			if err := send(&pb.ProcessEvent{Event: alive}); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -371,7 +380,8 @@ func (ps *processes) running(sel *pb.ProcessSelector) (*process, error) {
 }
 
 // List implements process.Process.
-func (ps *processes) List(context.Context, *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse], error) {
+func (ps *processes) List(context.Context, *connect.Request[pb.ListRequest]) (*connect.Response[pb.ListResponse],
+	error) {
 	ps.mu.Lock()
 	defer ps.mu.Unlock()
 	out := &pb.ListResponse{}
@@ -386,7 +396,8 @@ func (ps *processes) List(context.Context, *connect.Request[pb.ListRequest]) (*c
 }
 
 // Update implements process.Process.
-func (ps *processes) Update(_ context.Context, req *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
+func (ps *processes) Update(_ context.Context,
+	req *connect.Request[pb.UpdateRequest]) (*connect.Response[pb.UpdateResponse], error) {
 	p, err := ps.running(req.Msg.Process)
 	if err != nil {
 		return nil, err
@@ -400,7 +411,8 @@ func (ps *processes) Update(_ context.Context, req *connect.Request[pb.UpdateReq
 }
 
 // SendInput implements process.Process.
-func (ps *processes) SendInput(_ context.Context, req *connect.Request[pb.SendInputRequest]) (*connect.Response[pb.SendInputResponse], error) {
+func (ps *processes) SendInput(_ context.Context,
+	req *connect.Request[pb.SendInputRequest]) (*connect.Response[pb.SendInputResponse], error) {
 	p, err := ps.running(req.Msg.Process)
 	if err != nil {
 		return nil, err
@@ -412,7 +424,8 @@ func (ps *processes) SendInput(_ context.Context, req *connect.Request[pb.SendIn
 }
 
 // StreamInput implements process.Process.
-func (ps *processes) StreamInput(_ context.Context, stream *connect.ClientStream[pb.StreamInputRequest]) (*connect.Response[pb.StreamInputResponse], error) {
+func (ps *processes) StreamInput(_ context.Context,
+	stream *connect.ClientStream[pb.StreamInputRequest]) (*connect.Response[pb.StreamInputResponse], error) {
 	var p *process
 	for stream.Receive() {
 		switch ev := stream.Msg().Event.(type) {
@@ -458,7 +471,8 @@ func (p *process) input(in *pb.ProcessInput) error {
 }
 
 // CloseStdin implements process.Process.
-func (ps *processes) CloseStdin(_ context.Context, req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
+func (ps *processes) CloseStdin(_ context.Context,
+	req *connect.Request[pb.CloseStdinRequest]) (*connect.Response[pb.CloseStdinResponse], error) {
 	p, err := ps.running(req.Msg.Process)
 	if err != nil {
 		return nil, err
@@ -475,7 +489,8 @@ const killWait = time.Second
 
 // SendSignal implements process.Process. After a SIGKILL it waits for the end of the process,
 // at most killWait, so that a second one finds no process.
-func (ps *processes) SendSignal(ctx context.Context, req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
+func (ps *processes) SendSignal(ctx context.Context,
+	req *connect.Request[pb.SendSignalRequest]) (*connect.Response[pb.SendSignalResponse], error) {
 	p, err := ps.running(req.Msg.Process)
 	if err != nil {
 		return nil, err
@@ -494,7 +509,8 @@ func (ps *processes) SendSignal(ctx context.Context, req *connect.Request[pb.Sen
 			return nil, connect.NewError(connect.CodeNotFound, err)
 		}
 	default:
-		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("signal %v is not supported", req.Msg.Signal))
+		return nil, connect.NewError(connect.CodeInvalidArgument, fmt.Errorf("signal %v is not supported",
+			req.Msg.Signal))
 	}
 	return connect.NewResponse(&pb.SendSignalResponse{}), nil
 }

@@ -12,12 +12,14 @@ import (
 // TestRedirects mounts overlays, renames a directory of the lower layer in each, and checks
 // whether it was renamed without a copy.
 func TestRedirects(t *testing.T) {
-	for options, want := range map[string]bool{"": false, ",redirect_dir=on": true, ",redirect_dir=off": false, ",redirect_dir=nofollow": false} {
+	for options, want := range map[string]bool{"": false, ",redirect_dir=on": true, ",redirect_dir=off": false,
+		",redirect_dir=nofollow": false} {
 		lower, upper, work, root := t.TempDir(), t.TempDir(), t.TempDir(), t.TempDir()
 		if err := os.MkdirAll(filepath.Join(lower, "was/in"), 0o755); err != nil {
 			t.Fatal(err)
 		}
-		if err := unix.Mount("overlay", root, "overlay", 0, "lowerdir="+lower+",upperdir="+upper+",workdir="+work+options); err != nil {
+		if err := unix.Mount("overlay", root, "overlay", 0,
+			"lowerdir="+lower+",upperdir="+upper+",workdir="+work+options); err != nil {
 			t.Skipf("skipped: no overlay can be mounted: %v", err)
 		}
 		t.Cleanup(func() { _ = unix.Unmount(root, 0) })

@@ -15,7 +15,8 @@ func TestRemove(t *testing.T) {
 	if err := os.Symlink("/proc", filepath.Join(dir, "link")); err != nil {
 		t.Fatal(err)
 	}
-	for _, path := range []string{"/", "/proc", "/sys", "/dev", "/proc/self", "/proc/self/cwd", "/proc/self/../self", filepath.Join(dir, "link/self")} {
+	for _, path := range []string{"/", "/proc", "/sys", "/dev", "/proc/self", "/proc/self/cwd", "/proc/self/../self",
+		filepath.Join(dir, "link/self")} {
 		if err := refuseKernels(path); connect.CodeOf(err) != connect.CodePermissionDenied {
 			t.Errorf("%s: got %v, want permission denied", path, err)
 		}

@@ -143,7 +143,9 @@ func (s *Server) routes() http.Handler {
 	routes.HandleFunc("GET /archive", s.archiver.get)
 	routes.HandleFunc("POST /archive", s.archiver.put)
 	routes.HandleFunc("POST /sleep", s.sleep)
-	routes.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusNoContent) })
+	routes.HandleFunc("GET /health", func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusNoContent)
+	})
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.Method == http.MethodConnect {
 			s.tunnel(w, r)

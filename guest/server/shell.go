@@ -41,8 +41,10 @@ type shell struct {
 
 func newShell(s *Server) *shell {
 	null, _ := os.Open(os.DevNull)
-	return &shell{server: s, null: null, state: &shellState{dir: s.opts.StateDir, memory: memoryDir(), owner: s.owner, given: s.given},
-		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: changes.New(s.opts.WorkDir, s.opts.Watch), calls: map[string]*call{}}
+	return &shell{server: s, null: null, state: &shellState{dir: s.opts.StateDir, memory: memoryDir(), owner: s.owner,
+		given: s.given},
+		kept: keptOutput{dir: filepath.Join(s.opts.StateDir, "output")}, files: changes.New(s.opts.WorkDir,
+			s.opts.Watch), calls: map[string]*call{}}
 }
 
 // A call is one shell call: its commands and their output.
@@ -96,7 +98,8 @@ func (c *call) ended() bool {
 }
 
 // Run implements berth.guest.v1.Shell.
-func (s *shell) Run(ctx context.Context, req *connect.Request[v1.RunRequest], stream *connect.ServerStream[v1.RunResponse]) error {
+func (s *shell) Run(ctx context.Context, req *connect.Request[v1.RunRequest],
+	stream *connect.ServerStream[v1.RunResponse]) error {
 	c, err := s.call(req.Msg)
 	if err != nil {
 		return err
@@ -107,7 +110,8 @@ func (s *shell) Run(ctx context.Context, req *connect.Request[v1.RunRequest], st
 // call returns the call with the request's id. It starts a new one.
 func (s *shell) call(req *v1.RunRequest) (*call, error) {
 	if !callID.MatchString(req.CallId) {
-		return nil, connect.NewError(connect.CodeInvalidArgument, errors.New("call_id must be 1 to 128 letters, digits, _ or -"))
+		return nil, connect.NewError(connect.CodeInvalidArgument,
+			errors.New("call_id must be 1 to 128 letters, digits, _ or -"))
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -117,11 +121,14 @@ func (s *shell) call(req *v1.RunRequest) (*call, error) {
 	if len(req.Commands) == 0 {
 		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("no call %s", req.CallId))
 	}
-	c := &call{id: req.CallId, kernel: req.Kernel, desktop: req.Desktop, keepAbove: req.KeepAbove, wake: make(chan struct{})}
+	c := &call{id: req.CallId, kernel: req.Kernel, desktop: req.Desktop, keepAbove: req.KeepAbove,
+		wake: make(chan struct{})}
 	for i, script := range req.Commands {
 		c.commands = append(c.commands, &command{
-			call: c, index: i, script: script, timeout: time.Duration(req.TimeoutMs) * time.Millisecond, stopped: make(chan struct{}),
-			stdout: &spool{name: s.kept.name(c.id, i, "stdout"), ring: c.ring}, stderr: &spool{name: s.kept.name(c.id, i, "stderr"), ring: c.ring},
+			call: c, index: i, script: script, timeout: time.Duration(req.TimeoutMs) * time.Millisecond,
+			stopped: make(chan struct{}),
+			stdout:  &spool{name: s.kept.name(c.id, i, "stdout"), ring: c.ring},
+			stderr:  &spool{name: s.kept.name(c.id, i, "stderr"), ring: c.ring},
 		})
 	}
 	s.calls[c.id] = c
@@ -224,7 +231,8 @@ func (c *call) stream(ctx context.Context, seen []*v1.Seen, stream *connect.Serv
 		select {
 		case <-wake:
 		case <-silence.C:
-			if err := stream.Send(&v1.RunResponse{Event: &v1.RunResponse_Keepalive{Keepalive: &v1.KeepAlive{}}}); err != nil {
+			if err := stream.Send(
+				&v1.RunResponse{Event: &v1.RunResponse_Keepalive{Keepalive: &v1.KeepAlive{}}}); err != nil {
 				return err
 			}
 		case <-ctx.Done():
@@ -269,11 +277,13 @@ func (r *reader) send(stream *connect.ServerStream[v1.RunResponse]) (bool, error
 		return sent, nil
 	}
 	r.ended = true
-	return true, stream.Send(&v1.RunResponse{CommandIndex: uint32(r.cmd.index), Event: &v1.RunResponse_End{End: result}})
+	return true, stream.Send(&v1.RunResponse{CommandIndex: uint32(r.cmd.index),
+		Event: &v1.RunResponse_End{End: result}})
 }
 
 // Cancel implements berth.guest.v1.Shell.
-func (s *shell) Cancel(_ context.Context, req *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse], error) {
+func (s *shell) Cancel(_ context.Context, req *connect.Request[v1.CancelRequest]) (*connect.Response[v1.CancelResponse],
+	error) {
 	s.mu.Lock()
 	c := s.calls[req.Msg.CallId]
 	s.mu.Unlock()
@@ -287,7 +297,8 @@ func (s *shell) Cancel(_ context.Context, req *connect.Request[v1.CancelRequest]
 }
 
 // Forget implements berth.guest.v1.Shell.
-func (s *shell) Forget(_ context.Context, req *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse], error) {
+func (s *shell) Forget(_ context.Context, req *connect.Request[v1.ForgetRequest]) (*connect.Response[v1.ForgetResponse],
+	error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if c := s.calls[req.Msg.CallId]; c != nil && c.ended() {

@@ -312,7 +312,9 @@ func (s *shellState) script(c *command, before string, bash bool) string {
 	if c.began != "" {
 		fmt.Fprintf(&b, `{ export PWD; command export -p; command echo "# berth"; } >|"%s" 2>/dev/null; `, c.began)
 	}
-	fmt.Fprintf(&b, `berth_state() { set -- $?; { export PWD; command export -p; command echo "# berth"; } >|"%s" 2>/dev/null; return $1; }; trap berth_state EXIT; `, c.dump)
+	fmt.Fprintf(&b,
+		`berth_state() { set -- $?; { export PWD; command export -p; command echo "# berth"; } >|"%s" 2>/dev/null; return $1; }; trap berth_state EXIT; `,
+		c.dump)
 	if bash {
 		b.WriteString(keepTrap)
 	}

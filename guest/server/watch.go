@@ -45,7 +45,8 @@ type watcher struct {
 }
 
 // WatchDir implements filesystem.Filesystem.
-func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirRequest], stream *connect.ServerStream[pb.WatchDirResponse]) error {
+func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.WatchDirRequest],
+	stream *connect.ServerStream[pb.WatchDirResponse]) error {
 	path, _, err := f.path(req, req.Msg.Path)
 	if err != nil {
 		return err
@@ -55,7 +56,8 @@ func (f *filesystem) WatchDir(ctx context.Context, req *connect.Request[pb.Watch
 		return err
 	}
 	defer w.close()
-	if err := stream.Send(&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Start{Start: &pb.WatchDirResponse_StartEvent{}}}); err != nil {
+	if err := stream.Send(
+		&pb.WatchDirResponse{Event: &pb.WatchDirResponse_Start{Start: &pb.WatchDirResponse_StartEvent{}}}); err != nil {
 		return err
 	}
 	silence := time.NewTicker(keepAlive)
@@ -178,7 +180,8 @@ func (t *treeWatch) translate(ev fsnotify.Event) []*pb.FilesystemEvent {
 }
 
 // CreateWatcher implements filesystem.Filesystem.
-func (f *filesystem) CreateWatcher(_ context.Context, req *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
+func (f *filesystem) CreateWatcher(_ context.Context,
+	req *connect.Request[pb.CreateWatcherRequest]) (*connect.Response[pb.CreateWatcherResponse], error) {
 	path, _, err := f.path(req, req.Msg.Path)
 	if err != nil {
 		return nil, err
@@ -222,13 +225,15 @@ func (w *watcher) collect(ctx context.Context, tree *treeWatch) {
 }
 
 // GetWatcherEvents implements filesystem.Filesystem.
-func (f *filesystem) GetWatcherEvents(_ context.Context, req *connect.Request[pb.GetWatcherEventsRequest]) (*connect.Response[pb.GetWatcherEventsResponse], error) {
+func (f *filesystem) GetWatcherEvents(_ context.Context,
+	req *connect.Request[pb.GetWatcherEventsRequest]) (*connect.Response[pb.GetWatcherEventsResponse], error) {
 	ws := f.server.watches
 	ws.mu.Lock()
 	w := ws.polled[req.Msg.WatcherId]
 	ws.mu.Unlock()
 	if w == nil {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("watcher with id %s not found", req.Msg.WatcherId))
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("watcher with id %s not found",
+			req.Msg.WatcherId))
 	}
 	w.idle.Reset(polledWatcherTTL)
 	w.mu.Lock()
@@ -239,9 +244,11 @@ func (f *filesystem) GetWatcherEvents(_ context.Context, req *connect.Request[pb
 }
 
 // RemoveWatcher implements filesystem.Filesystem.
-func (f *filesystem) RemoveWatcher(_ context.Context, req *connect.Request[pb.RemoveWatcherRequest]) (*connect.Response[pb.RemoveWatcherResponse], error) {
+func (f *filesystem) RemoveWatcher(_ context.Context,
+	req *connect.Request[pb.RemoveWatcherRequest]) (*connect.Response[pb.RemoveWatcherResponse], error) {
 	if !f.server.watches.remove(req.Msg.WatcherId) {
-		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("watcher with id %s not found", req.Msg.WatcherId))
+		return nil, connect.NewError(connect.CodeNotFound, fmt.Errorf("watcher with id %s not found",
+			req.Msg.WatcherId))
 	}
 	return connect.NewResponse(&pb.RemoveWatcherResponse{}), nil
 }

@@ -144,7 +144,8 @@ func listing(t *testing.T, root string) string {
 				return err
 			}
 		}
-		fmt.Fprintf(&b, "%q %o %d:%d %d links, %d, %d: %s\n", path[len(root):], st.Mode, st.Uid, st.Gid, st.Nlink, st.Rdev, st.Mtim.Nano(), content)
+		fmt.Fprintf(&b, "%q %o %d:%d %d links, %d, %d: %s\n", path[len(root):], st.Mode, st.Uid, st.Gid, st.Nlink,
+			st.Rdev, st.Mtim.Nano(), content)
 		return nil
 	})
 	if err != nil {

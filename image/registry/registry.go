@@ -64,7 +64,8 @@ func Host(ref string) string {
 // The grammar of the registry and of the repository in a reference, as the distribution specification has it. The
 // library also accepts others, such as "-x" and "file:///x".
 var (
-	registryPattern   = regexp.MustCompile(`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
+	registryPattern = regexp.MustCompile(
+		`^([A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?(\.[A-Za-z0-9]([A-Za-z0-9-]*[A-Za-z0-9])?)*|\[[0-9A-Fa-f:.]+\])(:[0-9]{1,5})?$`)
 	repositoryPattern = regexp.MustCompile(`^[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*(/[a-z0-9]+((\.|__?|-+)[a-z0-9]+)*)*$`)
 )
 
@@ -74,8 +75,10 @@ func parse(ref string) (name.Reference, error) {
 	if err != nil {
 		return nil, err
 	}
-	if of := r.Context(); !registryPattern.MatchString(of.RegistryStr()) || !repositoryPattern.MatchString(of.RepositoryStr()) {
-		return nil, fmt.Errorf("%q is not a reference of an image, such as python:3.12 or registry.example.com/app:v1", ref)
+	if of := r.Context(); !registryPattern.MatchString(of.RegistryStr()) ||
+		!repositoryPattern.MatchString(of.RepositoryStr()) {
+		return nil, fmt.Errorf("%q is not a reference of an image, such as python:3.12 or registry.example.com/app:v1",
+			ref)
 	}
 	return r, nil
 }
@@ -116,12 +119,14 @@ func Find(ctx context.Context, ref string, opts Options) (image.Image, error) {
 	}
 	allowed := &guard{next: remote.DefaultTransport}
 	if opts.Dial != nil {
-		allowed.next = &http.Transport{DialContext: opts.Dial, ForceAttemptHTTP2: true, TLSHandshakeTimeout: silence, ResponseHeaderTimeout: silence, IdleConnTimeout: silence}
+		allowed.next = &http.Transport{DialContext: opts.Dial, ForceAttemptHTTP2: true, TLSHandshakeTimeout: silence,
+			ResponseHeaderTimeout: silence, IdleConnTimeout: silence}
 	}
 	if opts.Insecure {
 		allowed.plain = r.Context().RegistryStr()
 	}
-	puller, err := remote.NewPuller(credentials(opts), remote.WithPlatform(platform), remote.WithUserAgent(opts.UserAgent), remote.WithTransport(allowed))
+	puller, err := remote.NewPuller(credentials(opts), remote.WithPlatform(platform),
+		remote.WithUserAgent(opts.UserAgent), remote.WithTransport(allowed))
 	if err != nil {
 		return image.Image{}, err
 	}
@@ -209,7 +214,8 @@ func (s *stream) Close() error {
 
 // errPlain is returned for a request that others on the network could read, or that leads to
 // another service of this machine.
-var errPlain = errors.New("registries require HTTPS; only a registry on this machine may use plain HTTP, with --insecure")
+var errPlain = errors.New(
+	"registries require HTTPS; only a registry on this machine may use plain HTTP, with --insecure")
 
 // errUser is returned for a redirect, or for a realm, with a user name.
 var errUser = errors.New("the registry leads to an address with a user name")
@@ -223,7 +229,8 @@ type guard struct {
 }
 
 func (g *guard) RoundTrip(r *http.Request) (*http.Response, error) {
-	if r.URL.Scheme != "https" && !(r.URL.Scheme == "http" && g.plain != "" && r.URL.Host == g.plain && isLoopback(r.URL.Hostname())) {
+	if r.URL.Scheme != "https" && !(r.URL.Scheme == "http" && g.plain != "" && r.URL.Host == g.plain &&
+		isLoopback(r.URL.Hostname())) {
 		return nil, errPlain
 	}
 	if r.URL.User != nil {

@@ -100,7 +100,9 @@ func build(t *testing.T, arch string, layers ...map[string]string) v1.Image {
 			_, _ = w.Write([]byte(content))
 		}
 		_ = w.Close()
-		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+		l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+			return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+		})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -108,7 +110,8 @@ func build(t *testing.T, arch string, layers ...map[string]string) v1.Image {
 			t.Fatal(err)
 		}
 	}
-	img, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: rootFS(t, img), Config: v1.Config{Env: []string{"ARCH=" + arch}}})
+	img, err := mutate.ConfigFile(img, &v1.ConfigFile{OS: "linux", Architecture: arch, RootFS: rootFS(t, img),
+		Config: v1.Config{Env: []string{"ARCH=" + arch}}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -183,7 +186,8 @@ func TestPull(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "UNAUTHORIZED") && !strings.Contains(err.Error(), "401") {
 		t.Errorf("Find with a wrong password: %v", err)
 	}
-	if strings.Contains(fmt.Sprintf("%+v", err), "wrong-secret") || strings.Contains(fmt.Sprintf("%+v", err), base64.StdEncoding.EncodeToString([]byte(username+":wrong-secret"))) {
+	if strings.Contains(fmt.Sprintf("%+v", err), "wrong-secret") || strings.Contains(fmt.Sprintf("%+v", err),
+		base64.StdEncoding.EncodeToString([]byte(username+":wrong-secret"))) {
 		t.Errorf("the error contains the password: %v", err)
 	}
 }
@@ -192,9 +196,11 @@ func TestPull(t *testing.T) {
 func TestKeychain(t *testing.T) {
 	reg := newRegistry(t, locked)
 	ref := reg.push(t, "app", build(t, runtime.GOARCH, shell))
-	auth := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, reg.host, base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
+	auth := fmt.Sprintf(`{"auths":{%q:{"auth":%q}}}`, reg.host,
+		base64.StdEncoding.EncodeToString([]byte(username+":"+password)))
 	bin := t.TempDir()
-	helper := "#!/bin/sh\necho '{\"ServerURL\":\"x\",\"Username\":\"" + username + "\",\"Secret\":\"" + password + "\"}'\n"
+	helper := "#!/bin/sh\necho '{\"ServerURL\":\"x\",\"Username\":\"" + username + "\",\"Secret\":\"" + password +
+		"\"}'\n"
 	if err := os.WriteFile(filepath.Join(bin, "docker-credential-berthtest"), []byte(helper), 0o755); err != nil {
 		t.Fatal(err)
 	}
@@ -243,7 +249,8 @@ func TestIndex(t *testing.T) {
 	}
 	index := v1.ImageIndex(empty.Index)
 	for _, arch := range []string{other, runtime.GOARCH} {
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: build(t, arch, shell, map[string]string{"arch": arch}),
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: build(t, arch, shell,
+			map[string]string{"arch": arch}),
 			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
 	}
 	reg := newRegistry(t, nil)
@@ -268,7 +275,8 @@ func TestIndex(t *testing.T) {
 		if text, _ := os.ReadFile(filepath.Join(got.Rootfs, "arch")); string(text) != want {
 			t.Errorf("image for %q: got that of %q, want %q", platform, text, want)
 		}
-		if got.Image.Digest != digest.String() || got.Image.Manifest.Digest == digest.String() || got.Config.Env[0] != "ARCH="+want {
+		if got.Image.Digest != digest.String() || got.Image.Manifest.Digest == digest.String() ||
+			got.Config.Env[0] != "ARCH="+want {
 			t.Errorf("origin: got %+v, %+v", got.Image, got.Config)
 		}
 	}
@@ -287,8 +295,10 @@ func TestPlainHTTP(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(), "--insecure") {
 		t.Errorf("Find: %v, want an error that names --insecure", err)
 	}
-	for url, want := range map[string]bool{"http://127.0.0.1:5000/v2/": true, "http://[::1]/v2/": true, "http://localhost/v2/": true,
-		"http://10.0.0.1/v2/": false, "http://localhost.example/": false, "http://x.local/": false, "http://0.0.0.0/": false} {
+	for url, want := range map[string]bool{"http://127.0.0.1:5000/v2/": true, "http://[::1]/v2/": true,
+		"http://localhost/v2/": true,
+		"http://10.0.0.1/v2/":  false, "http://localhost.example/": false, "http://x.local/": false,
+		"http://0.0.0.0/": false} {
 		r, _ := http.NewRequest(http.MethodGet, url, nil)
 		g := &guard{next: accept{}, plain: r.URL.Host}
 		if _, err := g.RoundTrip(r); (err == nil) != want {
@@ -327,7 +337,8 @@ func TestRegistryLeadsElsewhere(t *testing.T) {
 			},
 		} {
 			reg := newRegistry(t, door)
-			_, err := Find(t.Context(), reg.host+"/app", Options{Username: username, Password: password, Insecure: true})
+			_, err := Find(t.Context(), reg.host+"/app", Options{Username: username, Password: password,
+				Insecure: true})
 			if err == nil || seen.Load() != 0 {
 				t.Errorf("%s to %s: got %v, and %d requests there", what, at, err, seen.Load())
 			}
@@ -357,7 +368,8 @@ func TestRudeRegistry(t *testing.T) {
 }
 
 func TestTemplateName(t *testing.T) {
-	for ref, want := range map[string]string{"python:3.12-slim": "python-3.12-slim", "alpine": "alpine", "r.example:5000/a/b:Latest": "b-latest",
+	for ref, want := range map[string]string{"python:3.12-slim": "python-3.12-slim", "alpine": "alpine",
+		"r.example:5000/a/b:Latest":                          "b-latest",
 		"r.example/x@" + "sha256:" + strings.Repeat("0", 64): "x", "Bad Ref": "", "r.example/a/_b": "b"} {
 		if got := TemplateName(ref); got != want {
 			t.Errorf("TemplateName(%q) = %q, want %q", ref, got, want)
@@ -368,9 +380,12 @@ func TestTemplateName(t *testing.T) {
 // References have the grammar of the distribution specification.
 func TestHost(t *testing.T) {
 	for ref, want := range map[string]string{
-		"python:3.12": "index.docker.io", "docker.io/library/python": "index.docker.io", "registry.example.com/app:v1": "registry.example.com", "localhost:5000/a/b_c/d__e/f--g.h": "localhost:5000",
-		"[::1]:5000/app": "[::1]:5000", "Registry.Example/app": "Registry.Example", "10.1.2.3:5000/app@sha256:" + strings.Repeat("a", 64): "10.1.2.3:5000",
-		"file:///x": "", "-x": "", "--help": "", "x-": "", "_x": "", "/x": "", "a//b": "", "../x": "", "a/../b": "", "-x.example/y": "", "x.example:123456/y": "", "https://x.example/y": "", "a b": "", "": "", "::": "",
+		"python:3.12": "index.docker.io", "docker.io/library/python": "index.docker.io",
+		"registry.example.com/app:v1": "registry.example.com", "localhost:5000/a/b_c/d__e/f--g.h": "localhost:5000",
+		"[::1]:5000/app": "[::1]:5000", "Registry.Example/app": "Registry.Example", "10.1.2.3:5000/app@sha256:" +
+			strings.Repeat("a", 64): "10.1.2.3:5000",
+		"file:///x": "", "-x": "", "--help": "", "x-": "", "_x": "", "/x": "", "a//b": "", "../x": "", "a/../b": "",
+		"-x.example/y": "", "x.example:123456/y": "", "https://x.example/y": "", "a b": "", "": "", "::": "",
 	} {
 		if got := Host(ref); got != want {
 			t.Errorf("%s: got %q, want %q", ref, got, want)
@@ -381,9 +396,12 @@ func TestHost(t *testing.T) {
 // What clients learn of a failure names no address of the server's network.
 func TestExplain(t *testing.T) {
 	resolver := &net.DNSError{Err: "no such host", Name: "registry.invalid", Server: "10.1.2.3:53", IsNotFound: true}
-	for _, err := range []error{resolver, &net.DNSError{Err: "i/o timeout", Name: "registry.invalid", Server: "10.1.2.3:53", IsTimeout: true},
-		&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 443}, Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}} {
-		if got := Explain(fmt.Errorf("get: %w", err)); strings.Contains(got, "10.1.2.3") || !strings.Contains(got, "its registry") {
+	for _, err := range []error{resolver,
+		&net.DNSError{Err: "i/o timeout", Name: "registry.invalid", Server: "10.1.2.3:53", IsTimeout: true},
+		&net.OpError{Op: "dial", Net: "tcp", Addr: &net.TCPAddr{IP: net.IPv4(10, 1, 2, 3), Port: 443},
+			Err: os.NewSyscallError("connect", syscall.ECONNREFUSED)}} {
+		if got := Explain(fmt.Errorf("get: %w", err)); strings.Contains(got, "10.1.2.3") || !strings.Contains(got,
+			"its registry") {
 			t.Errorf("%v: got %q", err, got)
 		}
 	}
@@ -404,8 +422,10 @@ func TestExplain(t *testing.T) {
 
 // A manifest that takes far more memory than its text is not decoded, neither by the library nor by a store.
 func TestCrowdedManifest(t *testing.T) {
-	for _, kind := range []string{"application/vnd.oci.image.manifest.v1+json", "application/vnd.oci.image.index.v1+json"} {
-		list := map[string]string{"application/vnd.oci.image.manifest.v1+json": "layers", "application/vnd.oci.image.index.v1+json": "manifests"}[kind]
+	for _, kind := range []string{"application/vnd.oci.image.manifest.v1+json",
+		"application/vnd.oci.image.index.v1+json"} {
+		list := map[string]string{"application/vnd.oci.image.manifest.v1+json": "layers",
+			"application/vnd.oci.image.index.v1+json": "manifests"}[kind]
 		text := fmt.Sprintf(`{"schemaVersion":2,"mediaType":%q,%q:[{}%s]}`, kind, list, strings.Repeat(",{}", 500_000))
 		reg := newRegistry(t, func(w http.ResponseWriter, r *http.Request) bool {
 			if !strings.Contains(r.URL.Path, "/manifests/") {
@@ -415,7 +435,8 @@ func TestCrowdedManifest(t *testing.T) {
 			_, _ = io.WriteString(w, text)
 			return true
 		})
-		if _, err := Find(t.Context(), reg.host+"/app:1", Options{Anonymous: true, Insecure: true}); err == nil || !strings.Contains(err.Error(), "too many values") {
+		if _, err := Find(t.Context(), reg.host+"/app:1", Options{Anonymous: true, Insecure: true}); err == nil ||
+			!strings.Contains(err.Error(), "too many values") {
 			t.Errorf("%s: got %v, want that it has too many values", kind, err)
 		}
 	}

@@ -31,12 +31,13 @@ const Anything = "*"
 var Imports = map[string][]string{
 	"": {},
 
-	"vectorstore":           {"", "internal/rule", "store", "vectorstore/index"},
-	"vectorstore/index":     {},
-	"vectorstore/document":  {"internal/jail", "vectorstore"},
-	"store":                 {"", "internal/ration"},
-	"store/sealed":          {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
-	"store/postgres":        {"", "internal/backoff", "internal/keyring", "store", "store/postgres/query", "store/sealed", "store/transfer"},
+	"vectorstore":          {"", "internal/rule", "store", "vectorstore/index"},
+	"vectorstore/index":    {},
+	"vectorstore/document": {"internal/jail", "vectorstore"},
+	"store":                {"", "internal/ration"},
+	"store/sealed":         {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
+	"store/postgres": {"", "internal/backoff", "internal/keyring", "store", "store/postgres/query",
+		"store/sealed", "store/transfer"},
 	"store/postgres/pgtest": {"internal/freeport"},
 	"store/postgres/query":  {},
 	"store/sqlite":          {"", "store", "store/sealed", "store/sqlite/query", "store/transfer"},
@@ -66,99 +67,119 @@ var Imports = map[string][]string{
 	"skills":                {"", "audit", "blob", "store"},
 	"secrets":               {"", "audit", "store"},
 	"files/uploads":         {"", "audit", "blob", "files", "store"},
-	"bundle":                {"", "engine", "files", "guest", "layer", "internal/jsonscan", "internal/ration", "internal/seal", "journal", "model", "container", "container/snapshot", "skills", "store", "tool"},
-	"container/snapshot":    {"", "audit", "blob", "layer", "store"},
-	"journal":               {"", "internal/ration", "store"},
-	"diskspace":             {"", "store"},
-	"project":               {"", "audit", "internal/backoff", "store"},
-	"webhook":               {"", "egress", "store", "internal/backoff"},
-	"download":              {"", "egress"},
-	"image":                 {"layer", "internal/beneath", "internal/jsonscan", "internal/statefile"},
-	"layer":                 {"internal/beneath"},
-	"image/erofs":           {"layer"},
-	"image/registry":        {"image"},
-	"guest/desktop":         {},
-	"guest/jupyter":         {"internal/jsonscan"},
-	"guest":                 {"guest/guestpb", "guest/mux", "internal/backoff"},
-	"guest/changes":         {"guest/guestpb", "guest/plainfile", "internal/beneath", "internal/clock"},
-	"guest/editor":          {"guest/plainfile"},
-	"guest/plainfile":       {},
-	"guest/server":          {"guest/changes", "guest/desktop", "guest/editor", "guest/guestpb", "guest/jupyter", "guest/mux", "guest/plainfile", "guest/route", "internal/beneath", "layer"},
-	"guest/mux":             {},
-	"guest/route":           {},
-	"guest/serial":          {},
-	"guest/boot":            {},
-	"tool":                  {"", "internal/rule"},
-	"tool/codeinterpreter":  {"", "guest", "guest/jupyter", "internal/rule", "tool"},
-	"tool/computer":         {"", "guest", "internal/jsonscan", "internal/rule", "tool"},
-	"tool/custom":           {"", "internal/rule", "tool", "tool/custom/grammar"},
-	"tool/custom/grammar":   {},
-	"tool/function":         {"", "internal/rule", "tool"},
-	"tool/imagegeneration":  {"", "internal/rule", "tool"},
-	"tool/localshell":       {"", "internal/rule", "tool"},
-	"tool/mcp":              {"", "egress", "guest", "internal/jsonscan", "internal/ration", "internal/rule", "tool"},
-	"tool/patch":            {"", "internal/rule", "tool"},
-	"tool/search":           {"", "internal/rule", "tool"},
-	"tool/program":          {"", "internal/rule", "tool", "tool/program/javascript"},
-	"tool/shell":            {"", "guest", "internal/rule", "tool"},
-	"tool/filesearch":       {"", "internal/rule", "tool", "vectorstore"},
-	"tool/standard":         {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/computer", "tool/custom", "tool/function", "tool/imagegeneration", "tool/localshell", "tool/mcp", "tool/patch", "tool/program", "tool/search", "tool/shell", "tool/websearch"},
-	"egress":                {},
-	"audit":                 {"", "internal/statefile"},
-	"container/volume":      {"", "audit", "blob", "internal/beneath", "internal/statefile", "sandbox", "sandbox/host", "store"},
-	"sandbox":               {"internal/statefile"},
-	"sandbox/host":          {"sandbox"},
-	"sandbox/gvisor":        {"image/erofs", "layer", "internal/statefile", "sandbox", "sandbox/host"},
-	"sandbox/docker":        {"layer", "sandbox"},
-	"sandbox/kubernetes":    {"layer", "sandbox"},
-	"sandbox/microvm":       {"guest/boot", "guest/serial", "internal/statefile", "sandbox", "sandbox/host"},
-	"sandbox/local":         {"internal/statefile", "sandbox"},
-	"sandbox/drivertest":    {"egress", "guest", "internal/beneath", "layer", "internal/longtest", "internal/testsuite", "sandbox"},
-	"container":             {"", "internal/clock", "internal/span", "audit", "egress", "guest", "guest/jupyter", "layer", "internal/nofile", "sandbox", "container/snapshot", "skills", "store", "container/volume", "internal/backoff"},
-	"engine":                {"", "internal/span", "engine/transcript", "journal", "model", "model/embedding", "store", "tool", "internal/backoff"},
-	"engine/transcript":     {"", "internal/seal", "model", "store", "tool"},
-	"api":                   {"", "audit", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange", "api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads", "guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding", "project", "container", "container/snapshot", "skills", "store", "container/volume", "vectorstore", "webhook"},
-	"api/envd":              {"", "api/exchange", "api/preview", "guest"},
-	"api/e2b":               {"", "api/envd", "api/exchange", "api/preview", "container", "container/snapshot", "container/volume", "egress", "files", "guest", "guest/jupyter", "internal/conns", "internal/rule", "secrets", "store", "webhook"},
-	"api/exchange":          {"", "internal/span", "diskspace", "internal/conns", "internal/jsonscan", "internal/ration", "internal/rule", "internal/sse", "project", "store"},
-	"api/request":           {"", "internal/rule", "tool"},
-	"api/chat":              {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store", "tool", "tool/shell"},
-	"api/socket":            {"", "api/exchange", "api/request", "engine", "internal/jsonscan", "internal/ration", "internal/rule", "journal"},
-	"api/assistants":        {"", "api/exchange", "engine", "files", "internal/rule", "journal", "model", "store", "vectorstore"},
-	"api/preview":           {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
-	"console":               {"", "console/markdown", "guest", "internal/jsonscan", "internal/sse"},
-	"console/markdown":      {"internal/jail"},
-	"internal/span":         {},
-	"internal/sse":          {},
-	"internal/jsonscan":     {},
-	"internal/beneath":      {},
-	"internal/backoff":      {},
-	"internal/ration":       {"", "internal/jsonscan"},
-	"internal/rule":         {""},
-	"internal/archtest":     {},
-	"internal/disktest":     {},
-	"internal/freeport":     {},
-	"internal/dockertest":   {},
-	"internal/kubetest":     {},
-	"internal/s3test":       {"internal/freeport"},
-	"internal/clock":        {},
-	"internal/conns":        {},
-	"internal/nofile":       {},
-	"tracing":               {"internal/backoff", "internal/span"},
-	"metrics":               {"", "diskspace", "internal/conns", "container", "project", "store"},
-	"internal/seal":         {},
-	"internal/keyring":      {},
-	"internal/statefile":    {},
-	"internal/longtest":     {},
-	"internal/testsuite":    {},
-	"internal/jail":         {},
-	"api/contract":          {"internal/sse"},
-	"api/reference":         {"", "api/contract", "internal/rule"},
-	"api/contract/distill":  {},
-	"server":                {Anything},
-	"server/embedded":       {},
-	"server/embedded/pack":  {},
-	"cmd/berth":             {"", "audit", "bundle", "console/markdown", "container", "guest", "image", "image/registry", "internal/jsonscan", "internal/sse", "project", "server", "store", "tool/program/javascript", "vectorstore/document", "webhook"},
+	"bundle": {"", "engine", "files", "guest", "layer", "internal/jsonscan", "internal/ration",
+		"internal/seal", "journal", "model", "container", "container/snapshot", "skills", "store", "tool"},
+	"container/snapshot": {"", "audit", "blob", "layer", "store"},
+	"journal":            {"", "internal/ration", "store"},
+	"diskspace":          {"", "store"},
+	"project":            {"", "audit", "internal/backoff", "store"},
+	"webhook":            {"", "egress", "store", "internal/backoff"},
+	"download":           {"", "egress"},
+	"image":              {"layer", "internal/beneath", "internal/jsonscan", "internal/statefile"},
+	"layer":              {"internal/beneath"},
+	"image/erofs":        {"layer"},
+	"image/registry":     {"image"},
+	"guest/desktop":      {},
+	"guest/jupyter":      {"internal/jsonscan"},
+	"guest":              {"guest/guestpb", "guest/mux", "internal/backoff"},
+	"guest/changes":      {"guest/guestpb", "guest/plainfile", "internal/beneath", "internal/clock"},
+	"guest/editor":       {"guest/plainfile"},
+	"guest/plainfile":    {},
+	"guest/server": {"guest/changes", "guest/desktop", "guest/editor", "guest/guestpb", "guest/jupyter",
+		"guest/mux", "guest/plainfile", "guest/route", "internal/beneath", "layer"},
+	"guest/mux":            {},
+	"guest/route":          {},
+	"guest/serial":         {},
+	"guest/boot":           {},
+	"tool":                 {"", "internal/rule"},
+	"tool/codeinterpreter": {"", "guest", "guest/jupyter", "internal/rule", "tool"},
+	"tool/computer":        {"", "guest", "internal/jsonscan", "internal/rule", "tool"},
+	"tool/custom":          {"", "internal/rule", "tool", "tool/custom/grammar"},
+	"tool/custom/grammar":  {},
+	"tool/function":        {"", "internal/rule", "tool"},
+	"tool/imagegeneration": {"", "internal/rule", "tool"},
+	"tool/localshell":      {"", "internal/rule", "tool"},
+	"tool/mcp":             {"", "egress", "guest", "internal/jsonscan", "internal/ration", "internal/rule", "tool"},
+	"tool/patch":           {"", "internal/rule", "tool"},
+	"tool/search":          {"", "internal/rule", "tool"},
+	"tool/program":         {"", "internal/rule", "tool", "tool/program/javascript"},
+	"tool/shell":           {"", "guest", "internal/rule", "tool"},
+	"tool/filesearch":      {"", "internal/rule", "tool", "vectorstore"},
+	"tool/standard": {"tool", "tool/filesearch", "tool/codeinterpreter", "tool/computer", "tool/custom",
+		"tool/function", "tool/imagegeneration", "tool/localshell", "tool/mcp", "tool/patch", "tool/program",
+		"tool/search", "tool/shell", "tool/websearch"},
+	"egress": {},
+	"audit":  {"", "internal/statefile"},
+	"container/volume": {"", "audit", "blob", "internal/beneath", "internal/statefile", "sandbox", "sandbox/host",
+		"store"},
+	"sandbox":            {"internal/statefile"},
+	"sandbox/host":       {"sandbox"},
+	"sandbox/gvisor":     {"image/erofs", "layer", "internal/statefile", "sandbox", "sandbox/host"},
+	"sandbox/docker":     {"layer", "sandbox"},
+	"sandbox/kubernetes": {"layer", "sandbox"},
+	"sandbox/microvm":    {"guest/boot", "guest/serial", "internal/statefile", "sandbox", "sandbox/host"},
+	"sandbox/local":      {"internal/statefile", "sandbox"},
+	"sandbox/drivertest": {"egress", "guest", "internal/beneath", "layer", "internal/longtest", "internal/testsuite",
+		"sandbox"},
+	"container": {"", "internal/clock", "internal/span", "audit", "egress", "guest", "guest/jupyter",
+		"layer", "internal/nofile", "sandbox", "container/snapshot", "skills", "store", "container/volume",
+		"internal/backoff"},
+	"engine": {"", "internal/span", "engine/transcript", "journal", "model", "model/embedding", "store",
+		"tool", "internal/backoff"},
+	"engine/transcript": {"", "internal/seal", "model", "store", "tool"},
+	"api": {"", "audit", "api/assistants", "api/chat", "api/e2b", "api/envd", "api/exchange",
+		"api/preview", "api/request", "api/socket", "batch", "bundle", "diskspace", "engine", "files", "files/uploads",
+		"guest", "internal/jsonscan", "internal/nofile", "internal/rule", "journal", "model", "model/embedding",
+		"project", "container", "container/snapshot", "skills", "store", "container/volume", "vectorstore", "webhook"},
+	"api/envd": {"", "api/exchange", "api/preview", "guest"},
+	"api/e2b": {"", "api/envd", "api/exchange", "api/preview", "container", "container/snapshot",
+		"container/volume", "egress", "files", "guest", "guest/jupyter", "internal/conns", "internal/rule", "secrets",
+		"store", "webhook"},
+	"api/exchange": {"", "internal/span", "diskspace", "internal/conns", "internal/jsonscan",
+		"internal/ration", "internal/rule", "internal/sse", "project", "store"},
+	"api/request": {"", "internal/rule", "tool"},
+	"api/chat": {"", "api/exchange", "api/request", "engine", "internal/rule", "journal", "store", "tool",
+		"tool/shell"},
+	"api/socket": {"", "api/exchange", "api/request", "engine", "internal/jsonscan", "internal/ration",
+		"internal/rule", "journal"},
+	"api/assistants": {"", "api/exchange", "engine", "files", "internal/rule", "journal", "model", "store",
+		"vectorstore"},
+	"api/preview":          {"", "api/exchange", "container", "egress", "internal/conns", "internal/rule", "store"},
+	"console":              {"", "console/markdown", "guest", "internal/jsonscan", "internal/sse"},
+	"console/markdown":     {"internal/jail"},
+	"internal/span":        {},
+	"internal/sse":         {},
+	"internal/jsonscan":    {},
+	"internal/beneath":     {},
+	"internal/backoff":     {},
+	"internal/ration":      {"", "internal/jsonscan"},
+	"internal/rule":        {""},
+	"internal/archtest":    {},
+	"internal/disktest":    {},
+	"internal/freeport":    {},
+	"internal/dockertest":  {},
+	"internal/kubetest":    {},
+	"internal/s3test":      {"internal/freeport"},
+	"internal/clock":       {},
+	"internal/conns":       {},
+	"internal/nofile":      {},
+	"tracing":              {"internal/backoff", "internal/span"},
+	"metrics":              {"", "diskspace", "internal/conns", "container", "project", "store"},
+	"internal/seal":        {},
+	"internal/keyring":     {},
+	"internal/statefile":   {},
+	"internal/longtest":    {},
+	"internal/testsuite":   {},
+	"internal/jail":        {},
+	"api/contract":         {"internal/sse"},
+	"api/reference":        {"", "api/contract", "internal/rule"},
+	"api/contract/distill": {},
+	"server":               {Anything},
+	"server/embedded":      {},
+	"server/embedded/pack": {},
+	"cmd/berth": {"", "audit", "bundle", "console/markdown", "container", "guest", "image",
+		"image/registry", "internal/jsonscan", "internal/sse", "project", "server", "store", "tool/program/javascript",
+		"vectorstore/document", "webhook"},
 	"cmd/berth-guest":       {"guest/boot", "guest/editor", "guest/route", "guest/serial", "guest/server"},
 	"demo/gen":              {},
 	"demo/record":           {},
@@ -167,7 +188,8 @@ var Imports = map[string][]string{
 	"e2e":                   {"", "internal/longtest", "internal/testsuite"},
 	"packaging/oci":         {},
 	"packaging/sbom":        {},
-	"e2e/bench":             {"", "guest", "image", "internal/kubetest", "sandbox", "sandbox/gvisor", "server", "store"},
+	"e2e/bench": {"", "guest", "image", "internal/kubetest", "sandbox", "sandbox/gvisor", "server",
+		"store"},
 
 	"tool/program/javascript": {"internal/jail"},
 	"tool/websearch":          {"", "download", "internal/rule", "tool", "tool/websearch/backend"},
@@ -195,9 +217,18 @@ var Bans = map[string][]string{
 	"github.com/anthropics/anthropic-sdk-go": {},
 	"github.com/openai/openai-go/v3":         {"demo/tools", "examples/coding-agent"},
 
-	"net/http":     {"console", "api", "api/e2b", "api/envd", "cluster/peer", "api/assistants", "api/socket", "api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter", "tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference", "metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini", "model/anthropic", "model/modeltest", "e2e/bench", "tracing", "server", "cmd/berth", "e2e", "sandbox/drivertest", "sandbox/kubernetes", "image/registry", "internal/kubetest", "blob/remote", "internal/s3test"},
+	"net/http": {"console", "api", "api/e2b", "api/envd", "cluster/peer", "api/assistants", "api/socket",
+		"api/chat", "api/exchange", "api/preview", "webhook", "egress", "download", "tool/codeinterpreter",
+		"tool/imagegeneration", "tool/mcp", "tool/websearch/backend", "internal/conns", "api/contract", "api/reference",
+		"metrics", "guest", "guest/server", "model/upstream", "model/chat", "model/openai", "model/gemini",
+		"model/anthropic", "model/modeltest", "e2e/bench", "tracing", "server", "cmd/berth", "e2e",
+		"sandbox/drivertest", "sandbox/kubernetes", "image/registry", "internal/kubetest", "blob/remote",
+		"internal/s3test"},
 	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
-	"os/exec":      {"demo/record", "internal/jail", "tool/program/javascript", "vectorstore/document", "container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest", "guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest", "internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
+	"os/exec": {"demo/record", "internal/jail", "tool/program/javascript", "vectorstore/document",
+		"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest",
+		"guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest",
+		"internal/s3test", "store/postgres/pgtest", "store/storetest", "e2e/bench", "server", "e2e"},
 }
 
 // Clocked lists the packages that have a clock (internal/clock). They read the time and wait by it alone, because with
@@ -228,24 +259,34 @@ func Check(root string, imports, bans map[string][]string, clocked []string) ([]
 	if err != nil {
 		return nil, err
 	}
-	var broken []string
+	broken, err := wideLines(root)
+	if err != nil {
+		return nil, err
+	}
 	docs := map[string][]string{}
 	for _, f := range files {
 		allowed, known := imports[f.pkg]
 		if !known && !strings.HasPrefix(f.pkg, "guest/guestpb") {
-			broken = append(broken, fmt.Sprintf("package %q is not in the table Imports: add it to internal/archtest with its allowed imports", f.pkg))
+			broken = append(broken,
+				fmt.Sprintf(
+					"package %q is not in the table Imports: add it to internal/archtest with its allowed imports",
+					f.pkg))
 			continue
 		}
 		broken = append(broken, checkImports(f, allowed, bans)...)
 		if f.lines > maxLines && !f.generated {
-			broken = append(broken, fmt.Sprintf("%s has %d lines; split it by topic", path.Join(f.pkg, f.name), f.lines))
+			broken = append(broken, fmt.Sprintf("%s has %d lines; split it by topic", path.Join(f.pkg, f.name),
+				f.lines))
 		}
 		for _, kind := range f.kinds {
-			broken = append(broken, fmt.Sprintf("%s declares the store.Kind %s; add it to the table in store/kind.go instead", path.Join(f.pkg, f.name), kind))
+			broken = append(broken,
+				fmt.Sprintf("%s declares the store.Kind %s; add it to the table in store/kind.go instead",
+					path.Join(f.pkg, f.name), kind))
 		}
 		if slices.Contains(clocked, f.pkg) {
 			for _, use := range f.times {
-				broken = append(broken, fmt.Sprintf("%s uses %s; use the package's clock", path.Join(f.pkg, f.name), use))
+				broken = append(broken, fmt.Sprintf("%s uses %s; use the package's clock", path.Join(f.pkg, f.name),
+					use))
 			}
 		}
 		if f.doc {
@@ -255,8 +296,10 @@ func Check(root string, imports, bans map[string][]string, clocked []string) ([]
 		}
 	}
 	for pkg, in := range docs {
-		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/sqlite/query" && pkg != "store/postgres/query" {
-			broken = append(broken, fmt.Sprintf("package %q has package comments in %d files %v, want exactly one", pkg, len(in), in))
+		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/sqlite/query" &&
+			pkg != "store/postgres/query" {
+			broken = append(broken, fmt.Sprintf("package %q has package comments in %d files %v, want exactly one", pkg,
+				len(in), in))
 		}
 	}
 	slices.Sort(broken)
@@ -267,7 +310,8 @@ func checkImports(f file, allowed []string, bans map[string][]string) []string {
 	var broken []string
 	for _, imp := range f.imports {
 		if only, banned := bans[imp]; banned && !slices.Contains(only, f.pkg) && !f.generated {
-			broken = append(broken, fmt.Sprintf("%s imports %s, which only %v may import", path.Join(f.pkg, f.name), imp, only))
+			broken = append(broken, fmt.Sprintf("%s imports %s, which only %v may import", path.Join(f.pkg, f.name),
+				imp, only))
 		}
 		own, ok := strings.CutPrefix(imp, Module)
 		if !ok || f.generated {
@@ -278,13 +322,15 @@ func checkImports(f file, allowed []string, bans map[string][]string) []string {
 			return a == Anything || a == own || a != "" && a == "guest/guestpb" && strings.HasPrefix(own, a+"/")
 		}
 		if !slices.ContainsFunc(allowed, fits) {
-			broken = append(broken, fmt.Sprintf("%s imports %q, which is not in its list of allowed imports", path.Join(f.pkg, f.name), own))
+			broken = append(broken, fmt.Sprintf("%s imports %q, which is not in its list of allowed imports",
+				path.Join(f.pkg, f.name), own))
 		}
 	}
 	if f.pkg == "" {
 		for _, imp := range f.imports {
 			if strings.Contains(imp, ".") {
-				broken = append(broken, fmt.Sprintf("%s imports %s; the nouns import the standard library only", f.name, imp))
+				broken = append(broken, fmt.Sprintf("%s imports %s; the nouns import the standard library only", f.name,
+					imp))
 			}
 		}
 	}
@@ -301,12 +347,7 @@ func parse(root string) ([]file, error) {
 		}
 		rel, _ := filepath.Rel(root, p)
 		if d.IsDir() {
-			name := d.Name()
-			ownModule := rel == "tools" || rel == filepath.Join("cmd", "berth-runsc") || rel == filepath.Join("e2e", "goclients")
-			if rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || ownModule) {
-				return fs.SkipDir
-			}
-			return nil
+			return skipDir(rel)
 		}
 		if !strings.HasSuffix(p, ".go") || strings.HasSuffix(p, "_test.go") {
 			return nil
@@ -319,6 +360,17 @@ func parse(root string) ([]file, error) {
 		return nil
 	})
 	return files, err
+}
+
+// skipDir returns fs.SkipDir for hidden directories, testdata and nested modules.
+func skipDir(rel string) error {
+	name := filepath.Base(rel)
+	ownModule := rel == "tools" || rel == filepath.Join("cmd", "berth-runsc") || rel == filepath.Join("e2e",
+		"goclients")
+	if rel != "." && (strings.HasPrefix(name, ".") || name == "testdata" || name == "node_modules" || ownModule) {
+		return fs.SkipDir
+	}
+	return nil
 }
 
 func look(set *token.FileSet, a *ast.File, rel string) file {

@@ -19,7 +19,8 @@ func TestHouse(t *testing.T) {
 
 // Each rule reports its violation in a small tree that breaks every rule once.
 func TestRulesBite(t *testing.T) {
-	broken, err := Check("testdata/house", map[string][]string{"": {}, "store": {""}, "engine": {"store"}, "api": {"engine"}},
+	broken, err := Check("testdata/house", map[string][]string{"": {}, "store": {""}, "engine": {"store"},
+		"api": {"engine"}},
 		map[string][]string{"net/http": {"api"}}, []string{"engine"})
 	if err != nil {
 		t.Fatal(err)

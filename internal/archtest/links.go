@@ -25,7 +25,8 @@ func BrokenLinks(root string) ([]string, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != root) {
+		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") &&
+			name != root) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || path.Ext(name) != ".md" {

@@ -36,7 +36,8 @@ func TestBrokenLinksAreFound(t *testing.T) {
 	for i := range broken {
 		broken[i] = strings.ReplaceAll(broken[i], dir+"/", "")
 	}
-	want := []string{"a.md links to none.md: no such file", "a.md links to b.md#else: no such heading", "a.md links to #in-code: no such heading"}
+	want := []string{"a.md links to none.md: no such file", "a.md links to b.md#else: no such heading",
+		"a.md links to #in-code: no such heading"}
 	if !slices.Equal(broken, want) {
 		t.Errorf("got %q, want %q", broken, want)
 	}

@@ -79,7 +79,8 @@ func (s *source) lostIn(root, line string) (lost []string) {
 // declares reports whether a file, or a file below a directory, declares a name.
 func (s *source) declares(where, name string) bool {
 	for file, names := range s.files {
-		if (file == where || where == "" || strings.HasPrefix(file, strings.TrimSuffix(where, "/")+"/")) && names[name] {
+		if (file == where || where == "" || strings.HasPrefix(file, strings.TrimSuffix(where, "/")+"/")) &&
+			names[name] {
 			return true
 		}
 	}
@@ -92,7 +93,8 @@ func readSource(root string) (*source, error) {
 		if err != nil {
 			return err
 		}
-		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") && name != root) {
+		if d.IsDir() && (d.Name() == "node_modules" || d.Name() == "testdata" || strings.HasPrefix(d.Name(), ".") &&
+			name != root) {
 			return filepath.SkipDir
 		}
 		if !d.Type().IsRegular() || path.Ext(name) != ".go" || strings.HasSuffix(name, "_test.go") {

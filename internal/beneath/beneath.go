@@ -141,7 +141,9 @@ func (r *Root) stat(name string, follow bool) (info fs.FileInfo, err error) {
 
 // Mkdir makes a directory.
 func (r *Root) Mkdir(name string, perm fs.FileMode) error {
-	return r.at("mkdir", name, false, func(dir int, base string) error { return unix.Mkdirat(dir, base, uint32(perm.Perm())) })
+	return r.at("mkdir", name, false, func(dir int, base string) error {
+		return unix.Mkdirat(dir, base, uint32(perm.Perm()))
+	})
 }
 
 // Symlink creates a link with any target.
@@ -161,14 +163,18 @@ func (r *Root) Readlink(name string) (target string, err error) {
 // Link creates another name of a file.
 func (r *Root) Link(from, to string) error {
 	return r.at("link", from, false, func(dir int, base string) error {
-		return r.at("link", to, false, func(toDir int, toBase string) error { return unix.Linkat(dir, base, toDir, toBase, 0) })
+		return r.at("link", to, false, func(toDir int, toBase string) error {
+			return unix.Linkat(dir, base, toDir, toBase, 0)
+		})
 	})
 }
 
 // Rename moves a file or directory and replaces an existing one.
 func (r *Root) Rename(from, to string) error {
 	return r.at("rename", from, false, func(dir int, base string) error {
-		return r.at("rename", to, false, func(toDir int, toBase string) error { return unix.Renameat(dir, base, toDir, toBase) })
+		return r.at("rename", to, false, func(toDir int, toBase string) error {
+			return unix.Renameat(dir, base, toDir, toBase)
+		})
 	})
 }
 
@@ -301,7 +307,8 @@ func (r *Root) walk(name string, f func(name string, kind fs.FileMode) error) er
 // Gone reports whether an error means that the file at a walked path is gone or was replaced:
 // other programs may change the tree meanwhile.
 func Gone(err error) bool {
-	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) || errors.Is(err, ErrEscape)
+	return errors.Is(err, unix.ENOENT) || errors.Is(err, unix.ENOTDIR) || errors.Is(err, unix.ELOOP) ||
+		errors.Is(err, ErrEscape)
 }
 
 // kindOf returns the type of a file in a directory, or ModeIrregular if it does not exist.

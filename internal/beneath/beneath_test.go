@@ -22,9 +22,12 @@ func world(t *testing.T) (r *beneath.Root, in, out string) {
 	t.Helper()
 	dir := t.TempDir()
 	in, out = filepath.Join(dir, "in"), filepath.Join(dir, "out")
-	must(t, os.MkdirAll(filepath.Join(in, "a/b"), 0o755), os.Mkdir(out, 0o755), os.WriteFile(filepath.Join(out, "secret"), []byte("secret"), 0o600),
-		os.WriteFile(filepath.Join(in, "a/b/f"), []byte("mine"), 0o600), os.Symlink(out, filepath.Join(in, "abs")), os.Symlink("../out", filepath.Join(in, "rel")),
-		os.Symlink("b", filepath.Join(in, "a/same")), os.Symlink("same/../../a/b", filepath.Join(in, "a/round")), os.Symlink("f", filepath.Join(in, "a/b/link")),
+	must(t, os.MkdirAll(filepath.Join(in, "a/b"), 0o755), os.Mkdir(out, 0o755),
+		os.WriteFile(filepath.Join(out, "secret"), []byte("secret"), 0o600),
+		os.WriteFile(filepath.Join(in, "a/b/f"), []byte("mine"), 0o600), os.Symlink(out, filepath.Join(in, "abs")),
+		os.Symlink("../out", filepath.Join(in, "rel")),
+		os.Symlink("b", filepath.Join(in, "a/same")), os.Symlink("same/../../a/b", filepath.Join(in, "a/round")),
+		os.Symlink("f", filepath.Join(in, "a/b/link")),
 		os.Symlink("../../../out/secret", filepath.Join(in, "a/b/leak")), os.Symlink("loop", filepath.Join(in, "loop")))
 	r, err := beneath.Open(in)
 	must(t, err)
@@ -41,7 +44,8 @@ func must(t *testing.T, errs ...error) {
 
 func TestLinksBelow(t *testing.T) {
 	r, _, _ := world(t)
-	for _, name := range []string{"a/b/f", "a/same/f", "a/round/f", "a/b/link", "a/round/link", "./a//b/f", "a/b/../b/f"} {
+	for _, name := range []string{"a/b/f", "a/same/f", "a/round/f", "a/b/link", "a/round/link", "./a//b/f",
+		"a/b/../b/f"} {
 		f, err := r.Open(name)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
@@ -62,7 +66,8 @@ func TestLinksBelow(t *testing.T) {
 	if _, err := sub.Open("../b/f"); !errors.Is(err, beneath.ErrEscape) {
 		t.Errorf("a Root below another: got %v", err)
 	}
-	must(t, sub.Rename("f", "g"), sub.Mkdir("d", 0o700), sub.Rename("g", "d/h"), sub.Link("d/h", "i"), sub.Remove("i"), sub.RemoveAll("d"), sub.RemoveAll("none"))
+	must(t, sub.Rename("f", "g"), sub.Mkdir("d", 0o700), sub.Rename("g", "d/h"), sub.Link("d/h", "i"), sub.Remove("i"),
+		sub.RemoveAll("d"), sub.RemoveAll("none"))
 	if _, err := r.Lstat("a/b/d"); !errors.Is(err, fs.ErrNotExist) {
 		t.Errorf("a removed directory: got %v", err)
 	}
@@ -92,7 +97,9 @@ func TestNothingLeadsOut(t *testing.T) {
 			"remove":    func(name string) error { return r.Remove(name) },
 			"chown":     func(name string) error { return r.Lchown(name, os.Getuid(), os.Getgid()) },
 			"in dir":    func(name string) error { return r.InDir(name, func(int, string) error { return nil }) },
-			"walk":      func(name string) error { return r.Walk(name, func(string, fs.FileMode) error { return nil }) },
+			"walk": func(name string) error {
+				return r.Walk(name, func(string, fs.FileMode) error { return nil })
+			},
 		} {
 			if err := do(way + "/secret"); err == nil {
 				t.Errorf("%s %s/secret: got no error", op, way)
@@ -135,7 +142,8 @@ func TestSwappedDirectory(t *testing.T) {
 			case <-end:
 				return
 			default:
-				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(in, "a"), unix.AT_FDCWD, filepath.Join(in, "rel"), unix.RENAME_EXCHANGE)
+				_ = unix.Renameat2(unix.AT_FDCWD, filepath.Join(in, "a"), unix.AT_FDCWD, filepath.Join(in, "rel"),
+					unix.RENAME_EXCHANGE)
 			}
 		}
 	})

@@ -40,7 +40,8 @@ const maxTotal = 1 << 16
 // the files is for the work of the requests.
 func DefaultLimits(files int) Limits {
 	total := max(min(files/2, maxTotal), 8)
-	return Limits{Total: total, PerAddress: max(total*3/4, 4), WithoutKey: max(total/2, 4), WithoutKeyAddress: max(total/4, 2)}
+	return Limits{Total: total, PerAddress: max(total*3/4, 4), WithoutKey: max(total/2, 4),
+		WithoutKeyAddress: max(total/4, 2)}
 }
 
 const (
@@ -78,7 +79,8 @@ type source struct {
 
 // Limit returns a Listener that accepts the connections of l within limits.
 func Limit(l net.Listener, limits Limits, log *slog.Logger) *Listener {
-	return &Listener{Listener: l, limits: limits, log: log, often: rate.NewLimiter(rate.Every(10*time.Second), 1), sources: map[netip.Addr]*source{}}
+	return &Listener{Listener: l, limits: limits, log: log, often: rate.NewLimiter(rate.Every(10*time.Second), 1),
+		sources: map[netip.Addr]*source{}}
 }
 
 // Counts are the counters of a Listener.

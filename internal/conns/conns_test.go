@@ -226,7 +226,8 @@ func TestCountsReturnToZero(t *testing.T) {
 }
 
 func TestSourceOf(t *testing.T) {
-	for addr, want := range map[string]string{"192.0.2.7:80": "192.0.2.7", "[::ffff:192.0.2.7]:80": "192.0.2.7", "[2001:db8:1:2:3::4]:80": "2001:db8:1:2::"} {
+	for addr, want := range map[string]string{"192.0.2.7:80": "192.0.2.7", "[::ffff:192.0.2.7]:80": "192.0.2.7",
+		"[2001:db8:1:2:3::4]:80": "2001:db8:1:2::"} {
 		a, err := net.ResolveTCPAddr("tcp", addr)
 		if err != nil {
 			t.Fatal(err)

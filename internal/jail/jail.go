@@ -37,7 +37,8 @@ func Enter(l Limits) error {
 	// The kernel lets one mapping over reserved addresses exceed RLIMIT_DATA, and the Go runtime
 	// reserves addresses before it uses them. So the reservations are limited as well.
 	for resource, most := range map[int]uint64{
-		unix.RLIMIT_CPU: uint64(l.CPU), unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_AS: size + l.Memory, unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64, unix.RLIMIT_CORE: 0,
+		unix.RLIMIT_CPU: uint64(l.CPU), unix.RLIMIT_DATA: l.Memory, unix.RLIMIT_AS: size + l.Memory,
+		unix.RLIMIT_FSIZE: 0, unix.RLIMIT_NOFILE: 64, unix.RLIMIT_CORE: 0,
 	} {
 		if err := unix.Setrlimit(resource, &unix.Rlimit{Cur: most, Max: most}); err != nil {
 			return fmt.Errorf("limit resource %d: %w", resource, err)
@@ -87,10 +88,14 @@ func addressSpace() (uint64, error) {
 // open files. All others fail with EPERM, except clone3.
 var calls = append([]uint32{
 	unix.SYS_READ, unix.SYS_WRITE, unix.SYS_CLOSE, unix.SYS_FSTAT, unix.SYS_LSEEK, unix.SYS_FCNTL,
-	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MREMAP, unix.SYS_BRK, unix.SYS_MINCORE,
-	unix.SYS_FUTEX, unix.SYS_CLONE, unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ, unix.SYS_MEMBARRIER,
-	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL, unix.SYS_RESTART_SYSCALL,
-	unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP, unix.SYS_CLOCK_GETTIME,
+	unix.SYS_MMAP, unix.SYS_MUNMAP, unix.SYS_MPROTECT, unix.SYS_MADVISE, unix.SYS_MREMAP, unix.SYS_BRK,
+	unix.SYS_MINCORE,
+	unix.SYS_FUTEX, unix.SYS_CLONE, unix.SYS_EXIT, unix.SYS_EXIT_GROUP, unix.SYS_SET_ROBUST_LIST, unix.SYS_RSEQ,
+	unix.SYS_MEMBARRIER,
+	unix.SYS_RT_SIGACTION, unix.SYS_RT_SIGPROCMASK, unix.SYS_RT_SIGRETURN, unix.SYS_SIGALTSTACK, unix.SYS_TGKILL,
+	unix.SYS_RESTART_SYSCALL,
+	unix.SYS_SCHED_YIELD, unix.SYS_SCHED_GETAFFINITY, unix.SYS_NANOSLEEP, unix.SYS_CLOCK_NANOSLEEP,
+	unix.SYS_CLOCK_GETTIME,
 	unix.SYS_GETTIMEOFDAY, unix.SYS_GETPID, unix.SYS_GETTID, unix.SYS_GETRANDOM, unix.SYS_PRCTL,
 	unix.SYS_EPOLL_CREATE1, unix.SYS_EPOLL_CTL, unix.SYS_EPOLL_PWAIT, unix.SYS_EVENTFD2, unix.SYS_PIPE2,
 	unix.SYS_TIMER_CREATE, unix.SYS_TIMER_SETTIME, unix.SYS_TIMER_DELETE, unix.SYS_SETITIMER,
@@ -116,14 +121,17 @@ func filterCalls() error {
 		{Code: load, K: 0}, // seccomp_data.nr
 	}
 	for _, n := range calls {
-		program = append(program, unix.SockFilter{Code: equals, K: n, Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ALLOW})
+		program = append(program, unix.SockFilter{Code: equals, K: n, Jf: 1}, unix.SockFilter{Code: answer,
+			K: unix.SECCOMP_RET_ALLOW})
 	}
 	program = append(program,
 		// The C library, which builds with the race detector use, then creates threads by clone.
-		unix.SockFilter{Code: equals, K: unix.SYS_CLONE3, Jf: 1}, unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
+		unix.SockFilter{Code: equals, K: unix.SYS_CLONE3, Jf: 1}, unix.SockFilter{Code: answer,
+			K: unix.SECCOMP_RET_ERRNO | uint32(unix.ENOSYS)},
 		unix.SockFilter{Code: answer, K: unix.SECCOMP_RET_ERRNO | uint32(unix.EPERM)})
 	filter := unix.SockFprog{Len: uint16(len(program)), Filter: &program[0]}
-	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC, uintptr(unsafe.Pointer(&filter)))
+	_, _, errno := unix.Syscall(unix.SYS_SECCOMP, unix.SECCOMP_SET_MODE_FILTER, unix.SECCOMP_FILTER_FLAG_TSYNC,
+		uintptr(unsafe.Pointer(&filter)))
 	runtime.KeepAlive(program)
 	if errno != 0 {
 		return fmt.Errorf("filter system calls: %w", errno)

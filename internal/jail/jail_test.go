@@ -36,7 +36,8 @@ func allocate(how string) (n int) {
 	if how == "over reserved addresses" {
 		at, err := unix.MmapPtr(-1, 0, nil, 2*memory, unix.PROT_NONE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS)
 		if err == nil {
-			at, err = unix.MmapPtr(-1, 0, at, 2*memory, unix.PROT_READ|unix.PROT_WRITE, unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
+			at, err = unix.MmapPtr(-1, 0, at, 2*memory, unix.PROT_READ|unix.PROT_WRITE,
+				unix.MAP_PRIVATE|unix.MAP_ANONYMOUS|unix.MAP_FIXED)
 		}
 		if err != nil {
 			panic(err)

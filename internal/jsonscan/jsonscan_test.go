@@ -89,7 +89,8 @@ func FuzzScan(f *testing.F) {
 		if dec.Decode(&v) != nil {
 			return
 		}
-		if _, err := dec.Token(); err != io.EOF || bytes.Contains(text, []byte(`"a":`)) && bytes.Count(text, []byte(`"a"`)) > 1 {
+		if _, err := dec.Token(); err != io.EOF || bytes.Contains(text, []byte(`"a":`)) &&
+			bytes.Count(text, []byte(`"a"`)) > 1 {
 			return
 		}
 		if !unique(text) {
@@ -150,7 +151,9 @@ func TestVisitsAll(t *testing.T) {
 		}
 	}
 	refused := func([]byte) bool { return false }
-	if Elements([]byte(`[1]`), refused) || Fields([]byte(`{"a":1}`), func(_, value []byte) bool { return refused(value) }) {
+	if Elements([]byte(`[1]`), refused) || Fields([]byte(`{"a":1}`), func(_, value []byte) bool {
+		return refused(value)
+	}) {
 		t.Error("what was refused was accepted")
 	}
 }
@@ -165,7 +168,8 @@ func sameKeys(a, b map[string]json.RawMessage) bool {
 }
 
 func TestUnquote(t *testing.T) {
-	for _, text := range []string{`""`, `"a"`, `"é\n\""`, `"\ud83d\ude00"`, "\"\xff\"", `"`, `a`, `"a"b"`, "\"\n\"", `"\x"`, `null`} {
+	for _, text := range []string{`""`, `"a"`, `"é\n\""`, `"\ud83d\ude00"`, "\"\xff\"", `"`, `a`, `"a"b"`, "\"\n\"",
+		`"\x"`, `null`} {
 		var want string
 		valid := json.Unmarshal([]byte(text), &want) == nil && text != "null"
 		if got, ok := Unquote([]byte(text)); ok != valid || ok && got != want {

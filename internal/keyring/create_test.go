@@ -64,7 +64,8 @@ func TestCopy(t *testing.T) {
 	}
 	for n := int64(1); n <= 4; n++ {
 		key, err := got.Get(n)
-		if exists := n == 1 || n == 3; exists && (err != nil || key != keys[n]) || !exists && !errors.Is(err, ErrErased) {
+		if exists := n == 1 || n == 3; exists && (err != nil || key != keys[n]) || !exists &&
+			!errors.Is(err, ErrErased) {
 			t.Errorf("key %d: got %v", n, err)
 		}
 	}

@@ -229,7 +229,8 @@ func (r *Ring) Erase(numbers ...int64) error {
 // punch returns a block to the file system if all its keys are erased. Failure is harmless.
 func (r *Ring) punch(block int64) {
 	keys := make([]byte, blockSize)
-	if _, err := io.ReadFull(io.NewSectionReader(r.file, block*blockSize, blockSize), keys); err != nil || !bytes.Equal(keys, make([]byte, blockSize)) {
+	if _, err := io.ReadFull(io.NewSectionReader(r.file, block*blockSize, blockSize), keys); err != nil ||
+		!bytes.Equal(keys, make([]byte, blockSize)) {
 		return
 	}
 	_ = unix.Fallocate(int(r.file.Fd()), unix.FALLOC_FL_PUNCH_HOLE|unix.FALLOC_FL_KEEP_SIZE, block*blockSize, blockSize)

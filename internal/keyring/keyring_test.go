@@ -57,7 +57,8 @@ func TestRing(t *testing.T) {
 	for n, want := range keys {
 		got, err := r.Get(n)
 		erased := n == 7 || n == 2999
-		if erased != errors.Is(err, keyring.ErrErased) || erased == bytes.Contains(file, want[:]) || !erased && got != want {
+		if erased != errors.Is(err, keyring.ErrErased) || erased == bytes.Contains(file, want[:]) || !erased &&
+			got != want {
 			t.Errorf("key %d: got %x, %v", n, got, err)
 		}
 	}

@@ -28,7 +28,9 @@ func (a *authority) client(name string) (*http.Client, error) {
 	}
 	roots := x509.NewCertPool()
 	roots.AppendCertsFromPEM(ca)
-	return &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair}, RootCAs: roots}}}, nil
+	return &http.Client{Timeout: 30 * time.Second,
+		Transport: &http.Transport{TLSClientConfig: &tls.Config{Certificates: []tls.Certificate{pair},
+			RootCAs: roots}}}, nil
 }
 
 // Request sends a request of the cluster's administrator. in and out are JSON, and may be nil.
@@ -73,14 +75,17 @@ type object map[string]any
 // Rules are the permissions that the driver needs in its namespace, as docs/kubernetes.md shows
 // them.
 var Rules = []any{
-	object{"apiGroups": []string{""}, "resources": []string{"pods"}, "verbs": []string{"create", "get", "list", "watch", "patch", "delete"}},
+	object{"apiGroups": []string{""}, "resources": []string{"pods"},
+		"verbs": []string{"create", "get", "list", "watch", "patch", "delete"}},
 	object{"apiGroups": []string{""}, "resources": []string{"pods/exec"}, "verbs": []string{"create", "get"}},
-	object{"apiGroups": []string{"networking.k8s.io"}, "resources": []string{"networkpolicies"}, "verbs": []string{"create", "get", "patch", "delete"}},
+	object{"apiGroups": []string{"networking.k8s.io"}, "resources": []string{"networkpolicies"},
+		"verbs": []string{"create", "get", "patch", "delete"}},
 }
 
 // AgentRules are the permissions that the driver needs beside Rules to use agent-sandbox.
 var AgentRules = []any{
-	object{"apiGroups": []string{"agents.x-k8s.io"}, "resources": []string{"sandboxes"}, "verbs": []string{"create", "get", "list", "patch", "delete"}},
+	object{"apiGroups": []string{"agents.x-k8s.io"}, "resources": []string{"sandboxes"},
+		"verbs": []string{"create", "get", "list", "patch", "delete"}},
 }
 
 // authorize creates the namespaces, and gives the user berth the driver's permissions in them.
@@ -97,8 +102,10 @@ func (c *Cluster) authorize() error {
 		}{
 			{"/api/v1/namespaces", object{"apiVersion": "v1", "kind": "Namespace",
 				"metadata": object{"name": name, "labels": object{"pod-security.kubernetes.io/enforce": level}}}},
-			{role + "/roles", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role", "metadata": object{"name": "berth"}, "rules": rules}},
-			{role + "/rolebindings", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding", "metadata": object{"name": "berth"},
+			{role + "/roles", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "Role",
+				"metadata": object{"name": "berth"}, "rules": rules}},
+			{role + "/rolebindings", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "RoleBinding",
+				"metadata": object{"name": "berth"},
 				"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "Role", "name": "berth"},
 				"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "berth"}}}},
 		} {

@@ -89,13 +89,16 @@ func (c *Cluster) startAgentSandbox() error {
 			return err
 		}
 	}
-	if err := c.Request(http.MethodPost, rbac+"clusterrolebindings", object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
-		"metadata": object{"name": agentSandbox},
-		"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": agentSandbox},
-		"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": agentSandbox}}}, nil); err != nil {
+	if err := c.Request(http.MethodPost, rbac+"clusterrolebindings",
+		object{"apiVersion": "rbac.authorization.k8s.io/v1", "kind": "ClusterRoleBinding",
+			"metadata": object{"name": agentSandbox},
+			"roleRef":  object{"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": agentSandbox},
+			"subjects": []any{object{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": agentSandbox}}},
+		nil); err != nil {
 		return err
 	}
-	return c.start(agentSandbox, filepath.Join(dir, agentSandbox), "--kubeconfig="+c.pki.path(agentSandbox+".kubeconfig"), "--leader-elect=false",
+	return c.start(agentSandbox, filepath.Join(dir, agentSandbox),
+		"--kubeconfig="+c.pki.path(agentSandbox+".kubeconfig"), "--leader-elect=false",
 		"--enable-webhook=false", "--metrics-bind-address=0", "--health-probe-bind-address=0")
 }
 

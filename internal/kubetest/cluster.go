@@ -210,14 +210,20 @@ func (c *Cluster) issue() (err error) {
 func (c *Cluster) startServer() error {
 	pki := c.pki.path
 	for _, args := range [][]string{
-		{"etcd", "--data-dir=" + c.path("etcd"), "--listen-client-urls=" + etcdURL, "--advertise-client-urls=" + etcdURL,
+		{"etcd", "--data-dir=" + c.path("etcd"), "--listen-client-urls=" + etcdURL, "--advertise-client-urls=" +
+			etcdURL,
 			"--listen-peer-urls=http://127.0.0.1:2380", "--unsafe-no-fsync"},
-		{"kube-apiserver", "--etcd-servers=" + etcdURL, "--advertise-address=" + nodeIP, "--secure-port=6443", "--endpoint-reconciler-type=none",
-			"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--client-ca-file=" + pki("ca.crt"),
+		{"kube-apiserver", "--etcd-servers=" + etcdURL, "--advertise-address=" + nodeIP, "--secure-port=6443",
+			"--endpoint-reconciler-type=none",
+			"--service-cluster-ip-range=10.96.0.0/16", "--authorization-mode=Node,RBAC", "--client-ca-file=" +
+				pki("ca.crt"),
 			"--tls-cert-file=" + pki("server.crt"), "--tls-private-key-file=" + pki("server.key"),
-			"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" + pki("server.key"),
-			"--service-account-signing-key-file=" + pki("server.key"), "--kubelet-client-certificate=" + pki("admin.crt"),
-			"--kubelet-client-key=" + pki("admin.key"), "--kubelet-certificate-authority=" + pki("ca.crt"), "--kubelet-preferred-address-types=InternalIP"},
+			"--service-account-issuer=https://kubernetes.default.svc", "--service-account-key-file=" +
+				pki("server.key"),
+			"--service-account-signing-key-file=" + pki("server.key"), "--kubelet-client-certificate=" +
+				pki("admin.crt"),
+			"--kubelet-client-key=" + pki("admin.key"), "--kubelet-certificate-authority=" + pki("ca.crt"),
+			"--kubelet-preferred-address-types=InternalIP"},
 	} {
 		if err := c.start(args[0], os.Getenv(ProgramEnv), args...); err != nil {
 			return err
@@ -230,10 +236,13 @@ func (c *Cluster) startServer() error {
 func (c *Cluster) startControllers() error {
 	pki := c.pki.path
 	for _, args := range [][]string{
-		{"kube-controller-manager", "--kubeconfig=" + pki("manager.kubeconfig"), "--leader-elect=false", "--use-service-account-credentials", "--root-ca-file=" + pki("ca.crt"),
-			"--service-account-private-key-file=" + pki("server.key"), "--node-monitor-period=1s", "--node-monitor-grace-period=10s",
+		{"kube-controller-manager", "--kubeconfig=" + pki("manager.kubeconfig"), "--leader-elect=false",
+			"--use-service-account-credentials", "--root-ca-file=" + pki("ca.crt"),
+			"--service-account-private-key-file=" + pki("server.key"), "--node-monitor-period=1s",
+			"--node-monitor-grace-period=10s",
 			"--bind-address=127.0.0.1"},
-		{"kube-scheduler", "--kubeconfig=" + pki("scheduler.kubeconfig"), "--leader-elect=false", "--bind-address=127.0.0.1"},
+		{"kube-scheduler", "--kubeconfig=" + pki("scheduler.kubeconfig"), "--leader-elect=false",
+			"--bind-address=127.0.0.1"},
 	} {
 		if err := c.start(args[0], os.Getenv(ProgramEnv), args...); err != nil {
 			return err

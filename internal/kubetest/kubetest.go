@@ -79,7 +79,8 @@ func enter() (code int, err error) {
 	}
 	runtime.LockOSThread() // Pdeathsig refers to the thread that starts the process
 	cmd := command(roleInit)
-	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
+	cmd.SysProcAttr = &syscall.SysProcAttr{Cloneflags: unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWPID |
+		unix.CLONE_NEWIPC | unix.CLONE_NEWUTS,
 		Pdeathsig: unix.SIGKILL}
 	err = cmd.Run()
 	err = errors.Join(exitCode(err, &code), removeCgroups())
@@ -133,7 +134,8 @@ func reap(pids ...int) (code int, err error) {
 }
 
 // settings are kernel settings of the machine that a kubelet would change.
-var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops", "kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
+var settings = []string{"vm/overcommit_memory", "vm/panic_on_oom", "kernel/panic", "kernel/panic_on_oops",
+	"kernel/keys/root_maxkeys", "kernel/keys/root_maxbytes"}
 
 // prepare makes the mounts and interfaces of the namespaces.
 func prepare() error {

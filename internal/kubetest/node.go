@@ -39,7 +39,8 @@ func (c *Cluster) startRegistry() error {
 		return err
 	}
 	blobs := registry.NewDiskBlobHandler(c.path("blobs"))
-	go http.Serve(l, registry.New(registry.WithBlobHandler(blobs), registry.Logger(logger(quiet)))) //nolint:gosec // ends with the process
+	images := registry.New(registry.WithBlobHandler(blobs), registry.Logger(logger(quiet)))
+	go http.Serve(l, images) //nolint:gosec // ends with the process
 	return pushPause()
 }
 
@@ -55,7 +56,8 @@ func pushPause() error {
 	}
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
-	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "busybox", Mode: 0o755, Size: int64(len(raw))}); err != nil {
+	if err := w.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: "busybox", Mode: 0o755,
+		Size: int64(len(raw))}); err != nil {
 		return err
 	}
 	if _, err := w.Write(raw); err != nil {
@@ -64,7 +66,9 @@ func pushPause() error {
 	if err := w.Close(); err != nil {
 		return err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil })
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	})
 	if err != nil {
 		return fmt.Errorf("make layer: %w", err)
 	}
@@ -72,7 +76,8 @@ func pushPause() error {
 	if err != nil {
 		return fmt.Errorf("add layer: %w", err)
 	}
-	if img, err = mutate.Config(img, v1.Config{Entrypoint: []string{"/busybox", "sleep", "1000000"}, StopSignal: "SIGKILL"}); err != nil {
+	if img, err = mutate.Config(img, v1.Config{Entrypoint: []string{"/busybox", "sleep", "1000000"},
+		StopSignal: "SIGKILL"}); err != nil {
 		return fmt.Errorf("configure image: %w", err)
 	}
 	to, err := name.ParseReference(pauseImage)
@@ -167,8 +172,10 @@ func (c *Cluster) programs(n node) (containerd, kubelet []string, err error) {
 		}
 	}
 	return []string{"containerd", "--config=" + filepath.Join(dir, "containerd.toml")},
-		[]string{os.Getenv(ProgramEnv), "kubelet", "--config=" + filepath.Join(dir, "kubelet.yaml"), "--kubeconfig=" + c.pki.path(n.name+".kubeconfig"),
-			"--hostname-override=" + n.name, "--node-ip=" + n.address, "--root-dir=" + filepath.Join(dir, "kubelet"), "--cert-dir=" + filepath.Join(dir, "kubelet-pki")}, nil
+		[]string{os.Getenv(ProgramEnv), "kubelet", "--config=" + filepath.Join(dir, "kubelet.yaml"), "--kubeconfig=" +
+			c.pki.path(n.name+".kubeconfig"),
+			"--hostname-override=" + n.name, "--node-ip=" + n.address, "--root-dir=" + filepath.Join(dir, "kubelet"),
+			"--cert-dir=" + filepath.Join(dir, "kubelet-pki")}, nil
 }
 
 // containerdReady returns an error unless the containerd of these namespaces listens.
@@ -179,7 +186,8 @@ func containerdReady() error {
 
 // startNode starts containerd and the kubelet of the first node.
 func (c *Cluster) startNode() error {
-	containerd, kubelet, err := c.programs(node{name: nodeName, address: nodeIP, pods: "10.244.0.0/24", registry: "127.0.0.1"})
+	containerd, kubelet, err := c.programs(node{name: nodeName, address: nodeIP, pods: "10.244.0.0/24",
+		registry: "127.0.0.1"})
 	if err != nil {
 		return err
 	}

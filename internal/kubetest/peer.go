@@ -18,11 +18,15 @@ func (c *Cluster) addPeer() error {
 		method, path string
 		body         object
 	}{
-		{http.MethodPost, "/api/v1/nodes", object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": peerName}, "spec": object{"unschedulable": true}}},
+		{http.MethodPost, "/api/v1/nodes",
+			object{"apiVersion": "v1", "kind": "Node", "metadata": object{"name": peerName},
+				"spec": object{"unschedulable": true}}},
 		{http.MethodPatch, "/api/v1/nodes/" + peerName + "/status", object{"status": object{"conditions": []any{
-			object{"type": "Ready", "status": "True", "reason": "KubeletReady", "lastHeartbeatTime": time.Now().UTC().Format(time.RFC3339)}}}}},
-		{http.MethodPost, lease, object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": peerName},
-			"spec": object{"holderIdentity": peerName, "leaseDurationSeconds": 40, "renewTime": now()}}},
+			object{"type": "Ready", "status": "True", "reason": "KubeletReady",
+				"lastHeartbeatTime": time.Now().UTC().Format(time.RFC3339)}}}}},
+		{http.MethodPost, lease,
+			object{"apiVersion": "coordination.k8s.io/v1", "kind": "Lease", "metadata": object{"name": peerName},
+				"spec": object{"holderIdentity": peerName, "leaseDurationSeconds": 40, "renewTime": now()}}},
 	} {
 		if err := c.Request(o.method, o.path, o.body, nil); err != nil {
 			return err

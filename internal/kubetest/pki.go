@@ -33,8 +33,10 @@ func newAuthority(dir string) (*authority, error) {
 		return nil, fmt.Errorf("make key: %w", err)
 	}
 	a := &authority{dir: dir, key: key}
-	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubetest"}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign}
+	a.cert = &x509.Certificate{SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "kubetest"},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(24 * time.Hour), IsCA: true, BasicConstraintsValid: true,
+		KeyUsage: x509.KeyUsageCertSign}
 	der, err := x509.CreateCertificate(rand.Reader, a.cert, a.cert, &key.PublicKey, key)
 	if err != nil {
 		return nil, fmt.Errorf("sign certificate: %w", err)
@@ -54,8 +56,9 @@ func (a *authority) issue(name, user string, groups []string, addresses ...strin
 	if err != nil {
 		return fmt.Errorf("make serial number: %w", err)
 	}
-	c := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: user, Organization: groups}, NotBefore: time.Now().Add(-time.Hour),
-		NotAfter: time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
+	c := &x509.Certificate{SerialNumber: serial, Subject: pkix.Name{CommonName: user, Organization: groups},
+		NotBefore: time.Now().Add(-time.Hour),
+		NotAfter:  time.Now().Add(24 * time.Hour), KeyUsage: x509.KeyUsageDigitalSignature,
 		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageClientAuth, x509.ExtKeyUsageServerAuth}}
 	for _, s := range addresses {
 		if ip := net.ParseIP(s); ip != nil {
@@ -72,7 +75,8 @@ func (a *authority) issue(name, user string, groups []string, addresses ...strin
 	if err != nil {
 		return fmt.Errorf("encode key of %s: %w", name, err)
 	}
-	return errors.Join(writePEM(a.path(name+".crt"), "CERTIFICATE", der), writePEM(a.path(name+".key"), "EC PRIVATE KEY", raw))
+	return errors.Join(writePEM(a.path(name+".crt"), "CERTIFICATE", der), writePEM(a.path(name+".key"),
+		"EC PRIVATE KEY", raw))
 }
 
 // kubeconfig writes NAME.kubeconfig for the user of NAME.crt.

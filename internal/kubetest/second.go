@@ -35,7 +35,8 @@ func (c *Cluster) addNode(tb testing.TB) (lose func(), err error) {
 	if err := os.RemoveAll(c.path(secondName)); err != nil {
 		return nil, err
 	}
-	containerd, kubelet, err := c.programs(node{name: secondName, address: secondIP, pods: "10.244.1.0/24", registry: nodeIP})
+	containerd, kubelet, err := c.programs(node{name: secondName, address: secondIP, pods: "10.244.1.0/24",
+		registry: nodeIP})
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +68,8 @@ func (c *Cluster) addNode(tb testing.TB) (lose func(), err error) {
 	}
 	tb.Cleanup(func() {
 		lose()
-		if err := c.Request(http.MethodDelete, "/api/v1/nodes/"+secondName, nil, nil); err != nil && !strings.Contains(err.Error(), "404") {
+		if err := c.Request(http.MethodDelete, "/api/v1/nodes/"+secondName, nil, nil); err != nil &&
+			!strings.Contains(err.Error(), "404") {
 			tb.Errorf("remove the node: %v", err)
 		}
 	})

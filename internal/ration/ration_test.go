@@ -68,7 +68,8 @@ func TestWaitersAreLimited(t *testing.T) {
 			})
 		}
 		synctest.Wait()
-		if err := p.Open("a").Reserve(t.Context(), mb); berth.ErrorCode(err) != berth.CodeUnavailable || time.Since(start) != 0 {
+		if err := p.Open("a").Reserve(t.Context(), mb); berth.ErrorCode(err) != berth.CodeUnavailable ||
+			time.Since(start) != 0 {
 			t.Errorf("a fourth waiter: got %v after %v", err, time.Since(start))
 		}
 		if err := p.Open("a").Reserve(t.Context(), Free); err != nil {

@@ -8,10 +8,12 @@ var MemoryLimit = OneOf("1g", "4g", "16g", "64g")
 // NetworkPolicies are the rules for a container's "network_policy", by type.
 var NetworkPolicies = map[string]Rule{
 	"disabled": Object(Fields{"type": AnyText}),
-	"open":     Object(Fields{"type": AnyText, "allowed_domains": List(Text(1, 300), 200), "denied_addresses": List(Text(1, 64), 100)}),
+	"open": Object(Fields{"type": AnyText, "allowed_domains": List(Text(1, 300), 200),
+		"denied_addresses": List(Text(1, 64), 100)}),
 	"allowlist": Object(Fields{
 		"type": AnyText, "allowed_domains": List(Text(1, 300), 200),
-		"domain_secrets": List(Object(Fields{"domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20)}, "domain", "name", "value"), 32),
+		"domain_secrets": List(Object(Fields{"domain": Text(1, 300), "name": Text(1, 128), "value": Text(1, 10<<20)},
+			"domain", "name", "value"), 32),
 	}, "allowed_domains"),
 }
 
@@ -38,7 +40,8 @@ var Skills = List(ByType(map[string]Rule{
 	"skill_reference": Object(Fields{"type": AnyText, "skill_id": Text(1, 64), "version": Text(1, 64)}, "skill_id"),
 	"inline": Object(Fields{
 		"type": AnyText, "name": Text(1, 64), "description": Text(1, 1024),
-		"source": Object(Fields{"type": OneOf("base64"), "media_type": OneOf("application/zip"), "data": Text(1, 70254592)}, "type", "media_type", "data"),
+		"source": Object(Fields{"type": OneOf("base64"), "media_type": OneOf("application/zip"),
+			"data": Text(1, 70254592)}, "type", "media_type", "data"),
 	}, "name", "description", "source"),
 }), maxSkills)
 

@@ -21,7 +21,8 @@ func Call(own Fields, required ...string) Rule {
 }
 
 // Caller allows the "caller" of a call: the model, or a program.
-var Caller = ByType(map[string]Rule{"direct": AnyObject, "program": OpenObject(Fields{"type": AnyText, "caller_id": Text(1, 64)}, "caller_id")})
+var Caller = ByType(map[string]Rule{"direct": AnyObject,
+	"program": OpenObject(Fields{"type": AnyText, "caller_id": Text(1, 64)}, "caller_id")})
 
 // MaxOutput is the maximum length of the output of a client's tool, in characters.
 const MaxOutput = 10 << 20
@@ -41,8 +42,10 @@ func Output(at string, v any) error {
 // parts have in common, even in types of parts without them.
 func Part(own Fields, required ...string) Rule {
 	all := Fields{
-		"type": AnyText, "text": AnyText, "refusal": AnyText, "annotations": List(AnyObject, 0), "logprobs": List(AnyObject, 0),
-		"detail": AnyText, "image_url": AnyText, "file_id": AnyText, "file_data": AnyText, "file_url": AnyText, "filename": AnyText,
+		"type": AnyText, "text": AnyText, "refusal": AnyText, "annotations": List(AnyObject, 0),
+		"logprobs": List(AnyObject, 0),
+		"detail":   AnyText, "image_url": AnyText, "file_id": AnyText, "file_data": AnyText, "file_url": AnyText,
+		"filename": AnyText,
 	}
 	maps.Copy(all, own)
 	return OpenObject(all, required...)

@@ -115,7 +115,8 @@ func List(each Rule, most int) Rule {
 		}
 		if most > 0 && len(values) > most {
 			return Errorf("array_above_max_length", at,
-				"Invalid '%s': array too long. Expected an array with maximum length %d, but got an array with length %d instead.", at, most, len(values))
+				"Invalid '%s': array too long. Expected an array with maximum length %d, but got an array with length %d instead.",
+				at, most, len(values))
 		}
 		for i, e := range values {
 			if err := each(fmt.Sprintf("%s[%d]", at, i), e); err != nil {
@@ -130,7 +131,8 @@ func List(each Rule, most int) Rule {
 func AtLeastOne(r Rule) Rule {
 	return func(at string, v any) error {
 		if values, ok := v.([]any); ok && len(values) == 0 {
-			return Errorf("empty_array", at, "Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", at)
+			return Errorf("empty_array", at,
+				"Invalid '%s': empty array. Expected an array with minimum length 1, but got an empty array instead.", at)
 		}
 		return r(at, v)
 	}

@@ -19,7 +19,8 @@ func UnsupportedKind(what string) Rule {
 	return func(at string, v any) error {
 		at = Join(at, "type")
 		kind, _ := v.(map[string]any)["type"].(string)
-		return Errorf("unsupported_value", at, "Unsupported value: '%s' %s are not supported by this server.", kind, what)
+		return Errorf("unsupported_value", at, "Unsupported value: '%s' %s are not supported by this server.", kind,
+			what)
 	}
 }
 

@@ -23,11 +23,13 @@ func Text(least, most int) Rule {
 		n := utf8.RuneCountInString(s)
 		if most > 0 && n > most {
 			return Errorf("string_above_max_length", at,
-				"Invalid '%s': string too long. Expected a string with maximum length %d, but got a string with length %d instead.", at, most, n)
+				"Invalid '%s': string too long. Expected a string with maximum length %d, but got a string with length %d instead.",
+				at, most, n)
 		}
 		if n < least {
 			return Errorf("empty_string", at,
-				"Invalid '%s': empty string. Expected a string with minimum length %d, but got an empty string instead.", at, least)
+				"Invalid '%s': empty string. Expected a string with minimum length %d, but got an empty string instead.",
+				at, least)
 		}
 		return nil
 	}
@@ -45,7 +47,8 @@ func Matching(expression string, most int) Rule {
 		}
 		if !re.MatchString(v.(string)) {
 			return Errorf("invalid_value", at,
-				"Invalid '%s': string does not match pattern. Expected a string that matches the pattern '%s'.", at, expression)
+				"Invalid '%s': string does not match pattern. Expected a string that matches the pattern '%s'.", at,
+				expression)
 		}
 		return nil
 	}
@@ -85,7 +88,8 @@ func Integer(least, most int64) Rule {
 			if strings.ContainsAny(number.String(), ".eE") {
 				return WrongType(at, "an integer", v)
 			}
-			return Errorf("invalid_value", at, "Invalid '%s': the integer %s is out of range.", at, Clip(number.String()))
+			return Errorf("invalid_value", at, "Invalid '%s': the integer %s is out of range.", at,
+				Clip(number.String()))
 		}
 		return InRange(at, "integer", number.String(), n, least, most)
 	}
@@ -100,7 +104,8 @@ func Decimal(least, most float64) Rule {
 		}
 		f, err := number.Float64()
 		if err != nil {
-			return Errorf("invalid_value", at, "Invalid '%s': the number %s is out of range.", at, Clip(number.String()))
+			return Errorf("invalid_value", at, "Invalid '%s': the number %s is out of range.", at,
+				Clip(number.String()))
 		}
 		return InRange(at, "decimal", number.String(), f, least, most)
 	}
@@ -110,11 +115,13 @@ func Decimal(least, most float64) Rule {
 func InRange[N int64 | float64](at, kind, sent string, n, least, most N) error {
 	if n < least {
 		return Errorf(kind+"_below_min_value", at,
-			"Invalid '%s': %s below minimum value. Expected a value >= %v, but got %s instead.", at, kind, least, Clip(sent))
+			"Invalid '%s': %s below minimum value. Expected a value >= %v, but got %s instead.", at, kind, least,
+			Clip(sent))
 	}
 	if n > most {
 		return Errorf(kind+"_above_max_value", at,
-			"Invalid '%s': %s above maximum value. Expected a value <= %v, but got %s instead.", at, kind, most, Clip(sent))
+			"Invalid '%s': %s above maximum value. Expected a value <= %v, but got %s instead.", at, kind, most,
+			Clip(sent))
 	}
 	return nil
 }
@@ -139,13 +146,15 @@ func Metadata(at string, v any) error {
 	}
 	if len(obj) > pairs {
 		return Errorf("object_above_max_properties", at,
-			"Invalid '%s': too many properties. Expected an object with at most %d properties, but got an object with %d properties instead.", at, pairs, len(obj))
+			"Invalid '%s': too many properties. Expected an object with at most %d properties, but got an object with %d properties instead.",
+			at, pairs, len(obj))
 	}
 	value := Text(0, 512)
 	for _, key := range slices.Sorted(maps.Keys(obj)) {
 		if n := utf8.RuneCountInString(key); n > keyLength {
 			return Errorf("string_above_max_length", at,
-				"Invalid '%s' key '%s': string too long. Expected a string with maximum length %d, but got a string with length %d instead.", at, Clip(key), keyLength, n)
+				"Invalid '%s' key '%s': string too long. Expected a string with maximum length %d, but got a string with length %d instead.",
+				at, Clip(key), keyLength, n)
 		}
 		if err := value(Join(at, key), obj[key]); err != nil {
 			return err
@@ -169,8 +178,10 @@ func ImageURL(at string, v any) error {
 		return nil
 	}
 	data = strings.TrimRight(data, "=\r\n")
-	if n, err := io.Copy(io.Discard, base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(data))); err != nil || n == 0 {
-		return Errorf("invalid_value", at, "Invalid '%s'. Expected a base64-encoded data URL with an image MIME type (e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), but got an invalid base64-encoded value.", at)
+	if n, err := io.Copy(io.Discard, base64.NewDecoder(base64.RawStdEncoding, strings.NewReader(data))); err != nil ||
+		n == 0 {
+		return Errorf("invalid_value", at,
+			"Invalid '%s'. Expected a base64-encoded data URL with an image MIME type (e.g. 'data:image/png;base64,aW1nIGJ5dGVzIGhlcmU='), but got an invalid base64-encoded value.", at)
 	}
 	return nil
 }
@@ -186,7 +197,8 @@ func WebURL(at string, v any) error {
 			return nil
 		}
 	}
-	return Errorf("invalid_value", at, "Invalid '%s'. Expected a valid URL, but got a value with an invalid format.", at)
+	return Errorf("invalid_value", at,
+		"Invalid '%s'. Expected a valid URL, but got a value with an invalid format.", at)
 }
 
 // maxURL is the maximum length of web URLs in bytes.

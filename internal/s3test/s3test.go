@@ -72,7 +72,8 @@ func Start(tb testing.TB) *Server {
 
 func (s *Server) run(program string) {
 	s.tb.Helper()
-	s.cmd = exec.Command(program, "--quiet", "--access", AccessKey, "--secret", SecretKey, "--port", s.Addr, "--health", "/health", "posix", s.dir)
+	s.cmd = exec.Command(program, "--quiet", "--access", AccessKey, "--secret", SecretKey, "--port", s.Addr, "--health",
+		"/health", "posix", s.dir)
 	s.cmd.SysProcAttr = &unix.SysProcAttr{Pdeathsig: unix.SIGKILL}
 	if err := s.cmd.Start(); err != nil {
 		s.tb.Fatalf("start versitygw: %v", err)

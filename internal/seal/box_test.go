@@ -31,7 +31,8 @@ func TestBox(t *testing.T) {
 		if size > 8 && bytes.Contains(sealed, []byte("ballast")) {
 			t.Errorf("%d bytes: the plain data is readable", size)
 		}
-		if got, err := io.ReadAll(iotest.HalfReader(NewReader(iotest.HalfReader(bytes.NewReader(sealed)), [32]byte{1}))); err != nil || !bytes.Equal(got, plain) {
+		if got, err := io.ReadAll(iotest.HalfReader(NewReader(iotest.HalfReader(bytes.NewReader(sealed)),
+			[32]byte{1}))); err != nil || !bytes.Equal(got, plain) {
 			t.Errorf("%d bytes: got %d, %v", size, len(got), err)
 		}
 		if _, err := io.ReadAll(NewReader(bytes.NewReader(sealed), [32]byte{2})); !errors.Is(err, ErrBroken) {
@@ -61,7 +62,8 @@ func TestBoxBroken(t *testing.T) {
 			t.Errorf("%s: got %v, want %v", name, err, ErrBroken)
 		}
 	}
-	if _, err := io.ReadAll(NewReader(iotest.ErrReader(io.ErrClosedPipe), [32]byte{1})); !errors.Is(err, io.ErrClosedPipe) {
+	if _, err := io.ReadAll(NewReader(iotest.ErrReader(io.ErrClosedPipe), [32]byte{1})); !errors.Is(err,
+		io.ErrClosedPipe) {
 		t.Errorf("got %v, want the reader's error", err)
 	}
 }
@@ -83,8 +85,9 @@ func TestSeeker(t *testing.T) {
 		for name, s := range map[string]*Seeker{
 			"another key":  NewSeeker(bytes.NewReader(sealed), [32]byte{2}, int64(size)),
 			"another size": NewSeeker(bytes.NewReader(sealed), [32]byte{1}, int64(size)+1),
-			"a bit":        NewSeeker(bytes.NewReader(append([]byte{sealed[0] ^ 1}, sealed[1:]...)), [32]byte{1}, int64(size)),
-			"nothing":      NewSeeker(bytes.NewReader(nil), [32]byte{1}, int64(size)),
+			"a bit": NewSeeker(bytes.NewReader(append([]byte{sealed[0] ^ 1}, sealed[1:]...)), [32]byte{1},
+				int64(size)),
+			"nothing": NewSeeker(bytes.NewReader(nil), [32]byte{1}, int64(size)),
 		} {
 			if _, err := io.ReadAll(s); !errors.Is(err, ErrBroken) {
 				t.Errorf("%d bytes, %s: got %v, want %v", size, name, err, ErrBroken)

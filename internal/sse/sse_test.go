@@ -32,7 +32,10 @@ func TestLargeEventIsNotCopied(t *testing.T) {
 	var out bytes.Buffer
 	out.Grow(len(data) + 100)
 	w := NewWriter(&out)
-	if n := testing.AllocsPerRun(1, func() { out.Reset(); w.EventOf("a", data, []byte("y")) }); n > 5 || cap(w.buf) > 1<<10 {
+	if n := testing.AllocsPerRun(1, func() {
+		out.Reset()
+		w.EventOf("a", data, []byte("y"))
+	}); n > 5 || cap(w.buf) > 1<<10 {
 		t.Errorf("got %v allocations and a buffer of %d bytes", n, cap(w.buf))
 	}
 	if want := "event: a\ndata: " + string(data) + "y\n\n"; out.String() != want {
@@ -64,17 +67,21 @@ func TestReader(t *testing.T) {
 		{name: "untyped, no space", in: "data:1\n\n", want: []Event{{"", []byte("1")}}},
 		{name: "one space only is dropped", in: "data:  1\n\n", want: []Event{{"", []byte(" 1")}}},
 		{name: "several lines", in: "data: 1\ndata: 2\n\n", want: []Event{{"", []byte("1\n2")}}},
-		{name: "crlf", in: "event: a\r\ndata: 1\r\n\r\ndata: 2\r\n\r\n", want: []Event{{"a", []byte("1")}, {"", []byte("2")}}},
+		{name: "crlf", in: "event: a\r\ndata: 1\r\n\r\ndata: 2\r\n\r\n",
+			want: []Event{{"a", []byte("1")}, {"", []byte("2")}}},
 		{name: "cr", in: "data: 1\r\rdata: 2\r\r", want: []Event{{"", []byte("1")}, {"", []byte("2")}}},
-		{name: "comments, id and retry", in: ": hi\n\nid: 4\nretry: 9\ndata: 1\n: in between\n\n", want: []Event{{"", []byte("1")}}},
+		{name: "comments, id and retry", in: ": hi\n\nid: 4\nretry: 9\ndata: 1\n: in between\n\n",
+			want: []Event{{"", []byte("1")}}},
 		{name: "no data is no event", in: "event: a\n\ndata: 1\n\n", want: []Event{{"", []byte("1")}}},
 		{name: "empty data is an event", in: "data\n\n", want: []Event{{"", []byte{}}}},
 		{name: "byte order mark", in: "\ufeffdata: 1\n\n", want: []Event{{"", []byte("1")}}},
-		{name: "cut in an event", in: "data: 1\n\ndata: 2\n", want: []Event{{"", []byte("1")}}, err: io.ErrUnexpectedEOF},
+		{name: "cut in an event", in: "data: 1\n\ndata: 2\n", want: []Event{{"", []byte("1")}},
+			err: io.ErrUnexpectedEOF},
 		{name: "cut in a line", in: "data: 1", err: io.ErrUnexpectedEOF},
 		{name: "too long", in: "data: " + strings.Repeat("x", 100) + "\n\n", err: ErrTooLong},
 		{name: "too long in lines", in: strings.Repeat("data: x\n", 20) + "\n", err: ErrTooLong},
-		{name: "comments do not count to the limit", in: strings.Repeat(": keep-alive\n\n", 20) + "data: 1\n\n", want: []Event{{"", []byte("1")}}},
+		{name: "comments do not count to the limit", in: strings.Repeat(": keep-alive\n\n", 20) + "data: 1\n\n",
+			want: []Event{{"", []byte("1")}}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {

@@ -32,7 +32,8 @@ func regular(f *os.File) error {
 		return err
 	}
 	if !info.Mode().IsRegular() {
-		return &os.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("not a regular file but %s", info.Mode().Type())}
+		return &os.PathError{Op: "open", Path: f.Name(), Err: fmt.Errorf("not a regular file but %s",
+			info.Mode().Type())}
 	}
 	return nil
 }

@@ -49,7 +49,8 @@ type openBlock struct {
 }
 
 func newAnswer(req *model.Request, sent *request, log *slog.Logger) *answer {
-	return &answer{log: log, textTool: sent.textTool, vendor: sent.vendor, family: family(req.Model), blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
+	return &answer{log: log, textTool: sent.textTool, vendor: sent.vendor, family: family(req.Model),
+		blocks: map[int]*openBlock{}, ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // Events implements upstream.Answer.
@@ -125,7 +126,8 @@ func (a *answer) start(ev *event, out []model.Delta) ([]model.Delta, error) {
 			b.input = &inputReader{tool: start.Name, one: name == berth.ToolComputerPreview}
 		}
 		c := model.Call{Index: b.call, ID: a.ids.For(start.ID), Name: name}
-		if input := bytes.TrimSpace(start.Input); len(input) > 0 && !bytes.Equal(input, []byte("{}")) && !bytes.Equal(input, []byte("null")) {
+		if input := bytes.TrimSpace(start.Input); len(input) > 0 && !bytes.Equal(input, []byte("{}")) &&
+			!bytes.Equal(input, []byte("null")) {
 			c.Arguments = b.arguments(string(input)) // compatible servers may send it whole
 		}
 		out = append(out, c)
@@ -193,7 +195,8 @@ func (a *answer) end(b *openBlock, out []model.Delta) []model.Delta {
 	if b.thought.Signature == "" && b.thought.Data == "" {
 		return out // a compatible server's thought needs no data
 	}
-	r := berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}, EncryptedContent: dialogue.Seal(vendor, a.family, b.thought)}
+	r := berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}, EncryptedContent: dialogue.Seal(vendor,
+		a.family, b.thought)}
 	if text := b.thought.Thinking; text != "" {
 		r.Summary = []berth.Content{{Type: "summary_text", Text: text}}
 	}

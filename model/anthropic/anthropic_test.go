@@ -11,7 +11,8 @@ import (
 )
 
 // open returns a provider and its double, which follows the script.
-func open(t testing.TB, script modeltest.Script, with ...func(*anthropic.Options)) (*anthropic.Provider, *modeltest.AnthropicHandler) {
+func open(t testing.TB, script modeltest.Script, with ...func(*anthropic.Options)) (*anthropic.Provider,
+	*modeltest.AnthropicHandler) {
 	t.Helper()
 	double := modeltest.NewAnthropicServer(t, script)
 	double.Key = modeltest.Key
@@ -33,13 +34,15 @@ func TestSuite(t *testing.T) {
 			return p, double.Double
 		},
 		At: func(t *testing.T, address string, timeout time.Duration) model.Provider {
-			p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: timeout, Silence: timeout}})
+			p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key,
+				FirstToken: timeout, Silence: timeout}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return p
 		},
 		MaxOutputTokens: 32_000,
-		Lacks:           []modeltest.Feature{modeltest.Logprobs, modeltest.JSONObject, modeltest.SchemaNames, modeltest.Effort},
+		Lacks: []modeltest.Feature{modeltest.Logprobs, modeltest.JSONObject, modeltest.SchemaNames,
+			modeltest.Effort},
 	})
 }

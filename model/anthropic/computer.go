@@ -95,7 +95,8 @@ func (in computerInput) actions() []computerAction {
 	case "double_click":
 		return []computerAction{{Type: berth.ActionDoubleClick, X: x, Y: y, Keys: in.held()}}
 	case "triple_click":
-		return []computerAction{{Type: berth.ActionDoubleClick, X: x, Y: y, Keys: in.held()}, {Type: berth.ActionClick, Button: "left", X: x, Y: y, Keys: in.held()}}
+		return []computerAction{{Type: berth.ActionDoubleClick, X: x, Y: y, Keys: in.held()},
+			{Type: berth.ActionClick, Button: "left", X: x, Y: y, Keys: in.held()}}
 	case "mouse_move":
 		return []computerAction{{Type: berth.ActionMove, X: x, Y: y}}
 	case "left_click_drag":
@@ -184,19 +185,27 @@ func (in computerInput) keys() []computerAction {
 
 // keyNames are names of keys of X, which Claude writes, in lower case, and those of Responses.
 var keyNames = map[string]string{
-	"ctrl": "CTRL", "control": "CTRL", "control_l": "CTRL", "control_r": "CTRL", "shift": "SHIFT", "shift_l": "SHIFT", "shift_r": "SHIFT",
-	"alt": "ALT", "alt_l": "ALT", "alt_r": "ALT", "super": "SUPER", "super_l": "SUPER", "super_r": "SUPER", "cmd": "CMD", "meta": "META",
-	"return": "ENTER", "enter": "ENTER", "kp_enter": "ENTER", "tab": "TAB", "escape": "ESC", "esc": "ESC", "space": "SPACE", "backspace": "BACKSPACE",
-	"delete": "DELETE", "insert": "INSERT", "home": "HOME", "end": "END", "page_up": "PAGEUP", "prior": "PAGEUP", "page_down": "PAGEDOWN", "next": "PAGEDOWN",
+	"ctrl": "CTRL", "control": "CTRL", "control_l": "CTRL", "control_r": "CTRL", "shift": "SHIFT", "shift_l": "SHIFT",
+	"shift_r": "SHIFT",
+	"alt":     "ALT", "alt_l": "ALT", "alt_r": "ALT", "super": "SUPER", "super_l": "SUPER", "super_r": "SUPER",
+	"cmd": "CMD", "meta": "META",
+	"return": "ENTER", "enter": "ENTER", "kp_enter": "ENTER", "tab": "TAB", "escape": "ESC", "esc": "ESC",
+	"space": "SPACE", "backspace": "BACKSPACE",
+	"delete": "DELETE", "insert": "INSERT", "home": "HOME", "end": "END", "page_up": "PAGEUP", "prior": "PAGEUP",
+	"page_down": "PAGEDOWN", "next": "PAGEDOWN",
 	"left": "ARROWLEFT", "up": "ARROWUP", "right": "ARROWRIGHT", "down": "ARROWDOWN", "caps_lock": "CAPSLOCK",
-	"plus": "+", "minus": "-", "comma": ",", "period": ".", "slash": "/", "backslash": "\\", "equal": "=", "semicolon": ";",
+	"plus": "+", "minus": "-", "comma": ",", "period": ".", "slash": "/", "backslash": "\\", "equal": "=",
+	"semicolon": ";",
 }
 
 // xNames are the names of X for those of Responses, in upper case.
 var xNames = map[string]string{
-	"CTRL": "ctrl", "CONTROL": "ctrl", "SHIFT": "shift", "ALT": "alt", "OPTION": "alt", "SUPER": "super", "CMD": "super", "META": "super", "WIN": "super",
-	"ENTER": "Return", "RETURN": "Return", "TAB": "Tab", "ESC": "Escape", "ESCAPE": "Escape", "SPACE": "space", "BACKSPACE": "BackSpace", "DELETE": "Delete", "INSERT": "Insert",
-	"HOME": "Home", "END": "End", "PAGEUP": "Page_Up", "PAGEDOWN": "Page_Down", "ARROWLEFT": "Left", "ARROWUP": "Up", "ARROWRIGHT": "Right", "ARROWDOWN": "Down",
+	"CTRL": "ctrl", "CONTROL": "ctrl", "SHIFT": "shift", "ALT": "alt", "OPTION": "alt", "SUPER": "super",
+	"CMD": "super", "META": "super", "WIN": "super",
+	"ENTER": "Return", "RETURN": "Return", "TAB": "Tab", "ESC": "Escape", "ESCAPE": "Escape", "SPACE": "space",
+	"BACKSPACE": "BackSpace", "DELETE": "Delete", "INSERT": "Insert",
+	"HOME": "Home", "END": "End", "PAGEUP": "Page_Up", "PAGEDOWN": "Page_Down", "ARROWLEFT": "Left", "ARROWUP": "Up",
+	"ARROWRIGHT": "Right", "ARROWDOWN": "Down",
 	"LEFT": "Left", "UP": "Up", "RIGHT": "Right", "DOWN": "Down", "CAPSLOCK": "Caps_Lock", "+": "plus", " ": "space",
 }
 
@@ -314,7 +323,8 @@ func (a computerAction) place() []float64 {
 
 // isThird reports whether a click completes a double click to a triple click.
 func (a computerAction) isThird(double computerAction) bool {
-	return a.Type == berth.ActionClick && (a.Button == "left" || a.Button == "") && a.X != nil && a.Y != nil && double.X != nil && double.Y != nil && *a.X == *double.X && *a.Y == *double.Y
+	return a.Type == berth.ActionClick && (a.Button == "left" || a.Button == "") && a.X != nil && a.Y != nil &&
+		double.X != nil && double.Y != nil && *a.X == *double.X && *a.Y == *double.Y
 }
 
 // click returns the input for a click.
@@ -343,7 +353,8 @@ func (a computerAction) scrolls(place []float64) (all []computerInput) {
 			direction, pixels = back, -pixels
 		}
 		clicks := max(math.Round(pixels/wheelPixels), 1)
-		all = append(all, computerInput{Action: "scroll", Coordinate: place, Text: combination(a.Keys), Direction: direction, Amount: &clicks})
+		all = append(all, computerInput{Action: "scroll", Coordinate: place, Text: combination(a.Keys),
+			Direction: direction, Amount: &clicks})
 	}
 	if a.ScrollY != 0 || a.ScrollX == 0 {
 		add(a.ScrollY, "up", "down")

@@ -87,7 +87,8 @@ func (g generation) maxTokens() int {
 }
 
 // budgets maps an effort to the tokens that a model may think with.
-var budgets = map[string]int{"minimal": minBudget, "low": 4096, "medium": 12_000, "high": 24_000, "xhigh": 32_000, "max": 48_000}
+var budgets = map[string]int{"minimal": minBudget, "low": 4096, "medium": 12_000, "high": 24_000, "xhigh": 32_000,
+	"max": 48_000}
 
 // minBudget is the least budget that Anthropic accepts.
 const minBudget = 1024

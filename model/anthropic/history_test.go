@@ -15,8 +15,10 @@ import (
 )
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewAnthropicHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
-	p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: "http://double", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
+	double := modeltest.NewAnthropicHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"},
+		model.Finish{Reason: model.FinishStop})))
+	p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: "http://double",
+		HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -30,7 +32,8 @@ func TestHeaders(t *testing.T) {
 	}
 	double := modeltest.NewAnthropicServer(t, ok)
 	for _, base := range []string{double.URL, double.URL + "/", double.URL + "/v1", double.URL + "/v1/"} {
-		p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: base, Headers: map[string]string{"X-Title": "Berth"}}})
+		p, err := anthropic.New(anthropic.Options{Options: upstream.Options{BaseURL: base,
+			Headers: map[string]string{"X-Title": "Berth"}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -54,7 +57,8 @@ func TestModels(t *testing.T) {
 	p, double := open(t, ok)
 	double.Models = []string{"claude-b", "claude-a"}
 	got, err := p.Models(t.Context())
-	want := []berth.Model{{ID: "claude-b", Object: "model", Created: 1700000000, OwnedBy: "anthropic"}, {ID: "claude-a", Object: "model", Created: 1700000000, OwnedBy: "anthropic"}}
+	want := []berth.Model{{ID: "claude-b", Object: "model", Created: 1700000000, OwnedBy: "anthropic"},
+		{ID: "claude-a", Object: "model", Created: 1700000000, OwnedBy: "anthropic"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v, models (-want +got):\n%s", err, diff)
 	}
@@ -65,7 +69,8 @@ func TestModels(t *testing.T) {
 }
 
 func TestOptions(t *testing.T) {
-	for _, opts := range []anthropic.Options{{Options: upstream.Options{BaseURL: "localhost"}}, {Thinking: "much"}, {Structured: "xml"}, {Cache: "1d"}} {
+	for _, opts := range []anthropic.Options{{Options: upstream.Options{BaseURL: "localhost"}}, {Thinking: "much"},
+		{Structured: "xml"}, {Cache: "1d"}} {
 		if _, err := anthropic.New(opts); err == nil {
 			t.Errorf("%+v was accepted", opts)
 		}

@@ -52,7 +52,8 @@ func isThought(b block) bool { return b.Type == "thinking" || b.Type == "redacte
 
 // dialogue converts turns to messages of alternating roles.
 func (r *request) dialogue(req *model.Request, turns []dialogue.Turn, withThoughts bool, hint string) error {
-	b := &builder{family: family(req.Model), withThoughts: withThoughts, vendor: r.vendor, ids: dialogue.IDs{Length: 64, Plain: true}}
+	b := &builder{family: family(req.Model), withThoughts: withThoughts, vendor: r.vendor,
+		ids: dialogue.IDs{Length: 64, Plain: true}}
 	system, turns := dialogue.System(req.Instructions, turns)
 	r.System = textBlocks(system, r.about, hint)
 	for _, t := range turns {

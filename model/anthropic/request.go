@@ -152,7 +152,8 @@ func (p *Provider) setFormat(out *request, req *model.Request, g generation) (hi
 	case format.Type != "json_schema":
 		return hint, nil
 	case p.opts.Structured == "tool" || p.opts.Structured == "" && g.claude && !g.since(4, 5):
-		t := berth.FunctionTool{Name: answerTool, Description: dialogue.Join(describeAnswer, format.Description), Parameters: format.Schema}
+		t := berth.FunctionTool{Name: answerTool, Description: dialogue.Join(describeAnswer, format.Description),
+			Parameters: format.Schema}
 		schema, err := toolSchema(t)
 		if err != nil {
 			return "", berth.Invalid("text.format", "The schema of text.format is not a JSON schema.")

@@ -11,9 +11,11 @@ import (
 // Keywords and string formats that Anthropic's structured outputs support. Their SDKs move
 // the others into descriptions, where the model can still read them.
 var (
-	schemaKeywords = []string{"$ref", "$defs", "type", "anyOf", "oneOf", "allOf", "description", "title", "enum", "const",
+	schemaKeywords = []string{"$ref", "$defs", "type", "anyOf", "oneOf", "allOf", "description", "title", "enum",
+		"const",
 		"properties", "additionalProperties", "required", "items", "minItems", "format", "pattern"}
-	stringFormats = []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6", "uuid"}
+	stringFormats = []string{"date-time", "time", "date", "duration", "email", "hostname", "uri", "ipv4", "ipv6",
+		"uuid"}
 )
 
 // simplify returns a JSON schema with supported keywords only, or nil if the schema says
@@ -46,7 +48,9 @@ func simplify(schema any) any {
 	if variants, ok := out["allOf"].([]any); ok {
 		out["allOf"] = slices.DeleteFunc(simplifyAll(variants), func(v any) bool { return v == nil })
 	}
-	if !slices.ContainsFunc([]string{"type", "anyOf", "allOf", "enum", "const"}, func(key string) bool { return out[key] != nil }) {
+	if !slices.ContainsFunc([]string{"type", "anyOf", "allOf", "enum", "const"}, func(key string) bool {
+		return out[key] != nil
+	}) {
 		return nil
 	}
 	switch out["type"] {

@@ -70,7 +70,8 @@ func (p *Provider) vendorTools(req *model.Request, g generation) (v vendorTools)
 				v.code = t.Name
 			}
 		case berth.ToolComputer:
-			if t.Hosted.Width > 0 && t.Hosted.Height > 0 && v.computer == "" && (t.Name == computerName || !taken(computerName)) {
+			if t.Hosted.Width > 0 && t.Hosted.Height > 0 && v.computer == "" && (t.Name == computerName ||
+				!taken(computerName)) {
 				v.computer = t.Name
 				v.computerType, v.computerBeta = g.computer()
 			}
@@ -101,7 +102,8 @@ func (v vendorTools) offer(t berth.FunctionTool) (tools []tool, about string) {
 	case t.Name == v.code:
 		return []tool{{Name: codeName, Description: t.Description, InputSchema: t.Parameters}}, ""
 	case t.Name == v.computer:
-		return []tool{{Type: v.computerType, Name: computerName, DisplayWidth: t.Hosted.Width, DisplayHeight: t.Hosted.Height}}, dialogue.Join(aboutComputer, t.Hosted.About())
+		return []tool{{Type: v.computerType, Name: computerName, DisplayWidth: t.Hosted.Width,
+			DisplayHeight: t.Hosted.Height}}, dialogue.Join(aboutComputer, t.Hosted.About())
 	}
 	return nil, ""
 }

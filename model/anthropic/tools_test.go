@@ -18,8 +18,9 @@ import (
 var hosted = []berth.FunctionTool{
 	{Type: "function", Name: "shell", Description: "Runs commands.", Parameters: json.RawMessage(`{"type":"object"}`),
 		Hosted: &berth.HostedFunction{Type: berth.ToolShell, About: func() string { return "The container has git." }}},
-	{Type: "function", Name: "code_interpreter", Description: "Runs code.", Parameters: json.RawMessage(`{"type":"object"}`),
-		Hosted: &berth.HostedFunction{Type: berth.ToolCode}},
+	{Type: "function", Name: "code_interpreter", Description: "Runs code.",
+		Parameters: json.RawMessage(`{"type":"object"}`),
+		Hosted:     &berth.HostedFunction{Type: berth.ToolCode}},
 	{Type: "function", Name: "f"},
 }
 
@@ -32,7 +33,8 @@ func offeredTools(got *modeltest.Request) (all []string) {
 }
 
 func TestNativeTools(t *testing.T) {
-	own := []string{"bash_20250124 bash", "text_editor_20250728 str_replace_based_edit_tool", "function code_execution", "function f"}
+	own := []string{"bash_20250124 bash", "text_editor_20250728 str_replace_based_edit_tool", "function code_execution",
+		"function f"}
 	plain := []string{"function shell", "function code_interpreter", "function f"}
 	for _, tc := range []struct {
 		model string
@@ -49,9 +51,11 @@ func TestNativeTools(t *testing.T) {
 		{"claude-sonnet-4-5", []string{}, "", plain},
 		{"claude-sonnet-4-5", []string{"code_interpreter"}, "", []string{plain[0], own[2], own[3]}},
 		{"claude-sonnet-4-5", nil, "bash", []string{plain[0], own[2], own[3], "function bash"}},
-		{"claude-sonnet-4-5", nil, "str_replace_based_edit_tool", []string{own[0], own[2], own[3], "function str_replace_based_edit_tool"}},
+		{"claude-sonnet-4-5", nil, "str_replace_based_edit_tool",
+			[]string{own[0], own[2], own[3], "function str_replace_based_edit_tool"}},
 	} {
-		req := &model.Request{Model: tc.model, Tools: hosted, Instructions: "Be brief.", ToolChoice: model.ToolChoice{Mode: "function", Name: "shell"}}
+		req := &model.Request{Model: tc.model, Tools: hosted, Instructions: "Be brief.",
+			ToolChoice: model.ToolChoice{Mode: "function", Name: "shell"}}
 		if tc.add != "" {
 			req.Tools = append(req.Tools[:3:3], berth.FunctionTool{Type: "function", Name: tc.add})
 		}
@@ -91,8 +95,10 @@ func TestNativeCalls(t *testing.T) {
 		{"bash", `{"command":""}`, "shell", shell("")},
 		{"bash", `{}`, "shell", `{"commands":[]}`},
 		{"bash", `{"command":["ls"]}`, "shell", `{"commands":[["ls"]]}`},
-		{"str_replace_based_edit_tool", edited, "shell", shell("str_replace_based_edit_tool <<'EOF'\n" + edited + "\nEOF")},
-		{"str_replace_based_edit_tool", "{\n \"command\": \"view\"\n}", "shell", shell("str_replace_based_edit_tool <<'EOF'\n{\"command\":\"view\"}\nEOF")},
+		{"str_replace_based_edit_tool", edited, "shell", shell("str_replace_based_edit_tool <<'EOF'\n" + edited +
+			"\nEOF")},
+		{"str_replace_based_edit_tool", "{\n \"command\": \"view\"\n}", "shell",
+			shell("str_replace_based_edit_tool <<'EOF'\n{\"command\":\"view\"}\nEOF")},
 		{"code_execution", `{"code":"1+1"}`, "code_interpreter", `{"code":"1+1"}`},
 		{"f", `{"command":"ls"}`, "f", `{"command":"ls"}`},
 	} {
@@ -107,7 +113,8 @@ func TestNativeCalls(t *testing.T) {
 				rest = rest[n:]
 			}
 			p, _ := open(t, modeltest.Always(modeltest.Reply(append(steps, model.Finish{Reason: model.FinishStop})...)))
-			a, err := modeltest.Collect(t, p, &model.Request{Model: "claude-sonnet-4-5", Tools: hosted, Items: []berth.Item{user("hi")}})
+			a, err := modeltest.Collect(t, p, &model.Request{Model: "claude-sonnet-4-5", Tools: hosted,
+				Items: []berth.Item{user("hi")}})
 			if err != nil || len(a.Calls) != 1 {
 				t.Fatalf("%s: got %+v, %v", tc.input, a, err)
 			}
@@ -127,11 +134,15 @@ func same(a, b string) bool {
 // Input that is not JSON stays invalid, so that the tool reports it to the model.
 func TestMalformedNativeCalls(t *testing.T) {
 	for _, tc := range []struct{ tool, input string }{
-		{"bash", `{"command":"rm -rf`}, {"bash", `{"command":"ls\`}, {"bash", `{"comm`}, {"bash", "ls"}, {"bash", `{"restart":`},
-		{"str_replace_based_edit_tool", `{"command":"create","path":"/a","file_text":"`}, {"str_replace_based_edit_tool", "EOF\nrm -rf /"},
+		{"bash", `{"command":"rm -rf`}, {"bash", `{"command":"ls\`}, {"bash", `{"comm`}, {"bash", "ls"},
+		{"bash", `{"restart":`},
+		{"str_replace_based_edit_tool", `{"command":"create","path":"/a","file_text":"`},
+		{"str_replace_based_edit_tool", "EOF\nrm -rf /"},
 	} {
-		p, _ := open(t, modeltest.Always(modeltest.Reply(model.Call{ID: "toolu_1", Name: tc.tool, Arguments: tc.input}, model.Finish{Reason: model.FinishLength})))
-		a, err := modeltest.Collect(t, p, &model.Request{Model: "claude-sonnet-4-5", Tools: hosted, Items: []berth.Item{user("hi")}})
+		p, _ := open(t, modeltest.Always(modeltest.Reply(model.Call{ID: "toolu_1", Name: tc.tool, Arguments: tc.input},
+			model.Finish{Reason: model.FinishLength})))
+		a, err := modeltest.Collect(t, p, &model.Request{Model: "claude-sonnet-4-5", Tools: hosted,
+			Items: []berth.Item{user("hi")}})
 		if err != nil || len(a.Calls) != 1 || a.Calls[0].Name != "shell" || json.Valid([]byte(a.Calls[0].Arguments)) {
 			t.Errorf("%s: got %+v, %v, want invalid arguments", tc.input, a.Calls, err)
 		}
@@ -146,7 +157,8 @@ func TestNativeHistory(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: "shell", Arguments: string(raw)})
+		return berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: "shell",
+			Arguments: string(raw)})
 	}
 	result := func(out, errs string, code int) string {
 		return fmt.Sprintf(`{"outcome":{"type":"exit","exit_code":%d},"stderr":%q,"stdout":%q}`, code, errs, out)
@@ -154,14 +166,18 @@ func TestNativeHistory(t *testing.T) {
 	view := `{"command":"view","path":"/a"}`
 	req := &model.Request{Model: "claude-opus-5-5", Tools: hosted, Items: []berth.Item{
 		user("hi"),
-		shell("call.1", "ls", "false"), output("call.1", `{"output":[`+result("a\n", "", 0)+","+result("x", "y", 1)+`]}`),
+		shell("call.1", "ls", "false"), output("call.1", `{"output":[`+result("a\n", "", 0)+","+result("x", "y",
+			1)+`]}`),
 		shell("call_2", "restart_shell"), output("call_2", `{"output":[`+result("ok\n", "", 0)+`]}`),
-		shell("call_3", "str_replace_based_edit_tool <<'EOF'\n"+view+"\nEOF"), output("call_3", `{"output":[`+result("", "Error: no\n", 1)+`]}`),
-		shell("call_4", "str_replace_based_edit_tool <<'EOF'\nnot json\nEOF"), output("call_4", `{"output":[{"outcome":{"type":"timeout"},"stderr":"","stdout":""}]}`),
+		shell("call_3", "str_replace_based_edit_tool <<'EOF'\n"+view+"\nEOF"),
+		output("call_3", `{"output":[`+result("", "Error: no\n", 1)+`]}`),
+		shell("call_4", "str_replace_based_edit_tool <<'EOF'\nnot json\nEOF"),
+		output("call_4", `{"output":[{"outcome":{"type":"timeout"},"stderr":"","stdout":""}]}`),
 		shell("call_5", "a", "b"), output("call_5", "refused"),
 		shell("call_6", "a", "b"), output("call_6", `{"output":[`+result("", "invalid", 2)+`]}`),
 		shell("call_7"), output("call_7", "nothing"), shell("call_8", "a"),
-		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "call_9", Name: "code_interpreter", Arguments: `{"code":"1"}`}), output("call_9", "1"),
+		berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: "call_9", Name: "code_interpreter",
+			Arguments: `{"code":"1"}`}), output("call_9", "1"),
 	}}
 	got, _ := received(t, req)
 	var lines []string
@@ -177,21 +193,25 @@ func TestNativeHistory(t *testing.T) {
 		`bash {"command":"ls"}`, `bash {"command":"false"}`, "= a\n", "= x\ny\nexit code 1",
 		`bash {"restart":true}`, "= ok\n",
 		"str_replace_based_edit_tool " + view, "= Error: no\n",
-		`bash {"command":"str_replace_based_edit_tool <<'EOF'\nnot json\nEOF"}`, "= The command took too long and was ended.",
+		`bash {"command":"str_replace_based_edit_tool <<'EOF'\nnot json\nEOF"}`,
+		"= The command took too long and was ended.",
 		`bash {"command":"a"}`, `bash {"command":"b"}`, "= refused", "= refused",
-		`bash {"command":"a"}`, `bash {"command":"b"}`, "= invalid\nexit code 2", "= The call was interrupted; there is no output.",
+		`bash {"command":"a"}`, `bash {"command":"b"}`, "= invalid\nexit code 2",
+		"= The call was interrupted; there is no output.",
 		`bash {"commands":null,"timeout_ms":null}`, "= nothing",
 	}
 	if len(lines) < len(want) || !cmp.Equal(want, lines[:len(want)]) {
 		t.Errorf("(-want +got)\n%s", cmp.Diff(want, lines))
 	}
 	rest := strings.Join(lines[min(len(want), len(lines)):], "\n")
-	for _, part := range []string{`bash {"command":"a"}`, `code_execution {"code":"1"}`, "= The call was interrupted; there is no output.", "= 1"} {
+	for _, part := range []string{`bash {"command":"a"}`, `code_execution {"code":"1"}`,
+		"= The call was interrupted; there is no output.", "= 1"} {
 		if !strings.Contains(rest, part) {
 			t.Errorf("no %q in\n%s", part, rest)
 		}
 	}
-	for id, failed := range map[string]bool{"call_2": false, "call_3": true, "call_4": true, "call_5": false, "call_6": true, "call_6_2": true} {
+	for id, failed := range map[string]bool{"call_2": false, "call_3": true, "call_4": true, "call_5": false,
+		"call_6": true, "call_6_2": true} {
 		if !strings.Contains(string(got.Body), `"tool_use_id":"`+id+`"`) {
 			t.Errorf("no result of %s", id)
 		}

@@ -31,12 +31,14 @@ func call(id string) berth.Item {
 }
 
 func output(id, text string) berth.Item {
-	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id, Output: berth.StringDelta(text)})
+	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id,
+		Output: berth.StringDelta(text)})
 }
 
 // received sends a request. It returns the request as the double received it, and the
 // fields of its body.
-func received(t *testing.T, req *model.Request, with ...func(*anthropic.Options)) (*modeltest.Request, map[string]json.RawMessage) {
+func received(t *testing.T, req *model.Request, with ...func(*anthropic.Options)) (*modeltest.Request,
+	map[string]json.RawMessage) {
 	t.Helper()
 	p, double := open(t, ok, with...)
 	if req.Model == "" {
@@ -64,21 +66,28 @@ func everything(name string) *model.Request {
 		Items: []berth.Item{
 			message("developer", berth.Content{Type: "input_text", Text: "Be kind."}),
 			message("user", berth.Content{Type: "input_text", Text: "What are these?"},
-				berth.Content{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}, berth.Content{Type: "input_image", ImageURL: "https://example.com/a.png"},
+				berth.Content{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="},
+				berth.Content{Type: "input_image", ImageURL: "https://example.com/a.png"},
 				berth.Content{Type: "input_file", Filename: "a.pdf", FileData: "data:application/pdf;base64,JVBERi0="},
-				berth.Content{Type: "input_file", Filename: "a.txt", FileData: "data:text/plain;charset=utf-8;base64,aGk="},
+				berth.Content{Type: "input_file", Filename: "a.txt",
+					FileData: "data:text/plain;charset=utf-8;base64,aGk="},
 				berth.Content{Type: "input_file", FileURL: "https://example.com/b.pdf"}),
 			call("c1"),
 			berth.NewItem(map[string]any{"type": "function_call_output", "call_id": "c1", "output": []berth.Content{
-				{Type: "input_text", Text: "a chart"}, {Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}}}),
+				{Type: "input_text", Text: "a chart"},
+				{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}}}),
 			message("assistant", berth.Content{Type: "output_text", Text: "A chart."}),
 			message("developer", berth.Content{Type: "input_text", Text: "Be loud."}),
 			user("And?"),
 		},
 		Tools: []berth.FunctionTool{{Type: "function", Name: "f", Description: "Does.", Strict: &strict,
-			Parameters: json.RawMessage(`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`)}, {Type: "function", Name: "g"}},
+			Parameters: json.RawMessage(
+				`{"type":"object","properties":{"a":{"type":"string"}},"required":["a"],"additionalProperties":false}`)},
+			{Type: "function", Name: "g"}},
 		ToolChoice: model.ToolChoice{Mode: "auto"}, MaxOutputTokens: 50_000, Temperature: &half,
-		Text:      berth.TextConfig{Verbosity: "low", Format: json.RawMessage(`{"type":"json_schema","name":"n","schema":{"type":"object","properties":{},"required":[],"additionalProperties":false}}`)},
+		Text: berth.TextConfig{Verbosity: "low",
+			Format: json.RawMessage(
+				`{"type":"json_schema","name":"n","schema":{"type":"object","properties":{},"required":[],"additionalProperties":false}}`)},
 		Reasoning: berth.ReasoningConfig{Effort: &effort, Summary: &summary},
 		User:      "someone", Sampling: berth.Sampling{Stop: []string{"END"}},
 	}
@@ -125,10 +134,13 @@ func TestVendorTypesHaveFields(t *testing.T) {
 
 // The vendor's client can read the double.
 func TestVendorClientReadsDouble(t *testing.T) {
-	double := modeltest.NewAnthropicServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."}, model.Call{ID: "c1", Name: "f"},
-		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: `{"a":1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3}})))
+	double := modeltest.NewAnthropicServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."},
+		model.Text{Text: "Let me see."}, model.Call{ID: "c1", Name: "f"},
+		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Call{Arguments: `{"a":1}`},
+		model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3}})))
 	client := sdk.NewClient(option.WithBaseURL(double.URL), option.WithAPIKey("k"), option.WithoutEnvironmentDefaults())
-	stream := client.Messages.NewStreaming(t.Context(), sdk.MessageNewParams{Model: "claude-opus-4-8", MaxTokens: 9, Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("hi"))}})
+	stream := client.Messages.NewStreaming(t.Context(), sdk.MessageNewParams{Model: "claude-opus-4-8", MaxTokens: 9,
+		Messages: []sdk.MessageParam{sdk.NewUserMessage(sdk.NewTextBlock("hi"))}})
 	var got sdk.Message
 	for stream.Next() {
 		if err := got.Accumulate(stream.Current()); err != nil {
@@ -139,7 +151,9 @@ func TestVendorClientReadsDouble(t *testing.T) {
 		t.Fatal(stream.Err())
 	}
 	c := got.Content
-	if len(c) != 4 || c[0].Thinking != "Hm." || c[0].Signature == "" || c[1].Text != "Let me see." || string(c[2].Input) != `{"a":1}` || c[3].Name != "g" || got.StopReason != "tool_use" || got.Usage.InputTokens != 3 {
+	if len(c) != 4 || c[0].Thinking != "Hm." || c[0].Signature == "" || c[1].Text != "Let me see." ||
+		string(c[2].Input) != `{"a":1}` || c[3].Name != "g" || got.StopReason != "tool_use" ||
+		got.Usage.InputTokens != 3 {
 		t.Errorf("got %+v", got)
 	}
 }
@@ -154,22 +168,33 @@ func TestBody(t *testing.T) {
 		want string
 	}{
 		{name: "plain", want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
-		{name: "defaults are omitted", req: func(r *model.Request) { r.Temperature, r.TopP, r.Text.Verbosity = &one, &one, "medium" },
+		{name: "defaults are omitted", req: func(r *model.Request) {
+			r.Temperature, r.TopP, r.Text.Verbosity = &one, &one, "medium"
+		},
 			want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
-		{name: "an operator's limit", with: func(o *anthropic.Options) { o.MaxTokens = 9 }, want: `{"model":"claude-opus-4-8","max_tokens":9,` + common + `,"stream":true}`},
-		{name: "a client's limit", req: func(r *model.Request) { r.MaxOutputTokens = 7 }, with: func(o *anthropic.Options) { o.MaxTokens = 9 },
+		{name: "an operator's limit", with: func(o *anthropic.Options) {
+			o.MaxTokens = 9
+		}, want: `{"model":"claude-opus-4-8","max_tokens":9,` + common + `,"stream":true}`},
+		{name: "a client's limit", req: func(r *model.Request) {
+			r.MaxOutputTokens = 7
+		}, with: func(o *anthropic.Options) { o.MaxTokens = 9 },
 			want: `{"model":"claude-opus-4-8","max_tokens":7,` + common + `,"stream":true}`},
 		{name: "sampling", req: func(r *model.Request) { r.Model, r.TopP = "claude-sonnet-4-20250514", &half },
 			want: `{"model":"claude-sonnet-4-20250514","max_tokens":64000,` + common + `,"top_p":0.5,"stream":true}`},
 		{name: "verbosity", req: func(r *model.Request) { r.Text.Verbosity = "high" },
 			want: `{"model":"claude-opus-4-8","max_tokens":128000,"system":[{"type":"text","text":"Answer at length and in detail."}],` + common + `,"stream":true}`},
-		{name: "a JSON object", req: func(r *model.Request) { r.Text.Format = json.RawMessage(`{"type":"json_object"}`) },
+		{name: "a JSON object", req: func(r *model.Request) {
+			r.Text.Format = json.RawMessage(`{"type":"json_object"}`)
+		},
 			want: `{"model":"claude-opus-4-8","max_tokens":128000,"system":[{"type":"text","text":"Answer with one JSON object and nothing else: no words around it, no code fence."}],` + common + `,"stream":true}`},
-		{name: "a choice without tools", req: func(r *model.Request) { r.ToolChoice.Mode, r.ParallelToolCalls = "none", false },
+		{name: "a choice without tools", req: func(r *model.Request) {
+			r.ToolChoice.Mode, r.ParallelToolCalls = "none", false
+		},
 			want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"stream":true}`},
 		{name: "a schema without a type", req: func(r *model.Request) {
 			r.Tools = []berth.FunctionTool{{Name: "f", Parameters: json.RawMessage(`{"properties":{}}`)}}
-		}, want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common + `,"tools":[{"name":"f","input_schema":{"properties":{},"type":"object"}}],"stream":true}`},
+		}, want: `{"model":"claude-opus-4-8","max_tokens":128000,` + common +
+			`,"tools":[{"name":"f","input_schema":{"properties":{},"type":"object"}}],"stream":true}`},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -219,7 +244,9 @@ func TestCacheMarks(t *testing.T) {
 	if got := strings.Count(string(sent.Body), `"cache_control":{"type":"ephemeral","ttl":"1h"}`); got != 4 {
 		t.Errorf("for an hour: got %d marks, want 4", got)
 	}
-	if sent, _ := received(t, req, func(o *anthropic.Options) { o.Cache = "off" }); strings.Contains(string(sent.Body), "cache_control") {
+	if sent, _ := received(t, req, func(o *anthropic.Options) {
+		o.Cache = "off"
+	}); strings.Contains(string(sent.Body), "cache_control") {
 		t.Error("the request has marks, want none with the cache off")
 	}
 }
@@ -253,7 +280,8 @@ func TestInvalidInput(t *testing.T) {
 		"frequency_penalty": {Sampling: berth.Sampling{FrequencyPenalty: &half}},
 		"tools":             {Tools: []berth.FunctionTool{{Name: "f", Parameters: json.RawMessage(`[]`)}}},
 		"text.format":       {Text: berth.TextConfig{Format: json.RawMessage(`{"type":"json_schema","schema":[]}`)}},
-		"input":             {Items: []berth.Item{message("user", berth.Content{Type: "input_image", ImageURL: "data:image/tiff;base64,AA=="})}},
+		"input": {Items: []berth.Item{message("user",
+			berth.Content{Type: "input_image", ImageURL: "data:image/tiff;base64,AA=="})}},
 	} {
 		p, double := open(t, ok)
 		req.Model = "claude-opus-4-8"
@@ -261,14 +289,17 @@ func TestInvalidInput(t *testing.T) {
 			req.Items = []berth.Item{user("hi")}
 		}
 		_, err := modeltest.Collect(t, p, req)
-		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(param, errParam(err)) || len(double.Requests()) != 0 {
+		if berth.ErrorCode(err) != berth.CodeInvalid || !strings.Contains(param, errParam(err)) ||
+			len(double.Requests()) != 0 {
 			t.Errorf("%s: got %v", param, err)
 		}
 	}
-	for _, file := range []berth.Content{{Type: "input_file", FileData: "data:application/zip;base64,UEsDBP8="}, {Type: "input_file"}, {Type: "input_file", FileData: "data:text/plain,hi"},
+	for _, file := range []berth.Content{{Type: "input_file", FileData: "data:application/zip;base64,UEsDBP8="},
+		{Type: "input_file"}, {Type: "input_file", FileData: "data:text/plain,hi"},
 		{Type: "input_image", ImageURL: "data:,"}} {
 		p, _ := open(t, ok)
-		if _, err := modeltest.Collect(t, p, &model.Request{Model: "claude-opus-4-8", Items: []berth.Item{message("user", file)}}); berth.ErrorCode(err) != berth.CodeInvalid {
+		if _, err := modeltest.Collect(t, p, &model.Request{Model: "claude-opus-4-8",
+			Items: []berth.Item{message("user", file)}}); berth.ErrorCode(err) != berth.CodeInvalid {
 			t.Errorf("%+v: got %v", file, err)
 		}
 	}

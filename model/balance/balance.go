@@ -125,7 +125,8 @@ func (g *Group) try(ctx context.Context, req *model.Request, plan []Target, yiel
 			return err
 		}
 		if i+1 < len(plan) {
-			g.opts.Log.Warn("moved turn to next upstream", "from", t.Upstream.opts.Name, "to", plan[i+1].Upstream.opts.Name, "err", err)
+			g.opts.Log.Warn("moved turn to next upstream", "from", t.Upstream.opts.Name, "to",
+				plan[i+1].Upstream.opts.Name, "err", err)
 		}
 	}
 	if len(plan) == 1 {

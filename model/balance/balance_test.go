@@ -56,7 +56,8 @@ func answers(text string) reply {
 	}
 }
 
-var finished = model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}}
+var finished = model.Finish{Reason: model.FinishStop,
+	Usage: berth.Usage{InputTokens: 10, OutputTokens: 5, TotalTokens: 15}}
 
 // fails returns a reply with an error, after some text.
 func fails(err error, words ...string) reply {
@@ -146,7 +147,8 @@ func TestFailover(t *testing.T) {
 		{"the request is wrong", fails(invalid), "a", "", invalid},
 		{"the context is too long", fails(model.TooLong("")), "a", "", model.TooLong("")},
 		{"it breaks off", fails(broken, "h"), "a", "h", broken},
-		{"it ends without a Finish", func(context.Context, *model.Request, func(model.Delta, error) bool) {}, "a b", "b", nil},
+		{"it ends without a Finish", func(context.Context, *model.Request, func(model.Delta, error) bool) {}, "a b",
+			"b", nil},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -154,7 +156,8 @@ func TestFailover(t *testing.T) {
 			g := group(t, Options{Primaries: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "a"}, tt.first)}},
 				Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
 			text, _, err := collect(t.Context(), g, request())
-			if got := strings.Join(n.take(), " "); got != tt.called || text != tt.text || berth.ErrorCode(err) != berth.ErrorCode(tt.err) {
+			if got := strings.Join(n.take(), " "); got != tt.called || text != tt.text ||
+				berth.ErrorCode(err) != berth.ErrorCode(tt.err) {
 				t.Errorf("got %q, %v from %s, want %q, %v from %s", text, err, got, tt.text, tt.err, tt.called)
 			}
 		})
@@ -166,16 +169,19 @@ func TestNearRetry(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{}
 		count := 0
-		u := open(t, n, UpstreamOptions{Name: "a"}, func(ctx context.Context, req *model.Request, yield func(model.Delta, error) bool) {
+		u := open(t, n, UpstreamOptions{Name: "a"}, func(ctx context.Context, req *model.Request,
+			yield func(model.Delta, error) bool) {
 			if count++; count == 1 {
 				yield(nil, model.WithRetryAfter(limited, time.Second))
 				return
 			}
 			answers("hi")(ctx, req, yield)
 		})
-		g := group(t, Options{Primaries: []Target{{Upstream: u}}, Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
+		g := group(t, Options{Primaries: []Target{{Upstream: u}},
+			Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
 		start := time.Now()
-		if text, _, err := collect(t.Context(), g, request()); text != "hi" || err != nil || time.Since(start) != time.Second {
+		if text, _, err := collect(t.Context(), g, request()); text != "hi" || err != nil ||
+			time.Since(start) != time.Second {
 			t.Errorf("got %q, %v after %v", text, err, time.Since(start))
 		}
 	})
@@ -189,17 +195,20 @@ func TestAllFail(t *testing.T) {
 		code  berth.Code
 		after time.Duration
 	}{
-		"one that may pass":  {[]error{keyless, broken, missing}, berth.CodeUpstream, 0},
-		"the nearest":        {[]error{after(time.Hour), after(time.Minute), keyless}, berth.CodeRateLimited, time.Minute},
+		"one that may pass": {[]error{keyless, broken, missing}, berth.CodeUpstream, 0},
+		"the nearest": {[]error{after(time.Hour), after(time.Minute), keyless}, berth.CodeRateLimited,
+			time.Minute},
 		"at any time":        {[]error{after(time.Hour), broken}, berth.CodeUpstream, 0},
 		"none that may pass": {[]error{keyless, missing}, berth.CodeUnavailable, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var targets []Target
 			for i, err := range tt.errs {
-				targets = append(targets, Target{Upstream: open(t, &notes{}, UpstreamOptions{Name: fmt.Sprint(i)}, fails(err))})
+				targets = append(targets, Target{Upstream: open(t, &notes{}, UpstreamOptions{Name: fmt.Sprint(i)},
+					fails(err))})
 			}
-			_, _, err := collect(t.Context(), group(t, Options{Primaries: targets[:1], Fallbacks: targets[1:]}), request())
+			_, _, err := collect(t.Context(), group(t, Options{Primaries: targets[:1], Fallbacks: targets[1:]}),
+				request())
 			if d, _ := model.RetryAfter(err); berth.ErrorCode(err) != tt.code || d != tt.after {
 				t.Errorf("got %v after %v, want %s after %v", err, d, tt.code, tt.after)
 			}
@@ -255,7 +264,9 @@ func TestWeights(t *testing.T) {
 func TestOrigin(t *testing.T) {
 	amount := func(s string) berth.Amount { a, _ := berth.ParseAmount(s); return a }
 	tenth := amount("0.1")
-	prices := Prices{Currency: "usd", Models: map[string]Price{"big-*": {Input: amount("1"), CachedInput: &tenth, Output: amount("10")}, "big-free": {}}}
+	prices := Prices{Currency: "usd",
+		Models: map[string]Price{"big-*": {Input: amount("1"), CachedInput: &tenth, Output: amount("10")},
+			"big-free": {}}}
 	usage := finished
 	usage.Usage.InputTokenDetails.CachedTokens = 4
 	reply := func(_ context.Context, _ *model.Request, yield func(model.Delta, error) bool) { yield(usage, nil) }
@@ -264,16 +275,19 @@ func TestOrigin(t *testing.T) {
 		cost  string
 	}{"priced": {"big-1", "0.0000564"}, "free": {"big-free", "0"}, "unknown": {"small", ""}} {
 		u := open(t, &notes{}, UpstreamOptions{Name: "a", Prices: prices}, reply)
-		_, f, err := collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: u, Model: tt.model}}}), request())
+		_, f, err := collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: u, Model: tt.model}}}),
+			request())
 		if err != nil || f.Origin != (model.Origin{Upstream: "a", Model: tt.model}) {
 			t.Errorf("%s: got %+v, %v", name, f, err)
 		}
-		if got := f.Cost; (got == nil) != (tt.cost == "") || got != nil && (got.Value.String() != tt.cost || got.Currency != "usd") {
+		if got := f.Cost; (got == nil) != (tt.cost == "") || got != nil && (got.Value.String() != tt.cost ||
+			got.Currency != "usd") {
 			t.Errorf("%s: got cost %v, want %s", name, got, tt.cost)
 		}
 	}
 	u := open(t, &notes{}, UpstreamOptions{Name: "a", Anonymous: true}, reply)
-	if _, f, _ := collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: u}}}), request()); f.Origin != (model.Origin{}) || f.Cost != nil {
+	if _, f, _ := collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: u}}}),
+		request()); f.Origin != (model.Origin{}) || f.Cost != nil {
 		t.Errorf("an anonymous upstream: got %+v", f)
 	}
 }
@@ -286,7 +300,8 @@ func TestRefusedOptions(t *testing.T) {
 	if _, err := New(Options{Primaries: []Target{{Upstream: u, Weight: -1}}}); err == nil {
 		t.Error("a negative weight was accepted")
 	}
-	for name, opts := range map[string]UpstreamOptions{"no key": {}, "a negative limit": {Keys: []Key{{}}, Limits: Limits{Concurrency: -1}},
+	for name, opts := range map[string]UpstreamOptions{"no key": {},
+		"a negative limit": {Keys: []Key{{}}, Limits: Limits{Concurrency: -1}},
 		"a negative price": {Keys: []Key{{}}, Prices: Prices{Models: map[string]Price{"m": {Input: -1}}}}} {
 		if _, err := NewUpstream(opts); err == nil {
 			t.Errorf("%s: got an upstream, want an error", name)

@@ -119,7 +119,8 @@ func newBreaker(b Breaker, who string, log *slog.Logger, failed func(error) bool
 	out.two = gobreaker.NewTwoStepCircuitBreaker[struct{}](gobreaker.Settings{
 		Interval: window, BucketPeriod: window / 6, Timeout: open, MaxRequests: 1,
 		ReadyToTrip: func(c gobreaker.Counts) bool {
-			return c.ConsecutiveFailures >= failures || c.Requests >= fewestSeen && float64(c.TotalFailures) >= share*float64(c.Requests)
+			return c.ConsecutiveFailures >= failures || c.Requests >= fewestSeen &&
+				float64(c.TotalFailures) >= share*float64(c.Requests)
 		},
 		IsSuccessful: func(err error) bool { return !failed(err) },
 		IsExcluded:   func(err error) bool { return errors.Is(err, errLeft) },
@@ -168,6 +169,7 @@ func (b *breaker) skipped() error {
 	b.mu.Unlock()
 	rest = max(rest, time.Second)
 	err := &berth.Error{Code: berth.CodeUpstream, Err: model.ErrNotSent,
-		Message: fmt.Sprintf("%s has failed too often. Berth tries it again in %d s.", b.who, int(math.Ceil(rest.Seconds())))}
+		Message: fmt.Sprintf("%s has failed too often. Berth tries it again in %d s.", b.who,
+			int(math.Ceil(rest.Seconds())))}
 	return model.WithRetryAfter(err, rest)
 }

@@ -82,7 +82,8 @@ func TestBreakersAreBounded(t *testing.T) {
 func TestOpenCircuit(t *testing.T) {
 	b := newBreaker(Breaker{}, "The upstream 'a'", slog.New(slog.DiscardHandler), func(error) bool { return true })
 	b.till = time.Now().Add(8 * time.Second)
-	if got := b.skipped().Error(); !strings.Contains(got, "The upstream 'a' has failed too often. Berth tries it again in 8 s.") {
+	if got := b.skipped().Error(); !strings.Contains(got,
+		"The upstream 'a' has failed too often. Berth tries it again in 8 s.") {
 		t.Errorf("got %q", got)
 	}
 }
@@ -94,7 +95,8 @@ func TestBreaker(t *testing.T) {
 		reply := fails(broken)
 		u := open(t, n, UpstreamOptions{Name: "a", Breaker: Breaker{Failures: 3, Open: time.Minute}},
 			func(ctx context.Context, r *model.Request, y func(model.Delta, error) bool) { reply(ctx, r, y) })
-		g := group(t, Options{Primaries: []Target{{Upstream: u}}, Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
+		g := group(t, Options{Primaries: []Target{{Upstream: u}},
+			Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
 		want := func(what, circuit string, called ...string) {
 			t.Helper()
 			if got := n.take(); !slices.Equal(got, called) || u.Status().Circuit != circuit {

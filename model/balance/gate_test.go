@@ -29,7 +29,8 @@ func TestConcurrency(t *testing.T) {
 		}
 		u := open(t, n, UpstreamOptions{Name: "a", Limits: Limits{Concurrency: 1, Wait: time.Minute}}, slow)
 		lone := group(t, Options{Primaries: []Target{{Upstream: u}}})
-		both := group(t, Options{Primaries: []Target{{Upstream: u}}, Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
+		both := group(t, Options{Primaries: []Target{{Upstream: u}},
+			Fallbacks: []Target{{Upstream: open(t, n, UpstreamOptions{Name: "b"}, answers("b"))}}})
 		var mu sync.Mutex
 		var order []int
 		var all sync.WaitGroup
@@ -65,7 +66,8 @@ func TestConcurrency(t *testing.T) {
 		synctest.Wait()
 		start := time.Now()
 		_, _, err := collect(t.Context(), lone, request())
-		if _, known := model.RetryAfter(err); berth.ErrorCode(err) != berth.CodeRateLimited || !known || time.Since(start) != time.Minute {
+		if _, known := model.RetryAfter(err); berth.ErrorCode(err) != berth.CodeRateLimited || !known ||
+			time.Since(start) != time.Minute {
 			t.Errorf("after the time to wait: got %v after %v", err, time.Since(start))
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
@@ -84,7 +86,8 @@ func TestConcurrency(t *testing.T) {
 
 func TestRates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		u := open(t, &notes{}, UpstreamOptions{Name: "a", Limits: Limits{RequestsPerMinute: 60, Wait: 10 * time.Second}}, answers("a"))
+		u := open(t, &notes{}, UpstreamOptions{Name: "a",
+			Limits: Limits{RequestsPerMinute: 60, Wait: 10 * time.Second}}, answers("a"))
 		g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 		start := time.Now()
 		for range 12 {

@@ -68,7 +68,8 @@ func (r *ring) take(preferred string, tried []*key) (*key, error) {
 		}
 	}
 	if best == nil && soonest > 0 {
-		return nil, model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited, Message: "The model's server is rate limited. Try again later."}, soonest)
+		return nil, model.WithRetryAfter(&berth.Error{Code: berth.CodeRateLimited,
+			Message: "The model's server is rate limited. Try again later."}, soonest)
 	}
 	if best == nil {
 		return nil, errTried

@@ -19,7 +19,10 @@ func TestKeys(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		n := &notes{}
 		first, second := answers("x"), answers("x")
-		u := open(t, n, UpstreamOptions{Name: "a"}, func(ctx context.Context, r *model.Request, y func(model.Delta, error) bool) { first(ctx, r, y) },
+		u := open(t, n, UpstreamOptions{Name: "a"}, func(ctx context.Context, r *model.Request,
+			y func(model.Delta, error) bool) {
+			first(ctx, r, y)
+		},
 			func(ctx context.Context, r *model.Request, y func(model.Delta, error) bool) { second(ctx, r, y) })
 		g := group(t, Options{Primaries: []Target{{Upstream: u}}})
 		want := func(what string, called ...string) {

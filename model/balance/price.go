@@ -41,7 +41,8 @@ func (p Prices) of(name string) (price Price, ok bool) {
 	}
 	longest := ""
 	for pattern, candidate := range p.Models {
-		if model.Matches(pattern, name) && (!ok || len(pattern) > len(longest) || len(pattern) == len(longest) && pattern < longest) {
+		if model.Matches(pattern, name) && (!ok || len(pattern) > len(longest) || len(pattern) == len(longest) &&
+			pattern < longest) {
 			price, ok, longest = candidate, true, pattern
 		}
 	}
@@ -61,7 +62,8 @@ func (p Prices) cost(name string, u berth.Usage) *berth.Cost {
 		}
 		return *a
 	}
-	return &berth.Cost{Currency: p.Currency, Value: tokens(u.InputTokens-cached-written, price.Input) + tokens(cached, or(price.CachedInput)) +
+	return &berth.Cost{Currency: p.Currency, Value: tokens(u.InputTokens-cached-written, price.Input) + tokens(cached,
+		or(price.CachedInput)) +
 		tokens(written, or(price.CacheWrite)) + tokens(u.OutputTokens, price.Output)}
 }
 

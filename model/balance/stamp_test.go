@@ -16,7 +16,8 @@ func TestStamps(t *testing.T) {
 	n := &notes{}
 	reasoning := item(`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"secret.of.a"}`)
 	sealed := item(`{"type":"reasoning","summary":[],"encrypted_content":"berth.vendor.1.abc"}`)
-	a := open(t, n, UpstreamOptions{Name: "a"}, func(_ context.Context, _ *model.Request, yield func(model.Delta, error) bool) {
+	a := open(t, n, UpstreamOptions{Name: "a"}, func(_ context.Context, _ *model.Request, yield func(model.Delta,
+		error) bool) {
 		_ = yield(model.Item{Item: reasoning}, nil) && yield(model.Item{Item: sealed}, nil) && yield(finished, nil)
 	})
 	b := open(t, n, UpstreamOptions{Name: "b"}, answers("b"))
@@ -51,7 +52,8 @@ func TestStamps(t *testing.T) {
 	n.take()
 	req := request()
 	req.Items = items
-	_, _, _ = collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: b, Weight: 1000}, {Upstream: a}}}), req)
+	_, _, _ = collect(t.Context(), group(t, Options{Primaries: []Target{{Upstream: b, Weight: 1000}, {Upstream: a}}}),
+		req)
 	if got := n.take(); got[0] != "a" {
 		t.Errorf("called %v", got)
 	}

@@ -70,7 +70,8 @@ func NewUpstream(opts UpstreamOptions) (*Upstream, error) {
 	if opts.Anonymous || opts.Name == "" {
 		who = "The model's server"
 	}
-	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits), breaker: newCircuits(opts.Breaker, who, opts.Log)}, nil
+	return &Upstream{opts: opts, keys: newRing(opts.Keys), gate: newGate(opts.Limits),
+		breaker: newCircuits(opts.Breaker, who, opts.Log)}, nil
 }
 
 // try sends the turn to the target's upstream. If wait is false, it fails with errBusy

@@ -212,7 +212,8 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 // total converts usage to Responses.
 func (u *usage) total() berth.Usage {
 	out := berth.Usage{InputTokens: u.PromptTokens, OutputTokens: u.CompletionTokens, TotalTokens: u.TotalTokens,
-		InputTokenDetails:  berth.InputTokenDetails{CachedTokens: max(u.PromptDetails.CachedTokens, u.PromptCacheHitTokens)},
+		InputTokenDetails: berth.InputTokenDetails{CachedTokens: max(u.PromptDetails.CachedTokens,
+			u.PromptCacheHitTokens)},
 		OutputTokenDetails: berth.OutputTokenDetails{ReasoningTokens: u.CompletionDetails.ReasoningTokens}}
 	if out.TotalTokens == 0 {
 		out.TotalTokens = out.InputTokens + out.OutputTokens

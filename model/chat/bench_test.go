@@ -19,13 +19,16 @@ import (
 // outputs.
 func conversation(n int) []berth.Item {
 	items := []berth.Item{berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
-		Content: []berth.Content{{Type: "input_text", Text: "Please count the files of this directory, and then of each below it."}}})}
+		Content: []berth.Content{{Type: "input_text",
+			Text: "Please count the files of this directory, and then of each below it."}}})}
 	for i := 0; len(items) < n; i++ {
 		id := fmt.Sprintf("call_%d", i)
 		items = append(items,
-			berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: "shell", Arguments: `{"commands":["ls -la | wc -l"]}`}),
+			berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: "shell",
+				Arguments: `{"commands":["ls -la | wc -l"]}`}),
 			berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id,
-				Output: berth.StringDelta(`{"output":[{"outcome":{"type":"exit","exit_code":0},"stderr":"","stdout":"12\n"}]}`)}))
+				Output: berth.StringDelta(
+					`{"output":[{"outcome":{"type":"exit","exit_code":0},"stderr":"","stdout":"12\n"}]}`)}))
 	}
 	return items[:n]
 }
@@ -66,7 +69,8 @@ func BenchmarkToken(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				n := 0
-				for _, err := range upstream.Read(strings.NewReader(in), newAnswer(&model.Request{}, slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler)) {
+				for _, err := range upstream.Read(strings.NewReader(in), newAnswer(&model.Request{},
+					slog.New(slog.DiscardHandler)), slog.New(slog.DiscardHandler)) {
 					if n++; err != nil {
 						b.Fatal(err)
 					}
@@ -83,7 +87,8 @@ func BenchmarkToken(b *testing.B) {
 // BenchmarkTurn measures a whole turn over loopback with an instant upstream, beside
 // the same exchange with net/http only.
 func BenchmarkTurn(b *testing.B) {
-	double := modeltest.NewChatServer(b, modeltest.Always(modeltest.Reply(model.Text{Text: "Hello"}, model.Finish{Reason: model.FinishStop})))
+	double := modeltest.NewChatServer(b, modeltest.Always(modeltest.Reply(model.Text{Text: "Hello"},
+		model.Finish{Reason: model.FinishStop})))
 	double.Unchecked = true
 	p, err := New(Options{Options: upstream.Options{BaseURL: double.URL}})
 	if err != nil {
@@ -101,7 +106,8 @@ func BenchmarkTurn(b *testing.B) {
 	})
 	b.Run("net/http", func(b *testing.B) {
 		for b.Loop() {
-			res, err := http.Post(double.URL+"/chat/completions", "application/json", strings.NewReader(`{"model":"m","messages":[]}`))
+			res, err := http.Post(double.URL+"/chat/completions", "application/json",
+				strings.NewReader(`{"model":"m","messages":[]}`))
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -39,7 +39,8 @@ func TestSuite(t *testing.T) {
 		},
 		Lacks: []modeltest.Feature{modeltest.Signatures},
 		At: func(t *testing.T, address string, timeout time.Duration) model.Provider {
-			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: timeout, Silence: timeout}})
+			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key,
+				FirstToken: timeout, Silence: timeout}})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -59,9 +60,15 @@ func TestSilence(t *testing.T) {
 		with func(o *chat.Options, timeout time.Duration)
 		code berth.Code
 	}{
-		{"before the first output", modeltest.Reply(forever), func(o *chat.Options, timeout time.Duration) { o.FirstToken = timeout }, berth.CodeUpstream},
-		{"after the first output", modeltest.Reply(text, forever), func(o *chat.Options, timeout time.Duration) { o.Silence = timeout }, berth.CodeUpstream},
-		{"after the end", modeltest.Reply(text, modeltest.Raw("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"), forever),
+		{"before the first output", modeltest.Reply(forever), func(o *chat.Options, timeout time.Duration) {
+			o.FirstToken = timeout
+		}, berth.CodeUpstream},
+		{"after the first output", modeltest.Reply(text, forever), func(o *chat.Options, timeout time.Duration) {
+			o.Silence = timeout
+		}, berth.CodeUpstream},
+		{"after the end",
+			modeltest.Reply(text, modeltest.Raw("data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n"),
+				forever),
 			func(o *chat.Options, timeout time.Duration) { o.Silence = timeout }, ""},
 	}
 	for _, tt := range tests {
@@ -93,7 +100,9 @@ func TestSilence(t *testing.T) {
 			gone <- struct{}{}
 		}))
 		defer server.Close()
-		modeltest.UntilReceived(20*time.Millisecond, func() int { return int(received.Load()) }, func(timeout time.Duration) {
+		modeltest.UntilReceived(20*time.Millisecond, func() int {
+			return int(received.Load())
+		}, func(timeout time.Duration) {
 			p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: server.URL, FirstToken: timeout}})
 			if err != nil {
 				t.Fatal(err)

@@ -10,11 +10,13 @@ func (b *builder) parts(content []berth.Content) (parts []part, media bool, err 
 			if c.ImageURL == "" {
 				return nil, false, berth.Invalid("input", "An image needs image_url or file_id.")
 			}
-			parts = append(parts, part{Type: "image_url", ImageURL: &imageURL{URL: c.ImageURL, Detail: detail(c.Detail)}})
+			parts = append(parts, part{Type: "image_url",
+				ImageURL: &imageURL{URL: c.ImageURL, Detail: detail(c.Detail)}})
 			media = true
 		case c.Type == "input_file":
 			if c.FileData == "" {
-				return nil, false, berth.Invalid("input", "This model takes files with file_id or file_data, not with file_url.")
+				return nil, false, berth.Invalid("input",
+					"This model takes files with file_id or file_data, not with file_url.")
 			}
 			f := &file{Filename: c.Filename, FileData: c.FileData}
 			if f.Filename == "" {

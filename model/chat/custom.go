@@ -44,7 +44,8 @@ func newCustomTool(t *berth.CustomTool) tool {
 // newToolCall returns a call of the history.
 func newToolCall(id string, c *dialogue.Call, custom bool) toolCall {
 	if custom {
-		return toolCall{ID: id, Type: berth.ToolCustom, Custom: &customCall{Name: c.Name, Input: dialogue.CustomInput(string(c.Arguments))}}
+		return toolCall{ID: id, Type: berth.ToolCustom,
+			Custom: &customCall{Name: c.Name, Input: dialogue.CustomInput(string(c.Arguments))}}
 	}
 	return toolCall{ID: id, Type: "function", Function: &functionCall{Name: c.Name, Arguments: string(c.Arguments)}}
 }

@@ -37,10 +37,13 @@ func TestCustomTools(t *testing.T) {
 		}
 	}))
 	defer server.Close()
-	sql := berth.FunctionTool{Type: "function", Name: "sql", Description: "A function.", Parameters: json.RawMessage(`{"type":"object"}`),
-		Custom: &berth.CustomTool{Type: "custom", Name: "sql", Description: "Asks.", Format: &berth.CustomFormat{Type: "grammar", Syntax: "lark", Definition: `start: "x"`}}}
-	free := berth.FunctionTool{Type: "function", Name: "free", Description: "Free.", Parameters: json.RawMessage(`{"type":"object"}`),
-		Custom: &berth.CustomTool{Type: "custom", Name: "free", Format: &berth.CustomFormat{Type: "text"}}}
+	sql := berth.FunctionTool{Type: "function", Name: "sql", Description: "A function.",
+		Parameters: json.RawMessage(`{"type":"object"}`),
+		Custom: &berth.CustomTool{Type: "custom", Name: "sql", Description: "Asks.",
+			Format: &berth.CustomFormat{Type: "grammar", Syntax: "lark", Definition: `start: "x"`}}}
+	free := berth.FunctionTool{Type: "function", Name: "free", Description: "Free.",
+		Parameters: json.RawMessage(`{"type":"object"}`),
+		Custom:     &berth.CustomTool{Type: "custom", Name: "free", Format: &berth.CustomFormat{Type: "text"}}}
 	add := berth.FunctionTool{Type: "function", Name: "add", Parameters: json.RawMessage(`{"type":"object"}`)}
 	var items []berth.Item
 	for _, it := range []string{
@@ -56,13 +59,15 @@ func TestCustomTools(t *testing.T) {
 		}
 		items = append(items, item)
 	}
-	req := &model.Request{Model: "m", Tools: []berth.FunctionTool{sql, free, add}, ToolChoice: model.ToolChoice{Mode: "function", Name: "sql"}, ParallelToolCalls: true, Items: items}
+	req := &model.Request{Model: "m", Tools: []berth.FunctionTool{sql, free, add},
+		ToolChoice: model.ToolChoice{Mode: "function", Name: "sql"}, ParallelToolCalls: true, Items: items}
 	const outputs = `{"role":"tool","content":"c","tool_call_id":"call_0"},{"role":"tool","content":"2","tool_call_id":"call_1"}]`
 	for _, tc := range []struct{ mode, tools, messages, choice string }{
 		{"native", `[{"type":"custom","custom":{"name":"sql","description":"Asks.","format":{"type":"grammar","grammar":{"definition":"start: \"x\"","syntax":"lark"}}}},{"type":"custom","custom":{"name":"free","format":{"type":"text"}}},{"type":"function","function":{"name":"add","parameters":{"type":"object"}}}]`,
 			`[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_0","type":"custom","custom":{"name":"sql","input":"SELECT c;"}},{"id":"call_1","type":"function","function":{"name":"add","arguments":"{}"}}]},` + outputs,
 			`{"type":"custom","custom":{"name":"sql"}}`},
-		{"function", `[{"type":"function","function":{"name":"sql","description":"A function.","parameters":{"type":"object"}}},{"type":"function","function":{"name":"free","description":"Free.","parameters":{"type":"object"}}},{"type":"function","function":{"name":"add","parameters":{"type":"object"}}}]`,
+		{"function",
+			`[{"type":"function","function":{"name":"sql","description":"A function.","parameters":{"type":"object"}}},{"type":"function","function":{"name":"free","description":"Free.","parameters":{"type":"object"}}},{"type":"function","function":{"name":"add","parameters":{"type":"object"}}}]`,
 			`[{"role":"user","content":"hi"},{"role":"assistant","content":null,"tool_calls":[{"id":"call_0","type":"function","function":{"name":"sql","arguments":"{\"input\":\"SELECT c;\"}"}},{"id":"call_1","type":"function","function":{"name":"add","arguments":"{}"}}]},` + outputs,
 			`{"type":"function","function":{"name":"sql"}}`},
 	} {
@@ -86,7 +91,8 @@ func TestCustomTools(t *testing.T) {
 		if err := json.Unmarshal(sent, &body); err != nil {
 			t.Fatal(err)
 		}
-		for want, got := range map[string]any{tc.tools: body.Tools, tc.messages: body.Messages, tc.choice: body.Choice} {
+		for want, got := range map[string]any{tc.tools: body.Tools, tc.messages: body.Messages,
+			tc.choice: body.Choice} {
 			var w any
 			if err := json.Unmarshal([]byte(want), &w); err != nil {
 				t.Fatal(err)
@@ -95,7 +101,8 @@ func TestCustomTools(t *testing.T) {
 				t.Errorf("%s (-want +got):\n%s", tc.mode, diff)
 			}
 		}
-		for i, want := range []string{`sql{"input":"SELECT \"a\"<\né;"}`, `sql{"input":"SELECT b;"}`, `add{"input":1}`} {
+		for i, want := range []string{`sql{"input":"SELECT \"a\"<\né;"}`, `sql{"input":"SELECT b;"}`,
+			`add{"input":1}`} {
 			if got := calls[i].String(); got != want {
 				t.Errorf("call %d is %s, want %s", i, got, want)
 			}

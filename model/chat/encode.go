@@ -49,7 +49,8 @@ func (r *request) size() int {
 
 func (m *message) appendJSON(b []byte) ([]byte, error) {
 	text, ok := m.Content.(string)
-	if !ok || m.Name != "" || m.ReasoningContent != "" || m.Reasoning != "" || m.ToolCalls != nil || m.ToolCallID != "" {
+	if !ok || m.Name != "" || m.ReasoningContent != "" || m.Reasoning != "" || m.ToolCalls != nil ||
+		m.ToolCallID != "" {
 		return upstream.AppendJSON(b, m)
 	}
 	b = append(b, `{"role":`...)

@@ -14,9 +14,12 @@ import (
 func TestRequestJSON(t *testing.T) {
 	r := &request{Model: "m<1>", Messages: []message{
 		{Role: "system", Content: "Be \"short\".\n\t\x00\x1f<&> ü 🌊 \u2028"},
-		{Role: "user", Content: []part{{Type: "text", Text: "Look <here>."}, {Type: "image_url", ImageURL: &imageURL{URL: "data:,"}}}},
+		{Role: "user",
+			Content: []part{{Type: "text", Text: "Look <here>."},
+				{Type: "image_url", ImageURL: &imageURL{URL: "data:,"}}}},
 		{Role: "user", Content: "a", Name: "ann"},
-		{Role: "assistant", ReasoningContent: "Hm.", ToolCalls: []toolCall{{ID: "c1", Type: "function", Function: &functionCall{"f", "{}"}}}},
+		{Role: "assistant", ReasoningContent: "Hm.",
+			ToolCalls: []toolCall{{ID: "c1", Type: "function", Function: &functionCall{"f", "{}"}}}},
 		{Role: "assistant", Content: "b", Reasoning: "Hm."},
 		{Role: "tool", Content: "", ToolCallID: "c1"},
 		{Role: "user", Content: ""},

@@ -26,10 +26,12 @@ func TestHintsRefused(t *testing.T) {
 		keys = append(keys, body.PromptCacheKey)
 		if body.PromptCacheKey != "" {
 			w.WriteHeader(http.StatusUnprocessableEntity)
-			_, _ = w.Write([]byte(`{"detail":[{"type":"extra_forbidden","loc":["body","prompt_cache_key"],"msg":"Extra inputs are not permitted"}]}`))
+			_, _ = w.Write(
+				[]byte(`{"detail":[{"type":"extra_forbidden","loc":["body","prompt_cache_key"],"msg":"Extra inputs are not permitted"}]}`))
 			return
 		}
-		_, _ = w.Write([]byte(`{"model":"m","service_tier":"` + body.ServiceTier + `","choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}`))
+		_, _ = w.Write([]byte(`{"model":"m","service_tier":"` + body.ServiceTier +
+			`","choices":[{"index":0,"message":{"content":"hi"},"finish_reason":"stop"}]}`))
 	}))
 	t.Cleanup(server.Close)
 	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: server.URL}})
@@ -37,7 +39,8 @@ func TestHintsRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		a, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")}, Hints: model.Hints{PromptCacheKey: "k", ServiceTier: "flex"}})
+		a, err := modeltest.Collect(t, p, &model.Request{Model: "m", Items: []berth.Item{message("user", "hi")},
+			Hints: model.Hints{PromptCacheKey: "k", ServiceTier: "flex"}})
 		if err != nil || a.Text != "hi" || a.Finish.ServiceTier != "flex" {
 			t.Fatalf("got %+v, %v", a, err)
 		}

@@ -11,8 +11,10 @@ import (
 )
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewChatHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
-	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://double/v1", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
+	double := modeltest.NewChatHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"},
+		model.Finish{Reason: model.FinishStop})))
+	p, err := chat.New(chat.Options{Options: upstream.Options{BaseURL: "http://double/v1",
+		HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)
 	}

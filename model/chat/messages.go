@@ -15,7 +15,8 @@ func (p *Provider) messages(req *model.Request) ([]message, error) {
 	if err != nil {
 		return nil, err
 	}
-	b := &builder{opts: &p.opts, log: p.up.Log, out: make([]message, 0, 1+len(turns)), ids: dialogue.IDs{Length: p.opts.CallIDLength}, custom: p.custom(req.Tools)}
+	b := &builder{opts: &p.opts, log: p.up.Log, out: make([]message, 0, 1+len(turns)),
+		ids: dialogue.IDs{Length: p.opts.CallIDLength}, custom: p.custom(req.Tools)}
 	if req.Instructions != "" {
 		b.system(p.opts.SystemRole, req.Instructions, "")
 	}

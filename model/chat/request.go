@@ -60,7 +60,8 @@ func (r *request) setTools(req *model.Request, custom map[string]bool) error {
 			r.Tools = append(r.Tools, newCustomTool(t.Custom))
 			continue
 		}
-		f := function{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict != nil && *t.Strict}
+		f := function{Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict != nil &&
+			*t.Strict}
 		if len(f.Parameters) == 0 || string(f.Parameters) == "null" {
 			f.Parameters = noParameters
 		}

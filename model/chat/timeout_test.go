@@ -38,7 +38,8 @@ func TestTimeouts(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				p, err := New(Options{Options: upstream.Options{BaseURL: "http://piped", FirstToken: time.Minute, Silence: time.Hour, HTTPClient: &http.Client{Transport: piped{tt.answer}}}})
+				p, err := New(Options{Options: upstream.Options{BaseURL: "http://piped", FirstToken: time.Minute,
+					Silence: time.Hour, HTTPClient: &http.Client{Transport: piped{tt.answer}}}})
 				if err != nil {
 					t.Fatal(err)
 				}

@@ -164,7 +164,8 @@ func (r *reader) call(i int, it berth.Item) error {
 	if err := it.Decode(&c); err != nil {
 		return berth.Invalid("input", "Invalid function call: %v.", err)
 	}
-	call := &Call{ID: c.CallID, Name: Name(c.Name), Arguments: object(c.Arguments), Output: Output{Text: Interrupted, Missing: true}}
+	call := &Call{ID: c.CallID, Name: Name(c.Name), Arguments: object(c.Arguments),
+		Output: Output{Text: Interrupted, Missing: true}}
 	if place, ok := r.pairs.OutputOf[i]; ok {
 		var err error
 		if call.Output, err = output(r.items[place]); err != nil {
@@ -237,7 +238,8 @@ func (r *reader) orphaned(it berth.Item) error {
 // refuse it as an output.
 func Orphan(it berth.Item) ([]berth.Content, error) {
 	out, err := output(it)
-	text := berth.Content{Type: "input_text", Text: "The output of an earlier call, " + it.CallID() + ", was:\n" + out.Text}
+	text := berth.Content{Type: "input_text", Text: "The output of an earlier call, " + it.CallID() + ", was:\n" +
+		out.Text}
 	return append([]berth.Content{text}, out.Content...), err
 }
 

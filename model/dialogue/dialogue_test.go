@@ -33,7 +33,8 @@ func short(turns []Turn) string {
 		for _, p := range t.Parts {
 			switch {
 			case p.Call != nil:
-				fmt.Fprintf(&b, " %s(%s)%s=%s", p.Call.Name, p.Call.Arguments, p.Call.ID, p.Call.Output.Text+Text(p.Call.Output.Content))
+				fmt.Fprintf(&b, " %s(%s)%s=%s", p.Call.Name, p.Call.Arguments, p.Call.ID,
+					p.Call.Output.Text+Text(p.Call.Output.Content))
 			case p.Reasoning != nil:
 				fmt.Fprintf(&b, " [%s]", Text(p.Reasoning.Summary))
 			default:

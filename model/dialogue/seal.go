@@ -40,7 +40,8 @@ func Unseal(vendor, family, encrypted string, content any) bool {
 	}
 	raw, err := base64.RawURLEncoding.DecodeString(text)
 	var e envelope
-	return err == nil && json.Unmarshal(raw, &e) == nil && e.Vendor == vendor && e.Family == family && json.Unmarshal(e.Content, content) == nil
+	return err == nil && json.Unmarshal(raw, &e) == nil && e.Vendor == vendor && e.Family == family &&
+		json.Unmarshal(e.Content, content) == nil
 }
 
 // IsSealed reports whether encrypted came from Seal.

@@ -193,7 +193,9 @@ func Convert(answer []byte, format string, dimensions int) ([]byte, error) {
 			return nil, unreadable(err)
 		}
 		if dimensions > 0 && len(v) != dimensions {
-			return nil, berth.Invalid("dimensions", "This model does not support specifying dimensions: its upstream returned %d of them. Remove 'dimensions', or choose another model.", len(v))
+			return nil, berth.Invalid("dimensions",
+				"This model does not support specifying dimensions: its upstream returned %d of them. Remove 'dimensions', or choose another model.",
+				len(v))
 		}
 		if same {
 			continue
@@ -230,5 +232,6 @@ func wrong(what string, args ...any) error {
 }
 
 func unreadable(err error) error {
-	return &berth.Error{Code: berth.CodeUpstream, Message: "The upstream sent embeddings that Berth cannot read.", Err: err}
+	return &berth.Error{Code: berth.CodeUpstream, Message: "The upstream sent embeddings that Berth cannot read.",
+		Err: err}
 }

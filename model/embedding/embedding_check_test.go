@@ -31,14 +31,16 @@ func TestCheck(t *testing.T) {
 	} {
 		err := embedding.Check([]byte(answer), 2)
 		switch {
-		case want == "" && err != nil, want != "" && (berth.ErrorCode(err) != berth.CodeUpstream || !strings.Contains(err.Error(), want)):
+		case want == "" && err != nil, want != "" && (berth.ErrorCode(err) != berth.CodeUpstream ||
+			!strings.Contains(err.Error(), want)):
 			t.Errorf("%s: got %v, want %q", answer, err, want)
 		}
 	}
 }
 
 func TestInputs(t *testing.T) {
-	for input, want := range map[string]int{`"a"`: 1, `["a"]`: 1, `[ "a,]\"", "b" ]`: 2, `[1,2,3]`: 1, `[[1,2],[3]]`: 2, `[["a,b"],[1]]`: 2} {
+	for input, want := range map[string]int{`"a"`: 1, `["a"]`: 1, `[ "a,]\"", "b" ]`: 2, `[1,2,3]`: 1, `[[1,2],[3]]`: 2,
+		`[["a,b"],[1]]`: 2} {
 		if got := embedding.Inputs([]byte(input)); got != want {
 			t.Errorf("%s: got %d, want %d", input, got, want)
 		}

@@ -47,7 +47,8 @@ func newAnswer(req *model.Request, log *slog.Logger) *answer {
 			coder = t.Name
 		}
 	}
-	return &answer{log: log, one: !req.ParallelToolCalls, coder: coder, family: family(req.Model), ids: dialogue.NewIDs{Items: req.Items}}
+	return &answer{log: log, one: !req.ParallelToolCalls, coder: coder, family: family(req.Model),
+		ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // Events implements upstream.Answer.
@@ -69,7 +70,8 @@ func (a *answer) Take(data []byte, out []model.Delta) ([]model.Delta, error) {
 	if len(c.Error) > 0 && !bytes.Equal(c.Error, []byte("null")) {
 		return out, &upstream.Refusal{Body: bytes.Clone(data)}
 	}
-	a.started = a.started || c.ResponseID != "" || c.ModelVersion != "" || c.UsageMetadata != nil || len(c.Candidates) > 0
+	a.started = a.started || c.ResponseID != "" || c.ModelVersion != "" || c.UsageMetadata != nil ||
+		len(c.Candidates) > 0
 	if c.ResponseID != "" {
 		a.id = c.ResponseID
 	}
@@ -197,7 +199,8 @@ func (a *answer) Finish(out []model.Delta) ([]model.Delta, error) {
 	case a.reason == finishMaxTokens, a.reason == finishContinuation:
 		f.Reason = model.FinishLength
 	case a.reason != finishStop && a.reason != finishUnspecified: // OTHER, and calls that the vendor could not parse
-		return out, errors.New(strings.TrimSpace(fmt.Sprintf("the upstream aborted its answer: %s %s", a.reason, a.message)))
+		return out, errors.New(strings.TrimSpace(fmt.Sprintf("the upstream aborted its answer: %s %s", a.reason,
+			a.message)))
 	}
 	return append(out, f), nil
 }

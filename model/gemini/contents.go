@@ -111,7 +111,8 @@ func (b *builder) add(role string, parts []part) {
 		return
 	}
 	n := len(b.out) - 1
-	if n >= 0 && b.out[n].Role == role && (b.out[n].Parts[0].FunctionResponse == nil) == (parts[0].FunctionResponse == nil) {
+	if n >= 0 && b.out[n].Role == role &&
+		(b.out[n].Parts[0].FunctionResponse == nil) == (parts[0].FunctionResponse == nil) {
 		b.out[n].Parts = append(b.out[n].Parts, parts...)
 		return
 	}
@@ -154,7 +155,8 @@ func (b *builder) model(t dialogue.Turn, current bool) error {
 				if s.Place == "call" {
 					next = s
 				} else {
-					parts = append(parts, part{Text: &s.Thought, Thought: s.Place == "thought", ThoughtSignature: s.Signature})
+					parts = append(parts, part{Text: &s.Thought, Thought: s.Place == "thought",
+						ThoughtSignature: s.Signature})
 				}
 			}
 		case p.Call != nil:

@@ -115,7 +115,8 @@ func (p *Provider) Models(ctx context.Context) ([]berth.Model, error) {
 	all := make([]berth.Model, 0, len(page.Models))
 	for _, m := range page.Models {
 		if len(m.Methods) == 0 || strings.Contains(strings.Join(m.Methods, " "), "generateContent") {
-			all = append(all, berth.Model{ID: strings.TrimPrefix(m.Name, "models/"), Object: "model", OwnedBy: "google"})
+			all = append(all, berth.Model{ID: strings.TrimPrefix(m.Name, "models/"), Object: "model",
+				OwnedBy: "google"})
 		}
 	}
 	return all, nil
@@ -155,9 +156,12 @@ func explain(r *upstream.Refusal) upstream.Complaint {
 // paramOf returns the name in Responses of the field that a message mentions, or "".
 func paramOf(message string) string {
 	for _, field := range []struct{ word, param string }{
-		{"response_json_schema", "text.format"}, {"responseJsonSchema", "text.format"}, {"thinking", "reasoning.effort"},
-		{"function_declarations", "tools"}, {"functionDeclarations", "tools"}, {"temperature", "temperature"}, {"top_p", "top_p"},
-		{"max_output_tokens", "max_output_tokens"}, {"contents", "input"}, {"function call", "input"}, {"function response", "input"},
+		{"response_json_schema", "text.format"}, {"responseJsonSchema", "text.format"},
+		{"thinking", "reasoning.effort"},
+		{"function_declarations", "tools"}, {"functionDeclarations", "tools"}, {"temperature", "temperature"},
+		{"top_p", "top_p"},
+		{"max_output_tokens", "max_output_tokens"}, {"contents", "input"}, {"function call", "input"},
+		{"function response", "input"},
 	} {
 		if strings.Contains(message, field.word) {
 			return field.param

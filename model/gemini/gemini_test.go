@@ -11,7 +11,8 @@ import (
 )
 
 // open returns a provider and its double, which follows the script.
-func open(t testing.TB, script modeltest.Script, with ...func(*gemini.Options)) (*gemini.Provider, *modeltest.GeminiHandler) {
+func open(t testing.TB, script modeltest.Script, with ...func(*gemini.Options)) (*gemini.Provider,
+	*modeltest.GeminiHandler) {
 	t.Helper()
 	double := modeltest.NewGeminiServer(t, script)
 	double.Key = modeltest.Key
@@ -33,12 +34,14 @@ func TestSuite(t *testing.T) {
 			return p, double.Double
 		},
 		At: func(t *testing.T, address string, timeout time.Duration) model.Provider {
-			p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: timeout, Silence: timeout}})
+			p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key,
+				FirstToken: timeout, Silence: timeout}})
 			if err != nil {
 				t.Fatal(err)
 			}
 			return p
 		},
-		Lacks: []modeltest.Feature{modeltest.Broken, modeltest.User, modeltest.SchemaNames, modeltest.StrictTools, modeltest.OneCall, modeltest.FileNames, modeltest.ThoughtTexts},
+		Lacks: []modeltest.Feature{modeltest.Broken, modeltest.User, modeltest.SchemaNames, modeltest.StrictTools,
+			modeltest.OneCall, modeltest.FileNames, modeltest.ThoughtTexts},
 	})
 }

@@ -10,7 +10,8 @@ import (
 
 // Keywords of JSON Schema that generateContent supports, by the form of their value.
 var (
-	plainWords  = []string{"$id", "$ref", "$anchor", "type", "format", "title", "description", "enum", "required", "propertyOrdering", "minItems", "maxItems", "minimum", "maximum", "nullable"}
+	plainWords = []string{"$id", "$ref", "$anchor", "type", "format", "title", "description", "enum", "required",
+		"propertyOrdering", "minItems", "maxItems", "minimum", "maximum", "nullable"}
 	schemaWords = []string{"items", "additionalProperties"}   // a schema, or true or false
 	listWords   = []string{"anyOf", "oneOf", "prefixItems"}   // a list of schemas
 	mapWords    = []string{"properties", "$defs"}             // schemas by name

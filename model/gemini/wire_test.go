@@ -28,16 +28,19 @@ func user(text string) berth.Item {
 }
 
 func call(id string) berth.Item {
-	return berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: "f", Arguments: `{"n":12345678901234567890}`})
+	return berth.NewItem(berth.FunctionCall{Type: berth.ItemFunctionCall, CallID: id, Name: "f",
+		Arguments: `{"n":12345678901234567890}`})
 }
 
 func output(id, text string) berth.Item {
-	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id, Output: berth.StringDelta(text)})
+	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id,
+		Output: berth.StringDelta(text)})
 }
 
 // received sends a request. It returns the request as the double received it, and the
 // fields of its body.
-func received(t *testing.T, req *model.Request, with ...func(*gemini.Options)) (*modeltest.Request, map[string]json.RawMessage) {
+func received(t *testing.T, req *model.Request, with ...func(*gemini.Options)) (*modeltest.Request,
+	map[string]json.RawMessage) {
 	t.Helper()
 	p, double := open(t, ok, with...)
 	if req.Model == "" {
@@ -65,20 +68,28 @@ func everything() *model.Request {
 		Items: []berth.Item{
 			message("developer", berth.Content{Type: "input_text", Text: "Be kind."}),
 			message("user", berth.Content{Type: "input_text", Text: "What are these?"},
-				berth.Content{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}, berth.Content{Type: "input_image", ImageURL: "https://example.com/a.png?size=1"},
+				berth.Content{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="},
+				berth.Content{Type: "input_image", ImageURL: "https://example.com/a.png?size=1"},
 				berth.Content{Type: "input_file", Filename: "a.pdf", FileData: "data:application/pdf;base64,JVBERi0="},
-				berth.Content{Type: "input_file", Filename: "a.txt", FileData: "aGk="}, berth.Content{Type: "input_file", FileURL: "https://example.com/b.pdf"}),
+				berth.Content{Type: "input_file", Filename: "a.txt", FileData: "aGk="},
+				berth.Content{Type: "input_file", FileURL: "https://example.com/b.pdf"}),
 			call("c1"),
 			berth.NewItem(map[string]any{"type": "function_call_output", "call_id": "c1", "output": []berth.Content{
-				{Type: "input_text", Text: "a chart"}, {Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}}}),
+				{Type: "input_text", Text: "a chart"},
+				{Type: "input_image", ImageURL: "data:image/png;base64,iVBORw0KGgo="}}}),
 			message("assistant", berth.Content{Type: "output_text", Text: "A chart."}),
 			message("developer", berth.Content{Type: "input_text", Text: "Be loud."}),
 			user("And?"), call("c2"), output("c2", "1"),
 		},
 		Tools: []berth.FunctionTool{{Type: "function", Name: "f", Description: "Does.", Strict: &strict,
-			Parameters: json.RawMessage(`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)}, {Type: "function", Name: "g"}},
-		ToolChoice: model.ToolChoice{Mode: "function", Name: "f"}, MaxOutputTokens: 500, Temperature: &half, TopP: &half,
-		Text:      berth.TextConfig{Verbosity: "low", Format: json.RawMessage(`{"type":"json_schema","name":"n","schema":{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"string"}}}}`)},
+			Parameters: json.RawMessage(
+				`{"type":"object","properties":{"n":{"type":"integer"}},"required":["n"],"additionalProperties":false}`)},
+			{Type: "function", Name: "g"}},
+		ToolChoice: model.ToolChoice{Mode: "function", Name: "f"}, MaxOutputTokens: 500, Temperature: &half,
+		TopP: &half,
+		Text: berth.TextConfig{Verbosity: "low",
+			Format: json.RawMessage(
+				`{"type":"json_schema","name":"n","schema":{"type":"object","properties":{"b":{"type":"string"},"a":{"type":"string"}}}}`)},
 		Reasoning: berth.ReasoningConfig{Effort: &effort, Summary: &summary}, TopLogprobs: &two,
 		Sampling: berth.Sampling{Stop: []string{"END"}, Seed: &seed, FrequencyPenalty: &half, PresencePenalty: &half},
 	}
@@ -89,7 +100,8 @@ func TestVendorTypesHaveFields(t *testing.T) {
 	sent, _ := received(t, everything())
 	// The placeholder for foreign calls is in base64url, which the vendor's server
 	// decodes and its types do not.
-	sent.Body = bytes.ReplaceAll(sent.Body, []byte("skip_thought_signature_validator"), []byte("skip+thought+signature+validator"))
+	sent.Body = bytes.ReplaceAll(sent.Body, []byte("skip_thought_signature_validator"),
+		[]byte("skip+thought+signature+validator"))
 	var known struct {
 		Contents          []*genai.Content        `json:"contents"`
 		SystemInstruction *genai.Content          `json:"systemInstruction"`
@@ -122,9 +134,12 @@ func TestVendorTypesHaveFields(t *testing.T) {
 
 // The vendor's client can read the double.
 func TestVendorClientReadsDouble(t *testing.T) {
-	double := modeltest.NewGeminiServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Let me see."},
-		model.Call{ID: "c1", Name: "f", Arguments: `{"a":`}, model.Call{Arguments: `1}`}, model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, TotalTokens: 3}})))
-	client, err := genai.NewClient(t.Context(), &genai.ClientConfig{APIKey: "k", Backend: genai.BackendGeminiAPI, HTTPOptions: genai.HTTPOptions{BaseURL: double.URL}})
+	double := modeltest.NewGeminiServer(t, modeltest.Always(modeltest.Reply(model.Thought{Text: "Hm."},
+		model.Text{Text: "Let me see."},
+		model.Call{ID: "c1", Name: "f", Arguments: `{"a":`}, model.Call{Arguments: `1}`},
+		model.Finish{Reason: model.FinishStop, Usage: berth.Usage{InputTokens: 3, TotalTokens: 3}})))
+	client, err := genai.NewClient(t.Context(), &genai.ClientConfig{APIKey: "k", Backend: genai.BackendGeminiAPI,
+		HTTPOptions: genai.HTTPOptions{BaseURL: double.URL}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,10 +177,15 @@ func TestBody(t *testing.T) {
 	}{
 		{"plain", func(r *model.Request) { r.Text.Verbosity = "medium" }, hi + `}`},
 		{"sampling", func(r *model.Request) { r.Temperature = &half }, hi + `,"generationConfig":{"temperature":0.1}}`},
-		{"verbosity", func(r *model.Request) { r.Text.Verbosity = "high" }, hi + `,"systemInstruction":{"parts":[{"text":"Answer at length and in detail."}]}}`},
-		{"a JSON object", func(r *model.Request) { r.Text.Format = json.RawMessage(`{"type":"json_object"}`) }, hi + `,"generationConfig":{"responseMimeType":"application/json"}}`},
+		{"verbosity", func(r *model.Request) {
+			r.Text.Verbosity = "high"
+		}, hi + `,"systemInstruction":{"parts":[{"text":"Answer at length and in detail."}]}}`},
+		{"a JSON object", func(r *model.Request) {
+			r.Text.Format = json.RawMessage(`{"type":"json_object"}`)
+		}, hi + `,"generationConfig":{"responseMimeType":"application/json"}}`},
 		{"a schema beside tools, before Gemini 3", func(r *model.Request) {
-			r.Model, r.Tools, r.Text.Format = "gemini-2.5-pro", []berth.FunctionTool{{Name: "f"}}, json.RawMessage(`{"type":"json_schema","schema":{"type":"object"}}`)
+			r.Model, r.Tools, r.Text.Format = "gemini-2.5-pro", []berth.FunctionTool{{Name: "f"}},
+				json.RawMessage(`{"type":"json_schema","schema":{"type":"object"}}`)
 		}, hi + `,"systemInstruction":{"parts":[{"text":"Answer with one JSON object and nothing else: no words around it, no code fence.\n\nIts JSON schema is:\n{\"type\":\"object\"}"}]},"tools":[{"functionDeclarations":[{"name":"f"}]}]}`},
 		{"a choice without tools", func(r *model.Request) { r.ToolChoice.Mode = "none" }, hi + `}`},
 	}
@@ -227,7 +247,8 @@ func TestEfforts(t *testing.T) {
 // vendors get the placeholder.
 func TestForeignCalls(t *testing.T) {
 	const word = `"thoughtSignature":"skip_thought_signature_validator"`
-	items := []berth.Item{user("hi"), call("c1"), output("c1", "1"), message("assistant", berth.Content{Type: "output_text", Text: "One."}),
+	items := []berth.Item{user("hi"), call("c1"), output("c1", "1"),
+		message("assistant", berth.Content{Type: "output_text", Text: "One."}),
 		user("And?"), call("c2"), call("c3"), output("c2", "2"), output("c3", "3"), call("c4"), output("c4", "4")}
 	for name, want := range map[string]int{"gemini-3-flash-preview": 2, "gemini-2.5-pro": 0} {
 		sent, _ := received(t, &model.Request{Model: name, Items: items})
@@ -249,9 +270,11 @@ func TestImagesInOutputs(t *testing.T) {
 
 // A request without parallel calls gets only the first call.
 func TestOneCall(t *testing.T) {
-	p, _ := open(t, modeltest.Always(modeltest.Reply(model.Call{ID: "c1", Name: "f", Arguments: "{}"}, model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})))
+	p, _ := open(t, modeltest.Always(modeltest.Reply(model.Call{ID: "c1", Name: "f", Arguments: "{}"},
+		model.Call{Index: 1, ID: "c2", Name: "g", Arguments: "{}"}, model.Finish{Reason: model.FinishStop})))
 	for _, parallel := range []bool{true, false} {
-		a, err := modeltest.Collect(t, p, &model.Request{Model: "gemini-3.5-flash", Items: []berth.Item{user("hi")}, Tools: []berth.FunctionTool{{Name: "f"}, {Name: "g"}}, ParallelToolCalls: parallel})
+		a, err := modeltest.Collect(t, p, &model.Request{Model: "gemini-3.5-flash", Items: []berth.Item{user("hi")},
+			Tools: []berth.FunctionTool{{Name: "f"}, {Name: "g"}}, ParallelToolCalls: parallel})
 		if err != nil || (len(a.Calls) == 2) != parallel || a.Calls[0].CallID != "c1" {
 			t.Errorf("parallel %v: got %+v, %v", parallel, a.Calls, err)
 		}
@@ -265,14 +288,16 @@ func TestInvalidInput(t *testing.T) {
 		"seed":        {Sampling: berth.Sampling{Seed: &huge}},
 		"tools":       {Tools: []berth.FunctionTool{{Name: "f", Parameters: json.RawMessage(`[]`)}}},
 		"text.format": {Text: berth.TextConfig{Format: json.RawMessage(`{"type":"json_schema","schema":[]}`)}},
-		"input":       {Items: []berth.Item{message("user", berth.Content{Type: "input_file", FileData: "data:text/plain,hi"})}},
+		"input": {Items: []berth.Item{message("user",
+			berth.Content{Type: "input_file", FileData: "data:text/plain,hi"})}},
 	} {
 		p, double := open(t, ok)
 		req.Model = "gemini-3.5-flash"
 		if req.Items == nil {
 			req.Items = []berth.Item{user("hi")}
 		}
-		if _, err := modeltest.Collect(t, p, req); berth.ErrorCode(err) != berth.CodeInvalid || len(double.Requests()) != 0 {
+		if _, err := modeltest.Collect(t, p, req); berth.ErrorCode(err) != berth.CodeInvalid ||
+			len(double.Requests()) != 0 {
 			t.Errorf("%s: got %v", param, err)
 		}
 	}
@@ -282,7 +307,8 @@ func TestModels(t *testing.T) {
 	p, double := open(t, ok)
 	double.Models = []string{"gemini-b", "gemini-a"}
 	got, err := p.Models(t.Context())
-	want := []berth.Model{{ID: "gemini-b", Object: "model", OwnedBy: "google"}, {ID: "gemini-a", Object: "model", OwnedBy: "google"}}
+	want := []berth.Model{{ID: "gemini-b", Object: "model", OwnedBy: "google"},
+		{ID: "gemini-a", Object: "model", OwnedBy: "google"}}
 	if diff := cmp.Diff(want, got); diff != "" || err != nil {
 		t.Errorf("error %v, models (-want +got):\n%s", err, diff)
 	}
@@ -295,7 +321,8 @@ func TestModels(t *testing.T) {
 // Keys of the environment belong to another upstream. Model names cannot escape the
 // path.
 func TestRequests(t *testing.T) {
-	for _, name := range []string{"GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL", "GOOGLE_GENAI_USE_VERTEXAI"} {
+	for _, name := range []string{"GOOGLE_API_KEY", "GEMINI_API_KEY", "GOOGLE_GEMINI_BASE_URL",
+		"GOOGLE_GENAI_USE_VERTEXAI"} {
 		t.Setenv(name, "secret-of-the-environment")
 	}
 	var paths []string
@@ -312,7 +339,8 @@ func TestRequests(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusTeapot, Body: http.NoBody}, nil
 	})
 	for _, base := range []string{"http://x", "http://x/", "http://x/v1beta", "http://x/v1beta/"} {
-		p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: base, Headers: map[string]string{"X-Title": "Berth"}, HTTPClient: &http.Client{Transport: transport}}})
+		p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: base,
+			Headers: map[string]string{"X-Title": "Berth"}, HTTPClient: &http.Client{Transport: transport}}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -321,7 +349,8 @@ func TestRequests(t *testing.T) {
 		}
 	}
 	for i, got := range paths {
-		want := []string{"http://x/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse", "http://x/v1beta/tunedModels/a%3Fb:streamGenerateContent?alt=sse",
+		want := []string{"http://x/v1beta/models/gemini-3.5-flash:streamGenerateContent?alt=sse",
+			"http://x/v1beta/tunedModels/a%3Fb:streamGenerateContent?alt=sse",
 			"http://x/v1beta/%2E%2E/%2E%2E/v2/x:streamGenerateContent?alt=sse"}[i%3]
 		if got != want {
 			t.Errorf("got path %s, want %s", got, want)
@@ -339,8 +368,10 @@ type roundTrip func(*http.Request) (*http.Response, error)
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
 
 func FuzzHistory(f *testing.F) {
-	double := modeltest.NewGeminiHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"}, model.Finish{Reason: model.FinishStop})))
-	p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: "http://double", HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
+	double := modeltest.NewGeminiHandler(modeltest.Always(modeltest.Reply(model.Text{Text: "ok"},
+		model.Finish{Reason: model.FinishStop})))
+	p, err := gemini.New(gemini.Options{Options: upstream.Options{BaseURL: "http://double",
+		HTTPClient: &http.Client{Transport: modeltest.Direct{Handler: double}}}})
 	if err != nil {
 		f.Fatal(err)
 	}

@@ -86,7 +86,8 @@ func (a *Answer) close() {
 	case berth.ItemMessage:
 		a.Items = append(a.Items, assistant(a.text))
 	case berth.ItemReasoning:
-		a.Items = append(a.Items, berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{{Type: "summary_text", Text: a.text}}}))
+		a.Items = append(a.Items, berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning,
+			Summary: []berth.Content{{Type: "summary_text", Text: a.text}}}))
 	}
 	a.open, a.text = "", ""
 }

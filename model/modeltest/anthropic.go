@@ -56,7 +56,8 @@ func (h *AnthropicHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *AnthropicHandler) list(w http.ResponseWriter) {
 	data := []map[string]any{}
 	for _, id := range h.Models {
-		data = append(data, map[string]any{"type": "model", "id": id, "display_name": id, "created_at": "2023-11-14T22:13:20Z"})
+		data = append(data, map[string]any{"type": "model", "id": id, "display_name": id,
+			"created_at": "2023-11-14T22:13:20Z"})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"data": data, "has_more": false, "first_id": nil, "last_id": nil})
@@ -83,14 +84,17 @@ func (h *AnthropicHandler) answer(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
-	s := &anthropicWriter{line: h.line(w, r), model: got.Model, prefix: prefix, open: -1, id: fmt.Sprintf("msg_double%d", h.requestCount())}
+	s := &anthropicWriter{line: h.line(w, r), model: got.Model, prefix: prefix, open: -1,
+		id: fmt.Sprintf("msg_double%d", h.requestCount())}
 	if !s.start() || !s.play(turn.Steps) {
 		h.left()
 	}
 }
 
-var anthropicTypes = map[int]string{400: "invalid_request_error", 401: "authentication_error", 402: "billing_error", 403: "permission_error",
-	404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 504: "timeout_error", 529: "overloaded_error"}
+var anthropicTypes = map[int]string{400: "invalid_request_error", 401: "authentication_error", 402: "billing_error",
+	403: "permission_error",
+	404: "not_found_error", 413: "request_too_large", 429: "rate_limit_error", 504: "timeout_error",
+	529: "overloaded_error"}
 
 // anthropicRefuse writes an error response.
 func anthropicRefuse(w http.ResponseWriter, r *Refusal) {
@@ -111,7 +115,9 @@ func anthropicRefuse(w http.ResponseWriter, r *Refusal) {
 }
 
 func anthropicError(kind, message string) []byte {
-	raw, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": message}, "request_id": "req_double"}) // strings always marshal
+	// strings always marshal
+	raw, _ := json.Marshal(map[string]any{"type": "error", "error": map[string]any{"type": kind, "message": message},
+		"request_id": "req_double"})
 	return raw
 }
 
@@ -140,9 +146,10 @@ func (s *anthropicWriter) emit(kind string, fields map[string]any) bool {
 }
 
 func (s *anthropicWriter) start() bool {
-	return s.emit("message_start", map[string]any{"message": map[string]any{"id": s.id, "type": "message", "role": "assistant", "model": s.model,
-		"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "stop_details": nil,
-		"usage": map[string]any{"input_tokens": 1, "output_tokens": 1}}}) && s.emit("ping", map[string]any{})
+	return s.emit("message_start",
+		map[string]any{"message": map[string]any{"id": s.id, "type": "message", "role": "assistant", "model": s.model,
+			"content": []any{}, "stop_reason": nil, "stop_sequence": nil, "stop_details": nil,
+			"usage": map[string]any{"input_tokens": 1, "output_tokens": 1}}}) && s.emit("ping", map[string]any{})
 }
 
 func (s *anthropicWriter) play(steps []Step) bool {
@@ -160,9 +167,11 @@ func (s *anthropicWriter) step(step Step) bool {
 		return s.begin("text", map[string]any{"text": ""}) && s.delta("text_delta", "text", step.Text)
 	case model.Thought:
 		s.thought += step.Text
-		return s.begin("thinking", map[string]any{"thinking": "", "signature": ""}) && s.delta("thinking_delta", "thinking", step.Text)
+		return s.begin("thinking", map[string]any{"thinking": "", "signature": ""}) && s.delta("thinking_delta",
+			"thinking", step.Text)
 	case Sealed:
-		return s.close() && s.begin("redacted_thinking", map[string]any{"data": sign("redacted", anthropicFamily(s.model), s.prefix)}) && s.close()
+		return s.close() && s.begin("redacted_thinking",
+			map[string]any{"data": sign("redacted", anthropicFamily(s.model), s.prefix)}) && s.close()
 	case model.Refusal:
 		s.refusal += step.Text
 		return true
@@ -177,7 +186,8 @@ func (s *anthropicWriter) step(step Step) bool {
 	case Malformed:
 		return s.event("content_block_delta", []byte(`{"type":"content_block_delta","index":0,"delta":{`))
 	case Mistyped:
-		return s.event("content_block_delta", []byte(`{"type":"content_block_delta","index":0,"usage":7,"delta":{"type":"text_delta","text":5}}`))
+		return s.event("content_block_delta",
+			[]byte(`{"type":"content_block_delta","index":0,"usage":7,"delta":{"type":"text_delta","text":5}}`))
 	case Fault:
 		kind := step.Code
 		if kind == "" {
@@ -207,7 +217,8 @@ func (s *anthropicWriter) begin(kind string, block map[string]any) bool {
 }
 
 func (s *anthropicWriter) delta(kind, field, text string) bool {
-	return s.emit("content_block_delta", map[string]any{"index": s.blocks - 1, "delta": map[string]any{"type": kind, field: text}})
+	return s.emit("content_block_delta", map[string]any{"index": s.blocks - 1,
+		"delta": map[string]any{"type": kind, field: text}})
 }
 
 // close ends the open block. It signs a thought.
@@ -258,7 +269,8 @@ func (s *anthropicWriter) finish(f model.Finish) bool {
 	if !s.close() {
 		return false
 	}
-	reason, details := map[model.FinishReason]string{model.FinishStop: "end_turn", model.FinishLength: "max_tokens", model.FinishContentFilter: "refusal"}[f.Reason], any(nil)
+	reason, details := map[model.FinishReason]string{model.FinishStop: "end_turn", model.FinishLength: "max_tokens",
+		model.FinishContentFilter: "refusal"}[f.Reason], any(nil)
 	switch {
 	case s.refusal != "":
 		reason, details = "refusal", map[string]any{"type": "refusal", "category": nil, "explanation": s.refusal}
@@ -266,10 +278,12 @@ func (s *anthropicWriter) finish(f model.Finish) bool {
 		reason = "tool_use"
 	}
 	u := f.Usage
-	return s.emit("message_delta", map[string]any{"delta": map[string]any{"stop_reason": reason, "stop_sequence": nil, "stop_details": details},
-		"usage": map[string]any{"input_tokens": u.InputTokens - u.InputTokenDetails.CachedTokens, "cache_read_input_tokens": u.InputTokenDetails.CachedTokens,
-			"cache_creation_input_tokens": 0, "output_tokens": u.OutputTokens,
-			"output_tokens_details": map[string]any{"thinking_tokens": u.OutputTokenDetails.ReasoningTokens}}}) &&
+	return s.emit("message_delta",
+		map[string]any{"delta": map[string]any{"stop_reason": reason, "stop_sequence": nil, "stop_details": details},
+			"usage": map[string]any{"input_tokens": u.InputTokens - u.InputTokenDetails.CachedTokens,
+				"cache_read_input_tokens":     u.InputTokenDetails.CachedTokens,
+				"cache_creation_input_tokens": 0, "output_tokens": u.OutputTokens,
+				"output_tokens_details": map[string]any{"thinking_tokens": u.OutputTokenDetails.ReasoningTokens}}}) &&
 		s.emit("message_stop", map[string]any{})
 }
 

@@ -110,7 +110,8 @@ func (h *AnthropicHandler) decode(body []byte, header http.Header) (*Request, st
 		return nil, "", &Refusal{Status: http.StatusNotFound, Message: "model: " + r.Model}
 	}
 	c.want(r.Stream, "this double streams only")
-	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Stop: r.StopSequences, ParallelToolCalls: true}
+	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Stop: r.StopSequences,
+		ParallelToolCalls: true}
 	if c.want(r.MaxTokens != nil, "max_tokens: Field required") {
 		got.MaxOutputTokens = *r.MaxTokens
 		c.want(*r.MaxTokens >= 1, "max_tokens: must be greater than or equal to 1")
@@ -137,7 +138,8 @@ func (c *check) anthropicSampling(r *anthropicRequest) {
 		}
 	}
 	if one, _ := anthropicSince(r.Model, 401); one {
-		c.want(r.Temperature == nil || r.TopP == nil, "`temperature` and `top_p` cannot both be specified for this model.")
+		c.want(r.Temperature == nil || r.TopP == nil,
+			"`temperature` and `top_p` cannot both be specified for this model.")
 	}
 	for _, s := range r.StopSequences {
 		c.want(s != "", "stop_sequences: each stop sequence must be non-empty")
@@ -149,7 +151,8 @@ func (m *anthropicMessages) tools(got *Request, header http.Header) {
 	names := map[string]bool{}
 	for i, t := range r.Tools {
 		m.want(contains(t.Type, "", "custom") || anthropicOwn[t.Type] == t.Name, "tools.%d.type: %q", i, t.Type)
-		m.want(functionName.MatchString(t.Name), "tools.%d.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'", i)
+		m.want(functionName.MatchString(t.Name),
+			"tools.%d.name: String should match pattern '^[a-zA-Z0-9_-]{1,128}$'", i)
 		m.want(!names[t.Name], "tools: Tool names must be unique.")
 		names[t.Name] = true
 		m.cached(t.CacheControl)
@@ -159,7 +162,8 @@ func (m *anthropicMessages) tools(got *Request, header http.Header) {
 		if anthropicOwn[t.Type] != "" {
 			has, claude := anthropicSince(r.Model, 307)
 			m.want(has || !claude, "tools.%d: '%s' does not support tool types: %s", i, r.Model, t.Type)
-			m.want(t.Description == "" && t.InputSchema == nil && t.Strict == nil, "tools.%d.%s: Extra inputs are not permitted", i, t.Type)
+			m.want(t.Description == "" && t.InputSchema == nil && t.Strict == nil,
+				"tools.%d.%s: Extra inputs are not permitted", i, t.Type)
 			got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: t.Name})
 			continue
 		}
@@ -167,32 +171,39 @@ func (m *anthropicMessages) tools(got *Request, header http.Header) {
 		if m.want(json.Unmarshal(t.InputSchema, &schema) == nil, "tools.%d.input_schema: Field required", i) {
 			m.want(schema["type"] == "object", "tools.%d.input_schema.type: Input should be 'object'", i)
 			for _, word := range []string{"oneOf", "allOf", "anyOf"} {
-				m.want(schema[word] == nil, "tools.%d: input_schema does not support oneOf, allOf, or anyOf at the top level", i)
+				m.want(schema[word] == nil,
+					"tools.%d: input_schema does not support oneOf, allOf, or anyOf at the top level", i)
 			}
 			if t.Strict != nil && *t.Strict {
 				m.plainSchema(fmt.Sprintf("tools.%d", i), schema)
 			}
 		}
-		got.Tools = append(got.Tools, berth.FunctionTool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.InputSchema, Strict: t.Strict})
+		got.Tools = append(got.Tools, berth.FunctionTool{Type: "function", Name: t.Name, Description: t.Description,
+			Parameters: t.InputSchema, Strict: t.Strict})
 	}
 	if r.ToolChoice == nil {
 		return
 	}
 	m.want(len(r.Tools) > 0, "tool_choice: may only be specified while providing tools")
-	mode, known := map[string]string{"auto": "auto", "any": "required", "tool": "function", "none": "none"}[r.ToolChoice.Type]
+	mode, known := map[string]string{"auto": "auto", "any": "required", "tool": "function",
+		"none": "none"}[r.ToolChoice.Type]
 	m.want(known, "tool_choice.type: %q", r.ToolChoice.Type)
 	m.want((r.ToolChoice.Type == "tool") == (r.ToolChoice.Name != ""), "tool_choice.name")
-	m.want(r.ToolChoice.Name == "" || names[r.ToolChoice.Name], "Tool '%s' not found in provided tools", r.ToolChoice.Name)
-	m.want(r.ToolChoice.OneOnly == nil || mode != "none", "tool_choice.none.disable_parallel_tool_use: Extra inputs are not permitted")
+	m.want(r.ToolChoice.Name == "" || names[r.ToolChoice.Name], "Tool '%s' not found in provided tools",
+		r.ToolChoice.Name)
+	m.want(r.ToolChoice.OneOnly == nil || mode != "none",
+		"tool_choice.none.disable_parallel_tool_use: Extra inputs are not permitted")
 	got.ToolChoice = model.ToolChoice{Mode: mode, Name: r.ToolChoice.Name}
 	got.ParallelToolCalls = r.ToolChoice.OneOnly == nil || !*r.ToolChoice.OneOnly
 }
 
 // anthropicOwn are the types of Anthropic's tools whose calls clients run, with their names.
-var anthropicOwn = map[string]string{"bash_20250124": "bash", "text_editor_20250728": "str_replace_based_edit_tool", "computer_20250124": "computer", "computer_20251124": "computer"}
+var anthropicOwn = map[string]string{"bash_20250124": "bash", "text_editor_20250728": "str_replace_based_edit_tool",
+	"computer_20250124": "computer", "computer_20251124": "computer"}
 
 // anthropicBetas are the betas of those that have a display.
-var anthropicBetas = map[string]string{"computer_20250124": "computer-use-2025-01-24", "computer_20251124": "computer-use-2025-11-24"}
+var anthropicBetas = map[string]string{"computer_20250124": "computer-use-2025-01-24",
+	"computer_20251124": "computer-use-2025-11-24"}
 
 // thinking checks the thinking parameters against the model's generation.
 func (m *anthropicMessages) thinking(header http.Header) {
@@ -210,14 +221,17 @@ func (m *anthropicMessages) thinking(header http.Header) {
 		m.manual = true
 		only, _ := anthropicSince(r.Model, 407)
 		thinks, _ := anthropicSince(r.Model, 307)
-		m.want(!only, "\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.")
+		m.want(!only,
+			"\"thinking.type.enabled\" is not supported for this model. Use \"thinking.type.adaptive\" and \"output_config.effort\" to control thinking behavior.")
 		m.want(!claude || thinks, "thinking: this model does not support extended thinking")
 		if t.BudgetTokens != nil && r.MaxTokens != nil {
-			m.want(*t.BudgetTokens >= 1024, "thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
+			m.want(*t.BudgetTokens >= 1024,
+				"thinking.enabled.budget_tokens: Input should be greater than or equal to 1024")
 			m.want(*t.BudgetTokens < *r.MaxTokens, "`max_tokens` must be greater than `thinking.budget_tokens`.")
 		}
 		m.want(!forced, "Thinking may not be enabled when tool_choice forces tool use.")
-		m.want(r.Temperature == nil || *r.Temperature == 1, "`temperature` may only be set to 1 when thinking is enabled.")
+		m.want(r.Temperature == nil || *r.Temperature == 1,
+			"`temperature` may only be set to 1 when thinking is enabled.")
 	case "adaptive":
 		m.want(!claude || adapts, "adaptive thinking is not supported on this model")
 	case "disabled":
@@ -227,8 +241,10 @@ func (m *anthropicMessages) thinking(header http.Header) {
 	}
 	if t.Binding != nil {
 		m.want(t.Type != "disabled" && binds, "thinking.block_binding: Extra inputs are not permitted")
-		m.want(strings.Contains(header.Get("Anthropic-Beta"), "thinking-binding-controls-2026-08-01"), "thinking.block_binding: needs a beta header")
-		m.want(contains(t.Binding.PrefixMismatchBehavior, "error", "drop_block"), "thinking.block_binding.prefix_mismatch_behavior")
+		m.want(strings.Contains(header.Get("Anthropic-Beta"), "thinking-binding-controls-2026-08-01"),
+			"thinking.block_binding: needs a beta header")
+		m.want(contains(t.Binding.PrefixMismatchBehavior, "error", "drop_block"),
+			"thinking.block_binding.prefix_mismatch_behavior")
 	}
 }
 
@@ -240,9 +256,11 @@ func (m *anthropicMessages) output(got *Request) {
 	if o.Effort != "" {
 		got.Effort = o.Effort
 		adapts, claude := anthropicSince(m.request.Model, 406)
-		m.want(!claude || adapts || strings.Contains(m.request.Model, "opus-4-5"), "This model does not support the effort parameter.")
+		m.want(!claude || adapts || strings.Contains(m.request.Model, "opus-4-5"),
+			"This model does not support the effort parameter.")
 		extra, _ := anthropicSince(m.request.Model, 407)
-		m.want(contains(o.Effort, "low", "medium", "high", "max") || o.Effort == "xhigh" && extra, "output_config.effort: %q", o.Effort)
+		m.want(contains(o.Effort, "low", "medium", "high", "max") || o.Effort == "xhigh" && extra,
+			"output_config.effort: %q", o.Effort)
 	}
 	if o.Format == nil {
 		return
@@ -259,11 +277,13 @@ func (m *anthropicMessages) output(got *Request) {
 
 // plainSchema checks that structured output supports the whole schema.
 func (c *check) plainSchema(path string, schema map[string]any) {
-	for _, word := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "maxItems", "oneOf", "not", "patternProperties"} {
+	for _, word := range []string{"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf",
+		"minLength", "maxLength", "maxItems", "oneOf", "not", "patternProperties"} {
 		c.want(schema[word] == nil, "%s: '%s' is not supported", path, word)
 	}
 	if schema["type"] == "object" {
-		c.want(schema["additionalProperties"] == false, "%s: For 'object' type, 'additionalProperties' must be explicitly set to false", path)
+		c.want(schema["additionalProperties"] == false,
+			"%s: For 'object' type, 'additionalProperties' must be explicitly set to false", path)
 	}
 	nested, _ := schema["properties"].(map[string]any)
 	if nested == nil {

@@ -86,7 +86,8 @@ func (m *anthropicMessages) read(body []byte, got *Request) string {
 			m.assistant(i, one.Content, got)
 		}
 	}
-	m.want(last == "user", "This model does not support assistant message prefill. The conversation must end with a user message.")
+	m.want(last == "user",
+		"This model does not support assistant message prefill. The conversation must end with a user message.")
 	return prefixes[len(m.request.Messages)]
 }
 
@@ -110,7 +111,8 @@ func (m *anthropicMessages) blocks(i int, raw json.RawMessage) []anthropicBlock 
 		raw, _ = json.Marshal([]map[string]string{{"type": "text", "text": text}}) // strings always marshal
 	}
 	var list []json.RawMessage
-	if !m.want(json.Unmarshal(raw, &list) == nil && len(list) > 0, "messages.%d: all messages must have non-empty content", i) {
+	if !m.want(json.Unmarshal(raw, &list) == nil && len(list) > 0,
+		"messages.%d: all messages must have non-empty content", i) {
 		return nil
 	}
 	var out []anthropicBlock
@@ -131,7 +133,8 @@ func (m *anthropicMessages) blocks(i int, raw json.RawMessage) []anthropicBlock 
 
 // fieldsOf holds the valid fields of each type of block.
 var fieldsOf = map[string]string{
-	"text": "text citations", "image": "source", "document": "source title context citations", "tool_use": "id name input",
+	"text": "text citations", "image": "source", "document": "source title context citations",
+	"tool_use":    "id name input",
 	"tool_result": "tool_use_id content is_error", "thinking": "thinking signature", "redacted_thinking": "data",
 }
 
@@ -143,7 +146,8 @@ func (m *anthropicMessages) fields(i int, b *anthropicBlock, raw json.RawMessage
 	var given map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &given) // it was decoded before
 	for name := range given {
-		fits := name == "type" || name == "cache_control" && b.Type != "thinking" && b.Type != "redacted_thinking" || slices.Contains(strings.Fields(allowed), name)
+		fits := name == "type" || name == "cache_control" && b.Type != "thinking" && b.Type != "redacted_thinking" ||
+			slices.Contains(strings.Fields(allowed), name)
 		m.want(fits, "messages.%d.content.%s.%s: Extra inputs are not permitted", i, b.Type, name)
 	}
 	if b.Type == "text" && m.want(b.Text != nil, "messages.%d.content.text: Field required", i) {
@@ -170,7 +174,8 @@ func (m *anthropicMessages) user(i int, raw json.RawMessage, got *Request) {
 		}
 		other = true
 	}
-	m.want(len(m.waiting) == 0, "messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %v", i-1, m.waiting)
+	m.want(len(m.waiting) == 0,
+		"messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %v", i-1, m.waiting)
 	if msg.Text = strings.Join(texts, "\n"); other {
 		got.Messages = append(got.Messages, msg)
 	}
@@ -179,7 +184,8 @@ func (m *anthropicMessages) user(i int, raw json.RawMessage, got *Request) {
 func (m *anthropicMessages) result(i int, b *anthropicBlock) Message {
 	msg := Message{Role: "tool", CallID: b.ToolUseID}
 	n := slices.Index(m.waiting, b.ToolUseID)
-	if m.want(n >= 0, "messages.%d.content: unexpected `tool_use_id` found in `tool_result` blocks: %s.", i, b.ToolUseID) {
+	if m.want(n >= 0, "messages.%d.content: unexpected `tool_use_id` found in `tool_result` blocks: %s.", i,
+		b.ToolUseID) {
 		m.waiting = slices.Delete(m.waiting, n, n+1)
 	}
 	if b.Content == nil || json.Unmarshal(b.Content, &msg.Text) == nil {
@@ -189,7 +195,8 @@ func (m *anthropicMessages) result(i int, b *anthropicBlock) Message {
 	for _, part := range m.blocks(i, b.Content) {
 		if part.Type == "text" {
 			texts = append(texts, *part.Text)
-		} else if m.want(contains(part.Type, "image", "document"), "messages.%d: a block of type %q in a tool_result", i, part.Type) {
+		} else if m.want(contains(part.Type, "image", "document"), "messages.%d: a block of type %q in a tool_result",
+			i, part.Type) {
 			m.media(i, &part, &msg)
 		}
 	}
@@ -205,12 +212,15 @@ func (m *anthropicMessages) media(i int, b *anthropicBlock, msg *Message) {
 	_, err := base64.StdEncoding.DecodeString(s.Data)
 	switch {
 	case s.Type == "url":
-		m.want(strings.HasPrefix(s.URL, "https://") && s.Data == "", "messages.%d.%s.source.url: Only HTTPS URLs are supported.", i, b.Type)
+		m.want(strings.HasPrefix(s.URL, "https://") && s.Data == "",
+			"messages.%d.%s.source.url: Only HTTPS URLs are supported.", i, b.Type)
 	case s.Type == "base64" && b.Type == "image":
-		m.want(contains(s.MediaType, "image/png", "image/jpeg", "image/gif", "image/webp"), "messages.%d.image.source.media_type: %q", i, s.MediaType)
+		m.want(contains(s.MediaType, "image/png", "image/jpeg", "image/gif", "image/webp"),
+			"messages.%d.image.source.media_type: %q", i, s.MediaType)
 		m.want(err == nil && s.Data != "", "messages.%d.image.source: invalid base64 data", i)
 	case s.Type == "base64":
-		m.want(s.MediaType == "application/pdf" && err == nil && s.Data != "", "messages.%d.document.source: %q", i, s.MediaType)
+		m.want(s.MediaType == "application/pdf" && err == nil && s.Data != "", "messages.%d.document.source: %q", i,
+			s.MediaType)
 	case s.Type == "text" && b.Type == "document":
 		m.want(s.MediaType == "text/plain" && s.Data != "", "messages.%d.document.source: %q", i, s.MediaType)
 	default:
@@ -247,7 +257,9 @@ func (m *anthropicMessages) assistant(i int, raw json.RawMessage, got *Request) 
 	}
 	last := i == len(m.request.Messages)-2
 	if len(blocks) > 0 && m.manual && last && len(msg.Calls) > 0 {
-		m.want(thought(blocks[0]), "messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. When `thinking` is enabled, a final `assistant` message must start with a thinking block.", i, blocks[0].Type)
+		m.want(thought(blocks[0]),
+			"messages.%d.content.0.type: Expected `thinking` or `redacted_thinking`, but found `%s`. When `thinking` is enabled, a final `assistant` message must start with a thinking block.",
+			i, blocks[0].Type)
 	}
 	msg.Text = strings.Join(texts, "\n\n")
 	got.Messages = append(got.Messages, msg)
@@ -257,7 +269,8 @@ func (m *anthropicMessages) assistant(i int, raw json.RawMessage, got *Request) 
 // bound, to this conversation.
 func (m *anthropicMessages) thought(i int, b *anthropicBlock, msg *Message) {
 	_, claude := anthropicSince(m.request.Model, 0)
-	m.want(!claude || m.request.Thinking != nil && m.request.Thinking.Type != "disabled" || m.thinksByDefault, "messages.%d: thoughts for a model that does not think", i)
+	m.want(!claude || m.request.Thinking != nil && m.request.Thinking.Type != "disabled" || m.thinksByDefault,
+		"messages.%d: thoughts for a model that does not think", i)
 	family := anthropicFamily(m.request.Model)
 	of := func(prefix string) string {
 		if b.Type == "redacted_thinking" {
@@ -284,11 +297,13 @@ func (m *anthropicMessages) thought(i int, b *anthropicBlock, msg *Message) {
 }
 
 func (m *anthropicMessages) call(i int, b *anthropicBlock, msg *Message) {
-	m.want(anthropicID.MatchString(b.ID), "messages.%d.content.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", i)
+	m.want(anthropicID.MatchString(b.ID),
+		"messages.%d.content.tool_use.id: String should match pattern '^[a-zA-Z0-9_-]+$'", i)
 	m.want(!m.ids[b.ID], "messages.%d: `tool_use` ids must be unique", i)
 	m.ids[b.ID] = true
 	m.want(functionName.MatchString(b.Name), "messages.%d.content.tool_use.name: %q", i, b.Name)
-	m.want(bytes.HasPrefix(bytes.TrimSpace(b.Input), []byte("{")), "messages.%d.content.tool_use.input: Input should be an object", i)
+	m.want(bytes.HasPrefix(bytes.TrimSpace(b.Input), []byte("{")),
+		"messages.%d.content.tool_use.input: Input should be an object", i)
 	m.waiting = append(m.waiting, b.ID)
 	msg.Calls = append(msg.Calls, Call{b.ID, b.Name, string(b.Input)})
 }

@@ -43,7 +43,8 @@ func NewChatServer(t testing.TB, script Script) *ChatHandler {
 // ServeHTTP implements http.Handler.
 func (h *ChatHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if h.Key != "" && r.Header.Get("Authorization") != "Bearer "+h.Key {
-		chatRefuse(w, &Refusal{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Incorrect API key provided."})
+		chatRefuse(w, &Refusal{Status: http.StatusUnauthorized, Code: "invalid_api_key",
+			Message: "Incorrect API key provided."})
 		return
 	}
 	switch {
@@ -52,7 +53,8 @@ func (h *ChatHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/chat/completions"):
 		h.complete(w, r)
 	default:
-		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Message: fmt.Sprintf("Invalid URL (%s %s)", r.Method, r.URL.Path)})
+		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Message: fmt.Sprintf("Invalid URL (%s %s)", r.Method,
+			r.URL.Path)})
 	}
 }
 
@@ -166,7 +168,8 @@ func (s *chatWriter) step(step Step) bool {
 	switch step := step.(type) {
 	case model.Text:
 		if step.Logprobs != nil {
-			return s.choice(chatChoice{Delta: map[string]any{"content": step.Text}, Logprobs: map[string]any{"content": step.Logprobs, "refusal": nil}})
+			return s.choice(chatChoice{Delta: map[string]any{"content": step.Text},
+				Logprobs: map[string]any{"content": step.Logprobs, "refusal": nil}})
 		}
 		return s.delta(map[string]any{"content": step.Text})
 	case model.Thought:
@@ -184,7 +187,8 @@ func (s *chatWriter) step(step Step) bool {
 	case Malformed:
 		return s.event("", []byte(`{"id":"chatcmpl-double","choices":[{`))
 	case Mistyped:
-		return s.event("", []byte(`{"id":"chatcmpl-double","model":7,"choices":[{"index":"zero","delta":{"content":5}}]}`))
+		return s.event("",
+			[]byte(`{"id":"chatcmpl-double","model":7,"choices":[{"index":"zero","delta":{"content":5}}]}`))
 	case Fault:
 		return s.event("", chatError(step.Code, step.Message))
 	case Cut:
@@ -217,7 +221,8 @@ func (s *chatWriter) finish(f model.Finish) bool {
 	}
 	u := f.Usage
 	usage := &chatUsage{u.InputTokens, u.OutputTokens, u.TotalTokens,
-		map[string]int{"cached_tokens": u.InputTokenDetails.CachedTokens}, map[string]int{"reasoning_tokens": u.OutputTokenDetails.ReasoningTokens}}
+		map[string]int{"cached_tokens": u.InputTokenDetails.CachedTokens},
+		map[string]int{"reasoning_tokens": u.OutputTokenDetails.ReasoningTokens}}
 	return s.chunk(chatChunk{Choices: []chatChoice{}, Usage: usage}) && s.event("", []byte("[DONE]"))
 }
 

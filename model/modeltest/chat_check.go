@@ -109,10 +109,12 @@ func (h *ChatHandler) decode(body []byte) (*Request, *Refusal) {
 	}
 	c.want(r.Model != "", "you must provide a model parameter")
 	if len(h.Models) > 0 && !slices.Contains(h.Models, r.Model) {
-		return nil, &Refusal{Status: http.StatusNotFound, Code: "model_not_found", Message: fmt.Sprintf("The model `%s` does not exist", r.Model)}
+		return nil, &Refusal{Status: http.StatusNotFound, Code: "model_not_found",
+			Message: fmt.Sprintf("The model `%s` does not exist", r.Model)}
 	}
 	c.want(r.Stream, "this double streams only")
-	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Logprobs: r.Logprobs, User: r.User, Stop: r.Stop, ParallelToolCalls: true}
+	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, Logprobs: r.Logprobs, User: r.User,
+		Stop: r.Stop, ParallelToolCalls: true}
 	c.parameters(&r, got)
 	c.tools(&r, got)
 	c.format(r.ResponseFormat, got, body)
@@ -132,7 +134,8 @@ func (c *check) parameters(r *chatRequest, got *Request) {
 		c.want(r.Logprobs, "top_logprobs needs logprobs")
 		c.want(*r.TopLogprobs >= 0 && *r.TopLogprobs <= 20, "top_logprobs must be between 0 and 20")
 	}
-	c.want(r.MaxTokens == nil || r.MaxCompletionTokens == nil, "max_tokens and max_completion_tokens exclude each other")
+	c.want(r.MaxTokens == nil || r.MaxCompletionTokens == nil,
+		"max_tokens and max_completion_tokens exclude each other")
 	for _, n := range []*int{r.MaxTokens, r.MaxCompletionTokens} {
 		if n != nil {
 			got.MaxOutputTokens = *n
@@ -141,9 +144,11 @@ func (c *check) parameters(r *chatRequest, got *Request) {
 	}
 	if r.ReasoningEffort != nil {
 		got.Effort = *r.ReasoningEffort
-		c.want(slices.Contains([]string{"none", "minimal", "low", "medium", "high", "xhigh"}, *r.ReasoningEffort), "reasoning_effort %q", *r.ReasoningEffort)
+		c.want(slices.Contains([]string{"none", "minimal", "low", "medium", "high", "xhigh"}, *r.ReasoningEffort),
+			"reasoning_effort %q", *r.ReasoningEffort)
 	}
-	c.want(r.Verbosity == nil || slices.Contains([]string{"low", "medium", "high"}, *r.Verbosity), "verbosity is not low, medium or high")
+	c.want(r.Verbosity == nil || slices.Contains([]string{"low", "medium", "high"}, *r.Verbosity),
+		"verbosity is not low, medium or high")
 }
 
 func (c *check) tools(r *chatRequest, got *Request) {
@@ -156,13 +161,15 @@ func (c *check) tools(r *chatRequest, got *Request) {
 		c.want(!names[f.Name], "tools[%d]: %s is there twice", i, f.Name)
 		names[f.Name] = true
 		var schema struct{ Type string }
-		if c.want(len(f.Parameters) > 0 && json.Unmarshal(f.Parameters, &schema) == nil, "tools[%d]: no parameters", i) {
+		if c.want(len(f.Parameters) > 0 && json.Unmarshal(f.Parameters, &schema) == nil, "tools[%d]: no parameters",
+			i) {
 			c.want(schema.Type == "object", "tools[%d]: the schema's type is %q, not object", i, schema.Type)
 		}
 		if f.Strict != nil && *f.Strict {
 			c.strictSchema(fmt.Sprintf("tools[%d]", i), f.Parameters)
 		}
-		got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: f.Name, Description: f.Description, Parameters: f.Parameters, Strict: f.Strict})
+		got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: f.Name, Description: f.Description,
+			Parameters: f.Parameters, Strict: f.Strict})
 	}
 	if r.ParallelToolCalls != nil {
 		c.want(len(r.Tools) > 0, "parallel_tool_calls goes only with tools")
@@ -173,7 +180,8 @@ func (c *check) tools(r *chatRequest, got *Request) {
 	}
 	c.want(len(r.Tools) > 0, "tool_choice goes only with tools")
 	if json.Unmarshal(r.ToolChoice, &got.ToolChoice.Mode) == nil {
-		c.want(slices.Contains([]string{"auto", "none", "required"}, got.ToolChoice.Mode), "tool_choice %q", got.ToolChoice.Mode)
+		c.want(slices.Contains([]string{"auto", "none", "required"}, got.ToolChoice.Mode), "tool_choice %q",
+			got.ToolChoice.Mode)
 		return
 	}
 	var named struct {
@@ -183,7 +191,8 @@ func (c *check) tools(r *chatRequest, got *Request) {
 		} `json:"function"`
 	}
 	c.strictly(r.ToolChoice, "tool_choice", &named)
-	c.want(named.Type == "function" && names[named.Function.Name], "tool_choice names %q, which is no tool", named.Function.Name)
+	c.want(named.Type == "function" && names[named.Function.Name], "tool_choice names %q, which is no tool",
+		named.Function.Name)
 	got.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Function.Name}
 }
 
@@ -199,7 +208,8 @@ func (c *check) strictSchema(path string, raw json.RawMessage) {
 	}
 	c.want(schema.AdditionalProperties == false, "%s: a strict schema needs additionalProperties: false", path)
 	for name := range schema.Properties {
-		c.want(slices.Contains(schema.Required, name), "%s: a strict schema requires all properties; %s is not", path, name)
+		c.want(slices.Contains(schema.Required, name), "%s: a strict schema requires all properties; %s is not", path,
+			name)
 	}
 }
 
@@ -210,10 +220,12 @@ func (c *check) format(f *chatFormat, got *Request, body []byte) {
 	format := map[string]any{"type": f.Type}
 	switch f.Type {
 	case "json_object":
-		c.want(bytes.Contains(bytes.ToLower(body[:bytes.LastIndex(body, []byte("response_format"))]), []byte("json")), "the messages must contain the word json")
+		c.want(bytes.Contains(bytes.ToLower(body[:bytes.LastIndex(body, []byte("response_format"))]), []byte("json")),
+			"the messages must contain the word json")
 	case "json_schema":
 		s := f.JSONSchema
-		if !c.want(s != nil && functionName.MatchString(s.Name) && len(s.Schema) > 0, "json_schema needs a name and a schema") {
+		if !c.want(s != nil && functionName.MatchString(s.Name) && len(s.Schema) > 0,
+			"json_schema needs a name and a schema") {
 			return
 		}
 		format["name"], format["schema"] = s.Name, s.Schema

@@ -106,7 +106,8 @@ func (c *chatMessages) content(i int, m *chatMessage, msg *Message) {
 		return
 	}
 	var parts []json.RawMessage
-	if !c.want(json.Unmarshal(m.Content, &parts) == nil && len(parts) > 0, "messages[%d].content is neither text nor parts", i) {
+	if !c.want(json.Unmarshal(m.Content, &parts) == nil && len(parts) > 0,
+		"messages[%d].content is neither text nor parts", i) {
 		return
 	}
 	var texts []string
@@ -130,13 +131,16 @@ func (c *chatMessages) content(i int, m *chatMessage, msg *Message) {
 func (c *chatMessages) media(i int, p *chatPart, msg *Message) {
 	switch p.Type {
 	case "image_url":
-		if c.want(p.ImageURL != nil && isImage(p.ImageURL.URL), "messages[%d]: an image is neither an address nor data", i) {
-			c.want(slices.Contains([]string{"", "auto", "low", "high"}, p.ImageURL.Detail), "messages[%d]: detail %q", i, p.ImageURL.Detail)
+		if c.want(p.ImageURL != nil && isImage(p.ImageURL.URL), "messages[%d]: an image is neither an address nor data",
+			i) {
+			c.want(slices.Contains([]string{"", "auto", "low", "high"}, p.ImageURL.Detail), "messages[%d]: detail %q",
+				i, p.ImageURL.Detail)
 			msg.Images = append(msg.Images, p.ImageURL.URL)
 		}
 	case "file":
 		f := p.File
-		if c.want(f != nil && (f.FileID != "" || f.Filename != "" && strings.HasPrefix(f.FileData, "data:")), "messages[%d]: a file has no name or no data: URL", i) {
+		if c.want(f != nil && (f.FileID != "" || f.Filename != "" && strings.HasPrefix(f.FileData, "data:")),
+			"messages[%d]: a file has no name or no data: URL", i) {
 			msg.Files = append(msg.Files, f.Filename)
 		}
 	case "input_audio":
@@ -160,7 +164,8 @@ func (c *chatMessages) calls(i int, m *chatMessage, msg *Message) {
 		}
 		// OpenAI takes any string; vLLM, llama.cpp and Ollama parse it.
 		var object map[string]any
-		c.want(json.Unmarshal([]byte(*f.Arguments), &object) == nil && object != nil, "messages[%d]: arguments %q are no JSON object", i, *f.Arguments)
+		c.want(json.Unmarshal([]byte(*f.Arguments), &object) == nil && object != nil,
+			"messages[%d]: arguments %q are no JSON object", i, *f.Arguments)
 		msg.Calls = append(msg.Calls, Call{call.ID, f.Name, *f.Arguments})
 	}
 }

@@ -37,10 +37,12 @@ func fragment(b byte, n int) berth.Item {
 	case 4, 5:
 		return output(id, text)
 	case 6:
-		return raw(`{"type":"function_call_output","call_id":"` + id + `","output":[{"type":"input_text","text":"` + text + `"},{"type":"input_image","image_url":"` + image + `"}]}`)
+		return raw(`{"type":"function_call_output","call_id":"` + id + `","output":[{"type":"input_text","text":"` +
+			text + `"},{"type":"input_image","image_url":"` + image + `"}]}`)
 	}
 	if b&8 == 0 {
-		return berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{}, EncryptedContent: dialogue.Seal("another vendor", "double-1", "signed")})
+		return berth.NewItem(berth.Reasoning{Type: berth.ItemReasoning, Summary: []berth.Content{},
+			EncryptedContent: dialogue.Seal("another vendor", "double-1", "signed")})
 	}
 	return message("developer", berth.Content{Type: "input_text", Text: "d"})
 }

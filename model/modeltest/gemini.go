@@ -44,7 +44,8 @@ func (h *GeminiHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	name, streams := strings.CutSuffix(name, ":streamGenerateContent")
 	switch {
 	case h.Key != "" && r.Header.Get("X-Goog-Api-Key") != h.Key:
-		geminiRefuse(w, &Refusal{Status: http.StatusBadRequest, Code: "API_KEY_INVALID", Message: "API key not valid. Please pass a valid API key."})
+		geminiRefuse(w, &Refusal{Status: http.StatusBadRequest, Code: "API_KEY_INVALID",
+			Message: "API key not valid. Please pass a valid API key."})
 	case r.Method == http.MethodGet && r.URL.Path == "/v1beta/models":
 		h.list(w)
 	case r.Method == http.MethodPost && ok && streams && r.URL.Query().Get("alt") == "sse":
@@ -57,7 +58,8 @@ func (h *GeminiHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 func (h *GeminiHandler) list(w http.ResponseWriter) {
 	models := []map[string]any{{"name": "models/embedding-001", "supportedGenerationMethods": []string{"embedContent"}}}
 	for _, id := range h.Models {
-		models = append(models, map[string]any{"name": "models/" + id, "displayName": id, "supportedGenerationMethods": []string{"generateContent", "countTokens"}})
+		models = append(models, map[string]any{"name": "models/" + id, "displayName": id,
+			"supportedGenerationMethods": []string{"generateContent", "countTokens"}})
 	}
 	w.Header().Set("Content-Type", "application/json")
 	_ = json.NewEncoder(w).Encode(map[string]any{"models": models})
@@ -70,7 +72,8 @@ func (h *GeminiHandler) answer(w http.ResponseWriter, r *http.Request, name stri
 		return
 	}
 	if len(h.Models) > 0 && !slices.Contains(h.Models, name) {
-		geminiRefuse(w, &Refusal{Status: http.StatusNotFound, Message: fmt.Sprintf("models/%s is not found for API version v1beta", name)})
+		geminiRefuse(w, &Refusal{Status: http.StatusNotFound,
+			Message: fmt.Sprintf("models/%s is not found for API version v1beta", name)})
 		return
 	}
 	got := &Request{Model: name}
@@ -94,7 +97,8 @@ func (h *GeminiHandler) answer(w http.ResponseWriter, r *http.Request, name stri
 	}
 }
 
-var geminiStatuses = map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED", 404: "NOT_FOUND", 413: "INVALID_ARGUMENT",
+var geminiStatuses = map[int]string{400: "INVALID_ARGUMENT", 401: "UNAUTHENTICATED", 403: "PERMISSION_DENIED",
+	404: "NOT_FOUND", 413: "INVALID_ARGUMENT",
 	429: "RESOURCE_EXHAUSTED", 500: "INTERNAL", 503: "UNAVAILABLE", 504: "DEADLINE_EXCEEDED"}
 
 // geminiRefuse writes an error response.
@@ -114,7 +118,8 @@ func geminiRefuse(w http.ResponseWriter, r *Refusal) {
 func geminiError(status int, reason, message string) []byte {
 	e := map[string]any{"code": status, "message": message, "status": geminiStatuses[status]}
 	if reason != "" {
-		e["details"] = []any{map[string]any{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason, "domain": "googleapis.com"}}
+		e["details"] = []any{map[string]any{"@type": "type.googleapis.com/google.rpc.ErrorInfo", "reason": reason,
+			"domain": "googleapis.com"}}
 	}
 	raw, _ := json.Marshal(map[string]any{"error": e}) // strings and numbers always marshal
 	return raw
@@ -207,7 +212,8 @@ func (s *geminiWriter) finish(f model.Finish) bool {
 		}
 		part := map[string]any{"functionCall": call}
 		if i == 0 {
-			part["thoughtSignature"] = sign("gemini", geminiFamily(s.model), "call", c.Name, canonical([]byte(c.Arguments)))
+			part["thoughtSignature"] = sign("gemini", geminiFamily(s.model), "call", c.Name,
+				canonical([]byte(c.Arguments)))
 		}
 		if !s.part(part) {
 			return false
@@ -220,14 +226,18 @@ func (s *geminiWriter) finish(f model.Finish) bool {
 	if f.Model != "" {
 		s.version = f.Model
 	}
-	reason := map[model.FinishReason]string{model.FinishStop: "STOP", model.FinishLength: "MAX_TOKENS", model.FinishContentFilter: "SAFETY"}[f.Reason]
+	reason := map[model.FinishReason]string{model.FinishStop: "STOP", model.FinishLength: "MAX_TOKENS",
+		model.FinishContentFilter: "SAFETY"}[f.Reason]
 	candidate := map[string]any{"content": geminiContent(last), "finishReason": reason, "index": 0}
 	if s.refusal != "" {
 		candidate["finishReason"], candidate["finishMessage"] = "PROHIBITED_CONTENT", s.refusal
 	}
 	u := f.Usage
-	return s.chunk(map[string]any{"candidates": []any{candidate}, "usageMetadata": map[string]any{"promptTokenCount": u.InputTokens, "cachedContentTokenCount": u.InputTokenDetails.CachedTokens,
-		"candidatesTokenCount": u.OutputTokens - u.OutputTokenDetails.ReasoningTokens, "thoughtsTokenCount": u.OutputTokenDetails.ReasoningTokens, "totalTokenCount": u.TotalTokens}})
+	return s.chunk(map[string]any{"candidates": []any{candidate},
+		"usageMetadata": map[string]any{"promptTokenCount": u.InputTokens,
+			"cachedContentTokenCount": u.InputTokenDetails.CachedTokens,
+			"candidatesTokenCount":    u.OutputTokens - u.OutputTokenDetails.ReasoningTokens,
+			"thoughtsTokenCount":      u.OutputTokenDetails.ReasoningTokens, "totalTokenCount": u.TotalTokens}})
 }
 
 // geminiLogprobs converts probabilities from the form of Responses.

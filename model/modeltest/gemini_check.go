@@ -112,14 +112,17 @@ func (c *check) geminiTools(r *geminiRequest, got *Request) int {
 	for _, t := range r.Tools {
 		for i, f := range t.FunctionDeclarations {
 			path := fmt.Sprintf("tools[0].function_declarations[%d]", i)
-			c.want(geminiName.MatchString(f.Name), "%s.name: Invalid function name. Must start with a letter or an underscore.", path)
+			c.want(geminiName.MatchString(f.Name),
+				"%s.name: Invalid function name. Must start with a letter or an underscore.", path)
 			c.want(!names[f.Name], "Duplicate function declaration found: %s", f.Name)
-			c.want(f.Parameters == nil || f.ParametersJSONSchema == nil, "%s: parameters and parameters_json_schema exclude each other", path)
+			c.want(f.Parameters == nil || f.ParametersJSONSchema == nil,
+				"%s: parameters and parameters_json_schema exclude each other", path)
 			names[f.Name] = true
 			if f.ParametersJSONSchema != nil {
 				c.geminiSchema(path, f.ParametersJSONSchema)
 			}
-			got.Tools = append(got.Tools, berth.FunctionTool{Type: "function", Name: f.Name, Description: f.Description, Parameters: f.ParametersJSONSchema})
+			got.Tools = append(got.Tools, berth.FunctionTool{Type: "function", Name: f.Name, Description: f.Description,
+				Parameters: f.ParametersJSONSchema})
 		}
 	}
 	c.want(r.Tools == nil || len(names) > 0, "tools: no function declarations")
@@ -127,7 +130,8 @@ func (c *check) geminiTools(r *geminiRequest, got *Request) int {
 		return len(names)
 	}
 	choice := r.ToolConfig.FunctionCallingConfig
-	mode, known := map[string]string{"AUTO": "auto", "NONE": "none", "ANY": "required", "VALIDATED": "auto"}[choice.Mode]
+	mode, known := map[string]string{"AUTO": "auto", "NONE": "none", "ANY": "required",
+		"VALIDATED": "auto"}[choice.Mode]
 	c.want(known && len(names) > 0, "tool_config.function_calling_config.mode: %q", choice.Mode)
 	got.ToolChoice = model.ToolChoice{Mode: mode}
 	for _, name := range choice.AllowedFunctionNames {
@@ -138,7 +142,8 @@ func (c *check) geminiTools(r *geminiRequest, got *Request) int {
 	return len(names)
 }
 
-var geminiWords = []string{"$id", "$defs", "$ref", "$anchor", "type", "format", "title", "description", "enum", "items", "prefixItems", "minItems", "maxItems", "minimum", "maximum",
+var geminiWords = []string{"$id", "$defs", "$ref", "$anchor", "type", "format", "title", "description", "enum", "items",
+	"prefixItems", "minItems", "maxItems", "minimum", "maximum",
 	"anyOf", "oneOf", "properties", "additionalProperties", "required", "propertyOrdering", "nullable"}
 
 // geminiSchema checks that a schema has only documented keywords.
@@ -170,7 +175,8 @@ func (c *check) geminiSchema(path string, raw json.RawMessage) {
 
 func (c *check) geminiConfig(name string, g *geminiConfig, got *Request, tools bool) {
 	within := func(name string, v *float64, low, high float64) {
-		c.want(v == nil || *v >= low && *v <= high, "generation_config.%s: Unable to submit request because it must be between %g and %g", name, low, high)
+		c.want(v == nil || *v >= low && *v <= high,
+			"generation_config.%s: Unable to submit request because it must be between %g and %g", name, low, high)
 	}
 	within("temperature", g.Temperature, 0, 2)
 	within("top_p", g.TopP, 0, 1)
@@ -186,32 +192,40 @@ func (c *check) geminiConfig(name string, g *geminiConfig, got *Request, tools b
 		got.TopLogprobs = *g.Logprobs
 		c.want(g.ResponseLogprobs && *g.Logprobs >= 0 && *g.Logprobs <= 20, "logprobs: %d", *g.Logprobs)
 	}
-	c.want(contains(g.ResponseMIMEType, "", "text/plain", "application/json", "text/x.enum"), "response_mime_type: %q", g.ResponseMIMEType)
+	c.want(contains(g.ResponseMIMEType, "", "text/plain", "application/json", "text/x.enum"), "response_mime_type: %q",
+		g.ResponseMIMEType)
 	if g.ResponseMIMEType == "application/json" {
-		c.want(!tools || geminiSince(name, 300), "Function calling with a response mime type: 'application/json' is unsupported")
+		c.want(!tools || geminiSince(name, 300),
+			"Function calling with a response mime type: 'application/json' is unsupported")
 		got.Format = json.RawMessage(`{"type":"json_object"}`)
 	}
 	if g.ResponseJSONSchema != nil {
-		c.want(g.ResponseMIMEType == "application/json", "response_json_schema needs response_mime_type application/json")
+		c.want(g.ResponseMIMEType == "application/json",
+			"response_json_schema needs response_mime_type application/json")
 		c.geminiSchema("response_json_schema", g.ResponseJSONSchema)
-		got.Format, _ = json.Marshal(map[string]any{"type": "json_schema", "schema": g.ResponseJSONSchema}) // decoded from JSON
+		// decoded from JSON
+		got.Format, _ = json.Marshal(map[string]any{"type": "json_schema", "schema": g.ResponseJSONSchema})
 	}
 	t := g.ThinkingConfig
 	if t == nil {
 		return
 	}
 	c.want(geminiSince(name, 205), "thinking_config: thinking is not supported by this model")
-	c.want(t.ThinkingBudget == nil || t.ThinkingLevel == "", "You can only set only one of thinking budget and thinking level.")
+	c.want(t.ThinkingBudget == nil || t.ThinkingLevel == "",
+		"You can only set only one of thinking budget and thinking level.")
 	if t.ThinkingLevel != "" {
 		got.Effort = strings.ToLower(t.ThinkingLevel)
 		c.want(geminiSince(name, 300), "Thinking level is not supported for this model.")
-		c.want(contains(t.ThinkingLevel, "LOW", "MEDIUM", "HIGH") || t.ThinkingLevel == "MINIMAL" && strings.Contains(name, "3-flash"), "thinking_level: %s", t.ThinkingLevel)
-		c.want(t.ThinkingLevel != "MEDIUM" || !strings.Contains(name, "gemini-3-pro"), "Thinking level MEDIUM is not supported for this model.")
+		c.want(contains(t.ThinkingLevel, "LOW", "MEDIUM", "HIGH") || t.ThinkingLevel == "MINIMAL" &&
+			strings.Contains(name, "3-flash"), "thinking_level: %s", t.ThinkingLevel)
+		c.want(t.ThinkingLevel != "MEDIUM" || !strings.Contains(name, "gemini-3-pro"),
+			"Thinking level MEDIUM is not supported for this model.")
 	}
 	if b := t.ThinkingBudget; b != nil {
 		c.want(*b >= -1 && *b <= 32768, "thinking_budget: %d", *b)
 		pro := strings.Contains(name, "pro")
-		c.want(!pro || *b != 0 && (*b < 0 || *b >= 128), "Budget %d is invalid. This model only works in thinking mode.", *b)
+		c.want(!pro || *b != 0 && (*b < 0 || *b >= 128),
+			"Budget %d is invalid. This model only works in thinking mode.", *b)
 		c.want(pro || *b <= 24576, "thinking_budget: %d", *b)
 	}
 }

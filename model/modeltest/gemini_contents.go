@@ -68,7 +68,8 @@ func (g *geminiContents) read(raw []json.RawMessage, got *Request) {
 		g.want(len(t.Parts) > 0, "GenerateContentRequest.contents[%d].parts: contents.parts must not be empty.", i)
 		g.want(contains(t.Role, "user", "model"), "Please use a valid role: user, model.")
 		g.want(i > 0 || t.Role == "user", "Please ensure that the first content is the user's")
-		g.want(i == 0 || t.Role == "user" || turns[i-1].Role == "user", "Please ensure that multiturn requests alternate between user and model.")
+		g.want(i == 0 || t.Role == "user" || turns[i-1].Role == "user",
+			"Please ensure that multiturn requests alternate between user and model.")
 		var list []geminiPart
 		for _, p := range t.Parts {
 			list = append(list, g.part(i, &t, p))
@@ -88,7 +89,8 @@ func (g *geminiContents) read(raw []json.RawMessage, got *Request) {
 			g.user(i, parts[i], got)
 		}
 	}
-	g.want(len(g.waiting) == 0, "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
+	g.want(len(g.waiting) == 0,
+		"Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
 	g.want(len(turns) > 0 && turns[len(turns)-1].Role == "user", "Please ensure that the last content is the user's")
 }
 
@@ -98,41 +100,50 @@ func (g *geminiContents) part(i int, t *geminiTurn, raw json.RawMessage) (p gemi
 		return p
 	}
 	data := 0
-	for _, has := range []bool{p.Text != nil, p.InlineData != nil, p.FileData != nil, p.FunctionCall != nil, p.FunctionResponse != nil} {
+	for _, has := range []bool{p.Text != nil, p.InlineData != nil, p.FileData != nil, p.FunctionCall != nil,
+		p.FunctionResponse != nil} {
 		if has {
 			data++
 		}
 	}
 	g.want(data == 1, "contents[%d].parts: required oneof field 'data' must have one initialized field", i)
-	g.want(p.Text == nil || *p.Text != "" || p.ThoughtSignature != "", "Unable to submit request because it must have a text parameter.")
-	g.want(t.Role == "model" || p.FunctionCall == nil && !p.Thought && p.ThoughtSignature == "", "contents[%d]: a function call or thought of the user's", i)
-	g.want(t.Role == "user" || p.FunctionResponse == nil && p.InlineData == nil && p.FileData == nil, "contents[%d]: a function response or media of the model's", i)
+	g.want(p.Text == nil || *p.Text != "" || p.ThoughtSignature != "",
+		"Unable to submit request because it must have a text parameter.")
+	g.want(t.Role == "model" || p.FunctionCall == nil && !p.Thought && p.ThoughtSignature == "",
+		"contents[%d]: a function call or thought of the user's", i)
+	g.want(t.Role == "user" || p.FunctionResponse == nil && p.InlineData == nil && p.FileData == nil,
+		"contents[%d]: a function response or media of the model's", i)
 	if p.InlineData != nil {
 		g.blob(i, p.InlineData)
 	}
 	if p.FileData != nil {
-		g.want(strings.HasPrefix(p.FileData.FileURI, "https://"), "Invalid or unsupported file uri: %s", p.FileData.FileURI)
+		g.want(strings.HasPrefix(p.FileData.FileURI, "https://"), "Invalid or unsupported file uri: %s",
+			p.FileData.FileURI)
 	}
 	return p
 }
 
 func (g *geminiContents) blob(i int, b *geminiBlob) {
 	_, err := base64.StdEncoding.DecodeString(b.Data)
-	g.want(strings.Contains(b.MIMEType, "/") && err == nil && b.Data != "", "contents[%d].parts.inline_data: Base64 decoding failed, or an unsupported MIME type: %q", i, b.MIMEType)
+	g.want(strings.Contains(b.MIMEType, "/") && err == nil && b.Data != "",
+		"contents[%d].parts.inline_data: Base64 decoding failed, or an unsupported MIME type: %q", i, b.MIMEType)
 }
 
 func (g *geminiContents) user(i int, parts []geminiPart, got *Request) {
 	if parts[0].FunctionResponse != nil {
-		g.want(len(parts) == len(g.waiting), "Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
+		g.want(len(parts) == len(g.waiting),
+			"Please ensure that the number of function response parts is equal to the number of function call parts of the function call turn.")
 		for n, p := range parts {
-			if g.want(p.FunctionResponse != nil && n < len(g.waiting), "contents[%d]: function responses beside other parts", i) {
+			if g.want(p.FunctionResponse != nil && n < len(g.waiting),
+				"contents[%d]: function responses beside other parts", i) {
 				got.Messages = append(got.Messages, g.response(i, g.waiting[n], p.FunctionResponse))
 			}
 		}
 		g.waiting = nil
 		return
 	}
-	g.want(len(g.waiting) == 0, "Please ensure that function call turn comes immediately before a function response turn.")
+	g.want(len(g.waiting) == 0,
+		"Please ensure that function call turn comes immediately before a function response turn.")
 	msg := Message{Role: "user"}
 	var texts []string
 	for _, p := range parts {
@@ -154,7 +165,8 @@ func (g *geminiContents) user(i int, parts []geminiPart, got *Request) {
 }
 
 func (g *geminiContents) response(i int, call geminiCall, r *geminiResponse) Message {
-	g.want(r.Name == call.Name && r.ID == call.ID, "contents[%d]: a function response of %s %q for a call of %s %q", i, r.Name, r.ID, call.Name, call.ID)
+	g.want(r.Name == call.Name && r.ID == call.ID, "contents[%d]: a function response of %s %q for a call of %s %q", i,
+		r.Name, r.ID, call.Name, call.ID)
 	g.want(r.Response != nil, "contents[%d]: function_response.response: required", i)
 	msg := Message{Role: "tool", CallID: r.ID}
 	for _, word := range []string{"output", "error"} {
@@ -163,7 +175,8 @@ func (g *geminiContents) response(i int, call geminiCall, r *geminiResponse) Mes
 		}
 	}
 	for _, p := range r.Parts {
-		if g.want(p.InlineData != nil && geminiSince(g.model, 300), "contents[%d]: multimodal function responses are not supported", i) {
+		if g.want(p.InlineData != nil && geminiSince(g.model, 300),
+			"contents[%d]: multimodal function responses are not supported", i) {
 			g.blob(i, p.InlineData)
 			msg.Images = append(msg.Images, "data:"+p.InlineData.MIMEType+";base64,"+p.InlineData.Data)
 		}
@@ -174,7 +187,8 @@ func (g *geminiContents) response(i int, call geminiCall, r *geminiResponse) Mes
 // assistant decodes the model's content. From Gemini 3 on, the first call of the turn
 // in progress needs a signature.
 func (g *geminiContents) assistant(i int, parts []geminiPart, current bool, got *Request) {
-	g.want(len(g.waiting) == 0, "Please ensure that function call turn comes immediately before a function response turn.")
+	g.want(len(g.waiting) == 0,
+		"Please ensure that function call turn comes immediately before a function response turn.")
 	msg := Message{Role: "assistant"}
 	var texts []string
 	for _, p := range parts {
@@ -190,9 +204,12 @@ func (g *geminiContents) assistant(i int, parts []geminiPart, current bool, got 
 		case p.FunctionCall != nil:
 			c := p.FunctionCall
 			missing := p.ThoughtSignature == "" && len(msg.Calls) == 0 && current && geminiSince(g.model, 300)
-			g.want(!missing, "Function call is missing a thought_signature in functionCall parts. Function call `%s` in contents[%d].", c.Name, i)
+			g.want(!missing,
+				"Function call is missing a thought_signature in functionCall parts. Function call `%s` in contents[%d].",
+				c.Name, i)
 			g.want(geminiName.MatchString(c.Name), "contents[%d]: function_call.name: %q", i, c.Name)
-			g.want(c.Args == nil || bytes.HasPrefix(bytes.TrimSpace(c.Args), []byte("{")), "contents[%d]: function_call.args: not an object", i)
+			g.want(c.Args == nil || bytes.HasPrefix(bytes.TrimSpace(c.Args), []byte("{")),
+				"contents[%d]: function_call.args: not an object", i)
 			g.signature(i, &p, &msg, "call", c.Name, canonical(c.Args))
 			g.waiting = append(g.waiting, *c)
 			msg.Calls = append(msg.Calls, Call{c.ID, c.Name, string(c.Args)})

@@ -41,13 +41,15 @@ func NewOpenAIServer(t testing.TB, script Script) *OpenAIHandler {
 func (h *OpenAIHandler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	switch {
 	case h.Key != "" && r.Header.Get("Authorization") != "Bearer "+h.Key:
-		chatRefuse(w, &Refusal{Status: http.StatusUnauthorized, Code: "invalid_api_key", Message: "Incorrect API key provided."})
+		chatRefuse(w, &Refusal{Status: http.StatusUnauthorized, Code: "invalid_api_key",
+			Message: "Incorrect API key provided."})
 	case r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, "/models"):
 		listModels(w, h.Models)
 	case r.Method == http.MethodPost && strings.HasSuffix(r.URL.Path, "/responses"):
 		h.answer(w, r)
 	default:
-		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Message: fmt.Sprintf("Invalid URL (%s %s)", r.Method, r.URL.Path)})
+		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Message: fmt.Sprintf("Invalid URL (%s %s)", r.Method,
+			r.URL.Path)})
 	}
 }
 
@@ -66,7 +68,8 @@ func (h *OpenAIHandler) answer(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	if len(h.Models) > 0 && !slices.Contains(h.Models, got.Model) {
-		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Code: "model_not_found", Message: fmt.Sprintf("The model `%s` does not exist", got.Model)})
+		chatRefuse(w, &Refusal{Status: http.StatusNotFound, Code: "model_not_found",
+			Message: fmt.Sprintf("The model `%s` does not exist", got.Model)})
 		return
 	}
 	got.Body, got.Header = body, r.Header.Clone()
@@ -117,13 +120,16 @@ func (s *responsesWriter) response(status string) map[string]any {
 	if output == nil {
 		output = []any{}
 	}
-	return map[string]any{"id": "resp_double", "object": "response", "created_at": 1700000000, "status": status, "model": s.model, "output": output,
-		"error": nil, "incomplete_details": nil, "usage": nil, "store": false, "instructions": nil, "tools": []any{}, "tool_choice": "auto", "parallel_tool_calls": true,
+	return map[string]any{"id": "resp_double", "object": "response", "created_at": 1700000000, "status": status,
+		"model": s.model, "output": output,
+		"error": nil, "incomplete_details": nil, "usage": nil, "store": false, "instructions": nil, "tools": []any{},
+		"tool_choice": "auto", "parallel_tool_calls": true,
 		"metadata": map[string]any{}, "temperature": 1, "top_p": 1}
 }
 
 func (s *responsesWriter) start() bool {
-	return s.emit("response.created", map[string]any{"response": s.response("in_progress")}) && s.emit("response.in_progress", map[string]any{"response": s.response("in_progress")})
+	return s.emit("response.created", map[string]any{"response": s.response("in_progress")}) &&
+		s.emit("response.in_progress", map[string]any{"response": s.response("in_progress")})
 }
 
 func (s *responsesWriter) play(steps []Step) bool {
@@ -142,13 +148,17 @@ func (s *responsesWriter) step(step Step) bool {
 		if probs == nil {
 			probs = []json.RawMessage{}
 		}
-		return s.begin("message") && s.about("response.output_text.delta", map[string]any{"content_index": 0, "delta": step.Text, "logprobs": probs}, step.Text)
+		return s.begin("message") && s.about("response.output_text.delta", map[string]any{"content_index": 0,
+			"delta": step.Text, "logprobs": probs}, step.Text)
 	case model.Refusal:
-		return s.begin("refusal") && s.about("response.refusal.delta", map[string]any{"content_index": 0, "delta": step.Text}, step.Text)
+		return s.begin("refusal") && s.about("response.refusal.delta", map[string]any{"content_index": 0,
+			"delta": step.Text}, step.Text)
 	case model.Thought:
-		return s.begin("reasoning") && s.about("response.reasoning_summary_text.delta", map[string]any{"summary_index": 0, "delta": step.Text}, step.Text)
+		return s.begin("reasoning") && s.about("response.reasoning_summary_text.delta",
+			map[string]any{"summary_index": 0, "delta": step.Text}, step.Text)
 	case Sealed:
-		return s.close() && s.add(map[string]any{"id": "rs_double", "type": "reasoning", "summary": []any{}}) && s.done(len(s.output)-1, reasoningItem(""))
+		return s.close() && s.add(map[string]any{"id": "rs_double", "type": "reasoning", "summary": []any{}}) &&
+			s.done(len(s.output)-1, reasoningItem(""))
 	case model.Native:
 		return s.native(step)
 	case model.Item:
@@ -164,7 +174,8 @@ func (s *responsesWriter) step(step Step) bool {
 	case Malformed:
 		return s.event("response.output_text.delta", []byte(`{"type":"response.output_text.delta","delta":`))
 	case Mistyped:
-		return s.event("response.output_text.delta", []byte(`{"type":"response.output_text.delta","output_index":0,"logprobs":7,"delta":5}`))
+		return s.event("response.output_text.delta",
+			[]byte(`{"type":"response.output_text.delta","output_index":0,"logprobs":7,"delta":5}`))
 	case Fault:
 		code := step.Code
 		if code == "" {
@@ -207,9 +218,11 @@ func (s *responsesWriter) begin(kind string) bool {
 	s.open, s.kind, s.text = len(s.output), kind, ""
 	if kind == "reasoning" {
 		return s.add(map[string]any{"id": s.itemID(), "type": "reasoning", "summary": []any{}}) &&
-			s.about("response.reasoning_summary_part.added", map[string]any{"summary_index": 0, "part": map[string]any{"type": "summary_text", "text": ""}}, "")
+			s.about("response.reasoning_summary_part.added", map[string]any{"summary_index": 0,
+				"part": map[string]any{"type": "summary_text", "text": ""}}, "")
 	}
-	return s.add(map[string]any{"id": s.itemID(), "type": "message", "status": "in_progress", "role": "assistant", "content": []any{}}) &&
+	return s.add(map[string]any{"id": s.itemID(), "type": "message", "status": "in_progress", "role": "assistant",
+		"content": []any{}}) &&
 		s.about("response.content_part.added", map[string]any{"content_index": 0, "part": s.part("")}, "")
 }
 
@@ -226,7 +239,8 @@ func reasoningItem(text string) map[string]any {
 	if text != "" {
 		summary = append(summary, map[string]any{"type": "summary_text", "text": text})
 	}
-	return map[string]any{"id": "rs_double", "type": "reasoning", "summary": summary, "encrypted_content": sign("responses", text)}
+	return map[string]any{"id": "rs_double", "type": "reasoning", "summary": summary,
+		"encrypted_content": sign("responses", text)}
 }
 
 // close ends the open message or reasoning.
@@ -236,7 +250,8 @@ func (s *responsesWriter) close() bool {
 	}
 	text, index := s.text, s.open
 	if s.kind == "reasoning" {
-		ok := s.about("response.reasoning_summary_text.done", map[string]any{"summary_index": 0, "text": text}, "") && s.done(index, reasoningItem(text))
+		ok := s.about("response.reasoning_summary_text.done", map[string]any{"summary_index": 0, "text": text}, "") &&
+			s.done(index, reasoningItem(text))
 		s.open = -1
 		return ok
 	}
@@ -244,13 +259,15 @@ func (s *responsesWriter) close() bool {
 	part := s.part(text)
 	ok := s.about(ended, map[string]any{"content_index": 0, "text": text, "refusal": text, "logprobs": []any{}}, "") &&
 		s.about("response.content_part.done", map[string]any{"content_index": 0, "part": part}, "") &&
-		s.done(index, map[string]any{"id": "msg_double", "type": "message", "status": "completed", "role": "assistant", "content": []any{part}})
+		s.done(index, map[string]any{"id": "msg_double", "type": "message", "status": "completed", "role": "assistant",
+			"content": []any{part}})
 	s.open = -1
 	return ok
 }
 
 func (c *startedCall) item(status string) map[string]any {
-	return map[string]any{"id": fmt.Sprintf("fc_%d", c.place), "type": "function_call", "status": status, "call_id": c.call.ID, "name": c.call.Name, "arguments": c.call.Arguments}
+	return map[string]any{"id": fmt.Sprintf("fc_%d", c.place), "type": "function_call", "status": status,
+		"call_id": c.call.ID, "name": c.call.Name, "arguments": c.call.Arguments}
 }
 
 func (s *responsesWriter) call(c model.Call) bool {
@@ -266,7 +283,8 @@ func (s *responsesWriter) call(c model.Call) bool {
 		}
 	}
 	open.call.Arguments += c.Arguments
-	return s.emit("response.function_call_arguments.delta", map[string]any{"item_id": fmt.Sprintf("fc_%d", open.place), "output_index": open.place, "delta": c.Arguments})
+	return s.emit("response.function_call_arguments.delta", map[string]any{"item_id": fmt.Sprintf("fc_%d", open.place),
+		"output_index": open.place, "delta": c.Arguments})
 }
 
 func (s *responsesWriter) finish(f model.Finish) bool {
@@ -275,7 +293,8 @@ func (s *responsesWriter) finish(f model.Finish) bool {
 	}
 	for i := range len(s.calls) {
 		c := s.calls[i]
-		if !s.emit("response.function_call_arguments.done", map[string]any{"item_id": fmt.Sprintf("fc_%d", c.place), "output_index": c.place, "name": c.call.Name, "arguments": c.call.Arguments}) ||
+		if !s.emit("response.function_call_arguments.done", map[string]any{"item_id": fmt.Sprintf("fc_%d", c.place),
+			"output_index": c.place, "name": c.call.Name, "arguments": c.call.Arguments}) ||
 			!s.done(c.place, c.item("completed")) {
 			return false
 		}

@@ -66,7 +66,8 @@ func decodeResponses(body []byte) (*Request, *Refusal) {
 	}
 	c.want(r.Model != "", "Missing required parameter: 'model'.")
 	c.want(r.Stream && r.Store != nil && !*r.Store, "this double only streams and is stateless")
-	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, User: r.User, ParallelToolCalls: r.ParallelToolCalls == nil || *r.ParallelToolCalls}
+	got := &Request{Model: r.Model, Temperature: r.Temperature, TopP: r.TopP, User: r.User,
+		ParallelToolCalls: r.ParallelToolCalls == nil || *r.ParallelToolCalls}
 	c.responsesParameters(&r, got)
 	c.responsesTools(&r, got)
 	if r.Text != nil {
@@ -89,10 +90,12 @@ func (c *check) responsesParameters(r *responsesRequest, got *Request) {
 	within("top_p", r.TopP, 1)
 	if n := r.MaxOutputTokens; n != nil {
 		got.MaxOutputTokens = *n
-		c.want(*n >= 16, "Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got %d instead.", *n)
+		c.want(*n >= 16,
+			"Invalid 'max_output_tokens': integer below minimum value. Expected a value >= 16, but got %d instead.", *n)
 	}
 	for _, i := range r.Include {
-		c.want(contains(i, "reasoning.encrypted_content", "message.output_text.logprobs", "file_search_call.results", "web_search_call.results", "code_interpreter_call.outputs"), "Invalid value: '%s'.", i)
+		c.want(contains(i, "reasoning.encrypted_content", "message.output_text.logprobs", "file_search_call.results",
+			"web_search_call.results", "code_interpreter_call.outputs"), "Invalid value: '%s'.", i)
 	}
 	got.Logprobs = slices.Contains(r.Include, "message.output_text.logprobs")
 	if n := r.TopLogprobs; n != nil {
@@ -124,23 +127,27 @@ func (c *check) responsesTools(r *responsesRequest, got *Request) {
 		c.want(functionName.MatchString(t.Name), "Invalid '%s.name': string does not match pattern.", path)
 		c.want(!names[t.Name], "%s: %s is there twice", path, t.Name)
 		names[t.Name] = true
-		c.want(len(t.Parameters) > 0 && len(t.Strict) > 0, "Missing required parameter: '%s.parameters' or '%s.strict'.", path, path)
+		c.want(len(t.Parameters) > 0 && len(t.Strict) > 0,
+			"Missing required parameter: '%s.parameters' or '%s.strict'.", path, path)
 		var schema struct{ Type string }
 		if string(t.Parameters) != "null" {
-			c.want(json.Unmarshal(t.Parameters, &schema) == nil && schema.Type == "object", "Invalid schema for function '%s': schema must be of type object.", t.Name)
+			c.want(json.Unmarshal(t.Parameters, &schema) == nil && schema.Type == "object",
+				"Invalid schema for function '%s': schema must be of type object.", t.Name)
 		}
 		var strict *bool
 		if c.want(json.Unmarshal(t.Strict, &strict) == nil, "%s.strict", path) && strict != nil && *strict {
 			c.strictSchema(path, t.Parameters)
 		}
-		got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: strict})
+		got.Tools = append(got.Tools, berth.FunctionTool{Type: t.Type, Name: t.Name, Description: t.Description,
+			Parameters: t.Parameters, Strict: strict})
 	}
 	if r.ToolChoice == nil {
 		return
 	}
 	if json.Unmarshal(r.ToolChoice, &got.ToolChoice.Mode) == nil {
 		c.want(contains(got.ToolChoice.Mode, "auto", "none", "required"), "Invalid value: '%s'.", got.ToolChoice.Mode)
-		c.want(len(r.Tools) > 0 || got.ToolChoice.Mode != "required", "Tool choice 'required' must be specified with 'tools' parameter.")
+		c.want(len(r.Tools) > 0 || got.ToolChoice.Mode != "required",
+			"Tool choice 'required' must be specified with 'tools' parameter.")
 		return
 	}
 	var named struct {
@@ -151,7 +158,8 @@ func (c *check) responsesTools(r *responsesRequest, got *Request) {
 	if named.Name == "" && ownCalls[named.Type] != "" {
 		named.Type, named.Name = "function", named.Type
 	}
-	c.want((named.Type == "function" || named.Type == "custom") && names[named.Name], "Tool choice '%s' not found in 'tools' parameter.", named.Name)
+	c.want((named.Type == "function" || named.Type == "custom") && names[named.Name],
+		"Tool choice '%s' not found in 'tools' parameter.", named.Name)
 	got.ToolChoice = model.ToolChoice{Mode: "function", Name: named.Name}
 }
 
@@ -178,9 +186,11 @@ func (c *check) responsesFormat(raw json.RawMessage, got *Request, input []json.
 				}
 			}
 		}), nil))
-		c.want(bytes.Contains(msg, []byte("json")), "Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.")
+		c.want(bytes.Contains(msg, []byte("json")),
+			"Response input messages must contain the word 'json' in some form to use 'text.format' of type 'json_object'.")
 	case "json_schema":
-		c.want(functionName.MatchString(f.Name) && len(f.Schema) > 0, "Missing required parameter: 'text.format.name' or 'text.format.schema'.")
+		c.want(functionName.MatchString(f.Name) && len(f.Schema) > 0,
+			"Missing required parameter: 'text.format.name' or 'text.format.schema'.")
 		if f.Strict != nil && *f.Strict {
 			c.strictSchema("text.format", f.Schema)
 		}

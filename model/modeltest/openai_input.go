@@ -54,14 +54,18 @@ type responsesPart struct {
 
 // fieldsOfItem holds the valid fields of each type of item.
 var fieldsOfItem = map[string]string{
-	"message": "role content phase", "function_call": "call_id name arguments", "function_call_output": "call_id output",
-	"reasoning": "summary content encrypted_content", "custom_tool_call": "call_id name input", "custom_tool_call_output": "call_id output",
+	"message": "role content phase", "function_call": "call_id name arguments",
+	"function_call_output": "call_id output",
+	"reasoning":            "summary content encrypted_content", "custom_tool_call": "call_id name input",
+	"custom_tool_call_output": "call_id output",
 }
 
 var itemID = map[string]*regexp.Regexp{
-	"message": regexp.MustCompile(`^msg_[a-zA-Z0-9_-]{1,60}$`), "function_call": regexp.MustCompile(`^fc_[a-zA-Z0-9_-]{1,61}$`),
+	"message":          regexp.MustCompile(`^msg_[a-zA-Z0-9_-]{1,60}$`),
+	"function_call":    regexp.MustCompile(`^fc_[a-zA-Z0-9_-]{1,61}$`),
 	"custom_tool_call": regexp.MustCompile(`^ctc_`), "custom_tool_call_output": regexp.MustCompile(`^ctco_`),
-	"function_call_output": regexp.MustCompile(`^(fc|fco)_`), "reasoning": regexp.MustCompile(`^rs_[a-zA-Z0-9_-]{1,61}$`),
+	"function_call_output": regexp.MustCompile(`^(fc|fco)_`),
+	"reasoning":            regexp.MustCompile(`^rs_[a-zA-Z0-9_-]{1,61}$`),
 }
 
 func (in *responsesInput) read(raw []json.RawMessage, got *Request) {
@@ -102,7 +106,9 @@ func (in *responsesInput) read(raw []json.RawMessage, got *Request) {
 
 // other accepts items of the vendor's own tools without checks.
 func (in *responsesInput) other(i int, kind string) {
-	in.want(contains(kind, "web_search_call", "file_search_call", "compaction", "mcp_call", "item_reference", "image_generation_call", "computer_call", "computer_call_output"), "Invalid value: '%s'. Supported values are: …", kind)
+	in.want(contains(kind, "web_search_call", "file_search_call", "compaction", "mcp_call", "item_reference",
+		"image_generation_call", "computer_call", "computer_call_output"),
+		"Invalid value: '%s'. Supported values are: …", kind)
 	in.loose = ""
 }
 
@@ -110,9 +116,11 @@ func (in *responsesInput) fields(i int, kind, allowed string, raw json.RawMessag
 	var given map[string]json.RawMessage
 	_ = json.Unmarshal(raw, &given) // it was decoded before
 	for name := range given {
-		in.want(contains(name, append(strings.Fields(allowed), "type", "id", "status")...), "Unknown parameter: 'input[%d].%s'.", i, name)
+		in.want(contains(name, append(strings.Fields(allowed), "type", "id", "status")...),
+			"Unknown parameter: 'input[%d].%s'.", i, name)
 	}
-	in.want(it.ID == "" || itemID[kind].MatchString(it.ID), "Invalid 'input[%d].id': '%s'. Expected an ID that fits '%s'.", i, it.ID, kind)
+	in.want(it.ID == "" || itemID[kind].MatchString(it.ID),
+		"Invalid 'input[%d].id': '%s'. Expected an ID that fits '%s'.", i, it.ID, kind)
 	return in.want(contains(it.Status, "", "completed", "incomplete", "in_progress"), "Invalid value: '%s'.", it.Status)
 }
 
@@ -139,7 +147,8 @@ func (in *responsesInput) message(i int, it *responsesItem, got *Request) {
 		in.started = true
 		got.Messages = append(got.Messages, msg)
 	default:
-		in.want(false, "Invalid value: '%s'. Supported values are: 'assistant', 'system', 'developer', and 'user'.", it.Role)
+		in.want(false, "Invalid value: '%s'. Supported values are: 'assistant', 'system', 'developer', and 'user'.",
+			it.Role)
 	}
 }
 
@@ -179,7 +188,8 @@ func (in *responsesInput) parts(i int, role string, raw json.RawMessage, msg *Me
 			return
 		}
 		fits := (role == "assistant") == contains(p.Type, "output_text", "refusal")
-		in.want(fits && contains(p.Type, "output_text", "refusal", "input_text", "input_image", "input_file"), "Invalid value: '%s' in 'input[%d].content' of role %s.", p.Type, i, role)
+		in.want(fits && contains(p.Type, "output_text", "refusal", "input_text", "input_image", "input_file"),
+			"Invalid value: '%s' in 'input[%d].content' of role %s.", p.Type, i, role)
 		switch p.Type {
 		case "output_text", "input_text":
 			if in.want(p.Text != nil, "Missing required parameter: 'input[%d].content.text'.", i) && *p.Text != "" {
@@ -190,11 +200,13 @@ func (in *responsesInput) parts(i int, role string, raw json.RawMessage, msg *Me
 				texts = append(texts, *p.Refusal)
 			}
 		case "input_image":
-			in.want(isImage(p.ImageURL) || p.FileID != "", "Invalid 'input[%d].content.image_url'. Expected a valid URL, but got a value with an invalid format.", i)
+			in.want(isImage(p.ImageURL) || p.FileID != "",
+				"Invalid 'input[%d].content.image_url'. Expected a valid URL, but got a value with an invalid format.", i)
 			in.want(contains(p.Detail, "", "auto", "low", "high", "original"), "Invalid value: '%s'.", p.Detail)
 			msg.Images = append(msg.Images, p.ImageURL)
 		case "input_file":
-			in.want(p.FileID != "" || p.FileURL != "" || strings.HasPrefix(p.FileData, "data:") && p.Filename != "", "Invalid 'input[%d].content': a file needs file_id, file_url, or file_data with filename.", i)
+			in.want(p.FileID != "" || p.FileURL != "" || strings.HasPrefix(p.FileData, "data:") && p.Filename != "",
+				"Invalid 'input[%d].content': a file needs file_id, file_url, or file_data with filename.", i)
 			msg.Files = append(msg.Files, p.Filename)
 		}
 	}
@@ -229,7 +241,8 @@ func (in *responsesInput) reasoning(i int, it *responsesItem, got *Request) {
 		text += *p.Text
 	}
 	in.want(it.Summary != nil, "Missing required parameter: 'input[%d].summary'.", i)
-	in.want(it.EncryptedContent != "", "Item with id '%s' not found. Items are not persisted when `store` is set to false.", it.ID)
+	in.want(it.EncryptedContent != "",
+		"Item with id '%s' not found. Items are not persisted when `store` is set to false.", it.ID)
 	in.want(it.EncryptedContent == sign("responses", text), "The encrypted content could not be verified.")
 	m := in.open(got)
 	m.Thought += text

@@ -8,7 +8,8 @@ import (
 )
 
 // ownCalls holds the types of the vendor's own tools, and those of their calls.
-var ownCalls = map[string]string{"image_generation": "image_generation_call", "computer": "computer_call", "computer_use_preview": "computer_call"}
+var ownCalls = map[string]string{"image_generation": "image_generation_call", "computer": "computer_call",
+	"computer_use_preview": "computer_call"}
 
 // ownTool returns a custom tool or one of the vendor's own, or nil for another.
 func (c *check) ownTool(raw json.RawMessage) *berth.FunctionTool {

@@ -187,7 +187,8 @@ func settled(t *testing.T, run func()) {
 func working() (stacks []string) {
 	buf := make([]byte, 1<<20)
 	for stack := range strings.SplitSeq(string(buf[:runtime.Stack(buf, true)]), "\n\n") {
-		if strings.Contains(stack, "http.(*persistConn)") || strings.Contains(stack, "/model/") && !strings.Contains(stack, "/modeltest.") {
+		if strings.Contains(stack, "http.(*persistConn)") || strings.Contains(stack, "/model/") &&
+			!strings.Contains(stack, "/modeltest.") {
 			stacks = append(stacks, stack)
 		}
 	}

@@ -164,7 +164,8 @@ func call(id, name, arguments string) berth.Item {
 }
 
 func output(id, text string) berth.Item {
-	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id, Output: berth.StringDelta(text)})
+	return berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: id,
+		Output: berth.StringDelta(text)})
 }
 
 func raw(json string) berth.Item {

@@ -79,7 +79,8 @@ var answers = []conversation{
 		}
 	}},
 	{name: "thoughts", needs: Thoughts, run: func(t *testing.T, h Harness) {
-		p, _ := h.Open(t, Always(Reply(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."}, model.Text{Text: "High."}, stop)))
+		p, _ := h.Open(t, Always(Reply(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."},
+			model.Text{Text: "High."}, stop)))
 		if a := must(t, p, newRequest("hi")); a.Thought != "Hm, tides." || a.Text != "High." {
 			t.Errorf("got %+v", a)
 		}
@@ -92,7 +93,8 @@ var answers = []conversation{
 	}},
 	{name: "probabilities", needs: Logprobs, run: func(t *testing.T, h Harness) {
 		const prob = `{"token":"a","bytes":[97],"logprob":-0.5,"top_logprobs":[{"token":"b","bytes":[98],"logprob":-1}]}`
-		p, double := h.Open(t, Always(Reply(model.Text{Text: "a", Logprobs: []json.RawMessage{json.RawMessage(prob)}}, stop)))
+		p, double := h.Open(t, Always(Reply(model.Text{Text: "a", Logprobs: []json.RawMessage{json.RawMessage(prob)}},
+			stop)))
 		two := 2
 		req := newRequest("hi")
 		req.Logprobs, req.TopLogprobs = true, &two

@@ -28,7 +28,9 @@ var failures = []conversation{
 	}},
 	{name: "Retry-After", run: func(t *testing.T, h Harness) {
 		for _, status := range []int{429, 503} {
-			p, _ := h.Open(t, Always(Turn{Refusal: &Refusal{Status: status, Message: "slow down", Header: http.Header{"Retry-After": {"7"}}}}))
+			p, _ := h.Open(t,
+				Always(Turn{Refusal: &Refusal{Status: status, Message: "slow down",
+					Header: http.Header{"Retry-After": {"7"}}}}))
 			_, err := Collect(t, p, newRequest("hi"))
 			if d, ok := model.RetryAfter(err); !ok || d != 7*time.Second {
 				t.Errorf("%d: got %v, %v, want 7s", status, d, ok)
@@ -100,9 +102,11 @@ var failures = []conversation{
 		wantLeft(t, double.Left)
 	}},
 	{name: "secrets stay secret", run: func(t *testing.T, h Harness) {
-		turns := []Turn{Reply(model.Text{Text: "a"}, Fault{Message: "bad key " + Key}), {Refusal: &Refusal{Status: 500, Body: "<html>" + Key}}}
+		turns := []Turn{Reply(model.Text{Text: "a"}, Fault{Message: "bad key " + Key}),
+			{Refusal: &Refusal{Status: 500, Body: "<html>" + Key}}}
 		for _, status := range []int{400, 401, 403, 404, 422, 429, 500} {
-			turns = append(turns, Turn{Refusal: &Refusal{Status: status, Message: "Incorrect API key provided: " + Key}})
+			turns = append(turns, Turn{Refusal: &Refusal{Status: status, Message: "Incorrect API key provided: " +
+				Key}})
 		}
 		p, _ := h.Open(t, Play(turns...))
 		for range turns {
@@ -148,7 +152,8 @@ func statuses(t *testing.T, h Harness) {
 		{Refusal{Status: 400, Message: "too hot"}, berth.CodeInvalid, "too hot"},
 		{Refusal{Status: 401, Message: "who?"}, berth.CodeUnavailable, "401"},
 		{Refusal{Status: 403, Message: "no"}, berth.CodeUnavailable, "403"},
-		{Refusal{Status: 404, Code: "model_not_found", Message: "The model `double-1` does not exist"}, berth.CodeNotFound, "double-1"},
+		{Refusal{Status: 404, Code: "model_not_found", Message: "The model `double-1` does not exist"},
+			berth.CodeNotFound, "double-1"},
 		{Refusal{Status: 404, Message: "Not Found"}, berth.CodeUnavailable, "404"},
 		{Refusal{Status: 408, Message: "late"}, berth.CodeUpstream, "408"},
 		{Refusal{Status: 413, Message: "too long"}, berth.CodeInvalid, "too long"},

@@ -26,11 +26,13 @@ var histories = []conversation{
 			t.Errorf("got instructions %q", got.System)
 		}
 		wantMessages(t, got, Message{Role: "user", Text: "one"}, Message{Role: "assistant", Text: "1"},
-			Message{Role: "user", Text: "two"}, Message{Role: "assistant", Text: "2"}, Message{Role: "user", Text: "three"})
+			Message{Role: "user", Text: "two"}, Message{Role: "assistant", Text: "2"},
+			Message{Role: "user", Text: "three"})
 	}},
 	{name: "system messages before the first turn become one system text", run: func(t *testing.T, h Harness) {
 		req := &model.Request{Model: "double-1", Instructions: "A.", Items: []berth.Item{
-			message("developer", berth.Content{Type: "input_text", Text: "B."}), message("system", berth.Content{Type: "input_text", Text: "C."}), user("hi")}}
+			message("developer", berth.Content{Type: "input_text", Text: "B."}),
+			message("system", berth.Content{Type: "input_text", Text: "C."}), user("hi")}}
 		got := received(t, h, req)
 		if got.System != "A.\n\nB.\n\nC." {
 			t.Errorf("got %q", got.System)
@@ -38,13 +40,17 @@ var histories = []conversation{
 		wantMessages(t, got, Message{Role: "user", Text: "hi"})
 	}},
 	{name: "short forms of messages", run: func(t *testing.T, h Harness) {
-		req := &model.Request{Model: "double-1", Items: []berth.Item{raw(`{"role":"user","content":"one"}`), raw(`{"role":"assistant","content":"1"}`),
-			message("user", berth.Content{Type: "input_text", Text: "a"}, berth.Content{Type: "input_text", Text: "b"})}}
-		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "one"}, Message{Role: "assistant", Text: "1"}, Message{Role: "user", Text: "a\nb"})
+		req := &model.Request{Model: "double-1",
+			Items: []berth.Item{raw(`{"role":"user","content":"one"}`), raw(`{"role":"assistant","content":"1"}`),
+				message("user", berth.Content{Type: "input_text", Text: "a"}, berth.Content{Type: "input_text",
+					Text: "b"})}}
+		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "one"}, Message{Role: "assistant", Text: "1"},
+			Message{Role: "user", Text: "a\nb"})
 	}},
 	{name: "a call and its output", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, assistant("Let me see."), call("c1", "shell", `{"commands":["ls"]}`), output("c1", "file"), assistant("One file."), user("thanks"))
+		req.Items = append(req.Items, assistant("Let me see."), call("c1", "shell", `{"commands":["ls"]}`),
+			output("c1", "file"), assistant("One file."), user("thanks"))
 		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"},
 			Message{Role: "assistant", Text: "Let me see.", Calls: []Call{{"c1", "shell", `{"commands":["ls"]}`}}},
 			Message{Role: "tool", CallID: "c1", Text: "file"},
@@ -52,43 +58,53 @@ var histories = []conversation{
 	}},
 	{name: "calls of one turn are answered together, in their order", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, call("c1", "now", `{}`), assistant("And:"), call("c2", "now", ``), output("c2", "two"), output("c1", "one"))
+		req.Items = append(req.Items, call("c1", "now", `{}`), assistant("And:"), call("c2", "now", ``),
+			output("c2", "two"), output("c1", "one"))
 		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"},
 			Message{Role: "assistant", Text: "And:", Calls: []Call{{"c1", "now", `{}`}, {"c2", "now", `{}`}}},
 			Message{Role: "tool", CallID: "c1", Text: "one"}, Message{Role: "tool", CallID: "c2", Text: "two"})
 	}},
 	{name: "calls of several turns are separate", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c2", "now", `{}`), output("c2", "two"))
+		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c2", "now", `{}`),
+			output("c2", "two"))
 		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"},
-			Message{Role: "assistant", Calls: []Call{{"c1", "now", `{}`}}}, Message{Role: "tool", CallID: "c1", Text: "one"},
-			Message{Role: "assistant", Calls: []Call{{"c2", "now", `{}`}}}, Message{Role: "tool", CallID: "c2", Text: "two"})
+			Message{Role: "assistant", Calls: []Call{{"c1", "now", `{}`}}}, Message{Role: "tool", CallID: "c1",
+				Text: "one"},
+			Message{Role: "assistant", Calls: []Call{{"c2", "now", `{}`}}}, Message{Role: "tool", CallID: "c2",
+				Text: "two"})
 	}},
 	{name: "a call without output", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, call("c1", "now", `{}`), call("c2", "now", `{}`), output("c2", "two"), user("and?"))
+		req.Items = append(req.Items, call("c1", "now", `{}`), call("c2", "now", `{}`), output("c2", "two"),
+			user("and?"))
 		got := received(t, h, req).Messages
-		if len(got) != 5 || got[2].CallID != "c1" || !strings.Contains(got[2].Text, "interrupted") || got[3].Text != "two" {
+		if len(got) != 5 || got[2].CallID != "c1" || !strings.Contains(got[2].Text, "interrupted") ||
+			got[3].Text != "two" {
 			t.Errorf("got %+v", got)
 		}
 	}},
 	{name: "an output without its call", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, output("c9", "lost and found"), call("c1", "now", `{}`), output("c1", "one"), output("c1", "one again"))
+		req.Items = append(req.Items, output("c9", "lost and found"), call("c1", "now", `{}`), output("c1", "one"),
+			output("c1", "one again"))
 		got := merged(received(t, h, req).Messages)
-		if len(got) != 4 || !strings.Contains(got[0].Text, "lost and found") || got[2].Text != "one" || !strings.Contains(got[3].Text, "one again") {
+		if len(got) != 4 || !strings.Contains(got[0].Text, "lost and found") || got[2].Text != "one" ||
+			!strings.Contains(got[3].Text, "one again") {
 			t.Errorf("got %+v", got)
 		}
 	}},
 	{name: "an output after the user's message", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
 		req.Items = append(req.Items, call("c1", "now", `{}`), user("still there?"), output("c1", "one"))
-		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant", Calls: []Call{{"c1", "now", `{}`}}},
+		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant",
+			Calls: []Call{{"c1", "now", `{}`}}},
 			Message{Role: "tool", CallID: "c1", Text: "one"}, Message{Role: "user", Text: "still there?"})
 	}},
 	{name: "two calls with one id", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c1", "now", `{}`), call("c1", "now", `{}`), output("c1", "two"), output("c1", "three"))
+		req.Items = append(req.Items, call("c1", "now", `{}`), output("c1", "one"), call("c1", "now", `{}`),
+			call("c1", "now", `{}`), output("c1", "two"), output("c1", "three"))
 		var texts []string
 		for _, m := range received(t, h, req).Messages {
 			if m.Role == "tool" {
@@ -135,18 +151,23 @@ var histories = []conversation{
 	{name: "items of other providers", run: func(t *testing.T, h Harness) {
 		req := newRequest("hi")
 		if !h.lacks(ModelBinding) { // it is not the vendor of this item
-			req.Items = append(req.Items, raw(`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAAA"}`))
+			req.Items = append(req.Items,
+				raw(`{"type":"reasoning","id":"rs_1","summary":[{"type":"summary_text","text":"Hm."}],"encrypted_content":"gAAAA"}`))
 		}
 		req.Items = append(req.Items,
-			raw(`{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"`+dialogue.Seal("another vendor", "double-1", "signed")+`"}`),
+			raw(`{"type":"reasoning","id":"rs_2","summary":[],"encrypted_content":"`+dialogue.Seal("another vendor",
+				"double-1", "signed")+`"}`),
 			raw(`{"type":"web_search_call","id":"ws_1","status":"completed"}`),
-			message("assistant", berth.Content{Type: "refusal", Refusal: "I cannot."}), message("assistant", berth.Content{Type: "output_text"}), user("why?"))
-		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant", Text: "I cannot."}, Message{Role: "user", Text: "why?"})
+			message("assistant", berth.Content{Type: "refusal", Refusal: "I cannot."}),
+			message("assistant", berth.Content{Type: "output_text"}), user("why?"))
+		wantMessages(t, received(t, h, req), Message{Role: "user", Text: "hi"}, Message{Role: "assistant",
+			Text: "I cannot."}, Message{Role: "user", Text: "why?"})
 	}},
 	{name: "a system message in the middle", run: func(t *testing.T, h Harness) {
 		req := newRequest("one")
 		req.Instructions = "Be brief."
-		req.Items = append(req.Items, assistant("1"), message("developer", berth.Content{Type: "input_text", Text: "Be loud."}), user("two"))
+		req.Items = append(req.Items, assistant("1"), message("developer", berth.Content{Type: "input_text",
+			Text: "Be loud."}), user("two"))
 		got := received(t, h, req)
 		var later string
 		for _, m := range got.Messages[2:] {
@@ -170,17 +191,20 @@ var histories = []conversation{
 	}},
 	{name: "empty texts", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, assistant(""), user(" \n"), call("c1", "now", "{}"), output("c1", ""), assistant(" "), user(""))
+		req.Items = append(req.Items, assistant(""), user(" \n"), call("c1", "now", "{}"), output("c1", ""),
+			assistant(" "), user(""))
 		received(t, h, req) // the double refuses what its vendor refuses
 	}},
 	{name: "a call with an invalid name", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, call("c1", "now.(sh é", "{}"), output("c1", "There is no such function."), call("c2", strings.Repeat("n", 300), "{}"), output("c2", "Nor this."))
+		req.Items = append(req.Items, call("c1", "now.(sh é", "{}"), output("c1", "There is no such function."),
+			call("c2", strings.Repeat("n", 300), "{}"), output("c2", "Nor this."))
 		received(t, h, req)
 	}},
 	{name: "ids with odd characters", run: func(t *testing.T, h Harness) {
 		req := withTools("hi")
-		req.Items = append(req.Items, call("functions.now:0", "now", "{}"), call("é", "now", "{}"), output("é", "two"), output("functions.now:0", "one"))
+		req.Items = append(req.Items, call("functions.now:0", "now", "{}"), call("é", "now", "{}"), output("é", "two"),
+			output("functions.now:0", "one"))
 		var texts []string
 		for _, m := range received(t, h, req).Messages {
 			if m.Role == "tool" {

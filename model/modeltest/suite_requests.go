@@ -21,7 +21,8 @@ var requests = []conversation{
 	{name: "a plain request has no optional fields", run: func(t *testing.T, h Harness) {
 		got := received(t, h, newRequest("hi"))
 		got.Body, got.Header = nil, nil
-		want := &Request{Model: "double-1", Messages: []Message{{Role: "user", Text: "hi"}}, ParallelToolCalls: true, MaxOutputTokens: h.MaxOutputTokens}
+		want := &Request{Model: "double-1", Messages: []Message{{Role: "user", Text: "hi"}}, ParallelToolCalls: true,
+			MaxOutputTokens: h.MaxOutputTokens}
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("got (-want +got):\n%s", diff)
 		}
@@ -31,7 +32,8 @@ var requests = []conversation{
 		temperature, topP := 0.25, 0.5
 		req.Temperature, req.TopP, req.MaxOutputTokens, req.User = &temperature, &topP, 99, "someone"
 		got := received(t, h, req)
-		if *got.Temperature != 0.25 || *got.TopP != 0.5 || got.MaxOutputTokens != 99 || got.User != "someone" && !h.lacks(User) {
+		if *got.Temperature != 0.25 || *got.TopP != 0.5 || got.MaxOutputTokens != 99 || got.User != "someone" &&
+			!h.lacks(User) {
 			t.Errorf("got %+v", got)
 		}
 	}},
@@ -149,7 +151,8 @@ var requests = []conversation{
 	}},
 	{name: "an image without data is refused", run: func(t *testing.T, h Harness) {
 		p, _ := h.Open(t, Always(Reply(stop)))
-		_, err := Collect(t, p, &model.Request{Model: "double-1", Items: []berth.Item{message("user", berth.Content{Type: "input_image"})}})
+		_, err := Collect(t, p, &model.Request{Model: "double-1",
+			Items: []berth.Item{message("user", berth.Content{Type: "input_image"})}})
 		wantError(t, err, berth.CodeInvalid)
 	}},
 }

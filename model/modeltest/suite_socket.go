@@ -32,7 +32,8 @@ var sockets = []conversation{
 			}
 		})
 		a, err := Collect(t, h.At(t, s.at(double), 0), withTools("hi"))
-		if err != nil || a.Text != "Grüße 🌊, and:" || len(a.Calls) != 1 || a.Calls[0].Arguments != `{"a":1}` || a.Finish.Reason != model.FinishStop {
+		if err != nil || a.Text != "Grüße 🌊, and:" || len(a.Calls) != 1 || a.Calls[0].Arguments != `{"a":1}` ||
+			a.Finish.Reason != model.FinishStop {
 			t.Errorf("got %+v, %v", a, err)
 		}
 	}},
@@ -52,10 +53,11 @@ var sockets = []conversation{
 	}},
 	{name: "a server that does not speak HTTP", run: func(t *testing.T, h Harness) {
 		for name, response := range map[string]string{
-			"another protocol":   "SSH-2.0-OpenSSH_9.2\r\n",
-			"no header":          "data: {}\n\n",
-			"a bad status":       "HTTP/1.1 OK\r\n\r\n",
-			"endless headers":    "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Filler: "+strings.Repeat("x", 1000)+"\r\n", 12_000),
+			"another protocol": "SSH-2.0-OpenSSH_9.2\r\n",
+			"no header":        "data: {}\n\n",
+			"a bad status":     "HTTP/1.1 OK\r\n\r\n",
+			"endless headers": "HTTP/1.1 200 OK\r\n" + strings.Repeat("X-Filler: "+strings.Repeat("x", 1000)+"\r\n",
+				12_000),
 			"a bad chunk":        "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
 			"more than is there": "HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 1000\r\n\r\ndata: ",
 		} {
@@ -129,10 +131,14 @@ var sockets = []conversation{
 	{name: "a redirect", run: func(t *testing.T, h Harness) {
 		stranger := listen(t, whole(stream("")))
 		for _, status := range []int{301, 302, 303, 307, 308} {
-			s := listen(t, whole(fmt.Sprintf("HTTP/1.1 %d Elsewhere\r\nLocation: http://%s/\r\nContent-Length: 0\r\n\r\n", status, stranger.addr)))
+			s := listen(t,
+				whole(fmt.Sprintf("HTTP/1.1 %d Elsewhere\r\nLocation: http://%s/\r\nContent-Length: 0\r\n\r\n", status,
+					stranger.addr)))
 			_, err := Collect(t, h.At(t, "http://"+s.addr, 0), newRequest("hi"))
 			wantError(t, err, berth.CodeUnavailable)
-			loop := listen(t, whole(fmt.Sprintf("HTTP/1.1 %d Here\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status)))
+			loop := listen(t,
+				whole(fmt.Sprintf(
+					"HTTP/1.1 %d Here\r\nLocation: /again\r\nContent-Length: 0\r\nConnection: close\r\n\r\n", status)))
 			_, err = Collect(t, h.At(t, "http://"+loop.addr, 0), newRequest("hi"))
 			wantError(t, err, berth.CodeUnavailable)
 		}
@@ -165,7 +171,8 @@ var sockets = []conversation{
 
 // speech is a turn with parts of every kind.
 func speech(h Harness) []Step {
-	steps := []Step{model.Text{Text: "Grüße 🌊, "}, model.Text{Text: "and:"}, model.Call{ID: "c1", Name: "now"}, model.Call{Arguments: `{"a":`}, model.Call{Arguments: `1}`}, stop}
+	steps := []Step{model.Text{Text: "Grüße 🌊, "}, model.Text{Text: "and:"}, model.Call{ID: "c1", Name: "now"},
+		model.Call{Arguments: `{"a":`}, model.Call{Arguments: `1}`}, stop}
 	if !h.lacks(Thoughts) {
 		steps = append([]Step{model.Thought{Text: "Hm."}}, steps...)
 	}
@@ -193,13 +200,15 @@ func cutAnywhere(t *testing.T, h Harness, step int, end func(*net.TCPConn) error
 		}))
 		a, err := Collect(t, p, withTools("hi"))
 		if err == nil {
-			if a.Text != all.Text || a.Thought != all.Thought || len(a.Calls) != 1 || a.Calls[0] != all.Calls[0] || a.Finish.Reason != all.Finish.Reason {
+			if a.Text != all.Text || a.Thought != all.Thought || len(a.Calls) != 1 || a.Calls[0] != all.Calls[0] ||
+				a.Finish.Reason != all.Finish.Reason {
 				t.Errorf("after %d of %d bytes: got %+v for a whole answer", at, len(response), a)
 			}
 		} else {
 			wantError(t, err, berth.CodeUpstream)
 		}
-		if !strings.HasPrefix(all.Text, a.Text) || !strings.HasPrefix(all.Thought, a.Thought) || len(a.Calls) == 1 && !strings.HasPrefix(all.Calls[0].Arguments, a.Calls[0].Arguments) {
+		if !strings.HasPrefix(all.Text, a.Text) || !strings.HasPrefix(all.Thought, a.Thought) || len(a.Calls) == 1 &&
+			!strings.HasPrefix(all.Calls[0].Arguments, a.Calls[0].Arguments) {
 			t.Errorf("after %d of %d bytes: got %+v, which is not a prefix of the answer", at, len(response), a)
 		}
 		if count++; s.requests.Load() != count {

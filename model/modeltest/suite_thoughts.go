@@ -14,10 +14,12 @@ import (
 // doubles refuse foreign signatures and changed reasoning.
 var thoughts = []conversation{
 	{name: "signed thoughts come back", needs: Signatures, run: func(t *testing.T, h Harness) {
-		got := continued(t, h, "double-1", Reply(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."}, model.Text{Text: "Let me see."},
+		got := continued(t, h, "double-1", Reply(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."},
+			model.Text{Text: "Let me see."},
 			model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
 		want := []Message{{Role: "user", Text: "hi"},
-			{Role: "assistant", Text: "Let me see.", Thought: "Hm, tides.", Seals: 1, Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
+			{Role: "assistant", Text: "Let me see.", Thought: "Hm, tides.", Seals: 1,
+				Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
 		if h.lacks(ThoughtTexts) {
 			want[1].Thought = ""
 		}
@@ -27,13 +29,15 @@ var thoughts = []conversation{
 	}},
 	{name: "hidden thoughts come back", needs: Signatures, run: func(t *testing.T, h Harness) {
 		got := continued(t, h, "double-1", Reply(Sealed{}, model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
-		want := []Message{{Role: "user", Text: "hi"}, {Role: "assistant", Seals: 1, Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
+		want := []Message{{Role: "user", Text: "hi"}, {Role: "assistant", Seals: 1, Calls: []Call{{"c1", "now", "{}"}}},
+			{Role: "tool", CallID: "c1", Text: "noon"}}
 		if diff := cmp.Diff(want, got.Messages); diff != "" {
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
 	}},
 	{name: "thoughts before parallel calls come back", needs: Signatures, run: func(t *testing.T, h Harness) {
-		got := continued(t, h, "double-1", Reply(model.Thought{Text: "Both."}, model.Call{ID: "c1", Name: "now", Arguments: "{}"},
+		got := continued(t, h, "double-1", Reply(model.Thought{Text: "Both."}, model.Call{ID: "c1", Name: "now",
+			Arguments: "{}"},
 			model.Call{Index: 1, ID: "c2", Name: "now", Arguments: "{}"}, stop))
 		if m := got.Messages[1]; m.Thought != "Both." && !h.lacks(ThoughtTexts) || m.Seals != 1 || len(m.Calls) != 2 {
 			t.Errorf("got %+v", m)
@@ -43,8 +47,11 @@ var thoughts = []conversation{
 		if h.lacks(ModelBinding) {
 			t.Skip("models of this vendor read each other's thoughts")
 		}
-		got := continued(t, h, "double-2", Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Now:"}, model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
-		want := []Message{{Role: "user", Text: "hi"}, {Role: "assistant", Text: "Now:", Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1", Text: "noon"}}
+		got := continued(t, h, "double-2", Reply(model.Thought{Text: "Hm."}, model.Text{Text: "Now:"},
+			model.Call{ID: "c1", Name: "now", Arguments: "{}"}, stop))
+		want := []Message{{Role: "user", Text: "hi"},
+			{Role: "assistant", Text: "Now:", Calls: []Call{{"c1", "now", "{}"}}}, {Role: "tool", CallID: "c1",
+				Text: "noon"}}
 		if diff := cmp.Diff(want, got.Messages); diff != "" {
 			t.Errorf("messages (-want +got):\n%s", diff)
 		}
@@ -53,7 +60,8 @@ var thoughts = []conversation{
 		if h.lacks(AnswerNames) {
 			t.Skip("thoughts do not identify their answer")
 		}
-		p, double := h.Open(t, Play(Reply(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, Cut{}), Reply(model.Thought{Text: "So."}, model.Text{Text: "Yes."}, stop), Reply(stop)))
+		p, double := h.Open(t, Play(Reply(model.Thought{Text: "Hm."}, model.Text{Text: "a"}, Cut{}),
+			Reply(model.Thought{Text: "So."}, model.Text{Text: "Yes."}, stop), Reply(stop)))
 		req := newRequest("hi")
 		first, err := Collect(t, p, req)
 		if err == nil {
@@ -71,14 +79,16 @@ var thoughts = []conversation{
 		if h.lacks(ThoughtTexts) {
 			t.Skip("the signature covers other parts")
 		}
-		p, _ := h.Open(t, Always(Reply(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."}, model.Text{Text: "High."}, stop)))
+		p, _ := h.Open(t, Always(Reply(model.Thought{Text: "Hm, "}, model.Thought{Text: "tides."},
+			model.Text{Text: "High."}, stop)))
 		a := must(t, p, newRequest("hi"))
 		var types []string
 		for _, it := range a.Items {
 			types = append(types, string(it.Type()))
 		}
 		var r berth.Reasoning
-		if strings.Join(types, " ") != "reasoning message" || a.Items[0].Decode(&r) != nil || len(r.Summary) != 1 || r.Summary[0].Text != "Hm, tides." || r.EncryptedContent == "" {
+		if strings.Join(types, " ") != "reasoning message" || a.Items[0].Decode(&r) != nil || len(r.Summary) != 1 ||
+			r.Summary[0].Text != "Hm, tides." || r.EncryptedContent == "" {
 			t.Errorf("got %s: %s", types, a.Items[0].Raw())
 		}
 	}},

@@ -81,7 +81,8 @@ const (
 )
 
 func newAnswer(req *model.Request, custom bool, log *slog.Logger) *answer {
-	return &answer{log: log, custom: custom, native: nativeTypes(req.Tools), open: map[int]*openItem{}, ids: dialogue.NewIDs{Items: req.Items}}
+	return &answer{log: log, custom: custom, native: nativeTypes(req.Tools), open: map[int]*openItem{},
+		ids: dialogue.NewIDs{Items: req.Items}}
 }
 
 // Events implements upstream.Answer.
@@ -179,7 +180,8 @@ func (a *answer) start(index int, it berth.Item, out []model.Delta) ([]model.Del
 		item.call = a.calls
 		a.calls++
 		item.emitted = c.Arguments != ""
-		return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name, Arguments: c.Arguments}), nil
+		return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name,
+			Arguments: c.Arguments}), nil
 	case berth.ItemCustomToolCall:
 		if a.custom {
 			return a.startCustom(item, it, out)
@@ -189,8 +191,10 @@ func (a *answer) start(index int, it berth.Item, out []model.Delta) ([]model.Del
 }
 
 // isDelta holds the events that extend an item.
-var isDelta = map[string]bool{"response.output_text.delta": true, "response.refusal.delta": true, "response.reasoning_summary_text.delta": true,
-	"response.reasoning_text.delta": true, "response.function_call_arguments.delta": true, "response.custom_tool_call_input.delta": true}
+var isDelta = map[string]bool{"response.output_text.delta": true, "response.refusal.delta": true,
+	"response.reasoning_summary_text.delta": true,
+	"response.reasoning_text.delta":         true, "response.function_call_arguments.delta": true,
+	"response.custom_tool_call_input.delta": true}
 
 // extend appends the deltas of an event within an open item.
 func (a *answer) extend(ev *event, out []model.Delta) ([]model.Delta, error) {
@@ -304,7 +308,8 @@ func plain(it berth.Item) bool {
 	}
 	for _, c := range m.Content {
 		for k, v := range c {
-			if k == "annotations" && string(v) != "[]" || !slices.Contains([]string{"type", "text", "refusal", "annotations", "logprobs"}, k) {
+			if k == "annotations" && string(v) != "[]" || !slices.Contains([]string{"type", "text", "refusal",
+				"annotations", "logprobs"}, k) {
 				return false
 			}
 		}

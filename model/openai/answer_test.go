@@ -70,10 +70,14 @@ func done(item string) string { return `output_item.done|"output_index":0,"item"
 func TestStreams(t *testing.T) {
 	const whole = `{"id":"msg_1","type":"message","role":"assistant","status":"completed","content":[{"type":"output_text","text":"a","annotations":[],"logprobs":[]}]}`
 	thought := func(events ...string) []string {
-		return append(append([]string{created, `output_item.added|"output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}`}, events...), done(`{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"x"}`), over)
+		return append(append([]string{created,
+			`output_item.added|"output_index":0,"item":{"id":"rs_1","type":"reasoning","summary":[]}`}, events...),
+			done(`{"id":"rs_1","type":"reasoning","summary":[],"encrypted_content":"x"}`), over)
 	}
 	call := func(arguments string, events ...string) []string {
-		return append(append([]string{created, `output_item.added|"output_index":0,"item":{"type":"function_call","call_id":"c1","name":"f","arguments":"` + arguments + `"}`}, events...),
+		return append(append([]string{created,
+			`output_item.added|"output_index":0,"item":{"type":"function_call","call_id":"c1","name":"f","arguments":"` + arguments + `"}`},
+			events...),
 			done(`{"type":"function_call","call_id":"c1","name":"f","arguments":"{}"}`), over)
 	}
 	tests := []struct {
@@ -81,25 +85,48 @@ func TestStreams(t *testing.T) {
 		in   []string
 		want []string
 	}{
-		{"text", []string{created, "in_progress", message, `content_part.added|"output_index":0`, `output_text.delta|"output_index":0,"delta":"a","logprobs":[]`, `output_text.done|"output_index":0,"text":"a"`, done(whole), over}, []string{"text a", finish}},
+		{"text", []string{created, "in_progress", message, `content_part.added|"output_index":0`,
+			`output_text.delta|"output_index":0,"delta":"a","logprobs":[]`,
+			`output_text.done|"output_index":0,"text":"a"`, done(whole), over}, []string{"text a", finish}},
 		{"text without a delta", []string{created, message, done(whole), over}, []string{"text a", finish}},
-		{"a refusal without a delta", []string{created, message, done(`{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"No."}]}`), over}, []string{"refusal No.", finish}},
-		{"a summary in parts", thought(`reasoning_summary_part.added|"output_index":0,"summary_index":0`, `reasoning_summary_text.delta|"output_index":0,"delta":"a"`, `reasoning_summary_part.added|"output_index":0,"summary_index":1`, `reasoning_summary_text.delta|"output_index":0,"delta":"b"`),
-			[]string{`thought true "a"`, `thought true "\n\n"`, `thought true "b"`, `item true {"encrypted_content":"x","summary":[],"type":"reasoning"}`, finish}},
-		{"a visible thought", thought(`reasoning_text.delta|"output_index":0,"delta":"a"`), []string{`thought false "a"`, `item true {"encrypted_content":"x","summary":[],"type":"reasoning"}`, finish}},
-		{"a hidden thought", thought(), []string{`item false {"encrypted_content":"x","summary":[],"type":"reasoning"}`, finish}},
-		{"a call in pieces", call("", `function_call_arguments.delta|"output_index":0,"delta":"{"`, `function_call_arguments.delta|"output_index":0,"delta":"}"`), []string{"0 c1 f ", "0   {", "0   }", finish}},
+		{"a refusal without a delta",
+			[]string{created, message,
+				done(`{"type":"message","role":"assistant","content":[{"type":"refusal","refusal":"No."}]}`), over},
+			[]string{"refusal No.", finish}},
+		{"a summary in parts", thought(`reasoning_summary_part.added|"output_index":0,"summary_index":0`,
+			`reasoning_summary_text.delta|"output_index":0,"delta":"a"`,
+			`reasoning_summary_part.added|"output_index":0,"summary_index":1`,
+			`reasoning_summary_text.delta|"output_index":0,"delta":"b"`),
+			[]string{`thought true "a"`, `thought true "\n\n"`, `thought true "b"`,
+				`item true {"encrypted_content":"x","summary":[],"type":"reasoning"}`, finish}},
+		{"a visible thought", thought(`reasoning_text.delta|"output_index":0,"delta":"a"`),
+			[]string{`thought false "a"`, `item true {"encrypted_content":"x","summary":[],"type":"reasoning"}`,
+				finish}},
+		{"a hidden thought", thought(), []string{`item false {"encrypted_content":"x","summary":[],"type":"reasoning"}`,
+			finish}},
+		{"a call in pieces", call("", `function_call_arguments.delta|"output_index":0,"delta":"{"`,
+			`function_call_arguments.delta|"output_index":0,"delta":"}"`), []string{"0 c1 f ", "0   {", "0   }",
+			finish}},
 		{"a call complete at its end", call(""), []string{"0 c1 f ", "0   {}", finish}},
 		{"a call complete at its start", call("{}"), []string{"0 c1 f {}", finish}},
-		{"events without content", []string{created, `weather`, `weather|"output_index":3,"delta":7`, over}, []string{finish}},
-		{"fields of other types", []string{created, message, `output_text.delta|"output_index":0,"delta":"a","sequence_number":"x","logprobs":7`, over}, []string{"text a", finish}},
-		{"the output limit", []string{created, `incomplete|"response":{"incomplete_details":{"reason":"max_output_tokens"}}`}, []string{"finish length m-1 0"}},
-		{"a filter", []string{created, `incomplete|"response":{"incomplete_details":{"reason":"content_filter"}}`}, []string{"finish content_filter m-1 0"}},
-		{"nothing is read after the end", []string{created, over, message, `output_text.delta|"output_index":0,"delta":"late"`}, []string{finish}},
+		{"events without content", []string{created, `weather`, `weather|"output_index":3,"delta":7`, over},
+			[]string{finish}},
+		{"fields of other types",
+			[]string{created, message,
+				`output_text.delta|"output_index":0,"delta":"a","sequence_number":"x","logprobs":7`, over},
+			[]string{"text a", finish}},
+		{"the output limit",
+			[]string{created, `incomplete|"response":{"incomplete_details":{"reason":"max_output_tokens"}}`},
+			[]string{"finish length m-1 0"}},
+		{"a filter", []string{created, `incomplete|"response":{"incomplete_details":{"reason":"content_filter"}}`},
+			[]string{"finish content_filter m-1 0"}},
+		{"nothing is read after the end",
+			[]string{created, over, message, `output_text.delta|"output_index":0,"delta":"late"`}, []string{finish}},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
-			for how, in := range map[string]io.Reader{"at once": strings.NewReader(stream(tt.in...)), "byte by byte": iotest.OneByteReader(strings.NewReader(stream(tt.in...)))} {
+			for how, in := range map[string]io.Reader{"at once": strings.NewReader(stream(tt.in...)),
+				"byte by byte": iotest.OneByteReader(strings.NewReader(stream(tt.in...)))} {
 				got, err := deltas(t, in)
 				if err != nil {
 					t.Errorf("%s: %v", how, err)
@@ -110,7 +137,8 @@ func TestStreams(t *testing.T) {
 			}
 		})
 	}
-	for _, broken := range []string{"", stream(created), "data: [DONE]\n\n", "data: x\n\n", stream(created, message, `output_text.delta|"output_index":0,"delta":"a"`) + "data: {", "<html>"} {
+	for _, broken := range []string{"", stream(created), "data: [DONE]\n\n", "data: x\n\n", stream(created, message,
+		`output_text.delta|"output_index":0,"delta":"a"`) + "data: {", "<html>"} {
 		if got, err := deltas(t, strings.NewReader(broken)); err == nil {
 			t.Errorf("%q: got %v, want an error", broken, got)
 		}
@@ -119,15 +147,20 @@ func TestStreams(t *testing.T) {
 
 // Essential fields of the wrong type are errors.
 func TestMisfits(t *testing.T) {
-	const created, message, over = `created|"response":{"model":"m-1"}`, `output_item.added|"output_index":0,"item":{"type":"message"}`, `completed|"response":{}`
+	const created, message, over = `created|"response":{"model":"m-1"}`,
+		`output_item.added|"output_index":0,"item":{"type":"message"}`, `completed|"response":{}`
 	for name, events := range map[string][]string{
-		"a call without a name":       {created, `output_item.added|"output_index":0,"item":{"type":"function_call"}`, over},
-		"a delta of no item":          {created, `output_text.delta|"output_index":3,"delta":"a"`, over},
-		"an item that is null":        {created, `output_item.added|"item":null`, over},
-		"an item that is a number":    {created, message, `output_item.done|"item":7`, over},
-		"a delta that is an object":   {created, message, `output_text.delta|"output_index":0,"delta":{},"logprobs":7`, over},
-		"an index of the wrong type":  {created, message, `output_text.delta|"output_index":"zero","delta":"a"`, over},
-		"arguments that are a number": {created, `output_item.added|"output_index":0,"item":{"type":"function_call","name":"f"}`, `function_call_arguments.delta|"output_index":0,"delta":1`, over},
+		"a call without a name": {created, `output_item.added|"output_index":0,"item":{"type":"function_call"}`,
+			over},
+		"a delta of no item":       {created, `output_text.delta|"output_index":3,"delta":"a"`, over},
+		"an item that is null":     {created, `output_item.added|"item":null`, over},
+		"an item that is a number": {created, message, `output_item.done|"item":7`, over},
+		"a delta that is an object": {created, message, `output_text.delta|"output_index":0,"delta":{},"logprobs":7`,
+			over},
+		"an index of the wrong type": {created, message, `output_text.delta|"output_index":"zero","delta":"a"`, over},
+		"arguments that are a number": {created,
+			`output_item.added|"output_index":0,"item":{"type":"function_call","name":"f"}`,
+			`function_call_arguments.delta|"output_index":0,"delta":1`, over},
 	} {
 		if got, err := deltas(t, strings.NewReader(stream(events...))); err == nil {
 			t.Errorf("%s: got %q", name, got)
@@ -142,12 +175,20 @@ func TestErrors(t *testing.T) {
 		t.Fatal(err)
 	}
 	for in, want := range map[string]berth.Error{
-		stream(created, `failed|"response":{"error":{"code":"server_error","message":"oops"}}`):                                     {Code: berth.CodeUpstream, Message: "The model's server failed."},
-		stream(created, `failed|"response":{"error":{"code":"rate_limit_exceeded","message":"Slow down."}}`):                        {Code: berth.CodeRateLimited, Message: "Slow down."},
-		stream(created, `failed|"response":{}`):                                                                                     {Code: berth.CodeUpstream, Message: "The model's server failed."},
-		`data: {"type":"error","code":"context_length_exceeded","message":"Too long.","param":"input"}` + "\n\n":                    {Code: berth.CodeInvalid, Message: "Too long.", Wire: "context_length_exceeded", Param: "input"},
-		`data: {"type":"error","error":{"code":"insufficient_quota","message":"Pay."}}` + "\n\n":                                    {Code: berth.CodeUnavailable, Message: "The model's server has no quota left.", Wire: "upstream_refused"},
-		`data: {"type":"error","error":{"type":"invalid_request_error","code":400,"message":"No.","param":"input[3].id"}}` + "\n\n": {Code: berth.CodeInvalid, Message: "No.", Param: "input"},
+		stream(created,
+			`failed|"response":{"error":{"code":"server_error","message":"oops"}}`): {Code: berth.CodeUpstream,
+			Message: "The model's server failed."},
+		stream(created,
+			`failed|"response":{"error":{"code":"rate_limit_exceeded","message":"Slow down."}}`): {Code: berth.CodeRateLimited,
+			Message: "Slow down."},
+		stream(created, `failed|"response":{}`): {Code: berth.CodeUpstream, Message: "The model's server failed."},
+		`data: {"type":"error","code":"context_length_exceeded","message":"Too long.","param":"input"}` +
+			"\n\n": {Code: berth.CodeInvalid, Message: "Too long.", Wire: "context_length_exceeded", Param: "input"},
+		`data: {"type":"error","error":{"code":"insufficient_quota","message":"Pay."}}` +
+			"\n\n": {Code: berth.CodeUnavailable, Message: "The model's server has no quota left.",
+			Wire: "upstream_refused"},
+		`data: {"type":"error","error":{"type":"invalid_request_error","code":400,"message":"No.","param":"input[3].id"}}` + "\n\n": {Code: berth.CodeInvalid,
+			Message: "No.", Param: "input"},
 	} {
 		_, err := deltas(t, strings.NewReader(in))
 		r, ok := errors.AsType[*upstream.Refusal](err)
@@ -169,7 +210,9 @@ func TestErrors(t *testing.T) {
 // The deltas of any input satisfy model.Provider.
 func FuzzAnswer(f *testing.F) {
 	f.Add(stream(created, message, `output_text.delta|"output_index":0,"delta":"a"`, over))
-	f.Add(stream(`output_item.added|"output_index":-1,"item":{"type":"function_call","call_id":"","name":"f"}`, `function_call_arguments.delta|"output_index":-1,"delta":"{"`, `output_item.done|"output_index":-1,"item":{"type":"novelty"}`, `incomplete|"response":null`))
+	f.Add(stream(`output_item.added|"output_index":-1,"item":{"type":"function_call","call_id":"","name":"f"}`,
+		`function_call_arguments.delta|"output_index":-1,"delta":"{"`,
+		`output_item.done|"output_index":-1,"item":{"type":"novelty"}`, `incomplete|"response":null`))
 	f.Add(`data: {"type":"error","error":"no"}` + "\n\n")
 	f.Fuzz(func(t *testing.T, in string) {
 		a := newAnswer(&model.Request{Model: "m"}, false, slog.New(slog.DiscardHandler))

@@ -38,7 +38,8 @@ func (a *answer) startCustom(item *openItem, it berth.Item, out []model.Delta) (
 	}
 	item.call, item.emitted = a.calls, c.Input != ""
 	a.calls++
-	return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name, Arguments: dialogue.CustomStart + dialogue.Escape(c.Input)}), nil
+	return append(out, model.Call{Index: item.call, ID: a.ids.For(c.CallID), Name: c.Name,
+		Arguments: dialogue.CustomStart + dialogue.Escape(c.Input)}), nil
 }
 
 // endCustom ends the arguments of a call, with its text if it had no deltas.

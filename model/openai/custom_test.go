@@ -40,21 +40,26 @@ func TestCustomTools(t *testing.T) {
 	}))
 	defer server.Close()
 	strict := false
-	sql := berth.FunctionTool{Type: "function", Name: "sql", Description: "A function.", Parameters: json.RawMessage(`{"type":"object"}`), Strict: &strict,
-		Custom: &berth.CustomTool{Type: "custom", Name: "sql", Description: "Asks.", Format: &berth.CustomFormat{Type: "grammar", Syntax: "lark", Definition: `start: "x"`}}}
-	add := berth.FunctionTool{Type: "function", Name: "add", Parameters: json.RawMessage(`{"type":"object"}`), Strict: &strict}
-	req := &model.Request{Model: "m", Tools: []berth.FunctionTool{sql, add}, ToolChoice: model.ToolChoice{Mode: "function", Name: "sql"}, Items: []berth.Item{
-		raw(`{"role":"user","content":"hi"}`),
-		raw(`{"type":"function_call","id":"ctc_0","status":"completed","call_id":"call_0","name":"sql","arguments":"{\"input\":\"SELECT c;\"}"}`),
-		raw(`{"type":"function_call","id":"fc_0","status":"completed","call_id":"call_1","name":"add","arguments":"{}"}`),
-		raw(`{"type":"function_call_output","status":"completed","call_id":"call_0","output":"c"}`),
-		raw(`{"type":"function_call_output","status":"completed","call_id":"call_1","output":"2"}`),
-	}}
+	sql := berth.FunctionTool{Type: "function", Name: "sql", Description: "A function.",
+		Parameters: json.RawMessage(`{"type":"object"}`), Strict: &strict,
+		Custom: &berth.CustomTool{Type: "custom", Name: "sql", Description: "Asks.",
+			Format: &berth.CustomFormat{Type: "grammar", Syntax: "lark", Definition: `start: "x"`}}}
+	add := berth.FunctionTool{Type: "function", Name: "add", Parameters: json.RawMessage(`{"type":"object"}`),
+		Strict: &strict}
+	req := &model.Request{Model: "m", Tools: []berth.FunctionTool{sql, add},
+		ToolChoice: model.ToolChoice{Mode: "function", Name: "sql"}, Items: []berth.Item{
+			raw(`{"role":"user","content":"hi"}`),
+			raw(`{"type":"function_call","id":"ctc_0","status":"completed","call_id":"call_0","name":"sql","arguments":"{\"input\":\"SELECT c;\"}"}`),
+			raw(`{"type":"function_call","id":"fc_0","status":"completed","call_id":"call_1","name":"add","arguments":"{}"}`),
+			raw(`{"type":"function_call_output","status":"completed","call_id":"call_0","output":"c"}`),
+			raw(`{"type":"function_call_output","status":"completed","call_id":"call_1","output":"2"}`),
+		}}
 	for _, tc := range []struct{ mode, tools, input, choice string }{
 		{"native", `[{"type":"custom","name":"sql","description":"Asks.","format":{"type":"grammar","syntax":"lark","definition":"start: \"x\""}},{"type":"function","name":"add","parameters":{"type":"object"},"strict":false}]`,
 			`[{"role":"user","content":"hi"},{"type":"custom_tool_call","status":"completed","call_id":"call_0","name":"sql","input":"SELECT c;"},{"type":"function_call","id":"fc_0","status":"completed","call_id":"call_1","name":"add","arguments":"{}"},{"type":"custom_tool_call_output","status":"completed","call_id":"call_0","output":"c"},{"type":"function_call_output","status":"completed","call_id":"call_1","output":"2"}]`,
 			`{"type":"custom","name":"sql"}`},
-		{"function", `[{"type":"function","name":"sql","description":"A function.","parameters":{"type":"object"},"strict":false},{"type":"function","name":"add","parameters":{"type":"object"},"strict":false}]`,
+		{"function",
+			`[{"type":"function","name":"sql","description":"A function.","parameters":{"type":"object"},"strict":false},{"type":"function","name":"add","parameters":{"type":"object"},"strict":false}]`,
 			`[{"role":"user","content":"hi"},{"type":"function_call","status":"completed","call_id":"call_0","name":"sql","arguments":"{\"input\":\"SELECT c;\"}"},{"type":"function_call","id":"fc_0","status":"completed","call_id":"call_1","name":"add","arguments":"{}"},{"type":"function_call_output","status":"completed","call_id":"call_0","output":"c"},{"type":"function_call_output","status":"completed","call_id":"call_1","output":"2"}]`,
 			`{"type":"function","name":"sql"}`},
 	} {

@@ -19,15 +19,21 @@ import (
 
 // A forwarded request of a stream yields each event, and the usage of the last.
 func TestForwardStream(t *testing.T) {
-	const partial, last = `{"type":"image_generation.partial_image","b64_json":"cA=="}`, `{"type":"image_generation.completed","b64_json":"aQ==","usage":{"input_tokens":3,"output_tokens":40,"total_tokens":43}}`
+	const partial, last = `{"type":"image_generation.partial_image","b64_json":"cA=="}`,
+		`{"type":"image_generation.completed","b64_json":"aQ==","usage":{"input_tokens":3,"output_tokens":40,"total_tokens":43}}`
 	for _, tc := range []struct {
 		name, media, body string
 		want              []string // bodies, and the error
 		usage             berth.Usage
 	}{
-		{"events", "text/event-stream", "event: image_generation.partial_image\ndata: " + partial + "\n\ndata: " + last + "\n\ndata: [DONE]\n\n", []string{partial, last}, berth.Usage{InputTokens: 3, OutputTokens: 40, TotalTokens: 43}},
-		{"a whole answer", "application/json", `{"data":[{"b64_json":"aQ=="}]}`, []string{`{"data":[{"b64_json":"aQ=="}]}`}, berth.Usage{}},
-		{"an error", "text/event-stream", "data: " + partial + "\n\ndata: {\"type\":\"error\",\"error\":{\"message\":\"It is unsafe.\",\"type\":\"image_generation_user_error\",\"code\":\"moderation_blocked\"}}\n\n", []string{partial, "It is unsafe."}, berth.Usage{}},
+		{"events", "text/event-stream", "event: image_generation.partial_image\ndata: " + partial + "\n\ndata: " +
+			last + "\n\ndata: [DONE]\n\n", []string{partial, last}, berth.Usage{InputTokens: 3, OutputTokens: 40,
+			TotalTokens: 43}},
+		{"a whole answer", "application/json", `{"data":[{"b64_json":"aQ=="}]}`,
+			[]string{`{"data":[{"b64_json":"aQ=="}]}`}, berth.Usage{}},
+		{"an error", "text/event-stream", "data: " + partial +
+			"\n\ndata: {\"type\":\"error\",\"error\":{\"message\":\"It is unsafe.\",\"type\":\"image_generation_user_error\",\"code\":\"moderation_blocked\"}}\n\n",
+			[]string{partial, "It is unsafe."}, berth.Usage{}},
 		{"no JSON", "text/event-stream", "data: oh\n\n", []string{"cannot read"}, berth.Usage{}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -46,8 +52,9 @@ func TestForwardStream(t *testing.T) {
 			}
 			var got []string
 			var usage berth.Usage
-			for d, err := range p.Forward(t.Context(), &model.Request{Model: "m", Forwarded: &model.Forwarded{Endpoint: "images/generations", Stream: true,
-				Fields: map[string]json.RawMessage{"prompt": json.RawMessage(`"x"`)}}}) {
+			for d, err := range p.Forward(t.Context(), &model.Request{Model: "m",
+				Forwarded: &model.Forwarded{Endpoint: "images/generations", Stream: true,
+					Fields: map[string]json.RawMessage{"prompt": json.RawMessage(`"x"`)}}}) {
 				switch d := d.(type) {
 				case model.Body:
 					got = append(got, string(d.JSON))

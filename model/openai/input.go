@@ -18,7 +18,8 @@ import (
 //
 // custom holds the names of the custom tools. Their calls are sent as such.
 func (p *Provider) input(items []berth.Item, custom map[string]bool) ([]json.RawMessage, error) {
-	w := &writer{p: p, items: items, custom: custom, pairs: dialogue.Pair(items), ids: dialogue.IDs{Length: 64}, idOf: map[int]string{}, computers: map[string]string{}}
+	w := &writer{p: p, items: items, custom: custom, pairs: dialogue.Pair(items), ids: dialogue.IDs{Length: 64},
+		idOf: map[int]string{}, computers: map[string]string{}}
 	for i, it := range items {
 		if err := w.add(i, it); err != nil {
 			return nil, err
@@ -43,7 +44,8 @@ type writer struct {
 }
 
 // isOutput holds the types of items, besides messages, that a model writes.
-var isOutput = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemFunctionCall: true, berth.ItemImageGenerationCall: true, berth.ItemComputerCall: true}
+var isOutput = map[berth.ItemType]bool{berth.ItemReasoning: true, berth.ItemFunctionCall: true,
+	berth.ItemImageGenerationCall: true, berth.ItemComputerCall: true}
 
 func (w *writer) add(i int, it berth.Item) error {
 	if output := it.Role() == "assistant" || isOutput[it.Type()]; !output {
@@ -155,7 +157,8 @@ func (w *writer) reasoning(i int, it berth.Item) error {
 	if err := it.Decode(&r); err != nil {
 		return berth.Invalid("input", "Invalid reasoning: %v.", err)
 	}
-	ours := r.EncryptedContent != "" && !dialogue.IsSealed(r.EncryptedContent) || r.EncryptedContent == "" && w.p.opts.Reasoning == "all" && len(r.Content) > 0
+	ours := r.EncryptedContent != "" && !dialogue.IsSealed(r.EncryptedContent) || r.EncryptedContent == "" &&
+		w.p.opts.Reasoning == "all" && len(r.Content) > 0
 	if !ours || !w.leads(i) {
 		w.p.up.Log.Debug("dropped reasoning that the model cannot use", "id", it.ID())
 		return nil
@@ -187,13 +190,16 @@ func (w *writer) call(i int, it berth.Item) error {
 	if w.idOf[i] == "" {
 		w.idOf[i] = w.ids.For(c.CallID)
 	}
-	change := map[string]any{"call_id": w.idOf[i], "name": dialogue.Name(c.Name), "arguments": cmp.Or(c.Arguments, "{}")}
+	change := map[string]any{"call_id": w.idOf[i], "name": dialogue.Name(c.Name), "arguments": cmp.Or(c.Arguments,
+		"{}")}
 	if !strings.HasPrefix(it.ID(), berth.PrefixFunctionCall) {
 		change["id"] = nil
 	}
-	output := berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: w.idOf[i], Output: berth.StringDelta(dialogue.Interrupted)}
+	output := berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: w.idOf[i],
+		Output: berth.StringDelta(dialogue.Interrupted)}
 	if w.isCustom(i) {
-		change["type"], change["id"], change["arguments"], change["input"] = berth.ItemCustomToolCall, nil, nil, dialogue.CustomInput(c.Arguments)
+		change["type"], change["id"], change["arguments"], change["input"] = berth.ItemCustomToolCall, nil, nil,
+			dialogue.CustomInput(c.Arguments)
 		output.Type = berth.ItemCustomToolCallOutput
 	}
 	if err := w.write(it, change); err != nil {

@@ -54,7 +54,8 @@ func offers(name, toolType string) bool {
 	case berth.ToolComputer:
 		return major > 5 || major == 5 && minor >= 4
 	case berth.ToolImageGeneration:
-		return major >= 5 || major == 4 && (minor >= 1 || m[3] == "o") || name == "o3" || strings.HasPrefix(name, "o3-20")
+		return major >= 5 || major == 4 && (minor >= 1 || m[3] == "o") || name == "o3" || strings.HasPrefix(name,
+			"o3-20")
 	}
 	return false
 }
@@ -119,7 +120,8 @@ func (a *answer) nativeItem(ev *event, it berth.Item, out []model.Delta) ([]mode
 			}
 		}
 	}
-	return append(out, model.Native{Index: ev.OutputIndex, Event: berth.Event{Type: berth.EventType(ev.Type), Item: &it}}), nil
+	return append(out, model.Native{Index: ev.OutputIndex,
+		Event: berth.Event{Type: berth.EventType(ev.Type), Item: &it}}), nil
 }
 
 // nativeEvent appends an event about an open item of the upstream's own tools. It leaves

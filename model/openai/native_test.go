@@ -24,7 +24,8 @@ func native(entry string) berth.FunctionTool {
 		panic(err)
 	}
 	strict := false
-	return berth.FunctionTool{Type: "function", Name: t.Type(), Parameters: json.RawMessage(`{"type":"object"}`), Strict: &strict, Native: &t}
+	return berth.FunctionTool{Type: "function", Name: t.Type(), Parameters: json.RawMessage(`{"type":"object"}`),
+		Strict: &strict, Native: &t}
 }
 
 // answering starts a server that answers with the events and records the request.
@@ -38,7 +39,8 @@ func answering(t *testing.T, events []string, sent *[]byte) *openai.Provider {
 		}
 	}))
 	t.Cleanup(server.Close)
-	p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: server.URL}, NativeTools: openai.NativeTools})
+	p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: server.URL},
+		NativeTools: openai.NativeTools})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -78,7 +80,8 @@ func TestNativeAnswer(t *testing.T) {
 		`{"type":"response.completed","response":{"model":"m","usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}`,
 	}, &sent)
 	var got []string
-	for d, err := range p.Stream(t.Context(), &model.Request{Model: "m", Items: []berth.Item{raw(`{"role":"user","content":"hi"}`)},
+	for d, err := range p.Stream(t.Context(), &model.Request{Model: "m",
+		Items: []berth.Item{raw(`{"role":"user","content":"hi"}`)},
 		Tools: []berth.FunctionTool{native(`{"type":"image_generation"}`), native(`{"type":"computer"}`)}}) {
 		if err != nil {
 			t.Fatal(err)
@@ -109,26 +112,32 @@ func TestNativeRequest(t *testing.T) {
 		items               []string
 		want                string
 	}{
-		{"an image", `{"type":"image_generation","partial_images":2,"input_fidelity":"high"}`, "image_generation", []string{
-			`{"role":"user","content":"hi"}`,
-			`{"type":"image_generation_call","id":"ig_1","status":"completed","result":"aQ==","berth":{"images":[1]}}`,
-			`{"role":"user","content":"again"}`,
-		}, `{"tools":[{"type":"image_generation","partial_images":2,"input_fidelity":"high"}],"tool_choice":{"type":"image_generation"},"max_tool_calls":3,
+		{"an image", `{"type":"image_generation","partial_images":2,"input_fidelity":"high"}`, "image_generation",
+			[]string{
+				`{"role":"user","content":"hi"}`,
+				`{"type":"image_generation_call","id":"ig_1","status":"completed","result":"aQ==","berth":{"images":[1]}}`,
+				`{"role":"user","content":"again"}`,
+			}, `{"tools":[{"type":"image_generation","partial_images":2,"input_fidelity":"high"}],"tool_choice":{"type":"image_generation"},"max_tool_calls":3,
 			"input":[{"role":"user","content":"hi"},{"type":"image_generation_call","id":"ig_1","status":"completed","result":"aQ=="},{"role":"user","content":"again"}]}`},
-		{"a computer", `{"type":"computer_use_preview","environment":"browser","display_width":1024,"display_height":768}`, "computer_use_preview", []string{
-			`{"role":"user","content":"hi"}`,
-			`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"}`,
-			`{"type":"computer_call","id":"cu_1","status":"completed","call_id":"call_1","action":{"type":"wait"},"pending_safety_checks":[]}`,
-			`{"type":"computer_call_output","id":"cuo_1","call_id":"call_1","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aQ=="},"acknowledged_safety_checks":[{"id":"a"}]}`,
-			`{"type":"computer_call_output","call_id":"call_2","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aQ=="}}`,
-		}, `{"tools":[{"type":"computer_use_preview","environment":"browser","display_width":1024,"display_height":768}],"tool_choice":{"type":"computer_use_preview"},"max_tool_calls":3,"truncation":"auto",
+		{"a computer",
+			`{"type":"computer_use_preview","environment":"browser","display_width":1024,"display_height":768}`,
+			"computer_use_preview", []string{
+				`{"role":"user","content":"hi"}`,
+				`{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"}`,
+				`{"type":"computer_call","id":"cu_1","status":"completed","call_id":"call_1","action":{"type":"wait"},"pending_safety_checks":[]}`,
+				`{"type":"computer_call_output","id":"cuo_1","call_id":"call_1","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aQ=="},"acknowledged_safety_checks":[{"id":"a"}]}`,
+				`{"type":"computer_call_output","call_id":"call_2","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aQ=="}}`,
+			}, `{"tools":[{"type":"computer_use_preview","environment":"browser","display_width":1024,"display_height":768}],"tool_choice":{"type":"computer_use_preview"},"max_tool_calls":3,"truncation":"auto",
 			"input":[{"role":"user","content":"hi"},{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"x"},
 			{"type":"computer_call","id":"cu_1","status":"completed","call_id":"call_1","action":{"type":"wait"},"pending_safety_checks":[]},
 			{"type":"computer_call_output","call_id":"call_1","output":{"type":"computer_screenshot","image_url":"data:image/png;base64,aQ=="},"acknowledged_safety_checks":[{"id":"a"}]}]}`},
 	} {
 		var sent []byte
-		p := answering(t, []string{`{"type":"response.completed","response":{"model":"m","usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}`}, &sent)
-		req := &model.Request{Model: "m", Tools: []berth.FunctionTool{native(tc.entry)}, ToolChoice: model.ToolChoice{Mode: "function", Name: tc.choice}, ParallelToolCalls: true, MaxToolCalls: 3}
+		p := answering(t,
+			[]string{`{"type":"response.completed","response":{"model":"m","usage":{"input_tokens":1,"output_tokens":1,"total_tokens":2}}}`},
+			&sent)
+		req := &model.Request{Model: "m", Tools: []berth.FunctionTool{native(tc.entry)},
+			ToolChoice: model.ToolChoice{Mode: "function", Name: tc.choice}, ParallelToolCalls: true, MaxToolCalls: 3}
 		for _, it := range tc.items {
 			req.Items = append(req.Items, raw(it))
 		}
@@ -161,9 +170,13 @@ func TestHasTool(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, want := range map[string]string{
-		"gpt-5": "image_generation", "gpt-5-mini-2025-08-07": "image_generation", "gpt-5.2": "image_generation", "gpt-5.4": "image_generation computer", "gpt-5.10-pro": "image_generation computer", "gpt-6": "image_generation computer",
-		"gpt-4o": "image_generation", "gpt-4o-mini": "image_generation", "gpt-4.1-nano": "image_generation", "o3": "image_generation", "computer-use-preview-2025-03-11": "computer_use_preview",
-		"gpt-4": "", "gpt-4-turbo": "", "gpt-3.5-turbo": "", "gpt-4o-audio-preview": "", "gpt-5.3-codex": "", "o3-mini": "", "o4-mini": "", "qwen3": "", "gpt-oss-120b": "", "gpt-99999999999999999999": "",
+		"gpt-5": "image_generation", "gpt-5-mini-2025-08-07": "image_generation", "gpt-5.2": "image_generation",
+		"gpt-5.4": "image_generation computer", "gpt-5.10-pro": "image_generation computer",
+		"gpt-6":  "image_generation computer",
+		"gpt-4o": "image_generation", "gpt-4o-mini": "image_generation", "gpt-4.1-nano": "image_generation",
+		"o3": "image_generation", "computer-use-preview-2025-03-11": "computer_use_preview",
+		"gpt-4": "", "gpt-4-turbo": "", "gpt-3.5-turbo": "", "gpt-4o-audio-preview": "", "gpt-5.3-codex": "",
+		"o3-mini": "", "o4-mini": "", "qwen3": "", "gpt-oss-120b": "", "gpt-99999999999999999999": "",
 	} {
 		var got []string
 		for _, tool := range openai.NativeTools {
@@ -215,14 +228,18 @@ func TestForwardForm(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, err := range p.Forward(t.Context(), &model.Request{Model: "m", Forwarded: &model.Forwarded{Endpoint: "images/edits",
-		Fields: map[string]json.RawMessage{"prompt": json.RawMessage(`"a \"b\" é"`), "n": json.RawMessage("1"), "stream": json.RawMessage("true")},
-		Files:  []model.FormFile{{Field: "image[]", Name: "1.png", MediaType: "image/png", Content: []byte("A")}, {Field: "image[]", Name: "2.webp", MediaType: "image/webp", Content: []byte("B")}}}}) {
+	for _, err := range p.Forward(t.Context(), &model.Request{Model: "m",
+		Forwarded: &model.Forwarded{Endpoint: "images/edits",
+			Fields: map[string]json.RawMessage{"prompt": json.RawMessage(`"a \"b\" é"`), "n": json.RawMessage("1"),
+				"stream": json.RawMessage("true")},
+			Files: []model.FormFile{{Field: "image[]", Name: "1.png", MediaType: "image/png", Content: []byte("A")},
+				{Field: "image[]", Name: "2.webp", MediaType: "image/webp", Content: []byte("B")}}}}) {
 		if err != nil {
 			t.Fatal(err)
 		}
 	}
-	want := map[string]string{"model": "m", "prompt": `a "b" é`, "n": "1", "stream": "true", "image[]": "1.png image/png A;2.webp image/webp B;"}
+	want := map[string]string{"model": "m", "prompt": `a "b" é`, "n": "1", "stream": "true",
+		"image[]": "1.png image/png A;2.webp image/webp B;"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("form (-want +got):\n%s", diff)
 	}

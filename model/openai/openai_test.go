@@ -11,7 +11,8 @@ import (
 )
 
 // open returns a provider and its double, which follows the script.
-func open(t testing.TB, script modeltest.Script, with ...func(*openai.Options)) (*openai.Provider, *modeltest.OpenAIHandler) {
+func open(t testing.TB, script modeltest.Script, with ...func(*openai.Options)) (*openai.Provider,
+	*modeltest.OpenAIHandler) {
 	t.Helper()
 	double := modeltest.NewOpenAIServer(t, script)
 	double.Key = modeltest.Key
@@ -33,7 +34,8 @@ func TestSuite(t *testing.T) {
 			return p, double.Double
 		},
 		At: func(t *testing.T, address string, timeout time.Duration) model.Provider {
-			p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key, FirstToken: timeout, Silence: timeout}})
+			p, err := openai.New(openai.Options{Options: upstream.Options{BaseURL: address, APIKey: modeltest.Key,
+				FirstToken: timeout, Silence: timeout}})
 			if err != nil {
 				t.Fatal(err)
 			}

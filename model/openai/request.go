@@ -142,7 +142,8 @@ func (r *request) setTools(req *model.Request, custom map[string]bool) error {
 			r.Tools = append(r.Tools, t.Custom)
 			continue
 		}
-		out := tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.Parameters, Strict: t.Strict}
+		out := tool{Type: "function", Name: t.Name, Description: t.Description, Parameters: t.Parameters,
+			Strict: t.Strict}
 		if len(out.Parameters) == 0 || string(out.Parameters) == "null" {
 			out.Parameters, out.Strict = json.RawMessage(`{"type":"object","properties":{}}`), new(bool)
 		}

@@ -18,7 +18,8 @@ const message = "Some words.\n```sh timeout_ms=500\ncd /tmp\necho 'a'\n---parall
 	"```json tide\n{\"port\": }\n```\n```sh\nlast"
 
 func user(text string) berth.Item {
-	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user", Content: []berth.Content{{Type: "input_text", Text: text}}})
+	return berth.NewItem(berth.Message{Type: berth.ItemMessage, Role: "user",
+		Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
 // turn runs one turn. It returns the text or the call.
@@ -43,7 +44,8 @@ func turn(t *testing.T, items []berth.Item, tools ...string) (text string, call 
 			call.Arguments += d.Arguments
 		case model.Finish:
 			finished = true
-			if d.Usage.TotalTokens != d.Usage.InputTokens+d.Usage.OutputTokens || d.Usage.InputTokens == 0 || d.Usage.InputTokens != counted {
+			if d.Usage.TotalTokens != d.Usage.InputTokens+d.Usage.OutputTokens || d.Usage.InputTokens == 0 ||
+				d.Usage.InputTokens != counted {
 				t.Errorf("usage: got %+v", d.Usage)
 			}
 		}
@@ -73,7 +75,9 @@ func TestScript(t *testing.T) {
 			t.Fatalf("turn %d: got %+v and %q, want %+v", i, call, text, w)
 		}
 		answer, _ := json.Marshal(answers[i])
-		items = append(items, berth.NewItem(call), berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: call.CallID, Output: answer}))
+		items = append(items, berth.NewItem(call),
+			berth.NewItem(berth.FunctionCallOutput{Type: berth.ItemFunctionCallOutput, CallID: call.CallID,
+				Output: answer}))
 	}
 	text, _ := turn(t, items, "shell", "tide")
 	if diff := cmp.Diff("1. exit 0: a; timeout: slow\n2. tide: at noon\n3. exit 7", text); diff != "" {
@@ -86,7 +90,8 @@ func TestPython(t *testing.T) {
 	if call.Name != "code_interpreter" || call.Arguments != `{"code":"1\n"}` {
 		t.Errorf("called %+v", call)
 	}
-	if text, call := turn(t, []berth.Item{user("```python\n1\n```")}, "shell"); call.Name != "" || text != "```python\n1\n```" {
+	if text, call := turn(t, []berth.Item{user("```python\n1\n```")}, "shell"); call.Name != "" ||
+		text != "```python\n1\n```" {
 		t.Errorf("without the tool: %q, %+v", text, call)
 	}
 }
@@ -109,12 +114,15 @@ func TestEchoAndMissingTool(t *testing.T) {
 
 func TestParse(t *testing.T) {
 	tests := []struct{ name, in, want string }{
-		{"options", "```sh timeout_ms=500 max_output_length=10 other=x\nls\n```", `shell {"commands":["ls"],"max_output_length":10,"timeout_ms":500}`},
+		{"options", "```sh timeout_ms=500 max_output_length=10 other=x\nls\n```",
+			`shell {"commands":["ls"],"max_output_length":10,"timeout_ms":500}`},
 		{"an option cannot replace the commands", "```sh commands=1\nls\n```", `shell {"commands":["ls"]}`},
 		{"an empty block", "```sh\n```", `shell {"commands":[""]}`},
-		{"several commands", "```sh\na\n---parallel---\nb\nc\n---parallel---\n```", `shell {"commands":["a","b\nc",""]}`},
+		{"several commands", "```sh\na\n---parallel---\nb\nc\n---parallel---\n```",
+			`shell {"commands":["a","b\nc",""]}`},
 		{"Windows line endings", "```sh\r\nls\r\n```\r\n", `shell {"commands":["ls"]}`},
-		{"a longer fence", "````sh\ncat <<E\n```\nx\n```\nE\n````", `shell {"commands":["cat <<E\n` + "```\\nx\\n```" + `\nE"]}`},
+		{"a longer fence", "````sh\ncat <<E\n```\nx\n```\nE\n````", `shell {"commands":["cat <<E\n` + "```\\nx\\n```" +
+			`\nE"]}`},
 		{"no fence in a line", "use ```sh\nls", ``},
 		{"Python", "```python\nprint('<')\n\n1\n```", `code_interpreter {"code":"print('<')\n\n1\n"}`},
 		{"other languages", "```ruby\n```\n```json\n{}\n```\n```\n```sh\n```", ``},
@@ -165,7 +173,8 @@ func TestCancelled(t *testing.T) {
 
 func TestSummary(t *testing.T) {
 	tests := []struct{ in, want string }{
-		{`{"output":[{"outcome":{"type":"exit","exit_code":1},"stderr":"no such file\n","stdout":""}]}`, "exit 1: no such file"},
+		{`{"output":[{"outcome":{"type":"exit","exit_code":1},"stderr":"no such file\n","stdout":""}]}`,
+			"exit 1: no such file"},
 		{`{"output":[{"command_index":0,"outcome":{"type":"timeout"},"stdout":"a\nb\n\n"}]}`, "timeout: b"},
 		{`{"output":[{}]}`, "no outcome"},
 		{`{"output":[]}`, `f: {"output":[]}`},
@@ -177,7 +186,8 @@ func TestSummary(t *testing.T) {
 			t.Errorf("%s: got %q, want %q", tt.in, got, tt.want)
 		}
 	}
-	list := json.RawMessage(`[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"x"},{"type":"input_text","text":"b"}]`)
+	list := json.RawMessage(
+		`[{"type":"input_text","text":"a"},{"type":"input_image","image_url":"x"},{"type":"input_text","text":"b"}]`)
 	if got := outputText(list); got != "ab" {
 		t.Errorf("a list: got %q, want ab", got)
 	}

@@ -79,7 +79,8 @@ func (c *Client) Post(path string, body any, header http.Header) Send {
 	}
 }
 
-func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response, error) {
+func (c *Client) send(ctx context.Context, method, path string, body []byte, header http.Header) (*http.Response,
+	error) {
 	path, query, _ := strings.Cut(path, "?")
 	at := c.up.Base.JoinPath(path)
 	if query != "" {

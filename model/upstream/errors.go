@@ -77,7 +77,8 @@ func (m *mismatch) Error() string { return m.what + ": " + m.err.Error() }
 func (m *mismatch) Unwrap() error { return m.err }
 
 // failure turns an error into one that the caller may see.
-func (u *Upstream) failure(ctx, watched context.Context, name string, err error, explain func(*Refusal) Complaint) error {
+func (u *Upstream) failure(ctx, watched context.Context, name string, err error,
+	explain func(*Refusal) Complaint) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -104,7 +105,8 @@ func (u *Upstream) failure(ctx, watched context.Context, name string, err error,
 		return &berth.Error{Code: berth.CodeUpstream, Err: errors.New(u.Show(m.err.Error())),
 			Message: u.Show(fmt.Sprintf("%s answered %d %s. Check its base_url.", u.who(), m.status, m.what))}
 	}
-	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " ended its answer early.", Err: errors.New(u.Show(err.Error()))}
+	return &berth.Error{Code: berth.CodeUpstream, Message: u.who() + " ended its answer early.",
+		Err: errors.New(u.Show(err.Error()))}
 }
 
 // Refused returns the error for a refusal. If the client can fix it, the message is
@@ -129,16 +131,20 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 		return &berth.Error{Code: berth.CodeNotFound, Wire: "model_not_found", Param: "model", Err: cause,
 			Message: fmt.Sprintf("The model `%s` does not exist or you do not have access to it.%s", name, u.lacks())}
 	case status == http.StatusTooManyRequests:
-		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.Message, u.who()+" is rate limited. Try again later.")}
+		out = &berth.Error{Code: berth.CodeRateLimited, Message: cmp.Or(c.Message,
+			u.who()+" is rate limited. Try again later.")}
 	case status/100 == 4 && model.MatchesTooLong(c.Code, c.Message):
 		out = model.TooLong(c.Message)
-	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge, status == http.StatusUnprocessableEntity:
+	case status == http.StatusBadRequest, status == http.StatusRequestEntityTooLarge,
+		status == http.StatusUnprocessableEntity:
 		out = &berth.Error{Code: berth.CodeInvalid, Wire: wireCode(c.Code), Param: c.Param,
 			Message: cmp.Or(c.Message, fmt.Sprintf("%s refused the request (%d).", u.who(), status))}
-	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly, status >= 500:
+	case status == http.StatusRequestTimeout, status == http.StatusConflict, status == http.StatusTooEarly,
+		status >= 500:
 		out.Message = fmt.Sprintf("%s failed (%d).", u.who(), status)
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
-		out = u.unavailable(fmt.Sprintf("refused the API key configured for it (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, cause))
+		out = u.unavailable(fmt.Sprintf("refused the API key configured for it (%d)", status),
+			fmt.Errorf("%w: %w", model.ErrKey, cause))
 	case status == http.StatusPaymentRequired:
 		out = u.unavailable(fmt.Sprintf("requires payment (%d)", status), fmt.Errorf("%w: %w", model.ErrKey, cause))
 	case status != 0:
@@ -155,7 +161,8 @@ func (u *Upstream) Refused(r *Refusal, explain func(*Refusal) Complaint, name st
 
 // unavailable returns an error that only the operator can fix; retrying does not help.
 func (u *Upstream) unavailable(what string, err error) *berth.Error {
-	return &berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: u.who() + " " + what + ".", Err: err}
+	return &berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: u.who() + " " + what + ".",
+		Err: err}
 }
 
 // who returns the upstream as the subject of a message for the client.
@@ -184,7 +191,8 @@ var statusOf = map[string]int{
 // names reports whether a "not found" complaint concerns the model, not a path that
 // does not exist.
 func names(c Complaint, model string) bool {
-	return c.Code == "model_not_found" || c.Code == "DeploymentNotFound" || model != "" && strings.Contains(c.Message, model)
+	return c.Code == "model_not_found" || c.Code == "DeploymentNotFound" || model != "" && strings.Contains(c.Message,
+		model)
 }
 
 // wireCode returns a code that is a name. Some upstreams repeat the status as code.

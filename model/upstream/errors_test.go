@@ -20,7 +20,8 @@ func TestRefusals(t *testing.T) {
 		body   string
 		want   berth.Error
 	}{
-		{"OpenAI", 400, `{"error":{"message":"Too hot.","type":"invalid_request_error","param":"temperature","code":null}}`,
+		{"OpenAI", 400,
+			`{"error":{"message":"Too hot.","type":"invalid_request_error","param":"temperature","code":null}}`,
 			berth.Error{Code: berth.CodeInvalid, Message: "Too hot.", Param: "temperature"}},
 		{"older vLLM", 400, `{"object":"error","message":"Too long.","type":"BadRequestError","param":null,"code":400}`,
 			berth.Error{Code: berth.CodeInvalid, Message: "Too long."}},
@@ -28,20 +29,33 @@ func TestRefusals(t *testing.T) {
 			berth.Error{Code: berth.CodeInvalid, Message: `[{"loc":["body","messages"],"msg":"field required"}]`}},
 		{"FastAPI, short form", 400, `{"detail":"No."}`, berth.Error{Code: berth.CodeInvalid, Message: "No."}},
 		{"Ollama", 400, `{"error":"No."}`, berth.Error{Code: berth.CodeInvalid, Message: "No."}},
-		{"no body", 400, ``, berth.Error{Code: berth.CodeInvalid, Message: "The model's server refused the request (400)."}},
-		{"fields of other types", 400, `{"error":{"message":"No.","param":{},"code":[1]}}`, berth.Error{Code: berth.CodeInvalid, Message: "No.", Wire: "[1]"}},
-		{"Ollama's unknown model", 404, `{"error":{"message":"model \"m-1\" not found, try pulling it first","code":null}}`,
-			berth.Error{Code: berth.CodeNotFound, Param: "model", Wire: "model_not_found", Message: "The model `m-1` does not exist or you do not have access to it."}},
-		{"a wrong path", 404, `404 page not found`, berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: "The model's server refused Berth's request (404)."}},
-		{"an exhausted quota", 429, `{"error":{"message":"You exceeded your current quota.","code":"insufficient_quota"}}`,
-			berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: "The model's server has no quota left."}},
-		{"a redirect", 302, ``, berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused", Message: "The model's server refused Berth's request (302)."}},
-		{"in the stream, with a status", 0, `{"error":{"message":"Slow down.","code":429}}`, berth.Error{Code: berth.CodeRateLimited, Message: "Slow down."}},
+		{"no body", 400, ``,
+			berth.Error{Code: berth.CodeInvalid, Message: "The model's server refused the request (400)."}},
+		{"fields of other types", 400, `{"error":{"message":"No.","param":{},"code":[1]}}`,
+			berth.Error{Code: berth.CodeInvalid, Message: "No.", Wire: "[1]"}},
+		{"Ollama's unknown model", 404,
+			`{"error":{"message":"model \"m-1\" not found, try pulling it first","code":null}}`,
+			berth.Error{Code: berth.CodeNotFound, Param: "model", Wire: "model_not_found",
+				Message: "The model `m-1` does not exist or you do not have access to it."}},
+		{"a wrong path", 404, `404 page not found`, berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused",
+			Message: "The model's server refused Berth's request (404)."}},
+		{"an exhausted quota", 429,
+			`{"error":{"message":"You exceeded your current quota.","code":"insufficient_quota"}}`,
+			berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused",
+				Message: "The model's server has no quota left."}},
+		{"a redirect", 302, ``, berth.Error{Code: berth.CodeUnavailable, Wire: "upstream_refused",
+			Message: "The model's server refused Berth's request (302)."}},
+		{"in the stream, with a status", 0, `{"error":{"message":"Slow down.","code":429}}`,
+			berth.Error{Code: berth.CodeRateLimited, Message: "Slow down."}},
 		{"in the stream, with a name", 0, `{"error":{"message":"Too long.","code":"context_length_exceeded"}}`,
-			berth.Error{Code: berth.CodeInvalid, Message: "Too long.", Wire: "context_length_exceeded", Param: "input"}},
-		{"vLLM's window", 400, `{"error":{"message":"This model's maximum context length is 16 tokens.","type":"BadRequestError","param":null,"code":400}}`,
-			berth.Error{Code: berth.CodeInvalid, Message: "This model's maximum context length is 16 tokens.", Wire: "context_length_exceeded", Param: "input"}},
-		{"in the stream, without details", 0, `{"error":{}}`, berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed."}},
+			berth.Error{Code: berth.CodeInvalid, Message: "Too long.", Wire: "context_length_exceeded",
+				Param: "input"}},
+		{"vLLM's window", 400,
+			`{"error":{"message":"This model's maximum context length is 16 tokens.","type":"BadRequestError","param":null,"code":400}}`,
+			berth.Error{Code: berth.CodeInvalid, Message: "This model's maximum context length is 16 tokens.",
+				Wire: "context_length_exceeded", Param: "input"}},
+		{"in the stream, without details", 0, `{"error":{}}`,
+			berth.Error{Code: berth.CodeUpstream, Message: "The model's server failed."}},
 	}
 	u := &Upstream{secrets: strings.NewReplacer()}
 	for _, tt := range tests {
@@ -70,7 +84,8 @@ func TestNamesTheUpstream(t *testing.T) {
 		404: "The model `m-1` does not exist or you do not have access to it. The upstream 'local' does not have it.",
 		500: "The upstream 'local' failed (500).",
 	} {
-		err := u.Refused(&Refusal{Status: status, Body: []byte(`{"error":{"message":"no m-1 for sk-123"}}`)}, Explain, "m-1")
+		err := u.Refused(&Refusal{Status: status, Body: []byte(`{"error":{"message":"no m-1 for sk-123"}}`)}, Explain,
+			"m-1")
 		if e, ok := errors.AsType[*berth.Error](err); !ok || e.Message != want {
 			t.Errorf("%d: got %v, want %q", status, err, want)
 		}
@@ -113,7 +128,9 @@ func TestRetryAfter(t *testing.T) {
 	if d, ok := model.RetryAfter(err); !ok || d != 7*time.Second || berth.ErrorCode(err) != berth.CodeRateLimited {
 		t.Errorf("got %v, %v, %v", d, ok, err)
 	}
-	err = u.Refused(&Refusal{Status: 429}, func(*Refusal) Complaint { return Complaint{RetryAfter: 9 * time.Second} }, "")
+	err = u.Refused(&Refusal{Status: 429}, func(*Refusal) Complaint {
+		return Complaint{RetryAfter: 9 * time.Second}
+	}, "")
 	if d, ok := model.RetryAfter(err); !ok || d != 9*time.Second {
 		t.Errorf("delay in the body: got %v, %v", d, ok)
 	}

@@ -33,8 +33,9 @@ func (c *Client) postForm(path string, fields map[string]json.RawMessage, files 
 		}
 		for _, f := range files {
 			part, err := form.CreatePart(textproto.MIMEHeader{
-				"Content-Disposition": {mime.FormatMediaType("form-data", map[string]string{"name": f.Field, "filename": f.Name})},
-				"Content-Type":        {f.MediaType}})
+				"Content-Disposition": {mime.FormatMediaType("form-data",
+					map[string]string{"name": f.Field, "filename": f.Name})},
+				"Content-Type": {f.MediaType}})
 			if err == nil {
 				_, err = part.Write(f.Content)
 			}
@@ -45,6 +46,7 @@ func (c *Client) postForm(path string, fields map[string]json.RawMessage, files 
 		if err := form.Close(); err != nil {
 			return nil, fmt.Errorf("encode form: %w", err)
 		}
-		return c.send(ctx, http.MethodPost, path, body.Bytes(), http.Header{"Content-Type": {form.FormDataContentType()}})
+		return c.send(ctx, http.MethodPost, path, body.Bytes(),
+			http.Header{"Content-Type": {form.FormDataContentType()}})
 	}
 }

@@ -63,14 +63,16 @@ func usageOf(body []byte) (berth.Usage, error) {
 	if err := json.Unmarshal(body, &answer); err != nil {
 		return berth.Usage{}, fmt.Errorf("decode usage: %w", err)
 	}
-	usage := berth.Usage{InputTokens: max(0, answer.Usage.PromptTokens, answer.Usage.InputTokens), OutputTokens: max(0, answer.Usage.OutputTokens)}
+	usage := berth.Usage{InputTokens: max(0, answer.Usage.PromptTokens, answer.Usage.InputTokens),
+		OutputTokens: max(0, answer.Usage.OutputTokens)}
 	usage.TotalTokens = max(usage.InputTokens+usage.OutputTokens, answer.Usage.TotalTokens)
 	return usage, nil
 }
 
 // forwardStream is Forward for a request of a stream. Each event must arrive within
 // u.FirstToken. An upstream that does not stream may send its whole answer instead.
-func (u *Upstream) forwardStream(ctx context.Context, client *Client, req *model.Request, yield func(model.Delta, error) bool) {
+func (u *Upstream) forwardStream(ctx context.Context, client *Client, req *model.Request, yield func(model.Delta,
+	error) bool) {
 	watched, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	timer := time.AfterFunc(u.FirstToken, func() { cancel(errSilent) })
@@ -176,7 +178,8 @@ func (u *Upstream) forward(ctx context.Context, client *Client, req *model.Reque
 }
 
 func (u *Upstream) tooLong() error {
-	return berth.Errorf(berth.CodeInvalid, "%s sent an answer above %d bytes. Send fewer inputs in one request.", u.who(), MaxForwarded)
+	return berth.Errorf(berth.CodeInvalid, "%s sent an answer above %d bytes. Send fewer inputs in one request.",
+		u.who(), MaxForwarded)
 }
 
 // forwardError returns the client's error. An upstream without the endpoint answers 404 or

@@ -55,7 +55,8 @@ func New(opts Options) (*Upstream, error) {
 	opts.APIKey = strings.TrimSpace(opts.APIKey)
 	base, err := url.Parse(opts.BaseURL)
 	if err != nil || base.Host == "" || base.Scheme != "http" && base.Scheme != "https" {
-		return nil, errors.New("the upstream's base URL must be an http or https address") // not quoted: it may hold a password
+		// not quoted: it may hold a password
+		return nil, errors.New("the upstream's base URL must be an http or https address")
 	}
 	opts.Connect = cmp.Or(opts.Connect, 10*time.Second)
 	opts.FirstToken = cmp.Or(opts.FirstToken, 10*time.Minute)
@@ -92,7 +93,8 @@ func (o *Options) through() *url.URL {
 // stay follows a redirect only within the origin of the first request. net/http would
 // send a key in a vendor's own header to any host, and any key from https to http.
 func stay(req *http.Request, via []*http.Request) error {
-	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || req.URL.User != nil || len(via) > 5 {
+	if from := via[0].URL; req.URL.Scheme != from.Scheme || req.URL.Host != from.Host || req.URL.User != nil ||
+		len(via) > 5 {
 		return http.ErrUseLastResponse
 	}
 	return nil

@@ -33,7 +33,9 @@ type Watch struct {
 // starts within first.
 func newWatch(ctx context.Context, first, silence time.Duration) (context.Context, *Watch) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	return ctx, &Watch{limit: first, silence: silence, cancel: cancel, timer: time.AfterFunc(first, func() { cancel(errSilent) })}
+	return ctx, &Watch{limit: first, silence: silence, cancel: cancel, timer: time.AfterFunc(first, func() {
+		cancel(errSilent)
+	})}
 }
 
 // watch sets the body of the answer. It is read through the watch.

@@ -37,7 +37,8 @@ func main() {
 	tag := flag.String("tag", "berth:latest", "name of the image")
 	out := flag.String("o", "", "file to write")
 	push := flag.Bool("push", false, "push the image to the registry of its name")
-	roots := flag.String("ca", "/etc/ssl/certs/ca-certificates.crt", "certificates of the authorities that the server trusts")
+	roots := flag.String("ca", "/etc/ssl/certs/ca-certificates.crt",
+		"certificates of the authorities that the server trusts")
 	flag.Parse()
 	if *out == "" && !*push || flag.NArg() == 0 {
 		fmt.Fprintln(os.Stderr, "usage: oci [flags] ARCH=PROGRAM…")
@@ -74,7 +75,8 @@ func run(tag, out string, push bool, roots string, programs []string) error {
 		if first == nil {
 			first = img
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img, Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: img,
+			Descriptor: v1.Descriptor{Platform: &v1.Platform{OS: "linux", Architecture: arch}}})
 	}
 	if push {
 		if err := remote.WriteIndex(ref, index, remote.WithAuthFromKeychain(authn.DefaultKeychain)); err != nil {
@@ -93,12 +95,15 @@ func image(arch, program, roots string, created time.Time) (v1.Image, error) {
 	if err != nil {
 		return nil, err
 	}
-	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(content)), nil }, tarball.WithMediaType(types.OCILayer))
+	layer, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(content)), nil
+	}, tarball.WithMediaType(types.OCILayer))
 	if err != nil {
 		return nil, err
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
-	img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer, History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "packaging/oci"}})
+	img, err = mutate.Append(img, mutate.Addendum{Layer: layer, MediaType: types.OCILayer,
+		History: v1.History{Created: v1.Time{Time: created}, CreatedBy: "packaging/oci"}})
 	if err != nil {
 		return nil, err
 	}
@@ -178,7 +183,8 @@ func pack(out io.Writer, dir fs.FS) error {
 		if err != nil {
 			return err
 		}
-		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: fi.Size(), ModTime: time.Unix(0, 0), Typeflag: tar.TypeReg}); err != nil {
+		if err := w.WriteHeader(&tar.Header{Name: name, Mode: 0o644, Size: fi.Size(), ModTime: time.Unix(0, 0),
+			Typeflag: tar.TypeReg}); err != nil {
 			return err
 		}
 		_, err = io.Copy(w, f)
@@ -223,7 +229,8 @@ func contents(program, roots string, at time.Time) ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "var/", "var/lib/", "root/"} {
+	for _, dir := range []string{"etc/", "etc/ssl/", "etc/ssl/certs/", "usr/", "usr/bin/", "var/", "var/lib/",
+		"root/"} {
 		err = errors.Join(err, add(dir, 0o755, nil))
 	}
 	err = errors.Join(err, add("tmp/", 0o1777, nil), add("var/lib/berth/", 0o700, nil),

@@ -45,7 +45,8 @@ func checkImage(t *testing.T, img v1.Image, arch string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if config.OS != "linux" || config.Architecture != arch || strings.Join(config.Config.Entrypoint, " ") != "/usr/bin/berth" {
+	if config.OS != "linux" || config.Architecture != arch || strings.Join(config.Config.Entrypoint,
+		" ") != "/usr/bin/berth" {
 		t.Errorf("%s: got the configuration %+v", arch, config)
 	}
 	r := mutate.Extract(img)
@@ -130,7 +131,8 @@ func TestArchive(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if len(manifest.Manifests) != 1 || manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "latest" {
+	if len(manifest.Manifests) != 1 ||
+		manifest.Manifests[0].Annotations["org.opencontainers.image.ref.name"] != "latest" {
 		t.Fatalf("got %+v, want one index with the tag latest", manifest.Manifests)
 	}
 	index, err := top.ImageIndex(manifest.Manifests[0].Digest)

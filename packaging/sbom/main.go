@@ -62,7 +62,8 @@ func main() {
 
 func write(w io.Writer, version string, programs []string) error {
 	doc := bom{Format: "CycloneDX", SpecVersion: "1.6", Version: 1,
-		Metadata: metadata{component{Type: "application", Name: "berth", Version: version, PURL: "pkg:golang/github.com/berth-run/berth@" + version}}}
+		Metadata: metadata{component{Type: "application", Name: "berth", Version: version,
+			PURL: "pkg:golang/github.com/berth-run/berth@" + version}}}
 	for _, path := range programs {
 		program, err := programOf(path, version)
 		if err != nil {
@@ -81,9 +82,11 @@ func programOf(path, version string) (component, error) {
 	if err != nil {
 		return component{}, err
 	}
-	c := component{Type: "application", Name: filepath.Base(path), Version: version, Properties: []property{{"go:version", info.GoVersion}}}
-	c.Components = append(c.Components, component{Type: "library", Name: "std", Version: strings.TrimPrefix(info.GoVersion, "go"),
-		PURL: "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")})
+	c := component{Type: "application", Name: filepath.Base(path), Version: version,
+		Properties: []property{{"go:version", info.GoVersion}}}
+	c.Components = append(c.Components, component{Type: "library", Name: "std",
+		Version: strings.TrimPrefix(info.GoVersion, "go"),
+		PURL:    "pkg:golang/std@" + strings.TrimPrefix(info.GoVersion, "go")})
 	for _, m := range info.Deps {
 		if m.Replace != nil {
 			m = m.Replace
@@ -91,7 +94,8 @@ func programOf(path, version string) (component, error) {
 		if m.Version == "" || m.Version == "(devel)" { // a module of this repository
 			continue
 		}
-		lib := component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" + m.Version}
+		lib := component{Type: "library", Name: m.Path, Version: m.Version, PURL: "pkg:golang/" + m.Path + "@" +
+			m.Version}
 		if sum, err := base64.StdEncoding.DecodeString(strings.TrimPrefix(m.Sum, "h1:")); err == nil && len(sum) > 0 {
 			lib.Hashes = []hash{{"SHA-256", hex.EncodeToString(sum)}}
 		}

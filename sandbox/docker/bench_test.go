@@ -84,7 +84,8 @@ func BenchmarkGuest(b *testing.B) {
 	b.Run("Write", func(b *testing.B) {
 		b.SetBytes(size)
 		for b.Loop() {
-			if err := box.Client.WriteFile(b.Context(), "/mnt/data", "file", "", strings.NewReader(strings.Repeat("x", size))); err != nil {
+			if err := box.Client.WriteFile(b.Context(), "/mnt/data", "file", "",
+				strings.NewReader(strings.Repeat("x", size))); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -107,5 +108,6 @@ func BenchmarkGuest(b *testing.B) {
 
 // BenchmarkEgress measures the network.
 func BenchmarkEgress(b *testing.B) {
-	drivertest.BenchmarkEgress(b, openTest(b, drivertest.StateDir(b), Options{Host: dockertest.Host(b)}), drivertest.Rootfs(b))
+	drivertest.BenchmarkEgress(b, openTest(b, drivertest.StateDir(b), Options{Host: dockertest.Host(b)}),
+		drivertest.Rootfs(b))
 }

@@ -31,7 +31,8 @@ func newService(tb testing.TB, state string, pool int) (k *container.Service, en
 	if err != nil {
 		tb.Fatal(err)
 	}
-	k, err = container.New(container.Options{Store: db, Driver: d, OpenFile: files.New(files.Options{Store: db}).Open, Pools: []container.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
+	k, err = container.New(container.Options{Store: db, Driver: d, OpenFile: files.New(files.Options{Store: db}).Open,
+		Pools: []container.PoolOptions{{Size: pool}}, Seal: seal.New([32]byte{1}),
 		Log: slog.New(slog.NewTextHandler(io.Discard, nil)),
 		Template: func(string) (container.Template, error) {
 			return container.Template{Template: sandbox.Template{Digest: "sha256:test", Path: rootfs}}, nil
@@ -53,7 +54,8 @@ func newService(tb testing.TB, state string, pool int) (k *container.Service, en
 // shell runs a command in a container and returns its output.
 func shell(tb testing.TB, k *container.Service, id berth.ContainerID, script string) string {
 	tb.Helper()
-	call := guest.ShellCall{CallID: fmt.Sprintf("call_%d", time.Now().UnixNano()), Commands: []string{script}, Timeout: time.Minute}
+	call := guest.ShellCall{CallID: fmt.Sprintf("call_%d", time.Now().UnixNano()), Commands: []string{script},
+		Timeout: time.Minute}
 	out := ""
 	for ev, err := range k.Access().Shell(byTest, id).Shell(tb.Context(), call) {
 		if err != nil || ev.Kind == guest.ShellExit && ev.ExitCode != 0 {
@@ -73,7 +75,8 @@ func TestContainers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := shell(t, k, c.ID, "cd /tmp; export COLOR=blue; echo kept >/mnt/data/file; (while :; do date >>/tmp/log; sleep 0.01; done) >/dev/null 2>&1 & echo done"); got != "done\n" {
+	if got := shell(t, k, c.ID,
+		"cd /tmp; export COLOR=blue; echo kept >/mnt/data/file; (while :; do date >>/tmp/log; sleep 0.01; done) >/dev/null 2>&1 & echo done"); got != "done\n" {
 		t.Errorf("got %q", got)
 	}
 	if got, err := k.Get(t.Context(), byTest.Project, c.ID); err != nil || got.Berth.Isolation != "docker" {
@@ -82,7 +85,8 @@ func TestContainers(t *testing.T) {
 	end()
 
 	k, end = newService(t, state, 0)
-	if got := shell(t, k, c.ID, "echo $PWD $COLOR $(cat /mnt/data/file); n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done"); got != "/tmp blue kept\n" {
+	if got := shell(t, k, c.ID,
+		"echo $PWD $COLOR $(cat /mnt/data/file); n=$(wc -l <log); while [ $(wc -l <log) -eq $n ]; do :; done"); got != "/tmp blue kept\n" {
 		t.Errorf("after a restart: got %q", got)
 	}
 	if err := k.Delete(t.Context(), byTest.Project, c.ID); err != nil {

@@ -46,7 +46,8 @@ var masked = []string{
 	"/proc/acpi", "/proc/asound", "/proc/bus", "/proc/config.gz", "/proc/interrupts", "/proc/kallsyms",
 	"/proc/kcore", "/proc/key-users", "/proc/keys", "/proc/kmsg", "/proc/latency_stats", "/proc/modules",
 	"/proc/sched_debug", "/proc/scsi", "/proc/sys/kernel/random/boot_id", "/proc/timer_list", "/proc/timer_stats",
-	"/sys/block", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/bpf", "/sys/kernel/debug", "/sys/kernel/tracing",
+	"/sys/block", "/sys/devices/virtual/powercap", "/sys/firmware", "/sys/fs/bpf", "/sys/kernel/debug",
+	"/sys/kernel/tracing",
 }
 
 // readOnly are paths that a sandbox cannot write to, as in engines' defaults. The guest reads
@@ -90,7 +91,8 @@ func (d *Driver) Create(ctx context.Context, spec sandbox.Spec) error {
 	if err != nil {
 		return fmt.Errorf("docker: create %s: mounts: %w", spec.ID, err)
 	}
-	opts := client.ContainerCreateOptions{Name: name, Config: d.config(spec, tag), HostConfig: d.hostConfig(spec.Limits.WithDefaults())}
+	opts := client.ContainerCreateOptions{Name: name, Config: d.config(spec, tag),
+		HostConfig: d.hostConfig(spec.Limits.WithDefaults())}
 	opts.HostConfig.Mounts = append(opts.HostConfig.Mounts, bound...)
 	_, err = d.client.ContainerCreate(ctx, opts)
 	if errdefs.IsNotFound(err) { // the image is missing
@@ -149,7 +151,8 @@ func (d *Driver) hostConfig(l sandbox.Limits) *container.HostConfig {
 		ShmSize:       l.Memory / 2,
 		RestartPolicy: container.RestartPolicy{Name: container.RestartPolicyDisabled},
 		// The log receives only the guest's output before it listens.
-		LogConfig: container.LogConfig{Type: "local", Config: map[string]string{"max-size": "64k", "max-file": "1", "compress": "false"}},
+		LogConfig: container.LogConfig{Type: "local",
+			Config: map[string]string{"max-size": "64k", "max-file": "1", "compress": "false"}},
 	}
 	if d.info.MemoryLimit {
 		h.Memory, h.MemorySwap = l.Memory, l.Memory

@@ -224,8 +224,9 @@ type Engine struct {
 
 // Engine describes the driver's engine.
 func (d *Driver) Engine() Engine {
-	e := Engine{Host: d.client.DaemonHost(), Version: d.info.ServerVersion, Runtime: d.runtime(), Storage: d.info.Driver,
-		System: d.info.OperatingSystem + ", " + d.info.Architecture}
+	e := Engine{Host: d.client.DaemonHost(), Version: d.info.ServerVersion, Runtime: d.runtime(),
+		Storage: d.info.Driver,
+		System:  d.info.OperatingSystem + ", " + d.info.Architecture}
 	for _, l := range []struct {
 		has   bool
 		words string
@@ -237,7 +238,8 @@ func (d *Driver) Engine() Engine {
 		{d.features.Routes, "policies cannot name addresses (" + d.noRoute + ")"},
 		{d.features.Mounts, "volumes cannot be mounted (" + d.noMounts + ")"},
 		{d.features.DiskLimit, "disk is not limited (overlay2 on xfs with pquota would)"},
-		{d.features.Isolation != "docker" || d.remapped(), "root in a sandbox is root of the engine's machine, without its powers (userns-remap, a rootless engine or runsc would change that)"},
+		{d.features.Isolation != "docker" || d.remapped(),
+			"root in a sandbox is root of the engine's machine, without its powers (userns-remap, a rootless engine or runsc would change that)"},
 		{d.noPTYs == "", "one container can take all terminals of the engine's machine (" + d.noPTYs + ")"},
 	} {
 		if !l.has {

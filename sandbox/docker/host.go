@@ -50,7 +50,9 @@ func address(host string) ([]client.Opt, error) {
 // checkHost returns an error for an address that the client would misinterpret.
 func checkHost(host string) error {
 	if strings.HasPrefix(host, "ssh://") {
-		return fmt.Errorf("%s: engines are not reached over ssh; forward the socket: ssh -nNT -L /run/engine.sock:/var/run/docker.sock HOST, and use unix:///run/engine.sock", host)
+		return fmt.Errorf(
+			"%s: engines are not reached over ssh; forward the socket: ssh -nNT -L /run/engine.sock:/var/run/docker.sock HOST, and use unix:///run/engine.sock",
+			host)
 	}
 	return nil
 }
@@ -117,7 +119,8 @@ func contextAddress(config, name string) ([]client.Opt, error) {
 	opts := []client.Opt{client.WithAPIVersionFromEnv()}
 	tls := filepath.Join(config, "contexts", "tls", dir, "docker")
 	if _, err := os.Stat(tls); err == nil {
-		opts = append(opts, client.WithTLSClientConfig(filepath.Join(tls, "ca.pem"), filepath.Join(tls, "cert.pem"), filepath.Join(tls, "key.pem")))
+		opts = append(opts, client.WithTLSClientConfig(filepath.Join(tls, "ca.pem"), filepath.Join(tls, "cert.pem"),
+			filepath.Join(tls, "key.pem")))
 	}
 	return append(opts, client.WithHost(e.Host)), nil
 }

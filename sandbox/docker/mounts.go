@@ -55,8 +55,10 @@ func (d *Driver) tryMounts(ctx context.Context) (prevents string, err error) {
 		return "", err
 	}
 	bound[0].Source = filepath.Join(bound[0].Source, secret)
-	made, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{HostConfig: &container.HostConfig{NetworkMode: "none", Mounts: bound},
-		Config: &container.Config{Image: nothing, Cmd: []string{"none"}, Labels: map[string]string{labelInstance: d.instance}}})
+	made, err := d.client.ContainerCreate(ctx,
+		client.ContainerCreateOptions{HostConfig: &container.HostConfig{NetworkMode: "none", Mounts: bound},
+			Config: &container.Config{Image: nothing, Cmd: []string{"none"},
+				Labels: map[string]string{labelInstance: d.instance}}})
 	if err != nil {
 		return "the engine does not see mounts of this machine", nil
 	}
@@ -94,7 +96,8 @@ func (b mountDir) bind(id string, mounts []sandbox.Mount) (bound []mount.Mount, 
 		if err != nil {
 			return nil, &os.PathError{Op: "bind", Path: m.Path, Err: err}
 		}
-		bound = append(bound, mount.Mount{Type: mount.TypeBind, Source: place, Target: path.Join(sandbox.MountRoot, m.Name),
+		bound = append(bound, mount.Mount{Type: mount.TypeBind, Source: place, Target: path.Join(sandbox.MountRoot,
+			m.Name),
 			BindOptions: &mount.BindOptions{NonRecursive: true}})
 	}
 	return bound, nil
@@ -113,7 +116,8 @@ func (b mountDir) unbind(id string) error {
 	}
 	for _, p := range places {
 		place := filepath.Join(dir, p.Name())
-		if err := unix.Unmount(place, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil && !errors.Is(err, unix.EINVAL) {
+		if err := unix.Unmount(place, unix.MNT_DETACH|unix.UMOUNT_NOFOLLOW); err != nil &&
+			!errors.Is(err, unix.EINVAL) {
 			return &os.PathError{Op: "unmount", Path: place, Err: err}
 		}
 		if err := os.Remove(place); err != nil {

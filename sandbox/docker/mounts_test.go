@@ -25,13 +25,15 @@ func TestStaleMounts(t *testing.T) {
 	if err := os.WriteFile(kept, []byte("kept"), 0o644); err != nil {
 		t.Fatal(err)
 	}
-	bound, err := d.mounts.bind("lost", []sandbox.Mount{{Name: "a", Path: source}, {Name: "b", Path: source, ReadOnly: true}})
+	bound, err := d.mounts.bind("lost", []sandbox.Mount{{Name: "a", Path: source},
+		{Name: "b", Path: source, ReadOnly: true}})
 	if err != nil {
 		t.Fatal(err)
 	}
 	for i, want := range []int64{unix.ST_NODEV | unix.ST_NOSUID, unix.ST_NODEV | unix.ST_NOSUID | unix.ST_RDONLY} {
 		var st unix.Statfs_t
-		if err := unix.Statfs(bound[i].Source, &st); err != nil || st.Flags&(unix.ST_NODEV|unix.ST_NOSUID|unix.ST_RDONLY) != want {
+		if err := unix.Statfs(bound[i].Source, &st); err != nil ||
+			st.Flags&(unix.ST_NODEV|unix.ST_NOSUID|unix.ST_RDONLY) != want {
 			t.Errorf("%s: got flags %x, %v, want %x", bound[i].Source, st.Flags, err, want)
 		}
 	}

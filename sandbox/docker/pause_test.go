@@ -31,7 +31,8 @@ func TestPauseOfABusyOne(t *testing.T) {
 		if strings.HasSuffix(r.URL.Path, "/pause") && requests.Add(1) <= refusals.Load() {
 			w.Header().Set("Content-Type", "application/json")
 			w.WriteHeader(http.StatusInternalServerError)
-			w.Write([]byte(`{"message":"Cannot pause container x: OCI runtime pause failed: unable to freeze: unknown"}`))
+			w.Write([]byte(
+				`{"message":"Cannot pause container x: OCI runtime pause failed: unable to freeze: unknown"}`))
 			return
 		}
 		engine.ServeHTTP(w, r)

@@ -52,7 +52,8 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	}
 	for _, path := range masked {
 		// A masked file is the null device, a masked directory an empty tmpfs.
-		if got := b.Sh("sudo sh -c 'test ! -e " + path + " || cat " + path + " " + path + "/* 2>/dev/null | head -c 100'").Stdout; got != "" {
+		if got := b.Sh("sudo sh -c 'test ! -e " + path + " || cat " + path + " " + path +
+			"/* 2>/dev/null | head -c 100'").Stdout; got != "" {
 			t.Errorf("%s: got %q, want nothing", path, got)
 		}
 	}
@@ -74,11 +75,16 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		}
 	}
 	for _, script := range []string{
-		"ls /.berth/run", "sudo rm /.berth/guest", "sudo touch /.berth/x", "sudo mount -o remount,rw /.berth", "sudo umount /.berth/run",
-		"sudo mount -t tmpfs x /mnt", "sudo mount -o remount,rw /sys", "sudo unshare -n true", "sudo nsenter -t 1 -m true", "unshare -U true",
-		"echo 1 | sudo tee /sys/kernel/x", "echo b | sudo tee /proc/sysrq-trigger", "echo x | sudo tee /proc/sys/kernel/core_pattern",
-		"echo max | sudo tee /sys/fs/cgroup/memory.max", "echo -1 | sudo tee /sys/fs/cgroup/memory/memory.limit_in_bytes",
-		"sudo ip link add type dummy", "sudo cat /proc/1/environ", "sudo sh -c 'ls -l /proc/1/fd/'", "sudo dmesg", "sudo chroot /proc/1/root ls /run/docker.sock",
+		"ls /.berth/run", "sudo rm /.berth/guest", "sudo touch /.berth/x", "sudo mount -o remount,rw /.berth",
+		"sudo umount /.berth/run",
+		"sudo mount -t tmpfs x /mnt", "sudo mount -o remount,rw /sys", "sudo unshare -n true",
+		"sudo nsenter -t 1 -m true", "unshare -U true",
+		"echo 1 | sudo tee /sys/kernel/x", "echo b | sudo tee /proc/sysrq-trigger",
+		"echo x | sudo tee /proc/sys/kernel/core_pattern",
+		"echo max | sudo tee /sys/fs/cgroup/memory.max",
+		"echo -1 | sudo tee /sys/fs/cgroup/memory/memory.limit_in_bytes",
+		"sudo ip link add type dummy", "sudo cat /proc/1/environ", "sudo sh -c 'ls -l /proc/1/fd/'", "sudo dmesg",
+		"sudo chroot /proc/1/root ls /run/docker.sock",
 		"ls /run/docker.sock /var/run/docker.sock",
 	} {
 		if r := b.Sh(script); r.Code == 0 {
@@ -97,16 +103,19 @@ func postureProcess(t *testing.T, d *Driver) {
 	if err != nil {
 		t.Skipf("skipped: the engine is not on this machine: %v", err)
 	}
-	if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", state.Pid)); err != nil || strings.TrimSpace(string(got)) != fmt.Sprint(sandbox.OOMScoreAdj) {
+	if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", state.Pid)); err != nil ||
+		strings.TrimSpace(string(got)) != fmt.Sprint(sandbox.OOMScoreAdj) {
 		t.Errorf("oom_score_adj: got %s, %v, want %d", got, err, sandbox.OOMScoreAdj)
 	}
 	f := fields(string(status))
-	for set, want := range map[string]string{"CapEff": guestCapabilities, "CapPrm": guestCapabilities, "CapInh": noCapabilities, "CapBnd": guestCapabilities, "CapAmb": noCapabilities, "Seccomp": "2"} {
+	for set, want := range map[string]string{"CapEff": guestCapabilities, "CapPrm": guestCapabilities,
+		"CapInh": noCapabilities, "CapBnd": guestCapabilities, "CapAmb": noCapabilities, "Seccomp": "2"} {
 		if f[set] != want {
 			t.Errorf("the guest's %s: got %s, want %s", set, f[set], want)
 		}
 	}
-	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", state.Pid)); err != nil || strings.Contains(string(env), "canary") {
+	if env, err := os.ReadFile(fmt.Sprintf("/proc/%d/environ", state.Pid)); err != nil || strings.Contains(string(env),
+		"canary") {
 		t.Errorf("the guest has the server's environment (%v)", err)
 	}
 	for _, ns := range []string{"mnt", "net", "ipc", "uts", "pid", "cgroup"} {
@@ -121,7 +130,8 @@ func postureProcess(t *testing.T, d *Driver) {
 		t.Fatal(err)
 	}
 	h := c.Container.HostConfig
-	if h.Privileged || h.NetworkMode != "none" || h.PidMode != "" || h.UTSMode != "" || len(h.Binds) > 0 || h.MemorySwap != h.Memory {
+	if h.Privileged || h.NetworkMode != "none" || h.PidMode != "" || h.UTSMode != "" || len(h.Binds) > 0 ||
+		h.MemorySwap != h.Memory {
 		t.Errorf("the container: got %+v", h)
 	}
 	if len(h.Devices) != 1 || h.Devices[0].PathOnHost != tunDevice {
@@ -139,7 +149,8 @@ func postureProcess(t *testing.T, d *Driver) {
 
 // postureRelay inspects the process that carries the server's connection.
 func postureRelay(t *testing.T, b *drivertest.Box) {
-	relays := strings.Fields(b.Must("ps -e -o pid=,ppid=,args= | awk '$2 == 0 && $1 != 1 && $4 == \"dial\" {print $1}'"))
+	relays := strings.Fields(
+		b.Must("ps -e -o pid=,ppid=,args= | awk '$2 == 0 && $1 != 1 && $4 == \"dial\" {print $1}'"))
 	if len(relays) != 1 {
 		t.Fatalf("relays: got %q, want one", relays)
 	}

@@ -56,7 +56,8 @@ func (g *guestVolume) prepare(ctx context.Context) (disk bool, err error) {
 	}
 	sum := sha256.Sum256(program)
 	g.name = "berth-" + g.instance + "-" + hex.EncodeToString(sum[:6])
-	if _, err := g.client.VolumeCreate(ctx, client.VolumeCreateOptions{Name: g.name, Labels: map[string]string{labelInstance: g.instance}}); err != nil {
+	if _, err := g.client.VolumeCreate(ctx, client.VolumeCreateOptions{Name: g.name,
+		Labels: map[string]string{labelInstance: g.instance}}); err != nil {
 		return false, fmt.Errorf("create the guest's volume: %w", err)
 	}
 	way, disk, err := g.open(ctx)
@@ -64,7 +65,8 @@ func (g *guestVolume) prepare(ctx context.Context) (disk bool, err error) {
 		return false, err
 	}
 	defer func() {
-		_, removeErr := g.client.ContainerRemove(context.WithoutCancel(ctx), way, client.ContainerRemoveOptions{Force: true})
+		_, removeErr := g.client.ContainerRemove(context.WithoutCancel(ctx), way,
+			client.ContainerRemoveOptions{Force: true})
 		err = errors.Join(err, removeErr)
 	}()
 	if err := g.fill(ctx, way, program); err != nil {
@@ -88,7 +90,8 @@ func (g *guestVolume) load() ([]byte, error) {
 			return program, nil
 		}
 	}
-	return nil, fmt.Errorf("the guest program %s is for %v, the engine's processor is %s", g.program, file.Machine, g.info.Architecture)
+	return nil, fmt.Errorf("the guest program %s is for %v, the engine's processor is %s", g.program, file.Machine,
+		g.info.Architecture)
 }
 
 // importNothing creates the image without files, if the engine does not have it.
@@ -106,13 +109,15 @@ func (g *guestVolume) importNothing(ctx context.Context) error {
 // open creates the container through which the volume is filled. Like a sandbox it has a disk
 // limit if the engine supports it.
 func (g *guestVolume) open(ctx context.Context) (id string, disk bool, err error) {
-	host := &container.HostConfig{NetworkMode: "none", Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: g.name, Target: guestDir}}}
+	host := &container.HostConfig{NetworkMode: "none",
+		Mounts: []mount.Mount{{Type: mount.TypeVolume, Source: g.name, Target: guestDir}}}
 	if g.mayLimitDisk() {
 		host.StorageOpt = map[string]string{"size": "1G"}
 	}
 	for {
 		made, err := g.client.ContainerCreate(ctx, client.ContainerCreateOptions{HostConfig: host,
-			Config: &container.Config{Image: nothing, Cmd: []string{"none"}, Labels: map[string]string{labelInstance: g.instance}}})
+			Config: &container.Config{Image: nothing, Cmd: []string{"none"},
+				Labels: map[string]string{labelInstance: g.instance}}})
 		if err == nil {
 			return made.ID, host.StorageOpt != nil, nil
 		}
@@ -165,7 +170,8 @@ func (g *guestVolume) fill(ctx context.Context, way string, program []byte) erro
 
 // sweep removes the volumes of former guest programs that no sandbox uses.
 func (g *guestVolume) sweep(ctx context.Context) error {
-	all, err := g.client.VolumeList(ctx, client.VolumeListOptions{Filters: make(client.Filters).Add("label", labelInstance+"="+g.instance)})
+	all, err := g.client.VolumeList(ctx, client.VolumeListOptions{Filters: make(client.Filters).Add("label",
+		labelInstance+"="+g.instance)})
 	if err != nil {
 		return err
 	}
@@ -173,7 +179,8 @@ func (g *guestVolume) sweep(ctx context.Context) error {
 		if v.Name == g.name || !strings.HasPrefix(v.Name, "berth-"+g.instance+"-") {
 			continue
 		}
-		if _, err := g.client.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{}); err != nil && !errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
+		if _, err := g.client.VolumeRemove(ctx, v.Name, client.VolumeRemoveOptions{}); err != nil &&
+			!errdefs.IsConflict(err) && !errdefs.IsNotFound(err) {
 			return err
 		}
 	}

@@ -40,13 +40,16 @@ func (d *Driver) tryRoute(ctx context.Context) (prevents string, err error) {
 // reason of a failure in words, or "" if the command succeeds.
 func (d *Driver) try(ctx context.Context, host *container.HostConfig, command string) (prevents string, err error) {
 	host.StorageOpt = nil
-	made, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{HostConfig: host, Config: &container.Config{
-		Image: nothing, User: "0:0", Entrypoint: []string{guestPath, command}, Labels: map[string]string{labelInstance: d.instance}}})
+	made, err := d.client.ContainerCreate(ctx, client.ContainerCreateOptions{HostConfig: host,
+		Config: &container.Config{
+			Image: nothing, User: "0:0", Entrypoint: []string{guestPath, command},
+			Labels: map[string]string{labelInstance: d.instance}}})
 	if err != nil {
 		return "", fmt.Errorf("create container: %w", err)
 	}
 	defer func() { err = errors.Join(err, d.remove(context.WithoutCancel(ctx), made.ID)) }()
-	ended := d.client.ContainerWait(ctx, made.ID, client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
+	ended := d.client.ContainerWait(ctx, made.ID,
+		client.ContainerWaitOptions{Condition: container.WaitConditionNextExit})
 	if _, err := d.client.ContainerStart(ctx, made.ID, client.ContainerStartOptions{}); err != nil {
 		return err.Error(), nil
 	}

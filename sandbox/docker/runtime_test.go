@@ -43,7 +43,8 @@ func TestRuntime(t *testing.T) {
 	if got := b.Must("sudo dmesg | grep -c gVisor"); got != "1" {
 		t.Errorf("the kernel's log: got %s lines about gVisor, want 1", got)
 	}
-	if _, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Host: host, Runtime: "lost"}); err == nil {
+	if _, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Host: host,
+		Runtime: "lost"}); err == nil {
 		t.Error("an unknown runtime: got no error")
 	}
 }

@@ -27,7 +27,8 @@ func TestSystemCallsAreFiltered(t *testing.T) {
 		}
 	}
 	// These are the errors on which libraries fall back.
-	for call, want := range map[string]int{"425, 1, 0": 1, "435, 0, 0": 38, "206, 1, 0": 38, "272, 0x10000000": 1, "41, 40, 1, 0": 1, "41, 16, 3, 12": 1, "41, 16, 3, 6": 1} {
+	for call, want := range map[string]int{"425, 1, 0": 1, "435, 0, 0": 38, "206, 1, 0": 38, "272, 0x10000000": 1,
+		"41, 40, 1, 0": 1, "41, 16, 3, 12": 1, "41, 16, 3, 6": 1} {
 		if got := b.Must(`perl -e 'syscall(` + call + `); print $!+0'`); got != strconv.Itoa(want) {
 			t.Errorf("syscall(%s): got error %s, want %d", call, got, want)
 		}
@@ -132,7 +133,8 @@ func TestTerminalsOfNeighbours(t *testing.T) {
 	if first := <-took; first != want || got.Stdout != want {
 		t.Errorf("the first opened %q, the other meanwhile %+v, want %q each", first, got, want)
 	}
-	if got := other.Must(`stat -c %a /dev/ptmx /dev/pts/ptmx | sort -u; script -qc tty /dev/null`); !strings.Contains(got, "/dev/pts/0") {
+	if got := other.Must(`stat -c %a /dev/ptmx /dev/pts/ptmx | sort -u; script -qc tty /dev/null`); !strings.Contains(
+		got, "/dev/pts/0") {
 		t.Errorf("a terminal: got %q", got)
 	}
 }
@@ -161,7 +163,8 @@ func TestEngineWithoutFilter(t *testing.T) {
 		t.Fatal(err)
 	}
 	host := dockertest.Start(t, "--add-runtime=without="+runtime)
-	d, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Host: host, Runtime: "without"})
+	d, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Host: host,
+		Runtime: "without"})
 	if err == nil {
 		_ = d.Clear(t.Context())
 		t.Fatal("the engine is accepted")

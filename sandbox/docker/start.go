@@ -113,7 +113,8 @@ func (d *Driver) lastWords(ctx context.Context, name string) string {
 	if err != nil || c.Container.State == nil || c.Container.State.Status != container.StateExited {
 		return ""
 	}
-	logs, err := d.client.ContainerLogs(ctx, name, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true, Tail: "5"})
+	logs, err := d.client.ContainerLogs(ctx, name, client.ContainerLogsOptions{ShowStdout: true, ShowStderr: true,
+		Tail: "5"})
 	if err != nil {
 		return ""
 	}

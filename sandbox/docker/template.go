@@ -86,7 +86,8 @@ func (t *templates) load(ctx context.Context, template sandbox.Template, tag str
 	if err := importImage(ctx, t.client, r, tag, changes); err != nil {
 		return err
 	}
-	t.log.Info("docker: a template was copied into the engine", "rootfs", rootfs, "image", tag, "took", time.Since(began).Round(time.Millisecond))
+	t.log.Info("docker: a template was copied into the engine", "rootfs", rootfs, "image", tag, "took",
+		time.Since(began).Round(time.Millisecond))
 	return nil
 }
 
@@ -170,7 +171,8 @@ func (t *templates) sweep(ctx context.Context, keep func(t sandbox.Template, tag
 
 // importImage creates an image from the archive of a root file system.
 func importImage(ctx context.Context, c *client.Client, archive io.Reader, tag string, changes []string) error {
-	progress, err := c.ImageImport(ctx, client.ImageImportSource{Source: archive, SourceName: "-"}, tag, client.ImageImportOptions{Changes: changes})
+	progress, err := c.ImageImport(ctx, client.ImageImportSource{Source: archive, SourceName: "-"}, tag,
+		client.ImageImportOptions{Changes: changes})
 	if err != nil {
 		return fmt.Errorf("import %s: %w", tag, err)
 	}

@@ -30,7 +30,8 @@ func TestTag(t *testing.T) {
 	if tag(t, "", first) == tag(t, "", second) {
 		t.Error("two directories without a digest: got the same tag")
 	}
-	if !images.current(sandbox.Template{Digest: "sha256:a", Path: first}, a) || images.current(sandbox.Template{Digest: "sha256:a", Path: first + "/none"}, a) {
+	if !images.current(sandbox.Template{Digest: "sha256:a", Path: first}, a) ||
+		images.current(sandbox.Template{Digest: "sha256:a", Path: first + "/none"}, a) {
 		t.Error("current: want true for the tag, and false without a directory")
 	}
 }

@@ -43,11 +43,12 @@ func (s networks) addresses(t *testing.T) {
 		t.Fatal(err)
 	}
 	for script, want := range map[string]string{
-		"curl -sS http://198.51.100.7/":                                                         "host=198.51.100.7",
-		"curl -sS http://198.51.100.8:8080/":                                                    "host=198.51.100.8:8080",
-		"curl -sS 'http://[2001:db8::1]/'":                                                      "host=[2001:db8::1]",
-		"curl -sS --resolve a.test:80:198.51.100.7 http://a.test/":                              "host=a.test",
-		"curl -sS http://93.184.216.34/":                                                        "host=93.184.216.34", // as the policy is open
+		"curl -sS http://198.51.100.7/":                            "host=198.51.100.7",
+		"curl -sS http://198.51.100.8:8080/":                       "host=198.51.100.8:8080",
+		"curl -sS 'http://[2001:db8::1]/'":                         "host=[2001:db8::1]",
+		"curl -sS --resolve a.test:80:198.51.100.7 http://a.test/": "host=a.test",
+		// as the policy is open
+		"curl -sS http://93.184.216.34/":                                                        "host=93.184.216.34",
 		"curl -sS http://example.com/":                                                          "host=example.com",
 		"curl -sS http://198.51.100.7/large | wc -c":                                            fmt.Sprint(largeBody),
 		"head -c 20000000 /dev/zero | curl -sS -T - http://198.51.100.7/count":                  "20000000",
@@ -74,11 +75,15 @@ func newAddresses(t testing.TB) *outside {
 	mux := http.NewServeMux()
 	mux.HandleFunc("/", func(w http.ResponseWriter, r *http.Request) { fmt.Fprintf(w, "host=%s\n", r.Host) })
 	mux.HandleFunc("/large", func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(make([]byte, largeBody)) })
-	mux.HandleFunc("/count", func(w http.ResponseWriter, r *http.Request) { n, _ := io.Copy(io.Discard, r.Body); fmt.Fprint(w, n) })
+	mux.HandleFunc("/count", func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})
 	plain, secure := httptest.NewServer(mux), httptest.NewTLSServer(mux)
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
-	o := newOutsideOf(t, secure, nil, "198.51.100.0/24", "198.51.100.8:8080", "2001:db8::1", "198.51.100.7:5353/udp", "[2001:db8::1]:5353/udp")
+	o := newOutsideOf(t, secure, nil, "198.51.100.0/24", "198.51.100.8:8080", "2001:db8::1", "198.51.100.7:5353/udp",
+		"[2001:db8::1]:5353/udp")
 	for i := range o.gate.Policy.Rules {
 		o.gate.Policy.Rules[i].Private = true // permitted by the operator: example addresses are not public
 	}
@@ -133,7 +138,8 @@ func (o *outside) refusedAddresses(t *testing.T, b *Box) {
 	o.mu.Lock()
 	defer o.mu.Unlock()
 	for _, a := range o.dialled {
-		if !egress.Public(a) && !netip.MustParsePrefix("198.51.100.0/24").Contains(a) && a != netip.MustParseAddr("2001:db8::1") {
+		if !egress.Public(a) && !netip.MustParsePrefix("198.51.100.0/24").Contains(a) &&
+			a != netip.MustParseAddr("2001:db8::1") {
 			t.Errorf("%s was dialled", a)
 		}
 	}
@@ -142,7 +148,8 @@ func (o *outside) refusedAddresses(t *testing.T, b *Box) {
 // guestCapability checks that only the guest can change the network.
 func guestCapability(t *testing.T, b *Box) {
 	const admin = 1 << 12
-	for _, script := range []string{"cat /proc/self/status", "sudo cat /proc/self/status", "sudo -E bash -c 'exec cat /proc/self/status'"} {
+	for _, script := range []string{"cat /proc/self/status", "sudo cat /proc/self/status",
+		"sudo -E bash -c 'exec cat /proc/self/status'"} {
 		for line := range strings.Lines(b.Must(script)) {
 			var set uint64
 			if name, value, _ := strings.Cut(line, ":"); strings.HasPrefix(name, "Cap") {
@@ -152,7 +159,8 @@ func guestCapability(t *testing.T, b *Box) {
 			}
 		}
 	}
-	p, err := b.Client.Start(t.Context(), guest.ProcessRequest{Cmd: "/bin/grep", Args: []string{"Cap", "/proc/self/status"}, User: "root"})
+	p, err := b.Client.Start(t.Context(), guest.ProcessRequest{Cmd: "/bin/grep",
+		Args: []string{"Cap", "/proc/self/status"}, User: "root"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -180,7 +188,8 @@ func guestCapability(t *testing.T, b *Box) {
 // floodAddresses opens and abandons 10,000 connections, most of them to refused addresses.
 // Afterwards everything works as before.
 func (o *outside) floodAddresses(t *testing.T, b *Box) {
-	if r := b.ShTimeout("cd /mnt/data && python3 stray.py flood", 3*time.Minute); !strings.HasSuffix(r.Stdout, "stopped\n") {
+	if r := b.ShTimeout("cd /mnt/data && python3 stray.py flood", 3*time.Minute); !strings.HasSuffix(r.Stdout,
+		"stopped\n") {
 		t.Errorf("got %+v", r)
 	}
 	b.Answers()

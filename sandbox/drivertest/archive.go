@@ -85,7 +85,9 @@ func (s contents) archiveState(t *testing.T) {
 		t.Fatal(err)
 	}
 	// The sandbox's own settings override those of the archive.
-	if got, want := second.Must(`echo "$PWD, $COLOUR, $SHAPE, $GIVEN, ${PATH##*:}"; export COLOUR=green`), "/mnt/data/a, it's red, it's round, late, /mnt/data"; got != want {
+	if got, want := second.Must(
+		`echo "$PWD, $COLOUR, $SHAPE, $GIVEN, ${PATH##*:}"; export COLOUR=green`),
+		"/mnt/data/a, it's red, it's round, late, /mnt/data"; got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	if got := second.Must("echo $COLOUR"); got != "green" {

@@ -76,7 +76,8 @@ func (s attacks) readHost(t *testing.T) {
 	if got := b.Must("ls -d /proc/[0-9]* | wc -l"); len(got) > 1 {
 		t.Errorf("processes: got %s, want a few", got)
 	}
-	if boot, err := sandbox.BootID(); err == nil && !s.BootID && strings.Contains(b.Sh("cat /proc/sys/kernel/random/boot_id").Stdout, boot) {
+	if boot, err := sandbox.BootID(); err == nil && !s.BootID &&
+		strings.Contains(b.Sh("cat /proc/sys/kernel/random/boot_id").Stdout, boot) {
 		t.Error("boot id: got the host's")
 	}
 }
@@ -105,7 +106,8 @@ func (s attacks) reachHost(t *testing.T) {
 	abstract := fmt.Sprintf("@berth-test-%d", os.Getpid())
 	listen("unix", abstract)
 
-	targets := []string{"127.0.0.1", "0.0.0.0", "169.254.169.254", "10.0.0.1", "172.17.0.1", "192.168.0.1", "1.1.1.1", "::1", "fe80::1", "2606:4700:4700::1111"}
+	targets := []string{"127.0.0.1", "0.0.0.0", "169.254.169.254", "10.0.0.1", "172.17.0.1", "192.168.0.1", "1.1.1.1",
+		"::1", "fe80::1", "2606:4700:4700::1111"}
 	addrs, err := net.InterfaceAddrs()
 	if err != nil {
 		t.Fatal(err)
@@ -146,7 +148,8 @@ func (s attacks) reachHost(t *testing.T) {
 // floodOutput prints without end.
 func (s attacks) floodOutput(t *testing.T) {
 	d := s.open(t)
-	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template, Limits: sandbox.Limits{Disk: 512 << 20, Memory: 512 << 20}})
+	b := Start(t, d, sandbox.Spec{ID: "flood", Template: s.Template,
+		Limits: sandbox.Limits{Disk: 512 << 20, Memory: 512 << 20}})
 	for _, script := range []string{
 		"yes",
 		"cat /dev/zero",
@@ -170,7 +173,8 @@ func (s attacks) deleteEverything(t *testing.T) {
 	other := Start(t, d, sandbox.Spec{ID: "other", Template: s.Template})
 	other.Must("echo mine >file")
 	b := Start(t, d, sandbox.Spec{ID: "vandal", Template: s.Template})
-	b.Last(s.asRoot("sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null"))
+	b.Last(s.asRoot(
+		"sudo rm -rf --no-preserve-root / 2>/dev/null; sudo rm -rf /.berth /mnt /tmp /usr /etc /dev /proc 2>/dev/null"))
 
 	if st := b.Stats(); st.State != sandbox.StateRunning && st.State != sandbox.StateDead {
 		t.Errorf("state after the deletion: got %+v, want running or dead", st)
@@ -201,7 +205,8 @@ ln -s / /etc/root; rm -f /etc/group; mkdir /newdir; touch /usr/bin/env; mknod /e
 	if diff := diffListings(before, listing(t, s.Template.Path)); diff != "" {
 		t.Errorf("the template has changed:\n%s", diff)
 	}
-	Start(t, d, sandbox.Spec{ID: "reader", Template: s.Template}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
+	Start(t, d, sandbox.Spec{ID: "reader",
+		Template: s.Template}).Must("! grep -x x /etc/passwd && test ! -e /newdir && test -s /etc/profile")
 }
 
 // listing returns a line for each file of a tree with its metadata and time.

@@ -37,7 +37,8 @@ func NewVolume(tb testing.TB, encryption bool) Volume {
 		features = "encrypt"
 	}
 	// With nodiscard, freed blocks of the volume retain their content, as on most machines.
-	if err := errors.Join(os.Mkdir(v.Dir, 0o700), os.WriteFile(v.Image, nil, 0o600), os.Truncate(v.Image, 2<<30)); err != nil {
+	if err := errors.Join(os.Mkdir(v.Dir, 0o700), os.WriteFile(v.Image, nil, 0o600),
+		os.Truncate(v.Image, 2<<30)); err != nil {
 		tb.Fatal(err)
 	}
 	for _, args := range [][]string{
@@ -105,7 +106,8 @@ func contains(r io.Reader, word []byte) (bool, error) {
 func Canary(t *testing.T, d sandbox.Driver, v Volume, rootfs string) (during, after bool) {
 	t.Helper()
 	word := rand.Text() + "-canary-" + rand.Text()
-	b := Start(t, d, sandbox.Spec{ID: "canary", Template: sandbox.Template{Path: rootfs}, Env: []string{"CANARY=" + word}})
+	b := Start(t, d, sandbox.Spec{ID: "canary", Template: sandbox.Template{Path: rootfs},
+		Env: []string{"CANARY=" + word}})
 	b.ShTimeout(fmt.Sprintf(`
 		word=%s; deep=/mnt/data/a/b/c/d/e/f/$word; mkdir -p $deep
 		echo $word >$deep/$word

@@ -29,7 +29,8 @@ func (s contents) archiveChanges(t *testing.T) {
 	if !s.isolates() {
 		return // these would be the machine's files
 	}
-	tops := "/opt /srv /etc/apt /etc/default /etc/skel /usr/share/perl5 /usr/share/python3 /mnt/data" // nothing that the script needs
+	// nothing that the script needs
+	tops := "/opt /srv /etc/apt /etc/default /etc/skel /usr/share/perl5 /usr/share/python3 /mnt/data"
 	if s.features.Slowness > 1 {
 		tops = "/opt /etc/apt /etc/skel /usr/share/bash-completion /mnt/data"
 	}
@@ -45,7 +46,8 @@ func (s contents) archiveChanges(t *testing.T) {
 	}
 	prepare := func(b *Box) {
 		t.Helper()
-		if err := b.Client.WriteFile(t.Context(), "/mnt/data", "changes.py", "", strings.NewReader(changesScript)); err != nil {
+		if err := b.Client.WriteFile(t.Context(), "/mnt/data", "changes.py", "",
+			strings.NewReader(changesScript)); err != nil {
 			t.Fatal(err)
 		}
 		b.Must("mv changes.py /tmp/ && touch /tmp/before")
@@ -54,7 +56,8 @@ func (s contents) archiveChanges(t *testing.T) {
 	for round := range changesRounds {
 		seed := rand.Uint32()
 		script(first, fmt.Sprintf("change %d 60 %s", seed, tops))
-		everything := first.Must(s.asRoot(`sudo find ` + changed + ` -xdev \( -path /.berth -o -path /run/berth \) -prune -o -cnewer /tmp/before ! -type s -print0`))
+		everything := first.Must(s.asRoot(`sudo find ` + changed +
+			` -xdev \( -path /.berth -o -path /run/berth \) -prune -o -cnewer /tmp/before ! -type s -print0`))
 		archived := archivedNames(t, first)
 		for path := range strings.SplitSeq(everything, "\x00") {
 			if path != "" && !archived[path] {

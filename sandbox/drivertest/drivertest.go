@@ -69,7 +69,8 @@ func Run(t *testing.T, h Harness) {
 }
 
 // core are the tests that run for every driver, however slow its sandboxes are, and in `make test`.
-var core = []string{"FromCreateToDestroy", "Exec", "Editor", "NoDescriptors", "PauseResume", "ServerKilled", "MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
+var core = []string{"FromCreateToDestroy", "Exec", "Editor", "NoDescriptors", "PauseResume", "ServerKilled",
+	"MemoryHogIsRefused", "ReachHost", "TakePowers", "WriteTemplate"}
 
 // networkAttacks are attacks that are no part of Attacks.
 var networkAttacks = []string{"Egress", "Addresses", "QUIC"}

@@ -53,14 +53,17 @@ func newOutside(t *testing.T) *outside {
 	t.Cleanup(plain.Close)
 	t.Cleanup(secure.Close)
 	ports := map[int]string{80: plain.Listener.Addr().String(), 443: secure.Listener.Addr().String(), 5432: greeter(t)}
-	return newOutsideOf(t, secure, ports, "example.com", "api.example.com", "db.example.com:5432", "inside.example.com", "dead.example.com", "dead.example.com:5433")
+	return newOutsideOf(t, secure, ports, "example.com", "api.example.com", "db.example.com:5432", "inside.example.com",
+		"dead.example.com", "dead.example.com:5433")
 }
 
 // newOutsideOf returns an outside that allows rules, and whose ports are served at addresses of
 // this machine; secure is the TLS one.
 func newOutsideOf(t testing.TB, secure *httptest.Server, ports map[int]string, allowed ...string) *outside {
 	t.Helper()
-	o := &outside{asked: map[string]bool{}, secret: egress.Secret{Domain: "api.example.com", Name: "API_KEY", Value: secretValue, Placeholder: egress.NewPlaceholder("API_KEY")}}
+	o := &outside{asked: map[string]bool{},
+		secret: egress.Secret{Domain: "api.example.com", Name: "API_KEY", Value: secretValue,
+			Placeholder: egress.NewPlaceholder("API_KEY")}}
 	var rules []egress.Rule
 	for _, s := range allowed {
 		r, err := egress.ParseRule(s)
@@ -221,10 +224,11 @@ func (s networks) egress(t *testing.T) {
 
 func (o *outside) allowed(t *testing.T, b *Box) {
 	for script, want := range map[string]string{
-		"curl -sS http://example.com/":                                                            "host=example.com key= right=false",
-		"curl -sS https://example.com/":                                                           "host=example.com key= right=false",
-		"python3 -c 'import socket; print(socket.gethostbyname(\"EXAMPLE.com\"))'":                "127.8.",
-		"exec 3<>/dev/tcp/db.example.com/5432; read -u 3 a; echo hi >&3; read -u 3 b; echo $a $b": "ready echo hi",
+		"curl -sS http://example.com/":                                             "host=example.com key= right=false",
+		"curl -sS https://example.com/":                                            "host=example.com key= right=false",
+		"python3 -c 'import socket; print(socket.gethostbyname(\"EXAMPLE.com\"))'": "127.8.",
+		`exec 3<>/dev/tcp/db.example.com/5432
+		read -u 3 a; echo hi >&3; read -u 3 b; echo $a $b`: "ready echo hi",
 	} {
 		if r := b.Sh(script); r.Code != 0 || !strings.HasPrefix(r.Stdout, want) {
 			t.Errorf("%s: got %+v, want %q", script, r, want)
@@ -269,7 +273,8 @@ var uploadScript string
 
 // uploads tests clients that send without reading: they notice at once that they are refused.
 func (o *outside) uploads(t *testing.T, b *Box) {
-	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "upload.py", "", strings.NewReader(uploadScript)); err != nil {
+	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "upload.py", "",
+		strings.NewReader(uploadScript)); err != nil {
 		t.Fatal(err)
 	}
 	if r := b.ShTimeout("python3 upload.py", 3*time.Minute); r.Stdout != "done\n" {
@@ -281,13 +286,15 @@ func (o *outside) secrets(t *testing.T, b *Box, asRoot func(string) string) {
 	if got := b.Must("echo $API_KEY"); got != o.secret.Placeholder {
 		t.Errorf("the variable holds %q", got)
 	}
-	if got := b.Must(`curl -sS -H "X-Key: $API_KEY" https://api.example.com/`); got != "host=api.example.com key="+o.secret.Placeholder+" right=true" {
+	if got := b.Must(
+		`curl -sS -H "X-Key: $API_KEY" https://api.example.com/`); got != "host=api.example.com key="+o.secret.Placeholder+" right=true" {
 		t.Errorf("toward its host: got %q", got)
 	}
 	if got := b.Must(`curl -sS -H "X-Key: $API_KEY" https://example.com/`); !strings.HasSuffix(got, "right=false") {
 		t.Errorf("toward another host: got %q", got)
 	}
-	if got := b.Must(asRoot("sudo grep -rl '" + secretPattern + "' /proc/*/environ /etc /mnt /run /tmp 2>/dev/null | wc -l")); got != "0" {
+	if got := b.Must(asRoot("sudo grep -rl '" + secretPattern +
+		"' /proc/*/environ /etc /mnt /run /tmp 2>/dev/null | wc -l")); got != "0" {
 		t.Errorf("the value is in %s files of the sandbox", got)
 	}
 }

@@ -38,7 +38,8 @@ func BenchmarkEgress(b *testing.B, d sandbox.Driver, rootfs string) {
 	o := newOutsideOf(b, secure, map[int]string{80: addr, 5432: addr}, "example.com", "example.com:5432")
 	box := Start(b, d, sandbox.Spec{ID: "egress", Template: sandbox.Template{Path: rootfs}})
 	o.connect(b, box)
-	if err := box.Client.WriteFile(b.Context(), "/mnt/data", "measure.py", "", strings.NewReader(measureScript)); err != nil {
+	if err := box.Client.WriteFile(b.Context(), "/mnt/data", "measure.py", "",
+		strings.NewReader(measureScript)); err != nil {
 		b.Fatal(err)
 	}
 	inside := func(port string) string {
@@ -61,7 +62,8 @@ const largeSize = 256 << 20
 
 // BenchmarkLarge measures large downloads and uploads by name. report starts a measurement of
 // the CPU time for an operation of that size, and the function that it returns ends it.
-func BenchmarkLarge(b *testing.B, d sandbox.Driver, rootfs string, report func(b *testing.B, id string, size int64) func()) {
+func BenchmarkLarge(b *testing.B, d sandbox.Driver, rootfs string, report func(b *testing.B, id string,
+	size int64) func()) {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /large", func(w http.ResponseWriter, _ *http.Request) {
 		chunk := make([]byte, 256<<10)
@@ -81,7 +83,8 @@ func BenchmarkLarge(b *testing.B, d sandbox.Driver, rootfs string, report func(b
 	o := newOutsideOf(b, secure, map[int]string{80: addr, 5432: addr}, "example.com", "example.com:5432")
 	box := Start(b, d, sandbox.Spec{ID: "large", Template: sandbox.Template{Path: rootfs}})
 	o.connect(b, box)
-	if err := box.Client.WriteFile(b.Context(), "/mnt/data", "large.py", "", strings.NewReader(largeScript)); err != nil {
+	if err := box.Client.WriteFile(b.Context(), "/mnt/data", "large.py", "",
+		strings.NewReader(largeScript)); err != nil {
 		b.Fatal(err)
 	}
 	for _, port := range []string{"80", "5432"} {

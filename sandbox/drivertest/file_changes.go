@@ -34,7 +34,8 @@ func (b *Box) wantNoChanges(script string) {
 func (b *Box) checkChanges(script string, r Result, want []guest.FileChange) {
 	b.tb.Helper()
 	if r.Err != nil || r.Code != 0 || r.MoreFiles != 0 {
-		b.tb.Errorf("%s: got exit code %d, error %v, %d more changes, stderr %q", script, r.Code, r.Err, r.MoreFiles, r.Stderr)
+		b.tb.Errorf("%s: got exit code %d, error %v, %d more changes, stderr %q", script, r.Code, r.Err, r.MoreFiles,
+			r.Stderr)
 	}
 	if diff := cmp.Diff(want, r.Files); diff != "" {
 		b.tb.Errorf("%s (-want +got):\n%s", script, diff)
@@ -62,16 +63,20 @@ func (s contents) filesOfCalls(t *testing.T) {
 		t.Helper()
 		b.wantNoChanges("true")
 		b.wantChanges("echo more >>d7/3; rm d8/4; mv d9/5 d9/new; chmod 600 d9/6; ln -s d1 link; cat d1/1",
-			guest.FileChange{Path: "d7/3", Kind: guest.FileUpdated, Bytes: 10}, guest.FileChange{Path: "d8/4", Kind: guest.FileDeleted, Bytes: 5},
-			guest.FileChange{Path: "d9/5", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "d9/6", Kind: guest.FileUpdated, Bytes: 5},
+			guest.FileChange{Path: "d7/3", Kind: guest.FileUpdated, Bytes: 10}, guest.FileChange{Path: "d8/4",
+				Kind: guest.FileDeleted, Bytes: 5},
+			guest.FileChange{Path: "d9/5", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "d9/6",
+				Kind: guest.FileUpdated, Bytes: 5},
 			guest.FileChange{Path: "d9/new", Kind: guest.FileCreated, Bytes: 5})
 		b.wantChanges("mkdir -p x/y; echo 1 >x/y/z; sync",
 			guest.FileChange{Path: "x/y/z", Kind: guest.FileCreated, Bytes: 2})
 		b.wantChanges(`python3 -c '
 import mmap
 with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
-			guest.FileChange{Path: "w/y/z", Kind: guest.FileCreated, Bytes: 2}, guest.FileChange{Path: "x/y/z", Kind: guest.FileDeleted, Bytes: 2})
-		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/put", "", strings.NewReader("by the server")); err != nil {
+			guest.FileChange{Path: "w/y/z", Kind: guest.FileCreated, Bytes: 2}, guest.FileChange{Path: "x/y/z",
+				Kind: guest.FileDeleted, Bytes: 2})
+		if err := b.Client.WriteFile(t.Context(), info.WorkDir, "w/put", "",
+			strings.NewReader("by the server")); err != nil {
 			t.Error(err)
 		}
 		b.wantNoChanges("cat w/put") // put is not a change of the call
@@ -81,9 +86,12 @@ with open("x/y/z", "r+b") as f: mmap.mmap(f.fileno(), 0)[0:1] = b"2"'; mv x w`,
 		}
 		b.Must("until test -s w/late; do sleep .01; done")
 		b.wantChanges("rm -r w link; rm d9/new; echo hello >d9/5; touch d8/4",
-			guest.FileChange{Path: "d8/4", Kind: guest.FileCreated}, guest.FileChange{Path: "d9/5", Kind: guest.FileCreated, Bytes: 6},
-			guest.FileChange{Path: "d9/new", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/go", Kind: guest.FileDeleted},
-			guest.FileChange{Path: "w/late", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/put", Kind: guest.FileDeleted, Bytes: 13},
+			guest.FileChange{Path: "d8/4", Kind: guest.FileCreated}, guest.FileChange{Path: "d9/5",
+				Kind: guest.FileCreated, Bytes: 6},
+			guest.FileChange{Path: "d9/new", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/go",
+				Kind: guest.FileDeleted},
+			guest.FileChange{Path: "w/late", Kind: guest.FileDeleted, Bytes: 5}, guest.FileChange{Path: "w/put",
+				Kind: guest.FileDeleted, Bytes: 13},
 			guest.FileChange{Path: "w/y/z", Kind: guest.FileDeleted, Bytes: 2})
 		b.Must("printf hello >d7/3; printf hello >d9/5; printf hello >d8/4")
 	}

@@ -93,7 +93,8 @@ func program(tb testing.TB, name, env, dir string) string {
 	if dir != "." {
 		pkg = "."
 	}
-	if err := run(tb, filepath.Join(root, dir), "go", "build", "-trimpath", "-ldflags=-s -w -R 0x200000", "-o", out, pkg); err != nil {
+	if err := run(tb, filepath.Join(root, dir), "go", "build", "-trimpath", "-ldflags=-s -w -R 0x200000", "-o", out,
+		pkg); err != nil {
 		tb.Fatal(err)
 	}
 	built.paths[name] = out

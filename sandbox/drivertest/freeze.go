@@ -32,7 +32,8 @@ func (s lifecycle) freeze(t *testing.T) {
 		}
 		cancel()
 		if after := b.Stats(); after.Disk != before.Disk || after.State != sandbox.StateRunning {
-			t.Errorf("frozen: got %s with %d bytes, want %s with %d", after.State, after.Disk, sandbox.StateRunning, before.Disk)
+			t.Errorf("frozen: got %s with %d bytes, want %s with %d", after.State, after.Disk, sandbox.StateRunning,
+				before.Disk)
 		}
 		if err := f.Thaw(ctx, b.ID); err != nil {
 			t.Fatal(err)

@@ -103,7 +103,8 @@ func (s lifecycle) refusals(t *testing.T) {
 		}
 	}
 	if s.isolates() {
-		if err := d.Create(ctx, sandbox.Spec{ID: "rootless", Template: sandbox.Template{Path: "/nonexistent"}}); err == nil {
+		if err := d.Create(ctx, sandbox.Spec{ID: "rootless",
+			Template: sandbox.Template{Path: "/nonexistent"}}); err == nil {
 			t.Error("Create without a root file system: got no error")
 		}
 	}
@@ -320,7 +321,8 @@ func (s lifecycle) tenAtOnce(t *testing.T) {
 		wg.Go(func() {
 			id := fmt.Sprintf("many-%d", i)
 			ctx := t.Context()
-			if err := errors.Join(d.Create(ctx, sandbox.Spec{ID: id, Template: s.Template}), d.Start(ctx, id)); err != nil {
+			if err := errors.Join(d.Create(ctx, sandbox.Spec{ID: id, Template: s.Template}),
+				d.Start(ctx, id)); err != nil {
 				t.Error(err)
 				return
 			}

@@ -129,7 +129,8 @@ func (b *Box) survivesOr(reason sandbox.Reason) {
 }
 
 func (s limits) shownLimits(t *testing.T) {
-	b := Start(t, s.open(t), sandbox.Spec{ID: "shown", Template: s.Template, Limits: sandbox.Limits{Memory: 512 << 20, CPU: 2}})
+	b := Start(t, s.open(t), sandbox.Spec{ID: "shown", Template: s.Template,
+		Limits: sandbox.Limits{Memory: 512 << 20, CPU: 2}})
 	if got := b.Must("awk '/^MemTotal/{print $2}' /proc/meminfo"); got != "524288" {
 		t.Errorf("MemTotal: got %s kB, want 524288", got)
 	}
@@ -145,7 +146,8 @@ func (s limits) cpuHog(t *testing.T) {
 	if limit := time.Duration(cores*float64(took)) + 200*time.Millisecond; used > limit {
 		t.Errorf("in %v: got %v of CPU, want at most %v", took, used, limit)
 	}
-	if used < time.Duration(cores*float64(took)/10) && s.features.Slowness <= 1 { // several sandboxes may wait for each other
+	// several sandboxes may wait for each other
+	if used < time.Duration(cores*float64(took)/10) && s.features.Slowness <= 1 {
 		t.Errorf("in %v: got only %v of CPU", took, used)
 	}
 	b.Answers()
@@ -228,7 +230,9 @@ func (s limits) diskIsNotMemory(t *testing.T) {
 		t.Errorf("got %s bytes, want %s", sum, want)
 	}
 	// A separate kernel may write later.
-	st := b.Await("the disk", func(st sandbox.Stats) bool { return st.State != sandbox.StateRunning || st.Disk >= size<<20 })
+	st := b.Await("the disk", func(st sandbox.Stats) bool {
+		return st.State != sandbox.StateRunning || st.Disk >= size<<20
+	})
 	if st.State != sandbox.StateRunning {
 		t.Errorf("got %+v, want it running with %d MiB on disk", st, size)
 	}

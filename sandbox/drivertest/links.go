@@ -71,7 +71,9 @@ sudo sh -c 'umask 077; echo secret >/etc/` + secret + `'`)
 	if text, err := read("same/f"); text != "mine\n" || err != nil {
 		t.Errorf("a link to a directory: got %q, %v", text, err)
 	}
-	if err := errors.Join(write("same/g"), write("d/leak"), b.Client.Remove(t.Context(), "/mnt/data", "same/f")); err != nil { // the second replaces the link
+	// the second replaces the link
+	if err := errors.Join(write("same/g"), write("d/leak"), b.Client.Remove(t.Context(), "/mnt/data",
+		"same/f")); err != nil {
 		t.Error(err)
 	}
 	if names, err := folder(""); err != nil || !slices.Equal(names, []string{"/mnt/data/d/g", "/mnt/data/d/leak"}) {
@@ -92,7 +94,8 @@ sudo sh -c 'umask 077; echo secret >/etc/` + secret + `'`)
 		_ = b.Client.Remove(t.Context(), "/mnt/data", "d")
 	}
 	b.Must(`kill $(cat pid)`)
-	if got := b.Must(`sudo sh -c 'cat /etc/` + secret + `; cd /etc; echo $(ls -d new newdir ` + secret + `* 2>/dev/null); stat -c %u /etc'`); got != "secret\n"+secret+"\n0" {
+	if got := b.Must(`sudo sh -c 'cat /etc/` + secret + `; cd /etc; echo $(ls -d new newdir ` + secret +
+		`* 2>/dev/null); stat -c %u /etc'`); got != "secret\n"+secret+"\n0" {
 		t.Errorf("got root's files %q", got)
 	}
 }

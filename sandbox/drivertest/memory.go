@@ -32,7 +32,8 @@ setsid python3 count.py >/dev/null 2>&1 </dev/null & echo $! >pid`
 // count returns the number of a sandbox's program, and how many requests it has answered.
 func (b *Box) count(name string) (n, asked int) {
 	b.tb.Helper()
-	fields := strings.Fields(b.Must("touch ask-" + name + "; until test -e answered-" + name + "; do sleep .01; done; cat answered-" + name))
+	fields := strings.Fields(b.Must("touch ask-" + name + "; until test -e answered-" + name +
+		"; do sleep .01; done; cat answered-" + name))
 	if len(fields) != 2 {
 		b.tb.Fatalf("the program printed %q", fields)
 	}
@@ -96,9 +97,11 @@ func (s contents) memory(t *testing.T) {
 		next := Restore(t, d, sandbox.Spec{ID: id, Template: s.Template}, image)
 		n, asked := next.count(id)
 		if want := 2 + i/2; n <= began || asked != want {
-			t.Errorf("%s: got %d after %d, with %d requests, want it to continue with %d requests", id, n, began, asked, want)
+			t.Errorf("%s: got %d after %d, with %d requests, want it to continue with %d requests", id, n, began, asked,
+				want)
 		}
-		if got := next.Must(`echo "$COLOUR"; cat a/kept /etc/kept; md5sum /srv/noise; test ! -e answered-two; kill -0 $(cat pid)`); got != "blue\nkept\nkept\n"+noise {
+		if got := next.Must(
+			`echo "$COLOUR"; cat a/kept /etc/kept; md5sum /srv/noise; test ! -e answered-two; kill -0 $(cat pid)`); got != "blue\nkept\nkept\n"+noise {
 			t.Errorf("%s: got %q", id, got)
 		}
 		if id == "third" { // a restored sandbox can be saved again

@@ -35,7 +35,8 @@ func (s *suite) mounts(t *testing.T) {
 		t.Fatal(err)
 	}
 	spec := func(id string, readOnly bool) sandbox.Spec {
-		return sandbox.Spec{ID: id, Template: s.Template, Mounts: []sandbox.Mount{{Name: "data", Path: source, ReadOnly: readOnly}}}
+		return sandbox.Spec{ID: id, Template: s.Template,
+			Mounts: []sandbox.Mount{{Name: "data", Path: source, ReadOnly: readOnly}}}
 	}
 	if !s.features.Mounts {
 		if err := d.Create(t.Context(), spec("none", false)); !errors.Is(err, errors.ErrUnsupported) {
@@ -56,13 +57,18 @@ func (s *suite) mounts(t *testing.T) {
 
 	a, b, r := Start(t, d, spec("a", false)), Start(t, d, spec("b", false)), Start(t, d, spec("r", true))
 	a.Sh(`echo from a >/mnt/volumes/data/a; mkdir /mnt/volumes/data/dir`)
-	if got := b.Sh(`cat /mnt/volumes/data/a; echo from b >>/mnt/volumes/data/a; echo b >/mnt/volumes/data/dir/b`); got.Stdout != "from a\n" || got.Code != 0 {
+	if got := b.Sh(
+		`cat /mnt/volumes/data/a; echo from b >>/mnt/volumes/data/a; echo b >/mnt/volumes/data/dir/b`); got.Stdout != "from a\n" ||
+		got.Code != 0 {
 		t.Errorf("another sandbox reads a file from the first: got %+v", got)
 	}
-	if got := a.Sh(`cat /mnt/volumes/data/a /mnt/volumes/data/dir/b; ls /mnt/volumes`); got.Stdout != "from a\nfrom b\nb\ndata\n" {
+	if got := a.Sh(
+		`cat /mnt/volumes/data/a /mnt/volumes/data/dir/b; ls /mnt/volumes`); got.Stdout != "from a\nfrom b\nb\ndata\n" {
 		t.Errorf("the first reads a file from another sandbox: got %+v", got)
 	}
-	if got := r.Sh(`cat /mnt/volumes/data/a; ! touch /mnt/volumes/data/x && ! sudo rm /mnt/volumes/data/a && ! sudo mount -o remount,rw /mnt/volumes/data`); got.Code != 0 || !strings.HasPrefix(got.Stdout, "from a\n") {
+	if got := r.Sh(
+		`cat /mnt/volumes/data/a; ! touch /mnt/volumes/data/x && ! sudo rm /mnt/volumes/data/a && ! sudo mount -o remount,rw /mnt/volumes/data`); got.Code != 0 ||
+		!strings.HasPrefix(got.Stdout, "from a\n") {
 		t.Errorf("a sandbox with a read-only mount: got %+v", got)
 	}
 
@@ -103,10 +109,13 @@ func (s *suite) hostileVolume(t *testing.T, source, secret string, a, b, r *Box)
 		}
 	}
 	for _, box := range []*Box{a, b, r} {
-		if got := box.Sh(`cd /mnt/volumes/data; ./suid -p -c 'id -u'; ./suid -p -c 'exit 3'; echo $?`); got.Stdout != "1000\n3\n" && !s.OwnersRun {
+		if got := box.Sh(
+			`cd /mnt/volumes/data; ./suid -p -c 'id -u'; ./suid -p -c 'exit 3'; echo $?`); got.Stdout != "1000\n3\n" &&
+			!s.OwnersRun {
 			t.Errorf("%s: a setuid program of root: got %+v", box.ID, got)
 		}
-		if got := box.Sh(`cd /mnt/volumes/data; test -b disk && sudo head -c 1 disk || test -c null && sudo sh -c 'echo >null'`); got.Code == 0 {
+		if got := box.Sh(
+			`cd /mnt/volumes/data; test -b disk && sudo head -c 1 disk || test -c null && sudo sh -c 'echo >null'`); got.Code == 0 {
 			t.Errorf("%s: a device in a volume: got %+v", box.ID, got)
 		}
 	}

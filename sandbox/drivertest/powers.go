@@ -23,7 +23,8 @@ func (s attacks) takePowers(t *testing.T) {
 		t.Skip("skipped: the machine filters system calls")
 	}
 	b := Start(t, s.open(t), sandbox.Spec{ID: "powers", Template: s.Template})
-	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "powers.pl", "", strings.NewReader(powersScript)); err != nil {
+	if err := b.Client.WriteFile(t.Context(), "/mnt/data", "powers.pl", "",
+		strings.NewReader(powersScript)); err != nil {
 		t.Fatal(err)
 	}
 	for _, who := range s.users() {
@@ -32,7 +33,8 @@ func (s attacks) takePowers(t *testing.T) {
 			t.Errorf("%s: got %+v, want only %q", script, r, "done\n")
 		}
 	}
-	for _, script := range []string{"unshare -U true", "unshare -Ur true", "sudo unshare -U true", "unshare -Urnm sh -c 'ip link add type dummy || mount -t tmpfs x /mnt'"} {
+	for _, script := range []string{"unshare -U true", "unshare -Ur true", "sudo unshare -U true",
+		"unshare -Urnm sh -c 'ip link add type dummy || mount -t tmpfs x /mnt'"} {
 		if r := b.Sh(script); r.Code == 0 {
 			t.Errorf("%s: got no error", script)
 		}

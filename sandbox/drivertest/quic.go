@@ -89,7 +89,8 @@ func (s networks) quic(t *testing.T) {
 		host, _, _ := net.SplitHostPort(target)
 		script += fmt.Sprintf("./quic '%s' '%s' & ", target, host)
 	}
-	if r := b.ShTimeout(script+"wait)", time.Minute); strings.Count(r.Stdout, "refused: ") != len(targets) || strings.Contains(r.Stdout, "hello") {
+	if r := b.ShTimeout(script+"wait)", time.Minute); strings.Count(r.Stdout, "refused: ") != len(targets) ||
+		strings.Contains(r.Stdout, "hello") {
 		t.Errorf("got %+v, want %d refused", r, len(targets))
 	}
 	o.mu.Lock()
@@ -113,7 +114,8 @@ func quicServer(t *testing.T) string {
 	own.StartTLS()
 	t.Cleanup(own.Close)
 	endpoint, err := quic.Listen("udp", "127.0.0.1:0", &quic.Config{
-		TLSConfig: &tls.Config{Certificates: own.TLS.Certificates, NextProtos: []string{"h3"}, MinVersion: tls.VersionTLS13}})
+		TLSConfig: &tls.Config{Certificates: own.TLS.Certificates, NextProtos: []string{"h3"},
+			MinVersion: tls.VersionTLS13}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -76,7 +76,8 @@ func UserHome(t *testing.T) (home string, env []string) {
 	if err := os.Chown(home, OtherUser, OtherUser); err != nil {
 		t.Fatal(err)
 	}
-	env = []string{"HOME=" + home, "TMPDIR=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "cache"), "PATH=" + os.Getenv("PATH")}
+	env = []string{"HOME=" + home, "TMPDIR=" + home, "XDG_CACHE_HOME=" + filepath.Join(home, "cache"),
+		"PATH=" + os.Getenv("PATH")}
 	for name, path := range map[string]string{"BERTH_GUEST": Guest(t), "BERTH_RUNSC": Runsc(t)} {
 		to := filepath.Join(home, filepath.Base(path))
 		userCopy(t, path, to)

@@ -158,7 +158,8 @@ func BenchmarkIdleMemory(b *testing.B) {
 	var all []instance
 	for n := range sandboxes {
 		id := fmt.Sprintf("idle-%d", n)
-		run(b, drivertest.Start(b, d, sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}).Client, "/bin/true")
+		run(b, drivertest.Start(b, d, sandbox.Spec{ID: id, Template: sandbox.Template{Path: rootfs}}).Client,
+			"/bin/true")
 		s, err := d.base.Find(id)
 		if err != nil {
 			b.Fatal(err)
@@ -215,7 +216,8 @@ func BenchmarkFiles(b *testing.B) {
 		b.SetBytes(size)
 		defer reportCPU(b, d, "files", size)()
 		for b.Loop() {
-			if err := box.Client.WriteFile(b.Context(), "/mnt/data", "large", "", io.LimitReader(zeros{}, size)); err != nil {
+			if err := box.Client.WriteFile(b.Context(), "/mnt/data", "large", "", io.LimitReader(zeros{},
+				size)); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -352,5 +354,7 @@ func BenchmarkCopy(b *testing.B) {
 // BenchmarkLarge measures large downloads and uploads through the network.
 func BenchmarkLarge(b *testing.B) {
 	d := openTest(b, drivertest.StateDir(b))
-	drivertest.BenchmarkLarge(b, d, drivertest.Rootfs(b), func(b *testing.B, id string, size int64) func() { return reportCPU(b, d, id, size) })
+	drivertest.BenchmarkLarge(b, d, drivertest.Rootfs(b), func(b *testing.B, id string, size int64) func() {
+		return reportCPU(b, d, id, size)
+	})
 }

@@ -30,7 +30,8 @@ func TestCanary(t *testing.T) {
 		d := openTest(t, filepath.Join(v.Dir, "state"))
 		during, after := drivertest.Canary(t, d, v, rootfs)
 		if !during || !after {
-			t.Errorf("a canary in the clear was found while the sandbox ran %t, and afterwards %t; want both", during, after)
+			t.Errorf("a canary in the clear was found while the sandbox ran %t, and afterwards %t; want both", during,
+				after)
 		}
 		if d.Features().Erases {
 			t.Error("Features().Erases is true")

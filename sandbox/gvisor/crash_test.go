@@ -39,7 +39,8 @@ func TestCrash(t *testing.T) {
 			}
 		}, sandbox.StateCreated},
 		{"MarkedAsStarted", func(t *testing.T, d *Driver, s instance) {
-			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600)); err != nil {
+			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil,
+				0o600)); err != nil {
 				t.Fatal(err)
 			}
 		}, sandbox.StateDead},
@@ -81,7 +82,8 @@ func TestCrash(t *testing.T) {
 func TestStartFails(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	d := openTest(t, drivertest.StateDir(t))
-	if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Template: sandbox.Template{Path: rootfs}, Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+	if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Template: sandbox.Template{Path: rootfs},
+		Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
 		t.Fatal(err)
 	}
 	defer d.Destroy(t.Context(), "broken")
@@ -117,7 +119,8 @@ func TestStartGivenUp(t *testing.T) {
 	rootfs := drivertest.Rootfs(t)
 	d := openTest(t, drivertest.StateDir(t))
 	for _, after := range []time.Duration{0, 5 * time.Millisecond, 30 * time.Millisecond} {
-		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty", Template: sandbox.Template{Path: rootfs}}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: "hasty",
+			Template: sandbox.Template{Path: rootfs}}); err != nil {
 			t.Fatal(err)
 		}
 		ctx, cancel := context.WithTimeout(t.Context(), after)

@@ -61,7 +61,8 @@ func (d *Driver) fill(dir string, s instance, spec sandbox.Spec, image string) e
 		return err
 	}
 	for name, content := range map[string]any{
-		"sandbox.json":          record{BootID: d.base.BootID, Rootfs: spec.Template.Path, Image: image, Limits: spec.Limits},
+		"sandbox.json": record{BootID: d.base.BootID, Rootfs: spec.Template.Path, Image: image,
+			Limits: spec.Limits},
 		sealed + "/config.json": d.ociSpec(spec, s, image),
 	} {
 		raw, err := json.Marshal(content)

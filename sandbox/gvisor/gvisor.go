@@ -100,7 +100,8 @@ func Open(opts Options) (*Driver, error) {
 	if err != nil {
 		return nil, fmt.Errorf("gvisor: %w", err)
 	}
-	d := &Driver{opts: opts, log: opts.Logger, version: versionOf(opts.RunscPath, opts.GuestPath), rootless: os.Geteuid() != 0}
+	d := &Driver{opts: opts, log: opts.Logger, version: versionOf(opts.RunscPath, opts.GuestPath),
+		rootless: os.Geteuid() != 0}
 	d.base = &host.Driver[instance]{Name: name, BootID: bootID, New: d.at}
 	if !d.rootless {
 		if d.cgroups, err = host.FindHierarchy(); err != nil {
@@ -114,7 +115,8 @@ func Open(opts Options) (*Driver, error) {
 		return nil, fmt.Errorf("gvisor: state directory: %w", err)
 	}
 	if d.runsc, err = loadProgram(opts.RunscPath); errors.Is(err, unix.EACCES) {
-		d.log.Warn("gvisor: the kernel forbids to execute programs from memory (sysctl vm.memfd_noexec); sandboxes at their memory limit may thrash", "err", err)
+		d.log.Warn("gvisor: the kernel forbids to execute programs from memory (sysctl vm.memfd_noexec); sandboxes at their memory limit may thrash",
+			"err", err)
 		d.runsc, err = os.Open(opts.RunscPath)
 	}
 	if err != nil {
@@ -166,7 +168,8 @@ func (d *Driver) prepareStateDir() (err error) {
 		return err
 	}
 	if st.Type == unix.TMPFS_MAGIC {
-		d.log.Warn("gvisor: the state directory is in memory; files of sandboxes count against their memory limit", "dir", d.opts.StateDir)
+		d.log.Warn("gvisor: the state directory is in memory; files of sandboxes count against their memory limit",
+			"dir", d.opts.StateDir)
 	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
 		level := slog.LevelDebug
@@ -174,7 +177,9 @@ func (d *Driver) prepareStateDir() (err error) {
 			level = slog.LevelWarn // only at the first start; berth doctor says it at any time
 		}
 		unsealed.Do(func() {
-			d.log.Log(context.Background(), level, "gvisor: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
+			d.log.Log(context.Background(), level,
+				"gvisor: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed",
+				"err", err)
 		})
 	} else {
 		d.seals = true

@@ -78,7 +78,8 @@ func leftovers(stateDir string) []string {
 	}
 	comms, _ := filepath.Glob("/proc/[0-9]*/cmdline")
 	for _, c := range comms {
-		if raw, _ := os.ReadFile(c); strings.Contains(string(raw), stateDir) && strings.HasPrefix(string(raw), "runsc") {
+		if raw, _ := os.ReadFile(c); strings.Contains(string(raw), stateDir) && strings.HasPrefix(string(raw),
+			"runsc") {
 			left = append(left, "process "+strings.ReplaceAll(string(raw), "\x00", " "))
 		}
 	}

@@ -20,12 +20,14 @@ const imageSuffix = ".erofs"
 
 // prepareImages creates the image of the skeleton, and removes those of removed templates.
 func (d *Driver) prepareImages() (err error) {
-	if d.images, err = sandbox.OpenImages(cmp.Or(d.opts.ImageDir, filepath.Join(d.opts.StateDir, "images"))); err != nil {
+	if d.images, err = sandbox.OpenImages(cmp.Or(d.opts.ImageDir, filepath.Join(d.opts.StateDir,
+		"images"))); err != nil {
 		return err
 	}
 	if _, err := os.Stat(d.skeleton + imageSuffix); err != nil {
 		tmp := d.skeleton + imageSuffix + ".tmp"
-		if err := errors.Join(erofs.Make(tmp, d.skeleton+path.Dir(guestPath)), os.Rename(tmp, d.skeleton+imageSuffix)); err != nil {
+		if err := errors.Join(erofs.Make(tmp, d.skeleton+path.Dir(guestPath)),
+			os.Rename(tmp, d.skeleton+imageSuffix)); err != nil {
 			return err
 		}
 	}
@@ -47,7 +49,8 @@ func (d *Driver) image(spec sandbox.Spec) (string, error) {
 	}
 	owners, err := layer.OwnersOf(spec.Template.Path)
 	if err == nil && owners.Noted() {
-		err = fmt.Errorf("the template %s was unpacked by another user than root and works only for that user", spec.Template.Path)
+		err = fmt.Errorf("the template %s was unpacked by another user than root and works only for that user",
+			spec.Template.Path)
 	}
 	return "", err
 }
@@ -56,7 +59,9 @@ func (d *Driver) image(spec sandbox.Spec) (string, error) {
 func (d *Driver) useImage(o *specs.Spec, image string, disk int64) {
 	o.Annotations["dev.gvisor.spec.rootfs.source"] = image
 	o.Annotations["dev.gvisor.spec.rootfs.type"] = "erofs"
-	o.Annotations["dev.gvisor.spec.rootfs.overlay"] = "dir=/" // --overlay2 sets the real place; a checkpoint requires a constant one
+	// --overlay2 sets the real place; a checkpoint requires a constant one
+	o.Annotations["dev.gvisor.spec.rootfs.overlay"] = "dir=/"
 	o.Annotations["dev.gvisor.spec.rootfs.options"] = fmt.Sprintf("size=%d", disk)
-	o.Mounts = append([]specs.Mount{{Destination: path.Dir(guestPath), Type: "erofs", Source: d.skeleton + imageSuffix}}, o.Mounts...)
+	o.Mounts = append([]specs.Mount{{Destination: path.Dir(guestPath), Type: "erofs", Source: d.skeleton +
+		imageSuffix}}, o.Mounts...)
 }

@@ -75,9 +75,11 @@ func (s instance) checkpoint(ctx context.Context, image string) error {
 	if err := os.Mkdir(image, 0o700); err != nil {
 		return err
 	}
-	out, err := s.wall.control(ctx, "checkpoint", "--image-path="+image, "--compression=none", "--exclude-committed-zero-pages", "--leave-running", "s")
+	out, err := s.wall.control(ctx, "checkpoint", "--image-path="+image, "--compression=none",
+		"--exclude-committed-zero-pages", "--leave-running", "s")
 	if err != nil {
-		return fmt.Errorf("%w: %s%s", errors.Join(context.Cause(ctx), err), strings.TrimSpace(out[:min(len(out), wordsLimit)]), s.lastWords())
+		return fmt.Errorf("%w: %s%s", errors.Join(context.Cause(ctx), err),
+			strings.TrimSpace(out[:min(len(out), wordsLimit)]), s.lastWords())
 	}
 	return nil
 }
@@ -195,7 +197,8 @@ func restoreTime(image string) time.Duration {
 // writeImage writes a checkpoint as an archive.
 func writeImage(w io.Writer, dir, version string) error {
 	out := tar.NewWriter(w)
-	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: versionName, Mode: 0o600, Size: int64(len(version))}); err != nil {
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: versionName, Mode: 0o600,
+		Size: int64(len(version))}); err != nil {
 		return err
 	}
 	if _, err := io.WriteString(out, version); err != nil {
@@ -219,7 +222,8 @@ func writeFile(out *tar.Writer, dir, name string) error {
 	if err != nil {
 		return err
 	}
-	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: fi.Size(), Format: tar.FormatPAX}); err != nil {
+	if err := out.WriteHeader(&tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o600, Size: fi.Size(),
+		Format: tar.FormatPAX}); err != nil {
 		return err
 	}
 	return copyImage(out, f)

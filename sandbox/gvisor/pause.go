@@ -47,7 +47,8 @@ func (d *Driver) control(ctx context.Context, id, command string) error {
 	ctx, cancel := context.WithTimeout(ctx, controlTimeout)
 	defer cancel()
 	if out, err := s.wall.control(ctx, command, "s"); err != nil {
-		return fmt.Errorf("gvisor: %s %s: %w: %s", command, id, errors.Join(context.Cause(ctx), err), strings.TrimSpace(out))
+		return fmt.Errorf("gvisor: %s %s: %w: %s", command, id, errors.Join(context.Cause(ctx), err),
+			strings.TrimSpace(out))
 	}
 	return nil
 }

@@ -52,7 +52,8 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	if got := caps("sudo "); got["CapEff"] != dockerCapabilities || got["CapBnd"] != dockerCapabilities {
 		t.Errorf("capabilities of root: got %q of %q, want %q", got["CapEff"], got["CapBnd"], dockerCapabilities)
 	}
-	for _, file := range []string{"kcore", "kmsg", "kallsyms", "keys", "timer_list", "sched_debug", "acpi", "scsi", "config.gz", "latency_stats"} {
+	for _, file := range []string{"kcore", "kmsg", "kallsyms", "keys", "timer_list", "sched_debug", "acpi", "scsi",
+		"config.gz", "latency_stats"} {
 		if r := b.Sh("test -e /proc/" + file); r.Code == 0 {
 			t.Errorf("/proc/%s exists", file)
 		}
@@ -75,7 +76,8 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 	}
 	for _, script := range []string{
 		"echo 1 | sudo tee /sys/kernel/x", "sudo mount -t tmpfs x /mnt", "sudo mount -o remount,rw /sys",
-		"echo b | sudo tee /proc/sysrq-trigger", "sudo chroot /proc/1/root ls /.berth/host", "sudo nsenter -t 1 -m true",
+		"echo b | sudo tee /proc/sysrq-trigger", "sudo chroot /proc/1/root ls /.berth/host",
+		"sudo nsenter -t 1 -m true",
 	} {
 		if r := b.Sh(script); r.Code == 0 {
 			t.Errorf("%s: got no error", script)
@@ -103,7 +105,8 @@ func postureProcesses(t *testing.T, s instance) {
 			}
 			return ""
 		}
-		if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err == nil && strings.TrimSpace(string(got)) != strconv.Itoa(sandbox.OOMScoreAdj) {
+		if got, err := os.ReadFile(fmt.Sprintf("/proc/%d/oom_score_adj", pid)); err == nil &&
+			strings.TrimSpace(string(got)) != strconv.Itoa(sandbox.OOMScoreAdj) {
 			t.Errorf("process %d: got oom_score_adj %s, want %d", pid, got, sandbox.OOMScoreAdj)
 		}
 		if got := field("Seccomp"); got != "2" {

@@ -20,8 +20,9 @@ func (d *Driver) at(id, dir string) instance {
 	if d.rootless {
 		return instance{id, dir, &warden{id: id, dir: dir, runsc: d.runsc, processes: &d.base.Processes}}
 	}
-	return instance{id, dir, &group{id: id, dir: dir, processes: &d.base.Processes, runsc: d.runsc, skeleton: d.skeleton,
-		cgroup: d.cgroups.Group("berth-"+d.base.Instance, id)}}
+	return instance{id, dir, &group{id: id, dir: dir, processes: &d.base.Processes, runsc: d.runsc,
+		skeleton: d.skeleton,
+		cgroup:   d.cgroups.Group("berth-"+d.base.Instance, id)}}
 }
 
 // sealed is the directory of a sandbox with its disk and its configuration.

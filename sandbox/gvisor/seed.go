@@ -50,12 +50,14 @@ func writeSeed(path string) error {
 		{name: "./", mode: 0o755},
 		{name: "./etc/", mode: 0o755},
 		{name: "./etc/hostname", mode: 0o644, body: hostname + "\n"},
-		{name: "./etc/hosts", mode: 0o644, body: "127.0.0.1\tlocalhost " + hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
+		{name: "./etc/hosts", mode: 0o644, body: "127.0.0.1\tlocalhost " + hostname +
+			"\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
 		{name: "./etc/resolv.conf", mode: 0o644, body: "nameserver 127.0.0.1\n"},
 		{name: "./mnt/", mode: 0o755},
 		{name: "." + dataDir + "/", mode: 0o755, uid: user},
 	} {
-		h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.uid, Gid: e.uid, Size: int64(len(e.body)), ModTime: seedTime}
+		h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.uid, Gid: e.uid, Size: int64(len(e.body)),
+			ModTime: seedTime}
 		if err := w.WriteHeader(h); err != nil {
 			return err
 		}
@@ -120,7 +122,8 @@ func writeSkeleton(root, guest string, sandboxes bool) (string, error) {
 			return dir, nil
 		}
 	}
-	for _, d := range []string{root, dir, filepath.Join(dir, filepath.Dir(guestPath)), filepath.Join(dir, guestRunDir)} {
+	for _, d := range []string{root, dir, filepath.Join(dir, filepath.Dir(guestPath)),
+		filepath.Join(dir, guestRunDir)} {
 		if err := os.MkdirAll(d, 0o755); err != nil {
 			return "", err
 		}

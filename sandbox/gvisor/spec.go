@@ -61,12 +61,14 @@ func (d *Driver) ociSpec(spec sandbox.Spec, s instance, image string) *specs.Spe
 			{Destination: "/sys", Type: "sysfs", Source: "sysfs", Options: []string{"ro"}},
 			{Destination: "/dev", Type: "tmpfs", Source: "tmpfs"},
 			{Destination: "/dev/pts", Type: "devpts", Source: "devpts"},
-			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm", Options: []string{"mode=1777", fmt.Sprintf("size=%d", l.Memory/2)}},
+			{Destination: "/dev/shm", Type: "tmpfs", Source: "shm",
+				Options: []string{"mode=1777", fmt.Sprintf("size=%d", l.Memory/2)}},
 			// gVisor ignores an unknown type, but because of the entry it does not mount a
 			// tmpfs on an empty /tmp. That would use memory instead of disk, limited only by
 			// the machine.
 			{Destination: "/tmp", Type: "berth-disk", Source: "none"},
-			{Destination: guestRunDir, Type: "bind", Source: s.path("run/guest"), Options: []string{"bind", "noexec", "nosuid"}},
+			{Destination: guestRunDir, Type: "bind", Source: s.path("run/guest"),
+				Options: []string{"bind", "noexec", "nosuid"}},
 		},
 		Annotations: map[string]string{"dev.gvisor.tar.rootfs.upper": d.seedPath()},
 		Linux: &specs.Linux{
@@ -102,7 +104,8 @@ func mounts(list []sandbox.Mount) []specs.Mount {
 		if m.ReadOnly {
 			access = "ro"
 		}
-		mounts = append(mounts, specs.Mount{Destination: path.Join(sandbox.MountRoot, m.Name), Type: "bind", Source: m.Path,
+		mounts = append(mounts, specs.Mount{Destination: path.Join(sandbox.MountRoot, m.Name), Type: "bind",
+			Source:  m.Path,
 			Options: []string{"bind", "nodev", "nosuid", access}})
 	}
 	return mounts

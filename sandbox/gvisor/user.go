@@ -254,20 +254,24 @@ func noNamespaces(err error) error {
 	if err == nil {
 		return nil
 	}
-	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) && !errors.Is(err, unix.EINVAL) {
+	if !errors.Is(err, unix.EPERM) && !errors.Is(err, unix.EACCES) && !errors.Is(err, unix.ENOSPC) &&
+		!errors.Is(err, unix.EINVAL) {
 		return err
 	}
 	for _, sysctl := range []struct{ path, name, forbids, allow string }{
 		{"/proc/sys/kernel/unprivileged_userns_clone", "kernel.unprivileged_userns_clone", "0", "1"},
-		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "kernel.apparmor_restrict_unprivileged_userns", "1", "0"},
+		{"/proc/sys/kernel/apparmor_restrict_unprivileged_userns", "kernel.apparmor_restrict_unprivileged_userns", "1",
+			"0"},
 		{"/proc/sys/user/max_user_namespaces", "user.max_user_namespaces", "0", "10000"},
 	} {
 		raw, rerr := os.ReadFile(sysctl.path)
 		if rerr == nil && strings.TrimSpace(string(raw)) == sysctl.forbids {
-			return fmt.Errorf("this kernel gives user namespaces to root only: run as root, or sysctl -w %s=%s (%w)", sysctl.name, sysctl.allow, err)
+			return fmt.Errorf("this kernel gives user namespaces to root only: run as root, or sysctl -w %s=%s (%w)",
+				sysctl.name, sysctl.allow, err)
 		} else if rerr != nil && !errors.Is(rerr, fs.ErrNotExist) {
 			continue
 		}
 	}
-	return fmt.Errorf("user namespaces cannot be created here, as in a restricted container; run as root, or allow the system calls clone and unshare to create them: %w", err)
+	return fmt.Errorf(
+		"user namespaces cannot be created here, as in a restricted container; run as root, or allow the system calls clone and unshare to create them: %w", err)
 }

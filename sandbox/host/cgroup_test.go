@@ -141,7 +141,8 @@ func TestCgroupLimits(t *testing.T) {
 			t.Fatal(err)
 		}
 		want := map[string]string{
-			"memory.limit_in_bytes": "1073741824", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000", "pids.max": "300",
+			"memory.limit_in_bytes": "1073741824", "cpu.cfs_quota_us": "150000", "cpu.cfs_period_us": "100000",
+			"pids.max": "300",
 		}
 		if diff := cmp.Diff(want, readAll(t, dir)); diff != "" {
 			t.Errorf("control files: (-want +got)\n%s", diff)
@@ -200,7 +201,9 @@ func TestUsage(t *testing.T) {
 }
 
 func TestParsePressure(t *testing.T) {
-	if got := parsePressure("some avg10=98.60 avg60=98.79 avg300=97.74 total=12140991474\nfull avg10=0.00 avg60=0.00\n"); got == nil || *got < 0.985 || *got > 0.987 {
+	if got := parsePressure(
+		"some avg10=98.60 avg60=98.79 avg300=97.74 total=12140991474\nfull avg10=0.00 avg60=0.00\n"); got == nil ||
+		*got < 0.985 || *got > 0.987 {
 		t.Errorf("got %v, want 0.986", got)
 	}
 	if got := parsePressure("some avg10=0.00 avg60=0.00\n"); got == nil || *got != 0 {

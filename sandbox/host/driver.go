@@ -157,7 +157,8 @@ func (d *Driver[S]) Stats(id string) (sandbox.Stats, error) {
 		return sandbox.Stats{}, d.wrap("stats", id, err)
 	}
 	u := s.Usage()
-	stats := sandbox.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs, Disk: u.Disk, Pressure: u.Pressure}
+	stats := sandbox.Stats{CPU: u.CPU, Memory: u.Memory, MemoryPeak: u.Peak, PIDs: u.PIDs, Disk: u.Disk,
+		Pressure: u.Pressure}
 	if stats.State, stats.Reason, err = d.state(id, s, alive); err != nil {
 		return sandbox.Stats{}, d.wrap("stats", id, err)
 	}

@@ -15,7 +15,8 @@ import (
 
 // Signal sends a signal to the process of a sandbox. It does nothing if the process is not
 // alive.
-func (p *Processes) Signal(id string, search func() (pid int, alive bool, err error), sig unix.Signal) (pid int, err error) {
+func (p *Processes) Signal(id string, search func() (pid int, alive bool, err error), sig unix.Signal) (pid int,
+	err error) {
 	pid, alive, err := p.Find(id, search)
 	if err != nil || !alive {
 		return 0, err

@@ -44,7 +44,8 @@ func FindHierarchy() (Hierarchy, error) {
 	h := parseMountinfo(bytes.NewReader(raw))
 	for _, dir := range h.Group("", "").dirs() {
 		if err := unix.Access(dir, unix.W_OK); err != nil {
-			return Hierarchy{}, fmt.Errorf("cgroups cannot be created: %w", &os.PathError{Op: "access", Path: dir, Err: err})
+			return Hierarchy{}, fmt.Errorf("cgroups cannot be created: %w", &os.PathError{Op: "access", Path: dir,
+				Err: err})
 		}
 	}
 	missing := slices.DeleteFunc(slices.Clone(limiters), func(c string) bool { return h.v1[c] != "" })

@@ -32,8 +32,10 @@ func Seal(dir string, key SealKey) error {
 	if err != nil {
 		return err
 	}
-	policy := unix.FscryptPolicyV2{Version: unix.FSCRYPT_POLICY_V2, Contents_encryption_mode: unix.FSCRYPT_MODE_AES_256_XTS,
-		Filenames_encryption_mode: unix.FSCRYPT_MODE_AES_256_CTS, Flags: unix.FSCRYPT_POLICY_FLAGS_PAD_32, Master_key_identifier: id}
+	policy := unix.FscryptPolicyV2{Version: unix.FSCRYPT_POLICY_V2,
+		Contents_encryption_mode:  unix.FSCRYPT_MODE_AES_256_XTS,
+		Filenames_encryption_mode: unix.FSCRYPT_MODE_AES_256_CTS, Flags: unix.FSCRYPT_POLICY_FLAGS_PAD_32,
+		Master_key_identifier: id}
 	if err := ioctl(dir, unix.FS_IOC_SET_ENCRYPTION_POLICY, unsafe.Pointer(&policy)); err != nil {
 		return errors.Join(err, removeSealKey(dir, id))
 	}

@@ -39,9 +39,10 @@ func (c Cgroup) Usage() Usage {
 	return Usage{
 		Pressure: c.pressure(),
 		CPU:      time.Duration(value(c.v1["cpuacct"], "cpuacct.usage")),
-		Memory:   max(0, value(memory, "memory.usage_in_bytes")-keyedValue(memory, "memory.stat", "total_inactive_file")),
-		Peak:     value(memory, "memory.max_usage_in_bytes"),
-		PIDs:     int(value(c.v1["pids"], "pids.current")),
+		Memory: max(0, value(memory, "memory.usage_in_bytes")-keyedValue(memory, "memory.stat",
+			"total_inactive_file")),
+		Peak: value(memory, "memory.max_usage_in_bytes"),
+		PIDs: int(value(c.v1["pids"], "pids.current")),
 	}
 }
 

@@ -97,7 +97,8 @@ func replaced(p *pod) bool { return sandboxUID(&p.Metadata) != "" && len(p.Spec.
 func newSandbox(p *pod) *agentSandbox {
 	no := false
 	return &agentSandbox{APIVersion: agentVersion, Kind: agentKind, Metadata: p.Metadata,
-		Spec: agentSpec{Service: &no, PodTemplate: podTemplate{Metadata: meta{Labels: p.Metadata.Labels}, Spec: p.Spec}}}
+		Spec: agentSpec{Service: &no, PodTemplate: podTemplate{Metadata: meta{Labels: p.Metadata.Labels},
+			Spec: p.Spec}}}
 }
 
 func (c *client) sandboxesPath() string {
@@ -193,9 +194,11 @@ func (d *Driver) lacksRights(ctx context.Context) (string, error) {
 			APIVersion string `json:"apiVersion"`
 			Kind       string `json:"kind"`
 			Spec       spec   `json:"spec"`
-		}{"authorization.k8s.io/v1", "SelfSubjectAccessReview", spec{attributes{d.client.namespace, verb, agentGroup, agentPlural}}}
+		}{"authorization.k8s.io/v1", "SelfSubjectAccessReview",
+			spec{attributes{d.client.namespace, verb, agentGroup, agentPlural}}}
 		var verdict struct{ Status struct{ Allowed bool } }
-		if err := d.client.do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil, typeJSON, review, &verdict); err != nil {
+		if err := d.client.do(ctx, http.MethodPost, "/apis/authorization.k8s.io/v1/selfsubjectaccessreviews", nil,
+			typeJSON, review, &verdict); err != nil {
 			return "", fmt.Errorf("ask for the rights to Sandboxes: %w", err)
 		}
 		if !verdict.Status.Allowed {
@@ -205,7 +208,8 @@ func (d *Driver) lacksRights(ctx context.Context) (string, error) {
 	if len(lacks) == 0 {
 		return "", nil
 	}
-	return fmt.Sprintf("the identity may not %s %s.%s in namespace %s", strings.Join(lacks, ", "), agentPlural, agentGroup, d.client.namespace), nil
+	return fmt.Sprintf("the identity may not %s %s.%s in namespace %s", strings.Join(lacks, ", "), agentPlural,
+		agentGroup, d.client.namespace), nil
 }
 
 // make creates a Pod; or a Sandbox for it, and returns when the controller has made the Pod. After an
@@ -305,7 +309,8 @@ func (d *Driver) take(ctx context.Context, b *box) (p *pod, err error) {
 	if b.sandbox.started() != "" {
 		return p, nil
 	}
-	patch := map[string]any{"metadata": meta{UID: b.sandbox.Metadata.UID, Annotations: map[string]string{annotationPod: p.Metadata.UID}}}
+	patch := map[string]any{"metadata": meta{UID: b.sandbox.Metadata.UID,
+		Annotations: map[string]string{annotationPod: p.Metadata.UID}}}
 	return p, d.client.do(ctx, http.MethodPatch, d.client.sandboxPath(p.Metadata.Name), nil, typeMerge, patch, nil)
 }
 

@@ -76,7 +76,8 @@ func checkReplacement(t *testing.T, c *kubetest.Cluster, d *Driver, b *drivertes
 		t.Errorf("Stats: got %+v, %v, want dead", st, err)
 	}
 	p = pod{}
-	if err := c.Request(http.MethodGet, d.client.podPath(name), nil, &p); err != nil || len(p.Spec.SchedulingGates) != 1 {
+	if err := c.Request(http.MethodGet, d.client.podPath(name), nil, &p); err != nil ||
+		len(p.Spec.SchedulingGates) != 1 {
 		t.Errorf("the replacement afterwards: %+v, %v", p.Spec.SchedulingGates, err)
 	}
 }
@@ -116,7 +117,8 @@ func TestAgentSandboxPod(t *testing.T) {
 	if got := b.pod.Metadata.Labels[labelInstance]; got != d.instance {
 		t.Errorf("label %s is %q: the network policy does not select the Pod", labelInstance, got)
 	}
-	if !strings.Contains(d.Cluster().Pods, "agent-sandbox makes Pods") || !strings.Contains(bare.Cluster().Pods, "agent_sandbox is false") {
+	if !strings.Contains(d.Cluster().Pods, "agent-sandbox makes Pods") || !strings.Contains(bare.Cluster().Pods,
+		"agent_sandbox is false") {
 		t.Errorf("reports: %q, %q", d.Cluster().Pods, bare.Cluster().Pods)
 	}
 	// A Pod that is lost before Start loses nothing: the next one is started.
@@ -191,14 +193,16 @@ func TestAgentSandboxMissing(t *testing.T) {
 	c := kubetest.Start(t)
 	yes := true
 	options := func(namespace string, agents *bool) Options {
-		return Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Kubeconfig: c.Kubeconfig, Registry: kubetest.Registry,
+		return Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Kubeconfig: c.Kubeconfig,
+			Registry:  kubetest.Registry,
 			Namespace: namespace, AgentSandbox: agents, CPURequest: 0.01, MemoryRequest: 0.1}
 	}
 	why := "the cluster does not serve agents.x-k8s.io/v1beta1"
 	if os.Getenv(kubetest.AgentSandboxEnv) != "" {
 		why = "the identity may not create, get, list, patch, delete sandboxes.agents.x-k8s.io in namespace sandboxes"
 	}
-	if d, err := Open(options(kubetest.Namespace, &yes)); err == nil || !strings.Contains(err.Error(), "kubernetes.agent_sandbox is true, but "+why) {
+	if d, err := Open(options(kubetest.Namespace, &yes)); err == nil || !strings.Contains(err.Error(),
+		"kubernetes.agent_sandbox is true, but "+why) {
 		t.Errorf("got %v, want %q", err, why)
 		if d != nil {
 			d.Close()
@@ -280,7 +284,8 @@ func TestStartTimes(t *testing.T) {
 		}
 	}
 	for _, d := range []*Driver{bare, agents} {
-		for what, all := range map[string][]time.Duration{"from Create to the first output": took[d], "Destroy": removed[d]} {
+		for what, all := range map[string][]time.Duration{"from Create to the first output": took[d],
+			"Destroy": removed[d]} {
 			slices.Sort(all)
 			t.Logf("%s: %s: median %v, from %v to %v", d.Cluster().Pods, what, all[len(all)/2], all[0], all[len(all)-1])
 		}

@@ -108,8 +108,11 @@ func (a *apiServer) control(name string) {
 	}
 	a.version++
 	template := s.Spec.PodTemplate
-	a.pods[name] = &pod{Metadata: meta{Name: name, UID: "made-" + strconv.Itoa(a.version), ResourceVersion: "1", Labels: maps.Clone(template.Metadata.Labels),
-		Annotations: map[string]string{}, Owners: []ownerReference{{APIVersion: agentVersion, Kind: agentKind, UID: s.Metadata.UID, Controller: true}}},
+	a.pods[name] = &pod{Metadata: meta{Name: name, UID: "made-" + strconv.Itoa(a.version), ResourceVersion: "1",
+		Labels:      maps.Clone(template.Metadata.Labels),
+		Annotations: map[string]string{},
+		Owners: []ownerReference{{APIVersion: agentVersion, Kind: agentKind, UID: s.Metadata.UID,
+			Controller: true}}},
 		Spec: template.Spec, Status: podStatus{Phase: "Pending"}}
 }
 
@@ -118,7 +121,8 @@ func (a *apiServer) control(name string) {
 func TestAgentRequests(t *testing.T) {
 	api := newAPIServer(t)
 	a, b := api.driver("node-a"), api.driver("node-b")
-	if err := a.findAgentSandbox(t.Context()); err != nil || a.agents.creates || !strings.Contains(a.Cluster().Pods, "does not serve "+agentVersion) {
+	if err := a.findAgentSandbox(t.Context()); err != nil || a.agents.creates || !strings.Contains(a.Cluster().Pods,
+		"does not serve "+agentVersion) {
 		t.Fatalf("without agent-sandbox: %+v, %v", a.agents, err)
 	}
 	api.sandboxes = map[string]*agentSandbox{}
@@ -139,7 +143,8 @@ func TestAgentRequests(t *testing.T) {
 	}
 	state := func(d *Driver, want sandbox.State, words string) {
 		t.Helper()
-		if st, err := d.Stats(t.Context(), "box"); err != nil || st.State != want || !strings.Contains(st.Detail, words) {
+		if st, err := d.Stats(t.Context(), "box"); err != nil || st.State != want || !strings.Contains(st.Detail,
+			words) {
 			t.Fatalf("got %+v, %v, want %s with %q", st, err, want, words)
 		}
 	}

@@ -54,7 +54,8 @@ func newAPIServer(t *testing.T) *apiServer {
 func (a *apiServer) driver(server string) *Driver {
 	c := newClient(identity{server: a.url, tls: &tls.Config{}, namespace: "n"})
 	a.t.Cleanup(c.close)
-	return &Driver{opts: Options{Server: server, CPURequest: 0.1, MemoryRequest: 1}, client: c, instance: "0123456789ab", log: slog.New(slog.DiscardHandler)}
+	return &Driver{opts: Options{Server: server, CPURequest: 0.1, MemoryRequest: 1}, client: c,
+		instance: "0123456789ab", log: slog.New(slog.DiscardHandler)}
 }
 
 // add adds the running Pod of a sandbox, with a guest.
@@ -87,7 +88,8 @@ func (a *apiServer) guest(name string) {
 	a.t.Helper()
 	dir := a.t.TempDir()
 	socket := filepath.Join(dir, "guest.sock")
-	cmd := exec.Command(drivertest.Guest(a.t), "--socket", socket, "--epochs", "--user", "root", "--workdir", filepath.Join(dir, "work"), "--state", filepath.Join(dir, "state"))
+	cmd := exec.Command(drivertest.Guest(a.t), "--socket", socket, "--epochs", "--user", "root", "--workdir",
+		filepath.Join(dir, "work"), "--state", filepath.Join(dir, "state"))
 	cmd.Env = append(os.Environ(), "HOME="+dir)
 	if err := cmd.Start(); err != nil {
 		a.t.Fatal(err)
@@ -154,7 +156,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := json.Unmarshal(body, &patch); err != nil {
 			a.t.Error(err)
 		}
-		if v := patch.Metadata.ResourceVersion; patch.Metadata.UID != p.Metadata.UID || v != "" && v != p.Metadata.ResourceVersion {
+		if v := patch.Metadata.ResourceVersion; patch.Metadata.UID != p.Metadata.UID || v != "" &&
+			v != p.Metadata.ResourceVersion {
 			a.refuse(w, http.StatusConflict, "Conflict", name)
 			return
 		}
@@ -170,7 +173,8 @@ func (a *apiServer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		if err := json.Unmarshal(body, &options); err != nil {
 			a.t.Error(err)
 		}
-		if v := options.Preconditions.ResourceVersion; options.Preconditions.UID != p.Metadata.UID || v != "" && v != p.Metadata.ResourceVersion {
+		if v := options.Preconditions.ResourceVersion; options.Preconditions.UID != p.Metadata.UID || v != "" &&
+			v != p.Metadata.ResourceVersion {
 			a.refuse(w, http.StatusConflict, "Conflict", name)
 			return
 		}
@@ -218,7 +222,8 @@ func (a *apiServer) answer(w http.ResponseWriter, code int, v any) {
 }
 
 func (a *apiServer) refuse(w http.ResponseWriter, code int, reason, name string) {
-	a.answer(w, code, map[string]any{"kind": "Status", "reason": reason, "message": reason, "code": code, "details": map[string]string{"name": name}})
+	a.answer(w, code, map[string]any{"kind": "Status", "reason": reason, "message": reason, "code": code,
+		"details": map[string]string{"name": name}})
 }
 
 // exec runs the command of a Pod on this machine, with the socket of its guest.

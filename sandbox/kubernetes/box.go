@@ -107,9 +107,11 @@ func (d *Driver) deleteOwn(ctx context.Context, name string) (*box, error) {
 		}
 		if b.sandbox == nil {
 			err = d.client.deletePodAt(ctx, name, at, nil)
-		} else if err = d.client.deleteAt(ctx, d.client.sandboxPath(name), at, nil, "Foreground"); err == nil && b.pod != nil {
+		} else if err = d.client.deleteAt(ctx, d.client.sandboxPath(name), at, nil, "Foreground"); err == nil &&
+			b.pod != nil {
 			// The cluster would do it, too, and later.
-			if err = d.client.deletePod(ctx, name, b.pod.Metadata.UID, nil); isMissing(err) || isCode(err, http.StatusConflict) {
+			if err = d.client.deletePod(ctx, name, b.pod.Metadata.UID, nil); isMissing(err) ||
+				isCode(err, http.StatusConflict) {
 				err = nil
 			}
 		}
@@ -131,7 +133,8 @@ func (d *Driver) sweep(ctx context.Context, label string, grace *int64) (int, er
 	}
 	n := len(sandboxes)
 	for _, m := range sandboxes {
-		if err := d.client.deleteAt(ctx, d.client.sandboxPath(m.Name), meta{UID: m.UID}, nil, "Foreground"); err != nil && !isMissing(err) {
+		if err := d.client.deleteAt(ctx, d.client.sandboxPath(m.Name), meta{UID: m.UID}, nil,
+			"Foreground"); err != nil && !isMissing(err) {
 			return n, err
 		}
 	}

@@ -134,30 +134,35 @@ func TestChart(t *testing.T) {
 		kinds = append(kinds, o.Kind)
 	}
 	slices.Sort(kinds)
-	if got, want := strings.Join(kinds, " "), "ConfigMap Job Namespace NetworkPolicy NetworkPolicy PodDisruptionBudget Role RoleBinding Service Service ServiceAccount StatefulSet"; got != want {
+	if got, want := strings.Join(kinds,
+		" "), "ConfigMap Job Namespace NetworkPolicy NetworkPolicy PodDisruptionBudget Role RoleBinding Service Service ServiceAccount StatefulSet"; got != want {
 		t.Errorf("with the least values: got %s, want %s", got, want)
 	}
 	config := find(t, all, "ConfigMap", "prod-berth").Data["berth.yaml"]
-	for _, want := range []string{"driver: kubernetes", "namespace: sandboxes", "registry: 127.0.0.1:5000/berth", "blobs: s3://b?region=eu-central-1", "listen: 0.0.0.0:7443"} {
+	for _, want := range []string{"driver: kubernetes", "namespace: sandboxes", "registry: 127.0.0.1:5000/berth",
+		"blobs: s3://b?region=eu-central-1", "listen: 0.0.0.0:7443"} {
 		if !strings.Contains(config, want) {
 			t.Errorf("berth.yaml lacks %q:\n%s", want, config)
 		}
 	}
 	set := string(find(t, all, "StatefulSet", "prod-berth").Spec)
-	for _, want := range []string{`"name":"BERTH_CLUSTER_ADDRESS","value":"$(POD_IP):7443"`, `"path":"/readyz"`, `"path":"/healthz"`, `"mountPath":"/var/lib/berth/seal.key"`,
+	for _, want := range []string{`"name":"BERTH_CLUSTER_ADDRESS","value":"$(POD_IP):7443"`, `"path":"/readyz"`,
+		`"path":"/healthz"`, `"mountPath":"/var/lib/berth/seal.key"`,
 		`"readOnlyRootFilesystem":true`, `"drop":["ALL"]`, `"replicas":2`} {
 		if !strings.Contains(set, want) {
 			t.Errorf("the StatefulSet lacks %s:\n%s", want, set)
 		}
 	}
 	all = render(t, "-values", values)
-	if find(t, all, "HorizontalPodAutoscaler", "prod-berth"); !strings.Contains(string(find(t, all, "HorizontalPodAutoscaler", "prod-berth").Spec), "berth_responses_running") {
+	if find(t, all, "HorizontalPodAutoscaler", "prod-berth"); !strings.Contains(string(find(t, all,
+		"HorizontalPodAutoscaler", "prod-berth").Spec), "berth_responses_running") {
 		t.Error("the autoscaler does not use berth_responses_running")
 	}
 	find(t, all, "ServiceMonitor", "prod-berth")
 	find(t, all, "ClusterRole", "berth-prod-berth-runtimeclass")
 	config = find(t, all, "ConfigMap", "prod-berth").Data["berth.yaml"]
-	for _, want := range []string{"runtime_class: gvisor", "level: debug", "format: json", "root: true", "cert_file: /etc/berth/tls/tls.crt", "http://vllm:8000/v1"} {
+	for _, want := range []string{"runtime_class: gvisor", "level: debug", "format: json", "root: true",
+		"cert_file: /etc/berth/tls/tls.crt", "http://vllm:8000/v1"} {
 		if !strings.Contains(config, want) {
 			t.Errorf("berth.yaml lacks %q:\n%s", want, config)
 		}
@@ -165,7 +170,8 @@ func TestChart(t *testing.T) {
 	if strings.Contains(string(find(t, all, "StatefulSet", "prod-berth").Spec), `"replicas"`) {
 		t.Error("the StatefulSet fixes the number of servers, which the autoscaler sets")
 	}
-	const rule, key = `{"apiGroups":["agents.x-k8s.io"],"resources":["sandboxes"],"verbs":["create","get","list","patch","delete"]}`, "agent_sandbox: "
+	const rule, key = `{"apiGroups":["agents.x-k8s.io"],"resources":["sandboxes"],"verbs":["create","get","list","patch","delete"]}`,
+		"agent_sandbox: "
 	for _, x := range []struct {
 		args     []string
 		rule     bool
@@ -174,7 +180,8 @@ func TestChart(t *testing.T) {
 		{nil, false, "", key},
 		{[]string{"-api-version", "agents.x-k8s.io/v1beta1"}, true, "", key},
 		{[]string{"-set", "sandboxes.agentSandbox=true"}, true, key + "true", key + "false"},
-		{[]string{"-api-version", "agents.x-k8s.io/v1beta1", "-set", "sandboxes.agentSandbox=false"}, false, key + "false", key + "true"},
+		{[]string{"-api-version", "agents.x-k8s.io/v1beta1", "-set", "sandboxes.agentSandbox=false"}, false,
+			key + "false", key + "true"},
 	} {
 		all := render(t, append(slices.Clone(least), x.args...)...)
 		if got := strings.Contains(find(t, all, "Role", "prod-berth").raw, "agents.x-k8s.io"); got != x.rule {
@@ -183,7 +190,8 @@ func TestChart(t *testing.T) {
 		if x.rule && !strings.Contains(find(t, all, "Role", "prod-berth").raw, rule) {
 			t.Errorf("%q: the Role lacks %s", x.args, rule)
 		}
-		if config := find(t, all, "ConfigMap", "prod-berth").Data["berth.yaml"]; !strings.Contains(config, x.key) || strings.Contains(config, x.not) {
+		if config := find(t, all, "ConfigMap", "prod-berth").Data["berth.yaml"]; !strings.Contains(config, x.key) ||
+			strings.Contains(config, x.not) {
 			t.Errorf("%q: berth.yaml lacks %q or has %q:\n%s", x.args, x.key, x.not, config)
 		}
 	}
@@ -195,7 +203,8 @@ func TestChart(t *testing.T) {
 		"a namespace of their own": append(slices.Clone(least), "-set", "sandboxes.namespace=berth"),
 		"autoscaling.responses":    append(slices.Clone(least), "-set", "autoscaling.responses=many"),
 	} {
-		if _, err := renderText(t, args...); err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "/", "."), words) {
+		if _, err := renderText(t, args...); err == nil || !strings.Contains(strings.ReplaceAll(err.Error(), "/", "."),
+			words) {
 			t.Errorf("%q: got %v, want %q", args, err, words)
 		}
 	}
@@ -205,16 +214,19 @@ func TestChart(t *testing.T) {
 // for nothing else.
 func TestInstall(t *testing.T) {
 	c := kubetest.Start(t)
-	text, err := renderText(t, append([]string{"-release", "berth", "-set", "replicas=0", "-set", "sandboxes.namespace=chart"}, least...)...)
+	text, err := renderText(t, append([]string{"-release", "berth", "-set", "replicas=0", "-set",
+		"sandboxes.namespace=chart"}, least...)...)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := c.Request(http.MethodPost, "/api/v1/namespaces", map[string]any{"metadata": map[string]any{"name": "berth"}}, nil); err != nil {
+	if err := c.Request(http.MethodPost, "/api/v1/namespaces",
+		map[string]any{"metadata": map[string]any{"name": "berth"}}, nil); err != nil {
 		t.Fatal(err)
 	}
 	lines := slices.Collect(strings.Lines(text))
 	slices.SortStableFunc(lines, func(a, b string) int { // the namespace comes first
-		return cmp.Compare(btoi(!strings.Contains(a, `"kind":"Namespace"`)), btoi(!strings.Contains(b, `"kind":"Namespace"`)))
+		return cmp.Compare(btoi(!strings.Contains(a, `"kind":"Namespace"`)),
+			btoi(!strings.Contains(b, `"kind":"Namespace"`)))
 	})
 	for _, line := range lines {
 		var o anyObject
@@ -231,8 +243,9 @@ func TestInstall(t *testing.T) {
 		}
 	}
 	var answer struct{ Status struct{ Token string } }
-	if err := c.Request(http.MethodPost, "/api/v1/namespaces/berth/serviceaccounts/berth/token", map[string]any{"apiVersion": "authentication.k8s.io/v1",
-		"kind": "TokenRequest", "spec": map[string]any{"expirationSeconds": 3600}}, &answer); err != nil {
+	if err := c.Request(http.MethodPost, "/api/v1/namespaces/berth/serviceaccounts/berth/token",
+		map[string]any{"apiVersion": "authentication.k8s.io/v1",
+			"kind": "TokenRequest", "spec": map[string]any{"expirationSeconds": 3600}}, &answer); err != nil {
 		t.Fatal(err)
 	}
 	kubeconfig := filepath.Join(t.TempDir(), "kubeconfig")
@@ -243,11 +256,13 @@ func TestInstall(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, namespace := range []string{"", "default", "berth"} {
-		review := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview", "spec": map[string]any{
-			"user":               "system:serviceaccount:berth:berth",
-			"resourceAttributes": map[string]any{"namespace": namespace, "verb": "get", "resource": "secrets"}}}
+		review := map[string]any{"apiVersion": "authorization.k8s.io/v1", "kind": "SubjectAccessReview",
+			"spec": map[string]any{
+				"user":               "system:serviceaccount:berth:berth",
+				"resourceAttributes": map[string]any{"namespace": namespace, "verb": "get", "resource": "secrets"}}}
 		var verdict struct{ Status struct{ Allowed bool } }
-		if err := c.Request(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review, &verdict); err != nil {
+		if err := c.Request(http.MethodPost, "/apis/authorization.k8s.io/v1/subjectaccessreviews", review,
+			&verdict); err != nil {
 			t.Fatal(err)
 		}
 		if verdict.Status.Allowed {
@@ -270,7 +285,8 @@ func btoi(b bool) int {
 
 // apiPath returns the path at which an object is created strictly.
 func apiPath(o anyObject) string {
-	group := map[string]string{"StatefulSet": "apps/v1", "Job": "batch/v1", "Role": "rbac.authorization.k8s.io/v1", "RoleBinding": "rbac.authorization.k8s.io/v1",
+	group := map[string]string{"StatefulSet": "apps/v1", "Job": "batch/v1", "Role": "rbac.authorization.k8s.io/v1",
+		"RoleBinding":   "rbac.authorization.k8s.io/v1",
 		"NetworkPolicy": "networking.k8s.io/v1", "PodDisruptionBudget": "policy/v1"}[o.Kind]
 	root := "/apis/" + group
 	if group == "" {

@@ -69,7 +69,8 @@ func (d *Driver) claim(ctx context.Context, name string, epoch int64) error {
 		path := d.client.podPath(name)
 		if b.sandbox != nil {
 			path = d.client.sandboxPath(name)
-			patch["spec"] = map[string]any{"podTemplate": map[string]any{"metadata": meta{Labels: labels}}} // which the controller copies to the Pod
+			// which the controller copies to the Pod
+			patch["spec"] = map[string]any{"podTemplate": map[string]any{"metadata": meta{Labels: labels}}}
 		}
 		err = d.client.do(ctx, http.MethodPatch, path, nil, typeMerge, patch, nil)
 		if err == nil || !isCode(err, http.StatusConflict) || n == maxConflicts {

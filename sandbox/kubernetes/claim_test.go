@@ -18,7 +18,8 @@ import (
 
 // openShared opens the driver of one of the servers that share a cluster's sandboxes.
 func openShared(t *testing.T, c *kubetest.Cluster, server, namespace string) *Driver {
-	return openTest(t, c, drivertest.StateDir(t), Options{Namespace: namespace, Server: server, Instance: "0123456789ab"})
+	return openTest(t, c, drivertest.StateDir(t), Options{Namespace: namespace, Server: server,
+		Instance: "0123456789ab"})
 }
 
 // A server takes over the sandbox of another one, with its processes. The former one cannot reach,
@@ -30,7 +31,9 @@ func testClaim(t *testing.T, namespace string) {
 	a, b := openShared(t, c, "node-a", namespace), openShared(t, c, "node-b", namespace)
 	box := drivertest.Start(t, a, sandbox.Spec{ID: "moved", Template: drivertest.Template(t)})
 	box.Must("echo kept >/tmp/file")
-	call := guest.ShellCall{CallID: "call_moved", Commands: []string{"echo once >>/tmp/count; while [ ! -e /tmp/go ]; do sleep 0.1; done; cat /tmp/count"}, Timeout: time.Hour}
+	call := guest.ShellCall{CallID: "call_moved",
+		Commands: []string{"echo once >>/tmp/count; while [ ! -e /tmp/go ]; do sleep 0.1; done; cat /tmp/count"},
+		Timeout:  time.Hour}
 	interrupted := make(chan error, 1)
 	go func() {
 		for _, err := range box.Client.Shell(t.Context(), call) {
@@ -181,7 +184,8 @@ func TestClaimRequests(t *testing.T) {
 			t.Errorf("List of %s: got %q, %v, want %q", d.opts.Server, ids, err, want)
 		}
 	}
-	if all, err := a.Claimed(t.Context()); err != nil || !maps.Equal(all, map[string]string{"moved": "node-b", "other": "node-a"}) {
+	if all, err := a.Claimed(t.Context()); err != nil || !maps.Equal(all, map[string]string{"moved": "node-b",
+		"other": "node-a"}) {
 		t.Errorf("Claimed: got %v, %v", all, err)
 	}
 	api.changes = 3

@@ -47,13 +47,18 @@ func newClient(id identity) *client {
 	dial := (&net.Dialer{Timeout: 10 * time.Second, KeepAlive: 15 * time.Second}).DialContext
 	one := id.tls.Clone()
 	one.NextProtos = []string{"http/1.1"}
-	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse } // a redirect would get the token
+	// a redirect would get the token
+	refuse := func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	return &client{identity: id,
-		http: &http.Client{CheckRedirect: refuse, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: id.tls.Clone(),
-			ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute, MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
-			HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}}},
-		stream: &http.Client{CheckRedirect: refuse, Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: one,
-			TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute}},
+		http: &http.Client{CheckRedirect: refuse,
+			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial,
+				TLSClientConfig:   id.tls.Clone(),
+				ForceAttemptHTTP2: true, TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute,
+				MaxIdleConnsPerHost: 16, IdleConnTimeout: time.Minute,
+				HTTP2: &http.HTTP2Config{SendPingTimeout: 15 * time.Second, PingTimeout: 15 * time.Second}}},
+		stream: &http.Client{CheckRedirect: refuse,
+			Transport: &http.Transport{Proxy: http.ProxyFromEnvironment, DialContext: dial, TLSClientConfig: one,
+				TLSHandshakeTimeout: 10 * time.Second, ResponseHeaderTimeout: time.Minute}},
 	}
 }
 
@@ -98,11 +103,13 @@ func isCode(err error, code int) bool {
 // in front of it may answer 404 too.
 func isMissing(err error) bool {
 	var e *apiError
-	return errors.As(err, &e) && e.Code == http.StatusNotFound && e.Kind == "Status" && e.Reason == "NotFound" && e.Details.Name != ""
+	return errors.As(err, &e) && e.Code == http.StatusNotFound && e.Kind == "Status" && e.Reason == "NotFound" &&
+		e.Details.Name != ""
 }
 
 // open sends a request and returns the answer's body, which the caller closes.
-func (c *client) open(ctx context.Context, verb, path string, query url.Values, header http.Header, body []byte) (io.ReadCloser, error) {
+func (c *client) open(ctx context.Context, verb, path string, query url.Values, header http.Header,
+	body []byte) (io.ReadCloser, error) {
 	to := c.server.JoinPath(path)
 	to.RawQuery = query.Encode()
 	r, err := http.NewRequestWithContext(ctx, verb, to.String(), bytes.NewReader(body))
@@ -153,7 +160,8 @@ func (c *client) do(ctx context.Context, verb, path string, query url.Values, ki
 	return c.decode(ctx, verb, path, query, header, body, out)
 }
 
-func (c *client) decode(ctx context.Context, verb, path string, query url.Values, header http.Header, body []byte, out any) error {
+func (c *client) decode(ctx context.Context, verb, path string, query url.Values, header http.Header, body []byte,
+	out any) error {
 	answer, err := c.open(ctx, verb, path, query, header, body)
 	if err != nil {
 		return err
@@ -244,7 +252,8 @@ var errWatchEnded = errors.New("the watch ended")
 
 // watchPods calls event with the changes of the Pods that match a query after a version, until it
 // returns true. deleted means that the Pod is gone; p is then its last state.
-func (c *client) watchPods(ctx context.Context, query url.Values, version string, event func(p *pod, deleted bool) (done bool)) error {
+func (c *client) watchPods(ctx context.Context, query url.Values, version string,
+	event func(p *pod, deleted bool) (done bool)) error {
 	query = maps.Clone(query)
 	query.Set("watch", "1")
 	query.Set("resourceVersion", version)
@@ -304,14 +313,15 @@ func (c *client) await(ctx context.Context, name string, done func(p *pod) (bool
 		}
 		if p != nil {
 			var verdict error
-			err = c.watchPods(ctx, url.Values{"fieldSelector": {"metadata.name=" + name}}, p.Metadata.ResourceVersion, func(p *pod, deleted bool) bool {
-				if deleted {
-					p = nil
-				}
-				var ok bool
-				ok, verdict = done(p)
-				return ok || verdict != nil
-			})
+			err = c.watchPods(ctx, url.Values{"fieldSelector": {"metadata.name=" + name}}, p.Metadata.ResourceVersion,
+				func(p *pod, deleted bool) bool {
+					if deleted {
+						p = nil
+					}
+					var ok bool
+					ok, verdict = done(p)
+					return ok || verdict != nil
+				})
 			if err == nil {
 				return verdict
 			}

@@ -151,12 +151,15 @@ func parseKubeconfig(raw []byte, dir, context string) (identity, error) {
 		found = true
 		switch {
 		case k.Cluster.Insecure:
-			return identity{}, fmt.Errorf("cluster %q: insecure-skip-tls-verify is not supported: give its certificate-authority", k.Name)
+			return identity{},
+				fmt.Errorf("cluster %q: insecure-skip-tls-verify is not supported: give its certificate-authority",
+					k.Name)
 		case k.Cluster.Proxy != "":
 			return identity{}, fmt.Errorf("cluster %q: proxy-url is not supported: set HTTPS_PROXY", k.Name)
 		}
 		var err error
-		if id.server, err = url.Parse(k.Cluster.Server); err != nil || id.server.Scheme != "https" || id.server.Host == "" {
+		if id.server, err = url.Parse(k.Cluster.Server); err != nil || id.server.Scheme != "https" ||
+			id.server.Host == "" {
 			return identity{}, fmt.Errorf("cluster %q: the server %q is not an https URL", k.Name, k.Cluster.Server)
 		}
 		ca, err := dataOrFile(k.Cluster.CAData, k.Cluster.CAFile, dir)
@@ -186,7 +189,8 @@ func parseKubeconfig(raw []byte, dir, context string) (identity, error) {
 func (id *identity) authenticate(u kubeUser, dir string) error {
 	switch {
 	case !u.Exec.IsZero() || !u.AuthProvider.IsZero():
-		return errors.New("credential plugins (exec, auth-provider) are not supported: use a service account's token, or a client certificate")
+		return errors.New(
+			"credential plugins (exec, auth-provider) are not supported: use a service account's token, or a client certificate")
 	case u.Username != "":
 		return errors.New("a password is not supported: use a service account's token, or a client certificate")
 	case u.Impersonate != "":

@@ -29,15 +29,20 @@ func TestKubeconfig(t *testing.T) {
 // What is not supported is refused with the reason, and no error quotes a secret.
 func TestKubeconfigRefused(t *testing.T) {
 	for words, text := range map[string]string{
-		"credential plugins":                       clusterText + "users: [{name: u, user: {exec: {command: aws, args: [hunter2]}}}]",
-		"(exec, auth-provider) are not supported":  clusterText + "users: [{name: u, user: {auth-provider: {name: gcp}}}]",
-		"a password is not supported":              clusterText + "users: [{name: u, user: {username: a, password: hunter2}}]",
+		"credential plugins": clusterText +
+			"users: [{name: u, user: {exec: {command: aws, args: [hunter2]}}}]",
+		"(exec, auth-provider) are not supported": clusterText +
+			"users: [{name: u, user: {auth-provider: {name: gcp}}}]",
+		"a password is not supported": clusterText +
+			"users: [{name: u, user: {username: a, password: hunter2}}]",
 		"neither a token nor a client certificate": clusterText + "users: [{name: u, user: {}}]",
-		"do not fit together":                      clusterText + "users: [{name: u, user: {client-certificate-data: aHVudGVyMg==, client-key-data: aHVudGVyMg==}}]",
-		`it has no user "u"`:                       clusterText,
-		`it has no context ""`:                     "{}",
-		"insecure-skip-tls-verify is not":          strings.Replace(clusterText, "6443'", "6443', insecure-skip-tls-verify: true", 1),
-		"is not an https URL":                      strings.Replace(clusterText, "https", "http", 1),
+		"do not fit together": clusterText +
+			"users: [{name: u, user: {client-certificate-data: aHVudGVyMg==, client-key-data: aHVudGVyMg==}}]",
+		`it has no user "u"`:   clusterText,
+		`it has no context ""`: "{}",
+		"insecure-skip-tls-verify is not": strings.Replace(clusterText, "6443'",
+			"6443', insecure-skip-tls-verify: true", 1),
+		"is not an https URL": strings.Replace(clusterText, "https", "http", 1),
 	} {
 		_, err := parseKubeconfig([]byte(text), t.TempDir(), "")
 		if err == nil || !strings.Contains(err.Error(), words) || strings.Contains(err.Error(), "hunter2") {

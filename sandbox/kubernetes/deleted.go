@@ -73,13 +73,14 @@ func (d *Driver) watch(ctx context.Context) {
 		_, version, err := d.client.listPods(ctx, all)
 		for err == nil {
 			pause = minPause
-			err = d.client.watchPods(ctx, url.Values{"labelSelector": {all}, "allowWatchBookmarks": {"true"}}, version, func(p *pod, gone bool) bool {
-				version = p.Metadata.ResourceVersion
-				if gone && d.has(&p.Metadata) && !replaced(p) {
-					d.deleted.add(p.Metadata.Name, p.Metadata.UID, endOfDeleted(p, time.Now()))
-				}
-				return false
-			})
+			err = d.client.watchPods(ctx, url.Values{"labelSelector": {all}, "allowWatchBookmarks": {"true"}}, version,
+				func(p *pod, gone bool) bool {
+					version = p.Metadata.ResourceVersion
+					if gone && d.has(&p.Metadata) && !replaced(p) {
+						d.deleted.add(p.Metadata.Name, p.Metadata.UID, endOfDeleted(p, time.Now()))
+					}
+					return false
+				})
 			if errors.Is(err, errWatchEnded) {
 				err = nil
 			}

@@ -65,7 +65,8 @@ func testEnds(t *testing.T, c *kubetest.Cluster, d *Driver) {
 	t.Run("Evicted", func(t *testing.T) {
 		b := start(t, "drained", sandbox.Limits{})
 		name := filepath.Base(path(b.ID))
-		if err := c.Request(http.MethodPost, path(b.ID)+"/eviction", map[string]any{"apiVersion": "policy/v1", "kind": "Eviction",
+		if err := c.Request(http.MethodPost, path(b.ID)+"/eviction", map[string]any{"apiVersion": "policy/v1",
+			"kind":     "Eviction",
 			"metadata": map[string]any{"name": name, "namespace": d.client.namespace}}, nil); err != nil {
 			t.Fatal(err)
 		}
@@ -96,7 +97,8 @@ func testEnds(t *testing.T, c *kubetest.Cluster, d *Driver) {
 		}
 	})
 	t.Run("Unscheduled", func(t *testing.T) {
-		if err := d.Create(t.Context(), sandbox.Spec{ID: "huge", Template: template, Limits: sandbox.Limits{Memory: 1 << 50}}); err != nil {
+		if err := d.Create(t.Context(), sandbox.Spec{ID: "huge", Template: template,
+			Limits: sandbox.Limits{Memory: 1 << 50}}); err != nil {
 			t.Fatal(err)
 		}
 		defer d.Destroy(t.Context(), "huge")
@@ -112,14 +114,17 @@ func testEnds(t *testing.T, c *kubetest.Cluster, d *Driver) {
 		}
 		defer d.Destroy(t.Context(), "imageless")
 		lost := kubetest.Registry + ":lost"
-		if err := c.Request(http.MethodPatch, path("imageless"), map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
-			"name": containerName, "image": lost}}}}, nil); err != nil {
+		if err := c.Request(http.MethodPatch, path("imageless"),
+			map[string]any{"spec": map[string]any{"containers": []any{map[string]any{
+				"name": containerName, "image": lost}}}}, nil); err != nil {
 			t.Fatal(err)
 		}
-		if err := d.Start(t.Context(), "imageless"); err == nil || !strings.Contains(err.Error(), "ErrImagePull") && !strings.Contains(err.Error(), "ImagePullBackOff") {
+		if err := d.Start(t.Context(), "imageless"); err == nil || !strings.Contains(err.Error(), "ErrImagePull") &&
+			!strings.Contains(err.Error(), "ImagePullBackOff") {
 			t.Errorf("got %v, want that the image cannot be pulled", err)
 		}
-		if st, err := d.Stats(t.Context(), "imageless"); err != nil || st.State != sandbox.StateDead || st.Reason != sandbox.ReasonHost {
+		if st, err := d.Stats(t.Context(), "imageless"); err != nil || st.State != sandbox.StateDead ||
+			st.Reason != sandbox.ReasonHost {
 			t.Errorf("got %+v, %v, want dead with reason %q", st, err, sandbox.ReasonHost)
 		}
 	})
@@ -167,8 +172,9 @@ func TestTraffic(t *testing.T) {
 			t.Error(err)
 		}
 	}()
-	d, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Kubeconfig: c.Kubeconfig, Namespace: kubetest.Namespace,
-		Registry: kubetest.Registry, CPURequest: 0.1, MemoryRequest: 1})
+	d, err := Open(Options{StateDir: drivertest.StateDir(t), GuestPath: drivertest.Guest(t), Kubeconfig: c.Kubeconfig,
+		Namespace: kubetest.Namespace,
+		Registry:  kubetest.Registry, CPURequest: 0.1, MemoryRequest: 1})
 	if !errors.Is(err, ErrTraffic) || !strings.Contains(err.Error(), "reaches 10.99.0.1:6443") {
 		t.Errorf("got %v, want %v", err, ErrTraffic)
 	}
@@ -181,7 +187,8 @@ func TestTraffic(t *testing.T) {
 // cluster. With sudo they are refused there.
 func TestPosture(t *testing.T) {
 	c, d := open(t)
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Template: drivertest.Template(t), Env: []string{"PRICE=$(HOME) $5"}})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "posture", Template: drivertest.Template(t),
+		Env: []string{"PRICE=$(HOME) $5"}})
 	for script, want := range map[string]string{
 		"grep CapEff /proc/self/status | cut -f2":     "0000000000000000",
 		"grep CapBnd /proc/self/status | cut -f2":     "0000000000000000",
@@ -208,7 +215,8 @@ func TestPosture(t *testing.T) {
 // An operator's mistakes have clear errors.
 func TestOpenErrors(t *testing.T) {
 	c := kubetest.Start(t)
-	good := Options{GuestPath: drivertest.Guest(t), Kubeconfig: c.Kubeconfig, Namespace: kubetest.Namespace, Registry: kubetest.Registry}
+	good := Options{GuestPath: drivertest.Guest(t), Kubeconfig: c.Kubeconfig, Namespace: kubetest.Namespace,
+		Registry: kubetest.Registry}
 	for words, change := range map[string]func(*Options){
 		"no registry given":    func(o *Options) { o.Registry = "" },
 		"does not speak HTTPS": func(o *Options) { o.Registry = "10.99.0.1:5000/berth" },

@@ -37,12 +37,14 @@ const maxMessage = 32 << 10
 // exec starts a command in a Pod's container. Its standard input and output are the connection.
 func (c *client) exec(ctx context.Context, name string, command ...string) (*conn, error) {
 	to := c.server.JoinPath(c.podPath(name), "exec")
-	to.RawQuery = url.Values{"container": {containerName}, "command": command, "stdin": {"true"}, "stdout": {"true"}, "stderr": {"true"}}.Encode()
+	to.RawQuery = url.Values{"container": {containerName}, "command": command, "stdin": {"true"}, "stdout": {"true"},
+		"stderr": {"true"}}.Encode()
 	header := http.Header{"User-Agent": {"berth"}}
 	if err := c.authorize(header); err != nil {
 		return nil, err
 	}
-	ws, resp, err := websocket.Dial(ctx, to.String(), &websocket.DialOptions{HTTPClient: c.stream, HTTPHeader: header, Subprotocols: []string{protocol}})
+	ws, resp, err := websocket.Dial(ctx, to.String(), &websocket.DialOptions{HTTPClient: c.stream, HTTPHeader: header,
+		Subprotocols: []string{protocol}})
 	if err != nil {
 		if resp != nil && resp.StatusCode >= 300 {
 			return nil, refusal(resp, "EXEC", c.podPath(name))

@@ -70,7 +70,8 @@ type stored struct {
 
 func newImages(registry, guestPath string, log *slog.Logger) (*images, error) {
 	if registry == "" {
-		return nil, errors.New("no registry given: name one in kubernetes.registry to which Berth may push, and from which the nodes pull")
+		return nil, errors.New(
+			"no registry given: name one in kubernetes.registry to which Berth may push, and from which the nodes pull")
 	}
 	if _, err := name.NewRepository(registry); err != nil {
 		return nil, fmt.Errorf("registry: %w", err)
@@ -89,14 +90,16 @@ func newImages(registry, guestPath string, log *slog.Logger) (*images, error) {
 type loopbackOnly struct{ next http.RoundTripper }
 
 func (t loopbackOnly) RoundTrip(r *http.Request) (*http.Response, error) {
-	if host := r.URL.Hostname(); r.URL.Scheme != "https" && host != "localhost" && host != "127.0.0.1" && host != "::1" {
+	if host := r.URL.Hostname(); r.URL.Scheme != "https" && host != "localhost" && host != "127.0.0.1" &&
+		host != "::1" {
 		return nil, fmt.Errorf("the registry %s does not speak HTTPS", r.URL.Host)
 	}
 	return t.next.RoundTrip(r)
 }
 
 func (i *images) options(ctx context.Context) []remote.Option {
-	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain), remote.WithTransport(i.transport), remote.WithUserAgent("berth")}
+	return []remote.Option{remote.WithContext(ctx), remote.WithAuthFromKeychain(authn.DefaultKeychain),
+		remote.WithTransport(i.transport), remote.WithUserAgent("berth")}
 }
 
 // An owner is the user of commands. The guest runs as the same one, or as root.
@@ -219,8 +222,10 @@ func notInRegistry(err error) bool {
 
 // blank returns an image without layers. Its stop signal ends the guest, which ignores others.
 func blank() (v1.Image, error) {
-	return mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON), types.OCIManifestSchema1),
-		&v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: v1.Config{StopSignal: "SIGKILL"}, RootFS: v1.RootFS{Type: "layers"}})
+	return mutate.ConfigFile(mutate.MediaType(mutate.ConfigMediaType(empty.Image, types.OCIConfigJSON),
+		types.OCIManifestSchema1),
+		&v1.ConfigFile{OS: "linux", Architecture: runtime.GOARCH, Config: v1.Config{StopSignal: "SIGKILL"},
+			RootFS: v1.RootFS{Type: "layers"}})
 }
 
 // base returns the image of a template without a guest. The registry stores it under a tag of its
@@ -240,7 +245,8 @@ func (i *images) base(ctx context.Context, tag, rootfs string) (v1.Image, error)
 	r, w := io.Pipe()
 	defer r.Close()
 	go func() { w.CloseWithError(writeTree(w, rootfs)) }()
-	img, err = mutate.AppendLayers(img, stream.NewLayer(r, stream.WithMediaType(types.OCILayer), stream.WithCompressionLevel(gzip.BestSpeed)))
+	img, err = mutate.AppendLayers(img, stream.NewLayer(r, stream.WithMediaType(types.OCILayer),
+		stream.WithCompressionLevel(gzip.BestSpeed)))
 	if err != nil {
 		return nil, err
 	}
@@ -292,7 +298,9 @@ func (i *images) withGuest(img v1.Image, who owner) (v1.Image, error) {
 	if err := w.Close(); err != nil {
 		return nil, err
 	}
-	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(buf.Bytes())), nil },
+	l, err := tarball.LayerFromOpener(func() (io.ReadCloser, error) {
+		return io.NopCloser(bytes.NewReader(buf.Bytes())), nil
+	},
 		tarball.WithMediaType(types.OCILayer), tarball.WithCompressionLevel(gzip.BestSpeed))
 	if err != nil {
 		return nil, err

@@ -182,7 +182,8 @@ func (d *Driver) openState() (err error) {
 		return err
 	}
 	d.instance, err = sandbox.Instance(d.opts.StateDir, func() error {
-		d.log.Warn("kubernetes: the state directory is a copy; its sandboxes are left to the original", "dir", d.opts.StateDir)
+		d.log.Warn("kubernetes: the state directory is a copy; its sandboxes are left to the original", "dir",
+			d.opts.StateDir)
 		return nil
 	})
 	if d.opts.Server != "" {
@@ -198,7 +199,8 @@ func (d *Driver) isolation(ctx context.Context) (string, error) {
 		return "kubernetes", nil
 	}
 	var class runtimeClass
-	err := d.client.do(ctx, http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses/"+url.PathEscape(d.opts.RuntimeClass), nil, "", nil, &class)
+	err := d.client.do(ctx, http.MethodGet, "/apis/node.k8s.io/v1/runtimeclasses/"+url.PathEscape(d.opts.RuntimeClass),
+		nil, "", nil, &class)
 	if err != nil && !isCode(err, http.StatusForbidden) {
 		return "", fmt.Errorf("runtime class %q: %w", d.opts.RuntimeClass, err)
 	}
@@ -232,15 +234,19 @@ type Cluster struct {
 
 // Cluster describes the driver's cluster.
 func (d *Driver) Cluster() Cluster {
-	c := Cluster{Host: d.client.server.Host, Version: d.version, Namespace: d.client.namespace, Runtime: cmp.Or(d.opts.RuntimeClass, "the cluster's default")}
-	c.Lacks = append(c.Lacks, "containers cannot be paused", "volumes cannot be mounted", "policies cannot name addresses",
-		"processes are limited by the guest and by the nodes' own limit", "a container that writes more than its disk limit is evicted")
+	c := Cluster{Host: d.client.server.Host, Version: d.version, Namespace: d.client.namespace,
+		Runtime: cmp.Or(d.opts.RuntimeClass, "the cluster's default")}
+	c.Lacks = append(c.Lacks, "containers cannot be paused", "volumes cannot be mounted",
+		"policies cannot name addresses",
+		"processes are limited by the guest and by the nodes' own limit",
+		"a container that writes more than its disk limit is evicted")
 	c.Pods = "agent-sandbox makes Pods (" + agentVersion + ")"
 	if !d.agents.creates {
 		c.Pods = "Berth makes Pods, because " + d.agents.why
 	}
 	if d.features.Isolation == "kubernetes" {
-		c.Lacks = append(c.Lacks, "containers share their node's kernel (a runtime class with gVisor or Kata would change that)")
+		c.Lacks = append(c.Lacks,
+			"containers share their node's kernel (a runtime class with gVisor or Kata would change that)")
 	}
 	return c
 }

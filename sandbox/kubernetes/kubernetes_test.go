@@ -48,7 +48,8 @@ func openTest(tb testing.TB, c *kubetest.Cluster, stateDir string, opts Options)
 		yes := true
 		opts.AgentSandbox = &yes
 	}
-	opts.StateDir, opts.GuestPath, opts.Kubeconfig, opts.Registry = stateDir, drivertest.Guest(tb), c.Kubeconfig, kubetest.Registry
+	opts.StateDir, opts.GuestPath, opts.Kubeconfig, opts.Registry = stateDir, drivertest.Guest(tb), c.Kubeconfig,
+		kubetest.Registry
 	opts.CPURequest, opts.MemoryRequest = 0.01, 0.1
 	d, err := Open(opts)
 	if err != nil {

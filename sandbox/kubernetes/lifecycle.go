@@ -259,12 +259,15 @@ func (d *Driver) removePod(ctx context.Context, p *pod) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if now, getErr := d.client.getPod(ctx, name); isMissing(getErr) || getErr == nil && now.Metadata.UID != p.Metadata.UID {
+	if now, getErr := d.client.getPod(ctx, name); isMissing(getErr) || getErr == nil &&
+		now.Metadata.UID != p.Metadata.UID {
 		return nil
 	}
-	d.log.Warn("kubernetes: a node does not confirm the end of a Pod; removing it from the cluster", "pod", name, "node", p.Spec.NodeName)
+	d.log.Warn("kubernetes: a node does not confirm the end of a Pod; removing it from the cluster", "pod", name,
+		"node", p.Spec.NodeName)
 	grace := int64(0)
-	if err := d.client.deletePod(ctx, name, p.Metadata.UID, &grace); err != nil && !isMissing(err) && !isCode(err, http.StatusConflict) {
+	if err := d.client.deletePod(ctx, name, p.Metadata.UID, &grace); err != nil && !isMissing(err) &&
+		!isCode(err, http.StatusConflict) {
 		return err
 	}
 	return nil

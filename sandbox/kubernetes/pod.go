@@ -61,7 +61,8 @@ func (d *Driver) podName(id string) (string, error) {
 	}
 	sum := sha256.Sum256([]byte(id))
 	words := strings.Trim(strings.ReplaceAll(id, "_", "-"), "-")
-	return strings.Join([]string{"berth", d.instance, words[:min(len(words), 40)], hex.EncodeToString(sum[:4])}, "-"), nil
+	return strings.Join([]string{"berth", d.instance, words[:min(len(words), 40)], hex.EncodeToString(sum[:4])},
+		"-"), nil
 }
 
 // selector returns the label selector of this driver's Pods of a kind.
@@ -102,9 +103,12 @@ func (d *Driver) newPod(name, kind, image string, who owner) *pod {
 				{Key: "node.kubernetes.io/unreachable", Operator: "Exists", Effect: "NoExecute", Seconds: &soon},
 			}, d.opts.Tolerations...),
 			Hostname: hostname, DNSPolicy: "None",
-			DNSConfig:     &dnsConfig{Nameservers: []string{"127.0.0.1"}, Options: []dnsOption{{"timeout", "30"}, {"attempts", "1"}, {"no-aaaa", ""}}},
-			RestartPolicy: "Never", GracePeriod: &grace, ServiceAccountToken: &no, ServiceLinks: &no, SecurityContext: security,
-			Containers: []podContainer{{Name: containerName, Image: image, WorkingDir: "/", SecurityContext: container, MessagePolicy: "FallbackToLogsOnError"}},
+			DNSConfig: &dnsConfig{Nameservers: []string{"127.0.0.1"},
+				Options: []dnsOption{{"timeout", "30"}, {"attempts", "1"}, {"no-aaaa", ""}}},
+			RestartPolicy: "Never", GracePeriod: &grace, ServiceAccountToken: &no, ServiceLinks: &no,
+			SecurityContext: security,
+			Containers: []podContainer{{Name: containerName, Image: image, WorkingDir: "/",
+				SecurityContext: container, MessagePolicy: "FallbackToLogsOnError"}},
 		},
 	}
 	if d.opts.Server != "" {
@@ -147,7 +151,8 @@ func (d *Driver) sandboxPod(name, image, home string, who owner, spec sandbox.Sp
 		{"guest", guestRunDir, "1Mi"},
 		{"shm", "/dev/shm", strconv.FormatInt(l.Memory/2, 10)},
 	} {
-		p.Spec.Volumes = append(p.Spec.Volumes, volume{Name: v.name, EmptyDir: &emptyDir{Medium: "Memory", SizeLimit: v.size}})
+		p.Spec.Volumes = append(p.Spec.Volumes,
+			volume{Name: v.name, EmptyDir: &emptyDir{Medium: "Memory", SizeLimit: v.size}})
 		c.VolumeMounts = append(c.VolumeMounts, volumeMount{v.name, v.path})
 	}
 	return p

@@ -25,7 +25,8 @@ func (d *Driver) denyTraffic(ctx context.Context) error {
 	policy := networkPolicy{APIVersion: "networking.k8s.io/v1", Kind: "NetworkPolicy",
 		Metadata: meta{Name: d.policyName(), Labels: labels},
 		Spec:     networkPolicySpec{PodSelector: selector{labels}, PolicyTypes: []string{"Ingress", "Egress"}}}
-	return d.client.do(ctx, http.MethodPatch, d.policyPath(), url.Values{"fieldManager": {"berth"}, "force": {"true"}}, typeApply, policy, nil)
+	return d.client.do(ctx, http.MethodPatch, d.policyPath(), url.Values{"fieldManager": {"berth"}, "force": {"true"}},
+		typeApply, policy, nil)
 }
 
 // ErrTraffic is returned for a cluster whose network does not enforce network policies.
@@ -56,7 +57,8 @@ func (d *Driver) checkDenied(ctx context.Context) error {
 	}
 	err = d.make(ctx, p)
 	if errors.Is(err, errNoPod) && d.opts.AgentSandbox == nil {
-		d.log.Warn("kubernetes: agent-sandbox is installed, but its controller does nothing; the driver makes Pods itself", "err", err)
+		d.log.Warn("kubernetes: agent-sandbox is installed, but its controller does nothing; the driver makes Pods itself",
+			"err", err)
 		d.agents.creates, d.agents.why = false, err.Error()
 		err = d.make(ctx, p)
 	}
@@ -81,7 +83,8 @@ func (d *Driver) checkDenied(ctx context.Context) error {
 			case 0:
 				return true, nil
 			case probeReached:
-				return false, fmt.Errorf("%w: a Pod %s; install one that does, such as Calico or Cilium", ErrTraffic, inWords(t.Message, wordsLimit))
+				return false, fmt.Errorf("%w: a Pod %s; install one that does, such as Calico or Cilium", ErrTraffic,
+					inWords(t.Message, wordsLimit))
 			}
 		}
 		if e, dead := endOf(p, time.Now()); dead {

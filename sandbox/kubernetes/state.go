@@ -27,7 +27,8 @@ type end struct {
 
 // failures are reasons for which a container waits that do not pass by themselves, or only if the
 // operator changes something.
-var failures = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull", "ImageInspectError", "RegistryUnavailable",
+var failures = []string{"ErrImagePull", "ImagePullBackOff", "InvalidImageName", "ErrImageNeverPull",
+	"ImageInspectError", "RegistryUnavailable",
 	"CreateContainerConfigError", "CreateContainerError", "RunContainerError"}
 
 // stateOf returns the state of a Pod's sandbox, and its end if it is dead.
@@ -59,7 +60,8 @@ func endOf(p *pod, now time.Time) (end, bool) {
 	case t != nil && t.Reason == "OOMKilled":
 		return end{sandbox.ReasonOOM, "a process reached the memory limit"}, true
 	case disrupted != nil:
-		if t != nil || p.Status.Phase == "Failed" || disrupted.Reason == "DeletionByTaintManager" && p.Metadata.DeletionTimestamp != nil {
+		if t != nil || p.Status.Phase == "Failed" || disrupted.Reason == "DeletionByTaintManager" &&
+			p.Metadata.DeletionTimestamp != nil {
 			return disruption(disrupted), true
 		}
 	case t != nil && t.Reason == "ContainerStatusUnknown":
@@ -71,7 +73,8 @@ func endOf(p *pod, now time.Time) (end, bool) {
 		}
 		return end{sandbox.ReasonKilled, inWords(detail, wordsLimit)}, true
 	case p.Status.Phase == "Failed": // its container never ran, or its end was not observed
-		return end{sandbox.ReasonHost, inWords(cmp.Or(p.Status.Reason, "its Pod failed")+": "+p.Status.Message, wordsLimit)}, true
+		return end{sandbox.ReasonHost, inWords(cmp.Or(p.Status.Reason, "its Pod failed")+": "+p.Status.Message,
+			wordsLimit)}, true
 	case p.Status.Phase == "Succeeded":
 		return end{sandbox.ReasonKilled, "its first process ended"}, true
 	}

@@ -17,31 +17,40 @@ func TestState(t *testing.T) {
 		reason    sandbox.Reason
 		detail    string
 	}{
-		{"created", `{"spec": {"schedulingGates": [{"name": "run.berth/start"}]}, "status": {"phase": "Pending"}}`, sandbox.StateCreated, "", ""},
-		{"starting", `{"status": {"phase": "Pending", "containerStatuses": [{"name": "sandbox", "state": {"waiting": {"reason": "ContainerCreating"}}}]}}`,
+		{"created", `{"spec": {"schedulingGates": [{"name": "run.berth/start"}]}, "status": {"phase": "Pending"}}`,
+			sandbox.StateCreated, "", ""},
+		{"starting",
+			`{"status": {"phase": "Pending", "containerStatuses": [{"name": "sandbox", "state": {"waiting": {"reason": "ContainerCreating"}}}]}}`,
 			sandbox.StateRunning, "", ""},
-		{"running", `{"status": {"phase": "Running", "containerStatuses": [{"name": "sandbox", "state": {"running": {}}}]}}`, sandbox.StateRunning, "", ""},
+		{"running", `{"status": {"phase": "Running", "containerStatuses": [{"name": "sandbox", "state": {"running": {}}}]}}`,
+			sandbox.StateRunning, "", ""},
 		{"being deleted", `{"metadata": {"deletionTimestamp": "2026-01-01T11:59:59Z"}, "status": {"phase": "Running",
 			"containerStatuses": [{"name": "sandbox", "state": {"running": {}}}]}}`, sandbox.StateRunning, "", ""},
-		{"not deleted in time", `{"metadata": {"deletionTimestamp": "2026-01-01T11:50:00Z"}, "status": {"phase": "Running"}}`,
+		{"not deleted in time",
+			`{"metadata": {"deletionTimestamp": "2026-01-01T11:50:00Z"}, "status": {"phase": "Running"}}`,
 			sandbox.StateDead, sandbox.ReasonHost, "its node does not confirm its end"},
-		{"out of memory", `{"status": {"phase": "Failed", "containerStatuses": [{"name": "sandbox", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]}}`,
+		{"out of memory",
+			`{"status": {"phase": "Failed", "containerStatuses": [{"name": "sandbox", "state": {"terminated": {"exitCode": 137, "reason": "OOMKilled"}}}]}}`,
 			sandbox.StateDead, sandbox.ReasonOOM, "a process reached the memory limit"},
 		{"killed", `{"status": {"phase": "Failed", "containerStatuses": [{"name": "sandbox", "state": {"terminated": {"exitCode": 137, "reason": "Error", "message": "bad\u001b[31m\nend"}}}]}}`,
-			sandbox.StateDead, sandbox.ReasonKilled, "its first process ended with exit code 137; its log: bad [31m end"},
+			sandbox.StateDead, sandbox.ReasonKilled,
+			"its first process ended with exit code 137; its log: bad [31m end"},
 		{"evicted", `{"status": {"phase": "Failed", "reason": "Evicted", "message": "The node was low on resource: memory.",
 			"containerStatuses": [{"name": "sandbox", "state": {"terminated": {"exitCode": 137}}}]}}`,
 			sandbox.StateDead, sandbox.ReasonEvicted, "evicted: The node was low on resource: memory."},
 		{"node lost", `{"metadata": {"deletionTimestamp": "2026-01-01T11:59:59Z"}, "status": {"phase": "Running", "conditions": [
 			{"type": "DisruptionTarget", "status": "True", "reason": "DeletionByTaintManager", "message": "Taint manager: deleting due to NoExecute taint"}],
 			"containerStatuses": [{"name": "sandbox", "state": {"running": {}}}]}}`,
-			sandbox.StateDead, sandbox.ReasonHost, "DeletionByTaintManager: Taint manager: deleting due to NoExecute taint"},
+			sandbox.StateDead, sandbox.ReasonHost,
+			"DeletionByTaintManager: Taint manager: deleting due to NoExecute taint"},
 		{"drained, still running", `{"metadata": {"deletionTimestamp": "2026-01-01T11:59:59Z"}, "status": {"phase": "Running", "conditions": [
 			{"type": "DisruptionTarget", "status": "True", "reason": "EvictionByEvictionAPI"}], "containerStatuses": [{"name": "sandbox", "state": {"running": {}}}]}}`,
 			sandbox.StateRunning, "", ""},
-		{"no image", `{"status": {"phase": "Pending", "containerStatuses": [{"name": "sandbox", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}]}}`,
+		{"no image",
+			`{"status": {"phase": "Pending", "containerStatuses": [{"name": "sandbox", "state": {"waiting": {"reason": "ImagePullBackOff", "message": "not found"}}}]}}`,
 			sandbox.StateDead, sandbox.ReasonHost, "ImagePullBackOff: not found"},
-		{"refused by the node", `{"status": {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource"}}`,
+		{"refused by the node",
+			`{"status": {"phase": "Failed", "reason": "OutOfcpu", "message": "Node didn't have enough resource"}}`,
 			sandbox.StateDead, sandbox.ReasonHost, "OutOfcpu: Node didn't have enough resource"},
 	} {
 		p := &pod{}
@@ -62,7 +71,8 @@ func TestState(t *testing.T) {
 func TestMissing(t *testing.T) {
 	for text, want := range map[string]bool{
 		`{"kind": "Status", "status": "Failure", "reason": "NotFound", "details": {"name": "berth-x", "kind": "pods"}, "code": 404}`: true,
-		`{"kind": "Status", "status": "Failure", "reason": "NotFound", "details": {}, "code": 404}`:                                  false, // no such path
+		// no such path
+		`{"kind": "Status", "status": "Failure", "reason": "NotFound", "details": {}, "code": 404}`: false,
 		`{}`: false, // a proxy
 		`{"kind": "Status", "status": "Failure", "reason": "Forbidden", "details": {"name": "berth-x"}, "code": 403}`: false,
 	} {

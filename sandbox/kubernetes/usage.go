@@ -66,7 +66,8 @@ func (d *Driver) usage(ctx context.Context, name string, stats *sandbox.Stats) {
 		r = d.readUsage(ctx, name)
 		d.usages.set(name, r)
 	}
-	stats.CPU, stats.Memory, stats.MemoryPeak, stats.PIDs = max(r.CPU, 0), max(r.Memory, 0), max(r.MemoryPeak, 0), int(max(r.PIDs, 0))
+	stats.CPU, stats.Memory, stats.MemoryPeak, stats.PIDs = max(r.CPU, 0), max(r.Memory, 0), max(r.MemoryPeak, 0),
+		int(max(r.PIDs, 0))
 }
 
 // readUsage starts the program that reads the figures.

@@ -51,7 +51,9 @@ var _ sandbox.Driver = (*Driver)(nil)
 // Open returns an error for any Name but "unsafe-local", and logs a warning.
 func Open(opts Options) (*Driver, error) {
 	if opts.Name != Name {
-		return nil, fmt.Errorf("local: commands would run on this machine without any isolation; to accept that, set the driver to %q, not %q", Name, opts.Name)
+		return nil, fmt.Errorf(
+			"local: commands would run on this machine without any isolation; to accept that, set the driver to %q, not %q",
+			Name, opts.Name)
 	}
 	if opts.Logger == nil {
 		opts.Logger = slog.Default()
@@ -76,7 +78,8 @@ func Open(opts Options) (*Driver, error) {
 	}
 	// Processes are identified by the directory of their sandbox, so those of a copy differ.
 	_, err = sandbox.Instance(opts.StateDir, func() error {
-		opts.Logger.Warn("unsafe-local: the state directory is a copy; its sandboxes are left to the original", "dir", opts.StateDir)
+		opts.Logger.Warn("unsafe-local: the state directory is a copy; its sandboxes are left to the original", "dir",
+			opts.StateDir)
 		return sandbox.Discard(filepath.Join(opts.StateDir, "sandboxes"))
 	})
 	if err != nil {

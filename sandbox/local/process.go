@@ -70,7 +70,9 @@ func (d *Driver) start(ctx context.Context, s instance) error {
 
 	// The shell writes its process id, which becomes the guest's, before the guest runs: after
 	// a crash of this process there is no unknown guest.
-	cmd := exec.Command("/bin/sh", "-c", fmt.Sprintf(`{ echo %d >/proc/self/oom_score_adj; } 2>/dev/null; echo $$ >pid && exec "$0"`, sandbox.OOMScoreAdj), d.opts.GuestPath)
+	cmd := exec.Command("/bin/sh", "-c",
+		fmt.Sprintf(`{ echo %d >/proc/self/oom_score_adj; } 2>/dev/null; echo $$ >pid && exec "$0"`,
+			sandbox.OOMScoreAdj), d.opts.GuestPath)
 	cmd.Dir = s.dir
 	cmd.Env = s.guestEnv(rec.Env)
 	cmd.Stdout, cmd.Stderr = log, log

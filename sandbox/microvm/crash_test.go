@@ -39,7 +39,8 @@ func TestCrash(t *testing.T) {
 			return errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600))
 		}, sandbox.StateDead},
 		{"Launched", func(t *testing.T, d *Driver, s instance) error {
-			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil, 0o600)); err != nil {
+			if err := errors.Join(d.Create(t.Context(), spec), os.WriteFile(s.path("started"), nil,
+				0o600)); err != nil {
 				return err
 			}
 			rec, err := s.record()
@@ -87,18 +88,21 @@ func TestStartFails(t *testing.T) {
 	}{
 		// This image has no file system: the machine's first program fails.
 		{"Disk", "boot: mounting ext4 on /disk", func(s instance) error {
-			return errors.Join(os.Truncate(s.path(diskFile), 0), os.Truncate(s.path(diskFile), sandbox.DefaultLimits.Disk))
+			return errors.Join(os.Truncate(s.path(diskFile), 0), os.Truncate(s.path(diskFile),
+				sandbox.DefaultLimits.Disk))
 		}},
 		{"Image", "no such file", func(s instance) error {
 			raw, err := os.ReadFile(s.path("sandbox.json"))
 			if err != nil {
 				return err
 			}
-			return os.WriteFile(s.path("sandbox.json"), []byte(strings.Replace(string(raw), `"image":"`, `"image":"/none`, 1)), 0o600)
+			return os.WriteFile(s.path("sandbox.json"), []byte(strings.Replace(string(raw), `"image":"`,
+				`"image":"/none`, 1)), 0o600)
 		}},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Template: drivertest.Template(t), Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
+			if err := d.Create(t.Context(), sandbox.Spec{ID: "broken", Template: drivertest.Template(t),
+				Env: []string{"SECRET=berth-canary-aa01"}}); err != nil {
 				t.Fatal(err)
 			}
 			defer d.Destroy(t.Context(), "broken")

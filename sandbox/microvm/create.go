@@ -70,7 +70,8 @@ func (d *Driver) fill(ctx context.Context, dir, image string, spec sandbox.Spec)
 			return err
 		}
 	}
-	rec := record{BootID: d.base.BootID, Image: image, UID: newUID(), Limits: spec.Limits, Mounts: mountRecords(spec.Mounts)}
+	rec := record{BootID: d.base.BootID, Image: image, UID: newUID(), Limits: spec.Limits,
+		Mounts: mountRecords(spec.Mounts)}
 	if len(rec.Mounts) > 0 {
 		rec.Share = newUID() &^ (shareUsers - 1)
 	}

@@ -39,7 +39,8 @@ func FindKernel(dir string) (Kernel, error) {
 	}
 	slices.SortFunc(images, compareVersions)
 	for _, image := range slices.Backward(images) {
-		k := Kernel{Image: image, Modules: filepath.Join(dir, "lib/modules", strings.TrimPrefix(filepath.Base(image), "vmlinuz-"))}
+		k := Kernel{Image: image, Modules: filepath.Join(dir, "lib/modules", strings.TrimPrefix(filepath.Base(image),
+			"vmlinuz-"))}
 		if _, err := os.Stat(k.Modules); err == nil {
 			return k, nil
 		}
@@ -83,7 +84,8 @@ func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 	}
 	defer os.RemoveAll(tmp)
 	// The lists are separate, so that the host's are neither needed nor changed.
-	config := []string{"-qq", "-o", "APT::Sandbox::User=root", "-o", "Dir::State::Lists=" + tmp + "/lists", "-o", "Dir::Cache=" + tmp + "/cache"}
+	config := []string{"-qq", "-o", "APT::Sandbox::User=root", "-o", "Dir::State::Lists=" + tmp + "/lists", "-o",
+		"Dir::Cache=" + tmp + "/cache"}
 	for _, sub := range []string{"lists/partial", "cache/archives/partial"} {
 		if err := os.MkdirAll(filepath.Join(tmp, sub), 0o755); err != nil {
 			return Kernel{}, err
@@ -96,7 +98,8 @@ func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 	if err != nil {
 		return Kernel{}, err
 	}
-	if k, err := FindKernel(dir); err == nil && filepath.Base(k.Image) == "vmlinuz-"+strings.TrimPrefix(name, "linux-image-") {
+	if k, err := FindKernel(dir); err == nil && filepath.Base(k.Image) == "vmlinuz-"+strings.TrimPrefix(name,
+		"linux-image-") {
 		return k, nil
 	}
 	if _, err := run(ctx, tmp, "apt-get", append(config, "download", name)...); err != nil {
@@ -120,7 +123,8 @@ func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 		}
 		for _, e := range entries {
 			to := filepath.Join(dir, sub, e.Name())
-			if err := errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(tmp, "unpacked", sub, e.Name()), to)); err != nil {
+			if err := errors.Join(os.RemoveAll(to), os.Rename(filepath.Join(tmp, "unpacked", sub, e.Name()),
+				to)); err != nil {
 				return Kernel{}, err
 			}
 		}
@@ -130,12 +134,14 @@ func FetchKernel(ctx context.Context, dir string) (Kernel, error) {
 
 // newestKernel returns the package that kernelPackage depends on.
 func newestKernel(ctx context.Context, config []string) (string, error) {
-	out, err := run(ctx, "/", "apt-cache", append(config, "depends", "--no-recommends", "--no-suggests", kernelPackage)...)
+	out, err := run(ctx, "/", "apt-cache", append(config, "depends", "--no-recommends", "--no-suggests",
+		kernelPackage)...)
 	if err != nil {
 		return "", err
 	}
 	for line := range bytes.Lines(out) {
-		if name, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "Depends: "); ok && strings.HasPrefix(name, "linux-image-") {
+		if name, ok := strings.CutPrefix(strings.TrimSpace(string(line)), "Depends: "); ok && strings.HasPrefix(name,
+			"linux-image-") {
 			return name, nil
 		}
 	}

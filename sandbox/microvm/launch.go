@@ -22,7 +22,8 @@ const (
 
 // programPaths are the host's files that QEMU needs to start: libraries, its own modules,
 // firmware. The existing ones are shown to it read-only.
-var programPaths = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/qemu", "/usr/share/seabios", "/etc/ld.so.cache"}
+var programPaths = []string{"/lib", "/lib64", "/usr/lib", "/usr/lib64", "/usr/share/qemu", "/usr/share/seabios",
+	"/etc/ld.so.cache"}
 
 // A launch is one start of QEMU.
 type launch struct {
@@ -50,7 +51,8 @@ func (l launch) start() (*exec.Cmd, error) {
 	}
 	defer entered()
 	err = host.OnOwnThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
+		if err := unix.Unshare(
+			unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
 		// This comes before the root is changed, because these are files of the host.
@@ -88,7 +90,8 @@ func (l launch) limitFiles(pid int) error {
 		}
 	}
 	for what, n := range map[int]uint64{unix.RLIMIT_FSIZE: uint64(l.size), unix.RLIMIT_CORE: 0} {
-		if err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil && !errors.Is(err, unix.ESRCH) {
+		if err := unix.Prlimit(pid, what, &unix.Rlimit{Cur: n, Max: n}, nil); err != nil &&
+			!errors.Is(err, unix.ESRCH) {
 			return err
 		}
 	}
@@ -109,7 +112,8 @@ func giveUp() error {
 // namespace.
 func (l launch) changeRoot() error {
 	return newRoot(l.driver.rootDir(), append(programPaths, l.driver.opts.QEMUPath), func(root string) error {
-		return errors.Join(show(l.driver.kernel, root+rootKernel), show(l.driver.initramfs, root+rootInitramfs), makeDevices(root+"/dev"), l.makeKVM(root+"/dev"))
+		return errors.Join(show(l.driver.kernel, root+rootKernel), show(l.driver.initramfs, root+rootInitramfs),
+			makeDevices(root+"/dev"), l.makeKVM(root+"/dev"))
 	})
 }
 

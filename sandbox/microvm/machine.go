@@ -102,7 +102,8 @@ func (m machine) args(l sandbox.Limits, mounts bool) []string {
 		"-blockdev", "driver=raw,file=template-file,node-name=template,read-only=on",
 		"-device", "virtio-blk"+suffix+",drive=template,serial="+boot.TemplateSerial,
 		"-add-fd", fmt.Sprintf("fd=%d,set=2", fdDisk),
-		"-blockdev", "driver=file,filename=/dev/fdset/2,node-name=disk-file,discard=unmap,locking=off,cache.no-flush=on",
+		"-blockdev",
+		"driver=file,filename=/dev/fdset/2,node-name=disk-file,discard=unmap,locking=off,cache.no-flush=on",
 		"-blockdev", "driver=raw,file=disk-file,node-name=disk,discard=unmap",
 		"-device", "virtio-blk"+suffix+",drive=disk,serial="+boot.DiskSerial,
 		"-chardev", fmt.Sprintf("socket,id=monitor,fd=%d,server=on,wait=off", fdMonitor),
@@ -118,7 +119,8 @@ func (m machine) args(l sandbox.Limits, mounts bool) []string {
 	}
 	if mounts {
 		args = append(args,
-			"-object", fmt.Sprintf("memory-backend-memfd,id=memory,share=on,size=%dM", l.Memory>>20), "-machine", "memory-backend=memory",
+			"-object", fmt.Sprintf("memory-backend-memfd,id=memory,share=on,size=%dM", l.Memory>>20), "-machine",
+			"memory-backend=memory",
 			"-chardev", fmt.Sprintf("socket,id=mounts,fd=%d", fdShare),
 			"-device", "vhost-user-fs"+suffix+",chardev=mounts,tag="+boot.MountsTag)
 	}

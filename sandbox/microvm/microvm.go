@@ -180,7 +180,8 @@ func (d *Driver) prepareStateDir() (err error) {
 	}
 	if err := host.CanSeal(d.opts.StateDir); err != nil {
 		unsealed.Do(func() {
-			d.log.Warn("microvm: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed", "err", err)
+			d.log.Warn("microvm: the volume of the state directory does not encrypt directories; files of a sandbox may be recovered from it after the sandbox is destroyed",
+				"err", err)
 		})
 	} else {
 		d.seals = true

@@ -47,10 +47,12 @@ func statusFields(text string) map[string]string {
 const rootCapabilities = "00000000a00405fb"
 
 func postureInside(t *testing.T, b *drivertest.Box) {
-	if got := statusFields(b.Must("cat /proc/self/status")); got["CapEff"] != "0000000000000000" || got["CapPrm"] != "0000000000000000" {
+	if got := statusFields(b.Must("cat /proc/self/status")); got["CapEff"] != "0000000000000000" ||
+		got["CapPrm"] != "0000000000000000" {
 		t.Errorf("capabilities of the user: got %q and %q, want none", got["CapEff"], got["CapPrm"])
 	}
-	if got := statusFields(b.Must("sudo cat /proc/self/status")); got["CapEff"] != rootCapabilities || got["CapBnd"] != rootCapabilities {
+	if got := statusFields(b.Must("sudo cat /proc/self/status")); got["CapEff"] != rootCapabilities ||
+		got["CapBnd"] != rootCapabilities {
 		t.Errorf("capabilities of root: got %q of %q, want %q", got["CapEff"], got["CapBnd"], rootCapabilities)
 	}
 	for _, tt := range []struct{ script, want string }{
@@ -58,7 +60,8 @@ func postureInside(t *testing.T, b *drivertest.Box) {
 		{"ls /dev", "fd\nfull\nnet\nnull\nptmx\npts\nrandom\nshm\nstderr\nstdin\nstdout\ntty\nurandom\nzero"},
 		{"stat -c '%u %g %a' /mnt/data; stat -c %a /", "1000 1000 755\n755"},
 		{"ps -e -o comm= | head -1", "guest"},
-		{"tail -n +3 /proc/net/dev | cut -d: -f1; getent ahosts localhost >/dev/null && cat /sys/class/net/lo/carrier", "lo\n1"},
+		{"tail -n +3 /proc/net/dev | cut -d: -f1; getent ahosts localhost >/dev/null && cat /sys/class/net/lo/carrier",
+			"lo\n1"},
 		{"cat /proc/1/oom_score_adj /proc/self/oom_score_adj", "-1000\n0"},
 		{"test $(df --output=size -B1M / | tail -1) -gt 9000 && echo large", "large"},
 	} {
@@ -108,7 +111,9 @@ kill -9 1; kill -STOP 2; echo done'`, 2*time.Minute)
 		t.Errorf("got %+v, want only done", r)
 	}
 	b.Answers()
-	if got := b.Must("cat /proc/sys/user/max_user_namespaces /proc/sys/kernel/modules_disabled /proc/sys/kernel/kexec_load_disabled; grep Seccomp: /proc/self/status"); strings.Join(strings.Fields(got), " ") != "0 1 1 Seccomp: 2" {
+	if got := b.Must(
+		"cat /proc/sys/user/max_user_namespaces /proc/sys/kernel/modules_disabled /proc/sys/kernel/kexec_load_disabled; grep Seccomp: /proc/self/status"); strings.Join(strings.Fields(got),
+		" ") != "0 1 1 Seccomp: 2" {
 		t.Errorf("the kernel's settings: got %q", got)
 	}
 }
@@ -122,7 +127,8 @@ func postureQEMU(t *testing.T, s instance) {
 	if pids, err := s.cgroup.Procs(); err != nil || !slices.Equal(pids, []int{pid}) {
 		t.Errorf("processes: got %v, %v, want only QEMU, %d", pids, err, pid)
 	}
-	if got := strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid))); got != strconv.Itoa(sandbox.OOMScoreAdj) {
+	if got := strings.TrimSpace(readFile(t, fmt.Sprintf("/proc/%d/oom_score_adj", pid))); got != strconv.Itoa(
+		sandbox.OOMScoreAdj) {
 		t.Errorf("oom_score_adj: got %s, want %d", got, sandbox.OOMScoreAdj)
 	}
 	rec, err := s.record()
@@ -189,7 +195,8 @@ func postureFiles(t *testing.T, s instance) {
 		info := readFile(t, fmt.Sprintf("/proc/%d/fdinfo/%s", pid, e.Name()))
 		readOnly := strings.HasSuffix(statusFields(info)["flags"], "0")
 		switch {
-		case strings.HasPrefix(target, "socket:"), strings.HasPrefix(target, "anon_inode:"), strings.HasPrefix(target, "pipe:"),
+		case strings.HasPrefix(target, "socket:"), strings.HasPrefix(target, "anon_inode:"), strings.HasPrefix(target,
+			"pipe:"),
 			target == s.path(diskFile), target == s.path("qemu.log"), target == "/dev/null":
 		case target == rec.Image && readOnly:
 		default:
@@ -202,7 +209,8 @@ func postureFiles(t *testing.T, s instance) {
 func postureRoot(t *testing.T, d *Driver, s instance) {
 	pid, _, _ := s.qemu()
 	root := fmt.Sprintf("/proc/%d/root", pid)
-	for _, path := range []string{"/proc", "/sys", "/root", "/home", "/run", "/var", "/tmp", "/etc/passwd", "/usr/bin/sh", d.opts.StateDir, "/dev/kvm"} {
+	for _, path := range []string{"/proc", "/sys", "/root", "/home", "/run", "/var", "/tmp", "/etc/passwd",
+		"/usr/bin/sh", d.opts.StateDir, "/dev/kvm"} {
 		if _, err := os.Lstat(root + path); err == nil {
 			t.Errorf("QEMU sees %s", path)
 		}

@@ -23,7 +23,8 @@ type instance struct {
 
 // at returns the sandbox with an id and a directory, which need not exist.
 func (d *Driver) at(id, dir string) instance {
-	return instance{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.base.Instance, id), processes: &d.base.Processes}
+	return instance{id: id, dir: dir, cgroup: d.cgroups.Group("berth-"+d.base.Instance, id),
+		processes: &d.base.Processes}
 }
 
 func (s instance) path(elem string) string { return s.dir + "/" + elem }

@@ -72,11 +72,14 @@ func (s share) start() (*exec.Cmd, error) {
 	if err := unix.Getrlimit(unix.RLIMIT_NOFILE, &files); err != nil {
 		return nil, err
 	}
-	cmd := &exec.Cmd{Path: rootShare, Dir: "/", Env: []string{}, Stdout: s.log, Stderr: s.log, ExtraFiles: []*os.File{s.socket},
-		Args: []string{"virtiofsd", "--fd=3", fmt.Sprintf("--rlimit-nofile=%d", min(files.Max, shareFiles)), "-o", "source=" + shareDir,
+	cmd := &exec.Cmd{Path: rootShare, Dir: "/", Env: []string{}, Stdout: s.log, Stderr: s.log,
+		ExtraFiles: []*os.File{s.socket},
+		Args: []string{"virtiofsd", "--fd=3", fmt.Sprintf("--rlimit-nofile=%d", min(files.Max, shareFiles)), "-o",
+			"source=" + shareDir,
 			// Other sandboxes see a sandbox's writes at once.
 			"-o", "cache=auto,timeout=0", "-o", "announce_submounts", "-o", "log_level=err"},
-		SysProcAttr: &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
+		SysProcAttr: &syscall.SysProcAttr{Setsid: true,
+			Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWPID | unix.CLONE_NEWNS,
 			UidMappings: mapping(s.base), GidMappings: mapping(s.base), GidMappingsEnableSetgroups: true,
 			Credential: &syscall.Credential{}}}
 	entered, err := s.cgroup.Enter(cmd)
@@ -85,7 +88,8 @@ func (s share) start() (*exec.Cmd, error) {
 	}
 	defer entered()
 	err = host.OnOwnThread(func() error {
-		if err := unix.Unshare(unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
+		if err := unix.Unshare(
+			unix.CLONE_NEWNS | unix.CLONE_NEWNET | unix.CLONE_NEWIPC | unix.CLONE_NEWUTS); err != nil {
 			return fmt.Errorf("unshare: %w", err)
 		}
 		if err := s.cgroup.JoinThread(); err != nil {
@@ -123,7 +127,8 @@ func (s share) changeRoot(users int) error {
 		if err := makeDevices(root + "/dev"); err != nil {
 			return err
 		}
-		if err := errors.Join(os.Mkdir(root+"/proc", 0o755), unix.Mount("/proc", root+"/proc", "", unix.MS_BIND|unix.MS_REC, "")); err != nil {
+		if err := errors.Join(os.Mkdir(root+"/proc", 0o755), unix.Mount("/proc", root+"/proc", "",
+			unix.MS_BIND|unix.MS_REC, "")); err != nil {
 			return fmt.Errorf("bind /proc: %w", err)
 		}
 		if err := errors.Join(os.Mkdir(root+shareDir, 0o755), os.Chown(root+shareDir, s.base, s.base)); err != nil {
@@ -149,7 +154,9 @@ func mapMount(m mountRecord, place string, users int) error {
 		return &os.PathError{Op: "open_tree", Path: m.Source, Err: err}
 	}
 	defer unix.Close(tree)
-	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV | unix.MOUNT_ATTR_NOEXEC, Userns_fd: uint64(users)}
+	attr := unix.MountAttr{Attr_set: unix.MOUNT_ATTR_IDMAP | unix.MOUNT_ATTR_NOSUID | unix.MOUNT_ATTR_NODEV |
+		unix.MOUNT_ATTR_NOEXEC,
+		Userns_fd: uint64(users)}
 	if m.ReadOnly {
 		attr.Attr_set |= unix.MOUNT_ATTR_RDONLY
 	}
@@ -164,8 +171,9 @@ func mapMount(m mountRecord, place string, users int) error {
 func userNamespace(base int) (*os.File, error) {
 	runtime.LockOSThread() // this thread traces
 	defer runtime.UnlockOSThread()
-	cmd := &exec.Cmd{Path: "/proc/self/exe", SysProcAttr: &syscall.SysProcAttr{Ptrace: true, Cloneflags: unix.CLONE_NEWUSER,
-		UidMappings: mapping(base), GidMappings: mapping(base), Pdeathsig: unix.SIGKILL}}
+	cmd := &exec.Cmd{Path: "/proc/self/exe",
+		SysProcAttr: &syscall.SysProcAttr{Ptrace: true, Cloneflags: unix.CLONE_NEWUSER,
+			UidMappings: mapping(base), GidMappings: mapping(base), Pdeathsig: unix.SIGKILL}}
 	if err := cmd.Start(); err != nil {
 		return nil, err
 	}
@@ -187,7 +195,8 @@ func (d *Driver) startShare(s instance, rec record) (*os.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	cmd, err := share{driver: d, base: rec.Share, mounts: rec.Mounts, cgroup: s.cgroup, socket: socket, log: log}.start()
+	cmd, err := share{driver: d, base: rec.Share, mounts: rec.Mounts, cgroup: s.cgroup, socket: socket,
+		log: log}.start()
 	log.Close()
 	if err != nil {
 		said.Close()
@@ -220,12 +229,14 @@ func (d *Driver) tryShare() (err error) {
 	if err := errors.Join(os.Mkdir(dir+"/run", 0o700), os.Mkdir(dir+"/empty", 0o755)); err != nil {
 		return err
 	}
-	s := instance{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.base.Instance, "probe.share")} // not the id of a sandbox
+	// not the id of a sandbox
+	s := instance{id: "probe.share", dir: dir, cgroup: d.cgroups.Group("berth-"+d.base.Instance, "probe.share")}
 	if err := s.cgroup.Create(sandbox.Limits{Memory: shareMemory}.WithDefaults(), sharePIDs); err != nil {
 		return err
 	}
 	defer func() { err = errors.Join(err, removeGroup(s.cgroup)) }()
-	f, err := d.startShare(s, record{Share: newUID() &^ (shareUsers - 1), Mounts: []mountRecord{{Name: "empty", Source: dir + "/empty", ReadOnly: true}}})
+	f, err := d.startShare(s, record{Share: newUID() &^ (shareUsers - 1),
+		Mounts: []mountRecord{{Name: "empty", Source: dir + "/empty", ReadOnly: true}}})
 	if err != nil {
 		return err
 	}

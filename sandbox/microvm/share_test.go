@@ -27,7 +27,8 @@ func TestShare(t *testing.T) {
 	if err := os.Chown(source, user, user); err != nil {
 		t.Fatal(err)
 	}
-	b := drivertest.Start(t, d, sandbox.Spec{ID: "share", Template: drivertest.Template(t), Mounts: []sandbox.Mount{{Name: "data", Path: source}}})
+	b := drivertest.Start(t, d, sandbox.Spec{ID: "share", Template: drivertest.Template(t),
+		Mounts: []sandbox.Mount{{Name: "data", Path: source}}})
 	s, err := d.base.Find("share")
 	if err != nil {
 		t.Fatal(err)
@@ -81,12 +82,14 @@ func postureShare(t *testing.T, s instance) {
 		seen++
 		status := statusFields(readFile(t, fmt.Sprintf("/proc/%d/status", pid)))
 		ids := strings.TrimSpace(strings.Repeat(strconv.Itoa(rec.Share)+" ", 4))
-		for field, want := range map[string]string{"Name": "virtiofsd", "NoNewPrivs": "1", "Uid": ids, "Gid": ids, "Groups": ""} {
+		for field, want := range map[string]string{"Name": "virtiofsd", "NoNewPrivs": "1", "Uid": ids, "Gid": ids,
+			"Groups": ""} {
 			if got := status[field]; got != want {
 				t.Errorf("%s: got %q, want %q", field, got, want)
 			}
 		}
-		if users := strings.Fields(readFile(t, fmt.Sprintf("/proc/%d/uid_map", pid))); !slices.Equal(users, []string{"0", strconv.Itoa(rec.Share), strconv.Itoa(shareUsers)}) {
+		if users := strings.Fields(readFile(t, fmt.Sprintf("/proc/%d/uid_map", pid))); !slices.Equal(users,
+			[]string{"0", strconv.Itoa(rec.Share), strconv.Itoa(shareUsers)}) {
 			t.Errorf("users: got %v", users)
 		}
 		for _, ns := range []string{"user", "mnt", "net", "ipc", "uts", "pid"} {
@@ -114,7 +117,8 @@ func postureShare(t *testing.T, s instance) {
 		}
 		for line := range strings.Lines(readFile(t, fmt.Sprintf("/proc/%d/mountinfo", pid))) {
 			options := strings.Split(strings.Fields(line)[5], ",")
-			if !slices.Contains(options, "nosuid") || strings.HasSuffix(strings.Fields(line)[4], "/data") && !slices.Contains(options, "nodev") {
+			if !slices.Contains(options, "nosuid") || strings.HasSuffix(strings.Fields(line)[4], "/data") &&
+				!slices.Contains(options, "nodev") {
 				t.Errorf("mount %s", line)
 			}
 		}
@@ -131,7 +135,8 @@ func TestRecordOfMounts(t *testing.T) {
 	if err := json.Unmarshal([]byte(text), &rec); err != nil {
 		t.Fatal(err)
 	}
-	if want := mountRecords([]sandbox.Mount{{Name: "data", Volume: "vol_1", Path: "/v", ReadOnly: true}}); !slices.Equal(rec.Mounts, want) {
+	if want := mountRecords([]sandbox.Mount{{Name: "data", Volume: "vol_1", Path: "/v",
+		ReadOnly: true}}); !slices.Equal(rec.Mounts, want) {
 		t.Errorf("got %+v, want %+v", rec.Mounts, want)
 	}
 	if raw, err := json.Marshal(rec); err != nil || string(raw) != text {

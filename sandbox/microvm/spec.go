@@ -34,7 +34,8 @@ func bootConfig(spec sandbox.Spec) boot.Config {
 		Mounts:   len(spec.Mounts) > 0,
 		Files: []boot.File{
 			{Name: "/etc/hostname", Mode: 0o644, Content: hostname + "\n"},
-			{Name: "/etc/hosts", Mode: 0o644, Content: "127.0.0.1\tlocalhost " + hostname + "\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
+			{Name: "/etc/hosts", Mode: 0o644, Content: "127.0.0.1\tlocalhost " + hostname +
+				"\n::1\tlocalhost ip6-localhost ip6-loopback\n"},
 			{Name: "/etc/resolv.conf", Mode: 0o644, Content: "nameserver 127.0.0.1\n"},
 			{Name: dataDir + "/", Mode: 0o755, UID: user},
 		},
@@ -56,7 +57,9 @@ func guestEnv(spec sandbox.Spec) []string {
 		switch name, _, _ := strings.Cut(kv, "="); {
 		case name == "PATH":
 			path = kv
-		case name == boot.PortsEnv || name == "BERTH_MEMORY_LIMIT" || slices.ContainsFunc(env, func(o string) bool { return strings.HasPrefix(o, name+"=") }):
+		case name == boot.PortsEnv || name == "BERTH_MEMORY_LIMIT" || slices.ContainsFunc(env, func(o string) bool {
+			return strings.HasPrefix(o, name+"=")
+		}):
 		default:
 			env = append(env, kv)
 		}

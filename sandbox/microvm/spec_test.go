@@ -20,14 +20,16 @@ func TestGuestEnv(t *testing.T) {
 		Env:    []string{"A=1", "BERTH_PIDS_LIMIT=1000000", "BERTH_MEMORY_LIMIT=1", "BERTH_GUEST_PORTS=0", "PATH=/x"},
 		Limits: sandbox.Limits{Memory: 1 << 30, PIDs: 80},
 	})
-	want := []string{"BERTH_PIDS_LIMIT=70", "BERTH_THREADS=24", "BERTH_WATCH=1", "BERTH_GUEST_LOG=/dev/null", "A=1", "PATH=/x"}
+	want := []string{"BERTH_PIDS_LIMIT=70", "BERTH_THREADS=24", "BERTH_WATCH=1", "BERTH_GUEST_LOG=/dev/null", "A=1",
+		"PATH=/x"}
 	if !slices.Equal(got, want) {
 		t.Errorf("guestEnv: got %q, want %q", got, want)
 	}
 }
 
 func TestCompareVersions(t *testing.T) {
-	ordered := []string{"vmlinuz-5.10.0-20", "vmlinuz-6.1.0-9", "vmlinuz-6.1.0-10", "vmlinuz-6.1.0-10-cloud", "vmlinuz-6.12.0-1"}
+	ordered := []string{"vmlinuz-5.10.0-20", "vmlinuz-6.1.0-9", "vmlinuz-6.1.0-10", "vmlinuz-6.1.0-10-cloud",
+		"vmlinuz-6.12.0-1"}
 	for i, a := range ordered {
 		for j, b := range ordered {
 			if got := compareVersions(a, b); (got < 0) != (i < j) || (got > 0) != (i > j) {
@@ -44,7 +46,8 @@ func module(t *testing.T, path, depends string) {
 	names := "\x00.modinfo\x00.shstrtab\x00"
 	var b bytes.Buffer
 	const head = 64
-	header := elf.Header64{Ident: [16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, Type: uint16(elf.ET_REL), Machine: uint16(elf.EM_X86_64),
+	header := elf.Header64{Ident: [16]byte{0x7f, 'E', 'L', 'F', 2, 1, 1}, Type: uint16(elf.ET_REL),
+		Machine: uint16(elf.EM_X86_64),
 		Version: 1, Shoff: uint64(head + len(info) + len(names)), Ehsize: head, Shentsize: 64, Shnum: 3, Shstrndx: 2}
 	binary.Write(&b, binary.LittleEndian, header)
 	b.WriteString(info + names)
@@ -61,7 +64,8 @@ func module(t *testing.T, path, depends string) {
 
 func TestLoadOrder(t *testing.T) {
 	dir := t.TempDir()
-	for name, depends := range map[string]string{"a/top.ko": "left,right-hand", "b/left.ko": "base", "right_hand.ko": "base", "c/base.ko": "",
+	for name, depends := range map[string]string{"a/top.ko": "left,right-hand", "b/left.ko": "base",
+		"right_hand.ko": "base", "c/base.ko": "",
 		"self.ko": "other", "other.ko": "self", "alone.ko": "missing"} {
 		module(t, filepath.Join(dir, name), depends)
 	}
@@ -114,7 +118,8 @@ func TestInitramfs(t *testing.T) {
 		got = append(got, entry)
 		rest = rest[(body+size+3)&^3:]
 	}
-	if want := []string{"dev:", "dev/console:", "init:program", "modules:", "modules/000-x.ko:module!!"}; !slices.Equal(got, want) {
+	if want := []string{"dev:", "dev/console:", "init:program", "modules:", "modules/000-x.ko:module!!"}; !slices.Equal(
+		got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }

@@ -119,7 +119,8 @@ func (d *Driver) launch(s instance, rec record) (*exec.Cmd, error) {
 		return nil, err
 	}
 	defer log.Close()
-	l := launch{driver: d, kvm: !d.machine.emulated(), uid: rec.UID, cgroup: s.cgroup, args: d.machine.args(rec.Limits, len(rec.Mounts) > 0),
+	l := launch{driver: d, kvm: !d.machine.emulated(), uid: rec.UID, cgroup: s.cgroup, args: d.machine.args(rec.Limits,
+		len(rec.Mounts) > 0),
 		log: log, size: rec.Limits.Disk}
 	if len(rec.Mounts) > 0 {
 		l.size = max(l.size, rec.Limits.Memory) // the memory is a file then

@@ -29,7 +29,9 @@ func Inspect(ctx context.Context, url string) (info Info, err error) {
 	}
 	defer func() { err = errors.Join(err, c.Close(ctx)) }()
 	var create, standby bool
-	err = c.QueryRow(ctx, "SELECT current_setting('server_version'), has_schema_privilege(current_schema(), 'CREATE'), pg_is_in_recovery()").Scan(&info.Version, &create, &standby)
+	err = c.QueryRow(ctx,
+		"SELECT current_setting('server_version'), has_schema_privilege(current_schema(), 'CREATE'), pg_is_in_recovery()").Scan(&info.Version,
+		&create, &standby)
 	switch {
 	case err != nil:
 		return info, fmt.Errorf("postgres: query version: %w", err)

@@ -83,7 +83,8 @@ func (w *writer) resolve(ctx context.Context, cause error) (saved bool, err erro
 		}
 		if backoff.Sleep(ctx, retryPause) != nil {
 			w.setDown(err)
-			return false, fmt.Errorf("%w: it is not known whether the last writes were saved: %w", store.ErrUnavailable, cause)
+			return false, fmt.Errorf("%w: it is not known whether the last writes were saved: %w", store.ErrUnavailable,
+				cause)
 		}
 	}
 }
@@ -158,7 +159,8 @@ func claim(ctx context.Context, c *pgx.Conn, statement string) error {
 	if got {
 		return nil
 	}
-	return fmt.Errorf("%w: %w (%s); stop it first, or give this server a database of its own", store.ErrUnavailable, ErrClaimed, holder(ctx, c))
+	return fmt.Errorf("%w: %w (%s); stop it first, or give this server a database of its own", store.ErrUnavailable,
+		ErrClaimed, holder(ctx, c))
 }
 
 // holder returns the name of the server that has the claim, or "" if none has.

@@ -30,26 +30,33 @@ func (d containers) PutContainerFile(ctx context.Context, p berth.ProjectID, f *
 	return err
 }
 
-func (d containers) GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) (*berth.ContainerFile, error) {
-	row, err := d.queries.GetContainerFile(ctx, query.GetContainerFileParams{Container: string(c), ID: string(id), Project: string(p)})
+func (d containers) GetContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID,
+	id berth.CFileID) (*berth.ContainerFile, error) {
+	row, err := d.queries.GetContainerFile(ctx, query.GetContainerFileParams{Container: string(c), ID: string(id),
+		Project: string(p)})
 	if err != nil {
 		return nil, wrap(err)
 	}
-	f, err := containerFile(ctx, d.keys.Opener(), c, query.ContainerFilesRow{ID: string(id), Path: row.Path, CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes, Box: row.Box})
+	f, err := containerFile(ctx, d.keys.Opener(), c, query.ContainerFilesRow{ID: string(id), Path: row.Path,
+		CreatedAt: row.CreatedAt, Source: row.Source, Bytes: row.Bytes, Box: row.Box})
 	return f, wrap(err)
 }
 
-func containerFile(ctx context.Context, o *sealed.Opener, c berth.ContainerID, row query.ContainerFilesRow) (*berth.ContainerFile, error) {
+func containerFile(ctx context.Context, o *sealed.Opener, c berth.ContainerID,
+	row query.ContainerFilesRow) (*berth.ContainerFile, error) {
 	path, err := o.Path(ctx, row.Path, row.Box)
 	if err != nil {
 		return nil, err
 	}
-	return &berth.ContainerFile{ID: berth.CFileID(row.ID), Object: "container.file", ContainerID: c, CreatedAt: row.CreatedAt,
-		Bytes: row.Bytes, Path: path, Source: row.Source}, nil
+	return &berth.ContainerFile{ID: berth.CFileID(row.ID), Object: "container.file", ContainerID: c,
+		CreatedAt: row.CreatedAt,
+		Bytes:     row.Bytes, Path: path, Source: row.Source}, nil
 }
 
-func (d containers) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile, error) {
-	if _, err := d.queries.ContainerSeal(ctx, query.ContainerSealParams{ID: string(c), Project: string(p)}); err != nil {
+func (d containers) ContainerFiles(ctx context.Context, p berth.ProjectID, c berth.ContainerID) ([]*berth.ContainerFile,
+	error) {
+	if _, err := d.queries.ContainerSeal(ctx, query.ContainerSealParams{ID: string(c),
+		Project: string(p)}); err != nil {
 		return nil, wrap(err)
 	}
 	rows, err := d.queries.ContainerFiles(ctx, string(c))
@@ -66,8 +73,11 @@ func (d containers) ContainerFiles(ctx context.Context, p berth.ProjectID, c ber
 	return files, nil
 }
 
-func (d containers) DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID, id berth.CFileID) error {
-	return d.update(ctx, func(ctx context.Context, q *transaction) error { // its path is sealed with the container's key
-		return found(q.DeleteContainerFile(ctx, query.DeleteContainerFileParams{Container: string(c), ID: string(id), Project: string(p)}))
+func (d containers) DeleteContainerFile(ctx context.Context, p berth.ProjectID, c berth.ContainerID,
+	id berth.CFileID) error {
+	// its path is sealed with the container's key
+	return d.update(ctx, func(ctx context.Context, q *transaction) error {
+		return found(q.DeleteContainerFile(ctx, query.DeleteContainerFileParams{Container: string(c), ID: string(id),
+			Project: string(p)}))
 	})
 }

@@ -40,7 +40,8 @@ func (d containers) CreateContainer(ctx context.Context, c *store.Container, als
 	})
 }
 
-func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
+func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container,
+	error) {
 	body, err := d.queries.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, wrap(err)
@@ -48,7 +49,8 @@ func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id bert
 	return d.container(ctx, d.keys.Opener(), p, body)
 }
 
-func (d containers) container(ctx context.Context, o *sealed.Opener, p berth.ProjectID, box []byte) (*store.Container, error) {
+func (d containers) container(ctx context.Context, o *sealed.Opener, p berth.ProjectID, box []byte) (*store.Container,
+	error) {
 	c, err := o.Container(ctx, box)
 	if err != nil {
 		return nil, damaged("", err)
@@ -56,14 +58,16 @@ func (d containers) container(ctx context.Context, o *sealed.Opener, p berth.Pro
 	return &store.Container{Project: p, Body: c}, nil
 }
 
-func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*store.Container, bool, error) {
+func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name string,
+	page store.Page) ([]*store.Container, bool, error) {
 	from, err := start(page, func() (int64, error) {
 		return d.queries.ContainerTime(ctx, query.ContainerTimeParams{ID: page.After, Project: string(p)})
 	})
 	if err != nil {
 		return nil, false, wrap(err)
 	}
-	args := query.ListContainersDescendingParams{Project: string(p), Hidden: d.keys.HideName(p, name), AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
+	args := query.ListContainersDescendingParams{Project: string(p), Hidden: d.keys.HideName(p, name), AfterTime: from,
+		AfterID: page.After, N: int64(page.Limit) + 1}
 	var rows [][]byte
 	if page.Ascending {
 		rows, err = d.queries.ListContainersAscending(ctx, query.ListContainersAscendingParams(args))
@@ -88,7 +92,8 @@ func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name 
 	return all, len(rows) > page.Limit, nil
 }
 
-func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
+func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	change func(*berth.Container) error) (*store.Container, error) {
 	var out *store.Container
 	err := d.update(ctx, func(ctx context.Context, q *transaction) error {
 		q.touch(string(id))
@@ -114,7 +119,8 @@ func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id b
 			}
 		}
 		out = c
-		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: d.keys.HideName(p, c.Body.Name), Status: string(c.Body.Status), Body: body, ID: string(id)})
+		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: d.keys.HideName(p, c.Body.Name),
+			Status: string(c.Body.Status), Body: body, ID: string(id)})
 	})
 	if err != nil {
 		return nil, err

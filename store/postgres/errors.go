@@ -76,7 +76,8 @@ func unavailable(err error) bool {
 		case codeStatementEnd, codeDiskFull:
 			return false
 		}
-		return strings.HasPrefix(e.Code, classConnection) || strings.HasPrefix(e.Code, classResources) || strings.HasPrefix(e.Code, classIntervenes)
+		return strings.HasPrefix(e.Code, classConnection) || strings.HasPrefix(e.Code, classResources) ||
+			strings.HasPrefix(e.Code, classIntervenes)
 	}
 	if _, ok := errors.AsType[*pgconn.ConnectError](err); ok {
 		return true
@@ -85,7 +86,8 @@ func unavailable(err error) bool {
 		return false
 	}
 	_, network := errors.AsType[net.Error](err)
-	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) || strings.Contains(err.Error(), "conn closed")
+	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
+		strings.Contains(err.Error(), "conn closed")
 }
 
 // found returns ErrNotFound if no row was changed.

@@ -61,8 +61,10 @@ func (d responses) itemsOf(ctx context.Context, response string, ids []string, f
 }
 
 // conversationItem finds an item in any conversation.
-func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id string, found map[string]berth.Item) error {
-	body, err := d.queries.ObjectOfKind(ctx, query.ObjectOfKindParams{Project: string(p), ID: id, Kind: string(store.KindConversationItem)})
+func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id string,
+	found map[string]berth.Item) error {
+	body, err := d.queries.ObjectOfKind(ctx, query.ObjectOfKindParams{Project: string(p), ID: id,
+		Kind: string(store.KindConversationItem)})
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil
 	}
@@ -81,12 +83,14 @@ func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id s
 }
 
 // addItems indexes items by their ids.
-func addItems(ctx context.Context, q *transaction, p berth.ProjectID, response berth.ResponseID, items []berth.Item) error {
+func addItems(ctx context.Context, q *transaction, p berth.ProjectID, response berth.ResponseID,
+	items []berth.Item) error {
 	for _, it := range items {
 		if it.ID() == "" {
 			continue
 		}
-		if err := q.AddItem(ctx, query.AddItemParams{Project: string(p), ID: it.ID(), Response: string(response)}); err != nil {
+		if err := q.AddItem(ctx, query.AddItemParams{Project: string(p), ID: it.ID(),
+			Response: string(response)}); err != nil {
 			return err
 		}
 	}

@@ -11,7 +11,8 @@ import (
 // above is greater than every id.
 const above = "\x7f"
 
-func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store.ResponseQuery) (list []*berth.Response, next berth.ResponseID, err error) {
+func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store.ResponseQuery) (list []*berth.Response,
+	next berth.ResponseID, err error) {
 	if q.After != "" {
 		if err := absentOr(ctx, d.queries, p, q.After, nil); err != nil {
 			return nil, "", wrap(err)
@@ -34,10 +35,12 @@ func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store
 }
 
 // responsesAfter returns at most n responses after q.After, of any model.
-func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q store.ResponseQuery, n int64) ([]store.FoundResponse, error) {
+func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q store.ResponseQuery,
+	n int64) ([]store.FoundResponse, error) {
 	var found []store.FoundResponse
 	if q.Ascending {
-		rows, err := d.queries.NewerResponses(ctx, query.NewerResponsesParams{Project: string(p), After: string(q.After), Open: q.Open(), Most: n})
+		rows, err := d.queries.NewerResponses(ctx, query.NewerResponsesParams{Project: string(p),
+			After: string(q.After), Open: q.Open(), Most: n})
 		for _, r := range rows {
 			found = append(found, store.FoundResponse(r))
 		}
@@ -47,7 +50,8 @@ func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q stor
 	if after == "" {
 		after = above
 	}
-	rows, err := d.queries.OlderResponses(ctx, query.OlderResponsesParams{Project: string(p), After: after, Open: q.Open(), Most: n})
+	rows, err := d.queries.OlderResponses(ctx, query.OlderResponsesParams{Project: string(p), After: after,
+		Open: q.Open(), Most: n})
 	for _, r := range rows {
 		found = append(found, store.FoundResponse(r))
 	}

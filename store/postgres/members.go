@@ -16,7 +16,8 @@ var (
 
 func (d accounts) JoinMember(ctx context.Context, m store.Member, lease time.Duration) error {
 	return d.update(ctx, func(ctx context.Context, q *transaction) error {
-		return q.JoinMember(ctx, query.JoinMemberParams{ID: m.ID, Address: m.Address, Version: m.Version, Lasts: lease.Milliseconds()})
+		return q.JoinMember(ctx, query.JoinMemberParams{ID: m.ID, Address: m.Address, Version: m.Version,
+			Lasts: lease.Milliseconds()})
 	})
 }
 
@@ -33,7 +34,8 @@ func (d accounts) ListMembers(ctx context.Context) ([]store.Member, error) {
 	}
 	members := make([]store.Member, len(rows))
 	for i, r := range rows {
-		members[i] = store.Member{ID: r.ID, Address: r.Address, Version: r.Version, Silent: time.Duration(r.Silent) * time.Millisecond}
+		members[i] = store.Member{ID: r.ID, Address: r.Address, Version: r.Version,
+			Silent: time.Duration(r.Silent) * time.Millisecond}
 	}
 	return members, nil
 }
@@ -83,7 +85,8 @@ func (d accounts) Unlock(ctx context.Context, name, owner string) error {
 
 func (d accounts) SaveCheckpoint(ctx context.Context, c store.Checkpoint) error {
 	return d.update(ctx, func(ctx context.Context, q *transaction) error {
-		n, err := q.SaveCheckpoint(ctx, query.SaveCheckpointParams{Origin: c.Origin, Server: c.Server, PublicKey: c.PublicKey, Size: c.Size, Signed: c.Signed})
+		n, err := q.SaveCheckpoint(ctx, query.SaveCheckpointParams{Origin: c.Origin, Server: c.Server,
+			PublicKey: c.PublicKey, Size: c.Size, Signed: c.Signed})
 		if err == nil && n == 0 {
 			return store.ErrConflict
 		}

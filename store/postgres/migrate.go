@@ -47,7 +47,9 @@ func migrate(ctx context.Context, config *pgx.ConnConfig) (err error) {
 		return fmt.Errorf("read schema version: %w", err)
 	}
 	if current > target {
-		return fmt.Errorf("the database was written by a later version of Berth (schema %d, this version supports up to %d)", current, target)
+		return fmt.Errorf(
+			"the database was written by a later version of Berth (schema %d, this version supports up to %d)", current,
+			target)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("migrate: %w", err)

@@ -25,7 +25,8 @@ const claimLock = 0x6265727468_03
 const terminate = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name LIKE 'berth %' AND datname = current_database()"
 
 func counter(i int) *store.Object {
-	return &store.Object{ObjectKey: store.ObjectKey{Kind: "counter", ID: fmt.Sprintf("counter_%d", i)}, Body: json.RawMessage("0")}
+	return &store.Object{ObjectKey: store.ObjectKey{Kind: "counter", ID: fmt.Sprintf("counter_%d", i)},
+		Body: json.RawMessage("0")}
 }
 
 func increment(t *testing.T, db store.Store, i int) error {
@@ -100,7 +101,8 @@ func TestStopped(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 2 {
-		if err := increment(t, db, 0); !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(), "p4ssword") {
+		if err := increment(t, db, 0); !errors.Is(err, store.ErrUnavailable) || strings.Contains(err.Error(),
+			"p4ssword") {
 			t.Errorf("a write: got %v, want %v", err, store.ErrUnavailable)
 		}
 		if _, err := db.GetObject(t.Context(), "p", counter(0).ObjectKey); !errors.Is(err, store.ErrUnavailable) {
@@ -178,7 +180,8 @@ func TestFailover(t *testing.T) {
 		}
 		var n int
 		if err := json.Unmarshal(o.Body, &n); err != nil || n < saved[i] || n > saved[i]+unknown[i] {
-			t.Errorf("counter %d is %d, %v, after %d acknowledged writes and %d that failed", i, n, err, saved[i], unknown[i])
+			t.Errorf("counter %d is %d, %v, after %d acknowledged writes and %d that failed", i, n, err, saved[i],
+				unknown[i])
 		}
 	}
 }
@@ -247,7 +250,10 @@ func TestLeaseClock(t *testing.T) {
 	url := pgtest.URL(t)
 	clock := func(ahead string) {
 		for _, name := range []string{"now", "clock_timestamp"} {
-			execute(t, url, fmt.Sprintf("CREATE OR REPLACE FUNCTION public.%s() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() + interval '%s' $$", name, ahead))
+			execute(t, url,
+				fmt.Sprintf(
+					"CREATE OR REPLACE FUNCTION public.%s() RETURNS timestamptz LANGUAGE sql AS $$ SELECT pg_catalog.clock_timestamp() + interval '%s' $$",
+					name, ahead))
 		}
 	}
 	clock("10 days")
@@ -264,7 +270,8 @@ func TestLeaseClock(t *testing.T) {
 		if err != nil || len(refs) != orphans {
 			t.Errorf("%s: got %d orphans, %v, want %d", when, len(refs), err, orphans)
 		}
-		err = db.AcquireRun(t.Context(), "p", "resp_1", store.Lease{Owner: "you", Until: time.Now().Add(time.Hour)}, time.Now())
+		err = db.AcquireRun(t.Context(), "p", "resp_1", store.Lease{Owner: "you", Until: time.Now().Add(time.Hour)},
+			time.Now())
 		if !errors.Is(err, want) {
 			t.Errorf("%s: got %v, want %v", when, err, want)
 		}

@@ -111,7 +111,8 @@ func ValidURL(text string) bool {
 		return false
 	}
 	u, err := url.Parse(text)
-	if err != nil || u.Host == "" && !u.Query().Has("host") || u.Fragment != "" || strings.Count(text, "@") > 1 || u.User == nil && strings.Contains(text, "@") {
+	if err != nil || u.Host == "" && !u.Query().Has("host") || u.Fragment != "" || strings.Count(text, "@") > 1 ||
+		u.User == nil && strings.Contains(text, "@") {
 		return false
 	}
 	_, err = pgxpool.ParseConfig(text)
@@ -126,7 +127,8 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 		opts = &Options{}
 	}
 	c := &core{log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler))}
-	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c}, accounts: accounts{c}}
+	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c},
+		accounts: accounts{c}}
 	var opened []func() error
 	defer func() {
 		if err != nil {
@@ -168,7 +170,8 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 // parse returns the configuration of connections. Its errors do not contain the URL.
 func parse(text, name string) (*pgxpool.Config, error) {
 	if !ValidURL(text) {
-		return nil, errors.New("the URL is not valid; it must be like postgres://user:password@host:5432/database?sslmode=verify-full, with special characters of the password percent-encoded")
+		return nil, errors.New(
+			"the URL is not valid; it must be like postgres://user:password@host:5432/database?sslmode=verify-full, with special characters of the password percent-encoded")
 	}
 	config, err := pgxpool.ParseConfig(text)
 	if err != nil {

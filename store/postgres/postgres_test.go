@@ -155,7 +155,8 @@ func TestSealing(t *testing.T) {
 		Content: func(t *testing.T, _ string) (all []byte) {
 			execute(t, server.URL(), "CHECKPOINT")
 			err := filepath.WalkDir(server.Data(), func(path string, d fs.DirEntry, err error) error {
-				if err != nil || !d.Type().IsRegular() || strings.Contains(path, "pg_wal") && d.Name() == "archive_status" {
+				if err != nil || !d.Type().IsRegular() || strings.Contains(path, "pg_wal") &&
+					d.Name() == "archive_status" {
 					return err
 				}
 				content, err := os.ReadFile(path)
@@ -207,7 +208,8 @@ func TestRefused(t *testing.T) {
 			if err == nil || !strings.Contains(err.Error(), tc.want) {
 				t.Errorf("got %v, want %q", err, tc.want)
 			}
-			if err != nil && (strings.Contains(err.Error(), escaped) || strings.Contains(err.Error(), pgtest.Password) || strings.Contains(err.Error(), "wr0ng-secret")) {
+			if err != nil && (strings.Contains(err.Error(), escaped) || strings.Contains(err.Error(),
+				pgtest.Password) || strings.Contains(err.Error(), "wr0ng-secret")) {
 				t.Errorf("the error has the password: %v", err)
 			}
 		})

@@ -16,7 +16,8 @@ import (
 	"github.com/berth-run/berth/store/sealed"
 )
 
-func (d responses) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
+func (d responses) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease,
+	also ...*store.Object) error {
 	for i, ev := range events {
 		if ev.SequenceNumber != int64(i) {
 			return fmt.Errorf("%w: event %d of a new response has number %d", store.ErrConflict, i, ev.SequenceNumber)
@@ -24,7 +25,8 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 	}
 	id := string(r.Body.ID)
 	row := query.CreateResponseParams{ID: id, Project: string(r.Project), Container: string(r.Container),
-		Final: r.Body.Status.Final(), Stored: r.Body.Store, Key: string(r.Key), RequestID: r.RequestID, LeaseOwner: lease.Owner}
+		Final: r.Body.Status.Final(), Stored: r.Body.Store, Key: string(r.Key), RequestID: r.RequestID,
+		LeaseOwner: lease.Owner}
 	if r.Body.PreviousResponseID != nil && r.Body.Store {
 		previous := string(*r.Body.PreviousResponseID)
 		row.Previous = &previous
@@ -48,10 +50,12 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 		if err := q.CreateResponse(ctx, row); err != nil {
 			return err
 		}
-		if err := q.CreateRequest(ctx, query.CreateRequestParams{Response: id, Request: boxes.Request, Input: boxes.Input}); err != nil {
+		if err := q.CreateRequest(ctx, query.CreateRequestParams{Response: id, Request: boxes.Request,
+			Input: boxes.Input}); err != nil {
 			return err
 		}
-		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: boxes.Body, Output: boxes.Output}); err != nil {
+		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: boxes.Body,
+			Output: boxes.Output}); err != nil {
 			return err
 		}
 		if err := appendEvents(ctx, q, k, r.Project, r.Body.ID, events); err != nil {
@@ -70,10 +74,12 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 const eventRow = 64
 
 // appendEvents saves events and counts them in the project's StoredBytes.
-func appendEvents(ctx context.Context, q *transaction, k sealed.Key, p berth.ProjectID, id berth.ResponseID, events []store.Event) error {
+func appendEvents(ctx context.Context, q *transaction, k sealed.Key, p berth.ProjectID, id berth.ResponseID,
+	events []store.Event) error {
 	var bytes int64
 	for _, row := range k.Events(events) {
-		err := q.AppendEvents(ctx, query.AppendEventsParams{Response: string(id), SequenceNumber: row.First, Data: row.Box, Span: row.Span, Size: row.Size})
+		err := q.AppendEvents(ctx, query.AppendEventsParams{Response: string(id), SequenceNumber: row.First,
+			Data: row.Box, Span: row.Span, Size: row.Size})
 		if err != nil {
 			return err
 		}
@@ -98,7 +104,8 @@ func (d responses) GetResponse(ctx context.Context, p berth.ProjectID, id berth.
 	}
 	r := &store.Response{Project: p, Container: berth.ContainerID(row.Container),
 		Key: berth.KeyID(row.Key), RequestID: row.RequestID}
-	err = d.keys.Opener().Response(ctx, sealed.Response{Request: row.Request, Input: row.Input, Body: row.Body, Output: row.Output}, r)
+	err = d.keys.Opener().Response(ctx, sealed.Response{Request: row.Request, Input: row.Input, Body: row.Body,
+		Output: row.Output}, r)
 	if err != nil {
 		return nil, damaged("response "+string(id)+": ", err)
 	}
@@ -147,7 +154,8 @@ func prune(ctx context.Context, q *transaction, id berth.ResponseID) error {
 	return nil
 }
 
-func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string,
+	events []store.Event, body *berth.Response, also ...*store.Object) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -177,7 +185,8 @@ func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(appendEvents(ctx, q, k, p, id, events), addObjects(ctx, q, objects)); err != nil || body == nil {
+		if err := errors.Join(appendEvents(ctx, q, k, p, id, events), addObjects(ctx, q, objects)); err != nil ||
+			body == nil {
 			return err
 		}
 		fold := query.UpdateBodyParams{Response: string(id)}
@@ -212,7 +221,8 @@ func absentOr(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth
 	return err
 }
 
-func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]store.Event, error) {
+func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64,
+	limit int) ([]store.Event, error) {
 	if err := absentOr(ctx, d.queries, p, id, nil); err != nil {
 		return nil, wrap(err)
 	}

@@ -189,7 +189,8 @@ func (r *tableRing) Close() error {
 }
 
 // errOtherKey means that the database belongs to servers with another key.
-var errOtherKey = errors.New("the database was sealed with other keys than the seal.key of this server; all servers of a database need the same seal.key")
+var errOtherKey = errors.New(
+	"the database was sealed with other keys than the seal.key of this server; all servers of a database need the same seal.key")
 
 // openKeys opens the keys of a database, and checks that it was written with them. Former
 // versions stored them in a file, whose keys it moves into the database.
@@ -204,7 +205,9 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 		row, err := q.GetRing(ctx)
 		if errors.Is(err, pgx.ErrNoRows) {
 			if file.exists {
-				return fmt.Errorf("the database is empty, but %s belongs to another one, which was sealed with other keys; check the URL, or use a new state directory", path)
+				return fmt.Errorf(
+					"the database is empty, but %s belongs to another one, which was sealed with other keys; check the URL, or use a new state directory",
+					path)
 			}
 			rand.Read(ring.id[:])
 			return q.CreateRing(ctx, query.CreateRingParams{Mark: keys.Mark(), ID: ring.id[:]})
@@ -214,7 +217,9 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 		}
 		moving := row.ID == nil
 		if moving && !file.exists {
-			return fmt.Errorf("the keys of the database's rows are still in the file berth.keys of the server that used it, not in %s; start that server first, and it moves them into the database", path)
+			return fmt.Errorf(
+				"the keys of the database's rows are still in the file berth.keys of the server that used it, not in %s; start that server first, and it moves them into the database",
+				path)
 		}
 		if moving {
 			row.ID = file.id[:]
@@ -224,7 +229,9 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 			return errOtherKey
 		}
 		if file.exists && file.id != ring.id {
-			return fmt.Errorf("the database was sealed with other keys than those that %s belongs to; check the URL, or use a new state directory", path)
+			return fmt.Errorf(
+				"the database was sealed with other keys than those that %s belongs to; check the URL, or use a new state directory",
+				path)
 		}
 		if moving {
 			return ring.move(ctx, q, file)

@@ -35,7 +35,8 @@ func TestServersShareKeys(t *testing.T) {
 		if err := a.CreateObjects(t.Context(), ringProject, note(id)); err != nil {
 			t.Fatal(err)
 		}
-		if o, err := b.GetObject(t.Context(), ringProject, note(id).ObjectKey); err != nil || string(o.Body) != `"`+id+`"` {
+		if o, err := b.GetObject(t.Context(), ringProject, note(id).ObjectKey); err != nil ||
+			string(o.Body) != `"`+id+`"` {
 			t.Fatalf("the other server reads %v, %v", o, err)
 		}
 	}
@@ -48,12 +49,14 @@ func TestServersShareKeys(t *testing.T) {
 	if _, err := a.GetObject(t.Context(), ringProject, note("note_b").ObjectKey); !errors.Is(err, store.ErrNotFound) {
 		t.Errorf("a row that another server deleted: got %v", err)
 	}
-	if _, err := postgres.Open(t.Context(), url, &postgres.Options{Key: [32]byte{8}, Keys: filepath.Join(t.TempDir(), "keys")}); err == nil ||
+	if _, err := postgres.Open(t.Context(), url, &postgres.Options{Key: [32]byte{8}, Keys: filepath.Join(t.TempDir(),
+		"keys")}); err == nil ||
 		!strings.Contains(err.Error(), "all servers of a database need the same seal.key") {
 		t.Errorf("a server with another key: got %v", err)
 	}
 	before := execute(t, url, "SELECT count(*) FROM row_keys").(int64)
-	c, err := postgres.Open(t.Context(), url, &postgres.Options{Key: [32]byte{7}, Keys: filepath.Join(t.TempDir(), "keys")})
+	c, err := postgres.Open(t.Context(), url, &postgres.Options{Key: [32]byte{7}, Keys: filepath.Join(t.TempDir(),
+		"keys")})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -97,7 +100,9 @@ func TestScrub(t *testing.T) {
 		if err := db.CreateObjects(t.Context(), ringProject, note(id)); err != nil {
 			t.Fatal(err)
 		}
-		boxes = append(boxes, execute(t, url, "SELECT box FROM row_keys WHERE number = (SELECT seal FROM objects WHERE id = $1)", id).([]byte))
+		boxes = append(boxes,
+			execute(t, url, "SELECT box FROM row_keys WHERE number = (SELECT seal FROM objects WHERE id = $1)",
+				id).([]byte))
 	}
 	if !bytes.Contains(files(t, server), boxes[0]) {
 		t.Fatal("the files lack a key; the test would prove nothing")
@@ -107,7 +112,8 @@ func TestScrub(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) { // PostgreSQL counts deletions with a delay
+	// PostgreSQL counts deletions with a delay
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
 		if err := db.Scrub(t.Context()); err != nil {
 			t.Fatal(err)
 		}
@@ -148,15 +154,18 @@ func TestKeysMove(t *testing.T) {
 	content := intoFile(t, url, path, root)
 
 	other := filepath.Join(t.TempDir(), "berth.keys")
-	if _, err := postgres.Open(t.Context(), url, &postgres.Options{Keys: other, Key: root}); err == nil || !strings.Contains(err.Error(), "start that server first") {
+	if _, err := postgres.Open(t.Context(), url, &postgres.Options{Keys: other, Key: root}); err == nil ||
+		!strings.Contains(err.Error(), "start that server first") {
 		t.Errorf("a server without the file: got %v", err)
 	}
-	if _, err := postgres.Open(t.Context(), url, &postgres.Options{Keys: path, Key: [32]byte{8}}); err == nil || !strings.Contains(err.Error(), "other keys") {
+	if _, err := postgres.Open(t.Context(), url, &postgres.Options{Keys: path, Key: [32]byte{8}}); err == nil ||
+		!strings.Contains(err.Error(), "other keys") {
 		t.Errorf("another key of the server: got %v", err)
 	}
 	db = open(t, url, postgres.Options{Keys: path, Key: root, Claim: true})
 	for i := range 20 {
-		if o, err := db.GetObject(t.Context(), ringProject, note(fmt.Sprint("note_", i)).ObjectKey); err != nil || len(o.Body) == 0 {
+		if o, err := db.GetObject(t.Context(), ringProject, note(fmt.Sprint("note_", i)).ObjectKey); err != nil ||
+			len(o.Body) == 0 {
 			t.Fatalf("note %d after the move: %v", i, err)
 		}
 	}

@@ -12,10 +12,12 @@ import (
 // Leases end by the database's clock: the times of the caller's clock are converted to
 // durations.
 
-func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease,
+	now time.Time) error {
 	return d.update(ctx, func(ctx context.Context, q *transaction) error {
-		n, err := q.AcquireRun(ctx, query.AcquireRunParams{Owner: lease.Owner, Lasts: time.Until(lease.Until).Milliseconds(),
-			ID: string(id), Project: string(p), Ahead: time.Until(now).Milliseconds()})
+		n, err := q.AcquireRun(ctx, query.AcquireRunParams{Owner: lease.Owner,
+			Lasts: time.Until(lease.Until).Milliseconds(),
+			ID:    string(id), Project: string(p), Ahead: time.Until(now).Milliseconds()})
 		if err != nil || n > 0 {
 			return err
 		}
@@ -25,7 +27,8 @@ func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.R
 
 func (d responses) RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease) error {
 	return d.update(ctx, func(ctx context.Context, q *transaction) error {
-		n, err := q.RenewRun(ctx, query.RenewRunParams{Owner: lease.Owner, Lasts: time.Until(lease.Until).Milliseconds(), ID: string(id), Project: string(p)})
+		n, err := q.RenewRun(ctx, query.RenewRunParams{Owner: lease.Owner,
+			Lasts: time.Until(lease.Until).Milliseconds(), ID: string(id), Project: string(p)})
 		if err != nil || n > 0 {
 			return err
 		}

@@ -13,7 +13,8 @@ var _ store.Shares = (*DB)(nil)
 
 // Draw implements store.Shares. Only one transaction writes at a time, so what it reads of other
 // servers does not change until it commits.
-func (d accounts) Draw(ctx context.Context, server string, p berth.ProjectID, wants ...store.Want) (shares []store.Share, err error) {
+func (d accounts) Draw(ctx context.Context, server string, p berth.ProjectID,
+	wants ...store.Want) (shares []store.Share, err error) {
 	err = d.update(ctx, func(ctx context.Context, q *transaction) error {
 		shares = make([]store.Share, len(wants)) // it may run again
 		for i, want := range wants {
@@ -41,7 +42,8 @@ func grant(w store.Want, left float64) int64 {
 }
 
 func drawNumber(ctx context.Context, q *transaction, server, p string, w store.Want) (s store.Share, err error) {
-	others, err := q.OthersHold(ctx, query.OthersHoldParams{Project: p, Kind: string(w.Kind), Server: server, Silent: w.Kind == store.ShareContainers})
+	others, err := q.OthersHold(ctx, query.OthersHoldParams{Project: p, Kind: string(w.Kind), Server: server,
+		Silent: w.Kind == store.ShareContainers})
 	if err != nil {
 		return s, err
 	}

@@ -25,7 +25,8 @@ func TestSpaceIsReused(t *testing.T) {
 		for range 100 {
 			text := strings.Repeat("an instruction ", 2000)
 			req := &berth.ResponseRequest{Model: "m", Instructions: &text}
-			r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 7, req)}
+			r := &store.Response{Project: "p", Request: req,
+				Body: berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 7, req)}
 			if err := db.CreateResponse(t.Context(), r, nil, store.Lease{}); err != nil {
 				t.Fatal(err)
 			}
@@ -63,7 +64,8 @@ func TestCompact(t *testing.T) {
 		}
 		text := b.String()
 		req := &berth.ResponseRequest{Model: "m", Instructions: &text}
-		r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 7, req)}
+		r := &store.Response{Project: "p", Request: req,
+			Body: berth.NewResponse(berth.ResponseID(berth.NewID(berth.PrefixResponse)), 7, req)}
 		if err := db.CreateResponse(t.Context(), r, nil, store.Lease{}); err != nil {
 			t.Fatal(err)
 		}
@@ -90,7 +92,8 @@ func TestCompact(t *testing.T) {
 	if err != nil || before-after < 2<<20 {
 		t.Errorf("got %d bytes of %d, %v", after, before, err)
 	}
-	if got, err := open(t, url, postgres.Options{Keys: keys}).GetResponse(t.Context(), "p", last); err != nil || *got.Request.Instructions != *want.Request.Instructions {
+	if got, err := open(t, url, postgres.Options{Keys: keys}).GetResponse(t.Context(), "p", last); err != nil ||
+		*got.Request.Instructions != *want.Request.Instructions {
 		t.Errorf("a response afterwards: %v", err)
 	}
 }

@@ -24,9 +24,10 @@ func (d *DB) Export(ctx context.Context, alone bool, f func(transfer.Reader) err
 			return fmt.Errorf("postgres: wait for writes: %w", wrap(err))
 		}
 	}
-	err = pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}, func(tx pgx.Tx) error {
-		return f(reader{tx, map[string]bool{}})
-	})
+	err = pgx.BeginTxFunc(ctx, c, pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly},
+		func(tx pgx.Tx) error {
+			return f(reader{tx, map[string]bool{}})
+		})
 	return wrap(err)
 }
 
@@ -61,7 +62,8 @@ func Import(ctx context.Context, at string, from transfer.Reader) (results []tra
 		if results, err = transfer.Copy(ctx, from, importer{reader{tx, map[string]bool{}}}); err != nil {
 			return err
 		}
-		if _, err := tx.Exec(ctx, "SELECT setval(pg_get_serial_sequence('objects', 'number'), (SELECT coalesce(max(number), 0) + 1 FROM objects), false)"); err != nil {
+		if _, err := tx.Exec(ctx,
+			"SELECT setval(pg_get_serial_sequence('objects', 'number'), (SELECT coalesce(max(number), 0) + 1 FROM objects), false)"); err != nil {
 			return fmt.Errorf("set the next number of objects: %w", err)
 		}
 		return setTriggers(ctx, tx, "ENABLE")
@@ -125,7 +127,9 @@ func (r reader) Mark(ctx context.Context) (mark []byte, err error) {
 }
 
 func (r reader) Columns(ctx context.Context, table string) ([]transfer.Column, error) {
-	rows, err := r.tx.Query(ctx, "SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1 ORDER BY column_name COLLATE \"C\"", table)
+	rows, err := r.tx.Query(ctx,
+		"SELECT column_name, data_type FROM information_schema.columns WHERE table_schema = current_schema() AND table_name = $1 ORDER BY column_name COLLATE \"C\"",
+		table)
 	if err != nil {
 		return nil, fmt.Errorf("list columns: %w", err)
 	}
@@ -204,7 +208,8 @@ func (m importer) SetMark(ctx context.Context, mark []byte) error {
 	return nil
 }
 
-func (m importer) Insert(ctx context.Context, table string, columns []transfer.Column, rows iter.Seq2[transfer.Row, error]) error {
+func (m importer) Insert(ctx context.Context, table string, columns []transfer.Column, rows iter.Seq2[transfer.Row,
+	error]) error {
 	next, stop := iter.Pull2(rows)
 	defer stop()
 	names := make([]string, len(columns))
@@ -240,7 +245,8 @@ func (m importer) Insert(ctx context.Context, table string, columns []transfer.C
 // sealed.Keys.Export.
 func (d *DB) ExportKeys(ctx context.Context, path string) error {
 	return d.keys.Export(ctx, path, func(yield func(int64, error) bool) {
-		rows, err := d.pool.Query(ctx, "SELECT seal FROM responses UNION SELECT seal FROM files UNION SELECT seal FROM containers UNION SELECT seal FROM objects ORDER BY 1")
+		rows, err := d.pool.Query(ctx,
+			"SELECT seal FROM responses UNION SELECT seal FROM files UNION SELECT seal FROM containers UNION SELECT seal FROM objects ORDER BY 1")
 		if err != nil {
 			yield(0, wrap(err))
 			return

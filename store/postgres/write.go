@@ -59,7 +59,8 @@ type writer struct {
 // newWriter connects a writer. If it is to claim the database, it waits a moment for a
 // former process to be gone.
 func newWriter(ctx context.Context, config *pgx.ConnConfig, claim string, log *slog.Logger) (*writer, error) {
-	w := &writer{config: config, claim: claim, log: log, id: berth.NewID("writer_"), writes: make(chan *write, maxBatch), ended: make(chan struct{})}
+	w := &writer{config: config, claim: claim, log: log, id: berth.NewID("writer_"), writes: make(chan *write,
+		maxBatch), ended: make(chan struct{})}
 	if err := w.reconnect(ctx, claimTimeout); err != nil {
 		return nil, err
 	}

@@ -56,7 +56,8 @@ type erasure struct {
 // NewEraser returns a started Eraser. It first erases the keys that an earlier process
 // left in the list.
 func NewEraser(ctx context.Context, keys *Keys, doomed Doomed, log *slog.Logger) (*Eraser, error) {
-	e := &Eraser{keys: keys, doomed: doomed, log: log, work: make(chan *erasure, maxErasures), ended: make(chan struct{})}
+	e := &Eraser{keys: keys, doomed: doomed, log: log, work: make(chan *erasure, maxErasures),
+		ended: make(chan struct{})}
 	left, err := doomed.List(ctx)
 	if err != nil {
 		return nil, fmt.Errorf("list doomed keys: %w", err)

@@ -28,7 +28,8 @@ type EventRow struct {
 }
 
 var (
-	packer   = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(64<<10), zstd.WithLowerEncoderMem(true)))
+	packer = must(zstd.NewWriter(nil, zstd.WithEncoderLevel(zstd.SpeedFastest), zstd.WithWindowSize(64<<10),
+		zstd.WithLowerEncoderMem(true)))
 	unpacker = must(zstd.NewReader(nil, zstd.WithDecoderMaxMemory(maxWindow), zstd.WithDecoderLowmem(true)))
 )
 
@@ -80,7 +81,8 @@ func (o *Opener) Events(ctx context.Context, box []byte, first int64) ([]store.E
 		if err != nil {
 			return nil, err
 		}
-		events = append(events, store.Event{SequenceNumber: first + int64(len(events)), Type: berth.EventType(kind), Data: data})
+		events = append(events, store.Event{SequenceNumber: first + int64(len(events)), Type: berth.EventType(kind),
+			Data: data})
 	}
 	return events, nil
 }

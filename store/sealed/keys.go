@@ -63,7 +63,9 @@ func (k *Keys) Check(mark []byte) error {
 	if hmac.Equal(mark, k.Mark()) {
 		return nil
 	}
-	return fmt.Errorf("the database was sealed with other keys than those in %s and the server's key; restore the database, the keys and the server's key from the same backup", k.ring.Name())
+	return fmt.Errorf(
+		"the database was sealed with other keys than those in %s and the server's key; restore the database, the keys and the server's key from the same backup",
+		k.ring.Name())
 }
 
 func (k *Keys) derive(what string, from ...[]byte) (sum [32]byte) {

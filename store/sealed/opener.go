@@ -27,7 +27,8 @@ func (o *Opener) Key() Key { return o.last }
 
 // Response opens the boxes of a response and decodes them into r.
 func (o *Opener) Response(ctx context.Context, boxes Response, r *store.Response) error {
-	err := errors.Join(o.openJSON(ctx, contentBody, boxes.Body, &r.Body), o.openJSON(ctx, contentRequest, boxes.Request, &r.Request), o.openJSON(ctx, contentInput, boxes.Input, &r.Input))
+	err := errors.Join(o.openJSON(ctx, contentBody, boxes.Body, &r.Body), o.openJSON(ctx, contentRequest, boxes.Request,
+		&r.Request), o.openJSON(ctx, contentInput, boxes.Input, &r.Input))
 	if err != nil {
 		return err
 	}

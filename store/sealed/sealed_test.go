@@ -39,7 +39,8 @@ func TestBoxes(t *testing.T) {
 		if sealed := !bytes.Contains(box, secret); sealed != (key.Number() != 0) {
 			t.Errorf("key %d: sealed is %t", key.Number(), sealed)
 		}
-		if got, err := o.Event(t.Context(), bytes.Clone(box)); err != nil || !bytes.Equal(got, secret) || o.Key().Number() != key.Number() {
+		if got, err := o.Event(t.Context(), bytes.Clone(box)); err != nil || !bytes.Equal(got, secret) ||
+			o.Key().Number() != key.Number() {
 			t.Errorf("key %d: got %q of key %d, %v", key.Number(), got, o.Key().Number(), err)
 		}
 	}

@@ -14,14 +14,16 @@ import (
 	"github.com/berth-run/berth/store/sqlite"
 )
 
-var delta = []byte(`{"type":"response.output_text.delta","sequence_number":7,"item_id":"msg_0","output_index":0,"content_index":0,"delta":"word","logprobs":[]}`)
+var delta = []byte(
+	`{"type":"response.output_text.delta","sequence_number":7,"item_id":"msg_0","output_index":0,"content_index":0,"delta":"word","logprobs":[]}`)
 
 // BenchmarkAppendEvents appends one event at a time to each of several streams.
 func BenchmarkAppendEvents(b *testing.B) {
 	for _, synchronous := range []string{"normal", "full"} {
 		for _, streams := range []int{1, 10, 100} {
 			b.Run(fmt.Sprintf("%s/streams=%d", synchronous, streams), func(b *testing.B) {
-				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "berth.db"), &sqlite.Options{Synchronous: synchronous})
+				db, err := sqlite.Open(b.Context(), filepath.Join(b.TempDir(), "berth.db"),
+					&sqlite.Options{Synchronous: synchronous})
 				if err != nil {
 					b.Fatal(err)
 				}
@@ -61,13 +63,15 @@ func appendMany(b *testing.B, db *sqlite.DB, id berth.ResponseID, n int) {
 func BenchmarkRawInsert(b *testing.B) {
 	for _, synchronous := range []string{"NORMAL", "FULL"} {
 		b.Run(synchronous, func(b *testing.B) {
-			db, err := sql.Open("sqlite", "file:"+filepath.Join(b.TempDir(), "raw.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous("+synchronous+")")
+			db, err := sql.Open("sqlite", "file:"+filepath.Join(b.TempDir(),
+				"raw.db")+"?_pragma=journal_mode(WAL)&_pragma=synchronous("+synchronous+")")
 			if err != nil {
 				b.Fatal(err)
 			}
 			defer db.Close()
 			db.SetMaxOpenConns(1)
-			if _, err := db.Exec("CREATE TABLE events (response TEXT, n INTEGER, type TEXT, data BLOB, PRIMARY KEY (response, n)) WITHOUT ROWID"); err != nil {
+			if _, err := db.Exec(
+				"CREATE TABLE events (response TEXT, n INTEGER, type TEXT, data BLOB, PRIMARY KEY (response, n)) WITHOUT ROWID"); err != nil {
 				b.Fatal(err)
 			}
 			insert, err := db.Prepare("INSERT INTO events (response, n, type, data) VALUES (?, ?, ?, ?)")
@@ -92,7 +96,8 @@ func BenchmarkFold(b *testing.B) {
 			db := open(b, filepath.Join(b.TempDir(), "berth.db"))
 			defer db.Close()
 			req := &berth.ResponseRequest{Model: "m"}
-			r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse("resp_1", 1, req), Input: []berth.Item{message(strings.Repeat("x", input))}}
+			r := &store.Response{Project: "p", Request: req, Body: berth.NewResponse("resp_1", 1, req),
+				Input: []berth.Item{message(strings.Repeat("x", input))}}
 			if err := db.CreateResponse(b.Context(), r, nil, lease()); err != nil {
 				b.Fatal(err)
 			}
@@ -108,7 +113,8 @@ func BenchmarkFold(b *testing.B) {
 }
 
 func message(text string) berth.Item {
-	return berth.NewItem(berth.Message{Type: "message", Role: "user", Content: []berth.Content{{Type: "input_text", Text: text}}})
+	return berth.NewItem(berth.Message{Type: "message", Role: "user",
+		Content: []berth.Content{{Type: "input_text", Text: text}}})
 }
 
 // BenchmarkChain reads a chain whose links have 400 bytes of text each.
@@ -121,7 +127,8 @@ func BenchmarkChain(b *testing.B) {
 			for i := range links {
 				req := &berth.ResponseRequest{Model: "m", PreviousResponseID: previous}
 				in := message(strings.Repeat("word ", 40))
-				r := &store.Response{Project: "p", Request: req, Input: []berth.Item{in}, Body: berth.NewResponse(streamID(i), 1, req)}
+				r := &store.Response{Project: "p", Request: req, Input: []berth.Item{in},
+					Body: berth.NewResponse(streamID(i), 1, req)}
 				r.Body.Output = []berth.Item{in}
 				if err := db.CreateResponse(b.Context(), r, nil, store.Lease{}); err != nil {
 					b.Fatal(err)

@@ -41,7 +41,8 @@ func (d containers) CreateContainer(ctx context.Context, c *store.Container, als
 	})
 }
 
-func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
+func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container,
+	error) {
 	body, err := d.queries.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
 	if err != nil {
 		return nil, d.wrap(err)
@@ -49,7 +50,8 @@ func (d containers) GetContainer(ctx context.Context, p berth.ProjectID, id bert
 	return d.container(ctx, d.keys.Opener(), p, body)
 }
 
-func (d containers) container(ctx context.Context, o *sealed.Opener, p berth.ProjectID, box []byte) (*store.Container, error) {
+func (d containers) container(ctx context.Context, o *sealed.Opener, p berth.ProjectID, box []byte) (*store.Container,
+	error) {
 	c, err := o.Container(ctx, box)
 	if err != nil {
 		return nil, d.damaged("", err)
@@ -57,14 +59,16 @@ func (d containers) container(ctx context.Context, o *sealed.Opener, p berth.Pro
 	return &store.Container{Project: p, Body: c}, nil
 }
 
-func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name string, page store.Page) ([]*store.Container, bool, error) {
+func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name string,
+	page store.Page) ([]*store.Container, bool, error) {
 	from, err := start(page, func() (int64, error) {
 		return d.queries.ContainerTime(ctx, query.ContainerTimeParams{ID: page.After, Project: string(p)})
 	})
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	args := query.ListContainersDescendingParams{Project: string(p), Name: name, Hidden: d.keys.HideName(p, name), AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
+	args := query.ListContainersDescendingParams{Project: string(p), Name: name, Hidden: d.keys.HideName(p, name),
+		AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
 	var rows [][]byte
 	if page.Ascending {
 		rows, err = d.queries.ListContainersAscending(ctx, query.ListContainersAscendingParams(args))
@@ -89,7 +93,8 @@ func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name 
 	return all, len(rows) > page.Limit, nil
 }
 
-func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID, change func(*berth.Container) error) (*store.Container, error) {
+func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	change func(*berth.Container) error) (*store.Container, error) {
 	var out *store.Container
 	err := d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		box, err := q.GetContainer(ctx, query.GetContainerParams{ID: string(id), Project: string(p)})
@@ -114,7 +119,8 @@ func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id b
 			}
 		}
 		out = c
-		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: d.keys.HideName(p, c.Body.Name), Status: string(c.Body.Status), Body: body, ID: string(id)})
+		return q.UpdateContainer(ctx, query.UpdateContainerParams{Name: d.keys.HideName(p, c.Body.Name),
+			Status: string(c.Body.Status), Body: body, ID: string(id)})
 	})
 	if err != nil {
 		return nil, err

@@ -31,7 +31,8 @@ func lease() store.Lease { return store.Lease{Owner: "me", Until: time.Now().Add
 func newAuthor(t *testing.T, db *sqlite.DB, seed uint64, words ...string) *author {
 	a := &author{db: db, words: words, next: make([]int64, len(words)), random: rand.New(rand.NewPCG(seed, 0))}
 	for i := range words {
-		r := &store.Response{Project: "p", Request: &berth.ResponseRequest{Model: a.text(i)}, Body: a.body(i), Input: []berth.Item{a.item(i)}}
+		r := &store.Response{Project: "p", Request: &berth.ResponseRequest{Model: a.text(i)}, Body: a.body(i),
+			Input: []berth.Item{a.item(i)}}
 		if err := db.CreateResponse(t.Context(), r, nil, lease()); err != nil {
 			t.Fatal(err)
 		}
@@ -47,7 +48,8 @@ func (a *author) text(i int) string {
 }
 
 func (a *author) item(i int) berth.Item {
-	return berth.NewItem(berth.Message{Type: "message", Role: "user", Content: []berth.Content{{Type: "input_text", Text: a.text(i)}}})
+	return berth.NewItem(berth.Message{Type: "message", Role: "user",
+		Content: []berth.Content{{Type: "input_text", Text: a.text(i)}}})
 }
 
 func (a *author) body(i int) *berth.Response {
@@ -68,7 +70,8 @@ func (a *author) write(t *testing.T, n int) {
 		if a.random.IntN(4) == 0 {
 			body = a.body(i)
 		}
-		ev := []store.Event{{SequenceNumber: a.next[i], Type: berth.EventOutputTextDelta, Data: []byte(`{"delta":"` + a.text(i) + `"}`)}}
+		ev := []store.Event{{SequenceNumber: a.next[i], Type: berth.EventOutputTextDelta, Data: []byte(`{"delta":"` +
+			a.text(i) + `"}`)}}
 		if err := a.db.AppendEvents(t.Context(), "p", a.id(i), "me", ev, body); err != nil {
 			t.Fatal(err)
 		}
@@ -108,15 +111,18 @@ func TestEachKindIsErased(t *testing.T) {
 	ctx := t.Context()
 	a := newAuthor(t, db, 1, canary)
 	a.write(t, 10)
-	conversation := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"}, Body: []byte(`"` + canary + `"`)}
+	conversation := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversation, ID: "conv_1"},
+		Body: []byte(`"` + canary + `"`)}
 	item := func(parent, id string) *store.Object {
-		return &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversationItem, Parent: parent, ID: id}, Body: []byte(`"` + strings.Repeat(canary, 1000) + `"`)}
+		return &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversationItem, Parent: parent, ID: id},
+			Body: []byte(`"` + strings.Repeat(canary, 1000) + `"`)}
 	}
 	file := &berth.ContainerFile{ID: "cfile_1", ContainerID: "cntr_1", Path: canary}
 	for _, create := range []func() error{
 		func() error { return db.CreateFile(ctx, "p", &berth.File{ID: "file-1", Filename: canary}, nil) },
 		func() error {
-			return db.CreateContainer(ctx, &store.Container{Project: "p", Body: &berth.Container{ID: "cntr_1", Name: canary}})
+			return db.CreateContainer(ctx, &store.Container{Project: "p",
+				Body: &berth.Container{ID: "cntr_1", Name: canary}})
 		},
 		func() error { return db.PutContainerFile(ctx, "p", file) },
 		func() error { return db.CreateObjects(ctx, "p", conversation, item("conv_1", "msg_1")) },
@@ -220,14 +226,18 @@ func TestClearRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if all, _, err := db.ListContainers(ctx, "p", "box", store.Page{Limit: 10}); err != nil || len(all) != 1 || all[0].Body.Name != "box" {
+	if all, _, err := db.ListContainers(ctx, "p", "box", store.Page{Limit: 10}); err != nil || len(all) != 1 ||
+		all[0].Body.Name != "box" {
 		t.Errorf("got %v, %v", all, err)
 	}
 	f := &berth.ContainerFile{ID: "cfile_2", ContainerID: "cntr_1", Path: "/a"}
 	if err := db.PutContainerFile(ctx, "p", f); err != nil || f.ID != "cfile_1" {
 		t.Errorf("a known file: got %s, %v", f.ID, err)
 	}
-	o, err := db.UpdateObject(ctx, "p", store.ObjectKey{Kind: "conversation", ID: "conv_1"}, func(o *store.Object) error { return nil })
+	o, err := db.UpdateObject(ctx, "p", store.ObjectKey{Kind: "conversation", ID: "conv_1"},
+		func(o *store.Object) error {
+			return nil
+		})
 	if err != nil || string(o.Body) != `{"a":1}` {
 		t.Errorf("got %v, %v", o, err)
 	}

@@ -40,7 +40,8 @@ func (d *core) wrap(err error) error {
 // write.
 func lacksStorage(code int) bool {
 	switch code {
-	case sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS, sqlite3.SQLITE_IOERR_DATA,
+	case sqlite3.SQLITE_IOERR_READ, sqlite3.SQLITE_IOERR_SHORT_READ, sqlite3.SQLITE_IOERR_CORRUPTFS,
+		sqlite3.SQLITE_IOERR_DATA,
 		sqlite3.SQLITE_IOERR_NOMEM, sqlite3.SQLITE_IOERR_ACCESS, sqlite3.SQLITE_IOERR_AUTH:
 		return false
 	}
@@ -59,7 +60,8 @@ func explain(err error) error {
 	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
 		return fmt.Errorf("the file is damaged or is not a database; restore it from a backup: %w", err)
 	case sqlite3.SQLITE_BUSY:
-		return fmt.Errorf("another process has locked the database for %d s; nothing of this write was saved: %w", busyTimeout/1000, err)
+		return fmt.Errorf("another process has locked the database for %d s; nothing of this write was saved: %w",
+			busyTimeout/1000, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_PERM:
 		return fmt.Errorf("check the permissions of the file and its directory: %w", err)
 	case sqlite3.SQLITE_IOERR:

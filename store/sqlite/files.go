@@ -21,7 +21,8 @@ func (d files) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File,
 	if err != nil {
 		return err
 	}
-	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose, Bytes: f.Bytes, Body: body, Seal: k.Number()}
+	row := query.CreateFileParams{ID: string(f.ID), Project: string(p), CreatedAt: f.CreatedAt, Purpose: f.Purpose,
+		Bytes: f.Bytes, Body: body, Seal: k.Number()}
 	if f.ExpiresAt != nil {
 		row.ExpiresAt = sql.NullInt64{Int64: *f.ExpiresAt, Valid: true}
 	}
@@ -40,14 +41,16 @@ func (d files) GetFile(ctx context.Context, p berth.ProjectID, id berth.FileID) 
 	return f, key, nil
 }
 
-func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool, error) {
+func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string, page store.Page) ([]*berth.File, bool,
+	error) {
 	from, err := start(page, func() (int64, error) {
 		return d.queries.FileTime(ctx, query.FileTimeParams{ID: page.After, Project: string(p)})
 	})
 	if err != nil {
 		return nil, false, d.wrap(err)
 	}
-	args := query.ListFilesDescendingParams{Project: string(p), Purpose: purpose, AfterTime: from, AfterID: page.After, N: int64(page.Limit) + 1}
+	args := query.ListFilesDescendingParams{Project: string(p), Purpose: purpose, AfterTime: from, AfterID: page.After,
+		N: int64(page.Limit) + 1}
 	var rows [][]byte
 	if page.Ascending {
 		rows, err = d.queries.ListFilesAscending(ctx, query.ListFilesAscendingParams(args))
@@ -73,7 +76,8 @@ func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string,
 }
 
 func (d files) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.FileRef, error) {
-	rows, err := d.queries.ExpiredFiles(ctx, query.ExpiredFilesParams{Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
+	rows, err := d.queries.ExpiredFiles(ctx,
+		query.ExpiredFilesParams{Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}

@@ -12,7 +12,8 @@ import (
 
 func (d accounts) CreateKey(ctx context.Context, k *berth.Key) error {
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		return q.CreateKey(ctx, query.CreateKeyParams{ID: string(k.ID), Project: string(k.Project), Name: k.Name, Hash: k.Hash[:], Tail: k.Tail, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt,
+		return q.CreateKey(ctx, query.CreateKeyParams{ID: string(k.ID), Project: string(k.Project), Name: k.Name,
+			Hash: k.Hash[:], Tail: k.Tail, CreatedAt: k.CreatedAt, ExpiresAt: k.ExpiresAt,
 			CostPerMonth: nullable(k.Limits.CostPerMonth)})
 	})
 }
@@ -22,7 +23,8 @@ func (d accounts) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, err
 	if err != nil {
 		return nil, d.wrap(err)
 	}
-	return &berth.Key{ID: berth.KeyID(row.ID), Project: berth.ProjectID(row.Project), Name: row.Name, Hash: hash, Tail: row.Tail, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
+	return &berth.Key{ID: berth.KeyID(row.ID), Project: berth.ProjectID(row.Project), Name: row.Name, Hash: hash,
+		Tail: row.Tail, CreatedAt: row.CreatedAt, ExpiresAt: row.ExpiresAt,
 		Limits: keyLimits(row.CostPerMonth)}, nil
 }
 
@@ -36,7 +38,8 @@ func (d accounts) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 		if len(r.Hash) != 32 {
 			return nil, fmt.Errorf("sqlite: %s: key %s: its hash has %d bytes", d.path, r.ID, len(r.Hash))
 		}
-		keys[i] = &berth.Key{ID: berth.KeyID(r.ID), Project: berth.ProjectID(r.Project), Name: r.Name, Hash: [32]byte(r.Hash), Tail: r.Tail, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
+		keys[i] = &berth.Key{ID: berth.KeyID(r.ID), Project: berth.ProjectID(r.Project), Name: r.Name,
+			Hash: [32]byte(r.Hash), Tail: r.Tail, CreatedAt: r.CreatedAt, ExpiresAt: r.ExpiresAt,
 			Limits: keyLimits(r.CostPerMonth)}
 	}
 	return keys, nil
@@ -58,7 +61,8 @@ func (d accounts) KeyLimits(ctx context.Context, id berth.KeyID) (berth.KeyLimit
 
 func (d accounts) SetKeyLimits(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error {
 	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		return found(q.SetKeyLimit(ctx, query.SetKeyLimitParams{CostPerMonth: nullable(limits.CostPerMonth), ID: string(id)}))
+		return found(q.SetKeyLimit(ctx, query.SetKeyLimitParams{CostPerMonth: nullable(limits.CostPerMonth),
+			ID: string(id)}))
 	})
 }
 

@@ -11,7 +11,8 @@ import (
 // above is greater than every id.
 const above = "\x7f"
 
-func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store.ResponseQuery) (list []*berth.Response, next berth.ResponseID, err error) {
+func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store.ResponseQuery) (list []*berth.Response,
+	next berth.ResponseID, err error) {
 	if q.After != "" {
 		there, err := d.queries.ResponseExists(ctx, query.ResponseExistsParams{ID: string(q.After), Project: string(p)})
 		if err != nil {
@@ -38,14 +39,16 @@ func (d responses) ListResponses(ctx context.Context, p berth.ProjectID, q store
 }
 
 // responsesAfter returns at most n responses after q.After, of any model.
-func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q store.ResponseQuery, n int64) ([]store.FoundResponse, error) {
+func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q store.ResponseQuery,
+	n int64) ([]store.FoundResponse, error) {
 	open := int64(-1)
 	if only := q.Open(); only != nil {
 		open = truth(*only)
 	}
 	var found []store.FoundResponse
 	if q.Ascending {
-		rows, err := d.queries.NewerResponses(ctx, query.NewerResponsesParams{Project: string(p), After: string(q.After), Open: open, Most: n})
+		rows, err := d.queries.NewerResponses(ctx, query.NewerResponsesParams{Project: string(p),
+			After: string(q.After), Open: open, Most: n})
 		for _, r := range rows {
 			found = append(found, store.FoundResponse(r))
 		}
@@ -55,7 +58,8 @@ func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q stor
 	if after == "" {
 		after = above
 	}
-	rows, err := d.queries.OlderResponses(ctx, query.OlderResponsesParams{Project: string(p), After: after, Open: open, Most: n})
+	rows, err := d.queries.OlderResponses(ctx, query.OlderResponsesParams{Project: string(p), After: after, Open: open,
+		Most: n})
 	for _, r := range rows {
 		found = append(found, store.FoundResponse(r))
 	}

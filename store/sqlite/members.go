@@ -15,7 +15,8 @@ var _ store.Members = (*DB)(nil)
 
 func (d accounts) JoinMember(ctx context.Context, m store.Member, lease time.Duration) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
-		return q.JoinMember(ctx, query.JoinMemberParams{ID: m.ID, Address: m.Address, Version: m.Version, LeaseUntil: time.Now().Add(lease).UnixMilli()})
+		return q.JoinMember(ctx, query.JoinMemberParams{ID: m.ID, Address: m.Address, Version: m.Version,
+			LeaseUntil: time.Now().Add(lease).UnixMilli()})
 	})
 }
 
@@ -33,7 +34,8 @@ func (d accounts) ListMembers(ctx context.Context) ([]store.Member, error) {
 	now := time.Now()
 	members := make([]store.Member, len(rows))
 	for i, r := range rows {
-		members[i] = store.Member{ID: r.ID, Address: r.Address, Version: r.Version, Silent: now.Sub(time.UnixMilli(r.LeaseUntil))}
+		members[i] = store.Member{ID: r.ID, Address: r.Address, Version: r.Version,
+			Silent: now.Sub(time.UnixMilli(r.LeaseUntil))}
 	}
 	return members, nil
 }
@@ -68,11 +70,13 @@ func (d accounts) RunOwner(ctx context.Context, p berth.ProjectID, id berth.Resp
 func (d accounts) Lock(ctx context.Context, name, owner string, lease time.Duration) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		now := time.Now()
-		n, err := q.AcquireLock(ctx, query.AcquireLockParams{Name: name, Owner: owner, Until: now.Add(lease).UnixMilli(), Now: now.UnixMilli()})
+		n, err := q.AcquireLock(ctx, query.AcquireLockParams{Name: name, Owner: owner,
+			Until: now.Add(lease).UnixMilli(), Now: now.UnixMilli()})
 		if err != nil || n > 0 {
 			return err
 		}
-		n, err = q.CreateLock(ctx, query.CreateLockParams{Name: name, Owner: owner, LeaseUntil: now.Add(lease).UnixMilli()})
+		n, err = q.CreateLock(ctx, query.CreateLockParams{Name: name, Owner: owner,
+			LeaseUntil: now.Add(lease).UnixMilli()})
 		if err == nil && n == 0 {
 			return store.ErrConflict
 		}

@@ -51,7 +51,9 @@ func CheckSchema(ctx context.Context, path string) (err error) {
 // later returns an error if the schema of a database is not known yet.
 func later(current, target int64) error {
 	if current > target {
-		return fmt.Errorf("the database was written by a later version of Berth (schema %d, this version supports up to %d)", current, target)
+		return fmt.Errorf(
+			"the database was written by a later version of Berth (schema %d, this version supports up to %d)", current,
+			target)
 	}
 	return nil
 }

@@ -41,7 +41,8 @@ func addObjects(ctx context.Context, q *query.Queries, rows []query.CreateObject
 }
 
 // objectRows seals objects, each under its own key.
-func (d *core) objectRows(ctx context.Context, p berth.ProjectID, objects []*store.Object) ([]query.CreateObjectParams, error) {
+func (d *core) objectRows(ctx context.Context, p berth.ProjectID, objects []*store.Object) ([]query.CreateObjectParams,
+	error) {
 	rows := make([]query.CreateObjectParams, len(objects))
 	for i, o := range objects {
 		key, err := d.keys.New(ctx)
@@ -83,7 +84,8 @@ func objectKey(p berth.ProjectID, key store.ObjectKey) query.GetObjectParams {
 	return query.GetObjectParams{Project: string(p), Parent: key.Parent, Kind: string(key.Kind), ID: key.ID}
 }
 
-func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind, parent string, page store.Page) ([]*store.Object, bool, error) {
+func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.Kind, parent string,
+	page store.Page) ([]*store.Object, bool, error) {
 	number := func(id string, otherwise int64) (int64, error) {
 		if id == "" {
 			return otherwise, nil
@@ -91,7 +93,8 @@ func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.
 		row, err := d.queries.GetObject(ctx, objectKey(p, store.ObjectKey{Kind: kind, Parent: parent, ID: id}))
 		return row.Number, d.wrap(err)
 	}
-	args := query.ListObjectsAscendingParams{Project: string(p), Parent: parent, Kind: string(kind), N: int64(page.Limit) + 1}
+	args := query.ListObjectsAscendingParams{Project: string(p), Parent: parent, Kind: string(kind),
+		N: int64(page.Limit) + 1}
 	first, last := page.After, page.Before // in ascending order
 	if !page.Ascending {
 		first, last = last, first
@@ -144,7 +147,8 @@ func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.
 	return objects, cut || len(rows) > limit, nil
 }
 
-func (d objects) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey, change func(*store.Object) error) (*store.Object, error) {
+func (d objects) UpdateObject(ctx context.Context, p berth.ProjectID, key store.ObjectKey,
+	change func(*store.Object) error) (*store.Object, error) {
 	var o *store.Object
 	err := d.update(ctx, func(ctx context.Context, q *query.Queries) error {
 		row, err := q.GetObject(ctx, objectKey(p, key))
@@ -160,7 +164,8 @@ func (d objects) UpdateObject(ctx context.Context, p berth.ProjectID, key store.
 			return err
 		}
 		o.ObjectKey, o.CreatedAt = key, row.CreatedAt
-		return q.UpdateObject(ctx, query.UpdateObjectParams{Number: row.Number, ExpiresAt: expiry(o), Body: open.Key().Object(o.Body)})
+		return q.UpdateObject(ctx, query.UpdateObjectParams{Number: row.Number, ExpiresAt: expiry(o),
+			Body: open.Key().Object(o.Body)})
 	})
 	if err != nil {
 		return nil, err
@@ -183,7 +188,8 @@ func (d objects) DeleteObject(ctx context.Context, p berth.ProjectID, key store.
 // keys.
 func deleteChildren(ctx context.Context, q *query.Queries, p berth.ProjectID, id string) (gone []int64, err error) {
 	for parents := []string{id}; len(parents) > 0; parents = parents[1:] {
-		children, err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams{Project: string(p), Parent: parents[0]})
+		children, err := q.DeleteChildObjects(ctx, query.DeleteChildObjectsParams{Project: string(p),
+			Parent: parents[0]})
 		if err != nil {
 			return nil, err
 		}
@@ -195,21 +201,25 @@ func deleteChildren(ctx context.Context, q *query.Queries, p berth.ProjectID, id
 	return gone, nil
 }
 
-func (d objects) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef, error) {
-	rows, err := d.queries.ExpiredObjects(ctx, query.ExpiredObjectsParams{Kind: string(kind), Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
+func (d objects) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef,
+	error) {
+	rows, err := d.queries.ExpiredObjects(ctx, query.ExpiredObjectsParams{Kind: string(kind),
+		Now: sql.NullInt64{Int64: now.Unix(), Valid: true}, N: int64(limit)})
 	if err != nil {
 		return nil, d.wrap(err)
 	}
 	refs := make([]store.ObjectRef, len(rows))
 	for i, r := range rows {
-		refs[i] = store.ObjectRef{Project: berth.ProjectID(r.Project), ObjectKey: store.ObjectKey{Kind: kind, Parent: r.Parent, ID: r.ID}}
+		refs[i] = store.ObjectRef{Project: berth.ProjectID(r.Project),
+			ObjectKey: store.ObjectKey{Kind: kind, Parent: r.Parent, ID: r.ID}}
 	}
 	return refs, nil
 }
 
 // fit shortens a page of objects. It returns the number of objects to read, and
 // whether the page was shortened.
-func (d objects) fit(ctx context.Context, args query.ListObjectsAscendingParams, ascending bool, page store.Page) (n int, shortened bool, err error) {
+func (d objects) fit(ctx context.Context, args query.ListObjectsAscendingParams, ascending bool,
+	page store.Page) (n int, shortened bool, err error) {
 	if !page.Sized(ctx) {
 		return page.Limit, false, nil
 	}

@@ -46,7 +46,8 @@ func TestPlans(t *testing.T) {
 			}
 			for _, step := range plan {
 				table, scan := strings.CutPrefix(step, "SCAN ")
-				if scan && table != "chain" && !strings.Contains(table, "USING") && table != "CONSTANT ROW" && !whole[query] {
+				if scan && table != "chain" && !strings.Contains(table, "USING") && table != "CONSTANT ROW" &&
+					!whole[query] {
 					t.Errorf("%s scans %s", query, table)
 				}
 			}

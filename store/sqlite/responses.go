@@ -14,7 +14,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d responses) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
+func (d responses) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease,
+	also ...*store.Object) error {
 	for i, ev := range events {
 		if ev.SequenceNumber != int64(i) {
 			return fmt.Errorf("%w: event %d of a new response has number %d", store.ErrConflict, i, ev.SequenceNumber)
@@ -44,10 +45,12 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 		if err := q.CreateResponse(ctx, row); err != nil {
 			return err
 		}
-		if err := q.CreateRequest(ctx, query.CreateRequestParams{Response: id, Request: boxes.Request, Input: boxes.Input}); err != nil {
+		if err := q.CreateRequest(ctx, query.CreateRequestParams{Response: id, Request: boxes.Request,
+			Input: boxes.Input}); err != nil {
 			return err
 		}
-		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: boxes.Body, Output: boxes.Output}); err != nil {
+		if err := q.CreateBody(ctx, query.CreateBodyParams{Response: id, Body: boxes.Body,
+			Output: boxes.Output}); err != nil {
 			return err
 		}
 		if err := appendEvents(ctx, q, k, r.Project, r.Body.ID, events); err != nil {
@@ -66,10 +69,12 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 const eventRow = 64
 
 // appendEvents saves events and counts them in the project's StoredBytes.
-func appendEvents(ctx context.Context, q *query.Queries, k sealed.Key, p berth.ProjectID, id berth.ResponseID, events []store.Event) error {
+func appendEvents(ctx context.Context, q *query.Queries, k sealed.Key, p berth.ProjectID, id berth.ResponseID,
+	events []store.Event) error {
 	var bytes int64
 	for _, row := range k.Events(events) {
-		err := q.AppendEvents(ctx, query.AppendEventsParams{Response: string(id), SequenceNumber: row.First, Data: row.Box, Span: row.Span, Size: row.Size})
+		err := q.AppendEvents(ctx, query.AppendEventsParams{Response: string(id), SequenceNumber: row.First,
+			Data: row.Box, Span: row.Span, Size: row.Size})
 		if err != nil {
 			return err
 		}
@@ -94,7 +99,8 @@ func (d responses) GetResponse(ctx context.Context, p berth.ProjectID, id berth.
 	}
 	r := &store.Response{Project: p, Container: berth.ContainerID(row.Container),
 		Key: berth.KeyID(row.Key), RequestID: row.RequestID}
-	err = d.keys.Opener().Response(ctx, sealed.Response{Request: row.Request, Input: row.Input, Body: row.Body, Output: row.Output}, r)
+	err = d.keys.Opener().Response(ctx, sealed.Response{Request: row.Request, Input: row.Input, Body: row.Body,
+		Output: row.Output}, r)
 	if err != nil {
 		return nil, d.damaged("response "+string(id)+": ", err)
 	}
@@ -141,7 +147,8 @@ func prune(ctx context.Context, q *query.Queries, id berth.ResponseID) error {
 	return nil
 }
 
-func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string,
+	events []store.Event, body *berth.Response, also ...*store.Object) error {
 	if len(events) == 0 {
 		return nil
 	}
@@ -174,7 +181,8 @@ func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(appendEvents(ctx, q, k, p, id, events), addObjects(ctx, q, objects)); err != nil || body == nil {
+		if err := errors.Join(appendEvents(ctx, q, k, p, id, events), addObjects(ctx, q, objects)); err != nil ||
+			body == nil {
 			return err
 		}
 		fold := query.UpdateBodyParams{Response: string(id)}
@@ -209,7 +217,8 @@ func absentOr(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth
 	return err
 }
 
-func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]store.Event, error) {
+func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64,
+	limit int) ([]store.Event, error) {
 	if err := absentOr(ctx, d.queries, p, id, nil); err != nil {
 		return nil, d.wrap(err)
 	}

@@ -8,7 +8,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d responses) ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (store.ResponseState, error) {
+func (d responses) ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (store.ResponseState,
+	error) {
 	size, err := d.queries.ResponseSize(ctx, query.ResponseSizeParams{ID: string(id), Project: string(p)})
 	return store.ResponseState{Stored: size.Stored != 0, Final: size.Final != 0}, d.wrap(err)
 }
@@ -35,8 +36,10 @@ func (d responses) ReadResponse(ctx context.Context, p berth.ProjectID, id berth
 
 // page returns the first row and the last event of a page above after, and the size of its
 // rows. If there are no events, last is not above after.
-func (d responses) page(ctx context.Context, id berth.ResponseID, after int64, limit int) (first, last, bytes int64, err error) {
-	sizes, err := d.queries.EventSizes(ctx, query.EventSizesParams{Response: string(id), Next: after + 1, Most: int64(limit)})
+func (d responses) page(ctx context.Context, id berth.ResponseID, after int64, limit int) (first, last, bytes int64,
+	err error) {
+	sizes, err := d.queries.EventSizes(ctx, query.EventSizesParams{Response: string(id), Next: after + 1,
+		Most: int64(limit)})
 	if err != nil || len(sizes) == 0 {
 		return 0, after, 0, err
 	}

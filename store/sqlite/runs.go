@@ -9,7 +9,8 @@ import (
 	"github.com/berth-run/berth/store/sqlite/query"
 )
 
-func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease,
+	now time.Time) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
 		n, err := q.AcquireRun(ctx, query.AcquireRunParams{Owner: lease.Owner, Until: lease.Until.UnixMilli(),
 			ID: string(id), Project: string(p), Now: now.UnixMilli()})
@@ -22,7 +23,8 @@ func (d responses) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.R
 
 func (d responses) RenewRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease) error {
 	return d.settle(ctx, func(ctx context.Context, q *query.Queries) error {
-		n, err := q.RenewRun(ctx, query.RenewRunParams{Owner: lease.Owner, Until: lease.Until.UnixMilli(), ID: string(id), Project: string(p)})
+		n, err := q.RenewRun(ctx, query.RenewRunParams{Owner: lease.Owner, Until: lease.Until.UnixMilli(),
+			ID: string(id), Project: string(p)})
 		if err != nil || n > 0 {
 			return err
 		}

@@ -133,7 +133,8 @@ func compact(ctx context.Context, path, next string) (before, after int64, err e
 	db.SetMaxOpenConns(1)
 	// Without the write-ahead log there is one file. SQLite refuses this change if
 	// another process has it open.
-	for _, text := range []string{"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE", "PRAGMA auto_vacuum=INCREMENTAL"} {
+	for _, text := range []string{"PRAGMA locking_mode=EXCLUSIVE", "PRAGMA journal_mode=DELETE",
+		"PRAGMA auto_vacuum=INCREMENTAL"} {
 		if _, err := db.ExecContext(ctx, text); err != nil {
 			return 0, 0, fmt.Errorf("disable the write-ahead log: %w", err)
 		}

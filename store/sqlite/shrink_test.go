@@ -15,7 +15,8 @@ import (
 )
 
 func object(i int) *store.Object {
-	return &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)}, Body: []byte(`"` + strings.Repeat("x", 64<<10) + `"`)}
+	return &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)},
+		Body: []byte(`"` + strings.Repeat("x", 64<<10) + `"`)}
 }
 
 // deleted fills a database and deletes everything except the last object.
@@ -58,7 +59,9 @@ func TestShrinks(t *testing.T) {
 	var g sync.WaitGroup
 	g.Go(func() {
 		for i := 1000; !ended.Load(); i++ {
-			if err := db.CreateObjects(t.Context(), "p", &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)}, Body: []byte(`1`)}); err != nil {
+			if err := db.CreateObjects(t.Context(), "p",
+				&store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: fmt.Sprint("o", i)},
+					Body: []byte(`1`)}); err != nil {
 				t.Error(err)
 			}
 			writes.Add(1)

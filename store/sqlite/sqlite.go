@@ -109,7 +109,8 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 		opts = &Options{}
 	}
 	c := &core{path: path, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), room: opts.Room}
-	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c}, accounts: accounts{c}}
+	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c},
+		accounts: accounts{c}}
 	var opened []func() error
 	defer func() {
 		if err != nil {

@@ -43,7 +43,8 @@ func openNew(t *testing.T) store.Store {
 }
 
 func TestKilled(t *testing.T) {
-	storetest.Killed(t, filepath.Join(t.TempDir(), "berth.db"), func(ctx context.Context, path string) (store.Store, error) {
+	storetest.Killed(t, filepath.Join(t.TempDir(), "berth.db"), func(ctx context.Context, path string) (store.Store,
+		error) {
 		return sqlite.Open(ctx, path, nil)
 	})
 }
@@ -155,7 +156,8 @@ func TestProcesses(t *testing.T) {
 		db := open(t, path)
 		for i := range each {
 			id := berth.KeyID(fmt.Sprintf("key_%d_%d", os.Getpid(), i))
-			if err := db.CreateKey(t.Context(), &berth.Key{ID: id, Hash: [32]byte([]byte(fmt.Sprintf("%32s", id)))}); err != nil {
+			if err := db.CreateKey(t.Context(),
+				&berth.Key{ID: id, Hash: [32]byte([]byte(fmt.Sprintf("%32s", id)))}); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -22,10 +22,13 @@ func TestMigrationCountsExisting(t *testing.T) {
 	r := &store.Response{Project: "a", Request: req, Body: berth.NewResponse("resp_1", 1, req)}
 	c := &berth.Container{ID: "cntr_1", Name: "x"}
 	for _, err := range []error{
-		db.CreateResponse(t.Context(), r, []store.Event{{Data: json.RawMessage(`{}`)}, {SequenceNumber: 1, Data: json.RawMessage(`{}`)}}, store.Lease{}),
-		db.CreateObjects(t.Context(), "b", &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: "x"}, Body: json.RawMessage(`{}`)}),
+		db.CreateResponse(t.Context(), r, []store.Event{{Data: json.RawMessage(`{}`)},
+			{SequenceNumber: 1, Data: json.RawMessage(`{}`)}}, store.Lease{}),
+		db.CreateObjects(t.Context(), "b", &store.Object{ObjectKey: store.ObjectKey{Kind: "k", ID: "x"},
+			Body: json.RawMessage(`{}`)}),
 		db.CreateContainer(t.Context(), &store.Container{Project: "a", Body: c}),
-		db.PutContainerFile(t.Context(), "a", &berth.ContainerFile{ID: "cfile_1", ContainerID: "cntr_1", Path: "/mnt/data/x"}),
+		db.PutContainerFile(t.Context(), "a", &berth.ContainerFile{ID: "cfile_1", ContainerID: "cntr_1",
+			Path: "/mnt/data/x"}),
 		db.CreateFile(t.Context(), "b", &berth.File{ID: "file-1"}, []byte("key")),
 	} {
 		if err != nil {

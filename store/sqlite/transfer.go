@@ -269,7 +269,8 @@ func (e exporter) pack(ctx context.Context, number int64, kind string, box []byt
 }
 
 // changed returns rows after a change. Rows that become nil are skipped.
-func changed(rows iter.Seq2[transfer.Row, error], change func(transfer.Row) (transfer.Row, error)) iter.Seq2[transfer.Row, error] {
+func changed(rows iter.Seq2[transfer.Row, error], change func(transfer.Row) (transfer.Row,
+	error)) iter.Seq2[transfer.Row, error] {
 	return func(yield func(transfer.Row, error) bool) {
 		for row, err := range rows {
 			if err == nil {
@@ -295,7 +296,8 @@ func (m importer) SetMark(ctx context.Context, mark []byte) error {
 	return nil
 }
 
-func (m importer) Insert(ctx context.Context, table string, columns []transfer.Column, rows iter.Seq2[transfer.Row, error]) (err error) {
+func (m importer) Insert(ctx context.Context, table string, columns []transfer.Column, rows iter.Seq2[transfer.Row,
+	error]) (err error) {
 	// Triggers have counted the rows already.
 	if _, err := m.tx.ExecContext(ctx, "DELETE FROM "+table); err != nil {
 		return fmt.Errorf("empty the table: %w", err)

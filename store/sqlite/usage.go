@@ -12,17 +12,21 @@ import (
 )
 
 func (d accounts) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage, error) {
-	args := query.AllUsageParams{Width: int64(q.Width / time.Second), Kind: string(q.Kind), First: q.From.Unix(), Before: q.To.Unix()}
+	args := query.AllUsageParams{Width: int64(q.Width / time.Second), Kind: string(q.Kind), First: q.From.Unix(),
+		Before: q.To.Unix()}
 	var rows []query.AllUsageRow
 	var err error
 	if q.Project == "" {
 		rows, err = d.queries.AllUsage(ctx, args)
 	} else {
 		var own []query.ProjectUsageRow
-		own, err = d.queries.ProjectUsage(ctx, query.ProjectUsageParams{Width: args.Width, Project: string(q.Project), Kind: args.Kind, First: args.First, Before: args.Before})
+		own, err = d.queries.ProjectUsage(ctx, query.ProjectUsageParams{Width: args.Width, Project: string(q.Project),
+			Kind: args.Kind, First: args.First, Before: args.Before})
 		for _, r := range own {
-			rows = append(rows, query.AllUsageRow{Bucket: r.Bucket, Project: string(q.Project), Key: r.Key, Name: r.Name, Count: r.Count,
-				InputTokens: r.InputTokens, CachedTokens: r.CachedTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens, Seconds: r.Seconds, Cost: r.Cost})
+			rows = append(rows, query.AllUsageRow{Bucket: r.Bucket, Project: string(q.Project), Key: r.Key,
+				Name: r.Name, Count: r.Count,
+				InputTokens: r.InputTokens, CachedTokens: r.CachedTokens, OutputTokens: r.OutputTokens,
+				ReasoningTokens: r.ReasoningTokens, Seconds: r.Seconds, Cost: r.Cost})
 		}
 	}
 	if err != nil {
@@ -30,14 +34,17 @@ func (d accounts) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage
 	}
 	used := make([]*store.Usage, len(rows))
 	for i, r := range rows {
-		used[i] = &store.Usage{Project: berth.ProjectID(r.Project), Kind: q.Kind, Start: r.Bucket, Key: berth.KeyID(r.Key), Name: r.Name,
-			Count: r.Count, InputTokens: r.InputTokens, CachedTokens: r.CachedTokens, OutputTokens: r.OutputTokens, ReasoningTokens: r.ReasoningTokens,
-			Seconds: r.Seconds, Cost: berth.Amount(r.Cost)}
+		used[i] = &store.Usage{Project: berth.ProjectID(r.Project), Kind: q.Kind, Start: r.Bucket,
+			Key: berth.KeyID(r.Key), Name: r.Name,
+			Count: r.Count, InputTokens: r.InputTokens, CachedTokens: r.CachedTokens, OutputTokens: r.OutputTokens,
+			ReasoningTokens: r.ReasoningTokens,
+			Seconds:         r.Seconds, Cost: berth.Amount(r.Cost)}
 	}
 	return used, nil
 }
 
-func (d accounts) Spent(ctx context.Context, p berth.ProjectID, key berth.KeyID, month time.Time) (ofProject, ofKey berth.Amount, err error) {
+func (d accounts) Spent(ctx context.Context, p berth.ProjectID, key berth.KeyID, month time.Time) (ofProject,
+	ofKey berth.Amount, err error) {
 	row, err := d.queries.Spent(ctx, query.SpentParams{Key: string(key), Project: string(p), Month: month.Unix()})
 	return berth.Amount(row.OfProject), berth.Amount(row.OfKey), d.wrap(err)
 }
@@ -45,7 +52,8 @@ func (d accounts) Spent(ctx context.Context, p berth.ProjectID, key berth.KeyID,
 func (d accounts) Spending(ctx context.Context, p berth.ProjectID, month time.Time) ([]*store.Spending, error) {
 	var all []*store.Spending
 	if p != "" {
-		rows, err := d.queries.ProjectSpending(ctx, query.ProjectSpendingParams{Project: string(p), Month: month.Unix()})
+		rows, err := d.queries.ProjectSpending(ctx, query.ProjectSpendingParams{Project: string(p),
+			Month: month.Unix()})
 		if err != nil {
 			return nil, d.wrap(err)
 		}
@@ -59,7 +67,8 @@ func (d accounts) Spending(ctx context.Context, p berth.ProjectID, month time.Ti
 		return nil, d.wrap(err)
 	}
 	for _, r := range rows {
-		all = append(all, &store.Spending{Project: berth.ProjectID(r.Project), Key: berth.KeyID(r.Key), Cost: berth.Amount(r.Cost)})
+		all = append(all, &store.Spending{Project: berth.ProjectID(r.Project), Key: berth.KeyID(r.Key),
+			Cost: berth.Amount(r.Cost)})
 	}
 	return all, nil
 }
@@ -75,15 +84,18 @@ func (d accounts) AddUsage(ctx context.Context, u *store.Usage) error {
 // addUsage adds to the usage of minutes and to the spending of months.
 func addUsage(ctx context.Context, q *query.Queries, used ...*store.Usage) error {
 	for _, u := range used {
-		err := q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: u.Start, Kind: string(u.Kind), Key: string(u.Key), Name: u.Name,
-			Count: u.Count, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens, ReasoningTokens: u.ReasoningTokens,
-			Seconds: u.Seconds, Cost: int64(u.Cost)})
+		err := q.AddUsage(ctx, query.AddUsageParams{Project: string(u.Project), Start: u.Start, Kind: string(u.Kind),
+			Key: string(u.Key), Name: u.Name,
+			Count: u.Count, InputTokens: u.InputTokens, CachedTokens: u.CachedTokens, OutputTokens: u.OutputTokens,
+			ReasoningTokens: u.ReasoningTokens,
+			Seconds:         u.Seconds, Cost: int64(u.Cost)})
 		if err != nil {
 			return err
 		}
 		if s := u.Spending(); s.Cost != 0 {
 			month, _ := store.Month(time.Unix(u.Start, 0))
-			if err := q.AddSpending(ctx, query.AddSpendingParams{Project: string(s.Project), Month: month.Unix(), Key: string(s.Key), Cost: int64(s.Cost)}); err != nil {
+			if err := q.AddSpending(ctx, query.AddSpendingParams{Project: string(s.Project), Month: month.Unix(),
+				Key: string(s.Key), Cost: int64(s.Cost)}); err != nil {
 				return err
 			}
 		}
@@ -98,7 +110,8 @@ func countResponse(ctx context.Context, q *query.Queries, p berth.ProjectID, key
 
 // countUnfinished counts a response that is deleted before its end. It does nothing if
 // the response has ended or does not exist.
-func (d responses) countUnfinished(ctx context.Context, q *query.Queries, p berth.ProjectID, id berth.ResponseID) error {
+func (d responses) countUnfinished(ctx context.Context, q *query.Queries, p berth.ProjectID,
+	id berth.ResponseID) error {
 	row, err := q.Unfinished(ctx, query.UnfinishedParams{ID: string(id), Project: string(p)})
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil
@@ -135,7 +148,8 @@ func (d containers) CountContainers(ctx context.Context) error {
 		}
 		now := time.Now().Unix()
 		for _, row := range rows {
-			r := store.Running{Project: berth.ProjectID(row.Project), Key: berth.KeyID(row.Key), MemoryLimit: row.MemoryLimit, Counted: row.CountedUntil}
+			r := store.Running{Project: berth.ProjectID(row.Project), Key: berth.KeyID(row.Key),
+				MemoryLimit: row.MemoryLimit, Counted: row.CountedUntil}
 			if err := addUsage(ctx, q, r.Usage(now)...); err != nil {
 				return err
 			}

@@ -21,7 +21,8 @@ func file(i int) *berth.File {
 // gather holds writes back until all have been sent, so that they share a transaction.
 // It returns their errors.
 func gather(t *testing.T, db interface {
-	UpdateContainer(context.Context, berth.ProjectID, berth.ContainerID, func(*berth.Container) error) (*store.Container, error)
+	UpdateContainer(context.Context, berth.ProjectID, berth.ContainerID,
+		func(*berth.Container) error) (*store.Container, error)
 	Waiting() int
 }, writes ...func() error) []error {
 	t.Helper()
@@ -54,7 +55,8 @@ func gather(t *testing.T, db interface {
 func TestFailureIsIsolated(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	defer db.Close()
-	if err := db.CreateContainer(t.Context(), &store.Container{Project: "p", Body: &berth.Container{ID: "cntr_1"}}); err != nil {
+	if err := db.CreateContainer(t.Context(), &store.Container{Project: "p",
+		Body: &berth.Container{ID: "cntr_1"}}); err != nil {
 		t.Fatal(err)
 	}
 	ended, cancel := context.WithCancel(t.Context())
@@ -80,7 +82,8 @@ func TestFailureIsIsolated(t *testing.T) {
 func TestFullDisk(t *testing.T) {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	defer db.Close()
-	if err := db.CreateContainer(t.Context(), &store.Container{Project: "p", Body: &berth.Container{ID: "cntr_1"}}); err != nil {
+	if err := db.CreateContainer(t.Context(), &store.Container{Project: "p",
+		Body: &berth.Container{ID: "cntr_1"}}); err != nil {
 		t.Fatal(err)
 	}
 	pages, err := db.QueryText("PRAGMA page_count")

@@ -14,7 +14,8 @@ import (
 )
 
 func object(kind store.Kind, parent, id string) *store.Object {
-	return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, CreatedAt: 7, Body: json.RawMessage(`{"id":"` + id + `"}`)}
+	return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, CreatedAt: 7,
+		Body: json.RawMessage(`{"id":"` + id + `"}`)}
 }
 
 func objects(t *testing.T, s store.Store) {
@@ -26,8 +27,10 @@ func objects(t *testing.T, s store.Store) {
 	wantErr(t, "a key again", s.CreateObjects(ctx, mine, object("thread", "", "thread_2"), thread), store.ErrExists)
 	_, err := s.GetObject(ctx, mine, store.ObjectKey{Kind: "thread", ID: "thread_2"})
 	wantErr(t, "an object that was saved with it", err, store.ErrNotFound)
-	wantErr(t, "a parent that is not there", s.CreateObjects(ctx, mine, object("message", "thread_2", "msg")), store.ErrNotFound)
-	wantErr(t, "another project's parent", s.CreateObjects(ctx, theirs, object("message", "thread_1", "msg")), store.ErrNotFound)
+	wantErr(t, "a parent that is not there", s.CreateObjects(ctx, mine, object("message", "thread_2", "msg")),
+		store.ErrNotFound)
+	wantErr(t, "another project's parent", s.CreateObjects(ctx, theirs, object("message", "thread_1", "msg")),
+		store.ErrNotFound)
 	if err := s.CreateObjects(ctx, theirs, object("thread", "", "thread_1")); err != nil {
 		t.Errorf("the same key in another project: %v", err)
 	}
@@ -40,7 +43,8 @@ func objects(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.CreateObjects(ctx, mine, object("run", "thread_1", "run_1"), object("step", "run_1", "step_1"), object("step", "run_1", "msg_9")); err != nil {
+	if err := s.CreateObjects(ctx, mine, object("run", "thread_1", "run_1"), object("step", "run_1", "step_1"),
+		object("step", "run_1", "msg_9")); err != nil {
 		t.Fatal(err)
 	}
 	list := func(p store.Page) ([]string, bool, error) {
@@ -67,11 +71,13 @@ func objects(t *testing.T, s store.Store) {
 			t.Errorf("%+v: got %v, more %v, %v; want %v, more %v", p.page, got, more, err, p.want, p.more)
 		}
 	}
-	if got, _, err := s.ListObjects(ctx, theirs, "message", "thread_1", store.Page{Limit: 9}); err != nil || len(got) != 0 {
+	if got, _, err := s.ListObjects(ctx, theirs, "message", "thread_1", store.Page{Limit: 9}); err != nil ||
+		len(got) != 0 {
 		t.Errorf("another project's list: %d objects, %v", len(got), err)
 	}
 	for key, p := range map[store.ObjectKey]berth.ProjectID{
-		{Kind: "message", Parent: "thread_1", ID: "msg_9"}: theirs, {Kind: "message", ID: "msg_9"}: mine, {Kind: "run", Parent: "thread_1", ID: "msg_9"}: mine,
+		{Kind: "message", Parent: "thread_1", ID: "msg_9"}: theirs, {Kind: "message", ID: "msg_9"}: mine,
+		{Kind: "run", Parent: "thread_1", ID: "msg_9"}: mine,
 	} {
 		_, err := s.GetObject(ctx, p, key)
 		wantErr(t, "another's Get", err, store.ErrNotFound)
@@ -83,7 +89,8 @@ func objects(t *testing.T, s store.Store) {
 	if err := s.DeleteObject(ctx, mine, thread.ObjectKey); err != nil {
 		t.Fatal(err)
 	}
-	for _, o := range []*store.Object{thread, object("message", "thread_1", "msg_9"), object("step", "run_1", "step_1")} {
+	for _, o := range []*store.Object{thread, object("message", "thread_1", "msg_9"), object("step", "run_1",
+		"step_1")} {
 		_, err := s.GetObject(ctx, mine, o.ObjectKey)
 		wantErr(t, "a child of a deleted object", err, store.ErrNotFound)
 	}
@@ -100,7 +107,10 @@ func objectUpdates(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	refused := errors.New("no")
-	_, err := s.UpdateObject(ctx, mine, o.ObjectKey, func(o *store.Object) error { o.Body = json.RawMessage(`-1`); return refused })
+	_, err := s.UpdateObject(ctx, mine, o.ObjectKey, func(o *store.Object) error {
+		o.Body = json.RawMessage(`-1`)
+		return refused
+	})
 	wantErr(t, "a refused change", err, refused)
 	var all sync.WaitGroup
 	for range 20 {
@@ -156,11 +166,14 @@ func containerObjects(t *testing.T, s store.Store) {
 	object := func(parent, id string) *store.Object {
 		return &store.Object{ObjectKey: store.ObjectKey{Kind: "note", Parent: parent, ID: id}, Body: []byte(`{}`)}
 	}
-	if err := s.CreateObjects(ctx, mine, object("cntr_0", "note_0"), object("note_0", "note_00"), object("cntr_1", "note_1")); err != nil {
+	if err := s.CreateObjects(ctx, mine, object("cntr_0", "note_0"), object("note_0", "note_00"),
+		object("cntr_1", "note_1")); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "of another project's container", s.CreateObjects(ctx, theirs, object("cntr_0", "note_2")), store.ErrNotFound)
-	wantErr(t, "of a container that does not exist", s.CreateObjects(ctx, mine, object("cntr_9", "note_2")), store.ErrNotFound)
+	wantErr(t, "of another project's container", s.CreateObjects(ctx, theirs, object("cntr_0", "note_2")),
+		store.ErrNotFound)
+	wantErr(t, "of a container that does not exist", s.CreateObjects(ctx, mine, object("cntr_9", "note_2")),
+		store.ErrNotFound)
 	if err := s.DeleteContainer(ctx, mine, "cntr_0"); err != nil {
 		t.Fatal(err)
 	}

@@ -43,7 +43,8 @@ func items(t *testing.T, s store.Store) {
 	b := response("")
 	b.Input = []berth.Item{out, second}
 	create(t, s, b)
-	same(t, "items of two responses", find(mine, in, out, second), map[string]berth.Item{in.ID(): in, out.ID(): out, second.ID(): second})
+	same(t, "items of two responses", find(mine, in, out, second), map[string]berth.Item{in.ID(): in, out.ID(): out,
+		second.ID(): second})
 
 	no := false
 	passing := response("")
@@ -52,11 +53,14 @@ func items(t *testing.T, s store.Store) {
 	finish(t, s, passing, item("output"))
 	same(t, "a response that is not stored", find(mine, passed), map[string]berth.Item{})
 
-	if err := s.CreateObjects(ctx, mine, object(store.KindConversation, "", "conv_1"), object(store.KindConversationItem, "conv_1", "msg_held"), object("message", "conv_1", "msg_other")); err != nil {
+	if err := s.CreateObjects(ctx, mine, object(store.KindConversation, "", "conv_1"),
+		object(store.KindConversationItem, "conv_1", "msg_held"), object("message", "conv_1",
+			"msg_other")); err != nil {
 		t.Fatal(err)
 	}
 	held := berth.NewItem(map[string]string{"id": "msg_held"})
-	same(t, "an item of a conversation", find(mine, held, berth.NewItem(map[string]string{"id": "msg_other"})), map[string]berth.Item{"msg_held": held})
+	same(t, "an item of a conversation", find(mine, held, berth.NewItem(map[string]string{"id": "msg_other"})),
+		map[string]berth.Item{"msg_held": held})
 	same(t, "an item of another project's conversation", find(theirs, held), map[string]berth.Item{})
 
 	if err := s.DeleteResponse(ctx, mine, a.Body.ID); err != nil {

@@ -19,8 +19,10 @@ func listResponses(t *testing.T, s store.Store) {
 		store   bool
 		project berth.ProjectID
 		deleted bool
-	}{{"a", berth.StatusCompleted, true, mine, false}, {"b", berth.StatusFailed, true, mine, false}, {"a", berth.StatusCompleted, false, mine, false},
-		{"a", berth.StatusCompleted, true, theirs, false}, {"a", berth.StatusInProgress, true, mine, false}, {"a", berth.StatusCompleted, true, mine, true},
+	}{{"a", berth.StatusCompleted, true, mine, false}, {"b", berth.StatusFailed, true, mine, false},
+		{"a", berth.StatusCompleted, false, mine, false},
+		{"a", berth.StatusCompleted, true, theirs, false}, {"a", berth.StatusInProgress, true, mine, false},
+		{"a", berth.StatusCompleted, true, mine, true},
 		{"a", berth.StatusCompleted, true, mine, false}} {
 		one := response("")
 		one.Project = r.project
@@ -73,7 +75,10 @@ func listResponses(t *testing.T, s store.Store) {
 		_, _, err := s.ListResponses(ctx, mine, store.ResponseQuery{Limit: 1, After: after})
 		wantErr(t, "after "+string(after), err, store.ErrNotFound)
 	}
-	if list, _, err := s.ListResponses(ctx, theirs, store.ResponseQuery{Limit: 10}); err != nil || !slices.EqualFunc(list, []string{"resp_list_3"}, func(r *berth.Response, id string) bool { return string(r.ID) == id }) {
+	if list, _, err := s.ListResponses(ctx, theirs, store.ResponseQuery{Limit: 10}); err != nil ||
+		!slices.EqualFunc(list, []string{"resp_list_3"}, func(r *berth.Response, id string) bool {
+			return string(r.ID) == id
+		}) {
 		t.Errorf("of another project: got %v, %v", list, err)
 	}
 }

@@ -16,7 +16,8 @@ import (
 // closes it with the test.
 func Members(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, f := range map[string]func(*testing.T, store.Store, store.Members){
-		"Lease": memberLease, "Remove": memberRemove, "RunOwner": runOwner, "Fence": fence, "FenceRemoved": fenceRemoved, "Lock": lock, "LockOnce": lockOnce,
+		"Lease": memberLease, "Remove": memberRemove, "RunOwner": runOwner, "Fence": fence,
+		"FenceRemoved": fenceRemoved, "Lock": lock, "LockOnce": lockOnce,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -58,7 +59,8 @@ func memberLease(t *testing.T, _ store.Store, s store.Members) {
 		t.Errorf("after joining: got %+v", got)
 	}
 	wantErr(t, "end the lease", s.RenewMember(ctx, "a", 0), nil)
-	if got := listMembers(t, s)["a"]; got.Alive() || got.Silent > time.Minute || got.Address != a.Address || got.Version != a.Version {
+	if got := listMembers(t, s)["a"]; got.Alive() || got.Silent > time.Minute || got.Address != a.Address ||
+		got.Version != a.Version {
 		t.Errorf("after the end of its lease: got %+v", got)
 	}
 	wantErr(t, "renew", s.RenewMember(ctx, "a", time.Hour), nil)
@@ -67,7 +69,8 @@ func memberLease(t *testing.T, _ store.Store, s store.Members) {
 	}
 	a.Address, a.Version = "10.0.0.9:7000", "v2"
 	wantErr(t, "join again", s.JoinMember(ctx, a, time.Minute), nil)
-	if got := listMembers(t, s)["a"]; got.Address != a.Address || got.Version != a.Version || got.Silent > -30*time.Second || got.Silent < -time.Minute {
+	if got := listMembers(t, s)["a"]; got.Address != a.Address || got.Version != a.Version ||
+		got.Silent > -30*time.Second || got.Silent < -time.Minute {
 		t.Errorf("after joining again: got %+v", got)
 	}
 }
@@ -78,7 +81,8 @@ func memberRemove(t *testing.T, _ store.Store, s store.Members) {
 	wantErr(t, "join", s.JoinMember(ctx, store.Member{ID: "a"}, time.Hour), nil)
 	wantErr(t, "remove a living member", s.RemoveMember(ctx, "a", 0), store.ErrConflict)
 	wantErr(t, "end the lease", s.RenewMember(ctx, "a", 0), nil)
-	wantErr(t, "remove a member that is silent for too short a time", s.RemoveMember(ctx, "a", time.Hour), store.ErrConflict)
+	wantErr(t, "remove a member that is silent for too short a time", s.RemoveMember(ctx, "a", time.Hour),
+		store.ErrConflict)
 	wantErr(t, "remove a silent member", s.RemoveMember(ctx, "a", 0), nil)
 	wantErr(t, "renew a removed member", s.RenewMember(ctx, "a", time.Hour), store.ErrNotFound)
 	if got := listMembers(t, s); len(got) > 0 {
@@ -103,7 +107,8 @@ func runOwner(t *testing.T, st store.Store, s store.Members) {
 	wantErr(t, "release", st.ReleaseRun(ctx, mine, r.Body.ID, "me"), nil)
 	want("a released run", "")
 	now := time.Now()
-	wantErr(t, "acquire", st.AcquireRun(ctx, mine, r.Body.ID, store.Lease{Owner: "other", Until: now.Add(time.Hour)}, now), nil)
+	wantErr(t, "acquire", st.AcquireRun(ctx, mine, r.Body.ID, store.Lease{Owner: "other", Until: now.Add(time.Hour)},
+		now), nil)
 	want("an acquired run", "other")
 }
 
@@ -114,14 +119,18 @@ func fence(t *testing.T, st store.Store, _ store.Members) {
 	r := create(t, st, response(""))
 	id := r.Body.ID
 	wantErr(t, "end the lease", st.AcquireRun(ctx, mine, id, store.Lease{Owner: "me", Until: now}, now), nil)
-	wantErr(t, "take over", st.AcquireRun(ctx, mine, id, store.Lease{Owner: "other", Until: now.Add(time.Hour)}, time.Now()), nil)
+	wantErr(t, "take over", st.AcquireRun(ctx, mine, id, store.Lease{Owner: "other", Until: now.Add(time.Hour)},
+		time.Now()), nil)
 	late := func(when string, n int64) {
 		t.Helper()
 		body := *r.Body
 		body.Status = berth.StatusFailed
-		added := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindAssistant, ID: "asst_late"}, CreatedAt: 1, Body: []byte("{}")}
-		wantErr(t, "a late write "+when, st.AppendEvents(ctx, mine, id, "me", []store.Event{event(n)}, &body, added), store.ErrConflict)
-		wantErr(t, "a late renewal "+when, st.AcquireRun(ctx, mine, id, store.Lease{Owner: "me", Until: now.Add(time.Hour)}, time.Now()), store.ErrConflict)
+		added := &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindAssistant, ID: "asst_late"}, CreatedAt: 1,
+			Body: []byte("{}")}
+		wantErr(t, "a late write "+when, st.AppendEvents(ctx, mine, id, "me", []store.Event{event(n)}, &body, added),
+			store.ErrConflict)
+		wantErr(t, "a late renewal "+when, st.AcquireRun(ctx, mine, id, store.Lease{Owner: "me",
+			Until: now.Add(time.Hour)}, time.Now()), store.ErrConflict)
 		wantErr(t, "a late release "+when, st.ReleaseRun(ctx, mine, id, "me"), nil)
 		if _, err := st.GetObject(ctx, mine, added.ObjectKey); !errors.Is(err, store.ErrNotFound) {
 			t.Errorf("an object of a late write %s: %v", when, err)
@@ -158,7 +167,8 @@ func fenceRemoved(t *testing.T, st store.Store, s store.Members) {
 	wantErr(t, "renew", st.RenewRun(ctx, mine, id, hour("me")), nil)
 	wantErr(t, "a write", st.AppendEvents(ctx, mine, id, "me", []store.Event{event(1)}, nil), nil)
 	wantErr(t, "remove", s.RemoveMember(ctx, "me", 0), nil)
-	wantErr(t, "a write after removal", st.AppendEvents(ctx, mine, id, "me", []store.Event{event(2)}, nil), store.ErrConflict)
+	wantErr(t, "a write after removal", st.AppendEvents(ctx, mine, id, "me", []store.Event{event(2)}, nil),
+		store.ErrConflict)
 	wantErr(t, "a renewal after removal", st.RenewRun(ctx, mine, id, hour("me")), store.ErrConflict)
 	if refs, err := st.OrphanedRuns(ctx, time.Now()); err != nil || len(refs) != 1 || refs[0].Response != id {
 		t.Errorf("orphaned runs: got %v, %v, want the removed server's", refs, err)

@@ -15,7 +15,8 @@ func files(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	var ids []string
 	for i := range 5 {
-		f := &berth.File{ID: berth.FileID(fmt.Sprintf("file-%d", i)), Object: "file", CreatedAt: int64(i / 2), Bytes: int64(i), Filename: "a", Purpose: "user_data", Status: "processed"}
+		f := &berth.File{ID: berth.FileID(fmt.Sprintf("file-%d", i)), Object: "file", CreatedAt: int64(i / 2),
+			Bytes: int64(i), Filename: "a", Purpose: "user_data", Status: "processed"}
 		if i == 4 {
 			f.Purpose = "vision"
 		}
@@ -41,7 +42,8 @@ func files(t *testing.T, s store.Store) {
 		}
 		return out, more, err
 	})
-	if list, more, err := s.ListFiles(ctx, mine, "vision", store.Page{Limit: 10}); err != nil || len(list) != 1 || more {
+	if list, more, err := s.ListFiles(ctx, mine, "vision", store.Page{Limit: 10}); err != nil || len(list) != 1 ||
+		more {
 		t.Errorf("by purpose: %d files, more %v, %v", len(list), more, err)
 	}
 	if list, _, err := s.ListFiles(ctx, theirs, "", store.Page{Limit: 10}); err != nil || len(list) != 0 {
@@ -88,9 +90,11 @@ func pages(t *testing.T, ids []string, list func(store.Page) ([]string, bool, er
 }
 
 func container(i int) *store.Container {
-	return &store.Container{Project: mine, Body: &berth.Container{ID: berth.ContainerID(fmt.Sprintf("cntr_%d", i)), Object: "container",
+	return &store.Container{Project: mine, Body: &berth.Container{ID: berth.ContainerID(fmt.Sprintf("cntr_%d", i)),
+		Object:    "container",
 		CreatedAt: int64(i / 2), Status: berth.ContainerRunning, Name: fmt.Sprintf("name %d", i%2), MemoryLimit: "1g",
-		ExpiresAfter: berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 20}, NetworkPolicy: berth.NetworkPolicy{Type: "disabled"}}}
+		ExpiresAfter:  berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 20},
+		NetworkPolicy: berth.NetworkPolicy{Type: "disabled"}}}
 }
 
 // uniqueNames checks that a running container with a unique name is the only such one of its project.
@@ -117,10 +121,16 @@ func uniqueNames(t *testing.T, s store.Store) {
 	wantErr(t, "the refused container", err, store.ErrNotFound)
 	create(one(mine, "cntr_repeated", false))
 	create(one(theirs, "cntr_theirs", true))
-	if _, err := s.UpdateContainer(ctx, mine, "cntr_unique", func(c *berth.Container) error { c.LastActiveAt++; return nil }); err != nil {
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_unique", func(c *berth.Container) error {
+		c.LastActiveAt++
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := s.UpdateContainer(ctx, mine, "cntr_unique", func(c *berth.Container) error { c.Status = berth.ContainerExpired; return nil }); err != nil {
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_unique", func(c *berth.Container) error {
+		c.Status = berth.ContainerExpired
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	create(one(mine, "cntr_next", true)) // the first has ended
@@ -171,17 +181,24 @@ func containers(t *testing.T, s store.Store) {
 	var wg sync.WaitGroup
 	for range 20 {
 		wg.Go(func() {
-			_, err := s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error { c.LastActiveAt++; return nil })
+			_, err := s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error {
+				c.LastActiveAt++
+				return nil
+			})
 			if err != nil {
 				t.Error(err)
 			}
 		})
 	}
 	wg.Wait()
-	if c, err := s.GetContainer(ctx, mine, "cntr_0"); err != nil || c.Body.LastActiveAt != 20 || c.Body.Name != "name 0" {
+	if c, err := s.GetContainer(ctx, mine, "cntr_0"); err != nil || c.Body.LastActiveAt != 20 ||
+		c.Body.Name != "name 0" {
 		t.Errorf("after 20 changes at once: %+v, %v", c.Body, err)
 	}
-	if _, err := s.UpdateContainer(ctx, mine, "cntr_1", func(c *berth.Container) error { c.Status = berth.ContainerExpired; return nil }); err != nil {
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_1", func(c *berth.Container) error {
+		c.Status = berth.ContainerExpired
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	if running, err := s.RunningContainers(ctx); err != nil || len(running) != 4 {
@@ -196,18 +213,21 @@ func containerFiles(t *testing.T, s store.Store) {
 			t.Fatal(err)
 		}
 	}
-	f := &berth.ContainerFile{ID: "cfile_1", Object: "container.file", ContainerID: "cntr_0", CreatedAt: 1, Bytes: 3, Path: "/mnt/data/a", Source: "assistant"}
+	f := &berth.ContainerFile{ID: "cfile_1", Object: "container.file", ContainerID: "cntr_0", CreatedAt: 1, Bytes: 3,
+		Path: "/mnt/data/a", Source: "assistant"}
 	if err := s.PutContainerFile(ctx, mine, f); err != nil {
 		t.Fatal(err)
 	}
-	again := &berth.ContainerFile{ID: "cfile_2", Object: "container.file", ContainerID: "cntr_0", CreatedAt: 9, Bytes: 5, Path: "/mnt/data/a", Source: "user"}
+	again := &berth.ContainerFile{ID: "cfile_2", Object: "container.file", ContainerID: "cntr_0", CreatedAt: 9,
+		Bytes: 5, Path: "/mnt/data/a", Source: "user"}
 	if err := s.PutContainerFile(ctx, mine, again); err != nil {
 		t.Fatal(err)
 	}
 	if again.ID != "cfile_1" || again.CreatedAt != 1 || again.Source != "user" {
 		t.Errorf("a known path got %+v", again)
 	}
-	back := &berth.ContainerFile{ID: "cfile_3", Object: "container.file", ContainerID: "cntr_0", Bytes: 6, Path: "/mnt/data/a", Source: "assistant"}
+	back := &berth.ContainerFile{ID: "cfile_3", Object: "container.file", ContainerID: "cntr_0", Bytes: 6,
+		Path: "/mnt/data/a", Source: "assistant"}
 	if err := s.PutContainerFile(ctx, mine, back); err != nil || back.Source != "user" {
 		t.Errorf("the source changed from user: %+v, %v", back, err)
 	}
@@ -240,7 +260,8 @@ func containerFiles(t *testing.T, s store.Store) {
 
 func keys(t *testing.T, s store.Store) {
 	ctx := t.Context()
-	k := &berth.Key{ID: "key_1", Project: mine, Name: "n", Hash: [32]byte{1, 2}, CreatedAt: 5, ExpiresAt: 9, Tail: "wxyz"}
+	k := &berth.Key{ID: "key_1", Project: mine, Name: "n", Hash: [32]byte{1, 2}, CreatedAt: 5, ExpiresAt: 9,
+		Tail: "wxyz"}
 	if err := s.CreateKey(ctx, k); err != nil {
 		t.Fatal(err)
 	}
@@ -269,7 +290,8 @@ func keys(t *testing.T, s store.Store) {
 		t.Errorf("limited keys: got %v, %v", all, err)
 	}
 	for id, want := range map[berth.KeyID]*berth.Amount{"key_1": &limit, "key_none": nil} {
-		if got, err := s.KeyLimits(ctx, id); err != nil || (got.CostPerMonth == nil) != (want == nil) || want != nil && *got.CostPerMonth != *want {
+		if got, err := s.KeyLimits(ctx, id); err != nil || (got.CostPerMonth == nil) != (want == nil) || want != nil &&
+			*got.CostPerMonth != *want {
 			t.Errorf("limits of %s: got %v, %v", id, got, err)
 		}
 	}

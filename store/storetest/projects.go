@@ -18,13 +18,18 @@ func projects(t *testing.T, s store.Store) {
 	object := func(kind store.Kind, parent, id string) *store.Object {
 		return &store.Object{ObjectKey: store.ObjectKey{Kind: kind, Parent: parent, ID: id}, Body: []byte("{}")}
 	}
-	if err := s.CreateObjects(ctx, mine, object("a", "", "one"), object("b", "one", "two"), object("b", "", "three")); err != nil {
+	if err := s.CreateObjects(ctx, mine, object("a", "", "one"), object("b", "one", "two"),
+		object("b", "", "three")); err != nil {
 		t.Fatal(err)
 	}
-	if ids, err := s.ProjectResponses(ctx, mine, 10); err != nil || !slices.Equal(ids, []berth.ResponseID{remaining.Body.ID}) {
+	if ids, err := s.ProjectResponses(ctx, mine, 10); err != nil ||
+		!slices.Equal(ids, []berth.ResponseID{remaining.Body.ID}) {
 		t.Errorf("got the responses %v, %v, want %s", ids, err, remaining.Body.ID)
 	}
-	if keys, err := s.ProjectObjects(ctx, mine, 10); err != nil || len(keys) != 2 || slices.ContainsFunc(keys, func(k store.ObjectKey) bool { return k.ID == "two" || k.Parent != "" }) {
+	if keys, err := s.ProjectObjects(ctx, mine, 10); err != nil || len(keys) != 2 || slices.ContainsFunc(keys,
+		func(k store.ObjectKey) bool {
+			return k.ID == "two" || k.Parent != ""
+		}) {
 		t.Errorf("got the objects %v, %v, want those without a parent", keys, err)
 	}
 	if keys, err := s.ProjectObjects(ctx, mine, 1); err != nil || len(keys) != 1 {

@@ -108,21 +108,25 @@ func writeCanaries(t *testing.T, s store.Store) {
 	ctx := t.Context()
 	for _, n := range []string{"1", "2"} {
 		content := canary
-		r := &store.Response{Project: mine, Request: &berth.ResponseRequest{Model: "m", Instructions: &content}, Input: []berth.Item{item(canary)}}
+		r := &store.Response{Project: mine, Request: &berth.ResponseRequest{Model: "m", Instructions: &content},
+			Input: []berth.Item{item(canary)}}
 		r.Body = berth.NewResponse(berth.ResponseID("resp_"+n), 7, r.Request)
 		body := *r.Body
 		body.Output = []berth.Item{item(canary)}
 		ev := event(1)
 		ev.Data = []byte(`{"delta":"` + canary + `"}`)
 		object := func(parent, id string) *store.Object {
-			return &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversationItem, Parent: parent, ID: id}, Body: []byte(`"` + strings.Repeat(canary, 1000) + `"`)}
+			return &store.Object{ObjectKey: store.ObjectKey{Kind: store.KindConversationItem, Parent: parent, ID: id},
+				Body: []byte(`"` + strings.Repeat(canary, 1000) + `"`)}
 		}
 		cid := berth.ContainerID("cntr_" + n)
 		for _, err := range []error{
-			s.CreateResponse(ctx, r, []store.Event{event(0)}, store.Lease{Owner: "me", Until: time.Now().Add(time.Hour)}),
+			s.CreateResponse(ctx, r, []store.Event{event(0)}, store.Lease{Owner: "me",
+				Until: time.Now().Add(time.Hour)}),
 			s.AppendEvents(ctx, mine, r.Body.ID, "me", []store.Event{ev}, &body),
 			s.CreateFile(ctx, mine, &berth.File{ID: berth.FileID("file-" + n), Filename: canary}, []byte(canary)),
-			s.CreateContainer(ctx, &store.Container{Project: mine, Body: &berth.Container{ID: cid, Name: canary}}, object(string(cid), "log_"+n)),
+			s.CreateContainer(ctx, &store.Container{Project: mine, Body: &berth.Container{ID: cid, Name: canary}},
+				object(string(cid), "log_"+n)),
 			s.PutContainerFile(ctx, mine, &berth.ContainerFile{ID: "cfile_1", ContainerID: cid, Path: "/" + canary}),
 			s.CreateObjects(ctx, mine, object("", "conv_"+n), object("conv_"+n, "msg_"+n), object("msg_"+n, "part_"+n)),
 		} {
@@ -152,15 +156,22 @@ func rows(ctx context.Context, s store.Store, n string) []sealed {
 		return func() error { _, err := s.GetObject(ctx, mine, key); return err }
 	}
 	return []sealed{
-		{"a response", func() error { _, err := s.GetResponse(ctx, mine, id); return err }, func() error { return s.DeleteResponse(ctx, mine, id) }},
-		{"the key of a file", func() error { _, _, err := s.GetFile(ctx, mine, fid); return err }, func() error { return s.DeleteFile(ctx, mine, fid) }},
+		{"a response", func() error {
+			_, err := s.GetResponse(ctx, mine, id)
+			return err
+		}, func() error { return s.DeleteResponse(ctx, mine, id) }},
+		{"the key of a file", func() error {
+			_, _, err := s.GetFile(ctx, mine, fid)
+			return err
+		}, func() error { return s.DeleteFile(ctx, mine, fid) }},
 		{"a container and its file", func() error {
 			_, err1 := s.GetContainer(ctx, mine, cid)
 			_, err2 := s.GetContainerFile(ctx, mine, cid, "cfile_1")
 			return errors.Join(err1, err2, object(key(string(cid), "log_"+n))())
 		}, func() error { return s.DeleteContainer(ctx, mine, cid) }},
 		{"an object and its descendants", func() error {
-			return errors.Join(object(key("", "conv_"+n))(), object(key("conv_"+n, "msg_"+n))(), object(key("msg_"+n, "part_"+n))())
+			return errors.Join(object(key("", "conv_"+n))(), object(key("conv_"+n, "msg_"+n))(),
+				object(key("msg_"+n, "part_"+n))())
 		}, func() error { return s.DeleteObject(ctx, mine, key("", "conv_"+n)) }},
 	}
 }

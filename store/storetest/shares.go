@@ -56,7 +56,8 @@ func shareNumbers(t *testing.T, _ store.Members, s store.Shares) {
 	draw(t, s, "b", want(2, 3, 3), 2, 2) // not without all that it needs
 	draw(t, s, "b", want(7, 0, 0), 7, -3)
 	draw(t, s, "a", want(0, 1, 1), 0, -2)
-	if other, err := s.Draw(t.Context(), "a", "proj_b", want(0, 1, 1), want(1, 0, 0)); err != nil || other[0].Got != 1 || other[1].Got != 1 {
+	if other, err := s.Draw(t.Context(), "a", "proj_b", want(0, 1, 1), want(1, 0, 0)); err != nil ||
+		other[0].Got != 1 || other[1].Got != 1 {
 		t.Errorf("another project: %+v, %v", other, err)
 	}
 	if err := s.ForgetShares(t.Context(), "b"); err != nil {
@@ -92,13 +93,15 @@ func shareRates(t *testing.T, _ store.Members, s store.Shares) {
 	draw(t, s, "a", want(100, 0, 0), 0, -70)
 	draw(t, s, "b", want(-1000, 0, 0), 0, 60) // never more than the limit
 	draw(t, s, "b", store.Want{Kind: store.ShareRequests, Limit: 3, Need: 1, Ask: 1}, 1, 2)
-	draw(t, s, "b", store.Want{Kind: store.ShareRequests, Limit: 6, Need: 1, Ask: 1}, 1, 4) // a higher limit applies at once
+	// a higher limit applies at once
+	draw(t, s, "b", store.Want{Kind: store.ShareRequests, Limit: 6, Need: 1, Ask: 1}, 1, 4)
 	if err := s.ForgetShares(t.Context(), "b"); err != nil {
 		t.Fatal(err)
 	}
 	draw(t, s, "a", store.Want{Kind: store.ShareRequests, Limit: 6, Need: 5, Ask: 5}, 0, 4) // a restart refills nothing
 	for start := time.Now(); ; {
-		shares, err := s.Draw(t.Context(), "a", "proj_a", store.Want{Kind: store.ShareWrites, Limit: 60_000, Need: 500, Ask: 60_000})
+		shares, err := s.Draw(t.Context(), "a", "proj_a", store.Want{Kind: store.ShareWrites, Limit: 60_000, Need: 500,
+			Ask: 60_000})
 		if err != nil {
 			t.Fatal(err)
 		}

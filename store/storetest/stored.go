@@ -49,7 +49,9 @@ func storedBytes(t *testing.T, s store.Store) {
 	grows("an event", func() error { return s.AppendEvents(ctx, mine, r.Body.ID, "me", []store.Event{long}, nil) })
 	body := *r.Body
 	body.Status, body.Output = berth.StatusCompleted, []berth.Item{item(text)}
-	grows("an output", func() error { return s.AppendEvents(ctx, mine, r.Body.ID, "me", []store.Event{event(2)}, &body) })
+	grows("an output", func() error {
+		return s.AppendEvents(ctx, mine, r.Body.ID, "me", []store.Event{event(2)}, &body)
+	})
 
 	large := func(kind store.Kind, parent, id string) *store.Object {
 		o := object(kind, parent, id)
@@ -57,7 +59,9 @@ func storedBytes(t *testing.T, s store.Store) {
 		return o
 	}
 	grows("an object", func() error { return s.CreateObjects(ctx, mine, large("thread", "", "thread_1")) })
-	grows("an object of an object", func() error { return s.CreateObjects(ctx, mine, large("message", "thread_1", "msg_1")) })
+	grows("an object of an object", func() error {
+		return s.CreateObjects(ctx, mine, large("message", "thread_1", "msg_1"))
+	})
 	small := object("thread", "", "thread_2")
 	if err := s.CreateObjects(ctx, mine, small); err != nil {
 		t.Fatal(err)
@@ -76,11 +80,14 @@ func storedBytes(t *testing.T, s store.Store) {
 	if got := sum(); got != before {
 		t.Errorf("an object that was not saved counts as %d", got-before)
 	}
-	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Name: text, Status: berth.ContainerExpired}
+	c := &berth.Container{ID: berth.ContainerID(berth.NewID(berth.PrefixContainer)), Name: text,
+		Status: berth.ContainerExpired}
 	grows("a container", func() error { return s.CreateContainer(ctx, &store.Container{Project: mine, Body: c}) })
 	cfile := &berth.ContainerFile{ID: "cfile_1", ContainerID: c.ID, Path: "/" + text, Source: "user"}
 	grows("a file in a container", func() error { return s.PutContainerFile(ctx, mine, cfile) })
-	grows("an object of a container", func() error { return s.CreateObjects(ctx, mine, large("log", string(c.ID), "log_1")) })
+	grows("an object of a container", func() error {
+		return s.CreateObjects(ctx, mine, large("log", string(c.ID), "log_1"))
+	})
 	f := &berth.File{ID: berth.FileID(berth.NewID(berth.PrefixFile)), Filename: text}
 	grows("a file", func() error { return s.CreateFile(ctx, mine, f, []byte("key")) })
 

@@ -27,9 +27,14 @@ var far = time.Now().Add(time.Hour)
 // Run runs the suite. open returns an empty store, and closes it with the test.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for name, f := range map[string]func(*testing.T, store.Store){
-		"Responses": responses, "Append": appendEvents, "Chain": chain, "Items": items, "Runs": runs, "Concurrency": concurrency,
-		"Files": files, "Containers": containers, "ContainerFiles": containerFiles, "Keys": keys, "Projects": projects, "StoredBytes": storedBytes, "ResponseUsage": responseUsage, "UpstreamUsage": upstreamUsage, "Spending": spending, "ListResponses": listResponses, "ContainerUsage": containerUsage,
-		"Objects": objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents, "ObjectsWithResponse": objectsWithResponse, "ContainerObjects": containerObjects,
+		"Responses": responses, "Append": appendEvents, "Chain": chain, "Items": items, "Runs": runs,
+		"Concurrency": concurrency,
+		"Files":       files, "Containers": containers, "ContainerFiles": containerFiles, "Keys": keys,
+		"Projects": projects, "StoredBytes": storedBytes, "ResponseUsage": responseUsage,
+		"UpstreamUsage": upstreamUsage, "Spending": spending, "ListResponses": listResponses,
+		"ContainerUsage": containerUsage,
+		"Objects":        objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents,
+		"ObjectsWithResponse": objectsWithResponse, "ContainerObjects": containerObjects,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
@@ -47,16 +52,19 @@ func response(previous berth.ResponseID) *store.Response {
 }
 
 func item(text string) berth.Item {
-	return berth.NewItem(map[string]any{"type": "message", "id": berth.NewID("msg_"), "role": "user", "content": text, "unknown": map[string]any{"retained": true}})
+	return berth.NewItem(map[string]any{"type": "message", "id": berth.NewID("msg_"), "role": "user", "content": text,
+		"unknown": map[string]any{"retained": true}})
 }
 
 func event(n int64) store.Event {
-	return store.Event{SequenceNumber: n, Type: berth.EventOutputTextDelta, Data: json.RawMessage(fmt.Sprintf(`{"sequence_number":%d}`, n))}
+	return store.Event{SequenceNumber: n, Type: berth.EventOutputTextDelta,
+		Data: json.RawMessage(fmt.Sprintf(`{"sequence_number":%d}`, n))}
 }
 
 func create(t *testing.T, s store.Store, r *store.Response) *store.Response {
 	t.Helper()
-	if err := s.CreateResponse(t.Context(), r, []store.Event{event(0)}, store.Lease{Owner: "me", Until: far}); err != nil {
+	if err := s.CreateResponse(t.Context(), r, []store.Event{event(0)}, store.Lease{Owner: "me",
+		Until: far}); err != nil {
 		t.Fatal(err)
 	}
 	return r
@@ -101,15 +109,18 @@ func responses(t *testing.T, s store.Store) {
 		t.Fatal(err)
 	}
 	same(t, "the response", got, r)
-	wantErr(t, "its id again", s.CreateResponse(ctx, r, []store.Event{event(0)}, store.Lease{Owner: "me", Until: far}), store.ErrExists)
+	wantErr(t, "its id again", s.CreateResponse(ctx, r, []store.Event{event(0)}, store.Lease{Owner: "me", Until: far}),
+		store.ErrExists)
 	_, err = s.GetResponse(ctx, theirs, r.Body.ID)
 	wantErr(t, "another project's Get", err, store.ErrNotFound)
 	_, err = s.Events(ctx, theirs, r.Body.ID, -1, 10)
 	wantErr(t, "another project's Events", err, store.ErrNotFound)
 	_, err = s.Chain(ctx, theirs, r.Body.ID)
 	wantErr(t, "another project's Chain", err, store.ErrNotFound)
-	wantErr(t, "another project's Append", s.AppendEvents(ctx, theirs, r.Body.ID, "me", []store.Event{event(1)}, nil), store.ErrNotFound)
-	wantErr(t, "another project's Acquire", s.AcquireRun(ctx, theirs, r.Body.ID, store.Lease{Owner: "me", Until: far}, time.Now()), store.ErrNotFound)
+	wantErr(t, "another project's Append", s.AppendEvents(ctx, theirs, r.Body.ID, "me", []store.Event{event(1)}, nil),
+		store.ErrNotFound)
+	wantErr(t, "another project's Acquire", s.AcquireRun(ctx, theirs, r.Body.ID, store.Lease{Owner: "me", Until: far},
+		time.Now()), store.ErrNotFound)
 	wantErr(t, "another project's Delete", s.DeleteResponse(ctx, theirs, r.Body.ID), store.ErrNotFound)
 	if err := s.DeleteResponse(ctx, mine, r.Body.ID); err != nil {
 		t.Fatal(err)
@@ -119,7 +130,8 @@ func responses(t *testing.T, s store.Store) {
 	_, err = s.Events(ctx, mine, r.Body.ID, -1, 10)
 	wantErr(t, "a deleted response's events", err, store.ErrNotFound)
 	wantErr(t, "a second deletion", s.DeleteResponse(ctx, mine, r.Body.ID), store.ErrNotFound)
-	wantErr(t, "an append to it", s.AppendEvents(ctx, mine, r.Body.ID, "me", []store.Event{event(1)}, nil), store.ErrNotFound)
+	wantErr(t, "an append to it", s.AppendEvents(ctx, mine, r.Body.ID, "me", []store.Event{event(1)}, nil),
+		store.ErrNotFound)
 }
 
 func appendEvents(t *testing.T, s store.Store) {
@@ -164,7 +176,8 @@ func appendEvents(t *testing.T, s store.Store) {
 	if err := s.AppendEvents(ctx, mine, id, "me", []store.Event{event(4)}, &body); err != nil {
 		t.Fatal(err)
 	}
-	wantErr(t, "an event after the last", s.AppendEvents(ctx, mine, id, "me", []store.Event{event(5)}, nil), store.ErrConflict)
+	wantErr(t, "an event after the last", s.AppendEvents(ctx, mine, id, "me", []store.Event{event(5)}, nil),
+		store.ErrConflict)
 }
 
 func chain(t *testing.T, s store.Store) {
@@ -237,9 +250,11 @@ func runs(t *testing.T, s store.Store) {
 	if n := orphans(time.Now()); n != 1 {
 		t.Errorf("%d orphans after the renewed lease, want 1", n)
 	}
-	wantErr(t, "a renewal of a lease that has ended", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far.Add(time.Hour)}), nil)
+	wantErr(t, "a renewal of a lease that has ended", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me",
+		Until: far.Add(time.Hour)}), nil)
 	wantErr(t, "another's renewal", s.RenewRun(ctx, mine, id, yours), store.ErrConflict)
-	wantErr(t, "a renewal of another project's run", s.RenewRun(ctx, theirs, id, store.Lease{Owner: "me", Until: far}), store.ErrNotFound)
+	wantErr(t, "a renewal of another project's run", s.RenewRun(ctx, theirs, id, store.Lease{Owner: "me", Until: far}),
+		store.ErrNotFound)
 	if err := s.ReleaseRun(ctx, mine, id, "you"); err != nil {
 		t.Errorf("release by another owner: got %v, want nil without an effect", err)
 	}
@@ -252,17 +267,21 @@ func runs(t *testing.T, s store.Store) {
 	if n := orphans(now); n != 1 {
 		t.Errorf("%d orphans after the owner's release, want 1", n)
 	}
-	wantErr(t, "a renewal of a released lease", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far}), store.ErrConflict)
+	wantErr(t, "a renewal of a released lease", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far}),
+		store.ErrConflict)
 	if err := s.AcquireRun(ctx, mine, id, yours, now); err != nil {
 		t.Errorf("a free lease: %v", err)
 	}
-	wantErr(t, "the former owner's append", s.AppendEvents(ctx, mine, id, "me", []store.Event{event(1)}, nil), store.ErrConflict)
+	wantErr(t, "the former owner's append", s.AppendEvents(ctx, mine, id, "me", []store.Event{event(1)}, nil),
+		store.ErrConflict)
 	if err := s.AcquireRun(ctx, mine, id, store.Lease{Owner: "me", Until: far}, far.Add(time.Second)); err != nil {
 		t.Errorf("a lease that has ended: %v", err)
 	}
 	finish(t, s, r)
-	wantErr(t, "the run of a response that has ended", s.AcquireRun(ctx, mine, id, yours, far.Add(time.Hour)), store.ErrConflict)
-	wantErr(t, "a renewal of one that has ended", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far}), store.ErrConflict)
+	wantErr(t, "the run of a response that has ended", s.AcquireRun(ctx, mine, id, yours, far.Add(time.Hour)),
+		store.ErrConflict)
+	wantErr(t, "a renewal of one that has ended", s.RenewRun(ctx, mine, id, store.Lease{Owner: "me", Until: far}),
+		store.ErrConflict)
 	if n := orphans(far.Add(time.Hour)); n != 0 {
 		t.Errorf("%d orphans among final responses", n)
 	}

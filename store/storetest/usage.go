@@ -15,7 +15,8 @@ import (
 func used(t *testing.T, s store.Store, p berth.ProjectID, kind store.UsageKind) []string {
 	t.Helper()
 	// One interval spans all of history, so that no boundary falls into the test.
-	list, err := s.Usage(t.Context(), store.UsageQuery{Project: p, Kind: kind, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
+	list, err := s.Usage(t.Context(), store.UsageQuery{Project: p, Kind: kind, From: time.Unix(0, 0),
+		To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -54,7 +55,8 @@ func responseUsage(t *testing.T, s store.Store) {
 		return s.AppendEvents(ctx, mine, body.ID, "me", []store.Event{event(1)}, &body)
 	}
 	wantUsed(t, s, "", store.UsageResponse)
-	for _, r := range []*store.Response{start("key_1", "small"), start("key_1", "small"), start("key_1", "large"), start("key_2", "small")} {
+	for _, r := range []*store.Response{start("key_1", "small"), start("key_1", "small"), start("key_1", "large"),
+		start("key_2", "small")} {
 		if err := end(r, berth.StatusCompleted); err != nil {
 			t.Fatal(err)
 		}
@@ -100,7 +102,8 @@ func responseUsage(t *testing.T, s store.Store) {
 	// Intervals have the requested width, and usage outside the range is omitted.
 	now := time.Now()
 	minute := now.Truncate(time.Minute)
-	list, err := s.Usage(ctx, store.UsageQuery{Project: mine, Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute})
+	list, err := s.Usage(ctx, store.UsageQuery{Project: mine, Kind: store.UsageResponse, From: minute.Add(-time.Hour),
+		To: minute.Add(time.Hour), Width: time.Minute})
 	if err != nil || len(list) < 5 {
 		t.Fatalf("got %d rows, %v", len(list), err)
 	}
@@ -110,10 +113,14 @@ func responseUsage(t *testing.T, s store.Store) {
 		}
 	}
 	for _, q := range []store.UsageQuery{
-		{Project: mine, Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(-30 * time.Minute), Width: time.Minute},
-		{Project: mine, Kind: store.UsageResponse, From: minute.Add(time.Hour), To: minute.Add(2 * time.Hour), Width: time.Minute},
-		{Project: "proj_none", Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute},
-		{Project: mine, Kind: store.UsageContainer, From: minute.Add(-time.Hour), To: minute.Add(time.Hour), Width: time.Minute},
+		{Project: mine, Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(-30 * time.Minute),
+			Width: time.Minute},
+		{Project: mine, Kind: store.UsageResponse, From: minute.Add(time.Hour), To: minute.Add(2 * time.Hour),
+			Width: time.Minute},
+		{Project: "proj_none", Kind: store.UsageResponse, From: minute.Add(-time.Hour), To: minute.Add(time.Hour),
+			Width: time.Minute},
+		{Project: mine, Kind: store.UsageContainer, From: minute.Add(-time.Hour), To: minute.Add(time.Hour),
+			Width: time.Minute},
 	} {
 		if list, err := s.Usage(ctx, q); err != nil || len(list) != 0 {
 			t.Errorf("%+v: got %d rows, %v, want 0", q, len(list), err)
@@ -124,22 +131,27 @@ func responseUsage(t *testing.T, s store.Store) {
 // upstreamUsage: usage and costs of a response's upstreams are counted with it.
 func upstreamUsage(t *testing.T, s store.Store) {
 	turn := func(upstream string, turns int, cost *berth.Cost) berth.UpstreamUsage {
-		return berth.UpstreamUsage{Upstream: upstream, Model: "vendor/m-1", Turns: turns, Usage: berth.Usage{InputTokens: 7, OutputTokens: 5, TotalTokens: 12}, Cost: cost}
+		return berth.UpstreamUsage{Upstream: upstream, Model: "vendor/m-1", Turns: turns,
+			Usage: berth.Usage{InputTokens: 7, OutputTokens: 5, TotalTokens: 12}, Cost: cost}
 	}
 	for range 2 {
 		r := create(t, s, response(""))
 		body := *r.Body
-		body.Status, body.Usage = berth.StatusCompleted, &berth.Usage{InputTokens: 14, OutputTokens: 10, TotalTokens: 24}
+		body.Status, body.Usage = berth.StatusCompleted, &berth.Usage{InputTokens: 14, OutputTokens: 10,
+			TotalTokens: 24}
 		body.Berth = body.Berth.AddTurn(turn("b", 1, nil)).AddTurn(turn("a", 2, &berth.Cost{Value: 5, Currency: "usd"}))
 		if err := s.AppendEvents(t.Context(), mine, body.ID, "me", []store.Event{event(1)}, &body); err != nil {
 			t.Fatal(err)
 		}
 	}
 	wantUsed(t, s, mine, store.UsageResponse, "proj_mine  m: 2, tokens 28 (0) 20 (0), 0 s")
-	wantUsed(t, s, mine, store.UsageUpstream, "proj_mine  a/vendor/m-1: 4, tokens 14 (0) 10 (0), 0 s", "proj_mine  b/vendor/m-1: 2, tokens 14 (0) 10 (0), 0 s")
-	for kind, want := range map[store.UsageKind][]berth.Amount{store.UsageResponse: {10}, store.UsageUpstream: {10, 0}} {
+	wantUsed(t, s, mine, store.UsageUpstream, "proj_mine  a/vendor/m-1: 4, tokens 14 (0) 10 (0), 0 s",
+		"proj_mine  b/vendor/m-1: 2, tokens 14 (0) 10 (0), 0 s")
+	for kind, want := range map[store.UsageKind][]berth.Amount{store.UsageResponse: {10},
+		store.UsageUpstream: {10, 0}} {
 		for _, p := range []berth.ProjectID{mine, ""} {
-			list, err := s.Usage(t.Context(), store.UsageQuery{Project: p, Kind: kind, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
+			list, err := s.Usage(t.Context(), store.UsageQuery{Project: p, Kind: kind, From: time.Unix(0, 0),
+				To: time.Now().Add(time.Hour), Width: 1 << 26 * time.Minute})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -164,7 +176,8 @@ func spending(t *testing.T, s store.Store) {
 		create(t, s, r)
 		body := *r.Body
 		body.Status = berth.StatusCompleted
-		body.Berth = body.Berth.AddTurn(berth.UpstreamUsage{Upstream: "a", Model: "m", Turns: 1, Cost: &berth.Cost{Value: cost, Currency: "usd"}})
+		body.Berth = body.Berth.AddTurn(berth.UpstreamUsage{Upstream: "a", Model: "m", Turns: 1,
+			Cost: &berth.Cost{Value: cost, Currency: "usd"}})
 		if err := s.AppendEvents(ctx, p, body.ID, "me", []store.Event{event(1)}, &body); err != nil {
 			t.Fatal(err)
 		}
@@ -175,7 +188,8 @@ func spending(t *testing.T, s store.Store) {
 	end(mine, "", 1)
 	end(mine, "key_free", 0)
 	end(theirs, "key_1", 1000)
-	for _, u := range []store.Usage{{Project: mine, Kind: store.UsageEmbedding, Key: "key_2", Name: "e", Cost: 20}, {Project: mine, Kind: store.UsageUpstream, Key: "key_2", Name: "a/e", Cost: 20}} {
+	for _, u := range []store.Usage{{Project: mine, Kind: store.UsageEmbedding, Key: "key_2", Name: "e", Cost: 20},
+		{Project: mine, Kind: store.UsageUpstream, Key: "key_2", Name: "a/e", Cost: 20}} {
 		if err := s.AddUsage(ctx, &u); err != nil {
 			t.Fatal(err)
 		}
@@ -189,14 +203,19 @@ func spending(t *testing.T, s store.Store) {
 		key       berth.KeyID
 		month     time.Time
 		all, ofIt berth.Amount
-	}{{mine, "key_1", month, 133, 12}, {mine, "key_2", month, 133, 120}, {mine, "", month, 133, 1}, {mine, "key_none", month, 133, 0},
-		{theirs, "key_1", month, 1000, 1000}, {theirs, "key_2", month, 1000, 0}, {"proj_none", "key_1", month, 0, 0}, {mine, "key_1", next, 0, 0}} {
-		if all, ofIt, err := s.Spent(ctx, tt.project, tt.key, tt.month); err != nil || all != tt.all || ofIt != tt.ofIt {
+	}{{mine, "key_1", month, 133, 12}, {mine, "key_2", month, 133, 120}, {mine, "", month, 133, 1},
+		{mine, "key_none", month, 133, 0},
+		{theirs, "key_1", month, 1000, 1000}, {theirs, "key_2", month, 1000, 0}, {"proj_none", "key_1", month, 0, 0},
+		{mine, "key_1", next, 0, 0}} {
+		if all, ofIt, err := s.Spent(ctx, tt.project, tt.key, tt.month); err != nil || all != tt.all ||
+			ofIt != tt.ofIt {
 			t.Errorf("%+v: got %d and %d, %v", tt, all, ofIt, err)
 		}
 	}
-	own := []*store.Spending{{Project: mine, Cost: 1}, {Project: mine, Key: "key_1", Cost: 12}, {Project: mine, Key: "key_2", Cost: 120}}
-	for p, want := range map[berth.ProjectID][]*store.Spending{mine: own, "": append(own, &store.Spending{Project: theirs, Key: "key_1", Cost: 1000}), "proj_none": nil} {
+	own := []*store.Spending{{Project: mine, Cost: 1}, {Project: mine, Key: "key_1", Cost: 12},
+		{Project: mine, Key: "key_2", Cost: 120}}
+	for p, want := range map[berth.ProjectID][]*store.Spending{mine: own,
+		"": append(own, &store.Spending{Project: theirs, Key: "key_1", Cost: 1000}), "proj_none": nil} {
 		got, err := s.Spending(ctx, p, month)
 		if err != nil {
 			t.Fatal(err)
@@ -227,7 +246,8 @@ func containerUsage(t *testing.T, s store.Store) {
 		"proj_mine key_2 1g: 1, tokens 0 (0) 0 (0), 0 s", "proj_mine key_2 4g: 1, tokens 0 (0) 0 (0), 0 s")
 	seconds := func(kind string) int64 {
 		var n int64
-		list, err := s.Usage(ctx, store.UsageQuery{Project: mine, Kind: store.UsageContainer, From: time.Unix(0, 0), To: time.Now().Add(time.Hour), Width: time.Hour})
+		list, err := s.Usage(ctx, store.UsageQuery{Project: mine, Kind: store.UsageContainer, From: time.Unix(0, 0),
+			To: time.Now().Add(time.Hour), Width: time.Hour})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -261,7 +281,10 @@ func containerUsage(t *testing.T, s store.Store) {
 	}
 	want("after its deletion", "4g", hour)
 	// An update that leaves it running counts nothing.
-	if _, err := s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error { c.LastActiveAt = 1; return nil }); err != nil {
+	if _, err := s.UpdateContainer(ctx, mine, "cntr_0", func(c *berth.Container) error {
+		c.LastActiveAt = 1
+		return nil
+	}); err != nil {
 		t.Fatal(err)
 	}
 	want("before a count", "1g", 0)

@@ -18,7 +18,8 @@ var Tables = []string{
 // Local are the tables that are not copied row by row. They describe one database and the servers
 // that use it now: its schema, the keys of its rows, those that it is about to erase, the writers and
 // servers that are connected to it, and the checkpoints of the servers' audit records.
-var Local = []string{"goose_db_version", "ring", "row_keys", "doomed", "writers", "members", "locks", "shares", "rates", "checkpoints"}
+var Local = []string{"goose_db_version", "ring", "row_keys", "doomed", "writers", "members", "locks", "shares", "rates",
+	"checkpoints"}
 
 // A Kind is the type of the values of a column. A value may also be nil.
 type Kind string
@@ -99,7 +100,9 @@ func Copy(ctx context.Context, from Reader, to Target) ([]Result, error) {
 			}
 		}
 		if got != want {
-			return nil, fmt.Errorf("verify table %s: the copy has %d rows with the digest %s, the source has %d rows with the digest %s", want.Table, got.Rows, got.Sum, want.Rows, want.Sum)
+			return nil, fmt.Errorf(
+				"verify table %s: the copy has %d rows with the digest %s, the source has %d rows with the digest %s",
+				want.Table, got.Rows, got.Sum, want.Rows, want.Sum)
 		}
 	}
 	return results, nil

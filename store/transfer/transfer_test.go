@@ -41,7 +41,8 @@ func openFile(t *testing.T, dir string) *sqlite.DB {
 
 func openPostgres(t *testing.T, dir, url string) *postgres.DB {
 	t.Helper()
-	db, err := postgres.Open(context.Background(), url, &postgres.Options{Keys: filepath.Join(dir, "berth.keys"), Key: key})
+	db, err := postgres.Open(context.Background(), url, &postgres.Options{Keys: filepath.Join(dir, "berth.keys"),
+		Key: key})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -119,16 +120,22 @@ func TestThereAndBack(t *testing.T) {
 		dir, url := t.TempDir(), pgtest.URL(t)
 		db := openFile(t, dir)
 		t.Cleanup(func() {
-			before := contents(t, func(f func(transfer.Reader) error) error { return db.Export(context.Background(), f) })
+			before := contents(t, func(f func(transfer.Reader) error) error {
+				return db.Export(context.Background(), f)
+			})
 			there, results := toPostgres(t, dir, db, url)
-			if diff := cmp.Diff(before, contents(t, func(f func(transfer.Reader) error) error { return there.Export(context.Background(), false, f) })); diff != "" {
+			if diff := cmp.Diff(before, contents(t, func(f func(transfer.Reader) error) error {
+				return there.Export(context.Background(), false, f)
+			})); diff != "" {
 				t.Errorf("in PostgreSQL (-want +got):\n%s", diff)
 			}
 			back, again := toFile(t, there, t.TempDir())
 			if diff := cmp.Diff(results, again); diff != "" {
 				t.Errorf("results (-there +back):\n%s", diff)
 			}
-			if diff := cmp.Diff(before, contents(t, func(f func(transfer.Reader) error) error { return back.Export(context.Background(), f) })); diff != "" {
+			if diff := cmp.Diff(before, contents(t, func(f func(transfer.Reader) error) error {
+				return back.Export(context.Background(), f)
+			})); diff != "" {
 				t.Errorf("back in a file (-want +got):\n%s", diff)
 			}
 			if err := back.Close(); err != nil {
@@ -176,7 +183,8 @@ func TestEarlierRows(t *testing.T) {
 	db, _ := toPostgres(t, dir, openFile(t, dir), pgtest.URL(t))
 	defer db.Close()
 	for _, id := range []string{"resp_1", "resp_2"} {
-		if events, err := db.Events(t.Context(), "proj_a", berth.ResponseID(id), -1, 10); err != nil || len(events) != 2 || string(events[1].Data) != `{"sequence_number":1}` {
+		if events, err := db.Events(t.Context(), "proj_a", berth.ResponseID(id), -1, 10); err != nil ||
+			len(events) != 2 || string(events[1].Data) != `{"sequence_number":1}` {
 			t.Errorf("events of %s: got %v, %v", id, events, err)
 		}
 	}
@@ -227,7 +235,8 @@ func TestAllTables(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer c.Close(context.Background())
-	found, err := c.Query(t.Context(), "SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'")
+	found, err := c.Query(t.Context(),
+		"SELECT table_name::text FROM information_schema.tables WHERE table_schema = 'public'")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,7 +300,8 @@ func TestRefused(t *testing.T) {
 		t.Fatal(err)
 	}
 	claimed := pgtest.URL(t)
-	holder, err := postgres.Open(t.Context(), claimed, &postgres.Options{Keys: filepath.Join(t.TempDir(), "k"), Claim: true})
+	holder, err := postgres.Open(t.Context(), claimed, &postgres.Options{Keys: filepath.Join(t.TempDir(), "k"),
+		Claim: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -346,7 +356,8 @@ func (s *spoiled) Rows(ctx context.Context, table string, columns []transfer.Col
 // forgetful is a Target that stores nothing, and reads from the Reader.
 type forgetful struct{ transfer.Reader }
 
-func (f *forgetful) Insert(ctx context.Context, table string, columns []transfer.Column, rows iter.Seq2[transfer.Row, error]) error {
+func (f *forgetful) Insert(ctx context.Context, table string, columns []transfer.Column, rows iter.Seq2[transfer.Row,
+	error]) error {
 	for _, err := range rows {
 		if err != nil {
 			return err

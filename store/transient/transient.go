@@ -68,7 +68,8 @@ func (s *Store) holds(p berth.ProjectID, id berth.ResponseID) bool {
 
 // CreateResponse implements store.Responses. A response with objects, such as the hold on
 // a conversation, is stored below, because both must be stored together.
-func (s *Store) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
+func (s *Store) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease,
+	also ...*store.Object) error {
 	if r.Body.Store || len(also) > 0 {
 		return s.Store.CreateResponse(ctx, r, events, lease, also...)
 	}
@@ -90,12 +91,14 @@ func (s *Store) CreateResponse(ctx context.Context, r *store.Response, events []
 }
 
 // AppendEvents implements store.Responses.
-func (s *Store) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string, events []store.Event, body *berth.Response, also ...*store.Object) error {
+func (s *Store) AppendEvents(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string,
+	events []store.Event, body *berth.Response, also ...*store.Object) error {
 	if !s.holds(p, id) {
 		return s.Store.AppendEvents(ctx, p, id, owner, events, body, also...)
 	}
 	for _, o := range also {
-		if err := s.CreateObjects(ctx, p, o); err != nil && !errors.Is(err, store.ErrExists) && !errors.Is(err, store.ErrNotFound) {
+		if err := s.CreateObjects(ctx, p, o); err != nil && !errors.Is(err, store.ErrExists) &&
+			!errors.Is(err, store.ErrNotFound) {
 			return err
 		}
 	}
@@ -161,7 +164,8 @@ func (s *Store) DeleteResponse(ctx context.Context, p berth.ProjectID, id berth.
 }
 
 // ResponseState implements store.Responses.
-func (s *Store) ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (store.ResponseState, error) {
+func (s *Store) ResponseState(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (store.ResponseState,
+	error) {
 	s.mu.Lock()
 	if r := s.get(p, id); r != nil {
 		defer s.mu.Unlock()
@@ -172,7 +176,8 @@ func (s *Store) ResponseState(ctx context.Context, p berth.ProjectID, id berth.R
 }
 
 // Events implements store.Responses. It reserves nothing: the events are in memory anyway.
-func (s *Store) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64, limit int) ([]store.Event, error) {
+func (s *Store) Events(ctx context.Context, p berth.ProjectID, id berth.ResponseID, after int64,
+	limit int) ([]store.Event, error) {
 	s.mu.Lock()
 	r := s.get(p, id)
 	if r == nil {
@@ -193,7 +198,8 @@ func (s *Store) Events(ctx context.Context, p berth.ProjectID, id berth.Response
 }
 
 // AcquireRun implements store.Runs.
-func (s *Store) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease, now time.Time) error {
+func (s *Store) AcquireRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, lease store.Lease,
+	now time.Time) error {
 	s.mu.Lock()
 	r := s.get(p, id)
 	if r == nil {

@@ -34,7 +34,8 @@ func TestConformance(t *testing.T) { storetest.Run(t, open) }
 // passing is a response that is not to be stored.
 func passing(id berth.ResponseID) *store.Response {
 	return &store.Response{Project: project, Key: "key_1", Request: &berth.ResponseRequest{},
-		Body: &berth.Response{ID: id, Object: "response", Model: "m", Status: berth.StatusInProgress, Output: []berth.Item{}}}
+		Body: &berth.Response{ID: id, Object: "response", Model: "m", Status: berth.StatusInProgress,
+			Output: []berth.Item{}}}
 }
 
 func event(n int64, t berth.EventType) store.Event {
@@ -50,7 +51,8 @@ type belowStore struct {
 	failing bool
 }
 
-func (b *belowStore) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease, also ...*store.Object) error {
+func (b *belowStore) CreateResponse(ctx context.Context, r *store.Response, events []store.Event, lease store.Lease,
+	also ...*store.Object) error {
 	b.mu.Lock()
 	b.creates++
 	b.mu.Unlock()
@@ -86,18 +88,22 @@ func TestNothingBelow(t *testing.T) {
 		if err := s.CreateResponse(t.Context(), r, nil, lease); !errors.Is(err, store.ErrExists) {
 			t.Errorf("the same id again: got %v", err)
 		}
-		if err := s.AppendEvents(t.Context(), project, id, "elsewhere", []store.Event{event(1, berth.EventOutputTextDelta)}, nil); !errors.Is(err, store.ErrConflict) {
+		if err := s.AppendEvents(t.Context(), project, id, "elsewhere",
+			[]store.Event{event(1, berth.EventOutputTextDelta)}, nil); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("another owner: got %v", err)
 		}
-		if err := s.AppendEvents(t.Context(), project, id, "here", []store.Event{event(2, berth.EventOutputTextDelta)}, nil); !errors.Is(err, store.ErrConflict) {
+		if err := s.AppendEvents(t.Context(), project, id, "here", []store.Event{event(2, berth.EventOutputTextDelta)},
+			nil); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("a gap: got %v", err)
 		}
 		final := *r.Body
 		final.Status, final.Usage = berth.StatusCompleted, &berth.Usage{InputTokens: 3, OutputTokens: 4, TotalTokens: 7}
-		if err := s.AppendEvents(t.Context(), project, id, "here", []store.Event{event(1, berth.EventOutputTextDelta), event(2, berth.EventCompleted)}, &final); err != nil {
+		if err := s.AppendEvents(t.Context(), project, id, "here", []store.Event{event(1, berth.EventOutputTextDelta),
+			event(2, berth.EventCompleted)}, &final); err != nil {
 			t.Fatal(err)
 		}
-		if err := s.AppendEvents(t.Context(), project, id, "here", []store.Event{event(3, berth.EventOutputTextDelta)}, nil); !errors.Is(err, store.ErrConflict) {
+		if err := s.AppendEvents(t.Context(), project, id, "here", []store.Event{event(3, berth.EventOutputTextDelta)},
+			nil); !errors.Is(err, store.ErrConflict) {
 			t.Errorf("after the end: got %v", err)
 		}
 		events, err := s.Events(t.Context(), project, id, 0, 10)

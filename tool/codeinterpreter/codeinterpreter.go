@@ -116,7 +116,8 @@ func describe(c *berth.TemplateContents) string {
 // model takes to write the code.
 func (t *Tool) NewCall(string) tool.Call {
 	t.exec.Start(defaultKernel)
-	return &call{tool: t, item: berth.CodeInterpreterCall{ID: berth.NewID(berth.PrefixCodeCall), Type: berth.ItemCodeInterpreterCall,
+	return &call{tool: t, item: berth.CodeInterpreterCall{ID: berth.NewID(berth.PrefixCodeCall),
+		Type:   berth.ItemCodeInterpreterCall,
 		Status: berth.StatusInProgress, ContainerID: t.container, Outputs: []berth.CodeInterpreterOutput{}}}
 }
 
@@ -236,7 +237,9 @@ func check(code string) string {
 	case strings.ContainsRune(code, 0): // IPython answers such code with nothing at all
 		return "The code contains a NUL character, which no program may. Nothing was run."
 	case len(code) > maxCode:
-		return fmt.Sprintf("The code has %d bytes; %d are allowed. Nothing was run. Write long data to a file in several steps.", len(code), maxCode)
+		return fmt.Sprintf(
+			"The code has %d bytes; %d are allowed. Nothing was run. Write long data to a file in several steps.",
+			len(code), maxCode)
 	}
 	return ""
 }

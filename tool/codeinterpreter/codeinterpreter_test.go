@@ -33,7 +33,8 @@ func TestArguments(t *testing.T) {
 		{"blank code", `{"code":" \n"}`, " \n", "This call has no code"},
 		{"NUL", `{"code":"print(1)\u0000"}`, "print(1)\x00", "The code contains a NUL character"},
 		{"another type", `{"code":["1"]}`, "", "The arguments of this call are not valid"},
-		{"too long", `{"code":"` + strings.Repeat("x", maxCode+1) + `"}`, strings.Repeat("x", maxCode+1), fmt.Sprintf("The code has %d bytes", maxCode+1)},
+		{"too long", `{"code":"` + strings.Repeat("x", maxCode+1) + `"}`, strings.Repeat("x", maxCode+1),
+			fmt.Sprintf("The code has %d bytes", maxCode+1)},
 	} {
 		made := New("cntr_1", idle{}, Limits{}).NewCall("call_1").(*call)
 		var streamed strings.Builder
@@ -53,7 +54,8 @@ func TestArguments(t *testing.T) {
 			}
 		}
 		end := events[len(events)-1]
-		if events[0].Type != berth.EventCodeInProgress || end.Type != berth.EventCodeDone || *end.Code != c.code || refusal != "" {
+		if events[0].Type != berth.EventCodeInProgress || end.Type != berth.EventCodeDone || *end.Code != c.code ||
+			refusal != "" {
 			t.Errorf("%s: events %.300v, refusal %q", c.name, events, refusal)
 		}
 		if c.name != "broken JSON" && code.String() != c.code {
@@ -139,7 +141,8 @@ func TestHostileOutputs(t *testing.T) {
 	if images != maxImages || results > maxResults {
 		t.Errorf("%d images, %d bytes of results", images, results)
 	}
-	if n := len([]rune(logs)); !strings.HasPrefix(logs, "red\nx") || n > 100+maxTail+100 || !strings.Contains(logs, "characters were left out]") {
+	if n := len([]rune(logs)); !strings.HasPrefix(logs, "red\nx") || n > 100+maxTail+100 || !strings.Contains(logs,
+		"characters were left out]") {
 		t.Errorf("%d characters of logs: %.200q", n, logs)
 	}
 }
@@ -152,10 +155,12 @@ func TestLongOutput(t *testing.T) {
 		text := "HEAD" + strings.Repeat("é", 20_000) + "TAIL"
 		runes := []rune(text)
 		for i := range pieces {
-			o.add(jupyter.Event{Type: jupyter.Stream, Text: string(runes[i*len(runes)/pieces : (i+1)*len(runes)/pieces])})
+			o.add(jupyter.Event{Type: jupyter.Stream,
+				Text: string(runes[i*len(runes)/pieces : (i+1)*len(runes)/pieces])})
 		}
 		o.finish()
-		want := "HEAD" + strings.Repeat("é", 96) + fmt.Sprintf("\n[%d characters were left out]\n", len(runes)-100-maxTail) + strings.Repeat("é", maxTail-4) + "TAIL"
+		want := "HEAD" + strings.Repeat("é", 96) + fmt.Sprintf("\n[%d characters were left out]\n",
+			len(runes)-100-maxTail) + strings.Repeat("é", maxTail-4) + "TAIL"
 		if len(o.list) != 1 || o.list[0].Logs != want {
 			t.Errorf("in %d pieces: got %.300v", pieces, o.list)
 		}
@@ -165,14 +170,17 @@ func TestLongOutput(t *testing.T) {
 // A model reads the logs and lines about images, and nothing of a call without an end.
 func TestLower(t *testing.T) {
 	t.Parallel()
-	item := berth.CodeInterpreterCall{ID: "ci_1", Type: berth.ItemCodeInterpreterCall, Status: berth.StatusCompleted, Code: "a < b",
-		Outputs: []berth.CodeInterpreterOutput{{Type: "logs", Logs: "one"}, {Type: "image", URL: "data:image/png;base64," + strings.Repeat("A", 4000)}, {Type: "logs", Logs: "two"}},
-		Berth:   &berth.CodeInterpreterBerth{Restarted: true}}
+	item := berth.CodeInterpreterCall{ID: "ci_1", Type: berth.ItemCodeInterpreterCall, Status: berth.StatusCompleted,
+		Code: "a < b",
+		Outputs: []berth.CodeInterpreterOutput{{Type: "logs", Logs: "one"},
+			{Type: "image", URL: "data:image/png;base64," + strings.Repeat("A", 4000)}, {Type: "logs", Logs: "two"}},
+		Berth: &berth.CodeInterpreterBerth{Restarted: true}}
 	if _, arguments, _ := lowerCall(berth.NewItem(item)); arguments != `{"code":"a < b"}` {
 		t.Errorf("arguments: %s", arguments)
 	}
 	output, err := lowerOutput(berth.NewItem(item))
-	if want := string(berth.StringDelta(restartedText + "one\n[image 1: image/png, about 3 kB, shown to the user]\ntwo")); err != nil || string(output) != want {
+	if want := string(berth.StringDelta(restartedText +
+		"one\n[image 1: image/png, about 3 kB, shown to the user]\ntwo")); err != nil || string(output) != want {
 		t.Errorf("output: %s, %v", output, err)
 	}
 	item.Status = berth.StatusInProgress

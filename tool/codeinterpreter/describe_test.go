@@ -14,12 +14,18 @@ func TestDescribe(t *testing.T) {
 		contents   *berth.TemplateContents
 		has, lacks []string
 	}{
-		{"Python", &berth.TemplateContents{Programs: []string{"Python", "R"}, Python: []string{"pandas"}, Kernels: []string{"ir", "python3"}},
-			[]string{"Runs Python code", "The kernels of this container are ir, python3:", "what is installed: Python (with pandas), R.", "matplotlib"}, []string{"no Jupyter", "no Python"}},
+		{"Python", &berth.TemplateContents{Programs: []string{"Python", "R"}, Python: []string{"pandas"},
+			Kernels: []string{"ir", "python3"}},
+			[]string{"Runs Python code", "The kernels of this container are ir, python3:",
+				"what is installed: Python (with pandas), R.", "matplotlib"}, []string{"no Jupyter", "no Python"}},
 		{"another kernel", &berth.TemplateContents{Programs: []string{"Node.js"}, Kernels: []string{"javascript"}},
-			[]string{"Runs code", "no Python kernel. Write %%kernel NAME into the first line of each call; its kernels are javascript."}, []string{"matplotlib", "Runs Python"}},
-		{"no kernel", &berth.TemplateContents{Programs: []string{"BusyBox"}}, []string{"Runs code", "has no Jupyter kernel"}, []string{"matplotlib", "%%kernel"}},
-		{"unknown", nil, []string{"Runs Python code", "if the container has one, write %%kernel NAME", "what is installed."}, []string{"no Jupyter"}},
+			[]string{"Runs code",
+				"no Python kernel. Write %%kernel NAME into the first line of each call; its kernels are javascript."},
+			[]string{"matplotlib", "Runs Python"}},
+		{"no kernel", &berth.TemplateContents{Programs: []string{"BusyBox"}},
+			[]string{"Runs code", "has no Jupyter kernel"}, []string{"matplotlib", "%%kernel"}},
+		{"unknown", nil, []string{"Runs Python code", "if the container has one, write %%kernel NAME",
+			"what is installed."}, []string{"no Jupyter"}},
 	} {
 		got := describe(tc.contents)
 		for _, s := range tc.has {

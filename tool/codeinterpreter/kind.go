@@ -34,7 +34,8 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 var auto = rule.ByType(map[string]rule.Rule{"auto": rule.Object(rule.Fields{
 	"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
 	"network_policy": rule.ByType(rule.NetworkPolicies),
-	"berth":          rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail), string(berth.OnLostNew))}),
+	"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail),
+		string(berth.OnLostNew))}),
 })})
 
 // container allows the id of a container, or an object of type auto.
@@ -48,7 +49,8 @@ func container(at string, v any) error {
 func rules(*tool.Registry) tool.Rules {
 	chosen := rule.Object(rule.Fields{"type": rule.AnyText})
 	return tool.Rules{
-		Tool:   rule.Object(rule.Fields{"type": rule.AnyText, "container": container, "allowed_callers": rule.Callers}, "container"),
+		Tool: rule.Object(rule.Fields{"type": rule.AnyText, "container": container, "allowed_callers": rule.Callers},
+			"container"),
 		Choice: chosen, Subset: chosen,
 		Call: rule.Item(rule.Fields{
 			"code": rule.AnyText, "container_id": rule.Text(1, 256),

@@ -102,7 +102,8 @@ func (o *outputs) result(e jupyter.Event) {
 	}
 	rich := maps.Clone(e.Data)
 	maps.DeleteFunc(rich, func(media string, value json.RawMessage) bool {
-		return media == "text/plain" || strings.HasPrefix(media, "image/") && media != "image/svg+xml" || o.size+len(value) > maxResults
+		return media == "text/plain" || strings.HasPrefix(media, "image/") && media != "image/svg+xml" ||
+			o.size+len(value) > maxResults
 	})
 	for _, value := range rich {
 		o.size += len(value)
@@ -167,7 +168,8 @@ const maxTail = 4 << 10
 // closeText adds the text so far to the list.
 func (o *outputs) closeText() {
 	if o.text.Len() > 0 {
-		o.list = append(o.list, berth.CodeInterpreterOutput{Type: "logs", Logs: strings.TrimSuffix(o.text.String(), "\n")})
+		o.list = append(o.list, berth.CodeInterpreterOutput{Type: "logs", Logs: strings.TrimSuffix(o.text.String(),
+			"\n")})
 	}
 	o.text.Reset()
 }

@@ -125,12 +125,14 @@ func (c *call) done(ctx context.Context, out tool.Emitter, o *outputs, status be
 	return out.Done(ctx, out.Call(), berth.NewItem(c.item))
 }
 
-var changeTypes = map[guest.FileChangeKind]string{guest.FileCreated: "created", guest.FileUpdated: "updated", guest.FileDeleted: "deleted"}
+var changeTypes = map[guest.FileChangeKind]string{guest.FileCreated: "created", guest.FileUpdated: "updated",
+	guest.FileDeleted: "deleted"}
 
 // changed records the files that changed during the call.
 func (o *outputs) changed(ev guest.ShellEvent) {
 	for _, f := range ev.Files {
-		o.files = append(o.files, berth.FileChange{Path: path.Join(berth.WorkDir, f.Path), Type: changeTypes[f.Kind], Bytes: f.Bytes})
+		o.files = append(o.files, berth.FileChange{Path: path.Join(berth.WorkDir, f.Path), Type: changeTypes[f.Kind],
+			Bytes: f.Bytes})
 	}
 	o.moreFiles = int(ev.MoreFiles)
 }

@@ -32,9 +32,11 @@ var environments = map[string]rule.Rule{
 	berth.EnvironmentAuto: rule.Object(rule.Fields{
 		"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
 		"network_policy": rule.ByType(rule.NetworkPolicies),
-		"berth":          rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail), string(berth.OnLostNew))}),
+		"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail),
+			string(berth.OnLostNew))}),
 	}),
-	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),
+	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)},
+		"container_id"),
 }
 
 // environmentOf returns the container environment that a tool requests, or nil if the client
@@ -52,12 +54,15 @@ func environmentOf(t berth.Tool) (*berth.ShellToolEnvironment, error) {
 			return nil, nil
 		}
 		if w, h := computer.DisplayWidth, computer.DisplayHeight; min(w, h) < minSide || max(w, h) > maxSide {
-			return nil, berth.Invalid("display_width", "A display of %d × %d pixels is not possible in a container. Each side has %d to %d pixels.", w, h, minSide, maxSide)
+			return nil, berth.Invalid("display_width",
+				"A display of %d × %d pixels is not possible in a container. Each side has %d to %d pixels.", w, h,
+				minSide, maxSide)
 		}
 		environment = computer.Berth.Environment
 	case len(raw) == 0 || raw[0] != '{':
 		if computer.Berth != nil {
-			return nil, berth.Invalid("berth", "The size of a display is for a computer in a container. Set 'environment', or remove 'berth'.")
+			return nil, berth.Invalid("berth",
+				"The size of a display is for a computer in a container. Set 'environment', or remove 'berth'.")
 		}
 		return nil, nil
 	default:

@@ -28,18 +28,23 @@ func Kinds(containers Containers, limits Limits) []tool.Kind {
 	return []tool.Kind{
 		kind(berth.ToolComputer, calls, containers, limits,
 			rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(environments),
-				"berth": rule.Object(rule.Fields{"display_width": side, "display_height": side}, "display_width", "display_height")}),
+				"berth": rule.Object(rule.Fields{"display_width": side, "display_height": side}, "display_width",
+					"display_height")}),
 			rule.Object(rule.Fields{"type": rule.AnyText})),
 		kind(berth.ToolComputerPreview, calls, containers, limits,
-			rule.Object(rule.Fields{"type": rule.AnyText, "display_width": pixels, "display_height": pixels, "environment": platform,
-				"berth": rule.Object(rule.Fields{"environment": rule.ByType(environments)})}, "display_width", "display_height", "environment"),
-			rule.Object(rule.Fields{"type": rule.AnyText, "display_width": pixels, "display_height": pixels, "environment": platform},
+			rule.Object(rule.Fields{"type": rule.AnyText, "display_width": pixels, "display_height": pixels,
+				"environment": platform,
+				"berth":       rule.Object(rule.Fields{"environment": rule.ByType(environments)})}, "display_width",
+				"display_height", "environment"),
+			rule.Object(rule.Fields{"type": rule.AnyText, "display_width": pixels, "display_height": pixels,
+				"environment": platform},
 				"display_width", "display_height", "environment")),
 	}
 }
 
 // kind returns a computer tool. Only the first one has the rules of the items.
-func kind(toolType string, calls *tool.Calls, containers Containers, limits Limits, offered, found rule.Rule) tool.Kind {
+func kind(toolType string, calls *tool.Calls, containers Containers, limits Limits, offered,
+	found rule.Rule) tool.Kind {
 	param := "environment"
 	if toolType == berth.ToolComputerPreview {
 		param = "berth.environment"
@@ -92,21 +97,25 @@ var actionRule = func() rule.Rule {
 	}
 	plain := rule.OpenObject(rule.Fields{"type": rule.AnyText})
 	return rule.ByType(map[string]rule.Rule{
-		berth.ActionClick:       place(rule.Fields{"button": rule.OneOf("left", "right", "wheel", "back", "forward")}, "button"),
+		berth.ActionClick: place(rule.Fields{"button": rule.OneOf("left", "right", "wheel", "back", "forward")},
+			"button"),
 		berth.ActionDoubleClick: place(nil),
 		berth.ActionMove:        place(nil),
 		berth.ActionScroll:      place(rule.Fields{"scroll_x": number, "scroll_y": number}, "scroll_x", "scroll_y"),
 		berth.ActionDrag: rule.OpenObject(rule.Fields{"type": rule.AnyText, "keys": keys,
 			"path": rule.List(rule.OpenObject(rule.Fields{"x": number, "y": number}, "x", "y"), 0)}, "path"),
-		berth.ActionKeypress:   rule.OpenObject(rule.Fields{"type": rule.AnyText, "keys": keys}, "keys"),
-		berth.ActionType:       rule.OpenObject(rule.Fields{"type": rule.AnyText, "text": rule.Text(0, rule.MaxOutput)}, "text"),
+		berth.ActionKeypress: rule.OpenObject(rule.Fields{"type": rule.AnyText, "keys": keys}, "keys"),
+		berth.ActionType: rule.OpenObject(rule.Fields{"type": rule.AnyText, "text": rule.Text(0, rule.MaxOutput)},
+			"text"),
 		berth.ActionScreenshot: plain, berth.ActionWait: plain,
 	})
 }()
 
-var checks = rule.List(rule.OpenObject(rule.Fields{"id": rule.Text(1, 256), "code": rule.AnyText, "message": rule.AnyText}, "id"), 0)
+var checks = rule.List(rule.OpenObject(rule.Fields{"id": rule.Text(1, 256), "code": rule.AnyText,
+	"message": rule.AnyText}, "id"), 0)
 
-var callRule = rule.Call(rule.Fields{"action": actionRule, "actions": rule.List(actionRule, 0), "pending_safety_checks": checks})
+var callRule = rule.Call(rule.Fields{"action": actionRule, "actions": rule.List(actionRule, 0),
+	"pending_safety_checks": checks})
 
 var outputRule = rule.Call(rule.Fields{
 	"output": rule.ByType(map[string]rule.Rule{"computer_screenshot": rule.OneSource([]string{"image_url", "file_id"},
@@ -239,8 +248,12 @@ func checkOutput(it, output berth.Item) error {
 		return fmt.Errorf("decode computer output: %w", err)
 	}
 	for _, pending := range c.PendingSafetyChecks {
-		if !slices.ContainsFunc(out.AcknowledgedSafetyChecks, func(s berth.SafetyCheck) bool { return s.ID == pending.ID }) {
-			return berth.Invalid("acknowledged_safety_checks", "The safety check '%s' of computer call '%s' was not acknowledged. Ask the user, then list it in 'acknowledged_safety_checks' of the output.", pending.ID, c.CallID)
+		if !slices.ContainsFunc(out.AcknowledgedSafetyChecks, func(s berth.SafetyCheck) bool {
+			return s.ID == pending.ID
+		}) {
+			return berth.Invalid("acknowledged_safety_checks",
+				"The safety check '%s' of computer call '%s' was not acknowledged. Ask the user, then list it in 'acknowledged_safety_checks' of the output.",
+				pending.ID, c.CallID)
 		}
 	}
 	return nil

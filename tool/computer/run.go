@@ -55,8 +55,10 @@ type resumed struct {
 // Run implements tool.Call. The guest identifies the call by the item's id, and carries out the
 // actions of an id once.
 func (c *call) Run(ctx context.Context, out tool.Emitter) error {
-	item := berth.ComputerCallOutput{ID: berth.NewID(berth.PrefixComputerOutput), Type: berth.ItemComputerCallOutput, Status: berth.StatusInProgress,
-		CallID: c.item.CallID, Output: berth.Screenshot{Type: "computer_screenshot", ImageURL: blank}, AcknowledgedSafetyChecks: c.item.PendingSafetyChecks}
+	item := berth.ComputerCallOutput{ID: berth.NewID(berth.PrefixComputerOutput), Type: berth.ItemComputerCallOutput,
+		Status: berth.StatusInProgress,
+		CallID: c.item.CallID, Output: berth.Screenshot{Type: "computer_screenshot", ImageURL: blank},
+		AcknowledgedSafetyChecks: c.item.PendingSafetyChecks}
 	index := 0
 	if c.output != nil {
 		item.ID, index = c.output.id, c.output.index
@@ -98,7 +100,8 @@ func (c *call) exec(ctx context.Context) (shot string, failure *berth.ComputerOu
 		return "", nil, fmt.Errorf("encode actions: %w", err)
 	}
 	desktop := c.tool.desktop()
-	run := guest.ShellCall{CallID: c.item.ID, Commands: []string{string(actions)}, Timeout: c.tool.limits.Timeout, Desktop: &desktop}
+	run := guest.ShellCall{CallID: c.item.ID, Commands: []string{string(actions)}, Timeout: c.tool.limits.Timeout,
+		Desktop: &desktop}
 	var picture, message []byte
 	var end *guest.ShellEvent
 	for ev, err := range c.tool.exec.Shell(ctx, run) {
@@ -123,7 +126,8 @@ func (c *call) exec(ctx context.Context) (shot string, failure *berth.ComputerOu
 	case end == nil:
 		return "", failed("The call was interrupted. The container stopped answering."), nil
 	case end.Kind == guest.ShellTimeout:
-		return "", &berth.ComputerOutputBerth{Outcome: outcomeTimeout, Message: fmt.Sprintf("The actions were ended after %v.", c.tool.limits.Timeout)}, nil
+		return "", &berth.ComputerOutputBerth{Outcome: outcomeTimeout,
+			Message: fmt.Sprintf("The actions were ended after %v.", c.tool.limits.Timeout)}, nil
 	}
 	if end.ExitCode != 0 {
 		text := strings.TrimSpace(strings.ToValidUTF8(string(message), ""))

@@ -28,8 +28,9 @@ func Kind() tool.Kind {
 	offered := rule.Object(rule.Fields{
 		"type": rule.AnyText, "name": rule.FunctionName, "description": rule.AnyText,
 		"format": rule.ByType(map[string]rule.Rule{
-			"text":    rule.Object(rule.Fields{"type": rule.AnyText}),
-			"grammar": rule.Object(rule.Fields{"type": rule.AnyText, "syntax": rule.OneOf("lark", "regex"), "definition": rule.Text(1, 1<<16)}, "syntax", "definition"),
+			"text": rule.Object(rule.Fields{"type": rule.AnyText}),
+			"grammar": rule.Object(rule.Fields{"type": rule.AnyText, "syntax": rule.OneOf("lark", "regex"),
+				"definition": rule.Text(1, 1<<16)}, "syntax", "definition"),
 		}),
 		"allowed_callers": rule.Callers, "defer_loading": rule.Boolean, "async": rule.OnlyFalse,
 	}, "name")
@@ -88,13 +89,15 @@ func (c *Tool) Spec() tool.Spec {
 		panic(err) // a template of strings, written to memory
 	}
 	shown := tool.Function(tool.FunctionName(c.namespace, c.custom.Name), strings.TrimSpace(text.String()), parameters)
-	shown.Custom = &berth.CustomTool{Type: berth.ToolCustom, Name: shown.Name, Description: c.custom.Description, Format: c.custom.Format}
+	shown.Custom = &berth.CustomTool{Type: berth.ToolCustom, Name: shown.Name, Description: c.custom.Description,
+		Format: c.custom.Format}
 	return tool.Spec{Function: shown, Call: berth.ItemCustomToolCall, Client: true}
 }
 
 // NewCall implements tool.Tool.
 func (c *Tool) NewCall(callID string) tool.Call {
-	return &customCall{grammar: c.grammar, item: berth.CustomToolCall{ID: berth.NewID(berth.PrefixCustomCall), Type: berth.ItemCustomToolCall,
+	return &customCall{grammar: c.grammar, item: berth.CustomToolCall{ID: berth.NewID(berth.PrefixCustomCall),
+		Type:   berth.ItemCustomToolCall,
 		Status: berth.StatusInProgress, CallID: callID, Name: c.custom.Name, Namespace: c.namespace}}
 }
 
@@ -161,7 +164,8 @@ func (c *customCall) Close(arguments string) (events []berth.Event, item berth.I
 	closed := c.item
 	closed.Input, closed.Status = c.input.String(), berth.StatusCompleted
 	if c.begun && !c.ended {
-		closed.Status, refusal = berth.StatusIncomplete, "The arguments of this call end within \"input\". Nothing was done."
+		closed.Status, refusal = berth.StatusIncomplete,
+			"The arguments of this call end within \"input\". Nothing was done."
 	}
 	if c.grammar != nil && refusal == "" {
 		if err := c.grammar.Match(closed.Input); err != nil {

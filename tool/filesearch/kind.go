@@ -45,18 +45,21 @@ func Kind(searcher Searcher) tool.Kind {
 }
 
 var offered = rule.Object(rule.Fields{
-	"type": rule.AnyText, "vector_store_ids": rule.AtLeastOne(rule.List(rule.Text(1, 256), 16)), "max_num_results": rule.Integer(1, 50),
+	"type": rule.AnyText, "vector_store_ids": rule.AtLeastOne(rule.List(rule.Text(1, 256), 16)),
+	"max_num_results": rule.Integer(1, 50),
 	"ranking_options": vectorstore.RankingRule, "filters": vectorstore.FilterRule,
 }, "vector_store_ids")
 
 var call = rule.Item(rule.Fields{
 	"status":  rule.OneOf("in_progress", "searching", "completed", "incomplete", "failed"),
 	"queries": rule.List(rule.AnyText, 0),
-	"results": rule.List(rule.OpenObject(rule.Fields{"file_id": rule.AnyText, "filename": rule.AnyText, "text": rule.AnyText, "score": rule.Decimal(0, 1), "attributes": vectorstore.AttributesRule}), 0),
+	"results": rule.List(rule.OpenObject(rule.Fields{"file_id": rule.AnyText, "filename": rule.AnyText,
+		"text": rule.AnyText, "score": rule.Decimal(0, 1), "attributes": vectorstore.AttributesRule}), 0),
 }, "queries")
 
 func bind(searcher Searcher, c tool.Context, t berth.FileSearchTool) (tool.Tool, error) {
-	bound := &Tool{searcher: searcher, project: c.Caller.Project, stores: t.VectorStoreIDs, query: vectorstore.Query{Limit: defaultResults}}
+	bound := &Tool{searcher: searcher, project: c.Caller.Project, stores: t.VectorStoreIDs,
+		query: vectorstore.Query{Limit: defaultResults}}
 	if t.MaxNumResults > 0 {
 		bound.query.Limit = t.MaxNumResults
 	}

@@ -68,7 +68,8 @@ func (f *Tool) Spec() tool.Spec {
 
 // NewCall implements tool.Tool.
 func (f *Tool) NewCall(callID string) tool.Call {
-	return &functionCall{item: berth.FunctionCall{ID: berth.NewID(berth.PrefixFunctionCall), Type: berth.ItemFunctionCall,
+	return &functionCall{item: berth.FunctionCall{ID: berth.NewID(berth.PrefixFunctionCall),
+		Type:   berth.ItemFunctionCall,
 		Status: berth.StatusInProgress, CallID: callID, Name: f.function.Name, Namespace: f.namespace}}
 }
 
@@ -88,14 +89,17 @@ type functionCall struct {
 func (c *functionCall) Item() berth.Item { return berth.NewItem(c.item) }
 
 func (c *functionCall) Write(arguments string) []berth.Event {
-	return []berth.Event{{Type: berth.EventFunctionArgumentsDelta, ItemID: c.item.ID, Delta: berth.StringDelta(arguments)}}
+	return []berth.Event{{Type: berth.EventFunctionArgumentsDelta, ItemID: c.item.ID,
+		Delta: berth.StringDelta(arguments)}}
 }
 
 func (c *functionCall) Close(arguments string) ([]berth.Event, berth.Item, string) {
 	var refusal string
 	c.item.Arguments, c.item.Status = arguments, berth.StatusCompleted
 	if arguments != "" && !json.Valid([]byte(arguments)) {
-		c.item.Status, refusal = berth.StatusIncomplete, "The arguments of this call are not valid JSON. Nothing was done."
+		c.item.Status, refusal = berth.StatusIncomplete,
+			"The arguments of this call are not valid JSON. Nothing was done."
 	}
-	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.item.ID, Name: c.item.Name, Arguments: &arguments}}, c.Item(), refusal
+	return []berth.Event{{Type: berth.EventFunctionArgumentsDone, ItemID: c.item.ID, Name: c.item.Name,
+		Arguments: &arguments}}, c.Item(), refusal
 }

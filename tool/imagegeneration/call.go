@@ -203,7 +203,8 @@ func check(image string) string {
 func (c *call) request() map[string]json.RawMessage {
 	image := c.tool.image
 	fields := map[string]json.RawMessage{"prompt": berth.StringDelta(c.item.RevisedPrompt), "n": json.RawMessage("1")}
-	for field, value := range map[string]string{"quality": image.Quality, "size": image.Size, "background": image.Background,
+	for field, value := range map[string]string{"quality": image.Quality, "size": image.Size,
+		"background": image.Background,
 		"moderation": image.Moderation, "output_format": image.OutputFormat} {
 		if value != "" {
 			fields[field] = berth.StringDelta(value)

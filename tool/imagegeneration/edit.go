@@ -33,14 +33,16 @@ func (c *call) pictures(ctx context.Context) (images []Picture, mask *Picture, e
 			place = len(all) + n
 		}
 		if place < 0 || place >= len(all) {
-			return nil, nil, berth.Invalid("images", "There is no image %d to edit: the conversation has %d.", n, len(all))
+			return nil, nil, berth.Invalid("images", "There is no image %d to edit: the conversation has %d.", n,
+				len(all))
 		}
 		picture, err := decode(all[place], fmt.Sprintf("Image %d", place+1))
 		if err != nil {
 			return nil, nil, err
 		}
 		if size += len(picture.Content); size > maxEdited {
-			return nil, nil, berth.Invalid("images", "The images to edit have more than %d bytes together. Edit fewer at once.", maxEdited)
+			return nil, nil, berth.Invalid("images",
+				"The images to edit have more than %d bytes together. Edit fewer at once.", maxEdited)
 		}
 		images = append(images, *picture)
 		if c.item.Berth == nil {
@@ -74,7 +76,9 @@ func decode(url, what string) (*Picture, error) {
 	head, data, found := strings.Cut(rest, ",")
 	media, encoded := strings.CutSuffix(head, ";base64")
 	if !ok || !found || !encoded {
-		return nil, berth.Invalid("images", "%s is a link, which this server does not follow. It can be edited if it is sent as a file or as a data: URL.", what)
+		return nil, berth.Invalid("images",
+			"%s is a link, which this server does not follow. It can be edited if it is sent as a file or as a data: URL.",
+			what)
 	}
 	switch media {
 	case "image/png", "image/jpeg", "image/webp":

@@ -44,9 +44,11 @@ type Images interface {
 	// Generate sends a request of /v1/images/generations and yields the JSON of the events
 	// of its stream, or of its whole answer if the upstream does not stream. Errors that are
 	// *berth.Error are for the model.
-	Generate(ctx context.Context, caller berth.Caller, model string, fields map[string]json.RawMessage) iter.Seq2[[]byte, error]
+	Generate(ctx context.Context, caller berth.Caller, model string,
+		fields map[string]json.RawMessage) iter.Seq2[[]byte, error]
 	// Edit is Generate for /v1/images/edits, with the images and a mask, which may be nil.
-	Edit(ctx context.Context, caller berth.Caller, model string, fields map[string]json.RawMessage, images []Picture, mask *Picture) iter.Seq2[[]byte, error]
+	Edit(ctx context.Context, caller berth.Caller, model string, fields map[string]json.RawMessage, images []Picture,
+		mask *Picture) iter.Seq2[[]byte, error]
 }
 
 // A Picture is an image with its media type: "image/png".
@@ -85,17 +87,25 @@ func Kind(opts Options) tool.Kind {
 
 var (
 	offeredRule = rule.Object(rule.Fields{
-		"type": rule.AnyText, "model": rule.Text(1, 256), "quality": rule.OneOf("low", "medium", "high", "auto"), "size": rule.Text(1, 32),
-		"output_format": rule.OneOf("png", "webp", "jpeg"), "output_compression": rule.Integer(0, 100), "moderation": rule.OneOf("auto", "low"),
-		"background": rule.OneOf("transparent", "opaque", "auto"), "partial_images": rule.Integer(0, 3), "action": rule.OneOf("generate", "edit", "auto"),
-		"input_fidelity": rule.OneOf("high", "low"), "input_image_mask": rule.OneSource([]string{"image_url", "file_id"},
-			rule.Object(rule.Fields{"image_url": rule.ImageURL, "file_id": rule.Text(1, 256)})), "n": rule.Integer(1, 1),
-		"svg": rule.Unsupported, "complexity": rule.Unsupported, "frame_count": rule.Unsupported, "frame_duration_ms": rule.Unsupported,
+		"type": rule.AnyText, "model": rule.Text(1, 256), "quality": rule.OneOf("low", "medium", "high", "auto"),
+		"size":          rule.Text(1, 32),
+		"output_format": rule.OneOf("png", "webp", "jpeg"), "output_compression": rule.Integer(0, 100),
+		"moderation": rule.OneOf("auto", "low"),
+		"background": rule.OneOf("transparent", "opaque", "auto"), "partial_images": rule.Integer(0, 3),
+		"action":         rule.OneOf("generate", "edit", "auto"),
+		"input_fidelity": rule.OneOf("high", "low"), "input_image_mask": rule.OneSource([]string{"image_url",
+			"file_id"},
+			rule.Object(rule.Fields{"image_url": rule.ImageURL, "file_id": rule.Text(1, 256)})),
+		"n":   rule.Integer(1, 1),
+		"svg": rule.Unsupported, "complexity": rule.Unsupported, "frame_count": rule.Unsupported,
+		"frame_duration_ms": rule.Unsupported,
 	})
 	callRule = rule.Item(rule.Fields{
 		"status": rule.OneOf("in_progress", "generating", "completed", "failed", "incomplete"),
-		"result": rule.Text(0, math.MaxInt32), "revised_prompt": rule.AnyText, "output_format": rule.AnyText, "size": rule.AnyText,
-		"quality": rule.AnyText, "background": rule.AnyText, "berth": rule.OpenObject(rule.Fields{"error": rule.AnyText, "images": rule.List(rule.Integer(1, math.MaxInt32), maxImages)}),
+		"result": rule.Text(0, math.MaxInt32), "revised_prompt": rule.AnyText, "output_format": rule.AnyText,
+		"size":    rule.AnyText,
+		"quality": rule.AnyText, "background": rule.AnyText, "berth": rule.OpenObject(rule.Fields{"error": rule.AnyText,
+			"images": rule.List(rule.Integer(1, math.MaxInt32), maxImages)}),
 	})
 )
 
@@ -123,7 +133,8 @@ func (t *Tool) Spec() tool.Spec {
 
 // NewCall implements tool.Tool.
 func (t *Tool) NewCall(string) tool.Call {
-	return &call{tool: t, item: berth.ImageGenerationCall{ID: berth.NewID(berth.PrefixImageGeneration), Type: berth.ItemImageGenerationCall,
+	return &call{tool: t, item: berth.ImageGenerationCall{ID: berth.NewID(berth.PrefixImageGeneration),
+		Type:   berth.ItemImageGenerationCall,
 		Status: string(berth.StatusInProgress)}}
 }
 

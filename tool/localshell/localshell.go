@@ -86,13 +86,16 @@ var _ tool.Tool = Tool{}
 
 // Spec implements tool.Tool.
 func (Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, description, parameters), Call: berth.ItemLocalShellCall, Client: true}
+	return tool.Spec{Function: tool.Function(name, description, parameters), Call: berth.ItemLocalShellCall,
+		Client: true}
 }
 
 // NewCall implements tool.Tool.
 func (Tool) NewCall(callID string) tool.Call {
-	return &localShellCall{item: berth.LocalShellCall{ID: berth.NewID(berth.PrefixLocalShellCall), Type: berth.ItemLocalShellCall,
-		Status: berth.StatusInProgress, CallID: callID, Action: berth.LocalShellAction{Type: "exec", Command: []string{}, Env: map[string]string{}}}}
+	return &localShellCall{item: berth.LocalShellCall{ID: berth.NewID(berth.PrefixLocalShellCall),
+		Type:   berth.ItemLocalShellCall,
+		Status: berth.StatusInProgress, CallID: callID, Action: berth.LocalShellAction{Type: "exec",
+			Command: []string{}, Env: map[string]string{}}}}
 }
 
 func lowerCall(item berth.Item) (function, arguments string, err error) {
@@ -101,7 +104,8 @@ func lowerCall(item berth.Item) (function, arguments string, err error) {
 		return "", "", err
 	}
 	a := call.Action
-	raw, err := json.Marshal(shellArguments{Command: a.Command, Env: a.Env, TimeoutMS: a.TimeoutMS, User: a.User, WorkingDirectory: a.WorkingDirectory})
+	raw, err := json.Marshal(shellArguments{Command: a.Command, Env: a.Env, TimeoutMS: a.TimeoutMS, User: a.User,
+		WorkingDirectory: a.WorkingDirectory})
 	return name, string(raw), err
 }
 

@@ -36,8 +36,10 @@ func (t serverTool) Spec() tool.Spec {
 	if text := t.source.tool.ServerDescription; text != "" {
 		about = ": " + text
 	}
-	text := strings.NewReplacer("{description}", t.listed.Description, "{label}", t.source.Label(), "{about}", about).Replace(description)
-	return tool.Spec{Function: tool.Function(tool.ServerFunction(t.source.Label(), t.listed.Name), strings.TrimSpace(text), t.listed.InputSchema),
+	text := strings.NewReplacer("{description}", t.listed.Description, "{label}", t.source.Label(), "{about}",
+		about).Replace(description)
+	return tool.Spec{Function: tool.Function(tool.ServerFunction(t.source.Label(), t.listed.Name),
+		strings.TrimSpace(text), t.listed.InputSchema),
 		Call: berth.ItemMCPCall}
 }
 
@@ -82,7 +84,8 @@ func (c *call) Item() berth.Item { return berth.NewItem(c.item) }
 func (c *call) Mark(m berth.CallBerth) { c.item.ApprovalRequestID = &m.ApprovalRequestID }
 
 func (c *call) Write(arguments string) []berth.Event {
-	return append(c.begin(), berth.Event{Type: berth.EventMCPArgumentsDelta, ItemID: c.item.ID, Delta: berth.StringDelta(arguments)})
+	return append(c.begin(), berth.Event{Type: berth.EventMCPArgumentsDelta, ItemID: c.item.ID,
+		Delta: berth.StringDelta(arguments)})
 }
 
 func (c *call) begin() []berth.Event {
@@ -111,7 +114,9 @@ func (c *call) Close(arguments string) (events []berth.Event, item berth.Item, r
 // process that resumes the response knows that the call may have been sent.
 func (c *call) Run(ctx context.Context, out tool.Emitter) error {
 	if c.interrupted {
-		return c.end(ctx, out, failure(codeClosed, "The server was restarted during this call. The call may have run, and its result is lost."))
+		return c.end(ctx, out,
+			failure(codeClosed,
+				"The server was restarted during this call. The call may have run, and its result is lost."))
 	}
 	done := berth.Event{Type: berth.EventMCPArgumentsDone, ItemID: c.item.ID, Arguments: &c.item.Arguments}
 	if err := out.Emit(ctx, out.Call(), done); err != nil {
@@ -175,7 +180,8 @@ func lowerOutput(item berth.Item) (json.RawMessage, error) {
 	failed := len(call.Error) > 0 && string(call.Error) != "null"
 	switch {
 	case failed:
-		return berth.StringDelta("The call failed.\n" + tool.Fence(function, tool.Shorten(words(call.Error), maxShown))), nil
+		return berth.StringDelta("The call failed.\n" + tool.Fence(function, tool.Shorten(words(call.Error),
+			maxShown))), nil
 	case call.Output != nil:
 		return berth.StringDelta(tool.Fence(function, tool.Shorten(*call.Output, maxShown))), nil
 	case item.Status() == berth.StatusCompleted || item.Status() == berth.StatusFailed:

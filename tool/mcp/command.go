@@ -65,7 +65,8 @@ func (s *source) connectCommand(life context.Context, in *intake) (client *sdk.C
 		case <-ctx.Done():
 		}
 	}
-	client, err = initialize(life, &sdk.IOTransport{Reader: reader, Writer: &input{ctx: life, process: p}, MaxLineLength: maxMessage})
+	client, err = initialize(life, &sdk.IOTransport{Reader: reader, Writer: &input{ctx: life, process: p},
+		MaxLineLength: maxMessage})
 	return client, end, err
 }
 

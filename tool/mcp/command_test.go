@@ -26,8 +26,10 @@ func TestSift(t *testing.T) {
 
 // TestMessages: what a command prints beside its messages does not end the session.
 func TestMessages(t *testing.T) {
-	const one, two = `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n", `{"jsonrpc":"2.0","method":"notifications/progress"}` + "\n"
-	printed := "listening on stdin\n" + one + "\n{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}\n{\"level\":\"info\"}\n[1]\n" + two + "half a line"
+	const one, two = `{"jsonrpc":"2.0","id":1,"result":{}}` + "\n",
+		`{"jsonrpc":"2.0","method":"notifications/progress"}` + "\n"
+	printed := "listening on stdin\n" + one +
+		"\n{\"jsonrpc\":\"2.0\",\"id\":null,\"result\":{}}\n{\"level\":\"info\"}\n[1]\n" + two + "half a line"
 	for size := 1; size <= len(printed); size++ {
 		var got bytes.Buffer
 		m := messages{to: &got, omitted: func(string, string) { t.Error("a tool was left out") }}

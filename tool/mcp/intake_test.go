@@ -50,9 +50,12 @@ func hostile(t *testing.T, pool *ration.Pool, allowed *berth.MCPToolFilter, answ
 	if err != nil {
 		t.Fatal(err)
 	}
-	policy := &egress.Policy{Rules: []egress.Rule{{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Ports: []int{port}, Private: true}}}
-	s := &source{opts: Options{Gate: &egress.Gate{Policy: policy}, Timeout: time.Minute, Decoding: pool, Log: slog.New(slog.DiscardHandler)},
-		caller: berth.Caller{Project: "proj_a"}, tool: berth.MCPTool{ServerLabel: "lab", ServerURL: srv.URL, AllowedTools: allowed}}
+	policy := &egress.Policy{Rules: []egress.Rule{{Prefix: netip.MustParsePrefix("127.0.0.0/8"), Ports: []int{port},
+		Private: true}}}
+	s := &source{opts: Options{Gate: &egress.Gate{Policy: policy}, Timeout: time.Minute, Decoding: pool,
+		Log: slog.New(slog.DiscardHandler)},
+		caller: berth.Caller{Project: "proj_a"}, tool: berth.MCPTool{ServerLabel: "lab", ServerURL: srv.URL,
+			AllowedTools: allowed}}
 	t.Cleanup(s.Close)
 	return s
 }
@@ -91,7 +94,8 @@ func TestAnswersOfManyValues(t *testing.T) {
 	deep := `{"content":[],"structuredContent":` + strings.Repeat(`{"a":`, 300) + "1" + strings.Repeat("}", 301)
 	for name, answer := range map[string]string{"many": many, "deep": deep} {
 		s := hostile(t, nil, nil, map[string]string{"tools/call": answer})
-		if got := s.call(t.Context(), "f", "{}"); got.err == nil || !strings.Contains(got.err.Message, "too many JSON values") {
+		if got := s.call(t.Context(), "f", "{}"); got.err == nil || !strings.Contains(got.err.Message,
+			"too many JSON values") {
 			t.Errorf("%s: got %+v, want that it has too many values", name, got)
 		}
 	}
@@ -100,11 +104,14 @@ func TestAnswersOfManyValues(t *testing.T) {
 // A list of tools is bounded as it is sent, also if the request allows few of them.
 func TestLongList(t *testing.T) {
 	tools := strings.Repeat(`{"name":"a","inputSchema":{"type":"object"}},`, 100_000)
-	s := hostile(t, nil, &berth.MCPToolFilter{ToolNames: []string{"zz"}}, map[string]string{"tools/list": `{"tools":[` + tools + `{"name":"zz","inputSchema":{"type":"object"}}]}`})
+	s := hostile(t, nil, &berth.MCPToolFilter{ToolNames: []string{"zz"}}, map[string]string{"tools/list": `{"tools":[` +
+		tools + `{"name":"zz","inputSchema":{"type":"object"}}]}`})
 	if list, err := s.list(t.Context()); err == nil || !strings.Contains(s.explain(err), "more than 4194304 bytes") {
 		t.Errorf("got %d tools, %v, want that the list is too long", len(list), err)
 	}
-	s = hostile(t, nil, nil, map[string]string{"tools/list": `{"tools":[{"name":"zz","inputSchema":{"type":"object"}}],"nextCursor":"next","_meta":{"a":"` + strings.Repeat("x", 1<<20) + `"}}`})
+	s = hostile(t, nil, nil,
+		map[string]string{"tools/list": `{"tools":[{"name":"zz","inputSchema":{"type":"object"}}],"nextCursor":"next","_meta":{"a":"` + strings.Repeat("x",
+			1<<20) + `"}}`})
 	if list, err := s.list(t.Context()); err == nil || !strings.Contains(s.explain(err), "more than 4194304 bytes") {
 		t.Errorf("pages without end: got %d tools, %v, want that the list is too long", len(list), err)
 	}
@@ -112,7 +119,8 @@ func TestLongList(t *testing.T) {
 
 // Names of tools that the request does not allow are not remembered.
 func TestNamesOfOthers(t *testing.T) {
-	l := listing{source: &source{tool: berth.MCPTool{AllowedTools: &berth.MCPToolFilter{ToolNames: []string{"zz"}}}}, names: map[string]bool{}, secrets: strings.NewReplacer()}
+	l := listing{source: &source{tool: berth.MCPTool{AllowedTools: &berth.MCPToolFilter{ToolNames: []string{"zz"}}}},
+		names: map[string]bool{}, secrets: strings.NewReplacer()}
 	for i := range 100 {
 		l.add(&sdk.Tool{Name: fmt.Sprint("other", i)})
 	}

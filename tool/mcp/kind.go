@@ -62,16 +62,20 @@ const (
 func rules(*tool.Registry) tool.Rules {
 	label := rule.Matching(rule.NamePattern, 64)
 	filter := rule.Object(rule.Fields{"tool_names": toolNames, "read_only": rule.Boolean})
-	chosen := rule.Object(rule.Fields{"type": rule.AnyText, "server_label": label, "name": rule.Text(1, 256)}, "server_label")
+	chosen := rule.Object(rule.Fields{"type": rule.AnyText, "server_label": label, "name": rule.Text(1, 256)},
+		"server_label")
 	return tool.Rules{
 		Tool: offered(rule.Object(rule.Fields{
-			"type": rule.AnyText, "server_label": label, "server_url": serverURL, "server_description": rule.Text(0, 4096),
+			"type": rule.AnyText, "server_label": label, "server_url": serverURL, "server_description": rule.Text(0,
+				4096),
 			"connector_id": connector, "tunnel_id": rule.Unsupported,
 			"authorization": rule.Text(1, maxHeader), "headers": headers,
 			"allowed_tools": either(toolNames, filter), "allowed_callers": rule.Callers, "defer_loading": notDeferred,
-			"require_approval": either(rule.OneOf("always", "never"), rule.Object(rule.Fields{"always": filter, "never": filter})),
+			"require_approval": either(rule.OneOf("always", "never"),
+				rule.Object(rule.Fields{"always": filter, "never": filter})),
 			"berth": rule.Object(rule.Fields{
-				"command": rule.AtLeastOne(rule.List(rule.Text(1, 32<<10), 256)), "environment": rule.ByType(environments),
+				"command":     rule.AtLeastOne(rule.List(rule.Text(1, 32<<10), 256)),
+				"environment": rule.ByType(environments),
 				"credentials": rule.OneOf(berth.CredentialsNotStored),
 			}),
 		}, "server_label")),
@@ -99,9 +103,11 @@ var environments = map[string]rule.Rule{
 	berth.EnvironmentAuto: rule.Object(rule.Fields{
 		"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
 		"network_policy": rule.ByType(rule.NetworkPolicies),
-		"berth":          rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail), string(berth.OnLostNew))}),
+		"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail),
+			string(berth.OnLostNew))}),
 	}),
-	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),
+	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)},
+		"container_id"),
 }
 
 // either checks an object by the second rule, and other values by the first.
@@ -126,15 +132,20 @@ func offered(r rule.Rule) rule.Rule {
 		given, _ := t["headers"].(map[string]any)
 		switch {
 		case t["server_label"] == tool.ApprovalLabel:
-			return rule.Errorf("invalid_value", rule.Join(at, "server_label"), "Invalid value: '%s'. This label is the server's own; choose another.", tool.ApprovalLabel)
+			return rule.Errorf("invalid_value", rule.Join(at, "server_label"),
+				"Invalid value: '%s'. This label is the server's own; choose another.", tool.ApprovalLabel)
 		case command && (t["server_url"] != nil || t["headers"] != nil || t["authorization"] != nil):
-			return rule.Errorf("invalid_value", rule.Join(at, "berth.command"), "A server is either remote or a command: 'berth.command' excludes 'server_url', 'headers' and 'authorization'.")
+			return rule.Errorf("invalid_value", rule.Join(at, "berth.command"),
+				"A server is either remote or a command: 'berth.command' excludes 'server_url', 'headers' and 'authorization'.")
 		case !command && t["server_url"] == nil:
 			return rule.Missing(rule.Join(at, "server_url"))
 		case !command && own["environment"] != nil:
 			return rule.Missing(rule.Join(at, "berth.command"))
-		case t["authorization"] != nil && slices.ContainsFunc(slices.Collect(maps.Keys(given)), func(name string) bool { return strings.EqualFold(name, "authorization") }):
-			return rule.Errorf("invalid_value", rule.Join(at, "authorization"), "Set either 'authorization' or an 'Authorization' header, not both.")
+		case t["authorization"] != nil && slices.ContainsFunc(slices.Collect(maps.Keys(given)), func(name string) bool {
+			return strings.EqualFold(name, "authorization")
+		}):
+			return rule.Errorf("invalid_value", rule.Join(at, "authorization"),
+				"Set either 'authorization' or an 'Authorization' header, not both.")
 		}
 		return nil
 	}
@@ -145,14 +156,17 @@ func connector(at string, v any) error {
 	if !ok {
 		return rule.WrongType(at, "a string", v)
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s'. This server has no connectors. Name an MCP server for the service with 'server_url'.", rule.Clip(name))
+	return rule.Errorf("unsupported_value", at,
+		"Unsupported value: '%s'. This server has no connectors. Name an MCP server for the service with 'server_url'.",
+		rule.Clip(name))
 }
 
 func notDeferred(at string, v any) error {
 	if err := rule.Boolean(at, v); err != nil || v == false {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be true for an MCP server. Shorten its list with 'allowed_tools' instead.", at)
+	return rule.Errorf("unsupported_value", at,
+		"Unsupported value: '%s' cannot be true for an MCP server. Shorten its list with 'allowed_tools' instead.", at)
 }
 
 func serverURL(at string, v any) error {
@@ -160,14 +174,17 @@ func serverURL(at string, v any) error {
 		return err
 	}
 	u, err := url.Parse(v.(string))
-	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil || u.Fragment != "" {
-		return rule.Errorf("invalid_value", at, "Invalid '%s': expected an http or https URL without user and fragment.", at)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "" || u.User != nil ||
+		u.Fragment != "" {
+		return rule.Errorf("invalid_value", at,
+			"Invalid '%s': expected an http or https URL without user and fragment.", at)
 	}
 	return nil
 }
 
 // reserved are the headers that the protocol sets.
-var reserved = []string{"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Last-Event-Id", "Mcp-Protocol-Version", "Mcp-Session-Id",
+var reserved = []string{"Accept", "Connection", "Content-Length", "Content-Type", "Host", "Last-Event-Id",
+	"Mcp-Protocol-Version", "Mcp-Session-Id",
 	"Proxy-Connection", "Te", "Trailer", "Transfer-Encoding", "Upgrade"}
 
 func headers(at string, v any) error {
@@ -244,7 +261,8 @@ func settle(t berth.Tool, id berth.ContainerID) (berth.Tool, error) {
 		return t, fmt.Errorf("decode extension of tool: %w", err)
 	}
 	var err error
-	if own["environment"], err = json.Marshal(berth.ShellEnvironment{Type: berth.EnvironmentReference, ContainerID: id}); err != nil {
+	if own["environment"], err = json.Marshal(berth.ShellEnvironment{Type: berth.EnvironmentReference,
+		ContainerID: id}); err != nil {
 		return t, err
 	}
 	if fields["berth"], err = json.Marshal(own); err != nil {

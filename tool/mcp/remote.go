@@ -58,7 +58,8 @@ func (s *source) connectRemote(life context.Context, in *intake, notified chan s
 		return nil, fmt.Errorf("parse server_url: %w", err)
 	}
 	client := s.opts.Gate.Client(0)
-	client.Transport = &guarded{next: client.Transport, origin: originOf(u), headers: s.headers(), fault: in.fault, intake: in, notified: notified}
+	client.Transport = &guarded{next: client.Transport, origin: originOf(u), headers: s.headers(), fault: in.fault,
+		intake: in, notified: notified}
 	session, err := initialize(life, &sdk.StreamableClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client,
 		DisableStandaloneSSE: true, MaxRetries: -1, MaxEventSize: -1}) // guarded bounds each answer
 	if err == nil {
@@ -69,7 +70,8 @@ func (s *source) connectRemote(life context.Context, in *intake, notified chan s
 	default:
 		return nil, err
 	}
-	old, failed := initialize(life, &sdk.SSEClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client, MaxEventSize: maxMessage})
+	old, failed := initialize(life, &sdk.SSEClientTransport{Endpoint: s.tool.ServerURL, HTTPClient: client,
+		MaxEventSize: maxMessage})
 	if failed != nil {
 		return nil, errors.Join(err, failed)
 	}
@@ -131,7 +133,8 @@ type guarded struct {
 }
 
 func (g *guarded) RoundTrip(req *http.Request) (*http.Response, error) {
-	if originOf(req.URL) != g.origin || req.Response != nil && req.URL.User != nil { // a redirect must not bring credentials
+	// a redirect must not bring credentials
+	if originOf(req.URL) != g.origin || req.Response != nil && req.URL.User != nil {
 		g.fault.set(func(f *fault) { f.err = errOrigin })
 		return nil, errOrigin
 	}

@@ -214,13 +214,17 @@ func (s *source) connect(ctx context.Context) (*session, error) {
 		_ = client.Wait()
 		close(ended)
 	}()
-	return &session{client: client, fault: fault, intake: intake, ended: ended, notified: notified, end: func() { end(); cancel(nil) }}, nil
+	return &session{client: client, fault: fault, intake: intake, ended: ended, notified: notified, end: func() {
+		end()
+		cancel(nil)
+	}}, nil
 }
 
 // initialize opens a session on a transport. It offers the server nothing: no sampling, no
 // elicitation, no roots. It first speaks the version that servers of all ages know.
 func initialize(ctx context.Context, t sdk.Transport) (*sdk.ClientSession, error) {
-	client := sdk.NewClient(&sdk.Implementation{Name: "berth", Version: "1"}, &sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
+	client := sdk.NewClient(&sdk.Implementation{Name: "berth", Version: "1"},
+		&sdk.ClientOptions{Capabilities: &sdk.ClientCapabilities{}})
 	session, err := client.Connect(ctx, t, &sdk.ClientSessionOptions{ProtocolVersion: "2025-11-25"})
 	if err != nil {
 		return nil, fmt.Errorf("open session: %w", err)
@@ -276,7 +280,8 @@ func (s *source) failed(err error) result {
 	var answer *jsonrpc.Error
 	switch {
 	case errors.Is(err, errTimeout):
-		return failure(codeTimeout, fmt.Sprintf("The server did not answer within %s. The call may have run.", s.opts.Timeout))
+		return failure(codeTimeout, fmt.Sprintf("The server did not answer within %s. The call may have run.",
+			s.opts.Timeout))
 	case fault == nil && status != 0:
 		return result{err: &berth.MCPError{Type: berth.MCPHTTPError, Code: &status, Message: http.StatusText(status)}}
 	case fault == nil && errors.As(err, &answer):

@@ -28,7 +28,8 @@ type omissions struct {
 
 func (o *omissions) add(name, reason string) {
 	if o.count++; len(o.reasons) < maxOmissions {
-		o.reasons = append(o.reasons, fmt.Sprintf("%q: %s", tool.Shorten(strings.ToValidUTF8(name, ""), maxName), reason))
+		o.reasons = append(o.reasons, fmt.Sprintf("%q: %s", tool.Shorten(strings.ToValidUTF8(name, ""), maxName),
+			reason))
 	}
 }
 
@@ -46,7 +47,8 @@ func sift(message []byte, omitted func(name, reason string)) []byte {
 	}
 	var fields, result map[string]json.RawMessage
 	var list, usable []json.RawMessage
-	if json.Unmarshal(message, &fields) != nil || json.Unmarshal(fields["result"], &result) != nil || json.Unmarshal(result["tools"], &list) != nil {
+	if json.Unmarshal(message, &fields) != nil || json.Unmarshal(fields["result"], &result) != nil ||
+		json.Unmarshal(result["tools"], &list) != nil {
 		return message
 	}
 	for _, raw := range list {

@@ -55,7 +55,8 @@ func newSource(opts Options, caller berth.Caller, t berth.Tool) (*source, error)
 		return nil, err
 	}
 	if opts.Gate == nil || !egress.Decide(opts.Gate.Policy, target).Allow {
-		return nil, berth.Invalid("server_url", "This server may not reach '%s'. Its operator bounds the MCP servers that it may reach.", target)
+		return nil, berth.Invalid("server_url",
+			"This server may not reach '%s'. Its operator bounds the MCP servers that it may reach.", target)
 	}
 	return s, nil
 }
@@ -81,7 +82,8 @@ func (s *source) Known(items []berth.Item) ([]tool.Listed, bool) {
 		if it.Type() != berth.ItemMCPListTools || it.Decode(&l) != nil || l.ServerLabel != s.Label() {
 			continue
 		}
-		if l.Error != nil || it.Status() == berth.StatusIncomplete || l.Berth != nil && !reflect.DeepEqual(l.Berth.AllowedTools, s.tool.AllowedTools) {
+		if l.Error != nil || it.Status() == berth.StatusIncomplete || l.Berth != nil &&
+			!reflect.DeepEqual(l.Berth.AllowedTools, s.tool.AllowedTools) {
 			return nil, false
 		}
 		return s.bind(l.Tools), true
@@ -147,11 +149,13 @@ func (s *source) unlisted(ctx context.Context, out tool.Emitter, index int, item
 		defer cancel()
 	}
 	item.Error = &why
-	closed := errors.Join(out.Emit(ctx, index, berth.Event{Type: berth.EventMCPListFailed, ItemID: item.ID}), out.Done(ctx, index, berth.NewItem(item)))
+	closed := errors.Join(out.Emit(ctx, index, berth.Event{Type: berth.EventMCPListFailed, ItemID: item.ID}),
+		out.Done(ctx, index, berth.NewItem(item)))
 	if cause != nil || closed != nil {
 		return errors.Join(cause, closed)
 	}
-	return &berth.Error{Code: berth.CodeDependency, Param: "tools", Err: errors.New(secrets.Replace(err.Error())), // which is logged
+	// which is logged
+	return &berth.Error{Code: berth.CodeDependency, Param: "tools", Err: errors.New(secrets.Replace(err.Error())),
 		Message: fmt.Sprintf("Error retrieving tool list from MCP server: '%s'. %s", s.Label(), why)}
 }
 
@@ -183,7 +187,10 @@ func (s *source) list(ctx context.Context) ([]berth.MCPListedTool, error) {
 		}
 		for _, t := range got.Tools {
 			if l.add(t); l.size > maxSchemas || len(l.list) > maxTools {
-				return nil, badList(fmt.Sprintf("It offers more than %d tools, or more than %d bytes about them. Choose some with 'allowed_tools'.", maxTools, maxSchemas))
+				return nil, badList(
+					fmt.Sprintf(
+						"It offers more than %d tools, or more than %d bytes about them. Choose some with 'allowed_tools'.",
+						maxTools, maxSchemas))
 			}
 		}
 		if cursor = got.NextCursor; cursor == "" {
@@ -229,12 +236,14 @@ func (l *listing) problem() error {
 	if l.usable > 0 || l.omitted.count == 0 {
 		return nil
 	}
-	return badList(fmt.Sprintf("None of its %d tools can be used. The first is left out: %s.", l.omitted.count, l.omitted.reasons[0]))
+	return badList(fmt.Sprintf("None of its %d tools can be used. The first is left out: %s.", l.omitted.count,
+		l.omitted.reasons[0]))
 }
 
 func (l *listing) log() {
 	if l.omitted.count > 0 {
-		l.source.opts.Log.Warn("left out tools of an MCP server", "server_label", l.source.Label(), "response", l.source.caller.Response,
+		l.source.opts.Log.Warn("left out tools of an MCP server", "server_label", l.source.Label(), "response",
+			l.source.caller.Response,
 			"count", l.omitted.count, "first", l.secrets.Replace(strings.Join(l.omitted.reasons, "; ")))
 	}
 }
@@ -257,7 +266,8 @@ func toolOf(t *sdk.Tool, secrets *strings.Replacer) (listed berth.MCPListedTool,
 	case secrets.Replace(t.Name) != t.Name:
 		return listed, "its name contains a credential of the request"
 	}
-	listed = berth.MCPListedTool{Name: t.Name, Description: tool.Shorten(secrets.Replace(t.Description), maxDescription), Annotations: &berth.MCPAnnotations{}}
+	listed = berth.MCPListedTool{Name: t.Name, Description: tool.Shorten(secrets.Replace(t.Description),
+		maxDescription), Annotations: &berth.MCPAnnotations{}}
 	if t.Annotations != nil {
 		listed.Annotations.ReadOnly = t.Annotations.ReadOnlyHint
 	}
@@ -269,7 +279,8 @@ func toolOf(t *sdk.Tool, secrets *strings.Replacer) (listed berth.MCPListedTool,
 	switch {
 	case ok && len(raw) > maxSchema:
 		return listed, fmt.Sprintf("its schema has more than %d bytes", maxSchema)
-	case ok && err == nil && schema["type"] == "object" && berth.SchemaProblem(schema) == "" && secrets.Replace(string(raw)) == string(raw):
+	case ok && err == nil && schema["type"] == "object" && berth.SchemaProblem(schema) == "" &&
+		secrets.Replace(string(raw)) == string(raw):
 		listed.InputSchema = raw
 	default:
 		listed.InputSchema = json.RawMessage(`{"type":"object","additionalProperties":true}`)

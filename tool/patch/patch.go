@@ -44,7 +44,9 @@ func Kind() tool.Kind {
 		Bind: func(tool.Context, berth.Tool) (tool.Tool, error) { return Tool{}, nil },
 		Calls: &tool.Calls{Call: berth.ItemApplyPatchCall, Output: berth.ItemApplyPatchCallOutput,
 			CallPrefix: berth.PrefixPatchCall, OutputPrefix: berth.PrefixPatchOutput,
-			LowerCall: lowerCall, LowerOutput: lowerOutput, Draft: func() tool.Draft { return tool.TextDraft(draftFields) }},
+			LowerCall: lowerCall, LowerOutput: lowerOutput, Draft: func() tool.Draft {
+				return tool.TextDraft(draftFields)
+			}},
 	}
 }
 
@@ -65,7 +67,8 @@ var _ tool.Tool = Tool{}
 
 // Spec implements tool.Tool.
 func (Tool) Spec() tool.Spec {
-	return tool.Spec{Function: tool.Function(name, description, parameters), Call: berth.ItemApplyPatchCall, Client: true}
+	return tool.Spec{Function: tool.Function(name, description, parameters), Call: berth.ItemApplyPatchCall,
+		Client: true}
 }
 
 // NewCall implements tool.Tool.
@@ -158,7 +161,8 @@ func (c *patchCall) setOperation() bool {
 
 func (c *patchCall) Close(string) (events []berth.Event, item berth.Item, refusal string) {
 	if !c.open {
-		return nil, berth.Item{}, "This call needs \"type\", which is create_file, update_file or delete_file, and \"path\". Nothing was changed."
+		return nil, berth.Item{},
+			"This call needs \"type\", which is create_file, update_file or delete_file, and \"path\". Nothing was changed."
 	}
 	c.item.Status = berth.StatusCompleted
 	op := &c.item.Operation

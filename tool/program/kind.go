@@ -21,8 +21,10 @@ func Kind() tool.Kind {
 			typed := rule.Object(rule.Fields{"type": rule.AnyText})
 			text := rule.Text(0, rule.MaxOutput)
 			return tool.Rules{Tool: typed, Found: typed, Choice: typed, Subset: typed,
-				Call:   rule.Item(rule.Fields{"call_id": rule.Text(1, 64), "code": text, "fingerprint": text}, "id", "call_id", "code", "fingerprint"),
-				Output: rule.Item(rule.Fields{"call_id": rule.Text(1, 64), "result": text, "status": rule.OneOf("completed", "incomplete")}, "id", "call_id", "result", "status")}
+				Call: rule.Item(rule.Fields{"call_id": rule.Text(1, 64), "code": text, "fingerprint": text}, "id",
+					"call_id", "code", "fingerprint"),
+				Output: rule.Item(rule.Fields{"call_id": rule.Text(1, 64), "result": text,
+					"status": rule.OneOf("completed", "incomplete")}, "id", "call_id", "result", "status")}
 		},
 		Bind: func(tool.Context, berth.Tool) (tool.Tool, error) { return &Tool{runner: runner}, nil },
 		Calls: &tool.Calls{Call: berth.ItemProgram, Output: berth.ItemProgramOutput,

@@ -61,7 +61,8 @@ func (t *Tool) Offer(callable []berth.FunctionTool) berth.FunctionTool {
 
 // NewCall implements tool.Tool.
 func (t *Tool) NewCall(callID string) tool.Call {
-	return &call{tool: t, item: berth.Program{ID: berth.NewID(berth.PrefixProgram), Type: berth.ItemProgram, CallID: callID}}
+	return &call{tool: t, item: berth.Program{ID: berth.NewID(berth.PrefixProgram), Type: berth.ItemProgram,
+		CallID: callID}}
 }
 
 // ResumeCall implements tool.Tool. The program starts again from its beginning.
@@ -74,7 +75,9 @@ func (t *Tool) ResumeCall(item, _ berth.Item, _ []berth.Event) (tool.Call, error
 		return nil, err
 	}
 	if !c.record.decode(c.item.Fingerprint) {
-		return nil, berth.Invalid("input", "The fingerprint of program '%s' was not made by this server. Send the program as it was received, or its output with it.", c.item.ID)
+		return nil, berth.Invalid("input",
+			"The fingerprint of program '%s' was not made by this server. Send the program as it was received, or its output with it.",
+			c.item.ID)
 	}
 	return c, nil
 }
@@ -144,7 +147,8 @@ func (c *call) Close(arguments string) (events []berth.Event, item berth.Item, r
 	case strings.TrimSpace(c.item.Code) == "":
 		return nil, berth.Item{}, `This call has no code. Give it in "code".`
 	case len(c.item.Code) > maxCode:
-		return nil, berth.Item{}, fmt.Sprintf("The code has %d bytes; %d are allowed. Nothing was run.", len(c.item.Code), maxCode)
+		return nil, berth.Item{}, fmt.Sprintf("The code has %d bytes; %d are allowed. Nothing was run.",
+			len(c.item.Code), maxCode)
 	}
 	c.record = record{Version: recordVersion, Time: time.Now().UnixMilli(), Seed: rand.Uint64()}
 	c.item.Fingerprint, c.shown = c.record.encode(), true
@@ -185,7 +189,8 @@ func (c *call) Next(ctx context.Context, answers []tool.Answer) (tool.Round, err
 // output returns the items of the program's output. The item is opened as completed, as on
 // the hosted service.
 func (c *call) output(r javascript.Result) tool.Round {
-	out := berth.ProgramOutput{ID: berth.NewID(berth.PrefixProgramOutput), Type: berth.ItemProgramOutput, Status: berth.StatusCompleted, CallID: c.item.CallID}
+	out := berth.ProgramOutput{ID: berth.NewID(berth.PrefixProgramOutput), Type: berth.ItemProgramOutput,
+		Status: berth.StatusCompleted, CallID: c.item.CallID}
 	opened := berth.NewItem(out)
 	out.Result = tool.Shorten(r.Text, maxResult)
 	if r.Error != "" {

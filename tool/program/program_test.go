@@ -26,7 +26,8 @@ func TestClose(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if p.Code != want.code || (refusal == "") != (want.refusal == "") || !strings.Contains(refusal, want.refusal) || c.Item().IsZero() != (refusal != "") {
+		if p.Code != want.code || (refusal == "") != (want.refusal == "") || !strings.Contains(refusal, want.refusal) ||
+			c.Item().IsZero() != (refusal != "") {
 			t.Errorf("%.40s: code %q, refusal %q, item %s", arguments, p.Code, refusal, c.Item())
 		}
 	}
@@ -53,7 +54,8 @@ func TestFingerprint(t *testing.T) {
 }
 
 func TestOffer(t *testing.T) {
-	text := (&Tool{}).Offer([]berth.FunctionTool{{Name: "f", Description: "Does it.\n", Parameters: []byte(`{"type":"object"}`)}}).Description
+	text := (&Tool{}).Offer([]berth.FunctionTool{{Name: "f", Description: "Does it.\n",
+		Parameters: []byte(`{"type":"object"}`)}}).Description
 	if !strings.Contains(text, "## tools.f\n\nDoes it.\n\nIts argument, as a JSON schema: {\"type\":\"object\"}\n") {
 		t.Errorf("description:\n%s", text)
 	}
@@ -67,10 +69,12 @@ func TestOutput(t *testing.T) {
 	c := &call{item: berth.Program{CallID: "call_1"}}
 	round := c.output(javascript.Result{Text: strings.Repeat("x", 2*maxResult), Error: "Error: no"})
 	shown, err := lowerOutput(round.Output)
-	if err != nil || len(shown) > maxResult+1000 || !strings.Contains(string(shown), `[The program failed] Error: no\n[end `) || outcome(round.Output) != tool.Failed {
+	if err != nil || len(shown) > maxResult+1000 || !strings.Contains(string(shown),
+		`[The program failed] Error: no\n[end `) || outcome(round.Output) != tool.Failed {
 		t.Errorf("%d bytes, %v: …%s", len(shown), err, shown[max(0, len(shown)-100):])
 	}
-	if round := c.output(javascript.Result{Text: "x"}); outcome(round.Output) != tool.OK || round.Opened.ID() != round.Output.ID() {
+	if round := c.output(javascript.Result{Text: "x"}); outcome(round.Output) != tool.OK ||
+		round.Opened.ID() != round.Output.ID() {
 		t.Errorf("output %s", round.Output)
 	}
 }

@@ -106,7 +106,9 @@ func (e *entry) named(path string) bool {
 	}
 	var n berth.NamespaceTool
 	inner = strings.TrimLeft(inner, "._/")
-	return e.tool.Decode(&n) == nil && slices.ContainsFunc(n.Tools, func(t berth.Tool) bool { return t.Name() == inner })
+	return e.tool.Decode(&n) == nil && slices.ContainsFunc(n.Tools, func(t berth.Tool) bool {
+		return t.Name() == inner
+	})
 }
 
 // matches reports whether the entry has a word of at least four letters of a text.

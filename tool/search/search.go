@@ -41,7 +41,8 @@ func Kind() tool.Kind {
 
 // toolRule refuses an execution of null, which the wire cannot show.
 func toolRule(at string, v any) error {
-	err := rule.Object(rule.Fields{"type": rule.AnyText, "execution": execution, "description": rule.AnyText, "parameters": rule.AnyObject})(at, v)
+	err := rule.Object(rule.Fields{"type": rule.AnyText, "execution": execution, "description": rule.AnyText,
+		"parameters": rule.AnyObject})(at, v)
 	if err == nil {
 		if e, sent := v.(map[string]any)["execution"]; sent && e == nil {
 			return rule.WrongType(rule.Join(at, "execution"), "one of 'server' or 'client'", nil)
@@ -114,13 +115,16 @@ func (s Tool) Spec() tool.Spec {
 	if len(shown) == 0 || string(shown) == "null" {
 		shown = parameters
 	}
-	return tool.Spec{Function: tool.Function(name, cmp.Or(s.search.Description, description), shown), Call: berth.ItemToolSearchCall, Client: true}
+	return tool.Spec{Function: tool.Function(name, cmp.Or(s.search.Description, description), shown),
+		Call: berth.ItemToolSearchCall, Client: true}
 }
 
 // NewCall implements tool.Tool.
 func (Tool) NewCall(callID string) tool.Call {
-	return &searchCall{item: berth.ToolSearchCall{ID: berth.NewID(berth.PrefixToolSearch), Type: berth.ItemToolSearchCall,
-		Status: berth.StatusInProgress, Arguments: json.RawMessage("{}"), CallID: &callID, Execution: berth.ExecutionClient}}
+	return &searchCall{item: berth.ToolSearchCall{ID: berth.NewID(berth.PrefixToolSearch),
+		Type:   berth.ItemToolSearchCall,
+		Status: berth.StatusInProgress, Arguments: json.RawMessage("{}"), CallID: &callID,
+		Execution: berth.ExecutionClient}}
 }
 
 func lowerCall(item berth.Item) (function, arguments string, err error) {

@@ -33,8 +33,10 @@ func (s *serverTool) Spec() tool.Spec {
 
 // NewCall implements tool.Tool. As on the hosted service, the items have no call_id.
 func (s *serverTool) NewCall(string) tool.Call {
-	return &serverCall{searchCall: searchCall{item: berth.ToolSearchCall{ID: berth.NewID(berth.PrefixToolSearch), Type: berth.ItemToolSearchCall,
-		Status: berth.StatusInProgress, Arguments: json.RawMessage("{}"), Execution: berth.ExecutionServer}}, tool: s, output: -1}
+	return &serverCall{searchCall: searchCall{item: berth.ToolSearchCall{ID: berth.NewID(berth.PrefixToolSearch),
+		Type:   berth.ItemToolSearchCall,
+		Status: berth.StatusInProgress, Arguments: json.RawMessage("{}"), Execution: berth.ExecutionServer}}, tool: s,
+		output: -1}
 }
 
 // ResumeCall implements tool.Tool. A search may run twice.

@@ -43,7 +43,8 @@ func TestResumeSearch(t *testing.T) {
 		var output berth.Item
 		var stored []berth.Event
 		if crashed {
-			output = berth.NewItem(berth.ToolSearchOutput{ID: "tso_1", Type: berth.ItemToolSearchOutput, Status: berth.StatusInProgress})
+			output = berth.NewItem(berth.ToolSearchOutput{ID: "tso_1", Type: berth.ItemToolSearchOutput,
+				Status: berth.StatusInProgress})
 			index, _ := out.Add(t.Context(), output)
 			stored = []berth.Event{{Type: berth.EventOutputItemAdded, OutputIndex: &index, Item: &output}}
 		}
@@ -54,7 +55,8 @@ func TestResumeSearch(t *testing.T) {
 		if err := resumed.Run(t.Context(), out); err != nil {
 			t.Fatal(err)
 		}
-		if len(out.items) != 2 || out.items[1].Status() != berth.StatusCompleted || crashed && out.items[1].ID() != "tso_1" {
+		if len(out.items) != 2 || out.items[1].Status() != berth.StatusCompleted || crashed &&
+			out.items[1].ID() != "tso_1" {
 			t.Errorf("crashed %v: items %v", crashed, out.items)
 		}
 		found, err := out.found()

@@ -45,7 +45,8 @@ func TestClipSaysWhereTheRestIs(t *testing.T) {
 		want string
 	}{
 		{guest.OutputFile{Path: "/out/1", Bytes: 6}, "a\n[… 4 characters left out; all of it is in /out/1 …]\nf"},
-		{guest.OutputFile{Path: "/out/1", Bytes: 5}, "a\n[… 4 characters left out; the first 5 bytes are in /out/1 …]\nf"},
+		{guest.OutputFile{Path: "/out/1", Bytes: 5},
+			"a\n[… 4 characters left out; the first 5 bytes are in /out/1 …]\nf"},
 	} {
 		c := newClip(2)
 		got := c.write(stdout, []byte("abcdef"))
@@ -108,7 +109,8 @@ func TestClipNegative(t *testing.T) {
 	if out := c.finish([2]guest.OutputFile{}); !strings.Contains(out[stdout], "5 characters left out") {
 		t.Errorf("got %q", out)
 	}
-	if s := New(nil, nil, Limits{Output: -1, Timeout: -time.Second}); s.limits.Output != 32<<10 || s.limits.Timeout != 10*time.Minute {
+	if s := New(nil, nil, Limits{Output: -1, Timeout: -time.Second}); s.limits.Output != 32<<10 ||
+		s.limits.Timeout != 10*time.Minute {
 		t.Errorf("got %+v", s.limits)
 	}
 }

@@ -9,15 +9,20 @@ import (
 
 // The description names what is in the container.
 func TestDescribe(t *testing.T) {
-	full := &berth.TemplateContents{Programs: []string{"bash", "sudo", "Python", "git"}, Python: []string{"pandas", "numpy"}}
+	full := &berth.TemplateContents{Programs: []string{"bash", "sudo", "Python", "git"},
+		Python: []string{"pandas", "numpy"}}
 	for _, tc := range []struct {
 		name       string
 		contents   *berth.TemplateContents
 		has, lacks []string
 	}{
-		{"known", full, []string{"its own bash", "sudo works", "what is installed: Python (with pandas, numpy), git. Look", "another program"}, []string{"bash, "}},
-		{"BusyBox", &berth.TemplateContents{Programs: []string{"BusyBox"}}, []string{"shell (sh)", "what is installed: BusyBox. Look"}, []string{"bash", "sudo", "Python"}},
-		{"empty", &berth.TemplateContents{}, []string{"what is installed. Look", "rely on a program"}, []string{"bash", "sudo"}},
+		{"known", full,
+			[]string{"its own bash", "sudo works", "what is installed: Python (with pandas, numpy), git. Look",
+				"another program"}, []string{"bash, "}},
+		{"BusyBox", &berth.TemplateContents{Programs: []string{"BusyBox"}},
+			[]string{"shell (sh)", "what is installed: BusyBox. Look"}, []string{"bash", "sudo", "Python"}},
+		{"empty", &berth.TemplateContents{}, []string{"what is installed. Look", "rely on a program"},
+			[]string{"bash", "sudo"}},
 		{"unknown", nil, []string{"its own bash", "sudo works", "what is installed. Look"}, []string{"pandas"}},
 	} {
 		got := describe(description, tc.contents, nil)

@@ -25,7 +25,8 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 			if shell.Environment == nil {
 				return New(nil, nil, limits), nil
 			}
-			environment := &berth.ShellEnvironment{Type: shell.Environment.Type, ContainerID: shell.Environment.ContainerID}
+			environment := &berth.ShellEnvironment{Type: shell.Environment.Type,
+				ContainerID: shell.Environment.ContainerID}
 			if shell.Environment.Type == berth.EnvironmentLocal {
 				bound := New(environment, nil, limits)
 				if len(shell.Environment.Skills) == 0 {
@@ -41,7 +42,8 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 		Container: &tool.Container{Environment: environmentOf, Settle: settle},
 		Calls: &tool.Calls{Call: berth.ItemShellCall, Output: berth.ItemShellCallOutput,
 			CallPrefix: berth.PrefixShellCall, OutputPrefix: berth.PrefixShellCallOutput,
-			LowerCall: lowerCall, LowerOutput: lowerOutput, Hosted: inContainer, Outcome: outcome, Outline: outline, Fill: fill,
+			LowerCall: lowerCall, LowerOutput: lowerOutput, Hosted: inContainer, Outcome: outcome, Outline: outline,
+			Fill:  fill,
 			Draft: func() tool.Draft { return &draft{} }, Commands: commandsOf, Script: script},
 	}
 }
@@ -53,10 +55,12 @@ var environments = map[string]rule.Rule{
 	berth.EnvironmentAuto: rule.Object(rule.Fields{
 		"type": rule.AnyText, "file_ids": rule.List(rule.Text(1, 256), 50), "memory_limit": rule.MemoryLimit,
 		"network_policy": rule.ByType(rule.NetworkPolicies), "skills": rule.Skills,
-		"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail), string(berth.OnLostNew))}),
+		"berth": rule.ContainerSource(rule.Fields{"on_lost": rule.OneOf(string(berth.OnLostFail),
+			string(berth.OnLostNew))}),
 	}),
-	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),
-	berth.EnvironmentLocal:     localEnvironment,
+	berth.EnvironmentReference: rule.Object(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)},
+		"container_id"),
+	berth.EnvironmentLocal: localEnvironment,
 }
 
 // inChat describes the shell in Chat Completions, where its commands always run in a
@@ -84,7 +88,8 @@ var inChat = &tool.Chat{
 
 func rules(*tool.Registry) tool.Rules {
 	offered := func(environments map[string]rule.Rule) rule.Rule {
-		return rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(environments), "allowed_callers": rule.Callers})
+		return rule.Object(rule.Fields{"type": rule.AnyText, "environment": rule.ByType(environments),
+			"allowed_callers": rule.Callers})
 	}
 	chosen := rule.Object(rule.Fields{"type": rule.AnyText})
 	number := rule.Integer(0, math.MaxInt32)
@@ -99,8 +104,10 @@ func rules(*tool.Registry) tool.Rules {
 				"commands": rule.List(rule.AnyText, 0), "timeout_ms": number, "max_output_length": number,
 			}, "commands"),
 			"environment": rule.ByType(map[string]rule.Rule{
-				berth.EnvironmentReference: rule.OpenObject(rule.Fields{"type": rule.AnyText, "container_id": rule.Text(1, 256)}, "container_id"),
-				berth.EnvironmentLocal:     rule.OpenObject(rule.Fields{"type": rule.AnyText, "container_id": rule.AnyText}),
+				berth.EnvironmentReference: rule.OpenObject(rule.Fields{"type": rule.AnyText,
+					"container_id": rule.Text(1, 256)}, "container_id"),
+				berth.EnvironmentLocal: rule.OpenObject(rule.Fields{"type": rule.AnyText,
+					"container_id": rule.AnyText}),
 			}),
 		}, "action"),
 		Output: rule.Call(rule.Fields{
@@ -175,7 +182,8 @@ func commandsOf(item berth.Item) []string {
 
 // script returns the arguments of a call that runs commands.
 func script(commands []string, timeoutMS *int) string {
-	arguments, _ := json.Marshal(berth.ShellAction{Commands: commands, TimeoutMS: timeoutMS}) // strings and numbers always marshal
+	// strings and numbers always marshal
+	arguments, _ := json.Marshal(berth.ShellAction{Commands: commands, TimeoutMS: timeoutMS})
 	return string(arguments)
 }
 

@@ -183,7 +183,8 @@ func (r *shellRun) emit(ctx context.Context, ev guest.ShellEvent) error {
 	return nil
 }
 
-var changeTypes = map[guest.FileChangeKind]string{guest.FileCreated: "created", guest.FileUpdated: "updated", guest.FileDeleted: "deleted"}
+var changeTypes = map[guest.FileChangeKind]string{guest.FileCreated: "created", guest.FileUpdated: "updated",
+	guest.FileDeleted: "deleted"}
 
 // changed records the files that changed during the call.
 func (r *shellRun) changed(ev guest.ShellEvent) {
@@ -192,7 +193,8 @@ func (r *shellRun) changed(ev guest.ShellEvent) {
 	}
 	all := &berth.ShellBerth{MoreFiles: int(ev.MoreFiles)}
 	for _, f := range ev.Files {
-		all.Files = append(all.Files, berth.FileChange{Path: path.Join(berth.WorkDir, f.Path), Type: changeTypes[f.Kind], Bytes: f.Bytes})
+		all.Files = append(all.Files, berth.FileChange{Path: path.Join(berth.WorkDir, f.Path),
+			Type: changeTypes[f.Kind], Bytes: f.Bytes})
 	}
 	r.item.Berth = all
 }

@@ -102,7 +102,9 @@ func orDefault[T int | time.Duration](p *T, v T) {
 func (s *Tool) Spec() tool.Spec {
 	shown := tool.Function(name, describe(description, s.contents, s.skills), parameters)
 	if s.exec != nil {
-		shown.Hosted = &berth.HostedFunction{Type: berth.ToolShell, About: func() string { return describe(session, s.contents, s.skills) }}
+		shown.Hosted = &berth.HostedFunction{Type: berth.ToolShell, About: func() string {
+			return describe(session, s.contents, s.skills)
+		}}
 	}
 	return tool.Spec{Function: shown, Call: berth.ItemShellCall, Client: s.exec == nil}
 }
@@ -187,7 +189,8 @@ func (c *shellCall) Close(arguments string) (events []berth.Event, item berth.It
 		c.markInvalid()
 		return events, c.Item(), c.refusal()
 	}
-	c.item.Action = berth.ShellAction{Commands: action.Commands, MaxOutputLength: action.MaxOutputLength, TimeoutMS: action.TimeoutMS}
+	c.item.Action = berth.ShellAction{Commands: action.Commands, MaxOutputLength: action.MaxOutputLength,
+		TimeoutMS: action.TimeoutMS}
 	if c.item.Action.Commands == nil {
 		c.item.Action.Commands = []string{}
 	}
@@ -251,7 +254,9 @@ func (c *shellCall) check() string {
 	}
 	for _, command := range a.Commands {
 		if len(command) > maxCommandBytes {
-			return fmt.Sprintf("A command has %d bytes; %d are allowed. Nothing was run. Write long input to a file in several steps.", len(command), maxCommandBytes)
+			return fmt.Sprintf(
+				"A command has %d bytes; %d are allowed. Nothing was run. Write long input to a file in several steps.",
+				len(command), maxCommandBytes)
 		}
 	}
 	if a.TimeoutMS != nil && *a.TimeoutMS <= 0 {

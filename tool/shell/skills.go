@@ -38,7 +38,8 @@ func describe(description *template.Template, contents *berth.TemplateContents, 
 		list.WriteByte('\n')
 	}
 	return strings.TrimRight(text.String(), "\n") + "\n\n" + strings.TrimRight(aboutSkills, "\n") + "\n" +
-		tool.FenceAs("the names, descriptions and folders of skills, by their authors", strings.TrimRight(list.String(), "\n"))
+		tool.FenceAs("the names, descriptions and folders of skills, by their authors", strings.TrimRight(list.String(),
+			"\n"))
 }
 
 // shown returns what a model sees of the skills in a container.

@@ -66,7 +66,8 @@ func write(t *testing.T, c tool.Call, arguments string, n int) closed {
 var kinds = tool.NewRegistry(standard.Kinds(standard.Options{})...)
 
 func screen(toolType string) tool.Tool {
-	bound, err := kinds.Kind(toolType).Bind(tool.Context{}, berth.NewTool(berth.ComputerTool{Type: toolType, Environment: json.RawMessage(`"browser"`), DisplayWidth: 800, DisplayHeight: 600}))
+	bound, err := kinds.Kind(toolType).Bind(tool.Context{}, berth.NewTool(berth.ComputerTool{Type: toolType,
+		Environment: json.RawMessage(`"browser"`), DisplayWidth: 800, DisplayHeight: 600}))
 	if err != nil {
 		panic(err)
 	}
@@ -95,9 +96,12 @@ func TestCustomInput(t *testing.T) {
 			if err := got.Item.Decode(&item); err != nil {
 				t.Fatal(err)
 			}
-			want := berth.CustomToolCall{ID: item.ID, Type: berth.ItemCustomToolCall, Status: berth.StatusCompleted, CallID: "call_1", Input: tc.want, Name: "c"}
-			if diff := cmp.Diff(want, item); diff != "" || got.Deltas != tc.want || got.Done != tc.want || got.Refusal != "" {
-				t.Errorf("%s in pieces of %d: deltas %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n, got.Deltas, got.Done, got.Refusal, diff)
+			want := berth.CustomToolCall{ID: item.ID, Type: berth.ItemCustomToolCall, Status: berth.StatusCompleted,
+				CallID: "call_1", Input: tc.want, Name: "c"}
+			if diff := cmp.Diff(want, item); diff != "" || got.Deltas != tc.want || got.Done != tc.want ||
+				got.Refusal != "" {
+				t.Errorf("%s in pieces of %d: deltas %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n,
+					got.Deltas, got.Done, got.Refusal, diff)
 			}
 		}
 	}
@@ -122,10 +126,13 @@ func TestPatchDiff(t *testing.T) {
 			if kind == berth.PatchDelete {
 				diff = nil
 			}
-			want := berth.ApplyPatchCall{ID: item.ID, Type: berth.ItemApplyPatchCall, Status: berth.StatusCompleted, CallID: "call_1",
+			want := berth.ApplyPatchCall{ID: item.ID, Type: berth.ItemApplyPatchCall, Status: berth.StatusCompleted,
+				CallID:    "call_1",
 				Operation: berth.PatchOperation{Type: kind, Diff: diff, Path: "a b.md"}}
-			if d := cmp.Diff(want, item); d != "" || !strings.Contains(tc.arguments, kind) || got.Deltas != tc.want || got.Done != tc.want || got.Refusal != "" {
-				t.Errorf("%s in pieces of %d: deltas %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n, got.Deltas, got.Done, got.Refusal, d)
+			if d := cmp.Diff(want, item); d != "" || !strings.Contains(tc.arguments, kind) || got.Deltas != tc.want ||
+				got.Done != tc.want || got.Refusal != "" {
+				t.Errorf("%s in pieces of %d: deltas %q, ended with %q, refused %q, item (-want +got):\n%s", tc.name, n,
+					got.Deltas, got.Done, got.Refusal, d)
 			}
 		}
 	}
@@ -143,7 +150,9 @@ func FuzzClientCalls(f *testing.F) {
 		if n < 1 || len(arguments) > 1<<12 || !utf8.ValidString(arguments) {
 			return
 		}
-		for _, each := range []tool.Tool{customTool(), patch.Tool{}, localshell.Tool{}, shell.New(nil, nil, shell.Limits{}), screen(berth.ToolComputer), screen(berth.ToolComputerPreview), function.New(berth.FunctionTool{Name: "f"}, "n")} {
+		for _, each := range []tool.Tool{customTool(), patch.Tool{}, localshell.Tool{},
+			shell.New(nil, nil, shell.Limits{}), screen(berth.ToolComputer), screen(berth.ToolComputerPreview),
+			function.New(berth.FunctionTool{Name: "f"}, "n")} {
 			kind := each.Spec().Call
 			got := write(t, each.NewCall("call_1"), arguments, n)
 			if got.Item.IsZero() != (got.Item.Status() == "") || got.Item.IsZero() && got.Refusal == "" {

@@ -73,7 +73,8 @@ func (c *call) Close(arguments string) ([]berth.Event, berth.Item, string) {
 		}
 	}
 	if err != nil {
-		c.invalid, a.Type = "The arguments of this call are not valid: "+invalidity(err)+". Nothing was done. Send the call again with valid arguments.", berth.WebSearchSearch
+		c.invalid, a.Type = "The arguments of this call are not valid: "+invalidity(
+			err)+". Nothing was done. Send the call again with valid arguments.", berth.WebSearchSearch
 	} else {
 		c.invalid = a.problem()
 	}
@@ -138,7 +139,9 @@ func (a *written) pageProblem() string {
 	u, err := url.Parse(a.URL)
 	switch {
 	case len(a.URL) > maxURL:
-		return fmt.Sprintf(`The "url" has %d bytes. Pages with a URL of up to %d bytes can be opened. Choose another page.`, len(a.URL), maxURL)
+		return fmt.Sprintf(
+			`The "url" has %d bytes. Pages with a URL of up to %d bytes can be opened. Choose another page.`,
+			len(a.URL), maxURL)
 	case a.URL == "" || err != nil || u.Host == "":
 		return `This call needs the http or https URL of a page in "url".`
 	case a.Type == berth.WebSearchOpen && (a.Page < 1 || a.Page > maxParts || a.Page != float64(int(a.Page))):
@@ -245,7 +248,8 @@ func (t *Tool) search(ctx context.Context, queries []string) (*berth.WebSearchBe
 	var lists [][]berth.WebSearchResult
 	var failed error
 	for _, q := range queries {
-		list, err := t.opts.Backend.Search(ctx, backend.Query{Text: q, Limit: t.size.results, Domains: t.domains, Location: t.location})
+		list, err := t.opts.Backend.Search(ctx, backend.Query{Text: q, Limit: t.size.results, Domains: t.domains,
+			Location: t.location})
 		if err != nil {
 			failed = err
 			continue

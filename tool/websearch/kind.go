@@ -58,7 +58,8 @@ const maxDomains = 100
 var (
 	contextSize = rule.OneOf("low", "medium", "high")
 	location    = rule.Object(rule.Fields{
-		"type": rule.OneOf("approximate"), "country": rule.Text(0, 64), "region": rule.Text(0, 128), "city": rule.Text(0, 128), "timezone": rule.Text(0, 64),
+		"type": rule.OneOf("approximate"), "country": rule.Text(0, 64), "region": rule.Text(0, 128),
+		"city": rule.Text(0, 128), "timezone": rule.Text(0, 64),
 	})
 	offeredRule = rule.Object(rule.Fields{
 		"type": rule.AnyText, "search_context_size": contextSize, "user_location": location,
@@ -81,7 +82,8 @@ var (
 		}),
 		"berth": rule.OpenObject(rule.Fields{
 			"page": rule.Integer(0, 1<<30), "pages": rule.Integer(0, 1<<30), "error": rule.Text(0, rule.MaxOutput),
-			"results": rule.List(rule.OpenObject(rule.Fields{"url": rule.AnyText, "title": rule.AnyText, "text": rule.AnyText, "published": rule.AnyText}), 0),
+			"results": rule.List(rule.OpenObject(rule.Fields{"url": rule.AnyText, "title": rule.AnyText,
+				"text": rule.AnyText, "published": rule.AnyText}), 0),
 		}),
 	})
 )
@@ -91,7 +93,8 @@ func onlyLive(at string, v any) error {
 	if err := rule.Boolean(at, v); err != nil || v == true {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be false. This server has no cache of the web; leave the tool out instead.", at)
+	return rule.Errorf("unsupported_value", at,
+		"Unsupported value: '%s' cannot be false. This server has no cache of the web; leave the tool out instead.", at)
 }
 
 // onlyText refuses searches for images.
@@ -99,15 +102,19 @@ func onlyText(at string, v any) error {
 	if err := rule.OneOf("text", "image")(at, v); err != nil || v == "text" {
 		return err
 	}
-	return rule.Errorf("unsupported_value", at, "Unsupported value: '%s' cannot be 'image'. This server searches for text only.", at)
+	return rule.Errorf("unsupported_value", at,
+		"Unsupported value: '%s' cannot be 'image'. This server searches for text only.", at)
 }
 
 func bind(opts Options, c tool.Context, t berth.WebSearchTool) (tool.Tool, error) {
 	if opts.Backend == nil {
 		return nil, &berth.Error{Code: berth.CodeInvalid, Wire: "unsupported_value", Param: "type",
-			Message: fmt.Sprintf("Unsupported value: '%s' needs a search service, and this server has none. Its operator can set 'web_search.backend' in the configuration.", t.Type)}
+			Message: fmt.Sprintf(
+				"Unsupported value: '%s' needs a search service, and this server has none. Its operator can set 'web_search.backend' in the configuration.",
+				t.Type)}
 	}
-	bound := &Tool{opts: opts, location: t.UserLocation, size: sizes[defaultSize], include: slices.Contains(c.Include, includeSources)}
+	bound := &Tool{opts: opts, location: t.UserLocation, size: sizes[defaultSize], include: slices.Contains(c.Include,
+		includeSources)}
 	if s, ok := sizes[t.SearchContextSize]; ok {
 		bound.size = s
 	}
@@ -115,7 +122,8 @@ func bind(opts Options, c tool.Context, t berth.WebSearchTool) (tool.Tool, error
 		for i, d := range t.Filters.AllowedDomains {
 			domain, ok := canonical(d)
 			if !ok {
-				return nil, berth.Invalid("filters", "Invalid 'filters.allowed_domains[%d]': expected a domain such as 'example.com', without 'https://' or a path.", i)
+				return nil, berth.Invalid("filters",
+					"Invalid 'filters.allowed_domains[%d]': expected a domain such as 'example.com', without 'https://' or a path.", i)
 			}
 			bound.domains = append(bound.domains, domain)
 		}

@@ -90,8 +90,11 @@ func citables(item berth.Item) []tool.Citable {
 	var all []tool.Citable
 	for i, r := range call.Berth.Results {
 		text := "([" + hostOf(r.URL) + "](" + linkTarget.Replace(r.URL) + "))"
-		all = append(all, tool.Citable{Mark: mark(call.ID, i, r), Text: text, Annotation: func(start, end int) json.RawMessage {
-			raw, _ := json.Marshal(berth.URLCitation{Type: "url_citation", StartIndex: start, EndIndex: end, URL: r.URL, Title: cmp.Or(r.Title, hostOf(r.URL))}) // always marshals
+		all = append(all, tool.Citable{Mark: mark(call.ID, i, r), Text: text, Annotation: func(start,
+			end int) json.RawMessage {
+			// always marshals
+			raw, _ := json.Marshal(berth.URLCitation{Type: "url_citation", StartIndex: start, EndIndex: end, URL: r.URL,
+				Title: cmp.Or(r.Title, hostOf(r.URL))})
 			return raw
 		}})
 	}
@@ -99,4 +102,5 @@ func citables(item berth.Item) []tool.Citable {
 }
 
 // linkTarget encodes what would end the target of a link in Markdown.
-var linkTarget = strings.NewReplacer("(", "%28", ")", "%29", " ", "%20", "<", "%3C", ">", "%3E", "\n", "%0A", "[", "%5B", "]", "%5D")
+var linkTarget = strings.NewReplacer("(", "%28", ")", "%29", " ", "%20", "<", "%3C", ">", "%3E", "\n", "%0A", "[",
+	"%5B", "]", "%5D")

@@ -62,8 +62,9 @@ func (c *pageCache) put(address string, p *page) {
 // formats are the extensions under which Options.Text reads files, by their media types.
 // Those that begin with text are read as text.
 var formats = map[string]string{
-	"application/pdf": ".pdf", "application/json": ".txt", "application/xml": ".txt", "application/rss+xml": ".txt", "application/atom+xml": ".txt",
-	"application/ld+json": ".txt", "application/yaml": ".txt", "application/javascript": ".txt",
+	"application/pdf": ".pdf", "application/json": ".txt", "application/xml": ".txt", "application/rss+xml": ".txt",
+	"application/atom+xml": ".txt",
+	"application/ld+json":  ".txt", "application/yaml": ".txt", "application/javascript": ".txt",
 	"application/vnd.openxmlformats-officedocument.wordprocessingml.document":   ".docx",
 	"application/vnd.openxmlformats-officedocument.presentationml.presentation": ".pptx",
 	"application/vnd.openxmlformats-officedocument.spreadsheetml.sheet":         ".xlsx",
@@ -75,7 +76,8 @@ func (t *Tool) read(ctx context.Context, address string) (*page, error) {
 		return p, nil
 	}
 	if t.opts.Fetcher == nil {
-		return nil, berth.Invalid("", "The page could not be opened: this server opens no pages. Use the results of searches.")
+		return nil, berth.Invalid("",
+			"The page could not be opened: this server opens no pages. Use the results of searches.")
 	}
 	got, err := t.opts.Fetcher.Page(ctx, address, t.allows)
 	if err != nil {
@@ -93,7 +95,8 @@ func (t *Tool) read(ctx context.Context, address string) (*page, error) {
 	case format != "" || strings.HasPrefix(kind, "text/"):
 		p.text, err = t.opts.Text(ctx, "page"+cmp.Or(format, ".txt"), bytes.NewReader(got.Content))
 	default:
-		return nil, berth.Invalid("", "The page could not be opened: it is of type '%s', which has no text to read.", tool.Shorten(kind, 100))
+		return nil, berth.Invalid("", "The page could not be opened: it is of type '%s', which has no text to read.",
+			tool.Shorten(kind, 100))
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read page: %w", err)
@@ -183,7 +186,8 @@ func (t *Tool) findIn(ctx context.Context, address, pattern string) (*berth.WebS
 		for stop < len(p.text) && !utf8.RuneStart(p.text[stop]) {
 			stop++
 		}
-		found.Results = append(found.Results, berth.WebSearchResult{URL: p.url, Title: p.title, Text: strings.TrimSpace(p.text[start:stop])})
+		found.Results = append(found.Results, berth.WebSearchResult{URL: p.url, Title: p.title,
+			Text: strings.TrimSpace(p.text[start:stop])})
 		at, end = stop, stop
 	}
 	return found, nil

@@ -83,7 +83,8 @@ const defaultSize = "medium"
 func (t *Tool) Spec() tool.Spec {
 	text := strings.TrimSpace(description)
 	if len(t.domains) > 0 {
-		text += "\n\nOnly pages of these domains and their subdomains are found and opened: " + strings.Join(t.domains, ", ") + "."
+		text += "\n\nOnly pages of these domains and their subdomains are found and opened: " + strings.Join(t.domains,
+			", ") + "."
 	}
 	if place := placeOf(t.location); place != "" {
 		text += "\n\nThe user is in or near " + place + ". Name the place in queries whose answer depends on it."
@@ -110,8 +111,9 @@ func placeOf(l *berth.WebSearchLocation) string {
 
 // NewCall implements tool.Tool.
 func (t *Tool) NewCall(string) tool.Call {
-	return &call{tool: t, item: berth.WebSearchCall{ID: berth.NewID(berth.PrefixWebSearch), Type: berth.ItemWebSearchCall,
-		Status: string(berth.StatusInProgress)}}
+	return &call{tool: t,
+		item: berth.WebSearchCall{ID: berth.NewID(berth.PrefixWebSearch), Type: berth.ItemWebSearchCall,
+			Status: string(berth.StatusInProgress)}}
 }
 
 // ResumeCall implements tool.Tool. The events of a call do not show its arguments, so the

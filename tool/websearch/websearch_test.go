@@ -18,7 +18,8 @@ import (
 func TestNoBackend(t *testing.T) {
 	for _, k := range Kinds(Options{}) {
 		_, err := k.Bind(tool.Context{}, berth.NewTool(map[string]string{"type": k.Type}))
-		if want := "Unsupported value: '" + k.Type + "' needs a search service, and this server has none."; err == nil || !strings.Contains(err.Error(), want) {
+		if want := "Unsupported value: '" + k.Type +
+			"' needs a search service, and this server has none."; err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: got %v, want %q", k.Type, err, want)
 		}
 	}
@@ -35,7 +36,8 @@ type none struct{ backend.Backend }
 
 func newTool(t testing.TB, page string) *Tool {
 	t.Helper()
-	bound, err := bind(Options{Backend: none{}, Fetcher: text(page), Text: func(_ context.Context, _ string, content io.Reader) (string, error) {
+	bound, err := bind(Options{Backend: none{}, Fetcher: text(page), Text: func(_ context.Context, _ string,
+		content io.Reader) (string, error) {
 		raw, err := io.ReadAll(content)
 		return string(raw), err
 	}}, tool.Context{}, berth.WebSearchTool{SearchContextSize: "low"})
@@ -71,7 +73,8 @@ func TestParts(t *testing.T) {
 		t.Errorf("%d parts are not the page", len(parts))
 	}
 	found, err := w.findIn(t.Context(), "https://x.example/", "LINE\n77: grüße")
-	if err != nil || len(found.Results) != 1 || !strings.Contains(found.Results[0].Text, "Line 77: Grüße.") || len(found.Results[0].Text) > 700 {
+	if err != nil || len(found.Results) != 1 || !strings.Contains(found.Results[0].Text, "Line 77: Grüße.") ||
+		len(found.Results[0].Text) > 700 {
 		t.Errorf("got %v, %v", found, err)
 	}
 	if found, err = w.findIn(t.Context(), "https://x.example/", "line"); err != nil || len(found.Results) != 5 {

@@ -49,7 +49,8 @@ func checkGroup(pass *analysis.Pass, d *ast.GenDecl) {
 			}
 		case *ast.ValueSpec:
 			for _, name := range s.Names {
-				if name.IsExported() && s.Type == nil && s.Values != nil && s.Doc == nil && s.Comment == nil && d.Doc == nil {
+				if name.IsExported() && s.Type == nil && s.Values != nil && s.Doc == nil && s.Comment == nil &&
+					d.Doc == nil {
 					pass.Reportf(name.Pos(), "exported %s has no doc comment", name.Name)
 				}
 			}

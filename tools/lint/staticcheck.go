@@ -27,7 +27,8 @@ func staticchecks() []*analysis.Analyzer {
 	}
 	// These compute facts from a package's intermediate representation, which is the first of them. Those of other
 	// modules would take longer than all of Berth.
-	for _, a := range append([]*analysis.Analyzer{purity.Analyzer.Requires[0], purity.Analyzer, nilness.Analysis}, all...) {
+	for _, a := range append([]*analysis.Analyzer{purity.Analyzer.Requires[0], purity.Analyzer, nilness.Analysis},
+		all...) {
 		if a.ResultType != nil || len(a.FactTypes) > 0 {
 			only(a, func(path string) bool { return isOwn(path) || isStandard(path) })
 		}
@@ -62,9 +63,10 @@ func position(pass *analysis.Pass, at token.Position) token.Pos {
 // exceptIgnored drops reports at which the code has a directive for staticcheck.
 func exceptIgnored(a *analysis.Analyzer) *analysis.Analyzer {
 	b := filtered(a, func(pass *analysis.Pass, d analysis.Diagnostic) bool {
-		return !slices.ContainsFunc(pass.ResultOf[directives.Analyzer].([]lint.Directive), func(ignore lint.Directive) bool {
-			return ignores(pass.Fset, ignore, a.Name, d.Pos)
-		})
+		return !slices.ContainsFunc(pass.ResultOf[directives.Analyzer].([]lint.Directive),
+			func(ignore lint.Directive) bool {
+				return ignores(pass.Fset, ignore, a.Name, d.Pos)
+			})
 	})
 	b.Requires = append(slices.Clone(b.Requires), directives.Analyzer)
 	return b
@@ -73,7 +75,8 @@ func exceptIgnored(a *analysis.Analyzer) *analysis.Analyzer {
 // ignores reports whether a directive excludes reports of a check at a position.
 func ignores(fset *token.FileSet, ignore lint.Directive, check string, pos token.Pos) bool {
 	at, there := fset.Position(ignore.Node.Pos()), fset.Position(pos)
-	if len(ignore.Arguments) < 2 || at.Filename != there.Filename || !slices.Contains(strings.Split(ignore.Arguments[0], ","), check) {
+	if len(ignore.Arguments) < 2 || at.Filename != there.Filename || !slices.Contains(strings.Split(ignore.Arguments[0],
+		","), check) {
 		return false
 	}
 	return ignore.Command == "file-ignore" || ignore.Command == "ignore" && at.Line == there.Line

@@ -42,7 +42,8 @@ func checkWrap(pass *analysis.Pass) (any, error) {
 	inner.Report = func(d analysis.Diagnostic) {
 		for _, f := range inner.Files {
 			for _, decl := range f.Decls {
-				if fn, ok := decl.(*ast.FuncDecl); ok && fn.Pos() <= d.Pos && d.Pos < fn.End() && strings.HasSuffix(fn.Name.Name, "arshalJSON") {
+				if fn, ok := decl.(*ast.FuncDecl); ok && fn.Pos() <= d.Pos && d.Pos < fn.End() &&
+					strings.HasSuffix(fn.Name.Name, "arshalJSON") {
 					return
 				}
 			}
@@ -59,9 +60,10 @@ func wrapConfig() wrapcheck.WrapcheckConfig {
 		"encoding/json.Marshal(", "encoding/json.MarshalIndent(", // of our own types they do not fail
 		"cmp.Or[",         // it chooses among errors
 		"(*bytes.Buffer)", // it never fails
-		"(github.com/yuin/goldmark/util.BufWriter).",                  // nor does a buffer of this type
-		"(*database/sql.Stmt).",                                       // the store names the query
-		"(*archive/tar.Writer)", "(*bufio.", "(*net/http.Client).Do(", // they name the operation, or pass errors of what they write to or read from
+		"(github.com/yuin/goldmark/util.BufWriter).", // nor does a buffer of this type
+		"(*database/sql.Stmt).",                      // the store names the query
+		// they name the operation, or pass errors of what they write to or read from
+		"(*archive/tar.Writer)", "(*bufio.", "(*net/http.Client).Do(",
 	}
 	config.IgnorePackageGlobs = []string{
 		"os", "io", "io/fs", "path/filepath", "net", "context", // they name operation and path, or are conditions

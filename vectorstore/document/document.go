@@ -33,7 +33,8 @@ var parsers = map[string]func(content []byte, out *text) error{
 }
 
 // binary are formats without a parser that could be taken for text.
-var binary = map[string]bool{".doc": true, ".ppt": true, ".xls": true, ".rtf": true, ".odt": true, ".ods": true, ".odp": true, ".epub": true}
+var binary = map[string]bool{".doc": true, ".ppt": true, ".xls": true, ".rtf": true, ".odt": true, ".ods": true,
+	".odp": true, ".epub": true}
 
 // Text returns the text of a plain file in this process, and of others in a process made by
 // child. Its errors for clients are *vectorstore.Unreadable.
@@ -56,7 +57,10 @@ func Text(ctx context.Context, child Child, name string, content io.Reader) (str
 }
 
 func unsupported(extension string) error {
-	return &vectorstore.Unreadable{Code: "unsupported_file", Message: fmt.Sprintf("Files of type '%s' are not supported. Convert the file to PDF, DOCX, PPTX, XLSX, HTML or text.", extension)}
+	return &vectorstore.Unreadable{Code: "unsupported_file",
+		Message: fmt.Sprintf(
+			"Files of type '%s' are not supported. Convert the file to PDF, DOCX, PPTX, XLSX, HTML or text.",
+			extension)}
 }
 
 func invalid(format string, args ...any) error {
@@ -64,7 +68,8 @@ func invalid(format string, args ...any) error {
 }
 
 func tooLarge(most int) error {
-	return invalid("The file is larger than %d bytes, the limit for files of its type. Divide it into several files.", most)
+	return invalid("The file is larger than %d bytes, the limit for files of its type. Divide it into several files.",
+		most)
 }
 
 // plain decodes text in UTF-8, or in UTF-16 with a byte order mark.

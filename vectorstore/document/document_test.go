@@ -80,20 +80,26 @@ func page(s string) []byte {
 }
 
 func TestText(t *testing.T) {
-	docx := archived(t, map[string]string{"word/document.xml": `<w:document xmlns:w="w"><w:body><w:p><w:r><w:t>The north</w:t><w:tab/><w:t> quay</w:t></w:r></w:p><w:p><w:r><w:t>is &amp; stays</w:t></w:r></w:p></w:body></w:document>`})
-	pptx := archived(t, map[string]string{"ppt/slides/slide2.xml": `<a:p xmlns:a="a"><a:t>second</a:t></a:p>`, "ppt/slides/slide1.xml": `<a:p xmlns:a="a"><a:t>first</a:t></a:p>`, "ppt/slides/slide10.xml": `<a:p xmlns:a="a"><a:t>tenth</a:t></a:p>`})
-	xlsx := archived(t, map[string]string{"xl/sharedStrings.xml": `<sst><si><t>name</t></si><si><r><t>kn</t></r><r><t>ot</t></r></si></sst>`,
-		"xl/worksheets/sheet1.xml": `<worksheet><sheetData><row><c t="s"><v>0</v></c><c t="s"><v>1</v></c><c><v>42</v></c></row><row><c t="inlineStr"><is><t>in</t></is></c></row></sheetData></worksheet>`})
-	entities := archived(t, map[string]string{"ppt/slides/slide1.xml": `<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]><a:t>&b;&b;</a:t>`})
+	docx := archived(t,
+		map[string]string{"word/document.xml": `<w:document xmlns:w="w"><w:body><w:p><w:r><w:t>The north</w:t><w:tab/><w:t> quay</w:t></w:r></w:p><w:p><w:r><w:t>is &amp; stays</w:t></w:r></w:p></w:body></w:document>`})
+	pptx := archived(t, map[string]string{"ppt/slides/slide2.xml": `<a:p xmlns:a="a"><a:t>second</a:t></a:p>`,
+		"ppt/slides/slide1.xml":  `<a:p xmlns:a="a"><a:t>first</a:t></a:p>`,
+		"ppt/slides/slide10.xml": `<a:p xmlns:a="a"><a:t>tenth</a:t></a:p>`})
+	xlsx := archived(t,
+		map[string]string{"xl/sharedStrings.xml": `<sst><si><t>name</t></si><si><r><t>kn</t></r><r><t>ot</t></r></si></sst>`,
+			"xl/worksheets/sheet1.xml": `<worksheet><sheetData><row><c t="s"><v>0</v></c><c t="s"><v>1</v></c><c><v>42</v></c></row><row><c t="inlineStr"><is><t>in</t></is></c></row></sheetData></worksheet>`})
+	entities := archived(t,
+		map[string]string{"ppt/slides/slide1.xml": `<!DOCTYPE x [<!ENTITY a "aaaa"><!ENTITY b "&a;&a;&a;&a;">]><a:t>&b;&b;</a:t>`})
 	for name, tc := range map[string]struct {
 		content []byte
 		want    string
 	}{
-		"a.md":   {[]byte("# Grüße\n"), "# Grüße\n"},
-		"a.go":   {[]byte("package a"), "package a"},
-		"b.txt":  {[]byte("\xff\xfea\x00b\x00"), "ab"},
-		"c.txt":  {[]byte("caf\xe9"), "café"},
-		"a.html": {[]byte("<title>T</title><script>var no</script><p>One <b>bold</b>\n word<p>Two<pre>a  b</pre>"), "\nT\n\nOne bold word\nTwo\na  b\n"},
+		"a.md":  {[]byte("# Grüße\n"), "# Grüße\n"},
+		"a.go":  {[]byte("package a"), "package a"},
+		"b.txt": {[]byte("\xff\xfea\x00b\x00"), "ab"},
+		"c.txt": {[]byte("caf\xe9"), "café"},
+		"a.html": {[]byte("<title>T</title><script>var no</script><p>One <b>bold</b>\n word<p>Two<pre>a  b</pre>"),
+			"\nT\n\nOne bold word\nTwo\na  b\n"},
 		"a.docx": {docx, "The north\t quay\nis & stays\n\n"},
 		"a.pptx": {pptx, "first\n\nsecond\n\ntenth\n\n"},
 		"b.pptx": {entities, "&b;&b;\n\n"}, // not expanded
@@ -115,33 +121,42 @@ var raceDetector bool
 // which is meant to refuse it.
 func TestHostileDocuments(t *testing.T) {
 	const word = "word/document.xml"
-	large := []string{"text.docx", "bomb.docx", "endless.html"} // under the race detector they exceed the child's limits first
+	// under the race detector they exceed the child's limits first
+	large := []string{"text.docx", "bomb.docx", "endless.html"}
 	text := archived(t, map[string]string{word: "<w:t>" + strings.Repeat("a", maxText+10) + "</w:t>"})
-	bomb := archived(t, map[string]string{word: strings.Repeat("<x>"+strings.Repeat(" ", 1<<20)+"</x>", maxUnpacked>>20)})
+	bomb := archived(t, map[string]string{word: strings.Repeat("<x>"+strings.Repeat(" ", 1<<20)+"</x>",
+		maxUnpacked>>20)})
 	if len(bomb) > 2<<20 {
 		t.Fatalf("the bomb has %d bytes", len(bomb))
 	}
-	loop := []byte(strings.Replace(string(page("x")), "/Kids [3 0 R] /Count 1", "/Kids [2 0 R] /Count 9", 1)) // pages that contain themselves
+	// pages that contain themselves
+	loop := []byte(strings.Replace(string(page("x")), "/Kids [3 0 R] /Count 1", "/Kids [2 0 R] /Count 9", 1))
 	for name, tc := range map[string]struct {
 		content []byte
 		want    string // the start of the message
 	}{
-		"text.docx":     {text, "The file has more than 50331648 bytes of text."},
-		"bomb.docx":     {bomb, "The file unpacks to more than 268435456 bytes."},
-		"slip.docx":     {archived(t, map[string]string{"../../word/document.xml": "x", "/word/document.xml": "y"}), "The file is not a document of its type: it has no text part."},
-		"empty.xlsx":    {archived(t, map[string]string{"x": "y"}), "The file is not a workbook: it has no sheet."},
-		"not.docx":      {[]byte("text"), "The file is not a document of its type: zip: "},
-		"cut.pdf":       {page("hello")[:200], "The file is not a PDF that can be read: not a PDF file: missing %%EOF."},
-		"loop.pdf":      {loop, "The file could not be read with 768 MB of memory in 10 seconds."},
-		"garbage.pdf":   {append(append([]byte("%PDF-1.7\n"), bytes.Repeat([]byte{0xfe, '<', '<'}, 5000)...), "\nstartxref\n9\n%%EOF\n"...), "The file is not a PDF that can be read: "},
-		"old.doc":       {[]byte("text"), "Files of type '.doc' are not supported."},
-		"program":       {[]byte("\x7fELF\x00\x01"), "Files of type '' are not supported."},
-		"endless.html":  {[]byte(strings.Repeat("<pre>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1_200_000)), "The file has more than 50331648 bytes of text."},
-		"onetoken.html": {[]byte("<p " + strings.Repeat("a", 20<<20)), "The page could not be read: max buffer exceeded."},
+		"text.docx": {text, "The file has more than 50331648 bytes of text."},
+		"bomb.docx": {bomb, "The file unpacks to more than 268435456 bytes."},
+		"slip.docx": {archived(t, map[string]string{"../../word/document.xml": "x", "/word/document.xml": "y"}),
+			"The file is not a document of its type: it has no text part."},
+		"empty.xlsx": {archived(t, map[string]string{"x": "y"}), "The file is not a workbook: it has no sheet."},
+		"not.docx":   {[]byte("text"), "The file is not a document of its type: zip: "},
+		"cut.pdf": {page("hello")[:200],
+			"The file is not a PDF that can be read: not a PDF file: missing %%EOF."},
+		"loop.pdf": {loop, "The file could not be read with 768 MB of memory in 10 seconds."},
+		"garbage.pdf": {append(append([]byte("%PDF-1.7\n"), bytes.Repeat([]byte{0xfe, '<', '<'}, 5000)...),
+			"\nstartxref\n9\n%%EOF\n"...), "The file is not a PDF that can be read: "},
+		"old.doc": {[]byte("text"), "Files of type '.doc' are not supported."},
+		"program": {[]byte("\x7fELF\x00\x01"), "Files of type '' are not supported."},
+		"endless.html": {[]byte(strings.Repeat("<pre>aaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaaa", 1_200_000)),
+			"The file has more than 50331648 bytes of text."},
+		"onetoken.html": {[]byte("<p " + strings.Repeat("a", 20<<20)),
+			"The page could not be read: max buffer exceeded."},
 	} {
 		got, err := read(t, name, tc.content)
 		unreadable, ok := errors.AsType[*vectorstore.Unreadable](err)
-		if ok && raceDetector && slices.Contains(large, name) && strings.HasPrefix(unreadable.Message, "The file could not be read with 768 MB") {
+		if ok && raceDetector && slices.Contains(large, name) && strings.HasPrefix(unreadable.Message,
+			"The file could not be read with 768 MB") {
 			continue
 		}
 		if !ok || !strings.HasPrefix(unreadable.Message, tc.want) {
@@ -223,7 +238,8 @@ func TestManyChildren(t *testing.T) {
 	for range 5000 {
 		starts <- struct{}{}
 		go func() {
-			if got, err := Text(t.Context(), Child{CPU: 10}, "a.html", strings.NewReader("<p>calm")); err != nil || strings.TrimSpace(got) != "calm" {
+			if got, err := Text(t.Context(), Child{CPU: 10}, "a.html", strings.NewReader("<p>calm")); err != nil ||
+				strings.TrimSpace(got) != "calm" {
 				t.Errorf("got %q, %v", got, err)
 			}
 			<-starts

@@ -11,12 +11,15 @@ import (
 )
 
 // hiddenElements have content that is not text of the page.
-var hiddenElements = map[atom.Atom]bool{atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true, atom.Svg: true, atom.Iframe: true}
+var hiddenElements = map[atom.Atom]bool{atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true,
+	atom.Svg: true, atom.Iframe: true}
 
 // blockElements start a new line.
 var blockElements = map[atom.Atom]bool{
-	atom.P: true, atom.Div: true, atom.Br: true, atom.Li: true, atom.Tr: true, atom.H1: true, atom.H2: true, atom.H3: true, atom.H4: true, atom.H5: true,
-	atom.H6: true, atom.Pre: true, atom.Table: true, atom.Section: true, atom.Article: true, atom.Header: true, atom.Footer: true, atom.Dt: true, atom.Dd: true,
+	atom.P: true, atom.Div: true, atom.Br: true, atom.Li: true, atom.Tr: true, atom.H1: true, atom.H2: true,
+	atom.H3: true, atom.H4: true, atom.H5: true,
+	atom.H6: true, atom.Pre: true, atom.Table: true, atom.Section: true, atom.Article: true, atom.Header: true,
+	atom.Footer: true, atom.Dt: true, atom.Dd: true,
 	atom.Title: true, atom.Blockquote: true, atom.Ul: true, atom.Ol: true, atom.Hr: true, atom.Figcaption: true,
 }
 

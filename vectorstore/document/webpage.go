@@ -28,7 +28,8 @@ func init() { parsers[webPage] = readWebPage }
 // WebPage returns the title of a web page and its main content as Markdown, which it reads
 // in a process made by child. address is the page's URL, against which links are resolved;
 // mediaType may name the charset. Its errors are those of Text.
-func WebPage(ctx context.Context, child Child, address, mediaType string, content io.Reader) (title, markdown string, err error) {
+func WebPage(ctx context.Context, child Child, address, mediaType string, content io.Reader) (title, markdown string,
+	err error) {
 	line := strings.NewReplacer("\r", "", "\n", "")
 	head := strings.NewReader(line.Replace(address) + "\n" + line.Replace(mediaType) + "\n")
 	text, err := child.text(ctx, webPage, io.MultiReader(head, content))
@@ -86,17 +87,21 @@ func decodePage(page []byte, mediaType string) ([]byte, error) {
 	return decoded, nil
 }
 
-var pageConverter = converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(), table.NewTablePlugin()))
+var pageConverter = converter.NewConverter(converter.WithPlugins(base.NewBasePlugin(), commonmark.NewCommonmarkPlugin(),
+	table.NewTablePlugin()))
 
 // droppedElements are not content of a page. Their content is dropped as well.
 var droppedElements = map[atom.Atom]bool{
-	atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true, atom.Svg: true, atom.Math: true, atom.Iframe: true, atom.Object: true,
-	atom.Embed: true, atom.Canvas: true, atom.Video: true, atom.Audio: true, atom.Button: true, atom.Select: true, atom.Input: true, atom.Textarea: true,
+	atom.Script: true, atom.Style: true, atom.Noscript: true, atom.Template: true, atom.Svg: true, atom.Math: true,
+	atom.Iframe: true, atom.Object: true,
+	atom.Embed: true, atom.Canvas: true, atom.Video: true, atom.Audio: true, atom.Button: true, atom.Select: true,
+	atom.Input: true, atom.Textarea: true,
 	atom.Nav: true, atom.Aside: true, atom.Footer: true, atom.Dialog: true,
 }
 
 // droppedRoles are the ARIA roles of elements that are not content of a page.
-var droppedRoles = map[string]bool{"navigation": true, "banner": true, "contentinfo": true, "search": true, "complementary": true, "dialog": true, "alertdialog": true}
+var droppedRoles = map[string]bool{"navigation": true, "banner": true, "contentinfo": true, "search": true,
+	"complementary": true, "dialog": true, "alertdialog": true}
 
 // A tidyPage is a page without what a reader does not see or does not read it for.
 type tidyPage struct {
@@ -147,14 +152,17 @@ func (p *tidyPage) visit(n *html.Node) (drop bool) {
 	case atom.A:
 		p.link(n)
 	case atom.Td, atom.Th: // a cell across a billion columns would be written as a billion cells
-		n.Attr = slices.DeleteFunc(n.Attr, func(a html.Attribute) bool { return strings.HasSuffix(a.Key, "span") && len(a.Val) > 2 })
+		n.Attr = slices.DeleteFunc(n.Attr, func(a html.Attribute) bool {
+			return strings.HasSuffix(a.Key, "span") && len(a.Val) > 2
+		})
 	case atom.Img, atom.Picture, atom.Source:
 		alt := strings.Join(strings.Fields(attribute(n, "alt")), " ")
 		if alt == "" && n.DataAtom != atom.Picture {
 			return true
 		}
 		if n.DataAtom == atom.Img {
-			*n = html.Node{Type: html.TextNode, Data: "(image: " + alt + ") ", Parent: n.Parent, PrevSibling: n.PrevSibling, NextSibling: n.NextSibling}
+			*n = html.Node{Type: html.TextNode, Data: "(image: " + alt + ") ", Parent: n.Parent,
+				PrevSibling: n.PrevSibling, NextSibling: n.NextSibling}
 		}
 	default:
 		if attribute(n, "role") == "main" {

@@ -14,7 +14,8 @@ import (
 // pageOf reads a page in a child process.
 func pageOf(t *testing.T, mediaType, content string) (title, markdown string, err error) {
 	t.Helper()
-	return WebPage(t.Context(), Child{CPU: 4}, "https://news.example/2025/tides.html?x=1", mediaType, strings.NewReader(content))
+	return WebPage(t.Context(), Child{CPU: 4}, "https://news.example/2025/tides.html?x=1", mediaType,
+		strings.NewReader(content))
 }
 
 func TestWebPage(t *testing.T) {
@@ -42,8 +43,10 @@ func TestWebPage(t *testing.T) {
 // The whole body is read if the page's main element has little of it, and links follow a base
 // element.
 func TestWebPageWithoutMain(t *testing.T) {
-	_, got, err := pageOf(t, "text/html", `<base href="http://other.example/a/"><article>Teaser</article><p>A long story without an element that says what it is. <a href="b">B</a></p>`)
-	if want := "Teaser\n\nA long story without an element that says what it is. [B](http://other.example/a/b)"; err != nil || got != want {
+	_, got, err := pageOf(t, "text/html",
+		`<base href="http://other.example/a/"><article>Teaser</article><p>A long story without an element that says what it is. <a href="b">B</a></p>`)
+	if want := "Teaser\n\nA long story without an element that says what it is. [B](http://other.example/a/b)"; err != nil ||
+		got != want {
 		t.Errorf("got %q, %v, want %q", got, err, want)
 	}
 }

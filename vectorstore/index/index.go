@@ -70,16 +70,17 @@ func (x *Index) Close() error {
 
 // Add adds passages.
 func (x *Index) Add(ctx context.Context, passages []Passage) error {
-	return x.write(ctx, `INSERT INTO passages (rowid, name, text) VALUES (?, ?, ?)`, func(exec func(...any) error) error {
-		for _, p := range passages {
-			if err := exec(p.Key, p.Name, p.Text); err != nil {
-				return err
+	return x.write(ctx, `INSERT INTO passages (rowid, name, text) VALUES (?, ?, ?)`,
+		func(exec func(...any) error) error {
+			for _, p := range passages {
+				if err := exec(p.Key, p.Name, p.Text); err != nil {
+					return err
+				}
+				x.passages++
+				x.SetVector(p.Key, p.Vector)
 			}
-			x.passages++
-			x.SetVector(p.Key, p.Vector)
-		}
-		return nil
-	})
+			return nil
+		})
 }
 
 // SetVector sets the vector of a passage. A vector that is nil or 0 is ignored.
@@ -130,7 +131,8 @@ func (x *Index) write(ctx context.Context, statement string, each func(exec func
 }
 
 // Text returns up to limit passages that contain words of a query, the best first, and those
-// with the score of the last of them. accept selects passages; nil accepts all. A score is between 0 and 1: the passage's BM25 score as
+// with the score of the last of them. accept selects passages; nil accepts all. A score is between 0 and 1: the
+// passage's BM25 score as
 // a share of the highest that a passage could have, which would consist of the query's words.
 func (x *Index) Text(ctx context.Context, query string, limit int, accept func(int64) bool) ([]Hit, error) {
 	words := wordsOf(query)
@@ -142,7 +144,8 @@ func (x *Index) Text(ctx context.Context, query string, limit int, accept func(i
 		return nil, err
 	}
 	match := strings.Join(words, " OR ")
-	rows, err := x.db.QueryContext(ctx, `SELECT rowid, bm25(passages, 2.0, 1.0) AS score FROM passages WHERE passages MATCH ? ORDER BY score`, match)
+	rows, err := x.db.QueryContext(ctx,
+		`SELECT rowid, bm25(passages, 2.0, 1.0) AS score FROM passages WHERE passages MATCH ? ORDER BY score`, match)
 	if err != nil {
 		return nil, fmt.Errorf("search index: %w", err)
 	}
@@ -211,7 +214,8 @@ const (
 func (x *Index) highest(ctx context.Context, words []string) (sum float64, err error) {
 	for _, w := range words {
 		var n float64
-		if err := x.db.QueryRowContext(ctx, `SELECT count(*) FROM passages WHERE passages MATCH ?`, w).Scan(&n); err != nil {
+		if err := x.db.QueryRowContext(ctx, `SELECT count(*) FROM passages WHERE passages MATCH ?`,
+			w).Scan(&n); err != nil {
 			return 0, fmt.Errorf("count passages: %w", err)
 		}
 		rare := math.Log((float64(x.passages) - n + 0.5) / (n + 0.5))
@@ -223,7 +227,9 @@ func (x *Index) highest(ctx context.Context, words []string) (sum float64, err e
 // wordsOf returns the words of a query as FTS5 expressions: quoted, so that no word is an
 // operator. Words that most texts have are left out, unless there are no others.
 func wordsOf(query string) []string {
-	words := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool { return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Mn, r) })
+	words := strings.FieldsFunc(strings.ToLower(query), func(r rune) bool {
+		return !unicode.IsLetter(r) && !unicode.IsDigit(r) && !unicode.Is(unicode.Mn, r)
+	})
 	var kept, common []string
 	for _, w := range words {
 		switch {

@@ -40,7 +40,8 @@ func TestScores(t *testing.T) {
 	small := newIndex(t, one)
 	large := newIndex(t, one)
 	for i := range int64(300) {
-		if err := large.Add(t.Context(), []Passage{{Key: i + 2, Name: "other.md", Text: "Ropes, knots and sails."}}); err != nil {
+		if err := large.Add(t.Context(),
+			[]Passage{{Key: i + 2, Name: "other.md", Text: "Ropes, knots and sails."}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -81,7 +82,9 @@ func TestText(t *testing.T) {
 	if err != nil || len(hits) != 3 || hits[0].Key != 3 || hits[0].Score <= 0 {
 		t.Errorf("a name's word counts more: got %v, %v", hits, err)
 	}
-	if hits, _ := x.Text(t.Context(), "anchor", 1, func(k int64) bool { return k == 2 }); len(hits) != 1 || hits[0].Key != 2 {
+	if hits, _ := x.Text(t.Context(), "anchor", 1, func(k int64) bool {
+		return k == 2
+	}); len(hits) != 1 || hits[0].Key != 2 {
 		t.Errorf("accept: got %v", hits)
 	}
 	if err := x.Remove(t.Context(), []int64{3, 1}); err != nil {
@@ -93,7 +96,8 @@ func TestText(t *testing.T) {
 }
 
 func TestVector(t *testing.T) {
-	x := newIndex(t, Passage{Key: 1, Text: "a", Vector: []float32{1, 0}}, Passage{Key: 2, Text: "b", Vector: []float32{0.6, 0.8}}, Passage{Key: 3, Text: "c"})
+	x := newIndex(t, Passage{Key: 1, Text: "a", Vector: []float32{1, 0}}, Passage{Key: 2, Text: "b",
+		Vector: []float32{0.6, 0.8}}, Passage{Key: 3, Text: "c"})
 	if got := keys(x.Vector([]float32{0, 1}, 5, nil)); len(got) != 2 || got[0] != 2 {
 		t.Errorf("got %v", got)
 	}

@@ -17,21 +17,25 @@ import (
 )
 
 // scope are the paths in scope, including those below them.
-var scope = []string{"/responses", "/conversations", "/containers", "/files", "/uploads", "/batches", "/models", "/chat/completions",
+var scope = []string{"/responses", "/conversations", "/containers", "/files", "/uploads", "/batches", "/models",
+	"/chat/completions",
 	"/assistants", "/threads", "/embeddings", "/moderations", "/skills", "/vector_stores", "/organization/costs",
 	"/organization/usage/completions", "/organization/usage/embeddings", "/organization/usage/moderations",
 	"/organization/usage/code_interpreter_sessions"}
 
 // exact are further paths in scope, without those below them.
-var exact = []string{"/organization/admin_api_keys", "/organization/admin_api_keys/{key_id}", "/organization/projects", "/organization/projects/{project_id}",
-	"/organization/projects/{project_id}/archive", "/organization/projects/{project_id}/api_keys", "/organization/projects/{project_id}/api_keys/{api_key_id}"}
+var exact = []string{"/organization/admin_api_keys", "/organization/admin_api_keys/{key_id}", "/organization/projects",
+	"/organization/projects/{project_id}",
+	"/organization/projects/{project_id}/archive", "/organization/projects/{project_id}/api_keys",
+	"/organization/projects/{project_id}/api_keys/{api_key_id}"}
 
 // streamed are schemas of events, to which no operation refers.
 var streamed = []string{"AssistantStreamEvent"}
 
 // prose are keywords that do not restrict values. "format" is one of them, because no
 // validator checks values such as "uri"; schema keeps "binary", which generators of clients need.
-var prose = []string{"description", "title", "example", "examples", "deprecated", "default", "discriminator", "format", "externalDocs"}
+var prose = []string{"description", "title", "example", "examples", "deprecated", "default", "discriminator", "format",
+	"externalDocs"}
 
 var methods = []string{"get", "post", "put", "patch", "delete"}
 
@@ -105,7 +109,9 @@ func inScope(path string) bool {
 	if strings.Contains(path, "?") {
 		return false
 	}
-	return slices.Contains(exact, path) || slices.ContainsFunc(scope, func(s string) bool { return path == s || strings.HasPrefix(path, s+"/") })
+	return slices.Contains(exact, path) || slices.ContainsFunc(scope, func(s string) bool {
+		return path == s || strings.HasPrefix(path, s+"/")
+	})
 }
 
 type distiller struct {
@@ -127,7 +133,8 @@ func (d *distiller) path(path string, item object) {
 		for _, p := range slices.Concat(shared, own) {
 			p := d.follow(p.(object))
 			if p["in"] == "query" {
-				parameters = append(parameters, object{"name": p["name"], "required": p["required"] == true, "schema": d.schema(p["schema"], false)})
+				parameters = append(parameters, object{"name": p["name"], "required": p["required"] == true,
+					"schema": d.schema(p["schema"], false)})
 			}
 		}
 		if parameters != nil {
@@ -184,7 +191,8 @@ func (d *distiller) schema(v any, names bool) any {
 				out[key] = d.schema(e, false)
 			case key == "format" && e == "binary":
 				out[key] = e
-			case key == "nullable" || slices.Contains(prose, key) || strings.HasPrefix(key, "x-") || strings.HasPrefix(key, "$"):
+			case key == "nullable" || slices.Contains(prose, key) || strings.HasPrefix(key, "x-") ||
+				strings.HasPrefix(key, "$"):
 			case key == "oneOf":
 				out["anyOf"] = d.schema(e, false)
 			case key == "required":

@@ -20,8 +20,10 @@ func TestApply(t *testing.T) {
 		table *kernel.SyscallTable
 		calls map[string]arch.SyscallArguments
 	}{
-		{syscalls.AMD64, map[string]arch.SyscallArguments{"clone": user, "unshare": user, "clone3": user, "mknod": device, "mknodat": device}},
-		{syscalls.ARM64, map[string]arch.SyscallArguments{"clone": user, "unshare": user, "clone3": user, "mknodat": device}},
+		{syscalls.AMD64, map[string]arch.SyscallArguments{"clone": user, "unshare": user, "clone3": user,
+			"mknod": device, "mknodat": device}},
+		{syscalls.ARM64, map[string]arch.SyscallArguments{"clone": user, "unshare": user, "clone3": user,
+			"mknodat": device}},
 	} {
 		refused := 0
 		for number, call := range c.table.Table {

@@ -16,7 +16,8 @@ func measure(stub, sentry int) {
 // The linked variables are those that gVisor's functions use.
 func TestLayout(t *testing.T) {
 	if !known() {
-		t.Fatalf("gVisor's variables have unexpected values: %d %d %v", fastpath.stubBackoff, fastpath.sentryBackoff, fastpath.decide != nil)
+		t.Fatalf("gVisor's variables have unexpected values: %d %d %v", fastpath.stubBackoff, fastpath.sentryBackoff,
+			fastpath.decide != nil)
 	}
 	off := reflect.ValueOf(fastpath.decide).Pointer()
 	for range backoffMin {
@@ -31,8 +32,10 @@ func TestLayout(t *testing.T) {
 	if latencies.total() != 0 || fastpath.stubBaseline[3].Load() != 20 || fastpath.sentryBaseline[5].Load() != 20 {
 		t.Error("measurements have not become the baseline")
 	}
-	if fastpath.sentryBackoff != 0 || !fastpath.sentryEnabled.Load() || fastpath.stubEnabled.Load() || reflect.ValueOf(fastpath.decide).Pointer() == off {
-		t.Errorf("after %d periods: %d %v %v", backoffMin, fastpath.sentryBackoff, fastpath.sentryEnabled.Load(), fastpath.stubEnabled.Load())
+	if fastpath.sentryBackoff != 0 || !fastpath.sentryEnabled.Load() || fastpath.stubEnabled.Load() ||
+		reflect.ValueOf(fastpath.decide).Pointer() == off {
+		t.Errorf("after %d periods: %d %v %v", backoffMin, fastpath.sentryBackoff, fastpath.sentryEnabled.Load(),
+			fastpath.stubEnabled.Load())
 	}
 	for range 2 { // spinning increases latency
 		fastpath.usedSentry.Store(true)
@@ -54,7 +57,8 @@ func TestIdle(t *testing.T) {
 			t.Fatal("no state to compare")
 		}
 	}
-	if after := [4]int{fastpath.stubBackoff, fastpath.sentryBackoff, fastpath.stubFailures, fastpath.sentryFailures}; after != before {
+	if after := [4]int{fastpath.stubBackoff, fastpath.sentryBackoff, fastpath.stubFailures,
+		fastpath.sentryFailures}; after != before {
 		t.Errorf("state changed from %v to %v", before, after)
 	}
 }

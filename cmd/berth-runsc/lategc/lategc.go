@@ -21,7 +21,9 @@ const (
 
 // starting reports whether the process takes part in the start of a sandbox.
 func starting(args []string) bool {
-	return slices.ContainsFunc(args[1:], func(arg string) bool { return arg == "run" || arg == "gofer" || arg == "boot" })
+	return slices.ContainsFunc(args[1:], func(arg string) bool {
+		return arg == "run" || arg == "gofer" || arg == "boot"
+	})
 }
 
 func init() {

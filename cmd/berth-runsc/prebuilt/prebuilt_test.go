@@ -25,7 +25,8 @@ func TestFilter(t *testing.T) {
 	Use()
 	for _, options.ControllerFD = range []uint32{0, 3, 17, 1 << 20} {
 		allowed, denied := config.Rules(options)
-		program := seccomp.Program{RuleSets: []seccomp.RuleSet{{Rules: denied}, {Rules: allowed, Action: seccomp.Allow}},
+		program := seccomp.Program{RuleSets: []seccomp.RuleSet{{Rules: denied},
+			{Rules: allowed, Action: seccomp.Allow}},
 			Options: config.SeccompOptions(options)}
 		want, _, err := program.Build()
 		if err != nil {
@@ -40,7 +41,8 @@ func TestFilter(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !slices.Equal(got, want) {
-			t.Fatalf("descriptor %d: differs from the filter that gVisor computes: run go generate", options.ControllerFD)
+			t.Fatalf("descriptor %d: differs from the filter that gVisor computes: run go generate",
+				options.ControllerFD)
 		}
 	}
 }

@@ -113,7 +113,8 @@ func enclose(pids uint64) error {
 	}
 	flags := uintptr(unix.MS_NOSUID | unix.MS_NODEV | unix.MS_NOEXEC)
 	if err := unix.Mount("proc", "/proc", "proc", flags, ""); err != nil {
-		return fmt.Errorf("mounting /proc: in some containers a part of it is hidden, which the kernel refuses: %w", err)
+		return fmt.Errorf("mounting /proc: in some containers a part of it is hidden, which the kernel refuses: %w",
+			err)
 	}
 	if err := unix.Mount("berth", runDir, "tmpfs", flags, runOptions); err != nil {
 		return fmt.Errorf("mount tmpfs: %w", err)
@@ -201,7 +202,8 @@ func sentry() (int, error) {
 // this process still has them there.
 func dropPowers() error {
 	for c := uintptr(0); c <= unix.CAP_LAST_CAP; c++ {
-		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); errno != 0 && errno != unix.EINVAL {
+		if _, _, errno := syscall.AllThreadsSyscall(unix.SYS_PRCTL, unix.PR_CAPBSET_DROP, c, 0); errno != 0 &&
+			errno != unix.EINVAL {
 			return errno
 		}
 	}

@@ -78,7 +78,8 @@ func guarded(t *testing.T, script string, flags ...string) *sandbox {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := errors.Join(os.WriteFile(program, raw, 0o755), os.Mkdir(filepath.Join(dir, runDir), 0o700), unix.Mkfifo(filepath.Join(dir, "alive"), 0o600)); err != nil {
+	if err := errors.Join(os.WriteFile(program, raw, 0o755), os.Mkdir(filepath.Join(dir, runDir), 0o700),
+		unix.Mkfifo(filepath.Join(dir, "alive"), 0o600)); err != nil {
 		t.Fatal(err)
 	}
 	uid, gid := os.Getuid(), os.Getgid()
@@ -102,7 +103,8 @@ func guarded(t *testing.T, script string, flags ...string) *sandbox {
 	s := &sandbox{t: t, dir: dir, done: make(chan struct{})}
 	s.cmd = exec.Command(program, append(append([]string{Command}, flags...), "runsc", script)...)
 	s.cmd.Dir, s.cmd.Env, s.cmd.ExtraFiles, s.cmd.Stderr = dir, []string{}, []*os.File{w, self}, os.Stderr
-	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true, Cloneflags: unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
+	s.cmd.SysProcAttr = &syscall.SysProcAttr{Setsid: true,
+		Cloneflags:  unix.CLONE_NEWUSER | unix.CLONE_NEWNS | unix.CLONE_NEWPID,
 		UidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: uid, Size: 1}},
 		GidMappings: []syscall.SysProcIDMap{{ContainerID: 0, HostID: gid, Size: 1}},
 		Credential:  &syscall.Credential{NoSetGroups: true}}
@@ -211,7 +213,8 @@ const orphan = `(setsid sh -c 'exec 8>alive; : >opened; exec sleep 1000' &); unt
 // TestMemory checks that a sandbox ends when it exceeds its memory limit, in its memory file or beside it.
 func TestMemory(t *testing.T) {
 	const limit = 64 << 20
-	for name, script := range map[string]string{"File": orphan + "head -c 1G /dev/zero >&3; sleep 1000", "Own": orphan + "exec tail /dev/zero"} {
+	for name, script := range map[string]string{"File": orphan + "head -c 1G /dev/zero >&3; sleep 1000", "Own": orphan +
+		"exec tail /dev/zero"} {
 		t.Run(name, func(t *testing.T) {
 			s := started(t, script, "-memory", strconv.Itoa(limit), "-pids", "100")
 			alive := s.alive()
@@ -225,7 +228,8 @@ func TestMemory(t *testing.T) {
 
 // TestMemoryWithin checks that a sandbox within its limit continues.
 func TestMemoryWithin(t *testing.T) {
-	s := started(t, "head -c 8M /dev/zero >&3; exec sleep 1000 >alive", "-memory", strconv.Itoa(256<<20), "-pids", "100")
+	s := started(t, "head -c 8M /dev/zero >&3; exec sleep 1000 >alive", "-memory", strconv.Itoa(256<<20), "-pids",
+		"100")
 	alive := s.alive()
 	u := s.ask(Request{})
 	if u.Memory < 8<<20 || u.Memory > 64<<20 || u.PIDs != 1 || u.Failed {
@@ -241,7 +245,9 @@ func TestMemoryWithin(t *testing.T) {
 // TestPIDs checks the process limit.
 func TestPIDs(t *testing.T) {
 	const most = 40
-	s := started(t, `(i=0; while [ $i -lt 500 ]; do sleep 1000 & i=$((i+1)); echo $i >count; done); : >full; exec sleep 1000 >alive`, "-pids", strconv.Itoa(most))
+	s := started(t,
+		`(i=0; while [ $i -lt 500 ]; do sleep 1000 & i=$((i+1)); echo $i >count; done); : >full; exec sleep 1000 >alive`,
+		"-pids", strconv.Itoa(most))
 	s.alive()
 	u := s.ask(Request{})
 	raw, err := os.ReadFile(s.path("count"))

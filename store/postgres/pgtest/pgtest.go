@@ -129,7 +129,8 @@ func Start(tb testing.TB) *Server {
 
 // URL returns the URL of the database "postgres".
 func (s *Server) URL() string {
-	u := url.URL{Scheme: "postgres", User: url.UserPassword("berth", Password), Host: "127.0.0.1:" + s.port, Path: "/postgres", RawQuery: "sslmode=disable"}
+	u := url.URL{Scheme: "postgres", User: url.UserPassword("berth", Password), Host: "127.0.0.1:" + s.port,
+		Path: "/postgres", RawQuery: "sslmode=disable"}
 	return u.String()
 }
 
@@ -195,7 +196,8 @@ func start(tb testing.TB) (_ *Server, err error) {
 	if err := os.WriteFile(password, []byte(Password+"\n"), 0o644); err != nil {
 		return nil, err
 	}
-	initdb := s.command("initdb", "--pgdata", s.Data(), "--username=berth", "--pwfile", password, "--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions")
+	initdb := s.command("initdb", "--pgdata", s.Data(), "--username=berth", "--pwfile", password,
+		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions")
 	if out, err := initdb.CombinedOutput(); err != nil {
 		return nil, fmt.Errorf("initdb: %w: %s", err, bytes.TrimSpace(out))
 	}
@@ -215,8 +217,10 @@ func (s *Server) command(program string, args ...string) *exec.Cmd {
 
 // Run starts the server again after Stop. It returns when the server accepts connections.
 func (s *Server) Run() error {
-	cmd := s.command("postgres", "-D", s.Data(), "-p", s.port, "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-		"-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c", "min_wal_size=32MB")
+	cmd := s.command("postgres", "-D", s.Data(), "-p", s.port, "-c", "listen_addresses=127.0.0.1", "-c",
+		"unix_socket_directories=",
+		"-c", "fsync=off", "-c", "shared_buffers=16MB", "-c", "max_connections=200", "-c", "max_wal_size=64MB", "-c",
+		"min_wal_size=32MB")
 	cmd.Stdout, cmd.Stderr = s.log, s.log
 	if err := cmd.Start(); err != nil {
 		return fmt.Errorf("start PostgreSQL: %w", err)
@@ -271,7 +275,8 @@ func (s *Server) Standby(tb testing.TB) *Server {
 			tb.Fatal(err)
 		}
 	}
-	copied := s.command("pg_basebackup", "--pgdata", standby.Data(), "--dbname", s.URL(), "--write-recovery-conf", "--checkpoint=fast", "--no-sync")
+	copied := s.command("pg_basebackup", "--pgdata", standby.Data(), "--dbname", s.URL(), "--write-recovery-conf",
+		"--checkpoint=fast", "--no-sync")
 	if out, err := copied.CombinedOutput(); err != nil {
 		tb.Fatalf("pg_basebackup: %v: %s", err, out)
 	}
@@ -284,7 +289,8 @@ func (s *Server) Standby(tb testing.TB) *Server {
 	run(tb, s.URL(), "ALTER SYSTEM SET synchronous_standby_names = '*'")
 	run(tb, s.URL(), "SELECT pg_reload_conf()")
 	// The sender of the log decides by its own copy of the setting whether it is synchronous.
-	run(tb, s.URL(), "DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync') LOOP PERFORM pg_sleep(0.05); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$")
+	run(tb, s.URL(),
+		"DO $$ BEGIN WHILE NOT EXISTS (SELECT FROM pg_stat_replication WHERE sync_state = 'sync') LOOP PERFORM pg_sleep(0.05); PERFORM pg_stat_clear_snapshot(); END LOOP; END $$")
 	return standby
 }
 
@@ -296,7 +302,8 @@ func (s *Server) Promote(tb testing.TB) {
 
 // EitherURL returns the URL of the database "postgres" on that of two servers which accepts writes.
 func EitherURL(a, b *Server) string {
-	q := url.Values{"host": {"127.0.0.1,127.0.0.1"}, "port": {a.port + "," + b.port}, "sslmode": {"disable"}, "target_session_attrs": {"read-write"}}
+	q := url.Values{"host": {"127.0.0.1,127.0.0.1"}, "port": {a.port + "," + b.port}, "sslmode": {"disable"},
+		"target_session_attrs": {"read-write"}}
 	u := url.URL{Scheme: "postgres", User: url.UserPassword("berth", Password), Path: "/postgres", RawQuery: q.Encode()}
 	return u.String()
 }

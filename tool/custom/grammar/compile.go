@@ -193,7 +193,9 @@ func (c *compiler) refer(s *section, f *file, r reference) {
 	case s.terminal < 0:
 		s.call(c.reference(d))
 	case r.kind == tokRule:
-		c.failAt(r.token, "the terminal refers to the rule %s; terminals consist of terminals, strings and regular expressions", r.token)
+		c.failAt(r.token,
+			"the terminal refers to the rule %s; terminals consist of terminals, strings and regular expressions",
+			r.token)
 	default:
 		c.within(s, d)
 	}

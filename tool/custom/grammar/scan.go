@@ -142,7 +142,9 @@ func (s *scanner) bracket(c byte) {
 func (s *scanner) name() {
 	lead := span(s.rest, func(c byte) bool { return c == '_' })
 	upper := lead < len(s.rest) && isUpper(s.rest[lead])
-	n := span(s.rest, func(c byte) bool { return c == '_' || isDigit(c) || upper && isUpper(c) || !upper && isLower(c) })
+	n := span(s.rest, func(c byte) bool {
+		return c == '_' || isDigit(c) || upper && isUpper(c) || !upper && isLower(c)
+	})
 	kind := tokRule
 	if upper {
 		kind = tokTerminal

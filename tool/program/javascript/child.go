@@ -126,7 +126,8 @@ func newInterpreter(p Program) *interpreter {
 func (i *interpreter) watch(cpu int) {
 	for range time.Tick(watchInterval) {
 		var used unix.Timespec
-		if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used) == nil && time.Duration(used.Nano()) > time.Duration(cpu)*time.Second {
+		if unix.ClockGettime(unix.CLOCK_PROCESS_CPUTIME_ID, &used) == nil &&
+			time.Duration(used.Nano()) > time.Duration(cpu)*time.Second {
 			i.vm.Interrupt(fmt.Sprintf(tooLong, cpu))
 			return
 		}

@@ -263,7 +263,8 @@ func (c *child) died(ctx context.Context) (Step, error) {
 	case strings.Contains(said, "stack overflow") || strings.Contains(said, "stack exceeds"):
 		return failed("The program's functions call each other too deeply."), nil
 	}
-	return failed("The program was stopped: it needs more than the %d MB of memory that it may use.", maxMemory>>20), nil
+	return failed("The program was stopped: it needs more than the %d MB of memory that it may use.",
+		maxMemory>>20), nil
 }
 
 // tooLong is the reason of a program that was stopped after a number of seconds.

@@ -61,17 +61,26 @@ func TestProgram(t *testing.T) {
 		rounds [][]Call
 		want   Result
 	}{
-		"text":          {`text("a"); text({b: [1]}); text(2); text(undefined)`, nil, nil, Result{Text: "a\n{\"b\":[1]}\n2\nundefined"}},
-		"return":        {`return {a: 1}`, nil, nil, Result{Text: "{\"a\":1}"}},
-		"no output":     {`const a = 1 // a comment at the end`, nil, nil, Result{}},
-		"await":         {`const a = await tools.f({n: 1}); const b = await tools["g-h"](); text(a.n + JSON.stringify(b))`, nil, [][]Call{{{"f", `{"n":1}`}}, {{"g-h", "{}"}}}, Result{Text: "1{}"}},
-		"parallel":      {`text((await Promise.all([1, 2].map(n => tools.f({n})))).map(a => a.n))`, nil, [][]Call{{{"f", `{"n":1}`}, {"f", `{"n":2}`}}}, Result{Text: "[1,2]"}},
-		"not awaited":   {`tools.f(); text("end")`, nil, [][]Call{{{"f", "{}"}}}, Result{Text: "end"}},
-		"failed call":   {`try { await tools.f() } catch (e) { text(e instanceof Error && e.message) }`, func(Call) Answer { return Answer{Error: "no"} }, [][]Call{{{"f", "{}"}}}, Result{Text: "no"}},
-		"race":          {`text(await Promise.race([tools.f({n: 1}), tools.f({n: 2})]).then(a => a.n))`, nil, [][]Call{{{"f", `{"n":1}`}, {"f", `{"n":2}`}}}, Result{Text: "1"}},
-		"thrown":        {"text('so far')\nconst a = {}\na.b.c", nil, nil, Result{Text: "so far", Error: "TypeError: Cannot read property 'c' of undefined\n    at program:3:5"}},
-		"thrown text":   {"throw 'x'", nil, nil, Result{Error: "x"}},
-		"syntax":        {"const a = 1\nconst b = )", nil, nil, Result{Error: "SyntaxError: program: Line 2:11 Unexpected token )"}},
+		"text": {`text("a"); text({b: [1]}); text(2); text(undefined)`, nil, nil,
+			Result{Text: "a\n{\"b\":[1]}\n2\nundefined"}},
+		"return":    {`return {a: 1}`, nil, nil, Result{Text: "{\"a\":1}"}},
+		"no output": {`const a = 1 // a comment at the end`, nil, nil, Result{}},
+		"await": {`const a = await tools.f({n: 1}); const b = await tools["g-h"](); text(a.n + JSON.stringify(b))`,
+			nil, [][]Call{{{"f", `{"n":1}`}}, {{"g-h", "{}"}}}, Result{Text: "1{}"}},
+		"parallel": {`text((await Promise.all([1, 2].map(n => tools.f({n})))).map(a => a.n))`, nil,
+			[][]Call{{{"f", `{"n":1}`}, {"f", `{"n":2}`}}}, Result{Text: "[1,2]"}},
+		"not awaited": {`tools.f(); text("end")`, nil, [][]Call{{{"f", "{}"}}}, Result{Text: "end"}},
+		"failed call": {`try { await tools.f() } catch (e) { text(e instanceof Error && e.message) }`,
+			func(Call) Answer {
+				return Answer{Error: "no"}
+			}, [][]Call{{{"f", "{}"}}}, Result{Text: "no"}},
+		"race": {`text(await Promise.race([tools.f({n: 1}), tools.f({n: 2})]).then(a => a.n))`, nil,
+			[][]Call{{{"f", `{"n":1}`}, {"f", `{"n":2}`}}}, Result{Text: "1"}},
+		"thrown": {"text('so far')\nconst a = {}\na.b.c", nil, nil,
+			Result{Text: "so far", Error: "TypeError: Cannot read property 'c' of undefined\n    at program:3:5"}},
+		"thrown text": {"throw 'x'", nil, nil, Result{Error: "x"}},
+		"syntax": {"const a = 1\nconst b = )", nil, nil,
+			Result{Error: "SyntaxError: program: Line 2:11 Unexpected token )"}},
 		"syntax, 1st":   {"const b = )", nil, nil, Result{Error: "SyntaxError: program: Line 1:11 Unexpected token )"}},
 		"leaves":        {`}); process.exit(); ({`, nil, nil, Result{Error: notBody}},
 		"leaves, call":  {`})(text("out")); (async () => {`, nil, nil, Result{Error: notBody}},
@@ -79,17 +88,25 @@ func TestProgram(t *testing.T) {
 		"leaves, or":    {`}) || (text("out"), async () => {`, nil, nil, Result{Error: notBody}},
 		"leaves, args":  {`})(() => {`, nil, nil, Result{Error: notBody}},
 		"a comment":     {`text("in") // }); text("out"); ({`, nil, nil, Result{Text: "in"}},
-		"import":        {`import fs from "fs"`, nil, nil, Result{Error: "SyntaxError: program: Line 1:1 Unexpected reserved word"}},
-		"stuck":         {`await new Promise(() => {})`, nil, nil, Result{Error: "The program waits for a promise that nothing settles."}},
-		"no such":       {`text(typeof require + typeof process + typeof fetch + typeof console + typeof setTimeout)`, nil, nil, Result{Text: strings.Repeat("undefined", 5)}},
-		"bad argument":  {`await tools.f(() => 1)`, nil, nil, Result{Error: "TypeError: The arguments of a tool must be an object."}},
-		"tools itself":  {`await tools; text(Object.keys(tools)); try { tools.x = 1 } catch (e) { text(e.message) }`, nil, nil, Result{Text: "[]\ntools cannot be changed."}},
-		"replaced":      {`JSON.parse = JSON.stringify = Promise.prototype.then = Error = null; text((await tools.f({n: 1})).n)`, nil, [][]Call{{{"f", `{"n":1}`}}}, Result{Text: "1"}},
-		"own toString":  {`throw {toString() { throw 1 }}`, nil, nil, Result{Error: "The program failed with a value that has no text."}},
+		"import": {`import fs from "fs"`, nil, nil,
+			Result{Error: "SyntaxError: program: Line 1:1 Unexpected reserved word"}},
+		"stuck": {`await new Promise(() => {})`, nil, nil,
+			Result{Error: "The program waits for a promise that nothing settles."}},
+		"no such": {`text(typeof require + typeof process + typeof fetch + typeof console + typeof setTimeout)`,
+			nil, nil, Result{Text: strings.Repeat("undefined", 5)}},
+		"bad argument": {`await tools.f(() => 1)`, nil, nil,
+			Result{Error: "TypeError: The arguments of a tool must be an object."}},
+		"tools itself": {`await tools; text(Object.keys(tools)); try { tools.x = 1 } catch (e) { text(e.message) }`,
+			nil, nil, Result{Text: "[]\ntools cannot be changed."}},
+		"replaced": {`JSON.parse = JSON.stringify = Promise.prototype.then = Error = null; text((await tools.f({n: 1})).n)`,
+			nil, [][]Call{{{"f", `{"n":1}`}}}, Result{Text: "1"}},
+		"own toString": {`throw {toString() { throw 1 }}`, nil, nil,
+			Result{Error: "The program failed with a value that has no text."}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			rounds, got := run(t, r.Start(Program{Code: test.code}), test.answer)
-			if at, _, ok := strings.Cut(test.want.Error, "Unexpected"); ok { // the words after the place are the parser's
+			// the words after the place are the parser's
+			if at, _, ok := strings.Cut(test.want.Error, "Unexpected"); ok {
 				got.Error = got.Error[:min(len(got.Error), len(at))]
 				test.want.Error = at
 			}
@@ -106,11 +123,13 @@ func TestProgram(t *testing.T) {
 // A hostile program is stopped, and the model reads why.
 func TestHostile(t *testing.T) {
 	r := NewRunner(1)
-	slow := []string{"while (Date.now() < 9e15);", `new Proxy({}, {get() { for (;;); }}).x`, `text({toJSON() { for (;;); }})`, `throw {toString() { for (;;); }}`,
+	slow := []string{"while (Date.now() < 9e15);", `new Proxy({}, {get() { for (;;); }}).x`,
+		`text({toJSON() { for (;;); }})`, `throw {toString() { for (;;); }}`,
 		`/^(?=a)(a+)+$/.test("a".repeat(60) + "b")`, `const a = []; for (;;) a.push(new Array(1000).fill(a.length))`}
 	const long, large = "computed for more than 1 seconds", "MB of memory that it may use"
 	for code, want := range map[string]string{
-		"let i = 0\nfor (;;) i++":                                                          long + " and was stopped.\n    at program:2",
+		"let i = 0\nfor (;;) i++": long +
+			" and was stopped.\n    at program:2",
 		"const f = async () => { for (;;) await 0 }\nawait f()":                            long,
 		"while (Date.now() < 9e15);":                                                       long,
 		`/^(?=a)(a+)+$/.test("a".repeat(60) + "b")`:                                        long,
@@ -150,10 +169,12 @@ func TestReplay(t *testing.T) {
 	r.idle.Store(maxIdle) // no child may wait
 	again := r.Start(p)
 	roundsAgain, second := run(t, again, nil)
-	if diff := cmp.Diff(rounds, roundsAgain) + cmp.Diff(first, second); diff != "" || len(rounds) != 3 || r.idle.Load() != maxIdle {
+	if diff := cmp.Diff(rounds, roundsAgain) + cmp.Diff(first, second); diff != "" || len(rounds) != 3 ||
+		r.idle.Load() != maxIdle {
 		t.Errorf("%s\nafter %d rounds, %d children wait", diff, len(rounds), r.idle.Load())
 	}
-	if !strings.Contains(first.Text, "Thu Jan 01 1970 00:00:00 GMT+0000") || !strings.Contains(rounds[0][0].Arguments, "2023-11-14T22:13:20.000Z") {
+	if !strings.Contains(first.Text, "Thu Jan 01 1970 00:00:00 GMT+0000") || !strings.Contains(rounds[0][0].Arguments,
+		"2023-11-14T22:13:20.000Z") {
 		t.Errorf("got %q from %v", first.Text, rounds)
 	}
 }

@@ -90,12 +90,15 @@ func New(o Options) (Backend, error) {
 	}
 	u, err := url.Parse(o.URL)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return nil, errors.New("url must be an http or https address, such as http://localhost:8888") // omits the value, which may contain a password
+		// omits the value, which may contain a password
+		return nil, errors.New("url must be an http or https address, such as http://localhost:8888")
 	}
 	if o.Timeout <= 0 {
 		o.Timeout = 20 * time.Second
 	}
-	client := &http.Client{Timeout: o.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+	client := &http.Client{Timeout: o.Timeout, CheckRedirect: func(*http.Request, []*http.Request) error {
+		return http.ErrUseLastResponse
+	}}
 	return m.make(service{url: u, key: o.Key, client: client, log: cmp.Or(o.Log, slog.Default())}), nil
 }
 
@@ -169,7 +172,8 @@ func (s service) do(req *http.Request, header http.Header, out any) error {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {
-		return Failure(fmt.Sprintf("The search service answered %d (%s).", resp.StatusCode, http.StatusText(resp.StatusCode)))
+		return Failure(fmt.Sprintf("The search service answered %d (%s).", resp.StatusCode,
+			http.StatusText(resp.StatusCode)))
 	}
 	raw, err := io.ReadAll(io.LimitReader(resp.Body, maxAnswer+1))
 	switch {
@@ -229,7 +233,10 @@ func (s service) checked(found []berth.WebSearchResult, bad malformed, limit int
 	if bad.count > 0 {
 		s.log.Warn("left out malformed results of the search service", "count", bad.count, "first", bad.first)
 		if len(found) == 0 {
-			return nil, Failure(fmt.Sprintf("None of the %d results of the search service can be used: they do not have the form that was expected.", bad.count))
+			return nil, Failure(
+				fmt.Sprintf(
+					"None of the %d results of the search service can be used: they do not have the form that was expected.",
+					bad.count))
 		}
 	}
 	found = slices.DeleteFunc(found, func(r berth.WebSearchResult) bool {

@@ -29,12 +29,14 @@ func (s searxng) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, 
 	if s.key != "" {
 		header.Set("Authorization", "Bearer "+s.key)
 	}
-	if err := s.get(ctx, "/search", url.Values{"q": {onlyIn(q.Text, q.Domains)}, "format": {"json"}}, header, &answer); err != nil {
+	if err := s.get(ctx, "/search", url.Values{"q": {onlyIn(q.Text, q.Domains)}, "format": {"json"}}, header,
+		&answer); err != nil {
 		return nil, err
 	}
 	var found []berth.WebSearchResult
 	for _, r := range answer.Results.elements {
-		found = append(found, berth.WebSearchResult{URL: r.URL, Title: r.Title, Text: r.Content, Published: r.PublishedDate})
+		found = append(found, berth.WebSearchResult{URL: r.URL, Title: r.Title, Text: r.Content,
+			Published: r.PublishedDate})
 	}
 	return s.checked(found, answer.Results.malformed, q.Limit)
 }
@@ -48,7 +50,8 @@ const (
 )
 
 // braveCountries are the values that Brave accepts for a country.
-var braveCountries = strings.Fields("AR AU AT BE BR CA CL DK FI FR DE GR HK IN ID IT JP KR MY MX NL NZ NO CN PL PT PH RU SA ZA ES SE CH TW TR GB US")
+var braveCountries = strings.Fields(
+	"AR AU AT BE BR CA CL DK FI FR DE GR HK IN ID IT JP KR MY MX NL NZ NO CN PL PT PH RU SA ZA ES SE CH TW TR GB US")
 
 func (b brave) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, error) {
 	var answer struct {
@@ -66,7 +69,8 @@ func (b brave) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, er
 	if len([]rune(text)) > braveQuery {
 		text = cut(q.Text, braveQuery) // the results are filtered in any case
 	}
-	parameters := url.Values{"q": {text}, "count": {strconv.Itoa(min(q.Limit, braveMost))}, "text_decorations": {"false"}, "result_filter": {"web"}}
+	parameters := url.Values{"q": {text}, "count": {strconv.Itoa(min(q.Limit, braveMost))},
+		"text_decorations": {"false"}, "result_filter": {"web"}}
 	if q.Location != nil && slices.Contains(braveCountries, strings.ToUpper(q.Location.Country)) {
 		parameters.Set("country", strings.ToUpper(q.Location.Country))
 	}
@@ -75,8 +79,9 @@ func (b brave) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, er
 	}
 	var found []berth.WebSearchResult
 	for _, r := range answer.Web.Results.elements {
-		found = append(found, berth.WebSearchResult{URL: r.URL, Title: html.UnescapeString(r.Title), Published: r.PageAge,
-			Text: html.UnescapeString(strings.Join(append([]string{r.Description}, r.ExtraSnippets...), "\n"))})
+		found = append(found, berth.WebSearchResult{URL: r.URL, Title: html.UnescapeString(r.Title),
+			Published: r.PageAge,
+			Text:      html.UnescapeString(strings.Join(append([]string{r.Description}, r.ExtraSnippets...), "\n"))})
 	}
 	return b.checked(found, answer.Web.Results.malformed, q.Limit)
 }
@@ -107,7 +112,8 @@ func (t tavily) Search(ctx context.Context, q Query) ([]berth.WebSearchResult, e
 	}
 	var found []berth.WebSearchResult
 	for _, r := range answer.Results.elements {
-		found = append(found, berth.WebSearchResult{URL: r.URL, Title: r.Title, Text: r.Content, Published: r.PublishedDate})
+		found = append(found, berth.WebSearchResult{URL: r.URL, Title: r.Title, Text: r.Content,
+			Published: r.PublishedDate})
 	}
 	return t.checked(found, answer.Results.malformed, q.Limit)
 }

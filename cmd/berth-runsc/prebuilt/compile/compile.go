@@ -32,15 +32,16 @@ func Filter() (precompiledseccomp.Program, error) {
 	for name := range options.Vars() {
 		variables = append(variables, name)
 	}
-	filter, err := precompiledseccomp.Precompile(options.ConfigKey(), variables, func(values precompiledseccomp.Values) *seccomp.Program {
-		allowed, denied := rules(options, values)
-		allowed.Remove(unix.SYS_RT_TGSIGQUEUEINFO)
-		allowed.Set(unix.SYS_RT_TGSIGQUEUEINFO, killOwnThread(values))
-		return &seccomp.Program{
-			RuleSets: []seccomp.RuleSet{{Rules: denied.Copy()}, {Rules: allowed.Copy(), Action: seccomp.Allow}},
-			Options:  config.SeccompOptions(options),
-		}
-	})
+	filter, err := precompiledseccomp.Precompile(options.ConfigKey(), variables,
+		func(values precompiledseccomp.Values) *seccomp.Program {
+			allowed, denied := rules(options, values)
+			allowed.Remove(unix.SYS_RT_TGSIGQUEUEINFO)
+			allowed.Set(unix.SYS_RT_TGSIGQUEUEINFO, killOwnThread(values))
+			return &seccomp.Program{
+				RuleSets: []seccomp.RuleSet{{Rules: denied.Copy()}, {Rules: allowed.Copy(), Action: seccomp.Allow}},
+				Options:  config.SeccompOptions(options),
+			}
+		})
 	for _, offsets := range filter.VarOffsets {
 		for _, at := range offsets {
 			filter.Bytecode32[at] = 0 // a placeholder, another one each time
@@ -57,5 +58,6 @@ func rules(config.Options, precompiledseccomp.Values) (allowed, denied seccomp.S
 // killOwnThread is a rule of systrap, which states the process id of this process instead of the
 // variable for it.
 func killOwnThread(values precompiledseccomp.Values) seccomp.SyscallRule {
-	return seccomp.PerArg{seccomp.EqualTo(values.GetUint64("self_pid")), seccomp.AnyValue{}, seccomp.EqualTo(unix.SIGKILL)}
+	return seccomp.PerArg{seccomp.EqualTo(values.GetUint64("self_pid")), seccomp.AnyValue{},
+		seccomp.EqualTo(unix.SIGKILL)}
 }
