@@ -79,7 +79,7 @@ func (l *lines) read() ([]byte, error) {
 	}
 }
 
-// A fault is what is wrong with a line.
+// A fault is an error in a line of the input.
 type fault struct{ code, param, message string }
 
 func (f *fault) Error() string { return f.code + ": " + f.message }

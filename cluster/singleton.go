@@ -22,7 +22,7 @@ func (c *Cluster) Singleton(name string, work func(ctx context.Context)) (stop f
 			err := c.Store.Lock(ctx, name, c.Self.ID, c.Lease)
 			switch {
 			case err == nil:
-				c.Log.Debug("this server does the work of all", "work", name)
+				c.Log.Debug("acquired the lock for work of the whole cluster", "work", name)
 				c.hold(ctx, name, work)
 			case !errors.Is(err, store.ErrConflict) && ctx.Err() == nil:
 				c.Log.Error("failed to acquire a lock; will retry", "lock", name, "err", err)

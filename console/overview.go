@@ -29,7 +29,7 @@ const latestRead = "100"
 // Read is latestRead.
 func (projectOverview) Read() string { return latestRead }
 
-// A spent is what a project or a key has spent this month.
+// A spent is this month's cost of a project or a key.
 type spent struct {
 	ProjectID berth.ProjectID `json:"project_id"`
 	APIKeyID  *string         `json:"api_key_id"`

@@ -19,9 +19,9 @@ import (
 // write that counts the move; the count is the epoch of the claim that follows. A server that dies
 // in between leaves a container that its own next start, or another server, claims again.
 //
-// A server that was only paused finds that its container has moved when it next uses the driver or
-// the guest, which refuse what it does, or when it would save the container's end. It then forgets the
-// container: deaths.claim marks the instance as moved, and its sandbox stays.
+// A server that was only paused learns of the move from its next call of the driver or the guest, which fails, or when
+// it would save the container's end. It then drops the instance and leaves the sandbox alone: deaths.claim marks the
+// instance as moved.
 
 // claimer returns the driver if sandboxes can be taken over, or nil.
 func (svc *Service) claimer() sandbox.Claimer {

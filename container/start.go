@@ -145,8 +145,8 @@ func (svc *Service) adopt(rec *store.Container, exists bool) error {
 	return nil
 }
 
-// adoptPaused corrects what the former process could not save of a container's pause, and wakes
-// a sleeping one if containers do not sleep any more.
+// adoptPaused reconciles the stored state of a container's pause with its sandbox after a restart, and wakes a sleeping
+// one if containers do not sleep any more.
 func (svc *Service) adoptPaused(ctx context.Context, s *instance) {
 	if s.body.Berth.Paused && !s.isPaused() {
 		s.mu.Lock()

@@ -26,7 +26,7 @@ type toolset struct {
 	only   []string              // the functions that the first turn offers; nil means all of specs
 
 	sources []*boundSource
-	context []berth.Item // in which sources find what they listed before
+	context []berth.Item // searched for earlier listings of tools
 
 	bound tool.Context // of the tools without a namespace
 

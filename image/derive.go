@@ -130,7 +130,7 @@ func linkTree(ctx context.Context, from, to string) error {
 	return nil
 }
 
-// A copied is a copied directory and the status to give it.
+// A copied is a copied directory whose mode, owner and times are set last.
 type copied struct {
 	path string
 	like unix.Stat_t

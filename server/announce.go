@@ -29,7 +29,7 @@ func (s *Server) announce(o Options, address string, building bool) {
 		c.Driver, "template", name,
 		"keys", keys, "state", o.State, "version", o.Build.Version)
 	for _, w := range c.Warnings() {
-		s.log.Warn("configuration is probably not as meant", "problem", w)
+		s.log.Warn("suspicious configuration", "problem", w)
 	}
 	if s.unpriced(c) {
 		s.log.Warn("a project or a key has a limit of costs that "+withoutPrices, "next", "docs/models.md#prices")

@@ -33,9 +33,9 @@ func (c *Config) checkState() error {
 	}
 }
 
-// VerifyState returns what of the state directory prevents a server from starting. It changes nothing
-// there, and returns nil if the directory does not exist: the check may run on another machine. It does
-// not connect to a PostgreSQL database, as MachineWarnings does.
+// VerifyState returns an error if the state directory cannot be used. It changes nothing there, and returns nil if the
+// directory does not exist: the check may run on another machine. It does not connect to a PostgreSQL database, as
+// MachineWarnings does.
 func (c *Config) VerifyState(ctx context.Context) error {
 	if err := errRestoring(c.State); err != nil {
 		return err

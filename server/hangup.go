@@ -17,7 +17,7 @@ func OnHangup(ctx context.Context, log *slog.Logger) (_ context.Context, reloads
 	ctx, cancel := context.WithCancel(ctx)
 	terminal := false
 	if signal.Ignored(syscall.SIGHUP) {
-		log.Debug("SIGHUP was ignored at the start, as under nohup: it reloads the configuration, also when a terminal is closed")
+		log.Debug("SIGHUP reloads the configuration: the server was started under nohup")
 	} else if tty, err := os.Open("/dev/tty"); err == nil { // must be tested before the hangup
 		terminal = true
 		tty.Close()

@@ -42,7 +42,7 @@ const (
 	fusion = 60
 )
 
-// A found is a passage that a search found.
+// A found is a matching passage with its score.
 type found struct {
 	store  berth.VectorStoreID
 	place  place

@@ -133,7 +133,7 @@ func (s *sentStep) code(place int, text string) []Event {
 	return s.delta(callDelta{Index: place, Type: berth.ToolCode, CodeInterpreter: map[string]string{"input": text}})
 }
 
-// hosted returns the events for what is new of a call that this server runs.
+// hosted returns the events for the new part of a call that this server runs.
 func (s *sentStep) hosted(i int, c ToolCall, p *part) []Event {
 	var events []Event
 	if i == len(s.calls) {

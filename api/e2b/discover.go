@@ -10,8 +10,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// discoverInterval is how long requests that prove nothing wait for the next read of the list of sandboxes. One read
-// serves all that came before it.
+// Requests without proof that name an unknown sandbox wait discoverInterval, then share one read of the list of
+// sandboxes.
 const discoverInterval = time.Second
 
 // A discovery finds sandboxes that other servers of the cluster have created since the last load.

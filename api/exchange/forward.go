@@ -133,7 +133,7 @@ func (s *Server) self() string {
 	return s.Peers.Self()
 }
 
-// ServerFor returns the server that err says must do what was requested, or "".
+// ServerFor returns the server that an ElsewhereError in err names, or "".
 func ServerFor(err error) string {
 	if e, ok := errors.AsType[*store.ElsewhereError](err); ok {
 		return e.Server

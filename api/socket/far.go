@@ -13,7 +13,7 @@ import (
 	"github.com/berth-run/berth/api/exchange"
 )
 
-// A far is a connection to another server of the cluster. That server answers the frames for its
+// A far is a connection to another server of the cluster, which answers the frames for its
 // containers, as if the client had connected to it. Its messages are sent to the client unchanged.
 type far struct {
 	conn *websocket.Conn

@@ -74,7 +74,7 @@ func newAttach() *cobra.Command {
 		Use:   "attach CONTAINER",
 		Short: "Open or join a terminal in a running container",
 		Long: `Open a terminal in a running container, or join one that another berth attach or the web
-console has opened. Everybody at a terminal sees the same and may type.
+console has opened. All attached clients see the same and may type.
 
   berth attach box
   berth attach box --list

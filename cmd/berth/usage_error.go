@@ -84,8 +84,7 @@ func strictHelp(root *cobra.Command) {
 	}
 }
 
-// flagError returns an error for the value of a flag with the name of the flag and what it allows. Those of
-// the package pflag quote Go functions for the types of Go.
+// flagError returns pflag's error with the name of the flag and the values that it allows, in place of Go's types.
 func flagError(err error) error {
 	invalid, ok := errors.AsType[*pflag.InvalidValueError](err)
 	if !ok {

@@ -1,5 +1,5 @@
-// Package transcript is what a model is shown of a response: what comes before it, its
-// input, and its output so far.
+// Package transcript assembles the model's input for a response: the history, the response's input, and its output so
+// far.
 //
 // A Transcript is prepared once for a request. The check of the request, the count of
 // its tokens and every turn show the model what that Transcript has.

@@ -157,8 +157,8 @@ const memoryRelease = 500 * time.Millisecond
 // short reports whether memory should be watched closely.
 func (w *memoryWatch) short(used int64) bool { return used >= w.limit/100*40 }
 
-// full reports whether a process must be ended. After one was, it waits for its memory to be
-// counted as free, unless the others take more meanwhile.
+// full reports whether a process must be ended. After it has ended one, it waits until the kernel counts the memory as
+// free, unless the use grows further.
 func (w *memoryWatch) full(used int64, now time.Time) bool {
 	if used < w.limit/100*92 {
 		w.used = 0 // it was released

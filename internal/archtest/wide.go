@@ -44,7 +44,7 @@ func wideLines(root string) ([]string, error) {
 		}
 		wide, err := wideIn(source)
 		if err != nil {
-			return fmt.Errorf("parse: %w", err)
+			return fmt.Errorf("%s: %w", rel, err)
 		}
 		for _, line := range wide {
 			broken = append(broken, fmt.Sprintf("%s:%d is wider than %d columns",
@@ -72,7 +72,7 @@ func wideIn(source []byte) ([]int, error) {
 	set := token.NewFileSet()
 	file, err := parser.ParseFile(set, "", source, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("parse: %w", err)
 	}
 	if ast.IsGenerated(file) {
 		return nil, nil

@@ -137,7 +137,7 @@ const (
 	boxHeader = 1 + 8
 )
 
-// A content is a kind of content in a box.
+// A content names the field of a row to which a ciphertext belongs.
 type content string
 
 const (

@@ -182,8 +182,8 @@ func (m *matcher) close() error {
 // place returns the key of a rule that was entered at a place.
 func place(rule, at int32) uint64 { return item{rule, at}.key() }
 
-// open enters a rule at this place for a waiter. Ignored text is as long as possible: the
-// end of a comment is not read as what the comment hides.
+// open enters a rule at this place for a waiter. Ignored text matches as much as it can, so the tail of a comment is
+// never parsed as input.
 func (m *matcher) open(rule int32, w item) (err error) {
 	if !m.net.greedy[rule] {
 		m.enter(rule, w)
