@@ -24,8 +24,8 @@ const brief = `{"fromTemplate":"base","steps":[{"type":"USER","args":["root"]}]}
 func endless(t *testing.T) string {
 	file := filepath.Join(t.TempDir(), "test-runs")
 	check(t, os.WriteFile(file, nil, 0o600))
-	return `{"fromTemplate":"base","steps":[{"type":"USER","args":["root"]},{"type":"ENV","args":["A","$(while [ -e ` +
-		file + ` ]; do sleep 0.1; done)"]}]}`
+	return `{"fromTemplate":"base","steps":[{"type":"USER","args":["root"]},{"type":"WORKDIR","args":["/"]},{"type":"RUN","args":["while [ -e ` +
+		file + ` ]; do sleep 0.1; done"]}]}`
 }
 
 // withBuilds serves E2B's API with other limits of builds.
@@ -89,7 +89,7 @@ func (b buildTest) await(what string, is func(buildState) bool) buildState {
 func (b buildTest) runs() buildState {
 	b.h.t.Helper()
 	return b.await("a step runs", func(s buildState) bool {
-		return strings.Contains(strings.Join(s.Logs, "\n"), "[builder 2/2]")
+		return strings.Contains(strings.Join(s.Logs, "\n"), "[builder 3/3]")
 	})
 }
 

@@ -205,7 +205,7 @@ func TestRequestErrors(t *testing.T) {
 		{"tool that is a string", with(`"tools":["shell"]`),
 			"Invalid type for 'tools[0]': expected an object, but got a string instead.", "tools[0]", "invalid_type"},
 		{"function in the form of chat completions", with(`"tools":[{"type":"function","function":{"name":"f"}}]`),
-			"Unknown parameter: 'tools[0].function'.", "tools[0].function", "unknown_parameter"},
+			"Missing required parameter: 'tools[0].name'.", "tools[0].name", "missing_required_parameter"},
 		{"function without a name", with(`"tools":[{"type":"function"}]`),
 			"Missing required parameter: 'tools[0].name'.", "tools[0].name", "missing_required_parameter"},
 		{"function's name", with(`"tools":[{"type":"function","name":"get weather"}]`),

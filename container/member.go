@@ -12,8 +12,8 @@ import (
 
 // Sandboxes are on the machine of the server that started them, so each container of a cluster
 // belongs to one server: its row names it. If that server stays away, another one ends the
-// container (EndLost), or takes it over (move.go). When the server returns, it drops the containers that others have ended
-// (GiveUp).
+// container (EndLost), or takes it over (move.go). When the server returns, it drops the containers
+// that others have ended (GiveUp).
 
 // Shares divides the containers that a project may run among the servers of a cluster. It calls
 // Service.Running.

@@ -168,10 +168,13 @@ func (w *worker) setPath(ctx context.Context, value string) error {
 // setDir makes a directory, owned by the user, the working directory of the next steps and of
 // sandboxes.
 func (w *worker) setDir(ctx context.Context, dir string) error {
+	if !path.IsAbs(dir) {
+		dir = path.Join(w.state.Dir, dir)
+	}
 	script := `t=` + quote(dir) + `
 [ -d "$t" ] || { n="$t"; while [ ! -d "$(dirname "$n")" ]; do n=$(dirname "$n"); done; mkdir -p "$t" && chown -R ` + quote(w.state.User) + `: "$n"; } || exit
 cd "$t" && pwd`
-	out, err := w.command(ctx, script, "root", w.state.Dir, false)
+	out, err := w.command(ctx, script, "root", "/", false)
 	if err != nil {
 		return err
 	}

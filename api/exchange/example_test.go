@@ -53,6 +53,5 @@ func Example() {
 	}
 	// Output:
 	// 200 {"project":"proj_default","text":"Ahoy, Ann"}
-	// 400 {"error":{"message":"Invalid type for 'name': expected a string, but got an integer
-	// instead.","type":"invalid_request_error","param":"name","code":"invalid_type"}}
+	// 400 {"error":{"message":"Invalid type for 'name': expected a string, but got an integer instead.","type":"invalid_request_error","param":"name","code":"invalid_type"}}
 }
