@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"strings"
 	"testing"
+	"testing/synctest"
 
 	"github.com/google/go-cmp/cmp"
 
@@ -102,7 +103,7 @@ func largeGrammar() string {
 // A request with a hundred large grammars is refused before they take the memory. What is kept of a
 // large grammar is its text, and it is enforced all the same.
 func TestLargeGrammars(t *testing.T) {
-	inBubble(t, func(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) { // not beside other tests, whose memory would count
 		tools := func(n int) string {
 			var all []string
 			for i := range n {
