@@ -166,7 +166,7 @@ func TestE2BBuildImages(t *testing.T) {
 		t.Fatalf("got %d %s", status, text)
 	}
 	b := s.buildEnds(path)
-	if message := b.Reason.Message; b.Status != "error" || !strings.Contains(message, "'registry.invalid'") ||
+	if message := b.Reason.Message; b.Status != "error" || !strings.Contains(message, "'registry.invalid/app:1'") ||
 		strings.Contains(message, ":53") || strings.Contains(message, "lookup") {
 		t.Errorf("got %+v", b)
 	}

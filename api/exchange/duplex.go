@@ -16,6 +16,9 @@ const maxWhole = 256 << 10
 // It reads a small request first. For a large, endless or encoded one, it enables full duplex and
 // closes the connection after the answer, because net/http then cannot find the end of an
 // unread body. The caller must call done after the answer.
+//
+// A connection of HTTP/2 stays open: there, only the stream ends, and the servers of a cluster
+// have many requests on one connection.
 func (x *Exchange) Duplex(r *http.Request) (_ *http.Request, done func(), _ error) {
 	whole := r.WithContext(r.Context())
 	// ReadBody removes an encoding; the guest or the program gets the body as it was sent.
@@ -28,6 +31,8 @@ func (x *Exchange) Duplex(r *http.Request) (_ *http.Request, done func(), _ erro
 	if err := control.EnableFullDuplex(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return nil, nil, err
 	}
-	x.Header().Set("Connection", "close")
+	if r.ProtoMajor < 2 {
+		x.Header().Set("Connection", "close")
+	}
 	return r, func() { _ = control.SetReadDeadline(time.Now().Add(time.Second)) }, nil
 }
