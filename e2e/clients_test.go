@@ -56,8 +56,7 @@ func clients() []client {
 }
 
 // logAtEnd returns a function that keeps what a failed client printed. The test logs it once more at its end, after the
-// log of its
-// server: who sees only the end of a long output sees this. Call it before the server is started.
+// log of its server: who sees only the end of a long output sees this. Call it before the server is started.
 func logAtEnd(t *testing.T) (keep func(name, output string)) {
 	var all strings.Builder
 	t.Cleanup(func() {

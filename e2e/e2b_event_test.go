@@ -10,8 +10,7 @@ import (
 )
 
 // TestE2BEventsKilled kills the server while sandboxes are deleted. After the next start each of them has one event of
-// its
-// end, and the webhook has received each of these events.
+// its end, and the webhook has received each of these events.
 func TestE2BEventsKilled(t *testing.T) {
 	s := newServer(t)
 	var mu sync.Mutex

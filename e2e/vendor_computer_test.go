@@ -51,8 +51,7 @@ func actionOf(input string) string {
 }
 
 // TestVendorComputer: a model of Anthropic uses the client's computer with the tool of its vendor. The client and a
-// model
-// of another vendor see computer_calls of Responses.
+// model of another vendor see computer_calls of Responses.
 func TestVendorComputer(t *testing.T) {
 	chat, claude := modeltest.NewChatServer(t, recite), modeltest.NewAnthropicServer(t, useVendorComputer)
 	s := newServerWith(t, fmt.Sprintf(`

@@ -85,8 +85,7 @@ func (g *Gate) mask() *mask {
 const maxStored = 64
 
 // hideValue masks a value in all that is not yet sent to the sandbox. A value that has been replaced stays masked: a
-// host
-// may answer with it later.
+// host may answer with it later.
 func (g *Gate) hideValue(s Secret) {
 	m := g.mask()
 	g.masked.mu.Lock()

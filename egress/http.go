@@ -127,8 +127,7 @@ func (f *forwarder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // rewrite directs a request to the host, fills in secrets and sets the fields of a transform. The fields that the
-// request's
-// Connection field names are already gone, so a sandbox cannot have them removed.
+// request's Connection field names are already gone, so a sandbox cannot have them removed.
 func (f *forwarder) rewrite(r *httputil.ProxyRequest) {
 	target := f.crossing.target
 	r.Out.URL.Scheme, r.Out.URL.Host = f.scheme, net.JoinHostPort(target.Host, strconv.Itoa(target.Port))

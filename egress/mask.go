@@ -111,10 +111,8 @@ func (m *mask) replace(text string) string {
 }
 
 // hide masks secrets in a text. If the text is not complete, rest is its end in which a secret may have begun. What
-// rest has
-// depends on line feeds and lengths only: if it depended on how the end resembles a secret, a host that repeats what
-// the
-// sandbox sends would tell the sandbox whether it guessed the first bytes of one.
+// rest has depends on line feeds and lengths only: if it depended on how the end resembles a secret, a host that
+// repeats what the sandbox sends would tell the sandbox whether it guessed the first bytes of one.
 func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 	words := m.words.Load()
 	out, from := make([]byte, 0, len(text)), 0
@@ -159,8 +157,7 @@ func (m *mask) hide(text []byte, whole bool) (ready, rest []byte) {
 }
 
 // decided returns the number of bytes at the start of an incomplete text at which a secret begins or not, whatever
-// follows: those
-// of whole lines, and those that the longest spelling separates from the end.
+// follows: those of whole lines, and those that the longest spelling separates from the end.
 func (w *words) decided(text []byte) int {
 	n := max(0, len(text)-max(0, w.longest-1))
 	if w.lines {

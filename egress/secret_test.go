@@ -209,8 +209,7 @@ func TestWebSocketPasses(t *testing.T) {
 }
 
 // What is held back of an answer must not tell whether its end resembles a secret: a host that repeats the text of the
-// sandbox
-// would help it to guess the secret byte by byte.
+// sandbox would help it to guess the secret byte by byte.
 func TestMaskIsNoOracle(t *testing.T) {
 	m := newMask([]Secret{{Value: value, Placeholder: "PLACE"}})
 	sizes := func(text string, framed bool) (all []int) {

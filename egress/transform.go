@@ -37,8 +37,7 @@ const (
 )
 
 // unset are the header fields that a transform must not set. They frame or route the request, or ask for a response
-// that
-// cannot be masked.
+// that cannot be masked.
 var unset = append([]string{"Host", "Content-Length", "Transfer-Encoding", "Connection", "Keep-Alive", "Te", "Trailer",
 	"Upgrade", "Expect",
 	"Proxy-Connection", "Proxy-Authorization", "Proxy-Authenticate", "Accept-Encoding", "Http2-Settings"}, partial...)
@@ -111,8 +110,7 @@ func (g *Gate) transformFor(host string) *Transform {
 }
 
 // fields returns the header fields that a transform sets in one request. The values of secrets are looked up each time,
-// so
-// that a new value is used at once. They are masked in what the gate's hosts answer from now on.
+// so that a new value is used at once. They are masked in what the gate's hosts answer from now on.
 func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error) {
 	ctx, cancel := context.WithTimeout(ctx, lookupTime)
 	defer cancel()
@@ -149,8 +147,7 @@ func (c *crossing) fields(ctx context.Context, t *Transform) (http.Header, error
 }
 
 // set sets fields in the header of a request. It removes what many hosts read as the same field: CGI and its heirs do
-// not
-// distinguish "_" from "-".
+// not distinguish "_" from "-".
 func set(h, fields http.Header) {
 	maps.DeleteFunc(h, func(name string, _ []string) bool {
 		_, ok := fields[textproto.CanonicalMIMEHeaderKey(strings.ReplaceAll(name, "_", "-"))]

@@ -35,8 +35,7 @@ type QuotaOptions struct {
 
 // A Quota limits what projects use. Rates and responses in progress are counted in this
 // process and start at zero with it, unless servers of a cluster share them (Share). The usage of a day and the stored
-// bytes come from the
-// store; if it cannot be read, requests are refused.
+// bytes come from the store; if it cannot be read, requests are refused.
 //
 // A Quota is safe for concurrent use. Its errors for clients are *berth.Error:
 // CodeRateLimited, and CodeUnauthorized for an archived project.

@@ -1,6 +1,5 @@
 // Package secrets stores the secrets of projects. A value can be replaced, but no request reads it: it is only filled
-// in
-// where a network rule of a sandbox names it (package egress).
+// in where a network rule of a sandbox names it (package egress).
 package secrets
 
 import (
@@ -167,8 +166,7 @@ func (svc *Service) byID(ctx context.Context, p berth.ProjectID, id berth.Secret
 }
 
 // List returns one page of secrets, in the order of their creation, and whether there are more. For an unknown
-// page.After it returns
-// store.ErrNotFound.
+// page.After it returns store.ErrNotFound.
 func (svc *Service) List(ctx context.Context, p berth.ProjectID, page store.Page) ([]*Secret, bool, error) {
 	objects, more, err := svc.opts.Objects.ListObjects(ctx, p, store.KindSecret, "", page)
 	if err != nil {

@@ -152,9 +152,7 @@ type UsageQuery struct {
 // Usages counts usage. A response is counted with its last event or with its deletion,
 // whichever is first. A container is counted when it is created, by CountContainers,
 // and when it ends. What a usage spends is added to its month with it. Deleting rows does not change past usage.
-// ResponseUsage,
-// CreatedUsage and Running define the amounts. A database adds them in the transaction
-// of the change.
+// ResponseUsage, CreatedUsage and Running define the amounts. A database adds them in the transaction of the change.
 type Usages interface {
 	// AddUsage adds usage that the store cannot see to this minute. It ignores
 	// u.Start.

@@ -3,8 +3,7 @@
 //
 // A delivery is saved with the response's last event, before a batch's job ends, or with the event of a sandbox. It is
 // retried, across restarts, until the endpoint accepts it. Payloads and signatures are those of OpenAI, which follow
-// the
-// Standard Webhooks specification. Those of sandboxes are E2B's.
+// the Standard Webhooks specification. Those of sandboxes are E2B's.
 package webhook
 
 import (

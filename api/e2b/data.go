@@ -217,8 +217,7 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 }
 
 // envdChange matches the paths of envd with which a client starts or changes something. Input to a process that runs
-// and
-// reads are not counted, because a terminal sends each key alone.
+// and reads are not counted, because a terminal sends each key alone.
 var envdChange = regexp.MustCompile(
 	`^(files|files/compose|process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
 
@@ -274,8 +273,7 @@ func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, h
 }
 
 // authorize checks the access token of a request, or the signature of its URL, and returns the key of its holder. What
-// a
-// signature does not cover has no effect: authorize removes the user that the header names.
+// a signature does not cover has no effect: authorize removes the user that the header names.
 func (d *Door) authorize(r *http.Request, p berth.ProjectID, id berth.ContainerID, path string) (berth.KeyID, error) {
 	if path == "health" {
 		return "", nil

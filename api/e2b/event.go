@@ -14,10 +14,9 @@ import (
 )
 
 // An event is saved twice. It is first part of the record of its sandbox, in the write that changes the sandbox, so
-// that a
-// crash loses neither without the other. Then it becomes an object of its own, together with its
-// deliveries to webhooks, and leaves the record. What a crash leaves in a record, the next load saves.
-// Its number makes the id of the object, so it is saved once.
+// that a crash loses neither without the other. Then it becomes an object of its own, together with its deliveries to
+// webhooks, and leaves the record. What a crash leaves in a record, the next load saves. Its number makes the id of the
+// object, so it is saved once.
 
 const (
 	eventLife        = 7 * 24 * time.Hour

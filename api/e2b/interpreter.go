@@ -102,8 +102,8 @@ func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language s
 
 // mayInterpret returns the key of the holder of a token of the sandbox, without which a request to the code
 // interpreter may only ask for its health: each context is a process, and its id names what it keeps. E2B's SDKs send
-// the access token with code, but
-// only the traffic token with requests for contexts. Therefore every sandbox has a traffic token.
+// the access token with code, but only the traffic token with requests for contexts. Therefore every sandbox has a
+// traffic token.
 func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.ContainerID) (berth.KeyID, error) {
 	if r.Method == http.MethodGet && r.URL.Path == "/health" {
 		return "", nil

@@ -86,8 +86,7 @@ type outward struct {
 }
 
 // policy returns the network policy and the transforms of a container. What a client allows beats what it denies. A
-// denial of
-// all addresses leaves what is allowed.
+// denial of all addresses leaves what is allowed.
 func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
 	transforms, err := transforms(o.Rules)
 	if err != nil {

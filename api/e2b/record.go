@@ -158,8 +158,7 @@ func (d *Door) update(ctx context.Context, p berth.ProjectID, id berth.Container
 }
 
 // forget deletes the record of a sandbox whose container has ended, after it has saved the event of the end. After a
-// crash
-// in between, the next call does the rest.
+// crash in between, the next call does the rest.
 func (d *Door) forget(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
 	d.mu.Lock()
 	delete(d.live, id)

@@ -15,8 +15,7 @@ var errKeyEnded = &berth.Error{Code: berth.CodeUnauthorized, Wire: "invalid_api_
 	Message: "The API key of this request was deleted or has expired."}
 
 // running are the requests that were let in by a key, among them streams and WebSockets that may last for days. The
-// zero
-// value is empty.
+// zero value is empty.
 type running struct {
 	mu    sync.Mutex
 	open  map[*openRequest]struct{}

@@ -132,8 +132,7 @@ func (x *Index) write(ctx context.Context, statement string, each func(exec func
 
 // Text returns up to limit passages that contain words of a query, the best first, and those
 // with the score of the last of them. accept selects passages; nil accepts all. A score is between 0 and 1: the
-// passage's BM25 score as
-// a share of the highest that a passage could have, which would consist of the query's words.
+// passage's BM25 score as a share of the highest that a passage could have, which would consist of the query's words.
 func (x *Index) Text(ctx context.Context, query string, limit int, accept func(int64) bool) ([]Hit, error) {
 	words := wordsOf(query)
 	if len(words) == 0 || x.passages == 0 {
