@@ -42,7 +42,7 @@ var Imports = map[string][]string{
 	"store/postgres/query":  {},
 	"store/sqlite":          {"", "store", "store/sealed", "store/sqlite/query", "store/transfer"},
 	"store/sqlite/query":    {},
-	"store/storetest":       {"", "store"},
+	"store/storetest":       {"", "internal/ration", "store"},
 	"store/transfer":        {},
 	"store/transient":       {"", "store"},
 	"model":                 {""},

@@ -35,6 +35,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 		"ContainerUsage": containerUsage,
 		"Objects":        objects, "ObjectUpdates": objectUpdates, "ObjectsWithEvents": objectsWithEvents,
 		"ObjectsWithResponse": objectsWithResponse, "ContainerObjects": containerObjects,
+		"WholeReads": wholeReads, "EventNumbers": eventNumbers, "EventPages": eventPages, "SizedPages": sizedPages,
+		"Expiry": expiry, "Rations": rations,
 	} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
