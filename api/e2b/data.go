@@ -2,6 +2,7 @@ package e2b
 
 import (
 	"cmp"
+	"context"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -107,13 +108,13 @@ func (d *Door) data(x *exchange.Exchange, r *http.Request, to address) {
 	}
 }
 
-// refuse answers with an error, which write writes unless it is a refusal. It does nothing if the answer
-// has started.
+// refuse answers with an error, which write writes unless it is a refusal. It breaks the connection if the answer has
+// started, so that the client does not mistake a part for the whole.
 func refuse(x *exchange.Exchange, r *http.Request, err error, write func(*exchange.Exchange, int, exchange.Error)) {
 	var refused *refusal
 	switch {
 	case x.Started():
-		x.Fail(r.Context(), r.URL.Path, err)
+		x.Break(r.Context(), r.URL.Path, err)
 	case errors.As(err, &refused):
 		_ = x.JSON(refused.status, refused.body)
 	default:
@@ -166,9 +167,36 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	ctx, done := d.connections.add(r.Context(), id)
 	defer done()
 	r = r.WithContext(ctx)
-	if to.port != envdPort {
-		return d.servePort(x, r, to, id, s)
+	if to.port == envdPort {
+		err = d.serveEnvd(x, r, id, s)
+	} else {
+		err = d.servePort(x, r, to, id, s)
 	}
+	if err == nil || x.Started() || !d.cut(ctx, s.project, id, err) {
+		return err
+	}
+	if to.port == interpreterPort && r.URL.Path == executePath {
+		// E2B's answer has begun by now. Its clients look up the sandbox when an answer breaks off.
+		x.WriteHeader(http.StatusOK)
+		return errors.Join(err, http.NewResponseController(x).Flush())
+	}
+	return gone(nameOf(id))
+}
+
+// cut reports whether a request failed because its sandbox was paused or has ended.
+func (d *Door) cut(ctx context.Context, p berth.ProjectID, id berth.ContainerID, err error) bool {
+	if _, ok := errors.AsType[*refusal](err); ok {
+		return false
+	}
+	if ctx.Err() != nil {
+		return true
+	}
+	_, err = d.container(ctx, p, id)
+	return berth.ErrorCode(err) == berth.CodeNotFound
+}
+
+// serveEnvd serves a request to envd.
+func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, id berth.ContainerID, s live) error {
 	path := strings.TrimPrefix(r.URL.Path, "/")
 	key, err := d.authorize(r, s.project, id, path)
 	if err != nil {

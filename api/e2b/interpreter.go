@@ -25,6 +25,9 @@ import (
 // interpreterPort is the port at which clients expect the code interpreter.
 const interpreterPort = 49999
 
+// executePath is the path of requests that run code.
+const executePath = "/execute"
+
 // Limits of the code interpreter.
 const (
 	maxContexts  = 32      // of a sandbox
@@ -109,13 +112,13 @@ func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.Contain
 		return "", nil
 	}
 	key, ok, err := d.bearer(r, p, id)
-	if err == nil && !ok && r.URL.Path != "/execute" {
+	if err == nil && !ok && r.URL.Path != executePath {
 		key, ok, err = d.visitor(r, p, id)
 	}
 	switch {
 	case err != nil || ok:
 		return key, err
-	case r.URL.Path == "/execute":
+	case r.URL.Path == executePath:
 		return "", unauthorized("The access token is missing or wrong.")
 	}
 	return "", unauthorized("The code interpreter needs a token of the sandbox, in the header " + tokenHeader + " or " +
@@ -138,7 +141,7 @@ func (d *Door) interpret(x *exchange.Exchange, r *http.Request, p berth.ProjectI
 	case route == "GET /health":
 		_, err := x.Write([]byte("OK"))
 		return err
-	case route == "POST /execute":
+	case route == "POST "+executePath:
 		return in.execute(x, r)
 	case route == "GET /contexts":
 		return in.list(x, r)

@@ -176,6 +176,12 @@ func (x *Exchange) Abort(err error) {
 	panic(http.ErrAbortHandler)
 }
 
+// Break is Abort for an error of which the log has no line unless it is the server's fault.
+func (x *Exchange) Break(ctx context.Context, path string, err error) {
+	x.server.LogFailure(ctx, x.requestID, path, err)
+	panic(http.ErrAbortHandler)
+}
+
 // HeaderHas reports whether a header that is a list of tokens contains a token.
 func HeaderHas(h http.Header, header, token string) bool {
 	for _, line := range h.Values(header) {

@@ -2,10 +2,11 @@
 
 import asyncio
 import os
+from concurrent.futures import ThreadPoolExecutor
 
 os.environ.setdefault("E2B_API_KEY", "e2b_" + "0" * 40)
 
-from e2b import NotFoundException  # noqa: E402
+from e2b import NotFoundException, TimeoutException  # noqa: E402
 from e2b_code_interpreter import AsyncSandbox, Sandbox  # noqa: E402
 
 from berth import job, main  # noqa: E402
@@ -48,6 +49,34 @@ def contexts():
             raise AssertionError("no error")
         except NotFoundException:
             pass
+
+
+@job("code of a sandbox that is killed or paused")
+def killed():
+    def ends(run):
+        try:
+            run()
+            raise AssertionError("no error")
+        except TimeoutException as e:
+            assert "killed while the request was in progress" in str(e), e
+
+    wait = "import time; time.sleep(1000)"
+    for end in (Sandbox.kill, Sandbox.pause):
+        s = Sandbox.create(timeout=300)
+        ends(lambda: s.run_code("print('runs', flush=True); " + wait, on_stdout=lambda _: end(s)))
+        s.kill()
+
+    with Sandbox.create(timeout=300) as s, ThreadPoolExecutor() as pool:  # before any output
+        running = pool.submit(s.run_code, "open('/tmp/runs', 'w').close(); " + wait)
+        while not s.files.exists("/tmp/runs"):
+            assert not running.done(), running.result()
+        s.kill()
+        ends(running.result)
+        try:
+            s.run_code("1")
+            raise AssertionError("no error")
+        except TimeoutException as e:
+            assert "The sandbox was not found" in str(e), e
 
 
 @job("the asynchronous client")
