@@ -38,7 +38,6 @@ import (
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/files"
 	largefiles "github.com/berth-run/berth/files/uploads"
-	"github.com/berth-run/berth/guest"
 	guestserver "github.com/berth-run/berth/guest/server"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/internal/sse"
@@ -51,9 +50,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
-	"github.com/berth-run/berth/tool/codeinterpreter"
 	"github.com/berth-run/berth/tool/mcp"
-	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
 	"github.com/berth-run/berth/tool/websearch"
 	"github.com/berth-run/berth/vectorstore"
@@ -159,10 +156,10 @@ func newHouseWith(t *testing.T, kinds []tool.Kind, change func(*api.Options), ru
 		}})
 	events := journal.New(st)
 	h.engine = engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events,
-		Models: models, Containers: containers{keeper},
-		Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: containers{keeper},
-			Kernels: containers{keeper}, VectorStores: vectors,
-			MCP: mcp.Options{Containers: containers{keeper}, Gate: &egress.Gate{Policy: &h.reach},
+		Models: models, Containers: keeper.Provider(),
+		Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: keeper.Access(),
+			Kernels: keeper.Access(), VectorStores: vectors,
+			MCP: mcp.Options{Containers: keeper.Access(), Gate: &egress.Gate{Policy: &h.reach},
 				Timeout: mcpTimeout, Log: log},
 			WebSearch: websearch.Options{Backend: &h.search, Fetcher: download.New(&h.reach, maxWebPage),
 				Markdown: markdownOf, Text: readPage, Log: log}}), kinds...)...),
@@ -232,31 +229,6 @@ func (houseEmbedder) Model() string { return embeddingModel }
 
 func (e houseEmbedder) Embed(ctx context.Context, p berth.ProjectID, texts []string) ([][]float32, error) {
 	return e.h.engine.Embed(ctx, p, embeddingModel, texts)
-}
-
-type containers struct{ *container.Service }
-
-func (c containers) Kernels(caller berth.Caller, id berth.ContainerID) codeinterpreter.Execer {
-	return c.Service.Access().Shell(caller, id)
-}
-
-func (c containers) Shell(caller berth.Caller, id berth.ContainerID) shelltool.Execer {
-	return c.Service.Access().Shell(caller, id)
-}
-
-func (c containers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID,
-	req guest.ProcessRequest) (mcp.Process, error) {
-	return c.Service.Access().Process(ctx, caller, id, req)
-}
-
-func (c containers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	return c.TemplateOf(ctx, p, id)
-}
-
-func (c containers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile,
-	error) {
-	files, _, err := c.Service.Files().List(ctx, p, id, store.Page{Limit: 10_000})
-	return files, err
 }
 
 // key makes an API key of a project and uses it from now on.

@@ -26,7 +26,7 @@ func (h *containers) snapshot(x *exchange.Exchange, r *http.Request, c berth.Cal
 	if err := x.DecodeOptional(r, snapshotBody, &body); err != nil {
 		return err
 	}
-	kept, err := h.service.Snapshot(r.Context(), c.Project, containerID(r), body)
+	kept, err := h.service.Snapshots().Take(r.Context(), c.Project, containerID(r), body)
 	if err != nil {
 		return err
 	}

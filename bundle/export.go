@@ -200,7 +200,7 @@ func (x *Export) container(ctx context.Context, id berth.ContainerID) error {
 	x.Manifest.Container = m
 	last := b.Berth.LastSnapshot
 	if b.Status == berth.ContainerRunning {
-		s, err := o.ContainerService.Snapshot(ctx, x.project, id, container.SnapshotRequest{Name: "export"})
+		s, err := o.ContainerService.Snapshots().Take(ctx, x.project, id, container.SnapshotRequest{Name: "export"})
 		if err != nil {
 			return err
 		}

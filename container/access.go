@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net"
 	"strconv"
+	"sync"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
@@ -17,6 +18,9 @@ type Access struct {
 	leases *leases
 	logs   *Logs
 	files  *Files
+	index  *index
+
+	contents sync.Map // *berth.TemplateContents by the digest of a template, which never changes
 }
 
 // Port waits until a container runs and returns a function that connects to a TCP port on
@@ -74,4 +78,33 @@ func (a *Access) Door(ctx context.Context, caller berth.Caller, id berth.Contain
 			RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}
 		return execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}
 	}), release, nil
+}
+
+// Skills returns the skills in a running container. It does not block. The caller must not
+// change them.
+func (a *Access) Skills(p berth.ProjectID, id berth.ContainerID) []berth.ContainerSkill {
+	if s := a.index.lookup(p, id); s != nil {
+		return s.listSkills()
+	}
+	return nil
+}
+
+// Contents returns what the template of a running container contains, or nil if that is not
+// known. The caller must not change it.
+func (a *Access) Contents(p berth.ProjectID, id berth.ContainerID) *berth.TemplateContents {
+	s := a.index.lookup(p, id)
+	if s == nil || s.body.Berth.Template == "" {
+		return nil
+	}
+	digest := s.body.Berth.Template
+	if found, ok := a.contents.Load(digest); ok {
+		return found.(*berth.TemplateContents)
+	}
+	t, err := a.opts.Template(digest)
+	if err != nil {
+		a.opts.Log.Warn("failed to read the contents of a template", "template", digest, "err", err)
+		return nil
+	}
+	a.contents.Store(digest, t.Contents)
+	return t.Contents
 }

@@ -17,24 +17,8 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
-	"github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
 )
-
-// shells adapts a service to the engine.
-type shells struct{ *Service }
-
-func (s shells) Shell(by berth.Caller, id berth.ContainerID) shell.Execer {
-	return s.Service.access.Shell(by, id)
-}
-
-func (s shells) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	return s.TemplateOf(ctx, p, id)
-}
-
-func (s shells) Files(context.Context, berth.ProjectID, berth.ContainerID) ([]*berth.ContainerFile, error) {
-	return nil, nil
-}
 
 type noUploads struct{ engine.Files }
 
@@ -49,7 +33,7 @@ func (h *harness) asks() func(command, fields string) (*berth.Response, error) {
 	}
 	events := journal.New(st)
 	e := engine.New(engine.Options{Responses: st, Runs: st, Usages: st, Objects: st, Journal: events, Models: models,
-		Containers: shells{h.k}, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: shells{h.k}})...),
+		Containers: h.k.provider, Tools: tool.NewRegistry(standard.Kinds(standard.Options{Containers: h.k.access})...),
 		Files: noUploads{}, Owner: "test", Log: h.opts.Log})
 	h.t.Cleanup(func() {
 		if err := e.Close(context.Background()); err != nil {

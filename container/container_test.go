@@ -370,7 +370,7 @@ func TestProjectsApart(t *testing.T) {
 		},
 		"remove": func(p berth.ProjectID, id berth.ContainerID) error { return h.k.files.Delete(ctx, p, id, f.ID) },
 		"provide": func(p berth.ProjectID, id berth.ContainerID) error {
-			_, err := h.k.Provide(ctx, berth.Caller{Project: p},
+			_, err := h.k.provider.Provide(ctx, berth.Caller{Project: p},
 				berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: id}, "")
 			return err
 		},
@@ -408,30 +408,30 @@ func TestProvide(t *testing.T) {
 	h.uploads["file-1"] = upload{"data.csv", "1,2"}
 	ctx := t.Context()
 	auto := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, FileIDs: []berth.FileID{"file-1"}}
-	first, err := h.k.Provide(ctx, byMe, auto, "")
+	first, err := h.k.provider.Provide(ctx, byMe, auto, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := h.sh(first, "cat data.csv; echo x >>data.csv"); got != "1,2" {
 		t.Errorf("got %q", got)
 	}
-	if again, err := h.k.Provide(ctx, byMe, auto, first); err != nil || again != first {
+	if again, err := h.k.provider.Provide(ctx, byMe, auto, first); err != nil || again != first {
 		t.Errorf("the chain's container: got %s, %v, want %s", again, err, first)
 	}
 	if got := h.sh(first, "cat data.csv; ls | wc -l"); got != "1,2x\n1\n" {
 		t.Errorf("an existing file was copied in again: %q", got)
 	}
 	byRef := berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: first}
-	if same, err := h.k.Provide(ctx, byMe, byRef, ""); err != nil || same != first {
+	if same, err := h.k.provider.Provide(ctx, byMe, byRef, ""); err != nil || same != first {
 		t.Errorf("by reference: got %s, %v", same, err)
 	}
 	h.driver.die(string(first), sandbox.ReasonOOM)
 	if _, err := h.trySh(ctx, first, "c", "true"); err == nil {
 		t.Fatal("a dead container ran a command")
 	}
-	_, err = h.k.Provide(ctx, byMe, byRef, first)
+	_, err = h.k.provider.Provide(ctx, byMe, byRef, first)
 	wantExpired(t, err, first, "memory limit of 1g")
-	second, err := h.k.Provide(ctx, byMe, auto, first)
+	second, err := h.k.provider.Provide(ctx, byMe, auto, first)
 	if err != nil || second == first {
 		t.Errorf("after the death: got %s, %v, want a new container", second, err)
 	}
@@ -440,7 +440,7 @@ func TestProvide(t *testing.T) {
 	}
 	bad := auto
 	bad.MemoryLimit = "3g"
-	if _, err = h.k.Provide(ctx, byMe, bad, second); berth.ErrorCode(err) != berth.CodeInvalid {
+	if _, err = h.k.provider.Provide(ctx, byMe, bad, second); berth.ErrorCode(err) != berth.CodeInvalid {
 		t.Errorf("an invalid request for the chain's container: got %v", err)
 	}
 }

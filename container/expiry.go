@@ -44,7 +44,7 @@ func (sw *sweeper) expireToSnapshot(s *instance) {
 			sw.snapshotFailed(s, err)
 			return
 		}
-		made, err := sw.snapshots.take(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired,
+		made, err := sw.snapshots.make(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired,
 			ExpiresAt: &expires})
 		if err != nil {
 			sw.snapshotFailed(s, err)

@@ -33,7 +33,7 @@ func (svc *Service) Fork(ctx context.Context, caller berth.Caller, id berth.Cont
 	if err != nil {
 		return nil, err
 	}
-	s, err := svc.create(held, caller, pl)
+	s, err := svc.creator.create(held, caller, pl)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +139,7 @@ func (c *copying) bind(ctx context.Context) (context.Context, context.CancelFunc
 
 // copyFiles copies the changes of the source's file system into a new sandbox. Commands of the
 // source are frozen meanwhile.
-func (sn *snapshots) copyFiles(ctx context.Context, s *instance, c *copying, base string) error {
+func (sn *Snapshots) copyFiles(ctx context.Context, s *instance, c *copying, base string) error {
 	ctx, done := c.bind(ctx)
 	defer done()
 	if err := sn.slots.acquire(ctx); err != nil {
@@ -164,7 +164,7 @@ func (sn *snapshots) copyFiles(ctx context.Context, s *instance, c *copying, bas
 }
 
 // copyMemory returns the memory of the source, which is written while it is read.
-func (sn *snapshots) copyMemory(ctx context.Context, c *copying) io.ReadCloser {
+func (sn *Snapshots) copyMemory(ctx context.Context, c *copying) io.ReadCloser {
 	ctx, done := c.bind(ctx)
 	return c.open(func(w io.Writer) error {
 		defer done()

@@ -37,7 +37,7 @@ func TestMemoryHangs(t *testing.T) {
 	})
 	first := inhabit(t, k, container.CreateRequest{})
 	first.sh(counting)
-	s, err := k.Snapshot(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Memory: true})
+	s, err := k.Snapshots().Take(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Memory: true})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -34,7 +34,7 @@ type starter struct {
 	records   *startRecords
 	volumes   *volumes
 	files     *Files
-	snapshots *snapshots
+	snapshots *Snapshots
 	slots     slots // sandboxes started at once
 }
 

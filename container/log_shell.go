@@ -23,7 +23,7 @@ type shellLog struct {
 
 // startLog starts the logs of a call's commands. A resumed call has the same ids and is
 // logged once. The caller calls wait.
-func (sh Shell) startLog(ctx context.Context, s *instance, call guest.ShellCall) shellLog {
+func (sh shell) startLog(ctx context.Context, s *instance, call guest.ShellCall) shellLog {
 	entries := make([]berth.ContainerLog, len(call.Commands))
 	for i, text := range call.Commands {
 		entries[i] = berth.ContainerLog{ID: shellLogID(call.CallID, i), Source: berth.LogShell, CallID: call.CallID,
@@ -75,7 +75,7 @@ func (l shellLog) record(ev guest.ShellEvent) {
 
 // detach ends the caller's part in a call. Commands that have not ended continue without a
 // caller, and are followed in the background for the log.
-func (sh Shell) detach(s *instance, call guest.ShellCall, log shellLog) {
+func (sh shell) detach(s *instance, call guest.ShellCall, log shellLog) {
 	if !slices.ContainsFunc(log.commands, func(c *command) bool { return !c.ended }) {
 		return
 	}
@@ -113,7 +113,7 @@ func (a *Access) endAbandoned(s *instance) {
 		}
 	}
 	s.log.mu.Unlock()
-	sh := Shell{access: a, caller: berth.Caller{Project: s.project}, id: s.id}
+	sh := shell{access: a, caller: berth.Caller{Project: s.project}, id: s.id}
 	for id, entries := range calls {
 		slices.SortFunc(entries, func(a, b berth.ContainerLog) int {
 			return cmp.Or(cmp.Compare(len(a.ID), len(b.ID)), cmp.Compare(a.ID, b.ID))

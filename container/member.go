@@ -33,22 +33,9 @@ func (svc *Service) Running(p berth.ProjectID) int {
 	return svc.index.countLocked(p)
 }
 
-// admit registers the instance of a new container of a project that may run most.
-func (svc *Service) admit(ctx context.Context, s *instance, most int) error {
-	register := func(most int) error { return svc.index.register(s, svc.opts.Bounds.Containers, most) }
-	if svc.opts.Shares == nil {
-		return register(most)
-	}
-	if err := svc.opts.Shares.AdmitContainer(ctx, s.project, register); err != nil {
-		return err
-	}
-	svc.share(s)
-	return nil
-}
-
 // share reports a registered instance to Options.Shares, and its end.
-func (svc *Service) share(s *instance) {
-	if shares, p := svc.opts.Shares, s.project; shares != nil {
+func (o *Options) share(s *instance) {
+	if shares, p := o.Shares, s.project; shares != nil {
 		shares.ContainersChanged(p)
 		context.AfterFunc(s.life, func() { shares.ContainersChanged(p) })
 	}
@@ -72,22 +59,6 @@ func (svc *Service) own(recs []*store.Container, here map[string]bool) []*store.
 		}
 		return svc.opts.elsewhere(rec)
 	})
-}
-
-// name records this server in the row of a container from before the cluster.
-func (svc *Service) name(ctx context.Context, s *instance) error {
-	if s.body.Berth.Server == svc.opts.Server || svc.opts.Server == "" {
-		return nil
-	}
-	_, err := svc.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-		c.Berth.Server = svc.opts.Server
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("record the server of container %s: %w", s.id, err)
-	}
-	s.body.Berth.Server = svc.opts.Server
-	return nil
 }
 
 // Locate returns the server that runs a container, or "" if it is this one, or if no server

@@ -80,7 +80,7 @@ func TestReservedByMember(t *testing.T) {
 	if got := h.get(id); got.Status != berth.ContainerRunning {
 		t.Errorf("a container that was created since: %+v", got)
 	}
-	h.k.Release(mine, unused)
+	h.k.provider.Release(mine, unused)
 	if n := len(h.k.index.all()); n != 1 {
 		t.Errorf("%d instances are registered, want 1", n)
 	}

@@ -16,7 +16,7 @@ const sleepTimeout = 10 * time.Second
 type memory func(context.Context) (io.ReadCloser, error)
 
 // memoryOf returns the memory of a plan.
-func (sn *snapshots) memoryOf(s *instance, pl *plan) memory {
+func (sn *Snapshots) memoryOf(s *instance, pl *plan) memory {
 	switch {
 	case !pl.withMemory():
 		return nil
@@ -29,7 +29,7 @@ func (sn *snapshots) memoryOf(s *instance, pl *plan) memory {
 }
 
 // driver returns the driver as a Snapshotter, or an error for the client if it is not one.
-func (sn *snapshots) driver(param string) (sandbox.Snapshotter, error) {
+func (sn *Snapshots) driver(param string) (sandbox.Snapshotter, error) {
 	d, ok := sn.opts.Driver.(sandbox.Snapshotter)
 	if !ok {
 		return nil, berth.Invalid(param,
@@ -41,7 +41,7 @@ func (sn *snapshots) driver(param string) (sandbox.Snapshotter, error) {
 
 // checkpoint writes the state of a sandbox, including its memory. The caller must be the
 // only user: connections into the sandbox end, and new users wait.
-func (sn *snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) error {
+func (sn *Snapshots) checkpoint(ctx context.Context, s *instance, w io.Writer) error {
 	d, err := sn.driver("memory")
 	if err != nil {
 		return err

@@ -69,7 +69,7 @@ func TestMemoryRoutes(t *testing.T) {
 		t.Fatalf("got %q", got)
 	}
 	placeholder := first.sh("echo $KEY")
-	s, err := k.Snapshot(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Memory: true})
+	s, err := k.Snapshots().Take(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Memory: true})
 	if err != nil {
 		t.Fatal(err)
 	}

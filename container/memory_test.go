@@ -90,7 +90,8 @@ func TestMemory(t *testing.T) {
 	if !ok || placeholder == "None" || strings.Contains(placeholder, value) {
 		t.Fatalf("the program has KEY %q", placeholder)
 	}
-	s, err := k.Snapshot(t.Context(), byBench.Project, first.id, container.SnapshotRequest{Name: "alive", Memory: true})
+	s, err := k.Snapshots().Take(t.Context(), byBench.Project, first.id,
+		container.SnapshotRequest{Name: "alive", Memory: true})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -164,7 +165,7 @@ func TestMemoryInUse(t *testing.T) {
 	release()
 	want := func(memory bool, code berth.Code) {
 		t.Helper()
-		_, err := k.Snapshot(t.Context(), byBench.Project, c.id, container.SnapshotRequest{Memory: memory})
+		_, err := k.Snapshots().Take(t.Context(), byBench.Project, c.id, container.SnapshotRequest{Memory: memory})
 		if (code == "") != (err == nil) || err != nil && berth.ErrorCode(err) != code {
 			t.Errorf("memory %v: got %v, want %q", memory, err, code)
 		}
@@ -221,7 +222,7 @@ func benchmarkLifecycle(b *testing.B, rootfs string, size int) {
 		for kind, memory := range map[string]bool{"": false, "-memory": true} {
 			var s *berth.Snapshot
 			timed("snapshot"+kind, func() (err error) {
-				s, err = k.Snapshot(b.Context(), p, c.id, container.SnapshotRequest{Memory: memory})
+				s, err = k.Snapshots().Take(b.Context(), p, c.id, container.SnapshotRequest{Memory: memory})
 				return err
 			})
 			start := func(what string, make func() (*berth.Container, error)) {
@@ -263,7 +264,7 @@ func TestMemoryHostile(t *testing.T) {
 	c.sh(`sudo setsid python3 -c 'import socket, time
 s = socket.socket(socket.AF_UNIX); s.bind("/.berth/run/x"); s.listen(); open("/mnt/data/bound", "w"); time.sleep(600)' >/dev/null 2>&1 </dev/null &
 until test -e bound; do sleep .01; done`)
-	_, err := k.Snapshot(t.Context(), byBench.Project, c.id, container.SnapshotRequest{Memory: true})
+	_, err := k.Snapshots().Take(t.Context(), byBench.Project, c.id, container.SnapshotRequest{Memory: true})
 	if e, ok := errors.AsType[*berth.Error](err); !ok || e.Code != berth.CodeUnavailable &&
 		e.Wire != "container_expired" || strings.Contains(e.Message, "runsc") {
 		t.Errorf("got %v, want the error of a failed save or of an ended container", err)

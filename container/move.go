@@ -115,7 +115,7 @@ func (svc *Service) claim(ctx context.Context, rec *store.Container) error {
 	case err != nil && !errors.Is(err, sandbox.ErrNotFound):
 		return fmt.Errorf("claim sandbox: %w", err)
 	}
-	return svc.adopt(rec, err == nil)
+	return svc.adopter.adopt(rec, err == nil)
 }
 
 // removeAbandoned destroys the sandboxes of servers that are not members, if no running container

@@ -237,7 +237,7 @@ func TestForkNetwork(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fork, err := h.k.create(t.Context(), byMe, pl)
+	fork, err := h.k.creator.create(t.Context(), byMe, pl)
 	if err != nil {
 		t.Fatal(err)
 	}

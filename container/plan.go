@@ -50,7 +50,7 @@ type planner struct {
 	opts      *Options
 	networks  *networks
 	volumes   *volumes
-	snapshots *snapshots
+	snapshots *Snapshots
 	files     *Files
 }
 

@@ -23,7 +23,7 @@ func TestPolicyOfAChain(t *testing.T) {
 		return berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, NetworkPolicy: n}
 	}
 	both := []string{"a.example", "b.example"}
-	first, err := h.k.Provide(t.Context(), byMe, env(policy(both, secret)), "")
+	first, err := h.k.provider.Provide(t.Context(), byMe, env(policy(both, secret)), "")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +44,7 @@ func TestPolicyOfAChain(t *testing.T) {
 		"one secret more": {policy(both, secret,
 			berth.DomainSecret{Domain: "b.example", Name: "B", Value: "value-2"}), false},
 	} {
-		got, err := h.k.Provide(t.Context(), byMe, env(c.want), first)
+		got, err := h.k.provider.Provide(t.Context(), byMe, env(c.want), first)
 		if err != nil {
 			t.Fatalf("%s: %v", name, err)
 		}

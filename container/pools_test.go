@@ -152,7 +152,7 @@ func TestMayName(t *testing.T) {
 			t.Errorf("%s creates on %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
 		}
 		env := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, Berth: &src}
-		if _, err := h.k.Provide(t.Context(), c.caller, env, ""); berth.ErrorCode(err) != c.want &&
+		if _, err := h.k.provider.Provide(t.Context(), c.caller, env, ""); berth.ErrorCode(err) != c.want &&
 			(err != nil || c.want != "") {
 			t.Errorf("%s is provided with %q: got %v, want %q", c.caller.Project, c.template, err, c.want)
 		}

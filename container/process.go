@@ -10,9 +10,9 @@ import (
 	"github.com/berth-run/berth/guest"
 )
 
-// A Process is a process that Access.Process has started, with its entry in the container's
+// A process is a process that Access.Process has started, with its entry in the container's
 // log.
-type Process struct {
+type process struct {
 	*guest.Process
 	log  execLog
 	free func()
@@ -22,7 +22,7 @@ type Process struct {
 // runs. It first ends the process with the same tag, which an earlier server process may have
 // left. The container does not expire until the process ends. The caller must read Events.
 func (a *Access) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID,
-	req guest.ProcessRequest) (*Process, error) {
+	req guest.ProcessRequest) (guest.Command, error) {
 	s, release, err := a.leases.hold(ctx, caller.Project, id)
 	if err != nil {
 		return nil, err
@@ -43,11 +43,11 @@ func (a *Access) Process(ctx context.Context, caller berth.Caller, id berth.Cont
 	entry := berth.ContainerLog{ID: berth.LogID(berth.NewID(berth.PrefixContainerLog)), Source: berth.LogExec,
 		ResponseID: caller.Response,
 		KeyID:      caller.Key, RequestID: caller.RequestID, User: req.User, Command: commandLine(req)}
-	return &Process{Process: p, log: execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}, free: free}, nil
+	return &process{Process: p, log: execLog{a.logs.start(ctx, s, []berth.ContainerLog{entry})[0]}, free: free}, nil
 }
 
 // Events yields the output of the process, as guest.Process does, and logs it.
-func (p *Process) Events() iter.Seq2[guest.ProcessEvent, error] {
+func (p *process) Events() iter.Seq2[guest.ProcessEvent, error] {
 	return func(yield func(guest.ProcessEvent, error) bool) {
 		defer p.free()
 		ended := false

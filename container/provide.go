@@ -4,14 +4,31 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
 
 // autoName is the name of containers created for a shell tool.
 const autoName = "container_auto"
+
+// maxProvided bounds the files that Provider.Files returns.
+const maxProvided = 10_000
+
+// A Provider provides the containers in which calls of responses run.
+type Provider struct {
+	opts      *Options
+	index     *index
+	leases    *leases
+	files     *Files
+	snapshots *Snapshots
+	planner   *planner
+	creator   *creator
+}
 
 // Provide returns the container for a shell tool's environment, with the environment's files and
 // skills in it. It is the container that the environment names. For container_auto it is the last
@@ -21,11 +38,11 @@ const autoName = "container_auto"
 //
 // A new container without settings is reserved only: the first use creates it. The caller must
 // call Release once for each container when it does not need it any more.
-func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment,
+func (pr *Provider) Provide(ctx context.Context, caller berth.Caller, env berth.ShellToolEnvironment,
 	last berth.ContainerID) (berth.ContainerID, error) {
 	p := caller.Project
 	if env.Type == berth.EnvironmentReference {
-		return env.ContainerID, svc.leases.reserve(ctx, p, env.ContainerID)
+		return env.ContainerID, pr.leases.reserve(ctx, p, env.ContainerID)
 	}
 	req := CreateRequest{Name: autoName, MemoryLimit: env.MemoryLimit, NetworkPolicy: env.NetworkPolicy,
 		FileIDs: env.FileIDs}
@@ -37,46 +54,46 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 		return "", err
 	}
 	if last != "" {
-		pl, err := svc.planner.plan(ctx, p, req)
+		pl, err := pr.planner.plan(ctx, p, req)
 		if err != nil {
 			return "", err
 		}
 		req.resolved = pl.skills
 		held := last
-		if err = svc.leases.reserve(ctx, p, last); err != nil {
+		if err = pr.leases.reserve(ctx, p, last); err != nil {
 			held = ""
 		}
-		s := svc.index.lookup(p, last)
+		s := pr.index.lookup(p, last)
 		if err == nil && (s == nil || !s.accepts(env.NetworkPolicy)) {
 			last = "" // its network policy differs from the request's
 		}
 		if err == nil && last != "" {
-			err = svc.files.Add(ctx, p, last, env.FileIDs)
+			err = pr.files.Add(ctx, p, last, env.FileIDs)
 		}
 		if err == nil && last != "" {
-			err = svc.addSkills(ctx, p, last, pl)
+			err = pr.addSkills(ctx, p, last, pl)
 		}
 		if err == nil && last != "" {
 			return last, nil
 		}
-		svc.Release(p, held)
-		if s := svc.index.lookup(p, last); s != nil && s.life.Err() == nil {
+		pr.Release(p, held)
+		if s := pr.index.lookup(p, last); s != nil && s.life.Err() == nil {
 			return "", err
 		}
 		if last != "" {
-			if req, err = svc.continued(ctx, p, req, last); err != nil {
+			if req, err = pr.continued(ctx, p, req, last); err != nil {
 				return "", err
 			}
 		}
 	}
-	pl, err := svc.planner.plan(ctx, p, req)
+	pl, err := pr.planner.plan(ctx, p, req)
 	if err != nil {
 		return "", err
 	}
 	if env.Bare() && pl.from == nil {
-		err = svc.reserve(ctx, caller, pl, true)
+		err = pr.creator.reserve(ctx, caller, pl, true)
 	} else {
-		_, err = svc.create(ctx, caller, pl)
+		_, err = pr.creator.create(ctx, caller, pl)
 	}
 	if err != nil {
 		return "", err
@@ -87,9 +104,9 @@ func (svc *Service) Provide(ctx context.Context, caller berth.Caller, env berth.
 // continued returns the request for a container that replaces one that has ended. If the old
 // one has a snapshot, the new one starts from it, and takes the settings that the request lacks
 // from the old one.
-func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req CreateRequest,
+func (pr *Provider) continued(ctx context.Context, p berth.ProjectID, req CreateRequest,
 	last berth.ContainerID) (CreateRequest, error) {
-	rec, err := svc.opts.Store.GetContainer(ctx, p, last)
+	rec, err := pr.opts.Store.GetContainer(ctx, p, last)
 	if errors.Is(err, store.ErrNotFound) {
 		return req, nil
 	}
@@ -98,10 +115,10 @@ func (svc *Service) continued(ctx context.Context, p berth.ProjectID, req Create
 	}
 	was := rec.Body
 	if was.Status == berth.ContainerRunning { // the store does not have its end yet
-		return req, svc.leases.reserve(ctx, p, last)
+		return req, pr.leases.reserve(ctx, p, last)
 	}
 	if was.Berth.LastSnapshot != "" {
-		_, err = svc.snapshots.get(ctx, p, was.Berth.LastSnapshot)
+		_, err = pr.snapshots.get(ctx, p, was.Berth.LastSnapshot)
 	}
 	switch gone := berth.ErrorCode(err) == berth.CodeNotFound; {
 	case err != nil && !gone:
@@ -150,4 +167,116 @@ func (ls *leases) reserve(ctx context.Context, p berth.ProjectID, id berth.Conta
 	defer s.release(ls.opts.clock.Now())
 	s.promise()
 	return nil
+}
+
+// Reserve reserves a container for a response that a former process left, under the id that the
+// response has. It does nothing if the container exists. Release must follow.
+func (pr *Provider) Reserve(ctx context.Context, caller berth.Caller, id berth.ContainerID) error {
+	p := caller.Project
+	if pr.index.lookup(p, id) != nil {
+		if err := pr.leases.reserve(ctx, p, id); err != nil && ctx.Err() != nil {
+			return err
+		}
+		return nil // one that has ended is reported by its use
+	}
+	_, err := pr.opts.container(ctx, p, id)
+	if berth.ErrorCode(err) != berth.CodeNotFound {
+		return err
+	}
+	pl, err := pr.planner.plan(ctx, p, CreateRequest{Name: autoName})
+	if err != nil {
+		return err
+	}
+	pl.body.ID = id
+	return pr.creator.reserve(ctx, caller, pl, false)
+}
+
+// Begin creates a reserved container before its first use. It returns while the sandbox is
+// still being started, and does nothing for other containers.
+func (pr *Provider) Begin(ctx context.Context, p berth.ProjectID, id berth.ContainerID) error {
+	s := pr.index.lookup(p, id)
+	if s == nil {
+		return nil
+	}
+	if err := s.acquire(ctx); err != nil {
+		return err
+	}
+	err := pr.leases.create(ctx, s)
+	s.release(pr.opts.clock.Now())
+	if err != nil {
+		pr.leases.drop(s)
+	}
+	return err
+}
+
+// Release ends a response's need for a container that Provide or Reserve returned to it. A
+// reserved container that was not used is dropped with the last response that has its id.
+func (pr *Provider) Release(p berth.ProjectID, id berth.ContainerID) {
+	s := pr.index.lookup(p, id)
+	if s == nil || s.reserved == nil {
+		return
+	}
+	s.reserved.mu.Lock()
+	defer s.reserved.mu.Unlock()
+	s.reserved.promises--
+	pr.leases.dropLocked(s)
+}
+
+// Template returns the digest of a container's template. It is no use of the container.
+func (pr *Provider) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
+	if s := pr.index.lookup(p, id); s != nil {
+		return s.body.Berth.Template, nil
+	}
+	rec, err := pr.opts.container(ctx, p, id)
+	if err != nil {
+		return "", err
+	}
+	return rec.Body.Berth.Template, nil
+}
+
+// addSkills copies the skills of a plan that a running container does not have yet.
+func (pr *Provider) addSkills(ctx context.Context, p berth.ProjectID, id berth.ContainerID, pl *plan) error {
+	if len(pl.skills) == 0 {
+		return nil
+	}
+	s, ctx, release, err := pr.leases.use(ctx, p, id)
+	if err != nil {
+		return err
+	}
+	defer release()
+	if err := s.files.lock.acquire(ctx); err != nil {
+		return err
+	}
+	defer s.files.lock.release()
+	have := s.listSkills()
+	missing := slices.DeleteFunc(slices.Clone(pl.skills), func(it *skills.Install) bool {
+		return slices.Contains(have, it.Skill)
+	})
+	merged, err := mergeSkills(have, missing)
+	if err != nil || len(missing) == 0 {
+		return err
+	}
+	if err := copySkills(ctx, pr.opts, pr.snapshots, s, missing); err != nil {
+		if err := pr.files.hostFull(ctx, s); err != nil {
+			return err
+		}
+		return pr.leases.explain(ctx, s, err)
+	}
+	if _, err := pr.opts.Store.UpdateContainer(ctx, p, id, func(c *berth.Container) error {
+		c.Berth.Skills = merged
+		return nil
+	}); err != nil {
+		return fmt.Errorf("save skills of container: %w", err)
+	}
+	s.mu.Lock()
+	s.skills = merged
+	s.mu.Unlock()
+	return nil
+}
+
+// Files returns the current files in the working directory of a container, up to a limit.
+func (pr *Provider) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile,
+	error) {
+	files, _, err := pr.files.List(ctx, p, id, store.Page{Limit: maxProvided})
+	return files, err
 }

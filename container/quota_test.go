@@ -55,7 +55,7 @@ func TestQuota(t *testing.T) {
 		t.Errorf("after a deletion: %v", err)
 	}
 	refusal = berth.Errorf(berth.CodeRateLimited, "no minutes are left")
-	if _, err := h.k.Provide(t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto},
+	if _, err := h.k.provider.Provide(t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto},
 		""); !errors.Is(err, refusal) {
 		t.Errorf("got %v, want the quota's error", err)
 	}

@@ -31,34 +31,42 @@ type diskUse struct {
 	growth int64 // since the last check, at most checkInterval ago
 }
 
-// Relieve ends the containers that fill the host's volume, with the reason "disk", until it has
+// A relief frees space on the host's volume.
+type relief struct {
+	opts   *Options
+	index  *index
+	meter  *meter
+	deaths *deaths
+}
+
+// run ends the containers that fill the host's volume, with the reason "disk", until it has
 // enough space. It ends those whose disks grow, the fastest first, or, if none grows, the
 // largest ones if their end frees enough. need returns how many bytes the volume lacks now.
-// Relieve returns true if it ended a container and its space is free. Pausing would not help:
+// It returns true if it ended a container and its space is free. Pausing would not help:
 // any use would resume the container, and its space would stay in use.
 //
 // If the driver is a sandbox.Freezer, all other sandboxes are frozen meanwhile: they would use
 // up the freed space before an end is saved. Until then nothing is written.
-func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
-	ctx, cancel := svc.opts.clock.WithTimeout(ctx, relieveTimeout)
+func (re *relief) run(ctx context.Context, need func() int64) bool {
+	ctx, cancel := re.opts.clock.WithTimeout(ctx, relieveTimeout)
 	defer cancel()
-	freezer, ok := svc.opts.Driver.(sandbox.Freezer)
+	freezer, ok := re.opts.Driver.(sandbox.Freezer)
 	if ok {
-		svc.killEnded(ctx, freezer)
+		re.killEnded(ctx, freezer)
 	}
 	lack := need()
 	if lack <= 0 {
 		return true
 	}
-	uses := svc.meter.measure(ctx)
+	uses := re.meter.measure(ctx)
 	writers := writersOf(uses, lack)
 	if len(writers) == 0 {
 		return false
 	}
 	if !ok {
-		return svc.relieveOf(ctx, writers[0], lack)
+		return re.relieveOf(ctx, writers[0], lack)
 	}
-	thaw := svc.freezeAll(ctx, freezer, uses)
+	thaw := re.freezeAll(ctx, freezer, uses)
 	defer thaw()
 	var ended []*instance
 	for _, w := range writers {
@@ -66,22 +74,22 @@ func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
 			break
 		}
 		// The end is marked first, so that no check finds a dead sandbox without a reason.
-		if !svc.deaths.claim(w.s, reasonDisk, w.cause(lack), nil) {
+		if !re.deaths.claim(w.s, reasonDisk, w.cause(lack), nil) {
 			continue
 		}
 		ended = append(ended, w.s)
-		if err := svc.kill(ctx, freezer, w.s); err != nil {
-			svc.opts.Log.Error("failed to end the processes of a container that fills the disk", "container", w.s.id,
+		if err := re.kill(ctx, freezer, w.s); err != nil {
+			re.opts.Log.Error("failed to end the processes of a container that fills the disk", "container", w.s.id,
 				"err", err)
 		}
 	}
 	for _, s := range ended {
-		svc.deaths.settle(s, goneError(&s.body, reasonDisk))
+		re.deaths.settle(s, goneError(&s.body, reasonDisk))
 	}
 	thaw()
 	removed := 0
 	for _, s := range ended {
-		if svc.deaths.remove(s) == nil {
+		if re.deaths.remove(s) == nil {
 			removed++
 		}
 	}
@@ -94,29 +102,29 @@ func (w diskUse) cause(need int64) error {
 }
 
 // relieveOf ends one container of a driver that cannot freeze.
-func (svc *Service) relieveOf(ctx context.Context, w diskUse, need int64) bool {
+func (re *relief) relieveOf(ctx context.Context, w diskUse, need int64) bool {
 	s := w.s
 	// The sandbox must stop before its end is saved: the save may need the space that it uses
 	// up.
-	if svc.opts.Driver.Features().Pause && s.driver.acquire(ctx) == nil {
-		if err := svc.opts.Driver.Pause(ctx, string(s.id)); err != nil {
-			svc.opts.Log.Warn("failed to pause a container that fills the disk", "container", s.id, "err", err)
+	if re.opts.Driver.Features().Pause && s.driver.acquire(ctx) == nil {
+		if err := re.opts.Driver.Pause(ctx, string(s.id)); err != nil {
+			re.opts.Log.Warn("failed to pause a container that fills the disk", "container", s.id, "err", err)
 		}
 		s.driver.release()
 	}
-	svc.deaths.end(s, reasonDisk, goneError(&s.body, reasonDisk), w.cause(need), nil)
-	return svc.deaths.remove(s) == nil
+	re.deaths.end(s, reasonDisk, goneError(&s.body, reasonDisk), w.cause(need), nil)
+	return re.deaths.remove(s) == nil
 }
 
 // freezeAll freezes sandboxes and holds their drivers. thaw resumes them and may be called
 // twice.
-func (svc *Service) freezeAll(ctx context.Context, freezer sandbox.Freezer, uses []diskUse) (thaw func()) {
+func (re *relief) freezeAll(ctx context.Context, freezer sandbox.Freezer, uses []diskUse) (thaw func()) {
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
 	for _, u := range uses {
 		g.Go(func() error {
-			if err := svc.freeze(ctx, freezer, u.s); err != nil {
-				svc.opts.Log.Warn("failed to freeze a container while the disk is full", "container", u.s.id, "err",
+			if err := re.freeze(ctx, freezer, u.s); err != nil {
+				re.opts.Log.Warn("failed to freeze a container while the disk is full", "container", u.s.id, "err",
 					err)
 			}
 			return nil
@@ -125,15 +133,15 @@ func (svc *Service) freezeAll(ctx context.Context, freezer sandbox.Freezer, uses
 	_ = g.Wait()
 	return sync.OnceFunc(func() {
 		for _, u := range uses {
-			if err := svc.thaw(context.WithoutCancel(ctx), freezer, u.s); err != nil {
-				svc.opts.Log.Error("failed to thaw a container", "container", u.s.id, "err", err)
+			if err := re.thaw(context.WithoutCancel(ctx), freezer, u.s); err != nil {
+				re.opts.Log.Error("failed to thaw a container", "container", u.s.id, "err", err)
 			}
 		}
 	})
 }
 
-func (svc *Service) freeze(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
-	ctx, cancel := svc.opts.clock.WithTimeout(ctx, freezeTimeout)
+func (re *relief) freeze(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
+	ctx, cancel := re.opts.clock.WithTimeout(ctx, freezeTimeout)
 	defer cancel()
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
@@ -144,19 +152,19 @@ func (svc *Service) freeze(ctx context.Context, freezer sandbox.Freezer, s *inst
 
 // killEnded kills the processes of ended containers whose ends could not be saved: they are not
 // destroyed, and may write.
-func (svc *Service) killEnded(ctx context.Context, freezer sandbox.Freezer) {
-	for _, s := range svc.index.all() {
+func (re *relief) killEnded(ctx context.Context, freezer sandbox.Freezer) {
+	for _, s := range re.index.all() {
 		if s.life.Err() == nil || s.death.removing.Load() {
 			continue
 		}
-		if err := svc.kill(ctx, freezer, s); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
-			svc.opts.Log.Error("failed to end the processes of a container that has ended", "container", s.id, "err",
+		if err := re.kill(ctx, freezer, s); err != nil && !errors.Is(err, sandbox.ErrNotFound) {
+			re.opts.Log.Error("failed to end the processes of a container that has ended", "container", s.id, "err",
 				err)
 		}
 	}
 }
 
-func (svc *Service) kill(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
+func (re *relief) kill(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
@@ -165,8 +173,8 @@ func (svc *Service) kill(ctx context.Context, freezer sandbox.Freezer, s *instan
 }
 
 // thaw resumes a sandbox unless it has ended.
-func (svc *Service) thaw(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
-	ctx, cancel := svc.opts.clock.WithTimeout(ctx, relieveTimeout)
+func (re *relief) thaw(ctx context.Context, freezer sandbox.Freezer, s *instance) error {
+	ctx, cancel := re.opts.clock.WithTimeout(ctx, relieveTimeout)
 	defer cancel()
 	if s.life.Err() != nil {
 		return nil // killed, or about to be removed

@@ -14,7 +14,7 @@ var bare = berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}
 // provide returns the container for a response without settings.
 func (h *harness) provide(last berth.ContainerID) berth.ContainerID {
 	h.t.Helper()
-	id, err := h.k.Provide(h.t.Context(), byMe, bare, last)
+	id, err := h.k.provider.Provide(h.t.Context(), byMe, bare, last)
 	if err != nil {
 		h.t.Fatal(err)
 	}
@@ -40,18 +40,18 @@ func TestReserve(t *testing.T) {
 	if n := h.driver.count("create"); n != 0 {
 		t.Errorf("%d sandboxes were created", n)
 	}
-	if template, err := h.k.TemplateOf(t.Context(), mine, id); err != nil || template != "sha256:1" {
+	if template, err := h.k.provider.Template(t.Context(), mine, id); err != nil || template != "sha256:1" {
 		t.Errorf("template: got %s, %v", template, err)
 	}
-	h.k.Release(theirs, id)
+	h.k.provider.Release(theirs, id)
 	if again := h.provide(id); again != id {
 		t.Errorf("the same response's other tool: got %s, want %s", again, id)
 	}
-	h.k.Release(mine, id)
+	h.k.provider.Release(mine, id)
 	if _, err := h.k.Get(t.Context(), mine, id); berth.ErrorCode(err) != berth.CodeNotFound {
 		t.Errorf("before the first use: got %v", err)
 	}
-	h.k.Release(mine, id)
+	h.k.provider.Release(mine, id)
 	if len(h.k.index.all()) != 0 {
 		t.Error("an unused container is still registered")
 	}
@@ -70,10 +70,10 @@ func TestReservedUse(t *testing.T) {
 			_, err := h.trySh(h.t.Context(), id, "c", "echo hello >f")
 			return err
 		},
-		"begin": func(h *harness, id berth.ContainerID) error { return h.k.Begin(h.t.Context(), mine, id) },
+		"begin": func(h *harness, id berth.ContainerID) error { return h.k.provider.Begin(h.t.Context(), mine, id) },
 		"files": func(h *harness, id berth.ContainerID) error {
 			h.uploads["file-1"] = upload{"data.csv", "1,2"}
-			_, err := h.k.Provide(h.t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto,
+			_, err := h.k.provider.Provide(h.t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto,
 				FileIDs: []berth.FileID{"file-1"}}, id)
 			return err
 		},
@@ -85,7 +85,7 @@ func TestReservedUse(t *testing.T) {
 			if err := use(h, id); err != nil {
 				t.Fatal(err)
 			}
-			h.k.Release(mine, id)
+			h.k.provider.Release(mine, id)
 			c := h.wantContainers(1)[0]
 			if now := h.time().Unix(); c.ID != id || c.CreatedAt != now || c.LastActiveAt != now || c.Name != autoName {
 				t.Errorf("got %+v", c)
@@ -103,9 +103,9 @@ func TestReservedCount(t *testing.T) {
 	h := newHarness(t)
 	h.k.opts.Bounds.Containers = 1
 	id := h.provide("")
-	_, err := h.k.Provide(t.Context(), byMe, bare, "")
+	_, err := h.k.provider.Provide(t.Context(), byMe, bare, "")
 	wantError(t, err, berth.CodeRateLimited, "", "limit of this server")
-	h.k.Release(mine, id)
+	h.k.provider.Release(mine, id)
 	h.provide("")
 }
 
@@ -122,7 +122,7 @@ func TestReserveAgain(t *testing.T) {
 	h.driver.idle()
 	h.start()
 	for _, id := range []berth.ContainerID{unused, used} {
-		if err := h.k.Reserve(t.Context(), byMe, id); err != nil {
+		if err := h.k.provider.Reserve(t.Context(), byMe, id); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -134,7 +134,7 @@ func TestReserveAgain(t *testing.T) {
 		t.Errorf("got %q", got)
 	}
 	for _, id := range []berth.ContainerID{unused, used} {
-		h.k.Release(mine, id)
+		h.k.provider.Release(mine, id)
 	}
 	h.wantContainers(2)
 }
@@ -174,7 +174,7 @@ func TestReservePooled(t *testing.T) {
 	h.wantContainers(1)
 	h.full()
 	unused := h.provide("")
-	h.k.Release(mine, unused)
+	h.k.provider.Release(mine, unused)
 	h.settle()
 	if h.driver.box(string(unused)) != nil {
 		t.Error("an unused sandbox of the pool is left")

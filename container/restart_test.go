@@ -191,7 +191,7 @@ func TestCrashDuringStartFromSnapshot(t *testing.T) {
 			first := c.create(CreateRequest{MemoryLimit: "4g", FileIDs: []berth.FileID{"file-1"}}).ID
 			c.sh(first, "echo old >old")
 			now := time.Now().Unix()
-			s, err := c.k.snapshots.take(t.Context(), c.k.index.lookup(mine, first),
+			s, err := c.k.snapshots.make(t.Context(), c.k.index.lookup(mine, first),
 				&berth.Snapshot{Cause: berth.SnapshotExpired, ExpiresAt: new(now + 3600)})
 			if err != nil {
 				t.Fatal(err)

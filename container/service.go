@@ -44,13 +44,15 @@ type Service struct {
 	files     *Files
 	logs      *Logs
 	access    *Access
-	snapshots *snapshots
+	snapshots *Snapshots
 	planner   *planner
 	starter   *starter
 	pools     *pools
 	sweeper   *sweeper
-
-	contents sync.Map // *berth.TemplateContents by the digest of a template, which never changes
+	creator   *creator
+	provider  *Provider
+	adopter   *adopter
+	relief    *relief
 }
 
 // New returns a Service. Start or End must be called first.
@@ -72,8 +74,8 @@ func New(options Options) (*Service, error) {
 	svc.leases = &leases{opts, work, svc.index, svc.deaths, svc.meter}
 	svc.files = &Files{opts, work, svc.leases, svc.meter}
 	svc.logs = &Logs{opts, svc.index}
-	svc.access = &Access{opts, work, svc.leases, svc.logs, svc.files}
-	svc.snapshots = &snapshots{opts: opts, work: work, leases: svc.leases, deaths: svc.deaths,
+	svc.access = &Access{opts: opts, work: work, leases: svc.leases, logs: svc.logs, files: svc.files, index: svc.index}
+	svc.snapshots = &Snapshots{opts: opts, work: work, leases: svc.leases, deaths: svc.deaths,
 		slots: newSlots(opts.Bounds.Starts), stall: stallTimeout}
 	svc.planner = &planner{opts, svc.networks, svc.volumes, svc.snapshots, svc.files}
 	svc.starter = &starter{opts: opts, work: work, deaths: svc.deaths, networks: svc.networks, records: svc.records,
@@ -82,6 +84,12 @@ func New(options Options) (*Service, error) {
 	if svc.pools, err = newPools(opts, work, svc.index, svc.leases, svc.deaths, svc.starter); err != nil {
 		return nil, err
 	}
+	svc.creator = &creator{opts, work, svc.index, svc.trail, svc.networks, svc.records, svc.volumes, svc.deaths,
+		svc.leases, svc.starter, svc.pools}
+	svc.provider = &Provider{opts, svc.index, svc.leases, svc.files, svc.snapshots, svc.planner, svc.creator}
+	svc.adopter = &adopter{opts, svc.index, svc.networks, svc.records, svc.volumes, svc.deaths, svc.leases, svc.logs,
+		svc.access, svc.starter}
+	svc.relief = &relief{opts, svc.index, svc.meter, svc.deaths}
 	svc.sweeper = &sweeper{opts, work, svc.index, svc.leases, svc.deaths, svc.snapshots, svc.volumes, svc.pools}
 	return svc, nil
 }
@@ -92,8 +100,26 @@ func (svc *Service) Files() *Files { return svc.files }
 // Logs returns the command logs of containers.
 func (svc *Service) Logs() *Logs { return svc.logs }
 
+// Snapshots returns the snapshots of containers.
+func (svc *Service) Snapshots() *Snapshots { return svc.snapshots }
+
+// Provider returns the containers of responses.
+func (svc *Service) Provider() *Provider { return svc.provider }
+
 // Access returns the ways to run something in a container.
 func (svc *Service) Access() *Access { return svc.access }
+
+// Relieve ends the containers that fill the host's volume, with the reason "disk", until it has
+// enough space. It ends those whose disks grow, the fastest first, or, if none grows, the
+// largest ones if their end frees enough. need returns how many bytes the volume lacks now.
+// Relieve returns true if it ended a container and its space is free. Pausing would not help:
+// any use would resume the container, and its space would stay in use.
+//
+// If the driver is a sandbox.Freezer, all other sandboxes are frozen meanwhile: they would use
+// up the freed space before an end is saved. Until then nothing is written.
+func (svc *Service) Relieve(ctx context.Context, need func() int64) bool {
+	return svc.relief.run(ctx, need)
+}
 
 // Close ends this process's work on the containers. Their sandboxes, with all processes in
 // them, stay for the next Start.

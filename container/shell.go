@@ -15,8 +15,8 @@ import (
 // shellGrace is the time that the guest has after a call's timeout to end the commands.
 const shellGrace = 30 * time.Second
 
-// A Shell runs shell calls in one container.
-type Shell struct {
+// A shell runs shell calls in one container.
+type shell struct {
 	access *Access
 	caller berth.Caller
 	id     berth.ContainerID
@@ -24,14 +24,14 @@ type Shell struct {
 
 // Shell returns the shell of a container. Its calls return an error if the container does not
 // exist or has ended. The container's log records the caller's response, key and request.
-func (a *Access) Shell(caller berth.Caller, id berth.ContainerID) Shell {
-	return Shell{access: a, caller: caller, id: id}
+func (a *Access) Shell(caller berth.Caller, id berth.ContainerID) guest.Execer {
+	return shell{access: a, caller: caller, id: id}
 }
 
 // Shell runs a call, or resumes it if the guest has its id, and yields the events of its
 // commands until all have ended. The container does not expire meanwhile. An error is the last
 // element; the commands continue unless the container has ended.
-func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
+func (sh shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {
 		s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
 		if err != nil {
@@ -68,20 +68,17 @@ func (sh Shell) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest
 	}
 }
 
-// kernelStart bounds the start of a kernel ahead of its first call.
-const kernelStart = 2 * time.Minute
+// prepareTimeout bounds the start of a kernel or a desktop ahead of its first call.
+const prepareTimeout = 2 * time.Minute
 
-// Start starts a Jupyter kernel in the background, unless it runs already. The call that
-// needs the kernel waits for it, and reports a failure.
-func (sh Shell) Start(kernel string) { sh.startAhead(guest.ShellCall{Kernel: kernel}) }
-
-// startAhead starts what a call needs: an empty command has no other effect.
-func (sh Shell) startAhead(call guest.ShellCall) {
+// Prepare starts the kernel or the desktop that a call needs, in the background, unless it runs already. The call waits
+// for it, and reports a failure.
+func (sh shell) Prepare(call guest.ShellCall) {
 	if sh.id == "" {
 		return
 	}
 	sh.access.work.spawn(func() {
-		ctx, cancel := sh.access.opts.clock.WithTimeout(context.Background(), kernelStart)
+		ctx, cancel := sh.access.opts.clock.WithTimeout(context.Background(), prepareTimeout)
 		defer cancel()
 		s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
 		if err != nil {
@@ -90,33 +87,29 @@ func (sh Shell) startAhead(call guest.ShellCall) {
 		defer release()
 		ctx, stop := s.withGuest(ctx)
 		defer stop()
-		call.CallID, call.Commands = berth.NewID("start_"), []string{""}
+		call.CallID, call.Commands = berth.NewID("start_"), []string{""} // an empty command has no other effect
 		for range s.client.Shell(ctx, call) {
 		}
 		_ = s.client.ForgetShell(ctx, call.CallID)
 	})
 }
 
-// StartDesktop starts the desktop in the background, unless it runs already. The call that needs
-// the desktop waits for it, and reports a failure.
-func (sh Shell) StartDesktop(size guest.Desktop) { sh.startAhead(guest.ShellCall{Desktop: &size}) }
-
 // Cancel ends the commands of a call and all processes that they started. It returns nil
 // for an unknown call.
-func (sh Shell) Cancel(ctx context.Context, callID string) error {
+func (sh shell) Cancel(ctx context.Context, callID string) error {
 	return sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.CancelShell(ctx, callID) })
 }
 
 // Forget lets the guest drop the recorded output of a call. It is an optimization: the guest
 // drops the output of the oldest calls by itself.
-func (sh Shell) Forget(ctx context.Context, callID string) {
+func (sh shell) Forget(ctx context.Context, callID string) {
 	err := sh.call(ctx, func(ctx context.Context, c *guest.Client) error { return c.ForgetShell(ctx, callID) })
 	if err != nil {
 		sh.access.opts.Log.Debug("failed to forget a call", "container", sh.id, "call", callID, "err", err)
 	}
 }
 
-func (sh Shell) call(ctx context.Context, question func(context.Context, *guest.Client) error) error {
+func (sh shell) call(ctx context.Context, question func(context.Context, *guest.Client) error) error {
 	s, release, err := sh.access.leases.hold(ctx, sh.caller.Project, sh.id)
 	if err != nil {
 		return err

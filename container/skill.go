@@ -3,7 +3,6 @@ package container
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 	"io"
 	"slices"
 	"strings"
@@ -76,25 +75,14 @@ func (s *instance) listSkills() []berth.ContainerSkill {
 	return s.skills
 }
 
-// Skills returns the skills in a running container. It does not block. The caller must not
-// change them.
-func (svc *Service) Skills(p berth.ProjectID, id berth.ContainerID) []berth.ContainerSkill {
-	if s := svc.index.lookup(p, id); s != nil {
-		return s.listSkills()
-	}
-	return nil
-}
-
 // stageSkills stores the inline skills of a plan until the container has started, so that a
 // start can be repeated.
-func (svc *Service) stageSkills(ctx context.Context, p berth.ProjectID, pl *plan) error {
+func (st *starter) stageSkills(ctx context.Context, p berth.ProjectID, pl *plan) error {
 	if len(pl.skills) == 0 {
 		return nil
 	}
-	return svc.opts.Skills.Stage(ctx, p, pl.skills)
+	return st.opts.Skills.Stage(ctx, p, pl.skills)
 }
-
-func (svc *Service) discardSkills(p berth.ProjectID, pl *plan) { svc.starter.discardSkills(p, pl) }
 
 // discardSkills deletes what stageSkills stored.
 func (st *starter) discardSkills(p berth.ProjectID, pl *plan) {
@@ -112,7 +100,7 @@ func (st *starter) installSkills(ctx context.Context, s *instance, list []*skill
 }
 
 // copySkills writes the folders of skills into a sandbox.
-func copySkills(ctx context.Context, opts *Options, sn *snapshots, s *instance, list []*skills.Install) error {
+func copySkills(ctx context.Context, opts *Options, sn *Snapshots, s *instance, list []*skills.Install) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -126,46 +114,6 @@ func copySkills(ctx context.Context, opts *Options, sn *snapshots, s *instance, 
 	r.Close()
 	<-done
 	return err
-}
-
-// addSkills copies the skills of a plan that a running container does not have yet.
-func (svc *Service) addSkills(ctx context.Context, p berth.ProjectID, id berth.ContainerID, pl *plan) error {
-	if len(pl.skills) == 0 {
-		return nil
-	}
-	s, ctx, release, err := svc.leases.use(ctx, p, id)
-	if err != nil {
-		return err
-	}
-	defer release()
-	if err := s.files.lock.acquire(ctx); err != nil {
-		return err
-	}
-	defer s.files.lock.release()
-	have := s.listSkills()
-	missing := slices.DeleteFunc(slices.Clone(pl.skills), func(it *skills.Install) bool {
-		return slices.Contains(have, it.Skill)
-	})
-	merged, err := mergeSkills(have, missing)
-	if err != nil || len(missing) == 0 {
-		return err
-	}
-	if err := copySkills(ctx, svc.opts, svc.snapshots, s, missing); err != nil {
-		if err := svc.files.hostFull(ctx, s); err != nil {
-			return err
-		}
-		return svc.leases.explain(ctx, s, err)
-	}
-	if _, err := svc.opts.Store.UpdateContainer(ctx, p, id, func(c *berth.Container) error {
-		c.Berth.Skills = merged
-		return nil
-	}); err != nil {
-		return fmt.Errorf("save skills of container: %w", err)
-	}
-	s.mu.Lock()
-	s.skills = merged
-	s.mu.Unlock()
-	return nil
 }
 
 // skillParams decodes the skills of a shell's environment.

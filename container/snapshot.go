@@ -33,8 +33,8 @@ type ForkRequest struct {
 	UniqueName bool `json:"unique_name,omitempty"` // see CreateRequest.UniqueName
 }
 
-// snapshots makes snapshots of sandboxes and starts sandboxes from them.
-type snapshots struct {
+// Snapshots makes snapshots of sandboxes and starts sandboxes from them.
+type Snapshots struct {
 	opts   *Options
 	work   *workers
 	leases *leases
@@ -43,22 +43,20 @@ type snapshots struct {
 	stall  time.Duration // longest time without progress of a guest that transfers a layer
 }
 
-// Snapshot saves the file system of a container, or with req.Memory its whole state.
-// Commands are stopped meanwhile. The snapshot has been read back and verified when
-// Snapshot returns.
-func (svc *Service) Snapshot(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+// Take saves the file system of a container, or with req.Memory its whole state. Commands are stopped while it is read.
+// The snapshot has been read back and verified when Take returns.
+func (sn *Snapshots) Take(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
 	req SnapshotRequest) (*berth.Snapshot, error) {
-	s, ctx, release, err := svc.leases.use(ctx, p, id)
+	s, ctx, release, err := sn.leases.use(ctx, p, id)
 	if err != nil {
 		return nil, err
 	}
 	defer release()
-	return svc.snapshots.take(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory,
-		Cause: berth.SnapshotRequested})
+	return sn.make(ctx, s, &berth.Snapshot{Name: req.Name, Memory: req.Memory, Cause: berth.SnapshotRequested})
 }
 
-// take makes the snapshot to of a sandbox.
-func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) (*berth.Snapshot, error) {
+// make makes the snapshot to of a sandbox.
+func (sn *Snapshots) make(ctx context.Context, s *instance, to *berth.Snapshot) (*berth.Snapshot, error) {
 	if sn.opts.Snapshots == nil {
 		return nil, errNoSnapshots
 	}
@@ -108,7 +106,7 @@ func (sn *snapshots) take(ctx context.Context, s *instance, to *berth.Snapshot) 
 }
 
 // explain turns an error of making a snapshot into an error for the client.
-func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error {
+func (sn *Snapshots) explain(ctx context.Context, s *instance, err error) error {
 	switch {
 	case errors.Is(err, layer.ErrTooLarge):
 		return &berth.Error{Code: berth.CodeTooLarge, Err: err,
@@ -130,7 +128,7 @@ func (sn *snapshots) explain(ctx context.Context, s *instance, err error) error 
 }
 
 // userFiles returns the files in a container that users uploaded.
-func (sn *snapshots) userFiles(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
+func (sn *Snapshots) userFiles(ctx context.Context, s *instance) ([]*berth.ContainerFile, error) {
 	all, err := sn.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
 		return nil, fmt.Errorf("list file rows: %w", err)
@@ -145,7 +143,7 @@ func (sn *snapshots) userFiles(ctx context.Context, s *instance) ([]*berth.Conta
 }
 
 // get returns the snapshot that a create request names.
-func (sn *snapshots) get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*snapshot.Record, error) {
+func (sn *Snapshots) get(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) (*snapshot.Record, error) {
 	if sn.opts.Snapshots == nil {
 		return nil, errNoSnapshots
 	}
@@ -159,7 +157,7 @@ func (sn *snapshots) get(ctx context.Context, p berth.ProjectID, id berth.Snapsh
 }
 
 // restore applies the snapshot of a plan to a new sandbox.
-func (sn *snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
+func (sn *Snapshots) restore(ctx context.Context, s *instance, pl *plan) error {
 	if c := pl.copies; c != nil {
 		if !c.memory {
 			if err := sn.copyFiles(ctx, s, c, pl.template.Path); err != nil {
@@ -194,7 +192,7 @@ var errStalled = errors.New("guest does not make progress with the layer")
 
 // apply makes a guest apply a layer, and checks that it answers afterwards: a layer can
 // remove files that the guest needs.
-func (sn *snapshots) apply(ctx context.Context, s *instance, content io.Reader) error {
+func (sn *Snapshots) apply(ctx context.Context, s *instance, content io.Reader) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	quiet := sn.opts.clock.AfterFunc(sn.stall, func() { cancel(errStalled) })
@@ -228,7 +226,7 @@ func (p progress) Read(b []byte) (int, error) {
 
 // restoreFiles saves rows of the files that users uploaded into another container, whose
 // content the sandbox has.
-func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan, files []*berth.ContainerFile,
+func (sn *Snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan, files []*berth.ContainerFile,
 	of berth.ContainerID) error {
 	// If the request names an upload again, the file gets the upload's id, so that it is not
 	// added twice.
@@ -249,7 +247,7 @@ func (sn *snapshots) restoreFiles(ctx context.Context, s *instance, pl *plan, fi
 }
 
 // delete deletes a snapshot. It does nothing if id is empty.
-func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
+func (sn *Snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.SnapshotID) error {
 	if id == "" || sn.opts.Snapshots == nil {
 		return nil
 	}
@@ -261,7 +259,7 @@ func (sn *snapshots) delete(ctx context.Context, p berth.ProjectID, id berth.Sna
 
 // discard removes a snapshot that is not needed any more. If that fails, the snapshot
 // expires.
-func (sn *snapshots) discard(p berth.ProjectID, id berth.SnapshotID) {
+func (sn *Snapshots) discard(p berth.ProjectID, id berth.SnapshotID) {
 	ctx, cancel := sn.opts.clock.WithTimeout(context.Background(), removeTimeout)
 	defer cancel()
 	if err := sn.delete(ctx, p, id); err != nil {
@@ -270,7 +268,7 @@ func (sn *snapshots) discard(p berth.ProjectID, id berth.SnapshotID) {
 }
 
 // expire removes expired snapshots.
-func (sn *snapshots) expire() {
+func (sn *Snapshots) expire() {
 	if sn.opts.Snapshots == nil {
 		return
 	}

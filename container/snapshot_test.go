@@ -70,7 +70,7 @@ func (a *archive) blobs(t *testing.T) int {
 
 func (h *harness) snapshot(id berth.ContainerID) *berth.Snapshot {
 	h.t.Helper()
-	s, err := h.k.Snapshot(h.t.Context(), mine, id, SnapshotRequest{Name: "saved"})
+	s, err := h.k.snapshots.Take(h.t.Context(), mine, id, SnapshotRequest{Name: "saved"})
 	if err != nil {
 		h.t.Fatalf("Snapshot: %v", err)
 	}
@@ -159,17 +159,17 @@ func TestSourceRefused(t *testing.T) {
 	}
 	_, err := h.k.Create(t.Context(), berth.Caller{Project: theirs}, CreateRequest{Source: fromSnapshot(s.ID)})
 	wantError(t, err, berth.CodeNotFound, "", "Snapshot with id '"+string(s.ID)+"' not found.")
-	_, err = h.k.Snapshot(t.Context(), theirs, id, SnapshotRequest{})
+	_, err = h.k.snapshots.Take(t.Context(), theirs, id, SnapshotRequest{})
 	wantError(t, err, berth.CodeNotFound, "", string(id))
 	h.driver.die(string(id), sandbox.ReasonKilled)
-	_, err = h.k.Snapshot(t.Context(), mine, id, SnapshotRequest{})
+	_, err = h.k.snapshots.Take(t.Context(), mine, id, SnapshotRequest{})
 	wantExpired(t, err, id, "its files are gone")
 }
 
 func TestNoSnapshots(t *testing.T) {
 	h := newHarness(t)
 	id := h.ready()
-	_, err := h.k.Snapshot(t.Context(), mine, id, SnapshotRequest{})
+	_, err := h.k.snapshots.Take(t.Context(), mine, id, SnapshotRequest{})
 	wantError(t, err, berth.CodeInvalid, "", "does not store snapshots")
 	for _, src := range []berth.ContainerSource{fromSnapshot("snap_1"), leavesSnapshot} {
 		_, err = h.k.Create(t.Context(), byMe, CreateRequest{Source: src})
@@ -297,14 +297,14 @@ func TestProvideContinues(t *testing.T) {
 	ctx := t.Context()
 	env := berth.ShellToolEnvironment{Type: berth.EnvironmentAuto, MemoryLimit: "4g",
 		Berth: &berth.ContainerSource{Template: "other", OnExpiry: berth.OnExpirySnapshot}}
-	first, err := h.k.Provide(ctx, byMe, env, "")
+	first, err := h.k.provider.Provide(ctx, byMe, env, "")
 	if err != nil {
 		t.Fatal(err)
 	}
 	h.sh(first, "echo one >f")
 	h.pass(time.Hour)
 	h.driver.until(0)
-	second, err := h.k.Provide(ctx, byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, first)
+	second, err := h.k.provider.Provide(ctx, byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, first)
 	if err != nil || second == first {
 		t.Fatalf("got %s, %v", second, err)
 	}
@@ -322,34 +322,34 @@ func TestProvideContinues(t *testing.T) {
 	}); err != nil {
 		t.Fatal(err)
 	}
-	if req, err := h.k.continued(ctx, mine, CreateRequest{}, first); err != nil ||
+	if req, err := h.k.provider.continued(ctx, mine, CreateRequest{}, first); err != nil ||
 		req.NetworkPolicy.Type != "allowlist" || req.ExpiresAfter.Minutes != 20 {
 		t.Errorf("got %+v, %v, want the policy of the container that ended", req, err)
 	}
 	h.pass(time.Hour)
 	h.driver.until(0)
-	third, err := h.k.Provide(ctx, byMe, env, second) // with the client's first environment
+	third, err := h.k.provider.Provide(ctx, byMe, env, second) // with the client's first environment
 	if err != nil {
 		t.Fatal(err)
 	}
 	if got := h.sh(third, "cat f"); got != "one\ntwo\n" {
 		t.Errorf("got %q", got)
 	}
-	if same, err := h.k.Provide(ctx, byMe, env, third); err != nil || same != third {
+	if same, err := h.k.provider.Provide(ctx, byMe, env, third); err != nil || same != third {
 		t.Errorf("got %s, %v, want %s", same, err, third)
 	}
 	byRef := berth.ShellToolEnvironment{Type: berth.EnvironmentReference, ContainerID: second}
-	_, err = h.k.Provide(ctx, byMe, byRef, second)
+	_, err = h.k.provider.Provide(ctx, byMe, byRef, second)
 	wantExpired(t, err, second, "in the snapshot")
 	for _, s := range a.list(t, mine) {
 		if err := a.Delete(ctx, mine, s.ID); err != nil {
 			t.Fatal(err)
 		}
 	}
-	_, err = h.k.Provide(ctx, byMe, env, second)
+	_, err = h.k.provider.Provide(ctx, byMe, env, second)
 	wantExpired(t, err, second, "which is gone too")
 	env.Berth.OnLost = berth.OnLostNew
-	fresh, err := h.k.Provide(ctx, byMe, env, second)
+	fresh, err := h.k.provider.Provide(ctx, byMe, env, second)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -29,7 +29,7 @@ type sweeper struct {
 	index     *index
 	leases    *leases
 	deaths    *deaths
-	snapshots *snapshots
+	snapshots *Snapshots
 	volumes   *volumes
 	pools     *pools
 }

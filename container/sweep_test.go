@@ -48,7 +48,8 @@ func TestUseKeepsAlive(t *testing.T) {
 			return err
 		},
 		"provide": func(h *harness, id berth.ContainerID) error {
-			_, err := h.k.Provide(h.t.Context(), byMe, berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, id)
+			_, err := h.k.provider.Provide(h.t.Context(), byMe,
+				berth.ShellToolEnvironment{Type: berth.EnvironmentAuto}, id)
 			return err
 		},
 	} {

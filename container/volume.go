@@ -55,7 +55,7 @@ func (v *volumes) open(ctx context.Context, s *instance) ([]sandbox.Mount, error
 
 // link makes the links to the volumes of a sandbox whose paths are elsewhere than their mounts. A link
 // replaces what is there.
-func (v *volumes) link(ctx context.Context, sn *snapshots, s *instance) error {
+func (v *volumes) link(ctx context.Context, sn *Snapshots, s *instance) error {
 	var layer bytes.Buffer
 	some, err := volume.WriteLinks(&layer, s.body.Berth.Volumes, v.opts.clock.Now())
 	if err != nil || !some {

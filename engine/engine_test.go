@@ -29,9 +29,7 @@ import (
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/tool"
-	computertool "github.com/berth-run/berth/tool/computer"
 	"github.com/berth-run/berth/tool/imagegeneration"
-	shelltool "github.com/berth-run/berth/tool/shell"
 	"github.com/berth-run/berth/tool/standard"
 )
 
@@ -488,9 +486,9 @@ func (f *fakeContainers) Skills(berth.ProjectID, berth.ContainerID) []berth.Cont
 	return nil
 }
 
-func (f *fakeContainers) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return f.exec() }
+func (f *fakeContainers) Shell(berth.Caller, berth.ContainerID) guest.Execer { return f.exec() }
 
-func (f *fakeContainers) exec() shelltool.Execer { return fakeExecer{f} }
+func (f *fakeContainers) exec() guest.Execer { return fakeExecer{f} }
 
 type fakeExecer struct{ *fakeContainers }
 
@@ -567,8 +565,4 @@ func (f fakeExecer) Cancel(_ context.Context, id string) error {
 
 func (f fakeExecer) Forget(context.Context, string) {}
 
-func (f *fakeContainers) Desktop(berth.Caller, berth.ContainerID) computertool.Execer {
-	return fakeExecer{f}
-}
-
-func (f fakeExecer) StartDesktop(guest.Desktop) {}
+func (f fakeExecer) Prepare(guest.ShellCall) {}

@@ -7,7 +7,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
-	shelltool "github.com/berth-run/berth/tool/shell"
 )
 
 func (p *playhouse) Template(context.Context, berth.ProjectID, berth.ContainerID) (string, error) {
@@ -31,11 +30,13 @@ func (*playhouse) Contents(berth.ProjectID, berth.ContainerID) *berth.TemplateCo
 
 func (p *playhouse) Skills(berth.ProjectID, berth.ContainerID) []berth.ContainerSkill { return nil }
 
-func (p *playhouse) Shell(berth.Caller, berth.ContainerID) shelltool.Execer { return tape{p} }
+func (p *playhouse) Shell(berth.Caller, berth.ContainerID) guest.Execer { return tape{p} }
 
 // A tape is a container with the behaviour of the guest: it runs a call once, and replays
 // its events from the start on each request until the call is forgotten.
 type tape struct{ *playhouse }
+
+func (tape) Prepare(guest.ShellCall) {}
 
 func (p tape) Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(yield func(guest.ShellEvent, error) bool) {

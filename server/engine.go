@@ -11,7 +11,6 @@ import (
 	"github.com/berth-run/berth/download"
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/engine"
-	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/ration"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/metrics"
@@ -66,10 +65,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 		return nil, err
 	}
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
-	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, engineContainers{c.service},
-		data.files
+	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, c.service.Provider(), data.files
 	pictures := &images{}
-	if opts.Tools, err = tools(b.Config, engineContainers{c.service}, data.vectors, pictures, r.memory.decoding,
+	if opts.Tools, err = tools(b.Config, c.service.Access(), data.vectors, pictures, r.memory.decoding,
 		b.Log); err != nil {
 		return nil, err
 	}
@@ -99,7 +97,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *Config, containers engineContainers, vectors *vectorstore.Service, pictures *images,
+func tools(config *Config, containers *container.Access, vectors *vectorstore.Service, pictures *images,
 	decoding *ration.Pool, log *slog.Logger) (*tool.Registry, error) {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout,
 		Output: config.Shell.Output}
@@ -132,34 +130,4 @@ func engineOptions(config *Config) (engine.Options, error) {
 		opts.Fetcher = download.New(policy, engine.MaxInlineFile)
 	}
 	return opts, nil
-}
-
-// engineContainers adapts the container service to the engine.
-type engineContainers struct{ *container.Service }
-
-func (c engineContainers) Shell(caller berth.Caller, id berth.ContainerID) shell.Execer {
-	return c.Service.Access().Shell(caller, id)
-}
-
-func (c engineContainers) Process(ctx context.Context, caller berth.Caller, id berth.ContainerID,
-	req guest.ProcessRequest) (mcp.Process, error) {
-	return c.Service.Access().Process(ctx, caller, id, req)
-}
-
-func (c engineContainers) Kernels(caller berth.Caller, id berth.ContainerID) codeinterpreter.Execer {
-	return c.Service.Access().Shell(caller, id)
-}
-
-func (c engineContainers) Desktop(caller berth.Caller, id berth.ContainerID) computer.Execer {
-	return c.Service.Access().Shell(caller, id)
-}
-
-func (c engineContainers) Template(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (string, error) {
-	return c.Service.TemplateOf(ctx, p, id)
-}
-
-func (c engineContainers) Files(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*berth.ContainerFile,
-	error) {
-	files, _, err := c.Service.Files().List(ctx, p, id, store.Page{Limit: 10_000})
-	return files, err
 }

@@ -14,7 +14,6 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
-	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/guest/jupyter"
 )
@@ -95,7 +94,7 @@ func (d *Door) checkLanguage(p berth.ProjectID, id berth.ContainerID, language s
 	if !kernelName.MatchString(language) {
 		return berth.Invalid("language", "Invalid language.")
 	}
-	contents := d.Containers.Contents(p, id)
+	contents := d.Containers.Access().Contents(p, id)
 	if contents == nil || slices.Contains(contents.Kernels, kernelOf(language)) {
 		return nil
 	}
@@ -162,7 +161,7 @@ type interpreter struct {
 	door    *Door
 	project berth.ProjectID
 	id      berth.ContainerID
-	shell   container.Shell
+	shell   guest.Execer
 }
 
 // contexts returns the contexts of the sandbox.

@@ -52,8 +52,8 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	err = d.during(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
 		var made *berth.Snapshot
 		err := whenQuiet(r.Context(), func() (err error) {
-			made, err = d.Containers.Snapshot(r.Context(), c.Project, id, container.SnapshotRequest{Name: body.Name,
-				Memory: d.Memory})
+			made, err = d.Containers.Snapshots().Take(r.Context(), c.Project, id,
+				container.SnapshotRequest{Name: body.Name, Memory: d.Memory})
 			return err
 		})
 		if err != nil {

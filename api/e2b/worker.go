@@ -257,7 +257,7 @@ func (w *worker) steps(ctx context.Context, first int, keys []string) error {
 // cacheStep caches the state after a step.
 func (w *worker) cacheStep(ctx context.Context, key string) error {
 	d, p := w.door, w.caller.Project
-	made, err := d.Containers.Snapshot(ctx, p, w.container, container.SnapshotRequest{Name: "e2b cache"})
+	made, err := d.Containers.Snapshots().Take(ctx, p, w.container, container.SnapshotRequest{Name: "e2b cache"})
 	if err != nil {
 		return err
 	}
@@ -291,7 +291,7 @@ func (w *worker) finalize(ctx context.Context) error {
 	w.log("info", "Saving the template")
 	var made *berth.Snapshot
 	err := whenQuiet(ctx, func() (err error) {
-		made, err = d.Containers.Snapshot(ctx, w.caller.Project, w.container,
+		made, err = d.Containers.Snapshots().Take(ctx, w.caller.Project, w.container,
 			container.SnapshotRequest{Name: "e2b template", Memory: memory})
 		return err
 	})

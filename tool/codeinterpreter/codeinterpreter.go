@@ -3,11 +3,9 @@
 package codeinterpreter
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"regexp"
 	"slices"
 	"strings"
@@ -38,26 +36,12 @@ const maxCode = 1 << 20
 
 // Containers runs the calls of responses.
 type Containers interface {
-	// Kernels returns an Execer for the calls of the caller's response in a container. It
+	// Shell returns an Execer for the calls of the caller's response in a container. It
 	// does not block. If the container has ended, the call reports that.
-	Kernels(caller berth.Caller, id berth.ContainerID) Execer
+	Shell(caller berth.Caller, id berth.ContainerID) guest.Execer
 	// Contents returns what is installed in a container, or nil if that is not known. It does
 	// not block.
 	Contents(p berth.ProjectID, id berth.ContainerID) *berth.TemplateContents
-}
-
-// An Execer runs code in the kernels of one container. container.Service provides it.
-type Execer interface {
-	// Start starts a kernel, so that the first call need not wait for it. It reports no
-	// error: the call that needs the kernel does.
-	Start(kernel string)
-	// Shell runs the call, whose Kernel is set, or continues the call with its id. It yields
-	// the events until the code has ended.
-	Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error]
-	// Cancel interrupts the code of a call.
-	Cancel(ctx context.Context, callID string) error
-	// Forget lets the container drop the output of a call that is stored.
-	Forget(ctx context.Context, callID string)
 }
 
 // Limits are the limits of a call.
@@ -69,7 +53,7 @@ type Limits struct {
 // A Tool is the code interpreter of one response.
 type Tool struct {
 	container berth.ContainerID
-	exec      Execer
+	exec      guest.Execer
 	limits    Limits
 	contents  *berth.TemplateContents // of the container; nil if not known
 }
@@ -77,7 +61,7 @@ type Tool struct {
 var _ tool.Tool = (*Tool)(nil)
 
 // New returns the tool for a container.
-func New(container berth.ContainerID, exec Execer, limits Limits) *Tool {
+func New(container berth.ContainerID, exec guest.Execer, limits Limits) *Tool {
 	if limits.Timeout <= 0 {
 		limits.Timeout = 10 * time.Minute
 	}
@@ -115,7 +99,7 @@ func describe(c *berth.TemplateContents) string {
 // NewCall implements tool.Tool. It starts the kernel, which takes about as long as the
 // model takes to write the code.
 func (t *Tool) NewCall(string) tool.Call {
-	t.exec.Start(defaultKernel)
+	t.exec.Prepare(guest.ShellCall{Kernel: defaultKernel})
 	return &call{tool: t, item: berth.CodeInterpreterCall{ID: berth.NewID(berth.PrefixCodeCall),
 		Type:   berth.ItemCodeInterpreterCall,
 		Status: berth.StatusInProgress, ContainerID: t.container, Outputs: []berth.CodeInterpreterOutput{}}}

@@ -16,7 +16,7 @@ import (
 // An idle Execer runs nothing.
 type idle struct{}
 
-func (idle) Start(string) {}
+func (idle) Prepare(guest.ShellCall) {}
 func (idle) Shell(context.Context, guest.ShellCall) iter.Seq2[guest.ShellEvent, error] {
 	return func(func(guest.ShellEvent, error) bool) {}
 }

@@ -20,7 +20,7 @@ func Kind(containers Containers, limits Limits) tool.Kind {
 			if err != nil {
 				return nil, err
 			}
-			bound := New(environment.ContainerID, containers.Kernels(c.Caller, environment.ContainerID), limits)
+			bound := New(environment.ContainerID, containers.Shell(c.Caller, environment.ContainerID), limits)
 			bound.contents = containers.Contents(c.Caller.Project, environment.ContainerID)
 			return bound, nil
 		},

@@ -3,11 +3,9 @@
 package computer
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"slices"
 	"strings"
 	"text/template"
@@ -33,31 +31,17 @@ type Limits struct {
 
 // Containers are the containers with desktops.
 type Containers interface {
-	// Desktop returns an Execer for the calls of the caller's response on the desktop of a
+	// Shell returns an Execer for the calls of the caller's response on the desktop of a
 	// container. It does not block. If the container has ended, the call reports that.
-	Desktop(caller berth.Caller, id berth.ContainerID) Execer
-}
-
-// An Execer carries out calls on the desktop of one container. container.Service provides it.
-type Execer interface {
-	// StartDesktop starts the desktop, so that the first call need not wait for it. It reports
-	// no error: the call that needs the desktop does.
-	StartDesktop(guest.Desktop)
-	// Shell runs the call, whose Desktop is set, or continues the call with its id. It yields the
-	// events until the actions have ended.
-	Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error]
-	// Cancel ends a call.
-	Cancel(ctx context.Context, callID string) error
-	// Forget lets the container drop the screenshot of a call that is stored.
-	Forget(ctx context.Context, callID string)
+	Shell(caller berth.Caller, id berth.ContainerID) guest.Execer
 }
 
 // A Tool acts on the client's computer, or on the desktop of a container.
 type Tool struct {
 	tool.Client
 	computer  berth.ComputerTool
-	native    *berth.Tool // for an upstream that has the tool itself, or nil
-	exec      Execer      // nil: the client carries out the calls
+	native    *berth.Tool  // for an upstream that has the tool itself, or nil
+	exec      guest.Execer // nil: the client carries out the calls
 	container berth.ContainerID
 	limits    Limits
 }
@@ -121,7 +105,8 @@ func (t *Tool) NewCall(callID string) tool.Call {
 		Status: berth.StatusInProgress, CallID: callID, PendingSafetyChecks: []berth.SafetyCheck{}}}
 	if t.exec != nil {
 		c.item.Berth = &berth.ComputerBerth{ContainerID: t.container}
-		t.exec.StartDesktop(t.desktop())
+		size := t.desktop()
+		t.exec.Prepare(guest.ShellCall{Desktop: &size})
 	}
 	return c
 }

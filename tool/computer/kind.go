@@ -75,7 +75,7 @@ func kind(toolType string, calls *tool.Calls, containers Containers, limits Limi
 					bound.computer.DisplayWidth, bound.computer.DisplayHeight = b.DisplayWidth, b.DisplayHeight
 				}
 				bound.container = environment.ContainerID
-				bound.exec = containers.Desktop(c.Caller, environment.ContainerID)
+				bound.exec = containers.Shell(c.Caller, environment.ContainerID)
 			case c.IsNative(toolType):
 				bound.native = &t
 			}

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"iter"
 	"strings"
 	"time"
 
@@ -28,15 +27,8 @@ type Containers interface {
 	// Process starts a process in a container for the caller's response. It first ends the
 	// processes with the same tag, which an earlier process of this server has left. The
 	// container does not expire while the process runs.
-	Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (Process, error)
-}
-
-// A Process is a running command; see guest.Process.
-type Process interface {
-	// Events yields the output until the process has ended. The caller must read it.
-	Events() iter.Seq2[guest.ProcessEvent, error]
-	Write(ctx context.Context, input []byte) error
-	Kill(ctx context.Context) error
+	Process(ctx context.Context, caller berth.Caller, id berth.ContainerID, req guest.ProcessRequest) (guest.Command,
+		error)
 }
 
 // connectCommand starts the server's command and opens a session on its stdin and stdout.
@@ -72,7 +64,7 @@ func (s *source) connectCommand(life context.Context, in *intake) (client *sdk.C
 
 // pipeOutput copies the messages on the process's stdout until it ends. It records how it
 // ended, unless this server has ended it.
-func pipeOutput(ctx context.Context, p Process, stdout io.Writer, in *intake) error {
+func pipeOutput(ctx context.Context, p guest.Command, stdout io.Writer, in *intake) error {
 	var stderr []byte
 	f := in.fault
 	lines := messages{ctx: ctx, to: stdout, intake: in, omitted: f.omit}
@@ -140,7 +132,7 @@ func (m *messages) write(b []byte) error {
 // An input writes to the stdin of a process.
 type input struct {
 	ctx     context.Context
-	process Process
+	process guest.Command
 }
 
 func (i *input) Write(b []byte) (int, error) {

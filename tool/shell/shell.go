@@ -3,11 +3,9 @@
 package shell
 
 import (
-	"context"
 	_ "embed"
 	"encoding/json"
 	"fmt"
-	"iter"
 	"text/template"
 	"time"
 
@@ -43,24 +41,12 @@ const (
 type Containers interface {
 	// Shell returns an Execer for the calls of the caller's response in a container. It
 	// does not block. If the container has ended, the call reports that.
-	Shell(caller berth.Caller, id berth.ContainerID) Execer
+	Shell(caller berth.Caller, id berth.ContainerID) guest.Execer
 	// Skills returns the skills in a container that runs or starts. It does not block.
 	Skills(p berth.ProjectID, id berth.ContainerID) []berth.ContainerSkill
 	// Contents returns what is installed in a container, or nil if that is not known. It does
 	// not block.
 	Contents(p berth.ProjectID, id berth.ContainerID) *berth.TemplateContents
-}
-
-// An Execer runs shell calls in one container. container.Service provides it.
-type Execer interface {
-	// Shell runs the call, or continues the call with its id. It yields the events of the
-	// commands until all have ended.
-	Shell(ctx context.Context, call guest.ShellCall) iter.Seq2[guest.ShellEvent, error]
-	// Cancel ends the commands of a call and all processes that they started.
-	Cancel(ctx context.Context, callID string) error
-	// Forget lets the container drop the output of a call that is stored. It is called for large
-	// outputs.
-	Forget(ctx context.Context, callID string)
 }
 
 // Limits are the default limits of a call and the maximum limits that a call may set.
@@ -74,7 +60,7 @@ type Limits struct {
 // A Tool is the shell tool of one response.
 type Tool struct {
 	environment *berth.ShellEnvironment
-	exec        Execer // nil: the client runs the calls
+	exec        guest.Execer // nil: the client runs the calls
 	limits      Limits
 	skills      []berth.LocalSkill // in the environment
 	contents    *berth.TemplateContents
@@ -84,7 +70,7 @@ var _ tool.Tool = (*Tool)(nil)
 
 // New returns the shell tool for an environment as the response shows it. With a nil
 // Execer the client runs its calls.
-func New(environment *berth.ShellEnvironment, exec Execer, limits Limits) *Tool {
+func New(environment *berth.ShellEnvironment, exec guest.Execer, limits Limits) *Tool {
 	orDefault(&limits.Timeout, 10*time.Minute)
 	orDefault(&limits.MaxTimeout, time.Hour)
 	orDefault(&limits.Output, 32<<10)
