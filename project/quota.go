@@ -153,7 +153,7 @@ func (q *Quota) Begin(ctx context.Context, c berth.Caller, tokens int) (end func
 	p.fill(time.Now())
 	defer func() {
 		if err != nil {
-			q.settleLocked(p) // it has drawn what it does not use
+			q.settleLocked(p, false) // it has drawn what it does not use
 		}
 	}()
 	if n, limited := bound(p.limits.RequestsPerMinute); limited {
@@ -195,7 +195,7 @@ func (q *Quota) endLocked(p *bounded, tokens int64) {
 	p.responses--
 	p.fill(time.Now())
 	p.tokens.use(tokens)
-	q.settleLocked(p)
+	q.settleLocked(p, false)
 }
 
 // Resume counts a response that an earlier process started.
@@ -207,7 +207,7 @@ func (q *Quota) Resume(id berth.ProjectID) (end func(used int)) {
 		p = q.addLocked(id)
 	}
 	p.responses++
-	q.settleLocked(p)
+	q.settleLocked(p, false)
 	return func(used int) {
 		q.mu.Lock()
 		defer q.mu.Unlock()

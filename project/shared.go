@@ -47,9 +47,13 @@ type shares struct {
 type share struct {
 	flight                chan struct{} // holds a value while the share is drawn; taken before Quota.mu
 	responses, containers int64         // granted to this server
+	drawnFor              drawnFor      // guarded by Quota.mu
 	settling              bool          // settle has been started
 	full                  time.Time     // when a number was last used up for long; guarded by flight
 }
+
+// drawnFor is when each number was last drawn for a request.
+type drawnFor struct{ responses, containers time.Time }
 
 // unknown is a number that must be drawn again.
 const unknown = -1
@@ -69,7 +73,7 @@ func (q *Quota) Share(ctx context.Context, s store.Shares, server string, runnin
 		for backoff.Sleep(ctx, settleInterval) == nil {
 			q.mu.Lock()
 			for _, p := range q.known {
-				q.settleLocked(p)
+				q.settleLocked(p, true)
 			}
 			q.mu.Unlock()
 		}
@@ -84,7 +88,7 @@ func (q *Quota) ForgetShares() {
 	for _, p := range q.known {
 		if p.share != nil {
 			p.share.responses, p.share.containers = unknown, unknown
-			q.settleLocked(p)
+			q.settleLocked(p, false)
 		}
 	}
 }
@@ -158,6 +162,9 @@ func (q *Quota) drawOnce(ctx context.Context, p *bounded, wants func() []store.W
 			*p.numberOf(w.Kind) = unknown
 		default:
 			*p.numberOf(w.Kind) = got[i].Got
+			if w.Need > 0 {
+				*p.drawnForOf(w.Kind) = now
+			}
 			full = full || got[i].Got < w.Used+w.Need && w.Used+w.Need <= w.Limit
 		}
 	}
@@ -181,6 +188,13 @@ func (p *bounded) numberOf(k store.ShareKind) *int64 {
 		return &p.share.containers
 	}
 	return &p.share.responses
+}
+
+func (p *bounded) drawnForOf(k store.ShareKind) *time.Time {
+	if k == store.ShareContainers {
+		return &p.share.drawnFor.containers
+	}
+	return &p.share.drawnFor.responses
 }
 
 // wantsLocked returns what a response wants. Quota.mu is held.
@@ -220,20 +234,21 @@ func (p *bounded) wantRate(wants []store.Want, b *bucket, kind store.ShareKind, 
 	return append(wants, store.Want{Kind: kind, Limit: size, Used: debt, Need: need, Ask: need + size*drawSeconds/60})
 }
 
-// settleLocked starts settle if what the server has does not fit what it uses. q.mu is held.
-func (q *Quota) settleLocked(p *bounded) {
+// settleLocked starts settle if the server's share does not fit its use. With idle, it also returns spare numbers
+// that no request has drawn for settleInterval. q.mu is held.
+func (q *Quota) settleLocked(p *bounded, idle bool) {
 	if p.share == nil || p.share.settling || q.shares.ctx.Err() != nil {
 		return
 	}
-	if known := !p.read.IsZero(); known && len(p.surplusLocked(q.shares)) == 0 {
+	if known := !p.read.IsZero(); known && len(p.surplusLocked(q.shares, idle)) == 0 {
 		return
 	}
 	p.share.settling = true
-	go q.settle(p)
+	go q.settle(p, idle)
 }
 
 // settle reports what the server uses of a project's limits, and returns what it does not use.
-func (q *Quota) settle(p *bounded) {
+func (q *Quota) settle(p *bounded, idle bool) {
 	ctx, cancel := context.WithTimeout(q.shares.ctx, 10*time.Second)
 	defer cancel()
 	_, err := q.project(ctx, p.id) // its limits
@@ -241,7 +256,7 @@ func (q *Quota) settle(p *bounded) {
 	if err == nil {
 		drawn, err = q.draw(ctx, p, func() []store.Want {
 			p.share.settling = false // what changes from now on is not seen
-			return p.surplusLocked(q.shares)
+			return p.surplusLocked(q.shares, idle)
 		})
 	}
 	if err == nil {
@@ -257,7 +272,7 @@ func (q *Quota) settle(p *bounded) {
 }
 
 // surplusLocked returns the differences between what the server has and what it uses. q.mu is held.
-func (p *bounded) surplusLocked(s *shares) (wants []store.Want) {
+func (p *bounded) surplusLocked(s *shares, idle bool) (wants []store.Want) {
 	number := func(kind store.ShareKind, limit *int64, use func() int64, has int64) {
 		n, limited := bound(limit)
 		if !limited && has == 0 {
@@ -267,7 +282,11 @@ func (p *bounded) surplusLocked(s *shares) (wants []store.Want) {
 		if limited {
 			used = use()
 		}
-		if has < used || has > used+2*spare(n) {
+		kept := 2 * spare(n) // so that few ends of requests write to the store
+		if idle && time.Since(*p.drawnForOf(kind)) >= settleInterval {
+			kept = 0
+		}
+		if has < used || has > used+kept {
 			wants = append(wants, store.Want{Kind: kind, Limit: n, Used: used})
 		}
 	}
@@ -281,8 +300,8 @@ func (p *bounded) surplusLocked(s *shares) (wants []store.Want) {
 			b.left = 0
 			return
 		}
-		idle := b.left >= 1 && (time.Since(b.drawn) >= settleInterval || b.left > float64(size*drawSeconds/60))
-		if idle || b.left <= -1 {
+		unused := b.left >= 1 && (time.Since(b.drawn) >= settleInterval || b.left > float64(size*drawSeconds/60))
+		if unused || b.left <= -1 {
 			wants = append(wants, store.Want{Kind: kind, Limit: size, Used: -int64(b.left)})
 		}
 	}
@@ -333,5 +352,5 @@ func (q *Quota) ContainersChanged(id berth.ProjectID) {
 	if p == nil {
 		p = q.addLocked(id)
 	}
-	q.settleLocked(p)
+	q.settleLocked(p, false)
 }

@@ -174,6 +174,25 @@ func TestSharedResponses(t *testing.T) {
 	}
 }
 
+// TestSharedSpare ends the only response of one server, which has drawn some more. Another server gets them all.
+func TestSharedSpare(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		const limit = 200
+		servers := cluster(t, 2, berth.Limits{Responses: number(limit)})
+		end, err := servers[0].Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
+		if err != nil {
+			t.Fatal(err)
+		}
+		end(0)
+		for range limit {
+			eventually(t, "a response", func() error {
+				_, err := servers[1].Begin(t.Context(), berth.Caller{Project: "proj_a"}, 1)
+				return err
+			})
+		}
+	})
+}
+
 // TestSharedByPostgres is TestSharedResponses with a database.
 func TestSharedByPostgres(t *testing.T) {
 	db, err := postgres.Open(t.Context(), pgtest.URL(t), &postgres.Options{})
