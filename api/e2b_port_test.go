@@ -146,6 +146,8 @@ func TestSandboxPortsRefuse(t *testing.T) {
 	}{
 		"a guessed id": {port + "-" + none + ".sandboxes.example", nil, 502, `{"sandboxId":"` + none +
 			`","message":"The sandbox was not found","code":502}`},
+		"an id of E2B's form": {port + "-i4wzcbpgs2a1pr3t8f0k-6532622b.sandboxes.example", nil, 502,
+			`{"sandboxId":"i4wzcbpgs2a1pr3t8f0k","message":"The sandbox was not found","code":502}`},
 		"a guessed id in the header": {"", []string{"E2b-Sandbox-Id", none, "E2b-Sandbox-Port", port}, 502,
 			`{"sandboxId":"` + none + `","message":"The sandbox was not found","code":502}`},
 		"a container, not a sandbox": {port + "-" + strings.TrimPrefix(plain, "cntr_") + ".sandboxes.example", nil,
@@ -172,6 +174,41 @@ func TestSandboxPortsRefuse(t *testing.T) {
 		}
 		if strings.Contains(text, "host=") {
 			t.Errorf("%s: the request reached a server: %s", name, text)
+		}
+	}
+}
+
+// A browser gets a page in place of the JSON of an error.
+func TestSandboxPortPages(t *testing.T) {
+	t.Parallel()
+	var stop context.CancelFunc
+	h := newHouse(t, func(o *api.Options) { o.Preview.Domain = "sandboxes.example"; withSandboxes(t, &stop)(o) })
+	h.key("sk-mine", "proj_mine")
+	s := h.newSandbox("sk-mine", `{"templateID":"base"}`)
+	private := h.newSandbox("sk-mine", `{"templateID":"base","network":{"allowPublicTraffic":false}}`)
+	closed, err := net.Listen("tcp", "127.0.0.1:0")
+	check(t, err)
+	closed.Close()
+	for host, want := range map[string]struct {
+		status int
+		text   string
+	}{
+		"80-i4wzcbpgs2a1pr3t8f0k":   {502, "The sandbox was not found"},
+		portOf(closed) + "-" + s.ID: {502, "port is not open"},
+		"80-" + private.ID:          {403, "traffic access token"},
+		"65536-" + s.ID:             {400, "Invalid port"},
+		"49999-" + s.ID:             {401, "token of the sandbox"},
+	} {
+		resp, text := visitHost(t, "GET", h.url, host+".sandboxes.example", "/",
+			"Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+		if resp.StatusCode != want.status || !strings.HasPrefix(text, "<!doctype html>") ||
+			!strings.Contains(text, want.text) || resp.Header.Get("Content-Type") != "text/html; charset=utf-8" ||
+			!strings.Contains(resp.Header.Get("Content-Security-Policy"), "default-src 'none'") {
+			t.Errorf("%s: got %d %v %s", host, resp.StatusCode, resp.Header, text)
+		}
+		if resp, text := visitHost(t, "GET", h.url, host+".sandboxes.example", "/", "Accept",
+			"*/*"); resp.StatusCode != want.status || !strings.HasPrefix(text, "{") {
+			t.Errorf("%s: a program got %d %s", host, resp.StatusCode, text)
 		}
 	}
 }

@@ -134,6 +134,62 @@ func TestE2BBuildLimit(t *testing.T) {
 	}
 }
 
+// e2bTemplate builds a template, and returns how the build ended.
+func (s *server) e2bTemplate(name string, request map[string]any) e2bBuild {
+	s.t.Helper()
+	var made struct{ TemplateID, BuildID string }
+	if got := s.e2bCall("POST", "/v3/templates", map[string]any{"name": name}, &made); got != http.StatusAccepted {
+		s.t.Fatalf("got %d", got)
+	}
+	path := "/templates/" + made.TemplateID + "/builds/" + made.BuildID
+	if got := s.e2bCall("POST", "/v2"+path, request, nil); got != http.StatusAccepted {
+		s.t.Fatalf("got %d", got)
+	}
+	return s.buildEnds(path + "/status")
+}
+
+// TestE2BBuildFromStarted builds templates from one whose start command runs. Its steps see the files of the template,
+// and none of its processes. A template without a start command of its own runs the inherited one, after its steps.
+func TestE2BBuildFromStarted(t *testing.T) {
+	s := newServer(t)
+	run := func(args ...string) []any {
+		steps := []any{}
+		for _, arg := range args {
+			steps = append(steps, map[string]any{"type": "RUN", "args": []string{arg}})
+		}
+		return steps
+	}
+	ready := "test -s /home/user/started"
+	for _, build := range []struct {
+		name    string
+		request map[string]any
+		want    string // what the start command has read, and the name of the process that it became
+	}{
+		{"parent", map[string]any{"fromTemplate": "base", "steps": run("echo parent > /home/user/config"),
+			"startCmd": "cat /home/user/config > /home/user/started; exec sleep 100000", "readyCmd": ready},
+			"parent sleep"},
+		{"child", map[string]any{"fromTemplate": "parent", "steps": append([]any{
+			map[string]any{"type": "USER", "args": []string{"root"}}}, run("test parent = $(cat /home/user/started)",
+			"! pidof sleep", "rm /home/user/started; echo child > /home/user/config")...)}, "child sleep"},
+		{"grandchild", map[string]any{"fromTemplate": "child", "steps": run("rm /home/user/started"),
+			"startCmd": "echo own > /home/user/started; exec tail -f /dev/null", "readyCmd": ready}, "own tail"},
+	} {
+		if b := s.e2bTemplate(build.name, build.request); b.Status != "ready" {
+			t.Fatalf("%s: got %+v", build.name, b)
+		}
+		var sandbox e2bSandbox
+		if got := s.e2bCall("POST", "/v2/sandboxes", map[string]any{"templateID": build.name, "timeout": 600},
+			&sandbox); got != http.StatusCreated {
+			t.Fatalf("%s: got %d", build.name, got)
+		}
+		out, _, err := s.berth("exec", "cntr_"+sandbox.SandboxID, "sh", "-c",
+			`echo $(cat /home/user/started; for n in sleep tail; do pidof $n >/dev/null && echo $n; done)`)
+		if err != nil || strings.TrimSpace(out) != build.want {
+			t.Errorf("%s: %v: got %q, want %q", build.name, err, out, build.want)
+		}
+	}
+}
+
 // TestE2BBuildImages builds templates from images that do not exist. Errors name the reference, and nothing of the
 // server's network.
 func TestE2BBuildImages(t *testing.T) {

@@ -49,7 +49,7 @@ var suites = []suite{
 		"TestDescriptorsRunOut", "TestDesktop", "TestDesktopHostile", "TestDesktopTemplates",
 		"TestDesktopView", "TestContainerFillsTheVolume", "TestManyFillTheVolume",
 		"TestVolumeFilledWithoutServer", "TestFullDisk", "TestDoctorFix", "TestDrivers", "TestE2BBuildKilled",
-		"TestE2BBuildLimit", "TestE2BBuildImages", "TestE2BCodeKilled", "TestE2BEventsKilled", "TestE2BRules",
+		"TestE2BBuildLimit", "TestE2BBuildFromStarted", "TestE2BBuildImages", "TestE2BCodeKilled", "TestE2BEventsKilled", "TestE2BRules",
 		"TestE2BRegistry", "TestEndlessUpstream", "TestExitCodes", "TestRunInterrupted", "TestFallback",
 		"TestGoTools", "TestHangup", "TestHostFails", "TestKernelOverTCP", "TestDeno", "TestPullKilled",
 		"TestBuildKilled", "TestRestoreKilled", "TestVolumesKilled", "TestImportKilled", "TestLargeFiles",

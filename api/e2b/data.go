@@ -116,42 +116,11 @@ func refuse(x *exchange.Exchange, r *http.Request, err error, write func(*exchan
 	case x.Started():
 		x.Break(r.Context(), r.URL.Path, err)
 	case errors.As(err, &refused):
-		_ = x.JSON(refused.status, refused.body)
+		refused.write(x, r)
 	default:
 		x.WriteErrorsWith(write)
 		x.Fail(r.Context(), r.URL.Path, err)
 	}
-}
-
-// A refusal is an answer of the proxy itself.
-type refusal struct {
-	status int
-	body   any
-}
-
-func (e *refusal) Error() string { return http.StatusText(e.status) }
-
-// gone is the answer for a sandbox that does not run, from which clients conclude that it ended.
-func gone(name string) error {
-	return &refusal{http.StatusBadGateway, struct {
-		SandboxID string `json:"sandboxId"`
-		Message   string `json:"message"`
-		Code      int    `json:"code"`
-	}{name, "The sandbox was not found", http.StatusBadGateway}}
-}
-
-func unauthorized(message string) error {
-	return &refusal{http.StatusUnauthorized, failure{http.StatusUnauthorized, message}}
-}
-
-// portClosed is the answer for a port that no process serves.
-func portClosed(to address) error {
-	return &refusal{http.StatusBadGateway, struct {
-		SandboxID string `json:"sandboxId"`
-		Message   string `json:"message"`
-		Port      int    `json:"port"`
-		Code      int    `json:"code"`
-	}{to.sandbox, "The sandbox is running but port is not open", to.port, http.StatusBadGateway}}
 }
 
 // serve forwards a request to the sandbox that it names.
@@ -159,6 +128,9 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if to.port == 0 {
 		return &refusal{http.StatusBadRequest, failure{http.StatusBadRequest, "Invalid port '" + rule.Clip(to.text) +
 			"'. Expected a number from 1 to 65535."}}
+	}
+	if to.sandbox != "" && !idPattern.MatchString(nameOf(idOf(to.sandbox))) {
+		return gone(to.sandbox) // of another service
 	}
 	id, s, err := d.locate(r, to.sandbox)
 	if err != nil {

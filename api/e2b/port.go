@@ -28,8 +28,9 @@ type ports struct {
 // defaultDomain is the parent domain of the host names of ports without a configured one.
 const defaultDomain = "localhost"
 
-// label matches the first label of a port's host, PORT-SANDBOX, or PORT-SANDBOX-CLIENT as former clients write it.
-var label = regexp.MustCompile(`^([0-9]+)-([0-9a-f]{48})(?:-[0-9a-z]{1,8})?$`)
+// label matches the first label of a port's host, PORT-SANDBOX, or PORT-SANDBOX-CLIENT as former clients write it. A
+// sandbox of another service has an id of another form.
+var label = regexp.MustCompile(`^([0-9]+)-([0-9a-z]+)(?:-[0-9a-z]{1,8})?$`)
 
 // parseHost parses a Host header, which names a port of a sandbox below a domain.
 func parseHost(host, domain string) (address, bool) {
@@ -77,12 +78,9 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 		return err
 	}
 	if s.ports.Private && !known {
-		return &refusal{http.StatusForbidden, struct {
-			SandboxID string `json:"sandboxId"`
-			Message   string `json:"message"`
-			Code      int    `json:"code"`
-		}{to.sandbox, "The traffic access token is missing or invalid: send it in the header '" +
-			strings.ToLower(trafficHeader) + "'.", http.StatusForbidden}}
+		return &refusal{http.StatusForbidden, proxyFailure{SandboxID: to.sandbox,
+			Message: "The traffic access token is missing or invalid: send it in the header '" +
+				strings.ToLower(trafficHeader) + "'.", Code: http.StatusForbidden}}
 	}
 	if to.port == interpreterPort {
 		if key, err = d.mayInterpret(r, s.project, id); err != nil {

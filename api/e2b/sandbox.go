@@ -209,8 +209,8 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	}
 	if t != nil {
 		d.spawned(r.Context(), c.Project, t.ID)
-		if from.StartCmd != "" {
-			if err := d.startIn(r.Context(), c, made.ID, from); err != nil {
+		if from.Start != nil && !from.Memory {
+			if err := d.startIn(r.Context(), c, made.ID, from.Start); err != nil {
 				return errors.Join(err, d.end(context.WithoutCancel(r.Context()), c.Project, made.ID))
 			}
 		}
@@ -246,9 +246,8 @@ func serverTemplate(ref string) string {
 	return name
 }
 
-// startIn starts the start command of a build in a new sandbox, if the build has no memory in which
-// it runs.
-func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID, b *build) error {
+// startIn starts the start command of a template in a new sandbox.
+func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID, start *startCommand) error {
 	door, release, err := d.Containers.Access().Door(ctx, c, id)
 	if err != nil {
 		return err
@@ -257,8 +256,8 @@ func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID
 	client := guest.NewHTTPClient("http://guest", &http.Client{Transport: door})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
-	_, err = client.Start(ctx, guest.ProcessRequest{User: b.User, Cmd: "/bin/sh",
-		Args: []string{"-l", "-c", b.StartCmd}, Dir: b.Dir})
+	_, err = client.Start(ctx, guest.ProcessRequest{User: start.User, Cmd: "/bin/sh",
+		Args: []string{"-l", "-c", start.Command}, Dir: start.Dir})
 	if err != nil {
 		return &berth.Error{Code: berth.CodeUnavailable, Err: err,
 			Message: "The start command of the template could not be started."}

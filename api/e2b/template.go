@@ -73,9 +73,18 @@ type build struct {
 	Env        []string          `json:"env,omitempty"`
 	User       string            `json:"user,omitempty"`
 	Dir        string            `json:"dir,omitempty"`
-	StartCmd   string            `json:"start_cmd,omitempty"` // that sandboxes must run themselves
-	Reason     *reason           `json:"reason,omitempty"`
-	Logs       []logEntry        `json:"logs,omitempty"`
+	// that runs in the memory of the snapshot, or that sandboxes must start themselves
+	Start  *startCommand `json:"start,omitempty"`
+	Reason *reason       `json:"reason,omitempty"`
+	Logs   []logEntry    `json:"logs,omitempty"`
+}
+
+// A startCommand is the start command of a template.
+type startCommand struct {
+	Command string `json:"command,omitempty"`
+	Ready   string `json:"ready,omitempty"` // succeeds when the template is ready
+	User    string `json:"user,omitempty"`
+	Dir     string `json:"dir,omitempty"`
 }
 
 // A reason is why a build failed.

@@ -39,6 +39,7 @@ type worker struct {
 	release   func()
 	shell     string // bash, or sh if the image has no bash
 	state     stepState
+	parent    *build // of the template that this one starts from; nil if that is one of the server
 }
 
 // A stepState is what a step leaves to the next ones, beside files.
@@ -93,7 +94,12 @@ func (w *worker) buildNow(ctx context.Context) error {
 		}
 	}
 	w.step = "base"
-	if err := w.start(ctx, source); err != nil {
+	if cached == nil && w.parent != nil && w.parent.Memory {
+		if source.SnapshotID, err = w.parentFiles(ctx); err != nil {
+			return err
+		}
+	}
+	if err := w.open(ctx, source); err != nil {
 		return err
 	}
 	defer w.discard()
@@ -116,11 +122,7 @@ func (w *worker) base(ctx context.Context) (berth.ContainerSource, string, error
 			return berth.ContainerSource{}, "", err
 		}
 		if t != nil {
-			w.state = stepState{Env: b.Env, User: b.User, Dir: b.Dir}
-			if b.Memory {
-				return berth.ContainerSource{}, "", berth.Errorf(berth.CodeInvalid,
-					"Template '%s' runs a start command. Build from a template without one.", ref)
-			}
+			w.state, w.parent = stepState{Env: b.Env, User: b.User, Dir: b.Dir}, b
 			return berth.ContainerSource{SnapshotID: b.Snapshot}, b.ID, nil
 		}
 		source := berth.ContainerSource{Template: serverTemplate(ref)}
@@ -169,12 +171,40 @@ func (w *worker) lastCached(ctx context.Context, keys []string) (int, *cached, e
 	return 0, nil, nil
 }
 
-// start starts the container of the build.
-func (w *worker) start(ctx context.Context, source berth.ContainerSource) error {
+// parentFiles returns a snapshot of the files of the parent, whose own one has memory: no process of the parent runs
+// in the container of the build.
+func (w *worker) parentFiles(ctx context.Context) (berth.SnapshotID, error) {
+	d, p := w.door, w.caller.Project
+	key := cacheKey("files of build", w.parent.ID)
+	c, err := d.cachedResult(ctx, p, key)
+	if err != nil {
+		return "", err
+	}
+	if c != nil {
+		if _, err := d.Snapshots.Get(ctx, p, c.Snapshot); err == nil {
+			return c.Snapshot, nil
+		}
+	}
+	if err := w.create(ctx, container.CreateRequest{
+		Source: berth.ContainerSource{SnapshotID: w.parent.Snapshot}}); err != nil {
+		return "", err
+	}
+	defer w.discard()
+	made, err := d.Containers.Snapshots().Take(ctx, p, w.container, container.SnapshotRequest{Name: "e2b cache"})
+	if err != nil {
+		return "", err
+	}
+	if err := d.cache(ctx, p, key, cached{Snapshot: made.ID}); err != nil {
+		d.dropSnapshot(p, made.ID)
+		return "", err
+	}
+	return made.ID, nil
+}
+
+// create creates a container, which discard deletes.
+func (w *worker) create(ctx context.Context, req container.CreateRequest) error {
 	d := w.door
-	req := container.CreateRequest{Name: "e2b-build", NetworkPolicy: &berth.NetworkPolicy{Type: "open"}, Source: source,
-		MemoryLimit:  w.run.build.MemorySize,
-		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 10}}
+	req.Name, req.ExpiresAfter = "e2b-build", &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: 10}
 	made, err := d.Containers.Create(ctx, w.caller, req)
 	if e, ok := err.(*berth.Error); ok && strings.HasPrefix(e.Param, "network_policy") {
 		w.log("warn", "The build has no network: "+e.Message)
@@ -191,7 +221,17 @@ func (w *worker) start(ctx context.Context, source berth.ContainerSource) error 
 		w.discard()
 		return err
 	}
-	door, release, err := d.Containers.Access().Door(ctx, w.caller, made.ID)
+	return nil
+}
+
+// open creates the container of the build and connects to it.
+func (w *worker) open(ctx context.Context, source berth.ContainerSource) error {
+	d := w.door
+	if err := w.create(ctx, container.CreateRequest{Source: source, MemoryLimit: w.run.build.MemorySize,
+		NetworkPolicy: &berth.NetworkPolicy{Type: "open"}}); err != nil {
+		return err
+	}
+	door, release, err := d.Containers.Access().Door(ctx, w.caller, w.container)
 	if err != nil {
 		w.discard()
 		return err
@@ -269,20 +309,29 @@ func (w *worker) cacheStep(ctx context.Context, key string) error {
 	return nil
 }
 
+// startCommand returns the start command of the request, or else the inherited one.
+func (w *worker) startCommand() startCommand {
+	if w.req.StartCmd == "" && w.req.ReadyCmd == "" && w.parent != nil && w.parent.Start != nil {
+		return *w.parent.Start
+	}
+	return startCommand{w.req.StartCmd, w.req.ReadyCmd, w.state.User, w.state.Dir}
+}
+
 // finalize runs the start command, waits until it is ready, and makes the snapshot.
 func (w *worker) finalize(ctx context.Context) error {
 	d := w.door
-	memory := w.req.StartCmd != "" && d.Memory
+	start := w.startCommand()
+	memory := start.Command != "" && d.Memory
 	stop := func() {}
-	if w.req.StartCmd != "" {
-		w.log("info", "Running start command: "+w.req.StartCmd)
+	if start.Command != "" {
+		w.log("info", "Running start command: "+start.Command)
 		var err error
-		if stop, err = w.startCommand(ctx); err != nil {
+		if stop, err = w.runStart(ctx, start); err != nil {
 			return err
 		}
 	}
 	defer func() { stop() }()
-	if err := w.awaitReady(ctx); err != nil {
+	if err := w.awaitReady(ctx, start); err != nil {
 		return err
 	}
 	stop() // the command continues without a reader
@@ -300,17 +349,17 @@ func (w *worker) finalize(ctx context.Context) error {
 	}
 	w.run.change(func(b *build) {
 		b.Snapshot, b.Memory, b.Env, b.User, b.Dir = made.ID, made.Memory, w.state.Env, w.state.User, w.state.Dir
-		if !made.Memory {
-			b.StartCmd = w.req.StartCmd
+		if start.Command != "" {
+			b.Start = &start
 		}
 	})
 	return nil
 }
 
-// startCommand starts the start command. stop detaches from it.
-func (w *worker) startCommand(ctx context.Context) (stop func(), err error) {
+// runStart starts the start command. stop detaches from it.
+func (w *worker) runStart(ctx context.Context, start startCommand) (stop func(), err error) {
 	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx)) // without a deadline, at which the guest would end it
-	p, err := w.client.Start(ctx, w.process(w.req.StartCmd, w.state.User, w.state.Dir))
+	p, err := w.client.Start(ctx, w.process(start.Command, start.User, start.Dir))
 	if err != nil {
 		cancel()
 		return nil, &stepError{"start command", err.Error()}
@@ -345,9 +394,9 @@ func (w *worker) startCommand(ctx context.Context) (stop func(), err error) {
 }
 
 // awaitReady returns when the ready command succeeds.
-func (w *worker) awaitReady(ctx context.Context) error {
-	if w.req.ReadyCmd == "" {
-		if w.req.StartCmd == "" {
+func (w *worker) awaitReady(ctx context.Context, start startCommand) error {
+	if start.Ready == "" {
+		if start.Command == "" {
 			return nil
 		}
 		select {
@@ -357,10 +406,10 @@ func (w *worker) awaitReady(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
-	w.log("info", "Waiting for template to be ready: "+w.req.ReadyCmd)
+	w.log("info", "Waiting for template to be ready: "+start.Ready)
 	deadline := time.Now().Add(readyTimeout)
 	for {
-		_, err := w.command(ctx, w.req.ReadyCmd, w.state.User, w.state.Dir, false)
+		_, err := w.command(ctx, start.Ready, start.User, start.Dir, false)
 		switch {
 		case err == nil:
 			w.log("info", "Template is ready")
@@ -368,7 +417,7 @@ func (w *worker) awaitReady(ctx context.Context) error {
 		case ctx.Err() != nil:
 			return ctx.Err()
 		case time.Now().After(deadline):
-			return &stepError{"ready command '" + w.req.ReadyCmd + "'", fmt.Sprintf("it did not succeed within %v",
+			return &stepError{"ready command '" + start.Ready + "'", fmt.Sprintf("it did not succeed within %v",
 				readyTimeout)}
 		}
 		select {
