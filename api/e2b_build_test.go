@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/e2b"
+	"github.com/berth-run/berth/cluster"
 )
 
 // brief is a build that ends by itself. The house has no user "user" with a home, in which RUN would run.
@@ -205,6 +206,16 @@ func TestE2BBuildCancel(t *testing.T) {
 	h.noContainers("sk-mine")
 }
 
+// besides is the placement of a server with others.
+type besides struct {
+	cluster.Solo
+	alive func(server string) bool
+}
+
+func (besides) Alone() bool { return false }
+
+func (b besides) Alive(_ context.Context, server string) (bool, error) { return b.alive(server), nil }
+
 // A build on which no server works any more has failed: at the next start of its server, or when the lease of that
 // one is gone. A server that was only silent gives the build up.
 func TestE2BBuildInterrupted(t *testing.T) {
@@ -221,10 +232,10 @@ func TestE2BBuildInterrupted(t *testing.T) {
 			opts.Server = second
 			found := make(chan struct{}, 100)
 			var dead atomic.Bool
-			opts.Alive = func(_ context.Context, server string) (bool, error) {
+			opts.Placement = besides{alive: func(server string) bool {
 				defer func() { found <- struct{}{} }()
-				return server != "a" || !dead.Load(), nil
-			}
+				return server != "a" || !dead.Load()
+			}}
 			run := func() (end func()) {
 				ctx, cancel := context.WithCancel(t.Context())
 				ended := make(chan struct{})

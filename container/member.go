@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 )
 
@@ -61,43 +62,28 @@ func (svc *Service) own(recs []*store.Container, here map[string]bool) []*store.
 	})
 }
 
-// Locate returns the server that runs a container, or "" if it is this one, or if no server
-// runs the container.
-func (svc *Service) Locate(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (server string, err error) {
-	if svc.opts.Server == "" || id == "" || svc.index.lookup(p, id) != nil {
-		return "", nil
+// Where returns where a container is, as seen from this server. A container that does not run is on no server.
+func (svc *Service) Where(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
+	aim cluster.Aim) (cluster.Place, error) {
+	registered := svc.index.lookup(p, id) != nil
+	if svc.opts.Server == "" || id == "" || aim == cluster.Use && registered {
+		return cluster.Place{}, nil
 	}
 	rec, err := svc.opts.Store.GetContainer(ctx, p, id)
 	if errors.Is(err, store.ErrNotFound) {
-		return "", nil
+		return cluster.Place{}, nil
 	}
 	if err != nil {
-		return "", fmt.Errorf("read container: %w", err)
+		return cluster.Place{}, fmt.Errorf("read container: %w", err)
 	}
-	if rec.Body.Status != berth.ContainerRunning || !svc.opts.elsewhere(rec) {
-		return "", nil
+	switch {
+	case rec.Body.Status != berth.ContainerRunning:
+		return cluster.Place{}, nil
+	case svc.opts.elsewhere(rec):
+		return cluster.Place{Server: rec.Body.Berth.Server}, nil
 	}
-	return rec.Body.Berth.Server, nil
-}
-
-// Resumes reports whether this server resumes the responses of a container: it runs the container,
-// or no server does. A container that this server is taking over cannot be used yet, and one that
-// another server has taken over must not be, although this server may not have forgotten it yet.
-func (svc *Service) Resumes(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (bool, error) {
-	rec, err := svc.opts.Store.GetContainer(ctx, p, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return true, nil
-	}
-	if err != nil {
-		return false, fmt.Errorf("read container: %w", err)
-	}
-	if rec.Body.Status != berth.ContainerRunning {
-		return true, nil
-	}
-	if svc.opts.elsewhere(rec) {
-		return false, nil
-	}
-	return svc.claimer() == nil || svc.index.lookup(p, id) != nil, nil
+	// A container that this server is taking over cannot be used yet.
+	return cluster.Place{Taking: aim == cluster.Resume && svc.claimer() != nil && !registered}, nil
 }
 
 // EndLost ends the containers whose servers are not members any more, with the reason "host".

@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 )
 
@@ -26,11 +27,11 @@ func TestContainersOfMembers(t *testing.T) {
 	if got := a.get(id); got.Status != berth.ContainerRunning {
 		t.Fatalf("after the start of another server: %+v", got)
 	}
-	if server, err := b.k.Locate(t.Context(), mine, id); err != nil || server != "a" {
-		t.Errorf("Locate: %q, %v", server, err)
+	if got, err := b.k.Where(t.Context(), mine, id, cluster.Use); err != nil || got.Server != "a" {
+		t.Errorf("Where: %+v, %v", got, err)
 	}
-	if server, err := a.k.Locate(t.Context(), mine, id); err != nil || server != "" {
-		t.Errorf("Locate on its own server: %q, %v", server, err)
+	if got, err := a.k.Where(t.Context(), mine, id, cluster.Use); err != nil || got.Server != "" {
+		t.Errorf("Where on its own server: %+v, %v", got, err)
 	}
 	b.resumes(id, false)
 	a.resumes(id, true)
@@ -89,7 +90,8 @@ func TestReservedByMember(t *testing.T) {
 // resumes checks whether the server resumes the responses of a container.
 func (h *harness) resumes(id berth.ContainerID, want bool) {
 	h.t.Helper()
-	if got, err := h.k.Resumes(h.t.Context(), mine, id); err != nil || got != want {
+	place, err := h.k.Where(h.t.Context(), mine, id, cluster.Resume)
+	if got := place.Server == "" && !place.Taking; err != nil || got != want {
 		h.t.Errorf("server %s resumes the responses of the container: got %t, %v, want %t", h.opts.Server, got, err,
 			want)
 	}

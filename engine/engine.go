@@ -18,6 +18,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/engine/transcript"
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/model"
@@ -84,7 +85,6 @@ type Options struct {
 	Files      Files
 	Fetcher    Fetcher // of file_url; nil refuses file_url
 	Owner      string  // this server's name on leases, which must survive a restart
-	Others     Others  // nil if no other server uses the store
 	Quota      Quota   // default no limit
 	Retry      Retry
 	Limits     Limits
@@ -92,6 +92,9 @@ type Options struct {
 	Observer   Observer     // default nil
 	Tracer     trace.Tracer // of responses' spans; nil: none
 	Log        *slog.Logger
+
+	// Placement knows which server has a container or a run. Default: cluster.Solo.
+	Placement cluster.Placement
 
 	// Key seals encrypted_content, which only a server with the same key can decrypt. The
 	// default is a random key for the life of the Engine.
@@ -131,6 +134,9 @@ func New(opts Options) *Engine {
 	if opts.Quota == nil {
 		opts.Quota = noQuota{}
 	}
+	if opts.Placement == nil {
+		opts.Placement = cluster.Solo{}
+	}
 	if opts.Observer == nil {
 		opts.Observer = noObserver{}
 	}
@@ -165,14 +171,4 @@ func addToConversation(r *store.Response, final *berth.Response) []*store.Object
 	items := slices.Concat(r.Input, final.Output)
 	items = slices.DeleteFunc(items, func(it berth.Item) bool { return it.Type() == berth.ItemCompactionTrigger })
 	return transcript.ConversationItems(final.Conversation.ID, items)
-}
-
-// Others are the other servers that use the store.
-type Others interface {
-	// RunOwner is that of store.Members.
-	RunOwner(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (owner string, err error)
-
-	// Resumes reports whether this server resumes the responses of a container: it runs the
-	// container, or no server does.
-	Resumes(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (bool, error)
 }

@@ -22,6 +22,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/journal"
@@ -55,7 +56,7 @@ type house struct {
 	retry      engine.Retry
 	patience   time.Duration // with clients that were lost
 	lease      time.Duration
-	others     engine.Others
+	others     cluster.Placement
 	output     int64         // default 16 MiB
 	owner      string        // default "test"
 	follow     time.Duration // the patience of followers with a store that fails; 0 is the default
@@ -110,7 +111,7 @@ func (h *house) startOn(responses store.Responses) {
 		Containers: h.containers,
 		Tools: tool.NewRegistry(append(standard.Kinds(standard.Options{Containers: h.containers,
 			Desktops: h.containers, Images: h.images}), h.kinds...)...), Files: &h.files, Owner: cmp.Or(h.owner,
-			"test"), Others: h.others, Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output},
+			"test"), Placement: h.others, Limits: engine.Limits{Return: h.patience, Lease: h.lease, Output: h.output},
 		Log: slog.New(slog.NewTextHandler(h.log, nil))})
 }
 

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 )
 
@@ -19,14 +20,15 @@ var errForOther = errors.New("another server resumes the response")
 // only it can tell what became of the calls. If it does not return, its containers are ended or
 // taken over, and another server resumes the response.
 func (e *Engine) mayResume(ctx context.Context, rec *store.Response) error {
-	if e.Others == nil || rec.Container == "" {
+	if rec.Container == "" {
 		return nil
 	}
-	resumes, err := e.Others.Resumes(ctx, rec.Project, rec.Container)
+	place, err := e.Placement.Where(ctx, cluster.Object{Project: rec.Project, Container: rec.Container},
+		cluster.Resume)
 	if err != nil {
 		return fmt.Errorf("locate container: %w", err)
 	}
-	if !resumes {
+	if place.Server != "" || place.Taking {
 		return errForOther
 	}
 	return nil
@@ -34,17 +36,14 @@ func (e *Engine) mayResume(ctx context.Context, rec *store.Response) error {
 
 // heldElsewhere returns a store.ElsewhereError if another server holds the run of a response.
 func (e *Engine) heldElsewhere(ctx context.Context, p berth.ProjectID, id berth.ResponseID) error {
-	if e.Others == nil {
-		return nil
-	}
-	owner, err := e.Others.RunOwner(ctx, p, id)
-	if errors.Is(err, store.ErrNotFound) || err == nil && (owner == "" || owner == e.Owner) {
-		return nil
-	}
+	place, err := e.Placement.Where(ctx, cluster.Object{Project: p, Response: id}, cluster.Use)
 	if err != nil {
-		return fmt.Errorf("read owner of run: %w", err)
+		return fmt.Errorf("locate run: %w", err)
 	}
-	return store.Elsewhere("Response '"+string(id)+"'", owner)
+	if place.Server != "" {
+		return store.Elsewhere("Response '"+string(id)+"'", place.Server)
+	}
+	return nil
 }
 
 // renew renews the lease of a run. If other servers use the store, a lease that may have
@@ -52,7 +51,7 @@ func (e *Engine) heldElsewhere(ctx context.Context, p berth.ProjectID, id berth.
 // are refused unless this server has the lease, nothing of a lost run is stored.
 func (e *Engine) renew(ctx context.Context, r *run) error {
 	now := time.Now()
-	if last := r.leased.Load(); e.Others != nil && last != nil && now.Sub(*last) > e.Limits.Lease {
+	if last := r.leased.Load(); !e.Placement.Alone() && last != nil && now.Sub(*last) > e.Limits.Lease {
 		return store.ErrConflict
 	}
 	if err := e.Runs.RenewRun(ctx, r.record.Project, r.id(), e.lease()); err != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/store"
 )
@@ -349,14 +350,18 @@ func TestLapsedLease(t *testing.T) {
 }
 
 // elsewhere are other servers that may have taken all containers over.
-type elsewhere struct{ moved atomic.Bool }
-
-func (o *elsewhere) RunOwner(context.Context, berth.ProjectID, berth.ResponseID) (string, error) {
-	return "", nil
+type elsewhere struct {
+	cluster.Solo
+	moved atomic.Bool
 }
 
-func (o *elsewhere) Resumes(context.Context, berth.ProjectID, berth.ContainerID) (bool, error) {
-	return !o.moved.Load(), nil
+func (o *elsewhere) Alone() bool { return false }
+
+func (o *elsewhere) Where(_ context.Context, of cluster.Object, aim cluster.Aim) (cluster.Place, error) {
+	if of.Container != "" && aim == cluster.Resume && o.moved.Load() {
+		return cluster.Place{Server: "other"}, nil
+	}
+	return cluster.Place{}, nil
 }
 
 // A server that returns from an outage leaves a run to the server that has taken its container

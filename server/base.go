@@ -8,6 +8,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-run/berth/audit"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/project"
@@ -22,7 +23,7 @@ type base struct {
 	space   *diskspace.Guard
 	node    string // the server's name on leases
 	key     [32]byte
-	cluster *members    // nil if there are no other servers
+	cluster cluster.Node
 	disk    database    // the database of the state directory
 	db      store.Store // disk, and responses that are not to be stored
 	audit   *audit.Log
@@ -74,7 +75,7 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 		return nil, err
 	}
 	s.record = b.audit
-	if b.cluster != nil {
+	if !b.cluster.Alone() {
 		if err := s.saveCheckpoints(b); err != nil {
 			return nil, err
 		}
@@ -85,10 +86,8 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 		return nil, err
 	}
 	b.quota = newQuota(b.db, b.State, o.Config)
-	if b.cluster != nil {
-		if err := b.cluster.share(ctx, s, b); err != nil {
-			return nil, err
-		}
+	if err := s.shareLimits(ctx, b); err != nil {
+		return nil, err
 	}
 	s.reloader.quota, s.spending = b.quota, b.spending
 	return b, nil

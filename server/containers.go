@@ -67,9 +67,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	}, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
 	s.later(func(context.Context) error { return b.space.Close() })
-	if b.cluster != nil {
-		b.cluster.use(s, c.service) // it stops first: a closed service takes no container over
-	}
+	s.later(b.cluster.Keep(c.service)) // it stops first: a closed service takes no container over
 	return c, nil
 }
 
@@ -88,10 +86,10 @@ func warnOfPools(images *image.Store, config *Config, log *slog.Logger) {
 
 func containerOptions(b *base, data *blobs, c *containers) (container.Options, error) {
 	config := b.Config.Containers
-	server := ""
 	volumes := data.volumes
-	if b.cluster != nil {
-		server, volumes = b.node, nil // a volume is on one machine
+	var shares container.Shares
+	if !b.cluster.Alone() {
+		volumes, shares = nil, b.quota // a volume is on one machine
 	}
 	network, err := config.Network.options()
 	if err != nil {
@@ -104,12 +102,8 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		}
 		return value, err
 	}
-	var shares container.Shares
-	if b.cluster != nil {
-		shares = b.quota
-	}
-	return container.Options{Server: server, Shares: shares, Store: b.db, Driver: c.driver, OpenFile: data.files.Open,
-		Log:     b.Log,
+	return container.Options{Server: b.cluster.Self(), Shares: shares, Store: b.db, Driver: c.driver,
+		OpenFile: data.files.Open, Log: b.Log,
 		Network: network, Seal: b.seal(), Audit: b.audit, Volumes: volumes, Snapshots: data.snapshots,
 		Skills:   data.skills,
 		Template: c.templates.find, MayName: c.templates.mayName,

@@ -74,9 +74,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
 	opts.Room = func() error { return b.space.Admit() }
 	opts.Observer, opts.Tracer = metrics.Engine{Metrics: s.metrics}, b.tracer
-	if b.cluster != nil {
+	if opts.Placement = b.cluster; !b.cluster.Alone() {
 		// Another server may delete what this one has cached.
-		opts.Others, opts.Limits.Lease, opts.Limits.Cache = b.cluster, b.cluster.lease, 1
+		opts.Limits.Lease, opts.Limits.Cache = b.Config.Cluster.Lease, 1
 	}
 	r.engine = engine.New(opts)
 	s.metrics.Running(r.engine.Running)

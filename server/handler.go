@@ -31,14 +31,14 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		return nil, fmt.Errorf("create spool directory: %w", err)
 	}
 	longest := time.Duration(0)
-	if b.cluster != nil {
+	if !b.cluster.Alone() {
 		longest = longestImport
 	}
 	bundles := bundle.New(bundle.Options{Longest: longest, Responses: b.db, Containers: b.db, Objects: b.db,
 		Engine: r.engine, Journal: r.journal,
 		ContainerService: c.service, Snapshots: data.snapshots, Files: data.files, Templates: c.templates.has,
 		Quota: b.quota.Store, Decoding: r.memory.decoding, SpoolDir: spool, Version: b.Build.Version})
-	if b.cluster != nil {
+	if !b.cluster.Alone() {
 		s.later(b.startOneWorker("imports", 0, sweepInterval, func(ctx context.Context) {
 			if err := bundles.Recover(ctx, b.Log); err != nil && ctx.Err() == nil {
 				b.Log.Error("failed to undo interrupted imports; will retry", "err", err)
@@ -48,11 +48,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		return nil, fmt.Errorf("undo interrupted imports: %w", err)
 	}
 	volumes := data.volumes
-	var peers exchange.Peers
-	if b.cluster != nil {
-		peers = b.cluster
-	}
-	if !c.driver.Features().Mounts || b.cluster != nil { // a volume is on one machine
+	if !c.driver.Features().Mounts || !b.cluster.Alone() { // a volume is on one machine
 		volumes = nil
 	}
 	var pages func(http.Handler) http.Handler
@@ -64,13 +60,9 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		b.Build.Version,
 		room:  func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Images, diskspace.Snapshots) },
 		quota: b.quota, most: int64(b.Config.E2B.ImageSize)}
-	var alive func(context.Context, string) (bool, error)
-	if b.cluster != nil {
-		alive = b.cluster.works
-	}
 	sandboxes := e2b.New(e2b.Options{Images: images,
 		Builds: e2b.BuildLimits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}, Server: b.node,
-		Alive:      alive,
+		Placement:  b.cluster,
 		Containers: c.service, Remove: remover{c.service, r.engine, b.cluster}.Delete, Snapshots: data.snapshots,
 		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Objects: b.db, Webhooks: r.webhooks,
 		Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
@@ -80,7 +72,7 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 	return api.New(api.Options{
 		Sandboxes: sandboxes,
 		Console:   pages,
-		Exchange: exchange.Options{Peers: peers, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins,
+		Exchange: exchange.Options{Placement: b.cluster, Keys: b.db, Closed: !s.open, Origins: b.Config.CORS.Origins,
 			Quota: b.quota, Space: b.space, Observer: metrics.API{Metrics: s.metrics}, Tracer: b.tracer, Log: b.Log,
 			Memory: exchange.Memory{Readers: r.memory.readers, Bodies: r.memory.bodies, Decoding: r.memory.decoding}},
 		Store:  api.Store{Responses: b.db, Objects: b.db, Usages: b.db},

@@ -15,6 +15,8 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/metrics"
@@ -80,10 +82,17 @@ func New(ctx context.Context, o Options) (s *Server, err error) {
 		return s, err
 	}
 	s.later(base.startOnce("batches", batches.Run))
-	if base.cluster != nil {
-		err = base.cluster.serve(ctx, s, remover, o.Config.Cluster.Listen)
+	stop, err := base.cluster.Serve(ctx, o.Config.Cluster.Listen, s.serveForwarded, remover.removeHere)
+	if err != nil {
+		return s, fmt.Errorf("cluster.listen: %w", err)
 	}
-	return s, err
+	s.later(stop)
+	return s, nil
+}
+
+// serveForwarded serves a request that another server has forwarded for a caller, or for none that is identified.
+func (s *Server) serveForwarded(w http.ResponseWriter, r *http.Request, caller *berth.Caller) {
+	s.handler.ServeHTTP(w, r.WithContext(exchange.Forwarded(r.Context(), caller)))
 }
 
 // later registers a function that closes a part. Close calls them in reverse order.

@@ -41,9 +41,6 @@ func inBackground(run func(context.Context)) (stop func(context.Context) error) 
 
 // startOnce is inBackground on one server of the cluster at a time. name is unique among the works.
 func (b *base) startOnce(name string, run func(context.Context)) (stop func(context.Context) error) {
-	if b.cluster == nil {
-		return inBackground(run)
-	}
 	return b.cluster.Singleton(name, run)
 }
 

@@ -324,7 +324,7 @@ func sign(method string, q url.Values, token string) string {
 // signedFor returns the sandbox whose token has signed a URL. Such a URL does not name it.
 func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
 	id, ok, err := d.signed(r)
-	if err == nil && !ok && d.Alive != nil {
+	if err == nil && !ok && !d.Placement.Alone() {
 		if err = d.discover(r.Context(), false); err == nil {
 			id, ok, err = d.signed(r)
 		}

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 )
 
 // reload is how often Run reads the sandboxes of other servers, and tries again what failed.
@@ -111,7 +112,8 @@ func (d *Door) endDue(ctx context.Context) time.Duration {
 // timeOut ends or pauses a sandbox whose deadline has passed, unless another request has set a later
 // one.
 func (d *Door) timeOut(ctx context.Context, p berth.ProjectID, id berth.ContainerID, now time.Time) error {
-	if server, err := d.Containers.Locate(ctx, p, id); err != nil || server != "" {
+	place, err := d.Placement.Where(ctx, cluster.Object{Project: p, Container: id}, cluster.Use)
+	if err != nil || place.Server != "" {
 		return err // that server ends it
 	}
 	rec, _, err := d.readStored(ctx, p, id)

@@ -34,7 +34,7 @@ func (d *Door) find(ctx context.Context, id berth.ContainerID, token string) (li
 	switch {
 	case !loaded:
 		err = d.load(ctx)
-	case d.Alive == nil:
+	case d.Placement.Alone():
 		return live{}, false, nil
 	default:
 		_, proved := d.minted(accessPurpose, string(id), token)

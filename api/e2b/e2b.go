@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/container/volume"
@@ -39,11 +40,10 @@ type Options struct {
 	Secrets   *secrets.Service  // nil stores none
 	Images    Images            // nil pulls no images
 	Builds    BuildLimits
-	Server    string // this server's id, which survives a restart
-	// whether another server of the cluster works; nil: there are no others
-	Alive     func(context.Context, string) (bool, error)
-	Memory    bool  // whether the driver can store the memory of containers
-	MaxUpload int64 // bytes of the files of a step of a build; 0 means the limit of files
+	Server    string            // this server's id, which survives a restart
+	Placement cluster.Placement // default: cluster.Solo
+	Memory    bool              // whether the driver can store the memory of containers
+	MaxUpload int64             // bytes of the files of a step of a build; 0 means the limit of files
 	Objects   store.Objects
 	Webhooks  *webhook.Service // nil sends no events
 	Secret    [32]byte         // from which access tokens are made
@@ -95,6 +95,9 @@ type live struct {
 func New(opts Options) *Door {
 	life, stop := context.WithCancelCause(context.Background())
 	opts.Builds = opts.Builds.withDefaults()
+	if opts.Placement == nil {
+		opts.Placement = cluster.Solo{}
+	}
 	if opts.Remove == nil {
 		opts.Remove = opts.Containers.Delete
 	}

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 )
 
@@ -75,10 +76,10 @@ func (d *Door) interrupted(ctx context.Context, b *build) (bool, error) {
 	switch {
 	case b.Server == "":
 		return d.Now().UnixMilli()-b.BeatAt > staleBuild.Milliseconds(), nil
-	case b.Server == d.Server || d.Alive == nil:
+	case b.Server == d.Server:
 		return true, nil
 	}
-	alive, err := d.Alive(ctx, b.Server)
+	alive, err := d.Placement.Alive(ctx, b.Server)
 	if err != nil {
 		return false, fmt.Errorf("find the server of a build: %w", err)
 	}
@@ -163,7 +164,8 @@ func (d *Door) dropContainer(ctx context.Context, p berth.ProjectID, id berth.Co
 	if id == "" {
 		return true, nil
 	}
-	if server, err := d.Containers.Locate(ctx, p, id); err != nil || server != "" {
+	place, err := d.Placement.Where(ctx, cluster.Object{Project: p, Container: id}, cluster.Use)
+	if err != nil || place.Server != "" {
 		return false, err
 	}
 	if err := d.Containers.Delete(ctx, p, id); err != nil && berth.ErrorCode(err) != berth.CodeNotFound {

@@ -49,7 +49,7 @@ func (x *Exchange) ReadBody(r *http.Request, limit int64) ([]byte, error) {
 	if err != nil {
 		return nil, bodyError(err)
 	}
-	if x.server.Peers != nil {
+	if !x.server.Placement.Alone() { // for Forward
 		x.sent = body
 	}
 	if size < 0 && x.room != nil { // reserve could not count it

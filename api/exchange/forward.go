@@ -8,36 +8,9 @@ import (
 	"net/http"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 )
-
-// Peers are the other servers of the cluster. A request for something that one of them has,
-// such as a container, is forwarded there, once.
-type Peers interface {
-	// Locate returns the server that runs a container, or "" if that is this one or none.
-	Locate(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (server string, err error)
-
-	// Forward sends a request to a server and copies the answer to w. The caller is nil if
-	// the request has no identified caller. It returns an error only if nothing was written.
-	Forward(w http.ResponseWriter, r *http.Request, caller *berth.Caller, server string) error
-
-	// Client returns a client of another server's API that acts for a caller. The hosts of its
-	// URLs have no effect.
-	Client(caller berth.Caller, server string) *http.Client
-
-	// Self returns this server's name.
-	Self() string
-
-	// Alive reports whether a server is a member whose lease has not ended.
-	Alive(ctx context.Context, server string) (bool, error)
-
-	// Stored reports whether the database, which all servers share, has a response.
-	Stored(ctx context.Context, p berth.ProjectID, id berth.ResponseID) (bool, error)
-
-	// Acquire waits until no other server has the lock name, and takes it until release is
-	// called. Requests of one server do not exclude each other.
-	Acquire(ctx context.Context, name string) (release func(), err error)
-}
 
 type forwardedKey struct{}
 
@@ -85,18 +58,15 @@ func (x *Exchange) ToContainer(r *http.Request, p berth.ProjectID, id berth.Cont
 
 func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.ContainerID, c *berth.Caller) (done bool,
 	err error) {
-	peers := x.server.Peers
-	if peers == nil {
-		return false, nil
-	}
-	server, err := peers.Locate(r.Context(), p, id)
-	if err != nil || server == "" {
+	placement := x.server.Placement
+	place, err := placement.Where(r.Context(), cluster.Object{Project: p, Container: id}, cluster.Use)
+	if err != nil || place.Server == "" {
 		return false, err
 	}
 	if x.forwarded {
-		return false, store.Elsewhere("Container with id '"+string(id)+"'", server)
+		return false, store.Elsewhere("Container with id '"+string(id)+"'", place.Server)
 	}
-	return true, peers.Forward(x, r, c, server)
+	return true, placement.Forward(x, r, c, place.Server)
 }
 
 // run runs the handler of a route. If what the request needs is on another server, run
@@ -104,7 +74,7 @@ func (x *Exchange) toContainer(r *http.Request, p berth.ProjectID, id berth.Cont
 func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) error {
 	err := h(x, r, c)
 	server := ServerFor(err)
-	if server == "" || s.Peers == nil || x.forwarded || x.Started() || x.sent == nil && r.ContentLength != 0 {
+	if server == "" || x.forwarded || x.Started() || x.sent == nil && r.ContentLength != 0 {
 		return err
 	}
 	if x.sending != nil {
@@ -114,7 +84,7 @@ func (s *Server) run(x *Exchange, r *http.Request, c berth.Caller, h Handler) er
 	}
 	again := x.again(r)
 	again.Header.Del(idempotencyKey) // this server has handled it; c has the response's id
-	return s.Peers.Forward(x, again, &c, server)
+	return s.Placement.Forward(x, again, &c, server)
 }
 
 // again returns a copy of the request, whose body has been read, for another server.
@@ -123,14 +93,6 @@ func (x *Exchange) again(r *http.Request) *http.Request {
 	again.Body, again.ContentLength = io.NopCloser(bytes.NewReader(x.sent)), int64(len(x.sent))
 	again.Header.Del("Content-Encoding") // it was decoded
 	return again
-}
-
-// self returns this server's name, or "" without a cluster.
-func (s *Server) self() string {
-	if s.Peers == nil {
-		return ""
-	}
-	return s.Peers.Self()
 }
 
 // ServerFor returns the server that an ElsewhereError in err names, or "".
@@ -145,8 +107,8 @@ func ServerFor(err error) string {
 // if err means that another server has what it needs. It returns any other error.
 func (x *Exchange) Elsewhere(r *http.Request, err error) error {
 	server := ServerFor(err)
-	if server == "" || x.server.Peers == nil || x.forwarded || x.Started() {
+	if server == "" || x.forwarded || x.Started() {
 		return err
 	}
-	return x.server.Peers.Forward(x, r, nil, server)
+	return x.server.Placement.Forward(x, r, nil, server)
 }

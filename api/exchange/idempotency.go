@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 )
 
@@ -74,20 +75,14 @@ func (i *idempotency) handle(x *Exchange, r *http.Request, c berth.Caller, rt Ro
 	defer done()
 	defer print.close()
 	sealer := newSealer(name)
-	before, err := i.find(r.Context(), c.Project, key)
+	release, err := x.server.Placement.Acquire(r.Context(), "once/"+string(c.Project)+"/"+key.ID)
 	if err != nil {
 		return err
 	}
-	if before == nil && x.server.Peers != nil {
-		release, err := x.server.Peers.Acquire(r.Context(), "once/"+string(c.Project)+"/"+key.ID)
-		if err != nil {
-			return err
-		}
-		defer release()
-		// another server may have stored it meanwhile
-		if before, err = i.find(r.Context(), c.Project, key); err != nil {
-			return err
-		}
+	defer release()
+	before, err := i.find(r.Context(), c.Project, key)
+	if err != nil {
+		return err
 	}
 	if before == nil {
 		return i.storeAnswer(x, r, c, key, print, sealer, rt.Handle)
@@ -123,7 +118,7 @@ var errKeyReused = &berth.Error{Code: berth.CodeInvalid, Wire: "idempotency_key_
 func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller, key store.ObjectKey,
 	fingerprint string, h Handler) error {
 	name := stored{Fingerprint: fingerprint, Response: berth.ResponseID(berth.NewID(berth.PrefixResponse)),
-		Server: x.server.self()}
+		Server: x.server.Placement.Self()}
 	err := i.save(r.Context(), c.Project, key, name)
 	if errors.Is(err, store.ErrExists) {
 		var before *stored
@@ -140,7 +135,7 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 	if server, err := i.creator(x, r, c.Project, key, name); err != nil {
 		return err
 	} else if server != "" {
-		return x.server.Peers.Forward(x, x.again(r), &c, server)
+		return x.server.Placement.Forward(x, x.again(r), &c, server)
 	}
 	c.Response = name.Response
 	x.sending = func(ctx context.Context, server string) error { return i.assign(ctx, c.Project, key, name, server) }
@@ -162,28 +157,29 @@ func (i *idempotency) nameResponse(x *Exchange, r *http.Request, c berth.Caller,
 // response of the key in its memory only. If that server is dead, this one takes its place.
 func (i *idempotency) creator(x *Exchange, r *http.Request, p berth.ProjectID, key store.ObjectKey,
 	name stored) (server string, err error) {
-	peers := x.server.Peers
-	if peers == nil || x.forwarded || name.Server == peers.Self() {
+	placement := x.server.Placement
+	if x.forwarded || name.Server == placement.Self() {
 		return "", nil
 	}
-	if has, err := peers.Stored(r.Context(), p, name.Response); err != nil || has {
+	place, err := placement.Where(r.Context(), cluster.Object{Project: p, Response: name.Response}, cluster.Use)
+	if err != nil || place.Stored {
 		return "", err // every server can repeat it
 	}
-	alive, err := peers.Alive(r.Context(), name.Server)
+	alive, err := placement.Alive(r.Context(), name.Server)
 	if err != nil {
 		return "", err
 	}
 	if alive {
 		return name.Server, nil
 	}
-	server = peers.Self()
+	server = placement.Self()
 	err = i.change(r.Context(), p, key, name, func(now *stored) {
 		if now.Server == name.Server {
-			now.Server = peers.Self()
+			now.Server = placement.Self()
 		}
 		server = now.Server // another one may have been faster
 	})
-	if server == peers.Self() {
+	if server == placement.Self() {
 		server = ""
 	}
 	return server, err

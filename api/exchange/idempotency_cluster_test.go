@@ -10,11 +10,13 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/store"
 )
 
 // A pair is a cluster of two servers with one database, as each sees it.
 type pair struct {
+	cluster.Solo
 	name   string
 	shared *shared
 }
@@ -28,11 +30,8 @@ type shared struct {
 	sent   int // requests from one to the other
 }
 
-func (p pair) Locate(context.Context, berth.ProjectID, berth.ContainerID) (string, error) {
-	return "", nil
-}
-func (p pair) Client(berth.Caller, string) *http.Client { return nil }
-func (p pair) Self() string                             { return p.name }
+func (p pair) Self() string { return p.name }
+func (p pair) Alone() bool  { return false }
 
 func (p pair) Alive(_ context.Context, server string) (bool, error) {
 	p.shared.mu.Lock()
@@ -40,10 +39,10 @@ func (p pair) Alive(_ context.Context, server string) (bool, error) {
 	return p.shared.at[server] != nil && !p.shared.dead[server], nil
 }
 
-func (p pair) Stored(_ context.Context, _ berth.ProjectID, id berth.ResponseID) (bool, error) {
+func (p pair) Where(_ context.Context, o cluster.Object, _ cluster.Aim) (cluster.Place, error) {
 	p.shared.mu.Lock()
 	defer p.shared.mu.Unlock()
-	return p.shared.stored[id], nil
+	return cluster.Place{Stored: p.shared.stored[o.Response]}, nil
 }
 
 func (p pair) Forward(w http.ResponseWriter, r *http.Request, caller *berth.Caller, server string) error {
@@ -78,7 +77,7 @@ func newPair(t *testing.T, traits Traits, does func(server string) Handler) (a, 
 		stored: map[berth.ResponseID]bool{}}
 	for _, name := range []string{"a", "b"} {
 		server := New(Options{Keys: &keyring{}, Objects: db, Log: slog.New(slog.NewTextHandler(t.Output(), nil)),
-			Limits: Limits{MaxBody: 1 << 20}, Peers: pair{name, s}})
+			Limits: Limits{MaxBody: 1 << 20}, Placement: pair{name: name, shared: s}})
 		mux := http.NewServeMux()
 		rt := Route{Method: "POST", Path: "/v1/things", Handle: does(name), Traits: ReadsQuery | traits}
 		mux.HandleFunc(rt.Pattern(), server.Route(rt))

@@ -20,6 +20,7 @@ import (
 	"go.opentelemetry.io/otel/trace"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/cluster"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/internal/ration"
@@ -38,9 +39,12 @@ type Options struct {
 	Log      *slog.Logger
 	Memory   Memory
 	Limits   Limits
-	Peers    Peers        // nil without a cluster
 	Tracer   trace.Tracer // of spans for requests; nil: none
 	Origins  []string     // of web pages that may use the API, or "*"; see CORS
+
+	// Placement knows the other servers of the cluster. A request for something that one of them has, such as a
+	// container, is forwarded there, once. Default: cluster.Solo.
+	Placement cluster.Placement
 
 	// Secrets are the prefixes of paths that contain a secret. Of such a path, the log shows
 	// only the prefix.
@@ -90,6 +94,9 @@ func New(opts Options) *Server {
 	}
 	if opts.KeyCheck == 0 {
 		opts.KeyCheck = 3 * time.Second
+	}
+	if opts.Placement == nil {
+		opts.Placement = cluster.Solo{}
 	}
 	return &Server{Options: opts, open: openness{keys: opts.Keys, closed: opts.Closed},
 		once: idempotency{objects: opts.Objects, log: opts.Log}}

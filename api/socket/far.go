@@ -34,7 +34,7 @@ var errFarLost = &berth.Error{Code: berth.CodeUnavailable, RetryAfter: 2 * time.
 
 // mayVisit reports whether other servers may answer the frames of this connection.
 func (k *socket) mayVisit() bool {
-	return k.door.Exchange.Peers != nil && !exchange.IsForwarded(k.request.Context())
+	return !exchange.IsForwarded(k.request.Context())
 }
 
 // continues returns the server whose memory has the response that the frame continues, or "" if
@@ -91,7 +91,7 @@ func (k *socket) far(server string, c berth.Caller) (f *far, known bool, err err
 		return f, true, nil
 	}
 	conn, _, err := websocket.Dial(k.ctx, "https://"+server+k.request.URL.Path,
-		&websocket.DialOptions{HTTPClient: k.door.Exchange.Peers.Client(c, server)})
+		&websocket.DialOptions{HTTPClient: k.door.Exchange.Placement.Client(c, server)})
 	if err != nil {
 		lost := *errFarLost
 		lost.Err = err

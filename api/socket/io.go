@@ -66,7 +66,7 @@ func (k *socket) decode(data []byte, held *ration.Account) (frame, error) {
 		return frame{size: int64(len(data))}, err
 	}
 	f, err := decodeFrame(k.door.Rules, data)
-	if k.door.Exchange.Peers != nil {
+	if !k.door.Exchange.Placement.Alone() { // for a far
 		f.data = data
 		return f, err
 	}
