@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox"
@@ -106,11 +107,11 @@ func (ad *adopter) adoptPaused(ctx context.Context, s *instance) {
 		s.mu.Lock()
 		s.pause.saved = true
 		s.mu.Unlock()
-		ad.leases.savePaused(ctx, s, false)
+		ad.leases.pauser.savePaused(ctx, s, false)
 	}
 	if !ad.opts.sleeps() {
 		go func() {
-			if err := ad.leases.wake(s.life, s); err != nil && s.life.Err() == nil {
+			if err := ad.leases.pauser.wake(s.life, s); err != nil && s.life.Err() == nil {
 				ad.opts.Log.Error("failed to wake a container", "container", s.id, "err", err)
 			}
 		}()
@@ -135,3 +136,7 @@ func (ad *adopter) wake(ctx context.Context, s *instance) {
 		ad.opts.Log.Error("failed to thaw a container", "container", s.id, "err", err)
 	}
 }
+
+// restartGrace is the time after the start of the server in which no container expires, so that
+// interrupted runs can resume.
+const restartGrace = time.Minute

@@ -21,7 +21,7 @@ func (t *trail) recordCreated(s *instance, key berth.KeyID) {
 	entries := []audit.Entry{s.entry(audit.ContainerCreated)}
 	entries[0].Template, entries[0].Isolation = s.body.Berth.Template, s.body.Berth.Isolation
 	entries[0].Snapshot, entries[0].Object = string(s.body.Berth.FromSnapshot), string(s.body.Berth.ForkedFrom)
-	entries = append(entries, s.bound(s.network.Load())...)
+	entries = append(entries, t.bound(s, s.network.Load())...)
 	for i := range entries {
 		entries[i].Key = key
 	}
@@ -53,25 +53,8 @@ func (t *trail) erasure() string {
 	return "files_removed"
 }
 
-// maxHistory bounds the entries that History returns.
-const maxHistory = 1000
-
-// History returns up to maxHistory of a container's newest audit entries, and the log's last
-// signed checkpoint. The container may be deleted.
-func (svc *Service) History(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*audit.Entry, string,
-	error) {
-	entries, err := svc.opts.Audit.OfContainer(ctx, p, id, maxHistory)
-	if err == nil && len(entries) == 0 {
-		if _, err = svc.opts.Store.GetContainer(ctx, p, id); errors.Is(err, store.ErrNotFound) {
-			err = berth.NotFound("Container", id)
-		}
-		entries = []*audit.Entry{} // these entries are not written yet
-	}
-	return entries, svc.opts.Audit.Checkpoint(), err
-}
-
 // bound returns entries for the secrets of a network, which may be nil, and for those that its transforms name.
-func (s *instance) bound(n *network) (entries []audit.Entry) {
+func (t *trail) bound(s *instance, n *network) (entries []audit.Entry) {
 	if n == nil {
 		return nil
 	}
@@ -83,9 +66,9 @@ func (s *instance) bound(n *network) (entries []audit.Entry) {
 	for _, secret := range n.secrets {
 		add(secret.Name, secret.Domain)
 	}
-	for _, t := range n.present().transforms {
-		for _, name := range t.Secrets() {
-			add(name, t.Host)
+	for _, tr := range n.present().transforms {
+		for _, name := range tr.Secrets() {
+			add(name, tr.Host)
 		}
 	}
 	return entries

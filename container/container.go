@@ -1,33 +1,16 @@
 package container
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/egress"
-	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
-
-// A CreateRequest describes a container. The parameters in errors about it are
-// those of OpenAI's request.
-type CreateRequest struct {
-	Name string
-	// refuse the request if a running container of the project has Name as its unique name
-	UniqueName    bool
-	MemoryLimit   string                // 1g, 4g, 16g or 64g; default 1g
-	ExpiresAfter  *berth.ExpiresAfter   // default ExpiryOptions.IdleMinutes
-	NetworkPolicy *berth.NetworkPolicy  // default disabled
-	Transforms    []egress.Transform    // of requests to hosts; they grant no access
-	FileIDs       []berth.FileID        // copied into berth.WorkDir before the first use
-	Skills        []berth.SkillParam    // copied below berth.SkillsDir before the first use
-	Env           []string              // KEY=value, of all commands; sealed in the store
-	Source        berth.ContainerSource // default: the server's template and expiry
-
-	resolved []*skills.Install // of Skills, if they are known already
-}
 
 // Create saves a container and returns it while its sandbox is still being started; the
 // first use waits for the start. If the start fails, the container ends with the reason
@@ -53,19 +36,6 @@ func (svc *Service) Get(ctx context.Context, p berth.ProjectID, id berth.Contain
 		return nil, err
 	}
 	return svc.current(rec), nil
-}
-
-// container returns the row of a container. It returns an error for the client if there is no
-// row.
-func (o *Options) container(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*store.Container, error) {
-	rec, err := o.Store.GetContainer(ctx, p, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return nil, berth.NotFound("Container", id)
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read container: %w", err)
-	}
-	return rec, nil
 }
 
 // List returns one page of containers and whether there are more. If name is not empty,
@@ -114,18 +84,134 @@ func (svc *Service) Delete(ctx context.Context, p berth.ProjectID, id berth.Cont
 	return nil
 }
 
-func ignoreNotFound(err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return nil
+// OnEnded sets the function that is called when the end of a container of this server is saved. It must not block.
+func (svc *Service) OnEnded(f func(berth.ProjectID, berth.ContainerID)) { svc.deaths.ended.Store(&f) }
+
+// History returns up to maxHistory of a container's newest audit entries, and the log's last
+// signed checkpoint. The container may be deleted.
+func (svc *Service) History(ctx context.Context, p berth.ProjectID, id berth.ContainerID) ([]*audit.Entry, string,
+	error) {
+	entries, err := svc.opts.Audit.OfContainer(ctx, p, id, maxHistory)
+	if err == nil && len(entries) == 0 {
+		if _, err = svc.opts.Store.GetContainer(ctx, p, id); errors.Is(err, store.ErrNotFound) {
+			err = berth.NotFound("Container", id)
+		}
+		entries = []*audit.Entry{} // these entries are not written yet
 	}
-	return err
+	return entries, svc.opts.Audit.Checkpoint(), err
 }
 
-// asUnavailable returns err if it is for the client, and otherwise an error for the client with
-// the message.
-func asUnavailable(err error, message string) error {
-	if _, ok := errors.AsType[*berth.Error](err); ok {
+// maxHistory bounds the entries that History returns.
+const maxHistory = 1000
+
+// Pause stops all processes of a container until its next use, which resumes it. A paused
+// container still has its memory and still expires. Its network connections end. Pause returns
+// an error if the container is in use, and nil if it is paused already.
+//
+// The driver records which sandboxes are paused, also across restarts. The store records which of
+// them a client paused; the others sleep.
+func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
+	features := svc.opts.Driver.Features()
+	if !features.Pause {
+		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, does not support it.",
+			features.Isolation)
+	}
+	s, err := svc.leases.find(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	ctx, stop := s.withLife(ctx)
+	defer stop()
+	if err := s.waitStarted(ctx); err != nil {
+		return nil, err
+	}
+	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files does not hold the container
+		return nil, err
+	}
+	err = svc.pauser.pause(ctx, s)
+	s.files.lock.release()
+	if err != nil {
+		return nil, err
+	}
+	svc.pauser.savePaused(ctx, s, true)
+	return svc.Get(ctx, p, id)
+}
+
+// Resume continues a paused container, as any use does.
+func (svc *Service) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
+	_, release, err := svc.leases.hold(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	release()
+	return svc.Get(ctx, p, id)
+}
+
+// SetNetworkPolicy replaces a container's network policy and transforms. All its connections end, and the new policy
+// decides about later ones, also those of processes that run already. Secrets are bound to a policy, so
+// neither the old nor the new one may have any. If the policy cannot be saved, nothing changes.
+func (svc *Service) SetNetworkPolicy(ctx context.Context, c berth.Caller, id berth.ContainerID,
+	want *berth.NetworkPolicy, transforms []egress.Transform) error {
+	s, err := svc.leases.find(ctx, c.Project, id)
+	if err != nil {
 		return err
 	}
-	return &berth.Error{Code: berth.CodeUnavailable, Message: message, Err: err}
+	ctx, stop := s.withLife(ctx)
+	defer stop()
+	if err := s.waitStarted(ctx); err != nil {
+		return err
+	}
+	if err := s.policy.lock.acquire(ctx); err != nil {
+		return err
+	}
+	defer s.policy.lock.release()
+	next, err := svc.networks.parse(id, want, transforms)
+	if err != nil {
+		return err
+	}
+	present := s.network.Load()
+	if present != nil && len(present.secrets) > 0 || next != nil && len(next.secrets) > 0 {
+		return berth.Invalid("network_policy.domain_secrets",
+			"The network policy of a container with secrets cannot be changed.")
+	}
+	if present != nil && next != nil && len(next.access.transforms) > 0 {
+		// Programs that run trust the present authority.
+		next.access.ca = cmp.Or(present.present().ca, next.access.ca)
+	}
+	if err := svc.networks.save(ctx, s, next); err != nil {
+		return fmt.Errorf("save transforms: %w", err)
+	}
+	saved := withoutSecrets(want)
+	_, err = svc.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
+		if c.Status != berth.ContainerRunning {
+			return goneError(c, c.Berth.Reason)
+		}
+		c.NetworkPolicy = saved
+		return nil
+	})
+	if err != nil {
+		if undone := svc.networks.save(context.WithoutCancel(ctx), s, present); undone != nil {
+			svc.opts.Log.Error("failed to restore the transforms of a container", "container", s.id, "err", undone)
+		}
+		return err
+	}
+	s.mu.Lock()
+	s.policy.present = &saved
+	s.mu.Unlock()
+	svc.networks.trail.recordPolicy(s, c.Key, saved.Type, next)
+	return svc.networks.replace(ctx, s, present, next)
 }
+
+// Stats returns the current resource use of a container. It does not count as a use of the
+// container.
+func (svc *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.ContainerStats, error) {
+	s, err := svc.leases.find(ctx, p, id)
+	if err != nil {
+		return nil, err
+	}
+	return svc.meter.stats(ctx, s)
+}
+
+// Readings returns the resource use of the running containers. It omits those that cannot be
+// read in time.
+func (svc *Service) Readings(ctx context.Context) []Reading { return svc.meter.readings(ctx) }

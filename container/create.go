@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"time"
 
 	"go.opentelemetry.io/otel/trace"
 
@@ -74,7 +75,10 @@ func (cr *creator) register(ctx context.Context, caller berth.Caller, pl *plan, 
 	}
 	s.network.Store(own)
 	if how.reserved != nil {
-		how.reserved.create = func(ctx context.Context) error { return cr.save(ctx, s, pl, caller) }
+		how.reserved.create = func(ctx context.Context, now time.Time) error {
+			pl.requestedAt, pl.body.CreatedAt, pl.body.LastActiveAt = now, now.Unix(), now.Unix()
+			return cr.save(ctx, s, pl, caller)
+		}
 		s.reserved = how.reserved
 	}
 	if err == nil {
@@ -114,7 +118,7 @@ func (cr *creator) reserve(ctx context.Context, caller berth.Caller, pl *plan, c
 	if err != nil {
 		return err
 	}
-	reserved := &reservation{plan: pl, promises: 1}
+	reserved := &reservation{promises: 1}
 	s, err := cr.register(ctx, caller, pl, registration{most: most, cold: !claims, reserved: reserved})
 	if err != nil {
 		return err

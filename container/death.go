@@ -16,17 +16,6 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Reasons for a container's end, as berth.ContainerBerth documents them.
-const (
-	reasonExpired = "expired"
-	reasonDeleted = "deleted"
-	reasonOOM     = string(sandbox.ReasonOOM)
-	reasonKilled  = string(sandbox.ReasonKilled)
-	reasonHost    = string(sandbox.ReasonHost)
-	reasonDisk    = "disk" // it filled the host's volume
-	reasonEvicted = string(sandbox.ReasonEvicted)
-)
-
 // removeTimeout bounds one attempt to remove a dead sandbox.
 const removeTimeout = time.Minute
 
@@ -47,9 +36,6 @@ type deaths struct {
 	mu     sync.Mutex
 	recent []time.Time // sandboxes found dead
 }
-
-// OnEnded sets the function that is called when the end of a container of this server is saved. It must not block.
-func (svc *Service) OnEnded(f func(berth.ProjectID, berth.ContainerID)) { svc.deaths.ended.Store(&f) }
 
 // end ends a container. Every death goes through end once: its end is logged and saved, its
 // users get clientErr, and its sandbox is destroyed in the background. The sweeper, or the next

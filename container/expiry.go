@@ -14,24 +14,33 @@ const (
 	snapshotRetry    = time.Minute
 )
 
+// An expirer ends idle containers.
+type expirer struct {
+	opts      *Options
+	work      *workers
+	deaths    *deaths
+	pauser    *pauser
+	snapshots *Snapshots
+}
+
 // expire ends a container, unless it was used after it was found idle.
-func (sw *sweeper) expire(s *instance) {
+func (ex *expirer) expire(s *instance) {
 	if s.body.Berth.OnExpiry == berth.OnExpirySnapshot {
-		sw.expireToSnapshot(s)
+		ex.expireToSnapshot(s)
 		return
 	}
-	sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool {
-		return s.idleLocked(sw.opts.clock.Now())
+	ex.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), nil, func() bool {
+		return s.idleLocked(ex.opts.clock.Now())
 	})
 }
 
 // expireToSnapshot makes a snapshot of an idle container in the background, and ends the
 // container if it was not used meanwhile. A failed snapshot is retried a few times.
-func (sw *sweeper) expireToSnapshot(s *instance) {
+func (ex *expirer) expireToSnapshot(s *instance) {
 	if !s.expiry.running.CompareAndSwap(false, true) {
 		return
 	}
-	spawned := sw.work.spawn(func() {
+	spawned := ex.work.spawn(func() {
 		defer s.expiry.running.Store(false)
 		s.mu.Lock()
 		since := s.usage.active
@@ -39,21 +48,21 @@ func (sw *sweeper) expireToSnapshot(s *instance) {
 			s.expiry.tried, s.expiry.attempts = since, 0
 		}
 		s.mu.Unlock()
-		expires := sw.opts.clock.Now().Add(sw.opts.Expiry.SnapshotLife).Unix()
-		if err := sw.leases.resume(s.life, s); err != nil {
-			sw.snapshotFailed(s, err)
+		expires := ex.opts.clock.Now().Add(ex.opts.Expiry.SnapshotLife).Unix()
+		if err := ex.pauser.resume(s.life, s); err != nil {
+			ex.snapshotFailed(s, err)
 			return
 		}
-		made, err := sw.snapshots.make(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired,
+		made, err := ex.snapshots.make(s.life, s, &berth.Snapshot{Name: s.body.Name, Cause: berth.SnapshotExpired,
 			ExpiresAt: &expires})
 		if err != nil {
-			sw.snapshotFailed(s, err)
+			ex.snapshotFailed(s, err)
 			return
 		}
 		body := s.body
 		body.Berth.LastSnapshot = made.ID
-		ended := sw.deaths.end(s, reasonExpired, goneError(&body, reasonExpired), nil, func() bool {
-			if !s.idleLocked(sw.opts.clock.Now()) || !s.usage.active.Equal(since) {
+		ended := ex.deaths.end(s, reasonExpired, goneError(&body, reasonExpired), nil, func() bool {
+			if !s.idleLocked(ex.opts.clock.Now()) || !s.usage.active.Equal(since) {
 				return false
 			}
 			s.expiry.snapshot = made.ID
@@ -62,7 +71,7 @@ func (sw *sweeper) expireToSnapshot(s *instance) {
 		if ended {
 			return
 		}
-		sw.snapshots.discard(s.project, made.ID)
+		ex.snapshots.discard(s.project, made.ID)
 	})
 	if !spawned {
 		s.expiry.running.Store(false)
@@ -70,7 +79,7 @@ func (sw *sweeper) expireToSnapshot(s *instance) {
 }
 
 // snapshotFailed counts a failed attempt. After the last one the container expires.
-func (sw *sweeper) snapshotFailed(s *instance, err error) {
+func (ex *expirer) snapshotFailed(s *instance, err error) {
 	if s.life.Err() != nil {
 		return // it has ended for another reason
 	}
@@ -81,14 +90,14 @@ func (sw *sweeper) snapshotFailed(s *instance, err error) {
 	}
 	last := s.expiry.attempts >= snapshotAttempts
 	if !last {
-		s.usage.graceUntil = sw.opts.clock.Now().Add(snapshotRetry)
+		s.usage.graceUntil = ex.opts.clock.Now().Add(snapshotRetry)
 	}
 	s.mu.Unlock()
-	sw.opts.Log.Error("failed to make a snapshot of an expiring container", "container", s.id, "project", s.project,
+	ex.opts.Log.Error("failed to make a snapshot of an expiring container", "container", s.id, "project", s.project,
 		"retry", !last, "err", err)
 	if last {
-		sw.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool {
-			return s.idleLocked(sw.opts.clock.Now())
+		ex.deaths.end(s, reasonExpired, goneError(&s.body, reasonExpired), err, func() bool {
+			return s.idleLocked(ex.opts.clock.Now())
 		})
 	}
 }

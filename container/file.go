@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/url"
 	"path"
 	"slices"
 	"strings"
@@ -98,24 +97,6 @@ func (fl *Files) Open(ctx context.Context, p berth.ProjectID, id berth.Container
 		return nil, nil, fl.leases.explain(ctx, s, err)
 	}
 	return &openFile{content: content, left: f.Bytes, release: release}, f, nil
-}
-
-// open opens a file for reading and sets its size.
-func (s *instance) open(ctx context.Context, f *berth.ContainerFile) (io.ReadCloser, error) {
-	dir, err := s.workingDir(ctx)
-	if err != nil {
-		return nil, err
-	}
-	content, size, err := s.client.ReadFile(ctx, dir, strings.TrimPrefix(f.Path, berth.WorkDir+"/"), "")
-	if err != nil {
-		return nil, err
-	}
-	if size < 0 {
-		content.Close()
-		return nil, errors.New("guest did not send the size of the file")
-	}
-	f.Bytes = size
-	return content, nil
 }
 
 // An openFile is a file that is being read from a container.
@@ -217,13 +198,6 @@ func (fl *Files) write(ctx context.Context, s *instance, name string, r io.Reade
 				name, s.id)}
 	}
 	return 0, fl.leases.explain(ctx, s, err)
-}
-
-// isAnswer reports whether an error of reading or writing a file is the guest's answer, and not
-// a lost connection.
-func isAnswer(err error) bool {
-	_, transport := errors.AsType[*url.Error](err)
-	return !transport
 }
 
 // Delete removes a file from a container.

@@ -3,12 +3,8 @@ package container
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
-	"io"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/layer"
 )
 
 // Fork creates a container with the current files, limits, expiry, network policy and secrets
@@ -85,98 +81,4 @@ func (pn *planner) planFork(ctx context.Context, p berth.ProjectID, c *copying, 
 		pl.network = &network{access: n.present(), secrets: n.secrets}
 	}
 	return pl, nil
-}
-
-// A copying copies the content of a container into the sandbox of its fork.
-type copying struct {
-	ctx    context.Context // of the request; ends with the source
-	from   *instance       // held by the caller of Fork
-	memory bool            // with the running processes
-	files  []*berth.ContainerFile
-	failed error // the error of reading the source, if any; valid when the fork has started or ended
-}
-
-// errCopyEnded is the error of writing to a fork that reads no more.
-var errCopyEnded = errors.New("the fork reads no more")
-
-// open starts to read the source. write writes its content. The reader's Close returns when
-// write has returned.
-func (c *copying) open(write func(io.Writer) error) io.ReadCloser {
-	r, w := io.Pipe()
-	o := &copyReader{PipeReader: r, done: make(chan struct{})}
-	c.failed = nil
-	go func() {
-		defer close(o.done)
-		err := write(w)
-		if err != nil && !errors.Is(err, errCopyEnded) {
-			c.failed = err
-		}
-		w.CloseWithError(err)
-	}()
-	return o
-}
-
-type copyReader struct {
-	*io.PipeReader
-	done chan struct{}
-}
-
-func (o *copyReader) Close() error {
-	_ = o.CloseWithError(errCopyEnded) // never fails
-	<-o.done
-	return nil
-}
-
-// bind returns ctx, which also ends with the request of the copying.
-func (c *copying) bind(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.ctx, func() { cancel(context.Cause(c.ctx)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-	}
-}
-
-// copyFiles copies the changes of the source's file system into a new sandbox. Commands of the
-// source are frozen meanwhile.
-func (sn *Snapshots) copyFiles(ctx context.Context, s *instance, c *copying, base string) error {
-	ctx, done := c.bind(ctx)
-	defer done()
-	if err := sn.slots.acquire(ctx); err != nil {
-		return err
-	}
-	defer sn.slots.release()
-	content := c.open(func(w io.Writer) error {
-		in, err := c.from.client.Archive(ctx)
-		if err != nil {
-			return err
-		}
-		defer in.Close()
-		made, err := layer.Write(w, in, base, layer.Limits{Bytes: sn.opts.Limits.WithDefaults().Disk})
-		if len(made.Dropped) > 0 {
-			sn.opts.Log.Warn("fork omits files with invalid names", "container", c.from.id, "names", made.Dropped)
-		}
-		return err
-	})
-	err := sn.apply(ctx, s, content)
-	_ = content.Close() // waits for the source
-	return err
-}
-
-// copyMemory returns the memory of the source, which is written while it is read.
-func (sn *Snapshots) copyMemory(ctx context.Context, c *copying) io.ReadCloser {
-	ctx, done := c.bind(ctx)
-	return c.open(func(w io.Writer) error {
-		defer done()
-		if err := sn.slots.acquire(ctx); err != nil {
-			return err
-		}
-		defer sn.slots.release()
-		began := sn.opts.clock.Now()
-		if err := sn.checkpoint(ctx, c.from, w); err != nil {
-			return fmt.Errorf("copy memory: %w", err)
-		}
-		sn.opts.Log.Debug("memory copied", "container", c.from.id, "took", sn.opts.clock.Since(began))
-		return nil
-	})
 }

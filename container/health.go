@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -19,22 +18,6 @@ const (
 	probeTimeout  = 3 * time.Second  // for one answer
 	silentAfter   = 15 * time.Second // longer while CPUs are busy: see slack
 )
-
-// health is whether a sandbox is alive and its guest answers. It is guarded by instance.mu,
-// except disk.
-type health struct {
-	checked time.Time    // when the driver was last queried about the sandbox
-	disk    atomic.Int64 // bytes on its disk at that time
-
-	fresh    bool      // a user acquired it and it was not probed since
-	answered time.Time // when the guest last answered, or when a user acquired the idle sandbox
-	probed   time.Time // when it was last probed
-	probing  bool
-
-	silent      bool
-	reach       context.Context // ends, with the error for its users, when the guest becomes silent
-	cancelReach context.CancelCauseFunc
-}
 
 // noAnswer returns the error for clients of a container that does not answer.
 func noAnswer(id berth.ContainerID, err error) *berth.Error {
@@ -68,12 +51,18 @@ func (s *instance) reachContext() context.Context {
 	return s.health.reach
 }
 
+// A prober probes the guests that are in use.
+type prober struct {
+	opts *Options
+	work *workers
+}
+
 // probeIfDue probes a guest in the background if its probe is due.
-func (ls *leases) probeIfDue(s *instance) {
+func (pb *prober) probeIfDue(s *instance) {
 	if !s.running() || s.life.Err() != nil {
 		return
 	}
-	now := ls.opts.clock.Now()
+	now := pb.opts.clock.Now()
 	s.mu.Lock()
 	h := &s.health
 	if h.fresh {
@@ -85,7 +74,7 @@ func (ls *leases) probeIfDue(s *instance) {
 		h.probing, h.probed = true, now
 	}
 	s.mu.Unlock()
-	if due && !ls.work.spawn(func() { ls.probe(s) }) {
+	if due && !pb.work.spawn(func() { pb.probe(s) }) {
 		s.mu.Lock()
 		h.probing = false
 		s.mu.Unlock()
@@ -93,11 +82,11 @@ func (ls *leases) probeIfDue(s *instance) {
 }
 
 // probe pings a guest and records the outcome.
-func (ls *leases) probe(s *instance) {
-	ctx, cancel := ls.work.untilClosing(s.life)
+func (pb *prober) probe(s *instance) {
+	ctx, cancel := pb.work.untilClosing(s.life)
 	defer cancel()
 	answered, timedOut := s.ping(ctx, probeTimeout)
-	now := ls.opts.clock.Now()
+	now := pb.opts.clock.Now()
 	s.mu.Lock()
 	h := &s.health
 	h.probing = false
@@ -111,17 +100,17 @@ func (ls *leases) probe(s *instance) {
 	s.mu.Unlock()
 	switch {
 	case answered && was:
-		ls.opts.Log.Info("guest answers again", "container", s.id)
+		pb.opts.Log.Info("guest answers again", "container", s.id)
 	case timedOut && ctx.Err() == nil:
-		ls.markSilent(s, ls.patience(ctx, s))
+		pb.markSilent(s, pb.patience(ctx, s))
 	}
 }
 
 // markSilent marks a guest as silent if its last answer is older than within.
-func (ls *leases) markSilent(s *instance, within time.Duration) {
+func (pb *prober) markSilent(s *instance, within time.Duration) {
 	s.mu.Lock()
 	h := &s.health
-	becomes := !h.silent && s.pause.over == nil && ls.opts.clock.Now().Sub(h.answered) >= within
+	becomes := !h.silent && s.pause.over == nil && pb.opts.clock.Now().Sub(h.answered) >= within
 	if becomes {
 		h.silent = true
 		if h.cancelReach != nil {
@@ -130,8 +119,27 @@ func (ls *leases) markSilent(s *instance, within time.Duration) {
 	}
 	s.mu.Unlock()
 	if becomes {
-		ls.opts.Log.Warn("guest does not answer; calls to it fail until it does", "container", s.id, "project",
+		pb.opts.Log.Warn("guest does not answer; calls to it fail until it does", "container", s.id, "project",
 			s.project)
 		s.client.Disconnect() // ends the calls that wait on its connection
 	}
 }
+
+// patience returns the time after which a guest that does not answer is silent. If the driver
+// reports the CPU pressure of the sandbox, it counts in place of the machine's: on a machine whose
+// CPUs are busy, a stopped guest waits for no CPU.
+func (pb *prober) patience(ctx context.Context, s *instance) time.Duration {
+	ctx, cancel := pb.opts.clock.WithTimeout(ctx, probeTimeout)
+	defer cancel()
+	if s.driver.acquire(ctx) == nil {
+		stats, err := pb.opts.Driver.Stats(ctx, string(s.id))
+		s.driver.release()
+		if err == nil && stats.Pressure != nil {
+			return slackAt(silentAfter, *stats.Pressure)
+		}
+	}
+	return pb.opts.slack(silentAfter)
+}
+
+// checkInterval is the time between two checks of a sandbox.
+const checkInterval = 10 * time.Second

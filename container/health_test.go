@@ -43,7 +43,7 @@ func TestStoppedGuest(t *testing.T) {
 	r := h.run(id) // a command that runs on
 	g.stopped.Store(true)
 	s := h.k.index.lookup(mine, id)
-	h.k.leases.probeIfDue(s) // a user has acquired it
+	h.k.prober.probeIfDue(s) // a user has acquired it
 	h.pass(silentAfter)
 	err := <-r.done
 	wantError(t, err, berth.CodeUnavailable, "", "does not answer")
@@ -88,14 +88,14 @@ func TestStarvedGuest(t *testing.T) {
 	g.stopped.Store(true)
 	t.Cleanup(func() { close(g.change) })
 	s := h.k.index.lookup(mine, id)
-	h.k.leases.probeIfDue(s) // a user has acquired it
+	h.k.prober.probeIfDue(s) // a user has acquired it
 	h.pass(3 * silentAfter)
-	h.k.leases.markSilent(s, h.k.leases.patience(t.Context(), s))
+	h.k.prober.markSilent(s, h.k.prober.patience(t.Context(), s))
 	if err := s.silentError(); err != nil {
 		t.Errorf("after %v: %v", 3*silentAfter, err)
 	}
 	h.pass(3 * silentAfter)
-	h.k.leases.markSilent(s, h.k.leases.patience(t.Context(), s))
+	h.k.prober.markSilent(s, h.k.prober.patience(t.Context(), s))
 	wantError(t, s.silentError(), berth.CodeUnavailable, "", "does not answer")
 	<-r.done
 }
@@ -116,7 +116,7 @@ func TestPatienceBySandbox(t *testing.T) {
 			h := newHarness(t, func(o *Options) { o.pressure = func() float64 { return 0.99 } })
 			h.driver.pressure = tt.own
 			s := h.k.index.lookup(mine, h.ready())
-			if got := h.k.leases.patience(t.Context(), s).Round(time.Millisecond); got != tt.want {
+			if got := h.k.prober.patience(t.Context(), s).Round(time.Millisecond); got != tt.want {
 				t.Errorf("got %v, want %v", got, tt.want)
 			}
 		})

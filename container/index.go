@@ -88,3 +88,6 @@ func (x *index) all() []*instance {
 	}
 	return all
 }
+
+// sweepWidth is how many sandboxes are handled at once.
+const sweepWidth = 8

@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"net"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -10,6 +9,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/clock"
+	"github.com/berth-run/berth/sandbox"
 )
 
 // An instance is the sandbox of a container in this process, from before the container is saved
@@ -93,19 +93,6 @@ type expiry struct {
 	tried    time.Time        // usage.active at the last attempt; guarded by instance.mu
 	attempts int              // failed attempts since; guarded by instance.mu
 	snapshot berth.SnapshotID // the snapshot made; guarded by instance.mu
-}
-
-// newInstance returns the instance of a container. It is not registered yet.
-func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instance {
-	s := &instance{id: body.ID, clock: ls.opts.clock, started: make(chan struct{}), driver: newSlots(1),
-		policy: policyState{lock: newSlots(1)}, files: fileState{lock: newSlots(1)}, log: newCommandLog(),
-		health: health{checked: ls.opts.clock.Now()}}
-	s.assign(p, body)
-	s.life, s.end = context.WithCancelCause(ls.work.life)
-	s.client = guest.NewSleepingClient(func(ctx context.Context) (net.Conn, error) {
-		return ls.dial(ctx, s)
-	}, &sleeper{ls, s})
-	return s
 }
 
 // assign binds an instance to a container. No other goroutine may use the instance.
@@ -195,20 +182,6 @@ func (s *instance) withLife(ctx context.Context) (context.Context, context.Cance
 	}
 }
 
-// withGuest is withLife for calls to the guest: the context also ends when the guest becomes
-// silent.
-func (s *instance) withGuest(ctx context.Context) (context.Context, context.CancelFunc) {
-	ctx, done := s.withLife(ctx)
-	ctx, cancel := context.WithCancelCause(ctx)
-	contact := s.reachContext()
-	stop := context.AfterFunc(contact, func() { cancel(context.Cause(contact)) })
-	return ctx, func() {
-		stop()
-		cancel(nil)
-		done()
-	}
-}
-
 // running reports whether the sandbox has been started.
 func (s *instance) running() bool {
 	select {
@@ -217,4 +190,63 @@ func (s *instance) running() bool {
 	default:
 		return false
 	}
+}
+
+// health is whether a sandbox is alive and its guest answers. It is guarded by instance.mu,
+// except disk.
+type health struct {
+	checked time.Time    // when the driver was last queried about the sandbox
+	disk    atomic.Int64 // bytes on its disk at that time
+
+	fresh    bool      // a user acquired it and it was not probed since
+	answered time.Time // when the guest last answered, or when a user acquired the idle sandbox
+	probed   time.Time // when it was last probed
+	probing  bool
+
+	silent      bool
+	reach       context.Context // ends, with the error for its users, when the guest becomes silent
+	cancelReach context.CancelCauseFunc
+}
+
+// quiet is since when a sandbox is quiet, and whether it sleeps.
+type quiet struct {
+	asleep  atomic.Bool   // changed with instance.mu held, if instance.pause.over is not nil
+	sending atomic.Int32  // frames
+	frames  atomic.Uint64 // sent and received
+
+	// The rest is guarded by instance.mu.
+	counted uint64        // value of frames when sweep last saw the sandbox
+	since   time.Time     // no use and no frame; zero: unknown
+	sampled time.Time     // when cpu was read; zero: not since then
+	cpu     time.Duration // used by the sandbox's processes
+}
+
+// A reservation is a container whose id a response has, and that nothing has used yet. Its
+// instance is registered and counts towards limits, but it is not in the store and has no
+// sandbox, unless a pool gave one. The first use creates it. If no response needs it any more
+// and none has used it, it is dropped. Clients do not see it before its first use.
+type reservation struct {
+	create func(ctx context.Context, now time.Time) error // saves the container and starts it
+
+	mu       sync.Mutex
+	over     bool // it was created or dropped
+	promises int  // responses that have the id
+}
+
+// Reasons for a container's end, as berth.ContainerBerth documents them.
+const (
+	reasonExpired = "expired"
+	reasonDeleted = "deleted"
+	reasonOOM     = string(sandbox.ReasonOOM)
+	reasonKilled  = string(sandbox.ReasonKilled)
+	reasonHost    = string(sandbox.ReasonHost)
+	reasonDisk    = "disk" // it filled the host's volume
+	reasonEvicted = string(sandbox.ReasonEvicted)
+)
+
+// listSkills returns the skills in the container. The caller must not change them.
+func (s *instance) listSkills() []berth.ContainerSkill {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.skills
 }

@@ -3,9 +3,7 @@ package container
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io/fs"
-	"net"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -13,16 +11,12 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/internal/clock"
-	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/store"
 )
 
 const (
-	startTimeout  = 5 * time.Minute  // preparing a sandbox, including the wait for a slot and the copying of files
-	guestTimeout  = 30 * time.Second // the guest's first answer
-	answerTimeout = 30 * time.Second // every later answer that is not streamed
-	dialTimeout   = 10 * time.Second
+	startTimeout = 5 * time.Minute // preparing a sandbox, including the wait for a slot and the copying of files
 )
 
 // starter starts the sandboxes of containers.
@@ -207,16 +201,6 @@ func (st *starter) ready(ctx context.Context, s *instance, pl *plan) bool {
 	return s.answers(ctx) // the pool has set the template's environment
 }
 
-// setEnvironment sets the environment of commands. The sandbox is created without one.
-func (s *instance) setEnvironment(ctx context.Context, env []string) error {
-	if len(env) == 0 {
-		return nil
-	}
-	ctx, cancel := s.clock.WithTimeout(ctx, answerTimeout)
-	defer cancel()
-	return s.client.SetEnvironment(ctx, env)
-}
-
 // unmake destroys a sandbox so that another can be created under its name, and drops what is
 // known of its guest.
 func (st *starter) unmake(ctx context.Context, s *instance) error {
@@ -278,57 +262,6 @@ func (st *starter) make(ctx context.Context, s *instance, spec sandbox.Spec, mem
 			return stepError{"a sandbox that hangs could not be removed", err}
 		}
 	}
-}
-
-// A stepError names the step of a start that failed, in words for the client.
-type stepError struct {
-	step string
-	err  error // for the operator
-}
-
-func (e stepError) Error() string { return e.step + ": " + e.err.Error() }
-func (e stepError) Unwrap() error { return e.err }
-
-// startError returns the error for users of a container that did not start. The driver's error
-// may describe the host, so it is only logged.
-func startError(id berth.ContainerID, err error) error {
-	why := "the server was interrupted"
-	if e, ok := errors.AsType[stepError](err); ok {
-		why = e.step
-	}
-	if e, ok := errors.AsType[*berth.Error](err); ok {
-		why += ": " + e.Message
-	}
-	return &berth.Error{Code: berth.CodeUnavailable, Wire: "container_start_failed", Err: err,
-		Message: fmt.Sprintf("Container with id '%s' could not be started: %s.", id, trimPeriod(why))}
-}
-
-// dial connects to the guest of a sandbox. If that fails, dial checks whether the sandbox is
-// dead, so that its users get the reason.
-func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
-	ctx, stop := s.withLife(ctx)
-	defer stop()
-	if err := ls.wake(ctx, s); err != nil {
-		return nil, err
-	}
-	if err := s.waitResumed(ctx); err != nil {
-		return nil, err
-	}
-	ctx, cancel := ls.opts.clock.WithTimeout(ctx, dialTimeout)
-	defer cancel()
-	if err := s.driver.acquire(ctx); err != nil {
-		return nil, err
-	}
-	var conn net.Conn
-	err := nofile.Retry(func() (err error) {
-		conn, err = ls.opts.Driver.Dial(ctx, string(s.id))
-		return err
-	})
-	s.driver.release()
-	if err != nil {
-		ls.deaths.check(s)
-	}
-	return conn, err
 }
 
 // startFrom starts a created sandbox, from memory if memory is not nil.

@@ -4,23 +4,26 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"path"
+	"net"
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/guest"
+	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/store"
 )
 
 // leases finds the instances of containers and holds them for their users.
 type leases struct {
-	opts   *Options
-	work   *workers
-	index  *index
-	deaths *deaths
-	meter  *meter
+	opts         *Options
+	work         *workers
+	index        *index
+	deaths       *deaths
+	prober       *prober
+	pauser       *pauser
+	reservations *reservations
 }
 
 // hold returns the running instance of a container. It waits for the start, resumes a
@@ -34,13 +37,13 @@ func (ls *leases) hold(ctx context.Context, p berth.ProjectID, id berth.Containe
 		return nil, nil, err
 	}
 	release = sync.OnceFunc(func() { s.release(ls.opts.clock.Now()) })
-	if err = ls.create(ctx, s); err != nil {
+	if err = ls.reservations.create(ctx, s); err != nil {
 		release()
-		ls.drop(s)
+		ls.reservations.drop(s)
 		return nil, nil, err
 	}
 	if err = s.waitStarted(ctx); err == nil {
-		err = ls.resume(ctx, s)
+		err = ls.pauser.resume(ctx, s)
 	}
 	if err == nil {
 		err = s.silentError()
@@ -85,35 +88,9 @@ func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not managed by this server.", id)
 }
 
-// workingDir returns the guest's path of berth.WorkDir. Without isolation it is a
-// different directory, because the guest's root is the host's.
-func (s *instance) workingDir(ctx context.Context) (string, error) {
-	s.mu.Lock()
-	dir := s.files.workDir
-	s.mu.Unlock()
-	if dir != "" {
-		return dir, nil
-	}
-	info, err := s.client.Info(ctx)
-	if err != nil {
-		return "", err
-	}
-	dir = info.WorkDir
-	if !path.IsAbs(dir) || path.Clean(dir) != dir || dir == "/" || len(dir) > 1024 || !utf8.ValidString(dir) {
-		return "", fmt.Errorf("guest reported an invalid working directory %.100q", dir)
-	}
-	s.mu.Lock()
-	s.files.workDir = dir
-	s.mu.Unlock()
-	return dir, nil
-}
-
 // explainWaits are the delays before each check of why a connection ended: the driver notices
 // the death of a sandbox with a delay.
 var explainWaits = [...]time.Duration{0, 50 * time.Millisecond, 250 * time.Millisecond}
-
-// pingTimeout bounds the guest's answer to a ping.
-const pingTimeout = time.Second
 
 // explain turns an error of a call to a guest into an error for the client. That is the
 // container's end if it has ended, the cause of ctx if ctx has ended, and otherwise that the
@@ -146,30 +123,50 @@ func (ls *leases) explain(ctx context.Context, s *instance, err error) error {
 		}
 	}
 	if timedOut && ctx.Err() == nil {
-		ls.markSilent(s, 0) // it did not answer during all of the delays
+		ls.prober.markSilent(s, 0) // it did not answer during all of the delays
 	}
 	return noAnswer(s.id, err)
 }
 
-// answers reports whether the guest answers a ping.
-func (s *instance) answers(ctx context.Context) bool {
-	answered, _ := s.ping(ctx, pingTimeout)
-	return answered
-}
-
-// ping reports whether the guest answered. timedOut is true if the full time passed
-// without an answer; both are false if the ping could not be sent.
-func (s *instance) ping(ctx context.Context, most time.Duration) (answered, timedOut bool) {
-	ctx, cancel := s.clock.WithTimeout(ctx, most)
-	defer cancel()
-	done := make(chan error, 1)
-	go func() { done <- s.client.Ping(ctx) }() // its write takes longer if the guest does not read
-	select {
-	case err := <-done:
-		return err == nil, err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded)
-	case <-ctx.Done():
-		return false, errors.Is(ctx.Err(), context.DeadlineExceeded)
-	}
-}
-
 func trimPeriod(s string) string { return strings.TrimSuffix(s, ".") }
+
+// newInstance returns the instance of a container. It is not registered yet.
+func (ls *leases) newInstance(p berth.ProjectID, body *berth.Container) *instance {
+	s := &instance{id: body.ID, clock: ls.opts.clock, started: make(chan struct{}), driver: newSlots(1),
+		policy: policyState{lock: newSlots(1)}, files: fileState{lock: newSlots(1)}, log: newCommandLog(),
+		health: health{checked: ls.opts.clock.Now()}}
+	s.assign(p, body)
+	s.life, s.end = context.WithCancelCause(ls.work.life)
+	s.client = guest.NewSleepingClient(func(ctx context.Context) (net.Conn, error) {
+		return ls.dial(ctx, s)
+	}, &sleeper{ls.pauser, s})
+	return s
+}
+
+// dial connects to the guest of a sandbox. If that fails, dial checks whether the sandbox is
+// dead, so that its users get the reason.
+func (ls *leases) dial(ctx context.Context, s *instance) (net.Conn, error) {
+	ctx, stop := s.withLife(ctx)
+	defer stop()
+	if err := ls.pauser.wake(ctx, s); err != nil {
+		return nil, err
+	}
+	if err := s.waitResumed(ctx); err != nil {
+		return nil, err
+	}
+	ctx, cancel := ls.opts.clock.WithTimeout(ctx, dialTimeout)
+	defer cancel()
+	if err := s.driver.acquire(ctx); err != nil {
+		return nil, err
+	}
+	var conn net.Conn
+	err := nofile.Retry(func() (err error) {
+		conn, err = ls.opts.Driver.Dial(ctx, string(s.id))
+		return err
+	})
+	s.driver.release()
+	if err != nil {
+		ls.deaths.check(s)
+	}
+	return conn, err
+}

@@ -16,17 +16,6 @@ import (
 // container (EndLost), or takes it over (move.go). When the server returns, it drops the containers
 // that others have ended (GiveUp).
 
-// Shares divides the containers that a project may run among the servers of a cluster. It calls
-// Service.Running.
-type Shares interface {
-	// AdmitContainer calls register with the number of containers that this server may run, or
-	// returns an error for the client.
-	AdmitContainer(ctx context.Context, p berth.ProjectID, register func(most int) error) error
-
-	// ContainersChanged reports that a container has started or ended. It does not block.
-	ContainersChanged(p berth.ProjectID)
-}
-
 // Running returns the number of a project's containers on this server.
 func (svc *Service) Running(p berth.ProjectID) int {
 	svc.index.mu.Lock()
@@ -40,11 +29,6 @@ func (o *Options) share(s *instance) {
 		shares.ContainersChanged(p)
 		context.AfterFunc(s.life, func() { shares.ContainersChanged(p) })
 	}
-}
-
-// elsewhere reports whether another server runs a container.
-func (o *Options) elsewhere(rec *store.Container) bool {
-	return o.Server != "" && rec.Body.Berth.Server != "" && rec.Body.Berth.Server != o.Server
 }
 
 // own returns the containers of this server. In a cluster, one without a server is from before

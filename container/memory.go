@@ -2,6 +2,7 @@ package container
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"time"
 
@@ -98,4 +99,22 @@ func (c *counter) Write(p []byte) (int, error) {
 	n, err := c.w.Write(p)
 	c.n += int64(n)
 	return n, err
+}
+
+// copyMemory returns the memory of the source, which is written while it is read.
+func (sn *Snapshots) copyMemory(ctx context.Context, c *copying) io.ReadCloser {
+	ctx, done := c.bind(ctx)
+	return c.open(func(w io.Writer) error {
+		defer done()
+		if err := sn.slots.acquire(ctx); err != nil {
+			return err
+		}
+		defer sn.slots.release()
+		began := sn.opts.clock.Now()
+		if err := sn.checkpoint(ctx, c.from, w); err != nil {
+			return fmt.Errorf("copy memory: %w", err)
+		}
+		sn.opts.Log.Debug("memory copied", "container", c.from.id, "took", sn.opts.clock.Since(began))
+		return nil
+	})
 }

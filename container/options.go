@@ -159,3 +159,25 @@ func (o *Options) limitsOf(memoryLimit string) sandbox.Limits {
 	limits.Memory = berth.MemoryLimits[memoryLimit]
 	return limits.WithDefaults()
 }
+
+// PoolOptions describe a pool.
+type PoolOptions struct {
+	Template    string // a name or a digest; empty means the default template
+	MemoryLimit string // default 1g
+	Size        int    // number of sandboxes
+}
+
+// Shares divides the containers that a project may run among the servers of a cluster. It calls
+// Service.Running.
+type Shares interface {
+	// AdmitContainer calls register with the number of containers that this server may run, or
+	// returns an error for the client.
+	AdmitContainer(ctx context.Context, p berth.ProjectID, register func(most int) error) error
+
+	// ContainersChanged reports that a container has started or ended. It does not block.
+	ContainersChanged(p berth.ProjectID)
+}
+
+// slack returns how long a guest may take to do what takes at most d on an idle machine. A
+// guest that gets no CPU time is not dead.
+func (o *Options) slack(d time.Duration) time.Duration { return slackAt(d, o.pressure()) }

@@ -9,40 +9,15 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// Pause stops all processes of a container until its next use, which resumes it. A paused
-// container still has its memory and still expires. Its network connections end. Pause returns
-// an error if the container is in use, and nil if it is paused already.
-//
-// The driver records which sandboxes are paused, also across restarts. The store records which of
-// them a client paused; the others sleep.
-func (svc *Service) Pause(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
-	features := svc.opts.Driver.Features()
-	if !features.Pause {
-		return nil, berth.Invalid("", "Containers cannot be paused: this server's driver, %s, does not support it.",
-			features.Isolation)
-	}
-	s, err := svc.leases.find(ctx, p, id)
-	if err != nil {
-		return nil, err
-	}
-	ctx, stop := s.withLife(ctx)
-	defer stop()
-	if err := s.waitStarted(ctx); err != nil {
-		return nil, err
-	}
-	if err := s.files.lock.acquire(ctx); err != nil { // a scan for new files does not hold the container
-		return nil, err
-	}
-	err = svc.leases.pause(ctx, s)
-	s.files.lock.release()
-	if err != nil {
-		return nil, err
-	}
-	svc.leases.savePaused(ctx, s, true)
-	return svc.Get(ctx, p, id)
+// A pauser pauses sandboxes and resumes them.
+type pauser struct {
+	opts   *Options
+	work   *workers
+	deaths *deaths
+	meter  *meter
 }
 
-func (ls *leases) pause(ctx context.Context, s *instance) error {
+func (pa *pauser) pause(ctx context.Context, s *instance) error {
 	if err := s.driver.acquire(ctx); err != nil {
 		return err
 	}
@@ -63,8 +38,8 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	}
 	s.pause.over = make(chan struct{}) // from here on users resume it first
 	s.mu.Unlock()
-	if err := ls.opts.Driver.Pause(ctx, string(s.id)); err != nil {
-		s.markResumed(ls.opts.clock.Now())
+	if err := pa.opts.Driver.Pause(ctx, string(s.id)); err != nil {
+		s.markResumed(pa.opts.clock.Now())
 		s.mu.Lock()
 		dying := s.dyingLocked()
 		s.mu.Unlock()
@@ -83,18 +58,8 @@ func (ls *leases) pause(ctx context.Context, s *instance) error {
 	return nil
 }
 
-// Resume continues a paused container, as any use does.
-func (svc *Service) Resume(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.Container, error) {
-	_, release, err := svc.leases.hold(ctx, p, id)
-	if err != nil {
-		return nil, err
-	}
-	release()
-	return svc.Get(ctx, p, id)
-}
-
 // resume continues a sandbox if it is paused.
-func (ls *leases) resume(ctx context.Context, s *instance) error {
+func (pa *pauser) resume(ctx context.Context, s *instance) error {
 	if err := s.waitCheckpoint(ctx); err != nil {
 		return err
 	}
@@ -110,16 +75,16 @@ func (ls *leases) resume(ctx context.Context, s *instance) error {
 		s.driver.release()
 		return nil
 	}
-	err := ls.opts.Driver.Resume(ctx, string(s.id))
+	err := pa.opts.Driver.Resume(ctx, string(s.id))
 	if err == nil {
-		s.markResumed(ls.opts.clock.Now())
+		s.markResumed(pa.opts.clock.Now())
 	}
 	s.driver.release()
 	if err == nil {
-		ls.savePaused(ctx, s, false)
+		pa.savePaused(ctx, s, false)
 		return nil
 	}
-	if ls.deaths.check(s); s.life.Err() != nil {
+	if pa.deaths.check(s); s.life.Err() != nil {
 		return context.Cause(s.life)
 	}
 	return &berth.Error{Code: berth.CodeUnavailable, Err: err, Message: "Container with id '" + string(s.id) +
@@ -128,7 +93,7 @@ func (ls *leases) resume(ctx context.Context, s *instance) error {
 
 // savePaused saves whether a client paused the sandbox. If that fails, a server that starts while
 // it is paused takes it for one that sleeps, or the reverse; both wake at their next use.
-func (ls *leases) savePaused(ctx context.Context, s *instance, paused bool) {
+func (pa *pauser) savePaused(ctx context.Context, s *instance, paused bool) {
 	s.mu.Lock()
 	was := s.pause.saved
 	s.pause.saved = paused
@@ -136,7 +101,7 @@ func (ls *leases) savePaused(ctx context.Context, s *instance, paused bool) {
 	if was == paused {
 		return
 	}
-	_, err := ls.opts.Store.UpdateContainer(context.WithoutCancel(ctx), s.project, s.id,
+	_, err := pa.opts.Store.UpdateContainer(context.WithoutCancel(ctx), s.project, s.id,
 		func(c *berth.Container) error {
 			if c.Status != berth.ContainerRunning || c.Berth.Paused == paused {
 				return errUnchanged
@@ -145,7 +110,7 @@ func (ls *leases) savePaused(ctx context.Context, s *instance, paused bool) {
 			return nil
 		})
 	if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, store.ErrNotFound) {
-		ls.opts.Log.Error("failed to save whether a container is paused", "container", s.id, "paused", paused, "err",
+		pa.opts.Log.Error("failed to save whether a container is paused", "container", s.id, "paused", paused, "err",
 			err)
 	}
 }
@@ -223,4 +188,18 @@ func (s *instance) waitStarted(ctx context.Context) error {
 		return context.Cause(s.life)
 	}
 	return nil
+}
+
+// mayLocked reports whether the sandbox may sleep as far as its users and its frames are
+// concerned.
+func (s *instance) mayLocked() bool {
+	q := &s.quiet
+	return q.sending.Load() == 0 && q.frames.Load() == q.counted && s.usage.holds == 0 && !s.dyingLocked() &&
+		!s.expiry.running.Load()
+}
+
+// awakeLocked records that the sandbox is not quiet.
+func (s *instance) awakeLocked(now time.Time) {
+	q := &s.quiet
+	q.counted, q.since, q.sampled = q.frames.Load(), now, time.Time{}
 }

@@ -297,3 +297,11 @@ func (p *pool) drain() {
 	}
 	_ = g.Wait()
 }
+
+// PoolStats are the figures of a pool.
+type PoolStats struct {
+	PoolOptions
+	Ready  int   // sandboxes in it now
+	Hits   int64 // containers that got one of its sandboxes
+	Misses int64 // containers started cold because it was empty
+}

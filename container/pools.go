@@ -10,13 +10,6 @@ import (
 	"github.com/berth-run/berth"
 )
 
-// PoolOptions describe a pool.
-type PoolOptions struct {
-	Template    string // a name or a digest; empty means the default template
-	MemoryLimit string // default 1g
-	Size        int    // number of sandboxes
-}
-
 // pools are the pools of a service.
 type pools struct {
 	opts    *Options
@@ -50,40 +43,6 @@ func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st 
 		}
 	}
 	return ps, nil
-}
-
-// PoolStats are the figures of a pool.
-type PoolStats struct {
-	PoolOptions
-	Ready  int   // sandboxes in it now
-	Hits   int64 // containers that got one of its sandboxes
-	Misses int64 // containers started cold because it was empty
-}
-
-// Pools returns the figures of the pools since New.
-func (svc *Service) Pools() []PoolStats {
-	all := make([]PoolStats, len(svc.pools.all))
-	for i, p := range svc.pools.all {
-		all[i] = p.figures()
-	}
-	return all
-}
-
-// Templates returns the digests of the templates of all sandboxes, including those in
-// pools.
-func (svc *Service) Templates() map[string]bool {
-	digests := map[string]bool{}
-	for _, s := range svc.index.all() {
-		digests[s.body.Berth.Template] = true
-	}
-	for _, p := range svc.pools.all {
-		p.mu.Lock()
-		for _, s := range p.ready {
-			digests[s.body.Berth.Template] = true
-		}
-		p.mu.Unlock()
-	}
-	return digests
 }
 
 // claim returns a ready sandbox of a template and memory limit, or nil. The caller owns

@@ -201,10 +201,10 @@ func (pr *Provider) Begin(ctx context.Context, p berth.ProjectID, id berth.Conta
 	if err := s.acquire(ctx); err != nil {
 		return err
 	}
-	err := pr.leases.create(ctx, s)
+	err := pr.leases.reservations.create(ctx, s)
 	s.release(pr.opts.clock.Now())
 	if err != nil {
-		pr.leases.drop(s)
+		pr.leases.reservations.drop(s)
 	}
 	return err
 }
@@ -219,7 +219,7 @@ func (pr *Provider) Release(p berth.ProjectID, id berth.ContainerID) {
 	s.reserved.mu.Lock()
 	defer s.reserved.mu.Unlock()
 	s.reserved.promises--
-	pr.leases.dropLocked(s)
+	pr.leases.reservations.dropLocked(s)
 }
 
 // Template returns the digest of a container's template. It is no use of the container.

@@ -100,11 +100,6 @@ func (fl *Files) newFiles(s *instance, found map[string]guest.Entry) []*berth.Co
 	return made
 }
 
-func (s *instance) newFile(path string, created, size int64, source string) *berth.ContainerFile {
-	return &berth.ContainerFile{ID: berth.CFileID(berth.NewID(berth.PrefixContainerFile)), Object: "container.file",
-		ContainerID: s.id, CreatedAt: created, Bytes: size, Path: path, Source: source}
-}
-
 func (fl *Files) save(ctx context.Context, s *instance, made, gone []*berth.ContainerFile) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.SetLimit(saveWidth)
@@ -115,15 +110,6 @@ func (fl *Files) save(ctx context.Context, s *instance, made, gone []*berth.Cont
 		g.Go(func() error { return fl.opts.Store.PutContainerFile(ctx, s.project, f) })
 	}
 	return g.Wait()
-}
-
-// stat updates the size of a file. It returns an error if the file does not exist.
-func (s *instance) stat(ctx context.Context, f *berth.ContainerFile) error {
-	body, err := s.open(ctx, f)
-	if err != nil {
-		return err
-	}
-	return body.Close()
 }
 
 // walk returns up to limit regular files below the working directory by their path on the wire,

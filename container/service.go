@@ -23,9 +23,6 @@ import (
 // closeGrace is how long Close waits for sandboxes that are being started.
 const closeGrace = 10 * time.Second
 
-// errStopping is the error of calls after Close.
-var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping.")
-
 // A Service manages the containers of all projects that run on one driver. It is safe for
 // concurrent use. Errors that a client may see are *berth.Error.
 //
@@ -41,6 +38,8 @@ type Service struct {
 	deaths    *deaths
 	leases    *leases
 	meter     *meter
+	prober    *prober
+	pauser    *pauser
 	files     *Files
 	logs      *Logs
 	access    *Access
@@ -71,7 +70,10 @@ func New(options Options) (*Service, error) {
 	svc.deaths = &deaths{opts: opts, work: work, index: svc.index, trail: svc.trail, networks: svc.networks,
 		records: svc.records}
 	svc.meter = &meter{opts, svc.index}
-	svc.leases = &leases{opts, work, svc.index, svc.deaths, svc.meter}
+	svc.prober = &prober{opts, work}
+	svc.pauser = &pauser{opts, work, svc.deaths, svc.meter}
+	svc.leases = &leases{opts, work, svc.index, svc.deaths, svc.prober, svc.pauser,
+		&reservations{opts, svc.index, svc.deaths}}
 	svc.files = &Files{opts, work, svc.leases, svc.meter}
 	svc.logs = &Logs{opts, svc.index}
 	svc.access = &Access{opts: opts, work: work, leases: svc.leases, logs: svc.logs, files: svc.files, index: svc.index}
@@ -90,7 +92,8 @@ func New(options Options) (*Service, error) {
 	svc.adopter = &adopter{opts, svc.index, svc.networks, svc.records, svc.volumes, svc.deaths, svc.leases, svc.logs,
 		svc.access, svc.starter}
 	svc.relief = &relief{opts, svc.index, svc.meter, svc.deaths}
-	svc.sweeper = &sweeper{opts, work, svc.index, svc.leases, svc.deaths, svc.snapshots, svc.volumes, svc.pools}
+	svc.sweeper = &sweeper{opts, work, svc.index, svc.prober, svc.pauser,
+		&expirer{opts, work, svc.deaths, svc.pauser, svc.snapshots}, svc.deaths, svc.snapshots, svc.volumes, svc.pools}
 	return svc, nil
 }
 
@@ -151,4 +154,30 @@ func (svc *Service) disconnect() {
 	case <-done:
 	case <-ctx.Done():
 	}
+}
+
+// Pools returns the figures of the pools since New.
+func (svc *Service) Pools() []PoolStats {
+	all := make([]PoolStats, len(svc.pools.all))
+	for i, p := range svc.pools.all {
+		all[i] = p.figures()
+	}
+	return all
+}
+
+// Templates returns the digests of the templates of all sandboxes, including those in
+// pools.
+func (svc *Service) Templates() map[string]bool {
+	digests := map[string]bool{}
+	for _, s := range svc.index.all() {
+		digests[s.body.Berth.Template] = true
+	}
+	for _, p := range svc.pools.all {
+		p.mu.Lock()
+		for _, s := range p.ready {
+			digests[s.body.Berth.Template] = true
+		}
+		p.mu.Unlock()
+	}
+	return digests
 }

@@ -68,13 +68,6 @@ func mergeSkills(have []berth.ContainerSkill, more []*skills.Install) ([]berth.C
 	return merged, nil
 }
 
-// listSkills returns the skills in the container. The caller must not change them.
-func (s *instance) listSkills() []berth.ContainerSkill {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.skills
-}
-
 // stageSkills stores the inline skills of a plan until the container has started, so that a
 // start can be repeated.
 func (st *starter) stageSkills(ctx context.Context, p berth.ProjectID, pl *plan) error {

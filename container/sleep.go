@@ -2,7 +2,6 @@ package container
 
 import (
 	"context"
-	"sync/atomic"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -30,56 +29,29 @@ const wakeTimeout = 20 * time.Second
 // end.
 const sleepChecks = time.Minute
 
-// quiet is since when a sandbox is quiet, and whether it sleeps.
-type quiet struct {
-	asleep  atomic.Bool   // changed with instance.mu held, if instance.pause.over is not nil
-	sending atomic.Int32  // frames
-	frames  atomic.Uint64 // sent and received
-
-	// The rest is guarded by instance.mu.
-	counted uint64        // value of frames when sweep last saw the sandbox
-	since   time.Time     // no use and no frame; zero: unknown
-	sampled time.Time     // when cpu was read; zero: not since then
-	cpu     time.Duration // used by the sandbox's processes
-}
-
-// mayLocked reports whether the sandbox may sleep as far as its users and its frames are
-// concerned.
-func (s *instance) mayLocked() bool {
-	q := &s.quiet
-	return q.sending.Load() == 0 && q.frames.Load() == q.counted && s.usage.holds == 0 && !s.dyingLocked() &&
-		!s.expiry.running.Load()
-}
-
-// awakeLocked records that the sandbox is not quiet.
-func (s *instance) awakeLocked(now time.Time) {
-	q := &s.quiet
-	q.counted, q.since, q.sampled = q.frames.Load(), now, time.Time{}
-}
-
 // sleeps reports whether containers may sleep.
 func (o *Options) sleeps() bool { return o.SleepAfter > 0 && o.Driver.Features().Pause }
 
 // drowseLocked returns the job that brings a running sandbox closer to sleep, or nil.
-func (ls *leases) drowseLocked(s *instance, now time.Time) func(context.Context, *instance) {
+func (pa *pauser) drowseLocked(s *instance, now time.Time) func(context.Context, *instance) {
 	q := &s.quiet
 	switch {
-	case !ls.opts.sleeps() || s.body.Berth.KeepAwake || s.pause.over != nil:
+	case !pa.opts.sleeps() || s.body.Berth.KeepAwake || s.pause.over != nil:
 		return nil
 	case q.since.IsZero() || !s.mayLocked():
 		s.awakeLocked(now)
-	case q.sampled.IsZero() && now.Sub(q.since) >= ls.opts.SleepAfter/2:
-		return ls.sampleCPU
-	case !q.sampled.IsZero() && now.Sub(q.since) >= ls.opts.SleepAfter:
-		return ls.sleepIfIdle
+	case q.sampled.IsZero() && now.Sub(q.since) >= pa.opts.SleepAfter/2:
+		return pa.sampleCPU
+	case !q.sampled.IsZero() && now.Sub(q.since) >= pa.opts.SleepAfter:
+		return pa.sleepIfIdle
 	}
 	return nil
 }
 
 // sampleCPU reads the CPU time that sleepIfIdle compares with.
-func (ls *leases) sampleCPU(ctx context.Context, s *instance) {
-	now := ls.opts.clock.Now()
-	cpu, ok := ls.cpu(ctx, s)
+func (pa *pauser) sampleCPU(ctx context.Context, s *instance) {
+	now := pa.opts.clock.Now()
+	cpu, ok := pa.cpu(ctx, s)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if ok {
@@ -90,11 +62,11 @@ func (ls *leases) sampleCPU(ctx context.Context, s *instance) {
 }
 
 // sleepIfIdle pauses a sandbox if its processes were idle since sampleCPU.
-func (ls *leases) sleepIfIdle(ctx context.Context, s *instance) {
-	now := ls.opts.clock.Now()
-	cpu, ok := ls.cpu(ctx, s)
+func (pa *pauser) sleepIfIdle(ctx context.Context, s *instance) {
+	now := pa.opts.clock.Now()
+	cpu, ok := pa.cpu(ctx, s)
 	limit := maxQuietCPU
-	if ls.opts.Driver.Features().OwnKernel {
+	if pa.opts.Driver.Features().OwnKernel {
 		limit = maxQuietMachineCPU
 	}
 	s.mu.Lock()
@@ -104,18 +76,18 @@ func (ls *leases) sleepIfIdle(ctx context.Context, s *instance) {
 	}
 	s.mu.Unlock()
 	if idle {
-		ls.sleep(ctx, s)
+		pa.sleep(ctx, s)
 	}
 }
 
 // cpu returns the CPU time that a sandbox has used. ok is false if the driver does not know.
-func (ls *leases) cpu(ctx context.Context, s *instance) (used time.Duration, ok bool) {
-	read, err := ls.meter.read(ctx, s)
+func (pa *pauser) cpu(ctx context.Context, s *instance) (used time.Duration, ok bool) {
+	read, err := pa.meter.read(ctx, s)
 	return read.CPU, err == nil && read.CPU > 0
 }
 
 // sleep pauses a sandbox with its connections, unless it is used.
-func (ls *leases) sleep(ctx context.Context, s *instance) {
+func (pa *pauser) sleep(ctx context.Context, s *instance) {
 	ctx, stop := s.withLife(ctx)
 	defer stop()
 	if !s.files.lock.tryAcquire() { // a scan for new files does not hold the container
@@ -133,42 +105,42 @@ func (ls *leases) sleep(ctx context.Context, s *instance) {
 		s.quiet.asleep.Store(true)
 		// Either a frame that is sent now is seen here, or its sender sees asleep.
 		if sleeps = s.mayLocked(); !sleeps {
-			s.resumedLocked(ls.opts.clock.Now())
+			s.resumedLocked(pa.opts.clock.Now())
 		}
 	}
 	s.mu.Unlock()
 	if !sleeps {
 		return
 	}
-	err := ls.opts.Driver.Pause(ctx, string(s.id))
+	err := pa.opts.Driver.Pause(ctx, string(s.id))
 	if err == nil {
 		return
 	}
 	// It may be paused all the same: an error means that the driver does not know.
-	again := ls.opts.Driver.Resume(context.WithoutCancel(ctx), string(s.id))
-	s.markResumed(ls.opts.clock.Now())
+	again := pa.opts.Driver.Resume(context.WithoutCancel(ctx), string(s.id))
+	s.markResumed(pa.opts.clock.Now())
 	if s.life.Err() == nil {
-		ls.opts.Log.Warn("failed to pause a quiet container; trying again later", "container", s.id, "err", err,
+		pa.opts.Log.Warn("failed to pause a quiet container; trying again later", "container", s.id, "err", err,
 			"resume", again)
 	}
 }
 
 // wake resumes a sandbox if it sleeps.
-func (ls *leases) wake(ctx context.Context, s *instance) error {
+func (pa *pauser) wake(ctx context.Context, s *instance) error {
 	if !s.quiet.asleep.Load() {
 		return nil
 	}
-	if ls.work.stopped() {
+	if pa.work.stopped() {
 		return errStopping // the next server wakes it
 	}
-	ctx, cancel := ls.opts.clock.WithTimeout(ctx, wakeTimeout)
+	ctx, cancel := pa.opts.clock.WithTimeout(ctx, wakeTimeout)
 	defer cancel()
-	return ls.resume(ctx, s)
+	return pa.resume(ctx, s)
 }
 
 // sleeper connects the session of a guest with the sleep of its sandbox.
 type sleeper struct {
-	leases *leases
+	pauser *pauser
 	s      *instance
 }
 
@@ -176,7 +148,7 @@ type sleeper struct {
 func (z *sleeper) Sending() error {
 	z.s.quiet.sending.Add(1)
 	z.s.quiet.frames.Add(1)
-	return z.leases.wake(z.s.life, z.s)
+	return z.pauser.wake(z.s.life, z.s)
 }
 
 // Sent implements mux.Sleeper.

@@ -21,18 +21,6 @@ var errNoSnapshots = berth.Errorf(berth.CodeInvalid, "This server does not store
 // maxSnapshotFiles bounds the uploaded files that a snapshot records.
 const maxSnapshotFiles = 1000
 
-// A SnapshotRequest describes a snapshot or a fork.
-type SnapshotRequest struct {
-	Name   string `json:"name,omitempty"`   // need not be unique
-	Memory bool   `json:"memory,omitempty"` // with running processes; the container must not be in use
-}
-
-// A ForkRequest is the body of a request for a fork.
-type ForkRequest struct {
-	SnapshotRequest
-	UniqueName bool `json:"unique_name,omitempty"` // see CreateRequest.UniqueName
-}
-
 // Snapshots makes snapshots of sandboxes and starts sandboxes from them.
 type Snapshots struct {
 	opts   *Options
@@ -275,4 +263,30 @@ func (sn *Snapshots) expire() {
 	if err := sn.opts.Snapshots.Expire(sn.work.life, sn.opts.clock.Now()); err != nil && sn.work.life.Err() == nil {
 		sn.opts.Log.Error("failed to remove expired snapshots; retrying later", "err", err)
 	}
+}
+
+// copyFiles copies the changes of the source's file system into a new sandbox. Commands of the
+// source are frozen meanwhile.
+func (sn *Snapshots) copyFiles(ctx context.Context, s *instance, c *copying, base string) error {
+	ctx, done := c.bind(ctx)
+	defer done()
+	if err := sn.slots.acquire(ctx); err != nil {
+		return err
+	}
+	defer sn.slots.release()
+	content := c.open(func(w io.Writer) error {
+		in, err := c.from.client.Archive(ctx)
+		if err != nil {
+			return err
+		}
+		defer in.Close()
+		made, err := layer.Write(w, in, base, layer.Limits{Bytes: sn.opts.Limits.WithDefaults().Disk})
+		if len(made.Dropped) > 0 {
+			sn.opts.Log.Warn("fork omits files with invalid names", "container", c.from.id, "names", made.Dropped)
+		}
+		return err
+	})
+	err := sn.apply(ctx, s, content)
+	_ = content.Close() // waits for the source
+	return err
 }

@@ -5,14 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"time"
 
 	"golang.org/x/sync/errgroup"
 )
-
-// restartGrace is the time after the start of the server in which no container expires, so that
-// interrupted runs can resume.
-const restartGrace = time.Minute
 
 // Start takes over the containers of a former process. Containers whose sandboxes are alive
 // continue, with all processes in them. Interrupted starts are repeated. Containers whose

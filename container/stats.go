@@ -17,16 +17,6 @@ type meter struct {
 	index *index
 }
 
-// Stats returns the current resource use of a container. It does not count as a use of the
-// container.
-func (svc *Service) Stats(ctx context.Context, p berth.ProjectID, id berth.ContainerID) (*berth.ContainerStats, error) {
-	s, err := svc.leases.find(ctx, p, id)
-	if err != nil {
-		return nil, err
-	}
-	return svc.meter.stats(ctx, s)
-}
-
 func (m *meter) stats(ctx context.Context, s *instance) (*berth.ContainerStats, error) {
 	limits := m.opts.limitsOf(s.body.MemoryLimit)
 	now := m.opts.clock.Now()
@@ -77,10 +67,6 @@ type Reading struct {
 	Asleep      bool
 	Stats       *berth.ContainerStats
 }
-
-// Readings returns the resource use of the running containers. It omits those that cannot be
-// read in time.
-func (svc *Service) Readings(ctx context.Context) []Reading { return svc.meter.readings(ctx) }
 
 func (m *meter) readings(ctx context.Context) []Reading {
 	var mu sync.Mutex

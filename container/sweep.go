@@ -13,21 +13,18 @@ import (
 
 const (
 	sweepInterval = time.Second
-	countInterval = time.Minute      // between additions of the containers' seconds to their projects' usage
-	checkInterval = 10 * time.Second // between two checks of a sandbox
-	saveInterval  = 30               // seconds between two saves of last_active_at while a container is in use
-	sweepWidth    = 8                // sandboxes handled at once
+	countInterval = time.Minute // between additions of the containers' seconds to their projects' usage
+	saveInterval  = 30          // seconds between two saves of last_active_at while a container is in use
 )
-
-// errUnchanged aborts an update that would change nothing.
-var errUnchanged = errors.New("unchanged")
 
 // A sweeper ends idle containers, finds dead ones and saves when they were last used.
 type sweeper struct {
 	opts      *Options
 	work      *workers
 	index     *index
-	leases    *leases
+	prober    *prober
+	pauser    *pauser
+	expirer   *expirer
 	deaths    *deaths
 	snapshots *Snapshots
 	volumes   *volumes
@@ -64,7 +61,7 @@ func (sw *sweeper) sweep(ctx context.Context) {
 	var g errgroup.Group
 	g.SetLimit(sweepWidth)
 	for _, s := range sw.index.all() {
-		sw.leases.probeIfDue(s)
+		sw.prober.probeIfDue(s)
 		if job := sw.due(s); job != nil {
 			g.Go(func() error { job(ctx, s); return nil })
 		}
@@ -81,9 +78,13 @@ func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	at := s.lastActiveLocked(now).Unix()
+	interval := checkInterval
+	if s.quiet.asleep.Load() {
+		interval = sleepChecks
+	}
 	var drowse func(context.Context, *instance)
 	if s.running() {
-		drowse = sw.leases.drowseLocked(s, now)
+		drowse = sw.pauser.drowseLocked(s, now)
 	}
 	switch {
 	case s.life.Err() != nil:
@@ -91,8 +92,8 @@ func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 	case !s.running() || s.dyingLocked():
 		return nil
 	case s.idleLocked(now):
-		return func(context.Context, *instance) { sw.expire(s) }
-	case now.Sub(s.health.checked) >= s.checkIntervalLocked():
+		return func(context.Context, *instance) { sw.expirer.expire(s) }
+	case now.Sub(s.health.checked) >= interval:
 		s.health.checked = now
 		return func(context.Context, *instance) { sw.deaths.check(s) }
 	case drowse != nil:
@@ -101,13 +102,6 @@ func (sw *sweeper) due(s *instance) func(context.Context, *instance) {
 		return func(ctx context.Context, s *instance) { sw.saveActivity(ctx, s, at) }
 	}
 	return nil
-}
-
-func (s *instance) checkIntervalLocked() time.Duration {
-	if s.quiet.asleep.Load() {
-		return sleepChecks
-	}
-	return checkInterval
 }
 
 // saveActivity saves a container's last_active_at. A crash loses the time since the last

@@ -5,8 +5,12 @@ import (
 	"sync"
 	"time"
 
+	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/clock"
 )
+
+// errStopping is the error of calls after Close.
+var errStopping = berth.Errorf(berth.CodeUnavailable, "The server is stopping.")
 
 // workers runs background work until the service closes.
 type workers struct {
