@@ -86,17 +86,18 @@ func (ad *adopter) adopt(rec *store.Container, exists bool) error {
 
 // name records this server in the row of a container from before the cluster.
 func (ad *adopter) name(ctx context.Context, s *instance) error {
-	if s.body.Berth.Server == ad.opts.Server || ad.opts.Server == "" {
+	now := s.body
+	if !ad.opts.placement.rename(&now) {
 		return nil
 	}
 	_, err := ad.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-		c.Berth.Server = ad.opts.Server
+		ad.opts.placement.rename(c)
 		return nil
 	})
 	if err != nil {
 		return fmt.Errorf("record the server of container %s: %w", s.id, err)
 	}
-	s.body.Berth.Server = ad.opts.Server
+	s.body.Berth.Server = now.Berth.Server
 	return nil
 }
 

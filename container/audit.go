@@ -111,7 +111,7 @@ func (t *trail) recordLost(ctx context.Context, running []*store.Container, exis
 				e.Reason = reasonDeleted
 			case err != nil:
 				return fmt.Errorf("read container %s: %w", id, err)
-			case rec.Body.Status == berth.ContainerRunning && t.opts.elsewhere(rec):
+			case rec.Body.Status == berth.ContainerRunning && t.opts.placement.other(rec.Body) != "":
 				e.Action, e.Object = audit.ContainerMoved, rec.Body.Berth.Server
 				entries = append(entries, e)
 				continue

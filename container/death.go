@@ -75,67 +75,11 @@ func (d *deaths) settle(s *instance, clientErr error) {
 	if err := d.save(ctx, s); err != nil {
 		d.opts.Log.Error("failed to save the end of a container", "container", s.id, "project", s.project, "err", err)
 	}
-	if server := s.movedTo(); server != "" {
+	if server := s.successor(); server != "" {
 		clientErr = store.Elsewhere(fmt.Sprintf("Container with id '%s'", s.id), server)
 	}
 	s.end(clientErr)
 	d.removeSoon(s)
-}
-
-// save saves the end of a container if it is not saved yet.
-func (d *deaths) save(ctx context.Context, s *instance) error {
-	s.mu.Lock()
-	reason, recorded, left, active := s.death.reason, s.death.recorded, s.expiry.snapshot,
-		s.lastActiveLocked(d.opts.clock.Now()).Unix()
-	s.mu.Unlock()
-	if recorded {
-		return nil
-	}
-	if server := s.movedTo(); server != "" {
-		return d.saveMoved(ctx, s, server)
-	}
-	var err error
-	if reason == reasonDeleted {
-		if err = d.checkMoved(ctx, s); err == nil {
-			err = d.opts.Store.DeleteContainer(ctx, s.project, s.id)
-		}
-	} else {
-		_, err = d.opts.Store.UpdateContainer(ctx, s.project, s.id, func(c *berth.Container) error {
-			if server := d.movedTo(s, c); server != "" {
-				return &movedError{server}
-			}
-			if c.Status != berth.ContainerRunning {
-				return errUnchanged // another server has ended it, and what it saved stands
-			}
-			c.Status, c.Berth.Starting, c.Berth.Reason, c.Berth.LastSnapshot = berth.ContainerExpired, false, reason,
-				left
-			c.Berth.Paused = false
-			c.LastActiveAt = max(c.LastActiveAt, active)
-			return nil
-		})
-	}
-	if moved, ok := errors.AsType[*movedError](err); ok {
-		return d.saveMoved(ctx, s, moved.server)
-	}
-	if err != nil && !errors.Is(err, errUnchanged) && !errors.Is(err, store.ErrNotFound) {
-		return fmt.Errorf("save end: %w", err)
-	}
-	if err := d.networks.deleteSecrets(ctx, s); err != nil {
-		return fmt.Errorf("delete secrets: %w", err)
-	}
-	if err := d.records.delete(ctx, s); err != nil {
-		return fmt.Errorf("delete start record: %w", err)
-	}
-	if err := d.trail.recordEnded(ctx, s, reason, left); err != nil {
-		return fmt.Errorf("audit end: %w", err)
-	}
-	s.mu.Lock()
-	s.death.recorded = true
-	s.mu.Unlock()
-	if f := d.ended.Load(); f != nil {
-		(*f)(s.project, s.id)
-	}
-	return nil
 }
 
 // removeSoon removes a dead sandbox in the background.
@@ -168,7 +112,7 @@ func (d *deaths) remove(s *instance) error {
 	if err := d.save(ctx, s); err != nil {
 		return err
 	}
-	if s.movedTo() == "" { // else its sandbox is another server's
+	if s.successor() == "" { // else its sandbox is another server's
 		if err := d.destroy(ctx, s); err != nil {
 			return err
 		}

@@ -82,8 +82,8 @@ func (ls *leases) find(ctx context.Context, p berth.ProjectID, id berth.Containe
 	case rec.Body.Status != berth.ContainerRunning:
 		return nil, goneError(rec.Body, rec.Body.Berth.Reason)
 	}
-	if ls.opts.elsewhere(rec) {
-		return nil, store.Elsewhere(fmt.Sprintf("Container with id '%s'", id), rec.Body.Berth.Server)
+	if server := ls.opts.placement.other(rec.Body); server != "" {
+		return nil, store.Elsewhere(fmt.Sprintf("Container with id '%s'", id), server)
 	}
 	return nil, berth.Errorf(berth.CodeUnavailable, "Container with id '%s' is not managed by this server.", id)
 }

@@ -78,8 +78,9 @@ type Options struct {
 	// error for the client if it may not start another. Default: no limit.
 	Quota func(ctx context.Context, p berth.ProjectID) (most int, err error)
 
-	clock    clock.Clock    // default: that of the system
-	pressure func() float64 // share of time in which some process waits for a CPU, 0 to 1
+	placement placement      // from Server and Driver
+	clock     clock.Clock    // default: that of the system
+	pressure  func() float64 // share of time in which some process waits for a CPU, 0 to 1
 }
 
 // ExpiryOptions control when idle containers expire and what happens to their files.
@@ -134,6 +135,7 @@ func (o Options) withDefaults() (Options, error) {
 	if o.Disk.Room == nil {
 		o.Disk.Room = func() error { return nil }
 	}
+	o.placement = newPlacement(o.Server, o.Driver)
 	if o.clock == nil {
 		o.clock = clock.System
 	}

@@ -38,10 +38,5 @@ func asUnavailable(err error, message string) error {
 	return &berth.Error{Code: berth.CodeUnavailable, Message: message, Err: err}
 }
 
-// elsewhere reports whether another server runs a container.
-func (o *Options) elsewhere(rec *store.Container) bool {
-	return o.Server != "" && rec.Body.Berth.Server != "" && rec.Body.Berth.Server != o.Server
-}
-
 // errUnchanged aborts an update that would change nothing.
 var errUnchanged = errors.New("unchanged")

@@ -38,10 +38,7 @@ func (svc *Service) Start(ctx context.Context) error {
 		exists := unowned[string(rec.Body.ID)]
 		delete(unowned, string(rec.Body.ID))
 		g.Go(func() error {
-			if svc.claimer() != nil { // a former process may not have claimed what it took over
-				return svc.claim(ctx, rec)
-			}
-			return svc.adopter.adopt(rec, exists)
+			return svc.claim(ctx, rec, exists) // a former process may not have claimed what it took over
 		})
 	}
 	err = g.Wait()
