@@ -40,8 +40,8 @@ var Imports = map[string][]string{
 		"store/sealed", "store/transfer"},
 	"store/postgres/pgtest": {"internal/freeport"},
 	"store/postgres/query":  {},
-	"store/sqlite":          {"", "store", "store/sealed", "store/sqlite/query", "store/transfer"},
-	"store/sqlite/query":    {},
+	"store/sql":             {"", "store", "store/sealed"},
+	"store/sqlite":          {"", "store", "store/sealed", "store/sql", "store/transfer"},
 	"store/storetest":       {"", "internal/ration", "store"},
 	"store/transfer":        {},
 	"store/transient":       {"", "store"},
@@ -224,7 +224,7 @@ var Bans = map[string][]string{
 		"model/anthropic", "model/modeltest", "e2e/bench", "tracing", "server", "cmd/berth", "e2e",
 		"sandbox/drivertest", "sandbox/kubernetes", "image/registry", "internal/kubetest", "blob/remote",
 		"internal/s3test"},
-	"database/sql": {"store/sqlite", "store/sqlite/query", "vectorstore/index"}, // the latter in memory only
+	"database/sql": {"store/sqlite", "vectorstore/index"}, // the latter in memory only
 	"os/exec": {"demo/record", "internal/jail", "tool/program/javascript", "vectorstore/document",
 		"container/volume", "sandbox/host", "sandbox/gvisor", "sandbox/microvm", "sandbox/local", "sandbox/drivertest",
 		"guest/boot", "guest/server", "image", "internal/disktest", "internal/dockertest", "internal/kubetest",
@@ -296,8 +296,7 @@ func Check(root string, imports, bans map[string][]string, clocked []string) ([]
 		}
 	}
 	for pkg, in := range docs {
-		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/sqlite/query" &&
-			pkg != "store/postgres/query" {
+		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/postgres/query" {
 			broken = append(broken, fmt.Sprintf("package %q has package comments in %d files %v, want exactly one", pkg,
 				len(in), in))
 		}

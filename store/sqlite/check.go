@@ -3,16 +3,18 @@ package sqlite
 import (
 	"context"
 
-	"github.com/berth-run/berth/store/sqlite/query"
+	base "github.com/berth-run/berth/store/sql"
 )
 
 // CheckWrite returns an error unless a write succeeds now. It leaves no data.
 func (d *DB) CheckWrite(ctx context.Context) error {
 	const unused = -1 // no key has this number
-	return d.update(ctx, func(ctx context.Context, q *query.Queries) error {
-		if err := q.Doom(ctx, unused); err != nil {
-			return err
+	return d.core.Update(ctx, func(ctx context.Context, tx *base.Tx) error {
+		for _, text := range []string{addDoomed, removeDoomed} {
+			if _, err := tx.Exec(ctx, text, unused); err != nil {
+				return err
+			}
 		}
-		return q.Done(ctx, unused)
+		return nil
 	})
 }

@@ -11,11 +11,8 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// errClosed is the error of writes after Close.
-var errClosed = fmt.Errorf("sqlite: %w", store.ErrClosed)
-
-// wrap converts an error of SQLite to one of the store.
-func (d *core) wrap(err error) error {
+// Convert implements base.Driver.
+func (d *core) Convert(err error) error {
 	if errors.Is(err, sql.ErrNoRows) {
 		return store.ErrNotFound
 	}
@@ -66,14 +63,6 @@ func explain(err error) error {
 		return fmt.Errorf("check the permissions of the file and its directory: %w", err)
 	case sqlite3.SQLITE_IOERR:
 		return fmt.Errorf("the disk is failing: %w", err)
-	}
-	return err
-}
-
-// found returns ErrNotFound if no row was changed.
-func found(n int64, err error) error {
-	if err == nil && n == 0 {
-		return store.ErrNotFound
 	}
 	return err
 }

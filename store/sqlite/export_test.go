@@ -5,13 +5,14 @@ import (
 	"database/sql"
 	"errors"
 	"strconv"
+	"strings"
 
 	"github.com/berth-run/berth/store"
 )
 
 // Pragma runs a pragma on the writer's connection.
 func (d *DB) Pragma(text string) error {
-	return d.writer.alone(func(c *sql.Conn) error {
+	return d.core.writer.alone(func(c *sql.Conn) error {
 		_, err := c.ExecContext(context.Background(), "PRAGMA "+text)
 		return err
 	})
@@ -19,7 +20,7 @@ func (d *DB) Pragma(text string) error {
 
 // Exec runs a statement on the writer's connection.
 func (d *DB) Exec(text string, args ...any) error {
-	return d.writer.alone(func(c *sql.Conn) error {
+	return d.core.writer.alone(func(c *sql.Conn) error {
 		_, err := c.ExecContext(context.Background(), text, args...)
 		return err
 	})
@@ -27,7 +28,7 @@ func (d *DB) Exec(text string, args ...any) error {
 
 // Hold starts a long read, which holds the current state until release is called.
 func (d *DB) Hold(ctx context.Context) (release func() error, err error) {
-	tx, err := d.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
+	tx, err := d.core.read.BeginTx(ctx, &sql.TxOptions{ReadOnly: true})
 	if err != nil {
 		return nil, err
 	}
@@ -46,7 +47,7 @@ func (d *DB) Doom(table, id string) error {
 
 // QueryText returns the first value of the first row.
 func (d *DB) QueryText(text string) (s string, err error) {
-	return s, d.read.QueryRow(text).Scan(&s)
+	return s, d.core.read.QueryRow(text).Scan(&s)
 }
 
 // HasKey reports whether the ring has a key.
@@ -55,7 +56,7 @@ func (d *DB) HasKey(number string) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	_, err = d.keys.Get(context.Background(), n)
+	_, err = d.core.keys.Get(context.Background(), n)
 	if errors.Is(err, store.ErrNotFound) {
 		return false, nil
 	}
@@ -63,11 +64,26 @@ func (d *DB) HasKey(number string) (bool, error) {
 }
 
 // Waiting returns the number of writes that wait for the next transaction.
-func (d *DB) Waiting() int { return len(d.writer.writes) }
+func (d *DB) Waiting() int { return d.core.writer.Waiting() }
+
+// Statements returns the texts of all statements that were prepared so far, as SQLite reads them.
+func (d *DB) Statements() (texts []string) {
+	for _, s := range []*statements{d.core.statements, d.core.writer.prepared} {
+		s.mu.RLock()
+		for _, one := range s.byText {
+			switch verb, _, _ := strings.Cut(one.text, " "); verb {
+			case "SELECT", "INSERT", "UPDATE", "DELETE", "WITH":
+				texts = append(texts, one.text)
+			}
+		}
+		s.mu.RUnlock()
+	}
+	return texts
+}
 
 // Plan returns the query plan.
 func (d *DB) Plan(text string) (steps []string, err error) {
-	rows, err := d.read.Query("EXPLAIN QUERY PLAN " + text)
+	rows, err := d.core.read.Query("EXPLAIN QUERY PLAN " + text)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +101,7 @@ func (d *DB) Plan(text string) (steps []string, err error) {
 
 // Shrink returns free pages to the file system, like the shrinker.
 func (d *DB) Shrink(ctx context.Context, slack, step int64) (more bool, err error) {
-	return d.shrink(ctx, slack, step)
+	return d.core.shrink(ctx, slack, step)
 }
 
 // Spare returns how many free pages of a file are returned.

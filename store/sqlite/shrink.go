@@ -70,7 +70,7 @@ func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err er
 	var mode, pages, free int64
 	for pragma, n := range map[string]*int64{"auto_vacuum": &mode, "page_count": &pages, "freelist_count": &free} {
 		if err := d.read.QueryRowContext(ctx, "PRAGMA "+pragma).Scan(n); err != nil {
-			return false, d.wrap(err)
+			return false, d.Convert(err)
 		}
 	}
 	const incremental = 2
@@ -81,7 +81,7 @@ func (d *core) shrink(ctx context.Context, slack, step int64) (more bool, err er
 	err = d.writer.alone(func(c *sql.Conn) error {
 		return incrementalVacuum(ctx, c, min(step, n))
 	})
-	return n > step, d.wrap(err)
+	return n > step, d.Convert(err)
 }
 
 // spare returns how many of the free pages need not remain.

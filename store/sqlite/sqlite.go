@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/url"
 	"os"
 	"path/filepath"
@@ -17,12 +16,9 @@ import (
 
 	_ "modernc.org/sqlite"
 
-	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sealed"
-	"github.com/berth-run/berth/store/sqlite/query"
+	base "github.com/berth-run/berth/store/sql"
 )
-
-//go:generate go tool -modfile=../../tools/go.mod sqlc generate
 
 const (
 	// busyTimeout is how long a write waits for another process's lock, in
@@ -67,39 +63,43 @@ type Room interface {
 // one writer, which groups concurrent writes into a transaction, and several readers.
 // Other processes, such as the command line, may use the file at the same time.
 type DB struct {
-	*core
-	responses
-	files
-	containers
-	objects
-	accounts
+	*base.Store
+	core *core
 
 	close func() error // later calls return the result of the first
 }
 
-var _ store.Store = (*DB)(nil)
-
-// A core is shared by all parts of a DB.
+// A core is the database below a Store. It implements base.Driver.
 type core struct {
-	path string
-	log  *slog.Logger
-	room Room // may be nil
+	*statements // for reads
 
-	read    *sql.DB
-	queries *query.Queries // of read
-	writer  *writer
-	keys    *sealed.Keys
-	eraser  *sealed.Eraser
+	path   string
+	log    *slog.Logger
+	room   Room // may be nil
+	read   *sql.DB
+	writer *writer
+	keys   *sealed.Keys
 }
 
-// The parts of a DB, by content.
-type (
-	responses  struct{ *core } // responses, their events, items and runs
-	files      struct{ *core } // uploaded files
-	containers struct{ *core } // containers and their files
-	objects    struct{ *core } // documents
-	accounts   struct{ *core } // API keys, projects and their usage
+// addDoomed and removeDoomed write the list of keys to erase.
+const (
+	addDoomed    = `INSERT OR IGNORE INTO doomed (seal) VALUES ($1)`
+	removeDoomed = `DELETE FROM doomed WHERE seal = $1`
 )
+
+// Statements implements base.Driver. The type of events is that of rows from before version 66edd30.
+func (d *core) Statements() base.Statements {
+	return base.Statements{
+		AppendEvents: `INSERT INTO events (response, sequence_number, type, data, span, size)
+			VALUES ($1, $2, '', $3, $4, $5)`,
+		Events: `SELECT sequence_number, type, data FROM events
+			WHERE response = $1 AND sequence_number >= $2 AND sequence_number <= $3 ORDER BY sequence_number`,
+		AddDoomed: addDoomed, RemoveDoomed: removeDoomed,
+	}
+}
+
+// Name implements base.Driver.
+func (d *core) Name() string { return "sqlite: " + d.path }
 
 // Open opens the database in a file, or creates it with mode 0600, and updates its
 // schema. Its keys are in the file KeysPath. Open refuses a file of a later version of
@@ -109,8 +109,6 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 		opts = &Options{}
 	}
 	c := &core{path: path, log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler)), room: opts.Room}
-	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c},
-		accounts: accounts{c}}
 	var opened []func() error
 	defer func() {
 		if err != nil {
@@ -139,27 +137,27 @@ func Open(ctx context.Context, path string, opts *Options) (_ *DB, err error) {
 	if err := migrate(ctx, write); err != nil {
 		return nil, err
 	}
-	if d.keys, err = openKeys(ctx, write, KeysPath(path), opts.Key); err != nil {
+	if c.keys, err = openKeys(ctx, write, KeysPath(path), opts.Key); err != nil {
 		return nil, err
 	}
-	opened = append(opened, d.keys.Close)
-	if d.writer, err = newWriter(ctx, write); err != nil {
+	opened = append(opened, c.keys.Close)
+	if c.writer, err = newWriter(ctx, write); err != nil {
 		return nil, err
 	}
-	opened = append(opened, d.writer.close)
-	if d.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)"); err != nil {
+	opened = append(opened, c.writer.close)
+	if c.read, err = sql.Open("sqlite", dsn+"&_pragma=query_only(ON)"); err != nil {
 		return nil, fmt.Errorf("open for reading: %w", err)
 	}
-	opened = append(opened, d.read.Close)
-	d.read.SetMaxOpenConns(readers)
-	d.read.SetMaxIdleConns(readers)
-	reads := newStatements(d.read)
-	opened = append(opened, reads.Close)
-	d.queries = query.New(reads)
-	if d.eraser, err = sealed.NewEraser(ctx, d.keys, doomed{c}, d.log); err != nil {
+	opened = append(opened, c.read.Close)
+	c.read.SetMaxOpenConns(readers)
+	c.read.SetMaxIdleConns(readers)
+	c.statements = newStatements(c.read)
+	opened = append(opened, c.statements.Close)
+	d := &DB{core: c}
+	if d.Store, err = base.New(ctx, c, c.keys, c.log); err != nil {
 		return nil, err
 	}
-	opened = append(opened, d.eraser.Close, newShrinker(c).close)
+	opened = append(opened, d.Store.Close, newShrinker(c).close)
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }
@@ -230,26 +228,14 @@ func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (_ *s
 			err = errors.Join(err, keys.Close())
 		}
 	}()
-	q := query.New(db)
-	mark, err := q.Mark(ctx)
+	var mark []byte
+	err = db.QueryRowContext(ctx, "SELECT mark FROM ring").Scan(&mark)
 	if errors.Is(err, sql.ErrNoRows) {
-		return keys, q.SetMark(ctx, keys.Mark())
+		_, err := db.ExecContext(ctx, "INSERT INTO ring (mark) VALUES (?)", keys.Mark())
+		return keys, err
 	}
 	if err != nil {
 		return nil, err
 	}
 	return keys, keys.Check(mark)
-}
-
-// start returns the created_at after which a page starts. createdAt returns that of
-// page.After. Lists are in the order of (created_at, id).
-func start(page store.Page, createdAt func() (int64, error)) (int64, error) {
-	switch {
-	case page.After != "":
-		return createdAt()
-	case page.Ascending:
-		return math.MinInt64, nil
-	default:
-		return math.MaxInt64, nil
-	}
 }

@@ -35,6 +35,7 @@ func openNew(t *testing.T) store.Store {
 	db := open(t, filepath.Join(t.TempDir(), "berth.db"))
 	t.Cleanup(func() {
 		check(t, db)
+		checkPlans(t, db)
 		if err := db.Close(); err != nil {
 			t.Errorf("Close: %v", err)
 		}

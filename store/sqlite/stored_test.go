@@ -41,7 +41,7 @@ func TestMigrationCountsExisting(t *testing.T) {
 	}
 	_, count, _ := strings.Cut(string(text), "INSERT INTO stored\n")
 	count, _, _ = strings.Cut(count, ";")
-	rows, err := db.read.QueryContext(t.Context(), count)
+	rows, err := db.core.read.QueryContext(t.Context(), count)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -20,7 +20,7 @@ import (
 // Export calls f with a reader of the database. Meanwhile writes wait, also those of other
 // processes, and fail after 10 s.
 func (d *DB) Export(ctx context.Context, f func(transfer.Reader) error) error {
-	dsn, err := dataSource(d.path, "")
+	dsn, err := dataSource(d.core.path, "")
 	if err != nil {
 		return err
 	}
@@ -31,10 +31,10 @@ func (d *DB) Export(ctx context.Context, f func(transfer.Reader) error) error {
 	defer db.Close()
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return d.wrap(err)
+		return d.core.Convert(err)
 	}
 	defer tx.Rollback() // nothing was written
-	return d.wrap(f(exporter{reader{tx}, d.keys}))
+	return d.core.Convert(f(exporter{reader{tx}, d.core.keys}))
 }
 
 // Import writes a copy of a database to a new file. It leaves no file if it fails. If the process

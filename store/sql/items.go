@@ -1,35 +1,34 @@
-package sqlite
+package sql
 
 import (
 	"context"
-	"database/sql"
 	"errors"
 	"slices"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/store/sqlite/query"
 )
 
 func (d responses) Items(ctx context.Context, p berth.ProjectID, ids []string) (map[string]berth.Item, error) {
 	found := make(map[string]berth.Item, len(ids))
 	places := map[string][]string{} // item ids by response
 	for _, id := range ids {
-		response, err := d.queries.ItemPlace(ctx, query.ItemPlaceParams{Project: string(p), ID: id})
+		var response string
+		err := d.read(ctx, `SELECT response FROM items WHERE project = $1 AND id = $2`, in{string(p), id}, &response)
 		switch {
 		case err == nil:
 			places[response] = append(places[response], id)
 			continue
-		case errors.Is(err, sql.ErrNoRows):
+		case errors.Is(err, store.ErrNotFound):
 			err = d.conversationItem(ctx, p, id, found)
 		}
 		if err != nil {
-			return nil, d.wrap(err)
+			return nil, err
 		}
 	}
 	for response, ids := range places {
 		if err := d.itemsOf(ctx, response, ids, found); err != nil {
-			return nil, d.wrap(err)
+			return nil, err
 		}
 	}
 	return found, nil
@@ -37,14 +36,16 @@ func (d responses) Items(ctx context.Context, p berth.ProjectID, ids []string) (
 
 // itemsOf finds items in a response's input and output.
 func (d responses) itemsOf(ctx context.Context, response string, ids []string, found map[string]berth.Item) error {
-	row, err := d.queries.ItemsOf(ctx, response)
-	if errors.Is(err, sql.ErrNoRows) {
+	var inputBox, outputBox []byte
+	err := d.read(ctx, `SELECT q.input, b.output FROM requests q JOIN bodies b ON b.response = q.response
+		WHERE q.response = $1`, in{response}, &inputBox, &outputBox)
+	if errors.Is(err, store.ErrNotFound) {
 		return nil // deleted just now
 	}
 	if err != nil {
 		return err
 	}
-	input, output, err := d.keys.Opener().Items(ctx, row.Input, row.Output)
+	input, output, err := d.keys.Opener().Items(ctx, inputBox, outputBox)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -62,15 +63,16 @@ func (d responses) itemsOf(ctx context.Context, response string, ids []string, f
 // conversationItem finds an item in any conversation.
 func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id string,
 	found map[string]berth.Item) error {
-	body, err := d.queries.ObjectOfKind(ctx, query.ObjectOfKindParams{Project: string(p), ID: id,
-		Kind: string(store.KindConversationItem)})
-	if errors.Is(err, sql.ErrNoRows) {
+	var box []byte
+	err := d.read(ctx, `SELECT body FROM objects WHERE project = $1 AND id = $2 AND kind = $3 LIMIT 1`,
+		in{p, id, store.KindConversationItem}, &box)
+	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	it, err := d.keys.Opener().Item(ctx, body)
+	it, err := d.keys.Opener().Item(ctx, box)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
 	}
@@ -81,15 +83,14 @@ func (d responses) conversationItem(ctx context.Context, p berth.ProjectID, id s
 	return nil
 }
 
-// addItems indexes items by their ids.
-func addItems(ctx context.Context, q *query.Queries, p berth.ProjectID, response berth.ResponseID,
-	items []berth.Item) error {
+// addItems indexes items by their ids, unless another response has them.
+func addItems(ctx context.Context, tx *Tx, p berth.ProjectID, response berth.ResponseID, items []berth.Item) error {
 	for _, it := range items {
 		if it.ID() == "" {
 			continue
 		}
-		if err := q.AddItem(ctx, query.AddItemParams{Project: string(p), ID: it.ID(),
-			Response: string(response)}); err != nil {
+		if err := tx.exec(ctx, `INSERT INTO items (project, id, response) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+			string(p), it.ID(), string(response)); err != nil {
 			return err
 		}
 	}

@@ -1,0 +1,83 @@
+package sql
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/store"
+)
+
+func (d accounts) CreateKey(ctx context.Context, k *berth.Key) error {
+	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		return tx.exec(ctx, `INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at, cost_per_month)
+			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
+			k.ID, k.Project, k.Name, k.Hash[:], k.Tail, k.CreatedAt, k.ExpiresAt, (*int64)(k.Limits.CostPerMonth))
+	})
+}
+
+// A keyRow is a row of keys.
+type keyRow struct {
+	berth.Key
+	hash []byte
+	cost *int64 // per month
+}
+
+const selectKeys = `SELECT id, project, name, hash, tail, created_at, expires_at, cost_per_month FROM keys`
+
+func (r *keyRow) columns() []any {
+	return []any{&r.ID, &r.Project, &r.Name, &r.hash, &r.Tail, &r.CreatedAt, &r.ExpiresAt, &r.cost}
+}
+
+func (d accounts) key(r *keyRow) (*berth.Key, error) {
+	if len(r.hash) != len(r.Hash) {
+		return nil, fmt.Errorf("%s: key %s: its hash has %d bytes", d.driver.Name(), r.ID, len(r.hash))
+	}
+	k := r.Key
+	k.Hash, k.Limits.CostPerMonth = [32]byte(r.hash), (*berth.Amount)(r.cost)
+	return &k, nil
+}
+
+func (d accounts) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, error) {
+	var r keyRow
+	if err := d.read(ctx, selectKeys+` WHERE hash = $1`, in{hash[:]}, r.columns()...); err != nil {
+		return nil, err
+	}
+	return d.key(&r)
+}
+
+func (d accounts) ListKeys(ctx context.Context) ([]*berth.Key, error) {
+	rows, err := list(ctx, d.driver, selectKeys+` ORDER BY created_at, id`, nil, (*keyRow).columns)
+	if err != nil {
+		return nil, d.driver.Convert(err)
+	}
+	keys := make([]*berth.Key, len(rows))
+	for i := range rows {
+		if keys[i], err = d.key(&rows[i]); err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+func (d accounts) DeleteKey(ctx context.Context, id berth.KeyID) error {
+	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
+		return tx.change(ctx, `DELETE FROM keys WHERE id = $1`, id)
+	})
+}
+
+func (d accounts) KeyLimits(ctx context.Context, id berth.KeyID) (berth.KeyLimits, error) {
+	var cost *int64
+	err := d.read(ctx, `SELECT cost_per_month FROM keys WHERE id = $1`, in{id}, &cost)
+	if errors.Is(err, store.ErrNotFound) {
+		err = nil
+	}
+	return berth.KeyLimits{CostPerMonth: (*berth.Amount)(cost)}, err
+}
+
+func (d accounts) SetKeyLimits(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error {
+	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
+		return tx.change(ctx, `UPDATE keys SET cost_per_month = $1 WHERE id = $2`, (*int64)(limits.CostPerMonth), id)
+	})
+}
