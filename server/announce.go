@@ -39,7 +39,7 @@ func (s *Server) announce(o Options, address string, building bool) {
 			"off", "BERTH_BUILD_TEMPLATE=never")
 	} else if missing != nil {
 		s.log.Warn("containers cannot start without a template", "template", c.Template, "next",
-			c.templateAdvice(o.State), "err", missing)
+			templateAdvice(c, o.State), "err", missing)
 	}
 	if len(models) == 1 {
 		s.log.Warn("no model upstream is configured: only the demo model scripted answers",

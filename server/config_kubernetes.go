@@ -1,18 +1,7 @@
 package server
 
 import (
-	"crypto/hmac"
-	"crypto/sha256"
-	"encoding/hex"
 	"errors"
-	"fmt"
-	"io/fs"
-	"log/slog"
-	"os"
-	"path/filepath"
-
-	"github.com/berth-run/berth/blob/remote"
-	"github.com/berth-run/berth/sandbox/kubernetes"
 )
 
 // KubernetesConfig configures the driver kubernetes.
@@ -36,8 +25,8 @@ type KubernetesConfig struct {
 	// RuntimeClass is the RuntimeClass of Pods, such as gvisor or kata. Default: the cluster's.
 	RuntimeClass string `yaml:"runtime_class"`
 
-	NodeSelector map[string]string       `yaml:"node_selector"` // labels of the nodes for containers
-	Tolerations  []kubernetes.Toleration `yaml:"tolerations"`   // of taints of these nodes
+	NodeSelector map[string]string  `yaml:"node_selector"` // labels of the nodes for containers
+	Tolerations  []TolerationConfig `yaml:"tolerations"`   // of taints of these nodes
 
 	// CPURequest and MemoryRequest are the shares of a container's limits that are reserved on
 	// its node. Default: 0.1 and 1.
@@ -53,38 +42,13 @@ type KubernetesConfig struct {
 	AgentSandbox *bool `yaml:"agent_sandbox"`
 }
 
-// options returns the options of the driver.
-func (c KubernetesConfig) options(state, guest string, log *slog.Logger) kubernetes.Options {
-	return kubernetes.Options{StateDir: state, GuestPath: guest, Kubeconfig: c.Kubeconfig, Context: c.Context,
-		Namespace: c.Namespace,
-		Registry:  c.Registry, PullSecrets: c.PullSecrets, RuntimeClass: c.RuntimeClass, NodeSelector: c.NodeSelector,
-		Tolerations: c.Tolerations,
-		CPURequest:  c.CPURequest, MemoryRequest: c.MemoryRequest, Root: c.Root, AgentSandbox: c.AgentSandbox,
-		Logger: log}
-}
-
-// sharedInstance returns the names with which the driver kubernetes labels what the servers of a
-// cluster share. They are empty without a cluster, and in a directory that is not a server's. The
-// instance follows from the key and the bucket, which only the servers of one cluster share.
-func (c *Config) sharedInstance(state string) (server, instance string, err error) {
-	if c.Cluster.Listen == "" {
-		return "", "", nil
-	}
-	if _, err := os.Stat(filepath.Join(state, "seal.key")); errors.Is(err, fs.ErrNotExist) {
-		return "", "", nil
-	}
-	key, err := sealKey(state)
-	if err != nil {
-		return "", "", err
-	}
-	at, err := remote.Parse(c.Blobs)
-	if err != nil {
-		return "", "", fmt.Errorf("blobs: %w", err)
-	}
-	mac := hmac.New(sha256.New, key[:])
-	fmt.Fprintf(mac, "kubernetes instance\x00%s", at)
-	server, err = nodeID(state)
-	return server, hex.EncodeToString(mac.Sum(nil)[:6]), err
+// TolerationConfig lets Pods run on nodes with a taint, as in the specification of a Pod.
+type TolerationConfig struct {
+	Key      string `yaml:"key"`
+	Operator string `yaml:"operator"` // Exists or Equal
+	Value    string `yaml:"value"`
+	Effect   string `yaml:"effect"` // NoSchedule, PreferNoSchedule or NoExecute
+	Seconds  *int64 `yaml:"seconds"`
 }
 
 // checkKubernetes returns an error if the driver kubernetes lacks a setting.

@@ -19,7 +19,7 @@ func TestSharedInstance(t *testing.T) {
 			0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := LoadConfig(path)
+		c, err := loadConfig(Sources{Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -29,7 +29,7 @@ func TestSharedInstance(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		server, instance, err = c.sharedInstance(dir)
+		server, instance, err = sharedInstance(c, dir)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -4,19 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 )
 
 // maxProblems bounds the reported errors of a configuration.
 const maxProblems = 20
-
-// A placedError is an error that says where its key was set.
-type placedError struct {
-	error
-	key  string // with which the error without the place begins
-	line int    // 0 for a variable or a flag
-	flag bool   // a flag set it
-}
 
 // IsFlagError reports whether an error of Load is in the value of a flag.
 func IsFlagError(err error) bool {
@@ -25,8 +16,6 @@ func IsFlagError(err error) bool {
 		return ok && p.flag
 	})
 }
-
-func (e *placedError) Unwrap() error { return e.error }
 
 // problems returns all errors of a configuration as one, in the order of their lines: those of values
 // that could not be read, and those of the values themselves. It leaves out those that may follow from
@@ -63,31 +52,4 @@ func eachError(err error) (all []error) {
 		all = append(all, eachError(e)...)
 	}
 	return all
-}
-
-// sectionOf returns the section of the key that an error begins with. Models name upstreams, so both
-// are one section.
-func sectionOf(err error) string {
-	key := keyOf(err)
-	section, _, _ := strings.Cut(key, ".")
-	section, _, _ = strings.Cut(section, "[")
-	if section == "upstreams" {
-		return "models"
-	}
-	return section
-}
-
-// keyOf returns the key that an error begins with.
-func keyOf(err error) string {
-	if p, ok := errors.AsType[*placedError](err); ok {
-		return p.key
-	}
-	return keyStart.FindString(strings.TrimPrefix(err.Error(), unknownKey))
-}
-
-func lineOf(err error) int {
-	if p, ok := errors.AsType[*placedError](err); ok {
-		return p.line
-	}
-	return 0
 }

@@ -58,33 +58,6 @@ pprof: {listen: '0.0.0.0:1'}
 	}
 }
 
-// Verify reports all keys and files that are missing.
-func TestAllMissing(t *testing.T) {
-	c, err := readConfig(t, `upstreams:
-  a: {provider: openai, api_key_env: BERTH_TEST_MISSING}
-  b: {provider: openai, api_key_file: /no/such/file}
-models:
-- match: c
-  base_url: http://x
-  tls: {ca_file: /no/such/ca}
-- match: d
-  upstreams: [{name: a}]
-web_search: {backend: tavily, api_key_env: BERTH_TEST_MISSING}
-`)
-	if err != nil {
-		t.Fatal(err)
-	}
-	err = c.Verify()
-	for i, want := range []string{"berth.yaml:2: upstreams.a.api_key_env: BERTH_TEST_MISSING is not set",
-		"berth.yaml:3: upstreams.b.api_key_file: open /no/such/file",
-		"berth.yaml:7: models[0].tls.ca_file: open /no/such/ca",
-		"berth.yaml:10: web_search.api_key_env: BERTH_TEST_MISSING is not set"} {
-		if lines := strings.Split(fmt.Sprint(err), "\n"); len(lines) != 4 || !strings.Contains(lines[i], want) {
-			t.Errorf("got %v, want %q", err, want)
-		}
-	}
-}
-
 // Errors of syntax are in plain words, and name the line of the mistake.
 func TestSyntaxErrors(t *testing.T) {
 	for text, want := range map[string]string{
@@ -193,6 +166,24 @@ func TestNoneIsNoSecret(t *testing.T) {
 	for _, w := range c.Warnings() {
 		if strings.Contains(w, "API key") {
 			t.Errorf("got %q", w)
+		}
+	}
+}
+
+// Errors name the key, and say how the value is written.
+func TestMistakenForms(t *testing.T) {
+	for text, want := range map[string]string{
+		"upstreams: {near: {base_url: 'http://127.0.0.1:1/v1'}}\nmodels: [{match: a, upstream: near}]\n": "models[0].upstream is the model's name at an inline upstream; for the upstream near write upstreams: [{name: near}]",
+		"models: [{match: a, upstream: near}]\n":                                                         "models[0] needs match and base_url, or match and upstreams, such as {match: gpt-*",
+		"models: {a: {upstream: near}}\n":                                                                "models must be a list, such as [{match: gpt-*, upstreams: [{name: openai}]}]",
+		"models: [{match: a, upstreams: near}]\n":                                                        `models[0].upstreams: "near" must be a list, such as [{name: openai}]`,
+		"models: [{match: a, upstreams: [near]}]\n":                                                      `models[0].upstreams[0]: "near" must be a mapping with the name of an upstream, such as {name: openai}`,
+		"listen: 127.0.0.1:8080\n":                                                                       "unknown key listen; did you mean server.listen or ",
+		"containers: {pool: 50000}\n":                                                                    "containers.pool: the sandboxes may use",
+		"containers: {pools: [{memory_limit: 64g, size: 50000}]}\n":                                      "containers.pools: the sandboxes may use",
+	} {
+		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %s", text, err, want)
 		}
 	}
 }

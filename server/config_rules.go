@@ -1,15 +1,10 @@
 package server
 
 import (
-	"errors"
-	"fmt"
 	"maps"
 	"slices"
-	"strings"
-	"time"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/tool/websearch/backend"
 )
 
 const (
@@ -29,7 +24,7 @@ var (
 // Sizes, amounts and prices have types of their own, which reject negative values. The keys of
 // models and upstreams are below "upstream".
 var keyRules = map[string]keyRule{
-	"driver":         oneOf(slices.Sorted(maps.Keys(drivers))...),
+	"driver":         oneOf(driverNames...),
 	"build_template": oneOf(buildAuto, buildNever),
 	"microvm.accel":  oneOf("kvm", "tcg"),
 
@@ -70,7 +65,7 @@ var keyRules = map[string]keyRule{
 
 	"shell.timeout":      atLeast(second, "1s or more"),
 	"mcp.timeout":        atLeast(second, "1s or more"),
-	"web_search.backend": oneOf(backend.Names...),
+	"web_search.backend": oneOf(searchBackends...),
 	"web_search.timeout": atLeast(second, "1s or more"),
 	"shell.max_timeout":  atLeast(second, "1s or more"),
 	"shell.output":       between(1, 1<<20, "from 1 to 1048576"),
@@ -91,7 +86,7 @@ var keyRules = map[string]keyRule{
 	"retry.attempts":    oneOrMore,
 	"retry.patience":    aTimeOr0,
 
-	"upstream.provider":                   oneOf(slices.Sorted(maps.Keys(providers))...),
+	"upstream.provider":                   oneOf(slices.Sorted(maps.Keys(dialects))...),
 	"upstream.timeouts.connect":           aTime,
 	"upstream.timeouts.first_token":       aTime,
 	"upstream.timeouts.silence":           aTime,
@@ -117,42 +112,4 @@ var keyRules = map[string]keyRule{
 	"upstream.silence":                    aTime,
 	"upstream.upstreams.*.weight":         oneOrMore,
 	"upstream.fallbacks.*.weight":         oneOrMore,
-}
-
-// checkTogether checks keys whose values depend on each other.
-func (c *Config) checkTogether() error {
-	var wrong []error
-	k, s := c.Containers, c.Shell
-	for _, p := range []struct {
-		less, more string
-		a, b       time.Duration
-	}{
-		{"containers.idle", "containers.max_idle", k.Idle, k.MaxIdle},
-		{"shell.timeout", "shell.max_timeout", s.Timeout, s.MaxTimeout},
-	} {
-		if p.a > p.b {
-			wrong = append(wrong, fmt.Errorf("%s (%s) must not exceed %s (%s)", p.less, short(p.a), p.more, short(p.b)))
-		}
-	}
-	for name, d := range map[string]time.Duration{"containers.idle": k.Idle, "containers.max_idle": k.MaxIdle} {
-		if d%time.Minute != 0 {
-			wrong = append(wrong, fmt.Errorf("%s: %q must be whole minutes", name, short(d)))
-		}
-	}
-	if d := c.Disk; d.Low != nil && d.Critical != nil && *d.Critical > *d.Low {
-		wrong = append(wrong, fmt.Errorf("disk.critical (%s) must not exceed disk.low (%s)", d.Critical, d.Low))
-	}
-	return errors.Join(wrong...)
-}
-
-// short formats a duration without zero minutes and seconds.
-func short(d time.Duration) string {
-	s := d.String()
-	if strings.HasSuffix(s, "m0s") {
-		s = strings.TrimSuffix(s, "0s")
-	}
-	if strings.HasSuffix(s, "h0m") {
-		s = strings.TrimSuffix(s, "0m")
-	}
-	return s
 }

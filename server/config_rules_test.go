@@ -150,19 +150,21 @@ func TestRefusedValues(t *testing.T) {
 	}
 }
 
-// An upstream whose key is missing from the environment is refused.
-func TestUnsetKey(t *testing.T) {
-	for _, text := range []string{"upstreams: {a: {provider: openai, api_key_env: BERTH_TEST_MISSING}}",
-		"upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_MISSING]}}",
-		"models: [{match: a, base_url: 'http://x', api_key_env: BERTH_TEST_MISSING}]",
-		"web_search: {backend: tavily, api_key_env: BERTH_TEST_MISSING}"} {
-		c, err := readConfig(t, text)
-		if err != nil {
-			t.Fatal(err)
+// What is wrong with an address or a state directory is said.
+func TestAddresses(t *testing.T) {
+	for text, want := range map[string]string{
+		"server: {listen: '127.0.0.1:99999'}\n":  `server.listen: "127.0.0.1:99999" has a port out of range; write one from 0 to 65535`,
+		"metrics: {listen: '127.0.0.1:nope!'}\n": `metrics.listen: "127.0.0.1:nope!" has an unknown port`,
+		"server: {listen: '127.0.0.1:'}\n":       `server.listen: "127.0.0.1:" has no port`,
+	} {
+		if _, err := readConfig(t, text); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
 		}
-		if err := c.Verify(); err == nil || !strings.Contains(err.Error(), "berth.yaml:1: ") ||
-			!strings.Contains(err.Error(), ": BERTH_TEST_MISSING is not set in the environment") {
-			t.Errorf("%s: got %v", text, err)
+	}
+	for _, path := range []string{"/etc/passwd", "/etc/passwd/state"} {
+		if _, err := readConfig(t, "state: "+path+"\n"); err == nil || !strings.Contains(err.Error(),
+			"state: /etc/passwd is not a directory") {
+			t.Errorf("%s: got %v", path, err)
 		}
 	}
 }

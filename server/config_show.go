@@ -255,3 +255,32 @@ func quote(text string) string {
 	quoted, _ := json.Marshal(text)
 	return string(quoted)
 }
+
+// short formats a duration without zero minutes and seconds.
+func short(d time.Duration) string {
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// changedKeys returns the keys whose values differ. Lists and maps are compared as a whole.
+func changedKeys(a, b reflect.Value, at string) (keys []string) {
+	if a.Kind() == reflect.Struct {
+		if before := fieldsOf(a); len(before) > 0 {
+			for i, after := range fieldsOf(b) {
+				keys = append(keys, changedKeys(before[i].value, after.value, strings.TrimPrefix(at+"."+after.key,
+					"."))...)
+			}
+			return keys
+		}
+	}
+	if !reflect.DeepEqual(a.Interface(), b.Interface()) {
+		return []string{at}
+	}
+	return nil
+}

@@ -25,7 +25,7 @@ func TestSources(t *testing.T) {
 	t.Setenv("BERTH_LISTEN", "127.0.0.1:11")
 	t.Setenv("BERTH_METRICS_LISTEN", "127.0.0.1:12")
 	t.Setenv("BERTH_LOG_FORMAT", "") // an empty variable is not set
-	c, err := Load(Sources{Path: path, Flags: map[string]string{"listen": "127.0.0.1:21", "verbose": "true"}})
+	c, err := loadConfig(Sources{Path: path, Flags: map[string]string{"listen": "127.0.0.1:21", "verbose": "true"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -43,7 +43,7 @@ func TestSources(t *testing.T) {
 		"BERTH_PREVIEW_DOMAIN": "127.0.0.1"} {
 		t.Run(name, func(t *testing.T) {
 			t.Setenv(name, value)
-			if _, err := LoadConfig(path); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
+			if _, err := loadConfig(Sources{Path: path}); err == nil || !strings.HasPrefix(err.Error(), name+": ") {
 				t.Errorf("got %v", err)
 			}
 		})
@@ -148,5 +148,47 @@ func TestShow(t *testing.T) {
 	}
 	if text := string(c.Show()); strings.Contains(text, "hunter") || strings.Count(text, mask) != 6 {
 		t.Errorf("got\n%s", text)
+	}
+}
+
+// Of the addresses of databases, the user stays readable; in others it may be a token.
+func TestMaskedUser(t *testing.T) {
+	for value, want := range map[string]string{
+		"postgres://berth:secret@db/x":         "postgres://berth:REDACTED@db/x",
+		"postgres://berth@db/x":                "postgres://berth@db/x",
+		"postgresql://berth:s@db/x?password=s": "postgresql://berth:REDACTED@db/x?REDACTED",
+		"https://token@example.com/":           "https://REDACTED@example.com/",
+		"https://u:secret@example.com/":        "https://REDACTED@example.com/",
+	} {
+		if got := masked("store.url", value); got != want {
+			t.Errorf("%s: got %s, want %s", value, got, want)
+		}
+	}
+}
+
+// leaks reports whether a text has the password of a test, or a part of it.
+func leaks(text string) bool { return strings.Contains(text, "p4ssword") }
+
+// No output of a configuration has the password of the database.
+func TestStorePassword(t *testing.T) {
+	const at = "postgres://berth:p4ssword@127.0.0.1:5432/berth"
+	c, err := readConfig(t, "store: "+at+"\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if c.Store.URL != at || c.Store.Synchronous != "normal" {
+		t.Errorf("got %+v", c.Store)
+	}
+	if shown := string(c.Show()); leaks(shown) || !strings.Contains(shown, "127.0.0.1") {
+		t.Errorf("config show: %s", shown)
+	}
+	for _, broken := range []string{"mysql://u:p4ssword@h/d", "postgres://u:p4ssword%zz@h/d",
+		"postgres://u:p4ssword@h:port/d", "p4ssword",
+		// Passwords with characters that are not percent-encoded, which a parser takes for another part.
+		"postgres://u:p@ss/p4ssword@h/d", "postgres://u:p@p4ssword@h/d", "postgres://u:1#p4ssword@h/d",
+		"postgres://u:1/p4ssword@h/d", "postgres://u:1?p4ssword@h/d"} {
+		if shown := masked("store.url", broken); strings.Contains(broken, "@") && leaks(shown) {
+			t.Errorf("%s is shown as %s", broken, shown)
+		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -28,7 +29,7 @@ func TestManual(t *testing.T) {
 		t.Fatal(err)
 	}
 	// Apart from examples, the manual shows the defaults.
-	normal, err := LoadConfig("")
+	normal, err := loadConfig(Sources{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -63,7 +64,7 @@ func readConfig(t *testing.T, text string) (*Config, error) {
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return LoadConfig(path)
+	return loadConfig(Sources{Path: path})
 }
 
 func TestConfig(t *testing.T) {
@@ -92,10 +93,7 @@ func TestConfig(t *testing.T) {
 		"image_generation: {size: large}\n":                                "size",
 		"web_search: {backend: bing}\n":                                    `web_search.backend: "bing" must be`,
 		"web_search: {url: 'http://x'}\n":                                  "web_search.backend is missing",
-		"web_search: {backend: searxng}\n":                                 "web_search.url is required for searxng",
-		"web_search: {backend: brave}\n":                                   "web_search.api_key or api_key_env is required for brave",
 		"web_search: {backend: brave, api_key: a, api_key_env: B}\n":       "web_search has both api_key and api_key_env",
-		"web_search: {backend: http, url: 'ftp://u:secret@x'}\n":           "web_search.url must be an http or https address",
 		"models:\n- {match: a, base_url: b, modalities: [smell]}\n":        "\"smell\" is not one of",
 		"models:\n- {match: a, base_url: b, context_window: -1}\n":         `models[0].context_window: "-1" must be 0 or more`,
 	} {
@@ -108,7 +106,7 @@ func TestConfig(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", text, c, err)
 		}
 	}
-	if _, err := LoadConfig("/no/such/file"); err == nil {
+	if _, err := loadConfig(Sources{Path: "/no/such/file"}); err == nil {
 		t.Error("a missing file: got no error")
 	}
 }
@@ -120,5 +118,39 @@ func TestLoopback(t *testing.T) {
 		if got := isLoopback(addr); got != want {
 			t.Errorf("%s: got %v", addr, got)
 		}
+	}
+}
+
+func TestTemplatesConfig(t *testing.T) {
+	c, err := readConfig(t,
+		"limits:\n  default: {templates: [py-*]}\n  proj_a: {templates: []}\n  proj_b: {containers: 1}\n")
+	if err != nil {
+		t.Fatal(err)
+	}
+	limits := c.limits()
+	if got := limits["proj_a"].Or(limits[""]).Templates; got == nil || len(got) != 0 {
+		t.Errorf("proj_a: got %v, want an empty list", got)
+	}
+	if got := limits["proj_b"].Or(limits[""]).Templates; !slices.Equal(got, []string{"py-*"}) {
+		t.Errorf("proj_b: got %v", got)
+	}
+	for _, text := range []string{"{templates: ['[']}", "{templates: ['']}", "{templates: none}"} {
+		if _, err := readConfig(t, "limits: {default: "+text+"}\n"); err == nil {
+			t.Errorf("%s: got no error", text)
+		}
+	}
+}
+
+// The example in docs/file-search.md is a valid configuration.
+func TestFileSearchManual(t *testing.T) {
+	manual, err := os.ReadFile("../docs/file-search.md")
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, example, _ := strings.Cut(string(manual), "```yaml\n")
+	example, _, _ = strings.Cut(example, "```")
+	c, err := readConfig(t, example)
+	if err != nil || len(c.Models) != 1 || c.Vectors.EmbeddingModel != c.Models[0].Match {
+		t.Errorf("got %+v, %v", c, err)
 	}
 }

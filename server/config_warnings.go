@@ -1,19 +1,14 @@
 package server
 
 import (
-	"context"
 	"fmt"
 	"io/fs"
 	"maps"
 	"os"
 	"path"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
-	"time"
-
-	"github.com/berth-run/berth/sandbox/local"
 )
 
 // variables are the environment variables of Berth's programs that do not set a key of the
@@ -60,75 +55,6 @@ func (c *Config) shadowedModels() (found []string) {
 		}
 	}
 	return found
-}
-
-// StateWarnings returns what a server would warn of with the state directory of this machine. It changes
-// nothing there.
-func (c *Config) StateWarnings() []string {
-	return slices.Concat(c.keyWarning(), c.templateWarning())
-}
-
-// machineWait is how long MachineWarnings waits for a database, an engine or a cluster.
-const machineWait = 10 * time.Second
-
-// MachineWarnings returns what prevents a server from starting on this machine: a driver whose programs or
-// engine are missing, or a PostgreSQL database or a bucket that cannot be used. It is no error of the configuration,
-// which may be for another machine, or for a time when these are there.
-func (c *Config) MachineWarnings(ctx context.Context) (found []string) {
-	ctx, cancel := context.WithTimeout(ctx, machineWait)
-	defer cancel()
-	state, err := filepath.Abs(c.State)
-	if err != nil {
-		return nil // an error of the state directory
-	}
-	checks := append(checkDriver(ctx, state, c), checkDatabase(ctx, state, c)...)
-	if c.Blobs != "" && c.VerifyBlobs() == nil {
-		checks = append(checks, examineBucket(ctx, state, c.Blobs))
-	}
-	for _, f := range checks {
-		if f.OK {
-			continue
-		}
-		key := "driver"
-		switch f.What {
-		case "store":
-			key = "store.url"
-		case "blobs":
-			key = "blobs"
-		}
-		advice := f.Advice
-		if f.Fix != nil {
-			advice = "berth " + strings.Join(f.Fix, " ")
-		}
-		found = append(found, strings.TrimSuffix(fmt.Sprintf("%scannot be used on this machine: %s: %s; %s", c.at(key),
-			f.What, f.Detail, advice), "; "))
-	}
-	return found
-}
-
-// keyWarning warns of an address that a server with a new state directory refuses.
-func (c *Config) keyWarning() []string {
-	if isLoopback(c.Server.Listen) || HasDatabase(c.State) || c.Store.URL != "" {
-		return nil
-	}
-	return []string{c.at("server.listen") +
-		"needs an API key before the first start, because it is not a loopback address: berth key create --state " +
-		c.State}
-}
-
-func (c *Config) templateWarning() []string {
-	if _, named := c.origins["template"]; !named || c.Driver == local.Name {
-		return nil
-	}
-	if _, err := os.ReadDir(filepath.Join(c.State, "images")); err != nil {
-		return nil // not this machine's, or not this user's
-	}
-	if _, f := checkTemplate(c.State, c); !f.OK {
-		return []string{fmt.Sprintf(
-			"%s%q does not exist in %s, so containers cannot start; berth image ls lists the templates",
-			c.at("template"), c.Template, c.State)}
-	}
-	return nil
 }
 
 // Priced reports whether any upstream has prices. Without, costs are not counted.
@@ -223,12 +149,4 @@ func (c *Config) namedVariables() map[string]bool {
 		add(&c.Models[i].UpstreamConfig)
 	}
 	return named
-}
-
-// at returns where a key was set and the key, before what a message says about it.
-func (c *Config) at(key string) string {
-	if o, set := c.origins[key]; set {
-		return o.String() + ": " + key + " "
-	}
-	return key + " "
 }

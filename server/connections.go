@@ -1,71 +1,13 @@
 package server
 
 import (
-	"cmp"
-	"fmt"
 	"log/slog"
 	"net"
 
 	"github.com/berth-run/berth/internal/conns"
-	"github.com/berth-run/berth/internal/nofile"
 )
 
-// ServerConfig configures the address of the API and the connections of its clients. A limit of 0
-// selects the default, which depends on how many files the process may have open.
-type ServerConfig struct {
-	// address of the API; one that is not loopback needs an API key first. Default: 127.0.0.1:8080
-	Listen string          `yaml:"listen"`
-	TLS    ServerTLSConfig `yaml:"tls"`
-
-	Connections int `yaml:"connections"` // in total. Default: half of the file limit
-	// from one source address. Default: three quarters of connections
-	PerAddress int `yaml:"per_address"`
-	// without a valid key so far. Default: half of connections
-	WithoutKey int `yaml:"without_key"`
-	// from one source address without a valid key. Default: a quarter of connections
-	WithoutKeyPerAddress int `yaml:"without_key_per_address"`
-}
-
-// limits returns the limits of connections.
-func (c ServerConfig) limits() conns.Limits {
-	l := conns.DefaultLimits(nofile.Limit())
-	if c.Connections > 0 {
-		l = conns.DefaultLimits(2 * c.Connections)
-	}
-	return conns.Limits{Total: l.Total, PerAddress: cmp.Or(c.PerAddress, l.PerAddress), WithoutKey: cmp.Or(c.WithoutKey,
-		l.WithoutKey),
-		WithoutKeyAddress: cmp.Or(c.WithoutKeyPerAddress, l.WithoutKeyAddress)}
-}
-
-func (c ServerConfig) check() error {
-	if limit := nofile.Limit(); c.Connections > limit*3/4 {
-		return fmt.Errorf(
-			"server.connections: %d is more than three quarters of the %d files that this process may open; raise the file limit (LimitNOFILE, ulimit -n)",
-			c.Connections, limit)
-	}
-	return nil
-}
-
-// defaultEgress returns the default limit on connections from all containers.
-func defaultEgress() int { return max(min(nofile.Limit()/4, 1<<15), 8) }
-
 // bound wraps a listener with the configured limits.
-func (c ServerConfig) bound(l net.Listener, log *slog.Logger) *conns.Listener {
+func bound(c ServerConfig, l net.Listener, log *slog.Logger) *conns.Listener {
 	return conns.Limit(l, c.limits(), log)
-}
-
-// fewFiles is the file limit below which doctor gives advice.
-const fewFiles = 8192
-
-// openFiles reports the file limit, and the connections that it allows.
-func openFiles() Finding {
-	n := nofile.Limit()
-	l := conns.DefaultLimits(n)
-	f := Finding{What: "open files", OK: true,
-		Detail: fmt.Sprintf("%d: %d connections of clients, %d of them without a key; %d of containers", n, l.Total,
-			l.WithoutKey, defaultEgress())}
-	if n < fewFiles {
-		f.Advice = "this limits concurrent clients: set LimitNOFILE=65536 in the unit, or ulimit -n"
-	}
-	return f
 }

@@ -35,7 +35,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 		return nil, fmt.Errorf("open templates: %w", err)
 	}
 	s.template = func() (string, error) {
-		t, err := b.Config.defaultTemplate(images)
+		t, err := defaultTemplate(b.Config, images)
 		if err != nil && b.Config.Driver == local.Name {
 			return "this machine", nil
 		}
@@ -62,7 +62,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 	}
 	b.start.calm.thawed()
 	s.later(func(context.Context) error { return data.volumes.Close() }) // volumes of running containers stay mounted
-	s.later(c.templates.startPruning(func(ctx context.Context) (map[string]bool, error) {
+	s.later(startPruning(c.templates, func(ctx context.Context) (map[string]bool, error) {
 		return references(ctx, b.db, data.snapshots)
 	}, c.service, b.Log))
 	s.later(func(context.Context) error { return c.service.Close() })
@@ -91,7 +91,7 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 	if !b.cluster.Alone() {
 		volumes, shares = nil, b.quota // a volume is on one machine
 	}
-	network, err := config.Network.options()
+	network, err := networkOptions(config.Network)
 	if err != nil {
 		return container.Options{}, fmt.Errorf("configure network: %w", err)
 	}
@@ -113,5 +113,5 @@ func containerOptions(b *base, data *blobs, c *containers) (container.Options, e
 		Disk: container.DiskOptions{Filled: b.start.calm.hasFilled,
 			Room: func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Snapshots) }},
 		Limits: sandbox.Limits{CPU: config.CPU, PIDs: config.PIDs, Disk: int64(config.Disk)},
-		Pools:  b.Config.pools(), Bounds: container.Bounds{Starts: config.Starts}}, nil
+		Pools:  poolOptions(b.Config), Bounds: container.Bounds{Starts: config.Starts}}, nil
 }

@@ -47,7 +47,7 @@ func sent(t *testing.T, method, url string) (int, string) {
 // startsNot fails the test unless New returns an error that contains want.
 func startsNot(t *testing.T, state, config, want string) {
 	t.Helper()
-	c, err := readConfig(t, config)
+	c, err := configure(t, config)
 	if err != nil {
 		t.Fatal(err)
 	}

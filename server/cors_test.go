@@ -25,3 +25,20 @@ func TestCORSConfig(t *testing.T) {
 		}
 	}
 }
+
+func TestTLSConfig(t *testing.T) {
+	for text, want := range map[string]string{
+		"{cert_file: a}": "server.tls needs both",
+		"{cert_file: a, key_file: b, acme: {domains: [x.y]}}": "server.tls has both cert_file and acme",
+		"{acme: {email: a@b}}":                                "server.tls.acme needs domains",
+		"{acme: {domains: [localhost]}}":                      `server.tls.acme.domains[0]: "localhost" is not a domain`,
+		"{acme: {domains: [127.0.0.1]}}":                      `server.tls.acme.domains[0]: "127.0.0.1" is not a domain`,
+		"{acme: {domains: ['*.x.y']}}":                        `server.tls.acme.domains[0]: "*.x.y" is not a domain`,
+		"{acme: {domains: [x.y], listen: 80}}":                `server.tls.acme.listen: "80" is not an address`,
+	} {
+		if _, err := readConfig(t, "server: {tls: "+text+"}\n"); err == nil || !strings.Contains(err.Error(),
+			"berth.yaml:1: "+want) {
+			t.Errorf("%s: got %v, want %q", text, err, want)
+		}
+	}
+}

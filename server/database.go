@@ -142,35 +142,3 @@ func HasDatabase(state string) bool {
 	}
 	return false
 }
-
-// checkStore checks the key store.url. The error does not contain the value, which may have a
-// password.
-func (c *Config) checkStore() error {
-	if c.Store.URL == "" || postgres.ValidURL(c.Store.URL) {
-		return nil
-	}
-	return errors.New(
-		"store.url must be the URL of a PostgreSQL database, such as postgres://user@host:5432/berth?sslmode=verify-full, with special characters of the password percent-encoded")
-}
-
-// checkDatabase checks whether the database can be used.
-func checkDatabase(ctx context.Context, state string, c *Config) []Finding {
-	at, err := storeURL(state, c.Store.URL)
-	if err != nil {
-		return []Finding{{What: "store", Detail: err.Error()}}
-	}
-	if at == "" {
-		return nil
-	}
-	shown := masked("store.url", at)
-	info, err := postgres.Inspect(ctx, at)
-	switch {
-	case err != nil:
-		return []Finding{{What: "store", Detail: shown + ": " +
-			err.Error(), Advice: "the server cannot start without its database; see docs/postgres.md"}}
-	case info.Holder != "":
-		return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s, in use by %s", shown,
-			info.Version, info.Holder)}}
-	}
-	return []Finding{{What: "store", OK: true, Detail: fmt.Sprintf("%s, PostgreSQL %s", shown, info.Version)}}
-}

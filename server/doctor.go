@@ -136,15 +136,6 @@ func virtualisation() Finding {
 	return f
 }
 
-// existing returns the state directory, or its nearest parent that exists.
-func existing(state string) string {
-	for dir := state; ; dir = filepath.Dir(dir) {
-		if _, err := os.Stat(dir); err == nil || dir == "/" || dir == "." {
-			return dir
-		}
-	}
-}
-
 // erasure reports whether the data of deleted containers becomes unreadable.
 func erasure(state string) Finding {
 	f := Finding{What: "erasure", OK: true,

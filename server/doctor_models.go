@@ -33,7 +33,7 @@ type probe struct {
 
 // checkUpstreams asks each upstream, with each of its keys, for its models. It takes at most wait.
 func checkUpstreams(ctx context.Context, c *Config, wait time.Duration) []Finding {
-	probes := c.probes()
+	probes := probesOf(c)
 	if len(probes) == 0 {
 		return []Finding{{What: "models", Models: true, OK: true, Detail: "only the demo model scripted",
 			Advice: "for others, set OPENAI_BASE_URL, ANTHROPIC_API_KEY or GEMINI_API_KEY, or configure models; see docs/models.md"}}
@@ -49,8 +49,8 @@ func checkUpstreams(ctx context.Context, c *Config, wait time.Duration) []Findin
 	return slices.Concat(found...)
 }
 
-// probes returns the upstreams of the configuration, or of the environment if it has no models.
-func (c *Config) probes() (all []*probe) {
+// probesOf returns the upstreams of the configuration, or of the environment if it has no models.
+func probesOf(c *Config) (all []*probe) {
 	named := map[string]*probe{}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		named[name] = &probe{name: name, config: c.Upstreams[name]}
@@ -147,12 +147,12 @@ func (p *probe) answered(key secret, models int) string {
 
 // list returns the models of the upstream for one of its keys.
 func (p *probe) list(ctx context.Context, key secret) ([]berth.Model, error) {
-	options, err := p.config.options(p.name, slog.New(slog.DiscardHandler))
+	options, err := upstreamOptions(p.config, p.name, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "."))
 	}
 	options.APIKey = key.value
-	provider, err := providers[p.config.provider()].make(p.config, options)
+	provider, err := providers[p.config.provider()](p.config, options)
 	if err != nil {
 		return nil, fmt.Errorf("open upstream: %w", err)
 	}

@@ -32,9 +32,9 @@ var drivers = map[string]driverFunc{
 	},
 	"kubernetes": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver,
 		error) {
-		opts := config.Kubernetes.options(filepath.Join(state, "kubernetes"), programs.Guest, log)
+		opts := kubernetesOptions(config.Kubernetes, filepath.Join(state, "kubernetes"), programs.Guest, log)
 		var err error
-		if opts.Server, opts.Instance, err = config.sharedInstance(state); err != nil {
+		if opts.Server, opts.Instance, err = sharedInstance(config, state); err != nil {
 			return nil, err
 		}
 		return kubernetes.Open(opts)

@@ -105,7 +105,7 @@ func tools(config *Config, containers *container.Access, vectors *vectorstore.Se
 	if policy := policyOf(config.MCP.Allowed, config.MCP.Private); policy != nil {
 		servers.Gate = &egress.Gate{Policy: policy}
 	}
-	web, err := config.WebSearch.options(log)
+	web, err := webSearchOptions(config.WebSearch, log)
 	if err != nil {
 		return nil, config.in(err)
 	}

@@ -13,13 +13,6 @@ import (
 	"github.com/berth-run/berth/tool/imagegeneration"
 )
 
-// ImageConfig configures the image_generation tool.
-type ImageConfig struct {
-	// Model is the name of a model that generates images, as clients would name it. Its
-	// upstream must have /v1/images/generations. Default: none; the tool is refused.
-	Model string `yaml:"model"`
-}
-
 // images generates images with a model of the engine's.
 type images struct{ engine *engine.Engine }
 

@@ -8,7 +8,6 @@ import (
 	"fmt"
 	"net"
 	"net/netip"
-	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
@@ -23,39 +22,12 @@ import (
 	"github.com/berth-run/berth/internal/rule"
 )
 
-// E2BConfig configures E2B's API.
-type E2BConfig struct {
-	// Registries are the registries, HOST or HOST:PORT, from which clients may pull images for
-	// templates although their addresses are not public. One on this machine may use plain HTTP.
-	// Default: none; public registries need no entry.
-	Registries []string `yaml:"registries"`
-
-	// Builds is how many template builds run at once on this server. One project has all but one of
-	// them at most. Default: 3
-	Builds int `yaml:"builds"`
-
-	// BuildTime is how long one build may run. Default: 30m
-	BuildTime time.Duration `yaml:"build_time"`
-
-	// ImageSize is the most that one pulled image may have, compressed and unpacked together. Default: 16g
-	ImageSize Bytes `yaml:"image_size"`
-}
-
 // dialTime bounds a connection to a registry.
 const dialTime = 30 * time.Second
 
 // pulledName matches the name of the template of an image that a project pulled: a digest of the
 // project, and one of the image. Only that project may use it.
 var pulledName = regexp.MustCompile(`^e2b-[0-9a-f]{16}-[0-9a-f]{24}$`)
-
-// pulledPrefix returns the prefix of the names of images that a project pulled.
-func pulledPrefix(p berth.ProjectID) string {
-	sum := sha256.Sum256([]byte(p))
-	return "e2b-" + hex.EncodeToString(sum[:8]) + "-"
-}
-
-// imagesDir returns the directory of templates in a state directory.
-func imagesDir(state string) string { return filepath.Join(state, "images") }
 
 // A puller pulls images for the templates that projects build.
 type puller struct {

@@ -27,7 +27,7 @@ func testServer(t *testing.T, state, config string) (*Server, *httptest.Server) 
 	if _, err := embedded.Extract(t.TempDir()); err != nil {
 		t.Skipf("skipped: %v", err)
 	}
-	c, err := readConfig(t, config)
+	c, err := configure(t, config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package server
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -106,4 +107,18 @@ func (a auditor) Commit(ctx context.Context, entries ...audit.Entry) error {
 		return err
 	}
 	return errors.Join(record.Commit(ctx, entries...), record.Close())
+}
+
+// references returns the digests that running containers and snapshots of all projects refer to.
+func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool,
+	error) {
+	digests, err := snapshots.Templates(ctx)
+	if err != nil {
+		return nil, fmt.Errorf("list templates of snapshots: %w", err)
+	}
+	running, err := containers.RunningContainers(ctx)
+	for _, c := range running {
+		digests[c.Body.Berth.Template] = true
+	}
+	return digests, err
 }

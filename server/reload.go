@@ -2,12 +2,10 @@ package server
 
 import (
 	"context"
-	"fmt"
 	"reflect"
 	"slices"
 	"strings"
 
-	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/project"
 )
 
@@ -47,7 +45,7 @@ func (s *Server) serveReloads(ctx context.Context, o Options) {
 // that have not changed keep their state. It must not be called concurrently.
 func (s *Server) Reload(c *Config) error {
 	r := &s.reloader
-	if err := c.Verify(); err != nil {
+	if err := Verify(c); err != nil {
 		return err
 	}
 	models, err := r.models.next(c)
@@ -78,21 +76,6 @@ func (s *Server) Reload(c *Config) error {
 	return nil
 }
 
-// unrouted returns an error for each model that the server itself uses and that no upstream has. An
-// empty name is no model.
-func unrouted(router *model.Router, images, embeddings string) (wrong []error) {
-	for _, used := range []struct{ key, model string }{{"image_generation.model", images},
-		{"vector_stores.embedding_model", embeddings}} {
-		if used.model == "" {
-			continue
-		}
-		if _, _, err := router.Route(used.model); err != nil {
-			wrong = append(wrong, fmt.Errorf("%s: no entry of models matches %q", used.key, used.model))
-		}
-	}
-	return wrong
-}
-
 // split separates the keys that Reload applies from others.
 func (r *reloader) split(keys []string) (applied, later []string) {
 	for _, key := range keys {
@@ -107,21 +90,4 @@ func (r *reloader) split(keys []string) (applied, later []string) {
 		}
 	}
 	return applied, later
-}
-
-// changedKeys returns the keys whose values differ. Lists and maps are compared as a whole.
-func changedKeys(a, b reflect.Value, at string) (keys []string) {
-	if a.Kind() == reflect.Struct {
-		if before := fieldsOf(a); len(before) > 0 {
-			for i, after := range fieldsOf(b) {
-				keys = append(keys, changedKeys(before[i].value, after.value, strings.TrimPrefix(at+"."+after.key,
-					"."))...)
-			}
-			return keys
-		}
-	}
-	if !reflect.DeepEqual(a.Interface(), b.Interface()) {
-		return []string{at}
-	}
-	return nil
 }

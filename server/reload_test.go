@@ -29,7 +29,7 @@ func TestReload(t *testing.T) {
 		"upstreams:\n  a: {base_url: 'http://127.0.0.1:1', limits: {concurrency: 1}}\n  b: {base_url: 'http://127.0.0.1:2', api_key_file: '" + "KEY" + "'}\n" +
 		"models:\n- {match: one, upstreams: [{name: a}]}\n- {match: %s, upstreams: [{name: b}]}\n"
 	config := func(pool, responses int, level, model string) *Config {
-		c, err := readConfig(t, fmt.Sprintf(strings.ReplaceAll(file, "KEY", key), pool, responses, level, model))
+		c, err := configure(t, fmt.Sprintf(strings.ReplaceAll(file, "KEY", key), pool, responses, level, model))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -94,7 +94,7 @@ func TestWrongReload(t *testing.T) {
 	go func() {
 		defer close(done)
 		s.serveReloads(ctx, Options{Reloads: reloads, Load: func() (*Config, error) {
-			return readConfig(t, "drvier: gvisor\n")
+			return configure(t, "drvier: gvisor\n")
 		}})
 	}()
 	reloads <- struct{}{}

@@ -68,13 +68,13 @@ func (r *routing) statuses() []berth.Upstream {
 // open returns the upstream of a configuration: one of those that are open already, or a new one.
 func (r *routing) open(u *UpstreamConfig, name string, anonymous bool,
 	open map[[sha256.Size]byte]*balance.Upstream) (*balance.Upstream, error) {
-	print, err := u.fingerprint(name, anonymous)
+	print, err := fingerprint(u, name, anonymous)
 	if err != nil {
 		return nil, err
 	}
 	opened := open[print]
 	if opened == nil {
-		if opened, err = u.open(name, anonymous, r.currency, r.firstToken, r.log); err != nil {
+		if opened, err = openUpstream(u, name, anonymous, r.currency, r.firstToken, r.log); err != nil {
 			return nil, err
 		}
 	}
@@ -83,7 +83,7 @@ func (r *routing) open(u *UpstreamConfig, name string, anonymous bool,
 }
 
 // fingerprint returns a digest of the upstream's configuration with its keys and files.
-func (u *UpstreamConfig) fingerprint(name string, anonymous bool) (digest [sha256.Size]byte, err error) {
+func fingerprint(u *UpstreamConfig, name string, anonymous bool) (digest [sha256.Size]byte, err error) {
 	text, err := yaml.Marshal(u)
 	if err != nil {
 		return digest, fmt.Errorf(": %w", err)
@@ -103,4 +103,19 @@ func (u *UpstreamConfig) fingerprint(name string, anonymous bool) (digest [sha25
 	}
 	h.Sum(digest[:0])
 	return digest, nil
+}
+
+// unrouted returns an error for each model that the server itself uses and that no upstream has. An
+// empty name is no model.
+func unrouted(router *model.Router, images, embeddings string) (wrong []error) {
+	for _, used := range []struct{ key, model string }{{"image_generation.model", images},
+		{"vector_stores.embedding_model", embeddings}} {
+		if used.model == "" {
+			continue
+		}
+		if _, _, err := router.Route(used.model); err != nil {
+			wrong = append(wrong, fmt.Errorf("%s: no entry of models matches %q", used.key, used.model))
+		}
+	}
+	return wrong
 }

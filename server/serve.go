@@ -36,7 +36,7 @@ func Run(ctx context.Context, o Options) error {
 	o.State = state
 	c, log := o.Config, o.Log
 	listen := c.Server.Listen
-	if err := c.Verify(); err != nil {
+	if err := Verify(c); err != nil {
 		return err
 	}
 	if !HasDatabase(state) {
@@ -127,14 +127,4 @@ func withoutKeys(ctx context.Context, state, store string) (bool, error) {
 	defer db.Close()
 	keys, err := db.ListKeys(ctx)
 	return len(keys) == 0, err
-}
-
-// isLoopback reports whether an address is on a loopback interface.
-func isLoopback(addr string) bool {
-	host, _, err := net.SplitHostPort(addr)
-	if err != nil {
-		return false
-	}
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

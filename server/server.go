@@ -122,7 +122,7 @@ func (s *Server) Serve(ctx context.Context, l net.Listener) error {
 		}),
 		BaseContext: func(net.Listener) context.Context { return base },
 		ErrorLog:    slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
-	bounded := s.config.bound(l, s.log)
+	bounded := bound(s.config, l, s.log)
 	bounded.Attach(hs)
 	s.metrics.Connections(bounded.Counts)
 	failed := make(chan error, 1)

@@ -11,22 +11,6 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 )
 
-// DiskConfig sets the free space below which a server refuses writes and ends containers.
-type DiskConfig struct {
-	// Low is the free space of a volume below which new data is refused. Default: a
-	// twentieth of the volume, between 256m and 10g; 0 disables it.
-	Low *Bytes `yaml:"low"`
-	// Critical is the free space below which the container that writes most is ended.
-	// Default: a hundredth, between 64m and 2g; 0 disables it.
-	Critical *Bytes `yaml:"critical"`
-	// Reserve is the space on the database's volume reserved for deletions. Default: a
-	// hundredth, between 16m and 256m; 0 disables it.
-	Reserve *Bytes `yaml:"reserve"`
-	// Inodes is the number of free inodes below which new data is refused. Default: a
-	// hundredth of all, at most 20,000.
-	Inodes *int64 `yaml:"inodes"`
-}
-
 // openSpace measures the volumes of a state directory, which it creates if necessary. If they
 // are full, it calls calm and releases the reserve, so that the database can be opened.
 func openSpace(state string, c *Config, log *slog.Logger, calm func(need func() int64)) (*diskspace.Guard, error) {

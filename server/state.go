@@ -97,3 +97,19 @@ func nodeID(state string) (string, error) {
 	id := "node_" + strings.ToLower(rand.Text())
 	return id, os.WriteFile(path, []byte(id+"\n"), 0o600)
 }
+
+// isServed reports whether a process runs that has locked a state directory.
+func isServed(state string) bool {
+	text, err := statefile.ReadFile(filepath.Join(state, "lock"))
+	pid := strings.TrimSpace(string(text))
+	return err == nil && pid != "" && runs(pid)
+}
+
+// existing returns the state directory, or its nearest parent that exists.
+func existing(state string) string {
+	for dir := state; ; dir = filepath.Dir(dir) {
+		if _, err := os.Stat(dir); err == nil || dir == "/" || dir == "." {
+			return dir
+		}
+	}
+}

@@ -2,8 +2,11 @@ package server
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
 	"errors"
 	"fmt"
+	"path/filepath"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container/snapshot"
@@ -114,3 +117,12 @@ func (s *State) Archive(ctx context.Context, p berth.ProjectID) (Contents, error
 
 // ErrNoProject is returned for a project without record, keys and objects.
 var ErrNoProject = errors.New("it has no record, key or objects")
+
+// pulledPrefix returns the prefix of the names of images that a project pulled.
+func pulledPrefix(p berth.ProjectID) string {
+	sum := sha256.Sum256([]byte(p))
+	return "e2b-" + hex.EncodeToString(sum[:8]) + "-"
+}
+
+// imagesDir returns the directory of templates in a state directory.
+func imagesDir(state string) string { return filepath.Join(state, "images") }

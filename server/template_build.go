@@ -21,12 +21,6 @@ import (
 	"github.com/berth-run/berth/sandbox/local"
 )
 
-// The values of build_template.
-const (
-	buildAuto  = "auto"
-	buildNever = "never"
-)
-
 // buildSpace is the free space, above the floor of the disk guard, that building the base template
 // needs: the packages, the template and what the next containers write.
 const buildSpace = 4 << 30
@@ -72,8 +66,7 @@ func (b *templateBuild) set(state string, s *buildStatus) {
 
 // buildStatusOf returns the state of the build of a running server of a state directory, or nil.
 func buildStatusOf(state string) *buildStatus {
-	holder, err := statefile.ReadFile(filepath.Join(state, "lock"))
-	if pid := strings.TrimSpace(string(holder)); err != nil || pid == "" || !runs(pid) {
+	if !isServed(state) {
 		return nil
 	}
 	text, err := statefile.ReadFile(buildStatusFile(state))
@@ -101,11 +94,11 @@ func reason(err error, state string) string {
 
 // buildable reports whether a server should build the default template: it is the base template,
 // there is no other, and this machine can build it.
-func (c *Config) buildable(images *image.Store, state string) bool {
+func buildable(c *Config, images *image.Store, state string) bool {
 	if c.BuildTemplate != buildAuto || c.Driver == local.Name || c.Template != image.Base().Name || !canBuild() {
 		return false
 	}
-	if _, err := c.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) {
+	if _, err := defaultTemplate(c, images); !errors.Is(err, image.ErrNotFound) {
 		return false
 	}
 	all, err := images.List()
@@ -155,22 +148,4 @@ func (b *templateBuild) unavailable() error {
 	}
 	return &berth.Error{Code: berth.CodeUnavailable, RetryAfter: buildRetry, Message: s.String() +
 		" Containers start when it is ready; try again later."}
-}
-
-// startBuild starts building the base template if it is missing and can be built. It reports whether
-// it has.
-func (s *Server) startBuild(ctx context.Context, o Options) bool {
-	t := s.templates
-	t.build.set(o.State, nil) // a former server may have left it
-	if !o.Config.buildable(t.images, o.State) {
-		return false
-	}
-	ctx, cancel := context.WithCancel(ctx)
-	t.build.start(ctx, t.images, o.State, "berth "+strings.Join(inState(o.State, "image", "build"), " "), s.log)
-	s.later(func(context.Context) error {
-		cancel()
-		t.build.wait.Wait()
-		return nil
-	})
-	return true
 }

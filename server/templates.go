@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 	"maps"
@@ -12,11 +11,9 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/container"
-	"github.com/berth-run/berth/container/snapshot"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/local"
-	"github.com/berth-run/berth/store"
 )
 
 // Times for the removal of unused templates.
@@ -56,7 +53,7 @@ func newTemplates(images *image.Store, config *Config, limits func(context.Conte
 func (t *templates) find(ref string) (container.Template, error) {
 	found, err := t.images.Get(ref)
 	if ref == "" {
-		found, err = t.config.defaultTemplate(t.images)
+		found, err = defaultTemplate(t.config, t.images)
 	}
 	if err == nil {
 		err = t.hold(found.Digest)
@@ -132,20 +129,6 @@ func (t *templates) release(used map[string]bool, since time.Time) {
 // Close releases all templates.
 func (t *templates) Close() { t.release(nil, time.Now()) }
 
-// references returns the digests that running containers and snapshots of all projects refer to.
-func references(ctx context.Context, containers store.Containers, snapshots *snapshot.Service) (map[string]bool,
-	error) {
-	digests, err := snapshots.Templates(ctx)
-	if err != nil {
-		return nil, fmt.Errorf("list templates of snapshots: %w", err)
-	}
-	running, err := containers.RunningContainers(ctx)
-	for _, c := range running {
-		digests[c.Body.Berth.Template] = true
-	}
-	return digests, err
-}
-
 // sweep removes templates and layers without references.
 func (t *templates) sweep(ctx context.Context, referenced func(context.Context) (map[string]bool, error),
 	inUse map[string]bool, now time.Time, log *slog.Logger) error {
@@ -167,20 +150,4 @@ func (t *templates) sweep(ctx context.Context, referenced func(context.Context) 
 		log.Info("removed unused templates", "templates", done.Templates, "blobs", done.Blobs, "bytes", done.Bytes)
 	}
 	return err
-}
-
-// startPruning removes unused templates in the background. stop waits for it, and releases
-// all templates.
-func (t *templates) startPruning(referenced func(context.Context) (map[string]bool, error),
-	containers *container.Service, log *slog.Logger) (stop func(context.Context) error) {
-	worker := startWorker(pruneInterval, pruneInterval, func(ctx context.Context) {
-		if err := t.sweep(ctx, referenced, containers.Templates(), time.Now(), log); err != nil && ctx.Err() == nil {
-			log.Error("failed to prune templates", "err", err)
-		}
-	})
-	return func(ctx context.Context) error {
-		err := worker(ctx)
-		t.Close()
-		return err
-	}
 }

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"strings"
 	"testing"
 
@@ -72,26 +71,6 @@ func TestTemplatesAllowed(t *testing.T) {
 	missing, refused := ts.mayName(t.Context(), "proj_some", "nothing"), ts.mayName(t.Context(), "proj_some", "gpu")
 	if missing == nil || refused == nil || strings.ReplaceAll(missing.Error(), "nothing", "gpu") != refused.Error() {
 		t.Errorf("missing and refused templates differ: %v, %v", missing, refused)
-	}
-}
-
-func TestTemplatesConfig(t *testing.T) {
-	c, err := readConfig(t,
-		"limits:\n  default: {templates: [py-*]}\n  proj_a: {templates: []}\n  proj_b: {containers: 1}\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	limits := c.limits()
-	if got := limits["proj_a"].Or(limits[""]).Templates; got == nil || len(got) != 0 {
-		t.Errorf("proj_a: got %v, want an empty list", got)
-	}
-	if got := limits["proj_b"].Or(limits[""]).Templates; !slices.Equal(got, []string{"py-*"}) {
-		t.Errorf("proj_b: got %v", got)
-	}
-	for _, text := range []string{"{templates: ['[']}", "{templates: ['']}", "{templates: none}"} {
-		if _, err := readConfig(t, "limits: {default: "+text+"}\n"); err == nil {
-			t.Errorf("%s: got no error", text)
-		}
 	}
 }
 

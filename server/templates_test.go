@@ -92,7 +92,7 @@ func TestOnlyTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	normal, err := LoadConfig("")
+	normal, err := loadConfig(Sources{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -100,25 +100,25 @@ func TestOnlyTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := normal.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) {
+	if _, err := defaultTemplate(normal, images); !errors.Is(err, image.ErrNotFound) {
 		t.Errorf("without templates: got %v", err)
 	}
 	first, second := "sha256:"+strings.Repeat("1", 64), "sha256:"+strings.Repeat("2", 64)
 	giveTemplate(t, dir, "python", first)
 	giveTemplate(t, dir, "python-3.12", first)
-	if got, err := normal.defaultTemplate(images); err != nil || got.Digest != first {
+	if got, err := defaultTemplate(normal, images); err != nil || got.Digest != first {
 		t.Errorf("one template: got %v, %v", got, err)
 	}
-	if _, err := named.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) {
+	if _, err := defaultTemplate(named, images); !errors.Is(err, image.ErrNotFound) {
 		t.Errorf("one template of another name than the configured one: got %v", err)
 	}
 	giveTemplate(t, dir, "node", second)
-	if _, err := normal.defaultTemplate(images); !errors.Is(err, image.ErrNotFound) || !strings.Contains(err.Error(),
+	if _, err := defaultTemplate(normal, images); !errors.Is(err, image.ErrNotFound) || !strings.Contains(err.Error(),
 		"name one in the configuration") {
 		t.Errorf("two templates: got %v", err)
 	}
 	giveTemplate(t, dir, "base", second)
-	if got, err := normal.defaultTemplate(images); err != nil || got.Digest != second {
+	if got, err := defaultTemplate(normal, images); err != nil || got.Digest != second {
 		t.Errorf("with base: got %v, %v", got, err)
 	}
 }

@@ -11,7 +11,6 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"regexp"
 	"sync/atomic"
 	"time"
 
@@ -20,47 +19,6 @@ import (
 
 	"github.com/berth-run/berth/internal/conns"
 )
-
-// ServerTLSConfig makes the server speak HTTPS, with a certificate from files or from an ACME
-// authority. Default: plain HTTP.
-type ServerTLSConfig struct {
-	CertFile string     `yaml:"cert_file"` // PEM, the server's certificate first, with:
-	KeyFile  string     `yaml:"key_file"`  // PEM
-	ACME     ACMEConfig `yaml:"acme"`
-}
-
-// ACMEConfig obtains and renews certificates. The authority connects to port 443 of each domain,
-// which must lead to server.listen, or to port 80, which must lead to Listen. Using it accepts the
-// authority's terms of service.
-type ACMEConfig struct {
-	Domains   []string `yaml:"domains"`   // of the certificates
-	Email     string   `yaml:"email"`     // for the authority's messages
-	Directory string   `yaml:"directory"` // URL of the authority. Default: Let's Encrypt
-	// authorities that Directory's own certificate is verified with. Default: this machine's
-	CAFile string `yaml:"ca_file"`
-	// address for challenges over plain HTTP, such as :80, which redirects all else to HTTPS. Default: none
-	Listen string `yaml:"listen"`
-}
-
-var acmeDomain = regexp.MustCompile(`^([a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?\.)+[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
-
-func (c ServerTLSConfig) check() error {
-	a := c.ACME
-	switch {
-	case (c.CertFile == "") != (c.KeyFile == ""):
-		return errors.New("server.tls needs both cert_file and key_file")
-	case c.CertFile != "" && len(a.Domains) > 0:
-		return errors.New("server.tls has both cert_file and acme; remove one")
-	case len(a.Domains) == 0 && (a.Email != "" || a.Directory != "" || a.CAFile != "" || a.Listen != ""):
-		return errors.New("server.tls.acme needs domains")
-	}
-	for i, d := range a.Domains {
-		if !acmeDomain.MatchString(d) || net.ParseIP(d) != nil {
-			return fmt.Errorf("server.tls.acme.domains[%d]: %q is not a domain such as berth.example.com", i, d)
-		}
-	}
-	return nil
-}
 
 // certificates holds the server's certificate from files. It is safe for concurrent use.
 type certificates struct {
@@ -77,19 +35,6 @@ func (r *certificates) read(c ServerTLSConfig) (*tls.Certificate, error) {
 		return nil, errors.New("server.tls: the certificate of a running server cannot be removed; restart it")
 	}
 	return readCertificate(c)
-}
-
-// readCertificate reads a certificate and its key.
-func readCertificate(c ServerTLSConfig) (*tls.Certificate, error) {
-	pair, err := tls.LoadX509KeyPair(c.CertFile, c.KeyFile)
-	if err != nil {
-		return nil, fmt.Errorf("server.tls.cert_file: %w", err)
-	}
-	if now := time.Now(); now.After(pair.Leaf.NotAfter) {
-		return nil, fmt.Errorf("server.tls.cert_file: the certificate expired at %s",
-			pair.Leaf.NotAfter.Format(time.RFC3339))
-	}
-	return &pair, nil
 }
 
 // use makes new connections use a certificate. It does nothing if r is nil.
@@ -122,7 +67,7 @@ func (s *Server) startTLS(c ServerTLSConfig, state string) (*tls.Config, error) 
 		conf.GetCertificate = s.reloader.certs.get
 		return conf, nil
 	case len(c.ACME.Domains) > 0:
-		m, err := c.ACME.manager(state)
+		m, err := acmeManager(c.ACME, state)
 		if err != nil {
 			return nil, err
 		}
@@ -133,9 +78,9 @@ func (s *Server) startTLS(c ServerTLSConfig, state string) (*tls.Config, error) 
 	return nil, nil
 }
 
-// manager returns the client of the authority. Its account key and certificates are in the
+// acmeManager returns the client of the authority. Its account key and certificates are in the
 // directory acme of the state directory.
-func (c ACMEConfig) manager(state string) (*autocert.Manager, error) {
+func acmeManager(c ACMEConfig, state string) (*autocert.Manager, error) {
 	client := &acme.Client{DirectoryURL: c.Directory, HTTPClient: &http.Client{Timeout: time.Minute}}
 	if c.Directory == "" {
 		client.DirectoryURL = acme.LetsEncryptURL

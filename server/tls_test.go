@@ -12,6 +12,7 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"encoding/pem"
+	"fmt"
 	"io"
 	"log/slog"
 	"math/big"
@@ -188,31 +189,6 @@ func TestTLSConnections(t *testing.T) {
 	}
 }
 
-func TestTLSConfig(t *testing.T) {
-	for text, want := range map[string]string{
-		"{cert_file: a}": "server.tls needs both",
-		"{cert_file: a, key_file: b, acme: {domains: [x.y]}}": "server.tls has both cert_file and acme",
-		"{acme: {email: a@b}}":                                "server.tls.acme needs domains",
-		"{acme: {domains: [localhost]}}":                      `server.tls.acme.domains[0]: "localhost" is not a domain`,
-		"{acme: {domains: [127.0.0.1]}}":                      `server.tls.acme.domains[0]: "127.0.0.1" is not a domain`,
-		"{acme: {domains: ['*.x.y']}}":                        `server.tls.acme.domains[0]: "*.x.y" is not a domain`,
-		"{acme: {domains: [x.y], listen: 80}}":                `server.tls.acme.listen: "80" is not an address`,
-	} {
-		if _, err := readConfig(t, "server: {tls: "+text+"}\n"); err == nil || !strings.Contains(err.Error(),
-			"berth.yaml:1: "+want) {
-			t.Errorf("%s: got %v, want %q", text, err, want)
-		}
-	}
-	c, err := readConfig(t, "server: {tls: {cert_file: /no/such, key_file: /no/such}}\n")
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Verify(); err == nil || !strings.Contains(err.Error(),
-		"berth.yaml:1: server.tls.cert_file: open /no/such") {
-		t.Errorf("a missing file: got %v", err)
-	}
-}
-
 // A server obtains a certificate from Pebble, a test authority that really validates domains, by
 // either kind of challenge, and uses the stored certificate after a restart.
 func TestACME(t *testing.T) {
@@ -258,7 +234,7 @@ func TestACME(t *testing.T) {
 				"https://") {
 				t.Errorf("plain HTTP: got %s to %s", resp.Status, to)
 			}
-			m, err := s.reloader.started.Server.TLS.ACME.manager(filepath.Join(dir, "state"))
+			m, err := acmeManager(s.reloader.started.Server.TLS.ACME, filepath.Join(dir, "state"))
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -393,4 +369,22 @@ func answerQuery(c net.Conn) error {
 	}
 	_, err = c.Write(append(binary.BigEndian.AppendUint16(nil, uint16(len(answer))), answer...))
 	return err
+}
+
+// A domain of previews that shares its site with a name of the server's certificate is warned of.
+func TestPreviewSharesSiteOfCertificate(t *testing.T) {
+	dir := t.TempDir()
+	cert, key := filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	certificate(t, cert, key, "berth.example.com", "*.sandboxes.example.com", "other.example.org")
+	for domain, warns := range map[string]bool{"sandboxes.example.com": true, "sandboxes.example.net": false} {
+		c, err := configure(t, fmt.Sprintf("preview: {domain: %s}\nserver: {tls: {cert_file: %s, key_file: %s}}\n",
+			domain, cert, key))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got := strings.Join(c.Warnings(), "\n")
+		if want := "berth.yaml:1: preview.domain shares the site example.com with this server's name berth.example.com,"; strings.Contains(got, want) != warns {
+			t.Errorf("%s: got %q", domain, got)
+		}
+	}
 }

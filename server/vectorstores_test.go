@@ -2,7 +2,6 @@ package server
 
 import (
 	"log/slog"
-	"os"
 	"strings"
 	"testing"
 
@@ -27,19 +26,5 @@ func TestEmbedderNeedsARoute(t *testing.T) {
 	if err == nil || !strings.Contains(err.Error(),
 		`vector_stores.embedding_model: no entry of models matches "lost"`) {
 		t.Errorf("got %v", err)
-	}
-}
-
-// The example in docs/file-search.md is a valid configuration.
-func TestFileSearchManual(t *testing.T) {
-	manual, err := os.ReadFile("../docs/file-search.md")
-	if err != nil {
-		t.Fatal(err)
-	}
-	_, example, _ := strings.Cut(string(manual), "```yaml\n")
-	example, _, _ = strings.Cut(example, "```")
-	c, err := readConfig(t, example)
-	if err != nil || len(c.Models) != 1 || c.Vectors.EmbeddingModel != c.Models[0].Match {
-		t.Errorf("got %+v, %v", c, err)
 	}
 }

@@ -35,12 +35,13 @@ a database or a bucket that this machine cannot use now.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			c, err := loadVerified(cmd, args...)
 			if err == nil {
-				err = errors.Join(c.VerifyBlobs(), c.VerifyState(cmd.Context()))
+				err = errors.Join(server.VerifyBlobs(c), server.VerifyState(cmd.Context(), c))
 			}
 			if err != nil {
 				return err
 			}
-			for _, w := range slices.Concat(c.Warnings(), c.StateWarnings(), c.MachineWarnings(cmd.Context())) {
+			for _, w := range slices.Concat(c.Warnings(), server.StateWarnings(c),
+				server.MachineWarnings(cmd.Context(), c)) {
 				fmt.Fprintln(cmd.ErrOrStderr(), "warning:", w)
 			}
 			valid := "the configuration is valid"
@@ -120,16 +121,17 @@ func configFlag(cmd *cobra.Command) {
 //
 // An error in the value of a flag is a usage error.
 func loadConfig(cmd *cobra.Command, file ...string) (*server.Config, error) {
-	return load(cmd, server.Sources{}, file...)
+	return load(cmd, server.Load, file...)
 }
 
-// loadVerified is loadConfig for a server to start: it also checks what Config.Verify checks.
+// loadVerified is loadConfig for a server to start: it also checks what server.Verify checks.
 func loadVerified(cmd *cobra.Command, file ...string) (*server.Config, error) {
-	return load(cmd, server.Sources{Verify: true}, file...)
+	return load(cmd, server.LoadVerified, file...)
 }
 
-func load(cmd *cobra.Command, from server.Sources, file ...string) (*server.Config, error) {
-	from.Flags = map[string]string{}
+func load(cmd *cobra.Command, read func(server.Sources) (*server.Config, error), file ...string) (*server.Config,
+	error) {
+	from := server.Sources{Flags: map[string]string{}}
 	if f := cmd.Flags().Lookup("config"); f != nil {
 		from.Path = f.Value.String()
 	}
@@ -137,7 +139,7 @@ func load(cmd *cobra.Command, from server.Sources, file ...string) (*server.Conf
 		from.Path = file[0]
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) { from.Flags[f.Name] = f.Value.String() })
-	c, err := server.Load(from)
+	c, err := read(from)
 	if server.IsFlagError(err) || errors.Is(err, fs.ErrNotExist) && from.Flags["config"] != "" {
 		return nil, usageError{err}
 	}

@@ -63,7 +63,7 @@ const maxFixes = 4
 func examine(cmd *cobra.Command) ([]server.Finding, error) {
 	c, err := loadConfig(cmd)
 	if err == nil {
-		err = c.Verify()
+		err = server.Verify(c)
 	}
 	state := cmd.Flag("state").Value.String()
 	if c != nil {

@@ -2,41 +2,18 @@ package server
 
 import (
 	"context"
-	"errors"
 	"fmt"
-	"io/fs"
 	"os"
 	"path/filepath"
 
-	"golang.org/x/sys/unix"
-
+	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/store/sqlite"
 )
-
-// checkState checks that the state directory is one or can be created.
-func (c *Config) checkState() error {
-	path, err := filepath.Abs(c.State)
-	if err != nil {
-		return fmt.Errorf("state: %w", err)
-	}
-	for at := path; ; at = filepath.Dir(at) {
-		st, err := os.Stat(at)
-		switch {
-		case errors.Is(err, fs.ErrNotExist) && at != filepath.Dir(at):
-			continue
-		case errors.Is(err, unix.ENOTDIR):
-			continue // the file is found above
-		case err == nil && !st.IsDir():
-			return fmt.Errorf("state: %s is not a directory", at)
-		}
-		return nil // what else is wrong with it, the server says when it uses it
-	}
-}
 
 // VerifyState returns an error if the state directory cannot be used. It changes nothing there, and returns nil if the
 // directory does not exist: the check may run on another machine. It does not connect to a PostgreSQL database, as
 // MachineWarnings does.
-func (c *Config) VerifyState(ctx context.Context) error {
+func VerifyState(ctx context.Context, c *Config) error {
 	if err := errRestoring(c.State); err != nil {
 		return err
 	}
@@ -58,4 +35,19 @@ func (c *Config) VerifyState(ctx context.Context) error {
 func noKey(state, listen string) error {
 	return fmt.Errorf("there is no API key, but %s is not a loopback address: first run berth key create --state %s",
 		listen, state)
+}
+
+// VerifyBlobs checks that the credentials of the bucket can be found on this machine.
+func VerifyBlobs(c *Config) error {
+	if c.Blobs == "" {
+		return nil
+	}
+	at, err := remote.Parse(c.Blobs)
+	if err == nil {
+		err = remote.CheckCredentials(at)
+	}
+	if err != nil {
+		return c.in(fmt.Errorf("blobs: %w", err))
+	}
+	return nil
 }
