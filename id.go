@@ -6,6 +6,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"fmt"
+	"regexp"
 	"time"
 )
 
@@ -32,6 +33,17 @@ type (
 	SkillVersionID string // skillver_…
 	KeyID          string // key_…, an API key's name, not its secret
 )
+
+// projectID matches the ids of projects that operators choose.
+var projectID = regexp.MustCompile(`^proj_[A-Za-z0-9_-]{1,60}$`)
+
+// Valid returns an error unless the id has the form of a project's.
+func (p ProjectID) Valid() error {
+	if !projectID.MatchString(string(p)) {
+		return fmt.Errorf("%q must match %s", string(p), projectID)
+	}
+	return nil
+}
 
 // Prefixes of identifiers, as recorded from the hosted service.
 const (

@@ -34,7 +34,7 @@ func NewPlaceholder(name string) string {
 func (g *Gate) secretsFor(host string) []Secret {
 	var found []Secret
 	for _, s := range g.Secrets {
-		if (Rule{Name: s.Domain}).matchesName(host) {
+		if (Rule{Name: s.Domain}).HasName(host) {
 			found = append(found, s)
 		}
 	}

@@ -102,7 +102,7 @@ func (g *Gate) transformFor(host string) *Transform {
 		switch {
 		case t.Host == host:
 			return t
-		case (Rule{Name: t.Host}).matchesName(host) && (found == nil || len(t.Host) > len(found.Host)):
+		case (Rule{Name: t.Host}).HasName(host) && (found == nil || len(t.Host) > len(found.Host)):
 			found = t
 		}
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server/config"
 )
 
 // announce logs what the server serves, and what it lacks with the command that provides it. building
@@ -32,7 +33,7 @@ func (s *Server) announce(o Options, address string, building bool) {
 		s.log.Warn("suspicious configuration", "problem", w)
 	}
 	if s.unpriced(c) {
-		s.log.Warn("a project or a key has a limit of costs that "+withoutPrices, "next", "docs/models.md#prices")
+		s.log.Warn("a project or a key has a limit of costs that "+config.WithoutPrices, "next", "docs/models.md#prices")
 	}
 	if building {
 		s.log.Info("building the base template in the background, for some minutes; containers start once it is ready",
@@ -53,8 +54,8 @@ func (s *Server) announce(o Options, address string, building bool) {
 }
 
 // unpriced reports whether a project or a key has a limit of costs that are not counted.
-func (s *Server) unpriced(c *Config) bool {
-	if c.Priced() || len(c.unpricedBudgets()) > 0 { // the latter is among the warnings already
+func (s *Server) unpriced(c *config.Config) bool {
+	if c.Priced() || len(c.UnpricedBudgets()) > 0 { // the latter is among the warnings already
 		return false
 	}
 	spent, err := s.spending(context.Background())

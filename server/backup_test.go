@@ -23,6 +23,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/internal/disktest"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -269,7 +270,7 @@ func TestLostKeysAreRefused(t *testing.T) {
 			if err := errors.Join(db.Close(), os.Remove(filepath.Join(state, name))); err != nil {
 				t.Fatal(err)
 			}
-			if _, err := New(t.Context(), Options{State: state, Config: &Config{Driver: "unsafe-local"},
+			if _, err := New(t.Context(), Options{State: state, Config: &config.Config{Driver: "unsafe-local"},
 				Build: berth.Build{Version: "test"}, Log: slog.New(slog.DiscardHandler)}); err == nil ||
 				!strings.Contains(err.Error(), "from the same backup") {
 				t.Errorf("got %v, want an error that names the file to restore", err)

@@ -12,6 +12,7 @@ import (
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/internal/seal"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/sqlite"
 	"github.com/berth-run/berth/store/transient"
@@ -94,8 +95,8 @@ func (s *Server) openBase(ctx context.Context, o Options) (*base, error) {
 }
 
 // newQuota returns the quota of projects.
-func newQuota(db store.Store, state string, config *Config) *project.Quota {
-	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.limits(),
+func newQuota(db store.Store, state string, config *config.Config) *project.Quota {
+	return project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Limits: config.ProjectLimits(),
 		Sizes: storedSizes(db, state), Currency: config.Currency})
 }
 

@@ -36,7 +36,7 @@ type blobs struct {
 func (s *Server) openBlobs(ctx context.Context, b *base) (*blobs, error) {
 	contents, err := adoptContents(ctx, b.db, b.State, b.Config.Blobs, b.Log)
 	if err != nil {
-		return nil, b.Config.in(err)
+		return nil, b.Config.In(err)
 	}
 	buckets := map[string]blob.Storage{}
 	for _, name := range contentKinds {

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/gvisor"
 	"github.com/berth-run/berth/sandbox/microvm"
+	"github.com/berth-run/berth/server/config"
 )
 
 // leftSandboxes gives access to sandboxes that a previous process left: it can read, freeze and
@@ -25,7 +26,7 @@ type leftSandboxes interface {
 
 // openExisting returns the sandboxes of a state directory. It returns nil if there are none, or
 // if the driver cannot freeze them. Docker's sandboxes are on a volume that Berth does not watch.
-func openExisting(state string, config *Config, log *slog.Logger) (leftSandboxes, error) {
+func openExisting(state string, config *config.Config, log *slog.Logger) (leftSandboxes, error) {
 	switch config.Driver {
 	case "gvisor":
 		if d, err := gvisor.OpenExisting(filepath.Join(state, "gvisor"), log); d != nil || err != nil {
@@ -49,7 +50,7 @@ type start struct {
 // prepare locks a state directory and makes room in it. Containers can fill the volume while no
 // server runs; then neither the database nor the driver can be opened. Sandboxes that prepare
 // freezes stay frozen until the container service, or close, thaws them.
-func prepare(state string, config *Config, log *slog.Logger) (*start, error) {
+func prepare(state string, config *config.Config, log *slog.Logger) (*start, error) {
 	unlock, err := Lock(state)
 	if err != nil {
 		return nil, err
@@ -67,7 +68,7 @@ func (p *start) close() error { return errors.Join(p.calm.thaw(), p.unlock()) }
 // A calm freezes the sandboxes of a state directory with a full volume and ends the largest.
 type calm struct {
 	state  string
-	config *Config
+	config *config.Config
 	log    *slog.Logger
 	all    bool // end all sandboxes
 

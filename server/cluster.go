@@ -25,7 +25,7 @@ func (s *Server) joinCluster(ctx context.Context, b *base) error {
 		silence = 0 // its containers need not wait
 	}
 	peers, err := cluster.Connect(ctx, b.key, cluster.Options{Store: db,
-		Self:  store.Member{ID: b.node, Address: config.reachable(), Version: b.Build.Version},
+		Self:  store.Member{ID: b.node, Address: config.Reachable(), Version: b.Build.Version},
 		Lease: config.Lease, Silence: silence, Log: b.Log})
 	if err != nil {
 		return err

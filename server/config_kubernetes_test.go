@@ -5,21 +5,23 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-run/berth/server/config"
 )
 
 // The servers of one cluster share the name of their Pods and have names of their own. Others have
 // another one.
 func TestSharedInstance(t *testing.T) {
-	names := func(seal, config string) (server, instance string) {
+	names := func(seal, conf string) (server, instance string) {
 		t.Helper()
 		dir := t.TempDir()
 		path := filepath.Join(dir, "berth.yaml")
 		if err := os.WriteFile(path,
-			[]byte("driver: kubernetes\nkubernetes: {registry: r.example/b}\nstore: postgres://berth@db/berth\n"+config),
+			[]byte("driver: kubernetes\nkubernetes: {registry: r.example/b}\nstore: postgres://berth@db/berth\n"+conf),
 			0o600); err != nil {
 			t.Fatal(err)
 		}
-		c, err := loadConfig(Sources{Path: path})
+		c, err := config.Load(config.Sources{Path: path})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/secrets"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store"
 )
 
@@ -72,7 +73,7 @@ func (s *Server) startContainers(ctx context.Context, b *base, data *blobs) (*co
 }
 
 // warnOfPools warns about pools whose template does not exist. They fill once it does.
-func warnOfPools(images *image.Store, config *Config, log *slog.Logger) {
+func warnOfPools(images *image.Store, config *config.Config, log *slog.Logger) {
 	for i, p := range config.Containers.Pools {
 		if p.Template == "" {
 			continue

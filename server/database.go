@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/internal/statefile"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/store/sqlite"
@@ -69,7 +70,7 @@ func openDatabase(ctx context.Context, state string, use databaseUse) (database,
 		Claim: use.serve, Shared: use.serve && use.shared, Name: fmt.Sprintf("%s pid %d", host, os.Getpid()),
 		Log: use.Log})
 	if err != nil {
-		return nil, fmt.Errorf("open database %s: %w", masked("store.url", at), err)
+		return nil, fmt.Errorf("open database %s: %w", config.Masked("store.url", at), err)
 	}
 	if err := recordStore(state, at); err != nil {
 		return nil, errors.Join(err, db.Close())

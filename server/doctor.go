@@ -18,6 +18,7 @@ import (
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/host"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server/config"
 )
 
 // A Finding is the result of one check.
@@ -36,7 +37,7 @@ type Finding struct {
 
 // Examine checks what this machine can run, and whether its models answer. err is the error of the configuration, if
 // any.
-func Examine(ctx context.Context, state string, c *Config, err error) []Finding {
+func Examine(ctx context.Context, state string, c *config.Config, err error) []Finding {
 	all := []Finding{kernel()}
 	if err != nil || c.Driver != "docker" && c.Driver != "kubernetes" { // their sandboxes may be on other machines
 		name := ""
@@ -86,7 +87,7 @@ func Examine(ctx context.Context, state string, c *Config, err error) []Finding 
 
 // checkDriver checks what a driver needs besides this machine's kernel. If the last check fails, no container
 // can start.
-func checkDriver(ctx context.Context, state string, c *Config) []Finding {
+func checkDriver(ctx context.Context, state string, c *config.Config) []Finding {
 	switch c.Driver {
 	case "docker":
 		return []Finding{dockerEngine(ctx, state, c)}
@@ -147,7 +148,7 @@ func erasure(state string) Finding {
 	return f
 }
 
-func disk(state string, c *Config) Finding {
+func disk(state string, c *config.Config) Finding {
 	f := Finding{What: "disk", OK: true}
 	var st unix.Statfs_t
 	if err := unix.Statfs(existing(state), &st); err != nil {
@@ -187,7 +188,7 @@ func scratch(state string) (string, error) {
 }
 
 // trySandbox starts a sandbox in a temporary state directory and runs a command in it.
-func trySandbox(ctx context.Context, state string, c *Config, t image.Template) Finding {
+func trySandbox(ctx context.Context, state string, c *config.Config, t image.Template) Finding {
 	start := time.Now()
 	if err := runSandbox(ctx, state, c, t); err != nil {
 		return Finding{What: c.Driver, Detail: err.Error(), Advice: "containers cannot start on this machine"}
@@ -197,7 +198,7 @@ func trySandbox(ctx context.Context, state string, c *Config, t image.Template) 
 			time.Since(start).Milliseconds())}
 }
 
-func runSandbox(ctx context.Context, state string, config *Config, t image.Template) error {
+func runSandbox(ctx context.Context, state string, config *config.Config, t image.Template) error {
 	ctx, cancel := context.WithTimeout(ctx, 5*time.Minute) // an engine may have to import the template
 	defer cancel()
 	dir, err := scratch(state)

@@ -9,10 +9,11 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/sandbox/kubernetes"
+	"github.com/berth-run/berth/server/config"
 )
 
 // kubernetesCluster checks the cluster that the driver kubernetes uses.
-func kubernetesCluster(ctx context.Context, state string, config *Config) Finding {
+func kubernetesCluster(ctx context.Context, state string, config *config.Config) Finding {
 	f := Finding{What: "cluster"}
 	dir, err := scratch(state)
 	if err == nil {
@@ -34,7 +35,7 @@ func kubernetesCluster(ctx context.Context, state string, config *Config) Findin
 	return f
 }
 
-func queryCluster(ctx context.Context, dir string, config *Config) (kubernetes.Cluster, error) {
+func queryCluster(ctx context.Context, dir string, config *config.Config) (kubernetes.Cluster, error) {
 	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return kubernetes.Cluster{}, err

@@ -4,11 +4,12 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/postgres"
 )
 
 // checkDatabase checks whether the database can be used.
-func checkDatabase(ctx context.Context, state string, c *Config) []Finding {
+func checkDatabase(ctx context.Context, state string, c *config.Config) []Finding {
 	at, err := storeURL(state, c.Store.URL)
 	if err != nil {
 		return []Finding{{What: "store", Detail: err.Error()}}
@@ -16,7 +17,7 @@ func checkDatabase(ctx context.Context, state string, c *Config) []Finding {
 	if at == "" {
 		return nil
 	}
-	shown := masked("store.url", at)
+	shown := config.Masked("store.url", at)
 	info, err := postgres.Inspect(ctx, at)
 	switch {
 	case err != nil:

@@ -10,7 +10,7 @@ import (
 // Doctor shows the address of the database without the password.
 func TestCheckDatabase(t *testing.T) {
 	at, state := pgtest.URL(t), t.TempDir()
-	c, err := readConfig(t, "store: "+at+"\n")
+	c, err := configure(t, "store: "+at+"\n")
 	if err != nil {
 		t.Fatal(err)
 	}

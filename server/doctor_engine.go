@@ -9,10 +9,11 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/sandbox/docker"
+	"github.com/berth-run/berth/server/config"
 )
 
 // dockerEngine checks the Docker Engine that the driver docker uses.
-func dockerEngine(ctx context.Context, state string, config *Config) Finding {
+func dockerEngine(ctx context.Context, state string, config *config.Config) Finding {
 	f := Finding{What: "engine"}
 	dir, err := scratch(state)
 	if err == nil {
@@ -34,7 +35,7 @@ func dockerEngine(ctx context.Context, state string, config *Config) Finding {
 	return f
 }
 
-func queryEngine(ctx context.Context, dir string, config *Config) (docker.Engine, error) {
+func queryEngine(ctx context.Context, dir string, config *config.Config) (docker.Engine, error) {
 	d, err := OpenDriver(dir, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return docker.Engine{}, err

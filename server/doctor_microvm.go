@@ -6,31 +6,32 @@ import (
 	"path/filepath"
 
 	"github.com/berth-run/berth/sandbox/microvm"
+	"github.com/berth-run/berth/server/config"
 )
 
 // machines checks the requirements of the driver microvm, and whether KVM works.
-func machines(state string, config *Config) []Finding {
+func machines(state string, conf *config.Config) []Finding {
 	qemu := Finding{What: "qemu", OK: true}
-	path, err := microvm.FindQEMU(config.MicroVM.QEMU)
+	path, err := microvm.FindQEMU(conf.MicroVM.QEMU)
 	if qemu.Detail = path; err != nil {
 		qemu = Finding{What: "qemu", Detail: err.Error(),
 			Advice: "apt-get install --no-install-recommends qemu-system-x86"}
 	}
 	kernel := Finding{What: "vm kernel", OK: true}
-	k, err := microvm.FindKernel(kernelDir(state, config))
+	k, err := microvm.FindKernel(kernelDir(state, conf))
 	if kernel.Detail = k.Image; err != nil {
-		kernel = Finding{What: "vm kernel", Detail: err.Error(), Fix: inState(state, "image", "kernel")}
+		kernel = Finding{What: "vm kernel", Detail: err.Error(), Fix: config.InState(state, "image", "kernel")}
 	}
 	if !qemu.OK || !kernel.OK {
 		return []Finding{qemu, kernel}
 	}
-	kvm, volumes := acceleration(state, config)
+	kvm, volumes := acceleration(state, conf)
 	return []Finding{qemu, kernel, volumes, kvm}
 }
 
 // acceleration starts a machine with KVM and mounts volumes in it. That /dev/kvm opens does not
 // prove that KVM works.
-func acceleration(state string, config *Config) (f, volumes Finding) {
+func acceleration(state string, config *config.Config) (f, volumes Finding) {
 	f, volumes = Finding{What: "kvm"}, Finding{What: "volumes", OK: true, Detail: "can be mounted"}
 	dir, err := scratch(state)
 	if err != nil {
@@ -57,7 +58,7 @@ func acceleration(state string, config *Config) (f, volumes Finding) {
 }
 
 // withKernel returns the configuration for a driver on another state directory.
-func withKernel(state string, config *Config) *Config {
+func withKernel(state string, config *config.Config) *config.Config {
 	c := *config
 	if abs, err := filepath.Abs(kernelDir(state, config)); err == nil {
 		c.MicroVM.Kernel = abs

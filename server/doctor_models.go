@@ -16,6 +16,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/server/config"
 )
 
 // upstreamWait bounds the check of all upstreams.
@@ -27,12 +28,12 @@ const maxShownModels = 5
 // A probe is an upstream to check, and the models that requests to it name.
 type probe struct {
 	name   string
-	config *UpstreamConfig
+	config *config.Upstream
 	models []string
 }
 
 // checkUpstreams asks each upstream, with each of its keys, for its models. It takes at most wait.
-func checkUpstreams(ctx context.Context, c *Config, wait time.Duration) []Finding {
+func checkUpstreams(ctx context.Context, c *config.Config, wait time.Duration) []Finding {
 	probes := probesOf(c)
 	if len(probes) == 0 {
 		return []Finding{{What: "models", Models: true, OK: true, Detail: "only the demo model scripted",
@@ -50,7 +51,7 @@ func checkUpstreams(ctx context.Context, c *Config, wait time.Duration) []Findin
 }
 
 // probesOf returns the upstreams of the configuration, or of the environment if it has no models.
-func probesOf(c *Config) (all []*probe) {
+func probesOf(c *config.Config) (all []*probe) {
 	named := map[string]*probe{}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		named[name] = &probe{name: name, config: c.Upstreams[name]}
@@ -58,7 +59,7 @@ func probesOf(c *Config) (all []*probe) {
 	}
 	models := c.Models
 	if len(models) == 0 {
-		models = environmentModels(os.Getenv)
+		models = config.EnvironmentModels(os.Getenv)
 	}
 	for i := range models {
 		m := &models[i]
@@ -70,13 +71,13 @@ func probesOf(c *Config) (all []*probe) {
 		if len(m.Upstreams) > 0 {
 			continue
 		}
-		own := m.own()
-		host := own.provider()
+		own := m.Inline()
+		host := own.ProviderName()
 		if base, err := url.Parse(own.BaseURL); err == nil && base.Host != "" {
 			host = base.Host
 		}
 		p := &probe{name: host, config: own}
-		p.add(cmp.Or(m.Upstream, m.Match))
+		p.add(cmp.Or(m.UpstreamModel, m.Match))
 		all = append(all, p)
 	}
 	return all
@@ -91,7 +92,7 @@ func (p *probe) add(model string) {
 
 // check returns a finding for each key of the upstream, and for what else is wrong with it.
 func (p *probe) check(ctx context.Context, wait time.Duration) []Finding {
-	secrets, err := p.config.secrets()
+	secrets, err := p.config.Secrets()
 	if err != nil {
 		return []Finding{{What: "upstream " + p.name, Models: true, Detail: strings.TrimPrefix(err.Error(), "."),
 			Advice: "see berth config check"}}
@@ -103,17 +104,17 @@ func (p *probe) check(ctx context.Context, wait time.Duration) []Finding {
 	return all
 }
 
-func (p *probe) checkKey(ctx context.Context, key secret, wait time.Duration) Finding {
+func (p *probe) checkKey(ctx context.Context, key config.Secret, wait time.Duration) Finding {
 	f := Finding{What: "upstream " + p.name, Models: true}
 	listed, err := p.list(ctx, key)
 	known, isBerth := errors.AsType[*berth.Error](err)
 	switch {
 	case ctx.Err() != nil:
-		f.Detail = fmt.Sprintf("no answer within %s", short(wait))
+		f.Detail = fmt.Sprintf("no answer within %s", config.ShortDuration(wait))
 		f.Advice = "check base_url and the network, and that the server runs"
 	case errors.Is(err, model.ErrKey):
 		f.Detail = known.Message
-		f.Advice = "put a valid key into " + key.name
+		f.Advice = "put a valid key into " + key.Name
 	case isBerth && known.Code == berth.CodeUnavailable && known.Wire != "": // another refusal, such as 404
 		f.OK, f.Detail = true, "it cannot list its models: "+known.Message
 		f.Advice = "check that base_url is right if requests fail"
@@ -134,25 +135,25 @@ func (p *probe) checkKey(ctx context.Context, key secret, wait time.Duration) Fi
 }
 
 // answered describes an upstream that has listed its models.
-func (p *probe) answered(key secret, models int) string {
+func (p *probe) answered(key config.Secret, models int) string {
 	text := fmt.Sprintf("answers and lists %d models", models)
 	if models == 1 {
 		text = "answers and lists 1 model"
 	}
-	if key.value != "" {
-		text += "; accepts the key of " + key.name
+	if key.Value != "" {
+		text += "; accepts the key of " + key.Name
 	}
 	return text
 }
 
 // list returns the models of the upstream for one of its keys.
-func (p *probe) list(ctx context.Context, key secret) ([]berth.Model, error) {
+func (p *probe) list(ctx context.Context, key config.Secret) ([]berth.Model, error) {
 	options, err := upstreamOptions(p.config, p.name, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return nil, errors.New(strings.TrimPrefix(err.Error(), "."))
 	}
-	options.APIKey = key.value
-	provider, err := providers[p.config.provider()](p.config, options)
+	options.APIKey = key.Value
+	provider, err := providers[p.config.ProviderName()](p.config, options)
 	if err != nil {
 		return nil, fmt.Errorf("open upstream: %w", err)
 	}

@@ -76,7 +76,7 @@ func TestCheckUpstreams(t *testing.T) {
 			"check that base_url is right"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			config, err := readConfig(t, strings.NewReplacer("URL", up.URL, "CLOSED",
+			config, err := configure(t, strings.NewReplacer("URL", up.URL, "CLOSED",
 				freeport.Addr(t)).Replace("upstreams: {up: {"+c.text+"}}\nmodels: "+c.models+"\n"))
 			if err != nil {
 				t.Fatal(err)
@@ -107,7 +107,7 @@ func TestCheckUpstreamsOfEnvironment(t *testing.T) {
 		"GEMINI_API_KEY", "GOOGLE_API_KEY", "GOOGLE_GEMINI_BASE_URL"} {
 		t.Setenv(name, "")
 	}
-	c, err := readConfig(t, "")
+	c, err := configure(t, "")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -5,10 +5,11 @@ import (
 	"os/exec"
 
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server/config"
 )
 
 // programs reports the programs that this machine lacks, with what does not work without them.
-func programs(c *Config) []Finding {
+func programs(c *config.Config) []Finding {
 	var all []Finding
 	if err := image.CheckBuild(); err != nil {
 		all = append(all, Finding{What: "image build", OK: true,

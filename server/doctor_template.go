@@ -9,9 +9,10 @@ import (
 	"path/filepath"
 
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server/config"
 )
 
-func checkTemplate(state string, c *Config) (image.Template, Finding) {
+func checkTemplate(state string, c *config.Config) (image.Template, Finding) {
 	f := Finding{What: "template"}
 	dir := filepath.Join(state, "images")
 	var store *image.Store
@@ -39,9 +40,9 @@ func checkTemplate(state string, c *Config) (image.Template, Finding) {
 		f.Detail = "there is none yet"
 	}
 	if errors.Is(err, image.ErrNotFound) {
-		f.Fix = inState(state, "image", "pull", pulled, "--name", c.Template)
+		f.Fix = config.InState(state, "image", "pull", pulled, "--name", c.Template)
 		if canBuild() {
-			f.Fix = inState(state, "image", "build", c.Template)
+			f.Fix = config.InState(state, "image", "build", c.Template)
 		}
 		if _, standard := image.Standard()[c.Template]; canBuild() && !standard {
 			f.Fix, f.Advice = nil, "the configuration names it: build or pull it under this name, or name another one"

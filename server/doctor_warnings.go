@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server/config"
 )
 
 // StateWarnings returns what a server would warn of with the state directory of this machine. It changes
 // nothing there.
-func StateWarnings(c *Config) []string {
+func StateWarnings(c *config.Config) []string {
 	return slices.Concat(keyWarning(c), templateWarning(c))
 }
 
@@ -24,7 +25,7 @@ const machineWait = 10 * time.Second
 // MachineWarnings returns what prevents a server from starting on this machine: a driver whose programs or
 // engine are missing, or a PostgreSQL database or a bucket that cannot be used. It is no error of the configuration,
 // which may be for another machine, or for a time when these are there.
-func MachineWarnings(ctx context.Context, c *Config) (found []string) {
+func MachineWarnings(ctx context.Context, c *config.Config) (found []string) {
 	ctx, cancel := context.WithTimeout(ctx, machineWait)
 	defer cancel()
 	state, err := filepath.Abs(c.State)
@@ -50,24 +51,24 @@ func MachineWarnings(ctx context.Context, c *Config) (found []string) {
 		if f.Fix != nil {
 			advice = "berth " + strings.Join(f.Fix, " ")
 		}
-		found = append(found, strings.TrimSuffix(fmt.Sprintf("%scannot be used on this machine: %s: %s; %s", c.at(key),
+		found = append(found, strings.TrimSuffix(fmt.Sprintf("%scannot be used on this machine: %s: %s; %s", c.At(key),
 			f.What, f.Detail, advice), "; "))
 	}
 	return found
 }
 
 // keyWarning warns of an address that a server with a new state directory refuses.
-func keyWarning(c *Config) []string {
-	if isLoopback(c.Server.Listen) || HasDatabase(c.State) || c.Store.URL != "" {
+func keyWarning(c *config.Config) []string {
+	if config.IsLoopback(c.Server.Listen) || HasDatabase(c.State) || c.Store.URL != "" {
 		return nil
 	}
-	return []string{c.at("server.listen") +
+	return []string{c.At("server.listen") +
 		"needs an API key before the first start, because it is not a loopback address: berth key create --state " +
 		c.State}
 }
 
-func templateWarning(c *Config) []string {
-	if !c.isSet("template") || c.Driver == local.Name {
+func templateWarning(c *config.Config) []string {
+	if !c.IsSet("template") || c.Driver == local.Name {
 		return nil
 	}
 	if _, err := os.ReadDir(filepath.Join(c.State, "images")); err != nil {
@@ -76,7 +77,7 @@ func templateWarning(c *Config) []string {
 	if _, f := checkTemplate(c.State, c); !f.OK {
 		return []string{fmt.Sprintf(
 			"%s%q does not exist in %s, so containers cannot start; berth image ls lists the templates",
-			c.at("template"), c.Template, c.State)}
+			c.At("template"), c.Template, c.State)}
 	}
 	return nil
 }

@@ -12,7 +12,7 @@ import (
 // What a server would warn of is known without a server.
 func TestStateWarnings(t *testing.T) {
 	state := t.TempDir()
-	c, err := readConfig(t, "template: nope\nstate: "+state+"\n")
+	c, err := configure(t, "template: nope\nstate: "+state+"\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -29,7 +29,7 @@ func TestStateWarnings(t *testing.T) {
 	if c.Template = image.Base().Name; len(StateWarnings(c)) != 1 {
 		t.Error("a named template that was not built is not warned of")
 	}
-	if c, err = readConfig(t, "server: {listen: '0.0.0.0:8080'}\nstate: "+state+"\n"); err != nil {
+	if c, err = configure(t, "server: {listen: '0.0.0.0:8080'}\nstate: "+state+"\n"); err != nil {
 		t.Fatal(err)
 	}
 	if got := StateWarnings(c); len(got) != 1 || !strings.Contains(got[0],
@@ -47,7 +47,7 @@ func TestMachineWarnings(t *testing.T) {
 		"store: postgres://berth:secret@127.0.0.1:1/x?sslmode=disable\n": "berth.yaml:1: store.url cannot be used on this machine: store: ",
 		"driver: unsafe-local\n":                                         "",
 	} {
-		c, err := readConfig(t, text+"state: "+state+"\n")
+		c, err := configure(t, text+"state: "+state+"\n")
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -13,10 +13,11 @@ import (
 
 	"github.com/berth-run/berth/blob/remote"
 	"github.com/berth-run/berth/sandbox/kubernetes"
+	"github.com/berth-run/berth/server/config"
 )
 
 // kubernetesOptions returns the options of the driver.
-func kubernetesOptions(c KubernetesConfig, state, guest string, log *slog.Logger) kubernetes.Options {
+func kubernetesOptions(c config.Kubernetes, state, guest string, log *slog.Logger) kubernetes.Options {
 	var tolerations []kubernetes.Toleration
 	for _, t := range c.Tolerations {
 		tolerations = append(tolerations, kubernetes.Toleration(t))
@@ -32,7 +33,7 @@ func kubernetesOptions(c KubernetesConfig, state, guest string, log *slog.Logger
 // sharedInstance returns the names with which the driver kubernetes labels what the servers of a
 // cluster share. They are empty without a cluster, and in a directory that is not a server's. The
 // instance follows from the key and the bucket, which only the servers of one cluster share.
-func sharedInstance(c *Config, state string) (server, instance string, err error) {
+func sharedInstance(c *config.Config, state string) (server, instance string, err error) {
 	if c.Cluster.Listen == "" {
 		return "", "", nil
 	}

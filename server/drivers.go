@@ -14,23 +14,28 @@ import (
 	"github.com/berth-run/berth/sandbox/kubernetes"
 	"github.com/berth-run/berth/sandbox/local"
 	"github.com/berth-run/berth/sandbox/microvm"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/server/embedded"
 )
 
 // A driverFunc opens a driver on a state directory.
-type driverFunc func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error)
+type driverFunc func(state string, programs embedded.Programs, config *config.Config, log *slog.Logger) (sandbox.Driver,
+	error)
 
 // drivers maps driver names in the configuration to drivers. To add a driver, add its line.
 var drivers = map[string]driverFunc{
-	"gvisor": func(state string, programs embedded.Programs, _ *Config, log *slog.Logger) (sandbox.Driver, error) {
+	"gvisor": func(state string, programs embedded.Programs, _ *config.Config, log *slog.Logger) (sandbox.Driver,
+		error) {
 		return gvisor.Open(gvisor.Options{StateDir: filepath.Join(state, "gvisor"), RunscPath: programs.Runsc,
 			GuestPath: programs.Guest, Logger: log})
 	},
-	"docker": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver, error) {
+	"docker": func(state string, programs embedded.Programs, config *config.Config, log *slog.Logger) (sandbox.Driver,
+		error) {
 		return docker.Open(docker.Options{StateDir: filepath.Join(state, "docker"), GuestPath: programs.Guest,
 			Host: config.Docker.Host, Runtime: config.Docker.Runtime, Logger: log})
 	},
-	"kubernetes": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver,
+	"kubernetes": func(state string, programs embedded.Programs, config *config.Config,
+		log *slog.Logger) (sandbox.Driver,
 		error) {
 		opts := kubernetesOptions(config.Kubernetes, filepath.Join(state, "kubernetes"), programs.Guest, log)
 		var err error
@@ -39,13 +44,13 @@ var drivers = map[string]driverFunc{
 		}
 		return kubernetes.Open(opts)
 	},
-	"microvm": func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver,
+	"microvm": func(state string, programs embedded.Programs, config *config.Config, log *slog.Logger) (sandbox.Driver,
 		error) {
 		return microvm.Open(microvm.Options{StateDir: filepath.Join(state, "microvm"), GuestPath: programs.Guest,
 			QEMUPath:  config.MicroVM.QEMU,
 			KernelDir: kernelDir(state, config), Accel: config.MicroVM.Accel, Logger: log})
 	},
-	local.Name: func(state string, programs embedded.Programs, config *Config, log *slog.Logger) (sandbox.Driver,
+	local.Name: func(state string, programs embedded.Programs, config *config.Config, log *slog.Logger) (sandbox.Driver,
 		error) {
 		return local.Open(local.Options{Name: config.Driver, StateDir: filepath.Join(state, "local"),
 			GuestPath: programs.Guest, Logger: log})
@@ -56,7 +61,7 @@ var drivers = map[string]driverFunc{
 var movable = map[string]bool{"kubernetes": true}
 
 // OpenDriver opens the configured driver on a state directory.
-func OpenDriver(state string, config *Config, log *slog.Logger) (sandbox.Driver, error) {
+func OpenDriver(state string, config *config.Config, log *slog.Logger) (sandbox.Driver, error) {
 	open, ok := drivers[config.Driver]
 	if !ok {
 		return nil, fmt.Errorf("unknown driver %q: use one of %s", config.Driver,

@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth/journal"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/tool"
 	"github.com/berth-run/berth/tool/codeinterpreter"
@@ -97,7 +98,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *Config, containers *container.Access, vectors *vectorstore.Service, pictures *images,
+func tools(config *config.Config, containers *container.Access, vectors *vectorstore.Service, pictures *images,
 	decoding *ration.Pool, log *slog.Logger) (*tool.Registry, error) {
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout,
 		Output: config.Shell.Output}
@@ -107,7 +108,7 @@ func tools(config *Config, containers *container.Access, vectors *vectorstore.Se
 	}
 	web, err := webSearchOptions(config.WebSearch, log)
 	if err != nil {
-		return nil, config.in(err)
+		return nil, config.In(err)
 	}
 	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers,
 		Desktops: containers, Shell: limits, Computer: computer.Limits{Timeout: config.Shell.Timeout},
@@ -117,8 +118,8 @@ func tools(config *Config, containers *container.Access, vectors *vectorstore.Se
 }
 
 // engineOptions returns the configured options of the engine.
-func engineOptions(config *Config) (engine.Options, error) {
-	budget, err := config.Budget.budget()
+func engineOptions(config *config.Config) (engine.Options, error) {
+	budget, err := config.Budget.Parse()
 	if err != nil {
 		return engine.Options{}, err
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/tool/imagegeneration"
 )
 
@@ -19,10 +20,10 @@ type images struct{ engine *engine.Engine }
 var _ imagegeneration.Images = (*images)(nil)
 
 // use sets the engine. It returns an error if no upstream has the configured model.
-func (i *images) use(config *Config, models *model.Router, by *engine.Engine) error {
+func (i *images) use(config *config.Config, models *model.Router, by *engine.Engine) error {
 	i.engine = by
 	for _, err := range unrouted(models, config.Images.Model, "") {
-		return config.in(err)
+		return config.In(err)
 	}
 	return nil
 }

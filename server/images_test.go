@@ -28,6 +28,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -58,7 +59,7 @@ func newPulling(t *testing.T, storage int64, door func(w http.ResponseWriter, r 
 	}
 	quota := project.NewQuota(project.QuotaOptions{Objects: db, Usages: db, Keys: db, Sizes: storedSizes(db, state),
 		Limits: map[berth.ProjectID]berth.Limits{"": {StorageBytes: &storage}}})
-	ts := newTemplates(images, &Config{}, quota.Limits)
+	ts := newTemplates(images, &config.Config{}, quota.Limits)
 	t.Cleanup(ts.Close)
 	h := registry.New(registry.Logger(log.New(io.Discard, "", 0)))
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {

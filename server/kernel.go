@@ -5,10 +5,11 @@ import (
 	"path/filepath"
 
 	"github.com/berth-run/berth/sandbox/microvm"
+	"github.com/berth-run/berth/server/config"
 )
 
 // kernelDir returns the directory of the kernel for virtual machines.
-func kernelDir(state string, config *Config) string {
+func kernelDir(state string, config *config.Config) string {
 	if dir := config.MicroVM.Kernel; dir != "" {
 		return dir
 	}

@@ -6,30 +6,31 @@ import (
 	"log/slog"
 
 	"github.com/berth-run/berth/blob/remote"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/tool/websearch/backend"
 )
 
 // Load reads a configuration and checks it, also what only the packages know that use it.
-func Load(from Sources) (*Config, error) {
+func Load(from config.Sources) (*config.Config, error) {
 	from.Check = checkValues
-	return loadConfig(from)
+	return config.Load(from)
 }
 
 // LoadVerified is Load, and also checks what Verify checks. It reports all errors together.
-func LoadVerified(from Sources) (*Config, error) {
+func LoadVerified(from config.Sources) (*config.Config, error) {
 	from.Verify = verify
 	return Load(from)
 }
 
 // checkValues checks the values whose form only other packages know.
-func checkValues(c *Config) error {
+func checkValues(c *config.Config) error {
 	return errors.Join(checkStore(c), checkBlobs(c), checkWebSearch(c))
 }
 
 // checkStore checks the key store.url. The error does not contain the value, which may have a
 // password.
-func checkStore(c *Config) error {
+func checkStore(c *config.Config) error {
 	if c.Store.URL == "" || postgres.ValidURL(c.Store.URL) {
 		return nil
 	}
@@ -38,7 +39,7 @@ func checkStore(c *Config) error {
 }
 
 // checkBlobs checks the key blobs.
-func checkBlobs(c *Config) error {
+func checkBlobs(c *config.Config) error {
 	if c.Blobs == "" {
 		return nil
 	}
@@ -49,9 +50,9 @@ func checkBlobs(c *Config) error {
 }
 
 // checkWebSearch checks the address of the search service, and whether the service needs a key.
-func checkWebSearch(c *Config) error {
+func checkWebSearch(c *config.Config) error {
 	s := c.WebSearch
-	if s.Backend == "" || s.check() != nil {
+	if s.Backend == "" || s.Check() != nil {
 		return nil
 	}
 	key := s.APIKey
@@ -66,25 +67,25 @@ func checkWebSearch(c *Config) error {
 
 // Verify checks what a server needs at its start besides the state directory: keys in the
 // environment and certificate files. It returns all errors that it finds.
-func Verify(c *Config) error {
-	return c.problems(nil, errors.Join(verify(c, true)...))
+func Verify(c *config.Config) error {
+	return c.Problems(nil, errors.Join(verify(c, true)...))
 }
 
 // verify returns the errors of Verify. It leaves out those of models unless models is set.
-func verify(c *Config, models bool) []error {
+func verify(c *config.Config, models bool) []error {
 	var wrong []error
 	if models {
 		routes, err := newRouting(c, nil, slog.New(slog.DiscardHandler))
-		if wrong = eachError(err); err == nil {
+		if wrong = config.Flatten(err); err == nil {
 			wrong = unrouted(routes.router, c.Images.Model, c.Vectors.EmbeddingModel)
 		}
 	}
 	_, err := webSearchOptions(c.WebSearch, slog.New(slog.DiscardHandler))
-	wrong = append(wrong, eachError(err)...)
+	wrong = append(wrong, config.Flatten(err)...)
 	if c.Server.TLS.CertFile != "" {
-		_, err := readCertificate(c.Server.TLS)
-		wrong = append(wrong, eachError(err)...)
+		_, err := config.ReadCertificate(c.Server.TLS)
+		wrong = append(wrong, config.Flatten(err)...)
 	}
 	_, err = networkOptions(c.Containers.Network)
-	return append(wrong, eachError(err)...)
+	return append(wrong, config.Flatten(err)...)
 }

@@ -4,18 +4,22 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
+
+	"github.com/berth-run/berth/server/config"
+	"github.com/berth-run/berth/tool/websearch/backend"
 )
 
 // configure reads a configuration as a server does.
-func configure(t *testing.T, text string) (*Config, error) {
+func configure(t *testing.T, text string) (*config.Config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "berth.yaml")
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	return Load(Sources{Path: path})
+	return Load(config.Sources{Path: path})
 }
 
 // Values whose form other packages know are checked when the configuration is read.
@@ -30,6 +34,13 @@ func TestCheckedValues(t *testing.T) {
 		if _, err := configure(t, text); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%q: got %v, want %q", text, err, want)
 		}
+	}
+}
+
+// The configuration names the search services that exist.
+func TestSearchBackends(t *testing.T) {
+	if !slices.Equal(config.SearchBackends, backend.Names) {
+		t.Errorf("the configuration has %v, want %v", config.SearchBackends, backend.Names)
 	}
 }
 
@@ -107,7 +118,7 @@ server: {listen: '127.0.0.1:99999'}
 	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	_, err := LoadVerified(Sources{Path: path})
+	_, err := LoadVerified(config.Sources{Path: path})
 	if err == nil {
 		t.Fatal("accepted")
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/internal/nofile"
+	"github.com/berth-run/berth/server/config"
 )
 
 // metricsFiles bounds the file descriptors of the metrics server, half of them for connections.
@@ -23,10 +25,10 @@ func (s *Server) serveMetrics(listen string) error {
 	}
 	mux := http.NewServeMux()
 	mux.Handle("GET /metrics", s.metrics.Handler())
-	hs := &http.Server{Handler: noPages(mux, isLoopback(l.Addr().String())), ReadHeaderTimeout: 10 * time.Second,
+	hs := &http.Server{Handler: noPages(mux, config.IsLoopback(l.Addr().String())), ReadHeaderTimeout: 10 * time.Second,
 		ReadTimeout: 10 * time.Second, WriteTimeout: time.Minute,
 		ErrorLog: slog.NewLogLogger(s.log.Handler(), slog.LevelDebug)}
-	bounded := conns.Limit(l, conns.DefaultLimits(metricsFiles), s.log)
+	bounded := conns.Limit(l, nofile.DefaultConnections(metricsFiles), s.log)
 	bounded.Attach(hs)
 	go func() { _ = hs.Serve(bounded) }()
 	s.later(func(context.Context) error { return hs.Close() })

@@ -13,36 +13,37 @@ import (
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/balance"
 	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/server/config"
 )
 
 // route returns the routes of models, and the upstreams, sorted by name. Those among open are not
 // opened again. The error names all upstreams and models that are wrong.
-func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upstream) (*model.Router,
+func (r *routing) route(conf *config.Config, open map[[sha256.Size]byte]*balance.Upstream) (*model.Router,
 	[]*balance.Upstream, error) {
 	rules := []model.Rule{{Match: scripted.Name, Provider: scripted.Provider{},
 		About: berth.ModelBerth{Provider: scripted.Name}}}
 	var all []*balance.Upstream
 	var wrong []error
 	named := map[string]*balance.Upstream{}
-	for _, name := range slices.Sorted(maps.Keys(config.Upstreams)) {
-		u, err := r.open(config.Upstreams[name], name, false, open)
+	for _, name := range slices.Sorted(maps.Keys(conf.Upstreams)) {
+		u, err := r.open(conf.Upstreams[name], name, false, open)
 		if err != nil {
-			wrong = append(wrong, config.in(fmt.Errorf("upstreams.%s%w", name, err)))
+			wrong = append(wrong, conf.In(fmt.Errorf("upstreams.%s%w", name, err)))
 			continue
 		}
 		named[name] = u
 		all = append(all, u)
 	}
-	models := config.Models
+	models := conf.Models
 	if len(models) == 0 {
-		models = environmentModels(os.Getenv)
+		models = config.EnvironmentModels(os.Getenv)
 	}
 	for i := range models {
 		m := &models[i]
 		if len(m.Upstreams) == 0 {
-			u, err := r.open(m.own(), m.Match, true, open)
+			u, err := r.open(m.Inline(), m.Match, true, open)
 			if err != nil {
-				wrong = append(wrong, modelError(config, i, err))
+				wrong = append(wrong, modelError(conf, i, err))
 				continue
 			}
 			named[""] = u
@@ -53,11 +54,11 @@ func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upst
 		}
 		group, err := group(m, named, r.log)
 		if err != nil {
-			wrong = append(wrong, modelError(config, i, fmt.Errorf(": %w", err)))
+			wrong = append(wrong, modelError(conf, i, fmt.Errorf(": %w", err)))
 			continue
 		}
 		rules = append(rules, model.Rule{Match: m.Match, Provider: group, Window: m.ContextWindow,
-			About: berth.ModelBerth{Provider: kindOf(m, config), Modalities: m.Modalities, Tools: m.Tools}})
+			About: berth.ModelBerth{Provider: kindOf(m, conf), Modalities: m.Modalities, Tools: m.Tools}})
 	}
 	if len(wrong) > 0 {
 		return nil, nil, errors.Join(wrong...)
@@ -70,8 +71,8 @@ func (r *routing) route(config *Config, open map[[sha256.Size]byte]*balance.Upst
 }
 
 // group returns the group of a model's upstreams. named holds its inline upstream under "".
-func group(m *ModelConfig, named map[string]*balance.Upstream, log *slog.Logger) (*balance.Group, error) {
-	targets := func(list []TargetConfig) (all []balance.Target) {
+func group(m *config.Model, named map[string]*balance.Upstream, log *slog.Logger) (*balance.Group, error) {
+	targets := func(list []config.Target) (all []balance.Target) {
 		for _, t := range list {
 			all = append(all, balance.Target{Upstream: named[t.Name], Model: t.Model, Weight: t.Weight})
 		}
@@ -79,24 +80,24 @@ func group(m *ModelConfig, named map[string]*balance.Upstream, log *slog.Logger)
 	}
 	primaries := m.Upstreams
 	if len(primaries) == 0 {
-		primaries = []TargetConfig{{Model: m.Upstream}}
+		primaries = []config.Target{{Model: m.UpstreamModel}}
 	}
 	return balance.New(balance.Options{Primaries: targets(primaries), Fallbacks: targets(m.Fallbacks),
 		HedgeAfter: m.HedgeAfter, Log: log.With("model", m.Match)})
 }
 
 // kindOf returns the name of the provider of the model's first upstream.
-func kindOf(m *ModelConfig, config *Config) string {
+func kindOf(m *config.Model, config *config.Config) string {
 	if len(m.Upstreams) > 0 {
-		return config.Upstreams[m.Upstreams[0].Name].provider()
+		return config.Upstreams[m.Upstreams[0].Name].ProviderName()
 	}
-	return m.own().provider()
+	return m.Inline().ProviderName()
 }
 
 // modelError prefixes an error with the key of a model. err continues the key.
-func modelError(c *Config, i int, err error) error {
+func modelError(c *config.Config, i int, err error) error {
 	if len(c.Models) == 0 {
 		return fmt.Errorf("upstream of the environment%w", err)
 	}
-	return c.in(fmt.Errorf("models[%d]%w", i, err))
+	return c.In(fmt.Errorf("models[%d]%w", i, err))
 }

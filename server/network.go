@@ -8,11 +8,12 @@ import (
 
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/egress"
+	"github.com/berth-run/berth/server/config"
 )
 
 // policyOf returns the policy for the server's own requests, or nil if nothing is allowed.
 // allowed is nil for anything public.
-func policyOf(allowed, private []EgressRule) *egress.Policy {
+func policyOf(allowed, private []config.EgressRule) *egress.Policy {
 	p := &egress.Policy{Open: allowed == nil}
 	for _, r := range rules(allowed) {
 		if r.Name == "*" && len(r.Ports) == 0 {
@@ -32,13 +33,13 @@ func policyOf(allowed, private []EgressRule) *egress.Policy {
 }
 
 // networkOptions returns the options of the network of containers.
-func networkOptions(c NetworkConfig) (container.NetworkOptions, error) {
+func networkOptions(c config.Network) (container.NetworkOptions, error) {
 	var out container.NetworkOptions
 	if c.Allowed != nil {
 		out.Allowed = rules(c.Allowed)
 	}
 	out.Private = rules(c.Private)
-	out.Slots = egress.NewSlots(cmp.Or(c.Connections, defaultEgress()))
+	out.Slots = egress.NewSlots(cmp.Or(c.Connections, config.DefaultEgress()))
 	var err error
 	if c.TrustHost == nil || *c.TrustHost {
 		out.Authorities, err = hostAuthorities()
@@ -46,7 +47,7 @@ func networkOptions(c NetworkConfig) (container.NetworkOptions, error) {
 	return out, err
 }
 
-func rules(from []EgressRule) []egress.Rule {
+func rules(from []config.EgressRule) []egress.Rule {
 	to := make([]egress.Rule, len(from))
 	for i, r := range from {
 		to[i] = r.Rule

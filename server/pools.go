@@ -1,10 +1,14 @@
 package server
 
-import "github.com/berth-run/berth/container"
+import (
+	"github.com/berth-run/berth/container"
+
+	"github.com/berth-run/berth/server/config"
+)
 
 // poolOptions returns the configured pools.
-func poolOptions(c *Config) (all []container.PoolOptions) {
-	for _, p := range c.allPools() {
+func poolOptions(c *config.Config) (all []container.PoolOptions) {
+	for _, p := range c.AllPools() {
 		all = append(all, container.PoolOptions{Template: p.Template, MemoryLimit: p.MemoryLimit, Size: p.Size})
 	}
 	return all

@@ -9,6 +9,8 @@ import (
 	"net/http/pprof"
 	"runtime"
 	"time"
+
+	"github.com/berth-run/berth/server/config"
 )
 
 // Sampling of the block and mutex profiles while profiles are served: one sample for each
@@ -22,7 +24,7 @@ const (
 // servePprof serves profiles of the process at /debug/pprof/ on a loopback address. They
 // show memory of all projects, so other addresses are refused.
 func (s *Server) servePprof(listen string) (net.Addr, error) {
-	if !isLoopback(listen) {
+	if !config.IsLoopback(listen) {
 		return nil, fmt.Errorf("pprof.listen: %s is not a loopback address; use one, such as 127.0.0.1:6060", listen)
 	}
 	l, err := net.Listen("tcp", listen)

@@ -7,26 +7,27 @@ import (
 	"github.com/berth-run/berth/model/gemini"
 	"github.com/berth-run/berth/model/openai"
 	"github.com/berth-run/berth/model/upstream"
+	"github.com/berth-run/berth/server/config"
 )
 
 // A providerFunc opens a provider.
-type providerFunc func(*UpstreamConfig, upstream.Options) (model.Provider, error)
+type providerFunc func(*config.Upstream, upstream.Options) (model.Provider, error)
 
 // providers maps provider names in the configuration to providers. To add a provider, add its line, and in
 // package config its dialect.
 var providers = map[string]providerFunc{
-	providerOpenAI: func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+	config.ProviderOpenAI: func(m *config.Upstream, up upstream.Options) (model.Provider, error) {
 		opts := openai.Options{Options: up, Reasoning: m.Reasoning, CustomTools: m.CustomTools}
 		if m.NativeTools != nil {
 			opts.NativeTools = append([]string{}, *m.NativeTools...)
 		}
 		return openai.New(opts)
 	},
-	providerChat: func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+	config.ProviderChat: func(m *config.Upstream, up upstream.Options) (model.Provider, error) {
 		return chat.New(chat.Options{Options: up, SystemRole: m.SystemRole, MaxTokens: m.MaxTokens,
 			Reasoning: m.Reasoning, CallIDLength: m.CallIDLength, CustomTools: m.CustomTools})
 	},
-	providerAnthropic: func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+	config.ProviderAnthropic: func(m *config.Upstream, up upstream.Options) (model.Provider, error) {
 		opts := anthropic.Options{Options: up, MaxTokens: m.MaxOutputTokens, Thinking: m.Thinking,
 			Structured: m.Structured, Cache: m.Cache}
 		if m.NativeTools != nil {
@@ -34,7 +35,7 @@ var providers = map[string]providerFunc{
 		}
 		return anthropic.New(opts)
 	},
-	providerGemini: func(m *UpstreamConfig, up upstream.Options) (model.Provider, error) {
+	config.ProviderGemini: func(m *config.Upstream, up upstream.Options) (model.Provider, error) {
 		return gemini.New(gemini.Options{Options: up, Thinking: m.Thinking})
 	},
 }

@@ -21,6 +21,7 @@ import (
 
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -67,7 +68,7 @@ func TestNotReady(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	config := &Config{Driver: local.Name}
+	config := &config.Config{Driver: local.Name}
 	d, err := OpenDriver(state, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Skipf("skipped: %v", err)
@@ -119,7 +120,7 @@ func TestReadyWhileBuilding(t *testing.T) {
 		if err := os.WriteFile(filepath.Join(state, "lock"), []byte(strconv.Itoa(os.Getpid())), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		_, found := checkTemplate(state, defaultConfig())
+		_, found := checkTemplate(state, config.Default())
 		if tt.want != "" && !strings.HasPrefix(found.Detail, tt.want) || found.OK ||
 			(found.Fix == nil) != (tt.retryAfter > 0) {
 			t.Errorf("doctor: got %+v, want %q", found, tt.want)
@@ -127,7 +128,7 @@ func TestReadyWhileBuilding(t *testing.T) {
 		if err := os.Remove(filepath.Join(state, "lock")); err != nil {
 			t.Fatal(err)
 		}
-		if _, found := checkTemplate(state, defaultConfig()); found.Detail != "there is none yet" {
+		if _, found := checkTemplate(state, config.Default()); found.Detail != "there is none yet" {
 			t.Errorf("doctor without a server: got %+v", found)
 		}
 	}

@@ -2,11 +2,11 @@ package server
 
 import (
 	"context"
-	"reflect"
 	"slices"
 	"strings"
 
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server/config"
 )
 
 // reloadable are the keys that Reload applies, with all keys below them.
@@ -14,8 +14,8 @@ var reloadable = []string{"models", "upstreams", "limits", "log.level", "server.
 
 // A reloader applies a new configuration to a running server.
 type reloader struct {
-	started *Config // the configuration at the start
-	now     *Config // what is in effect
+	started *config.Config // the configuration at the start
+	now     *config.Config // what is in effect
 	models  *routing
 	quota   *project.Quota
 	certs   *certificates // nil without certificate files
@@ -43,7 +43,7 @@ func (s *Server) serveReloads(ctx context.Context, o Options) {
 // any of these is wrong, it changes nothing and returns an error. Other keys apply at the next
 // start; Reload logs those that have changed. Running responses keep their upstream, and upstreams
 // that have not changed keep their state. It must not be called concurrently.
-func (s *Server) Reload(c *Config) error {
+func (s *Server) Reload(c *config.Config) error {
 	r := &s.reloader
 	if err := Verify(c); err != nil {
 		return err
@@ -53,23 +53,23 @@ func (s *Server) Reload(c *Config) error {
 		return err
 	}
 	if wrong := unrouted(models.router, r.started.Images.Model, r.started.Vectors.EmbeddingModel); len(wrong) > 0 {
-		return c.in(wrong[0])
+		return c.In(wrong[0])
 	}
 	certificate, err := r.certs.read(c.Server.TLS)
 	if err != nil {
-		return c.in(err)
+		return c.In(err)
 	}
 	// Nothing fails from here on.
 	r.models.adopt(models)
-	r.quota.SetLimits(c.limits())
+	r.quota.SetLimits(c.ProjectLimits())
 	s.priced.Store(c.Priced())
 	r.certs.use(certificate)
 	if s.level != nil {
 		s.level.Set(c.Log.Threshold())
 	}
-	applied, _ := r.split(changedKeys(reflect.ValueOf(*r.now), reflect.ValueOf(*c), ""))
+	applied, _ := r.split(c.ChangedFrom(r.now))
 	s.log.Info("reloaded the configuration", "changed", applied)
-	if _, later := r.split(changedKeys(reflect.ValueOf(*r.started), reflect.ValueOf(*c), "")); len(later) > 0 {
+	if _, later := r.split(c.ChangedFrom(r.started)); len(later) > 0 {
 		s.log.Warn("some changed keys apply at the next start only", "keys", later)
 	}
 	r.now = c

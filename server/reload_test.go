@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/berth-run/berth/server/config"
 )
 
 // Reload applies what it can apply, keeps upstreams that have not changed, and changes nothing if
@@ -28,7 +30,7 @@ func TestReload(t *testing.T) {
 	const file = "driver: unsafe-local\ncontainers: {pool: %d}\nlimits: {default: {responses: %d}}\nlog: {level: %s}\n" +
 		"upstreams:\n  a: {base_url: 'http://127.0.0.1:1', limits: {concurrency: 1}}\n  b: {base_url: 'http://127.0.0.1:2', api_key_file: '" + "KEY" + "'}\n" +
 		"models:\n- {match: one, upstreams: [{name: a}]}\n- {match: %s, upstreams: [{name: b}]}\n"
-	config := func(pool, responses int, level, model string) *Config {
+	config := func(pool, responses int, level, model string) *config.Config {
 		c, err := configure(t, fmt.Sprintf(strings.ReplaceAll(file, "KEY", key), pool, responses, level, model))
 		if err != nil {
 			t.Fatal(err)
@@ -93,7 +95,7 @@ func TestWrongReload(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() {
 		defer close(done)
-		s.serveReloads(ctx, Options{Reloads: reloads, Load: func() (*Config, error) {
+		s.serveReloads(ctx, Options{Reloads: reloads, Load: func() (*config.Config, error) {
 			return configure(t, "drvier: gvisor\n")
 		}})
 	}()

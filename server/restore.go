@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/internal/statefile"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
@@ -65,7 +66,7 @@ func restore(ctx context.Context, m *Manifest, backup, state, store, blobs strin
 		return fmt.Errorf("restore files and snapshots: %w", err)
 	}
 	if store != "" {
-		c := &StoreCopy{Uses: masked("store.url", store)}
+		c := &StoreCopy{Uses: config.Masked("store.url", store)}
 		if err := c.fromFile(ctx, state, store); err != nil {
 			return err
 		}

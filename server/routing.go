@@ -15,6 +15,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/balance"
+	"github.com/berth-run/berth/server/config"
 )
 
 // A routing holds the routes of models to upstreams, and the upstreams.
@@ -31,7 +32,7 @@ type routing struct {
 
 // newRouting opens the configured upstreams. firstToken, if not nil, is called at the first token
 // of each turn.
-func newRouting(config *Config, firstToken func(upstream, model string, took time.Duration),
+func newRouting(config *config.Config, firstToken func(upstream, model string, took time.Duration),
 	log *slog.Logger) (*routing, error) {
 	r := &routing{currency: config.Currency, firstToken: firstToken, log: log}
 	return r.next(config)
@@ -39,7 +40,7 @@ func newRouting(config *Config, firstToken func(upstream, model string, took tim
 
 // next returns the routing for another configuration. It shares the upstreams that have not
 // changed, with their breakers and limits.
-func (r *routing) next(config *Config) (*routing, error) {
+func (r *routing) next(config *config.Config) (*routing, error) {
 	n := &routing{opened: map[[sha256.Size]byte]*balance.Upstream{}, currency: r.currency, firstToken: r.firstToken,
 		log: r.log}
 	router, all, err := n.route(config, r.opened)
@@ -66,7 +67,7 @@ func (r *routing) statuses() []berth.Upstream {
 }
 
 // open returns the upstream of a configuration: one of those that are open already, or a new one.
-func (r *routing) open(u *UpstreamConfig, name string, anonymous bool,
+func (r *routing) open(u *config.Upstream, name string, anonymous bool,
 	open map[[sha256.Size]byte]*balance.Upstream) (*balance.Upstream, error) {
 	print, err := fingerprint(u, name, anonymous)
 	if err != nil {
@@ -83,12 +84,12 @@ func (r *routing) open(u *UpstreamConfig, name string, anonymous bool,
 }
 
 // fingerprint returns a digest of the upstream's configuration with its keys and files.
-func fingerprint(u *UpstreamConfig, name string, anonymous bool) (digest [sha256.Size]byte, err error) {
+func fingerprint(u *config.Upstream, name string, anonymous bool) (digest [sha256.Size]byte, err error) {
 	text, err := yaml.Marshal(u)
 	if err != nil {
 		return digest, fmt.Errorf(": %w", err)
 	}
-	keys, err := u.secrets()
+	keys, err := u.Secrets()
 	if err != nil {
 		return digest, err
 	}

@@ -9,19 +9,20 @@ import (
 	"sync"
 
 	"github.com/berth-run/berth"
+	"github.com/berth-run/berth/server/config"
 )
 
 // Options are the options of a server.
 type Options struct {
 	State  string // directory of all state
-	Config *Config
+	Config *config.Config
 	Build  berth.Build
 	Log    *slog.Logger
 	Level  *slog.LevelVar // of the log; nil if it does not change
 
 	// Reloads receives requests to reload the configuration with Load. Nil disables them.
 	Reloads <-chan struct{}
-	Load    func() (*Config, error)
+	Load    func() (*config.Config, error)
 
 	start *start // prepared state directory; New prepares it if it is nil, and closes it
 }
@@ -57,7 +58,7 @@ func Run(ctx context.Context, o Options) error {
 		}
 		return err
 	}
-	if s.open && !isLoopback(listen) { // the last key was revoked since listenFor
+	if s.open && !config.IsLoopback(listen) { // the last key was revoked since listenFor
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
 		return noKey(state, listen)
@@ -65,7 +66,7 @@ func Run(ctx context.Context, o Options) error {
 	if s.tls, err = s.startTLS(c.Server.TLS, state); err != nil {
 		l.Close()
 		s.Close(context.WithoutCancel(ctx))
-		return c.in(err)
+		return c.In(err)
 	}
 	if err := s.serveInside(c.Metrics.Listen, c.Pprof.Listen); err != nil {
 		l.Close()
@@ -112,7 +113,7 @@ func listenFor(ctx context.Context, state, store, listen string) (net.Listener, 
 	if err != nil {
 		return nil, err
 	}
-	if open && !isLoopback(listen) {
+	if open && !config.IsLoopback(listen) {
 		return nil, noKey(state, listen)
 	}
 	return net.Listen("tcp", listen)

@@ -21,6 +21,7 @@ import (
 	"github.com/berth-run/berth/internal/nofile"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server/config"
 )
 
 // A Server holds all parts of berth serve.
@@ -28,7 +29,7 @@ type Server struct {
 	log       *slog.Logger
 	level     *slog.LevelVar // nil if it does not change
 	tls       *tls.Config    // nil for plain HTTP
-	config    ServerConfig
+	config    config.Server
 	handler   http.Handler
 	metrics   *metrics.Metrics
 	open      bool                   // no key existed at start, so none is required

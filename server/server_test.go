@@ -7,11 +7,12 @@ import (
 	"testing"
 
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server/config"
 )
 
 // destroyAll destroys the sandboxes that a stopped server left.
 func destroyAll(t *testing.T, state string) {
-	config := &Config{Driver: local.Name}
+	config := &config.Config{Driver: local.Name}
 	d, err := OpenDriver(state, config, slog.New(slog.DiscardHandler))
 	if err != nil {
 		t.Error(err)

@@ -9,11 +9,13 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server/config"
 )
 
 // openSpace measures the volumes of a state directory, which it creates if necessary. If they
 // are full, it calls calm and releases the reserve, so that the database can be opened.
-func openSpace(state string, c *Config, log *slog.Logger, calm func(need func() int64)) (*diskspace.Guard, error) {
+func openSpace(state string, c *config.Config, log *slog.Logger, calm func(need func() int64)) (*diskspace.Guard,
+	error) {
 	if err := os.MkdirAll(state, 0o700); err != nil {
 		return nil, err
 	}

@@ -7,26 +7,27 @@ import (
 	"path/filepath"
 
 	"github.com/berth-run/berth/blob/remote"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
 // VerifyState returns an error if the state directory cannot be used. It changes nothing there, and returns nil if the
 // directory does not exist: the check may run on another machine. It does not connect to a PostgreSQL database, as
 // MachineWarnings does.
-func VerifyState(ctx context.Context, c *Config) error {
+func VerifyState(ctx context.Context, c *config.Config) error {
 	if err := errRestoring(c.State); err != nil {
 		return err
 	}
 	if _, err := storeURL(c.State, c.Store.URL); err != nil {
-		return c.in(fmt.Errorf("store.url: %w", err))
+		return c.In(fmt.Errorf("store.url: %w", err))
 	}
 	file := filepath.Join(c.State, "berth.db")
 	if _, err := os.Stat(file); err != nil || c.Store.URL != "" {
 		return nil
 	}
 	keys, err := sqlite.CountKeys(ctx, file)
-	if err == nil && keys == 0 && !isLoopback(c.Server.Listen) {
-		return c.in(fmt.Errorf("server.listen: %w", noKey(c.State, c.Server.Listen)))
+	if err == nil && keys == 0 && !config.IsLoopback(c.Server.Listen) {
+		return c.In(fmt.Errorf("server.listen: %w", noKey(c.State, c.Server.Listen)))
 	}
 	return err
 }
@@ -38,7 +39,7 @@ func noKey(state, listen string) error {
 }
 
 // VerifyBlobs checks that the credentials of the bucket can be found on this machine.
-func VerifyBlobs(c *Config) error {
+func VerifyBlobs(c *config.Config) error {
 	if c.Blobs == "" {
 		return nil
 	}
@@ -47,7 +48,7 @@ func VerifyBlobs(c *Config) error {
 		err = remote.CheckCredentials(at)
 	}
 	if err != nil {
-		return c.in(fmt.Errorf("blobs: %w", err))
+		return c.In(fmt.Errorf("blobs: %w", err))
 	}
 	return nil
 }

@@ -15,7 +15,7 @@ func TestVerifyBlobs(t *testing.T) {
 	t.Setenv("AWS_EC2_METADATA_DISABLED", "true")
 	t.Setenv("AWS_ACCESS_KEY_ID", "")
 	t.Setenv("AWS_SECRET_ACCESS_KEY", "")
-	c, err := readConfig(t, "blobs: s3://my-bucket\n")
+	c, err := configure(t, "blobs: s3://my-bucket\n")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -37,7 +37,7 @@ func TestVerifyBlobs(t *testing.T) {
 // A state directory without a key, or which cannot be one, is an error before the start.
 func TestVerifyState(t *testing.T) {
 	state := t.TempDir()
-	c, err := readConfig(t, "server: {listen: '0.0.0.0:8080'}\nstate: "+state+"\n")
+	c, err := configure(t, "server: {listen: '0.0.0.0:8080'}\nstate: "+state+"\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -11,12 +11,13 @@ import (
 	"github.com/berth-run/berth/container"
 	"github.com/berth-run/berth/container/volume"
 	"github.com/berth-run/berth/internal/seal"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store/sqlite"
 )
 
 // EndContainers ends all containers of a state directory and unmounts its volumes. The caller
 // holds the directory's lock.
-func EndContainers(ctx context.Context, state string, config *Config, log *slog.Logger) (n int, err error) {
+func EndContainers(ctx context.Context, state string, config *config.Config, log *slog.Logger) (n int, err error) {
 	calm := &calm{state: state, config: config, log: log, all: true}
 	space, err := openSpace(state, config, log, calm.run)
 	if err != nil {

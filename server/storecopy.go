@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"time"
 
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store"
 	"github.com/berth-run/berth/store/postgres"
 	"github.com/berth-run/berth/store/sqlite"
@@ -38,7 +39,7 @@ func CopyStore(ctx context.Context, state, from, to string) (*StoreCopy, error) 
 	if err != nil {
 		return nil, err
 	}
-	c := &StoreCopy{Uses: masked("store.url", to)}
+	c := &StoreCopy{Uses: config.Masked("store.url", to)}
 	if from == StoreFile {
 		err = c.fromFile(ctx, state, to)
 	} else {
@@ -73,9 +74,9 @@ func checkStoreCopy(state, from, to string) error {
 	case recorded == "" && err != nil:
 		return fmt.Errorf("the state directory %s has no database", state)
 	case from == StoreFile && recorded != "":
-		return fmt.Errorf("the database of %s is %s, not a file", state, masked("store.url", recorded))
+		return fmt.Errorf("the database of %s is %s, not a file", state, config.Masked("store.url", recorded))
 	case from != StoreFile && recorded == "":
-		return fmt.Errorf("the database of %s is its file berth.db, not %s", state, masked("store.url", from))
+		return fmt.Errorf("the database of %s is its file berth.db, not %s", state, config.Masked("store.url", from))
 	case to == StoreFile && err == nil:
 		return fmt.Errorf("%s exists; a copy needs an empty target, so move that file away or remove it", file)
 	}
@@ -114,7 +115,7 @@ func (c *StoreCopy) fromFile(ctx context.Context, state, to string) error {
 // fromPostgres copies a PostgreSQL database to a file of the state directory, or to another
 // PostgreSQL database.
 func (c *StoreCopy) fromPostgres(ctx context.Context, state, from, to string) error {
-	c.Former = masked("store.url", from)
+	c.Former = config.Masked("store.url", from)
 	opened, err := openDatabase(ctx, state, databaseUse{url: from, serve: true})
 	if err != nil {
 		return err

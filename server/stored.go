@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/files/uploads"
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/project"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/skills"
 	"github.com/berth-run/berth/store"
 )
@@ -86,10 +87,10 @@ func (s *State) Contents(ctx context.Context, p berth.ProjectID) (c Contents, er
 
 // Spending returns what a project and its keys have spent in the present month, and all if p
 // is empty, with the limits that the store and the configuration have. A nil configuration has none.
-func (s *State) Spending(ctx context.Context, p berth.ProjectID, c *Config) ([]project.Spend, error) {
+func (s *State) Spending(ctx context.Context, p berth.ProjectID, c *config.Config) ([]project.Spend, error) {
 	opts := project.QuotaOptions{Objects: s.Store, Usages: s.Store, Keys: s.Store}
 	if c != nil {
-		opts.Limits = c.limits()
+		opts.Limits = c.ProjectLimits()
 	}
 	spent, _, _, err := project.NewQuota(opts).Spending(ctx, p)
 	return spent, err

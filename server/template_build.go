@@ -19,6 +19,7 @@ import (
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/internal/statefile"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server/config"
 )
 
 // buildSpace is the free space, above the floor of the disk guard, that building the base template
@@ -94,8 +95,8 @@ func reason(err error, state string) string {
 
 // buildable reports whether a server should build the default template: it is the base template,
 // there is no other, and this machine can build it.
-func buildable(c *Config, images *image.Store, state string) bool {
-	if c.BuildTemplate != buildAuto || c.Driver == local.Name || c.Template != image.Base().Name || !canBuild() {
+func buildable(c *config.Config, images *image.Store, state string) bool {
+	if c.BuildTemplate != config.BuildAuto || c.Driver == local.Name || c.Template != image.Base().Name || !canBuild() {
 		return false
 	}
 	if _, err := defaultTemplate(c, images); !errors.Is(err, image.ErrNotFound) {

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server/config"
 )
 
 // pulled is the image that berth doctor --fix pulls where Debian packages cannot be used.
@@ -23,19 +24,19 @@ func templateCommand() string {
 }
 
 // templateAdvice returns what provides the missing default template on this machine.
-func templateAdvice(c *Config, state string) string {
+func templateAdvice(c *config.Config, state string) string {
 	if _, standard := image.Standard()[c.Template]; standard {
-		return strings.Join(append([]string{templateCommand()}, inState(state)...), " ")
+		return strings.Join(append([]string{templateCommand()}, config.InState(state)...), " ")
 	}
-	return strings.Join(append([]string{"berth image ls"}, inState(state)...), " ") +
+	return strings.Join(append([]string{"berth image ls"}, config.InState(state)...), " ") +
 		" lists the templates; name one of them in the configuration, or build or pull this one"
 }
 
 // defaultTemplate returns the default template of a configuration: the one that it names, or the
 // only one of the store if it names none.
-func defaultTemplate(c *Config, images *image.Store) (image.Template, error) {
+func defaultTemplate(c *config.Config, images *image.Store) (image.Template, error) {
 	found, err := images.Get(c.Template)
-	if c.isSet("template") || !errors.Is(err, image.ErrNotFound) {
+	if c.IsSet("template") || !errors.Is(err, image.ErrNotFound) {
 		return found, err
 	}
 	all, lerr := images.List()

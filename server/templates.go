@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/sandbox"
 	"github.com/berth-run/berth/sandbox/local"
+	"github.com/berth-run/berth/server/config"
 )
 
 // Times for the removal of unused templates.
@@ -27,7 +28,7 @@ const (
 // process removes them.
 type templates struct {
 	images *image.Store
-	config *Config
+	config *config.Config
 	limits func(context.Context, berth.ProjectID) (berth.Limits, error)
 
 	mu   sync.Mutex
@@ -43,7 +44,8 @@ type heldTemplate struct {
 	requested time.Time
 }
 
-func newTemplates(images *image.Store, config *Config, limits func(context.Context, berth.ProjectID) (berth.Limits,
+func newTemplates(images *image.Store, config *config.Config, limits func(context.Context,
+	berth.ProjectID) (berth.Limits,
 	error)) *templates {
 	return &templates{images: images, config: config, limits: limits, held: map[string]heldTemplate{},
 		scanned: map[string]*image.Contents{}}

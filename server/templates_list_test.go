@@ -10,6 +10,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server/config"
 )
 
 // A project can use an allowed template by any of its names or its digest, and the default one. Any
@@ -26,7 +27,7 @@ func TestTemplatesAllowed(t *testing.T) {
 	}
 	allowed := map[berth.ProjectID][]string{"proj_some": {"py-*"}, "proj_none": {}, "proj_digest": {digest("2")},
 		"proj_star": {"*"}}
-	ts := newTemplates(images, &Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits,
+	ts := newTemplates(images, &config.Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits,
 		error) {
 		return berth.Limits{Templates: allowed[p]}, nil
 	})
@@ -88,7 +89,7 @@ func TestPulledTemplates(t *testing.T) {
 		giveTemplate(t, dir, name, digest(d))
 	}
 	limited := []string{"base"}
-	ts := newTemplates(images, &Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits,
+	ts := newTemplates(images, &config.Config{Template: "base"}, func(_ context.Context, p berth.ProjectID) (berth.Limits,
 		error) {
 		if p == "proj_limited" {
 			return berth.Limits{Templates: limited}, nil

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/server/config"
 )
 
 // startBuild starts building the base template if it is missing and can be built. It reports whether
@@ -18,7 +19,7 @@ func (s *Server) startBuild(ctx context.Context, o Options) bool {
 		return false
 	}
 	ctx, cancel := context.WithCancel(ctx)
-	t.build.start(ctx, t.images, o.State, "berth "+strings.Join(inState(o.State, "image", "build"), " "), s.log)
+	t.build.start(ctx, t.images, o.State, "berth "+strings.Join(config.InState(o.State, "image", "build"), " "), s.log)
 	s.later(func(context.Context) error {
 		cancel()
 		t.build.wait.Wait()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
+	"github.com/berth-run/berth/server/config"
 )
 
 // giveTemplate adds a template to an image store.
@@ -40,7 +41,7 @@ func TestTemplatesSweep(t *testing.T) {
 	}
 	old, next := "sha256:"+strings.Repeat("0", 64), "sha256:"+strings.Repeat("1", 64)
 	giveTemplate(t, dir, "base", old)
-	ts := newTemplates(images, &Config{Template: "base"}, nil)
+	ts := newTemplates(images, &config.Config{Template: "base"}, nil)
 	defer ts.Close()
 	if got, err := ts.find(""); err != nil || got.Digest != old {
 		t.Fatalf("default template: got %+v, %v", got, err)
@@ -92,11 +93,11 @@ func TestOnlyTemplate(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	normal, err := loadConfig(Sources{})
+	normal, err := config.Load(config.Sources{})
 	if err != nil {
 		t.Fatal(err)
 	}
-	named, err := readConfig(t, "template: base\n")
+	named, err := configure(t, "template: base\n")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -18,6 +18,8 @@ import (
 	"golang.org/x/crypto/acme/autocert"
 
 	"github.com/berth-run/berth/internal/conns"
+	"github.com/berth-run/berth/internal/nofile"
+	"github.com/berth-run/berth/server/config"
 )
 
 // certificates holds the server's certificate from files. It is safe for concurrent use.
@@ -27,14 +29,14 @@ type certificates struct {
 
 // read reads the certificate of a configuration. It returns nil if r is nil: then the server was
 // not started with one.
-func (r *certificates) read(c ServerTLSConfig) (*tls.Certificate, error) {
+func (r *certificates) read(c config.ServerTLS) (*tls.Certificate, error) {
 	if r == nil {
 		return nil, nil
 	}
 	if c.CertFile == "" {
 		return nil, errors.New("server.tls: the certificate of a running server cannot be removed; restart it")
 	}
-	return readCertificate(c)
+	return config.ReadCertificate(c)
 }
 
 // use makes new connections use a certificate. It does nothing if r is nil.
@@ -54,11 +56,11 @@ const challengeFiles = 256
 
 // startTLS prepares HTTPS, if it is configured. It returns nil if it is not. Only HTTP/1.1 is
 // offered: the limits of connections are limits of concurrent requests too.
-func (s *Server) startTLS(c ServerTLSConfig, state string) (*tls.Config, error) {
+func (s *Server) startTLS(c config.ServerTLS, state string) (*tls.Config, error) {
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, NextProtos: []string{"http/1.1"}}
 	switch {
 	case c.CertFile != "":
-		pair, err := readCertificate(c)
+		pair, err := config.ReadCertificate(c)
 		if err != nil {
 			return nil, err
 		}
@@ -80,7 +82,7 @@ func (s *Server) startTLS(c ServerTLSConfig, state string) (*tls.Config, error) 
 
 // acmeManager returns the client of the authority. Its account key and certificates are in the
 // directory acme of the state directory.
-func acmeManager(c ACMEConfig, state string) (*autocert.Manager, error) {
+func acmeManager(c config.ACME, state string) (*autocert.Manager, error) {
 	client := &acme.Client{DirectoryURL: c.Directory, HTTPClient: &http.Client{Timeout: time.Minute}}
 	if c.Directory == "" {
 		client.DirectoryURL = acme.LetsEncryptURL
@@ -126,7 +128,7 @@ func (s *Server) serveChallenges(m *autocert.Manager, listen string) error {
 	if err != nil {
 		return fmt.Errorf("serve ACME challenges: %w", err)
 	}
-	bounded := conns.Limit(l, conns.DefaultLimits(challengeFiles), s.log)
+	bounded := conns.Limit(l, nofile.DefaultConnections(challengeFiles), s.log)
 	challenges := m.HTTPHandler(nil)
 	handler := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if host, _, err := net.SplitHostPort(r.Host); err == nil { // challenges compares it with the domains

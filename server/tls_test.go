@@ -29,6 +29,7 @@ import (
 
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/internal/freeport"
+	"github.com/berth-run/berth/server/config"
 )
 
 // certificate writes a certificate for names that signs itself, and its key, and returns it.
@@ -68,7 +69,7 @@ func certificate(t *testing.T, cert, key string, names ...string) *x509.Certific
 }
 
 // serveTLS serves a server with HTTPS, and returns its address.
-func serveTLS(t *testing.T, s *Server, c *Config, state, address string) string {
+func serveTLS(t *testing.T, s *Server, c *config.Config, state, address string) string {
 	t.Helper()
 	var err error
 	if s.tls, err = s.startTLS(c.Server.TLS, state); err != nil {

@@ -20,7 +20,7 @@ func (s *Server) startTracing(ctx context.Context, b *base) (trace.Tracer, error
 	if err != nil {
 		return nil, fmt.Errorf("traces.endpoint: %w", err)
 	}
-	headers, err := c.allHeaders()
+	headers, err := c.AllHeaders()
 	if err != nil {
 		return nil, err
 	}

@@ -11,11 +11,12 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/model/balance"
 	"github.com/berth-run/berth/model/upstream"
+	"github.com/berth-run/berth/server/config"
 )
 
 // upstreamOptions returns the options of all providers, without the key.
-func upstreamOptions(u *UpstreamConfig, name string, log *slog.Logger) (upstream.Options, error) {
-	proxy, err := u.proxy()
+func upstreamOptions(u *config.Upstream, name string, log *slog.Logger) (upstream.Options, error) {
+	proxy, err := u.ProxyURL()
 	if err != nil {
 		return upstream.Options{}, err
 	}
@@ -25,8 +26,8 @@ func upstreamOptions(u *UpstreamConfig, name string, log *slog.Logger) (upstream
 }
 
 // tlsOf reads the files and returns the TLS configuration, or nil for the default.
-func tlsOf(t TLSConfig) (*tls.Config, error) {
-	if t == (TLSConfig{}) {
+func tlsOf(t config.UpstreamTLS) (*tls.Config, error) {
+	if t == (config.UpstreamTLS{}) {
 		return nil, nil
 	}
 	conf := &tls.Config{MinVersion: tls.VersionTLS12, InsecureSkipVerify: t.Insecure}
@@ -52,28 +53,28 @@ func tlsOf(t TLSConfig) (*tls.Config, error) {
 
 // openUpstream creates the upstream. An anonymous upstream belongs to one model and has no name of its
 // own. The error continues the upstream's key.
-func openUpstream(u *UpstreamConfig, name string, anonymous bool, currency string, firstToken func(upstream, model string,
-	took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
+func openUpstream(u *config.Upstream, name string, anonymous bool, currency string,
+	firstToken func(upstream, model string, took time.Duration), log *slog.Logger) (*balance.Upstream, error) {
 	shown := name
 	if anonymous { // name is a pattern of models
-		shown = u.provider()
+		shown = u.ProviderName()
 	}
 	options, err := upstreamOptions(u, shown, log.With("upstream", name))
 	if err != nil {
 		return nil, err
 	}
-	secrets, err := u.secrets()
+	secrets, err := u.Secrets()
 	if err != nil {
 		return nil, err
 	}
 	var keys []balance.Key
 	for _, s := range secrets {
-		options.APIKey = s.value
-		p, err := providers[u.provider()](u, options)
+		options.APIKey = s.Value
+		p, err := providers[u.ProviderName()](u, options)
 		if err != nil {
 			return nil, fmt.Errorf(": %w", err)
 		}
-		keys = append(keys, balance.Key{Name: s.name, Provider: p})
+		keys = append(keys, balance.Key{Name: s.Name, Provider: p})
 	}
 	opened, err := balance.NewUpstream(balance.UpstreamOptions{Name: name, Anonymous: anonymous, Keys: keys, Log: log,
 		FirstToken: firstToken,
@@ -86,7 +87,7 @@ func openUpstream(u *UpstreamConfig, name string, anonymous bool, currency strin
 	return opened, nil
 }
 
-func pricesOf(u *UpstreamConfig) map[string]balance.Price {
+func pricesOf(u *config.Upstream) map[string]balance.Price {
 	all := map[string]balance.Price{}
 	for name, p := range u.Prices {
 		all[name] = balance.Price{Input: berth.Amount(p.Input), CachedInput: (*berth.Amount)(p.CachedInput),

@@ -24,7 +24,7 @@ import (
 // route reads a configuration and returns the provider of the model m.
 func route(t *testing.T, text string) model.Provider {
 	t.Helper()
-	c, err := readConfig(t, text)
+	c, err := configure(t, text)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -154,7 +154,7 @@ func TestUpstreamTLS(t *testing.T) {
 			t.Errorf("%s: got %+v, %v", conf, a, err)
 		}
 	}
-	c, err := readConfig(t, `upstreams: {a: {base_url: "`+server.URL+`", tls: {ca_file: /no/such/file}}}`)
+	c, err := configure(t, `upstreams: {a: {base_url: "`+server.URL+`", tls: {ca_file: /no/such/file}}}`)
 	if err == nil {
 		_, err = newRouting(c, nil, slog.New(slog.DiscardHandler))
 	}
@@ -207,7 +207,7 @@ func TestUpstreamProxy(t *testing.T) {
 // The environment variable of a key that is missing is named.
 func TestMissingKey(t *testing.T) {
 	t.Setenv("BERTH_TEST_THERE", "x")
-	c, err := readConfig(t, "upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_THERE, BERTH_TEST_MISSING]}}")
+	c, err := configure(t, "upstreams: {a: {provider: openai, api_key_envs: [BERTH_TEST_THERE, BERTH_TEST_MISSING]}}")
 	if err != nil {
 		t.Fatal(err)
 	}

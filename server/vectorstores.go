@@ -8,6 +8,7 @@ import (
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/engine"
 	"github.com/berth-run/berth/model"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/vectorstore"
 	"github.com/berth-run/berth/vectorstore/document"
 )
@@ -36,12 +37,12 @@ type embedder struct {
 }
 
 // use sets the engine. It returns an error if no upstream has the model.
-func (e *embedder) use(config *Config, models *model.Router, by *engine.Engine) error {
+func (e *embedder) use(config *config.Config, models *model.Router, by *engine.Engine) error {
 	if e == nil {
 		return nil
 	}
 	for _, err := range unrouted(models, "", e.model) {
-		return config.in(err)
+		return config.In(err)
 	}
 	e.engine = by
 	return nil

@@ -7,6 +7,7 @@ import (
 
 	"github.com/berth-run/berth/model"
 	"github.com/berth-run/berth/model/scripted"
+	"github.com/berth-run/berth/server/config"
 )
 
 // An embedding model that nothing serves stops the start, not the first search.
@@ -16,13 +17,13 @@ func TestEmbedderNeedsARoute(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := (&embedder{model: "known"}).use(&Config{}, router, nil); err != nil {
+	if err := (&embedder{model: "known"}).use(&config.Config{}, router, nil); err != nil {
 		t.Error(err)
 	}
-	if err := (*embedder)(nil).use(&Config{}, router, nil); err != nil {
+	if err := (*embedder)(nil).use(&config.Config{}, router, nil); err != nil {
 		t.Error(err)
 	}
-	err = (&embedder{model: "lost"}).use(&Config{}, router, nil)
+	err = (&embedder{model: "lost"}).use(&config.Config{}, router, nil)
 	if err == nil || !strings.Contains(err.Error(),
 		`vector_stores.embedding_model: no entry of models matches "lost"`) {
 		t.Errorf("got %v", err)

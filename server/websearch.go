@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/download"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/tool/websearch"
 	"github.com/berth-run/berth/tool/websearch/backend"
 	"github.com/berth-run/berth/vectorstore"
@@ -19,12 +20,12 @@ import (
 const pageCPU = 10
 
 // webSearchOptions returns the tool's options. They have no backend if none is configured.
-func webSearchOptions(c WebSearchConfig, log *slog.Logger) (websearch.Options, error) {
+func webSearchOptions(c config.WebSearch, log *slog.Logger) (websearch.Options, error) {
 	o := websearch.Options{Log: log}
 	if c.Backend == "" {
 		return o, nil
 	}
-	key, err := c.key()
+	key, err := c.Key()
 	if err != nil {
 		return o, err
 	}

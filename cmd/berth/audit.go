@@ -16,6 +16,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newAudit() *cobra.Command {
@@ -26,7 +27,7 @@ func newAudit() *cobra.Command {
 		Long: `Print and verify the hash-chained, signed audit record. No server needs to run: the
 command reads the record below --state, or a copy in --dir.`,
 	}
-	cmd.PersistentFlags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
+	cmd.PersistentFlags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
 	cmd.PersistentFlags().StringVar(&dir, "dir", "", "directory of the record, instead of the one in --state")
 	where := func() string {
 		if dir != "" {

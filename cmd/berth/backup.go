@@ -10,6 +10,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newBackup() *cobra.Command {
@@ -41,7 +42,7 @@ docs/backup.md. A mounted volume is frozen while it is copied.`,
 			return err
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
+	cmd.Flags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
 	return cmd
 }
 
@@ -82,7 +83,7 @@ If it is interrupted, run it again. No server starts in the directory before it 
 		},
 	}
 	configFlag(cmd)
-	for _, s := range server.Settings {
+	for _, s := range config.Settings {
 		if s.Flag == "state" || s.Flag == "store" {
 			cmd.Flags().String(s.Flag, s.Default(), s.Usage)
 		}

@@ -7,11 +7,12 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newBlobs() *cobra.Command {
 	cmd := &cobra.Command{Use: "blobs", Short: "Move files, skills and snapshots to a bucket or back"}
-	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
+	state := cmd.PersistentFlags().String("state", config.DefaultState(), "directory for all state")
 	cmd.AddCommand(newBlobsCopy(state), newBlobsTake(state))
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newConfig() *cobra.Command {
@@ -86,7 +87,7 @@ to standard output. An existing file is not replaced.`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if len(args) == 0 {
-				_, err := cmd.OutOrStdout().Write(server.Starter)
+				_, err := cmd.OutOrStdout().Write(config.Starter)
 				return err
 			}
 			f, err := os.OpenFile(args[0], os.O_CREATE|os.O_EXCL|os.O_WRONLY, 0o600)
@@ -96,7 +97,7 @@ to standard output. An existing file is not replaced.`,
 			if err != nil {
 				return err
 			}
-			_, err = f.Write(server.Starter)
+			_, err = f.Write(config.Starter)
 			return errors.Join(err, f.Close())
 		},
 	}
@@ -105,14 +106,14 @@ to standard output. An existing file is not replaced.`,
 // serveFlags adds the flags that are settings of a server.
 func serveFlags(cmd *cobra.Command) {
 	configFlag(cmd)
-	for _, s := range server.Settings {
+	for _, s := range config.Settings {
 		cmd.Flags().String(s.Flag, s.Default(), s.Usage)
 	}
 }
 
 // configFlag adds the flag --config.
 func configFlag(cmd *cobra.Command) {
-	cmd.Flags().String("config", os.Getenv(server.ConfigVariable),
+	cmd.Flags().String("config", os.Getenv(config.FileVariable),
 		"configuration file (YAML; see docs/configuration.md)")
 }
 
@@ -120,18 +121,18 @@ func configFlag(cmd *cobra.Command) {
 // server.Settings that it has. A file wins over --config.
 //
 // An error in the value of a flag is a usage error.
-func loadConfig(cmd *cobra.Command, file ...string) (*server.Config, error) {
+func loadConfig(cmd *cobra.Command, file ...string) (*config.Config, error) {
 	return load(cmd, server.Load, file...)
 }
 
 // loadVerified is loadConfig for a server to start: it also checks what server.Verify checks.
-func loadVerified(cmd *cobra.Command, file ...string) (*server.Config, error) {
+func loadVerified(cmd *cobra.Command, file ...string) (*config.Config, error) {
 	return load(cmd, server.LoadVerified, file...)
 }
 
-func load(cmd *cobra.Command, read func(server.Sources) (*server.Config, error), file ...string) (*server.Config,
+func load(cmd *cobra.Command, read func(config.Sources) (*config.Config, error), file ...string) (*config.Config,
 	error) {
-	from := server.Sources{Flags: map[string]string{}}
+	from := config.Sources{Flags: map[string]string{}}
 	if f := cmd.Flags().Lookup("config"); f != nil {
 		from.Path = f.Value.String()
 	}
@@ -140,7 +141,7 @@ func load(cmd *cobra.Command, read func(server.Sources) (*server.Config, error),
 	}
 	cmd.Flags().Visit(func(f *pflag.Flag) { from.Flags[f.Name] = f.Value.String() })
 	c, err := read(from)
-	if server.IsFlagError(err) || errors.Is(err, fs.ErrNotExist) && from.Flags["config"] != "" {
+	if config.IsFlagError(err) || errors.Is(err, fs.ErrNotExist) && from.Flags["config"] != "" {
 		return nil, usageError{err}
 	}
 	return c, err

@@ -6,6 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newDB() *cobra.Command {
@@ -35,6 +36,6 @@ but seldom releases it; run this command after a large deletion.`,
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
+	cmd.Flags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newDoctor() *cobra.Command {
@@ -49,7 +50,7 @@ commands. The exit code is 1 if berth serve could not start containers, or not r
 			return nil
 		},
 	}
-	cmd.Flags().String("state", server.DefaultState(), "directory for all state")
+	cmd.Flags().String("state", config.DefaultState(), "directory for all state")
 	configFlag(cmd)
 	cmd.Flags().BoolVar(&asJSON, "json", false, "print JSON")
 	cmd.Flags().BoolVar(&fix, "fix", false, "run the commands that provide what is missing")

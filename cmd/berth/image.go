@@ -17,12 +17,12 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/image"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newImage() *cobra.Command {
 	cmd := &cobra.Command{Use: "image", Short: "Create, list and remove templates"}
-	state := cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state")
+	state := cmd.PersistentFlags().String("state", config.DefaultState(), "directory for all state")
 	isNew := func() bool {
 		_, err := os.Stat(*state)
 		return errors.Is(err, fs.ErrNotExist)

@@ -11,13 +11,13 @@ import (
 
 	"github.com/berth-run/berth/image"
 	"github.com/berth-run/berth/image/registry"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newImagePull(open func() (*image.Store, error)) *cobra.Command {
 	var as string
 	var stdin, missing bool
-	var size server.Bytes
+	var size config.Bytes
 	opts := registry.Options{UserAgent: "berth/" + version}
 	cmd := &cobra.Command{
 		Use:   "pull REFERENCE",
@@ -84,7 +84,7 @@ see docs/templates.md.`,
 }
 
 // sizeFlag adds --max-size to a command.
-func sizeFlag(cmd *cobra.Command, size *server.Bytes) {
+func sizeFlag(cmd *cobra.Command, size *config.Bytes) {
 	*size = image.DefaultMaxBytes
 	cmd.Flags().Var(size, "max-size", "maximum unpacked size of the image")
 }

@@ -8,7 +8,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/berth-run/berth/image"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newImageSave(open func() (*image.Store, error)) *cobra.Command {
@@ -39,7 +39,7 @@ read: an OCI image layout. A pulled template is saved as the very image that was
 
 func newImageLoad(open func() (*image.Store, error)) *cobra.Command {
 	var input string
-	var size server.Bytes
+	var size config.Bytes
 	opts := image.LoadOptions{AddOptions: image.AddOptions{Progress: showProgress}}
 	cmd := &cobra.Command{
 		Use:   "load",

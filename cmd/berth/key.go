@@ -11,6 +11,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newKey() *cobra.Command {
@@ -24,7 +25,7 @@ func newKeyCreate(open opener) *cobra.Command {
 	var name, of string
 	var admin bool
 	var expires time.Duration
-	var cost func() *server.Money
+	var cost func() *config.Money
 	var created func(text string, object any) error
 	cmd := &cobra.Command{
 		Use:   "create",

@@ -10,47 +10,48 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 // A limitFlag is the flag of a limit.
 type limitFlag struct {
 	name, usage string
-	of          func(*server.LimitsConfig) **server.Amount
+	of          func(*config.Limits) **config.Amount
 }
 
 var limitFlags = []limitFlag{
-	{"requests-per-minute", "requests for responses per minute", func(c *server.LimitsConfig) **server.Amount {
+	{"requests-per-minute", "requests for responses per minute", func(c *config.Limits) **config.Amount {
 		return &c.RequestsPerMinute
 	}},
-	{"tokens-per-minute", "input and output tokens of models per minute", func(c *server.LimitsConfig) **server.Amount {
+	{"tokens-per-minute", "input and output tokens of models per minute", func(c *config.Limits) **config.Amount {
 		return &c.TokensPerMinute
 	}},
-	{"responses", "responses in progress at once", func(c *server.LimitsConfig) **server.Amount {
+	{"responses", "responses in progress at once", func(c *config.Limits) **config.Amount {
 		return &c.Responses
 	}},
-	{"containers", "containers running at once", func(c *server.LimitsConfig) **server.Amount { return &c.Containers }},
-	{"container-minutes", "minutes of all containers per day (UTC)", func(c *server.LimitsConfig) **server.Amount {
+	{"containers", "containers running at once", func(c *config.Limits) **config.Amount { return &c.Containers }},
+	{"container-minutes", "minutes of all containers per day (UTC)", func(c *config.Limits) **config.Amount {
 		return &c.ContainerMinutes
 	}},
 	{"storage", "bytes of all stored data: responses, conversations, files, snapshots, volumes; such as 10g",
-		func(c *server.LimitsConfig) **server.Amount {
+		func(c *config.Limits) **config.Amount {
 			return &c.Storage
 		}},
-	{"snapshots", "snapshots stored at once", func(c *server.LimitsConfig) **server.Amount { return &c.Snapshots }},
+	{"snapshots", "snapshots stored at once", func(c *config.Limits) **config.Amount { return &c.Snapshots }},
 }
 
 // limitsFlags adds a flag for each limit to a command. It returns a function that returns the
 // limits given on the command line.
-func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
-	amounts := make([]server.Amount, len(limitFlags))
+func limitsFlags(cmd *cobra.Command) func() config.Limits {
+	amounts := make([]config.Amount, len(limitFlags))
 	for i, f := range limitFlags {
-		amounts[i] = server.NoLimit
+		amounts[i] = config.NoLimit
 		cmd.Flags().Var(&amounts[i], f.name, f.usage)
 	}
 	cost := costFlag(cmd, "cost of models per calendar month (UTC), in the currency of the prices, such as 2.50")
 	templates := cmd.Flags().StringSlice("templates", nil,
 		"templates that containers may name besides the default one: names, patterns, digests; * allows all, an empty list none")
-	return func() (c server.LimitsConfig) {
+	return func() (c config.Limits) {
 		c.CostPerMonth = cost()
 		if cmd.Flags().Changed("templates") {
 			c.Templates = append([]string{}, *templates...)
@@ -66,10 +67,10 @@ func limitsFlags(cmd *cobra.Command) func() server.LimitsConfig {
 
 // costFlag adds the flag --cost-per-month to a command. It returns a function that returns its
 // value, or nil if it is not given.
-func costFlag(cmd *cobra.Command, usage string) func() *server.Money {
-	cost := server.Money(-1)
+func costFlag(cmd *cobra.Command, usage string) func() *config.Money {
+	cost := config.Money(-1)
 	cmd.Flags().Var(&cost, "cost-per-month", usage)
-	return func() *server.Money {
+	return func() *config.Money {
 		if !cmd.Flags().Changed("cost-per-month") {
 			return nil
 		}
@@ -79,12 +80,12 @@ func costFlag(cmd *cobra.Command, usage string) func() *server.Money {
 
 // warnUnpriced warns if a budget that was just set counts nothing because no model has a price. The
 // command knows the server's configuration only from BERTH_CONFIG.
-func warnUnpriced(w io.Writer, budget *server.Money) {
+func warnUnpriced(w io.Writer, budget *config.Money) {
 	if budget == nil || *budget < 0 {
 		return
 	}
-	path := os.Getenv(server.ConfigVariable)
-	c, err := server.Load(server.Sources{Path: path})
+	path := os.Getenv(config.FileVariable)
+	c, err := server.Load(config.Sources{Path: path})
 	switch {
 	case path == "" || err != nil:
 		fmt.Fprintln(w, "note: only models with prices in the server's configuration count (docs/models.md#prices)")
@@ -96,18 +97,18 @@ func warnUnpriced(w io.Writer, budget *server.Money) {
 
 // inWords formats the limits that are set, with the names of their flags.
 func inWords(l berth.Limits) string {
-	c := server.LimitsConfig{RequestsPerMinute: (*server.Amount)(l.RequestsPerMinute),
-		TokensPerMinute: (*server.Amount)(l.TokensPerMinute),
-		Responses:       (*server.Amount)(l.Responses), Containers: (*server.Amount)(l.Containers),
-		ContainerMinutes: (*server.Amount)(l.ContainerMinutes),
-		Storage:          (*server.Amount)(l.StorageBytes), Snapshots: (*server.Amount)(l.Snapshots)}
+	c := config.Limits{RequestsPerMinute: (*config.Amount)(l.RequestsPerMinute),
+		TokensPerMinute: (*config.Amount)(l.TokensPerMinute),
+		Responses:       (*config.Amount)(l.Responses), Containers: (*config.Amount)(l.Containers),
+		ContainerMinutes: (*config.Amount)(l.ContainerMinutes),
+		Storage:          (*config.Amount)(l.StorageBytes), Snapshots: (*config.Amount)(l.Snapshots)}
 	var words []string
 	for _, f := range limitFlags {
 		if a := *f.of(&c); a != nil {
 			words = append(words, f.name+"="+a.String())
 		}
 	}
-	if m := (*server.Money)(l.CostPerMonth); m != nil {
+	if m := (*config.Money)(l.CostPerMonth); m != nil {
 		words = append(words, "cost-per-month="+m.String())
 	}
 	if l.Templates != nil {

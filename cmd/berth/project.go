@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store"
 )
 
@@ -137,7 +138,7 @@ func lookupProject(ctx context.Context, state *server.State, ref string) (id ber
 		return berth.ProjectID(found[0]), true, nil
 	case len(found) > 1:
 		return "", false, ambiguous("project", ref, found)
-	case project.ValidID(ref):
+	case berth.ProjectID(ref).Valid() == nil:
 		return berth.ProjectID(ref), false, nil
 	}
 	return "", false,
@@ -185,7 +186,7 @@ type projectRow struct {
 
 func newProjectLimit(open opener) *cobra.Command {
 	var clear bool
-	var given func() server.LimitsConfig
+	var given func() config.Limits
 	cmd := &cobra.Command{
 		Use:   "limit PROJECT",
 		Short: "Set the limits of a project",
@@ -207,7 +208,7 @@ configuration. "none" means no limit. Other limits of the project stay unchanged
 						return err
 					}
 				}
-				p, err := state.Projects.SetLimits(cmd.Context(), id, limits.Limits())
+				p, err := state.Projects.SetLimits(cmd.Context(), id, limits.ForProject())
 				if err != nil {
 					return err
 				}

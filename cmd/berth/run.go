@@ -22,6 +22,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/internal/sse"
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 // maxEvent is the size of the largest event of a stream, in bytes.
@@ -94,8 +95,8 @@ BERTH_URL and berth login, and with no server on port 8080, the server runs in t
 	}
 	cmd.Flags().StringVar(&base, "url", os.Getenv("BERTH_URL"), "URL of the server")
 	plain = plainFlag(cmd)
-	cmd.Flags().String("state", server.DefaultState(), "state directory of a server in this process")
-	cmd.Flags().String("config", os.Getenv(server.ConfigVariable), "configuration of a server in this process")
+	cmd.Flags().String("state", config.DefaultState(), "state directory of a server in this process")
+	cmd.Flags().String("config", os.Getenv(config.FileVariable), "configuration of a server in this process")
 	cmd.Flags().StringVar(&t.model, "model", os.Getenv("BERTH_MODEL"), "model (default: the only one of the server)")
 	t.made = containerFlags(cmd)
 	cmd.Flags().StringArrayVar(&t.tools, "tool", nil, toolUsage)

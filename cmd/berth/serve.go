@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newServe() *cobra.Command {
@@ -33,7 +34,7 @@ file; berth config show prints the result.`,
 			ctx, reloads, stop := server.OnHangup(cmd.Context(), log)
 			defer stop()
 			return server.Run(ctx, server.Options{State: c.State, Config: c, Build: thisBuild(), Log: log, Level: level,
-				Reloads: reloads, Load: func() (*server.Config, error) { return loadVerified(cmd) }})
+				Reloads: reloads, Load: func() (*config.Config, error) { return loadVerified(cmd) }})
 		},
 	}
 	serveFlags(cmd)
@@ -48,7 +49,7 @@ func adoptLog(log *slog.Logger) {
 }
 
 // newLogger returns the log of a server, on standard error, and its level.
-func newLogger(c server.LogConfig) (*slog.Logger, *slog.LevelVar) {
+func newLogger(c config.Log) (*slog.Logger, *slog.LevelVar) {
 	level := new(slog.LevelVar)
 	level.Set(c.Threshold())
 	options := &slog.HandlerOptions{Level: level}

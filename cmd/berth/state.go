@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 // An opener opens the state directory of --state.
@@ -20,7 +21,7 @@ type opener struct {
 
 // stateFlag adds --state to a command and its subcommands.
 func stateFlag(cmd *cobra.Command) opener {
-	return opener{cmd.PersistentFlags().String("state", server.DefaultState(), "directory for all state"), cmd}
+	return opener{cmd.PersistentFlags().String("state", config.DefaultState(), "directory for all state"), cmd}
 }
 
 // with calls f with the open state directory and closes it. It returns an error if the directory

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newStop() *cobra.Command {
@@ -64,7 +65,7 @@ volumes. No server needs to run. The command asks first, and without a terminal 
 			return nil
 		},
 	}
-	cmd.Flags().String("state", server.DefaultState(), "directory for all state")
+	cmd.Flags().String("state", config.DefaultState(), "directory for all state")
 	configFlag(cmd)
 	cmd.Flags().BoolVar(&all, "all", false, "also end all containers")
 	yes = yesFlag(cmd)

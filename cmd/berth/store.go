@@ -7,6 +7,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newStore() *cobra.Command {
@@ -49,6 +50,6 @@ FROM remains as it is. If the command fails, the state directory still uses FROM
 			return nil
 		},
 	}
-	cmd.Flags().StringVar(&state, "state", server.DefaultState(), "directory for all state")
+	cmd.Flags().StringVar(&state, "state", config.DefaultState(), "directory for all state")
 	return cmd
 }

@@ -16,7 +16,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/audit"
 	"github.com/berth-run/berth/bundle"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 // orders are characters that would control or mislead a terminal, in text from a sandbox or another
@@ -139,7 +139,7 @@ func TestLogGivesNoOrders(t *testing.T) {
 		defer r.Close()
 		old := os.Stderr
 		os.Stderr = w
-		log, _ := newLogger(server.LogConfig{Format: format})
+		log, _ := newLogger(config.Log{Format: format})
 		os.Stderr = old
 		log.Info("name "+orders, "name", orders+"\nlevel=ERROR msg=forged", orders, "key", "group",
 			slog.GroupValue(slog.String("x", orders)), "err", errors.New(orders))

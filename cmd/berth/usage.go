@@ -17,6 +17,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/project"
 	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 	"github.com/berth-run/berth/store"
 )
 
@@ -47,7 +48,7 @@ GET /v1/organization/usage/completions returns the usage of one project.`,
 		if width%time.Minute != 0 || width < 0 || since < time.Minute {
 			return badUsage("--since and --width must be whole minutes")
 		}
-		var config *server.Config
+		var config *config.Config
 		if cmd.Flags().Lookup("config").Value.String() != "" {
 			var err error
 			if config, err = loadConfig(cmd); err != nil {
@@ -80,7 +81,7 @@ type usageReport struct {
 	out    io.Writer
 	wide   bool // group by time
 	query  store.UsageQuery
-	config *server.Config // nil if it is not known
+	config *config.Config // nil if it is not known
 	*listing
 }
 

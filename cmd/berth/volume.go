@@ -9,7 +9,7 @@ import (
 	"go.yaml.in/yaml/v3"
 
 	"github.com/berth-run/berth"
-	"github.com/berth-run/berth/server"
+	"github.com/berth-run/berth/server/config"
 )
 
 func newVolume() *cobra.Command {
@@ -32,7 +32,7 @@ func newVolumeCreate() *cobra.Command {
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		body := map[string]any{"name": args[0]}
 		if *size != "" {
-			var n server.Bytes
+			var n config.Bytes
 			if err := yaml.Unmarshal([]byte(*size), &n); err != nil {
 				return badUsage("--size: %q is not a size such as 10g", *size)
 			}

@@ -20,29 +20,13 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/berth-run/berth/internal/nofile"
 	"golang.org/x/sys/unix"
 	"golang.org/x/time/rate"
 )
 
 // Limits are maximum numbers of connections. All must be positive.
-type Limits struct {
-	Total             int
-	PerAddress        int // of one source address
-	WithoutKey        int // without a valid key
-	WithoutKeyAddress int // without a valid key, of one source address
-}
-
-// maxTotal is the maximum of Limits.Total in DefaultLimits.
-const maxTotal = 1 << 16
-
-// DefaultLimits returns limits for a process that may open the given number of files.
-// Half of the files may be connections, half of these without a key. The other half of
-// the files is for the work of the requests.
-func DefaultLimits(files int) Limits {
-	total := max(min(files/2, maxTotal), 8)
-	return Limits{Total: total, PerAddress: max(total*3/4, 4), WithoutKey: max(total/2, 4),
-		WithoutKeyAddress: max(total/4, 2)}
-}
+type Limits = nofile.Connections
 
 const (
 	// grace is the time for which a new connection that has sent data is not replaced.

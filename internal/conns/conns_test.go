@@ -12,6 +12,8 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/berth-run/berth/internal/nofile"
 )
 
 // serve starts a server for the test. /key handles a request with a valid key and
@@ -207,7 +209,7 @@ func TestConnectionsWithKey(t *testing.T) {
 
 // Closed connections are not counted.
 func TestCountsReturnToZero(t *testing.T) {
-	l, port := serve(t, DefaultLimits(200))
+	l, port := serve(t, nofile.DefaultConnections(200))
 	var wg sync.WaitGroup
 	for i := range 60 {
 		c := dial(t, "127.0.0.1", port)

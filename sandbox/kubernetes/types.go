@@ -71,11 +71,11 @@ type named struct {
 
 // A Toleration is a Pod's permission to run on nodes with a taint, as in Kubernetes' API.
 type Toleration struct {
-	Key      string `json:"key,omitempty" yaml:"key"`
-	Operator string `json:"operator,omitempty" yaml:"operator"` // Exists or Equal
-	Value    string `json:"value,omitempty" yaml:"value"`
-	Effect   string `json:"effect,omitempty" yaml:"effect"` // NoSchedule, PreferNoSchedule or NoExecute
-	Seconds  *int64 `json:"tolerationSeconds,omitempty" yaml:"seconds"`
+	Key      string `json:"key,omitempty"`
+	Operator string `json:"operator,omitempty"` // Exists or Equal
+	Value    string `json:"value,omitempty"`
+	Effect   string `json:"effect,omitempty"` // NoSchedule, PreferNoSchedule or NoExecute
+	Seconds  *int64 `json:"tolerationSeconds,omitempty"`
 }
 
 type dnsConfig struct {
