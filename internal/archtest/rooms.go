@@ -46,7 +46,6 @@ var Crowds = map[string]int{
 	"api/exchange.Exchange":     48,
 	"e2e/bench.bench":           42,
 	"sandbox/kubernetes.Driver": 54,
-	"server.Config":             52,
 	"vectorstore.Service":       59,
 }
 
