@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"strconv"
-	"sync"
 	"time"
 
 	"golang.org/x/sys/unix"
@@ -147,11 +146,12 @@ func (c *command) shellPID() (pid int, over bool) {
 // A memoryWatch decides when a process must be ended because of the memory.
 type memoryWatch struct {
 	limit int64     // of the sandbox, in bytes
-	ended time.Time // when a process was last ended
-	used  int64     // what was used then, in bytes
+	last  proc      // the process that was last ended
+	ended time.Time // when it last held memory
+	used  int64     // what was used when it was ended, in bytes
 }
 
-// memoryRelease is how long a kernel may take to count the memory of an ended process as free.
+// memoryRelease is how long a kernel may take to count memory as free that an ended process no longer holds.
 const memoryRelease = 500 * time.Millisecond
 
 // short reports whether memory should be watched closely.
@@ -167,6 +167,13 @@ func (w *memoryWatch) full(used int64, now time.Time) bool {
 	return used > w.used || now.Sub(w.ended) >= memoryRelease
 }
 
+// holds records how much memory the process that was last ended still has: on a busy machine it ends late.
+func (w *memoryWatch) holds(resident int64, now time.Time) {
+	if resident > 0 {
+		w.ended = now
+	}
+}
+
 // watchMemory ends the largest process if memory is nearly used up, and reports
 // whether it is short enough to be watched closely.
 func (s *Server) watchMemory(w *memoryWatch) (short bool) {
@@ -174,10 +181,13 @@ func (s *Server) watchMemory(w *memoryWatch) (short bool) {
 	if !ok || !w.short(used) {
 		return false
 	}
+	if w.used > 0 {
+		w.holds(w.last.resident(), time.Now())
+	}
 	if !w.full(used, time.Now()) {
 		return true
 	}
-	greedy, most := largest(processList())
+	greedy, most := s.reaper.largestOf(func(proc) bool { return true })
 	if most < s.opts.MemoryLimit/10 {
 		return true // files or many small processes use the memory: ending one would not help
 	}
@@ -186,14 +196,20 @@ func (s *Server) watchMemory(w *memoryWatch) (short bool) {
 		fmt.Fprintf(c.stderr, "berth: memory is nearly used up; a process with %d MB was ended\n", most>>20)
 	}
 	_ = unix.Kill(greedy.pid, unix.SIGKILL)
-	w.ended, w.used = time.Now(), used
+	w.last, w.ended, w.used = greedy, time.Now(), used
 	return true
 }
 
-// largest returns the process with the most resident memory, in bytes.
-func largest(all []proc) (greedy proc, most int64) {
+// largestOf returns the wanted process with the most resident memory, in bytes. It leaves out children of the guest
+// that have not executed their program yet: they still show the guest's memory.
+func (r *reaper) largestOf(wanted func(proc) bool) (greedy proc, most int64) {
+	all := processList()
+	started := r.still.TryLock() // then all that are listed have executed their programs
+	if started {
+		r.still.Unlock()
+	}
 	for _, p := range all {
-		if p.starting() { // asked first: the memory read next is then the program's own
+		if !wanted(p) || !started && p.ppid == os.Getpid() && !r.has(p.pid) {
 			continue
 		}
 		if rss := p.resident(); rss > most {
@@ -270,21 +286,6 @@ func meminfo(text []byte, key string) (int64, bool) {
 	}
 	return 0, false
 }
-
-// starting reports whether p is a child of the guest that has not executed its program yet: it
-// still shows the guest's memory.
-func (p proc) starting() bool {
-	exe, err := os.Readlink(filepath.Join("/proc", strconv.Itoa(p.pid), "exe"))
-	return err == nil && p.ppid == os.Getpid() && exe == guestProgram()
-}
-
-var guestProgram = sync.OnceValue(func() string {
-	exe, err := os.Readlink("/proc/self/exe")
-	if err != nil {
-		return ""
-	}
-	return exe
-})
 
 func (p proc) resident() int64 {
 	text, err := os.ReadFile(filepath.Join("/proc", strconv.Itoa(p.pid), "statm"))

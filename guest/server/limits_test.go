@@ -1,13 +1,17 @@
 package server
 
 import (
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
 	"sync"
+	"syscall"
 	"testing"
 	"time"
+
+	"golang.org/x/sys/unix"
 
 	"github.com/berth-run/berth/guest/changes"
 )
@@ -88,8 +92,16 @@ func TestMemoryWatch(t *testing.T) {
 }
 
 // TestLargest checks that a starting process is not taken for a large one: until it executes its
-// program, it shows the memory of the guest.
+// program, it shows the memory of the guest. A guest without CAP_SYS_PTRACE cannot read which program a process of
+// another user executes.
 func TestLargest(t *testing.T) {
+	if os.Getuid() != 0 {
+		t.Skip("skipped: needs root, to start processes of another user")
+	}
+	r, err := newReaper()
+	if err != nil {
+		t.Fatal(err)
+	}
 	ballast := make([]byte, 256<<20)
 	for i := 0; i < len(ballast); i += 4 << 10 {
 		ballast[i] = 1
@@ -106,25 +118,69 @@ func TestLargest(t *testing.T) {
 					return
 				default:
 				}
-				if err := exec.Command("/bin/true").Run(); err != nil {
+				cmd := exec.Command("/bin/true")
+				cmd.SysProcAttr = &syscall.SysProcAttr{Credential: &syscall.Credential{Uid: 65534, Gid: 65534}}
+				if err := r.start(cmd); err != nil {
 					t.Error(err)
 					return
 				}
+				if err := cmd.Wait(); err != nil {
+					t.Error(err)
+				}
+				r.release(cmd.Process.Pid)
 			}
 		})
 	}
-	for range 2000 {
-		var mine []proc
-		for _, p := range processList() {
-			if p.ppid == os.Getpid() {
-				mine = append(mine, p)
+	result := make(chan error)
+	go func() {
+		runtime.LockOSThread() // and never unlocked: the thread ends without its capabilities
+		result <- func() error {
+			if err := dropPtrace(); err != nil {
+				return err
 			}
-		}
-		if p, most := largest(mine); most >= int64(len(ballast)) {
-			t.Fatalf("process %d: got %d MB, want the memory of /bin/true", p.pid, most>>20)
-		}
+			for range 2000 {
+				p, most := r.largestOf(func(p proc) bool { return p.ppid == os.Getpid() })
+				if most >= int64(len(ballast)) {
+					return fmt.Errorf("process %d: got %d MB, want the memory of /bin/true", p.pid, most>>20)
+				}
+			}
+			return nil
+		}()
+	}()
+	if err := <-result; err != nil {
+		t.Fatal(err)
 	}
 	runtime.KeepAlive(ballast)
+}
+
+// dropPtrace drops CAP_SYS_PTRACE from the calling thread, as guests do not have it.
+func dropPtrace() error {
+	header := unix.CapUserHeader{Version: unix.LINUX_CAPABILITY_VERSION_3}
+	var data [2]unix.CapUserData
+	if err := unix.Capget(&header, &data[0]); err != nil {
+		return fmt.Errorf("read capabilities: %w", err)
+	}
+	data[0].Effective &^= 1 << unix.CAP_SYS_PTRACE
+	if err := unix.Capset(&header, &data[0]); err != nil {
+		return fmt.Errorf("drop a capability: %w", err)
+	}
+	return nil
+}
+
+// TestReleaseBegins checks that memory of a killed process that has not ended yet is waited for.
+func TestReleaseBegins(t *testing.T) {
+	const limit = 1000
+	killed := time.Now()
+	w := memoryWatch{limit: limit, ended: killed, used: 950}
+	late := killed.Add(10 * memoryRelease)
+	w.holds(1, late)
+	if w.full(950, late.Add(memoryRelease/2)) {
+		t.Error("a second process is ended although the first has only just let go of its memory")
+	}
+	w.holds(0, late.Add(memoryRelease))
+	if !w.full(950, late.Add(memoryRelease)) {
+		t.Error("no process is ended although the memory was not released")
+	}
 }
 
 func TestNamed(t *testing.T) {

@@ -17,8 +17,8 @@ import (
 // before it waits for it, and skips those that were started through it, whose starters
 // wait for them.
 type reaper struct {
-	mu    sync.Mutex
-	owned map[int]bool
+	mu    sync.Mutex // held from the start of a child until it is owned
+	owned sync.Map   // pid to true; written with mu held
 	poke  chan os.Signal
 	began chan struct{} // buffered: a process was started
 	still sync.RWMutex  // write-locked while no process may be started
@@ -28,7 +28,7 @@ type reaper struct {
 }
 
 func newReaper() (r *reaper, err error) {
-	r = &reaper{owned: map[int]bool{}, poke: make(chan os.Signal, 1), began: make(chan struct{}, 1)}
+	r = &reaper{poke: make(chan os.Signal, 1), began: make(chan struct{}, 1)}
 	own, _ := os.ReadFile("/proc/self/oom_score_adj")
 	r.spare = bytes.HasPrefix(own, []byte("-"))
 	if os.Getpid() == 1 {
@@ -53,7 +53,7 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 	if err := r.starter.start(cmd); err != nil {
 		return err
 	}
-	r.owned[cmd.Process.Pid] = true
+	r.owned.Store(cmd.Process.Pid, true)
 	select {
 	case r.began <- struct{}{}:
 	default:
@@ -64,10 +64,17 @@ func (r *reaper) start(cmd *exec.Cmd) error {
 	return nil
 }
 
+// has reports whether a child was started through r, has executed its program and was not released. It does not wait
+// for a start in progress.
+func (r *reaper) has(pid int) bool {
+	_, ok := r.owned.Load(pid)
+	return ok
+}
+
 // release records that the Wait for a child has returned.
 func (r *reaper) release(pid int) {
 	r.mu.Lock()
-	delete(r.owned, pid)
+	r.owned.Delete(pid)
 	r.mu.Unlock()
 	select {
 	case r.poke <- unix.SIGCHLD: // this child may have hidden the next dead one
@@ -91,7 +98,7 @@ func (r *reaper) reap() bool {
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if r.owned[pid] {
+	if r.has(pid) {
 		return false
 	}
 	_, err := unix.Wait4(pid, nil, unix.WNOHANG, nil)
