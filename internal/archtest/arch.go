@@ -36,10 +36,9 @@ var Imports = map[string][]string{
 	"vectorstore/document": {"internal/jail", "vectorstore"},
 	"store":                {"", "internal/ration"},
 	"store/sealed":         {"", "internal/jsonscan", "internal/keyring", "internal/seal", "store"},
-	"store/postgres": {"", "internal/backoff", "internal/keyring", "store", "store/postgres/query",
-		"store/sealed", "store/transfer"},
+	"store/postgres": {"", "internal/backoff", "internal/keyring", "store", "store/sealed", "store/sql",
+		"store/transfer"},
 	"store/postgres/pgtest": {"internal/freeport"},
-	"store/postgres/query":  {},
 	"store/sql":             {"", "store", "store/sealed"},
 	"store/sqlite":          {"", "store", "store/sealed", "store/sql", "store/transfer"},
 	"store/storetest":       {"", "internal/ration", "store"},
@@ -299,7 +298,7 @@ func Check(root string, imports, bans map[string][]string, clocked []string) ([]
 		}
 	}
 	for pkg, in := range docs {
-		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") && pkg != "store/postgres/query" {
+		if len(in) != 1 && !strings.HasPrefix(pkg, "guest/guestpb") {
 			broken = append(broken, fmt.Sprintf("package %q has package comments in %d files %v, want exactly one", pkg,
 				len(in), in))
 		}

@@ -4,11 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	base "github.com/berth-run/berth/store/sql"
 )
 
 // CheckWrite returns an error unless a write succeeds now. It leaves no data.
 func (d *DB) CheckWrite(ctx context.Context) error {
-	return d.update(ctx, func(context.Context, *transaction) error { return nil }) // its batch is recorded
+	return d.core.Update(ctx, func(context.Context, *base.Tx) error { return nil }) // its batch is recorded
 }
 
 // Info describes a database.

@@ -10,7 +10,7 @@ import (
 
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/store/postgres/query"
+	base "github.com/berth-run/berth/store/sql"
 )
 
 const (
@@ -32,7 +32,7 @@ func (e commitError) Unwrap() error { return e.error }
 
 // persist runs a batch in a transaction, if necessary on a new connection. If it returns
 // an error, nothing was saved, except that it is unknown after errUnknown.
-func (w *writer) persist(batch []*write) error {
+func (w *writer) persist(batch []*base.Write) error {
 	ctx := context.Background()
 	for again := false; ; again = true {
 		if w.conn == nil {
@@ -97,7 +97,7 @@ func (w *writer) lastBatch(ctx context.Context) (last int64, err error) {
 		if _, err := tx.Exec(ctx, lockStatement); err != nil {
 			return fmt.Errorf("wait for the last transaction: %w", err)
 		}
-		last, err = query.New(tx).LastBatch(ctx, w.id)
+		err = tx.QueryRow(ctx, "SELECT batch FROM writers WHERE id = $1", w.id).Scan(&last)
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}

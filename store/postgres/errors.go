@@ -14,9 +14,6 @@ import (
 	"github.com/berth-run/berth/store"
 )
 
-// errClosed is the error of writes after Close.
-var errClosed = fmt.Errorf("postgres: %w", store.ErrClosed)
-
 // Codes of PostgreSQL's errors.
 const (
 	codeUnique       = "23505"
@@ -88,20 +85,4 @@ func unavailable(err error) bool {
 	_, network := errors.AsType[net.Error](err)
 	return network || errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, net.ErrClosed) ||
 		strings.Contains(err.Error(), "conn closed")
-}
-
-// found returns ErrNotFound if no row was changed.
-func found(n int64, err error) error {
-	if err == nil && n == 0 {
-		return store.ErrNotFound
-	}
-	return err
-}
-
-// damaged wraps an error of opening or decoding stored content with its location.
-func damaged(what string, err error) error {
-	if errors.Is(err, store.ErrNotFound) {
-		return store.ErrNotFound
-	}
-	return fmt.Errorf("postgres: %s%w", what, err)
 }

@@ -7,7 +7,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math"
 	"net/url"
 	"strings"
 	"sync"
@@ -18,11 +17,9 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/store/postgres/query"
 	"github.com/berth-run/berth/store/sealed"
+	base "github.com/berth-run/berth/store/sql"
 )
-
-//go:generate go tool -modfile=../../tools/go.mod sqlc generate
 
 const (
 	// readers is the most concurrent reads; further ones wait.
@@ -65,12 +62,8 @@ var ErrClaimed = errors.New("another server uses the database")
 // for notifications, and several for reads. DBs of other processes may use the database at
 // the same time; they take turns at writing.
 type DB struct {
-	*core
-	responses
-	files
-	containers
-	objects
-	accounts
+	*base.Store
+	core *core
 	*watcher
 
 	close func() error // later calls return the result of the first
@@ -79,29 +72,38 @@ type DB struct {
 	scrubbed  int64 // keys erased before the last Scrub; guarded by scrubbing
 }
 
-var (
-	_ store.Store   = (*DB)(nil)
-	_ store.Watcher = (*DB)(nil)
-)
+var _ store.Watcher = (*DB)(nil)
 
-// A core is shared by all parts of a DB.
+// A core is the database below a Store. It implements base.Driver.
 type core struct {
-	log     *slog.Logger
-	pool    *pgxpool.Pool // for reads
-	queries *query.Queries
-	writer  *writer
-	keys    *sealed.Keys
-	eraser  *sealed.Eraser
+	conn // of pool
+
+	log    *slog.Logger
+	pool   *pgxpool.Pool // for reads
+	writer *writer
+	keys   *sealed.Keys
 }
 
-// The parts of a DB, by content.
-type (
-	responses  struct{ *core } // responses, their events, items and runs
-	files      struct{ *core } // uploaded files
-	containers struct{ *core } // containers and their files
-	objects    struct{ *core } // documents
-	accounts   struct{ *core } // API keys, projects and their usage
-)
+// Statements implements base.Driver.
+func (d *core) Statements() base.Statements {
+	return base.Statements{
+		AppendEvents: `INSERT INTO events (response, sequence_number, data, span, size) VALUES ($1, $2, $3, $4, $5)`,
+		Events: `SELECT sequence_number, '', data FROM events
+			WHERE response = $1 AND sequence_number >= $2 AND sequence_number <= $3 ORDER BY sequence_number`,
+		AddDoomed:    `INSERT INTO doomed (seal) SELECT unnest($1::bigint[]) ON CONFLICT DO NOTHING`,
+		RemoveDoomed: `DELETE FROM doomed WHERE seal = ANY ($1)`,
+		ManyKeys:     func(keys []int64) any { return keys },
+	}
+}
+
+// Convert implements base.Driver.
+func (d *core) Convert(err error) error { return wrap(err) }
+
+// Name implements base.Driver.
+func (d *core) Name() string { return "postgres" }
+
+// Sync implements base.Driver. PostgreSQL syncs each commit; see transact.
+func (d *core) Sync() error { return nil }
 
 // ValidURL reports whether a text is the URL of a PostgreSQL database. A password with a character
 // that is not percent-encoded makes it invalid: parsers would take the rest for a host or a
@@ -127,8 +129,6 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 		opts = &Options{}
 	}
 	c := &core{log: cmp.Or(opts.Log, slog.New(slog.DiscardHandler))}
-	d := &DB{core: c, responses: responses{c}, files: files{c}, containers: containers{c}, objects: objects{c},
-		accounts: accounts{c}}
 	var opened []func() error
 	defer func() {
 		if err != nil {
@@ -155,14 +155,15 @@ func Open(ctx context.Context, at string, opts *Options) (_ *DB, err error) {
 		return nil, fmt.Errorf("connect for reading: %w", wrap(err))
 	}
 	opened = append(opened, func() error { c.pool.Close(); return nil })
-	c.queries = query.New(c.pool)
-	if c.eraser, err = sealed.NewEraser(ctx, c.keys, doomed{c}, c.log); err != nil {
+	c.conn = conn{c.pool}
+	d := &DB{core: c}
+	if d.Store, err = base.New(ctx, c, c.keys, c.log); err != nil {
 		return nil, wrap(err)
 	}
 	// The server has probably closed the idle connections for reads as well, and the next read with
 	// each of them would fail although the server is back.
 	d.watcher = newWatcher(config.ConnConfig, c.pool.Reset, c.log)
-	opened = append(opened, d.watcher.close, c.eraser.Close)
+	opened = append(opened, d.watcher.close, d.Store.Close)
 	d.close = sync.OnceValue(func() error { return closeAll(opened) })
 	return d, nil
 }
@@ -219,16 +220,3 @@ func closeAll(fs []func() error) error {
 // Close waits for the writes and erasures that have started, and closes the connections.
 // It may be called again.
 func (d *DB) Close() error { return d.close() }
-
-// start returns the created_at after which a page starts. createdAt returns that of
-// page.After. Lists are in the order of (created_at, id).
-func start(page store.Page, createdAt func() (int64, error)) (int64, error) {
-	switch {
-	case page.After != "":
-		return createdAt()
-	case page.Ascending:
-		return math.MinInt64, nil
-	default:
-		return math.MaxInt64, nil
-	}
-}

@@ -9,12 +9,10 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/berth-run/berth/internal/backoff"
 	"github.com/berth-run/berth/store"
-	"github.com/berth-run/berth/store/postgres/query"
 	"github.com/berth-run/berth/store/sealed"
+	base "github.com/berth-run/berth/store/sql"
 )
 
 const (
@@ -78,8 +76,9 @@ func (r *tableRing) New(ctx context.Context) (int64, [32]byte, error) {
 
 // create creates keys.
 func (r *tableRing) create(ctx context.Context, n int) (created []rowKey, err error) {
-	err = r.update(ctx, func(ctx context.Context, q *transaction) error {
-		numbers, err := q.NextRowKeys(ctx, int64(n))
+	err = r.Update(ctx, func(ctx context.Context, tx *base.Tx) error {
+		numbers, err := base.Column[int64](ctx, tx,
+			`SELECT nextval('row_key_numbers') FROM generate_series(1, $1::bigint)`, n)
 		if err != nil {
 			return err
 		}
@@ -88,19 +87,19 @@ func (r *tableRing) create(ctx context.Context, n int) (created []rowKey, err er
 			created[i].number = number
 			rand.Read(created[i].key[:])
 		}
-		return r.save(ctx, q, created)
+		return r.save(ctx, tx, created)
 	})
 	return created, err
 }
 
 // save stores keys.
-func (r *tableRing) save(ctx context.Context, q *transaction, keys []rowKey) error {
-	var rows query.CreateRowKeysParams
-	for _, k := range keys {
-		rows.Numbers = append(rows.Numbers, k.number)
-		rows.Boxes = append(rows.Boxes, r.wrapper.Wrap(r.id, k.number, k.key))
+func (r *tableRing) save(ctx context.Context, tx *base.Tx, keys []rowKey) error {
+	numbers, boxes := make([]int64, len(keys)), make([][]byte, len(keys))
+	for i, k := range keys {
+		numbers[i], boxes[i] = k.number, r.wrapper.Wrap(r.id, k.number, k.key)
 	}
-	return q.CreateRowKeys(ctx, rows)
+	return tx.Run(ctx, `INSERT INTO row_keys (number, box) SELECT unnest($1::bigint[]), unnest($2::bytea[])`,
+		numbers, boxes)
 }
 
 // Get implements sealed.Ring. A key that another server has erased may be found in the
@@ -110,7 +109,12 @@ func (r *tableRing) Get(ctx context.Context, number int64) (key [32]byte, err er
 		return key, nil
 	}
 	first := number - number%keyBlock
-	rows, err := r.queries.RowKeys(ctx, query.RowKeysParams{First: first, Last: first + keyBlock - 1})
+	type rowBox struct {
+		number int64
+		box    []byte
+	}
+	rows, err := base.List(ctx, r, `SELECT number, box FROM row_keys WHERE number >= $1 AND number <= $2`,
+		[]any{first, first + keyBlock - 1}, func(r *rowBox) []any { return []any{&r.number, &r.box} })
 	if err != nil {
 		return key, wrap(err)
 	}
@@ -118,15 +122,15 @@ func (r *tableRing) Get(ctx context.Context, number int64) (key [32]byte, err er
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, row := range rows {
-		k, damaged := r.wrapper.Unwrap(r.id, row.Number, row.Box)
+		k, damaged := r.wrapper.Unwrap(r.id, row.number, row.box)
 		if damaged != nil {
-			if row.Number == number {
+			if row.number == number {
 				return key, fmt.Errorf("key %d: %w", number, damaged)
 			}
 			continue
 		}
-		r.cacheLocked(row.Number, k)
-		if row.Number == number {
+		r.cacheLocked(row.number, k)
+		if row.number == number {
 			key, err = k, nil
 		}
 	}
@@ -161,7 +165,9 @@ func (r *tableRing) turnLocked() {
 // Erase implements sealed.Ring. It deletes the rows of keys; Scrub removes what PostgreSQL
 // retains of them.
 func (r *tableRing) Erase(ctx context.Context, numbers ...int64) error {
-	err := r.update(ctx, func(ctx context.Context, q *transaction) error { return q.DeleteRowKeys(ctx, numbers) })
+	err := r.Update(ctx, func(ctx context.Context, tx *base.Tx) error {
+		return tx.Run(ctx, `DELETE FROM row_keys WHERE number = ANY ($1)`, numbers)
+	})
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	for _, n := range numbers {
@@ -201,31 +207,32 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 	}
 	ring := &tableRing{core: c, wrapper: sealed.NewWrapper(root)}
 	keys := sealed.NewKeys(ring, root)
-	err = c.writer.update(ctx, func(ctx context.Context, q *transaction) error {
-		row, err := q.GetRing(ctx)
-		if errors.Is(err, pgx.ErrNoRows) {
+	err = c.writer.Update(ctx, func(ctx context.Context, tx *base.Tx) error {
+		var mark, id []byte
+		err := base.Read(ctx, tx, `SELECT mark, id FROM ring`, nil, &mark, &id)
+		if errors.Is(err, store.ErrNotFound) {
 			if file.exists {
 				return fmt.Errorf(
 					"the database is empty, but %s belongs to another one, which was sealed with other keys; check the URL, or use a new state directory",
 					path)
 			}
 			rand.Read(ring.id[:])
-			return q.CreateRing(ctx, query.CreateRingParams{Mark: keys.Mark(), ID: ring.id[:]})
+			return tx.Run(ctx, `INSERT INTO ring (mark, id) VALUES ($1, $2)`, keys.Mark(), ring.id[:])
 		}
 		if err != nil {
 			return err
 		}
-		moving := row.ID == nil
+		moving := id == nil
 		if moving && !file.exists {
 			return fmt.Errorf(
 				"the keys of the database's rows are still in the file berth.keys of the server that used it, not in %s; start that server first, and it moves them into the database",
 				path)
 		}
 		if moving {
-			row.ID = file.id[:]
+			id = file.id[:]
 		}
-		copy(ring.id[:], row.ID)
-		if !hmac.Equal(row.Mark, keys.Mark()) {
+		copy(ring.id[:], id)
+		if !hmac.Equal(mark, keys.Mark()) {
 			return errOtherKey
 		}
 		if file.exists && file.id != ring.id {
@@ -234,7 +241,7 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 				path)
 		}
 		if moving {
-			return ring.move(ctx, q, file)
+			return ring.move(ctx, tx, file)
 		}
 		return nil
 	})
@@ -248,8 +255,9 @@ func openKeys(ctx context.Context, c *core, path string, root [32]byte) (*sealed
 // the last call. PostgreSQL otherwise retains deleted rows in its files. One server at a
 // time should call it. Reads and writes of keys wait meanwhile.
 func (d *DB) Scrub(ctx context.Context) error {
-	deleted, err := d.queries.DeletedRowKeys(ctx)
-	if err != nil {
+	var deleted int64 // by PostgreSQL's statistics
+	if err := base.Read(ctx, d.core, `SELECT coalesce(pg_stat_get_tuples_deleted('row_keys'::regclass), 0)`, nil,
+		&deleted); err != nil {
 		return fmt.Errorf("count erased keys: %w", wrap(err))
 	}
 	d.scrubbing.Lock()
@@ -257,6 +265,7 @@ func (d *DB) Scrub(ctx context.Context) error {
 	if deleted == d.scrubbed {
 		return nil
 	}
+	var err error
 	for range scrubTries {
 		if err = d.rewriteKeys(ctx); err == nil {
 			d.scrubbed = deleted
@@ -275,7 +284,7 @@ const scrubTries = 10
 // rewriteKeys rewrites the table of keys if it can lock it soon. A transaction that has locked
 // the table may need a key from it, which waits behind this statement.
 func (d *DB) rewriteKeys(ctx context.Context) error {
-	c, err := d.pool.Acquire(ctx)
+	c, err := d.core.pool.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("get connection: %w", err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/berth-run/berth/internal/keyring"
 	"github.com/berth-run/berth/store"
+	base "github.com/berth-run/berth/store/sql"
 )
 
 // moveChunk is the number of keys that are moved with one statement.
@@ -37,9 +38,9 @@ func openRingFile(path string) (f ringFile, err error) {
 
 // move moves the keys of a file into the database. It refuses while a server of a former
 // version may add keys to the file.
-func (r *tableRing) move(ctx context.Context, q *transaction, f ringFile) error {
-	idle, err := q.TryLock(ctx, lockClaim)
-	if err != nil {
+func (r *tableRing) move(ctx context.Context, tx *base.Tx, f ringFile) error {
+	var idle bool
+	if err := base.Read(ctx, tx, `SELECT pg_try_advisory_xact_lock($1)`, []any{int64(lockClaim)}, &idle); err != nil {
 		return err
 	}
 	if !idle {
@@ -64,19 +65,19 @@ func (r *tableRing) move(ctx context.Context, q *transaction, f ringFile) error 
 			chunk = append(chunk, rowKey{n, key})
 		}
 		if len(chunk) == moveChunk || n == last {
-			if err := r.save(ctx, q, chunk); err != nil {
+			if err := r.save(ctx, tx, chunk); err != nil {
 				return err
 			}
 			chunk = chunk[:0]
 		}
 	}
 	if last > 0 {
-		if err := q.SkipRowKeys(ctx, last); err != nil {
+		if err := tx.Run(ctx, `SELECT setval('row_key_numbers', $1)`, last); err != nil {
 			return err
 		}
 	}
 	r.log.Info("moved the keys of rows from a file into the database", "file", f.path)
-	return q.SetRingID(ctx, r.id[:])
+	return tx.Run(ctx, `UPDATE ring SET id = $1`, r.id[:])
 }
 
 // settle erases the keys that were moved, and creates a missing file.

@@ -14,7 +14,7 @@ import (
 // Export calls f with a reader of the database as it is now. If it is to be alone, writes wait
 // meanwhile, and fail after 20 s.
 func (d *DB) Export(ctx context.Context, alone bool, f func(transfer.Reader) error) (err error) {
-	c, err := connectLong(ctx, d.writer.config)
+	c, err := connectLong(ctx, d.core.writer.config)
 	if err != nil {
 		return prefixed(wrap(err))
 	}
@@ -244,8 +244,8 @@ func (m importer) Insert(ctx context.Context, table string, columns []transfer.C
 // ExportKeys writes the keys of all rows to a file, which replaces one that exists; see
 // sealed.Keys.Export.
 func (d *DB) ExportKeys(ctx context.Context, path string) error {
-	return d.keys.Export(ctx, path, func(yield func(int64, error) bool) {
-		rows, err := d.pool.Query(ctx,
+	return d.core.keys.Export(ctx, path, func(yield func(int64, error) bool) {
+		rows, err := d.core.pool.Query(ctx,
 			"SELECT seal FROM responses UNION SELECT seal FROM files UNION SELECT seal FROM containers UNION SELECT seal FROM objects ORDER BY 1")
 		if err != nil {
 			yield(0, wrap(err))

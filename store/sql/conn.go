@@ -36,14 +36,14 @@ type Tx struct {
 // touch records the ids of rows that a write changes.
 func (t *Tx) touch(ids ...string) { t.Touched = append(t.Touched, ids...) }
 
-// exec runs a statement whose number of changed rows does not matter.
-func (t *Tx) exec(ctx context.Context, text string, args ...any) error {
+// Run runs a statement whose number of changed rows does not matter.
+func (t *Tx) Run(ctx context.Context, text string, args ...any) error {
 	_, err := t.Exec(ctx, text, args...)
 	return err
 }
 
-// change runs a statement that must change a row. If it changes none, it returns ErrNotFound.
-func (t *Tx) change(ctx context.Context, text string, args ...any) error {
+// Change runs a statement that must change a row. If it changes none, it returns ErrNotFound.
+func (t *Tx) Change(ctx context.Context, text string, args ...any) error {
 	n, err := t.Exec(ctx, text, args...)
 	if err == nil && n == 0 {
 		return store.ErrNotFound
@@ -54,8 +54,8 @@ func (t *Tx) change(ctx context.Context, text string, args ...any) error {
 // In are the arguments of a statement.
 type in []any
 
-// read reads the only row of a result. If there is none, it returns ErrNotFound.
-func read(ctx context.Context, r Reader, text string, args in, into ...any) error {
+// Read reads the only row of a result. If there is none, it returns ErrNotFound.
+func Read(ctx context.Context, r Reader, text string, args []any, into ...any) error {
 	rows, err := r.Query(ctx, text, args...)
 	if err != nil {
 		return err
@@ -76,8 +76,8 @@ func read(ctx context.Context, r Reader, text string, args in, into ...any) erro
 	return err
 }
 
-// list reads all rows of a result. into returns where the columns of a row are scanned to.
-func list[T any](ctx context.Context, r Reader, text string, args in, into func(*T) []any) ([]T, error) {
+// List reads all rows of a result. into returns where the columns of a row are scanned to.
+func List[T any](ctx context.Context, r Reader, text string, args []any, into func(*T) []any) ([]T, error) {
 	rows, err := r.Query(ctx, text, args...)
 	if err != nil {
 		return nil, err
@@ -97,7 +97,7 @@ func list[T any](ctx context.Context, r Reader, text string, args in, into func(
 	return all, nil
 }
 
-// column reads a result of one column.
-func column[T any](ctx context.Context, r Reader, text string, args ...any) ([]T, error) {
-	return list(ctx, r, text, args, func(v *T) []any { return []any{v} })
+// Column reads a result of one column.
+func Column[T any](ctx context.Context, r Reader, text string, args ...any) ([]T, error) {
+	return List(ctx, r, text, args, func(v *T) []any { return []any{v} })
 }

@@ -14,7 +14,7 @@ func (d containers) PutContainerFile(ctx context.Context, p berth.ProjectID, f *
 	saved := *f
 	err := d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
 		var seal int64
-		if err := read(ctx, tx, containerSeal, in{f.ContainerID, p}, &seal); err != nil {
+		if err := Read(ctx, tx, containerSeal, in{f.ContainerID, p}, &seal); err != nil {
 			return err
 		}
 		key, err := d.keys.Get(ctx, seal)
@@ -22,7 +22,7 @@ func (d containers) PutContainerFile(ctx context.Context, p berth.ProjectID, f *
 			return err
 		}
 		hidden, box := key.Path(f.Path)
-		return read(ctx, tx, `INSERT INTO container_files (container, path, id, created_at, source, bytes, box)
+		return Read(ctx, tx, `INSERT INTO container_files (container, path, id, created_at, source, bytes, box)
 			VALUES ($1, $2, $3, $4, $5, $6, $7)
 			ON CONFLICT (container, path) DO UPDATE SET bytes = excluded.bytes,
 				source = CASE WHEN excluded.source = 'user' THEN 'user' ELSE container_files.source END
@@ -74,7 +74,7 @@ func (d containers) ContainerFiles(ctx context.Context, p berth.ProjectID, c ber
 	if err := d.read(ctx, containerSeal, in{c, p}, &seal); err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, d.driver, `SELECT id, created_at, source, bytes, path, box FROM container_files
+	rows, err := List(ctx, d.driver, `SELECT id, created_at, source, bytes, path, box FROM container_files
 		WHERE container = $1 ORDER BY created_at, id`, in{c}, (*fileRow).columns)
 	if err != nil {
 		return nil, d.driver.Convert(err)
@@ -93,7 +93,7 @@ func (d containers) DeleteContainerFile(ctx context.Context, p berth.ProjectID, 
 	id berth.CFileID) error {
 	// its path is sealed with the container's key
 	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.change(ctx, `DELETE FROM container_files
+		return tx.Change(ctx, `DELETE FROM container_files
 			WHERE container_files.container = $1 AND container_files.id = $2
 				AND EXISTS (SELECT 1 FROM containers c WHERE c.id = container_files.container AND c.project = $3)`,
 			c, id, p)

@@ -25,7 +25,7 @@ func (d containers) CreateContainer(ctx context.Context, c *store.Container, als
 	}
 	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
 		tx.touch(string(c.Body.ID))
-		if err := tx.exec(ctx, `INSERT INTO containers (id, project, created_at, name, status, body, key,
+		if err := tx.Run(ctx, `INSERT INTO containers (id, project, created_at, name, status, body, key,
 				memory_limit, counted_until, seal, unique_name)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
 			c.Body.ID, c.Project, c.Body.CreatedAt, d.keys.HideName(c.Project, c.Body.Name), c.Body.Status, body,
@@ -79,7 +79,7 @@ func (d containers) ListContainers(ctx context.Context, p berth.ProjectID, name 
 	if page.Ascending {
 		text = containersAscending
 	}
-	rows, err := column[[]byte](ctx, d.driver, text, p, name, d.keys.HideName(p, name), from, page.After, page.Limit+1)
+	rows, err := Column[[]byte](ctx, d.driver, text, p, name, d.keys.HideName(p, name), from, page.After, page.Limit+1)
 	if err != nil {
 		return nil, false, d.driver.Convert(err)
 	}
@@ -104,7 +104,7 @@ func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id b
 	err := d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
 		tx.touch(string(id))
 		var box []byte
-		if err := read(ctx, tx, selectContainer, in{id, p}, &box); err != nil {
+		if err := Read(ctx, tx, selectContainer, in{id, p}, &box); err != nil {
 			return err
 		}
 		o := d.keys.Opener()
@@ -125,7 +125,7 @@ func (d containers) UpdateContainer(ctx context.Context, p berth.ProjectID, id b
 			}
 		}
 		out = c
-		return tx.exec(ctx, `UPDATE containers SET name = $1, status = $2, body = $3 WHERE id = $4`,
+		return tx.Run(ctx, `UPDATE containers SET name = $1, status = $2, body = $3 WHERE id = $4`,
 			d.keys.HideName(p, c.Body.Name), c.Body.Status, body, id)
 	})
 	if err != nil {
@@ -141,7 +141,7 @@ func (d containers) DeleteContainer(ctx context.Context, p berth.ProjectID, id b
 			return nil, err
 		}
 		var seal int64
-		if err := read(ctx, tx, `DELETE FROM containers WHERE id = $1 AND project = $2 RETURNING seal`,
+		if err := Read(ctx, tx, `DELETE FROM containers WHERE id = $1 AND project = $2 RETURNING seal`,
 			in{id, p}, &seal); err != nil {
 			return nil, err
 		}
@@ -155,7 +155,7 @@ func (d containers) RunningContainers(ctx context.Context) ([]*store.Container, 
 		project berth.ProjectID
 		box     []byte
 	}
-	rows, err := list(ctx, d.driver, `SELECT project, body FROM containers WHERE status = 'running' ORDER BY id`, nil,
+	rows, err := List(ctx, d.driver, `SELECT project, body FROM containers WHERE status = 'running' ORDER BY id`, nil,
 		func(r *row) []any { return []any{&r.project, &r.box} })
 	if err != nil {
 		return nil, d.driver.Convert(err)

@@ -25,10 +25,10 @@ func (c *core) erase(ctx context.Context, do func(context.Context, *Tx) ([]int64
 // eachKey runs a statement for keys.
 func (c *core) eachKey(ctx context.Context, tx *Tx, text string, keys []int64) error {
 	if c.own.ManyKeys != nil {
-		return tx.exec(ctx, text, c.own.ManyKeys(keys))
+		return tx.Run(ctx, text, c.own.ManyKeys(keys))
 	}
 	for _, n := range keys {
-		if err := tx.exec(ctx, text, n); err != nil {
+		if err := tx.Run(ctx, text, n); err != nil {
 			return err
 		}
 	}
@@ -39,7 +39,7 @@ func (c *core) eachKey(ctx context.Context, tx *Tx, text string, keys []int64) e
 type doomed struct{ *core }
 
 func (d doomed) List(ctx context.Context) ([]int64, error) {
-	return column[int64](ctx, d.driver, `SELECT seal FROM doomed`)
+	return Column[int64](ctx, d.driver, `SELECT seal FROM doomed`)
 }
 
 func (d doomed) Sync() error { return d.driver.Sync() }

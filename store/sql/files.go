@@ -19,7 +19,7 @@ func (d files) CreateFile(ctx context.Context, p berth.ProjectID, f *berth.File,
 		return err
 	}
 	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.exec(ctx, `INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body, seal)
+		return tx.Run(ctx, `INSERT INTO files (id, project, created_at, expires_at, purpose, bytes, body, seal)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 			f.ID, p, f.CreatedAt, f.ExpiresAt, f.Purpose, f.Bytes, body, k.Number())
 	})
@@ -54,7 +54,7 @@ func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string,
 	if page.Ascending {
 		text = filesAscending
 	}
-	rows, err := column[[]byte](ctx, d.driver, text, p, purpose, from, page.After, page.Limit+1)
+	rows, err := Column[[]byte](ctx, d.driver, text, p, purpose, from, page.After, page.Limit+1)
 	if err != nil {
 		return nil, false, d.driver.Convert(err)
 	}
@@ -74,7 +74,7 @@ func (d files) ListFiles(ctx context.Context, p berth.ProjectID, purpose string,
 }
 
 func (d files) ExpiredFiles(ctx context.Context, now time.Time, limit int) ([]store.FileRef, error) {
-	refs, err := list(ctx, d.driver, `SELECT project, id FROM files WHERE expires_at <= $1
+	refs, err := List(ctx, d.driver, `SELECT project, id FROM files WHERE expires_at <= $1
 		ORDER BY expires_at, id LIMIT $2`, in{now.Unix(), limit},
 		func(r *store.FileRef) []any { return []any{&r.Project, &r.File} })
 	return refs, d.driver.Convert(err)
@@ -88,7 +88,7 @@ func (d files) FileBytes(ctx context.Context, p berth.ProjectID) (n int64, err e
 func (d files) DeleteFile(ctx context.Context, p berth.ProjectID, id berth.FileID) error {
 	return d.erase(ctx, func(ctx context.Context, tx *Tx) ([]int64, error) {
 		var seal int64
-		err := read(ctx, tx, `DELETE FROM files WHERE id = $1 AND project = $2 RETURNING seal`, in{id, p}, &seal)
+		err := Read(ctx, tx, `DELETE FROM files WHERE id = $1 AND project = $2 RETURNING seal`, in{id, p}, &seal)
 		return []int64{seal}, err
 	})
 }

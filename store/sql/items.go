@@ -89,7 +89,7 @@ func addItems(ctx context.Context, tx *Tx, p berth.ProjectID, response berth.Res
 		if it.ID() == "" {
 			continue
 		}
-		if err := tx.exec(ctx, `INSERT INTO items (project, id, response) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
+		if err := tx.Run(ctx, `INSERT INTO items (project, id, response) VALUES ($1, $2, $3) ON CONFLICT DO NOTHING`,
 			string(p), it.ID(), string(response)); err != nil {
 			return err
 		}

@@ -11,7 +11,7 @@ import (
 
 func (d accounts) CreateKey(ctx context.Context, k *berth.Key) error {
 	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.exec(ctx, `INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at, cost_per_month)
+		return tx.Run(ctx, `INSERT INTO keys (id, project, name, hash, tail, created_at, expires_at, cost_per_month)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`,
 			k.ID, k.Project, k.Name, k.Hash[:], k.Tail, k.CreatedAt, k.ExpiresAt, (*int64)(k.Limits.CostPerMonth))
 	})
@@ -48,7 +48,7 @@ func (d accounts) KeyByHash(ctx context.Context, hash [32]byte) (*berth.Key, err
 }
 
 func (d accounts) ListKeys(ctx context.Context) ([]*berth.Key, error) {
-	rows, err := list(ctx, d.driver, selectKeys+` ORDER BY created_at, id`, nil, (*keyRow).columns)
+	rows, err := List(ctx, d.driver, selectKeys+` ORDER BY created_at, id`, nil, (*keyRow).columns)
 	if err != nil {
 		return nil, d.driver.Convert(err)
 	}
@@ -63,7 +63,7 @@ func (d accounts) ListKeys(ctx context.Context) ([]*berth.Key, error) {
 
 func (d accounts) DeleteKey(ctx context.Context, id berth.KeyID) error {
 	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.change(ctx, `DELETE FROM keys WHERE id = $1`, id)
+		return tx.Change(ctx, `DELETE FROM keys WHERE id = $1`, id)
 	})
 }
 
@@ -78,6 +78,6 @@ func (d accounts) KeyLimits(ctx context.Context, id berth.KeyID) (berth.KeyLimit
 
 func (d accounts) SetKeyLimits(ctx context.Context, id berth.KeyID, limits berth.KeyLimits) error {
 	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.change(ctx, `UPDATE keys SET cost_per_month = $1 WHERE id = $2`, (*int64)(limits.CostPerMonth), id)
+		return tx.Change(ctx, `UPDATE keys SET cost_per_month = $1 WHERE id = $2`, (*int64)(limits.CostPerMonth), id)
 	})
 }

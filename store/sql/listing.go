@@ -54,7 +54,7 @@ func (d responses) responsesAfter(ctx context.Context, p berth.ProjectID, q stor
 			after = above
 		}
 	}
-	found, err := list(ctx, d.driver, text, in{p, after, q.Open(), n},
+	found, err := List(ctx, d.driver, text, in{p, after, q.Open(), n},
 		func(r *store.FoundResponse) []any { return []any{&r.ID, &r.Bytes} })
 	return found, d.driver.Convert(err)
 }

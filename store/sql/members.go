@@ -11,7 +11,7 @@ import (
 
 func (d accounts) JoinMember(ctx context.Context, m store.Member, lease time.Duration) error {
 	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.exec(ctx, `INSERT INTO members (id, address, version, lease_until) VALUES ($1, $2, $3, {now} + $4)
+		return tx.Run(ctx, `INSERT INTO members (id, address, version, lease_until) VALUES ($1, $2, $3, {now} + $4)
 			ON CONFLICT (id) DO UPDATE SET address = excluded.address, version = excluded.version,
 				lease_until = excluded.lease_until`, m.ID, m.Address, m.Version, lease.Milliseconds())
 	})
@@ -19,12 +19,12 @@ func (d accounts) JoinMember(ctx context.Context, m store.Member, lease time.Dur
 
 func (d accounts) RenewMember(ctx context.Context, id string, lease time.Duration) error {
 	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.change(ctx, `UPDATE members SET lease_until = {now} + $2 WHERE id = $1`, id, lease.Milliseconds())
+		return tx.Change(ctx, `UPDATE members SET lease_until = {now} + $2 WHERE id = $1`, id, lease.Milliseconds())
 	})
 }
 
 func (d accounts) ListMembers(ctx context.Context) ([]store.Member, error) {
-	members, err := list(ctx, d.driver, `SELECT id, address, version, {now} - lease_until FROM members ORDER BY id`,
+	members, err := List(ctx, d.driver, `SELECT id, address, version, {now} - lease_until FROM members ORDER BY id`,
 		nil, func(m *store.Member) []any { return []any{&m.ID, &m.Address, &m.Version, (*int64)(&m.Silent)} })
 	for i := range members {
 		members[i].Silent *= time.Millisecond
@@ -43,7 +43,7 @@ func (d accounts) RemoveMember(ctx context.Context, id string, silent time.Durat
 			return releaseOwner(ctx, tx, id)
 		}
 		var one int
-		if err := read(ctx, tx, `SELECT 1 FROM members WHERE id = $1`, in{id}, &one); err != nil {
+		if err := Read(ctx, tx, `SELECT 1 FROM members WHERE id = $1`, in{id}, &one); err != nil {
 			return err
 		}
 		return store.ErrConflict
@@ -63,7 +63,7 @@ func (d accounts) RunOwner(ctx context.Context, p berth.ProjectID, id berth.Resp
 
 func (d accounts) Lock(ctx context.Context, name, owner string, lease time.Duration) error {
 	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
-		err := tx.change(ctx, `INSERT INTO locks (name, owner, lease_until) VALUES ($1, $2, {now} + $3)
+		err := tx.Change(ctx, `INSERT INTO locks (name, owner, lease_until) VALUES ($1, $2, {now} + $3)
 			ON CONFLICT (name) DO UPDATE SET owner = excluded.owner, lease_until = excluded.lease_until
 			WHERE locks.owner = excluded.owner OR locks.lease_until <= {now}`, name, owner, lease.Milliseconds())
 		if errors.Is(err, store.ErrNotFound) {
@@ -75,6 +75,6 @@ func (d accounts) Lock(ctx context.Context, name, owner string, lease time.Durat
 
 func (d accounts) Unlock(ctx context.Context, name, owner string) error {
 	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.exec(ctx, `DELETE FROM locks WHERE name = $1 AND owner = $2`, name, owner)
+		return tx.Run(ctx, `DELETE FROM locks WHERE name = $1 AND owner = $2`, name, owner)
 	})
 }

@@ -48,7 +48,7 @@ const insertObject = `INSERT INTO objects (project, kind, parent, id, created_at
 func createObjects(ctx context.Context, tx *Tx, rows []objectRow) error {
 	for _, row := range rows {
 		tx.touch(row.ID, row.Parent)
-		if err := tx.change(ctx, insertObject, row.values...); err != nil {
+		if err := tx.Change(ctx, insertObject, row.values...); err != nil {
 			return err
 		}
 	}
@@ -59,7 +59,7 @@ func createObjects(ctx context.Context, tx *Tx, rows []objectRow) error {
 func addObjects(ctx context.Context, tx *Tx, rows []objectRow) error {
 	for _, row := range rows {
 		tx.touch(row.ID, row.Parent)
-		if err := tx.exec(ctx, insertObject+" ON CONFLICT DO NOTHING", row.values...); err != nil {
+		if err := tx.Run(ctx, insertObject+" ON CONFLICT DO NOTHING", row.values...); err != nil {
 			return err
 		}
 	}
@@ -85,7 +85,7 @@ func identity(p berth.ProjectID, key store.ObjectKey) in {
 func object(ctx context.Context, r Reader, p berth.ProjectID, key store.ObjectKey) (o *store.Object, number int64,
 	box []byte, err error) {
 	o = &store.Object{ObjectKey: key}
-	err = read(ctx, r, `SELECT number, created_at, coalesce(expires_at, 0), body`+thisObject, identity(p, key),
+	err = Read(ctx, r, `SELECT number, created_at, coalesce(expires_at, 0), body`+thisObject, identity(p, key),
 		&number, &o.CreatedAt, &o.ExpiresAt, &box)
 	return o, number, box, err
 }
@@ -155,7 +155,7 @@ func (d objects) ListObjects(ctx context.Context, p berth.ProjectID, kind store.
 	if cut {
 		args[5] = limit // the next object exists and may be large
 	}
-	rows, err := list(ctx, d.driver, `SELECT id, created_at, coalesce(expires_at, 0), body`+between, args,
+	rows, err := List(ctx, d.driver, `SELECT id, created_at, coalesce(expires_at, 0), body`+between, args,
 		func(o *store.Object) []any { return []any{&o.ID, &o.CreatedAt, &o.ExpiresAt, (*[]byte)(&o.Body)} })
 	if err != nil {
 		return nil, false, d.driver.Convert(err)
@@ -187,7 +187,7 @@ func (d objects) fit(ctx context.Context, between string, args in, page store.Pa
 	if !page.Sized(ctx) {
 		return page.Limit, false, nil
 	}
-	sizes, err := column[int64](ctx, d.driver, `SELECT CAST(octet_length(body) AS bigint)`+between, args...)
+	sizes, err := Column[int64](ctx, d.driver, `SELECT CAST(octet_length(body) AS bigint)`+between, args...)
 	if err != nil {
 		return 0, false, d.driver.Convert(err)
 	}
@@ -212,7 +212,7 @@ func (d objects) UpdateObject(ctx context.Context, p berth.ProjectID, key store.
 		}
 		o.ObjectKey, o.CreatedAt = key, createdAt
 		saved = o
-		return tx.exec(ctx, `UPDATE objects SET expires_at = $1, body = $2 WHERE number = $3`,
+		return tx.Run(ctx, `UPDATE objects SET expires_at = $1, body = $2 WHERE number = $3`,
 			expiry(o), open.Key().Object(o.Body), number)
 	})
 	if err != nil {
@@ -225,7 +225,7 @@ func (d objects) DeleteObject(ctx context.Context, p berth.ProjectID, key store.
 	return d.erase(ctx, func(ctx context.Context, tx *Tx) ([]int64, error) {
 		tx.touch(key.ID, key.Parent)
 		var seal int64
-		if err := read(ctx, tx, `DELETE`+thisObject+` RETURNING seal`, identity(p, key), &seal); err != nil {
+		if err := Read(ctx, tx, `DELETE`+thisObject+` RETURNING seal`, identity(p, key), &seal); err != nil {
 			return nil, err
 		}
 		gone, err := deleteChildren(ctx, tx, p, key.ID)
@@ -241,7 +241,7 @@ func deleteChildren(ctx context.Context, tx *Tx, p berth.ProjectID, id string) (
 		seal int64
 	}
 	for parents := []string{id}; len(parents) > 0; parents = parents[1:] {
-		children, err := list(ctx, tx, `DELETE FROM objects WHERE project = $1 AND parent = $2 RETURNING id, seal`,
+		children, err := List(ctx, tx, `DELETE FROM objects WHERE project = $1 AND parent = $2 RETURNING id, seal`,
 			in{p, parents[0]}, func(c *child) []any { return []any{&c.id, &c.seal} })
 		if err != nil {
 			return nil, err
@@ -256,7 +256,7 @@ func deleteChildren(ctx context.Context, tx *Tx, p berth.ProjectID, id string) (
 
 func (d objects) ExpiredObjects(ctx context.Context, kind store.Kind, now time.Time, limit int) ([]store.ObjectRef,
 	error) {
-	refs, err := list(ctx, d.driver, `SELECT project, parent, id FROM objects WHERE kind = $1 AND expires_at <= $2
+	refs, err := List(ctx, d.driver, `SELECT project, parent, id FROM objects WHERE kind = $1 AND expires_at <= $2
 		ORDER BY expires_at LIMIT $3`, in{kind, now.Unix(), limit},
 		func(r *store.ObjectRef) []any { return []any{&r.Project, &r.Parent, &r.ID} })
 	for i := range refs {

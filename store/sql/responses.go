@@ -39,18 +39,18 @@ func (d responses) CreateResponse(ctx context.Context, r *store.Response, events
 	}
 	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
 		tx.touch(id)
-		if err := tx.exec(ctx, `INSERT INTO responses (id, project, previous, container, final, stored, key,
+		if err := tx.Run(ctx, `INSERT INTO responses (id, project, previous, container, final, stored, key,
 				request_id, lease_owner, lease_until, seal)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, {now} + $10, $11)`,
 			id, string(r.Project), previous, string(r.Container), r.Body.Status.Final(), r.Body.Store, string(r.Key),
 			r.RequestID, lease.Owner, time.Until(lease.Until).Milliseconds(), k.Number()); err != nil {
 			return err
 		}
-		if err := tx.exec(ctx, `INSERT INTO requests (response, request, input) VALUES ($1, $2, $3)`,
+		if err := tx.Run(ctx, `INSERT INTO requests (response, request, input) VALUES ($1, $2, $3)`,
 			id, boxes.Request, boxes.Input); err != nil {
 			return err
 		}
-		if err := tx.exec(ctx, `INSERT INTO bodies (response, body, output) VALUES ($1, $2, $3)`,
+		if err := tx.Run(ctx, `INSERT INTO bodies (response, body, output) VALUES ($1, $2, $3)`,
 			id, boxes.Body, boxes.Output); err != nil {
 			return err
 		}
@@ -74,7 +74,7 @@ func (d responses) appendEvents(ctx context.Context, tx *Tx, k sealed.Key, p ber
 	events []store.Event) error {
 	var bytes int64
 	for _, row := range k.Events(events) {
-		if err := tx.exec(ctx, d.own.AppendEvents, string(id), row.First, row.Box, row.Span, row.Size); err != nil {
+		if err := tx.Run(ctx, d.own.AppendEvents, string(id), row.First, row.Box, row.Span, row.Size); err != nil {
 			return err
 		}
 		bytes += int64(len(row.Box)) + eventRow
@@ -156,12 +156,12 @@ func (d responses) DeleteResponse(ctx context.Context, p berth.ProjectID, id ber
 			return nil, err
 		}
 		var seal, bytes int64
-		if err := read(ctx, tx, `UPDATE responses SET deleted = true, final = true, container = '',
+		if err := Read(ctx, tx, `UPDATE responses SET deleted = true, final = true, container = '',
 				lease_owner = '', lease_until = 0
 			WHERE id = $1 AND project = $2 AND NOT deleted RETURNING seal`, in{string(id), string(p)}, &seal); err != nil {
 			return nil, err
 		}
-		if err := read(ctx, tx, `SELECT CAST(coalesce(sum(octet_length(data) + 64), 0) AS bigint)
+		if err := Read(ctx, tx, `SELECT CAST(coalesce(sum(octet_length(data) + 64), 0) AS bigint)
 			FROM events WHERE response = $1`, in{string(id)}, &bytes); err != nil {
 			return nil, err
 		}
@@ -171,7 +171,7 @@ func (d responses) DeleteResponse(ctx context.Context, p berth.ProjectID, id ber
 		for _, text := range []string{`DELETE FROM requests WHERE response = $1`,
 			`DELETE FROM bodies WHERE response = $1`, `DELETE FROM events WHERE response = $1`,
 			`DELETE FROM items WHERE response = $1`} {
-			if err := tx.exec(ctx, text, string(id)); err != nil {
+			if err := tx.Run(ctx, text, string(id)); err != nil {
 				return nil, err
 			}
 		}
@@ -184,7 +184,7 @@ func (d responses) DeleteResponse(ctx context.Context, p berth.ProjectID, id ber
 func prune(ctx context.Context, tx *Tx, id berth.ResponseID) error {
 	for next := &id; next != nil; {
 		var previous *berth.ResponseID
-		err := read(ctx, tx, `DELETE FROM responses WHERE id = $1 AND deleted
+		err := Read(ctx, tx, `DELETE FROM responses WHERE id = $1 AND deleted
 				AND NOT EXISTS (SELECT 1 FROM responses next WHERE next.previous = responses.id)
 			RETURNING previous`, in{*next}, &previous)
 		if errors.Is(err, store.ErrNotFound) {
@@ -220,7 +220,7 @@ func (d responses) AppendEvents(ctx context.Context, p berth.ProjectID, id berth
 	return update(ctx, func(ctx context.Context, tx *Tx) error {
 		tx.touch(string(id))
 		var next, seal int64
-		err := read(ctx, tx, `SELECT coalesce((SELECT e.sequence_number + e.span FROM events e
+		err := Read(ctx, tx, `SELECT coalesce((SELECT e.sequence_number + e.span FROM events e
 				WHERE e.response = r.id ORDER BY e.sequence_number DESC LIMIT 1), 0), seal
 			FROM responses r
 			WHERE r.id = $1 AND r.project = $2 AND NOT r.deleted AND NOT r.final AND r.lease_owner = $3`,
@@ -255,12 +255,12 @@ func fold(ctx context.Context, tx *Tx, k sealed.Key, p berth.ProjectID, id berth
 	if err != nil {
 		return err
 	}
-	err = tx.exec(ctx, `UPDATE bodies SET body = $1, output = $2 WHERE response = $3`, body, output, string(id))
+	err = tx.Run(ctx, `UPDATE bodies SET body = $1, output = $2 WHERE response = $3`, body, output, string(id))
 	if err != nil || !r.Status.Final() {
 		return err
 	}
 	var key berth.KeyID
-	if err := read(ctx, tx, `UPDATE responses SET final = true WHERE id = $1 RETURNING key`, in{string(id)}, &key); err != nil {
+	if err := Read(ctx, tx, `UPDATE responses SET final = true WHERE id = $1 RETURNING key`, in{string(id)}, &key); err != nil {
 		return err
 	}
 	if r.Store {
@@ -274,7 +274,7 @@ func fold(ctx context.Context, tx *Tx, k sealed.Key, p berth.ProjectID, id berth
 // absentOr returns ErrNotFound if the response does not exist, else err.
 func absentOr(ctx context.Context, r Reader, p berth.ProjectID, id berth.ResponseID, err error) error {
 	var one int
-	if err := read(ctx, r, `SELECT 1 FROM responses WHERE id = $1 AND project = $2 AND NOT deleted`,
+	if err := Read(ctx, r, `SELECT 1 FROM responses WHERE id = $1 AND project = $2 AND NOT deleted`,
 		in{string(id), string(p)}, &one); err != nil {
 		return err
 	}
@@ -311,7 +311,7 @@ func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.Respo
 	if err := store.Reserve(ctx, bytes); err != nil {
 		return nil, err
 	}
-	rows, err := list(ctx, d.driver, d.own.Events, in{string(id), first, last},
+	rows, err := List(ctx, d.driver, d.own.Events, in{string(id), first, last},
 		func(r *eventsRow) []any { return []any{&r.first, &r.kind, &r.box} })
 	if err != nil {
 		return nil, d.driver.Convert(err)
@@ -335,7 +335,7 @@ func (d responses) Events(ctx context.Context, p berth.ProjectID, id berth.Respo
 func (d responses) page(ctx context.Context, id berth.ResponseID, after int64, limit int) (first, last, bytes int64,
 	err error) {
 	type row struct{ first, span, bytes int64 }
-	rows, err := list(ctx, d.driver, `SELECT e.sequence_number, e.span,
+	rows, err := List(ctx, d.driver, `SELECT e.sequence_number, e.span,
 			CASE WHEN e.size > octet_length(e.data) THEN e.size ELSE octet_length(e.data) END
 		FROM events e
 		WHERE e.response = $1 AND e.sequence_number >= (
@@ -378,7 +378,7 @@ func (d responses) Chain(ctx context.Context, p berth.ProjectID, id berth.Respon
 		input, output []byte
 	}
 	// The rows are unordered: a sort would copy all content.
-	rows, err := list(ctx, d.driver, `WITH RECURSIVE chain (id, previous, container, depth) AS (
+	rows, err := List(ctx, d.driver, `WITH RECURSIVE chain (id, previous, container, depth) AS (
 			SELECT r.id, r.previous, r.container, CAST(0 AS bigint) FROM responses r
 			WHERE r.id = $1 AND r.project = $2 AND NOT r.deleted
 			UNION ALL

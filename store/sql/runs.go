@@ -39,13 +39,13 @@ func (d responses) RenewRun(ctx context.Context, p berth.ProjectID, id berth.Res
 
 func (d responses) ReleaseRun(ctx context.Context, p berth.ProjectID, id berth.ResponseID, owner string) error {
 	return d.driver.UpdateWithReserve(ctx, func(ctx context.Context, tx *Tx) error {
-		return tx.exec(ctx, `UPDATE responses SET lease_owner = '', lease_until = 0
+		return tx.Run(ctx, `UPDATE responses SET lease_owner = '', lease_until = 0
 			WHERE id = $1 AND project = $2 AND lease_owner = $3`, id, p, owner)
 	})
 }
 
 func (d responses) OrphanedRuns(ctx context.Context, now time.Time) ([]store.RunRef, error) {
-	refs, err := list(ctx, d.driver, `SELECT project, id FROM responses
+	refs, err := List(ctx, d.driver, `SELECT project, id FROM responses
 		WHERE NOT deleted AND (NOT final OR NOT stored) AND lease_until <= {now} + $1 ORDER BY lease_until, id`,
 		in{time.Until(now).Milliseconds()}, func(r *store.RunRef) []any { return []any{&r.Project, &r.Response} })
 	return refs, d.driver.Convert(err)
@@ -58,6 +58,6 @@ func (d responses) ReleaseOwner(ctx context.Context, owner string) error {
 }
 
 func releaseOwner(ctx context.Context, tx *Tx, owner string) error {
-	return tx.exec(ctx, `UPDATE responses SET lease_owner = '', lease_until = 0
+	return tx.Run(ctx, `UPDATE responses SET lease_owner = '', lease_until = 0
 		WHERE lease_owner = $1 AND NOT deleted AND (NOT final OR NOT stored)`, owner)
 }

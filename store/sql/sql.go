@@ -101,7 +101,7 @@ func (s *Store) Close() error { return s.eraser.Close() }
 
 // read reads the only row of a result of what is committed.
 func (c *core) read(ctx context.Context, text string, args in, into ...any) error {
-	return c.driver.Convert(read(ctx, c.driver, text, args, into...))
+	return c.driver.Convert(Read(ctx, c.driver, text, args, into...))
 }
 
 // damaged wraps an error of opening or decoding stored content with its location.

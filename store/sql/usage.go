@@ -26,7 +26,7 @@ func (d accounts) Usage(ctx context.Context, q store.UsageQuery) ([]*store.Usage
 	if q.Project != "" {
 		text, args = projectUsage, append(args, q.Project)
 	}
-	rows, err := list(ctx, d.driver, text, args, func(u *store.Usage) []any {
+	rows, err := List(ctx, d.driver, text, args, func(u *store.Usage) []any {
 		return []any{&u.Start, &u.Project, &u.Key, &u.Name, &u.Count, &u.InputTokens, &u.CachedTokens, &u.OutputTokens,
 			&u.ReasoningTokens, &u.Seconds, (*int64)(&u.Cost)}
 	})
@@ -56,7 +56,7 @@ func (d accounts) Spending(ctx context.Context, p berth.ProjectID, month time.Ti
 		text = `SELECT project, key, cost FROM spending WHERE month = $1 AND project = $2 ORDER BY key`
 		args = append(args, p)
 	}
-	rows, err := list(ctx, d.driver, text, args,
+	rows, err := List(ctx, d.driver, text, args,
 		func(s *store.Spending) []any { return []any{&s.Project, &s.Key, (*int64)(&s.Cost)} })
 	var all []*store.Spending
 	for i := range rows {
@@ -76,7 +76,7 @@ func (d accounts) AddUsage(ctx context.Context, u *store.Usage) error {
 // addUsage adds to the usage of minutes and to the spending of months.
 func addUsage(ctx context.Context, tx *Tx, used ...*store.Usage) error {
 	for _, u := range used {
-		if err := tx.exec(ctx, `INSERT INTO usage (project, start, kind, key, name, count, input_tokens, cached_tokens,
+		if err := tx.Run(ctx, `INSERT INTO usage (project, start, kind, key, name, count, input_tokens, cached_tokens,
 				output_tokens, reasoning_tokens, seconds, cost)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
 			ON CONFLICT (project, kind, start, key, name) DO UPDATE SET
@@ -93,7 +93,7 @@ func addUsage(ctx context.Context, tx *Tx, used ...*store.Usage) error {
 		}
 		if s := u.Spending(); s.Cost != 0 {
 			month, _ := store.Month(time.Unix(u.Start, 0))
-			if err := tx.exec(ctx, `INSERT INTO spending (project, month, key, cost) VALUES ($1, $2, $3, $4)
+			if err := tx.Run(ctx, `INSERT INTO spending (project, month, key, cost) VALUES ($1, $2, $3, $4)
 				ON CONFLICT (month, project, key) DO UPDATE SET cost = spending.cost + excluded.cost`,
 				string(s.Project), month.Unix(), string(s.Key), int64(s.Cost)); err != nil {
 				return err
@@ -113,7 +113,7 @@ func countResponse(ctx context.Context, tx *Tx, p berth.ProjectID, key berth.Key
 func (d responses) countUnfinished(ctx context.Context, tx *Tx, p berth.ProjectID, id berth.ResponseID) error {
 	var key berth.KeyID
 	var box []byte
-	err := read(ctx, tx, `SELECT r.key, b.body FROM responses r JOIN bodies b ON b.response = r.id
+	err := Read(ctx, tx, `SELECT r.key, b.body FROM responses r JOIN bodies b ON b.response = r.id
 		WHERE r.id = $1 AND r.project = $2 AND NOT r.deleted AND NOT r.final`, in{string(id), string(p)}, &key, &box)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -132,7 +132,7 @@ func (d responses) countUnfinished(ctx context.Context, tx *Tx, p berth.ProjectI
 // the container is not running.
 func countContainer(ctx context.Context, tx *Tx, p berth.ProjectID, id berth.ContainerID) error {
 	r := store.Running{Project: p}
-	err := read(ctx, tx, `SELECT key, memory_limit, counted_until FROM containers
+	err := Read(ctx, tx, `SELECT key, memory_limit, counted_until FROM containers
 		WHERE id = $1 AND project = $2 AND status = 'running'`, in{string(id), string(p)}, &r.Key, &r.MemoryLimit, &r.Counted)
 	if errors.Is(err, store.ErrNotFound) {
 		return nil
@@ -145,7 +145,7 @@ func countContainer(ctx context.Context, tx *Tx, p berth.ProjectID, id berth.Con
 
 func (d containers) CountContainers(ctx context.Context) error {
 	return d.driver.Update(ctx, func(ctx context.Context, tx *Tx) error {
-		running, err := list(ctx, tx, `SELECT project, key, memory_limit, counted_until FROM containers
+		running, err := List(ctx, tx, `SELECT project, key, memory_limit, counted_until FROM containers
 			WHERE status = 'running'`, nil,
 			func(r *store.Running) []any { return []any{&r.Project, &r.Key, &r.MemoryLimit, &r.Counted} })
 		if err != nil {
@@ -157,7 +157,7 @@ func (d containers) CountContainers(ctx context.Context) error {
 				return err
 			}
 		}
-		return tx.exec(ctx, `UPDATE containers SET counted_until = $1
+		return tx.Run(ctx, `UPDATE containers SET counted_until = $1
 			WHERE status = 'running' AND counted_until < $1`, now)
 	})
 }
