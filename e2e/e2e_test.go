@@ -240,8 +240,23 @@ func (s *server) kill() {
 	_ = s.cmd.Wait()
 }
 
-// close deletes the containers and stops the server.
+// close deletes the containers and stops the server. Nothing of them is left.
 func (s *server) close() {
+	s.t.Helper()
+	s.deleteContainers()
+	_ = s.cmd.Process.Signal(syscall.SIGTERM)
+	if err := s.cmd.Wait(); err != nil {
+		s.t.Errorf("the server did not stop in order: %v", err)
+	}
+	s.endContainers()
+	if s.t.Failed() {
+		s.t.Logf("the server logged:\n%s", s.log)
+	}
+}
+
+// deleteContainers deletes the containers of the client's project.
+func (s *server) deleteContainers() {
+	s.t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 60*time.Second)
 	defer cancel()
 	client := s.client()
@@ -252,13 +267,28 @@ func (s *server) close() {
 	for _, id := range containers {
 		_ = client.Containers.Delete(ctx, id)
 	}
-	_ = s.cmd.Process.Signal(syscall.SIGTERM)
-	if err := s.cmd.Wait(); err != nil {
-		s.t.Errorf("the server did not stop in order: %v", err)
+}
+
+// endContainers ends the containers of a server that has stopped: those of other projects, and what it could not
+// delete before. No process may be left.
+func (s *server) endContainers() {
+	s.t.Helper()
+	left := s.processes()
+	if len(left) == 0 {
+		return
 	}
-	if s.t.Failed() {
-		s.t.Logf("the server logged:\n%s", s.log)
+	s.t.Logf("processes of containers that are ended now:\n%s", strings.Join(left, "\n"))
+	args := []string{"stop", "--all", "--yes", "--state", s.state}
+	if i := slices.Index(s.args, "--config"); i >= 0 {
+		args = append(args, s.args[i:i+2]...)
 	}
+	cmd := s.command(args...)
+	cmd.Env = append(cmd.Env, s.env...)
+	cmd.SysProcAttr = s.attr
+	if out, err := cmd.CombinedOutput(); err != nil {
+		s.t.Errorf("containers of %s could not be ended: %v: %s", s.state, err, out)
+	}
+	s.waitUntil("no process is left", func() bool { return len(s.processes()) == 0 })
 }
 
 func (s *server) waitUntil(what string, ok func() bool) {
