@@ -49,7 +49,18 @@ type Limits struct {
 	// templates that containers may use besides the server's default template. An
 	// empty list allows the default only; nil means inherit.
 	Templates []string `json:"templates,omitzero"`
+
+	// ShellEnvironment is where shells without an environment run commands; empty means inherit.
+	ShellEnvironment DefaultEnvironment `json:"shell_environment,omitempty"`
 }
+
+// A DefaultEnvironment is where the shells of requests run commands that name no environment.
+type DefaultEnvironment string
+
+const (
+	DefaultContainer DefaultEnvironment = "container" // of the chain, or a new one
+	DefaultLocal     DefaultEnvironment = "local"     // the client's machine
+)
 
 // AllowTemplate reports whether containers may use the template with the given names
 // and digests. If Templates is nil, all are allowed.
@@ -82,6 +93,9 @@ func (l Limits) Or(others Limits) Limits {
 	}
 	if l.Templates == nil {
 		l.Templates = others.Templates
+	}
+	if l.ShellEnvironment == "" {
+		l.ShellEnvironment = others.ShellEnvironment
 	}
 	return l
 }

@@ -30,7 +30,8 @@ var (
 	limitsRule    = rule.Object(rule.Fields{"requests_per_minute": limitRule, "tokens_per_minute": limitRule,
 		"responses": limitRule, "containers": limitRule,
 		"container_minutes": limitRule, "storage_bytes": limitRule, "snapshots": limitRule,
-		"cost_per_month": costRule, "templates": rule.List(rule.Text(1, 256), 100)})
+		"cost_per_month": costRule, "templates": rule.List(rule.Text(1, 256), 100),
+		"shell_environment": rule.OneOf(string(berth.DefaultContainer), string(berth.DefaultLocal))})
 	projectFields     = rule.Fields{"name": rule.Text(1, 256), "limits": limitsRule}
 	createProjectBody = rule.Object(projectFields, "name")
 	updateProjectBody = rule.Object(projectFields)

@@ -258,7 +258,7 @@ var recordings = []recording{
 			completed("function_call"))},
 
 	// The recording is older than the field "environment".
-	{name: "shell of the client", request: `"input":"x","tools":[{"type":"shell"}]`,
+	{name: "shell of the client", request: `"input":"x","tools":[{"type":"shell","environment":{"type":"local"}}]`,
 		says: calls("shell", `{"commands":["ls `, `-a"]}`), want: stream(shellCalled("environment:null"),
 			completed("shell_call"))},
 	{name: "shell of the client, answered", request: `"tools":[{"type":"shell","environment":{"type":"local"}}],"input":[

@@ -56,7 +56,7 @@ var suites = []suite{
 		"TestLogsHoldNoSecrets", "TestMCPKilled", "TestMove", "TestMoveKilled", "TestClientsNode",
 		"TestCompose", "TestComposeCluster", "TestOutage", "TestOnPostgres", "TestPostgresRestarts",
 		"TestPreviewHost", "TestProgram", "TestProgramKilled", "TestClientsPython", "TestRegistries",
-		"TestRetryAfterCrash", "TestSession", "TestSkill", "TestSkillPrompt", "TestSkillStartKilled",
+		"TestRetryAfterCrash", "TestSession", "TestShellDefault", "TestSkill", "TestSkillPrompt", "TestSkillStartKilled",
 		"TestSkillDeleted", "TestSkillSession", "TestSlowDisk", "TestSnapshotCrash", "TestStopWithSockets",
 		"TestStartKilled", "TestStopUnmountsVolumes", "TestStopAll", "TestStopRefuses", "TestBusyBox",
 		"TestTraces", "TestOrdinaryUser", "TestVendorComputer", "TestVendorComputerHosted", "TestVendorTools",

@@ -69,6 +69,21 @@ func (a *admission) prepareRun(ctx context.Context, chosen []Option) (*run, erro
 	return r, nil
 }
 
+// completeTools returns a request whose tools have what the client has omitted.
+func (e *Engine) completeTools(ctx context.Context, caller berth.Caller,
+	req *berth.ResponseRequest) (*berth.ResponseRequest, error) {
+	tools := slices.Clone(req.Tools)
+	for i, t := range tools {
+		var err error
+		if tools[i], err = e.Tools.Complete(ctx, caller, t); err != nil {
+			return nil, atTool(err, i)
+		}
+	}
+	completed := *req
+	completed.Tools = tools
+	return &completed, nil
+}
+
 // readTranscript makes the transcript of the request. It refuses a transcript that
 // cannot be shown to a model.
 func (a *admission) readTranscript(ctx context.Context) error {

@@ -57,6 +57,9 @@ func (e *Engine) create(ctx context.Context, caller berth.Caller, req *berth.Res
 			booked(0)
 		}
 	}()
+	if req, err = e.completeTools(ctx, caller, req); err != nil {
+		return nil, err
+	}
 	a := &admission{engine: e, caller: caller, req: req, run: &run{engine: e}}
 	defer func() {
 		if err != nil {

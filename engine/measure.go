@@ -14,6 +14,9 @@ import (
 // foresee returns the first request that a model would get for a request of a client, without a run.
 func (e *Engine) foresee(ctx context.Context, caller berth.Caller, req *berth.ResponseRequest) (o outlook,
 	first *model.Request, view transcript.View, err error) {
+	if req, err = e.completeTools(ctx, caller, req); err != nil {
+		return o, nil, view, err
+	}
 	if req.Model != "" {
 		if err = o.route(e.Models, req.Model); err != nil {
 			return o, nil, view, err

@@ -112,7 +112,7 @@ func TestChecksAfterCrash(t *testing.T) {
 func TestChecksNeedAContainer(t *testing.T) {
 	inBubble(t, func(t *testing.T) {
 		h := newHouse(t)
-		for _, tools := range []string{`[]`, `[{"type":"shell"}]`} {
+		for _, tools := range []string{`[]`, `[{"type":"shell","environment":{"type":"local"}}]`} {
 			_, err := h.tryCreate(t.Context(),
 				`{"model":"played","input":"x","tools":`+tools+`,"berth":{"checks":{"commands":["true"]}}}`)
 			if berth.ErrorCode(err) != berth.CodeInvalid {

@@ -1,9 +1,9 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -68,8 +68,7 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 	opts.Responses, opts.Runs, opts.Objects, opts.Usages = b.db, b.db, b.db, b.db
 	opts.Journal, opts.Models, opts.Containers, opts.Files = r.journal, r.models, c.service.Provider(), data.files
 	pictures := &images{}
-	if opts.Tools, err = tools(b.Config, c.service.Access(), data.vectors, pictures, r.memory.decoding,
-		b.Log); err != nil {
+	if opts.Tools, err = tools(b, c.service.Access(), data.vectors, pictures, r.memory.decoding); err != nil {
 		return nil, err
 	}
 	opts.Owner, opts.Key, opts.Quota, opts.Log = b.node, b.key, b.quota, b.Log
@@ -98,8 +97,9 @@ func (s *Server) startEngine(ctx context.Context, b *base, data *blobs, c *conta
 }
 
 // tools returns the tools that models may call.
-func tools(config *config.Config, containers *container.Access, vectors *vectorstore.Service, pictures *images,
-	decoding *ration.Pool, log *slog.Logger) (*tool.Registry, error) {
+func tools(b *base, containers *container.Access, vectors *vectorstore.Service, pictures *images,
+	decoding *ration.Pool) (*tool.Registry, error) {
+	config, log := b.Config, b.Log
 	limits := shell.Limits{Timeout: config.Shell.Timeout, MaxTimeout: config.Shell.MaxTimeout,
 		Output: config.Shell.Output}
 	servers := mcp.Options{Containers: containers, Timeout: config.MCP.Timeout, Decoding: decoding, Log: log}
@@ -111,10 +111,26 @@ func tools(config *config.Config, containers *container.Access, vectors *vectors
 		return nil, config.In(err)
 	}
 	return tool.NewRegistry(standard.Kinds(standard.Options{Containers: containers, Kernels: containers,
-		Desktops: containers, Shell: limits, Computer: computer.Limits{Timeout: config.Shell.Timeout},
+		Desktops: containers, Shell: limits, Environment: shellEnvironment(config.Shell, b.quota.Limits),
+		Computer: computer.Limits{Timeout: config.Shell.Timeout},
 		Code: codeinterpreter.Limits{Timeout: config.Shell.Timeout, Output: config.Shell.Output}, VectorStores: vectors,
 		MCP: servers, WebSearch: web,
 		Images: imagegeneration.Options{Model: config.Images.Model, Images: pictures, Log: log}})...), nil
+}
+
+// shellEnvironment returns the environment of a project's shells without one.
+func shellEnvironment(defaults config.Shell,
+	limits func(context.Context, berth.ProjectID) (berth.Limits, error)) shell.DefaultEnvironment {
+	return func(ctx context.Context, p berth.ProjectID) (string, error) {
+		of, err := limits(ctx, p)
+		if err != nil {
+			return "", err
+		}
+		if cmp.Or(of.ShellEnvironment, berth.DefaultEnvironment(defaults.DefaultEnvironment)) == berth.DefaultLocal {
+			return berth.EnvironmentLocal, nil
+		}
+		return berth.EnvironmentAuto, nil
+	}
 }
 
 // engineOptions returns the configured options of the engine.

@@ -15,6 +15,9 @@ type Kind struct {
 	Type string // of an entry of "tools"
 	Name string // of the function that a model sees; empty if each tool has its own
 
+	// Alias is another type by which requests may name the kind; answers show Type.
+	Alias string
+
 	// Rules returns the rules for the JSON that a client sends.
 	Rules func(*Registry) Rules
 
@@ -36,6 +39,10 @@ type Kind struct {
 	// Admit refuses an entry of "tools" of a new request that names objects which do not
 	// exist. nil means that it names none.
 	Admit func(context.Context, berth.Caller, berth.Tool) error
+
+	// Complete returns an entry of "tools" of a new request with what it omits. nil means
+	// unchanged.
+	Complete func(context.Context, berth.Caller, berth.Tool) (berth.Tool, error)
 
 	// Show returns an entry of "tools" as the response shows and stores it: without secrets.
 	// nil means unchanged.

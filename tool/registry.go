@@ -3,6 +3,7 @@ package tool
 import (
 	"bytes"
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -17,7 +18,8 @@ type Registry struct {
 	calls    map[berth.ItemType]*Calls
 	outputs  map[berth.ItemType]*Calls
 	listings map[berth.ItemType]*Kind
-	rules    map[string]Rules // by type
+	rules    map[string]Rules  // by type
+	aliases  map[string]string // types by their aliases
 }
 
 // NewRegistry returns a registry of these kinds. Kinds that share a pointer to their Calls
@@ -25,12 +27,15 @@ type Registry struct {
 // have the same type of items.
 func NewRegistry(kinds ...Kind) *Registry {
 	r := &Registry{kinds: map[string]*Kind{}, calls: map[berth.ItemType]*Calls{}, outputs: map[berth.ItemType]*Calls{},
-		listings: map[berth.ItemType]*Kind{}, rules: map[string]Rules{}}
+		listings: map[berth.ItemType]*Kind{}, rules: map[string]Rules{}, aliases: map[string]string{}}
 	for _, k := range kinds {
 		if r.kinds[k.Type] != nil {
 			panic(fmt.Sprintf("tool: two kinds of type %q", k.Type))
 		}
 		r.kinds[k.Type] = &k
+		if k.Alias != "" {
+			r.aliases[k.Alias] = k.Type
+		}
 		if k.Listing != "" {
 			r.listings[k.Listing] = &k
 		}
@@ -62,6 +67,26 @@ func (r *Registry) Kind(toolType string) *Kind {
 		return nil
 	}
 	return r.kinds[toolType]
+}
+
+// Canonical returns an entry of "tools", or a "tool_choice" that names one, with the type of its kind in place of an
+// alias.
+func (r *Registry) Canonical(t berth.Tool) berth.Tool {
+	if r == nil || r.aliases[t.Type()] == "" {
+		return t
+	}
+	fields := map[string]json.RawMessage{}
+	_ = t.Decode(&fields) // a Tool is an object
+	fields["type"] = berth.StringDelta(r.aliases[t.Type()])
+	return berth.NewTool(fields)
+}
+
+// Complete returns an entry of "tools" of a new request with what it omits.
+func (r *Registry) Complete(ctx context.Context, caller berth.Caller, t berth.Tool) (berth.Tool, error) {
+	if k := r.Kind(t.Type()); k != nil && k.Complete != nil {
+		return k.Complete(ctx, caller, t)
+	}
+	return t, nil
 }
 
 // CallsOf returns the Calls that describe an item, which is a call or an output. It

@@ -31,7 +31,9 @@ var Unserved = []string{
 
 // ToolRule checks an entry of a request's "tools".
 func (r *Registry) ToolRule() rule.Rule {
-	return lazy(func() map[string]rule.Rule { return r.withUnserved(func(k Rules) rule.Rule { return k.Tool }) })
+	return lazy(func() map[string]rule.Rule {
+		return withAliases(r, r.withUnserved(func(k Rules) rule.Rule { return k.Tool }))
+	})
 }
 
 // FoundRule checks a tool in an item: in the output of a search, or in "additional_tools".
@@ -47,9 +49,9 @@ func (r *Registry) InnerRule() rule.Rule {
 // ChoiceRule checks a "tool_choice" that is an object: one tool, or the allowed tools.
 func (r *Registry) ChoiceRule() rule.Rule {
 	return lazy(func() map[string]rule.Rule {
-		choices := r.withUnserved(func(k Rules) rule.Rule { return k.Choice })
+		choices := withAliases(r, r.withUnserved(func(k Rules) rule.Rule { return k.Choice }))
 		allowed := maps.Clone(choices)
-		maps.Copy(allowed, r.table(func(k Rules) rule.Rule { return k.Subset }))
+		maps.Copy(allowed, withAliases(r, r.table(func(k Rules) rule.Rule { return k.Subset })))
 		choices["allowed_tools"] = rule.Object(rule.Fields{
 			"type": rule.AnyText, "mode": rule.OneOf("auto", "required"), "tools": rule.List(rule.ByType(allowed), 128),
 		}, "mode", "tools")
@@ -99,6 +101,18 @@ func (r *Registry) table(pick func(Rules) rule.Rule) map[string]rule.Rule {
 // withUnserved returns the table of rules with a refusal for each tool of Unserved.
 func (r *Registry) withUnserved(pick func(Rules) rule.Rule) map[string]rule.Rule {
 	return rule.Merged(rule.WithUnsupported(map[string]rule.Rule{}, "tools", Unserved), r.table(pick))
+}
+
+// withAliases adds the aliases of types to a table of rules.
+func withAliases(r *Registry, table map[string]rule.Rule) map[string]rule.Rule {
+	if r != nil {
+		for alias, of := range r.aliases {
+			if each := table[of]; each != nil {
+				table[alias] = each
+			}
+		}
+	}
+	return table
 }
 
 // lazy returns a rule that checks objects by their type. It builds the table at its first

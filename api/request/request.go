@@ -161,6 +161,10 @@ func (r *Rules) Fill(req *berth.ResponseRequest) error {
 	if IsNull(req.ToolChoice) {
 		req.ToolChoice = nil
 	}
+	for i, t := range req.Tools {
+		req.Tools[i] = r.tools.Canonical(t)
+	}
+	req.ToolChoice = r.canonicalChoice(req.ToolChoice)
 	if req.Text != nil && IsNull(req.Text.Format) {
 		req.Text.Format = nil
 	}

@@ -1,6 +1,7 @@
 package request
 
 import (
+	"encoding/json"
 	"maps"
 
 	"github.com/berth-run/berth"
@@ -66,6 +67,34 @@ func (r *Rules) choice(at string, v any) error {
 		return rule.OneOf("none", "auto", "required")(at, v)
 	}
 	return r.toolChoice(at, v)
+}
+
+// canonicalChoice returns a "tool_choice" with the types of tools in place of their aliases.
+func (r *Rules) canonicalChoice(choice json.RawMessage) json.RawMessage {
+	var t berth.Tool
+	if json.Unmarshal(choice, &t) != nil { // absent, or a mode
+		return choice
+	}
+	if t.Type() != "allowed_tools" {
+		return r.tools.Canonical(t).Raw()
+	}
+	var allowed struct {
+		Type  string       `json:"type"`
+		Mode  string       `json:"mode"`
+		Tools []berth.Tool `json:"tools"`
+	}
+	if t.Decode(&allowed) != nil {
+		return choice
+	}
+	changed := false
+	for i, one := range allowed.Tools {
+		allowed.Tools[i] = r.tools.Canonical(one)
+		changed = changed || allowed.Tools[i].Type() != one.Type()
+	}
+	if !changed {
+		return choice
+	}
+	return berth.NewTool(allowed).Raw()
 }
 
 // prefix returns the prefix of the ids of items of a type.

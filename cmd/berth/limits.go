@@ -51,8 +51,10 @@ func limitsFlags(cmd *cobra.Command) func() config.Limits {
 	cost := costFlag(cmd, "cost of models per calendar month (UTC), in the currency of the prices, such as 2.50")
 	templates := cmd.Flags().StringSlice("templates", nil,
 		"templates that containers may name besides the default one: names, patterns, digests; * allows all, an empty list none")
+	environment := cmd.Flags().String("shell-environment", "",
+		"where shells without an environment run commands: container, or local, the client's machine")
 	return func() (c config.Limits) {
-		c.CostPerMonth = cost()
+		c.CostPerMonth, c.ShellEnvironment = cost(), *environment
 		if cmd.Flags().Changed("templates") {
 			c.Templates = append([]string{}, *templates...)
 		}
@@ -113,6 +115,9 @@ func inWords(l berth.Limits) string {
 	}
 	if l.Templates != nil {
 		words = append(words, "templates="+strings.Join(l.Templates, ","))
+	}
+	if l.ShellEnvironment != "" {
+		words = append(words, "shell-environment="+string(l.ShellEnvironment))
 	}
 	return strings.Join(words, " ")
 }

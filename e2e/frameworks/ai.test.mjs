@@ -51,6 +51,7 @@ test('the same without the server\'s memory', async () => {
 
 test('a shell on this machine', async () => {
   const shell = openai.tools.shell({
+    environment: { type: 'local' },
     execute: async ({ action }) => ({ output: action.commands.map((c) => ({ stdout: `did ${c}`, stderr: '', outcome: { type: 'exit', exitCode: 0 } })) }),
   });
   const { text } = await generateText({ model, tools: { shell }, stopWhen, prompt: block('shell', { commands: ['ls', 'pwd'] }) });

@@ -63,6 +63,39 @@ def turns():
     assert outputs(two)[0].stdout == "/tmp 42\n" and container(one) == container(two)
 
 
+@job("requests as articles about the shell write them")
+def articles():
+    response = client.responses.create(
+        model=scripted,
+        tools=[{"type": "shell"}],
+        input=sh("echo 41 | tee n.txt"),
+    )
+    assert response.output_text == "1. exit 0: 41" and outputs(response)[0].stdout == "41\n", response
+    again = client.responses.create(
+        model=scripted,
+        tools=[{"type": "shell"}],
+        previous_response_id=response.id,
+        input=[{"role": "user", "content": sh("echo $(($(cat n.txt) + 1))")}],
+    )
+    assert outputs(again)[0].stdout == "42\n" and container(again) == container(response), again
+
+    store = client.vector_stores.create(name="Handbooks")
+    client.vector_stores.files.upload_and_poll(vector_store_id=store.id, file=("pump.txt", b"Prime the pump with two strokes."))
+    tools = [
+        {"type": "bash"},
+        {"type": "file_search", "vector_store_ids": [store.id], "max_num_results": 2},
+        {"type": "web_search_preview"},
+        {"type": "computer_use_preview", "display_width": 1024, "display_height": 768, "environment": "browser"},
+    ]
+    task = sh("cat n.txt") + "\n" + call("file_search", queries=["pump"]) + call("web_search", action="search", query="tides")
+    beside = client.responses.create(model=scripted, tools=tools, previous_response_id=again.id, truncation="auto", input=task)
+    kinds = [i.type for i in beside.output]
+    assert kinds == ["shell_call", "shell_call_output", "file_search_call", "web_search_call", "message"], kinds
+    assert outputs(beside)[0].stdout == "41\n" and container(beside) == container(response), beside
+    streamed = [e.type for e in client.responses.create(model=scripted, tools=[{"type": "shell"}], input=sh("true"), stream=True)]
+    assert "response.shell_call_command.done" in streamed and streamed[-1] == "response.completed", streamed
+
+
 @job("files in and out")
 def files():
     uploaded = client.files.create(file=("ports.csv", b"port,ships\nBrest,3\nKiel,5\n"), purpose="user_data")

@@ -29,6 +29,9 @@ type Limits struct {
 	// Templates are the templates that containers may name besides the default one: names,
 	// patterns such as py-*, digests. Default: all templates of the server.
 	Templates []string `yaml:"templates"`
+	// ShellEnvironment is where shells without an environment run commands: container, or
+	// local, the client's machine. Default: shell.default_environment
+	ShellEnvironment string `yaml:"shell_environment"`
 }
 
 // ForProject returns the limits of a project.
@@ -37,7 +40,8 @@ func (c Limits) ForProject() berth.Limits {
 		Responses:  (*int64)(c.Responses),
 		Containers: (*int64)(c.Containers), ContainerMinutes: (*int64)(c.ContainerMinutes),
 		StorageBytes: (*int64)(c.Storage), Snapshots: (*int64)(c.Snapshots),
-		CostPerMonth: (*berth.Amount)(c.CostPerMonth), Templates: c.Templates}
+		CostPerMonth: (*berth.Amount)(c.CostPerMonth), Templates: c.Templates,
+		ShellEnvironment: berth.DefaultEnvironment(c.ShellEnvironment)}
 }
 
 // An Amount is a number, a size such as 10g, or none.
@@ -115,6 +119,11 @@ func (c Limits) Check() error {
 		if _, err := path.Match(pattern, ""); err != nil || pattern == "" {
 			return fmt.Errorf("templates: %q is not a name, a pattern of names, or a digest", pattern)
 		}
+	}
+	switch berth.DefaultEnvironment(c.ShellEnvironment) {
+	case "", berth.DefaultContainer, berth.DefaultLocal:
+	default:
+		return fmt.Errorf("shell_environment: %q is neither container nor local", c.ShellEnvironment)
 	}
 	return nil
 }

@@ -63,6 +63,8 @@ var keyRules = map[string]keyRule{
 	"e2b.image_size":      atLeast(1<<20, "1m or more"),
 	"e2b.build_time":      atLeast(second, "1s or more"),
 
+	"shell.default_environment": oneOf(string(berth.DefaultContainer), string(berth.DefaultLocal)),
+
 	"shell.timeout":      atLeast(second, "1s or more"),
 	"mcp.timeout":        atLeast(second, "1s or more"),
 	"web_search.backend": oneOf(SearchBackends...),

@@ -76,8 +76,12 @@ type Containers struct {
 	SnapshotLife time.Duration `yaml:"snapshot_life"`
 }
 
-// Shell bounds shell calls.
+// Shell configures the shell.
 type Shell struct {
+	// DefaultEnvironment is where shells without an environment run commands: container (the
+	// default) or local, the client's machine. shell_environment of a project's limits wins.
+	DefaultEnvironment string `yaml:"default_environment"`
+
 	Timeout    time.Duration `yaml:"timeout"`     // of a command without one. Default: 10m
 	MaxTimeout time.Duration `yaml:"max_timeout"` // maximum that a call may set. Default: 1h
 	Output     int           `yaml:"output"`      // characters of a command's output shown to the model. Default: 32768

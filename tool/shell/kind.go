@@ -1,6 +1,7 @@
 package shell
 
 import (
+	"context"
 	"embed"
 	"encoding/json"
 	"fmt"
@@ -13,10 +14,21 @@ import (
 	"github.com/berth-run/berth/tool"
 )
 
-// Kind returns the shell tool, whose calls run in containers.
-func Kind(containers Containers, limits Limits) tool.Kind {
+// Alias is the type by which some requests name the shell.
+const Alias = "bash"
+
+// A DefaultEnvironment returns the type of environment of a project's shells without one: EnvironmentAuto or
+// EnvironmentLocal.
+type DefaultEnvironment func(context.Context, berth.ProjectID) (string, error)
+
+// Kind returns the shell tool, whose calls run in containers. A nil DefaultEnvironment always means
+// EnvironmentAuto.
+func Kind(containers Containers, limits Limits, byDefault DefaultEnvironment) tool.Kind {
 	return tool.Kind{
-		Type: berth.ToolShell, Name: name, Rules: rules, Chat: inChat, Advice: advise,
+		Type: berth.ToolShell, Name: name, Alias: Alias, Rules: rules, Chat: inChat, Advice: advise,
+		Complete: func(ctx context.Context, c berth.Caller, t berth.Tool) (berth.Tool, error) {
+			return complete(ctx, c.Project, t, byDefault)
+		},
 		Bind: func(c tool.Context, t berth.Tool) (tool.Tool, error) {
 			var shell berth.ShellTool
 			if err := t.Decode(&shell); err != nil {
@@ -133,6 +145,29 @@ func advise(family string) string {
 		panic(err) // each family has its file
 	}
 	return string(text)
+}
+
+// complete returns a shell with an environment.
+func complete(ctx context.Context, p berth.ProjectID, t berth.Tool, byDefault DefaultEnvironment) (berth.Tool, error) {
+	environment := berth.EnvironmentAuto
+	fields := map[string]json.RawMessage{}
+	if err := t.Decode(&fields); err != nil {
+		return t, err
+	}
+	if held := fields["environment"]; held != nil && string(held) != "null" {
+		return t, nil
+	}
+	if byDefault != nil {
+		var err error
+		if environment, err = byDefault(ctx, p); err != nil {
+			return t, fmt.Errorf("read default environment: %w", err)
+		}
+	}
+	if environment == berth.EnvironmentLocal {
+		return t, nil // as the client wrote it
+	}
+	fields["environment"] = json.RawMessage(`{"type":"` + environment + `"}`)
+	return berth.NewTool(fields), nil
 }
 
 // environmentOf returns the container environment that a shell requests, or nil if its

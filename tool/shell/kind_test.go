@@ -6,7 +6,7 @@ import "testing"
 func TestAdvice(t *testing.T) {
 	seen := map[string]bool{}
 	for _, family := range []string{"gpt", "claude", "gemini", "other"} {
-		got := Kind(nil, Limits{}).Advice(family)
+		got := Kind(nil, Limits{}, nil).Advice(family)
 		if got == "" || seen[got] {
 			t.Errorf("advice for %s is %q", family, got)
 		}

@@ -26,6 +26,7 @@ type Options struct {
 	Kernels      codeinterpreter.Containers
 	Desktops     computer.Containers
 	Shell        shell.Limits
+	Environment  shell.DefaultEnvironment
 	Code         codeinterpreter.Limits
 	Computer     computer.Limits
 	VectorStores filesearch.Searcher
@@ -41,7 +42,7 @@ func Kinds(opts Options) []tool.Kind {
 		custom.Kind(),
 		search.Namespace(),
 		search.Kind(),
-		shell.Kind(opts.Containers, opts.Shell),
+		shell.Kind(opts.Containers, opts.Shell, opts.Environment),
 		filesearch.Kind(opts.VectorStores),
 		codeinterpreter.Kind(opts.Kernels, opts.Code),
 		localshell.Kind(),
