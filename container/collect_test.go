@@ -3,37 +3,32 @@ package container
 import (
 	"os"
 	"path/filepath"
-	"runtime"
 	"slices"
 	"testing"
-	"time"
 
 	"github.com/berth-run/berth"
 )
 
-// stored waits until the store has exactly these files, as path and source, and returns their
+// stored checks that the store has exactly these files, as path and source, when no work is left, and returns their
 // ids. It does not cause a scan.
 func (h *harness) stored(id berth.ContainerID, want ...string) map[string]berth.CFileID {
 	h.t.Helper()
-	var got []string
-	for deadline := time.Now().Add(10 * time.Second); time.Now().Before(deadline); runtime.Gosched() {
-		files, err := h.store.ContainerFiles(h.t.Context(), mine, id)
-		if err != nil {
-			h.t.Fatal(err)
-		}
-		ids := map[string]berth.CFileID{}
-		got = nil
-		for _, f := range files {
-			got = append(got, f.Path+" "+f.Source)
-			ids[f.Path] = f.ID
-		}
-		slices.Sort(got)
-		if slices.Equal(got, want) {
-			return ids
-		}
+	h.settle()
+	files, err := h.store.ContainerFiles(h.t.Context(), mine, id)
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	h.t.Fatalf("the store has %q, want %q", got, want)
-	return nil
+	ids := map[string]berth.CFileID{}
+	var got []string
+	for _, f := range files {
+		got = append(got, f.Path+" "+f.Source)
+		ids[f.Path] = f.ID
+	}
+	slices.Sort(got)
+	if !slices.Equal(got, want) {
+		h.t.Fatalf("the store has %q, want %q", got, want)
+	}
+	return ids
 }
 
 // After a call, the changes that the guest reports are saved without a scan. A list also
@@ -103,19 +98,32 @@ func TestFollowingIsBounded(t *testing.T) {
 	for range 5 {
 		h.sh(id, "for i in 1 2 3 4; do mktemp -p . >/dev/null; done")
 	}
-	for deadline := time.Now().Add(10 * time.Second); ; runtime.Gosched() {
-		files, err := h.store.ContainerFiles(t.Context(), mine, id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if len(files) > h.opts.Bounds.Files {
-			t.Fatalf("got %d rows", len(files))
-		}
-		if len(files) == h.opts.Bounds.Files {
-			return
-		}
-		if time.Now().After(deadline) {
-			t.Fatalf("still got %d rows", len(files))
-		}
+	h.settle()
+	files, err := h.store.ContainerFiles(t.Context(), mine, id)
+	if err != nil || len(files) != h.opts.Bounds.Files {
+		t.Fatalf("got %d rows, %v, want %d", len(files), err, h.opts.Bounds.Files)
 	}
+}
+
+// A container with many entries is scanned for a list only, however fast that is.
+func TestCrowdedIsNotCollected(t *testing.T) {
+	h := newHarness(t, func(o *Options) { o.Bounds.Scan = 3 })
+	id := h.ready()
+	h.sh(id, "mkdir d; touch d/1 d/2")
+	h.stored(id, "/mnt/data/d/1 assistant", "/mnt/data/d/2 assistant")
+	s := h.k.index.lookup(mine, id)
+	if s.files.crowded.Load() {
+		t.Error("a container with 3 entries is crowded, want more than 3")
+	}
+	h.sh(id, "touch d/3")
+	h.listed(id)
+	if !s.files.crowded.Load() {
+		t.Error("a container with 4 entries is not crowded")
+	}
+	s.files.rows.Store(0) // what the next call changes is not known
+	h.sh(id, "touch d/4")
+	h.stored(id, "/mnt/data/d/1 assistant", "/mnt/data/d/2 assistant", "/mnt/data/d/3 assistant")
+	h.listed(id)
+	h.stored(id, "/mnt/data/d/1 assistant", "/mnt/data/d/2 assistant", "/mnt/data/d/3 assistant",
+		"/mnt/data/d/4 assistant")
 }

@@ -52,7 +52,7 @@ type fileState struct {
 	lock       slots        // one slot: serializes changes of the files' rows
 	collecting atomic.Bool  // a scan is queued in the background
 	rows       atomic.Int64 // upper bound of the rows since a scan; 0 before any
-	crowded    atomic.Bool  // the number of files makes scans slow
+	crowded    atomic.Bool  // it has more entries than are scanned after each call
 	workDir    string       // the guest's path of berth.WorkDir; guarded by instance.mu
 }
 

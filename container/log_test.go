@@ -4,10 +4,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/store"
@@ -16,18 +14,20 @@ import (
 // logged returns a container's log when it has n entries, oldest first.
 func (h *harness) logged(id berth.ContainerID, n int) []*berth.ContainerLog {
 	h.t.Helper()
-	for deadline := time.Now().Add(20 * time.Second); ; runtime.Gosched() {
-		logs, _, err := h.k.logs.List(h.t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
+	seen := 0
+	for _, err := range h.k.logs.Follow(h.t.Context(), mine, id, -1) {
 		if err != nil {
 			h.t.Fatal(err)
 		}
-		if len(logs) == n {
-			return logs
-		}
-		if len(logs) > n || time.Now().After(deadline) {
-			h.t.Fatalf("got %d entries, want %d: %+v", len(logs), n, logs)
+		if seen++; seen == n {
+			break
 		}
 	}
+	logs, _, err := h.k.logs.List(h.t.Context(), mine, id, store.Page{Limit: 5000, Ascending: true})
+	if err != nil || len(logs) != n {
+		h.t.Fatalf("got %d entries, %v, want %d: %+v", len(logs), err, n, logs)
+	}
+	return logs
 }
 
 func outcome(l *berth.ContainerLog) string {

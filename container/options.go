@@ -106,6 +106,7 @@ type DiskOptions struct {
 type Bounds struct {
 	Containers int // running at once; default 1,000
 	Files      int // listed per container; default 10,000
+	Scan       int // entries of a container that are scanned after each call; default 5,000
 	Starts     int // sandboxes started at once; default one for each CPU
 }
 
@@ -147,6 +148,7 @@ func (o Options) withDefaults() (Options, error) {
 	o.Expiry.SnapshotLife = cmp.Or(o.Expiry.SnapshotLife, 30*24*time.Hour)
 	o.Bounds.Containers = cmp.Or(o.Bounds.Containers, 1000)
 	o.Bounds.Files = cmp.Or(o.Bounds.Files, 10_000)
+	o.Bounds.Scan = cmp.Or(o.Bounds.Scan, 5_000)
 	o.Bounds.Starts = cmp.Or(o.Bounds.Starts, runtime.NumCPU())
 	if o.Expiry.IdleMinutes < 1 || o.Expiry.IdleMinutes > o.Expiry.MaxIdleMinutes {
 		return o, fmt.Errorf("container: containers expire after %d minutes, which must be between 1 and %d",

@@ -40,12 +40,25 @@ type pool struct {
 
 	mu              sync.Mutex
 	ready           []*instance // oldest first
+	added           sync.Cond   // of mu: a sandbox was added to ready
 	digest          string      // of the template when it was last resolved
 	templateChecked time.Time   // when the template was last resolved, by opts.clock
 	stats           PoolStats
 
 	reported PoolStats // the figures last logged
 	claims   int64     // that were not recent when run last waited; used by run alone
+}
+
+func newPool(o PoolOptions, group *pools) *pool {
+	p := &pool{PoolOptions: o, group: group, wake: make(chan struct{}, 1)}
+	p.added.L = &p.mu
+	return p
+}
+
+// addLocked adds a sandbox that is ready. p.mu is held.
+func (p *pool) addLocked(s *instance) {
+	p.ready = append(p.ready, s)
+	p.added.Broadcast()
 }
 
 func (p *pool) figures() PoolStats {
@@ -216,7 +229,7 @@ func (p *pool) fill() (full bool, err error) {
 	s.warm(ctx)
 	s.pool = p
 	p.mu.Lock()
-	p.ready = append(p.ready, s)
+	p.addLocked(s)
 	p.mu.Unlock()
 	return false, nil
 }

@@ -9,7 +9,6 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/sandbox"
@@ -34,22 +33,16 @@ func (h *harness) full() []string {
 func (h *harness) fullPool(i int) []string {
 	h.t.Helper()
 	p := h.k.pools.all[i]
-	for {
-		p.mu.Lock()
-		var ids []string
-		for _, s := range p.ready {
-			ids = append(ids, string(s.id))
-		}
-		p.mu.Unlock()
-		if len(ids) == p.Size {
-			return ids
-		}
-		select {
-		case <-h.t.Context().Done():
-			h.t.Fatalf("the pool holds %d of %d", len(ids), p.Size)
-		case <-time.After(time.Millisecond):
-		}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for len(p.ready) != p.Size {
+		p.added.Wait()
 	}
+	var ids []string
+	for _, s := range p.ready {
+		ids = append(ids, string(s.id))
+	}
+	return ids
 }
 
 func (h *harness) wantPool(hits, misses int64) {

@@ -39,7 +39,7 @@ func newPools(opts *Options, work *workers, x *index, ls *leases, d *deaths, st 
 				o.MemoryLimit)
 		}
 		if o.Size > 0 {
-			ps.all = append(ps.all, &pool{PoolOptions: o, group: ps, wake: make(chan struct{}, 1)})
+			ps.all = append(ps.all, newPool(o, ps))
 		}
 	}
 	return ps, nil
@@ -80,7 +80,7 @@ func (ps *pools) unclaim(s *instance) {
 	s.network.Store(nil)
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.ready = append(p.ready, s)
+	p.addLocked(s)
 	p.stats.Hits--
 }
 

@@ -131,7 +131,8 @@ func TestDeathsAtOnceAreCheckedAgain(t *testing.T) {
 func TestPoolOutlivesErrorsOfTheMachine(t *testing.T) {
 	h := newHarness(t)
 	s := h.k.leases.newInstance("", &berth.Container{ID: "cntr_pooled", MemoryLimit: "1g"})
-	p := &pool{group: h.k.pools, ready: []*instance{s}, wake: make(chan struct{}, 1)}
+	p := newPool(PoolOptions{}, h.k.pools)
+	p.ready = []*instance{s}
 	h.driver.mu.Lock()
 	h.driver.fail = func(context.Context, string, string) error { return errors.Join(unix.EMFILE) }
 	h.driver.mu.Unlock()

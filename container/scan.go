@@ -24,9 +24,6 @@ const (
 	maxDirs  = 2_000 // listed one by one, if one answer of the guest cannot hold all
 )
 
-// scanBudget is the duration of a scan above which a container counts as crowded.
-const scanBudget = 500 * time.Millisecond
-
 // saveWidth is how many rows are written at once; the store commits them together.
 const saveWidth = 32
 
@@ -42,16 +39,16 @@ func (fl *Files) scan(ctx context.Context, s *instance) ([]*berth.ContainerFile,
 
 // scanTimes is scan that also returns the modification times by path.
 func (fl *Files) scanTimes(ctx context.Context, s *instance) ([]*berth.ContainerFile, map[string]time.Time, error) {
-	begin := fl.opts.clock.Now()
-	defer func() { s.files.crowded.Store(fl.opts.clock.Since(begin) > scanBudget) }()
 	known, err := fl.opts.Store.ContainerFiles(ctx, s.project, s.id)
 	if err != nil {
 		return nil, nil, fmt.Errorf("list file rows: %w", err)
 	}
-	found, whole, err := s.walk(ctx, fl.opts.Bounds.Files)
+	w, err := s.walk(ctx, fl.opts.Bounds.Files)
 	if err != nil {
 		return nil, nil, fl.leases.explain(ctx, s, err)
 	}
+	s.files.crowded.Store(w.large || w.seen > fl.opts.Bounds.Scan)
+	found, whole := w.found, w.whole
 	times := make(map[string]time.Time, len(found))
 	for path, e := range found {
 		times[path] = e.Modified
@@ -112,40 +109,43 @@ func (fl *Files) save(ctx context.Context, s *instance, made, gone []*berth.Cont
 	return g.Wait()
 }
 
-// walk returns up to limit regular files below the working directory by their path on the wire,
-// and whether these are all.
-func (s *instance) walk(ctx context.Context, limit int) (found map[string]guest.Entry, whole bool, err error) {
+// walk gathers up to limit regular files below the working directory.
+func (s *instance) walk(ctx context.Context, limit int) (*walker, error) {
 	ctx, cancel := s.clock.WithTimeout(ctx, answerTimeout)
 	defer cancel()
 	dir, err := s.workingDir(ctx)
 	if err != nil {
-		return nil, false, err
+		return nil, err
 	}
-	w := walker{root: dir, limit: limit, found: map[string]guest.Entry{}, whole: true}
+	w := &walker{root: dir, limit: limit, found: map[string]guest.Entry{}, whole: true}
 	entries, err := s.client.List(ctx, dir, maxDepth)
 	switch {
 	case errors.Is(err, guest.ErrNoSpace): // one answer cannot hold all
+		w.large = true
 		err = w.each(ctx, s.client)
 	case errors.Is(err, fs.ErrNotExist):
 		err = nil // commands removed the working directory
 	case err == nil:
 		w.add(entries)
 	}
-	return w.found, w.whole, err
+	return w, err
 }
 
 // A walker gathers files below root.
 type walker struct {
 	root  string
 	limit int
-	found map[string]guest.Entry
-	dirs  []string // directories to list, when they are listed one by one
-	whole bool     // no file was omitted
+	found map[string]guest.Entry // by the path on the wire
+	dirs  []string               // directories to list, when they are listed one by one
+	whole bool                   // no file was omitted
+	large bool                   // one answer of the guest could not hold all entries
+	seen  int                    // entries that the guest has listed
 }
 
 // add adds files to found and directories to dirs. The client has checked that their
 // paths are clean and below the requested directory.
 func (w *walker) add(entries []guest.Entry) {
+	w.seen += len(entries)
 	for _, e := range entries {
 		name := strings.TrimPrefix(e.Path, w.root+"/")
 		if strings.Count(name, "/") >= maxDepth {
