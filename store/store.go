@@ -40,7 +40,7 @@ var (
 //
 // To add a database:
 //  1. implement Store in a package beside sqlite: rows, transactions, and the list of
-//     keys to erase;
+//     keys to erase. For a database with SQL, implement sql.Driver, which leaves step 2 to package sql;
 //  2. seal content and erase keys with package sealed; count usage with
 //     ResponseUsage, CreatedUsage and Running; size pages with EventPage and Page.Fit;
 //  3. implement Members if several servers can use the database at once;

@@ -101,9 +101,15 @@ func (w *writer) lastBatch(ctx context.Context) (last int64, err error) {
 		if errors.Is(err, pgx.ErrNoRows) {
 			return nil
 		}
-		return err
+		if err != nil {
+			return fmt.Errorf("read the last transaction: %w", err)
+		}
+		return nil
 	})
-	return last, err
+	if err != nil {
+		return 0, fmt.Errorf("look for the last transaction: %w", err)
+	}
+	return last, nil
 }
 
 // retryPause is the time between attempts to connect.

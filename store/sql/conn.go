@@ -76,14 +76,15 @@ func Read(ctx context.Context, r Reader, text string, args []any, into ...any) e
 	return err
 }
 
-// List reads all rows of a result. into returns where the columns of a row are scanned to.
+// List reads all rows of a result. into returns pointers to the fields that the columns of a row are
+// scanned into.
 func List[T any](ctx context.Context, r Reader, text string, args []any, into func(*T) []any) ([]T, error) {
 	rows, err := r.Query(ctx, text, args...)
 	if err != nil {
 		return nil, err
 	}
 	defer rows.Close()
-	var all []T
+	all := []T{}
 	for rows.Next() {
 		var none T
 		all = append(all, none)

@@ -1,10 +1,10 @@
-// Package sql implements store.Store above a database with SQL. Packages sqlite and postgres
-// connect the databases.
+// Package sql implements store.Store with SQL. Packages sqlite and postgres connect the databases.
 //
-// Statements are in the SQL that both databases understand, as PostgreSQL writes it: parameters
-// are $1, $2, …, and NOT deleted means deleted = 0 where a column has no other truth. {now} is the
-// time by the database's clock, in milliseconds since 1970. A driver translates the rest. What a
-// translation would hide, for example a column that one database alone has, is in Statements.
+// A statement is written once, in the SQL that both databases understand: parameters are $1, $2, …,
+// a boolean column is tested with NOT, and a cast names PostgreSQL's type. {now} stands for the time
+// by the database's clock, in milliseconds since 1970. A driver translates what its database reads
+// differently. Statements that differ in substance, for example because one database has a column
+// more, are in Statements.
 package sql
 
 import (
@@ -20,8 +20,7 @@ import (
 
 // A Driver is what a Store needs of a database.
 type Driver interface {
-	// Reader reads what is committed.
-	Reader
+	Reader // of committed rows
 	// Update runs do in a transaction, which it may share with other writes. When it returns
 	// nil, the transaction is committed. do may run more than once; the last call counts. The
 	// error is one of the store.

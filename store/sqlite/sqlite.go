@@ -231,11 +231,13 @@ func openKeys(ctx context.Context, db *sql.DB, path string, root [32]byte) (_ *s
 	var mark []byte
 	err = db.QueryRowContext(ctx, "SELECT mark FROM ring").Scan(&mark)
 	if errors.Is(err, sql.ErrNoRows) {
-		_, err := db.ExecContext(ctx, "INSERT INTO ring (mark) VALUES (?)", keys.Mark())
-		return keys, err
+		if _, err := db.ExecContext(ctx, "INSERT INTO ring (mark) VALUES (?)", keys.Mark()); err != nil {
+			return nil, fmt.Errorf("write the mark of the keys: %w", err)
+		}
+		return keys, nil
 	}
 	if err != nil {
-		return nil, err
+		return nil, fmt.Errorf("read the mark of the keys: %w", err)
 	}
 	return keys, keys.Check(mark)
 }

@@ -81,7 +81,10 @@ func (s *statements) Exec(ctx context.Context, text string, args ...any) (change
 	if err != nil {
 		return 0, err
 	}
-	return result.RowsAffected()
+	if changed, err = result.RowsAffected(); err != nil {
+		return 0, fmt.Errorf("count changed rows: %w", err)
+	}
+	return changed, nil
 }
 
 // Query implements base.Reader.
