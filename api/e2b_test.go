@@ -12,12 +12,14 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api"
 	"github.com/berth-run/berth/api/e2b"
+	"github.com/berth-run/berth/container/deadline"
 )
 
 // withSandboxes serves E2B's API in a house. Sandboxes end at their deadlines until stop is called.
@@ -35,11 +37,18 @@ func withSandboxOptions(t *testing.T, stop *context.CancelFunc, change func(*e2b
 				return nil
 			}, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now}
 		change(&opts)
+		deadlines := deadline.Options{Containers: opts.Containers, Placement: opts.Placement, Objects: opts.Objects,
+			CPU: opts.CPU, Log: opts.Log, Now: opts.Now}
+		if o.Webhooks != nil {
+			deadlines.Deliveries = o.Webhooks
+		}
+		opts.Deadlines = deadline.New(deadlines)
 		o.Sandboxes = e2b.New(opts)
 		ctx, cancel := context.WithCancel(t.Context())
-		ended := make(chan struct{})
-		go func() { defer close(ended); o.Sandboxes.Run(ctx) }()
-		*stop = func() { cancel(); <-ended }
+		var running sync.WaitGroup
+		running.Go(func() { opts.Deadlines.Run(ctx) })
+		running.Go(func() { o.Sandboxes.Run(ctx) })
+		*stop = func() { cancel(); running.Wait() }
 		t.Cleanup(*stop)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/berth-run/berth/batch"
 	"github.com/berth-run/berth/bundle"
 	"github.com/berth-run/berth/console"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/diskspace"
 	"github.com/berth-run/berth/metrics"
 	"github.com/berth-run/berth/project"
@@ -60,10 +61,14 @@ func (s *Server) newHandler(ctx context.Context, b *base, data *blobs, c *contai
 		b.Build.Version,
 		room:  func() error { return b.space.Admit(diskspace.Sandboxes, diskspace.Images, diskspace.Snapshots) },
 		quota: b.quota, most: int64(b.Config.E2B.ImageSize)}
-	sandboxes := e2b.New(e2b.Options{Images: images,
+	deadlines := deadline.New(deadline.Options{Containers: c.service,
+		Remove: remover{c.service, r.engine, b.cluster}.Delete, Placement: b.cluster, Objects: b.db,
+		Deliveries: r.webhooks, CPU: b.Config.Containers.CPU, Log: b.Log, Now: time.Now})
+	s.later(inBackground(deadlines.Run))
+	sandboxes := e2b.New(e2b.Options{Deadlines: deadlines, Images: images,
 		Builds: e2b.BuildLimits{AtOnce: b.Config.E2B.Builds, Time: b.Config.E2B.BuildTime}, Server: b.node,
 		Placement:  b.cluster,
-		Containers: c.service, Remove: remover{c.service, r.engine, b.cluster}.Delete, Snapshots: data.snapshots,
+		Containers: c.service, Snapshots: data.snapshots,
 		Files: data.files, Volumes: volumes, Secrets: c.secrets, Memory: memory, Objects: b.db, Webhooks: r.webhooks,
 		Secret: b.key, MaxIdle: b.Config.Containers.MaxIdle,
 		CPU: b.Config.Containers.CPU, Disk: int64(b.Config.Containers.Disk), Domain: b.Config.Preview.Domain,

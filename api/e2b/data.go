@@ -6,8 +6,6 @@ import (
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
-	"fmt"
-	"maps"
 	"net/http"
 	"net/url"
 	"regexp"
@@ -18,9 +16,9 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/envd"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/internal/rule"
-	"github.com/berth-run/berth/store"
 )
 
 // Headers of the data plane.
@@ -136,7 +134,7 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	if err != nil {
 		return err
 	}
-	ctx, done := d.connections.add(r.Context(), id)
+	ctx, done := d.Deadlines.Connect(r.Context(), id)
 	defer done()
 	r = r.WithContext(ctx)
 	if to.port == envdPort {
@@ -144,7 +142,7 @@ func (d *Door) serve(x *exchange.Exchange, r *http.Request, to address) error {
 	} else {
 		err = d.servePort(x, r, to, id, s)
 	}
-	if err == nil || x.Started() || !d.cut(ctx, s.project, id, err) {
+	if err == nil || x.Started() || !d.cut(ctx, s.Project, id, err) {
 		return err
 	}
 	if to.port == interpreterPort && r.URL.Path == executePath {
@@ -163,31 +161,31 @@ func (d *Door) cut(ctx context.Context, p berth.ProjectID, id berth.ContainerID,
 	if ctx.Err() != nil {
 		return true
 	}
-	_, err = d.container(ctx, p, id)
+	_, err = d.Deadlines.Container(ctx, p, id)
 	return berth.ErrorCode(err) == berth.CodeNotFound
 }
 
 // serveEnvd serves a request to envd.
-func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, id berth.ContainerID, s live) error {
+func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, id berth.ContainerID, s deadline.Sandbox) error {
 	path := strings.TrimPrefix(r.URL.Path, "/")
-	key, err := d.authorize(r, s.project, id, path)
+	key, err := d.authorize(r, s.Project, id, path)
 	if err != nil {
 		return err
 	}
 	if r.Method == http.MethodPost && envdChange.MatchString(path) {
-		if err := x.CountWrite(r.Context(), s.project); err != nil {
+		if err := x.CountWrite(r.Context(), s.Project); err != nil {
 			return err
 		}
 	}
-	r, release := x.WhileValid(r, berth.Caller{Project: s.project, Key: key})
+	r, release := x.WhileValid(r, berth.Caller{Project: s.Project, Key: key})
 	defer release()
 	if path != "health" {
 		conns.Known(r.Context())
 	}
-	if err := d.Check(r.Context(), s.project); err != nil {
+	if err := d.Check(r.Context(), s.Project); err != nil {
 		return err
 	}
-	if done, err := x.ToContainer(r, s.project, id); done || err != nil {
+	if done, err := x.ToContainer(r, s.Project, id); done || err != nil {
 		return err
 	}
 	own := ownPath(r, path)
@@ -195,13 +193,13 @@ func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, id berth.Contain
 		return &refusal{http.StatusNotFound, failure{http.StatusNotFound, "This server does not serve " + r.Method +
 			" /" + path + "."}}
 	}
-	if err := d.awake(r, s.project, id, path == "health"); err != nil {
+	if err := d.awake(r, s.Project, id, path == "health"); err != nil {
 		return err
 	}
 	if own {
-		return d.serveOwn(x, r, s.project, id, path)
+		return d.serveOwn(x, r, s.Project, id, path)
 	}
-	door, leave, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: s.project}), id)
+	door, leave, err := d.Containers.Access().Door(r.Context(), x.SetCaller(berth.Caller{Project: s.Project}), id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
@@ -209,9 +207,9 @@ func (d *Door) serveEnvd(x *exchange.Exchange, r *http.Request, id berth.Contain
 		return err
 	}
 	defer leave()
-	r.Header.Set("Berth-Directory", cmp.Or(s.dir, "home")) // where commands without a directory start
-	if user, _, _ := r.BasicAuth(); user == "" && s.user != "" {
-		r.Header.Set(envd.UserHeader, s.user)
+	r.Header.Set("Berth-Directory", cmp.Or(s.Dir, "home")) // where commands without a directory start
+	if user, _, _ := r.BasicAuth(); user == "" && s.User != "" {
+		r.Header.Set(envd.UserHeader, s.User)
 	}
 	return envd.Pass(x, r, path, door, d.Log)
 }
@@ -222,15 +220,18 @@ var envdChange = regexp.MustCompile(
 	`^(files|files/compose|process\.Process/Start|filesystem\.Filesystem/(MakeDir|Move|Remove))$`)
 
 // locate returns the container of the sandbox that a request names or was signed for.
-func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, live, error) {
+func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, deadline.Sandbox, error) {
 	id := idOf(name)
 	if name == "" {
 		var err error
 		if id, err = d.signedFor(r); err != nil {
-			return "", live{}, err
+			return "", deadline.Sandbox{}, err
 		}
 	}
-	s, ok, err := d.find(r.Context(), id, r.Header.Get(tokenHeader))
+	s, ok, err := d.Deadlines.Find(r.Context(), id, func() bool {
+		_, proved := d.minted(accessPurpose, string(id), r.Header.Get(tokenHeader))
+		return proved
+	})
 	if err == nil && !ok {
 		err = gone(name)
 	}
@@ -240,32 +241,22 @@ func (d *Door) locate(r *http.Request, name string) (berth.ContainerID, live, er
 // awake returns an error for a sandbox that is paused, unless requests resume it. A check of its
 // health does not.
 func (d *Door) awake(r *http.Request, p berth.ProjectID, id berth.ContainerID, health bool) error {
-	d.mu.Lock()
-	paused := d.live[id].deadline == never
-	d.mu.Unlock()
-	if !paused {
-		return nil
-	}
-	o, err := d.Objects.GetObject(r.Context(), p, keyOf(id))
-	if errors.Is(err, store.ErrNotFound) {
+	rec, err := d.Deadlines.IfPaused(r.Context(), p, id)
+	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
-	if err != nil {
-		return fmt.Errorf("read sandbox: %w", err)
-	}
-	rec, err := decode(o)
-	if err != nil || !rec.Paused {
+	if err != nil || rec == nil {
 		return err
 	}
 	if !rec.AutoResume || health {
 		return gone(nameOf(id))
 	}
-	if _, err := d.Containers.Resume(r.Context(), p, id); err != nil {
+	if err := d.Deadlines.Resume(r.Context(), p, id); err != nil {
 		return err
 	}
-	_, err = d.update(r.Context(), p, id, func(rec *record) error {
+	_, err = d.Deadlines.Update(r.Context(), p, id, func(rec *deadline.Record) error {
 		if rec.Paused {
-			d.setResumed(p, id, rec, d.Now().Unix()+cmp.Or(rec.Timeout, defaultTimeout))
+			d.Deadlines.SetResumed(p, id, rec, d.Now().Unix()+cmp.Or(rec.Timeout, defaultTimeout))
 		}
 		return nil
 	})
@@ -325,7 +316,7 @@ func sign(method string, q url.Values, token string) string {
 func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
 	id, ok, err := d.signed(r)
 	if err == nil && !ok && !d.Placement.Alone() {
-		if err = d.discover(r.Context(), false); err == nil {
+		if err = d.Deadlines.Discover(r.Context(), false); err == nil {
 			id, ok, err = d.signed(r)
 		}
 	}
@@ -337,12 +328,10 @@ func (d *Door) signedFor(r *http.Request) (berth.ContainerID, error) {
 
 // signed returns the sandbox that this server knows whose token has signed a URL.
 func (d *Door) signed(r *http.Request) (berth.ContainerID, bool, error) {
-	d.mu.Lock()
-	all := maps.Clone(d.live)
-	d.mu.Unlock()
+	all := d.Deadlines.All()
 	q := r.URL.Query()
 	for id, s := range all {
-		if _, ok, err := d.signerOf(r.Context(), s.project, id, r.Method, q); ok || err != nil {
+		if _, ok, err := d.signerOf(r.Context(), s.Project, id, r.Method, q); ok || err != nil {
 			return id, ok, err
 		}
 	}

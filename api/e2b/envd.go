@@ -30,7 +30,7 @@ func ownPath(r *http.Request, path string) bool {
 // serveOwn serves envd's GET /metrics and GET /envs for a sandbox.
 func (d *Door) serveOwn(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID,
 	path string) error {
-	rec, _, err := d.read(r.Context(), p, id)
+	rec, _, err := d.Deadlines.Read(r.Context(), p, id)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}

@@ -15,6 +15,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/guest/jupyter"
 )
@@ -82,7 +83,7 @@ func (in interpreter) execute(x *exchange.Exchange, r *http.Request) error {
 	case body.ContextID != nil && body.Language != nil:
 		return berth.Invalid("", "Only one of 'context_id' and 'language' may be set.")
 	}
-	var c *codeContext
+	var c *deadline.Context
 	var err error
 	switch {
 	case body.ContextID != nil:
@@ -99,7 +100,7 @@ func (in interpreter) execute(x *exchange.Exchange, r *http.Request) error {
 	if err != nil {
 		return err
 	}
-	call := guest.ShellCall{CallID: berth.NewID("execute_"), Commands: []string{code}, Kernel: c.instance()}
+	call := guest.ShellCall{CallID: berth.NewID("execute_"), Commands: []string{code}, Kernel: instance(c)}
 	defer in.door.executions.add(c.ID, call.CallID)()
 	return in.stream(r.Context(), newJSONLines(x), call)
 }

@@ -14,6 +14,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/guest/jupyter"
 )
@@ -37,14 +38,6 @@ const (
 // contextStart bounds the start of a context's kernel.
 const contextStart = 2 * time.Minute
 
-// A codeContext is a kernel of a sandbox with its own variables.
-type codeContext struct {
-	ID       string `json:"id"`
-	Language string `json:"language"`
-	Dir      string `json:"cwd"`
-	Default  bool   `json:"default,omitempty"` // for code of its language that names no context
-}
-
 // A shownContext is a context as clients see it.
 type shownContext struct {
 	ID       string `json:"id"`
@@ -52,10 +45,10 @@ type shownContext struct {
 	Dir      string `json:"cwd"`
 }
 
-func (c *codeContext) show() shownContext { return shownContext{c.ID, c.Language, c.Dir} }
+func show(c *deadline.Context) shownContext { return shownContext{c.ID, c.Language, c.Dir} }
 
-// instance returns the name of the context's kernel for the guest.
-func (c *codeContext) instance() string {
+// instance returns the name of a context's kernel for the guest.
+func instance(c *deadline.Context) string {
 	dir := c.Dir
 	if dir == homeDir {
 		dir = "" // the guest knows the home of its user
@@ -128,7 +121,7 @@ func (d *Door) mayInterpret(r *http.Request, p berth.ProjectID, id berth.Contain
 // interpret serves a request to the code interpreter of a sandbox that runs, which mayInterpret has accepted.
 func (d *Door) interpret(x *exchange.Exchange, r *http.Request, p berth.ProjectID, id berth.ContainerID) error {
 	route := r.Method + " " + r.URL.Path
-	if _, err := d.container(r.Context(), p, id); err != nil {
+	if _, err := d.Deadlines.Container(r.Context(), p, id); err != nil {
 		if berth.ErrorCode(err) == berth.CodeNotFound {
 			return gone(nameOf(id))
 		}
@@ -165,8 +158,8 @@ type interpreter struct {
 }
 
 // contexts returns the contexts of the sandbox.
-func (in interpreter) contexts(ctx context.Context) ([]codeContext, error) {
-	rec, _, err := in.door.read(ctx, in.project, in.id)
+func (in interpreter) contexts(ctx context.Context) ([]deadline.Context, error) {
+	rec, _, err := in.door.Deadlines.Read(ctx, in.project, in.id)
 	if err != nil {
 		return nil, err
 	}
@@ -178,39 +171,39 @@ func noContext(id string) error {
 }
 
 // find returns a context by its id.
-func (in interpreter) find(ctx context.Context, id string) (*codeContext, error) {
+func (in interpreter) find(ctx context.Context, id string) (*deadline.Context, error) {
 	all, err := in.contexts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	if i := slices.IndexFunc(all, func(c codeContext) bool { return c.ID == id }); i >= 0 {
+	if i := slices.IndexFunc(all, func(c deadline.Context) bool { return c.ID == id }); i >= 0 {
 		return &all[i], nil
 	}
 	return nil, noContext(id)
 }
 
 // byLanguage returns the default context of a language, which it creates if there is none.
-func (in interpreter) byLanguage(ctx context.Context, language string) (found *codeContext, err error) {
+func (in interpreter) byLanguage(ctx context.Context, language string) (found *deadline.Context, err error) {
 	language = languageOf(language)
 	all, err := in.contexts(ctx)
 	if err != nil {
 		return nil, err
 	}
-	isDefault := func(c codeContext) bool { return c.Default && c.Language == language }
+	isDefault := func(c deadline.Context) bool { return c.Default && c.Language == language }
 	if i := slices.IndexFunc(all, isDefault); i >= 0 {
 		return &all[i], nil
 	}
 	if err := in.door.checkLanguage(in.project, in.id, language); err != nil {
 		return nil, err
 	}
-	return in.add(ctx, codeContext{Language: language, Dir: homeDir, Default: true})
+	return in.add(ctx, deadline.Context{Language: language, Dir: homeDir, Default: true})
 }
 
 // add saves a new context with an id, or returns the default one that another request has added.
-func (in interpreter) add(ctx context.Context, c codeContext) (*codeContext, error) {
+func (in interpreter) add(ctx context.Context, c deadline.Context) (*deadline.Context, error) {
 	c.ID = strings.TrimPrefix(berth.NewID("ctx_"), "ctx_")
-	_, err := in.door.update(ctx, in.project, in.id, func(rec *record) error {
-		if i := slices.IndexFunc(rec.Contexts, func(o codeContext) bool {
+	_, err := in.door.Deadlines.Update(ctx, in.project, in.id, func(rec *deadline.Record) error {
+		if i := slices.IndexFunc(rec.Contexts, func(o deadline.Context) bool {
 			return c.Default && o.Default && o.Language == c.Language
 		}); i >= 0 {
 			c = rec.Contexts[i]
@@ -227,8 +220,8 @@ func (in interpreter) add(ctx context.Context, c codeContext) (*codeContext, err
 
 // drop deletes the record of a context.
 func (in interpreter) drop(ctx context.Context, id string) error {
-	_, err := in.door.update(ctx, in.project, in.id, func(rec *record) error {
-		rec.Contexts = slices.DeleteFunc(rec.Contexts, func(c codeContext) bool { return c.ID == id })
+	_, err := in.door.Deadlines.Update(ctx, in.project, in.id, func(rec *deadline.Record) error {
+		rec.Contexts = slices.DeleteFunc(rec.Contexts, func(c deadline.Context) bool { return c.ID == id })
 		return nil
 	})
 	return err
@@ -241,7 +234,7 @@ func (in interpreter) list(x *exchange.Exchange, r *http.Request) error {
 	}
 	shown := make([]shownContext, len(all))
 	for i := range all {
-		shown[i] = all[i].show()
+		shown[i] = show(&all[i])
 	}
 	return x.JSON(http.StatusOK, shown)
 }
@@ -254,7 +247,7 @@ func (in interpreter) create(x *exchange.Exchange, r *http.Request) error {
 	if err := decodeBody(x, r, &body); err != nil {
 		return err
 	}
-	c := codeContext{Language: languageOf(body.Language), Dir: body.Dir}
+	c := deadline.Context{Language: languageOf(body.Language), Dir: body.Dir}
 	if c.Dir == "" {
 		c.Dir = homeDir
 	}
@@ -271,14 +264,14 @@ func (in interpreter) create(x *exchange.Exchange, r *http.Request) error {
 	if err := in.kernel(r.Context(), saved, ""); err != nil {
 		return errors.Join(err, in.drop(r.Context(), saved.ID))
 	}
-	return x.JSON(http.StatusOK, saved.show())
+	return x.JSON(http.StatusOK, show(saved))
 }
 
 // kernel starts the kernel of a context with empty code, or ends it with jupyter.EndCode.
-func (in interpreter) kernel(ctx context.Context, c *codeContext, code string) error {
+func (in interpreter) kernel(ctx context.Context, c *deadline.Context, code string) error {
 	ctx, cancel := context.WithTimeout(ctx, contextStart)
 	defer cancel()
-	call := guest.ShellCall{CallID: berth.NewID("kernel_"), Commands: []string{code}, Kernel: c.instance(),
+	call := guest.ShellCall{CallID: berth.NewID("kernel_"), Commands: []string{code}, Kernel: instance(c),
 		Timeout: contextStart}
 	var lines jupyter.Decoder
 	var said strings.Builder
@@ -334,7 +327,7 @@ func (in interpreter) restart(x *exchange.Exchange, r *http.Request, name string
 }
 
 // end interrupts what runs in a context, and ends its kernel.
-func (in interpreter) end(ctx context.Context, c *codeContext) error {
+func (in interpreter) end(ctx context.Context, c *deadline.Context) error {
 	for _, callID := range in.door.executions.of(c.ID) {
 		if err := in.shell.Cancel(ctx, callID); err != nil {
 			return fmt.Errorf("interrupt code: %w", err)

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"time"
 
 	"github.com/berth-run/berth"
@@ -22,6 +23,30 @@ const staleBuild = 30 * time.Second
 
 // interruptedMessage tells clients that a server has not finished a build.
 const interruptedMessage = "The server stopped while the template was being built. Build it again."
+
+// never is the deadline of a build that is not over: the store lists objects with a deadline only.
+const never = math.MaxInt32 * 1000
+
+// maxInterrupted is how many builds of all projects are read from the store.
+const maxInterrupted = 100_000
+
+// retryInterrupted is how often Run looks for interrupted builds.
+const retryInterrupted = time.Minute
+
+// Run ends builds of templates that a crash interrupted, until ctx ends. Then it ends the builds of this server.
+func (d *Door) Run(ctx context.Context) {
+	defer d.builds.wg.Wait()
+	defer d.stop(errServerStops)
+	for {
+		d.expireCache(ctx)
+		d.endInterrupted(ctx)
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(retryInterrupted):
+		}
+	}
+}
 
 // saveStarted saves that this server works on a build, which must be waiting. Errors are those of saveRunning.
 func (d *Door) saveStarted(ctx context.Context, p berth.ProjectID, b *build) error {
@@ -95,7 +120,7 @@ func (b *build) interrupt(now time.Time) {
 
 // endInterrupted ends the builds on which no server works any more, with their containers.
 func (d *Door) endInterrupted(ctx context.Context) {
-	refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BBuild, time.Unix(never, 0).Add(time.Second), most)
+	refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BBuild, time.Unix(never, 0).Add(time.Second), maxInterrupted)
 	if err != nil && ctx.Err() == nil {
 		d.Log.Error("failed to list template builds; will retry", "err", err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/rule"
 	"github.com/berth-run/berth/store"
 )
@@ -20,20 +21,6 @@ const nextToken = "X-Next-Token"
 
 // totalRunning is the header with the number of a project's sandboxes that run.
 const totalRunning = "X-Total-Running"
-
-// running returns the number of a project's sandboxes that run.
-func (d *Door) running(p berth.ProjectID) int {
-	now := d.Now().Unix()
-	d.mu.Lock()
-	defer d.mu.Unlock()
-	n := 0
-	for _, s := range d.live {
-		if s.project == p && s.deadline > now && s.deadline != never {
-			n++
-		}
-	}
-	return n
-}
 
 // list serves GET /v2/sandboxes: the sandboxes that match metadata and state, the newest first.
 func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
@@ -78,7 +65,7 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 	if err := q.End(); err != nil {
 		return err
 	}
-	matches := func(rec *record) bool {
+	matches := func(rec *deadline.Record) bool {
 		state := "running"
 		if rec.Paused {
 			state = "paused"
@@ -94,23 +81,20 @@ func (d *Door) list(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		}
 		return true
 	}
-	x.Header().Set(totalRunning, strconv.Itoa(d.running(c.Project)))
+	x.Header().Set(totalRunning, strconv.Itoa(d.Deadlines.Running(c.Project)))
 	found := []detail{}
 	for {
-		objects, more, err := d.Objects.ListObjects(r.Context(), c.Project, store.KindSandbox, "", page)
+		list, more, err := d.Deadlines.List(r.Context(), c.Project, page)
 		if err != nil {
 			return exchange.ListError(err, page)
 		}
-		for _, o := range objects {
-			page.After = o.ID
-			rec, err := decode(o)
-			if err != nil {
-				return err
-			}
-			if rec.over(d.Now()) || !matches(rec) {
+		for _, one := range list {
+			page.After = string(one.ID)
+			rec := one.Record
+			if rec.Over(d.Now()) || !matches(rec) {
 				continue
 			}
-			made, err := d.container(r.Context(), c.Project, berth.ContainerID(o.ID))
+			made, err := d.Deadlines.Container(r.Context(), c.Project, one.ID)
 			if berth.ErrorCode(err) == berth.CodeNotFound {
 				continue
 			}

@@ -40,7 +40,7 @@ func (d *Door) logs(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return err
 	}
 	id := sandboxOf(r)
-	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	limit, err := wholeNumber(r, "limit", maxSandboxLogs, maxSandboxLogs)

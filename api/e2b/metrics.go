@@ -29,7 +29,7 @@ type metric struct {
 func (d *Door) metrics(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	end := r.URL.Query().Get("end")
 	id := sandboxOf(r)
-	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	now := d.Now()
@@ -81,7 +81,7 @@ func (d *Door) allMetrics(x *exchange.Exchange, r *http.Request, c berth.Caller)
 			len(ids))
 	}
 	for _, name := range ids {
-		rec, _, err := d.read(r.Context(), c.Project, idOf(name))
+		rec, _, err := d.Deadlines.Read(r.Context(), c.Project, idOf(name))
 		if berth.ErrorCode(err) == berth.CodeNotFound || err == nil && rec.Paused {
 			continue
 		}

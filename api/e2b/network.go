@@ -10,25 +10,19 @@ import (
 
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/egress"
 	"github.com/berth-run/berth/internal/rule"
 )
 
 // A network is what a request to create a sandbox says of it.
 type network struct {
-	AllowOut      []string                `json:"allowOut"`
-	DenyOut       []string                `json:"denyOut"`
-	Rules         map[string][]headerRule `json:"rules"`
-	PublicTraffic *bool                   `json:"allowPublicTraffic"` // nil means true
-	RequestHost   string                  `json:"maskRequestHost"`
-	HTTPSPorts    []int                   `json:"httpsPorts"`
-}
-
-// A headerRule sets header fields of requests to a host.
-type headerRule struct {
-	Transform *struct {
-		Headers map[string]string `json:"headers,omitempty"`
-	} `json:"transform,omitempty"`
+	AllowOut      []string                         `json:"allowOut"`
+	DenyOut       []string                         `json:"denyOut"`
+	Rules         map[string][]deadline.HeaderRule `json:"rules"`
+	PublicTraffic *bool                            `json:"allowPublicTraffic"` // nil means true
+	RequestHost   string                           `json:"maskRequestHost"`
+	HTTPSPorts    []int                            `json:"httpsPorts"`
 }
 
 // Bounds on rules.
@@ -73,21 +67,13 @@ func requestHost(at string, v any) error {
 }
 
 // ports returns the settings of a request for the ports of its sandbox.
-func (n network) ports() ports {
-	return ports{Private: n.PublicTraffic != nil && !*n.PublicTraffic, Host: n.RequestHost, TLS: n.HTTPSPorts}
+func (n network) ports() deadline.Ports {
+	return deadline.Ports{Private: n.PublicTraffic != nil && !*n.PublicTraffic, Host: n.RequestHost, TLS: n.HTTPSPorts}
 }
 
-// An outward is what a sandbox may reach, as its client wants it.
-type outward struct {
-	Internet *bool                   `json:"allow_internet_access,omitempty"` // nil means true
-	AllowOut []string                `json:"allowOut,omitempty"`
-	DenyOut  []string                `json:"denyOut,omitempty"`
-	Rules    map[string][]headerRule `json:"rules,omitempty"`
-}
-
-// policy returns the network policy and the transforms of a container. What a client allows beats what it denies. A
+// policyOf returns the network policy and the transforms of a container. What a client allows beats what it denies. A
 // denial of all addresses leaves what is allowed.
-func (o *outward) policy() (*berth.NetworkPolicy, []egress.Transform, error) {
+func policyOf(o *deadline.Outward) (*berth.NetworkPolicy, []egress.Transform, error) {
 	transforms, err := transforms(o.Rules)
 	if err != nil {
 		return nil, nil, err
@@ -130,7 +116,7 @@ func isAddresses(text string) bool {
 }
 
 // transforms returns the transforms of rules. Of the rules of one host, a later one replaces fields of an earlier one.
-func transforms(rules map[string][]headerRule) ([]egress.Transform, error) {
+func transforms(rules map[string][]deadline.HeaderRule) ([]egress.Transform, error) {
 	var all []egress.Transform
 	for _, host := range slices.Sorted(maps.Keys(rules)) {
 		at := rule.Join("network.rules", host)
@@ -157,15 +143,15 @@ func transforms(rules map[string][]headerRule) ([]egress.Transform, error) {
 
 // A networkInfo describes the network of a sandbox. It is that of the request which set it.
 type networkInfo struct {
-	AllowOut      []string                `json:"allowOut,omitempty"`
-	DenyOut       []string                `json:"denyOut,omitempty"`
-	Rules         map[string][]headerRule `json:"rules,omitempty"`
-	PublicTraffic bool                    `json:"allowPublicTraffic"`
-	RequestHost   string                  `json:"maskRequestHost,omitempty"`
-	HTTPSPorts    []int                   `json:"httpsPorts,omitempty"`
+	AllowOut      []string                         `json:"allowOut,omitempty"`
+	DenyOut       []string                         `json:"denyOut,omitempty"`
+	Rules         map[string][]deadline.HeaderRule `json:"rules,omitempty"`
+	PublicTraffic bool                             `json:"allowPublicTraffic"`
+	RequestHost   string                           `json:"maskRequestHost,omitempty"`
+	HTTPSPorts    []int                            `json:"httpsPorts,omitempty"`
 }
 
-func (rec *record) network() *networkInfo {
+func networkOf(rec *deadline.Record) *networkInfo {
 	return &networkInfo{rec.Outward.AllowOut, rec.Outward.DenyOut, rec.Outward.Rules, !rec.Ports.Private,
 		rec.Ports.Host, rec.Ports.TLS}
 }
@@ -178,23 +164,23 @@ var networkBody = rule.Object(rule.Fields{"allow_internet_access": rule.Boolean,
 // setNetwork serves PUT /sandboxes/{sandbox}/network: it replaces all rules for connections to the
 // outside, and ends those that are open.
 func (d *Door) setNetwork(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	var body outward
+	var body deadline.Outward
 	if err := x.DecodeOptional(r, networkBody, &body); err != nil {
 		return err
 	}
-	policy, transforms, err := body.policy()
+	policy, transforms, err := policyOf(&body)
 	if err != nil {
 		return err
 	}
 	id := sandboxOf(r)
-	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	err = d.during(r.Context(), c.Project, id, berth.EventSandboxUpdated, func() error {
+	err = d.Deadlines.During(r.Context(), c.Project, id, berth.EventSandboxUpdated, func() error {
 		if err := d.Containers.SetNetworkPolicy(r.Context(), c, id, policy, transforms); err != nil {
 			return err
 		}
-		_, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
+		_, err := d.Deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
 			rec.Outward = body
 			return nil
 		})

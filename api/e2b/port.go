@@ -14,16 +14,10 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/api/preview"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/conns"
 	"github.com/berth-run/berth/store"
 )
-
-// ports are the settings of a sandbox for requests to its ports other than envd's.
-type ports struct {
-	Private bool   `json:"private,omitempty"` // requests need the traffic token
-	Host    string `json:"host,omitempty"`    // Host header that servers get; ${PORT} is the port
-	TLS     []int  `json:"tls,omitempty"`     // ports whose servers expect TLS
-}
 
 // defaultDomain is the parent domain of the host names of ports without a configured one.
 const defaultDomain = "localhost"
@@ -72,47 +66,48 @@ func (d *Door) domain(r *http.Request) string {
 
 // servePort forwards a request to a port of a sandbox. Ports are public, unless the sandbox was
 // created with allowPublicTraffic false: then a request needs the traffic token.
-func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id berth.ContainerID, s live) error {
-	key, known, err := d.visitor(r, s.project, id)
+func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id berth.ContainerID,
+	s deadline.Sandbox) error {
+	key, known, err := d.visitor(r, s.Project, id)
 	if err != nil {
 		return err
 	}
-	if s.ports.Private && !known {
+	if s.Ports.Private && !known {
 		return &refusal{http.StatusForbidden, proxyFailure{SandboxID: to.sandbox,
 			Message: "The traffic access token is missing or invalid: send it in the header '" +
 				strings.ToLower(trafficHeader) + "'.", Code: http.StatusForbidden}}
 	}
 	if to.port == interpreterPort {
-		if key, err = d.mayInterpret(r, s.project, id); err != nil {
+		if key, err = d.mayInterpret(r, s.Project, id); err != nil {
 			return err
 		}
 		if r.Method == http.MethodPost {
-			if err := x.CountWrite(r.Context(), s.project); err != nil {
+			if err := x.CountWrite(r.Context(), s.Project); err != nil {
 				return err
 			}
 		}
 	}
-	r, release := x.WhileValid(r, berth.Caller{Project: s.project, Key: key})
+	r, release := x.WhileValid(r, berth.Caller{Project: s.Project, Key: key})
 	defer release()
 	conns.Known(r.Context())
-	if err := d.Check(r.Context(), s.project); err != nil {
+	if err := d.Check(r.Context(), s.Project); err != nil {
 		return err
 	}
-	if done, err := x.ToContainer(r, s.project, id); done || err != nil {
+	if done, err := x.ToContainer(r, s.Project, id); done || err != nil {
 		return err
 	}
-	if err := d.awake(r, s.project, id, to.port == interpreterPort && r.URL.Path == "/health"); err != nil {
+	if err := d.awake(r, s.Project, id, to.port == interpreterPort && r.URL.Path == "/health"); err != nil {
 		return err
 	}
 	if to.port == interpreterPort {
-		return d.interpret(x, r, s.project, id)
+		return d.interpret(x, r, s.Project, id)
 	}
-	x.SetCaller(berth.Caller{Project: s.project})
+	x.SetCaller(berth.Caller{Project: s.Project})
 	keyed, err := d.dropSecrets(r, id)
 	if err != nil {
 		return err
 	}
-	dial, leave, err := d.Containers.Access().Port(r.Context(), s.project, id, to.port)
+	dial, leave, err := d.Containers.Access().Port(r.Context(), s.Project, id, to.port)
 	if berth.ErrorCode(err) == berth.CodeNotFound {
 		return gone(nameOf(id))
 	}
@@ -129,7 +124,7 @@ func (d *Door) servePort(x *exchange.Exchange, r *http.Request, to address, id b
 	defer out.Renew() // the server sends the last bytes after the handler returns
 	err = d.proxy.Serve(out, r, preview.Target{Container: id, Port: to.port, Dial: dial, Path: r.URL.EscapedPath(),
 		Own: true, Public: true, Keyed: keyed,
-		Host: strings.ReplaceAll(s.ports.Host, "${PORT}", strconv.Itoa(to.port)), TLS: slices.Contains(s.ports.TLS,
+		Host: strings.ReplaceAll(s.Ports.Host, "${PORT}", strconv.Itoa(to.port)), TLS: slices.Contains(s.Ports.TLS,
 			to.port)})
 	if e, ok := errors.AsType[*berth.Error](err); ok && e.Wire == "port_not_open" {
 		return portClosed(to)

@@ -13,6 +13,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/guest"
 	"github.com/berth-run/berth/internal/rule"
 )
@@ -22,12 +23,6 @@ const (
 	defaultTimeout    = 300
 	defaultTimeoutOld = 15 // of POST /sandboxes
 	maxTimeout        = 24 * 60 * 60
-)
-
-// What happens to a sandbox at its deadline.
-const (
-	onTimeoutKill  = "kill"
-	onTimeoutPause = "pause"
 )
 
 // texts checks an object of texts.
@@ -120,7 +115,7 @@ type lifecycle struct {
 }
 
 // sandbox describes a sandbox to the holder of a key, with its tokens.
-func (d *Door) sandbox(r *http.Request, key berth.KeyID, id berth.ContainerID, rec *record) sandbox {
+func (d *Door) sandbox(r *http.Request, key berth.KeyID, id berth.ContainerID, rec *deadline.Record) sandbox {
 	return sandbox{TemplateID: rec.Template, SandboxID: nameOf(id), ClientID: "berth", Alias: rec.Alias,
 		EnvdVersion: envdVersion,
 		AccessToken: d.give(accessPurpose, string(id), key), TrafficToken: d.give(trafficPurpose, string(id), key),
@@ -128,10 +123,10 @@ func (d *Door) sandbox(r *http.Request, key berth.KeyID, id berth.ContainerID, r
 }
 
 // detail describes a sandbox without its tokens.
-func (d *Door) detail(r *http.Request, rec *record, c *berth.Container) detail {
+func (d *Door) detail(r *http.Request, rec *deadline.Record, c *berth.Container) detail {
 	const layout = "2006-01-02T15:04:05.000Z07:00"
 	out := detail{sandbox: d.sandbox(r, "", c.ID, rec), StartedAt: time.UnixMilli(rec.StartedAt).UTC().Format(layout),
-		EndAt:    time.Unix(rec.deadline, 0).UTC().Format(layout),
+		EndAt:    time.Unix(rec.Deadline, 0).UTC().Format(layout),
 		CPUCount: max(1, int(d.CPU)), MemoryMB: berth.MemoryLimits[c.MemoryLimit] >> 20, DiskSizeMB: d.Disk >> 20,
 		State: "running", Metadata: rec.Metadata, Volumes: mountsIn(c.Berth.Volumes)}
 	out.AccessToken, out.TrafficToken = "", ""
@@ -163,15 +158,15 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if body.Timeout != nil {
 		timeout = *body.Timeout
 	}
-	outward := outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut,
+	outward := deadline.Outward{Internet: body.Internet, AllowOut: body.Network.AllowOut, DenyOut: body.Network.DenyOut,
 		Rules: body.Network.Rules}
-	policy, transforms, err := outward.policy()
+	policy, transforms, err := policyOf(&outward)
 	if err != nil {
 		return err
 	}
 	req := container.CreateRequest{Name: "e2b", NetworkPolicy: policy, Transforms: transforms,
 		ExpiresAfter: &berth.ExpiresAfter{Anchor: "last_active_at", Minutes: int(d.MaxIdle / time.Minute)}}
-	rec := &record{Template: body.Template, Metadata: body.Metadata, OnTimeout: onTimeoutKill,
+	rec := &deadline.Record{Template: body.Template, Metadata: body.Metadata, OnTimeout: deadline.OnTimeoutKill,
 		AutoResume: body.AutoResume.Enabled, Ports: body.Network.ports(), Outward: outward}
 	req.Env = environment(nil, body.Env)
 	req.Source.Volumes = mountsOf(body.Volumes)
@@ -199,19 +194,19 @@ func (d *Door) createFor(x *exchange.Exchange, r *http.Request, c berth.Caller, 
 	if err != nil {
 		return err
 	}
-	rec.StartedAt, rec.Timeout, rec.deadline = now.UnixMilli(), timeout, now.Unix()+timeout
+	rec.StartedAt, rec.Timeout, rec.Deadline = now.UnixMilli(), timeout, now.Unix()+timeout
 	if body.AutoPause {
-		rec.OnTimeout = onTimeoutPause
+		rec.OnTimeout = deadline.OnTimeoutPause
 	}
-	if err := d.save(r.Context(), c.Project, made, rec); err != nil {
-		d.discard(c.Project, made.ID)
+	if err := d.Deadlines.Create(r.Context(), c.Project, made, rec); err != nil {
+		d.Deadlines.Discard(c.Project, made.ID)
 		return err
 	}
 	if t != nil {
 		d.spawned(r.Context(), c.Project, t.ID)
 		if from.Start != nil && !from.Memory {
 			if err := d.startIn(r.Context(), c, made.ID, from.Start); err != nil {
-				return errors.Join(err, d.end(context.WithoutCancel(r.Context()), c.Project, made.ID))
+				return errors.Join(err, d.Deadlines.End(context.WithoutCancel(r.Context()), c.Project, made.ID))
 			}
 		}
 	}
@@ -267,24 +262,24 @@ func (d *Door) startIn(ctx context.Context, c berth.Caller, id berth.ContainerID
 
 // get serves GET /sandboxes/{sandbox}.
 func (d *Door) get(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
-	rec, made, err := d.read(r.Context(), c.Project, sandboxOf(r))
+	rec, made, err := d.Deadlines.Read(r.Context(), c.Project, sandboxOf(r))
 	if err != nil {
 		return err
 	}
 	out := d.detail(r, rec, made)
 	out.AccessToken = d.give(accessPurpose, string(made.ID), c.Key)
 	out.Lifecycle = &lifecycle{rec.AutoResume, rec.OnTimeout}
-	out.Internet, out.Network = rec.Outward.Internet, rec.network()
+	out.Internet, out.Network = rec.Outward.Internet, networkOf(rec)
 	return x.JSON(http.StatusOK, out)
 }
 
 // kill serves DELETE /sandboxes/{sandbox}.
 func (d *Door) kill(x *exchange.Exchange, r *http.Request, c berth.Caller) error {
 	id := sandboxOf(r)
-	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	if err := d.end(r.Context(), c.Project, id); err != nil {
+	if err := d.Deadlines.End(r.Context(), c.Project, id); err != nil {
 		return err
 	}
 	x.WriteHeader(http.StatusNoContent)
@@ -320,14 +315,14 @@ func (d *Door) refresh(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 }
 
 func (d *Door) setDeadline(x *exchange.Exchange, r *http.Request, c berth.Caller,
-	change func(deadline int64) int64) error {
+	change func(was int64) int64) error {
 	id := sandboxOf(r)
-	if _, _, err := d.read(r.Context(), c.Project, id); err != nil {
+	if _, _, err := d.Deadlines.Read(r.Context(), c.Project, id); err != nil {
 		return err
 	}
-	_, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
-		if deadline := change(rec.deadline); !rec.Paused && deadline != rec.deadline {
-			d.setEnd(c.Project, id, rec, deadline)
+	_, err := d.Deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
+		if until := change(rec.Deadline); !rec.Paused && until != rec.Deadline {
+			d.Deadlines.SetDeadline(c.Project, id, rec, until)
 		}
 		return nil
 	})
@@ -352,22 +347,22 @@ func (d *Door) connect(x *exchange.Exchange, r *http.Request, c berth.Caller) er
 		return err
 	}
 	id := sandboxOf(r)
-	before, _, err := d.read(r.Context(), c.Project, id)
+	before, _, err := d.Deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
 	if before.Paused {
-		if _, err := d.Containers.Resume(r.Context(), c.Project, id); err != nil {
+		if err := d.Deadlines.Resume(r.Context(), c.Project, id); err != nil {
 			return err
 		}
 	}
-	deadline := d.Now().Unix() + *cmp.Or(body.Timeout, new(int64(defaultTimeout)))
-	rec, err := d.update(r.Context(), c.Project, id, func(rec *record) error {
+	until := d.Now().Unix() + *cmp.Or(body.Timeout, new(int64(defaultTimeout)))
+	rec, err := d.Deadlines.Update(r.Context(), c.Project, id, func(rec *deadline.Record) error {
 		switch {
 		case rec.Paused:
-			d.setResumed(c.Project, id, rec, deadline)
-		case deadline > rec.deadline:
-			d.setEnd(c.Project, id, rec, deadline)
+			d.Deadlines.SetResumed(c.Project, id, rec, until)
+		case until > rec.Deadline:
+			d.Deadlines.SetDeadline(c.Project, id, rec, until)
 		}
 		return nil
 	})

@@ -9,6 +9,7 @@ import (
 	"github.com/berth-run/berth"
 	"github.com/berth-run/berth/api/exchange"
 	"github.com/berth-run/berth/container"
+	"github.com/berth-run/berth/container/deadline"
 	"github.com/berth-run/berth/internal/rule"
 )
 
@@ -34,7 +35,7 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 		return err
 	}
 	id := sandboxOf(r)
-	rec, _, err := d.read(r.Context(), c.Project, id)
+	rec, _, err := d.Deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
@@ -49,7 +50,7 @@ func (d *Door) snapshot(x *exchange.Exchange, r *http.Request, c berth.Caller) e
 	if t != nil && t.Sandbox == "" {
 		return berth.Errorf(berth.CodeConflict, "'%s' is the name of a template that was built.", name)
 	}
-	err = d.during(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
+	err = d.Deadlines.During(r.Context(), c.Project, id, berth.EventSandboxCheckpointed, func() error {
 		var made *berth.Snapshot
 		err := whenQuiet(r.Context(), func() (err error) {
 			made, err = d.Containers.Snapshots().Take(r.Context(), c.Project, id,
@@ -136,7 +137,7 @@ func (d *Door) fork(x *exchange.Exchange, r *http.Request, c berth.Caller) error
 		return err
 	}
 	id := sandboxOf(r)
-	from, _, err := d.read(r.Context(), c.Project, id)
+	from, _, err := d.Deadlines.Read(r.Context(), c.Project, id)
 	if err != nil {
 		return err
 	}
@@ -182,12 +183,12 @@ func whenQuiet(ctx context.Context, do func() error) error {
 // A saved is a new sandbox.
 type saved struct {
 	id  berth.ContainerID
-	rec *record
+	rec *deadline.Record
 }
 
 // forkOne creates a fork of a sandbox.
-func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *record, timeout int64) (saved,
-	error) {
+func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID, from *deadline.Record,
+	timeout int64) (saved, error) {
 	var made *berth.Container
 	err := whenQuiet(ctx, func() (err error) {
 		made, err = d.Containers.Fork(ctx, c, id,
@@ -199,13 +200,16 @@ func (d *Door) forkOne(ctx context.Context, c berth.Caller, id berth.ContainerID
 	}
 	now := d.Now()
 	rec := *from
-	rec.StartedAt, rec.Paused, rec.deadline = now.UnixMilli(), false, now.Unix()+timeout
-	if err := d.save(ctx, c.Project, made, &rec); err != nil {
-		d.discard(c.Project, made.ID)
+	rec.StartedAt, rec.Paused, rec.Deadline = now.UnixMilli(), false, now.Unix()+timeout
+	if err := d.Deadlines.Create(ctx, c.Project, made, &rec); err != nil {
+		d.Deadlines.Discard(c.Project, made.ID)
 		return saved{}, err
 	}
 	return saved{made.ID, &rec}, nil
 }
+
+// discardTimeout bounds the deletion of what no template needs.
+const discardTimeout = time.Minute
 
 // dropSnapshot deletes a snapshot that no template needs.
 func (d *Door) dropSnapshot(p berth.ProjectID, id berth.SnapshotID) {

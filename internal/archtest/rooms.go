@@ -28,7 +28,6 @@ const (
 
 // Knots are the packages above maxBack, with the share that they may have. Packages only leave the list.
 var Knots = map[string]int{
-	"api/e2b":            29,
 	"guest/mux":          35,
 	"internal/kubetest":  30,
 	"model/balance":      31,
@@ -42,7 +41,7 @@ var Knots = map[string]int{
 // Crowds are the types above maxMethods, with the number of methods that they may have. Types only leave the list.
 var Crowds = map[string]int{
 	"api/assistants.Service":    52,
-	"api/e2b.Door":              146,
+	"api/e2b.Door":              117,
 	"api/exchange.Exchange":     48,
 	"e2e/bench.bench":           42,
 	"sandbox/kubernetes.Driver": 54,

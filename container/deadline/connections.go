@@ -1,4 +1,4 @@
-package e2b
+package deadline
 
 import (
 	"context"
@@ -45,7 +45,7 @@ func (c *connections) add(ctx context.Context, id berth.ContainerID) (_ context.
 	}
 }
 
-// end ends the connections to a sandbox, waits until they have ended, and returns their number.
+// End ends the connections to a sandbox, waits until they have ended, and returns their number.
 func (c *connections) end(ctx context.Context, id berth.ContainerID) (n int, err error) {
 	c.mu.Lock()
 	var ending []*connection

@@ -1,4 +1,4 @@
-package e2b
+package deadline
 
 import (
 	"context"
@@ -26,6 +26,9 @@ const (
 	expireBatch      = 1000             // events that expireEvents deletes at a time
 )
 
+// Events are the events of sandboxes.
+type Events struct{ *Options }
+
 // An event is a berth.SandboxEvent as it is stored.
 type event struct {
 	berth.SandboxEvent
@@ -44,7 +47,7 @@ func eventID(id berth.ContainerID, number string) string {
 func eventKey(id string) store.ObjectKey { return store.ObjectKey{Kind: store.KindE2BEvent, ID: id} }
 
 // emit adds an event to a record that is being changed, and returns it. fill may be nil.
-func (d *Door) emit(p berth.ProjectID, id berth.ContainerID, rec *record, kind berth.EventType,
+func (d *Events) emit(p berth.ProjectID, id berth.ContainerID, rec *Record, kind berth.EventType,
 	fill func(*berth.SandboxEventData)) *event {
 	now := d.Now()
 	number := strconv.Itoa(rec.Events)
@@ -52,7 +55,7 @@ func (d *Door) emit(p berth.ProjectID, id berth.ContainerID, rec *record, kind b
 		number = lastEvent
 	}
 	e := event{SandboxEvent: berth.NewSandboxEvent(eventID(id, number), kind), Number: rec.Events, At: now.UnixMilli()}
-	e.Timestamp, e.SandboxID, e.TeamID, e.TemplateID, e.BuildID = rfc3339(e.At), nameOf(id), p, rec.Template, rec.Build
+	e.Timestamp, e.SandboxID, e.TeamID, e.TemplateID, e.BuildID = rfc3339(e.At), Name(id), p, rec.Template, rec.Build
 	e.ExecutionID = berth.UUID("e2b execution\x00" + string(id) + "\x00" + strconv.Itoa(rec.Executions))
 	data := &berth.SandboxEventData{}
 	size := 0
@@ -78,63 +81,14 @@ func (d *Door) emit(p berth.ProjectID, id berth.ContainerID, rec *record, kind b
 	return &rec.Outbox[len(rec.Outbox)-1]
 }
 
-// setEnd sets the deadline of a sandbox.
-func (d *Door) setEnd(p berth.ProjectID, id berth.ContainerID, rec *record, deadline int64) {
-	rec.deadline = deadline
-	d.emit(p, id, rec, berth.EventSandboxUpdated, func(data *berth.SandboxEventData) {
-		data.SetTimeout = time.Unix(deadline, 0).UTC().Format(time.RFC3339)
-	})
-}
-
-// setResumed records that a paused sandbox was resumed.
-func (d *Door) setResumed(p berth.ProjectID, id berth.ContainerID, rec *record, deadline int64) {
-	rec.Paused, rec.deadline, rec.ExecutedAt = false, deadline, d.Now().UnixMilli()
-	rec.Executions++
-	d.emit(p, id, rec, berth.EventSandboxResumed, nil)
-}
-
-// during makes a change that is not part of the record of a sandbox, with its event. The event is in the record
-// before the change, so that a crash does not lose it.
-func (d *Door) during(ctx context.Context, p berth.ProjectID, id berth.ContainerID, kind berth.EventType,
-	change func() error) error {
-	var number int
-	_, err := d.update(ctx, p, id, func(rec *record) error {
-		e := d.emit(p, id, rec, kind, nil)
-		e.Intent, number = true, e.Number
-		return nil
-	})
-	if err != nil {
-		return err
-	}
-	failed := change()
-	_, err = d.update(context.WithoutCancel(ctx), p, id, func(rec *record) error {
-		i := slices.IndexFunc(rec.Outbox, func(e event) bool { return e.Number == number })
-		switch {
-		case i < 0:
-		case failed != nil:
-			rec.Outbox = slices.Delete(rec.Outbox, i, i+1)
-		default:
-			e := &rec.Outbox[i]
-			e.Intent, e.At = false, d.Now().UnixMilli()
-			e.Timestamp = rfc3339(e.At)
-		}
-		return nil
-	})
-	if err != nil && berth.ErrorCode(err) != berth.CodeNotFound {
-		d.Log.Error("failed to save an event of a sandbox; will retry", "container", id, "project", p, "type", kind,
-			"err", err)
-	}
-	return failed
-}
-
 // publish saves the events in a record as objects of their own. If that fails, the next load tries again.
-func (d *Door) publish(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *record) {
+func (d *Events) publish(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *Record) {
 	if err := d.saveOutbox(ctx, p, id, rec); err != nil && ctx.Err() == nil {
 		d.Log.Error("failed to save the events of a sandbox; will retry", "container", id, "project", p, "err", err)
 	}
 }
 
-func (d *Door) saveOutbox(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *record) error {
+func (d *Events) saveOutbox(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *Record) error {
 	saved := map[int]bool{}
 	for i := range rec.Outbox {
 		e := &rec.Outbox[i]
@@ -172,7 +126,7 @@ func (d *Door) saveOutbox(ctx context.Context, p berth.ProjectID, id berth.Conta
 }
 
 // saveLast saves the events in the record of a sandbox that has ended, and the event of its end.
-func (d *Door) saveLast(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *record) error {
+func (d *Events) saveLast(ctx context.Context, p berth.ProjectID, id berth.ContainerID, rec *Record) error {
 	if err := d.saveOutbox(ctx, p, id, rec); err != nil {
 		return err
 	}
@@ -184,7 +138,7 @@ const maxSaveTries = 5
 
 // saveEvent saves an event with its deliveries and other objects, in one transaction. It does nothing if the event is
 // saved already.
-func (d *Door) saveEvent(ctx context.Context, p berth.ProjectID, e *event, also ...*store.Object) error {
+func (d *Events) saveEvent(ctx context.Context, p berth.ProjectID, e *event, also ...*store.Object) error {
 	saved := *e
 	saved.Intent = false
 	body, err := json.Marshal(saved)
@@ -195,8 +149,8 @@ func (d *Door) saveEvent(ctx context.Context, p berth.ProjectID, e *event, also 
 		int64(eventLife/time.Second), Body: body}
 	for try := 1; ; try++ {
 		objects := append(slices.Clone(also), object)
-		if d.Webhooks != nil {
-			deliveries, err := d.Webhooks.SandboxEvent(ctx, p, &e.SandboxEvent)
+		if d.Deliveries != nil {
+			deliveries, err := d.Deliveries.SandboxEvent(ctx, p, &e.SandboxEvent)
 			if err != nil {
 				return err
 			}
@@ -216,7 +170,7 @@ func (d *Door) saveEvent(ctx context.Context, p berth.ProjectID, e *event, also 
 }
 
 // expireEvents deletes the events of all projects that have expired.
-func (d *Door) expireEvents(ctx context.Context) {
+func (d *Events) expireEvents(ctx context.Context) {
 	for {
 		refs, err := d.Objects.ExpiredObjects(ctx, store.KindE2BEvent, d.Now(), expireBatch)
 		for _, ref := range refs {
@@ -234,4 +188,9 @@ func (d *Door) expireEvents(ctx context.Context) {
 			return
 		}
 	}
+}
+
+// rfc3339 formats Unix milliseconds.
+func rfc3339(ms int64) string {
+	return time.UnixMilli(ms).UTC().Format("2006-01-02T15:04:05.000Z07:00")
 }
