@@ -308,6 +308,12 @@ func checkCalls(tools *tool.Registry, items []berth.Item) error {
 	}
 	for _, it := range transcript.Unanswered(tools, items) {
 		if it.Status() != berth.StatusIncomplete && !tools.IsHosted(it) {
+			if slices.ContainsFunc(items, func(o berth.Item) bool {
+				return tools.IsOutput(o) && o.CallID() == it.CallID()
+			}) {
+				return berth.Invalid("input",
+					"Found more calls than outputs with call_id %s. Send each call once, with its output.", it.CallID())
+			}
 			return berth.Invalid("input", "No tool output found for %s %s.", words(it), it.CallID())
 		}
 	}

@@ -489,3 +489,64 @@ func TestAdditionalTools(t *testing.T) {
 		}
 	})
 }
+
+// A call that a client sends again beside its output, without its id, counts once.
+func TestCallSentAgain(t *testing.T) {
+	const tools = `"model":"played","tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":false}]`
+	const (
+		again  = `{"type":"function_call","call_id":"call_1","name":"f","arguments":"{\"b\": 2, \"a\": 1}"}`
+		other  = `{"type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}`
+		output = `{"type":"function_call_output","call_id":"call_1","output":"3"}`
+		user   = `{"role":"user","content":"x"}`
+		next   = `{"type":"function_call","call_id":"call_2","name":"f","arguments":"{}"},{"type":"function_call_output","call_id":"call_2","output":"4"}`
+	)
+	for _, tc := range []struct {
+		name, input, refused string
+		chain                bool
+		seen                 int // items that the model sees
+	}{
+		{name: "in a chain", chain: true, input: again + `,` + output, seen: 3},
+		{name: "in a chain, with others", chain: true, input: again + `,` + output + `,` + next + `,` + user, seen: 6},
+		{name: "twice in the input", input: user + `,` + again + `,` + again + `,` + output, seen: 3},
+		{name: "twice with two outputs", input: user + `,` + again + `,` + again + `,` + output + `,` + output, seen: 5},
+		{name: "the same call_id later", input: user + `,` + again + `,` + output + `,` + again + `,` + output, seen: 5},
+		{name: "another call with the call_id", chain: true, input: other + `,` + output,
+			refused: "Found more calls than outputs with call_id call_1."},
+		{name: "without an output", chain: true, input: again, refused: "No tool output found for function call call_1."},
+	} {
+		runInBubble(t, tc.name, func(t *testing.T) {
+			h := newHouse(t, call("call_1", "f", `{"a":1,"b":2}`), say("thanks"))
+			request := `{` + tools + `,"input":[` + tc.input + `]}`
+			turn := 0
+			if tc.chain {
+				first := h.final(h.create(`{` + tools + `,"input":"x"}`).ID)
+				request = strings.TrimSuffix(request, "}") + `,"previous_response_id":"` + string(first.ID) + `"}`
+				turn = 1
+			}
+			if tc.refused != "" {
+				if _, err := h.tryCreate(t.Context(), request); err == nil || !strings.Contains(err.Error(), tc.refused) {
+					t.Errorf("got %v, want %q", err, tc.refused)
+				}
+				return
+			}
+			h.final(h.create(request).ID)
+			if got := h.model.requests[turn].Items; len(got) != tc.seen {
+				t.Errorf("the model saw %d items, want %d: %v", len(got), tc.seen, outline(t, got))
+			}
+		})
+	}
+}
+
+// A call that is sent again with its id is refused, as each repeated item is.
+func TestCallSentAgainWithID(t *testing.T) {
+	inBubble(t, func(t *testing.T) {
+		h := newHouse(t, call("call_1", "f", `{}`), say("thanks"))
+		const tools = `"model":"played","tools":[{"type":"function","name":"f","parameters":{"type":"object"},"strict":false}]`
+		first := h.final(h.create(`{` + tools + `,"input":"x"}`).ID)
+		_, err := h.tryCreate(t.Context(), `{`+tools+`,"previous_response_id":"`+string(first.ID)+`","input":[`+
+			string(first.Output[0].Raw())+`,{"type":"function_call_output","call_id":"call_1","output":"3"}]}`)
+		if err == nil || !strings.Contains(err.Error(), "Duplicate item found") {
+			t.Errorf("got %v", err)
+		}
+	})
+}

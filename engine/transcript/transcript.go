@@ -80,7 +80,7 @@ func (s *Service) Prepare(ctx context.Context, p berth.ProjectID, chain Chain, p
 	if err != nil {
 		return nil, err
 	}
-	return s.transcript(p, chain, prompt, input), nil
+	return s.transcript(p, chain, prompt, withoutRepeats(s.Tools, chain.Items, input)), nil
 }
 
 // Restore returns the transcript of a stored response, whose input was prepared before.
